@@ -1,6 +1,6 @@
 //! The one error type of the crate.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 /// `Result` with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -178,11 +178,40 @@ impl Error {
     }
 }
 
+/// Most characters that messages show of a text: a page.
+const PAGE: usize = 3000;
+
+/// Text of a file, such as a name, as messages show it: characters that act on terminals, or would begin another line, are escaped as in
+/// JSON, and what is longer than a page of 3000 characters is cut.
+///
+/// ```
+/// assert_eq!(teatime::plain("a name\nerror: none\u{1b}[2J"), r"a name\u000aerror: none\u001b[2J");
+/// ```
+pub fn plain(text: &str) -> Cow<'_, str> {
+    // Those of Unicode that end lines, or turn the direction of what follows, too.
+    let acts = |c: char| c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let end = text.char_indices().nth(PAGE).map(|(end, _)| end);
+    if end.is_none() && !text.contains(acts) {
+        return text.into();
+    }
+    let mut shown = String::new();
+    for c in text[..end.unwrap_or(text.len())].chars() {
+        if acts(c) { shown += &format!("\\u{:04x}", u32::from(c)) } else { shown.push(c) }
+    }
+    if end.is_some() {
+        shown += " ...";
+    }
+    shown.into()
+}
+
 impl fmt::Display for Error {
+    /// Of what files hold, as [`plain`] text: a line, but for lists of devices and what compilers and drivers say.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Shape { op, expected, got } => write!(f, "{op}: expected {expected}, got {got}"),
-            Self::Argument { op, name, why } => write!(f, "{op}: `{name}`: {why}"),
+            Self::Shape { op, expected, got } => {
+                write!(f, "{op}: expected {}, got {}", plain(expected), plain(got))
+            }
+            Self::Argument { op, name, why } => write!(f, "{op}: `{name}`: {}", plain(why)),
             Self::Limit { what, requested, max } => {
                 write!(f, "{what}: {requested} requested, and this device allows at most {max}")
             }
@@ -198,7 +227,7 @@ impl fmt::Display for Error {
                 free.map_or(Ok(()), |free| write!(f, ", {free} free"))
             }
             Self::OutOfHostMemory { what, requested } => {
-                write!(f, "{what}: out of memory: {requested} bytes requested")
+                write!(f, "{}: out of memory: {requested} bytes requested", plain(what))
             }
             Self::WrongDevice { op, name, devices } => {
                 let [on, other] = &**devices;
@@ -210,9 +239,9 @@ impl fmt::Display for Error {
                 "{op}: this is computed in f64, and {device} computes in f32: ask for f32, with the option `narrow` or by `Tensor::to_f32`, or take a cpu or cuda device"
             ),
             Self::NoDevice { wanted, tried } => {
-                write!(f, "no device `{wanted}`; there are")?;
+                write!(f, "no device `{}`; there are", plain(wanted))?;
                 for (name, why) in tried {
-                    write!(f, "\n  {name}: {why}")?;
+                    write!(f, "\n  {}: {}", plain(name), plain(why))?;
                 }
                 Ok(())
             }
@@ -224,9 +253,11 @@ impl fmt::Display for Error {
             }
             Self::DeviceLost { device, why } => write!(f, "device {device} is lost: {why}"),
             Self::Driver { backend, source } => write!(f, "{backend}: {source}"),
-            Self::Store { path, why } => write!(f, "{path}: {why}"),
-            Self::Chunk { array, index, why } => write!(f, "{array}: chunk {index:?}: {why}"),
-            Self::Io { path, source } => write!(f, "{path}: {source}"),
+            Self::Store { path, why } => write!(f, "{}: {}", plain(path), plain(why)),
+            Self::Chunk { array, index, why } => {
+                write!(f, "{}: chunk {index:?}: {}", plain(array), plain(why))
+            }
+            Self::Io { path, source } => write!(f, "{}: {}", plain(path), plain(&source.to_string())),
             Self::Cancelled => f.write_str("cancelled"),
         }
     }

@@ -239,7 +239,7 @@ pub use cancel::Cancel;
 pub use device::Device;
 pub use device_info::{Backend, DeviceInfo, DeviceKind, DeviceOptions, Limits, ListedDevice};
 pub use dtype::{DType, Element, InF32, Real};
-pub use error::{Error, Result};
+pub use error::{Error, Result, plain};
 #[cfg(feature = "cuda")]
 pub use kernels::write_cuda_kernels;
 pub use launch::Arg;

@@ -2,7 +2,7 @@
 
 use std::{fmt, path::Path};
 
-use teatime::Error;
+use teatime::{Error, plain};
 
 use crate::{interrupt, text};
 
@@ -13,6 +13,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// Anything that went wrong.
     Error(String),
+    /// The same in several lines, none of which a file has a say in.
+    Lines(String),
     /// Ctrl-C, or a signal that asks the process to end.
     Interrupted,
 }
@@ -20,7 +22,7 @@ pub(crate) enum Failure {
 impl Failure {
     pub(crate) fn code(&self) -> u8 {
         match self {
-            Self::Error(_) => 1,
+            Self::Error(_) | Self::Lines(_) => 1,
             Self::Usage(_) => 2,
             Self::Interrupted => interrupt::code(),
         }
@@ -35,8 +37,9 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Usage(why) => write!(f, "error: {why}\n\nFor more information, try '--help'."),
-            Self::Error(why) => write!(f, "error: {why}"),
+            Self::Usage(why) => write!(f, "error: {}\n\nFor more information, try '--help'.", plain(why)),
+            Self::Error(why) => write!(f, "error: {}", plain(why)),
+            Self::Lines(why) => write!(f, "error: {why}"),
             Self::Interrupted => f.write_str("interrupted"),
         }
     }
@@ -47,6 +50,7 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Self::Error(match &error {
             Error::Cancelled => return Self::Interrupted,
+            Error::NoDevice { .. } | Error::Compile { .. } => return Self::Lines(error.to_string()),
             Error::Argument { name, why, .. } => match *name {
                 "components" => format!("-k: {why}"),
                 "k" => format!("--neighbors: {why}"),

@@ -41,16 +41,20 @@ pub(crate) fn watch(cancel: &Cancel) -> io::Result<()> {
 #[cfg(unix)]
 pub(crate) fn watch(cancel: &Cancel) -> io::Result<()> {
     use signal_hook::{
-        consts::{SIGHUP, SIGINT, SIGTERM},
+        consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ},
         iterator::Signals,
     };
     let cancel = cancel.clone();
     // What the process was started to ignore stays ignored; where that is not known, SIGHUP is taken for it.
-    let wanted = [(SIGINT, false), (SIGTERM, false), (SIGHUP, true)];
+    // Caught, SIGXFSZ makes an error of a write beyond the size that files may have, instead of the end of the process.
+    let wanted = [(SIGINT, false), (SIGTERM, false), (SIGHUP, true), (SIGXFSZ, false)];
     let wanted = wanted.into_iter().filter(|(signal, unknown)| !ignored(*signal).unwrap_or(*unknown));
     let mut signals = Signals::new(wanted.map(|(signal, _)| signal))?;
     let watch = move || {
         for signal in signals.forever() {
+            if signal == SIGXFSZ {
+                continue;
+            }
             if signal == SIGINT {
                 ctrl_c(&cancel);
             } else if !cancel.is_cancelled() {

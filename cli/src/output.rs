@@ -11,7 +11,10 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use teatime::Cancel;
+use teatime::{
+    Cancel, plain,
+    store::{Folder, read_json},
+};
 use teatime_genotype::Pca;
 use tempfile::TempDir;
 
@@ -165,17 +168,17 @@ impl Output {
         summary: Option<String>,
         cancel: &Cancel,
     ) -> Result<(), Failure> {
-        let json = serde_json::to_string_pretty(record).map(|text| text + "\n");
+        let json = serde_json::to_string_pretty(record).map(|text| text::lines(&text) + "\n");
         let json = json.map_err(|error| Failure::Error(format!("{}: {error}", self.record())))?;
         if let Err(failure) = self.table(self.record(), |file| file.write_all(json.as_bytes())) {
             return Err(self.keep(failure));
         }
         cancel.check()?;
         for warning in warnings {
-            note(&format!("warning: {warning}"));
+            note(&format!("warning: {}", plain(warning)));
         }
         self.commit()?;
-        say(&summary.unwrap_or(json))
+        say(&summary.map_or(json, |summary| text::lines(&summary)))
     }
 
     /// The failure of a run that has results; these stay in the scratch folder, whose name it gets, unless the run was asked to
@@ -371,9 +374,10 @@ struct Earlier {
 }
 
 impl Earlier {
-    /// Of the record, if there is one.
+    /// Of the record, if there is one: a file, of a size that is bounded.
     fn read(record: &Path) -> Option<Self> {
-        serde_json::from_slice(&fs::read(record).ok()?).ok()
+        let folder = Folder::new(record.parent()?);
+        serde_json::from_value(read_json(&folder, record.file_name()?.to_str()?).ok()??).ok()
     }
 }
 

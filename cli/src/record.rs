@@ -6,7 +6,7 @@ use std::{
 };
 
 use serde::Serialize;
-use teatime::{Budget, Device, DeviceInfo, stream::StreamStats};
+use teatime::{Budget, Device, DeviceInfo, plain, stream::StreamStats};
 use teatime_genotype::{GenotypeKind, Genotypes};
 
 use crate::{
@@ -273,12 +273,12 @@ impl Process {
     pub(crate) fn head(&self, input: &str, size: &str) -> String {
         let device = format!("{} ({})", self.device.name, self.device.description);
         let lines = [("device", device.as_str()), ("input", input), ("", size)];
-        lines.iter().map(|(name, what)| format!("{name:<10}{what}\n")).collect()
+        lines.iter().map(|(name, what)| format!("{name:<10}{}\n", plain(what))).collect()
     }
 
     /// The last line.
     pub(crate) fn wrote(&self) -> String {
-        format!("wrote     {}: {}\n", self.out, self.files.join(", "))
+        format!("wrote     {}\n", plain(&format!("{}: {}", self.out, self.files.join(", "))))
     }
 
     /// The most memory, where the system tells, and the most of the device.

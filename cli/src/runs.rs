@@ -25,7 +25,8 @@ pub(crate) fn scratch_prefix(record: &str) -> String {
 pub(crate) fn scratches(target: &Path, record: &str) -> Vec<String> {
     let prefix = scratch_prefix(record);
     let entries = fs::read_dir(target).into_iter().flatten();
-    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let is_folder = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|found| found.is_dir());
+    let names = entries.filter_map(|entry| entry.ok().filter(is_folder)?.file_name().into_string().ok());
     let is_theirs = |name: &String| name.strip_prefix(&prefix).is_some_and(|rest| !rest.contains('.'));
     let mut names: Vec<_> = names.filter(is_theirs).collect();
     names.sort_unstable();

@@ -1,11 +1,11 @@
 //! A file of results that says by its ending what it is, and the files beside it.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
-use teatime::{Error, store::is_free};
+use teatime::{
+    Error, plain,
+    store::{Folder, is_free, read_json},
+};
 
 use crate::{failure::Failure, note, output::Output};
 
@@ -107,15 +107,15 @@ impl<F: Copy + 'static> Target<F> {
     /// Says what a run has left that wrote a store where it stays, and failed.
     pub(crate) fn note_unfinished(&self, error: &Error) {
         if !matches!(error, Error::Store { .. }) && self.is_begun() {
-            note(&format!("{} is not complete: --resume goes on with it", self.path().display()));
+            let path = self.path().display().to_string();
+            note(&format!("{} is not complete: --resume goes on with it", plain(&path)));
         }
     }
 
     /// Whether it is a store of which an array is written where it stays, all or some of it.
     fn is_begun(&self) -> bool {
         ["distance/.zattrs", "zarr.json", ".zattrs", "0/zarr.json", "0/.zattrs"].iter().any(|metadata| {
-            let bytes = fs::read(self.path().join(metadata)).ok();
-            let metadata = bytes.and_then(|bytes| serde_json::from_slice::<serde_json::Value>(&bytes).ok());
+            let metadata = read_json(&Folder::new(self.path()), metadata).ok().flatten();
             metadata.is_some_and(|metadata| {
                 ["/teatime/job", "/attributes/teatime/job"].iter().any(|job| metadata.pointer(job).is_some())
             })

@@ -50,6 +50,18 @@ pub(crate) fn few(names: &[impl AsRef<str>]) -> String {
     few.join(", ") + dots
 }
 
+/// Lines without other control characters than their ends: these are as JSON has them.
+pub(crate) fn lines(text: &str) -> String {
+    text.chars().fold(String::with_capacity(text.len()), |mut lines, c| {
+        if c.is_control() && c != '\n' {
+            lines += &format!("\\u{:04x}", u32::from(c));
+        } else {
+            lines.push(c);
+        }
+        lines
+    })
+}
+
 /// A count with its noun in the right number.
 pub(crate) fn plural(n: u64, noun: &str) -> String {
     let ending = match (n, noun.ends_with('s')) {

@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use serde_json::Value;
 use teatime::{
     ChunkedArray, Error, MissingChunk, Result,
-    store::{Attributes, Folder, Node, Storage, ZarrArray},
+    store::{Attributes, Folder, Node, Storage, ZarrArray, key_within},
 };
 
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Level {
-    /// Its array, within the folder of the image.
+    /// Its array, within the folder of the image: [a key](teatime::store::key_within).
     pub path: String,
     /// Size of a pixel along each axis, in the axis's unit. Finite, above 0.
     pub scale: Vec<f64>,
@@ -245,7 +245,8 @@ fn read_levels(image: &Entry<'_>, axes: usize) -> Result<Vec<Level>> {
         None => (vec![1.0; axes], vec![0.0; axes]),
     };
     let level = |item: &Entry<'_>| {
-        let path = item.get("path").text()?.to_owned();
+        let path = item.get("path");
+        let path = key_within(path.text()?).ok_or_else(|| path.refuse("a path within the image"))?;
         let entry = item.get("coordinateTransformations");
         let (mut scale, mut translation) = read_transformations(&entry, axes)?;
         for axis in 0..axes {

@@ -98,6 +98,9 @@ impl MultiscaleWriter {
             ));
         }
         writer.base()?;
+        // It is ours, and a process may have been killed while it wrote the group's metadata.
+        let swept = writer.storage.sweep(path);
+        swept.map_err(|source| Error::Io { path: writer.storage.place(path).into(), source })?;
         Ok(writer)
     }
 

@@ -6,6 +6,7 @@ use super::{
     Metric, Missing, Options,
     metric::Prepare,
     precision::{PLAIN, is_normal, is_wide, shares, table, total},
+    zeros,
 };
 use crate::{
     DType, Element, Error, Result, Tensor,
@@ -79,14 +80,16 @@ impl<'a, T: Element> Operand<'a, T> {
             requested: count,
             max: usize::MAX as u64,
         })?;
+        let mut plain = zeros(len)?;
+        plain.fill(PLAIN);
         Ok(Self {
             x,
             name,
             by_column: options.columns,
             count,
             wide,
-            table: table(x.device(), &vec![PLAIN; len], wide)?,
-            undefined: vec![false; len],
+            table: table(x.device(), &plain, wide)?,
+            undefined: zeros(len)?,
         })
     }
 

@@ -168,7 +168,11 @@ impl<'a, 'w, T: Element> Tiles<'a, 'w, T> {
         let pool = device.pool()?.clone();
         let silent = Run { progress: Progress::default(), ..run.clone() };
         let count = writer.tiles().count() as u64;
-        let written = count - writer.left().count() as u64;
+        // Those that are there are read, which takes time.
+        let is_written = |tile: Vec<u64>| run.cancel.check().and_then(|()| writer.is_written(&tile));
+        let written = writer
+            .tiles()
+            .try_fold(0, |written, tile| Ok::<_, Error>(written + u64::from(is_written(tile)?)))?;
         Ok(Self { job, writer, pool, side, run: silent, progress: &run.progress, count, written })
     }
 

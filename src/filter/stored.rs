@@ -280,11 +280,28 @@ impl<W: BoxWriter> Work<'_, W> {
         if wide {
             self.device.computes_f64(OP)?;
         }
+        if self.extents().contains(&0) {
+            self.writer.finish()?;
+            let (memory, stats) = (self.run.memory.planned(self.device), StreamStats::default());
+            return Ok(WrittenFilter {
+                boxes: 0,
+                found: 0,
+                times_covered: 0.0,
+                times_decoded: 0.0,
+                memory,
+                stats,
+            });
+        }
         let [read, written] = self.types.map(DType::size);
         let sizes = Sizes { read, real: if wide { 8 } else { 4 }, written };
         let Boxes { plan, bytes, writers } = self.boxes(filter, sizes)?;
-        let left_out: Vec<bool> =
-            plan.boxes().map(|core| self.writer.has_box(&core)).collect::<Result<_>>()?;
+        let is_there = |core: Vec<Range<u64>>| {
+            self.run.cancel.check()?;
+            self.writer.has_box(&core)
+        };
+        // Where they are, that takes reading them.
+        let left_out =
+            self.device.pool()?.install(|| plan.boxes().map(is_there).collect::<Result<Vec<bool>>>())?;
         let found = left_out.iter().filter(|left_out| **left_out).count() as u64;
         let elements =
             |ranges: &[Range<u64>]| ranges.iter().map(|range| range.end - range.start).product::<u64>();
@@ -300,10 +317,13 @@ impl<W: BoxWriter> Work<'_, W> {
         thread::scope(|scope| {
             let start = |_| {
                 let boxes = Arc::clone(&receive);
-                scope.spawn(|| self.put_all(boxes).inspect_err(|_| failed.store(true, Ordering::Relaxed)))
+                let put = || self.put_all(boxes).inspect_err(|_| failed.store(true, Ordering::Relaxed));
+                thread::Builder::new().name("teatime-write".into()).spawn_scoped(scope, put)
             };
-            let writing: Vec<_> = (0..writers).map(start).collect();
+            let writing = (0..writers).map(start).collect::<std::io::Result<Vec<_>>>();
             drop(receive);
+            let writing =
+                writing.map_err(|source| Error::Driver { backend: "cpu", source: source.into() })?;
             let mut each = || -> Result<()> {
                 self.run.progress.tell(status);
                 while let Some(block) = blocks.next_block()? {

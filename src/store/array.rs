@@ -213,3 +213,14 @@ pub trait ChunkedArray: fmt::Debug + Send + Sync {
         self.decode(index, self.fetch(index)?)
     }
 }
+
+/// Most axes of an array in a file: as many as numpy has.
+const MAX_AXES: usize = 64;
+
+/// Bytes of an array of that shape that a file claims, if memory could address them also with one element along each axis that has none:
+/// a zero does not make absurd extents right.
+pub(super) fn claimed_bytes(shape: &[u64], size: u64) -> Option<u64> {
+    let bytes = shape.iter().try_fold(size, |bytes, &extent| bytes.checked_mul(extent.max(1)));
+    let bytes = bytes.filter(|&bytes| shape.len() <= MAX_AXES && i64::try_from(bytes).is_ok());
+    bytes.map(|bytes| if shape.contains(&0) { 0 } else { bytes })
+}

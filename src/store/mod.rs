@@ -42,5 +42,5 @@ pub use self::{
     marked::MissingAsNan,
     memory::{MemoryArray, Storable},
     npy::{NpyArray, NpyWriter, write_npy},
-    storage::{Folder, Storage, StoredBytes, Value, WritableStorage},
+    storage::{Folder, Storage, StoredBytes, Value, WritableStorage, key_within},
 };

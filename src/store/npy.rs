@@ -14,6 +14,7 @@ use std::{
 pub use self::writer::NpyWriter;
 use super::{
     Storable,
+    array::claimed_bytes,
     blocks::strides,
     files::{read_at, write_whole},
 };
@@ -24,6 +25,9 @@ use crate::{
 /// Bytes of a chunk, if it can be as small, and of a line of a matrix in it.
 const CHUNK: u64 = 1 << 20;
 const LINE: u64 = 16 << 10;
+
+/// Most bytes of a header: as many as numpy reads of a file that it does not trust.
+const MAX_HEADER_BYTES: u32 = 10_000;
 
 /// An array in a .npy file, read in chunks of about 1 MiB: of rows, or where the file is in Fortran order of places along the last axis; of a
 /// matrix of parts of these, where they are longer than 16 KiB, so that some columns of all rows can be read in little memory.
@@ -60,13 +64,17 @@ impl NpyArray {
     /// Opens a file, of which the header is read, and the length held against it.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Store`] for a file that is no .npy, or is shorter than its header says; elements that are no numbers,
-    /// complex ones among these; an array without axes.
+    /// [`Error::Io`]; [`Error::Store`] for what is no file, a file that is no .npy or is shorter than its header says, and a header of more
+    /// than 10,000 bytes; elements that are no numbers, complex ones among these; an array without axes, or with more than 64.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let name = path.display().to_string();
         let refuse = |why: String| Err(Error::store(&name, why));
         let unread = |source| Error::Io { path: name.as_str().into(), source };
+        // Opening a named pipe waits for a writer.
+        if !path.metadata().map_err(unread)?.is_file() {
+            return refuse("is not a file".to_owned());
+        }
         let mut file = File::open(path).map_err(unread)?;
         let len = file.metadata().map_err(unread)?.len();
         let mut start = [0; 12];
@@ -90,6 +98,9 @@ impl NpyArray {
         if start > len {
             return Err(no_npy());
         }
+        if header > MAX_HEADER_BYTES {
+            return refuse(format!("has a header of {header} bytes, more than {MAX_HEADER_BYTES}"));
+        }
         let mut text = vec![0; to_usize(header.into())];
         read(&mut file, &mut text)?;
         let Some(Header { descr, fortran, shape }) = Header::parse(&String::from_utf8_lossy(&text)) else {
@@ -101,7 +112,7 @@ impl NpyArray {
         if shape.is_empty() {
             return refuse("has no axes".to_owned());
         }
-        let bytes = shape.iter().try_fold(dtype.size() as u64, |all, &extent| all.checked_mul(extent));
+        let bytes = claimed_bytes(&shape, dtype.size() as u64);
         if bytes.and_then(|bytes| bytes.checked_add(start)).is_none_or(|end| end > len) {
             return refuse(format!("has {len} bytes, too few for {shape:?} of {descr}"));
         }

@@ -151,6 +151,23 @@ impl Deref for StoredBytes {
     }
 }
 
+/// The key that a path within a storage names, as metadata have it: `/a//b` is `a/b`. None for one that might lead out of the storage, with
+/// a name that is `.` or `..`, or has a backslash, a zero or, on Windows, a colon in it.
+///
+/// ```
+/// use teatime::store::key_within;
+///
+/// assert_eq!(key_within("/a//b").as_deref(), Some("a/b"));
+/// assert_eq!(key_within("a/../../b"), None);
+/// ```
+pub fn key_within(path: &str) -> Option<String> {
+    let leads_out = |name: &&str| {
+        matches!(*name, "." | "..") || name.contains(['\\', '\0']) || cfg!(windows) && name.contains(':')
+    };
+    let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();
+    (!names.iter().any(leads_out)).then(|| names.join("/"))
+}
+
 /// The key of `name` within `path`, which may be empty.
 #[cfg(feature = "zarr")]
 pub(super) fn join(path: &str, name: &str) -> String {
@@ -248,15 +265,23 @@ impl Folder {
         Self { to_disk: Some(ToDisk::default()), ..self }
     }
 
+    /// Where a key is, for messages alone: [`within`](Self::within) looks whether it leads out of the folder.
     pub(crate) fn path(&self, key: &str) -> PathBuf {
         let mut path = self.path.clone();
         path.extend(key.split('/').filter(|name| !name.is_empty()));
         path
     }
 
+    /// Where a key is within the folder.
+    fn within(&self, key: &str) -> io::Result<PathBuf> {
+        let key = key_within(key)
+            .ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "is not a path within the folder"))?;
+        Ok(self.path(&key))
+    }
+
     /// Writes a value under a name that nothing else has, beside that of its key.
     pub(crate) fn write(&self, key: &str, value: &[u8]) -> io::Result<Unnamed> {
-        let path = self.path(key);
+        let path = self.within(key)?;
         let (file, scratch) = match create_beside(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 std::fs::create_dir_all(path.parent().unwrap_or(&self.path))?;
@@ -271,7 +296,7 @@ impl Folder {
 
     /// The file of a key and its bytes. It is not opened: opening a named pipe waits for a writer.
     fn file(&self, key: &str) -> io::Result<Option<(PathBuf, u64)>> {
-        let path = self.path(key);
+        let path = self.within(key)?;
         match path.metadata() {
             Ok(metadata) if metadata.is_file() => Ok(Some((path, metadata.len()))),
             Ok(_) => Err(io::Error::new(ErrorKind::InvalidInput, "is not a file")),
@@ -345,7 +370,7 @@ impl WritableStorage for Folder {
     }
 
     fn sweep(&self, prefix: &str) -> io::Result<()> {
-        let mut folders = vec![self.path(prefix)];
+        let mut folders = vec![self.within(prefix)?];
         while let Some(folder) = folders.pop() {
             let entries = match std::fs::read_dir(folder) {
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
@@ -389,7 +414,7 @@ impl Storage for Folder {
     /// Folders, and links that lead nowhere and might be some.
     fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
-        for entry in std::fs::read_dir(self.path(prefix))? {
+        for entry in std::fs::read_dir(self.within(prefix)?)? {
             let entry = entry?;
             if let Ok(name) = entry.file_name().into_string()
                 && (entry.path().is_dir() || !entry.path().exists())
@@ -464,6 +489,15 @@ mod tests {
                 (vec!["a".into()], vec!["b".into()])
             );
         }
+        // What lies beside the folder is none of its values.
+        let beside = Folder::new(path.join("a"));
+        for key in ["../e", "b/../../e"] {
+            assert!(
+                beside.get(key, 9).is_err() && beside.size(key).is_err() && beside.put(key, b"x").is_err()
+            );
+            assert!(beside.list(key).is_err() && beside.sweep(key).is_err());
+        }
+        assert!(matches!(beside.get("/d", 9).unwrap(), Value::Bytes(_)));
         assert!(folder.get("a", 9).is_err() && folder.size("a").is_err());
         assert!(folder.put("a", b"a folder is there").is_err() && folder.list("b").is_err());
         assert_eq!(Map::of(path).values.len(), 3);

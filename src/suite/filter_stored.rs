@@ -18,11 +18,11 @@ use crate::{
     Tensor,
     filter::{GaussianOptions, Mode, PerAxis, WrittenFilter, gaussian, gaussian_box, write_gaussian},
     openings::Map,
-    store::{ArraySpec, ArrayWriter, Folder, MemoryArray, Storable, ZarrArray},
+    store::{ArraySpec, ArrayWriter, Folder, MemoryArray, NpyArray, NpyWriter, Storable, ZarrArray},
     stream::{AsStored, Blocks, Plan, Selection},
 };
 
-device_tests! { bytes, refused; floats, resumed, five_axes, any_boxes }
+device_tests! { bytes, refused, no_elements; floats, resumed, five_axes, any_boxes }
 
 pub(super) const SHAPE: [u64; 3] = [5, 33, 48];
 pub(super) const CHUNK: [u64; 3] = [2, 10, 21];
@@ -249,6 +249,19 @@ fn resumed(device: &Device) {
     let other =
         blur(&array, &2.0.into(), &options, device, (whole.path(), StoredType::F32, &TILE), &Run::default());
     assert!(other.unwrap_err().to_string().contains("another job"));
+}
+
+/// An array without elements takes neither time nor memory, however long its other axes are.
+fn no_elements(device: &Device) {
+    for shape in [[1 << 31, 0], [0, 1 << 31]] {
+        let x = stored::<f32>(&[], &shape, &shape.map(|extent: u64| extent.max(1)));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.npy");
+        let begin = |_: &str| NpyWriter::create(&path, StoredType::F32, &shape);
+        let written =
+            write_gaussian(&x, 1.0, &GaussianOptions::default(), device, &within(1 << 20), begin).unwrap();
+        assert_eq!((written.boxes, NpyArray::open(&path).unwrap().shape()), (0, &shape[..]));
+    }
 }
 
 fn refused(device: &Device) {

@@ -1,21 +1,20 @@
 //! The array that `teatime blur` reads, or a level of an image.
 
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-    time::UNIX_EPOCH,
-};
+use std::path::PathBuf;
 
 use teatime::{
     Error, StoredType,
     filter::PerAxis,
     store::{Folder, Node},
-    stream::digest,
 };
 use teatime_image::Multiscale;
 
 use super::{BlurArgs, Dtype, per_axis};
-use crate::{array::Array, failure::Failure, foreign};
+use crate::{
+    array::{Array, Files},
+    failure::Failure,
+    foreign,
+};
 
 /// An array.
 #[derive(Debug)]
@@ -23,6 +22,7 @@ pub(super) struct Input {
     pub(super) path: String,
     /// The file or the folder that has its elements.
     pub(super) place: PathBuf,
+    pub(super) files: Files,
     pub(super) stored: Array,
     /// The OME-Zarr image that it is a level of.
     pub(super) image: Option<Multiscale>,
@@ -38,9 +38,12 @@ impl Input {
         let is_group = args.input.is_dir() && Node::at(&Folder::new(&args.input), "")? == Node::Group;
         if is_group {
             let (image, level) = (Multiscale::open(&args.input)?, args.level.unwrap_or(0));
-            let stored = Array::of_zarr(path.clone(), image.level(level, missing)?, keeps);
+            // The metadata are read before the files are looked at, and those of the array again after it.
+            image.level(level, missing)?;
             let place = args.input.join(&image.levels()[level].path);
-            return Ok(Self { path, place, stored, image: Some(image) });
+            let files = Files::at(&place)?;
+            let stored = Array::of_zarr(path.clone(), image.level(level, missing)?, keeps);
+            return Ok(Self { path, place, files, stored, image: Some(image) });
         }
         let of_images =
             [(args.level.is_some(), "--level"), (args.physical, "--physical"), (args.pyramid, "--pyramid")];
@@ -51,18 +54,9 @@ impl Input {
                 )));
             }
         }
+        let (place, files) = (args.input.clone(), Files::at(&args.input)?);
         let stored = Array::open(&args.input, missing, keeps)?;
-        Ok(Self { path, place: args.input.clone(), stored, image: None })
-    }
-
-    /// What tells its files from others: where they are, and a digest of their names, sizes and times of change. Reads none of them.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub(super) fn version(&self) -> Result<String, Error> {
-        let of =
-            || Ok(format!("{} {:016x}", self.place.canonicalize()?.display(), version(&self.place, "")?));
-        of().map_err(|source| Error::Io { path: self.path.as_str().into(), source })
+        Ok(Self { path, place, files, stored, image: None })
     }
 
     /// The array that is filtered within OUT.zarr: level 0 of an image, or OUT.zarr itself.
@@ -103,22 +97,4 @@ impl Input {
             _ => self.stored.with_shards(error),
         }
     }
-}
-
-/// Of a file, or of all that a folder holds, in any order.
-fn version(path: &Path, name: &str) -> io::Result<u64> {
-    let found = match fs::metadata(path) {
-        // A link that leads nowhere, or a file that went away.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
-        found => found?,
-    };
-    if !found.is_dir() {
-        let changed = found.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-        return Ok(digest(found.len(), format!("{name} {changed}").as_bytes()));
-    }
-    fs::read_dir(path)?.try_fold(0, |sum: u64, entry| {
-        let entry = entry?;
-        let name = format!("{name}/{}", entry.file_name().to_string_lossy());
-        Ok(sum.wrapping_add(version(&entry.path(), &name)?))
-    })
 }

@@ -277,6 +277,7 @@ pub(crate) fn run(args: &BlurArgs, cancel: &Cancel) -> Result<(), Failure> {
     if written.found == 0 {
         input.stored.check_found()?;
     }
+    input.files.check()?;
     let shown = png.zip(slice).map(|(png, slice)| {
         let path = args.result(&output);
         slice.write(args, &input, &path, &png, (&device, &run, &output))

@@ -73,8 +73,7 @@ pub(super) fn zarr(
     let mut spec = ArraySpec::new(dtype(args, input), shape, &chunks);
     spec.shard_shape = args.shards.clone().or(shards);
     spec.compression = args.compression.unwrap_or(Compression::Zstd { level: 1 });
-    // Where it is not resumed it is nobody else's: what tells the input's files apart takes a look at each.
-    spec.job = Some(if args.resume { format!("{} {job}", input.version()?) } else { job.to_owned() });
+    spec.job = Some(if args.resume { format!("{} {job}", input.files.words()?) } else { job.to_owned() });
     let Some(source) = &input.image else {
         if input.place.is_dir() {
             keep(&mut spec, &input.place)?;
@@ -82,17 +81,25 @@ pub(super) fn zarr(
                 MARKS.iter().for_each(|name| drop(spec.attributes.remove(*name)));
             }
         }
+        with_checksum(&mut spec, args);
         return Ok((ArrayWriter::resume(Arc::new(Folder::new(path).durable()), "", spec)?, None));
     };
     if source.version() == OmeVersion::V04 {
         spec.format = ZarrFormat::V2;
     }
+    with_checksum(&mut spec, args);
     let mut spec = ImageSpec::like(source, args.level.unwrap_or(0), spec)?;
     if args.pyramid {
         spec.pyramid = Pyramid::UntilWithin(PLANE);
     }
     let image = MultiscaleWriter::resume(path, spec)?;
     Ok((image.base()?, Some(image)))
+}
+
+/// Has chunks that may be gone on with tell whether they are whole, as those of zstd do by themselves. Version 2 has no way.
+fn with_checksum(spec: &mut ArraySpec, args: &BlurArgs) {
+    let is_zstd = matches!(spec.compression, Compression::Zstd { .. });
+    spec.checksum = args.resume && spec.format == ZarrFormat::V3 && !is_zstd;
 }
 
 /// Has an array keep what a Zarr array at `path` has besides elements: the version of Zarr, but that shards are of version 3, the names of

@@ -7,7 +7,7 @@ use teatime::Error;
 
 use super::{Observations, PairwiseArgs};
 use crate::{
-    array::{Array, Gaps},
+    array::{Array, Files, Gaps},
     failure::Failure,
 };
 
@@ -15,6 +15,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Matrix {
     path: String,
+    files: Files,
     pub(super) stored: Array,
 }
 
@@ -40,14 +41,21 @@ impl Input {
     /// Reads metadata alone.
     pub(super) fn open(args: &PairwiseArgs) -> Result<Self, Failure> {
         let open = |path: &Path| {
+            let files = Files::at(path)?;
             let stored = Array::open(path, args.missing_chunk, |_| false)?;
             if stored.array.shape().len() != 2 {
                 let (path, shape) = (path.display(), stored.array.shape());
                 return Err(Failure::Error(format!("{path}: an array of shape {shape:?}, not a matrix")));
             }
-            Ok(Matrix { path: path.display().to_string(), stored })
+            Ok(Matrix { path: path.display().to_string(), files, stored })
         };
         Ok(Self { x: open(&args.x)?, y: args.with.as_deref().map(open).transpose()? })
+    }
+
+    /// # Errors
+    /// As [`Files::check`].
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        self.y.iter().chain([&self.x]).try_for_each(|matrix| matrix.files.check())
     }
 
     /// An error, with the path of a matrix instead of the name of an argument.

@@ -191,6 +191,7 @@ pub(crate) fn run(args: &PairwiseArgs, cancel: &Cancel) -> Result<(), Failure> {
     let found = find(args, &input, metric, &options, &device, &run, &mut output)?;
     input.check_found()?;
     let computed = Instant::now();
+    input.check()?;
     write::write(&output, args, metric, &found)?;
     drop(bar);
 

@@ -8,8 +8,8 @@ use teatime::{
     distance::{Metric, Options, WrittenDistances, write_pairwise_stored},
     linalg::Matrix,
     store::{
-        ArraySpec, ArrayWriter, Attributes, Folder, NewStore, WritableStorage, ZarrFormat, is_free,
-        write_group, write_npy,
+        ArraySpec, ArrayWriter, Attributes, Compression, Folder, NewStore, WritableStorage, ZarrFormat,
+        is_free, write_group, write_npy,
     },
 };
 
@@ -121,9 +121,13 @@ pub(super) fn tiles(
     let begin = |job: &str| {
         let tile = shape.map(|extent| SIDE.min(extent.max(1)));
         let mut spec = ArraySpec::new(StoredType::F64, &shape, &tile).of_results(&axes(args));
+        // It has a checksum, as blosc has not.
+        spec.compression = Compression::Zstd { level: 1 };
         spec.job = Some(job.to_owned());
         let storage: Arc<dyn WritableStorage> = Arc::new(Folder::new(&path).durable());
         let writer = ArrayWriter::resume(storage.clone(), DISTANCE, spec)?;
+        // What is there is of this job; a process may have been killed while it wrote the group, too.
+        storage.sweep("").map_err(|source| Error::Io { path: path.display().to_string().into(), source })?;
         write_group(&*storage, "", ZarrFormat::V2, &attributes(args, metric))?;
         Ok(writer)
     };

@@ -200,3 +200,105 @@ fn another_input() {
     let ran = blur(&input, &out, &more);
     assert!(ran.code == 1 && ran.err.contains("another job"), "{}", ran.err);
 }
+
+/// A path of an image's metadata that begins with `/` is one within the image, also where there is such a folder beside it.
+#[test]
+fn another_level() {
+    let scratch = Scratch::new();
+    let [input, out, decoy] = ["in.zarr", "out.zarr", "decoy"].map(|name| scratch.join(name));
+    image(&input);
+    fs::create_dir(&decoy).unwrap();
+    let level = input.join(decoy.strip_prefix("/").unwrap());
+    fs::create_dir_all(level.parent().unwrap()).unwrap();
+    fs::rename(input.join("0"), &level).unwrap();
+    let mut metadata = json(&fs::read_to_string(input.join("zarr.json")).unwrap());
+    let mut named = |path: &str| {
+        metadata["attributes"]["ome"]["multiscales"][0]["datasets"][0]["path"] = path.into();
+        fs::write(input.join("zarr.json"), metadata.to_string()).unwrap();
+    };
+    named(&decoy.display().to_string());
+    let more = ["--sigma", "0.5", "--resume"];
+    blur(&input, &out, &more).ok();
+    fs::copy(level.join("c/0/1"), level.join("c/0/0")).unwrap();
+    let ran = blur(&input, &out, &more);
+    assert!(ran.code == 1 && ran.err.contains("another job"), "{}", ran.err);
+    named("../decoy");
+    let ran = blur(&input, &scratch.join("other.zarr"), &more);
+    assert!(ran.code == 1 && ran.err.contains("datasets[0].path` is \"../decoy\""), "{}", ran.err);
+}
+
+/// What is written to the input during the run is noticed at its end, and nothing stays.
+#[test]
+fn changed_meanwhile() {
+    let scratch = Scratch::new();
+    let changed = |nth: u32| {
+        let [input, out] = ["in", "out"].map(|name| scratch.join(&format!("{name}{nth}.zarr")));
+        empty_array(&input, "|u1", &[1 << 13, 1 << 13], &[1 << 8, 1 << 8]);
+        let child =
+            words(&input, &out, &["--sigma", "3"]).stderr(Stdio::piped()).stdout(Stdio::null()).spawn();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !names(&scratch.join("")).iter().any(|name| name.contains("partial")) && !out.exists() {
+            assert!(Instant::now() < deadline);
+            sleep(Duration::from_millis(1));
+        }
+        fs::write(input.join("0.0"), vec![7; 1 << 16]).unwrap();
+        let is_too_late = out.exists();
+        let ran = child.unwrap().wait_with_output().unwrap();
+        let error = String::from_utf8(ran.stderr).unwrap();
+        assert!(is_too_late || error.contains("changed while it was read") && !out.exists(), "{error}");
+        !is_too_late
+    };
+    assert!((0..5).any(changed), "it ends before the input is changed");
+}
+
+/// A file may have no byte: that is an error, and not the end of the process.
+#[test]
+fn no_file_may_grow() {
+    let scratch = Scratch::new();
+    let [input, out] = ["in.npy", "out/out.npy"].map(|name| scratch.join(name));
+    write_npy(&input, &[1.0f32; 4096], [64, 64]).unwrap();
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -f 1; exec \"$0\" blur \"$@\" --sigma 1", env!("CARGO_BIN_EXE_teatime")]);
+    limited.args([&input, &out]).env("TEATIME_DEVICE", "cpu").stdin(Stdio::null());
+    let ran = run(limited);
+    assert!(ran.code == 1 && ran.err.contains("out.npy"), "{} {}", ran.code, ran.err);
+    assert_eq!(scratch.names(), ["in.npy"]);
+}
+
+/// What has the name of a record or of an output is not waited for, and not read to an end that it does not have.
+#[test]
+fn outputs_that_are_no_files() {
+    let scratch = Scratch::new();
+    let input = scratch.join("in.npy");
+    write_npy(&input, &[1.0f32; 12], [3, 4]).unwrap();
+    for (place, words) in [
+        ("a.run.json", "holds a.run.json"),
+        ("a.zarr/.zattrs", "holds a.zarr"),
+        (".teatime.partial-a.x", ""),
+        ("a.npy", "holds a.npy"),
+    ] {
+        for is_endless in [false, true] {
+            let folder = scratch.join(&format!("{}{is_endless}", place.replace('/', "")));
+            let place = folder.join(place);
+            fs::create_dir_all(place.parent().unwrap()).unwrap();
+            if is_endless {
+                std::os::unix::fs::symlink("/dev/zero", &place).unwrap();
+            } else {
+                assert!(Command::new("mkfifo").arg(&place).status().unwrap().success());
+            }
+            let mut timed = Command::new("timeout");
+            timed.args(["20", env!("CARGO_BIN_EXE_teatime"), "blur", "--sigma", "1", "--overwrite"]);
+            let out = if place.ends_with(".zattrs") { "a.zarr" } else { "a.npy" };
+            timed.args([&input, &folder.join(out)]).env("TEATIME_DEVICE", "cpu").stdin(Stdio::null());
+            let ran = run(timed);
+            let expected = i32::from(!words.is_empty());
+            assert!(
+                ran.code == expected && ran.err.contains(words),
+                "{}: {} {}",
+                place.display(),
+                ran.code,
+                ran.err
+            );
+        }
+    }
+}

@@ -19,6 +19,8 @@ mod distance_bands;
 mod distance_neighbors;
 mod distance_with;
 mod grm;
+#[cfg(target_os = "linux")]
+mod mutants;
 #[cfg(unix)]
 mod output;
 mod pairwise;

@@ -7,8 +7,8 @@ use teatime::{
     ChunkedArray, Error, MissingChunk, Result, Run,
     linalg::Matrix,
     store::{
-        ArraySpec, ArrayWriter, Attributes, Folder, Storable, WritableStorage, ZarrArray, ZarrFormat,
-        is_free, write_group,
+        ArraySpec, ArrayWriter, Attributes, Compression, Folder, Storable, WritableStorage, ZarrArray,
+        ZarrFormat, is_free, write_group,
     },
 };
 
@@ -70,7 +70,8 @@ impl DistanceBands {
         );
         let storage: Arc<dyn WritableStorage> = Arc::new(Folder::new(path).durable());
         let start = |name: &str, mut spec: ArraySpec| {
-            spec.job = Some(job.clone());
+            // It has a checksum, as blosc has not.
+            (spec.compression, spec.job) = (Compression::Zstd { level: 1 }, Some(job.clone()));
             ArrayWriter::resume(storage.clone(), name, spec)
         };
         let square = |of: ArraySpec| of.of_results(&["samples_0", "samples_1"]);

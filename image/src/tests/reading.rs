@@ -149,6 +149,11 @@ fn damaged_metadata() {
         ("/attributes/ome/multiscales/0/axes/3/name", json!("x"), vec!["two axes are called `x`"]),
         ("/attributes/ome/multiscales/0/datasets", json!([]), vec!["datasets` is []", "at least one level"]),
         (
+            "/attributes/ome/multiscales/0/datasets/0/path",
+            json!("../s0"),
+            vec!["datasets[0].path` is \"../s0\"", "a path within the image"],
+        ),
+        (
             "/attributes/ome/multiscales/0/datasets/1",
             json!(7),
             vec!["has no", "datasets[1].path", "a string"],

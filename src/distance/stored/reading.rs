@@ -15,6 +15,9 @@ use crate::{
 /// Features that are added at once, if there are as many and memory allows: what adding takes besides then costs little.
 const FEATURES: u64 = 1024;
 
+/// Bytes on the host that are known of an observation.
+const OBSERVATION: u64 = 32;
+
 /// The extents of a stored matrix, observations first.
 fn extents(x: &Arc<dyn ChunkedArray>, columns: bool) -> Result<[u64; 2]> {
     match *x.shape() {
@@ -115,7 +118,12 @@ impl<'a> Reading<'a> {
         let plans = self.arrays.iter().map(plan).collect::<Result<Vec<_>>>()?;
         let held = self.bytes();
         let of_pass = |plan: &Plan| plan.block_bytes().saturating_mul(2).saturating_add(plan.largest_need());
-        let reading = plans.iter().map(of_pass).max().unwrap_or(0);
+        // Each observation takes something, also where it has no features.
+        let known = self
+            .counts
+            .iter()
+            .fold(0, |all: u64, &count| all.saturating_add(count.saturating_mul(OBSERVATION)));
+        let reading = plans.iter().map(of_pass).max().unwrap_or(0).max(known);
         let [host, of_device] = memory.left(device, reading, held)?;
         let with_chunks = |plan: Plan| {
             let ahead = plan.ahead(device.threads() as u64).min(host);

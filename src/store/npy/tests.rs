@@ -88,6 +88,9 @@ fn refused() {
         (shaped("<f4", "(4,)"), "too few"),
         (shaped("<f8", "(4294967296, 4294967296, 2)"), "too few"),
         (shaped("<f4", "()"), "no axes"),
+        // The last axis has no elements, and the others have too many; more axes than numpy has.
+        (shaped("<f8", "(1099511627776, 1099511627776, 0)"), "too few"),
+        (shaped("<f4", &format!("({})", "1, ".repeat(65))), "too few"),
     ] {
         let error = NpyArray::open(file.path()).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
@@ -107,6 +110,20 @@ fn refused() {
         assert!(matches!(error, Error::Store { .. }), "{error}");
     }
     assert!(matches!(NpyArray::open(file.path().join("none")), Err(Error::Io { .. })));
+    // As numpy, it reads no header of more than 10,000 bytes.
+    for (bytes, is_read) in [(10_000u32, true), (10_001, false), (1 << 29, false)] {
+        let mut header = b"\x93NUMPY\x02\x00".to_vec();
+        header.extend(bytes.to_le_bytes());
+        header.extend(b"{'descr': '<f4', 'fortran_order': False, 'shape': (0,), }");
+        header.resize(10_012, b' ');
+        std::fs::write(file.path(), header).unwrap();
+        file.as_file().set_len(1 << 30).unwrap();
+        let opened = NpyArray::open(file.path()).map_err(|error| error.to_string());
+        assert!(opened.as_ref().is_ok() == is_read, "{opened:?}");
+        assert!(opened.is_ok() || opened.unwrap_err().contains(&format!("has a header of {bytes} bytes")));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    assert!(NpyArray::open(folder.path()).unwrap_err().to_string().contains("is not a file"));
     // Cut after it was opened.
     let file = shaped("<f4", "(3,)");
     let array = NpyArray::open(file.path()).unwrap();

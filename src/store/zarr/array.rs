@@ -150,8 +150,8 @@ impl StoredArray {
 /// zlib, crc32c, transpose (and v2's order `F`), and `sharding_indexed`, whose shards are the chunks.
 ///
 /// A damaged or hostile chunk is an [`Error::Chunk`], never a panic, an abort or a huge allocation: claimed
-/// sizes are checked before they are believed. Only zstd, gzip, zlib and crc32c notice a changed byte; blosc and
-/// uncompressed chunks have no checksum, so wrong values in them read as values.
+/// sizes are checked before they are believed. Only gzip, zlib, crc32c, and zstd where its frames have a
+/// checksum, notice every changed byte; blosc and uncompressed chunks have none, so wrong values in them read as values.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -18,7 +18,11 @@ use super::{
 };
 use crate::{
     Error, Result, StoredType,
-    store::{Storage, Value as Stored, storage::join},
+    store::{
+        Storage, Value as Stored,
+        array::claimed_bytes,
+        storage::{join, key_within},
+    },
 };
 
 /// Most decoded bytes of one chunk; an array with larger ones is refused when it is opened.
@@ -122,11 +126,8 @@ impl Node {
 
 /// The path without empty names; an error where it might lead out of the store.
 pub(super) fn path_within(storage: &dyn Storage, path: &str) -> Result<String> {
-    let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();
-    if names.iter().any(|name| matches!(*name, "." | "..") || name.contains(['\\', '\0'])) {
-        return Err(Error::store(storage.place(""), format!("`{path}` is not a path within the store")));
-    }
-    Ok(names.join("/"))
+    key_within(path)
+        .ok_or_else(|| Error::store(storage.place(""), format!("`{path}` is not a path within the store")))
 }
 
 /// What the root of a store says of its writer, in words; empty where it says nothing.
@@ -207,8 +208,10 @@ fn is_there(storage: &dyn Storage, key: &str) -> Result<bool> {
 /// `-Infinity`, which Python writes and JSON does not have, are read as strings.
 ///
 /// # Errors
-/// [`Error::Store`]: what is there is longer, or no JSON. [`Error::Io`]: it cannot be read.
+/// [`Error::Store`]: what is there is longer, or no JSON; a key that might lead [out of the storage](key_within). [`Error::Io`]: it cannot be
+/// read.
 pub fn read_json(storage: &dyn Storage, key: &str) -> Result<Option<Value>> {
+    let key = &path_within(storage, key)?;
     let refuse = |why: String| Err(Error::store(storage.place(key), why));
     match storage.get(key, MAX_METADATA_BYTES) {
         Ok(Stored::Bytes(bytes)) => match parse_json(&bytes) {
@@ -529,13 +532,12 @@ fn parse_element(v3: &ArrayMetadataV3, text: bool) -> Why<Element> {
 fn check_sizes(shape: &[u64], chunks: &[u64], size: usize) -> Why<()> {
     // A string takes a few bytes at least once it is decoded.
     let size = if size == 0 { 4 } else { size as u64 };
-    let bytes = |extent: &[u64]| extent.iter().try_fold(size, |bytes, &n| bytes.checked_mul(n));
     // Chunks overhang the array, so the padded extent must fit as well.
     let padded = shape.iter().zip(chunks).map(|(&n, &chunk)| n.div_ceil(chunk).checked_mul(chunk));
-    if padded.collect::<Option<Vec<u64>>>().and_then(|padded| bytes(&padded)).is_none() {
+    if padded.collect::<Option<Vec<u64>>>().and_then(|padded| claimed_bytes(&padded, size)).is_none() {
         return Err(format!("its shape {shape:?} in chunks of {chunks:?} is more than can be addressed"));
     }
-    match bytes(chunks) {
+    match claimed_bytes(chunks, size) {
         Some(bytes) if bytes <= MAX_CHUNK_BYTES => Ok(()),
         Some(bytes) => {
             Err(format!("its chunks {chunks:?} take {bytes} bytes each, more than {MAX_CHUNK_BYTES}"))

@@ -46,7 +46,7 @@ pub enum Compression {
     /// Not at all.
     #[default]
     None,
-    /// By zstd.
+    /// By zstd, with a checksum of the elements.
     Zstd {
         /// From -7, the fastest, to 22.
         level: i32,
@@ -201,7 +201,7 @@ impl ArraySpec {
         match self.compression {
             Compression::None => {}
             Compression::Zstd { level } => {
-                codecs.push(json!({ "name": "zstd", "configuration": { "level": level, "checksum": false } }))
+                codecs.push(json!({ "name": "zstd", "configuration": { "level": level, "checksum": true } }))
             }
             Compression::Blosc { level, shuffle } => codecs.push(json!({ "name": "blosc", "configuration": {
                 "typesize": size, "cname": "zstd", "clevel": level, "blocksize": 0,
@@ -271,7 +271,12 @@ impl ArraySpec {
         let encoded = match self.compression {
             Compression::None => bytes.into(),
             Compression::Zstd { level } => {
-                zstd::bulk::compress(bytes, level).map_err(|e| e.to_string())?.into()
+                // Of the elements, at the end of the frame: any decoder notices by it bytes that changed.
+                let with_checksum = zstd::bulk::Compressor::new(level).and_then(|mut zstd| {
+                    zstd.include_checksum(true)?;
+                    zstd.compress(bytes)
+                });
+                with_checksum.map_err(|e| e.to_string())?.into()
             }
             Compression::Blosc { level, shuffle } => {
                 let level = BloscCompressionLevel::try_from(level).map_err(|e| e.to_string())?;

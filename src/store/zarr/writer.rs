@@ -5,7 +5,7 @@ use std::{
     ops::Range,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicU8, Ordering},
     },
 };
 
@@ -14,14 +14,14 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::{
-    layout,
-    metadata::{self, Metadata, Node},
+    column, layout,
+    metadata::{self, Element, Metadata, Node},
     spec::{ArraySpec, Attributes, ZarrFormat},
 };
 use crate::{
     Error, Result, StoredType,
     store::{
-        BoxWriter, Storable, WritableStorage,
+        BoxWriter, Storable, Value as Stored, WritableStorage,
         blocks::{extract_block, insert_block},
         box_writer::{check_box, check_tiles},
         storage::join,
@@ -35,11 +35,18 @@ const MAX_TILES: u64 = 1 << 28;
 /// The attribute that says which job an array is of, and whether it is complete.
 const ATTRIBUTE: &str = "teatime";
 
+/// What is known of a tile: that it is not there, that something has its name, and that it is there with each of its bytes.
+const ABSENT: u8 = 0;
+const FOUND: u8 = 1;
+const WRITTEN: u8 = 2;
+
 /// Writes an array tile by tile, from one thread or several. A tile is a chunk, or a shard.
 ///
 /// Each tile appears whole, so that a process that is killed at any time leaves whole ones behind. Where the
-/// [`ArraySpec`] names a job, another process goes on with [`resume`](Self::resume): what is there is done. The attribute `teatime`
-/// holds the SHA-256 of the job and of the array's metadata, `job`, and `status`, which is `incomplete` until
+/// [`ArraySpec`] names a job, another process goes on with [`resume`](Self::resume): what is there is done, once it was read and decoded
+/// without a fault, which happens when one first asks for it. Bytes that changed are noticed by the checksums of [`Compression::Zstd`](super::Compression::Zstd)
+/// and [`ArraySpec::checksum`]; without one of these, lengths are, and what the compression notices. The attribute `teatime`
+/// holds the SHA-256 of the job, of the array's metadata and of the version of this crate, `job`, and `status`, which is `incomplete` until
 /// [`finish`](Self::finish). Until then tiles may be on their way ([`WritableStorage::begin_put`]). Only one process may write an
 /// array at a time.
 ///
@@ -69,7 +76,7 @@ pub struct ArrayWriter {
     /// Of the job, where there is one.
     hash: Option<String>,
     /// Of each tile, in C order.
-    done: Vec<AtomicBool>,
+    done: Vec<AtomicU8>,
 }
 
 impl ArrayWriter {
@@ -116,14 +123,15 @@ impl ArrayWriter {
         match found.pointer(&format!("/{ATTRIBUTE}/job")).and_then(Value::as_str) {
             Some(found) if *found == hash => {}
             Some(found) => {
-                return Err(writer.refuse(&format!("is of another job, {found}; this one is {hash}")));
+                let why = "other data, options or version of teatime";
+                return Err(writer.refuse(&format!("is of another job, {found}, this one is {hash}: {why}")));
             }
             None => return Err(writer.refuse("was not written by a job that can be resumed")),
         }
         writer.storage.sweep(path).map_err(io)?;
         for (at, index) in writer.tiles().enumerate() {
             let there = writer.storage.size(&writer.key(&index)).map_err(io)?.is_some();
-            writer.done[at].store(there, Ordering::Relaxed);
+            writer.done[at].store(if there { FOUND } else { ABSENT }, Ordering::Relaxed);
         }
         Ok(writer)
     }
@@ -142,12 +150,13 @@ impl ArrayWriter {
         if tiles > MAX_TILES {
             return Err(refuse(format!("{tiles} tiles are more than {MAX_TILES}")));
         }
-        let done = (0..tiles).map(|_| AtomicBool::new(false)).collect();
+        let done = (0..tiles).map(|_| AtomicU8::new(ABSENT)).collect();
         let hash = spec.job.as_ref().map(|job| {
             let mut hash = Sha256::new_with_prefix(spec.metadata(&spec.attributes).to_string());
             hash.update(spec.axes.join("\0"));
             hash.update(Value::Object(spec.attributes.clone()).to_string());
             hash.update(job);
+            hash.update(concat!("teatime ", env!("CARGO_PKG_VERSION")));
             hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
         });
         Ok(Self { storage, path: path.to_owned(), spec, metadata, hash, done })
@@ -159,18 +168,39 @@ impl ArrayWriter {
         (0..self.done.len() as u64).map(move |at| index_at(at, &grid))
     }
 
-    /// Indices of the tiles that are not written, in C order.
+    /// Indices of the tiles that are not written, in C order. As [`is_written`](Self::is_written), it may read tiles.
     pub fn left(&self) -> impl Iterator<Item = Vec<u64>> {
-        let done = self.done.iter().map(|done| done.load(Ordering::Relaxed));
-        self.tiles().zip(done).filter(|(_, done)| !done).map(|(index, _)| index)
+        self.tiles()
+            .zip(&self.done)
+            .filter(|(index, done)| !self.is_whole(index, done))
+            .map(|(index, _)| index)
     }
 
-    /// Whether a tile is written.
+    /// Whether a tile is written. One that another process wrote is read, once: with a fault, it is not.
     ///
     /// # Errors
     /// [`Error::Argument`]: no such tile.
     pub fn is_written(&self, index: &[u64]) -> Result<bool> {
-        Ok(self.done[self.place(index)?].load(Ordering::Relaxed))
+        Ok(self.is_whole(index, &self.done[self.place(index)?]))
+    }
+
+    fn is_whole(&self, index: &[u64], done: &AtomicU8) -> bool {
+        if done.load(Ordering::Relaxed) == FOUND {
+            let found = if self.decodes(index) { WRITTEN } else { ABSENT };
+            // Unless it was written meanwhile.
+            done.compare_exchange(FOUND, found, Ordering::Relaxed, Ordering::Relaxed).ok();
+        }
+        done.load(Ordering::Relaxed) == WRITTEN
+    }
+
+    /// Whether what is stored of a tile is a whole one.
+    fn decodes(&self, index: &[u64]) -> bool {
+        let Metadata { chain, spec, element, .. } = &self.metadata;
+        let most = chain.encoded_cap(spec) as u64;
+        let Ok(Stored::Bytes(bytes)) = self.storage.get(&self.key(index), most) else { return false };
+        let decode = || chain.decode(Cow::Borrowed(&bytes), spec, &self.extent(index), &mut |_| None);
+        let is_text = |bytes: &[u8]| *element != Element::Text || column::is_text(&self.metadata, bytes);
+        metadata::guarded(decode).is_ok_and(|bytes| is_text(&bytes))
     }
 
     /// What the array is to be.
@@ -253,12 +283,13 @@ impl ArrayWriter {
         self.put(index, at, &bytes)
     }
 
-    /// Says that the array is complete.
+    /// Says that the array is complete. Reads no tile: those that nobody asked for are taken for whole.
     ///
     /// # Errors
     /// [`Error::Chunk`]: a tile was not written; [`Error::Io`]: the attributes cannot be.
     pub fn finish(self) -> Result<()> {
-        if let Some(index) = self.left().next() {
+        let is_absent = |(_, done): &(Vec<u64>, &AtomicU8)| done.load(Ordering::Relaxed) == ABSENT;
+        if let Some((index, _)) = self.tiles().zip(&self.done).find(is_absent) {
             return Err(Error::chunk(self.storage.place(&self.path), &index, "was not written"));
         }
         self.storage.flush().map_err(|source| self.io(&self.path, source))?;
@@ -300,7 +331,7 @@ impl ArrayWriter {
         let encoded = encoded.map_err(|why| Error::chunk(self.storage.place(&self.path), index, why))?;
         let key = self.key(index);
         self.storage.begin_put(&key, &encoded).map_err(|source| self.io(&key, source))?;
-        self.done[at].store(true, Ordering::Relaxed);
+        self.done[at].store(WRITTEN, Ordering::Relaxed);
         Ok(())
     }
 
@@ -352,7 +383,8 @@ impl BoxWriter for ArrayWriter {
     }
 
     fn has_box(&self, ranges: &[Range<u64>]) -> Result<bool> {
-        self.tiles_of(ranges)?.iter().try_fold(true, |all, index| Ok(all && self.is_written(index)?))
+        let tiles = self.tiles_of(ranges)?;
+        tiles.par_iter().map(|index| self.is_written(index)).try_reduce(|| true, |all, one| Ok(all && one))
     }
 
     /// Tiles that are there are left. Takes a copy of a tile on each thread, besides what [`write`](Self::write) takes.

@@ -17,7 +17,7 @@ use super::{
     array::StoredArray,
     codec::MAX_TEXT_BYTES,
     guard::Fault,
-    metadata::{Element, Node},
+    metadata::{Element, Metadata, Node},
     shard::Inner,
 };
 use crate::{Budget, Error, Result, store::Storage};
@@ -26,6 +26,11 @@ use crate::{Budget, Error, Result, store::Storage};
 const MAX_ROW: u64 = 1 << 16;
 
 const STRINGS: &str = "holds strings, expected integers";
+
+/// Whether the bytes of a decoded chunk are as many elements as it has.
+pub(super) fn is_text(metadata: &Metadata, bytes: &[u8]) -> bool {
+    parse(metadata, bytes, Vec::new()).is_ok()
+}
 
 /// The chunk decoded last, since neighbouring ranges share chunks.
 #[derive(Debug, Default)]

@@ -51,6 +51,9 @@ fn absurd_sizes() {
         }
     }
     refused(&v2(&[1_000_000_000_000; 2], &[1000, 1000], "|i1", blosc_meta()));
+    // Also where there are no elements.
+    refused(&v2(&[0, 1 << 40, 1 << 40], &[1, 1, 1], "|i1", blosc_meta()));
+    refused(&v2(&[1; 65], &[1; 65], "|i1", blosc_meta()));
     refused(&v2(&[3 << 30], &[3 << 30], "|i1", blosc_meta()));
     assert!(refused(&v2(&[1 << 40], &[1 << 31], "<f8", Value::Null)).contains("17179869184 bytes"));
     // A huge array in small chunks is no reason to refuse it here.

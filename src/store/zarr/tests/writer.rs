@@ -280,6 +280,47 @@ fn another_job_is_refused_by_name() {
     }
 }
 
+/// A tile that is empty, cut short or changed is none that is there.
+#[test]
+fn damaged_tiles_are_left() {
+    let scratch = Scratch::new();
+    for (name, mut spec) in ways() {
+        spec.job = Some("job".into());
+        let has_checksum = spec.checksum || spec.compression == ZSTD;
+        let write = || {
+            let writer = ArrayWriter::resume(folder(&scratch), &name, spec.clone()).unwrap();
+            let left: Vec<_> = writer.left().collect();
+            left.iter().for_each(|index| writer.write(index, &tile(&writer, index)).unwrap());
+            writer.finish().unwrap();
+            left
+        };
+        write();
+        let file =
+            scratch.path().join(&name).join(if spec.format == ZarrFormat::V2 { "1.2" } else { "c/1/2" });
+        let whole = fs::read(&file).unwrap();
+        for at in [0, 1, whole.len() / 2, whole.len() - 1] {
+            let mut changed = whole.clone();
+            changed[at] ^= 0x10;
+            for (damaged, is_known) in [(&whole[..at], true), (&changed, has_checksum)] {
+                fs::write(&file, damaged).unwrap();
+                let left = write();
+                assert!(!is_known || left == [[1, 2]] && fs::read(&file).unwrap() == whole, "{name} {at}");
+                fs::write(&file, &whole).unwrap();
+            }
+        }
+        assert!(write().is_empty(), "{name}");
+    }
+    // Of strings, also without a checksum.
+    let texts = ArraySpec::new(None, &[3], &[3]).job("job".to_owned());
+    let strings = || ArrayWriter::resume(folder(&scratch), "strings", texts.clone()).unwrap();
+    strings().write_text(&[0], ["a", "bc", ""]).unwrap();
+    assert!(strings().is_written(&[0]).unwrap());
+    let file = scratch.path().join("strings/c/0");
+    let whole = fs::read(&file).unwrap();
+    fs::write(&file, &whole[..whole.len() - 1]).unwrap();
+    assert!(!strings().is_written(&[0]).unwrap());
+}
+
 /// A folder in which an array may be begun or gone on with holds it, or nothing but what a killed process left.
 #[test]
 fn other_folders_are_refused() {
@@ -433,7 +474,7 @@ fn metadata_as_zarr_has_them() {
         "attributes": { "teatime": { "status": "incomplete", "job": said(&scratch, "a").1 } },
         "codecs": [{ "name": "sharding_indexed", "configuration": {
             "chunk_shape": [8, 12], "index_location": "end", "index_codecs": [bytes, { "name": "crc32c" }],
-            "codecs": [bytes, { "name": "zstd", "configuration": { "level": 3, "checksum": false } }, { "name": "crc32c" }],
+            "codecs": [bytes, { "name": "zstd", "configuration": { "level": 3, "checksum": true } }, { "name": "crc32c" }],
         }}],
     });
     assert_eq!(read, expected);
