@@ -89,6 +89,7 @@ impl Input {
             Error::Shape { expected, got, .. } => {
                 Failure::Error(format!("{}: expected {expected}, got {got}", self.path))
             }
+            Error::Argument { .. } | Error::Limit { .. } => Failure::Error(format!("{}: {error}", self.path)),
             _ => error.into(),
         }
     }
