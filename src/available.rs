@@ -9,14 +9,26 @@ const VERSION_2: [&str; 4] = ["memory.max", "memory.current", "inactive_file ", 
 const VERSION_1: [&str; 4] =
     ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file ", "total_active_file "];
 
-/// Bytes that the system can give without swapping, or fewer where a cgroup of the process allows fewer; 4 GiB where the
-/// system does not say.
+/// Bytes that the system can give without swapping, or fewer where a cgroup of the process, or the limit on its address space, allows fewer;
+/// 4 GiB where the system does not say.
 pub(crate) fn available_memory() -> u64 {
     let mut system = System::new();
     system.refresh_memory_specifics(MemoryRefreshKind::nothing().with_ram());
     let free = Some(system.available_memory()).filter(|free| *free > 0).unwrap_or(4 << 30);
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    left_by_cgroups(&groups, Path::new("/sys/fs/cgroup")).map_or(free, |left| left.min(free))
+    let of_process = ["limits", "status"]
+        .map(|name| fs::read_to_string(Path::new("/proc/self").join(name)).unwrap_or_default());
+    let left = [left_by_cgroups(&groups, Path::new("/sys/fs/cgroup")), left_by_limit(&of_process)];
+    left.into_iter().flatten().fold(free, u64::min)
+}
+
+/// What is left of the address space that the process may have (`ulimit -v`), if that is limited: by its limits and its status.
+fn left_by_limit([limits, status]: &[String; 2]) -> Option<u64> {
+    let number = |text: &str, key| -> Option<u64> {
+        text.lines().find_map(|line| line.strip_prefix(key)?.split_whitespace().next()?.parse().ok())
+    };
+    let (limit, kib) = (number(limits, "Max address space")?, number(status, "VmSize:")?);
+    Some(limit.saturating_sub(kib * 1024))
 }
 
 /// What the limits on the way from the process's cgroups, `groups`, up to the root of each hierarchy below `mount` leave
@@ -100,6 +112,18 @@ mod tests {
         assert_eq!(mount.left(groups), Some(0));
         assert_eq!(mount.left("0::/"), None);
         assert_eq!(mount.left(""), None);
+    }
+
+    #[test]
+    fn address_space() {
+        let of = |limit: &str| {
+            let limits = format!(
+                "Limit  Soft Limit  Units\nMax locked memory  1 2 bytes\nMax address space  {limit}  unlimited  bytes\n"
+            );
+            left_by_limit(&[limits, "VmPeak:\t 9 kB\nVmSize:\t   20 kB\n".to_owned()])
+        };
+        assert_eq!(["unlimited", "30720", "1"].map(of), [None, Some(10240), Some(0)]);
+        assert_eq!(left_by_limit(&[String::new(), String::new()]), None);
     }
 
     #[test]

@@ -94,6 +94,7 @@ impl Input {
             Error::Shape { expected, got, .. } => {
                 Failure::Error(format!("{}: expected {expected}, got {got}", self.path))
             }
+            Error::Argument { .. } | Error::Limit { .. } => Failure::Error(format!("{}: {error}", self.path)),
             _ => self.stored.with_shards(error),
         }
     }

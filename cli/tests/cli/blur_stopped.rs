@@ -287,7 +287,15 @@ fn outputs_that_are_no_files() {
                 assert!(Command::new("mkfifo").arg(&place).status().unwrap().success());
             }
             let mut timed = Command::new("timeout");
-            timed.args(["20", env!("CARGO_BIN_EXE_teatime"), "blur", "--sigma", "1", "--overwrite"]);
+            timed.args([
+                "--signal=KILL",
+                "20",
+                env!("CARGO_BIN_EXE_teatime"),
+                "blur",
+                "--sigma",
+                "1",
+                "--overwrite",
+            ]);
             let out = if place.ends_with(".zattrs") { "a.zarr" } else { "a.npy" };
             timed.args([&input, &folder.join(out)]).env("TEATIME_DEVICE", "cpu").stdin(Stdio::null());
             let ran = run(timed);

@@ -99,7 +99,11 @@ impl Numbers {
 /// `teatime` with these words, in little memory and for ten seconds at most.
 fn limited(words: &[&str], paths: &[&Path]) -> Ran {
     let mut command = Command::new("sh");
-    command.args(["-c", "ulimit -v 500000; exec timeout 10 \"$0\" \"$@\"", env!("CARGO_BIN_EXE_teatime")]);
+    command.args([
+        "-c",
+        "ulimit -v 500000; exec timeout --signal=KILL 10 \"$0\" \"$@\"",
+        env!("CARGO_BIN_EXE_teatime"),
+    ]);
     command.args(&words[..1]).args(paths).args(&words[1..]).args(["--memory", "64M", "--threads", "2"]);
     command.env("TEATIME_DEVICE", "cpu").stdin(Stdio::null());
     run(command)
