@@ -128,7 +128,7 @@ pub(crate) struct BlurArgs {
     overwrite: bool,
     /// Go on with OUT.zarr where a run was stopped, or begin one that can be gone on with
     ///
-    /// Ends with the same bytes wherever runs were stopped. The device and all options but those of memory have to be the same, and the
+    /// Ends with the same bytes wherever runs were stopped. The device, the version of teatime and all options but those of memory have to be the same, and the
     /// input's files: where they are, their names, sizes and times of change.
     #[arg(long, conflicts_with = "overwrite")]
     resume: bool,

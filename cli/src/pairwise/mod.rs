@@ -93,8 +93,8 @@ pub(crate) struct PairwiseArgs {
     /// Go on with D.zarr where a run was stopped, or begin one that can be gone on with
     ///
     /// Distances are written tile by tile: so they are, too, where they do not fit memory. Then X and Y have to fit the device. Ends
-    /// with the same bytes wherever runs were stopped. The arrays, with their chunks, the device and all options but those of memory have to
-    /// be the same.
+    /// with the same bytes wherever runs were stopped. The arrays, with their chunks, the device, the version of teatime and all
+    /// options but those of memory have to be the same.
     #[arg(long, conflicts_with = "overwrite")]
     resume: bool,
     /// Print the record instead of the summary
