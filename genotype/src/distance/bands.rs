@@ -48,7 +48,7 @@ const SQUARE_BYTES: u64 = 32;
 /// let options = DistanceOptions::default().metric(SampleMetric::Of(Metric::CityBlock));
 /// let bands = DistanceBands::new(&genotypes, &Device::cpu(), &options, 64, &Run::default())?;
 /// bands.each(&Run::default(), &|_| false, &mut |band| {
-///     assert_eq!((band.own, band.matrix.row(0)), (0..3, &[0.0, 1.0, 8.0][..]));
+///     assert_eq!((band.own, band.matrix.row(0)), (0..3, &[0.0, 4.0 / 3.0, 8.0][..]));
 ///     Ok(())
 /// })?;
 /// # Ok::<(), teatime::Error>(())
