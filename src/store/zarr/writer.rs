@@ -15,7 +15,8 @@ use sha2::{Digest, Sha256};
 
 use super::{
     layout,
-    metadata::{self, Metadata, Node},
+    metadata::{self, Metadata},
+    node::Node,
     spec::{ArraySpec, Attributes, ZarrFormat},
 };
 use crate::{

@@ -14,11 +14,7 @@ use self::{
     values::{Fill, Values, parse},
 };
 use super::{
-    array::StoredArray,
-    codec::MAX_TEXT_BYTES,
-    guard::Fault,
-    metadata::{Element, Node},
-    shard::Inner,
+    array::StoredArray, codec::MAX_TEXT_BYTES, guard::Fault, metadata::Element, node::Node, shard::Inner,
 };
 use crate::{Budget, Error, Result, store::Storage};
 
