@@ -106,7 +106,7 @@ KINDS = {
     "diploid": np.random.default_rng(2).integers(-2, 3, (300, 12, 2)),
     "triploid": np.random.default_rng(3).integers(-1, 3, (300, 12, 3)),
     "dosages": np.random.default_rng(4).integers(-3, 3, (300, 12)),
-    "fractions": np.where(np.random.default_rng(5).random((300, 12)) < 0.05, np.nan, np.random.default_rng(6).uniform(-0.2, 2, (300, 12))),
+    "fractions": np.where(np.random.default_rng(5).random((300, 12)) < 0.05, np.nan, np.random.default_rng(6).uniform(0, 2, (300, 12))),
 }
 
 
@@ -114,7 +114,7 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("metric", ["euclidean", "hamming", "canberra"])
 def test_distances_of_genotypes_mean_the_same_everywhere(tmp_path, kind, metric):
-    """Negative numbers and NaN are missing for each: arrays, stores, and datasets in memory and not."""
+    """Negative integers and NaN are missing for each: arrays, stores, and datasets in memory and not."""
     values = KINDS[kind].astype("f4" if kind == "fractions" else "i1")
     want = genotype.distances(values, metric, merge_alleles=True).matrix
     near = {"rtol": 1e-6, "atol": 1e-6}

@@ -1,7 +1,5 @@
 //! Array metadata, v2 and v3, checked before anything trusts it.
 
-use std::io::ErrorKind;
-
 use serde_json::{Value, json};
 use zarrs::{
     array::{ArrayMetadataV2, ArrayMetadataV3, ChunkKeyEncoding, DataType, FillValue},
@@ -13,16 +11,15 @@ use super::{
     attributes,
     chain::Chain,
     codec::{ChunkSpec, MAX_TEXT_BYTES, SUPPORTED},
+    fill,
     guard::Why,
+    json::read_json,
+    node::Node,
     spec,
 };
 use crate::{
     Error, Result, StoredType,
-    store::{
-        Storage, Value as Stored,
-        array::claimed_bytes,
-        storage::{join, key_within},
-    },
+    store::{Storage, array::claimed_bytes, storage::join},
 };
 
 /// Most decoded bytes of one chunk; an array with larger ones is refused when it is opened.
@@ -30,12 +27,6 @@ pub const MAX_CHUNK_BYTES: u64 = 2 << 30;
 
 /// Most bytes of one fixed-length string.
 const MAX_STRING_BYTES: usize = 64 << 10;
-
-/// The largest whole number up to which f64 holds every whole number.
-const MAX_WHOLE: f64 = 9_007_199_254_740_991.0;
-
-/// Most bytes of the metadata of one array.
-const MAX_METADATA_BYTES: u64 = 16 << 20;
 
 /// What the elements of an array are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,63 +62,6 @@ pub(crate) struct Metadata {
     pub(crate) keys: ChunkKeyEncoding,
     /// The same with the other separator, `/` for `.` or the other way round; none where that makes no difference.
     pub(crate) other_keys: Option<ChunkKeyEncoding>,
-}
-
-/// What stands at a path of a Zarr store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Node {
-    /// An array.
-    Array,
-    /// A group of arrays and other groups.
-    Group,
-    /// Nothing.
-    Absent,
-}
-
-impl Node {
-    /// What stands at `path` within `storage`; an empty path means the storage itself. Reads no more than `zarr.json`, and of
-    /// version 2 nothing.
-    ///
-    /// # Errors
-    /// - [`Error::Store`]: a path with a name that is `.` or `..`, or has a backslash or a zero in it; a `zarr.json` that is not
-    ///   valid, or names neither an array nor a group.
-    /// - [`Error::Io`]: what is there cannot be read.
-    pub fn at(storage: &dyn Storage, path: &str) -> Result<Self> {
-        let path = &path_within(storage, path)?;
-        if let Some(v3) = read_json(storage, &join(path, "zarr.json"))? {
-            return match v3.get("node_type").and_then(Value::as_str) {
-                Some("array") => Ok(Self::Array),
-                Some("group") => Ok(Self::Group),
-                _ => {
-                    Err(Error::store(storage.place(path), "its zarr.json names neither an array nor a group"))
-                }
-            };
-        }
-        if is_there(storage, &join(path, ".zarray"))? {
-            return Ok(Self::Array);
-        }
-        // Some copies of groups of version 2 have lost the first of these.
-        for name in [".zgroup", ".zattrs", ".zmetadata"] {
-            if is_there(storage, &join(path, name))? {
-                return Ok(Self::Group);
-            }
-        }
-        Ok(Self::Absent)
-    }
-
-    /// Names of the arrays right in the group at `path`, in the order of their bytes, for messages: what cannot be read is left out.
-    pub fn arrays(storage: &dyn Storage, path: &str) -> Vec<String> {
-        let mut names = storage.list(path).unwrap_or_default();
-        names.retain(|name| matches!(Self::at(storage, &join(path, name)), Ok(Self::Array)));
-        names.sort_unstable();
-        names
-    }
-}
-
-/// The path without empty names; an error where it might lead out of the store.
-pub(super) fn path_within(storage: &dyn Storage, path: &str) -> Result<String> {
-    key_within(path)
-        .ok_or_else(|| Error::store(storage.place(""), format!("`{path}` is not a path within the store")))
 }
 
 /// What the root of a store says of its writer, in words; empty where it says nothing.
@@ -194,97 +128,6 @@ pub(crate) fn guarded<T, E: From<String>>(work: impl FnOnce() -> Result<T, E>) -
         .unwrap_or_else(|_| Err("the Zarr library failed on it".to_owned().into()))
 }
 
-/// Whether a key has a value.
-fn is_there(storage: &dyn Storage, key: &str) -> Result<bool> {
-    match storage.size(key) {
-        Ok(size) => Ok(size.is_some()),
-        // Of a file there are no further keys.
-        Err(error) if error.kind() == ErrorKind::NotADirectory => Ok(false),
-        Err(source) => Err(Error::Io { path: storage.place(key).into(), source }),
-    }
-}
-
-/// Reads a JSON value of at most 16 MiB, such as the metadata of a group; `None` where there is none. The numbers `NaN`, `Infinity` and
-/// `-Infinity`, which Python writes and JSON does not have, are read as strings.
-///
-/// # Errors
-/// [`Error::Store`]: what is there is longer, or no JSON; a key that might lead [out of the storage](key_within). [`Error::Io`]: it cannot be
-/// read.
-pub fn read_json(storage: &dyn Storage, key: &str) -> Result<Option<Value>> {
-    let key = &path_within(storage, key)?;
-    let refuse = |why: String| Err(Error::store(storage.place(key), why));
-    match storage.get(key, MAX_METADATA_BYTES) {
-        Ok(Stored::Bytes(bytes)) => match parse_json(&bytes) {
-            Ok(json) => Ok(Some(json)),
-            Err(error) => refuse(format!("is not valid JSON: {error}")),
-        },
-        Ok(Stored::Absent) => Ok(None),
-        Ok(Stored::Large(_)) => refuse(format!("has more than {MAX_METADATA_BYTES} bytes")),
-        Err(error) if error.kind() == ErrorKind::NotADirectory => Ok(None),
-        Err(source) => Err(Error::Io { path: storage.place(key).into(), source }),
-    }
-}
-
-/// JSON as it is found: after a byte order mark, and with numbers that Python writes.
-fn parse_json(bytes: &[u8]) -> serde_json::Result<Value> {
-    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    serde_json::from_slice(bytes).or_else(|error| serde_json::from_slice(&quoted(bytes)).map_err(|_| error))
-}
-
-/// JSON text with its `NaN`, `Infinity` and `-Infinity` as strings.
-fn quoted(text: &[u8]) -> Vec<u8> {
-    let (mut out, mut rest, mut in_string) = (Vec::with_capacity(text.len()), text, false);
-    while let Some(&byte) = rest.first() {
-        let number =
-            ["NaN", "Infinity", "-Infinity"].into_iter().find(|number| rest.starts_with(number.as_bytes()));
-        let len = match number {
-            Some(number) if !in_string => {
-                out.extend_from_slice(format!("\"{number}\"").as_bytes());
-                number.len()
-            }
-            _ => {
-                in_string ^= byte == b'"';
-                let len = if in_string && byte == b'\\' { rest.len().min(2) } else { 1 };
-                out.extend_from_slice(&rest[..len]);
-                len
-            }
-        };
-        rest = &rest[len..];
-    }
-    out
-}
-
-/// Rewrites a fill value that a number or a text stands for, such as `0.0` or `"0"` of integers, as the number that it is.
-fn adapt_fill(json: &mut Value, dtype: &str) {
-    let Some(fill) = json.get_mut("fill_value") else { return };
-    let dtype = dtype.trim_start_matches(['<', '>', '|', '=']);
-    let number = match &*fill {
-        Value::Number(number) => number.as_f64(),
-        Value::String(text) => {
-            text.trim().parse::<serde_json::Number>().ok().and_then(|number| number.as_f64())
-        }
-        _ => None,
-    };
-    let Some(number) = number else { return };
-    if dtype == "bool" || dtype == "b1" {
-        if number == 0.0 || number == 1.0 {
-            *fill = (number == 1.0).into();
-        }
-    } else if dtype.starts_with(['f']) {
-        *fill = number.into();
-    } else if dtype.starts_with(['i', 'u']) && number.fract() == 0.0 && number.abs() <= MAX_WHOLE {
-        #[allow(clippy::cast_possible_truncation, reason = "a whole number of 53 bits")]
-        let number = number as i64;
-        // Larger ones stay as they are written.
-        *fill = number.into();
-    }
-}
-
-/// A fill value that could not be read, in words.
-fn wrong_fill(fill: &str, dtype: &str, why: &dyn std::fmt::Display) -> String {
-    format!("its fill value {fill} is none of its data type {dtype}: {why}")
-}
-
 pub(crate) fn parse_v2(mut json: Value, attributes: &Value) -> Why<Metadata> {
     for id in v2_codecs(&json).into_iter().map(v2_id) {
         if !["blosc", "zstd", "gzip", "zlib", "crc32c", "vlen-utf8"].contains(&id) {
@@ -300,7 +143,7 @@ pub(crate) fn parse_v2(mut json: Value, attributes: &Value) -> Why<Metadata> {
     let dtype = dtype.to_owned();
     adapt_chunks(&mut json, "/chunks");
     let text = adapt_v2_text(&mut json);
-    adapt_fill(&mut json, &dtype);
+    fill::adapt(&mut json, &dtype);
     let fill_text = json.get("fill_value").cloned().unwrap_or_default().to_string();
     let codecs = v2_chain(&json);
     // zarrs refuses levels of compression that only a writer needs to know.
@@ -311,7 +154,7 @@ pub(crate) fn parse_v2(mut json: Value, attributes: &Value) -> Why<Metadata> {
     let dimensions = dimensions.into_iter().flatten().map(|d| d.as_str().unwrap_or_default().to_owned());
     let fill = || {
         let data_type = DataType::from_metadata(&v2.dtype).map_err(|e| e.to_string())?;
-        data_type.fill_value_v2(&v2.fill_value).map_err(|e| wrong_fill(&fill_text, &dtype, &e))
+        data_type.fill_value_v2(&v2.fill_value).map_err(|e| fill::wrong(&fill_text, &dtype, &e))
     };
     Metadata::new(v3, &codecs, fill, text, dimensions.collect(), attributes)
 }
@@ -379,14 +222,14 @@ pub(crate) fn parse_v3(mut json: Value) -> Why<Metadata> {
     adapt_chunks(&mut json, "/chunk_grid/configuration/chunk_shape");
     let text = adapt_v3_text(&mut json);
     let dtype = json.get("data_type").and_then(Value::as_str).unwrap_or_default().to_owned();
-    adapt_fill(&mut json, &dtype);
+    fill::adapt(&mut json, &dtype);
     let v3: ArrayMetadataV3 = serde_json::from_value(json).map_err(|e| format!("invalid metadata: {e}"))?;
     let dimensions = v3.dimension_names.iter().flatten().map(|d| d.clone().unwrap_or_default()).collect();
     let (data_type, codecs, fill) = (v3.data_type.clone(), v3.codecs.clone(), v3.fill_value.clone());
     let attributes = Value::Object(v3.attributes.clone());
     let fill = || {
         let data_type = DataType::from_metadata(&data_type).map_err(|e| e.to_string())?;
-        data_type.fill_value_v3(&fill).map_err(|e| wrong_fill(&json!(fill).to_string(), &dtype, &e))
+        data_type.fill_value_v3(&fill).map_err(|e| fill::wrong(&json!(fill).to_string(), &dtype, &e))
     };
     Metadata::new(v3, &codecs, fill, text, dimensions, &attributes)
 }

@@ -9,10 +9,13 @@ mod bitshuffle;
 mod chain;
 mod codec;
 mod column;
+mod fill;
 mod guard;
+mod json;
 mod layout;
 mod metadata;
 mod new_store;
+mod node;
 mod shard;
 mod spec;
 mod writer;
@@ -20,8 +23,10 @@ mod writer;
 pub use self::{
     array::ZarrArray,
     column::{Column, LeftOut},
-    metadata::{MAX_CHUNK_BYTES, Node, read_attributes, read_json},
+    json::read_json,
+    metadata::{MAX_CHUNK_BYTES, read_attributes},
     new_store::{NewStore, is_free},
+    node::Node,
     spec::{ArraySpec, Attributes, Compression, Shuffle, ZarrFormat},
     writer::{ArrayWriter, write_group},
 };

@@ -15,7 +15,8 @@ use sha2::{Digest, Sha256};
 
 use super::{
     column, layout,
-    metadata::{self, Element, Metadata, Node},
+    metadata::{self, Element, Metadata},
+    node::Node,
     spec::{ArraySpec, Attributes, ZarrFormat},
 };
 use crate::{

@@ -17,7 +17,8 @@ use super::{
     array::StoredArray,
     codec::MAX_TEXT_BYTES,
     guard::Fault,
-    metadata::{Element, Metadata, Node},
+    metadata::{Element, Metadata},
+    node::Node,
     shard::Inner,
 };
 use crate::{Budget, Error, Result, store::Storage};

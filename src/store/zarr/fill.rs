@@ -1,0 +1,37 @@
+//! Fill values, as programs have written them.
+
+use serde_json::Value;
+
+/// The largest whole number up to which f64 holds every whole number.
+const MAX_WHOLE: f64 = 9_007_199_254_740_991.0;
+
+/// Rewrites a fill value that a number or a text stands for, such as `0.0` or `"0"` of integers, as the number that it is.
+pub(super) fn adapt(json: &mut Value, dtype: &str) {
+    let Some(fill) = json.get_mut("fill_value") else { return };
+    let dtype = dtype.trim_start_matches(['<', '>', '|', '=']);
+    let number = match &*fill {
+        Value::Number(number) => number.as_f64(),
+        Value::String(text) => {
+            text.trim().parse::<serde_json::Number>().ok().and_then(|number| number.as_f64())
+        }
+        _ => None,
+    };
+    let Some(number) = number else { return };
+    if dtype == "bool" || dtype == "b1" {
+        if number == 0.0 || number == 1.0 {
+            *fill = (number == 1.0).into();
+        }
+    } else if dtype.starts_with(['f']) {
+        *fill = number.into();
+    } else if dtype.starts_with(['i', 'u']) && number.fract() == 0.0 && number.abs() <= MAX_WHOLE {
+        #[allow(clippy::cast_possible_truncation, reason = "a whole number of 53 bits")]
+        let number = number as i64;
+        // Larger ones stay as they are written.
+        *fill = number.into();
+    }
+}
+
+/// A fill value that could not be read, in words.
+pub(super) fn wrong(fill: &str, dtype: &str, why: &dyn std::fmt::Display) -> String {
+    format!("its fill value {fill} is none of its data type {dtype}: {why}")
+}

@@ -1,0 +1,64 @@
+//! JSON of a store, as it is found.
+
+use std::io::ErrorKind;
+
+use serde_json::Value;
+
+use super::node::path_within;
+use crate::{
+    Error, Result,
+    store::{Storage, Value as Stored},
+};
+
+/// Most bytes of the metadata of one array.
+const MAX_METADATA_BYTES: u64 = 16 << 20;
+
+/// Reads a JSON value of at most 16 MiB, such as the metadata of a group; `None` where there is none. The numbers `NaN`, `Infinity` and
+/// `-Infinity`, which Python writes and JSON does not have, are read as strings.
+///
+/// # Errors
+/// [`Error::Store`]: what is there is longer, or no JSON; a key that might lead [out of the storage](crate::store::key_within).
+/// [`Error::Io`]: it cannot be read.
+pub fn read_json(storage: &dyn Storage, key: &str) -> Result<Option<Value>> {
+    let key = &path_within(storage, key)?;
+    let refuse = |why: String| Err(Error::store(storage.place(key), why));
+    match storage.get(key, MAX_METADATA_BYTES) {
+        Ok(Stored::Bytes(bytes)) => match parse_json(&bytes) {
+            Ok(json) => Ok(Some(json)),
+            Err(error) => refuse(format!("is not valid JSON: {error}")),
+        },
+        Ok(Stored::Absent) => Ok(None),
+        Ok(Stored::Large(_)) => refuse(format!("has more than {MAX_METADATA_BYTES} bytes")),
+        Err(error) if error.kind() == ErrorKind::NotADirectory => Ok(None),
+        Err(source) => Err(Error::Io { path: storage.place(key).into(), source }),
+    }
+}
+
+/// JSON as it is found: after a byte order mark, and with numbers that Python writes.
+fn parse_json(bytes: &[u8]) -> serde_json::Result<Value> {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    serde_json::from_slice(bytes).or_else(|error| serde_json::from_slice(&quoted(bytes)).map_err(|_| error))
+}
+
+/// JSON text with its `NaN`, `Infinity` and `-Infinity` as strings.
+fn quoted(text: &[u8]) -> Vec<u8> {
+    let (mut out, mut rest, mut in_string) = (Vec::with_capacity(text.len()), text, false);
+    while let Some(&byte) = rest.first() {
+        let number =
+            ["NaN", "Infinity", "-Infinity"].into_iter().find(|number| rest.starts_with(number.as_bytes()));
+        let len = match number {
+            Some(number) if !in_string => {
+                out.extend_from_slice(format!("\"{number}\"").as_bytes());
+                number.len()
+            }
+            _ => {
+                in_string ^= byte == b'"';
+                let len = if in_string && byte == b'\\' { rest.len().min(2) } else { 1 };
+                out.extend_from_slice(&rest[..len]);
+                len
+            }
+        };
+        rest = &rest[len..];
+    }
+    out
+}

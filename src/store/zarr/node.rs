@@ -1,0 +1,81 @@
+//! What stands where in a store.
+
+use std::io::ErrorKind;
+
+use serde_json::Value;
+
+use super::json::read_json;
+use crate::{
+    Error, Result,
+    store::{
+        Storage,
+        storage::{join, key_within},
+    },
+};
+
+/// What stands at a path of a Zarr store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Node {
+    /// An array.
+    Array,
+    /// A group of arrays and other groups.
+    Group,
+    /// Nothing.
+    Absent,
+}
+
+impl Node {
+    /// What stands at `path` within `storage`; an empty path means the storage itself. Reads no more than `zarr.json`, and of
+    /// version 2 nothing.
+    ///
+    /// # Errors
+    /// - [`Error::Store`]: a path with a name that is `.` or `..`, or has a backslash or a zero in it; a `zarr.json` that is not
+    ///   valid, or names neither an array nor a group.
+    /// - [`Error::Io`]: what is there cannot be read.
+    pub fn at(storage: &dyn Storage, path: &str) -> Result<Self> {
+        let path = &path_within(storage, path)?;
+        if let Some(v3) = read_json(storage, &join(path, "zarr.json"))? {
+            return match v3.get("node_type").and_then(Value::as_str) {
+                Some("array") => Ok(Self::Array),
+                Some("group") => Ok(Self::Group),
+                _ => {
+                    Err(Error::store(storage.place(path), "its zarr.json names neither an array nor a group"))
+                }
+            };
+        }
+        if is_there(storage, &join(path, ".zarray"))? {
+            return Ok(Self::Array);
+        }
+        // Some copies of groups of version 2 have lost the first of these.
+        for name in [".zgroup", ".zattrs", ".zmetadata"] {
+            if is_there(storage, &join(path, name))? {
+                return Ok(Self::Group);
+            }
+        }
+        Ok(Self::Absent)
+    }
+
+    /// Names of the arrays right in the group at `path`, in the order of their bytes, for messages: what cannot be read is left out.
+    pub fn arrays(storage: &dyn Storage, path: &str) -> Vec<String> {
+        let mut names = storage.list(path).unwrap_or_default();
+        names.retain(|name| matches!(Self::at(storage, &join(path, name)), Ok(Self::Array)));
+        names.sort_unstable();
+        names
+    }
+}
+
+/// The path without empty names; an error where it might lead out of the store.
+pub(super) fn path_within(storage: &dyn Storage, path: &str) -> Result<String> {
+    key_within(path)
+        .ok_or_else(|| Error::store(storage.place(""), format!("`{path}` is not a path within the store")))
+}
+
+/// Whether a key has a value.
+fn is_there(storage: &dyn Storage, key: &str) -> Result<bool> {
+    match storage.size(key) {
+        Ok(size) => Ok(size.is_some()),
+        // Of a file there are no further keys.
+        Err(error) if error.kind() == ErrorKind::NotADirectory => Ok(false),
+        Err(source) => Err(Error::Io { path: storage.place(key).into(), source }),
+    }
+}
