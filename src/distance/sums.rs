@@ -164,7 +164,8 @@ impl<'a, T: Element> Operand<'a, T> {
             Scaling::Each => sizes.iter().all(is_known),
             _ => is_known(&largest(&sizes)),
         };
-        if if self.wide { negative } else { !are_known } {
+        let is_lacking = if self.wide { negative } else { !are_known };
+        if is_lacking {
             sizes = self.alone(Term::Largest, &Options { negative, ..rule })?;
         }
         self.sizes = sizes;
