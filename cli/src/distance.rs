@@ -44,9 +44,11 @@ pub(crate) fn run(args: &DistanceArgs, cancel: &Cancel) -> Result<(), Failure> {
     let started = Instant::now();
     let target = &args.out;
     let metric = match (args.metric, args.p) {
-        (SampleMetric::Of(Metric::Minkowski(_)), Some(p)) => SampleMetric::Of(Metric::Minkowski(p)),
-        (_, Some(_)) => return Err(Failure::Usage("--p is of --metric minkowski alone".into())),
         (metric, None) => metric,
+        (SampleMetric::Of(metric @ Metric::Minkowski(_)), Some(p)) => {
+            SampleMetric::Of(metric.with_exponent(p).unwrap_or(metric))
+        }
+        (_, Some(_)) => return Err(Failure::Usage("--p is of --metric minkowski alone".into())),
     };
     let metric = match (metric, args.het_het) {
         (SampleMetric::Ibs, Some(metric)) => metric,

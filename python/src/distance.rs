@@ -59,16 +59,20 @@ pub(crate) fn missing(name: &str) -> PyResult<Missing> {
 /// # Errors
 /// `ValueError` where there is none.
 pub(crate) fn metric(name: &str, p: f64) -> PyResult<Metric> {
-    let found = Metric::ALL.iter().copied().find(|metric| metric.name() == name);
-    match found {
-        Some(Metric::Minkowski(_)) => Ok(Metric::Minkowski(p)),
-        Some(metric) => Ok(metric),
-        None => {
-            let names: Vec<_> = Metric::ALL.iter().map(|metric| metric.name()).collect();
-            let names = names.join(", ");
-            Err(PyValueError::new_err(format!("`metric` is one of {names}, not {name:?}")))
-        }
-    }
+    let found = name.parse::<Metric>().map(|metric| metric.with_exponent(p).unwrap_or(metric));
+    found.map_err(|_| {
+        let names = Metric::names().collect::<Vec<_>>().join(", ");
+        PyValueError::new_err(format!("`metric` is one of {names}, not {name:?}"))
+    })
+}
+
+/// The name of the metric that a name and an exponent mean.
+///
+/// # Errors
+/// `ValueError` where there is none.
+#[pyfunction]
+pub(crate) fn metric_name(name: &str, p: f64) -> PyResult<&'static str> {
+    Ok(metric(name, p)?.name())
 }
 
 /// A matrix of distances, and of the numbers of features that both have.
@@ -163,9 +167,16 @@ fn condensed_of<T: Element + numpy::Element>(
 pub(crate) struct DistanceSums(PartialSums);
 
 /// The fields of [`DistanceSums`], as they are pickled: metric, exponent, rule for missing elements, negative ones, features, f64,
-/// undefined x and y, sums as bytes: arrays come off the wire misaligned, and an error in unpickling hangs dask.
-type Fields<'py> =
-    ((String, f64, String, bool), u64, bool, Vec<bool>, Option<Vec<bool>>, Vec<Bound<'py, PyBytes>>);
+/// undefined x and y, frames of x and of y if any, sums, these as bytes: arrays come off the wire misaligned, and an error in unpickling hangs dask.
+type Fields<'py> = (
+    (String, f64, String, bool),
+    u64,
+    bool,
+    Vec<bool>,
+    Option<Vec<bool>>,
+    Vec<Bound<'py, PyBytes>>,
+    Vec<Bound<'py, PyBytes>>,
+);
 
 #[pymethods]
 impl DistanceSums {
@@ -224,22 +235,47 @@ impl DistanceSums {
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Fields<'py>,))> {
-        let PartialSums { metric, missing, negative, features, wide, undefined_x, undefined_y, sums } =
-            &self.0;
+        let PartialSums {
+            metric,
+            missing,
+            negative,
+            features,
+            wide,
+            undefined_x,
+            undefined_y,
+            frames_x,
+            frames_y,
+            sums,
+        } = &self.0;
         let p = if let Metric::Minkowski(p) = metric { *p } else { 2.0 };
         let rule = (metric.name().to_owned(), p, missing.name().to_owned(), *negative);
+        let frames = [Some(frames_x), frames_y.as_ref()].into_iter().flatten();
+        let frames = frames.map(|frames| PyBytes::new(py, bytemuck::cast_slice(frames))).collect();
         let sums = sums.iter().map(|sums| PyBytes::new(py, bytemuck::cast_slice(sums))).collect();
-        let fields = (rule, *features, *wide, undefined_x.clone(), undefined_y.clone(), sums);
+        let fields = (rule, *features, *wide, undefined_x.clone(), undefined_y.clone(), frames, sums);
         Ok((py.get_type::<Self>().getattr("_of")?, (fields,)))
     }
 
     /// What `__reduce__` gave.
     #[staticmethod]
     fn _of(fields: Fields<'_>) -> PyResult<Self> {
-        let ((metric, p, missing, negative), features, wide, undefined_x, undefined_y, sums) = fields;
+        let ((metric, p, missing, negative), features, wide, undefined_x, undefined_y, frames, sums) = fields;
         let (metric, missing) = (self::metric(&metric, p)?, self::missing(&missing)?);
+        let mut frames = frames.iter().map(|frames| numbers(frames.as_bytes()).as_chunks().0.to_vec());
+        let (frames_x, frames_y) = (frames.next().unwrap_or_default(), frames.next());
         let sums = sums.iter().map(|sums| numbers(sums.as_bytes())).collect();
-        Ok(Self(PartialSums { metric, missing, negative, features, wide, undefined_x, undefined_y, sums }))
+        Ok(Self(PartialSums {
+            metric,
+            missing,
+            negative,
+            features,
+            wide,
+            undefined_x,
+            undefined_y,
+            frames_x,
+            frames_y,
+            sums,
+        }))
     }
 }
 

@@ -27,7 +27,7 @@ mod _teatime {
         command_line,
         cuda::{CudaArray, to_cuda},
         device::{Device, devices},
-        distance::{DistanceBands, DistanceSums, condensed, pairwise},
+        distance::{DistanceBands, DistanceSums, condensed, metric_name, pairwise},
         filter::{StoredArray, gaussian},
         genotype::{
             Genotypes, Loaded, Part, check, distances, grm, grm_of_part, part_step, pca, pca_of_part,

@@ -13,9 +13,6 @@ from ._cuda import as_given, device_of, given_array
 from ._device import Device, check_narrow, opened_device, run_options
 from ._teatime import CudaArray
 
-#: Other names of metrics, as scipy has them.
-_ALIASES = {"manhattan": "cityblock", "l1": "cityblock", "l2": "euclidean", "inner-product": "inner_product"}
-
 
 def distance_options(
     metric: str = "euclidean",
@@ -28,7 +25,7 @@ def distance_options(
 ) -> dict[str, Any]:
     """Options of distances, as the compiled part takes them."""
     return {
-        "metric": _ALIASES.get(metric, metric),
+        "metric": _teatime.metric_name(metric, float(p)),
         "p": float(p),
         "missing": missing,
         "negative": negative,
@@ -96,9 +93,9 @@ def pairwise_distance(
         Of another type than ``x``, both are promoted as NumPy does.
     metric
         euclidean, sqeuclidean, cityblock, chebyshev, minkowski, cosine, correlation, inner_product, canberra, braycurtis, hamming,
-        jaccard, dice, russellrao, jensenshannon, hellinger, kl_divergence.
+        jaccard, dice, russellrao, jensenshannon, hellinger, kl_divergence; manhattan and l1 are cityblock, l2 is euclidean.
     p
-        Minkowski's exponent.
+        Minkowski's exponent; of an infinite one it is chebyshev.
     missing
         What NaN does: ``"propagate"``; ``"ignore"``: a feature counts nothing for a pair unless both have it, as in sgkit;
         ``"rescale"``: and sums are scaled up to all features, as scikit-learn's ``nan_euclidean_distances``;

@@ -144,6 +144,15 @@ def test_distances(genotypes, metric, chunks):
     np.testing.assert_allclose(got.compute(), want, rtol=1e-12, atol=1e-12)
 
 
+def test_correlations_far_from_zero(rng):
+    x = 288 + 0.3 * rng.standard_normal((6, 500)).astype("f4")
+    expected = 1 - np.corrcoef(x.astype("f8"))
+    for chunks in ((3, 250), (6, 100), (4, 499)):
+        found = td.pairwise_distance(da.from_array(x, chunks=chunks), "correlation").compute()
+        assert np.abs(found - expected).max() < 1e-5
+        assert (np.diag(found) == 0).all()
+
+
 @pytest.mark.parametrize("mode", ["reflect", "nearest", "mirror", "constant", "wrap"])
 def test_gaussians_at_the_seams(rng, mode):
     x = rng.random((23, 60, 41)).astype("f4")

@@ -6,9 +6,10 @@ use rayon::prelude::*;
 
 use super::{
     Metric, Missing, Options,
-    metric::Finish,
-    precision::{is_wide, total},
-    sums::{Operand, Pairs, features},
+    frame::between,
+    metric::{Finish, Scaling},
+    precision::{factor, is_wide, total},
+    sums::{Operand, Pairs, features, largest},
 };
 use crate::{
     Budget, Element, Error, Pending, Result, Run, Status, Tensor,
@@ -28,6 +29,8 @@ pub(super) struct Job<'a, T: Element> {
     features: u64,
     metric: Metric,
     terms: Vec<Term>,
+    /// What the sums of each term are multiplied by.
+    factors: Vec<f64>,
     options: Options,
 }
 
@@ -76,14 +79,20 @@ impl<'a, T: Element> Job<'a, T> {
         }
         let wide = is_wide(x, &terms, prepare, options)?;
         let operand = |x| Operand::new(x, metric, prepare, wide, options);
-        Ok(Self {
-            x: operand(("x", x))?,
-            y: y.map(|y| operand(("y", y))).transpose()?,
-            features,
-            metric,
-            terms,
-            options: *options,
-        })
+        let mut x = operand(("x", x))?;
+        let mut y = y.map(|y| operand(("y", y))).transpose()?;
+        let mut factors = vec![1.0; terms.len()];
+        if let Scaling::Common(range) = metric.scaling(wide) {
+            let sizes = [Some(&x), y.as_ref()].map(|of| of.map_or(0.0, |of| largest(&of.sizes)));
+            let scale = between(range, sizes[0].max(sizes[1]));
+            let unscaled = terms.iter().map(|term| factor(*term, metric, scale.recip()));
+            let unscaled: Vec<f64> = unscaled.collect();
+            if scale != 1.0 && unscaled.iter().all(|factor| factor.is_normal()) {
+                factors = unscaled;
+                [Some(&mut x), y.as_mut()].into_iter().flatten().try_for_each(|of| of.scale(scale))?;
+            }
+        }
+        Ok(Self { x, y, features, metric, terms, factors, options: *options })
     }
 
     /// Observations of x and of y.
@@ -140,7 +149,8 @@ impl<'a, T: Element> Job<'a, T> {
             let sums = self.terms.iter().map(|&term| {
                 let shape = [rows.end - rows.start, 2 * (columns.end - columns.start)];
                 let mut sums = Tensor::empty(self.x.x.device(), &shape)?;
-                let pairs = Pairs { x: (&self.x, rows.clone()), y: (y, columns.clone()), accumulate: false };
+                let (x, y, features) = ((&self.x, rows.clone()), (y, columns.clone()), 0..self.features);
+                let pairs = Pairs { x, y, features, accumulate: false };
                 pairs.add(term, self.metric.power(), &self.options, self.is_lower(), &mut sums)?;
                 sums.download()
             });
@@ -212,8 +222,8 @@ impl<'a, T: Element> Job<'a, T> {
                     if self.is_lower() && col > row {
                         break;
                     }
-                    for (value, sums) in values.iter_mut().zip(&sums) {
-                        *value = total(&sums[i * width + j], self.x.wide);
+                    for ((value, sums), factor) in values.iter_mut().zip(&sums).zip(&self.factors) {
+                        *value = factor * total(&sums[i * width + j], self.x.wide);
                     }
                     *out = finish.distance([row, col], &values);
                 }

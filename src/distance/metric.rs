@@ -35,7 +35,9 @@ pub enum Metric {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Prepare {
     Nothing,
-    /// Their means are subtracted.
+    /// They are multiplied by powers of two, where squares would leave f32 or f64.
+    Scale,
+    /// Their means are subtracted, and they are multiplied by such powers.
     Centre,
     /// They are divided by their lengths.
     Unit,
@@ -44,6 +46,26 @@ pub(super) enum Prepare {
     /// They are divided by their sums.
     Shares,
 }
+
+/// What elements are multiplied by so that terms stay within f32 or f64, where they would not.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Scaling {
+    /// Nothing.
+    None,
+    /// One power of two for all observations. Sums of f32 stay within it, and lose nothing, of elements whose largest is between 2 to these
+    /// powers.
+    Common([f64; 2]),
+    /// A power of two for each observation: the distance is the same for any.
+    Each,
+}
+
+/// Other names of metrics, which scikit-learn and cuVS have.
+const ALIASES: [(&str, Metric); 4] = [
+    ("manhattan", Metric::CityBlock),
+    ("l1", Metric::CityBlock),
+    ("l2", Metric::Euclidean),
+    ("inner-product", Metric::InnerProduct),
+];
 
 impl Metric {
     /// Every metric, Minkowski's with the exponent 2.
@@ -105,14 +127,49 @@ impl Metric {
         matches!(self, Self::JensenShannon | Self::Hellinger | Self::KlDivergence)
     }
 
+    /// What elements are multiplied by, where sums are of f64 if `wide`.
+    pub(super) fn scaling(self, wide: bool) -> Scaling {
+        // Sums of squares are up to 2^126 where elements are up to 2^50, of 2^24 features; differences are 2^-24 of elements or more.
+        let degree = match self {
+            Self::Cosine | Self::Correlation => return Scaling::Each,
+            Self::Canberra => return Scaling::Common([f64::NEG_INFINITY, if wide { 1020.0 } else { 124.0 }]),
+            _ if wide => return Scaling::None,
+            Self::Euclidean | Self::SqEuclidean | Self::InnerProduct => 2.0,
+            Self::CityBlock | Self::Chebyshev | Self::BrayCurtis => 1.0,
+            Self::Minkowski(p) => {
+                if p.is_finite() {
+                    p.max(1.0)
+                } else {
+                    1.0
+                }
+            }
+            _ => return Scaling::None,
+        };
+        Scaling::Common([-40.0 / degree, 100.0 / degree])
+    }
+
+    /// Every name that [`from_str`](Self::from_str) knows.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        Self::ALL.iter().map(|metric| metric.name()).chain(ALIASES.map(|(name, _)| name))
+    }
+
+    /// Minkowski's with another exponent: of an infinite one it is [`Chebyshev`](Self::Chebyshev). None of another metric.
+    pub fn with_exponent(self, p: f64) -> Option<Self> {
+        match self {
+            Self::Minkowski(_) if p == f64::INFINITY => Some(Self::Chebyshev),
+            Self::Minkowski(_) => Some(Self::Minkowski(p)),
+            _ => None,
+        }
+    }
+
     /// Whether there are such distances.
     ///
     /// # Errors
-    /// [`Error::Argument`] for an exponent that is not above 0 or that f32 does not hold, and a rule for missing elements that the metric
+    /// [`Error::Argument`] for an exponent that is not above 0 or that f32 does not hold, unless it is infinite, and a rule for missing elements that the metric
     /// does not know.
     pub fn check(self, missing: Missing) -> Result<()> {
         if let Self::Minkowski(p) = self
-            && !(p > 0.0 && nearest_f32(p).is_normal())
+            && !(p > 0.0 && (nearest_f32(p).is_normal() || p.is_infinite()))
         {
             let why = format_args!("minkowski's exponent {p}: above 0, within f32");
             return Err(Error::argument("distance", "metric", why));
@@ -132,7 +189,7 @@ impl Metric {
     /// The terms, of which [`distance`](Self::distance) gets the sums in this order, and what comes before. Where elements
     /// may be missing, the number of features that both have comes last.
     pub(super) fn recipe(self, masked: bool) -> (Vec<Term>, Prepare) {
-        use Prepare::{Centre, CentreAndUnit, Nothing, Shares, Unit};
+        use Prepare::{Centre, CentreAndUnit, Nothing, Scale, Shares, Unit};
         use Term::{
             Absolute, Both, Canberra, Count, Divergence, Largest, One, Power, Product, Relative, Root,
             Square, Sum, Unequal, X, XSquare, Y, YSquare,
@@ -140,11 +197,11 @@ impl Metric {
         let (mut terms, prepare) = match self {
             Self::Euclidean | Self::SqEuclidean => (vec![Square], Nothing),
             Self::CityBlock => (vec![Absolute], Nothing),
-            Self::Chebyshev => (vec![Largest], Nothing),
+            Self::Chebyshev | Self::Minkowski(f64::INFINITY) => (vec![Largest], Nothing),
             Self::Minkowski(1.0) => (vec![Absolute], Nothing),
             Self::Minkowski(2.0) => (vec![Square], Nothing),
             Self::Minkowski(_) => (vec![Power], Nothing),
-            Self::Cosine if masked => (vec![Product, XSquare, YSquare], Nothing),
+            Self::Cosine if masked => (vec![Product, XSquare, YSquare], Scale),
             Self::Correlation if masked => (vec![Product, XSquare, YSquare, X, Y], Centre),
             // Of vectors of length 1, half the squared distance: nothing cancels between close ones.
             Self::Cosine => (vec![Square], Unit),
@@ -191,11 +248,11 @@ impl Metric {
         match self {
             Self::Euclidean => (sum * rescale).sqrt(),
             Self::SqEuclidean | Self::CityBlock | Self::Canberra | Self::InnerProduct => sum * rescale,
-            Self::Chebyshev => sum,
+            Self::Chebyshev | Self::Minkowski(f64::INFINITY) => sum,
             Self::Minkowski(p) => (sum * rescale).powf(p.recip()),
             // Observations were prepared.
-            Self::Cosine | Self::Correlation if sums.len() == 1 => sum / 2.0,
-            Self::Cosine => 1.0 - ratio(sum, (sums[1] * sums[2]).sqrt()),
+            Self::Cosine | Self::Correlation if sums.len() == 1 => (sum / 2.0).min(2.0),
+            Self::Cosine => angle(sum, sums[1] * sums[2]),
             Self::Correlation => {
                 let [xx, yy, x, y] = [1, 2, 3, 4].map(|i| sums[i]);
                 // Of elements that are all the same, rounding leaves a little.
@@ -203,7 +260,7 @@ impl Metric {
                     let spread = both * squares - sum * sum;
                     if spread > both * squares * noise { spread } else { 0.0 }
                 };
-                1.0 - ratio(both * sum - x * y, (spread(xx, x) * spread(yy, y)).sqrt())
+                angle(both * sum - x * y, spread(xx, x) * spread(yy, y))
             }
             Self::BrayCurtis => ratio(sum, sums[1]),
             Self::Hamming => share(sum, both),
@@ -248,6 +305,12 @@ impl Finish<'_> {
 const NOISE: f64 = 1.0 / (1u64 << 20) as f64;
 const NOISE_WIDE: f64 = 1.0 / (1u64 << 47) as f64;
 
+/// The distance of two vectors, of their product and of that of the squares of their lengths: from 0 to 2, beyond which rounding
+/// leads. NaN where a length is 0.
+pub(super) fn angle(product: f64, squares: f64) -> f64 {
+    (1.0 - ratio(product, squares.sqrt())).clamp(0.0, 2.0)
+}
+
 /// NaN unless the whole is above 0.
 fn ratio(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { f64::NAN }
@@ -264,14 +327,15 @@ impl fmt::Display for Metric {
     }
 }
 
-/// By its name; Minkowski's with the exponent 2, as in scipy.
+/// By its name, or by the other names `manhattan`, `l1`, `l2` and `inner-product`; Minkowski's with the exponent 2, as in scipy.
 impl FromStr for Metric {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self, Error> {
-        let named = Self::ALL.iter().find(|metric| metric.name() == name);
-        named.copied().ok_or_else(|| {
-            let names = Self::ALL.iter().map(|metric| metric.name()).collect::<Vec<_>>().join(", ");
+        let named = Self::ALL.iter().copied().find(|metric| metric.name() == name);
+        let alias = || ALIASES.iter().find(|(alias, _)| *alias == name).map(|(_, metric)| *metric);
+        named.or_else(alias).ok_or_else(|| {
+            let names = Self::names().collect::<Vec<_>>().join(", ");
             Error::argument("distance", "metric", format_args!("`{name}`; there are {names}"))
         })
     }

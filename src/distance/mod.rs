@@ -4,7 +4,7 @@
 //! | for | of tensors | of stored arrays |
 //! |---|---|---|
 //! | all distances, as a matrix on the host | [`pairwise`], [`pairwise_counted`]; [`condensed`] | [`pairwise_stored`] |
-//! | all distances, written tile by tile into a Zarr array, and gone on with where a process was killed | [`write_pairwise`], [`write_condensed`] | [`write_pairwise_stored`] |
+//! | all distances, written tile by tile into a Zarr array, and gone on with where a process was killed | [`write_pairwise`], [`write_pairwise_counted`], [`write_condensed`] | [`write_pairwise_stored`] |
 //! | the nearest of each, without a matrix | [`neighbors`](fn@neighbors) | [`neighbors_stored`] |
 //! | the same of distances that come block by block | [`NearestSoFar`] | |
 //! | sums of features that come chunk by chunk, or are made elsewhere | [`Partial`] | |
@@ -20,7 +20,7 @@
 //! | `sqeuclidean` | Σ (x - y)² | scipy | | sum |
 //! | `cityblock` | Σ \|x - y\| | scipy | | sum |
 //! | `chebyshev` | max \|x - y\| | scipy | | maximum |
-//! | `minkowski`, p > 0 | (Σ \|x - y\|^p)^(1/p) | scipy | | sum |
+//! | `minkowski`, p > 0 | (Σ \|x - y\|^p)^(1/p); of an infinite p `chebyshev` | scipy | | sum |
 //! | `cosine` | 1 - x·y / (‖x‖ ‖y‖); NaN where a length is 0 | scipy | | sums |
 //! | `correlation` | cosine of observations less their means | scipy | | sums |
 //! | `inner_product` | x·y | cuVS | diagonal | sum |
@@ -34,7 +34,8 @@
 //! | `hellinger` | √(1 - Σ √(x y)), 0 where that is below | cuVS | diagonal, unless x adds up to 1 or more | sum |
 //! | `kl_divergence` | ½ Σ x log(x/y), where 0 log 0 is 0 and x log(x/0) is x log x | cuVS | symmetry | sum |
 //!
-//! `jensenshannon`, `hellinger` and `kl_divergence` need elements that are 0 or more, and the first needs a sum above 0.
+//! `jensenshannon`, `hellinger` and `kl_divergence` need elements that are 0 or more. By the first, the distances of an observation that
+//! adds up to 0 are NaN.
 //!
 //! # Missing elements
 //!
@@ -62,11 +63,16 @@
 //! - Where elements are missing, `cosine` and `correlation` are off by at most 2^-17, and `correlation` by 1 + μ²/σ² times that. σ is an
 //!   observation's standard deviation; μ is its mean over the features that a pair shares, less that over all its features. Where μ is
 //!   about a thousand times σ, no digit is left, and the distance is NaN.
-//! - Otherwise no distance is NaN by rounding, and the distance of an observation from itself is 0 where the table says so.
-//! - Squares and powers of differences beyond f32 are infinite or 0.
+//! - Otherwise no distance is NaN by rounding, and the distance of an observation from itself is 0 where the table says so. `cosine` and
+//!   `correlation` are from 0 to 2.
+//! - Where sums would leave f32, elements are multiplied by a power of two, which changes no digit: one for all observations, and of
+//!   `cosine` and `correlation` one for each. Beside an element of 10^20 or more, differences of less than 2^-110 of it may count as none.
+//!   Powers above 2 (`minkowski`) that leave f32 nevertheless are infinite or 0; so are `kl_divergence` and `hellinger` of elements far
+//!   beyond 1, and observations whose sums are beyond f32 are refused by `jensenshannon`.
 //!
 //! Tensors of f64 are computed in f64 on devices that [can](crate::Limits::f64): the cpu and CUDA. Sums are one f64, and whole numbers are
-//! exact up to 2^53. Above, 2^-17 becomes 2^-44 plus 2^-61 for each feature, and a thousand becomes 10^7. Other devices give
+//! exact up to 2^53. Above, 2^-17 becomes 2^-44 plus 2^-61 for each feature, and a thousand becomes 10^7. Squares and powers beyond f64
+//! are infinite or 0. Other devices give
 //! [`Error::NoF64`], unless [`Options::narrow`] asks for f32.
 //!
 //! Integers are computed in f64 on these devices too, without [`Options::narrow`]; bytes in f32 where that is exact, as said above. On
@@ -82,9 +88,10 @@
 //! for which [`pairwise`] prepares whole observations:
 //!
 //! - `cosine` and `correlation` are made of Σ x y, Σ x² and Σ y², `correlation` of Σ x and Σ y besides, also where no element is
-//!   missing. Errors of `cosine` are up to 2^-17, and it is NaN where squares are beyond f32. Those of `correlation` are 1 + μ²/σ² times
-//!   as large, with μ an observation's mean and σ its standard deviation: where the mean is about a thousand times σ or more, no digit
-//!   is left, and it is NaN. Subtracting a number near to the means before helps. Of bytes these sums are exact.
+//!   missing. Errors of `cosine` are up to 2^-17. Before `correlation` is added up, a number near the mean of its first 256 features is
+//!   subtracted from each observation, which [`PartialSums`] keep and merging takes into account. Errors are 1 + μ²/σ² times as large,
+//!   with μ an observation's mean less that number, and σ its standard deviation: so its distance from 0 is no matter. Of bytes these
+//!   sums are exact.
 //! - `jensenshannon` needs the sum of each observation over all features: [`Partial::with_sums`].
 //!
 //! A [`Partial`] computes all in what its first features are computed in: others that need f64 after sums in f32 are refused, and sums of
@@ -94,9 +101,11 @@
     not(feature = "zarr"),
     doc = "[`write_condensed`]: self
 [`write_pairwise`]: self
+[`write_pairwise_counted`]: self
 [`write_pairwise_stored`]: self"
 )]
 
+mod frame;
 mod job;
 mod metric;
 mod neighbors;
@@ -121,7 +130,7 @@ pub use self::{
 #[cfg(feature = "zarr")]
 pub use self::{
     stored::{WrittenDistances, write_pairwise_stored},
-    tiles::{write_condensed, write_pairwise},
+    tiles::{write_condensed, write_pairwise, write_pairwise_counted},
 };
 use crate::{Element, Error, Result, Run, Tensor, linalg::Matrix};
 

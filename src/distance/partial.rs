@@ -4,11 +4,12 @@ use std::ops::Range;
 
 use super::{
     Metric, Missing, Options,
+    frame::{Frame, Way, between},
     job::SIDE,
-    metric::Prepare,
+    metric::{Prepare, Scaling},
     partial_sums::PartialSums,
-    precision::{is_exact, is_wide, shares, table, total},
-    sums::{Operand, Pairs, extents},
+    precision::{factor, halves, is_exact, is_wide, shares, table, total},
+    sums::{Operand, Pairs, extents, largest},
     zeros,
 };
 use crate::{
@@ -70,6 +71,8 @@ struct Side {
     name: &'static str,
     /// Whether no distance from an observation is a number.
     undefined: Vec<bool>,
+    /// The frame of each. Of metrics that scale all alike, all are the same.
+    frames: Vec<Frame>,
     /// The sum of each over all features, where that was given.
     sums: Option<Vec<f64>>,
 }
@@ -86,7 +89,8 @@ struct Panel {
 
 impl Side {
     fn new(name: &'static str, count: u64) -> Result<Self> {
-        Ok(Self { name, undefined: zeros(to_usize(count))?, sums: None })
+        let count = to_usize(count);
+        Ok(Self { name, undefined: zeros(count)?, frames: zeros(count)?, sums: None })
     }
 
     fn count(&self) -> u64 {
@@ -163,7 +167,7 @@ impl Partial {
     /// observation that has NaN may be NaN.
     ///
     /// # Errors
-    /// [`Error::Argument`] for another metric, and for a sum that is not above 0; [`Error::Shape`] unless there is one for each observation.
+    /// [`Error::Argument`] for another metric, and for a sum below 0 or an infinite one; [`Error::Shape`] unless there is one for each observation.
     pub fn with_sums(mut self, x: &[f64], y: Option<&[f64]>) -> Result<Self> {
         if self.metric != Metric::JensenShannon {
             let why = format_args!("{} takes no sums of observations", self.metric);
@@ -178,7 +182,7 @@ impl Partial {
         }
         for (side, sums) in [Some(&mut self.x), self.y.as_mut()].into_iter().flatten().zip(sums) {
             side.undefined.iter_mut().zip(sums).for_each(|(undefined, sum)| *undefined |= sum.is_nan());
-            shares(side.name, sums, &side.undefined, true)?;
+            shares(side.name, sums, &mut side.undefined, true)?;
             side.sums = Some(sums.into());
         }
         Ok(self)
@@ -207,8 +211,8 @@ impl Partial {
             return Err(Error::argument("distance", "x", why));
         }
         self.check()?;
-        let left = self.operand(&self.x, x, features, wide)?;
-        let right = match (&self.y, y) {
+        let mut left = self.operand(&self.x, x, features, wide)?;
+        let mut right = match (&self.y, y) {
             (Some(side), Some(y)) => Some(self.operand(side, y, features, wide)?),
             (None, None) => None,
             (side, _) => {
@@ -220,10 +224,13 @@ impl Partial {
             self.wide = Some(wide);
             self.accurate &= wide || is_exact::<T>(&self.terms, Prepare::Nothing);
             let (metric, lower) = (self.metric, self.is_lower());
+            let frames = self.frames(&mut left, right.as_mut(), wide)?;
             self.is_whole = false;
+            self.take_frames(frames, wide)?;
             let columns = right.as_ref().unwrap_or(&left);
             for Panel { rows, columns: width, sums } in &mut self.panels {
-                let pairs = Pairs { x: (&left, rows.clone()), y: (columns, 0..*width), accumulate: true };
+                let (x, y) = ((&left, rows.clone()), (columns, 0..*width));
+                let pairs = Pairs { x, y, features: 0..features, accumulate: true };
                 for (&term, sums) in self.terms.iter().zip(sums) {
                     pairs.add(term, metric.power(), &self.options, lower, sums)?;
                 }
@@ -235,6 +242,85 @@ impl Partial {
         for (side, operand) in [Some(&mut self.x), self.y.as_mut()].into_iter().flatten().zip(operands) {
             let undefined = side.undefined.iter_mut().zip(operand.undefined);
             undefined.for_each(|(all, new)| *all |= new);
+        }
+        Ok(())
+    }
+
+    /// The frames of all observations with what is to be added in them, to which the tables of the operands are set.
+    fn frames<'a, T: Element>(
+        &self,
+        x: &mut Operand<'a, T>,
+        y: Option<&mut Operand<'a, T>>,
+        wide: bool,
+    ) -> Result<[Vec<Frame>; 2]> {
+        let mut frames = [self.x.frames.clone(), self.y.as_ref().map_or_else(Vec::new, |y| y.frames.clone())];
+        let scaling = self.metric.scaling(wide);
+        if let Scaling::Common(range) = scaling {
+            let sizes = y.as_ref().map_or(0.0, |y| largest(&y.sizes)).max(largest(&x.sizes));
+            let before = frames.iter().flatten().next().map_or(0.0, |frame| frame.scale);
+            let mut scale = before;
+            if sizes > 0.0 && (before == 0.0 || sizes * before >= range[1].exp2()) {
+                scale = between(range, sizes);
+                let factors = self.terms.iter().map(|term| factor(*term, self.metric, scale.recip()));
+                if !factors.into_iter().all(|factor| factor.is_normal()) {
+                    scale = 1.0;
+                }
+            }
+            frames.iter_mut().flatten().for_each(|frame| frame.scale = scale);
+        }
+        let operands = [Some(x), y].into_iter().flatten();
+        for (operand, frames) in operands.zip(&mut frames).filter(|_| scaling != Scaling::None) {
+            if scaling == Scaling::Each {
+                frames.iter_mut().zip(&operand.sizes).for_each(|(frame, size)| frame.fit(*size, wide));
+            }
+            if self.metric == Metric::Correlation {
+                operand.find_shifts(frames, self.features, &self.options)?;
+            }
+            let entries: Vec<_> = frames.iter().map(Frame::entry).collect();
+            operand.table = table(&self.device, &entries, wide)?;
+        }
+        Ok(frames)
+    }
+
+    /// Takes what was added up to other frames, of which powers of two lose nothing.
+    fn take_frames(&mut self, [x, y]: [Vec<Frame>; 2], wide: bool) -> Result<()> {
+        let ways = |old: &[Frame], new: &[Frame]| -> Vec<Way> {
+            old.iter().zip(new).map(|(old, new)| Way::new(old.plain(), new.plain())).collect()
+        };
+        let of_x = ways(&self.x.frames, &x);
+        let of_y = self.y.as_ref().map(|side| ways(&side.frames, &y));
+        let of_y = of_y.as_ref().unwrap_or(&of_x);
+        if self.features > 0 && of_x.iter().chain(of_y).any(|way| !way.is_none()) {
+            let by_pair = self.metric.scaling(wide) == Scaling::Each;
+            let (masked, features) = (self.options.missing != Missing::Propagate, self.features as f64);
+            let factors = self.terms.iter().map(|term| factor(*term, self.metric, of_x[0].factor));
+            let factors: Vec<f64> = factors.collect();
+            let mut values = vec![0.0; factors.len()];
+            for Panel { rows, columns, sums } in &mut self.panels {
+                let width = to_usize(*columns).max(1);
+                let mut all = sums.iter().map(Tensor::read).collect::<Result<Vec<_>>>()?;
+                for pair in 0..all.first().map_or(0, |sums| sums.len() / 2) {
+                    let of_term = |sums: &Vec<f32>| total(&sums.as_chunks().0[pair], wide);
+                    values.iter_mut().zip(&all).for_each(|(value, sums)| *value = of_term(sums));
+                    if by_pair {
+                        let count = values.last().copied().filter(|_| masked).unwrap_or(features);
+                        let way = of_x[to_usize(rows.start) + pair / width];
+                        Way::take([way, of_y[pair % width]], &mut values, count);
+                    } else {
+                        values.iter_mut().zip(&factors).for_each(|(value, factor)| *value *= factor);
+                    }
+                    for (sums, value) in all.iter_mut().zip(&values) {
+                        sums.as_chunks_mut().0[pair] = halves(*value, wide);
+                    }
+                }
+                for (sums, all) in sums.iter_mut().zip(&all) {
+                    *sums = Tensor::from_slice(&self.device, all, &sums.shape().to_vec())?;
+                }
+            }
+        }
+        self.x.frames = x;
+        if let Some(side) = &mut self.y {
+            side.frames = y;
         }
         Ok(())
     }
@@ -253,9 +339,16 @@ impl Partial {
             wide: self.accurate,
             undefined_x: self.x.undefined.clone(),
             undefined_y: self.y.as_ref().map(|y| y.undefined.clone()),
+            frames_x: self.plain_frames(&self.x),
+            frames_y: self.y.as_ref().map(|y| self.plain_frames(y)),
             sums: Vec::new(),
         };
+        let scale = match self.metric.scaling(self.wide == Some(true)) {
+            Scaling::Common(_) => self.x.frames.first().map_or(1.0, Frame::factor),
+            _ => 1.0,
+        };
         for term in 0..self.terms.len() {
+            let unscaled = factor(self.terms[term], self.metric, scale.recip());
             let mut all = zeros(exported.pairs())?;
             for panel in &self.panels {
                 let sums = panel.sums[term].read()?;
@@ -265,12 +358,17 @@ impl Partial {
                     all[row.clone()]
                         .iter_mut()
                         .zip(&sums[..row.len()])
-                        .for_each(|(out, sum)| *out = total(sum, self.wide == Some(true)));
+                        .for_each(|(out, sum)| *out = unscaled * total(sum, self.wide == Some(true)));
                 }
             }
             exported.sums.push(all);
         }
         Ok(exported)
+    }
+
+    fn plain_frames(&self, side: &Side) -> Vec<[f64; 2]> {
+        let each = self.metric.scaling(true) == Scaling::Each;
+        side.frames.iter().filter(|_| each).map(Frame::plain).collect()
     }
 
     /// # Errors
@@ -304,7 +402,7 @@ impl Partial {
         let mut operand = Operand::new((side.name, x), self.metric, Prepare::Nothing, wide, &self.options)?;
         match &side.sums {
             Some(sums) => {
-                let entries = shares(side.name, sums, &side.undefined, operand.wide)?;
+                let entries = shares(side.name, sums, &mut side.undefined.clone(), operand.wide)?;
                 operand.table = table(&self.device, &entries, operand.wide)?;
             }
             None if self.metric == Metric::JensenShannon => {

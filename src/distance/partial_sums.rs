@@ -4,7 +4,13 @@ use std::ops::Range;
 
 #[cfg(doc)]
 use super::Partial;
-use super::{Distances, Metric, Missing, matrix, metric::Finish, mirror};
+use super::{
+    Distances, Metric, Missing,
+    frame::{Moments, Way},
+    matrix,
+    metric::{Finish, Scaling},
+    mirror,
+};
 use crate::{Error, Result, kernels::distance::Term};
 
 /// Sums over some of the features for each pair of observations, on the host: plain numbers, to be kept or sent elsewhere.
@@ -27,6 +33,11 @@ pub struct PartialSums {
     pub undefined_x: Vec<bool>,
     /// The same of y. None where the observations of x are taken with themselves.
     pub undefined_y: Option<Vec<bool>>,
+    /// Of [`Metric::Cosine`] and [`Metric::Correlation`], for each observation of x, what was subtracted from its elements, and the power of
+    /// two that differences were multiplied by, 0 as long as all elements were 0. Empty for other metrics.
+    pub frames_x: Vec<[f64; 2]>,
+    /// The same of y.
+    pub frames_y: Option<Vec<[f64; 2]>>,
     /// For each term of the metric the pairs' sums, (m, n) in C order; of observations with themselves, where the metric
     /// is symmetric, each row up to the diagonal alone, m (m + 1) / 2. The first of [`Metric::Chebyshev`] are maxima. Unless missing
     /// elements are propagated, the last are the numbers of features that both have.
@@ -55,9 +66,10 @@ impl PartialSums {
             });
             return Err(Error::shape("PartialSums::merge", expected, got));
         }
-        for ((term, all), sums) in self.terms().into_iter().zip(&mut self.sums).zip(&other.sums) {
-            let merged = |all: f64, sum| if term == Term::Largest { all.max(sum) } else { all + sum };
-            all.iter_mut().zip(sums).for_each(|(all, &sum)| *all = merged(*all, sum));
+        if self.has_frames() {
+            self.merge_in_frames(other);
+        } else {
+            self.merge_sums(other);
         }
         let undefined_y = self.undefined_y.iter_mut().flatten().zip(other.undefined_y.iter().flatten());
         let undefined = self.undefined_x.iter_mut().zip(&other.undefined_x).chain(undefined_y);
@@ -65,6 +77,127 @@ impl PartialSums {
         self.features = self.features.saturating_add(other.features);
         self.wide &= other.wide;
         Ok(())
+    }
+
+    fn merge_sums(&mut self, other: &Self) {
+        for ((term, all), sums) in self.terms().into_iter().zip(&mut self.sums).zip(&other.sums) {
+            let merged = |all: f64, sum| if term == Term::Largest { all.max(sum) } else { all + sum };
+            all.iter_mut().zip(sums).for_each(|(all, &sum)| *all = merged(*all, sum));
+        }
+    }
+
+    /// Takes both to one frame for each observation: its own, that of the other, or one near the mean of both.
+    fn merge_in_frames(&mut self, other: &Self) {
+        let moments = [&*self, other].map(Self::moments);
+        let ways = |own: &mut [[f64; 2]], other: &[[f64; 2]], side: usize| -> Vec<[Way; 2]> {
+            let both = own.iter_mut().zip(other).enumerate().map(|(i, (own, other))| {
+                let all = moments[0][side][i].with(moments[1][side][i]);
+                let near = [own[0], other[0]].into_iter().find(|shift| all.are_near(*shift));
+                // The smaller one, unless it is that of 0s alone: no square leaves f64.
+                let scales = [own[1], other[1]];
+                let scale = scales.into_iter().filter(|scale| *scale > 0.0).reduce(f64::min).unwrap_or(0.0);
+                let shift =
+                    if self.metric == Metric::Cosine { 0.0 } else { near.unwrap_or(all.near_mean(false)) };
+                let to = [shift, scale];
+                let ways = [Way::new(*own, to), Way::new(*other, to)];
+                *own = to;
+                ways
+            });
+            both.collect()
+        };
+        let x = ways(&mut self.frames_x, &other.frames_x, 0);
+        let frames_y = self.frames_y.as_mut().zip(other.frames_y.as_ref());
+        let y = frames_y.map(|(own, other)| ways(own, other, 1));
+        let y = y.as_ref().unwrap_or(&x);
+        if x.iter().chain(y).flatten().all(|way| way.is_none()) {
+            return self.merge_sums(other);
+        }
+        let mut values = [vec![0.0; self.sums.len()], vec![0.0; self.sums.len()]];
+        for (row, x) in x.iter().enumerate() {
+            for (pair, y) in self.row(row).zip(y) {
+                for (i, (of, values)) in [&*self, other].into_iter().zip(&mut values).enumerate() {
+                    of.take(pair, [x[i], y[i]], values, of.shared(pair));
+                }
+                for (all, (one, another)) in self.sums.iter_mut().zip(values[0].iter().zip(&values[1])) {
+                    all[pair] = one + another;
+                }
+            }
+        }
+    }
+
+    /// What the sums say of each observation of x, and of y: of the pair with the most features that both have.
+    fn moments(&self) -> [Vec<Moments>; 2] {
+        let extents = [self.undefined_x.len(), self.undefined_y.as_ref().map_or(0, Vec::len)];
+        let mut moments = extents.map(|extent| vec![Moments::default(); extent]);
+        let [_, xx, yy, x, y, ..] = &self.sums[..] else { return moments };
+        for row in 0..extents[0] {
+            for (column, pair) in self.row(row).enumerate() {
+                let count = self.shared(pair);
+                if count > moments[0][row].count {
+                    moments[0][row] = Moments::of_sums(count, x[pair], xx[pair], self.frames_x[row]);
+                }
+                if let Some(frames) = &self.frames_y
+                    && count > moments[1][column].count
+                {
+                    moments[1][column] = Moments::of_sums(count, y[pair], yy[pair], frames[column]);
+                }
+            }
+        }
+        moments
+    }
+
+    /// The sums of a pair, in another frame.
+    fn take(&self, pair: usize, ways: [Way; 2], values: &mut [f64], count: f64) {
+        values.iter_mut().zip(&self.sums).for_each(|(value, sums)| *value = sums[pair]);
+        Way::take(ways, values, count);
+    }
+
+    /// How many features of a pair there are.
+    fn shared(&self, pair: usize) -> f64 {
+        match (self.missing, self.sums.last()) {
+            (Missing::Propagate, _) | (_, None) => self.features as f64,
+            (_, Some(counts)) => counts[pair],
+        }
+    }
+
+    /// Takes away so many features of which all elements were 0: rows of a block that were to take no part. Where missing elements are
+    /// propagated; else NaN in their place adds nothing, and [`features`](Self::features) is the number of the others.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for more than there are, and where missing elements are not propagated; [`Error::Shape`] where as many sums as
+    /// [`sums`](Self::sums) says are not there.
+    pub fn take_zeros_away(&mut self, features: u64) -> Result<()> {
+        const OP: &str = "PartialSums::take_zeros_away";
+        self.check()?;
+        if self.missing != Missing::Propagate {
+            let why = format_args!("{}: NaN adds nothing there", self.missing.name());
+            return Err(Error::argument(OP, "missing", why));
+        }
+        let Some(left) = self.features.checked_sub(features) else {
+            let why = format_args!("{features} of {}", self.features);
+            return Err(Error::argument(OP, "features", why));
+        };
+        if self.has_frames() && features > 0 {
+            let ways =
+                |frames: &[[f64; 2]]| frames.iter().map(|frame| Way::of_zero(*frame)).collect::<Vec<_>>();
+            let (x, y) = (ways(&self.frames_x), self.frames_y.as_deref().map(ways));
+            let y = y.as_ref().unwrap_or(&x);
+            let mut values = vec![0.0; self.sums.len()];
+            for (row, x) in x.iter().enumerate() {
+                for (pair, y) in self.row(row).zip(y) {
+                    values.fill(0.0);
+                    Way::take([*x, *y], &mut values, features as f64);
+                    self.sums.iter_mut().zip(&values).for_each(|(sums, zeros)| sums[pair] -= zeros);
+                }
+            }
+        }
+        self.features = left;
+        Ok(())
+    }
+
+    /// Whether sums are of elements in frames.
+    fn has_frames(&self) -> bool {
+        self.metric.scaling(true) == Scaling::Each
     }
 
     /// The distances, and the numbers of features that both have unless missing elements are propagated.
@@ -135,6 +268,16 @@ impl PartialSums {
     fn check(&self) -> Result<()> {
         self.metric.check(self.missing)?;
         let (terms, pairs) = (self.terms().len(), self.pairs());
+        let frames = |undefined: &[bool]| if self.has_frames() { undefined.len() } else { 0 };
+        let expected = [frames(&self.undefined_x), self.undefined_y.as_deref().map_or(0, frames)];
+        let got = [self.frames_x.len(), self.frames_y.as_ref().map_or(0, Vec::len)];
+        if got != expected {
+            return Err(Error::shape(
+                "PartialSums",
+                format_args!("{expected:?} frames"),
+                format_args!("{got:?}"),
+            ));
+        }
         if self.sums.len() == terms && self.sums.iter().all(|sums| sums.len() == pairs) {
             return Ok(());
         }

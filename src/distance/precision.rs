@@ -1,6 +1,6 @@
 //! What of f64 goes to kernels and comes back, in f32 or in f64.
 
-use super::{Options, metric::Prepare};
+use super::{Metric, Options, metric::Prepare};
 use crate::{DType, Device, Element, Error, Result, Tensor, dtype::nearest_f32, kernels::distance::Term};
 
 /// How an observation is taken as it is: the two parts of what is subtracted, and what the difference is multiplied by.
@@ -26,7 +26,7 @@ pub(super) fn is_wide<T: Element>(
 /// True where f32 holds all that is added up: terms of bytes that are whole numbers.
 pub(super) fn is_exact<T: Element>(terms: &[Term], prepare: Prepare) -> bool {
     let bytes = matches!(T::DTYPE, DType::U8 | DType::I8);
-    bytes && prepare == Prepare::Nothing && terms.iter().all(|term| term.is_whole())
+    bytes && matches!(prepare, Prepare::Nothing | Prepare::Scale) && terms.iter().all(|term| term.is_whole())
 }
 
 pub(super) fn is_normal(value: f64, wide: bool) -> bool {
@@ -38,18 +38,37 @@ pub(super) fn total(sum: &[f32; 2], wide: bool) -> f64 {
     if wide { bytemuck::cast(*sum) } else { f64::from(sum[0]) + f64::from(sum[1]) }
 }
 
-/// The table that divides observations by their sums.
+/// The two numbers of a sum, as [`total`] takes them.
+pub(super) fn halves(sum: f64, wide: bool) -> [f32; 2] {
+    if wide {
+        return bytemuck::cast(sum);
+    }
+    let most = nearest_f32(sum);
+    [most, if most.is_finite() { nearest_f32(sum - f64::from(most)) } else { 0.0 }]
+}
+
+/// What the sums of a term are multiplied by where all elements are multiplied by a power of two.
+pub(super) fn factor(term: Term, metric: Metric, scale: f64) -> f64 {
+    let [x, y] = term.degrees(metric.power());
+    (scale.log2() * (x + y)).exp2()
+}
+
+/// The table that divides observations by their sums. No distance from one that adds up to 0 is a number.
 ///
 /// # Errors
-/// [`Error::Argument`] for a sum that is not above 0.
+/// [`Error::Argument`] for a sum below 0, or whose reciprocal is no number.
 pub(super) fn shares(
     name: &'static str,
     sums: &[f64],
-    undefined: &[bool],
+    undefined: &mut [bool],
     wide: bool,
 ) -> Result<Vec<[f64; 3]>> {
     let mut entries = vec![PLAIN; sums.len()];
-    for (number, (entry, sum)) in entries.iter_mut().zip(sums).enumerate().filter(|(i, _)| !undefined[*i]) {
+    for (number, (entry, sum)) in entries.iter_mut().zip(sums).enumerate() {
+        undefined[number] |= *sum == 0.0;
+        if undefined[number] {
+            continue;
+        }
         entry[2] = sum.recip();
         if !(is_normal(entry[2], wide) && *sum > 0.0) {
             let why = format_args!("observation {number} adds up to {sum:e}");

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use self::reading::Reading;
 #[cfg(feature = "zarr")]
-use super::tiles::write_pairwise;
+use super::tiles::{write_pairwise, write_pairwise_counted};
 use super::{Metric, Neighbors, Options, Partial, neighbors};
 #[cfg(feature = "zarr")]
 use crate::store::ArrayWriter;
@@ -171,6 +171,7 @@ pub fn neighbors_stored<A: SharedArray>(
 ///
 /// [`write_pairwise`] of arrays, whose elements are taken as [`pairwise_stored`] takes them. `begin` makes the array, or goes on with it
 /// ([`ArrayWriter::resume`](crate::store::ArrayWriter::resume)): it is given all that the distances depend on, for the words of its job.
+/// With a second array, of the numbers of features, [`write_pairwise_counted`].
 ///
 /// # Errors
 /// As [`pairwise_stored`] and [`write_pairwise`], and what `begin` gives.
@@ -185,7 +186,7 @@ pub fn write_pairwise_stored<A: SharedArray>(
     options: &Options,
     device: &Device,
     run: &Run,
-    begin: impl FnOnce(&str) -> Result<ArrayWriter>,
+    begin: impl FnOnce(&str) -> Result<(ArrayWriter, Option<ArrayWriter>)>,
 ) -> Result<WrittenDistances> {
     let arrays: Vec<_> = [Some(x), y].into_iter().flatten().map(A::shared).collect();
     let reading = Reading::new(&arrays, metric, options, device)?;
@@ -195,8 +196,12 @@ pub fn write_pairwise_stored<A: SharedArray>(
         let shapes: Vec<_> = arrays.iter().map(|array| array.shape()).collect();
         let (types, name) = (T::DTYPE, &device.info().name);
         let job = format!("{shapes:?} {types:?} {digests:016x?} {metric:?} {options:?} {name}");
-        let (writer, started) = (begin(&job)?, Instant::now());
-        let written = write_pairwise(&tensors[0], tensors.get(1), metric, options, &rest, writer);
+        let ((writer, shared), started) = (begin(&job)?, Instant::now());
+        let (x, y) = (&tensors[0], tensors.get(1));
+        let written = match shared {
+            Some(shared) => write_pairwise_counted(x, y, metric, options, &rest, [writer, shared]),
+            None => write_pairwise(x, y, metric, options, &rest, writer),
+        };
         stats.compute += started.elapsed();
         written.map_err(|error| reading.with_what_is_held(error, device, &run.memory))?;
     });

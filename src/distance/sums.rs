@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use super::{
     Metric, Missing, Options,
-    metric::Prepare,
+    frame::{Frame, Moments, near_one},
+    metric::{Prepare, Scaling},
     precision::{PLAIN, is_normal, is_wide, shares, table, total},
     zeros,
 };
@@ -43,6 +44,8 @@ pub(super) struct Operand<'a, T: Element> {
     pub(super) table: Tensor<f32>,
     /// Whether no distance from it is a number.
     pub(super) undefined: Vec<bool>,
+    /// The largest magnitude of its elements, or up to √features times as much; of metrics that scale nothing, none.
+    pub(super) sizes: Vec<f64>,
 }
 
 /// The extents of a matrix, observations first.
@@ -90,10 +93,11 @@ impl<'a, T: Element> Operand<'a, T> {
             wide,
             table: table(x.device(), &plain, wide)?,
             undefined: zeros(len)?,
+            sizes: Vec::new(),
         })
     }
 
-    /// Finds NaN, and refuses what the metric knows no distance of.
+    /// Finds NaN and how large elements are, and refuses what the metric knows no distance of.
     fn check(&mut self, metric: Metric, masked: bool, options: &Options) -> Result<()> {
         let refused = |number: usize, why: &str| {
             Err(Error::argument("distance", self.name, format_args!("observation {number}: {why}")))
@@ -101,10 +105,12 @@ impl<'a, T: Element> Operand<'a, T> {
         // NaN is left out, and infinite elements are not.
         let rule = Options { missing: Missing::Ignore, negative: false, ..*options };
         // Of finite elements, and these are of f32.
-        let counts = |negative_is_missing| -> Result<Vec<f64>> {
-            let stats = reduce::enqueue("distance", self.x, !self.by_column, negative_is_missing)?.wait();
-            Ok(stats?.iter().map(|stats| stats.count as f64).collect())
+        let stats = |negative_is_missing| -> Result<[Vec<f64>; 2]> {
+            let stats = reduce::enqueue("distance", self.x, !self.by_column, negative_is_missing)?.wait()?;
+            let sizes = stats.iter().map(|stats| stats.sum_squares.sqrt()).collect();
+            Ok([stats.iter().map(|stats| stats.count as f64).collect(), sizes])
         };
+        let negative = masked && options.negative;
         let all = features(self.x, options.columns)? as f64;
         if matches!(T::DTYPE, DType::U32 | DType::I32) && !self.wide && !options.narrow {
             let largest = self.alone(Term::Largest, &rule)?;
@@ -114,18 +120,19 @@ impl<'a, T: Element> Operand<'a, T> {
                 return refused(number, why);
             }
         }
-        let (known, infinite) = if self.wide {
+        let (known, infinite, mut sizes) = if self.wide {
             let largest = self.alone(Term::Largest, &rule)?;
-            (self.alone(Term::Count, &rule)?, largest.iter().position(|largest| largest.is_infinite()))
+            let infinite = largest.iter().position(|largest| largest.is_infinite());
+            (self.alone(Term::Count, &rule)?, infinite, largest)
         } else {
-            let finite = counts(false)?;
+            let [finite, sizes] = stats(false)?;
             match finite.iter().any(|&count| count < all) {
                 true => {
                     let known = self.alone(Term::Count, &rule)?;
                     let infinite = known.iter().zip(finite).position(|(known, finite)| finite < *known);
-                    (known, infinite)
+                    (known, infinite, sizes)
                 }
-                false => (finite, None),
+                false => (finite, None, sizes),
             }
         };
         if let Some(number) = infinite {
@@ -134,7 +141,10 @@ impl<'a, T: Element> Operand<'a, T> {
         if metric.needs_nonnegative() {
             let kept = match self.wide {
                 true => self.alone(Term::Count, &Options { negative: true, ..rule })?,
-                false => counts(true)?,
+                false => {
+                    let [kept, _] = stats(true)?;
+                    kept
+                }
             };
             if let Some(number) = known.iter().zip(kept).position(|(known, kept)| kept < *known) {
                 return refused(number, &format!("a negative element, of which {metric} knows no distance"));
@@ -144,6 +154,66 @@ impl<'a, T: Element> Operand<'a, T> {
             .iter_mut()
             .zip(known)
             .for_each(|(undefined, known)| *undefined = !masked && known < all);
+        let scaling = metric.scaling(self.wide);
+        if scaling == Scaling::None {
+            return Ok(());
+        }
+        if negative && !self.wide {
+            [_, sizes] = stats(true)?;
+        }
+        // Squares of the others leave f32, or are of 0s alone.
+        let is_known = |size: &f64| (1e-15..1e18).contains(size);
+        let are_known = match scaling {
+            Scaling::Each => sizes.iter().all(is_known),
+            _ => is_known(&largest(&sizes)),
+        };
+        let is_lacking = if self.wide { negative } else { !are_known };
+        if is_lacking {
+            sizes = self.alone(Term::Largest, &Options { negative, ..rule })?;
+        }
+        self.sizes = sizes;
+        Ok(())
+    }
+
+    /// Multiplies all elements.
+    pub(super) fn scale(&mut self, scale: f64) -> Result<()> {
+        let [shift, rest, _] = PLAIN;
+        self.table = table(self.x.device(), &vec![[shift, rest, scale]; self.undefined.len()], self.wide)?;
+        Ok(())
+    }
+
+    /// Finds a number near the mean of each observation, of those of its features from `before` on: of the first 256, or the first so many
+    /// of which it has any, however features are cut into chunks.
+    pub(super) fn find_shifts(&mut self, frames: &mut [Frame], before: u64, options: &Options) -> Result<()> {
+        let (features, masked) = (features(self.x, options.columns)?, options.missing != Missing::Propagate);
+        let is_whole = !matches!(T::DTYPE, DType::F64 | DType::F32 | DType::F16 | DType::BF16);
+        let mut next = 0;
+        while next < features && frames.iter().zip(&self.undefined).any(|(frame, no)| !(frame.is_final | no))
+        {
+            let end = features.min((before + next + 1).next_multiple_of(BLOCK as u64) - before);
+            let block = next..end;
+            let counts = match masked {
+                true => self.alone_of(Term::Count, block.clone(), options)?,
+                false => vec![(end - next) as f64; frames.len()],
+            };
+            let mut entries: Vec<_> = frames.iter().map(|frame| [0.0, 0.0, frame.factor()]).collect();
+            self.table = table(self.x.device(), &entries, self.wide)?;
+            let sums = self.alone_of(Term::X, block.clone(), options)?;
+            for (entry, (sum, count)) in entries.iter_mut().zip(sums.iter().zip(&counts)) {
+                entry[0] = self.rounded(if *count > 0.0 { sum / count / entry[2] } else { 0.0 });
+            }
+            self.table = table(self.x.device(), &entries, self.wide)?;
+            let squares = self.alone_of(Term::XSquare, block, options)?;
+            let ends = (before + end).is_multiple_of(BLOCK as u64);
+            for (number, frame) in frames.iter_mut().enumerate().filter(|(_, frame)| !frame.is_final) {
+                let [mean, _, scale] = entries[number];
+                let squares = squares[number] / scale / scale;
+                frame.seen = frame.seen.with(Moments { count: counts[number], mean, squares });
+                frame.shift = self.rounded(frame.seen.near_mean(is_whole));
+                frame.is_final = ends && frame.seen.count > 0.0;
+            }
+            next = end;
+        }
         Ok(())
     }
 
@@ -155,6 +225,12 @@ impl<'a, T: Element> Operand<'a, T> {
     /// Fills the table.
     fn prepare(&mut self, prepare: Prepare, options: &Options) -> Result<()> {
         let mut entries = vec![PLAIN; self.undefined.len()];
+        if matches!(prepare, Prepare::Scale | Prepare::Centre | Prepare::CentreAndUnit) {
+            for (entry, size) in entries.iter_mut().zip(&self.sizes) {
+                entry[2] = near_one(*size, self.wide);
+            }
+            self.table = table(self.x.device(), &entries, self.wide)?;
+        }
         if matches!(prepare, Prepare::Centre | Prepare::CentreAndUnit) {
             self.centre(&mut entries, options)?;
         }
@@ -163,7 +239,7 @@ impl<'a, T: Element> Operand<'a, T> {
         }
         if prepare == Prepare::Shares {
             let sums = self.alone(Term::X, options)?;
-            let entries = shares(self.name, &sums, &self.undefined, self.wide)?;
+            let entries = shares(self.name, &sums, &mut self.undefined, self.wide)?;
             self.table = table(self.x.device(), &entries, self.wide)?;
         }
         Ok(())
@@ -178,7 +254,7 @@ impl<'a, T: Element> Operand<'a, T> {
         };
         for part in [0, 1, 1] {
             for ((entry, sum), count) in entries.iter_mut().zip(self.alone(Term::X, options)?).zip(&counts) {
-                let mean = self.rounded(if *count > 0.0 { sum / count } else { 0.0 });
+                let mean = self.rounded(if *count > 0.0 { sum / count / entry[2] } else { 0.0 });
                 entry[part] = self.rounded(entry[part] + mean);
             }
             self.table = table(self.x.device(), entries, self.wide)?;
@@ -189,6 +265,7 @@ impl<'a, T: Element> Operand<'a, T> {
     /// Divides by lengths, of elements that are at most 1 before they are squared.
     fn scale_to_unit(&mut self, entries: &mut [[f64; 3]], options: &Options) -> Result<()> {
         for (entry, largest) in entries.iter_mut().zip(self.alone(Term::Largest, options)?) {
+            let largest = largest / entry[2];
             entry[2] =
                 if largest > 0.0 { self.rounded(power_of_two((-exponent(largest)).max(-1022))) } else { 0.0 };
         }
@@ -212,6 +289,11 @@ impl<'a, T: Element> Operand<'a, T> {
 
     /// The sums of a term of each observation alone.
     fn alone(&self, term: Term, options: &Options) -> Result<Vec<f64>> {
+        self.alone_of(term, 0..features(self.x, options.columns)?, options)
+    }
+
+    /// The same over some of the features.
+    fn alone_of(&self, term: Term, of: Range<u64>, options: &Options) -> Result<Vec<f64>> {
         let device = self.x.device();
         let features = features(self.x, options.columns)?;
         let zeros = Tensor::zeros(device, &if self.by_column { [features, 1] } else { [1, features] })?;
@@ -223,9 +305,10 @@ impl<'a, T: Element> Operand<'a, T> {
             wide: self.wide,
             table: table(device, &[PLAIN], self.wide)?,
             undefined: vec![false],
+            sizes: Vec::new(),
         };
         let mut sums = Tensor::empty(device, &[self.count, 2])?;
-        let pairs = Pairs { x: (self, 0..self.count), y: (&zero, 0..1), accumulate: false };
+        let pairs = Pairs { x: (self, 0..self.count), y: (&zero, 0..1), features: of, accumulate: false };
         pairs.add(term, 1.0, options, false, &mut sums)?;
         let sums = sums.read()?;
         Ok(sums.as_chunks().0.iter().map(|sum| total(sum, self.wide)).collect())
@@ -254,6 +337,11 @@ impl<'a, T: Element> Operand<'a, T> {
     }
 }
 
+/// The largest of some sizes; 0 of none.
+pub(super) fn largest(sizes: &[f64]) -> f64 {
+    sizes.iter().copied().fold(0.0, f64::max)
+}
+
 /// The sum of each observation; NaN where it has one.
 ///
 /// # Errors
@@ -268,6 +356,7 @@ pub(super) fn observation_sums<T: Element>(x: &Tensor<T>, options: &Options) -> 
 pub(super) struct Pairs<'a, T: Element> {
     pub(super) x: (&'a Operand<'a, T>, Range<u64>),
     pub(super) y: (&'a Operand<'a, T>, Range<u64>),
+    pub(super) features: Range<u64>,
     /// Whether sums are added to, and not written.
     pub(super) accumulate: bool,
 }
@@ -283,7 +372,7 @@ impl<T: Element> Pairs<'_, T> {
         sums: &mut Tensor<f32>,
     ) -> Result<()> {
         let ((x, rows), (y, columns)) = (&self.x, &self.y);
-        let features = features(x.x, options.columns)?;
+        let features = self.features.end - self.features.start;
         let lines = x.most_lines()?.min(y.most_lines()?);
         let limits = x.x.device().limits();
         let axis = u64::from(limits.groups_per_axis).saturating_mul(TILE.into());
@@ -308,11 +397,12 @@ impl<T: Element> Pairs<'_, T> {
         height = height.min((work / (tiles * depth)).max(tile));
         for row in rows.clone().step_by(to_usize(height)) {
             for col in columns.clone().step_by(to_usize(width)) {
-                for feature in (0..features.max(1)).step_by(to_usize(depth)) {
+                let Range { start, end } = self.features;
+                for feature in (start..end.max(start + 1)).step_by(to_usize(depth)) {
                     let part = [
                         row..rows.end.min(row + height),
                         col..columns.end.min(col + width),
-                        feature..features.min(feature + depth),
+                        feature..end.min(feature + depth),
                     ];
                     self.launch(part, (term, power), options, lower, sums)?;
                 }
@@ -356,7 +446,7 @@ impl<T: Element> Pairs<'_, T> {
             y_type: T::DTYPE.code(),
             by_column: options.columns.into(),
             negative: options.negative.into(),
-            accumulate: (self.accumulate || features.start > 0).into(),
+            accumulate: (self.accumulate || features.start > self.features.start).into(),
             lower: lower.into(),
             row0: small(rows.start),
             col0: small(columns.start),

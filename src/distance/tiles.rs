@@ -1,10 +1,14 @@
 //! Distances into a stored array, tile by tile: they need not fit the host.
 
-use std::{ops::Range, sync::Arc};
+use std::{borrow::Cow, ops::Range, sync::Arc};
 
 use rayon::{ThreadPool, prelude::*};
 
-use super::{Metric, Options, condensed_len, condensed_place, job::Job, mirror, symmetric, zeros};
+use super::{
+    Metric, Missing, Options, condensed_len, condensed_place,
+    job::{Block, Job},
+    matrix, mirror, symmetric, zeros,
+};
 use crate::{
     Device, Element, Error, Progress, Result, Run, Status, StoredType, Tensor, dtype::nearest_f32,
     linalg::Matrix, store::ArrayWriter,
@@ -60,29 +64,80 @@ pub fn write_pairwise<T: Element>(
     run: &Run,
     writer: ArrayWriter,
 ) -> Result<()> {
+    write_squares((x, y), metric, options, run, writer, None)
+}
+
+/// Writes what [`pairwise_counted`](super::pairwise_counted) gives where elements may be missing: besides the distances of [`write_pairwise`],
+/// into `shared` of u64 the number of features that both have, each tile before that of distances.
+///
+/// # Errors
+/// As [`write_pairwise`]; [`Error::Argument`] where missing elements are propagated, and for tiles of two shapes.
+pub fn write_pairwise_counted<T: Element>(
+    x: &Tensor<T>,
+    y: Option<&Tensor<T>>,
+    metric: Metric,
+    options: &Options,
+    run: &Run,
+    [distances, shared]: [ArrayWriter; 2],
+) -> Result<()> {
+    let refuse = |name, why: &dyn std::fmt::Display| Err(Error::argument("write distances", name, why));
+    if options.missing == Missing::Propagate {
+        return refuse("options", &"nothing is counted where missing elements are propagated");
+    }
+    let (spec, of_distances) = (shared.spec(), distances.spec());
+    if spec.dtype != Some(StoredType::U64)
+        || (&spec.shape, spec.tile_shape()) != (&of_distances.shape, of_distances.tile_shape())
+    {
+        let got = format_args!("{:?} {:?} in {:?}", spec.dtype, spec.shape, spec.tile_shape());
+        return refuse("shared", &format_args!("{got}: u64 in the tiles of the distances"));
+    }
+    write_squares((x, y), metric, options, run, distances, Some(shared))
+}
+
+fn write_squares<T: Element>(
+    (x, y): (&Tensor<T>, Option<&Tensor<T>>),
+    metric: Metric,
+    options: &Options,
+    run: &Run,
+    writer: ArrayWriter,
+    shared: Option<ArrayWriter>,
+) -> Result<()> {
     let job = Job::new(x, y, metric, options)?;
     let [m, n] = job.extents().map(|extent| extent as u64);
     let tile = tile_shape(&writer, [m, n])?;
     let by_two = job.is_lower() && tile[0] == tile[1];
-    let mut tiles = Tiles::new(job, x.device(), run, &writer, if by_two { 6 } else { 3 })?;
-    for index in writer.left() {
+    let copies = if by_two { 6 } else { 3 } * if shared.is_some() { 2 } else { 1 };
+    let is_written = |index: &[u64]| {
+        Ok(writer.is_written(index)?
+            && shared.as_ref().map_or(Ok(true), |shared| shared.is_written(index))?)
+    };
+    let mut tiles = Tiles::new(job, x.device(), run, &writer, copies, is_written)?;
+    for index in writer.tiles() {
+        if is_written(&index)? {
+            continue;
+        }
         let [rows, columns] = [0, 1].map(|axis| {
             let start = index[axis] * tile[axis];
             start..start + writer.extent(&index)[axis]
         });
-        let values = tiles.square(rows, columns)?;
+        let (distances, counts) = tiles.square(rows, columns, shared.is_some())?;
         let other = [index[1], index[0]];
-        let put = || tiles.put(&index, values.data());
-        let is_copied = by_two && index[0] != index[1] && !writer.is_written(&other)?;
-        if is_copied {
-            let put_copy = || tiles.put(&other, &transposed(values.data(), values.cols()));
-            let (one, two) = tiles.pool.install(|| rayon::join(put, put_copy));
-            one.and(two)?;
-        } else {
-            put()?;
+        let is_copied = by_two && index[0] != index[1] && !is_written(&other)?;
+        // Numbers first: where there are distances, they are there.
+        let counted = shared.as_ref().zip(counts.as_ref());
+        for (writer, values) in counted.into_iter().chain([(&writer, &distances)]) {
+            let put = || put(writer, &index, values.data());
+            if is_copied {
+                let put_copy = || self::put(writer, &other, &transposed(values.data(), values.cols()));
+                let (one, two) = tiles.pool.install(|| rayon::join(put, put_copy));
+                one.and(two)?;
+            } else {
+                put()?;
+            }
         }
         tiles.tell(1 + u64::from(is_copied));
     }
+    shared.map_or(Ok(()), ArrayWriter::finish)?;
     writer.finish()
 }
 
@@ -109,11 +164,11 @@ pub fn write_condensed<T: Element>(
     let job = Job::new(x, None, metric, options)?;
     let m = job.extents()[0];
     let tile = tile_shape(&writer, [condensed_len(m) as u64])?;
-    let mut tiles = Tiles::new(job, x.device(), run, &writer, 3)?;
+    let mut tiles = Tiles::new(job, x.device(), run, &writer, 3, |index| writer.is_written(index))?;
     for index in writer.left() {
         let start = index[0] * tile[0];
         let pairs = whole(start)..whole(start + writer.extent(&index)[0]);
-        tiles.put(&index, &tiles.run_of_pairs(m, pairs)?)?;
+        put(&writer, &index, &tiles.run_of_pairs(m, pairs)?)?;
         tiles.tell(1);
     }
     writer.finish()
@@ -138,7 +193,6 @@ fn tile_shape<const N: usize>(writer: &ArrayWriter, shape: [u64; N]) -> Result<[
 /// One call.
 struct Tiles<'a, 'w, T: Element> {
     job: Job<'a, T>,
-    writer: &'w ArrayWriter,
     pool: Arc<ThreadPool>,
     side: u64,
     /// Blocks tell nothing.
@@ -150,7 +204,7 @@ struct Tiles<'a, 'w, T: Element> {
 }
 
 impl<'a, 'w, T: Element> Tiles<'a, 'w, T> {
-    /// With so many numbers for each element of a tile.
+    /// With so many numbers for each element of a tile; `is_written` tells which tiles are there already.
     ///
     /// # Errors
     /// As [`Job::side`].
@@ -160,6 +214,7 @@ impl<'a, 'w, T: Element> Tiles<'a, 'w, T> {
         run: &'w Run,
         writer: &'w ArrayWriter,
         copies: u64,
+        is_written: impl Fn(&[u64]) -> Result<bool>,
     ) -> Result<Self> {
         let spec = writer.spec();
         let within = spec.shape.iter().zip(spec.tile_shape()).map(|(all, tile)| all.min(tile));
@@ -169,42 +224,51 @@ impl<'a, 'w, T: Element> Tiles<'a, 'w, T> {
         let silent = Run { progress: Progress::default(), ..run.clone() };
         let count = writer.tiles().count() as u64;
         // Those that are there are read, which takes time.
-        let is_written = |tile: Vec<u64>| run.cancel.check().and_then(|()| writer.is_written(&tile));
-        let written = writer
-            .tiles()
-            .try_fold(0, |written, tile| Ok::<_, Error>(written + u64::from(is_written(tile)?)))?;
-        Ok(Self { job, writer, pool, side, run: silent, progress: &run.progress, count, written })
+        let whole = |tile: Vec<u64>| run.cancel.check().and_then(|()| is_written(&tile));
+        let written =
+            writer.tiles().try_fold(0, |written, tile| Ok::<_, Error>(written + u64::from(whole(tile)?)))?;
+        Ok(Self { job, pool, side, run: silent, progress: &run.progress, count, written })
     }
 
-    /// The distances of some observations of x from some of y.
-    fn square(&self, rows: Range<u64>, columns: Range<u64>) -> Result<Matrix> {
+    /// The distances of some observations of x from some of y, and the numbers of features that both have if these are counted.
+    fn square(
+        &self,
+        rows: Range<u64>,
+        columns: Range<u64>,
+        counted: bool,
+    ) -> Result<(Matrix, Option<Matrix>)> {
         let [top, left] = [rows.start, columns.start].map(whole);
-        let [height, width] = [&rows, &columns].map(|range| whole(range.end - range.start));
-        let mut out = Matrix::from_vec(zeros(height * width)?, height, width)?;
+        let extents @ [_, width] = [&rows, &columns].map(|range| whole(range.end - range.start));
+        let (mut out, mut counts) = (matrix(extents)?, counted.then(|| matrix(extents)).transpose()?);
         let is_lower = self.job.is_lower();
         self.job.each_block_of([rows.clone(), columns.clone()], self.side, &self.run, |block| {
             let first = block.columns.start;
-            for (row, values) in block.rows.clone().zip(block.distances.chunks(block.columns.len())) {
-                let end = if is_lower { block.columns.end.min(row + 1) } else { block.columns.end };
-                let len = end.saturating_sub(first);
-                out.data_mut()[(row - top) * width + first - left..][..len].copy_from_slice(&values[..len]);
+            for (out, values) in each(&mut out, &mut counts, &block) {
+                for (row, values) in block.rows.clone().zip(values.chunks(block.columns.len())) {
+                    let end = if is_lower { block.columns.end.min(row + 1) } else { block.columns.end };
+                    let len = end.saturating_sub(first);
+                    out.data_mut()[(row - top) * width + first - left..][..len]
+                        .copy_from_slice(&values[..len]);
+                }
             }
         })?;
         if is_lower && rows == columns {
-            mirror(&mut out);
+            [Some(&mut out), counts.as_mut()].into_iter().flatten().for_each(mirror);
         } else if is_lower && rows.start + 1 < columns.end {
             // What is above the diagonal is made below it.
             self.job.each_block_of([columns, rows], self.side, &self.run, |block| {
-                let turned = self.pool.install(|| transposed(&block.distances, block.columns.len()));
-                for (row, values) in block.columns.clone().zip(turned.chunks(block.rows.len())) {
-                    let first = block.rows.start.max(row + 1).min(block.rows.end);
-                    let values = &values[first - block.rows.start..];
-                    out.data_mut()[(row - top) * width + first - left..][..values.len()]
-                        .copy_from_slice(values);
+                for (out, values) in each(&mut out, &mut counts, &block) {
+                    let turned = self.pool.install(|| transposed(&values, block.columns.len()));
+                    for (row, values) in block.columns.clone().zip(turned.chunks(block.rows.len())) {
+                        let first = block.rows.start.max(row + 1).min(block.rows.end);
+                        let values = &values[first - block.rows.start..];
+                        out.data_mut()[(row - top) * width + first - left..][..values.len()]
+                            .copy_from_slice(values);
+                    }
                 }
             })?;
         }
-        Ok(out)
+        Ok((out, counts))
     }
 
     /// The distances of some pairs of the condensed form.
@@ -232,16 +296,6 @@ impl<'a, 'w, T: Element> Tiles<'a, 'w, T> {
         Ok(out)
     }
 
-    fn put(&self, index: &[u64], values: &[f64]) -> Result<()> {
-        match self.writer.spec().dtype {
-            Some(StoredType::F64) => self.writer.write(index, values),
-            _ => {
-                let rounded: Vec<f32> = values.iter().copied().map(nearest_f32).collect();
-                self.writer.write(index, &rounded)
-            }
-        }
-    }
-
     /// Tells that more tiles are written, as a share of the rows.
     fn tell(&mut self, more: u64) {
         self.written += more;
@@ -249,6 +303,31 @@ impl<'a, 'w, T: Element> Tiles<'a, 'w, T> {
         let rows = u128::from(status.total) * u128::from(self.written) / u128::from(self.count);
         status.rows = u64::try_from(rows).unwrap_or(status.total);
         self.progress.tell(status);
+    }
+}
+
+/// What is to be filled with a block, and the block's values of it.
+fn each<'a>(
+    distances: &'a mut Matrix,
+    counts: &'a mut Option<Matrix>,
+    block: &'a Block,
+) -> impl Iterator<Item = (&'a mut Matrix, Cow<'a, [f64]>)> {
+    let counts = counts.as_mut().map(|counts| (counts, block.shared().collect()));
+    [(distances, Cow::Borrowed(&block.distances[..]))].into_iter().chain(counts)
+}
+
+fn put(writer: &ArrayWriter, index: &[u64], values: &[f64]) -> Result<()> {
+    match writer.spec().dtype {
+        Some(StoredType::F64) => writer.write(index, values),
+        Some(StoredType::U64) => {
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts of features")]
+            let counts: Vec<u64> = values.iter().map(|&count| count as u64).collect();
+            writer.write(index, &counts)
+        }
+        _ => {
+            let rounded: Vec<f32> = values.iter().copied().map(nearest_f32).collect();
+            writer.write(index, &rounded)
+        }
     }
 }
 

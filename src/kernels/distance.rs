@@ -110,6 +110,20 @@ impl Term {
         !matches!(self, Self::Power | Self::Canberra | Self::Root | Self::Relative | Self::Divergence)
     }
 
+    /// The powers of a factor of x, and of one of y, that the term grows by; of terms of differences and sums, where both have the same
+    /// factor, that is all in the first.
+    pub(crate) const fn degrees(self, power: f64) -> [f64; 2] {
+        match self {
+            Self::Product => [1.0, 1.0],
+            Self::Square | Self::XSquare => [2.0, 0.0],
+            Self::YSquare => [0.0, 2.0],
+            Self::Absolute | Self::Largest | Self::Sum | Self::X => [1.0, 0.0],
+            Self::Y => [0.0, 1.0],
+            Self::Power => [power, 0.0],
+            _ => [0.0; 2],
+        }
+    }
+
     /// Roughly, how many products take as long.
     pub(crate) const fn cost(self) -> u64 {
         match self {

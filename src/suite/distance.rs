@@ -11,12 +11,12 @@ use super::{
 };
 use crate::{
     Budget, Device, Error, Run, Tensor,
-    distance::{Metric, Missing, Options, condensed, pairwise},
+    distance::{Metric, Missing, Options, Partial, condensed, pairwise},
 };
 
 device_tests! {
     sizes_around_the_tiles, scipys, empty, refused;
-    every_metric, every_type, integers_beyond_f32, missing_elements, observations_in_columns, whole_numbers_are_exact, close_observations_stay_apart,
+    every_metric, far_and_near, angles, every_type, integers_beyond_f32, missing_elements, observations_in_columns, whole_numbers_are_exact, close_observations_stay_apart,
     what_has_no_distance, several_blocks, permutations, long_sums,
 }
 
@@ -348,6 +348,70 @@ fn close_observations_stay_apart(device: &Device) {
     }
 }
 
+/// Where squares, powers and sums of elements leave f32, and where elements differ in their last bits.
+fn far_and_near(device: &Device) {
+    let (m, k) = (5, 300);
+    for (shift, scale) in
+        [(0.0, 1e-30), (0.0, 1e-20), (0.0, 1e18), (0.0, 3e36), (1e8, 1e3), (3e18, 1e17), (1e-25, 1e-30)]
+    {
+        let x: Vec<f32> = nonnegative(21, m * k).iter().map(|&x| shift + x / 256.0 * scale).collect();
+        for metric in metrics().chain([Metric::Minkowski(f64::INFINITY)]) {
+            // Shares of f32 do not tell such elements apart, and x log x is beyond it.
+            let as_shares =
+                matches!(metric, Metric::JensenShannon | Metric::Hellinger | Metric::KlDivergence);
+            if as_shares && (shift > 0.0 || scale > 1.0) || metric == Metric::Hellinger {
+                continue;
+            }
+            // Not even in f64, of scipy's definition.
+            let of = if metric == Metric::Minkowski(f64::INFINITY) { Metric::Chebyshev } else { metric };
+            for missing in [Missing::Propagate, Missing::Ignore] {
+                if of.check(missing).is_err() {
+                    continue;
+                }
+                let options = Options { missing, ..Options::default() };
+                let tensor = Tensor::from_slice(device, &x, &[m, k]).unwrap();
+                let found = pairwise(&tensor, None, metric, &options, &Run::default()).unwrap();
+                let rows = rows(&x, m);
+                for (i, j) in [(0, 1), (4, 2), (3, 1)] {
+                    let what = format_args!("{metric:?} of {shift} + {scale} {options:?} at {i}, {j}");
+                    assert_distance(what, found.row(i)[j], &expected(of, &rows[i], &rows[j], &options));
+                }
+            }
+        }
+    }
+    // The sum of their magnitudes is beyond f32.
+    let x = Tensor::from_slice(device, &[2e38f32, 1.0, 1.9e38, 3.0], &[2, 2]).unwrap();
+    let of = |metric| pairwise(&x, None, metric, &Options::default(), &Run::default()).unwrap().row(0)[1];
+    assert!((of(Metric::Canberra) - (0.1 / 3.9 + 0.5)).abs() < 1e-6, "{device:?}");
+    assert!((of(Metric::BrayCurtis) - 0.1 / 3.9).abs() < 1e-6, "{device:?}");
+}
+
+/// From 0 to 2, also where rounding leads beyond.
+fn angles(device: &Device) {
+    for seed in 0..20 {
+        let x = values::<f32>(30 + seed, 30);
+        let all: Vec<f32> =
+            [1.0, -1.0, 3.0, -0.3].iter().flat_map(|by| x.iter().map(move |x| x * by)).collect();
+        let tensor = Tensor::from_slice(device, &all, &[4, 30]).unwrap();
+        for metric in [Metric::Cosine, Metric::Correlation] {
+            for missing in [Missing::Propagate, Missing::Ignore] {
+                let options = Options { missing, ..Options::default() };
+                let found = pairwise(&tensor, Some(&tensor), metric, &options, &Run::default()).unwrap();
+                let mut partial = Partial::new(device, 4, Some(4), metric, &options).unwrap();
+                partial.add(&tensor, Some(&tensor)).unwrap();
+                let in_parts = partial.export().unwrap().finish().unwrap().distances;
+                for (place, distance) in found.data().iter().zip(in_parts.data()).enumerate() {
+                    let expected = [0.0, 2.0][(place / 4 + place % 4) % 2];
+                    for distance in [*distance.0, *distance.1] {
+                        let right = (0.0..=2.0).contains(&distance) && (distance - expected).abs() < BOUND;
+                        assert!(right, "{metric:?} {missing:?} {place}: {distance}");
+                    }
+                }
+            }
+        }
+    }
+}
+
 fn what_has_no_distance(device: &Device) {
     let distances = |metric, x: &[f32]| {
         let x = Tensor::from_slice(device, x, &[2, 2]).unwrap();
@@ -356,6 +420,10 @@ fn what_has_no_distance(device: &Device) {
     let zero = [0.0, 0.0, 1.0, 2.0];
     assert!(distances(Metric::Cosine, &zero).row(0).iter().all(|d| d.is_nan()));
     assert_eq!(distances(Metric::Cosine, &zero).row(1)[1], 0.0);
+    // An observation that adds up to 0 alone.
+    let divergence = distances(Metric::JensenShannon, &zero);
+    assert!(divergence.row(0).iter().all(|d| d.is_nan()) && divergence.row(1)[0].is_nan());
+    assert_eq!(divergence.row(1)[1], 0.0);
     // Constant, also where the mean is rounded.
     for constant in [3.0, 0.1, 1e-30, 0.7e20] {
         let x: Vec<f32> = [[constant; 1000], std::array::from_fn(|i| i as f32)].concat();
@@ -426,13 +494,13 @@ fn refused(device: &Device) {
     let (x, plain) = (tensor(&[1.0, 2.0, 0.0, 0.0, -1.0, 3.0], &[3, 2]), Options::default());
     let says = |message: String, words: &str| assert!(message.contains(words), "{message}");
     says(message(&x, Some(&tensor(&[1.0; 3], &[1, 3])), Metric::Euclidean, &plain), "as many features");
-    for p in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+    for p in [0.0, -1.0, f64::NAN] {
         says(message(&x, None, Metric::Minkowski(p), &plain), "above 0");
     }
     says(message(&x, None, Metric::Hellinger, &plain), "observation 2: a negative element");
     says(
-        message(&tensor(&[1.0, 2.0, 0.0, 0.0], &[2, 2]), None, Metric::JensenShannon, &plain),
-        "observation 1 adds up to 0",
+        message(&tensor(&[1.0, 2.0, 1e-40, 0.0], &[2, 2]), None, Metric::JensenShannon, &plain),
+        "observation 1 adds up to",
     );
     for infinite in [f32::INFINITY, f32::NEG_INFINITY] {
         let x = tensor(&[1.0, f32::NAN, 0.0, infinite], &[2, 2]);
@@ -445,7 +513,14 @@ fn refused(device: &Device) {
     says(message(&x, None, Metric::KlDivergence, &ignore), "no rule for missing elements");
     says(condensed(&x, Metric::KlDivergence, &plain, &run).unwrap_err().to_string(), "not symmetric");
     says("metric".parse::<Metric>().unwrap_err().to_string(), "euclidean, sqeuclidean");
-    assert_eq!("cityblock".parse::<Metric>().unwrap(), Metric::CityBlock);
+    for (name, metric) in
+        [("cityblock", Metric::CityBlock), ("manhattan", Metric::CityBlock), ("l2", Metric::Euclidean)]
+    {
+        assert_eq!(name.parse::<Metric>().unwrap(), metric);
+        assert_eq!(metric.with_exponent(3.0), None);
+    }
+    assert_eq!(Metric::Minkowski(2.0).with_exponent(3.0), Some(Metric::Minkowski(3.0)));
+    assert_eq!(Metric::Minkowski(2.0).with_exponent(f64::INFINITY), Some(Metric::Chebyshev));
     if !device.shares_host_memory() {
         let y = Tensor::from_slice(cpu(), &[1.0f32; 2], &[1, 2]).unwrap();
         let mixed = pairwise(&x, Some(&y), Metric::Euclidean, &plain, &run);

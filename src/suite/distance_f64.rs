@@ -212,7 +212,7 @@ fn what_has_no_distance(device: &Device) {
     says(&[1.0, 2.0, f64::NAN, f64::NEG_INFINITY], Metric::Euclidean, "observation 1: an infinite element");
     says(&[1.0, 2.0, 1.0, -1e-300], Metric::Hellinger, "observation 1: a negative element");
     says(&[1.7e308, 2.0, 0.0, 1.0], Metric::Cosine, "observation 0 has the length 1.7e308");
-    says(&[1.0, 2.0, 0.0, 0.0], Metric::JensenShannon, "observation 1 adds up to 0");
+    says(&[1.0, 2.0, 1e308, 1e308], Metric::JensenShannon, "observation 1 adds up to inf");
     let nan =
         pairwise(&tensor(&[f64::NAN, 0.0, 1.0, 2.0], 2), None, Metric::CityBlock, &Options::default(), &run)
             .unwrap();
@@ -252,14 +252,25 @@ fn parts(device: &Device) {
             assert_within(BOUND, format_args!("{metric:?} {i} {j}"), distances.row(i)[j], &exact);
         }
     }
-    // What the documentation says of elements that are far from 0.
-    let far: Vec<f64> = values::<f32>(6, 600).iter().map(|&x| f64::from(x) + 1e4).collect();
+    // Far from 0, and beyond where products are numbers of f64.
+    let far: Vec<f64> = values::<f32>(6, 600).iter().map(|&x| f64::from(x) + 1e10).collect();
+    for (metric, scale) in [(Metric::Cosine, 1e-200), (Metric::Cosine, 1e200), (Metric::Correlation, 1e-200)]
+    {
+        let x: Vec<f64> = values::<f32>(7, 600).iter().map(|&x| f64::from(x)).collect();
+        let scaled: Vec<f64> = x.iter().map(|x| x * scale).collect();
+        let mut partial = Partial::new(device, 2, None, metric, &Options::default()).unwrap();
+        partial.add(&Tensor::from_slice(device, &scaled, &[2, 300]).unwrap(), None).unwrap();
+        let distance = partial.export().unwrap().finish().unwrap().distances.row(0)[1];
+        let rows = super::distance::rows(&x, 2);
+        let exact = expected(metric, &rows[0], &rows[1], &Options::default());
+        assert_within(BOUND, format_args!("{metric:?} {scale}"), distance, &exact);
+    }
     let mut partial = Partial::new(device, 2, None, Metric::Correlation, &Options::default()).unwrap();
     partial.add(&Tensor::from_slice(device, &far, &[2, 300]).unwrap(), None).unwrap();
     let distance = partial.export().unwrap().finish().unwrap().distances.row(0)[1];
-    let rows = super::distance::rows(&far, 2);
+    let rows = super::distance::rows(&far.iter().map(|x| x - 1e10).collect::<Vec<_>>(), 2);
     let exact = expected(Metric::Correlation, &rows[0], &rows[1], &Options::default());
-    assert_within((1.0 + 3e8) * 2f64.powi(-44), format_args!("far from 0"), distance, &exact);
+    assert_within(BOUND, format_args!("far from 0"), distance, &exact);
     let mut partial = Partial::new(device, 2, None, Metric::CityBlock, &Options::default()).unwrap();
     let bytes = Tensor::from_slice(device, &[1u8, 5], &[2, 1]).unwrap();
     partial.add(&bytes, None).unwrap();

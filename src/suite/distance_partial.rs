@@ -15,7 +15,7 @@ use crate::{
 };
 
 device_tests! {
-    empty, refused, f64_after_f32, cancelled_midway; every_metric, missing_elements, sizes_of_chunks, several_panels, large_means,
+    empty, refused, f64_after_f32, cancelled_midway; every_metric, missing_elements, sizes_of_chunks, several_panels, large_means, zeros_taken_away, growing,
     what_does_not_merge,
 }
 
@@ -224,22 +224,84 @@ fn several_panels(device: &Device) {
     assert_eq!(result.distances, pairwise(&tensor, None, of.0, of.1, &Run::default()).unwrap());
 }
 
-/// What the documentation says of the correlation of elements that are far from 0.
+/// Correlations of elements that are far from 0, however they are cut into chunks and parts.
 fn large_means(device: &Device) {
+    let features = 700;
+    let mut x: Vec<f32> = values::<f32>(9, 3 * 700);
+    for mean in [10.0, 288.0, 1e4, 1e6] {
+        // One has a trend, and one begins with an element that is far from its mean.
+        let mut far: Vec<f32> = x.iter().map(|x| x + mean).collect();
+        (0..700u16).for_each(|f| far[700 + f as usize] += f32::from(f) / 100.0);
+        far[1400] = 0.0;
+        for missing in RULES {
+            let options = Options { missing, ..Options::default() };
+            if missing != Missing::Propagate {
+                // Not all pairs have that element.
+                far[1400] = mean;
+                far.iter_mut().step_by(11).for_each(|x| *x = f32::NAN);
+                // None of the first chunk.
+                far[..260].fill(f32::NAN);
+            }
+            let data = Data { values: &far, features };
+            for chunks in [&[700][..], &[256, 444], &[300, 1, 399], &[1, 699]] {
+                check(device, (&data, None), (Metric::Correlation, &options), chunks, false);
+            }
+        }
+        x.iter_mut().for_each(|x| *x = -*x);
+    }
+    // Chunks of features that are a multiple of 256.
+    let far: Vec<f32> = x.iter().map(|x| x + 288.0).collect();
+    let data = Data { values: &far, features };
+    let of = |taken: &[(usize, bool)]| {
+        let of = (Metric::Correlation, &Options::default());
+        added(device, (&data, None), of, taken).finish().unwrap().distances
+    };
+    let whole = of(&[(700, true)]);
+    assert_eq!(of(&[(256, true), (444, true)]), whole);
+    assert_eq!(of(&[(512, true), (188, true)]), whole);
+    assert!((0..3).all(|i| whole.row(i)[i] == 0.0));
+}
+
+/// Rows that take no part, as zeros: sums are as without them.
+fn zeros_taken_away(device: &Device) {
     let features = 300;
-    let options = Options::default();
-    for mean in [10.0, 100.0, 2000.0] {
-        let x: Vec<f32> = values::<f32>(9, 2 * 300).iter().map(|x| x + mean).collect();
-        let x = Data { values: &x, features };
-        let of = (Metric::Correlation, &options);
-        let result = added(device, (&x, None), of, &[(100, true), (200, true)]).finish().unwrap();
-        let actual = result.distances.row(0)[1];
-        let rows = rows(x.values, 2);
-        let error = (actual - expected(Metric::Correlation, &rows[0], &rows[1], &options).value).abs();
-        // The variance is 1/3.
-        let bound = (1.0 + 3.0 * f64::from(mean).powi(2)) * 2f64.powi(-17);
-        let holds = if mean > 1000.0 { actual.is_nan() } else { error < bound };
-        assert!(holds, "{mean}: {actual}, {error} of {bound}");
+    let x: Vec<f32> = values::<f32>(10, 3 * 300).iter().map(|x| x + 1.5).collect();
+    let with_zeros: Vec<f32> =
+        x.chunks(300).flat_map(|row| [&[0.0; 5], &row[..100], &[0.0; 20], &row[100..]].concat()).collect();
+    for metric in [Metric::Correlation, Metric::Cosine, Metric::Euclidean] {
+        let of = (metric, &Options::default());
+        let expected = added(device, (&Data { values: &x, features }, None), of, &[(300, true)]);
+        let mut found =
+            added(device, (&Data { values: &with_zeros, features: 325 }, None), of, &[(325, true)]);
+        found.take_zeros_away(25).unwrap();
+        assert_eq!(found.features, 300);
+        let [found_distances, expected] = [&found, &expected].map(|sums| sums.finish().unwrap().distances);
+        for (found, expected) in found_distances.data().iter().zip(expected.data()) {
+            assert!((found - expected).abs() <= 1e-5 * expected, "{metric:?}: {found} for {expected}");
+        }
+        says(found.take_zeros_away(301), "301 of 300");
+    }
+}
+
+/// Elements that leave f32, or what was added before, when they are squared: one chunk after the other.
+fn growing(device: &Device) {
+    let features = 900;
+    for scales in [
+        [1e-30f32, 1e-30, 1e-30],
+        [1e-25, 1.0, 1.0],
+        [1.0, 1.0, 1e25],
+        [1e-20, 1e20, 1.0],
+        [0.0, 1e-28, 1e-28],
+    ] {
+        let x: Vec<f32> = nonnegative(11, 4 * 900)
+            .iter()
+            .enumerate()
+            .map(|(i, x)| x / 256.0 * scales[i % 900 / 300])
+            .collect();
+        let data = Data { values: &x, features };
+        for metric in metrics().filter(|metric| takes_any(*metric)) {
+            check(device, (&data, None), (metric, &Options::default()), &[300, 300, 300], false);
+        }
     }
 }
 
@@ -307,7 +369,7 @@ fn refused(device: &Device) {
     let divergence = |n| new(n, Metric::JensenShannon, &plain).unwrap();
     says(divergence(None).add(&two, None), "needs the sum of each observation");
     says(new(None, Metric::Dice, &plain).unwrap().with_sums(&[1.0; 2], None), "takes no sums");
-    for sum in [0.0, -1.0, f64::INFINITY] {
+    for sum in [-1.0, f64::INFINITY] {
         says(divergence(None).with_sums(&[1.0, sum], None), "`x`: observation 1 adds up to");
         says(divergence(Some(1)).with_sums(&[1.0; 2], Some(&[sum])), "`y`: observation 0 adds up to");
     }
@@ -347,7 +409,10 @@ fn what_does_not_merge(device: &Device) {
     says(merge(&sums(3, None, Metric::CityBlock, &Options { negative: true, ..ignore })), "true");
     says(merge(&sums(4, None, Metric::CityBlock, &ignore)), "4 observations with themselves");
     says(merge(&sums(3, Some(3), Metric::CityBlock, &ignore)), "3 observations with 3");
-    // Sums that were lost on their way.
+    // Sums and frames that were lost on their way.
+    let mut short = sums(3, None, Metric::Cosine, &ignore);
+    short.frames_x.pop();
+    says(short.finish(), "[3, 0] frames");
     let mut short = all();
     short.sums[1].pop();
     says(merge(&short), "2 x 6 sums");

@@ -13,7 +13,7 @@ use crate::{
 };
 
 device_tests! {
-    empty, refused, f64s, nearest; boxes_of_features, types, both_passes,
+    empty, refused, f64s, nearest; boxes_of_features, any_budget, far_from_zero, types, both_passes,
 }
 
 type Array = Arc<dyn ChunkedArray>;
@@ -84,6 +84,65 @@ fn boxes_of_features(device: &Device) {
                 let found = found(device, [Some(&x), with.then_some(&y)], metric, &options, &run);
                 assert_close(&found, &expected);
             }
+        }
+    }
+}
+
+/// To the bit, whatever the memory and the chunks: as of tensors, where terms are the same.
+fn any_budget(device: &Device) {
+    let (count, features) = (9u64, 2500u64);
+    let x: Vec<f32> = values(7, count * features);
+    let tensor = Tensor::from_slice(device, &x, &[count, features]).unwrap();
+    let of = |chunks, metric, host| {
+        let x = stored(&x, [count, features], chunks);
+        let first = Arc::new(Mutex::new(None));
+        let sink = Arc::clone(&first);
+        let progress = Progress::new(move |status| {
+            sink.lock().unwrap().get_or_insert(status.rows);
+        });
+        let run = Run { memory: Budget { host, device: None }, progress, ..Run::default() };
+        let found = found(device, [Some(&x), None], metric, &Options::default(), &run).distances;
+        let width = first.lock().unwrap().unwrap();
+        (found, width)
+    };
+    let mut widths = Vec::new();
+    for metric in [Metric::Euclidean, Metric::BrayCurtis, Metric::Cosine, Metric::Correlation] {
+        let (expected, _) = of([9, 2500], metric, None);
+        if matches!(metric, Metric::Euclidean | Metric::BrayCurtis) {
+            let at_once = pairwise_counted(&tensor, None, metric, &Options::default(), &Run::default());
+            assert_eq!(at_once.unwrap().distances, expected, "{metric:?}");
+        }
+        // The page says that fewer than 256 features at a time change bits.
+        for (chunks, host) in [
+            ([9, 1000], None),
+            ([4, 100], Some(60_000)),
+            ([1, 64], Some(80_000)),
+            ([9, 64], Some(110_000)),
+            ([9, 64], Some(150_000)),
+            ([4, 100], Some(200_000)),
+        ] {
+            let (found, width) = of(chunks, metric, host);
+            if width >= 256 {
+                assert_eq!(found, expected, "{metric:?} {chunks:?} {host:?} {width}");
+            }
+            widths.push(width);
+        }
+    }
+    assert!([256, 512].iter().any(|width| widths.contains(width)), "{device:?}: {widths:?}");
+}
+
+fn far_from_zero(device: &Device) {
+    let (count, features) = (6u64, 1500u64);
+    let x: Vec<f32> = values::<f32>(8, count * features).iter().map(|x| 288.0 + 0.3 * x).collect();
+    let rows = super::distance::rows(&x, count);
+    for missing in [Missing::Propagate, Missing::Ignore] {
+        let options = Options { missing, ..Options::default() };
+        let array = stored(&x, [count, features], [2, 700]);
+        let found = found(device, [Some(&array), None], Metric::Correlation, &options, &Run::default());
+        for (i, j) in [(0, 1), (5, 3), (2, 2)] {
+            let exact = super::distance::expected(Metric::Correlation, &rows[i], &rows[j], &options);
+            let what = format_args!("{missing:?} {i} {j}");
+            super::distance::assert_distance(what, found.distances.row(i)[j], &exact);
         }
     }
 }
@@ -228,7 +287,7 @@ fn both_passes(device: &Device) {
         let run = Run { progress, ..Run::default() };
         let array = stored(&x, [4, 1500], [4, 400]);
         assert_close(&found(device, [Some(&array), None], Metric::JensenShannon, &options, &run), &expected);
-        assert_eq!(*told.lock().unwrap(), [(0, 1200), (0, 1500), (1, 1200), (1, 1500)]);
+        assert_eq!(*told.lock().unwrap(), [(0, 1280), (0, 1500), (1, 1280), (1, 1500)]);
     }
 }
 

@@ -15,7 +15,10 @@ use std::{
 use super::{data::values, device_tests};
 use crate::{
     Budget, Device, Error, MissingChunk, Progress, Result, Run, StoredType, Tensor,
-    distance::{Metric, Missing, Options, condensed, pairwise, write_condensed, write_pairwise},
+    distance::{
+        Metric, Missing, Options, condensed, pairwise, pairwise_counted, write_condensed, write_pairwise,
+        write_pairwise_counted,
+    },
     openings::Map,
     store::{
         ArraySpec, ArrayWriter, ChunkedArray, Compression, Folder, Storage, Value, WritableStorage, ZarrArray,
@@ -47,7 +50,7 @@ fn read(folder: &Path) -> Vec<u64> {
         let index = [row / height, col / width].map(|i| i as u64);
         let bytes = array.read_chunk(&index[..array.shape().len()]).unwrap().bytes;
         let values: Vec<u64> = match array.dtype() {
-            StoredType::F64 => bytemuck::pod_collect_to_vec(&bytes),
+            StoredType::F64 | StoredType::U64 => bytemuck::pod_collect_to_vec(&bytes),
             _ => bytemuck::pod_collect_to_vec::<u8, f32>(&bytes)
                 .into_iter()
                 .map(|x| f64::from(x).to_bits())
@@ -106,6 +109,18 @@ fn squares(device: &Device) {
     write_pairwise(&x, None, Metric::Cosine, &options, &Run::default(), writer).unwrap();
     let all = pairwise(&x, None, Metric::Cosine, &options, &Run::default()).unwrap();
     assert!(read(folder.path()) == stored(all.data(), StoredType::F64));
+    // With the numbers of features, of tiles that are squares and of others.
+    for (y, tile) in [(None, [32, 32]), (None, [20, 32]), (Some(&x), [32, 32])] {
+        let folder = tempfile::tempdir().unwrap();
+        let writer = start(folder.path(), spec(StoredType::F64, &[70, 70], &tile));
+        let counts = start(&folder.path().join("shared"), spec(StoredType::U64, &[70, 70], &tile));
+        let run = Run::default();
+        write_pairwise_counted(&x, y, Metric::Cosine, &options, &run, [writer, counts]).unwrap();
+        let all = pairwise_counted(&x, y, Metric::Cosine, &options, &run).unwrap();
+        assert!(read(folder.path()) == stored(all.distances.data(), StoredType::F64));
+        let counts: Vec<u64> = all.shared.unwrap().data().iter().map(|&count| count as u64).collect();
+        assert!(read(&folder.path().join("shared")) == counts, "{tile:?}");
+    }
 }
 
 fn runs_of_pairs(device: &Device) {

@@ -30,7 +30,7 @@ pub(crate) struct DistanceArgs {
     /// whole numbers, and fastest; others are in f32.
     #[arg(long, value_parser = named(METRICS), default_value = default_of(METRICS))]
     pub(super) metric: SampleMetric,
-    /// The exponent of --metric minkowski, above 0 [default: 2]
+    /// The exponent of --metric minkowski, above 0; inf makes it chebyshev [default: 2]
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub(super) p: Option<f64>,
     /// What --metric ibs is of two heterozygous calls [default: 1]
@@ -158,6 +158,9 @@ const METRICS: Named<SampleMetric> = &[
     ("dice", SampleMetric::Of(Metric::Dice)),
     ("russellrao", SampleMetric::Of(Metric::RussellRao)),
     ("ibs", SampleMetric::Ibs),
+    ("manhattan", SampleMetric::Of(Metric::CityBlock)),
+    ("l1", SampleMetric::Of(Metric::CityBlock)),
+    ("l2", SampleMetric::Of(Metric::Euclidean)),
 ];
 
 const HET_HET: Named<SampleMetric> = &[("1", SampleMetric::Ibs), ("0.5", SampleMetric::IbsOfAlleles)];

@@ -55,10 +55,10 @@ pub(crate) struct PairwiseArgs {
     /// How far two observations are from each other
     ///
     /// As scipy defines them, but for `inner_product`, the sum of x y, and hellinger and `kl_divergence`, which are cuVS's and meant for
-    /// observations that add up to 1.
+    /// observations that add up to 1. manhattan and l1 are cityblock, l2 is euclidean.
     #[arg(long, value_parser = metrics(), default_value = Metric::default().name())]
     metric: Metric,
-    /// The exponent of --metric minkowski, above 0 [default: 2]
+    /// The exponent of --metric minkowski, above 0; inf makes it chebyshev [default: 2]
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     p: Option<f64>,
     /// Whether observations are the rows of X and Y, or their columns
@@ -136,8 +136,7 @@ The record is written last and removed first: where it is, all
 results are there.";
 
 fn metrics() -> impl TypedValueParser<Value = Metric> {
-    PossibleValuesParser::new(Metric::ALL.iter().map(|metric| metric.name()))
-        .try_map(|name| name.parse::<Metric>())
+    PossibleValuesParser::new(Metric::names()).try_map(|name| name.parse::<Metric>())
 }
 
 /// Along which axis observations are.
@@ -159,11 +158,8 @@ enum Found {
 /// Runs `teatime pairwise`.
 pub(crate) fn run(args: &PairwiseArgs, cancel: &Cancel) -> Result<(), Failure> {
     let started = Instant::now();
-    let metric = match (args.metric, args.p) {
-        (Metric::Minkowski(_), Some(p)) => Metric::Minkowski(p),
-        (_, Some(_)) => return Err(Failure::Usage("--p is of --metric minkowski alone".into())),
-        (metric, None) => metric,
-    };
+    let alone = || Failure::Usage("--p is of --metric minkowski alone".into());
+    let metric = args.p.map_or(Some(args.metric), |p| args.metric.with_exponent(p)).ok_or_else(alone)?;
     if args.negative_missing && args.missing == Missing::Propagate {
         return Err(Failure::Usage(
             "--negative-missing is for --missing ignore and those that rescale".into(),

@@ -35,6 +35,24 @@ pub(super) struct Record {
     seconds: DistanceSeconds,
 }
 
+/// How a distance comes to be NaN.
+fn why_undefined(metric: Metric, missing: Missing) -> String {
+    let lacking = match missing {
+        Missing::Propagate => "an element is NaN",
+        _ => "no feature is in both",
+    };
+    let where_both = if missing == Missing::Propagate { "" } else { ", of the features that are in both" };
+    let divisor = match metric {
+        Metric::Cosine => "all elements of an observation are 0",
+        Metric::Correlation => "all elements of an observation are the same",
+        Metric::JensenShannon => "an observation adds up to 0",
+        Metric::BrayCurtis => "all sums of two elements are 0",
+        Metric::Dice => "all elements of two observations are 0",
+        _ => return lacking.into(),
+    };
+    format!("{lacking}, or {divisor}{where_both}")
+}
+
 impl Record {
     /// With what `process` says of the run, and these warnings among others.
     pub(super) fn new(
@@ -50,23 +68,24 @@ impl Record {
             Found::Neighbors(found) => Some(found.nearest.distances.data()),
             Found::Tiles(_) => None,
         };
-        let undefined = undefined.map(|all| all.iter().filter(|distance| distance.is_nan()).count() as u64);
-        let warning = undefined.filter(|count| *count > 0).map(|count| {
-            let why = match args.missing {
-                Missing::Propagate => "an element is NaN, or a sum that divides is 0",
-                _ => "no feature is in both, or a sum that divides is 0",
-            };
-            format!(
-                "{} NaN: {why}",
-                if count == 1 {
-                    "1 distance is".into()
-                } else {
-                    format!("{} distances are", text::count(count))
-                }
-            )
-        });
+        let count = |which: fn(f64) -> bool| {
+            undefined.map(|all| all.iter().filter(|distance| which(**distance)).count() as u64)
+        };
+        let infinite = count(f64::is_infinite);
+        let undefined = count(f64::is_nan);
+        let warning = |count: Option<u64>, why: String| match count {
+            None | Some(0) => None,
+            Some(1) => Some(format!("1 distance is {why}")),
+            Some(count) => Some(format!("{} distances are {why}", text::count(count))),
+        };
+        let warnings = [
+            warning(undefined, format!("NaN: {}", why_undefined(metric, args.missing))),
+            warning(infinite, "infinite: sums of squares, powers or products are beyond f64".into()),
+        ];
         Self {
-            process: process(input.warnings(args).into_iter().chain(warning).collect()),
+            process: process(
+                input.warnings(args).into_iter().chain(warnings.into_iter().flatten()).collect(),
+            ),
             x: input.x.record(args),
             with: input.y.as_ref().map(|y| y.record(args)),
             metric: metric.name(),

@@ -5,7 +5,7 @@ use std::{fs, sync::Arc};
 use serde_json::Value;
 use teatime::{
     Device, Error, Run, StoredType,
-    distance::{Metric, Options, WrittenDistances, write_pairwise_stored},
+    distance::{Metric, Missing, Options, WrittenDistances, write_pairwise_stored},
     linalg::Matrix,
     store::{
         ArraySpec, ArrayWriter, Attributes, Compression, Folder, NewStore, WritableStorage, ZarrFormat,
@@ -19,6 +19,7 @@ use crate::{failure::Failure, output::Output, target::NEIGHBORS, text};
 /// Observations on a side of a tile: whatever the memory.
 const SIDE: u64 = 1024;
 pub(super) const DISTANCE: &str = "distance";
+const SHARED: &str = "shared_features";
 
 /// What a file of distances is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +57,7 @@ pub(super) fn write(
                     clippy::cast_sign_loss,
                     reason = "counts of features"
                 )]
-                store.put_matrix("shared_features", axes, shared.data(), shape, |count| count as u64)?;
+                store.put_matrix(SHARED, axes, shared.data(), shape, |count| count as u64)?;
             }
             store.finish()?;
         }
@@ -120,16 +121,21 @@ pub(super) fn tiles(
     let shape = [input.x.extents(args.observations)[0], input.others(args)];
     let begin = |job: &str| {
         let tile = shape.map(|extent| SIDE.min(extent.max(1)));
-        let mut spec = ArraySpec::new(StoredType::F64, &shape, &tile).of_results(&axes(args));
-        // It has a checksum, as blosc has not.
-        spec.compression = Compression::Zstd { level: 1 };
-        spec.job = Some(job.to_owned());
         let storage: Arc<dyn WritableStorage> = Arc::new(Folder::new(&path).durable());
-        let writer = ArrayWriter::resume(storage.clone(), DISTANCE, spec)?;
+        let start = |name, dtype| {
+            let mut spec = ArraySpec::new(dtype, &shape, &tile).of_results(&axes(args));
+            // It has a checksum, as blosc has not.
+            spec.compression = Compression::Zstd { level: 1 };
+            spec.job = Some(job.to_owned());
+            ArrayWriter::resume(storage.clone(), name, spec)
+        };
+        let distances = start(DISTANCE, StoredType::F64)?;
+        let counted = args.missing != Missing::Propagate;
+        let shared = counted.then(|| start(SHARED, StoredType::U64)).transpose()?;
         // What is there is of this job; a process may have been killed while it wrote the group, too.
         storage.sweep("").map_err(|source| Error::Io { path: path.display().to_string().into(), source })?;
         write_group(&*storage, "", ZarrFormat::V2, &attributes(args, metric))?;
-        Ok(writer)
+        Ok((distances, shared))
     };
     let y = input.y.as_ref().map(|y| &y.stored.array);
     write_pairwise_stored(&input.x.stored.array, y, metric, options, device, run, begin).inspect_err(

@@ -153,6 +153,36 @@ fn formats_hold_the_same() {
     assert!(wrong.code == 1 && wrong.err.contains("9 and 7"), "{}", wrong.err);
 }
 
+/// What has more than one name; why distances are NaN.
+#[test]
+fn names_and_warnings() {
+    let scratch = Scratch::new();
+    let (x, out) = (scratch.join("x.npy"), scratch.join("d.npy"));
+    write_npy(&x, &[288.0f32, 288.0, 288.0, 288.5, 287.0, 291.0, 0.0, 0.0, 0.0], [3, 3]).unwrap();
+    let of = |more: &[&str]| {
+        let ran = pairwise(&x, &out, &[&["--overwrite"], more].concat()).ok();
+        (npy_of(&out, [3, 3]), ran.err)
+    };
+    for (one, other) in [
+        (&["--metric", "manhattan"][..], &["--metric", "cityblock"][..]),
+        (&["--metric", "l2"], &["--metric", "euclidean"]),
+        (&["--metric", "minkowski", "--p", "inf"], &["--metric", "chebyshev"]),
+    ] {
+        assert_eq!(of(one), of(other));
+    }
+    for (metric, why) in [
+        (
+            "correlation",
+            "8 distances are NaN: an element is NaN, or all elements of an observation are the same",
+        ),
+        ("cosine", "5 distances are NaN: an element is NaN, or all elements of an observation are 0"),
+        ("jensenshannon", "5 distances are NaN: an element is NaN, or an observation adds up to 0"),
+    ] {
+        let (_, warning) = of(&["--metric", metric]);
+        assert!(warning.contains(why), "{warning}");
+    }
+}
+
 /// Runs that are stopped go on, and end with the same bytes.
 #[test]
 fn tiles() {
@@ -187,6 +217,13 @@ fn tiles() {
     assert!(other.code == 1 && other.err.contains("another job"), "{}", other.err);
     pairwise(&x, &whole, &["--resume", "--memory", "64M"]).ok();
     assert!(tiles(&stopped) == tiles(&whole));
+    // The numbers of features, too, where elements may be missing.
+    let counted = scratch.join("c.zarr");
+    pairwise(&x, &counted, &["--resume", "--missing", "ignore"]).ok();
+    let shared = ZarrArray::open(&counted, "shared_features", MissingChunk::Error).unwrap();
+    let bytes = shared.read_chunk(&[1, 0]).unwrap().bytes;
+    assert_eq!(shared.shape(), [2100, 2100]);
+    assert!(bytes.as_chunks().0.iter().all(|&count| u64::from_le_bytes(count) == 4));
     // Without memory for a tile nothing is left.
     let (tall, none) = (scratch.join("tall.npy"), scratch.join("t.zarr"));
     write_npy(&tall, &values[..1500 * 4], [1500, 4]).unwrap();

@@ -184,12 +184,17 @@ impl Adding {
     }
 }
 
-/// Waits for the sums over so many variants, the others having added nothing.
+/// Waits for the sums over so many variants, the others having been zeros or missing.
 ///
 /// # Errors
 /// What the device reports.
 fn export(sums: &Partial, variants: u64) -> Result<PartialSums> {
-    Ok(PartialSums { features: variants, ..sums.export()? })
+    let mut sums = sums.export()?;
+    match sums.missing {
+        Missing::Propagate => sums.take_zeros_away(sums.features.saturating_sub(variants))?,
+        _ => sums.features = variants,
+    }
+    Ok(sums)
 }
 
 /// Waits for the distances over so many variants, the others having added nothing; without the numbers of shared ones where no call is

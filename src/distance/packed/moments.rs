@@ -1,6 +1,6 @@
 //! Sums of columns alone, over the rows that another column knows too.
 
-use super::super::Metric;
+use super::super::{Metric, metric::angle};
 use crate::{
     Device, Result, Tensor,
     packed::{
@@ -102,6 +102,6 @@ impl Moments {
             Metric::Cosine => (product, xx * yy),
             _ => (shared * product - x * y, (shared * xx - x * x) * (shared * yy - y * y)),
         };
-        if whole > 0.0 { 1.0 - part / whole.sqrt() } else { f64::NAN }
+        angle(part, whole)
     }
 }

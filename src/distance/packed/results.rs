@@ -5,7 +5,7 @@ use rayon::prelude::*;
 use super::{
     super::{Distances, Metric, Missing, PartialSums, zeros},
     PackedPairs, Recipe, UNIT,
-    moments::Moments,
+    moments::{ColumnMoments, Moments},
 };
 use crate::{
     Error, Result,
@@ -104,6 +104,8 @@ impl PackedPairs {
             wide: true,
             undefined_x: zeros(to_usize(n))?,
             undefined_y: None,
+            frames_x: if ColumnMoments::serve(metric) { vec![[0.0, 1.0]; to_usize(n)] } else { Vec::new() },
+            frames_y: None,
             sums: Vec::new(),
         };
         let HostSums { of_pairs, pairs, absent, .. } = self.on_host(None)?;

@@ -7,6 +7,7 @@ use crate::{
     distance::{Metric, Missing, Options, Partial, sums::observation_sums},
     dtype::with_dtype,
     extent::to_usize,
+    kernels::distance::BLOCK,
     stream::{
         Along, AsStored, Block, Blocks, Convert, Narrow, Narrowed, Plan, Selection, StreamStats, rows_to_load,
     },
@@ -172,7 +173,9 @@ impl<'a> Reading<'a> {
         let threads = device.threads() as u64;
         let chunk = self.arrays[0].chunk_shape()[usize::from(!self.columns)];
         let most = self.features.max(1);
-        let mut width = FEATURES.next_multiple_of(chunk.min(FEATURES)).max(chunk).min(most);
+        let block = BLOCK as u64;
+        let mut width = FEATURES.next_multiple_of(chunk.min(FEATURES)).max(chunk);
+        width = width.next_multiple_of(block).min(most);
         loop {
             let plans = self.plans(width)?;
             let all = |of: fn(&Plan) -> u64| plans.iter().map(of).fold(0, u64::saturating_add);
@@ -186,6 +189,8 @@ impl<'a> Reading<'a> {
                     return Ok(Boxes { chunk_bytes: ahead.min(left / plans.len() as u64), plans });
                 }
                 Err(error) if width == 1 => return Err(error),
+                // Sums are over as many features at a time, to the bit, as long as one block fits.
+                Err(_) if width > block => width = (width / 2).next_multiple_of(block).min(width - 1),
                 Err(_) => width /= 2,
             }
         }
@@ -241,11 +246,7 @@ impl<'a> Reading<'a> {
                 let shape = block.shape.clone();
                 let found =
                     with_dtype!(self.staged, T => observation_sums(&block.tensor::<T>(&shape)?, options)?);
-                // Infinite elements are refused when they are added.
-                let add = |(sum, found): (&mut f64, f64)| {
-                    *sum += if found.is_finite() { found } else { f64::NAN };
-                };
-                sums.iter_mut().zip(found).for_each(add);
+                sums.iter_mut().zip(found).for_each(|(sum, found)| *sum += found);
             }
             Ok(())
         })?;

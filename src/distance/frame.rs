@@ -1,0 +1,177 @@
+//! Frames of observations: what is subtracted from their elements, and the power of two that differences are multiplied by. Without the
+//! first, sums of products lose the digits in which elements differ; without the second, they leave f32 or f64.
+
+use crate::packed::pair_products::{exponent, power_of_two};
+
+/// What is known of an observation, of the features so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Frame {
+    /// A number near the mean.
+    pub(super) shift: f64,
+    /// 0 as long as all elements are 0.
+    pub(super) scale: f64,
+    /// Of what the shift is made.
+    pub(super) seen: Moments,
+    /// Whether the shift stays.
+    pub(super) is_final: bool,
+}
+
+impl Frame {
+    /// The entry of a [`table`](super::precision::table).
+    pub(super) fn entry(&self) -> [f64; 3] {
+        [self.shift, 0.0, self.factor()]
+    }
+
+    /// What differences are multiplied by.
+    pub(super) fn factor(&self) -> f64 {
+        or_one(self.scale)
+    }
+
+    /// Takes an element of this size in: sums that were made before are of the frame before.
+    pub(super) fn fit(&mut self, size: f64, wide: bool) {
+        let highest = power_of_two(range(wide)[1]);
+        if size > 0.0 && (self.scale == 0.0 || size * self.scale > highest) {
+            self.scale = near_one(size, wide);
+        }
+    }
+
+    /// Plain numbers.
+    pub(super) fn plain(&self) -> [f64; 2] {
+        [self.shift, self.scale]
+    }
+}
+
+/// How many numbers there are, their mean, and the sum of their squared distances from it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Moments {
+    pub(super) count: f64,
+    pub(super) mean: f64,
+    pub(super) squares: f64,
+}
+
+impl Moments {
+    /// Of the numbers of both (Chan, Golub and LeVeque, 1979).
+    pub(super) fn with(self, other: Self) -> Self {
+        let count = self.count + other.count;
+        if count == 0.0 {
+            return self;
+        }
+        let (apart, share) = (other.mean - self.mean, other.count / count);
+        Self {
+            count,
+            mean: self.mean + apart * share,
+            squares: self.squares + other.squares + apart * apart * self.count * share,
+        }
+    }
+
+    /// Of sums of numbers in a frame, and of their squares.
+    pub(super) fn of_sums(count: f64, sum: f64, squares: f64, [shift, scale]: [f64; 2]) -> Self {
+        if count == 0.0 {
+            return Self::default();
+        }
+        let (scale, mean) = (or_one(scale), sum / count);
+        let squares = (squares - sum * mean).max(0.0);
+        Self { count, mean: shift + mean / scale, squares: squares / scale / scale }
+    }
+
+    /// A number near the mean: 0 where that is as near as the numbers spread, and else a multiple of a power of two, so that whole numbers
+    /// stay whole numbers, or such fractions, of few digits.
+    pub(super) fn near_mean(&self, is_whole: bool) -> f64 {
+        let (mean, spread) = (self.mean, self.spread());
+        if mean.abs() <= spread || !mean.is_finite() {
+            0.0
+        } else if is_whole {
+            mean.round()
+        } else if spread > 0.0 {
+            let step = power_of_two(exponent(spread));
+            (mean / step).round() * step
+        } else {
+            mean
+        }
+    }
+
+    /// Whether a number is near enough to the mean that nothing is lost in sums of what is left.
+    pub(super) fn are_near(&self, shift: f64) -> bool {
+        (self.mean - shift).abs() <= 2.0 * self.spread()
+    }
+
+    /// The standard deviation.
+    fn spread(&self) -> f64 {
+        if self.count > 0.0 { (self.squares / self.count).sqrt() } else { 0.0 }
+    }
+}
+
+fn or_one(scale: f64) -> f64 {
+    if scale > 0.0 { scale } else { 1.0 }
+}
+
+/// Powers of two between which sizes are far from the ends of f32 or f64, also as squares, and their smallest differences.
+const fn range(wide: bool) -> [i32; 2] {
+    if wide { [-150, 150] } else { [-30, 40] }
+}
+
+/// Powers of two up to this are normal numbers, and their reciprocals too.
+const fn normal(wide: bool) -> i32 {
+    if wide { 1022 } else { 126 }
+}
+
+/// The power of two that makes a size about 1, where it is near the ends of f32 or f64, and else 1.
+pub(super) fn near_one(size: f64, wide: bool) -> f64 {
+    let [low, high] = range(wide);
+    match exponent(size) {
+        _ if size <= 0.0 || size.is_nan() => 1.0,
+        power if (low..high).contains(&power) => 1.0,
+        power => power_of_two((-power).clamp(-normal(wide), normal(wide))),
+    }
+}
+
+/// The power of two by which the largest size comes just below 2 to the higher of these powers, or 1 where it is between them.
+pub(super) fn between([low, high]: [f64; 2], size: f64) -> f64 {
+    let (power, most) = (f64::from(exponent(size)), f64::from(normal(false)));
+    if size <= 0.0 || (low..high).contains(&power) {
+        return 1.0;
+    }
+    (high.floor() - power - 1.0).clamp(-most, most).exp2()
+}
+
+/// The way from sums in one frame to sums in another, of one observation.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Way {
+    pub(super) factor: f64,
+    step: f64,
+}
+
+impl Way {
+    /// From one [plain](Frame::plain) frame to another.
+    pub(super) fn new([shift, scale]: [f64; 2], [to_shift, to_scale]: [f64; 2]) -> Self {
+        let to_scale = or_one(to_scale);
+        Self { factor: to_scale / or_one(scale), step: (shift - to_shift) * to_scale }
+    }
+
+    /// Whether all stays as it is.
+    pub(super) fn is_none(self) -> bool {
+        self.factor == 1.0 && self.step == 0.0
+    }
+
+    /// Takes away what so many zeros added, as so many fewer features.
+    pub(super) fn of_zero([shift, scale]: [f64; 2]) -> Self {
+        Self { factor: 1.0, step: -shift * scale }
+    }
+
+    /// Takes sums of pairs there, in the order of [`Metric::recipe`](super::Metric), over `count` features.
+    pub(super) fn take([x, y]: [Self; 2], sums: &mut [f64], count: f64) {
+        let [a, b] = [x.factor, y.factor];
+        if let [xy, xx, yy, sx, sy, ..] = sums {
+            *xy = a * b * *xy + a * y.step * *sx + b * x.step * *sy + count * x.step * y.step;
+            *xx = a * a * *xx + x.step * (2.0 * a * *sx + count * x.step);
+            *yy = b * b * *yy + y.step * (2.0 * b * *sy + count * y.step);
+            *sx = a * *sx + count * x.step;
+            *sy = b * *sy + count * y.step;
+        } else if let [xy, xx, yy, ..] = sums {
+            // Of cosine: nothing is subtracted.
+            *xy *= a * b;
+            *xx *= a * a;
+            *yy *= b * b;
+        }
+    }
+}
