@@ -50,7 +50,7 @@ pub(super) struct Moments {
 }
 
 impl Moments {
-    /// Of the numbers of both (Chan, Golub and LeVeque, 1979).
+    /// Of the numbers of both (Chan, Golub and `LeVeque`, 1979).
     pub(super) fn with(self, other: Self) -> Self {
         let count = self.count + other.count;
         if count == 0.0 {

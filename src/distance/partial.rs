@@ -314,7 +314,7 @@ impl Partial {
                     }
                 }
                 for (sums, all) in sums.iter_mut().zip(&all) {
-                    *sums = Tensor::from_slice(&self.device, all, &sums.shape().to_vec())?;
+                    *sums = Tensor::from_slice(&self.device, all, sums.shape())?;
                 }
             }
         }
