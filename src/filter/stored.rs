@@ -404,6 +404,7 @@ impl<W: BoxWriter> Work<'_, W> {
         let most = BOX.min(self.device.limits().room() / widest * sizes.read);
         let mut can_grow: Vec<bool> = size.iter().zip(&shape).map(|(size, extent)| size < extent).collect();
         loop {
+            self.run.cancel.check()?;
             let halo = |axis: usize| filter.axes[axis].radius() as f64 / size[axis] as f64;
             let candidates = (0..shape.len()).filter(|&axis| can_grow[axis]);
             let Some(axis) = candidates.max_by(|&a, &b| halo(a).total_cmp(&halo(b))) else { break };
@@ -427,10 +428,22 @@ impl<W: BoxWriter> Work<'_, W> {
         let mut more =
             [0, HELD / 4, HELD / 2, HELD].map(|more| ahead.saturating_add(more).min(most)).to_vec();
         more.dedup();
-        let is_one = more.len() == 1;
-        let times = |bytes: u64| (if is_one { 1.0 } else { plan.times_read(threads, bytes) }, bytes);
-        let fewest = more.into_iter().map(times).min_by(|a, b| a.0.total_cmp(&b.0));
-        let bytes = fewest.map_or(most, |(_, bytes)| bytes);
+        let mut bytes = most;
+        if let [_, _, ..] = &more[..] {
+            let mut fewest = f64::INFINITY;
+            for more in more {
+                let times = plan.times_read(threads, more, &self.run.cancel)?;
+                if times < fewest {
+                    (fewest, bytes) = (times, more);
+                }
+                // None is read fewer times than once.
+                if times <= 1.0 {
+                    break;
+                }
+            }
+        } else if let [only] = &more[..] {
+            bytes = *only;
+        }
         let tiles = tiles(&size, &tile);
         let core = size.iter().product::<u64>() * sizes.written;
         let encoded = tile.iter().product::<u64>() * sizes.written * tiles.min(threads as u64) * ENCODED;

@@ -254,7 +254,7 @@ impl<'a> Blocks<'a> {
         if rows == 0 {
             return Err(Error::argument("Blocks::new", "rows", "0, expected at least 1"));
         }
-        let prefetch = Prefetch::new(plan, device.pool()?.clone(), rows, bytes, left_out, cancel.clone());
+        let prefetch = Prefetch::new(plan, device.pool()?.clone(), rows, bytes, left_out, cancel.clone())?;
         let bytes = plan.staged_bytes(rows);
         Ok(Self {
             plan,
@@ -286,7 +286,8 @@ impl<'a> Blocks<'a> {
 
     /// How many times a chunk is decoded in this pass, on average: 1 where the memory is enough for the boxes.
     pub fn times_read(&self) -> f64 {
-        self.prefetch.schedule().times_read(self.plan)
+        // An error is of a flag that nobody sets.
+        self.prefetch.schedule().times_read(self.plan, &Cancel::default()).unwrap_or_default()
     }
 
     /// The next box, or none at the end.

@@ -326,6 +326,17 @@ impl Plan {
             tracking.saturating_add(row_bytes.saturating_mul(rows.end - rows.start))
         };
         let need = |number| -> u64 {
+            if let (true, [array]) = (self.is_cut && along.edge == Edge::Clip, &self.arrays[..])
+                && self.rows() == array.shape()[0]
+            {
+                // Neighbouring rows of chunks alike, of which boxes may be millions.
+                let mut spans = along.spans(self.rows(), &along.core(self.rows(), number));
+                let span = spans.next().unwrap_or(0..0);
+                let bands = self.bands_of(&span);
+                let Some(Band { tracking, row_bytes, .. }) = self.bands.get(bands.start) else { return 0 };
+                let tracking = tracking.saturating_mul(bands.len() as u64);
+                return tracking.saturating_add(row_bytes.saturating_mul(span.end - span.start));
+            }
             if self.is_cut {
                 return self.rows_of(&along, number).into_iter().map(cut).fold(0, u64::saturating_add);
             }

@@ -68,13 +68,13 @@ impl<'a> Prefetch<'a> {
         bytes: u64,
         left_out: Vec<bool>,
         cancel: Cancel,
-    ) -> Self {
+    ) -> Result<Self> {
         let (sender, receiver) = mpsc::channel();
         let at_once = plan.at_once(pool.current_num_threads(), rows, bytes);
         let (stages, ahead) = Stages::new(&at_once, &pool);
-        Self {
+        Ok(Self {
             plan,
-            schedule: Schedule::new(plan, rows, at_once.bytes, left_out),
+            schedule: Schedule::new(plan, rows, at_once.bytes, left_out, &cancel)?,
             bytes: at_once.bytes,
             stages,
             ahead,
@@ -90,7 +90,7 @@ impl<'a> Prefetch<'a> {
             cancel,
             sender,
             receiver,
-        }
+        })
     }
 
     /// Whether chunks were started.

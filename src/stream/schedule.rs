@@ -11,6 +11,7 @@ use super::{
     part::Part,
     plan::{Plan, padded},
 };
+use crate::{Cancel, Result};
 
 /// The boxes of a pass, in the order of its steps; some steps have none.
 ///
@@ -59,11 +60,20 @@ pub(super) type Parts = Vec<(u64, Part)>;
 impl Schedule {
     /// Of a pass in boxes of so many rows that holds at most `bytes` bytes of decoded chunks (or what one box needs, if that is
     /// more), in strips for which the fewest chunks are read. Without the boxes that are `left_out`.
-    pub(super) fn new(plan: &Plan, rows: u64, bytes: u64, left_out: Vec<bool>) -> Self {
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`](crate::Error::Cancelled): boxes and chunks may be millions.
+    pub(super) fn new(
+        plan: &Plan,
+        rows: u64,
+        bytes: u64,
+        left_out: Vec<bool>,
+        cancel: &Cancel,
+    ) -> Result<Self> {
         let along = Along { size: rows, ..*plan.along(0) };
         let count = |axis| if axis == 0 { along.count(plan.rows()) } else { plan.count(axis) };
         let counts = std::array::from_fn(count);
-        let users = Users::new(plan, &along, counts);
+        let users = Users::new(plan, &along, counts, cancel)?;
         let mut all = users.strips(plan, counts);
         // What fits with the fewest reads; else the last, in which each box is a strip.
         let strips = all.pop().unwrap_or_else(|| Strips::along(0, [1; AXES]));
@@ -72,25 +82,26 @@ impl Schedule {
         let one_by_one = schedule.strips.clone();
         for strips in all {
             schedule.strips = strips;
-            if schedule.reads(plan, bytes).is_some() {
-                return schedule;
+            if schedule.reads(plan, bytes, cancel)?.is_some() {
+                return Ok(schedule);
             }
         }
         schedule.strips = one_by_one;
-        schedule
+        Ok(schedule)
     }
 
     /// How many times a chunk is read, on average: 1 where the memory is enough.
-    pub(super) fn times_read(&self, plan: &Plan) -> f64 {
-        let [reads, chunks] = self.reads(plan, u64::MAX).unwrap_or_default();
-        reads as f64 / chunks.max(1) as f64
+    pub(super) fn times_read(&self, plan: &Plan, cancel: &Cancel) -> Result<f64> {
+        let [reads, chunks] = self.reads(plan, u64::MAX, cancel)?.unwrap_or_default();
+        Ok(reads as f64 / chunks.max(1) as f64)
     }
 
     /// How many times chunks are read, and how many chunks; none where more than so many bytes of them are held.
-    fn reads(&self, plan: &Plan, bytes: u64) -> Option<[u64; 2]> {
+    fn reads(&self, plan: &Plan, bytes: u64, cancel: &Cancel) -> Result<Option<[u64; 2]>> {
         let mut seen = vec![false; plan.chunks()];
         let (mut held, mut total, mut reads) = (HashMap::<usize, Parts>::new(), 0u64, 0);
         for (step, place) in self.steps(0) {
+            cancel.check()?;
             let chunks: Vec<usize> = self.needs(plan, place).chunks(plan).collect();
             for &chunk in &chunks {
                 if let Entry::Vacant(entry) = held.entry(chunk) {
@@ -101,7 +112,7 @@ impl Schedule {
                 }
             }
             if total > bytes {
-                return None;
+                return Ok(None);
             }
             for chunk in chunks {
                 let Some(parts) = held.get_mut(&chunk).filter(|parts| is_cut(parts, step)) else { continue };
@@ -113,7 +124,7 @@ impl Schedule {
                 }
             }
         }
-        Some([reads, seen.iter().filter(|seen| **seen).count() as u64])
+        Ok(Some([reads, seen.iter().filter(|seen| **seen).count() as u64]))
     }
 
     /// What is held of a chunk from the step of a box on that is the first of its strip to need it.
@@ -257,9 +268,10 @@ impl Strips {
 }
 
 impl Users {
-    fn new(plan: &Plan, along: &Along, counts: [u64; AXES]) -> Self {
+    fn new(plan: &Plan, along: &Along, counts: [u64; AXES], cancel: &Cancel) -> Result<Self> {
         let mut bands: Vec<User> = Vec::new();
         for number in 0..counts[0] {
+            cancel.check()?;
             for (chunk, range) in plan.rows_of(along, number) {
                 bands.push(User { chunk, number, range });
             }
@@ -278,7 +290,7 @@ impl Users {
         };
         bands.sort_by_key(|user| user.chunk);
         let across = (0..plan.arrays()).map(|array| std::array::from_fn(|axis| of(array, axis + 1)));
-        Self { bands, across: across.collect() }
+        Ok(Self { bands, across: across.collect() })
     }
 
     /// How many times chunks along an axis are read for strips of so many boxes: of each array.
@@ -344,9 +356,13 @@ impl Users {
 
 impl Plan {
     /// How many times a chunk is decoded, on average, in a pass on so many threads that holds so many bytes of decoded chunks.
-    pub fn times_read(&self, threads: usize, bytes: u64) -> f64 {
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`](crate::Error::Cancelled).
+    pub fn times_read(&self, threads: usize, bytes: u64, cancel: &Cancel) -> Result<f64> {
         let rows = self.block_rows();
-        Schedule::new(self, rows, self.at_once(threads, rows, bytes).bytes, Vec::new()).times_read(self)
+        let bytes = self.at_once(threads, rows, bytes).bytes;
+        Schedule::new(self, rows, bytes, Vec::new(), cancel)?.times_read(self, cancel)
     }
 }
 

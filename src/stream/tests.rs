@@ -400,7 +400,9 @@ fn memory_is_flat() {
     };
     let small = plan([32; 3]);
     let bytes = [0, 30_000, 60_000, 200_000];
-    let times = |plan: &Plan| bytes.map(|more| plan.times_read(1, plan.largest_need() + more));
+    let times = |plan: &Plan| {
+        bytes.map(|more| plan.times_read(1, plan.largest_need() + more, &Cancel::default()).unwrap())
+    };
     let of_small = times(&small);
     // Strips of one box, of 2 x 2 and of 4 x 4, along 4 boxes.
     assert!(of_small[0] >= 6.25 && of_small[3] == 1.0, "{of_small:?}");
