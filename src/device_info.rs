@@ -105,6 +105,9 @@ pub struct Limits {
     /// Workgroups that one launch should have at least, where work can be cut anywhere: several for each processor of the
     /// device, so that none is idle.
     pub(crate) fill: u32,
+    /// Most terms (a multiplication and an addition) that one launch should have, where work can be cut anywhere: so few that no
+    /// display stalls and no watchdog bites, where there may be one.
+    pub(crate) work: u64,
     /// Most iterations of all loops of one invocation together: Mesa's software Vulkan ends them after as many, and reports nothing.
     pub(crate) iterations: u32,
     /// Whether kernels can compute in f64. All devices store it.
@@ -112,6 +115,9 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// Terms of a launch on a device of which nothing is known: some 50 ms at 340 GFLOP/s.
+    pub(crate) const SMALL_WORK: u64 = 1 << 33;
+
     /// For benchmarks: workgroups that one launch should have at least, where work can be cut anywhere.
     #[doc(hidden)]
     pub const fn fill(&self) -> u32 {
@@ -166,6 +172,8 @@ pub struct DeviceOptions {
     pub(crate) step: Option<u64>,
     /// Sets `Limits::fill`; for comparing. Changes no bit of packed products.
     pub(crate) fill: Option<u32>,
+    /// Sets `Limits::work`, in terms; for comparing. Changes no bit.
+    pub(crate) work: Option<u64>,
     /// Fills new memory with NaN and puts guard words behind it, which every read checks; for testing kernels.
     pub checked: bool,
     /// Keeps matrix products to our own kernels where a vendor's library (cuBLAS) would make them; for comparing the two.
@@ -198,6 +206,8 @@ crate::setters! {
         step(impl Into<Option<u64>>) = step.into(),
         #[doc(hidden)]
         fill(impl Into<Option<u32>>) = fill.into(),
+        #[doc(hidden)]
+        work(impl Into<Option<u64>>) = work.into(),
         checked(bool),
         own_kernels(bool),
         tf32(bool),
@@ -219,6 +229,9 @@ impl DeviceOptions {
         if self.step == Some(0) {
             return Err(Error::argument(op, "step", "0; a launch touches at least one byte"));
         }
+        if self.work == Some(0) {
+            return Err(Error::argument(op, "work", "0; a launch has at least one term"));
+        }
         if self.fill == Some(0) {
             return Err(Error::argument(op, "fill", "0; a launch has at least one workgroup"));
         }
@@ -232,6 +245,7 @@ impl DeviceOptions {
             groups_per_axis: self.groups_per_axis.unwrap_or(u32::MAX).min(granted.groups_per_axis),
             step: self.step.unwrap_or(granted.step),
             fill: self.fill.unwrap_or(granted.fill),
+            work: self.work.unwrap_or(granted.work),
             ..granted
         }
     }

@@ -94,6 +94,11 @@ fn options(on: On) -> DeviceOptions {
     DeviceOptions {
         binding: small.then_some(64 << 10),
         groups_per_axis: small.then_some(16),
+        work: match on {
+            On::CpuSmall | On::WgpuSmall | On::CudaSmall => Some(1 << 22),
+            On::CudaLent => Some(1 << 40),
+            _ => None,
+        },
         checked: true,
         own_kernels: matches!(on, On::CudaSmall | On::CudaLent),
         ..DeviceOptions::default()

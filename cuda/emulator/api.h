@@ -43,9 +43,4 @@ template <class F> Code in_stream(void* handle, F body) {
     });
 }
 
-// What the pool keeps when the host has waited.
-inline void shrink_pool(Device& device, unsigned long long keep) {
-    if (device.reserved > keep) device.reserved = device.pooled > keep ? device.pooled : keep;
-}
-
 }  // namespace emulator

@@ -5,10 +5,12 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <set>
 #include <string>
 #include <vector>
@@ -66,12 +68,27 @@ struct Event {
     std::shared_ptr<std::chrono::steady_clock::time_point> time;
 };
 
+struct Device;
+
+// Memory that is taken from the device and kept for what is allocated next.
+struct Pool {
+    Device* device;
+    // Bytes: in use; taken; and kept when the host waits.
+    unsigned long long used = 0, reserved = 0, threshold = 0;
+    bool destroyed = false;
+
+    void shrink(unsigned long long keep) {
+        if (reserved > keep) reserved = used > keep ? used : keep;
+    }
+};
+
 struct Allocation {
     unsigned number;
     Context* context;
     size_t bytes;
     std::unique_ptr<Mapping> mapping;
-    bool pooled;
+    // Null for memory of no pool.
+    Pool* pool;
     // Whether its free stands in a stream, and whether that has run.
     bool freeing = false, freed = false;
 };
@@ -84,8 +101,6 @@ struct Pinned {
     bool freed = false;
 };
 
-struct Device;
-
 struct Context {
     Device* device;
     Code error = SUCCESS;
@@ -96,8 +111,10 @@ struct Context {
 
 struct Device {
     int ordinal;
-    // Bytes: in all; in use, from the pool and not; and what the pool has taken, and keeps when the host waits.
-    unsigned long long memory = 2ull << 30, pooled = 0, plain = 0, reserved = 0, threshold = 0;
+    // Bytes: in all, and in use without a pool.
+    unsigned long long memory = 2ull << 30, plain = 0;
+    // The default one first.
+    std::deque<Pool> pools;
     Context* primary = nullptr;
     unsigned retained = 0;
     unsigned streams = 0, events = 0, allocations = 0;
@@ -110,6 +127,23 @@ struct Device {
 
     bool logging = false;
     std::string log, log_taken, fault, fault_taken;
+
+    Pool& default_pool() {
+        if (pools.empty()) pools.push_back({this});
+        return pools.front();
+    }
+    unsigned long long used() const {
+        auto add = [](unsigned long long sum, const Pool& pool) { return sum + pool.used; };
+        return std::accumulate(pools.begin(), pools.end(), plain, add);
+    }
+    unsigned long long taken() const {
+        auto add = [](unsigned long long sum, const Pool& pool) { return sum + pool.reserved; };
+        return std::accumulate(pools.begin(), pools.end(), plain, add);
+    }
+    // Lets pools keep as much as they are told to.
+    void shrink_pools() {
+        for (Pool& pool : pools) pool.shrink(pool.threshold);
+    }
 };
 
 constexpr int DEVICES = 64;

@@ -107,7 +107,7 @@ void destroy_context(Guard& guard, State& state, Context* context) {
             ++m;
             continue;
         }
-        (allocation.pooled ? context->device->pooled : context->device->plain) -= allocation.bytes;
+        (allocation.pool ? allocation.pool->used : context->device->plain) -= allocation.bytes;
         m = state.allocations.erase(m);
     }
     for (auto& stream : context->streams) state.streams.erase(stream.get());
@@ -362,7 +362,7 @@ API cuCtxSynchronize() {
     return in_context([&](Guard& guard, State&, Context& context) {
         note(*context.device, "cuCtxSynchronize");
         run_all(guard, context);
-        shrink_pool(*context.device, context.device->threshold);
+        context.device->shrink_pools();
         return SUCCESS;
     });
 }

@@ -29,14 +29,11 @@ bool is_pinned(State& state, const void* host, size_t bytes) {
 }
 
 // Reserves memory, whose bytes become accessible by Mapping::open.
-Code allocate(Guard& guard, State& state, Context& context, size_t bytes, bool pooled, Pointer* place) {
+Code allocate(Guard& guard, State& state, Context& context, size_t bytes, Pool* pool, Pointer* place) {
     Device& device = *context.device;
     if (bytes == 0) return INVALID_VALUE;
     if (device.failing > 0 && --device.failing == 0) return OUT_OF_MEMORY;
-    auto fits = [&] {
-        unsigned long long used = device.pooled + device.plain;
-        return bytes <= device.memory && used <= device.memory - bytes;
-    };
+    auto fits = [&] { return bytes <= device.memory && device.used() <= device.memory - bytes; };
     if (!fits()) {
         // As the pool does, waits for the frees that are under way.
         run_all(guard, context);
@@ -46,17 +43,19 @@ Code allocate(Guard& guard, State& state, Context& context, size_t bytes, bool p
     auto mapping = std::make_unique<Mapping>(bytes);
     if (!mapping->valid()) return OUT_OF_MEMORY;
     *place = (Pointer)(uintptr_t)mapping->data(bytes);
-    (pooled ? device.pooled : device.plain) += bytes;
-    if (device.reserved < device.pooled) device.reserved = device.pooled;
-    if (device.reserved + device.plain > device.memory) device.reserved = device.memory - device.plain;
-    state.allocations[(uintptr_t)*place] = {++device.allocations, &context, bytes, std::move(mapping), pooled};
+    (pool ? pool->used : device.plain) += bytes;
+    if (pool && pool->reserved < pool->used) pool->reserved = pool->used;
+    for (Pool& other : device.pools) {
+        unsigned long long taken = device.taken(), beyond = taken > device.memory ? taken - device.memory : 0;
+        other.shrink(other.reserved > beyond ? other.reserved - beyond : 0);
+    }
+    state.allocations[(uintptr_t)*place] = {++device.allocations, &context, bytes, std::move(mapping), pool};
     return SUCCESS;
 }
 
 // Makes memory inaccessible and gives it back.
 void release(State& state, uintptr_t address, Allocation& allocation) {
-    Device& device = *allocation.context->device;
-    (allocation.pooled ? device.pooled : device.plain) -= allocation.bytes;
+    (allocation.pool ? allocation.pool->used : allocation.context->device->plain) -= allocation.bytes;
     allocation.freed = true;
     allocation.mapping->close();
     state.retired.push_back(address);
@@ -105,7 +104,7 @@ Code fill(void* handle, const char* call, Pointer target, size_t count, unsigned
 
 API cuMemAlloc_v2(Pointer* place, size_t bytes) {
     return in_context([&](Guard& guard, State& state, Context& context) -> Code {
-        Code code = allocate(guard, state, context, bytes, false, place);
+        Code code = allocate(guard, state, context, bytes, nullptr, place);
         if (code) return code;
         note(*context.device, Runner::format("cuMemAlloc %s %zu bytes", named(*place).c_str(), bytes));
         Allocation& allocation = state.allocations[(uintptr_t)*place];
@@ -125,9 +124,10 @@ API cuMemFree_v2(Pointer place) {
     });
 }
 
-API cuMemAllocAsync(Pointer* place, size_t bytes, void* handle) {
+API cuMemAllocFromPoolAsync(Pointer* place, size_t bytes, Pool* pool, void* handle) {
     return in_stream(handle, [&](Guard& guard, State& state, std::shared_ptr<Stream> stream) -> Code {
-        Code code = allocate(guard, state, *stream->context, bytes, true, place);
+        if (pool->destroyed || pool->device != stream->context->device) return INVALID_VALUE;
+        Code code = allocate(guard, state, *stream->context, bytes, pool, place);
         if (code) return code;
         std::string what = Runner::format("cuMemAllocAsync s%u %s %zu bytes", stream->number, named(*place).c_str(), bytes);
         note(*stream->context->device, what);
@@ -137,8 +137,12 @@ API cuMemAllocAsync(Pointer* place, size_t bytes, void* handle) {
     });
 }
 
-API cuMemAllocFromPoolAsync(Pointer* place, size_t bytes, void*, void* stream) {
-    return cuMemAllocAsync(place, bytes, stream);
+API cuMemAllocAsync(Pointer* place, size_t bytes, void* handle) {
+    Pool* pool = nullptr;
+    Code code = in_stream(handle, [&](Guard&, State&, std::shared_ptr<Stream> stream) -> Code {
+        return pool = &stream->context->device->default_pool(), SUCCESS;
+    });
+    return code ? code : cuMemAllocFromPoolAsync(place, bytes, pool, handle);
 }
 
 API cuMemFreeAsync(Pointer place, void* handle) {
@@ -161,7 +165,7 @@ API cuMemGetInfo_v2(size_t* free, size_t* total) {
     return in_context([&](Guard&, State&, Context& context) {
         Device& device = *context.device;
         *total = device.memory;
-        *free = device.memory - device.plain - device.reserved;
+        *free = device.memory - device.taken();
         return SUCCESS;
     });
 }
@@ -191,37 +195,61 @@ API cuPointerGetAttribute(void* data, int attribute, Pointer address) {
     });
 }
 
-API cuDeviceGetDefaultMemPool(void** pool, int device) {
+API cuDeviceGetDefaultMemPool(Pool** pool, int device) {
     return initialized([&](Guard&, State& state) -> Code {
         if (device < 0 || device >= DEVICES) return INVALID_DEVICE;
-        *pool = &state.devices[device];
+        *pool = &state.devices[device].default_pool();
         return SUCCESS;
     });
 }
 
-API cuDeviceGetMemPool(void** pool, int device) { return cuDeviceGetDefaultMemPool(pool, device); }
+API cuDeviceGetMemPool(Pool** pool, int device) { return cuDeviceGetDefaultMemPool(pool, device); }
 
-API cuMemPoolSetAttribute(void* pool, int attribute, unsigned long long* value) {
-    return initialized([&](Guard&, State&) -> Code {
-        if (attribute == 4) ((Device*)pool)->threshold = *value;  // RELEASE_THRESHOLD
+// The properties begin with the type of memory and of handles, and the place's type and number.
+API cuMemPoolCreate(Pool** pool, const int* properties) {
+    return initialized([&](Guard&, State& state) -> Code {
+        const int PINNED = 1, ON_DEVICE = 1;
+        int device = properties[3];
+        if (properties[0] != PINNED || properties[2] != ON_DEVICE) return INVALID_VALUE;
+        if (device < 0 || device >= DEVICES) return INVALID_DEVICE;
+        state.devices[device].default_pool();
+        state.devices[device].pools.push_back({&state.devices[device]});
+        *pool = &state.devices[device].pools.back();
         return SUCCESS;
     });
 }
 
-API cuMemPoolGetAttribute(void* pool, int attribute, unsigned long long* value) {
+// What is allocated of it stays.
+API cuMemPoolDestroy(Pool* pool) {
     return initialized([&](Guard&, State&) -> Code {
-        Device& device = *(Device*)pool;
+        if (pool->destroyed || pool == &pool->device->default_pool()) return INVALID_VALUE;
+        pool->destroyed = true;
+        pool->threshold = 0;
+        pool->shrink(0);
+        return SUCCESS;
+    });
+}
+
+API cuMemPoolSetAttribute(Pool* pool, int attribute, unsigned long long* value) {
+    return initialized([&](Guard&, State&) -> Code {
+        if (attribute == 4) pool->threshold = *value;  // RELEASE_THRESHOLD
+        return SUCCESS;
+    });
+}
+
+API cuMemPoolGetAttribute(Pool* pool, int attribute, unsigned long long* value) {
+    return initialized([&](Guard&, State&) -> Code {
         switch (attribute) {
-            case 4: *value = device.threshold; return SUCCESS;  // RELEASE_THRESHOLD
-            case 5: *value = device.reserved; return SUCCESS;   // RESERVED_MEM_CURRENT
-            case 7: *value = device.pooled; return SUCCESS;     // USED_MEM_CURRENT
+            case 4: *value = pool->threshold; return SUCCESS;  // RELEASE_THRESHOLD
+            case 5: *value = pool->reserved; return SUCCESS;   // RESERVED_MEM_CURRENT
+            case 7: *value = pool->used; return SUCCESS;       // USED_MEM_CURRENT
             default: return NOT_SUPPORTED;
         }
     });
 }
 
-API cuMemPoolTrimTo(void* pool, size_t keep) {
-    return initialized([&](Guard&, State&) { return shrink_pool(*(Device*)pool, keep), SUCCESS; });
+API cuMemPoolTrimTo(Pool* pool, size_t keep) {
+    return initialized([&](Guard&, State&) { return pool->shrink(keep), SUCCESS; });
 }
 
 API cuMemHostAlloc(void** place, size_t bytes, unsigned) {

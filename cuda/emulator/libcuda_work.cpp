@@ -167,7 +167,7 @@ API cuStreamSynchronize(void* handle) {
         Device& device = *stream->context->device;
         note(device, Runner::format("cuStreamSynchronize s%u", stream->number));
         run_until(guard, stream, stream->issued);
-        shrink_pool(device, device.threshold);
+        device.shrink_pools();
         return SUCCESS;
     });
 }

@@ -20,9 +20,6 @@ use crate::{
     tensor::Window,
 };
 
-/// Most terms of one launch: tens of milliseconds on a small GPU, so that no display stalls.
-const WORK: u64 = 1 << 33;
-
 /// Of a constant observation, what rounding leaves is smaller than this share of its mean; what an element that differs from the
 /// others leaves is larger. Of f32 and of f64.
 const CONSTANT: f64 = 1.0 / (1u64 << 30) as f64;
@@ -387,10 +384,10 @@ impl<T: Element> Pairs<'_, T> {
         // As many rows of sums as a binding sees.
         height = height.min(limits.room() / (8 * (columns.end - columns.start).max(1))).max(1);
         // Whole tiles and blocks are computed, and of few observations too.
-        let (tile, block, work) = (u64::from(TILE), BLOCK as u64, WORK / term.cost());
-        width = width.min(columns.end - columns.start).clamp(1, work / (tile * block));
+        let (tile, block, work) = (u64::from(TILE), BLOCK as u64, limits.work / term.cost());
+        width = width.min(columns.end - columns.start).clamp(1, (work / (tile * block)).max(1));
         let tiles = width.next_multiple_of(tile);
-        depth = depth.min(work / (tiles * tile));
+        depth = depth.min((work / (tiles * tile)).max(1));
         if depth < features && depth > block {
             depth -= depth % block;
         }

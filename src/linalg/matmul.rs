@@ -11,8 +11,6 @@ use crate::{
 
 /// Elements of c from which there are large tiles enough for the largest GPUs (256).
 const LARGE_PRODUCT: u64 = 1 << 22;
-/// Most operations of one launch: about 50 ms at 340 GFLOP/s, so that no display stalls on a small GPU.
-const WORK: u64 = 1 << 34;
 
 /// Which operands are stored transposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -314,7 +312,7 @@ impl<A: Element, B: Element> Product<'_, A, B> {
             Op::Tn => panel_k = panel_k.min(a_rows).min(b_rows),
             Op::Nt => (panel_m, panel_n) = (panel_m.min(a_rows), panel_n.min(b_rows)),
         }
-        let by_work = (WORK / (2 * panel_n * panel_k)).next_multiple_of(tile.into()).max(tile.into());
+        let by_work = (limits.work / (panel_n * panel_k)).next_multiple_of(tile.into()).max(tile.into());
         Ok(Panel { m: panel_m.min(by_work).min(m), n: panel_n, k: panel_k })
     }
 

@@ -2,14 +2,15 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError},
+    thread,
 };
 
 use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError, sys};
 
 use super::{
     page_locked::PinnedPool,
-    pool::trim,
+    pool::Pool,
     trail::{Launch, Trail},
 };
 use crate::{Error, Result};
@@ -24,8 +25,7 @@ pub(crate) struct Gpu {
     compute: Arc<CudaStream>,
     copy: Arc<CudaStream>,
     name: String,
-    /// Whether the settings of the device's memory pool are ours.
-    owns_pool: bool,
+    pub(super) pool: Pool,
     /// Why the device is gone, once it is.
     lost: OnceLock<String>,
     pub(super) pinned: PinnedPool,
@@ -47,20 +47,19 @@ pub(super) struct Mark {
 const AHEAD: usize = 1;
 
 impl Gpu {
-    /// `compute` belongs to `context`; `owns_pool` unless an application lends both.
+    /// `compute` belongs to `context`.
     pub(super) fn new(
         context: Arc<CudaContext>,
         compute: Arc<CudaStream>,
         name: String,
-        owns_pool: bool,
     ) -> Result<Self, DriverError> {
         let copy = context.new_stream()?;
         Ok(Self {
+            pool: Pool::new(context.clone())?,
             context,
             compute,
             copy,
             name,
-            owns_pool,
             lost: OnceLock::new(),
             pinned: PinnedPool::default(),
             trail: Trail::new(),
@@ -147,9 +146,7 @@ impl Gpu {
             None if error.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
                 // Of what is not from the pool: code, or the driver's own. The pool's rest makes room for the next try.
                 let full = self.full(0);
-                if self.owns_pool {
-                    self.context.record_err(trim(&self.context));
-                }
+                self.context.record_err(self.pool.trim());
                 full
             }
             None => driver_error(error),
@@ -164,7 +161,7 @@ impl Gpu {
 
     /// An event at the end of a stream.
     pub(super) fn event(&self, stream: &CudaStream) -> Result<CudaEvent> {
-        self.check(stream.record_event(Some(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)))
+        self.check(stream.record_event(Some(waiting())))
     }
 
     /// The end of the compute stream.
@@ -208,14 +205,33 @@ impl Drop for Gpu {
         self.take_left_error();
         self.pinned.clear();
         let idle = self.copy.synchronize().and_then(|()| self.compute.synchronize());
-        let given_back = if self.owns_pool { idle.and_then(|()| trim(&self.context)) } else { idle };
-        self.context.record_err(given_back);
+        self.context.record_err(idle.and_then(|()| self.pool.trim()));
+    }
+}
+
+/// Processors with which a thread may spin while it waits.
+const ENOUGH_PROCESSORS: usize = 8;
+
+/// How an event is waited for: with few processors the thread sleeps, since others decode what comes next.
+fn waiting() -> sys::CUevent_flags {
+    static FEW: LazyLock<bool> =
+        LazyLock::new(|| thread::available_parallelism().is_ok_and(|found| found.get() < ENOUGH_PROCESSORS));
+    if *FEW {
+        sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC
+    } else {
+        sys::CUevent_flags::CU_EVENT_DISABLE_TIMING
     }
 }
 
 /// A failure that belongs to one call.
 pub(super) fn driver_error(error: DriverError) -> Error {
-    Error::Driver { backend: "cuda", source: error.to_string().into() }
+    // A child that was forked has the library's memory and none of its threads.
+    let forked = if error.0 == sys::CUresult::CUDA_ERROR_NOT_INITIALIZED {
+        "; a process that was forked from one that used CUDA cannot use it: start it anew (\"spawn\")"
+    } else {
+        ""
+    };
+    Error::Driver { backend: "cuda", source: format!("{error}{forked}").into() }
 }
 
 /// What an error says about the device, where the context is no longer usable after it: all errors of which CUDA's

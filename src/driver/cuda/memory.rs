@@ -12,7 +12,7 @@ use std::{
 
 use cudarc::driver::{CudaEvent, CudaSlice, CudaStream, DevicePtrMut, DriverError, result, sys};
 
-use super::{gpu::Gpu, pool::trim};
+use super::gpu::Gpu;
 use crate::{
     Error, Result,
     driver::{Memory, Slice, foreign},
@@ -199,13 +199,12 @@ impl Drop for Allocation {
 /// Memory from the pool; when there is no room, once more after everything that was dropped is free.
 fn take(gpu: &Gpu, stream: &CudaStream, bytes: u64) -> Result<sys::CUdeviceptr> {
     let size = usize::try_from(bytes).unwrap_or(usize::MAX);
-    // SAFETY: the stream is alive, and nothing reads the memory before it is written.
-    let attempt = || unsafe { result::malloc_async(stream.cu_stream(), size) };
+    let attempt = || gpu.pool.take(stream, size);
     let full = |result: &Result<_, DriverError>| matches!(result, Err(error) if error.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY);
     let mut pointer = attempt();
     if full(&pointer) {
         gpu.synchronize()?;
-        gpu.check(trim(gpu.context()))?;
+        gpu.check(gpu.pool.trim())?;
         pointer = attempt();
     }
     if full(&pointer) {

@@ -51,14 +51,15 @@ impl Function {
         // SAFETY: the module is loaded.
         loaded.function = unsafe { result::module::get_function(module, name) }
             .map_err(|error| refused("does not find the entry point", error))?;
-        // Code says so by __launch_bounds__. Fewer threads would leave work undone, more would write where they should not.
+        // Code says by __launch_bounds__ for how many it is at least.
         let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
         // SAFETY: the function was found.
         let bound = unsafe { result::function::get_function_attribute(loaded.function, attribute) };
         let bound = gpu.check(bound)?.unsigned_abs();
-        if bound != threads {
-            let log =
-                format!("the code is for {bound} threads a block, its source for {threads}, with {spec:?}");
+        if bound < threads {
+            let log = format!(
+                "the code is for at most {bound} threads a block, its source for {threads}, with {spec:?}"
+            );
             return Err(Error::Compile { kernel: kernel.name, backend: "cuda", log: log.into() });
         }
         Ok(loaded)
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn code_for_other_blocks_is_refused() {
+    fn code_for_smaller_blocks_is_refused() {
         let device = tests::device(22);
         let cuda = device.driver().cuda().unwrap();
         cuda.gpu.enter().unwrap();
@@ -196,12 +197,12 @@ mod tests {
             let image = cuda.modules.images.image(Box::leak(Box::new(planted)), spec)?;
             Function::load(&cuda.gpu, sound, spec, image)
         };
-        assert_eq!(load("WG / 4").unwrap().threads, 64);
-        for (threads, many) in [("WG / 8", 32), ("WG", 256)] {
-            let Err(Error::Compile { kernel, backend, log }) = load(threads) else { panic!("{threads}") };
-            let expected =
-                format!("the code is for {many} threads a block, its source for 64, with [(\"WG\", 256)]");
-            assert_eq!((kernel, backend, &*log), ("scale_columns", "cuda", &*expected));
+        // A driver may allow more than the code asks for.
+        for threads in ["WG / 4", "WG"] {
+            assert_eq!(load(threads).unwrap().threads, 64);
         }
+        let Err(Error::Compile { kernel, backend, log }) = load("WG / 8") else { panic!("32 threads of 64") };
+        let expected = "the code is for at most 32 threads a block, its source for 64, with [(\"WG\", 256)]";
+        assert_eq!((kernel, backend, &*log), ("scale_columns", "cuda", expected));
     }
 }

@@ -1,29 +1,71 @@
-//! The pool of the device's memory.
+//! The pool of the device's memory: one of our own, since the default one is everybody's in the process.
 #![allow(unsafe_code, reason = "cudarc has no safe calls for pools")]
 
-use cudarc::driver::{CudaContext, DriverError, result, sys};
+use std::sync::Arc;
 
-fn pool(context: &CudaContext) -> Result<sys::CUmemoryPool, DriverError> {
-    // SAFETY: the device is that of a live context.
-    unsafe { result::device::get_default_mem_pool(context.cu_device()) }
+use cudarc::driver::{CudaContext, CudaStream, DriverError, result, sys};
+
+/// Memory that is taken from the system, and kept for what is allocated next: taking it again costs more than most kernels.
+#[derive(Debug)]
+pub(super) struct Pool {
+    handle: sys::CUmemoryPool,
+    context: Arc<CudaContext>,
 }
 
-/// Gives what the device's pool holds and nobody uses back to the system.
-pub(super) fn trim(context: &CudaContext) -> Result<(), DriverError> {
-    // SAFETY: the default pool lives as long as the device.
-    unsafe { result::mem_pool::trim_to(pool(context)?, 0) }
+// SAFETY: CUDA's calls on a pool may come from any thread.
+unsafe impl Send for Pool {}
+// SAFETY: as above; they lock for themselves.
+unsafe impl Sync for Pool {}
+
+impl Pool {
+    pub(super) fn new(context: Arc<CudaContext>) -> Result<Self, DriverError> {
+        context.bind_to_thread()?;
+        let properties = sys::CUmemPoolProps {
+            allocType: sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
+            handleTypes: sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE,
+            location: sys::CUmemLocation {
+                type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
+                id: context.cu_device(),
+            },
+            win32SecurityAttributes: std::ptr::null_mut(),
+            maxSize: 0,
+            usage: 0,
+            reserved: [0; 54],
+        };
+        let mut threshold = u64::MAX;
+        // SAFETY: the properties are whole; this attribute's value is a 64-bit number, which outlives the call.
+        unsafe {
+            let pool = Self { handle: result::mem_pool::create(&raw const properties)?, context };
+            result::mem_pool::set_attribute(
+                pool.handle,
+                sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
+                (&raw mut threshold).cast(),
+            )?;
+            Ok(pool)
+        }
+    }
+
+    /// Memory in the order of a stream, freed by `cuMemFreeAsync`; nobody knows what it holds.
+    pub(super) fn take(&self, stream: &CudaStream, bytes: usize) -> Result<sys::CUdeviceptr, DriverError> {
+        let mut pointer = 0;
+        // SAFETY: the stream and the pool are alive.
+        unsafe { sys::cuMemAllocFromPoolAsync(&raw mut pointer, bytes, self.handle, stream.cu_stream()) }
+            .result()
+            .map(|()| pointer)
+    }
+
+    /// Gives what it holds and nobody uses back to the system.
+    pub(super) fn trim(&self) -> Result<(), DriverError> {
+        // SAFETY: the pool is alive.
+        unsafe { result::mem_pool::trim_to(self.handle, 0) }
+    }
 }
 
-/// Lets the pool keep what is freed: by default it returns all of it to the system at each synchronisation, and taking
-/// it again costs more than most kernels.
-pub(super) fn keep_freed(context: &CudaContext) -> Result<(), DriverError> {
-    let mut threshold = u64::MAX;
-    // SAFETY: this attribute's value is a 64-bit number, which outlives the call.
-    unsafe {
-        result::mem_pool::set_attribute(
-            pool(context)?,
-            sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
-            (&raw mut threshold).cast(),
-        )
+impl Drop for Pool {
+    /// Memory that an application has of it stays that application's.
+    fn drop(&mut self) {
+        let bound = self.context.bind_to_thread();
+        // SAFETY: destroyed once.
+        self.context.record_err(bound.and_then(|()| unsafe { result::mem_pool::destroy(self.handle) }));
     }
 }

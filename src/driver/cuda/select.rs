@@ -5,9 +5,7 @@ use std::{cmp::Reverse, sync::Arc};
 
 use cudarc::driver::{CudaContext, CudaStream, DriverError, result, sys};
 
-use super::{
-    CudaDriver, blas::Blas, gpu::Gpu, images::Images, libraries, modules::Modules, nvrtc::Nvrtc, pool,
-};
+use super::{CudaDriver, blas::Blas, gpu::Gpu, images::Images, libraries, modules::Modules, nvrtc::Nvrtc};
 use crate::{
     Backend, DeviceInfo, DeviceKind, DeviceOptions, Error, Limits, Result, driver::Driver, kernel::KernelDef,
 };
@@ -256,7 +254,6 @@ impl Devices {
         let info = device.describe().map_err(Refused::Why)?;
         let opened = CudaContext::new(place).and_then(|context| {
             let stream = context.new_stream()?;
-            pool::keep_freed(&context)?;
             device.driver(context, stream, info, options)
         });
         match opened {
@@ -360,9 +357,8 @@ impl Device {
         options: &DeviceOptions,
     ) -> Result<CudaDriver, DriverError> {
         let granted = self.limits(&info).unwrap_or(LEAST_LIMITS);
-        let owns_pool = info.name != LENT;
         Ok(CudaDriver {
-            gpu: Arc::new(Gpu::new(context, stream, info.name.clone(), owns_pool)?),
+            gpu: Arc::new(Gpu::new(context, stream, info.name.clone())?),
             limits: options.lower(granted),
             info,
             modules: Modules::new(self.images()),
@@ -381,8 +377,23 @@ impl Device {
             workgroup_size: attribute(A::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
             groups_per_axis: attribute(A::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y)?,
             fill: GROUPS * attribute(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?.max(1),
+            work: self.work()?,
             ..LEAST_LIMITS
         })
+    }
+
+    /// Terms of a launch: where no watchdog ends it, what the device's lanes could do in 100 ms, of which kernels take some 250.
+    fn work(&self) -> Result<u64, String> {
+        use sys::CUdevice_attribute as A;
+        if self.attribute(A::CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT)? != 0 {
+            return Ok(Limits::SMALL_WORK);
+        }
+        // Compute capability 8.0 alone has half as many lanes of f32.
+        let lanes = if self.capability()? == (8, 0) { 64 } else { 128 };
+        let multiprocessors = self.attribute(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?.unsigned_abs();
+        let kilohertz = self.attribute(A::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?.unsigned_abs();
+        let rate = u64::from(multiprocessors) * lanes * u64::from(kilohertz) * 1000;
+        Ok((rate / 10).max(Limits::SMALL_WORK))
     }
 }
 
@@ -401,6 +412,7 @@ const LEAST_LIMITS: Limits = Limits {
     alignment: 16,
     step: 64 << 20,
     fill: GROUPS,
+    work: Limits::SMALL_WORK,
     iterations: u32::MAX,
     f64: true,
 };

@@ -1,6 +1,7 @@
 //! Full memory, faults of kernels, lost devices.
 
 use bytemuck::{Pod, Zeroable};
+use cudarc::driver::{CudaContext, result, sys};
 
 use super::{control, device, open};
 use crate::{
@@ -25,6 +26,40 @@ fn full_memory_is_told_and_the_device_stays_usable() {
     drop(held);
     let x = Tensor::<f32>::zeros(&device, &[5 * MIB / 4]).unwrap();
     assert_eq!(linalg::row_stats(&x.reshape(&[1, 5 * MIB / 4]).unwrap()).unwrap()[0].sum, 0.0);
+}
+
+/// Bytes of the process's own pool and the threshold of it, and what is free on the device.
+#[allow(unsafe_code, reason = "cudarc has no safe calls for pools")]
+fn of_the_process(place: i32) -> ([u64; 2], usize) {
+    use sys::CUmemPool_attribute::{CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT};
+    let asked = [CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD].map(|which| {
+        let mut value = u64::MAX;
+        // SAFETY: the device is open, and both attributes are 64-bit numbers.
+        unsafe {
+            let pool = result::device::get_default_mem_pool(place).unwrap();
+            result::mem_pool::get_attribute(pool, which, (&raw mut value).cast()).unwrap();
+        }
+        value
+    });
+    (asked, result::mem_get_info().unwrap().0)
+}
+
+#[test]
+fn freed_memory_is_kept_apart_from_the_pool_of_the_process() {
+    let opened = device(29);
+    let context = CudaContext::new(29).unwrap();
+    let free = || {
+        context.bind_to_thread().unwrap();
+        let (pool, free) = of_the_process(29);
+        assert_eq!(pool, [0, 0]);
+        free as u64
+    };
+    let all = free();
+    drop(Tensor::<f32>::zeros(&opened, &[MIB]).unwrap());
+    opened.synchronize().unwrap();
+    assert_eq!(free(), all - 4 * MIB);
+    drop(opened);
+    assert_eq!(free(), all);
 }
 
 fn words(count: u64) -> Vec<u32> {
