@@ -16,7 +16,7 @@ from dask.utils import parse_bytes
 
 from . import __version__, _worker
 from ._arrays import folder, whole
-from ._filter import computed_type, filter_options, filtered_axes, is_long
+from ._filter import computed_type, filter_options, filtered_axes, is_long, warn_of_sign
 from ._tasks import annotated, device_name, finished, known, stamp, task_memory
 from ._teatime import StoredArray
 
@@ -92,6 +92,7 @@ def gaussian_filter(
     options = filter_options(
         filtered_axes(axes, x.ndim), sigma, order=order, mode=mode, cval=cval, truncate=truncate, radius=radius, rounding=rounding, narrow=narrow
     )
+    warn_of_sign(options, dtype)
     unknown = [name for name in options["mode"] if name not in _BOUNDARIES]
     if unknown:
         raise ValueError(f"`mode` is one of {', '.join(_BOUNDARIES)}, not {unknown[0]!r}")

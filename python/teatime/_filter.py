@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -95,6 +96,12 @@ def of_type(found: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     return found.astype(dtype)
 
 
+def warn_of_sign(options: dict[str, Any], dtype: np.dtype[Any]) -> None:
+    """Warns of a derivative whose negative half the type of the result does not have."""
+    if dtype.kind == "u" and any(options["order"]):
+        warnings.warn(f"teatime: what is negative of a derivative is 0 in {dtype}: give a float or signed `output`", stacklevel=3)
+
+
 def is_long(dtype: np.dtype[Any]) -> bool:
     """True for integers of 64 bits, which devices have as float64."""
     return dtype.kind in "iu" and dtype.itemsize == 8
@@ -132,7 +139,8 @@ def gaussian_filter(
     sigma
         Standard deviation, for all filtered axes or for each.
     order
-        0 for the Gaussian, 1 for its derivative, and so on.
+        0 for the Gaussian, 1 for its derivative, and so on. Of unsigned integers, what is negative of a derivative is 0, with a warning,
+        unless ``output`` is another type.
     output
         The type of the result, or an array that takes it: float16, float32, float64, or the type of ``input``, which is the default.
     mode, cval
@@ -181,6 +189,7 @@ def gaussian_filter(
     )
     if x.ndim == 0:
         raise ValueError("`input` has no axis")
+    warn_of_sign(options, dtype)
     for part in [options] if rounding != "scipy" or not is_long(dtype) else axis_by_axis(options):
         # In C order always: axes are filtered in turn, and another order would round otherwise.
         x = _teatime.gaussian(c_order(x), part, str(computed) if computed != x.dtype else "same", device, run_options())

@@ -1,6 +1,7 @@
 """Each function against NumPy and SciPy, on every device."""
 
 import tracemalloc
+import warnings
 
 import numpy as np
 import pytest
@@ -328,3 +329,13 @@ def test_gaussians_much_wider_than_the_image(rng, device, mode):
         wanted = ndimage.gaussian_filter(x.astype("f8"), sigma, order, mode=mode, cval=0.5)
         found = teatime.gaussian_filter(x, sigma, order, mode=mode, cval=0.5, device=device)
         np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12 if dtype == "f8" and device.f64 else 2e-6)
+
+
+def test_a_derivative_of_unsigned_integers_warns():
+    ramp = np.arange(200, 160, -4, dtype="u1")
+    with pytest.warns(UserWarning, match="what is negative of a derivative is 0 in uint8"):
+        assert not teatime.gaussian_filter(ramp, 1, order=1).any()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.allclose(teatime.gaussian_filter(ramp, 1, order=1, output="f4")[4:-4], -4, atol=0.01)
+        teatime.gaussian_filter(ramp, 1)

@@ -9,7 +9,7 @@ use teatime::{
 };
 use teatime_image::Multiscale;
 
-use super::{BlurArgs, Dtype, per_axis};
+use super::{BlurArgs, output, per_axis};
 use crate::{
     array::{Array, Files},
     failure::Failure,
@@ -34,7 +34,7 @@ impl Input {
         let (path, missing) = (args.input.display().to_string(), args.missing_chunk);
         foreign::refuse(&args.input)?;
         // Those whose results are integers too.
-        let keeps = |of| args.dtype == Dtype::Same && !matches!(of, StoredType::I64 | StoredType::U64);
+        let keeps = |of| !matches!(output::dtype(args, of), StoredType::F32 | StoredType::F64);
         let is_group = args.input.is_dir() && Node::at(&Folder::new(&args.input), "")? == Node::Group;
         if is_group {
             let (image, level) = (Multiscale::open(&args.input)?, args.level.unwrap_or(0));

@@ -59,12 +59,19 @@ pub(crate) struct BlurArgs {
     /// Write smaller levels of an OME-Zarr image too, each of means of the one before, until they fit 256 x 256 pixels
     #[arg(long)]
     pyramid: bool,
-    /// The axes that are filtered, by their numbers from 0 [default: all but that of --channel-axis; of an image, those along space]
-    #[arg(long, value_name = "A,...", value_delimiter = ',', conflicts_with = "channel_axis")]
-    axes: Option<Vec<usize>>,
-    /// An axis that is left alone, as those of an image are that are not along space
-    #[arg(long, value_name = "A")]
-    channel_axis: Option<usize>,
+    /// The axes that are filtered, by their numbers from 0, or from -1 back from the last [default: all but that of --channel-axis; of an
+    /// image, those along space]
+    #[arg(
+        long,
+        value_name = "A,...",
+        value_delimiter = ',',
+        conflicts_with = "channel_axis",
+        allow_hyphen_values = true
+    )]
+    axes: Option<Vec<i64>>,
+    /// An axis that is left alone, as those of an image are that are not along space; -1 is the last
+    #[arg(long, value_name = "A", allow_negative_numbers = true)]
+    channel_axis: Option<i64>,
     /// What stands beyond the ends of an axis `a b c d`: one for all, or one for each filtered axis
     ///
     /// reflect: d c b a | a b c d | d c b a. mirror: d c b | a b c d | c b a. nearest: a a a | a b c d | d d d. wrap: b c d | a b c d | a b c. constant: --cval.
@@ -95,8 +102,9 @@ pub(crate) struct BlurArgs {
     )]
     order: Vec<u32>,
     /// Type of the result: that of the input, integers rounded to the nearest, or floating point, which has NaN for what is missing
-    #[arg(long, value_name = "TYPE", value_parser = named(TYPES), default_value = "same")]
-    dtype: Dtype,
+    /// [default: same; of derivatives of unsigned integers, which are negative too, f32, and f64 of 32 bits]
+    #[arg(long, value_name = "TYPE", value_parser = named(TYPES))]
+    dtype: Option<Dtype>,
     /// Compute f64 and integers of 32 and 64 bits in f32: faster, and what devices do that do not compute in f64
     #[arg(long)]
     narrow: bool,
@@ -179,6 +187,13 @@ enum Dtype {
 
 const TYPES: Named<Dtype> = &[("same", Dtype::Same), ("f32", Dtype::F32), ("f64", Dtype::F64)];
 
+/// The axis of a number, of so many; those below 0 count from the end.
+fn axis(flag: &str, number: i64, axes: usize) -> Result<usize, Failure> {
+    let place = if number < 0 { number.checked_add_unsigned(axes as u64) } else { Some(number) };
+    let found = place.and_then(|place| usize::try_from(place).ok()).filter(|place| *place < axes);
+    found.ok_or_else(|| Failure::Error(format!("{flag}: {number} of {axes} axes")))
+}
+
 /// One for all axes, or one for each.
 fn per_axis<T: Clone>(values: &[T]) -> PerAxis<T> {
     match values {
@@ -220,20 +235,31 @@ impl BlurArgs {
         if self.resume { self.out.path() } else { output.path(&self.out.name) }
     }
 
+    fn is_derivative(&self) -> bool {
+        self.order.iter().any(|&order| order > 0)
+    }
+
+    /// The axis of channels, of so many.
+    fn channel(&self, axes: usize) -> Result<Option<usize>, Failure> {
+        self.channel_axis.map(|number| axis("--channel-axis", number, axes)).transpose()
+    }
+
     fn options(&self, input: &Input) -> Result<GaussianOptions, Failure> {
         let axes = input.stored.array.shape().len();
         if self.cval != 0.0 && !self.mode.contains(&Mode::Constant(0.0)) {
             return Err(Failure::Usage("--cval is of --mode constant alone".into()));
         }
+        if self.dtype == Some(Dtype::Same) && output::loses_negatives(self, input.stored.array.dtype()) {
+            let why = "derivatives are negative too, which the input's type is not; give f32 or f64";
+            return Err(Failure::Error(format!("--dtype same: {why}")));
+        }
         let mode = |mode: &Mode| match mode {
             Mode::Constant(_) => Mode::Constant(self.cval),
             mode => *mode,
         };
-        let filtered = match (&self.axes, self.channel_axis) {
-            (Some(axes), _) => axes.clone(),
-            (None, Some(channel)) if channel >= axes => {
-                let why = format!("--channel-axis: {channel} of {axes} axes");
-                return Err(Failure::Error(why));
+        let filtered = match (&self.axes, self.channel(axes)?) {
+            (Some(numbers), _) => {
+                numbers.iter().map(|&number| axis("--axes", number, axes)).collect::<Result<Vec<_>, _>>()?
             }
             (None, channel) => {
                 let all = input.axes().unwrap_or_else(|| (0..axes).collect());

@@ -38,21 +38,34 @@ pub(super) const COMPRESSIONS: Named<Compression> = &[
     ("none", Compression::None),
 ];
 
-/// The type of the result.
-fn dtype(args: &BlurArgs, input: &Input) -> StoredType {
-    match (args.dtype, input.stored.array.dtype()) {
-        (Dtype::F32, _) => StoredType::F32,
-        (Dtype::F64, _) => StoredType::F64,
-        (Dtype::Same, StoredType::Bool) => StoredType::U8,
-        // They are filtered as f64.
-        (Dtype::Same, StoredType::I64 | StoredType::U64) => StoredType::F64,
-        (Dtype::Same, dtype) => dtype,
+/// The type of the result, of an input of that type.
+pub(super) fn dtype(args: &BlurArgs, of: StoredType) -> StoredType {
+    match args.dtype {
+        Some(Dtype::F32) => StoredType::F32,
+        Some(Dtype::F64) => StoredType::F64,
+        None if loses_negatives(args, of) && of == StoredType::U32 => StoredType::F64,
+        None if loses_negatives(args, of) => StoredType::F32,
+        Some(Dtype::Same) | None => same(of),
     }
+}
+
+/// The type as it is filtered.
+const fn same(of: StoredType) -> StoredType {
+    match of {
+        StoredType::Bool => StoredType::U8,
+        StoredType::I64 | StoredType::U64 => StoredType::F64,
+        dtype => dtype,
+    }
+}
+
+/// Whether a result of the input's type would have 0 for what is negative of a derivative.
+pub(super) fn loses_negatives(args: &BlurArgs, of: StoredType) -> bool {
+    args.is_derivative() && matches!(same(of), StoredType::U8 | StoredType::U16 | StoredType::U32)
 }
 
 /// Starts a .npy file.
 pub(super) fn npy(args: &BlurArgs, input: &Input, path: &Path) -> Result<NpyWriter> {
-    NpyWriter::create(path, dtype(args, input), input.stored.array.shape())
+    NpyWriter::create(path, dtype(args, input.stored.array.dtype()), input.stored.array.shape())
 }
 
 /// Starts an array, or goes on with one; of an image, level 0 of another.
@@ -70,7 +83,7 @@ pub(super) fn zarr(
     // Of shards the chunks and the shards, unless one of them is given.
     let shards = inner.as_ref().filter(|_| args.chunks.is_none()).map(|_| stored.to_vec());
     let chunks = args.chunks.clone().or_else(|| inner.clone()).unwrap_or_else(|| within(stored));
-    let mut spec = ArraySpec::new(dtype(args, input), shape, &chunks);
+    let mut spec = ArraySpec::new(dtype(args, input.stored.array.dtype()), shape, &chunks);
     spec.shard_shape = args.shards.clone().or(shards);
     spec.compression = args.compression.unwrap_or(Compression::Zstd { level: 1 });
     spec.job = Some(if args.resume { format!("{} {job}", input.files.words()?) } else { job.to_owned() });

@@ -123,7 +123,7 @@ impl Slice {
         };
         // As pixels of red, green and blue lie.
         let last = || all.last().copied().filter(|last| is_colours(last) && !filtered.contains(last));
-        let channels = args.channel_axis.or_else(of_image).or_else(last);
+        let channels = args.channel(shape.len())?.or_else(of_image).or_else(last);
         let mut plane: Vec<usize> = Vec::new();
         for &axis in filtered.iter().rev().chain(all.iter().rev()) {
             if plane.len() < 2 && !plane.contains(&axis) && channels != Some(axis) {
@@ -159,8 +159,7 @@ impl Slice {
         let pictures = [self.read(&*input.stored.array, device, run)?, self.read(&*result, device, run)?];
         let bytes_in_colour = self.colours.is_some() && input.stored.array.dtype() == StoredType::U8;
         let before = if bytes_in_colour { [0.0, 255.0] } else { pictures[0].range() };
-        let is_derivative = args.order.iter().any(|&order| order > 0);
-        let after = if is_derivative { pictures[1].range() } else { before };
+        let after = if args.is_derivative() { pictures[1].range() } else { before };
         let bytes = encoded(&pictures, [before, after])
             .map_err(|error| Failure::Error(format!("{}: {error}", png.name)))?;
         output.table(&png.name, |file| file.write_all(&bytes))?;

@@ -61,6 +61,12 @@ fn as_scipy_has_it() {
     let page = blur(&image, &npy, &SCIPYS).ok().out;
     assert!(page.contains("23 x 31 x 3 of u16") && page.contains("soft.run.json, soft.npy"), "{page}");
     check(&elements(&NpyArray::open(&npy).unwrap()));
+    // Axes from the end.
+    for last in [&["--channel-axis", "-1"][..], &["--channel-axis=-1"], &["--axes", "-3,-2"]] {
+        let words = [&SCIPYS[..2], last, &SCIPYS[4..], &["--overwrite"]].concat();
+        blur(&image, &npy, &words).ok();
+        check(&elements(&NpyArray::open(&npy).unwrap()));
+    }
     let zarr = scratch.join("soft.zarr");
     let more = ["--chunks", "5,7,3", "--shards", "10,14,3", "--overwrite", "--json"];
     let record = json(&blur(&image, &zarr, &[&SCIPYS[..], &more].concat()).ok().out);
@@ -285,6 +291,8 @@ fn refused() {
     says("x.npy", &["--sigma", "1", "--axes", "0,3"], 1, "--axes: 3 of 3 axes");
     says("x.npy", &["--sigma", "1", "--axes", "0", "--channel-axis", "1"], 2, "cannot be used with");
     says("x.npy", &["--sigma", "1", "--channel-axis", "3"], 1, "--channel-axis: 3 of 3 axes");
+    says("x.npy", &["--sigma", "1", "--channel-axis", "-4"], 1, "--channel-axis: -4 of 3 axes");
+    says("x.npy", &["--sigma", "1", "--axes", "0,-4"], 1, "--axes: -4 of 3 axes");
     says("x.npy", &["--sigma", "1", "--order", "101"], 1, "--order");
     says("x.npy", &["--sigma", "1", "--order", "-1"], 2, "invalid value '-1' for '--order");
     says("x.npy", &["--sigma", "1", "--radius", "-1"], 2, "invalid value '-1' for '--radius");
@@ -311,4 +319,20 @@ fn refused() {
     let ran = blur(&image, &mine, &["--sigma", "1", "--resume"]);
     assert!(ran.code == 1 && ran.err.contains("mine.zarr: is there, and is no Zarr array"), "{}", ran.err);
     assert_eq!((names(&mine), scratch.names()), (vec!["notes.txt".into()], vec!["mine.zarr".into()]));
+}
+
+/// Of a falling ramp in bytes, whose derivative is below 0: it is not all zeros.
+#[test]
+fn derivatives_of_unsigned_integers_keep_their_sign() {
+    let scratch = Scratch::new();
+    let (ramp, out) = (scratch.join("ramp.npy"), scratch.join("slope.npy"));
+    let values: Vec<u8> = (0..40).map(|i| 200 - 4 * i).collect();
+    write_npy(&ramp, &values, [1, 40]).unwrap();
+    let words = ["--sigma", "1", "--order", "0,1"];
+    blur(&ramp, &out, &words).ok();
+    let chunk = NpyArray::open(&out).unwrap().read_chunk(&[0, 0]).unwrap();
+    let slope: Vec<f32> = teatime::bytemuck::pod_collect_to_vec(&chunk.bytes);
+    assert!(slope.len() == 40 && slope[10..30].iter().all(|slope| (slope + 4.0).abs() < 0.01), "{slope:?}");
+    let ran = blur(&ramp, &scratch.join("same.npy"), &[&words[..], &["--dtype", "same"]].concat());
+    assert!(ran.code == 1 && ran.err.contains("--dtype same: derivatives are negative too"), "{}", ran.err);
 }
