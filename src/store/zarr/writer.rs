@@ -111,17 +111,19 @@ impl ArrayWriter {
         let io = |source| writer.io(path, source);
         // What this process has begun is no leftover.
         writer.storage.flush().map_err(io)?;
+        let found = metadata::read_attributes(&*writer.storage, path)?;
+        let job = found.pointer(&format!("/{ATTRIBUTE}/job")).and_then(Value::as_str);
         match Node::at(&*writer.storage, path)? {
             Node::Array => {}
-            Node::Group => return Err(writer.refuse("is a group, not an array")),
-            Node::Absent => {
+            Node::Group if job.is_none() => return Err(writer.refuse("is a group, not an array")),
+            // A process that was killed may have left the attributes alone, which it writes first.
+            Node::Group | Node::Absent => {
                 writer.storage.sweep(path).map_err(io)?;
                 writer.put_metadata("incomplete")?;
                 return Ok(writer);
             }
         }
-        let found = metadata::read_attributes(&*writer.storage, path)?;
-        match found.pointer(&format!("/{ATTRIBUTE}/job")).and_then(Value::as_str) {
+        match job {
             Some(found) if *found == hash => {}
             Some(found) => {
                 let why = "other data, options or version of teatime";

@@ -321,6 +321,24 @@ fn damaged_tiles_are_left() {
     assert!(!strings().is_written(&[0]).unwrap());
 }
 
+/// A process that is killed as it begins an array of version 2 leaves its attributes.
+#[test]
+fn attributes_alone_are_taken_up() {
+    let scratch = Scratch::new();
+    let begin = |job: &str| {
+        let mut spec = spec(StoredType::F32).job(job.to_owned());
+        spec.format = ZarrFormat::V2;
+        ArrayWriter::resume(folder(&scratch), "a", spec).map(|writer| writer.left().count())
+    };
+    for job in ["one", "one", "another"] {
+        assert_eq!(begin(job).unwrap(), 9, "{job}");
+        fs::remove_file(scratch.path().join("a/.zarray")).unwrap();
+    }
+    scratch.put("a/.zattrs", "{}");
+    let refused = begin("one").unwrap_err().to_string();
+    assert!(refused.contains("is a group, not an array"), "{refused}");
+}
+
 /// A folder in which an array may be begun or gone on with holds it, or nothing but what a killed process left.
 #[test]
 fn other_folders_are_refused() {
