@@ -148,6 +148,8 @@ class GenotypeAccessor:
         if lazy:
             data = of_haplotypes(data, ploidy)
             dosages = data.map_blocks(_dosages, ploidy=ploidy, drop_axis=2, dtype=np.int8) if data.ndim == 3 else data
+            if dosages.dtype.kind == "f":
+                dosages = dosages.map_blocks(_not_negative, dtype=dosages.dtype)
             options = {"missing": "rescale", "negative": True, **options}
             if options["missing"] == "propagate":
                 dosages = np.where(dosages < 0, np.nan, dosages)
@@ -194,6 +196,14 @@ def _whole(calls: NDArray[Any]) -> NDArray[Any]:
     if other.size:
         raise ValueError(f"`variable`: {other[0]} is no allele")
     return alleles.astype(np.int16)
+
+
+def _not_negative(dosages: NDArray[Any]) -> NDArray[Any]:
+    """Dosages of floating point. ValueError for one below 0, which is no mark of a missing one."""
+    lowest = np.fmin.reduce(dosages, axis=None, initial=0)
+    if lowest < 0:
+        raise ValueError(f"`variable`: a dosage of {lowest} is negative")
+    return dosages
 
 
 def _dosages(calls: NDArray[Any], ploidy: int | None = None) -> NDArray[np.int8]:

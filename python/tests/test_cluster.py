@@ -91,7 +91,7 @@ def jobs(genotypes, store, images, many_samples):
         "randomized": (components(randomized(x)), "teatime-product", {"band-of-block", *products}),
         "randomized of a store": (components(randomized(store)), "teatime-product", {"band-of-store", *products}),
         "distances": (
-            (td.pairwise_distance(da.from_array(d, chunks=(20, 4500)), missing="ignore", negative=True),), "pair-sums",
+            (td.pairwise_distance(da.from_array(d, chunks=(20, 4500)), missing="rescale", negative=True),), "pair-sums",
             {"pair-sums", "merge-distances", "distances"},
         ),
         "distances of a store": (

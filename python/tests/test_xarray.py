@@ -96,7 +96,7 @@ def test_pairwise_distance(ds, variable, metric):
     lazy(found, "stat_pairwise_distance")
     assert found.stat_pairwise_distance.dims == ("samples_0", "samples_1")
     x = DOSAGES.T.astype("f8")
-    expected = teatime.pairwise_distance(x, metric=metric, missing="ignore", negative=True)
+    expected = teatime.pairwise_distance(x, metric=metric, missing="rescale", negative=True)
     assert np.allclose(found.stat_pairwise_distance, expected, atol=1e-5)
 
 
@@ -121,7 +121,9 @@ def test_distances_of_genotypes_mean_the_same_everywhere(tmp_path, kind, metric)
     dims = ("variants", "samples", "ploidy")[: values.ndim]
     ds = xarray.Dataset({"call_genotype": (dims, values)})
     some = genotype.distances(values, metric, missing="propagate", merge_alleles=True).matrix
-    for of in (ds, ds.chunk(variants=100, samples=5), ds.astype("f8").chunk(variants=70)):
+    # Of dosages in floating point, a negative number is an error.
+    floats = ds.astype("f8") if values.ndim == 3 else ds.where(ds.call_genotype >= 0)
+    for of in (ds, ds.chunk(variants=100, samples=5), floats.chunk(variants=70)):
         found = of.teatime.pairwise_distance(metric).stat_pairwise_distance
         assert found.dtype == np.float64
         np.testing.assert_allclose(found, want, **near)
@@ -142,6 +144,14 @@ def test_a_float_that_is_no_allele_is_refused(ds, allele):
     other = ds.assign(call_genotype=ds.call_genotype.copy(data=da.from_array(calls) if ds.call_genotype.chunks else calls))
     with pytest.raises(ValueError, match=f"`variable`: {allele} is no allele"):
         other.teatime.pairwise_distance().load()
+
+
+def test_a_negative_dosage_of_floating_point_is_refused(ds):
+    dosages = np.where(DOSAGES < 0, np.nan, DOSAGES).T.astype("f4")
+    dosages[3, 4] = -0.25
+    other = ds.assign(call_dosage=ds.call_dosage.copy(data=da.from_array(dosages) if ds.call_dosage.chunks else dosages))
+    with pytest.raises((ValueError, OSError), match="-0.25 is negative"):
+        other.teatime.pairwise_distance(variable="call_dosage").load()
 
 
 @pytest.mark.parametrize("ploidy", [1, 2, 3])

@@ -278,7 +278,7 @@ fn bad_words_are_named() {
     };
     says("x.csv", &[], 2, "ends with one of .zarr, .tsv, .npy, .dist, .dist.bin");
     says(".npy", &[], 2, "ends with one of");
-    says("x.npy", &["--metric", "manhattan"], 2, "cityblock");
+    says("x.npy", &["--metric", "manhatten"], 2, "cityblock");
     says("x.npy", &["--memory", "1K"], 1, "at least");
     says("x.npy", &["--p", "3"], 2, "--metric minkowski alone");
     says("x.npy", &["--metric", "minkowski", "--p", "-1"], 1, "above 0");
