@@ -154,8 +154,16 @@ pub fn difference_of_gaussians<T: Element, U: Element>(
     if let Some((low, high)) = low.iter().zip(&high).find(|(low, high)| high < low) {
         return Err(Error::argument(op, "high", format_args!("{high}, and the lower sigma is {low}")));
     }
-    let filter =
-        |sigma: Vec<f64>| gaussian_of(op, x.shape(), U::DTYPE, image_scale(T::DTYPE), &sigma.into(), options);
+    let filter = |sigma: Vec<f64>| {
+        gaussian_of(
+            op,
+            x.shape(),
+            U::DTYPE,
+            image_scale(T::DTYPE),
+            (&sigma.into(), options),
+            x.device().cancel(),
+        )
+    };
     let [mut narrow, mut wide] = [filter(low)?, filter(high)?];
     wide.negate();
     for filter in [&mut narrow, &mut wide] {
@@ -186,7 +194,14 @@ fn derivatives<T: Element, U: Element>(
     let term = |(axis, mode): (usize, Mode)| {
         let orders = (0..axes).map(|other| if other == axis { order } else { 0 }).collect();
         let options = GaussianOptions { order: PerAxis::Each(orders), mode: mode.into(), ..options.clone() };
-        let filter = gaussian_of(op, x.shape(), U::DTYPE, image_scale(T::DTYPE), sigma, &options)?;
+        let filter = gaussian_of(
+            op,
+            x.shape(),
+            U::DTYPE,
+            image_scale(T::DTYPE),
+            (sigma, &options),
+            x.device().cancel(),
+        )?;
         Ok(Filter { combine: combine[usize::from(axis + 1 == axes)], ..filter })
     };
     let terms: Vec<Filter> = modes.into_iter().enumerate().map(term).collect::<Result<_>>()?;

@@ -2,10 +2,10 @@
 
 use super::{
     boxes::Filter,
-    options::{GaussianOptions, PerAxis},
-    taps::{Taps, gaussian_weights},
+    options::{GaussianOptions, PerAxis, Rounding},
+    taps::{Gaussian, Taps},
 };
-use crate::{DType, Element, Error, Result, Tensor};
+use crate::{Cancel, DType, Element, Error, Result, Tensor};
 
 /// Axes of which sigma is at most this are left alone.
 const LEAST_SIGMA: f64 = 1e-15;
@@ -64,24 +64,25 @@ pub fn gaussian_into<T: Element, U: Element>(
     options: &GaussianOptions,
     out: &mut Tensor<U>,
 ) -> Result<()> {
-    let op = "gaussian";
-    let filter = gaussian_of(op, x.shape(), U::DTYPE, image_scale(T::DTYPE), &sigma.into(), options)?;
+    let (op, cancel) = ("gaussian", x.device().cancel());
+    let filter =
+        gaussian_of(op, x.shape(), U::DTYPE, image_scale(T::DTYPE), (&sigma.into(), options), cancel)?;
     filter.check_output(x, out)?;
     filter.run(x, out)
 }
 
 /// The filter that makes a Gaussian, or a derivative, of an array of that shape, of type `of`. `scale` is what skimage multiplies the
-/// elements of an image by, if it does.
+/// elements of an image by, if it does; `cancel` ends the making of very many weights.
 pub(super) fn gaussian_of(
     op: &'static str,
     shape: &[u64],
     of: DType,
     scale: Option<f64>,
-    sigma: &PerAxis<f64>,
-    options: &GaussianOptions,
+    (sigma, options): (&PerAxis<f64>, &GaussianOptions),
+    cancel: Option<&Cancel>,
 ) -> Result<Filter> {
     let axes = checked_axes(op, shape, options.axes.as_deref())?;
-    let taps = gaussian_taps(op, &axes, sigma, options)?;
+    let taps = gaussian_taps(op, (shape, &axes), sigma, options, cancel)?;
     let mut filter = Filter::new(op, shape, &axes, taps, options.rounding);
     filter.narrow = options.narrow;
     if !options.preserve_range {
@@ -135,9 +136,10 @@ pub(super) fn checked_axes(op: &'static str, shape: &[u64], axes: Option<&[usize
 /// The taps along each of the filtered axes.
 fn gaussian_taps(
     op: &'static str,
-    axes: &[usize],
+    (shape, axes): (&[u64], &[usize]),
     sigma: &PerAxis<f64>,
     options: &GaussianOptions,
+    cancel: Option<&Cancel>,
 ) -> Result<Vec<Option<Taps>>> {
     let sigmas = sigma.of(op, "sigma", axes.len())?;
     let orders = options.order.of(op, "order", axes.len())?;
@@ -167,8 +169,8 @@ fn gaussian_taps(
             return Ok(None);
         }
         let radius = radii.as_ref().map_or((truncate * sigma + 0.5).floor(), |radii| radii[i].into());
-        let weights = gaussian_weights(op, sigma, order, radius)?;
-        Ok(Some(Taps { weights, edge: mode.edge(), constant: mode.constant() }))
+        let n = (options.rounding == Rounding::Once).then_some(shape[axes[i]]);
+        Gaussian { sigma, order, radius }.taps(op, mode, n, cancel).map(Some)
     };
     (0..axes.len()).map(taps).collect()
 }

@@ -119,7 +119,7 @@ pub fn write_gaussian<W: BoxWriter>(
     let name = &device.info().name;
     let job = format!("{:?} {:?} {sigma:?} {options:?} {name}", x.shape(), x.dtype());
     let (staged, convert) = staged(x.dtype(), !options.narrow && device.limits().f64);
-    let filter = |of| gaussian_of(OP, x.shape(), of, scale(x.dtype()), &sigma, options);
+    let filter = |of| gaussian_of(OP, x.shape(), of, scale(x.dtype()), (&sigma, options), Some(&run.cancel));
     // Before there is an array.
     filter(DType::F32)?;
     let writer = begin(&job)?;
@@ -174,7 +174,8 @@ pub fn gaussian_box<U: Element>(
     let x = &x.shared();
     let (staged, convert) = staged(x.dtype(), !options.narrow && device.limits().f64);
     let types = [staged, U::DTYPE];
-    let filter = gaussian_of(OP, x.shape(), U::DTYPE, scale(x.dtype()), &sigma.into(), options)?;
+    let filter =
+        gaussian_of(OP, x.shape(), U::DTYPE, scale(x.dtype()), (&sigma.into(), options), Some(&run.cancel))?;
     filter.check_type(types)?;
     let is_there = |(range, extent): (&Range<u64>, &u64)| range.start <= range.end && range.end <= *extent;
     if within.len() != x.shape().len() || !within.iter().zip(x.shape()).all(is_there) {

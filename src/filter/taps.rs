@@ -2,8 +2,9 @@
 
 use std::iter;
 
+use super::options::Mode;
 use crate::{
-    Error, Result,
+    Cancel, Error, Result,
     dtype::nearest_f32,
     extent::to_usize,
     kernels::correlate::{Edge, Kind},
@@ -42,39 +43,12 @@ impl Taps {
         }
     }
 
-    /// Weights of an axis of `n` elements that reach no further than it is long: what is farther from the centre meets the same elements as
-    /// something nearer, and its weights are added to those. `None` where none are: of a radius below `n`, so that what a part of an axis and
-    /// its halo give is the same, or where that saves nothing.
+    /// Of an axis of `n` elements, [folded](Fold), if that saves something.
     pub(super) fn folded(&self, n: u64) -> Option<Self> {
         let radius = to_usize(self.radius());
-        let n = to_usize(n);
-        // The reach of folded weights, and the number of elements after which those of an axis come again.
-        let (reach, period) = match self.edge {
-            Edge::Reflect => (n, Some(2 * n)),
-            Edge::Mirror => (n.saturating_sub(1), Some((2 * n).saturating_sub(2).max(1))),
-            Edge::Wrap => (n / 2, Some(n)),
-            Edge::Nearest => (n.saturating_sub(1), None),
-            Edge::Constant => (n, None),
-        };
-        if n == 0 || radius < n || radius <= reach {
-            return None;
-        }
-        let mut weights = vec![0.0; 2 * reach + 1];
-        weights[reach] = self.weights[radius];
-        // From the outermost on, on both sides alike, so that symmetric weights stay so to the bit.
-        for far in (1..=radius).rev() {
-            let (left, right) = (self.weights[radius - far], self.weights[radius + far]);
-            let (near, [before, after]) = match period.map(|period| (far % period, period)) {
-                None => (far.min(reach), [left, right]),
-                Some((near, period)) if 2 * near < period => (near, [left, right]),
-                // Both ends meet the same element.
-                Some((near, period)) if 2 * near == period => (near, [left.midpoint(right); 2]),
-                Some((near, period)) => (period - near, [right, left]),
-            };
-            weights[reach - near] += before;
-            weights[reach + near] += after;
-        }
-        Some(Self { weights, ..self.clone() })
+        let both = |far| [self.weights[radius - far], self.weights[radius + far]];
+        let weights = Fold::new(self.edge, n, radius)?.made(self.weights[radius], both, None);
+        Some(Self { weights: weights.ok()?, ..self.clone() })
     }
 
     /// As f32: even ones with such a centre that their sum is that of the weights, rounded once, and constants stay.
@@ -91,40 +65,201 @@ impl Taps {
     }
 }
 
+/// Weights of an axis that reach no further than it is long: what is farther from the centre meets the same elements as something nearer, and
+/// its weights are added to those.
+struct Fold {
+    radius: usize,
+    /// That of folded weights, and the number of elements after which those of an axis come again.
+    reach: usize,
+    period: Option<usize>,
+}
+
+impl Fold {
+    /// Of an axis of `n` elements. `None` where weights are not folded: of a radius below `n`, so that what a part of an axis and its halo
+    /// give is the same, or where that saves nothing.
+    fn new(edge: Edge, n: u64, radius: usize) -> Option<Self> {
+        let n = to_usize(n);
+        let (reach, period) = match edge {
+            Edge::Reflect => (n, Some(2 * n)),
+            Edge::Mirror => (n.saturating_sub(1), Some((2 * n).saturating_sub(2).max(1))),
+            Edge::Wrap => (n / 2, Some(n)),
+            Edge::Nearest => (n.saturating_sub(1), None),
+            Edge::Constant => (n, None),
+        };
+        (n > 0 && radius >= n && radius > reach).then_some(Self { radius, reach, period })
+    }
+
+    /// From the weight of the centre and those so far from it on both sides.
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`].
+    fn made(
+        &self,
+        centre: f64,
+        both: impl Fn(usize) -> [f64; 2],
+        cancel: Option<&Cancel>,
+    ) -> Result<Vec<f64>> {
+        let Self { radius, reach, period } = *self;
+        let mut weights = vec![0.0; 2 * reach + 1];
+        weights[reach] = centre;
+        // From the outermost on, on both sides alike, so that symmetric weights stay so to the bit.
+        for far in (1..=radius).rev() {
+            check(far, cancel)?;
+            let [left, right] = both(far);
+            let (near, [before, after]) = match period.map(|period| (far % period, period)) {
+                None => (far.min(reach), [left, right]),
+                Some((near, period)) if 2 * near < period => (near, [left, right]),
+                // Both ends meet the same element.
+                Some((near, period)) if 2 * near == period => (near, [left.midpoint(right); 2]),
+                Some((near, period)) => (period - near, [right, left]),
+            };
+            weights[reach - near] += before;
+            weights[reach + near] += after;
+        }
+        Ok(weights)
+    }
+}
+
+/// # Errors
+/// [`Error::Cancelled`], now and then.
+fn check(number: usize, cancel: Option<&Cancel>) -> Result<()> {
+    match cancel {
+        Some(cancel) if number.is_multiple_of(1 << 16) => cancel.check(),
+        _ => Ok(()),
+    }
+}
+
 /// A derivative of order `order` of a Gaussian of standard deviation `sigma`, at the whole numbers up to `radius` from its centre, for a
 /// correlation, by scipy's formulas: the Gaussian adds up to 1, and its derivatives are it times polynomials.
-///
-/// # Errors
-/// [`Error::Argument`] where a weight is no finite number: of a high order, or a tiny `sigma`; [`Error::Limit`] for a radius beyond 2^28.
-#[allow(clippy::cast_possible_truncation, reason = "a whole number below 2^28")]
-pub(crate) fn gaussian_weights(op: &'static str, sigma: f64, order: u32, radius: f64) -> Result<Vec<f64>> {
-    const MOST: u64 = 1 << 28;
-    if radius > MOST as f64 {
-        let requested = radius as u64;
-        return Err(Error::Limit { what: "elements of a filter's radius", requested, max: MOST });
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Gaussian {
+    pub(crate) sigma: f64,
+    pub(crate) order: u32,
+    pub(crate) radius: f64,
+}
+
+impl Gaussian {
+    /// Its taps along an axis; where `n` says how many elements that has, they are folded while they are made, if that saves something.
+    ///
+    /// # Errors
+    /// As [`weights`](Self::weights); [`Error::Cancelled`].
+    pub(super) fn taps(
+        self,
+        op: &'static str,
+        mode: Mode,
+        n: Option<u64>,
+        cancel: Option<&Cancel>,
+    ) -> Result<Taps> {
+        const MOST: u64 = 1 << 28;
+        let fold = match n {
+            Some(n) => Fold::new(mode.edge(), n, to_usize(self.side(MOST)?)),
+            None => None,
+        };
+        let weights = match fold {
+            Some(fold) => {
+                let mut sides = 0.0;
+                for far in (1..=fold.radius).rev() {
+                    check(far, cancel)?;
+                    sides += self.density(far as f64);
+                }
+                let (sum, q) = (2.0 * sides + 1.0, self.polynomial());
+                let at = |x: f64| self.density(x) / sum * value(&q, x);
+                self.finite(op, fold.made(at(0.0), |far| [at(-(far as f64)), at(far as f64)], cancel)?)?
+            }
+            None => self.weights(op)?,
+        };
+        Ok(Taps { weights, edge: mode.edge(), constant: mode.constant() })
     }
-    let side = radius as i32;
-    let variance = sigma * sigma;
-    let mut weights: Vec<f64> =
-        (-side..=side).map(|x| (-0.5 / variance * f64::from(x) * f64::from(x)).exp()).collect();
-    let sum: f64 = weights.iter().sum();
-    weights.iter_mut().for_each(|weight| *weight /= sum);
-    // The derivative of q(x) p(x), with p'(x) = -x / sigma² p(x), is (q'(x) - x q(x) / sigma²) p(x).
-    let mut q = vec![1.0];
-    for _ in 0..order {
-        let derived = q.iter().enumerate().skip(1).map(|(power, c)| power as f64 * c);
-        let shifted = iter::once(0.0).chain(q.iter().map(|c| c / -variance));
-        q = shifted.zip(derived.chain(iter::repeat(0.0))).map(|(a, b)| a + b).collect();
-    }
-    if order > 0 {
+
+    /// # Errors
+    /// [`Error::Argument`] where a weight is no finite number: of a high order, or a tiny `sigma`; [`Error::Limit`] for a radius beyond 2^24.
+    pub(crate) fn weights(self, op: &'static str) -> Result<Vec<f64>> {
+        const MOST: u64 = 1 << 24;
+        let side = i32::try_from(self.side(MOST)?).unwrap_or(i32::MAX);
+        let mut weights: Vec<f64> = (-side..=side).map(|x| self.density(x.into())).collect();
+        let sum: f64 = weights.iter().sum();
+        let q = self.polynomial();
         for (x, weight) in (-side..=side).zip(&mut weights) {
-            // Reversed, for a correlation: at -x.
-            *weight *= q.iter().rev().fold(0.0, |value, c| value * -f64::from(x) + c);
+            *weight = *weight / sum * value(&q, x.into());
+        }
+        self.finite(op, weights)
+    }
+
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a whole number from 0 to `most`"
+    )]
+    fn side(self, most: u64) -> Result<u64> {
+        let requested = self.radius as u64;
+        if self.radius > most as f64 {
+            return Err(Error::Limit { what: "elements of a filter's radius", requested, max: most });
+        }
+        Ok(requested)
+    }
+
+    fn density(self, x: f64) -> f64 {
+        (-0.5 / (self.sigma * self.sigma) * x * x).exp()
+    }
+
+    /// The derivative of q(x) p(x), with p'(x) = -x / sigma² p(x), is (q'(x) - x q(x) / sigma²) p(x).
+    fn polynomial(self) -> Vec<f64> {
+        let variance = self.sigma * self.sigma;
+        let mut q = vec![1.0];
+        for _ in 0..self.order {
+            let derived = q.iter().enumerate().skip(1).map(|(power, c)| power as f64 * c);
+            let shifted = iter::once(0.0).chain(q.iter().map(|c| c / -variance));
+            q = shifted.zip(derived.chain(iter::repeat(0.0))).map(|(a, b)| a + b).collect();
+        }
+        q
+    }
+
+    fn finite(self, op: &'static str, weights: Vec<f64>) -> Result<Vec<f64>> {
+        if weights.iter().all(|weight| weight.is_finite()) {
+            return Ok(weights);
+        }
+        let why = format_args!("{:e} with order {}: weights are beyond f64", self.sigma, self.order);
+        Err(Error::argument(op, "sigma", why))
+    }
+}
+
+/// A polynomial's value, reversed for a correlation: at -x.
+fn value(q: &[f64], x: f64) -> f64 {
+    q.iter().rev().fold(0.0, |value, c| value * -x + c)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folding_while_they_are_made_gives_the_same_weights() {
+        let modes = [Mode::Reflect, Mode::Mirror, Mode::Nearest, Mode::Wrap, Mode::Constant(2.0)];
+        for mode in modes {
+            for (n, sigma, order) in [(1, 3.0, 0), (2, 0.9, 1), (5, 7.0, 2), (30, 50.0, 1), (30, 2e4, 0)] {
+                let gaussian = Gaussian { sigma, order, radius: (4.0_f64 * sigma + 0.5).floor() };
+                let all = gaussian.taps("test", mode, None, None).unwrap();
+                let expected = all.folded(n).unwrap_or(all).weights;
+                let made = gaussian.taps("test", mode, Some(n), None).unwrap().weights;
+                let most = expected.iter().fold(0.0_f64, |most, weight| most.max(weight.abs()));
+                let near = |(one, other): (&f64, &f64)| (one - other).abs() <= 1e-13 * most;
+                assert!(
+                    made.len() == expected.len() && made.iter().zip(&expected).all(near),
+                    "{mode:?} {n} {sigma} {order}: {made:?}, {expected:?}"
+                );
+            }
         }
     }
-    if weights.iter().all(|weight| weight.is_finite()) {
-        return Ok(weights);
+
+    #[test]
+    fn millions_of_weights_take_no_memory_and_can_be_cancelled() {
+        let wide = |sigma: f64| Gaussian { sigma, order: 0, radius: 4.0 * sigma };
+        assert_eq!(wide(1e6).taps("test", Mode::Reflect, Some(30), None).unwrap().weights.len(), 61);
+        let cancel = Cancel::default();
+        cancel.cancel();
+        let stopped = wide(5e7).taps("test", Mode::Reflect, Some(30), Some(&cancel));
+        assert!(matches!(stopped, Err(Error::Cancelled)), "{stopped:?}");
+        let refused = wide(5e7).taps("test", Mode::Reflect, None, None);
+        assert!(matches!(refused, Err(Error::Limit { max: 16_777_216, .. })), "{refused:?}");
     }
-    let why = format_args!("{sigma:e} with order {order}: weights are beyond f64");
-    Err(Error::argument(op, "sigma", why))
 }

@@ -9,7 +9,7 @@ use crate::{
     Device, Tensor,
     filter::{
         GaussianOptions, Mode, Rounding, SeparableOptions, gaussian, gaussian_laplace, separable,
-        taps::{Taps, gaussian_weights},
+        taps::{Gaussian, Taps},
     },
 };
 
@@ -265,7 +265,7 @@ fn weights_add_up() {
     for tenths in 3..200 {
         let sigma = f64::from(tenths) / 10.0;
         let radius = (4.0 * sigma + 0.5).floor();
-        let weights = gaussian_weights("test", sigma, 0, radius).unwrap();
+        let weights = Gaussian { sigma, order: 0, radius }.weights("test").unwrap();
         let narrow = Taps { weights, ..Taps::identity() }.narrow();
         let sum: f64 = narrow.iter().copied().map(f64::from).sum();
         let centre: f64 = narrow[narrow.len() / 2].into();

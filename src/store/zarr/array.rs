@@ -16,9 +16,8 @@ use zarrs::array::ChunkKeyEncoding;
 
 use super::{
     guard::{Decoded, Fault, Size},
-    layout,
+    json, layout,
     metadata::{self, Element, Metadata},
-    node,
     shard::Fill,
 };
 use crate::{
@@ -49,7 +48,7 @@ struct Looked {
 impl StoredArray {
     /// Opens the array at `path` within `storage`; an empty path is the storage itself.
     pub(crate) fn open(storage: &Arc<dyn Storage>, path: &str) -> Result<Self> {
-        let path = node::path_within(&**storage, path)?;
+        let path = json::path_within(&**storage, path)?;
         let metadata = metadata::read(&**storage, &path)?;
         let (name, storage, looked) = (storage.place(&path), Arc::clone(storage), Looked::default());
         Ok(Self { name, path, storage, metadata, looked })

@@ -4,10 +4,9 @@ use std::io::ErrorKind;
 
 use serde_json::Value;
 
-use super::node::path_within;
 use crate::{
     Error, Result,
-    store::{Storage, Value as Stored},
+    store::{Storage, Value as Stored, storage::key_within},
 };
 
 /// Most bytes of the metadata of one array.
@@ -32,6 +31,12 @@ pub fn read_json(storage: &dyn Storage, key: &str) -> Result<Option<Value>> {
         Err(error) if error.kind() == ErrorKind::NotADirectory => Ok(None),
         Err(source) => Err(Error::Io { path: storage.place(key).into(), source }),
     }
+}
+
+/// The path without empty names; an error where it might lead out of the store.
+pub(super) fn path_within(storage: &dyn Storage, path: &str) -> Result<String> {
+    key_within(path)
+        .ok_or_else(|| Error::store(storage.place(""), format!("`{path}` is not a path within the store")))
 }
 
 /// JSON as it is found: after a byte order mark, and with numbers that Python writes.

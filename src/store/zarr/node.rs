@@ -4,13 +4,10 @@ use std::io::ErrorKind;
 
 use serde_json::Value;
 
-use super::json::read_json;
+use super::json::{path_within, read_json};
 use crate::{
     Error, Result,
-    store::{
-        Storage,
-        storage::{join, key_within},
-    },
+    store::{Storage, storage::join},
 };
 
 /// What stands at a path of a Zarr store.
@@ -62,12 +59,6 @@ impl Node {
         names.sort_unstable();
         names
     }
-}
-
-/// The path without empty names; an error where it might lead out of the store.
-pub(super) fn path_within(storage: &dyn Storage, path: &str) -> Result<String> {
-    key_within(path)
-        .ok_or_else(|| Error::store(storage.place(""), format!("`{path}` is not a path within the store")))
 }
 
 /// Whether a key has a value.
