@@ -239,10 +239,12 @@ mod tests {
             for (n, sigma, order) in [(1, 3.0, 0), (2, 0.9, 1), (5, 7.0, 2), (30, 50.0, 1), (30, 2e4, 0)] {
                 let gaussian = Gaussian { sigma, order, radius: (4.0_f64 * sigma + 0.5).floor() };
                 let all = gaussian.taps("test", mode, None, None).unwrap();
+                // As many sums are rounded; those of a derivative cancel one another as they are folded.
+                let rounding = f64::EPSILON * all.weights.len() as f64;
+                let rounding = rounding * all.weights.iter().map(|weight| weight.abs()).sum::<f64>();
                 let expected = all.folded(n).unwrap_or(all).weights;
                 let made = gaussian.taps("test", mode, Some(n), None).unwrap().weights;
-                let most = expected.iter().fold(0.0_f64, |most, weight| most.max(weight.abs()));
-                let near = |(one, other): (&f64, &f64)| (one - other).abs() <= 1e-13 * most;
+                let near = |(one, other): (&f64, &f64)| (one - other).abs() <= rounding;
                 assert!(
                     made.len() == expected.len() && made.iter().zip(&expected).all(near),
                     "{mode:?} {n} {sigma} {order}: {made:?}, {expected:?}"

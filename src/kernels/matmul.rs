@@ -86,6 +86,9 @@ const LARGE: usize = 32 * CPU_TILE * CPU_TILE;
 const SPAN: usize = 8192;
 /// Extent along k of the same.
 const DEPTH: usize = 1024;
+/// Terms of one task of operands that are used in place: it takes less than a second, after which a call can be cancelled. Sums are added in
+/// this order whatever the device's limits.
+const LONGEST: usize = 1 << 18;
 
 /// An operand as stored: `rows` by `cols` after `op`, one of the two contiguous.
 struct Operand<'a> {
@@ -148,7 +151,7 @@ fn multiply<R: Scalar>(launch: CpuLaunch<'_>) {
     let mut c = c.transpose_mut();
     // Operands of that type are used in place, so only others bound the span.
     let span = if a_type == R::DTYPE && b_type == R::DTYPE { usize::MAX } else { SPAN };
-    let depth = if span == SPAN { DEPTH } else { usize::MAX };
+    let depth = if span == SPAN { DEPTH } else { LONGEST };
     for rows in pieces(m, span) {
         for cols in pieces(n, span) {
             for inner in pieces(k, depth) {
@@ -210,5 +213,22 @@ impl<R: Scalar> Product<'_, R> {
             }
             _ => tile_matmul(c, self.accum, a, b, R::one_impl(), Par::Seq),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LONGEST;
+    use crate::{Device, Tensor, linalg};
+
+    #[test]
+    fn sums_go_on_where_a_task_ends() {
+        let device = Device::open("cpu").unwrap();
+        let rows = LONGEST + 3;
+        let values: Vec<f32> = (0..rows).flat_map(|i| [1, i % 7]).map(|value| value as f32).collect();
+        let x = Tensor::from_slice(&device, &values, &[rows as u64, 2]).unwrap();
+        let found = linalg::matmul_tn(&x, &x).unwrap().read().unwrap();
+        let sum = |power: u32| (0..rows).map(|i| (i % 7).pow(power)).sum::<usize>() as f32;
+        assert_eq!(found, [rows as f32, sum(1), sum(1), sum(2)]);
     }
 }
