@@ -210,7 +210,9 @@ impl Contigs {
         if let (Some(asked), true) = (&contigs.asked, rows.is_empty()) {
             names.sort_unstable();
             let hint = match karyotype.0 {
-                None if args.autosome => "; --chr-set says how many autosomes there are",
+                None => {
+                    "; --chr-set says how many autosomes there are, and so which numbers are X, Y, XY and MT"
+                }
                 _ => "",
             };
             let names = text::few(&names);

@@ -146,9 +146,9 @@ impl MissingAsNan {
         if self.dtype == self.array.dtype() {
             if found > 0 {
                 return refuse(format!(
-                    "{found} of its elements are missing, being {} as its attributes say: {:?} has no NaN for them, as \
-                     results of floating point have",
-                    self.missing, self.dtype
+                    "{found} of its elements missing, being {} as its attributes say: integers have no NaN for them, as results of \
+                     floating point have",
+                    self.missing
                 ));
             }
             return Ok(0);

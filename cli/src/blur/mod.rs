@@ -191,7 +191,12 @@ const TYPES: Named<Dtype> = &[("same", Dtype::Same), ("f32", Dtype::F32), ("f64"
 fn axis(flag: &str, number: i64, axes: usize) -> Result<usize, Failure> {
     let place = if number < 0 { number.checked_add_unsigned(axes as u64) } else { Some(number) };
     let found = place.and_then(|place| usize::try_from(place).ok()).filter(|place| *place < axes);
-    found.ok_or_else(|| Failure::Error(format!("{flag}: {number} of {axes} axes")))
+    found.ok_or_else(|| {
+        Failure::Error(format!(
+            "{flag}: {number} of {axes} axes, which are 0 to {}, or -{axes} to -1",
+            axes.saturating_sub(1)
+        ))
+    })
 }
 
 /// One for all axes, or one for each.

@@ -26,11 +26,17 @@ pub(super) enum Format {
 
 pub(super) const FORMATS: [(&str, Format); 2] = [(".zarr", Format::Zarr), (".npy", Format::Npy)];
 
-/// Attributes that are of the numbers as they were stored, or of how they were written.
-const OWN: [&str; 5] = ["scale_factor", "add_offset", "_Unsigned", "_ARRAY_DIMENSIONS", "teatime"];
-
-/// Attributes that say which numbers are missing: so does NaN of a result, and a derivative may be any number.
-const MARKS: [&str; 2] = ["_FillValue", "missing_value"];
+/// Attributes that are of the numbers as they were stored, or of how they were written. What is missing of a result is NaN, and any of its
+/// numbers may be one that marked missing ones.
+const OWN: [&str; 7] = [
+    "_FillValue",
+    "missing_value",
+    "scale_factor",
+    "add_offset",
+    "_Unsigned",
+    "_ARRAY_DIMENSIONS",
+    "teatime",
+];
 
 pub(super) const COMPRESSIONS: Named<Compression> = &[
     ("zstd", Compression::Zstd { level: 1 }),
@@ -90,9 +96,6 @@ pub(super) fn zarr(
     let Some(source) = &input.image else {
         if input.place.is_dir() {
             keep(&mut spec, &input.place)?;
-            if args.order.iter().any(|&order| order > 0) {
-                MARKS.iter().for_each(|name| drop(spec.attributes.remove(*name)));
-            }
         }
         with_checksum(&mut spec, args);
         return Ok((ArrayWriter::resume(Arc::new(Folder::new(path).durable()), "", spec)?, None));

@@ -49,7 +49,7 @@ pub(crate) struct DistanceArgs {
     /// Take all alleles of a call but the reference for one, at variants of more than two alleles
     ///
     /// Without it, different ones differ by euclidean, sqeuclidean, cityblock, ibs, and hamming of --haplotypes, in more passes where there are
-    /// such variants; others take them for one, as --with does, and warn. Not for dosages and .bed, whose alleles are not known.
+    /// such variants; others take them for one, as --with does, and warn. Dosages, .bed and --counted-allele have two alleles anyway.
     #[arg(long)]
     pub(super) merge_alleles: bool,
     /// Take each haplotype of the calls for a sample, named `SAMPLE_1`, `SAMPLE_2` ...
@@ -118,7 +118,8 @@ as far apart along the branches as the height at which they are merged.
 D.run.json is the record of the run: command line, date, device,
 budgets, times, memory, counts.
 Where the distances do not fit memory, D.zarr is written some samples at a time,
-with --resume always: one pass first, and one for each of these groups.
+with --resume always: one pass first, and one for each of these groups. There
+variants of more than two alleles want --merge-alleles.
 
 Variants that do not vary take part, as in PLINK's.
 

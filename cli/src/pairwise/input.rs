@@ -80,7 +80,7 @@ impl Input {
 
     /// What is said of the matrices.
     pub(super) fn warnings(&self, args: &PairwiseArgs) -> Vec<String> {
-        let becomes = format!("--missing {} is for them, as for NaN", args.missing.name());
+        let becomes = format!("taken as NaN, by --missing {}", args.missing.name());
         self.all().flat_map(|matrix| matrix.stored.warnings(&becomes)).collect()
     }
 

@@ -123,7 +123,8 @@ impl DistanceBands {
         let bands = Self::beside(genotypes, device, options, sizes, run)?;
         if !bands.are_whole() {
             let why = format!(
-                "{} of the variants have more than two alleles, which are told apart of all samples at once alone",
+                "{} of the variants have more than two alleles, which are not told apart some samples at a time: take all but the reference \
+                 for one, or all distances at once, in memory",
                 bands.multiallelic
             );
             return refuse("merge_alleles", &why);
