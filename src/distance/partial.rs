@@ -293,7 +293,10 @@ impl Partial {
         if self.features > 0 && of_x.iter().chain(of_y).any(|way| !way.is_none()) {
             let by_pair = self.metric.scaling(wide) == Scaling::Each;
             let (masked, features) = (self.options.missing != Missing::Propagate, self.features as f64);
-            let factors = self.terms.iter().map(|term| factor(*term, self.metric, of_x[0].factor));
+            let factors = self
+                .terms
+                .iter()
+                .map(|term| factor(*term, self.metric, of_x.first().map_or(1.0, |way| way.factor)));
             let factors: Vec<f64> = factors.collect();
             let mut values = vec![0.0; factors.len()];
             for Panel { rows, columns, sums } in &mut self.panels {
