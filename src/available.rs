@@ -22,7 +22,7 @@ pub(crate) fn available_memory() -> u64 {
     left.into_iter().flatten().fold(free, u64::min)
 }
 
-/// What is left of the address space that the process may have (`ulimit -v`), if that is limited: by its limits and its status.
+/// The rest of the address space that the process may have (`ulimit -v`), if that is limited: by its limits and its status.
 fn left_by_limit([limits, status]: &[String; 2]) -> Option<u64> {
     let number = |text: &str, key| -> Option<u64> {
         text.lines().find_map(|line| line.strip_prefix(key)?.split_whitespace().next()?.parse().ok())

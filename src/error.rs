@@ -188,7 +188,7 @@ const PAGE: usize = 3000;
 /// assert_eq!(teatime::plain("a name\nerror: none\u{1b}[2J"), r"a name\u000aerror: none\u001b[2J");
 /// ```
 pub fn plain(text: &str) -> Cow<'_, str> {
-    // Those of Unicode that end lines, or turn the direction of what follows, too.
+    // Unicode has more that end lines, or turn the direction of what follows.
     let acts = |c: char| c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let end = text.char_indices().nth(PAGE).map(|(end, _)| end);
     if end.is_none() && !text.contains(acts) {
@@ -205,7 +205,7 @@ pub fn plain(text: &str) -> Cow<'_, str> {
 }
 
 impl fmt::Display for Error {
-    /// Of what files hold, as [`plain`] text: a line, but for lists of devices and what compilers and drivers say.
+    /// Text of files, as [`plain`] text: a line, but for lists of devices and what compilers and drivers say.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Shape { op, expected, got } => {

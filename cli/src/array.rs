@@ -20,9 +20,9 @@ use crate::{failure::Failure, foreign, text};
 #[derive(Debug)]
 pub(crate) struct Array {
     path: String,
-    /// What is computed with: NaN where an element is missing.
+    /// The array that is computed with: NaN where an element is missing.
     pub(crate) array: Arc<dyn ChunkedArray>,
-    /// The same, where its attributes name a missing value.
+    /// That array again, where its attributes name a missing value: it counts them.
     missing: Option<Arc<MissingAsNan>>,
     /// Type of the elements as they are stored.
     pub(crate) dtype: StoredType,
@@ -30,7 +30,7 @@ pub(crate) struct Array {
     pub(crate) inner_chunk: Option<Vec<u64>>,
 }
 
-/// What is not there of an array, in the record.
+/// Elements and chunks that an array lacks, in the record.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Gaps {
     /// Elements that are missing by its attributes, of those that were read; null where these name no missing value.
@@ -77,7 +77,7 @@ impl Array {
         Self { path, array, missing, dtype, inner_chunk }
     }
 
-    /// What was not there of what was read.
+    /// Elements and chunks that it lacked, of those that were read.
     pub(crate) fn gaps(&self) -> Gaps {
         let missing = self.missing.as_ref().map(|missing| missing.found());
         Gaps { missing, absent_chunks: self.array.looked_for().absent }
@@ -89,7 +89,7 @@ impl Array {
         check_found(&self.path, &*self.array)
     }
 
-    /// What is said of it: elements that are missing, with what becomes of them, and chunks of other names.
+    /// Warnings of missing elements, with what becomes of them, and of chunks of other names.
     pub(crate) fn warnings(&self, what_becomes: &str) -> Vec<String> {
         let missing = self.missing.as_ref().filter(|missing| missing.found() > 0).map(|missing| {
             let (n, value) = (missing.found(), text::general(missing.stored(), 8));
@@ -105,18 +105,14 @@ impl Array {
 
     /// An error of memory, with what takes it where that is shards.
     pub(crate) fn with_shards(&self, error: Error) -> Failure {
-        match (&error, &self.inner_chunk) {
-            (Error::Budget { .. }, Some(_)) => {
+        let is_of_shards = matches!(error, Error::Budget { .. }) && self.inner_chunk.is_some();
+        match error.into() {
+            Failure::Error(why) if is_of_shards => {
                 let elements: u64 = self.array.chunk_shape().iter().product();
                 let bytes = text::bytes(elements.saturating_mul(self.dtype.size() as u64));
-                match Failure::from(error) {
-                    Failure::Error(why) => {
-                        Failure::Error(format!("{why}; its shards are decoded whole, each of {bytes}"))
-                    }
-                    failure => failure,
-                }
+                Failure::Error(format!("{why}; its shards are decoded whole, each of {bytes}"))
             }
-            _ => error.into(),
+            failure => failure,
         }
     }
 }
@@ -154,7 +150,7 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Those of a file, or of a folder. Reads none of them.
+    /// Notes names, sizes and times of change of a file, or of all files of a folder. Reads none of them.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -164,7 +160,7 @@ impl Files {
         Ok(Self { place: place.to_path_buf(), version })
     }
 
-    /// What tells them from others: where they are, and a digest of their names, sizes and times of change.
+    /// Words that tell them from others: their place, and a digest of their names, sizes and times of change.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -188,8 +184,8 @@ fn error(place: &Path, source: io::Error) -> Error {
     Error::Io { path: place.display().to_string().into(), source }
 }
 
-/// Of a file, or of all that a folder holds, in any order. What is found by a `link` to a folder is looked at, but no further such links
-/// in it: they may lead around in circles.
+/// A digest of a file, or of all files of a folder, in any order. A `link` to a folder is followed, but no further such link within it:
+/// these may lead around in circles.
 fn version(path: &Path, name: &str, link: bool) -> io::Result<u64> {
     let found = match fs::metadata(path) {
         // A link that leads nowhere, or a file that went away.

@@ -1,4 +1,4 @@
-//! How many calls are missing.
+//! Missing calls and call rates.
 
 use serde::Serialize;
 
@@ -30,7 +30,7 @@ struct SampleRate {
 }
 
 impl Calls {
-    /// Of so many variants of these samples; `by_sample`: the missing calls of each, where they were counted.
+    /// Counts of so many variants of these samples; `by_sample`: the missing calls of each, where they were counted.
     pub(crate) fn new(variants: u64, samples: &[String], missing: u64, by_sample: Option<&[u64]>) -> Self {
         let total = variants.saturating_mul(samples.len() as u64);
         let rate = |missing: u64, of: u64| if of > 0 { (of - missing) as f64 / of as f64 } else { 1.0 };

@@ -21,7 +21,7 @@ pub(crate) enum Class {
 /// The longest that the mitochondria of a human are, in bases.
 const MITOCHONDRIA: u64 = 16_600;
 
-/// How long chromosome 1 of a human is, in bases: its assemblies differ.
+/// The length of a human's chromosome 1, in bases: assemblies differ.
 const FIRST: std::ops::RangeInclusive<u64> = 240_000_000..=255_000_000;
 
 /// The number of autosomes, as PLINK's `--chr-set` has it: the four numbers after theirs are X, Y, XY and MT. Where nobody knows it, a
@@ -34,7 +34,7 @@ impl Karyotype {
     pub(crate) const HUMAN: Self = Self(Some(22));
     pub(crate) const UNKNOWN: Self = Self(None);
 
-    /// That of a human, unless the contigs of one store are of something else: a number above 26 is among them, or one from 23 to 26
+    /// The number of a human, unless the contigs of one store are of something else: a number above 26 is among them, or one from 23 to 26
     /// beside X, Y, XY or MT by letters, as a writer has either, or one has a length in bases that it does not have in a human. Of 26, a
     /// position tells as well.
     pub(crate) fn of<'a>(contigs: impl IntoIterator<Item = (&'a str, Option<u64>)>) -> Self {

@@ -32,7 +32,7 @@ pub(crate) struct ContigArgs {
     /// No sex chromosomes, mitochondria or unplaced variants, and no contigs of other names: --chr takes those.
     #[arg(long)]
     autosome: bool,
-    /// How many autosomes there are, as for PLINK: the four numbers after theirs are X, Y, XY and MT [default: 22 of humans]
+    /// Number of autosomes, as PLINK has it: the four numbers after theirs are X, Y, XY and MT [default: 22 of humans]
     ///
     /// Without it, stores are taken for those of humans unless one has a contig with a number above 26, one from 23 to 26 beside X,
     /// Y, XY or MT by letters, or a length of 1, or a length of or position on 26, that these do not have in humans. Of others, a number is then
@@ -129,9 +129,9 @@ fn list(text: &str, karyotype: Karyotype) -> Result<List, String> {
 /// What the contigs of the variants are, as run.json has it.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Contigs {
-    /// How many autosomes there are; null where that is not known.
+    /// The number of autosomes; null where that is not known.
     autosomes: Karyotype,
-    /// Whether that was said; else the contigs tell.
+    /// True where the user said that; else the contigs tell.
     #[serde(skip)]
     said: bool,
     /// The option that chose among them; null where all take part.
@@ -239,7 +239,7 @@ impl Contigs {
         }
     }
 
-    /// That of the stores and of something else with these contigs: of humans where both are.
+    /// The number of the stores and of something else with these contigs: a human's where both are.
     pub(crate) fn karyotype_with<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Karyotype {
         match Karyotype::of(names.into_iter().map(|name| (name, None))) {
             Karyotype::HUMAN => self.autosomes,
@@ -313,7 +313,7 @@ impl Contigs {
     }
 }
 
-/// What the contigs of one store tell, whose variants follow so many and are on contigs in these runs: those that it names, with their
+/// The number that the contigs of one store tell, whose variants follow so many and are on contigs in these runs: those that it names, with their
 /// lengths, and those of its variants.
 fn karyotype_of(
     store: &Store,

@@ -13,7 +13,7 @@ pub(crate) enum Failure {
     Usage(String),
     /// Anything that went wrong.
     Error(String),
-    /// The same in several lines, none of which a file has a say in.
+    /// An error in several lines, none of which a file has a say in.
     Lines(String),
     /// Ctrl-C, or a signal that asks the process to end.
     Interrupted,

@@ -55,7 +55,7 @@ pub(crate) fn refuse(path: &Path) -> Result<(), Failure> {
         Err(Failure::Error(format!("{}: is {what}, which is not read: {how}", path.display())))
     };
     if path.is_dir() {
-        // As its own layout has it.
+        // Icechunk's layout has these.
         let is_icechunk = ["refs", "snapshots", "manifests"].iter().all(|name| path.join(name).is_dir());
         return match is_icechunk {
             true => foreign(

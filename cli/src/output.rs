@@ -374,7 +374,7 @@ struct Earlier {
 }
 
 impl Earlier {
-    /// Of the record, if there is one: a file, of a size that is bounded.
+    /// The record's text, if there is one: a file, of a size that is bounded.
     fn read(record: &Path) -> Option<Self> {
         let folder = Folder::new(record.parent()?);
         serde_json::from_value(read_json(&folder, record.file_name()?.to_str()?).ok()??).ok()

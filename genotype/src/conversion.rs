@@ -145,7 +145,7 @@ impl Convert for Conversion {
     }
 }
 
-/// The same of calls, of which it notes whether an allele above 1 is met.
+/// Converts calls, and notes whether an allele above 1 is met.
 #[derive(Debug)]
 pub(crate) struct Watched {
     pub(crate) conversion: Conversion,
@@ -178,14 +178,14 @@ impl Convert for Watched {
     }
 }
 
-/// Whether an element of a run is above 1.
+/// True where an element of a run is above 1.
 fn has_further(dtype: StoredType, run: &[u8]) -> bool {
     fn any<T: Pod + PartialOrd + From<bool>>(run: &[u8]) -> bool {
         let mut elements = run.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned::<T>);
         elements.any(|element| element > T::from(true))
     }
     match dtype {
-        // As nearly every store holds calls: all of them, so that wide vectors do it.
+        // Nearly every store holds calls so. All are looked at, by wide vectors.
         StoredType::I8 => run.iter().fold(i8::MIN, |most, byte| most.max(byte.cast_signed())) > 1,
         StoredType::U8 => any::<u8>(run),
         StoredType::I16 => any::<i16>(run),

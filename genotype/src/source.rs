@@ -345,18 +345,18 @@ impl Genotypes {
         }
     }
 
-    /// The same, which notes whether calls with an allele above 1 are read, where all alleles but the reference are counted.
+    /// The genotypes again, which note whether calls with an allele above 1 are read, where all alleles but the reference are counted.
     pub(crate) fn watched(self) -> Self {
         let calls = matches!(self.kind, GenotypeKind::Calls { .. }) && self.allele.is_none();
         Self { further: calls.then(Arc::default), ..self }
     }
 
-    /// What notes it.
+    /// The flag that notes it.
     pub(crate) fn watch(&self) -> Option<&Arc<AtomicBool>> {
         self.further.as_ref()
     }
 
-    /// Whether a call with an allele above 1 was read since it was [`watched`](Self::watched) for.
+    /// True once a call with an allele above 1 was read since it was [`watched`](Self::watched) for.
     pub(crate) fn has_further_alleles(&self) -> bool {
         self.further.as_ref().is_some_and(|further| further.load(Relaxed))
     }

@@ -3,16 +3,16 @@
 
 use crate::packed::pair_products::{exponent, power_of_two};
 
-/// What is known of an observation, of the features so far.
+/// The shift and the scale of an observation, by the features so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Frame {
     /// A number near the mean.
     pub(super) shift: f64,
     /// 0 as long as all elements are 0.
     pub(super) scale: f64,
-    /// Of what the shift is made.
+    /// Moments of the elements by which the shift is chosen.
     pub(super) seen: Moments,
-    /// Whether the shift stays.
+    /// True once the shift stays.
     pub(super) is_final: bool,
 }
 
@@ -22,7 +22,7 @@ impl Frame {
         [self.shift, 0.0, self.factor()]
     }
 
-    /// What differences are multiplied by.
+    /// The power of two that differences are multiplied by.
     pub(super) fn factor(&self) -> f64 {
         or_one(self.scale)
     }
@@ -41,7 +41,7 @@ impl Frame {
     }
 }
 
-/// How many numbers there are, their mean, and the sum of their squared distances from it.
+/// The number of numbers, their mean, and the sum of their squared distances from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Moments {
     pub(super) count: f64,
@@ -50,7 +50,7 @@ pub(super) struct Moments {
 }
 
 impl Moments {
-    /// Of the numbers of both (Chan, Golub and `LeVeque`, 1979).
+    /// The moments of the numbers of both (Chan, Golub and `LeVeque`, 1979).
     pub(super) fn with(self, other: Self) -> Self {
         let count = self.count + other.count;
         if count == 0.0 {
@@ -64,7 +64,7 @@ impl Moments {
         }
     }
 
-    /// Of sums of numbers in a frame, and of their squares.
+    /// The moments by the sums of numbers in a frame, and of their squares.
     pub(super) fn of_sums(count: f64, sum: f64, squares: f64, [shift, scale]: [f64; 2]) -> Self {
         if count == 0.0 {
             return Self::default();
@@ -90,7 +90,7 @@ impl Moments {
         }
     }
 
-    /// Whether a number is near enough to the mean that nothing is lost in sums of what is left.
+    /// True for a number that is near enough to the mean that nothing is lost in sums of what is left.
     pub(super) fn are_near(&self, shift: f64) -> bool {
         (self.mean - shift).abs() <= 2.0 * self.spread()
     }
@@ -148,7 +148,7 @@ impl Way {
         Self { factor: to_scale / or_one(scale), step: (shift - to_shift) * to_scale }
     }
 
-    /// Whether all stays as it is.
+    /// True where both frames are the same.
     pub(super) fn is_none(self) -> bool {
         self.factor == 1.0 && self.step == 0.0
     }
@@ -168,7 +168,7 @@ impl Way {
             *sx = a * *sx + count * x.step;
             *sy = b * *sy + count * y.step;
         } else if let [xy, xx, yy, ..] = sums {
-            // Of cosine: nothing is subtracted.
+            // Cosine subtracts nothing.
             *xy *= a * b;
             *xx *= a * a;
             *yy *= b * b;

@@ -29,7 +29,7 @@ pub(super) struct Job<'a, T: Element> {
     features: u64,
     metric: Metric,
     terms: Vec<Term>,
-    /// What the sums of each term are multiplied by.
+    /// The factor of the sums of each term.
     factors: Vec<f64>,
     options: Options,
 }

@@ -47,7 +47,7 @@ pub(super) enum Prepare {
     Shares,
 }
 
-/// What elements are multiplied by so that terms stay within f32 or f64, where they would not.
+/// Powers of two that keep terms within f32 or f64, where they would not be.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Scaling {
     /// Nothing.
@@ -127,7 +127,7 @@ impl Metric {
         matches!(self, Self::JensenShannon | Self::Hellinger | Self::KlDivergence)
     }
 
-    /// What elements are multiplied by, where sums are of f64 if `wide`.
+    /// The powers of two that elements are multiplied by; sums are of f64 if `wide`.
     pub(super) fn scaling(self, wide: bool) -> Scaling {
         // Sums of squares are up to 2^126 where elements are up to 2^50, of 2^24 features; differences are 2^-24 of elements or more.
         let degree = match self {
@@ -136,13 +136,8 @@ impl Metric {
             _ if wide => return Scaling::None,
             Self::Euclidean | Self::SqEuclidean | Self::InnerProduct => 2.0,
             Self::CityBlock | Self::Chebyshev | Self::BrayCurtis => 1.0,
-            Self::Minkowski(p) => {
-                if p.is_finite() {
-                    p.max(1.0)
-                } else {
-                    1.0
-                }
-            }
+            Self::Minkowski(f64::INFINITY) => 1.0,
+            Self::Minkowski(p) => p.max(1.0),
             _ => return Scaling::None,
         };
         Scaling::Common([-40.0 / degree, 100.0 / degree])
@@ -165,13 +160,13 @@ impl Metric {
     /// Whether there are such distances.
     ///
     /// # Errors
-    /// [`Error::Argument`] for an exponent that is not above 0 or that f32 does not hold, unless it is infinite, and a rule for missing elements that the metric
-    /// does not know.
+    /// [`Error::Argument`] for an exponent that is neither infinite nor a normal f32 above 0, and for a rule for missing elements that the
+    /// metric does not know.
     pub fn check(self, missing: Missing) -> Result<()> {
         if let Self::Minkowski(p) = self
             && !(p > 0.0 && (nearest_f32(p).is_normal() || p.is_infinite()))
         {
-            let why = format_args!("minkowski's exponent {p}: above 0, within f32");
+            let why = format_args!("minkowski's exponent {p}: infinite, or above 0 and within f32");
             return Err(Error::argument("distance", "metric", why));
         }
         if missing != Missing::Propagate && self.needs_nonnegative() {

@@ -33,10 +33,10 @@ pub struct PartialSums {
     pub undefined_x: Vec<bool>,
     /// The same of y. None where the observations of x are taken with themselves.
     pub undefined_y: Option<Vec<bool>>,
-    /// Of [`Metric::Cosine`] and [`Metric::Correlation`], for each observation of x, what was subtracted from its elements, and the power of
-    /// two that differences were multiplied by, 0 as long as all elements were 0. Empty for other metrics.
+    /// The number that was subtracted from the elements of each observation of x, by [`Metric::Cosine`] and [`Metric::Correlation`], and the
+    /// power of two that differences were multiplied by, 0 as long as all elements were 0. Empty for other metrics.
     pub frames_x: Vec<[f64; 2]>,
-    /// The same of y.
+    /// Such numbers of y.
     pub frames_y: Option<Vec<[f64; 2]>>,
     /// For each term of the metric the pairs' sums, (m, n) in C order; of observations with themselves, where the metric
     /// is symmetric, each row up to the diagonal alone, m (m + 1) / 2. The first of [`Metric::Chebyshev`] are maxima. Unless missing
@@ -125,7 +125,7 @@ impl PartialSums {
         }
     }
 
-    /// What the sums say of each observation of x, and of y: of the pair with the most features that both have.
+    /// The moments of each observation of x, and of y, by the pair with the most features that both have.
     fn moments(&self) -> [Vec<Moments>; 2] {
         let extents = [self.undefined_x.len(), self.undefined_y.as_ref().map_or(0, Vec::len)];
         let mut moments = extents.map(|extent| vec![Moments::default(); extent]);
@@ -152,7 +152,7 @@ impl PartialSums {
         Way::take(ways, values, count);
     }
 
-    /// How many features of a pair there are.
+    /// The number of features of a pair.
     fn shared(&self, pair: usize) -> f64 {
         match (self.missing, self.sums.last()) {
             (Missing::Propagate, _) | (_, None) => self.features as f64,
@@ -195,7 +195,7 @@ impl PartialSums {
         Ok(())
     }
 
-    /// Whether sums are of elements in frames.
+    /// True where sums are of elements in frames.
     fn has_frames(&self) -> bool {
         self.metric.scaling(true) == Scaling::Each
     }

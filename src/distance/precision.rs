@@ -47,7 +47,7 @@ pub(super) fn halves(sum: f64, wide: bool) -> [f32; 2] {
     [most, if most.is_finite() { nearest_f32(sum - f64::from(most)) } else { 0.0 }]
 }
 
-/// What the sums of a term are multiplied by where all elements are multiplied by a power of two.
+/// The factor of the sums of a term where all elements are multiplied by a power of two.
 pub(super) fn factor(term: Term, metric: Metric, scale: f64) -> f64 {
     let [x, y] = term.degrees(metric.power());
     (scale.log2() * (x + y)).exp2()

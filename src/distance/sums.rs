@@ -193,6 +193,12 @@ impl<'a, T: Element> Operand<'a, T> {
                 true => self.alone_of(Term::Count, block.clone(), options)?,
                 false => vec![(end - next) as f64; frames.len()],
             };
+            let mut seen = frames.iter().zip(&self.undefined).zip(&counts);
+            if !seen.any(|((frame, no), count)| !(frame.is_final | no) && *count > 0.0) {
+                // An observation may lack all elements: nothing is learnt of it, however long the search is.
+                next = end;
+                continue;
+            }
             let mut entries: Vec<_> = frames.iter().map(|frame| [0.0, 0.0, frame.factor()]).collect();
             self.table = table(self.x.device(), &entries, self.wide)?;
             let sums = self.alone_of(Term::X, block.clone(), options)?;
@@ -289,7 +295,7 @@ impl<'a, T: Element> Operand<'a, T> {
         self.alone_of(term, 0..features(self.x, options.columns)?, options)
     }
 
-    /// The same over some of the features.
+    /// The sums over some of the features.
     fn alone_of(&self, term: Term, of: Range<u64>, options: &Options) -> Result<Vec<f64>> {
         let device = self.x.device();
         let features = features(self.x, options.columns)?;

@@ -223,7 +223,7 @@ impl<'a, 'w, T: Element> Tiles<'a, 'w, T> {
         let pool = device.pool()?.clone();
         let silent = Run { progress: Progress::default(), ..run.clone() };
         let count = writer.tiles().count() as u64;
-        // Those that are there are read, which takes time.
+        // Tiles that are there are read, which takes time.
         let whole = |tile: Vec<u64>| run.cancel.check().and_then(|()| is_written(&tile));
         let written =
             writer.tiles().try_fold(0, |written, tile| Ok::<_, Error>(written + u64::from(whole(tile)?)))?;
@@ -306,7 +306,7 @@ impl<'a, 'w, T: Element> Tiles<'a, 'w, T> {
     }
 }
 
-/// What is to be filled with a block, and the block's values of it.
+/// The matrices that a block fills, each with the block's values of it.
 fn each<'a>(
     distances: &'a mut Matrix,
     counts: &'a mut Option<Matrix>,

@@ -43,7 +43,7 @@ impl Taps {
         }
     }
 
-    /// Of an axis of `n` elements, [folded](Fold), if that saves something.
+    /// The taps [folded](Fold) to an axis of `n` elements, if that saves something.
     pub(super) fn folded(&self, n: u64) -> Option<Self> {
         let radius = to_usize(self.radius());
         let both = |far| [self.weights[radius - far], self.weights[radius + far]];
@@ -69,13 +69,13 @@ impl Taps {
 /// its weights are added to those.
 struct Fold {
     radius: usize,
-    /// That of folded weights, and the number of elements after which those of an axis come again.
+    /// The radius of folded weights, and the number of elements after which an axis comes again.
     reach: usize,
     period: Option<usize>,
 }
 
 impl Fold {
-    /// Of an axis of `n` elements. `None` where weights are not folded: of a radius below `n`, so that what a part of an axis and its halo
+    /// A fold to an axis of `n` elements. `None` where weights are not folded: of a radius below `n`, so that what a part of an axis and its halo
     /// give is the same, or where that saves nothing.
     fn new(edge: Edge, n: u64, radius: usize) -> Option<Self> {
         let n = to_usize(n);

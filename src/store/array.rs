@@ -105,15 +105,15 @@ pub enum MissingChunk {
     Fill,
 }
 
-/// What an array's storage had of the chunks that were fetched so far.
+/// Chunks that an array's storage had, of those that were fetched so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LookedFor {
-    /// Whether it had one of them.
+    /// True where it had one of them.
     pub there: bool,
-    /// How many it did not have, each counted once.
+    /// The number of those that it did not have, each counted once.
     pub absent: u64,
-    /// Whether some were found under other names than the metadata say: `0/0` for `0.0`, or the other way round.
+    /// True where some were found under other names than the metadata say: `0/0` for `0.0`, or the other way round.
     pub other_names: bool,
 }
 
@@ -169,7 +169,7 @@ pub trait ChunkedArray: fmt::Debug + Send + Sync {
     fn dtype(&self) -> StoredType;
     /// A value that means a missing one, as an array's attributes have it; NaN for NaN. None by default.
     ///
-    /// What reads genotypes takes it so. Filters and distances read it as a number like others, unless the array is given to them as
+    /// Filters and distances read it as a number like others, unless the array is given to them as
     /// [`MissingAsNan`](super::MissingAsNan).
     fn missing_value(&self) -> Option<f64> {
         None
@@ -188,7 +188,7 @@ pub trait ChunkedArray: fmt::Debug + Send + Sync {
     fn fetches(&self) -> usize {
         0
     }
-    /// What storage had of the chunks that were fetched; by default nothing is known.
+    /// The chunks that storage had, of those that were fetched; by default nothing is known.
     fn looked_for(&self) -> LookedFor {
         LookedFor::default()
     }

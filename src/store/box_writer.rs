@@ -60,7 +60,7 @@ pub trait BoxWriter: Sync {
     /// Extent along each axis of what is best written at once: boxes are of whole tiles.
     fn tile_shape(&self) -> Vec<u64>;
 
-    /// Whether a range along each axis, of whole tiles, is written already. May run on several threads of the pool it is called on.
+    /// True where a range along each axis, of whole tiles, is written already. May run on several threads of the pool it is called on.
     ///
     /// # Errors
     /// [`Error::Argument`] for ranges that are not of whole tiles within the array.

@@ -11,13 +11,13 @@ use super::blocks::runs;
 use crate::{ChunkedArray, DecodedChunk, Error, FetchedChunk, LookedFor, Result, StoredType};
 
 /// The largest whole number up to which f64 holds every whole number.
-const WHOLE: u64 = (1 << 53) - 1;
+pub(super) const WHOLE: u64 = (1 << 53) - 1;
 
 /// An array in which NaN stands for its [missing value](ChunkedArray::missing_value), so that what computes with numbers of any kind does
 /// not take that for data: NaN spreads, or is left out.
 ///
 /// Floating point is read as it is stored, but for the missing value. Integers of 8 and 16 bits and booleans are read as f32, others as f64;
-/// those of 64 bits beyond 2^53 - 1 are an [`Error::Chunk`].
+/// those of 64 bits beyond 2^53 - 1 are an [`Error::Chunk`], unless they are the missing value as f64 has it.
 ///
 /// ```
 /// # #[cfg(feature = "zarr")] {
@@ -146,9 +146,8 @@ impl MissingAsNan {
         if self.dtype == self.array.dtype() {
             if found > 0 {
                 return refuse(format!(
-                    "{found} of its elements missing, being {} as its attributes say: integers have no NaN for them, as results of \
-                     floating point have",
-                    self.missing
+                    "{found} missing elements ({} by its attributes): {:?} has no NaN to put there, as results of floating point have",
+                    self.missing, self.dtype
                 ));
             }
             return Ok(0);

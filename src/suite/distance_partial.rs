@@ -15,7 +15,7 @@ use crate::{
 };
 
 device_tests! {
-    empty, refused, f64_after_f32, cancelled_midway; every_metric, missing_elements, sizes_of_chunks, several_panels, large_means, zeros_taken_away, growing,
+    empty, nothing_to_frame, refused, f64_after_f32, cancelled_midway; every_metric, missing_elements, sizes_of_chunks, several_panels, large_means, zeros_taken_away, growing,
     what_does_not_merge,
 }
 
@@ -280,6 +280,29 @@ fn zeros_taken_away(device: &Device) {
             assert!((found - expected).abs() <= 1e-5 * expected, "{metric:?}: {found} for {expected}");
         }
         says(found.take_zeros_away(301), "301 of 300");
+    }
+}
+
+/// Frames of observations that change beside no observations at all, and beside one that lacks all elements.
+fn nothing_to_frame(device: &Device) {
+    let tensor = |values: &[f32], shape: &[u64]| Tensor::from_slice(device, values, shape).unwrap();
+    let options = Options { missing: Missing::Ignore, ..Options::default() };
+    let far = |from: u16, len: u16| (from..from + len).map(|i| 1000.0 + f32::from(i % 7)).collect::<Vec<_>>();
+    for metric in [Metric::Correlation, Metric::Cosine, Metric::Euclidean] {
+        let mut none = Partial::new(device, 0, Some(1), metric, &options).unwrap();
+        let mut lacking = Partial::new(device, 2, None, metric, &options).unwrap();
+        for (from, len) in [(0, 100), (100, 400), (500, 100)] {
+            let y = far(from, len)
+                .iter()
+                .map(|value| value * if from == 0 { 1e-25 } else { 1e15 })
+                .collect::<Vec<_>>();
+            none.add(&tensor(&[], &[0, len.into()]), Some(&tensor(&y, &[1, len.into()]))).unwrap();
+            let with_nan = [far(from, len), vec![f32::NAN; len.into()]].concat();
+            lacking.add(&tensor(&with_nan, &[2, len.into()]), None).unwrap();
+        }
+        assert_eq!(none.export().unwrap().finish().unwrap().distances.rows(), 0);
+        let found = lacking.export().unwrap().finish().unwrap().distances;
+        assert_eq!(found.row(0)[0], 0.0, "{metric:?}");
     }
 }
 

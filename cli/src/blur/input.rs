@@ -31,7 +31,7 @@ impl Input {
     /// Reads metadata alone.
     pub(super) fn open(args: &BlurArgs) -> Result<Self, Failure> {
         let (path, missing) = (args.input.display().to_string(), args.missing_chunk);
-        // Those whose results are integers too.
+        // Integers whose results are integers too.
         let keeps = |of| !matches!(output::dtype(args, of), StoredType::F32 | StoredType::F64);
         let is_group = args.input.is_dir() && Node::at(&Folder::new(&args.input), "")? == Node::Group;
         if is_group {

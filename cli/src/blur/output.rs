@@ -64,7 +64,7 @@ const fn same(of: StoredType) -> StoredType {
     }
 }
 
-/// Whether a result of the input's type would have 0 for what is negative of a derivative.
+/// True where a result of the input's type would have 0 for what is negative of a derivative.
 pub(super) fn loses_negatives(args: &BlurArgs, of: StoredType) -> bool {
     args.is_derivative() && matches!(same(of), StoredType::U8 | StoredType::U16 | StoredType::U32)
 }
@@ -86,7 +86,7 @@ pub(super) fn zarr(
         extents.iter().zip(shape).map(|(&chunk, &extent)| chunk.min(extent.max(1))).collect()
     };
     let (stored, inner) = (input.stored.array.chunk_shape(), &input.stored.inner_chunk);
-    // Of shards the chunks and the shards, unless one of them is given.
+    // Shards stay, with their chunks, unless one of them is given.
     let shards = inner.as_ref().filter(|_| args.chunks.is_none()).map(|_| stored.to_vec());
     let chunks = args.chunks.clone().or_else(|| inner.clone()).unwrap_or_else(|| within(stored));
     let mut spec = ArraySpec::new(dtype(args, input.stored.array.dtype()), shape, &chunks);

@@ -39,7 +39,7 @@ pub(crate) struct DistanceArgs {
     /// biallelic variants; for diploid calls.
     #[arg(long, value_name = "X", value_parser = named(HET_HET))]
     pub(super) het_het: Option<SampleMetric>,
-    /// What becomes of variants that one of a pair has no call of [default: rescale; of ibs, ignore]
+    /// The rule for variants that one of a pair has no call of [default: rescale; of ibs, ignore]
     ///
     /// rescale: sums are multiplied by the variants over those called in both, as PLINK's flat-missing; NaN where there are none.
     /// rescale-or-zero: the same, but 0. ignore: they are left out, as in sgkit, so that sums of samples that lack calls are smaller.

@@ -35,9 +35,9 @@ impl BandsRecord {
 /// Variants of more than two alleles.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Alleles {
-    /// How many there are among those that take part: samples carry two alternate alleles or more.
+    /// Their number among those that take part: samples carry two alternate alleles or more.
     pub(super) multiallelic: u64,
-    /// Whether all but the reference of these count as one.
+    /// True where all but the reference of these count as one.
     pub(super) merged: bool,
 }
 

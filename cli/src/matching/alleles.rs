@@ -84,7 +84,7 @@ fn sides(pair: &str) -> Option<[&str; 2]> {
     pair.split_once('\t').map(<[&str; 2]>::from)
 }
 
-/// Whether an allele, in capitals, is one of a pair.
+/// True for an allele, in capitals, that is one of a pair.
 pub(super) fn has(pair: &str, allele: &str) -> bool {
     pair.split(['\t', ',']).any(|other| other == allele)
 }

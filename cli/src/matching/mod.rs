@@ -137,7 +137,7 @@ impl Index {
             GenotypeKind::Calls { .. } if !several.is_empty() => {
                 carried_alleles(&stores.genotypes.clone().select(several)?, device, run)?
             }
-            // Of dosages nobody knows.
+            // Nobody knows that of dosages.
             _ => vec![u128::MAX; several.len()],
         };
         matching.find_carried(&carried);
@@ -173,7 +173,7 @@ struct Matching {
 /// A variant of the stores with several alternate alleles that is none of the loadings' with all of them.
 #[derive(Debug)]
 struct Several {
-    /// Of the stores.
+    /// Reads them of the stores.
     row: u64,
     /// Its number.
     variant: usize,
@@ -272,7 +272,7 @@ impl Matching {
         found
     }
 
-    /// What a variant is of the loadings' variants of its place. The alternate alleles of `variant` are counted. Where none has the same
+    /// Finds a variant among the loadings' variants of its place. The alternate alleles of `variant` are counted. Where none has the same
     /// alleles, and of ids always, what it may be is decided later.
     fn find(&mut self, place: Range<usize>, row: u64, variant: &Variant) -> Option<Match> {
         if self.index.by == MatchBy::Id && place.len() > 1 {

@@ -78,7 +78,7 @@ impl Input {
         self.all().try_for_each(|matrix| matrix.stored.check_found())
     }
 
-    /// What is said of the matrices.
+    /// Warnings of the matrices.
     pub(super) fn warnings(&self, args: &PairwiseArgs) -> Vec<String> {
         let becomes = format!("taken as NaN, by --missing {}", args.missing.name());
         self.all().flat_map(|matrix| matrix.stored.warnings(&becomes)).collect()

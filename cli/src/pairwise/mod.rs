@@ -64,7 +64,7 @@ pub(crate) struct PairwiseArgs {
     /// Whether observations are the rows of X and Y, or their columns
     #[arg(long, value_name = "WHICH", value_enum, default_value_t)]
     observations: Observations,
-    /// What becomes of features that one of a pair lacks, being NaN or missing by the array's attributes
+    /// The rule for features that one of a pair lacks, being NaN or missing by the array's attributes
     ///
     /// propagate: the distance is NaN. ignore: they are left out, as in sgkit. rescale: sums are multiplied by all features over those that
     /// both have, as scikit-learn's `nan_euclidean_distances`; NaN where there are none. rescale-or-zero: the same, but 0.

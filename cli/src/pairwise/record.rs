@@ -35,7 +35,7 @@ pub(super) struct Record {
     seconds: DistanceSeconds,
 }
 
-/// How a distance comes to be NaN.
+/// The reason why a distance is NaN.
 fn why_undefined(metric: Metric, missing: Missing) -> String {
     let lacking = match missing {
         Missing::Propagate => "an element is NaN",

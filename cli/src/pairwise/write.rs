@@ -132,7 +132,7 @@ pub(super) fn tiles(
         let distances = start(DISTANCE, StoredType::F64)?;
         let counted = args.missing != Missing::Propagate;
         let shared = counted.then(|| start(SHARED, StoredType::U64)).transpose()?;
-        // What is there is of this job; a process may have been killed while it wrote the group, too.
+        // The store is of this job; a process may have been killed while it wrote the group, too.
         storage.sweep("").map_err(|source| Error::Io { path: path.display().to_string().into(), source })?;
         write_group(&*storage, "", ZarrFormat::V2, &attributes(args, metric))?;
         Ok((distances, shared))

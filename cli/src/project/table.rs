@@ -24,7 +24,7 @@ const NAMES: [&str; 9] = ["contig", "position", "id", "ref", "alt", "counted", "
 /// Most bytes of a line, so that a file without line breaks is not read into memory whole.
 const MAX_LINE: u64 = 16 << 20;
 
-/// What some editors begin a file of UTF-8 with.
+/// The mark with which some editors begin a file of UTF-8.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// Lines between looks at whether to stop.

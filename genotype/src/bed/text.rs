@@ -16,7 +16,7 @@ use crate::Variant;
 /// Most bytes of a line, so that a file without line breaks is not read into memory whole.
 const MAX_LINE: u64 = 16 << 20;
 
-/// What some editors begin a file of UTF-8 with.
+/// The mark with which some editors begin a file of UTF-8.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// Variants between two places of a .bim that are remembered.

@@ -1,4 +1,4 @@
-//! How many calls each sample lacks.
+//! Missing calls of each sample.
 
 use teatime::{
     Device, Result, Tensor,
@@ -8,7 +8,7 @@ use teatime::{
 
 use crate::{memory::Need, panel::Panel, reader::Reader, residency::Residency, to_usize};
 
-/// What is added up of panels in which a call is missing.
+/// Sums over panels in which a call is missing.
 pub(super) enum MissingSums {
     /// In whole numbers.
     Packed(WeightedSums),
@@ -17,7 +17,7 @@ pub(super) enum MissingSums {
 }
 
 impl MissingSums {
-    /// Of no variant.
+    /// Sums over no variant.
     ///
     /// # Errors
     /// What the device reports.
@@ -29,7 +29,7 @@ impl MissingSums {
         })
     }
 
-    /// What they take, with what makes them.
+    /// Memory of the sums, and of adding a panel.
     pub(super) fn need(reader: &Reader) -> Need {
         let n = reader.samples();
         if reader.form.is_packed() {

@@ -97,6 +97,13 @@ impl Cohort {
             );
             return Err(Error::argument("Cohort::part", "rows", why));
         }
+        if wanted.missing_calls {
+            return Err(Error::argument(
+                "Cohort::part",
+                "wanted",
+                "missing calls of each sample, which parts do not count",
+            ));
+        }
         let max = (1 << 31) - 1;
         if wanted.projection.is_some() && variants > max {
             return Err(Error::Limit { what: "variants of a projection in parts", requested: variants, max });

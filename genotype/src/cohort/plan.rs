@@ -64,7 +64,7 @@ impl<'a> Wanted<'a> {
         Self { projection: Some(Matched { reference, matches, method }), ..self }
     }
 
-    /// How many calls each sample lacks: [`Cohort::missing_calls`]. Not in [parts](Cohort::part).
+    /// The number of calls that each sample lacks: [`Cohort::missing_calls`]. [Parts](Cohort::part) refuse it.
     ///
     /// # Cost
     /// For each call of a panel of variants in which one is missing, eight products of bytes of packed genotypes, else one of f32.

@@ -206,7 +206,7 @@ pub(super) fn finish(sums: &Partial, variants: u64) -> Result<Distances> {
     Ok(without_equal(export(sums, variants)?.finish()?, variants))
 }
 
-/// The same without the numbers of shared variants, where all are that of all.
+/// The sums without the numbers of shared variants, where all are that of all.
 pub(super) fn without_equal(mut found: Distances, variants: u64) -> Distances {
     let all = variants as f64;
     if found.shared.as_ref().is_some_and(|shared| shared.data().iter().all(|&count| count == all)) {

@@ -34,7 +34,7 @@ pub(super) struct Several {
 }
 
 impl DistanceOptions {
-    /// Whether different alternate alleles differ, of samples of that ploidy.
+    /// True where different alternate alleles differ, of samples of that ploidy.
     pub(super) fn tells_alleles(&self, ploidy: u64) -> bool {
         let metric = match self.metric {
             SampleMetric::Ibs | SampleMetric::IbsOfAlleles => true,
@@ -46,7 +46,7 @@ impl DistanceOptions {
 }
 
 impl Several {
-    /// Of the variants that `cohort` counted. A pass over them where one has an allele above 1, else nothing.
+    /// Finds them among the variants that `cohort` counted. A pass over them where one has an allele above 1, else nothing.
     ///
     /// # Errors
     /// As [`carried_alleles`].
@@ -72,7 +72,7 @@ impl Several {
         self.variants.len() as u64
     }
 
-    /// What the sums of each pair of samples lack, (samples, samples); none where that is nothing, or where alleles are not told apart.
+    /// The rest that the sums of each pair of samples lack, (samples, samples); none where that is nothing, or where alleles are not told apart.
     /// `beside` is what else is held on the host.
     ///
     /// # Cost
@@ -96,7 +96,7 @@ impl Several {
             SampleMetric::Of(Metric::Euclidean | Metric::SqEuclidean) => {
                 SampleMetric::Of(Metric::SqEuclidean)
             }
-            // Of haplotypes, by hamming as well.
+            // Haplotypes differ by hamming as well.
             _ => SampleMetric::Of(Metric::CityBlock),
         };
         let options = DistanceOptions {
@@ -124,7 +124,7 @@ impl Several {
     }
 }
 
-/// How many alternate alleles there are.
+/// The number of alternate alleles.
 fn alternates(carried: u128) -> u32 {
     (carried >> 1).count_ones()
 }
@@ -171,18 +171,13 @@ pub(super) fn add_lower(sums: &mut [f64], lack: &Matrix) {
     sums.iter_mut().zip(lower).for_each(|(sum, lack)| *sum += lack);
 }
 
-/// How many variants that `matches` says are in both have more than two alleles in one of them, of calls in which an allele above 1 was met.
+/// The number of variants that both sides have and of which one has more than two alleles: those of each side, in the same order.
 ///
 /// # Errors
 /// As [`carried_alleles`].
-pub(super) fn several_of_both(
-    sides: [(&Genotypes, Vec<u64>); 2],
-    further: bool,
-    device: &Device,
-    run: &Run,
-) -> Result<u64> {
+pub(super) fn several_of_both(sides: [(&Genotypes, Vec<u64>); 2], device: &Device, run: &Run) -> Result<u64> {
     let mut several = std::collections::BTreeSet::new();
-    for (genotypes, variants) in sides.into_iter().filter(|_| further) {
+    for (genotypes, variants) in sides {
         let is_told =
             matches!(genotypes.kind(), GenotypeKind::Calls { .. }) && genotypes.counted_allele().is_none();
         if !is_told {

@@ -58,7 +58,7 @@ pub struct DistanceBands {
     pub(super) cohort: Cohort,
     pub(super) options: DistanceOptions,
     pub(super) counts: VariantCounts,
-    /// How many of these have more than two alleles.
+    /// The number of these with more than two alleles.
     pub(super) multiallelic: u64,
     diagonal: PackedDiagonal,
     pub(super) side: u64,
@@ -132,7 +132,7 @@ impl DistanceBands {
         Ok(bands)
     }
 
-    /// Whether bands are the distances: not where alternate alleles are to be told apart.
+    /// True where bands are the distances: not where alternate alleles are to be told apart.
     pub(super) fn are_whole(&self) -> bool {
         self.multiallelic == 0 || !self.options.tells_alleles(self.cohort.reader.genotypes.ploidy())
     }
@@ -284,7 +284,7 @@ impl DistanceBands {
         &self.counts
     }
 
-    /// How many of these have more than two alleles, all but the reference of which count as one.
+    /// The number of these with more than two alleles, all but the reference of which count as one.
     pub fn multiallelic(&self) -> u64 {
         self.multiallelic
     }

@@ -44,7 +44,7 @@ pub struct DistancesBetween {
     pub shared: Option<Matrix>,
     /// Variants that both have, and which took part.
     pub counts: VariantCounts,
-    /// How many variants that both have have more than two alleles in one of them. All but the reference count as one: their numbers are each
+    /// The number of variants that both have, with more than two alleles in one of them. All but the reference count as one: their numbers are each
     /// matrix's own.
     pub multiallelic: u64,
     /// What was asked for.
@@ -149,14 +149,16 @@ pub(super) fn with_room_beside(
         [genotypes, with].map(|side| side.clone().dosages_are_bounded(side.bounded() || bounded).watched());
     let chains = Chain::all(matches, with.variants())?;
     let found = with_less_memory(device, run, |run| attempt(&sides, &chains, device, options, beside, run))?;
-    let further = sides.iter().any(Genotypes::has_further_alleles);
+    if !sides.iter().any(Genotypes::has_further_alleles) {
+        return Ok(found);
+    }
     let own = (0..).zip(matches).filter(|(_, found)| found.is_some()).map(|(variant, _)| variant);
     let row = |found: &Match| match *found {
         Match::Same(row) | Match::Swapped(row) => u64::from(row),
     };
     let others = matches.iter().flatten().map(row);
     let both = [(genotypes, own.collect()), (with, others.collect())];
-    let multiallelic = several_of_both(both, further, device, run)?;
+    let multiallelic = several_of_both(both, device, run)?;
     Ok(DistancesBetween { multiallelic, ..found })
 }
 

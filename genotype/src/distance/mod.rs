@@ -112,14 +112,14 @@ impl SampleMetric {
 pub struct DistanceOptions {
     /// How far two samples are from each other.
     pub metric: SampleMetric,
-    /// What becomes of missing calls; none for the rule that makes no sample near because it lacks calls:
+    /// The rule for missing calls; none for the one that makes no sample near because it lacks calls:
     /// [`Missing::Rescale`], and of a mean, as identity by state is, [`Missing::Ignore`]. sgkit's is [`Missing::Ignore`] of all.
     pub missing: Option<Missing>,
     /// Which variants take part; those that do not vary do.
     pub filter: VariantFilter,
     /// Whether a tree of the samples is made of the distances; of [`SampleMetric::Ibs`], of 1 - ibs.
     pub tree: Option<Linkage>,
-    /// Whether all alternate alleles of a call count as one. Else different ones differ, of [`Genotypes`] whose
+    /// True where all alternate alleles of a call count as one. Else different ones differ, of [`Genotypes`] whose
     /// [counted allele](Genotypes::counted_allele) is not said, by the metrics of which [`distances`](distances()) says so.
     pub merge_alleles: bool,
 }
@@ -135,7 +135,7 @@ teatime::setters! {
 }
 
 impl DistanceOptions {
-    /// What becomes of missing calls.
+    /// The rule for missing calls.
     pub fn missing_rule(&self) -> Missing {
         let rule = if self.metric.het_het().is_some() { Missing::Ignore } else { Missing::Rescale };
         self.missing.unwrap_or(rule)
@@ -207,9 +207,9 @@ pub struct Distances {
     pub tree: Option<Tree>,
     /// Variants that took part.
     pub counts: VariantCounts,
-    /// How many of these have more than two alleles: samples carry two alternate ones or more.
+    /// The number of these with more than two alleles: samples carry two alternate ones or more.
     pub multiallelic: u64,
-    /// Whether the alternate alleles of these count as one.
+    /// True where the alternate alleles of these count as one.
     pub merged: bool,
     /// What was asked for.
     pub options: DistanceOptions,

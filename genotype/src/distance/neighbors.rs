@@ -31,9 +31,9 @@ pub struct SampleNeighbors {
     pub undefined: u64,
     /// Variants that took part.
     pub counts: VariantCounts,
-    /// How many of these have more than two alleles.
+    /// The number of these with more than two alleles.
     pub multiallelic: u64,
-    /// Whether all but the reference of these count as one.
+    /// True where all but the reference of these count as one.
     pub merged: bool,
     /// What was asked for.
     pub options: DistanceOptions,

@@ -2,8 +2,7 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError},
-    thread,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError, sys};
@@ -161,7 +160,7 @@ impl Gpu {
 
     /// An event at the end of a stream.
     pub(super) fn event(&self, stream: &CudaStream) -> Result<CudaEvent> {
-        self.check(stream.record_event(Some(waiting())))
+        self.check(stream.record_event(Some(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)))
     }
 
     /// The end of the compute stream.
@@ -206,20 +205,6 @@ impl Drop for Gpu {
         self.pinned.clear();
         let idle = self.copy.synchronize().and_then(|()| self.compute.synchronize());
         self.context.record_err(idle.and_then(|()| self.pool.trim()));
-    }
-}
-
-/// Processors with which a thread may spin while it waits.
-const ENOUGH_PROCESSORS: usize = 8;
-
-/// How an event is waited for: with few processors the thread sleeps, since others decode what comes next.
-fn waiting() -> sys::CUevent_flags {
-    static FEW: LazyLock<bool> =
-        LazyLock::new(|| thread::available_parallelism().is_ok_and(|found| found.get() < ENOUGH_PROCESSORS));
-    if *FEW {
-        sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC
-    } else {
-        sys::CUevent_flags::CU_EVENT_DISABLE_TIMING
     }
 }
 

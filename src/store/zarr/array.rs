@@ -36,12 +36,12 @@ pub(crate) struct StoredArray {
     looked: Looked,
 }
 
-/// What the storage had of the chunks that were fetched.
+/// The chunks that the storage had, of those that were fetched.
 #[derive(Debug, Default)]
 struct Looked {
     there: AtomicBool,
     other_names: AtomicBool,
-    /// Of the chunks, in C order, that were not there a bit each, 64 by 64.
+    /// A bit for each chunk that was not there, in C order, 64 by 64.
     absent: Mutex<HashMap<u64, u64>>,
 }
 
@@ -58,7 +58,7 @@ impl StoredArray {
         &self.name
     }
 
-    /// What the storage had of the chunks that were fetched.
+    /// The chunks that the storage had, of those that were fetched.
     fn looked_for(&self) -> LookedFor {
         let absent = self.looked.absent.lock().unwrap_or_else(PoisonError::into_inner);
         LookedFor {

@@ -2,8 +2,7 @@
 
 use serde_json::Value;
 
-/// The largest whole number up to which f64 holds every whole number.
-const MAX_WHOLE: f64 = 9_007_199_254_740_991.0;
+use crate::store::marked::WHOLE;
 
 /// Rewrites a fill value that a number or a text stands for, such as `0.0` or `"0"` of integers, as the number that it is.
 pub(super) fn adapt(json: &mut Value, dtype: &str) {
@@ -21,9 +20,9 @@ pub(super) fn adapt(json: &mut Value, dtype: &str) {
         if number == 0.0 || number == 1.0 {
             *fill = (number == 1.0).into();
         }
-    } else if dtype.starts_with(['f']) {
+    } else if dtype.starts_with('f') {
         *fill = number.into();
-    } else if dtype.starts_with(['i', 'u']) && number.fract() == 0.0 && number.abs() <= MAX_WHOLE {
+    } else if dtype.starts_with(['i', 'u']) && number.fract() == 0.0 && number.abs() <= WHOLE as f64 {
         #[allow(clippy::cast_possible_truncation, reason = "a whole number of 53 bits")]
         let number = number as i64;
         // Larger ones stay as they are written.

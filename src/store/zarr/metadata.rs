@@ -60,7 +60,7 @@ pub(crate) struct Metadata {
     pub(crate) chain: Chain,
     /// Names of chunk files, relative to the array's folder.
     pub(crate) keys: ChunkKeyEncoding,
-    /// The same with the other separator, `/` for `.` or the other way round; none where that makes no difference.
+    /// The keys with the other separator, `/` for `.` or the other way round; none where that makes no difference.
     pub(crate) other_keys: Option<ChunkKeyEncoding>,
 }
 
@@ -107,7 +107,7 @@ pub(crate) fn read(storage: &dyn Storage, path: &str) -> Result<Metadata> {
 /// Why a group is no array, and a few of the arrays in it.
 fn is_group(storage: &dyn Storage, path: &str) -> String {
     const LISTED: usize = 8;
-    // Of AnnData. Only told beside an error, which is not to be hidden by another.
+    // AnnData names them so. Only told beside an error, which is not to be hidden by another.
     let attributes = read_attributes(storage, path).unwrap_or_default();
     if let Some(sparse @ ("csr_matrix" | "csc_matrix")) = attributes["encoding-type"].as_str() {
         return format!(

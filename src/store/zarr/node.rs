@@ -1,4 +1,4 @@
-//! What stands where in a store.
+//! Arrays and groups of a store.
 
 use std::io::ErrorKind;
 
@@ -10,7 +10,7 @@ use crate::{
     store::{Storage, storage::join},
 };
 
-/// What stands at a path of a Zarr store.
+/// The kind of thing that stands at a path of a Zarr store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Node {
     /// An array.
@@ -22,7 +22,7 @@ pub enum Node {
 }
 
 impl Node {
-    /// What stands at `path` within `storage`; an empty path means the storage itself. Reads no more than `zarr.json`, and of
+    /// Looks at `path` within `storage`; an empty path means the storage itself. Reads no more than `zarr.json`, and of
     /// version 2 nothing.
     ///
     /// # Errors
@@ -61,7 +61,7 @@ impl Node {
     }
 }
 
-/// Whether a key has a value.
+/// True where a key has a value.
 fn is_there(storage: &dyn Storage, key: &str) -> Result<bool> {
     match storage.size(key) {
         Ok(size) => Ok(size.is_some()),

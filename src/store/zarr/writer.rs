@@ -171,39 +171,42 @@ impl ArrayWriter {
         (0..self.done.len() as u64).map(move |at| index_at(at, &grid))
     }
 
-    /// Indices of the tiles that are not written, in C order. As [`is_written`](Self::is_written), it may read tiles.
+    /// Indices of the tiles that are not written, in C order. As [`is_written`](Self::is_written), it may read tiles; one that cannot be read
+    /// is among them.
     pub fn left(&self) -> impl Iterator<Item = Vec<u64>> {
         self.tiles()
             .zip(&self.done)
-            .filter(|(index, done)| !self.is_whole(index, done))
+            .filter(|(index, done)| !self.is_whole(index, done).unwrap_or(false))
             .map(|(index, _)| index)
     }
 
     /// Whether a tile is written. One that another process wrote is read, once: with a fault, it is not.
     ///
     /// # Errors
-    /// [`Error::Argument`]: no such tile.
+    /// [`Error::Argument`]: no such tile. [`Error::Io`]: it is there, and cannot be read.
     pub fn is_written(&self, index: &[u64]) -> Result<bool> {
-        Ok(self.is_whole(index, &self.done[self.place(index)?]))
+        self.is_whole(index, &self.done[self.place(index)?])
     }
 
-    fn is_whole(&self, index: &[u64], done: &AtomicU8) -> bool {
+    fn is_whole(&self, index: &[u64], done: &AtomicU8) -> Result<bool> {
         if done.load(Ordering::Relaxed) == FOUND {
-            let found = if self.decodes(index) { WRITTEN } else { ABSENT };
+            let found = if self.decodes(index)? { WRITTEN } else { ABSENT };
             // Unless it was written meanwhile.
             done.compare_exchange(FOUND, found, Ordering::Relaxed, Ordering::Relaxed).ok();
         }
-        done.load(Ordering::Relaxed) == WRITTEN
+        Ok(done.load(Ordering::Relaxed) == WRITTEN)
     }
 
-    /// Whether what is stored of a tile is a whole one.
-    fn decodes(&self, index: &[u64]) -> bool {
+    /// True where the stored bytes of a tile are a whole one.
+    fn decodes(&self, index: &[u64]) -> Result<bool> {
         let Metadata { chain, spec, element, .. } = &self.metadata;
         let most = chain.encoded_cap(spec) as u64;
-        let Ok(Stored::Bytes(bytes)) = self.storage.get(&self.key(index), most) else { return false };
+        let key = self.key(index);
+        let stored = self.storage.get(&key, most).map_err(|source| self.io(&key, source))?;
+        let Stored::Bytes(bytes) = stored else { return Ok(false) };
         let decode = || chain.decode(Cow::Borrowed(&bytes), spec, &self.extent(index), &mut |_| None);
         let is_text = |bytes: &[u8]| *element != Element::Text || column::is_text(&self.metadata, bytes);
-        metadata::guarded(decode).is_ok_and(|bytes| is_text(&bytes))
+        Ok(metadata::guarded(decode).is_ok_and(|bytes| is_text(&bytes)))
     }
 
     /// What the array is to be.

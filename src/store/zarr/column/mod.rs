@@ -28,7 +28,7 @@ const MAX_ROW: u64 = 1 << 16;
 
 const STRINGS: &str = "holds strings, expected integers";
 
-/// Whether the bytes of a decoded chunk are as many elements as it has.
+/// True where the bytes of a decoded chunk are as many elements as it has.
 pub(super) fn is_text(metadata: &Metadata, bytes: &[u8]) -> bool {
     parse(metadata, bytes, Vec::new()).is_ok()
 }

@@ -310,7 +310,7 @@ fn damaged_tiles_are_left() {
         }
         assert!(write().is_empty(), "{name}");
     }
-    // Of strings, also without a checksum.
+    // Strings are known without a checksum too.
     let texts = ArraySpec::new(None, &[3], &[3]).job("job".to_owned());
     let strings = || ArrayWriter::resume(folder(&scratch), "strings", texts.clone()).unwrap();
     strings().write_text(&[0], ["a", "bc", ""]).unwrap();
