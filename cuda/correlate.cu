@@ -57,7 +57,7 @@ constexpr u32 COLUMN = TILE_Y + 1;
 constexpr u32 ROW = TILE_X + 1;
 
 enum Edge : u32 { REFLECT, MIRROR, NEAREST, WRAP, CONSTANT };
-enum Kind : u32 { EVEN = 1, ODD, ANY };
+enum Kind : u32 { EVEN = 1, ODD, ANY, PAIRED };
 enum Combine : u32 { REPLACE, ADD, ADD_SQUARE, ROOT };
 
 template <bool> struct Arithmetic {
@@ -95,34 +95,71 @@ DEVICE i32 source(u32 edge, i32 at, i32 n) {
 DEVICE u32 edge_of(const Params& p, u32 axis) { return p.edges >> (4 * axis) & 15; }
 DEVICE u32 kind_of(const Params& p, u32 axis) { return p.kinds >> (4 * axis) & 15; }
 
+// Makes a sum that is not finite again, of elements times a power of two, of which none is beyond the type unless the result is. Numbers of
+// EVEN: on the left, sums of weights; in the middle, that of all; on the right, weights.
+template <class At> DEVICE real sum_scaled(const real* weights, u32 count, u32 kind, At at) {
+    const real scale = (real)(1ull << 32);
+    u32 end = count - 1, radius = count / 2;
+    real sum = 0;
+#pragma unroll 1
+    for (u32 t = 0; t < count; t++) {
+        real weight = weights[t < radius ? end - t : t];
+        if (kind == EVEN && t == radius) weight -= weights[radius - 1] + weights[radius - 1];
+        if (kind == ODD && t < radius) weight = -weight;
+        sum = multiply_add(at(t) / scale, weight, sum);
+    }
+    return sum * scale;
+}
+
+DEVICE bool is_again(u32 kind, real sum) { return (kind == EVEN || kind == ODD) && !(sum - sum == 0); }
+
 // The sums of taps of N neighbours, where `at(k + t)` is tap t of neighbour k: from the centre, then from the outermost to the
-// innermost, those as far from the centre together; of weights without symmetry from the last, then from the first.
+// innermost, those as far from the centre together; of weights without symmetry from the last, then from the first. EVEN: of each tap less
+// that next to it towards the centre, and the centre at the end.
 template <u32 N, int UNROLL, class At> DEVICE void sum_taps(const real* weights, u32 count, u32 kind, At at, real (&sums)[N]) {
     u32 end = count - 1;
     u32 first = kind == ANY ? end : count / 2;
-    auto other = [&](u32 t) {
-        real value = at(t);
-        return kind == EVEN ? value : kind == ODD ? -value : 0;
-    };
+    bool apart = kind == EVEN;
+    u32 one = apart;
+    auto other = [&](real value) { return kind == ODD ? -value : kind == ANY ? 0 : value; };
     // Values of N neighbours go on by one at a time, in registers.
     real before[N] = {}, after[N] = {};
     auto forward = [](real (&values)[N], real next) {
         for (u32 k = 0; k + 1 < N; k++) values[k] = values[k + 1];
         values[N - 1] = next;
     };
+    real left = at(0), right = at(end - one);
 #pragma unroll UNROLL
     for (u32 k = 0; k < N; k++) {
-        forward(sums, at(first + k) * weights[first]);
-        forward(before, at(k));
-        forward(after, other(end + k));
+        real next = at(k + one), last = at(end + k);
+        forward(before, apart ? left - next : next);
+        forward(after, other(apart ? last - right : last));
+        forward(sums, apart ? 0 : at(first + k) * weights[first]);
+        left = next;
+        right = last;
     }
+    right = at(end - one);
 #pragma unroll UNROLL
     for (u32 t = 0; t < first; t++) {
         real weight = weights[t];
         for (u32 k = 0; k < N; k++) sums[k] = multiply_add(before[k] + after[k], weight, sums[k]);
-        forward(before, at(t + N));
+        real next = at(t + N + one), last = at(end - 1 - t - one);
+        forward(before, apart ? left - next : next);
         for (u32 k = N - 1; k > 0; k--) after[k] = after[k - 1];
-        after[0] = other(end - 1 - t);
+        after[0] = other(apart ? right - last : last);
+        left = next;
+        right = last;
+    }
+    if (apart) {
+        for (u32 k = 0; k < N; k++) sums[k] = multiply_add(at(first + k), weights[first], sums[k]);
+    }
+    u32 again = 0;
+    for (u32 k = 0; k < N; k++) again |= is_again(kind, sums[k]) ? 1u << k : 0;
+#pragma unroll 1
+    for (u32 k = 0; again >> k; k++) {
+        if (!(again >> k & 1)) continue;
+        real sum = sum_scaled(weights, count, kind, [&](u32 t) { return at(k + t); });
+        for (u32 i = 0; i < N; i++) sums[i] = i == k ? sum : sums[i];
     }
 }
 
@@ -338,14 +375,25 @@ DEVICE real sum_across(const real (&planes)[2 * REACH + 1], const real* weights,
         }
         return sum;
     }
-    sum = planes[REACH] * weights[radius];
+    sum = kind == EVEN ? 0 : planes[REACH] * weights[radius];
 #pragma unroll
     for (u32 d = REACH; d > 0; d--) {
         if (d > radius) continue;
         real before = planes[REACH - d], after = planes[REACH + d];
-        sum = multiply_add(kind == EVEN ? before + after : before - after, weights[radius - d], sum);
+        if (kind == EVEN) {
+            before -= planes[REACH - d + 1];
+            after -= planes[REACH + d - 1];
+        }
+        sum = multiply_add(kind == ODD ? before - after : before + after, weights[radius - d], sum);
     }
-    return sum;
+    if (kind == EVEN) sum = multiply_add(planes[REACH], weights[radius], sum);
+    if (!is_again(kind, sum)) return sum;
+    return sum_scaled(weights, 2 * radius + 1, kind, [&](u32 t) {
+        real value = 0;
+#pragma unroll
+        for (u32 d = 0; d <= 2 * REACH; d++) value = d + radius == t + REACH ? planes[d] : value;
+        return value;
+    });
 }
 
 DEVICE void fill_across(const Params& p, const Tile& tile, const Whole& whole, const real* numbers, const Ring& ring, real* cells) {

@@ -60,6 +60,7 @@ const CONSTANT: u32 = 4u;
 const EVEN: u32 = 1u;
 const ODD: u32 = 2u;
 const ANY: u32 = 3u;
+const PAIRED: u32 = 4u;
 
 const ADD: u32 = 1u;
 const ROOT: u32 = 3u;
@@ -128,9 +129,13 @@ fn at(axis: Axis, coordinate: i32) -> f32 {
     return element(axis.base + (u32(place) - params.first) * axis.stride);
 }
 
-// What taps as far from the centre make together.
-fn joined(before: vec4<f32>, after: vec4<f32>, kind: u32) -> vec4<f32> {
-    return select(select(before, before - after, kind == ODD), before + after, kind == EVEN);
+// A tap that is added to that as far before the centre.
+fn other(value: f32, kind: u32) -> f32 {
+    return select(select(value, -value, kind == ODD), 0.0, kind == ANY);
+}
+
+fn others(values: vec4<f32>, kind: u32) -> vec4<f32> {
+    return select(select(values, -values, kind == ODD), vec4(0.0), kind == ANY);
 }
 
 // With which tap a sum begins; each before it then adds to the sum, and where weights are symmetric that on the other side with it.
@@ -138,36 +143,96 @@ fn first_tap(count: u32, kind: u32) -> u32 {
     return select(count / 2u, count - 1u, kind == ANY);
 }
 
+// True for a sum that is not finite, and so is made again.
+fn is_again(sum: f32, kind: u32) -> bool {
+    return (kind == EVEN || kind == ODD) && !is_finite_bits(bitcast<u32>(sum));
+}
+
+// 0 if one of these is not finite, else MANY.
+fn first_again(sums: vec4<f32>) -> u32 {
+    let bits = bitcast<vec4<u32>>(sums) & vec4(0x7f800000u);
+    return select(MANY, 0u, any(bits == vec4(0x7f800000u)));
+}
+
+// The weight of a tap, with its sign. Numbers of EVEN: on the left, sums of weights; in the middle, that of all; on the right, weights.
+fn weight_of(weights: u32, count: u32, kind: u32, t: u32) -> f32 {
+    let radius = count / 2u;
+    let weight = numbers[weights + max(t, count - 1u - t)];
+    let sides = numbers[weights + max(radius, 1u) - 1u];
+    let signed = select(weight, -weight, kind == ODD && t < radius);
+    return select(signed, weight - 2.0 * sides, kind == EVEN && t == radius);
+}
+
+// A power of two, by which elements whose sums are not finite are divided: no sum of theirs is beyond the type unless the result is.
+const SCALE: f32 = 4294967296.0;
+
 // The sum whose centre is at a coordinate: from the centre, then from the outermost taps to the innermost, those as far from the
-// centre together; of weights without symmetry from the last, then from the first.
+// centre together; of weights without symmetry from the last, then from the first. Sums of EVEN are of each tap less its neighbour
+// towards the centre, then of the centre.
 fn sum_global(axis: Axis, weights: u32, count: u32, kind: u32, centre: i32) -> f32 {
     let start = centre - i32(count / 2u);
     let end = start + i32(count) - 1;
     let first = i32(first_tap(count, kind));
-    var sum = at(axis, start + first) * numbers[weights + u32(first)];
+    let is_apart = kind == EVEN;
+    let middle = at(axis, start + first);
+    let weight = numbers[weights + u32(first)];
+    var sum = select(middle * weight, 0.0, is_apart);
+    var left = at(axis, start);
+    var right = at(axis, end);
     for (var t = 0; t < first; t++) {
-        let before = at(axis, start + t);
-        var after = 0.0;
-        if kind != ANY {
-            after = at(axis, end - t);
-        }
-        sum = fma(joined(vec4(before), vec4(after), kind).x, numbers[weights + u32(t)], sum);
+        let next = at(axis, start + t + 1);
+        let last = at(axis, end - t - 1);
+        let before = select(left, left - next, is_apart);
+        let after = other(select(right, right - last, is_apart), kind);
+        sum = fma(before + after, numbers[weights + u32(t)], sum);
+        left = next;
+        right = last;
+    }
+    sum = select(sum, fma(middle, weight, sum), is_apart);
+    if is_again(sum, kind) {
+        return global_again(axis, weights, count, kind, start);
     }
     return sum;
 }
 
-// The same of four neighbours, of which the first has that centre: each element is loaded once for all of them.
+fn global_again(axis: Axis, weights: u32, count: u32, kind: u32, start: i32) -> f32 {
+    var sum = 0.0;
+    for (var t = 0u; t < count; t++) {
+        sum = fma(at(axis, start + i32(t)) / SCALE, weight_of(weights, count, kind, t), sum);
+    }
+    return sum * SCALE;
+}
+
+// The sums of four neighbours, of which the first has that centre: each element is loaded once for all of them.
 fn sums_global(axis: Axis, weights: u32, count: u32, kind: u32, centre: i32) -> vec4<f32> {
     let start = centre - i32(count / 2u);
     let end = start + i32(count) - 1;
     let first = i32(first_tap(count, kind));
-    var sums = four(axis, start + first) * numbers[weights + u32(first)];
+    let is_apart = kind == EVEN;
+    let one = select(0, 1, is_apart);
+    let middle = four(axis, start + first);
+    let weight = numbers[weights + u32(first)];
+    var sums = select(middle * weight, vec4(0.0), is_apart);
     var before = four(axis, start);
     var after = four(axis, end);
+    var left = at(axis, start + i32(MANY) - 1 + one);
+    var right = at(axis, end - one);
+    before = select(before, before - vec4(before.yzw, left), is_apart);
+    after = others(select(after, after - vec4(right, after.xyz), is_apart), kind);
     for (var t = 0; t < first; t++) {
-        sums = fma(joined(before, after, kind), vec4(numbers[weights + u32(t)]), sums);
-        before = vec4(before.yzw, at(axis, start + t + i32(MANY)));
-        after = vec4(at(axis, end - 1 - t), after.xyz);
+        sums = fma(before + after, vec4(numbers[weights + u32(t)]), sums);
+        let next = at(axis, start + t + i32(MANY) + one);
+        let last = at(axis, end - 1 - t - one);
+        before = vec4(before.yzw, select(next, left - next, is_apart));
+        after = vec4(other(select(last, right - last, is_apart), kind), after.xyz);
+        left = next;
+        right = last;
+    }
+    sums = select(sums, fma(middle, vec4(weight), sums), is_apart);
+    for (var k = first_again(sums); k < MANY; k++) {
+        if is_again(sums[k], kind) {
+            sums[k] = global_again(axis, weights, count, kind, start + i32(k));
+        }
     }
     return sums;
 }
@@ -176,19 +241,45 @@ fn four(axis: Axis, first: i32) -> vec4<f32> {
     return vec4(at(axis, first), at(axis, first + 1), at(axis, first + 2), at(axis, first + 3));
 }
 
-// The same of cells: tap t of neighbour k is k + t strides from `place`.
+// The sums of four neighbours in cells: tap t of neighbour k is k + t strides from `place`.
 fn sums_cells(place: u32, stride: u32, weights: u32, count: u32, kind: u32) -> vec4<f32> {
     let end = count - 1u;
     let first = first_tap(count, kind);
-    var sums = four_cells(place + first * stride, stride) * numbers[weights + first];
+    let is_apart = kind == EVEN;
+    let one = select(0u, 1u, is_apart);
+    let middle = four_cells(place + first * stride, stride);
+    let weight = numbers[weights + first];
+    var sums = select(middle * weight, vec4(0.0), is_apart);
     var before = four_cells(place, stride);
     var after = four_cells(place + end * stride, stride);
+    var left = cells[place + (MANY - 1u + one) * stride];
+    var right = cells[place + (end - one) * stride];
+    before = select(before, before - vec4(before.yzw, left), is_apart);
+    after = others(select(after, after - vec4(right, after.xyz), is_apart), kind);
     for (var t = 0u; t < first; t++) {
-        sums = fma(joined(before, after, kind), vec4(numbers[weights + t]), sums);
-        before = vec4(before.yzw, cells[place + (t + MANY) * stride]);
-        after = vec4(cells[place + (end - 1u - t) * stride], after.xyz);
+        sums = fma(before + after, vec4(numbers[weights + t]), sums);
+        let next = cells[place + (t + MANY + one) * stride];
+        let last = cells[place + (end - 1u - t - one) * stride];
+        before = vec4(before.yzw, select(next, left - next, is_apart));
+        after = vec4(other(select(last, right - last, is_apart), kind), after.xyz);
+        left = next;
+        right = last;
+    }
+    sums = select(sums, fma(middle, vec4(weight), sums), is_apart);
+    for (var k = first_again(sums); k < MANY; k++) {
+        if is_again(sums[k], kind) {
+            sums[k] = cells_again(place + k * stride, stride, weights, count, kind);
+        }
     }
     return sums;
+}
+
+fn cells_again(place: u32, stride: u32, weights: u32, count: u32, kind: u32) -> f32 {
+    var sum = 0.0;
+    for (var t = 0u; t < count; t++) {
+        sum = fma(cells[place + t * stride] / SCALE, weight_of(weights, count, kind, t), sum);
+    }
+    return sum * SCALE;
 }
 
 fn four_cells(place: u32, stride: u32) -> vec4<f32> {
@@ -446,8 +537,8 @@ fn high_at(i: u32) -> u32 {
 fn sums_across() -> vec4<f32> {
     let radius = params.wz / 2u;
     let kind = kind_of(0u);
-    var sums = planes[REACH] * numbers[3u + radius];
     if kind == ANY {
+        var sums = planes[REACH] * numbers[3u + radius];
         for (var d = 1u; d <= REACH; d++) {
             if d == radius {
                 sums = planes[REACH + d] * numbers[3u + 2u * radius];
@@ -460,9 +551,33 @@ fn sums_across() -> vec4<f32> {
         }
         return sums;
     }
-    for (var d = REACH; d > 0u; d--) {
-        if d <= radius {
-            sums = fma(joined(planes[REACH - d], planes[REACH + d], kind), vec4(numbers[3u + radius - d]), sums);
+    var sums = vec4(0.0);
+    if kind == EVEN {
+        for (var d = REACH; d > 0u; d--) {
+            if d <= radius {
+                let before = planes[REACH - d] - planes[REACH - d + 1u];
+                let after = planes[REACH + d] - planes[REACH + d - 1u];
+                sums = fma(before + after, vec4(numbers[3u + radius - d]), sums);
+            }
+        }
+        sums = fma(planes[REACH], vec4(numbers[3u + radius]), sums);
+    } else {
+        sums = planes[REACH] * numbers[3u + radius];
+        for (var d = REACH; d > 0u; d--) {
+            if d <= radius {
+                sums = fma(planes[REACH - d] + others(planes[REACH + d], kind), vec4(numbers[3u + radius - d]), sums);
+            }
+        }
+    }
+    for (var c = first_again(sums); c < 4u; c++) {
+        if is_again(sums[c], kind) {
+            var sum = 0.0;
+            for (var d = 0u; d <= 2u * REACH; d++) {
+                if d + radius >= REACH && d <= REACH + radius {
+                    sum = fma(planes[d][c] / SCALE, weight_of(3u, params.wz, kind, d + radius - REACH), sum);
+                }
+            }
+            sums[c] = sum * SCALE;
         }
     }
     return sums;

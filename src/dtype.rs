@@ -50,6 +50,10 @@ impl DType {
         matches!(self, Self::F64 | Self::I32 | Self::U32)
     }
 
+    pub(crate) const fn is_integer(self) -> bool {
+        !matches!(self, Self::F32 | Self::F16 | Self::BF16 | Self::F64)
+    }
+
     /// The number by which kernel sources select this type's `load`.
     pub(crate) const fn code(self) -> u32 {
         self as u32

@@ -153,7 +153,8 @@ def gaussian_filter(
         Those that are filtered. None: all.
     rounding
         ``"once"``: integers are rounded to the nearest at the end. ``"scipy"``: towards 0 after each axis, as scipy does, those of 64 bits
-        in as many calls as there are axes; in float32, as on devices without float64, results of 8 and 16 bits may be one off.
+        in as many calls as there are axes; in float32, as on devices without float64, results of 8 and 16 bits may be one off. Floats are
+        added in scipy's order too, and far from 0 are less exact so.
     narrow
         Whether what is computed in float64 is computed in float32. None: where the device has no float64 (:attr:`Device.f64`), which
         refuses integers that float32 would change. With False such a device is an error.

@@ -22,6 +22,11 @@ impl BoxAxis {
         Self { n, m: n, offset: 0, taps }
     }
 
+    /// The axis again, left alone unless its taps are of a kind.
+    pub(super) fn only_if(&self, is: impl FnOnce(&Taps) -> bool) -> Self {
+        Self { taps: self.taps.clone().filter(is), ..self.clone() }
+    }
+
     /// How far a sum along it reaches to both sides.
     pub(super) fn radius(&self) -> u64 {
         self.taps.as_ref().map_or(0, Taps::radius)

@@ -13,11 +13,11 @@ use super::{
     taps::Taps,
 };
 use crate::{
-    DType, Device, Element, Error, Result, Tensor,
+    DType, Device, Element, Error, Limits, Result, Tensor,
     dtype::nearest_f32,
     extent::to_usize,
     kernel::{Grid, small},
-    kernels::correlate::{CORRELATE, MANY, Params, REPLACE, spec},
+    kernels::correlate::{CORRELATE, Edge, MANY, Params, REPLACE, spec},
     untyped::{Untyped, empty_of},
 };
 
@@ -28,8 +28,8 @@ pub(crate) struct Filter {
     pub(crate) axes: Vec<BoxAxis>,
     /// Whether sums are in f32 where they would be in f64.
     pub(crate) narrow: bool,
-    /// Whether sums along each axis are truncated to the output's type, if that is one of integers.
-    pub(crate) truncate: bool,
+    /// True where sums are made as scipy makes them: along each axis truncated to the output's type, if that is one of integers.
+    pub(crate) as_scipy: bool,
     /// How sums and what the output holds make the new output: by replacing it, or, where it is of the type of sums, by adding.
     pub(crate) combine: u32,
 }
@@ -43,6 +43,8 @@ struct End {
     is_last: bool,
     /// The code of the type that they are truncated to, and 1; or 0.
     truncate: u32,
+    /// True where elements as far from the centre are added first: as scipy does it, and where no rounding shows.
+    is_paired: bool,
 }
 
 /// Most elements along an axis that is filtered, and in its weights: kernels count twice as many with a sign in 32 bits.
@@ -50,7 +52,7 @@ const EXTENT: u64 = 1 << 29;
 
 impl Filter {
     /// A whole array of that shape, filtered along the named axes. With [`Rounding::Scipy`] sums have scipy's terms, since a last bit may
-    /// make a truncated one another; else weights that reach beyond an axis are [folded](Taps::folded).
+    /// make another number of a truncated one; else weights that reach beyond an axis are [folded](Taps::folded).
     pub(crate) fn new(
         op: &'static str,
         shape: &[u64],
@@ -58,19 +60,19 @@ impl Filter {
         taps: Vec<Option<Taps>>,
         rounding: Rounding,
     ) -> Self {
-        let truncate = rounding == Rounding::Scipy;
+        let as_scipy = rounding == Rounding::Scipy;
         let mut all: Vec<BoxAxis> = shape.iter().map(|&n| BoxAxis::whole(n, None)).collect();
         for (&axis, taps) in axes.iter().zip(taps) {
-            let folded = taps.as_ref().filter(|_| !truncate).and_then(|taps| taps.folded(shape[axis]));
+            let folded = taps.as_ref().filter(|_| !as_scipy).and_then(|taps| taps.folded(shape[axis]));
             all[axis].taps = folded.or(taps);
         }
-        Self { op, axes: all, narrow: false, truncate, combine: REPLACE }
+        Self { op, axes: all, narrow: false, as_scipy, combine: REPLACE }
     }
 
     /// The filter of the elements times `scale`.
     pub(crate) fn rescale(&mut self, scale: f64) {
         let taps = self.first_taps();
-        taps.weights.iter_mut().for_each(|weight| *weight *= scale);
+        taps.rescale(scale);
         taps.constant /= scale;
     }
 
@@ -125,7 +127,7 @@ impl Filter {
 
     /// Whether sums are in f64, of an input and an output of these types.
     pub(crate) fn is_wide(&self, [from, of]: [DType; 2]) -> bool {
-        let wide = from.is_wide() || of.is_wide() || self.truncate && is_integer(of);
+        let wide = from.is_wide() || of.is_wide() || self.as_scipy && of.is_integer();
         wide && !self.narrow
     }
 
@@ -134,7 +136,7 @@ impl Filter {
         let core: Vec<Range<u64>> = shape.iter().map(|&n| 0..n).collect();
         let axes = self.of_box(shape, &core, &vec![0; shape.len()]).merged();
         let real = if self.is_wide(types) { DType::F64 } else { DType::F32 };
-        (steps(&axes, device.limits(), types, real).len() as u64 - 1).min(2)
+        (self.passes(axes, device.limits(), types, real).len() as u64 - 1).min(2)
     }
 
     /// The same filter of a box of that shape: what makes its `core`, and `before` that, along each axis, some of its halo.
@@ -150,32 +152,64 @@ impl Filter {
 
     /// The same, with sums in f32 or f64.
     fn run_in(&self, real: DType, x: &dyn Untyped, out: &mut dyn Untyped) -> Result<()> {
-        let mut axes = self.merged();
+        let axes = self.merged();
         let filtered = |axis: &&BoxAxis| axis.taps.is_some();
         let largest = axes.iter().filter(filtered).map(|axis| axis.n.max(axis.m).max(axis.weights())).max();
         if let Some(requested) = largest.filter(|&largest| largest > EXTENT) {
             return Err(Error::Limit { what: "elements along a filtered axis", requested, max: EXTENT });
         }
         let of = out.dtype();
-        let steps = steps(&axes, x.device().limits(), [x.dtype(), of], real);
-        let truncate = if self.truncate && is_integer(of) { of.code() + 1 } else { 0 };
+        let truncate = if self.as_scipy && of.is_integer() { of.code() + 1 } else { 0 };
+        let is_paired =
+            self.as_scipy || [x.dtype(), of].iter().all(|dtype| dtype.is_integer() && dtype.size() == 1);
+        let passes = self.passes(axes, x.device().limits(), [x.dtype(), of], real);
         let mut between: Option<Box<dyn Untyped>> = None;
-        for (number, step) in steps.iter().enumerate() {
-            let pass = Pass::new(&axes, step, x.device().limits());
-            for axis in &mut axes[step.clone()] {
-                (axis.n, axis.offset) = (axis.m, 0);
-            }
-            let end = End { real, is_last: number + 1 == steps.len(), truncate };
+        for (number, pass) in passes.iter().enumerate() {
+            let end = End { real, is_last: number + 1 == passes.len(), truncate, is_paired };
             let from = between.as_deref().unwrap_or(x);
             if end.is_last {
-                return self.pass(&pass, from, out, end);
+                return self.pass(pass, from, out, end);
             }
-            let len: u64 = axes.iter().map(|axis| axis.n).product();
-            let mut next = empty_of(real, x.device(), &[len])?;
-            self.pass(&pass, from, &mut *next, end)?;
+            let mut next = empty_of(real, x.device(), &[pass.outputs()])?;
+            self.pass(pass, from, &mut *next, end)?;
             between = Some(next);
         }
         Ok(())
+    }
+
+    /// The passes in ascending order of axes; but where sums are in f32, those of derivatives come first, if that makes the same numbers. The
+    /// others would round to what all elements have in common, which derivatives do not see.
+    fn passes(
+        &self,
+        mut axes: Vec<BoxAxis>,
+        limits: &Limits,
+        [from, of]: [DType; 2],
+        real: DType,
+    ) -> Vec<Pass> {
+        let taps = || axes.iter().filter_map(|axis| axis.taps.as_ref());
+        let is_first = |taps: &Taps| taps.is_of_differences();
+        // A constant beyond the ends commutes only if it is 0.
+        let commute = taps().all(|taps| taps.edge != Edge::Constant || taps.constant == 0.0);
+        let is_sorted = taps().map(|taps| !is_first(taps)).is_sorted();
+        let stages = if real == DType::F64 || self.as_scipy || !commute || is_sorted { 1 } else { 2 };
+        let mut passes = Vec::new();
+        for stage in 0..stages {
+            let is_of_stage = |taps: &Taps| stages == 1 || is_first(taps) == (stage == 0);
+            let of_stage: Vec<BoxAxis> = axes.iter().map(|axis| axis.only_if(is_of_stage)).collect();
+            let types = [if stage == 0 { from } else { real }, if stage + 1 == stages { of } else { real }];
+            for step in steps(&of_stage, limits, types, real) {
+                let now: Vec<BoxAxis> = axes
+                    .iter()
+                    .zip(&of_stage)
+                    .map(|(axis, now)| BoxAxis { taps: now.taps.clone(), ..axis.clone() })
+                    .collect();
+                passes.push(Pass::new(&now, &step, limits));
+                for axis in &mut axes[step] {
+                    (axis.n, axis.offset) = (axis.m, 0);
+                }
+            }
+        }
+        passes
     }
 
     /// The axes, those that are left alone as one where they are neighbours; at least one that is not.
@@ -197,13 +231,13 @@ impl Filter {
 
     /// Sums along the axes of a pass, panel by panel.
     fn pass(&self, pass: &Pass, x: &dyn Untyped, out: &mut dyn Untyped, end: End) -> Result<()> {
-        let numbers = numbers(pass, x.device(), end.real)?;
+        let numbers = numbers(pass, x.device(), end)?;
         let limits = x.device().limits().clone();
         let axis = &pass.axes[pass.first()];
         let sizes = [x.dtype().size(), out.dtype().size()];
         let taps: u64 = pass.axes.iter().map(BoxAxis::weights).sum();
-        // An invocation may make that many outputs by themselves.
-        let max = u64::from(limits.iterations) / MANY;
+        // An invocation may make that many outputs by themselves, each of half the weights, and again of all.
+        let max = u64::from(limits.iterations) / (MANY + MANY / 2);
         if !pass.tiled && taps >= max {
             return Err(Error::Limit { what: "weights along an axis", requested: taps, max });
         }
@@ -254,7 +288,7 @@ impl Filter {
         let window = x.window(part(axis.n, pass.unit(|axis| axis.n), &inputs));
         let target = out.window_update(part(axis.m, pass.unit(|axis| axis.m), &outputs));
         let (window, start) = (window.arg, window.start);
-        let codes = |code: fn(&Taps) -> u32| {
+        let codes = |code: &dyn Fn(&Taps) -> u32| {
             let codes = pass.axes.iter().map(|axis| axis.taps.as_ref().map_or(0, code));
             codes.enumerate().fold(0, |all, (i, code)| all | code << (4 * i))
         };
@@ -283,8 +317,8 @@ impl Filter {
             first: small(inputs.start),
             count: small(count),
             step: small(pass.step),
-            edges: codes(|taps| taps.edge as u32),
-            kinds: codes(|taps| taps.kind() as u32),
+            edges: codes(&|taps| taps.edge as u32),
+            kinds: codes(&|taps| taps.kind(end.is_paired) as u32),
             combine: if end.is_last { self.combine } else { REPLACE },
             truncate: end.truncate,
             run: small(run),
@@ -304,18 +338,16 @@ impl Filter {
 }
 
 /// The numbers that the kernel takes.
-fn numbers(pass: &Pass, device: &Device, real: DType) -> Result<Box<dyn Untyped>> {
+fn numbers(pass: &Pass, device: &Device, end: End) -> Result<Box<dyn Untyped>> {
     let taps = || pass.axes.iter().filter_map(|axis| axis.taps.as_ref());
     let constant = |axis: &BoxAxis| axis.taps.as_ref().map_or(0.0, |taps| taps.constant);
     let constants = pass.axes.iter().map(constant);
-    if real == DType::F64 {
-        let numbers: Vec<f64> = constants.chain(taps().flat_map(|taps| taps.weights.clone())).collect();
+    if end.real == DType::F64 {
+        let numbers: Vec<f64> =
+            constants.chain(taps().flat_map(|taps| taps.numbers(end.is_paired))).collect();
         return Ok(Box::new(Tensor::from_slice(device, &numbers, &[numbers.len() as u64])?));
     }
-    let numbers: Vec<f32> = constants.map(nearest_f32).chain(taps().flat_map(Taps::narrow)).collect();
+    let numbers = taps().flat_map(|taps| taps.narrow(end.is_paired));
+    let numbers: Vec<f32> = constants.map(nearest_f32).chain(numbers).collect();
     Ok(Box::new(Tensor::from_slice(device, &numbers, &[numbers.len() as u64])?))
-}
-
-const fn is_integer(dtype: DType) -> bool {
-    !matches!(dtype, DType::F32 | DType::F16 | DType::BF16 | DType::F64)
 }

@@ -55,7 +55,7 @@ pub fn separable<T: Element, U: Element>(
         if let Some(weight) = weights.iter().find(|weight| !weight.is_finite()) {
             return Err(Error::argument(op, "weights", format_args!("{weight}; they are finite numbers")));
         }
-        Ok(Some(Taps { weights, edge: mode.edge(), constant: mode.constant() }))
+        Ok(Some(Taps::new(weights, mode.edge(), mode.constant())))
     });
     let mut filter = Filter::new(op, x.shape(), &axes, taps.collect::<Result<_>>()?, options.rounding);
     filter.narrow = options.narrow;

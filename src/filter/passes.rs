@@ -27,6 +27,9 @@ const WORK: u64 = 1 << 35;
 /// With two before it, fewer, since both are summed again there.
 const AROUND: u64 = 192;
 const AROUND_OF_THREE: u64 = 64;
+/// Times that an invocation goes through the weights at most for a block of neighbours or two: half of them for all neighbours together, and
+/// all for each whose sum is not finite, which is made again by itself.
+const AGAIN: u64 = 9;
 /// Workgroups that a GPU is busy with.
 const BUSY: u64 = 1 << 10;
 
@@ -95,6 +98,11 @@ impl Pass {
         self.axes.iter().position(|axis| axis.taps.is_some()).unwrap_or(0)
     }
 
+    /// How many numbers it makes.
+    pub(super) fn outputs(&self) -> u64 {
+        self.outer * self.step * self.axes.iter().map(|axis| axis.m).product::<u64>()
+    }
+
     /// Elements from one place of the first filtered axis to the next.
     pub(super) fn unit(&self, extent: fn(&BoxAxis) -> u64) -> u64 {
         self.axes[self.first() + 1..].iter().map(extent).product::<u64>() * self.step
@@ -127,7 +135,7 @@ impl Pass {
             return [words.div_ceil(WG.into()), 1];
         }
         let lines = arrays * self.unit(|axis| axis.m);
-        let run = run(lines, MANY, self.axes[1].weights() + MANY);
+        let run = run(lines, MANY, AGAIN * self.axes[1].weights() + MANY);
         [(lines * outputs.div_ceil(run)).div_ceil(WG.into()), run]
     }
 
@@ -140,7 +148,7 @@ impl Pass {
     /// Iterations of a tile's invocation for a plane at most.
     fn iterations(&self) -> u64 {
         let rounds = ROOM.div_ceil(WG.into());
-        self.axes.iter().map(BoxAxis::weights).sum::<u64>() + 8 * rounds
+        AGAIN * self.axes.iter().map(BoxAxis::weights).sum::<u64>() + 8 * rounds
     }
 
     /// Whether one launch may take some arrays, and inputs and outputs along the first filtered axis.

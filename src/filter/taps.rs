@@ -18,12 +18,39 @@ pub(crate) struct Taps {
     pub(crate) edge: Edge,
     /// What [`Edge::Constant`] means.
     pub(crate) constant: f64,
+    /// The sum of the weights; 1 where it is that within their rounding, so that constants stay.
+    sum: f64,
 }
 
 impl Taps {
+    pub(crate) fn new(weights: Vec<f64>, edge: Edge, constant: f64) -> Self {
+        let radius = weights.len() / 2;
+        let (left, right) = (&weights[..radius], &weights[radius + 1..]);
+        // The kernel takes those of one side for both where they are even or odd.
+        let sides = match kind(&weights) {
+            Kind::Odd => 0.0,
+            Kind::Any => left.iter().chain(right.iter().rev()).sum(),
+            Kind::Even | Kind::Paired => 2.0 * left.iter().sum::<f64>(),
+        };
+        let sum: f64 = sides + weights[radius];
+        let is_one = (sum - 1.0).abs() <= f64::EPSILON * weights.len() as f64;
+        Self { sum: if is_one { 1.0 } else { sum }, weights, edge, constant }
+    }
+
     /// Leaves an axis as it is.
     pub(crate) fn identity() -> Self {
-        Self { weights: vec![1.0], edge: Edge::Nearest, constant: 0.0 }
+        Self::new(vec![1.0], Edge::Nearest, 0.0)
+    }
+
+    /// Makes each output `scale` times as large, if what stands beyond the ends is as large as before.
+    pub(crate) fn rescale(&mut self, scale: f64) {
+        self.weights.iter_mut().for_each(|weight| *weight *= scale);
+        self.sum *= scale;
+    }
+
+    /// True where outputs have little of what all elements have in common, as derivatives have.
+    pub(crate) fn is_of_differences(&self) -> bool {
+        self.sum.abs() < 0.5 * self.weights.iter().map(|weight| weight.abs()).sum::<f64>()
     }
 
     /// Elements to each side of the centre.
@@ -31,16 +58,35 @@ impl Taps {
         self.weights.len() as u64 / 2
     }
 
-    /// As scipy tells: within the distance from 1 to the next f64.
-    pub(crate) fn kind(&self) -> Kind {
-        let halves = || self.weights.iter().zip(self.weights.iter().rev()).take(self.weights.len() / 2);
-        if halves().all(|(left, right)| (left - right).abs() <= f64::EPSILON) {
-            Kind::Even
-        } else if halves().all(|(left, right)| (left + right).abs() <= f64::EPSILON) {
-            Kind::Odd
-        } else {
-            Kind::Any
+    /// The way in which sums are made: of pairs as scipy does it to the last bit, or so that errors are relative to differences of elements.
+    pub(crate) fn kind(&self, is_paired: bool) -> Kind {
+        match kind(&self.weights) {
+            Kind::Even if is_paired => Kind::Paired,
+            kind => kind,
         }
+    }
+
+    /// The kernel's numbers: see [`Kind`].
+    pub(crate) fn numbers(&self, is_paired: bool) -> Vec<f64> {
+        let (mut numbers, radius) = (self.weights.clone(), self.weights.len() / 2);
+        let mut sum = 0.0;
+        for t in 0..radius {
+            let weight = self.weights[t];
+            let right = &mut numbers[2 * radius - t];
+            match self.kind(is_paired) {
+                Kind::Even => {
+                    *right = weight;
+                    sum += weight;
+                    numbers[t] = sum;
+                }
+                Kind::Odd => *right = -weight,
+                Kind::Any | Kind::Paired => {}
+            }
+        }
+        if self.kind(is_paired) == Kind::Even || radius == 0 && !is_paired {
+            numbers[radius] = self.sum;
+        }
+        numbers
     }
 
     /// The taps [folded](Fold) to an axis of `n` elements, if that saves something.
@@ -51,17 +97,31 @@ impl Taps {
         Some(Self { weights: weights.ok()?, ..self.clone() })
     }
 
-    /// As f32: even ones with such a centre that their sum is that of the weights, rounded once, and constants stay.
-    pub(crate) fn narrow(&self) -> Vec<f32> {
-        let mut weights: Vec<f32> = self.weights.iter().copied().map(nearest_f32).collect();
-        if self.kind() == Kind::Even {
-            let radius = weights.len() / 2;
+    /// [`numbers`](Self::numbers) as f32: of paired weights with such a centre that their sum is that of the weights, rounded once, and
+    /// constants stay.
+    pub(crate) fn narrow(&self, is_paired: bool) -> Vec<f32> {
+        let mut numbers: Vec<f32> = self.numbers(is_paired).into_iter().map(nearest_f32).collect();
+        if self.kind(is_paired) == Kind::Paired {
+            let radius = numbers.len() / 2;
             // From the smallest on.
-            let sides: f64 = weights[..radius].iter().copied().map(f64::from).sum();
-            let all: f64 = 2.0 * self.weights[..radius].iter().sum::<f64>() + self.weights[radius];
-            weights[radius] = nearest_f32(all - 2.0 * sides);
+            let sides: f64 = numbers[..radius].iter().copied().map(f64::from).sum();
+            numbers[radius] = nearest_f32(self.sum - 2.0 * sides);
         }
-        weights
+        numbers
+    }
+}
+
+/// The kind of weights as scipy tells it: within the distance from 1 to the next f64. One weight alone has no neighbours to differ from.
+fn kind(weights: &[f64]) -> Kind {
+    let halves = || weights.iter().zip(weights.iter().rev()).take(weights.len() / 2);
+    if weights.len() == 1 {
+        Kind::Paired
+    } else if halves().all(|(left, right)| (left - right).abs() <= f64::EPSILON) {
+        Kind::Even
+    } else if halves().all(|(left, right)| (left + right).abs() <= f64::EPSILON) {
+        Kind::Odd
+    } else {
+        Kind::Any
     }
 }
 
@@ -129,8 +189,7 @@ fn check(number: usize, cancel: Option<&Cancel>) -> Result<()> {
     }
 }
 
-/// A derivative of order `order` of a Gaussian of standard deviation `sigma`, at the whole numbers up to `radius` from its centre, for a
-/// correlation, by scipy's formulas: the Gaussian adds up to 1, and its derivatives are it times polynomials.
+/// A derivative of order `order` of a Gaussian of standard deviation `sigma`, of `radius` elements to each side.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Gaussian {
     pub(crate) sigma: f64,
@@ -168,9 +227,12 @@ impl Gaussian {
             }
             None => self.weights(op)?,
         };
-        Ok(Taps { weights, edge: mode.edge(), constant: mode.constant() })
+        let taps = Taps::new(weights, mode.edge(), mode.constant());
+        Ok(if self.order == 0 { Taps { sum: 1.0, ..taps } } else { taps })
     }
 
+    /// Its weights, for a correlation, by scipy's formulas.
+    ///
     /// # Errors
     /// [`Error::Argument`] where a weight is no finite number: of a high order, or a tiny `sigma`; [`Error::Limit`] for a radius beyond 2^24.
     pub(crate) fn weights(self, op: &'static str) -> Result<Vec<f64>> {

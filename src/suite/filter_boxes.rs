@@ -17,11 +17,7 @@ device_tests! {
 }
 
 fn taps(sigma: f64, mode: Mode) -> Taps {
-    Taps {
-        weights: weights(sigma, 0, (4.0 * sigma + 0.5) as i32),
-        edge: mode.edge(),
-        constant: mode.constant(),
-    }
+    Taps::new(weights(sigma, 0, (4.0 * sigma + 0.5) as i32), mode.edge(), mode.constant())
 }
 
 fn filtered<T: Sample>(device: &Device, x: &[T], axes: Vec<BoxAxis>) -> Vec<T> {
@@ -29,7 +25,7 @@ fn filtered<T: Sample>(device: &Device, x: &[T], axes: Vec<BoxAxis>) -> Vec<T> {
         [|axis: &BoxAxis| axis.n, |axis: &BoxAxis| axis.m].map(|of| axes.iter().map(of).product());
     let x = Tensor::from_slice(device, x, &[n]).unwrap();
     let mut out = Tensor::<T>::empty(device, &[m]).unwrap();
-    let filter = Filter { op: "test", axes, narrow: true, truncate: false, combine: REPLACE };
+    let filter = Filter { op: "test", axes, narrow: true, as_scipy: false, combine: REPLACE };
     filter.run(&x, &mut out).unwrap();
     out.read().unwrap()
 }

@@ -11,12 +11,14 @@ use crate::{
         GaussianOptions, Mode, Rounding, SeparableOptions, gaussian, gaussian_laplace, separable,
         taps::{Gaussian, Taps},
     },
+    kernels::correlate::Edge,
 };
 
 device_tests! {
     of_a_flip_the_flip, of_one_element_the_weights;
     of_a_sum_the_sum, constants_stay, sums_stay, ties_are_even, truncated_after_each_axis,
     terms_of_several_passes, not_finite_at_the_ends, as_the_cpu, within_2e_6_of_the_range,
+    far_from_zero, means_stay_within, differences_beyond_the_type,
 }
 
 const SHAPE: [u64; 3] = [5, 19, 35];
@@ -259,6 +261,81 @@ fn within_2e_6_of_the_range(device: &Device) {
     }
 }
 
+/// Pressures in pascal: errors are relative to how far apart they are, and to the output.
+fn far_from_zero(device: &Device) {
+    let shape = [40, 44];
+    let x: Vec<f32> =
+        values::<f32>(97, shape.iter().product()).into_iter().map(|x| 101_325.0 + x / 4.0).collect();
+    let least = x.iter().copied().fold(f32::MAX, f32::min);
+    let range = f64::from(x.iter().copied().fold(f32::MIN, f32::max) - least);
+    let tx = Tensor::from_slice(device, &x, &shape).unwrap();
+    // Along both axes at once, and one after another.
+    for sigma in [0.8, 3.3] {
+        for order in [[0, 0], [0, 1], [1, 0], [0, 2], [2, 0], [1, 1]] {
+            let case = Case { shape: &shape, sigma: &[sigma; 2], order: &order, mode: &[Mode::Reflect; 2] };
+            let options = GaussianOptions { order: order.into(), ..GaussianOptions::default() };
+            let out: Tensor<f32> = gaussian(&tx, sigma, &options).unwrap();
+            for (out, exact) in out.read().unwrap().into_iter().zip(case.oracle(&x)) {
+                let gain = exact.magnitude / 101_325.0;
+                let bound = 2e-6 * range * gain + 2.0 * exact.value.abs() / f64::from(1 << 23);
+                let off = (f64::from(out) - exact.value).abs();
+                assert!(
+                    off <= bound,
+                    "{sigma} {order:?}: {out} for {}, and the bound is {bound}",
+                    exact.value
+                );
+            }
+        }
+    }
+}
+
+/// A mean is between the least and the largest of its elements.
+fn means_stay_within(device: &Device) {
+    fn check<T: Sample + PartialOrd>(device: &Device, [least, most]: [T; 2]) {
+        for (seed, sigma) in [(98, 0.7), (99, 2.0), (100, 6.0)] {
+            let noise: Vec<u8> = values(seed, 50 * 60);
+            // Mostly the one, and mostly the other.
+            for edge in [20, 128, 250] {
+                let x: Vec<T> = noise.iter().map(|&byte| if byte < edge { least } else { most }).collect();
+                let tx = Tensor::from_slice(device, &x, &[50, 60]).unwrap();
+                let out: Tensor<T> = gaussian(&tx, sigma, &GaussianOptions::default()).unwrap();
+                let is_beyond = |out: &T| !(*out >= least && *out <= most);
+                let beyond = out.read().unwrap().into_iter().find(is_beyond);
+                assert!(beyond.is_none(), "{beyond:?} of {least:?} and {most:?}, {sigma} {edge}");
+            }
+        }
+    }
+    check(device, [0.0f32, 1.0]);
+    check(device, [101_325.1f32, 101_325.1]);
+    check(device, [f32::MIN, f32::MIN]);
+    check(device, [f32::MIN, 100.0]);
+    if device.limits().f64 {
+        check(device, [0.0f64, 1.0]);
+        check(device, [0.1f64, 0.1]);
+        check(device, [f64::MAX, f64::MAX]);
+    }
+}
+
+/// The largest numbers, as where there are no data: what is between elements is infinite, and what is made of them is not.
+fn differences_beyond_the_type(device: &Device) {
+    let shape = [30, 36];
+    let noise: Vec<u8> = values(101, shape.iter().product());
+    let x: Vec<f32> =
+        noise.iter().map(|byte| [-3.4e38, 3e38, 250.0, -3.4e38][usize::from(byte % 4)]).collect();
+    let tx = Tensor::from_slice(device, &x, &shape).unwrap();
+    for sigma in [1.0, 3.3] {
+        for order in [[0, 0], [1, 0], [0, 1]] {
+            let case = Case { shape: &shape, sigma: &[sigma; 2], order: &order, mode: &[Mode::Reflect; 2] };
+            let options = GaussianOptions { order: order.into(), ..GaussianOptions::default() };
+            let out: Tensor<f32> = gaussian(&tx, sigma, &options).unwrap();
+            for (out, exact) in out.read().unwrap().into_iter().zip(case.oracle(&x)) {
+                let off = (f64::from(out) - exact.value).abs();
+                assert!(off <= 2e-6 * exact.magnitude, "{sigma} {order:?}: {out} for {}", exact.value);
+            }
+        }
+    }
+}
+
 /// What is lost where weights become f32 is put into the centre: they add up to 1 but for its rounding.
 #[test]
 fn weights_add_up() {
@@ -266,7 +343,7 @@ fn weights_add_up() {
         let sigma = f64::from(tenths) / 10.0;
         let radius = (4.0 * sigma + 0.5).floor();
         let weights = Gaussian { sigma, order: 0, radius }.weights("test").unwrap();
-        let narrow = Taps { weights, ..Taps::identity() }.narrow();
+        let narrow = Taps::new(weights, Edge::Nearest, 0.0).narrow(true);
         let sum: f64 = narrow.iter().copied().map(f64::from).sum();
         let centre: f64 = narrow[narrow.len() / 2].into();
         assert!((sum - 1.0).abs() <= centre / f64::from(1 << 24), "{sigma}: {sum}");

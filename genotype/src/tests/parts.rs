@@ -204,6 +204,7 @@ fn what_does_not_fit_is_named() {
     for rows in [0..0, 0..9001, 0..4095, 1..4096, Range { start: 8192, end: 4096 }, 4096..8000] {
         refused(part(&genotypes, rows.clone(), &asked.wanted()), &format!("{rows:?} of 9000 variants"));
     }
+    refused(part(&genotypes, 0..4096, &asked.wanted().missing_calls()), "missing calls of each sample");
     let parts = asked.parts(&genotypes, 3);
     let [first, second, third] = [0, 1, 2].map(|at| parts[at].clone());
     refused(first.clone().merge(third.clone()), "the variants 0..4096 and 8192..9000 leave a gap");

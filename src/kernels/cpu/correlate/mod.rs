@@ -20,20 +20,24 @@ pub(crate) use self::{
 use self::{stream::Kept, taps::GROUP};
 use crate::{Cancel, DType, kernel::CpuArg};
 
-/// What the weights of an axis are known for.
+/// How sums along an axis are made, and what its numbers are: as many as it has weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Kind {
-    /// The same on both sides: elements as far from the centre are added first.
+    /// Weights are the same on both sides. To the centre times the sum of all weights differences of neighbours are added, so that errors
+    /// are relative to how far apart elements are: each times the sum of the weights from the outermost to that of the outer neighbour. These
+    /// sums are the numbers on the left, the sum of all weights that in the middle, and the weights those on the right.
     Even = 1,
-    /// Opposite on both sides: elements as far from the centre are subtracted first.
+    /// Weights are opposite on both sides: elements as far from the centre are subtracted first.
     Odd,
-    /// Neither.
+    /// Weights are neither: each element times its weight.
     Any,
+    /// Weights are the same on both sides: elements as far from the centre are added first, as scipy does.
+    Paired,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 3] = [Self::Even, Self::Odd, Self::Any];
+    pub(crate) const ALL: [Self; 4] = [Self::Even, Self::Odd, Self::Any, Self::Paired];
 }
 
 /// What becomes of what the output holds.
@@ -60,6 +64,10 @@ pub(crate) struct Correlation<'a, R> {
     pub(crate) cancel: Option<&'a Cancel>,
 }
 
+/// Sums of smaller elements are finite where the numbers of all axes make no more than [`GAIN`] of them.
+const SAFE: f32 = (1u128 << 96) as f32;
+const GAIN: f64 = (1u64 << 30) as f64;
+
 /// Bytes of the rows that a task keeps, of which a processor's second cache has room for.
 const KEPT: usize = 512 << 10;
 /// Planes of a task at most.
@@ -83,10 +91,24 @@ impl<R: Real> Correlation<'_, R> {
         if self.outer * planes * rows * columns * self.step == 0 {
             return;
         }
-        self.tasks(out).into_par_iter().for_each_init(Kept::default, |kept, task| self.make(task, kept));
+        let may_overflow = self.may_overflow();
+        self.tasks(out).into_par_iter().for_each_init(Kept::default, |kept, task| {
+            kept.may_overflow = may_overflow;
+            self.make(task, kept);
+        });
     }
 
-    /// Planes, rows and columns of a task: by the shapes alone, and on whole extents shared out evenly.
+    /// True where sums may not be finite, whatever elements are.
+    fn may_overflow(&self) -> bool {
+        let axes = || self.axes.iter().filter(|axis| axis.kind.is_some());
+        let gain =
+            |axis: &Axis<'_, R>| -> f64 { axis.weights.iter().map(|weight| weight.to_f64().abs()).sum() };
+        // A term has four elements at most.
+        let gain: f64 = axes().map(|axis| (4.0 * gain(axis)).max(1.0)).product();
+        gain > GAIN || axes().any(|axis| axis.constant.may_overflow())
+    }
+
+    /// Planes, rows and columns of a task: by the shapes alone, and on whole extents shared out evenly, rows by whole groups.
     fn tile(&self) -> [usize; 3] {
         let [z, y, x] = &self.axes;
         let evenly = |extent: usize, most: usize| extent.div_ceil(extent.div_ceil(most.max(1)));
@@ -96,7 +118,7 @@ impl<R: Real> Correlation<'_, R> {
         let columns = evenly(x.m, width.clamp(256, 4096) / self.step);
         let others = self.outer * z.m.div_ceil(planes) * x.m.div_ceil(columns);
         let rows = evenly(y.m, y.m.div_ceil(TASKS.div_ceil(others)).max(8 * y.radius()).max(16));
-        [planes, rows, columns]
+        [planes, rows.next_multiple_of(GROUP), columns]
     }
 
     fn tasks<'o>(&self, out: &'o mut [u8]) -> Vec<Task<'o>> {

@@ -3,6 +3,7 @@
 use half::{bf16, f16};
 use pulp::Simd;
 
+use super::SAFE;
 use crate::{
     DType, Element,
     dtype::with_dtype,
@@ -12,8 +13,14 @@ use crate::{
 
 /// f32 or f64.
 pub(crate) trait Real: Element + Default + Vectors {
-    /// Elements from `start` on.
-    fn load(arg: &CpuArg<'_>, dtype: DType, start: usize, out: &mut [Self]);
+    /// The nearest number.
+    fn of(value: f64) -> Self;
+    /// True for a number that is infinite, or so large that sums may be.
+    fn may_overflow(self) -> bool;
+    /// Each element of a line less that `step` behind it.
+    fn subtract(line: &[Self], step: usize, out: &mut [Self]);
+    /// Loads elements from `start` on; true where sums of one of them may overflow.
+    fn load(arg: &CpuArg<'_>, dtype: DType, start: usize, out: &mut [Self]) -> bool;
     /// Writes elements of a type: the nearest, of two as near the even one.
     fn store(values: &[Self], dtype: DType, out: &mut [u8]);
     /// Makes each the element that it would be stored as, truncated.
@@ -135,12 +142,37 @@ floats! {
 macro_rules! real {
     ($real:ident, $vector:ident, $load:expr, $mul_add:expr) => {
         impl Real for $real {
-            fn load(arg: &CpuArg<'_>, dtype: DType, start: usize, out: &mut [Self]) {
+            fn of(value: f64) -> Self {
+                <Self as Cell<f64>>::rounded(value)
+            }
+
+            #[inline(always)]
+            fn may_overflow(self) -> bool {
+                self.abs() >= Self::from(SAFE)
+            }
+
+            fn subtract(line: &[Self], step: usize, out: &mut [Self]) {
+                wide(|| {
+                    for ((out, x), behind) in out.iter_mut().zip(line).zip(&line[step..]) {
+                        *out = x - behind;
+                    }
+                });
+            }
+
+            fn load(arg: &CpuArg<'_>, dtype: DType, start: usize, out: &mut [Self]) -> bool {
                 if dtype == Self::DTYPE {
-                    out.copy_from_slice(&arg.read::<Self>()[start..][..out.len()]);
-                    return;
+                    let values = &arg.read::<Self>()[start..][..out.len()];
+                    return wide(|| {
+                        let mut any = false;
+                        for (out, &value) in out.iter_mut().zip(values) {
+                            any |= value.may_overflow();
+                            *out = value;
+                        }
+                        any
+                    });
                 }
                 $load(arg, dtype, start, out);
+                !dtype.is_integer() && wide(|| out.iter().fold(false, |any, value| any | value.may_overflow()))
             }
 
             fn store(values: &[Self], dtype: DType, out: &mut [u8]) {

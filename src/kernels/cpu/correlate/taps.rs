@@ -1,70 +1,83 @@
-//! Weighted sums of lines side by side, and along one line. A sum begins with the centre (of weights without symmetry with the
-//! last), and goes on from the outermost to the innermost: the same operations for each element, wherever it stands.
+//! Weighted sums of lines side by side, and along one line. A sum begins with the centre (of differences it ends there, and of weights
+//! without symmetry it begins with the last), and goes on from the outermost to the innermost: the same operations for each element,
+//! wherever it stands.
+//!
+//! Differences of finite numbers may be infinite, and of infinite ones NaN. Such a sum is made again of elements times a power of two.
 
 use pulp::{Arch, Simd, WithSimd};
 
 use super::{Kind, real::Real};
 
-/// Elements that lines are padded to a multiple of.
-pub(super) const PAD: usize = 64;
+/// Elements of which lines are made in multiples, as many as two of the longest vectors have.
+pub(super) const PAD: usize = 32;
 /// Lines that are made at once, so that each line read serves several.
-pub(super) const GROUP: usize = 4;
-/// Vectors that are made at once along a line.
+pub(super) const GROUP: usize = 8;
+/// Vectors that are made at once along a line, and the elements of the longest.
 const AHEAD: usize = 4;
+pub(super) const PAD_ALONG: usize = AHEAD * PAD / 2;
 
-/// `G` lines next to each other, of lines that stand at `places` of `from`; line g takes those from place g on.
-pub(super) struct Lines<'a, R, const G: usize> {
+/// The numbers of an axis.
+#[derive(Clone, Copy)]
+pub(super) struct Numbers<'a, R> {
+    pub(super) weights: &'a [R],
+    pub(super) kind: Kind,
+}
+
+impl<R: Real> Numbers<'_, R> {
+    /// Makes sums that are not finite again, of elements times a power of two, of which none is beyond the type unless the result is. `at` is
+    /// the element of sum i that a tap meets.
+    #[cold]
+    fn again(&self, sums: &mut [R], at: impl Fn(usize, usize) -> R) {
+        const SCALE: f64 = (1u64 << 32) as f64;
+        let radius = self.weights.len() / 2;
+        let number = |t: usize| self.weights[t].to_f64();
+        let weight = |t: usize| match self.kind {
+            Kind::Even if t == radius => number(radius) - 2.0 * number(radius - 1),
+            Kind::Odd if t < radius => -number(2 * radius - t),
+            _ => number(t.max(2 * radius - t)),
+        };
+        for (i, sum) in sums.iter_mut().enumerate().filter(|(_, sum)| !sum.to_f64().is_finite()) {
+            let scaled: f64 = (0..=2 * radius).map(|t| at(t, i).to_f64() / SCALE * weight(t)).sum();
+            *sum = R::of(scaled * SCALE);
+        }
+    }
+}
+
+/// Lines next to each other, of lines that stand at `places` of `from`; line g takes those from place g on.
+#[derive(Clone, Copy)]
+pub(super) struct Lines<'a, R> {
     pub(super) from: &'a [R],
     /// Where each line stands, and what is added to that: multiples of [`PAD`].
     pub(super) places: &'a [usize],
     pub(super) shift: usize,
-    pub(super) weights: &'a [R],
-    pub(super) kind: Kind,
-    /// The lines made, one after another, each of as many elements.
-    pub(super) out: &'a mut [R],
+    /// Elements of each that are made, a multiple of [`PAD`].
+    pub(super) width: usize,
+    pub(super) numbers: Numbers<'a, R>,
 }
 
-impl<R: Real, const G: usize> Lines<'_, R, G> {
-    pub(super) fn make(self) {
-        Arch::new().dispatch(self);
-    }
-}
-
-impl<R: Real, const G: usize> WithSimd for Lines<'_, R, G> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        // As many as registers have room for.
-        if size_of::<R::Vector<S>>() >= 64 {
-            self.in_steps::<S, 2>(simd)
-        } else {
-            self.in_steps::<S, 1>(simd)
+impl<'a, R: Real> Lines<'a, R> {
+    /// Makes `G` lines, one after another, in as much room each. Sums that are not finite are made again if they may overflow.
+    pub(super) fn make<const G: usize>(self, out: &mut [R], may_overflow: bool) {
+        let (arch, lines, kind) = (Arch::new(), self, self.numbers.kind);
+        match kind {
+            Kind::Any => arch.dispatch(OneByOne::<R, G> { lines, out }),
+            Kind::Even => arch.dispatch(InPairs::<R, G, true, false> { lines, out }),
+            Kind::Odd => arch.dispatch(InPairs::<R, G, false, true> { lines, out }),
+            Kind::Paired => arch.dispatch(InPairs::<R, G, false, false> { lines, out }),
         }
-    }
-}
-
-#[allow(
-    clippy::needless_range_loop,
-    reason = "closures and iterators are not all inlined, and have narrow vectors then"
-)]
-impl<R: Real, const G: usize> Lines<'_, R, G> {
-    /// `A` vectors of each line at once.
-    #[inline(always)]
-    fn in_steps<S: Simd, const A: usize>(self, simd: S) {
-        let elements = A * size_of::<R::Vector<S>>() / size_of::<R>();
-        let width = self.out.len() / G;
-        for i in (0..width).step_by(elements) {
-            let sums = if self.kind == Kind::Any {
-                self.one_by_one::<S, A>(simd, i)
-            } else {
-                self.in_pairs::<S, A>(simd, i)
-            };
-            for g in 0..G {
-                let out = R::vectors_mut::<S>(&mut self.out[g * width + i..][..elements]);
-                out[..A].copy_from_slice(&sums[g]);
+        if may_overflow && kind != Kind::Any {
+            let stride = out.len() / G;
+            for (g, out) in out.chunks_exact_mut(stride).enumerate() {
+                let out = &mut out[..self.width];
+                self.numbers.again(out, |t, i| self.from[self.places[g + t] + self.shift + i]);
             }
         }
+    }
+
+    /// The lines from one on.
+    #[inline(always)]
+    pub(super) fn from(self, first: usize) -> Self {
+        Self { places: &self.places[first..], ..self }
     }
 
     /// Elements from i on of the line at place t.
@@ -78,116 +91,246 @@ impl<R: Real, const G: usize> Lines<'_, R, G> {
         values
     }
 
+    /// Elements of the line at place t, or where sums are of differences these less those of the line at `inner`, its neighbour.
     #[inline(always)]
-    fn one_by_one<S: Simd, const A: usize>(&self, simd: S, i: usize) -> [[R::Vector<S>; A]; G] {
-        let end = self.weights.len() - 1;
-        let mut sums = [[R::splat(simd, R::default()); A]; G];
-        let last = R::splat(simd, self.weights[end]);
-        for g in 0..G {
-            let x = self.at::<S, A>(simd, g + end, i);
+    fn term<S: Simd, const A: usize, const APART: bool>(
+        &self,
+        simd: S,
+        [t, inner]: [usize; 2],
+        i: usize,
+    ) -> [R::Vector<S>; A] {
+        let mut values = self.at::<S, A>(simd, t, i);
+        if APART {
+            let inner = self.at::<S, A>(simd, inner, i);
             for a in 0..A {
-                sums[g][a] = R::mul_vectors(simd, x[a], last);
+                values[a] = R::sub_vectors(simd, values[a], inner[a]);
             }
         }
-        for t in 0..end {
-            let weight = R::splat(simd, self.weights[t]);
-            for g in 0..G {
-                let x = self.at::<S, A>(simd, t + g, i);
-                for a in 0..A {
-                    sums[g][a] = R::mul_add(simd, x[a], weight, sums[g][a]);
-                }
-            }
-        }
-        sums
-    }
-
-    #[inline(always)]
-    fn in_pairs<S: Simd, const A: usize>(&self, simd: S, i: usize) -> [[R::Vector<S>; A]; G] {
-        let radius = self.weights.len() / 2;
-        let zero = [[R::splat(simd, R::default()); A]; G];
-        let (mut sums, mut before, mut after) = (zero, zero, zero);
-        let centre = R::splat(simd, self.weights[radius]);
-        for g in 0..G {
-            let x = self.at::<S, A>(simd, g + radius, i);
-            for a in 0..A {
-                sums[g][a] = R::mul_vectors(simd, x[a], centre);
-            }
-        }
-        // The neighbours of the G lines before and after. One each is new at each step, and takes the place of the line that is
-        // needed no more: unrolled by G, every place is a constant, and no vector moves.
-        if radius > 0 {
-            for g in 1..G {
-                before[g - 1] = self.at(simd, g - 1, i);
-                after[g] = self.at(simd, 2 * radius + g, i);
-            }
-        }
-        for first in (0..radius).step_by(G) {
-            for step in 0..G {
-                let t = first + step;
-                if t == radius {
-                    break;
-                }
-                before[(step + G - 1) % G] = self.at(simd, t + G - 1, i);
-                after[(G - step) % G] = self.at(simd, 2 * radius - t, i);
-                let weight = R::splat(simd, self.weights[t]);
-                for g in 0..G {
-                    let (before, after) = (&before[(step + g) % G], &after[(g + G - step) % G]);
-                    for a in 0..A {
-                        let pair = if self.kind == Kind::Even {
-                            R::add_vectors(simd, before[a], after[a])
-                        } else {
-                            R::sub_vectors(simd, before[a], after[a])
-                        };
-                        sums[g][a] = R::mul_add(simd, pair, weight, sums[g][a]);
-                    }
-                }
-            }
-        }
-        sums
+        values
     }
 }
 
-/// One line along itself: element i is a sum of those `step` apart, from element i of the line on.
-pub(super) struct Along<'a, R> {
-    pub(super) line: &'a [R],
-    pub(super) step: usize,
-    pub(super) weights: &'a [R],
-    pub(super) kind: Kind,
-    /// A multiple of [`PAD`].
-    pub(super) out: &'a mut [R],
+/// Makes lines of weights without symmetry.
+struct OneByOne<'a, 'o, R, const G: usize> {
+    lines: Lines<'a, R>,
+    out: &'o mut [R],
 }
 
-impl<R: Real> Along<'_, R> {
-    pub(super) fn make(self) {
-        Arch::new().dispatch(self);
-    }
+/// Makes lines of weights that are the same on both sides, of differences of neighbours if they are `APART`; or opposite if they are `ODD`.
+struct InPairs<'a, 'o, R, const G: usize, const APART: bool, const ODD: bool> {
+    lines: Lines<'a, R>,
+    out: &'o mut [R],
 }
 
-#[allow(clippy::needless_range_loop, reason = "as above")]
-impl<R: Real> WithSimd for Along<'_, R> {
+/// True where a vector is of 64 bytes: processors with those have 32 registers of them, others half as many at least.
+const fn is_long<R: Real, S: Simd>() -> bool {
+    size_of::<R::Vector<S>>() >= 64
+}
+
+impl<R: Real, const G: usize> WithSimd for OneByOne<'_, '_, R, G> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { line, step, weights, kind, out } = self;
+        if is_long::<R, S>() && G < GROUP {
+            self.in_steps::<S, 2>(simd);
+        } else {
+            self.in_steps::<S, 1>(simd);
+        }
+    }
+}
+
+impl<R: Real, const G: usize, const APART: bool, const ODD: bool> WithSimd
+    for InPairs<'_, '_, R, G, APART, ODD>
+{
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        if is_long::<R, S>() && G < GROUP {
+            self.in_steps::<S, 2>(simd);
+        } else if is_long::<R, S>() || G < GROUP {
+            self.in_steps::<S, 1>(simd);
+        } else {
+            const HALF: usize = GROUP / 2;
+            let Self { lines, out } = self;
+            let (out, rest) = out.split_at_mut(out.len() / 2);
+            InPairs::<R, HALF, APART, ODD> { lines, out }.in_steps::<S, 1>(simd);
+            InPairs::<R, HALF, APART, ODD> { lines: lines.from(HALF), out: rest }.in_steps::<S, 1>(simd);
+        }
+    }
+}
+
+#[allow(
+    clippy::needless_range_loop,
+    reason = "closures and iterators are not all inlined, and have narrow vectors then"
+)]
+impl<R: Real, const G: usize> OneByOne<'_, '_, R, G> {
+    #[inline(always)]
+    fn in_steps<S: Simd, const A: usize>(self, simd: S) {
+        let Self { lines, out } = self;
+        let elements = A * size_of::<R::Vector<S>>() / size_of::<R>();
+        let (stride, weights) = (out.len() / G, lines.numbers.weights);
+        let end = weights.len() - 1;
+        let last = R::splat(simd, weights[end]);
+        for i in (0..lines.width).step_by(elements) {
+            let mut sums = [[last; A]; G];
+            for g in 0..G {
+                let x = lines.at::<S, A>(simd, g + end, i);
+                for a in 0..A {
+                    sums[g][a] = R::mul_vectors(simd, x[a], last);
+                }
+            }
+            for t in 0..end {
+                let weight = R::splat(simd, weights[t]);
+                for g in 0..G {
+                    let x = lines.at::<S, A>(simd, t + g, i);
+                    for a in 0..A {
+                        sums[g][a] = R::mul_add(simd, x[a], weight, sums[g][a]);
+                    }
+                }
+            }
+            for g in 0..G {
+                R::vectors_mut::<S>(&mut out[g * stride + i..][..elements])[..A].copy_from_slice(&sums[g]);
+            }
+        }
+    }
+}
+
+#[allow(clippy::needless_range_loop, reason = "as above")]
+impl<R: Real, const G: usize, const APART: bool, const ODD: bool> InPairs<'_, '_, R, G, APART, ODD> {
+    #[inline(always)]
+    fn in_steps<S: Simd, const A: usize>(self, simd: S) {
+        let Self { lines, out } = self;
+        let elements = A * size_of::<R::Vector<S>>() / size_of::<R>();
+        let (stride, weights) = (out.len() / G, lines.numbers.weights);
+        let radius = weights.len() / 2;
+        let centre = R::splat(simd, weights[radius]);
+        let zero = [[R::splat(simd, R::default()); A]; G];
+        const { assert!(G <= GROUP) };
+        for i in (0..lines.width).step_by(elements) {
+            let (mut sums, mut before, mut after) = (zero, zero, zero);
+            if !APART {
+                for g in 0..G {
+                    let x = lines.at::<S, A>(simd, g + radius, i);
+                    for a in 0..A {
+                        sums[g][a] = R::mul_vectors(simd, x[a], centre);
+                    }
+                }
+            }
+            // The neighbours of the G lines before and after. One each is new at each step, and takes the place of the line that is
+            // needed no more: unrolled by G, every place is a constant, and no vector moves.
+            if radius > 0 {
+                for g in 1..G {
+                    before[g - 1] = lines.term::<S, A, APART>(simd, [g - 1, g], i);
+                    after[g] = lines.term::<S, A, APART>(simd, [2 * radius + g, 2 * radius + g - 1], i);
+                }
+            }
+            macro_rules! steps {
+                ($($step:literal)*) => {
+                    for first in (0..radius).step_by(G) {
+                        'steps: {$(
+                            let (step, t) = ($step, first + $step);
+                            if step >= G || t == radius {
+                                break 'steps;
+                            }
+                            before[(step + G - 1) % G] = lines.term::<S, A, APART>(simd, [t + G - 1, t + G], i);
+                            let last = 2 * radius - t;
+                            after[(G - step) % G] = lines.term::<S, A, APART>(simd, [last, last - 1], i);
+                            let weight = R::splat(simd, weights[t]);
+                            for g in 0..G {
+                                let (before, after) = (&before[(step + g) % G], &after[(g + G - step) % G]);
+                                for a in 0..A {
+                                    let pair = if ODD {
+                                        R::sub_vectors(simd, before[a], after[a])
+                                    } else {
+                                        R::add_vectors(simd, before[a], after[a])
+                                    };
+                                    sums[g][a] = R::mul_add(simd, pair, weight, sums[g][a]);
+                                }
+                            }
+                        )*}
+                    }
+                };
+            }
+            // Unrolled by hand: a compiler that keeps the loop keeps the lines in memory.
+            steps!(0 1 2 3 4 5 6 7);
+            for g in 0..G {
+                if APART {
+                    let x = lines.at::<S, A>(simd, g + radius, i);
+                    for a in 0..A {
+                        sums[g][a] = R::mul_add(simd, x[a], centre, sums[g][a]);
+                    }
+                }
+                R::vectors_mut::<S>(&mut out[g * stride + i..][..elements])[..A].copy_from_slice(&sums[g]);
+            }
+        }
+    }
+}
+
+/// One line along itself: element i is a sum of those `step` apart, from element i of the line on.
+#[derive(Clone, Copy)]
+pub(super) struct Along<'a, R> {
+    pub(super) line: &'a [R],
+    pub(super) step: usize,
+    pub(super) numbers: Numbers<'a, R>,
+    /// Each element of the line less that `step` behind it, for [`Kind::Even`]. Empty where few sums meet a difference, which are faster
+    /// without.
+    pub(super) apart: &'a [R],
+}
+
+impl<R: Real> Along<'_, R> {
+    /// The sums from element `first` on.
+    pub(super) fn from(self, first: usize) -> Self {
+        Self { line: &self.line[first..], apart: self.apart.get(first..).unwrap_or_default(), ..self }
+    }
+
+    /// Makes sums, a multiple of [`PAD_ALONG`] of them; those that are not finite again if they may overflow.
+    #[inline(always)]
+    pub(super) fn make(self, out: &mut [R], may_overflow: bool) {
+        Arch::new().dispatch(AlongTo { along: self, out: &mut *out });
+        let Self { line, step, numbers, .. } = self;
+        if may_overflow && numbers.kind != Kind::Any {
+            numbers.again(out, |t, i| line[i + t * step]);
+        }
+    }
+}
+
+struct AlongTo<'a, 'o, R> {
+    along: Along<'a, R>,
+    out: &'o mut [R],
+}
+
+#[allow(clippy::needless_range_loop, reason = "as above")]
+impl<R: Real> WithSimd for AlongTo<'_, '_, R> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { along: Along { line, step, numbers: Numbers { weights, kind }, apart }, out } = self;
         let lanes = size_of::<R::Vector<S>>() / size_of::<R>();
         let radius = weights.len() / 2;
         let end = 2 * radius * step;
         let zero = R::splat(simd, R::default());
+        // Terms are of the line, or of its differences, of which there are as many but one.
+        let is_apart = !apart.is_empty();
+        let (terms, last) = if is_apart { (apart, end - step) } else { (line, end) };
+        let middle = &line[end / 2..];
         let out = R::vectors_mut::<S>(out).as_chunks_mut::<AHEAD>().0;
         for (i, out) in out.iter_mut().enumerate() {
-            // What the sums of these elements see.
-            let line = &line[i * AHEAD * lanes..][..end + AHEAD * lanes];
+            // The elements that these sums meet.
+            let first = i * AHEAD * lanes;
+            let terms = &terms[first..][..last + AHEAD * lanes];
             macro_rules! at {
                 ($t:expr) => {
-                    R::vectors::<S>(&line[$t..][..AHEAD * lanes])
+                    R::vectors::<S>(&terms[$t..][..AHEAD * lanes])
                 };
             }
             let mut sums = [zero; AHEAD];
             if kind == Kind::Any {
-                let (last, x) = (R::splat(simd, weights[2 * radius]), at!(end));
+                let (weight, x) = (R::splat(simd, weights[2 * radius]), at!(end));
                 for i in 0..AHEAD {
-                    sums[i] = R::mul_vectors(simd, x[i], last);
+                    sums[i] = R::mul_vectors(simd, x[i], weight);
                 }
                 for t in 0..2 * radius {
                     let (weight, x) = (R::splat(simd, weights[t]), at!(t * step));
@@ -195,22 +338,67 @@ impl<R: Real> WithSimd for Along<'_, R> {
                         sums[i] = R::mul_add(simd, x[i], weight, sums[i]);
                     }
                 }
-            } else {
-                let (centre, x) = (R::splat(simd, weights[radius]), at!(end / 2));
+                *out = sums;
+                continue;
+            }
+            let centre = R::splat(simd, weights[radius]);
+            let x = &R::vectors::<S>(&middle[first..])[..AHEAD];
+            if kind == Kind::Even && !is_apart {
+                // Differences of the line itself, two at a time, so that no vector moves.
+                let (mut before, mut after) = ([zero; AHEAD], [zero; AHEAD]);
+                before.copy_from_slice(at!(0));
+                after.copy_from_slice(at!(end));
+                macro_rules! tap {
+                    ($t:expr, $before:ident $after:ident, $left:ident $right:ident) => {
+                        let weight = R::splat(simd, weights[$t]);
+                        let ($left, $right) = (at!(($t + 1) * step), at!(end - ($t + 1) * step));
+                        for i in 0..AHEAD {
+                            let left = R::sub_vectors(simd, $before[i], $left[i]);
+                            let right = R::sub_vectors(simd, $after[i], $right[i]);
+                            sums[i] = R::mul_add(simd, R::add_vectors(simd, left, right), weight, sums[i]);
+                        }
+                    };
+                }
+                for t in (0..radius - radius % 2).step_by(2) {
+                    tap!(t, before after, left right);
+                    tap!(t + 1, left right, next last);
+                    before.copy_from_slice(next);
+                    after.copy_from_slice(last);
+                }
+                if radius % 2 > 0 {
+                    tap!(radius - 1, before after, left right);
+                }
+                for i in 0..AHEAD {
+                    sums[i] = R::mul_add(simd, x[i], centre, sums[i]);
+                }
+                *out = sums;
+                continue;
+            }
+            if !is_apart {
                 for i in 0..AHEAD {
                     sums[i] = R::mul_vectors(simd, x[i], centre);
                 }
-                for t in 0..radius {
-                    let weight = R::splat(simd, weights[t]);
-                    let (before, after) = (at!(t * step), at!(end - t * step));
-                    for i in 0..AHEAD {
-                        let pair = if kind == Kind::Even {
-                            R::add_vectors(simd, before[i], after[i])
-                        } else {
-                            R::sub_vectors(simd, before[i], after[i])
-                        };
-                        sums[i] = R::mul_add(simd, pair, weight, sums[i]);
+            }
+            macro_rules! pairs {
+                ($join:ident) => {
+                    for t in 0..radius {
+                        let weight = R::splat(simd, weights[t]);
+                        let (before, after) = (at!(t * step), at!(last - t * step));
+                        for i in 0..AHEAD {
+                            let pair = R::$join(simd, before[i], after[i]);
+                            sums[i] = R::mul_add(simd, pair, weight, sums[i]);
+                        }
                     }
+                };
+            }
+            if kind == Kind::Paired {
+                pairs!(add_vectors);
+            } else {
+                pairs!(sub_vectors);
+            }
+            if is_apart {
+                for i in 0..AHEAD {
+                    sums[i] = R::mul_add(simd, x[i], centre, sums[i]);
                 }
             }
             *out = sums;

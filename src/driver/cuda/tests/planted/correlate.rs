@@ -4,15 +4,19 @@ use super::{each_bug_shows, numbers};
 use crate::{
     DType, Element, Result, Tensor,
     device::Device,
+    filter::taps::Taps,
     kernel::{Grid, Kernel, small},
-    kernels::correlate::{CORRELATE, Edge, Kind, Params, TILE_X, TILE_Y, spec},
+    kernels::correlate::{CORRELATE, Edge, Params, TILE_X, TILE_Y, spec},
 };
 
 const SHAPE: [u32; 3] = [9, 21, 45];
-/// Of z, y and x; whole numbers, so that sums are exact.
+/// Weights of z, y and x: whole numbers, so that sums are exact.
 const WEIGHTS: [&[f32]; 3] = [&[1.0, 2.0, 1.0], &[-1.0, -3.0, 0.0, 3.0, 1.0], &[2.0, 0.0, 5.0]];
 const EDGES: [Edge; 3] = [Edge::Mirror, Edge::Constant, Edge::Reflect];
-/// Beyond the edges of z, y and x.
+/// Weights of y alone: opposite on both sides, or the same.
+const ODD: [&[f32]; 3] = [&[], WEIGHTS[1], &[]];
+const EVEN: [&[f32]; 3] = [&[], &[1.0, 3.0, 2.0, 3.0, 1.0], &[]];
+/// Constants beyond the edges of z, y and x.
 const CONSTANTS: [f32; 3] = [5.0, 7.0, 6.0];
 
 /// Sums along the axes that have weights, one after another.
@@ -38,27 +42,31 @@ fn expected(x: &[f32], weights: [&[f32]; 3]) -> Vec<f32> {
     x
 }
 
-/// Along all axes by tiles, or along y alone, with sums of R; the input and output begin behind others.
+/// Along all axes by tiles, or along y alone where others have no weights, with sums of R; the input and output begin behind others.
 fn sums<T: Element, R: Element + From<f32>>(
     device: &Device,
     kernel: &'static Kernel<Params>,
-    tiled: bool,
+    weights: [&[f32]; 3],
     stored: fn(f32) -> T,
 ) -> Result<bool> {
     const BEFORE: u32 = 3;
     let len: u32 = SHAPE.iter().product();
     let x: Vec<f32> = numbers(len);
-    let weights = if tiled { WEIGHTS } else { [&[][..], WEIGHTS[1], &[]] };
+    let tiled = !weights[0].is_empty();
     let halves: Vec<half::f16> =
         [&[99.0; BEFORE as usize], &x[..]].concat().iter().copied().map(half::f16::from_f32).collect();
     let tx = Tensor::from_slice(device, &halves, &[(BEFORE + len).into()])?;
-    let given: Vec<R> = CONSTANTS.into_iter().chain(weights.concat()).map(R::from).collect();
+    let taps = weights.map(|weights| {
+        let weights: Vec<f64> = weights.iter().copied().map(f64::from).collect();
+        (!weights.is_empty()).then(|| Taps::new(weights, Edge::Wrap, 0.0))
+    });
+    let numbers = taps.iter().flatten().flat_map(|taps| taps.narrow(false));
+    let given: Vec<R> = CONSTANTS.into_iter().chain(numbers).map(R::from).collect();
     let given = Tensor::from_slice(device, &given, &[given.len() as u64])?;
     let [nz, ny, nx] = SHAPE;
     let [wz, wy, wx] = weights.map(|weights| small(weights.len() as u64));
     let code = |codes: [u32; 3]| codes.into_iter().rev().fold(0, |all, code| 16 * all + code);
-    let kinds = [Kind::Even as u32, Kind::Odd as u32, Kind::Any as u32];
-    let kinds = [0, 1, 2].map(|axis| if weights[axis].is_empty() { 0 } else { kinds[axis] });
+    let kinds = taps.map(|taps| taps.map_or(0, |taps| taps.kind(false) as u32));
     let mut params = Params {
         x0: BEFORE,
         out0: BEFORE,
@@ -118,25 +126,35 @@ fn bugs_in_sums_of_neighbours_show() {
         ("numbers + 3 + p.wz + p.wy", "numbers + 3 + p.wz"),
         ("place == BEYOND ? numbers[1]", "place == BEYOND ? numbers[0]"),
         ("before = planes[REACH - d],", "before = planes[REACH - d + 1],"),
+        ("            before -= planes[REACH - d + 1];\n", ""),
         ("(i32)(z + 1 + REACH), end)", "(i32)(z + REACH), end)"),
     ];
     let f32s = |x: f32| x;
-    each_bug_shows(19, &CORRELATE, &tiles, |device, kernel| sums::<_, f32>(device, kernel, true, f32s));
+    each_bug_shows(19, &CORRELATE, &tiles, |device, kernel| sums::<_, f32>(device, kernel, WEIGHTS, f32s));
     let runs = [
         ("min(p.my, i + p.run)", "i + p.run"),
         ("i + MANY <= end", "i < end"),
         ("(i32)(y + p.oy)", "(i32)(y + p.oy + 1)"),
-        ("forward(before, at(t + N));", "forward(before, at(t + N - 1));"),
-        ("after[0] = other(end - 1 - t);", "after[0] = other(end - t);"),
+        ("at(t + N + one)", "at(t + N - 1)"),
+        ("at(end - 1 - t - one)", "at(end - t)"),
     ];
     let runs: Vec<_> = runs.into_iter().chain(shared).collect();
-    each_bug_shows(19, &CORRELATE, &runs, |device, kernel| sums::<_, f32>(device, kernel, false, f32s));
+    each_bug_shows(19, &CORRELATE, &runs, |device, kernel| sums::<_, f32>(device, kernel, ODD, f32s));
+    let apart = [
+        ("at(t + N + one)", "at(t + N)"),
+        ("at(end - 1 - t - one)", "at(end - 1 - t)"),
+        ("at(first + k), weights[first], sums[k])", "at(first), weights[first], sums[k])"),
+        ("    right = at(end - one);\n", ""),
+    ];
+    each_bug_shows(19, &CORRELATE, &apart, |device, kernel| sums::<_, f32>(device, kernel, EVEN, f32s));
     let wide = [("rounded_product(x, y) + z", "rounded_product(x, y) - z")];
-    each_bug_shows(19, &CORRELATE, &wide, |device, kernel| sums::<_, f64>(device, kernel, true, f64::from));
+    each_bug_shows(19, &CORRELATE, &wide, |device, kernel| {
+        sums::<_, f64>(device, kernel, WEIGHTS, f64::from)
+    });
     let words = [
         ("min(item * each + each - p.out0, p.outer * p.my * line)", "item * each + each - p.out0"),
         ("max(item * each, p.out0) - p.out0", "item * each - p.out0"),
     ];
     let bytes = |x: f32| (0..=u8::MAX).rev().find(|&byte| f32::from(byte) <= x).unwrap_or(0);
-    each_bug_shows(19, &CORRELATE, &words, |device, kernel| sums::<_, f32>(device, kernel, false, bytes));
+    each_bug_shows(19, &CORRELATE, &words, |device, kernel| sums::<_, f32>(device, kernel, ODD, bytes));
 }
