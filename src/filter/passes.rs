@@ -98,7 +98,7 @@ impl Pass {
         self.axes.iter().position(|axis| axis.taps.is_some()).unwrap_or(0)
     }
 
-    /// How many numbers it makes.
+    /// The number of elements that it makes.
     pub(super) fn outputs(&self) -> u64 {
         self.outer * self.step * self.axes.iter().map(|axis| axis.m).product::<u64>()
     }

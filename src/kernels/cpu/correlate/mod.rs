@@ -20,7 +20,7 @@ pub(crate) use self::{
 use self::{stream::Kept, taps::GROUP};
 use crate::{Cancel, DType, kernel::CpuArg};
 
-/// How sums along an axis are made, and what its numbers are: as many as it has weights.
+/// The way in which sums along an axis are made, and the meaning of its numbers: as many as it has weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Kind {
@@ -64,8 +64,9 @@ pub(crate) struct Correlation<'a, R> {
     pub(crate) cancel: Option<&'a Cancel>,
 }
 
-/// Sums of smaller elements are finite where the numbers of all axes make no more than [`GAIN`] of them.
+/// Elements below this have finite sums, where the numbers of the axes are within [`GAIN`].
 const SAFE: f32 = (1u128 << 96) as f32;
+/// The largest product over the axes of four times their numbers' magnitudes with which sums of such elements are finite.
 const GAIN: f64 = (1u64 << 30) as f64;
 
 /// Bytes of the rows that a task keeps, of which a processor's second cache has room for.

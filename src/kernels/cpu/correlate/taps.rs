@@ -47,7 +47,7 @@ impl<R: Real> Numbers<'_, R> {
 #[derive(Clone, Copy)]
 pub(super) struct Lines<'a, R> {
     pub(super) from: &'a [R],
-    /// Where each line stands, and what is added to that: multiples of [`PAD`].
+    /// The place of each line, to which `shift` is added: multiples of [`PAD`].
     pub(super) places: &'a [usize],
     pub(super) shift: usize,
     /// Elements of each that are made, a multiple of [`PAD`].
