@@ -58,7 +58,7 @@ constexpr u32 ROW = TILE_X + 1;
 
 enum Edge : u32 { REFLECT, MIRROR, NEAREST, WRAP, CONSTANT };
 enum Kind : u32 { EVEN = 1, ODD, ANY, PAIRED };
-enum Combine : u32 { REPLACE, ADD, ADD_SQUARE, ROOT };
+enum Combine : u32 { REPLACE, ADD, LENGTH };
 
 template <bool> struct Arithmetic {
     typedef float Real;
@@ -95,23 +95,28 @@ DEVICE i32 source(u32 edge, i32 at, i32 n) {
 DEVICE u32 edge_of(const Params& p, u32 axis) { return p.edges >> (4 * axis) & 15; }
 DEVICE u32 kind_of(const Params& p, u32 axis) { return p.kinds >> (4 * axis) & 15; }
 
-// Makes a sum that is not finite again, of elements times a power of two, of which none is beyond the type unless the result is. Numbers of
-// EVEN: on the left, sums of weights; in the middle, that of all; on the right, weights.
+// Makes a sum that is not finite again, of elements divided by a power of two: none of those is beyond the type unless the result is. Where
+// elements are infinite, their differences are no numbers, and the sum is that of elements and weights. Numbers of EVEN: on the left, sums
+// of weights; in the middle, that of all; on the right, weights.
 template <class At> DEVICE real sum_scaled(const real* weights, u32 count, u32 kind, At at) {
-    const real scale = (real)(1ull << 32);
-    u32 end = count - 1, radius = count / 2;
-    real sum = 0;
+    const real scale = (real)4294967296.0;
+    u32 end = count - 1;
+    u32 first = kind == ANY ? end : count / 2;
+    bool apart = kind == EVEN;
+    real centre = at(first) / scale;
+    if (centre != centre) return centre;
+    real sum = centre * (apart ? weights[first] - weights[first - 1] - weights[first - 1] : weights[first]);
+    real steps = 0;
 #pragma unroll 1
-    for (u32 t = 0; t < count; t++) {
-        real weight = weights[t < radius ? end - t : t];
-        if (kind == EVEN && t == radius) weight -= weights[radius - 1] + weights[radius - 1];
-        if (kind == ODD && t < radius) weight = -weight;
-        sum = multiply_add(at(t) / scale, weight, sum);
+    for (u32 t = 0; t < first; t++) {
+        real before = at(t) / scale, after = at(end - t) / scale;
+        real other = kind == ODD ? -after : kind == ANY ? 0 : after;
+        sum = multiply_add(before + other, weights[apart ? end - t : t], sum);
+        if (apart) steps = multiply_add((before - at(t + 1) / scale) + (after - at(end - t - 1) / scale), weights[t], steps);
     }
-    return sum * scale;
+    if (apart) steps = multiply_add(centre, weights[first], steps);
+    return (apart && is_finite(steps) ? steps : sum) * scale;
 }
-
-DEVICE bool is_again(u32 kind, real sum) { return (kind == EVEN || kind == ODD) && !(sum - sum == 0); }
 
 // The sums of taps of N neighbours, where `at(k + t)` is tap t of neighbour k: from the centre, then from the outermost to the
 // innermost, those as far from the centre together; of weights without symmetry from the last, then from the first. EVEN: of each tap less
@@ -154,7 +159,7 @@ template <u32 N, int UNROLL, class At> DEVICE void sum_taps(const real* weights,
         for (u32 k = 0; k < N; k++) sums[k] = multiply_add(at(first + k), weights[first], sums[k]);
     }
     u32 again = 0;
-    for (u32 k = 0; k < N; k++) again |= is_again(kind, sums[k]) ? 1u << k : 0;
+    for (u32 k = 0; k < N; k++) again |= is_finite(sums[k]) ? 0 : 1u << k;
 #pragma unroll 1
     for (u32 k = 0; again >> k; k++) {
         if (!(again >> k & 1)) continue;
@@ -208,12 +213,22 @@ DEVICE real truncated(const Whole& whole, real value) {
     return value != value ? 0 : (real)trunc(value <= whole.least ? whole.least : value >= whole.most ? whole.most : value);
 }
 
+// The length of a vector: where squares may be beyond the type, or nearly 0, that of numbers times a power of two.
+DEVICE real length(real x, real y) {
+    const real large = (real)(WIDE == 1 ? 0x1p500 : 0x1p62);
+    const real by = (real)(WIDE == 1 ? 0x1p600 : 0x1p100);
+    real most = max(fabs(x), fabs(y));
+    real scale = most > large ? 1 / by : most < 1 / large ? by : 1;
+    x *= scale;
+    y *= scale;
+    return sqrt(x * x + y * y) / scale;
+}
+
 // What element i of the output becomes.
 DEVICE real combined(const Params& p, const void* out, u32 i, real sum) {
     if (p.combine == REPLACE) return sum;
     real old = ((const real*)out)[i];
-    real all = p.combine == ADD ? old + sum : old + sum * sum;
-    return p.combine == ROOT ? sqrt(all) : all;
+    return p.combine == ADD ? old + sum : length(old, sum);
 }
 
 // The axis y of an array, at an element of its lines.
@@ -373,12 +388,12 @@ DEVICE real sum_across(const real (&planes)[2 * REACH + 1], const real* weights,
         for (u32 d = 0; d < 2 * REACH; d++) {
             if (d + radius >= REACH && d < REACH + radius) sum = multiply_add(planes[d], weights[d + radius - REACH], sum);
         }
-        return sum;
+    } else if (kind != EVEN) {
+        sum = planes[REACH] * weights[radius];
     }
-    sum = kind == EVEN ? 0 : planes[REACH] * weights[radius];
 #pragma unroll
     for (u32 d = REACH; d > 0; d--) {
-        if (d > radius) continue;
+        if (d > radius || kind == ANY) continue;
         real before = planes[REACH - d], after = planes[REACH + d];
         if (kind == EVEN) {
             before -= planes[REACH - d + 1];
@@ -387,7 +402,7 @@ DEVICE real sum_across(const real (&planes)[2 * REACH + 1], const real* weights,
         sum = multiply_add(kind == ODD ? before - after : before + after, weights[radius - d], sum);
     }
     if (kind == EVEN) sum = multiply_add(planes[REACH], weights[radius], sum);
-    if (!is_again(kind, sum)) return sum;
+    if (is_finite(sum)) return sum;
     return sum_scaled(weights, 2 * radius + 1, kind, [&](u32 t) {
         real value = 0;
 #pragma unroll

@@ -298,6 +298,7 @@ template <u32 COUNT> DEVICE void store_bytes(u32* array, u32 first, u32 from, u3
 DEVICE u32 div_ceil(u32 a, u32 b) { return a / b + (a % b > 0); }
 
 DEVICE bool is_finite(float value) { return (float_bits(value) & 0x7f800000u) != 0x7f800000u; }
+DEVICE bool is_finite(double value) { return value - value == 0; }
 
 // The number of a block in a grid that Grid::linear folded.
 DEVICE u32 linear_block() { return blockIdx.y * gridDim.x + blockIdx.x; }

@@ -63,7 +63,6 @@ const ANY: u32 = 3u;
 const PAIRED: u32 = 4u;
 
 const ADD: u32 = 1u;
-const ROOT: u32 = 3u;
 
 var<workgroup> cells: array<f32, TILED * (ROOM - 1u) + 1u>;
 
@@ -112,7 +111,7 @@ fn element(i: u32) -> f32 {
     return bitcast<f32>(decode_bits(x[word_of(i, params.x_type)], x[high_word_of(i, params.x_type)], i, params.x_type));
 }
 
-// An axis in global memory, of which element `base` is the first at hand, and the others are `stride` apart.
+// Elements along an axis that are `stride` apart, of which `base` is the first at hand: in global memory, or where TILED in cells, all of them.
 struct Axis {
     base: u32,
     stride: u32,
@@ -122,11 +121,18 @@ struct Axis {
 }
 
 fn at(axis: Axis, coordinate: i32) -> f32 {
+    if TILED == 1u {
+        return cells[axis.base + u32(coordinate) * axis.stride];
+    }
     let place = source_of(axis.edge, coordinate, axis.n);
     if place < 0 {
         return axis.constant;
     }
     return element(axis.base + (u32(place) - params.first) * axis.stride);
+}
+
+fn four(axis: Axis, first: i32) -> vec4<f32> {
+    return vec4(at(axis, first), at(axis, first + 1), at(axis, first + 2), at(axis, first + 3));
 }
 
 // A tap that is added to that as far before the centre.
@@ -143,33 +149,74 @@ fn first_tap(count: u32, kind: u32) -> u32 {
     return select(count / 2u, count - 1u, kind == ANY);
 }
 
-// True for a sum that is not finite, and so is made again.
-fn is_again(sum: f32, kind: u32) -> bool {
-    return (kind == EVEN || kind == ODD) && !is_finite_bits(bitcast<u32>(sum));
-}
-
-// 0 if one of these is not finite, else MANY.
-fn first_again(sums: vec4<f32>) -> u32 {
-    let bits = bitcast<vec4<u32>>(sums) & vec4(0x7f800000u);
-    return select(MANY, 0u, any(bits == vec4(0x7f800000u)));
-}
-
-// The weight of a tap, with its sign. Numbers of EVEN: on the left, sums of weights; in the middle, that of all; on the right, weights.
-fn weight_of(weights: u32, count: u32, kind: u32, t: u32) -> f32 {
-    let radius = count / 2u;
-    let weight = numbers[weights + max(t, count - 1u - t)];
-    let sides = numbers[weights + max(radius, 1u) - 1u];
-    let signed = select(weight, -weight, kind == ODD && t < radius);
-    return select(signed, weight - 2.0 * sides, kind == EVEN && t == radius);
+fn are_finite(values: vec4<f32>) -> vec4<bool> {
+    return (bitcast<vec4<u32>>(values) & vec4(0x7f800000u)) != vec4(0x7f800000u);
 }
 
 // A power of two, by which elements whose sums are not finite are divided: no sum of theirs is beyond the type unless the result is.
 const SCALE: f32 = 4294967296.0;
 
+// Sums of elements divided by SCALE: with weights; and for EVEN with differences, which are no numbers where elements are infinite.
+struct Scaled {
+    sums: vec4<f32>,
+    steps: vec4<f32>,
+}
+
+// Starts at the first tap. Numbers of EVEN: on the left, sums of weights; in the middle, that of all; on the right, weights.
+fn start_scaled(middle: vec4<f32>, weights: u32, first: u32, kind: u32) -> Scaled {
+    let side = numbers[weights + max(first, 1u) - 1u];
+    let weight = numbers[weights + first];
+    return Scaled(middle / SCALE * select(weight, weight - 2.0 * side, kind == EVEN), vec4(0.0));
+}
+
+// Adds the taps at t and as far on the other side, of which `inner` are the neighbours towards the centre.
+fn add_scaled(scaled: Scaled, outer: array<vec4<f32>, 2>, inner: array<vec4<f32>, 2>, weights: u32, count: u32, kind: u32, t: u32) -> Scaled {
+    let before = outer[0] / SCALE;
+    let after = outer[1] / SCALE;
+    let weight = numbers[weights + select(t, count - 1u - t, kind == EVEN)];
+    let steps = (before - inner[0] / SCALE) + (after - inner[1] / SCALE);
+    return Scaled(
+        fma(before + others(after, kind), vec4(weight), scaled.sums),
+        fma(steps, vec4(numbers[weights + t]), scaled.steps),
+    );
+}
+
+// Those of `sums` that are not finite, made again.
+fn end_scaled(scaled: Scaled, middle: vec4<f32>, weight: f32, kind: u32, sums: vec4<f32>) -> vec4<f32> {
+    let steps = fma(middle / SCALE, vec4(weight), scaled.steps);
+    let again = select(scaled.sums, steps, are_finite(steps) & vec4(kind == EVEN)) * SCALE;
+    return select(again, sums, are_finite(sums));
+}
+
+// False where all of these are finite, or NaN because the first tap is.
+fn is_again(sums: vec4<f32>, middle: vec4<f32>) -> bool {
+    let is_nan = (bitcast<vec4<u32>>(middle) & vec4(0x7fffffffu)) > vec4(0x7f800000u);
+    return !all(are_finite(sums) | is_nan);
+}
+
+// Makes those of the sums of four neighbours again that are not finite.
+fn sums_again(axis: Axis, weights: u32, count: u32, kind: u32, start: i32, sums: vec4<f32>) -> vec4<f32> {
+    let first = first_tap(count, kind);
+    let end = start + i32(count) - 1;
+    let middle = four(axis, start + i32(first));
+    if !is_again(sums, middle) {
+        return sums;
+    }
+    var scaled = start_scaled(middle, weights, first, kind);
+    for (var t = 0u; t < first; t++) {
+        let i = start + i32(t);
+        let j = end - i32(t);
+        let outer = array(four(axis, i), four(axis, j));
+        let inner = array(four(axis, i + 1), four(axis, j - 1));
+        scaled = add_scaled(scaled, outer, inner, weights, count, kind, t);
+    }
+    return end_scaled(scaled, middle, numbers[weights + first], kind, sums);
+}
+
 // The sum whose centre is at a coordinate: from the centre, then from the outermost taps to the innermost, those as far from the
 // centre together; of weights without symmetry from the last, then from the first. Sums of EVEN are of each tap less its neighbour
 // towards the centre, then of the centre.
-fn sum_global(axis: Axis, weights: u32, count: u32, kind: u32, centre: i32) -> f32 {
+fn sum_at(axis: Axis, weights: u32, count: u32, kind: u32, centre: i32) -> f32 {
     let start = centre - i32(count / 2u);
     let end = start + i32(count) - 1;
     let first = i32(first_tap(count, kind));
@@ -189,22 +236,14 @@ fn sum_global(axis: Axis, weights: u32, count: u32, kind: u32, centre: i32) -> f
         right = last;
     }
     sum = select(sum, fma(middle, weight, sum), is_apart);
-    if is_again(sum, kind) {
-        return global_again(axis, weights, count, kind, start);
+    if all(are_finite(vec4(sum))) {
+        return sum;
     }
-    return sum;
-}
-
-fn global_again(axis: Axis, weights: u32, count: u32, kind: u32, start: i32) -> f32 {
-    var sum = 0.0;
-    for (var t = 0u; t < count; t++) {
-        sum = fma(at(axis, start + i32(t)) / SCALE, weight_of(weights, count, kind, t), sum);
-    }
-    return sum * SCALE;
+    return sums_again(axis, weights, count, kind, start, vec4(sum)).x;
 }
 
 // The sums of four neighbours, of which the first has that centre: each element is loaded once for all of them.
-fn sums_global(axis: Axis, weights: u32, count: u32, kind: u32, centre: i32) -> vec4<f32> {
+fn sums_at(axis: Axis, weights: u32, count: u32, kind: u32, centre: i32) -> vec4<f32> {
     let start = centre - i32(count / 2u);
     let end = start + i32(count) - 1;
     let first = i32(first_tap(count, kind));
@@ -229,61 +268,10 @@ fn sums_global(axis: Axis, weights: u32, count: u32, kind: u32, centre: i32) -> 
         right = last;
     }
     sums = select(sums, fma(middle, vec4(weight), sums), is_apart);
-    for (var k = first_again(sums); k < MANY; k++) {
-        if is_again(sums[k], kind) {
-            sums[k] = global_again(axis, weights, count, kind, start + i32(k));
-        }
+    if all(are_finite(sums)) {
+        return sums;
     }
-    return sums;
-}
-
-fn four(axis: Axis, first: i32) -> vec4<f32> {
-    return vec4(at(axis, first), at(axis, first + 1), at(axis, first + 2), at(axis, first + 3));
-}
-
-// The sums of four neighbours in cells: tap t of neighbour k is k + t strides from `place`.
-fn sums_cells(place: u32, stride: u32, weights: u32, count: u32, kind: u32) -> vec4<f32> {
-    let end = count - 1u;
-    let first = first_tap(count, kind);
-    let is_apart = kind == EVEN;
-    let one = select(0u, 1u, is_apart);
-    let middle = four_cells(place + first * stride, stride);
-    let weight = numbers[weights + first];
-    var sums = select(middle * weight, vec4(0.0), is_apart);
-    var before = four_cells(place, stride);
-    var after = four_cells(place + end * stride, stride);
-    var left = cells[place + (MANY - 1u + one) * stride];
-    var right = cells[place + (end - one) * stride];
-    before = select(before, before - vec4(before.yzw, left), is_apart);
-    after = others(select(after, after - vec4(right, after.xyz), is_apart), kind);
-    for (var t = 0u; t < first; t++) {
-        sums = fma(before + after, vec4(numbers[weights + t]), sums);
-        let next = cells[place + (t + MANY + one) * stride];
-        let last = cells[place + (end - 1u - t - one) * stride];
-        before = vec4(before.yzw, select(next, left - next, is_apart));
-        after = vec4(other(select(last, right - last, is_apart), kind), after.xyz);
-        left = next;
-        right = last;
-    }
-    sums = select(sums, fma(middle, vec4(weight), sums), is_apart);
-    for (var k = first_again(sums); k < MANY; k++) {
-        if is_again(sums[k], kind) {
-            sums[k] = cells_again(place + k * stride, stride, weights, count, kind);
-        }
-    }
-    return sums;
-}
-
-fn cells_again(place: u32, stride: u32, weights: u32, count: u32, kind: u32) -> f32 {
-    var sum = 0.0;
-    for (var t = 0u; t < count; t++) {
-        sum = fma(cells[place + t * stride] / SCALE, weight_of(weights, count, kind, t), sum);
-    }
-    return sum * SCALE;
-}
-
-fn four_cells(place: u32, stride: u32) -> vec4<f32> {
-    return vec4(cells[place], cells[place + stride], cells[place + 2u * stride], cells[place + 3u * stride]);
+    return sums_again(axis, weights, count, kind, start, sums);
 }
 
 fn truncated(value: f32) -> f32 {
@@ -297,6 +285,14 @@ fn all_truncated(values: vec4<f32>) -> vec4<f32> {
     return vec4(truncated(values.x), truncated(values.y), truncated(values.z), truncated(values.w));
 }
 
+// The length of a vector: where squares may be beyond the type, or nearly 0, that of numbers times a power of two.
+fn length_of(x: f32, y: f32) -> f32 {
+    let most = max(abs(x), abs(y));
+    let scale = select(select(1.0, 0x1p100f, most < 0x1p-62f), 0x1p-100f, most > 0x1p62f);
+    let vector = vec2(x, y) * scale;
+    return sqrt(dot(vector, vector)) / scale;
+}
+
 // What element i of the output becomes; it is f32 where it counts.
 fn combined(value: f32, i: u32) -> f32 {
     let sum = truncated(value);
@@ -304,8 +300,10 @@ fn combined(value: f32, i: u32) -> f32 {
         return sum;
     }
     let old = bitcast<f32>(out[i]);
-    let all = select(fma(sum, sum, old), old + sum, params.combine == ADD);
-    return select(all, sqrt(all), params.combine == ROOT);
+    if params.combine == ADD {
+        return old + sum;
+    }
+    return length_of(old, sum);
 }
 
 // Elements of a word of the output: of f64, an element has two.
@@ -353,11 +351,11 @@ fn make_run(item: u32) {
         let place = params.out0 + (array * params.my + y) * line + element;
         let centre = i32(y + params.oy);
         if y + MANY > end {
-            store_one(place, sum_global(axis, 3u, params.wy, kind_of(1u), centre));
+            store_one(place, sum_at(axis, 3u, params.wy, kind_of(1u), centre));
             y += 1u;
             continue;
         }
-        let sums = sums_global(axis, 3u, params.wy, kind_of(1u), centre);
+        let sums = sums_at(axis, 3u, params.wy, kind_of(1u), centre);
         for (var k = 0u; k < MANY; k++) {
             store_one(place + k * line, sums[k]);
         }
@@ -385,7 +383,7 @@ fn make_word(nth: u32, each: u32) {
         let row = (i - params.out0) / line;
         let array = row / params.my;
         let axis = axis_of(array, i - params.out0 - row * line);
-        let sum = sum_global(axis, 3u, params.wy, kind_of(1u), i32(row - array * params.my + params.oy));
+        let sum = sum_at(axis, 3u, params.wy, kind_of(1u), i32(row - array * params.my + params.oy));
         values[i - item * each] = combined(sum, i);
     }
     store_word(item, each, values, start - item * each, stop - item * each);
@@ -533,26 +531,25 @@ fn high_at(i: u32) -> u32 {
     return x[high_word_of(i, params.x_type)];
 }
 
-// Sums across z in the order of sum_global. The loops have fixed ends, so that compilers unroll them and the planes stay in registers.
+// Sums across z in the order of sums_at. The loops have fixed ends, so that compilers unroll them and the planes stay in registers.
 fn sums_across() -> vec4<f32> {
     let radius = params.wz / 2u;
     let kind = kind_of(0u);
+    var sums = vec4(0.0);
+    var middle = planes[REACH];
     if kind == ANY {
-        var sums = planes[REACH] * numbers[3u + radius];
         for (var d = 1u; d <= REACH; d++) {
             if d == radius {
-                sums = planes[REACH + d] * numbers[3u + 2u * radius];
+                middle = planes[REACH + d];
             }
         }
+        sums = middle * numbers[3u + 2u * radius];
         for (var d = 0u; d < 2u * REACH; d++) {
             if d + radius >= REACH && d < REACH + radius {
                 sums = fma(planes[d], vec4(numbers[3u + d + radius - REACH]), sums);
             }
         }
-        return sums;
-    }
-    var sums = vec4(0.0);
-    if kind == EVEN {
+    } else if kind == EVEN {
         for (var d = REACH; d > 0u; d--) {
             if d <= radius {
                 let before = planes[REACH - d] - planes[REACH - d + 1u];
@@ -560,27 +557,28 @@ fn sums_across() -> vec4<f32> {
                 sums = fma(before + after, vec4(numbers[3u + radius - d]), sums);
             }
         }
-        sums = fma(planes[REACH], vec4(numbers[3u + radius]), sums);
+        sums = fma(middle, vec4(numbers[3u + radius]), sums);
     } else {
-        sums = planes[REACH] * numbers[3u + radius];
+        sums = middle * numbers[3u + radius];
         for (var d = REACH; d > 0u; d--) {
             if d <= radius {
                 sums = fma(planes[REACH - d] + others(planes[REACH + d], kind), vec4(numbers[3u + radius - d]), sums);
             }
         }
     }
-    for (var c = first_again(sums); c < 4u; c++) {
-        if is_again(sums[c], kind) {
-            var sum = 0.0;
-            for (var d = 0u; d <= 2u * REACH; d++) {
-                if d + radius >= REACH && d <= REACH + radius {
-                    sum = fma(planes[d][c] / SCALE, weight_of(3u, params.wz, kind, d + radius - REACH), sum);
-                }
-            }
-            sums[c] = sum * SCALE;
-        }
+    if !is_again(sums, middle) {
+        return sums;
     }
-    return sums;
+    let first = first_tap(params.wz, kind);
+    var scaled = start_scaled(middle, 3u, first, kind);
+    for (var t = 0u; t < first; t++) {
+        let before = REACH + t - radius;
+        let after = REACH + radius - t;
+        let outer = array(planes[before], planes[after]);
+        let inner = array(planes[before + 1u], planes[after - 1u]);
+        scaled = add_scaled(scaled, outer, inner, 3u, params.wz, kind, t);
+    }
+    return end_scaled(scaled, middle, numbers[3u + first], kind, sums);
 }
 
 fn fill_across(tile: Tile, lane: u32) {
@@ -593,15 +591,20 @@ fn fill_across(tile: Tile, lane: u32) {
     }
 }
 
+fn axis_of_cells(base: u32, stride: u32) -> Axis {
+    return Axis(base, stride, 0, 0u, 0.0);
+}
+
 // Sums along y, by columns.
 fn sum_columns(tile: Tile, lane: u32) {
     for (var q = lane; q < TILE_Y / MANY * tile.width; q += WG) {
         let group = q / tile.width;
         let column = q - group * tile.width;
         let taps = group * MANY * tile.width + column;
-        var sums = four_cells(taps, tile.width);
+        let axis = axis_of_cells(taps, tile.width);
+        var sums = four(axis, 0);
         if params.wy > 0u {
-            sums = all_truncated(sums_cells(taps, tile.width, 3u + params.wz, params.wy, kind_of(1u)));
+            sums = all_truncated(sums_at(axis, 3u + params.wz, params.wy, kind_of(1u), i32(params.wy / 2u)));
         }
         let place = i32((tile.first_x + column) / params.step + params.ox) - i32(tile.reach_x / 2u);
         if params.wx > 0u && source_of(edge_of(2u), place, i32(params.nx)) < 0 {
@@ -625,9 +628,10 @@ fn sum_rows(tile: Tile, lane: u32) {
         let part = group / params.step;
         let element = part * MANY * params.step + (group - part * params.step);
         let taps = tile.seen + element * COLUMN + row;
-        var sums = four_cells(taps, stride);
+        let axis = axis_of_cells(taps, stride);
+        var sums = four(axis, 0);
         if params.wx > 0u {
-            sums = sums_cells(taps, stride, 3u + params.wz + params.wy, params.wx, kind_of(2u));
+            sums = sums_at(axis, 3u + params.wz + params.wy, params.wx, kind_of(2u), i32(params.wx / 2u));
         }
         for (var k = 0u; k < MANY; k++) {
             cells[rows + row * ROW + element + k * params.step] = sums[k];

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Element, Error, Result, Tensor,
-    kernels::correlate::{ADD, ADD_SQUARE, ROOT},
+    kernels::correlate::{ADD, LENGTH},
 };
 
 /// An array filtered by a caller's own weights along each axis: `scipy.ndimage.correlate1d` after one another, with origin 0.
@@ -102,7 +102,7 @@ pub fn gaussian_laplace<T: Element, U: Element>(
     options: &GaussianOptions,
 ) -> Result<Tensor<U>> {
     let op = "gaussian_laplace";
-    derivatives(op, x, &sigma.into(), options, 2, [ADD, ADD])
+    derivatives(op, x, &sigma.into(), options, 2, ADD)
 }
 
 /// The length of the gradient of the Gaussian of an array: the root of the sum of the squares of its derivatives along each axis,
@@ -125,7 +125,7 @@ pub fn gaussian_gradient_magnitude<T: Element, U: Element>(
     options: &GaussianOptions,
 ) -> Result<Tensor<U>> {
     let op = "gaussian_gradient_magnitude";
-    derivatives(op, x, &sigma.into(), options, 1, [ADD_SQUARE, ROOT])
+    derivatives(op, x, &sigma.into(), options, 1, LENGTH)
 }
 
 /// A Gaussian of an array less a wider one: `skimage.filters.difference_of_gaussians`, with [`GaussianOptions::skimage`].
@@ -172,15 +172,14 @@ pub fn difference_of_gaussians<T: Element, U: Element>(
     sum(x, &[narrow, wide])
 }
 
-/// What a filter for each axis makes: the derivative of this order along it, and none along the others. `combine` says what becomes of
-/// those before the last, and of the last.
+/// Combines what a filter for each axis makes: the derivative of this order along it, and none along the others.
 fn derivatives<T: Element, U: Element>(
     op: &'static str,
     x: &Tensor<T>,
     sigma: &PerAxis<f64>,
     options: &GaussianOptions,
     order: u32,
-    combine: [u32; 2],
+    combine: u32,
 ) -> Result<Tensor<U>> {
     let axes = checked_axes(op, x.shape(), options.axes.as_deref())?.len();
     refuse(op, axes, options)?;
@@ -202,7 +201,7 @@ fn derivatives<T: Element, U: Element>(
             (sigma, &options),
             x.device().cancel(),
         )?;
-        Ok(Filter { combine: combine[usize::from(axis + 1 == axes)], ..filter })
+        Ok(Filter { combine, ..filter })
     };
     let terms: Vec<Filter> = modes.into_iter().enumerate().map(term).collect::<Result<_>>()?;
     sum(x, &terms)

@@ -30,11 +30,10 @@
 //! A sum of weights that are the same on both sides is the centre times what they add up to, and differences of neighbours. So errors are relative
 //! to how far apart elements are: with d the largest less the smallest element under the weights, times the sum of |weight| over all axes, f32 is
 //! within (r + 4) 2^-23 d and 2^-23 of what each axis gives, for each axis of radius r, and f64 within (r + 4) 2^-52 d and 2^-52 of what it
-//! gives. A mean is between the least and the largest of its elements, if their differences are within the type. In f32, sums along axes of derivatives are made first, so that the
+//! gives. A mean is between the least and the largest of its elements. In f32, sums along axes of derivatives are made first, so that the
 //! others round no more than these leave; but not where the edges are a [`Mode::Constant`] other than 0, which does not commute: then an
-//! axis before rounds to 2^-24 of what it gives, as in scipy. Along one axis, weights that are the same or opposite on both sides give a
-//! finite sum of elements as large as the type holds wherever that fits, or misses it by rounding; where differences of elements are beyond
-//! the type, errors are relative to the elements. Weights of your own without symmetry are within (r + 4) 2^-23 of the sum of
+//! axis before rounds to 2^-24 of what it gives, as in scipy. Each sum of elements as large as the type holds is finite wherever that fits, or
+//! misses it by rounding. Weights of your own without symmetry are within (r + 4) 2^-23 of the sum of
 //! |weight| |element|, or 2^-52; and so are sums with [`Rounding::Scipy`], and those from 8 bits to 8 bits, whose rounding shows no difference.
 //!
 //! Two devices are within twice these bounds of each other, and integers that are rounded once within 1. Beside scipy in f64, f32 is within 2e-6

@@ -3,7 +3,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
-pub(crate) use super::cpu::correlate::{ADD, ADD_SQUARE, Edge, Kind, REPLACE, ROOT};
+pub(crate) use super::cpu::correlate::{ADD, Edge, Kind, LENGTH, REPLACE};
 use super::{
     WG,
     cpu::correlate::{Axis, Correlation, Real},

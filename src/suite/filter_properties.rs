@@ -8,7 +8,8 @@ use super::{
 use crate::{
     Device, Tensor,
     filter::{
-        GaussianOptions, Mode, Rounding, SeparableOptions, gaussian, gaussian_laplace, separable,
+        GaussianOptions, Mode, Rounding, SeparableOptions, gaussian, gaussian_gradient_magnitude,
+        gaussian_laplace, separable,
         taps::{Gaussian, Taps},
     },
     kernels::correlate::Edge,
@@ -18,7 +19,7 @@ device_tests! {
     of_a_flip_the_flip, of_one_element_the_weights;
     of_a_sum_the_sum, constants_stay, sums_stay, ties_are_even, truncated_after_each_axis,
     terms_of_several_passes, not_finite_at_the_ends, as_the_cpu, within_2e_6_of_the_range,
-    far_from_zero, means_stay_within, differences_beyond_the_type,
+    far_from_zero, means_stay_within, differences_beyond_the_type, gradients_of_any_magnitude,
 }
 
 const SHAPE: [u64; 3] = [5, 19, 35];
@@ -292,13 +293,16 @@ fn far_from_zero(device: &Device) {
 /// A mean is between the least and the largest of its elements.
 fn means_stay_within(device: &Device) {
     fn check<T: Sample + PartialOrd>(device: &Device, [least, most]: [T; 2]) {
-        for (seed, sigma) in [(98, 0.7), (99, 2.0), (100, 6.0)] {
+        for (seed, sigma, truncate) in
+            [(98, 0.7, 4.0), (99, 2.0, 4.0), (100, 6.0, 4.0), (102, 3.0, 6.0), (103, 20.0, 6.0)]
+        {
             let noise: Vec<u8> = values(seed, 50 * 60);
             // Mostly the one, and mostly the other.
             for edge in [20, 128, 250] {
                 let x: Vec<T> = noise.iter().map(|&byte| if byte < edge { least } else { most }).collect();
                 let tx = Tensor::from_slice(device, &x, &[50, 60]).unwrap();
-                let out: Tensor<T> = gaussian(&tx, sigma, &GaussianOptions::default()).unwrap();
+                let options = GaussianOptions { truncate, ..GaussianOptions::default() };
+                let out: Tensor<T> = gaussian(&tx, sigma, &options).unwrap();
                 let is_beyond = |out: &T| !(*out >= least && *out <= most);
                 let beyond = out.read().unwrap().into_iter().find(is_beyond);
                 assert!(beyond.is_none(), "{beyond:?} of {least:?} and {most:?}, {sigma} {edge}");
@@ -309,6 +313,7 @@ fn means_stay_within(device: &Device) {
     check(device, [101_325.1f32, 101_325.1]);
     check(device, [f32::MIN, f32::MIN]);
     check(device, [f32::MIN, 100.0]);
+    check(device, [f32::MIN, f32::MAX]);
     if device.limits().f64 {
         check(device, [0.0f64, 1.0]);
         check(device, [0.1f64, 0.1]);
@@ -332,6 +337,25 @@ fn differences_beyond_the_type(device: &Device) {
                 let off = (f64::from(out) - exact.value).abs();
                 assert!(off <= 2e-6 * exact.magnitude, "{sigma} {order:?}: {out} for {}", exact.value);
             }
+        }
+    }
+}
+
+/// Squares of large numbers are beyond the type, and those of small ones 0: lengths of gradients are not.
+fn gradients_of_any_magnitude(device: &Device) {
+    let shape = [14, 15, 16];
+    let x: Vec<f32> = values::<u8>(104, shape.iter().product()).into_iter().map(f32::from).collect();
+    let lengths = |exponent: i32| {
+        let scale = 2.0f32.powi(exponent);
+        let x: Vec<f32> = x.iter().map(|x| x * scale).collect();
+        let tx = Tensor::from_slice(device, &x, &shape).unwrap();
+        let out: Tensor<f32> = gaussian_gradient_magnitude(&tx, 1.0, &GaussianOptions::default()).unwrap();
+        out.read().unwrap().into_iter().map(|length| length / scale).collect::<Vec<_>>()
+    };
+    let wanted = lengths(0);
+    for exponent in [-90, -66, 60, 115] {
+        for (length, wanted) in lengths(exponent).into_iter().zip(&wanted) {
+            assert!((length - wanted).abs() <= 1e-6 * wanted, "2^{exponent}: {length} for {wanted}");
         }
     }
 }

@@ -43,9 +43,8 @@ impl Kind {
 /// What becomes of what the output holds.
 pub(crate) const REPLACE: u32 = 0;
 pub(crate) const ADD: u32 = 1;
-pub(crate) const ADD_SQUARE: u32 = 2;
-/// The root of it with the square of the sum of taps.
-pub(crate) const ROOT: u32 = 3;
+/// The length of the vector of it and the sum of taps.
+pub(crate) const LENGTH: u32 = 2;
 
 /// Arrays side by side of planes, rows and columns, and of several elements at each place, each of which is by itself.
 #[derive(Debug)]

@@ -25,7 +25,7 @@ pub(crate) trait Real: Element + Default + Vectors {
     fn store(values: &[Self], dtype: DType, out: &mut [u8]);
     /// Makes each the element that it would be stored as, truncated.
     fn truncate(values: &mut [Self], dtype: DType);
-    /// Of what was added up so far and one more term: their sum, or with its square, or the root of that.
+    /// Makes each value the sum of it and of what was there, or the length of the vector of both.
     fn combine(combine: u32, old: &[u8], values: &mut [Self]);
 
     /// x y + z: f32 rounded once where the processor does that as fast; f64 rounded twice, as scipy's.
@@ -140,7 +140,7 @@ floats! {
 }
 
 macro_rules! real {
-    ($real:ident, $vector:ident, $load:expr, $mul_add:expr) => {
+    ($real:ident, $vector:ident, $large:expr, $load:expr, $mul_add:expr) => {
         impl Real for $real {
             fn of(value: f64) -> Self {
                 <Self as Cell<f64>>::rounded(value)
@@ -199,12 +199,19 @@ macro_rules! real {
             }
 
             fn combine(combine: u32, old: &[u8], values: &mut [Self]) {
+                // Where squares may be beyond the type, or nearly 0, the length is that of numbers times a power of two.
+                let length = |x: Self, y: Self| {
+                    let [large, by]: [Self; 2] = $large;
+                    let most = x.abs().max(y.abs());
+                    let scale = if most > large { 1.0 / by } else if most < 1.0 / large { by } else { 1.0 };
+                    let (x, y) = (x * scale, y * scale);
+                    (x * x + y * y).sqrt() / scale
+                };
                 let old: &[Self] = bytemuck::cast_slice(old);
                 for (value, &old) in values.iter_mut().zip(old) {
                     *value = match combine {
                         super::ADD => old + *value,
-                        super::ADD_SQUARE => old + *value * *value,
-                        _ => (old + *value * *value).sqrt(),
+                        _ => length(old, *value),
                     };
                 }
             }
@@ -220,6 +227,7 @@ macro_rules! real {
 real!(
     f32,
     f32s,
+    [62, 100].map(|exponent| Self::from_bits((127 + exponent) << 23)),
     |arg: &CpuArg<'_>, dtype, start, out: &mut [f32]| match dtype {
         DType::U8 => decode(&arg.read::<u8>()[start..], out),
         DType::U16 => decode(&arg.read::<u16>()[start..], out),
@@ -231,6 +239,7 @@ real!(
 real!(
     f64,
     f64s,
+    [500, 600].map(|exponent| Self::from_bits((1023 + exponent) << 52)),
     |arg: &CpuArg<'_>, dtype, start, out: &mut [f64]| with_dtype!(dtype, T => decode(&arg.read::<T>()[start..], out)),
     |simd: S, x, y, z| simd.add_f64s(simd.mul_f64s(x, y), z)
 );

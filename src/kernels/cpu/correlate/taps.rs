@@ -24,21 +24,35 @@ pub(super) struct Numbers<'a, R> {
 }
 
 impl<R: Real> Numbers<'_, R> {
-    /// Makes sums that are not finite again, of elements times a power of two, of which none is beyond the type unless the result is. `at` is
-    /// the element of sum i that a tap meets.
+    /// Makes sums that are not finite again, of elements divided by a power of two: none of those is beyond the type unless the result is.
+    /// Where elements are infinite, their differences are no numbers, and the sum is that of elements and weights. `at` is the element of
+    /// sum i that a tap meets.
     #[cold]
     fn again(&self, sums: &mut [R], at: impl Fn(usize, usize) -> R) {
         const SCALE: f64 = (1u64 << 32) as f64;
-        let radius = self.weights.len() / 2;
-        let number = |t: usize| self.weights[t].to_f64();
-        let weight = |t: usize| match self.kind {
-            Kind::Even if t == radius => number(radius) - 2.0 * number(radius - 1),
-            Kind::Odd if t < radius => -number(2 * radius - t),
-            _ => number(t.max(2 * radius - t)),
-        };
+        let Self { weights, kind } = *self;
+        let (radius, end) = (weights.len() / 2, weights.len() - 1);
+        let number = |t: usize| weights[t].to_f64();
         for (i, sum) in sums.iter_mut().enumerate().filter(|(_, sum)| !sum.to_f64().is_finite()) {
-            let scaled: f64 = (0..=2 * radius).map(|t| at(t, i).to_f64() / SCALE * weight(t)).sum();
-            *sum = R::of(scaled * SCALE);
+            let scaled = |t: usize| at(t, i).to_f64() / SCALE;
+            let centre = scaled(radius);
+            if centre.is_nan() {
+                continue;
+            }
+            let step = |t: usize| (scaled(t) - scaled(t + 1)) + (scaled(end - t) - scaled(end - t - 1));
+            let steps = || (0..radius).map(|t| step(t) * number(t)).sum::<f64>() + centre * number(radius);
+            let plain = || {
+                let weight = |t: usize| match kind {
+                    Kind::Even if t == radius => number(radius) - 2.0 * number(radius - 1),
+                    Kind::Even => number(t.max(end - t)),
+                    Kind::Odd if t > radius => -number(end - t),
+                    _ => number(t),
+                };
+                (0..=end).map(|t| scaled(t) * weight(t)).sum()
+            };
+            let again =
+                Some(steps()).filter(|sum| kind == Kind::Even && sum.is_finite()).unwrap_or_else(plain);
+            *sum = R::of(again * SCALE);
         }
     }
 }
@@ -65,7 +79,7 @@ impl<'a, R: Real> Lines<'a, R> {
             Kind::Odd => arch.dispatch(InPairs::<R, G, false, true> { lines, out }),
             Kind::Paired => arch.dispatch(InPairs::<R, G, false, false> { lines, out }),
         }
-        if may_overflow && kind != Kind::Any {
+        if may_overflow {
             let stride = out.len() / G;
             for (g, out) in out.chunks_exact_mut(stride).enumerate() {
                 let out = &mut out[..self.width];
@@ -290,7 +304,7 @@ impl<R: Real> Along<'_, R> {
     pub(super) fn make(self, out: &mut [R], may_overflow: bool) {
         Arch::new().dispatch(AlongTo { along: self, out: &mut *out });
         let Self { line, step, numbers, .. } = self;
-        if may_overflow && numbers.kind != Kind::Any {
+        if may_overflow {
             numbers.again(out, |t, i| line[i + t * step]);
         }
     }
