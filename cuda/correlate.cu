@@ -98,24 +98,37 @@ DEVICE u32 kind_of(const Params& p, u32 axis) { return p.kinds >> (4 * axis) & 1
 // Makes a sum that is not finite again, of elements divided by a power of two: none of those is beyond the type unless the result is. Where
 // elements are infinite, their differences are no numbers, and the sum is that of elements and weights. Numbers of EVEN: on the left, sums
 // of weights; in the middle, that of all; on the right, weights.
-template <class At> DEVICE real sum_scaled(const real* weights, u32 count, u32 kind, At at) {
+template <class At> DEVICE real sum_again(const real* weights, u32 count, u32 kind, At at) {
     const real scale = (real)4294967296.0;
-    u32 end = count - 1;
-    u32 first = kind == ANY ? end : count / 2;
+    u32 end = count - 1, radius = count / 2;
     bool apart = kind == EVEN;
-    real centre = at(first) / scale;
-    if (centre != centre) return centre;
-    real sum = centre * (apart ? weights[first] - weights[first - 1] - weights[first - 1] : weights[first]);
-    real steps = 0;
+    real sum = 0, steps = 0, last = 0, centre = 0;
 #pragma unroll 1
-    for (u32 t = 0; t < first; t++) {
-        real before = at(t) / scale, after = at(end - t) / scale;
-        real other = kind == ODD ? -after : kind == ANY ? 0 : after;
-        sum = multiply_add(before + other, weights[apart ? end - t : t], sum);
-        if (apart) steps = multiply_add((before - at(t + 1) / scale) + (after - at(end - t - 1) / scale), weights[t], steps);
+    for (u32 t = 0; t < count; t++) {
+        real value = at(t) / scale;
+        if (value != value) return value;
+        real weight = weights[t < radius && kind != ANY ? end - t : t];
+        if (kind == ODD && t < radius) weight = -weight;
+        if (apart && t == radius) weight -= weights[radius - 1] + weights[radius - 1];
+        sum = multiply_add(value, weight, sum);
+        if (apart && t > 0) steps = multiply_add(t <= radius ? last - value : value - last, weights[t <= radius ? t - 1 : end - t], steps);
+        if (t == radius) centre = value;
+        last = value;
     }
-    if (apart) steps = multiply_add(centre, weights[first], steps);
+    if (apart) steps = multiply_add(centre, weights[radius], steps);
     return (apart && is_finite(steps) ? steps : sum) * scale;
+}
+
+// Makes those of the sums of N neighbours again that are not finite.
+template <u32 N, class At> DEVICE void make_finite(const real* weights, u32 count, u32 kind, At at, real (&sums)[N]) {
+    u32 again = 0;
+    for (u32 k = 0; k < N; k++) again |= is_finite(sums[k]) ? 0 : 1u << k;
+#pragma unroll 1
+    for (u32 k = 0; again >> k; k++) {
+        if (!(again >> k & 1)) continue;
+        real sum = sum_again(weights, count, kind, [&](u32 t) { return at(k + t); });
+        for (u32 i = 0; i < N; i++) sums[i] = i == k ? sum : sums[i];
+    }
 }
 
 // The sums of taps of N neighbours, where `at(k + t)` is tap t of neighbour k: from the centre, then from the outermost to the
@@ -157,14 +170,6 @@ template <u32 N, int UNROLL, class At> DEVICE void sum_taps(const real* weights,
     }
     if (apart) {
         for (u32 k = 0; k < N; k++) sums[k] = multiply_add(at(first + k), weights[first], sums[k]);
-    }
-    u32 again = 0;
-    for (u32 k = 0; k < N; k++) again |= is_finite(sums[k]) ? 0 : 1u << k;
-#pragma unroll 1
-    for (u32 k = 0; again >> k; k++) {
-        if (!(again >> k & 1)) continue;
-        real sum = sum_scaled(weights, count, kind, [&](u32 t) { return at(k + t); });
-        for (u32 i = 0; i < N; i++) sums[i] = i == k ? sum : sums[i];
     }
 }
 
@@ -217,7 +222,7 @@ DEVICE real truncated(const Whole& whole, real value) {
 DEVICE real length(real x, real y) {
     const real large = (real)(WIDE == 1 ? 0x1p500 : 0x1p62);
     const real by = (real)(WIDE == 1 ? 0x1p600 : 0x1p100);
-    real most = max(fabs(x), fabs(y));
+    real most = fabs(x) < fabs(y) ? fabs(y) : fabs(x);
     real scale = most > large ? 1 / by : most < 1 / large ? by : 1;
     x *= scale;
     y *= scale;
@@ -243,6 +248,12 @@ template <u32 N> DEVICE void make_along(const Params& p, const Whole& whole, con
     u32 first = p.out0 + (array * p.my + y) * axis.stride + element;
     real sums[N] = {};
     BY_TYPE(p.x_type, TYPE, (sums_at<TYPE>(axis, numbers + 3, p.wy, kind_of(p, 1), (i32)(y + p.oy), sums)));
+    auto tap = [&](u32 t) {
+        real value = 0;
+        BY_TYPE(p.x_type, TYPE, value = (at<TYPE>(axis, (i32)(y + p.oy + t) - (i32)(p.wy / 2))));
+        return value;
+    };
+    make_finite(numbers + 3, p.wy, kind_of(p, 1), tap, sums);
     for (u32 k = 0; k < N; k++) sums[k] = combined(p, out, first + k * axis.stride, truncated(whole, sums[k]));
     BY_TYPE(p.out_type, TYPE, for (u32 k = 0; k < N; k++) store_real<TYPE>(out, first + k * axis.stride, sums[k]));
 }
@@ -333,9 +344,50 @@ template <class Act> DEVICE void for_each_cell(const Params& p, const Tile& tile
     }
 }
 
+// True where every cell has an element: those of whole tiles away from the edges.
+DEVICE bool is_interior(const Params& p, const Tile& tile) {
+    i32 first_y = (i32)(tile.first_y + p.oy) - (i32)(tile.reach_y / 2);
+    i32 first_x = (i32)(tile.first_x / p.step + p.ox) - (i32)(tile.reach_x / 2);
+    i32 rows = (i32)(TILE_Y + tile.reach_y), columns = (i32)(div_ceil(tile.first_x + tile.width, p.step) - tile.first_x / p.step);
+    bool is_whole = tile.first_y + TILE_Y <= p.my && first_y >= 0 && first_y + rows <= (i32)p.ny;
+    return is_whole && first_x >= 0 && first_x + columns <= (i32)p.nx;
+}
+
+// Cells of an interior tile, of which the first has element `first`, and rows are `line` apart: some are loaded before the first is stored.
+template <u32 TYPE> DEVICE void fill_interior(const Tile& tile, const void* x, u32 first, u32 line, real* cells) {
+    u32 row = threadIdx.x / tile.width;
+    u32 column = threadIdx.x - row * tile.width;
+    u32 rows = WG / tile.width;
+    u32 columns = WG - rows * tile.width;
+#pragma unroll 1
+    for (u32 i = threadIdx.x; i < tile.seen; i += CELLS * WG) {
+        real values[CELLS];
+#pragma unroll
+        for (u32 c = 0; c < CELLS; c++) {
+            if (i + c * WG < tile.seen) values[c] = load_real<TYPE, real>(x, first + row * line + column);
+            row += rows;
+            column += columns;
+            if (column >= tile.width) {
+                row++;
+                column -= tile.width;
+            }
+        }
+#pragma unroll
+        for (u32 c = 0; c < CELLS; c++) {
+            if (i + c * WG < tile.seen) cells[i + c * WG] = values[c];
+        }
+    }
+}
+
 // Cells without sums across z.
 DEVICE void fill_plain(const Params& p, const Tile& tile, const void* x, const real* numbers, real* cells) {
-    u32 base = p.x0 + tile.array * p.count * p.nx * p.step;
+    u32 line = p.nx * p.step;
+    u32 base = p.x0 + tile.array * p.count * line;
+    if (is_interior(p, tile)) {
+        u32 first = base + (tile.first_y + p.oy - tile.reach_y / 2 - p.first) * line + tile.first_x + (p.ox - tile.reach_x / 2) * p.step;
+        BY_TYPE(p.x_type, TYPE, fill_interior<TYPE>(tile, x, first, line, cells));
+        return;
+    }
     for_each_cell(p, tile, [&](u32 i, u32 place) {
         real value = 0;
         if (place < BEYOND) BY_TYPE(p.x_type, TYPE, value = (load_real<TYPE, real>(x, base + place)));
@@ -403,7 +455,7 @@ DEVICE real sum_across(const real (&planes)[2 * REACH + 1], const real* weights,
     }
     if (kind == EVEN) sum = multiply_add(planes[REACH], weights[radius], sum);
     if (is_finite(sum)) return sum;
-    return sum_scaled(weights, 2 * radius + 1, kind, [&](u32 t) {
+    return sum_again(weights, 2 * radius + 1, kind, [&](u32 t) {
         real value = 0;
 #pragma unroll
         for (u32 d = 0; d <= 2 * REACH; d++) value = d + radius == t + REACH ? planes[d] : value;
@@ -420,6 +472,13 @@ DEVICE void fill_across(const Params& p, const Tile& tile, const Whole& whole, c
     }
 }
 
+// The sums of neighbours in shared memory, whose taps are `stride` apart.
+DEVICE void sums_in_cells(const real* weights, u32 count, u32 kind, const real* taps, u32 stride, real (&sums)[MANY]) {
+    auto tap = [&](u32 t) { return taps[t * stride]; };
+    sum_taps<MANY, 4>(weights, count, kind, tap, sums);
+    make_finite(weights, count, kind, tap, sums);
+}
+
 // Sums along y, by columns.
 DEVICE void sum_columns(const Params& p, const Tile& tile, const Whole& whole, const real* numbers, const real* cells, real* columns) {
 #pragma unroll 1
@@ -429,7 +488,7 @@ DEVICE void sum_columns(const Params& p, const Tile& tile, const Whole& whole, c
         const real* taps = cells + group * MANY * tile.width + column;
         real sums[MANY];
         for (u32 k = 0; k < MANY; k++) sums[k] = taps[k * tile.width];
-        if (p.wy > 0) sum_taps<MANY, 4>(numbers + 3 + p.wz, p.wy, kind_of(p, 1), [&](u32 t) { return taps[t * tile.width]; }, sums);
+        if (p.wy > 0) sums_in_cells(numbers + 3 + p.wz, p.wy, kind_of(p, 1), taps, tile.width, sums);
         i32 place = (i32)((tile.first_x + column) / p.step + p.ox) - (i32)(tile.reach_x / 2);
         bool is_beyond = p.wx > 0 && source(edge_of(p, 2), place, (i32)p.nx) < 0;
         for (u32 k = 0; k < MANY; k++) {
@@ -453,7 +512,7 @@ DEVICE void sum_rows(const Params& p, const Tile& tile, const real* numbers, con
         u32 stride = p.step * COLUMN;
         real sums[MANY];
         for (u32 k = 0; k < MANY; k++) sums[k] = taps[k * stride];
-        if (p.wx > 0) sum_taps<MANY, 4>(numbers + 3 + p.wz + p.wy, p.wx, kind_of(p, 2), [&](u32 t) { return taps[t * stride]; }, sums);
+        if (p.wx > 0) sums_in_cells(numbers + 3 + p.wz + p.wy, p.wx, kind_of(p, 2), taps, stride, sums);
         for (u32 k = 0; k < MANY; k++) rows[row * ROW + element + k * p.step] = sums[k];
     }
 }

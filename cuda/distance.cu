@@ -49,6 +49,8 @@ constexpr u32 BLOCK = 256;
 constexpr u32 STRIDE = TILE + 4;
 // Elements of a slice that a thread loads.
 constexpr u32 LOADS = TILE * DEPTH / THREADS;
+// Blocks that a multiprocessor has the registers for.
+constexpr u32 BLOCKS = WIDE == 1 ? 1 : 2;
 
 enum Term : u32 {
     PRODUCT = 1, SQUARE, ABSOLUTE, LARGEST, POWER, CANBERRA, SUM, UNEQUAL, BOTH, ONE, COUNT, X, Y, X_SQUARE, Y_SQUARE, ROOT, RELATIVE,
@@ -61,6 +63,7 @@ constexpr u32 MISSING = 0x7fc00000u;
 // What terms are computed in.
 template <bool> struct Arithmetic {
     typedef float Real;
+    typedef u32 Bits;
     typedef float4 Four;
 
     DEVICE bool is_missing(float value) { return (float_bits(value) & 0x7fffffffu) > 0x7f800000u; }
@@ -113,6 +116,7 @@ template <bool> struct Arithmetic {
 // Of f64, where a sum is one number.
 template <> struct Arithmetic<true> {
     typedef double Real;
+    typedef u64 Bits;
     struct alignas(16) Four {
         double x, y, z, w;
     };
@@ -129,27 +133,34 @@ template <> struct Arithmetic<true> {
 
 typedef Arithmetic<WIDE == 1> In;
 typedef In::Real real;
+typedef In::Bits Bits;
 
-// An operand, and which of its elements a thread loads.
+// What is stored of an element of type `T`, of f64 as a number that terms are computed in; and what that says.
+template <u32 T> DEVICE Bits stored_bits(const void* array, u32 i) {
+    if constexpr (WIDE == 1 && T == F64) return *(const u64*)element<T>(array, i);
+    else return stored<T>(element<T>(array, i));
+}
+template <u32 T> DEVICE real decode_bits(Bits bits) {
+    if constexpr (WIDE == 1 && T == F64) return bits_double(bits);
+    else if constexpr (WIDE == 1 && T == U32) return (u32)bits;
+    else if constexpr (WIDE == 1 && T == I32) return (i32)bits;
+    else return decode<T>((u32)bits);
+}
+
+// An operand, and its stored elements of the next slice that a thread loads.
 struct Operand {
     const void* array;
-    const real* table;
     u32 type;
-    u32 stride;
-    u32 first;
-    u32 count;
+    // Where the first element of the first slice stands, and how far apart elements and features are.
+    u32 start;
+    u32 apart;
+    u32 step;
+    // A bit for each element whose observation exists.
+    u32 inside;
+    // What the table has for the observations of the block.
+    In::Four* table;
+    Bits bits[LOADS];
 };
-
-// Beyond the ends nothing is added: zeros add nothing, and where elements may be missing, these are.
-DEVICE real load_one(const Operand& x, const Params& p, u32 observation, u32 feature) {
-    if (observation >= x.count || feature >= p.k) return bits_float(MASKED == 1 ? MISSING : 0);
-    u32 i = p.by_column == 1 ? feature * x.stride + observation : observation * x.stride + feature;
-    real value = 0;
-    BY_TYPE(x.type, T, value = (load_real<T, real>(x.array, x.first + i)));
-    if (MASKED == 1 && (In::is_missing(value) || (p.negative == 1 && value < 0))) return bits_float(MISSING);
-    const real* entry = x.table + 3 * observation;
-    return (value - entry[0] - entry[1]) * entry[2];
-}
 
 // Neighbours load along the direction in which the operands are contiguous.
 DEVICE u32 place_of(const Params& p, u32 i, u32* observation) {
@@ -158,23 +169,59 @@ DEVICE u32 place_of(const Params& p, u32 i, u32* observation) {
     return p.by_column == 1 ? at / TILE : at % DEPTH;
 }
 
-DEVICE void fetch(const Operand& x, const Params& p, u32 first, u32 k, real (&values)[LOADS]) {
+// Of `count` observations those from `first` on.
+DEVICE void open(Operand& x, const Params& p, const real* table, u32 stride, u32 start, u32 first, u32 count) {
+    x.step = p.by_column == 1 ? stride : 1;
+    u32 observation;
+    u32 feature = place_of(p, 0, &observation);
+    x.start = start + feature * x.step + (first + observation) * (p.by_column == 1 ? 1 : stride);
+    x.apart = p.by_column == 1 ? THREADS / TILE * stride : THREADS / DEPTH * stride;
+    x.inside = 0;
 #pragma unroll
     for (u32 i = 0; i < LOADS; i++) {
-        u32 observation;
-        u32 feature = place_of(p, i, &observation);
-        values[i] = load_one(x, p, first + observation, k + feature);
+        place_of(p, i, &observation);
+        if (first + observation < count) x.inside |= 1u << i;
+    }
+    for (u32 i = threadIdx.x; i < TILE && first + i < count; i += THREADS) {
+        const real* entry = table + 3 * (first + i);
+        x.table[i] = {entry[0], entry[1], entry[2], 0};
     }
 }
 
-DEVICE void put(const Params& p, const real (&values)[LOADS], real* slice) {
+// Loads what is stored, all of it before any of it is needed: one switch of the size, and no computation.
+template <u32 T> DEVICE void fetch_as(Operand& x, const Params& p, u32 k) {
+#pragma unroll
+    for (u32 i = 0; i < LOADS; i++) {
+        u32 observation;
+        bool is_inside = (x.inside >> i & 1) && k + place_of(p, i, &observation) < p.k;
+        if (is_inside) x.bits[i] = stored_bits<T>(x.array, x.start + i * x.apart + k * x.step);
+    }
+}
+
+DEVICE void fetch(Operand& x, const Params& p, u32 k) {
+    u32 size = size_of(x.type);
+    if (size == 1) fetch_as<U8>(x, p, k);
+    else if (size == 2) fetch_as<U16>(x, p, k);
+    else if (size == 4) fetch_as<U32>(x, p, k);
+    else fetch_as<F64>(x, p, k);
+}
+
+// Puts elements into the slice at k. Beyond the ends nothing is added: zeros add nothing, and where elements may be missing, these are.
+template <u32 T> DEVICE void put_as(const Operand& x, const Params& p, u32 k, real* slice) {
 #pragma unroll
     for (u32 i = 0; i < LOADS; i++) {
         u32 observation;
         u32 feature = place_of(p, i, &observation);
-        slice[feature * STRIDE + observation] = values[i];
+        real value = decode_bits<T>(x.bits[i]);
+        bool is_absent = !(x.inside >> i & 1) || k + feature >= p.k;
+        if (MASKED == 1) is_absent = is_absent || In::is_missing(value) || (p.negative == 1 && value < 0);
+        In::Four entry = x.table[observation];
+        value = (value - entry.x - entry.y) * entry.z;
+        slice[feature * STRIDE + observation] = is_absent ? bits_float(MASKED == 1 ? MISSING : 0) : value;
     }
 }
+
+DEVICE void put(const Operand& x, const Params& p, u32 k, real* slice) { BY_TYPE(x.type, T, put_as<T>(x, p, k, slice)); }
 
 DEVICE real part_log(real part) { return part > 0 ? part * log(part) : 0; }
 
@@ -275,31 +322,38 @@ DEVICE void add_any(u32 term, const real* x, const real* y, real power, real (&v
     }
 }
 
-KERNEL(distance, THREADS, 1)(const void* __restrict__ x, const void* __restrict__ y, const real* __restrict__ x_table, const real* __restrict__ y_table, real* __restrict__ sums, Params params) {
+KERNEL(distance, THREADS, BLOCKS)(const void* __restrict__ x, const void* __restrict__ y, const real* __restrict__ x_table, const real* __restrict__ y_table, real* __restrict__ sums, Params params) {
     SHARED(real, x_slice, DEPTH * STRIDE);
     SHARED(real, y_slice, DEPTH * STRIDE);
     u32 first_row = blockIdx.y * TILE;
     u32 first_col = blockIdx.x * TILE;
     if (params.lower == 1 && params.row0 + first_row + TILE <= params.col0 + first_col) return;
-    Operand left = {x, x_table + params.x_table0, params.x_type, params.ldx, params.x0, params.m};
-    Operand right = {y, y_table + params.y_table0, params.y_type, params.ldy, params.y0, params.n};
+    SHARED(In::Four, tables, 2 * TILE);
+    Operand left, right;
+    left.table = tables;
+    right.table = tables + TILE;
+    left.array = x;
+    left.type = params.x_type;
+    right.array = y;
+    right.type = params.y_type;
+    open(left, params, x_table + params.x_table0, params.ldx, params.x0, first_row, params.m);
+    open(right, params, y_table + params.y_table0, params.ldy, params.y0, first_col, params.n);
     u32 row = first_row + 4 * (threadIdx.x / SIDE);
     u32 col = first_col + 4 * (threadIdx.x % SIDE);
     real power = params.power;
     if constexpr (WIDE == 1) power = bits_double(join(params.power_low, params.power_high));
-    real x_next[LOADS];
-    real y_next[LOADS];
-    fetch(left, params, first_row, 0, x_next);
-    fetch(right, params, first_col, 0, y_next);
+    fetch(left, params, 0);
+    fetch(right, params, 0);
+    __syncthreads();
     for (u32 k0 = 0; k0 == 0 || k0 < params.k; k0 += BLOCK) {
         real values[4][4] = {};
         u32 end = min(params.k, k0 + BLOCK);
         for (u32 k = k0; k < end; k += DEPTH) {
-            put(params, x_next, x_slice);
-            put(params, y_next, y_slice);
+            put(left, params, k, x_slice);
+            put(right, params, k, y_slice);
             __syncthreads();
-            fetch(left, params, first_row, k + DEPTH, x_next);
-            fetch(right, params, first_col, k + DEPTH, y_next);
+            fetch(left, params, k + DEPTH);
+            fetch(right, params, k + DEPTH);
             if constexpr (TERM != 0) add_slice<TERM>(x_slice, y_slice, power, values);
             else add_any(params.term, x_slice, y_slice, power, values);
             __syncthreads();

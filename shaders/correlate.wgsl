@@ -153,64 +153,63 @@ fn are_finite(values: vec4<f32>) -> vec4<bool> {
     return (bitcast<vec4<u32>>(values) & vec4(0x7f800000u)) != vec4(0x7f800000u);
 }
 
+fn are_nan(values: vec4<f32>) -> vec4<bool> {
+    return (bitcast<vec4<u32>>(values) & vec4(0x7fffffffu)) > vec4(0x7f800000u);
+}
+
 // A power of two, by which elements whose sums are not finite are divided: no sum of theirs is beyond the type unless the result is.
 const SCALE: f32 = 4294967296.0;
 
-// Sums of elements divided by SCALE: with weights; and for EVEN with differences, which are no numbers where elements are infinite.
-struct Scaled {
+// Sums of elements divided by SCALE that are made tap by tap: with weights; and for EVEN with differences, which are no numbers where
+// elements are infinite. With the centre, and the tap before.
+struct Again {
     sums: vec4<f32>,
     steps: vec4<f32>,
+    centre: vec4<f32>,
+    last: vec4<f32>,
 }
 
-// Starts at the first tap. Numbers of EVEN: on the left, sums of weights; in the middle, that of all; on the right, weights.
-fn start_scaled(middle: vec4<f32>, weights: u32, first: u32, kind: u32) -> Scaled {
-    let side = numbers[weights + max(first, 1u) - 1u];
-    let weight = numbers[weights + first];
-    return Scaled(middle / SCALE * select(weight, weight - 2.0 * side, kind == EVEN), vec4(0.0));
-}
-
-// Adds the taps at t and as far on the other side, of which `inner` are the neighbours towards the centre.
-fn add_scaled(scaled: Scaled, outer: array<vec4<f32>, 2>, inner: array<vec4<f32>, 2>, weights: u32, count: u32, kind: u32, t: u32) -> Scaled {
-    let before = outer[0] / SCALE;
-    let after = outer[1] / SCALE;
-    let weight = numbers[weights + select(t, count - 1u - t, kind == EVEN)];
-    let steps = (before - inner[0] / SCALE) + (after - inner[1] / SCALE);
-    return Scaled(
-        fma(before + others(after, kind), vec4(weight), scaled.sums),
-        fma(steps, vec4(numbers[weights + t]), scaled.steps),
+// Adds tap t. Numbers of EVEN: on the left, sums of weights; in the middle, that of all; on the right, weights.
+fn add_again(again: Again, tap: vec4<f32>, weights: u32, count: u32, kind: u32, t: u32) -> Again {
+    let radius = count / 2u;
+    let end = count - 1u;
+    let value = tap / SCALE;
+    let is_left = t < radius;
+    let number = numbers[weights + select(t, end - t, is_left && kind != ANY)];
+    let side = numbers[weights + max(radius, 1u) - 1u];
+    var weight = select(number, -number, is_left && kind == ODD);
+    weight = select(weight, number - 2.0 * side, t == radius && kind == EVEN);
+    var step = vec4(0.0);
+    if t > 0u {
+        let inner = select(value - again.last, again.last - value, t <= radius);
+        step = inner * numbers[weights + select(end - t, t - 1u, t <= radius)];
+    }
+    return Again(
+        fma(value, vec4(weight), again.sums),
+        again.steps + step,
+        select(again.centre, value, t == radius),
+        value,
     );
 }
 
 // Those of `sums` that are not finite, made again.
-fn end_scaled(scaled: Scaled, middle: vec4<f32>, weight: f32, kind: u32, sums: vec4<f32>) -> vec4<f32> {
-    let steps = fma(middle / SCALE, vec4(weight), scaled.steps);
-    let again = select(scaled.sums, steps, are_finite(steps) & vec4(kind == EVEN)) * SCALE;
-    return select(again, sums, are_finite(sums));
-}
-
-// False where all of these are finite, or NaN because the first tap is.
-fn is_again(sums: vec4<f32>, middle: vec4<f32>) -> bool {
-    let is_nan = (bitcast<vec4<u32>>(middle) & vec4(0x7fffffffu)) > vec4(0x7f800000u);
-    return !all(are_finite(sums) | is_nan);
+fn end_again(again: Again, weights: u32, count: u32, kind: u32, sums: vec4<f32>) -> vec4<f32> {
+    let steps = fma(again.centre, vec4(numbers[weights + count / 2u]), again.steps);
+    let made = select(again.sums, steps, are_finite(steps) & vec4(kind == EVEN)) * SCALE;
+    return select(made, sums, are_finite(sums));
 }
 
 // Makes those of the sums of four neighbours again that are not finite.
 fn sums_again(axis: Axis, weights: u32, count: u32, kind: u32, start: i32, sums: vec4<f32>) -> vec4<f32> {
-    let first = first_tap(count, kind);
-    let end = start + i32(count) - 1;
-    let middle = four(axis, start + i32(first));
-    if !is_again(sums, middle) {
+    // Sums are NaN where their centre is.
+    if all(are_finite(sums) | are_nan(four(axis, start + i32(count / 2u)))) {
         return sums;
     }
-    var scaled = start_scaled(middle, weights, first, kind);
-    for (var t = 0u; t < first; t++) {
-        let i = start + i32(t);
-        let j = end - i32(t);
-        let outer = array(four(axis, i), four(axis, j));
-        let inner = array(four(axis, i + 1), four(axis, j - 1));
-        scaled = add_scaled(scaled, outer, inner, weights, count, kind, t);
+    var again: Again;
+    for (var t = 0u; t < count; t++) {
+        again = add_again(again, four(axis, start + i32(t)), weights, count, kind, t);
     }
-    return end_scaled(scaled, middle, numbers[weights + first], kind, sums);
+    return end_again(again, weights, count, kind, sums);
 }
 
 // The sum whose centre is at a coordinate: from the centre, then from the outermost taps to the innermost, those as far from the
@@ -536,14 +535,12 @@ fn sums_across() -> vec4<f32> {
     let radius = params.wz / 2u;
     let kind = kind_of(0u);
     var sums = vec4(0.0);
-    var middle = planes[REACH];
     if kind == ANY {
         for (var d = 1u; d <= REACH; d++) {
             if d == radius {
-                middle = planes[REACH + d];
+                sums = planes[REACH + d] * numbers[3u + 2u * radius];
             }
         }
-        sums = middle * numbers[3u + 2u * radius];
         for (var d = 0u; d < 2u * REACH; d++) {
             if d + radius >= REACH && d < REACH + radius {
                 sums = fma(planes[d], vec4(numbers[3u + d + radius - REACH]), sums);
@@ -557,28 +554,23 @@ fn sums_across() -> vec4<f32> {
                 sums = fma(before + after, vec4(numbers[3u + radius - d]), sums);
             }
         }
-        sums = fma(middle, vec4(numbers[3u + radius]), sums);
+        sums = fma(planes[REACH], vec4(numbers[3u + radius]), sums);
     } else {
-        sums = middle * numbers[3u + radius];
+        sums = planes[REACH] * numbers[3u + radius];
         for (var d = REACH; d > 0u; d--) {
             if d <= radius {
                 sums = fma(planes[REACH - d] + others(planes[REACH + d], kind), vec4(numbers[3u + radius - d]), sums);
             }
         }
     }
-    if !is_again(sums, middle) {
+    if all(are_finite(sums) | are_nan(planes[REACH])) {
         return sums;
     }
-    let first = first_tap(params.wz, kind);
-    var scaled = start_scaled(middle, 3u, first, kind);
-    for (var t = 0u; t < first; t++) {
-        let before = REACH + t - radius;
-        let after = REACH + radius - t;
-        let outer = array(planes[before], planes[after]);
-        let inner = array(planes[before + 1u], planes[after - 1u]);
-        scaled = add_scaled(scaled, outer, inner, 3u, params.wz, kind, t);
+    var again: Again;
+    for (var t = 0u; t < params.wz; t++) {
+        again = add_again(again, planes[REACH + t - radius], 3u, params.wz, kind, t);
     }
-    return end_scaled(scaled, middle, numbers[3u + first], kind, sums);
+    return end_again(again, 3u, params.wz, kind, sums);
 }
 
 fn fill_across(tile: Tile, lane: u32) {

@@ -33,25 +33,24 @@ impl<R: Real> Numbers<'_, R> {
         let Self { weights, kind } = *self;
         let (radius, end) = (weights.len() / 2, weights.len() - 1);
         let number = |t: usize| weights[t].to_f64();
+        let weight = |t: usize| match kind {
+            Kind::Even if t == radius => number(radius) - 2.0 * number(radius - 1),
+            Kind::Odd if t < radius => -number(end - t),
+            Kind::Any => number(t),
+            _ => number(t.max(end - t)),
+        };
         for (i, sum) in sums.iter_mut().enumerate().filter(|(_, sum)| !sum.to_f64().is_finite()) {
             let scaled = |t: usize| at(t, i).to_f64() / SCALE;
-            let centre = scaled(radius);
-            if centre.is_nan() {
+            if (0..=end).any(|t| scaled(t).is_nan()) {
                 continue;
             }
-            let step = |t: usize| (scaled(t) - scaled(t + 1)) + (scaled(end - t) - scaled(end - t - 1));
-            let steps = || (0..radius).map(|t| step(t) * number(t)).sum::<f64>() + centre * number(radius);
-            let plain = || {
-                let weight = |t: usize| match kind {
-                    Kind::Even if t == radius => number(radius) - 2.0 * number(radius - 1),
-                    Kind::Even => number(t.max(end - t)),
-                    Kind::Odd if t > radius => -number(end - t),
-                    _ => number(t),
-                };
-                (0..=end).map(|t| scaled(t) * weight(t)).sum()
+            let steps = |inner: usize| {
+                let (before, after) = (inner - 1, end - inner + 1);
+                ((scaled(before) - scaled(inner)) + (scaled(after) - scaled(end - inner))) * number(before)
             };
-            let again =
-                Some(steps()).filter(|sum| kind == Kind::Even && sum.is_finite()).unwrap_or_else(plain);
+            let apart = (1..=radius).map(steps).sum::<f64>() + scaled(radius) * number(radius);
+            let is_apart = kind == Kind::Even && apart.is_finite();
+            let again = if is_apart { apart } else { (0..=end).map(|t| scaled(t) * weight(t)).sum() };
             *sum = R::of(again * SCALE);
         }
     }
