@@ -63,6 +63,23 @@ DEVICE u32 float_half(float value) {
 
 DEVICE u32 shared_address(const void* place) { return (u32)__cvta_generic_to_shared(place); }
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+// Turing copies at once, not in the background.
+DEVICE void copy_async16(void* shared, const void* global, u32 bytes) {
+    const u32* from = (const u32*)global;
+    uint4 all = {0, 0, 0, 0};
+    if (bytes == 16) all = *(const uint4*)global;
+    else if (bytes > 0) {
+        u32 words[3] = {};
+        for (u32 i = 0; i < 3; i++) words[i] = bytes >= 4 * i + 4 ? from[i] : 0;
+        all = {words[0], words[1], words[2], 0};
+    }
+    *(uint4*)shared = all;
+}
+DEVICE void copy_async4(void* shared, const void* global, u32 bytes) { *(u32*)shared = bytes == 0 ? 0 : *(const u32*)global; }
+DEVICE void copy_commit() {}
+template <int N> DEVICE void copy_wait() {}
+#else
 // Copies 16 bytes to shared memory in the background: the first `bytes` of them, then zeros. Both places are aligned.
 DEVICE void copy_async16(void* shared, const void* global, u32 bytes) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)), "l"(global), "r"(bytes));
@@ -75,6 +92,7 @@ DEVICE void copy_async4(void* shared, const void* global, u32 bytes) {
 DEVICE void copy_commit() { asm volatile("cp.async.commit_group;"); }
 // Waits for all of this thread's groups but the last `N`; a barrier shows the bytes to the other threads.
 template <int N> DEVICE void copy_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
+#endif
 
 DEVICE void atomic_add(u32* place, u32 value) { atomicAdd(place, value); }
 DEVICE void atomic_max(u32* place, u32 value) { atomicMax(place, value); }
@@ -108,6 +126,27 @@ DEVICE void load_matrix_x4_trans(u32 (&values)[4], const void* row) {
 // d += a b by a warp. Thread 4 r + c holds, of d (16 x 8): (r, 2 c), (r, 2 c + 1), then the same of row r + 8. Of a (16
 // rows of 8 words): word c of row r and of row r + 8, then word c + 4 of both. Of b (8 columns of 8 words): words c and
 // c + 4 of column r. A word is four bytes or two halves along the sum, the first in the low bits.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+// Turing multiplies a quarter of that at once, and half of it in f16.
+#define MMA_QUARTER(name, type) \
+    DEVICE void name##_quarter(i32 (&d)[4], u32 first, u32 a, u32 b) { \
+        asm("mma.sync.aligned.m8n8k16.row.col.s32." type ".s8.s32 {%0, %1}, {%2}, {%3}, {%0, %1};" \
+            : "+r"(d[first]), "+r"(d[first + 1]) \
+            : "r"(a), "r"(b)); \
+    } \
+    DEVICE void name(i32 (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) { \
+        for (u32 i = 0; i < 4; i++) name##_quarter(d, 2 * (i % 2), a[i], b[i / 2]); \
+    }
+MMA_QUARTER(mma_s8s8, "s8")
+MMA_QUARTER(mma_u8s8, "u8")
+DEVICE void mma_f16(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+    for (u32 i = 0; i < 4; i += 2) {
+        asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+            : "r"(a[i]), "r"(a[i + 1]), "r"(b[i / 2]));
+    }
+}
+#else
 DEVICE void mma_s8s8(i32 (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
     asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
         : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
@@ -123,6 +162,8 @@ DEVICE void mma_f16(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
+
+#endif
 
 #endif
 

@@ -105,6 +105,9 @@ pub struct Limits {
     /// Workgroups that one launch should have at least, where work can be cut anywhere: several for each processor of the
     /// device, so that none is idle.
     pub(crate) fill: u32,
+    /// Multiprocessors, each of which runs some workgroups at a time: launches of whole waves of those leave none idle. 0 where that is
+    /// not known.
+    pub(crate) processors: u32,
     /// Most terms (a multiplication and an addition) that one launch should have, where work can be cut anywhere: so few that no
     /// display stalls and no watchdog bites, where there may be one.
     pub(crate) work: u64,
@@ -170,7 +173,7 @@ pub struct DeviceOptions {
     pub(crate) groups_per_axis: Option<u32>,
     /// Sets `Limits::step`, in bytes; for comparing. Changes no bit of packed products.
     pub(crate) step: Option<u64>,
-    /// Sets `Limits::fill`; for comparing. Changes no bit of packed products.
+    /// Sets `Limits::fill`, and how many workgroups run at a time is not known; for comparing. Changes no bit of packed products.
     pub(crate) fill: Option<u32>,
     /// Sets `Limits::work`, in terms; for comparing. Changes no bit.
     pub(crate) work: Option<u64>,
@@ -245,6 +248,7 @@ impl DeviceOptions {
             groups_per_axis: self.groups_per_axis.unwrap_or(u32::MAX).min(granted.groups_per_axis),
             step: self.step.unwrap_or(granted.step),
             fill: self.fill.unwrap_or(granted.fill),
+            processors: if self.fill.is_some() { 0 } else { granted.processors },
             work: self.work.unwrap_or(granted.work),
             ..granted
         }

@@ -23,7 +23,7 @@ impl Device {
     /// context as one of several streams.
     ///
     /// # Errors
-    /// [`Error::Argument`] when `stream` is another context's, or the GPU is older than compute capability 8.0.
+    /// [`Error::Argument`] when `stream` is another context's, or the GPU is older than compute capability 7.5.
     ///
     /// ```no_run
     /// use teatime::{Device, Tensor, cudarc::driver::CudaContext, linalg::matmul_tn};

@@ -1,5 +1,7 @@
 //! The memory plans of jobs.
 
+use std::iter;
+
 use teatime::{
     Budget, Device, Error, Result, Run,
     linalg::{Stats, Stop},
@@ -104,6 +106,14 @@ impl Memory {
         })
     }
 
+    /// Adds rows in as long steps as a device of its own memory wants: 128 MiB, of which a hundredth of the budgets does.
+    pub(super) fn in_steps(&self, reader: Reader) -> Reader {
+        let most = if self.shared { 0 } else { (self.device / 128).min(128 << 20) };
+        let fits = |bytes| scaling_bytes(&reader, bytes) <= self.host / 128;
+        let step_bytes = longest(&reader, most, fits);
+        Reader { step_bytes, ..reader }
+    }
+
     /// The budget, with defaults in place.
     pub(super) fn budget(&self) -> Budget {
         Budget::default().host(self.host).device((!self.shared).then_some(self.device))
@@ -173,7 +183,7 @@ impl Memory {
             (Residency::Store, "one pass: nothing is kept".into())
         };
         // Later passes over the host's panels have two at a time on the device, and two slots on the host.
-        let at_once = Residency::Host.panel_bytes().min(free / 2);
+        let at_once = Residency::HOST_BYTES.min(free / 2);
         let kept = kept_bytes(reader);
         let left = match residency {
             Residency::Host => left.saturating_sub(kept + 2 * at_once),
@@ -185,16 +195,17 @@ impl Memory {
             Residency::Device => free.saturating_sub(kept),
             _ => free,
         };
-        let short = Residency::Store.panel_bytes();
-        let long = if residency == Residency::Host { at_once } else { residency.panel_bytes() };
+        let short = reader.step_bytes;
+        let fits = |bytes| scaling_bytes(reader, bytes) <= left;
         let panel_bytes = match residency {
             _ if wishes.gram => gram_panel_bytes(reader, [left, free], self.shared),
-            _ if scaling_bytes(reader, long) <= left => long,
-            _ => short,
+            Residency::Host if fits(at_once) => at_once,
+            Residency::Host => Residency::LEAST_BYTES,
+            _ => longest(reader, residency.panel_bytes(reader), fits),
         };
         let scaling = if panel_bytes > short { scaling_bytes(reader, panel_bytes) } else { 0 };
         let taken = match residency {
-            _ if wishes.gram && panel_bytes > short => longer_panels(reader),
+            _ if wishes.gram && panel_bytes > short => longer_panels(reader, panel_bytes),
             Residency::Host => 2 * at_once,
             _ => 0,
         };
@@ -226,7 +237,7 @@ impl Memory {
         }
         // At least a block a panel; two panels are on the device, and two slots on the host.
         let block = reader.panel_rows(0).min(rows).saturating_mul(reader.held_row_bytes());
-        let slots = 2 * Residency::Host.panel_bytes().max(block).min(kept);
+        let slots = 2 * Residency::HOST_BYTES.max(block).min(kept);
         if packed && 2 * block <= device && kept.saturating_add(slots) <= host {
             let why = format!("{what} do not fit what is left of the device memory budget, {left_on_device}");
             return (Residency::Host, why);
@@ -253,7 +264,7 @@ pub(super) fn stream_bytes(reader: &Reader) -> u64 {
     let plan = &reader.plan;
     let counts = reader.variants().saturating_mul(CallCounts::bytes_of(reader.form.is_packed()));
     let chunks = plan.largest_need().saturating_add(plan.selection_bytes());
-    let scaling = scaling_bytes(reader, Residency::Store.panel_bytes());
+    let scaling = scaling_bytes(reader, reader.step_bytes);
     (2 * plan.block_bytes()).saturating_add(chunks).saturating_add(counts).saturating_add(scaling)
 }
 
@@ -264,21 +275,29 @@ fn scaling_bytes(reader: &Reader, panel_bytes: u64) -> u64 {
     rows * (2 * size_of::<Stats>() as u64 + used)
 }
 
-/// Bytes of the device that longer panels, whose Gram matrices are added up, take beyond short ones.
-fn longer_panels(reader: &Reader) -> u64 {
+/// Bytes of the device that panels of so many bytes, whose Gram matrices are added up, take beyond short ones.
+fn longer_panels(reader: &Reader, bytes: u64) -> u64 {
     let (device, variants) = (&reader.device, reader.variants());
-    let (short, long) = (Residency::Store.panel_bytes(), Gram::panel_bytes(device));
     let beside = |bytes| Gram::device_bytes(device, reader.samples(), reader.panel_rows(bytes).min(variants));
-    (2 * long).saturating_add(beside(long).saturating_sub(beside(short)))
+    (2 * bytes).saturating_add(beside(bytes).saturating_sub(beside(reader.step_bytes)))
+}
+
+/// The bytes of a panel: so many, or half as many until that fits, and those of a step at least.
+fn longest(reader: &Reader, bytes: u64, fits: impl Fn(u64) -> bool) -> u64 {
+    let halves = iter::successors(Some(bytes), |bytes| Some(bytes / 2));
+    halves
+        .take_while(|&bytes| bytes > reader.step_bytes)
+        .find(|&bytes| fits(bytes))
+        .unwrap_or(reader.step_bytes)
 }
 
 /// Bytes of panels whose Gram matrices are added up, where so much is left of the host and of the device: longer ones than
 /// any pass needs where they fit.
 fn gram_panel_bytes(reader: &Reader, [host, device]: [u64; 2], shared: bool) -> u64 {
-    let (short, long) = (Residency::Store.panel_bytes(), Gram::panel_bytes(&reader.device));
-    let (scaling, more) = (scaling_bytes(reader, long), longer_panels(reader));
-    let fits = if shared { scaling.saturating_add(more) <= host } else { scaling <= host && more <= device };
-    if fits { long } else { short }
+    longest(reader, Gram::panel_bytes(&reader.device), |bytes| {
+        let (scaling, more) = (scaling_bytes(reader, bytes), longer_panels(reader, bytes));
+        if shared { scaling.saturating_add(more) <= host } else { scaling <= host && more <= device }
+    })
 }
 
 /// Bytes on the device that any pass needs: two blocks as they are uploaded and as they are held, so many blocks of
@@ -286,7 +305,7 @@ fn gram_panel_bytes(reader: &Reader, [host, device]: [u64; 2], shared: bool) -> 
 pub(super) fn block_bytes(reader: &Reader, of_f32: u64) -> u64 {
     let (variants, n, plan) = (reader.variants(), reader.samples(), &reader.plan);
     let rows = plan.block_rows().min(variants);
-    let held = reader.panel_rows(Residency::Store.panel_bytes()).min(variants);
+    let held = reader.panel_rows(reader.step_bytes).min(variants);
     let held = held.saturating_mul(reader.held_row_bytes());
     let blocks = 2 * (plan.block_bytes() + held) + 4 * of_f32 * rows * n;
     blocks + blocks.min(reader.device.kept_host_bytes())
@@ -367,12 +386,12 @@ pub(super) mod tests {
     #[test]
     fn many_variants_of_few_samples() {
         let reader = reader(Long([10_000_000, 50]));
-        let rows = reader.panel_rows(Residency::Device.panel_bytes());
+        let rows = reader.panel_rows(Residency::Device.panel_bytes(&reader));
         assert!(rows <= 1 << 20 && rows.is_multiple_of(reader.plan.block_rows()), "{rows}");
         let of_panels = |bytes| (2 * 32 + 40 + 8 + 112) * reader.panel_rows(bytes);
         assert_eq!(scaling_bytes(&reader, u64::MAX), of_panels(u64::MAX));
         // What was counted of each variant, beside those.
-        let least = 120_000_000 + of_panels(Residency::Store.panel_bytes());
+        let least = 120_000_000 + of_panels(reader.step_bytes);
         assert!((least..least + 30_000_000).contains(&stream_bytes(&reader)), "{}", stream_bytes(&reader));
         // The genotypes and their means and scales: 16 and 8 bytes a variant.
         let mut memory = Memory::new(&reader.device, &Run::default()).unwrap();
@@ -381,18 +400,32 @@ pub(super) mod tests {
         assert_eq!(residency(0, 240_000_000), Residency::Device);
         assert_eq!(residency(1 << 40, 239_999_999), Residency::Host);
         assert_eq!(residency(239_999_999, 239_999_999), Residency::Store);
-        // Panels are small where the host has no room for the scaling of large ones.
-        let (short, long) = (Residency::Store.panel_bytes(), Gram::panel_bytes(&reader.device));
+        // Panels are shorter where the host has no room for the scaling of large ones.
+        let (short, long) = (reader.step_bytes, Gram::panel_bytes(&reader.device));
         let most = scaling_bytes(&reader, long);
         let panels = |host, device, shared| gram_panel_bytes(&reader, [host, device], shared);
-        assert_eq!(panels(most - 1, u64::MAX, false), short);
+        assert_eq!(panels(most - 1, u64::MAX, false), long / 2);
         assert_eq!(panels(most, u64::MAX, false), long);
-        assert_eq!(panels(most, most, true), short);
+        assert_eq!(panels(most, most, true), long / 2);
+        assert_eq!(panels(0, u64::MAX, false), short);
         // Or the device no room for them, and for their limbs and rows in order.
         let beside = |bytes| Gram::device_bytes(&reader.device, 50, reader.panel_rows(bytes));
         let least = 2 * long + beside(long) - beside(short);
         assert!(beside(long) > beside(short));
-        assert_eq!([least - 1, least].map(|device| panels(most, device, false)), [short, long]);
-        assert_eq!([least - 1, least].map(|device| panels(most + device, 0, true)), [short, long]);
+        assert_eq!([least - 1, least].map(|device| panels(most, device, false)), [long / 2, long]);
+        assert_eq!([least - 1, least].map(|device| panels(most + device, 0, true)), [long / 2, long]);
+        // A hundredth of a card's memory is added at once.
+        let [least, step] = [Residency::LEAST_BYTES, 128 << 20];
+        for (host, device, bytes) in
+            [(1 << 40, 80 << 30, step), (1 << 40, 1 << 30, 8 << 20), (1 << 20, 80 << 30, least)]
+        {
+            (memory.host, memory.device) = (host, device);
+            let reader = memory.in_steps(self::reader(Long([10_000_000, 50])));
+            assert!(
+                (bytes / 2..=bytes).contains(&reader.step_bytes),
+                "{host} {device}: {}",
+                reader.step_bytes
+            );
+        }
     }
 }

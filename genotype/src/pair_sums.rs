@@ -15,7 +15,6 @@ use super::{
     panel::{Held, Panel},
     part::{CohortPart, PartSums, SumValues},
     reader::Reader,
-    residency::Residency,
     scaler::{ScaleRule, Scaler, VariantScale},
     to_usize,
     totals::VariantTotals,
@@ -146,7 +145,7 @@ impl Adding {
         let (variants, n, packed) = (reader.variants(), reader.samples(), reader.form.is_packed());
         let matrices = 1 + u64::from(shared) + u64::from(variance);
         if packed {
-            let rows = reader.panel_rows(Residency::Store.panel_bytes()).min(variants);
+            let rows = reader.panel_rows(reader.step_bytes).min(variants);
             let others = (matrices - 1).saturating_mul(KnownPairs::device_bytes(&reader.device, n, rows));
             let device = Gram::device_bytes(&reader.device, n, rows).saturating_add(others);
             // Packed rows are multiplied as they are.

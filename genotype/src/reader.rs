@@ -16,6 +16,7 @@ use teatime::{
 use super::{
     intake::{Counting, Form, Sums, float_sums},
     panel::{Held, Panel},
+    residency::Residency,
     source::Genotypes,
     to_usize,
 };
@@ -44,6 +45,8 @@ pub(crate) struct Reader {
     pub(crate) bounded: bool,
     pub(crate) form: Form,
     pub(crate) plan: Plan,
+    /// Bytes of a panel that comes from the store, and of those rows of a longer one that are added at once: what memory is counted for.
+    pub(crate) step_bytes: u64,
 }
 
 /// How a pass reads.
@@ -97,7 +100,7 @@ impl Reader {
         let (arrays, rows) = (genotypes.arrays().to_vec(), genotypes.rows());
         let plan = Plan::of_rows(arrays, rows, genotypes.columns(), convert, block_rows)?;
         let (device, genotypes, all) = (device.clone(), genotypes.clone(), genotypes.variants());
-        Ok(Self { device, genotypes, first: 0, all, bounded, form, plan })
+        Ok(Self { device, genotypes, first: 0, all, bounded, form, plan, step_bytes: Residency::LEAST_BYTES })
     }
 
     /// The same of some of the variants, which start with a canonical block.
@@ -107,7 +110,7 @@ impl Reader {
     pub(crate) fn of_part(&self, rows: &Range<u64>) -> Result<Self> {
         let reader =
             Self::new(&self.genotypes.part(std::slice::from_ref(rows))?, &self.device, self.bounded)?;
-        Ok(Self { first: rows.start, all: self.all, ..reader })
+        Ok(Self { first: rows.start, all: self.all, step_bytes: self.step_bytes, ..reader })
     }
 
     pub(crate) fn samples(&self) -> u64 {

@@ -2,10 +2,13 @@
 
 use teatime::{
     Device, Result,
-    packed::{HostPanels, PANEL_BYTES},
+    packed::{HostPanels, panel_bytes},
 };
 
-use super::panel::{Held, Panel};
+use super::{
+    panel::{Held, Panel},
+    reader::Reader,
+};
 
 /// Where genotypes stay between the passes of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,14 +32,18 @@ impl Residency {
         }
     }
 
+    /// Bytes of a panel from the host's memory: the most that CUDA downloads while other work goes on.
+    pub(crate) const HOST_BYTES: u64 = 32 << 20;
+    /// Bytes of a panel from the store at least, where a block of rows is not longer.
+    pub(crate) const LEAST_BYTES: u64 = 4 << 20;
+
     /// Bytes of a panel of packed rows, where a block of them is not longer: what fills a GPU, in few launches where it stays
     /// and in little memory where not.
-    pub(crate) const fn panel_bytes(self) -> u64 {
+    pub(crate) fn panel_bytes(self, reader: &Reader) -> u64 {
         match self {
-            Self::Device => PANEL_BYTES,
-            // The most that CUDA downloads while other work goes on.
-            Self::Host => 32 << 20,
-            Self::Store => 4 << 20,
+            Self::Device => panel_bytes(&reader.device, reader.samples()),
+            Self::Host => Self::HOST_BYTES,
+            Self::Store => reader.step_bytes,
         }
     }
 }

@@ -69,6 +69,7 @@ mod tests {
             alignment: 256,
             step: 1 << 20,
             fill: 16,
+            processors: 0,
             work: Limits::SMALL_WORK,
             iterations: u32::MAX,
             f64: false,

@@ -104,6 +104,7 @@ impl CpuDriver {
             step: 8 << 20,
             // Four for each thread, so that few wait for the last.
             fill: u32::try_from(4 * threads).unwrap_or(u32::MAX),
+            processors: 0,
             work: Limits::SMALL_WORK,
             iterations: u32::MAX,
             f64: true,

@@ -51,6 +51,16 @@ pub(crate) const TILE: u32 = 4;
 /// The same where there are many: with larger tiles, limbs are read less often.
 pub(crate) const LARGE_TILE: u32 = 16;
 
+/// Workgroups of a spec that a multiprocessor of CUDA runs at a time: as many as its registers and its shared memory hold.
+pub(crate) const fn at_once(tile: u32, missing: bool) -> u32 {
+    match (tile, missing) {
+        (TILE, false) => 12,
+        (TILE, true) => 7,
+        (_, false) => 3,
+        (_, true) => 2,
+    }
+}
+
 pub(crate) fn spec(tile: u32, missing: bool, limb_count: u64) -> [(&'static str, u32); 3] {
     let limb_count = u32::try_from(limb_count).expect("limbs should be few");
     [("TILE", tile), ("MISSING", missing.into()), ("LIMBS", limb_count)]

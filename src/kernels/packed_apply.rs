@@ -40,6 +40,8 @@ pub(crate) static PACKED_APPLY: Kernel<Params> =
 pub(crate) const TILE: u32 = 64;
 /// The same where rows are many: with larger tiles, limbs are read less often.
 pub(crate) const LARGE_TILE: u32 = 256;
+/// Workgroups of large tiles that a multiprocessor of CUDA runs at a time, where no code is missing.
+pub(crate) const AT_ONCE: u32 = 2;
 
 pub(crate) fn spec(tile: u32, missing: bool, limbs: bool) -> [(&'static str, u32); 3] {
     [("TILE", tile), ("MISSING", missing.into()), ("AS_LIMBS", limbs.into())]

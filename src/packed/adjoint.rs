@@ -7,9 +7,9 @@ use super::{
     operand::{LIMBS, row_limbs},
 };
 use crate::{
-    Device, Error, Result, Tensor,
+    Device, Error, Limits, Result, Tensor,
     kernel::{Grid, Program, small},
-    kernels::packed_adjoint::{LARGE_TILE, PACKED_ADJOINT, Params, TILE, spec},
+    kernels::packed_adjoint::{LARGE_TILE, PACKED_ADJOINT, Params, TILE, at_once, spec},
 };
 
 /// Words of all rows from which on large tiles fill the largest processors: 256 workgroups of the fewest rows.
@@ -24,6 +24,23 @@ const LEAST_SUMS: usize = 1 << 14;
 fn tile(words: u64, rows: u64) -> u32 {
     let large = words.saturating_mul(rows) >= LARGE_WORDS && words >= LARGE_TILE.into();
     if large { LARGE_TILE } else { TILE }
+}
+
+/// Rows of a workgroup, of which each is one of so many tiles: where it is known how many workgroups run at a time, such that they make one or
+/// two whole waves, or many; else such that many run.
+fn depth(limits: &Limits, tile: u32, missing: bool, [rows, tiles]: [u64; 2]) -> u64 {
+    let places = u64::from(limits.processors * at_once(tile, missing));
+    if places == 0 {
+        return (rows * tiles).div_ceil(2 * u64::from(limits.fill)).max(LEAST_DEPTH).next_multiple_of(4);
+    }
+    // Of each 1000 places of all waves, how many have nothing to do.
+    let idle = |splits: &u64| {
+        let (groups, all) = (splits * tiles, (splits * tiles).next_multiple_of(places));
+        1000 * (all - groups) / all
+    };
+    let splits = 1..=(rows / LEAST_DEPTH).clamp(1, (2 * places / tiles).max(8));
+    let few = splits.clone().find(|splits| idle(splits) <= 30);
+    rows.div_ceil(few.or_else(|| splits.min_by_key(idle)).unwrap_or(1)).next_multiple_of(4)
 }
 
 /// The program that [`packed_adjoint`] launches for so many rows without a missing code, each of so many words from the first
@@ -167,7 +184,6 @@ pub(crate) fn adjoint_in_tiles(
     }
     let device = rows.device();
     let limits = device.limits();
-    let groups = 2 * u64::from(limits.fill);
     // Sums of so many codes times limbs fit 32 bits.
     let step = step(device, words, (4 * words).max(width))?.min(1 << 22);
     let wide = sums.words_at_once()?;
@@ -180,7 +196,7 @@ pub(crate) fn adjoint_in_tiles(
             let [from, to] = [word, end].map(|word| (16 * (word - start)).min(entries));
             let target = sums.words.window_update(from * columns * 2..to * columns * 2);
             let tiles = (end - word).div_ceil(tile.into());
-            let depth = ((last - first) * tiles).div_ceil(groups).max(LEAST_DEPTH).next_multiple_of(4);
+            let depth = depth(limits, tile, rows.missing, [last - first, tiles]);
             let splits = (last - first).div_ceil(depth);
             let params = Params {
                 rows: small(last - first),

@@ -103,7 +103,8 @@ impl Gram {
     /// Bytes of a panel whose rows of one kind fill the device. For plans of other packages of this workspace.
     #[doc(hidden)]
     pub fn panel_bytes(device: &Device) -> u64 {
-        2 * device.limits().step
+        let step = device.limits().step;
+        step.max((2 * step).min(128 << 20))
     }
 
     /// Bytes on the device besides a panel of `rows` rows.

@@ -1,7 +1,7 @@
 //! A matrix of 0, 1 and 2 that stays on a device, two bits an entry.
 
 use super::{
-    MAX_ENTRIES, PANEL_BYTES, PANEL_ROWS, apply::PackedRows, product::PackedProduct, row_words,
+    MAX_ENTRIES, PANEL_ROWS, apply::PackedRows, panel_bytes, product::PackedProduct, row_words,
     uniform::packed_uniform,
 };
 use crate::{
@@ -76,7 +76,7 @@ impl PackedMatrix {
     /// [`Error::OutOfMemory`] when the device's memory does not hold the matrix, where it says how much there is (on the cpu
     /// device, what the system can give); [`Error::Limit`] when one row does not fit a binding; [`Error::Cancelled`].
     pub fn random(device: &Device, rows: u64, columns: u64, seed: u64, run: &Run) -> Result<Self> {
-        let bytes = PANEL_BYTES.min(device.limits().buffer / 2);
+        let bytes = panel_bytes(device, columns);
         Self::random_in_panels(device, rows, columns, seed, bytes, run)
     }
 

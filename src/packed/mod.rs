@@ -77,7 +77,7 @@ pub use self::{
     uniform::packed_uniform,
     weighted::{Weight, WeightedSums, weight_unit},
 };
-use crate::{Error, Result};
+use crate::{Device, Error, Result};
 
 /// Most entries of a product, or columns of a matrix: 256 times as many, the largest sum of a row's codes times limbs, is
 /// below 2^31.
@@ -112,8 +112,14 @@ fn check_sums(expected: (usize, f64), got: (usize, f64)) -> Result<()> {
     if expected == got { Ok(()) } else { Err(Error::shape("sums", words(expected), words(got))) }
 }
 
-/// Bytes of a panel that stays on the device, about: what fills a GPU, in few launches.
-pub const PANEL_BYTES: u64 = 256 << 20;
+/// Bytes of a panel that stays on a device, of rows of so many entries, about: what fills it, in few launches and in whole waves of workgroups.
+/// 256 MiB, and up to 3 GiB of a large CUDA device.
+pub fn panel_bytes(device: &Device, entries: u64) -> u64 {
+    let limits = device.limits();
+    let bytes = limits.step.max(256 << 20).min(limits.buffer / 2);
+    let wave = 4 * row_words(entries) * row_batches::wave(limits);
+    if bytes < wave { bytes } else { bytes - bytes % wave.max(1) }
+}
 
 /// Most rows of a panel, so that narrow ones do not need a large table of factors.
 pub const PANEL_ROWS: u64 = 1 << 20;

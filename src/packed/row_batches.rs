@@ -1,32 +1,45 @@
 //! Rows that two products take after each other, before they take the next.
 
 use super::apply::pieces;
-use crate::{Limits, kernels::packed_apply::LARGE_TILE};
+use crate::{
+    Limits,
+    kernels::packed_apply::{AT_ONCE, LARGE_TILE},
+};
 
 /// Batches of rows: as many as stay near the processor between the two products, but as many as fill the device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RowBatches {
     rows: u64,
+    /// A number of which batches are multiples: rows of a tile, or of a wave of them.
+    unit: u64,
+}
+
+/// Rows of a wave of large tiles of the first product, on a device of which that is known; else those of a tile.
+pub(super) fn wave(limits: &Limits) -> u64 {
+    u64::from(LARGE_TILE) * u64::from(AT_ONCE * limits.processors).max(1)
 }
 
 impl RowBatches {
     /// Those of rows of so many bytes, with what one product gives the other, and of about `least` rows at least.
     pub(crate) fn new(limits: &Limits, row_bytes: u64, least: u64) -> Self {
-        Self { rows: (limits.step / row_bytes.max(1)).max(least).max(1) }
+        let rows = (limits.step / row_bytes.max(1)).max(least).max(1);
+        let wave = wave(limits);
+        Self { rows, unit: if rows < wave { LARGE_TILE.into() } else { wave } }
     }
 
     /// The parts of `first..end`: equal but for the last, since one that was much shorter would not fill the device. Whole
-    /// tiles.
+    /// tiles, and where the device is known and there are so many rows whole waves of them.
     pub(crate) fn of(self, (first, end): (u64, u64)) -> impl Iterator<Item = (u64, u64)> {
         let count = end.saturating_sub(first);
         let parts = ((count + self.rows / 2) / self.rows).max(1);
-        let rows = count.div_ceil(parts).next_multiple_of(LARGE_TILE.into()).max(1);
+        let unit = if count < self.unit { LARGE_TILE.into() } else { self.unit };
+        let rows = count.div_ceil(parts).next_multiple_of(unit).max(1);
         pieces(first..end, rows)
     }
 
     /// The most rows of a part of `count`.
     pub(crate) fn longest(self, count: u64) -> u64 {
-        (self.rows + self.rows / 2 + u64::from(LARGE_TILE)).min(count)
+        (self.rows + self.rows / 2 + self.unit).min(count)
     }
 }
 
@@ -54,6 +67,16 @@ mod tests {
                     assert!(4 * (end - first) >= 3 * batches.rows.min(count));
                 }
             }
+        }
+        // Whole waves of a large device, where there are so many rows.
+        let large = Limits { step: 3 << 30, processors: 132, ..limits.clone() };
+        let batches = RowBatches::new(&large, 5072, 512);
+        for count in [1000, 67_584, 600_000, 1_000_000, 10_000_000] {
+            let parts: Vec<_> = batches.of((0, count)).collect();
+            assert_eq!(parts.last().unwrap().1, count);
+            let whole = &parts[..parts.len() - 1];
+            assert!(whole.iter().all(|(first, end)| (end - first).is_multiple_of(2 * 132 * 256)));
+            assert!(parts.iter().all(|(first, end)| end - first <= batches.longest(count)));
         }
         // What stays near the processor, and what fills the device where that is more.
         assert_eq!(RowBatches::new(&limits, 1024, 512).rows, 1024);

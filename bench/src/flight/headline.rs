@@ -9,7 +9,7 @@ use teatime::{
     random::random_words,
 };
 
-use super::rows::{COLUMNS, Kind, PANEL, WIDTH, WORDS, operand, size, timed};
+use super::rows::{COLUMNS, Kind, WIDTH, WORDS, operand, panel, size, timed};
 use crate::{data::to_usize, measure::Session, report::Unit::Milliseconds};
 
 /// Shares of the rows of the headline.
@@ -82,7 +82,8 @@ fn repeated(mut work: impl FnMut() -> Result<f64>) -> Result<Vec<f64>> {
 
 /// What makes the matrix, panel by panel; nothing is kept.
 fn making(device: &Device, rows: u64) -> Result<Found> {
-    let panels = || (0..rows).step_by(to_usize(PANEL)).map(|first| (first, PANEL.min(rows - first)));
+    let panel = panel(device);
+    let panels = || (0..rows).step_by(to_usize(panel)).map(|first| (first, panel.min(rows - first)));
     let words = |(first, count)| random_words(device, 0, first * (WORDS / 4), count * WORDS).map(drop);
     let codes = |(first, count)| packed_uniform(device, 0, first, count, COLUMNS).map(drop);
     Ok(vec![

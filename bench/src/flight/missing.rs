@@ -2,7 +2,7 @@
 
 use teatime::{Device, Error, Tensor, random::philox};
 
-use super::rows::{COLUMNS, Kind, PANEL, WORDS, operand, size};
+use super::rows::{COLUMNS, Kind, WORDS, operand, panel, size};
 use crate::{
     data::to_usize,
     measure::{Job, Session},
@@ -40,7 +40,7 @@ pub(super) fn missing(session: &mut Session<'_>) {
 /// Enqueues a pass over so many rows, or its first half, without the operand and the sums.
 fn job(device: &Device, rows: u64, rate: u32, kind: Kind, whole: bool) -> Result<Job, Error> {
     let panels = panels(device, rows, rate)?;
-    let table = kind.table(device, rows.min(PANEL))?;
+    let table = kind.table(device, rows.min(panel(device)))?;
     let mut pass = kind.start(device, &operand()?)?;
     Ok(Box::new(move || {
         let mut rows = kind.rows(&panels, &table);
@@ -55,16 +55,16 @@ fn job(device: &Device, rows: u64, rate: u32, kind: Kind, whole: bool) -> Result
 /// So many rows in panels, of whose codes `rate` in 100,000 are missing, the others 0, 1 and 2 in equal parts.
 fn panels(device: &Device, rows: u64, rate: u32) -> Result<Vec<Tensor<u32>>, Error> {
     let drawn: Vec<u32> = (0..DRAWN).flat_map(|row| drawn(row, rate)).collect();
-    let panel = |rows: u64| {
+    let (most, made) = (panel(device), |rows: u64| {
         let words: Vec<u32> = drawn.iter().copied().cycle().take(to_usize(rows * WORDS)).collect();
         Tensor::from_slice(device, &words, &[rows, WORDS])
-    };
+    });
     let mut panels = Vec::new();
     let mut left = rows;
     while left > 0 {
-        let rows = left.min(PANEL);
-        let copied = panels.first().filter(|_| rows == PANEL).map(Tensor::try_clone);
-        panels.push(copied.unwrap_or_else(|| panel(rows))?);
+        let rows = left.min(most);
+        let copied = panels.first().filter(|_| rows == most).map(Tensor::try_clone);
+        panels.push(copied.unwrap_or_else(|| made(rows))?);
         left -= rows;
     }
     Ok(panels)

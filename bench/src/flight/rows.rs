@@ -5,7 +5,7 @@ use std::time::Instant;
 use teatime::{
     Device, Error, Tensor,
     linalg::Matrix,
-    packed::{PackedProduct, PackedRows},
+    packed::{PackedProduct, PackedRows, panel_bytes},
     random::philox,
 };
 
@@ -17,8 +17,11 @@ pub(super) const COLUMNS: u64 = 20_000;
 pub(super) const WIDTH: usize = 20;
 /// Words of a packed row: whole blocks of 16 bytes.
 pub(super) const WORDS: u64 = COLUMNS.div_ceil(64) * 4;
-/// Rows of a panel of 256 MiB, as [`PackedMatrix`](teatime::packed::PackedMatrix) makes them.
-pub(super) const PANEL: u64 = (256 << 20) / (4 * WORDS);
+
+/// Rows of a panel, as [`PackedMatrix`](teatime::packed::PackedMatrix) makes them.
+pub(super) fn panel(device: &Device) -> u64 {
+    panel_bytes(device, COLUMNS) / (4 * WORDS)
+}
 
 /// X of a pass: numbers in [-0.5, 0.5).
 pub(super) fn operand() -> Result<Matrix, Error> {

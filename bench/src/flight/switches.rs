@@ -4,29 +4,31 @@ use teatime::{Device, DeviceOptions, Error, Run, packed::PackedMatrix};
 
 use super::{
     missing::ROWS,
-    rows::{COLUMNS, Kind, PANEL, WORDS, operand, size},
+    rows::{COLUMNS, Kind, WORDS, operand, panel, size},
 };
 use crate::{
     measure::{Job, Session},
     report::Unit,
 };
 
-/// Rows of a panel; the first is what the library takes, the second what 132 multiprocessors finish at the same time, with
-/// two workgroups of 256 rows each.
-const PANELS: [u64; 4] = [PANEL, 67_584, 2 * 67_584, 8 * 67_584];
-/// Bytes of a step: below what is kept near the processors of large GPUs, the default of GPUs, and above.
-const STEPS: [u64; 4] = [16 << 20, 32 << 20, 64 << 20, 256 << 20];
+/// Rows that 132 multiprocessors finish at the same time, with two workgroups of 256 rows each.
+const WAVE: u64 = 67_584;
+/// Rows of a panel beside what the library takes.
+const PANELS: [u64; 4] = [WAVE, 2 * WAVE, 4 * WAVE, 8 * WAVE];
+/// Bytes of a step: of small GPUs, and up to what large ones take.
+const STEPS: [u64; 4] = [64 << 20, 256 << 20, 1 << 30, 2 << 30];
 /// Workgroups that a launch should have, as shares of the device's own number, in eighths.
-const FILLS: [u32; 4] = [1, 2, 8, 16];
+const FILLS: [u32; 3] = [1, 2, 8];
 /// A pass for each panel, and for each step and number of workgroups.
-pub(super) const ENTRIES: f64 = (PANELS.len() + STEPS.len() * FILLS.len()) as f64;
+pub(super) const ENTRIES: f64 = (1 + PANELS.len() + STEPS.len() * FILLS.len()) as f64;
 
 /// The device's own choices first, whose size the others take.
 pub(super) fn switches(session: &mut Session<'_>) {
     let name = session.device.info().name.clone();
     let fill = session.device.limits().fill();
     let mut rows = &ROWS[..];
-    for panel in PANELS {
+    let own = panel(&session.device);
+    for panel in [own].into_iter().chain(PANELS) {
         let id = format!("pass, panels of {panel} rows");
         let found =
             session.largest(&id, Unit::Milliseconds, rows, size, |device, &rows| job(device, rows, panel));
@@ -40,7 +42,7 @@ pub(super) fn switches(session: &mut Session<'_>) {
             let id = format!("pass, steps of {} MiB, {fill} workgroups", step >> 20);
             session.largest(&id, Unit::Milliseconds, rows, size, |_, &rows| {
                 let options = DeviceOptions::default().step(step).fill(fill);
-                job(&Device::open_with(&name, &options)?, rows, PANEL)
+                job(&Device::open_with(&name, &options)?, rows, own)
             });
         }
     }

@@ -6,7 +6,7 @@ use teatime::{
     packed::{Weight, WeightedSums},
 };
 
-use crate::{memory::Need, panel::Panel, reader::Reader, residency::Residency, to_usize};
+use crate::{memory::Need, panel::Panel, reader::Reader, to_usize};
 
 /// Sums over panels in which a call is missing.
 pub(super) enum MissingSums {
@@ -33,7 +33,7 @@ impl MissingSums {
     pub(super) fn need(reader: &Reader) -> Need {
         let n = reader.samples();
         if reader.form.is_packed() {
-            let rows = reader.panel_rows(Residency::Store.panel_bytes()).min(reader.variants());
+            let rows = reader.panel_rows(reader.step_bytes).min(reader.variants());
             return Need {
                 host: WeightedSums::host_bytes(&reader.device, n, 1, rows),
                 device: WeightedSums::device_bytes(&reader.device, n, 1, rows),

@@ -279,7 +279,7 @@ impl Cohort {
         self.with_room(Adding::need(reader, wanted.shared, wanted.variance), &mut |reading| {
             let mut adding = Adding::new(reader, wanted)?;
             // Those that stayed may be longer than what the sums were counted for.
-            let step = to_usize(reader.panel_rows(Residency::Store.panel_bytes()));
+            let step = to_usize(reader.panel_rows(reader.step_bytes));
             self.each_panel(&self.pass(run), reading, &mut |panel| {
                 panel.rows.clone().step_by(step).try_for_each(|first| {
                     let rows = first..panel.rows.end.min(first + step as u64);
@@ -383,7 +383,7 @@ impl Cohort {
         let place = std::mem::replace(&mut *self.lock_place(), nothing);
         // Panels that another thread's pass still uses are freed when that ends.
         let Ok(Place { kept: Kept::Device(panels), .. }) = Arc::try_unwrap(place) else { return Ok(true) };
-        let slots = Need { host: 2 * Residency::Host.panel_bytes(), ..Need::default() };
+        let slots = Need { host: 2 * Residency::HOST_BYTES, ..Need::default() };
         let on_host = need.and(self.memory.kept(&self.reader, Residency::Host)).and(slots);
         if self.reader.form.is_packed() && self.memory.fits(&self.reader, on_host) {
             let mut kept = Kept::new(Residency::Host, self.host_rows);

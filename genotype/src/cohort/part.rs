@@ -15,7 +15,7 @@ use crate::{
     pair_sums::{self, PRODUCTS},
     part::CohortPart,
     reader::{Reader, block_rows},
-    residency::{Kept, Residency},
+    residency::Kept,
     source::{GenotypeKind, Genotypes},
     to_usize,
 };
@@ -185,7 +185,7 @@ impl Sums<'_> {
             let why = "its counts are of genotypes that are held otherwise";
             return Err(Error::argument("Cohort::of_part", "part", why));
         }
-        let step = reader.panel_rows(Residency::Store.panel_bytes());
+        let step = reader.panel_rows(reader.step_bytes);
         for adding in &mut self.adding {
             adding.set_part(part)?;
             for first in (0..reader.variants()).step_by(to_usize(step)) {

@@ -168,8 +168,8 @@ impl Plan {
         run: &Run,
     ) -> Result<Self> {
         wanted.check(genotypes)?;
-        let mut reader = Reader::new(genotypes, device, wanted.bounded())?;
         let memory = Memory::new(device, run)?;
+        let mut reader = memory.in_steps(Reader::new(genotypes, device, wanted.bounded())?);
         let of_grm = wanted.grm.map(|options| options.sums(&reader));
         let beside = beside.map_or_else(Need::default, |need| need(&reader));
         let mut need = beside.and(wanted.need(&reader, of_grm, run));

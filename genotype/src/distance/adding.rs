@@ -13,7 +13,6 @@ use crate::{
     memory::Need,
     panel::{Held, Panel},
     reader::Reader,
-    residency::Residency,
     scaler::{ScaleRule, Scaler},
     to_usize,
     totals::VariantTotals,
@@ -120,7 +119,7 @@ impl Adding {
             // Numbers of packed rows, or dosages without those that take no part.
             return Need { host: host.saturating_add(tree), device, blocks: 1 };
         }
-        let rows = reader.panel_rows(Residency::Store.panel_bytes()).min(reader.variants());
+        let rows = reader.panel_rows(reader.step_bytes).min(reader.variants());
         let device = PackedPairs::device_bytes(&reader.device, n, rows, metric)
             .saturating_add(device_bytes_of_ones(&reader.device, n, rows, options));
         Need { host: PackedPairs::host_bytes(n, metric).saturating_add(tree), device, blocks: 0 }

@@ -21,7 +21,6 @@ use crate::{
     memory::Need,
     panel::{Held, Panel},
     reader::Reader,
-    residency::Residency,
     source::{Genotypes, check_extents},
     to_usize,
 };
@@ -327,7 +326,7 @@ impl Adding {
         let Held::Packed(packed) = &panel.held else {
             unreachable!("dosages that are packed should be held so");
         };
-        let step = reader.panel_rows(Residency::Store.panel_bytes());
+        let step = reader.panel_rows(reader.step_bytes);
         panel.rows.clone().step_by(to_usize(step)).try_for_each(|first| {
             let stats = stats(&(first..panel.rows.end.min(first + step)));
             let kept = self.variants.kept(reader, &stats)?;
@@ -356,7 +355,7 @@ pub(super) fn unfit(
 /// What a band takes, with what is known of each sample, and so much on the host beside it.
 fn need(reader: &Reader, options: &DistanceOptions, own: Range<u64>, beside: u64) -> Need {
     let (n, metric) = (reader.samples(), options.metric.summed());
-    let rows = reader.panel_rows(Residency::Store.panel_bytes()).min(reader.variants());
+    let rows = reader.panel_rows(reader.step_bytes).min(reader.variants());
     Need {
         host: PackedPairs::host_bytes_of(n, own.clone(), metric)
             .saturating_add(beside)

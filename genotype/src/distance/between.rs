@@ -26,7 +26,6 @@ use crate::{
     panel::{Held, Panel},
     project::Match,
     reader::{Reader, block_rows},
-    residency::Residency,
     source::{Genotypes, check_extents},
     to_usize,
 };
@@ -181,7 +180,8 @@ fn attempt(
     for (number, chain) in (0..).zip(chains) {
         let reader = |side: usize| {
             let part = sides[side].part(&chain.rows[side])?;
-            Reader::in_blocks(&part, device, false, block_rows(samples[0] + samples[1]))
+            let reader = Reader::in_blocks(&part, device, false, block_rows(samples[0] + samples[1]))?;
+            Ok::<_, Error>(memory.in_steps(reader))
         };
         let readers = [reader(0)?, reader(1)?];
         let need = Adding::need(&readers, options).and(Need { host, ..Need::default() });
@@ -263,7 +263,7 @@ impl Adding {
             let numbers = reader.plan.block_rows().saturating_mul(8 * (n + others));
             return Need { host, device: device.saturating_add(numbers), blocks: 0 };
         }
-        let [one, another] = [reader, other].map(|reader| reader.panel_rows(Residency::Store.panel_bytes()));
+        let [one, another] = [reader, other].map(|reader| reader.panel_rows(reader.step_bytes));
         let rows = one.min(another).min(reader.variants());
         let device = PackedPairs::device_bytes_between(&reader.device, [others, n], rows, metric);
         let columns = others.next_multiple_of(64).saturating_add(n);

@@ -16,7 +16,6 @@ use crate::{
     panel::Panel,
     part::{CohortPart, PartSums, SumValues},
     reader::Reader,
-    residency::Residency,
     to_usize,
 };
 
@@ -105,7 +104,7 @@ impl<'a> ProjectionSums<'a> {
         let least_squares = matched.method == ProjectMethod::LeastSquares;
         let products = if least_squares { triangle(k) } else { 0 };
         if reader.form.is_packed() {
-            let rows = reader.panel_rows(Residency::Store.panel_bytes()).min(variants);
+            let rows = reader.panel_rows(reader.step_bytes).min(variants);
             let columns = [k + 1, products].into_iter().filter(|&columns| columns > 0);
             let each = columns.map(|columns| Need {
                 host: WeightedSums::host_bytes(&reader.device, n, columns, rows),

@@ -36,8 +36,8 @@ use crate::{
 
 /// The version of the newest compiler that the record is of.
 const RECORDED: (i32, i32) = (13, 0);
-/// Ampere, Hopper, and the two generations of Blackwell, by the newest compiler.
-const NEWEST: [&str; 4] = ["sm_80", "sm_90a", "sm_100", "sm_120"];
+/// Turing, Ampere, Hopper, and the two generations of Blackwell, by the newest compiler.
+const NEWEST: [&str; 5] = ["sm_75", "sm_80", "sm_90a", "sm_100", "sm_120"];
 /// The architecture whose PTX is shipped, by the oldest.
 const OLDEST: [&str; 1] = ["sm_80"];
 

@@ -23,6 +23,7 @@ pub(super) const SHIPPED_NVRTC: (i32, i32) = (12, 0);
 /// The architecture that PTX is shipped for: the least, whose PTX drivers compile for all newer ones. (No kernel has an
 /// instruction of a newer one.)
 const SHIPPED_ARCH: &str = "compute_80";
+const SHIPPED_CAPABILITY: (i32, i32) = (8, 0);
 
 /// Where one device's kernels come from.
 #[derive(Debug)]
@@ -34,10 +35,12 @@ pub(crate) struct Images {
 }
 
 impl Images {
-    /// For a device of that compute capability (8.0 or more) under a driver for CUDA `driver_version` (13000 for 13.0).
+    /// For a device of that compute capability (7.5 or more) under a driver for CUDA `driver_version` (13000 for 13.0).
     /// Nothing is loaded or read before the first image.
     pub(crate) fn new(capability: (i32, i32), driver_version: i32) -> Self {
-        let shipped = shipped_folders().into_iter().map(Cache::new).collect();
+        let is_shipped = capability >= SHIPPED_CAPABILITY;
+        let folders = if is_shipped { shipped_folders() } else { Vec::new() };
+        let shipped = folders.into_iter().map(Cache::new).collect();
         Self { capability, driver_version, cache: Cache::of_user(), shipped }
     }
 
@@ -66,7 +69,7 @@ impl Images {
             }
             Err(why) => self
                 .shipped(kernel, &source)
-                .ok_or_else(|| Error::Driver { backend: "cuda", source: nowhere(&why).into() }),
+                .ok_or_else(|| Error::Driver { backend: "cuda", source: self.nowhere(&why).into() }),
         }
     }
 
@@ -86,7 +89,7 @@ impl Images {
     ) -> Result<(), String> {
         let spec = (kernel.specs)().into_iter().next().unwrap_or_default();
         let carried = source(kernel, &spec).is_ok_and(|source| self.shipped(kernel, &source).is_some());
-        if carried { Ok(()) } else { self.compiler(nvrtc()).map(drop).map_err(|why| nowhere(&why)) }
+        if carried { Ok(()) } else { self.compiler(nvrtc()).map(drop).map_err(|why| self.nowhere(&why)) }
     }
 
     /// The compiler, and the architecture that it compiles for.
@@ -114,15 +117,18 @@ impl Images {
         Ok(image)
     }
 
+    /// Why there is no code, and the other way to have some, if there is one.
+    fn nowhere(&self, why: &str) -> String {
+        if self.capability < SHIPPED_CAPABILITY {
+            return why.to_owned();
+        }
+        format!("{why}; or put the `kernels` folder of a release beside the program")
+    }
+
     fn shipped(&self, kernel: &'static KernelDef, source: &str) -> Option<Vec<u8>> {
         let key = shipped_key(kernel, source);
         self.shipped.iter().find_map(|folder| folder.get(&key))
     }
-}
-
-/// Why there is no code, and the other way to have some.
-fn nowhere(why: &str) -> String {
-    format!("{why}; or put the `kernels` folder of a release beside the program")
 }
 
 fn shipped_key(kernel: &'static KernelDef, source: &str) -> Key {
@@ -310,6 +316,10 @@ mod tests {
             assert_eq!(image, b"ptx", "{capability:?}");
         }
         assert!(images((8, 0)).image_by(no_compiler(), kernel, &[("WG", 128)]).is_err());
+        // Of older ones no PTX is shipped.
+        let turing = Images::new((7, 5), 13_000);
+        assert!(turing.shipped.is_empty());
+        assert_eq!(turing.any_by(no_compiler, kernel).unwrap_err(), "no NVRTC is here");
         // Of a kernel alone, and then of the one that stands for all.
         assert!(images((8, 0)).any_by(no_compiler, KERNELS[0]).is_err());
         let first = KERNELS[0];

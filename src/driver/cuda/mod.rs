@@ -23,6 +23,7 @@ mod source;
 #[cfg(feature = "cuda-emulator")]
 mod tests;
 mod trail;
+mod tuning;
 
 use std::sync::Arc;
 

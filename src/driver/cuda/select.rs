@@ -5,15 +5,24 @@ use std::{cmp::Reverse, sync::Arc};
 
 use cudarc::driver::{CudaContext, CudaStream, DriverError, result, sys};
 
-use super::{CudaDriver, blas::Blas, gpu::Gpu, images::Images, libraries, modules::Modules, nvrtc::Nvrtc};
+use super::{
+    CudaDriver,
+    blas::Blas,
+    gpu::Gpu,
+    images::Images,
+    libraries,
+    modules::Modules,
+    nvrtc::Nvrtc,
+    tuning::{Card, LEAST_LIMITS},
+};
 use crate::{
     Backend, DeviceInfo, DeviceKind, DeviceOptions, Error, Limits, Result, driver::Driver, kernel::KernelDef,
 };
 
 /// The oldest CUDA version that a driver may have: the one whose PTX is shipped.
 const OLDEST_DRIVER: i32 = 12_000;
-/// The oldest generation of GPUs (Ampere): kernels copy asynchronously and multiply with its instructions.
-const LEAST_CAPABILITY: (i32, i32) = (8, 0);
+/// The oldest generation of GPUs (Turing): the compilers that are in use know none before it.
+const LEAST_CAPABILITY: (i32, i32) = (7, 5);
 
 /// How the name of a device begins that is computed on the processor.
 const EMULATOR: &str = "teatime CUDA emulator";
@@ -297,11 +306,7 @@ impl Device {
         let name = || result::device::get_name(self.handle).unwrap_or_else(|_| "this GPU".into());
         let (major, minor) = self.capability()?;
         if (major, minor) < LEAST_CAPABILITY {
-            let (least, _) = LEAST_CAPABILITY;
-            return Err(format!(
-                "{}: compute capability {major}.{minor}, and kernels need {least}.0",
-                name()
-            ));
+            return Err(format!("{}: compute capability {major}.{minor}, and kernels need 7.5", name()));
         }
         if self.attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? == 0 {
             return Err(format!("{}: it has no memory pools", name()));
@@ -371,51 +376,21 @@ impl Device {
     fn limits(&self, info: &DeviceInfo) -> Result<Limits, String> {
         use sys::CUdevice_attribute as A;
         let attribute = |which| self.attribute(which).map(i32::unsigned_abs);
+        let card = Card {
+            memory: info.memory.unwrap_or(0),
+            capability: self.capability()?,
+            multiprocessors: attribute(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+            kilohertz: attribute(A::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?,
+            has_watchdog: attribute(A::CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT)? != 0,
+        };
         Ok(Limits {
-            buffer: info.memory.unwrap_or(u64::MAX) & !255,
             workgroup_memory: attribute(A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK)?,
             workgroup_size: attribute(A::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
             groups_per_axis: attribute(A::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y)?,
-            fill: GROUPS * attribute(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?.max(1),
-            work: self.work()?,
-            ..LEAST_LIMITS
+            ..card.limits()
         })
     }
-
-    /// Terms of a launch: where no watchdog ends it, what the device's lanes could do in 100 ms, of which kernels take some 250.
-    fn work(&self) -> Result<u64, String> {
-        use sys::CUdevice_attribute as A;
-        if self.attribute(A::CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT)? != 0 {
-            return Ok(Limits::SMALL_WORK);
-        }
-        // Compute capability 8.0 alone has half as many lanes of f32.
-        let lanes = if self.capability()? == (8, 0) { 64 } else { 128 };
-        let multiprocessors = self.attribute(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?.unsigned_abs();
-        let kilohertz = self.attribute(A::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?.unsigned_abs();
-        let rate = u64::from(multiprocessors) * lanes * u64::from(kilohertz) * 1000;
-        Ok((rate / 10).max(Limits::SMALL_WORK))
-    }
 }
-
-/// Workgroups for each multiprocessor, so that it has some to change between, and few wait for the last.
-const GROUPS: u32 = 8;
-
-/// What every CUDA device has.
-const LEAST_LIMITS: Limits = Limits {
-    // Kernels count elements with u32.
-    binding: (u32::MAX as u64) & !255,
-    buffer: 1 << 46,
-    groups_per_axis: 65_535,
-    workgroup_memory: 48 << 10,
-    workgroup_size: 1024,
-    // Kernels load 16 bytes at once.
-    alignment: 16,
-    step: 64 << 20,
-    fill: GROUPS,
-    work: Limits::SMALL_WORK,
-    iterations: u32::MAX,
-    f64: true,
-};
 
 /// 13010 as 13.1.
 fn version_text(version: i32) -> String {

@@ -263,6 +263,7 @@ fn limits(granted: &wgpu::Limits) -> Limits {
         step: 64 << 20,
         // It does not tell how many processors there are: 8 for each of 128, as the largest have.
         fill: 1024,
+        processors: 0,
         work: Limits::SMALL_WORK,
         // No interface tells which devices these are, and a launch more costs the others little.
         iterations: 65_535,

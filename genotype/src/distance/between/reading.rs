@@ -19,7 +19,6 @@ use crate::{
     panel::Panel,
     project::Match,
     reader::{Read, Reader, Reading},
-    residency::Residency,
 };
 
 /// Most passes that variants in different orders may take.
@@ -94,7 +93,7 @@ impl Chain {
 /// [`Error::Budget`] with the least that would do.
 pub(super) fn plan(memory: &Memory, [reader, other]: &[Reader; 2], need: Need) -> Result<[Reading; 2]> {
     // Beside the panel that is filled and the one that waits, one is used.
-    let panel = other.panel_rows(Residency::Store.panel_bytes()).min(other.variants());
+    let panel = other.panel_rows(other.step_bytes).min(other.variants());
     let device = block_bytes(other, 0).saturating_add(panel.saturating_mul(other.held_row_bytes()));
     let need = need.and(Need { host: stream_bytes(other), device, blocks: 0 });
     let ahead = other.plan.ahead(other.device.pool()?.current_num_threads() as u64);
@@ -102,7 +101,7 @@ pub(super) fn plan(memory: &Memory, [reader, other]: &[Reader; 2], need: Need) -
     let (need, ahead) = if memory.fits(reader, with_ahead) { (with_ahead, ahead) } else { (need, 0) };
     let prefetch = other.plan.largest_need().saturating_add(ahead);
     let upload_rows = other.plan.block_rows();
-    let others = Reading { panel_bytes: Residency::Store.panel_bytes(), prefetch, upload_rows };
+    let others = Reading { panel_bytes: other.step_bytes, prefetch, upload_rows };
     Ok([memory.allow(reader, need, Wishes::default())?.reading, others])
 }
 

@@ -1,0 +1,246 @@
+//! What the code launches on cards that are not here: a driver that notes each launch and runs none.
+//!
+//! `scripts/cuda-plan` prints it.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use super::Card;
+use crate::{
+    Backend, Cancel, Device, DeviceInfo, DeviceKind, DeviceOptions, Limits, Result, Run, Tensor,
+    distance::{Metric, Options, pairwise},
+    driver::{ArgSlice, Download, Driver, Fence, Memory, Slice, Staging, cpu::CpuDriver},
+    filter::{GaussianOptions, gaussian},
+    kernel::{Grid, KernelDef, Spec},
+    kernels::{packed_adjoint, packed_apply},
+    linalg::{Matrix, gram_lower, matmul},
+    packed::{Gram, GramOptions, PackedProduct, PackedRows, RowScale, panel_bytes, row_words},
+};
+
+const H100: Card = Card {
+    memory: 79 << 30,
+    capability: (9, 0),
+    multiprocessors: 132,
+    kilohertz: 1_980_000,
+    has_watchdog: false,
+};
+const H200: Card = Card { memory: 139 << 30, ..H100 };
+const T4: Card = Card {
+    memory: 15 << 30,
+    capability: (7, 5),
+    multiprocessors: 40,
+    kilohertz: 1_590_000,
+    has_watchdog: false,
+};
+
+/// Launches of a kernel of some constants.
+#[derive(Clone, Copy, Debug, Default)]
+struct Launches {
+    count: u64,
+    blocks: u64,
+    /// Places for blocks in all waves.
+    places: u64,
+    /// Additions to sums of 64 bits.
+    atomics: u64,
+}
+
+impl Launches {
+    /// How much of the waves has something to do.
+    fn filled(&self) -> f64 {
+        self.blocks as f64 / self.places as f64
+    }
+}
+
+type Noted = Arc<Mutex<BTreeMap<String, Launches>>>;
+
+/// A card that runs nothing: memory of a few bytes whatever was asked for, which is read as zeros.
+#[derive(Debug)]
+struct Planned {
+    inner: CpuDriver,
+    info: DeviceInfo,
+    card: Card,
+    limits: Limits,
+    noted: Noted,
+}
+
+/// Blocks that a multiprocessor runs at a time.
+fn at_once(kernel: &str, spec: Spec<'_>) -> u32 {
+    let constant = |name: &str| spec.iter().find(|(of, _)| *of == name).map_or(0, |&(_, value)| value);
+    match kernel {
+        "packed_apply" if constant("TILE") == packed_apply::LARGE_TILE => packed_apply::AT_ONCE,
+        "packed_adjoint" => packed_adjoint::at_once(constant("TILE"), constant("MISSING") == 1),
+        _ => 2,
+    }
+}
+
+impl Driver for Planned {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn alloc(&self, _bytes: u64) -> Result<Memory> {
+        self.inner.alloc(16)
+    }
+
+    fn clear(&self, _dst: Slice<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn copy(&self, _src: Slice<'_>, _dst: Slice<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn write(&self, _dst: Slice<'_>, _bytes: &[u8]) -> Result<()> {
+        Ok(())
+    }
+
+    fn download(&self, src: Slice<'_>) -> Result<Download> {
+        Ok(Download::Ready(vec![0; usize::try_from(src.bytes).unwrap()]))
+    }
+
+    fn launch(
+        &self,
+        kernel: &'static KernelDef,
+        spec: Spec<'_>,
+        grid: Grid,
+        _args: &[ArgSlice<'_>],
+        params: &[u8],
+        _cancel: Option<&Cancel>,
+    ) -> Result<()> {
+        let places = u64::from(self.card.multiprocessors * at_once(kernel.name, spec));
+        let blocks = grid.groups.iter().map(|&groups| u64::from(groups)).product::<u64>();
+        let mut noted = self.noted.lock().unwrap();
+        let all = noted.entry(kernel.name.to_owned()).or_default();
+        all.count += 1;
+        all.blocks += blocks;
+        all.places += blocks.next_multiple_of(places);
+        if kernel.name == "packed_adjoint" {
+            let params: &packed_adjoint::Params = bytemuck::from_bytes(params);
+            let splits = params.rows.div_ceil(params.depth);
+            all.atomics += u64::from(splits) * u64::from(params.entries) * u64::from(params.columns);
+        }
+        Ok(())
+    }
+
+    fn staging(&self, bytes: u64) -> Result<Staging> {
+        self.inner.staging(bytes)
+    }
+
+    fn upload(&self, _slot: &mut Staging, _dst: Slice<'_>) -> Result<Fence> {
+        Ok(Fence::Passed)
+    }
+
+    fn order_after(&self, _fence: &Fence) -> Result<()> {
+        Ok(())
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// What `work` launches on a card.
+fn plan(card: Card, work: impl FnOnce(&Device)) -> BTreeMap<String, Launches> {
+    let noted = Noted::default();
+    let info = DeviceInfo {
+        name: "cuda:0".into(),
+        description: "a card that runs nothing".into(),
+        backend: Backend::Cuda,
+        api: String::new(),
+        kind: DeviceKind::Discrete,
+        vendor: String::new(),
+        driver: String::new(),
+        memory: Some(card.memory),
+        compute_capability: None,
+        identity: String::new(),
+    };
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    let inner = CpuDriver::new(Arc::new(pool), CpuDriver::limits(1));
+    let driver = Planned { inner, info, card, limits: card.limits(), noted: Arc::clone(&noted) };
+    work(&Device::from_driver(Box::new(driver), &DeviceOptions::default()));
+    let noted = noted.lock().unwrap();
+    noted.clone()
+}
+
+/// A pass of products with so many rows of so many codes, and 20 columns.
+fn pass(card: Card, rows: u64, columns: u64) -> BTreeMap<String, Launches> {
+    plan(card, |device| {
+        let x = Matrix::from_vec(vec![1.0; 20 * columns as usize], columns as usize, 20).unwrap();
+        let mut product = PackedProduct::new(device, &x, true, Some([1e3, 1e5])).unwrap();
+        let words = row_words(columns);
+        let step = (panel_bytes(device, columns) / (4 * words)).min(crate::packed::PANEL_ROWS);
+        for first in (0..rows).step_by(step as usize) {
+            let range = (0, step.min(rows - first));
+            let packed = Tensor::empty(device, &[range.1, words]).unwrap();
+            let table = Tensor::empty(device, &[range.1, 2]).unwrap();
+            product.add(PackedRows { packed: &packed, table: &table, range, missing: false }).unwrap();
+        }
+    })
+}
+
+/// A panel of the Gram matrix of so many columns, and its rows.
+fn pairs(card: Card, columns: u64) -> (BTreeMap<String, Launches>, u64) {
+    let mut rows = 0;
+    let plan = plan(card, |device| {
+        let words = row_words(columns);
+        rows = (Gram::panel_bytes(device) / (4 * words)).min(crate::packed::PANEL_ROWS);
+        let options = GramOptions::default().unit_factors(true);
+        let mut gram = Gram::new(device, columns, rows, options).unwrap();
+        let packed = Tensor::empty(device, &[rows, words]).unwrap();
+        let scale = RowScale { mean: 1.0, factor: 1.0, known: columns };
+        gram.add(&packed, 0, 0, &vec![scale; rows as usize]).unwrap();
+    });
+    (plan, rows)
+}
+
+fn dense(card: Card) -> BTreeMap<String, Launches> {
+    plan(card, |device| {
+        let x = Tensor::<f32>::empty(device, &[8192, 8192]).unwrap();
+        matmul(&x, &x).unwrap();
+        gram_lower(&x).unwrap();
+        let x = Tensor::<f32>::empty(device, &[4096, 10_000]).unwrap();
+        pairwise(&x, None, Metric::Euclidean, &Options::default(), &Run::default()).unwrap();
+        let x = Tensor::<f32>::empty(device, &[50, 1104, 1104]).unwrap();
+        for sigma in [1.0, 3.0] {
+            gaussian::<f32, f32>(&x, sigma, &GaussianOptions::default()).unwrap();
+        }
+    })
+}
+
+fn print(title: &str, card: Card, plan: &BTreeMap<String, Launches>) {
+    println!("{title}");
+    for (name, launches) in plan {
+        let Launches { count, blocks, places, atomics } = *launches;
+        let each = places as f64 / count as f64 / f64::from(card.multiprocessors);
+        let filled = 100.0 * launches.filled();
+        println!(
+            "  {name:16} {count:6} launches of {each:6.1} places a multiprocessor, {filled:5.1} % filled by {blocks:9} blocks, {atomics:.2e} additions of 64 bits"
+        );
+    }
+}
+
+#[test]
+fn lengths_of_launches() {
+    for (name, card) in [("H100", H100), ("H200", H200), ("T4", T4)] {
+        let headline = pass(card, 10_000_000, 20_000);
+        print(&format!("{name}: a pass of 10,000,000 x 20,000 codes times 20 columns"), card, &headline);
+        let (pairs, rows) = pairs(card, 20_000);
+        print(&format!("{name}: pairs of 20,000 columns, {rows} rows"), card, &pairs);
+        print(
+            &format!("{name}: products, Gram products, distances and Gaussians of f32"),
+            card,
+            &dense(card),
+        );
+        let count: u64 = headline.values().map(|launches| launches.count).sum();
+        if card.multiprocessors >= 132 {
+            assert!(headline.values().all(|launches| launches.filled() >= 0.97), "{name}: {headline:?}");
+            assert!(count <= 40, "{name}: {count} launches");
+        }
+    }
+}
