@@ -207,21 +207,20 @@ DEVICE void fetch(Operand& x, const Params& p, u32 k) {
 }
 
 // Puts elements into the slice at k. Beyond the ends nothing is added: zeros add nothing, and where elements may be missing, these are.
-template <u32 T> DEVICE void put_as(const Operand& x, const Params& p, u32 k, real* slice) {
+DEVICE void put(const Operand& x, const Params& p, u32 k, real* slice) {
+    real values[LOADS];
+    BY_TYPE(x.type, T, for (u32 i = 0; i < LOADS; i++) values[i] = decode_bits<T>(x.bits[i]));
 #pragma unroll
     for (u32 i = 0; i < LOADS; i++) {
         u32 observation;
         u32 feature = place_of(p, i, &observation);
-        real value = decode_bits<T>(x.bits[i]);
         bool is_absent = !(x.inside >> i & 1) || k + feature >= p.k;
-        if (MASKED == 1) is_absent = is_absent || In::is_missing(value) || (p.negative == 1 && value < 0);
+        if (MASKED == 1) is_absent = is_absent || In::is_missing(values[i]) || (p.negative == 1 && values[i] < 0);
         In::Four entry = x.table[observation];
-        value = (value - entry.x - entry.y) * entry.z;
+        real value = (values[i] - entry.x - entry.y) * entry.z;
         slice[feature * STRIDE + observation] = is_absent ? bits_float(MASKED == 1 ? MISSING : 0) : value;
     }
 }
-
-DEVICE void put(const Operand& x, const Params& p, u32 k, real* slice) { BY_TYPE(x.type, T, put_as<T>(x, p, k, slice)); }
 
 DEVICE real part_log(real part) { return part > 0 ? part * log(part) : 0; }
 

@@ -288,8 +288,9 @@ fn all_truncated(values: vec4<f32>) -> vec4<f32> {
 fn length_of(x: f32, y: f32) -> f32 {
     let most = max(abs(x), abs(y));
     let scale = select(select(1.0, 0x1p100f, most < 0x1p-62f), 0x1p-100f, most > 0x1p62f);
-    let vector = vec2(x, y) * scale;
-    return sqrt(dot(vector, vector)) / scale;
+    let across = x * scale;
+    let down = y * scale;
+    return sqrt(fma(across, across, down * down)) / scale;
 }
 
 // What element i of the output becomes; it is f32 where it counts.

@@ -53,6 +53,10 @@ pub(crate) enum Piece {
     Missing,
     /// Panels, steps and numbers of workgroups compared
     Switches,
+    /// Sums for each pair of columns of codes, as of distances and of relationships
+    Pairs,
+    /// Distances, Gaussians and Gram products of f32
+    Dense,
     /// The first pass over a .bed
     Bed,
     /// New processes, with an empty cache of compiled kernels and a filled one

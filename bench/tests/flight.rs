@@ -6,8 +6,10 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 use tempfile::TempDir;
 
 /// What the help names.
-const PIECES: [&str; 9] =
-    ["devices", "suite", "headline", "missing", "switches", "startup", "bed", "bench", "sanitize"];
+const PIECES: [&str; 12] = [
+    "devices", "suite", "headline", "pairs", "dense", "profile", "missing", "switches", "startup", "bed",
+    "bench", "sanitize",
+];
 
 /// Lists modules, and is killed before that where they are `broken`: as `suite` four or those in MODULES, as
 /// `suite_of_genotypes` one or those in OTHERS. Of the modules, crash is killed by a signal, flood writes 30 MB and slow never ends.
@@ -195,7 +197,8 @@ fn every_piece_runs_by_itself() {
         let (code, said) =
             bundle.flight(&[piece, "--archive", archive, "--limit", "300"], Some("brief last"));
         // Without a CUDA device, there is nothing to run.
-        let (expected, status) = if piece == "sanitize" { (3, "SKIPPED  ") } else { (0, "done     ") };
+        let (expected, status) =
+            if matches!(piece, "profile" | "sanitize") { (3, "SKIPPED  ") } else { (0, "done     ") };
         assert_eq!(code, Some(expected), "{piece}: {said}");
         assert!(said.contains(&format!("== flight: {piece}")), "{said}");
         assert!(said.contains(&format!("{status}{piece}")), "{said}");
@@ -205,7 +208,9 @@ fn every_piece_runs_by_itself() {
                 &["headline 0.0001: packed_apply, none missing", "random", "packed_uniform", "svd without"]
             }
             "missing" => &["pass, none missing", "pass, 0.1 % missing", "packed_apply, 1 % missing"],
-            "switches" => &["panels of 67584 rows", "steps of 16 MiB"],
+            "switches" => &["panels of 67584 rows", "steps of 64 MiB"],
+            "pairs" => &["pairs of codes, as of distances", "pairs of codes, as of relationships"],
+            "dense" => &["distances of 2000", "Gaussian of 3, 2 planes", "Gram product 2048"],
             "startup" => &["headline 0.0001 in a new process, whole, cold", "teatime pca of 1650x1000, warm"],
             "bed" => &["bed of 1000 variants: first pass"],
             _ => &[],

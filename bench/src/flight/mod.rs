@@ -6,6 +6,7 @@
 
 mod bed;
 mod cold;
+mod dense;
 mod headline;
 mod missing;
 mod rows;
@@ -21,6 +22,8 @@ pub(crate) fn fly(piece: Piece, session: &mut Session<'_>) {
         Piece::Headline => headline::headline(session),
         Piece::Missing => missing::missing(session),
         Piece::Switches => switches::switches(session),
+        Piece::Pairs => dense::pairs(session),
+        Piece::Dense => dense::dense(session),
         Piece::Bed => bed::bed(session),
         Piece::Startup => cold::startup(session),
     }
@@ -31,6 +34,8 @@ pub(crate) const fn entries(piece: Piece) -> f64 {
     match piece {
         Piece::Missing => missing::ENTRIES,
         Piece::Switches => switches::ENTRIES,
+        Piece::Pairs => dense::PAIRS,
+        Piece::Dense => dense::DENSE,
         Piece::Headline | Piece::Bed | Piece::Startup => 1.0,
     }
 }
