@@ -157,10 +157,12 @@ fn are_nan(values: vec4<f32>) -> vec4<bool> {
     return (bitcast<vec4<u32>>(values) & vec4(0x7fffffffu)) > vec4(0x7f800000u);
 }
 
-// A power of two, by which elements whose sums are not finite are divided: no sum of theirs is beyond the type unless the result is.
-const SCALE: f32 = 4294967296.0;
+// A power of two, by which elements whose sums are not finite are divided: no sum of theirs is beyond the type unless the result is, or
+// weights add up to as much.
+const SCALE: f32 = 0x1p32f;
+const INVERSE: f32 = 0x1p-32f;
 
-// Sums of elements divided by SCALE that are made tap by tap: with weights; and for EVEN with differences, which are no numbers where
+// Sums, made tap by tap, of elements divided by SCALE: with weights; and for EVEN with differences, which are no numbers where
 // elements are infinite. With the centre, and the tap before.
 struct Again {
     sums: vec4<f32>,
@@ -173,26 +175,23 @@ struct Again {
 fn add_again(again: Again, tap: vec4<f32>, weights: u32, count: u32, kind: u32, t: u32) -> Again {
     let radius = count / 2u;
     let end = count - 1u;
-    let value = tap / SCALE;
+    let value = tap * INVERSE;
     let is_left = t < radius;
     let number = numbers[weights + select(t, end - t, is_left && kind != ANY)];
     let side = numbers[weights + max(radius, 1u) - 1u];
     var weight = select(number, -number, is_left && kind == ODD);
     weight = select(weight, number - 2.0 * side, t == radius && kind == EVEN);
-    var step = vec4(0.0);
-    if t > 0u {
-        let inner = select(value - again.last, again.last - value, t <= radius);
-        step = inner * numbers[weights + select(end - t, t - 1u, t <= radius)];
-    }
+    let step = select(value - again.last, again.last - value, t <= radius);
+    let outer = numbers[weights + select(end - t, max(t, 1u) - 1u, t <= radius)];
     return Again(
         fma(value, vec4(weight), again.sums),
-        again.steps + step,
+        select(fma(step, vec4(outer), again.steps), vec4(0.0), t == 0u),
         select(again.centre, value, t == radius),
         value,
     );
 }
 
-// Those of `sums` that are not finite, made again.
+// The sums, of which those that are not finite are taken from what was made again.
 fn end_again(again: Again, weights: u32, count: u32, kind: u32, sums: vec4<f32>) -> vec4<f32> {
     let steps = fma(again.centre, vec4(numbers[weights + count / 2u]), again.steps);
     let made = select(again.sums, steps, are_finite(steps) & vec4(kind == EVEN)) * SCALE;
@@ -284,13 +283,15 @@ fn all_truncated(values: vec4<f32>) -> vec4<f32> {
     return vec4(truncated(values.x), truncated(values.y), truncated(values.z), truncated(values.w));
 }
 
-// The length of a vector: where squares may be beyond the type, or nearly 0, that of numbers times a power of two.
+// The length of a vector: where squares may be beyond the type, or so near to 0 that a device takes them for 0, that of numbers times a power
+// of two.
 fn length_of(x: f32, y: f32) -> f32 {
     let most = max(abs(x), abs(y));
-    let scale = select(select(1.0, 0x1p100f, most < 0x1p-62f), 0x1p-100f, most > 0x1p62f);
+    let scale = select(select(1.0, 0x1p100f, most < 0x1p-50f), 0x1p-100f, most > 0x1p62f);
     let across = x * scale;
     let down = y * scale;
-    return sqrt(fma(across, across, down * down)) / scale;
+    let inverse = select(select(1.0, 0x1p-100f, most < 0x1p-50f), 0x1p100f, most > 0x1p62f);
+    return sqrt(fma(across, across, down * down)) * inverse;
 }
 
 // What element i of the output becomes; it is f32 where it counts.

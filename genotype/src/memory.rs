@@ -5,7 +5,7 @@ use std::iter;
 use teatime::{
     Budget, Device, Error, Result, Run,
     linalg::{Stats, Stop},
-    packed::{Gram, PackedProduct},
+    packed::{Gram, PANEL_ROWS, PackedProduct},
 };
 
 use super::{
@@ -48,7 +48,7 @@ impl Need {
         let (variants, n) = (reader.variants(), reader.samples());
         let packed = reader.form.is_packed();
         let device = if packed {
-            PackedProduct::device_bytes(&reader.device, variants, n, columns)
+            PackedProduct::device_bytes(&reader.device, variants.min(PANEL_ROWS), n, columns)
         } else {
             (reader.plan.block_rows().min(variants) + 3 * n).saturating_mul(4 * columns)
         };
@@ -91,6 +91,8 @@ pub(super) struct Memory {
     /// Whether the device's memory is the host's.
     pub(super) shared: bool,
     threads: u64,
+    /// The most bytes of rows that are added at once.
+    longest_step: u64,
 }
 
 impl Memory {
@@ -103,15 +105,27 @@ impl Memory {
             given: [run.memory.host.is_some(), run.memory.device.is_some()],
             shared: device.shares_host_memory(),
             threads: device.pool()?.current_num_threads() as u64,
+            longest_step: 128 << 20,
         })
     }
 
-    /// Adds rows in as long steps as a device of its own memory wants: 128 MiB, of which a hundredth of the budgets does.
+    /// The reader with its steps: long ones where the device has a memory of its own, as far as they take less than a hundredth of both budgets.
     pub(super) fn in_steps(&self, reader: Reader) -> Reader {
-        let most = if self.shared { 0 } else { (self.device / 128).min(128 << 20) };
+        let most = if self.shared { 0 } else { (self.device / 128).min(self.longest_step) };
         let fits = |bytes| scaling_bytes(&reader, bytes) <= self.host / 128;
         let step_bytes = longest(&reader, most, fits);
         Reader { step_bytes, ..reader }
+    }
+
+    /// Plans with long steps, and where these do not fit once more with short ones, whose error names the least that would do.
+    ///
+    /// # Errors
+    /// What `plan` reports.
+    pub(super) fn plan<T>(self, mut plan: impl FnMut(Self) -> Result<T>) -> Result<T> {
+        match plan(self) {
+            Err(Error::Budget { .. }) => plan(Self { longest_step: 0, ..self }),
+            result => result,
+        }
     }
 
     /// The budget, with defaults in place.
@@ -201,7 +215,9 @@ impl Memory {
             _ if wishes.gram => gram_panel_bytes(reader, [left, free], self.shared),
             Residency::Host if fits(at_once) => at_once,
             Residency::Host => Residency::LEAST_BYTES,
-            _ => longest(reader, residency.panel_bytes(reader), fits),
+            _ => longest(reader, residency.panel_bytes(reader), |bytes| {
+                fits(bytes) && bytes <= self.device / 16
+            }),
         };
         let scaling = if panel_bytes > short { scaling_bytes(reader, panel_bytes) } else { 0 };
         let taken = match residency {
@@ -414,7 +430,7 @@ pub(super) mod tests {
         assert!(beside(long) > beside(short));
         assert_eq!([least - 1, least].map(|device| panels(most, device, false)), [long / 2, long]);
         assert_eq!([least - 1, least].map(|device| panels(most + device, 0, true)), [long / 2, long]);
-        // A hundredth of a card's memory is added at once.
+        // Steps are less than a hundredth of a card's memory.
         let [least, step] = [Residency::LEAST_BYTES, 128 << 20];
         for (host, device, bytes) in
             [(1 << 40, 80 << 30, step), (1 << 40, 1 << 30, 8 << 20), (1 << 20, 80 << 30, least)]

@@ -33,7 +33,7 @@
 //! gives. A mean is between the least and the largest of its elements. In f32, sums along axes of derivatives are made first, so that the
 //! others round no more than these leave; but not where the edges are a [`Mode::Constant`] other than 0, which does not commute: then an
 //! axis before rounds to 2^-24 of what it gives, as in scipy. Each sum of elements as large as the type holds is finite wherever that fits, or
-//! misses it by rounding. Weights of your own without symmetry are within (r + 4) 2^-23 of the sum of
+//! misses it by rounding (of weights that add up to less than 2^32; with [`Rounding::Scipy`] too, where scipy's may be infinite). Weights of your own without symmetry are within (r + 4) 2^-23 of the sum of
 //! |weight| |element|, or 2^-52; and so are sums with [`Rounding::Scipy`], and those from 8 bits to 8 bits, whose rounding shows no difference.
 //!
 //! Two devices are within twice these bounds of each other, and integers that are rounded once within 1. Beside scipy in f64, f32 is within 2e-6

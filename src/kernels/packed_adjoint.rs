@@ -51,11 +51,12 @@ pub(crate) const TILE: u32 = 4;
 /// The same where there are many: with larger tiles, limbs are read less often.
 pub(crate) const LARGE_TILE: u32 = 16;
 
-/// Workgroups of a spec that a multiprocessor of CUDA runs at a time: as many as its registers and its shared memory hold.
+/// Workgroups of a spec that a multiprocessor of CUDA runs at a time, from compute capability 8.0 on: as many as its registers hold, and of small
+/// tiles the least shared memory that such a one has.
 pub(crate) const fn at_once(tile: u32, missing: bool) -> u32 {
     match (tile, missing) {
-        (TILE, false) => 12,
-        (TILE, true) => 7,
+        (TILE, false) => 5,
+        (TILE, true) => 3,
         (_, false) => 3,
         (_, true) => 2,
     }

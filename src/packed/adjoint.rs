@@ -26,14 +26,14 @@ fn tile(words: u64, rows: u64) -> u32 {
     if large { LARGE_TILE } else { TILE }
 }
 
-/// Rows of a workgroup, of which each is one of so many tiles: where it is known how many workgroups run at a time, such that they make one or
-/// two whole waves, or many; else such that many run.
+/// Rows of a workgroup: their number decides how many workgroups share the rows of each of so many tiles. Where the device is known, these are
+/// the fewest of whose places at most 3 % are idle; else so many that a large device is filled.
 fn depth(limits: &Limits, tile: u32, missing: bool, [rows, tiles]: [u64; 2]) -> u64 {
     let places = u64::from(limits.processors * at_once(tile, missing));
     if places == 0 {
         return (rows * tiles).div_ceil(2 * u64::from(limits.fill)).max(LEAST_DEPTH).next_multiple_of(4);
     }
-    // Of each 1000 places of all waves, how many have nothing to do.
+    // Places without work, of 1000.
     let idle = |splits: &u64| {
         let (groups, all) = (splits * tiles, (splits * tiles).next_multiple_of(places));
         1000 * (all - groups) / all

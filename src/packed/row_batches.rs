@@ -27,13 +27,20 @@ impl RowBatches {
         Self { rows, unit: if rows < wave { LARGE_TILE.into() } else { wave } }
     }
 
-    /// The parts of `first..end`: equal but for the last, since one that was much shorter would not fill the device. Whole
-    /// tiles, and where the device is known and there are so many rows whole waves of them.
+    /// The parts of `first..end`: equal but for the last. They are whole tiles, and where the device is known and there are so many rows whole
+    /// waves of them.
     pub(crate) fn of(self, (first, end): (u64, u64)) -> impl Iterator<Item = (u64, u64)> {
         let count = end.saturating_sub(first);
         let parts = ((count + self.rows / 2) / self.rows).max(1);
         let unit = if count < self.unit { LARGE_TILE.into() } else { self.unit };
-        let rows = count.div_ceil(parts).next_multiple_of(unit).max(1);
+        let each = count.div_ceil(parts);
+        // Without waves the last part is about as long as the others, since a short one would not fill the device.
+        let rows = if unit > LARGE_TILE.into() {
+            (each + unit / 2) / unit * unit
+        } else {
+            each.next_multiple_of(unit)
+        };
+        let rows = rows.max(unit);
         pieces(first..end, rows)
     }
 

@@ -15,7 +15,7 @@ use super::{
     row_words,
 };
 use crate::{
-    Device, Result, Tensor,
+    Device, Limits, Result, Tensor,
     kernel::Program,
     linalg::{Matrix, gram::to_usize},
 };
@@ -208,9 +208,11 @@ fn width(sets: usize, columns: usize) -> usize {
     sets * to_usize(operand::row_limbs(LIMBS as u64, (HALVES * columns) as u64))
 }
 
-/// The batches over rows of so many words, and of so many bytes of weights.
+/// The batches over rows of so many words, and of so many bytes of weights: short ones, since the host makes their weights.
 fn batches(device: &Device, words: u64, weights: usize) -> RowBatches {
-    RowBatches::new(device.limits(), 4 * words + weights as u64, LEAST_DEPTH)
+    let limits = device.limits();
+    let short = Limits { step: limits.step.min(64 << 20), ..limits.clone() };
+    RowBatches::new(&short, 4 * words + weights as u64, LEAST_DEPTH)
 }
 
 /// The limbs of some columns' weights, as [`packed_adjoint`] takes them: (⌈rows / 4⌉, width) words.

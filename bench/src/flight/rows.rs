@@ -78,7 +78,7 @@ pub(super) fn size(&rows: &u64) -> Size {
     Size {
         text: format!("{rows}x{COLUMNS}"),
         work: (rows * COLUMNS) as f64,
-        memory: 4 * WORDS * rows + (64 << 20),
+        memory: 4 * WORDS * rows + (768 << 20),
     }
 }
 

@@ -168,7 +168,19 @@ impl Plan {
         run: &Run,
     ) -> Result<Self> {
         wanted.check(genotypes)?;
-        let memory = Memory::new(device, run)?;
+        Memory::new(device, run)?
+            .plan(|memory| Self::within(memory, genotypes, part, device, wanted, beside, run))
+    }
+
+    fn within(
+        memory: Memory,
+        genotypes: &Genotypes,
+        part: Option<&Range<u64>>,
+        device: &Device,
+        wanted: &Wanted<'_>,
+        beside: Option<&dyn Fn(&Reader) -> Need>,
+        run: &Run,
+    ) -> Result<Self> {
         let mut reader = memory.in_steps(Reader::new(genotypes, device, wanted.bounded())?);
         let of_grm = wanted.grm.map(|options| options.sums(&reader));
         let beside = beside.map_or_else(Need::default, |need| need(&reader));

@@ -147,7 +147,10 @@ pub(super) fn with_room_beside(
     let sides =
         [genotypes, with].map(|side| side.clone().dosages_are_bounded(side.bounded() || bounded).watched());
     let chains = Chain::all(matches, with.variants())?;
-    let found = with_less_memory(device, run, |run| attempt(&sides, &chains, device, options, beside, run))?;
+    let found = with_less_memory(device, run, |run| {
+        Memory::new(device, run)?
+            .plan(|memory| attempt(memory, &sides, &chains, device, options, beside, run))
+    })?;
     if !sides.iter().any(Genotypes::has_further_alleles) {
         return Ok(found);
     }
@@ -163,6 +166,7 @@ pub(super) fn with_room_beside(
 
 /// One attempt within the budget.
 fn attempt(
+    memory: Memory,
     sides: &[Genotypes; 2],
     chains: &[Chain],
     device: &Device,
@@ -170,7 +174,6 @@ fn attempt(
     beside: u64,
     run: &Run,
 ) -> Result<DistancesBetween> {
-    let memory = Memory::new(device, run)?;
     let host = chains.iter().map(Chain::bytes).fold(beside, u64::saturating_add);
     let variants = chains.iter().map(|chain| chain.swapped.len() as u64).sum();
     let samples = sides.each_ref().map(Genotypes::samples);

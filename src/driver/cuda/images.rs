@@ -20,7 +20,7 @@ use crate::{
 
 /// The version of NVRTC that PTX is shipped from: the first that knows 9.0a, so that the most drivers load it.
 pub(super) const SHIPPED_NVRTC: (i32, i32) = (12, 0);
-/// The architecture that PTX is shipped for: the least, whose PTX drivers compile for all newer ones. (No kernel has an
+/// The architecture that PTX is shipped for: drivers compile it for all newer ones. (No kernel has an
 /// instruction of a newer one.)
 const SHIPPED_ARCH: &str = "compute_80";
 const SHIPPED_CAPABILITY: (i32, i32) = (8, 0);

@@ -21,7 +21,7 @@ use crate::{
 
 /// The oldest CUDA version that a driver may have: the one whose PTX is shipped.
 const OLDEST_DRIVER: i32 = 12_000;
-/// The oldest generation of GPUs (Turing): the compilers that are in use know none before it.
+/// The oldest generation of GPUs (Turing): the newest compiler knows none before it.
 const LEAST_CAPABILITY: (i32, i32) = (7, 5);
 
 /// How the name of a device begins that is computed on the processor.
@@ -377,7 +377,7 @@ impl Device {
         use sys::CUdevice_attribute as A;
         let attribute = |which| self.attribute(which).map(i32::unsigned_abs);
         let card = Card {
-            memory: info.memory.unwrap_or(0),
+            memory: info.memory.unwrap_or(LEAST_LIMITS.buffer),
             capability: self.capability()?,
             multiprocessors: attribute(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
             kilohertz: attribute(A::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?,

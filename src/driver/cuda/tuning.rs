@@ -5,7 +5,7 @@ mod plan;
 
 use crate::Limits;
 
-/// What a device is, as its driver says.
+/// A device, as its driver describes it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Card {
     /// Bytes.
@@ -21,7 +21,7 @@ pub(super) struct Card {
 /// Workgroups for each multiprocessor, so that it has some to change between, and few wait for the last.
 const GROUPS: u32 = 8;
 
-/// What every CUDA device has.
+/// The limits that every CUDA device has at least.
 pub(super) const LEAST_LIMITS: Limits = Limits {
     // Kernels count elements with u32.
     binding: (u32::MAX as u64) & !255,
@@ -46,7 +46,7 @@ impl Card {
             // Large devices take long to fill, and have the memory for it.
             step: (self.memory / 24).clamp(LEAST_LIMITS.step, 3 << 30),
             fill: GROUPS * self.multiprocessors.max(1),
-            // Of older ones a multiprocessor runs other numbers of workgroups.
+            // Older multiprocessors run other numbers of workgroups.
             processors: if self.capability < (8, 0) { 0 } else { self.multiprocessors },
             work: self.work(),
             ..LEAST_LIMITS

@@ -1,4 +1,4 @@
-//! What the code launches on cards that are not here: a driver that notes each launch and runs none.
+//! A driver that notes each launch and runs none: so the launches on cards that are not here are known.
 //!
 //! `scripts/cuda-plan` prints it.
 
@@ -145,7 +145,7 @@ impl Driver for Planned {
     }
 }
 
-/// What `work` launches on a card.
+/// The launches of `work` on a card.
 fn plan(card: Card, work: impl FnOnce(&Device)) -> BTreeMap<String, Launches> {
     let noted = Noted::default();
     let info = DeviceInfo {
