@@ -5,7 +5,7 @@ use std::iter;
 use teatime::{
     Budget, Device, Error, Result, Run,
     linalg::{Stats, Stop},
-    packed::{Gram, PANEL_ROWS, PackedProduct},
+    packed::{Gram, PANEL_ROWS, PackedProduct, panel_bytes},
 };
 
 use super::{
@@ -215,9 +215,12 @@ impl Memory {
             _ if wishes.gram => gram_panel_bytes(reader, [left, free], self.shared),
             Residency::Host if fits(at_once) => at_once,
             Residency::Host => Residency::LEAST_BYTES,
-            _ => longest(reader, residency.panel_bytes(reader), |bytes| {
-                fits(bytes) && bytes <= self.device / 16
-            }),
+            // What fills a GPU, in few launches.
+            Residency::Device => {
+                let most = if self.shared { u64::MAX } else { self.device / 16 };
+                longest(reader, panel_bytes(&reader.device, reader.samples()).min(most), fits)
+            }
+            Residency::Store => reader.step_bytes,
         };
         let scaling = if panel_bytes > short { scaling_bytes(reader, panel_bytes) } else { 0 };
         let taken = match residency {
@@ -402,7 +405,7 @@ pub(super) mod tests {
     #[test]
     fn many_variants_of_few_samples() {
         let reader = reader(Long([10_000_000, 50]));
-        let rows = reader.panel_rows(Residency::Device.panel_bytes(&reader));
+        let rows = reader.panel_rows(panel_bytes(&reader.device, 50));
         assert!(rows <= 1 << 20 && rows.is_multiple_of(reader.plan.block_rows()), "{rows}");
         let of_panels = |bytes| (2 * 32 + 40 + 8 + 112) * reader.panel_rows(bytes);
         assert_eq!(scaling_bytes(&reader, u64::MAX), of_panels(u64::MAX));

@@ -1,14 +1,8 @@
 //! Where genotypes stay between passes.
 
-use teatime::{
-    Device, Result,
-    packed::{HostPanels, panel_bytes},
-};
+use teatime::{Device, Result, packed::HostPanels};
 
-use super::{
-    panel::{Held, Panel},
-    reader::Reader,
-};
+use super::panel::{Held, Panel};
 
 /// Where genotypes stay between the passes of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,16 +30,6 @@ impl Residency {
     pub(crate) const HOST_BYTES: u64 = 32 << 20;
     /// Bytes of a panel from the store at least, where a block of rows is not longer.
     pub(crate) const LEAST_BYTES: u64 = 4 << 20;
-
-    /// Bytes of a panel of packed rows, where a block of them is not longer: what fills a GPU, in few launches where it stays
-    /// and in little memory where not.
-    pub(crate) fn panel_bytes(self, reader: &Reader) -> u64 {
-        match self {
-            Self::Device => panel_bytes(&reader.device, reader.samples()),
-            Self::Host => Self::HOST_BYTES,
-            Self::Store => reader.step_bytes,
-        }
-    }
 }
 
 /// What stayed of the first pass.
