@@ -27,7 +27,7 @@ pub(super) fn switches(session: &mut Session<'_>) {
     let name = session.device.info().name.clone();
     let fill = session.device.limits().fill();
     let mut rows = &ROWS[..];
-    let own = panel(&session.device);
+    let own = panel(session.device);
     for panel in [own].into_iter().chain(PANELS) {
         let id = format!("pass, panels of {panel} rows");
         let found =

@@ -12,6 +12,7 @@ use crate::{
     Backend, Cancel, Device, DeviceInfo, DeviceKind, DeviceOptions, Limits, Result, Run, Tensor,
     distance::{Metric, Options, pairwise},
     driver::{ArgSlice, Download, Driver, Fence, Memory, Slice, Staging, cpu::CpuDriver},
+    extent::to_usize,
     filter::{GaussianOptions, gaussian},
     kernel::{Grid, KernelDef, Spec},
     kernels::{packed_adjoint, packed_apply},
@@ -171,11 +172,11 @@ fn plan(card: Card, work: impl FnOnce(&Device)) -> BTreeMap<String, Launches> {
 /// A pass of products with so many rows of so many codes, and 20 columns.
 fn pass(card: Card, rows: u64, columns: u64) -> BTreeMap<String, Launches> {
     plan(card, |device| {
-        let x = Matrix::from_vec(vec![1.0; 20 * columns as usize], columns as usize, 20).unwrap();
+        let x = Matrix::from_vec(vec![1.0; 20 * to_usize(columns)], to_usize(columns), 20).unwrap();
         let mut product = PackedProduct::new(device, &x, true, Some([1e3, 1e5])).unwrap();
         let words = row_words(columns);
         let step = (panel_bytes(device, columns) / (4 * words)).min(crate::packed::PANEL_ROWS);
-        for first in (0..rows).step_by(step as usize) {
+        for first in (0..rows).step_by(to_usize(step)) {
             let range = (0, step.min(rows - first));
             let packed = Tensor::empty(device, &[range.1, words]).unwrap();
             let table = Tensor::empty(device, &[range.1, 2]).unwrap();
@@ -194,7 +195,7 @@ fn pairs(card: Card, columns: u64) -> (BTreeMap<String, Launches>, u64) {
         let mut gram = Gram::new(device, columns, rows, options).unwrap();
         let packed = Tensor::empty(device, &[rows, words]).unwrap();
         let scale = RowScale { mean: 1.0, factor: 1.0, known: columns };
-        gram.add(&packed, 0, 0, &vec![scale; rows as usize]).unwrap();
+        gram.add(&packed, 0, 0, &vec![scale; to_usize(rows)]).unwrap();
     });
     (plan, rows)
 }
@@ -213,6 +214,7 @@ fn dense(card: Card) -> BTreeMap<String, Launches> {
     })
 }
 
+#[allow(clippy::print_stdout, reason = "this is what the script shows")]
 fn print(title: &str, card: Card, plan: &BTreeMap<String, Launches>) {
     println!("{title}");
     for (name, launches) in plan {
