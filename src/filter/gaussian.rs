@@ -28,7 +28,7 @@ const MOST_ORDER: u32 = 100;
 ///
 /// # Cost
 /// Per element and axis, r products and 2 r sums, where r is the radius, or the number of elements along the axis where that is less (but
-/// with [`Rounding::Scipy`](super::Rounding::Scipy) the radius always). On the cpu each element is read and written about once for up to three
+/// with [`Rounding::Scipy`] the radius always). On the cpu each element is read and written about once for up to three
 /// axes of radii up to 32 or two up to 96, on other devices for two of small radii; for each further axis, or larger radii, an array of f32 (or f64) is
 /// written and read again.
 ///
