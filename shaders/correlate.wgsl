@@ -287,10 +287,12 @@ fn all_truncated(values: vec4<f32>) -> vec4<f32> {
 // of two.
 fn length_of(x: f32, y: f32) -> f32 {
     let most = max(abs(x), abs(y));
-    let scale = select(select(1.0, 0x1p100f, most < 0x1p-50f), 0x1p-100f, most > 0x1p62f);
+    let is_small = most < 0x1p-50f;
+    let is_large = most > 0x1p62f;
+    let scale = select(select(1.0, 0x1p100f, is_small), 0x1p-100f, is_large);
+    let inverse = select(select(1.0, 0x1p-100f, is_small), 0x1p100f, is_large);
     let across = x * scale;
     let down = y * scale;
-    let inverse = select(select(1.0, 0x1p-100f, most < 0x1p-50f), 0x1p100f, most > 0x1p62f);
     return sqrt(fma(across, across, down * down)) * inverse;
 }
 

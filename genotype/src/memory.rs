@@ -120,7 +120,7 @@ impl Memory {
     /// Plans with long steps, and where these do not fit once more with short ones, whose error names the least that would do.
     ///
     /// # Errors
-    /// What `plan` reports.
+    /// `plan` says which.
     pub(super) fn plan<T>(self, mut plan: impl FnMut(Self) -> Result<T>) -> Result<T> {
         match plan(self) {
             Err(Error::Budget { .. }) => plan(Self { longest_step: 0, ..self }),

@@ -294,18 +294,21 @@ fn far_from_zero(device: &Device) {
 fn means_stay_within(device: &Device) {
     fn check<T: Sample + PartialOrd>(device: &Device, [least, most]: [T; 2]) {
         for (seed, sigma, truncate) in
-            [(98, 0.7, 4.0), (99, 2.0, 4.0), (100, 6.0, 4.0), (102, 3.0, 6.0), (103, 20.0, 6.0)]
+            [(98, 0.7, 4.0), (99, 2.0, 4.0), (100, 6.0, 4.0), (102, 3.75, 6.0), (103, 6.25, 6.0)]
         {
             let noise: Vec<u8> = values(seed, 50 * 60);
-            // Mostly the one, and mostly the other.
-            for edge in [20, 128, 250] {
-                let x: Vec<T> = noise.iter().map(|&byte| if byte < edge { least } else { most }).collect();
+            // Mostly the one, and mostly the other; and one alone among the others, which far from it has tiny weights.
+            let lone = |i: usize| i == 50 * 60 / 2 + 30;
+            let is_least: [&dyn Fn(usize) -> bool; 5] =
+                [&|i| noise[i] < 20, &|i| noise[i] < 128, &|i| noise[i] < 250, &lone, &|i| !lone(i)];
+            for (pattern, is_least) in is_least.into_iter().enumerate() {
+                let x: Vec<T> = (0..50 * 60).map(|i| if is_least(i) { least } else { most }).collect();
                 let tx = Tensor::from_slice(device, &x, &[50, 60]).unwrap();
                 let options = GaussianOptions { truncate, ..GaussianOptions::default() };
                 let out: Tensor<T> = gaussian(&tx, sigma, &options).unwrap();
                 let is_beyond = |out: &T| !(*out >= least && *out <= most);
                 let beyond = out.read().unwrap().into_iter().find(is_beyond);
-                assert!(beyond.is_none(), "{beyond:?} of {least:?} and {most:?}, {sigma} {edge}");
+                assert!(beyond.is_none(), "{beyond:?} of {least:?} and {most:?}, {sigma} {pattern}");
             }
         }
     }
@@ -318,6 +321,7 @@ fn means_stay_within(device: &Device) {
         check(device, [0.0f64, 1.0]);
         check(device, [0.1f64, 0.1]);
         check(device, [f64::MAX, f64::MAX]);
+        check(device, [f64::MIN, f64::MAX]);
     }
 }
 

@@ -55,10 +55,11 @@ fn job(device: &Device, rows: u64, rate: u32, kind: Kind, whole: bool) -> Result
 /// So many rows in panels, of whose codes `rate` in 100,000 are missing, the others 0, 1 and 2 in equal parts.
 fn panels(device: &Device, rows: u64, rate: u32) -> Result<Vec<Tensor<u32>>, Error> {
     let drawn: Vec<u32> = (0..DRAWN).flat_map(|row| drawn(row, rate)).collect();
-    let (most, made) = (panel(device), |rows: u64| {
+    let most = panel(device);
+    let made = |rows: u64| {
         let words: Vec<u32> = drawn.iter().copied().cycle().take(to_usize(rows * WORDS)).collect();
         Tensor::from_slice(device, &words, &[rows, WORDS])
-    });
+    };
     let mut panels = Vec::new();
     let mut left = rows;
     while left > 0 {

@@ -172,6 +172,7 @@ impl Plan {
             .plan(|memory| Self::within(memory, genotypes, part, device, wanted, beside, run))
     }
 
+    /// [`new`](Self::new) within such a budget.
     fn within(
         memory: Memory,
         genotypes: &Genotypes,

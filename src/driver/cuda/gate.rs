@@ -38,8 +38,8 @@ use crate::{
 const RECORDED: (i32, i32) = (13, 0);
 /// Turing, Ampere, Hopper, and the two generations of Blackwell, by the newest compiler.
 const NEWEST: [&str; 5] = ["sm_75", "sm_80", "sm_90a", "sm_100", "sm_120"];
-/// The architecture whose PTX is shipped, by the oldest.
-const OLDEST: [&str; 1] = ["sm_80"];
+/// The architecture whose PTX is shipped, and that for which none is, by the oldest.
+const OLDEST: [&str; 2] = ["sm_75", "sm_80"];
 
 /// An NVRTC that knows all of [`NEWEST`]; where there is none, says so.
 ///

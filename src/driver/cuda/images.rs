@@ -23,6 +23,7 @@ pub(super) const SHIPPED_NVRTC: (i32, i32) = (12, 0);
 /// The architecture that PTX is shipped for: drivers compile it for all newer ones. (No kernel has an
 /// instruction of a newer one.)
 const SHIPPED_ARCH: &str = "compute_80";
+/// The least compute capability that takes that PTX.
 const SHIPPED_CAPABILITY: (i32, i32) = (8, 0);
 
 /// Where one device's kernels come from.
@@ -117,7 +118,7 @@ impl Images {
         Ok(image)
     }
 
-    /// Why there is no code, and the other way to have some, if there is one.
+    /// The reason that there is no code, and the other way to have some, if there is one.
     fn nowhere(&self, why: &str) -> String {
         if self.capability < SHIPPED_CAPABILITY {
             return why.to_owned();

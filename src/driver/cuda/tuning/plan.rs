@@ -41,14 +41,14 @@ const T4: Card = Card {
 struct Launches {
     count: u64,
     blocks: u64,
-    /// Places for blocks in all waves.
+    /// Places for blocks in all waves; 0 where that is not known.
     places: u64,
     /// Additions to sums of 64 bits.
     atomics: u64,
 }
 
 impl Launches {
-    /// How much of the waves has something to do.
+    /// The share of the places that have a block.
     fn filled(&self) -> f64 {
         self.blocks as f64 / self.places as f64
     }
@@ -61,18 +61,18 @@ type Noted = Arc<Mutex<BTreeMap<String, Launches>>>;
 struct Planned {
     inner: CpuDriver,
     info: DeviceInfo,
-    card: Card,
     limits: Limits,
     noted: Noted,
 }
 
-/// Blocks that a multiprocessor runs at a time.
+/// Blocks that a multiprocessor runs at a time, of kernels whose registers or shared memory say so; 0 of others.
 fn at_once(kernel: &str, spec: Spec<'_>) -> u32 {
     let constant = |name: &str| spec.iter().find(|(of, _)| *of == name).map_or(0, |&(_, value)| value);
     match kernel {
         "packed_apply" if constant("TILE") == packed_apply::LARGE_TILE => packed_apply::AT_ONCE,
         "packed_adjoint" => packed_adjoint::at_once(constant("TILE"), constant("MISSING") == 1),
-        _ => 2,
+        "distance" | "matmul" => 2,
+        _ => 0,
     }
 }
 
@@ -114,13 +114,13 @@ impl Driver for Planned {
         params: &[u8],
         _cancel: Option<&Cancel>,
     ) -> Result<()> {
-        let places = u64::from(self.card.multiprocessors * at_once(kernel.name, spec));
+        let places = u64::from(self.limits.processors * at_once(kernel.name, spec));
         let blocks = grid.groups.iter().map(|&groups| u64::from(groups)).product::<u64>();
         let mut noted = self.noted.lock().unwrap();
         let all = noted.entry(kernel.name.to_owned()).or_default();
         all.count += 1;
         all.blocks += blocks;
-        all.places += blocks.next_multiple_of(places);
+        all.places += if places > 0 { blocks.next_multiple_of(places) } else { 0 };
         if kernel.name == "packed_adjoint" {
             let params: &packed_adjoint::Params = bytemuck::from_bytes(params);
             let splits = params.rows.div_ceil(params.depth);
@@ -163,7 +163,7 @@ fn plan(card: Card, work: impl FnOnce(&Device)) -> BTreeMap<String, Launches> {
     };
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
     let inner = CpuDriver::new(Arc::new(pool), CpuDriver::limits(1));
-    let driver = Planned { inner, info, card, limits: card.limits(), noted: Arc::clone(&noted) };
+    let driver = Planned { inner, info, limits: card.limits(), noted: Arc::clone(&noted) };
     work(&Device::from_driver(Box::new(driver), &DeviceOptions::default()));
     let noted = noted.lock().unwrap();
     noted.clone()
@@ -219,10 +219,11 @@ fn print(title: &str, card: Card, plan: &BTreeMap<String, Launches>) {
     println!("{title}");
     for (name, launches) in plan {
         let Launches { count, blocks, places, atomics } = *launches;
-        let each = places as f64 / count as f64 / f64::from(card.multiprocessors);
-        let filled = 100.0 * launches.filled();
+        let filled =
+            if places > 0 { format!("{:.1} % of places", 100.0 * launches.filled()) } else { "-".into() };
+        let each = blocks as f64 / count as f64 / f64::from(card.multiprocessors);
         println!(
-            "  {name:16} {count:6} launches of {each:6.1} places a multiprocessor, {filled:5.1} % filled by {blocks:9} blocks, {atomics:.2e} additions of 64 bits"
+            "  {name:16} {count:6} launches, {blocks:9} blocks, {each:8.1} a launch and multiprocessor, {filled:17}, {atomics:.2e} additions of 64 bits"
         );
     }
 }

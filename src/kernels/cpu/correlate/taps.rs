@@ -25,8 +25,7 @@ pub(super) struct Numbers<'a, R> {
 
 impl<R: Real> Numbers<'_, R> {
     /// Makes sums that are not finite again, of elements divided by a power of two: none of those is beyond the type unless the result is.
-    /// Where elements are infinite, their differences are no numbers, and the sum is that of elements and weights. `at` is the element of
-    /// sum i that a tap meets.
+    /// Infinite elements have no differences: their sum is that of elements and weights. `at` is the element of sum i that a tap meets.
     #[cold]
     fn again(&self, sums: &mut [R], at: impl Fn(usize, usize) -> R) {
         const SCALE: f64 = (1u64 << 32) as f64;
