@@ -357,9 +357,11 @@ struct LimbColumns {
     u32 all;
 };
 
-template <u32 LIMBS = 3> DEVICE LimbColumns limb_columns(u32 all, u32 first) {
-    u32 width = div_ceil(all, div_ceil(all, TILE_LIMBS / LIMBS));
-    return {first, min(all - first, width), width, all};
+// The pass from column `first` on over the columns `start` to `end` of `all`.
+template <u32 LIMBS = 3> DEVICE LimbColumns limb_columns(u32 start, u32 end, u32 all, u32 first) {
+    u32 columns = end - start;
+    u32 width = div_ceil(columns, div_ceil(columns, TILE_LIMBS / LIMBS));
+    return {first, min(end - first, width), width, all};
 }
 
 // Tiles of 16 limbs that hold the limbs of a pass.
@@ -376,14 +378,20 @@ template <u32 SPAN> DEVICE u32 limb_row(u32 row) { return row * TILE_LIMBS + row
 // is not copied meets only zeros, or sums that are not stored.
 template <u32 THREADS, u32 ROWS, u32 SPAN, u32 LIMBS = 3>
 DEVICE void fetch_limbs(u32* tile, const u32* limbs, u32 stride, u32 rows, const LimbColumns& columns) {
-    if (columns.width == columns.all) {
+    bool whole = columns.width == columns.all;
+    // Four limbs stand side by side where all columns are in the pass, and where columns come in fours.
+    if (whole || (columns.width | columns.all) % 4 == 0) {
         constexpr u32 ACROSS = TILE_LIMBS / 4;
+        u32 row_limb = 4 * (threadIdx.x % ACROSS);
+        u32 limb = whole || LIMBS == 1 ? 0 : row_limb / columns.width;
+        u32 column = row_limb - limb * columns.width;
+        if (limb >= LIMBS || column >= (whole ? LIMBS * columns.all : columns.count)) return;
+        limbs += limb * columns.all + columns.first + column;
 #pragma unroll 4
         for (u32 i = 0; i < ROWS * ACROSS; i += THREADS) {
             u32 row = (i + threadIdx.x) / ACROSS;
-            u32 row_limb = 4 * (threadIdx.x % ACROSS);
-            if (row >= rows || row_limb >= LIMBS * columns.all) break;
-            copy_async16(tile + limb_row<SPAN>(row) + row_limb, limbs + row * stride + row_limb, 16);
+            if (row >= rows) break;
+            copy_async16(tile + limb_row<SPAN>(row) + row_limb, limbs + row * stride, 16);
         }
         return;
     }

@@ -1,5 +1,5 @@
 // Adds codes times limbs, and missing times the second set of limbs, over rows: sums[entry, column] += 64-bit integers.
-// Grid: linear, one block per TILE words and depth rows; those of the same words add to the same sums.
+// Grid: linear, one block per TILE words, PART_COLUMNS columns and depth rows; those of the same words and columns add to the same sums.
 // Bindings: 0 packed (rows, words) read; 1 weights (rows / 4, sets row limbs) read; 2 sums (entries, columns, 2) u32 read and written; 3 params.
 // Constants: TILE; MISSING whether code 3 occurs: two sets of limbs; LIMBS of a weight, at most 3.
 // Hardware: a warp makes 64 entries of 64 limbs by products of 16 x 32 x 8 bytes, limbs first, whose other operand is four
@@ -31,6 +31,8 @@ constexpr u32 TILE = 4;
 constexpr u32 MISSING = 0;
 constexpr u32 LIMBS = 3;
 
+// Columns of a block.
+constexpr u32 PART_COLUMNS = 64;
 // 16 bytes of a row, 64 entries, for each warp.
 constexpr u32 WARPS = TILE / 4;
 constexpr u32 THREADS = WARPS * WARP;
@@ -167,18 +169,23 @@ DEVICE void add(u64* sums, const u32* part, u32 entry, u32 tile, const LimbColum
 KERNEL(packed_adjoint, THREADS, BLOCKS)(const u32* __restrict__ packed, const u32* __restrict__ weights, u32* __restrict__ sums, Params params) {
     SHARED(u32, stages, STAGES * STAGE);
     u32 tiles = div_ceil(params.word_count, TILE);
+    u32 parts = div_ceil(params.columns, PART_COLUMNS);
     u32 block = linear_block();
     // Neighbours read on in the same rows.
-    u32 split = block / tiles;
-    u32 first_word = (block - split * tiles) * TILE;
+    u32 part_of_split = block / tiles;
+    u32 first_word = (block - part_of_split * tiles) * TILE;
+    u32 split = part_of_split / parts;
+    u32 first = (part_of_split - split * parts) * PART_COLUMNS;
     // Not by the first row, which may wrap in the last blocks of a folded grid.
     if (split > (params.rows - 1) / params.depth) return;
     u32 first_row = split * params.depth;
     u32 end = first_row + min(params.rows - first_row, params.depth);
     Work work = {packed, weights, first_row, end, first_word};
     u32 warp = threadIdx.x / WARP;
-    for (u32 first = 0; first < params.columns;) {
-        LimbColumns pass = limb_columns<LIMBS>(params.columns, first);
+    // Passes of a whole part are as wide as one another, so that the next part begins where they end.
+    do {
+        u32 start = first / PART_COLUMNS * PART_COLUMNS;
+        LimbColumns pass = limb_columns<LIMBS>(start, min(params.columns, start + PART_COLUMNS), params.columns, first);
         Sums own = {};
         switch (limb_tiles<LIMBS>(pass)) {
         case 1:
@@ -204,6 +211,6 @@ KERNEL(packed_adjoint, THREADS, BLOCKS)(const u32* __restrict__ packed, const u3
         // The next pass's stages take the place of the sums.
         __syncthreads();
         first += pass.width;
-    }
+    } while (first % PART_COLUMNS != 0 && first < params.columns);
 }
 EXPORT(packed_adjoint)

@@ -239,7 +239,7 @@ KERNEL(packed_apply, THREADS, BLOCKS)(const u32* __restrict__ packed, const u32*
     if constexpr (AS_LIMBS == 1) clear_padding(out + params.out0, block * TILE, params);
     for (u32 first = 0; first < params.columns;) {
         // In shared memory, since registers are few.
-        if (threadIdx.x == 0) *pass = limb_columns(params.columns, first);
+        if (threadIdx.x == 0) *pass = limb_columns(0, params.columns, params.columns, first);
         __syncthreads();
         Sums sums = {};
         Sums absent = {};

@@ -1,5 +1,5 @@
 // Adds codes times limbs, and missing times the second set of limbs, over rows: sums[entry, column] += 64-bit integers.
-// Grid: linear, one workgroup per TILE words and depth rows; those of the same words add to the same sums.
+// Grid: linear, one workgroup per TILE words, PART_COLUMNS columns and depth rows; those of the same words and columns add to the same sums.
 // Bindings: 0 packed (rows, words) read; 1 weights (rows / 4, sets row limbs) read; 2 sums (entries, columns, 2) u32 read and written; 3 params.
 // Constants: TILE; MISSING whether code 3 occurs: two sets of limbs; LIMBS of a weight, at most 3.
 
@@ -29,6 +29,8 @@ const LIMBS: u32 = 3u;
 
 // Words that a workgroup has at once.
 const PART: u32 = 4u;
+// Columns of a workgroup.
+const PART_COLUMNS: u32 = 64u;
 
 // Four rows make a word for each entry: a byte each. An invocation sums 4 entries, those of a byte of a word, and 4 columns
 // with all three limbs of them: 4 vec4 loads for 48 products of four bytes. Neighbours take the next entries, so that whole
@@ -157,11 +159,12 @@ fn store(entry: u32, column: u32, low: vec4<i32>, middle: vec4<i32>, high: vec4<
     }
 }
 
-// The words from `word` on, of rows `first` to `end`.
-fn multiply_part(word: u32, first: u32, end: u32, lane: u32) {
+// The words from `word` on, of rows `first` to `end`, for the columns from `start` on.
+fn multiply_part(word: u32, first: u32, end: u32, start: u32, lane: u32) {
     let four = lane % FOURS;
     let slot = lane / FOURS;
-    for (var first_column = 0u; first_column < params.columns; first_column += 4u * SLOTS) {
+    let end_column = min(params.columns, start + PART_COLUMNS);
+    for (var first_column = start; first_column < end_column; first_column += 4u * SLOTS) {
         let column = first_column + 4u * slot;
         var totals: array<vec4<i32>, 12>;
         for (var row0 = first; row0 < end; row0 += 4u * DEPTH) {
@@ -196,10 +199,12 @@ fn packed_adjoint(
     @builtin(local_invocation_index) lane: u32,
 ) {
     let tiles = (params.word_count + TILE - 1u) / TILE;
+    let parts = (params.columns + PART_COLUMNS - 1u) / PART_COLUMNS;
     let number = linear_group(group, groups);
     // Neighbours read on in the same rows.
     let tile = number % tiles;
-    let split = number / tiles;
+    let split = number / tiles / parts;
+    let start = number / tiles % parts * PART_COLUMNS;
     // Not by the first row, which may wrap in the last workgroups of a folded grid.
     if split > (params.rows - 1u) / params.depth {
         return;
@@ -207,6 +212,6 @@ fn packed_adjoint(
     let first = split * params.depth;
     let end = min(params.rows, first + params.depth);
     for (var part = 0u; part < TILE && tile * TILE + part < params.word_count; part += PART) {
-        multiply_part(tile * TILE + part, first, end, lane);
+        multiply_part(tile * TILE + part, first, end, start, lane);
     }
 }

@@ -57,6 +57,8 @@ pub(crate) enum Piece {
     Pairs,
     /// Distances, Gaussians and Gram products of f32
     Dense,
+    /// What bounds the kernels: products of bytes, additions to sums, reads, launches. CUDA alone
+    Rates,
     /// The first pass over a .bed
     Bed,
     /// New processes, with an empty cache of compiled kernels and a filled one

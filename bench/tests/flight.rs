@@ -6,9 +6,9 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 use tempfile::TempDir;
 
 /// What the help names.
-const PIECES: [&str; 12] = [
-    "devices", "suite", "headline", "pairs", "dense", "profile", "missing", "switches", "startup", "bed",
-    "bench", "sanitize",
+const PIECES: [&str; 13] = [
+    "devices", "suite", "rates", "headline", "pairs", "dense", "profile", "missing", "switches", "startup",
+    "bed", "bench", "sanitize",
 ];
 
 /// Lists modules, and is killed before that where they are `broken`: as `suite` four or those in MODULES, as
@@ -181,6 +181,34 @@ fn many_long_logs_leave_an_archive_that_travels() {
     assert!(said.contains("the archive has no logs") && (1..16 << 20).contains(&bundle.archive()), "{said}");
 }
 
+/// All pieces are in the three calls, whose seconds are less than nine minutes.
+#[test]
+fn three_calls_have_all_pieces() {
+    let bundle = Bundle::new();
+    let script = fs::read_to_string(bundle.folder().join("flight")).expect("the script should be there");
+    let mut pieces = Vec::new();
+    for call in ["first", "second", "third"] {
+        let line = script.lines().find_map(|line| line.strip_prefix(&format!("{call}=\"")));
+        let entries = line.expect("the call should be there").trim_end_matches('"').split(' ');
+        let of_call: Vec<(&str, u32)> = entries
+            .map(|entry| entry.split_once(':').expect("a piece and its seconds"))
+            .map(|(piece, seconds)| (piece, seconds.parse().expect("a number of seconds")))
+            .collect();
+        assert!(of_call.iter().map(|(_, seconds)| seconds).sum::<u32>() < 540 - 20, "{call}");
+        pieces.extend(of_call.iter().map(|(piece, _)| *piece));
+    }
+    pieces.sort_unstable();
+    let mut all = PIECES;
+    all.sort_unstable();
+    assert_eq!(pieces, all);
+    let (code, said) = bundle.flight(&["first", "--limit", "20"], Some("brief last"));
+    assert_eq!(code, Some(0), "{said}");
+    for piece in ["devices", "suite", "rates", "headline", "pairs"] {
+        assert!(said.contains(&format!("done     {piece}")), "{said}");
+    }
+    assert!(said.contains("A pass should take twice its 50 GB"), "{said}");
+}
+
 #[test]
 fn every_piece_runs_by_itself() {
     let bundle = Bundle::new();
@@ -204,6 +232,7 @@ fn every_piece_runs_by_itself() {
         assert!(said.contains(&format!("{status}{piece}")), "{said}");
         assert!(fs::metadata(archive).is_ok_and(|file| file.len() > 0), "{piece}");
         let measured: &[&str] = match piece {
+            "rates" => &["skipped: they are of CUDA alone"],
             "headline" => {
                 &["headline 0.0001: packed_apply, none missing", "random", "packed_uniform", "svd without"]
             }

@@ -149,7 +149,8 @@ impl Adding {
             let others = (matrices - 1).saturating_mul(KnownPairs::device_bytes(&reader.device, n, rows));
             let device = Gram::device_bytes(&reader.device, n, rows).saturating_add(others);
             // Packed rows are multiplied as they are.
-            return Need { host: Gram::host_bytes(n).saturating_mul(matrices), device, blocks: 0 };
+            let host = Gram::host_bytes(&reader.device, n).saturating_mul(matrices);
+            return Need { host, device, blocks: 0 };
         }
         // Of each a result on the device, and those whose downloads are under way; on the host these in f32, and the sum in f64.
         let square = n.saturating_mul(n);

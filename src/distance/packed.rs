@@ -297,23 +297,24 @@ impl PackedPairs {
     }
 
     /// Bytes on the host that [`finish`](Self::finish) takes: the results, and what they are read through.
-    pub fn host_bytes(columns: u64, metric: Metric) -> u64 {
+    pub fn host_bytes(device: &Device, columns: u64, metric: Metric) -> u64 {
         let matrices = if ColumnMoments::serve(metric) { 4 } else { 2 };
-        PairProducts::host_bytes(columns).saturating_mul(matrices)
+        PairProducts::host_bytes(device, columns).saturating_mul(matrices)
     }
 
     /// Bytes on the host that [`finish_columns`](Self::finish_columns) takes, likewise.
-    pub fn host_bytes_of(columns: u64, own: Range<u64>, metric: Metric) -> u64 {
+    pub fn host_bytes_of(device: &Device, columns: u64, own: Range<u64>, metric: Metric) -> u64 {
         let matrices = if ColumnMoments::serve(metric) { 6 } else { 2 };
         let panel = columns.saturating_sub(own.start).saturating_mul(own.end.saturating_sub(own.start));
-        panel.saturating_mul(8 * matrices).saturating_add(columns.saturating_mul(2048 + 32))
+        let sums = PairProducts::read_bytes(device, columns).saturating_mul(2);
+        panel.saturating_mul(8 * matrices).saturating_add(sums).saturating_add(columns.saturating_mul(32))
     }
 
     /// Bytes on the host that [`finish_between`](Self::finish_between) takes, likewise.
-    pub fn host_bytes_between(columns: [u64; 2], metric: Metric) -> u64 {
+    pub fn host_bytes_between(device: &Device, columns: [u64; 2], metric: Metric) -> u64 {
         let matrices = if ColumnMoments::serve(metric) { 6 } else { 2 };
         let (split, all) = Self::beside(columns);
-        let sums = all.saturating_mul(16 * COLUMNS + 64);
+        let sums = PairProducts::read_bytes(device, all).saturating_add(all.saturating_mul(64));
         split.saturating_mul(columns[1]).saturating_mul(8 * matrices).saturating_add(sums)
     }
 

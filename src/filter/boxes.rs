@@ -52,7 +52,8 @@ const EXTENT: u64 = 1 << 29;
 
 impl Filter {
     /// A whole array of that shape, filtered along the named axes. With [`Rounding::Scipy`] sums have scipy's terms, since a last bit may
-    /// make another number of a truncated one; else weights that reach beyond an axis are [folded](Taps::folded).
+    /// make another number of a truncated one; else weights that reach beyond an axis are [folded](Taps::folded), and an axis of one element is
+    /// left alone where its mean is the element.
     pub(crate) fn new(
         op: &'static str,
         shape: &[u64],
@@ -63,8 +64,17 @@ impl Filter {
         let as_scipy = rounding == Rounding::Scipy;
         let mut all: Vec<BoxAxis> = shape.iter().map(|&n| BoxAxis::whole(n, None)).collect();
         for (&axis, taps) in axes.iter().zip(taps) {
-            let folded = taps.as_ref().filter(|_| !as_scipy).and_then(|taps| taps.folded(shape[axis]));
-            all[axis].taps = folded.or(taps);
+            let n = shape[axis];
+            all[axis].taps = match taps {
+                Some(taps) if !as_scipy => {
+                    if n == 1 && taps.keep_one() {
+                        None
+                    } else {
+                        taps.folded(n).or(Some(taps))
+                    }
+                }
+                taps => taps,
+            };
         }
         Self { op, axes: all, narrow: false, as_scipy, combine: REPLACE }
     }

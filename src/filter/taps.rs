@@ -53,6 +53,11 @@ impl Taps {
         self.sum.abs() < 0.5 * self.weights.iter().map(|weight| weight.abs()).sum::<f64>()
     }
 
+    /// True where an element that is alone along an axis stays as it is.
+    pub(crate) fn keep_one(&self) -> bool {
+        self.sum == 1.0 && self.edge != Edge::Constant
+    }
+
     /// Elements to each side of the centre.
     pub(crate) const fn radius(&self) -> u64 {
         self.weights.len() as u64 / 2

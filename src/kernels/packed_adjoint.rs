@@ -51,6 +51,9 @@ pub(crate) const TILE: u32 = 4;
 /// The same where there are many: with larger tiles, limbs are read less often.
 pub(crate) const LARGE_TILE: u32 = 16;
 
+/// Columns of a workgroup.
+pub(crate) const PART_COLUMNS: u64 = 64;
+
 /// Workgroups of a spec that a multiprocessor of CUDA runs at a time, from compute capability 8.0 on: as many as its registers hold, and of small
 /// tiles the least shared memory that such a one has.
 pub(crate) const fn at_once(tile: u32, missing: bool) -> u32 {

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     Device, Error, Limits, Result, Tensor,
     kernel::{Grid, Program, small},
-    kernels::packed_adjoint::{LARGE_TILE, PACKED_ADJOINT, Params, TILE, at_once, spec},
+    kernels::packed_adjoint::{LARGE_TILE, PACKED_ADJOINT, PART_COLUMNS, Params, TILE, at_once, spec},
 };
 
 /// Words of all rows from which on large tiles fill the largest processors: 256 workgroups of the fewest rows.
@@ -26,21 +26,30 @@ fn tile(words: u64, rows: u64) -> u32 {
     if large { LARGE_TILE } else { TILE }
 }
 
-/// Rows of a workgroup: their number decides how many workgroups share the rows of each of so many tiles. Where the device is known, these are
-/// the fewest of whose places at most 3 % are idle; else so many that a large device is filled.
+/// Rows of a workgroup: their number decides how many workgroups share the rows of each of so many tiles.
 fn depth(limits: &Limits, tile: u32, missing: bool, [rows, tiles]: [u64; 2]) -> u64 {
+    let depth = match splits(limits, tile, missing, [rows, tiles]) {
+        None => (rows * tiles).div_ceil(2 * u64::from(limits.fill)).max(LEAST_DEPTH),
+        Some(splits) => rows.div_ceil(splits),
+    };
+    depth.next_multiple_of(4)
+}
+
+/// Workgroups that share the rows of each of so many tiles, where the device is known: the fewest with which at most 3 % of its places are idle,
+/// or else as few as may be.
+pub(super) fn splits(limits: &Limits, tile: u32, missing: bool, [rows, tiles]: [u64; 2]) -> Option<u64> {
     let places = u64::from(limits.processors * at_once(tile, missing));
-    if places == 0 {
-        return (rows * tiles).div_ceil(2 * u64::from(limits.fill)).max(LEAST_DEPTH).next_multiple_of(4);
-    }
     // Places without work, of 1000.
     let idle = |splits: &u64| {
         let (groups, all) = (splits * tiles, (splits * tiles).next_multiple_of(places));
         1000 * (all - groups) / all
     };
-    let splits = 1..=(rows / LEAST_DEPTH).clamp(1, (2 * places / tiles).max(8));
-    let few = splits.clone().find(|splits| idle(splits) <= 30);
-    rows.div_ceil(few.or_else(|| splits.min_by_key(idle)).unwrap_or(1)).next_multiple_of(4)
+    let splits = 1..=(rows / LEAST_DEPTH).clamp(1, (2 * places / tiles).max(16));
+    if places == 0 {
+        None
+    } else {
+        splits.clone().find(|splits| idle(splits) <= 30).or_else(|| splits.min_by_key(idle))
+    }
 }
 
 /// The program that [`packed_adjoint`] launches for so many rows without a missing code, each of so many words from the first
@@ -81,6 +90,11 @@ impl ColumnSums {
     ) -> Result<Self> {
         let words = Tensor::zeros(device, &[entries.saturating_sub(16 * first), columns, 2])?;
         Ok(Self { words, first, own })
+    }
+
+    /// The number of columns.
+    pub(super) fn columns(&self) -> u64 {
+        self.words.shape()[1]
     }
 
     /// Words of a row whose entries' sums fit a binding.
@@ -195,7 +209,7 @@ pub(crate) fn adjoint_in_tiles(
         for (word, end) in pieces(start..until, wide) {
             let [from, to] = [word, end].map(|word| (16 * (word - start)).min(entries));
             let target = sums.words.window_update(from * columns * 2..to * columns * 2);
-            let tiles = (end - word).div_ceil(tile.into());
+            let tiles = (end - word).div_ceil(tile.into()) * columns.div_ceil(PART_COLUMNS);
             let depth = depth(limits, tile, rows.missing, [last - first, tiles]);
             let splits = (last - first).div_ceil(depth);
             let params = Params {

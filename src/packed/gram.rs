@@ -117,8 +117,8 @@ impl Gram {
     pub const HOST_ROW_BYTES: u64 = PairProducts::HOST_ROW_BYTES;
 
     /// Bytes on the host: T, and what it is read through.
-    pub const fn host_bytes(columns: u64) -> u64 {
-        PairProducts::host_bytes(columns)
+    pub fn host_bytes(device: &Device, columns: u64) -> u64 {
+        PairProducts::host_bytes(device, columns)
     }
 
     /// Adds a row of `packed` for each of `scales`, from row `from` on, which is row `first` of all. Enqueues; does not wait.

@@ -25,14 +25,19 @@ use super::{
     row_words,
 };
 use crate::{
-    Device, Error, Result, Tensor,
+    Device, Error, Limits, Result, Tensor,
     kernel::Program,
-    kernels::{cpu::limbs::limbs, packed_gather::Recode, packed_pairs::Terms},
+    kernels::{
+        cpu::limbs::limbs,
+        packed_adjoint::{LARGE_TILE, PART_COLUMNS},
+        packed_gather::Recode,
+        packed_pairs::Terms,
+    },
     linalg::gram::to_usize,
 };
 
-/// Columns of a group: a vector of the kernels.
-pub(crate) const COLUMNS: u64 = 64;
+/// Columns of the smallest group: a vector of the kernels.
+pub(crate) const COLUMNS: u64 = PART_COLUMNS;
 /// A row is rare where one code in as many is not 0: on a cpu, to find its pairs then takes about half as long as a product.
 const RARE: u64 = 16;
 
@@ -45,7 +50,7 @@ pub(crate) struct PairProducts {
     left: u64,
     /// Sums are of multiples of 2^-`point`.
     point: i32,
-    /// For each 64 columns, the sums of those and all that follow them, or of some, as far as they are wanted.
+    /// For each [`group_columns`] columns, the sums of those and all that follow them, or of some, as far as they are wanted.
     groups: Vec<ColumnSums>,
 }
 
@@ -60,7 +65,7 @@ pub(crate) enum Wanted {
     Diagonal,
 }
 
-/// The sums of some columns, at most 64, with some entries.
+/// The sums of some columns with some entries.
 #[derive(Clone, Copy, Debug)]
 struct Group {
     own: u64,
@@ -69,20 +74,24 @@ struct Group {
 }
 
 impl Group {
-    /// Those that are wanted, of so many columns.
-    fn all(wanted: &Wanted, columns: u64) -> impl Iterator<Item = Self> + use<> {
+    /// The groups of what is wanted, of so many columns.
+    fn all(device: &Device, wanted: &Wanted, columns: u64) -> impl Iterator<Item = Self> + use<> {
         let (across, alone, following) = match wanted {
             Wanted::From(own) => (0..0, 0..0, own.start.min(columns)..own.end.min(columns)),
             Wanted::Across(split) => (0..(*split).min(columns), 0..columns, 0..0),
             Wanted::Diagonal => (0..0, 0..columns, 0..0),
         };
-        let group = move |own: u64| (own, COLUMNS.min(columns - own));
-        let each = |own: Range<u64>| own.step_by(to_usize(COLUMNS)).map(group);
-        let split = across.end;
-        let across = each(across).map(move |(own, count)| Self { own, count, entries: (split, columns) });
-        let alone = each(alone).map(|(own, count)| Self { own, count, entries: (own, own + count) });
-        let following = each(following).map(move |(own, count)| Self { own, count, entries: (own, columns) });
-        across.chain(alone).chain(following)
+        let (split, limits, most) = (across.end, device.limits().clone(), group_columns(device, columns));
+        let mut left = [across, alone, following];
+        std::iter::from_fn(move || {
+            let kind = left.iter().position(|own| !own.is_empty())?;
+            let Range { start: own, end } = left[kind];
+            let first = if kind == 0 { split } else { own };
+            let wide = if kind == 1 { COLUMNS } else { width(&limits, most, columns - first) };
+            let count = wide.min(end - own);
+            left[kind].start += count;
+            Some(Self { own, count, entries: (first, if kind == 1 { own + count } else { columns }) })
+        })
     }
 
     /// # Errors
@@ -143,7 +152,7 @@ impl PairProducts {
         point: i32,
     ) -> Result<Self> {
         check_entries(columns)?;
-        let groups = Group::all(wanted, columns).map(|group| group.zeros(device));
+        let groups = Group::all(device, wanted, columns).map(|group| group.zeros(device));
         let room = 62 - exponent(rows.max(1) as f64 * largest) - 1;
         Ok(Self {
             device: device.clone(),
@@ -210,7 +219,7 @@ impl PairProducts {
     pub(crate) fn programs(device: &Device, columns: u64, rows: u64, limb_count: u64) -> Vec<Program> {
         let rows = batches(device, columns, 1, limb_count).longest(rows);
         // Of the first group and the last; what groups between them launch is one of both.
-        let groups = [row_words(columns), row_words(columns.min(COLUMNS))];
+        let groups = [columns, columns.min(group_columns(device, columns))].map(row_words);
         let [first, last] = groups.map(|words| adjoint::program(words, rows, limb_count));
         vec![first, last, limbs::program(1, limb_count), pairs::program(), gather::program()]
     }
@@ -229,12 +238,12 @@ impl PairProducts {
         sets: u64,
     ) -> u64 {
         let columns = columns.min(MAX_ENTRIES);
-        let sums = Group::all(wanted, columns)
+        let sums = Group::all(device, wanted, columns)
             .map(|Group { count, entries: (first, end), .. }| 8 * count * (end - first));
         // The rows in order; the limbs of a batch for each group that is worked on, with what the cpu device adds for
         // missing codes, less than those; their table and order.
         let longest = batches(device, columns, sets, LIMBS).longest(rows).next_multiple_of(4);
-        let limbs = longest * sets * row_limbs(LIMBS, COLUMNS);
+        let limbs = longest * sets * row_limbs(LIMBS, group_columns(device, columns));
         let limbs = limbs * (1 + 2 * groups_at_once(device, columns));
         let of_rows = rows.saturating_mul(4 * row_words(columns) + 32);
         sums.fold(limbs, u64::saturating_add).saturating_add(of_rows)
@@ -244,9 +253,14 @@ impl PairProducts {
     /// table.
     pub(crate) const HOST_ROW_BYTES: u64 = 112;
 
-    /// Bytes on the host: a matrix, and a group's sums twice.
-    pub(crate) const fn host_bytes(columns: u64) -> u64 {
-        columns.saturating_mul(columns).saturating_mul(8).saturating_add(16 * COLUMNS * columns)
+    /// Bytes on the host: a matrix, and what it is read through.
+    pub(crate) fn host_bytes(device: &Device, columns: u64) -> u64 {
+        columns.saturating_mul(columns).saturating_mul(8).saturating_add(Self::read_bytes(device, columns))
+    }
+
+    /// Bytes on the host that results are read through: a group's sums twice.
+    pub(crate) fn read_bytes(device: &Device, columns: u64) -> u64 {
+        group_columns(device, columns).saturating_mul(16).saturating_mul(columns)
     }
 
     /// Adds so many rows of `packed` from row `from` on; those that take part have terms. Enqueues; does not wait.
@@ -311,10 +325,9 @@ impl PairProducts {
         let shift = (self.point - power).unsigned_abs();
         for range in batches(&self.device, self.columns, sets, limb_count).of((rows.start, rows.end)) {
             let of_batch = PackedRows { packed, table: &factors, range, missing };
-            let (all, table) =
-                (self.columns, Table { words: &table, first: range.0 - rows.start, sets, limb_count });
+            let table = Table { words: &table, first: range.0 - rows.start, sets, limb_count };
             self.device.each(&mut self.groups, |sums| {
-                let columns = 16 * sums.own..all.min(16 * sums.own + COLUMNS);
+                let columns = 16 * sums.own..16 * sums.own + sums.columns();
                 let limbs = packed_limbs(packed, of_batch.range(), columns, table)?;
                 packed_adjoint(of_batch, Weights { words: &limbs, limb_count, shift }, sums)
             })?;
@@ -368,14 +381,32 @@ pub(crate) fn power_of_two(power: i32) -> f64 {
 /// Of the exponent in an f64.
 const BIAS: i32 = 1023;
 
-/// How many groups the device works on at once.
+/// The most columns of a group of so many: the more a large device has at once, the fewer workgroups share the rows of a sum, and add to it. Sums
+/// of columns with those before them in their group are not wanted: so a group has at most a 32nd of the columns.
+fn group_columns(device: &Device, columns: u64) -> u64 {
+    let limits = device.limits();
+    let large = u64::from(limits.fill) / 128;
+    // A binding holds the sums of 64 entries.
+    let room = limits.room() / (8 * 64 * COLUMNS);
+    COLUMNS * large.min(columns / (32 * COLUMNS)).min(room).clamp(1, 8)
+}
+
+/// Columns of a group with so many entries, at most `most`: so many that the fewest workgroups share the rows of a sum.
+fn width(limits: &Limits, most: u64, entries: u64) -> u64 {
+    let tiles = entries.div_ceil(16 * u64::from(LARGE_TILE)).max(1);
+    let splits = |parts: &u64| adjoint::splits(limits, LARGE_TILE, false, [u64::MAX, parts * tiles]);
+    COLUMNS * (1..=most / COLUMNS).rev().min_by_key(splits).unwrap_or(1)
+}
+
+/// The groups that the device works on at once.
 fn groups_at_once(device: &Device, columns: u64) -> u64 {
-    (device.at_once() as u64).min(columns.div_ceil(COLUMNS))
+    (device.at_once() as u64).min(columns.div_ceil(group_columns(device, columns)))
 }
 
 /// The batches over rows, which stay near the processor with their limbs in the groups that are worked on at once.
 pub(super) fn batches(device: &Device, columns: u64, sets: u64, limb_count: u64) -> RowBatches {
-    let limbs = sets * row_limbs(limb_count, COLUMNS) * groups_at_once(device, columns);
+    let limbs =
+        sets * row_limbs(limb_count, group_columns(device, columns)) * groups_at_once(device, columns);
     let row_bytes = 4 * row_words(columns) + limbs;
     RowBatches::new(device.limits(), row_bytes, LEAST_DEPTH)
 }

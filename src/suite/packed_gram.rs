@@ -4,15 +4,18 @@ use std::{array, sync::LazyLock};
 
 use super::{data::values, device_tests, packed_case::packed_words};
 use crate::{
-    Device, Error, Tensor,
+    Device, DeviceOptions, Error, Tensor,
     kernels::{packed_gather::Recode, packed_pairs::Terms},
+    linalg::Matrix,
     packed::{
+        IntegerSums,
         adjoint::{ColumnSums, Weights, packed_adjoint},
         apply::PackedRows,
         gather::packed_gather,
         gram::{Gram, GramOptions, RowScale},
         limbs::{Table, packed_limbs},
         operand::row_limbs,
+        pair_products::{Kind, Multiples, PairProducts, RowTerms, Wanted},
         pairs::packed_pairs,
         row_words,
     },
@@ -72,9 +75,14 @@ fn limbs_are_the_tables(device: &Device) {
 
 /// Weights of every number of limbs, of both signs, at every shift's ends, for all entries or some.
 fn limbs_add_up(device: &Device) {
-    for (entries, rows, columns, first) in
-        [(1, 1, 1, 0), (70, 66, 5, 4), (130, 1030, 70, 0), (200, 515, 64, 8), (330, 130, 17, 16)]
-    {
+    for (entries, rows, columns, first) in [
+        (1, 1, 1, 0),
+        (70, 66, 5, 4),
+        (130, 1030, 120, 0),
+        (70, 515, 125, 0),
+        (200, 515, 64, 8),
+        (330, 130, 17, 16),
+    ] {
         for (limb_count, missing) in [(1, false), (2, false), (2, true), (3, true)] {
             let codes = codes(83, rows, entries, missing);
             let packed = upload(device, &codes, rows, entries);
@@ -366,6 +374,51 @@ fn grams_are_centred(device: &Device) {
             let at_zero = sum.abs() < 1e-10 * largest * columns as f64;
             assert!(at_zero || !centred, "{name}: {sum}");
         }
+    }
+}
+
+/// Sums of wide groups of columns, which devices with many processors make, are those of narrow ones: of all kinds of pairs.
+#[test]
+fn wide_groups_change_nothing() {
+    const COLUMNS: u64 = 4203;
+    const ROWS: u64 = 24;
+    let narrow = Device::cpu();
+    let wide = DeviceOptions { fill: Some(1024), ..DeviceOptions::default() };
+    let wide = Device::open_with("cpu", &wide).unwrap();
+    let mut codes = codes(91, ROWS, COLUMNS, true);
+    // Two rows of three are rare.
+    let is_left_out = |place: usize| !(place as u64 / COLUMNS).is_multiple_of(3) && !place.is_multiple_of(29);
+    codes.iter_mut().enumerate().filter(|(place, _)| is_left_out(*place)).for_each(|(_, code)| *code = 0);
+    let terms = |_: &PairProducts, row: usize| {
+        let kind = Kind { rare: !row.is_multiple_of(3), missing: true, limb_count: 2, power: 0 };
+        let multiples = Multiples { one: 3 + row as i32, filled: 5, square: 7 };
+        Some(RowTerms { recode: Recode::NOTHING, kind, multiples })
+    };
+    let sums = |device: &Device, wanted: &Wanted| {
+        let mut sums = PairProducts::of(device, COLUMNS, wanted, ROWS, 1e4, 0).unwrap();
+        sums.add(&upload(device, &codes, ROWS, COLUMNS), 0, ROWS as usize, terms).unwrap();
+        let value = |sum: i64, [a, b]: [i64; 2]| (sum + 3 * a + 5 * b) as f64;
+        match wanted {
+            Wanted::From(own) if own.start == 0 && own.end == COLUMNS => {
+                let (lower, unit) = sums.into_sums().unwrap();
+                let mut again = PairProducts::of(device, COLUMNS, wanted, ROWS, 1e4, 0).unwrap();
+                again.set_sums(&lower, unit).unwrap();
+                (again.matrix(value).unwrap(), Vec::new())
+            }
+            Wanted::From(_) => sums.panel(Vec::new(), value).unwrap(),
+            Wanted::Across(split) => sums.across(*split as usize - 5, value).unwrap(),
+            Wanted::Diagonal => (Matrix::zeros(0, 0), sums.diagonal().unwrap()),
+        }
+    };
+    for wanted in [
+        Wanted::From(0..COLUMNS),
+        Wanted::From(64..1024),
+        Wanted::Across(192),
+        Wanted::Across(4160),
+        Wanted::Diagonal,
+    ] {
+        let [a, b] = [&narrow, &wide].map(|device| sums(device, &wanted));
+        assert!(a.0.data() == b.0.data() && a.1 == b.1, "{wanted:?}");
     }
 }
 

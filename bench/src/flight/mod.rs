@@ -9,23 +9,58 @@ mod cold;
 mod dense;
 mod headline;
 mod missing;
+mod rates;
 mod rows;
 mod switches;
 
 pub(crate) use headline::svd;
 
-use crate::{args::Piece, measure::Session};
+use crate::{args::Piece, measure::Session, table};
 
-/// Measures one piece on the session's device.
+/// Measures one piece on the session's device, after a word on what its figures decide.
 pub(crate) fn fly(piece: Piece, session: &mut Session<'_>) {
+    table::print(decides(piece));
     match piece {
         Piece::Headline => headline::headline(session),
         Piece::Missing => missing::missing(session),
         Piece::Switches => switches::switches(session),
         Piece::Pairs => dense::pairs(session),
         Piece::Dense => dense::dense(session),
+        Piece::Rates => rates::rates(session),
         Piece::Bed => bed::bed(session),
         Piece::Startup => cold::startup(session),
+    }
+}
+
+/// The decisions that a piece's figures are for. The floors are those of the memory, whose rate `bench` measures, and of `rates`.
+const fn decides(piece: Piece) -> &'static str {
+    match piece {
+        Piece::Headline => {
+            "A pass should take twice its 50 GB by the rate of memory. Above 1.5 times that, `profile` says what binds it."
+        }
+        Piece::Missing => {
+            "Rows with a few missing codes should cost at most 1.2 times those with none; else these few need sums of their own."
+        }
+        Piece::Switches => {
+            "The library's own lengths come first. A cut that is faster by 3 % or more is to be its own, in driver/cuda/tuning.rs."
+        }
+        Piece::Pairs => {
+            "10,000,000 rows of 20,000 should take 3.2 s for distances by the best rate of `products of bytes`. Twice that and `profile` decide \
+             whether tiles of pairs are next."
+        }
+        Piece::Dense => {
+            "Distances of 20,000 observations, 10,000 features: 0.14 s by the lanes of f32. A Gaussian: two times its image by the rate of memory."
+        }
+        Piece::Rates => {
+            "Products of bytes above 80 % of the vendor's dense rate need no wgmma. Additions tell how many workgroups may share a sum; reads of \
+             what is in the L2 cache, how large tiles have to be; launches, how long one has to be."
+        }
+        Piece::Bed => {
+            "The first pass should take the .bed by the rate of a copy to the device; else reading or recoding binds it."
+        }
+        Piece::Startup => {
+            "Above 1 s with a filled cache, the kernels that a job needs first are to be compiled beside its reading."
+        }
     }
 }
 
@@ -36,6 +71,7 @@ pub(crate) const fn entries(piece: Piece) -> f64 {
         Piece::Switches => switches::ENTRIES,
         Piece::Pairs => dense::PAIRS,
         Piece::Dense => dense::DENSE,
+        Piece::Rates => rates::ENTRIES,
         Piece::Headline | Piece::Bed | Piece::Startup => 1.0,
     }
 }

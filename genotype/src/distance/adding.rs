@@ -122,7 +122,8 @@ impl Adding {
         let rows = reader.panel_rows(reader.step_bytes).min(reader.variants());
         let device = PackedPairs::device_bytes(&reader.device, n, rows, metric)
             .saturating_add(device_bytes_of_ones(&reader.device, n, rows, options));
-        Need { host: PackedPairs::host_bytes(n, metric).saturating_add(tree), device, blocks: 0 }
+        let host = PackedPairs::host_bytes(&reader.device, n, metric).saturating_add(tree);
+        Need { host, device, blocks: 0 }
     }
 
     /// Adds a panel, with the sums of its rows.

@@ -357,7 +357,7 @@ fn need(reader: &Reader, options: &DistanceOptions, own: Range<u64>, beside: u64
     let (n, metric) = (reader.samples(), options.metric.summed());
     let rows = reader.panel_rows(reader.step_bytes).min(reader.variants());
     Need {
-        host: PackedPairs::host_bytes_of(n, own.clone(), metric)
+        host: PackedPairs::host_bytes_of(&reader.device, n, own.clone(), metric)
             .saturating_add(beside)
             .saturating_add(48 * n),
         device: PackedPairs::device_bytes_of(&reader.device, n, own, rows, metric)

@@ -271,7 +271,7 @@ impl Adding {
         let device = PackedPairs::device_bytes_between(&reader.device, [others, n], rows, metric);
         let columns = others.next_multiple_of(64).saturating_add(n);
         let ones = device_bytes_of_ones(&reader.device, columns, rows, options);
-        let host = PackedPairs::host_bytes_between([others, n], metric);
+        let host = PackedPairs::host_bytes_between(&reader.device, [others, n], metric);
         Need { host, device: device.saturating_add(ones), blocks: 0 }
     }
 

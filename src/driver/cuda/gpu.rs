@@ -2,6 +2,7 @@
 
 use std::{
     collections::VecDeque,
+    num::NonZero,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
@@ -31,6 +32,7 @@ pub(crate) struct Gpu {
     trail: Trail,
     /// Points of the compute stream, one for each upload that it may still be working on the data of.
     pace: Mutex<VecDeque<Mark>>,
+    events: sys::CUevent_flags,
 }
 
 /// A point of the compute stream.
@@ -63,6 +65,7 @@ impl Gpu {
             pinned: PinnedPool::default(),
             trail: Trail::new(),
             pace: Mutex::default(),
+            events: event_flags(std::thread::available_parallelism().map_or(1, NonZero::get)),
         })
     }
 
@@ -160,7 +163,7 @@ impl Gpu {
 
     /// An event at the end of a stream.
     pub(super) fn event(&self, stream: &CudaStream) -> Result<CudaEvent> {
-        self.check(stream.record_event(Some(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)))
+        self.check(stream.record_event(Some(self.events)))
     }
 
     /// The end of the compute stream.
@@ -194,6 +197,16 @@ impl Gpu {
         self.check(self.compute.synchronize())?;
         self.trail.ended(launches);
         Ok(())
+    }
+}
+
+/// The kind of events on a machine of so many cores. A thread that waits for an event is awake; but where cores are few it sleeps, so that
+/// decoders have its core.
+const fn event_flags(cores: usize) -> sys::CUevent_flags {
+    if cores <= 4 {
+        sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC
+    } else {
+        sys::CUevent_flags::CU_EVENT_DISABLE_TIMING
     }
 }
 

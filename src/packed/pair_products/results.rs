@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::{
     super::{IntegerSums, adjoint::ColumnSums, check_sums},
-    COLUMNS, PairProducts, power_of_two,
+    PairProducts, power_of_two,
 };
 use crate::{
     Result,
@@ -35,13 +35,12 @@ impl PairProducts {
         value: impl Fn(i64, [i64; 2]) -> f64 + Sync,
     ) -> Result<(Matrix, Vec<i64>)> {
         let n = to_usize(self.columns);
-        let of_group = |group: Option<&ColumnSums>| group.map(|group| own_columns(group, n));
-        let ends = of_group(self.groups.first()).zip(of_group(self.groups.last()));
+        let ends = self.groups.first().map(own_columns).zip(self.groups.last().map(own_columns));
         let (start, end) = ends.map_or((0, 0), |(first, last)| (first.start, last.end));
         let mut matrix = Matrix::zeros(n - start, end - start);
         // From the last on: then those of all columns that a group pairs its own with are known.
         for sums in self.groups.into_iter().rev() {
-            let (own, sums) = (own_columns(&sums, n), sums.read()?);
+            let (own, sums) = (own_columns(&sums), sums.read()?);
             let first = own.start;
             let sum = |i: usize, j: usize| sums[(i - first) * own.len() + j - first];
             squares.resize(n, 0);
@@ -76,7 +75,7 @@ impl PairProducts {
         let squares = self.diagonal()?;
         let mut matrix = Matrix::zeros(n - split, own);
         for group in groups {
-            let (columns, sums) = (own_columns(&group, n), group.read()?);
+            let (columns, sums) = (own_columns(&group), group.read()?);
             let fill = |((i, row), sums): ((usize, &mut [f64]), &[i64])| {
                 let both = columns.clone().zip(sums).take(own.saturating_sub(columns.start));
                 both.for_each(|(j, &sum)| row[j] = value(sum, [squares[split + i], squares[j]]));
@@ -95,7 +94,7 @@ impl PairProducts {
         let n = to_usize(self.columns);
         let mut squares = vec![0; n];
         for group in self.groups {
-            let (own, sums) = (own_columns(&group, n), group.read()?);
+            let (own, sums) = (own_columns(&group), group.read()?);
             own.clone().for_each(|j| squares[j] = sums[(j - own.start) * (own.len() + 1)]);
         }
         Ok(squares)
@@ -108,7 +107,7 @@ impl IntegerSums for PairProducts {
         let n = to_usize(self.columns);
         let mut lower = vec![0; triangle(n)];
         for group in self.groups {
-            let (own, sums) = (own_columns(&group, n), group.read()?);
+            let (own, sums) = (own_columns(&group), group.read()?);
             for (i, sums) in (own.start..n).zip(sums.chunks_exact(own.len())) {
                 let count = own.len().min(i + 1 - own.start);
                 lower[triangle(i) + own.start..][..count].copy_from_slice(&sums[..count]);
@@ -121,7 +120,7 @@ impl IntegerSums for PairProducts {
         let n = to_usize(self.columns);
         check_sums((triangle(n), power_of_two(-self.point)), (lower.len(), unit))?;
         self.groups.iter_mut().try_for_each(|group| {
-            let own = own_columns(group, n);
+            let own = own_columns(group);
             let row = |i: usize| own.clone().map(move |j| lower[triangle(i.max(j)) + i.min(j)]);
             group.write((own.start..n).flat_map(row))
         })
@@ -133,8 +132,8 @@ const fn triangle(row: usize) -> usize {
     row * (row + 1) / 2
 }
 
-/// The columns, of so many, that a group pairs with themselves and all that follow.
-fn own_columns(group: &ColumnSums, columns: usize) -> Range<usize> {
+/// The columns that a group pairs with themselves and all that follow.
+fn own_columns(group: &ColumnSums) -> Range<usize> {
     let first = to_usize(16 * group.own);
-    first..columns.min(first + to_usize(COLUMNS))
+    first..first + to_usize(group.columns())
 }

@@ -36,6 +36,21 @@ const T4: Card = Card {
     has_watchdog: false,
 };
 
+/// Rates of a card by its data sheet, per second: bytes of memory, operations on bytes, and on f32.
+#[derive(Clone, Copy, Debug)]
+struct Rates {
+    memory: f64,
+    bytes: f64,
+    floats: f64,
+}
+
+// The large ones do two thirds of their operations on bytes by instructions of single warps, which are ours.
+const CARDS: [(&str, Card, Rates); 3] = [
+    ("H100", H100, Rates { memory: 3.35e12, bytes: 1.32e15, floats: 6.7e13 }),
+    ("H200", H200, Rates { memory: 4.8e12, bytes: 1.32e15, floats: 6.7e13 }),
+    ("T4", T4, Rates { memory: 3.2e11, bytes: 1.3e14, floats: 8.1e12 }),
+];
+
 /// Launches of a kernel of some constants.
 #[derive(Clone, Copy, Debug, Default)]
 struct Launches {
@@ -214,9 +229,11 @@ fn dense(card: Card) -> BTreeMap<String, Launches> {
     })
 }
 
+/// `floors` are seconds by the memory and by the arithmetic.
 #[allow(clippy::print_stdout, reason = "this is what the script shows")]
-fn print(title: &str, card: Card, plan: &BTreeMap<String, Launches>) {
-    println!("{title}");
+fn print(title: &str, floors: [f64; 2], card: Card, plan: &BTreeMap<String, Launches>) {
+    let [memory, arithmetic] = floors.map(|seconds| 1e3 * seconds);
+    println!("{title}: floors {memory:.3} ms by memory, {arithmetic:.3} ms by arithmetic");
     for (name, launches) in plan {
         let Launches { count, blocks, places, atomics } = *launches;
         let filled =
@@ -230,20 +247,34 @@ fn print(title: &str, card: Card, plan: &BTreeMap<String, Launches>) {
 
 #[test]
 fn lengths_of_launches() {
-    for (name, card) in [("H100", H100), ("H200", H200), ("T4", T4)] {
-        let headline = pass(card, 10_000_000, 20_000);
-        print(&format!("{name}: a pass of 10,000,000 x 20,000 codes times 20 columns"), card, &headline);
-        let (pairs, rows) = pairs(card, 20_000);
-        print(&format!("{name}: pairs of 20,000 columns, {rows} rows"), card, &pairs);
+    for (name, card, rates) in CARDS {
+        let (rows, columns) = (10_000_000, 20_000);
+        let headline = pass(card, rows, columns);
+        // Both products read all codes, and multiply each with 64 limbs.
+        let codes = (rows * columns) as f64;
+        let floors = [2.0 * codes / 4.0 / rates.memory, 2.0 * 2.0 * 64.0 * codes / rates.bytes];
         print(
-            &format!("{name}: products, Gram products, distances and Gaussians of f32"),
+            &format!("{name}: a pass of {rows} x {columns} codes times 20 columns"),
+            floors,
             card,
-            &dense(card),
+            &headline,
         );
+        let (pairs, panel) = pairs(card, columns);
+        let (codes, sums) = ((panel * columns) as f64, (columns * columns) as f64 / 2.0);
+        let floors = [codes / 4.0 / rates.memory, 2.0 * sums * panel as f64 / rates.bytes];
+        print(&format!("{name}: pairs of {columns} columns, {panel} rows"), floors, card, &pairs);
+        let (products, distances) = (3.0 * 8192f64.powi(3), 2.0 * 4096.0 * 4096.0 / 2.0 * 10_000.0);
+        let images = 2.0 * 2.0 * 4.0 * 50.0 * 1104.0 * 1104.0;
+        let floors = [images / rates.memory, (products + distances) / rates.floats];
+        let title = format!("{name}: products, Gram products, distances and Gaussians of f32");
+        print(&title, floors, card, &dense(card));
         let count: u64 = headline.values().map(|launches| launches.count).sum();
         if card.multiprocessors >= 132 {
             assert!(headline.values().all(|launches| launches.filled() >= 0.97), "{name}: {headline:?}");
             assert!(count <= 40, "{name}: {count} launches");
+            let atomics = pairs.values().map(|launches| launches.atomics as f64).sum::<f64>();
+            let of_all = atomics * rows as f64 / panel as f64;
+            assert!(of_all <= 1e10, "{name}: {of_all:.2e} additions for pairs of all rows");
         }
     }
 }

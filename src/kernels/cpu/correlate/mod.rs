@@ -92,10 +92,8 @@ impl<R: Real> Correlation<'_, R> {
             return;
         }
         let may_overflow = self.may_overflow();
-        self.tasks(out).into_par_iter().for_each_init(Kept::default, |kept, task| {
-            kept.may_overflow = may_overflow;
-            self.make(task, kept);
-        });
+        let kept = || Kept::new(may_overflow);
+        self.tasks(out).into_par_iter().for_each_init(kept, |kept, task| self.make(task, kept));
     }
 
     /// True where sums may not be finite, whatever elements are.

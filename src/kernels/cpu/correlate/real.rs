@@ -17,10 +17,14 @@ pub(crate) trait Real: Element + Default + Vectors {
     fn of(value: f64) -> Self;
     /// True for a number that is infinite, or so large that sums may be.
     fn may_overflow(self) -> bool;
+    /// True where one of the numbers is such.
+    fn any_may_overflow(values: &[Self]) -> bool;
+    /// True where all numbers are finite.
+    fn are_finite(values: &[Self]) -> bool;
     /// Each element of a line less that `step` behind it.
     fn subtract(line: &[Self], step: usize, out: &mut [Self]);
-    /// Loads elements from `start` on; true where sums of one of them may overflow.
-    fn load(arg: &CpuArg<'_>, dtype: DType, start: usize, out: &mut [Self]) -> bool;
+    /// Elements from `start` on.
+    fn load(arg: &CpuArg<'_>, dtype: DType, start: usize, out: &mut [Self]);
     /// Writes elements of a type: the nearest, of two as near the even one.
     fn store(values: &[Self], dtype: DType, out: &mut [u8]);
     /// Makes each the element that it would be stored as, truncated.
@@ -151,6 +155,14 @@ macro_rules! real {
                 self.abs() >= Self::from(SAFE)
             }
 
+            fn any_may_overflow(values: &[Self]) -> bool {
+                wide(|| values.iter().fold(false, |any, value| any | value.may_overflow()))
+            }
+
+            fn are_finite(values: &[Self]) -> bool {
+                wide(|| values.iter().fold(true, |all, value| all & (value.abs() < Self::INFINITY)))
+            }
+
             fn subtract(line: &[Self], step: usize, out: &mut [Self]) {
                 wide(|| {
                     for ((out, x), behind) in out.iter_mut().zip(line).zip(&line[step..]) {
@@ -159,20 +171,12 @@ macro_rules! real {
                 });
             }
 
-            fn load(arg: &CpuArg<'_>, dtype: DType, start: usize, out: &mut [Self]) -> bool {
+            fn load(arg: &CpuArg<'_>, dtype: DType, start: usize, out: &mut [Self]) {
                 if dtype == Self::DTYPE {
-                    let values = &arg.read::<Self>()[start..][..out.len()];
-                    return wide(|| {
-                        let mut any = false;
-                        for (out, &value) in out.iter_mut().zip(values) {
-                            any |= value.may_overflow();
-                            *out = value;
-                        }
-                        any
-                    });
+                    out.copy_from_slice(&arg.read::<Self>()[start..][..out.len()]);
+                } else {
+                    $load(arg, dtype, start, out);
                 }
-                $load(arg, dtype, start, out);
-                !dtype.is_integer() && wide(|| out.iter().fold(false, |any, value| any | value.may_overflow()))
             }
 
             fn store(values: &[Self], dtype: DType, out: &mut [u8]) {

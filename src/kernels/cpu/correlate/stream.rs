@@ -4,12 +4,14 @@ use super::{
     Correlation, Kind, REPLACE, Task,
     axis::{Axis, Part, Plan},
     real::Real,
-    taps::{Along, GROUP, Lines, Numbers, PAD, PAD_ALONG},
+    taps::{Along, GROUP, LANES, Lines, Numbers, PAD},
 };
 use crate::Cancel;
 
 /// The radius up to which differences are made again for each sum that meets them.
 const FEW: usize = 8;
+/// Numbers of lines that are made at once.
+const GROUPS: [usize; 3] = [1, GROUP / 2, GROUP];
 
 /// What a task keeps; the memory is that of the task before.
 #[derive(Default)]
@@ -28,8 +30,14 @@ pub(super) struct Kept<R> {
     apart: Vec<R>,
     /// A line of sums.
     sums: Vec<R>,
-    /// True where sums may not be finite though their exact values are.
-    pub(super) may_overflow: bool,
+    /// True where sums may not be finite though their exact values are, whatever elements are.
+    may_overflow: bool,
+}
+
+impl<R: Real> Kept<R> {
+    pub(super) fn new(may_overflow: bool) -> Self {
+        Self { may_overflow, ..Self::default() }
+    }
 }
 
 /// Where a task's lines are.
@@ -53,10 +61,10 @@ impl<R: Real> Correlation<'_, R> {
         };
         let (depth, radius) = (task.planes.len(), y.radius());
         let [count, reach] = [task.columns.len(), 2 * x.radius()].map(|elements| elements * self.step);
-        let sums = count.next_multiple_of(PAD_ALONG);
+        let sums = count.next_multiple_of(LANES);
         let stride = (sums + reach).next_multiple_of(PAD);
         let planes = if z.kind.is_some() { plans.planes.count } else { 0 };
-        (kept.stride, kept.width) = (stride, (count + reach).next_multiple_of(PAD));
+        (kept.stride, kept.width) = (stride, count + reach);
         kept.planes.resize(planes * stride, R::default());
         kept.rows.resize(plans.rows.count * depth * stride, R::default());
         kept.lines.resize(GROUP * stride, R::default());
@@ -88,14 +96,35 @@ impl<R: Real> Correlation<'_, R> {
                 if Cancel::is_set(self.cancel) {
                     return;
                 }
-                self.sum_rows(&places, plane * stride, count, kept);
-                self.prepare_lines(&plans.parts, count, kept);
                 let rows = plane * task.rows.len() + first;
-                for (i, out) in task.out[rows..][..count].iter_mut().enumerate() {
-                    self.finish_line(i, kept, out);
+                let out = &mut task.out[rows..][..count];
+                // Outputs that hold something are made once.
+                let care = self.combine != REPLACE || self.truncate.is_some();
+                if !self.make_rows((&places, plane * stride), &plans.parts, kept, out, care) {
+                    self.make_rows((&places, plane * stride), &plans.parts, kept, out, true);
                 }
             }
         }
+    }
+
+    /// Makes lines of the output from rows of the input at these places of a plane. False where that is to be done again with `care`, since sums
+    /// are not finite though their exact values may be.
+    fn make_rows(
+        &self,
+        (places, shift): (&[usize], usize),
+        parts: &[Part],
+        kept: &mut Kept<R>,
+        out: &mut [&mut [u8]],
+        care: bool,
+    ) -> bool {
+        self.sum_rows(places, shift, out.len(), kept, care);
+        self.prepare_lines(parts, out.len(), kept);
+        let mut are_finite = true;
+        for (i, out) in out.iter_mut().enumerate() {
+            are_finite &= self.finish_line(i, kept, out, care);
+        }
+        let is_large = |place: &usize| R::any_may_overflow(&kept.rows[place + shift..][..kept.width]);
+        are_finite || care || !(kept.may_overflow || places.iter().any(is_large))
     }
 
     /// The lines of a row of the input, summed across the planes, to the row's place.
@@ -112,58 +141,48 @@ impl<R: Real> Correlation<'_, R> {
         let rows = &mut kept.rows[place * depth * stride..][..depth * stride];
         let Some(kind) = z.kind else {
             for (plane, line) in rows.chunks_exact_mut(stride).enumerate() {
-                kept.may_overflow |= self.load_line(&plans.parts, [array, plane, row], line);
+                self.load_line(&plans.parts, [array, plane, row], line);
             }
             return;
         };
         for (&source, place) in plans.planes.fills.iter().zip(&plans.planes.places) {
             if let Some(plane) = source {
                 let line = &mut kept.planes[place * stride..][..stride];
-                kept.may_overflow |= self.load_line(&plans.parts, [array, plane, row], line);
+                self.load_line(&plans.parts, [array, plane, row], line);
             }
         }
         let places: Vec<usize> = plans.planes.places.iter().map(|place| place * stride).collect();
-        let numbers = Numbers { weights: z.weights, kind };
-        sum_lines(
-            Lines { from: &kept.planes, places: &places, shift: 0, width: kept.width, numbers },
-            rows,
-            stride,
-            kept.may_overflow,
-        );
+        let numbers = Numbers { weights: z.weights, kind, may_overflow: kept.may_overflow };
+        let lines = Lines { from: &kept.planes, places: &places, shift: 0, width: kept.width, numbers };
+        sum_lines(lines, rows, stride, true);
         if let Some(dtype) = self.truncate {
             R::truncate(rows, dtype);
         }
     }
 
-    /// Loads the elements that the taps along a line meet, but for the constant; true where sums of them may overflow.
-    fn load_line(&self, parts: &[Part], [array, plane, row]: [usize; 3], line: &mut [R]) -> bool {
+    /// Loads the elements that the taps along a line meet, but for the constant.
+    fn load_line(&self, parts: &[Part], [array, plane, row]: [usize; 3], line: &mut [R]) {
         let [z, y, x] = &self.axes;
         let plane = array * z.count + plane - z.first;
         let start = (plane * y.count + row - y.first) * x.count;
-        let mut may_overflow = false;
         for Part { to, len, from } in parts {
             if let Some(from) = from {
                 let start = self.x0 + (start + from - x.first) * self.step;
                 let line = &mut line[to * self.step..][..len * self.step];
-                may_overflow |= R::load(self.x, self.x_type, start, line);
+                R::load(self.x, self.x_type, start, line);
             }
         }
-        may_overflow
     }
 
     /// Some lines of one plane, summed across the rows.
-    fn sum_rows(&self, places: &[usize], shift: usize, count: usize, kept: &mut Kept<R>) {
+    fn sum_rows(&self, places: &[usize], shift: usize, count: usize, kept: &mut Kept<R>, care: bool) {
         let (y, stride) = (&self.axes[1], kept.stride);
         let lines = &mut kept.lines[..count * stride];
         match y.kind {
             Some(kind) => {
-                let numbers = Numbers { weights: y.weights, kind };
-                sum_lines(
-                    Lines { from: &kept.rows, places, shift, width: kept.width, numbers },
-                    lines,
-                    stride,
-                    kept.may_overflow,
-                );
+                let numbers = Numbers { weights: y.weights, kind, may_overflow: kept.may_overflow };
+                let rows = Lines { from: &kept.rows, places, shift, width: kept.width, numbers };
+                sum_lines(rows, lines, stride, care);
                 if let Some(dtype) = self.truncate {
                     R::truncate(lines, dtype);
                 }
@@ -190,30 +209,34 @@ impl<R: Real> Correlation<'_, R> {
         }
     }
 
-    /// One line summed along itself, to the output.
-    fn finish_line(&self, i: usize, kept: &mut Kept<R>, out: &mut [u8]) {
+    /// One line summed along itself, to the output; with `care` sums are made again that are not finite and may be. True if all were finite.
+    fn finish_line(&self, i: usize, kept: &mut Kept<R>, out: &mut [u8], care: bool) -> bool {
         let Axis { weights, kind, .. } = self.axes[2];
         let line = &mut kept.lines[i * kept.stride..][..kept.stride];
         let size = usize::try_from(self.out_type.size()).unwrap_or(usize::MAX);
         let count = out.len() / size;
-        let mut out = out;
+        let (mut out, mut are_finite) = (out, true);
         let sums = match kind {
             Some(kind) => {
                 let apart = kept.apart.chunks_exact(kept.stride).nth(i).unwrap_or_default();
-                let along = Along { line, step: self.step, numbers: Numbers { weights, kind }, apart };
+                let numbers = Numbers { weights, kind, may_overflow: kept.may_overflow };
+                let along = Along { line, step: self.step, numbers, apart };
                 let is_plain =
                     self.out_type == R::DTYPE && self.truncate.is_none() && self.combine == REPLACE;
                 // Whole vectors go where they belong at once, the rest and what is not finished yet by way of a line of sums.
-                let whole = if is_plain { count / PAD_ALONG * PAD_ALONG } else { 0 };
+                let whole = if is_plain { count / LANES * LANES } else { 0 };
                 let (at_once, rest) = out.split_at_mut(whole * size);
                 if whole > 0 {
-                    along.make(bytemuck::cast_slice_mut(at_once), kept.may_overflow);
+                    are_finite &= along.make(bytemuck::cast_slice_mut(at_once), care);
                 }
                 out = rest;
-                along.from(whole).make(&mut kept.sums[whole..], kept.may_overflow);
+                are_finite &= along.from(whole).make(&mut kept.sums[whole..], care);
                 &mut kept.sums[whole..count]
             }
-            None => &mut line[..count],
+            None => {
+                are_finite = R::are_finite(&line[..count]);
+                &mut line[..count]
+            }
         };
         if let Some(dtype) = self.truncate {
             R::truncate(sums, dtype);
@@ -222,23 +245,29 @@ impl<R: Real> Correlation<'_, R> {
             R::combine(self.combine, out, sums);
         }
         R::store(sums, self.out_type, out);
+        are_finite
     }
 }
 
 /// Lines next to each other, as many as `out` holds.
-fn sum_lines<R: Real>(lines: Lines<'_, R>, out: &mut [R], stride: usize, may_overflow: bool) {
+fn sum_lines<R: Real>(lines: Lines<'_, R>, out: &mut [R], stride: usize, care: bool) {
     let count = out.len() / stride;
     // Differences of lines that are next to each other are worth more lines at once than sums.
     let most = if lines.numbers.kind == Kind::Even { GROUP } else { GROUP / 2 };
-    let group = [GROUP, GROUP / 2, 1].into_iter().find(|&group| group <= count.min(most)).unwrap_or(1);
-    // The last group may make lines of the one before again, which costs less than lines one by one.
-    for first in (0..count).step_by(group).map(|first| first.min(count - group)) {
+    let mut first = 0;
+    while first < count {
+        let left = (count - first).min(most);
+        // The last group may make lines of the one before again, which costs less than lines one by one.
+        let again = GROUPS.into_iter().find(|group| (left..=count).contains(group));
+        let group = again.or(GROUPS.into_iter().rfind(|&group| group <= left)).unwrap_or(1);
+        first = first.min(count - group);
         let lines = lines.from(first);
         let out = &mut out[first * stride..][..group * stride];
+        first += group;
         match group {
-            GROUP => lines.make::<GROUP>(out, may_overflow),
-            1 => lines.make::<1>(out, may_overflow),
-            _ => lines.make::<{ GROUP / 2 }>(out, may_overflow),
+            GROUP => lines.make::<GROUP>(out, care),
+            1 => lines.make::<1>(out, care),
+            _ => lines.make::<{ GROUP / 2 }>(out, care),
         }
     }
 }

@@ -12,15 +12,18 @@ use super::{Kind, real::Real};
 pub(super) const PAD: usize = 32;
 /// Lines that are made at once, so that each line read serves several.
 pub(super) const GROUP: usize = 8;
-/// Vectors that are made at once along a line, and the elements of the longest.
+/// Elements of the longest vector.
+pub(super) const LANES: usize = PAD / 2;
+/// Vectors that are made at once along a line.
 const AHEAD: usize = 4;
-pub(super) const PAD_ALONG: usize = AHEAD * PAD / 2;
 
 /// The numbers of an axis.
 #[derive(Clone, Copy)]
 pub(super) struct Numbers<'a, R> {
     pub(super) weights: &'a [R],
     pub(super) kind: Kind,
+    /// True where sums may not be finite though their exact values are, whatever elements are.
+    pub(super) may_overflow: bool,
 }
 
 impl<R: Real> Numbers<'_, R> {
@@ -29,7 +32,7 @@ impl<R: Real> Numbers<'_, R> {
     #[cold]
     fn again(&self, sums: &mut [R], at: impl Fn(usize, usize) -> R) {
         const SCALE: f64 = (1u64 << 32) as f64;
-        let Self { weights, kind } = *self;
+        let Self { weights, kind, .. } = *self;
         let (radius, end) = (weights.len() / 2, weights.len() - 1);
         let number = |t: usize| weights[t].to_f64();
         let weight = |t: usize| match kind {
@@ -62,14 +65,20 @@ pub(super) struct Lines<'a, R> {
     /// The place of each line, to which `shift` is added: multiples of [`PAD`].
     pub(super) places: &'a [usize],
     pub(super) shift: usize,
-    /// Elements of each that are made, a multiple of [`PAD`].
+    /// Elements of each that are made, and maybe some more.
     pub(super) width: usize,
     pub(super) numbers: Numbers<'a, R>,
 }
 
 impl<'a, R: Real> Lines<'a, R> {
-    /// Makes `G` lines, one after another, in as much room each. Sums that are not finite are made again if they may overflow.
-    pub(super) fn make<const G: usize>(self, out: &mut [R], may_overflow: bool) {
+    /// True where sums may not be finite though their exact values are.
+    pub(super) fn may_overflow(&self) -> bool {
+        let is_large = |place: &usize| R::any_may_overflow(&self.from[place + self.shift..][..self.width]);
+        self.numbers.may_overflow || self.places.iter().any(is_large)
+    }
+
+    /// Makes `G` lines, one after another, in as much room each. With `care` sums are made again that are not finite and may be.
+    pub(super) fn make<const G: usize>(self, out: &mut [R], care: bool) {
         let (arch, lines, kind) = (Arch::new(), self, self.numbers.kind);
         match kind {
             Kind::Any => arch.dispatch(OneByOne::<R, G> { lines, out }),
@@ -77,10 +86,13 @@ impl<'a, R: Real> Lines<'a, R> {
             Kind::Odd => arch.dispatch(InPairs::<R, G, false, true> { lines, out }),
             Kind::Paired => arch.dispatch(InPairs::<R, G, false, false> { lines, out }),
         }
-        if may_overflow {
+        if care {
             let stride = out.len() / G;
             for (g, out) in out.chunks_exact_mut(stride).enumerate() {
                 let out = &mut out[..self.width];
+                if R::are_finite(out) || !self.may_overflow() {
+                    continue;
+                }
                 self.numbers.again(out, |t, i| self.from[self.places[g + t] + self.shift + i]);
             }
         }
@@ -103,22 +115,55 @@ impl<'a, R: Real> Lines<'a, R> {
         values
     }
 
-    /// Elements of the line at place t, or where sums are of differences these less those of the line at `inner`, its neighbour.
+    /// Elements of the line at place t; or where sums are of differences these, which are `held`, less those of the line at `inner`, its
+    /// neighbour, which are held then.
     #[inline(always)]
     fn term<S: Simd, const A: usize, const APART: bool>(
         &self,
         simd: S,
         [t, inner]: [usize; 2],
         i: usize,
+        held: &mut [R::Vector<S>; A],
     ) -> [R::Vector<S>; A] {
-        let mut values = self.at::<S, A>(simd, t, i);
-        if APART {
-            let inner = self.at::<S, A>(simd, inner, i);
-            for a in 0..A {
-                values[a] = R::sub_vectors(simd, values[a], inner[a]);
-            }
+        if !APART {
+            return self.at::<S, A>(simd, t, i);
         }
-        values
+        let inner = self.at::<S, A>(simd, inner, i);
+        let mut apart = *held;
+        for a in 0..A {
+            apart[a] = R::sub_vectors(simd, held[a], inner[a]);
+        }
+        *held = inner;
+        apart
+    }
+}
+
+/// Tells whether sums are finite: 0 times them is added, which is NaN where one is not. (Or where several are so large that together they are not,
+/// which does no harm.)
+struct Finite<R: Real, S: Simd> {
+    simd: S,
+    zero: R::Vector<S>,
+    all: R::Vector<S>,
+}
+
+impl<R: Real, S: Simd> Finite<R, S> {
+    #[inline(always)]
+    fn new(simd: S) -> Self {
+        let zero = R::splat(simd, R::default());
+        Self { simd, zero, all: zero }
+    }
+
+    #[inline(always)]
+    fn see<const N: usize>(&mut self, sums: [R::Vector<S>; N]) {
+        let together = sums.into_iter().reduce(|all, sum| R::add_vectors(self.simd, all, sum));
+        self.all = R::mul_add(self.simd, together.unwrap_or(self.zero), self.zero, self.all);
+    }
+
+    #[inline(always)]
+    fn holds(&self) -> bool {
+        let mut lanes = [R::default(); PAD];
+        R::vectors_mut::<S>(&mut lanes)[0] = self.all;
+        lanes.iter().all(|lane| *lane == R::default())
     }
 }
 
@@ -144,11 +189,7 @@ impl<R: Real, const G: usize> WithSimd for OneByOne<'_, '_, R, G> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        if is_long::<R, S>() && G < GROUP {
-            self.in_steps::<S, 2>(simd);
-        } else {
-            self.in_steps::<S, 1>(simd);
-        }
+        if is_long::<R, S>() && G < GROUP { self.in_steps::<S, 2>(simd) } else { self.in_steps::<S, 1>(simd) }
     }
 }
 
@@ -160,9 +201,9 @@ impl<R: Real, const G: usize, const APART: bool, const ODD: bool> WithSimd
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         if is_long::<R, S>() && G < GROUP {
-            self.in_steps::<S, 2>(simd);
+            self.in_steps::<S, 2>(simd)
         } else if is_long::<R, S>() || G < GROUP {
-            self.in_steps::<S, 1>(simd);
+            self.in_steps::<S, 1>(simd)
         } else {
             const HALF: usize = GROUP / 2;
             let Self { lines, out } = self;
@@ -232,10 +273,16 @@ impl<R: Real, const G: usize, const APART: bool, const ODD: bool> InPairs<'_, '_
             }
             // The neighbours of the G lines before and after. One each is new at each step, and takes the place of the line that is
             // needed no more: unrolled by G, every place is a constant, and no vector moves.
+            // The lines whose differences are next.
+            let (mut left, mut right) = (zero[0], zero[0]);
             if radius > 0 {
+                (left, right) = (lines.at(simd, 0, i), lines.at(simd, 2 * radius + G - 1, i));
                 for g in 1..G {
-                    before[g - 1] = lines.term::<S, A, APART>(simd, [g - 1, g], i);
-                    after[g] = lines.term::<S, A, APART>(simd, [2 * radius + g, 2 * radius + g - 1], i);
+                    before[g - 1] = lines.term::<S, A, APART>(simd, [g - 1, g], i, &mut left);
+                }
+                for g in (1..G).rev() {
+                    let last = 2 * radius + g;
+                    after[g] = lines.term::<S, A, APART>(simd, [last, last - 1], i, &mut right);
                 }
             }
             macro_rules! steps {
@@ -246,9 +293,12 @@ impl<R: Real, const G: usize, const APART: bool, const ODD: bool> InPairs<'_, '_
                             if step >= G || t == radius {
                                 break 'steps;
                             }
-                            before[(step + G - 1) % G] = lines.term::<S, A, APART>(simd, [t + G - 1, t + G], i);
+                            let far = t + G - 1;
+                            before[(step + G - 1) % G] =
+                                lines.term::<S, A, APART>(simd, [far, far + 1], i, &mut left);
                             let last = 2 * radius - t;
-                            after[(G - step) % G] = lines.term::<S, A, APART>(simd, [last, last - 1], i);
+                            after[(G - step) % G] =
+                                lines.term::<S, A, APART>(simd, [last, last - 1], i, &mut right);
                             let weight = R::splat(simd, weights[t]);
                             for g in 0..G {
                                 let (before, after) = (&before[(step + g) % G], &after[(g + G - step) % G]);
@@ -297,14 +347,15 @@ impl<R: Real> Along<'_, R> {
         Self { line: &self.line[first..], apart: self.apart.get(first..).unwrap_or_default(), ..self }
     }
 
-    /// Makes sums, a multiple of [`PAD_ALONG`] of them; those that are not finite again if they may overflow.
+    /// Makes sums, a multiple of [`LANES`] of them; with `care` those again that are not finite and may be. True if all were finite.
     #[inline(always)]
-    pub(super) fn make(self, out: &mut [R], may_overflow: bool) {
-        Arch::new().dispatch(AlongTo { along: self, out: &mut *out });
+    pub(super) fn make(self, out: &mut [R], care: bool) -> bool {
+        let is_finite = Arch::new().dispatch(AlongTo { along: self, out: &mut *out });
         let Self { line, step, numbers, .. } = self;
-        if may_overflow {
+        if care && !is_finite && (numbers.may_overflow || R::any_may_overflow(line)) {
             numbers.again(out, |t, i| line[i + t * step]);
         }
+        is_finite
     }
 }
 
@@ -313,107 +364,120 @@ struct AlongTo<'a, 'o, R> {
     out: &'o mut [R],
 }
 
-#[allow(clippy::needless_range_loop, reason = "as above")]
 impl<R: Real> WithSimd for AlongTo<'_, '_, R> {
-    type Output = ();
+    type Output = bool;
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let Self { along: Along { line, step, numbers: Numbers { weights, kind }, apart }, out } = self;
+    fn with_simd<S: Simd>(self, simd: S) -> bool {
+        let Self { along, out } = self;
         let lanes = size_of::<R::Vector<S>>() / size_of::<R>();
+        let mut finite = Finite::<R, S>::new(simd);
+        let (blocks, rest) = R::vectors_mut::<S>(out).as_chunks_mut::<AHEAD>();
+        for (i, out) in blocks.iter_mut().enumerate() {
+            *out = along.sums::<S, AHEAD>(simd, i * AHEAD * lanes);
+            finite.see(*out);
+        }
+        let first = blocks.len() * AHEAD;
+        for (i, out) in rest.iter_mut().enumerate() {
+            let sums = along.sums::<S, 1>(simd, (first + i) * lanes);
+            *out = sums[0];
+            finite.see(sums);
+        }
+        finite.holds()
+    }
+}
+
+#[allow(clippy::needless_range_loop, reason = "as above")]
+impl<R: Real> Along<'_, R> {
+    /// The sums from element `first` on.
+    #[inline(always)]
+    fn sums<S: Simd, const N: usize>(&self, simd: S, first: usize) -> [R::Vector<S>; N] {
+        let Self { line, step, numbers: Numbers { weights, kind, .. }, apart } = *self;
+        let elements = N * size_of::<R::Vector<S>>() / size_of::<R>();
         let radius = weights.len() / 2;
         let end = 2 * radius * step;
-        let zero = R::splat(simd, R::default());
         // Terms are of the line, or of its differences, of which there are as many but one.
         let is_apart = !apart.is_empty();
         let (terms, last) = if is_apart { (apart, end - step) } else { (line, end) };
-        let middle = &line[end / 2..];
-        let out = R::vectors_mut::<S>(out).as_chunks_mut::<AHEAD>().0;
-        for (i, out) in out.iter_mut().enumerate() {
-            // The elements that these sums meet.
-            let first = i * AHEAD * lanes;
-            let terms = &terms[first..][..last + AHEAD * lanes];
-            macro_rules! at {
-                ($t:expr) => {
-                    R::vectors::<S>(&terms[$t..][..AHEAD * lanes])
-                };
-            }
-            let mut sums = [zero; AHEAD];
-            if kind == Kind::Any {
-                let (weight, x) = (R::splat(simd, weights[2 * radius]), at!(end));
-                for i in 0..AHEAD {
-                    sums[i] = R::mul_vectors(simd, x[i], weight);
-                }
-                for t in 0..2 * radius {
-                    let (weight, x) = (R::splat(simd, weights[t]), at!(t * step));
-                    for i in 0..AHEAD {
-                        sums[i] = R::mul_add(simd, x[i], weight, sums[i]);
-                    }
-                }
-                *out = sums;
-                continue;
-            }
-            let centre = R::splat(simd, weights[radius]);
-            let x = &R::vectors::<S>(&middle[first..])[..AHEAD];
-            if kind == Kind::Even && !is_apart {
-                // Differences of the line itself, two at a time, so that no vector moves.
-                let (mut before, mut after) = ([zero; AHEAD], [zero; AHEAD]);
-                before.copy_from_slice(at!(0));
-                after.copy_from_slice(at!(end));
-                macro_rules! tap {
-                    ($t:expr, $before:ident $after:ident, $left:ident $right:ident) => {
-                        let weight = R::splat(simd, weights[$t]);
-                        let ($left, $right) = (at!(($t + 1) * step), at!(end - ($t + 1) * step));
-                        for i in 0..AHEAD {
-                            let left = R::sub_vectors(simd, $before[i], $left[i]);
-                            let right = R::sub_vectors(simd, $after[i], $right[i]);
-                            sums[i] = R::mul_add(simd, R::add_vectors(simd, left, right), weight, sums[i]);
-                        }
-                    };
-                }
-                for t in (0..radius - radius % 2).step_by(2) {
-                    tap!(t, before after, left right);
-                    tap!(t + 1, left right, next last);
-                    before.copy_from_slice(next);
-                    after.copy_from_slice(last);
-                }
-                if radius % 2 > 0 {
-                    tap!(radius - 1, before after, left right);
-                }
-                for i in 0..AHEAD {
-                    sums[i] = R::mul_add(simd, x[i], centre, sums[i]);
-                }
-                *out = sums;
-                continue;
-            }
-            if !is_apart {
-                for i in 0..AHEAD {
-                    sums[i] = R::mul_vectors(simd, x[i], centre);
-                }
-            }
-            macro_rules! pairs {
-                ($join:ident) => {
-                    for t in 0..radius {
-                        let weight = R::splat(simd, weights[t]);
-                        let (before, after) = (at!(t * step), at!(last - t * step));
-                        for i in 0..AHEAD {
-                            let pair = R::$join(simd, before[i], after[i]);
-                            sums[i] = R::mul_add(simd, pair, weight, sums[i]);
-                        }
-                    }
-                };
-            }
-            if kind == Kind::Paired {
-                pairs!(add_vectors);
-            } else {
-                pairs!(sub_vectors);
-            }
-            if is_apart {
-                for i in 0..AHEAD {
-                    sums[i] = R::mul_add(simd, x[i], centre, sums[i]);
-                }
-            }
-            *out = sums;
+        let terms = &terms[first..][..last + elements];
+        let middle = &R::vectors::<S>(&line[first + end / 2..][..elements])[..N];
+        macro_rules! at {
+            ($t:expr) => {
+                R::vectors::<S>(&terms[$t..][..elements])
+            };
         }
+        let mut sums = [R::splat(simd, R::default()); N];
+        if kind == Kind::Any {
+            let (weight, x) = (R::splat(simd, weights[2 * radius]), at!(end));
+            for i in 0..N {
+                sums[i] = R::mul_vectors(simd, x[i], weight);
+            }
+            for t in 0..2 * radius {
+                let (weight, x) = (R::splat(simd, weights[t]), at!(t * step));
+                for i in 0..N {
+                    sums[i] = R::mul_add(simd, x[i], weight, sums[i]);
+                }
+            }
+            return sums;
+        }
+        let centre = R::splat(simd, weights[radius]);
+        if kind == Kind::Even && !is_apart {
+            // Differences of the line itself, two at a time, so that no vector moves.
+            let (mut before, mut after) = (sums, sums);
+            before.copy_from_slice(at!(0));
+            after.copy_from_slice(at!(end));
+            macro_rules! tap {
+                ($t:expr, $before:ident $after:ident, $left:ident $right:ident) => {
+                    let weight = R::splat(simd, weights[$t]);
+                    let ($left, $right) = (at!(($t + 1) * step), at!(end - ($t + 1) * step));
+                    for i in 0..N {
+                        let left = R::sub_vectors(simd, $before[i], $left[i]);
+                        let right = R::sub_vectors(simd, $after[i], $right[i]);
+                        sums[i] = R::mul_add(simd, R::add_vectors(simd, left, right), weight, sums[i]);
+                    }
+                };
+            }
+            for t in (0..radius - radius % 2).step_by(2) {
+                tap!(t, before after, left right);
+                tap!(t + 1, left right, next last);
+                before.copy_from_slice(next);
+                after.copy_from_slice(last);
+            }
+            if radius % 2 > 0 {
+                tap!(radius - 1, before after, left right);
+            }
+            for i in 0..N {
+                sums[i] = R::mul_add(simd, middle[i], centre, sums[i]);
+            }
+            return sums;
+        }
+        if !is_apart {
+            for i in 0..N {
+                sums[i] = R::mul_vectors(simd, middle[i], centre);
+            }
+        }
+        macro_rules! pairs {
+            ($join:ident) => {
+                for t in 0..radius {
+                    let weight = R::splat(simd, weights[t]);
+                    let (before, after) = (at!(t * step), at!(last - t * step));
+                    for i in 0..N {
+                        let pair = R::$join(simd, before[i], after[i]);
+                        sums[i] = R::mul_add(simd, pair, weight, sums[i]);
+                    }
+                }
+            };
+        }
+        if kind == Kind::Paired {
+            pairs!(add_vectors);
+        } else {
+            pairs!(sub_vectors);
+        }
+        if is_apart {
+            for i in 0..N {
+                sums[i] = R::mul_add(simd, middle[i], centre, sums[i]);
+            }
+        }
+        sums
     }
 }

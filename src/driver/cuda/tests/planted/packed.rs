@@ -108,8 +108,8 @@ fn bugs_in_packed_rows_times_limbs_show() {
             "u32 first_row = row - threadIdx.x % WARP / 4;",
         ),
         (
-            "*pass = limb_columns(params.columns, first);\n        __syncthreads();",
-            "*pass = limb_columns(params.columns, first);",
+            "*pass = limb_columns(0, params.columns, params.columns, first);\n        __syncthreads();",
+            "*pass = limb_columns(0, params.columns, params.columns, first);",
         ),
         ("total - join(sums + PART, width)", "total"),
     ];
@@ -181,7 +181,8 @@ fn adjoint(
         sums0: 0,
         shift: 20,
     };
-    let grid = Grid::linear((row_words.div_ceil(tile) * rows.div_ceil(depth)).into(), 4, 0)?;
+    let parts = columns.div_ceil(64);
+    let grid = Grid::linear((row_words.div_ceil(tile) * parts * rows.div_ceil(depth)).into(), 5, 0)?;
     let args = [
         packed.window(0..packed.len()).arg,
         weights.window(0..weights.len()).arg,
@@ -238,8 +239,11 @@ fn bugs_in_transposed_products_show() {
         ("(u64)sum << shift", "(u64)sum"),
         ("case 3: accumulate<3>", "case 3: accumulate<2>"),
         ("DEPTH / 4, 1, LIMBS>", "DEPTH / 4, 1, 0>"),
+        ("(part_of_split - split * parts) * PART_COLUMNS", "0"),
+        ("first % PART_COLUMNS != 0 && first < params.columns", "first < params.columns"),
     ];
-    let of = Extents { columns: 66, ..of };
+    // Two parts, the second of three tiles.
+    let of = Extents { columns: 104, ..of };
     let expected = adjoint(&cpu(), &PACKED_ADJOINT, 4, 1, of).unwrap();
     for tile in [adjoint::TILE, adjoint::LARGE_TILE] {
         let right = |device: &Device, kernel| Ok(adjoint(device, kernel, tile, 1, of)? == expected);
