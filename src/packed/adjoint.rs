@@ -44,7 +44,7 @@ pub(super) fn splits(limits: &Limits, tile: u32, missing: bool, [rows, tiles]: [
         let (groups, all) = (splits * tiles, (splits * tiles).next_multiple_of(places));
         1000 * (all - groups) / all
     };
-    let splits = 1..=(rows / LEAST_DEPTH).clamp(1, (2 * places / tiles).max(16));
+    let splits = 1..=(rows / LEAST_DEPTH).clamp(1, (2 * places / tiles).max(8));
     if places == 0 {
         None
     } else {

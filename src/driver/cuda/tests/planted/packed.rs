@@ -182,7 +182,9 @@ fn adjoint(
         shift: 20,
     };
     let parts = columns.div_ceil(64);
-    let grid = Grid::linear((row_words.div_ceil(tile) * parts * rows.div_ceil(depth)).into(), 5, 0)?;
+    // Folded, with workgroups to spare.
+    let axis = 3 + parts;
+    let grid = Grid::linear((row_words.div_ceil(tile) * parts * rows.div_ceil(depth)).into(), axis, 0)?;
     let args = [
         packed.window(0..packed.len()).arg,
         weights.window(0..weights.len()).arg,
