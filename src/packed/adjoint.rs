@@ -36,7 +36,7 @@ fn depth(limits: &Limits, tile: u32, missing: bool, [rows, tiles]: [u64; 2]) -> 
 }
 
 /// Workgroups that share the rows of each of so many tiles, where the device is known: the fewest with which at most 3 % of its places are idle,
-/// or else as few as may be.
+/// or else the number with the fewest idle places.
 pub(super) fn splits(limits: &Limits, tile: u32, missing: bool, [rows, tiles]: [u64; 2]) -> Option<u64> {
     let places = u64::from(limits.processors * at_once(tile, missing));
     // Places without work, of 1000.

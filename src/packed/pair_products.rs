@@ -219,7 +219,7 @@ impl PairProducts {
     pub(crate) fn programs(device: &Device, columns: u64, rows: u64, limb_count: u64) -> Vec<Program> {
         let rows = batches(device, columns, 1, limb_count).longest(rows);
         // Of the first group and the last; what groups between them launch is one of both.
-        let groups = [columns, columns.min(group_columns(device, columns))].map(row_words);
+        let groups = [columns, columns.min(COLUMNS)].map(row_words);
         let [first, last] = groups.map(|words| adjoint::program(words, rows, limb_count));
         vec![first, last, limbs::program(1, limb_count), pairs::program(), gather::program()]
     }
@@ -385,7 +385,7 @@ const BIAS: i32 = 1023;
 /// of columns with those before them in their group are not wanted: so a group has at most a 32nd of the columns.
 fn group_columns(device: &Device, columns: u64) -> u64 {
     let limits = device.limits();
-    let large = u64::from(limits.fill) / 128;
+    let large = u64::from(limits.fill) / (128 * device.at_once() as u64).max(1);
     // A binding holds the sums of 64 entries.
     let room = limits.room() / (8 * 64 * COLUMNS);
     COLUMNS * large.min(columns / (32 * COLUMNS)).min(room).clamp(1, 8)

@@ -14,6 +14,7 @@ constexpr u32 MODE = 0;
 constexpr u32 THREADS = 128;
 
 KERNEL(rates, THREADS)(u32* data, Params params) {
+    if (params.len < THREADS) return;
     u32 block = linear_block();
     u32 blocks = gridDim.x * gridDim.y;
     if constexpr (MODE == 0) {
@@ -27,7 +28,7 @@ KERNEL(rates, THREADS)(u32* data, Params params) {
         i32 all = 0;
         for (u32 i = 0; i < 16; i++) all += sums[i][0] + sums[i][1] + sums[i][2] + sums[i][3];
         // A compiler leaves out what nobody may see.
-        if (all == 0x12345678 && params.rounds == 1) data[0] = all;
+        if (all == 0x12345678) data[0] = all;
     } else if constexpr (MODE == 1) {
         u64* sums = (u64*)data;
         u32 spans = params.len / THREADS;
@@ -48,7 +49,7 @@ KERNEL(rates, THREADS)(u32* data, Params params) {
                 all.w ^= four.w;
             }
         }
-        if ((all.x | all.y | all.z | all.w) == 0x12345678 && params.rounds == 0) data[0] = all.x;
+        if ((all.x | all.y | all.z | all.w) == 0x12345678) data[0] = all.x;
     }
 }
 EXPORT(rates)

@@ -27,7 +27,8 @@ static RATES: Kernel<Params> = {
     let kernel =
         Kernel::new("rates", &[Binding::read_write::<u32>()], |p: &Params| vec![4 * u64::from(p.len)])
             .constants(&["MODE", "THREADS"]);
-    // SAFETY: a pointer to u32, at whose `len` first fours or `len` first pairs alone it reads and writes, or at the first word, for any grid.
+    // SAFETY: a pointer to u32, at whose `len` first fours or pairs alone it reads and writes, or at the first word, for any grid; nothing of
+    // fewer than a block has.
     unsafe { kernel.cuda(include_str!("rates.cu")) }
 };
 
@@ -59,7 +60,7 @@ pub(super) fn rates(session: &mut Session<'_>) {
         let id = format!("products of bytes, {warps} warps a scheduler");
         let blocks = multiprocessors * warps;
         let terms = 2 * 16 * 4096 * u64::from(THREADS / 32 * blocks);
-        measure(session, &id, Unit::Flops, (PRODUCTS, blocks), terms, 4);
+        measure(session, &id, Unit::Flops, (PRODUCTS, blocks), terms, THREADS);
     }
     for sums in SUMS {
         let id = format!("additions to {sums} sums of 64 bits, 8 bytes each");
@@ -74,7 +75,7 @@ pub(super) fn rates(session: &mut Session<'_>) {
     session.largest("launches", Unit::Milliseconds, &[()], once, |device, ()| {
         let mut data = Tensor::zeros(device, &[16])?;
         Ok(Box::new(move || {
-            (0..LAUNCHES).try_for_each(|_| launch(&mut data, (PRODUCTS, 1), Params { rounds: 0, len: 4 }))
+            (0..LAUNCHES).try_for_each(|_| launch(&mut data, (PRODUCTS, 1), Params { rounds: 0, len: 0 }))
         }))
     });
     session.largest(

@@ -18,7 +18,7 @@ const GROUPS: [usize; 3] = [1, GROUP / 2, GROUP];
 pub(super) struct Kept<R> {
     /// Elements from one line to the next.
     stride: usize,
-    /// Elements of each that sums meet, or a few more.
+    /// Elements of each that sums meet.
     width: usize,
     /// The planes' lines of one row of the input.
     planes: Vec<R>,

@@ -71,10 +71,11 @@ pub(super) struct Lines<'a, R> {
 }
 
 impl<'a, R: Real> Lines<'a, R> {
-    /// True where sums may not be finite though their exact values are.
-    pub(super) fn may_overflow(&self) -> bool {
+    /// True where sums of line `g` may not be finite though their exact values are.
+    fn may_overflow(&self, g: usize) -> bool {
+        let met = &self.places[g..][..self.numbers.weights.len()];
         let is_large = |place: &usize| R::any_may_overflow(&self.from[place + self.shift..][..self.width]);
-        self.numbers.may_overflow || self.places.iter().any(is_large)
+        self.numbers.may_overflow || met.iter().any(is_large)
     }
 
     /// Makes `G` lines, one after another, in as much room each. With `care` sums are made again that are not finite and may be.
@@ -90,7 +91,7 @@ impl<'a, R: Real> Lines<'a, R> {
             let stride = out.len() / G;
             for (g, out) in out.chunks_exact_mut(stride).enumerate() {
                 let out = &mut out[..self.width];
-                if R::are_finite(out) || !self.may_overflow() {
+                if R::are_finite(out) || !self.may_overflow(g) {
                     continue;
                 }
                 self.numbers.again(out, |t, i| self.from[self.places[g + t] + self.shift + i]);
@@ -273,7 +274,7 @@ impl<R: Real, const G: usize, const APART: bool, const ODD: bool> InPairs<'_, '_
             }
             // The neighbours of the G lines before and after. One each is new at each step, and takes the place of the line that is
             // needed no more: unrolled by G, every place is a constant, and no vector moves.
-            // The lines whose differences are next.
+            // These are the lines whose differences are next.
             let (mut left, mut right) = (zero[0], zero[0]);
             if radius > 0 {
                 (left, right) = (lines.at(simd, 0, i), lines.at(simd, 2 * radius + G - 1, i));
