@@ -57,7 +57,7 @@ pub(crate) enum Piece {
     Pairs,
     /// Distances, Gaussians and Gram products of f32
     Dense,
-    /// What bounds the kernels: products of bytes, additions to sums, reads, launches. CUDA alone
+    /// Rates that bound the kernels: products of bytes, additions to sums, reads, launches. CUDA alone
     Rates,
     /// The first pass over a .bed
     Bed,

@@ -85,3 +85,21 @@ fn names_choose_measurements() {
     assert!(output.status.success());
     assert!(!text(&output.stdout).contains("copy"), "{}", text(&output.stdout));
 }
+
+/// The rates of a card, on the emulator of one where the build has it.
+#[test]
+#[allow(clippy::print_stdout, reason = "a skip is said")]
+fn rates_of_a_card() {
+    if !text(&bench(&["--names"]).stdout).lines().any(|name| name == "cuda:0") {
+        let required = std::env::var("TEATIME_REQUIRE_DEVICES").unwrap_or_default();
+        assert!(!required.split(',').any(|name| name == "cuda"), "there is no CUDA device");
+        println!("SKIP: no CUDA device");
+        return;
+    }
+    for only in ["products of bytes, 1 warps", "additions to 16384 sums", "reads of 8 MiB"] {
+        let args = ["--device", "cuda:0", "--flight", "rates", "--seconds", "1", "--only", only];
+        let output = bench(&args);
+        assert!(output.status.success(), "{}\n{}", text(&output.stdout), text(&output.stderr));
+        assert!(text(&output.stdout).contains(&format!("  {only}")), "{}", text(&output.stdout));
+    }
+}

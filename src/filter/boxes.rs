@@ -66,13 +66,8 @@ impl Filter {
         for (&axis, taps) in axes.iter().zip(taps) {
             let n = shape[axis];
             all[axis].taps = match taps {
-                Some(taps) if !as_scipy => {
-                    if n == 1 && taps.keep_one() {
-                        None
-                    } else {
-                        taps.folded(n).or(Some(taps))
-                    }
-                }
+                Some(taps) if !as_scipy && n == 1 && taps.keep_one() => None,
+                Some(taps) if !as_scipy => taps.folded(n).or(Some(taps)),
                 taps => taps,
             };
         }

@@ -19,7 +19,7 @@ device_tests! {
     of_a_flip_the_flip, of_one_element_the_weights;
     of_a_sum_the_sum, constants_stay, sums_stay, ties_are_even, truncated_after_each_axis,
     terms_of_several_passes, not_finite_at_the_ends, as_the_cpu, within_2e_6_of_the_range,
-    far_from_zero, means_stay_within, differences_beyond_the_type, gradients_of_any_magnitude,
+    far_from_zero, means_stay_within, differences_beyond_the_type, alone_along_an_axis, gradients_of_any_magnitude,
 }
 
 const SHAPE: [u64; 3] = [5, 19, 35];
@@ -327,14 +327,18 @@ fn means_stay_within(device: &Device) {
 
 /// The largest numbers, as where there are no data: what is between elements is infinite, and what is made of them is not.
 fn differences_beyond_the_type(device: &Device) {
-    let shape = [30, 36];
+    differences_of(device, [30, 36], [[0, 0], [1, 0], [0, 1]]);
+    differences_of(device, [12, 14, 20], [[0, 0, 0], [1, 0, 0], [0, 0, 1]]);
+}
+
+fn differences_of<const N: usize>(device: &Device, shape: [u64; N], orders: [[u32; N]; 3]) {
     let noise: Vec<u8> = values(101, shape.iter().product());
     let x: Vec<f32> =
         noise.iter().map(|byte| [-3.4e38, 3e38, 250.0, -3.4e38][usize::from(byte % 4)]).collect();
     let tx = Tensor::from_slice(device, &x, &shape).unwrap();
     for sigma in [1.0, 3.3] {
-        for order in [[0, 0], [1, 0], [0, 1]] {
-            let case = Case { shape: &shape, sigma: &[sigma; 2], order: &order, mode: &[Mode::Reflect; 2] };
+        for order in orders {
+            let case = Case { shape: &shape, sigma: &[sigma; N], order: &order, mode: &[Mode::Reflect; N] };
             let options = GaussianOptions { order: order.into(), ..GaussianOptions::default() };
             let out: Tensor<f32> = gaussian(&tx, sigma, &options).unwrap();
             for (out, exact) in out.read().unwrap().into_iter().zip(case.oracle(&x)) {
@@ -342,6 +346,24 @@ fn differences_beyond_the_type(device: &Device) {
                 assert!(off <= 2e-6 * exact.magnitude, "{sigma} {order:?}: {out} for {}", exact.value);
             }
         }
+    }
+}
+
+/// An element that is alone along an axis is its mean there, but beside a constant, and its derivatives are 0.
+fn alone_along_an_axis(device: &Device) {
+    let x = values::<f32>(105, 30 * 36);
+    let plane = Tensor::from_slice(device, &x, &[30, 36]).unwrap();
+    let volume = Tensor::from_slice(device, &x, &[1, 30, 36]).unwrap();
+    for mode in [Mode::Reflect, Mode::Mirror, Mode::Wrap, Mode::Nearest, Mode::Constant(7.0)] {
+        let options = GaussianOptions { mode: mode.into(), ..GaussianOptions::default() };
+        let expected: Tensor<f32> = gaussian(&plane, 1.3, &options).unwrap();
+        let out: Tensor<f32> = gaussian(&volume, 1.3, &options).unwrap();
+        let same = out.read().unwrap() == expected.read().unwrap();
+        assert_eq!(same, mode != Mode::Constant(7.0), "{mode:?}");
+        let options = GaussianOptions { order: [1, 0, 0].into(), ..options };
+        let out: Tensor<f32> = gaussian(&volume, 1.3, &options).unwrap();
+        let zeros = out.read().unwrap().iter().all(|&out| out.abs() < 1e-6);
+        assert!(zeros || mode == Mode::Constant(7.0), "{mode:?}");
     }
 }
 

@@ -32,6 +32,7 @@ pub(crate) struct Gpu {
     trail: Trail,
     /// Points of the compute stream, one for each upload that it may still be working on the data of.
     pace: Mutex<VecDeque<Mark>>,
+    /// The kind of events that are recorded.
     events: sys::CUevent_flags,
 }
 

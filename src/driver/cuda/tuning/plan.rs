@@ -263,7 +263,8 @@ fn lengths_of_launches() {
         let (codes, sums) = ((panel * columns) as f64, (columns * columns) as f64 / 2.0);
         let floors = [codes / 4.0 / rates.memory, 2.0 * sums * panel as f64 / rates.bytes];
         print(&format!("{name}: pairs of {columns} columns, {panel} rows"), floors, card, &pairs);
-        let (products, distances) = (3.0 * 8192f64.powi(3), 2.0 * 4096.0 * 4096.0 / 2.0 * 10_000.0);
+        // A term of a distance is a subtraction and a product that is added: as long as two of the latter, which count twice.
+        let (products, distances) = (3.0 * 8192f64.powi(3), 4.0 * 4096.0 * 4096.0 / 2.0 * 10_000.0);
         let images = 2.0 * 2.0 * 4.0 * 50.0 * 1104.0 * 1104.0;
         let floors = [images / rates.memory, (products + distances) / rates.floats];
         let title = format!("{name}: products, Gram products, distances and Gaussians of f32");

@@ -4,6 +4,11 @@
 //!
 //! Differences of finite numbers may be infinite, and of infinite ones NaN. Such a sum is made again of elements times a power of two.
 
+#![allow(
+    clippy::needless_range_loop,
+    reason = "closures and iterators are not all inlined, and have narrow vectors then"
+)]
+
 use pulp::{Arch, Simd, WithSimd};
 
 use super::{Kind, real::Real};
@@ -215,10 +220,6 @@ impl<R: Real, const G: usize, const APART: bool, const ODD: bool> WithSimd
     }
 }
 
-#[allow(
-    clippy::needless_range_loop,
-    reason = "closures and iterators are not all inlined, and have narrow vectors then"
-)]
 impl<R: Real, const G: usize> OneByOne<'_, '_, R, G> {
     #[inline(always)]
     fn in_steps<S: Simd, const A: usize>(self, simd: S) {
@@ -251,7 +252,6 @@ impl<R: Real, const G: usize> OneByOne<'_, '_, R, G> {
     }
 }
 
-#[allow(clippy::needless_range_loop, reason = "as above")]
 impl<R: Real, const G: usize, const APART: bool, const ODD: bool> InPairs<'_, '_, R, G, APART, ODD> {
     #[inline(always)]
     fn in_steps<S: Simd, const A: usize>(self, simd: S) {
@@ -388,7 +388,6 @@ impl<R: Real> WithSimd for AlongTo<'_, '_, R> {
     }
 }
 
-#[allow(clippy::needless_range_loop, reason = "as above")]
 impl<R: Real> Along<'_, R> {
     /// The sums from element `first` on.
     #[inline(always)]
