@@ -1,6 +1,7 @@
 //! Devices: choosing one, and what it is.
 
 mod memory;
+mod traffic;
 
 use std::{
     fmt,
@@ -9,8 +10,9 @@ use std::{
 
 use rayon::{ThreadPool, prelude::*};
 
-use self::memory::Usage;
 pub(crate) use self::memory::{Buffer, POISON};
+pub use self::traffic::Traffic;
+use self::{memory::Usage, traffic::Counts};
 #[cfg(feature = "cuda")]
 use crate::kernels::KERNELS;
 use crate::{
@@ -48,6 +50,7 @@ static OPENED: Mutex<Vec<(DeviceOptions, Weak<Inner>)>> = Mutex::new(Vec::new())
 struct Inner {
     driver: Box<dyn Driver>,
     usage: Arc<Usage>,
+    counts: Counts,
     checked: bool,
     threads: Option<usize>,
     pool: OnceLock<Arc<ThreadPool>>,
@@ -196,6 +199,7 @@ impl Device {
         let inner = Inner {
             driver,
             usage: Arc::default(),
+            counts: Counts::default(),
             checked: options.checked,
             threads: options.threads,
             pool: OnceLock::new(),
@@ -257,6 +261,7 @@ impl Device {
     /// # Errors
     /// [`Error::DeviceLost`], or what a driver reports only then.
     pub fn synchronize(&self) -> Result<()> {
+        self.count_wait();
         self.inner.driver.synchronize()
     }
 
@@ -321,6 +326,11 @@ impl Device {
         }
         let pool = Arc::new(thread_pool(self.inner.threads)?);
         Ok(self.inner.pool.get_or_init(|| pool))
+    }
+
+    /// Calls `f`, which launches several kernels in a row: on the cpu device from one of its threads, so that none of them begins by waking one.
+    pub(crate) fn in_a_row<T: Send>(&self, f: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+        if self.shares_host_memory() { install(self.pool()?, self.cancel(), f) } else { f() }
     }
 
     /// Whether the host's memory and threads are the device's too: one budget holds for both.

@@ -131,6 +131,21 @@ pub(crate) const fn nearest_f32(value: f64) -> f32 {
     value as f32
 }
 
+/// A number that a device keeps in two: the words of an f64, the low one first, where it computes in f64, and elsewhere the f32 next to it
+/// and what that leaves.
+pub(crate) fn joined(halves: &[f32; 2], in_f64: bool) -> f64 {
+    if in_f64 { bytemuck::cast(*halves) } else { f64::from(halves[0]) + f64::from(halves[1]) }
+}
+
+/// The two that [`joined`] takes.
+pub(crate) fn halves(value: f64, in_f64: bool) -> [f32; 2] {
+    if in_f64 {
+        return bytemuck::cast(value);
+    }
+    let most = nearest_f32(value);
+    [most, if most.is_finite() { nearest_f32(value - f64::from(most)) } else { 0.0 }]
+}
+
 macro_rules! elements {
     ($($type:ty => $dtype:ident in $real:ty, $value:ident => $to_f32:expr;)*) => {$(
         impl sealed::Sealed for $type {}

@@ -179,6 +179,7 @@ impl Device {
             return Ok(());
         }
         let args: Vec<_> = args.iter().map(|arg| ArgSlice { slice: arg.slice, access: arg.access }).collect();
+        self.count_launch();
         self.driver().launch(kernel, spec, grid, &args, params, self.cancel())?;
         // What is computed at once may have been left half done.
         self.check()

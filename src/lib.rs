@@ -127,7 +127,7 @@
 //! | `CudaContext::new(0)` | `Device::open("cuda:0")`; [`Device::from_cuda`] takes a context and a stream of yours |
 //! | `CudaSlice<T>` | [`Tensor<T>`](Tensor); [`Tensor::from_cuda_slice`] and [`Tensor::into_cuda_slice`] copy nothing; of another library's memory, [`TensorView::from_cuda_memory`] |
 //! | `stream.clone_htod`, `stream.clone_dtoh` | [`Tensor::from_slice`], [`Tensor::read`] |
-//! | `stream.synchronize()` | [`Device::synchronize`] |
+//! | `stream.synchronize()` | [`Device::synchronize`]; [`Device::traffic`] counts how often the host waits |
 //! | cuBLAS `gemm` | [`linalg::matmul()`], which calls it where it is installed |
 //! | `ctx.load_module(compile_ptx(source)?)`, `stream.launch_builder(&f)` | [`kernel::Kernel`], [`Device::launch`] |
 //!
@@ -236,7 +236,7 @@ mod lent;
 mod lent_cuda;
 
 pub use cancel::Cancel;
-pub use device::Device;
+pub use device::{Device, Traffic};
 pub use device_info::{Backend, DeviceInfo, DeviceKind, DeviceOptions, Limits, ListedDevice};
 pub use dtype::{DType, Element, InF32, Real};
 pub use error::{Error, Result, plain};

@@ -128,6 +128,7 @@ impl<T: Element> Tensor<T> {
     pub(crate) fn from_staging(device: &Device, slot: &mut Staging, shape: &[u64]) -> Result<Self> {
         let tensor = Self::uninitialised(device, shape, true)?;
         if !tensor.is_empty() {
+            device.count_to_device(tensor.bytes());
             let fence = device.driver().upload(slot, tensor.whole())?;
             device.driver().order_after(&fence)?;
         }
@@ -148,6 +149,7 @@ impl<T: Element> Tensor<T> {
         );
         let bytes = end.next_multiple_of(4).saturating_sub(offset);
         if bytes > 0 {
+            self.device.count_to_device(bytes);
             let fence = self.device.driver().upload(slot, self.slice(offset, bytes))?;
             self.device.driver().order_after(&fence)?;
         }
@@ -173,6 +175,7 @@ impl<T: Element> Tensor<T> {
 
     /// Copies whole words, then the bytes of the last, incomplete one with padding.
     fn upload_bytes(&self, bytes: &[u8]) -> Result<()> {
+        self.device.count_to_device(bytes.len() as u64);
         let (words, tail) = bytes.split_at(bytes.len() / 4 * 4);
         let write = |offset: usize, bytes: &[u8]| {
             self.device.driver().write(self.slice(offset as u64, bytes.len() as u64), bytes)
@@ -245,6 +248,7 @@ impl<T: Element> Tensor<T> {
         if !self.device.is_same(device) || !self.offset.is_multiple_of(4) {
             copy.upload_bytes(&self.download()?.bytes()?)?;
         } else if !self.is_empty() {
+            device.count_between(self.bytes());
             device.driver().copy(self.whole(), copy.whole())?;
         }
         Ok(copy)
@@ -382,6 +386,7 @@ impl<T: Element> Tensor<T> {
             out.copy_from_slice(&self.download()?.bytes()?);
             return Ok(());
         }
+        self.device.count_to_host(self.bytes());
         for (i, out) in out.chunks_mut(self.piece()).enumerate() {
             self.device.check()?;
             let words = out.len().next_multiple_of(4) as u64;
@@ -424,6 +429,7 @@ impl<T: Element> Tensor<T> {
         let download = if bytes == 0 {
             Download::Ready(Vec::new())
         } else {
+            self.device.count_to_host(self.bytes());
             let (memory, offset) = (&self.buffer.memory, self.offset - before);
             self.device.driver().download(Slice { memory, offset, bytes })?
         };
@@ -439,6 +445,7 @@ impl<T: Element> Tensor<T> {
         }
         let bytes = usize::try_from(self.bytes()).unwrap_or(usize::MAX);
         let device = self.device.clone();
+        device.count_to_host(self.bytes());
         device.driver().take(self.into_memory(), bytes)
     }
 

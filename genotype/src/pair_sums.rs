@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use teatime::{
-    Device, Element, Result,
+    Element, Result,
     linalg::{BlockSum, Matrix, Stats, gram_lower},
     packed::{Gram, GramOptions, IntegerSums, KnownPairs, KnownRow, RowScale},
 };
@@ -62,7 +62,7 @@ impl PairSums {
 }
 
 /// Sums that panels are added to. Those of packed rows are exact but for the rounding of squared scales ([`Gram`]) and of
-/// k p (1 - p) ([`KnownPairs`]); others are sums in f32 on the device over each block, and in f64 on the host over the blocks.
+/// k p (1 - p) ([`KnownPairs`]); others are sums in f32 over each block, and over the blocks a [`BlockSum`].
 /// samples² operations a variant for each of the wanted matrices; where no call of a block is missing, for the products alone. Of
 /// packed rows, only the pairs of missing calls add to the work for the other matrices.
 pub(crate) struct Adding {
@@ -97,10 +97,10 @@ enum SumOf<P> {
 }
 
 impl<P: IntegerSums> SumOf<P> {
-    fn into_values(self, device: &Device) -> Result<SumValues> {
+    fn into_values(self) -> Result<SumValues> {
         match self {
             Self::Packed(sum) => SumValues::whole(sum),
-            Self::Dense(sum) => Ok(SumValues::Real(sum.into_sums(device)?)),
+            Self::Dense(sum) => Ok(SumValues::Real(sum.into_sums()?)),
         }
     }
 
@@ -127,7 +127,7 @@ impl Adding {
                 reader.prepare(Gram::programs(device, n, variants, options))?;
                 SumOf::Packed(Gram::new(device, n, variants, options)?)
             }
-            _ => SumOf::Dense(BlockSum::symmetric(n)),
+            _ => SumOf::Dense(BlockSum::symmetric(device, n)?),
         };
         let pairs = |wanted: bool, weight| wanted.then(|| CalledPairs::new(reader, weight)).transpose();
         let variance = Weight::Variance { ploidy: wanted.rule.ploidy };
@@ -152,10 +152,9 @@ impl Adding {
             let host = Gram::host_bytes(&reader.device, n).saturating_mul(matrices);
             return Need { host, device, blocks: 0 };
         }
-        // Of each a result on the device, and those whose downloads are under way; on the host these in f32, and the sum in f64.
-        let square = n.saturating_mul(n);
-        let device = square.saturating_mul(4 * (1 + BlockSum::IN_FLIGHT as u64) * matrices);
-        let host = device.saturating_add(square.saturating_mul(8 * matrices));
+        // On the host the sums, and those of one as they come.
+        let device = BlockSum::device_bytes(n, n).saturating_mul(matrices);
+        let host = n.saturating_mul(n).saturating_mul(8 * (1 + matrices));
         // Calls as weights are beside what they are made from.
         Need { host, device, blocks: 1 + u64::from(shared) }
     }
@@ -237,12 +236,12 @@ impl Adding {
     ///
     /// # Errors
     /// What the device reports.
-    pub(crate) fn into_part(self, device: &Device) -> Result<Vec<PartSums>> {
+    pub(crate) fn into_part(self) -> Result<Vec<PartSums>> {
         let rule = self.wanted.rule;
-        let mut sums = vec![(PRODUCTS, self.products.into_values(device)?)];
+        let mut sums = vec![(PRODUCTS, self.products.into_values()?)];
         for (what, called) in CALLED.into_iter().zip(self.called) {
             if let Some(called) = called {
-                sums.push((what, called.sum.into_values(device)?));
+                sums.push((what, called.sum.into_values()?));
             }
         }
         let named = |(what, values)| PartSums { name: name(what, rule.scaler, rule.filter), values };
@@ -270,13 +269,12 @@ impl Adding {
     ///
     /// # Errors
     /// What the device reports.
-    pub(crate) fn finish(self, device: &Device) -> Result<PairSums> {
+    pub(crate) fn finish(self) -> Result<PairSums> {
         let products = match self.products {
             SumOf::Packed(sum) => sum.finish()?,
-            SumOf::Dense(sum) => sum.finish(device)?,
+            SumOf::Dense(sum) => sum.finish()?,
         };
-        let [shared, variance] =
-            self.called.map(|called| called.map(|called| called.finish(device)).transpose());
+        let [shared, variance] = self.called.map(|called| called.map(CalledPairs::finish).transpose());
         Ok(PairSums {
             wanted: self.wanted,
             products,
@@ -339,7 +337,7 @@ impl CalledPairs {
         };
         let sum = match reader.form {
             Form::Packed(_) => SumOf::Packed(KnownPairs::new(&reader.device, samples, variants, largest)?),
-            _ => SumOf::Dense(BlockSum::symmetric(samples)),
+            _ => SumOf::Dense(BlockSum::symmetric(&reader.device, samples)?),
         };
         Ok(Self { samples, weight, sum, everywhere: 0.0 })
     }
@@ -382,10 +380,10 @@ impl CalledPairs {
         sum.add(&gram_lower(&panel.called(&roots)?)?)
     }
 
-    fn finish(self, device: &Device) -> Result<Matrix> {
+    fn finish(self) -> Result<Matrix> {
         let mut total = match self.sum {
             SumOf::Packed(sum) => sum.finish()?,
-            SumOf::Dense(sum) => sum.finish(device)?,
+            SumOf::Dense(sum) => sum.finish()?,
         };
         total.data_mut().iter_mut().for_each(|value| *value += self.everywhere);
         Ok(total)

@@ -8,11 +8,12 @@ use super::{
     Metric, Missing, Options,
     frame::between,
     metric::{Finish, Scaling},
-    precision::{factor, is_wide, total},
+    precision::{factor, is_wide},
     sums::{Operand, Pairs, features, largest},
 };
 use crate::{
     Budget, Element, Error, Pending, Result, Run, Status, Tensor,
+    dtype::joined,
     kernels::distance::{TILE, Term},
 };
 
@@ -55,7 +56,7 @@ pub(super) struct Block {
 impl Block {
     /// The numbers of features that both have, likewise, where elements may be missing.
     pub(super) fn shared(&self) -> impl Iterator<Item = f64> {
-        self.counts.as_chunks().0.iter().map(|count| total(count, self.wide))
+        self.counts.as_chunks().0.iter().map(|count| joined(count, self.wide))
     }
 }
 
@@ -223,7 +224,7 @@ impl<'a, T: Element> Job<'a, T> {
                         break;
                     }
                     for ((value, sums), factor) in values.iter_mut().zip(&sums).zip(&self.factors) {
-                        *value = factor * total(&sums[i * width + j], self.x.wide);
+                        *value = factor * joined(&sums[i * width + j], self.x.wide);
                     }
                     *out = finish.distance([row, col], &values);
                 }

@@ -8,12 +8,13 @@ use super::{
     job::SIDE,
     metric::{Prepare, Scaling},
     partial_sums::PartialSums,
-    precision::{factor, halves, is_exact, is_wide, shares, table, total},
+    precision::{factor, is_exact, is_wide, shares, table},
     sums::{Operand, Pairs, extents, largest},
     zeros,
 };
 use crate::{
     Device, Element, Error, Result, Tensor,
+    dtype::{halves, joined},
     extent::to_usize,
     kernels::distance::{TILE, Term},
 };
@@ -303,7 +304,7 @@ impl Partial {
                 let width = to_usize(*columns).max(1);
                 let mut all = sums.iter().map(Tensor::read).collect::<Result<Vec<_>>>()?;
                 for pair in 0..all.first().map_or(0, |sums| sums.len() / 2) {
-                    let of_term = |sums: &Vec<f32>| total(&sums.as_chunks().0[pair], wide);
+                    let of_term = |sums: &Vec<f32>| joined(&sums.as_chunks().0[pair], wide);
                     values.iter_mut().zip(&all).for_each(|(value, sums)| *value = of_term(sums));
                     if by_pair {
                         let count = values.last().copied().filter(|_| masked).unwrap_or(features);
@@ -361,7 +362,7 @@ impl Partial {
                     all[row.clone()]
                         .iter_mut()
                         .zip(&sums[..row.len()])
-                        .for_each(|(out, sum)| *out = unscaled * total(sum, self.wide == Some(true)));
+                        .for_each(|(out, sum)| *out = unscaled * joined(sum, self.wide == Some(true)));
                 }
             }
             exported.sums.push(all);

@@ -33,20 +33,6 @@ pub(super) fn is_normal(value: f64, wide: bool) -> bool {
     if wide { value.is_normal() } else { nearest_f32(value).is_normal() }
 }
 
-/// A sum, of the two numbers that a device makes of it, or the two words of an f64.
-pub(super) fn total(sum: &[f32; 2], wide: bool) -> f64 {
-    if wide { bytemuck::cast(*sum) } else { f64::from(sum[0]) + f64::from(sum[1]) }
-}
-
-/// The two numbers of a sum, as [`total`] takes them.
-pub(super) fn halves(sum: f64, wide: bool) -> [f32; 2] {
-    if wide {
-        return bytemuck::cast(sum);
-    }
-    let most = nearest_f32(sum);
-    [most, if most.is_finite() { nearest_f32(sum - f64::from(most)) } else { 0.0 }]
-}
-
 /// The factor of the sums of a term where all elements are multiplied by a power of two.
 pub(super) fn factor(term: Term, metric: Metric, scale: f64) -> f64 {
     let [x, y] = term.degrees(metric.power());

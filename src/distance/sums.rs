@@ -6,12 +6,12 @@ use super::{
     Metric, Missing, Options,
     frame::{Frame, Moments, near_one},
     metric::{Prepare, Scaling},
-    precision::{PLAIN, is_normal, is_wide, shares, table, total},
+    precision::{PLAIN, is_normal, is_wide, shares, table},
     zeros,
 };
 use crate::{
     DType, Element, Error, Result, Tensor,
-    dtype::nearest_f32,
+    dtype::{joined, nearest_f32},
     extent::to_usize,
     kernel::{Grid, small},
     kernels::distance::{BLOCK, DISTANCE, Params, TILE, Term, spec},
@@ -314,7 +314,7 @@ impl<'a, T: Element> Operand<'a, T> {
         let pairs = Pairs { x: (self, 0..self.count), y: (&zero, 0..1), features: of, accumulate: false };
         pairs.add(term, 1.0, options, false, &mut sums)?;
         let sums = sums.read()?;
-        Ok(sums.as_chunks().0.iter().map(|sum| total(sum, self.wide)).collect())
+        Ok(sums.as_chunks().0.iter().map(|sum| joined(sum, self.wide)).collect())
     }
 
     /// The stored lines that hold some observations and features, and where the first element is.

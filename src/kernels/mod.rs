@@ -2,6 +2,7 @@
 //! device, over whole slices and in pieces fixed by the shape alone. Its other sources are `cuda/NAME.cu` and
 //! `shaders/NAME.wgsl`.
 
+pub(crate) mod add_block;
 pub(crate) mod correlate;
 pub(crate) mod cpu;
 pub(crate) mod distance;
@@ -19,6 +20,7 @@ pub(crate) mod recode;
 pub(crate) mod reduce;
 pub(crate) mod scale_columns;
 pub(crate) mod standardize;
+pub(crate) mod transpose;
 pub(crate) mod unpack;
 
 #[cfg(feature = "cuda")]
@@ -58,7 +60,9 @@ macro_rules! each_kernel {
             $of(&$crate::kernels::recode::RECODE),
             $of(&$crate::kernels::reduce::REDUCE),
             $of(&$crate::kernels::scale_columns::SCALE_COLUMNS),
+            $of(&$crate::kernels::add_block::ADD_BLOCK),
             $of(&$crate::kernels::standardize::STANDARDIZE),
+            $of(&$crate::kernels::transpose::TRANSPOSE),
         ]
     };
 }

@@ -1,14 +1,20 @@
-//! The Gram matrix of a tall matrix, summed in f64.
+//! Sums of blocks, and the Gram matrix of a tall matrix.
 
 use std::{collections::VecDeque, ops::Range};
 
-use rayon::{ThreadPool, prelude::*};
+use rayon::prelude::*;
 
 use super::{matmul::gram_lower_rows, matrix::Matrix, rows::Rows};
-use crate::{Device, Error, Result, Tensor, tensor::Pending};
-
-/// Elements from which threads share an addition.
-const PARALLEL: usize = 1 << 17;
+use crate::{
+    Device, Error, Result, Tensor,
+    dtype::{halves, joined},
+    kernel::{Grid, small},
+    kernels::{
+        WG, WG_ALONE,
+        add_block::{ADD_BLOCK, Params},
+    },
+    tensor::Pending,
+};
 
 /// `0..m` in pieces of `step`.
 pub(crate) fn blocks(m: u64, step: u64) -> impl Iterator<Item = Range<u64>> {
@@ -19,138 +25,174 @@ pub(crate) fn to_usize(extent: u64) -> usize {
     usize::try_from(extent).expect("the extent of a matrix on the host should fit the address space")
 }
 
-/// A sum of blocks in f64, on the host, to which a device's blocks are added in order while it computes the next.
+/// A sum of blocks on their device, in the order in which they are added.
+///
+/// # Accuracy
+/// In f64 where the device [computes in it](crate::Limits::f64). Elsewhere a sum is an f32 and what that leaves, another one: each addition
+/// is off by 2^-47 of the sum at most, and a sum beyond 3.4e38 is infinite.
 ///
 /// # Cost
-/// On the host 8 bytes an element of the sum; on the device three blocks at once ([`IN_FLIGHT`](Self::IN_FLIGHT) and the one that is added).
+/// On the device 8 bytes an element, and the blocks that it is yet to add: [`device_bytes`](Self::device_bytes). One download, at the end;
+/// on the host 16 bytes an element then.
 ///
 /// ```
 /// use teatime::{Device, Tensor, linalg::{BlockSum, SignRule, gram_lower, gram_svd}};
 ///
 /// let device = Device::best()?;
 /// // AᵀA of a matrix of two columns that comes in blocks of two rows, and the singular values of A.
-/// let mut sum = BlockSum::symmetric(2);
+/// let mut sum = BlockSum::symmetric(&device, 2)?;
 /// for block in [[3.0f32, 0.0, 0.0, 4.0], [0.0, 0.0, 0.0, 3.0]] {
 ///     sum.add(&gram_lower(&Tensor::from_slice(&device, &block, &[2, 2])?)?)?;
 /// }
-/// let svd = gram_svd(&sum.finish(&device)?, 2, SignRule::Stable, &device)?;
+/// let svd = gram_svd(&sum.finish()?, 2, SignRule::Stable, &device)?;
 /// assert!((svd.s[0] - 5.0).abs() < 1e-6 && (svd.s[1] - 3.0).abs() < 1e-6);
 /// # Ok::<(), teatime::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct BlockSum {
-    pub(crate) total: Matrix,
-    pending: VecDeque<Pending<f32>>,
+    /// The first of the two numbers of each sum, and the second: [`joined`].
+    halves: [Tensor<f32>; 2],
     lower: bool,
+    /// A row of the sums after each block that may not be added yet.
+    pending: VecDeque<Pending<f32>>,
 }
 
 impl BlockSum {
-    /// Most blocks on their way to the host while the next ones are computed.
-    pub const IN_FLIGHT: usize = 2;
+    /// Most blocks that a device is yet to add when [`add`](Self::add) returns.
+    const AHEAD: usize = 1;
 
-    /// Zeros, for blocks (rows, cols).
-    pub fn new(rows: u64, cols: u64) -> Self {
-        let total = Matrix::zeros(to_usize(rows), to_usize(cols));
-        Self { total, pending: VecDeque::new(), lower: false }
+    /// Zeros, for blocks (rows, cols) on a device.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] and [`Error::OutOfMemory`] when the device has no room.
+    pub fn new(device: &Device, rows: u64, cols: u64) -> Result<Self> {
+        let zeros = || Tensor::zeros(device, &[rows, cols]);
+        Ok(Self { halves: [zeros()?, zeros()?], lower: false, pending: VecDeque::new() })
     }
 
     /// Zeros, for symmetric blocks (n, n), of which only the lower triangles are added.
-    pub fn symmetric(n: u64) -> Self {
-        Self { lower: true, ..Self::new(n, n) }
-    }
-
-    /// Adds a block once it is on the host. Waits where more than [`IN_FLIGHT`](Self::IN_FLIGHT) blocks are on their way.
     ///
     /// # Errors
-    /// [`Error::Shape`] for a block of another shape; what the device reports.
+    /// As [`new`](Self::new).
+    pub fn symmetric(device: &Device, n: u64) -> Result<Self> {
+        Ok(Self { lower: true, ..Self::new(device, n, n)? })
+    }
+
+    /// Bytes on the device of sums (rows, cols), and of the blocks that wait to be added with the one that is made next.
+    pub fn device_bytes(rows: u64, cols: u64) -> u64 {
+        rows.saturating_mul(cols).saturating_mul(4 * (3 + Self::AHEAD as u64))
+    }
+
+    /// Adds a block, which is free to be dropped. Enqueues; waits where the device is yet to add the block before, so that no more than two
+    /// are there at once.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for a block of another shape; [`Error::WrongDevice`]; what the device reports.
     pub fn add(&mut self, block: &Tensor<f32>) -> Result<()> {
-        let shape = [self.total.rows() as u64, self.total.cols() as u64];
-        if block.shape() != shape {
-            return Err(Error::shape(
-                "BlockSum::add",
-                format_args!("{shape:?}"),
-                format_args!("{:?}", block.shape()),
-            ));
-        }
-        self.pending.push_back(block.download()?);
-        if self.pending.len() > Self::IN_FLIGHT { self.add_oldest(block.device().pool()?) } else { Ok(()) }
-    }
-
-    fn add_oldest(&mut self, pool: &ThreadPool) -> Result<()> {
-        let Some(block) = self.pending.pop_front() else { return Ok(()) };
-        let (block, cols, lower) = (block.wait()?, self.total.cols().max(1), self.lower);
-        let add = |(i, (total, block)): (usize, (&mut [f64], &[f32]))| {
-            let end = if lower { i + 1 } else { cols };
-            for (total, &value) in total[..end].iter_mut().zip(block) {
-                *total += f64::from(value);
-            }
-        };
-        let total = self.total.data_mut();
-        if total.len() < PARALLEL {
-            total.chunks_exact_mut(cols).zip(block.chunks_exact(cols)).enumerate().for_each(add);
-        } else {
-            let rows = total.par_chunks_exact_mut(cols).zip(block.par_chunks_exact(cols));
-            pool.install(|| rows.enumerate().for_each(add));
+        self.enqueue(block)?;
+        let [sums, _] = &self.halves;
+        self.pending.push_back(sums.rows(0..sums.shape()[0].min(1))?.download()?);
+        if self.pending.len() > Self::AHEAD
+            && let Some(row) = self.pending.pop_front()
+        {
+            row.wait()?;
         }
         Ok(())
     }
 
-    fn wait(&mut self, device: &Device) -> Result<()> {
-        while !self.pending.is_empty() {
-            self.add_oldest(device.pool()?)?;
+    /// [`add`](Self::add) of a block whose memory holds the next one too: never waits.
+    pub(crate) fn enqueue(&mut self, block: &Tensor<f32>) -> Result<()> {
+        let [low, high] = &mut self.halves;
+        let [rows, cols] = low.matrix("BlockSum::add")?;
+        if block.shape() != low.shape() {
+            let (expected, got) = (format!("{:?}", low.shape()), format!("{:?}", block.shape()));
+            return Err(Error::shape("BlockSum::add", expected, got));
+        }
+        let device = block.device();
+        device.has("BlockSum::add", "block", low.device())?;
+        if block.is_empty() {
+            return Ok(());
+        }
+        let limits = device.limits();
+        for rows in blocks(rows, limits.rows_per_launch(cols, WG)?) {
+            let elements = rows.start * cols..rows.end * cols;
+            let items = elements.end - elements.start;
+            let (block, low) = (block.window(elements.clone()), low.window_update(elements.clone()));
+            let high = high.window_update(elements);
+            let params = Params {
+                rows: small(rows.end - rows.start),
+                cols: small(cols),
+                block0: block.start,
+                sums0: low.start,
+                lower: self.lower.into(),
+                row0: small(rows.start),
+                zero: 0,
+            };
+            let grid = Grid::linear(items.div_ceil(WG.into()), limits.groups_per_axis, items)?;
+            device.launch(&ADD_BLOCK, &WG_ALONE, grid, &[block.arg, low.arg, high.arg], &params)?;
         }
         Ok(())
     }
 
-    /// Where the sums of each row are.
+    /// Elements of each row that are sums.
     fn rows(&self) -> impl Iterator<Item = Range<usize>> + use<> {
-        let (rows, cols, lower) = (self.total.rows(), self.total.cols(), self.lower);
+        let ([rows, cols], lower) = ([0, 1].map(|axis| to_usize(self.halves[0].shape()[axis])), self.lower);
         (0..rows).map(move |i| i * cols..i * cols + if lower { i + 1 } else { cols })
     }
 
-    /// Waits for the blocks that are left: the sums, row by row; of [symmetric](Self::symmetric) blocks the lower triangle alone.
+    /// Waits: all elements.
+    fn values(self) -> Result<Vec<f64>> {
+        let device = self.halves[0].device();
+        let [low, high] = [self.halves[0].download()?, self.halves[1].download()?];
+        let (low, high, in_f64) = (low.wait()?, high.wait()?, device.limits().f64);
+        let pairs = || low.par_iter().zip(&high[..]).map(|(low, high)| joined(&[*low, *high], in_f64));
+        Ok(device.pool()?.install(|| pairs().collect()))
+    }
+
+    /// Waits: the sums, row by row; of [symmetric](Self::symmetric) blocks the lower triangle alone.
     ///
     /// # Errors
     /// What the device reports.
-    pub fn into_sums(mut self, device: &Device) -> Result<Vec<f64>> {
-        self.wait(device)?;
-        Ok(self.rows().flat_map(|row| &self.total.data()[row]).copied().collect())
+    pub fn into_sums(self) -> Result<Vec<f64>> {
+        let (rows, values) = (self.rows(), self.values()?);
+        Ok(rows.flat_map(|row| &values[row]).copied().collect())
     }
 
     /// Sets the sums to those that [`into_sums`](Self::into_sums) gave elsewhere. To be called before blocks are added.
     ///
     /// # Errors
-    /// [`Error::Shape`] for another number.
+    /// [`Error::Shape`] for another number; what the device reports.
     pub fn set_sums(&mut self, mut sums: &[f64]) -> Result<()> {
         let expected: usize = self.rows().map(|row| row.len()).sum();
         if sums.len() != expected {
             let got = format_args!("{}", sums.len());
             return Err(Error::shape("sums", format_args!("{expected} of them"), got));
         }
+        let in_f64 = self.halves[0].device().limits().f64;
+        let mut values = [0, 1].map(|_| vec![0.0; to_usize(self.halves[0].len())]);
         for row in self.rows() {
             let own;
             (own, sums) = sums.split_at(row.len());
-            self.total.data_mut()[row].copy_from_slice(own);
+            for (place, sum) in row.zip(own) {
+                [values[0][place], values[1][place]] = halves(*sum, in_f64);
+            }
         }
-        Ok(())
+        self.halves.iter_mut().zip(&values).try_for_each(|(tensor, values)| tensor.write(values))
     }
 
-    /// Waits for the blocks that are left: the sum, (rows, cols); of [symmetric](Self::symmetric) blocks with both triangles.
+    /// Waits: the sum, (rows, cols); of [symmetric](Self::symmetric) blocks with both triangles.
     ///
     /// # Errors
     /// What the device reports.
-    pub fn finish(mut self, device: &Device) -> Result<Matrix> {
-        self.wait(device)?;
-        let n = self.total.cols();
-        if self.lower {
-            let total = self.total.data_mut();
-            for i in 0..n {
-                for j in 0..i {
-                    total[j * n + i] = total[i * n + j];
-                }
+    pub fn finish(self) -> Result<Matrix> {
+        let ([rows, n], lower) = ([0, 1].map(|axis| to_usize(self.halves[0].shape()[axis])), self.lower);
+        let mut total = self.values()?;
+        for i in (0..n).filter(|_| lower) {
+            for j in 0..i {
+                total[j * n + i] = total[i * n + j];
             }
         }
-        Ok(self.total)
+        Matrix::from_vec(total, rows, n)
     }
 }
 
@@ -159,13 +201,15 @@ const DEPTH: u64 = 64;
 
 /// `xᵀ x` for x (m, n), to about 1e-6 of |x|ᵀ|x|. Waits.
 ///
-/// In f32 over 64 rows, blocks of which are added in f32 up to 256 to 1,024 rows, and in f64 over those; at least half
-/// as many rows as columns, so that the downloads are no more than twice x.
+/// In f32 over 64 rows, blocks of which are added in f32 up to 256 to 1,024 rows, and over those by [`BlockSum`].
 pub(crate) fn gram_f64(x: &Tensor<f32>) -> Result<Matrix> {
-    let [m, n] = x.matrix("gram")?;
-    let mut sum = BlockSum::symmetric(n);
-    for rows in blocks(m, n.min(2048).next_power_of_two().max(512) / 2) {
-        sum.add(&gram_lower_rows(Rows::new(x, rows), DEPTH)?)?;
-    }
-    sum.finish(x.device())
+    let ([m, n], device) = (x.matrix("gram")?, x.device());
+    let (mut sum, mut block) = (BlockSum::symmetric(device, n)?, Tensor::empty(device, &[n, n])?);
+    device.in_a_row(|| {
+        blocks(m, n.min(2048).next_power_of_two().max(512) / 2).try_for_each(|rows| {
+            gram_lower_rows(Rows::new(x, rows), DEPTH, &mut block)?;
+            sum.enqueue(&block)
+        })
+    })?;
+    sum.finish()
 }

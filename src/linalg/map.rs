@@ -43,7 +43,7 @@ impl<'a> Pass<'a> {
 /// A matrix A of m rows and n columns that is known only through products: resident, or streamed by blocks of rows.
 ///
 /// Each call is one pass over the rows. Every sum over rows is taken over blocks fixed by the shape, and the blocks
-/// are added in order in f64, so results do not depend on chunks, threads or memory budgets.
+/// are added in order with more digits than f32 has, so results do not depend on chunks, threads or memory budgets.
 ///
 /// ```
 /// use teatime::{Result, Run, linalg::{LinearMap, Matrix, Pass, SvdOptions, randomized_svd}};

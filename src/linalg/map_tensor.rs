@@ -14,7 +14,7 @@ pub(crate) const BLOCK: u64 = 1024;
 /// Terms of one sum in f32: singular values of constant columns are then right to 5e-6.
 pub(crate) const DEPTH: u64 = 256;
 
-/// Products in f32 over blocks of 1,024 rows, added in f64; of other types than these after [`to_f32`](Tensor::to_f32).
+/// Products in f32 over blocks of 1,024 rows, added up on the device ([`BlockSum`](super::BlockSum)); of other types than these after [`to_f32`](Tensor::to_f32).
 ///
 /// # Accuracy
 /// |error| of `apply_normal` is about 1e-7 |A|² |X|, so singular values below 1e-3 of the largest need
@@ -22,7 +22,7 @@ pub(crate) const DEPTH: u64 = 256;
 /// formed in f32.
 ///
 /// # Cost
-/// Two launches and one download of (n, l) per block and pass; waits.
+/// Three launches per block and pass, and one download of (n, l) at its end, for which it waits.
 impl<T: InF32> LinearMap for Tensor<T> {
     fn shape(&self) -> [u64; 2] {
         match *Self::shape(self) {
@@ -40,9 +40,9 @@ impl<T: InF32> LinearMap for Tensor<T> {
         let op = "Tensor::apply_normal";
         let [_, n] = self.matrix(op)?;
         let x = upload(op, self.device(), x, n)?;
-        let mut sum = BlockSum::new(n, x.shape()[1]);
+        let mut sum = BlockSum::new(self.device(), n, x.shape()[1])?;
         add_normal(op, self, &x, &mut sum, &mut |rows| pass.tell(rows))?;
-        sum.finish(self.device())
+        sum.finish()
     }
 
     fn apply(
@@ -77,9 +77,11 @@ pub(crate) fn add_normal<T: Element>(
         let (end, count) = (rows.end, rows.end - rows.start);
         let block = Rows::new(a, rows);
         let mut y = Tensor::<f32>::empty(a.device(), &[count, l])?;
-        multiply(op, Op::Nn, block, Rows::new(x, 0..n), DEPTH, &mut y)?;
-        multiply(op, Op::Tn, block, Rows::new(&y, 0..count), DEPTH, &mut image)?;
-        sum.add(&image)?;
+        a.device().in_a_row(|| {
+            multiply(op, Op::Nn, block, Rows::new(x, 0..n), DEPTH, &mut y)?;
+            multiply(op, Op::Tn, block, Rows::new(&y, 0..count), DEPTH, &mut image)?;
+            sum.enqueue(&image)
+        })?;
         tell(end)?;
     }
     Ok(())

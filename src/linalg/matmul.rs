@@ -97,14 +97,15 @@ pub fn matmul_nt<A: Element, B: Element>(a: &Tensor<A>, b: &Tensor<B>) -> Result
 /// # Errors
 /// As [`matmul`].
 pub fn gram_lower(x: &Tensor<f32>) -> Result<Tensor<f32>> {
-    gram_lower_rows(Rows::all("gram", x)?, u64::MAX)
+    let (x, n) = (Rows::all("gram", x)?, x.matrix("gram")?[1]);
+    let mut out = Tensor::empty(x.tensor.device(), &[n, n])?;
+    gram_lower_rows(x, u64::MAX, &mut out)?;
+    Ok(out)
 }
 
 /// [`gram_lower`] of some rows, in sums of at most `depth` terms that are added up.
-pub(crate) fn gram_lower_rows(x: Rows<'_, f32>, depth: u64) -> Result<Tensor<f32>> {
-    let mut out = Tensor::empty(x.tensor.device(), &[x.cols(), x.cols()])?;
-    Product { name: "gram", op: Op::Tn, a: x, b: x, lower: true, accumulate: false, depth }.run(&mut out)?;
-    Ok(out)
+pub(crate) fn gram_lower_rows(x: Rows<'_, f32>, depth: u64, out: &mut Tensor<f32>) -> Result<()> {
+    Product { name: "gram", op: Op::Tn, a: x, b: x, lower: true, accumulate: false, depth }.run(out)
 }
 
 /// `op(a) op(b)` into a tensor of the right shape, in sums of at most `depth` terms that are added up; the operands
@@ -253,7 +254,7 @@ impl<A: Element, B: Element> Product<'_, A, B> {
                 return Some(Err(cancelled));
             }
             match device.driver().gemm(call) {
-                Some(Ok(())) => {}
+                Some(Ok(())) => device.count_launch(),
                 // The library has no such product; that of the other parts is the same.
                 None if i == 0 => return None,
                 None => {

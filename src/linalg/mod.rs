@@ -13,6 +13,7 @@
 //! | orthonormal columns | [`qr()`] | |
 //! | sums, means and variances | [`row_stats`], [`column_stats`] | |
 //! | centring and scaling | [`standardize()`], [`scale_columns()`] | |
+//! | rows that become columns | [`transpose()`] | products take transposes as they are |
 //!
 //! Sums are taken over blocks that the shape alone fixes, so threads and panels change no bit on one device.
 //!
@@ -55,6 +56,7 @@ mod sign;
 pub(crate) mod standardize;
 mod svd;
 pub(crate) mod threads;
+mod transpose;
 mod truncated;
 
 pub use gram::BlockSum;
@@ -69,4 +71,5 @@ pub use scale_columns::scale_columns;
 pub use sign::SignRule;
 pub use standardize::standardize;
 pub use svd::{Svd, svd};
+pub use transpose::transpose;
 pub use truncated::{TruncatedSvd, truncated_svd};

@@ -56,7 +56,7 @@ pub struct Qr {
 ///
 /// # Cost
 /// Three rounds, fewer for columns that are nearly orthogonal, of 3 m n² operations on the device and about 3 n³ in f64
-/// on the host; waits once per block of 256 to 1,024 rows and round. Two more matrices the size of x on the device.
+/// on the host; waits once a round. Two more matrices the size of x on the device.
 ///
 /// # Errors
 /// [`Error::Shape`] unless x is a matrix with m >= n; [`Error::Argument`] when it holds NaN or infinity (the first

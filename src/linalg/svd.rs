@@ -5,9 +5,9 @@ use faer::Mat;
 use super::{
     gram::to_usize,
     host,
-    matmul::matmul_tn,
     matrix::Matrix,
     qr::{Factors, MAX_COLUMNS, check_finite, factor, times},
+    transpose::transpose,
 };
 use crate::{Error, Result, Tensor, waiting::apart};
 
@@ -37,7 +37,7 @@ pub struct Svd {
 ///
 /// # Cost
 /// For m >= n, that of [`qr`](super::qr()) and about 25 n³ operations in f64 on one thread of the host, with about 10 n²
-/// numbers there: a second for n = 1,000. A wide matrix is first transposed, by a product. Waits.
+/// numbers there: a second for n = 1,000. A wide matrix is transposed first. Waits.
 ///
 /// # Errors
 /// [`Error::Shape`] unless `a` is a matrix; [`Error::Argument`] when it holds NaN or infinity or r is above 16,384
@@ -80,7 +80,13 @@ pub(crate) fn exact(op: &'static str, a: &Tensor<f32>, k: usize) -> Result<Exact
         );
         return Err(Error::argument(op, "a", why));
     }
-    let transposed = if m < n { Some(transpose(op, a)?) } else { None };
+    let transposed = if m < n {
+        // The factorisation would name a row.
+        check_finite(op, a)?;
+        Some(transpose(a)?)
+    } else {
+        None
+    };
     let Factors { basis, last, r } = factor(op, transposed.as_ref().unwrap_or(a))?;
     let (last, s, short) = apart(a.device().cancel(), r.rows(), move || {
         let (u, mut s, v) = host::singular(op, r.as_faer())?;
@@ -89,13 +95,4 @@ pub(crate) fn exact(op: &'static str, a: &Tensor<f32>, k: usize) -> Result<Exact
         Ok((host::product(last.as_ref(), u.as_ref()), s, short))
     })?;
     Ok(Exact { long: times(&basis, last.as_ref())?, s, short })
-}
-
-/// aᵀ of a wide matrix, exactly: a product with the identity.
-fn transpose(op: &'static str, a: &Tensor<f32>) -> Result<Tensor<f32>> {
-    // NaN would spread along a row, and be named wrongly.
-    check_finite(op, a)?;
-    let m = to_usize(a.shape()[0]);
-    let identity = Mat::identity(m, m);
-    matmul_tn(a, &Matrix::from_faer(identity.as_ref()).to_tensor(a.device())?)
 }

@@ -174,14 +174,16 @@ fn projected(
     Ok((u, svd))
 }
 
-/// `aᵀ b` in f32 over canonical blocks of rows, added in f64.
+/// `aᵀ b` in f32 over canonical blocks of rows, which [`BlockSum`] adds.
 fn product_tn(a: &Tensor<f32>, b: &Tensor<f32>) -> Result<Matrix> {
     let ([m, n], [_, l]) = (a.matrix(OP)?, b.matrix(OP)?);
-    let mut sum = BlockSum::new(n, l);
+    let mut sum = BlockSum::new(a.device(), n, l)?;
     let mut block = Tensor::empty(a.device(), &[n, l])?;
-    for rows in blocks(m, BLOCK) {
-        multiply(OP, Op::Tn, Rows::new(a, rows.clone()), Rows::new(b, rows), DEPTH, &mut block)?;
-        sum.add(&block)?;
-    }
-    sum.finish(a.device())
+    a.device().in_a_row(|| {
+        blocks(m, BLOCK).try_for_each(|rows| {
+            multiply(OP, Op::Tn, Rows::new(a, rows.clone()), Rows::new(b, rows), DEPTH, &mut block)?;
+            sum.enqueue(&block)
+        })
+    })?;
+    sum.finish()
 }

@@ -13,16 +13,15 @@ use super::{
     row_words,
 };
 use crate::{
-    Device, Error, Result, Tensor,
-    kernel::Program,
-    kernels::packed_apply::TILE,
-    linalg::{BlockSum, Matrix},
+    Device, Error, Result, Tensor, kernel::Program, kernels::packed_apply::TILE, linalg::Matrix,
     tensor::Pending,
 };
 
 /// Of a bound: what rounding in f32 may add.
 const ROUNDING: f64 = 1.0 + 1e-5;
 
+/// Most parts that are on their way to the host while the next ones are computed.
+const IN_FLIGHT: usize = 2;
 /// Rows of a matrix that a thread of the host takes at least.
 const LEAST_ROWS: usize = 1024;
 
@@ -226,12 +225,12 @@ impl PackedProduct {
     ) -> Result<()> {
         let op = "PackedProduct::each_part";
         self.check_twice(op, false)?;
-        let mut pending = VecDeque::with_capacity(BlockSum::IN_FLIGHT + 1);
+        let mut pending = VecDeque::with_capacity(IN_FLIGHT + 1);
         for (first, rows) in parts {
             rows.check(op, self.entries, true)?;
             let (start, end) = rows.range;
             pending.push_back((first + start..first + end, self.start(rows)?));
-            if pending.len() > BlockSum::IN_FLIGHT
+            if pending.len() > IN_FLIGHT
                 && let Some((rows, parts)) = pending.pop_front()
             {
                 sink(rows.clone(), &self.collect(rows, parts)?)?;

@@ -155,9 +155,9 @@ impl LinearMap for StoredMatrix {
 
     fn apply_normal(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {
         let x = self.upload(x)?;
-        let mut sum = BlockSum::new(self.shape[1], x.shape()[1]);
+        let mut sum = BlockSum::new(&self.device, self.shape[1], x.shape()[1])?;
         self.each(pass, &mut |_, a| map_tensor::add_normal(OP, a, &x, &mut sum, &mut |_| Ok(())))?;
-        sum.finish(&self.device)
+        sum.finish()
     }
 
     fn apply(

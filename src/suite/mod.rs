@@ -1,6 +1,7 @@
 //! Every operation on every device: the same tests against the same f64 oracles.
 
 mod bits;
+mod block_sum;
 mod data;
 mod distance;
 mod distance_f64;
@@ -43,6 +44,7 @@ mod standardize;
 mod svd;
 mod tensor;
 mod tolerance;
+mod transpose;
 
 #[cfg(feature = "wgpu")]
 use crate::openings::application_device;

@@ -165,8 +165,8 @@ fn codes(device: &Device) {
 
 fn blocks(device: &Device) {
     let block = Tensor::<f32>::zeros(device, &[2, 3]).unwrap();
-    assert!(is_shape(BlockSum::new(3, 2).add(&block)));
-    assert!(is_shape(BlockSum::symmetric(3).add(&block)));
+    assert!(is_shape(BlockSum::new(device, 3, 2).unwrap().add(&block)));
+    assert!(is_shape(BlockSum::symmetric(device, 3).unwrap().add(&block)));
     let svd = |gram: &Matrix, k| gram_svd(gram, k, SignRule::Stable, device);
     assert!(is_shape(svd(&Matrix::zeros(3, 2), 1)));
     assert_eq!(argument(svd(&Matrix::zeros(3, 3), 4)), "k");

@@ -1,7 +1,7 @@
 //! Missing calls of each sample.
 
 use teatime::{
-    Device, Result, Tensor,
+    Result, Tensor,
     linalg::{BlockSum, matmul_tn},
     packed::{Weight, WeightedSums},
 };
@@ -25,7 +25,7 @@ impl MissingSums {
         let n = reader.samples();
         Ok(match reader.form.is_packed() {
             true => Self::Packed(WeightedSums::new(&reader.device, n, 1)?),
-            false => Self::Dense(BlockSum::new(1, n)),
+            false => Self::Dense(BlockSum::new(&reader.device, 1, n)?),
         })
     }
 
@@ -40,9 +40,8 @@ impl MissingSums {
                 blocks: 0,
             };
         }
-        let sums = n.saturating_mul(4);
-        let device = sums.saturating_mul(1 + BlockSum::IN_FLIGHT as u64);
-        Need { host: device.saturating_add(sums.saturating_mul(4)), device, blocks: 1 }
+        let device = BlockSum::device_bytes(1, n);
+        Need { host: device, device, blocks: 1 }
     }
 
     /// Adds a panel.
@@ -72,12 +71,12 @@ impl MissingSums {
     ///
     /// # Errors
     /// What the device reports.
-    pub(super) fn finish(self, device: &Device) -> Result<Vec<u64>> {
+    pub(super) fn finish(self) -> Result<Vec<u64>> {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number")]
         let whole = |count: &f64| *count as u64;
         let sums = match self {
             Self::Packed(sums) => sums.finish(|_, sum| sum as f64)?,
-            Self::Dense(sums) => sums.finish(device)?,
+            Self::Dense(sums) => sums.finish()?,
         };
         Ok(sums.data().iter().map(whole).collect())
     }

@@ -138,8 +138,8 @@ impl Cohort {
     fn finish(plan: Plan, sums: Sums<'_>, kept: Kept, read: Option<Read>) -> Result<Self> {
         let Plan { reader, memory, shares_sums, choice, allowance, .. } = plan;
         let Sums { counts, adding, projecting, missing } = sums;
-        let missing_calls = missing.map(|missing| missing.finish(&reader.device)).transpose()?;
-        let sums = adding.into_iter().map(|adding| Ok(Arc::new(adding.finish(&reader.device)?)));
+        let missing_calls = missing.map(MissingSums::finish).transpose()?;
+        let sums = adding.into_iter().map(|adding| Ok(Arc::new(adding.finish()?)));
         let sums = sums.collect::<Result<Vec<_>>>()?;
         let passes = u32::from(read.is_some());
         let (stats, digests) = read.map_or_else(Default::default, |read| (read.stats, read.digests));
@@ -286,7 +286,7 @@ impl Cohort {
                     adding.add(reader, panel, &rows, &self.stats_of(&rows))
                 })
             })?;
-            Ok(Arc::new(adding.finish(self.device())?))
+            Ok(Arc::new(adding.finish()?))
         })
     }
 

@@ -115,10 +115,10 @@ impl Cohort {
             let Sums { counts, adding, projecting, .. } = sums;
             let mut sums = Vec::new();
             for adding in adding {
-                sums.extend(adding.into_part(device)?);
+                sums.extend(adding.into_part()?);
             }
             if let (Some(projecting), Some(matched)) = (projecting, wanted.projection) {
-                sums.extend(projecting.into_part(device, &matched.words())?);
+                sums.extend(projecting.into_part(&matched.words())?);
             }
             let (genotypes, samples) = (words(genotypes, &plan.reader), genotypes.samples());
             let bounded = plan.reader.bounded;

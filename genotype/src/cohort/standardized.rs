@@ -85,14 +85,14 @@ impl LinearMap for Standardized<'_> {
         }
         let thin = x.to_tensor(device)?;
         // The result lies on its side: the long rows fill register tiles that a thin column leaves half empty.
-        let mut sum = BlockSum::new(x.cols() as u64, x.rows() as u64);
+        let mut sum = BlockSum::new(device, x.cols() as u64, x.rows() as u64)?;
         self.cohort.each_panel(&pass, self.reading, &mut |panel| {
             reader.blocks(&panel.rows).try_for_each(|rows| {
                 let block = standardized(panel, self.rule, self.factors_of(&rows))?;
                 sum.add(&matmul_tn(&matmul(&block, &thin)?, &block)?)
             })
         })?;
-        Ok(sum.finish(device)?.transposed())
+        Ok(sum.finish()?.transposed())
     }
 
     fn apply(

@@ -91,8 +91,8 @@ impl<'a> ProjectionSums<'a> {
             let normal = products.map(|columns| WeightedSums::new(device, n, columns)).transpose()?;
             Form::Packed(Units::new(matched), Packed { scores, normal })
         } else {
-            let sum = |columns: usize| BlockSum::new(columns as u64, n);
-            Form::Dense(Dense { scores: sum(k), missing: sum(1), normal: products.map(sum) })
+            let sum = |columns: usize| BlockSum::new(device, columns as u64, n);
+            Form::Dense(Dense { scores: sum(k)?, missing: sum(1)?, normal: products.map(sum).transpose()? })
         };
         Ok(Self { matched, form })
     }
@@ -117,15 +117,13 @@ impl<'a> ProjectionSums<'a> {
         }
         let rows = reader.plan.block_rows().min(variants);
         let columns = (k + 1 + products) as u64;
-        // Of a block the loadings, their products and the tables of its scaling, which the host makes; its sums, and those whose
-        // downloads are under way.
+        // Of a block the loadings, their products and the tables of its scaling, which the host makes; and the sums.
         let operands = rows.saturating_mul(4 * columns + 12);
-        let sums = n.saturating_mul(4 * columns);
-        let device = operands.saturating_add(sums.saturating_mul(1 + BlockSum::IN_FLIGHT as u64));
-        // The sums in f64, and their transposes. A block as it is standardised; which of its calls are there is made of which are
-        // not.
+        let device = operands.saturating_add(BlockSum::device_bytes(columns, n));
+        // The sums as they come, in f64, and their transposes. A block as it is standardised; which of its calls are there is made of
+        // which are not.
         Need {
-            host: device.saturating_add(sums.saturating_mul(4)),
+            host: operands.saturating_add(n.saturating_mul(24 * columns)),
             device,
             blocks: 1 + u64::from(least_squares),
         }
@@ -153,14 +151,14 @@ impl<'a> ProjectionSums<'a> {
     ///
     /// # Errors
     /// What the device reports.
-    pub(crate) fn into_part(self, device: &Device, words: &str) -> Result<Vec<PartSums>> {
+    pub(crate) fn into_part(self, words: &str) -> Result<Vec<PartSums>> {
         let sums = match self.form {
             Form::Packed(_, Packed { scores, normal }) => {
                 let normal = normal.map(|normal| Ok((NORMAL, SumValues::whole(normal)?)));
                 [Some(Ok((SCORES, SumValues::whole(scores)?))), normal, None]
             }
             Form::Dense(Dense { scores, missing, normal }) => {
-                let real = |what, sum: BlockSum| Ok((what, SumValues::Real(sum.into_sums(device)?)));
+                let real = |what, sum: BlockSum| Ok((what, SumValues::Real(sum.into_sums()?)));
                 let normal = normal.map(|normal| real(NORMAL, normal));
                 [Some(real(SCORES, scores)), normal, Some(real(MISSING, missing))]
             }
@@ -200,13 +198,12 @@ impl<'a> ProjectionSums<'a> {
         match self.form {
             Form::Packed(units, sums) => sums.finish(device, self.matched, &units, used),
             Form::Dense(Dense { scores, missing, normal }) => {
-                let normal =
-                    normal.map(|normal| Ok::<_, teatime::Error>(normal.finish(device)?.transposed()));
+                let normal = normal.map(|normal| Ok::<_, teatime::Error>(normal.finish()?.transposed()));
                 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number")]
                 let called = |missing: &f64| (used as f64 - missing) as u64;
                 Ok(Totals {
-                    scores: scores.finish(device)?.transposed(),
-                    called: missing.finish(device)?.data().iter().map(called).collect(),
+                    scores: scores.finish()?.transposed(),
+                    called: missing.finish()?.data().iter().map(called).collect(),
                     normal: normal.transpose()?,
                     rounding: vec![0.0; triangle(self.matched.reference.components())],
                 })

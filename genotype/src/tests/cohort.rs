@@ -221,7 +221,7 @@ fn parts_of_a_panel_add_up() {
                 })
             })
             .unwrap();
-        let sums = adding.finish(&device).unwrap();
+        let sums = adding.finish().unwrap();
         assert_eq!(sums.totals.counts.total, 9000);
         let matrices = [Some(sums.products), sums.shared, sums.variance];
         (matrices.map(|matrix| matrix.unwrap().data().to_vec()), sums.total_variance)

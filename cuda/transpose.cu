@@ -1,0 +1,49 @@
+// The transpose: out[j, i] = x[i, j], of elements of four bytes.
+// Grid: tiles of 4 LINES, y along the m rows of x, x along its n columns; one block per tile.
+// Bindings: 0 x (m, ldx) read; 1 out (n, ldo) write; 2 params.
+// Constants: LINES rows that are read at once.
+// Hardware: a warp reads a row of the tile and writes a row of the transpose, so that every access is of whole sectors; four
+// loads a thread are under way at once.
+
+#include "dev.cuh"
+
+struct Params {
+    u32 m;
+    u32 n;
+    u32 ldx;
+    u32 ldo;
+    u32 x0;
+    u32 out0;
+};
+
+constexpr u32 LINES = 8;
+constexpr u32 TILE = 4 * LINES;
+// One more than a row has, so that a column's elements are in different banks.
+constexpr u32 STRIDE = TILE + 1;
+
+KERNEL(transpose, TILE * LINES)(const u32* __restrict__ x, u32* __restrict__ out, Params params) {
+    SHARED(u32, tile, TILE * STRIDE);
+    u32 first_row = blockIdx.y * TILE;
+    u32 first_col = blockIdx.x * TILE;
+    u32 along = threadIdx.x % TILE;
+    u32 line = threadIdx.x / TILE;
+    x += params.x0;
+    out += params.out0;
+    u32 words[TILE / LINES];
+#pragma unroll
+    for (u32 part = 0; part < TILE / LINES; part++) {
+        u32 row = first_row + line + part * LINES;
+        u32 col = first_col + along;
+        words[part] = row < params.m && col < params.n ? x[row * params.ldx + col] : 0;
+    }
+#pragma unroll
+    for (u32 part = 0; part < TILE / LINES; part++) tile[(line + part * LINES) * STRIDE + along] = words[part];
+    __syncthreads();
+#pragma unroll
+    for (u32 part = 0; part < TILE / LINES; part++) {
+        u32 row = first_row + along;
+        u32 col = first_col + line + part * LINES;
+        if (row < params.m && col < params.n) out[col * params.ldo + row] = tile[along * STRIDE + line + part * LINES];
+    }
+}
+EXPORT(transpose)

@@ -1,0 +1,46 @@
+// The transpose: out[j, i] = x[i, j], of elements of four bytes.
+// Grid: tiles of 4 LINES, y along the m rows of x, x along its n columns; one workgroup per tile.
+// Bindings: 0 x (m, ldx) read; 1 out (n, ldo) write; 2 params.
+// Constants: LINES rows that are read at once.
+
+struct Params {
+    m: u32,
+    n: u32,
+    ldx: u32,
+    ldo: u32,
+    x0: u32,
+    out0: u32,
+}
+
+@group(0) @binding(0) var<storage, read> x: array<u32>;
+@group(0) @binding(1) var<storage, read_write> out: array<u32>;
+@group(0) @binding(2) var<uniform> params: Params;
+
+const LINES: u32 = 8u;
+const TILE: u32 = 4u * LINES;
+// One more than a row has, so that a column's elements are in different banks.
+const STRIDE: u32 = TILE + 1u;
+
+var<workgroup> tile: array<u32, TILE * STRIDE>;
+
+@compute @workgroup_size(TILE * LINES)
+fn transpose(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    let first_row = group.y * TILE;
+    let first_col = group.x * TILE;
+    let along = lane % TILE;
+    for (var i = lane / TILE; i < TILE; i += LINES) {
+        let row = first_row + i;
+        let col = first_col + along;
+        if row < params.m && col < params.n {
+            tile[i * STRIDE + along] = x[params.x0 + row * params.ldx + col];
+        }
+    }
+    workgroupBarrier();
+    for (var i = lane / TILE; i < TILE; i += LINES) {
+        let row = first_row + along;
+        let col = first_col + i;
+        if row < params.m && col < params.n {
+            out[params.out0 + col * params.ldo + row] = tile[along * STRIDE + i];
+        }
+    }
+}

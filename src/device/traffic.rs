@@ -1,0 +1,87 @@
+//! Counts of what crossed between the host and a device.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::Device;
+
+/// What a device was given and asked for since it was opened: [`Device::traffic`]. Differences of two say what a call moved.
+///
+/// ```
+/// use teatime::{Device, Tensor, linalg::qr};
+/// let device = Device::best()?;
+/// let x = Tensor::from_slice(&device, &[3.0f32, 1.0, 4.0, 2.0, 0.0, 2.0], &[3, 2])?;
+/// let before = device.traffic();
+/// let q = qr(&x)?.q;
+/// let moved = device.traffic() - before;
+/// // Sums of squares and small factors alone.
+/// assert!(moved.to_host < 1024 && moved.waits < 20);
+/// # Ok::<(), teatime::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Traffic {
+    /// Bytes from the host: uploads and writes, not parameters of kernels.
+    pub to_device: u64,
+    /// Bytes to the host.
+    pub to_host: u64,
+    /// Bytes from one tensor of the device to another.
+    pub between: u64,
+    /// Downloads and reads, each of which the host waits for, and calls of [`Device::synchronize`].
+    pub waits: u64,
+    /// Kernels, and products of a vendor's library.
+    pub launches: u64,
+}
+
+impl std::ops::Sub for Traffic {
+    type Output = Self;
+
+    /// What came after `before`, an earlier count of the same device.
+    fn sub(self, before: Self) -> Self {
+        Self {
+            to_device: self.to_device - before.to_device,
+            to_host: self.to_host - before.to_host,
+            between: self.between - before.between,
+            waits: self.waits - before.waits,
+            launches: self.launches - before.launches,
+        }
+    }
+}
+
+/// The counts of a device while it is used.
+#[derive(Debug, Default)]
+pub(super) struct Counts([AtomicU64; 5]);
+
+impl Device {
+    /// What crossed between the host and this device so far, by all its handles. On the cpu device, what would have crossed.
+    pub fn traffic(&self) -> Traffic {
+        let [to_device, to_host, between, waits, launches] =
+            [0, 1, 2, 3, 4].map(|i| self.inner.counts.0[i].load(Ordering::Relaxed));
+        Traffic { to_device, to_host, between, waits, launches }
+    }
+
+    fn count(&self, i: usize, more: u64) {
+        self.inner.counts.0[i].fetch_add(more, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_to_device(&self, bytes: u64) {
+        self.count(0, bytes);
+    }
+
+    /// Counts a download, and that the host waits for it.
+    pub(crate) fn count_to_host(&self, bytes: u64) {
+        self.count(1, bytes);
+        self.count_wait();
+    }
+
+    pub(crate) fn count_between(&self, bytes: u64) {
+        self.count(2, bytes);
+    }
+
+    pub(crate) fn count_wait(&self) {
+        self.count(3, 1);
+    }
+
+    pub(crate) fn count_launch(&self) {
+        self.count(4, 1);
+    }
+}

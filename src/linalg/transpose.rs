@@ -1,0 +1,60 @@
+//! Rows that become columns.
+
+use super::gram::blocks;
+use crate::{
+    Result, Tensor,
+    kernel::{Grid, small},
+    kernels::transpose::{Params, SPEC, TILE, TRANSPOSE},
+};
+
+/// The transpose of a matrix: `out[j, i] = x[i, j]`, bit by bit. Enqueues; does not wait.
+///
+/// Products with a transpose need none: [`matmul_tn`](super::matmul_tn), [`matmul_nt`](super::matmul_nt).
+///
+/// # Shapes
+/// `x`: (m, n) -> (n, m).
+///
+/// # Cost
+/// `x` is read and as much written; a second matrix of its size.
+///
+/// # Errors
+/// [`Error::Shape`](crate::Error::Shape) unless `x` is a matrix; [`Error::Limit`](crate::Error::Limit) when a row or a column does not fit a binding, or the result a buffer;
+/// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+///
+/// ```
+/// use teatime::{Device, Tensor, linalg::transpose};
+/// let x = Tensor::from_slice(&Device::best()?, &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], &[2, 3])?;
+/// let turned = transpose(&x)?;
+/// assert_eq!((turned.shape(), turned.read()?), (&[3, 2][..], vec![1.0, 4.0, 2.0, 5.0, 3.0, 6.0]));
+/// # Ok::<(), teatime::Error>(())
+/// ```
+pub fn transpose(x: &Tensor<f32>) -> Result<Tensor<f32>> {
+    let [m, n] = x.matrix("transpose")?;
+    let (device, limits) = (x.device(), x.device().limits());
+    let mut out = Tensor::empty(device, &[n, m])?;
+    if x.is_empty() {
+        return Ok(out);
+    }
+    // A launch reads whole rows of x and writes whole rows of the result.
+    let most = u64::from(limits.groups_per_axis).saturating_mul(TILE.into());
+    let [m_step, n_step] = [limits.rows_per_launch(n, TILE * TILE)?, limits.rows_per_launch(m, TILE * TILE)?];
+    for rows in blocks(m, m_step.min(most)) {
+        for columns in blocks(n, n_step.min(most)) {
+            let (from, to) =
+                (x.window(rows.start * n..rows.end * n), out.window_mut(columns.start * m..columns.end * m));
+            let [height, width] = [&rows, &columns].map(|range| range.end - range.start);
+            let params = Params {
+                m: small(height),
+                n: small(width),
+                ldx: small(n),
+                ldo: small(m),
+                x0: from.start + small(columns.start),
+                out0: to.start + small(rows.start),
+            };
+            let [across, along] = [width, height].map(|extent| small(extent.div_ceil(TILE.into())));
+            let grid = Grid::tiles(across, along, height * width);
+            device.launch(&TRANSPOSE, &SPEC, grid, &[from.arg, to.arg], &params)?;
+        }
+    }
+    Ok(out)
+}
