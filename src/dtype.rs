@@ -133,11 +133,13 @@ pub(crate) const fn nearest_f32(value: f64) -> f32 {
 
 /// A number that a device keeps in two: the words of an f64, the low one first, where it computes in f64, and elsewhere the f32 next to it
 /// and what that leaves.
+#[inline]
 pub(crate) fn joined(halves: &[f32; 2], in_f64: bool) -> f64 {
     if in_f64 { bytemuck::cast(*halves) } else { f64::from(halves[0]) + f64::from(halves[1]) }
 }
 
 /// The two that [`joined`] takes.
+#[inline]
 pub(crate) fn halves(value: f64, in_f64: bool) -> [f32; 2] {
     if in_f64 {
         return bytemuck::cast(value);

@@ -4,7 +4,10 @@ use bytemuck::{Pod, Zeroable};
 use rayon::prelude::*;
 
 use super::wg_alone;
-use crate::kernel::{CpuLaunch, Kernel, kernel};
+use crate::{
+    dtype::{halves, joined},
+    kernel::{CpuLaunch, Kernel, kernel},
+};
 
 /// Parameters of the kernel.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -33,15 +36,13 @@ fn add_block(launch: CpuLaunch<'_>) {
     let [block, low, high] = launch.args();
     let (rows, cols) = (p.rows as usize, p.cols as usize);
     let block = &block.read::<f32>()[p.block0 as usize..][..rows * cols];
-    let [low, high] = [low, high].map(|words| &mut words.write::<u32>()[p.sums0 as usize..][..rows * cols]);
+    let [low, high] = [low, high].map(|words| &mut words.write::<f32>()[p.sums0 as usize..][..rows * cols]);
     let sums = low.par_chunks_mut(cols).zip(high.par_chunks_mut(cols));
     let rows = sums.zip(block.par_chunks(cols)).enumerate().with_min_len(LEAST.div_ceil(cols));
     rows.for_each(|(i, ((low, high), block))| {
         let end = if p.lower == 1 { cols.min(p.row0 as usize + i + 1) } else { cols };
         for ((low, high), x) in low.iter_mut().zip(high).zip(&block[..end]) {
-            let bits = u64::from(*high) << 32 | u64::from(*low);
-            let bits = (f64::from_bits(bits) + f64::from(*x)).to_bits();
-            (*low, *high) = (bits as u32, (bits >> 32) as u32);
+            [*low, *high] = halves(joined(&[*low, *high], true) + f64::from(*x), true);
         }
     });
 }

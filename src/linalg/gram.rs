@@ -51,7 +51,7 @@ pub(crate) fn to_usize(extent: u64) -> usize {
 #[derive(Debug)]
 pub struct BlockSum {
     /// The first of the two numbers of each sum, and the second: [`joined`].
-    halves: [Tensor<f32>; 2],
+    halves: Box<[Tensor<f32>; 2]>,
     lower: bool,
     /// A row of the sums after each block that may not be added yet.
     pending: VecDeque<Pending<f32>>,
@@ -67,7 +67,7 @@ impl BlockSum {
     /// [`Error::Limit`] and [`Error::OutOfMemory`] when the device has no room.
     pub fn new(device: &Device, rows: u64, cols: u64) -> Result<Self> {
         let zeros = || Tensor::zeros(device, &[rows, cols]);
-        Ok(Self { halves: [zeros()?, zeros()?], lower: false, pending: VecDeque::new() })
+        Ok(Self { halves: Box::new([zeros()?, zeros()?]), lower: false, pending: VecDeque::new() })
     }
 
     /// Zeros, for symmetric blocks (n, n), of which only the lower triangles are added.
@@ -90,7 +90,7 @@ impl BlockSum {
     /// [`Error::Shape`] for a block of another shape; [`Error::WrongDevice`]; what the device reports.
     pub fn add(&mut self, block: &Tensor<f32>) -> Result<()> {
         self.enqueue(block)?;
-        let [sums, _] = &self.halves;
+        let [sums, _] = &*self.halves;
         self.pending.push_back(sums.rows(0..sums.shape()[0].min(1))?.download()?);
         if self.pending.len() > Self::AHEAD
             && let Some(row) = self.pending.pop_front()
@@ -102,7 +102,7 @@ impl BlockSum {
 
     /// [`add`](Self::add) of a block whose memory holds the next one too: never waits.
     pub(crate) fn enqueue(&mut self, block: &Tensor<f32>) -> Result<()> {
-        let [low, high] = &mut self.halves;
+        let [low, high] = &mut *self.halves;
         let [rows, cols] = low.matrix("BlockSum::add")?;
         if block.shape() != low.shape() {
             let (expected, got) = (format!("{:?}", low.shape()), format!("{:?}", block.shape()));

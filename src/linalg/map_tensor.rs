@@ -14,7 +14,7 @@ pub(crate) const BLOCK: u64 = 1024;
 /// Terms of one sum in f32: singular values of constant columns are then right to 5e-6.
 pub(crate) const DEPTH: u64 = 256;
 
-/// Products in f32 over blocks of 1,024 rows, added up on the device ([`BlockSum`](super::BlockSum)); of other types than these after [`to_f32`](Tensor::to_f32).
+/// Products in f32 over blocks of 1,024 rows, added up on the device ([`BlockSum`]); of other types than these after [`to_f32`](Tensor::to_f32).
 ///
 /// # Accuracy
 /// |error| of `apply_normal` is about 1e-7 |A|² |X|, so singular values below 1e-3 of the largest need
@@ -63,7 +63,7 @@ impl<T: InF32> LinearMap for Tensor<T> {
     }
 }
 
-/// Adds `Aᵀ (A X)` of some rows, whole canonical blocks unless they are the last; tells after each block how many rows are done.
+/// Adds `Aᵀ (A X)` of some rows, whole canonical blocks unless they are the last; tells after each block how many rows are enqueued.
 pub(crate) fn add_normal<T: Element>(
     op: &'static str,
     a: &Tensor<T>,
