@@ -4,10 +4,7 @@ use bytemuck::{Pod, Zeroable};
 use rayon::prelude::*;
 
 use super::wg_alone;
-use crate::{
-    dtype::{halves, joined},
-    kernel::{CpuLaunch, Kernel, kernel},
-};
+use crate::kernel::{CpuLaunch, Kernel, kernel};
 
 /// Parameters of the kernel.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -31,18 +28,21 @@ pub(crate) static ADD_BLOCK: Kernel<Params> =
 /// Elements that a thread adds at least.
 const LEAST: usize = 1 << 14;
 
+#[allow(clippy::cast_possible_truncation, reason = "the low word of two")]
 fn add_block(launch: CpuLaunch<'_>) {
     let p: Params = launch.params();
     let [block, low, high] = launch.args();
     let (rows, cols) = (p.rows as usize, p.cols as usize);
     let block = &block.read::<f32>()[p.block0 as usize..][..rows * cols];
-    let [low, high] = [low, high].map(|words| &mut words.write::<f32>()[p.sums0 as usize..][..rows * cols]);
+    let [low, high] = [low, high].map(|words| &mut words.write::<u32>()[p.sums0 as usize..][..rows * cols]);
     let sums = low.par_chunks_mut(cols).zip(high.par_chunks_mut(cols));
     let rows = sums.zip(block.par_chunks(cols)).enumerate().with_min_len(LEAST.div_ceil(cols));
     rows.for_each(|(i, ((low, high), block))| {
         let end = if p.lower == 1 { cols.min(p.row0 as usize + i + 1) } else { cols };
         for ((low, high), x) in low.iter_mut().zip(high).zip(&block[..end]) {
-            [*low, *high] = halves(joined(&[*low, *high], true) + f64::from(*x), true);
+            let bits = u64::from(*high) << 32 | u64::from(*low);
+            let bits = (f64::from_bits(bits) + f64::from(*x)).to_bits();
+            (*low, *high) = (bits as u32, (bits >> 32) as u32);
         }
     });
 }
