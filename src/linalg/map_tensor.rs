@@ -72,11 +72,12 @@ pub(crate) fn add_normal<T: Element>(
     tell: &mut dyn FnMut(u64) -> Result<()>,
 ) -> Result<()> {
     let ([m, n], l) = (a.matrix(op)?, x.shape()[1]);
+    // Memory of all blocks: nothing waits for one before the next.
+    let mut y = Tensor::<f32>::empty(a.device(), &[m.min(BLOCK), l])?;
     let mut image = Tensor::empty(a.device(), &[n, l])?;
     for rows in blocks(m, BLOCK) {
         let (end, count) = (rows.end, rows.end - rows.start);
         let block = Rows::new(a, rows);
-        let mut y = Tensor::<f32>::empty(a.device(), &[count, l])?;
         a.device().in_a_row(|| {
             multiply(op, Op::Nn, block, Rows::new(x, 0..n), DEPTH, &mut y)?;
             multiply(op, Op::Tn, block, Rows::new(&y, 0..count), DEPTH, &mut image)?;
