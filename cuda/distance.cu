@@ -101,14 +101,14 @@ template <bool> struct Arithmetic {
         } else if (p.term == LARGEST) {
             pair[0] = fmaxf(pair[0], value);
         } else {
-            // Knuth's two-sum; what is left stays below half a unit of the sum. Of infinite sums nothing is.
+            // Knuth's two-sum; the rest stays below half a unit of the sum. An infinite sum has none.
             float sum = pair[0];
             float total = sum + value;
             float part = total - sum;
             float rest = pair[1] + ((sum - (total - part)) + (value - part));
             float all = total + rest;
             pair[0] = is_finite(total) ? all : total;
-            pair[1] = is_finite(total) ? rest - (all - total) : 0.0f;
+            pair[1] = is_finite(pair[0]) ? rest - (all - total) : 0.0f;
         }
     }
 };

@@ -1,6 +1,6 @@
 // The transpose: out[j, i] = x[i, j], of elements of four bytes.
 // Grid: tiles of 4 LINES, y along the m rows of x, x along its n columns; one block per tile.
-// Bindings: 0 x (m, ldx) read; 1 out (n, ldo) write; 2 params.
+// Bindings: 0 x (m, ldx) read; 1 out (n, ldo) written; 2 params.
 // Constants: LINES rows that are read at once.
 // Hardware: a warp reads a row of the tile and writes a row of the transpose, so that every access is of whole sectors; four
 // loads a thread are under way at once.

@@ -108,6 +108,24 @@ fn is_finite_bits(bits: u32) -> bool {
     return (bits & 0x7f800000u) != 0x7f800000u;
 }
 
+// A number of which the compiler does not know how it was made, so that it takes nothing of it together with what follows: `zero` is
+// 0, which it cannot know either.
+fn opaque(value: f32, zero: u32) -> f32 {
+    return bitcast<f32>(bitcast<u32>(value) ^ zero);
+}
+
+// A sum and what rounding left of it, with a value added: Knuth's two-sum. The rest stays below half a unit of the sum; an infinite
+// sum has none.
+fn two_sum(pair: vec2<f32>, value: f32, zero: u32) -> vec2<f32> {
+    let total = opaque(pair.x + value, zero);
+    let part = opaque(total - pair.x, zero);
+    let left = opaque(opaque(pair.x - opaque(total - part, zero), zero) + opaque(value - part, zero), zero);
+    let rest = pair.y + left;
+    let all = opaque(total + rest, zero);
+    let sum = select(total, all, is_finite_bits(bitcast<u32>(total)));
+    return vec2(sum, select(0.0, rest - opaque(all - total, zero), is_finite_bits(bitcast<u32>(sum))));
+}
+
 // The number of a workgroup in a grid that Grid::linear folded.
 fn linear_group(group: vec3<u32>, groups: vec3<u32>) -> u32 {
     return group.y * groups.x + group.x;

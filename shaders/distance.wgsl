@@ -211,12 +211,6 @@ fn added(kind: u32, sum: vec4<f32>, x_bits: u32, y_bits: vec4<u32>) -> vec4<f32>
     return sum + value;
 }
 
-// A number of which the compiler does not know how it was made, so that it takes nothing of it together with what follows:
-// `accumulate` is 0 or 1.
-fn opaque(value: f32) -> f32 {
-    return bitcast<f32>(bitcast<u32>(value) ^ (params.accumulate >> 1u));
-}
-
 fn fold(row: u32, first_col: u32, values: vec4<f32>, first: bool) {
     if row >= params.m {
         return;
@@ -230,14 +224,10 @@ fn fold(row: u32, first_col: u32, values: vec4<f32>, first: bool) {
         } else if params.term == LARGEST {
             sums[i] = max(sums[i], value);
         } else {
-            // Knuth's two-sum; what is left stays below half a unit of the sum. Of infinite sums nothing is.
-            let sum = sums[i];
-            let total = opaque(sum + value);
-            let part = opaque(total - sum);
-            let rest = sums[i + 1u] + opaque(opaque(sum - opaque(total - part)) + opaque(value - part));
-            let all = opaque(total + rest);
-            sums[i] = select(total, all, is_finite_bits(bitcast<u32>(total)));
-            sums[i + 1u] = select(0.0, rest - opaque(all - total), is_finite_bits(bitcast<u32>(total)));
+            // `accumulate` is 0 or 1.
+            let sum = two_sum(vec2(sums[i], sums[i + 1u]), value, params.accumulate >> 1u);
+            sums[i] = sum.x;
+            sums[i + 1u] = sum.y;
         }
     }
 }

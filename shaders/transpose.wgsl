@@ -1,6 +1,6 @@
 // The transpose: out[j, i] = x[i, j], of elements of four bytes.
 // Grid: tiles of 4 LINES, y along the m rows of x, x along its n columns; one workgroup per tile.
-// Bindings: 0 x (m, ldx) read; 1 out (n, ldo) write; 2 params.
+// Bindings: 0 x (m, ldx) read; 1 out (n, ldo) written; 2 params.
 // Constants: LINES rows that are read at once.
 
 struct Params {

@@ -329,6 +329,7 @@ impl Device {
     }
 
     /// Calls `f`, which launches several kernels in a row: on the cpu device from one of its threads, so that none of them begins by waking one.
+    /// It may write only what no other call uses: while one of its kernels runs, the thread may take up the work of another call.
     pub(crate) fn in_a_row<T: Send>(&self, f: impl FnOnce() -> Result<T> + Send) -> Result<T> {
         if self.shares_host_memory() { install(self.pool()?, self.cancel(), f) } else { f() }
     }

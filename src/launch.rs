@@ -114,7 +114,8 @@ impl Device {
     /// Enqueues a launch of a [kernel](crate::kernel), such as an application's own. `spec` gives the kernel's constants their
     /// values, in its order; `args` are tensors of this device, in the order of its bindings. [`Kernel::launch`] takes the device from these.
     ///
-    /// Does not wait, but on the cpu device, which computes at once. The first launch of a program compiles it.
+    /// Does not wait, but on the cpu device, which computes at once, and on an adapter of wgpu that is eight submissions behind. The first
+    /// launch of a program compiles it.
     ///
     /// # Errors
     /// - [`Error::NoSource`] when the kernel has none for this device's backend;

@@ -3,7 +3,7 @@
 use teatime::{
     DType, Device, Element, Error, Tensor,
     bits::{PackOptions, Width, pack_into, unpack_into},
-    linalg::{pending_column_stats, pending_row_stats, scale_columns, standardize},
+    linalg::{BlockSum, pending_column_stats, pending_row_stats, scale_columns, standardize, transpose},
     packed::recode,
     random::random_words,
 };
@@ -71,6 +71,16 @@ pub(crate) fn kernels(session: &mut Session<'_>) {
         let x = data::matrix(device, 1, [bytes / 4 / COLS, COLS])?;
         let factors = data::uniform(2, COLS);
         Ok(Box::new(move || scale_columns(&x, &factors).map(drop)))
+    });
+    session.largest("kernel transpose", Unit::Bandwidth, &HOST_SIZES, moved(2.0), |device, &bytes| {
+        let x = data::matrix(device, 1, [bytes / 4 / COLS, COLS])?;
+        Ok(Box::new(move || transpose(&x).map(drop)))
+    });
+    session.largest("kernel add_block", Unit::Bandwidth, &HOST_SIZES, moved(5.0), |device, &bytes| {
+        let rows = bytes / 4 / COLS;
+        let x = data::matrix(device, 1, [rows, COLS])?;
+        let mut sum = BlockSum::new(device, rows, COLS)?;
+        Ok(Box::new(move || sum.add(&x)))
     });
     session.largest("kernel recode", Unit::Bandwidth, &HOST_SIZES, moved(2.0), |device, &bytes| {
         let x = Tensor::from_slice(device, &data::codes(1, bytes, 8), &[bytes / COLS, COLS])?;

@@ -4,7 +4,7 @@ use std::iter;
 
 use teatime::{
     Budget, Device, Error, Result, Run,
-    linalg::{Stats, Stop},
+    linalg::{BlockSum, Stats, Stop},
     packed::{Gram, PANEL_ROWS, PackedProduct, panel_bytes},
 };
 
@@ -50,7 +50,7 @@ impl Need {
         let device = if packed {
             PackedProduct::device_bytes(&reader.device, variants.min(PANEL_ROWS), n, columns)
         } else {
-            (reader.plan.block_rows().min(variants) + 3 * n).saturating_mul(4 * columns)
+            (reader.plan.block_rows().min(variants) + n).saturating_mul(4 * columns)
         };
         let factors = variants.saturating_mul(size_of::<Factors>() as u64);
         Self { host: factors, device, blocks: u64::from(!packed) }
@@ -58,9 +58,9 @@ impl Need {
 
     /// The least that the randomized method takes.
     pub(super) fn randomized(reader: &Reader, options: &PcaOptions) -> Self {
-        let n = reader.samples();
-        let host = least_basis(n, options);
-        Self::products(reader, columns(n, options)).and(Self { host, ..Self::default() })
+        let (n, columns) = (reader.samples(), columns(reader.samples(), options));
+        let device = if reader.form.is_packed() { 0 } else { BlockSum::device_bytes(columns, n) };
+        Self::products(reader, columns).and(Self { host: least_basis(n, options), device, blocks: 0 })
     }
 
     /// Loadings: a product with the components.

@@ -93,7 +93,7 @@ pub(crate) fn name(
 /// How sums for pairs of samples are formed.
 enum SumOf<P> {
     Packed(P),
-    Dense(BlockSum),
+    Dense(Box<BlockSum>),
 }
 
 impl<P: IntegerSums> SumOf<P> {
@@ -127,7 +127,7 @@ impl Adding {
                 reader.prepare(Gram::programs(device, n, variants, options))?;
                 SumOf::Packed(Gram::new(device, n, variants, options)?)
             }
-            _ => SumOf::Dense(BlockSum::symmetric(device, n)?),
+            _ => SumOf::Dense(Box::new(BlockSum::symmetric(device, n)?)),
         };
         let pairs = |wanted: bool, weight| wanted.then(|| CalledPairs::new(reader, weight)).transpose();
         let variance = Weight::Variance { ploidy: wanted.rule.ploidy };
@@ -152,7 +152,7 @@ impl Adding {
             let host = Gram::host_bytes(&reader.device, n).saturating_mul(matrices);
             return Need { host, device, blocks: 0 };
         }
-        // On the host the sums, and those of one as they come.
+        // The host holds all sums, and those of one as they come.
         let device = BlockSum::device_bytes(n, n).saturating_mul(matrices);
         let host = n.saturating_mul(n).saturating_mul(8 * (1 + matrices));
         // Calls as weights are beside what they are made from.
@@ -337,7 +337,7 @@ impl CalledPairs {
         };
         let sum = match reader.form {
             Form::Packed(_) => SumOf::Packed(KnownPairs::new(&reader.device, samples, variants, largest)?),
-            _ => SumOf::Dense(BlockSum::symmetric(&reader.device, samples)?),
+            _ => SumOf::Dense(Box::new(BlockSum::symmetric(&reader.device, samples)?)),
         };
         Ok(Self { samples, weight, sum, everywhere: 0.0 })
     }

@@ -135,7 +135,8 @@ impl CohortPart {
     /// The counts and sums of two parts, whose variants are next to each other, as one part.
     ///
     /// Whole sums are the same bits in whatever order parts are merged. Sums of f64 are rounded at each merge: in the same order they are
-    /// the same bits; in another order, and beside those of [`Cohort::load`], they differ by about 1e-16 of the largest sums.
+    /// the same bits; in another order, and beside those of [`Cohort::load`], they differ by about 1e-16 of the largest sums (1e-14 where
+    /// a device has no f64).
     ///
     /// # Errors
     /// [`Error::Argument`] for variants that both have, or that lie between them; for genotypes of other shapes, types, selections or

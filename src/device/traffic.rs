@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Device;
 
-/// What a device was given and asked for since it was opened: [`Device::traffic`]. Differences of two say what a call moved.
+/// Counts of a device since it was opened ([`Device::traffic`]). The difference of two is what a call moved.
 ///
 /// ```
 /// use teatime::{Device, Tensor, linalg::qr};
@@ -13,14 +13,14 @@ use super::Device;
 /// let before = device.traffic();
 /// let q = qr(&x)?.q;
 /// let moved = device.traffic() - before;
-/// // Sums of squares and small factors alone.
+/// // It reads sums of squares and small factors alone.
 /// assert!(moved.to_host < 1024 && moved.waits < 20);
 /// # Ok::<(), teatime::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Traffic {
-    /// Bytes from the host: uploads and writes, not parameters of kernels.
+    /// Bytes from the host: uploads and writes, not parameters of kernels, nor memory that a tensor of the cpu device borrows.
     pub to_device: u64,
     /// Bytes to the host.
     pub to_host: u64,
@@ -35,14 +35,14 @@ pub struct Traffic {
 impl std::ops::Sub for Traffic {
     type Output = Self;
 
-    /// What came after `before`, an earlier count of the same device.
+    /// Counts since `before`, an earlier count of the same device; 0 where that is larger.
     fn sub(self, before: Self) -> Self {
         Self {
-            to_device: self.to_device - before.to_device,
-            to_host: self.to_host - before.to_host,
-            between: self.between - before.between,
-            waits: self.waits - before.waits,
-            launches: self.launches - before.launches,
+            to_device: self.to_device.saturating_sub(before.to_device),
+            to_host: self.to_host.saturating_sub(before.to_host),
+            between: self.between.saturating_sub(before.between),
+            waits: self.waits.saturating_sub(before.waits),
+            launches: self.launches.saturating_sub(before.launches),
         }
     }
 }
@@ -52,7 +52,7 @@ impl std::ops::Sub for Traffic {
 pub(super) struct Counts([AtomicU64; 5]);
 
 impl Device {
-    /// What crossed between the host and this device so far, by all its handles. On the cpu device, what would have crossed.
+    /// Counts so far, by all handles of the device. The cpu device counts its copies as if they crossed.
     pub fn traffic(&self) -> Traffic {
         let [to_device, to_host, between, waits, launches] =
             [0, 1, 2, 3, 4].map(|i| self.inner.counts.0[i].load(Ordering::Relaxed));

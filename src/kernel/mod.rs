@@ -86,7 +86,7 @@
 //! `high_word_of` and `f64_of`, convert between f32 and elements of the type at a place of [`DType::ALL`](crate::DType::ALL).
 //! `byte_dot(a, b)` takes the place of WGSL's own `dot4I8Packed`, of which wgpu 30 makes wrong programs on Metal and DX12.
 //! Functions of a source cannot have these names, nor `f16_bits`, `f64_bits`, `half_of`, `is_byte`, `is_half`,
-//! `is_finite_bits`, `bounded`, `truncate_to`, `dots`.
+//! `is_finite_bits`, `opaque`, `two_sum`, `bounded`, `truncate_to`, `dots`.
 //!
 //! No optional feature is enabled. A device with WebGPU's default limits has 8 arguments, 256 invocations a workgroup and 16
 //! KiB that they share. wgpu keeps indexes within an argument: what is read or written outside of it meets another of its

@@ -23,25 +23,37 @@ const LINES: u32 = 8;
 pub(crate) const TILE: u32 = 4 * LINES;
 pub(crate) const SPEC: [(&str, u32); 1] = [("LINES", LINES)];
 
-pub(crate) static TRANSPOSE: Kernel<Params> = kernel!("transpose", Params, [Read, Write], transpose, specs);
+pub(crate) static TRANSPOSE: Kernel<Params> =
+    kernel!("transpose", Params, [Read, ReadWrite], transpose, specs);
 
 fn specs() -> Vec<Vec<(&'static str, u32)>> {
     vec![SPEC.to_vec()]
 }
+
+/// Elements of a row of the transpose that a thread writes at once.
+const PIECE: usize = 4096;
 
 fn transpose(launch: CpuLaunch<'_>) {
     let p: Params = launch.params();
     let [x, out] = launch.args();
     let [m, n, ldx, ldo] = [p.m, p.n, p.ldx, p.ldo].map(|extent| extent as usize);
     let x = &x.read::<u32>()[p.x0 as usize..];
-    let out = &mut out.write::<u32>()[p.out0 as usize..];
+    let out = &mut out.write::<u32>()[p.out0 as usize..][..(n - 1) * ldo + m];
     let tile = TILE as usize;
-    out[..(n - 1) * ldo + m].par_chunks_mut(tile * ldo).enumerate().for_each(|(part, out)| {
-        let columns = part * tile..n.min((part + 1) * tile);
-        for first in (0..m).step_by(tile) {
-            for (out, j) in out.chunks_mut(ldo).zip(columns.clone()) {
-                let rows = first..m.min(first + tile);
-                for (out, i) in out[rows.clone()].iter_mut().zip(rows) {
+    // Pieces of as many rows as a tile has: the first row, where in it the pieces begin, and they.
+    let mut tasks = Vec::new();
+    for (part, rows) in out.chunks_mut(tile * ldo).enumerate() {
+        let mut rows: Vec<_> = rows.chunks_mut(ldo).map(|row| row[..m].chunks_mut(PIECE)).collect();
+        for first in (0..m).step_by(PIECE) {
+            tasks.push((part * tile, first, rows.iter_mut().filter_map(Iterator::next).collect::<Vec<_>>()));
+        }
+    }
+    tasks.into_par_iter().for_each(|(column, first, mut pieces)| {
+        let len = PIECE.min(m - first);
+        for start in (0..len).step_by(tile) {
+            let along = start..len.min(start + tile);
+            for (j, piece) in (column..).zip(&mut pieces) {
+                for (i, out) in (first + start..).zip(&mut piece[along.clone()]) {
                     *out = x[i * ldx + j];
                 }
             }

@@ -1,6 +1,6 @@
 //! Sums of blocks, and the Gram matrix of a tall matrix.
 
-use std::{collections::VecDeque, ops::Range};
+use std::ops::Range;
 
 use rayon::prelude::*;
 
@@ -28,8 +28,8 @@ pub(crate) fn to_usize(extent: u64) -> usize {
 /// A sum of blocks on their device, in the order in which they are added.
 ///
 /// # Accuracy
-/// In f64 where the device [computes in it](crate::Limits::f64). Elsewhere a sum is an f32 and what that leaves, another one: each addition
-/// is off by 2^-47 of the sum at most, and a sum beyond 3.4e38 is infinite.
+/// Sums are of f64 where the device [computes in it](crate::Limits::f64). Elsewhere a sum is an f32 and what that leaves, another one: each
+/// addition is off by 2^-47 of the sum at most, and a sum beyond 3.4e38 is infinite.
 ///
 /// # Cost
 /// On the device 8 bytes an element, and the blocks that it is yet to add: [`device_bytes`](Self::device_bytes). One download, at the end;
@@ -50,24 +50,22 @@ pub(crate) fn to_usize(extent: u64) -> usize {
 /// ```
 #[derive(Debug)]
 pub struct BlockSum {
-    /// The first of the two numbers of each sum, and the second: [`joined`].
-    halves: Box<[Tensor<f32>; 2]>,
+    /// Two numbers for each sum, as [`joined`] takes them.
+    sums: Tensor<f32>,
+    shape: [u64; 2],
     lower: bool,
-    /// A row of the sums after each block that may not be added yet.
-    pending: VecDeque<Pending<f32>>,
+    /// The first sum once the last block is added.
+    pending: Option<Pending<f32>>,
 }
 
 impl BlockSum {
-    /// Most blocks that a device is yet to add when [`add`](Self::add) returns.
-    const AHEAD: usize = 1;
-
     /// Zeros, for blocks (rows, cols) on a device.
     ///
     /// # Errors
     /// [`Error::Limit`] and [`Error::OutOfMemory`] when the device has no room.
     pub fn new(device: &Device, rows: u64, cols: u64) -> Result<Self> {
-        let zeros = || Tensor::zeros(device, &[rows, cols]);
-        Ok(Self { halves: Box::new([zeros()?, zeros()?]), lower: false, pending: VecDeque::new() })
+        let sums = Tensor::zeros(device, &[rows.saturating_mul(cols), 2])?;
+        Ok(Self { sums, shape: [rows, cols], lower: false, pending: None })
     }
 
     /// Zeros, for symmetric blocks (n, n), of which only the lower triangles are added.
@@ -78,75 +76,70 @@ impl BlockSum {
         Ok(Self { lower: true, ..Self::new(device, n, n)? })
     }
 
-    /// Bytes on the device of sums (rows, cols), and of the blocks that wait to be added with the one that is made next.
+    /// Bytes on the device of sums (rows, cols), of the block that is added last, and of the one that is made next.
     pub fn device_bytes(rows: u64, cols: u64) -> u64 {
-        rows.saturating_mul(cols).saturating_mul(4 * (3 + Self::AHEAD as u64))
+        rows.saturating_mul(cols).saturating_mul(8 + 2 * 4)
     }
 
-    /// Adds a block, which is free to be dropped. Enqueues; waits where the device is yet to add the block before, so that no more than two
-    /// are there at once.
+    /// Adds a block, which may be dropped at once. Enqueues, and waits until the block before is added, so that a device never holds more than
+    /// two of them.
     ///
     /// # Errors
-    /// [`Error::Shape`] for a block of another shape; [`Error::WrongDevice`]; what the device reports.
+    /// [`Error::Shape`] for a block of another shape; [`Error::WrongDevice`]; [`Error::Limit`] when a row of sums does not fit a binding;
+    /// what the device reports.
     pub fn add(&mut self, block: &Tensor<f32>) -> Result<()> {
         self.enqueue(block)?;
-        let [sums, _] = &*self.halves;
-        self.pending.push_back(sums.rows(0..sums.shape()[0].min(1))?.download()?);
-        if self.pending.len() > Self::AHEAD
-            && let Some(row) = self.pending.pop_front()
-        {
-            row.wait()?;
-        }
-        Ok(())
+        let first = self.sums.rows(0..self.sums.shape()[0].min(1))?.download()?;
+        self.pending.replace(first).map_or(Ok(()), |before| before.wait().map(drop))
     }
 
     /// [`add`](Self::add) of a block whose memory holds the next one too: never waits.
     pub(crate) fn enqueue(&mut self, block: &Tensor<f32>) -> Result<()> {
-        let [low, high] = &mut *self.halves;
-        let [rows, cols] = low.matrix("BlockSum::add")?;
-        if block.shape() != low.shape() {
-            let (expected, got) = (format!("{:?}", low.shape()), format!("{:?}", block.shape()));
-            return Err(Error::shape("BlockSum::add", expected, got));
+        let (op, [rows, cols]) = ("BlockSum::add", self.shape);
+        if block.shape() != self.shape {
+            return Err(Error::shape(
+                op,
+                format_args!("{:?}", self.shape),
+                format_args!("{:?}", block.shape()),
+            ));
         }
         let device = block.device();
-        device.has("BlockSum::add", "block", low.device())?;
+        device.has(op, "block", self.sums.device())?;
         if block.is_empty() {
             return Ok(());
         }
         let limits = device.limits();
-        for rows in blocks(rows, limits.rows_per_launch(cols, WG)?) {
-            let elements = rows.start * cols..rows.end * cols;
-            let items = elements.end - elements.start;
-            let (block, low) = (block.window(elements.clone()), low.window_update(elements.clone()));
-            let high = high.window_update(elements);
+        for rows in blocks(rows, limits.rows_per_launch(2 * cols, WG)?) {
+            let [first, end] = [rows.start * cols, rows.end * cols];
+            let (block, sums) = (block.window(first..end), self.sums.window_update(2 * first..2 * end));
             let params = Params {
                 rows: small(rows.end - rows.start),
                 cols: small(cols),
                 block0: block.start,
-                sums0: low.start,
+                sums0: sums.start / 2,
                 lower: self.lower.into(),
                 row0: small(rows.start),
                 zero: 0,
             };
+            let items = end - first;
             let grid = Grid::linear(items.div_ceil(WG.into()), limits.groups_per_axis, items)?;
-            device.launch(&ADD_BLOCK, &WG_ALONE, grid, &[block.arg, low.arg, high.arg], &params)?;
+            device.launch(&ADD_BLOCK, &WG_ALONE, grid, &[block.arg, sums.arg], &params)?;
         }
         Ok(())
     }
 
     /// Elements of each row that are sums.
     fn rows(&self) -> impl Iterator<Item = Range<usize>> + use<> {
-        let ([rows, cols], lower) = ([0, 1].map(|axis| to_usize(self.halves[0].shape()[axis])), self.lower);
+        let ([rows, cols], lower) = (self.shape.map(to_usize), self.lower);
         (0..rows).map(move |i| i * cols..i * cols + if lower { i + 1 } else { cols })
     }
 
     /// Waits: all elements.
     fn values(self) -> Result<Vec<f64>> {
-        let device = self.halves[0].device();
-        let [low, high] = [self.halves[0].download()?, self.halves[1].download()?];
-        let (low, high, in_f64) = (low.wait()?, high.wait()?, device.limits().f64);
-        let pairs = || low.par_iter().zip(&high[..]).map(|(low, high)| joined(&[*low, *high], in_f64));
-        Ok(device.pool()?.install(|| pairs().collect()))
+        let device = self.sums.device().clone();
+        let (sums, in_f64) = (self.sums.into_values()?, device.limits().f64);
+        let pairs = sums.as_chunks().0;
+        Ok(device.pool()?.install(|| pairs.par_iter().map(|pair| joined(pair, in_f64)).collect()))
     }
 
     /// Waits: the sums, row by row; of [symmetric](Self::symmetric) blocks the lower triangle alone.
@@ -158,7 +151,8 @@ impl BlockSum {
         Ok(rows.flat_map(|row| &values[row]).copied().collect())
     }
 
-    /// Sets the sums to those that [`into_sums`](Self::into_sums) gave elsewhere. To be called before blocks are added.
+    /// Sets the sums to those that [`into_sums`](Self::into_sums) gave elsewhere; without f64, to the nearest pairs of f32 (2^-48). To be
+    /// called before blocks are added.
     ///
     /// # Errors
     /// [`Error::Shape`] for another number; what the device reports.
@@ -168,16 +162,16 @@ impl BlockSum {
             let got = format_args!("{}", sums.len());
             return Err(Error::shape("sums", format_args!("{expected} of them"), got));
         }
-        let in_f64 = self.halves[0].device().limits().f64;
-        let mut values = [0, 1].map(|_| vec![0.0; to_usize(self.halves[0].len())]);
+        let in_f64 = self.sums.device().limits().f64;
+        let mut values = vec![0.0; to_usize(self.sums.len())];
         for row in self.rows() {
             let own;
             (own, sums) = sums.split_at(row.len());
-            for (place, sum) in row.zip(own) {
-                [values[0][place], values[1][place]] = halves(*sum, in_f64);
+            for (pair, sum) in values.as_chunks_mut().0[row].iter_mut().zip(own) {
+                *pair = halves(*sum, in_f64);
             }
         }
-        self.halves.iter_mut().zip(&values).try_for_each(|(tensor, values)| tensor.write(values))
+        self.sums.write(&values)
     }
 
     /// Waits: the sum, (rows, cols); of [symmetric](Self::symmetric) blocks with both triangles.
@@ -185,11 +179,13 @@ impl BlockSum {
     /// # Errors
     /// What the device reports.
     pub fn finish(self) -> Result<Matrix> {
-        let ([rows, n], lower) = ([0, 1].map(|axis| to_usize(self.halves[0].shape()[axis])), self.lower);
+        let ([rows, n], lower) = (self.shape.map(to_usize), self.lower);
         let mut total = self.values()?;
-        for i in (0..n).filter(|_| lower) {
-            for j in 0..i {
-                total[j * n + i] = total[i * n + j];
+        if lower {
+            for i in 0..n {
+                for j in 0..i {
+                    total[j * n + i] = total[i * n + j];
+                }
             }
         }
         Matrix::from_vec(total, rows, n)
@@ -201,7 +197,7 @@ const DEPTH: u64 = 64;
 
 /// `xᵀ x` for x (m, n), to about 1e-6 of |x|ᵀ|x|. Waits.
 ///
-/// In f32 over 64 rows, blocks of which are added in f32 up to 256 to 1,024 rows, and over those by [`BlockSum`].
+/// Sums are in f32 over 64 rows, blocks of which are added in f32 up to 256 to 1,024 rows, and over those by [`BlockSum`].
 pub(crate) fn gram_f64(x: &Tensor<f32>) -> Result<Matrix> {
     let ([m, n], device) = (x.matrix("gram")?, x.device());
     let (mut sum, mut block) = (BlockSum::symmetric(device, n)?, Tensor::empty(device, &[n, n])?);

@@ -1,6 +1,8 @@
 //! Rows that become columns.
 
 use super::gram::blocks;
+#[cfg(doc)]
+use crate::Error;
 use crate::{
     Result, Tensor,
     kernel::{Grid, small},
@@ -18,8 +20,8 @@ use crate::{
 /// `x` is read and as much written; a second matrix of its size.
 ///
 /// # Errors
-/// [`Error::Shape`](crate::Error::Shape) unless `x` is a matrix; [`Error::Limit`](crate::Error::Limit) when a row or a column does not fit a binding, or the result a buffer;
-/// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+/// [`Error::Shape`] unless `x` is a matrix; [`Error::Limit`] when a row or a column does not fit a binding, or the result a buffer;
+/// [`Error::OutOfMemory`].
 ///
 /// ```
 /// use teatime::{Device, Tensor, linalg::transpose};
@@ -40,8 +42,10 @@ pub fn transpose(x: &Tensor<f32>) -> Result<Tensor<f32>> {
     let [m_step, n_step] = [limits.rows_per_launch(n, TILE * TILE)?, limits.rows_per_launch(m, TILE * TILE)?];
     for rows in blocks(m, m_step.min(most)) {
         for columns in blocks(n, n_step.min(most)) {
-            let (from, to) =
-                (x.window(rows.start * n..rows.end * n), out.window_mut(columns.start * m..columns.end * m));
+            let (from, to) = (
+                x.window(rows.start * n..rows.end * n),
+                out.window_update(columns.start * m..columns.end * m),
+            );
             let [height, width] = [&rows, &columns].map(|range| range.end - range.start);
             let params = Params {
                 m: small(height),

@@ -1,22 +1,22 @@
 //! Sums of blocks that stay on their device.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{cpu, device_tests};
 use crate::{
-    Device, DeviceOptions, Error, Run, Status, Tensor,
+    Device, DeviceOptions, Error, Run, Status, Tensor, Traffic,
     dtype::nearest_f32,
-    linalg::{BlockSum, LinearMap, Matrix, Pass, qr},
+    linalg::{BlockSum, LinearMap, Matrix, Pass, matmul_nt, qr, transpose},
     random::gaussian,
 };
 
 device_tests! {
     sums_are_those_of_f64, what_cancels_is_kept, values_far_apart, one_element_is_not_finite, sums_go_elsewhere_and_back,
     rows_of_a_tensor, empty, other_devices_are_refused;
-    past_the_largest_grid, little_is_downloaded,
+    past_the_largest_grid, little_is_downloaded, thousands_of_blocks, traffic_is_counted,
 }
 
-/// Sums in f64 of blocks with the magnitude of their terms, and NaN where a triangle leaves an element out.
+/// The sum of blocks as a device makes it.
 fn sums(device: &Device, blocks: &[Vec<f32>], rows: u64, cols: u64, lower: bool) -> Vec<f64> {
     let mut sum =
         if lower { BlockSum::symmetric(device, rows) } else { BlockSum::new(device, rows, cols) }.unwrap();
@@ -64,8 +64,14 @@ fn sums_are_those_of_f64(device: &Device) {
     }
 }
 
+/// Rounding does not grow beyond its bound.
+fn thousands_of_blocks(device: &Device) {
+    let blocks: Vec<_> = (0..2000).map(|block| made(1000 + block, 6, 1.0)).collect();
+    check(device, &blocks, 2, 3, false);
+}
+
 fn past_the_largest_grid(device: &Device) {
-    let (rows, cols) = (12, 16_000);
+    let (rows, cols) = (40, 6000);
     let blocks: Vec<_> = (0..2).map(|block| made(70 + block, rows * cols, 1.0)).collect();
     check(device, &blocks, rows, cols, false);
     let n = 700;
@@ -73,11 +79,11 @@ fn past_the_largest_grid(device: &Device) {
     check(device, &blocks, n, n, true);
 }
 
-/// Of f32 alone nothing would be left.
+/// A sum of one f32 would keep nothing.
 fn what_cancels_is_kept(device: &Device) {
     let blocks = [[1e8, 3e7], [1.0, -0.25], [1.0, 0.125], [-1e8, -3e7]].map(|block| block.to_vec());
     assert_eq!(sums(device, &blocks, 1, 2, false), [2.0, -0.125]);
-    // A thousand small ones, each below half a unit of the large one.
+    // There are a thousand small ones, each below half a unit of the large one.
     let mut blocks = vec![vec![1e8]];
     blocks.extend(vec![vec![1.0]; 1000]);
     assert_eq!(sums(device, &blocks, 1, 1, false), [100_001_000.0]);
@@ -90,6 +96,11 @@ fn values_far_apart(device: &Device) {
     }
     let huge = sums(device, &[vec![3e38], vec![3e38]], 1, 1, false);
     assert_eq!(huge, [if device.limits().f64 { 2.0 * f64::from(3e38f32) } else { f64::INFINITY }]);
+    // Each of the small ones is rounded off, and both together are a unit of the largest f32.
+    let [most, least] = [f32::MAX, 2f32.powi(103) * 0.99];
+    let beyond = sums(device, &[vec![most], vec![least], vec![least]], 1, 1, false);
+    let exact = f64::from(most) + 2.0 * f64::from(least);
+    assert_eq!(beyond, [if device.limits().f64 { exact } else { f64::INFINITY }]);
 }
 
 fn one_element_is_not_finite(device: &Device) {
@@ -122,7 +133,7 @@ fn sums_go_elsewhere_and_back(device: &Device) {
     }
 }
 
-/// What does not start at the device's alignment.
+/// A part does not start at the device's alignment.
 fn rows_of_a_tensor(device: &Device) {
     let values = made(8, 15, 1.0);
     let tensor = Tensor::from_slice(device, &values, &[5, 3]).unwrap();
@@ -146,23 +157,61 @@ fn other_devices_are_refused(device: &Device) {
     assert_eq!(matches!(added, Err(Error::WrongDevice { name: "block", .. })), !device.shares_host_memory());
 }
 
-/// Factors and one sum, not a block of rows.
-fn little_is_downloaded(device: &Device) {
-    // No test beside this one counts there.
+/// The device's hardware once more, opened so that no other test counts there; the test holds the lock meanwhile.
+fn alone(device: &Device) -> (Device, MutexGuard<'static, ()>) {
     static ALONE: Mutex<()> = Mutex::new(());
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let lock = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let options = DeviceOptions { threads: Some(3), ..DeviceOptions::default() };
-    let device = &Device::open_with(&device.info().name, &options).unwrap();
-    let (rows, cols) = (9000, 20);
-    let x = Tensor::from_slice(device, &made(3, rows * cols, 1.0), &[rows, cols]).unwrap();
+    (Device::open_with(&device.info().name, &options).unwrap(), lock)
+}
+
+fn matrix(device: &Device, rows: u64, cols: u64) -> Tensor<f32> {
+    Tensor::from_slice(device, &made(3, rows * cols, 1.0), &[rows, cols]).unwrap()
+}
+
+/// Rows do not cross, however many there are: factors and sums do.
+fn little_is_downloaded(device: &Device) {
+    let (device, _lock) = alone(device);
+    let moved = [1000, 9000].map(|rows| {
+        let x = matrix(&device, rows, 20);
+        let before = device.traffic();
+        drop(qr(&x).unwrap());
+        let qr = device.traffic() - before;
+        let thin = Matrix::from_vec(vec![1.0; 40], 20, 2).unwrap();
+        let (run, before) = (Run::default(), device.traffic());
+        x.apply_normal(&thin, &Pass::new(&run, Status::new(0, 1, rows))).unwrap();
+        let normal = device.traffic() - before;
+        assert_eq!((normal.waits, normal.to_host, normal.to_device), (1, 8 * 40, 4 * 40));
+        (qr.waits, qr.to_host, qr.to_device)
+    });
+    assert_eq!(moved[0], moved[1]);
+    // One number a block says that it is added.
+    let (mut sum, block) = (BlockSum::new(&device, 1, 500).unwrap(), matrix(&device, 1, 500));
     let before = device.traffic();
-    drop(qr(&x).unwrap());
+    (0..10).for_each(|_| sum.add(&block).unwrap());
+    sum.finish().unwrap();
     let moved = device.traffic() - before;
-    assert!(moved.waits <= 20 && moved.to_host <= 20 * 8 * cols * cols, "{moved:?}");
-    let thin = Matrix::from_vec(vec![1.0; 40], 20, 2).unwrap();
-    let (run, before) = (Run::default(), device.traffic());
-    let product = x.apply_normal(&thin, &Pass::new(&run, Status::new(0, 1, rows))).unwrap();
-    let moved = device.traffic() - before;
-    // A sum has two numbers.
-    assert_eq!((moved.waits, moved.to_host, moved.to_device, product.cols()), (2, 8 * 40, 4 * 40, 2));
+    assert_eq!((moved.waits, moved.to_host, moved.launches), (11, 10 * 8 + 8 * 500, 10));
+}
+
+fn traffic_is_counted(device: &Device) {
+    let (device, _lock) = alone(device);
+    let counted = |call: &mut dyn FnMut()| {
+        let before = device.traffic();
+        call();
+        let moved = device.traffic() - before;
+        assert_eq!(before - device.traffic(), Traffic::default());
+        [moved.to_device, moved.to_host, moved.between, moved.waits, moved.launches]
+    };
+    let mut x = matrix(&device, 3, 5);
+    assert_eq!(counted(&mut || x.write(&[0.5; 15]).unwrap()), [60, 0, 0, 0, 0]);
+    assert_eq!(counted(&mut || drop(x.try_clone().unwrap())), [0, 0, 60, 0, 0]);
+    assert_eq!(counted(&mut || drop(x.read().unwrap())), [0, 60, 0, 1, 0]);
+    assert_eq!(counted(&mut || drop(x.download().unwrap().wait().unwrap())), [0, 60, 0, 1, 0]);
+    assert_eq!(counted(&mut || device.synchronize().unwrap()), [0, 0, 0, 1, 0]);
+    assert_eq!(counted(&mut || drop(transpose(&x).unwrap())), [0, 0, 0, 0, 1]);
+    // By a vendor's library or our own kernel.
+    assert_eq!(counted(&mut || drop(matmul_nt(&x, &x).unwrap())), [0, 0, 0, 0, 1]);
+    let mut x = Some(x);
+    assert_eq!(counted(&mut || drop(x.take().unwrap().into_values().unwrap())), [0, 60, 0, 1, 0]);
 }

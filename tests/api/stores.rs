@@ -3,9 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use teatime::{
-    ChunkedArray, DecodedChunk, Device, Error, FetchedChunk, Result, Run, StoredType, Tensor,
+    ChunkedArray, DecodedChunk, Device, DeviceOptions, Error, FetchedChunk, Result, Run, Status, StoredType,
+    Tensor,
     distance::{Metric, Options, pairwise, pairwise_stored},
-    linalg::{SvdOptions, randomized_svd},
+    linalg::{LinearMap, Matrix, Pass, SvdOptions, randomized_svd},
     store::MemoryArray,
     stream::StoredMatrix,
 };
@@ -79,9 +80,32 @@ fn a_computed_array_is_taken_as_any_other() {
         let expected = pairwise(&resident, None, Metric::CityBlock, &options, &run).unwrap();
         assert_eq!(stored.distances, expected, "{device:?}");
         let matrix = StoredMatrix::new(vec![array], &device).unwrap();
-        let [stored, expected] = [&matrix as &dyn teatime::linalg::LinearMap, &wide]
+        let [stored, expected] = [&matrix as &dyn LinearMap, &wide]
             .map(|map| randomized_svd(map, 3, &SvdOptions::default(), &run).unwrap());
         assert_eq!(stored, expected, "{device:?}");
+    }
+}
+
+/// Blocks of a matrix are fixed by its shape: whatever chunks come, and threads take them, they add up to the same bits.
+#[test]
+fn a_stored_matrix_of_several_blocks_is_its_tensor() {
+    let shape = [3 * 1024 + 5, 10];
+    let one = DeviceOptions::default().threads(1);
+    let cpus = [Device::open_with("cpu", &one).unwrap(), Device::cpu()];
+    let mut first = None;
+    for device in devices().into_iter().chain(cpus) {
+        let formula = Formula { shape, bad: false };
+        let wide: Vec<f32> = formula.values().into_iter().map(f32::from).collect();
+        let resident = Tensor::from_slice(&device, &wide, &shape).unwrap();
+        let stored = StoredMatrix::new(vec![Arc::new(formula)], &device).unwrap();
+        let thin = Matrix::from_vec((0..20).map(f64::from).collect(), 10, 2).unwrap();
+        let run = Run::default();
+        let pass = Pass::new(&run, Status::new(0, 1, shape[0]));
+        let found = stored.apply_normal(&thin, &pass).unwrap();
+        assert_eq!(found, resident.apply_normal(&thin, &pass).unwrap(), "{device:?}");
+        if device.shares_host_memory() {
+            assert_eq!(first.get_or_insert_with(|| found.clone()), &found, "{device:?}");
+        }
     }
 }
 

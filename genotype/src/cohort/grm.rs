@@ -25,7 +25,8 @@ use crate::{
 /// Of calls of up to two alleles, and of dosages 0, 1 and 2, sums of whole numbers, exact but for the rounding of each
 /// variant's squared scale: to 20 bits or more, and where there are 2^17 variants or more, those of common variants to 12,
 /// up or down in such turns that relationships are good to about 1.3e-6 of the larger of the two diagonal entries. The same
-/// bits on every device. Of others, sums of f32 over 256 to 4,096 variants, and of f64 over these: to about 1e-6 on the cpu
+/// bits on every device. Of others, sums of f32 over 256 to 4,096 variants, and over these of f64, or of two f32 where a
+/// device has none: to about 1e-6 on the cpu
 /// device, 1e-5 where a GPU adds up terms one by one. Counts of variants are exact. Chunks and threads change no bit.
 ///
 /// # Cost

@@ -12,7 +12,7 @@ use crate::{memory::Need, panel::Panel, reader::Reader, to_usize};
 pub(super) enum MissingSums {
     /// In whole numbers.
     Packed(WeightedSums),
-    /// Whole numbers in f32 over a block, and over blocks in f64.
+    /// Whole numbers in f32 over a block, and over blocks a [`BlockSum`].
     Dense(BlockSum),
 }
 
@@ -40,8 +40,8 @@ impl MissingSums {
                 blocks: 0,
             };
         }
-        let device = BlockSum::device_bytes(1, n);
-        Need { host: device, device, blocks: 1 }
+        // The host holds the sums as they come, and in f64.
+        Need { host: n.saturating_mul(16), device: BlockSum::device_bytes(1, n), blocks: 1 }
     }
 
     /// Adds a panel.

@@ -39,7 +39,7 @@ use crate::{
 /// # Accuracy
 /// Of whole dosages of diploids and haploids, loadings over scales are rounded to multiples of 2^-31 of each component's largest; their
 /// sums are exact: the same bits on every device, in any order of the variants, however these are swapped. Of other ploidies and
-/// fractions they are in f32 over 256 to 4,096 variants, and in f64 over those.
+/// fractions they are in f32 over 256 to 4,096 variants, and over those in f64, or in two f32 where a device has none.
 ///
 /// # Cost
 /// One pass, 4 (k + 1) x variants x samples operations on bytes (of other ploidies and fractions, 2 k in f32), and as many again of

@@ -55,7 +55,7 @@ pub(crate) struct ProjectionSums<'a> {
 enum Form {
     /// In whole numbers.
     Packed(Units, Packed),
-    Dense(Dense),
+    Dense(Box<Dense>),
 }
 
 /// Sums of packed rows.
@@ -66,7 +66,7 @@ struct Packed {
     normal: Option<WeightedSums>,
 }
 
-/// Sums in f32 over a block, and over blocks in f64; on their side, as in `Standardized`'s product with the normal matrix.
+/// Sums in f32 over a block, and over blocks [`BlockSum`]s; on their side, as in `Standardized`'s product with the normal matrix.
 struct Dense {
     scores: BlockSum,
     missing: BlockSum,
@@ -92,7 +92,11 @@ impl<'a> ProjectionSums<'a> {
             Form::Packed(Units::new(matched), Packed { scores, normal })
         } else {
             let sum = |columns: usize| BlockSum::new(device, columns as u64, n);
-            Form::Dense(Dense { scores: sum(k)?, missing: sum(1)?, normal: products.map(sum).transpose()? })
+            Form::Dense(Box::new(Dense {
+                scores: sum(k)?,
+                missing: sum(1)?,
+                normal: products.map(sum).transpose()?,
+            }))
         };
         Ok(Self { matched, form })
     }
@@ -117,11 +121,11 @@ impl<'a> ProjectionSums<'a> {
         }
         let rows = reader.plan.block_rows().min(variants);
         let columns = (k + 1 + products) as u64;
-        // Of a block the loadings, their products and the tables of its scaling, which the host makes; and the sums.
+        // The host makes a block's loadings, their products and the tables of its scaling; beside them are the sums.
         let operands = rows.saturating_mul(4 * columns + 12);
         let device = operands.saturating_add(BlockSum::device_bytes(columns, n));
-        // The sums as they come, in f64, and their transposes. A block as it is standardised; which of its calls are there is made of
-        // which are not.
+        // The host holds the sums as they come, in f64, and their transposes. A block is standardised; which of its calls are there is
+        // made of which are not.
         Need {
             host: operands.saturating_add(n.saturating_mul(24 * columns)),
             device,
@@ -157,7 +161,8 @@ impl<'a> ProjectionSums<'a> {
                 let normal = normal.map(|normal| Ok((NORMAL, SumValues::whole(normal)?)));
                 [Some(Ok((SCORES, SumValues::whole(scores)?))), normal, None]
             }
-            Form::Dense(Dense { scores, missing, normal }) => {
+            Form::Dense(sums) => {
+                let Dense { scores, missing, normal } = *sums;
                 let real = |what, sum: BlockSum| Ok((what, SumValues::Real(sum.into_sums()?)));
                 let normal = normal.map(|normal| real(NORMAL, normal));
                 [Some(real(SCORES, scores)), normal, Some(real(MISSING, missing))]
@@ -197,7 +202,8 @@ impl<'a> ProjectionSums<'a> {
         let used = self.matched.matches.iter().flatten().count();
         match self.form {
             Form::Packed(units, sums) => sums.finish(device, self.matched, &units, used),
-            Form::Dense(Dense { scores, missing, normal }) => {
+            Form::Dense(sums) => {
+                let Dense { scores, missing, normal } = *sums;
                 let normal = normal.map(|normal| Ok::<_, teatime::Error>(normal.finish()?.transposed()));
                 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number")]
                 let called = |missing: &f64| (used as f64 - missing) as u64;

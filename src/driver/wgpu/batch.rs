@@ -1,5 +1,7 @@
 //! Commands recorded together and submitted in portions that a screen does not notice.
 
+use std::collections::VecDeque;
+
 use super::Gpu;
 use crate::{DeviceInfo, DeviceKind, Result};
 
@@ -9,6 +11,9 @@ const LAUNCHES: usize = 32;
 const COST: u64 = 1 << 34;
 /// The same for an adapter that computes on the processor.
 const SOFTWARE_COST: u64 = 1 << 29;
+/// Submissions under way when another one is begun, at most: enough to keep a GPU busy, and few enough that a cancelled call ends in a
+/// part of a second and that their memory is bounded.
+const AHEAD: usize = 8;
 /// Most host bytes in staging buffers that are not yet copied.
 const STAGED: u64 = 64 << 20;
 /// Most bytes of parameters, and so of one slot where offsets need less alignment.
@@ -32,7 +37,8 @@ pub(super) struct Batch {
     /// Bytes in staging buffers since `staged_from` was submitted.
     staged: u64,
     staged_from: Option<wgpu::SubmissionIndex>,
-    last: Option<wgpu::SubmissionIndex>,
+    /// The last submissions, the newest at the end.
+    submitted: VecDeque<wgpu::SubmissionIndex>,
 }
 
 impl Batch {
@@ -48,7 +54,7 @@ impl Batch {
             most_cost: if info.kind == DeviceKind::Software { SOFTWARE_COST } else { COST },
             staged: 0,
             staged_from: None,
-            last: None,
+            submitted: VecDeque::new(),
         }
     }
 
@@ -109,10 +115,15 @@ impl Batch {
         Ok(self.staged_from.replace(last))
     }
 
+    /// A submission to wait for before more is recorded, where too many are under way.
+    pub(super) fn overdue(&mut self) -> Option<wgpu::SubmissionIndex> {
+        if self.submitted.len() > AHEAD { self.submitted.pop_front() } else { None }
+    }
+
     /// Submits what is recorded; the index of the last submission, which is a new one if there was none.
     pub(super) fn submit(&mut self, gpu: &Gpu) -> Result<wgpu::SubmissionIndex> {
         let encoder = self.encoder.take();
-        if let (None, Some(last)) = (&encoder, &self.last) {
+        if let (None, Some(last)) = (&encoder, self.submitted.back()) {
             return Ok(last.clone());
         }
         self.params.resize(self.params.len().next_multiple_of(4), 0);
@@ -127,7 +138,7 @@ impl Batch {
         self.params.clear();
         (self.launches, self.cost) = (0, 0);
         let index = submitted.map_err(|error| gpu.failed(error))?;
-        self.last = Some(index.clone());
+        self.submitted.push_back(index.clone());
         Ok(index)
     }
 }

@@ -390,13 +390,17 @@ impl Driver for WgpuDriver {
         let pipeline = self.gpu.pipelines.get(&self.gpu, kernel, spec)?;
         let group = self.bind(&pipeline.layout, args, params.len() as u64)?;
         let cost = batch::cost(grid.work, args.iter().map(|arg| arg.slice.bytes).sum());
-        self.gpu.batch().launch(&self.gpu, cost, params, |encoder, offset| {
+        let mut batch = self.gpu.batch();
+        batch.launch(&self.gpu, cost, params, |encoder, offset| {
             let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
             pass.set_pipeline(&pipeline.pipeline);
             pass.set_bind_group(0, &group, &[offset]);
             let [x, y, z] = grid.groups;
             pass.dispatch_workgroups(x, y, z);
-        })
+        })?;
+        let overdue = batch.overdue();
+        drop(batch);
+        overdue.map_or(Ok(()), |submission| self.gpu.wait_for(&submission))
     }
 
     fn staging(&self, bytes: u64) -> Result<Staging> {

@@ -15,6 +15,7 @@ use crate::{
     kernels::{
         matmul::{self, MATMUL},
         reduce::{self, REDUCE},
+        transpose::{self, TRANSPOSE},
     },
 };
 
@@ -157,4 +158,31 @@ fn bugs_in_sums_show() {
         ("i * THREADS < count ? array[place + i * THREADS] : 0", "array[place + i * THREADS]"),
     ];
     each_bug_shows(14, &REDUCE, &bytes, |device, kernel| sums(device, kernel, DType::I8));
+}
+
+fn turned(device: &Device, kernel: &'static Kernel<transpose::Params>) -> Result<bool> {
+    const TILE: u32 = transpose::TILE;
+    let [m, n] = [TILE + 9, 2 * TILE + 5];
+    let x = numbers(m * n);
+    let tx = Tensor::from_slice(device, &x, &[m.into(), n.into()])?;
+    let mut out = Tensor::<f32>::zeros(device, &[n.into(), m.into()])?;
+    let params = transpose::Params { m, n, ldx: n, ldo: m, x0: 0, out0: 0 };
+    let args = [tx.window(0..tx.len()).arg, out.window_update(0..u64::from(m * n)).arg];
+    let grid = Grid::tiles(n.div_ceil(TILE), m.div_ceil(TILE), 0);
+    device.launch(kernel, &transpose::SPEC, grid, &args, &params)?;
+    let expected = (0..m * n).map(|place| x[(place % m * n + place / m) as usize]);
+    Ok(expected.eq(out.read()?))
+}
+
+#[test]
+fn bugs_in_transposes_show() {
+    let bugs = [
+        ("    __syncthreads();\n", ""),
+        ("SHARED(u32, tile, TILE * STRIDE)", "SHARED(u32, tile, TILE * TILE)"),
+        ("row < params.m && col < params.n ? x", "row < params.m ? x"),
+        ("if (row < params.m && col < params.n) out", "if (row < params.m) out"),
+        ("if (row < params.m && col < params.n) out", "if (col < params.n) out"),
+        ("tile[along * STRIDE + line + part * LINES]", "tile[(line + part * LINES) * STRIDE + along]"),
+    ];
+    each_bug_shows(15, &TRANSPOSE, &bugs, turned);
 }
