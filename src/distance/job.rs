@@ -1,6 +1,6 @@
 //! One call: its arguments checked, and its result made block by block of pairs.
 
-use std::ops::Range;
+use std::{mem::take, ops::Range};
 
 use rayon::prelude::*;
 
@@ -12,7 +12,7 @@ use super::{
     sums::{Operand, Pairs, features, largest},
 };
 use crate::{
-    Budget, Element, Error, Pending, Result, Run, Status, Tensor,
+    Budget, Device, Element, Error, Pending, Result, Run, Status, Tensor,
     dtype::joined,
     kernels::distance::{TILE, Term},
 };
@@ -22,17 +22,161 @@ pub(super) const SIDE: u64 = 2048;
 /// The same where the host computes: sums of 8 MiB stay in its cache, and its allocator keeps such buffers.
 const HOST_SIDE: u64 = 1024;
 
+/// Most observations along each side of a block on a device.
+pub(super) fn most(device: &Device) -> u64 {
+    if device.shares_host_memory() { HOST_SIDE } else { SIDE }
+}
+
 /// All that one call works on.
 pub(super) struct Job<'a, T: Element> {
     x: Operand<'a, T>,
     /// None where the observations of x are taken with themselves.
     y: Option<Operand<'a, T>>,
-    features: u64,
+    measure: Measure,
+}
+
+/// How the distance of any pair of a call is made.
+pub(super) struct Measure {
+    device: Device,
     metric: Metric,
-    terms: Vec<Term>,
+    options: Options,
+    features: u64,
+    pub(super) terms: Vec<Term>,
     /// The factor of the sums of each term.
     factors: Vec<f64>,
-    options: Options,
+    wide: bool,
+    /// True where the observations of x are taken with themselves.
+    is_self: bool,
+    /// For each observation of x, and of y if there is one, whether no distance from it is a number. To be set before pairs are measured.
+    pub(super) undefined: [Vec<bool>; 2],
+}
+
+impl Measure {
+    pub(super) fn new(
+        device: &Device,
+        metric: Metric,
+        options: &Options,
+        features: u64,
+        wide: bool,
+        is_self: bool,
+    ) -> Self {
+        let (terms, _) = metric.recipe(options.missing != Missing::Propagate);
+        Self {
+            device: device.clone(),
+            metric,
+            options: *options,
+            features,
+            factors: vec![1.0; terms.len()],
+            terms,
+            wide,
+            is_self,
+            undefined: Default::default(),
+        }
+    }
+
+    /// The power of two that all elements are to be multiplied by, if not 1, of which the largest has this size: sums are divided by it
+    /// from now on.
+    pub(super) fn scale(&mut self, largest: f64) -> Option<f64> {
+        let Scaling::Common(range) = self.metric.scaling(self.wide) else { return None };
+        let scale = between(range, largest);
+        let unscaled = self.terms.iter().map(|term| factor(*term, self.metric, scale.recip()));
+        let unscaled: Vec<f64> = unscaled.collect();
+        let is_possible = scale != 1.0 && unscaled.iter().all(|factor| factor.is_normal());
+        is_possible.then(|| {
+            self.factors = unscaled;
+            scale
+        })
+    }
+
+    /// Whether blocks hold the lower triangle alone.
+    pub(super) fn is_lower(&self) -> bool {
+        self.is_self && self.metric.is_symmetric()
+    }
+
+    /// Bytes for each pair of a block: on the device the sums of two blocks, on the host those of one and its distances.
+    pub(super) fn pair_bytes(&self) -> [u64; 2] {
+        let terms = self.terms.len() as u64;
+        [16 * terms, 16 * terms + 8]
+    }
+
+    /// Observations along each side of a block: a square of sums fits a binding, and two of each term fit the budgets.
+    ///
+    /// # Errors
+    /// [`Error::Limit`]; [`Error::Budget`].
+    pub(super) fn side(&self, taken_of_host: u64, memory: &Budget) -> Result<u64> {
+        let room = self.device.limits().room();
+        if room < 8 {
+            return Err(Error::Limit { what: "bytes of a pair's sums", requested: 8, max: room });
+        }
+        let shared = self.device.shares_host_memory();
+        let [of_device, of_host] = self.pair_bytes();
+        // A device whose budget nobody gave reports what it lacks.
+        let free = memory.device.is_none() && !shared;
+        let memory = Budget { device: memory.device.or(free.then_some(u64::MAX)), ..*memory };
+        let [host, device] = memory.left(&self.device, taken_of_host.saturating_add(of_host), of_device)?;
+        let pairs = |left: u64, of_pair: u64| left / of_pair + 1;
+        let pairs = match shared {
+            true => pairs(host, of_host + of_device),
+            false => pairs(host, of_host).min(pairs(device, of_device)),
+        };
+        let side = (room / 8).isqrt().min(most(&self.device)).min(pairs.isqrt());
+        let whole = side / u64::from(TILE) * u64::from(TILE);
+        Ok(if whole > 0 { whole } else { side })
+    }
+
+    /// Enqueues the sums of a block.
+    fn enqueue<T: Element>(
+        &self,
+        (x, rows): (&Operand<'_, T>, Range<u64>),
+        (y, columns): (&Operand<'_, T>, Range<u64>),
+    ) -> Result<PendingBlock> {
+        let lower = self.is_lower() && columns.end > rows.start;
+        let sums = self.terms.iter().map(|&term| {
+            let shape = [rows.end - rows.start, 2 * (columns.end - columns.start)];
+            let mut sums = Tensor::empty(&self.device, &shape)?;
+            let (x, y) = ((x, rows.clone()), (y, columns.clone()));
+            let pairs = Pairs { x, y, features: 0..self.features, accumulate: false };
+            pairs.add(term, self.metric.power(), &self.options, lower, &mut sums)?;
+            sums.download()
+        });
+        let sums = sums.collect::<Result<Vec<_>>>()?;
+        Ok(PendingBlock { rows, columns, sums })
+    }
+
+    /// Waits for the sums of a block, and makes distances of them.
+    fn block(&self, PendingBlock { rows, columns, sums }: PendingBlock) -> Result<Block> {
+        let mut values = sums.into_iter().map(Pending::wait).collect::<Result<Vec<_>>>()?;
+        let sums: Vec<&[[f32; 2]]> = values.iter().map(|sums| sums.as_chunks().0).collect();
+        let (rows, columns) = (whole(rows), whole(columns));
+        let finish = Finish {
+            metric: self.metric,
+            missing: self.options.missing,
+            features: self.features,
+            undefined: [0, usize::from(!self.is_self)].map(|side| &self.undefined[side][..]),
+            is_self: self.is_self,
+            wide: self.wide,
+        };
+        let width = columns.len();
+        let mut distances = vec![0.0; rows.len() * width];
+        self.device.pool()?.install(|| {
+            distances.par_chunks_mut(width).enumerate().for_each(|(i, out)| {
+                let row = rows.start + i;
+                let mut values = vec![0.0; sums.len()];
+                for (j, out) in out.iter_mut().enumerate() {
+                    let col = columns.start + j;
+                    if self.is_lower() && col > row {
+                        break;
+                    }
+                    for ((value, sums), factor) in values.iter_mut().zip(&sums).zip(&self.factors) {
+                        *value = factor * joined(&sums[i * width + j], self.wide);
+                    }
+                    *out = finish.distance([row, col], &values);
+                }
+            });
+        });
+        let counts = if finish.missing == Missing::Propagate { None } else { values.pop() };
+        Ok(Block { rows, columns, distances, counts: counts.unwrap_or_default(), wide: self.wide })
+    }
 }
 
 /// The sums of each term of a block, on their way to the host.
@@ -60,6 +204,68 @@ impl Block {
     }
 }
 
+/// Blocks of pairs, one after the other: while the sums of one are on their way, the device works on the next.
+pub(super) struct Pipeline<'a, F: FnMut(Block)> {
+    measure: &'a Measure,
+    /// Observations along each side of a block.
+    side: u64,
+    run: &'a Run,
+    sink: F,
+    before: Option<PendingBlock>,
+}
+
+impl<'a, F: FnMut(Block)> Pipeline<'a, F> {
+    pub(super) fn new(measure: &'a Measure, side: u64, run: &'a Run, sink: F) -> Self {
+        Self { measure, side, run, sink, before: None }
+    }
+
+    /// Gives each block of some observations of x with some of y, row by row, but the last, which comes with what follows it: no blocks that
+    /// are above the diagonal where only what is below it is wanted.
+    ///
+    /// # Errors
+    /// What the device reports; [`Error::Cancelled`].
+    pub(super) fn add<T: Element>(
+        &mut self,
+        (x, rows): (&Operand<'_, T>, Range<u64>),
+        (y, columns): (&Operand<'_, T>, Range<u64>),
+    ) -> Result<()> {
+        let side = self.side;
+        let parts = |all: &Range<u64>| {
+            let end = all.end;
+            let step = usize::try_from(side).unwrap_or(usize::MAX);
+            all.clone().step_by(step).map(move |start| start..end.min(start + side))
+        };
+        for rows in parts(&rows) {
+            for columns in parts(&columns) {
+                if self.measure.is_lower() && columns.start >= rows.end {
+                    break;
+                }
+                self.run.cancel.check()?;
+                let block = self.measure.enqueue((x, rows.clone()), (y, columns))?;
+                let before = self.before.replace(block);
+                self.take(before)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the last block.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub(super) fn finish(mut self) -> Result<()> {
+        let last = self.before.take();
+        self.take(last)
+    }
+
+    fn take(&mut self, block: Option<PendingBlock>) -> Result<()> {
+        if let Some(block) = block {
+            (self.sink)(self.measure.block(block)?);
+        }
+        Ok(())
+    }
+}
+
 impl<'a, T: Element> Job<'a, T> {
     /// Checks the arguments, and prepares the observations.
     pub(super) fn new(
@@ -78,47 +284,44 @@ impl<'a, T: Element> Job<'a, T> {
             }
             x.device().has("distance", "y", y.device())?;
         }
-        let wide = is_wide(x, &terms, prepare, options)?;
-        let operand = |x| Operand::new(x, metric, prepare, wide, options);
+        let wide = is_wide::<T>(x.device(), &terms, prepare, options)?;
+        let operand = |(name, x)| Operand::new((name, x, 0), metric, prepare, wide, options);
+        let mut measure = Measure::new(x.device(), metric, options, features, wide, y.is_none());
         let mut x = operand(("x", x))?;
         let mut y = y.map(|y| operand(("y", y))).transpose()?;
-        let mut factors = vec![1.0; terms.len()];
-        if let Scaling::Common(range) = metric.scaling(wide) {
-            let sizes = [Some(&x), y.as_ref()].map(|of| of.map_or(0.0, |of| largest(&of.sizes)));
-            let scale = between(range, sizes[0].max(sizes[1]));
-            let unscaled = terms.iter().map(|term| factor(*term, metric, scale.recip()));
-            let unscaled: Vec<f64> = unscaled.collect();
-            if scale != 1.0 && unscaled.iter().all(|factor| factor.is_normal()) {
-                factors = unscaled;
-                [Some(&mut x), y.as_mut()].into_iter().flatten().try_for_each(|of| of.scale(scale))?;
-            }
+        let size = largest(&x.sizes).max(y.as_ref().map_or(0.0, |y| largest(&y.sizes)));
+        if let Some(scale) = measure.scale(size) {
+            [Some(&mut x), y.as_mut()].into_iter().flatten().try_for_each(|of| of.scale(scale))?;
         }
-        Ok(Self { x, y, features, metric, terms, factors, options: *options })
+        measure.undefined =
+            [take(&mut x.undefined), y.as_mut().map_or_else(Vec::new, |y| take(&mut y.undefined))];
+        Ok(Self { x, y, measure })
     }
 
     /// Observations of x and of y.
     pub(super) fn extents(&self) -> [usize; 2] {
-        [self.x.undefined.len(), self.y.as_ref().unwrap_or(&self.x).undefined.len()]
+        let [x, y] = self.measure.undefined.each_ref().map(Vec::len);
+        [x, if self.measure.is_self { x } else { y }]
     }
 
     /// Whether blocks hold the lower triangle alone.
     pub(super) fn is_lower(&self) -> bool {
-        self.y.is_none() && self.metric.is_symmetric()
+        self.measure.is_lower()
     }
 
-    /// Gives each block of the result, of so many observations on a side, or those of the lower triangle; while one is on its way, the device works on the next.
+    /// Gives each block of the result, of so many observations on a side, or those of the lower triangle.
     ///
     /// # Errors
-    /// What the device reports; [`Error::Cancelled`].
+    /// As [`Pipeline::add`].
     pub(super) fn each_block(&self, side: u64, run: &Run, sink: impl FnMut(Block)) -> Result<()> {
         let y = self.y.as_ref().unwrap_or(&self.x);
-        self.each_block_of([0..self.x.count, 0..y.count], side, run, sink)
+        self.each_block_of([self.x.all(), y.all()], side, run, sink)
     }
 
-    /// The same of some observations of x and some of y: no blocks that are above the diagonal where only what is below it is wanted.
+    /// The same of some observations of x and some of y.
     ///
     /// # Errors
-    /// As [`each_block`](Self::each_block).
+    /// As [`Pipeline::add`].
     pub(super) fn each_block_of(
         &self,
         [rows, columns]: [Range<u64>; 2],
@@ -127,111 +330,26 @@ impl<'a, T: Element> Job<'a, T> {
         mut sink: impl FnMut(Block),
     ) -> Result<()> {
         let y = self.y.as_ref().unwrap_or(&self.x);
-        let starts = |all: &Range<u64>| all.clone().step_by(usize::try_from(side).unwrap_or(usize::MAX));
-        let part = |all: &Range<u64>, start: u64| start..all.end.min(start + side);
-        let blocks = starts(&rows).flat_map(|row| starts(&columns).map(move |col| (row, col)));
-        let blocks = blocks.map(|(row, col)| (part(&rows, row), part(&columns, col)));
-        let blocks = blocks.filter(|(rows, columns)| !self.is_lower() || columns.start < rows.end);
-        let mut status = Status::new(0, 1, self.x.count);
-        let mut finish = |sums: PendingBlock| {
-            let end = sums.rows.end;
-            let to_diagonal = self.is_lower() && sums.columns.end >= end;
-            let is_last = sums.columns.end == columns.end || to_diagonal;
-            sink(self.block(sums)?);
+        let (mut status, end) = (Status::new(0, 1, self.x.count), whole(columns.clone()).end);
+        let mut pipeline = Pipeline::new(&self.measure, side, run, |block: Block| {
+            let rows = block.rows.end;
+            let is_last = block.columns.end == end || self.is_lower() && block.columns.end >= rows;
+            sink(block);
             if is_last {
-                status.rows = end;
+                status.rows = rows as u64;
                 run.progress.tell(status);
             }
-            Ok(())
-        };
-        let mut before = None;
-        for (rows, columns) in blocks {
-            run.cancel.check()?;
-            let sums = self.terms.iter().map(|&term| {
-                let shape = [rows.end - rows.start, 2 * (columns.end - columns.start)];
-                let mut sums = Tensor::empty(self.x.x.device(), &shape)?;
-                let (x, y, features) = ((&self.x, rows.clone()), (y, columns.clone()), 0..self.features);
-                let pairs = Pairs { x, y, features, accumulate: false };
-                pairs.add(term, self.metric.power(), &self.options, self.is_lower(), &mut sums)?;
-                sums.download()
-            });
-            let sums = sums.collect::<Result<Vec<_>>>()?;
-            if let Some(sums) = before.replace(PendingBlock { rows, columns, sums }) {
-                finish(sums)?;
-            }
-        }
-        before.map_or(Ok(()), finish)
+        });
+        pipeline.add((&self.x, rows), (y, columns))?;
+        pipeline.finish()
     }
 
-    /// Observations along each side of a block: a square of sums fits a binding, and two of each term fit the budgets beside so
-    /// many results.
+    /// [`Measure::side`] beside so many results of 8 bytes.
     ///
     /// # Errors
     /// [`Error::Limit`]; [`Error::Budget`].
     pub(super) fn side(&self, results: u64, memory: &Budget) -> Result<u64> {
-        let device = self.x.x.device();
-        let (room, terms) = (device.limits().room(), self.terms.len() as u64);
-        if room < 8 {
-            return Err(Error::Limit { what: "bytes of a pair's sums", requested: 8, max: room });
-        }
-        // Of a pair, sums on the device, these and their distance on the host, and the results.
-        let (on_device, on_host) = (16 * terms, 16 * terms + 8);
-        let on_host = if device.shares_host_memory() { on_device + on_host } else { on_host };
-        let results = results.saturating_mul(8);
-        let within = |what, budget: u64, taken: u64, of_pair: u64, given| match budget.checked_sub(taken) {
-            Some(left) if left >= of_pair => Ok((left / of_pair).isqrt()),
-            _ => Err(Error::Budget { what, budget, minimum: taken.saturating_add(of_pair), given }),
-        };
-        let most = if device.shares_host_memory() { HOST_SIDE } else { SIDE };
-        let mut side = (room / 8).isqrt().min(most);
-        side = side.min(within(
-            "host memory budget",
-            memory.host_bytes(),
-            results,
-            on_host,
-            memory.host.is_some(),
-        )?);
-        if let (Some(budget), false) = (memory.device, device.shares_host_memory()) {
-            side = side.min(within(Budget::DEVICE, budget, 0, on_device, true)?);
-        }
-        let whole = side / u64::from(TILE) * u64::from(TILE);
-        Ok(if whole > 0 { whole } else { side })
-    }
-
-    /// Waits for the sums of a block, and makes distances of them.
-    fn block(&self, PendingBlock { rows, columns, sums }: PendingBlock) -> Result<Block> {
-        let mut values = sums.into_iter().map(Pending::wait).collect::<Result<Vec<_>>>()?;
-        let sums: Vec<&[[f32; 2]]> = values.iter().map(|sums| sums.as_chunks().0).collect();
-        let y = self.y.as_ref().unwrap_or(&self.x);
-        let (rows, columns) = (whole(rows), whole(columns));
-        let finish = Finish {
-            metric: self.metric,
-            missing: self.options.missing,
-            features: self.features,
-            undefined: [&self.x.undefined, &y.undefined],
-            is_self: self.y.is_none(),
-            wide: self.x.wide,
-        };
-        let width = columns.len();
-        let mut distances = vec![0.0; rows.len() * width];
-        self.x.x.device().pool()?.install(|| {
-            distances.par_chunks_mut(width).enumerate().for_each(|(i, out)| {
-                let row = rows.start + i;
-                let mut values = vec![0.0; sums.len()];
-                for (j, out) in out.iter_mut().enumerate() {
-                    let col = columns.start + j;
-                    if self.is_lower() && col > row {
-                        break;
-                    }
-                    for ((value, sums), factor) in values.iter_mut().zip(&sums).zip(&self.factors) {
-                        *value = factor * joined(&sums[i * width + j], self.x.wide);
-                    }
-                    *out = finish.distance([row, col], &values);
-                }
-            });
-        });
-        let counts = if finish.missing == Missing::Propagate { None } else { values.pop() };
-        Ok(Block { rows, columns, distances, counts: counts.unwrap_or_default(), wide: self.x.wide })
+        self.measure.side(results.saturating_mul(8), memory)
     }
 }
 

@@ -4,7 +4,11 @@ use std::{cmp::Ordering, collections::BinaryHeap, sync::Arc};
 
 use rayon::{ThreadPool, prelude::*};
 
-use super::{Metric, Options, job::Job, zeros};
+use super::{
+    Metric, Options,
+    job::{Block, Job},
+    zeros,
+};
 use crate::{Device, Element, Error, Result, Run, Tensor, linalg::Matrix};
 
 /// Distances that are held against their bounds at once.
@@ -61,19 +65,25 @@ pub fn neighbors<T: Element>(
 ) -> Result<Neighbors> {
     let job = Job::new(x, y, metric, options)?;
     let [m, n] = job.extents();
-    let (most, others) = if y.is_some() { (n, "") } else { (n.saturating_sub(1), "other ") };
-    if k == 0 || k > most {
-        let why = format_args!("{k} of {most} {others}observations: from 1 to as many");
-        return Err(Error::argument("neighbors", "k", why));
-    }
+    check_k(k, n as u64, y.is_none())?;
     let side = job.side(NearestSoFar::host_bytes(m as u64, k as u64).div_ceil(8), &run.memory)?;
     let mut found = NearestSoFar::new(x.device(), m, k, metric == Metric::InnerProduct)?;
     job.each_block(side, run, |mut block| {
-        let (starts, width) = ([block.rows.start, block.columns.start], block.columns.len());
         // In this order the numbers that an observation is offered rise.
-        found.take(starts, &mut block.distances, width, (y.is_none(), job.is_lower()));
+        found.take_block(&mut block, (y.is_none(), job.is_lower()));
     })?;
     found.finish()
+}
+
+/// # Errors
+/// [`Error::Argument`] unless an observation has so many of `n`, or of the others of `n`.
+pub(super) fn check_k(k: usize, n: u64, is_self: bool) -> Result<()> {
+    let (most, others) = if is_self { (n.saturating_sub(1), "other ") } else { (n, "") };
+    if k == 0 || k as u64 > most {
+        let why = format_args!("{k} of {most} {others}observations: from 1 to as many");
+        return Err(Error::argument("neighbors", "k", why));
+    }
+    Ok(())
 }
 
 fn lacking(bytes: u64, count: usize) -> Error {
@@ -167,6 +177,12 @@ impl NearestSoFar {
         }
         self.take([row, 0], distances.data_mut(), width, (false, false));
         Ok(())
+    }
+
+    /// Takes a block, as [`take`](Self::take) does.
+    pub(super) fn take_block(&mut self, block: &mut Block, how: (bool, bool)) {
+        let (starts, width) = ([block.rows.start, block.columns.start], block.columns.len());
+        self.take(starts, &mut block.distances, width, how);
     }
 
     /// The same whether the observations are taken with themselves, and then whether distances above the diagonal are those below:

@@ -8,7 +8,7 @@ use super::{
     job::SIDE,
     metric::{Prepare, Scaling},
     partial_sums::PartialSums,
-    precision::{factor, is_exact, is_wide, shares, table},
+    precision::{factor, is_exact, is_wide, shares},
     sums::{Operand, Pairs, extents, largest},
     zeros,
 };
@@ -183,7 +183,7 @@ impl Partial {
         }
         for (side, sums) in [Some(&mut self.x), self.y.as_mut()].into_iter().flatten().zip(sums) {
             side.undefined.iter_mut().zip(sums).for_each(|(undefined, sum)| *undefined |= sum.is_nan());
-            shares(side.name, sums, &mut side.undefined, true)?;
+            shares((side.name, 0), sums, &mut side.undefined, true)?;
             side.sums = Some(sums.into());
         }
         Ok(self)
@@ -202,7 +202,7 @@ impl Partial {
     /// an [`Error::Argument`].
     pub fn add<T: Element>(&mut self, x: &Tensor<T>, y: Option<&Tensor<T>>) -> Result<()> {
         let [_, features] = extents(x, self.options.columns)?;
-        let alone = is_wide(x, &self.terms, Prepare::Nothing, &self.options)?;
+        let alone = is_wide::<T>(x.device(), &self.terms, Prepare::Nothing, &self.options)?;
         let wide = self.wide.unwrap_or(alone);
         if alone && !wide {
             let why = format_args!(
@@ -278,7 +278,7 @@ impl Partial {
                 operand.find_shifts(frames, self.features, &self.options)?;
             }
             let entries: Vec<_> = frames.iter().map(Frame::entry).collect();
-            operand.table = table(&self.device, &entries, wide)?;
+            operand.set_table(&entries)?;
         }
         Ok(frames)
     }
@@ -403,11 +403,12 @@ impl Partial {
             let expected = format_args!("{features} features of {count} observations of {name}");
             return Err(Error::shape("distance", expected, format_args!("{:?}", x.shape())));
         }
-        let mut operand = Operand::new((side.name, x), self.metric, Prepare::Nothing, wide, &self.options)?;
+        let mut operand =
+            Operand::new((side.name, x, 0), self.metric, Prepare::Nothing, wide, &self.options)?;
         match &side.sums {
             Some(sums) => {
-                let entries = shares(side.name, sums, &mut side.undefined.clone(), operand.wide)?;
-                operand.table = table(&self.device, &entries, operand.wide)?;
+                let entries = shares((side.name, 0), sums, &mut side.undefined.clone(), operand.wide)?;
+                operand.set_table(&entries)?;
             }
             None if self.metric == Metric::JensenShannon => {
                 let why = format_args!("{} needs the sum of each observation: `with_sums`", self.metric);

@@ -6,20 +6,20 @@ use crate::{DType, Device, Element, Error, Result, Tensor, dtype::nearest_f32, k
 /// How an observation is taken as it is: the two parts of what is subtracted, and what the difference is multiplied by.
 pub(super) const PLAIN: [f64; 3] = [0.0, 0.0, 1.0];
 
-/// Decides whether sums of these terms of `x` are made in f64: those of f64, and of integers that f32 would round, where the device has f64.
+/// Decides whether sums of these terms of elements T are made in f64: those of f64, and of integers that f32 would round, where the device has f64.
 ///
 /// # Errors
 /// [`Error::NoF64`].
 pub(super) fn is_wide<T: Element>(
-    x: &Tensor<T>,
+    device: &Device,
     terms: &[Term],
     prepare: Prepare,
     options: &Options,
 ) -> Result<bool> {
     match T::DTYPE {
-        DType::F64 if !options.narrow => x.device().computes_f64("distance").map(|()| true),
+        DType::F64 if !options.narrow => device.computes_f64("distance").map(|()| true),
         DType::F64 | DType::F32 | DType::F16 | DType::BF16 => Ok(false),
-        _ => Ok(!options.narrow && x.device().limits().f64 && !is_exact::<T>(terms, prepare)),
+        _ => Ok(!options.narrow && device.limits().f64 && !is_exact::<T>(terms, prepare)),
     }
 }
 
@@ -44,7 +44,7 @@ pub(super) fn factor(term: Term, metric: Metric, scale: f64) -> f64 {
 /// # Errors
 /// [`Error::Argument`] for a sum below 0, or whose reciprocal is no number.
 pub(super) fn shares(
-    name: &'static str,
+    (name, first): (&'static str, u64),
     sums: &[f64],
     undefined: &mut [bool],
     wide: bool,
@@ -57,7 +57,7 @@ pub(super) fn shares(
         }
         entry[2] = sum.recip();
         if !(is_normal(entry[2], wide) && *sum > 0.0) {
-            let why = format_args!("observation {number} adds up to {sum:e}");
+            let why = format_args!("observation {} adds up to {sum:e}", first + number as u64);
             return Err(Error::argument("distance", name, why));
         }
     }

@@ -1,13 +1,14 @@
 //! Distances of the observations of stored matrices, which need not fit memory.
 
+mod nearest;
 mod reading;
 
 use std::time::Instant;
 
-use self::reading::Reading;
+use self::{nearest::nearest, reading::Reading};
 #[cfg(feature = "zarr")]
 use super::tiles::{write_pairwise, write_pairwise_counted};
-use super::{Metric, Neighbors, Options, Partial, neighbors};
+use super::{Metric, Neighbors, Options, Partial};
 #[cfg(feature = "zarr")]
 use crate::store::ArrayWriter;
 use crate::{
@@ -133,7 +134,9 @@ pub fn pairwise_stored<A: SharedArray>(
 /// [`Error::Argument`](crate::Error::Argument) for another `k`; else as [`pairwise_stored`].
 ///
 /// # Cost
-/// One pass. The device holds all elements; then [`neighbors`](fn@neighbors).
+/// That of [`neighbors`](fn@neighbors). Arrays are read once where the device holds all elements. Else they are read once before distances are
+/// made, and then the device holds as many observations of `x` as memory allows, while all others are read, or where the metric is
+/// symmetric those before: as many times as there are such shares of `x`, or half as many.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -158,11 +161,7 @@ pub fn neighbors_stored<A: SharedArray>(
     let reading = Reading::new(&arrays, metric, options, device)?;
     let mut stats = StreamStats::default();
     let nearest = with_dtype!(reading.staged, T => {
-        let Loaded { tensors, rest, .. } = Loaded::<T>::of(&reading, device, run, &mut stats)?;
-        let started = Instant::now();
-        let found = neighbors(&tensors[0], tensors.get(1), k, metric, options, &rest);
-        stats.compute += started.elapsed();
-        found.map_err(|error| reading.with_what_is_held(error, device, &run.memory))?
+        nearest::<T>(&reading, k, (metric, options), device, run, &mut stats)?
     });
     Ok(StoredNeighbors { nearest, memory: run.memory.planned(device), stats })
 }

@@ -1,6 +1,6 @@
 //! Sums of terms over features, for each pair of observations.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use super::{
     Metric, Missing, Options,
@@ -34,11 +34,13 @@ pub(super) struct Operand<'a, T: Element> {
     /// What messages call it.
     name: &'static str,
     by_column: bool,
+    /// The number of its first observation, where it is a part of more.
+    first: u64,
     pub(super) count: u64,
     /// Whether all is computed in f64.
     pub(super) wide: bool,
     /// A [`table`] of each observation's two parts of what is subtracted, and what the difference is multiplied by.
-    pub(super) table: Tensor<f32>,
+    pub(super) table: Arc<Tensor<f32>>,
     /// Whether no distance from it is a number.
     pub(super) undefined: Vec<bool>,
     /// The largest magnitude of its elements, or up to √features times as much; of metrics that scale nothing, none.
@@ -57,16 +59,16 @@ pub(super) fn features<T: Element>(x: &Tensor<T>, columns: bool) -> Result<u64> 
 }
 
 impl<'a, T: Element> Operand<'a, T> {
-    /// Checks the observations, and prepares them as the metric wants.
+    /// Checks the observations, of which the first has this number, and prepares them as the metric wants.
     pub(super) fn new(
-        (name, x): (&'static str, &'a Tensor<T>),
+        (name, x, first): (&'static str, &'a Tensor<T>, u64),
         metric: Metric,
         prepare: Prepare,
         wide: bool,
         options: &Options,
     ) -> Result<Self> {
         let masked = options.missing != Missing::Propagate;
-        let mut operand = Self::plain((name, x), wide, options)?;
+        let mut operand = Self { first, ..Self::plain((name, x), wide, options)? };
         operand.check(metric, masked, options)?;
         operand.prepare(prepare, options)?;
         Ok(operand)
@@ -82,21 +84,26 @@ impl<'a, T: Element> Operand<'a, T> {
         })?;
         let mut plain = zeros(len)?;
         plain.fill(PLAIN);
-        Ok(Self {
-            x,
-            name,
-            by_column: options.columns,
-            count,
-            wide,
-            table: table(x.device(), &plain, wide)?,
-            undefined: zeros(len)?,
-            sizes: Vec::new(),
-        })
+        let table = table(x.device(), &plain, wide)?.into();
+        Ok(Self { undefined: zeros(len)?, ..Self::prepared((name, x, 0), table, wide, options)? })
+    }
+
+    /// Observations with the table that was made of them.
+    pub(super) fn prepared(
+        (name, x, first): (&'static str, &'a Tensor<T>, u64),
+        table: Arc<Tensor<f32>>,
+        wide: bool,
+        options: &Options,
+    ) -> Result<Self> {
+        let [count, _] = extents(x, options.columns)?;
+        let (undefined, sizes) = (Vec::new(), Vec::new());
+        Ok(Self { x, name, by_column: options.columns, first, count, wide, table, undefined, sizes })
     }
 
     /// Finds NaN and how large elements are, and refuses what the metric knows no distance of.
     fn check(&mut self, metric: Metric, masked: bool, options: &Options) -> Result<()> {
         let refused = |number: usize, why: &str| {
+            let number = self.first + number as u64;
             Err(Error::argument("distance", self.name, format_args!("observation {number}: {why}")))
         };
         // NaN is left out, and infinite elements are not.
@@ -159,14 +166,14 @@ impl<'a, T: Element> Operand<'a, T> {
             [_, sizes] = stats(true)?;
         }
         // Squares of the others leave f32, or are of 0s alone.
-        let is_known = |size: &f64| (1e-15..1e18).contains(size);
-        let are_known = match scaling {
-            Scaling::Each => sizes.iter().all(is_known),
-            _ => is_known(&largest(&sizes)),
-        };
-        let is_lacking = if self.wide { negative } else { !are_known };
-        if is_lacking {
-            sizes = self.alone(Term::Largest, &Options { negative, ..rule })?;
+        let is_known = |size: &f64| if self.wide { !negative } else { (1e-15..1e18).contains(size) };
+        if !sizes.iter().all(is_known) {
+            let largest = self.alone(Term::Largest, &Options { negative, ..rule })?;
+            sizes
+                .iter_mut()
+                .zip(largest)
+                .filter(|(size, _)| !is_known(size))
+                .for_each(|(size, found)| *size = found);
         }
         self.sizes = sizes;
         Ok(())
@@ -175,8 +182,17 @@ impl<'a, T: Element> Operand<'a, T> {
     /// Multiplies all elements.
     pub(super) fn scale(&mut self, scale: f64) -> Result<()> {
         let [shift, rest, _] = PLAIN;
-        self.table = table(self.x.device(), &vec![[shift, rest, scale]; self.undefined.len()], self.wide)?;
+        self.set_table(&vec![[shift, rest, scale]; to_usize(self.count)])
+    }
+
+    pub(super) fn set_table(&mut self, entries: &[[f64; 3]]) -> Result<()> {
+        self.table = table(self.x.device(), entries, self.wide)?.into();
         Ok(())
+    }
+
+    /// The numbers of all of its observations.
+    pub(super) fn all(&self) -> Range<u64> {
+        self.first..self.first + self.count
     }
 
     /// Finds a number near the mean of each observation, of those of its features from `before` on: of the first 256, or the first so many
@@ -200,12 +216,12 @@ impl<'a, T: Element> Operand<'a, T> {
                 continue;
             }
             let mut entries: Vec<_> = frames.iter().map(|frame| [0.0, 0.0, frame.factor()]).collect();
-            self.table = table(self.x.device(), &entries, self.wide)?;
+            self.set_table(&entries)?;
             let sums = self.alone_of(Term::X, block.clone(), options)?;
             for (entry, (sum, count)) in entries.iter_mut().zip(sums.iter().zip(&counts)) {
                 entry[0] = self.rounded(if *count > 0.0 { sum / count / entry[2] } else { 0.0 });
             }
-            self.table = table(self.x.device(), &entries, self.wide)?;
+            self.set_table(&entries)?;
             let squares = self.alone_of(Term::XSquare, block, options)?;
             let ends = (before + end).is_multiple_of(BLOCK as u64);
             for (number, frame) in frames.iter_mut().enumerate().filter(|(_, frame)| !frame.is_final) {
@@ -232,7 +248,7 @@ impl<'a, T: Element> Operand<'a, T> {
             for (entry, size) in entries.iter_mut().zip(&self.sizes) {
                 entry[2] = near_one(*size, self.wide);
             }
-            self.table = table(self.x.device(), &entries, self.wide)?;
+            self.set_table(&entries)?;
         }
         if matches!(prepare, Prepare::Centre | Prepare::CentreAndUnit) {
             self.centre(&mut entries, options)?;
@@ -242,8 +258,8 @@ impl<'a, T: Element> Operand<'a, T> {
         }
         if prepare == Prepare::Shares {
             let sums = self.alone(Term::X, options)?;
-            let entries = shares(self.name, &sums, &mut self.undefined, self.wide)?;
-            self.table = table(self.x.device(), &entries, self.wide)?;
+            let entries = shares((self.name, self.first), &sums, &mut self.undefined, self.wide)?;
+            self.set_table(&entries)?;
         }
         Ok(())
     }
@@ -260,7 +276,7 @@ impl<'a, T: Element> Operand<'a, T> {
                 let mean = self.rounded(if *count > 0.0 { sum / count / entry[2] } else { 0.0 });
                 entry[part] = self.rounded(entry[part] + mean);
             }
-            self.table = table(self.x.device(), entries, self.wide)?;
+            self.set_table(entries)?;
         }
         Ok(())
     }
@@ -272,7 +288,7 @@ impl<'a, T: Element> Operand<'a, T> {
             entry[2] =
                 if largest > 0.0 { self.rounded(power_of_two((-exponent(largest)).max(-1022))) } else { 0.0 };
         }
-        self.table = table(self.x.device(), entries, self.wide)?;
+        self.set_table(entries)?;
         let constant = if self.wide { CONSTANT_WIDE } else { CONSTANT };
         let squares = self.alone(Term::XSquare, options)?;
         for (number, (entry, square)) in entries.iter_mut().zip(squares).enumerate() {
@@ -282,11 +298,12 @@ impl<'a, T: Element> Operand<'a, T> {
             self.undefined[number] |= is_nothing;
             entry[2] = if self.undefined[number] { 0.0 } else { self.rounded(length.recip()) };
             if !self.undefined[number] && !is_normal(entry[2], self.wide) {
+                let number = self.first + number as u64;
                 let why = format_args!("observation {number} has the length {length:e}");
                 return Err(Error::argument("distance", self.name, why));
             }
         }
-        self.table = table(self.x.device(), entries, self.wide)?;
+        self.set_table(entries)?;
         Ok(())
     }
 
@@ -304,14 +321,15 @@ impl<'a, T: Element> Operand<'a, T> {
             x: &zeros,
             name: "zero",
             by_column: self.by_column,
+            first: 0,
             count: 1,
             wide: self.wide,
-            table: table(device, &[PLAIN], self.wide)?,
+            table: table(device, &[PLAIN], self.wide)?.into(),
             undefined: vec![false],
             sizes: Vec::new(),
         };
         let mut sums = Tensor::empty(device, &[self.count, 2])?;
-        let pairs = Pairs { x: (self, 0..self.count), y: (&zero, 0..1), features: of, accumulate: false };
+        let pairs = Pairs { x: (self, self.all()), y: (&zero, 0..1), features: of, accumulate: false };
         pairs.add(term, 1.0, options, false, &mut sums)?;
         let sums = sums.read()?;
         Ok(sums.as_chunks().0.iter().map(|sum| joined(sum, self.wide)).collect())
@@ -319,6 +337,7 @@ impl<'a, T: Element> Operand<'a, T> {
 
     /// The stored lines that hold some observations and features, and where the first element is.
     fn window(&self, observations: &Range<u64>, features: &Range<u64>) -> (Window<'_>, u32) {
+        let observations = &self.places(observations);
         let (lines, first) = match self.by_column {
             true => (features, observations.start),
             false => (observations, features.start),
@@ -327,6 +346,11 @@ impl<'a, T: Element> Operand<'a, T> {
         let window = self.x.window(lines.start * line..lines.end * line);
         let start = window.start + small(first);
         (window, start)
+    }
+
+    /// The places of observations with these numbers.
+    fn places(&self, observations: &Range<u64>) -> Range<u64> {
+        observations.start - self.first..observations.end - self.first
     }
 
     /// Most stored lines of a launch.
@@ -351,7 +375,7 @@ pub(super) fn largest(sizes: &[f64]) -> f64 {
 /// [`Error::NoF64`]; [`Error::Limit`] when one row does not fit a binding; what the device reports.
 pub(super) fn observation_sums<T: Element>(x: &Tensor<T>, options: &Options) -> Result<Vec<f64>> {
     let plain = Options { missing: Missing::Propagate, negative: false, ..*options };
-    let wide = is_wide(x, &[Term::X], Prepare::Nothing, options)?;
+    let wide = is_wide::<T>(x.device(), &[Term::X], Prepare::Nothing, options)?;
     Operand::plain(("x", x), wide, options)?.alone(Term::X, &plain)
 }
 
@@ -365,7 +389,7 @@ pub(super) struct Pairs<'a, T: Element> {
 }
 
 impl<T: Element> Pairs<'_, T> {
-    /// Writes or adds the sums of a term, in as many launches as bindings ask for. Enqueues; does not wait.
+    /// Writes or adds the sums of a term, or those of the lower triangle alone, in as many launches as bindings ask for. Enqueues; does not wait.
     pub(super) fn add(
         &self,
         term: Term,
@@ -427,8 +451,12 @@ impl<T: Element> Pairs<'_, T> {
         let (x_window, x0) = x.window(&rows, &features);
         let (y_window, y0) = y.window(&columns, &features);
         let words = if x.wide { 2 } else { 1 };
-        let [x_table, y_table] = [(x, &rows), (y, &columns)]
-            .map(|(of, range)| of.table.window(3 * words * range.start..3 * words * range.end));
+        let [x_table, y_table] = [(x, &rows), (y, &columns)].map(|(of, range)| {
+            let places = of.places(range);
+            of.table.window(3 * words * places.start..3 * words * places.end)
+        });
+        // Numbers count only beside each other, and may be beyond the kernel's.
+        let [row0, col0] = [&rows, &columns].map(|range| range.start - rows.start.min(columns.start));
         let lds = all_columns.end - all_columns.start;
         let [first, end] = [rows.start, rows.end].map(|row| 2 * lds * (row - all_rows.start));
         let target = sums.window_update(first..end);
@@ -451,8 +479,8 @@ impl<T: Element> Pairs<'_, T> {
             negative: options.negative.into(),
             accumulate: (self.accumulate || features.start > self.features.start).into(),
             lower: lower.into(),
-            row0: small(rows.start),
-            col0: small(columns.start),
+            row0: small(row0),
+            col0: small(col0),
             term: term as u32,
             power: nearest_f32(power),
             power_low: small(power.to_bits() & u64::from(u32::MAX)),

@@ -4,16 +4,17 @@ use std::sync::{Arc, Mutex};
 
 use super::{data::values, device_tests};
 use crate::{
-    Budget, ChunkedArray, Device, Error, Progress, Run, StoredType, Tensor,
+    Budget, Cancel, ChunkedArray, Device, Error, Progress, Run, StoredType, Tensor,
     distance::{
-        Distances, Metric, Missing, Options, StoredDistances, neighbors, neighbors_stored, pairwise_counted,
-        pairwise_stored,
+        Distances, Metric, Missing, Neighbors, Options, StoredDistances, neighbors, neighbors_stored,
+        pairwise_counted, pairwise_stored,
     },
     store::{MemoryArray, Storable},
 };
 
 device_tests! {
-    empty, refused, f64s, nearest; boxes_of_features, any_budget, far_from_zero, types, both_passes,
+    empty, refused, f64s, nearest, errors_name_observations;
+    nearest_within_any_budget, boxes_of_features, any_budget, far_from_zero, types, both_passes,
 }
 
 type Array = Arc<dyn ChunkedArray>;
@@ -212,23 +213,152 @@ fn nearest(device: &Device) {
         let y = with.then_some(&y);
         let found = neighbors_stored(&x, y, 4, by, &options, device, &run).unwrap();
         assert_eq!(found.nearest, expected);
-        if with || columns {
-            continue;
-        }
-        let tight = |host| Run { memory: Budget { host: Some(host), device: None }, ..Run::default() };
-        let of = |run: &Run| neighbors_stored(&x, y, 4, by, &options, device, run);
-        let error = of(&tight(100)).unwrap_err();
-        let Error::Budget { given: true, minimum, .. } = error else { panic!("{error}") };
-        let error = of(&tight(minimum)).map(|found| found.nearest);
-        match error {
-            // Of what is read first, and then of the search.
-            Err(Error::Budget { minimum, .. }) => assert_eq!(of(&tight(minimum)).unwrap().nearest, expected),
-            found => assert_eq!(found.unwrap(), expected),
-        }
         assert!(matches!(
             neighbors_stored(&x, y, 0, by, &options, device, &run),
             Err(Error::Argument { name: "k", .. })
         ));
+    }
+}
+
+/// The least budgets that errors name.
+fn least(find: &dyn Fn(&Run) -> Result<Neighbors, Error>) -> Budget {
+    let mut budget = Budget::default().host(1).device(1);
+    loop {
+        match find(&Run::default().memory(budget)) {
+            Ok(_) => return budget,
+            Err(Error::Budget { what, minimum, given: true, .. }) => {
+                let side = if what == Budget::DEVICE { &mut budget.device } else { &mut budget.host };
+                assert!(side.replace(minimum) < Some(minimum));
+                let less = |host, device| {
+                    let budget = Budget {
+                        host: budget.host.map(|n| n - host),
+                        device: budget.device.map(|n| n - device),
+                    };
+                    find(&Run::default().memory(budget))
+                };
+                let less = if what == Budget::DEVICE { less(0, 1) } else { less(1, 0) };
+                assert!(matches!(less, Err(Error::Budget { .. })));
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Of tensors the same bits, however few observations the device holds at a time.
+fn nearest_within_any_budget(device: &Device) {
+    let run = Run::default();
+    for (n, others, features, metric, missing, columns) in [
+        (19u64, None, 33u64, Metric::Euclidean, Missing::Propagate, false),
+        (19, None, 33, Metric::Cosine, Missing::Ignore, true),
+        (19, None, 7, Metric::KlDivergence, Missing::Propagate, false),
+        (19, Some(11), 7, Metric::Correlation, Missing::Propagate, true),
+        (5, Some(23), 7, Metric::InnerProduct, Missing::Propagate, false),
+        (1500, None, 3, Metric::Correlation, Missing::Propagate, false),
+        (1500, Some(400), 3, Metric::Euclidean, Missing::Propagate, false),
+        (9, None, 0, Metric::CityBlock, Missing::Propagate, false),
+        (9, None, 0, Metric::CityBlock, Missing::Propagate, true),
+    ] {
+        let options = Options { missing, columns, ..Options::default() };
+        let made = |seed, n: u64| {
+            let mut values: Vec<f32> = values(seed, n * features);
+            values.iter_mut().for_each(|x| *x = x.abs() + 0.5);
+            // All are scaled by the largest of them, which is in one box.
+            if metric == Metric::Euclidean {
+                values[n as usize] = 1e25;
+            }
+            if missing != Missing::Propagate {
+                values[5] = f32::NAN;
+            }
+            values
+        };
+        let (x, y) = (made(1, n), others.map(|n| made(2, n)));
+        let shape = |n| if columns { [features, n] } else { [n, features] };
+        let laid = |values: &[f32]| match columns {
+            true => turned(values, features as usize),
+            false => values.to_vec(),
+        };
+        let tensor = |values: &[f32], n| Tensor::from_slice(device, &laid(values), &shape(n)).unwrap();
+        let (left, right) = (tensor(&x, n), y.as_ref().map(|y| tensor(y, others.unwrap())));
+        let expected = neighbors(&left, right.as_ref(), 3, metric, &options, &run).unwrap();
+        let array = |values: &[f32], n| stored(&laid(values), shape(n), [4, 5]);
+        let (x, y) = (array(&x, n), y.as_ref().map(|y| array(y, others.unwrap())));
+        let find = |run: &Run| neighbors_stored(&x, y.as_ref(), 3, metric, &options, device, run);
+        let all = find(&run).unwrap();
+        let same = |found: &Neighbors| {
+            let bits = |of: &Neighbors| of.distances.data().iter().map(|d| d.to_bits()).collect::<Vec<_>>();
+            assert_eq!(
+                (&found.indices, bits(found)),
+                (&expected.indices, bits(&expected)),
+                "{metric} of {n}"
+            );
+        };
+        same(&all.nearest);
+        // Once where memory is enough, and then more often.
+        assert_eq!(
+            all.stats.chunks,
+            [Some(n), others]
+                .into_iter()
+                .flatten()
+                .map(|n| {
+                    let [rows, columns] = shape(n);
+                    rows.div_ceil(4) * columns.div_ceil(5)
+                })
+                .sum::<u64>()
+        );
+        // Boxes of one observation, and larger ones; of many observations, boxes of more than a tile.
+        let budgets: Vec<Budget> = if n < 100 {
+            let least = least(&|run| find(run).map(|found| found.nearest));
+            let more = |bytes: Option<u64>, times| bytes.map(|bytes| bytes * times / 8);
+            let budget = |times| Budget { host: more(least.host, times), device: more(least.device, times) };
+            [8, 9, 16, 64].map(budget).into()
+        } else {
+            [[446, 97], [516, 103], [530, 105], [900, 900]]
+                .map(|[host, of_device]| Budget::default().host(host << 10).device(of_device << 10))
+                .into()
+        };
+        let mut most = 0;
+        for memory in &budgets {
+            let found = find(&Run::default().memory(*memory)).unwrap();
+            same(&found.nearest);
+            most = most.max(found.stats.chunks);
+        }
+        assert!(most > all.stats.chunks || n == 9, "{most} of {n}");
+        let stop = Cancel::default();
+        let told = stop.clone();
+        let progress = Progress::new(move |status| {
+            if status.pass == 1 {
+                told.cancel()
+            }
+        });
+        let stopped = find(&Run::default().memory(budgets[0]).progress(progress).cancel(stop));
+        assert!(n < 10 || matches!(stopped, Err(Error::Cancelled)));
+    }
+}
+
+/// Observations have their numbers in the whole matrix, whatever box they are in.
+fn errors_name_observations(device: &Device) {
+    let mut x = vec![1.0f32; 40];
+    x[27] = f32::INFINITY;
+    let x = stored(&x, [20, 2], [3, 2]);
+    for (metric, y, k) in [(Metric::Euclidean, None, 2), (Metric::Cosine, Some(&x), 2)] {
+        let find = |budget| {
+            let run = Run::default().memory(budget);
+            neighbors_stored(&x, y, k, metric, &Options::default(), device, &run).unwrap_err()
+        };
+        let mut budget = Budget::default().host(1).device(1);
+        loop {
+            match find(budget) {
+                Error::Budget { what, minimum, .. } if what == Budget::DEVICE => {
+                    budget.device = Some(minimum)
+                }
+                Error::Budget { minimum, .. } => budget.host = Some(minimum),
+                error => {
+                    assert!(error.to_string().contains("observation 13: an infinite element"), "{error}");
+                    break;
+                }
+            }
+        }
+        assert!(find(Budget::default()).to_string().contains("observation 13: "));
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{
 const FEATURES: u64 = 1024;
 
 /// Bytes on the host that are known of an observation.
-const OBSERVATION: u64 = 32;
+pub(super) const OBSERVATION: u64 = 32;
 
 /// The extents of a stored matrix, observations first.
 fn extents(x: &Arc<dyn ChunkedArray>, columns: bool) -> Result<[u64; 2]> {
@@ -30,7 +30,7 @@ fn extents(x: &Arc<dyn ChunkedArray>, columns: bool) -> Result<[u64; 2]> {
 /// What is read, and how.
 pub(super) struct Reading<'a> {
     pub(super) arrays: &'a [Arc<dyn ChunkedArray>],
-    columns: bool,
+    pub(super) columns: bool,
     /// Observations of each array.
     pub(super) counts: Vec<u64>,
     pub(super) features: u64,
@@ -147,9 +147,10 @@ impl<'a> Reading<'a> {
         Error::Budget { what, budget, minimum, given }
     }
 
-    /// Boxes of so many features.
-    fn plans(&self, features: u64) -> Result<Vec<Plan>> {
+    /// Boxes of so many observations, or of all, and so many features.
+    pub(super) fn plans(&self, observations: Option<u64>, features: u64) -> Result<Vec<Plan>> {
         let plan = |(array, count): (&Arc<dyn ChunkedArray>, u64)| {
+            let count = observations.unwrap_or(count);
             let along = if self.columns { [features, count] } else { [count, features] };
             let along = along.map(|size| Along::each(size.max(1)));
             let rows = Arc::new(Selection::all(array.shape()[0]));
@@ -177,7 +178,7 @@ impl<'a> Reading<'a> {
         let mut width = FEATURES.next_multiple_of(chunk.min(FEATURES)).max(chunk);
         width = width.next_multiple_of(block).min(most);
         loop {
-            let plans = self.plans(width)?;
+            let plans = self.plans(None, width)?;
             let all = |of: fn(&Plan) -> u64| plans.iter().map(of).fold(0, u64::saturating_add);
             // One is filled while another is added; a tensor of each.
             let staged = all(Plan::block_bytes).saturating_mul(2);

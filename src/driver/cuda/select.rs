@@ -91,7 +91,10 @@ pub(crate) fn open_place(
     options: &DeviceOptions,
 ) -> Result<Box<dyn Driver>> {
     let devices = Devices::find(sample).unwrap_or_else(|absent| panic!("{}", absent.why()));
-    devices.open(place, options).map_err(|_| panic!("device {place} should open"))
+    devices.open(place, options).map_err(|why| match why {
+        Refused::Why(why) => panic!("device {place} should open: {why}"),
+        Refused::Failed(error) => error,
+    })
 }
 
 /// Every device, or why there is none, each with the name that [`open`] takes.

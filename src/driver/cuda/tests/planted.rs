@@ -184,5 +184,5 @@ fn bugs_in_transposes_show() {
         ("if (row < params.m && col < params.n) out", "if (col < params.n) out"),
         ("tile[along * STRIDE + line + part * LINES]", "tile[(line + part * LINES) * STRIDE + along]"),
     ];
-    each_bug_shows(15, &TRANSPOSE, &bugs, turned);
+    each_bug_shows(30, &TRANSPOSE, &bugs, turned);
 }
