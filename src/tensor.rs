@@ -5,6 +5,7 @@ mod views;
 
 use std::{fmt, marker::PhantomData, ops::Range, sync::Arc};
 
+pub(crate) use self::host::Sent;
 use self::host::Values;
 pub use self::{
     host::{HostValues, Pending},
@@ -435,6 +436,15 @@ impl<T: Element> Tensor<T> {
         };
         let len = self.host_len()?;
         Ok(Pending { download, before: (self.offset % 4) as usize, len, guard, element: PhantomData })
+    }
+
+    /// [`download`](Self::download) of what nobody needs on the device afterwards: elements of the cpu device are not copied.
+    pub(crate) fn send(self) -> Result<Sent<T>> {
+        if self.device.shares_host_memory() {
+            Ok(Sent::Here(self))
+        } else {
+            self.download().map(Sent::Enqueued)
+        }
     }
 
     /// Waits for the elements, as bytes of the host; those of the cpu device are not copied.

@@ -12,9 +12,10 @@ use super::{
     sums::{Operand, Pairs, features, largest},
 };
 use crate::{
-    Budget, Device, Element, Error, Pending, Result, Run, Status, Tensor,
+    Budget, Device, Element, Error, Result, Run, Status, Tensor,
     dtype::joined,
     kernels::distance::{TILE, Term},
+    tensor::{HostValues, Sent},
 };
 
 /// Most observations along each side of a block: sums of 32 MiB a term.
@@ -137,15 +138,19 @@ impl Measure {
             let (x, y) = ((x, rows.clone()), (y, columns.clone()));
             let pairs = Pairs { x, y, features: 0..self.features, accumulate: false };
             pairs.add(term, self.metric.power(), &self.options, lower, &mut sums)?;
-            sums.download()
+            sums.send()
         });
         let sums = sums.collect::<Result<Vec<_>>>()?;
         Ok(PendingBlock { rows, columns, sums })
     }
 
-    /// Waits for the sums of a block, and makes distances of them.
-    fn block(&self, PendingBlock { rows, columns, sums }: PendingBlock) -> Result<Block> {
-        let mut values = sums.into_iter().map(Pending::wait).collect::<Result<Vec<_>>>()?;
+    /// Waits for the sums of a block, and makes distances of them, in `distances` of another block.
+    fn block(
+        &self,
+        PendingBlock { rows, columns, sums }: PendingBlock,
+        mut distances: Vec<f64>,
+    ) -> Result<Block> {
+        let mut values = sums.into_iter().map(Sent::wait).collect::<Result<Vec<_>>>()?;
         let sums: Vec<&[[f32; 2]]> = values.iter().map(|sums| sums.as_chunks().0).collect();
         let (rows, columns) = (whole(rows), whole(columns));
         let finish = Finish {
@@ -157,25 +162,21 @@ impl Measure {
             wide: self.wide,
         };
         let width = columns.len();
-        let mut distances = vec![0.0; rows.len() * width];
+        distances.resize(rows.len() * width, 0.0);
         self.device.pool()?.install(|| {
             distances.par_chunks_mut(width).enumerate().for_each(|(i, out)| {
                 let row = rows.start + i;
-                let mut values = vec![0.0; sums.len()];
-                for (j, out) in out.iter_mut().enumerate() {
-                    let col = columns.start + j;
-                    if self.is_lower() && col > row {
-                        break;
-                    }
-                    for ((value, sums), factor) in values.iter_mut().zip(&sums).zip(&self.factors) {
-                        *value = factor * joined(&sums[i * width + j], self.wide);
-                    }
-                    *out = finish.distance([row, col], &values);
-                }
+                let count =
+                    if self.is_lower() { (row + 1).saturating_sub(columns.start).min(width) } else { width };
+                let sums = sums.iter().zip(&self.factors).map(|(&sums, &factor)| {
+                    let wide = self.wide;
+                    sums[i * width..].iter().map(move |sum| factor * joined(sum, wide))
+                });
+                finish.row(row, columns.start, sums.collect(), &mut out[..count]);
             });
         });
         let counts = if finish.missing == Missing::Propagate { None } else { values.pop() };
-        Ok(Block { rows, columns, distances, counts: counts.unwrap_or_default(), wide: self.wide })
+        Ok(Block { rows, columns, distances, counts, wide: self.wide })
     }
 }
 
@@ -183,7 +184,7 @@ impl Measure {
 struct PendingBlock {
     rows: Range<u64>,
     columns: Range<u64>,
-    sums: Vec<Pending<f32>>,
+    sums: Vec<Sent<f32>>,
 }
 
 /// The distances of some observations of x from some of y.
@@ -193,30 +194,33 @@ pub(super) struct Block {
     /// In C order. Above the diagonal, where only what is below it is wanted, any numbers.
     pub(super) distances: Vec<f64>,
     /// Where elements may be missing, the numbers of features that both have, as devices make them.
-    counts: Vec<f32>,
+    counts: Option<HostValues<f32>>,
     wide: bool,
 }
 
 impl Block {
     /// The numbers of features that both have, likewise, where elements may be missing.
     pub(super) fn shared(&self) -> impl Iterator<Item = f64> {
-        self.counts.as_chunks().0.iter().map(|count| joined(count, self.wide))
+        let counts = self.counts.iter().flat_map(|counts| counts.as_chunks().0);
+        counts.map(|count| joined(count, self.wide))
     }
 }
 
 /// Blocks of pairs, one after the other: while the sums of one are on their way, the device works on the next.
-pub(super) struct Pipeline<'a, F: FnMut(Block)> {
+pub(super) struct Pipeline<'a, F: FnMut(&mut Block)> {
     measure: &'a Measure,
     /// Observations along each side of a block.
     side: u64,
     run: &'a Run,
     sink: F,
     before: Option<PendingBlock>,
+    /// Memory of a block's distances, for the next.
+    distances: Vec<f64>,
 }
 
-impl<'a, F: FnMut(Block)> Pipeline<'a, F> {
+impl<'a, F: FnMut(&mut Block)> Pipeline<'a, F> {
     pub(super) fn new(measure: &'a Measure, side: u64, run: &'a Run, sink: F) -> Self {
-        Self { measure, side, run, sink, before: None }
+        Self { measure, side, run, sink, before: None, distances: Vec::new() }
     }
 
     /// Gives each block of some observations of x with some of y, row by row, but the last, which comes with what follows it: no blocks that
@@ -243,7 +247,7 @@ impl<'a, F: FnMut(Block)> Pipeline<'a, F> {
                 self.run.cancel.check()?;
                 let block = self.measure.enqueue((x, rows.clone()), (y, columns))?;
                 let before = self.before.replace(block);
-                self.take(before)?;
+                self.give(before)?;
             }
         }
         Ok(())
@@ -255,12 +259,14 @@ impl<'a, F: FnMut(Block)> Pipeline<'a, F> {
     /// What the device reports.
     pub(super) fn finish(mut self) -> Result<()> {
         let last = self.before.take();
-        self.take(last)
+        self.give(last)
     }
 
-    fn take(&mut self, block: Option<PendingBlock>) -> Result<()> {
+    fn give(&mut self, block: Option<PendingBlock>) -> Result<()> {
         if let Some(block) = block {
-            (self.sink)(self.measure.block(block)?);
+            let mut block = self.measure.block(block, take(&mut self.distances))?;
+            (self.sink)(&mut block);
+            self.distances = block.distances;
         }
         Ok(())
     }
@@ -313,7 +319,7 @@ impl<'a, T: Element> Job<'a, T> {
     ///
     /// # Errors
     /// As [`Pipeline::add`].
-    pub(super) fn each_block(&self, side: u64, run: &Run, sink: impl FnMut(Block)) -> Result<()> {
+    pub(super) fn each_block(&self, side: u64, run: &Run, sink: impl FnMut(&mut Block)) -> Result<()> {
         let y = self.y.as_ref().unwrap_or(&self.x);
         self.each_block_of([self.x.all(), y.all()], side, run, sink)
     }
@@ -327,11 +333,11 @@ impl<'a, T: Element> Job<'a, T> {
         [rows, columns]: [Range<u64>; 2],
         side: u64,
         run: &Run,
-        mut sink: impl FnMut(Block),
+        mut sink: impl FnMut(&mut Block),
     ) -> Result<()> {
         let y = self.y.as_ref().unwrap_or(&self.x);
         let (mut status, end) = (Status::new(0, 1, self.x.count), whole(columns.clone()).end);
-        let mut pipeline = Pipeline::new(&self.measure, side, run, |block: Block| {
+        let mut pipeline = Pipeline::new(&self.measure, side, run, |block: &mut Block| {
             let rows = block.rows.end;
             let is_last = block.columns.end == end || self.is_lower() && block.columns.end >= rows;
             sink(block);

@@ -225,6 +225,7 @@ impl Metric {
     }
 
     /// The distance, of the sums of the terms over `features`, of which rounding may leave the share `noise` where terms cancel.
+    #[inline(always)]
     pub(super) fn distance(self, sums: &[f64], features: f64, missing: Missing, noise: f64) -> f64 {
         let both = match (missing, sums) {
             (Missing::Propagate, _) | (_, []) => features,
@@ -283,16 +284,57 @@ pub(super) struct Finish<'a> {
 }
 
 impl Finish<'_> {
-    /// The distance of an observation of x from one of y, of the sums of their terms.
-    pub(super) fn distance(&self, [row, col]: [usize; 2], sums: &[f64]) -> f64 {
+    /// The distances of an observation of x from those of y from `first` on, of the sums of each term.
+    pub(super) fn row(
+        &self,
+        row: usize,
+        first: usize,
+        mut sums: Vec<impl Iterator<Item = f64>>,
+        out: &mut [f64],
+    ) {
         let [x, y] = self.undefined;
-        if x[row] || y[col] {
-            return f64::NAN;
+        if x[row] {
+            return out.fill(f64::NAN);
         }
-        let noise = if self.wide { NOISE_WIDE } else { NOISE };
-        let distance = self.metric.distance(sums, self.features as f64, self.missing, noise);
-        let is_own = self.is_self && row == col && self.metric.is_zero_on_diagonal();
-        if is_own && !distance.is_nan() { 0.0 } else { distance }
+        let (features, noise) = (self.features as f64, if self.wide { NOISE_WIDE } else { NOISE });
+        if let ([sums], Missing::Propagate) = (&mut sums[..], self.missing) {
+            // The choice of a metric outside of the loop leaves a loop over vectors.
+            macro_rules! choose {
+                ($($metric:ident)*) => {
+                    match self.metric {
+                        $(Metric::$metric => {
+                            for (out, sum) in out.iter_mut().zip(sums) {
+                                *out = Metric::$metric.distance(&[sum], features, Missing::Propagate, noise);
+                            }
+                        })*
+                        metric => {
+                            for (out, sum) in out.iter_mut().zip(sums) {
+                                *out = metric.distance(&[sum], features, Missing::Propagate, noise);
+                            }
+                        }
+                    }
+                };
+            }
+            choose! { Euclidean SqEuclidean CityBlock Chebyshev Cosine Correlation InnerProduct }
+        } else {
+            let mut values = vec![0.0; sums.len()];
+            for out in &mut *out {
+                values
+                    .iter_mut()
+                    .zip(&mut sums)
+                    .for_each(|(value, sums)| *value = sums.next().unwrap_or(f64::NAN));
+                *out = self.metric.distance(&values, features, self.missing, noise);
+            }
+        }
+        let undefined = out.iter_mut().zip(&y[first..]).filter(|(_, undefined)| **undefined);
+        undefined.for_each(|(out, _)| *out = f64::NAN);
+        if self.is_self
+            && self.metric.is_zero_on_diagonal()
+            && let Some(own) = row.checked_sub(first).and_then(|own| out.get_mut(own))
+            && !own.is_nan()
+        {
+            *own = 0.0;
+        }
     }
 }
 

@@ -275,9 +275,9 @@ fn square<T: Element>(
     let mut distances = matrix(extents)?;
     let mut shared = counted.then(|| matrix(extents)).transpose()?;
     job.each_block(side, run, |block| {
-        fill(&block, block.distances.iter().copied(), &mut distances);
+        fill(block, block.distances.iter().copied(), &mut distances);
         if let Some(shared) = &mut shared {
-            fill(&block, block.shared(), shared);
+            fill(block, block.shared(), shared);
         }
     })?;
     if job.is_lower() {

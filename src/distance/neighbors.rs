@@ -68,9 +68,9 @@ pub fn neighbors<T: Element>(
     check_k(k, n as u64, y.is_none())?;
     let side = job.side(NearestSoFar::host_bytes(m as u64, k as u64).div_ceil(8), &run.memory)?;
     let mut found = NearestSoFar::new(x.device(), m, k, metric == Metric::InnerProduct)?;
-    job.each_block(side, run, |mut block| {
+    job.each_block(side, run, |block| {
         // In this order the numbers that an observation is offered rise.
-        found.take_block(&mut block, (y.is_none(), job.is_lower()));
+        found.take_block(block, (y.is_none(), job.is_lower()));
     })?;
     found.finish()
 }

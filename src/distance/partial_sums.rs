@@ -223,7 +223,6 @@ impl PartialSums {
         let mut distances = matrix(extents)?;
         let counted = self.missing != Missing::Propagate;
         let mut shared = counted.then(|| matrix(extents)).transpose()?;
-        let mut values = vec![0.0; self.sums.len()];
         for row in 0..extents[0] {
             let pairs = self.row(row);
             let first = row * extents[1];
@@ -231,10 +230,8 @@ impl PartialSums {
                 shared.data_mut()[first..][..pairs.len()].copy_from_slice(&counts[pairs.clone()]);
             }
             let out = &mut distances.data_mut()[first..][..pairs.len()];
-            for (col, (out, pair)) in out.iter_mut().zip(pairs).enumerate() {
-                values.iter_mut().zip(&self.sums).for_each(|(value, sums)| *value = sums[pair]);
-                *out = finish.distance([row, col], &values);
-            }
+            let sums = self.sums.iter().map(|sums| sums[pairs.clone()].iter().copied());
+            finish.row(row, 0, sums.collect(), out);
         }
         if self.is_lower() {
             [Some(&mut distances), shared.as_mut()].into_iter().flatten().for_each(mirror);

@@ -243,7 +243,7 @@ impl<'a, 'w, T: Element> Tiles<'a, 'w, T> {
         let is_lower = self.job.is_lower();
         self.job.each_block_of([rows.clone(), columns.clone()], self.side, &self.run, |block| {
             let first = block.columns.start;
-            for (out, values) in each(&mut out, &mut counts, &block) {
+            for (out, values) in each(&mut out, &mut counts, block) {
                 for (row, values) in block.rows.clone().zip(values.chunks(block.columns.len())) {
                     let end = if is_lower { block.columns.end.min(row + 1) } else { block.columns.end };
                     let len = end.saturating_sub(first);
@@ -257,7 +257,7 @@ impl<'a, 'w, T: Element> Tiles<'a, 'w, T> {
         } else if is_lower && rows.start + 1 < columns.end {
             // What is above the diagonal is made below it.
             self.job.each_block_of([columns, rows], self.side, &self.run, |block| {
-                for (out, values) in each(&mut out, &mut counts, &block) {
+                for (out, values) in each(&mut out, &mut counts, block) {
                     let turned = self.pool.install(|| transposed(&values, block.columns.len()));
                     for (row, values) in block.columns.clone().zip(turned.chunks(block.rows.len())) {
                         let first = block.rows.start.max(row + 1).min(block.rows.end);

@@ -6,7 +6,6 @@ use std::{
     ops::{Deref, DerefMut},
 };
 
-#[cfg(doc)]
 use super::Tensor;
 use crate::{
     Element, Result,
@@ -46,6 +45,27 @@ impl<T: Element> DerefMut for HostValues<T> {
 impl<T: Element> fmt::Debug for HostValues<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
+    }
+}
+
+/// Elements on their way to the host that their device needs no more: what [`Tensor::send`] gives.
+#[derive(Debug)]
+pub(crate) enum Sent<T: Element> {
+    /// The cpu device's, which are there.
+    Here(Tensor<T>),
+    Enqueued(Pending<T>),
+}
+
+impl<T: Element> Sent<T> {
+    /// Waits for them: in C order.
+    ///
+    /// # Errors
+    /// As [`Tensor::read`].
+    pub(crate) fn wait(self) -> Result<HostValues<T>> {
+        match self {
+            Self::Here(tensor) => tensor.into_values(),
+            Self::Enqueued(pending) => Ok(HostValues(Values::Owned(pending.wait()?))),
+        }
     }
 }
 

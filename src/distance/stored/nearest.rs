@@ -49,8 +49,8 @@ pub(super) fn nearest<T: Element>(
 
     let mut found = NearestSoFar::new(device, to_usize(m), k, metric == Metric::InnerProduct)?;
     let how = (others.is_none(), measure.is_lower());
-    let mut sink = |mut block: Block| found.take_block(&mut block, how);
-    let mut pipeline = Pipeline::new(&measure, search.side, run, &mut sink);
+    let sink = |block: &mut Block| found.take_block(block, how);
+    let mut pipeline = Pipeline::new(&measure, search.side, run, sink);
     let mut status = Status::new(1, 2, m);
     for first in (0..search.boxes(0)).step_by(search.staying) {
         let strip = first..search.boxes(0).min(first + search.staying);
