@@ -47,6 +47,10 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let view = host.get_mapped_range(..)?;
     let values: &[f32] = bytemuck::cast_slice(&view);
     assert_eq!(values, [35.0, 44.0, 44.0, 56.0]);
-    println!("xᵀx = {values:?} on {}", device.info().description);
+
+    // 5. On the host, values arrive as a future of any runtime, or none; meanwhile frames are submitted and drawn.
+    let arrived = pollster::block_on(gram.read_async())?;
+    assert_eq!(arrived, values);
+    println!("xᵀx = {arrived:?} on {}", device.info().description);
     Ok(())
 }

@@ -85,7 +85,7 @@
 //!   By `cargo build` on two cores, distances of 1,000 observations of 1,000 features take 1.4 s without and 0.05 s with them, the SVD of
 //!   600 x 200 numbers 0.64 s and 0.016 s; 2 and 3 give no more. The first build takes 2.5 minutes instead of one.
 //! - Operations on tensors enqueue work and return. What says *Waits* in its documentation returns when the result is there, as
-//!   [`Tensor::read`] does.
+//!   [`Tensor::read`] does. A wgpu device that is many submissions behind makes the next one wait.
 //! - A kernel is compiled at its first launch. On CUDA that takes up to seconds, once: compiled kernels are cached in
 //!   `~/.cache/teatime`.
 //! - One tensor is one buffer of its device ([`Limits::buffer`]). A matrix that is larger is a list of panels, or is streamed.
@@ -137,7 +137,7 @@
 //! |---|---|
 //! | `Device` and `Queue` | `Device::open("wgpu")`; [`Device::from_wgpu`] takes yours, with WebGPU's default limits |
 //! | `Buffer` | [`Tensor::from_wgpu_buffer`], which shares packed and aligned ones, and [`Tensor::wgpu_buffer`] |
-//! | `map_async`, `poll` | [`Tensor::read`], or [`Tensor::download`] and [`Pending::wait`] |
+//! | `map_async`, `poll` | [`Tensor::read`]; [`Tensor::read_async`] in a frame; [`Tensor::download`] and [`Pending::wait`] |
 //! | bindings beyond `max_storage_buffer_binding_size` | split by the operation |
 //! | `create_compute_pipeline`, bind groups, `dispatch_workgroups` | [`kernel::Kernel`], [`Device::launch`] |
 //!
@@ -245,7 +245,7 @@ pub use kernels::write_cuda_kernels;
 pub use launch::Arg;
 pub use run::{Budget, Progress, Run, Status};
 pub use store::{ChunkedArray, DecodedChunk, FetchedChunk, LookedFor, MissingChunk, SharedArray, StoredType};
-pub use tensor::{HostValues, Pending, Tensor, TensorView};
+pub use tensor::{Arrival, HostValues, Pending, Tensor, TensorView};
 
 /// The bytemuck whose `Pod` the parameters of kernels are. Derive it with `#[bytemuck(crate = "teatime::bytemuck")]`, or depend on
 /// the same version.

@@ -8,7 +8,7 @@ use std::{fmt, marker::PhantomData, ops::Range, sync::Arc};
 pub(crate) use self::host::Sent;
 use self::host::Values;
 pub use self::{
-    host::{HostValues, Pending},
+    host::{Arrival, HostValues, Pending},
     views::TensorView,
 };
 use crate::{
@@ -416,6 +416,28 @@ impl<T: Element> Tensor<T> {
             HostBytes::Owned(bytes) => Values::Owned(bytemuck::pod_collect_to_vec(&bytes)),
             HostBytes::Cpu(lines, bytes) => Values::Lines(lines, bytes),
         }))
+    }
+
+    /// [`read`](Self::read) that waits for nothing: the elements as a future, of any runtime and of none, which holds up no thread that
+    /// enqueues or draws. It borrows nothing, and later changes of the tensor do not change it.
+    ///
+    /// # Cost
+    /// A thread for each, from its first poll on. On CUDA, 32 MiB or more are copied before this returns.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    ///
+    /// ```
+    /// use teatime::{Device, Tensor, linalg};
+    /// let x = Tensor::from_slice(&Device::best()?, &[3.0f32, 4.0], &[1, 2])?;
+    /// let product = linalg::matmul_nt(&x, &x)?.read_async();
+    /// // In an application, `product.await?`.
+    /// assert_eq!(pollster::block_on(product)?, [25.0]);
+    /// # Ok::<(), teatime::Error>(())
+    /// ```
+    pub fn read_async(&self) -> impl Future<Output = Result<Vec<T>>> + Send + use<T> {
+        let pending = self.download();
+        async { pending?.await }
     }
 
     /// Starts a copy of the elements to the host, behind everything enqueued. Does not wait, so that work enqueued next runs beside it.

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use super::{
     Metric, Missing, Options,
     frame::between,
-    metric::{Finish, Scaling},
+    metric::{Finish, Prepare, Scaling},
     precision::{factor, is_wide},
     sums::{Operand, Pairs, features, largest},
 };
@@ -38,14 +38,14 @@ pub(super) struct Job<'a, T: Element> {
 
 /// How the distance of any pair of a call is made.
 pub(super) struct Measure {
-    device: Device,
-    metric: Metric,
-    options: Options,
+    pub(super) device: Device,
+    pub(super) metric: Metric,
+    pub(super) options: Options,
     features: u64,
-    pub(super) terms: Vec<Term>,
+    terms: Vec<Term>,
     /// The factor of the sums of each term.
     factors: Vec<f64>,
-    wide: bool,
+    pub(super) wide: bool,
     /// True where the observations of x are taken with themselves.
     is_self: bool,
     /// For each observation of x, and of y if there is one, whether no distance from it is a number. To be set before pairs are measured.
@@ -89,15 +89,21 @@ impl Measure {
         })
     }
 
-    /// Whether blocks hold the lower triangle alone.
+    /// True where blocks hold the lower triangle alone.
     pub(super) fn is_lower(&self) -> bool {
         self.is_self && self.metric.is_symmetric()
     }
 
-    /// Bytes for each pair of a block: on the device the sums of two blocks, on the host those of one and its distances.
+    /// The terms of the metric, and what is prepared before.
+    pub(super) fn recipe(&self) -> (Vec<Term>, Prepare) {
+        self.metric.recipe(self.options.missing != Missing::Propagate)
+    }
+
+    /// Bytes for each pair of a block: on the device the sums of two blocks; on the host a distance, and the sums of one, as they come and
+    /// as numbers, where they are not the device's own.
     pub(super) fn pair_bytes(&self) -> [u64; 2] {
-        let terms = self.terms.len() as u64;
-        [16 * terms, 16 * terms + 8]
+        let sums = 16 * self.terms.len() as u64;
+        [sums, if self.device.shares_host_memory() { 8 } else { sums + 8 }]
     }
 
     /// Observations along each side of a block: a square of sums fits a binding, and two of each term fit the budgets.
@@ -223,8 +229,8 @@ impl<'a, F: FnMut(&mut Block)> Pipeline<'a, F> {
         Self { measure, side, run, sink, before: None, distances: Vec::new() }
     }
 
-    /// Gives each block of some observations of x with some of y, row by row, but the last, which comes with what follows it: no blocks that
-    /// are above the diagonal where only what is below it is wanted.
+    /// Gives each block of some observations of x with some of y, row by row, but the last, which comes with what follows it. Where only what
+    /// is below the diagonal is wanted, blocks above it are left out.
     ///
     /// # Errors
     /// What the device reports; [`Error::Cancelled`].
@@ -310,7 +316,7 @@ impl<'a, T: Element> Job<'a, T> {
         [x, if self.measure.is_self { x } else { y }]
     }
 
-    /// Whether blocks hold the lower triangle alone.
+    /// As [`Measure::is_lower`].
     pub(super) fn is_lower(&self) -> bool {
         self.measure.is_lower()
     }
@@ -324,7 +330,7 @@ impl<'a, T: Element> Job<'a, T> {
         self.each_block_of([self.x.all(), y.all()], side, run, sink)
     }
 
-    /// The same of some observations of x and some of y.
+    /// Gives each block of some observations of x with some of y, as [`each_block`](Self::each_block) does.
     ///
     /// # Errors
     /// As [`Pipeline::add`].

@@ -8,7 +8,12 @@ use std::time::Instant;
 use self::{nearest::nearest, reading::Reading};
 #[cfg(feature = "zarr")]
 use super::tiles::{write_pairwise, write_pairwise_counted};
-use super::{Metric, Neighbors, Options, Partial};
+use super::{
+    Metric, Missing, Neighbors, Options, Partial,
+    job::Measure,
+    neighbors::{check_k, neighbors},
+    precision::is_wide,
+};
 #[cfg(feature = "zarr")]
 use crate::store::ArrayWriter;
 use crate::{
@@ -131,12 +136,14 @@ pub fn pairwise_stored<A: SharedArray>(
 /// As [`pairwise_stored`] -> (m, k) and (m, k), `k` from 1 to n, or to m - 1 without `y`.
 ///
 /// # Errors
-/// [`Error::Argument`](crate::Error::Argument) for another `k`; else as [`pairwise_stored`].
+/// [`Error::Argument`](crate::Error::Argument) for another `k`; else as [`pairwise_stored`], a budget being told what is enough where the
+/// device holds few observations at a time.
 ///
 /// # Cost
-/// That of [`neighbors`](fn@neighbors). Arrays are read once where the device holds all elements. Else they are read once before distances are
-/// made, and then the device holds as many observations of `x` as memory allows, while all others are read, or where the metric is
-/// symmetric those before: as many times as there are such shares of `x`, or half as many.
+/// That of [`neighbors`](fn@neighbors). Arrays are read once where the device holds all elements. Else they are read and prepared in a first
+/// pass; in a second, the device holds as many observations of `x` as memory allows while the others are read, or where the metric is
+/// symmetric those before them: as many times as there are such shares of `x`, or half as many. The host holds whole chunks that have
+/// one of some observations in common: of long chunks of few features, those of all features.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -159,9 +166,20 @@ pub fn neighbors_stored<A: SharedArray>(
 ) -> Result<StoredNeighbors> {
     let arrays: Vec<_> = [Some(x), y].into_iter().flatten().map(A::shared).collect();
     let reading = Reading::new(&arrays, metric, options, device)?;
+    let others = reading.others();
+    check_k(k, others.unwrap_or(reading.counts[0]), others.is_none())?;
     let mut stats = StreamStats::default();
     let nearest = with_dtype!(reading.staged, T => {
-        nearest::<T>(&reading, k, (metric, options), device, run, &mut stats)?
+        let (terms, prepare) = metric.recipe(options.missing != Missing::Propagate);
+        let wide = is_wide::<T>(device, &terms, prepare, options)?;
+        let measure = Measure::new(device, metric, options, reading.features, wide, others.is_none());
+        nearest::<T>(&reading, measure, k, run, &mut stats, |stats| {
+            let Loaded { tensors, rest, .. } = Loaded::<T>::of(&reading, device, run, stats)?;
+            let started = Instant::now();
+            let found = neighbors(&tensors[0], tensors.get(1), k, metric, options, &rest);
+            stats.compute += started.elapsed();
+            found.map_err(|error| reading.with_what_is_held(error, device, &run.memory))
+        })?
     });
     Ok(StoredNeighbors { nearest, memory: run.memory.planned(device), stats })
 }

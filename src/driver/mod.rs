@@ -107,6 +107,15 @@ impl Download {
             Self::Wgpu(download) => download.wait(),
         }
     }
+
+    /// [`wait`](Self::wait) for a thread beside those that enqueue, none of which it holds up.
+    pub(crate) fn wait_aside(self) -> Result<Vec<u8>> {
+        match self {
+            #[cfg(feature = "wgpu")]
+            Self::Wgpu(download) => download.wait_aside(),
+            other => other.wait(),
+        }
+    }
 }
 
 /// Bytes on the host.

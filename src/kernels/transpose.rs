@@ -40,7 +40,14 @@ fn transpose(launch: CpuLaunch<'_>) {
     let x = &x.read::<u32>()[p.x0 as usize..];
     let out = &mut out.write::<u32>()[p.out0 as usize..][..(n - 1) * ldo + m];
     let tile = TILE as usize;
-    // Pieces of as many rows as a tile has: the first row, where in it the pieces begin, and they.
+    if m <= PIECE {
+        let parts = out.par_chunks_mut(tile * ldo).enumerate();
+        return parts.for_each(|(part, rows)| {
+            let mut rows: Vec<_> = rows.chunks_mut(ldo).map(|row| &mut row[..m]).collect();
+            turn(x, ldx, (part * tile, 0), &mut rows);
+        });
+    }
+    // Rows are cut, so that threads share few long ones. A task has the first row, the place in it, and pieces of as many rows as a tile has.
     let mut tasks = Vec::new();
     for (part, rows) in out.chunks_mut(tile * ldo).enumerate() {
         let mut rows: Vec<_> = rows.chunks_mut(ldo).map(|row| row[..m].chunks_mut(PIECE)).collect();
@@ -48,15 +55,18 @@ fn transpose(launch: CpuLaunch<'_>) {
             tasks.push((part * tile, first, rows.iter_mut().filter_map(Iterator::next).collect::<Vec<_>>()));
         }
     }
-    tasks.into_par_iter().for_each(|(column, first, mut pieces)| {
-        let len = PIECE.min(m - first);
-        for start in (0..len).step_by(tile) {
-            let along = start..len.min(start + tile);
-            for (j, piece) in (column..).zip(&mut pieces) {
-                for (i, out) in (first + start..).zip(&mut piece[along.clone()]) {
-                    *out = x[i * ldx + j];
-                }
+    tasks.into_par_iter().for_each(|(column, first, mut pieces)| turn(x, ldx, (column, first), &mut pieces));
+}
+
+/// Fills pieces of rows of the transpose, tile by tile: of the columns of x from `column` on, the elements from row `first` on.
+fn turn(x: &[u32], ldx: usize, (column, first): (usize, usize), pieces: &mut [&mut [u32]]) {
+    let (len, tile) = (pieces.first().map_or(0, |piece| piece.len()), TILE as usize);
+    for start in (0..len).step_by(tile) {
+        let along = start..len.min(start + tile);
+        for (j, piece) in (column..).zip(&mut *pieces) {
+            for (i, out) in (first + start..).zip(&mut piece[along.clone()]) {
+                *out = x[i * ldx + j];
             }
         }
-    });
+    }
 }

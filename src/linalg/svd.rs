@@ -81,9 +81,12 @@ pub(crate) fn exact(op: &'static str, a: &Tensor<f32>, k: usize) -> Result<Exact
         return Err(Error::argument(op, "a", why));
     }
     let transposed = if m < n { Some(transpose(a)?) } else { None };
-    // Of the transpose, it would name a row of `a`.
     let factors = factor(op, transposed.as_ref().unwrap_or(a));
-    let Factors { basis, last, r } = factors.or_else(|error| check_finite(op, a).and(Err(error)))?;
+    let Factors { basis, last, r } = factors.or_else(|error| match error {
+        // It names a column of the transpose.
+        Error::Argument { .. } if transposed.is_some() => check_finite(op, a).and(Err(error)),
+        error => Err(error),
+    })?;
     let (last, s, short) = apart(a.device().cancel(), r.rows(), move || {
         let (u, mut s, v) = host::singular(op, r.as_faer())?;
         s.truncate(k);

@@ -211,7 +211,7 @@ fn traffic_is_counted(device: &Device) {
     assert_eq!(counted(&mut || drop(x.download().unwrap().wait().unwrap())), [0, 60, 0, 1, 0]);
     assert_eq!(counted(&mut || device.synchronize().unwrap()), [0, 0, 0, 1, 0]);
     assert_eq!(counted(&mut || drop(transpose(&x).unwrap())), [0, 0, 0, 0, 1]);
-    // By a vendor's library or our own kernel.
+    // The product is a vendor's library's or our own kernel's.
     assert_eq!(counted(&mut || drop(matmul_nt(&x, &x).unwrap())), [0, 0, 0, 0, 1]);
     let mut x = Some(x);
     assert_eq!(counted(&mut || drop(x.take().unwrap().into_values().unwrap())), [0, 60, 0, 1, 0]);

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use super::{data::values, device_tests};
 use crate::{
-    Budget, Cancel, ChunkedArray, Device, Error, Progress, Run, StoredType, Tensor,
+    Budget, Cancel, ChunkedArray, Device, Element, Error, Progress, Run, StoredType, Tensor,
     distance::{
         Distances, Metric, Missing, Neighbors, Options, StoredDistances, neighbors, neighbors_stored,
         pairwise_counted, pairwise_stored,
@@ -13,7 +13,7 @@ use crate::{
 };
 
 device_tests! {
-    empty, refused, f64s, nearest, errors_name_observations;
+    empty, refused, f64s, nearest, nearest_of_each_type, errors_name_observations;
     nearest_within_any_budget, boxes_of_features, any_budget, far_from_zero, types, both_passes,
 }
 
@@ -220,8 +220,8 @@ fn nearest(device: &Device) {
     }
 }
 
-/// The least budgets that errors name.
-fn least(find: &dyn Fn(&Run) -> Result<Neighbors, Error>) -> Budget {
+/// The budgets that errors name as enough, for boxes of one observation.
+fn enough(find: &dyn Fn(&Run) -> Result<Neighbors, Error>) -> Budget {
     let mut budget = Budget::default().host(1).device(1);
     loop {
         match find(&Run::default().memory(budget)) {
@@ -229,30 +229,21 @@ fn least(find: &dyn Fn(&Run) -> Result<Neighbors, Error>) -> Budget {
             Err(Error::Budget { what, minimum, given: true, .. }) => {
                 let side = if what == Budget::DEVICE { &mut budget.device } else { &mut budget.host };
                 assert!(side.replace(minimum) < Some(minimum));
-                let less = |host, device| {
-                    let budget = Budget {
-                        host: budget.host.map(|n| n - host),
-                        device: budget.device.map(|n| n - device),
-                    };
-                    find(&Run::default().memory(budget))
-                };
-                let less = if what == Budget::DEVICE { less(0, 1) } else { less(1, 0) };
-                assert!(matches!(less, Err(Error::Budget { .. })));
             }
             Err(error) => panic!("{error}"),
         }
     }
 }
 
-/// Of tensors the same bits, however few observations the device holds at a time.
+/// Neighbors are those of tensors, to the bit, however few observations the device holds at a time.
 fn nearest_within_any_budget(device: &Device) {
     let run = Run::default();
     for (n, others, features, metric, missing, columns) in [
-        (19u64, None, 33u64, Metric::Euclidean, Missing::Propagate, false),
-        (19, None, 33, Metric::Cosine, Missing::Ignore, true),
-        (19, None, 7, Metric::KlDivergence, Missing::Propagate, false),
-        (19, Some(11), 7, Metric::Correlation, Missing::Propagate, true),
-        (5, Some(23), 7, Metric::InnerProduct, Missing::Propagate, false),
+        (11u64, None, 300u64, Metric::Euclidean, Missing::Propagate, false),
+        (11, None, 300, Metric::Cosine, Missing::Ignore, true),
+        (11, None, 300, Metric::KlDivergence, Missing::Propagate, false),
+        (7, Some(5), 300, Metric::Correlation, Missing::Propagate, true),
+        (5, Some(9), 300, Metric::InnerProduct, Missing::Propagate, false),
         (1500, None, 3, Metric::Correlation, Missing::Propagate, false),
         (1500, Some(400), 3, Metric::Euclidean, Missing::Propagate, false),
         (9, None, 0, Metric::CityBlock, Missing::Propagate, false),
@@ -280,7 +271,8 @@ fn nearest_within_any_budget(device: &Device) {
         let tensor = |values: &[f32], n| Tensor::from_slice(device, &laid(values), &shape(n)).unwrap();
         let (left, right) = (tensor(&x, n), y.as_ref().map(|y| tensor(y, others.unwrap())));
         let expected = neighbors(&left, right.as_ref(), 3, metric, &options, &run).unwrap();
-        let array = |values: &[f32], n| stored(&laid(values), shape(n), [4, 5]);
+        let chunk = if columns { [(features / 3).max(1), 4] } else { [4, (features / 3).max(1)] };
+        let array = |values: &[f32], n| stored(&laid(values), shape(n), chunk);
         let (x, y) = (array(&x, n), y.as_ref().map(|y| array(y, others.unwrap())));
         let find = |run: &Run| neighbors_stored(&x, y.as_ref(), 3, metric, &options, device, run);
         let all = find(&run).unwrap();
@@ -293,7 +285,7 @@ fn nearest_within_any_budget(device: &Device) {
             );
         };
         same(&all.nearest);
-        // Once where memory is enough, and then more often.
+        // Chunks are read once where memory is enough, and then more often.
         assert_eq!(
             all.stats.chunks,
             [Some(n), others]
@@ -301,16 +293,17 @@ fn nearest_within_any_budget(device: &Device) {
                 .flatten()
                 .map(|n| {
                     let [rows, columns] = shape(n);
-                    rows.div_ceil(4) * columns.div_ceil(5)
+                    rows.div_ceil(chunk[0]) * columns.div_ceil(chunk[1])
                 })
                 .sum::<u64>()
         );
-        // Boxes of one observation, and larger ones; of many observations, boxes of more than a tile.
+        // Boxes have one observation, and then more; of many observations, they are larger than a tile.
         let budgets: Vec<Budget> = if n < 100 {
-            let least = least(&|run| find(run).map(|found| found.nearest));
+            let enough = enough(&|run| find(run).map(|found| found.nearest));
             let more = |bytes: Option<u64>, times| bytes.map(|bytes| bytes * times / 8);
-            let budget = |times| Budget { host: more(least.host, times), device: more(least.device, times) };
-            [8, 9, 16, 64].map(budget).into()
+            let budget =
+                |times| Budget { host: more(enough.host, times), device: more(enough.device, times) };
+            [8, 10, 16].map(budget).into()
         } else {
             [[446, 97], [516, 103], [530, 105], [900, 900]]
                 .map(|[host, of_device]| Budget::default().host(host << 10).device(of_device << 10))
@@ -331,8 +324,35 @@ fn nearest_within_any_budget(device: &Device) {
             }
         });
         let stopped = find(&Run::default().memory(budgets[0]).progress(progress).cancel(stop));
-        assert!(n < 10 || matches!(stopped, Err(Error::Cancelled)));
+        assert!(n < 100 || matches!(stopped, Err(Error::Cancelled)));
     }
+}
+
+/// Neighbors are those of tensors in boxes of one observation of each type, and by a metric that prepares sums.
+fn nearest_of_each_type(device: &Device) {
+    fn check<T: Storable + Element>(device: &Device, values: &[T], metric: Metric) {
+        let (options, chunks) = (Options { narrow: !device.limits().f64, ..Options::default() }, [4, 100]);
+        let of = |rows: std::ops::Range<usize>| {
+            let (part, shape) = (&values[300 * rows.start..300 * rows.end], [rows.len() as u64, 300]);
+            (stored(part, shape, chunks), Tensor::from_slice(device, part, &shape).unwrap())
+        };
+        let ((x, left), (y, right)) = (of(0..7), of(7..12));
+        for (y, right) in [(None, None), (Some(&y), Some(&right))] {
+            let expected = neighbors(&left, right, 4, metric, &options, &Run::default()).unwrap();
+            let find = |run: &Run| {
+                neighbors_stored(&x, y, 4, metric, &options, device, run).map(|found| found.nearest)
+            };
+            let budget = enough(&find);
+            assert_eq!(find(&Run::default().memory(budget)).unwrap(), expected, "{metric} of {:?}", T::DTYPE);
+        }
+    }
+    let floats: Vec<f32> = values::<f32>(9, 12 * 300).iter().map(|x| x.abs() + 0.25).collect();
+    let whole: Vec<u16> = floats.iter().map(|x| (1000.0 * x) as u16).collect();
+    let doubles: Vec<f64> = floats.iter().map(|&x| f64::from(x) + 1e-9).collect();
+    check(device, &floats, Metric::JensenShannon);
+    check(device, &whole, Metric::Euclidean);
+    check(device, &doubles, Metric::Correlation);
+    check(device, &doubles, Metric::JensenShannon);
 }
 
 /// Observations have their numbers in the whole matrix, whatever box they are in.
@@ -340,10 +360,17 @@ fn errors_name_observations(device: &Device) {
     let mut x = vec![1.0f32; 40];
     x[27] = f32::INFINITY;
     let x = stored(&x, [20, 2], [3, 2]);
-    for (metric, y, k) in [(Metric::Euclidean, None, 2), (Metric::Cosine, Some(&x), 2)] {
+    let mut negative = vec![1.0f32; 40];
+    negative[27] = -1.0;
+    let negative = stored(&negative, [20, 2], [3, 2]);
+    for (x, metric, y, why) in [
+        (&x, Metric::Euclidean, None, "observation 13: an infinite element"),
+        (&x, Metric::Cosine, Some(&x), "observation 13: an infinite element"),
+        (&negative, Metric::JensenShannon, None, "observation 13: a negative element"),
+    ] {
         let find = |budget| {
             let run = Run::default().memory(budget);
-            neighbors_stored(&x, y, k, metric, &Options::default(), device, &run).unwrap_err()
+            neighbors_stored(x, y, 2, metric, &Options::default(), device, &run).unwrap_err()
         };
         let mut budget = Budget::default().host(1).device(1);
         loop {
@@ -353,12 +380,12 @@ fn errors_name_observations(device: &Device) {
                 }
                 Error::Budget { minimum, .. } => budget.host = Some(minimum),
                 error => {
-                    assert!(error.to_string().contains("observation 13: an infinite element"), "{error}");
+                    assert!(error.to_string().contains(why), "{error}");
                     break;
                 }
             }
         }
-        assert!(find(Budget::default()).to_string().contains("observation 13: "));
+        assert!(find(Budget::default()).to_string().contains(why));
     }
 }
 

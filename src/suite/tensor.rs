@@ -1,6 +1,9 @@
 //! Tensors and their windows.
 
-use std::thread;
+use std::{
+    task::{Context, Poll, Waker},
+    thread,
+};
 
 use super::{
     data::{Sample, bits, for_each_type, matrix, values},
@@ -17,7 +20,7 @@ use crate::{
 device_tests! {
     values_come_back, zeros_are_zero, shapes, too_large, writes_keep_their_order, many_launches_keep_their_params,
     uploads_keep_their_order, uploads_leave_guard_words, unchecked_uploads_overlap_work, copies, memory_is_counted, threads_share_a_device, reads_can_overlap,
-    values_are_replaced, rows_are_views, operations_take_rows, tensors_change_devices, values_of_the_host, values_are_given,
+    values_are_replaced, rows_are_views, operations_take_rows, tensors_change_devices, values_of_the_host, values_are_given, reads_are_awaited,
 }
 
 fn values_come_back(device: &Device) {
@@ -30,6 +33,41 @@ fn values_come_back(device: &Device) {
         }
     }
     for_each_type!(with(device));
+}
+
+/// Futures of any runtime, which nobody but the device has to wake.
+fn reads_are_awaited(device: &Device) {
+    let mut tensor = Tensor::from_slice(device, &values::<f32>(1, 300), &[20, 15]).unwrap();
+    let expected = linalg::matmul_nt(&tensor, &tensor).unwrap().read().unwrap();
+    // Many at once, of tensors that are dropped and of what is changed later; some are dropped before they arrive.
+    let reads: Vec<_> = (0..20)
+        .map(|_| {
+            let product = linalg::matmul_nt(&tensor, &tensor).unwrap();
+            (product.read_async(), tensor.read_async())
+        })
+        .collect();
+    let before = tensor.read().unwrap();
+    tensor.write(&vec![1.0; 300]).unwrap();
+    for (number, (product, factor)) in reads.into_iter().enumerate() {
+        if number % 3 == 0 {
+            let mut product = Box::pin(product);
+            let _ = product.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            continue;
+        }
+        assert_eq!(pollster::block_on(product).unwrap(), expected);
+        assert_eq!(pollster::block_on(factor).unwrap(), before);
+    }
+    assert!(pollster::block_on(Tensor::<u8>::zeros(device, &[0]).unwrap().read_async()).unwrap().is_empty());
+    // The frames of an application, which goes on submitting and never waits.
+    let mut frames = Box::pin(linalg::matmul_nt(&tensor, &tensor).unwrap().read_async());
+    let arrived = loop {
+        match frames.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(values) => break values.unwrap(),
+            Poll::Pending => drop(linalg::matmul_nt(&tensor, &tensor).unwrap()),
+        }
+        thread::yield_now();
+    };
+    assert_eq!(arrived, vec![15.0; 400]);
 }
 
 /// Of calls that a flag may end, in several pieces, from devices that check nothing.

@@ -4,11 +4,15 @@ use std::{
     fmt,
     marker::PhantomData,
     ops::{Deref, DerefMut},
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll, Waker},
+    thread,
 };
 
 use super::Tensor;
 use crate::{
-    Element, Result,
+    Element, Error, Result,
     device::POISON,
     driver::{Download, HostLines},
 };
@@ -69,7 +73,7 @@ impl<T: Element> Sent<T> {
     }
 }
 
-/// A tensor's elements on their way to the host: what [`Tensor::download`] gives.
+/// A tensor's elements on their way to the host: what [`Tensor::download`] gives. [`wait`](Self::wait) for them, or `await` them.
 #[derive(Debug)]
 #[must_use = "nothing waits for what was enqueued, and no error is seen"]
 pub struct Pending<T> {
@@ -81,14 +85,83 @@ pub struct Pending<T> {
     pub(super) element: PhantomData<T>,
 }
 
+/// Elements that arrive later, of any runtime and of none: `pending.await`.
+impl<T: Element> IntoFuture for Pending<T> {
+    type Output = Result<Vec<T>>;
+    type IntoFuture = Arrival<T>;
+
+    fn into_future(self) -> Arrival<T> {
+        Arrival { pending: Some(self), shared: Arc::default() }
+    }
+}
+
+/// The future of [`Pending`]: in C order, or the error of [`Tensor::read`]. A thread of its own waits for the device from the first poll on.
+#[derive(Debug)]
+#[must_use = "futures do nothing unless polled"]
+pub struct Arrival<T: Element> {
+    /// None from the first poll on.
+    pending: Option<Pending<T>>,
+    shared: Arc<Mutex<Shared<T>>>,
+}
+
+#[derive(Debug)]
+struct Shared<T> {
+    result: Option<Result<Vec<T>>>,
+    waker: Option<Waker>,
+}
+
+impl<T> Default for Shared<T> {
+    fn default() -> Self {
+        Self { result: None, waker: None }
+    }
+}
+
+// No part of it is pinned.
+impl<T: Element> Unpin for Arrival<T> {}
+
+impl<T: Element> Future for Arrival<T> {
+    type Output = Result<Vec<T>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let arrival = &mut *self;
+        let mut shared = arrival.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(result) = shared.result.take() {
+            return Poll::Ready(result);
+        }
+        shared.waker = Some(context.waker().clone());
+        drop(shared);
+        let Some(pending) = arrival.pending.take() else { return Poll::Pending };
+        if matches!(pending.download, Download::Ready(_)) {
+            return Poll::Ready(pending.wait());
+        }
+        let shared = Arc::clone(&arrival.shared);
+        let waiting = thread::Builder::new().name("teatime-wait".into()).spawn(move || {
+            let result = pending.take(Download::wait_aside);
+            let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            shared.result = Some(result);
+            let waker = shared.waker.take();
+            drop(shared);
+            waker.map(Waker::wake)
+        });
+        match waiting {
+            Ok(_) => Poll::Pending,
+            Err(source) => Poll::Ready(Err(Error::Driver { backend: "cpu", source: Box::new(source) })),
+        }
+    }
+}
+
 impl<T: Element> Pending<T> {
     /// Waits for them: in C order.
     ///
     /// # Errors
     /// As [`Tensor::read`].
     pub fn wait(self) -> Result<Vec<T>> {
+        self.take(Download::wait)
+    }
+
+    fn take(self, wait: fn(Download) -> Result<Vec<u8>>) -> Result<Vec<T>> {
         let len = self.len;
-        let bytes = self.bytes()?;
+        let bytes = self.bytes_by(wait)?;
         let mut values = vec![T::zeroed(); len];
         bytemuck::cast_slice_mut(&mut values).copy_from_slice(&bytes);
         Ok(values)
@@ -102,7 +175,11 @@ impl<T: Element> Pending<T> {
     /// # Panics
     /// On devices that check their kernels, when one wrote past the end of the tensor.
     pub fn bytes(self) -> Result<Vec<u8>> {
-        let mut bytes = self.download.wait()?;
+        self.bytes_by(Download::wait)
+    }
+
+    fn bytes_by(self, wait: fn(Download) -> Result<Vec<u8>>) -> Result<Vec<u8>> {
+        let mut bytes = wait(self.download)?;
         let used = self.len * size_of::<T>();
         if self.guard > 0 {
             let tail = &bytes[used.next_multiple_of(4)..];

@@ -78,8 +78,8 @@ pub(crate) struct PairwiseArgs {
     narrow: bool,
     /// Write the K nearest of the other observations to each, or of those of Y, and how far they are, instead of the matrix
     ///
-    /// Nearest first, and of equal distances the earlier first; by `inner_product`, the largest. Distances that are NaN come last. X and Y have
-    /// to fit the device; the matrix is never made.
+    /// Nearest first, and of equal distances the earlier first; by `inner_product`, the largest. Distances that are NaN come last. The
+    /// matrix is never made; X and Y are read more than once where the device does not hold them.
     #[arg(long, value_name = "K", conflicts_with = "resume")]
     neighbors: Option<usize>,
     /// What a chunk of a Zarr array that is not there means: damage, or the array's fill value

@@ -1,17 +1,19 @@
-//! The nearest observations of stored matrices, which need not fit the device: some boxes of observations stay there while the others come and
-//! go.
+//! The nearest observations of stored matrices that do not fit the device: some boxes of observations stay there while the others come and go.
 
-use std::{mem::take, ops::Range, sync::Arc, time::Instant};
+use std::{
+    mem::take,
+    ops::Range,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use super::reading::{OBSERVATION, Reading};
 use crate::{
-    Budget, Device, Element, Result, Run, Status, Tensor,
+    Budget, Element, Error, Result, Run, Status, Tensor,
     distance::{
-        Metric, Missing, NearestSoFar, Neighbors, Options,
+        Metric, NearestSoFar, Neighbors,
         job::{Block, Measure, Pipeline, most},
-        metric::Prepare,
-        neighbors::check_k,
-        precision::{PLAIN, is_wide, table},
+        precision::{PLAIN, table},
         sums::{Operand, largest},
     },
     extent::to_usize,
@@ -26,172 +28,166 @@ const BOX: u64 = 8 << 20;
 /// need.
 const PASSING: u64 = 3;
 
-/// The k nearest of the observations of `reading`.
-///
-/// # Errors
-/// As [`neighbors_stored`](super::neighbors_stored).
-pub(super) fn nearest<T: Element>(
-    reading: &Reading<'_>,
-    k: usize,
-    (metric, options): (Metric, &Options),
-    device: &Device,
-    run: &Run,
-    stats: &mut StreamStats,
-) -> Result<Neighbors> {
-    let (m, others) = (reading.counts[0], reading.others());
-    check_k(k, others.unwrap_or(m), others.is_none())?;
-    let (terms, prepare) = metric.recipe(options.missing != Missing::Propagate);
-    let wide = is_wide::<T>(device, &terms, prepare, options)?;
-    let mut measure = Measure::new(device, metric, options, reading.features, wide, others.is_none());
-    let search = Search::within(reading, &measure, k, (device, run), (metric, options, wide))?;
-    let Prepared { tables, mut kept, undefined } = search.prepare::<T>(&mut measure, prepare, stats)?;
-    measure.undefined = undefined;
+/// Bytes that a box takes besides its elements, read or not: on the host its tensors and its place in the order of reading; on the device
+/// what a table's buffer takes beyond its numbers.
+const TRACKING: [u64; 2] = [256, 512];
 
-    let mut found = NearestSoFar::new(device, to_usize(m), k, metric == Metric::InnerProduct)?;
-    let how = (others.is_none(), measure.is_lower());
-    let sink = |block: &mut Block| found.take_block(block, how);
-    let mut pipeline = Pipeline::new(&measure, search.side, run, sink);
-    let mut status = Status::new(1, 2, m);
-    for first in (0..search.boxes(0)).step_by(search.staying) {
-        let strip = first..search.boxes(0).min(first + search.staying);
-        let mut here = take(&mut kept[0]);
-        if first > 0 {
-            search.each(0, strip.clone(), stats, &mut |_, x| {
-                here.push(x);
-                Ok(())
-            })?;
-        }
-        let rows = strip.clone().zip(&here).map(|(number, x)| search.operand(0, number, x, &tables));
-        let rows = rows.collect::<Result<Vec<_>>>()?;
-        let of_columns = usize::from(others.is_some());
-        let all = search.boxes(of_columns);
-        // In this order of columns and rows, the numbers that an observation is offered rise.
-        let mut column = |number: usize, y: &Tensor<T>| -> Result<()> {
-            let y = search.operand(of_columns, number, y, &tables)?;
-            let below = rows.iter().filter(|x| !how.1 || x.all().start >= y.all().start);
-            below.into_iter().try_for_each(|x| pipeline.add((x, x.all()), (&y, y.all())))?;
-            // A share of the strip's observations.
-            let [start, end] = [strip.start, strip.end].map(|number| m.min(number as u64 * search.of_box));
-            let columns = if how.1 { strip.end } else { all } as u64;
-            status.rows = start + (end - start) * (number as u64 + 1) / columns;
-            run.progress.tell(status);
-            Ok(())
-        };
-        let (before, after) = match how {
-            (true, true) => (0..first, all..all),
-            (true, false) => (0..first, strip.end..all),
-            (false, _) => (kept[1].len()..all, all..all),
-        };
-        search.each(of_columns, before, stats, &mut |number, y| column(number, &y))?;
-        let started = Instant::now();
-        let staying =
-            if others.is_some() { (0..kept[1].len()).zip(&kept[1]) } else { strip.clone().zip(&here) };
-        staying.into_iter().try_for_each(|(number, y)| column(number, y))?;
-        stats.compute += started.elapsed();
-        search.each(of_columns, after, stats, &mut |number, y| column(number, &y))?;
-    }
-    let started = Instant::now();
-    pipeline.finish()?;
-    stats.compute += started.elapsed();
-    found.finish()
-}
+/// Names of the arrays in messages.
+const NAMES: [&str; 2] = ["x", "y"];
 
-/// How stored observations are searched.
-struct Search<'a> {
+/// The tables of the boxes of x, and of y.
+type Tables = [Vec<Arc<Tensor<f32>>>; 2];
+
+/// A search of stored observations.
+pub(super) struct Search<'a> {
     reading: &'a Reading<'a>,
-    device: &'a Device,
     run: &'a Run,
-    metric: Metric,
-    options: &'a Options,
-    wide: bool,
+    measure: Measure,
     /// Boxes of all features of some observations, of each array.
     plans: Vec<Plan>,
     /// Observations of a box.
     of_box: u64,
     /// Bytes of chunks.
     chunk_bytes: u64,
-    /// Boxes of x that stay on the device, at least 1, and whether all boxes of all arrays do.
+    /// Boxes of x that stay on the device, at least 1.
     staying: usize,
-    all_stay: bool,
     /// Observations along each side of a block of pairs.
     side: u64,
-}
-
-/// What is known of all observations.
-struct Prepared<T: Element> {
-    /// The tables of the boxes of x, and of y.
-    tables: [Vec<Arc<Tensor<f32>>>; 2],
-    /// Boxes that stay on the device, of x and of y.
-    kept: [Vec<Tensor<T>>; 2],
-    undefined: [Vec<bool>; 2],
 }
 
 impl<'a> Search<'a> {
     /// The largest boxes that memory holds, with the sums of pairs.
     ///
     /// # Errors
-    /// [`Error::Budget`](crate::Error::Budget); [`Error::Limit`](crate::Error::Limit).
-    fn within(
-        reading: &'a Reading<'_>,
-        measure: &Measure,
-        k: usize,
-        (device, run): (&'a Device, &'a Run),
-        (metric, options, wide): (Metric, &'a Options, bool),
-    ) -> Result<Self> {
-        let tile = u64::from(TILE);
-        let observations = reading.counts.iter().fold(0, |all: u64, &count| all.saturating_add(count));
+    /// [`Error::Budget`]; [`Error::Limit`].
+    pub(super) fn within(reading: &'a Reading<'_>, measure: Measure, k: usize, run: &'a Run) -> Result<Self> {
+        let (device, tile) = (&measure.device, u64::from(TILE));
+        let counts = || reading.counts.iter().copied();
+        let observations = counts().fold(0, u64::saturating_add);
         let known = NearestSoFar::host_bytes(reading.counts[0], k as u64)
             .saturating_add(observations.saturating_mul(OBSERVATION));
-        let tables = observations.saturating_mul(if wide { 24 } else { 12 });
+        let tables = observations.saturating_mul(if measure.wide { 24 } else { 12 });
         let of_observation = reading.features.saturating_mul(reading.staged.size()).max(1);
         let [of_device, of_host] = measure.pair_bytes();
-        let shared = device.shares_host_memory();
         let mut of_box = (BOX / of_observation).max(1).next_multiple_of(most(device));
+        of_box = of_box.min(counts().max().unwrap_or(0).max(1).next_power_of_two());
         let (plans, block, least, pairs, [host, on_device]) = loop {
             let plans = reading.plans(Some(of_box), reading.features)?;
             let most = |of: fn(&Plan) -> u64| plans.iter().map(of).max().unwrap_or(0);
             let (block, chunks) = (most(Plan::block_bytes), most(Plan::largest_need));
-            // Where boxes are small, reading takes longer than distances: then two of them rather than few.
+            // Small boxes stay as they are; of larger ones some should stay, or they would be read more often than they are worked on.
             let (least, pairs) = if of_box > tile { (5, tile * tile) } else { (1, 1) };
+            let boxes = observations.div_ceil(of_box) + 1;
+            let tracking = TRACKING.map(|bytes: u64| bytes.saturating_mul(boxes));
+            let of_boxes = block.saturating_mul(least + PASSING).saturating_add(of_device * pairs);
             let staged = block.saturating_mul(2).saturating_add(chunks).saturating_add(of_host * pairs);
-            let on_device = block.saturating_mul(least + PASSING).saturating_add(of_device * pairs);
-            let needs = [known.saturating_add(staged), tables.saturating_add(on_device)];
+            let needs = [known.saturating_add(staged), tables.saturating_add(of_boxes)];
+            let needs = [0, 1].map(|side| needs[side].saturating_add(tracking[side]));
             match run.memory.left(device, needs[0], needs[1]) {
                 Ok(left) => break (plans, block, least, pairs, left),
                 Err(error) if of_box == 1 => return Err(error),
                 Err(_) => of_box = (of_box / 2).max(1),
             }
         };
-        // A third for pairs, an eighth of the host's for chunks, and the rest for boxes.
+        // Pairs get a third, chunks an eighth of the host's, and boxes the rest.
+        let shared = device.shares_host_memory();
         let on_device = if shared { host } else { on_device };
-        let of_pairs = if shared { of_host + of_device } else { of_host } * pairs;
+        let of_pair = if shared { of_host + of_device } else { of_device };
+        let host_pairs = (if shared { of_pair } else { of_host }) * pairs;
         let memory =
-            Budget { host: Some(of_pairs + host / 3), device: Some(of_device * pairs + on_device / 3) };
+            Budget { host: Some(host_pairs + host / 3), device: Some(of_device * pairs + on_device / 3) };
         let side = measure.side(0, &memory)?;
         let ahead =
             plans.iter().map(|plan| plan.ahead(device.threads() as u64)).max().unwrap_or(0).min(host / 8);
-        let of_host = if shared { of_host } else { 0 };
-        let taken =
-            (side * side).saturating_sub(pairs) * (of_device + of_host) + if shared { ahead } else { 0 };
+        let taken = (side * side).saturating_sub(pairs) * of_pair + if shared { ahead } else { 0 };
         let staying = least + on_device.saturating_sub(taken) / block.max(1);
         let chunk_bytes = ahead + plans.iter().map(Plan::largest_need).max().unwrap_or(0);
-        let boxes = reading.counts.iter().map(|count| count.div_ceil(of_box)).sum::<u64>();
-        let all_stay = boxes <= staying + PASSING;
-        let staying = usize::try_from(if all_stay { boxes } else { staying }).unwrap_or(usize::MAX);
-        Ok(Self {
-            reading,
-            device,
-            run,
-            metric,
-            options,
-            wide,
-            plans,
-            of_box,
-            chunk_bytes,
-            staying,
-            all_stay,
-            side,
-        })
+        let staying = usize::try_from(staying).unwrap_or(usize::MAX);
+        Ok(Self { reading, run, measure, plans, of_box, chunk_bytes, staying, side })
+    }
+
+    /// The k nearest. Progress tells of two passes: all observations are read and prepared, and then their distances are made.
+    ///
+    /// # Errors
+    /// As [`neighbors_stored`](super::neighbors_stored).
+    pub(super) fn find<T: Element>(mut self, k: usize, stats: &mut StreamStats) -> Result<Neighbors> {
+        let (mut first_strip, tables) = self.prepare::<T>(stats)?;
+        let (search, m) = (&self, self.reading.counts[0]);
+        let how = (search.reading.others().is_none(), search.measure.is_lower());
+        let (device, largest_first) = (&search.measure.device, search.measure.metric == Metric::InnerProduct);
+        let mut found = NearestSoFar::new(device, to_usize(m), k, largest_first)?;
+        let sink = |block: &mut Block| found.take_block(block, how);
+        let mut pipeline = Pipeline::new(&search.measure, search.side, search.run, sink);
+        for first in (0..search.boxes(0)).step_by(search.staying) {
+            let strip = first..search.boxes(0).min(first.saturating_add(search.staying));
+            let mut here = take(&mut first_strip);
+            if first > 0 {
+                search.each(0, strip.clone(), stats, &mut |_, x| {
+                    here.push(x);
+                    Ok(())
+                })?;
+            }
+            search.strip(strip, &here, &tables, &mut pipeline, stats)?;
+        }
+        let started = Instant::now();
+        pipeline.finish()?;
+        stats.compute += started.elapsed();
+        let mut status = Status::new(1, 2, m);
+        status.rows = m;
+        search.run.progress.tell(status);
+        found.finish()
+    }
+
+    /// Makes the distances of the boxes of a strip, which are on the device, from those of x before and among them, or from all of y.
+    fn strip<T: Element>(
+        &self,
+        strip: Range<usize>,
+        here: &[Tensor<T>],
+        tables: &Tables,
+        pipeline: &mut Pipeline<'_, impl FnMut(&mut Block)>,
+        stats: &mut StreamStats,
+    ) -> Result<()> {
+        let (is_self, is_lower) = (self.reading.others().is_none(), self.measure.is_lower());
+        let of_columns = usize::from(!is_self);
+        let rows = strip.clone().zip(here).map(|(number, x)| self.operand((0, number), x, tables));
+        let rows = rows.collect::<Result<Vec<_>>>()?;
+        let all = self.boxes(of_columns);
+        let (before, after) = match (is_self, is_lower) {
+            (true, true) => (0..strip.start, all..all),
+            (true, false) => (0..strip.start, strip.end..all),
+            (false, _) => (0..all, all..all),
+        };
+        let mut status = Status::new(1, 2, self.reading.counts[0]);
+        let [start, end] = [strip.start, strip.end].map(|number| self.observations(0, number).start);
+        let columns = if is_lower { strip.end } else { all } as u64;
+        // In this order of columns and rows, the numbers that an observation is offered rise.
+        let mut column = |number: usize, y: &Tensor<T>| -> Result<()> {
+            let y = &self.operand((of_columns, number), y, tables)?;
+            let mut below = rows.iter().filter(|x| !is_lower || x.all().start >= y.all().start);
+            below.try_for_each(|x| pipeline.add((x, x.all()), (y, y.all())))?;
+            // The last block is still on its way.
+            status.rows = start + (end - start) / columns.max(1) * number as u64;
+            self.run.progress.tell(status);
+            Ok(())
+        };
+        self.each(of_columns, before, stats, &mut |number, y| column(number, &y))?;
+        if is_self {
+            let started = Instant::now();
+            strip.zip(here).try_for_each(|(number, y)| column(number, y))?;
+            stats.compute += started.elapsed();
+        }
+        self.each(of_columns, after, stats, &mut |number, y| column(number, &y))
+    }
+
+    /// A box that is prepared.
+    fn operand<'t, T: Element>(
+        &self,
+        (array, number): (usize, usize),
+        x: &'t Tensor<T>,
+        tables: &Tables,
+    ) -> Result<Operand<'t, T>> {
+        let (first, table) = (self.observations(array, number).start, Arc::clone(&tables[array][number]));
+        Operand::prepared((NAMES[array], x, first), table, self.measure.wide, &self.measure.options)
     }
 
     /// How many boxes an array has.
@@ -199,67 +195,48 @@ impl<'a> Search<'a> {
         to_usize(self.reading.counts[array].div_ceil(self.of_box))
     }
 
-    /// The observations of a box.
+    /// The observations of a box; none of a box after the last.
     fn observations(&self, array: usize, number: usize) -> Range<u64> {
-        let first = number as u64 * self.of_box;
-        first..self.reading.counts[array].min(first + self.of_box)
+        let first = (number as u64).saturating_mul(self.of_box);
+        let end = self.reading.counts[array];
+        first.min(end)..end.min(first.saturating_add(self.of_box))
     }
 
-    /// A box that is prepared.
-    fn operand<'t, T: Element>(
-        &self,
-        array: usize,
-        number: usize,
-        x: &'t Tensor<T>,
-        tables: &[Vec<Arc<Tensor<f32>>>; 2],
-    ) -> Result<Operand<'t, T>> {
-        let first = self.observations(array, number).start;
-        Operand::prepared((NAMES[array], x, first), tables[array][number].clone(), self.wide, self.options)
-    }
-
-    /// Reads all observations once and prepares them.
-    fn prepare<T: Element>(
-        &self,
-        measure: &mut Measure,
-        prepare: Prepare,
-        stats: &mut StreamStats,
-    ) -> Result<Prepared<T>> {
-        let mut prepared =
-            Prepared { tables: Default::default(), kept: Default::default(), undefined: Default::default() };
-        let mut status = Status::new(0, 2, self.reading.counts.iter().sum());
-        let mut size = 0.0f64;
-        for array in 0..self.plans.len() {
+    /// Reads all observations once and prepares them: the boxes of the first strip, and the tables of the boxes of x and of y.
+    fn prepare<T: Element>(&mut self, stats: &mut StreamStats) -> Result<(Vec<Tensor<T>>, Tables)> {
+        let (mut first_strip, mut tables) = (Vec::new(), Tables::default());
+        let (mut undefined, mut size) = (<[Vec<_>; 2]>::default(), 0.0f64);
+        let Measure { metric, wide, options, .. } = self.measure;
+        let (_, prepare) = self.measure.recipe();
+        let mut status = Status::new(0, 2, self.reading.counts.iter().copied().fold(0, u64::saturating_add));
+        for (array, tables) in tables.iter_mut().enumerate().take(self.plans.len()) {
             self.each(array, 0..self.boxes(array), stats, &mut |number, x: Tensor<T>| {
-                let (named, all) = ((NAMES[array], &x), self.observations(array, number));
-                let mut operand = Operand::new(
-                    (named.0, named.1, all.start),
-                    self.metric,
-                    prepare,
-                    self.wide,
-                    self.options,
-                )?;
+                let all = self.observations(array, number);
+                let named = (NAMES[array], &x, all.start);
+                let mut operand = Operand::new(named, metric, prepare, wide, &options)?;
                 size = size.max(largest(&operand.sizes));
-                prepared.undefined[array].append(&mut operand.undefined);
-                prepared.tables[array].push(operand.table);
-                if self.all_stay || array == 0 && number < self.staying {
-                    prepared.kept[array].push(x);
+                undefined[array].append(&mut operand.undefined);
+                tables.push(operand.table);
+                if array == 0 && number < self.staying {
+                    first_strip.push(x);
                 }
                 status.rows += all.end - all.start;
                 self.run.progress.tell(status);
                 Ok(())
             })?;
         }
-        if let Some(scale) = measure.scale(size) {
+        self.measure.undefined = undefined;
+        if let Some(scale) = self.measure.scale(size) {
             let [shift, rest, _] = PLAIN;
-            for (array, tables) in prepared.tables.iter_mut().enumerate() {
+            for (array, tables) in tables.iter_mut().enumerate() {
                 for (number, own) in tables.iter_mut().enumerate() {
                     let all = self.observations(array, number);
                     let entries = vec![[shift, rest, scale]; to_usize(all.end - all.start)];
-                    *own = table(self.device, &entries, self.wide)?.into();
+                    *own = table(&self.measure.device, &entries, wide)?.into();
                 }
             }
         }
-        Ok(prepared)
+        Ok((first_strip, tables))
     }
 
     /// Gives some boxes of an array, in order.
@@ -273,24 +250,24 @@ impl<'a> Search<'a> {
         if numbers.is_empty() {
             return Ok(());
         }
+        let device = &self.measure.device;
         if self.reading.features == 0 {
             return numbers.into_iter().try_for_each(|number| {
                 let all = self.observations(array, number);
                 let count = all.end - all.start;
                 let shape = if self.reading.columns { [0, count] } else { [count, 0] };
-                sink(number, Tensor::zeros(self.device, &shape)?)
+                sink(number, Tensor::zeros(device, &shape)?)
             });
         }
         let left_out = (0..self.boxes(array)).map(|number| !numbers.contains(&number)).collect();
         let plan = &self.plans[array];
-        let mut blocks = Blocks::of_boxes(plan, self.device, self.chunk_bytes, left_out, &self.run.cancel)?;
-        let mut compute = std::time::Duration::ZERO;
+        let mut blocks = Blocks::of_boxes(plan, device, self.chunk_bytes, left_out, &self.run.cancel)?;
+        let mut compute = Duration::ZERO;
         while let Some(block) = blocks.next_block()? {
+            let started = Instant::now();
             let number = to_usize(block.core[usize::from(self.reading.columns)].start / self.of_box);
             let shape = block.shape.clone();
-            let x = block.tensor(&shape)?;
-            let started = Instant::now();
-            sink(number, x)?;
+            sink(number, block.tensor(&shape)?)?;
             compute += started.elapsed();
         }
         blocks.stats.compute += compute;
@@ -299,5 +276,28 @@ impl<'a> Search<'a> {
     }
 }
 
-/// What messages call the arrays.
-const NAMES: [&str; 2] = ["x", "y"];
+/// The k nearest of the observations of `reading`: where all of them fit the device, by `all`.
+///
+/// # Errors
+/// As [`neighbors_stored`](super::neighbors_stored).
+pub(super) fn nearest<T: Element>(
+    reading: &Reading<'_>,
+    measure: Measure,
+    k: usize,
+    run: &Run,
+    stats: &mut StreamStats,
+    all: impl FnOnce(&mut StreamStats) -> Result<Neighbors>,
+) -> Result<Neighbors> {
+    let of_search = NearestSoFar::host_bytes(reading.counts[0], k as u64);
+    let loaded = reading.to_load(&measure.device, &run.memory);
+    let side = loaded.and_then(|(_, rest)| measure.side(of_search, &rest));
+    if side.as_ref().is_ok_and(|&side| side >= u64::from(TILE)) {
+        return all(stats);
+    }
+    match Search::within(reading, measure, k, run) {
+        Ok(search) => search.find::<T>(k, stats),
+        // Small blocks of pairs are better than none.
+        Err(Error::Budget { .. }) if side.is_ok() => all(stats),
+        Err(error) => Err(error),
+    }
+}

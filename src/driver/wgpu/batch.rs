@@ -139,6 +139,10 @@ impl Batch {
         (self.launches, self.cost) = (0, 0);
         let index = submitted.map_err(|error| gpu.failed(error))?;
         self.submitted.push_back(index.clone());
+        // Uploads and downloads submit too, and nobody asks what of them is overdue.
+        if self.submitted.len() > AHEAD + 1 {
+            self.submitted.pop_front();
+        }
         Ok(index)
     }
 }

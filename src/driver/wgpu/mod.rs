@@ -125,11 +125,15 @@ impl Gpu {
 
     /// Waits for a submission and all before it, and for nothing else: a lent device may be busy for good.
     fn wait_for(&self, submission: &wgpu::SubmissionIndex) -> Result<()> {
+        self.poll(wgpu::PollType::Wait { submission_index: Some(submission.clone()), timeout: None })
+    }
+
+    /// Calls what waits for what has ended.
+    fn poll(&self, how: wgpu::PollType) -> Result<()> {
         self.alive()?;
-        let wait = wgpu::PollType::Wait { submission_index: Some(submission.clone()), timeout: None };
         let _turn = self.turn.take();
         // wgpu 30 panics where the device is lost during the wait.
-        match catch_unwind(AssertUnwindSafe(|| self.device.poll(wait))) {
+        match catch_unwind(AssertUnwindSafe(|| self.device.poll(how))) {
             Ok(Ok(_)) => self.alive(),
             Ok(Err(error)) => Err(self.lose(&error.to_string())),
             Err(_) => Err(self.lose("it failed while work was under way")),

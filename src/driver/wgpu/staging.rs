@@ -1,12 +1,18 @@
 //! Host memory that a wgpu device copies from and to.
 
-use std::sync::{Arc, mpsc};
+use std::{
+    sync::{Arc, mpsc},
+    time::Duration,
+};
 
 use super::{Gpu, GpuBuffer};
 use crate::{Error, Result};
 
 /// The end of a request to map a buffer.
 type Mapped = mpsc::Receiver<Result<(), wgpu::BufferAsyncError>>;
+
+/// How often a thread looks that does not wait in wgpu.
+const BETWEEN: Duration = Duration::from_micros(500);
 
 /// A buffer that the host maps after a submission.
 #[derive(Debug)]
@@ -39,11 +45,24 @@ impl Mapping {
     fn wait(self, gpu: &Gpu) -> Result<GpuBuffer> {
         gpu.wait_for(&self.submission)?;
         // Another thread's poll may be about to call the callback, so this waits too.
-        match self.mapped.recv() {
-            Ok(Ok(())) => Ok(self.buffer),
-            // The request itself was valid.
-            _ => Err(gpu.lose("a buffer could not be mapped")),
+        let mapped = self.mapped.recv();
+        self.buffer(gpu, matches!(mapped, Ok(Ok(()))))
+    }
+
+    /// Looks now and then whether the buffer is mapped: a thread that waits in wgpu keeps others from submitting.
+    fn wait_aside(self, gpu: &Gpu) -> Result<GpuBuffer> {
+        loop {
+            gpu.poll(wgpu::PollType::Poll)?;
+            match self.mapped.recv_timeout(BETWEEN) {
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                mapped => return self.buffer(gpu, matches!(mapped, Ok(Ok(())))),
+            }
         }
+    }
+
+    fn buffer(self, gpu: &Gpu, is_mapped: bool) -> Result<GpuBuffer> {
+        // The request itself was valid.
+        if is_mapped { Ok(self.buffer) } else { Err(gpu.lose("a buffer could not be mapped")) }
     }
 }
 
@@ -64,9 +83,20 @@ impl WgpuDownload {
 
     pub(crate) fn wait(self) -> Result<Vec<u8>> {
         let buffer = self.mapping.wait(&self.gpu)?;
-        let view = buffer.get_mapped_range(..).map_err(|error| map_error(&self.gpu, error))?;
-        Ok(view.to_vec())
+        bytes(&self.gpu, &buffer)
     }
+
+    /// As [`Download::wait_aside`](crate::driver::Download::wait_aside).
+    pub(crate) fn wait_aside(self) -> Result<Vec<u8>> {
+        let buffer = self.mapping.wait_aside(&self.gpu)?;
+        bytes(&self.gpu, &buffer)
+    }
+}
+
+/// The bytes of a mapped buffer.
+fn bytes(gpu: &Gpu, buffer: &GpuBuffer) -> Result<Vec<u8>> {
+    let view = buffer.get_mapped_range(..).map_err(|error| map_error(gpu, error))?;
+    Ok(view.to_vec())
 }
 
 /// A slot of host memory and a buffer that the device copies from.
