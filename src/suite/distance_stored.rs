@@ -249,6 +249,10 @@ fn nearest_within_any_budget(device: &Device) {
         (9, None, 0, Metric::CityBlock, Missing::Propagate, false),
         (9, None, 0, Metric::CityBlock, Missing::Propagate, true),
     ] {
+        if n > 1000 && others.is_some() && !device.shares_host_memory() {
+            // A million pairs more take half a minute where a GPU is emulated.
+            continue;
+        }
         let options = Options { missing, columns, ..Options::default() };
         let made = |seed, n: u64| {
             let mut values: Vec<f32> = values(seed, n * features);
@@ -305,7 +309,7 @@ fn nearest_within_any_budget(device: &Device) {
                 |times| Budget { host: more(enough.host, times), device: more(enough.device, times) };
             [8, 10, 16].map(budget).into()
         } else {
-            [[446, 97], [516, 103], [530, 105], [900, 900]]
+            [[446, 97], [530, 105]]
                 .map(|[host, of_device]| Budget::default().host(host << 10).device(of_device << 10))
                 .into()
         };

@@ -70,12 +70,13 @@ impl<'a> Search<'a> {
         let of_observation = reading.features.saturating_mul(reading.staged.size()).max(1);
         let [of_device, of_host] = measure.pair_bytes();
         let mut of_box = (BOX / of_observation).max(1).next_multiple_of(most(device));
-        of_box = of_box.min(counts().max().unwrap_or(0).max(1).next_power_of_two());
+        of_box =
+            of_box.min(counts().max().unwrap_or(0).max(1).checked_next_power_of_two().unwrap_or(u64::MAX));
         let (plans, block, least, pairs, [host, on_device]) = loop {
             let plans = reading.plans(Some(of_box), reading.features)?;
             let most = |of: fn(&Plan) -> u64| plans.iter().map(of).max().unwrap_or(0);
             let (block, chunks) = (most(Plan::block_bytes), most(Plan::largest_need));
-            // Small boxes stay as they are; of larger ones some should stay, or they would be read more often than they are worked on.
+            // Five boxes stay at least, where they are larger than a tile: with fewer, reading would take longer than distances.
             let (least, pairs) = if of_box > tile { (5, tile * tile) } else { (1, 1) };
             let boxes = observations.div_ceil(of_box) + 1;
             let tracking = TRACKING.map(|bytes: u64| bytes.saturating_mul(boxes));
