@@ -1,8 +1,8 @@
-// Philox4x32-10 words: word i of out is word i % 4 of the block with counter first + i / 4, under the seed as key.
+// Philox4x32-10: word i of out is word i % 4 of the block with counter first + i / 4, under the seed as key; or f32 made of such words.
 // Grid: linear, one thread per block of four words.
-// Bindings: 0 out (n) u32 write; 1 params { n, seed, first block, each 64-bit number as low and high word }.
-// Constants: WG.
-// Hardware: the four words are one store.
+// Bindings: 0 out (n) u32 or f32 write; 1 params { n, seed, first block, each 64-bit number as low and high word }.
+// Constants: WG; KIND 0 words, 1 uniform f32, a word each, 2 standard normal f32, two of two words.
+// Hardware: the four words are one store. Arithmetic of f32 is fused where the compiler can, which is as accurate.
 
 #include "dev.cuh"
 
@@ -15,6 +15,46 @@ struct Params {
 };
 
 constexpr u32 WG = 256;
+constexpr u32 KIND = 0;
+
+constexpr u32 UNIFORM = 1;
+constexpr u32 NORMAL = 2;
+
+// The bits of the upper 24 bits of a word as a fraction, exactly.
+DEVICE u32 uniform_bits(u32 word) { return float_bits((float)(word >> 8) * 0x1p-24f); }
+
+// The bits of two standard normal numbers by the transform of Box and Muller. src/kernels/random.rs has the reasons and the errors.
+DEVICE uint2 normal_bits(u32 first, u32 second) {
+    // u = (first + 1/2) / 2^32, or 1 - u where that is less.
+    u32 least = min(first, ~first);
+    float part = (float)(2 * least + 1) * 0x1p-33f;
+    bool mirrored = first != least;
+    // u = 2^exponent (1 + rest), where 1 + rest is from sqrt(1/2) to sqrt(2).
+    u32 bits = float_bits(mirrored ? 1 - part : part) - 0x3f3504f3u;
+    i32 exponent = (i32)bits >> 23;
+    float rest = bits_float((bits & 0x7fffffu) + 0x3f3504f3u) - 1;
+    if (mirrored && exponent == 0) rest = -part;
+    // -2 ln(1 + rest) = rest (rest log_rest - 2).
+    float log_rest = -0.17959288f * rest + 0.28854007f;
+    log_rest = log_rest * rest - 0.2976738f;
+    log_rest = log_rest * rest + 0.33103532f;
+    log_rest = log_rest * rest - 0.3992695f;
+    log_rest = log_rest * rest + 0.5000517f;
+    log_rest = log_rest * rest - 0.66667867f;
+    log_rest = log_rest * rest + 0.99999964f;
+    float radius = sqrtf((float)exponent * -1.3862944f + rest * (rest * log_rest - 2));
+    // The nearest quarter of a turn, and what is left of it in eighths.
+    u32 turned = second + 0x20000000u;
+    u32 quarter = turned >> 30;
+    float x = (float)((i32)(turned & 0x3fffffffu) - 0x20000000) * 0x1p-29f;
+    float z = x * x;
+    float sine = x * (((-3.6116762e-5f * z + 0.0024903086f) * z - 0.0807456f) * z + 0.7853982f);
+    float cosine = (((3.531385e-6f * z - 0.00032594256f) * z + 0.015854329f) * z - 0.30842513f) * z + 1;
+    bool odd = (quarter & 1) == 1;
+    u32 across = float_bits(radius * (odd ? sine : cosine));
+    u32 up = float_bits(radius * (odd ? cosine : sine));
+    return {across ^ (((quarter + 1) & 2) << 30), up ^ ((quarter & 2) << 30)};
+}
 
 KERNEL(random, WG)(u32* __restrict__ out, Params params) {
     u32 block = linear_block() * WG + threadIdx.x;
@@ -31,6 +71,13 @@ KERNEL(random, WG)(u32* __restrict__ out, Params params) {
         words = {high1 ^ words.y ^ key0, words.z * 0xcd9e8d57u, high0 ^ words.w ^ key1, words.x * 0xd2511f53u};
         key0 += 0x9e3779b9u;
         key1 += 0xbb67ae85u;
+    }
+    if constexpr (KIND == UNIFORM) {
+        words = {uniform_bits(words.x), uniform_bits(words.y), uniform_bits(words.z), uniform_bits(words.w)};
+    } else if constexpr (KIND == NORMAL) {
+        uint2 low = normal_bits(words.x, words.y);
+        uint2 high = normal_bits(words.z, words.w);
+        words = {low.x, low.y, high.x, high.y};
     }
     if (params.n - first >= 4) {
         ((uint4*)out)[block] = words;

@@ -1,7 +1,7 @@
-// Philox4x32-10 words: word i of out is word i % 4 of the block with counter first + i / 4, under the seed as key.
+// Philox4x32-10: word i of out is word i % 4 of the block with counter first + i / 4, under the seed as key; or f32 made of such words.
 // Grid: linear, one invocation per block of four words.
-// Bindings: 0 out (n) u32 write; 1 params { n, seed, first block, each 64-bit number as low and high word }.
-// Constants: WG.
+// Bindings: 0 out (n) u32 or f32 write; 1 params { n, seed, first block, each 64-bit number as low and high word }.
+// Constants: WG; KIND 0 words, 1 uniform f32, a word each, 2 standard normal f32, two of two words.
 
 struct Params {
     n: u32,
@@ -15,6 +15,10 @@ struct Params {
 @group(0) @binding(1) var<uniform> params: Params;
 
 const WG: u32 = 256u;
+const KIND: u32 = 0u;
+
+const UNIFORM: u32 = 1u;
+const NORMAL: u32 = 2u;
 
 // The high word of a 64-bit product, from products of 16-bit halves.
 fn multiply_high(a: u32, b: u32) -> u32 {
@@ -25,6 +29,45 @@ fn multiply_high(a: u32, b: u32) -> u32 {
     let middle = a1 * b0 + ((a0 * b0) >> 16u);
     let carry = a0 * b1 + (middle & 0xffffu);
     return a1 * b1 + (middle >> 16u) + (carry >> 16u);
+}
+
+// The upper 24 bits of each word as a fraction, exactly.
+fn uniform_numbers(words: vec4<u32>) -> vec4<f32> {
+    return vec4<f32>(words >> vec4(8u)) * 0x1p-24f;
+}
+
+// Two standard normal numbers by the transform of Box and Muller. src/kernels/random.rs has the reasons and the errors. WGSL's own
+// logarithm, sine and cosine may be wrong from the fourth digit on.
+fn normal_pair(first: u32, second: u32) -> vec2<f32> {
+    // u = (first + 1/2) / 2^32, or 1 - u where that is less.
+    let least = min(first, ~first);
+    let part = f32(2u * least + 1u) * 0x1p-33f;
+    let mirrored = first != least;
+    // u = 2^exponent (1 + rest), where 1 + rest is from sqrt(1/2) to sqrt(2).
+    let bits = bitcast<u32>(select(part, 1.0 - part, mirrored)) - 0x3f3504f3u;
+    let exponent = bitcast<i32>(bits) >> 23u;
+    let above = bitcast<f32>((bits & 0x7fffffu) + 0x3f3504f3u) - 1.0;
+    let rest = select(above, -part, mirrored && exponent == 0);
+    // -2 ln(1 + rest) = rest (rest log_rest - 2).
+    var log_rest = -0.17959288 * rest + 0.28854007;
+    log_rest = log_rest * rest - 0.2976738;
+    log_rest = log_rest * rest + 0.33103532;
+    log_rest = log_rest * rest - 0.3992695;
+    log_rest = log_rest * rest + 0.5000517;
+    log_rest = log_rest * rest - 0.66667867;
+    log_rest = log_rest * rest + 0.99999964;
+    let radius = sqrt(f32(exponent) * -1.3862944 + rest * (rest * log_rest - 2.0));
+    // The nearest quarter of a turn, and what is left of it in eighths.
+    let turned = second + 0x20000000u;
+    let quarter = turned >> 30u;
+    let x = f32(bitcast<i32>(turned & 0x3fffffffu) - 0x20000000) * 0x1p-29f;
+    let z = x * x;
+    let sine = x * (((-3.6116762e-5 * z + 0.0024903086) * z - 0.0807456) * z + 0.7853982);
+    let cosine = (((3.531385e-6 * z - 0.00032594256) * z + 0.015854329) * z - 0.30842513) * z + 1.0;
+    let odd = (quarter & 1u) == 1u;
+    let turn = select(vec2(cosine, sine), vec2(sine, cosine), odd);
+    let signs = vec2(((quarter + 1u) & 2u) << 30u, (quarter & 2u) << 30u);
+    return bitcast<vec2<f32>>(bitcast<vec2<u32>>(radius * turn) ^ signs);
 }
 
 @compute @workgroup_size(WG)
@@ -51,6 +94,11 @@ fn random(
             words.x * 0xd2511f53u,
         );
         key += vec2(0x9e3779b9u, 0xbb67ae85u);
+    }
+    if KIND == UNIFORM {
+        words = bitcast<vec4<u32>>(uniform_numbers(words));
+    } else if KIND == NORMAL {
+        words = bitcast<vec4<u32>>(vec4(normal_pair(words.x, words.y), normal_pair(words.z, words.w)));
     }
     for (var i = 0u; i < 4u && first + i < params.n; i++) {
         out[first + i] = words[i];

@@ -54,6 +54,22 @@ impl DType {
         !matches!(self, Self::F32 | Self::F16 | Self::BF16 | Self::F64)
     }
 
+    /// True where the other type holds every value of this one.
+    pub(crate) const fn is_within(self, other: Self) -> bool {
+        use DType::{BF16, F16, F32, F64, I8, I16, I32, U8, U16, U32};
+        match other {
+            F64 => true,
+            F32 => !self.is_wide(),
+            F16 => matches!(self, F16 | U8 | I8),
+            BF16 => matches!(self, BF16 | U8 | I8),
+            I32 => matches!(self, I32 | U16 | I16 | U8 | I8),
+            U32 => matches!(self, U32 | U16 | U8),
+            I16 => matches!(self, I16 | U8 | I8),
+            U16 => matches!(self, U16 | U8),
+            I8 | U8 => self as u8 == other as u8,
+        }
+    }
+
     /// The number by which kernel sources select this type's `load`.
     pub(crate) const fn code(self) -> u32 {
         self as u32

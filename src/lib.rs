@@ -194,6 +194,7 @@
 // docs.rs says beside each item which feature it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+pub mod array;
 mod available;
 pub mod bits;
 mod cancel;

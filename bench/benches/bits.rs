@@ -10,7 +10,7 @@ use std::thread;
 use support::Bench;
 use teatime::{
     Device, DeviceOptions, Error, Tensor,
-    bits::{PackOptions, Width, merge_planes, pack, pack_into, split_planes, unpack, unpack_into},
+    bits::{PackOptions, Width, pack, pack_into, unpack, unpack_into},
     random::random_words,
 };
 
@@ -57,12 +57,6 @@ fn cases(bench: &mut Bench, width: Width, cols: u64) -> Result<(), Error> {
     case(&format!("new: unpack {bits} U8"), packing, &mut || {
         unpack::<u8>(packed, cols, width, None).map(drop)
     });
-    if width == Width::Two {
-        let [low, high] = &split_planes(packed, cols, None)?;
-        let splitting = small + 2 * low.bytes();
-        case("new: split_planes", splitting, &mut || split_planes(packed, cols, None).map(drop));
-        case("new: merge_planes", splitting, &mut || merge_planes(low, high, cols, None).map(drop));
-    }
     Ok(())
 }
 

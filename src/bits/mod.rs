@@ -4,7 +4,6 @@
 //! |---|---|
 //! | an array into bytes, and back | [`pack()`], [`unpack()`], each through a table of codes where one is given |
 //! | the same into memory that is there, with rows of any stride | [`pack_into`], [`unpack_into`] |
-//! | planes of single bits of 2-bit codes, for population counts, and back | [`split_planes`], [`merge_planes`] |
 //!
 //! The first value of a byte stands in its lowest bits. The last axis is packed, each row by itself: a row begins at a
 //! byte, and what its last value leaves of its last byte, and any bytes behind that, are zero. NumPy's
@@ -32,12 +31,10 @@
 
 mod pack;
 mod part;
-pub(crate) mod planes;
 mod unpack;
 
 pub use self::{
     pack::{PackOptions, Packable, PendingPack, pack, pack_into},
-    planes::{merge_planes, split_planes},
     unpack::{Unpackable, unpack, unpack_into},
 };
 use crate::{Error, Result, tensor::checked_len};

@@ -42,7 +42,6 @@
 
 pub(crate) mod axis;
 pub(crate) mod boxes;
-mod convert;
 mod derived;
 mod gaussian;
 mod host_box;

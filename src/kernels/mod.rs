@@ -3,9 +3,11 @@
 //! `shaders/NAME.wgsl`.
 
 pub(crate) mod add_block;
+pub(crate) mod copy_rows;
 pub(crate) mod correlate;
 pub(crate) mod cpu;
 pub(crate) mod distance;
+pub(crate) mod elementwise;
 pub(crate) mod matmul;
 pub(crate) mod pack;
 pub(crate) mod packed_adjoint;
@@ -14,10 +16,10 @@ pub(crate) mod packed_gather;
 pub(crate) mod packed_limbs;
 pub(crate) mod packed_pairs;
 pub(crate) mod packed_uniform;
-pub(crate) mod planes;
 pub(crate) mod random;
 pub(crate) mod recode;
 pub(crate) mod reduce;
+pub(crate) mod reduce_axis;
 pub(crate) mod scale_columns;
 pub(crate) mod standardize;
 pub(crate) mod transpose;
@@ -47,8 +49,6 @@ macro_rules! each_kernel {
             $of(&$crate::kernels::correlate::CORRELATE),
             $of(&$crate::kernels::pack::PACK),
             $of(&$crate::kernels::unpack::UNPACK),
-            $of(&$crate::kernels::planes::SPLIT_PLANES),
-            $of(&$crate::kernels::planes::MERGE_PLANES),
             $of(&$crate::kernels::matmul::MATMUL),
             $of(&$crate::kernels::packed_adjoint::PACKED_ADJOINT),
             $of(&$crate::kernels::packed_apply::PACKED_APPLY),
@@ -61,6 +61,9 @@ macro_rules! each_kernel {
             $of(&$crate::kernels::reduce::REDUCE),
             $of(&$crate::kernels::scale_columns::SCALE_COLUMNS),
             $of(&$crate::kernels::add_block::ADD_BLOCK),
+            $of(&$crate::kernels::elementwise::ELEMENTWISE),
+            $of(&$crate::kernels::copy_rows::COPY_ROWS),
+            $of(&$crate::kernels::reduce_axis::REDUCE_AXIS),
             $of(&$crate::kernels::standardize::STANDARDIZE),
             $of(&$crate::kernels::transpose::TRANSPOSE),
         ]

@@ -6,6 +6,8 @@ use rayon::prelude::*;
 
 use crate::{
     Element, Error, Result, Tensor,
+    array::{elementwise::converted, sum_pairs},
+    dtype::joined,
     extent::to_usize,
     kernel::{Grid, small},
     kernels::reduce::{BLOCK, Params, REDUCE, WG, exact, spec},
@@ -32,11 +34,11 @@ pub struct Stats {
 /// `x`: (n, m) of any element type -> n.
 ///
 /// # Accuracy
-/// Exact for `i8` by rows; of f64, `u32` and `i32` in f64, on every device; else f32 over blocks of 1,024 elements, and f64 over the
-/// blocks.
+/// Exact for `i8` by rows, up to sums of 2^47; of f64, `u32` and `i32` in f64, on every device; else f32 over blocks of 1,024 elements, and
+/// over the blocks as a [`BlockSum`](super::BlockSum) adds.
 ///
 /// # Cost
-/// One pass over `x`. 16 bytes a block on the device and the host, which adds up the blocks. Of f64, `u32` and `i32`, `x` is copied to the
+/// One pass over `x`. 16 bytes a block on the device, and at most 32 a row to the host. Of f64, `u32` and `i32`, `x` is copied to the
 /// host, 32 MiB or a row at a time, where the device's threads add it up; [`Tensor::to_f32`] before leaves that to the device.
 ///
 /// # Errors
@@ -60,7 +62,8 @@ pub fn row_stats<T: Element>(x: &Tensor<T>) -> Result<Vec<Stats>> {
 /// `x`: (n, m) of any element type -> m.
 ///
 /// # Accuracy
-/// f64 for f64, `u32` and `i32`, on every device; else f32 over blocks of 1,024 elements, and f64 over the blocks.
+/// f64 for f64, `u32` and `i32`, on every device; else f32 over blocks of 1,024 elements, and over the blocks as a
+/// [`BlockSum`](super::BlockSum) adds.
 ///
 /// # Cost
 /// As [`row_stats`], the blocks being of columns.
@@ -95,18 +98,10 @@ pub struct PendingStats(State);
 #[derive(Debug)]
 enum State {
     Here(Vec<Stats>),
-    Enqueued(Partial),
-}
-
-/// Sums of blocks on their way to the host.
-#[derive(Debug)]
-struct Partial {
-    sums: Pending<u32>,
-    exact: bool,
-    /// Number of results, of partial sums for each, and whether the parts of one result lie side by side.
-    len: usize,
-    parts: usize,
-    adjacent: bool,
+    /// Sums of blocks of each line, one after the other or `len` apart; where `exact`, integers.
+    Blocks { words: Pending<u32>, exact: bool, len: usize, parts: usize, adjacent: bool },
+    /// Sums of lines, as pairs that [`joined`] takes.
+    Lines { pairs: Pending<f32>, in_f64: bool },
 }
 
 impl PendingStats {
@@ -117,20 +112,26 @@ impl PendingStats {
     pub fn wait(self) -> Result<Vec<Stats>> {
         match self.0 {
             State::Here(stats) => Ok(stats),
-            State::Enqueued(partial) => partial.wait(),
+            State::Blocks { words, exact, len, parts, adjacent } => {
+                let words = words.wait()?;
+                let (words, _) = words.as_chunks::<4>();
+                let number = |word: u32| match exact {
+                    true => f64::from(word.cast_signed()),
+                    false => f64::from(f32::from_bits(word)),
+                };
+                let part = |i: usize, part: usize| words[if adjacent { i * parts + part } else { part * len + i }];
+                let total = |i| {
+                    (0..parts).fold(Stats::default(), |sum, p| sum.with(Stats::from_sums(part(i, p).map(number))))
+                };
+                Ok((0..len).map(total).collect())
+            }
+            State::Lines { pairs, in_f64 } => {
+                let pairs = pairs.wait()?;
+                let lines = pairs.as_chunks::<2>().0.as_chunks::<4>().0;
+                let line = |line: &[[f32; 2]; 4]| Stats::from_sums(line.map(|pair| joined(&pair, in_f64)));
+                Ok(lines.iter().map(line).collect())
+            }
         }
-    }
-}
-
-impl Partial {
-    fn wait(self) -> Result<Vec<Stats>> {
-        let words = self.sums.wait()?;
-        let (words, _) = words.as_chunks::<4>();
-        let part = |i: usize, part: usize| {
-            words[if self.adjacent { i * self.parts + part } else { part * self.len + i }]
-        };
-        let total = |i| (0..self.parts).fold(Stats::default(), |sum, p| sum.plus(part(i, p), self.exact));
-        Ok((0..self.len).map(total).collect())
     }
 }
 
@@ -163,19 +164,13 @@ impl Stats {
         }
     }
 
-    /// With one block's sums added.
-    fn plus(self, words: [u32; 4], exact: bool) -> Self {
-        let [sum, squares, count, bad] = if exact {
-            words.map(|word| f64::from(word.cast_signed()))
-        } else {
-            words.map(|word| f64::from(f32::from_bits(word)))
-        };
-        self.with(Self { sum, sum_squares: squares, count: whole(count), bad: whole(bad) })
+    fn from_sums([sum, sum_squares, count, bad]: [f64; 4]) -> Self {
+        Self { sum, sum_squares, count: whole(count), bad: whole(bad) }
     }
 }
 
-/// A block's count: at most 1,024, which f32 holds exactly.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small whole number")]
+/// A count, which f64 holds exactly.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number")]
 fn whole(count: f64) -> u64 {
     count as u64
 }
@@ -272,10 +267,23 @@ pub(crate) fn enqueue<T: Element>(
         launch(x, panel.clone(), &mut out, out_rows, [by_row, missing])?;
         (row, out_first) = (panel.end, out_first + out_step);
     }
-    let sums = out.download()?;
-    let (len, parts) = (to_usize(len), to_usize(parts));
-    Ok(PendingStats(State::Enqueued(Partial { sums, exact, len, parts, adjacent: by_row })))
+    let lines = if by_row { [rows, parts, 4] } else { [1, parts, 4 * cols] };
+    Ok(PendingStats(match parts <= FEW {
+        true => {
+            let (len, parts) = (to_usize(len), to_usize(parts));
+            State::Blocks { words: out.download()?, exact, len, parts, adjacent: by_row }
+        }
+        false => {
+            // Integers of a block, which f32 holds.
+            let sums = if exact { converted(op, &out.cast::<i32>())? } else { out.cast() };
+            let pairs = sum_pairs(&sums, lines)?.download()?;
+            State::Lines { pairs, in_f64: limits.f64 }
+        }
+    }))
 }
+
+/// Sums of so many blocks of a line go to the host, which adds them up: two take no more room than the pairs of one sum.
+const FEW: u64 = 2;
 
 /// One launch over rows that fit it, into these rows of `out`.
 pub(crate) fn launch<T: Element>(

@@ -7,7 +7,7 @@ use half::f16;
 use super::{cpu, data::values, device_tests};
 use crate::{
     Device, DeviceOptions, Error, Tensor,
-    bits::{PackOptions, Packable, Unpackable, Width, merge_planes, pack, split_planes, unpack},
+    bits::{PackOptions, Packable, Unpackable, Width, pack, unpack},
 };
 
 device_tests! {
@@ -245,12 +245,6 @@ fn rows_beyond_a_binding(device: &Device) {
             assert!(out.iter().zip(&codes).all(|(value, &code)| value.to_f32() == f32::from(code)));
         }
     }
-    let len = 600_001;
-    let codes = codes(68, Width::Two, 2 * len);
-    let bytes = pack(&tensor(device, &codes, len), Width::Two, &PLAIN).unwrap();
-    let planes = split_planes(&bytes, len as u64, None).unwrap();
-    let merged = merge_planes(&planes[0], &planes[1], len as u64, None).unwrap();
-    assert!(merged.read().unwrap() == bytes.read().unwrap());
 }
 
 /// Launches of nothing but bytes behind the values.
@@ -258,23 +252,10 @@ fn far_apart_rows(device: &Device) {
     let (len, stride) = (5, 150_001);
     let codes = codes(69, Width::Two, 3 * len);
     check(device, &codes, &codes, Width::Two, len, &PackOptions { row_bytes: Some(stride), ..PLAIN });
-    let bytes = pack(&tensor(device, &codes, len), Width::Two, &PackOptions { row_bytes: Some(16), ..PLAIN })
-        .unwrap();
-    let planes = split_planes(&bytes, len as u64, Some(stride)).unwrap();
-    for (plane, bit) in planes.iter().zip(0..) {
-        let bits: Vec<u8> = codes.iter().map(|code| code >> bit & 1).collect();
-        assert!(plane.read().unwrap() == packed(&bits, Width::One, len, stride as usize));
-    }
-    let merged = merge_planes(&planes[0], &planes[1], len as u64, Some(stride)).unwrap();
-    assert!(merged.read().unwrap() == packed(&codes, Width::Two, len, stride as usize));
     // No values at all.
     let x = Tensor::<u8>::zeros(device, &[2, 0]).unwrap();
     let none = pack(&x, Width::Two, &PackOptions { row_bytes: Some(stride), ..PLAIN }).unwrap();
     assert!(none.read().unwrap() == vec![0; 2 * stride as usize]);
-    let x = Tensor::<u8>::zeros(device, &[2, 0]).unwrap();
-    assert_eq!(merge_planes(&x, &x, 0, Some(6)).unwrap().read().unwrap(), [0; 12]);
-    let [low, high] = split_planes(&x, 0, Some(5)).unwrap();
-    assert_eq!([low.read().unwrap(), high.read().unwrap()], [[0; 10], [0; 10]]);
 }
 
 fn what_is_behind_the_values(device: &Device) {
@@ -289,16 +270,6 @@ fn what_is_behind_the_values(device: &Device) {
         }
         let bytes = tensor(device, &bytes, stride);
         assert_eq!(unpack::<u8>(&bytes, len as u64, Width::Two, None).unwrap().read().unwrap(), codes);
-        for row_bytes in [None, Some(stride as u64)] {
-            let planes = split_planes(&bytes, len as u64, row_bytes).unwrap();
-            for (plane, bit) in planes.iter().zip(0..) {
-                let bits: Vec<u8> = codes.iter().map(|code| code >> bit & 1).collect();
-                let stride = row_bytes.map_or(len.div_ceil(8), |bytes| bytes as usize);
-                assert_eq!(plane.read().unwrap(), packed(&bits, Width::One, len, stride));
-            }
-        }
-        let full = merge_planes(&bytes, &bytes, len as u64, Some(stride as u64)).unwrap().read().unwrap();
-        assert!(full.chunks(stride).all(|row| (len..4 * stride).all(|i| row[i / 4] >> (i % 4 * 2) & 3 == 0)));
     }
 }
 

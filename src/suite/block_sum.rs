@@ -172,7 +172,7 @@ fn matrix(device: &Device, rows: u64, cols: u64) -> Tensor<f32> {
 /// Rows do not cross, however many there are: factors and sums do.
 fn little_is_downloaded(device: &Device) {
     let (device, _lock) = alone(device);
-    let moved = [1000, 9000].map(|rows| {
+    let moved = [3000, 9000].map(|rows| {
         let x = matrix(&device, rows, 20);
         let before = device.traffic();
         drop(qr(&x).unwrap());
@@ -182,8 +182,7 @@ fn little_is_downloaded(device: &Device) {
         x.apply_normal(&thin, &Pass::new(&run, Status::new(0, 1, rows))).unwrap();
         let normal = device.traffic() - before;
         assert_eq!((normal.waits, normal.to_host, normal.to_device), (1, 8 * 40, 4 * 40));
-        // The lengths of columns are of sums over 1,024 rows, of 16 bytes each.
-        (qr.waits, qr.to_host - 16 * 20 * rows.div_ceil(1024), qr.to_device)
+        (qr.waits, qr.to_host, qr.to_device)
     });
     assert_eq!(moved[0], moved[1]);
     // One number a block says that it is added.

@@ -12,6 +12,7 @@ mod distance_partial;
 mod distance_stored;
 #[cfg(feature = "zarr")]
 mod distance_tiles;
+mod elementwise;
 mod filter;
 mod filter_boxes;
 mod filter_properties;
@@ -20,6 +21,7 @@ mod filter_scipy;
 mod filter_stored;
 #[cfg(feature = "zarr")]
 mod filter_stores;
+mod gather;
 mod launch;
 #[cfg(feature = "wgpu")]
 mod lent;
@@ -33,12 +35,12 @@ mod packed_gram;
 mod packed_known;
 mod packed_matrix;
 mod packed_refused;
-mod planes;
 mod qr;
 mod random;
 mod randomized_svd;
 mod recode;
 mod reduce;
+mod reduce_axis;
 mod spectrum;
 mod standardize;
 mod svd;

@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     kernel::KernelDef,
-    kernels::{KERNELS, planes::SPLIT_PLANES},
+    kernels::{KERNELS, add_block::ADD_BLOCK},
     openings::skip,
 };
 
@@ -242,12 +242,12 @@ fn logs_are_read() {
 #[test]
 fn images_are_of_the_kind_asked_for() {
     let Some(nvrtc) = nvrtc() else { return };
-    let split = &SPLIT_PLANES.def;
-    let compile = |arch| nvrtc.compile("split_planes.cu", split.cuda, HEADERS, arch).unwrap().image;
+    let sums = &ADD_BLOCK.def;
+    let compile = |arch| nvrtc.compile("add_block.cu", sums.cuda, HEADERS, arch).unwrap().image;
     assert!(compile("sm_80").starts_with(b"\x7fELF"));
     let ptx = String::from_utf8(compile("compute_80")).unwrap();
     assert!(
-        ptx.ends_with('\0') && ptx.contains(".target sm_80") && ptx.contains(".entry split_planes("),
+        ptx.ends_with('\0') && ptx.contains(".target sm_80") && ptx.contains(".entry add_block("),
         "{ptx}"
     );
 }

@@ -102,14 +102,14 @@ mod tests {
 
     #[test]
     fn constants_are_rewritten_once_each() {
-        let split = &crate::kernels::planes::SPLIT_PLANES.def;
-        let rewritten = source(split, &[("WG", 64)]).unwrap();
+        let sums = &crate::kernels::add_block::ADD_BLOCK.def;
+        let rewritten = source(sums, &[("WG", 64)]).unwrap();
         assert!(rewritten.contains("\nconstexpr u32 WG = 64;\n"), "{rewritten}");
-        assert_eq!(rewritten.lines().count(), split.cuda.lines().count());
-        let Err(Error::Compile { kernel, backend, log }) = source(split, &[("W", 64)]) else { panic!() };
+        assert_eq!(rewritten.lines().count(), sums.cuda.lines().count());
+        let Err(Error::Compile { kernel, backend, log }) = source(sums, &[("W", 64)]) else { panic!() };
         assert_eq!(
             (kernel, backend, &*log),
-            ("split_planes", "cuda", "constant `W` is not declared exactly once")
+            ("add_block", "cuda", "constant `W` is not declared exactly once")
         );
     }
 

@@ -1,7 +1,9 @@
 //! Bugs planted in the kernels that ship: each must show.
 
+mod array;
 mod correlate;
 mod packed;
+mod reduce_axis;
 
 use std::fmt::Debug;
 

@@ -1,6 +1,6 @@
-//! Elements as f32 or f64: a filter that leaves each as it is.
+//! Elements as f32 or f64.
 
-use super::{boxes::Filter, options::Rounding, taps::Taps};
+use super::elementwise::converted;
 use crate::{DType, Element, Result, Tensor, TensorView};
 
 impl<T: Element> Tensor<T> {
@@ -8,7 +8,7 @@ impl<T: Element> Tensor<T> {
     /// computes in f32 alone, and on devices that do not [compute in f64](crate::Limits::f64). Enqueues; does not wait.
     ///
     /// # Errors
-    /// [`Error::Limit`](crate::Error::Limit) for more than 2^29 elements along the last axis; as [`Tensor::zeros`].
+    /// As [`Tensor::zeros`].
     ///
     /// ```
     /// use teatime::{Device, Tensor, linalg};
@@ -18,7 +18,7 @@ impl<T: Element> Tensor<T> {
     /// # Ok::<(), teatime::Error>(())
     /// ```
     pub fn to_f32(&self) -> Result<Tensor<f32>> {
-        self.converted("Tensor::to_f32", true)
+        converted("Tensor::to_f32", self)
     }
 
     /// The elements as f64, exactly. Enqueues; does not wait.
@@ -26,7 +26,7 @@ impl<T: Element> Tensor<T> {
     /// # Errors
     /// [`Error::NoF64`](crate::Error::NoF64) on a device that does not [compute in f64](crate::Limits::f64); as [`to_f32`](Self::to_f32).
     pub fn to_f64(&self) -> Result<Tensor<f64>> {
-        self.converted("Tensor::to_f64", false)
+        converted("Tensor::to_f64", self)
     }
 
     /// [`to_f64`](Self::to_f64) of other types than f64, which is itself.
@@ -35,16 +35,5 @@ impl<T: Element> Tensor<T> {
             DType::F64 => Ok(self.view().cast()),
             _ => Ok(TensorView::new(self.to_f64()?)),
         }
-    }
-
-    fn converted<U: Element>(&self, op: &'static str, narrow: bool) -> Result<Tensor<U>> {
-        if T::DTYPE == U::DTYPE {
-            return Ok(self.try_clone()?.cast());
-        }
-        let shape = if self.shape().is_empty() { &[1] } else { self.shape() };
-        let filter = Filter::new(op, shape, &[shape.len() - 1], vec![Some(Taps::identity())], Rounding::Once);
-        let mut out = Tensor::empty(self.device(), self.shape())?;
-        Filter { narrow, ..filter }.run(self, &mut out)?;
-        Ok(out)
     }
 }

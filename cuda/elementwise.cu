@@ -1,0 +1,127 @@
+// A function of elements: out[i] = f(a[..], b[..], c[..]) for an output of three axes, along each of which an operand has a step or repeats.
+// Grid: linear. One block per WG words of the output, which narrow elements share; of an f64, per element.
+// Bindings: 0 a read; 1 b read; 2 c read; 3 out written; 4 params, starts and steps in elements.
+// Constants: WG; NARROW elements are of the types in params, else f32; WIDE elements are of the types in params, and computed in f64.
+// Hardware: WG / 4 threads with four words each, a row of threads apart, so that every access is of whole lines and several loads are
+// under way at once (see scale_columns).
+
+#include "dev.cuh"
+
+struct Params {
+    u32 function;
+    u32 operands;
+    u32 n;
+    u32 first;
+    u32 extent1;
+    u32 extent2;
+    u32 out_type;
+    u32 a_type;
+    u32 a0;
+    u32 a_step0;
+    u32 a_step1;
+    u32 a_step2;
+    u32 b_type;
+    u32 b0;
+    u32 b_step0;
+    u32 b_step1;
+    u32 b_step2;
+    u32 c_type;
+    u32 c0;
+    u32 c_step0;
+    u32 c_step1;
+    u32 c_step2;
+    u32 b_low;
+    u32 b_high;
+    u32 c_low;
+    u32 c_high;
+};
+
+constexpr u32 WG = 256;
+constexpr u32 NARROW = 0;
+constexpr u32 WIDE = 0;
+
+constexpr bool TYPED = NARROW == 1 || WIDE == 1;
+
+template <bool IS_WIDE> struct Arithmetic {
+    typedef float Real;
+};
+template <> struct Arithmetic<true> {
+    typedef double Real;
+};
+typedef Arithmetic<WIDE == 1>::Real real;
+
+// A number of the parameters.
+DEVICE real number(u32 low, u32 high) {
+    if constexpr (WIDE == 1) return (real)bits_double(join(low, high));
+    else return (real)bits_float(low);
+}
+
+DEVICE real fetch(const void* array, u32 type, u32 i) {
+    if constexpr (!TYPED) return (real)((const float*)array)[i];
+    real value;
+    BY_TYPE(type, T, (value = load_real<T, real>(array, i)));
+    return value;
+}
+
+DEVICE real least(real x, real y) { return x < y || x != x ? x : y; }
+DEVICE real most(real x, real y) { return x > y || x != x ? x : y; }
+
+DEVICE real apply(u32 function, real x, real y, real z) {
+    switch (function) {
+        case 2: return -x;
+        case 3: return fabs(x);
+        case 4: return sqrt(x);
+        case 5: return exp(x);
+        case 6: return log(x);
+        case 7: return x + y;
+        case 8: return x - y;
+        case 9: return x * y;
+        case 10: return x / y;
+        case 11: return least(x, y);
+        case 12: return most(x, y);
+        case 13: return x < y ? 1 : 0;
+        case 14: return x <= y ? 1 : 0;
+        case 15: return x > y ? 1 : 0;
+        case 16: return x >= y ? 1 : 0;
+        case 17: return x == y ? 1 : 0;
+        case 18: return x != y ? 1 : 0;
+        case 19: return least(most(x, y), z);
+        case 20: return x != 0 ? y : z;
+        default: return x;
+    }
+}
+
+KERNEL(elementwise, WG / 4)(const void* __restrict__ a, const void* __restrict__ b, const void* __restrict__ c, void* __restrict__ out, Params params) {
+    u32 type = TYPED ? params.out_type : (u32)F32;
+    u32 each = size_of(type) < 4 ? 4 / size_of(type) : 1;
+    real y_number = number(params.b_low, params.b_high);
+    real z_number = number(params.c_low, params.c_high);
+#pragma unroll
+    for (u32 i = 0; i < 4; i++) {
+        u32 word = linear_block() * WG + threadIdx.x + i * (WG / 4);
+        for (u32 item = word * each; item < word * each + each && item < params.n; item++) {
+            u32 place = params.first + item;
+            u32 row = place / params.extent2;
+            u32 column = place - row * params.extent2;
+            u32 outer = row / params.extent1;
+            u32 middle = row - outer * params.extent1;
+            real x = fetch(a, params.a_type, params.a0 + outer * params.a_step0 + middle * params.a_step1 + column * params.a_step2);
+            real y = y_number;
+            real z = z_number;
+            if (params.operands > 1) {
+                y = fetch(b, params.b_type, params.b0 + outer * params.b_step0 + middle * params.b_step1 + column * params.b_step2);
+            }
+            if (params.operands > 2) {
+                z = fetch(c, params.c_type, params.c0 + outer * params.c_step0 + middle * params.c_step1 + column * params.c_step2);
+            }
+            real value = apply(params.function, x, y, z);
+            if constexpr (TYPED) {
+                if (params.function == 1) BY_TYPE(type, T, value = truncate_to<T>(value));
+                BY_TYPE(type, T, (store_real<T>(out, item, value)));
+            } else {
+                ((float*)out)[item] = (float)value;
+            }
+        }
+    }
+}
+EXPORT(elementwise)

@@ -1,0 +1,192 @@
+// A function of elements: out[i] = f(a[..], b[..], c[..]) for an output of three axes, along each of which an operand has a step or repeats.
+// Grid: linear. One workgroup per WG words of the output, which narrow elements share; of an f64, per element.
+// Bindings: 0 a read; 1 b read; 2 c read; 3 out written; 4 params, starts and steps in elements.
+// Constants: WG; NARROW elements are of the types in params, else f32; WIDE 0, since WGSL has no f64.
+
+struct Params {
+    function: u32,
+    operands: u32,
+    n: u32,
+    first: u32,
+    extent1: u32,
+    extent2: u32,
+    out_type: u32,
+    a_type: u32,
+    a0: u32,
+    a_step0: u32,
+    a_step1: u32,
+    a_step2: u32,
+    b_type: u32,
+    b0: u32,
+    b_step0: u32,
+    b_step1: u32,
+    b_step2: u32,
+    c_type: u32,
+    c0: u32,
+    c_step0: u32,
+    c_step1: u32,
+    c_step2: u32,
+    b_low: u32,
+    b_high: u32,
+    c_low: u32,
+    c_high: u32,
+}
+
+@group(0) @binding(0) var<storage, read> a: array<u32>;
+@group(0) @binding(1) var<storage, read> b: array<u32>;
+@group(0) @binding(2) var<storage, read> c: array<u32>;
+@group(0) @binding(3) var<storage, read_write> out: array<u32>;
+@group(0) @binding(4) var<uniform> params: Params;
+
+const WG: u32 = 256u;
+const NARROW: u32 = 0u;
+const WIDE: u32 = 0u;
+
+const NAN: u32 = 0x7fc00000u;
+
+fn type_of(dtype: u32) -> u32 {
+    return select(0u, dtype, NARROW == 1u);
+}
+
+fn is_nan(bits: u32) -> bool {
+    return (bits & 0x7fffffffu) > 0x7f800000u;
+}
+
+fn a_bits(i: u32) -> u32 {
+    let dtype = type_of(params.a_type);
+    return decode_bits(a[word_of(i, dtype)], a[high_word_of(i, dtype)], i, dtype);
+}
+
+fn b_bits(i: u32) -> u32 {
+    if params.operands < 2u {
+        return params.b_low;
+    }
+    let dtype = type_of(params.b_type);
+    return decode_bits(b[word_of(i, dtype)], b[high_word_of(i, dtype)], i, dtype);
+}
+
+fn c_bits(i: u32) -> u32 {
+    if params.operands < 3u {
+        return params.c_low;
+    }
+    let dtype = type_of(params.c_type);
+    return decode_bits(c[word_of(i, dtype)], c[high_word_of(i, dtype)], i, dtype);
+}
+
+// One of an operand's numbers, of which the first may be NaN, is the least or the most.
+fn least(x: u32, y: u32) -> u32 {
+    return select(y, x, is_nan(x) || (!is_nan(y) && bitcast<f32>(x) < bitcast<f32>(y)));
+}
+
+fn most(x: u32, y: u32) -> u32 {
+    return select(y, x, is_nan(x) || (!is_nan(y) && bitcast<f32>(x) > bitcast<f32>(y)));
+}
+
+// Compilers may assume that no number is NaN, so that these are told by their bits.
+fn compared(x: u32, y: u32) -> bool {
+    let left = bitcast<f32>(x);
+    let right = bitcast<f32>(y);
+    if is_nan(x) || is_nan(y) {
+        return params.function == 18u;
+    }
+    switch params.function {
+        case 13u: { return left < right; }
+        case 14u: { return left <= right; }
+        case 15u: { return left > right; }
+        case 16u: { return left >= right; }
+        case 17u: { return left == right; }
+        default: { return left != right; }
+    }
+}
+
+// The logarithm and the root of negative numbers are NaN, and so is what is made of NaN.
+fn of_one(x: u32) -> u32 {
+    let value = bitcast<f32>(x);
+    let is_negative = (x >> 31u) == 1u && (x & 0x7fffffffu) != 0u;
+    switch params.function {
+        case 2u: { return x ^ 0x80000000u; }
+        case 3u: { return x & 0x7fffffffu; }
+        case 4u: { return select(bitcast<u32>(sqrt(value)), NAN, is_negative || is_nan(x)); }
+        case 5u: {
+            if is_nan(x) {
+                return NAN;
+            }
+            // Beyond these bounds the result is infinite, or 0.
+            return select(select(bitcast<u32>(exp(value)), 0x7f800000u, value > 88.8), 0u, value < -104.0);
+        }
+        case 6u: {
+            if is_negative || is_nan(x) {
+                return NAN;
+            }
+            // Of 0, and of infinity.
+            return select(select(bitcast<u32>(log(value)), 0xff800000u, (x & 0x7fffffffu) == 0u), x, x == 0x7f800000u);
+        }
+        default: { return bitcast<u32>(truncate_to(value, type_of(params.out_type))); }
+    }
+}
+
+fn of_two(x: u32, y: u32) -> u32 {
+    let left = bitcast<f32>(x);
+    let right = bitcast<f32>(y);
+    switch params.function {
+        case 11u: { return least(x, y); }
+        case 12u: { return most(x, y); }
+        default: {}
+    }
+    if is_nan(x) || is_nan(y) {
+        return NAN;
+    }
+    switch params.function {
+        case 7u: { return bitcast<u32>(left + right); }
+        case 8u: { return bitcast<u32>(left - right); }
+        case 9u: { return bitcast<u32>(left * right); }
+        default: { return bitcast<u32>(left / right); }
+    }
+}
+
+fn value_of(i: u32) -> u32 {
+    let row = i / params.extent2;
+    let column = i - row * params.extent2;
+    let outer = row / params.extent1;
+    let middle = row - outer * params.extent1;
+    let x = a_bits(params.a0 + outer * params.a_step0 + middle * params.a_step1 + column * params.a_step2);
+    if params.function == 0u {
+        return x;
+    }
+    if params.function < 7u {
+        return of_one(x);
+    }
+    let y = b_bits(params.b0 + outer * params.b_step0 + middle * params.b_step1 + column * params.b_step2);
+    if params.function < 13u {
+        return of_two(x, y);
+    }
+    if params.function < 19u {
+        return select(0u, 0x3f800000u, compared(x, y));
+    }
+    let z = c_bits(params.c0 + outer * params.c_step0 + middle * params.c_step1 + column * params.c_step2);
+    if params.function == 19u {
+        return least(most(x, y), z);
+    }
+    return select(y, z, (x & 0x7fffffffu) == 0u);
+}
+
+@compute @workgroup_size(WG)
+fn elementwise(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let item = linear_group(group, groups) * WG + lane;
+    let dtype = type_of(params.out_type);
+    let each = select(select(1u, 2u, is_half(dtype)), 4u, is_byte(dtype));
+    if item > (params.n - 1u) / each {
+        return;
+    }
+    let size = 32u / each;
+    var word = 0u;
+    for (var j = 0u; j < each && each * item + j < params.n; j++) {
+        let bits = encode_bits(value_of(params.first + each * item + j), dtype);
+        word = insertBits(word, bits, size * j, size);
+    }
+    out[item] = word;
+}

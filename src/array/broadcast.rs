@@ -1,0 +1,114 @@
+//! Shapes that are brought together by numpy's rule, and the few axes that are left of them.
+
+use crate::{Error, Result};
+
+/// The shape of a result: axes are counted from the last, and an extent of 1 repeats.
+///
+/// # Errors
+/// [`Error::Shape`] where two extents differ and neither is 1.
+pub(crate) fn together(op: &'static str, shapes: &[&[u64]]) -> Result<Vec<u64>> {
+    let rank = shapes.iter().map(|shape| shape.len()).max().unwrap_or(0);
+    let mut out = vec![1; rank];
+    for shape in shapes {
+        for (out, &extent) in out[rank - shape.len()..].iter_mut().zip(*shape) {
+            match (*out, extent) {
+                (_, 1) => {}
+                (1, _) => *out = extent,
+                (before, extent) if before == extent => {}
+                _ => {
+                    let all = shapes.iter().map(|shape| format!("{shape:?}")).collect::<Vec<_>>().join(", ");
+                    return Err(Error::shape(op, "extents that are equal, or 1", all));
+                }
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// The axes of a result that are left where neighbours which the same operands have are one, and each operand's steps along these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Axes<const N: usize> {
+    pub(crate) extents: [u64; 3],
+    pub(crate) steps: [[u64; 3]; N],
+}
+
+impl<const N: usize> Axes<N> {
+    /// Of operands of these shapes, which make a result of that shape: three axes, of which the first is the longest that all that have it
+    /// step along together, and the middle one is 1 where there are only two. One axis alone is the last.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for more than three.
+    pub(crate) fn new(op: &'static str, out: &[u64], shapes: [&[u64]; N]) -> Result<Self> {
+        // Each with its extent, and the operands that have it.
+        let mut axes: Vec<(u64, [bool; N])> = Vec::new();
+        for (i, &extent) in out.iter().enumerate().filter(|(_, extent)| **extent != 1) {
+            let has =
+                shapes.map(|shape| (i + shape.len()).checked_sub(out.len()).is_some_and(|i| shape[i] != 1));
+            match axes.last_mut() {
+                Some((before, who)) if *who == has => *before *= extent,
+                _ => axes.push((extent, has)),
+            }
+        }
+        let none = (1, [false; N]);
+        let axes = match axes[..] {
+            [] => [none; 3],
+            [last] => [none, none, last],
+            [first, last] => [first, none, last],
+            [first, middle, last] => [first, middle, last],
+            _ => {
+                let all = shapes.iter().map(|shape| format!("{shape:?}")).collect::<Vec<_>>().join(", ");
+                let expected = "axes of which at most three runs repeat in different operands";
+                return Err(Error::shape(op, expected, all));
+            }
+        };
+        let steps = std::array::from_fn(|operand| {
+            let mut step = 1;
+            let mut steps = [0; 3];
+            for (out, (extent, has)) in steps.iter_mut().zip(axes).rev() {
+                if has[operand] {
+                    *out = step;
+                    step *= extent;
+                }
+            }
+            steps
+        });
+        Ok(Self { extents: axes.map(|(extent, _)| extent), steps })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_as_numpy_brings_them_together() {
+        // `numpy.broadcast_shapes`.
+        for (shapes, expected) in [
+            (vec![&[2, 3][..], &[3]], Some(vec![2, 3])),
+            (vec![&[2, 1], &[1, 3]], Some(vec![2, 3])),
+            (vec![&[4, 1, 3], &[2, 1]], Some(vec![4, 2, 3])),
+            (vec![&[], &[5]], Some(vec![5])),
+            (vec![&[0, 3], &[1, 3]], Some(vec![0, 3])),
+            (vec![&[1], &[0]], Some(vec![0])),
+            (vec![&[2], &[3]], None),
+            (vec![&[2, 3], &[2]], None),
+            (vec![&[0], &[2]], None),
+        ] {
+            assert_eq!(together("zip", &shapes).ok(), expected, "{shapes:?}");
+        }
+    }
+
+    #[test]
+    fn axes_become_few() {
+        let of = |out: &[u64], a: &[u64], b: &[u64]| Axes::new("zip", out, [a, b]).unwrap();
+        let same = of(&[2, 3, 4], &[2, 3, 4], &[2, 3, 4]);
+        assert_eq!(same, Axes { extents: [1, 1, 24], steps: [[0, 0, 1]; 2] });
+        let row = of(&[2, 3, 4], &[2, 3, 4], &[4]);
+        assert_eq!(row, Axes { extents: [6, 1, 4], steps: [[4, 0, 1], [0, 0, 1]] });
+        let column = of(&[5, 4], &[5, 4], &[5, 1]);
+        assert_eq!(column, Axes { extents: [5, 1, 4], steps: [[4, 0, 1], [1, 0, 0]] });
+        let channel = of(&[2, 3, 4, 5], &[2, 3, 4, 5], &[3, 1, 1]);
+        assert_eq!(channel, Axes { extents: [2, 3, 20], steps: [[60, 20, 1], [0, 1, 0]] });
+        assert!(Axes::new("zip", &[2, 3, 4, 5], [&[2, 1, 4, 1], &[1, 3, 1, 5]]).is_err());
+    }
+}

@@ -1,0 +1,135 @@
+//! Rows to their places in another array: `out[i, j] = x[i, j]`, or `x[indices[i], j]`.
+
+use bytemuck::{Pod, Zeroable};
+use rayon::prelude::*;
+
+use super::WG;
+use crate::kernel::{CpuLaunch, Kernel, kernel, small};
+
+/// Parameters of the kernel, in elements of `BYTES` bytes. Out has segments of whole rows: one, or one for each row.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Params {
+    pub(crate) segments: u32,
+    /// Elements of a segment.
+    pub(crate) span: u32,
+    /// Elements from the start of a segment to that of the next one.
+    pub(crate) pitch: u32,
+    /// [`units`] of a segment.
+    pub(crate) units: u32,
+    /// Elements of a row.
+    pub(crate) cols: u32,
+    pub(crate) x0: u32,
+    pub(crate) out0: u32,
+    pub(crate) index0: u32,
+    /// The index of the first row that this launch has of x, and how many it has. Rows of out that are others stay as they are.
+    pub(crate) first_row: u32,
+    pub(crate) x_rows: u32,
+    /// The largest index that is not counted.
+    pub(crate) last_row: u32,
+}
+
+pub(crate) static COPY_ROWS: Kernel<Params> =
+    kernel!("copy_rows", Params, [Read, Read, ReadWrite, ReadWrite], copy_rows, specs);
+
+/// Bytes of a unit, which a thread writes.
+pub(crate) const UNIT: u64 = 16;
+
+/// Units that hold some of `span` elements, wherever in a unit these start.
+pub(crate) const fn units(span: u64, bytes: u64) -> u64 {
+    let values = UNIT / bytes;
+    (span + 2 * values - 2) / values
+}
+
+pub(crate) fn spec(bytes: u64, by_index: bool) -> [(&'static str, u32); 3] {
+    [("WG", WG), ("BYTES", small(bytes)), ("BY_INDEX", by_index.into())]
+}
+
+fn specs() -> Vec<Vec<(&'static str, u32)>> {
+    let of_size = |&bytes: &u64| [false, true].map(|by_index| spec(bytes, by_index).to_vec());
+    [1, 2, 4].iter().flat_map(of_size).collect()
+}
+
+/// Bytes that a thread copies at once.
+const PIECE: usize = 1 << 16;
+
+fn copy_rows(launch: CpuLaunch<'_>) {
+    let p: Params = launch.params();
+    let (bytes, by_index) = (launch.constant("BYTES") as usize, launch.constant("BY_INDEX") == 1);
+    let [x, indices, out, count] = launch.args();
+    let [segments, span, pitch, cols] = [p.segments, p.span, p.pitch, p.cols].map(|n| n as usize);
+    let x = &x.read::<u8>()[p.x0 as usize * bytes..];
+    let len = ((segments - 1) * pitch + span) * bytes;
+    let out = &mut out.write::<u8>()[p.out0 as usize * bytes..][..len];
+    if !by_index {
+        return copy(x, out, [span * bytes, pitch * bytes], Some);
+    }
+    // Rows by index stand side by side, in one segment.
+    let indices = &indices.read::<u32>()[p.index0 as usize..][..span / cols];
+    let refused = indices.par_iter().filter(|&&index| index > p.last_row).count();
+    if refused > 0 {
+        count.write::<u32>()[0] += small(refused as u64);
+    }
+    let source = |row: usize| {
+        let source = indices[row].wrapping_sub(p.first_row);
+        (source < p.x_rows).then_some(source as usize)
+    };
+    match cols * bytes {
+        1 => copy_short::<1>(x, out, source),
+        2 => copy_short::<2>(x, out, source),
+        4 => copy_short::<4>(x, out, source),
+        8 => copy_short::<8>(x, out, source),
+        16 => copy_short::<16>(x, out, source),
+        row => copy(x, out, [row, row], source),
+    }
+}
+
+/// Fills runs of `len` bytes, `pitch` from each to the next, with the runs of x that `source` names.
+fn copy(x: &[u8], out: &mut [u8], [len, pitch]: [usize; 2], source: impl Fn(usize) -> Option<usize> + Sync) {
+    let runs = (PIECE / pitch).max(1);
+    out.par_chunks_mut(runs * pitch).enumerate().for_each(|(part, out)| {
+        for (run, out) in (part * runs..).zip(out.chunks_mut(pitch)) {
+            if let Some(source) = source(run) {
+                copy_run(&x[source * len..][..len], &mut out[..len]);
+            }
+        }
+    });
+}
+
+/// Copies a run, a long one by several threads.
+fn copy_run(x: &[u8], out: &mut [u8]) {
+    if out.len() <= PIECE {
+        out.copy_from_slice(x);
+    } else {
+        out.par_chunks_mut(PIECE).zip(x.par_chunks(PIECE)).for_each(|(out, x)| out.copy_from_slice(x));
+    }
+}
+
+/// Fills rows of `N` bytes, each by one load and one store.
+fn copy_short<const N: usize>(x: &[u8], out: &mut [u8], source: impl Fn(usize) -> Option<usize> + Sync) {
+    let (x, out) = (x.as_chunks::<N>().0, out.as_chunks_mut::<N>().0);
+    let rows = PIECE / N;
+    out.par_chunks_mut(rows).enumerate().for_each(|(part, out)| {
+        for (row, out) in (part * rows..).zip(out) {
+            if let Some(source) = source(row) {
+                *out = x[source];
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_hold_what_starts_anywhere() {
+        for bytes in [1, 2, 4] {
+            let values = UNIT / bytes;
+            for span in 1..100 {
+                let most = (0..values).map(|start| (start + span).div_ceil(values)).max();
+                assert_eq!(Some(units(span, bytes)), most, "{span} elements of {bytes} bytes");
+            }
+        }
+    }
+}

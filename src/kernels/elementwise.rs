@@ -1,0 +1,238 @@
+//! A function of the elements of up to three arrays, whose axes repeat.
+
+use bytemuck::{Pod, Zeroable};
+use rayon::prelude::*;
+
+use super::{
+    WG,
+    cpu::{correlate::Real as Stored, simd::wide},
+};
+use crate::{
+    DType, Real,
+    dtype::with_dtype,
+    kernel::{CpuArg, CpuLaunch, Kernel, kernel},
+};
+
+/// Parameters of the kernel. The output has three axes, of which a launch takes `n` elements, from `first` of those that its windows begin
+/// with; an operand's steps are 0 along axes that it lacks.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Params {
+    /// Code of the function.
+    pub(crate) function: u32,
+    pub(crate) operands: u32,
+    pub(crate) n: u32,
+    pub(crate) first: u32,
+    /// Extents of the last two axes.
+    pub(crate) extent1: u32,
+    pub(crate) extent2: u32,
+    pub(crate) out_type: u32,
+    pub(crate) a_type: u32,
+    pub(crate) a0: u32,
+    pub(crate) a_step0: u32,
+    pub(crate) a_step1: u32,
+    pub(crate) a_step2: u32,
+    pub(crate) b_type: u32,
+    pub(crate) b0: u32,
+    pub(crate) b_step0: u32,
+    pub(crate) b_step1: u32,
+    pub(crate) b_step2: u32,
+    pub(crate) c_type: u32,
+    pub(crate) c0: u32,
+    pub(crate) c_step0: u32,
+    pub(crate) c_step1: u32,
+    pub(crate) c_step2: u32,
+    /// Numbers in place of operands b and c that are not there: the bits of an f32, or the two words of an f64.
+    pub(crate) b_low: u32,
+    pub(crate) b_high: u32,
+    pub(crate) c_low: u32,
+    pub(crate) c_high: u32,
+}
+
+pub(crate) static ELEMENTWISE: Kernel<Params> =
+    kernel!("elementwise", Params, [Read, Read, Read, Write], elementwise, specs);
+
+pub(crate) const COPY: u32 = 0;
+pub(crate) const TRUNCATE: u32 = 1;
+pub(crate) const NEGATIVE: u32 = 2;
+pub(crate) const ABSOLUTE: u32 = 3;
+pub(crate) const SQUARE_ROOT: u32 = 4;
+pub(crate) const EXPONENTIAL: u32 = 5;
+pub(crate) const LOGARITHM: u32 = 6;
+pub(crate) const ADD: u32 = 7;
+pub(crate) const SUBTRACT: u32 = 8;
+pub(crate) const MULTIPLY: u32 = 9;
+pub(crate) const DIVIDE: u32 = 10;
+pub(crate) const MINIMUM: u32 = 11;
+pub(crate) const MAXIMUM: u32 = 12;
+pub(crate) const LESS: u32 = 13;
+pub(crate) const LESS_EQUAL: u32 = 14;
+pub(crate) const GREATER: u32 = 15;
+pub(crate) const GREATER_EQUAL: u32 = 16;
+pub(crate) const EQUAL: u32 = 17;
+pub(crate) const NOT_EQUAL: u32 = 18;
+pub(crate) const CLAMP: u32 = 19;
+pub(crate) const SELECT: u32 = 20;
+
+/// Arrays of f32 alone have a kernel of their own, and what is computed in f64 has one.
+pub(crate) fn spec(narrow: bool, wide: bool) -> [(&'static str, u32); 3] {
+    [("WG", WG), ("NARROW", (narrow && !wide).into()), ("WIDE", wide.into())]
+}
+
+fn specs() -> Vec<Vec<(&'static str, u32)>> {
+    [[false, false], [true, false], [false, true]].map(|[narrow, wide]| spec(narrow, wide).to_vec()).to_vec()
+}
+
+/// Elements that a task makes, and that are computed at once.
+const PIECE: usize = 1 << 14;
+const BLOCK: usize = 1 << 9;
+
+/// What is computed in: f32 or f64.
+trait Number: Real + Stored {
+    /// A number of the parameters.
+    fn number(low: u32, high: u32) -> Self;
+    /// The function of each element, in place of the first operand.
+    fn apply(function: u32, a: &mut [Self], b: &[Self], c: &[Self]);
+}
+
+macro_rules! number {
+    ($real:ident, $number:expr) => {
+        impl Number for $real {
+            fn number(low: u32, high: u32) -> Self {
+                $number(low, high)
+            }
+
+            fn apply(function: u32, a: &mut [Self], b: &[Self], c: &[Self]) {
+                // NaN goes through, as in numpy.
+                let least = |a: Self, b: Self| if a < b || a.is_nan() { a } else { b };
+                let most = |a: Self, b: Self| if a > b || a.is_nan() { a } else { b };
+                let truth = |holds: bool| Self::from(u8::from(holds));
+                match function {
+                    COPY | TRUNCATE => {}
+                    NEGATIVE => map(a, |a| -a),
+                    ABSOLUTE => map(a, Self::abs),
+                    SQUARE_ROOT => map(a, Self::sqrt),
+                    EXPONENTIAL => map(a, Self::exp),
+                    LOGARITHM => map(a, Self::ln),
+                    ADD => zip(a, b, |a, b| a + b),
+                    SUBTRACT => zip(a, b, |a, b| a - b),
+                    MULTIPLY => zip(a, b, |a, b| a * b),
+                    DIVIDE => zip(a, b, |a, b| a / b),
+                    MINIMUM => zip(a, b, least),
+                    MAXIMUM => zip(a, b, most),
+                    LESS => zip(a, b, |a, b| truth(a < b)),
+                    LESS_EQUAL => zip(a, b, |a, b| truth(a <= b)),
+                    GREATER => zip(a, b, |a, b| truth(a > b)),
+                    GREATER_EQUAL => zip(a, b, |a, b| truth(a >= b)),
+                    EQUAL => zip(a, b, |a, b| truth(a == b)),
+                    NOT_EQUAL => zip(a, b, |a, b| truth(a != b)),
+                    CLAMP => join(a, b, c, |a, low, high| least(most(a, low), high)),
+                    SELECT => join(a, b, c, |mask, b, c| if mask != 0.0 { b } else { c }),
+                    _ => unreachable!("a function should have a code"),
+                }
+            }
+        }
+    };
+}
+
+number!(f32, |low, _| f32::from_bits(low));
+number!(f64, |low, high| f64::from_bits(u64::from(low) | u64::from(high) << 32));
+
+#[inline(always)]
+fn map<R: Copy>(a: &mut [R], f: impl Fn(R) -> R) {
+    wide(
+        #[inline(always)]
+        || a.iter_mut().for_each(|a| *a = f(*a)),
+    );
+}
+
+#[inline(always)]
+fn zip<R: Copy>(a: &mut [R], b: &[R], f: impl Fn(R, R) -> R) {
+    wide(
+        #[inline(always)]
+        || a.iter_mut().zip(b).for_each(|(a, &b)| *a = f(*a, b)),
+    );
+}
+
+#[inline(always)]
+fn join<R: Copy>(a: &mut [R], b: &[R], c: &[R], f: impl Fn(R, R, R) -> R) {
+    wide(
+        #[inline(always)]
+        || a.iter_mut().zip(b).zip(c).for_each(|((a, &b), &c)| *a = f(*a, b, c)),
+    );
+}
+
+/// One operand: its elements, or a number in their place.
+struct Operand<'a, R> {
+    arg: &'a CpuArg<'a>,
+    dtype: DType,
+    start: usize,
+    steps: [usize; 3],
+    number: Option<R>,
+}
+
+impl<R: Number> Operand<'_, R> {
+    /// The elements for the outputs from number `first` on.
+    fn load(&self, first: usize, [extent1, extent2]: [usize; 2], out: &mut [R]) {
+        if let Some(number) = self.number {
+            return out.fill(number);
+        }
+        with_dtype!(self.dtype, T => {
+            let elements = self.arg.read::<T>();
+            let (mut done, mut place) = (0, first);
+            while done < out.len() {
+                let (row, k) = (place / extent2, place % extent2);
+                let run = (extent2 - k).min(out.len() - done);
+                let start = self.start + row / extent1 * self.steps[0] + row % extent1 * self.steps[1];
+                let out = &mut out[done..done + run];
+                if self.steps[2] == 0 {
+                    out.fill(<R as Real>::of(elements[start]));
+                } else {
+                    let line = &elements[start + k..][..run];
+                    wide(#[inline(always)] || out.iter_mut().zip(line).for_each(|(out, x)| *out = <R as Real>::of(*x)));
+                }
+                (done, place) = (done + run, place + run);
+            }
+        });
+    }
+}
+
+fn elementwise(launch: CpuLaunch<'_>) {
+    if launch.constant("WIDE") == 1 { compute::<f64>(launch) } else { compute::<f32>(launch) }
+}
+
+fn compute<R: Number>(launch: CpuLaunch<'_>) {
+    let p: Params = launch.params();
+    let [a, b, c, out] = launch.args();
+    let operand = |i, arg, dtype, [start, steps @ ..]: [u32; 4], [low, high]: [u32; 2]| Operand {
+        arg,
+        dtype: DType::from_code(dtype),
+        start: start as usize,
+        steps: steps.map(|step| step as usize),
+        number: (p.operands < i).then(|| R::number(low, high)),
+    };
+    let operands = [
+        operand(1, &a, p.a_type, [p.a0, p.a_step0, p.a_step1, p.a_step2], [0; 2]),
+        operand(2, &b, p.b_type, [p.b0, p.b_step0, p.b_step1, p.b_step2], [p.b_low, p.b_high]),
+        operand(3, &c, p.c_type, [p.c0, p.c_step0, p.c_step1, p.c_step2], [p.c_low, p.c_high]),
+    ];
+    let (dtype, extents) =
+        (DType::from_code(p.out_type), [p.extent1, p.extent2].map(|extent| extent as usize));
+    let size = usize::try_from(dtype.size()).expect("an element should be small");
+    let out = &mut out.write::<u8>()[..p.n as usize * size];
+    out.par_chunks_mut(PIECE * size).enumerate().for_each(|(piece, out)| {
+        let mut values = [[R::default(); BLOCK]; 3];
+        for (block, out) in out.chunks_mut(BLOCK * size).enumerate() {
+            let (first, len) = (p.first as usize + piece * PIECE + block * BLOCK, out.len() / size);
+            for (operand, values) in operands.iter().zip(&mut values) {
+                operand.load(first, extents, &mut values[..len]);
+            }
+            let [a, b, c] = &mut values;
+            R::apply(p.function, &mut a[..len], b, c);
+            if p.function == TRUNCATE {
+                R::truncate(&mut a[..len], dtype);
+            }
+            R::store(&a[..len], dtype, out);
+        }
+    });
+}
