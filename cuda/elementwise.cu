@@ -91,37 +91,50 @@ DEVICE real apply(u32 function, real x, real y, real z) {
     }
 }
 
+// The value of an element of the output, where operands that are not there are numbers.
+DEVICE real value_of(const void* a, const void* b, const void* c, const Params& params, u32 item) {
+    u32 place = params.first + item;
+    u32 row = place / params.extent2;
+    u32 column = place - row * params.extent2;
+    u32 outer = row / params.extent1;
+    u32 middle = row - outer * params.extent1;
+    real x = fetch(a, params.a_type, params.a0 + outer * params.a_step0 + middle * params.a_step1 + column * params.a_step2);
+    real y = number(params.b_low, params.b_high);
+    real z = number(params.c_low, params.c_high);
+    if (params.operands > 1) {
+        y = fetch(b, params.b_type, params.b0 + outer * params.b_step0 + middle * params.b_step1 + column * params.b_step2);
+    }
+    if (params.operands > 2) {
+        z = fetch(c, params.c_type, params.c0 + outer * params.c_step0 + middle * params.c_step1 + column * params.c_step2);
+    }
+    return apply(params.function, x, y, z);
+}
+
 KERNEL(elementwise, WG / 4)(const void* __restrict__ a, const void* __restrict__ b, const void* __restrict__ c, void* __restrict__ out, Params params) {
-    u32 type = TYPED ? params.out_type : (u32)F32;
-    u32 each = size_of(type) < 4 ? 4 / size_of(type) : 1;
-    real y_number = number(params.b_low, params.b_high);
-    real z_number = number(params.c_low, params.c_high);
-#pragma unroll
-    for (u32 i = 0; i < 4; i++) {
-        u32 word = linear_block() * WG + threadIdx.x + i * (WG / 4);
-        for (u32 item = word * each; item < word * each + each && item < params.n; item++) {
-            u32 place = params.first + item;
-            u32 row = place / params.extent2;
-            u32 column = place - row * params.extent2;
-            u32 outer = row / params.extent1;
-            u32 middle = row - outer * params.extent1;
-            real x = fetch(a, params.a_type, params.a0 + outer * params.a_step0 + middle * params.a_step1 + column * params.a_step2);
-            real y = y_number;
-            real z = z_number;
-            if (params.operands > 1) {
-                y = fetch(b, params.b_type, params.b0 + outer * params.b_step0 + middle * params.b_step1 + column * params.b_step2);
-            }
-            if (params.operands > 2) {
-                z = fetch(c, params.c_type, params.c0 + outer * params.c_step0 + middle * params.c_step1 + column * params.c_step2);
-            }
-            real value = apply(params.function, x, y, z);
-            if constexpr (TYPED) {
+    u32 first = linear_block() * WG + threadIdx.x;
+    if constexpr (TYPED) {
+        u32 type = params.out_type;
+        u32 each = size_of(type) < 4 ? 4 / size_of(type) : 1;
+        for (u32 i = 0; i < 4; i++) {
+            u32 start = (first + i * (WG / 4)) * each;
+            for (u32 item = start; item < start + each && item < params.n; item++) {
+                real value = value_of(a, b, c, params, item);
                 if (params.function == 1) BY_TYPE(type, T, value = truncate_to<T>(value));
                 BY_TYPE(type, T, (store_real<T>(out, item, value)));
-            } else {
-                ((float*)out)[item] = (float)value;
             }
         }
+        return;
+    }
+    real values[4];
+#pragma unroll
+    for (u32 i = 0; i < 4; i++) {
+        u32 item = first + i * (WG / 4);
+        if (item < params.n) values[i] = value_of(a, b, c, params, item);
+    }
+#pragma unroll
+    for (u32 i = 0; i < 4; i++) {
+        u32 item = first + i * (WG / 4);
+        if (item < params.n) ((float*)out)[item] = (float)values[i];
     }
 }
 EXPORT(elementwise)

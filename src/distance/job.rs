@@ -9,6 +9,7 @@ use super::{
     frame::between,
     metric::{Finish, Prepare, Scaling},
     precision::{factor, is_wide},
+    selection::{Order, Selection},
     sums::{Operand, Pairs, features, largest},
 };
 use crate::{
@@ -30,10 +31,10 @@ pub(super) fn most(device: &Device) -> u64 {
 
 /// All that one call works on.
 pub(super) struct Job<'a, T: Element> {
-    x: Operand<'a, T>,
+    pub(super) x: Operand<'a, T>,
     /// None where the observations of x are taken with themselves.
-    y: Option<Operand<'a, T>>,
-    measure: Measure,
+    pub(super) y: Option<Operand<'a, T>>,
+    pub(super) measure: Measure,
 }
 
 /// How the distance of any pair of a call is made.
@@ -41,13 +42,15 @@ pub(super) struct Measure {
     pub(super) device: Device,
     pub(super) metric: Metric,
     pub(super) options: Options,
-    features: u64,
-    terms: Vec<Term>,
+    pub(super) features: u64,
+    pub(super) terms: Vec<Term>,
     /// The factor of the sums of each term.
-    factors: Vec<f64>,
+    pub(super) factors: Vec<f64>,
+    /// The power of two that elements were multiplied by, undone.
+    pub(super) unscale: f64,
     pub(super) wide: bool,
     /// True where the observations of x are taken with themselves.
-    is_self: bool,
+    pub(super) is_self: bool,
     /// For each observation of x, and of y if there is one, whether no distance from it is a number. To be set before pairs are measured.
     pub(super) undefined: [Vec<bool>; 2],
 }
@@ -68,6 +71,7 @@ impl Measure {
             options: *options,
             features,
             factors: vec![1.0; terms.len()],
+            unscale: 1.0,
             terms,
             wide,
             is_self,
@@ -85,6 +89,7 @@ impl Measure {
         let is_possible = scale != 1.0 && unscaled.iter().all(|factor| factor.is_normal());
         is_possible.then(|| {
             self.factors = unscaled;
+            self.unscale = scale.recip();
             scale
         })
     }
@@ -111,17 +116,30 @@ impl Measure {
     /// # Errors
     /// [`Error::Limit`]; [`Error::Budget`].
     pub(super) fn side(&self, taken_of_host: u64, memory: &Budget) -> Result<u64> {
+        self.side_of(self.pair_bytes(), [0, taken_of_host], memory)
+    }
+
+    /// The same of so many bytes for each pair and so many taken before, each of the device and of the host.
+    ///
+    /// # Errors
+    /// As [`side`](Self::side).
+    pub(super) fn side_of(
+        &self,
+        [of_device, of_host]: [u64; 2],
+        [device, host]: [u64; 2],
+        memory: &Budget,
+    ) -> Result<u64> {
         let room = self.device.limits().room();
         if room < 8 {
             return Err(Error::Limit { what: "bytes of a pair's sums", requested: 8, max: room });
         }
         let shared = self.device.shares_host_memory();
-        let [of_device, of_host] = self.pair_bytes();
         // A device whose budget nobody gave reports what it lacks.
         let free = memory.device.is_none() && !shared;
         let memory = Budget { device: memory.device.or(free.then_some(u64::MAX)), ..*memory };
-        let [host, device] = memory.left(&self.device, taken_of_host.saturating_add(of_host), of_device)?;
-        let pairs = |left: u64, of_pair: u64| left / of_pair + 1;
+        let least = [device.saturating_add(of_device), host.saturating_add(of_host)];
+        let [host, device] = memory.left(&self.device, least[1], least[0])?;
+        let pairs = |left: u64, of_pair: u64| left / of_pair.max(1) + 1;
         let pairs = match shared {
             true => pairs(host, of_host + of_device),
             false => pairs(host, of_host).min(pairs(device, of_device)),
@@ -137,17 +155,28 @@ impl Measure {
         (x, rows): (&Operand<'_, T>, Range<u64>),
         (y, columns): (&Operand<'_, T>, Range<u64>),
     ) -> Result<PendingBlock> {
-        let lower = self.is_lower() && columns.end > rows.start;
         let sums = self.terms.iter().map(|&term| {
             let shape = [rows.end - rows.start, 2 * (columns.end - columns.start)];
             let mut sums = Tensor::empty(&self.device, &shape)?;
-            let (x, y) = ((x, rows.clone()), (y, columns.clone()));
-            let pairs = Pairs { x, y, features: 0..self.features, accumulate: false };
-            pairs.add(term, self.metric.power(), &self.options, lower, &mut sums)?;
+            self.enqueue_term(term, (x, rows.clone()), (y, columns.clone()), (&mut sums, 0))?;
             sums.send()
         });
         let sums = sums.collect::<Result<Vec<_>>>()?;
         Ok(PendingBlock { rows, columns, sums })
+    }
+
+    /// Enqueues the sums of a term of a block, from a pair of a tensor on that has room for them.
+    pub(super) fn enqueue_term<T: Element>(
+        &self,
+        term: Term,
+        (x, rows): (&Operand<'_, T>, Range<u64>),
+        (y, columns): (&Operand<'_, T>, Range<u64>),
+        (sums, sums0): (&mut Tensor<f32>, u64),
+    ) -> Result<()> {
+        let lower = self.is_lower() && columns.end > rows.start;
+        let features = 0..self.features;
+        let pairs = Pairs { x: (x, rows), y: (y, columns), features, accumulate: false, sums0 };
+        pairs.add(term, self.metric.power(), &self.options, lower, sums)
     }
 
     /// Waits for the sums of a block, and makes distances of them, in `distances` of another block.
@@ -183,6 +212,15 @@ impl Measure {
         });
         let counts = if finish.missing == Missing::Propagate { None } else { values.pop() };
         Ok(Block { rows, columns, distances, counts, wide: self.wide })
+    }
+
+    /// Makes distances of sums that a device kept of a metric of one term, NaN of a sum that is NaN.
+    pub(super) fn finish_kept(&self, sums: &[[f32; 2]], distances: &mut [f64]) {
+        for (distance, sum) in distances.iter_mut().zip(sums) {
+            let sum = self.factors[0] * joined(sum, self.wide);
+            let made = self.metric.distance(&[sum], self.features as f64, Missing::Propagate, 0.0);
+            *distance = if sum.is_nan() { f64::NAN } else { made };
+        }
     }
 }
 
@@ -314,6 +352,12 @@ impl<'a, T: Element> Job<'a, T> {
     pub(super) fn extents(&self) -> [usize; 2] {
         let [x, y] = self.measure.undefined.each_ref().map(Vec::len);
         [x, if self.measure.is_self { x } else { y }]
+    }
+
+    /// How sums order the nearest k, where a device can find them.
+    pub(super) fn order(&self, k: usize) -> Option<Order> {
+        let fits = k <= Selection::MOST && self.extents().iter().all(|&n| (n as u64) < u32::MAX.into());
+        Order::of(self.measure.metric, self.measure.options.missing).filter(|_| fits)
     }
 
     /// As [`Measure::is_lower`].

@@ -3,7 +3,15 @@
 use std::{fmt, str::FromStr};
 
 use super::Missing;
-use crate::{Error, Result, dtype::nearest_f32, kernels::distance::Term};
+pub(super) use crate::kernels::finish_distance::angle;
+use crate::{
+    Error, Result,
+    dtype::nearest_f32,
+    kernels::{
+        distance::Term,
+        finish_distance::{Finished, Formula, NOISE, NOISE_WIDE},
+    },
+};
 
 /// How far two observations are from each other, or how alike. The [table](crate::distance#metrics) says what each is.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -224,49 +232,33 @@ impl Metric {
         terms
     }
 
+    /// What becomes of the sums of the terms; of one term alone, observations were prepared.
+    #[inline(always)]
+    pub(super) const fn formula(self, is_one: bool) -> Formula {
+        match self {
+            Self::Euclidean => Formula::Root,
+            Self::SqEuclidean | Self::CityBlock | Self::Canberra | Self::InnerProduct => Formula::Plain,
+            Self::Chebyshev | Self::Minkowski(f64::INFINITY) => Formula::Largest,
+            Self::Minkowski(_) => Formula::Power,
+            Self::Cosine | Self::Correlation if is_one => Formula::HalfSquare,
+            Self::Cosine => Formula::Angle,
+            Self::Correlation => Formula::CentredAngle,
+            Self::BrayCurtis => Formula::Ratio,
+            Self::Hamming => Formula::Share,
+            Self::Jaccard => Formula::ShareOfAny,
+            Self::Dice => Formula::RatioOfBoth,
+            Self::RussellRao => Formula::ShareOfNone,
+            Self::KlDivergence => Formula::Half,
+            Self::JensenShannon => Formula::RootOfHalf,
+            Self::Hellinger => Formula::RootOfRest,
+        }
+    }
+
     /// The distance, of the sums of the terms over `features`, of which rounding may leave the share `noise` where terms cancel.
     #[inline(always)]
     pub(super) fn distance(self, sums: &[f64], features: f64, missing: Missing, noise: f64) -> f64 {
-        let both = match (missing, sums) {
-            (Missing::Propagate, _) | (_, []) => features,
-            (_, [.., both]) => *both,
-        };
-        match missing {
-            Missing::Rescale if both == 0.0 => return f64::NAN,
-            Missing::RescaleOrZero if both == 0.0 => return 0.0,
-            _ => {}
-        }
-        let rescale = match missing {
-            Missing::Rescale | Missing::RescaleOrZero => features / both,
-            Missing::Ignore | Missing::Propagate => 1.0,
-        };
-        let sum = sums[0];
-        match self {
-            Self::Euclidean => (sum * rescale).sqrt(),
-            Self::SqEuclidean | Self::CityBlock | Self::Canberra | Self::InnerProduct => sum * rescale,
-            Self::Chebyshev | Self::Minkowski(f64::INFINITY) => sum,
-            Self::Minkowski(p) => (sum * rescale).powf(p.recip()),
-            // Observations were prepared.
-            Self::Cosine | Self::Correlation if sums.len() == 1 => (sum / 2.0).min(2.0),
-            Self::Cosine => angle(sum, sums[1] * sums[2]),
-            Self::Correlation => {
-                let [xx, yy, x, y] = [1, 2, 3, 4].map(|i| sums[i]);
-                // Of elements that are all the same, rounding leaves a little.
-                let spread = |squares: f64, sum: f64| {
-                    let spread = both * squares - sum * sum;
-                    if spread > both * squares * noise { spread } else { 0.0 }
-                };
-                angle(both * sum - x * y, spread(xx, x) * spread(yy, y))
-            }
-            Self::BrayCurtis => ratio(sum, sums[1]),
-            Self::Hamming => share(sum, both),
-            Self::Jaccard => share(sum, sum + sums[1]),
-            Self::Dice => ratio(sum, sum + 2.0 * sums[1]),
-            Self::RussellRao => share(both - sum, both),
-            Self::KlDivergence => sum / 2.0,
-            Self::JensenShannon => (sum / 2.0).max(0.0).sqrt(),
-            Self::Hellinger => (1.0 - sum).max(0.0).sqrt(),
-        }
+        let formula = self.formula(sums.len() == 1);
+        Finished { formula, power: self.power(), features, missing: missing as u32, noise }.of(sums)
     }
 }
 
@@ -336,26 +328,6 @@ impl Finish<'_> {
             *own = 0.0;
         }
     }
-}
-
-/// The share that rounding may leave of terms that cancel, of f32 and of f64.
-const NOISE: f64 = 1.0 / (1u64 << 20) as f64;
-const NOISE_WIDE: f64 = 1.0 / (1u64 << 47) as f64;
-
-/// The distance of two vectors, of their product and of that of the squares of their lengths: from 0 to 2, beyond which rounding
-/// leads. NaN where a length is 0.
-pub(super) fn angle(product: f64, squares: f64) -> f64 {
-    (1.0 - ratio(product, squares.sqrt())).clamp(0.0, 2.0)
-}
-
-/// NaN unless the whole is above 0.
-fn ratio(part: f64, whole: f64) -> f64 {
-    if whole > 0.0 { part / whole } else { f64::NAN }
-}
-
-/// 0 of nothing.
-fn share(part: f64, whole: f64) -> f64 {
-    if whole > 0.0 { part / whole } else { 0.0 }
 }
 
 impl fmt::Display for Metric {

@@ -4,8 +4,10 @@
 //! | for | of tensors | of stored arrays |
 //! |---|---|---|
 //! | all distances, as a matrix on the host | [`pairwise`], [`pairwise_counted`]; [`condensed`] | [`pairwise_stored`] |
+//! | all distances, as f32 that stay on the device | [`pairwise_tensor`] | |
 //! | all distances, written tile by tile into a Zarr array, and gone on with where a process was killed | [`write_pairwise`], [`write_pairwise_counted`], [`write_condensed`] | [`write_pairwise_stored`] |
 //! | the nearest of each, without a matrix | [`neighbors`](fn@neighbors) | [`neighbors_stored`] |
+//! | the nearest of each, as tensors that stay on the device | [`neighbor_tensors`] | |
 //! | the same of distances that come block by block | [`NearestSoFar`] | |
 //! | sums of features that come chunk by chunk, or are made elsewhere | [`Partial`] | |
 //! | columns of packed matrices | [`PackedPairs`] | |
@@ -70,6 +72,9 @@
 //!   Powers above 2 (`minkowski`) that leave f32 nevertheless are infinite or 0; so are `kl_divergence` and `hellinger` of elements far
 //!   beyond 1, and observations whose sums are beyond f32 are refused by `jensenshannon`.
 //!
+//! Distances that stay on the device, [`pairwise_tensor`], are f32 made of the same sums: in f64 where the device computes in it, and else in
+//! pairs of f32. It says how near they are.
+//!
 //! Tensors of f64 are computed in f64 on devices that [can](crate::Limits::f64): the cpu and CUDA. Sums are one f64, and whole numbers are
 //! exact up to 2^53. Above, 2^-17 becomes 2^-44 plus 2^-61 for each feature, and a thousand becomes 10^7. Squares and powers beyond f64
 //! are infinite or 0. Other devices give
@@ -109,10 +114,12 @@ mod frame;
 mod job;
 mod metric;
 mod neighbors;
+mod on_device;
 mod packed;
 mod partial;
 mod partial_sums;
 mod precision;
+pub(crate) mod selection;
 mod stored;
 mod sums;
 #[cfg(feature = "zarr")]
@@ -122,6 +129,7 @@ use self::job::{Block, Job};
 pub use self::{
     metric::Metric,
     neighbors::{NearestSoFar, Neighbors, neighbors},
+    on_device::{NeighborTensors, neighbor_tensors, pairwise_tensor},
     packed::{PackedDiagonal, PackedPairs},
     partial::Partial,
     partial_sums::PartialSums,

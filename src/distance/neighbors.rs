@@ -6,10 +6,11 @@ use rayon::{ThreadPool, prelude::*};
 
 use super::{
     Metric, Options,
-    job::{Block, Job},
+    job::{Block, Job, Measure},
+    on_device::select,
     zeros,
 };
-use crate::{Device, Element, Error, Result, Run, Tensor, linalg::Matrix};
+use crate::{Device, Element, Error, Result, Run, Tensor, linalg::Matrix, tensor::Pending};
 
 /// Distances that are held against their bounds at once.
 const STRIP: usize = 64;
@@ -35,7 +36,8 @@ impl Neighbors {
 ///
 /// Nearest first, and of equal distances the lower number first. The nearest by `inner_product`, which is a likeness, have the
 /// largest. Distances that are NaN come last, so that there are always `k`. Distances are those of [`pairwise`](super::pairwise),
-/// to the last bit.
+/// to the last bit. A device finds the nearest by the sums that distances are made of: where sums differ and their distances do not, the
+/// farthest of the `k` may be the one with the nearer sum.
 ///
 /// # Shapes
 /// As [`pairwise`](super::pairwise) -> (m, k) and (m, k), `k` from 1 to n, or to m - 1 without `y`.
@@ -44,7 +46,9 @@ impl Neighbors {
 /// [`Error::Argument`] for another `k`; else as [`pairwise`](super::pairwise), the budget of the host being for what is below.
 ///
 /// # Cost
-/// That of [`pairwise`](super::pairwise), but on the host, instead of 8 bytes a pair, `32 k + 40` for each observation of `x`.
+/// That of [`pairwise`](super::pairwise), but on the host, instead of 8 bytes a pair, `32 k + 40` for each observation of `x`. A GPU finds
+/// them itself, and 12 bytes for each of them cross to the host; but of a `k` above 256, of metrics of more than one sum (`braycurtis`,
+/// `jaccard`, `dice`) and where features are left out, the sums of all pairs do.
 ///
 /// ```
 /// use teatime::{Device, Run, Tensor, distance::{Metric, Options, neighbors}};
@@ -66,6 +70,13 @@ pub fn neighbors<T: Element>(
     let job = Job::new(x, y, metric, options)?;
     let [m, n] = job.extents();
     check_k(k, n as u64, y.is_none())?;
+    // Where the device's memory is the host's, the host finds them as fast.
+    if !x.device().shares_host_memory()
+        && let Some(order) = job.order(k)
+    {
+        let (sums, numbers) = select(&job, order, k, run)?;
+        return finished(&job.measure, sums.download()?, numbers.download()?, [m, k]);
+    }
     let side = job.side(NearestSoFar::host_bytes(m as u64, k as u64).div_ceil(8), &run.memory)?;
     let mut found = NearestSoFar::new(x.device(), m, k, metric == Metric::InnerProduct)?;
     job.each_block(side, run, |block| {
@@ -73,6 +84,41 @@ pub fn neighbors<T: Element>(
         found.take_block(block, (y.is_none(), job.is_lower()));
     })?;
     found.finish()
+}
+
+/// The distances of the nearest, of their sums and numbers as a device found them.
+fn finished(
+    measure: &Measure,
+    sums: Pending<f32>,
+    numbers: Pending<u32>,
+    [m, k]: [usize; 2],
+) -> Result<Neighbors> {
+    let (sums, numbers) = (sums.wait()?, numbers.wait()?);
+    let largest_first = measure.metric == Metric::InnerProduct;
+    let count = m.saturating_mul(k);
+    let (mut indices, mut distances) = (zeros(count)?, zeros(count)?);
+    measure.device.pool()?.install(|| {
+        let lines = sums.as_chunks().0.par_chunks(k).zip(numbers.par_chunks(k));
+        let results = indices.par_chunks_mut(k).zip(distances.par_chunks_mut(k));
+        lines.zip(results).for_each(|((sums, numbers), (indices, distances))| {
+            measure.finish_kept(sums, distances);
+            // Sums that differ may make the same distance.
+            let mut line: Vec<_> = distances
+                .iter()
+                .zip(numbers)
+                .map(|(&distance, &number)| Neighbor {
+                    distance: if largest_first { -distance } else { distance },
+                    number: number.into(),
+                })
+                .collect();
+            line.sort_unstable();
+            for ((index, distance), nearest) in indices.iter_mut().zip(distances).zip(line) {
+                *index = nearest.number;
+                *distance = if largest_first { -nearest.distance } else { nearest.distance };
+            }
+        });
+    });
+    Ok(Neighbors { indices, distances: Matrix::from_vec(distances, m, k)? })
 }
 
 /// # Errors

@@ -231,7 +231,7 @@ impl Partial {
             let columns = right.as_ref().unwrap_or(&left);
             for Panel { rows, columns: width, sums } in &mut self.panels {
                 let (x, y) = ((&left, rows.clone()), (columns, 0..*width));
-                let pairs = Pairs { x, y, features: 0..features, accumulate: true };
+                let pairs = Pairs { x, y, features: 0..features, accumulate: true, sums0: 0 };
                 for (&term, sums) in self.terms.iter().zip(sums) {
                     pairs.add(term, metric.power(), &self.options, lower, sums)?;
                 }

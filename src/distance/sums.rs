@@ -329,7 +329,8 @@ impl<'a, T: Element> Operand<'a, T> {
             sizes: Vec::new(),
         };
         let mut sums = Tensor::empty(device, &[self.count, 2])?;
-        let pairs = Pairs { x: (self, self.all()), y: (&zero, 0..1), features: of, accumulate: false };
+        let pairs =
+            Pairs { x: (self, self.all()), y: (&zero, 0..1), features: of, accumulate: false, sums0: 0 };
         pairs.add(term, 1.0, options, false, &mut sums)?;
         let sums = sums.read()?;
         Ok(sums.as_chunks().0.iter().map(|sum| joined(sum, self.wide)).collect())
@@ -386,6 +387,8 @@ pub(super) struct Pairs<'a, T: Element> {
     pub(super) features: Range<u64>,
     /// Whether sums are added to, and not written.
     pub(super) accumulate: bool,
+    /// Pairs of the tensor of sums before these.
+    pub(super) sums0: u64,
 }
 
 impl<T: Element> Pairs<'_, T> {
@@ -458,7 +461,7 @@ impl<T: Element> Pairs<'_, T> {
         // Numbers count only beside each other, and may be beyond the kernel's.
         let [row0, col0] = [&rows, &columns].map(|range| range.start - rows.start.min(columns.start));
         let lds = all_columns.end - all_columns.start;
-        let [first, end] = [rows.start, rows.end].map(|row| 2 * lds * (row - all_rows.start));
+        let [first, end] = [rows.start, rows.end].map(|row| 2 * (self.sums0 + lds * (row - all_rows.start)));
         let target = sums.window_update(first..end);
         let masked = options.missing != Missing::Propagate;
         let params = Params {

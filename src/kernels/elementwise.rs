@@ -85,7 +85,7 @@ fn specs() -> Vec<Vec<(&'static str, u32)>> {
 
 /// Elements that a task makes, and that are computed at once.
 const PIECE: usize = 1 << 14;
-const BLOCK: usize = 1 << 9;
+const BLOCK: usize = 1 << 10;
 
 /// What is computed in: f32 or f64.
 trait Number: Real + Stored {
@@ -172,8 +172,24 @@ struct Operand<'a, R> {
 }
 
 impl<R: Number> Operand<'_, R> {
-    /// The elements for the outputs from number `first` on.
-    fn load(&self, first: usize, [extent1, extent2]: [usize; 2], out: &mut [R]) {
+    /// The elements for the outputs from number `first` on: where they stand, or else in `room`.
+    fn values<'a>(&'a self, first: usize, extents: [usize; 2], room: &'a mut [R]) -> &'a [R] {
+        let column = first % extents[1];
+        let side_by_side = self.steps[2] == 1 && column + room.len() <= extents[1];
+        if self.number.is_none() && self.dtype == R::DTYPE && side_by_side {
+            return &self.arg.read::<R>()[self.line(first / extents[1], extents) + column..][..room.len()];
+        }
+        self.load(first, extents, room);
+        room
+    }
+
+    /// Where a row of the output begins in the operand.
+    fn line(&self, row: usize, [extent1, _]: [usize; 2]) -> usize {
+        self.start + row / extent1 * self.steps[0] + row % extent1 * self.steps[1]
+    }
+
+    /// Writes the elements for the outputs from number `first` on.
+    fn load(&self, first: usize, extents: [usize; 2], out: &mut [R]) {
         if let Some(number) = self.number {
             return out.fill(number);
         }
@@ -181,15 +197,17 @@ impl<R: Number> Operand<'_, R> {
             let elements = self.arg.read::<T>();
             let (mut done, mut place) = (0, first);
             while done < out.len() {
-                let (row, k) = (place / extent2, place % extent2);
-                let run = (extent2 - k).min(out.len() - done);
-                let start = self.start + row / extent1 * self.steps[0] + row % extent1 * self.steps[1];
-                let out = &mut out[done..done + run];
+                let (row, column) = (place / extents[1], place % extents[1]);
+                let run = (extents[1] - column).min(out.len() - done);
+                let (start, out) = (self.line(row, extents), &mut out[done..done + run]);
                 if self.steps[2] == 0 {
                     out.fill(<R as Real>::of(elements[start]));
                 } else {
-                    let line = &elements[start + k..][..run];
-                    wide(#[inline(always)] || out.iter_mut().zip(line).for_each(|(out, x)| *out = <R as Real>::of(*x)));
+                    let line = &elements[start + column..][..run];
+                    wide(
+                        #[inline(always)]
+                        || out.iter_mut().zip(line).for_each(|(out, x)| *out = <R as Real>::of(*x)),
+                    );
                 }
                 (done, place) = (done + run, place + run);
             }
@@ -221,18 +239,25 @@ fn compute<R: Number>(launch: CpuLaunch<'_>) {
     let size = usize::try_from(dtype.size()).expect("an element should be small");
     let out = &mut out.write::<u8>()[..p.n as usize * size];
     out.par_chunks_mut(PIECE * size).enumerate().for_each(|(piece, out)| {
-        let mut values = [[R::default(); BLOCK]; 3];
+        let mut room = [[R::default(); BLOCK]; 3];
         for (block, out) in out.chunks_mut(BLOCK * size).enumerate() {
             let (first, len) = (p.first as usize + piece * PIECE + block * BLOCK, out.len() / size);
-            for (operand, values) in operands.iter().zip(&mut values) {
-                operand.load(first, extents, &mut values[..len]);
+            let [a, b, c] = &mut room;
+            let (b, c) = (&mut b[..len], &mut c[..len]);
+            let [b, c] = [operands[1].values(first, extents, b), operands[2].values(first, extents, c)];
+            if dtype == R::DTYPE {
+                let out = bytemuck::cast_slice_mut(out);
+                operands[0].load(first, extents, out);
+                R::apply(p.function, out, b, c);
+                continue;
             }
-            let [a, b, c] = &mut values;
-            R::apply(p.function, &mut a[..len], b, c);
+            let a = &mut a[..len];
+            operands[0].load(first, extents, a);
+            R::apply(p.function, a, b, c);
             if p.function == TRUNCATE {
-                R::truncate(&mut a[..len], dtype);
+                R::truncate(a, dtype);
             }
-            R::store(&a[..len], dtype, out);
+            R::store(a, dtype, out);
         }
     });
 }

@@ -8,7 +8,9 @@ pub(crate) mod correlate;
 pub(crate) mod cpu;
 pub(crate) mod distance;
 pub(crate) mod elementwise;
+pub(crate) mod finish_distance;
 pub(crate) mod matmul;
+pub(crate) mod nearest;
 pub(crate) mod pack;
 pub(crate) mod packed_adjoint;
 pub(crate) mod packed_apply;
@@ -64,6 +66,8 @@ macro_rules! each_kernel {
             $of(&$crate::kernels::elementwise::ELEMENTWISE),
             $of(&$crate::kernels::copy_rows::COPY_ROWS),
             $of(&$crate::kernels::reduce_axis::REDUCE_AXIS),
+            $of(&$crate::kernels::finish_distance::FINISH_DISTANCE),
+            $of(&$crate::kernels::nearest::NEAREST),
             $of(&$crate::kernels::standardize::STANDARDIZE),
             $of(&$crate::kernels::transpose::TRANSPOSE),
         ]

@@ -139,6 +139,8 @@ impl Total {
 
 /// Sums kept at once, so that a long sum vectorises; their number fixes the order of additions.
 const LANES: usize = 16;
+/// Elements of a short row.
+const SHORT: usize = 64;
 /// Columns that a task takes.
 const COLUMNS: usize = 1 << 11;
 /// Elements that a task takes at least, where rows are short.
@@ -175,11 +177,20 @@ impl Source<'_> {
 
     /// The total of a block of neighbours.
     fn along(&self, start: usize, len: usize, first: u32) -> Total {
-        let mut block = [0.0; BLOCK as usize];
-        let block = &mut block[..len];
+        // A row of a few elements takes less time than a whole block of zeros.
+        if len <= SHORT {
+            return self.total(start, first, &mut [0.0; SHORT][..len]);
+        }
+        self.total(start, first, &mut [0.0; BLOCK as usize][..len])
+    }
+
+    /// The total of neighbours, for which `block` has room.
+    fn total(&self, start: usize, first: u32, block: &mut [f64]) -> Total {
         self.load(start, block);
         if self.op.adds() {
-            return Total { value: wide(Sum(block)), ..Total::zeroed() };
+            let sum = Sum(block);
+            let value = if block.len() <= SHORT { sum.call() } else { wide(sum) };
+            return Total { value, ..Total::zeroed() };
         }
         let place = wide(Greatest(block));
         let index = self.index(start + place, first.wrapping_add(small(place)));

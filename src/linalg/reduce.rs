@@ -99,9 +99,18 @@ pub struct PendingStats(State);
 enum State {
     Here(Vec<Stats>),
     /// Sums of blocks of each line, one after the other or `len` apart; where `exact`, integers.
-    Blocks { words: Pending<u32>, exact: bool, len: usize, parts: usize, adjacent: bool },
+    Blocks {
+        words: Pending<u32>,
+        exact: bool,
+        len: usize,
+        parts: usize,
+        adjacent: bool,
+    },
     /// Sums of lines, as pairs that [`joined`] takes.
-    Lines { pairs: Pending<f32>, in_f64: bool },
+    Lines {
+        pairs: Pending<f32>,
+        in_f64: bool,
+    },
 }
 
 impl PendingStats {
@@ -119,9 +128,11 @@ impl PendingStats {
                     true => f64::from(word.cast_signed()),
                     false => f64::from(f32::from_bits(word)),
                 };
-                let part = |i: usize, part: usize| words[if adjacent { i * parts + part } else { part * len + i }];
+                let part =
+                    |i: usize, part: usize| words[if adjacent { i * parts + part } else { part * len + i }];
                 let total = |i| {
-                    (0..parts).fold(Stats::default(), |sum, p| sum.with(Stats::from_sums(part(i, p).map(number))))
+                    (0..parts)
+                        .fold(Stats::default(), |sum, p| sum.with(Stats::from_sums(part(i, p).map(number))))
                 };
                 Ok((0..len).map(total).collect())
             }

@@ -6,9 +6,11 @@ mod data;
 mod distance;
 mod distance_f64;
 mod distance_neighbors;
+mod distance_on_device;
 mod distance_packed;
 mod distance_packed_between;
 mod distance_partial;
+mod distance_selection;
 mod distance_stored;
 #[cfg(feature = "zarr")]
 mod distance_tiles;

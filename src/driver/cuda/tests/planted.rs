@@ -2,6 +2,8 @@
 
 mod array;
 mod correlate;
+mod distance;
+mod nearest;
 mod packed;
 mod reduce_axis;
 

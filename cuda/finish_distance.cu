@@ -1,0 +1,131 @@
+// Distances of pairs of the sums of a metric's terms: out[i, j] = formula(sums[i, j]), in place or transposed, of all pairs or of a triangle.
+// Grid: linear, one block per WG pairs.
+// Bindings: 0 sums of the terms, `term_step` pairs apart, of two f32 or an f64 each, read; 1 undefined (observations,) u32 read; 2 out f32 read and written; 3 params, starts and steps in pairs and elements.
+// Constants: WG; WIDE a sum is an f64. Distances are computed in f64, and rounded to f32 at last.
+
+#include "dev.cuh"
+
+struct Params {
+    u32 rows;
+    u32 cols;
+    u32 sums0;
+    u32 sums_step;
+    u32 term_step;
+    u32 out0;
+    u32 out_row_step;
+    u32 out_col_step;
+    u32 row_flag0;
+    u32 col_flag0;
+    u32 row0;
+    u32 col0;
+    u32 lower;
+    u32 zero_diagonal;
+    u32 formula;
+    u32 terms;
+    u32 missing;
+    float features;
+    float features_rest;
+    u32 power_low;
+    u32 power_high;
+    float inverse;
+    float inverse_rest;
+    u32 factor_low;
+    u32 factor_high;
+    float factor_first;
+    float factor_second;
+    u32 zero;
+};
+
+constexpr u32 WG = 256;
+constexpr u32 WIDE = 0;
+
+enum Formula : u32 {
+    PLAIN = 1, ROOT, LARGEST, POWER, HALF_SQUARE, ANGLE, CENTRED_ANGLE, RATIO, SHARE, SHARE_OF_ANY, RATIO_OF_BOTH, SHARE_OF_NONE, HALF,
+    ROOT_OF_HALF, ROOT_OF_REST
+};
+
+// Rules for missing elements: above IGNORED, sums are rescaled.
+enum Rule : u32 { PROPAGATED = 0, IGNORED, RESCALED, RESCALED_OR_ZERO };
+
+// The share that rounding may leave of terms that cancel.
+constexpr double NOISE = WIDE == 1 ? 0x1p-47 : 0x1p-20;
+
+DEVICE double no_number() { return bits_double(join(0, 0x7ff80000u)); }
+
+DEVICE double sum_at(const void* sums, u32 i) {
+    if constexpr (WIDE == 1) return ((const double*)sums)[i];
+    float2 pair = ((const float2*)sums)[i];
+    return (double)pair.x + (double)pair.y;
+}
+
+// No number unless the whole is above 0.
+DEVICE double ratio(double part, double whole) { return whole > 0 ? part / whole : no_number(); }
+
+// 0 of nothing.
+DEVICE double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
+
+// From 0 to 2, beyond which rounding leads.
+DEVICE double angle(double product, double squares) {
+    double value = 1 - ratio(product, sqrt(squares));
+    return value < 0 ? 0 : value > 2 ? 2 : value;
+}
+
+// Of elements that are all the same, rounding leaves a little. Products are rounded by themselves, as on other devices.
+DEVICE double spread(double both, double squares, double sum) {
+    double all = rounded_product(both, squares);
+    double value = all - rounded_product(sum, sum);
+    return value > all * NOISE ? value : 0;
+}
+
+// The distance of the sums of up to six terms.
+DEVICE double distance(const Params& p, const double (&sums)[6]) {
+    double features = (double)p.features + (double)p.features_rest;
+    double both = features;
+    if (p.missing != PROPAGATED) {
+        both = p.terms == 2 ? sums[1] : p.terms == 3 ? sums[2] : p.terms == 4 ? sums[3] : sums[5];
+    }
+    if (p.missing > IGNORED && both == 0) return p.missing == RESCALED ? no_number() : 0;
+    double sum = sums[0];
+    double scaled = p.missing > IGNORED ? sum * (features / both) : sum;
+    double factor = bits_double(join(p.factor_low, p.factor_high));
+    switch (p.formula) {
+        case PLAIN: return scaled * factor;
+        case ROOT: return sqrt(scaled) * factor;
+        case LARGEST: return sum * factor;
+        case POWER: return pow(scaled, 1 / bits_double(join(p.power_low, p.power_high))) * factor;
+        case HALF_SQUARE: return sum / 2 > 2 ? 2 : sum / 2;
+        case ANGLE: return angle(sum, rounded_product(sums[1], sums[2]));
+        case CENTRED_ANGLE: {
+            double product = rounded_product(both, sum) - rounded_product(sums[3], sums[4]);
+            return angle(product, spread(both, sums[1], sums[3]) * spread(both, sums[2], sums[4]));
+        }
+        case RATIO: return ratio(sum, sums[1]);
+        case SHARE: return share(sum, both);
+        case SHARE_OF_ANY: return share(sum, sum + sums[1]);
+        case RATIO_OF_BOTH: return ratio(sum, sum + 2 * sums[1]);
+        case SHARE_OF_NONE: return share(both - sum, both);
+        case HALF: return sum / 2;
+        case ROOT_OF_HALF: return sqrt(sum > 0 ? sum / 2 : 0);
+        default: return sqrt(sum < 1 ? 1 - sum : 0);
+    }
+}
+
+KERNEL(finish_distance, WG)(const void* __restrict__ sums, const u32* __restrict__ undefined, float* __restrict__ out, Params params) {
+    u32 item = linear_block() * WG + threadIdx.x;
+    if (item >= params.rows * params.cols) return;
+    u32 row = item / params.cols;
+    u32 col = item - row * params.cols;
+    if (params.lower == 1 && params.col0 + col > params.row0 + row) return;
+    u32 place = params.sums0 + row * params.sums_step + col;
+    double terms[6] = {};
+    bool is_number = undefined[params.row_flag0 + row] == 0 && undefined[params.col_flag0 + col] == 0;
+#pragma unroll
+    for (u32 i = 0; i < 6; i++) {
+        if (i < params.terms) terms[i] = sum_at(sums, place + i * params.term_step);
+        is_number = is_number && terms[i] == terms[i];
+    }
+    double value = is_number ? distance(params, terms) : no_number();
+    if (params.zero_diagonal == 1 && params.row0 + row == params.col0 + col && value == value) value = 0;
+    out[params.out0 + row * params.out_row_step + col * params.out_col_step] = (float)value;
+}
+EXPORT(finish_distance)

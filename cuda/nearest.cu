@@ -1,0 +1,239 @@
+// Keeps the k items with the least sums of each line, in order, of which a launch offers some.
+// Grid: linear, one block per line.
+// Bindings: 0 sums (pairs) of two words each read; 1 undefined_lines u32 read; 2 undefined_items u32 read; 3 kept_sums (lines, k) pairs read_write; 4 kept_numbers (lines, k) u32 read_write; 5 params, steps and starts in pairs and flags.
+// Constants: WG; MOST_KEPT the largest k; WIDE a sum is an f64, else an f32 and what rounding left of it.
+// Hardware: a thread has LOADS sums under way, and most steps end with one test of all of them against the last of the list. Sums are
+// compared in f64, which holds an f32 and its rest.
+
+#include "dev.cuh"
+
+struct Params {
+    u32 lines;
+    u32 items;
+    u32 k;
+    u32 line_step;
+    u32 item_step;
+    u32 sums0;
+    u32 line0;
+    u32 item0;
+    u32 line_flags0;
+    u32 item_flags0;
+    u32 kept0;
+    u32 numbers0;
+    u32 offered;
+    u32 falling;
+    u32 low;
+    u32 high;
+    u32 fresh;
+    u32 zero;
+};
+
+constexpr u32 WG = 64;
+constexpr u32 MOST_KEPT = 256;
+constexpr u32 WIDE = 0;
+
+// Items of a thread whose loads are under way at once.
+constexpr u32 LOADS = 8;
+// The bits of an f64 that is no number.
+constexpr u64 NOTHING = 0x7ff8000000000000u;
+// The number of no item.
+constexpr u32 NOWHERE = 0xffffffffu;
+
+// Items that a line is offered, by their numbers: all, those below its own, those above, or all but its own.
+enum Offered : u32 { ALL = 0, BELOW = 1, ABOVE = 2, OTHERS = 3 };
+
+// A sum as stored.
+template <bool> struct Stored {
+    typedef float2 Sum;
+    DEVICE double value(Sum sum) { return (double)sum.x + (double)sum.y; }
+    DEVICE Sum none() { return make_float2(bits_float(0x7fc00000u), 0.0f); }
+};
+template <> struct Stored<true> {
+    typedef double Sum;
+    DEVICE double value(Sum sum) { return sum; }
+    DEVICE Sum none() { return bits_double(NOTHING); }
+};
+typedef Stored<WIDE == 1> In;
+typedef In::Sum Sum;
+
+// Items in shared memory: what they are compared by, which is NaN for those without a number, their sums and their numbers.
+struct List {
+    double* keys;
+    Sum* sums;
+    u32* numbers;
+};
+
+// Items that a line is offered: from `first` to `end - 1`, but not the one of number `skipped`.
+struct Line {
+    const Sum* sums;
+    u32 first;
+    u32 end;
+    u32 skipped;
+    bool is_undefined;
+};
+
+// Tells if the first of two items is nearer: one without a number is farther than others, and of equal ones that of the higher number.
+DEVICE bool precedes(double a, u32 a_number, double b, u32 b_number) {
+    bool a_is_nan = a != a;
+    bool b_is_nan = b != b;
+    if (a_is_nan != b_is_nan) return b_is_nan;
+    return a < b || ((a == b || a_is_nan) && a_number < b_number);
+}
+
+DEVICE double key_of(Sum sum, const Params& params) {
+    double value = In::value(sum);
+    double low = bits_float(params.low);
+    double high = bits_float(params.high);
+    // NaN is neither below nor above.
+    if (value < low) value = low;
+    if (value > high) value = high;
+    return params.falling == 1 ? -value : value;
+}
+
+DEVICE Line line_of(const Sum* sums, const u32* undefined, u32 line, const Params& params) {
+    u32 number = params.line0 + line;
+    u32 below = number > params.item0 ? min(number - params.item0, params.items) : 0;
+    Line all = {sums + params.sums0 + line * params.line_step, 0, params.items, NOWHERE, undefined[params.line_flags0 + line] != 0};
+    if (params.offered != ALL) all.skipped = number;
+    if (params.offered == BELOW) all.end = below;
+    if (params.offered == ABOVE) all.first = below;
+    return all;
+}
+
+DEVICE void put(const List& list, u32 i, double key, Sum sum, u32 number) {
+    list.keys[i] = key;
+    list.sums[i] = sum;
+    list.numbers[i] = number;
+}
+
+// Tells if it holds for any thread of the block. Flags of two turns stand apart, so that no thread writes what another has yet to read.
+DEVICE bool block_any(bool holds, u32* flags, u32& turn) {
+    u32* own = flags + turn % 2 * (WG / WARP);
+    turn++;
+    bool any = warp_any(holds);
+    if (threadIdx.x % WARP == 0) own[threadIdx.x / WARP] = any ? 1 : 0;
+    __syncthreads();
+    u32 all = 0;
+    for (u32 warp = 0; warp < WG / WARP; warp++) all |= own[warp];
+    return all != 0;
+}
+
+// How many of the candidates, which are in no order, are nearer than an item.
+DEVICE u32 candidates_before(const List& found, double key, u32 number) {
+    u32 count = 0;
+    for (u32 i = 0; i < WG; i++) count += precedes(found.keys[i], found.numbers[i], key, number) ? 1 : 0;
+    return count;
+}
+
+// How many of the list, which is in order, are nearer than an item.
+DEVICE u32 kept_before(const List& list, u32 k, double key, u32 number) {
+    u32 low = 0;
+    u32 high = k;
+    while (low < high) {
+        u32 middle = (low + high) / 2;
+        if (precedes(list.keys[middle], list.numbers[middle], key, number)) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+// The first k of a list and of candidates, in another list.
+DEVICE void merge(const List& list, const List& found, const List& next, u32 k) {
+    double key = found.keys[threadIdx.x];
+    u32 number = found.numbers[threadIdx.x];
+    if (number != NOWHERE) {
+        u32 place = candidates_before(found, key, number) + kept_before(list, k, key, number);
+        if (place < k) put(next, place, key, found.sums[threadIdx.x], number);
+    }
+    for (u32 i = threadIdx.x; i < k; i += WG) {
+        u32 place = i + candidates_before(found, list.keys[i], list.numbers[i]);
+        if (place < k) put(next, place, list.keys[i], list.sums[i], list.numbers[i]);
+    }
+    __syncthreads();
+}
+
+// Leaves item `item` among the candidates where it is nearer than the last of the list, else none.
+DEVICE bool propose(const Line& line, const u32* undefined, u32 item, const List& list, const List& found, const Params& params) {
+    u32 number = params.item0 + item;
+    double key = bits_double(NOTHING);
+    Sum sum = In::none();
+    bool is_near = item < line.end && number != line.skipped;
+    if (is_near) {
+        Sum own = line.sums[item * params.item_step];
+        double value = key_of(own, params);
+        if (!line.is_undefined && undefined[params.item_flags0 + item] == 0 && value == value) {
+            key = value;
+            sum = own;
+        }
+        is_near = precedes(key, number, list.keys[params.k - 1], list.numbers[params.k - 1]);
+    }
+    if (is_near) put(found, threadIdx.x, key, sum, number);
+    // It precedes nothing.
+    else put(found, threadIdx.x, bits_double(NOTHING), sum, NOWHERE);
+    return is_near;
+}
+
+// Tells if an item of the step may be nearer than the last of the list. Beyond the end it is the last item again; of undefined items, and
+// of the line's own, it is what their sums say.
+DEVICE bool may_be_near(const Line& line, u32 start, const List& list, const Params& params) {
+    Sum own[LOADS];
+#pragma unroll
+    for (u32 i = 0; i < LOADS; i++) {
+        u32 item = min(start + i * WG + threadIdx.x, line.end - 1);
+        own[i] = line.sums[item * params.item_step];
+    }
+    double last = list.keys[params.k - 1];
+    u32 last_number = list.numbers[params.k - 1];
+    bool some = false;
+#pragma unroll
+    for (u32 i = 0; i < LOADS; i++) {
+        u32 item = min(start + i * WG + threadIdx.x, line.end - 1);
+        double key = line.is_undefined ? bits_double(NOTHING) : key_of(own[i], params);
+        some |= precedes(key, params.item0 + item, last, last_number);
+    }
+    return some;
+}
+
+KERNEL(nearest, WG)(const void* __restrict__ sums, const u32* __restrict__ undefined_lines, const u32* __restrict__ undefined_items, void* __restrict__ kept_sums, u32* __restrict__ kept_numbers, Params params) {
+    u32 number = linear_block();
+    if (number >= params.lines) return;
+    SHARED(double, keys, 2 * MOST_KEPT + WG);
+    SHARED(Sum, shared_sums, 2 * MOST_KEPT + WG);
+    SHARED(u32, numbers, 2 * MOST_KEPT + WG);
+    SHARED(u32, flags, 2 * (WG / WARP));
+    List list = {keys, shared_sums, numbers};
+    List next = {keys + MOST_KEPT, shared_sums + MOST_KEPT, numbers + MOST_KEPT};
+    List found = {keys + 2 * MOST_KEPT, shared_sums + 2 * MOST_KEPT, numbers + 2 * MOST_KEPT};
+
+    u32 k = params.k;
+    Sum* own_sums = (Sum*)kept_sums + params.kept0 + number * k;
+    u32* own_numbers = kept_numbers + params.numbers0 + number * k;
+    for (u32 i = threadIdx.x; i < k; i += WG) {
+        Sum sum = params.fresh == 1 ? In::none() : own_sums[i];
+        put(list, i, key_of(sum, params), sum, params.fresh == 1 ? NOWHERE : own_numbers[i]);
+    }
+    __syncthreads();
+
+    Line line = line_of((const Sum*)sums, undefined_lines, number, params);
+    u32 turn = 0;
+    bool has_changed = params.fresh == 1;
+    for (u32 start = line.first; start < line.end; start += WG * LOADS) {
+        if (!block_any(may_be_near(line, start, list, params), flags, turn)) continue;
+        u32 end = min(line.end, start + WG * LOADS);
+        for (u32 at = start; at < end; at += WG) {
+            bool is_near = propose(line, undefined_items, at + threadIdx.x, list, found, params);
+            if (!block_any(is_near, flags, turn)) continue;
+            merge(list, found, next, k);
+            List before = list;
+            list = next;
+            next = before;
+            has_changed = true;
+        }
+    }
+    if (!has_changed) return;
+    for (u32 i = threadIdx.x; i < k; i += WG) {
+        own_sums[i] = list.sums[i];
+        own_numbers[i] = list.numbers[i];
+    }
+}
+EXPORT(nearest)

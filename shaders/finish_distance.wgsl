@@ -1,0 +1,275 @@
+// Distances of pairs of the sums of a metric's terms: out[i, j] = formula(sums[i, j]), in place or transposed, of all pairs or of a triangle.
+// Grid: linear, one workgroup per WG pairs.
+// Bindings: 0 sums of the terms, `term_step` pairs apart, of two f32 or an f64 each, read; 1 undefined (observations,) u32 read; 2 out f32 read and written; 3 params, starts and steps in pairs and elements.
+// Constants: WG; WIDE 0, since WGSL has no f64. Distances are computed in pairs of f32, and rounded to f32 at last.
+
+struct Params {
+    rows: u32,
+    cols: u32,
+    sums0: u32,
+    sums_step: u32,
+    term_step: u32,
+    out0: u32,
+    out_row_step: u32,
+    out_col_step: u32,
+    row_flag0: u32,
+    col_flag0: u32,
+    row0: u32,
+    col0: u32,
+    lower: u32,
+    zero_diagonal: u32,
+    formula: u32,
+    terms: u32,
+    missing: u32,
+    features: f32,
+    features_rest: f32,
+    power_low: u32,
+    power_high: u32,
+    inverse: f32,
+    inverse_rest: f32,
+    factor_low: u32,
+    factor_high: u32,
+    factor_first: f32,
+    factor_second: f32,
+    zero: u32,
+}
+
+@group(0) @binding(0) var<storage, read> sums: array<vec2<f32>>;
+@group(0) @binding(1) var<storage, read> undefined: array<u32>;
+@group(0) @binding(2) var<storage, read_write> out: array<u32>;
+@group(0) @binding(3) var<uniform> params: Params;
+
+const WG: u32 = 256u;
+const WIDE: u32 = 0u;
+
+const PLAIN: u32 = 1u;
+const ROOT: u32 = 2u;
+const LARGEST: u32 = 3u;
+const POWER: u32 = 4u;
+const HALF_SQUARE: u32 = 5u;
+const ANGLE: u32 = 6u;
+const CENTRED_ANGLE: u32 = 7u;
+const RATIO: u32 = 8u;
+const SHARE: u32 = 9u;
+const SHARE_OF_ANY: u32 = 10u;
+const RATIO_OF_BOTH: u32 = 11u;
+const SHARE_OF_NONE: u32 = 12u;
+const HALF: u32 = 13u;
+const ROOT_OF_HALF: u32 = 14u;
+
+// Rules for missing elements: above IGNORED, sums are rescaled.
+const PROPAGATED: u32 = 0u;
+const IGNORED: u32 = 1u;
+const RESCALED: u32 = 2u;
+
+// The share that rounding may leave of terms that cancel.
+const NOISE: f32 = 0x1p-20f;
+
+// Compilers may assume that no number is NaN, so that it is told, and made, by its bits.
+const NAN: u32 = 0x7fc00000u;
+
+fn is_nan(value: f32) -> bool {
+    return (bitcast<u32>(value) & 0x7fffffffu) > 0x7f800000u;
+}
+
+// Below, a number is two f32: the one next to it, and what that leaves.
+
+// Its first 12 bits.
+fn upper(value: f32) -> f32 {
+    return bitcast<f32>(bitcast<u32>(value) & 0xfffff000u);
+}
+
+fn difference(x: vec2<f32>, y: vec2<f32>) -> vec2<f32> {
+    return two_sum(two_sum(x, -y.x, params.zero), -y.y, params.zero);
+}
+
+// Products of halves of the digits are exact, and so is each sum with them (Dekker, "A floating-point technique for extending the
+// available precision", 1971).
+fn product(x: vec2<f32>, y: vec2<f32>) -> vec2<f32> {
+    let zero = params.zero;
+    let all = opaque(x.x * y.x, zero);
+    if !is_finite_bits(bitcast<u32>(all)) {
+        return vec2(all, 0.0);
+    }
+    let x_upper = upper(x.x);
+    let y_upper = upper(y.x);
+    let x_lower = opaque(x.x - x_upper, zero);
+    let y_lower = opaque(y.x - y_upper, zero);
+    var rest = opaque(x_upper * y_upper - all, zero);
+    rest = opaque(rest + x_upper * y_lower, zero);
+    rest = opaque(rest + x_lower * y_upper, zero);
+    rest = opaque(rest + x_lower * y_lower, zero);
+    return two_sum(vec2(all, 0.0), rest + (x.x * y.y + x.y * y.x), zero);
+}
+
+// Where a number is so small or large that what rounding leaves of its products is not within f32, a factor that brings it back.
+fn back(value: f32) -> f32 {
+    return select(select(1.0, 0x1p64f, value < 0x1p-40f), 0x1p-64f, value > 0x1p80f);
+}
+
+// A part of a whole above 0.
+fn quotient(part: vec2<f32>, whole: vec2<f32>) -> vec2<f32> {
+    let factor = back(whole.x);
+    let x = part * factor;
+    let y = whole * factor;
+    let guess = opaque(x.x / y.x, params.zero);
+    if !is_finite_bits(bitcast<u32>(guess)) || !is_finite_bits(bitcast<u32>(y.x)) {
+        return vec2(guess, 0.0);
+    }
+    let left = difference(x, product(y, vec2(guess, 0.0)));
+    return two_sum(vec2(guess, 0.0), left.x / y.x, params.zero);
+}
+
+// 0 of what is below it.
+fn root(number: vec2<f32>) -> vec2<f32> {
+    if !(number.x > 0.0) || !is_finite_bits(bitcast<u32>(number.x)) {
+        return vec2(max(number.x, 0.0), 0.0);
+    }
+    let factor = back(number.x);
+    let x = number * factor;
+    let guess = opaque(sqrt(x.x), params.zero);
+    let left = difference(x, product(vec2(guess, 0.0), vec2(guess, 0.0)));
+    let found = two_sum(vec2(guess, 0.0), 0.5 * left.x / guess, params.zero);
+    return found * select(select(1.0, 0x1p-32f, factor > 1.0), 0x1p32f, factor < 1.0);
+}
+
+// The power of 2 to a whole exponent, or what is next to it within f32.
+fn two_to(exponent: i32) -> f32 {
+    return bitcast<f32>(u32(clamp(exponent, -126, 127) + 127) << 23u);
+}
+
+// A number to the power `inverse`, unscaled, by that of its exponent and that of what is near 1: the logarithm of the whole would lose
+// digits.
+fn power(number: vec2<f32>) -> f32 {
+    var bits = bitcast<u32>(number.x);
+    if bits == 0u || (bits >> 31u) == 1u || !is_finite_bits(bits) {
+        return select(0.0, number.x, bits == 0x7f800000u);
+    }
+    var exponent = 0;
+    if bits < 0x800000u {
+        // Subnormal: a whole multiple of 2^-149.
+        bits = bitcast<u32>(f32(bits));
+        exponent = -149;
+    }
+    exponent += i32(bits >> 23u) - 127;
+    var near = bitcast<f32>((bits & 0x7fffffu) | 0x3f800000u);
+    if near > 1.5 {
+        near *= 0.5;
+        exponent += 1;
+    }
+    let shifted = product(vec2(f32(exponent), 0.0), vec2(params.inverse, params.inverse_rest));
+    let whole = round(clamp(shifted.x, -400.0, 400.0));
+    let left = opaque(clamp(shifted.x, -400.0, 400.0) - whole, params.zero) + shifted.y;
+    let value = exp2(left + log2(near) * params.inverse);
+    let first = i32(whole) / 2;
+    // In this order nothing is beyond f32 before the last.
+    let half = value * two_to(first) * params.factor_first;
+    return half * two_to(i32(whole) - first) * params.factor_second;
+}
+
+// From 0 to 2, beyond which rounding leads; NaN where a length is 0.
+fn angle(part: vec2<f32>, x_length: vec2<f32>, y_length: vec2<f32>) -> u32 {
+    let lengths = product(x_length, y_length);
+    if !(lengths.x > 0.0) {
+        return NAN;
+    }
+    let value = difference(vec2(1.0, 0.0), quotient(part, lengths));
+    return bitcast<u32>(clamp(value.x, 0.0, 2.0));
+}
+
+// The root of what an observation's elements vary by. Of elements that are all the same, rounding leaves a little.
+fn spread(both: vec2<f32>, squares: vec2<f32>, sum: vec2<f32>) -> vec2<f32> {
+    let all = product(both, squares);
+    let value = difference(all, product(sum, sum));
+    return root(select(vec2(0.0), value, value.x > all.x * NOISE));
+}
+
+// No number unless the whole is above 0.
+fn ratio(part: vec2<f32>, whole: vec2<f32>) -> u32 {
+    if !(whole.x > 0.0) {
+        return NAN;
+    }
+    return bitcast<u32>(quotient(part, whole).x);
+}
+
+// 0 of nothing.
+fn share(part: vec2<f32>, whole: vec2<f32>) -> u32 {
+    return select(0u, ratio(part, whole), whole.x > 0.0);
+}
+
+// A distance as it is of elements that no power of two has multiplied.
+fn unscaled(value: f32) -> u32 {
+    return bitcast<u32>(value * params.factor_first * params.factor_second);
+}
+
+// The distance of the sums of up to six terms.
+fn distance(sums: array<vec2<f32>, 6>) -> u32 {
+    let features = vec2(params.features, params.features_rest);
+    var both = features;
+    if params.missing != PROPAGATED {
+        both = sums[5];
+        if params.terms < 5u {
+            both = select(select(sums[3], sums[2], params.terms == 3u), sums[1], params.terms == 2u);
+        }
+    }
+    if params.missing > IGNORED && both.x == 0.0 {
+        return select(0u, NAN, params.missing == RESCALED);
+    }
+    let sum = sums[0];
+    var scaled = sum;
+    if params.missing > IGNORED && is_finite_bits(bitcast<u32>(sum.x)) {
+        scaled = product(sum, quotient(features, both));
+    }
+    switch params.formula {
+        case PLAIN: { return unscaled(scaled.x); }
+        case ROOT: { return unscaled(root(scaled).x); }
+        case LARGEST: { return unscaled(sum.x); }
+        case POWER: { return bitcast<u32>(power(scaled)); }
+        case HALF_SQUARE: { return bitcast<u32>(min(0.5 * sum.x, 2.0)); }
+        case ANGLE: { return angle(sum, root(sums[1]), root(sums[2])); }
+        case CENTRED_ANGLE: {
+            let part = difference(product(both, sum), product(sums[3], sums[4]));
+            return angle(part, spread(both, sums[1], sums[3]), spread(both, sums[2], sums[4]));
+        }
+        case RATIO: { return ratio(sum, sums[1]); }
+        case SHARE: { return share(sum, both); }
+        case SHARE_OF_ANY: { return share(sum, difference(sum, -sums[1])); }
+        case RATIO_OF_BOTH: { return ratio(sum, difference(sum, -2.0 * sums[1])); }
+        case SHARE_OF_NONE: { return share(difference(both, sum), both); }
+        case HALF: { return bitcast<u32>(0.5 * sum.x); }
+        case ROOT_OF_HALF: { return bitcast<u32>(root(0.5 * sum).x); }
+        default: { return bitcast<u32>(root(difference(vec2(1.0, 0.0), sum)).x); }
+    }
+}
+
+@compute @workgroup_size(WG)
+fn finish_distance(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let item = linear_group(group, groups) * WG + lane;
+    if item >= params.rows * params.cols {
+        return;
+    }
+    let row = item / params.cols;
+    let col = item - row * params.cols;
+    if params.lower == 1u && params.col0 + col > params.row0 + row {
+        return;
+    }
+    let place = params.sums0 + row * params.sums_step + col;
+    var terms = array<vec2<f32>, 6>();
+    var is_number = undefined[params.row_flag0 + row] == 0u && undefined[params.col_flag0 + col] == 0u;
+    for (var i = 0u; i < params.terms; i++) {
+        terms[i] = sums[place + i * params.term_step];
+        is_number = is_number && !is_nan(terms[i].x);
+    }
+    var value = NAN;
+    if is_number {
+        value = distance(terms);
+        if params.zero_diagonal == 1u && params.row0 + row == params.col0 + col && (value & 0x7fffffffu) <= 0x7f800000u {
+            value = 0u;
+        }
+    }
+    out[params.out0 + row * params.out_row_step + col * params.out_col_step] = value;
+}

@@ -1,0 +1,312 @@
+// Keeps the k items with the least sums of each line, in order, of which a launch offers some.
+// Grid: linear, one workgroup per line.
+// Bindings: 0 sums (pairs) of two words each read; 1 undefined_lines u32 read; 2 undefined_items u32 read; 3 kept_sums (lines, k) pairs read_write; 4 kept_numbers (lines, k) u32 read_write; 5 params, steps and starts in pairs and flags.
+// Constants: WG; MOST_KEPT the largest k; WIDE 0, since WGSL has no f64: a sum is an f32 and what rounding left of it.
+
+struct Params {
+    lines: u32,
+    items: u32,
+    k: u32,
+    line_step: u32,
+    item_step: u32,
+    sums0: u32,
+    line0: u32,
+    item0: u32,
+    line_flags0: u32,
+    item_flags0: u32,
+    kept0: u32,
+    numbers0: u32,
+    offered: u32,
+    falling: u32,
+    low: u32,
+    high: u32,
+    fresh: u32,
+    zero: u32,
+}
+
+@group(0) @binding(0) var<storage, read> sums: array<vec2<u32>>;
+@group(0) @binding(1) var<storage, read> undefined_lines: array<u32>;
+@group(0) @binding(2) var<storage, read> undefined_items: array<u32>;
+@group(0) @binding(3) var<storage, read_write> kept_sums: array<vec2<u32>>;
+@group(0) @binding(4) var<storage, read_write> kept_numbers: array<u32>;
+@group(0) @binding(5) var<uniform> params: Params;
+
+const WG: u32 = 64u;
+const MOST_KEPT: u32 = 256u;
+const WIDE: u32 = 0u;
+
+// Items of an invocation between two barriers.
+const LOADS: u32 = 4u;
+// The number of no item.
+const NOWHERE: u32 = 0xffffffffu;
+// The key of a sum that is no number.
+const LAST: vec2<u32> = vec2<u32>(0xffffffffu, 0u);
+// A sum that is no number.
+const NONE: vec2<u32> = vec2<u32>(0x7fc00000u, 0u);
+const SIGN: u32 = 0x80000000u;
+
+// Items that a line is offered, by their numbers: all, those below its own, those above, or all but its own.
+const ALL: u32 = 0u;
+const BELOW: u32 = 1u;
+const ABOVE: u32 = 2u;
+
+// Where candidates stand, behind two lists that take turns.
+const FOUND: u32 = 2u * MOST_KEPT;
+
+// Keys, sums and numbers of two lists and of the candidates of a step.
+var<workgroup> keys: array<vec2<u32>, 2u * MOST_KEPT + WG>;
+var<workgroup> pairs: array<vec2<u32>, 2u * MOST_KEPT + WG>;
+var<workgroup> numbers: array<u32, 2u * MOST_KEPT + WG>;
+// The last turn in which an invocation had a candidate, and whether that is this one.
+var<workgroup> last_turn: atomic<u32>;
+var<workgroup> any_near: u32;
+
+// Items that a line is offered: from `first` to `end - 1`, but not the one of number `skipped`.
+struct Line {
+    start: u32,
+    first: u32,
+    end: u32,
+    skipped: u32,
+    is_undefined: bool,
+}
+
+fn is_nan(bits: u32) -> bool {
+    return (bits & 0x7fffffffu) > 0x7f800000u;
+}
+
+// A number that grows with the one of these bits, which is no NaN: floats are not compared, since devices take subnormal ones for 0. Here
+// -0 is as large as 0.
+fn ordered(bits: u32) -> u32 {
+    if bits > SIGN {
+        return ~bits;
+    }
+    return bits | SIGN;
+}
+
+fn ordered_pair(pair: vec2<u32>) -> vec2<u32> {
+    return vec2(ordered(pair.x), ordered(pair.y));
+}
+
+fn is_less(a: vec2<u32>, b: vec2<u32>) -> bool {
+    return a.x < b.x || (a.x == b.x && a.y < b.y);
+}
+
+// The f32 next to the sum of two numbers, and what that leaves, of which the first is the larger one.
+fn normalised(pair: vec2<u32>) -> vec2<u32> {
+    let zero = params.zero;
+    let high = bitcast<f32>(pair.x);
+    let low = bitcast<f32>(pair.y);
+    let sum = opaque(high + low, zero);
+    let rest = opaque(low - opaque(sum - high, zero), zero);
+    let bits = bitcast<u32>(sum);
+    return vec2(bits, select(0u, bitcast<u32>(rest), is_finite_bits(bits)));
+}
+
+// The key that a sum is compared by: two words that grow with it, or fall.
+fn key_of(pair: vec2<u32>) -> vec2<u32> {
+    if is_nan(pair.x) || is_nan(pair.y) {
+        return LAST;
+    }
+    var value = normalised(pair);
+    if is_nan(value.x) {
+        return LAST;
+    }
+    let low = vec2(params.low, 0u);
+    let high = vec2(params.high, 0u);
+    if is_less(ordered_pair(value), ordered_pair(low)) {
+        value = low;
+    }
+    if is_less(ordered_pair(high), ordered_pair(value)) {
+        value = high;
+    }
+    if params.falling == 1u {
+        value ^= vec2(SIGN, SIGN);
+    }
+    return ordered_pair(value);
+}
+
+// Tells if the first of two items is nearer; of equal ones that of the lower number.
+fn precedes(a: vec2<u32>, a_number: u32, b: vec2<u32>, b_number: u32) -> bool {
+    if a.x == b.x && a.y == b.y {
+        return a_number < b_number;
+    }
+    return is_less(a, b);
+}
+
+fn line_of(line: u32) -> Line {
+    let number = params.line0 + line;
+    let below = select(0u, min(number - params.item0, params.items), number > params.item0);
+    var offered = Line(params.sums0 + line * params.line_step, 0u, params.items, NOWHERE, false);
+    offered.is_undefined = undefined_lines[params.line_flags0 + line] != 0u;
+    if params.offered != ALL {
+        offered.skipped = number;
+    }
+    if params.offered == BELOW {
+        offered.end = below;
+    }
+    if params.offered == ABOVE {
+        offered.first = below;
+    }
+    return offered;
+}
+
+fn put(i: u32, key: vec2<u32>, pair: vec2<u32>, number: u32) {
+    keys[i] = key;
+    pairs[i] = pair;
+    numbers[i] = number;
+}
+
+// How many of the candidates, which are in no order, are nearer than an item.
+fn candidates_before(key: vec2<u32>, number: u32) -> u32 {
+    var count = 0u;
+    for (var i = FOUND; i < FOUND + WG; i++) {
+        count += select(0u, 1u, precedes(keys[i], numbers[i], key, number));
+    }
+    return count;
+}
+
+// How many of the list, which is in order, are nearer than an item.
+fn kept_before(list: u32, key: vec2<u32>, number: u32) -> u32 {
+    var low = 0u;
+    var high = params.k;
+    while low < high {
+        let middle = (low + high) / 2u;
+        if precedes(keys[list + middle], numbers[list + middle], key, number) {
+            low = middle + 1u;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+// Puts the first k of a list and of the candidates into the other list.
+fn merge_lists(list: u32, lane: u32) {
+    let next = MOST_KEPT - list;
+    let key = keys[FOUND + lane];
+    let number = numbers[FOUND + lane];
+    if number != NOWHERE {
+        let place = candidates_before(key, number) + kept_before(list, key, number);
+        if place < params.k {
+            put(next + place, key, pairs[FOUND + lane], number);
+        }
+    }
+    for (var i = lane; i < params.k; i += WG) {
+        let place = i + candidates_before(keys[list + i], numbers[list + i]);
+        if place < params.k {
+            put(next + place, keys[list + i], pairs[list + i], numbers[list + i]);
+        }
+    }
+}
+
+// Leaves an item among the candidates where it is nearer than the last of the list, else none.
+fn propose(line: Line, item: u32, list: u32, lane: u32) -> bool {
+    let number = params.item0 + item;
+    var key = LAST;
+    var pair = NONE;
+    var is_near = false;
+    if item < line.end && number != line.skipped {
+        if !line.is_undefined && undefined_items[params.item_flags0 + item] == 0u {
+            let own = sums[line.start + item * params.item_step];
+            key = key_of(own);
+            if key.x != LAST.x {
+                pair = own;
+            }
+        }
+        let last = list + params.k - 1u;
+        is_near = precedes(key, number, keys[last], numbers[last]);
+    }
+    if is_near {
+        put(FOUND + lane, key, pair, number);
+    } else {
+        // It precedes nothing.
+        put(FOUND + lane, LAST, NONE, NOWHERE);
+    }
+    return is_near;
+}
+
+// Tells if an item of the step may be nearer than the last of the list; of undefined items, and of the line's own, it is what their sums say.
+fn may_be_near(line: Line, start: u32, list: u32, lane: u32) -> bool {
+    let last = list + params.k - 1u;
+    let last_key = keys[last];
+    let last_number = numbers[last];
+    var some = false;
+    for (var i = 0u; i < LOADS; i++) {
+        let item = start + i * WG + lane;
+        if item < line.end {
+            var key = LAST;
+            if !line.is_undefined {
+                key = key_of(sums[line.start + item * params.item_step]);
+            }
+            some = some || precedes(key, params.item0 + item, last_key, last_number);
+        }
+    }
+    return some;
+}
+
+// Tells all invocations whether it holds for any; each turn is above the one before.
+fn tell(holds: bool, turn: u32, lane: u32) {
+    if holds {
+        atomicMax(&last_turn, turn);
+    }
+    workgroupBarrier();
+    if lane == 0u {
+        any_near = select(0u, 1u, atomicLoad(&last_turn) == turn);
+    }
+}
+
+@compute @workgroup_size(WG)
+fn nearest(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let number = linear_group(group, groups);
+    if number >= params.lines {
+        return;
+    }
+    let k = params.k;
+    let own_sums = params.kept0 + number * k;
+    let own_numbers = params.numbers0 + number * k;
+    for (var i = lane; i < k; i += WG) {
+        if params.fresh == 1u {
+            put(i, LAST, NONE, NOWHERE);
+        } else {
+            let pair = kept_sums[own_sums + i];
+            put(i, key_of(pair), pair, kept_numbers[own_numbers + i]);
+        }
+    }
+    if lane == 0u {
+        atomicStore(&last_turn, 0u);
+    }
+    workgroupBarrier();
+
+    let line = line_of(number);
+    var list = 0u;
+    var turn = 0u;
+    var has_changed = params.fresh == 1u;
+    for (var start = line.first; start < line.end; start += WG * LOADS) {
+        turn++;
+        tell(may_be_near(line, start, list, lane), turn, lane);
+        if workgroupUniformLoad(&any_near) == 0u {
+            continue;
+        }
+        for (var at = start; at < min(line.end, start + WG * LOADS); at += WG) {
+            turn++;
+            tell(propose(line, at + lane, list, lane), turn, lane);
+            if workgroupUniformLoad(&any_near) == 0u {
+                continue;
+            }
+            merge_lists(list, lane);
+            workgroupBarrier();
+            list = MOST_KEPT - list;
+            has_changed = true;
+        }
+    }
+    if has_changed {
+        for (var i = lane; i < k; i += WG) {
+            kept_sums[own_sums + i] = pairs[list + i];
+            kept_numbers[own_numbers + i] = numbers[list + i];
+        }
+    }
+}

@@ -1,0 +1,393 @@
+//! Distances that stay on the device, as f32.
+
+use std::ops::Range;
+
+use super::{
+    Metric, Options,
+    job::{Job, Measure},
+    neighbors::{check_k, neighbors},
+    selection::{Order, Selection},
+};
+use crate::{
+    Element, Error, Result, Run, Status, Tensor,
+    dtype::{halves, nearest_f32},
+    extent::to_usize,
+    kernel::{Grid, small},
+    kernels::{
+        WG,
+        finish_distance::{FINISH_DISTANCE, Formula, Params, spec},
+    },
+    launch::Arg,
+    linalg::gram::blocks,
+    packed::pair_products::{exponent, power_of_two},
+    tensor::Pending,
+};
+
+/// The distances of [`pairwise`](super::pairwise) as f32 on the device. Enqueues the distances; waits for the checks of the arguments and,
+/// where there are more than some millions of pairs, until all but the last of them are made.
+///
+/// # Shapes
+/// As [`pairwise`](super::pairwise): (m, m) or (m, n), a distance of each observation of `x` along the rows. Symmetric to the bit where `x`
+/// is taken with itself and the metric is symmetric.
+///
+/// # Accuracy
+/// Where the device [computes in f64](crate::Limits::f64), the cpu and CUDA, a distance is that of `pairwise` there rounded to f32, or one
+/// of the two next to it.
+///
+/// Other devices make it of the same sums in pairs of f32. It is within 4 units in the last place of that of `pairwise` there; of
+/// `minkowski` with an exponent other than 1 and 2 within 2^-18 of it; and of `cosine` and `correlation` where elements are missing, it may be
+/// off by 2^-40 more, of `correlation` by 1 + μ²/σ² times that, with μ and σ as in [the bound on their sums](super#accuracy).
+/// Distances below 2^-126 may be 0. `NaN` is where `pairwise` has it, except that an observation which varies as little as rounding does may
+/// be told from a constant one otherwise.
+///
+/// # Cost
+/// As [`pairwise`](super::pairwise), but nothing for each pair on the host, nor on the way to it: on the device 4 bytes a pair, and one block
+/// of sums, up to 32 MiB for each of the metric's terms. A block with an observation from which no distance is a number is sent a word for
+/// each of its observations.
+///
+/// # Errors
+/// As [`pairwise`](super::pairwise); [`Error::Limit`] when the distances of one observation do not fit a binding;
+/// [`Error::Budget`] when all distances and one pair's sums do not fit the budget of the device.
+///
+/// ```
+/// use teatime::{Device, Run, Tensor, distance::{Metric, Options, pairwise_tensor}};
+/// let device = Device::best()?;
+/// let x = Tensor::from_slice(&device, &[0.0f32, 0.0, 3.0, 4.0], &[2, 2])?;
+/// let distances = pairwise_tensor(&x, None, Metric::CityBlock, &Options::default(), &Run::default())?;
+/// assert_eq!((distances.shape(), distances.read()?), (&[2, 2][..], vec![0.0, 7.0, 7.0, 0.0]));
+/// # Ok::<(), teatime::Error>(())
+/// ```
+pub fn pairwise_tensor<T: Element>(
+    x: &Tensor<T>,
+    y: Option<&Tensor<T>>,
+    metric: Metric,
+    options: &Options,
+    run: &Run,
+) -> Result<Tensor<f32>> {
+    let job = Job::new(x, y, metric, options)?;
+    let (measure, [m, n]) = (&job.measure, job.extents().map(|extent| extent as u64));
+    let bytes = m.saturating_mul(n).saturating_mul(4);
+    let taken = if measure.device.shares_host_memory() { [0, bytes] } else { [bytes, 0] };
+    let terms = measure.terms.len() as u64;
+    // The kernel sees the sums of all terms of a block.
+    let most = (measure.device.limits().room() / (8 * terms)).isqrt();
+    let side = measure.side_of([8 * terms, 0], taken, &run.memory)?.min(most);
+    let lines = measure.device.limits().rows_per_launch(n, WG)?;
+    let mut out = Tensor::empty(&measure.device, &[m, n])?;
+    if !out.is_empty() {
+        fill(&job, [side, lines], run, &mut out)?;
+    }
+    Ok(out)
+}
+
+/// The nearest observations of each, on their device.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct NeighborTensors {
+    /// (m, k): their numbers, from 0.
+    pub indices: Tensor<u32>,
+    /// (m, k): how far they are.
+    pub distances: Tensor<f32>,
+}
+
+/// [`neighbors`](super::neighbors()) that stay on the device. Enqueues the search but for its last blocks; waits as [`pairwise_tensor`] does.
+///
+/// # Shapes
+/// As [`neighbors`](super::neighbors()): (m, k) and (m, k).
+///
+/// # Accuracy
+/// Distances are those of [`pairwise_tensor`]. Where the sums of two differ and the distances that are made of them do not, the one with the
+/// nearer sum comes first.
+///
+/// # Cost
+/// That of [`pairwise_tensor`], but on the device 12 bytes for each of the nearest instead of 4 a pair. Of a `k` above 256, of metrics
+/// of more than one sum (`braycurtis`, `jaccard`, `dice`) and where features are left out, the nearest are found on the host, and uploaded.
+///
+/// # Errors
+/// As [`neighbors`](super::neighbors()); [`Error::Limit`] for 2^32 - 1 observations or more.
+///
+/// ```
+/// use teatime::{Device, Run, Tensor, distance::{Metric, Options, neighbor_tensors}};
+/// let x = Tensor::from_slice(&Device::best()?, &[0u8, 1, 3, 7], &[4, 1])?;
+/// let nearest = neighbor_tensors(&x, None, 2, Metric::Euclidean, &Options::default(), &Run::default())?;
+/// assert_eq!(nearest.indices.read()?, [1, 2, 0, 2, 1, 0, 2, 1]);
+/// assert_eq!(nearest.distances.read()?[6..], [4.0, 6.0]);
+/// # Ok::<(), teatime::Error>(())
+/// ```
+pub fn neighbor_tensors<T: Element>(
+    x: &Tensor<T>,
+    y: Option<&Tensor<T>>,
+    k: usize,
+    metric: Metric,
+    options: &Options,
+    run: &Run,
+) -> Result<NeighborTensors> {
+    let job = Job::new(x, y, metric, options)?;
+    let extents = job.extents();
+    check_k(k, extents[1] as u64, y.is_none())?;
+    if let Some(requested) = extents.into_iter().map(|n| n as u64).find(|&n| n >= u32::MAX.into()) {
+        return Err(Error::Limit { what: "observations", requested, max: u64::from(u32::MAX) - 1 });
+    }
+    if let Some(order) = job.order(k) {
+        let (sums, indices) = select(&job, order, k, run)?;
+        return Ok(NeighborTensors { indices, distances: finish_sums(&job.measure, &sums)? });
+    }
+    let found = neighbors(x, y, k, metric, options, run)?;
+    let shape = [extents[0] as u64, k as u64];
+    let indices: Vec<u32> = found.indices.iter().map(|&index| small(index)).collect();
+    let distances: Vec<f32> = found.distances.data().iter().map(|&distance| nearest_f32(distance)).collect();
+    Ok(NeighborTensors {
+        indices: Tensor::from_slice(x.device(), &indices, &shape)?,
+        distances: Tensor::from_slice(x.device(), &distances, &shape)?,
+    })
+}
+
+/// The nearest of each observation, found on the device: the sums of their pairs (m, 2 k), and their numbers (m, k).
+///
+/// # Errors
+/// As [`neighbors`](super::neighbors()).
+pub(super) fn select<T: Element>(
+    job: &Job<'_, T>,
+    order: Order,
+    k: usize,
+    run: &Run,
+) -> Result<(Tensor<f32>, Tensor<u32>)> {
+    let (measure, [m, n]) = (&job.measure, job.extents().map(|extent| extent as u64));
+    let bytes = Selection::device_bytes(m, m.saturating_add(n), k as u64);
+    let taken = if measure.device.shares_host_memory() { [0, bytes] } else { [bytes, 0] };
+    let side = measure.side_of([8, 0], taken, &run.memory)?;
+    let undefined = [0, usize::from(!measure.is_self)].map(|side| &measure.undefined[side][..]);
+    let mut found =
+        Selection::new(&measure.device, [m, k as u64], order, measure.wide, undefined, measure.is_self)?;
+    each_block(job, side, run, |sums, rows, columns| found.offer(sums, rows, columns, measure.is_lower()))?;
+    Ok(found.into_tensors())
+}
+
+/// The distances of kept sums of a metric of one term, two numbers for each pair: (m, 2 k) -> (m, k). NaN of a sum that is NaN. Enqueues; does
+/// not wait.
+///
+/// # Errors
+/// [`Error::Limit`] when a row of sums does not fit a binding; what the device reports.
+///
+/// # Panics
+/// For a metric of more terms.
+pub(super) fn finish_sums(measure: &Measure, sums: &Tensor<f32>) -> Result<Tensor<f32>> {
+    assert_eq!(measure.terms.len(), 1, "kept sums should be of one term");
+    let [m, width] = sums.matrix("distance")?;
+    let k = width / 2;
+    let mut out = Tensor::empty(&measure.device, &[m, k])?;
+    if out.is_empty() {
+        return Ok(out);
+    }
+    let most = measure.device.limits().rows_per_launch(width, WG)?;
+    let clear = Tensor::<u32>::zeros(&measure.device, &[most.min(m).max(k)])?;
+    for rows in blocks(m, most) {
+        let from = sums.window(rows.start * width..rows.end * width);
+        let to = out.window_update(rows.start * k..rows.end * k);
+        let params = Params {
+            rows: small(rows.end - rows.start),
+            cols: small(k),
+            sums0: from.start / 2,
+            sums_step: small(k),
+            out0: to.start,
+            out_row_step: small(k),
+            out_col_step: 1,
+            ..measure.params()
+        };
+        measure.finish(from.arg, clear.as_read(), to.arg, &params)?;
+    }
+    Ok(out)
+}
+
+/// Enqueues all distances, in blocks of so many observations along each side, and so many lines of the output at a time.
+fn fill<T: Element>(
+    job: &Job<'_, T>,
+    [side, lines]: [u64; 2],
+    run: &Run,
+    out: &mut Tensor<f32>,
+) -> Result<()> {
+    let measure = &job.measure;
+    let clear = Tensor::zeros(&measure.device, &[2 * side])?;
+    each_block(job, side, run, |sums, rows, columns| {
+        let flags = measure.flags(&rows, &columns)?;
+        let flags = flags.as_ref().unwrap_or(&clear);
+        let block = Block { measure, sums, flags, rows, columns };
+        block.write(out, lines, false)?;
+        if measure.is_lower() { block.write(out, lines, true) } else { Ok(()) }
+    })
+}
+
+/// Enqueues the sums of each block of so many observations along each side, or of the lower triangle, and gives them: those of a term after
+/// those of another, in memory that holds the next block's too.
+fn each_block<T: Element>(
+    job: &Job<'_, T>,
+    side: u64,
+    run: &Run,
+    mut sink: impl FnMut(&Tensor<f32>, Range<u64>, Range<u64>) -> Result<()>,
+) -> Result<()> {
+    let (measure, x) = (&job.measure, &job.x);
+    let y = job.y.as_ref().unwrap_or(x);
+    let shape = [measure.terms.len() as u64 * x.count.min(side), 2 * y.count.min(side)];
+    let mut sums = Tensor::empty(&measure.device, &shape)?;
+    let mut ends = Ends { word: Tensor::zeros(&measure.device, &[1])?, before: None };
+    let mut status = Status::new(0, 1, x.count);
+    for rows in blocks(x.count, side) {
+        for columns in blocks(y.count, side) {
+            if measure.is_lower() && columns.start >= rows.end {
+                break;
+            }
+            run.cancel.check()?;
+            let pairs = (rows.end - rows.start) * (columns.end - columns.start);
+            for (&term, i) in measure.terms.iter().zip(0..) {
+                let (x, y) = ((x, rows.clone()), (y, columns.clone()));
+                measure.enqueue_term(term, x, y, (&mut sums, i * pairs))?;
+            }
+            sink(&sums, rows.clone(), columns)?;
+        }
+        if let Some(done) = ends.enqueue(rows.end)? {
+            status.rows = done;
+            run.progress.tell(status);
+        }
+    }
+    // The last rows are under way.
+    status.rows = x.count;
+    run.progress.tell(status);
+    Ok(())
+}
+
+/// The ends of rows of blocks, of which the one before is waited for: so the host is a row ahead of the device, and no more.
+struct Ends {
+    /// A word that is read when all before it is done.
+    word: Tensor<u32>,
+    /// The last end, and how many observations are done then.
+    before: Option<(Pending<u32>, u64)>,
+}
+
+impl Ends {
+    /// Enqueues an end, and waits for the one before it, which tells how many observations are done.
+    fn enqueue(&mut self, end: u64) -> Result<Option<u64>> {
+        let now = (self.word.download()?, end);
+        let Some((before, done)) = self.before.replace(now) else { return Ok(None) };
+        before.wait()?;
+        Ok(Some(done))
+    }
+}
+
+/// The sums of some observations of x with some of y, as they are enqueued.
+struct Block<'a> {
+    measure: &'a Measure,
+    /// The sums of each term, row by row, one term after the other.
+    sums: &'a Tensor<f32>,
+    /// Flags of the rows, then of the columns.
+    flags: &'a Tensor<u32>,
+    rows: Range<u64>,
+    columns: Range<u64>,
+}
+
+impl Block<'_> {
+    /// Enqueues the distances, in place or transposed, so many lines of the output at a time.
+    fn write(&self, out: &mut Tensor<f32>, lines: u64, transposed: bool) -> Result<()> {
+        let Self { measure, rows, columns, .. } = self;
+        let n = out.shape()[1];
+        let [height, width] = [rows, columns].map(|range| range.end - range.start);
+        let (along, across) = if transposed { (columns, rows) } else { (rows, columns) };
+        let terms = measure.terms.len() as u64;
+        let sums = self.sums.window(0..2 * terms * height * width).arg;
+        // Numbers count only beside each other, and may be beyond the kernel's.
+        let least = rows.start.min(columns.start);
+        for part in blocks(along.end - along.start, lines) {
+            let [first, end] = [part.start, part.end].map(|line| (along.start + line) * n);
+            let target = out.window_update(first..end);
+            // Where the part starts in the block, and how large it is.
+            let count = part.end - part.start;
+            let ([row, col], size, steps) = match transposed {
+                true => ([0, part.start], [height, count], [1, n]),
+                false => ([part.start, 0], [count, width], [n, 1]),
+            };
+            let params = Params {
+                rows: small(size[0]),
+                cols: small(size[1]),
+                sums0: small(row * width + col),
+                sums_step: small(width),
+                term_step: small(height * width),
+                out0: target.start + small(across.start),
+                out_row_step: small(steps[0]),
+                out_col_step: small(steps[1]),
+                row_flag0: small(row),
+                col_flag0: small(height + col),
+                row0: small(rows.start + row - least),
+                col0: small(columns.start + col - least),
+                lower: measure.is_lower().into(),
+                zero_diagonal: (measure.is_self && measure.metric.is_zero_on_diagonal()).into(),
+                ..measure.params()
+            };
+            measure.finish(sums, self.flags.as_read(), target.arg, &params)?;
+        }
+        Ok(())
+    }
+}
+
+impl Measure {
+    /// What all launches of a call have in common.
+    fn params(&self) -> Params {
+        let formula = match self.metric {
+            Metric::Minkowski(1.0) => Formula::Plain,
+            Metric::Minkowski(2.0) => Formula::Root,
+            metric => metric.formula(self.terms.len() == 1),
+        };
+        // Of ratios there is none.
+        let factor = match formula {
+            Formula::Root | Formula::Power => self.unscale,
+            Formula::Plain | Formula::Largest => self.factors[0],
+            _ => 1.0,
+        };
+        // The whole may be beyond f32 where distances are not.
+        let first = power_of_two(exponent(factor) / 2);
+        let power = self.metric.power();
+        let [features, features_rest] = halves(self.features as f64, false);
+        let [inverse, inverse_rest] = halves(power.recip(), false);
+        let [[power_low, power_high], [factor_low, factor_high]] = [power, factor].map(words);
+        Params {
+            formula: formula as u32,
+            terms: small(self.terms.len() as u64),
+            missing: self.options.missing as u32,
+            features,
+            features_rest,
+            power_low,
+            power_high,
+            inverse,
+            inverse_rest,
+            factor_low,
+            factor_high,
+            factor_first: nearest_f32(first),
+            factor_second: nearest_f32(factor / first),
+            ..Params::default()
+        }
+    }
+
+    /// Flags of the observations of a block from which no distance is a number: of the rows, then of the columns. None where there are no
+    /// such observations.
+    fn flags(&self, rows: &Range<u64>, columns: &Range<u64>) -> Result<Option<Tensor<u32>>> {
+        let [x, y] = [(0, rows), (usize::from(!self.is_self), columns)]
+            .map(|(side, range)| &self.undefined[side][to_usize(range.start)..to_usize(range.end)]);
+        let flags: Vec<u32> = x.iter().chain(y).map(|&flag| flag.into()).collect();
+        match flags.contains(&1) {
+            true => Tensor::from_slice(&self.device, &flags, &[flags.len() as u64]).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// Enqueues the kernel for the sums of each term.
+    fn finish(&self, sums: Arg<'_>, flags: Arg<'_>, out: Arg<'_>, params: &Params) -> Result<()> {
+        let pairs = u64::from(params.rows) * u64::from(params.cols);
+        let groups = pairs.div_ceil(WG.into());
+        let grid = Grid::linear(groups, self.device.limits().groups_per_axis, 64 * pairs)?;
+        self.device.launch(&FINISH_DISTANCE, &spec(self.wide), grid, &[sums, flags, out], params)
+    }
+}
+
+/// The words of an f64, the low one first.
+fn words(value: f64) -> [u32; 2] {
+    let bits = value.to_bits();
+    [small(bits & u64::from(u32::MAX)), small(bits >> 32)]
+}

@@ -1,0 +1,290 @@
+//! The nearest of each observation, kept on the device while blocks of sums of pairs come one after the other.
+
+use std::ops::Range;
+
+use super::{Metric, Missing};
+use crate::{
+    Device, Limits, Result, Tensor,
+    extent::to_usize,
+    kernel::{Grid, small},
+    kernels::nearest::{MOST_KEPT, NEAREST, Offered, Params, WG, iterations, spec},
+    tensor::Window,
+};
+
+/// How sums of a metric's one term order the distances.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Order {
+    /// True if larger sums are nearer.
+    pub(crate) falling: bool,
+    /// Sums beyond these are as near as they are.
+    pub(crate) low: f32,
+    pub(crate) high: f32,
+}
+
+impl Order {
+    const RISING: Self = Self { falling: false, low: f32::NEG_INFINITY, high: f32::INFINITY };
+    const FALLING: Self = Self { falling: true, ..Self::RISING };
+
+    /// None for a metric whose distance is not a monotone function of one sum, or where features are left out.
+    pub(crate) fn of(metric: Metric, missing: Missing) -> Option<Self> {
+        if missing != Missing::Propagate {
+            return None;
+        }
+        match metric {
+            Metric::Euclidean
+            | Metric::SqEuclidean
+            | Metric::CityBlock
+            | Metric::Chebyshev
+            | Metric::Minkowski(_)
+            | Metric::Canberra
+            | Metric::Hamming
+            | Metric::KlDivergence => Some(Self::RISING),
+            // Half of it is at most 2.
+            Metric::Cosine | Metric::Correlation => Some(Self { high: 4.0, ..Self::RISING }),
+            // The root of it is that of 0 at least.
+            Metric::JensenShannon => Some(Self { low: 0.0, ..Self::RISING }),
+            Metric::InnerProduct | Metric::RussellRao => Some(Self::FALLING),
+            // It leaves at least 0 of 1.
+            Metric::Hellinger => Some(Self { high: 1.0, ..Self::FALLING }),
+            Metric::BrayCurtis | Metric::Jaccard | Metric::Dice => None,
+        }
+    }
+}
+
+/// The nearest of each observation so far, on the device.
+#[derive(Debug)]
+pub(crate) struct Selection {
+    /// (m, 2 k): sums, each as a pair that [`joined`](crate::dtype::joined) takes.
+    sums: Tensor<f32>,
+    /// (m, k): the numbers of the nearest.
+    numbers: Tensor<u32>,
+    /// A flag for each observation from which no distance is a number.
+    undefined: Tensor<u32>,
+    /// The flags of those that it is offered, if these are others.
+    undefined_others: Option<Tensor<u32>>,
+    order: Order,
+    wide: bool,
+}
+
+/// Items that a launch offers to lines, from one window of sums.
+#[derive(Clone, Debug)]
+struct Items<'a> {
+    sums: Window<'a>,
+    /// The first line and item that the window has, by their numbers.
+    first: [u64; 2],
+    /// Pairs from one line to the next, and from one item to the next.
+    steps: [u64; 2],
+    numbers: Range<u64>,
+    offered: Offered,
+}
+
+impl Selection {
+    /// The largest k.
+    pub(crate) const MOST: usize = MOST_KEPT as usize;
+
+    /// Empty lists of k for each of m observations, with flags of those from which no distance is a number; where these are not taken with
+    /// themselves, also the flags of the others. Enqueues.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub(crate) fn new(
+        device: &Device,
+        [m, k]: [u64; 2],
+        order: Order,
+        wide: bool,
+        undefined: [&[bool]; 2],
+        is_self: bool,
+    ) -> Result<Self> {
+        let flags = |undefined: &[bool]| {
+            // One more, so that a binding that sees those of one observation has the two words of a pair.
+            let flags: Vec<u32> = undefined.iter().map(|&undefined| undefined.into()).chain([0]).collect();
+            Tensor::from_slice(device, &flags, &[flags.len() as u64])
+        };
+        let mut selection = Self {
+            sums: Tensor::empty(device, &[m, 2 * k])?,
+            numbers: Tensor::empty(device, &[m, k])?,
+            undefined: flags(undefined[0])?,
+            undefined_others: if is_self { None } else { Some(flags(undefined[1])?) },
+            order,
+            wide,
+        };
+        let most = selection.most_lines(1);
+        for lines in pieces(&(0..m), most) {
+            selection.launch(lines, None)?;
+        }
+        Ok(selection)
+    }
+
+    /// Bytes on the device of m lists of k, and of n flags.
+    pub(crate) fn device_bytes(m: u64, n: u64, k: u64) -> u64 {
+        m.saturating_mul(k).saturating_mul(12).saturating_add(n.saturating_mul(4)).saturating_add(8)
+    }
+
+    /// Offers the columns of a block of sums (rows, 2 columns) to its rows. Where `lower`, only the pairs below the diagonal are there, and
+    /// the rows are offered to the columns too. Each pair is to be offered once. Enqueues.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub(crate) fn offer(
+        &mut self,
+        sums: &Tensor<f32>,
+        rows: Range<u64>,
+        columns: Range<u64>,
+        lower: bool,
+    ) -> Result<()> {
+        let width = columns.end.saturating_sub(columns.start);
+        if width == 0 {
+            return Ok(());
+        }
+        let offered = match (lower, &self.undefined_others) {
+            (true, _) => Offered::Below,
+            (false, None) => Offered::Others,
+            (false, Some(_)) => Offered::All,
+        };
+        // As many rows of sums as a binding sees.
+        let height = sums.device().limits().room() / (8 * width);
+        for part in pieces(&rows, height) {
+            let [first, end] = [part.start, part.end].map(|row| 2 * width * (row - rows.start));
+            let window = sums.window(first..end);
+            let (of_rows, of_columns) = ([part.start, columns.start], [columns.start, part.start]);
+            let numbers = columns.clone();
+            let items = Items { sums: window, first: of_rows, steps: [width, 1], numbers, offered };
+            self.take(&part, &items)?;
+            if lower {
+                let (numbers, offered) = (part, Offered::Above);
+                let items = Items { first: of_columns, steps: [1, width], numbers, offered, ..items };
+                self.take(&columns, &items)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Pairs (m, k) of the nearest, nearest first, as (m, 2 k) f32, and their numbers (m, k); where a line was offered fewer, NaN and the
+    /// largest number.
+    pub(crate) fn into_tensors(self) -> (Tensor<f32>, Tensor<u32>) {
+        (self.sums, self.numbers)
+    }
+
+    fn limits(&self) -> &Limits {
+        self.sums.device().limits()
+    }
+
+    /// How many each keeps.
+    fn k(&self) -> u64 {
+        self.numbers.shape()[1]
+    }
+
+    /// Most lines of a launch that offers so many items to each.
+    fn most_lines(&self, items: u64) -> u64 {
+        let limits = self.limits();
+        let groups = u64::from(limits.groups_per_axis).saturating_pow(2);
+        (limits.room() / (8 * self.k()).max(1)).min(groups).min(limits.work / items.max(1))
+    }
+
+    /// Offers items to lines, in as many launches as the device's limits ask for.
+    fn take(&mut self, lines: &Range<u64>, items: &Items<'_>) -> Result<()> {
+        let rounds = u64::from(self.limits().iterations) / iterations(self.k());
+        let most = rounds.max(1).saturating_mul(WG.into()).min(items.numbers.end - items.numbers.start);
+        let most_lines = self.most_lines(most);
+        for numbers in pieces(&items.numbers, most) {
+            let items = Items { numbers, ..items.clone() };
+            for lines in pieces(lines, most_lines) {
+                let is_nothing = match items.offered {
+                    Offered::Below => items.numbers.start >= lines.end,
+                    Offered::Above => items.numbers.end <= lines.start,
+                    Offered::All | Offered::Others => false,
+                };
+                if !is_nothing {
+                    self.launch(lines, Some(&items))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Offers items to lines, or makes these lines' lists empty.
+    fn launch(&mut self, lines: Range<u64>, items: Option<&Items<'_>>) -> Result<()> {
+        let (device, k) = (self.sums.device().clone(), self.k());
+        let Self { sums, numbers, undefined, undefined_others, order, wide } = self;
+        let count = lines.end - lines.start;
+        let undefined = &*undefined;
+        let flags = undefined.window(lines.start..lines.end + 1);
+        let kept = sums.window_update(2 * k * lines.start..2 * k * lines.end);
+        let kept_numbers = numbers.window_update(k * lines.start..k * lines.end);
+        let mut params = Params {
+            lines: small(count),
+            k: small(k),
+            line0: small(lines.start),
+            line_flags0: flags.start,
+            kept0: kept.start / 2,
+            numbers0: kept_numbers.start,
+            falling: order.falling.into(),
+            low: order.low.to_bits(),
+            high: order.high.to_bits(),
+            fresh: items.is_none().into(),
+            ..Params::default()
+        };
+        // An empty list is made of nothing, but each binding sees something.
+        let (mut offered, mut item_flags, mut pairs) = (flags.arg, flags.arg, k);
+        if let Some(items) = items {
+            let [line_step, item_step] = items.steps;
+            let [line, item] = items.first;
+            let others = undefined_others.as_ref().unwrap_or(undefined).window(items.numbers.clone());
+            let first = (lines.start - line) * line_step + (items.numbers.start - item) * item_step;
+            pairs = items.numbers.end - items.numbers.start;
+            params = Params {
+                items: small(pairs),
+                line_step: small(line_step),
+                item_step: small(item_step),
+                sums0: items.sums.start / 2 + small(first),
+                item0: small(items.numbers.start),
+                item_flags0: others.start,
+                offered: items.offered as u32,
+                ..params
+            };
+            (offered, item_flags) = (items.sums.arg, others.arg);
+        }
+        let grid = Grid::linear(count, device.limits().groups_per_axis, count * pairs)?;
+        let args = [offered, flags.arg, item_flags, kept.arg, kept_numbers.arg];
+        device.launch(&NEAREST, &spec(*wide), grid, &args, &params)
+    }
+}
+
+/// Parts of a range, of so many each but the last.
+fn pieces(range: &Range<u64>, most: u64) -> impl Iterator<Item = Range<u64>> + use<> {
+    let (end, most) = (range.end, most.max(1));
+    range.clone().step_by(to_usize(most)).map(move |start| start..end.min(start.saturating_add(most)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_of_one_term_have_an_order() {
+        for &metric in Metric::ALL {
+            let (terms, _) = metric.recipe(false);
+            assert_eq!(Order::of(metric, Missing::Propagate).is_some(), terms.len() == 1, "{metric}");
+            assert_eq!(Order::of(metric, Missing::Ignore), None, "{metric}");
+        }
+    }
+
+    /// Distances rise where sums come later in the order, and are the same where a bound makes sums the same.
+    #[test]
+    fn orders_are_those_of_distances() {
+        let sums = [-0.5, 0.0, 0.25, 0.5, 1.0, 1.5, 3.0, 4.0, 4.5];
+        for &metric in Metric::ALL {
+            let Some(Order { falling, low, high }) = Order::of(metric, Missing::Propagate) else { continue };
+            let sign = if falling { -1.0 } else { 1.0 };
+            let key = |sum: f64| sign * sum.clamp(low.into(), high.into());
+            // A near one has a large product.
+            let sign = if metric == Metric::InnerProduct { -1.0 } else { 1.0 };
+            let far = |sum| sign * metric.distance(&[sum], 4.0, Missing::Propagate, 0.0);
+            for (a, b) in sums.iter().flat_map(|a| sums.iter().map(move |b| (*a, *b))) {
+                if !far(a).is_nan() && !far(b).is_nan() {
+                    assert_eq!(key(a).partial_cmp(&key(b)), far(a).partial_cmp(&far(b)), "{metric} {a} {b}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! Distances of the sums of a metric's terms: `out[i, j] = formula(sums[i, j])`, as f32 that stay on the device.
+
+use bytemuck::{Pod, Zeroable};
+use rayon::prelude::*;
+
+use super::WG;
+use crate::{
+    dtype::{joined, nearest_f32},
+    kernel::{CpuLaunch, Kernel, kernel},
+};
+
+/// Parameters of the kernel.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Params {
+    /// Pairs of a launch.
+    pub(crate) rows: u32,
+    pub(crate) cols: u32,
+    /// The first pair, and pairs from one row of the sums to the next.
+    pub(crate) sums0: u32,
+    pub(crate) sums_step: u32,
+    /// Pairs from the sums of one term to those of the next.
+    pub(crate) term_step: u32,
+    /// The first distance, and elements from one row of the sums to the next, and from one column to the next: a step of 1 along rows
+    /// transposes.
+    pub(crate) out0: u32,
+    pub(crate) out_row_step: u32,
+    pub(crate) out_col_step: u32,
+    /// Where the flags of the rows start, and those of the columns.
+    pub(crate) row_flag0: u32,
+    pub(crate) col_flag0: u32,
+    /// The numbers of the first row and of the first column, which count beside each other.
+    pub(crate) row0: u32,
+    pub(crate) col0: u32,
+    /// 1 where pairs whose column has the higher number are left out, else 0.
+    pub(crate) lower: u32,
+    /// 1 where the distance of a row from the column with its number is 0 if it is a number, else 0.
+    pub(crate) zero_diagonal: u32,
+    /// A [`Formula`].
+    pub(crate) formula: u32,
+    /// Terms that have sums: from 1 to 6.
+    pub(crate) terms: u32,
+    /// A rule for missing elements.
+    pub(crate) missing: u32,
+    /// The number of features: an f32, and what that leaves.
+    pub(crate) features: f32,
+    pub(crate) features_rest: f32,
+    /// The exponent of [`Formula::Power`] as the words of an f64, and its reciprocal as an f32 and what that leaves.
+    pub(crate) power_low: u32,
+    pub(crate) power_high: u32,
+    pub(crate) inverse: f32,
+    pub(crate) inverse_rest: f32,
+    /// A power of two that distances are multiplied by: the words of an f64, and two f32 whose product it is.
+    pub(crate) factor_low: u32,
+    pub(crate) factor_high: u32,
+    pub(crate) factor_first: f32,
+    pub(crate) factor_second: f32,
+    /// It is 0, which the shader's compiler cannot know.
+    pub(crate) zero: u32,
+}
+
+pub(crate) static FINISH_DISTANCE: Kernel<Params> =
+    kernel!("finish_distance", Params, [Read, Read, ReadWrite], finish_distance, specs);
+
+/// Most terms of a metric.
+const TERMS: usize = 6;
+
+/// What becomes of the sums of a metric's terms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Formula {
+    /// The sum.
+    Plain = 1,
+    /// Its root.
+    Root,
+    /// The largest term, which is never rescaled.
+    Largest,
+    /// The root of another exponent.
+    Power,
+    /// Half the squared distance of vectors of length 1.
+    HalfSquare,
+    /// One less the cosine, of Σ x y, Σ x² and Σ y².
+    Angle,
+    /// The same of vectors less their means, of Σ x and Σ y besides.
+    CentredAngle,
+    /// The first sum over the second; NaN of nothing.
+    Ratio,
+    /// The sum over the features; 0 of nothing.
+    Share,
+    /// Features that one has over those that any has; 0 of nothing.
+    ShareOfAny,
+    /// Features that one has over what both have, added up; NaN of nothing.
+    RatioOfBoth,
+    /// Features that not both have over all; 0 of nothing.
+    ShareOfNone,
+    /// Half the sum.
+    Half,
+    /// The root of that.
+    RootOfHalf,
+    /// The root of what the sum leaves of 1.
+    RootOfRest,
+}
+
+/// Rules for missing elements: above [`IGNORED`], sums are rescaled.
+pub(crate) const PROPAGATED: u32 = 0;
+pub(crate) const IGNORED: u32 = 1;
+pub(crate) const RESCALED: u32 = 2;
+pub(crate) const RESCALED_OR_ZERO: u32 = 3;
+
+/// The share that rounding may leave of terms that cancel, of f32 and of f64.
+pub(crate) const NOISE: f64 = 1.0 / (1u64 << 20) as f64;
+pub(crate) const NOISE_WIDE: f64 = 1.0 / (1u64 << 47) as f64;
+
+pub(crate) fn spec(wide: bool) -> [(&'static str, u32); 2] {
+    [("WG", WG), ("WIDE", wide.into())]
+}
+
+fn specs() -> Vec<Vec<(&'static str, u32)>> {
+    [false, true].map(|wide| spec(wide).to_vec()).to_vec()
+}
+
+/// How sums become a distance.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Finished {
+    pub(crate) formula: Formula,
+    /// The exponent of [`Formula::Power`].
+    pub(crate) power: f64,
+    pub(crate) features: f64,
+    /// A rule for missing elements. But for the first, the number of features that both have is the last sum.
+    pub(crate) missing: u32,
+    /// The share that rounding may leave where terms cancel.
+    pub(crate) noise: f64,
+}
+
+impl Finished {
+    /// The distance, of the sums of the terms.
+    #[inline(always)]
+    pub(crate) fn of(self, sums: &[f64]) -> f64 {
+        let both = match (self.missing, sums) {
+            (PROPAGATED, _) | (_, []) => self.features,
+            (_, [.., both]) => *both,
+        };
+        match self.missing {
+            RESCALED if both == 0.0 => return f64::NAN,
+            RESCALED_OR_ZERO if both == 0.0 => return 0.0,
+            _ => {}
+        }
+        let rescale = if self.missing > IGNORED { self.features / both } else { 1.0 };
+        let sum = sums[0];
+        match self.formula {
+            Formula::Plain => sum * rescale,
+            Formula::Root => (sum * rescale).sqrt(),
+            Formula::Largest => sum,
+            Formula::Power => (sum * rescale).powf(self.power.recip()),
+            Formula::HalfSquare => (sum / 2.0).min(2.0),
+            Formula::Angle => angle(sum, sums[1] * sums[2]),
+            Formula::CentredAngle => {
+                let [xx, yy, x, y] = [1, 2, 3, 4].map(|i| sums[i]);
+                // Of elements that are all the same, rounding leaves a little.
+                let spread = |squares: f64, sum: f64| {
+                    let spread = both * squares - sum * sum;
+                    if spread > both * squares * self.noise { spread } else { 0.0 }
+                };
+                angle(both * sum - x * y, spread(xx, x) * spread(yy, y))
+            }
+            Formula::Ratio => ratio(sum, sums[1]),
+            Formula::Share => share(sum, both),
+            Formula::ShareOfAny => share(sum, sum + sums[1]),
+            Formula::RatioOfBoth => ratio(sum, sum + 2.0 * sums[1]),
+            Formula::ShareOfNone => share(both - sum, both),
+            Formula::Half => sum / 2.0,
+            Formula::RootOfHalf => (sum / 2.0).max(0.0).sqrt(),
+            Formula::RootOfRest => (1.0 - sum).max(0.0).sqrt(),
+        }
+    }
+}
+
+/// The distance of two vectors, of their product and of that of the squares of their lengths: from 0 to 2, beyond which rounding
+/// leads. NaN where a length is 0.
+pub(crate) fn angle(product: f64, squares: f64) -> f64 {
+    (1.0 - ratio(product, squares.sqrt())).clamp(0.0, 2.0)
+}
+
+/// NaN unless the whole is above 0.
+fn ratio(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { f64::NAN }
+}
+
+/// 0 of nothing.
+fn share(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}
+
+/// Every formula, by its code less 1.
+const FORMULAS: [Formula; 15] = [
+    Formula::Plain,
+    Formula::Root,
+    Formula::Largest,
+    Formula::Power,
+    Formula::HalfSquare,
+    Formula::Angle,
+    Formula::CentredAngle,
+    Formula::Ratio,
+    Formula::Share,
+    Formula::ShareOfAny,
+    Formula::RatioOfBoth,
+    Formula::ShareOfNone,
+    Formula::Half,
+    Formula::RootOfHalf,
+    Formula::RootOfRest,
+];
+
+/// The words of an f64, the low one first, as one.
+fn number(low: u32, high: u32) -> f64 {
+    f64::from_bits(u64::from(low) | u64::from(high) << 32)
+}
+
+/// One launch.
+struct Work<'a> {
+    p: Params,
+    finished: Finished,
+    factor: f64,
+    wide: bool,
+    sums: &'a [[f32; 2]],
+    undefined: &'a [u32],
+}
+
+impl Work<'_> {
+    /// Writes a pair's distance, unless the launch leaves it out.
+    #[inline(always)]
+    fn write(&self, row: usize, col: usize, out: &mut f32) {
+        let p = &self.p;
+        let [row_number, col_number] = [p.row0 as usize + row, p.col0 as usize + col];
+        if p.lower == 1 && col_number > row_number {
+            return;
+        }
+        let place = p.sums0 as usize + row * p.sums_step as usize + col;
+        let (mut values, terms) = ([0.0; TERMS], p.terms as usize);
+        for (term, value) in values[..terms].iter_mut().enumerate() {
+            *value = joined(&self.sums[place + term * p.term_step as usize], self.wide);
+        }
+        let is_undefined = self.undefined[p.row_flag0 as usize + row] != 0
+            || self.undefined[p.col_flag0 as usize + col] != 0
+            || values.iter().any(|value| value.is_nan());
+        let distance = if is_undefined { f64::NAN } else { self.finished.of(&values[..terms]) * self.factor };
+        let is_own = p.zero_diagonal == 1 && row_number == col_number && !distance.is_nan();
+        *out = if is_own { 0.0 } else { nearest_f32(distance) };
+    }
+}
+
+/// Rows of the output that a task makes at least: pairs side by side in the sums are in a line of the cache.
+const LINES: usize = 16;
+
+fn finish_distance(launch: CpuLaunch<'_>) {
+    let p: Params = launch.params();
+    let wide = launch.constant("WIDE") != 0;
+    let [sums, undefined, out] = launch.args();
+    let finished = Finished {
+        formula: FORMULAS[p.formula as usize - 1],
+        power: number(p.power_low, p.power_high),
+        features: f64::from(p.features) + f64::from(p.features_rest),
+        missing: p.missing,
+        noise: if wide { NOISE_WIDE } else { NOISE },
+    };
+    let work = Work {
+        p,
+        finished,
+        factor: number(p.factor_low, p.factor_high),
+        wide,
+        sums: sums.read(),
+        undefined: undefined.read(),
+    };
+    let transposed = p.out_col_step != 1;
+    let (lines, len, step) = match transposed {
+        true => (p.cols, p.rows, p.out_col_step),
+        false => (p.rows, p.cols, p.out_row_step),
+    };
+    let (lines, len, step) = (lines as usize, len as usize, step as usize);
+    if lines == 0 || len == 0 {
+        return;
+    }
+    let out = &mut out.write::<f32>()[p.out0 as usize..][..(lines - 1) * step + len];
+    out.par_chunks_mut(LINES * step).enumerate().for_each(|(task, out)| {
+        let first = task * LINES;
+        if transposed {
+            for row in 0..len {
+                for (i, line) in out.chunks_mut(step).enumerate() {
+                    work.write(row, first + i, &mut line[row]);
+                }
+            }
+        } else {
+            for (i, line) in out.chunks_mut(step).enumerate() {
+                line[..len].iter_mut().enumerate().for_each(|(col, out)| work.write(first + i, col, out));
+            }
+        }
+    });
+}

@@ -1,0 +1,371 @@
+//! Lists of the nearest of each line, from blocks of sums of pairs that come one after the other.
+
+use std::{cmp::Ordering, ops::Range};
+
+use bytemuck::{Pod, Zeroable};
+use pulp::NullaryFnOnce;
+use rayon::prelude::*;
+
+use super::cpu::simd::wide;
+use crate::{
+    Cancel,
+    dtype::{halves, joined},
+    kernel::{CpuLaunch, Kernel, kernel, small},
+};
+
+/// Parameters of the kernel: extents, steps and starts in pairs, flags and numbers.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Params {
+    pub(crate) lines: u32,
+    pub(crate) items: u32,
+    /// How many a line keeps, up to [`MOST_KEPT`].
+    pub(crate) k: u32,
+    /// Pairs from one line to the next, and from one item to the next.
+    pub(crate) line_step: u32,
+    pub(crate) item_step: u32,
+    /// Where the sum of the first line and the first item is.
+    pub(crate) sums0: u32,
+    /// Numbers of the first line and of the first item.
+    pub(crate) line0: u32,
+    pub(crate) item0: u32,
+    /// Where the flags of these are.
+    pub(crate) line_flags0: u32,
+    pub(crate) item_flags0: u32,
+    /// Where the first line's list is.
+    pub(crate) kept0: u32,
+    pub(crate) numbers0: u32,
+    /// An [`Offered`].
+    pub(crate) offered: u32,
+    /// 1 if larger sums are nearer.
+    pub(crate) falling: u32,
+    /// Bits of two f32: a sum beyond one of them counts as that one.
+    pub(crate) low: u32,
+    pub(crate) high: u32,
+    /// 1 if lists are empty, whatever is in them.
+    pub(crate) fresh: u32,
+    /// It is 0, which the shader's compiler cannot know.
+    pub(crate) zero: u32,
+}
+
+pub(crate) static NEAREST: Kernel<Params> =
+    kernel!("nearest", Params, [Read, Read, Read, ReadWrite, ReadWrite], nearest, specs);
+
+/// The most that a line keeps.
+pub(crate) const MOST_KEPT: u32 = 256;
+pub(crate) const WG: u32 = 64;
+/// The number in an empty place of a list.
+pub(crate) const NOWHERE: u32 = u32::MAX;
+
+/// Items that a line is offered, by their numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Offered {
+    All = 0,
+    /// Items below the line's own number.
+    Below,
+    Above,
+    /// All but the one with the line's own number.
+    Others,
+}
+
+impl Offered {
+    const ALL: [Self; 4] = [Self::All, Self::Below, Self::Above, Self::Others];
+}
+
+/// Sums are of f64, if `wide`.
+pub(crate) fn spec(wide: bool) -> [(&'static str, u32); 3] {
+    [("WG", WG), ("MOST_KEPT", MOST_KEPT), ("WIDE", wide.into())]
+}
+
+fn specs() -> Vec<Vec<(&'static str, u32)>> {
+    [false, true].map(|wide| spec(wide).to_vec()).into()
+}
+
+/// Most iterations of an invocation for each [`WG`] items: of candidates among themselves, in the list, and of the list among them.
+pub(crate) fn iterations(k: u64) -> u64 {
+    let wg = u64::from(WG);
+    (wg + 1) * (1 + k.div_ceil(wg)) + 16
+}
+
+/// Sums that are held against their bounds at once, and neighbouring lines that share the rows of a block.
+const STRIP: usize = 64;
+/// Lines whose items are neighbours that one task takes.
+const LINES: usize = 8;
+
+/// A sum as two f32 or as the words of one f64.
+type Pair = [f32; 2];
+
+/// How sums are compared.
+#[derive(Clone, Copy)]
+struct Keys {
+    low: f64,
+    high: f64,
+    sign: f64,
+}
+
+impl Keys {
+    /// The number that is less for what is nearer; NaN stays NaN.
+    #[inline(always)]
+    fn of(self, sum: &Pair, in_f64: bool) -> f64 {
+        let value = joined(sum, in_f64);
+        let value = if value < self.low { self.low } else { value };
+        let value = if value > self.high { self.high } else { value };
+        self.sign * value
+    }
+}
+
+/// An item of a list.
+#[derive(Clone, Copy)]
+struct Entry {
+    key: f64,
+    number: u32,
+    sum: Pair,
+}
+
+impl Entry {
+    /// NaN comes last, and of equal ones the higher number.
+    fn order(&self, other: &Self) -> Ordering {
+        let by_key = self.key.partial_cmp(&other.key);
+        let by_key = by_key.unwrap_or_else(|| self.key.is_nan().cmp(&other.key.is_nan()));
+        by_key.then(self.number.cmp(&other.number))
+    }
+}
+
+/// The nearest of a line so far, in order.
+struct List {
+    entries: Vec<Entry>,
+    k: usize,
+    /// The key of the last; NaN while there are not enough.
+    bound: f64,
+    has_changed: bool,
+}
+
+impl List {
+    fn offer(&mut self, entry: Entry) {
+        let is_full = self.entries.len() == self.k;
+        if is_full && self.entries.last().is_some_and(|last| last.order(&entry).is_lt()) {
+            return;
+        }
+        let place = self.entries.partition_point(|kept| kept.order(&entry).is_lt());
+        if is_full {
+            self.entries.pop();
+        }
+        self.entries.insert(place, entry);
+        self.has_changed = true;
+        self.find_bound();
+    }
+
+    fn find_bound(&mut self) {
+        let last = self.entries.last().filter(|_| self.entries.len() == self.k);
+        self.bound = last.map_or(f64::NAN, |last| last.key);
+    }
+
+    fn store(&self, nothing: Pair, sums: &mut [Pair], numbers: &mut [u32]) {
+        let empty = Entry { key: f64::NAN, number: NOWHERE, sum: nothing };
+        let entries = self.entries.iter().copied().chain(std::iter::repeat(empty));
+        for ((sum, number), entry) in sums.iter_mut().zip(numbers).zip(entries) {
+            (*sum, *number) = (entry.sum, entry.number);
+        }
+    }
+}
+
+/// True if an item may be among the nearest, of which the last has this key; all may if it is NaN.
+#[inline(always)]
+fn is_within(key: f64, bound: f64) -> bool {
+    (key <= bound) | bound.is_nan()
+}
+
+/// Finds where the first strip of a line's items starts, from one on, with one that may be among the nearest.
+struct NextStrip<'a> {
+    sums: &'a [Pair],
+    from: usize,
+    keys: Keys,
+    in_f64: bool,
+    bound: f64,
+}
+
+impl NextStrip<'_> {
+    #[inline(always)]
+    fn find(&self, in_f64: bool) -> usize {
+        for start in (self.from..self.sums.len()).step_by(STRIP) {
+            let strip = &self.sums[start..self.sums.len().min(start + STRIP)];
+            let within = |some: bool, sum: &Pair| some | is_within(self.keys.of(sum, in_f64), self.bound);
+            if strip.iter().fold(false, within) {
+                return start;
+            }
+        }
+        self.sums.len()
+    }
+}
+
+impl NullaryFnOnce for NextStrip<'_> {
+    type Output = usize;
+
+    #[inline(always)]
+    fn call(self) -> usize {
+        // The choice outside of the loop leaves a loop over vectors.
+        if self.in_f64 { self.find(true) } else { self.find(false) }
+    }
+}
+
+/// Finds the first of some items that may be among the nearest of one of neighbouring lines, which have these bounds.
+struct NextItem<'a> {
+    /// From the first line on.
+    sums: &'a [Pair],
+    step: usize,
+    items: Range<usize>,
+    keys: Keys,
+    in_f64: bool,
+    bounds: &'a [f64],
+}
+
+impl NextItem<'_> {
+    #[inline(always)]
+    fn find(&self, in_f64: bool) -> usize {
+        for item in self.items.clone() {
+            let sums = self.sums[item * self.step..][..self.bounds.len()].iter().zip(self.bounds);
+            let within =
+                |some: bool, (sum, bound): (&Pair, &f64)| some | is_within(self.keys.of(sum, in_f64), *bound);
+            if sums.fold(false, within) {
+                return item;
+            }
+        }
+        self.items.end
+    }
+}
+
+impl NullaryFnOnce for NextItem<'_> {
+    type Output = usize;
+
+    #[inline(always)]
+    fn call(self) -> usize {
+        if self.in_f64 { self.find(true) } else { self.find(false) }
+    }
+}
+
+/// The pairs that a launch offers.
+struct Block<'a> {
+    p: Params,
+    in_f64: bool,
+    keys: Keys,
+    offered: Offered,
+    /// From the first line and item on.
+    sums: &'a [Pair],
+    undefined: [&'a [u32]; 2],
+    /// The pair that is kept of a sum that is no number.
+    nothing: Pair,
+}
+
+impl Block<'_> {
+    fn list(&self, sums: &[Pair], numbers: &[u32]) -> List {
+        let places = sums.iter().zip(numbers).filter(|_| self.p.fresh == 0);
+        let kept = places.take_while(|(_, number)| **number != NOWHERE);
+        let entry =
+            |(&sum, &number): (&Pair, &u32)| Entry { key: self.keys.of(&sum, self.in_f64), number, sum };
+        let mut entries = Vec::with_capacity(sums.len());
+        entries.extend(kept.map(entry));
+        let mut list = List { entries, k: sums.len(), bound: f64::NAN, has_changed: self.p.fresh != 0 };
+        list.find_bound();
+        list
+    }
+
+    /// The items that a line is offered, among which may be one with its own number.
+    fn range(&self, line: usize) -> Range<usize> {
+        let (items, number) = (self.p.items as usize, self.p.line0 as usize + line);
+        let below = number.saturating_sub(self.p.item0 as usize).min(items);
+        match self.offered {
+            Offered::All | Offered::Others => 0..items,
+            Offered::Below => 0..below,
+            Offered::Above => below..items,
+        }
+    }
+
+    fn offer(&self, list: &mut List, line: usize, item: usize, sum: &Pair) {
+        let number = self.p.item0 + small(item as u64);
+        if self.offered != Offered::All && number == self.p.line0 + small(line as u64) {
+            return;
+        }
+        let [lines, items] = self.undefined;
+        let key = self.keys.of(sum, self.in_f64);
+        let is_nothing = lines[line] != 0 || items[item] != 0 || key.is_nan();
+        list.offer(match is_nothing {
+            true => Entry { key: f64::NAN, number, sum: self.nothing },
+            false => Entry { key, number, sum: *sum },
+        });
+    }
+
+    /// Offers a line its items, which are neighbours.
+    fn offer_items(&self, line: usize, list: &mut List) {
+        let Range { start: mut from, end } = self.range(line);
+        while from < end {
+            let sums = &self.sums[line * self.p.line_step as usize..][..end];
+            let (keys, in_f64) = (self.keys, self.in_f64);
+            let start = wide(NextStrip { sums, from, keys, in_f64, bound: list.bound });
+            from = end.min(start + STRIP);
+            for item in start..from {
+                self.offer(list, line, item, &sums[item]);
+            }
+        }
+    }
+
+    /// Offers neighbouring lines their items.
+    fn offer_across(&self, first: usize, lists: &mut [List]) {
+        let mut items = self.range(first).start..self.range(first + lists.len() - 1).end;
+        let mut bounds: Vec<f64> = lists.iter().map(|list| list.bound).collect();
+        let (step, keys, in_f64) = (self.p.item_step as usize, self.keys, self.in_f64);
+        while !items.is_empty() {
+            let sums = &self.sums[first..];
+            let item = wide(NextItem { sums, step, items: items.clone(), keys, in_f64, bounds: &bounds });
+            if item < items.end {
+                for (i, (list, bound)) in lists.iter_mut().zip(&mut bounds).enumerate() {
+                    if self.range(first + i).contains(&item) {
+                        self.offer(list, first + i, item, &sums[item * step + i]);
+                        *bound = list.bound;
+                    }
+                }
+            }
+            items.start = items.end.min(item + 1);
+        }
+    }
+}
+
+fn nearest(launch: CpuLaunch<'_>) {
+    let p: Params = launch.params();
+    let in_f64 = launch.constant("WIDE") != 0;
+    let cancel = launch.cancel();
+    let [sums, undefined_lines, undefined_items, kept_sums, kept_numbers] = launch.args();
+    let [low, high] = [p.low, p.high].map(|bits| f64::from(f32::from_bits(bits)));
+    let flags = [(&undefined_lines, p.line_flags0), (&undefined_items, p.item_flags0)];
+    let block = Block {
+        p,
+        in_f64,
+        keys: Keys { low, high, sign: if p.falling == 0 { 1.0 } else { -1.0 } },
+        offered: Offered::ALL[p.offered as usize],
+        sums: &sums.read::<Pair>()[p.sums0 as usize..],
+        undefined: flags.map(|(arg, start)| &arg.read::<u32>()[start as usize..]),
+        nothing: halves(f64::NAN, in_f64),
+    };
+    let (k, lines) = (p.k as usize, p.lines as usize);
+    let kept_sums = &mut kept_sums.write::<Pair>()[p.kept0 as usize..][..lines * k];
+    let kept_numbers = &mut kept_numbers.write::<u32>()[p.numbers0 as usize..][..lines * k];
+    let piece = if p.item_step == 1 { LINES } else { STRIP };
+    let pieces = kept_sums.par_chunks_mut(piece * k).zip(kept_numbers.par_chunks_mut(piece * k));
+    pieces.enumerate().for_each(|(number, (sums, numbers))| {
+        if Cancel::is_set(cancel) {
+            return;
+        }
+        let kept = sums.chunks(k).zip(numbers.chunks(k));
+        let mut lists: Vec<List> = kept.map(|(sums, numbers)| block.list(sums, numbers)).collect();
+        let first = number * piece;
+        if p.item_step == 1 {
+            let lines = lists.iter_mut().zip(first..);
+            lines.for_each(|(list, line)| block.offer_items(line, list));
+        } else {
+            block.offer_across(first, &mut lists);
+        }
+        let kept = sums.chunks_mut(k).zip(numbers.chunks_mut(k)).zip(&lists);
+        let changed = kept.filter(|(_, list)| list.has_changed);
+        changed.for_each(|((sums, numbers), list)| list.store(block.nothing, sums, numbers));
+    });
+}

@@ -1,0 +1,308 @@
+//! Distances that stay on the device, beside those of the host.
+
+use std::{
+    fmt::Arguments,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use super::{
+    cpu,
+    data::{Sample, values},
+    device_tests,
+    distance::{metrics, nonnegative},
+};
+use crate::{
+    Budget, Device, DeviceOptions, Element, Error, Progress, Run, Tensor,
+    distance::{Metric, Missing, Options, pairwise, pairwise_tensor},
+    dtype::nearest_f32,
+};
+
+device_tests! {
+    sizes, empty, refused;
+    little_crosses, every_metric, missing_elements, every_rule_of_angles, far_and_near, elements_of_f64, what_has_no_distance, several_blocks,
+}
+
+/// Half the distance from 1 to the next f32, twice: a unit in the last place is at most this share.
+const UNIT: f64 = 1.0 / (1 << 23) as f64;
+
+/// Compares a distance with that of the host, made of the same sums.
+fn assert_near(
+    device: &Device,
+    what: Arguments<'_>,
+    metric: Metric,
+    masked: bool,
+    actual: f32,
+    expected: f64,
+) {
+    if expected.is_nan() || actual.is_nan() {
+        assert!(expected.is_nan() && actual.is_nan(), "{what}: {actual} for {expected}");
+        return;
+    }
+    let nearest = nearest_f32(expected);
+    let is_angle = masked && matches!(metric, Metric::Cosine | Metric::Correlation);
+    let bound = match (device.limits().f64, metric) {
+        (true, Metric::Minkowski(_)) => UNIT * expected.abs(),
+        (true, _) => 0.0,
+        (false, Metric::Minkowski(p)) if p != 1.0 && p != 2.0 => expected.abs() / f64::from(1 << 18),
+        (false, _) => 4.0 * UNIT * expected.abs() + if is_angle { 1e-10 } else { 0.0 },
+    };
+    let is_near = (f64::from(actual) - expected).abs() <= bound + f64::from(f32::MIN_POSITIVE);
+    assert!(actual == nearest || bound > 0.0 && is_near, "{what}: {actual} for {expected}");
+}
+
+/// Compares every pair, and mirrored ones to the bit. The distances.
+fn check<T: Element>(
+    x: &Tensor<T>,
+    y: Option<&Tensor<T>>,
+    metric: Metric,
+    options: &Options,
+    run: &Run,
+) -> Vec<f32> {
+    let expected = pairwise(x, y, metric, options, &Run::default()).unwrap();
+    let found = pairwise_tensor(x, y, metric, options, run).unwrap();
+    let (m, n) = (expected.rows(), expected.cols());
+    assert_eq!(found.shape(), [m as u64, n as u64]);
+    let found = found.read().unwrap();
+    let masked = options.missing != Missing::Propagate;
+    for (place, (&actual, &expected)) in found.iter().zip(expected.data()).enumerate() {
+        let (i, j) = (place / n, place % n);
+        let what = format_args!("{metric:?} {:?} {options:?} {m} {n} at {i}, {j}", T::DTYPE);
+        assert_near(x.device(), what, metric, masked, actual, expected);
+        if y.is_none() && metric.is_symmetric() {
+            let mirrored = found[j * n + i];
+            assert!(actual.to_bits() == mirrored.to_bits() || actual.is_nan() && mirrored.is_nan(), "{what}");
+        }
+        if y.is_none() && i == j && metric.is_zero_on_diagonal() {
+            assert!(actual == 0.0 || actual.is_nan(), "{what}: {actual}");
+        }
+    }
+    found
+}
+
+/// A tensor of observations, which are columns if the options say so.
+fn observations<T: Sample>(device: &Device, values: &[T], count: u64, options: &Options) -> Tensor<T> {
+    let k = values.len() as u64 / count;
+    if !options.columns {
+        return Tensor::from_slice(device, values, &[count, k]).unwrap();
+    }
+    let turned = (0..count * k).map(|i| values[((i % count) * k + i / count) as usize]);
+    Tensor::from_slice(device, &turned.collect::<Vec<_>>(), &[k, count]).unwrap()
+}
+
+/// Budgets by which blocks of a metric of so many terms have this many observations on a side.
+fn within([m, n]: [u64; 2], terms: u64, side: u64) -> Run {
+    let bytes = Some(4 * m * n + 8 * terms * side * side);
+    Run { memory: Budget { host: bytes, device: bytes }, ..Run::default() }
+}
+
+fn of_shares(metric: Metric) -> bool {
+    matches!(metric, Metric::JensenShannon | Metric::Hellinger | Metric::KlDivergence)
+}
+
+fn every_metric(device: &Device) {
+    let (m, n, k) = (19, 70, 300);
+    for metric in metrics().chain([Metric::Minkowski(f64::INFINITY)]) {
+        for columns in [false, true] {
+            let options = Options { columns, ..Options::default() };
+            let x = observations(device, &nonnegative(1, m * k), m, &options);
+            let y = observations(device, &nonnegative(2, n * k), n, &options);
+            check(&x, Some(&y), metric, &options, &Run::default());
+            check(&y, None, metric, &options, &Run::default());
+            if !of_shares(metric) && !columns {
+                let x = observations(device, &values::<f32>(3, n * k), n, &options);
+                check(&x, None, metric, &options, &Run::default());
+                let bytes = observations(device, &values::<i8>(4, n * k), n, &options);
+                check(&bytes, None, metric, &options, &Run::default());
+            }
+        }
+    }
+}
+
+fn missing_elements(device: &Device) {
+    let (m, k) = (70, 40);
+    let mut x: Vec<f32> = values::<u32>(5, m * k).iter().map(|bits| (bits % 5) as f32 - 1.0).collect();
+    x.iter_mut().step_by(7).for_each(|x| *x = f32::NAN);
+    // One of NaN alone, one of negative ones alone.
+    x[..40].fill(f32::NAN);
+    x[40..80].fill(-2.0);
+    for missing in [Missing::Propagate, Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero] {
+        let options = Options { missing, negative: missing != Missing::Ignore, ..Options::default() };
+        let x = observations(device, &x, m, &options);
+        for metric in metrics().filter(|&metric| !of_shares(metric)) {
+            check(&x, None, metric, &options, &Run::default());
+        }
+    }
+}
+
+/// Where all six terms have sums, and products of them cancel.
+fn every_rule_of_angles(device: &Device) {
+    let (m, n, k) = (66, 9, 257);
+    for shift in [0.0f32, 3.0, 1e8] {
+        let with_gaps = |seed, count: u64| {
+            let mut x: Vec<f32> =
+                values::<f32>(seed, count * k).iter().map(|x| shift + x * shift.max(1.0)).collect();
+            x.iter_mut().step_by(5).for_each(|x| *x = f32::NAN);
+            // A constant one.
+            x[..k as usize].fill(0.1);
+            observations(device, &x, count, &Options::default())
+        };
+        let (x, y) = (with_gaps(6, m), with_gaps(7, n));
+        for missing in [Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero] {
+            let options = Options { missing, ..Options::default() };
+            for metric in [Metric::Cosine, Metric::Correlation] {
+                check(&x, None, metric, &options, &Run::default());
+                check(&x, Some(&y), metric, &options, &Run::default());
+            }
+        }
+    }
+}
+
+/// Where squares leave f32, and distances may too.
+fn far_and_near(device: &Device) {
+    for scale in [1e-30, 1e-20, 1e18, 1e30, 3e36] {
+        let x: Vec<f32> = nonnegative(8, 5 * 90).iter().map(|&x| x / 256.0 * scale).collect();
+        let x = observations(device, &x, 5, &Options::default());
+        for metric in metrics().filter(|&metric| !of_shares(metric)) {
+            check(&x, None, metric, &Options::default(), &Run::default());
+        }
+        let options = Options { missing: Missing::Rescale, ..Options::default() };
+        for metric in [Metric::Euclidean, Metric::Minkowski(3.0), Metric::Cosine, Metric::InnerProduct] {
+            check(&x, None, metric, &options, &Run::default());
+        }
+    }
+}
+
+fn elements_of_f64(device: &Device) {
+    let x: Vec<f64> = nonnegative(9, 70 * 31).iter().map(|&x| f64::from(x) / 3.0).collect();
+    for narrow in [false, true] {
+        if !narrow && !device.limits().f64 {
+            continue;
+        }
+        for missing in [Missing::Propagate, Missing::Rescale] {
+            let options = Options { missing, narrow, ..Options::default() };
+            let x = observations(device, &x, 70, &options);
+            for metric in metrics().filter(|metric| metric.check(missing).is_ok()) {
+                check(&x, None, metric, &options, &Run::default());
+            }
+        }
+    }
+    let integers = observations(device, &values::<i32>(10, 9 * 20), 9, &Options::default());
+    check(&integers, None, Metric::Euclidean, &Options::default().narrow(true), &Run::default());
+}
+
+fn what_has_no_distance(device: &Device) {
+    let plain = Options::default();
+    let x = observations(device, &[0.0f32, 0.0, 1.0, 2.0], 2, &plain);
+    let cosine = check(&x, None, Metric::Cosine, &plain, &Run::default());
+    assert!(cosine[..3].iter().all(|d| d.is_nan()) && cosine[3] == 0.0);
+    // Of NaN, in every block.
+    let mut x = nonnegative(11, 150 * 6);
+    x.iter_mut().step_by(6 * 37).for_each(|x| *x = f32::NAN);
+    let y = observations(device, &nonnegative(12, 90 * 6), 90, &plain);
+    let x = observations(device, &x, 150, &plain);
+    for metric in [Metric::Euclidean, Metric::Correlation, Metric::Dice, Metric::InnerProduct] {
+        for side in [64, 50] {
+            let found = check(&x, None, metric, &plain, &within([150, 150], 2, side));
+            assert!(found[37 * 150 + 1].is_nan() && found[150 + 37].is_nan() && !found[150 + 2].is_nan());
+            check(&x, Some(&y), metric, &plain, &within([150, 90], 2, side));
+            check(&y, Some(&x), metric, &plain, &within([90, 150], 2, side));
+        }
+    }
+}
+
+fn sizes(device: &Device) {
+    for m in [1, 2, 63, 64, 65, 129] {
+        let (x, y) = (values::<i8>(13, m * 3), values::<i8>(14, 5 * 3));
+        let [x, y] = [(&x, m), (&y, 5)].map(|(x, count)| observations(device, x, count, &Options::default()));
+        for metric in [Metric::Euclidean, Metric::RussellRao] {
+            for run in [Run::default(), within([m, m.max(5)], 1, 64), within([m, m.max(5)], 1, 7)] {
+                check(&x, None, metric, &Options::default(), &run);
+                check(&x, Some(&y), metric, &Options::default(), &run);
+                check(&y, Some(&x), metric, &Options::default(), &run);
+            }
+        }
+    }
+}
+
+/// Past the observations of a block, whose number no budget lowers.
+fn several_blocks(device: &Device) {
+    let (m, n) = (2100, 70);
+    let [x, y] = [(15, m), (16, n)]
+        .map(|(seed, count)| observations(device, &values::<i8>(seed, count), count, &Options::default()));
+    check(&x, Some(&y), Metric::CityBlock, &Options::default(), &Run::default());
+    check(&y, Some(&x), Metric::CityBlock, &Options::default(), &Run::default());
+    check(&x, None, Metric::Euclidean, &Options::default(), &Run::default());
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let all = Arc::clone(&told);
+    let progress = Progress::new(move |status| all.lock().unwrap().push((status.rows, status.total)));
+    let run = within([n, n], 1, 16).progress(progress);
+    pairwise_tensor(&y, None, Metric::CityBlock, &Options::default(), &run).unwrap();
+    assert_eq!(*told.lock().unwrap(), [16, 32, 48, 64, 70].map(|rows| (rows, 70)));
+}
+
+fn empty(device: &Device) {
+    let tensor = |m, k| Tensor::<f32>::zeros(device, &[m, k]).unwrap();
+    let run = Run::default();
+    for metric in [Metric::CityBlock, Metric::Correlation, Metric::BrayCurtis] {
+        for (m, n, k) in [(0, 2, 5), (2, 0, 5), (0, 0, 0), (3, 2, 0)] {
+            let (x, y) = (tensor(m, k), tensor(n, k));
+            check(&x, Some(&y), metric, &Options::default(), &run);
+            check(&x, None, metric, &Options::default(), &run);
+        }
+    }
+}
+
+/// Nothing of each pair goes to the host.
+fn little_crosses(device: &Device) {
+    // Opened once more, so that no other test counts there.
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _lock = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let options = DeviceOptions { threads: Some(2), ..DeviceOptions::default() };
+    let device = &Device::open_with(&device.info().name, &options).unwrap();
+    let moved = |m| {
+        let x = observations(device, &values::<f32>(17, m * 3), m, &Options::default());
+        let before = device.traffic();
+        pairwise_tensor(&x, None, Metric::Euclidean, &Options::default(), &within([m, m], 1, 128)).unwrap();
+        device.traffic() - before
+    };
+    let (few, many) = (moved(100), moved(1000));
+    // What is known of an observation, and the ends of eight rows of blocks.
+    let of_observations = 10 * few.to_host + 8 * 4;
+    assert!(many.to_host <= of_observations, "{few:?} {many:?}");
+}
+
+fn refused(device: &Device) {
+    let tensor = |values: &[f32], shape: &[u64]| Tensor::from_slice(device, values, shape).unwrap();
+    let (x, plain) = (tensor(&[1.0, 2.0, 0.0, 0.0, -1.0, 3.0], &[3, 2]), Options::default());
+    let of = |y: Option<&Tensor<f32>>, metric, run: &Run| pairwise_tensor(&x, y, metric, &plain, run);
+    let run = Run::default();
+    let error = of(Some(&tensor(&[1.0; 3], &[1, 3])), Metric::Euclidean, &run).unwrap_err();
+    assert!(matches!(error, Error::Shape { .. }), "{error}");
+    for metric in [Metric::Minkowski(0.0), Metric::Hellinger] {
+        let error = of(None, metric, &run).unwrap_err();
+        assert!(matches!(error, Error::Argument { .. }), "{error}");
+    }
+    if !device.shares_host_memory() {
+        let y = Tensor::from_slice(cpu(), &[1.0f32; 2], &[1, 2]).unwrap();
+        let error = of(Some(&y), Metric::Euclidean, &run).unwrap_err();
+        assert!(matches!(error, Error::WrongDevice { name: "y", .. }), "{error}");
+    }
+    // Nine distances, and the sums of a pair.
+    let least = within([3, 3], 2, 1);
+    assert!(of(None, Metric::Jaccard, &least).is_ok());
+    let bytes = least.memory.host.map(|bytes| bytes - 1);
+    let less = Run { memory: Budget { host: bytes, device: bytes }, ..Run::default() };
+    let error = of(None, Metric::Jaccard, &less).unwrap_err();
+    assert!(matches!(error, Error::Budget { minimum: 52, given: true, .. }), "{error}");
+    let cancelled = Run::default();
+    cancelled.cancel.cancel();
+    assert!(matches!(of(None, Metric::Euclidean, &cancelled), Err(Error::Cancelled)));
+    // Distances of an observation that no binding holds.
+    let n = device.limits().binding / 4 + 1;
+    if n < 1 << 20 {
+        let [one, many] = [1, n].map(|count| Tensor::<u8>::zeros(device, &[count, 1]).unwrap());
+        let error = pairwise_tensor(&one, Some(&many), Metric::CityBlock, &plain, &run).unwrap_err();
+        assert!(matches!(error, Error::Limit { .. }), "{error}");
+        check(&many, Some(&one), Metric::CityBlock, &plain, &run);
+    }
+}
