@@ -70,14 +70,15 @@ pub fn neighbors<T: Element>(
     let job = Job::new(x, y, metric, options)?;
     let [m, n] = job.extents();
     check_k(k, n as u64, y.is_none())?;
+    let bytes = NearestSoFar::host_bytes(m as u64, k as u64);
     // Where the device's memory is the host's, the host finds them as fast.
     if !x.device().shares_host_memory()
         && let Some(order) = job.order(k)
     {
-        let (sums, numbers) = select(&job, order, k, run)?;
+        let (sums, numbers) = select(&job, order, k, bytes, run)?;
         return finished(&job.measure, sums.download()?, numbers.download()?, [m, k]);
     }
-    let side = job.side(NearestSoFar::host_bytes(m as u64, k as u64).div_ceil(8), &run.memory)?;
+    let side = job.side(bytes.div_ceil(8), &run.memory)?;
     let mut found = NearestSoFar::new(x.device(), m, k, metric == Metric::InnerProduct)?;
     job.each_block(side, run, |block| {
         // In this order the numbers that an observation is offered rise.

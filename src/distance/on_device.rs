@@ -129,7 +129,7 @@ pub fn neighbor_tensors<T: Element>(
         return Err(Error::Limit { what: "observations", requested, max: u64::from(u32::MAX) - 1 });
     }
     if let Some(order) = job.order(k) {
-        let (sums, indices) = select(&job, order, k, run)?;
+        let (sums, indices) = select(&job, order, k, 0, run)?;
         return Ok(NeighborTensors { indices, distances: finish_sums(&job.measure, &sums)? });
     }
     let found = neighbors(x, y, k, metric, options, run)?;
@@ -142,7 +142,8 @@ pub fn neighbor_tensors<T: Element>(
     })
 }
 
-/// The nearest of each observation, found on the device: the sums of their pairs (m, 2 k), and their numbers (m, k).
+/// The nearest of each observation, found on the device beside so many bytes of the host: the sums of their pairs (m, 2 k), and their numbers
+/// (m, k).
 ///
 /// # Errors
 /// As [`neighbors`](super::neighbors()).
@@ -150,11 +151,13 @@ pub(super) fn select<T: Element>(
     job: &Job<'_, T>,
     order: Order,
     k: usize,
+    taken_of_host: u64,
     run: &Run,
 ) -> Result<(Tensor<f32>, Tensor<u32>)> {
     let (measure, [m, n]) = (&job.measure, job.extents().map(|extent| extent as u64));
     let bytes = Selection::device_bytes(m, m.saturating_add(n), k as u64);
-    let taken = if measure.device.shares_host_memory() { [0, bytes] } else { [bytes, 0] };
+    let shared = measure.device.shares_host_memory();
+    let taken = if shared { [0, bytes.saturating_add(taken_of_host)] } else { [bytes, taken_of_host] };
     let side = measure.side_of([8, 0], taken, &run.memory)?;
     let undefined = [0, usize::from(!measure.is_self)].map(|side| &measure.undefined[side][..]);
     let mut found =

@@ -60,7 +60,12 @@ fn finished(
         features: 5.0,
         features_rest: 0.0,
         power_high: 0x4008_0000,
-        factor_high: 0x4000_0000,
+        // A ratio has no factor.
+        factor_high: if matches!(formula, Formula::Root | Formula::Largest) {
+            0x4000_0000
+        } else {
+            0x3ff0_0000
+        },
         ..Params::default()
     };
     let all = out.len();
