@@ -98,19 +98,16 @@ DEVICE real value_of(const void* a, const void* b, const void* c, const Params& 
     u32 column = place - row * params.extent2;
     u32 outer = row / params.extent1;
     u32 middle = row - outer * params.extent1;
-    real x = fetch(a, params.a_type, params.a0 + outer * params.a_step0 + middle * params.a_step1 + column * params.a_step2);
-    real y = number(params.b_low, params.b_high);
-    real z = number(params.c_low, params.c_high);
-    if (params.operands > 1) {
-        y = fetch(b, params.b_type, params.b0 + outer * params.b_step0 + middle * params.b_step1 + column * params.b_step2);
-    }
-    if (params.operands > 2) {
-        z = fetch(c, params.c_type, params.c0 + outer * params.c_step0 + middle * params.c_step1 + column * params.c_step2);
-    }
+    u32 a_place = params.a0 + outer * params.a_step0 + middle * params.a_step1 + column * params.a_step2;
+    u32 b_place = params.b0 + outer * params.b_step0 + middle * params.b_step1 + column * params.b_step2;
+    u32 c_place = params.c0 + outer * params.c_step0 + middle * params.c_step1 + column * params.c_step2;
+    real x = fetch(a, params.a_type, a_place);
+    real y = params.operands > 1 ? fetch(b, params.b_type, b_place) : number(params.b_low, params.b_high);
+    real z = params.operands > 2 ? fetch(c, params.c_type, c_place) : number(params.c_low, params.c_high);
     return apply(params.function, x, y, z);
 }
 
-KERNEL(elementwise, WG / 4)(const void* __restrict__ a, const void* __restrict__ b, const void* __restrict__ c, void* __restrict__ out, Params params) {
+KERNEL(elementwise, WG / 4, 16)(const void* __restrict__ a, const void* __restrict__ b, const void* __restrict__ c, void* __restrict__ out, Params params) {
     u32 first = linear_block() * WG + threadIdx.x;
     if constexpr (TYPED) {
         u32 type = params.out_type;
@@ -123,18 +120,18 @@ KERNEL(elementwise, WG / 4)(const void* __restrict__ a, const void* __restrict__
                 BY_TYPE(type, T, (store_real<T>(out, item, value)));
             }
         }
-        return;
-    }
-    real values[4];
+    } else {
+        real values[4];
 #pragma unroll
-    for (u32 i = 0; i < 4; i++) {
-        u32 item = first + i * (WG / 4);
-        if (item < params.n) values[i] = value_of(a, b, c, params, item);
-    }
+        for (u32 i = 0; i < 4; i++) {
+            u32 item = first + i * (WG / 4);
+            if (item < params.n) values[i] = value_of(a, b, c, params, item);
+        }
 #pragma unroll
-    for (u32 i = 0; i < 4; i++) {
-        u32 item = first + i * (WG / 4);
-        if (item < params.n) ((float*)out)[item] = (float)values[i];
+        for (u32 i = 0; i < 4; i++) {
+            u32 item = first + i * (WG / 4);
+            if (item < params.n) ((float*)out)[item] = (float)values[i];
+        }
     }
 }
 EXPORT(elementwise)

@@ -70,7 +70,7 @@ DEVICE double angle(double product, double squares) {
     return value < 0 ? 0 : value > 2 ? 2 : value;
 }
 
-// Of elements that are all the same, rounding leaves a little. Products are rounded by themselves, as on other devices.
+// Rounding leaves a little of elements that are all the same. Products are rounded by themselves, as on other devices.
 DEVICE double spread(double both, double squares, double sum) {
     double all = rounded_product(both, squares);
     double value = all - rounded_product(sum, sum);

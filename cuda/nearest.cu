@@ -118,14 +118,14 @@ DEVICE bool block_any(bool holds, u32* flags, u32& turn) {
     return all != 0;
 }
 
-// How many of the candidates, which are in no order, are nearer than an item.
+// The number of candidates, which are in no order, that are nearer than an item.
 DEVICE u32 candidates_before(const List& found, double key, u32 number) {
     u32 count = 0;
     for (u32 i = 0; i < WG; i++) count += precedes(found.keys[i], found.numbers[i], key, number) ? 1 : 0;
     return count;
 }
 
-// How many of the list, which is in order, are nearer than an item.
+// The number of items of the list, which is in order, that are nearer than an item.
 DEVICE u32 kept_before(const List& list, u32 k, double key, u32 number) {
     u32 low = 0;
     u32 high = k;
@@ -185,6 +185,20 @@ DEVICE bool may_be_near(const Line& line, u32 start, const List& list, const Par
     double last = list.keys[params.k - 1];
     u32 last_number = list.numbers[params.k - 1];
     bool some = false;
+    if constexpr (WIDE == 0) {
+        // A sum is next to its f32: where that is beyond the last by more than rounding, no arithmetic in f64 is needed. NaN is not near.
+        if (is_finite(last) && !line.is_undefined) {
+            float bound = (float)last + 0x1p-22f * fabs((float)last) + 0x1p-126f;
+            float low = bits_float(params.low);
+            float high = bits_float(params.high);
+#pragma unroll
+            for (u32 i = 0; i < LOADS; i++) {
+                float key = own[i].x < low ? low : own[i].x > high ? high : own[i].x;
+                some |= (params.falling == 1 ? -key : key) <= bound;
+            }
+            return some;
+        }
+    }
 #pragma unroll
     for (u32 i = 0; i < LOADS; i++) {
         u32 item = min(start + i * WG + threadIdx.x, line.end - 1);

@@ -61,7 +61,7 @@ struct Line {
 
 DEVICE bool adds(u32 op) { return op <= MEAN; }
 
-// Whether the first number is the greater one: NaN is greater than others, and of equal ones the one that stands before.
+// True where the first number is the greater one: NaN is greater than others, and of equal ones the one that stands before.
 template <class REAL> DEVICE bool precedes(REAL a, u32 a_index, REAL b, u32 b_index) {
     bool a_is_nan = a != a;
     bool b_is_nan = b != b;
@@ -80,7 +80,7 @@ template <class REAL> DEVICE REAL mapped(REAL value, u32 op) {
     return op == MIN ? -value : value;
 }
 
-// What holds every element of type `T`.
+// The type that holds every element of type `T`.
 template <bool> struct Holder {
     typedef float Real;
 };

@@ -73,22 +73,30 @@ fn c_bits(i: u32) -> u32 {
     return decode_bits(c[word_of(i, dtype)], c[high_word_of(i, dtype)], i, dtype);
 }
 
-// One of an operand's numbers, of which the first may be NaN, is the least or the most.
+// A number that grows with the one of these bits, which is not NaN: devices may take subnormal floats for 0, and compilers may assume that
+// there is no infinity.
+fn key(bits: u32) -> u32 {
+    if (bits & 0x7fffffffu) == 0u {
+        return 0x80000000u;
+    }
+    return select(bits | 0x80000000u, ~bits, (bits >> 31u) == 1u);
+}
+
+// The smaller and the larger one, or the one that is NaN.
 fn least(x: u32, y: u32) -> u32 {
-    return select(y, x, is_nan(x) || (!is_nan(y) && bitcast<f32>(x) < bitcast<f32>(y)));
+    return select(y, x, is_nan(x) || (!is_nan(y) && key(x) < key(y)));
 }
 
 fn most(x: u32, y: u32) -> u32 {
-    return select(y, x, is_nan(x) || (!is_nan(y) && bitcast<f32>(x) > bitcast<f32>(y)));
+    return select(y, x, is_nan(x) || (!is_nan(y) && key(x) > key(y)));
 }
 
-// Compilers may assume that no number is NaN, so that these are told by their bits.
 fn compared(x: u32, y: u32) -> bool {
-    let left = bitcast<f32>(x);
-    let right = bitcast<f32>(y);
     if is_nan(x) || is_nan(y) {
         return params.function == 18u;
     }
+    let left = key(x);
+    let right = key(y);
     switch params.function {
         case 13u: { return left < right; }
         case 14u: { return left <= right; }
@@ -106,7 +114,11 @@ fn of_one(x: u32) -> u32 {
     switch params.function {
         case 2u: { return x ^ 0x80000000u; }
         case 3u: { return x & 0x7fffffffu; }
-        case 4u: { return select(bitcast<u32>(sqrt(value)), NAN, is_negative || is_nan(x)); }
+        case 4u: {
+            // 0 and infinity are told by their bits.
+            let is_own = (x & 0x7fffffffu) == 0u || x == 0x7f800000u;
+            return select(select(bitcast<u32>(sqrt(value)), x, is_own), NAN, is_negative || is_nan(x));
+        }
         case 5u: {
             if is_nan(x) {
                 return NAN;
@@ -118,7 +130,7 @@ fn of_one(x: u32) -> u32 {
             if is_negative || is_nan(x) {
                 return NAN;
             }
-            // Of 0, and of infinity.
+            // 0 and infinity are told by their bits.
             return select(select(bitcast<u32>(log(value)), 0xff800000u, (x & 0x7fffffffu) == 0u), x, x == 0x7f800000u);
         }
         default: { return bitcast<u32>(truncate_to(value, type_of(params.out_type))); }

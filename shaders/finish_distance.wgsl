@@ -158,9 +158,10 @@ fn power(number: vec2<f32>) -> f32 {
         exponent += 1;
     }
     let shifted = product(vec2(f32(exponent), 0.0), vec2(params.inverse, params.inverse_rest));
-    let whole = round(clamp(shifted.x, -400.0, 400.0));
-    let left = opaque(clamp(shifted.x, -400.0, 400.0) - whole, params.zero) + shifted.y;
-    let value = exp2(left + log2(near) * params.inverse);
+    let fine = (log2(near) + 1.442695 * number.y / number.x) * params.inverse;
+    let all = clamp(two_sum(shifted, fine, params.zero), vec2(-400.0), vec2(400.0));
+    let whole = round(all.x);
+    let value = exp2(opaque(all.x - whole, params.zero) + all.y);
     let first = i32(whole) / 2;
     // In this order nothing is beyond f32 before the last.
     let half = value * two_to(first) * params.factor_first;

@@ -156,7 +156,7 @@ fn put(i: u32, key: vec2<u32>, pair: vec2<u32>, number: u32) {
     numbers[i] = number;
 }
 
-// How many of the candidates, which are in no order, are nearer than an item.
+// The number of candidates, which are in no order, that are nearer than an item.
 fn candidates_before(key: vec2<u32>, number: u32) -> u32 {
     var count = 0u;
     for (var i = FOUND; i < FOUND + WG; i++) {
@@ -165,7 +165,7 @@ fn candidates_before(key: vec2<u32>, number: u32) -> u32 {
     return count;
 }
 
-// How many of the list, which is in order, are nearer than an item.
+// The number of items of the list, which is in order, that are nearer than an item.
 fn kept_before(list: u32, key: vec2<u32>, number: u32) -> u32 {
     var low = 0u;
     var high = params.k;

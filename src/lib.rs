@@ -49,26 +49,27 @@
 //! | module | for |
 //! |---|---|
 //! | [`linalg`] | products, QR, SVD exact, truncated and randomized, principal components, statistics of rows and columns |
+//! | [`array`] | functions of elements, sums along an axis, rows by number: what stands between other operations |
 //! | [`distance`] | distances of observations in the metrics of scipy and cuVS, and the nearest of each |
 //! | [`filter`] | Gaussians, their derivatives, and weights of your own along each axis |
 //! | [`packed`] | matrices of 0, 1, 2 and missing, two bits an entry, with exact products |
 //! | [`bits`] | values of 1, 2 and 4 bits in bytes |
 //! | [`kernel`] | kernels of your own, in WGSL, in CUDA and for the CPU |
-//! | [`random`] | random words, the same on every device |
+//! | [`random`] | random words, uniform and normal numbers |
 //! | [`stream`], [`store`] | passes over stored arrays; reading and writing these |
 //!
 //! The folder `examples` has programs to copy from. `teatime-genotype` and `teatime-image` are crates on top of this one.
 //!
 //! # Cargo features
 //!
-//! All but the last two are on by default. Crates are those of a build with that feature alone; it is 63 without any.
+//! All but the last two are on by default. Crates are those of a build with that feature alone; it is 64 without any.
 //!
 //! | feature | gives | crates |
 //! |---|---|---:|
-//! | `cuda` | a driver for NVIDIA GPUs, [`Device::from_cuda`] | 84 |
-//! | `wgpu` | a driver for Vulkan, Metal, DX12 and GL, [`Device::from_wgpu`] | 108 |
-//! | `zarr` | Zarr v2 and v3 stores; its codecs are C and want a compiler | 172 |
-//! | `ndarray` | [`Tensor::from_ndarray`], [`Tensor::to_ndarray`] | 67 |
+//! | `cuda` | a driver for NVIDIA GPUs, [`Device::from_cuda`] | 85 |
+//! | `wgpu` | a driver for Vulkan, Metal, DX12 and GL, [`Device::from_wgpu`] | 109 |
+//! | `zarr` | Zarr v2 and v3 stores; its codecs are C and want a compiler | 173 |
+//! | `ndarray` | [`Tensor::from_ndarray`], [`Tensor::to_ndarray`] | 68 |
 //! | `cuda-emulator` | for tests: CUDA on the CPU | |
 //! | `suite` | for tests of other packages; no part of the API | |
 //!
@@ -115,7 +116,8 @@
 //! |---|---|
 //! | `Array2<f32>` | [`Tensor<f32>`](Tensor), by [`Tensor::from_ndarray`] and [`Tensor::to_ndarray`] |
 //! | `a.dot(&b)`, `a.t().dot(&b)`, `a.dot(&b.t())` | [`linalg::matmul()`], [`linalg::matmul_tn`], [`linalg::matmul_nt`] |
-//! | `a.mean_axis(Axis(0))`, `a.var_axis(..)` | [`linalg::column_stats`] |
+//! | `a.mean_axis(Axis(0))`, `a.var_axis(..)` | [`array::mean`], [`linalg::column_stats`] |
+//! | `&a + &b`, `a.mapv(f32::exp)` | [`array::zip`], [`array::map()`] |
 //! | `a.into_shape_with_order(..)` | [`Tensor::reshape`] |
 //! | ndarray-linalg's `svd`, `qr` | [`linalg::svd()`], [`linalg::qr()`] |
 //! | ndarray-npy's `read_npy`, `write_npy` | [`store::NpyArray`] and [`stream::StoredMatrix::to_tensor`], [`store::write_npy`] |
@@ -147,8 +149,9 @@
 //! |---|---|
 //! | `cupy.asarray(x)`, `cupy.asnumpy(x)` | [`Tensor::from_slice`], [`Tensor::read`] |
 //! | `a @ b`, `a.T @ b` | [`linalg::matmul()`], [`linalg::matmul_tn`] |
+//! | `a + b`, `cupy.where(m, a, b)`, `a.astype(t)`, `a.sum(0)`, `a[i]` | [`array::zip`], [`array::select`], [`array::cast`], [`array::sum`], [`array::gather`] |
 //! | `cupy.linalg.svd`, `qr` | [`linalg::svd()`], [`linalg::qr()`] |
-//! | `cupyx.scipy.spatial.distance.cdist` | [`distance::pairwise`] |
+//! | `cupyx.scipy.spatial.distance.cdist` | [`distance::pairwise_tensor`]; in f64, on the host, [`distance::pairwise`] |
 //! | `cupyx.scipy.ndimage.gaussian_filter` | [`filter::gaussian`](fn@filter::gaussian) |
 //! | `cupy.packbits`, `unpackbits` | [`bits::pack`](fn@bits::pack), [`bits::unpack`](fn@bits::unpack) |
 //! | `cupy.RawKernel` | [`kernel::Kernel`], [`Device::launch`] |

@@ -2,6 +2,7 @@
 
 use teatime::{
     DType, Device, Element, Error, Tensor,
+    array::{Zip, gather, sum, zip},
     bits::{PackOptions, Width, pack_into, unpack_into},
     linalg::{BlockSum, pending_column_stats, pending_row_stats, scale_columns, standardize, transpose},
     packed::recode,
@@ -71,6 +72,42 @@ pub(crate) fn kernels(session: &mut Session<'_>) {
         let x = data::matrix(device, 1, [bytes / 4 / COLS, COLS])?;
         let factors = data::uniform(2, COLS);
         Ok(Box::new(move || scale_columns(&x, &factors).map(drop)))
+    });
+    session.largest(
+        "kernel elementwise, rows",
+        Unit::Bandwidth,
+        &HOST_SIZES,
+        moved(2.0),
+        |device, &bytes| {
+            let x = data::matrix(device, 1, [bytes / 4 / COLS, COLS])?;
+            let row = data::matrix(device, 2, [1, COLS])?;
+            Ok(Box::new(move || zip(Zip::Multiply, &x, &row).map(drop)))
+        },
+    );
+    session.largest(
+        "kernel reduce_axis, along rows",
+        Unit::Bandwidth,
+        &HOST_SIZES,
+        moved(1.0),
+        |device, &bytes| {
+            let x = data::matrix(device, 1, [bytes / 4 / COLS, COLS])?;
+            Ok(Box::new(move || sum(&x, 1).map(drop)))
+        },
+    );
+    session.largest(
+        "kernel reduce_axis, along columns",
+        Unit::Bandwidth,
+        &HOST_SIZES,
+        moved(1.0),
+        |device, &bytes| {
+            let x = data::matrix(device, 1, [bytes / 4 / COLS, COLS])?;
+            Ok(Box::new(move || sum(&x, 0).map(drop)))
+        },
+    );
+    session.largest("kernel copy_rows", Unit::Bandwidth, &HOST_SIZES, moved(2.0), |device, &bytes| {
+        let x = data::matrix(device, 1, [bytes / 4 / COLS, COLS])?;
+        let rows: Vec<u64> = (0..bytes / 4 / COLS).rev().collect();
+        Ok(Box::new(move || gather(&x, &rows).map(drop)))
     });
     session.largest("kernel transpose", Unit::Bandwidth, &HOST_SIZES, moved(2.0), |device, &bytes| {
         let x = data::matrix(device, 1, [bytes / 4 / COLS, COLS])?;

@@ -33,7 +33,7 @@ pub(crate) struct Axes<const N: usize> {
 }
 
 impl<const N: usize> Axes<N> {
-    /// Of operands of these shapes, which make a result of that shape: three axes, of which the first is the longest that all that have it
+    /// The axes of operands of these shapes, which make a result of that shape: three, of which the first is the longest that all that have it
     /// step along together, and the middle one is 1 where there are only two. One axis alone is the last.
     ///
     /// # Errors

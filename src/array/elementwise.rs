@@ -62,7 +62,7 @@ pub enum Compare {
     NotEqual,
 }
 
-/// A tensor, or a number: `2.0` is an operand as `&x` is. A number is computed in what the tensors are.
+/// A tensor, or a number: `2.0`, an f64, is an operand as `&x` is, and becomes f32 or f64 as the tensors do.
 #[derive(Clone, Copy, Debug)]
 pub struct Operand<'a, T: Element>(Given<'a, T>);
 
@@ -95,7 +95,8 @@ pub type RealOf<A, B> = <<A as Element>::Real as Real>::With<<B as Element>::Rea
 ///
 /// # Accuracy
 /// In f32; of f64, `u32` and `i32` in f64. Roots, exponentials and logarithms within two units in the last place on cpu and CUDA; elsewhere
-/// as precise as WGSL has them: roots within 2.5 units, exponentials within 3 + 2 |x|, logarithms within 3, or 2^-21 from 0.5 to 2.
+/// as precise as WGSL has them: roots within 4.5 units, exponentials within 3 + 2 |x|, logarithms within 3, or for x from 0.5 to 2 within
+/// 2^-21 itself; and what is subnormal may be 0.
 ///
 /// # Cost
 /// One pass over `x`, and a tensor of its shape.
@@ -128,7 +129,8 @@ pub fn map<T: Element>(function: Map, x: &Tensor<T>) -> Result<Tensor<T::Real>> 
 /// (m, 1), and with numbers (). At most three runs of axes may repeat in different operands.
 ///
 /// # Accuracy
-/// One rounding on cpu and CUDA, in f32 or f64 ([`RealOf`] the types). Elsewhere in f32, quotients within 2.5 units in the last place.
+/// One rounding on cpu and CUDA, in f32 or f64 ([`RealOf`] the types). Elsewhere in f32: quotients within 2.5 units in the last place where
+/// divisors are from 2^-126 to 2^126, and subnormal results may be 0. Comparisons and the smaller and larger of two are exact.
 ///
 /// # Cost
 /// One pass over each operand, and a tensor of the result.
@@ -192,7 +194,8 @@ pub fn compare<'a, A: Element, B: Element>(
     evaluate("compare", function, [Some(input(a)), Some(input(b)), None])
 }
 
-/// Each element of `x` between two bounds: `low` below it, `high` above it, also where `low` is above `high`. Enqueues; does not wait.
+/// The smaller of `high` and the larger of `x` and `low`, as numpy's `clip`: `high` where `low` is above it, and NaN where one is NaN. Enqueues;
+/// does not wait.
 ///
 /// # Shapes, errors, cost
 /// As [`zip`], of three.
@@ -239,8 +242,11 @@ pub fn select<'a, A: Element, B: Element>(
 
 /// The elements as another type that holds every value of theirs. Enqueues; does not wait.
 ///
+/// # Shapes, cost
+/// As [`cast_lossy`].
+///
 /// # Errors
-/// [`Error::Argument`] for a type that does not: [`cast_lossy`]; as there.
+/// [`Error::Argument`] for a type that does not, which [`cast_lossy`] takes; as [`cast_lossy`].
 ///
 /// ```
 /// use teatime::{Device, Tensor, array::cast};
@@ -259,17 +265,21 @@ pub fn cast<U: Element, T: Element>(x: &Tensor<T>) -> Result<Tensor<U>> {
 }
 
 /// The elements as another type, as Rust's `as` makes one number of another: integers towards 0, at the bounds beyond these, and 0 of NaN; floats the
-/// nearest. Unlike `as`, an integer becomes the nearest one too: -1 as `u8` is 0. Enqueues; does not wait.
+/// nearest. Unlike `as`, an integer becomes the nearest one too: -1 as `u8` is 0. Enqueues; does not wait, but where [`Tensor::try_clone`] does
+/// for elements of the same type.
+///
+/// # Shapes
+/// `x`: any, and the result the same.
 ///
 /// # Accuracy
-/// f64 becomes f16 and bf16 by way of f32 on CUDA.
+/// f64, `u32` and `i32` may become f16 and bf16 by way of f32.
 ///
 /// # Cost
 /// One pass over `x`, and a tensor of its shape.
 ///
 /// # Errors
-/// [`Error::NoF64`] on a device that does not [compute in f64](crate::Limits::f64), for results of f64, of f64 for all but f32, and for bf16,
-/// `u32` and `i32` of `u32` and `i32`; [`Error::Limit`] and [`Error::OutOfMemory`] when the device has no room.
+/// [`Error::NoF64`] on a device that does not [compute in f64](crate::Limits::f64), for results of f64, of f64 for all but f32, and of `u32` for
+/// `i32` and the other way; [`Error::Limit`] and [`Error::OutOfMemory`] when the device has no room.
 ///
 /// ```
 /// use teatime::{Device, Tensor, array::cast_lossy};
@@ -283,9 +293,9 @@ pub fn cast_lossy<U: Element, T: Element>(x: &Tensor<T>) -> Result<Tensor<U>> {
 
 /// [`cast_lossy`] by another name.
 pub(crate) fn converted<U: Element, T: Element>(op: &'static str, x: &Tensor<T>) -> Result<Tensor<U>> {
-    use DType::{BF16, F32, F64, I32, U32};
+    use DType::{F32, F64, I32, U32};
     let (from, to) = (T::DTYPE, U::DTYPE);
-    let integers = matches!(from, U32 | I32) && matches!(to, U32 | I32 | BF16);
+    let integers = matches!(from, U32 | I32) && matches!(to, U32 | I32);
     if from == to {
         return Ok(x.try_clone()?.cast());
     }
@@ -344,10 +354,10 @@ fn run<O: Element>(
     });
     let tensors: Vec<_> = tensors.collect();
     let Some(device) = tensors.first().map(|tensor| tensor.device()) else {
-        return Err(Error::argument(op, "a", "one operand has to be a tensor"));
+        return Err(Error::argument(op, "operands", "one of them has to be a tensor"));
     };
     for tensor in &tensors {
-        device.has(op, "b", tensor.device())?;
+        device.has(op, "operands", tensor.device())?;
     }
     let shapes: Vec<_> = operands.iter().flatten().map(|operand| operand.shape).collect();
     let mut out = Tensor::empty(device, &together(op, &shapes)?)?;
@@ -486,7 +496,7 @@ impl Launches<'_> {
         let room = limits.room();
         let groups = u64::from(limits.groups_per_axis).saturating_pow(2).saturating_mul(WG.into());
         let mut step = (room / O::DTYPE.size()).min(1 << 30).min(groups);
-        let mut largest = O::DTYPE.size();
+        let mut largest = O::DTYPE.size() * row;
         for i in 0..3 {
             let Some(tensor) = self.tensor(i) else { continue };
             let fits = room / tensor.dtype().size();
@@ -508,11 +518,7 @@ impl Launches<'_> {
         let total = out.len();
         let step = if step >= total { total } else { step / limits.alignment * limits.alignment };
         let fits = step > 0 && (flat || row.saturating_add(step) <= u32::MAX.into());
-        let requested = largest.max(if flat { 0 } else { row });
-        fits.then_some(step).ok_or(Error::Limit {
-            what: "bytes in one row of a matrix",
-            requested,
-            max: room / 2,
-        })
+        let what = "bytes in one row of a matrix";
+        fits.then_some(step).ok_or(Error::Limit { what, requested: largest, max: room / 2 })
     }
 }

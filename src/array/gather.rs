@@ -20,7 +20,7 @@ use crate::{
 /// `x`: (m, ...), k indices -> (k, ...).
 ///
 /// # Cost
-/// What the result has is read and written. Rows of a tensor larger than a binding are looked for in each part of it that has
+/// The elements of the result are read and written. Rows of a tensor larger than a binding are looked for in each part of it that has
 /// one of the indices of a part of the result: least where indices ascend.
 ///
 /// # Errors

@@ -1,5 +1,5 @@
-//! What stands between the operations of a chain: functions of elements, sums along an axis, rows by number. What starts on a device stays there
-//! until it is read.
+//! Functions of elements, sums along an axis and rows by number, for what stands between the operations of a chain: what starts on a device
+//! stays there until it is read.
 //!
 //! | | | as in numpy |
 //! |---|---|---|
@@ -13,8 +13,8 @@
 //! | axes exchanged | [`linalg::transpose`](crate::linalg::transpose()) | `x.T` |
 //! | random | [`random::uniform`](crate::random::uniform), [`random::normal`](crate::random::normal) | `random.Generator` |
 //!
-//! Elements are computed in f32; of f64, `u32` and `i32` in f64, where the device [can](crate::Limits::f64). Each makes one pass; a
-//! [kernel](crate::kernel) of your own makes one of many.
+//! Elements are computed in f32; of f64, `u32` and `i32` in f64, where the device [can](crate::Limits::f64). A function of
+//! elements makes one pass; a [kernel](crate::kernel) of your own makes one of many.
 
 pub(crate) mod broadcast;
 mod concat;

@@ -119,7 +119,33 @@ impl Measure {
         self.side_of(self.pair_bytes(), [0, taken_of_host], memory)
     }
 
-    /// The same of so many bytes for each pair and so many taken before, each of the device and of the host.
+    /// The order of sums by which a device can find the k nearest of so many observations among so many, if it can.
+    pub(super) fn order(&self, extents: [u64; 2], k: u64) -> Option<Order> {
+        let fits = k <= Selection::MOST as u64 && extents.iter().all(|&n| n < u32::MAX.into());
+        Order::of(self.metric, self.options.missing).filter(|_| fits)
+    }
+
+    /// Observations along each side of a block of sums, of which a device finds the k nearest of m observations among n, beside so many bytes
+    /// of the host.
+    ///
+    /// # Errors
+    /// As [`side`](Self::side).
+    pub(super) fn search_side(
+        &self,
+        [m, n]: [u64; 2],
+        k: u64,
+        taken_of_host: u64,
+        memory: &Budget,
+    ) -> Result<u64> {
+        // Their distances come last.
+        let bytes =
+            Selection::device_bytes(m, m.saturating_add(n), k).saturating_add(4 * m.saturating_mul(k));
+        let shared = self.device.shares_host_memory();
+        let taken = if shared { [0, bytes.saturating_add(taken_of_host)] } else { [bytes, taken_of_host] };
+        self.side_of([8, 0], taken, memory)
+    }
+
+    /// [`side`](Self::side) of blocks of so many bytes for each pair, with so many bytes taken before, each of the device and of the host.
     ///
     /// # Errors
     /// As [`side`](Self::side).
@@ -130,8 +156,10 @@ impl Measure {
         memory: &Budget,
     ) -> Result<u64> {
         let room = self.device.limits().room();
-        if room < 8 {
-            return Err(Error::Limit { what: "bytes of a pair's sums", requested: 8, max: room });
+        // One launch may see the sums of all terms.
+        let of_pair = if of_host == 0 { of_device } else { 8 };
+        if room < of_pair {
+            return Err(Error::Limit { what: "bytes of a pair's sums", requested: of_pair, max: room });
         }
         let shared = self.device.shares_host_memory();
         // A device whose budget nobody gave reports what it lacks.
@@ -144,7 +172,7 @@ impl Measure {
             true => pairs(host, of_host + of_device),
             false => pairs(host, of_host).min(pairs(device, of_device)),
         };
-        let side = (room / 8).isqrt().min(most(&self.device)).min(pairs.isqrt());
+        let side = (room / of_pair).isqrt().min(most(&self.device)).min(pairs.isqrt());
         let whole = side / u64::from(TILE) * u64::from(TILE);
         Ok(if whole > 0 { whole } else { side })
     }
@@ -354,10 +382,9 @@ impl<'a, T: Element> Job<'a, T> {
         [x, if self.measure.is_self { x } else { y }]
     }
 
-    /// How sums order the nearest k, where a device can find them.
+    /// As [`Measure::order`].
     pub(super) fn order(&self, k: usize) -> Option<Order> {
-        let fits = k <= Selection::MOST && self.extents().iter().all(|&n| (n as u64) < u32::MAX.into());
-        Order::of(self.measure.metric, self.measure.options.missing).filter(|_| fits)
+        self.measure.order(self.extents().map(|extent| extent as u64), k as u64)
     }
 
     /// As [`Measure::is_lower`].

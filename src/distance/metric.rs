@@ -232,7 +232,7 @@ impl Metric {
         terms
     }
 
-    /// What becomes of the sums of the terms; of one term alone, observations were prepared.
+    /// The formula for the sums of the terms; for one term alone, observations were prepared.
     #[inline(always)]
     pub(super) const fn formula(self, is_one: bool) -> Formula {
         match self {

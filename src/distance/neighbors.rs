@@ -36,18 +36,18 @@ impl Neighbors {
 ///
 /// Nearest first, and of equal distances the lower number first. The nearest by `inner_product`, which is a likeness, have the
 /// largest. Distances that are NaN come last, so that there are always `k`. Distances are those of [`pairwise`](super::pairwise),
-/// to the last bit. A device finds the nearest by the sums that distances are made of: where sums differ and their distances do not, the
+/// to the last bit. A GPU finds the nearest by the sums that distances are made of: where sums differ and their distances do not, the
 /// farthest of the `k` may be the one with the nearer sum.
 ///
 /// # Shapes
 /// As [`pairwise`](super::pairwise) -> (m, k) and (m, k), `k` from 1 to n, or to m - 1 without `y`.
 ///
 /// # Errors
-/// [`Error::Argument`] for another `k`; else as [`pairwise`](super::pairwise), the budget of the host being for what is below.
+/// [`Error::Argument`] for another `k`; else as [`pairwise`](super::pairwise), budgets being for what is below.
 ///
 /// # Cost
 /// That of [`pairwise`](super::pairwise), but on the host, instead of 8 bytes a pair, `32 k + 40` for each observation of `x`. A GPU finds
-/// them itself, and 12 bytes for each of them cross to the host; but of a `k` above 256, of metrics of more than one sum (`braycurtis`,
+/// them itself, in `12 k + 4` bytes for each observation of `x` and 4 for each of `y`, and only these cross to the host; but of a `k` above 256, of metrics of more than one sum (`braycurtis`,
 /// `jaccard`, `dice`) and where features are left out, the sums of all pairs do.
 ///
 /// ```
@@ -70,19 +70,28 @@ pub fn neighbors<T: Element>(
     let job = Job::new(x, y, metric, options)?;
     let [m, n] = job.extents();
     check_k(k, n as u64, y.is_none())?;
-    let bytes = NearestSoFar::host_bytes(m as u64, k as u64);
     // Where the device's memory is the host's, the host finds them as fast.
     if !x.device().shares_host_memory()
         && let Some(order) = job.order(k)
     {
+        let bytes = NearestSoFar::host_bytes(m as u64, k as u64);
         let (sums, numbers) = select(&job, order, k, bytes, run)?;
         return finished(&job.measure, sums.download()?, numbers.download()?, [m, k]);
     }
-    let side = job.side(bytes.div_ceil(8), &run.memory)?;
-    let mut found = NearestSoFar::new(x.device(), m, k, metric == Metric::InnerProduct)?;
+    on_host(&job, k, run)
+}
+
+/// The nearest, found on the host of blocks of sums.
+///
+/// # Errors
+/// As [`neighbors`].
+pub(super) fn on_host<T: Element>(job: &Job<'_, T>, k: usize, run: &Run) -> Result<Neighbors> {
+    let ([m, _], measure) = (job.extents(), &job.measure);
+    let side = measure.side(NearestSoFar::host_bytes(m as u64, k as u64), &run.memory)?;
+    let mut found = NearestSoFar::new(&measure.device, m, k, measure.metric == Metric::InnerProduct)?;
     job.each_block(side, run, |block| {
         // In this order the numbers that an observation is offered rise.
-        found.take_block(block, (y.is_none(), job.is_lower()));
+        found.take_block(block, (measure.is_self, measure.is_lower()));
     })?;
     found.finish()
 }

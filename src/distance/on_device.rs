@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::{
     Metric, Options,
     job::{Job, Measure},
-    neighbors::{check_k, neighbors},
+    neighbors::{check_k, on_host},
     selection::{Order, Selection},
 };
 use crate::{
@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// The distances of [`pairwise`](super::pairwise) as f32 on the device. Enqueues the distances; waits for the checks of the arguments and,
-/// where there are more than some millions of pairs, until all but the last of them are made.
+/// where there are more than some millions of pairs, until all but the last millions of them are made.
 ///
 /// # Shapes
 /// As [`pairwise`](super::pairwise): (m, m) or (m, n), a distance of each observation of `x` along the rows. Symmetric to the bit where `x`
@@ -35,7 +35,7 @@ use crate::{
 /// of the two next to it.
 ///
 /// Other devices make it of the same sums in pairs of f32. It is within 4 units in the last place of that of `pairwise` there; of
-/// `minkowski` with an exponent other than 1 and 2 within 2^-18 of it; and of `cosine` and `correlation` where elements are missing, it may be
+/// `minkowski` with an exponent p other than 1 and 2 within 2^-18 of it, or 2^-20 / p where that is more; and of `cosine` and `correlation` where elements are missing, it may be
 /// off by 2^-40 more, of `correlation` by 1 + μ²/σ² times that, with μ and σ as in [the bound on their sums](super#accuracy).
 /// Distances below 2^-126 may be 0. `NaN` is where `pairwise` has it, except that an observation which varies as little as rounding does may
 /// be told from a constant one otherwise.
@@ -68,10 +68,7 @@ pub fn pairwise_tensor<T: Element>(
     let (measure, [m, n]) = (&job.measure, job.extents().map(|extent| extent as u64));
     let bytes = m.saturating_mul(n).saturating_mul(4);
     let taken = if measure.device.shares_host_memory() { [0, bytes] } else { [bytes, 0] };
-    let terms = measure.terms.len() as u64;
-    // The kernel sees the sums of all terms of a block.
-    let most = (measure.device.limits().room() / (8 * terms)).isqrt();
-    let side = measure.side_of([8 * terms, 0], taken, &run.memory)?.min(most);
+    let side = measure.side_of([8 * measure.terms.len() as u64, 0], taken, &run.memory)?;
     let lines = measure.device.limits().rows_per_launch(n, WG)?;
     let mut out = Tensor::empty(&measure.device, &[m, n])?;
     if !out.is_empty() {
@@ -90,18 +87,19 @@ pub struct NeighborTensors {
     pub distances: Tensor<f32>,
 }
 
-/// [`neighbors`](super::neighbors()) that stay on the device. Enqueues the search but for its last blocks; waits as [`pairwise_tensor`] does.
+/// [`neighbors`](super::neighbors()) that stay on the device. Enqueues the search; waits as [`pairwise_tensor`] does.
 ///
 /// # Shapes
 /// As [`neighbors`](super::neighbors()): (m, k) and (m, k).
 ///
 /// # Accuracy
 /// Distances are those of [`pairwise_tensor`]. Where the sums of two differ and the distances that are made of them do not, the one with the
-/// nearer sum comes first.
+/// nearer sum comes first, unless they are found on the host.
 ///
 /// # Cost
-/// That of [`pairwise_tensor`], but on the device 12 bytes for each of the nearest instead of 4 a pair. Of a `k` above 256, of metrics
-/// of more than one sum (`braycurtis`, `jaccard`, `dice`) and where features are left out, the nearest are found on the host, and uploaded.
+/// That of [`pairwise_tensor`], but on the device 16 bytes for each of the nearest instead of 4 a pair. Of a `k` above 256, of metrics
+/// of more than one sum (`braycurtis`, `jaccard`, `dice`) and where features are left out, the nearest are found on the host as
+/// [`neighbors`](super::neighbors()) does, and uploaded.
 ///
 /// # Errors
 /// As [`neighbors`](super::neighbors()); [`Error::Limit`] for 2^32 - 1 observations or more.
@@ -132,7 +130,7 @@ pub fn neighbor_tensors<T: Element>(
         let (sums, indices) = select(&job, order, k, 0, run)?;
         return Ok(NeighborTensors { indices, distances: finish_sums(&job.measure, &sums)? });
     }
-    let found = neighbors(x, y, k, metric, options, run)?;
+    let found = on_host(&job, k, run)?;
     let shape = [extents[0] as u64, k as u64];
     let indices: Vec<u32> = found.indices.iter().map(|&index| small(index)).collect();
     let distances: Vec<f32> = found.distances.data().iter().map(|&distance| nearest_f32(distance)).collect();
@@ -154,11 +152,9 @@ pub(super) fn select<T: Element>(
     taken_of_host: u64,
     run: &Run,
 ) -> Result<(Tensor<f32>, Tensor<u32>)> {
-    let (measure, [m, n]) = (&job.measure, job.extents().map(|extent| extent as u64));
-    let bytes = Selection::device_bytes(m, m.saturating_add(n), k as u64);
-    let shared = measure.device.shares_host_memory();
-    let taken = if shared { [0, bytes.saturating_add(taken_of_host)] } else { [bytes, taken_of_host] };
-    let side = measure.side_of([8, 0], taken, &run.memory)?;
+    let (measure, extents) = (&job.measure, job.extents().map(|extent| extent as u64));
+    let side = measure.search_side(extents, k as u64, taken_of_host, &run.memory)?;
+    let [m, _] = extents;
     let undefined = [0, usize::from(!measure.is_self)].map(|side| &measure.undefined[side][..]);
     let mut found =
         Selection::new(&measure.device, [m, k as u64], order, measure.wide, undefined, measure.is_self)?;
@@ -245,11 +241,14 @@ fn each_block<T: Element>(
                 let (x, y) = ((x, rows.clone()), (y, columns.clone()));
                 measure.enqueue_term(term, x, y, (&mut sums, i * pairs))?;
             }
+            let is_last = columns.end == y.count || measure.is_lower() && columns.end >= rows.end;
             sink(&sums, rows.clone(), columns)?;
-        }
-        if let Some(done) = ends.enqueue(rows.end)? {
-            status.rows = done;
-            run.progress.tell(status);
+            if let Some(done) = ends.enqueue(if is_last { rows.end } else { rows.start })?
+                && done > status.rows
+            {
+                status.rows = done;
+                run.progress.tell(status);
+            }
         }
     }
     // The last rows are under way.
@@ -258,7 +257,7 @@ fn each_block<T: Element>(
     Ok(())
 }
 
-/// The ends of rows of blocks, of which the one before is waited for: so the host is a row ahead of the device, and no more.
+/// The ends of blocks, of which the one before is waited for: so the host is a block ahead of the device, and no more.
 struct Ends {
     /// A word that is read when all before it is done.
     word: Tensor<u32>,
@@ -331,14 +330,14 @@ impl Block<'_> {
 }
 
 impl Measure {
-    /// What all launches of a call have in common.
+    /// Parameters that all launches of a call have in common.
     fn params(&self) -> Params {
         let formula = match self.metric {
             Metric::Minkowski(1.0) => Formula::Plain,
             Metric::Minkowski(2.0) => Formula::Root,
             metric => metric.formula(self.terms.len() == 1),
         };
-        // Of ratios there is none.
+        // A ratio has none.
         let factor = match formula {
             Formula::Root | Formula::Power => self.unscale,
             Formula::Plain | Formula::Largest => self.factors[0],

@@ -11,7 +11,7 @@ use crate::{
     tensor::Window,
 };
 
-/// How sums of a metric's one term order the distances.
+/// The order of distances by the sums of a metric's one term.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Order {
     /// True if larger sums are nearer.
@@ -39,12 +39,12 @@ impl Order {
             | Metric::Canberra
             | Metric::Hamming
             | Metric::KlDivergence => Some(Self::RISING),
-            // Half of it is at most 2.
+            // The distance is half the sum, and at most 2.
             Metric::Cosine | Metric::Correlation => Some(Self { high: 4.0, ..Self::RISING }),
-            // The root of it is that of 0 at least.
+            // The distance is a root, of 0 at least.
             Metric::JensenShannon => Some(Self { low: 0.0, ..Self::RISING }),
             Metric::InnerProduct | Metric::RussellRao => Some(Self::FALLING),
-            // It leaves at least 0 of 1.
+            // The distance is the root of what the sum leaves of 1, at least 0.
             Metric::Hellinger => Some(Self { high: 1.0, ..Self::FALLING }),
             Metric::BrayCurtis | Metric::Jaccard | Metric::Dice => None,
         }
@@ -169,7 +169,7 @@ impl Selection {
         self.sums.device().limits()
     }
 
-    /// How many each keeps.
+    /// The number that each keeps.
     fn k(&self) -> u64 {
         self.numbers.shape()[1]
     }
@@ -246,7 +246,7 @@ impl Selection {
         }
         let grid = Grid::linear(count, device.limits().groups_per_axis, count * pairs)?;
         let args = [offered, flags.arg, item_flags, kept.arg, kept_numbers.arg];
-        device.launch(&NEAREST, &spec(*wide), grid, &args, &params)
+        device.launch(&NEAREST, &spec(k, *wide), grid, &args, &params)
     }
 }
 

@@ -87,7 +87,7 @@ fn specs() -> Vec<Vec<(&'static str, u32)>> {
 const PIECE: usize = 1 << 14;
 const BLOCK: usize = 1 << 10;
 
-/// What is computed in: f32 or f64.
+/// The type that is computed in: f32 or f64.
 trait Number: Real + Stored {
     /// A number of the parameters.
     fn number(low: u32, high: u32) -> Self;

@@ -65,7 +65,7 @@ pub(crate) static FINISH_DISTANCE: Kernel<Params> =
 /// Most terms of a metric.
 const TERMS: usize = 6;
 
-/// What becomes of the sums of a metric's terms.
+/// The number that is made of the sums of a metric's terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Formula {
@@ -81,7 +81,7 @@ pub(crate) enum Formula {
     HalfSquare,
     /// One less the cosine, of Σ x y, Σ x² and Σ y².
     Angle,
-    /// The same of vectors less their means, of Σ x and Σ y besides.
+    /// [`Angle`](Self::Angle) of vectors less their means, of Σ x and Σ y besides.
     CentredAngle,
     /// The first sum over the second; NaN of nothing.
     Ratio,
@@ -119,7 +119,7 @@ fn specs() -> Vec<Vec<(&'static str, u32)>> {
     [false, true].map(|wide| spec(wide).to_vec()).to_vec()
 }
 
-/// How sums become a distance.
+/// The way from sums to a distance.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Finished {
     pub(crate) formula: Formula,
@@ -156,7 +156,7 @@ impl Finished {
             Formula::Angle => angle(sum, sums[1] * sums[2]),
             Formula::CentredAngle => {
                 let [xx, yy, x, y] = [1, 2, 3, 4].map(|i| sums[i]);
-                // Of elements that are all the same, rounding leaves a little.
+                // Rounding leaves a little of elements that are all the same.
                 let spread = |squares: f64, sum: f64| {
                     let spread = both * squares - sum * sum;
                     if spread > both * squares * self.noise { spread } else { 0.0 }

@@ -19,7 +19,7 @@ use crate::{
 pub(crate) struct Params {
     pub(crate) lines: u32,
     pub(crate) items: u32,
-    /// How many a line keeps, up to [`MOST_KEPT`].
+    /// The number that a line keeps, up to [`MOST_KEPT`].
     pub(crate) k: u32,
     /// Pairs from one line to the next, and from one item to the next.
     pub(crate) line_step: u32,
@@ -73,13 +73,17 @@ impl Offered {
     const ALL: [Self; 4] = [Self::All, Self::Below, Self::Above, Self::Others];
 }
 
-/// Sums are of f64, if `wide`.
-pub(crate) fn spec(wide: bool) -> [(&'static str, u32); 3] {
-    [("WG", WG), ("MOST_KEPT", MOST_KEPT), ("WIDE", wide.into())]
+/// The longest of short lists, of which a multiprocessor has room for more.
+const SHORT: u64 = 16;
+
+/// For lists of k; sums are of f64, if `wide`.
+pub(crate) fn spec(k: u64, wide: bool) -> [(&'static str, u32); 3] {
+    [("WG", WG), ("MOST_KEPT", if k <= SHORT { 16 } else { MOST_KEPT }), ("WIDE", wide.into())]
 }
 
 fn specs() -> Vec<Vec<(&'static str, u32)>> {
-    [false, true].map(|wide| spec(wide).to_vec()).into()
+    let of = |k| [false, true].map(|wide| spec(k, wide).to_vec());
+    [SHORT, MOST_KEPT.into()].into_iter().flat_map(of).collect()
 }
 
 /// Most iterations of an invocation for each [`WG`] items: of candidates among themselves, in the list, and of the list among them.
@@ -96,7 +100,7 @@ const LINES: usize = 8;
 /// A sum as two f32 or as the words of one f64.
 type Pair = [f32; 2];
 
-/// How sums are compared.
+/// The way in which sums are compared.
 #[derive(Clone, Copy)]
 struct Keys {
     low: f64,

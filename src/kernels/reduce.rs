@@ -23,7 +23,7 @@ pub(crate) struct Params {
 
 pub(crate) static REDUCE: Kernel<Params> = kernel!("reduce", Params, [Read, Write], reduce, specs);
 
-/// Elements that the device adds up; the host adds the blocks, in f64 or u64.
+/// Elements of one partial sum.
 pub(crate) const BLOCK: u32 = 1024;
 pub(crate) const WG: u32 = 64;
 

@@ -32,7 +32,7 @@ pub(crate) struct Params {
     /// An [`Op`], and what is [`Stored`] of it.
     pub(crate) op: u32,
     pub(crate) stored: u32,
-    /// Whether totals are joined to those that `out` has.
+    /// 1 where totals are joined to those that `out` has.
     pub(crate) accumulate: u32,
     /// It is 0, which the shader's compiler cannot know.
     pub(crate) zero: u32,
@@ -48,7 +48,7 @@ pub(crate) static REDUCE_AXIS: Kernel<Params> =
 pub(crate) const BLOCK: u32 = 1024;
 pub(crate) const WG: u32 = 64;
 
-/// What is made of the elements.
+/// The reduction of the elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Op {
@@ -68,7 +68,7 @@ impl Op {
     }
 }
 
-/// What a launch stores for each place.
+/// The form in which a launch stores the result for each place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Stored {
@@ -121,7 +121,7 @@ struct Total {
     unused: u32,
 }
 
-/// Whether the first number is the greater one: NaN is greater than others.
+/// True where the first number is the greater one: NaN is greater than others.
 #[inline(always)]
 fn precedes(a: f64, b: f64) -> bool {
     a > b || (a.is_nan() && !b.is_nan())
@@ -146,7 +146,7 @@ const COLUMNS: usize = 1 << 11;
 /// Elements that a task takes at least, where rows are short.
 const LEAST: usize = 1 << 13;
 
-/// What is reduced, and how.
+/// The array that is reduced, and the reduction.
 struct Source<'a> {
     x: CpuArg<'a>,
     dtype: DType,

@@ -3,7 +3,7 @@
 use super::{data::values, device_tests};
 use crate::{
     Budget, Device, Error, Run, Tensor,
-    distance::{Metric, Missing, NearestSoFar, Neighbors, Options, neighbors, pairwise},
+    distance::{Metric, Missing, NearestSoFar, Neighbors, Options, neighbor_tensors, neighbors, pairwise},
     linalg::Matrix,
 };
 
@@ -12,7 +12,8 @@ device_tests! { several_blocks, bands, from_others, of_nothing, refused; every_m
 /// A budget by which blocks of a metric of one term have about this many observations on a side.
 fn budget(m: u64, k: u64, side: u64) -> Run {
     let host = 8 * m * (4 * k + 5) + 40 * side * side;
-    Run { memory: Budget { host: Some(host), device: None }, ..Run::default() }
+    let device = m * (16 * k + 4) + 4 * 300 + 8 + 40 * side * side;
+    Run { memory: Budget { host: Some(host), device: Some(device) }, ..Run::default() }
 }
 
 /// What a stable sort of the distances says, to the last bit.
@@ -33,6 +34,23 @@ fn check(x: &Tensor<f32>, y: Option<&Tensor<f32>>, k: usize, metric: Metric, opt
         let found =
             indices[row * k..][..k].iter().copied().zip(distances.row(row).iter().map(|d| d.to_bits()));
         assert!(found.eq(expected), "{metric} {k} {options:?} of {row}: {:?}", distances.row(row));
+    }
+    // Tensors may have them in the order of sums, and distances of f32.
+    let found = neighbor_tensors(x, y, k, metric, options, run).unwrap();
+    let (numbers, near) = (found.indices.read().unwrap(), found.distances.read().unwrap());
+    assert_eq!(
+        (found.indices.shape(), found.distances.shape()),
+        (&[all.rows() as u64, k as u64][..], &[all.rows() as u64, k as u64][..])
+    );
+    for (i, (number, distance)) in numbers.iter().zip(near).enumerate() {
+        let (expected, own) = (distances.data()[i], all.row(i / k)[*number as usize]);
+        for expected in [expected, own] {
+            let close = (f64::from(distance) - expected).abs() <= 1e-5 * expected.abs();
+            assert!(
+                close || expected.is_nan() && distance.is_nan(),
+                "{metric} {k} {i}: {distance} of {expected}"
+            );
+        }
     }
 }
 

@@ -195,7 +195,7 @@ fn what_has_no_distance(device: &Device) {
     let x = observations(device, &[0.0f32, 0.0, 1.0, 2.0], 2, &plain);
     let cosine = check(&x, None, Metric::Cosine, &plain, &Run::default());
     assert!(cosine[..3].iter().all(|d| d.is_nan()) && cosine[3] == 0.0);
-    // Of NaN, in every block.
+    // NaN stands in every block.
     let mut x = nonnegative(11, 150 * 6);
     x.iter_mut().step_by(6 * 37).for_each(|x| *x = f32::NAN);
     let y = observations(device, &nonnegative(12, 90 * 6), 90, &plain);
@@ -266,7 +266,7 @@ fn little_crosses(device: &Device) {
         device.traffic() - before
     };
     let (few, many) = (moved(100), moved(1000));
-    // What is known of an observation, and the ends of eight rows of blocks.
+    // The host learns some numbers of each observation, and the ends of blocks.
     let of_observations = 10 * few.to_host + 8 * 4;
     assert!(many.to_host <= of_observations, "{few:?} {many:?}");
 }

@@ -19,7 +19,7 @@ device_tests! {
     three_stages, past_the_largest_grid,
 }
 
-/// What every operation makes of one line.
+/// The results of every operation on one line.
 struct Line {
     sum: Reference,
     least: usize,

@@ -16,6 +16,9 @@ mod list_devices;
 #[path = "../../examples/5_out_of_core_svd.rs"]
 mod out_of_core_svd;
 #[allow(dead_code, reason = "its own main")]
+#[path = "../../examples/8_resident_chain.rs"]
+mod resident_chain;
+#[allow(dead_code, reason = "its own main")]
 #[path = "../../examples/4_gaussian.rs"]
 mod smooth;
 
@@ -38,6 +41,7 @@ fn the_examples_run() {
     for device in devices() {
         list_devices::run(Some(&device.info().name)).unwrap();
         distances::run(&device, None).unwrap();
+        resident_chain::run(&device).unwrap();
         #[cfg(feature = "zarr")]
         out_of_core_svd::run(&device, None).unwrap();
     }

@@ -1,8 +1,8 @@
 //! Sums of pairs of columns, and the large jobs of real numbers.
 
 use teatime::{
-    Device, Error, Tensor,
-    distance::{Metric, Options, Partial},
+    Device, Error, Run, Tensor,
+    distance::{Metric, Options, Partial, neighbor_tensors},
     filter::{GaussianOptions, gaussian},
     linalg::gram_lower,
     packed::{Gram, GramOptions, RowScale, packed_uniform, row_words},
@@ -18,6 +18,8 @@ use crate::{
 const PAIRED: [[u64; 2]; 4] = [[2000, 1000], [20_000, 10_000], [20_000, 100_000], [20_000, 600_000]];
 /// Observations and features.
 const OBSERVED: [[u64; 2]; 3] = [[2000, 1000], [20_000, 2000], [20_000, 10_000]];
+/// The same, of which the ten nearest of each are found.
+const SEARCHED: [[u64; 2]; 3] = [[2000, 1000], [20_000, 2000], [100_000, 256]];
 /// Planes of an image of 1104 x 1104, and its side.
 const PLANES: [u64; 2] = [2, 50];
 const SIDE: u64 = 1104;
@@ -25,7 +27,7 @@ const SIDE: u64 = 1104;
 const SIDES: [u64; 4] = [2048, 4096, 8192, 16_384];
 /// Measurements that each piece shares its time among.
 pub(super) const PAIRS: f64 = 2.0;
-pub(super) const DENSE: f64 = (OBSERVED.len() + 2 * PLANES.len() + SIDES.len()) as f64;
+pub(super) const DENSE: f64 = (OBSERVED.len() + SEARCHED.len() + 2 * PLANES.len() + SIDES.len()) as f64;
 
 /// Sums as of relationships and distances of samples: milliseconds of so many rows, the sums there before.
 pub(super) fn pairs(session: &mut Session<'_>) {
@@ -54,7 +56,7 @@ fn pairs_size(&[columns, rows]: &[u64; 2]) -> Size {
     }
 }
 
-/// Distances of observations, Gaussians of an image, and Gram products, all of f32.
+/// Distances of observations, the nearest of each, Gaussians of an image, and Gram products, all of f32.
 pub(super) fn dense(session: &mut Session<'_>) {
     let name =
         |[observations, features]: &[u64; 2]| format!("distances of {observations}, {features} features");
@@ -68,6 +70,20 @@ pub(super) fn dense(session: &mut Session<'_>) {
         let mut sums = Partial::new(device, observations, None, metric, &options)?;
         let x = data::matrix(device, 1, [observations, features])?;
         Ok(Box::new(move || sums.add(&x, None)))
+    });
+    let name =
+        |[observations, features]: &[u64; 2]| format!("nearest of {observations}, {features} features");
+    let size = |&[observations, features]: &[u64; 2]| Size {
+        text: format!("{observations}x{features}"),
+        work: (observations * observations * features) as f64,
+        memory: 4 * observations * features + 200 * observations + (64 << 20),
+    };
+    session.each(Unit::Milliseconds, &SEARCHED, name, size, |device, &[observations, features]| {
+        let x = data::matrix(device, 1, [observations, features])?;
+        Ok(Box::new(move || {
+            let (options, run) = (Options::default(), Run::default());
+            neighbor_tensors(&x, None, 10, Metric::SqEuclidean, &options, &run).map(drop)
+        }))
     });
     for sigma in [1.0, 3.0] {
         let name = |planes: &u64| format!("Gaussian of {sigma}, {planes} planes");

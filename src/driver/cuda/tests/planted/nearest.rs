@@ -51,7 +51,7 @@ fn lists(device: &Device, kernel: &'static Kernel<Params>, falling: bool) -> Res
             numbers.window_update(0..places).arg,
         ];
         // A workgroup more than there are lines.
-        device.launch(kernel, &spec(false), Grid::linear(LINES.into(), 3, 0)?, &args, &params)?;
+        device.launch(kernel, &spec(K.into(), false), Grid::linear(LINES.into(), 3, 0)?, &args, &params)?;
     }
     Ok(kept.read()?.into_iter().map(f32::to_bits).chain(numbers.read()?).collect())
 }

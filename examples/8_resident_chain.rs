@@ -1,0 +1,51 @@
+//! A chain that stays on the device: columns are standardised and decomposed, and the nearest of each row's scores are found.
+//!
+//! `cargo run --release --example 8_resident_chain`
+
+#![allow(clippy::print_stdout, reason = "an example prints")]
+
+use teatime::{
+    Device, Error, Run, Tensor,
+    array::{Map, Zip, map, max, mean, zip},
+    distance::{Metric, Options, neighbor_tensors},
+    linalg::{SvdOptions, scale_columns, truncated_svd},
+    random::normal,
+};
+
+fn main() -> Result<(), Error> {
+    run(&Device::best()?)
+}
+
+pub(crate) fn run(device: &Device) -> Result<(), Error> {
+    // 1. 1,500 observations in three groups, which differ in the first of 40 features, made on the device.
+    let [n, features] = [1500u64, 40];
+    let noise = normal(device, 7, 0, n * features)?.reshape(&[n, features])?;
+    let groups: Vec<f32> =
+        (0..n * features).map(|i| if i % 40 == 0 { (i / 40 % 3 * 20) as f32 } else { 0.0 }).collect();
+    let x = zip(Zip::Add, &noise, &Tensor::from_slice(device, &groups, &[n, features])?)?;
+
+    // 2. Each column less its mean, over its standard deviation, as NumPy would broadcast.
+    let centred = zip(Zip::Subtract, &x, &mean(&x, 0)?)?;
+    let variance = mean(&zip(Zip::Multiply, &centred, &centred)?, 0)?;
+    let z = zip(Zip::Divide, &centred, &map(Map::SquareRoot, &variance)?)?;
+
+    // 3. Scores of the first components; the host decomposes a matrix of 40 x 40.
+    let svd = truncated_svd(&z, 3, &SvdOptions::default(), &Run::default())?;
+    let lengths: Vec<f32> = svd.s.iter().map(|s| *s as f32).collect();
+    let scores = scale_columns(&svd.u, &lengths)?;
+
+    // 4. The five nearest of each, of which no matrix of distances leaves the device, nor exists.
+    let (before, options) = (device.traffic(), Options::default());
+    let nearest = neighbor_tensors(&scores, None, 5, Metric::Euclidean, &options, &Run::default())?;
+    let farthest = max(&max(&nearest.distances, 1)?, 0)?;
+
+    // 5. One number is read.
+    let [farthest] = farthest.read()?[..] else { unreachable!("the largest of all should be one number") };
+    let moved = device.traffic() - before;
+    println!(
+        "nobody's fifth neighbour is farther than {farthest:.3}; {} bytes came to the host",
+        moved.to_host
+    );
+    assert!(farthest > 0.0 && moved.to_host < 4 * n * n / 50);
+    Ok(())
+}
