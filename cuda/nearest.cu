@@ -46,11 +46,14 @@ enum Offered : u32 { ALL = 0, BELOW = 1, ABOVE = 2, OTHERS = 3 };
 template <bool> struct Stored {
     typedef float2 Sum;
     DEVICE double value(Sum sum) { return (double)sum.x + (double)sum.y; }
+    // The f32 next to it: of two sums that are in order, so are these.
+    DEVICE float near_value(Sum sum) { return sum.x + sum.y; }
     DEVICE Sum none() { return make_float2(bits_float(0x7fc00000u), 0.0f); }
 };
 template <> struct Stored<true> {
     typedef double Sum;
     DEVICE double value(Sum sum) { return sum; }
+    DEVICE float near_value(Sum sum) { return (float)sum; }
     DEVICE Sum none() { return bits_double(NOTHING); }
 };
 typedef Stored<WIDE == 1> In;
@@ -186,14 +189,15 @@ DEVICE bool may_be_near(const Line& line, u32 start, const List& list, const Par
     u32 last_number = list.numbers[params.k - 1];
     bool some = false;
     if constexpr (WIDE == 0) {
-        // A sum is next to its f32: where that is beyond the last by more than rounding, no arithmetic in f64 is needed. NaN is not near.
+        // Where the f32 next to a sum is beyond that of the last, no arithmetic in f64 is needed, which is slow on most cards. NaN is not near.
         if (is_finite(last) && !line.is_undefined) {
-            float bound = (float)last + 0x1p-22f * fabs((float)last) + 0x1p-126f;
+            float bound = (float)last;
             float low = bits_float(params.low);
             float high = bits_float(params.high);
 #pragma unroll
             for (u32 i = 0; i < LOADS; i++) {
-                float key = own[i].x < low ? low : own[i].x > high ? high : own[i].x;
+                float key = In::near_value(own[i]);
+                key = key < low ? low : key > high ? high : key;
                 some |= (params.falling == 1 ? -key : key) <= bound;
             }
             return some;

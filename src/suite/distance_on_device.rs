@@ -267,7 +267,7 @@ fn little_crosses(device: &Device) {
     };
     let (few, many) = (moved(100), moved(1000));
     // The host learns some numbers of each observation, and the ends of blocks.
-    let of_observations = 10 * few.to_host + 8 * 4;
+    let of_observations = 10 * few.to_host + 36 * 4;
     assert!(many.to_host <= of_observations, "{few:?} {many:?}");
 }
 

@@ -211,8 +211,8 @@ fn bugs_in_functions_of_elements_show() {
         ("params.b0 + outer", "outer"),
         ("column * params.b_step2", "column"),
         ("outer * params.b_step0", "outer * params.a_step0"),
-        ("if (params.operands > 1)", "if (params.operands > 2)"),
-        ("params.b_type, params.b0", "params.a_type, params.b0"),
+        ("params.operands > 1 ?", "params.operands > 2 ?"),
+        ("params.b_type, b_place", "params.a_type, b_place"),
     ];
     each_bug_shows(34, &ELEMENTWISE, &bugs, |device, kernel| differences(device, kernel, false));
     let bugs = [
