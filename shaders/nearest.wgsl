@@ -91,6 +91,18 @@ fn is_less(a: vec2<u32>, b: vec2<u32>) -> bool {
     return a.x < b.x || (a.x == b.x && a.y < b.y);
 }
 
+// The part of a rest that f64 keeps beside the sum of these bits, as the host and other devices join them.
+fn kept_rest(bits: u32, rest: f32) -> f32 {
+    let is_power = (bits & 0x7fffffu) == 0u && (bits ^ bitcast<u32>(rest)) >= SIGN;
+    let exponent = i32((bits >> 23u) & 255u) - select(127, 128, is_power);
+    // Smaller sums keep their rests, which are told apart by few bits more than f64 has.
+    if exponent < -60 {
+        return rest;
+    }
+    let steps = rest * bitcast<f32>(u32(179 - exponent) << 23u);
+    return select(round(steps) * bitcast<f32>(u32(exponent + 75) << 23u), rest, abs(steps) >= 0x1p23f);
+}
+
 // The f32 next to the sum of two numbers, and what that leaves, of which the first is the larger one.
 fn normalised(pair: vec2<u32>) -> vec2<u32> {
     let zero = params.zero;
@@ -99,7 +111,7 @@ fn normalised(pair: vec2<u32>) -> vec2<u32> {
     let sum = opaque(high + low, zero);
     let rest = opaque(low - opaque(sum - high, zero), zero);
     let bits = bitcast<u32>(sum);
-    return vec2(bits, select(0u, bitcast<u32>(rest), is_finite_bits(bits)));
+    return vec2(bits, select(0u, bitcast<u32>(kept_rest(bits, rest)), is_finite_bits(bits)));
 }
 
 // The key that a sum is compared by: two words that grow with it, or fall.
