@@ -8,7 +8,7 @@ use teatime::{
     Device, Error, Run, Tensor,
     array::{Map, Zip, map, max, mean, zip},
     distance::{Metric, Options, neighbor_tensors},
-    linalg::{SvdOptions, scale_columns, truncated_svd},
+    linalg::{SvdOptions, matmul, truncated_svd},
     random::normal,
 };
 
@@ -31,8 +31,7 @@ pub(crate) fn run(device: &Device) -> Result<(), Error> {
 
     // 3. Scores of the first components; the host decomposes a matrix of 40 x 40.
     let svd = truncated_svd(&z, 3, &SvdOptions::default(), &Run::default())?;
-    let lengths: Vec<f32> = svd.s.iter().map(|s| *s as f32).collect();
-    let scores = scale_columns(&svd.u, &lengths)?;
+    let scores = matmul(&z, &svd.v.to_tensor(device)?)?;
 
     // 4. The five nearest of each, of which no matrix of distances leaves the device, nor exists.
     let (before, options) = (device.traffic(), Options::default());

@@ -49,7 +49,7 @@
 //! | module | for |
 //! |---|---|
 //! | [`linalg`] | products, QR, SVD exact, truncated and randomized, principal components, statistics of rows and columns |
-//! | [`array`] | functions of elements, sums along an axis, rows by number: what stands between other operations |
+//! | [`mod@array`] | functions of elements, sums along an axis, rows by number: what stands between other operations |
 //! | [`distance`] | distances of observations in the metrics of scipy and cuVS, and the nearest of each |
 //! | [`filter`] | Gaussians, their derivatives, and weights of your own along each axis |
 //! | [`packed`] | matrices of 0, 1, 2 and missing, two bits an entry, with exact products |

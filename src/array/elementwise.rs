@@ -212,7 +212,7 @@ pub fn clamp<'a, A: Element, B: Element, C: Element>(
     x: impl Into<Operand<'a, A>>,
     low: impl Into<Operand<'a, B>>,
     high: impl Into<Operand<'a, C>>,
-) -> Result<Tensor<<RealOf<A, B> as Real>::With<C::Real>>> {
+) -> Result<Tensor<RealOf<RealOf<A, B>, C>>> {
     let (x, low, high) = (x.into(), low.into(), high.into());
     evaluate("clamp", codes::CLAMP, [Some(input(x)), Some(input(low)), Some(input(high))])
 }

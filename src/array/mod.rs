@@ -8,8 +8,8 @@
 //! | each three | [`clamp`], [`select`] | `clip`, `where` |
 //! | another type | [`cast`], [`cast_lossy`] | `astype` |
 //! | along an axis | [`sum`], [`mean`], [`min`], [`max`], [`argmin`], [`argmax`], [`any`] | methods of these names |
-//! | rows by number | [`gather`], [`gather_by`] | `x[indices]` |
-//! | one behind another | [`concat`] | `concatenate` |
+//! | rows by number | [`gather()`], [`gather_by`] | `x[indices]` |
+//! | one behind another | [`concat()`] | `concatenate` |
 //! | axes exchanged | [`linalg::transpose`](crate::linalg::transpose()) | `x.T` |
 //! | random | [`random::uniform`](crate::random::uniform), [`random::normal`](crate::random::normal) | `random.Generator` |
 //!

@@ -7,7 +7,7 @@
 //! | all distances, as f32 that stay on the device | [`pairwise_tensor`] | |
 //! | all distances, written tile by tile into a Zarr array, and gone on with where a process was killed | [`write_pairwise`], [`write_pairwise_counted`], [`write_condensed`] | [`write_pairwise_stored`] |
 //! | the nearest of each, without a matrix | [`neighbors`](fn@neighbors) | [`neighbors_stored`] |
-//! | the nearest of each, as tensors that stay on the device | [`neighbor_tensors`] | |
+//! | the nearest of each, as tensors that stay on the device | [`neighbor_tensors()`] | |
 //! | the same of distances that come block by block | [`NearestSoFar`] | |
 //! | sums of features that come chunk by chunk, or are made elsewhere | [`Partial`] | |
 //! | columns of packed matrices | [`PackedPairs`] | |
@@ -113,6 +113,7 @@
 mod frame;
 mod job;
 mod metric;
+mod neighbor_tensors;
 mod neighbors;
 mod on_device;
 mod packed;
@@ -128,8 +129,9 @@ mod tiles;
 use self::job::{Block, Job};
 pub use self::{
     metric::Metric,
+    neighbor_tensors::{NeighborTensors, neighbor_tensors},
     neighbors::{NearestSoFar, Neighbors, neighbors},
-    on_device::{NeighborTensors, neighbor_tensors, pairwise_tensor},
+    on_device::pairwise_tensor,
     packed::{PackedDiagonal, PackedPairs},
     partial::Partial,
     partial_sums::PartialSums,

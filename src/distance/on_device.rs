@@ -5,11 +5,12 @@ use std::ops::Range;
 use super::{
     Metric, Options,
     job::{Job, Measure},
-    neighbors::{check_k, on_host},
     selection::{Order, Selection},
 };
+#[cfg(doc)]
+use crate::Error;
 use crate::{
-    Element, Error, Result, Run, Status, Tensor,
+    Element, Result, Run, Status, Tensor,
     dtype::{halves, nearest_f32},
     extent::to_usize,
     kernel::{Grid, small},
@@ -75,69 +76,6 @@ pub fn pairwise_tensor<T: Element>(
         fill(&job, [side, lines], run, &mut out)?;
     }
     Ok(out)
-}
-
-/// The nearest observations of each, on their device.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct NeighborTensors {
-    /// (m, k): their numbers, from 0.
-    pub indices: Tensor<u32>,
-    /// (m, k): how far they are.
-    pub distances: Tensor<f32>,
-}
-
-/// [`neighbors`](super::neighbors()) that stay on the device. Enqueues the search; waits as [`pairwise_tensor`] does.
-///
-/// # Shapes
-/// As [`neighbors`](super::neighbors()): (m, k) and (m, k).
-///
-/// # Accuracy
-/// Distances are those of [`pairwise_tensor`]. Where the sums of two differ and the distances that are made of them do not, the one with the
-/// nearer sum comes first, unless they are found on the host.
-///
-/// # Cost
-/// That of [`pairwise_tensor`], but on the device 16 bytes for each of the nearest instead of 4 a pair. Of a `k` above 256, of metrics
-/// of more than one sum (`braycurtis`, `jaccard`, `dice`) and where features are left out, the nearest are found on the host as
-/// [`neighbors`](super::neighbors()) does, and uploaded.
-///
-/// # Errors
-/// As [`neighbors`](super::neighbors()); [`Error::Limit`] for 2^32 - 1 observations or more.
-///
-/// ```
-/// use teatime::{Device, Run, Tensor, distance::{Metric, Options, neighbor_tensors}};
-/// let x = Tensor::from_slice(&Device::best()?, &[0u8, 1, 3, 7], &[4, 1])?;
-/// let nearest = neighbor_tensors(&x, None, 2, Metric::Euclidean, &Options::default(), &Run::default())?;
-/// assert_eq!(nearest.indices.read()?, [1, 2, 0, 2, 1, 0, 2, 1]);
-/// assert_eq!(nearest.distances.read()?[6..], [4.0, 6.0]);
-/// # Ok::<(), teatime::Error>(())
-/// ```
-pub fn neighbor_tensors<T: Element>(
-    x: &Tensor<T>,
-    y: Option<&Tensor<T>>,
-    k: usize,
-    metric: Metric,
-    options: &Options,
-    run: &Run,
-) -> Result<NeighborTensors> {
-    let job = Job::new(x, y, metric, options)?;
-    let extents = job.extents();
-    check_k(k, extents[1] as u64, y.is_none())?;
-    if let Some(requested) = extents.into_iter().map(|n| n as u64).find(|&n| n >= u32::MAX.into()) {
-        return Err(Error::Limit { what: "observations", requested, max: u64::from(u32::MAX) - 1 });
-    }
-    if let Some(order) = job.order(k) {
-        let (sums, indices) = select(&job, order, k, 0, run)?;
-        return Ok(NeighborTensors { indices, distances: finish_sums(&job.measure, &sums)? });
-    }
-    let found = on_host(&job, k, run)?;
-    let shape = [extents[0] as u64, k as u64];
-    let indices: Vec<u32> = found.indices.iter().map(|&index| small(index)).collect();
-    let distances: Vec<f32> = found.distances.data().iter().map(|&distance| nearest_f32(distance)).collect();
-    Ok(NeighborTensors {
-        indices: Tensor::from_slice(x.device(), &indices, &shape)?,
-        distances: Tensor::from_slice(x.device(), &distances, &shape)?,
-    })
 }
 
 /// The nearest of each observation, found on the device beside so many bytes of the host: the sums of their pairs (m, 2 k), and their numbers

@@ -307,8 +307,8 @@ impl Block<'_> {
             let (keys, in_f64) = (self.keys, self.in_f64);
             let start = wide(NextStrip { sums, from, keys, in_f64, bound: list.bound });
             from = end.min(start + STRIP);
-            for item in start..from {
-                self.offer(list, line, item, &sums[item]);
+            for (item, sum) in (start..).zip(&sums[start..from]) {
+                self.offer(list, line, item, sum);
             }
         }
     }

@@ -152,7 +152,8 @@ fn functions_of_two(device: &Device) {
 fn comparisons(device: &Device) {
     let (a, b) = pairs();
     let (ta, tb) = (tensor(device, &a), tensor(device, &b));
-    let holds: [(Compare, fn(f32, f32) -> bool); 6] = [
+    type Holds = fn(f32, f32) -> bool;
+    let holds: [(Compare, Holds); 6] = [
         (Compare::Less, |a, b| a < b),
         (Compare::LessEqual, |a, b| a <= b),
         (Compare::Greater, |a, b| a > b),

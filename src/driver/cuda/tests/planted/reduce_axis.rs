@@ -65,7 +65,7 @@ fn along(
         match stored {
             Stored::Index => {
                 let most = line().fold(f32::NEG_INFINITY, f32::max);
-                line().position(|x| x == most).unwrap() as u32
+                (0..).zip(line()).find(|(_, x)| *x == most).unwrap().0
             }
             // Whole numbers below 2^24: exact in any order.
             _ => line().sum::<f32>().to_bits(),
