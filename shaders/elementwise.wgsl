@@ -130,8 +130,7 @@ fn of_one(x: u32) -> u32 {
             if is_negative || is_nan(x) {
                 return NAN;
             }
-            // 0 and infinity are told by their bits.
-            // A subnormal number is a whole multiple of 2^-149.
+            // 0 and infinity are told by their bits, and a subnormal number is a whole multiple of 2^-149.
             let found = select(log(value), log(f32(x)) - 103.27893, x < 0x800000u);
             return select(select(bitcast<u32>(found), 0xff800000u, (x & 0x7fffffffu) == 0u), x, x == 0x7f800000u);
         }

@@ -16,13 +16,16 @@ pub(crate) fn together(op: &'static str, shapes: &[&[u64]]) -> Result<Vec<u64>> 
                 (1, _) => *out = extent,
                 (before, extent) if before == extent => {}
                 _ => {
-                    let all = shapes.iter().map(|shape| format!("{shape:?}")).collect::<Vec<_>>().join(", ");
-                    return Err(Error::shape(op, "extents that are equal, or 1", all));
+                    return Err(Error::shape(op, "extents that are equal, or 1", listed(shapes)));
                 }
             }
         }
     }
     Ok(out)
+}
+
+fn listed(shapes: &[&[u64]]) -> String {
+    shapes.iter().map(|shape| format!("{shape:?}")).collect::<Vec<_>>().join(", ")
 }
 
 /// The axes of a result that are left where neighbours which the same operands have are one, and each operand's steps along these.
@@ -56,9 +59,8 @@ impl<const N: usize> Axes<N> {
             [first, last] => [first, none, last],
             [first, middle, last] => [first, middle, last],
             _ => {
-                let all = shapes.iter().map(|shape| format!("{shape:?}")).collect::<Vec<_>>().join(", ");
                 let expected = "axes of which at most three runs repeat in different operands";
-                return Err(Error::shape(op, expected, all));
+                return Err(Error::shape(op, expected, listed(&shapes)));
             }
         };
         let steps = std::array::from_fn(|operand| {

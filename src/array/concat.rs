@@ -1,7 +1,7 @@
 //! Tensors one behind the other.
 
 use super::gather::{Most, Part, copy_rows, units_of};
-use crate::{Element, Error, Result, Tensor, linalg::gram::blocks};
+use crate::{Element, Error, Result, Tensor, extent::blocks};
 
 /// Tensors one behind the other along an axis, as `numpy.concatenate`. Enqueues; does not wait.
 ///

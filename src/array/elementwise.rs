@@ -167,7 +167,10 @@ pub fn zip<'a, A: Element, B: Element>(
 
 /// 1 where a comparison of two elements holds, else 0. Enqueues; does not wait.
 ///
-/// # Shapes, errors, cost
+/// # Shapes, cost
+/// As [`zip`].
+///
+/// # Errors
 /// As [`zip`].
 ///
 /// ```
@@ -176,7 +179,6 @@ pub fn zip<'a, A: Element, B: Element>(
 /// assert_eq!(compare(Compare::Greater, &x, 2.0)?.read()?, [0, 0, 1]);
 /// # Ok::<(), teatime::Error>(())
 /// ```
-#[allow(clippy::missing_errors_doc, reason = "they are those of `zip`, under one heading")]
 pub fn compare<'a, A: Element, B: Element>(
     comparison: Compare,
     a: impl Into<Operand<'a, A>>,
@@ -197,8 +199,11 @@ pub fn compare<'a, A: Element, B: Element>(
 /// The smaller of `high` and the larger of `x` and `low`, as numpy's `clip`: `high` where `low` is above it, and NaN where one is NaN. Enqueues;
 /// does not wait.
 ///
-/// # Shapes, errors, cost
+/// # Shapes, cost
 /// As [`zip`], of three.
+///
+/// # Errors
+/// As [`zip`].
 ///
 /// ```
 /// use teatime::{Device, Tensor, array::clamp};
@@ -207,7 +212,6 @@ pub fn compare<'a, A: Element, B: Element>(
 /// assert!(x[..2] == [0.0, 0.25] && x[2].is_nan() && x[3] == 1.0);
 /// # Ok::<(), teatime::Error>(())
 /// ```
-#[allow(clippy::missing_errors_doc, reason = "they are those of `zip`, under one heading")]
 pub fn clamp<'a, A: Element, B: Element, C: Element>(
     x: impl Into<Operand<'a, A>>,
     low: impl Into<Operand<'a, B>>,
@@ -219,8 +223,11 @@ pub fn clamp<'a, A: Element, B: Element, C: Element>(
 
 /// `a` where `mask` is not 0, else `b`. Enqueues; does not wait.
 ///
-/// # Shapes, errors, cost
+/// # Shapes, cost
 /// As [`zip`], of three.
+///
+/// # Errors
+/// As [`zip`].
 ///
 /// ```
 /// use teatime::{Device, Tensor, array::{Compare, compare, select}};
@@ -230,7 +237,6 @@ pub fn clamp<'a, A: Element, B: Element, C: Element>(
 /// assert_eq!(select(&known, &x, 0.0)?.read()?, [1.0, 0.0, 3.0]);
 /// # Ok::<(), teatime::Error>(())
 /// ```
-#[allow(clippy::missing_errors_doc, reason = "they are those of `zip`, under one heading")]
 pub fn select<'a, A: Element, B: Element>(
     mask: &'a Tensor<u8>,
     a: impl Into<Operand<'a, A>>,

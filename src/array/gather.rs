@@ -2,14 +2,13 @@
 
 use crate::{
     Element, Error, Limits, Result, Tensor,
-    extent::to_usize,
+    extent::{blocks, to_usize},
     kernel::{Grid, small},
     kernels::{
         WG,
         copy_rows::{COPY_ROWS, Params, UNIT, spec, units},
     },
     launch::Arg,
-    linalg::gram::blocks,
     tensor::Window,
 };
 

@@ -6,9 +6,9 @@ use super::elementwise::converted;
 use crate::{
     Element, Error, Result, Tensor,
     dtype::halves,
+    extent::blocks,
     kernel::{Grid, small},
     kernels::reduce_axis::{BLOCK, Op, Params, REDUCE_AXIS, Stored, WG, spec},
-    linalg::gram::blocks,
 };
 
 /// Sums along an axis. Enqueues; does not wait.
@@ -107,7 +107,7 @@ pub fn max<T: Element>(x: &Tensor<T>, axis: usize) -> Result<Tensor<T::Real>> {
     reduced("max", x, axis, Op::Max, value_of::<T>())
 }
 
-/// Where the least elements stand along an axis: the first of equal ones, and the first NaN if there is one. Enqueues; does not wait.
+/// The places of the least elements along an axis: the first of equal ones, and the first NaN if there is one. Enqueues; does not wait.
 ///
 /// # Shapes
 /// As [`sum`]: places along the axis, from 0.
@@ -128,7 +128,7 @@ pub fn argmin<T: Element>(x: &Tensor<T>, axis: usize) -> Result<Tensor<u32>> {
     reduced("argmin", x, axis, Op::Min, Stored::Index)
 }
 
-/// Where the greatest elements stand along an axis: the first of equal ones, and the first NaN if there is one. Enqueues; does not wait.
+/// The places of the greatest elements along an axis: the first of equal ones, and the first NaN if there is one. Enqueues; does not wait.
 ///
 /// # Shapes
 /// As [`argmin`].

@@ -15,6 +15,7 @@ use super::{
 use crate::{
     Budget, Device, Element, Error, Result, Run, Status, Tensor,
     dtype::joined,
+    extent::pieces,
     kernels::distance::{TILE, Term},
     tensor::{HostValues, Sent},
 };
@@ -305,14 +306,8 @@ impl<'a, F: FnMut(&mut Block)> Pipeline<'a, F> {
         (x, rows): (&Operand<'_, T>, Range<u64>),
         (y, columns): (&Operand<'_, T>, Range<u64>),
     ) -> Result<()> {
-        let side = self.side;
-        let parts = |all: &Range<u64>| {
-            let end = all.end;
-            let step = usize::try_from(side).unwrap_or(usize::MAX);
-            all.clone().step_by(step).map(move |start| start..end.min(start + side))
-        };
-        for rows in parts(&rows) {
-            for columns in parts(&columns) {
+        for rows in pieces(rows, self.side) {
+            for columns in pieces(columns.clone(), self.side) {
                 if self.measure.is_lower() && columns.start >= rows.end {
                     break;
                 }

@@ -24,13 +24,13 @@ pub struct NeighborTensors {
 /// As [`neighbors`](super::neighbors()): (m, k) and (m, k).
 ///
 /// # Accuracy
-/// Distances are those of [`pairwise_tensor`](super::pairwise_tensor). Where the sums of two differ and the distances that are made of them do not, the one with the
-/// nearer sum comes first, unless they are found on the host.
+/// Distances are those of [`pairwise_tensor`](super::pairwise_tensor). Where the sums of two differ and the distances that are made of them
+/// do not, the one with the nearer sum comes first, unless they are found on the host.
 ///
 /// # Cost
-/// That of [`pairwise_tensor`](super::pairwise_tensor), but on the device 16 bytes for each of the nearest instead of 4 a pair. Of a `k` above 256, of metrics
-/// of more than one sum (`braycurtis`, `jaccard`, `dice`) and where features are left out, the nearest are found on the host as
-/// [`neighbors`](super::neighbors()) does, and uploaded.
+/// That of [`pairwise_tensor`](super::pairwise_tensor), but on the device 16 bytes for each of the nearest instead of 4 a pair. Of a `k`
+/// above 256, of metrics of more than one sum (`braycurtis`, `jaccard`, `dice`) and where features are left out, the nearest are found on
+/// the host as [`neighbors`](super::neighbors()) does, and uploaded.
 ///
 /// # Errors
 /// As [`neighbors`](super::neighbors()); [`Error::Limit`] for 2^32 - 1 observations or more.

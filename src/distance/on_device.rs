@@ -12,14 +12,13 @@ use crate::Error;
 use crate::{
     Element, Result, Run, Status, Tensor,
     dtype::{halves, nearest_f32},
-    extent::to_usize,
+    extent::{blocks, to_usize},
     kernel::{Grid, small},
     kernels::{
         WG,
         finish_distance::{FINISH_DISTANCE, Formula, Params, spec},
     },
     launch::Arg,
-    linalg::gram::blocks,
     packed::pair_products::{exponent, power_of_two},
     tensor::Pending,
 };
@@ -32,8 +31,8 @@ use crate::{
 /// is taken with itself and the metric is symmetric.
 ///
 /// # Accuracy
-/// Where the device [computes in f64](crate::Limits::f64), the cpu and CUDA, a distance is that of `pairwise` there rounded to f32, or one
-/// of the two next to it.
+/// A distance is that of `pairwise` rounded to f32, or one of the two next to it, on devices that [compute in f64](crate::Limits::f64): the
+/// cpu and CUDA.
 ///
 /// Other devices make it of the same sums in pairs of f32. It is within 4 units in the last place of that of `pairwise` there; of
 /// `minkowski` with an exponent p other than 1 and 2 within 2^-18 of it, or 2^-20 / p where that is more; and of `cosine` and `correlation` where elements are missing, it may be
@@ -238,7 +237,7 @@ impl Block<'_> {
         for part in blocks(along.end - along.start, lines) {
             let [first, end] = [part.start, part.end].map(|line| (along.start + line) * n);
             let target = out.window_update(first..end);
-            // Where the part starts in the block, and how large it is.
+            // The part's start in the block, its size, and the output's steps.
             let count = part.end - part.start;
             let ([row, col], size, steps) = match transposed {
                 true => ([0, part.start], [height, count], [1, n]),
@@ -286,7 +285,8 @@ impl Measure {
         let power = self.metric.power();
         let [features, features_rest] = halves(self.features as f64, false);
         let [inverse, inverse_rest] = halves(power.recip(), false);
-        let [[power_low, power_high], [factor_low, factor_high]] = [power, factor].map(words);
+        let [[power_low, power_high], [factor_low, factor_high]] =
+            [power, factor].map(bytemuck::cast::<f64, [u32; 2]>);
         Params {
             formula: formula as u32,
             terms: small(self.terms.len() as u64),
@@ -324,10 +324,4 @@ impl Measure {
         let grid = Grid::linear(groups, self.device.limits().groups_per_axis, 64 * pairs)?;
         self.device.launch(&FINISH_DISTANCE, &spec(self.wide), grid, &[sums, flags, out], params)
     }
-}
-
-/// The words of an f64, the low one first.
-fn words(value: f64) -> [u32; 2] {
-    let bits = value.to_bits();
-    [small(bits & u64::from(u32::MAX)), small(bits >> 32)]
 }

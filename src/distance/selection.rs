@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::{Metric, Missing};
 use crate::{
     Device, Limits, Result, Tensor,
-    extent::to_usize,
+    extent::{blocks, pieces},
     kernel::{Grid, small},
     kernels::nearest::{MOST_KEPT, NEAREST, Offered, Params, WG, iterations, spec},
     tensor::Window,
@@ -86,7 +86,7 @@ impl Selection {
     /// themselves, also the flags of the others. Enqueues.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Errors that the device reports.
     pub(crate) fn new(
         device: &Device,
         [m, k]: [u64; 2],
@@ -108,8 +108,7 @@ impl Selection {
             order,
             wide,
         };
-        let most = selection.most_lines(1);
-        for lines in pieces(&(0..m), most) {
+        for lines in blocks(m, selection.most_lines(1)) {
             selection.launch(lines, None)?;
         }
         Ok(selection)
@@ -124,7 +123,7 @@ impl Selection {
     /// the rows are offered to the columns too. Each pair is to be offered once. Enqueues.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Errors that the device reports.
     pub(crate) fn offer(
         &mut self,
         sums: &Tensor<f32>,
@@ -142,8 +141,8 @@ impl Selection {
             (false, Some(_)) => Offered::All,
         };
         // As many rows of sums as a binding sees.
-        let height = sums.device().limits().room() / (8 * width);
-        for part in pieces(&rows, height) {
+        let height = (sums.device().limits().room() / (8 * width)).max(1);
+        for part in pieces(rows.clone(), height) {
             let [first, end] = [part.start, part.end].map(|row| 2 * width * (row - rows.start));
             let window = sums.window(first..end);
             let (of_rows, of_columns) = ([part.start, columns.start], [columns.start, part.start]);
@@ -178,7 +177,7 @@ impl Selection {
     fn most_lines(&self, items: u64) -> u64 {
         let limits = self.limits();
         let groups = u64::from(limits.groups_per_axis).saturating_pow(2);
-        (limits.room() / (8 * self.k()).max(1)).min(groups).min(limits.work / items.max(1))
+        (limits.room() / (8 * self.k()).max(1)).min(groups).min(limits.work / items.max(1)).max(1)
     }
 
     /// Offers items to lines, in as many launches as the device's limits ask for.
@@ -186,9 +185,9 @@ impl Selection {
         let rounds = u64::from(self.limits().iterations) / iterations(self.k());
         let most = rounds.max(1).saturating_mul(WG.into()).min(items.numbers.end - items.numbers.start);
         let most_lines = self.most_lines(most);
-        for numbers in pieces(&items.numbers, most) {
+        for numbers in pieces(items.numbers.clone(), most) {
             let items = Items { numbers, ..items.clone() };
-            for lines in pieces(lines, most_lines) {
+            for lines in pieces(lines.clone(), most_lines) {
                 let is_nothing = match items.offered {
                     Offered::Below => items.numbers.start >= lines.end,
                     Offered::Above => items.numbers.end <= lines.start,
@@ -248,12 +247,6 @@ impl Selection {
         let args = [offered, flags.arg, item_flags, kept.arg, kept_numbers.arg];
         device.launch(&NEAREST, &spec(k, *wide), grid, &args, &params)
     }
-}
-
-/// Parts of a range, of so many each but the last.
-fn pieces(range: &Range<u64>, most: u64) -> impl Iterator<Item = Range<u64>> + use<> {
-    let (end, most) = (range.end, most.max(1));
-    range.clone().step_by(to_usize(most)).map(move |start| start..end.min(start.saturating_add(most)))
 }
 
 #[cfg(test)]

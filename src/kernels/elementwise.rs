@@ -136,7 +136,7 @@ macro_rules! number {
 }
 
 number!(f32, |low, _| f32::from_bits(low));
-number!(f64, |low, high| f64::from_bits(u64::from(low) | u64::from(high) << 32));
+number!(f64, |low, high| bytemuck::cast([low, high]));
 
 #[inline(always)]
 fn map<R: Copy>(a: &mut [R], f: impl Fn(R) -> R) {
@@ -183,7 +183,7 @@ impl<R: Number> Operand<'_, R> {
         room
     }
 
-    /// Where a row of the output begins in the operand.
+    /// The operand's place at the start of a row of the output.
     fn line(&self, row: usize, [extent1, _]: [usize; 2]) -> usize {
         self.start + row / extent1 * self.steps[0] + row % extent1 * self.steps[1]
     }

@@ -26,7 +26,7 @@ pub(crate) struct Params {
     pub(crate) out0: u32,
     pub(crate) out_row_step: u32,
     pub(crate) out_col_step: u32,
-    /// Where the flags of the rows start, and those of the columns.
+    /// The first flag of the rows, and of the columns.
     pub(crate) row_flag0: u32,
     pub(crate) col_flag0: u32,
     /// The numbers of the first row and of the first column, which count beside each other.
@@ -210,11 +210,6 @@ const FORMULAS: [Formula; 15] = [
     Formula::RootOfRest,
 ];
 
-/// The words of an f64, the low one first, as one.
-fn number(low: u32, high: u32) -> f64 {
-    f64::from_bits(u64::from(low) | u64::from(high) << 32)
-}
-
 /// One launch.
 struct Work<'a> {
     p: Params,
@@ -257,7 +252,7 @@ fn finish_distance(launch: CpuLaunch<'_>) {
     let [sums, undefined, out] = launch.args();
     let finished = Finished {
         formula: FORMULAS[p.formula as usize - 1],
-        power: number(p.power_low, p.power_high),
+        power: bytemuck::cast([p.power_low, p.power_high]),
         features: f64::from(p.features) + f64::from(p.features_rest),
         missing: p.missing,
         noise: if wide { NOISE_WIDE } else { NOISE },
@@ -265,7 +260,7 @@ fn finish_distance(launch: CpuLaunch<'_>) {
     let work = Work {
         p,
         finished,
-        factor: number(p.factor_low, p.factor_high),
+        factor: bytemuck::cast([p.factor_low, p.factor_high]),
         wide,
         sums: sums.read(),
         undefined: undefined.read(),

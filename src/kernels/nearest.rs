@@ -24,15 +24,15 @@ pub(crate) struct Params {
     /// Pairs from one line to the next, and from one item to the next.
     pub(crate) line_step: u32,
     pub(crate) item_step: u32,
-    /// Where the sum of the first line and the first item is.
+    /// The place of the sum of the first line and the first item.
     pub(crate) sums0: u32,
     /// Numbers of the first line and of the first item.
     pub(crate) line0: u32,
     pub(crate) item0: u32,
-    /// Where the flags of these are.
+    /// The places of their flags.
     pub(crate) line_flags0: u32,
     pub(crate) item_flags0: u32,
-    /// Where the first line's list is.
+    /// The places of the first line's list.
     pub(crate) kept0: u32,
     pub(crate) numbers0: u32,
     /// An [`Offered`].

@@ -58,15 +58,15 @@ fn pack(launch: CpuLaunch<'_>) {
     let table = recode.then(|| u64::from(p.table_low) | u64::from(p.table_high) << 32);
     let per = (8 / bits) as usize;
     let rows = Rows {
-        inputs: [x],
+        from: x,
         input: Layout { stride: cols, per: 1 },
-        outputs: [out],
+        to: out,
         output: Layout { stride, per },
         rows,
         len: cols,
         first: 0,
     };
-    rows.for_each(&|first, [x]: [&[u8]; 1], [out]: [&mut [u8]; 1]| {
+    rows.for_each(&|first, x: &[u8], out: &mut [u8]| {
         let refused = match bits {
             1 => wide(Row::<1> { x, out, code, table }),
             2 => wide(Row::<2> { x, out, code, table }),

@@ -63,15 +63,15 @@ fn each<T: Pod + Send>(
 ) {
     let [rows, cols, stride, out0] = [p.rows, p.cols, p.stride, p.out0].map(|n| n as usize);
     let rows = Rows {
-        inputs: [packed],
+        from: packed,
         input: Layout { stride, per },
-        outputs: [&mut out.write::<T>()[out0..][..rows * cols]],
+        to: &mut out.write::<T>()[out0..][..rows * cols],
         output: Layout { stride: cols, per: 1 },
         rows,
         len: cols,
         first: 0,
     };
-    rows.for_each(&|_, [packed]: [&[u8]; 1], [out]: [&mut [T]; 1]| f(packed, out));
+    rows.for_each(&|_, packed: &[u8], out: &mut [T]| f(packed, out));
 }
 
 fn by_table<T: Pod + Send + Sync>(p: Params, bits: u32, table: &[u32], packed: &[u8], out: CpuArg<'_>) {

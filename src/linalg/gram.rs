@@ -8,6 +8,7 @@ use super::{matmul::gram_lower_rows, matrix::Matrix, rows::Rows};
 use crate::{
     Device, Error, Result, Tensor,
     dtype::{halves, joined},
+    extent::blocks,
     kernel::{Grid, small},
     kernels::{
         WG, WG_ALONE,
@@ -15,11 +16,6 @@ use crate::{
     },
     tensor::Pending,
 };
-
-/// `0..m` in pieces of `step`.
-pub(crate) fn blocks(m: u64, step: u64) -> impl Iterator<Item = Range<u64>> {
-    (0..m.div_ceil(step)).map(move |i| i * step..m.min((i + 1) * step))
-}
 
 pub(crate) fn to_usize(extent: u64) -> usize {
     usize::try_from(extent).expect("the extent of a matrix on the host should fit the address space")

@@ -1,13 +1,13 @@
 //! A resident matrix as a map.
 
 use super::{
-    gram::{BlockSum, blocks},
+    gram::BlockSum,
     map::{LinearMap, Pass},
     matmul::{Op, multiply},
     matrix::Matrix,
     rows::Rows,
 };
-use crate::{Device, Element, Error, InF32, Result, Tensor};
+use crate::{Device, Element, Error, InF32, Result, Tensor, extent::blocks};
 
 /// Rows of one canonical block.
 pub(crate) const BLOCK: u64 = 1024;

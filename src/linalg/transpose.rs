@@ -1,10 +1,10 @@
 //! Rows that become columns.
 
-use super::gram::blocks;
 #[cfg(doc)]
 use crate::Error;
 use crate::{
     Result, Tensor,
+    extent::blocks,
     kernel::{Grid, small},
     kernels::transpose::{Params, SPEC, TILE, TRANSPOSE},
 };

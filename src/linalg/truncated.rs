@@ -1,7 +1,7 @@
 //! Truncated singular value decomposition of a resident matrix, with both sides' vectors.
 
 use super::{
-    gram::{BlockSum, blocks},
+    gram::BlockSum,
     host,
     map_tensor::{BLOCK, DEPTH},
     matmul::{Op, multiply},
@@ -13,7 +13,7 @@ use super::{
     sign::SignRule,
     svd::exact,
 };
-use crate::{Result, Run, Tensor, dtype::nearest_f32, waiting::apart};
+use crate::{Result, Run, Tensor, dtype::nearest_f32, extent::blocks, waiting::apart};
 
 const OP: &str = "truncated_svd";
 

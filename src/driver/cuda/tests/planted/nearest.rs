@@ -13,7 +13,7 @@ const ITEMS: u32 = 700;
 const K: u32 = 70;
 
 /// Bits of the lists after two launches: of items above the lines' own numbers, and then of some below them.
-fn lists(device: &Device, kernel: &'static Kernel<Params>, falling: bool) -> Result<Vec<u32>> {
+fn lists(device: &Device, kernel: &'static Kernel<Params>) -> Result<Vec<u32>> {
     let number = |i: u32| match i % 11 {
         0 => f32::NAN,
         _ => (i.wrapping_mul(2_654_435_761) >> 25) as f32,
@@ -35,13 +35,21 @@ fn lists(device: &Device, kernel: &'static Kernel<Params>, falling: bool) -> Res
         line_step: ITEMS,
         item_step: 1,
         line0: 20,
-        falling: falling.into(),
+        falling: 1,
         low: f32::NEG_INFINITY.to_bits(),
         high: 100f32.to_bits(),
         ..Params::default()
     };
     let above = Params { offered: Offered::Above as u32, fresh: 1, ..all };
-    let below = Params { offered: Offered::Below as u32, ..all };
+    // The items are lines of the block, which starts behind some pairs.
+    let below = Params {
+        offered: Offered::Below as u32,
+        items: ITEMS - 1,
+        line_step: 1,
+        item_step: LINES,
+        sums0: 2,
+        ..all
+    };
     for params in [above, below] {
         let args = [
             sums.window(0..sums.len()).arg,
@@ -70,7 +78,10 @@ fn bugs_in_lists_of_the_nearest_show() {
         ("if (params.offered == ABOVE) all.first = below;", ""),
         ("params.falling == 1 ? -value : value", "value"),
         ("(!block_any(is_near, flags, turn))", "(!is_near)"),
+        ("sums + params.sums0 + line", "sums + line"),
+        ("line * params.line_step", "line * params.items"),
+        ("if (params.offered == BELOW) all.end = below;", ""),
     ];
-    let expected = lists(&Device::cpu(), &NEAREST, true).unwrap();
-    each_bug_shows(35, &NEAREST, &bugs, |device, kernel| Ok(lists(device, kernel, true)? == expected));
+    let expected = lists(&Device::cpu(), &NEAREST).unwrap();
+    each_bug_shows(35, &NEAREST, &bugs, |device, kernel| Ok(lists(device, kernel)? == expected));
 }
