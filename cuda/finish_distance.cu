@@ -1,7 +1,7 @@
 // Distances of pairs of the sums of a metric's terms: out[i, j] = formula(sums[i, j]), in place or transposed, of all pairs or of a triangle.
 // Grid: linear, one block per WG pairs.
-// Bindings: 0 sums of the terms, `term_step` pairs apart, of two f32 or an f64 each, read; 1 undefined (observations,) u32 read; 2 out f32 read and written; 3 params, starts and steps in pairs and elements.
-// Constants: WG; WIDE a sum is an f64. Distances are computed in f64, and rounded to f32 at last.
+// Bindings: 0 sums of the terms, `term_step` pairs apart, of two f32 or an f64 each, read; 1 undefined (observations,) u32 read; 2 out f32, or pairs of two f32 or an f64 each, read and written; 3 params, starts and steps in pairs and elements.
+// Constants: WG; WIDE a sum is an f64. Distances are computed in f64, and rounded to f32 at last; a pair is an f64.
 
 #include "dev.cuh"
 
@@ -20,6 +20,7 @@ struct Params {
     u32 col0;
     u32 lower;
     u32 zero_diagonal;
+    u32 paired;
     u32 formula;
     u32 terms;
     u32 missing;
@@ -110,7 +111,7 @@ DEVICE double distance(const Params& p, const double (&sums)[6]) {
     }
 }
 
-KERNEL(finish_distance, WG)(const void* __restrict__ sums, const u32* __restrict__ undefined, float* __restrict__ out, Params params) {
+KERNEL(finish_distance, WG)(const void* __restrict__ sums, const u32* __restrict__ undefined, void* __restrict__ out, Params params) {
     u32 item = linear_block() * WG + threadIdx.x;
     if (item >= params.rows * params.cols) return;
     u32 row = item / params.cols;
@@ -126,6 +127,8 @@ KERNEL(finish_distance, WG)(const void* __restrict__ sums, const u32* __restrict
     }
     double value = is_number ? distance(params, terms) : no_number();
     if (params.zero_diagonal == 1 && params.row0 + row == params.col0 + col && value == value) value = 0;
-    out[params.out0 + row * params.out_row_step + col * params.out_col_step] = (float)value;
+    u32 at = params.out0 + row * params.out_row_step + col * params.out_col_step;
+    if (params.paired == 1) ((double*)out)[at] = value;
+    else ((float*)out)[at] = (float)value;
 }
 EXPORT(finish_distance)

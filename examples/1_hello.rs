@@ -6,6 +6,7 @@
 
 use teatime::{
     Device, Error, Run, Tensor,
+    array::{Zip, zip},
     linalg::{self, Matrix, SvdOptions},
 };
 
@@ -22,13 +23,9 @@ pub(crate) fn main() -> Result<(), Error> {
     println!("{device:?}: singular values {:.3?}", svd.s);
 
     // 4. The matrix is of rank 2, so two components make it again: A = U diag(s) Vᵀ.
-    let mut scaled = svd.v.clone();
-    for j in 0..scaled.rows() {
-        for (i, s) in svd.s.iter().enumerate() {
-            scaled[(j, i)] *= s;
-        }
-    }
-    let product = Matrix::from_tensor(&linalg::matmul_nt(&svd.u, &scaled.to_tensor(&device)?)?)?;
+    let values_of_s = Tensor::from_slice(&device, &svd.s, &[2])?.to_f32()?;
+    let scaled = zip(Zip::Multiply, &svd.v, &values_of_s)?;
+    let product = Matrix::from_tensor(&linalg::matmul_nt(&svd.u, &scaled)?)?;
     println!("{product:.3?}");
     for (made, value) in product.data().iter().zip(values) {
         assert!((made - f64::from(value)).abs() < 1e-4);

@@ -31,7 +31,7 @@ pub(crate) fn run(device: &Device) -> Result<(), Error> {
 
     // 3. Scores of the first components; the host decomposes a matrix of 40 x 40.
     let svd = truncated_svd(&z, 3, &SvdOptions::default(), &Run::default())?;
-    let scores = matmul(&z, &svd.v.to_tensor(device)?)?;
+    let scores = matmul(&z, &svd.v)?;
 
     // 4. The five nearest of each, of which no matrix of distances leaves the device, nor exists.
     let (before, options) = (device.traffic(), Options::default());

@@ -1,7 +1,7 @@
 // Distances of pairs of the sums of a metric's terms: out[i, j] = formula(sums[i, j]), in place or transposed, of all pairs or of a triangle.
 // Grid: linear, one workgroup per WG pairs.
-// Bindings: 0 sums of the terms, `term_step` pairs apart, of two f32 or an f64 each, read; 1 undefined (observations,) u32 read; 2 out f32 read and written; 3 params, starts and steps in pairs and elements.
-// Constants: WG; WIDE 0, since WGSL has no f64. Distances are computed in pairs of f32, and rounded to f32 at last.
+// Bindings: 0 sums of the terms, `term_step` pairs apart, of two f32 or an f64 each, read; 1 undefined (observations,) u32 read; 2 out f32, or pairs of two f32 or an f64 each, read and written; 3 params, starts and steps in pairs and elements.
+// Constants: WG; WIDE 0, since WGSL has no f64. Distances are computed in pairs of f32, of which the first is the distance as an f32.
 
 struct Params {
     rows: u32,
@@ -18,6 +18,7 @@ struct Params {
     col0: u32,
     lower: u32,
     zero_diagonal: u32,
+    paired: u32,
     formula: u32,
     terms: u32,
     missing: u32,
@@ -66,7 +67,7 @@ const RESCALED: u32 = 2u;
 const NOISE: f32 = 0x1p-20f;
 
 // Compilers may assume that no number is NaN, so that it is told, and made, by its bits.
-const NAN: u32 = 0x7fc00000u;
+const NONE: vec2<u32> = vec2<u32>(0x7fc00000u, 0u);
 
 fn is_nan(value: f32) -> bool {
     return (bitcast<u32>(value) & 0x7fffffffu) > 0x7f800000u;
@@ -107,17 +108,21 @@ fn back(value: f32) -> f32 {
     return select(select(1.0, 0x1p64f, value < 0x1p-40f), 0x1p-64f, value > 0x1p80f);
 }
 
-// A part of a whole above 0.
+// Divides a part by a whole above 0, digit by digit. A device may be some units off in each, so that the third makes equal shares equal.
 fn quotient(part: vec2<f32>, whole: vec2<f32>) -> vec2<f32> {
     let factor = back(whole.x);
-    let x = part * factor;
     let y = whole * factor;
-    let guess = opaque(x.x / y.x, params.zero);
-    if !is_finite_bits(bitcast<u32>(guess)) || !is_finite_bits(bitcast<u32>(y.x)) {
-        return vec2(guess, 0.0);
+    var left = part * factor;
+    var found = vec2<f32>(0.0, 0.0);
+    for (var i = 0u; i < 3u; i++) {
+        let digit = opaque(left.x / y.x, params.zero);
+        if !is_finite_bits(bitcast<u32>(digit)) || !is_finite_bits(bitcast<u32>(y.x)) {
+            return vec2(digit, 0.0);
+        }
+        found = two_sum(found, digit, params.zero);
+        left = difference(left, product(y, vec2(digit, 0.0)));
     }
-    let left = difference(x, product(y, vec2(guess, 0.0)));
-    return two_sum(vec2(guess, 0.0), left.x / y.x, params.zero);
+    return found;
 }
 
 // 0 of what is below it.
@@ -168,14 +173,22 @@ fn power(number: vec2<f32>) -> f32 {
     return half * two_to(i32(whole) - first) * params.factor_second;
 }
 
-// From 0 to 2, beyond which rounding leads; NaN where a length is 0.
-fn angle(part: vec2<f32>, x_length: vec2<f32>, y_length: vec2<f32>) -> u32 {
+// Rounding leads beyond 0 and 2, between which all angles are.
+fn at_most_two(value: vec2<f32>) -> vec2<u32> {
+    if value.x < 0.0 {
+        return vec2(0u);
+    }
+    let is_beyond = value.x > 2.0 || (value.x == 2.0 && value.y > 0.0);
+    return bitcast<vec2<u32>>(select(value, vec2(2.0, 0.0), is_beyond));
+}
+
+// An angle with a length of 0 is no number.
+fn angle(part: vec2<f32>, x_length: vec2<f32>, y_length: vec2<f32>) -> vec2<u32> {
     let lengths = product(x_length, y_length);
     if !(lengths.x > 0.0) {
-        return NAN;
+        return NONE;
     }
-    let value = difference(vec2(1.0, 0.0), quotient(part, lengths));
-    return bitcast<u32>(clamp(value.x, 0.0, 2.0));
+    return at_most_two(difference(vec2(1.0, 0.0), quotient(part, lengths)));
 }
 
 // The root of what an observation's elements vary by. Of elements that are all the same, rounding leaves a little.
@@ -186,25 +199,25 @@ fn spread(both: vec2<f32>, squares: vec2<f32>, sum: vec2<f32>) -> vec2<f32> {
 }
 
 // No number unless the whole is above 0.
-fn ratio(part: vec2<f32>, whole: vec2<f32>) -> u32 {
+fn ratio(part: vec2<f32>, whole: vec2<f32>) -> vec2<u32> {
     if !(whole.x > 0.0) {
-        return NAN;
+        return NONE;
     }
-    return bitcast<u32>(quotient(part, whole).x);
+    return bitcast<vec2<u32>>(quotient(part, whole));
 }
 
 // 0 of nothing.
-fn share(part: vec2<f32>, whole: vec2<f32>) -> u32 {
-    return select(0u, ratio(part, whole), whole.x > 0.0);
+fn share(part: vec2<f32>, whole: vec2<f32>) -> vec2<u32> {
+    return select(vec2(0u), ratio(part, whole), whole.x > 0.0);
 }
 
 // A distance as it is of elements that no power of two has multiplied.
-fn unscaled(value: f32) -> u32 {
-    return bitcast<u32>(value * params.factor_first * params.factor_second);
+fn unscaled(value: vec2<f32>) -> vec2<u32> {
+    return bitcast<vec2<u32>>(value * params.factor_first * params.factor_second);
 }
 
 // The distance of the sums of up to six terms.
-fn distance(sums: array<vec2<f32>, 6>) -> u32 {
+fn distance(sums: array<vec2<f32>, 6>) -> vec2<u32> {
     let features = vec2(params.features, params.features_rest);
     var both = features;
     if params.missing != PROPAGATED {
@@ -214,7 +227,7 @@ fn distance(sums: array<vec2<f32>, 6>) -> u32 {
         }
     }
     if params.missing > IGNORED && both.x == 0.0 {
-        return select(0u, NAN, params.missing == RESCALED);
+        return select(vec2(0u), NONE, params.missing == RESCALED);
     }
     let sum = sums[0];
     var scaled = sum;
@@ -222,11 +235,11 @@ fn distance(sums: array<vec2<f32>, 6>) -> u32 {
         scaled = product(sum, quotient(features, both));
     }
     switch params.formula {
-        case PLAIN: { return unscaled(scaled.x); }
-        case ROOT: { return unscaled(root(scaled).x); }
-        case LARGEST: { return unscaled(sum.x); }
-        case POWER: { return bitcast<u32>(power(scaled)); }
-        case HALF_SQUARE: { return bitcast<u32>(min(0.5 * sum.x, 2.0)); }
+        case PLAIN: { return unscaled(scaled); }
+        case ROOT: { return unscaled(root(scaled)); }
+        case LARGEST: { return unscaled(sum); }
+        case POWER: { return vec2(bitcast<u32>(power(scaled)), 0u); }
+        case HALF_SQUARE: { return at_most_two(0.5 * sum); }
         case ANGLE: { return angle(sum, root(sums[1]), root(sums[2])); }
         case CENTRED_ANGLE: {
             let part = difference(product(both, sum), product(sums[3], sums[4]));
@@ -237,9 +250,9 @@ fn distance(sums: array<vec2<f32>, 6>) -> u32 {
         case SHARE_OF_ANY: { return share(sum, difference(sum, -sums[1])); }
         case RATIO_OF_BOTH: { return ratio(sum, difference(sum, -2.0 * sums[1])); }
         case SHARE_OF_NONE: { return share(difference(both, sum), both); }
-        case HALF: { return bitcast<u32>(0.5 * sum.x); }
-        case ROOT_OF_HALF: { return bitcast<u32>(root(0.5 * sum).x); }
-        default: { return bitcast<u32>(root(difference(vec2(1.0, 0.0), sum)).x); }
+        case HALF: { return bitcast<vec2<u32>>(0.5 * sum); }
+        case ROOT_OF_HALF: { return bitcast<vec2<u32>>(root(0.5 * sum)); }
+        default: { return bitcast<vec2<u32>>(root(difference(vec2(1.0, 0.0), sum))); }
     }
 }
 
@@ -265,12 +278,18 @@ fn finish_distance(
         terms[i] = sums[place + i * params.term_step];
         is_number = is_number && !is_nan(terms[i].x);
     }
-    var value = NAN;
+    var value = NONE;
     if is_number {
         value = distance(terms);
-        if params.zero_diagonal == 1u && params.row0 + row == params.col0 + col && (value & 0x7fffffffu) <= 0x7f800000u {
-            value = 0u;
+        if params.zero_diagonal == 1u && params.row0 + row == params.col0 + col && (value.x & 0x7fffffffu) <= 0x7f800000u {
+            value = vec2(0u);
         }
     }
-    out[params.out0 + row * params.out_row_step + col * params.out_col_step] = value;
+    let at = params.out0 + row * params.out_row_step + col * params.out_col_step;
+    if params.paired == 1u {
+        out[2u * at] = value.x;
+        out[2u * at + 1u] = value.y;
+    } else {
+        out[at] = value.x;
+    }
 }

@@ -1,7 +1,7 @@
-// The transpose: out[j, i] = x[i, j], of elements of four bytes.
+// The transpose: out[j, i] = x[i, j], of elements of four or eight bytes.
 // Grid: tiles of 4 LINES, y along the m rows of x, x along its n columns; one workgroup per tile.
 // Bindings: 0 x (m, ldx) read; 1 out (n, ldo) written; 2 params.
-// Constants: LINES rows that are read at once.
+// Constants: LINES rows that are read at once; WORDS of four bytes in an element.
 
 struct Params {
     m: u32,
@@ -17,11 +17,12 @@ struct Params {
 @group(0) @binding(2) var<uniform> params: Params;
 
 const LINES: u32 = 8u;
+const WORDS: u32 = 1u;
 const TILE: u32 = 4u * LINES;
 // One more than a row has, so that a column's elements are in different banks.
 const STRIDE: u32 = TILE + 1u;
 
-var<workgroup> tile: array<u32, TILE * STRIDE>;
+var<workgroup> tile: array<u32, TILE * STRIDE * WORDS>;
 
 @compute @workgroup_size(TILE * LINES)
 fn transpose(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
@@ -32,7 +33,9 @@ fn transpose(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_
         let row = first_row + i;
         let col = first_col + along;
         if row < params.m && col < params.n {
-            tile[i * STRIDE + along] = x[params.x0 + row * params.ldx + col];
+            for (var word = 0u; word < WORDS; word++) {
+                tile[(i * STRIDE + along) * WORDS + word] = x[(params.x0 + row * params.ldx + col) * WORDS + word];
+            }
         }
     }
     workgroupBarrier();
@@ -40,7 +43,9 @@ fn transpose(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_
         let row = first_row + along;
         let col = first_col + i;
         if row < params.m && col < params.n {
-            out[params.out0 + col * params.ldo + row] = tile[along * STRIDE + i];
+            for (var word = 0u; word < WORDS; word++) {
+                out[(params.out0 + col * params.ldo + row) * WORDS + word] = tile[(along * STRIDE + i) * WORDS + word];
+            }
         }
     }
 }

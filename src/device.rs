@@ -16,7 +16,7 @@ use self::{memory::Usage, traffic::Counts};
 #[cfg(feature = "cuda")]
 use crate::kernels::KERNELS;
 use crate::{
-    Backend, Cancel, DeviceInfo, DeviceOptions, Error, Limits, ListedDevice, Result,
+    Backend, Cancel, DeviceInfo, DeviceOptions, Error, Limits, ListedDevice, Real, Result,
     driver::{
         Driver,
         cpu::{CpuDriver, FREE_BYTES},
@@ -239,6 +239,12 @@ impl Device {
             true => Ok(()),
             false => Err(Error::NoF64 { op, device: self.info().name.as_str().into() }),
         }
+    }
+
+    /// # Errors
+    /// [`Error::NoF64`] where R is f64 and kernels do not compute in it there.
+    pub(crate) fn computes<R: Real>(&self, op: &'static str) -> Result<()> {
+        if R::DTYPE.is_wide() { self.computes_f64(op) } else { Ok(()) }
     }
 
     /// Bytes that tensors hold on the device now.

@@ -110,12 +110,16 @@ pub trait Real: Element<Real = Self> {
     /// The type that it is computed in together with another: f64 if one of the two is.
     type With<R: Real>: Real;
 
+    /// The distance from 1 to the next number.
+    const EPSILON: f64;
+
     /// An element, or what is nearest to it.
     fn of(value: impl Element) -> Self;
 }
 
 impl Real for f32 {
     type With<R: Real> = R;
+    const EPSILON: f64 = Self::EPSILON as f64;
 
     #[inline]
     fn of(value: impl Element) -> Self {
@@ -125,6 +129,7 @@ impl Real for f32 {
 
 impl Real for f64 {
     type With<R: Real> = Self;
+    const EPSILON: f64 = Self::EPSILON;
 
     #[inline]
     fn of(value: impl Element) -> Self {

@@ -55,7 +55,7 @@ pub(crate) enum Piece {
     Switches,
     /// Sums for each pair of columns of codes, as of distances and of relationships
     Pairs,
-    /// Distances, Gaussians and Gram products of f32
+    /// Distances, a chain that stays on the device, Gaussians and Gram products of f32
     Dense,
     /// Rates that bound the kernels: products of bytes, additions to sums, reads, launches. CUDA alone
     Rates,

@@ -239,9 +239,13 @@ fn every_piece_runs_by_itself() {
             "missing" => &["pass, none missing", "pass, 0.1 % missing", "packed_apply, 1 % missing"],
             "switches" => &["panels of 67584 rows", "steps of 64 MiB"],
             "pairs" => &["pairs of codes, as of distances", "pairs of codes, as of relationships"],
-            "dense" => {
-                &["distances of 2000", "nearest of 2000", "Gaussian of 3, 2 planes", "Gram product 2048"]
-            }
+            "dense" => &[
+                "distances of 2000",
+                "nearest of 2000",
+                "chain: standardise, svd, scores, nearest",
+                "Gaussian of 3, 2 planes",
+                "Gram product 2048",
+            ],
             "startup" => &["headline 0.0001 in a new process, whole, cold", "teatime pca of 1650x1000, warm"],
             "bed" => &["bed of 1000 variants: first pass"],
             _ => &[],

@@ -181,21 +181,6 @@ fn beyond_the_rank_is_zero() {
 }
 
 #[test]
-fn the_stated_minimum_is_enough() {
-    let dosages = dosages(400, 90);
-    let genotypes = memory(&dosages, &[400, 90], &[50, 90]);
-    for options in
-        [PcaOptions { method: Method::Exact, ..options(20) }, randomized(20, Stop::Tolerance(1e-3))]
-    {
-        let run = |host| Run::default().memory(Budget::default().host(host));
-        let Err(Error::Budget { minimum, .. }) = pca(&genotypes, &Device::cpu(), &options, &run(1000)) else {
-            panic!("a budget of 1000 bytes should not do")
-        };
-        pca(&genotypes, &Device::cpu(), &options, &run(minimum)).unwrap();
-    }
-}
-
-#[test]
 fn filters_drop_variants() {
     let dosages = dosages(500, 50);
     let mut options = options(K);

@@ -98,7 +98,8 @@ pub(crate) fn truncated_svd<'py>(
         let rule = options.sign;
         let mut found = teatime::linalg::truncated_svd(&a, k, &options.sign(SignRule::None), run)?;
         found.set_signs(rule, transposed)?;
-        Ok((a.result(found.u)?, found.s, found.v, found.residuals, found.converged, found.passes))
+        let v = Matrix::from_tensor(&found.v)?;
+        Ok((a.result(found.u)?, found.s, v, found.residuals, found.converged, found.passes))
     })?;
     let (s, residuals) = (s.into_pyarray(py), residuals.into_pyarray(py));
     Ok((u.array(py)?, s, matrix(py, v)?, residuals, converged, passes))

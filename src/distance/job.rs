@@ -9,7 +9,6 @@ use super::{
     frame::between,
     metric::{Finish, Prepare, Scaling},
     precision::{factor, is_wide},
-    selection::{Order, Selection},
     sums::{Operand, Pairs, features, largest},
 };
 use crate::{
@@ -120,32 +119,6 @@ impl Measure {
         self.side_of(self.pair_bytes(), [0, taken_of_host], memory)
     }
 
-    /// The order of sums by which a device can find the k nearest of so many observations among so many, if it can.
-    pub(super) fn order(&self, extents: [u64; 2], k: u64) -> Option<Order> {
-        let fits = k <= Selection::MOST as u64 && extents.iter().all(|&n| n < u32::MAX.into());
-        Order::of(self.metric, self.options.missing).filter(|_| fits)
-    }
-
-    /// Observations along each side of a block of sums, of which a device finds the k nearest of m observations among n, beside so many bytes
-    /// of the host.
-    ///
-    /// # Errors
-    /// As [`side`](Self::side).
-    pub(super) fn search_side(
-        &self,
-        [m, n]: [u64; 2],
-        k: u64,
-        taken_of_host: u64,
-        memory: &Budget,
-    ) -> Result<u64> {
-        // Their distances come last.
-        let bytes =
-            Selection::device_bytes(m, m.saturating_add(n), k).saturating_add(4 * m.saturating_mul(k));
-        let shared = self.device.shares_host_memory();
-        let taken = if shared { [0, bytes.saturating_add(taken_of_host)] } else { [bytes, taken_of_host] };
-        self.side_of([8, 0], taken, memory)
-    }
-
     /// [`side`](Self::side) of blocks of so many bytes for each pair, with so many bytes taken before, each of the device and of the host.
     ///
     /// # Errors
@@ -241,15 +214,6 @@ impl Measure {
         });
         let counts = if finish.missing == Missing::Propagate { None } else { values.pop() };
         Ok(Block { rows, columns, distances, counts, wide: self.wide })
-    }
-
-    /// Makes distances of sums that a device kept of a metric of one term, NaN of a sum that is NaN.
-    pub(super) fn finish_kept(&self, sums: &[[f32; 2]], distances: &mut [f64]) {
-        for (distance, sum) in distances.iter_mut().zip(sums) {
-            let sum = self.factors[0] * joined(sum, self.wide);
-            let made = self.metric.distance(&[sum], self.features as f64, Missing::Propagate, 0.0);
-            *distance = if sum.is_nan() { f64::NAN } else { made };
-        }
     }
 }
 
@@ -375,11 +339,6 @@ impl<'a, T: Element> Job<'a, T> {
     pub(super) fn extents(&self) -> [usize; 2] {
         let [x, y] = self.measure.undefined.each_ref().map(Vec::len);
         [x, if self.measure.is_self { x } else { y }]
-    }
-
-    /// As [`Measure::order`].
-    pub(super) fn order(&self, k: usize) -> Option<Order> {
-        self.measure.order(self.extents().map(|extent| extent as u64), k as u64)
     }
 
     /// As [`Measure::is_lower`].

@@ -254,6 +254,11 @@ impl Metric {
         }
     }
 
+    /// True where the distance is a function of the first sum, or of that sum rescaled, whatever elements are missing.
+    pub(super) const fn is_of_sum(self) -> bool {
+        matches!(self.formula(false), Formula::Plain | Formula::Root | Formula::Largest | Formula::Power)
+    }
+
     /// The distance, of the sums of the terms over `features`, of which rounding may leave the share `noise` where terms cancel.
     #[inline(always)]
     pub(super) fn distance(self, sums: &[f64], features: f64, missing: Missing, noise: f64) -> f64 {

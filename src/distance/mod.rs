@@ -73,7 +73,7 @@
 //!   beyond 1, and observations whose sums are beyond f32 are refused by `jensenshannon`.
 //!
 //! Distances that stay on the device, [`pairwise_tensor`], are f32 made of the same sums: in f64 where the device computes in it, and else in
-//! pairs of f32. It says how near they are.
+//! pairs of f32. It says how near they are, and [`neighbors`](fn@neighbors) says it of those that a GPU makes to find the nearest.
 //!
 //! Tensors of f64 are computed in f64 on devices that [can](crate::Limits::f64): the cpu and CUDA. Sums are one f64, and whole numbers are
 //! exact up to 2^53. Above, 2^-17 becomes 2^-44 plus 2^-61 for each feature, and a thousand becomes 10^7. Squares and powers beyond f64
@@ -120,6 +120,7 @@ mod packed;
 mod partial;
 mod partial_sums;
 mod precision;
+mod search;
 pub(crate) mod selection;
 mod stored;
 mod sums;

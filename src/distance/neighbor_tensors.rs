@@ -4,7 +4,7 @@ use super::{
     Metric, Options,
     job::Job,
     neighbors::{check_k, on_host},
-    on_device::{finish_sums, select},
+    search::select,
 };
 use crate::{Element, Error, Result, Run, Tensor, dtype::nearest_f32, kernel::small};
 
@@ -24,13 +24,14 @@ pub struct NeighborTensors {
 /// As [`neighbors`](super::neighbors()): (m, k) and (m, k).
 ///
 /// # Accuracy
-/// Distances are those of [`pairwise_tensor`](super::pairwise_tensor). Where the sums of two differ and the distances that are made of them
-/// do not, the one with the nearer sum comes first, unless they are found on the host.
+/// Distances are those of [`pairwise_tensor`](super::pairwise_tensor), in the order of the numbers by which a GPU finds
+/// [`neighbors`](super::neighbors()), sums or distances of more digits: where these differ and distances as f32 do not, the one that is nearer by
+/// these comes first.
 ///
 /// # Cost
-/// That of [`pairwise_tensor`](super::pairwise_tensor), but on the device 16 bytes for each of the nearest instead of 4 a pair. Of a `k`
-/// above 256, of metrics of more than one sum (`braycurtis`, `jaccard`, `dice`) and where features are left out, the nearest are found on
-/// the host as [`neighbors`](super::neighbors()) does, and uploaded.
+/// That of [`pairwise_tensor`](super::pairwise_tensor), but on the device 16 bytes for each of the nearest instead of 4 a pair, and where one sum
+/// is not enough, another block of up to 32 MiB. Of a `k` above 256, the nearest are found on the host as [`neighbors`](super::neighbors()) does,
+/// and uploaded.
 ///
 /// # Errors
 /// As [`neighbors`](super::neighbors()); [`Error::Limit`] for 2^32 - 1 observations or more.
@@ -57,9 +58,9 @@ pub fn neighbor_tensors<T: Element>(
     if let Some(requested) = extents.into_iter().map(|n| n as u64).find(|&n| n >= u32::MAX.into()) {
         return Err(Error::Limit { what: "observations", requested, max: u64::from(u32::MAX) - 1 });
     }
-    if let Some(order) = job.order(k) {
-        let (sums, indices) = select(&job, order, k, 0, run)?;
-        return Ok(NeighborTensors { indices, distances: finish_sums(&job.measure, &sums)? });
+    if job.measure.can_search(extents.map(|extent| extent as u64), k as u64) {
+        let (kept, indices) = select(&job, k as u64, 0, run)?;
+        return Ok(NeighborTensors { indices, distances: job.measure.finish_kept_on_device(&kept)? });
     }
     let found = on_host(&job, k, run)?;
     let shape = [extents[0] as u64, k as u64];

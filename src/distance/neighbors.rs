@@ -7,7 +7,7 @@ use rayon::{ThreadPool, prelude::*};
 use super::{
     Metric, Options,
     job::{Block, Job, Measure},
-    on_device::select,
+    search::select,
     zeros,
 };
 use crate::{Device, Element, Error, Result, Run, Tensor, linalg::Matrix, tensor::Pending};
@@ -35,20 +35,29 @@ impl Neighbors {
 /// The `k` nearest of the observations of `y` to each of `x`, or of the others of `x`. Waits.
 ///
 /// Nearest first, and of equal distances the lower number first. The nearest by `inner_product`, which is a likeness, have the
-/// largest. Distances that are NaN come last, so that there are always `k`. Distances are those of [`pairwise`](super::pairwise),
-/// to the last bit. A GPU finds the nearest by the sums that distances are made of: where sums differ and their distances do not, the
-/// farthest of the `k` may be the one with the nearer sum.
+/// largest. Distances that are NaN come last, so that there are always `k`.
 ///
 /// # Shapes
 /// As [`pairwise`](super::pairwise) -> (m, k) and (m, k), `k` from 1 to n, or to m - 1 without `y`.
+///
+/// # Accuracy
+/// Distances are those of [`pairwise`](super::pairwise), to the last bit. A GPU finds the nearest by the sums that distances are made of,
+/// where one sum is enough: where sums differ and their distances do not, the farthest of the `k` may be the one with the nearer sum. Else it
+/// makes distances, and finds the nearest by these.
+///
+/// A GPU that does not [compute in f64](crate::Limits::f64) makes these in pairs of f32: of `braycurtis`, `jaccard` and `dice`; of `cosine`,
+/// `correlation`, `hamming` and `russellrao` where elements may be missing; and all that are rescaled. They are within 2^-40 of those of
+/// `pairwise`, or 2^-20 where a sum is below 2^-80, and 1/p times that by `minkowski` with p below 1. By `cosine` and `correlation` they are off
+/// by as much more, and may be NaN, as [`pairwise_tensor`](super::pairwise_tensor) says. Of two that differ by less than that, either may come
+/// first, but equal ratios of whole numbers below 2^24 are equal.
 ///
 /// # Errors
 /// [`Error::Argument`] for another `k`; else as [`pairwise`](super::pairwise), budgets being for what is below.
 ///
 /// # Cost
 /// That of [`pairwise`](super::pairwise), but on the host, instead of 8 bytes a pair, `32 k + 40` for each observation of `x`. A GPU finds
-/// them itself, in `12 k + 4` bytes for each observation of `x` and 4 for each of `y`, and only these cross to the host; but of a `k` above 256, of metrics of more than one sum (`braycurtis`,
-/// `jaccard`, `dice`) and where features are left out, the sums of all pairs do.
+/// them itself, in `12 k + 4` bytes for each observation of `x` and 4 for each of `y`, and one block of sums; where one sum is not enough, in one
+/// of each term and one of distances. Only what it finds crosses to the host; of a `k` above 256, the sums of all pairs do.
 ///
 /// ```
 /// use teatime::{Device, Run, Tensor, distance::{Metric, Options, neighbors}};
@@ -71,12 +80,10 @@ pub fn neighbors<T: Element>(
     let [m, n] = job.extents();
     check_k(k, n as u64, y.is_none())?;
     // Where the device's memory is the host's, the host finds them as fast.
-    if !x.device().shares_host_memory()
-        && let Some(order) = job.order(k)
-    {
+    if !x.device().shares_host_memory() && job.measure.can_search([m as u64, n as u64], k as u64) {
         let bytes = NearestSoFar::host_bytes(m as u64, k as u64);
-        let (sums, numbers) = select(&job, order, k, bytes, run)?;
-        return finished(&job.measure, sums.download()?, numbers.download()?, [m, k]);
+        let (kept, numbers) = select(&job, k as u64, bytes, run)?;
+        return finished(&job.measure, kept.download()?, numbers.download()?, [m, k]);
     }
     on_host(&job, k, run)
 }
@@ -96,22 +103,22 @@ pub(super) fn on_host<T: Element>(job: &Job<'_, T>, k: usize, run: &Run) -> Resu
     found.finish()
 }
 
-/// The distances of the nearest, of their sums and numbers as a device found them.
+/// The distances of the nearest, of the pairs and numbers that a device kept.
 fn finished(
     measure: &Measure,
-    sums: Pending<f32>,
+    kept: Pending<f32>,
     numbers: Pending<u32>,
     [m, k]: [usize; 2],
 ) -> Result<Neighbors> {
-    let (sums, numbers) = (sums.wait()?, numbers.wait()?);
+    let (kept, numbers) = (kept.wait()?, numbers.wait()?);
     let largest_first = measure.metric == Metric::InnerProduct;
     let count = m.saturating_mul(k);
     let (mut indices, mut distances) = (zeros(count)?, zeros(count)?);
     measure.device.pool()?.install(|| {
-        let lines = sums.as_chunks().0.par_chunks(k).zip(numbers.par_chunks(k));
+        let lines = kept.as_chunks().0.par_chunks(k).zip(numbers.par_chunks(k));
         let results = indices.par_chunks_mut(k).zip(distances.par_chunks_mut(k));
-        lines.zip(results).for_each(|((sums, numbers), (indices, distances))| {
-            measure.finish_kept(sums, distances);
+        lines.zip(results).for_each(|((kept, numbers), (indices, distances))| {
+            measure.finish_kept(kept, distances);
             // Sums that differ may make the same distance.
             let mut line: Vec<_> = distances
                 .iter()

@@ -5,7 +5,6 @@ use std::ops::Range;
 use super::{
     Metric, Options,
     job::{Job, Measure},
-    selection::{Order, Selection},
 };
 #[cfg(doc)]
 use crate::Error;
@@ -16,6 +15,7 @@ use crate::{
     kernel::{Grid, small},
     kernels::{
         WG,
+        distance::Term,
         finish_distance::{FINISH_DISTANCE, Formula, Params, spec},
     },
     launch::Arg,
@@ -77,64 +77,6 @@ pub fn pairwise_tensor<T: Element>(
     Ok(out)
 }
 
-/// The nearest of each observation, found on the device beside so many bytes of the host: the sums of their pairs (m, 2 k), and their numbers
-/// (m, k).
-///
-/// # Errors
-/// As [`neighbors`](super::neighbors()).
-pub(super) fn select<T: Element>(
-    job: &Job<'_, T>,
-    order: Order,
-    k: usize,
-    taken_of_host: u64,
-    run: &Run,
-) -> Result<(Tensor<f32>, Tensor<u32>)> {
-    let (measure, extents) = (&job.measure, job.extents().map(|extent| extent as u64));
-    let side = measure.search_side(extents, k as u64, taken_of_host, &run.memory)?;
-    let [m, _] = extents;
-    let undefined = [0, usize::from(!measure.is_self)].map(|side| &measure.undefined[side][..]);
-    let mut found =
-        Selection::new(&measure.device, [m, k as u64], order, measure.wide, undefined, measure.is_self)?;
-    each_block(job, side, run, |sums, rows, columns| found.offer(sums, rows, columns, measure.is_lower()))?;
-    Ok(found.into_tensors())
-}
-
-/// The distances of kept sums of a metric of one term, two numbers for each pair: (m, 2 k) -> (m, k). NaN of a sum that is NaN. Enqueues; does
-/// not wait.
-///
-/// # Errors
-/// [`Error::Limit`] when a row of sums does not fit a binding; what the device reports.
-///
-/// # Panics
-/// For a metric of more terms.
-pub(super) fn finish_sums(measure: &Measure, sums: &Tensor<f32>) -> Result<Tensor<f32>> {
-    assert_eq!(measure.terms.len(), 1, "kept sums should be of one term");
-    let [m, width] = sums.matrix("distance")?;
-    let k = width / 2;
-    let mut out = Tensor::empty(&measure.device, &[m, k])?;
-    if out.is_empty() {
-        return Ok(out);
-    }
-    let most = measure.device.limits().rows_per_launch(width, WG)?;
-    let clear = Tensor::<u32>::zeros(&measure.device, &[most.min(m).max(k)])?;
-    for rows in blocks(m, most) {
-        let from = sums.window(rows.start * width..rows.end * width);
-        let to = out.window_update(rows.start * k..rows.end * k);
-        let params = Params {
-            rows: small(rows.end - rows.start),
-            cols: small(k),
-            sums0: from.start / 2,
-            sums_step: small(k),
-            out0: to.start,
-            out_row_step: small(k),
-            out_col_step: 1,
-            ..measure.params()
-        };
-        measure.finish(from.arg, clear.as_read(), to.arg, &params)?;
-    }
-    Ok(out)
-}
-
 /// Enqueues all distances, in blocks of so many observations along each side, and so many lines of the output at a time.
 fn fill<T: Element>(
     job: &Job<'_, T>,
@@ -144,7 +86,7 @@ fn fill<T: Element>(
 ) -> Result<()> {
     let measure = &job.measure;
     let clear = Tensor::zeros(&measure.device, &[2 * side])?;
-    each_block(job, side, run, |sums, rows, columns| {
+    each_block(job, &measure.terms, side, run, |sums, rows, columns| {
         let flags = measure.flags(&rows, &columns)?;
         let flags = flags.as_ref().unwrap_or(&clear);
         let block = Block { measure, sums, flags, rows, columns };
@@ -153,17 +95,18 @@ fn fill<T: Element>(
     })
 }
 
-/// Enqueues the sums of each block of so many observations along each side, or of the lower triangle, and gives them: those of a term after
-/// those of another, in memory that holds the next block's too.
-fn each_block<T: Element>(
+/// Enqueues the sums of these terms of each block of so many observations along each side, or of the lower triangle, and gives them: those of
+/// a term after those of another, in memory that holds the next block's too.
+pub(super) fn each_block<T: Element>(
     job: &Job<'_, T>,
+    terms: &[Term],
     side: u64,
     run: &Run,
     mut sink: impl FnMut(&Tensor<f32>, Range<u64>, Range<u64>) -> Result<()>,
 ) -> Result<()> {
     let (measure, x) = (&job.measure, &job.x);
     let y = job.y.as_ref().unwrap_or(x);
-    let shape = [measure.terms.len() as u64 * x.count.min(side), 2 * y.count.min(side)];
+    let shape = [terms.len() as u64 * x.count.min(side), 2 * y.count.min(side)];
     let mut sums = Tensor::empty(&measure.device, &shape)?;
     let mut ends = Ends { word: Tensor::zeros(&measure.device, &[1])?, before: None };
     let mut status = Status::new(0, 1, x.count);
@@ -174,7 +117,7 @@ fn each_block<T: Element>(
             }
             run.cancel.check()?;
             let pairs = (rows.end - rows.start) * (columns.end - columns.start);
-            for (&term, i) in measure.terms.iter().zip(0..) {
+            for (&term, i) in terms.iter().zip(0..) {
                 let (x, y) = ((x, rows.clone()), (y, columns.clone()));
                 measure.enqueue_term(term, x, y, (&mut sums, i * pairs))?;
             }
@@ -230,6 +173,7 @@ impl Block<'_> {
         let n = out.shape()[1];
         let [height, width] = [rows, columns].map(|range| range.end - range.start);
         let (along, across) = if transposed { (columns, rows) } else { (rows, columns) };
+        let (formula, factor) = measure.formula();
         let terms = measure.terms.len() as u64;
         let sums = self.sums.window(0..2 * terms * height * width).arg;
         // Numbers count only beside each other, and may be beyond the kernel's.
@@ -258,17 +202,17 @@ impl Block<'_> {
                 col0: small(columns.start + col - least),
                 lower: measure.is_lower().into(),
                 zero_diagonal: (measure.is_self && measure.metric.is_zero_on_diagonal()).into(),
-                ..measure.params()
+                ..measure.params(formula, factor)
             };
-            measure.finish(sums, self.flags.as_read(), target.arg, &params)?;
+            measure.finish((sums, measure.wide), self.flags.as_read(), target.arg, &params)?;
         }
         Ok(())
     }
 }
 
 impl Measure {
-    /// Parameters that all launches of a call have in common.
-    fn params(&self) -> Params {
+    /// Gives the formula that makes distances of sums, and the factor that they are multiplied by.
+    pub(super) fn formula(&self) -> (Formula, f64) {
         let formula = match self.metric {
             Metric::Minkowski(1.0) => Formula::Plain,
             Metric::Minkowski(2.0) => Formula::Root,
@@ -280,6 +224,11 @@ impl Measure {
             Formula::Plain | Formula::Largest => self.factors[0],
             _ => 1.0,
         };
+        (formula, factor)
+    }
+
+    /// Gives the parameters that all launches with such a formula have in common.
+    pub(super) fn params(&self, formula: Formula, factor: f64) -> Params {
         // The whole may be beyond f32 where distances are not.
         let first = power_of_two(exponent(factor) / 2);
         let power = self.metric.power();
@@ -317,11 +266,49 @@ impl Measure {
         }
     }
 
+    /// Enqueues the distances of a matrix of pairs, or what else the parameters say, row by row in an output of its own: in as many launches as
+    /// bindings ask for. Sums are of f64 if `wide`.
+    pub(super) fn finish_rows(
+        &self,
+        (sums, wide): (&Tensor<f32>, bool),
+        out: &mut Tensor<f32>,
+        params: &Params,
+    ) -> Result<()> {
+        let [m, n, terms, term_step] =
+            [params.rows, params.cols, params.terms, params.term_step].map(u64::from);
+        let words = 1 + params.paired;
+        let most = self.device.limits().rows_per_launch(2 * n, WG)?;
+        let clear = Tensor::<u32>::zeros(&self.device, &[most.min(m).max(n)])?;
+        for rows in blocks(m, most) {
+            let [start, end] = [rows.start * n, rows.end * n];
+            let from = sums.window(2 * start..2 * ((terms - 1) * term_step + end));
+            let to = out.window_update(u64::from(words) * start..u64::from(words) * end);
+            let part = Params {
+                rows: small(rows.end - rows.start),
+                sums0: from.start / 2,
+                sums_step: params.cols,
+                out0: to.start / words,
+                out_row_step: params.cols,
+                out_col_step: 1,
+                row0: params.row0 + small(rows.start),
+                ..*params
+            };
+            self.finish((from.arg, wide), clear.as_read(), to.arg, &part)?;
+        }
+        Ok(())
+    }
+
     /// Enqueues the kernel for the sums of each term.
-    fn finish(&self, sums: Arg<'_>, flags: Arg<'_>, out: Arg<'_>, params: &Params) -> Result<()> {
+    fn finish(
+        &self,
+        (sums, wide): (Arg<'_>, bool),
+        flags: Arg<'_>,
+        out: Arg<'_>,
+        params: &Params,
+    ) -> Result<()> {
         let pairs = u64::from(params.rows) * u64::from(params.cols);
         let groups = pairs.div_ceil(WG.into());
         let grid = Grid::linear(groups, self.device.limits().groups_per_axis, 64 * pairs)?;
-        self.device.launch(&FINISH_DISTANCE, &spec(self.wide), grid, &[sums, flags, out], params)
+        self.device.launch(&FINISH_DISTANCE, &spec(wide), grid, &[sums, flags, out], params)
     }
 }

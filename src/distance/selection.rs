@@ -1,4 +1,4 @@
-//! The nearest of each observation, kept on the device while blocks of sums of pairs come one after the other.
+//! The nearest of each observation, kept on the device while blocks of pairs' sums or distances come one after the other.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use crate::{
     tensor::Window,
 };
 
-/// The order of distances by the sums of a metric's one term.
+/// The order of distances by numbers of which they are made: sums of a term, or others.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Order {
     /// True if larger sums are nearer.
@@ -25,12 +25,15 @@ impl Order {
     const RISING: Self = Self { falling: false, low: f32::NEG_INFINITY, high: f32::INFINITY };
     const FALLING: Self = Self { falling: true, ..Self::RISING };
 
-    /// None for a metric whose distance is not a monotone function of one sum, or where features are left out.
+    /// Gives the order by the sums of the first term, or none where the distance is not a monotone function of these alone.
     pub(crate) fn of(metric: Metric, missing: Missing) -> Option<Self> {
-        if missing != Missing::Propagate {
-            return None;
-        }
+        let is_of_first = match missing {
+            Missing::Propagate => true,
+            Missing::Ignore => metric.is_of_sum(),
+            Missing::Rescale | Missing::RescaleOrZero => false,
+        };
         match metric {
+            _ if !is_of_first => None,
             Metric::Euclidean
             | Metric::SqEuclidean
             | Metric::CityBlock
@@ -48,6 +51,11 @@ impl Order {
             Metric::Hellinger => Some(Self { high: 1.0, ..Self::FALLING }),
             Metric::BrayCurtis | Metric::Jaccard | Metric::Dice => None,
         }
+    }
+
+    /// Gives the order by distances, or by the rescaled sums that they are made of.
+    pub(super) fn of_distances(metric: Metric) -> Self {
+        if metric == Metric::InnerProduct { Self::FALLING } else { Self::RISING }
     }
 }
 
@@ -254,11 +262,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn metrics_of_one_term_have_an_order() {
+    fn metrics_of_one_sum_have_an_order() {
         for &metric in Metric::ALL {
             let (terms, _) = metric.recipe(false);
             assert_eq!(Order::of(metric, Missing::Propagate).is_some(), terms.len() == 1, "{metric}");
-            assert_eq!(Order::of(metric, Missing::Ignore), None, "{metric}");
+            assert_eq!(Order::of(metric, Missing::Ignore).is_some(), metric.is_of_sum(), "{metric}");
+            assert_eq!(Order::of(metric, Missing::Rescale), None, "{metric}");
         }
     }
 
@@ -266,13 +275,16 @@ mod tests {
     #[test]
     fn orders_are_those_of_distances() {
         let sums = [-0.5, 0.0, 0.25, 0.5, 1.0, 1.5, 3.0, 4.0, 4.5];
-        for &metric in Metric::ALL {
-            let Some(Order { falling, low, high }) = Order::of(metric, Missing::Propagate) else { continue };
+        let rules = [Missing::Propagate, Missing::Ignore];
+        let with_rules = |metric: &Metric| rules.map(|missing| (*metric, missing));
+        for (metric, missing) in Metric::ALL.iter().flat_map(with_rules) {
+            let Some(Order { falling, low, high }) = Order::of(metric, missing) else { continue };
             let sign = if falling { -1.0 } else { 1.0 };
             let key = |sum: f64| sign * sum.clamp(low.into(), high.into());
             // A near one has a large product.
             let sign = if metric == Metric::InnerProduct { -1.0 } else { 1.0 };
-            let far = |sum| sign * metric.distance(&[sum], 4.0, Missing::Propagate, 0.0);
+            let terms = if missing == Missing::Propagate { 1 } else { 2 };
+            let far = |sum: f64| sign * metric.distance(&[sum, 3.0][..terms], 4.0, missing, 0.0);
             for (a, b) in sums.iter().flat_map(|a| sums.iter().map(move |b| (*a, *b))) {
                 if !far(a).is_nan() && !far(b).is_nan() {
                     assert_eq!(key(a).partial_cmp(&key(b)), far(a).partial_cmp(&far(b)), "{metric} {a} {b}");

@@ -131,7 +131,8 @@ pub fn pairwise_stored<A: SharedArray>(
 /// The `k` nearest of the observations of `y` to each of `x`, or of the others of `x`, without a matrix of distances. Waits.
 ///
 /// [`neighbors`](fn@neighbors) of arrays, whose elements are taken as [`pairwise_stored`] takes them. Where a GPU does not hold all elements,
-/// the nearest are found on the host: of sums that differ and whose distances do not, the lower number comes first then.
+/// the nearest are found on the host: of sums that differ and whose distances do not, the lower number comes first then, and all distances
+/// are those of [`pairwise`](super::pairwise) to the last bit.
 ///
 /// # Shapes
 /// As [`pairwise_stored`] -> (m, k) and (m, k), `k` from 1 to n, or to m - 1 without `y`.

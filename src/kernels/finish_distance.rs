@@ -1,12 +1,12 @@
-//! Distances of the sums of a metric's terms: `out[i, j] = formula(sums[i, j])`, as f32 that stay on the device.
+//! Distances of the sums of a metric's terms: `out[i, j] = formula(sums[i, j])`, as f32 or as pairs that stay on the device.
 
 use bytemuck::{Pod, Zeroable};
 use rayon::prelude::*;
 
 use super::WG;
 use crate::{
-    dtype::{joined, nearest_f32},
-    kernel::{CpuLaunch, Kernel, kernel},
+    dtype::{halves, joined, nearest_f32},
+    kernel::{CpuArg, CpuLaunch, Kernel, kernel},
 };
 
 /// Parameters of the kernel.
@@ -36,6 +36,8 @@ pub(crate) struct Params {
     pub(crate) lower: u32,
     /// 1 where the distance of a row from the column with its number is 0 if it is a number, else 0.
     pub(crate) zero_diagonal: u32,
+    /// 1 where a distance is stored as the two numbers that [`joined`] takes: an f64 where the device computes in it; else 0.
+    pub(crate) paired: u32,
     /// A [`Formula`].
     pub(crate) formula: u32,
     /// Terms that have sums: from 1 to 6.
@@ -210,6 +212,9 @@ const FORMULAS: [Formula; 15] = [
     Formula::RootOfRest,
 ];
 
+/// Rows of the output that a task makes at least: pairs side by side in the sums are in a line of the cache.
+const LINES: usize = 16;
+
 /// One launch.
 struct Work<'a> {
     p: Params,
@@ -221,9 +226,9 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Writes a pair's distance, unless the launch leaves it out.
+    /// Writes a pair's distance as it is stored, unless the launch leaves it out.
     #[inline(always)]
-    fn write(&self, row: usize, col: usize, out: &mut f32) {
+    fn write<T>(&self, row: usize, col: usize, out: &mut T, stored: &impl Fn(f64) -> T) {
         let p = &self.p;
         let [row_number, col_number] = [p.row0 as usize + row, p.col0 as usize + col];
         if p.lower == 1 && col_number > row_number {
@@ -239,12 +244,38 @@ impl Work<'_> {
             || values.iter().any(|value| value.is_nan());
         let distance = if is_undefined { f64::NAN } else { self.finished.of(&values[..terms]) * self.factor };
         let is_own = p.zero_diagonal == 1 && row_number == col_number && !distance.is_nan();
-        *out = if is_own { 0.0 } else { nearest_f32(distance) };
+        *out = stored(if is_own { 0.0 } else { distance });
+    }
+
+    fn write_all<T: Pod + Send>(&self, out: CpuArg<'_>, stored: impl Fn(f64) -> T + Sync) {
+        let p = &self.p;
+        let transposed = p.out_col_step != 1;
+        let (lines, len, step) = match transposed {
+            true => (p.cols, p.rows, p.out_col_step),
+            false => (p.rows, p.cols, p.out_row_step),
+        };
+        let (lines, len, step) = (lines as usize, len as usize, step as usize);
+        if lines == 0 || len == 0 {
+            return;
+        }
+        let out = &mut out.write::<T>()[p.out0 as usize..][..(lines - 1) * step + len];
+        out.par_chunks_mut(LINES * step).enumerate().for_each(|(task, out)| {
+            let first = task * LINES;
+            if transposed {
+                for row in 0..len {
+                    for (i, line) in out.chunks_mut(step).enumerate() {
+                        self.write(row, first + i, &mut line[row], &stored);
+                    }
+                }
+            } else {
+                for (i, line) in out.chunks_mut(step).enumerate() {
+                    let line = line[..len].iter_mut().enumerate();
+                    line.for_each(|(col, out)| self.write(first + i, col, out, &stored));
+                }
+            }
+        });
     }
 }
-
-/// Rows of the output that a task makes at least: pairs side by side in the sums are in a line of the cache.
-const LINES: usize = 16;
 
 fn finish_distance(launch: CpuLaunch<'_>) {
     let p: Params = launch.params();
@@ -265,28 +296,8 @@ fn finish_distance(launch: CpuLaunch<'_>) {
         sums: sums.read(),
         undefined: undefined.read(),
     };
-    let transposed = p.out_col_step != 1;
-    let (lines, len, step) = match transposed {
-        true => (p.cols, p.rows, p.out_col_step),
-        false => (p.rows, p.cols, p.out_row_step),
-    };
-    let (lines, len, step) = (lines as usize, len as usize, step as usize);
-    if lines == 0 || len == 0 {
-        return;
+    match p.paired {
+        0 => work.write_all(out, nearest_f32),
+        _ => work.write_all(out, |distance| halves(distance, true)),
     }
-    let out = &mut out.write::<f32>()[p.out0 as usize..][..(lines - 1) * step + len];
-    out.par_chunks_mut(LINES * step).enumerate().for_each(|(task, out)| {
-        let first = task * LINES;
-        if transposed {
-            for row in 0..len {
-                for (i, line) in out.chunks_mut(step).enumerate() {
-                    work.write(row, first + i, &mut line[row]);
-                }
-            }
-        } else {
-            for (i, line) in out.chunks_mut(step).enumerate() {
-                line[..len].iter_mut().enumerate().for_each(|(col, out)| work.write(first + i, col, out));
-            }
-        }
-    });
 }

@@ -45,13 +45,13 @@ pub(crate) struct Params {
 
 pub(crate) static MATMUL: Kernel<Params> =
     kernel!("matmul", Params, [Read, Read, ReadWrite], multiply::<f32>, specs);
-/// Products in f64 of two operands of f64. It has no CUDA source, where the vendor's library makes them.
+/// Products in f64 of two operands of f64, which no shader makes.
 pub(crate) static MATMUL_F64: Kernel<Params> = Kernel::built_in(
     "matmul_f64",
-    ["", ""],
+    [include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/cuda/matmul_f64.cu")), ""],
     Some(multiply::<f64>),
     &[Binding::any(Access::Read), Binding::any(Access::Read), Binding::any(Access::ReadWrite)],
-    specs,
+    specs_f64,
 );
 
 /// Rows and columns of c that one workgroup makes: of small and thin products, and on any device.
@@ -68,11 +68,15 @@ pub(crate) fn spec(tile: u32, transposed: [bool; 2], narrow: bool) -> [(&'static
 }
 
 fn specs() -> Vec<Vec<(&'static str, u32)>> {
-    let of = |(tile, narrow)| {
-        [[false, false], [true, false], [false, true]]
-            .map(|transposed| spec(tile, transposed, narrow).to_vec())
-    };
-    [(TILE, false), (TILE, true), (LARGE_TILE, false)].into_iter().flat_map(of).collect()
+    [(TILE, false), (TILE, true), (LARGE_TILE, false)].into_iter().flat_map(each_form).collect()
+}
+
+fn specs_f64() -> Vec<Vec<(&'static str, u32)>> {
+    each_form((TILE, true)).into()
+}
+
+fn each_form((tile, narrow): (u32, bool)) -> [Vec<(&'static str, u32)>; 3] {
+    [[false, false], [true, false], [false, true]].map(|transposed| spec(tile, transposed, narrow).to_vec())
 }
 
 /// Tiles of c that run in parallel: packing both panels of one costs 1/48 of its arithmetic at any k, and whole

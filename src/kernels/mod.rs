@@ -52,6 +52,7 @@ macro_rules! each_kernel {
             $of(&$crate::kernels::pack::PACK),
             $of(&$crate::kernels::unpack::UNPACK),
             $of(&$crate::kernels::matmul::MATMUL),
+            $of(&$crate::kernels::matmul::MATMUL_F64),
             $of(&$crate::kernels::packed_adjoint::PACKED_ADJOINT),
             $of(&$crate::kernels::packed_apply::PACKED_APPLY),
             $of(&$crate::kernels::packed_limbs::PACKED_LIMBS),

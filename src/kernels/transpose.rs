@@ -3,7 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 use rayon::prelude::*;
 
-use crate::kernel::{CpuLaunch, Kernel, kernel};
+use crate::kernel::{CpuLaunch, Kernel, kernel, small};
 
 /// Parameters of the kernel: extents of x, row strides and first elements.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -21,24 +21,35 @@ pub(crate) struct Params {
 const LINES: u32 = 8;
 /// Rows and columns that a workgroup turns.
 pub(crate) const TILE: u32 = 4 * LINES;
-pub(crate) const SPEC: [(&str, u32); 1] = [("LINES", LINES)];
+
+/// For elements of so many words of four bytes.
+pub(crate) fn spec(words: u64) -> [(&'static str, u32); 2] {
+    [("LINES", LINES), ("WORDS", small(words))]
+}
 
 pub(crate) static TRANSPOSE: Kernel<Params> =
     kernel!("transpose", Params, [Read, ReadWrite], transpose, specs);
 
 fn specs() -> Vec<Vec<(&'static str, u32)>> {
-    vec![SPEC.to_vec()]
+    [1, 2].map(|words| spec(words).to_vec()).into()
 }
 
 /// Elements of a row of the transpose that a thread writes at once.
 const PIECE: usize = 4096;
 
 fn transpose(launch: CpuLaunch<'_>) {
+    match launch.constant("WORDS") {
+        1 => transpose_of::<u32>(launch),
+        _ => transpose_of::<u64>(launch),
+    }
+}
+
+fn transpose_of<T: Pod + Send + Sync>(launch: CpuLaunch<'_>) {
     let p: Params = launch.params();
     let [x, out] = launch.args();
     let [m, n, ldx, ldo] = [p.m, p.n, p.ldx, p.ldo].map(|extent| extent as usize);
-    let x = &x.read::<u32>()[p.x0 as usize..];
-    let out = &mut out.write::<u32>()[p.out0 as usize..][..(n - 1) * ldo + m];
+    let x = &x.read::<T>()[p.x0 as usize..];
+    let out = &mut out.write::<T>()[p.out0 as usize..][..(n - 1) * ldo + m];
     let tile = TILE as usize;
     if m <= PIECE {
         let parts = out.par_chunks_mut(tile * ldo).enumerate();
@@ -59,7 +70,7 @@ fn transpose(launch: CpuLaunch<'_>) {
 }
 
 /// Fills pieces of rows of the transpose, tile by tile: of the columns of x from `column` on, the elements from row `first` on.
-fn turn(x: &[u32], ldx: usize, (column, first): (usize, usize), pieces: &mut [&mut [u32]]) {
+fn turn<T: Pod>(x: &[T], ldx: usize, (column, first): (usize, usize), pieces: &mut [&mut [T]]) {
     let (len, tile) = (pieces.first().map_or(0, |piece| piece.len()), TILE as usize);
     for start in (0..len).step_by(tile) {
         let along = start..len.min(start + tile);

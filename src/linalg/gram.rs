@@ -4,9 +4,14 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::{matmul::gram_lower_rows, matrix::Matrix, rows::Rows};
+use super::{
+    matmul::{Op, Product},
+    matrix::Matrix,
+    rows::Rows,
+};
 use crate::{
-    Device, Error, Result, Tensor,
+    Device, Element, Error, Real, Result, Tensor,
+    array::{self, elementwise::converted},
     dtype::{halves, joined},
     extent::blocks,
     kernel::{Grid, small},
@@ -90,7 +95,7 @@ impl BlockSum {
     }
 
     /// [`add`](Self::add) of a block whose memory holds the next one too: never waits.
-    pub(crate) fn enqueue(&mut self, block: &Tensor<f32>) -> Result<()> {
+    pub(crate) fn enqueue<R: Real>(&mut self, block: &Tensor<R>) -> Result<()> {
         let (op, [rows, cols]) = ("BlockSum::add", self.shape);
         if block.shape() != self.shape {
             return Err(Error::shape(
@@ -175,32 +180,94 @@ impl BlockSum {
     /// # Errors
     /// What the device reports.
     pub fn finish(self) -> Result<Matrix> {
-        let ([rows, n], lower) = (self.shape.map(to_usize), self.lower);
-        let mut total = self.values()?;
+        let ([rows, cols], lower) = (self.shape.map(to_usize), self.lower);
+        let mut sum = Matrix::from_vec(self.values()?, rows, cols)?;
         if lower {
-            for i in 0..n {
-                for j in 0..i {
-                    total[j * n + i] = total[i * n + j];
+            sum.mirror_lower();
+        }
+        Ok(sum)
+    }
+}
+
+/// The sum of `aᵀ b` over the rows of a and b, some rows at a time, on their device: of f32 a [`BlockSum`] of products, of f64 in f64.
+#[derive(Debug)]
+pub(crate) struct InnerSum<R: Real> {
+    op: &'static str,
+    /// The product of the rows that are added last; of f64 the sum.
+    block: Tensor<R>,
+    /// The sum of blocks of f32.
+    sum: Option<BlockSum>,
+    lower: bool,
+    /// Most terms of a sum in f32 before it is added to others.
+    depth: u64,
+}
+
+impl<R: Real> InnerSum<R> {
+    /// A sum (rows, cols); if `lower`, of `aᵀ a`, of which it makes the lower triangle.
+    pub(crate) fn new(
+        op: &'static str,
+        device: &Device,
+        [rows, cols]: [u64; 2],
+        lower: bool,
+        depth: u64,
+    ) -> Result<Self> {
+        device.computes::<R>(op)?;
+        let (shape, is_wide) = ([rows, cols], R::DTYPE.is_wide());
+        let block = if is_wide { Tensor::zeros(device, &shape)? } else { Tensor::empty(device, &shape)? };
+        let sum = if is_wide { None } else { Some(BlockSum { lower, ..BlockSum::new(device, rows, cols)? }) };
+        // Sums of equal numbers in f64 are right to 2e-13, however a vendor's library takes as many as this.
+        let depth = if is_wide { 4096 } else { depth };
+        Ok(Self { op, block, sum, lower, depth })
+    }
+
+    /// Adds the product of as many rows of a and of b. Enqueues.
+    pub(crate) fn add<A: Element, B: Element>(&mut self, a: Rows<'_, A>, b: Rows<'_, B>) -> Result<()> {
+        let Self { op, block, sum, lower, depth } = self;
+        let (name, accumulate) = (*op, sum.is_none());
+        Product { name, op: Op::Tn, a, b, lower: *lower, accumulate, depth: *depth }.run(block)?;
+        sum.as_mut().map_or(Ok(()), |sum| sum.enqueue(block))
+    }
+
+    /// The sum, in the type of the products. Enqueues.
+    pub(crate) fn into_tensor(self) -> Result<Tensor<R>> {
+        let Some(BlockSum { sums, shape, .. }) = self.sum else { return Ok(self.block) };
+        let rounded = match sums.device().limits().f64 {
+            true => converted::<R, f64>(self.op, &sums.into_elements(&shape))?,
+            // The two of a pair.
+            false => array::sum(&sums, 1)?.cast(),
+        };
+        rounded.reshape(&shape)
+    }
+
+    /// Waits: the sum.
+    pub(crate) fn finish(self) -> Result<Matrix> {
+        match self.sum {
+            Some(sum) => sum.finish(),
+            None => {
+                let mut sum = Matrix::from_tensor(&self.block)?;
+                if self.lower {
+                    sum.mirror_lower();
                 }
+                Ok(sum)
             }
         }
-        Matrix::from_vec(total, rows, n)
     }
 }
 
 /// Terms of one sum in f32 where orthogonality to 1e-6 depends on it.
 const DEPTH: u64 = 64;
 
-/// `xᵀ x` for x (m, n), to about 1e-6 of |x|ᵀ|x|. Waits.
+/// `xᵀ x` for x (m, n): of f32 to about 1e-6 of |x|ᵀ|x|, of f64 in f64. Waits.
 ///
-/// Sums are in f32 over 64 rows, blocks of which are added in f32 up to 256 to 1,024 rows, and over those by [`BlockSum`].
-pub(crate) fn gram_f64(x: &Tensor<f32>) -> Result<Matrix> {
+/// Sums of f32 are in f32 over 64 rows, blocks of which are added in f32 up to 256 to 1,024 rows, and over those by [`BlockSum`].
+pub(crate) fn gram<R: Real>(x: &Tensor<R>) -> Result<Matrix> {
     let ([m, n], device) = (x.matrix("gram")?, x.device());
-    let (mut sum, mut block) = (BlockSum::symmetric(device, n)?, Tensor::empty(device, &[n, n])?);
+    let mut sum = InnerSum::<R>::new("gram", device, [n, n], true, DEPTH)?;
+    let step = if R::DTYPE.is_wide() { u64::MAX } else { n.min(2048).next_power_of_two().max(512) / 2 };
     device.in_a_row(|| {
-        blocks(m, n.min(2048).next_power_of_two().max(512) / 2).try_for_each(|rows| {
-            gram_lower_rows(Rows::new(x, rows), DEPTH, &mut block)?;
-            sum.enqueue(&block)
+        blocks(m, step).try_for_each(|rows| {
+            let rows = Rows::new(x, rows);
+            sum.add(rows, rows)
         })
     })?;
     sum.finish()

@@ -41,7 +41,7 @@ pub fn gram_svd(gram: &Matrix, k: usize, sign: SignRule, device: &Device) -> Res
     let threads = Threads::of(Some(device))?;
     let (values, vectors) = largest(op, gram.as_faer(), k, threads)?;
     // What sums of f32 products cannot tell from zero, as in the randomized method.
-    let floor = values.first().map_or(0.0, |largest| FLOOR * largest.max(0.0));
+    let floor = values.first().map_or(0.0, |largest| FLOOR * f64::from(f32::EPSILON) * largest.max(0.0));
     let s: Vec<f64> = values.iter().map(|&value| if value <= floor { 0.0 } else { value.sqrt() }).collect();
     let image = threads.inner(gram.as_faer().transpose(), vectors.as_ref());
     let residual = |j: usize| {

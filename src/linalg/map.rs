@@ -93,6 +93,12 @@ pub trait LinearMap {
         None
     }
 
+    /// The rounding error of products, of |A|² |X|: that of sums in f32, unless the map has better ones. Singular values below eight times
+    /// its root, of the largest, count as 0.
+    fn precision(&self) -> f64 {
+        f32::EPSILON.into()
+    }
+
     /// `Aᵀ (A X)` for X (n, l), in one pass.
     ///
     /// # Errors

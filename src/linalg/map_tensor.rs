@@ -1,29 +1,34 @@
 //! A resident matrix as a map.
 
 use super::{
-    gram::BlockSum,
+    gram::InnerSum,
     map::{LinearMap, Pass},
     matmul::{Op, multiply},
     matrix::Matrix,
     rows::Rows,
 };
-use crate::{Device, Element, Error, InF32, Result, Tensor, extent::blocks};
+use crate::{Device, Element, Error, Real, Result, Tensor, extent::blocks};
 
 /// Rows of one canonical block.
 pub(crate) const BLOCK: u64 = 1024;
 /// Terms of one sum in f32: singular values of constant columns are then right to 5e-6.
 pub(crate) const DEPTH: u64 = 256;
 
-/// Products in f32 over blocks of 1,024 rows, added up on the device ([`BlockSum`]); of other types than these after [`to_f32`](Tensor::to_f32).
+/// Products over blocks of 1,024 rows: in f32, added up on the device by [`BlockSum`](super::BlockSum); of f64, `u32` and `i32` in f64.
 ///
 /// # Accuracy
-/// |error| of `apply_normal` is about 1e-7 |A|² |X|, so singular values below 1e-3 of the largest need
-/// [`truncated_svd`](super::truncated_svd). Elements should lie between 1e-15 and 1e15: products of four of them are
-/// formed in f32.
+/// |error| of `apply_normal` is about 1e-7 |A|² |X|, of f64 1e-15, so singular values below 1e-3 (3e-8) of the largest need
+/// [`truncated_svd`](super::truncated_svd). Elements should lie between 1e-15 and 1e15 (1e-75 and 1e75): products of four of them are
+/// formed.
 ///
 /// # Cost
-/// Three launches per block and pass, and one download of (n, l) at its end, for which it waits.
-impl<T: InF32> LinearMap for Tensor<T> {
+/// Three launches per block and pass, and one download of (n, l) at its end, for which it waits. In f64, elements of another type are
+/// copied, a block at a time.
+///
+/// # Errors
+/// [`Error::NoF64`] for f64, `u32` and `i32` on a device that does not [compute in f64](crate::Limits::f64): [`Tensor::to_f32`] before
+/// asks for f32.
+impl<T: Element> LinearMap for Tensor<T> {
     fn shape(&self) -> [u64; 2] {
         match *Self::shape(self) {
             [m, n] => [m, n],
@@ -36,11 +41,15 @@ impl<T: InF32> LinearMap for Tensor<T> {
         Some(Self::device(self))
     }
 
+    fn precision(&self) -> f64 {
+        T::Real::EPSILON
+    }
+
     fn apply_normal(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {
         let op = "Tensor::apply_normal";
         let [_, n] = self.matrix(op)?;
-        let x = upload(op, self.device(), x, n)?;
-        let mut sum = BlockSum::new(self.device(), n, x.shape()[1])?;
+        let x = upload::<T::Real>(op, self.device(), x, n)?;
+        let mut sum = normal_sum(op, &x)?;
         add_normal(op, self, &x, &mut sum, &mut |rows| pass.tell(rows))?;
         sum.finish()
     }
@@ -53,7 +62,7 @@ impl<T: InF32> LinearMap for Tensor<T> {
     ) -> Result<()> {
         let op = "Tensor::apply";
         let [m, n] = self.matrix(op)?;
-        let x = upload(op, self.device(), x, n)?;
+        let x = upload::<T::Real>(op, self.device(), x, n)?;
         for rows in blocks(m, 4096) {
             let y = product(op, &*self.rows(rows.clone())?, &x)?;
             sink(rows.start, &Matrix::from_tensor(&y)?)?;
@@ -63,42 +72,75 @@ impl<T: InF32> LinearMap for Tensor<T> {
     }
 }
 
+/// Terms of one sum.
+const fn depth<R: Real>() -> u64 {
+    if R::DTYPE.is_wide() { u64::MAX } else { DEPTH }
+}
+
+/// The sum of products for X (n, l).
+pub(crate) fn normal_sum<R: Real>(op: &'static str, x: &Tensor<R>) -> Result<InnerSum<R>> {
+    InnerSum::new(op, x.device(), x.matrix(op)?, false, DEPTH)
+}
+
 /// Adds `Aᵀ (A X)` of some rows, whole canonical blocks unless they are the last; tells after each block how many rows are enqueued.
 pub(crate) fn add_normal<T: Element>(
     op: &'static str,
     a: &Tensor<T>,
-    x: &Tensor<f32>,
-    sum: &mut BlockSum,
+    x: &Tensor<T::Real>,
+    sum: &mut InnerSum<T::Real>,
     tell: &mut dyn FnMut(u64) -> Result<()>,
 ) -> Result<()> {
-    let ([m, n], l) = (a.matrix(op)?, x.shape()[1]);
+    let ([m, _], l) = (a.matrix(op)?, x.shape()[1]);
     // Memory of all blocks: nothing waits for one before the next.
-    let mut y = Tensor::<f32>::empty(a.device(), &[m.min(BLOCK), l])?;
-    let mut image = Tensor::empty(a.device(), &[n, l])?;
+    let mut y = Tensor::<T::Real>::empty(a.device(), &[m.min(BLOCK), l])?;
     for rows in blocks(m, BLOCK) {
-        let (end, count) = (rows.end, rows.end - rows.start);
-        let block = Rows::new(a, rows);
+        let end = rows.end;
         a.device().in_a_row(|| {
-            multiply(op, Op::Nn, block, Rows::new(x, 0..n), DEPTH, &mut y)?;
-            multiply(op, Op::Tn, block, Rows::new(&y, 0..count), DEPTH, &mut image)?;
-            sum.enqueue(&image)
+            if T::DTYPE.is_wide() {
+                let block = a.rows(rows)?;
+                add_block(op, Rows::all(op, &*block.in_f64()?)?, x, &mut y, sum)
+            } else {
+                add_block(op, Rows::new(a, rows), x, &mut y, sum)
+            }
         })?;
         tell(end)?;
     }
     Ok(())
 }
 
+/// [`add_normal`] of one block, whose product goes to the first rows of `y`.
+fn add_block<A: Element, R: Real>(
+    op: &'static str,
+    block: Rows<'_, A>,
+    x: &Tensor<R>,
+    y: &mut Tensor<R>,
+    sum: &mut InnerSum<R>,
+) -> Result<()> {
+    multiply(op, Op::Nn, block, Rows::all(op, x)?, depth::<R>(), y)?;
+    sum.add(block, Rows::new(y, 0..block.count))
+}
+
 /// `A X` of some rows.
-pub(crate) fn product<T: Element>(op: &'static str, a: &Tensor<T>, x: &Tensor<f32>) -> Result<Tensor<f32>> {
+pub(crate) fn product<T: Element>(
+    op: &'static str,
+    a: &Tensor<T>,
+    x: &Tensor<T::Real>,
+) -> Result<Tensor<T::Real>> {
     let mut y = Tensor::empty(a.device(), &[a.matrix(op)?[0], x.shape()[1]])?;
-    multiply(op, Op::Nn, Rows::all(op, a)?, Rows::all(op, x)?, DEPTH, &mut y)?;
+    let (x, depth) = (Rows::all(op, x)?, depth::<T::Real>());
+    if T::DTYPE.is_wide() {
+        multiply(op, Op::Nn, Rows::all(op, &*a.in_f64()?)?, x, depth, &mut y)?;
+    } else {
+        multiply(op, Op::Nn, Rows::all(op, a)?, x, depth, &mut y)?;
+    }
     Ok(y)
 }
 
-/// X in f32 on a device.
-pub(crate) fn upload(op: &'static str, device: &Device, x: &Matrix, n: u64) -> Result<Tensor<f32>> {
+/// X on a device, in f32 or f64.
+pub(crate) fn upload<R: Real>(op: &'static str, device: &Device, x: &Matrix, n: u64) -> Result<Tensor<R>> {
+    device.computes::<R>(op)?;
     if x.rows() as u64 != n {
         return Err(Error::shape(op, format_args!("{n} rows"), format_args!("({}, {})", x.rows(), x.cols())));
     }
-    x.to_tensor(device)
+    x.to_real(device)
 }

@@ -41,8 +41,7 @@ pub type ProductOf<A, B> = <<A as Element>::Real as Real>::With<<B as Element>::
 ///
 /// # Errors
 /// [`Error::Shape`] when the inner extents differ, [`Error::WrongDevice`], [`Error::Limit`] when one row does not fit
-/// a binding, [`Error::OutOfMemory`]. In f64, [`Error::NoF64`] on a device that does not [compute in it](Limits::f64), and
-/// [`Error::NoSource`] on CUDA without cuBLAS.
+/// a binding, [`Error::OutOfMemory`]. In f64, [`Error::NoF64`] on a device that does not [compute in it](Limits::f64).
 ///
 /// ```
 /// use teatime::{Device, Tensor, linalg};
@@ -96,16 +95,13 @@ pub fn matmul_nt<A: Element, B: Element>(a: &Tensor<A>, b: &Tensor<B>) -> Result
 ///
 /// # Errors
 /// As [`matmul`].
-pub fn gram_lower(x: &Tensor<f32>) -> Result<Tensor<f32>> {
+pub fn gram_lower<R: Real>(x: &Tensor<R>) -> Result<Tensor<R>> {
+    x.device().computes::<R>("gram")?;
     let (x, n) = (Rows::all("gram", x)?, x.matrix("gram")?[1]);
     let mut out = Tensor::empty(x.tensor.device(), &[n, n])?;
-    gram_lower_rows(x, u64::MAX, &mut out)?;
+    Product { name: "gram", op: Op::Tn, a: x, b: x, lower: true, accumulate: false, depth: u64::MAX }
+        .run(&mut out)?;
     Ok(out)
-}
-
-/// [`gram_lower`] of some rows, in sums of at most `depth` terms that are added up.
-pub(crate) fn gram_lower_rows(x: Rows<'_, f32>, depth: u64, out: &mut Tensor<f32>) -> Result<()> {
-    Product { name: "gram", op: Op::Tn, a: x, b: x, lower: true, accumulate: false, depth }.run(out)
 }
 
 /// `op(a) op(b)` into a tensor of the right shape, in sums of at most `depth` terms that are added up; the operands
@@ -140,18 +136,6 @@ pub(crate) fn multiply_in_tiles(
         .run_in_tiles(tile, extents, c)
 }
 
-/// [`multiply`] that adds to what `c` holds.
-pub(crate) fn multiply_add<A: Element, B: Element>(
-    name: &'static str,
-    op: Op,
-    a: &Tensor<A>,
-    b: &Tensor<B>,
-    c: &mut Tensor<f32>,
-) -> Result<()> {
-    let (a, b) = (Rows::all(name, a)?, Rows::all(name, b)?);
-    Product { name, op, a, b, lower: false, accumulate: true, depth: u64::MAX }.run(c)
-}
-
 fn product<A: Element, B: Element>(
     name: &'static str,
     op: Op,
@@ -172,17 +156,18 @@ fn product<A: Element, B: Element>(
     Ok(out)
 }
 
-struct Product<'a, A: Element, B: Element> {
-    name: &'static str,
-    op: Op,
-    a: Rows<'a, A>,
-    b: Rows<'a, B>,
+/// `c (+)= op(a) op(b)`; the operands are rows of tensors.
+pub(crate) struct Product<'a, A: Element, B: Element> {
+    pub(crate) name: &'static str,
+    pub(crate) op: Op,
+    pub(crate) a: Rows<'a, A>,
+    pub(crate) b: Rows<'a, B>,
     /// Whether only the lower triangle is wanted.
-    lower: bool,
+    pub(crate) lower: bool,
     /// Whether c is added to.
-    accumulate: bool,
+    pub(crate) accumulate: bool,
     /// Most terms of one launch's sums.
-    depth: u64,
+    pub(crate) depth: u64,
 }
 
 /// Most rows, columns and inner extent of one launch.
@@ -199,7 +184,7 @@ impl<A: Element, B: Element> Product<'_, A, B> {
     }
 
     /// Splits the product into panels that fit the device's bindings and grid.
-    fn run<R: Real>(&self, c: &mut Tensor<R>) -> Result<()> {
+    pub(crate) fn run<R: Real>(&self, c: &mut Tensor<R>) -> Result<()> {
         let [a_rows, a_cols] = [self.a.count, self.a.cols()];
         let [b_rows, b_cols] = [self.b.count, self.b.cols()];
         let [m, k] = if self.op == Op::Tn { [a_cols, a_rows] } else { [a_rows, a_cols] };
@@ -211,7 +196,8 @@ impl<A: Element, B: Element> Product<'_, A, B> {
         if m == 0 || n == 0 {
             return Ok(());
         }
-        if !self.lower
+        // Our own kernel has half as much to do of a triangle, but not the tensor cores of f64.
+        if (!self.lower || R::DTYPE == DType::F64)
             && k > 0
             && let Some(result) = self.vendor([m, n, k], c)
         {

@@ -7,7 +7,7 @@ use std::{
 
 use faer::{MatMut, MatRef};
 
-use crate::{Device, Error, Result, Tensor, dtype::nearest_f32, extent::to_usize};
+use crate::{Device, Element, Error, Real, Result, Tensor, extent::to_usize};
 
 /// A matrix of f64 on the host, row-major: what operations give back and take that is small beside the data.
 ///
@@ -106,17 +106,31 @@ impl Matrix {
     /// # Errors
     /// [`Error::Limit`] and [`Error::OutOfMemory`] when the device has no room.
     pub fn to_tensor(&self, device: &Device) -> Result<Tensor<f32>> {
-        let values: Vec<f32> = self.data.iter().copied().map(nearest_f32).collect();
+        self.to_real(device)
+    }
+
+    /// A copy in f32 or f64 on a device.
+    pub(crate) fn to_real<R: Real>(&self, device: &Device) -> Result<Tensor<R>> {
+        let values: Vec<R> = self.data.iter().copied().map(R::of).collect();
         Tensor::from_slice(device, &values, &[self.rows as u64, self.cols as u64])
     }
 
-    /// The elements of a tensor in f32. Waits.
+    /// The elements of a tensor. Waits.
     ///
     /// # Errors
     /// [`Error::Shape`] unless it is a matrix; as [`Tensor::read`].
-    pub fn from_tensor(x: &Tensor<f32>) -> Result<Self> {
+    pub fn from_tensor<T: Element>(x: &Tensor<T>) -> Result<Self> {
         let [rows, cols] = x.matrix("Matrix::from_tensor")?;
-        Self::from_vec(x.read()?.into_iter().map(f64::from).collect(), to_usize(rows), to_usize(cols))
+        Self::from_vec(x.read()?.into_iter().map(T::to_f64).collect(), to_usize(rows), to_usize(cols))
+    }
+
+    /// Makes a square matrix of its lower triangle symmetric.
+    pub(crate) fn mirror_lower(&mut self) {
+        for i in 0..self.rows {
+            for j in 0..i {
+                self.data[j * self.cols + i] = self.data[i * self.cols + j];
+            }
+        }
     }
 
     /// Changes the sign of some columns.

@@ -7,52 +7,64 @@ use faer::{
 };
 
 use super::{
-    gram::{gram_f64, to_usize},
+    gram::{gram, to_usize},
     host,
-    matmul::{Op, matmul, multiply_add},
+    matmul::{Op, Product, multiply},
     matrix::Matrix,
-    reduce::{Stats, column_stats},
+    reduce::column_stats,
+    rows::Rows,
     scale_columns::scale_columns,
 };
-use crate::{Error, Result, Tensor, dtype::nearest_f32, random::random_words, waiting::apart};
+use crate::{
+    Error, Real, Result, Tensor,
+    array::{elementwise::converted, max, min},
+    random::random_words,
+    waiting::apart,
+};
 
 /// Most columns: the small factors take n² numbers of f64 on the host, each, and n³ operations.
 pub(crate) const MAX_COLUMNS: u64 = 16_384;
-/// Squared distance from the others, of a column of length 1, below which a round only enlarges what is left of it:
-/// well above the error of a Gram matrix in f32.
-const NEAR: f64 = 1.0 / 65_536.0;
-/// Rounding error of one product in f32, relative to the columns that are added up.
-const NOISE: f64 = 4.0 * f32::EPSILON as f64;
-/// Three do for condition numbers up to 1e6; dependent columns that are replaced take two or three more.
+/// Three do for condition numbers up to 1e6, in f64 to 1e14; dependent columns that are replaced take two or three more.
 const MAX_ROUNDS: u64 = 12;
+
+/// Squared distance from the others, of a column of length 1, below which a round only enlarges what is left of it:
+/// well above the error of a Gram matrix.
+const fn near<R: Real>() -> f64 {
+    if R::DTYPE.is_wide() { 1.0 / 16_777_216.0 } else { 1.0 / 65_536.0 }
+}
+
+/// Rounding error of one product, relative to the columns that are added up.
+const fn noise<R: Real>() -> f64 {
+    4.0 * R::EPSILON
+}
 
 /// What [`qr`] returns.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Qr {
+pub struct Qr<R: Real = f32> {
     /// Orthonormal columns (m, n).
-    pub q: Tensor<f32>,
+    pub q: Tensor<R>,
     /// Upper triangle (n, n) with a diagonal that is not negative.
     pub r: Matrix,
 }
 
 /// The factorisation `x = Q R` with orthonormal columns in Q and an upper triangle R.
 ///
-/// Columns that f32 cannot tell from combinations of others are replaced by random ones (of a fixed seed), made
+/// Columns that rounding cannot tell from combinations of others are replaced by random ones (of a fixed seed), made
 /// orthogonal to the rest; `x = Q R` holds with them too, and R has as many small singular values.
 ///
 /// Shifted Cholesky QR: each round forms QᵀQ, factors it on the host and multiplies by the inverse of the factor
 /// (Fukaya, Kannan, Nakatsukasa, Yamamoto and Yanagisawa, "Shifted Cholesky QR for computing the QR factorization of
 /// ill-conditioned matrices", SIAM J. Sci. Comput. 42, 2020). Instead of a shift the factor is pivoted, and what is left
-/// of columns nearly dependent on the pivots is enlarged by 256, for the next round to factor: this keeps the
+/// of columns nearly dependent on the pivots is enlarged by 256 (in f64 by 4,096), for the next round to factor: this keeps the
 /// inverse harmless, so that `x = Q R` is as accurate as Q is orthonormal.
 ///
 /// # Shapes
-/// `x`: (m, n) with m >= n -> `q` (m, n), `r` (n, n). At most 16,384 columns.
+/// `x`: (m, n) of f32 or f64 with m >= n -> `q` (m, n), `r` (n, n). At most 16,384 columns.
 ///
 /// # Accuracy
 /// max|QᵀQ - I| <= 2e-6 for any x; ‖x - Q R‖ <= 1e-6 ‖x‖ for each column, whose size may lie anywhere between 1e-37
-/// and 1e37.
+/// and 1e37. Of f64, which is factored in f64: 1e-13, 1e-14, and 1e-290 to 1e290.
 ///
 /// # Cost
 /// Three rounds, fewer for columns that are nearly orthogonal, of 3 m n² operations on the device and about 3 n³ in f64
@@ -60,7 +72,8 @@ pub struct Qr {
 ///
 /// # Errors
 /// [`Error::Shape`] unless x is a matrix with m >= n; [`Error::Argument`] when it holds NaN or infinity (the first
-/// such column is named) or has too many columns; [`Error::OutOfMemory`].
+/// such column is named) or has too many columns; [`Error::OutOfMemory`]. [`Error::NoF64`] for f64 on a device that does not
+/// [compute in it](crate::Limits::f64).
 ///
 /// ```
 /// use teatime::{Device, Tensor, linalg};
@@ -71,7 +84,7 @@ pub struct Qr {
 /// assert_eq!(factors.q.shape(), [3, 2]);
 /// # Ok::<(), teatime::Error>(())
 /// ```
-pub fn qr(x: &Tensor<f32>) -> Result<Qr> {
+pub fn qr<R: Real>(x: &Tensor<R>) -> Result<Qr<R>> {
     let factors = factor("qr", x)?;
     Ok(Qr { q: factors.q()?, r: factors.r })
 }
@@ -80,27 +93,31 @@ pub fn qr(x: &Tensor<f32>) -> Result<Qr> {
 ///
 /// The last product is left to the caller, who may have another factor to multiply by.
 #[derive(Debug)]
-pub(crate) struct Factors {
-    pub(crate) basis: Tensor<f32>,
+pub(crate) struct Factors<R: Real> {
+    pub(crate) basis: Tensor<R>,
     pub(crate) last: Mat<f64>,
     pub(crate) r: Matrix,
 }
 
-impl Factors {
+impl<R: Real> Factors<R> {
     /// Q.
-    pub(crate) fn q(&self) -> Result<Tensor<f32>> {
+    pub(crate) fn q(&self) -> Result<Tensor<R>> {
         times(&self.basis, self.last.as_ref())
     }
 }
 
 /// `x y` for y on the host.
-pub(crate) fn times(x: &Tensor<f32>, y: MatRef<'_, f64>) -> Result<Tensor<f32>> {
-    matmul(x, &Matrix::from_faer(y).to_tensor(x.device())?)
+pub(crate) fn times<R: Real>(x: &Tensor<R>, y: MatRef<'_, f64>) -> Result<Tensor<R>> {
+    let y = Matrix::from_faer(y).to_real::<R>(x.device())?;
+    let mut out = Tensor::empty(x.device(), &[x.shape()[0], y.shape()[1]])?;
+    multiply("matmul", Op::Nn, Rows::all("matmul", x)?, Rows::all("matmul", &y)?, u64::MAX, &mut out)?;
+    Ok(out)
 }
 
 /// [`qr`] without the last product.
-pub(crate) fn factor(op: &'static str, x: &Tensor<f32>) -> Result<Factors> {
+pub(crate) fn factor<R: Real>(op: &'static str, x: &Tensor<R>) -> Result<Factors<R>> {
     let [m, n] = x.matrix(op)?;
+    x.device().computes::<R>(op)?;
     if m < n {
         return Err(Error::shape(op, "at least as many rows as columns", format_args!("({m}, {n})")));
     }
@@ -110,12 +127,13 @@ pub(crate) fn factor(op: &'static str, x: &Tensor<f32>) -> Result<Factors> {
     let (mut basis, scales) = scaled(op, x)?;
     let n = to_usize(n);
     let mut product = Mat::from_fn(n, n, |i, j| if i == j { scales[i] } else { 0.0 });
+    let (near, noise_of_one) = (near::<R>(), noise::<R>());
     let mut noise = vec![0.0; n];
     let cancel = x.device().cancel();
     for seed in 0..MAX_ROUNDS {
-        let gram = gram_f64(&basis)?;
+        let gram = gram(&basis)?;
         let (round, so_far) = apart(cancel, n, move || {
-            let round = Round::new(op, &gram, &noise)?;
+            let round = Round::new(op, &gram, &noise, near, noise_of_one)?;
             let product = host::product(round.factor.as_ref(), product.as_ref());
             Ok((round, product))
         })?;
@@ -132,48 +150,48 @@ pub(crate) fn factor(op: &'static str, x: &Tensor<f32>) -> Result<Factors> {
     Err(Error::argument(op, "x", format_args!("not orthonormal after {MAX_ROUNDS} rounds")))
 }
 
-/// The stats of each column, if all values are finite.
-pub(crate) fn check_finite(op: &'static str, x: &Tensor<f32>) -> Result<Vec<Stats>> {
-    let stats = column_stats(x)?;
-    match stats.iter().position(|stats| stats.bad > 0) {
-        None => Ok(stats),
-        Some(column) => {
-            let why = format!("column {column} holds {} values that are NaN or infinite", stats[column].bad);
-            Err(Error::argument(op, if op == "qr" { "x" } else { "a" }, why))
+/// The length of each column, or in f64 and where squares leave the range of f32 the largest of its magnitudes, if all values are finite.
+pub(crate) fn sizes<R: Real>(op: &'static str, x: &Tensor<R>) -> Result<Vec<f64>> {
+    if !R::DTYPE.is_wide() {
+        let stats = column_stats(x)?;
+        if let Some(column) = stats.iter().position(|stats| stats.bad > 0) {
+            return Err(not_finite(op, column, stats[column].bad));
+        }
+        if stats.iter().all(|stats| (2f64.powi(-80)..f64::INFINITY).contains(&stats.sum_squares)) {
+            return Ok(stats.iter().map(|stats| stats.sum_squares.sqrt()).collect());
         }
     }
+    if x.is_empty() {
+        return Ok(vec![0.0; to_usize(x.shape()[1])]);
+    }
+    let [least, most] = [min(x, 0)?, max(x, 0)?];
+    let (least, most) = (least.read()?, most.read()?);
+    let size = |(least, most): (&R, &R)| {
+        if least.to_f64().is_nan() { f64::NAN } else { most.to_f64().max(-least.to_f64()) }
+    };
+    let sizes: Vec<_> = least.iter().zip(&most).map(size).collect();
+    if let Some(column) = sizes.iter().position(|size| !size.is_finite()) {
+        return Err(not_finite(op, column, column_stats(x)?[column].bad));
+    }
+    Ok(sizes)
 }
 
-/// x with each column times a power of two, so that its length is about 1, and the inverses of those powers.
-fn scaled(op: &'static str, x: &Tensor<f32>) -> Result<(Tensor<f32>, Vec<f64>)> {
-    let stats = check_finite(op, x)?;
-    // Squares of numbers this large or small leave the range of f32: a first step makes them fit.
-    let rough = |stats: &Stats| match stats.sum_squares {
-        sum if sum < 2f64.powi(-80) => 2f64.powi(-90),
-        sum if sum.is_finite() => 1.0,
-        _ => 2f64.powi(70),
-    };
-    let rough: Vec<f64> = stats.iter().map(rough).collect();
-    let (first, stats) = if rough.iter().all(|&scale| scale == 1.0) {
-        (None, stats)
-    } else {
-        let scaled = divide_columns(x, &rough)?;
-        let stats = column_stats(&scaled)?;
-        (Some(scaled), stats)
-    };
-    let fine = |stats: &Stats| match stats.sum_squares.sqrt() {
-        0.0 => 1.0,
-        length => length.log2().round().exp2(),
-    };
-    let fine: Vec<f64> = stats.iter().map(fine).collect();
-    let scales = rough.iter().zip(&fine).map(|(rough, fine)| rough * fine).collect();
-    Ok((divide_columns(first.as_ref().unwrap_or(x), &fine)?, scales))
+fn not_finite(op: &'static str, column: usize, bad: u64) -> Error {
+    let why = format!("column {column} holds {bad} values that are NaN or infinite");
+    Error::argument(op, if op == "qr" { "x" } else { "a" }, why)
 }
 
-/// x with its columns divided by powers of two that f32 holds.
-fn divide_columns(x: &Tensor<f32>, scales: &[f64]) -> Result<Tensor<f32>> {
-    let factors: Vec<f32> = scales.iter().map(|scale| nearest_f32(scale.recip())).collect();
-    scale_columns(x, &factors)
+/// A power of two near a size, which has an inverse in R, of which neither is subnormal.
+pub(crate) fn power_near<R: Real>(size: f64) -> f64 {
+    let most = if R::DTYPE.is_wide() { 1022.0 } else { 126.0 };
+    if size > 0.0 { size.log2().round().clamp(-most, most).exp2() } else { 1.0 }
+}
+
+/// x with each column divided by a power of two, so that its size is about 1, and those powers.
+fn scaled<R: Real>(op: &'static str, x: &Tensor<R>) -> Result<(Tensor<R>, Vec<f64>)> {
+    let scales: Vec<f64> = sizes(op, x)?.into_iter().map(power_near::<R>).collect();
+    let factors: Vec<R> = scales.iter().map(|scale| R::of(scale.recip())).collect();
+    Ok((scale_columns(x, &factors)?, scales))
 }
 
 /// One round: from Q with Gram matrix G to Q `inverse`, with `factor` its inverse.
@@ -192,7 +210,7 @@ struct Round {
 }
 
 impl Round {
-    fn new(op: &'static str, gram: &Matrix, noise: &[f64]) -> Result<Self> {
+    fn new(op: &'static str, gram: &Matrix, noise: &[f64], near: f64, noise_of_one: f64) -> Result<Self> {
         let n = gram.cols();
         let lengths: Vec<f64> = (0..n).map(|i| gram.row(i)[i].max(0.0).sqrt()).collect();
         let dead: Vec<bool> = lengths.iter().zip(noise).map(|(length, noise)| length <= noise).collect();
@@ -202,10 +220,10 @@ impl Round {
             (false, false) => gram.row(i)[j] / (lengths[i] * lengths[j]),
         });
         let order = pivoted_cholesky(op, &mut g)?;
-        let pivots = (0..n).take_while(|&i| g[(i, i)] * g[(i, i)] > NEAR).count();
+        let pivots = (0..n).take_while(|&i| g[(i, i)] * g[(i, i)] > near).count();
         let r = Mat::from_fn(n, n, |i, j| match (i < pivots, i.cmp(&j)) {
             (true, std::cmp::Ordering::Less | std::cmp::Ordering::Equal) => g[(j, i)],
-            (false, std::cmp::Ordering::Equal) => NEAR.sqrt(),
+            (false, std::cmp::Ordering::Equal) => near.sqrt(),
             _ => 0.0,
         });
         let mut r_inverse = Mat::zeros(n, n);
@@ -219,12 +237,12 @@ impl Round {
         });
         let factor = Mat::from_fn(n, n, |i, j| if dead[j] { 0.0 } else { r[(i, place[j])] * lengths[j] });
         let replaced: Vec<usize> = (0..n).filter(|&j| dead[order[j]]).collect();
-        let noise = r_inverse.col_iter().map(|column| NOISE * column.norm_l2()).collect();
+        let noise = r_inverse.col_iter().map(|column| noise_of_one * column.norm_l2()).collect();
         let is_last = least >= 0.5 && pivots == n && replaced.is_empty();
         Ok(Self { inverse, factor, replaced, noise, is_last })
     }
 
-    fn apply(&self, basis: &Tensor<f32>, seed: u64) -> Result<Tensor<f32>> {
+    fn apply<R: Real>(&self, basis: &Tensor<R>, seed: u64) -> Result<Tensor<R>> {
         let device = basis.device();
         let mut next = times(basis, self.inverse.as_ref())?;
         if self.replaced.is_empty() {
@@ -239,8 +257,12 @@ impl Round {
         for (i, &column) in self.replaced.iter().enumerate() {
             places.data_mut()[i * to_usize(n) + column] = scale;
         }
-        let words = words.reshape(&[m, count as u64])?;
-        multiply_add("qr", Op::Nn, &words, &places.to_tensor(device)?, &mut next)?;
+        let words = converted::<R, i32>("qr", &words.reshape(&[m, count as u64])?)?;
+        let places = places.to_real::<R>(device)?;
+        let (a, b) = (Rows::all("qr", &words)?, Rows::all("qr", &places)?);
+        let random =
+            Product { name: "qr", op: Op::Nn, a, b, lower: false, accumulate: true, depth: u64::MAX };
+        random.run(&mut next)?;
         Ok(next)
     }
 }

@@ -12,9 +12,9 @@ use super::{
 use crate::{Error, Result, Run, Status, random::gaussian};
 
 const OP: &str = "randomized_svd";
-/// Of the square of the largest singular value: what products in f32 cannot tell from zero.
-const ROUNDING: f64 = 4.0 * f32::EPSILON as f64;
-/// Of the largest eigenvalue: at most this counts as zero.
+/// Of the square of the largest singular value, in units of the products' precision: what these cannot tell from zero.
+const ROUNDING: f64 = 4.0;
+/// Of the largest eigenvalue, in units of the products' precision: at most this counts as zero.
 pub(super) const FLOOR: f64 = 4.0 * ROUNDING;
 /// Residual at which a component counts as converged when no tolerance is given.
 const TOLERANCE: f64 = 1e-4;
@@ -100,7 +100,7 @@ pub struct RightSvd {
     pub v: Matrix,
     /// ‖AᵀA v - σ² v‖ / (σ σ₁) of each component; 0 where σ is 0.
     pub residuals: Vec<f64>,
-    /// Whether the residual is at most the tolerance (1e-4 where none was given), or as small as f32 can tell.
+    /// Whether the residual is at most the tolerance (1e-4 where none was given), or as small as products can tell.
     pub converged: Vec<bool>,
     /// Passes over the matrix, that of [`SignRule::MaxAbsU`] among them; 0 from [`gram_svd`](super::gram_svd()), which makes none.
     pub passes: u32,
@@ -137,7 +137,7 @@ impl RightSvd {
 /// # Accuracy
 /// A component whose residual is r has a value within about r² σ₁² / (4 g σ²) relative, g being its relative distance
 /// to the values that are not wanted. AᵀA is multiplied in f32, so a value below about 1.4e-3 of the largest counts as
-/// 0: [`truncated_svd`](super::truncated_svd) of a resident matrix has no such floor.
+/// 0, where the map is not [more precise](LinearMap::precision): [`truncated_svd`](super::truncated_svd) of a resident matrix has no such floor.
 ///
 /// # Cost
 /// One pass of the map per iteration; with p passes 2 p n l numbers of f64 on the host and about 5 n (p l)² operations
@@ -158,7 +158,7 @@ impl RightSvd {
 /// # Ok::<(), teatime::Error>(())
 /// ```
 pub fn randomized_svd(map: &dyn LinearMap, k: usize, options: &SvdOptions, run: &Run) -> Result<RightSvd> {
-    let plan = Plan::new(OP, map.shape(), k, options, run)?;
+    let plan = Plan::new(OP, map.shape(), map.precision(), k, options, run)?;
     if k == 0 {
         return Ok(RightSvd::empty(plan.n));
     }
@@ -205,9 +205,9 @@ pub fn left_vectors(
 pub(crate) struct Found {
     ritz: Ritz,
     s: Vec<f64>,
-    residuals: Vec<f64>,
-    converged: Vec<bool>,
-    passes: u32,
+    pub(crate) residuals: Vec<f64>,
+    pub(crate) converged: Vec<bool>,
+    pub(crate) passes: u32,
 }
 
 impl Found {
@@ -229,6 +229,8 @@ pub(crate) struct Plan {
     /// Whether to stop before the last pass when all components converged.
     early: bool,
     tolerance: f64,
+    /// The map's, of its products.
+    precision: f64,
     /// Columns of the basis that fit the budget.
     capacity: usize,
 }
@@ -237,6 +239,7 @@ impl Plan {
     pub(crate) fn new(
         op: &'static str,
         [m, n]: [u64; 2],
+        precision: f64,
         k: usize,
         options: &SvdOptions,
         run: &Run,
@@ -269,7 +272,7 @@ impl Plan {
             return Err(Error::Budget { what: "host memory", budget, minimum, given });
         }
         let capacity = usize::try_from(capacity).unwrap_or(usize::MAX);
-        Ok(Self { op, m, n, k, l, passes, early, tolerance, capacity })
+        Ok(Self { op, m, n, k, l, passes, early, tolerance, precision, capacity })
     }
 
     pub(crate) fn iterate<'a>(
@@ -296,9 +299,9 @@ impl Plan {
             if done || status.pass == self.passes {
                 return Ok((krylov, found));
             }
-            block = krylov.next(ROUNDING * found.ritz.theta[0])?;
+            block = krylov.next(ROUNDING * self.precision * found.ritz.theta[0])?;
             if block.ncols() == 0 {
-                // AᵀA maps the basis to itself, as far as f32 can tell.
+                // AᵀA maps the basis to itself, as far as products can tell.
                 return Ok((krylov, found));
             }
         }
@@ -307,13 +310,14 @@ impl Plan {
     fn find(&self, krylov: &Krylov<'_>, passes: u32) -> Result<Found> {
         let ritz = krylov.ritz(self.k)?;
         let largest = ritz.theta[0].max(0.0);
-        let zero = |theta: f64| theta <= FLOOR * largest;
+        let zero = |theta: f64| theta <= FLOOR * self.precision * largest;
         let s: Vec<f64> =
             ritz.theta.iter().map(|&theta| if zero(theta) { 0.0 } else { theta.sqrt() }).collect();
         let norms = krylov.residuals(&ritz);
         let relative = |(&s, norm): (&f64, &f64)| if s > 0.0 { norm / (s * largest.sqrt()) } else { 0.0 };
         let residuals: Vec<f64> = s.iter().zip(&norms).map(relative).collect();
-        let small = |(r, norm): (&f64, &f64)| *r <= self.tolerance || *norm <= ROUNDING * largest;
+        let small =
+            |(r, norm): (&f64, &f64)| *r <= self.tolerance || *norm <= ROUNDING * self.precision * largest;
         let converged = residuals.iter().zip(&norms).map(small).collect();
         Ok(Found { ritz, s, residuals, converged, passes })
     }
@@ -338,7 +342,7 @@ fn checked<'a>(op: &'static str, image: &'a Matrix, [n, l]: [usize; 2]) -> Resul
     let bad = image.data().iter().filter(|value| !value.is_finite()).count();
     if bad > 0 {
         let why = format!(
-            "{bad} of the {} products are NaN or infinite: the matrix holds such values, or its products overflow f32",
+            "{bad} of the {} products are NaN or infinite: the matrix holds such values, or its products overflow",
             image.data().len()
         );
         return Err(Error::argument(op, if op == OP { "map" } else { "a" }, why));

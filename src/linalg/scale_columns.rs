@@ -1,7 +1,8 @@
 //! Columns times numbers.
 
 use crate::{
-    Error, Result, Tensor,
+    Error, Real, Result, Tensor,
+    array::{Zip, zip},
     kernel::{Grid, small},
     kernels::{
         WG, WG_ALONE,
@@ -9,17 +10,17 @@ use crate::{
     },
 };
 
-/// `x` with column j multiplied by `factors[j]`, in f32. Enqueues; does not wait.
+/// `x` with column j multiplied by `factors[j]`, in its type. Enqueues; does not wait.
 ///
 /// # Shapes
-/// `x`: (n, m), m factors -> (n, m).
+/// `x`: (n, m) of f32 or f64, m factors -> (n, m).
 ///
 /// # Cost
 /// One pass over `x`, and a second matrix of its size.
 ///
 /// # Errors
 /// [`Error::Shape`] unless `x` is a matrix and there are m factors; [`Error::Limit`] when one row does not fit a binding, or the result a
-/// buffer; [`Error::OutOfMemory`].
+/// buffer; [`Error::NoF64`]; [`Error::OutOfMemory`].
 ///
 /// ```
 /// use teatime::{Device, Tensor, linalg::scale_columns};
@@ -27,13 +28,18 @@ use crate::{
 /// assert_eq!(scale_columns(&x, &[10.0, -1.0])?.read()?, [10.0, -2.0, 30.0, -4.0]);
 /// # Ok::<(), teatime::Error>(())
 /// ```
-pub fn scale_columns(x: &Tensor<f32>, factors: &[f32]) -> Result<Tensor<f32>> {
+pub fn scale_columns<R: Real>(x: &Tensor<R>, factors: &[R]) -> Result<Tensor<R>> {
     let [rows, cols] = x.matrix("scale_columns")?;
     if factors.len() as u64 != cols {
         return Err(Error::shape("scale_columns", format_args!("{cols} factors"), factors.len()));
     }
     let device = x.device();
+    device.computes::<R>("scale_columns")?;
     let factors = Tensor::from_slice(device, factors, &[cols])?;
+    if R::DTYPE.is_wide() {
+        // A product of the same type.
+        return Ok(zip(Zip::Multiply, x, &factors)?.cast());
+    }
     let mut out = Tensor::empty(device, x.shape())?;
     if x.is_empty() {
         return Ok(out);

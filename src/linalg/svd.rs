@@ -6,21 +6,21 @@ use super::{
     gram::to_usize,
     host,
     matrix::Matrix,
-    qr::{Factors, MAX_COLUMNS, check_finite, factor, times},
+    qr::{Factors, MAX_COLUMNS, factor, sizes, times},
     transpose::transpose,
 };
-use crate::{Error, Result, Tensor, waiting::apart};
+use crate::{Error, Real, Result, Tensor, waiting::apart};
 
 /// What [`svd`] returns: `a = U diag(s) Vᵀ` with r = min(m, n).
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Svd {
+pub struct Svd<R: Real = f32> {
     /// Left singular vectors (m, r), orthonormal columns.
-    pub u: Tensor<f32>,
+    pub u: Tensor<R>,
     /// Singular values, falling.
     pub s: Vec<f64>,
     /// Right singular vectors (n, r), orthonormal columns.
-    pub v: Tensor<f32>,
+    pub v: Tensor<R>,
 }
 
 /// The thin singular value decomposition `a = U diag(s) Vᵀ` of a tall or a wide matrix.
@@ -29,11 +29,11 @@ pub struct Svd {
 /// vectors are as the factorisation leaves them.
 ///
 /// # Shapes
-/// `a`: (m, n) -> `u` (m, r), r values, `v` (n, r) with r = min(m, n), at most 16,384.
+/// `a`: (m, n) of f32 or f64 -> `u` (m, r), r values, `v` (n, r) with r = min(m, n), at most 16,384.
 ///
 /// # Accuracy
 /// max|UᵀU - I| <= 2e-6, also where `a` is rank deficient, and ‖a - U diag(s) Vᵀ‖ <= 3e-6 ‖a‖ in the Frobenius norm;
-/// singular values to 1e-6 of the largest.
+/// singular values to 1e-6 of the largest. Of f64, which is decomposed in f64: 1e-13, 1e-13 and 1e-14.
 ///
 /// # Cost
 /// For m >= n, that of [`qr`](super::qr()) and about 25 n³ operations in f64 on one thread of the host, with about 10 n²
@@ -41,7 +41,7 @@ pub struct Svd {
 ///
 /// # Errors
 /// [`Error::Shape`] unless `a` is a matrix; [`Error::Argument`] when it holds NaN or infinity or r is above 16,384
-/// ([`randomized_svd`](super::randomized_svd) has no such bound); [`Error::OutOfMemory`].
+/// ([`randomized_svd`](super::randomized_svd) has no such bound); [`Error::OutOfMemory`]. Of f64, as [`qr`](super::qr()).
 ///
 /// ```
 /// use teatime::{Device, Tensor, linalg};
@@ -52,26 +52,26 @@ pub struct Svd {
 /// assert_eq!((svd.u.shape(), svd.v.shape()), (&[2, 2][..], &[3, 2][..]));
 /// # Ok::<(), teatime::Error>(())
 /// ```
-pub fn svd(a: &Tensor<f32>) -> Result<Svd> {
+pub fn svd<R: Real>(a: &Tensor<R>) -> Result<Svd<R>> {
     let op = "svd";
     let [m, n] = a.matrix(op)?;
     let rank = m.min(n);
     let Exact { long, s, short } = exact(op, a, to_usize(rank))?;
-    let short = Matrix::from_faer(short.as_ref()).to_tensor(a.device())?;
+    let short = Matrix::from_faer(short.as_ref()).to_real(a.device())?;
     let (u, v) = if m >= n { (long, short) } else { (short, long) };
     Ok(Svd { u, s, v })
 }
 
 /// The first components: vectors of the longer side on the device and of the shorter one on the host.
 #[derive(Debug)]
-pub(crate) struct Exact {
-    pub(crate) long: Tensor<f32>,
+pub(crate) struct Exact<R: Real> {
+    pub(crate) long: Tensor<R>,
     pub(crate) s: Vec<f64>,
     pub(crate) short: Mat<f64>,
 }
 
 /// The first `k` components of the decomposition.
-pub(crate) fn exact(op: &'static str, a: &Tensor<f32>, k: usize) -> Result<Exact> {
+pub(crate) fn exact<R: Real>(op: &'static str, a: &Tensor<R>, k: usize) -> Result<Exact<R>> {
     let [m, n] = a.matrix(op)?;
     let rank = m.min(n);
     if rank > MAX_COLUMNS {
@@ -84,7 +84,7 @@ pub(crate) fn exact(op: &'static str, a: &Tensor<f32>, k: usize) -> Result<Exact
     let factors = factor(op, transposed.as_ref().unwrap_or(a));
     let Factors { basis, last, r } = factors.or_else(|error| match error {
         // It names a column of the transpose.
-        Error::Argument { .. } if transposed.is_some() => check_finite(op, a).and(Err(error)),
+        Error::Argument { .. } if transposed.is_some() => sizes(op, a).and(Err(error)),
         error => Err(error),
     })?;
     let (last, s, short) = apart(a.device().cancel(), r.rows(), move || {

@@ -1,12 +1,10 @@
 //! Rows that become columns.
 
-#[cfg(doc)]
-use crate::Error;
 use crate::{
-    Result, Tensor,
+    Element, Error, Result, Tensor,
     extent::blocks,
     kernel::{Grid, small},
-    kernels::transpose::{Params, SPEC, TILE, TRANSPOSE},
+    kernels::transpose::{Params, TILE, TRANSPOSE, spec},
 };
 
 /// The transpose of a matrix: `out[j, i] = x[i, j]`, bit by bit. Enqueues; does not wait.
@@ -14,13 +12,13 @@ use crate::{
 /// Products with a transpose need none: [`matmul_tn`](super::matmul_tn), [`matmul_nt`](super::matmul_nt).
 ///
 /// # Shapes
-/// `x`: (m, n) -> (n, m).
+/// `x`: (m, n) of elements of four or eight bytes -> (n, m).
 ///
 /// # Cost
 /// `x` is read and as much written; a second matrix of its size.
 ///
 /// # Errors
-/// [`Error::Shape`] unless `x` is a matrix; [`Error::Limit`] when a row or a column does not fit a binding, or the result a buffer;
+/// [`Error::Shape`] unless `x` is a matrix; [`Error::Argument`] for elements of fewer bytes; [`Error::Limit`] when a row or a column does not fit a binding, or the result a buffer;
 /// [`Error::OutOfMemory`].
 ///
 /// ```
@@ -30,8 +28,12 @@ use crate::{
 /// assert_eq!((turned.shape(), turned.read()?), (&[3, 2][..], vec![1.0, 4.0, 2.0, 5.0, 3.0, 6.0]));
 /// # Ok::<(), teatime::Error>(())
 /// ```
-pub fn transpose(x: &Tensor<f32>) -> Result<Tensor<f32>> {
+pub fn transpose<T: Element>(x: &Tensor<T>) -> Result<Tensor<T>> {
     let [m, n] = x.matrix("transpose")?;
+    let size = T::DTYPE.size();
+    if size < 4 {
+        return Err(Error::argument("transpose", "x", format_args!("elements of {size} bytes; of 4 or 8")));
+    }
     let (device, limits) = (x.device(), x.device().limits());
     let mut out = Tensor::empty(device, &[n, m])?;
     if x.is_empty() {
@@ -39,7 +41,9 @@ pub fn transpose(x: &Tensor<f32>) -> Result<Tensor<f32>> {
     }
     // A launch reads whole rows of x and writes whole rows of the result.
     let most = u64::from(limits.groups_per_axis).saturating_mul(TILE.into());
-    let [m_step, n_step] = [limits.rows_per_launch(n, TILE * TILE)?, limits.rows_per_launch(m, TILE * TILE)?];
+    let words = size / 4;
+    let [m_step, n_step] = [n, m].map(|extent| limits.rows_per_launch(words * extent, TILE * TILE));
+    let [m_step, n_step] = [m_step?, n_step?];
     for rows in blocks(m, m_step.min(most)) {
         for columns in blocks(n, n_step.min(most)) {
             let (from, to) = (
@@ -57,7 +61,7 @@ pub fn transpose(x: &Tensor<f32>) -> Result<Tensor<f32>> {
             };
             let [across, along] = [width, height].map(|extent| small(extent.div_ceil(TILE.into())));
             let grid = Grid::tiles(across, along, height * width);
-            device.launch(&TRANSPOSE, &SPEC, grid, &[from.arg, to.arg], &params)?;
+            device.launch(&TRANSPOSE, &spec(words), grid, &[from.arg, to.arg], &params)?;
         }
     }
     Ok(out)

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     ChunkedArray, Device, Error, Result, Run, StoredType, Tensor,
-    linalg::{BlockSum, LinearMap, Matrix, Pass, map_tensor},
+    linalg::{LinearMap, Matrix, Pass, map_tensor},
 };
 
 const OP: &str = "StoredMatrix";
@@ -155,7 +155,7 @@ impl LinearMap for StoredMatrix {
 
     fn apply_normal(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {
         let x = self.upload(x)?;
-        let mut sum = BlockSum::new(&self.device, self.shape[1], x.shape()[1])?;
+        let mut sum = map_tensor::normal_sum(OP, &x)?;
         self.each(pass, &mut |_, a| map_tensor::add_normal(OP, a, &x, &mut sum, &mut |_| Ok(())))?;
         sum.finish()
     }

@@ -62,11 +62,7 @@ fn check<A: Sample, B: Sample>(device: &Device, op: Op, extents: [u64; 3]) {
 
 /// A device without products in f64 says so.
 fn refused(device: &Device, error: &Error) {
-    match device.limits().f64 {
-        false => assert!(matches!(error, Error::NoF64 { .. }), "{device:?}: {error}"),
-        // Opened with our own kernels alone, or without cuBLAS.
-        true => assert!(matches!(error, Error::NoSource { .. }) && !device.shares_host_memory(), "{error}"),
-    }
+    assert!(matches!(error, Error::NoF64 { .. }) && !device.limits().f64, "{device:?}: {error}");
 }
 
 /// Digits that f32 would lose, and numbers that it does not have.

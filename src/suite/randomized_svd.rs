@@ -69,7 +69,7 @@ fn values_vectors_and_residuals(dev: &Device) {
         let spectrum = geometric(m.min(n), 100.0);
         let a = with_spectrum(m, n, &spectrum, 3);
         for k in [1, 5, 20] {
-            let found = solve(&upload(dev, a.as_ref()), k, &SvdOptions::default());
+            let found = solve(&upload::<f32>(dev, a.as_ref()), k, &SvdOptions::default());
             let name = format!("({m}, {n}), k = {k}");
             check(&name, a, &spectrum, &found);
             assert!(found.is_converged() && found.s.len() == k, "{name}: {:?}", found.residuals);
@@ -81,7 +81,7 @@ fn flat_spectrum_takes_passes(dev: &Device) {
     let spectrum = flat(340);
     // More rows than a block of 1,024.
     let a = with_spectrum(1030, 340, &spectrum, 3);
-    let x = upload(dev, a.as_ref());
+    let x = upload::<f32>(dev, a.as_ref());
     let found = solve(&x, 10, &SvdOptions::default().oversamples(10));
     check("to tolerance", a, &spectrum, &found);
     assert!(found.is_converged() && (8..=24).contains(&found.passes), "{} passes", found.passes);
@@ -99,7 +99,7 @@ fn power_iterations_count_passes(dev: &Device) {
     let a = with_spectrum(1000, 300, &spectrum, 3);
     let mut last = f64::INFINITY;
     for q in 0..5 {
-        let found = solve(&upload(dev, a.as_ref()), 8, &stop(Stop::PowerIterations(q)));
+        let found = solve(&upload::<f32>(dev, a.as_ref()), 8, &stop(Stop::PowerIterations(q)));
         assert_eq!(found.passes, q + 2);
         check(&format!("q = {q}"), a, &spectrum, &found);
         let error = (0..8).map(|j| (found.s[j] / spectrum[j] - 1.0).abs()).fold(0.0, f64::max);
@@ -111,7 +111,7 @@ fn power_iterations_count_passes(dev: &Device) {
 fn left_vectors_by_blocks(dev: &Device) {
     let spectrum = geometric(60, 20.0);
     let a = with_spectrum(9000, 60, &spectrum, 3);
-    let x = upload(dev, a.as_ref());
+    let x = upload::<f32>(dev, a.as_ref());
     let found = solve(&x, 5, &SvdOptions::default());
     let mut u = Mat::zeros(9000, 5);
     let mut next = 0;
@@ -147,7 +147,7 @@ fn past_the_rank(dev: &Device) {
         let spectrum = geometric(3, 10.0);
         let a = with_spectrum(m, n, &spectrum, 3);
         for stop_at in [Stop::Tolerance(1e-4), Stop::PowerIterations(3)] {
-            let found = solve(&upload(dev, a.as_ref()), 8, &stop(stop_at));
+            let found = solve(&upload::<f32>(dev, a.as_ref()), 8, &stop(stop_at));
             check(&format!("rank 3 of ({m}, {n})"), a, &spectrum, &found);
             assert_eq!((&found.s[3..], &found.residuals[3..]), (&[0.0; 5][..], &[0.0; 5][..]));
             assert!(found.is_converged() && found.passes <= 4, "{} passes", found.passes);
@@ -162,7 +162,7 @@ fn edge_shapes(dev: &Device) {
     for (m, n) in [(1, 1), (1, 9), (9, 1), (2, 2), (1025, 2), (3, 1024)] {
         let spectrum = geometric(m.min(n), 3.0);
         let a = with_spectrum(m, n, &spectrum, 5);
-        let found = solve(&upload(dev, a.as_ref()), m.min(n), &SvdOptions::default());
+        let found = solve(&upload::<f32>(dev, a.as_ref()), m.min(n), &SvdOptions::default());
         check(&format!("({m}, {n})"), a, &spectrum, &found);
         assert!(found.is_converged());
     }
@@ -176,7 +176,7 @@ fn restarts_reach_the_same(dev: &Device) {
     let spectrum = flat(400);
     // Restarts are of the basis, whose columns have 400 elements however many rows there are.
     let a = with_spectrum(450, 400, &spectrum, 3);
-    let x = upload(dev, a.as_ref());
+    let x = upload::<f32>(dev, a.as_ref());
     let options = SvdOptions { max_passes: 200, ..SvdOptions::default() };
     let free = solve(&x, 6, &options);
     // Room for 100 columns of the basis; it takes more without a restart.
@@ -200,7 +200,7 @@ fn restarts_reach_the_same(dev: &Device) {
 
 fn signs_follow_their_rules(dev: &Device) {
     let a = with_spectrum(300, 40, &geometric(40, 30.0), 3);
-    let x = upload(dev, a.as_ref());
+    let x = upload::<f32>(dev, a.as_ref());
     let with = |sign| solve(&x, 4, &SvdOptions { sign, ..SvdOptions::default() });
     let [stable, dask, by_u, by_v, none] =
         [SignRule::Stable, SignRule::DaskSum, SignRule::MaxAbsU, SignRule::MaxAbsV, SignRule::None].map(with);
@@ -220,7 +220,7 @@ fn signs_follow_their_rules(dev: &Device) {
 }
 
 fn bad_arguments_are_named(dev: &Device) {
-    let x = upload(dev, random(20, 6, 1).as_ref());
+    let x = upload::<f32>(dev, random(20, 6, 1).as_ref());
     let fails = |k: usize, options: &SvdOptions| match randomized_svd(&x, k, options, &Run::default()) {
         Err(Error::Argument { op: "randomized_svd", name, why }) => (name, why.to_string()),
         other => panic!("{other:?}"),
@@ -265,7 +265,7 @@ impl LinearMap for Spoiled<'_> {
 }
 
 fn bad_products_are_named(dev: &Device) {
-    let x = upload(dev, with_spectrum(200, 50, &flat(50), 1).as_ref());
+    let x = upload::<f32>(dev, with_spectrum(200, 50, &flat(50), 1).as_ref());
     let fails = |spoil| {
         let map = Spoiled(&x, spoil, Cell::new(0));
         randomized_svd(&map, 2, &SvdOptions::default().oversamples(10), &Run::default()).unwrap_err()
@@ -279,13 +279,13 @@ fn bad_products_are_named(dev: &Device) {
         "{nan}"
     );
     assert!(matches!(fails(|_| Matrix::zeros(2, 2)), Error::Shape { .. }));
-    let large = upload(dev, Mat::from_fn(30, 8, |_, _| 1e25).as_ref());
+    let large = upload::<f32>(dev, Mat::from_fn(30, 8, |_, _| 1e25).as_ref());
     let error = randomized_svd(&large, 2, &SvdOptions::default(), &Run::default()).unwrap_err();
     assert!(error.to_string().contains("overflow"), "{error}");
 }
 
 fn cancelled_between_blocks(dev: &Device) {
-    let x = upload(dev, random(5000, 20, 1).as_ref());
+    let x = upload::<f32>(dev, random(5000, 20, 1).as_ref());
     let cancel = Cancel::default();
     let flag = cancel.clone();
     let progress = Progress::new(move |status| {
@@ -300,7 +300,7 @@ fn cancelled_between_blocks(dev: &Device) {
 }
 
 fn progress_counts_up(dev: &Device) {
-    let x = upload(dev, with_spectrum(3000, 100, &flat(100), 1).as_ref());
+    let x = upload::<f32>(dev, with_spectrum(3000, 100, &flat(100), 1).as_ref());
     let told = std::sync::Arc::new(Mutex::new(Vec::new()));
     let list = told.clone();
     let progress = Progress::new(move |status| list.lock().unwrap().push(status));
@@ -317,7 +317,7 @@ fn progress_counts_up(dev: &Device) {
 
 fn with_seed(dev: &Device, seed: u64) -> RightSvd {
     let a = with_spectrum(1100, 150, &geometric(150, 50.0), 3);
-    solve(&upload(dev, a.as_ref()), 5, &SvdOptions { seed, ..SvdOptions::default() })
+    solve(&upload::<f32>(dev, a.as_ref()), 5, &SvdOptions { seed, ..SvdOptions::default() })
 }
 
 fn seeds_agree_and_runs_are_equal(dev: &Device) {

@@ -1,5 +1,5 @@
 //! Factorisations, by identities on matrices of known spectra.
-#![allow(clippy::cast_possible_truncation, reason = "small extents, and values rounded to f32 on purpose")]
+#![allow(clippy::cast_possible_truncation, reason = "small extents")]
 
 use std::{
     collections::BTreeMap,
@@ -9,10 +9,12 @@ use std::{
 
 use faer::{Mat, MatRef};
 
-use crate::{Device, DeviceOptions, Tensor, linalg::host, random::gaussian};
+use crate::{Device, DeviceOptions, Element, Real, Tensor, linalg::host, random::gaussian};
 
 /// max|QᵀQ - I|, for any x.
-pub(super) const ORTHONORMAL: f64 = 2e-6;
+pub(super) fn orthonormal<R: Real>() -> f64 {
+    if R::DTYPE.is_wide() { 1e-13 } else { 2e-6 }
+}
 
 /// A device with this many threads.
 pub(super) fn threads(threads: usize) -> Device {
@@ -60,14 +62,14 @@ pub(super) fn geometric(count: usize, condition: f64) -> Vec<f64> {
     (0..count).map(|i| condition.powf(-(i as f64) / (count.max(2) - 1) as f64)).collect()
 }
 
-pub(super) fn upload(dev: &Device, a: MatRef<'_, f64>) -> Tensor<f32> {
-    let values: Vec<f32> = a.row_iter().flat_map(|row| row.iter().map(|&x| x as f32)).collect();
+pub(super) fn upload<R: Real>(dev: &Device, a: MatRef<'_, f64>) -> Tensor<R> {
+    let values: Vec<R> = a.row_iter().flat_map(|row| row.iter().map(|&x| R::of(x))).collect();
     Tensor::from_slice(dev, &values, &[a.nrows() as u64, a.ncols() as u64]).unwrap()
 }
 
-pub(super) fn download(x: &Tensor<f32>) -> Mat<f64> {
+pub(super) fn download<T: Element>(x: &Tensor<T>) -> Mat<f64> {
     let (values, cols) = (x.read().unwrap(), x.shape()[1] as usize);
-    Mat::from_fn(x.shape()[0] as usize, cols, |i, j| f64::from(values[i * cols + j]))
+    Mat::from_fn(x.shape()[0] as usize, cols, |i, j| values[i * cols + j].to_f64())
 }
 
 /// max|QᵀQ - I|.
@@ -76,7 +78,7 @@ pub(super) fn distance_from_orthonormal(q: MatRef<'_, f64>) -> f64 {
     (gram - Mat::<f64>::identity(q.ncols(), q.ncols())).norm_max()
 }
 
-pub(super) fn assert_orthonormal(name: &str, q: MatRef<'_, f64>) {
+pub(super) fn assert_orthonormal<R: Real>(name: &str, q: MatRef<'_, f64>) {
     let distance = distance_from_orthonormal(q);
-    assert!(distance <= ORTHONORMAL, "{name}: max|QᵀQ - I| = {distance:.2e}");
+    assert!(distance <= orthonormal::<R>(), "{name}: max|QᵀQ - I| = {distance:.2e}");
 }

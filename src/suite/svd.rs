@@ -4,8 +4,8 @@ use faer::Mat;
 
 use super::{device_tests, spectrum::*};
 use crate::{
-    Device, Error, Run, Tensor,
-    linalg::{Matrix, SignRule, Stop, SvdOptions, TruncatedSvd, host, svd, truncated_svd},
+    Device, Error, Real, Run, Tensor,
+    linalg::{SignRule, Stop, SvdOptions, TruncatedSvd, host, svd, truncated_svd},
 };
 
 device_tests!(
@@ -18,6 +18,7 @@ device_tests!(
     truncated_any_condition_number,
     truncated_by_iteration,
     truncated_small_values,
+    truncated_to_the_last_digit,
     truncated_rank_deficient,
     any_scale,
     constant_matrix,
@@ -31,18 +32,27 @@ fn distance(a: &Mat<f64>, u: &Mat<f64>, s: &[f64], v: &Mat<f64>) -> f64 {
     (a - host::product(scaled.as_ref(), v.transpose())).norm_l2()
 }
 
+/// In f64 too, where the device computes in it.
 fn check(name: &str, dev: &Device, a: &Mat<f64>, spectrum: &[f64]) {
-    let found = svd(&upload(dev, a.as_ref())).unwrap_or_else(|error| panic!("{name}: {error}"));
+    if dev.limits().f64 {
+        check_in::<f64>(&format!("{name} of f64"), dev, a, spectrum);
+    }
+    check_in::<f32>(name, dev, a, spectrum);
+}
+
+fn check_in<R: Real>(name: &str, dev: &Device, a: &Mat<f64>, spectrum: &[f64]) {
+    let [distant, exact] = if R::DTYPE.is_wide() { [1e-13, 1e-14] } else { [3e-6, 1e-6] };
+    let found = svd(&upload::<R>(dev, a.as_ref())).unwrap_or_else(|error| panic!("{name}: {error}"));
     let (u, v) = (download(&found.u), download(&found.v));
     assert_eq!((u.shape(), v.shape()), ((a.nrows(), found.s.len()), (a.ncols(), found.s.len())), "{name}");
-    assert_orthonormal(&format!("{name}: u"), u.as_ref());
-    assert_orthonormal(&format!("{name}: v"), v.as_ref());
+    assert_orthonormal::<R>(&format!("{name}: u"), u.as_ref());
+    assert_orthonormal::<R>(&format!("{name}: v"), v.as_ref());
     let error = distance(a, &u, &found.s, &v);
-    assert!(error <= 3e-6 * a.norm_l2(), "{name}: off by {:.1e}", error / a.norm_l2());
+    assert!(error <= distant * a.norm_l2(), "{name}: off by {:.1e}", error / a.norm_l2());
     assert!(found.s.is_sorted_by(|x, y| x >= y), "{name}: not falling");
     for (i, s) in found.s.iter().enumerate() {
         let expected = spectrum.get(i).copied().unwrap_or(0.0);
-        assert!((s - expected).abs() <= 1e-6 * spectrum[0], "{name}: value {i} is {s}, not {expected}");
+        assert!((s - expected).abs() <= exact * spectrum[0], "{name}: value {i} is {s}, not {expected}");
     }
 }
 
@@ -71,13 +81,13 @@ fn sizes(dev: &Device) {
         check(&format!("({m}, {n})"), dev, with_spectrum(m, n, &spectrum, 5), &spectrum);
     }
     for (m, n) in [(0, 3), (3, 0), (0, 0)] {
-        let found = svd(&Tensor::zeros(dev, &[m, n]).unwrap()).unwrap();
+        let found = svd(&Tensor::<f32>::zeros(dev, &[m, n]).unwrap()).unwrap();
         assert_eq!((found.u.shape(), found.v.shape()), (&[m, 0][..], &[n, 0][..]));
         assert!(found.s.is_empty());
     }
 }
 
-/// The result, checked against the best approximation of rank k.
+/// The result, checked against the best approximation of rank k; in f64 too, where the device computes in it.
 fn check_truncated(
     name: &str,
     dev: &Device,
@@ -86,13 +96,26 @@ fn check_truncated(
     k: usize,
     options: &SvdOptions,
 ) -> TruncatedSvd {
-    let found = truncated_svd(&upload(dev, a.as_ref()), k, options, &Run::default());
+    if dev.limits().f64 {
+        check_truncated_in::<f64>(&format!("{name} of f64"), dev, a, spectrum, k, options);
+    }
+    check_truncated_in::<f32>(name, dev, a, spectrum, k, options)
+}
+
+fn check_truncated_in<R: Real>(
+    name: &str,
+    dev: &Device,
+    a: &Mat<f64>,
+    spectrum: &[f64],
+    k: usize,
+    options: &SvdOptions,
+) -> TruncatedSvd<R> {
+    let found = truncated_svd(&upload::<R>(dev, a.as_ref()), k, options, &Run::default());
     let found = found.unwrap_or_else(|error| panic!("{name}: {error}"));
-    let u = download(&found.u);
-    let v = found.v.as_faer().to_owned();
+    let (u, v) = (download(&found.u), download(&found.v));
     assert_eq!((u.shape(), v.shape()), ((a.nrows(), k), (a.ncols(), k)), "{name}");
-    assert_orthonormal(&format!("{name}: u"), u.as_ref());
-    assert!(distance_from_orthonormal(v.as_ref()) <= ORTHONORMAL, "{name}: v");
+    assert_orthonormal::<R>(&format!("{name}: u"), u.as_ref());
+    assert_orthonormal::<R>(&format!("{name}: v"), v.as_ref());
     let tail = |k: usize| spectrum.iter().skip(k).map(|s| s * s).sum::<f64>().sqrt();
     let (error, best, whole) = (distance(a, &u, &found.s, &v), tail(k), tail(0));
     assert!(error <= 1.001 * best + 1e-5 * whole, "{name}: off by {error:.3e}, the best is {best:.3e}");
@@ -165,10 +188,14 @@ fn truncated_sizes(dev: &Device) {
             check_truncated(&format!("({m}, {n})"), dev, a, &spectrum, k, &SvdOptions::default());
         }
     }
-    let found =
-        truncated_svd(&Tensor::zeros(dev, &[0, 4]).unwrap(), 0, &SvdOptions::default(), &Run::default())
-            .unwrap();
-    assert_eq!((found.u.shape(), found.v.rows()), (&[0, 0][..], 4));
+    let found = truncated_svd(
+        &Tensor::<f32>::zeros(dev, &[0, 4]).unwrap(),
+        0,
+        &SvdOptions::default(),
+        &Run::default(),
+    )
+    .unwrap();
+    assert_eq!((found.u.shape(), found.v.shape()), (&[0, 0][..], &[4, 0][..]));
 }
 
 fn any_scale(dev: &Device) {
@@ -194,7 +221,7 @@ fn constant_matrix(dev: &Device) {
 fn transposing_swaps_the_sides(dev: &Device) {
     let spectrum = geometric(12, 50.0);
     let a = with_spectrum(90, 30, &spectrum, 3);
-    let [tall, wide] = [a.as_ref(), a.transpose()].map(|a| svd(&upload(dev, a)).unwrap());
+    let [tall, wide] = [a.as_ref(), a.transpose()].map(|a| svd(&upload::<f32>(dev, a)).unwrap());
     assert_eq!(tall.s, wide.s);
     assert_eq!(tall.u.read().unwrap(), wide.v.read().unwrap());
     assert_eq!(tall.v.read().unwrap(), wide.u.read().unwrap());
@@ -204,25 +231,27 @@ fn signs(dev: &Device) {
     let a = with_spectrum(80, 50, &geometric(50, 20.0), 3);
     for sign in [SignRule::Stable, SignRule::DaskSum, SignRule::MaxAbsU, SignRule::MaxAbsV, SignRule::None] {
         let options = SvdOptions { sign, ..SvdOptions::default() };
-        let found = truncated_svd(&upload(dev, a.as_ref()), 6, &options, &Run::default()).unwrap();
-        let u = download(&found.u);
+        let found = truncated_svd(&upload::<f32>(dev, a.as_ref()), 6, &options, &Run::default()).unwrap();
+        let (u, v) = (download(&found.u), download(&found.v));
         let largest = |x: Vec<f64>| x.into_iter().max_by(|x, y| x.abs().total_cmp(&y.abs())).unwrap();
         for j in 0..6 {
             match sign {
-                SignRule::DaskSum => assert!(found.v.column(j).sum::<f64>() >= 0.0),
+                SignRule::DaskSum => assert!(v.col(j).sum() >= 0.0),
                 SignRule::MaxAbsU => assert!(largest(u.col(j).iter().copied().collect()) > 0.0),
-                SignRule::Stable | SignRule::MaxAbsV => assert!(largest(found.v.column(j).collect()) > 0.0),
+                SignRule::Stable | SignRule::MaxAbsV => {
+                    assert!(largest(v.col(j).iter().copied().collect()) > 0.0)
+                }
                 SignRule::None => {}
             }
         }
-        let error = distance(a, &u, &found.s, &found.v.as_faer().to_owned());
+        let error = distance(a, &u, &found.s, &v);
         let tail = geometric(50, 20.0).iter().skip(6).map(|s| s * s).sum::<f64>().sqrt();
         assert!(error <= 1.001 * tail, "{sign:?}: u and v disagree");
-        let wide = upload(dev, a.transpose());
+        let wide = upload::<f32>(dev, a.transpose());
         let mut turned = truncated_svd(&wide, 6, &options.sign(SignRule::None), &Run::default()).unwrap();
         turned.set_signs(sign, true).unwrap();
-        for (j, v) in download(&turned.u).col_iter().enumerate() {
-            let along: f64 = v.iter().zip(found.v.column(j)).map(|(x, y)| x * y).sum();
+        for (j, turned) in download(&turned.u).col_iter().enumerate() {
+            let along = turned.transpose() * v.col(j);
             assert!(along > 0.99 || sign == SignRule::None, "{sign:?} of the transposed: {along}");
         }
     }
@@ -232,7 +261,7 @@ fn bad_values_are_named(dev: &Device) {
     for bad in [f64::NAN, f64::INFINITY] {
         for (m, n) in [(40, 9), (9, 40), (400, 350)] {
             let a = Mat::from_fn(m, n, |i, j| if (i, j) == (4, 7) { bad } else { 1.0 + i as f64 });
-            let a = upload(dev, a.as_ref());
+            let a = upload::<f32>(dev, a.as_ref());
             let truncated = truncated_svd(&a, 2, &SvdOptions::default(), &Run::default()).unwrap_err();
             for error in [svd(&a).unwrap_err(), truncated] {
                 assert!(matches!(error, Error::Argument { name: "a", .. }));
@@ -240,7 +269,17 @@ fn bad_values_are_named(dev: &Device) {
             }
         }
     }
-    let flat = Tensor::zeros(dev, &[8]).unwrap();
+    if dev.limits().f64 {
+        let a = Mat::from_fn(40, 9, |i, j| if (i, j) == (4, 7) { f64::NEG_INFINITY } else { 1.0 });
+        let error = svd(&upload::<f64>(dev, a.as_ref())).unwrap_err();
+        assert!(error.to_string().contains("column 7 holds 1 values"), "{error}");
+    } else {
+        let a = Tensor::<f64>::zeros(dev, &[4, 3]).unwrap();
+        let truncated = truncated_svd(&a, 1, &SvdOptions::default(), &Run::default());
+        assert!(matches!(svd(&a), Err(Error::NoF64 { op: "svd", .. })));
+        assert!(matches!(truncated, Err(Error::NoF64 { op: "truncated_svd", .. })));
+    }
+    let flat = Tensor::<f32>::zeros(dev, &[8]).unwrap();
     assert!(matches!(svd(&flat), Err(Error::Shape { .. })));
     assert!(matches!(
         truncated_svd(&flat, 1, &SvdOptions::default(), &Run::default()),
@@ -248,15 +287,32 @@ fn bad_values_are_named(dev: &Device) {
     ));
 }
 
-type Everything = (Vec<f32>, Vec<f64>, Matrix, Vec<f64>, Vec<f32>, Vec<f64>, Vec<f32>);
+type Everything = [(Vec<f32>, Vec<f64>, Vec<f32>); 2];
 
 fn everything(dev: &Device) -> Everything {
     let a = upload(dev, with_spectrum(420, 340, &geometric(340, 1e4), 4).as_ref());
     let whole = svd(&a).unwrap();
     let found = truncated_svd(&a, 5, &SvdOptions::default(), &Run::default()).unwrap();
     assert!(found.passes > 1);
-    let (u, whole_u) = (found.u.read().unwrap(), whole.u.read().unwrap());
-    (u, found.s, found.v, found.residuals, whole_u, whole.s, whole.v.read().unwrap())
+    [(whole.u, whole.s, whole.v), (found.u, found.s, found.v)]
+        .map(|(u, s, v)| (u.read().unwrap(), s, v.read().unwrap()))
+}
+
+/// A tolerance below what f32 can reach.
+fn truncated_to_the_last_digit(dev: &Device) {
+    if !dev.limits().f64 {
+        return;
+    }
+    let spectrum = geometric(300, 1e12);
+    let options = SvdOptions::default().stop(Stop::Tolerance(1e-11));
+    for (m, n) in [(1100, 300), (300, 1100)] {
+        let a = with_spectrum(m, n, &spectrum, 8);
+        let found = check_truncated_in::<f64>("to 1e-11", dev, a, &spectrum, 8, &options);
+        assert!(found.is_converged() && found.passes > 1);
+        for (s, expected) in found.s.iter().zip(&spectrum) {
+            assert!((s - expected).abs() <= 1e-13, "{s} is not {expected}");
+        }
+    }
 }
 
 fn two_runs_are_equal(dev: &Device) {
@@ -270,7 +326,7 @@ fn threads_change_nothing() {
 
 #[test]
 fn too_long_sides_are_named() {
-    let a = Tensor::empty(&Device::cpu(), &[16_385, 16_386]).unwrap();
+    let a = Tensor::<f32>::empty(&Device::cpu(), &[16_385, 16_386]).unwrap();
     let error = svd(&a).unwrap_err().to_string();
     assert!(error.contains("(16385, 16386)") && error.contains("randomized_svd"), "{error}");
 }

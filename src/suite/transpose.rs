@@ -1,7 +1,7 @@
 //! Rows that become columns.
 
 use super::device_tests;
-use crate::{Device, Error, Tensor, linalg::transpose};
+use crate::{Device, Element, Error, Tensor, linalg::transpose};
 
 device_tests! {
     sizes_around_the_tiles, every_bit_is_kept, rows_of_a_tensor, empty, wrong_shapes;
@@ -9,7 +9,12 @@ device_tests! {
 }
 
 fn check(device: &Device, rows: u64, cols: u64) {
-    let x: Vec<f32> = (0..rows * cols).map(|i| i as f32).collect();
+    check_of(device, rows, cols, |i| i as f32);
+    check_of(device, rows, cols, |i| i as f64 + 1e-9);
+}
+
+fn check_of<T: Element>(device: &Device, rows: u64, cols: u64, of: impl Fn(u64) -> T) {
+    let x: Vec<T> = (0..rows * cols).map(of).collect();
     let found = transpose(&Tensor::from_slice(device, &x, &[rows, cols]).unwrap()).unwrap();
     assert_eq!(found.shape(), [cols, rows]);
     for (place, found) in (0..).zip(found.read().unwrap()) {
@@ -29,7 +34,7 @@ fn sizes_around_the_tiles(device: &Device) {
 /// A launch has some of the rows, or some of the columns.
 fn past_the_largest_grid(device: &Device) {
     for (rows, cols) in [(5, 12_000), (12_000, 5), (9000, 33), (700, 800)] {
-        check(device, rows, cols);
+        check_of(device, rows, cols, |i| i as f32);
     }
 }
 
@@ -51,16 +56,18 @@ fn rows_of_a_tensor(device: &Device) {
 
 fn empty(device: &Device) {
     for shape in [[0, 0], [0, 5], [5, 0]] {
-        let found = transpose(&Tensor::zeros(device, &shape).unwrap()).unwrap();
+        let found = transpose(&Tensor::<f32>::zeros(device, &shape).unwrap()).unwrap();
         assert_eq!(found.shape(), [shape[1], shape[0]]);
     }
 }
 
 fn wrong_shapes(device: &Device) {
     for shape in [&[6][..], &[1, 2, 3]] {
-        let found = transpose(&Tensor::zeros(device, shape).unwrap());
+        let found = transpose(&Tensor::<f32>::zeros(device, shape).unwrap());
         assert!(matches!(found, Err(Error::Shape { op: "transpose", .. })));
     }
+    let found = transpose(&Tensor::<u8>::zeros(device, &[4, 4]).unwrap());
+    assert!(matches!(found, Err(Error::Argument { op: "transpose", name: "x", .. })));
 }
 
 fn row_beyond_a_binding(device: &Device) {
@@ -69,7 +76,7 @@ fn row_beyond_a_binding(device: &Device) {
         return;
     }
     for shape in [[1, most + 1], [most + 1, 1]] {
-        let found = transpose(&Tensor::zeros(device, &shape).unwrap());
+        let found = transpose(&Tensor::<f32>::zeros(device, &shape).unwrap());
         assert!(matches!(found, Err(Error::Limit { .. })), "{found:?}");
     }
 }

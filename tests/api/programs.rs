@@ -3,6 +3,9 @@
 #[allow(dead_code, reason = "its own main")]
 #[path = "../../examples/3_distances.rs"]
 mod distances;
+#[cfg(feature = "wgpu")]
+#[path = "../../examples/9_frame_loop.rs"]
+mod frame_loop;
 #[path = "../../examples/1_hello.rs"]
 mod hello;
 #[cfg(feature = "wgpu")]
@@ -37,7 +40,10 @@ use super::devices;
 fn the_examples_run() {
     hello::main().unwrap();
     #[cfg(feature = "wgpu")]
-    lent_wgpu_device::main().unwrap();
+    {
+        lent_wgpu_device::main().unwrap();
+        frame_loop::main().unwrap();
+    }
     for device in devices() {
         list_devices::run(Some(&device.info().name)).unwrap();
         distances::run(&device, None).unwrap();
@@ -67,7 +73,7 @@ fn principal_components() {
             assert!((s - exact).abs() <= 1e-5 * whole.s[0], "{device:?}: {s}, {exact}");
         }
         // Scores X V are U diag(s), also of some rows.
-        let half = matmul(&*x.rows(0..20).unwrap(), &found.v.to_tensor(&device).unwrap()).unwrap();
+        let half = matmul(&*x.rows(0..20).unwrap(), &found.v).unwrap();
         let (half, u) = (Matrix::from_tensor(&half).unwrap(), Matrix::from_tensor(&found.u).unwrap());
         for i in 0..20 {
             for (j, s) in found.s.iter().enumerate() {

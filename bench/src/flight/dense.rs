@@ -2,10 +2,12 @@
 
 use teatime::{
     Device, Error, Run, Tensor,
+    array::{Map, Zip, map, mean, zip},
     distance::{Metric, Options, Partial, neighbor_tensors},
     filter::{GaussianOptions, gaussian},
-    linalg::gram_lower,
+    linalg::{Stop, SvdOptions, gram_lower, matmul, truncated_svd},
     packed::{Gram, GramOptions, RowScale, packed_uniform, row_words},
+    random::normal,
 };
 
 use crate::{
@@ -20,6 +22,12 @@ const PAIRED: [[u64; 2]; 4] = [[2000, 1000], [20_000, 10_000], [20_000, 100_000]
 const OBSERVED: [[u64; 2]; 3] = [[2000, 1000], [20_000, 2000], [20_000, 10_000]];
 /// The same, of which the ten nearest of each are found.
 const SEARCHED: [[u64; 2]; 3] = [[2000, 1000], [20_000, 2000], [100_000, 256]];
+/// Observations and features of a chain that stays on the device. Work grows tenfold or so from each to the next, so that a small one, which
+/// the host bounds, does not say that the next would take too long.
+const CHAINED: [[u64; 2]; 6] =
+    [[2000, 200], [10_000, 500], [30_000, 1000], [100_000, 1000], [300_000, 1000], [1_000_000, 1000]];
+const CHAIN: &str = "chain: standardise, svd, scores, nearest";
+const COMPONENTS: usize = 20;
 /// Planes of an image of 1104 x 1104, and its side.
 const PLANES: [u64; 2] = [2, 50];
 const SIDE: u64 = 1104;
@@ -27,7 +35,8 @@ const SIDE: u64 = 1104;
 const SIDES: [u64; 4] = [2048, 4096, 8192, 16_384];
 /// Measurements that each piece shares its time among.
 pub(super) const PAIRS: f64 = 2.0;
-pub(super) const DENSE: f64 = (OBSERVED.len() + SEARCHED.len() + 2 * PLANES.len() + SIDES.len()) as f64;
+/// The chain is one of them.
+pub(super) const DENSE: f64 = (OBSERVED.len() + SEARCHED.len() + 1 + 2 * PLANES.len() + SIDES.len()) as f64;
 
 /// Sums as of relationships and distances of samples: milliseconds of so many rows, the sums there before.
 pub(super) fn pairs(session: &mut Session<'_>) {
@@ -56,7 +65,7 @@ fn pairs_size(&[columns, rows]: &[u64; 2]) -> Size {
     }
 }
 
-/// Distances of observations, the nearest of each, Gaussians of an image, and Gram products, all of f32.
+/// Distances of observations, the nearest of each, a chain that ends with these, Gaussians of an image, and Gram products, all of f32.
 pub(super) fn dense(session: &mut Session<'_>) {
     let name =
         |[observations, features]: &[u64; 2]| format!("distances of {observations}, {features} features");
@@ -85,6 +94,7 @@ pub(super) fn dense(session: &mut Session<'_>) {
             neighbor_tensors(&x, None, 10, Metric::SqEuclidean, &options, &run).map(drop)
         }))
     });
+    session.largest(CHAIN, Unit::Milliseconds, &CHAINED, chain_size, chain);
     for sigma in [1.0, 3.0] {
         let name = |planes: &u64| format!("Gaussian of {sigma}, {planes} planes");
         let size = |&planes: &u64| Size {
@@ -104,6 +114,35 @@ pub(super) fn dense(session: &mut Session<'_>) {
         let x = data::matrix(device, 1, [side, side])?;
         Ok(Box::new(move || gram_lower(&x).map(drop)))
     });
+}
+
+/// The chain holds the observations three times at most, and some numbers of each.
+fn chain_size(&[observations, features]: &[u64; 2]) -> Size {
+    Size {
+        text: format!("{observations}x{features}"),
+        // The decomposition takes some 300 products of each element, the search one of each component of a pair.
+        work: (observations * (300 * features + COMPONENTS as u64 * observations)) as f64,
+        memory: 12 * observations * features + 1000 * observations + (64 << 20),
+    }
+}
+
+fn chain(device: &Device, &[observations, features]: &[u64; 2]) -> Result<Job, Error> {
+    let x = normal(device, 1, 0, observations * features)?.reshape(&[observations, features])?;
+    // Noise has no components to converge to: the number of passes is given.
+    let svd = SvdOptions::default().stop(Stop::PowerIterations(2));
+    Ok(Box::new(move || {
+        let (options, run) = (Options::default(), Run::default());
+        let z = standardised(&x)?;
+        let scores = matmul(&z, &truncated_svd(&z, COMPONENTS, &svd, &run)?.v)?;
+        neighbor_tensors(&scores, None, 10, Metric::SqEuclidean, &options, &run).map(drop)
+    }))
+}
+
+/// Each column less its mean, over its standard deviation.
+fn standardised(x: &Tensor<f32>) -> Result<Tensor<f32>, Error> {
+    let centred = zip(Zip::Subtract, x, &mean(x, 0)?)?;
+    let variance = mean(&zip(Zip::Multiply, &centred, &centred)?, 0)?;
+    zip(Zip::Divide, &centred, &map(Map::SquareRoot, &variance)?)
 }
 
 fn blur(device: &Device, planes: u64, sigma: f64) -> Result<Job, Error> {

@@ -49,7 +49,8 @@ const fn decides(piece: Piece) -> &'static str {
              `products of bytes`. Where they take twice that, `profile` says whether tiles of pairs are next."
         }
         Piece::Dense => {
-            "On an H100 distances of 20,000 observations, 10,000 features, should take 0.12 s by the lanes of f32. A Gaussian: two times its image by the rate of memory."
+            "On an H100 distances of 20,000 observations, 10,000 features, should take 0.12 s by the lanes of f32. A Gaussian: two times its image by the rate of memory. \
+             A chain that takes longer than the nearest of as many observations is bound by its decomposition, not by its search."
         }
         Piece::Rates => {
             "Products of bytes above 80 % of the vendor's dense rate need no wgmma. Additions tell how many workgroups may share a sum; reads of \

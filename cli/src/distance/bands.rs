@@ -68,34 +68,16 @@ pub(super) struct Found {
 impl From<&Distances> for Found {
     fn from(result: &Distances) -> Self {
         let Distances { counts, multiallelic, merged, digest, memory, stats, .. } = *result;
-        let alleles = Alleles { multiallelic, merged };
-        Self {
-            undefined: result.undefined(),
-            counts,
-            alleles,
-            digest,
-            memory,
-            stats,
-            bands: None,
-            neighbors: None,
-        }
+        let (undefined, alleles) = (result.undefined(), Alleles { multiallelic, merged });
+        Self { undefined, counts, alleles, digest, memory, stats, bands: None, neighbors: None }
     }
 }
 
 impl From<&DistancesBetween> for Found {
     fn from(result: &DistancesBetween) -> Self {
         let DistancesBetween { counts, multiallelic, digest, memory, stats, .. } = *result;
-        let alleles = Alleles { multiallelic, merged: true };
-        Self {
-            undefined: result.undefined(),
-            counts,
-            alleles,
-            digest,
-            memory,
-            stats,
-            bands: None,
-            neighbors: None,
-        }
+        let (undefined, alleles) = (result.undefined(), Alleles { multiallelic, merged: true });
+        Self { undefined, counts, alleles, digest, memory, stats, bands: None, neighbors: None }
     }
 }
 

@@ -244,6 +244,7 @@ fn places_without_alleles_are_ambiguous_if_repeated() {
     let (found, counts) = by_position(&[site(0), site(1)], &[site(0), site(1), site(0)]);
     assert_eq!(found, [SAME(0), SAME(1), None]);
     assert_eq!((counts.loadings.alleles_unknown, counts.unknown_repeated), (2, 1));
+    assert!(counts.unsure().is_some_and(|why| why.contains("their alleles being unknown")));
 }
 
 #[test]
@@ -324,4 +325,7 @@ fn by_id_and_alleles() {
         counts.reasons(),
         "2 not in the stores, 1 there with other alleles or none, 2 without an id, 3 of an id that occurs more than once"
     );
+    let ignored =
+        "of the stores, 3 not in the loadings, 2 without an id, 3 of an id that occurs more than once";
+    assert_eq!(counts.ignored(), ignored);
 }

@@ -167,34 +167,6 @@ fn damaged_chunks_are_named() {
 }
 
 #[test]
-fn metadata_that_cannot_be() {
-    let scratch = Scratch::new();
-    let (path, file) = damaged(&scratch, "call_genotype/zarr.json");
-    let text = fs::read_to_string(&file).unwrap();
-    let change = |key: &str, value: serde_json::Value| {
-        let mut metadata: serde_json::Value = serde_json::from_str(&text).unwrap();
-        metadata[key] = value;
-        fs::write(&file, metadata.to_string()).unwrap();
-    };
-    let huge = 4_000_000_000_000_000_000_u64;
-    change("shape", serde_json::json!([huge, 60, 2]));
-    refused(&path, &[], &["4000000000000000000"]);
-    change("shape", serde_json::json!([240, huge, 2]));
-    refused(&path, &[], &["call_genotype"]);
-    change("shape", serde_json::json!([0, 60, 2]));
-    refused(&path, &[], &["0 variants"]);
-    change("shape", serde_json::json!([240, 60]));
-    refused(&path, &[], &["call_genotype"]);
-    change(
-        "chunk_grid",
-        serde_json::json!({"name": "regular", "configuration": {"chunk_shape": [1u64 << 40, 60, 2]}}),
-    );
-    refused(&path, &[], &["call_genotype"]);
-    fs::write(&file, &text[..text.len() / 2]).unwrap();
-    refused(&path, &[], &["call_genotype"]);
-}
-
-#[test]
 fn nothing_to_decompose() {
     let scratch = Scratch::new();
     let path = scratch.join("missing");

@@ -2,11 +2,7 @@
 
 use std::{fs, path::Path};
 
-use teatime::{ChunkedArray, MissingChunk, store::ZarrArray};
-
-use crate::support::{
-    self, Ran, Scratch, copy, fixture, json, names, npy, on_store, plain_array, provenance, run, store,
-};
+use crate::support::{self, Ran, Scratch, fixture, json, names, npy, on_store, provenance, run, store};
 
 fn grm(store: &Path, out: &Path, more: &[&str]) -> Ran {
     run(on_store("grm", store, out, more))
@@ -76,32 +72,6 @@ fn numpy_has_the_same() {
 }
 
 #[test]
-fn formats_hold_the_same() {
-    let scratch = Scratch::new();
-    let [gcta, numpy, zarr] = ["gcta", "npy", "zarr"].map(|format| {
-        let out = scratch.join(format);
-        grm(&fixture("all_v2.vcz"), &out, &["--format", format]).ok();
-        out
-    });
-    let square = npy(&numpy.join("grm.npy"));
-    let lower = (0..60).flat_map(|j| (0..=j).map(move |k| j * 60 + k));
-    #[allow(clippy::cast_possible_truncation, reason = "the format has f32")]
-    let narrow: Vec<f32> = lower.map(|at| square[at] as f32).collect();
-    assert_eq!(f32s(&gcta.join("grm.grm.bin")), narrow);
-    assert_eq!(names(&zarr), ["grm.zarr", "run.json"]);
-    let path = zarr.join("grm.zarr");
-    assert_eq!(names(&path), [".zattrs", ".zgroup", "genomic_relationship", "sample_id", "shared_variants"]);
-    let array = ZarrArray::open(&path, "genomic_relationship", MissingChunk::Error).unwrap();
-    assert_eq!(
-        (array.shape(), array.dimension_names()),
-        (&[60, 60][..], &["samples_0", "samples_1"].map(String::from)[..])
-    );
-    let bytes = array.read_chunk(&[0, 0]).unwrap().bytes;
-    let values: Vec<f64> = bytes.chunks(8).map(|b| f64::from_le_bytes(b.try_into().unwrap())).collect();
-    assert_eq!(values, square);
-}
-
-#[test]
 fn the_record_is_whole() {
     let scratch = Scratch::new();
     let out = scratch.join("out");
@@ -138,21 +108,11 @@ fn results_are_replaced_only_when_asked() {
     let scratch = Scratch::new();
     let out = scratch.join("out");
     grm(&fixture("all_v3.vcz"), &out, &["--format", "zarr"]).ok();
+    assert_eq!(names(&out), ["grm.zarr", "run.json"]);
     let refused = grm(&fixture("all_v3.vcz"), &out, &[]);
     assert!(refused.code == 1 && refused.err.contains("--overwrite"), "{}", refused.err);
     grm(&fixture("all_v3.vcz"), &out, &["--overwrite", "--format", "npy"]).ok();
     assert_eq!(names(&out), ["grm.id", "grm.npy", "run.json"]);
-}
-
-#[test]
-fn runs_and_threads_give_the_same_bytes() {
-    let scratch = Scratch::new();
-    let runs = ["1", "1", "4"].map(|threads| {
-        let out = scratch.join("out");
-        grm(&fixture("all_v2.vcz"), &out, &["--threads", threads, "--overwrite"]).ok();
-        fs::read(out.join("grm.grm.bin")).unwrap()
-    });
-    assert!(runs[0] == runs[1] && runs[0] == runs[2]);
 }
 
 #[test]
@@ -186,15 +146,6 @@ fn bad_input_leaves_nothing() {
     store(&spaced, &["a", "b c"], &[&[0, 1], &[2, 0]]);
     refused(&spaced, &[], &["\"b c\"", "--format gcta"]);
     grm(&spaced, &scratch.join("out"), &["--format", "zarr"]).ok();
-    let large = scratch.join("large");
-    plain_array(&large, "|u1", &[2, 3], &[0, 1, 3, 2, 1, 0]);
-    for method in ["gcta", "vanraden1"] {
-        refused(&large, &["--method", method], &["[0, 0]", "value 3"]);
-    }
-    let damaged = scratch.join("damaged.vcz");
-    copy(&fixture("all_v3.vcz"), &damaged);
-    fs::write(damaged.join("call_genotype/c/1/2/0"), []).unwrap();
-    refused(&damaged, &[], &["call_genotype", "[1, 2, 0]"]);
     for more in [&["--method", "pca"][..], &["--missing", "none"], &["--format", "csv"], &["--maf", "0.7"]] {
         assert_eq!(grm(&fixture("all_v3.vcz"), &scratch.join("usage"), more).code, 2, "{more:?}");
     }

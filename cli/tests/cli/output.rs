@@ -133,19 +133,6 @@ fn after_a_kill_the_next_run_works() {
     assert!(out.join(left).exists(), "it may be of a run on another machine");
 }
 
-#[test]
-fn a_second_run_is_refused() {
-    let scratch = Scratch::new();
-    let (out, store) = (scratch.join("out"), fixture("all_v3.vcz"));
-    let run = Busy::start(command(long_pca(&out)), || scratch.join("out").exists() && hidden(&out) > 0);
-    let second = pca(&store, &out, &["--overwrite"]);
-    assert_eq!(second.code, 1);
-    assert!(second.err.contains("out: another run of teatime is writing run.json there"), "{}", second.err);
-    run.signal("-TERM");
-    run.wait();
-    pca(&store, &out, &[]).ok();
-}
-
 /// What was computed is not lost because a later variant has no place.
 #[test]
 fn an_error_in_the_loadings_keeps_the_components() {

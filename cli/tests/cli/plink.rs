@@ -8,30 +8,6 @@ fn refused(store: &Path, more: &[&str], code: i32, words: &[&str]) {
     support::refused("pca", store, more, code, words);
 }
 
-#[test]
-fn damaged_files_are_named() {
-    let scratch = Scratch::new();
-    for suffix in ["bed", "bim", "fam"] {
-        let name = format!("few5.{suffix}");
-        fs::copy(fixture(&format!("plink1/{name}")), scratch.join(&name)).unwrap();
-    }
-    let path = scratch.join("few5");
-    let bed = fs::read(scratch.join("few5.bed")).unwrap();
-    fs::write(scratch.join("few5.bed"), &bed[..bed.len() - 1]).unwrap();
-    refused(
-        &path,
-        &[],
-        1,
-        &["few5.bed: is too short", "36 bytes", "17 variants of", "5 samples of", "take 37"],
-    );
-    fs::write(scratch.join("few5.bed"), bed).unwrap();
-    fs::write(scratch.join("few5.bim"), "2L rs0 1000 T A\n").unwrap();
-    refused(&path, &[], 1, &["few5.bim: line 1 has 5 columns"]);
-    fs::remove_file(scratch.join("few5.bim")).unwrap();
-    refused(&scratch.join("few5.bed"), &[], 1, &["few5.bim: "]);
-    refused(&scratch.join("few6.bed"), &[], 1, &["few6.bed: "]);
-}
-
 /// Up to three lines too few leave the length of a .bed right.
 #[test]
 fn tables_that_lack_lines_are_told() {
@@ -162,34 +138,4 @@ fn arguments_that_do_not_fit_the_kind_of_store() {
     );
     refused(&zarr, &[&bed.to_string_lossy()], 1, &["do not go together"]);
     assert!(teatime(["pca", "--help"]).ok().out.contains("--counted-allele"));
-}
-
-/// Signs, digits and digest: nothing tells the twins apart but the family names.
-#[test]
-fn a_bed_and_its_vcf_give_the_same() {
-    let scratch = Scratch::new();
-    let result = |name: &str, out: &str, more: &[&str]| {
-        let out = scratch.join(out);
-        pca(&fixture(name), &out, &[&["-k", "5"], more].concat()).ok();
-        let text = |file: &str| fs::read_to_string(out.join(file)).unwrap();
-        let last_five = |line: &str| line.rsplit('\t').take(5).map(str::to_owned).collect::<Vec<_>>();
-        let vectors: Vec<_> = text("pca.eigenvec").lines().skip(1).map(last_five).collect();
-        let run = text("run.json");
-        let digest = run.lines().find(|line| line.contains("fnv1a64")).unwrap().to_owned();
-        (vectors, text("pca.eigenval"), digest)
-    };
-    for more in [&[][..], &["--power-iterations", "3"], &["--scaler", "center", "--tolerance", "1e-5"]] {
-        let name = more.join("");
-        let expected = result("biallelic.vcz", &format!("vcz{name}"), more);
-        assert_eq!(result("plink1/biallelic.bed", &format!("bed{name}"), more), expected);
-    }
-    let major = scratch.join("major");
-    for kind in ["bim", "fam"] {
-        fs::copy(fixture(&format!("plink1/biallelic.{kind}")), scratch.join(&format!("major.{kind}")))
-            .unwrap();
-    }
-    fs::copy(fixture("plink1/sample_major.bed"), major.with_extension("bed")).unwrap();
-    pca(&major.with_extension("bed"), &scratch.join("majored"), &["-k", "5"]).ok();
-    let eigenval = |folder: &str| fs::read_to_string(scratch.join(folder).join("pca.eigenval")).unwrap();
-    assert_eq!(eigenval("majored"), eigenval("vcz"));
 }

@@ -10,7 +10,12 @@ use tempfile::TempDir;
 use teatime::{ChunkedArray, Device, Error, Run, random::philox, store::MemoryArray};
 
 use super::*;
-use crate::{GenotypeKind, Genotypes, PcaOptions, intake::Form, pca, tests::fixture};
+use crate::{
+    GenotypeKind, Genotypes, PcaOptions,
+    intake::Form,
+    pca,
+    tests::{assert_refused as refused, fixture},
+};
 
 /// A folder that goes away with its value.
 struct Scratch(TempDir);
@@ -69,13 +74,6 @@ fn copies_of_a1(bed: &BedFile) -> Vec<i8> {
     rows(&**bed.array()).chunks(width).flat_map(row).collect()
 }
 
-fn refused<T>(result: teatime::Result<T>, words: &[&str]) {
-    let error = result.map(|_| ()).unwrap_err().to_string();
-    for word in words {
-        assert!(error.contains(word), "`{word}` is not in: {error}");
-    }
-}
-
 #[test]
 fn plink2_exports_the_same_calls() {
     for n in [1, 3, 4, 5] {
@@ -114,8 +112,7 @@ fn codes_count_either_allele() {
     for (genotypes, codes) in [(&genotypes, [2, 3, 1, 0]), (&a1, [2, 3, 1, 0]), (&a2, [0, 3, 1, 2])] {
         assert_eq!(Form::new(genotypes, false).0, Form::Packed(codes));
     }
-    let error = genotypes.count_allele(2).unwrap_err().to_string();
-    assert!(error.contains("2 of a .bed"), "{error}");
+    refused(genotypes.count_allele(2), &["2 of a .bed"]);
 }
 
 #[cfg(feature = "zarr")]
@@ -140,20 +137,6 @@ fn bio2zarr_has_the_same_calls_names_and_variants() {
     assert_eq!(Some(ids), store.sample_ids().unwrap());
     assert_eq!(bed.samples()[20], Sample { family: "B".into(), id: "B00".into() });
     assert_eq!(bed.variants(0..237).unwrap(), store.variants(0..237).unwrap());
-}
-
-#[test]
-fn numpy_has_the_same_singular_values() {
-    let bed = BedFile::open(fixture("plink1/biallelic")).unwrap();
-    let array = MemoryArray::new("decoded", &copies_of_a1(&bed), &[237, 60], &[50, 60]).unwrap();
-    let genotypes = Genotypes::new(vec![std::sync::Arc::new(array)]).unwrap();
-    let options = PcaOptions { components: 10, ..PcaOptions::default() };
-    let ours = pca(&genotypes, &Device::cpu(), &options, &Run::default()).unwrap();
-    let table = fs::read_to_string(fixture("numpy/biallelic.patterson.tsv")).unwrap();
-    let values = table.lines().nth(1).unwrap().split('\t').skip(1).map(|s| s.parse::<f64>().unwrap());
-    for (a, b) in ours.singular_values.iter().zip(values) {
-        assert!((a / b - 1.0).abs() < 1e-6, "{a} and {b}");
-    }
 }
 
 #[test]
@@ -286,8 +269,7 @@ fn ranges_of_variants() {
         assert!(matches!(error, Error::Argument { .. }), "{error}");
     }
     scratch.put("long.bim", "1 v0 0 100 A C\n");
-    let error = bed.variants(0..2).unwrap_err().to_string();
-    assert!(error.contains("long.bim: ends after line 1; it had 3000"), "{error}");
+    refused(bed.variants(0..2), &["long.bim: ends after line 1; it had 3000"]);
 }
 
 #[test]

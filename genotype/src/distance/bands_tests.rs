@@ -14,7 +14,7 @@ fn genotypes(dosages: &[i8], samples: u64) -> Genotypes {
     memory(dosages, &[dosages.len() as u64 / samples, samples], &[100, 25])
 }
 
-fn within(host: u64) -> Run {
+pub(super) fn within(host: u64) -> Run {
     Run::default().memory(Budget::default().host(host))
 }
 
@@ -66,16 +66,7 @@ fn bands_are_parts_of_the_matrix() {
     let dosages = dosages(150, 300);
     let complete: Vec<i8> = dosages.iter().map(|&x| x.max(0)).collect();
     let filter = VariantFilter { min_maf: 0.1, max_missing: 0.5 };
-    for metric in [
-        SampleMetric::Of(Metric::Euclidean),
-        SampleMetric::Of(Metric::CityBlock),
-        SampleMetric::Of(Metric::Hamming),
-        SampleMetric::Of(Metric::InnerProduct),
-        SampleMetric::Of(Metric::Cosine),
-        SampleMetric::Of(Metric::Correlation),
-        SampleMetric::Ibs,
-        SampleMetric::IbsOfAlleles,
-    ] {
+    for metric in tests::METRICS {
         for (dosages, missing) in
             [(&dosages, Missing::Ignore), (&dosages, Missing::Rescale), (&complete, Missing::Ignore)]
         {

@@ -206,19 +206,10 @@ fn attempt(
     if counts.loaded() == 0 {
         return Err(Error::argument(OP, "genotypes", no_variant(&counts)));
     }
-    let Found { mut distances, shared, .. } = adding.finish()?;
-    options.finish(&mut distances, shared.as_ref(), &counts, sides[0].ploidy());
-    let memory = memory.budget();
-    Ok(DistancesBetween {
-        matrix: distances,
-        shared,
-        counts,
-        multiallelic: 0,
-        options: *options,
-        digest,
-        memory,
-        stats,
-    })
+    let Found { distances: mut matrix, shared, .. } = adding.finish()?;
+    options.finish(&mut matrix, shared.as_ref(), &counts, sides[0].ploidy());
+    let (memory, multiallelic, options) = (memory.budget(), 0, *options);
+    Ok(DistancesBetween { matrix, shared, counts, multiallelic, options, digest, memory, stats })
 }
 
 /// Sums over variants.

@@ -2,23 +2,14 @@
 
 use teatime::{Cancel, DeviceOptions, distance::Metric};
 
-use super::*;
+use super::{
+    tests::{METRICS, options},
+    *,
+};
 use crate::{
     Match,
     tests::{dosages, memory},
 };
-
-const METRICS: [SampleMetric; 9] = [
-    SampleMetric::Of(Metric::Euclidean),
-    SampleMetric::Of(Metric::SqEuclidean),
-    SampleMetric::Of(Metric::CityBlock),
-    SampleMetric::Of(Metric::Hamming),
-    SampleMetric::Of(Metric::InnerProduct),
-    SampleMetric::Of(Metric::Cosine),
-    SampleMetric::Of(Metric::Correlation),
-    SampleMetric::Ibs,
-    SampleMetric::IbsOfAlleles,
-];
 
 /// Dosages of some samples, and of others, and which variants are the same.
 struct Case {
@@ -113,10 +104,6 @@ impl Case {
         }
         result
     }
-}
-
-fn options(metric: SampleMetric) -> DistanceOptions {
-    DistanceOptions { metric, missing: Some(Missing::Ignore), ..DistanceOptions::default() }
 }
 
 fn exactly(actual: f64, expected: f64) -> bool {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use teatime::{Device, Error, Progress, Run, distance::Metric};
 
-use super::*;
+use super::{bands_tests::within, *};
 use crate::{
     tests::{dosages, memory},
     to_usize,
@@ -14,10 +14,6 @@ const SAMPLES: u64 = 300;
 
 fn genotypes(dosages: &[i8]) -> Genotypes {
     memory(dosages, &[dosages.len() as u64 / SAMPLES, SAMPLES], &[100, 25])
-}
-
-fn within(host: u64) -> Run {
-    Run::default().memory(Budget::default().host(host))
 }
 
 /// The least memory that does.
@@ -59,23 +55,8 @@ fn is_what_a_sort_says() {
     // A sample without calls.
     dosages.iter_mut().skip(70).step_by(to_usize(SAMPLES)).for_each(|x| *x = -1);
     let complete: Vec<i8> = dosages.iter().map(|&x| x.max(0)).collect();
-    let of = |metric| SampleMetric::Of(metric);
-    let packed = [
-        Metric::Euclidean,
-        Metric::SqEuclidean,
-        Metric::CityBlock,
-        Metric::Hamming,
-        Metric::InnerProduct,
-        Metric::Cosine,
-        Metric::Correlation,
-    ];
-    let whole = [Metric::Canberra, Metric::RussellRao];
-    let packed = packed
-        .map(of)
-        .into_iter()
-        .chain([SampleMetric::Ibs, SampleMetric::IbsOfAlleles])
-        .map(|metric| (metric, true));
-    for (metric, in_bands) in packed.chain(whole.map(|metric| (of(metric), false))) {
+    let whole = [Metric::Canberra, Metric::RussellRao].map(|metric| (SampleMetric::Of(metric), false));
+    for (metric, in_bands) in tests::METRICS.map(|metric| (metric, true)).into_iter().chain(whole) {
         for (dosages, missing) in [
             (&dosages, Missing::Ignore),
             (&dosages, Missing::Rescale),

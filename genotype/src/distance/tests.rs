@@ -8,7 +8,8 @@ use teatime::{
 use super::*;
 use crate::tests::{changes_no_bit, dosages, fixture, memory};
 
-const METRICS: [SampleMetric; 9] = [
+/// The metrics whose sums are whole numbers.
+pub(super) const METRICS: [SampleMetric; 9] = [
     SampleMetric::Of(Metric::Euclidean),
     SampleMetric::Of(Metric::SqEuclidean),
     SampleMetric::Of(Metric::CityBlock),
@@ -20,7 +21,7 @@ const METRICS: [SampleMetric; 9] = [
     SampleMetric::IbsOfAlleles,
 ];
 
-fn options(metric: SampleMetric) -> DistanceOptions {
+pub(super) fn options(metric: SampleMetric) -> DistanceOptions {
     DistanceOptions { metric, missing: Some(Missing::Ignore), ..DistanceOptions::default() }
 }
 

@@ -119,39 +119,6 @@ fn the_references_samples_get_their_scores_back() {
 }
 
 #[test]
-fn new_samples_by_the_formula() {
-    let samples = 31;
-    let genotypes = rows(&dosages(700, samples, 1), samples);
-    for scaler in SCALERS {
-        let Fit { reference, rows: variants, .. } = fit(&genotypes, scaler, K);
-        for count in [1, 2, 33, 130] {
-            // The reference's variants backwards, every fifth swapped, every third absent, and others between.
-            let new = dosages(variants.len() * 2, count, 2);
-            let matches: Vec<_> = (0..variants.len() * 2)
-                .map(|i| {
-                    let row = u32::try_from(variants.len() - 1 - i / 2).unwrap();
-                    match i % 6 {
-                        0 | 2 if row % 5 == 0 => Some(Match::Swapped(row)),
-                        0 | 2 => Some(Match::Same(row)),
-                        _ => None,
-                    }
-                })
-                .collect();
-            let projection = run_on_cpu(&rows(&new, count), &reference, &matches).unwrap();
-            let expected = oracle(&new, count, &variants, &matches);
-            assert_close(projection.scores.data(), &expected, 2e-6);
-            assert_eq!((projection.scores.rows(), projection.scores.cols()), (count, K));
-            let used: Vec<&[i8]> =
-                new.chunks(count).zip(&matches).filter_map(|(r, m)| m.map(|_| r)).collect();
-            assert_eq!(projection.used, used.len() as u64);
-            let missing = used.concat().iter().filter(|&&g| g < 0).count() as u64;
-            assert_eq!(projection.missing_calls, missing);
-            assert_eq!(projection.called, called(&new, count, &matches));
-        }
-    }
-}
-
-#[test]
 fn sizes_around_a_block() {
     // One sample: canonical blocks of 4,096 variants.
     for variants in [1, 2, 4095, 4096, 4097] {

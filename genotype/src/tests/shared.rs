@@ -55,6 +55,15 @@ pub(crate) fn score_bits(projection: &Projection) -> Vec<u64> {
     projection.scores.data().iter().map(|x| x.to_bits()).collect()
 }
 
+/// Asserts that a call failed, with all of these words in its message.
+#[track_caller]
+pub(crate) fn assert_refused<T>(result: Result<T>, words: &[&str]) {
+    let error = result.map(|_| ()).unwrap_err().to_string();
+    for word in words {
+        assert!(error.contains(word), "`{word}` is not in: {error}");
+    }
+}
+
 pub(crate) fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
 }

@@ -292,7 +292,7 @@ pub(super) fn nearest<T: Element>(
     let of_search = NearestSoFar::host_bytes(reading.counts[0], k as u64);
     let loaded = reading.to_load(&measure.device, &run.memory);
     let extents = [reading.counts[0], *reading.counts.last().unwrap_or(&0)];
-    let finds_all = !measure.device.shares_host_memory() && measure.order(extents, k as u64).is_some();
+    let finds_all = !measure.device.shares_host_memory() && measure.can_search(extents, k as u64);
     let side = loaded.and_then(|(_, rest)| match finds_all {
         true => measure.search_side(extents, k as u64, of_search, &rest),
         false => measure.side(of_search, &rest),

@@ -15,7 +15,7 @@ use naga::{
     valid::{Capabilities, ModuleInfo, ValidationFlags, Validator},
 };
 
-use super::kernels;
+use super::shaders;
 use crate::driver::wgpu::source;
 
 /// A kernel with one set of constants.
@@ -29,7 +29,7 @@ struct Program {
 impl Program {
     /// Every one for an interface.
     fn all(backend: wgpu::Backend) -> Vec<Self> {
-        let specs = kernels()
+        let specs = shaders()
             .into_iter()
             .flat_map(|kernel| (kernel.def.specs)().into_iter().map(move |spec| (kernel.def, spec)));
         let made = specs.map(|(kernel, spec)| {

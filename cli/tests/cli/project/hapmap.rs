@@ -57,7 +57,8 @@ fn other_builds_and_names_of_the_contig() {
         };
         fs::write(scratch.join("new.bim"), text.lines().map(line).collect::<String>()).unwrap();
         let out = scratch.join("out");
-        project(&new, &loadings, &out, &["--match", by, "--overwrite"]).ok();
+        let ran = project(&new, &loadings, &out, &["--match", by, "--overwrite", "--json"]).ok();
+        assert_eq!(json(&ran.out)["matched"]["by"], by);
         assert_close(&after(2, &out.join("projection.tsv")), &expected, 1e-5, true);
     }
     let ran = project(&new, &loadings, &scratch.join("none"), &[]);

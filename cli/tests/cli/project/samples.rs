@@ -1,9 +1,9 @@
 //! Calls of each sample.
 
-use std::{fs, path::Path};
+use std::fs;
 
-use super::{Site, assert_close, numbers, project, reference, sites, unpacked, write};
-use crate::support::{Scratch, json, number};
+use super::{numbers, project, reference, sites, write};
+use crate::support::{Scratch, json};
 
 #[test]
 fn samples_with_many_missing_calls_are_named() {
@@ -92,31 +92,6 @@ fn least_squares_of_the_calls_that_are_there() {
     }
     let eigenvec = fs::read_to_string(out.join("projection.eigenvec")).unwrap();
     assert_eq!(eigenvec.lines().nth(2), Some("s1\tnan\tnan"));
-    assert_normal(&loadings, &all, &fitted[0]);
     let (_, _, err) = scores(&[]);
     assert!(err.contains("which brings their scores nearer to zero"), "{err}");
-}
-
-/// The first sample's scores, by the normal equations of two components.
-fn assert_normal(loadings: &Path, all: &[Site], scores: &[f64]) {
-    let table = unpacked(loadings);
-    let mut rows = table.lines().skip_while(|line| line.starts_with('#'));
-    let names: Vec<&str> = rows.next().unwrap().split('\t').collect();
-    assert_eq!(names[7..], ["mean", "scale", "PC1", "PC2"]);
-    let (mut normal, mut right) = ([[0.0; 2]; 2], [0.0; 2]);
-    for (row, site) in rows.zip(all).filter(|(_, site)| site.dosages[0] >= 0) {
-        let numbers: Vec<f64> = row.split('\t').skip(7).map(number).collect();
-        let z = (f64::from(site.dosages[0]) - numbers[0]) / numbers[1];
-        let u = [numbers[2], numbers[3]];
-        for a in 0..2 {
-            right[a] += u[a] * z;
-            (0..2).for_each(|b| normal[a][b] += u[a] * u[b]);
-        }
-    }
-    let determinant = normal[0][0] * normal[1][1] - normal[0][1] * normal[1][0];
-    let expected = [
-        (right[0] * normal[1][1] - right[1] * normal[0][1]) / determinant,
-        (right[1] * normal[0][0] - right[0] * normal[1][0]) / determinant,
-    ];
-    assert_close(&[scores.to_vec()], &[expected.to_vec()], 1e-6, false);
 }

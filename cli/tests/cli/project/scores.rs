@@ -40,27 +40,6 @@ fn the_references_samples_get_their_scores_back() {
 }
 
 #[test]
-fn other_tools_project_alike() {
-    let scratch = Scratch::new();
-    let store = fixture("projection.zarr");
-    for (set, golden) in [("complete", "projection/allel.tsv"), ("biallelic", "projection/flashpca.tsv")] {
-        let [old, new] = ["reference", "new"].map(|part| format!("{set}_{part}"));
-        let loadings = reference(&scratch, &store, &["--array", &old]);
-        let out = scratch.join("out");
-        let ran = project(&store, &loadings, &out, &["--array", &new, "--overwrite", "--json"]).ok();
-        // Rows of a plain array have neither places nor alleles.
-        assert!(ran.err.starts_with("warning: ") && ran.err.contains("alleles being unknown"), "{}", ran.err);
-        let m = json(&ran.out)["reference"]["variants"].as_f64().unwrap();
-        let divisor = if set == "complete" { 1.0 } else { (2.0 * m).sqrt() };
-        let ours: Vec<Vec<f64>> = numbers(&out.join("projection.tsv"))
-            .iter()
-            .map(|row| row.iter().map(|score| score / divisor).collect())
-            .collect();
-        assert_close(&ours, &numbers(&fixture(golden)), 1e-5, true);
-    }
-}
-
-#[test]
 fn stores_are_appended_and_variants_left_out_add_nothing() {
     let scratch = Scratch::new();
     let [old, one, two, out] = ["old.vcz", "one.vcz", "two.vcz", "out"].map(|name| scratch.join(name));
@@ -98,18 +77,4 @@ fn stores_are_appended_and_variants_left_out_add_nothing() {
         assert!(ran.err.contains(words), "`{words}` is not in: {}", ran.err);
     }
     assert!(!scratch.join("refused").exists());
-}
-
-#[test]
-fn the_same_bits_with_other_threads_and_memory() {
-    let scratch = Scratch::new();
-    let store = fixture("all_v3.vcz");
-    let loadings = reference(&scratch, &store, &[]);
-    let out = scratch.join("out");
-    let runs = [["1", "64M"], ["4", "64M"], ["2", "1G"]].map(|[threads, memory]| {
-        let more = ["--threads", threads, "--memory", memory, "--overwrite"];
-        project(&store, &loadings, &out, &more).ok();
-        ["projection.tsv", "projection.eigenvec"].map(|name| fs::read(out.join(name)).unwrap())
-    });
-    assert!(runs[0] == runs[1] && runs[0] == runs[2]);
 }

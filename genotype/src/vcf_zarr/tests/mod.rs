@@ -18,7 +18,7 @@ use teatime::{
 
 use self::scratch::{Scratch, v2};
 use super::*;
-use crate::{GenotypeKind, Variant};
+use crate::{GenotypeKind, Variant, tests::assert_refused as refused};
 
 /// The names of the samples, which are there.
 fn ids(store: &GenotypeStore) -> Vec<String> {

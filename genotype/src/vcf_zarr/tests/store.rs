@@ -78,18 +78,15 @@ fn unsupported_neighbours_do_no_harm_until_they_are_needed() {
     scratch.put("variant_XX/.zarray", "nonsense");
     let store = open(&scratch, None).unwrap();
     assert_eq!(ids(&store), ["a", "b"]);
-    let error = store.variants(0..1).unwrap_err().to_string();
-    assert!(error.contains("variant_id") && error.contains("`pickle`"), "{error}");
+    refused(store.variants(0..1), &["variant_id", "`pickle`"]);
 }
 
 #[test]
 fn sample_ids_are_checked() {
-    let error = open(&vcf(&["a", "b", "a"]), None).unwrap().sample_ids().unwrap_err().to_string();
-    assert!(error.contains("`a` occurs more than once"), "{error}");
+    refused(open(&vcf(&["a", "b", "a"]), None).unwrap().sample_ids(), &["`a` occurs more than once"]);
     let scratch = vcf(&["a", "b"]);
     put_text(&scratch, "sample_id", &["a", "b", "c"]);
-    let error = open(&scratch, None).unwrap().sample_ids().unwrap_err().to_string();
-    assert!(error.contains("3 rows, expected 2"), "{error}");
+    refused(open(&scratch, None).unwrap().sample_ids(), &["3 rows, expected 2"]);
 }
 
 #[test]
@@ -111,8 +108,7 @@ fn variants_are_checked() {
 
     let scratch = vcf(&["a"]);
     fs::remove_dir_all(scratch.path().join("variant_position")).unwrap();
-    let error = open(&scratch, None).unwrap().variants(0..1).unwrap_err().to_string();
-    assert!(error.contains("no array `variant_position`"), "{error}");
+    refused(open(&scratch, None).unwrap().variants(0..1), &["no array `variant_position`"]);
 }
 
 pub(super) fn contig(scratch: &Scratch, group: &str, positions: &[i32]) {
@@ -153,11 +149,9 @@ fn contigs_that_disagree() {
     contig(&scratch, "2", &[1]);
     put_text(&scratch, "1/samples", &["a", "b"]);
     put_text(&scratch, "2/samples", &["a", "c"]);
-    let error = open(&scratch, None).unwrap().sample_ids().unwrap_err().to_string();
-    assert!(error.contains("`b`") && error.contains("`c`") && error.contains("2/samples"), "{error}");
+    refused(open(&scratch, None).unwrap().sample_ids(), &["`b`", "`c`", "2/samples"]);
     put_genotypes(&scratch, "3/calldata/GT", 2, 5);
-    let error = open(&scratch, None).unwrap_err().to_string();
-    assert!(error.contains("3/calldata/GT") && error.contains("[2, 5, 2]"), "{error}");
+    refused(open(&scratch, None), &["3/calldata/GT", "[2, 5, 2]"]);
 }
 
 /// A group of one contig is a store of its own, with the names of the group that it is in.
@@ -185,8 +179,7 @@ fn names_of_the_group_above() {
     assert_eq!(ids(&one(None)), ["c", "d"]);
     scratch.lose("set/2L/samples");
     put_text(&scratch, "set/samples", &["a", "b", "c"]);
-    let error = one(None).sample_ids().unwrap_err().to_string();
-    assert!(error.contains("set/samples") && error.contains("3 rows, expected 2"), "{error}");
+    refused(one(None).sample_ids(), &["set/samples", "3 rows, expected 2"]);
 }
 
 #[test]
@@ -197,8 +190,7 @@ fn names_that_some_contigs_lack() {
     contig(&scratch, "2", &[1]);
     assert_eq!(open(&scratch, None).unwrap().sample_ids().unwrap(), None);
     put_text(&scratch, "1/samples", &["a", "b"]);
-    let error = open(&scratch, None).unwrap().sample_ids().unwrap_err().to_string();
-    assert!(error.contains("2/calldata/GT") && error.contains("`1/samples`"), "{error}");
+    refused(open(&scratch, None).unwrap().sample_ids(), &["2/calldata/GT", "`1/samples`"]);
 }
 
 #[test]
@@ -217,8 +209,7 @@ fn names_that_are_numbers() {
     store.contigs(&mut push).unwrap();
     assert_eq!(contigs, [("1".to_owned(), 2), ("20".to_owned(), 1)]);
     scratch.numbers("sample_id", &[2], &[1.0_f64, 2.0]);
-    let error = open(&scratch, None).unwrap().sample_ids().unwrap_err().to_string();
-    assert!(error.contains("sample_id") && error.contains("holds no integers"), "{error}");
+    refused(open(&scratch, None).unwrap().sample_ids(), &["sample_id", "holds no integers"]);
 }
 
 /// One contig of several loses its genotypes: not a store of the others.
@@ -283,12 +274,10 @@ fn plain_arrays() {
 #[test]
 fn stores_that_are_none() {
     let scratch = Scratch::new();
-    let error = open(&scratch, None).unwrap_err().to_string();
-    assert!(error.contains("not a Zarr store"), "{error}");
+    refused(open(&scratch, None), &["not a Zarr store"]);
     scratch.put("zarr.json", r#"{"zarr_format":3,"node_type":"group"}"#);
     put_i32(&scratch, "some_array", &[1]);
-    let error = open(&scratch, None).unwrap_err().to_string();
-    assert!(error.contains("call_genotype") && error.contains("some_array"), "{error}");
+    refused(open(&scratch, None), &["call_genotype", "some_array"]);
     scratch.put("file", "x");
     let file = GenotypeStore::open(scratch.path().join("file"), None, MissingChunk::Error).unwrap_err();
     assert!(file.to_string().contains("is a file"), "{file}");
@@ -346,7 +335,6 @@ fn contigs_of_an_attribute_and_a_group_without_its_file() {
 
     let scratch = Scratch::new();
     put_genotypes(&scratch, "calls", 3, 2);
-    let error = open(&scratch, None).unwrap_err().to_string();
-    assert!(error.contains("name the array") && error.contains("calls"), "{error}");
+    refused(open(&scratch, None), &["name the array", "calls"]);
     assert_eq!(open(&scratch, Some("calls")).unwrap().n_variants(), 3);
 }

@@ -13,11 +13,11 @@ use bytemuck::Pod;
 
 use super::open;
 use crate::{
-    DType, DeviceOptions, Element, Result, Tensor,
+    DType, DeviceOptions, Element, Real, Result, Tensor,
     device::Device,
     kernel::{Grid, Kernel, KernelDef, Spec},
     kernels::{
-        matmul::{self, MATMUL},
+        matmul::{self, MATMUL, MATMUL_F64},
         reduce::{self, REDUCE},
         transpose::{self, TRANSPOSE},
     },
@@ -52,8 +52,8 @@ fn numbers(len: u32) -> Vec<f32> {
     (0..len).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as f32 - 100.0).collect()
 }
 
-/// Of an operand of type `A`, which `stored` makes of whole numbers, with one of f32.
-fn product<A: Element>(
+/// Of an operand of type `A`, which `stored` makes of whole numbers, with one of R.
+fn product<A: Element, R: Real>(
     device: &Device,
     kernel: &'static Kernel<matmul::Params>,
     spec: Spec<'_>,
@@ -61,18 +61,19 @@ fn product<A: Element>(
     stored: fn(f32) -> A,
 ) -> Result<bool> {
     let [m, n, k] = [tile + 13, tile + 22, 41];
-    let (a, b) = (numbers(m * k).into_iter().map(stored).collect::<Vec<_>>(), numbers(k * n));
+    let a: Vec<A> = numbers(m * k).into_iter().map(stored).collect();
+    let b: Vec<R> = numbers(k * n).into_iter().map(R::of).collect();
     let ta = Tensor::from_slice(device, &a, &[m.into(), k.into()])?;
     let tb = Tensor::from_slice(device, &b, &[k.into(), n.into()])?;
-    let mut c = Tensor::<f32>::zeros(device, &[m.into(), n.into()])?;
+    let mut c = Tensor::<R>::zeros(device, &[m.into(), n.into()])?;
     let a_type = A::DTYPE.code();
     let params = matmul::Params { m, n, k, lda: k, ldb: n, ldc: n, a_type, ..Default::default() };
     let args =
         [ta.window(0..ta.len()).arg, tb.window(0..tb.len()).arg, c.window_update(0..u64::from(m * n)).arg];
     device.launch(kernel, spec, Grid::tiles(n.div_ceil(tile), m.div_ceil(tile), 0), &args, &params)?;
-    let at = |i: u32, j: u32, l: u32| a[(i * k + l) as usize].to_f32() * b[(l * n + j) as usize];
-    let expected: Vec<f32> =
-        (0..m * n).map(|place| (0..k).map(|l| at(place / n, place % n, l)).sum()).collect();
+    let at = |i: u32, j: u32, l: u32| a[(i * k + l) as usize].to_f64() * b[(l * n + j) as usize].to_f64();
+    let sum = |place: u32| R::of((0..k).map(|l| at(place / n, place % n, l)).sum::<f64>());
+    let expected: Vec<R> = (0..m * n).map(sum).collect();
     // Whole numbers below 2^24: exact in any order.
     Ok(c.read()? == expected)
 }
@@ -92,7 +93,9 @@ fn bugs_in_products_show() {
     ];
     for tile in [matmul::TILE, matmul::LARGE_TILE] {
         let spec = [("TILE", tile), ("TRANS_A", 0), ("TRANS_B", 0), ("NARROW", 0)];
-        each_bug_shows(13, &MATMUL, &bugs, |device, kernel| product(device, kernel, &spec, tile, |x| x));
+        each_bug_shows(13, &MATMUL, &bugs, |device, kernel| {
+            product::<f32, f32>(device, kernel, &spec, tile, |x| x)
+        });
     }
     let narrow = [
         ("= decode<TYPE>(x.bits[i])", "= (float)x.bits[i]"),
@@ -102,7 +105,19 @@ fn bugs_in_products_show() {
     ];
     let spec = [("TILE", matmul::TILE), ("TRANS_A", 0), ("TRANS_B", 0), ("NARROW", 1)];
     each_bug_shows(13, &MATMUL, &narrow, |device, kernel| {
-        product(device, kernel, &spec, matmul::TILE, half::f16::from_f32)
+        product::<half::f16, f32>(device, kernel, &spec, matmul::TILE, half::f16::from_f32)
+    });
+    let wide = [
+        ("        __syncthreads();\n        fetch", "        fetch"),
+        ("k0, params.k);\n        __syncthreads();", "k0, params.k);"),
+        ("&& k0 + depth < k ? array", "? array"),
+        ("SHARED(double, a_slice, DEPTH * STRIDE)", "SHARED(double, a_slice, DEPTH * TILE)"),
+        ("c_row >= params.m || c_col", "c_col"),
+        ("|| c_col >= params.n", ""),
+        ("row + i * SIDE;", "4 * row + i;"),
+    ];
+    each_bug_shows(13, &MATMUL_F64, &wide, |device, kernel| {
+        product::<f64, f64>(device, kernel, &spec, matmul::TILE, f64::from)
     });
 }
 
@@ -173,7 +188,7 @@ fn turned(device: &Device, kernel: &'static Kernel<transpose::Params>) -> Result
     let params = transpose::Params { m, n, ldx: n, ldo: m, x0: 0, out0: 0 };
     let args = [tx.window(0..tx.len()).arg, out.window_update(0..u64::from(m * n)).arg];
     let grid = Grid::tiles(n.div_ceil(TILE), m.div_ceil(TILE), 0);
-    device.launch(kernel, &transpose::SPEC, grid, &args, &params)?;
+    device.launch(kernel, &transpose::spec(1), grid, &args, &params)?;
     let expected = (0..m * n).map(|place| x[(place % m * n + place / m) as usize]);
     Ok(expected.eq(out.read()?))
 }

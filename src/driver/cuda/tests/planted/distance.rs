@@ -9,13 +9,13 @@ use crate::{
     kernels::finish_distance::{FINISH_DISTANCE, Formula, IGNORED, PROPAGATED, Params, RESCALED, spec},
 };
 
-/// The bits of distances of some pairs of a block, in place or transposed, in an output that is larger.
+/// The bits of distances of some pairs of a block, in place or transposed, as f32 or as pairs, in an output that is larger.
 fn finished(
     device: &Device,
     kernel: &'static Kernel<Params>,
     wide: bool,
     (formula, terms, missing): (Formula, u32, u32),
-    transposed: bool,
+    (transposed, paired): (bool, bool),
 ) -> Result<Vec<u32>> {
     const STEP: u32 = 23;
     let (rows, cols) = (31, 17);
@@ -38,7 +38,7 @@ fn finished(
     let sums = Tensor::from_slice(device, &sums, &[sums.len() as u64])?;
     let flags: Vec<u32> = (0..80).map(|i| u32::from(i % 13 == 4)).collect();
     let flags = Tensor::from_slice(device, &flags, &[80])?;
-    let mut out = Tensor::from_slice(device, &[7f32; 3 + 40 * 41], &[3 + 40 * 41])?;
+    let mut out = Tensor::from_slice(device, &[7f32; 2 * (3 + 40 * 41)], &[2 * (3 + 40 * 41)])?;
     let params = Params {
         rows,
         cols,
@@ -54,6 +54,7 @@ fn finished(
         col0: 7,
         lower: 1,
         zero_diagonal: 1,
+        paired: paired.into(),
         formula: formula as u32,
         terms,
         missing,
@@ -100,9 +101,13 @@ fn bugs_in_distances_of_sums_show() {
         ("case LARGEST: return sum * factor;", "case LARGEST: return sum;"),
         ("rounded_product(sums[3], sums[4])", "rounded_product(sums[3], sums[3])"),
         ("p.missing == RESCALED ? no_number() : 0", "0"),
+        ("((double*)out)[at] = value;", "((double*)out)[at] = (float)value;"),
+        ("if (params.paired == 1) ", "if (WIDE == 1) "),
+        ("    else ((float*)out)[at] = (float)value;", "    ((float*)out)[at] = (float)value;"),
     ];
     let all = |device: &Device, kernel: &'static Kernel<Params>, wide| -> Result<Vec<Vec<u32>>> {
-        let of = |case| [false, true].map(|transposed| finished(device, kernel, wide, case, transposed));
+        let ways = [(false, false), (true, false), (false, true)];
+        let of = |case| ways.map(|way| finished(device, kernel, wide, case, way));
         CASES.into_iter().flat_map(of).collect()
     };
     for wide in [false, true] {

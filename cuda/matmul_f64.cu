@@ -1,0 +1,95 @@
+// Matrix product in f64: c[m, n] (+)= op(a)[m, k] op(b)[k, n].
+// Grid: one block per TILE x TILE block of c; x = blocks of columns, y = blocks of rows.
+// Bindings: 0 a f64 read; 1 b f64 read; 2 c (rows of ldc) f64 read_write; 3 params, strides and starts in elements.
+// Constants: TILE 64; TRANS_A a is (k, m); TRANS_B b is (n, k); NARROW is not used.
+// Hardware: for devices without cuBLAS. 4 x 4 elements a thread are 8 loads from shared memory for 16 products, of which most
+// devices make two a cycle and multiprocessor; the next slice waits for the last.
+
+#include "dev.cuh"
+
+struct Params {
+    u32 m;
+    u32 n;
+    u32 k;
+    u32 lda;
+    u32 ldb;
+    u32 ldc;
+    u32 a0;
+    u32 b0;
+    u32 c0;
+    u32 accumulate;
+    u32 lower;
+    u32 row0;
+    u32 col0;
+    u32 a_type;
+    u32 b_type;
+};
+
+constexpr u32 TILE = 64;
+constexpr u32 TRANS_A = 0;
+constexpr u32 TRANS_B = 0;
+constexpr u32 NARROW = 1;
+
+// Threads along each side. Each makes 4 x 4 elements of c, which lie as far apart as there are threads.
+constexpr u32 SIDE = TILE / 4;
+constexpr u32 THREADS = SIDE * SIDE;
+// Extent along k of what a block holds at once.
+constexpr u32 DEPTH = 16;
+// One more than a depth has, so that what is transposed on its way is written to many banks.
+constexpr u32 STRIDE = TILE + 1;
+
+// Copies a slice [k][tile] of an operand whose rows lie along k or along the tile; what lies beyond its ends is 0.
+template <bool ALONG_K>
+DEVICE void fetch(double* slice, const double* array, u32 stride, u32 first, u32 extent, u32 k0, u32 k) {
+#pragma unroll
+    for (u32 i = threadIdx.x; i < TILE * DEPTH; i += THREADS) {
+        u32 along = ALONG_K ? i / DEPTH : i % TILE;
+        u32 depth = ALONG_K ? i % DEPTH : i / TILE;
+        u32 place = ALONG_K ? (first + along) * stride + k0 + depth : (k0 + depth) * stride + first + along;
+        slice[depth * STRIDE + along] = first + along < extent && k0 + depth < k ? array[place] : 0.0;
+    }
+}
+
+KERNEL(matmul_f64, THREADS)(const double* __restrict__ a, const double* __restrict__ b, double* __restrict__ c, Params params) {
+    SHARED(double, a_slice, DEPTH * STRIDE);
+    SHARED(double, b_slice, DEPTH * STRIDE);
+    u32 first_row = blockIdx.y * TILE;
+    u32 first_col = blockIdx.x * TILE;
+    if (params.lower == 1 && params.row0 + first_row + TILE <= params.col0 + first_col) return;
+    u32 row = threadIdx.x / SIDE;
+    u32 col = threadIdx.x % SIDE;
+    double sums[4][4] = {};
+    for (u32 k0 = 0; k0 < params.k; k0 += DEPTH) {
+        __syncthreads();
+        fetch<TRANS_A == 0>(a_slice, a + params.a0, params.lda, first_row, params.m, k0, params.k);
+        fetch<TRANS_B == 1>(b_slice, b + params.b0, params.ldb, first_col, params.n, k0, params.k);
+        __syncthreads();
+#pragma unroll 4
+        for (u32 depth = 0; depth < DEPTH; depth++) {
+            double rows[4];
+            double cols[4];
+#pragma unroll
+            for (u32 i = 0; i < 4; i++) {
+                rows[i] = a_slice[depth * STRIDE + row + i * SIDE];
+                cols[i] = b_slice[depth * STRIDE + col + i * SIDE];
+            }
+#pragma unroll
+            for (u32 i = 0; i < 4; i++) {
+#pragma unroll
+                for (u32 j = 0; j < 4; j++) sums[i][j] += rows[i] * cols[j];
+            }
+        }
+    }
+#pragma unroll
+    for (u32 i = 0; i < 4; i++) {
+#pragma unroll
+        for (u32 j = 0; j < 4; j++) {
+            u32 c_row = first_row + row + i * SIDE;
+            u32 c_col = first_col + col + j * SIDE;
+            if (c_row >= params.m || c_col >= params.n) continue;
+            double* place = c + params.c0 + c_row * params.ldc + c_col;
+            *place = (params.accumulate == 1 ? *place : 0.0) + sums[i][j];
+        }
+    }
+}
+EXPORT(matmul_f64)
