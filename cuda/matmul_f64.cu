@@ -28,7 +28,7 @@ struct Params {
 constexpr u32 TILE = 64;
 constexpr u32 TRANS_A = 0;
 constexpr u32 TRANS_B = 0;
-constexpr u32 NARROW = 1;
+constexpr u32 NARROW = 0;
 
 // Threads along each side. Each makes 4 x 4 elements of c, which lie as far apart as there are threads.
 constexpr u32 SIDE = TILE / 4;

@@ -24,6 +24,13 @@ pub(crate) enum Array<'py> {
     I32(Given<'py, i32>),
 }
 
+/// An array in C order of a type that is decomposed.
+#[derive(FromPyObject)]
+pub(crate) enum Floats<'py> {
+    F32(Given<'py, f32>),
+    F64(Given<'py, f64>),
+}
+
 /// Calls a generic function with the array that an [`Array`] holds.
 macro_rules! with_array {
     ($array:expr, $x:ident => $body:expr) => {

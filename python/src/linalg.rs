@@ -2,15 +2,15 @@
 
 use std::cell::{Cell, RefCell};
 
-use numpy::{IntoPyArray, PyArray1, PyArrayDyn, PyReadonlyArrayDyn};
+use numpy::{Element as NumpyElement, IntoPyArray, PyArray1, PyArrayDyn, PyReadonlyArrayDyn};
 use pyo3::{exceptions::PyValueError, prelude::*};
 use teatime::{
-    Error, Result, Status,
+    Device, Error, Real, Result, Status,
     linalg::{LinearMap, Matrix, Pass, SignRule, Stop, SvdOptions, randomized_svd},
 };
 
 use crate::{
-    array::{Read, host_parts, matrix, parts, sizes},
+    array::{Floats, Read, host_parts, matrix, parts, sizes},
     call::{RunOptions, call, call_on, exception},
     device::Wanted,
     operand::Given,
@@ -50,31 +50,43 @@ impl Options {
 }
 
 /// Left vectors, singular values, right vectors.
-type Found<'py> = (Bound<'py, PyAny>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArrayDyn<f32>>);
+type Found<'py> = (Bound<'py, PyAny>, Bound<'py, PyArray1<f64>>, Bound<'py, PyAny>);
 
 /// U (m, r), values, V (n, r).
 #[pyfunction]
 pub(crate) fn svd<'py>(
     py: Python<'py>,
-    a: Given<'py, f32>,
+    a: Floats<'py>,
     device: Wanted,
     run: RunOptions,
 ) -> PyResult<Found<'py>> {
     let device = device.open(py)?;
-    let a = parts(&a)?;
-    let (u, s, v) = call_on(py, &device, run, |device, _| {
+    match &a {
+        Floats::F32(a) => svd_of(py, a, &device, run),
+        Floats::F64(a) => svd_of(py, a, &device, run),
+    }
+}
+
+fn svd_of<'py, R: Real + NumpyElement>(
+    py: Python<'py>,
+    a: &Given<'py, R>,
+    device: &Device,
+    run: RunOptions,
+) -> PyResult<Found<'py>> {
+    let a = parts(a)?;
+    let (u, s, v) = call_on(py, device, run, |device, _| {
         let a = a.view(device)?;
         let found = teatime::linalg::svd(&a)?;
         Ok((a.result(found.u)?, found.s, Read::of(found.v)?))
     })?;
-    Ok((u.array(py)?, s.into_pyarray(py), v.array(py)?))
+    Ok((u.array(py)?, s.into_pyarray(py), v.array(py)?.into_any()))
 }
 
 /// The results of [`truncated_svd`].
 type Truncated<'py> = (
     Bound<'py, PyAny>,
     Bound<'py, PyArray1<f64>>,
-    Bound<'py, PyArrayDyn<f64>>,
+    Bound<'py, PyAny>,
     Bound<'py, PyArray1<f64>>,
     Vec<bool>,
     u32,
@@ -84,7 +96,7 @@ type Truncated<'py> = (
 #[pyfunction]
 pub(crate) fn truncated_svd<'py>(
     py: Python<'py>,
-    a: Given<'py, f32>,
+    a: Floats<'py>,
     k: usize,
     options: Options,
     transposed: bool,
@@ -92,17 +104,30 @@ pub(crate) fn truncated_svd<'py>(
     run: RunOptions,
 ) -> PyResult<Truncated<'py>> {
     let (device, options) = (device.open(py)?, options.of()?);
-    let a = parts(&a)?;
-    let (u, s, v, residuals, converged, passes) = call_on(py, &device, run, |device, run| {
+    match &a {
+        Floats::F32(a) => truncated_of(py, a, (k, options, transposed), &device, run),
+        Floats::F64(a) => truncated_of(py, a, (k, options, transposed), &device, run),
+    }
+}
+
+fn truncated_of<'py, R: Real + NumpyElement>(
+    py: Python<'py>,
+    a: &Given<'py, R>,
+    (k, options, transposed): (usize, SvdOptions, bool),
+    device: &Device,
+    run: RunOptions,
+) -> PyResult<Truncated<'py>> {
+    let a = parts(a)?;
+    let (u, s, v, residuals, converged, passes) = call_on(py, device, run, |device, run| {
         let a = a.view(device)?;
         let rule = options.sign;
         let mut found = teatime::linalg::truncated_svd(&a, k, &options.sign(SignRule::None), run)?;
         found.set_signs(rule, transposed)?;
-        let v = Matrix::from_tensor(&found.v)?;
+        let v = Read::of(found.v)?;
         Ok((a.result(found.u)?, found.s, v, found.residuals, found.converged, found.passes))
     })?;
     let (s, residuals) = (s.into_pyarray(py), residuals.into_pyarray(py));
-    Ok((u.array(py)?, s, matrix(py, v)?, residuals, converged, passes))
+    Ok((u.array(py)?, s, v.array(py)?.into_any(), residuals, converged, passes))
 }
 
 /// `Aᵀ (A X)`: of blocks of rows these add up to that of all.

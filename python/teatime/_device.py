@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from ._arrays import integers_as_float32, whole
 from ._teatime import CudaArray, Device, devices
 
-__all__ = ["Device", "check_narrow", "devices", "run_options"]
+__all__ = ["Device", "check_narrow", "devices", "narrows", "run_options"]
 
 
 def _reopen(name: str, threads: int | None) -> Device:
@@ -30,6 +30,17 @@ def check_narrow(given: NDArray[Any], name: str, narrow: bool | None, device: De
     device = opened_device(device)
     if not device.f64:
         integers_as_float32(given, name, f": {device.name} has no float64. narrow=True rounds them")
+
+
+def narrows(name: str, given: Any, narrow: bool | None, device: Device | str | None) -> bool:
+    """Whether what float32 does not hold is computed in it. ValueError where the device has no float64 and ``narrow`` is False."""
+    # A GPU that has arrays in its memory has float64.
+    if narrow is True or isinstance(given, CudaArray):
+        return narrow is True
+    opened = opened_device(device)
+    if narrow is False and not opened.f64:
+        raise ValueError(f"`narrow` of False: {opened.name} has no float64, in which `{name}` of {given.dtype} is computed")
+    return not opened.f64
 
 
 def run_options(progress: Any = None, memory: int | str | None = None) -> dict[str, Any]:

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _teatime
-from ._arrays import as_array, as_float32, either_order, float_type, host_array, scale_of, whole
+from ._arrays import WIDE, as_array, as_float32, either_order, float_type, host_array, scale_of, whole, widened
 from ._cuda import as_given, device_of, given_array
-from ._device import Device, run_options
+from ._device import Device, narrows, run_options
 from ._teatime import CudaArray
 
 _Array = NDArray[Any]
@@ -42,26 +42,32 @@ class PCA(NamedTuple):
     mean: _Array
 
 
-def _matrix(a: ArrayLike) -> tuple[NDArray[np.float32], float, bool, np.dtype[Any]]:
+def _matrix(a: ArrayLike, narrow: bool | None, device: Device | str | None) -> tuple[_Array, float, bool, np.dtype[Any]]:
     """A matrix in C order but for a factor, that factor, whether it is the transposed, and the type of results."""
     given = given_array(a, "a", "svd_compressed")
     x = as_array(given, "a", "svd_compressed")
     if x.ndim != 2:
         raise ValueError(f"`a` is a matrix, and has {x.ndim} axes: {x.shape}")
-    narrow, scale = as_float32(x, "a", integers=given.dtype.kind in "iu")
-    narrow, transposed = either_order(narrow)
-    return narrow, scale, transposed, float_type(x)
+    if x.dtype in WIDE and not narrows("a", x, narrow, device):
+        made, scale = widened(x), 1.0
+    else:
+        made, scale = as_float32(widened(x) if narrow else x, "a", integers=given.dtype.kind in "iu" and not narrow)
+    made, transposed = either_order(made)
+    return made, scale, transposed, float_type(x)
 
 
-def svd(a: ArrayLike, *, device: Device | str | None = None) -> SVD:
+def svd(a: ArrayLike, *, narrow: bool | None = None, device: Device | str | None = None) -> SVD:
     """The thin singular value decomposition, as ``numpy.linalg.svd(a, full_matrices=False)``.
 
     Parameters
     ----------
     a : (m, n)
-        Computed in float32, in which no integer may change; very large or small numbers are first divided by a power of two.
-        Of an array of float32 in a GPU's memory, the results are there too; where singular values leave 2^-40 to 2^40, a copy is divided on
-        the host.
+        float64 and integers of 32 and 64 bits are computed in float64, but see ``narrow``; others in float32.
+        Of an array of float32 or float64 in a GPU's memory, the results are there too; where singular values of float32 leave 2^-40 to 2^40,
+        a copy is divided by a power of two on the host.
+    narrow
+        Whether what is computed in float64 is computed in float32. None: where the device has no float64 (:attr:`Device.f64`), which
+        refuses integers that float32 would change. With False such a device is an error.
     device
         A :class:`Device`, its name, or None for the fastest.
 
@@ -69,7 +75,7 @@ def svd(a: ArrayLike, *, device: Device | str | None = None) -> SVD:
     -------
     SVD
         ``u`` (m, r), ``s`` (r,) descending, ``vt`` (r, n), with r = min(m, n), at most 16,384: of float32 for float32 and float16, else
-        of float64, with the accuracy of float32: singular values to 1e-6 of the largest.
+        of float64. Singular values are right to 1e-6 of the largest, in float64 to 1e-13.
 
     Examples
     --------
@@ -78,7 +84,7 @@ def svd(a: ArrayLike, *, device: Device | str | None = None) -> SVD:
     >>> np.round(s, 5)
     array([4., 3.])
     """
-    x, scale, transposed, out = _matrix(a)
+    x, scale, transposed, out = _matrix(a, narrow, device)
     u, s, v = _teatime.svd(x, device_of(device, a=x), run_options())
     if _beyond(x, s):
         return _on_card(svd(x.get(), device=device), a, x)
@@ -99,7 +105,7 @@ def _on_card(found: SVD, a: ArrayLike, x: Any) -> SVD:
 
 def _beyond(x: Any, s: _Array) -> bool:
     """Whether the numbers of ``x``, which are scaled on the host alone, have squares that float32 may have lost."""
-    return isinstance(x, CudaArray) and s.size > 0 and not 2.0**-40 < s[0] < 2.0**40
+    return isinstance(x, CudaArray) and x.dtype == np.float32 and s.size > 0 and not 2.0**-40 < s[0] < 2.0**40
 
 
 def truncated_svd(
@@ -111,6 +117,7 @@ def truncated_svd(
     tol: float = 1e-4,
     random_state: int = 0,
     signs: str = "stable",
+    narrow: bool | None = None,
     device: Device | str | None = None,
     progress: Any = None,
 ) -> SVD:
@@ -133,7 +140,7 @@ def truncated_svd(
     signs
         Which of the two signs a pair of vectors gets: ``"stable"``; ``"u"`` as scikit-learn's ``randomized_svd``, ``"v"`` as its ``PCA``,
         ``"dask"`` as dask's ``svd_compressed``; ``"none"``.
-    device
+    narrow, device
         As in :func:`svd`.
     progress
         Called as ``progress(done, total)`` now and then, or a tqdm bar.
@@ -156,7 +163,7 @@ def truncated_svd(
     >>> bool(np.allclose(u * s @ vt, a, atol=1e-5))
     True
     """
-    x, scale, transposed, out = _matrix(a)
+    x, scale, transposed, out = _matrix(a, narrow, device)
     options = svd_options(n_oversamples=n_oversamples, n_iter=n_iter, tol=tol, random_state=random_state, signs=signs)
     k = whole(n_components, "n_components")
     u, s, v, residuals, converged, _ = _teatime.truncated_svd(x, k, options, transposed, device_of(device, a=x), run_options(progress))
@@ -212,6 +219,7 @@ def pca(
     n_iter: int | None = None,
     tol: float = 1e-4,
     random_state: int = 0,
+    narrow: bool | None = None,
     device: Device | str | None = None,
     progress: Any = None,
 ) -> PCA:
@@ -222,11 +230,11 @@ def pca(
     Parameters
     ----------
     x : (observations, features)
-        The means of the features are subtracted in float64, and the rest is computed in float32: ``x`` is read in blocks of rows, and one
-        copy of it in float32 is made.
+        The means of the features are subtracted in float64, and the rest is computed in the type that :func:`svd` computes in: ``x`` is
+        read in blocks of rows, and one copy of it in that type is made.
     n_components
         How many.
-    n_iter, tol, random_state, device, progress
+    n_iter, tol, random_state, narrow, device, progress
         As in :func:`truncated_svd`. Signs are those of scikit-learn's ``PCA``.
 
     Examples
@@ -241,10 +249,11 @@ def pca(
         raise ValueError(f"`x` is a matrix, and has {a.ndim} axes: {a.shape}")
     if a.shape[0] < 2:
         raise ValueError(f"`x` has {a.shape[0]} observations: at least two are needed")
-    out = float_type(as_array(a[:0], "x", "pca"))
+    first = as_array(a[:0], "x", "pca")
+    out, wide = float_type(first), first.dtype in WIDE and not narrows("x", a, narrow, device)
     k = whole(n_components, "n_components")
     options = svd_options(n_iter=n_iter, tol=tol, random_state=random_state, signs="v")
-    centred, scale, mean, squares = _centred(a)
+    centred, scale, mean, squares = _centred(a, np.float64 if wide else np.float32)
     u, s, v, residuals, converged, _ = _teatime.truncated_svd(centred, k, options, False, device_of(device), run_options(progress))
     if n_iter is None:
         warn_unconverged(residuals, converged, options)
@@ -258,8 +267,8 @@ def pca(
 _BLOCK = 8 << 20
 
 
-def _centred(a: _Array) -> tuple[NDArray[np.float32], float, _Array, float]:
-    """A matrix less the means of its columns, but for a factor, that factor, the means, and the sum of squares. It is read in blocks of
+def _centred(a: _Array, dtype: Any) -> tuple[_Array, float, _Array, float]:
+    """A matrix less the means of its columns, in float32 but for a factor, that factor, the means, and the sum of squares. It is read in blocks of
     rows, twice, so that nothing but the result is as large as it is.
     """
     rows = max(1, _BLOCK // (8 * max(1, a.shape[1])))
@@ -270,8 +279,8 @@ def _centred(a: _Array) -> tuple[NDArray[np.float32], float, _Array, float]:
         total += x.sum(axis=0, dtype=np.float64)
         most, least = np.maximum(most, x.max(axis=0)), np.minimum(least, x.min(axis=0))
     mean = total / a.shape[0]
-    scale = scale_of(np.concatenate([most - mean, least - mean]))
-    centred, squares = np.empty(a.shape, np.float32), 0.0
+    scale = 1.0 if dtype == np.float64 else scale_of(np.concatenate([most - mean, least - mean]))
+    centred, squares = np.empty(a.shape, dtype), 0.0
     for block in blocks:
         x = as_array(a[block], "x", "pca") - mean
         squares += float(np.einsum("ij,ij->", x, x))

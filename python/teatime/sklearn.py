@@ -21,6 +21,7 @@ try:
 except ImportError as error:  # pragma: no cover
     raise ImportError("teatime.sklearn needs scikit-learn 1.6 or newer: pip install 'teatime[sklearn]'") from error
 
+from ._device import opened_device
 from ._linalg import SVD, svd, truncated_svd
 
 __all__ = ["PCA", "TruncatedSVD"]
@@ -75,7 +76,7 @@ class _Decomposition(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 x, k, n_oversamples=self.n_oversamples, n_iter=self.n_iter, tol=self.tol, random_state=_seed(self.random_state),
                 device=self.device,
             )
-        if x.dtype == np.float64:
+        if x.dtype == np.float64 and not opened_device(self.device).f64:
             u, s, vt = _improved(x, vt)
         largest = np.abs(vt).argmax(axis=1)
         signs = np.where(vt[np.arange(k), largest] < 0, -1, 1).astype(x.dtype)

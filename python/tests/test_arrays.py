@@ -70,8 +70,8 @@ def test_integers_of_64_bits_are_float64():
     assert teatime.pairwise_distance(a, device="cpu")[0, 1] == 2.0**53
     with pytest.raises(ValueError, match=r"`x`: integers beyond 2\*\*53"):
         teatime.pairwise_distance(a + 1, device="cpu")
-    with pytest.raises(ValueError, match=r"`a`: integers beyond 2\*\*24"):
-        teatime.svd(np.array([[2**24 + 1]], "i4"))
+    with pytest.raises(ValueError, match=r"`a`: integers beyond 2\*\*53"):
+        teatime.svd(a + 1, device="cpu")
 
 
 @pytest.mark.parametrize("dtype", ["i4", "u4", "i8"])
@@ -104,10 +104,18 @@ def test_large_integers_are_refused_without_float64(device, dtype):
     assert teatime.pairwise_distance(x[:1], small, "cityblock", device=device) == 2**24
 
 
-def test_integers_of_64_bits_do_not_change_in_decompositions():
-    for dtype in ("i4", "i8"):
-        with pytest.raises(ValueError, match=r"`a`: integers beyond 2\*\*24"):
-            teatime.truncated_svd(np.array([[2**24 + 1]], dtype), 1)
+@pytest.mark.parametrize("dtype", ["i4", "i8"])
+def test_large_integers_are_decomposed_in_float64(device, dtype):
+    x = np.array([[2**24 + 1]], dtype)
+    for function in (teatime.svd, lambda a, **of: teatime.truncated_svd(a, 1, **of)):
+        if device.f64:
+            np.testing.assert_allclose(function(x, device=device).s, 2**24 + 1, rtol=1e-14)
+        else:
+            with pytest.raises(ValueError, match=r"`a`: integers beyond 2\*\*24"):
+                function(x, device=device)
+            with pytest.raises(ValueError, match="`narrow` of False"):
+                function(x, narrow=False, device=device)
+        np.testing.assert_allclose(function(x, narrow=True, device=device).s, 2**24, rtol=1e-6)
 
 
 @pytest.mark.parametrize("factor", [1e300, 1.0, 1e-50, 1e-300])

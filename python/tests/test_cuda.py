@@ -58,6 +58,7 @@ def _functions():
         "condensed": (lambda x, **on: teatime.pairwise_distance(x, condensed=True, **on), "i2", (9, 12)),
         "truncated_svd": (lambda x, **on: teatime.truncated_svd(x, 3, **on), "f4", (50, 20)),
         "svd": (lambda x, **on: teatime.svd(x, **on), "f4", (12, 20)),
+        "svd of float64": (lambda x, **on: teatime.svd(x, **on), "f8", (20, 12)),
         "pack": (lambda x, **on: teatime.pack(x, **on), "u1", (5, 13)),
         "unpack": (lambda x, **on: teatime.unpack(x, 27, dtype="f2", **on), "u1", (5, 7)),
     }
@@ -140,7 +141,7 @@ def test_what_cannot_be_taken_is_refused(card):
         (lambda: teatime.gaussian_filter(x, 1, device="cpu"), ValueError, "`input` is in the memory of cuda:0, and `device` is cpu"),
         (lambda: teatime.pairwise_distance(x, x.get()), ValueError, "`x` is in the memory of cuda:0, and `y` is not"),
         (lambda: teatime.pairwise_distance(x, teatime.to_cuda(_values("f8", (6, 5)))), TypeError, "is not converted"),
-        (lambda: teatime.svd(teatime.to_cuda(_values("f8", (6, 5)))), TypeError, "is not converted to float32"),
+        (lambda: teatime.svd(teatime.to_cuda(_values("i4", (6, 5)))), TypeError, "is not converted to float64"),
         (lambda: teatime.gaussian_filter(_Lent(x, typestr="<i8"), 1), TypeError, "`input` has the type <i8"),
         (lambda: teatime.gaussian_filter(_Lent(x, typestr=">f4"), 1), TypeError, "`input` has the type >f4"),
         (lambda: teatime.gaussian_filter(_Lent(x, typestr="<c8"), 1), TypeError, "`input` has the type <c8"),

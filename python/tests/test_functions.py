@@ -19,8 +19,10 @@ from scipy.spatial import distance  # noqa: E402
 def test_svd(device, rng, shape):
     a = rng.standard_normal(shape)
     u, s, vt = teatime.svd(a, device=device)
-    np.testing.assert_allclose(s, np.linalg.svd(a, compute_uv=False), rtol=2e-6, atol=1e-6)
-    np.testing.assert_allclose((u * s) @ vt, a, atol=1e-5)
+    near = {"rtol": 1e-13, "atol": 1e-13} if device.f64 else {"rtol": 2e-6, "atol": 1e-6}
+    np.testing.assert_allclose(s, np.linalg.svd(a, compute_uv=False), **near)
+    np.testing.assert_allclose((u * s) @ vt, a, atol=10 * near["atol"])
+    np.testing.assert_allclose(teatime.svd(a, narrow=True, device=device).s, s, rtol=2e-6, atol=1e-6)
     assert u.dtype == s.dtype == vt.dtype == np.float64
     assert teatime.svd(a.astype("f4"), device=device).u.dtype == np.float32
 

@@ -139,7 +139,7 @@ mod cuda {
 
     #[test]
     fn constants_are_declared_once_with_the_same_default() {
-        for Registered { def, .. } in kernels() {
+        for Registered { def, .. } in shaders() {
             for (name, _) in &(def.specs)()[0] {
                 let value = between(def, def.cuda, &format!("\nconstexpr u32 {name} = "), ";\n");
                 let declaration = format!("\nconst {name}: u32 = {value}u;\n");

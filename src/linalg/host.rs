@@ -3,10 +3,12 @@
 //! Everything runs on the calling thread: sums split over threads would make results depend on their number.
 
 use faer::{
-    Accum, Conj, Mat, MatRef, Par,
+    Accum, Mat, MatMut, MatRef, Par,
     diag::DiagMut,
     dyn_stack::{MemBuffer, MemStack, StackReq},
-    linalg::{evd, householder, matmul::matmul, qr::no_pivoting::factor as qr, svd},
+    linalg::{evd, matmul::matmul, svd},
+    reborrow::*,
+    unzip, zip,
 };
 
 use crate::{Cancel, Error, Result, waiting::apart};
@@ -71,31 +73,81 @@ pub(crate) fn singular(op: &'static str, a: MatRef<'_, f64>) -> Result<(Mat<f64>
     Ok((u, values, v))
 }
 
-/// `a = Q R` for a square a, with a diagonal of R that is not negative.
-pub(crate) fn upper(op: &'static str, a: MatRef<'_, f64>) -> Result<(Mat<f64>, Mat<f64>)> {
+/// Columns that [`upper`] reflects before the others follow.
+const PANEL: usize = 32;
+
+/// `a = Q R` for a square a, with a diagonal of R that is not negative, by Householder's reflections.
+///
+/// Each column of the product is right to rounding, however small what is left of it beside the columns before: faer's `qr_in_place`
+/// leaves such columns as they are.
+pub(crate) fn upper(a: MatRef<'_, f64>) -> (Mat<f64>, Mat<f64>) {
     let n = a.nrows();
-    let mut packed = a.to_owned();
-    let block = qr::recommended_block_size::<f64>(n, n);
-    let mut coefficients = Mat::zeros(block, n);
-    let params = Default::default();
-    let factor = qr::qr_in_place_scratch::<f64>(n, n, block, Par::Seq, params);
-    let expand =
-        householder::apply_block_householder_sequence_on_the_left_in_place_scratch::<f64>(n, block, n);
-    let mut memory = buffer(op, factor.or(expand))?;
-    let stack = MemStack::new(&mut memory);
-    qr::qr_in_place(packed.as_mut(), coefficients.as_mut(), Par::Seq, stack, params);
-    let sign: Vec<f64> = (0..n).map(|i| if packed[(i, i)] < 0.0 { -1.0 } else { 1.0 }).collect();
+    let (mut r, mut panels) = (a.to_owned(), Vec::new());
+    for first in (0..n).step_by(PANEL) {
+        let width = PANEL.min(n - first);
+        let (mut panel, mut rest) = r.as_mut().subrows_mut(first, n - first).split_at_col_mut(first + width);
+        let reflector = Reflector::new(panel.as_mut().subcols_mut(first, width));
+        reflector.apply(rest.as_mut(), true);
+        panels.push((first, reflector));
+    }
+    let sign: Vec<f64> = (0..n).map(|i| if r[(i, i)] < 0.0 { -1.0 } else { 1.0 }).collect();
     let mut q = Mat::from_fn(n, n, |i, j| if i == j { sign[i] } else { 0.0 });
-    householder::apply_block_householder_sequence_on_the_left_in_place_with_conj(
-        packed.as_ref(),
-        coefficients.as_ref(),
-        Conj::No,
-        q.as_mut(),
-        Par::Seq,
-        MemStack::new(&mut memory),
-    );
-    let r = Mat::from_fn(n, n, |i, j| if i <= j { sign[i] * packed[(i, j)] } else { 0.0 });
-    Ok((q, r))
+    for (first, reflector) in panels.iter().rev() {
+        reflector.apply(q.as_mut().submatrix_mut(*first, *first, n - first, n - first), false);
+    }
+    let r = Mat::from_fn(n, n, |i, j| if i <= j { sign[i] * r[(i, j)] } else { 0.0 });
+    (q, r)
+}
+
+/// The product I - V T Vᵀ of the reflections of a panel's columns (Schreiber and Van Loan, "A storage-efficient WY representation for
+/// products of Householder transformations", SIAM J. Sci. Stat. Comput. 10, 1989).
+struct Reflector {
+    v: Mat<f64>,
+    t: Mat<f64>,
+}
+
+impl Reflector {
+    /// Reflects the columns of a panel, so that an upper triangle is left above what is to be ignored.
+    fn new(mut panel: MatMut<'_, f64>) -> Self {
+        let (rows, width) = panel.shape();
+        let (mut v, mut t) = (Mat::zeros(rows, width), Mat::zeros(width, width));
+        for j in 0..width {
+            let column = panel.rb().col(j).subrows(j, rows - j);
+            let (head, length) = (column[0], column.norm_l2());
+            let end = if head < 0.0 { length } else { -length };
+            if head == end || length == 0.0 {
+                v[(j, j)] = 1.0;
+                continue;
+            }
+            let factor = (end - head) / end;
+            for i in 1..rows - j {
+                v[(j + i, j)] = column[i] / (head - end);
+            }
+            v[(j, j)] = 1.0;
+            panel[(j, j)] = end;
+            let reflected = v.col(j).subrows(j, rows - j);
+            for c in j + 1..width {
+                let mut column = panel.rb_mut().col_mut(c).subrows_mut(j, rows - j);
+                let along = factor * (reflected.transpose() * column.rb());
+                zip!(column.rb_mut(), reflected).for_each(|unzip!(x, v)| *x -= along * v);
+            }
+            // T of one reflection more: its column is -factor T Vᵀ v.
+            for i in 0..j {
+                let before = |k: usize| t[(i, k)] * (v.col(k).subrows(j, rows - j).transpose() * reflected);
+                let sum: f64 = (i..j).map(before).sum();
+                t[(i, j)] = -factor * sum;
+            }
+            t[(j, j)] = factor;
+        }
+        Self { v, t }
+    }
+
+    /// Reflects columns; if `transposed`, in the other order.
+    fn apply(&self, columns: MatMut<'_, f64>, transposed: bool) {
+        let along = product(self.v.transpose(), columns.rb());
+        let along = product(if transposed { self.t.transpose() } else { self.t.as_ref() }, along.as_ref());
+        matmul(columns, Accum::Add, self.v.as_ref(), along.as_ref(), -1.0, Par::Seq);
+    }
 }
 
 /// Scratch memory for faer.

@@ -139,7 +139,7 @@ pub(crate) fn factor<R: Real>(op: &'static str, x: &Tensor<R>) -> Result<Factors
         })?;
         if round.is_last {
             let (last, r) = apart(cancel, n, move || {
-                let (q, r) = host::upper(op, so_far.as_ref())?;
+                let (q, r) = host::upper(so_far.as_ref());
                 Ok((host::product(round.inverse.as_ref(), q.as_ref()), r))
             })?;
             return Ok(Factors { basis, last, r: Matrix::from_faer(r.as_ref()) });
