@@ -334,6 +334,21 @@ impl Device {
         Ok(self.inner.pool.get_or_init(|| pool))
     }
 
+    /// The host of the device as a device, with the same threads and ended by the same: itself, on the cpu.
+    ///
+    /// # Errors
+    /// As [`pool`](Self::pool).
+    pub(crate) fn host(&self) -> Result<Self> {
+        if self.shares_host_memory() {
+            return Ok(self.clone());
+        }
+        let pool = self.pool()?;
+        let driver = CpuDriver::new(pool.clone(), CpuDriver::limits(pool.current_num_threads()));
+        let device = Self::from_driver(Box::new(driver), &DeviceOptions::default());
+        device.inner.pool.get_or_init(|| pool.clone());
+        Ok(Self { cancel: self.cancel.clone(), ..device })
+    }
+
     /// Calls `f`, which launches several kernels in a row: on the cpu device from one of its threads, so that none of them begins by waking one.
     /// It may write only what no other call uses: while one of its kernels runs, the thread may take up the work of another call.
     pub(crate) fn in_a_row<T: Send>(&self, f: impl FnOnce() -> Result<T> + Send) -> Result<T> {

@@ -13,7 +13,7 @@ use faer::{
 };
 use rayon::prelude::*;
 
-use super::cpu::load::load;
+use super::cpu::{dots::add_dots, load::load};
 use crate::{
     Cancel, DType, Real,
     kernel::{Access, Binding, CpuArg, CpuLaunch, Kernel, kernel},
@@ -86,6 +86,8 @@ const CPU_TILE: usize = 192;
 const SMALL_CPU_TILE: usize = 96;
 /// Elements of c from which tiles are large.
 const LARGE: usize = 32 * CPU_TILE * CPU_TILE;
+/// Rows of the smaller of two operands of f64 up to which a product of their rows is one of long vectors.
+const THIN: usize = 32;
 /// Extent along m and n over which narrow operands are decoded at once: at most 32 MiB of f32 each.
 const SPAN: usize = 8192;
 /// Extent along k of the same.
@@ -124,6 +126,12 @@ impl Operand<'_> {
         (Cow::Owned(block), width)
     }
 
+    /// The first `count` rows of x, of f64, as columns.
+    fn rows(&self, count: usize, len: usize) -> MatRef<'_, f64> {
+        let values = &self.arg.read::<f64>()[self.start..][..(count - 1) * self.stride + len];
+        MatRef::from_column_major_slice_with_stride(values, len, count, self.stride)
+    }
+
     /// A view of op(x) on what [`block`](Self::block) gave.
     fn view<'b, R: Scalar>(&self, block: &'b [R], stride: usize, rows: usize, cols: usize) -> MatRef<'b, R> {
         if self.transposed {
@@ -149,9 +157,20 @@ fn multiply<R: Scalar>(launch: CpuLaunch<'_>) {
     let (m, n, k) = (p.m as usize, p.n as usize, p.k as usize);
     let c = &mut c.write::<R>()[p.c0 as usize..];
     let c_len = (m - 1) * p.ldc as usize + n;
+    let c = &mut c[..c_len];
     // Not by from_row_major_slice_with_stride_mut, which in faer 0.24.4 takes the rows for columns and so writes outside
     // of the slice.
-    let c = MatMut::from_column_major_slice_with_stride_mut(&mut c[..c_len], n, m, p.ldc as usize);
+    if m.min(n) <= THIN && !ta && tb && [R::DTYPE, a_type, b_type] == [DType::F64; 3] {
+        let c = MatMut::from_column_major_slice_with_stride_mut(
+            bytemuck::cast_slice_mut(c),
+            n,
+            m,
+            p.ldc as usize,
+        );
+        let accum = if p.accumulate != 0 { Accum::Add } else { Accum::Replace };
+        return add_dots(c.transpose_mut(), accum, a.rows(m, k), b.rows(n, k), cancel);
+    }
+    let c = MatMut::from_column_major_slice_with_stride_mut(c, n, m, p.ldc as usize);
     let mut c = c.transpose_mut();
     // Operands of that type are used in place, so only others bound the span.
     let span = if a_type == R::DTYPE && b_type == R::DTYPE { usize::MAX } else { SPAN };

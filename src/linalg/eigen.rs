@@ -11,10 +11,10 @@ use faer::{
 
 use super::{
     host,
-    krylov::{Krylov, Ritz},
+    krylov::{Krylov, Ritz, inner, lengths, random},
     threads::Threads,
 };
-use crate::{Result, random::gaussian};
+use crate::{Device, Result, Tensor, TensorView};
 
 /// ‖A v - θ v‖ at most, of θ, where rounding allows it.
 const TOLERANCE: f64 = 1e-12;
@@ -25,7 +25,8 @@ const WIDTH: usize = 4;
 /// Columns of a panel of the Cholesky factor.
 const PANEL: usize = 64;
 
-/// The `count` largest eigenvalues of a symmetric matrix, falling, and their vectors. Reads all of it.
+/// The `count` largest eigenvalues of a symmetric matrix (n, n), row by row, falling, and their vectors. Reads all of it. Runs on the host of
+/// a device.
 ///
 /// Few values of a large matrix (at most 37 of 1,000 and 401 of 10,000) come from a block Krylov basis, which ends when
 /// each pair has ‖A v - θ v‖ <= 1e-12 θ, or as little as rounding in f64 allows. That A, less what was found, has no larger
@@ -41,23 +42,24 @@ const PANEL: usize = 64;
 /// [`Error::Argument`](crate::Error::Argument) where the matrix holds NaN or infinity; [`Error::Cancelled`](crate::Error::Cancelled).
 pub(super) fn largest(
     op: &'static str,
-    a: MatRef<'_, f64>,
+    (a, n): (&[f64], usize),
     count: usize,
-    threads: Threads<'_>,
+    device: &Device,
 ) -> Result<(Vec<f64>, Mat<f64>)> {
-    let n = a.nrows();
-    if a.col_iter().any(|column| column.iter().any(|x| !x.is_finite())) {
+    if a.iter().any(|x| !x.is_finite()) {
         return Err(host::not_finite(op));
     }
+    let matrix = MatRef::from_row_major_slice(a, n, n);
     if is_worth(n as u64, count as u64) {
-        // Of a symmetric matrix rows are columns: whichever are contiguous.
-        let a = if a.row_stride() == 1 { a } else { a.transpose() };
-        let found = threads.run(|| Iteration { op, a, count, threads }.run())?;
-        if let Some(found) = found {
+        let host = device.host()?;
+        let view = TensorView::from_slice(&host, a, &[n as u64, n as u64])?;
+        let threads = Threads::of(Some(&host))?;
+        let iteration = Iteration { op, a: matrix, view: &view, count, threads, host: &host };
+        if let Some(found) = host.in_a_row(|| iteration.run())? {
             return Ok(found);
         }
     }
-    host::eigen(op, a, count, threads.cancel())
+    host::eigen(op, matrix, count, device.cancel())
 }
 
 /// Columns of the basis that flat spectra take, as measured.
@@ -83,41 +85,43 @@ pub(super) fn seconds(n: u64, count: u64) -> f64 {
 /// Some eigenvalues of a matrix, iterated for.
 struct Iteration<'a> {
     op: &'static str,
-    /// With contiguous columns.
     a: MatRef<'a, f64>,
+    view: &'a Tensor<f64>,
     count: usize,
     threads: Threads<'a>,
+    host: &'a Device,
 }
 
 impl Iteration<'_> {
     /// The eigenvalues and vectors, or nothing where they were not found.
     fn run(&self) -> Result<Option<(Vec<f64>, Mat<f64>)>> {
         let n = self.a.nrows();
-        let mut krylov = Krylov::new(self.op, self.threads, n, n / 2);
-        let random = self.threads.fill([n, WIDTH], 32, |i, j| gaussian(0, (i * WIDTH + j) as u64));
-        let mut block = krylov.first(random.as_ref())?;
+        let mut krylov = Krylov::new(self.op, self.host, n, n / 2);
+        let mut block = krylov.first(&random(self.host, [WIDTH, n], 0)?)?;
         let mut schedule = Schedule::new(n, self.count);
         // The largest image of a unit vector so far.
         let mut length = 0.0f64;
         loop {
             self.threads.check()?;
-            let image = self.threads.inner(self.a, block.as_ref());
-            length = image.col_iter().map(|column| column.norm_l2()).fold(length, f64::max);
+            // Of a symmetric matrix rows are columns.
+            let image = inner(&block, self.view)?;
+            length = lengths(&image)?.into_iter().fold(length, f64::max);
             if length > LONGEST {
                 return Ok(None);
             }
-            krylov.push(block.as_ref(), image.as_ref(), 0)?;
+            krylov.push(block, image, 0)?;
             block = krylov.next(self.rounding(length))?;
-            let is_whole = block.ncols() == WIDTH;
+            let is_whole = block.shape()[0] == WIDTH as u64;
             // A subspace that A maps to itself, or half of the space.
             let is_last = !is_whole || krylov.cols() + WIDTH > n / 2;
             if krylov.cols() >= self.count && (is_last || schedule.due <= krylov.cols()) {
                 let ritz = krylov.ritz(self.count)?;
-                let norms = krylov.residuals(&ritz);
+                let norms = krylov.residuals(&ritz)?;
                 let excess = self.excess(&ritz, &norms, length);
                 if excess <= 1.0 {
-                    let vectors = krylov.vectors(&ritz);
+                    let vectors = krylov.vectors(&ritz)?.read()?;
                     drop(krylov);
+                    let vectors = MatRef::from_column_major_slice(&vectors, n, ritz.theta.len()).to_owned();
                     let proved = self.are_largest(&ritz.theta, vectors.as_ref(), &norms, length)?;
                     return Ok(proved.then_some((ritz.theta, vectors)));
                 }
@@ -156,8 +160,7 @@ impl Iteration<'_> {
         let shift = values[values.len() - 1] + slack;
         let scaled = Mat::from_fn(n, values.len(), |i, j| vectors[(i, j)] * values[j]);
         let a = self.a;
-        let mut rest =
-            self.threads.fill([n, n], 1, |i, j| if i == j { shift - a[(i, i)] } else { -a[(i, j)] });
+        let mut rest = self.threads.fill([n, n], |i, j| if i == j { shift - a[(i, i)] } else { -a[(i, j)] });
         self.threads.add_product(rest.as_mut(), 1.0, scaled.as_ref(), vectors.transpose());
         is_positive_definite(self.op, rest, self.threads)
     }
@@ -223,7 +226,7 @@ fn is_positive_definite(op: &'static str, mut a: Mat<f64>, threads: Threads<'_>)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Device, DeviceOptions, Error};
+    use crate::{DeviceOptions, Error, random::gaussian};
 
     /// A matrix of these eigenvalues: their diagonal between random reflections.
     fn with_values(values: &[f64]) -> Mat<f64> {
@@ -279,6 +282,23 @@ mod tests {
         Device::open_with("cpu", &options).unwrap()
     }
 
+    fn values(a: &Mat<f64>) -> Vec<f64> {
+        a.row_iter().flat_map(|row| row.iter().copied()).collect()
+    }
+
+    fn found(a: &Mat<f64>, count: usize, device: &Device) -> Result<(Vec<f64>, Mat<f64>)> {
+        largest("test", (&values(a), a.nrows()), count, device)
+    }
+
+    /// Gives `f` an iteration for `count` values.
+    fn iterate<T>(a: &Mat<f64>, count: usize, f: impl FnOnce(&Iteration<'_>) -> T) -> T {
+        let (host, n) = (threads(2), a.nrows() as u64);
+        let values = values(a);
+        let view = TensorView::from_slice(&host, &values, &[n, n]).unwrap();
+        let threads = Threads::of(Some(&host)).unwrap();
+        f(&Iteration { op: "test", a: a.as_ref(), view: &view, count, threads, host: &host })
+    }
+
     /// Beside the spectrum that the matrix is made of.
     fn check(name: &str, a: &Mat<f64>, spectrum: &[f64], values: &[f64], vectors: &Mat<f64>) {
         let (n, count) = (a.nrows(), values.len());
@@ -301,16 +321,15 @@ mod tests {
     #[test]
     fn hard_spectra_are_found() {
         let device = threads(2);
-        let threads = Threads::of(Some(&device)).unwrap();
-        for (name, spectrum, found) in spectra(640) {
+        for (name, spectrum, is_found) in spectra(640) {
             let a = with_values(&spectrum);
             assert!(is_worth(640, 10));
-            let (values, vectors) = largest("test", a.as_ref(), 10, threads).unwrap();
+            let (values, vectors) = found(&a, 10, &device).unwrap();
             assert_eq!((values.len(), vectors.shape()), (10, (640, 10)), "{name}");
             check(name, &a, &spectrum, &values, &vectors);
-            if let Some(found) = found {
-                let iteration = Iteration { op: "test", a: a.as_ref(), count: 10, threads };
-                assert_eq!(iteration.run().unwrap().is_some(), found, "{name}");
+            if let Some(is_found) = is_found {
+                let found = iterate(&a, 10, |iteration| iteration.run().unwrap().is_some());
+                assert_eq!(found, is_found, "{name}");
             }
         }
     }
@@ -319,12 +338,10 @@ mod tests {
     fn any_number_of_threads_gives_the_same_bits() {
         let spectrum: Vec<f64> = falling(640).collect();
         let a = with_values(&spectrum);
-        let alone = largest("test", a.as_ref(), 6, Threads::of(None).unwrap()).unwrap();
+        let alone = found(&a, 6, &threads(1)).unwrap();
         check("alone", &a, &spectrum, &alone.0, &alone.1);
-        for count in [1, 2, 3, 5] {
-            let device = threads(count);
-            let found = largest("test", a.as_ref(), 6, Threads::of(Some(&device)).unwrap()).unwrap();
-            assert!(found == alone, "{count} threads");
+        for count in [2, 3, 5] {
+            assert!(found(&a, 6, &threads(count)).unwrap() == alone, "{count} threads");
         }
     }
 
@@ -333,12 +350,11 @@ mod tests {
         let spectrum: Vec<f64> = [5.0, 4.0, 3.0].into_iter().chain(falling(297)).collect();
         let a = with_values(&spectrum);
         let (values, vectors) = host::eigen("test", a.as_ref(), 4, None).unwrap();
-        let threads = Threads::of(None).unwrap();
-        let iteration = Iteration { op: "test", a: a.as_ref(), count: 3, threads };
         let proved = |which: [usize; 3]| {
             let values = which.map(|j| values[j]);
             let vectors = Mat::from_fn(300, 3, |i, j| vectors[(i, which[j])]);
-            iteration.are_largest(&values, vectors.as_ref(), &[0.0; 3], 5.0).unwrap()
+            iterate(&a, 3, |iteration| iteration.are_largest(&values, vectors.as_ref(), &[0.0; 3], 5.0))
+                .unwrap()
         };
         assert!(proved([0, 1, 2]));
         assert!(!proved([0, 1, 3]) && !proved([0, 2, 3]) && !proved([1, 2, 3]));
@@ -351,8 +367,7 @@ mod tests {
             let a = with_values(&spectrum);
             for count in [0, 1, 2, n / 10, n] {
                 if count <= n {
-                    let (values, vectors) =
-                        largest("test", a.as_ref(), count, Threads::of(None).unwrap()).unwrap();
+                    let (values, vectors) = found(&a, count, &threads(1)).unwrap();
                     assert_eq!((values.len(), vectors.shape()), (count, (n, count)));
                     check(&format!("{count} of {n}"), &a, &spectrum, &values, &vectors);
                 }
@@ -366,7 +381,7 @@ mod tests {
             for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
                 let mut a = Mat::<f64>::identity(n, n);
                 (a[(2, 1)], a[(1, 2)]) = (bad, bad);
-                let error = largest("test", a.as_ref(), 1, Threads::of(None).unwrap()).unwrap_err();
+                let error = found(&a, 1, &threads(1)).unwrap_err();
                 assert!(matches!(error, Error::Argument { .. }), "{error}");
             }
         }

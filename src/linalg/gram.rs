@@ -239,6 +239,18 @@ impl<R: Real> InnerSum<R> {
         rounded.reshape(&shape)
     }
 
+    /// The sum in f64, on a device that computes in it. Waits unless that is the sum's own.
+    pub(crate) fn into_f64(self, device: &Device) -> Result<Tensor<f64>> {
+        let own = self.block.device();
+        if !own.is_same(device) || !own.limits().f64 {
+            return self.finish()?.to_real(device);
+        }
+        match self.sum {
+            Some(BlockSum { sums, shape, .. }) => Ok(sums.into_elements(&shape)),
+            None => Ok(self.block.cast()),
+        }
+    }
+
     /// Waits: the sum.
     pub(crate) fn finish(self) -> Result<Matrix> {
         match self.sum {

@@ -1,25 +1,30 @@
 //! A block Krylov basis of a symmetric matrix and what Rayleigh and Ritz make of it.
 
 use faer::{Mat, MatRef};
+use rayon::prelude::*;
 
-use super::{host, threads::Threads};
-use crate::Result;
+use super::{
+    host,
+    matmul::{Op, Product, multiply},
+    matrix::Matrix,
+    rows::Rows,
+};
+use crate::{Device, Result, Tensor, array::concat, random::gaussian};
 
-/// Orthonormal columns Q, their images W = A Q, and T = QᵀW.
+/// Orthonormal vectors Q, their images W = A Q, and T = QᵀW. Vectors are rows of tensors of f64; the small matrices are the host's.
 #[derive(Debug)]
-pub(crate) struct Krylov<'a> {
+pub(crate) struct Krylov {
     op: &'static str,
-    threads: Threads<'a>,
-    n: usize,
-    /// Columns of Q and of W, one after the other.
-    q: Vec<f64>,
-    w: Vec<f64>,
+    device: Device,
+    n: u64,
+    q: Vectors,
+    w: Vectors,
     t: Mat<f64>,
-    /// Most columns that memory allows.
+    /// Most vectors that memory allows.
     capacity: usize,
-    /// The column from which on images reach out of the basis, to where the next block is; those before lie in it.
+    /// The vector from which on images reach out of the basis, to where the next block is; those before lie in it.
     open: usize,
-    /// Qᵀ times the last image.
+    /// Q times the images from there on.
     inside: Mat<f64>,
 }
 
@@ -30,45 +35,108 @@ pub(crate) struct Ritz {
     y: Mat<f64>,
 }
 
-impl<'a> Krylov<'a> {
-    /// An empty basis in n dimensions, of at most `capacity` columns.
-    ///
-    /// Their memory is reserved at once, so that growing never holds two copies; the system gives it when it is used.
-    pub(crate) fn new(op: &'static str, threads: Threads<'a>, n: usize, capacity: usize) -> Self {
-        let [q, w] = [(); 2].map(|()| Vec::with_capacity(n * capacity));
+/// Vectors as the rows of tensors, which are joined while they are few.
+#[derive(Debug, Default)]
+struct Vectors(Vec<Tensor<f64>>);
+
+/// Vectors of a tensor from which on it is not joined with others.
+const JOINED: u64 = 64;
+
+impl Vectors {
+    fn push(&mut self, mut block: Tensor<f64>) -> Result<()> {
+        while let Some(last) = self.0.pop_if(|last| last.shape()[0] + block.shape()[0] <= JOINED) {
+            block = concat(&[&last, &block], 0)?;
+        }
+        self.0.push(block);
+        Ok(())
+    }
+
+    /// A copy of the last `count`, which came in one block.
+    fn last(&self, count: usize) -> Result<Tensor<f64>> {
+        let part = self.0.last().expect("a block should have been added");
+        let end = part.shape()[0];
+        part.rows(end - count as u64..end)?.try_clone()
+    }
+
+    /// Their products with those of a block: (all, block). Waits.
+    fn inner(&self, block: &Tensor<f64>) -> Result<Mat<f64>> {
+        let products = self.0.iter().map(|part| inner(part, block)?.download());
+        let products: Vec<_> = products.collect::<Result<_>>()?;
+        let values: Vec<f64> =
+            products.into_iter().map(|part| part.wait()).collect::<Result<Vec<_>>>()?.concat();
+        let cols = usize::try_from(block.shape()[0]).unwrap_or(usize::MAX);
+        Ok(MatRef::from_row_major_slice(&values, values.len() / cols.max(1), cols).to_owned())
+    }
+
+    /// Adds `factor` times the sums of them that the columns of `y` weigh.
+    fn add_to(&self, out: &mut Tensor<f64>, factor: f64, y: MatRef<'_, f64>) -> Result<()> {
+        let mut first = 0;
+        for part in &self.0 {
+            let count = usize::try_from(part.shape()[0]).unwrap_or(usize::MAX);
+            let weights = Mat::from_fn(y.ncols(), count, |i, j| factor * y[(first + j, i)]);
+            let weights = Matrix::from_faer(weights.as_ref()).to_real::<f64>(part.device())?;
+            let (a, b) = (Rows::all("basis", &weights)?, Rows::all("basis", part)?);
+            let all = u64::MAX;
+            Product { name: "basis", op: Op::Nn, a, b, lower: false, accumulate: true, depth: all }
+                .run(out)?;
+            first += count;
+        }
+        Ok(())
+    }
+}
+
+/// The products of each two vectors. Enqueues.
+pub(crate) fn inner(a: &Tensor<f64>, b: &Tensor<f64>) -> Result<Tensor<f64>> {
+    let mut out = Tensor::empty(a.device(), &[a.shape()[0], b.shape()[0]])?;
+    multiply("basis", Op::Nt, Rows::all("basis", a)?, Rows::all("basis", b)?, u64::MAX, &mut out)?;
+    Ok(out)
+}
+
+/// The lengths of vectors. Waits.
+pub(crate) fn lengths(vectors: &Tensor<f64>) -> Result<Vec<f64>> {
+    let products = inner(vectors, vectors)?.read()?;
+    let step = usize::try_from(vectors.shape()[0]).unwrap_or(usize::MAX).saturating_add(1);
+    Ok(products.into_iter().step_by(step).map(f64::sqrt).collect())
+}
+
+/// `l` vectors of n normal numbers, by the threads of the device. The element (i, j) of the matrix (n, l) that they are the columns of is number `i l + j`.
+pub(crate) fn random(device: &Device, [l, n]: [usize; 2], seed: u64) -> Result<Tensor<f64>> {
+    let number = |place: usize| gaussian(seed, (place % n * l + place / n) as u64);
+    let values: Vec<f64> = device.pool()?.install(|| (0..l * n).into_par_iter().map(number).collect());
+    Tensor::from_slice(device, &values, &[l as u64, n as u64])
+}
+
+impl Krylov {
+    /// An empty basis in n dimensions, of at most `capacity` vectors, on a device that computes in f64.
+    pub(crate) fn new(op: &'static str, device: &Device, n: usize, capacity: usize) -> Self {
+        let [q, w] = [(); 2].map(|()| Vectors::default());
         let [t, inside] = [(); 2].map(|()| Mat::zeros(0, 0));
-        Self { op, threads, n, q, w, t, capacity, open: 0, inside }
+        Self { op, device: device.clone(), n: n as u64, q, w, t, capacity, open: 0, inside }
     }
 
     pub(crate) fn cols(&self) -> usize {
         self.t.ncols()
     }
 
-    fn q(&self) -> MatRef<'_, f64> {
-        columns(&self.q, self.n)
-    }
-
-    fn w(&self) -> MatRef<'_, f64> {
-        columns(&self.w, self.n)
-    }
-
     /// Adds an orthonormal block and its image; where it would not fit, first keeps only `keep` Ritz vectors.
     ///
     /// That is a thick restart (Wu and Simon, "Thick-restart Lanczos method for large symmetric eigenvalue
     /// problems", SIAM J. Matrix Anal. Appl. 22, 2000): the block itself continues the old basis.
-    pub(crate) fn push(&mut self, block: MatRef<'_, f64>, image: MatRef<'_, f64>, keep: usize) -> Result<()> {
-        if self.cols() + block.ncols() > self.capacity {
+    pub(crate) fn push(&mut self, block: Tensor<f64>, image: Tensor<f64>, keep: usize) -> Result<()> {
+        let new = usize::try_from(block.shape()[0]).unwrap_or(usize::MAX);
+        if self.cols().saturating_add(new) > self.capacity {
             self.restart(keep)?;
         }
-        let (old, new) = (self.cols(), block.ncols());
-        for (all, part) in [(&mut self.q, block), (&mut self.w, image)] {
-            part.col_iter().for_each(|column| all.extend(column.iter()));
-        }
-        let inside = self.threads.inner(self.q(), self.w().subcols(old, new));
+        let old = self.cols();
         // A second estimate of the same, because products in f32 leave the matrix a little unsymmetric: nothing where
         // images lie in the old basis.
-        let again =
-            self.threads.inner(self.w().subcols(self.open, old - self.open), self.q().subcols(old, new));
+        let again = match old - self.open {
+            0 => Mat::zeros(0, new),
+            count => Vectors(vec![self.w.last(count)?]).inner(&block)?,
+        };
+        self.q.push(block)?;
+        let inside = self.q.inner(&image)?;
+        self.w.push(image)?;
         let mean = |i: usize, j: usize| {
             let again = i.checked_sub(self.open).map_or(0.0, |i| again[(i, j)]);
             (inside[(i, j)] + again) / 2.0
@@ -85,10 +153,10 @@ impl<'a> Krylov<'a> {
 
     fn restart(&mut self, keep: usize) -> Result<()> {
         let ritz = self.ritz(keep)?;
-        for values in [&mut self.q, &mut self.w] {
-            let rotated = self.threads.product(columns(values, self.n), ritz.y.as_ref());
-            values.clear();
-            rotated.col_iter().for_each(|column| values.extend(column.iter()));
+        for vectors in [&mut self.q, &mut self.w] {
+            let mut rotated = Tensor::zeros(&self.device, &[ritz.theta.len() as u64, self.n])?;
+            vectors.add_to(&mut rotated, 1.0, ritz.y.as_ref())?;
+            vectors.0 = vec![rotated];
         }
         let kept = ritz.theta.len();
         self.t = Mat::from_fn(kept, kept, |i, j| if i == j { ritz.theta[i] } else { 0.0 });
@@ -98,65 +166,64 @@ impl<'a> Krylov<'a> {
 
     /// The `count` largest Ritz pairs, or as many as there are.
     pub(crate) fn ritz(&self, count: usize) -> Result<Ritz> {
-        let (theta, y) =
-            host::eigen(self.op, self.t.as_ref(), count.min(self.cols()), self.threads.cancel())?;
+        let (theta, y) = host::eigen(self.op, self.t.as_ref(), count.min(self.cols()), self.device.cancel())?;
         Ok(Ritz { theta, y })
     }
 
-    /// ‖A v - θ v‖ of each pair, from the images that are there.
-    pub(crate) fn residuals(&self, ritz: &Ritz) -> Vec<f64> {
-        let mut difference = self.vectors(ritz);
-        for (column, theta) in difference.as_mut().col_iter_mut().zip(&ritz.theta) {
-            column.iter_mut().for_each(|x| *x *= -theta);
-        }
-        self.threads.add_product(difference.as_mut(), 1.0, self.w(), ritz.y.as_ref());
-        difference.col_iter().map(|column| column.norm_l2()).collect()
+    /// ‖A v - θ v‖ of each pair, from the images that are there. Waits.
+    pub(crate) fn residuals(&self, ritz: &Ritz) -> Result<Vec<f64>> {
+        let mut difference = Tensor::zeros(&self.device, &[ritz.theta.len() as u64, self.n])?;
+        let scaled = Mat::from_fn(ritz.y.nrows(), ritz.y.ncols(), |i, j| ritz.theta[j] * ritz.y[(i, j)]);
+        self.q.add_to(&mut difference, -1.0, scaled.as_ref())?;
+        self.w.add_to(&mut difference, 1.0, ritz.y.as_ref())?;
+        lengths(&difference)
     }
 
-    /// The Ritz vectors.
-    pub(crate) fn vectors(&self, ritz: &Ritz) -> Mat<f64> {
-        self.threads.product(self.q(), ritz.y.as_ref())
+    /// The Ritz vectors: (as many, n).
+    pub(crate) fn vectors(&self, ritz: &Ritz) -> Result<Tensor<f64>> {
+        let mut vectors = Tensor::zeros(&self.device, &[ritz.theta.len() as u64, self.n])?;
+        self.q.add_to(&mut vectors, 1.0, ritz.y.as_ref())?;
+        Ok(vectors)
     }
 
-    /// The first block of a basis: orthonormal columns that span those of `start`.
-    pub(crate) fn first(&self, start: MatRef<'_, f64>) -> Result<Mat<f64>> {
+    /// The first block of a basis: orthonormal vectors that span those of `start`.
+    pub(crate) fn first(&self, start: &Tensor<f64>) -> Result<Tensor<f64>> {
         self.orthonormal(start, 0.0)
     }
 
     /// The next block: what is new in the last image, orthonormal; directions no longer than `noise` are left out.
-    pub(crate) fn next(&self, noise: f64) -> Result<Mat<f64>> {
-        let mut rest = self.w().subcols(self.open, self.cols() - self.open).to_owned();
-        self.threads.add_product(rest.as_mut(), -1.0, self.q(), self.inside.as_ref());
-        self.orthonormal(rest.as_ref(), noise)
+    pub(crate) fn next(&self, noise: f64) -> Result<Tensor<f64>> {
+        let mut rest = self.w.last(self.cols() - self.open)?;
+        self.q.add_to(&mut rest, -1.0, self.inside.as_ref())?;
+        self.orthonormal(&rest, noise)
     }
 
     /// A block that was made orthogonal to the basis, once more and to itself.
-    fn orthonormal(&self, block: MatRef<'_, f64>, noise: f64) -> Result<Mat<f64>> {
+    fn orthonormal(&self, block: &Tensor<f64>, noise: f64) -> Result<Tensor<f64>> {
         let mut block = self.orthonormalize(block, noise)?;
-        let inside = self.threads.inner(self.q(), block.as_ref());
-        self.threads.add_product(block.as_mut(), -1.0, self.q(), inside.as_ref());
+        let inside = self.q.inner(&block)?;
+        self.q.add_to(&mut block, -1.0, inside.as_ref())?;
         // Twice is enough (Giraud, Langou and Rozložník 2005); a direction that then loses half was in the basis.
-        self.orthonormalize(block.as_ref(), 0.5)
+        self.orthonormalize(&block, 0.5)
     }
 
-    /// Orthonormal columns that span those directions of b's range along which b is longer than `noise`.
+    /// Orthonormal vectors that span those directions of b's range along which b is longer than `noise`.
     ///
     /// One round of SVQB (Stathopoulos and Wu, "A block orthogonalization procedure with constant synchronization
     /// requirements", SIAM J. Sci. Comput. 23, 2002): orthonormal to eps times the squared condition number of b.
-    fn orthonormalize(&self, b: MatRef<'_, f64>, noise: f64) -> Result<Mat<f64>> {
-        let gram = self.threads.inner(b, b);
-        let (values, mut vectors) = host::eigen(self.op, gram.as_ref(), b.ncols(), None)?;
+    fn orthonormalize(&self, b: &Tensor<f64>, noise: f64) -> Result<Tensor<f64>> {
+        let gram = Matrix::from_tensor(&inner(b, b)?)?;
+        let (values, mut vectors) = host::eigen(self.op, gram.as_faer(), gram.cols(), None)?;
         // Below eps of the largest the eigenvalues of the rounded Gram matrix say nothing.
         let least = (noise * noise).max(values.first().map_or(0.0, |largest| 1e-14 * largest));
         let count = values.iter().take_while(|&&value| value > least).count();
         for (value, column) in values.iter().zip(vectors.as_mut().subcols_mut(0, count).col_iter_mut()) {
             column.iter_mut().for_each(|x| *x /= value.sqrt());
         }
-        Ok(self.threads.product(b, vectors.as_ref().subcols(0, count)))
+        let mut out = Tensor::empty(&self.device, &[count as u64, self.n])?;
+        let weights =
+            Matrix::from_faer(vectors.subcols(0, count).transpose()).to_real::<f64>(&self.device)?;
+        multiply("basis", Op::Nn, Rows::all("basis", &weights)?, Rows::all("basis", b)?, u64::MAX, &mut out)?;
+        Ok(out)
     }
-}
-
-/// Columns that stand one after the other.
-fn columns(values: &[f64], n: usize) -> MatRef<'_, f64> {
-    MatRef::from_column_major_slice(values, n, values.len() / n.max(1))
 }

@@ -1,7 +1,7 @@
 //! Matrices seen only through their products.
 
 use super::matrix::Matrix;
-use crate::{Device, Result, Run, Status};
+use crate::{Device, Result, Run, Status, Tensor};
 
 /// What the implementation of a [`LinearMap`] is given to report one pass over its rows, and to ask whether it should stop.
 #[derive(Clone, Copy, Debug)]
@@ -87,9 +87,14 @@ pub trait LinearMap {
     /// [m, n].
     fn shape(&self) -> [u64; 2];
 
-    /// The device whose host threads share the small algebra between passes; without one the calling thread does it
-    /// alone. It changes no bit.
+    /// The device whose host threads share the small algebra between passes; without one a thread does it alone. It changes no bit.
     fn device(&self) -> Option<&Device> {
+        None
+    }
+
+    /// The device that vectors are to stay on between passes, if it [computes in f64](crate::Limits::f64): [`apply_normal_rows`](Self::apply_normal_rows)
+    /// takes them there. The basis of a decomposition takes its memory then. Without one they are on the host.
+    fn keeps_vectors_on(&self) -> Option<&Device> {
         None
     }
 
@@ -104,6 +109,16 @@ pub trait LinearMap {
     /// # Errors
     /// What reading and computing report; [`Error::Shape`](crate::Error::Shape) when X does not have n rows; [`Error::Cancelled`](crate::Error::Cancelled).
     fn apply_normal(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix>;
+
+    /// [`apply_normal`](Self::apply_normal) of Xᵀ (l, n) to the transpose of the product, which is on the device of `x`: that
+    /// of [`keeps_vectors_on`](Self::keeps_vectors_on), or the host's. Unless it is written, by `apply_normal`.
+    ///
+    /// # Errors
+    /// As `apply_normal`.
+    fn apply_normal_rows(&self, x: &Tensor<f64>, pass: &Pass<'_>) -> Result<Tensor<f64>> {
+        let product = self.apply_normal(&Matrix::from_tensor(x)?.transposed(), pass)?;
+        product.transposed().to_real(x.device())
+    }
 
     /// `A X` for X (n, l): calls `sink` with the first row and the rows of each block, in order.
     ///

@@ -7,7 +7,7 @@ use super::{
     matrix::Matrix,
     rows::Rows,
 };
-use crate::{Device, Element, Error, Real, Result, Tensor, extent::blocks};
+use crate::{Device, Element, Error, Real, Result, Tensor, array::elementwise::converted, extent::blocks};
 
 /// Rows of one canonical block.
 pub(crate) const BLOCK: u64 = 1024;
@@ -22,8 +22,9 @@ pub(crate) const DEPTH: u64 = 256;
 /// formed.
 ///
 /// # Cost
-/// Three launches per block and pass, and one download of (n, l) at its end, for which it waits. In f64, elements of another type are
-/// copied, a block at a time.
+/// Three launches per block and pass, and one download of (n, l) at its end, for which it waits; none of
+/// [`apply_normal_rows`](LinearMap::apply_normal_rows) where the device computes in f64. In f64, elements of another type are copied, a
+/// block at a time.
 ///
 /// # Errors
 /// [`Error::NoF64`] for f64, `u32` and `i32` on a device that does not [compute in f64](crate::Limits::f64): [`Tensor::to_f32`] before
@@ -45,13 +46,24 @@ impl<T: Element> LinearMap for Tensor<T> {
         T::Real::EPSILON
     }
 
+    fn keeps_vectors_on(&self) -> Option<&Device> {
+        Some(Self::device(self))
+    }
+
     fn apply_normal(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {
         let op = "Tensor::apply_normal";
-        let [_, n] = self.matrix(op)?;
-        let x = upload::<T::Real>(op, self.device(), x, n)?;
+        let x = upload_rows::<T::Real>(op, self.device(), x, self.matrix(op)?[1])?;
         let mut sum = normal_sum(op, &x)?;
         add_normal(op, self, &x, &mut sum, &mut |rows| pass.tell(rows))?;
-        sum.finish()
+        Ok(sum.finish()?.transposed())
+    }
+
+    fn apply_normal_rows(&self, x: &Tensor<f64>, pass: &Pass<'_>) -> Result<Tensor<f64>> {
+        let (op, home) = ("Tensor::apply_normal", x.device());
+        let x = rows_on::<T::Real>(op, self.device(), x)?;
+        let mut sum = normal_sum(op, &x)?;
+        add_normal(op, self, &x, &mut sum, &mut |rows| pass.tell(rows))?;
+        sum.into_f64(home)
     }
 
     fn apply(
@@ -77,12 +89,12 @@ const fn depth<R: Real>() -> u64 {
     if R::DTYPE.is_wide() { u64::MAX } else { DEPTH }
 }
 
-/// The sum of products for X (n, l).
+/// The sum of products for Xᵀ (l, n): on its side, since the long rows fill register tiles that thin columns leave half empty.
 pub(crate) fn normal_sum<R: Real>(op: &'static str, x: &Tensor<R>) -> Result<InnerSum<R>> {
     InnerSum::new(op, x.device(), x.matrix(op)?, false, DEPTH)
 }
 
-/// Adds `Aᵀ (A X)` of some rows, whole canonical blocks unless they are the last; tells after each block how many rows are enqueued.
+/// Adds `(Aᵀ (A X))ᵀ` of some rows for Xᵀ, whole canonical blocks unless they are the last; tells after each block how many rows are enqueued.
 pub(crate) fn add_normal<T: Element>(
     op: &'static str,
     a: &Tensor<T>,
@@ -90,7 +102,7 @@ pub(crate) fn add_normal<T: Element>(
     sum: &mut InnerSum<T::Real>,
     tell: &mut dyn FnMut(u64) -> Result<()>,
 ) -> Result<()> {
-    let ([m, _], l) = (a.matrix(op)?, x.shape()[1]);
+    let ([m, _], l) = (a.matrix(op)?, x.shape()[0]);
     // Memory of all blocks: nothing waits for one before the next.
     let mut y = Tensor::<T::Real>::empty(a.device(), &[m.min(BLOCK), l])?;
     for rows in blocks(m, BLOCK) {
@@ -116,8 +128,8 @@ fn add_block<A: Element, R: Real>(
     y: &mut Tensor<R>,
     sum: &mut InnerSum<R>,
 ) -> Result<()> {
-    multiply(op, Op::Nn, block, Rows::all(op, x)?, depth::<R>(), y)?;
-    sum.add(block, Rows::new(y, 0..block.count))
+    multiply(op, Op::Nt, block, Rows::all(op, x)?, depth::<R>(), y)?;
+    sum.add(Rows::new(y, 0..block.count), block)
 }
 
 /// `A X` of some rows.
@@ -139,8 +151,31 @@ pub(crate) fn product<T: Element>(
 /// X on a device, in f32 or f64.
 pub(crate) fn upload<R: Real>(op: &'static str, device: &Device, x: &Matrix, n: u64) -> Result<Tensor<R>> {
     device.computes::<R>(op)?;
-    if x.rows() as u64 != n {
-        return Err(Error::shape(op, format_args!("{n} rows"), format_args!("({}, {})", x.rows(), x.cols())));
-    }
+    check_rows(op, x, n)?;
     x.to_real(device)
+}
+
+fn check_rows(op: &'static str, x: &Matrix, n: u64) -> Result<()> {
+    if x.rows() as u64 == n {
+        return Ok(());
+    }
+    Err(Error::shape(op, format_args!("{n} rows"), format_args!("({}, {})", x.rows(), x.cols())))
+}
+
+/// [`upload`] of Xᵀ.
+pub(crate) fn upload_rows<R: Real>(
+    op: &'static str,
+    device: &Device,
+    x: &Matrix,
+    n: u64,
+) -> Result<Tensor<R>> {
+    device.computes::<R>(op)?;
+    check_rows(op, x, n)?;
+    x.transposed().to_real(device)
+}
+
+/// Vectors on a device, in f32 or f64.
+pub(crate) fn rows_on<R: Real>(op: &'static str, device: &Device, x: &Tensor<f64>) -> Result<Tensor<R>> {
+    let x = converted::<R, f64>(op, x)?;
+    if x.device().is_same(device) { Ok(x) } else { x.to_device(device) }
 }

@@ -37,7 +37,6 @@
 //! # Ok::<(), teatime::Error>(())
 //! ```
 
-mod dots;
 pub(crate) mod eigen;
 pub(crate) mod gram;
 mod gram_svd;

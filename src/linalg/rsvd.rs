@@ -1,15 +1,12 @@
 //! Truncated singular value decomposition of a matrix known only through products.
 
-use faer::MatRef;
-
 use super::{
-    krylov::{Krylov, Ritz},
+    krylov::{Krylov, Ritz, random},
     map::{LinearMap, Pass},
     matrix::Matrix,
     sign::SignRule,
-    threads::Threads,
 };
-use crate::{Error, Result, Run, Status, random::gaussian};
+use crate::{Budget, Device, DeviceOptions, Error, Result, Run, Status, Tensor, array::sum};
 
 const OP: &str = "randomized_svd";
 /// Of the square of the largest singular value, in units of the products' precision: what these cannot tell from zero.
@@ -140,9 +137,10 @@ impl RightSvd {
 /// 0, where the map is not [more precise](LinearMap::precision): [`truncated_svd`](super::truncated_svd) of a resident matrix has no such floor.
 ///
 /// # Cost
-/// One pass of the map per iteration; with p passes 2 p n l numbers of f64 on the host and about 5 n (p l)² operations
-/// there, on the threads of the map's device. Where that is more than half of `run.memory`'s host share, the basis restarts from the best k + l vectors,
-/// which costs passes. Waits. The result depends on the seed and the map alone unless it restarts.
+/// One pass of the map per iteration; with p passes 2 p n l numbers of f64 and about 5 n (p l)² operations, on the host by the threads of
+/// the map's device, or where the map [keeps vectors](LinearMap::keeps_vectors_on) on that. Where that is more than half of
+/// `run.memory`'s share, the basis restarts from the best k + l vectors, which costs passes. Waits some times a pass, for p l² numbers. The
+/// result depends on the seed and the map alone unless it restarts.
 ///
 /// # Errors
 /// [`Error::Argument`] when k is more than min(m, n), when an option is out of range, or when the products hold NaN or
@@ -158,12 +156,14 @@ impl RightSvd {
 /// # Ok::<(), teatime::Error>(())
 /// ```
 pub fn randomized_svd(map: &dyn LinearMap, k: usize, options: &SvdOptions, run: &Run) -> Result<RightSvd> {
-    let plan = Plan::new(OP, map.shape(), map.precision(), k, options, run)?;
+    let plan = Plan::new(OP, map, k, options, run)?;
     if k == 0 {
         return Ok(RightSvd::empty(plan.n));
     }
     let (krylov, found) = plan.iterate(map, options.seed, run)?;
-    let mut svd = plan.result(&krylov, &found);
+    let v = Matrix::from_tensor(&krylov.vectors(&found.ritz)?)?.transposed();
+    let Found { s, residuals, converged, passes, .. } = found;
+    let mut svd = RightSvd { s, v, residuals, converged, passes };
     options.sign.apply(map, &mut svd.v, &mut svd.passes, run)?;
     Ok(svd)
 }
@@ -203,7 +203,7 @@ pub fn left_vectors(
 /// The best components so far.
 #[derive(Debug)]
 pub(crate) struct Found {
-    ritz: Ritz,
+    pub(crate) ritz: Ritz,
     s: Vec<f64>,
     pub(crate) residuals: Vec<f64>,
     pub(crate) converged: Vec<bool>,
@@ -231,6 +231,8 @@ pub(crate) struct Plan {
     tolerance: f64,
     /// The map's, of its products.
     precision: f64,
+    /// The device with the basis.
+    home: Device,
     /// Columns of the basis that fit the budget.
     capacity: usize,
 }
@@ -238,12 +240,12 @@ pub(crate) struct Plan {
 impl Plan {
     pub(crate) fn new(
         op: &'static str,
-        [m, n]: [u64; 2],
-        precision: f64,
+        map: &dyn LinearMap,
         k: usize,
         options: &SvdOptions,
         run: &Run,
     ) -> Result<Self> {
+        let ([m, n], precision) = (map.shape(), map.precision());
         if k as u64 > m.min(n) {
             let why = format!("{k} components of a matrix of {m} x {n}, which has at most {}", m.min(n));
             return Err(Error::argument(op, "k", why));
@@ -264,34 +266,32 @@ impl Plan {
         // Both halves of the basis, and beside them a block, its image, two copies while they are made orthonormal,
         // and what a restart keeps.
         let column = 16 * n.max(1) as u64;
-        let budget = run.memory.host_bytes();
+        let home = home(map)?;
+        let (what, budget, given) = if home.shares_host_memory() {
+            ("host memory", run.memory.host_bytes(), run.memory.host)
+        } else {
+            let left = || run.memory.device_bytes(home.info()).saturating_sub(home.allocated_bytes());
+            (Budget::DEVICE, run.memory.device.unwrap_or_else(left), run.memory.device)
+        };
         let capacity = (budget / 2 / column).saturating_sub((3 * l + k) as u64);
         if capacity < (k + 2 * l) as u64 && capacity < n as u64 {
             let minimum = 2 * column * (2 * k + 5 * l) as u64;
-            let given = run.memory.host.is_some();
-            return Err(Error::Budget { what: "host memory", budget, minimum, given });
+            return Err(Error::Budget { what, budget, minimum, given: given.is_some() });
         }
         let capacity = usize::try_from(capacity).unwrap_or(usize::MAX);
-        Ok(Self { op, m, n, k, l, passes, early, tolerance, precision, capacity })
+        Ok(Self { op, m, n, k, l, passes, early, tolerance, precision, home, capacity })
     }
 
-    pub(crate) fn iterate<'a>(
-        &self,
-        map: &'a dyn LinearMap,
-        seed: u64,
-        run: &Run,
-    ) -> Result<(Krylov<'a>, Found)> {
-        let (l, threads) = (self.l, Threads::of(map.device())?);
-        let longest = usize::try_from(self.passes).unwrap_or(usize::MAX).saturating_mul(l);
-        let mut krylov = Krylov::new(self.op, threads, self.n, self.capacity.min(longest).min(self.n));
-        let random = threads.fill([self.n, l], 32, |i, j| gaussian(seed, i as u64 * l as u64 + j as u64));
-        let mut block = krylov.first(random.as_ref())?;
+    pub(crate) fn iterate(&self, map: &dyn LinearMap, seed: u64, run: &Run) -> Result<(Krylov, Found)> {
+        let longest = usize::try_from(self.passes).unwrap_or(usize::MAX).saturating_mul(self.l);
+        let mut krylov = Krylov::new(self.op, &self.home, self.n, self.capacity.min(longest).min(self.n));
+        let mut block = krylov.first(&random(&self.home, [self.l, self.n], seed)?)?;
         let mut status = Status::new(0, self.passes, self.m);
         loop {
             run.cancel.check()?;
-            let image = map.apply_normal(&Matrix::from_faer(block.as_ref()), &Pass::new(run, status))?;
-            let image = checked(self.op, &image, [self.n, block.ncols()])?;
-            krylov.push(block.as_ref(), image, self.k + l)?;
+            let image = map.apply_normal_rows(&block, &Pass::new(run, status))?;
+            self.check(&image, block.shape())?;
+            krylov.push(block, image, self.k + self.l)?;
             status.pass += 1;
             let found = self.find(&krylov, status.pass)?;
             status.residual = Some(found.worst());
@@ -300,20 +300,20 @@ impl Plan {
                 return Ok((krylov, found));
             }
             block = krylov.next(ROUNDING * self.precision * found.ritz.theta[0])?;
-            if block.ncols() == 0 {
+            if block.is_empty() {
                 // AᵀA maps the basis to itself, as far as products can tell.
                 return Ok((krylov, found));
             }
         }
     }
 
-    fn find(&self, krylov: &Krylov<'_>, passes: u32) -> Result<Found> {
+    fn find(&self, krylov: &Krylov, passes: u32) -> Result<Found> {
         let ritz = krylov.ritz(self.k)?;
         let largest = ritz.theta[0].max(0.0);
         let zero = |theta: f64| theta <= FLOOR * self.precision * largest;
         let s: Vec<f64> =
             ritz.theta.iter().map(|&theta| if zero(theta) { 0.0 } else { theta.sqrt() }).collect();
-        let norms = krylov.residuals(&ritz);
+        let norms = krylov.residuals(&ritz)?;
         let relative = |(&s, norm): (&f64, &f64)| if s > 0.0 { norm / (s * largest.sqrt()) } else { 0.0 };
         let residuals: Vec<f64> = s.iter().zip(&norms).map(relative).collect();
         let small =
@@ -322,30 +322,35 @@ impl Plan {
         Ok(Found { ritz, s, residuals, converged, passes })
     }
 
-    pub(crate) fn result(&self, krylov: &Krylov<'_>, found: &Found) -> RightSvd {
-        RightSvd {
-            s: found.s.clone(),
-            v: Matrix::from_faer(krylov.vectors(&found.ritz).as_ref()),
-            residuals: found.residuals.clone(),
-            converged: found.converged.clone(),
-            passes: found.passes,
+    /// # Errors
+    /// [`Error::Shape`] unless products have the shape of vectors; [`Error::Argument`] where one is not finite.
+    fn check(&self, image: &Tensor<f64>, shape: &[u64]) -> Result<()> {
+        if image.shape() != shape {
+            let (got, wanted) = (format_args!("{:?}", image.shape()), format_args!("products of {shape:?}"));
+            return Err(Error::shape(self.op, wanted, got));
         }
+        // Where a sum is finite, so are its terms.
+        if sum(image, 1)?.read()?.into_iter().all(f64::is_finite) {
+            return Ok(());
+        }
+        let values = image.read()?;
+        let bad = values.iter().filter(|value| !value.is_finite()).count();
+        if bad == 0 {
+            return Ok(());
+        }
+        let why = format!(
+            "{bad} of the {} products are NaN or infinite: the matrix holds such values, or its products overflow",
+            values.len()
+        );
+        Err(Error::argument(self.op, if self.op == OP { "map" } else { "a" }, why))
     }
 }
 
-/// The products, if they have the right shape and are finite.
-fn checked<'a>(op: &'static str, image: &'a Matrix, [n, l]: [usize; 2]) -> Result<MatRef<'a, f64>> {
-    if [image.rows(), image.cols()] != [n, l] {
-        let got = format!("({}, {})", image.rows(), image.cols());
-        return Err(Error::shape(op, format_args!("products of ({n}, {l})"), got));
+/// The device that has the basis: the map's, or the host with its threads.
+fn home(map: &dyn LinearMap) -> Result<Device> {
+    match (map.keeps_vectors_on(), map.device()) {
+        (Some(device), _) if device.limits().f64 => Ok(device.clone()),
+        (_, Some(device)) => device.host(),
+        _ => Device::open_with("cpu", &DeviceOptions::default().threads(1)),
     }
-    let bad = image.data().iter().filter(|value| !value.is_finite()).count();
-    if bad > 0 {
-        let why = format!(
-            "{bad} of the {} products are NaN or infinite: the matrix holds such values, or its products overflow",
-            image.data().len()
-        );
-        return Err(Error::argument(op, if op == OP { "map" } else { "a" }, why));
-    }
-    Ok(image.as_faer())
 }

@@ -33,7 +33,7 @@ pub struct Svd<R: Real = f32> {
 ///
 /// # Accuracy
 /// max|UᵀU - I| <= 2e-6, also where `a` is rank deficient, and ‖a - U diag(s) Vᵀ‖ <= 3e-6 ‖a‖ in the Frobenius norm;
-/// singular values to 1e-6 of the largest. Of f64, which is decomposed in f64: 1e-13, 1e-13 and 1e-14.
+/// singular values to 1e-6 of the largest. Of f64, which is decomposed in f64: 1e-13 for each.
 ///
 /// # Cost
 /// For m >= n, that of [`qr`](super::qr()) and about 25 n³ operations in f64 on one thread of the host, with about 10 n²

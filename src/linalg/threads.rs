@@ -3,16 +3,12 @@
 use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul};
 use rayon::{ThreadPool, prelude::*};
 
-use super::dots::dots;
-use crate::{Cancel, Device, Result, waiting::install};
+use crate::{Cancel, Device, Result};
 
 /// Most tiles of the rows of a matrix.
 const TILES: usize = 64;
-/// Rows of a tile at least, and of one that a sum runs over.
+/// Rows of a tile at least.
 const LEAST_ROWS: usize = 128;
-const SUMMED: usize = 1024;
-/// Columns of a tile of inner products.
-const COLUMNS: usize = 32;
 /// Multiplications below which one thread is done before others wake up.
 const LEAST_WORK: usize = 1 << 17;
 
@@ -34,22 +30,10 @@ impl<'a> Threads<'a> {
         Ok(Self { pool, cancel: device.and_then(Device::cancel) })
     }
 
-    pub(crate) fn cancel(self) -> Option<&'a Cancel> {
-        self.cancel
-    }
-
     /// # Errors
     /// [`Error::Cancelled`](crate::Error::Cancelled) where the work is to end.
     pub(crate) fn check(self) -> Result<()> {
         self.cancel.map_or(Ok(()), Cancel::check)
-    }
-
-    /// Runs `f` on one of them, so that others take part in its products without a detour.
-    pub(crate) fn run<T: Send>(self, f: impl FnOnce() -> T + Send) -> T {
-        match self.pool {
-            Some(pool) => install(pool, self.cancel, f),
-            None => f(),
-        }
     }
 
     /// Those that are worth so many multiplications.
@@ -57,37 +41,10 @@ impl<'a> Threads<'a> {
         self.pool.filter(|_| work >= LEAST_WORK)
     }
 
-    /// `aᵀ b`, of contiguous columns: sums over tiles of rows, added in order.
-    pub(crate) fn inner(self, a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> Mat<f64> {
-        let (n, p, l) = (a.nrows(), a.ncols(), b.ncols());
-        let rows = n.div_ceil(TILES).max(SUMMED);
-        let along = n.div_ceil(rows).max(1);
-        let part = |tile: usize| {
-            let (first, start) = (tile / along * COLUMNS, tile % along * rows);
-            let a = a.subcols(first, COLUMNS.min(p - first));
-            let [a, b] = [a, b].map(|x| x.subrows(start, rows.min(n - start)));
-            dots(a, b)
-        };
-        let tiles = 0..p.div_ceil(COLUMNS) * along;
-        let parts: Vec<Mat<f64>> = match self.pool(n * p * l) {
-            Some(pool) => pool.install(|| tiles.into_par_iter().map(part).collect()),
-            None => tiles.map(part).collect(),
-        };
-        Mat::from_fn(p, l, |i, j| {
-            let parts = &parts[i / COLUMNS * along..][..along];
-            parts.iter().map(|part| part[(i % COLUMNS, j)]).sum()
-        })
-    }
-
-    /// A matrix by its elements, each of which costs about so many multiplications.
-    pub(crate) fn fill(
-        self,
-        [n, l]: [usize; 2],
-        cost: usize,
-        f: impl Fn(usize, usize) -> f64 + Send + Sync,
-    ) -> Mat<f64> {
+    /// A matrix by its elements.
+    pub(crate) fn fill(self, [n, l]: [usize; 2], f: impl Fn(usize, usize) -> f64 + Send + Sync) -> Mat<f64> {
         let (mut out, rows) = (Mat::zeros(n, l), tile_rows(n));
-        self.each_tile(out.as_mut(), n * l * cost, |(tile, mut out)| {
+        self.each_tile(out.as_mut(), n * l, |(tile, mut out)| {
             for (j, column) in out.as_mut().col_iter_mut().enumerate() {
                 column.iter_mut().enumerate().for_each(|(i, x)| *x = f(tile * rows + i, j));
             }

@@ -2,7 +2,8 @@
 
 use super::{
     gram::InnerSum,
-    map_tensor::{BLOCK, DEPTH},
+    map_tensor::{BLOCK, DEPTH, rows_on},
+    matmul::{Op, multiply},
     matrix::Matrix,
     qr::{factor, power_near, sizes, times},
     rows::Rows,
@@ -108,7 +109,7 @@ pub fn truncated_svd<R: Real>(
 ) -> Result<TruncatedSvd<R>> {
     let [m, n] = a.matrix(OP)?;
     a.device().computes::<R>(OP)?;
-    let plan = Plan::new(OP, [m, n], R::EPSILON, k, options, run)?;
+    let plan = Plan::new(OP, a, k, options, run)?;
     if k == 0 {
         let [u, v] = [m, n].map(|rows| Tensor::zeros(a.device(), &[rows, 0]));
         let (residuals, converged) = (Vec::new(), Vec::new());
@@ -148,8 +149,11 @@ fn projected<R: Real>(a: &Tensor<R>, k: usize, plan: &Plan, seed: u64, run: &Run
     let (scaled, scale) = scaled(a)?;
     let a = scaled.as_ref().unwrap_or(a);
     let (krylov, found) = plan.iterate(a, seed, run)?;
-    let best = krylov.vectors(&krylov.ritz(plan.l)?);
-    let q = factor(OP, &times(a, best.as_ref())?)?.q()?;
+    let best = rows_on::<R>(OP, a.device(), &krylov.vectors(&krylov.ritz(plan.l)?)?)?;
+    drop(krylov);
+    let mut y = Tensor::<R>::empty(a.device(), &[a.shape()[0], best.shape()[0]])?;
+    multiply(OP, Op::Nt, Rows::all(OP, a)?, Rows::all(OP, &best)?, u64::MAX, &mut y)?;
+    let q = factor(OP, &y)?.q()?;
     let Exact { long: v, s, short } = exact(OP, &product_tn(a, &q)?, k)?;
     let (s, u) = (s.iter().map(|s| s * scale).collect(), times(&q, short.as_ref())?);
     let (residuals, converged) = (found.residuals, found.converged);

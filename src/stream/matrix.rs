@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     ChunkedArray, Device, Error, Result, Run, StoredType, Tensor,
-    linalg::{LinearMap, Matrix, Pass, map_tensor},
+    linalg::{LinearMap, Matrix, Pass, gram::InnerSum, map_tensor},
 };
 
 const OP: &str = "StoredMatrix";
@@ -139,8 +139,11 @@ impl StoredMatrix {
         Ok(())
     }
 
-    fn upload(&self, x: &Matrix) -> Result<Tensor<f32>> {
-        map_tensor::upload(OP, &self.device, x, self.shape[1])
+    /// The sum of a pass for Xᵀ.
+    fn normal(&self, x: &Tensor<f32>, pass: &Pass<'_>) -> Result<InnerSum<f32>> {
+        let mut sum = map_tensor::normal_sum(OP, x)?;
+        self.each(pass, &mut |_, a| map_tensor::add_normal(OP, a, x, &mut sum, &mut |_| Ok(())))?;
+        Ok(sum)
     }
 }
 
@@ -154,10 +157,17 @@ impl LinearMap for StoredMatrix {
     }
 
     fn apply_normal(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {
-        let x = self.upload(x)?;
-        let mut sum = map_tensor::normal_sum(OP, &x)?;
-        self.each(pass, &mut |_, a| map_tensor::add_normal(OP, a, &x, &mut sum, &mut |_| Ok(())))?;
-        sum.finish()
+        let x = map_tensor::upload_rows(OP, &self.device, x, self.shape[1])?;
+        Ok(self.normal(&x, pass)?.finish()?.transposed())
+    }
+
+    fn keeps_vectors_on(&self) -> Option<&Device> {
+        Some(&self.device)
+    }
+
+    fn apply_normal_rows(&self, x: &Tensor<f64>, pass: &Pass<'_>) -> Result<Tensor<f64>> {
+        let home = x.device();
+        self.normal(&map_tensor::rows_on(OP, &self.device, x)?, pass)?.into_f64(home)
     }
 
     fn apply(
@@ -166,7 +176,7 @@ impl LinearMap for StoredMatrix {
         pass: &Pass<'_>,
         sink: &mut dyn FnMut(u64, &Matrix) -> Result<()>,
     ) -> Result<()> {
-        let x = self.upload(x)?;
+        let x = map_tensor::upload(OP, &self.device, x, self.shape[1])?;
         self.each(pass, &mut |first, a| sink(first, &Matrix::from_tensor(&map_tensor::product(OP, a, &x)?)?))
     }
 }

@@ -181,18 +181,16 @@ fn restarts_reach_the_same(dev: &Device) {
     let free = solve(&x, 6, &options);
     // Room for 100 columns of the basis; it takes more without a restart.
     let column = 2 * 16 * 400;
-    let run =
-        Run { memory: Budget { host: Some(column * (100 + 3 * 16 + 6)), device: None }, ..Run::default() };
-    let restarted = randomized_svd(&x, 6, &options, &run).unwrap();
+    // The basis is on the device or on the host.
+    let run = |bytes| Run { memory: Budget { host: Some(bytes), device: Some(bytes) }, ..Run::default() };
+    let restarted = randomized_svd(&x, 6, &options, &run(column * (100 + 3 * 16 + 6))).unwrap();
     check("restarted", a, &spectrum, &restarted);
     assert!(restarted.is_converged() && restarted.passes > free.passes, "{} passes", restarted.passes);
     for (s, other) in free.s.iter().zip(&restarted.s) {
         assert!((s - other).abs() <= 1e-6 * s);
     }
-    let small = Run { memory: Budget { host: Some(1000), device: None }, ..Run::default() };
-    let error = randomized_svd(&x, 6, &options, &small).unwrap_err();
+    let error = randomized_svd(&x, 6, &options, &run(1000)).unwrap_err();
     let Error::Budget { budget: 1000, minimum, .. } = error else { panic!("{error}") };
-    let run = |host| Run { memory: Budget { host: Some(host), device: None }, ..Run::default() };
     let least = randomized_svd(&x, 6, &options, &run(minimum)).unwrap();
     check("least memory", a, &spectrum, &least);
     assert!(matches!(randomized_svd(&x, 6, &options, &run(minimum - 1)), Err(Error::Budget { .. })));

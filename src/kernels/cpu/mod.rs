@@ -3,6 +3,7 @@
 pub(crate) mod bits;
 pub(crate) mod correlate;
 pub(crate) mod dot;
+pub(crate) mod dots;
 pub(crate) mod limbs;
 pub(crate) mod load;
 pub(crate) mod quads;
