@@ -1,19 +1,20 @@
 //! c[m, n] (+)= op(a)[m, k] op(b)[k, n], with faer's matmul on tiles fixed by the shape.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, ops::Range};
 
 use bytemuck::{Pod, Zeroable};
 use faer::{
-    Accum, MatMut, MatRef, Par,
+    Accum, Mat, MatMut, MatRef, Par,
     linalg::matmul::{
         matmul as tile_matmul,
         triangular::{self, BlockStructure},
     },
-    traits::ComplexField,
+    reborrow::*,
+    traits::{ComplexField, math_utils::add},
 };
 use rayon::prelude::*;
 
-use super::cpu::{dots::add_dots, load::load};
+use super::cpu::{dots::dots, load::load};
 use crate::{
     Cancel, DType, Real,
     kernel::{Access, Binding, CpuArg, CpuLaunch, Kernel, kernel},
@@ -88,6 +89,14 @@ const SMALL_CPU_TILE: usize = 96;
 const LARGE: usize = 32 * CPU_TILE * CPU_TILE;
 /// Rows of the smaller of two operands of f64 up to which a product of their rows is one of long vectors.
 const THIN: usize = 32;
+/// Rows of the larger of these that one task takes.
+const COLUMNS: usize = 32;
+/// Elements of c up to which a product of a transposed a is cut along its sums: rows of c would be strips of a's rows, each of which lies on
+/// a page of its own.
+const SPLIT: usize = 1 << 16;
+/// Most parts along the sums, and terms of one at least.
+const MOST_PARTS: usize = 64;
+const LEAST_DEPTH: usize = 1024;
 /// Extent along m and n over which narrow operands are decoded at once: at most 32 MiB of f32 each.
 const SPAN: usize = 8192;
 /// Extent along k of the same.
@@ -167,11 +176,28 @@ fn multiply<R: Scalar>(launch: CpuLaunch<'_>) {
             m,
             p.ldc as usize,
         );
-        let accum = if p.accumulate != 0 { Accum::Add } else { Accum::Replace };
-        return add_dots(c.transpose_mut(), accum, a.rows(m, k), b.rows(n, k), cancel);
+        let (a, b, c) = (a.rows(m, k), b.rows(n, k), c.transpose_mut());
+        let (a, b, c) = if m < n { (b, a, c.transpose_mut()) } else { (a, b, c) };
+        let part = |rows: Range<usize>, along: Range<usize>| {
+            let [a, b] = [a.subcols(rows.start, rows.len()), b].map(|x| x.subrows(along.start, along.len()));
+            dots(a, b)
+        };
+        return add_parts(c, p.accumulate != 0, (COLUMNS, k), cancel, part);
     }
     let c = MatMut::from_column_major_slice_with_stride_mut(c, n, m, p.ldc as usize);
     let mut c = c.transpose_mut();
+    if ta && m * n <= SPLIT && k >= 4 * LEAST_DEPTH && p.lower == 0 && [a_type, b_type] == [R::DTYPE; 2] {
+        let ((a_block, a_stride), (b_block, b_stride)) =
+            (a.block::<R>((0, m), (0, k)), b.block::<R>((0, k), (0, n)));
+        let (a, b) = (a.view(&a_block, a_stride, m, k), b.view(&b_block, b_stride, k, n));
+        let part = |_: Range<usize>, along: Range<usize>| {
+            let (a, b) = (a.rb().subcols(along.start, along.len()), b.rb().subrows(along.start, along.len()));
+            let mut part = Mat::zeros(m, n);
+            tile_matmul(&mut part, Accum::Replace, a, b, R::one_impl(), Par::Seq);
+            part
+        };
+        return add_parts(c, p.accumulate != 0, (m, k), cancel, part);
+    }
     // Operands of that type are used in place, so only others bound the span.
     let span = if a_type == R::DTYPE && b_type == R::DTYPE { usize::MAX } else { SPAN };
     let depth = if span == SPAN { DEPTH } else { LONGEST };
@@ -190,6 +216,34 @@ fn multiply<R: Scalar>(launch: CpuLaunch<'_>) {
                 };
                 product.run(c.as_mut().submatrix_mut(rows.0, cols.0, height, width));
             }
+        }
+    }
+}
+
+/// Adds up products of some rows of c over some of its terms, which tasks make. Their places are those of the shape, and their sums are added
+/// in order: threads change no bit.
+fn add_parts<R: Scalar>(
+    mut c: MatMut<'_, R>,
+    accumulate: bool,
+    (rows, k): (usize, usize),
+    cancel: Option<&Cancel>,
+    part: impl Fn(Range<usize>, Range<usize>) -> Mat<R> + Sync,
+) {
+    let (m, n, depth) = (c.nrows(), c.ncols(), k.div_ceil(MOST_PARTS).max(LEAST_DEPTH));
+    let along = k.div_ceil(depth);
+    let part = |task: usize| {
+        let (first, start) = (task / along * rows, task % along * depth);
+        let rows = first..m.min(first + rows);
+        let made = !Cancel::is_set(cancel);
+        made.then(|| part(rows, start..k.min(start + depth)))
+    };
+    let parts: Option<Vec<Mat<R>>> = (0..m.div_ceil(rows) * along).into_par_iter().map(part).collect();
+    let Some(parts) = parts else { return };
+    for i in 0..m {
+        let parts = &parts[i / rows * along..][..along];
+        for j in 0..n {
+            let first = if accumulate { c[(i, j)] } else { R::zero_impl() };
+            c[(i, j)] = parts.iter().fold(first, |sum, part| add(&sum, &part[(i % rows, j)]));
         }
     }
 }

@@ -1,50 +1,13 @@
 //! Inner products of columns in f64, by the widest vectors of the processor.
 
-use faer::{Accum, Mat, MatMut, MatRef};
+use faer::{Mat, MatRef};
 use pulp::{Simd, WithSimd};
-use rayon::prelude::*;
-
-use crate::Cancel;
 
 /// Columns of either side that are multiplied at a time.
 const WIDTH: usize = 4;
-/// Columns of the wider side of one task, most tasks that share the rows, and rows of one at least.
-const COLUMNS: usize = 32;
-const TASKS: usize = 64;
-const LEAST_ROWS: usize = 1024;
-
-/// `c (+)= aᵀ b`, of contiguous columns. Sums are over tasks that the shapes fix, added in order: threads change no bit.
-pub(crate) fn add_dots(
-    mut c: MatMut<'_, f64>,
-    accum: Accum,
-    a: MatRef<'_, f64>,
-    b: MatRef<'_, f64>,
-    cancel: Option<&Cancel>,
-) {
-    let (k, m, n) = (a.nrows(), a.ncols(), b.ncols());
-    if m < n {
-        return add_dots(c.transpose_mut(), accum, b, a, cancel);
-    }
-    let rows = k.div_ceil(TASKS).max(LEAST_ROWS);
-    let along = k.div_ceil(rows);
-    let part = |task: usize| {
-        let (first, start) = (task / along * COLUMNS, task % along * rows);
-        let a = a.subcols(first, COLUMNS.min(m - first));
-        let [a, b] = [a, b].map(|x| x.subrows(start, rows.min(k - start)));
-        if Cancel::is_set(cancel) { Mat::zeros(a.ncols(), n) } else { dots(a, b) }
-    };
-    let parts: Vec<Mat<f64>> = (0..m.div_ceil(COLUMNS) * along).into_par_iter().map(part).collect();
-    for j in 0..n {
-        for i in 0..m {
-            let parts = &parts[i / COLUMNS * along..][..along];
-            let sum: f64 = parts.iter().map(|part| part[(i % COLUMNS, j)]).sum();
-            c[(i, j)] = if accum == Accum::Add { c[(i, j)] + sum } else { sum };
-        }
-    }
-}
 
 /// `aᵀ b`. Columns of a and b are contiguous.
-fn dots(a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> Mat<f64> {
+pub(crate) fn dots(a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> Mat<f64> {
     let mut out = Mat::zeros(a.ncols(), b.ncols());
     let arch = pulp::Arch::new();
     let columns = |x: &MatRef<'_, f64>, first: usize| -> [usize; WIDTH] {

@@ -197,7 +197,7 @@ fn turned(device: &Device, kernel: &'static Kernel<transpose::Params>) -> Result
 fn bugs_in_transposes_show() {
     let bugs = [
         ("    __syncthreads();\n", ""),
-        ("SHARED(u32, tile, TILE * STRIDE)", "SHARED(u32, tile, TILE * TILE)"),
+        ("SHARED(Element, tile, TILE * STRIDE)", "SHARED(Element, tile, TILE * TILE)"),
         ("row < params.m && col < params.n ? x", "row < params.m ? x"),
         ("if (row < params.m && col < params.n) out", "if (row < params.m) out"),
         ("if (row < params.m && col < params.n) out", "if (col < params.n) out"),
