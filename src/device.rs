@@ -54,6 +54,8 @@ struct Inner {
     checked: bool,
     threads: Option<usize>,
     pool: OnceLock<Arc<ThreadPool>>,
+    /// The host as a device with these threads, once it is asked for.
+    host: OnceLock<Arc<Self>>,
 }
 
 /// A backend's fastest device, if it is worth taking; what could not be used is added to the list.
@@ -203,6 +205,7 @@ impl Device {
             checked: options.checked,
             threads: options.threads,
             pool: OnceLock::new(),
+            host: OnceLock::new(),
         };
         Self { inner: Arc::new(inner), cancel: None, skipped: Arc::default() }
     }
@@ -334,7 +337,7 @@ impl Device {
         Ok(self.inner.pool.get_or_init(|| pool))
     }
 
-    /// The host of the device as a device, with the same threads and ended by the same: itself, on the cpu.
+    /// A cpu device with the threads of this one, whose calls end as those of this handle do. Of the cpu, the device itself.
     ///
     /// # Errors
     /// As [`pool`](Self::pool).
@@ -343,10 +346,15 @@ impl Device {
             return Ok(self.clone());
         }
         let pool = self.pool()?;
-        let driver = CpuDriver::new(pool.clone(), CpuDriver::limits(pool.current_num_threads()));
-        let device = Self::from_driver(Box::new(driver), &DeviceOptions::default());
-        device.inner.pool.get_or_init(|| pool.clone());
-        Ok(Self { cancel: self.cancel.clone(), ..device })
+        let inner = self.inner.host.get_or_init(|| {
+            let driver = CpuDriver::new(pool.clone(), CpuDriver::limits(pool.current_num_threads()));
+            let (threads, checked) = (self.inner.threads, self.inner.checked);
+            let options = DeviceOptions { threads, checked, ..DeviceOptions::default() };
+            let device = Self::from_driver(Box::new(driver), &options);
+            device.inner.pool.get_or_init(|| pool.clone());
+            device.inner
+        });
+        Ok(Self { inner: inner.clone(), cancel: self.cancel.clone(), skipped: Arc::default() })
     }
 
     /// Calls `f`, which launches several kernels in a row: on the cpu device from one of its threads, so that none of them begins by waking one.

@@ -6,11 +6,11 @@ use numpy::{Element as NumpyElement, IntoPyArray, PyArray1, PyArrayDyn, PyReadon
 use pyo3::{exceptions::PyValueError, prelude::*};
 use teatime::{
     Device, Error, Real, Result, Status,
-    linalg::{LinearMap, Matrix, Pass, SignRule, Stop, SvdOptions, randomized_svd},
+    linalg::{LinearMap, Matrix, Pass, SignRule, Stop, SvdOptions, randomized_svd, transpose},
 };
 
 use crate::{
-    array::{Floats, Read, host_parts, matrix, parts, sizes},
+    array::{Floats, host_parts, matrix, parts, sizes},
     call::{RunOptions, call, call_on, exception},
     device::Wanted,
     operand::Given,
@@ -52,7 +52,7 @@ impl Options {
 /// Left vectors, singular values, right vectors.
 type Found<'py> = (Bound<'py, PyAny>, Bound<'py, PyArray1<f64>>, Bound<'py, PyAny>);
 
-/// U (m, r), values, V (n, r).
+/// U (m, r), values, Vᵀ (r, n).
 #[pyfunction]
 pub(crate) fn svd<'py>(
     py: Python<'py>,
@@ -77,9 +77,9 @@ fn svd_of<'py, R: Real + NumpyElement>(
     let (u, s, v) = call_on(py, device, run, |device, _| {
         let a = a.view(device)?;
         let found = teatime::linalg::svd(&a)?;
-        Ok((a.result(found.u)?, found.s, Read::of(found.v)?))
+        Ok((a.result(found.u)?, found.s, a.result(transpose(&found.v)?)?))
     })?;
-    Ok((u.array(py)?, s.into_pyarray(py), v.array(py)?.into_any()))
+    Ok((u.array(py)?, s.into_pyarray(py), v.array(py)?))
 }
 
 /// The results of [`truncated_svd`].
@@ -92,7 +92,7 @@ type Truncated<'py> = (
     u32,
 );
 
-/// U (m, k), values, V (n, k), residuals, whether each converged, passes. Signs are those of `aᵀ` where `a` is the `transposed`.
+/// U (m, k), values, Vᵀ (k, n), residuals, whether each converged, passes. Signs are those of `aᵀ` where `a` is the `transposed`.
 #[pyfunction]
 pub(crate) fn truncated_svd<'py>(
     py: Python<'py>,
@@ -123,11 +123,11 @@ fn truncated_of<'py, R: Real + NumpyElement>(
         let rule = options.sign;
         let mut found = teatime::linalg::truncated_svd(&a, k, &options.sign(SignRule::None), run)?;
         found.set_signs(rule, transposed)?;
-        let v = Read::of(found.v)?;
+        let v = a.result(transpose(&found.v)?)?;
         Ok((a.result(found.u)?, found.s, v, found.residuals, found.converged, found.passes))
     })?;
     let (s, residuals) = (s.into_pyarray(py), residuals.into_pyarray(py));
-    Ok((u.array(py)?, s, v.array(py)?.into_any(), residuals, converged, passes))
+    Ok((u.array(py)?, s, v.array(py)?, residuals, converged, passes))
 }
 
 /// `Aᵀ (A X)`: of blocks of rows these add up to that of all.

@@ -105,7 +105,7 @@ def either_order(a: NDArray[Any]) -> tuple[NDArray[Any], bool]:
     return c_order(a), False
 
 
-def as_float32(a: NDArray[Any], name: str, *, integers: bool = False) -> tuple[NDArray[np.float32], float]:
+def as_float32(a: NDArray[Any], name: str, *, integers: bool = False, why: str = "") -> tuple[NDArray[np.float32], float]:
     """``a`` as float32 but for a factor, and that factor: a power of two where numbers, or their squares, are too large or too small
     for float32.
 
@@ -114,7 +114,7 @@ def as_float32(a: NDArray[Any], name: str, *, integers: bool = False) -> tuple[N
     if isinstance(a, CudaArray):
         return a.astype("f4"), 1.0
     if integers or a.dtype.kind in "iu":
-        return integers_as_float32(a, name), 1.0
+        return integers_as_float32(a, name, why), 1.0
     scale = scale_of(a)
     with np.errstate(over="ignore", under="ignore"):
         return (a if scale == 1 else a / scale).astype(np.float32, copy=False), scale

@@ -51,7 +51,7 @@ def _matrix(a: ArrayLike, narrow: bool | None, device: Device | str | None) -> t
     if x.dtype in WIDE and not narrows("a", x, narrow, device):
         made, scale = widened(x), 1.0
     else:
-        made, scale = as_float32(widened(x) if narrow else x, "a", integers=given.dtype.kind in "iu" and not narrow)
+        made, scale = as_float32(widened(x) if narrow else x, "a", integers=given.dtype.kind in "iu" and not narrow, why=". narrow=True rounds them")
     made, transposed = either_order(made)
     return made, scale, transposed, float_type(x)
 
@@ -85,18 +85,18 @@ def svd(a: ArrayLike, *, narrow: bool | None = None, device: Device | str | None
     array([4., 3.])
     """
     x, scale, transposed, out = _matrix(a, narrow, device)
-    u, s, v = _teatime.svd(x, device_of(device, a=x), run_options())
+    u, s, vt = _teatime.svd(x, device_of(device, a=x), run_options())
     if _beyond(x, s):
         return _on_card(svd(x.get(), device=device), a, x)
-    return _svd((u, s * scale, v), transposed, out, a, x)
+    return _svd((u, s * scale, vt), transposed, out, a, x)
 
 
 def _svd(found: tuple[_Array, _Array, _Array], transposed: bool, out: np.dtype[Any], a: ArrayLike, x: Any) -> SVD:
-    """U, values and V as the caller of a decomposition of ``a``, which is ``x``, gets them."""
-    u, s, v = found
+    """U, values and Vᵀ as the caller of a decomposition of ``a``, which is ``x``, gets them."""
+    u, s, vt = found
     if transposed:
-        u, v = v, u
-    return _on_card(SVD(*(part.astype(out, copy=False) for part in (u, s, v.T))), a, x)
+        u, vt = vt.T, u.T
+    return _on_card(SVD(*(part.astype(out, copy=False) for part in (u, s, vt))), a, x)
 
 
 def _on_card(found: SVD, a: ArrayLike, x: Any) -> SVD:
@@ -166,7 +166,7 @@ def truncated_svd(
     x, scale, transposed, out = _matrix(a, narrow, device)
     options = svd_options(n_oversamples=n_oversamples, n_iter=n_iter, tol=tol, random_state=random_state, signs=signs)
     k = whole(n_components, "n_components")
-    u, s, v, residuals, converged, _ = _teatime.truncated_svd(x, k, options, transposed, device_of(device, a=x), run_options(progress))
+    u, s, vt, residuals, converged, _ = _teatime.truncated_svd(x, k, options, transposed, device_of(device, a=x), run_options(progress))
     if _beyond(x, s):
         again = truncated_svd(
             x.get(), k, n_oversamples=n_oversamples, n_iter=n_iter, tol=tol, random_state=random_state, signs=signs, device=device, progress=progress
@@ -174,7 +174,7 @@ def truncated_svd(
         return _on_card(again, a, x)
     if n_iter is None:
         warn_unconverged(residuals, converged, options)
-    return _svd((u, s * scale, v), transposed, out, a, x)
+    return _svd((u, s * scale, vt), transposed, out, a, x)
 
 
 def warn_unconverged(residuals: _Array, converged: Sequence[bool], svd: dict[str, Any]) -> None:
@@ -254,13 +254,13 @@ def pca(
     k = whole(n_components, "n_components")
     options = svd_options(n_iter=n_iter, tol=tol, random_state=random_state, signs="v")
     centred, scale, mean, squares = _centred(a, np.float64 if wide else np.float32)
-    u, s, v, residuals, converged, _ = _teatime.truncated_svd(centred, k, options, False, device_of(device), run_options(progress))
+    u, s, vt, residuals, converged, _ = _teatime.truncated_svd(centred, k, options, False, device_of(device), run_options(progress))
     if n_iter is None:
         warn_unconverged(residuals, converged, options)
     s = s * scale
     explained, variance = s**2 / (a.shape[0] - 1), squares / (a.shape[0] - 1)
     ratio = explained / variance if variance > 0 else np.zeros_like(explained)
-    return PCA(*(part.astype(out, copy=False) for part in (u * s, v.T, explained, ratio, s, mean)))
+    return PCA(*(part.astype(out, copy=False) for part in (u * s, vt, explained, ratio, s, mean)))
 
 
 #: Bytes of float64 of the rows that are centred at once.
@@ -268,7 +268,7 @@ _BLOCK = 8 << 20
 
 
 def _centred(a: _Array, dtype: Any) -> tuple[_Array, float, _Array, float]:
-    """A matrix less the means of its columns, in float32 but for a factor, that factor, the means, and the sum of squares. It is read in blocks of
+    """A matrix less the means of its columns, of a type and in float32 but for a factor, that factor, the means, and the sum of squares. It is read in blocks of
     rows, twice, so that nothing but the result is as large as it is.
     """
     rows = max(1, _BLOCK // (8 * max(1, a.shape[1])))

@@ -1,9 +1,9 @@
 """Estimators for scikit-learn: :class:`PCA` and :class:`TruncatedSVD`, with its parameters, attributes and signs.
 
-The decomposition runs on a device, in float32. Of float64 data what it finds is then improved in float64 on the host: two products of the
-data with the components, and a decomposition of ``n_components`` rows. All components then have the accuracy of float64. Of some of them,
-singular values do, and the components have that of the iteration: ``tol``, down to about 1e-7. Sparse matrices are refused: they
-would have to become dense.
+The decomposition runs on a device, in the type of the data. Where the device has no float64 it runs in float32, and of float64 data what it
+finds is then improved in float64 on the host: two products of the data with the components, and a decomposition of ``n_components`` rows.
+All components have the accuracy of the type. Of some of them, singular values do, and the components have that of the iteration: ``tol``.
+Sparse matrices are refused: they would have to become dense.
 """
 
 from __future__ import annotations

@@ -58,6 +58,7 @@ def _functions():
         "condensed": (lambda x, **on: teatime.pairwise_distance(x, condensed=True, **on), "i2", (9, 12)),
         "truncated_svd": (lambda x, **on: teatime.truncated_svd(x, 3, **on), "f4", (50, 20)),
         "svd": (lambda x, **on: teatime.svd(x, **on), "f4", (12, 20)),
+        "truncated_svd of float64": (lambda x, **on: teatime.truncated_svd(x, 3, **on), "f8", (50, 20)),
         "svd of float64": (lambda x, **on: teatime.svd(x, **on), "f8", (20, 12)),
         "pack": (lambda x, **on: teatime.pack(x, **on), "u1", (5, 13)),
         "unpack": (lambda x, **on: teatime.unpack(x, 27, dtype="f2", **on), "u1", (5, 7)),

@@ -24,7 +24,7 @@ def data(shape=(60, 40), dtype="f8"):
 
 @pytest.mark.parametrize("shape", [(60, 40), (40, 60)])
 @pytest.mark.parametrize("whiten", [False, True])
-# Vectors of some components are those of the iteration in float32. In float32, components far below the first are noise.
+# Vectors of some components are those of the iteration. In float32, components far below the first are noise.
 @pytest.mark.parametrize(
     ("k", "dtype", "within", "of_values"), [(None, "f8", 1e-9, 1e-9), (5, "f8", 1e-6, 1e-11), (5, "f4", 2e-4, 1e-5)]
 )

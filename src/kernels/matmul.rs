@@ -91,8 +91,8 @@ const LARGE: usize = 32 * CPU_TILE * CPU_TILE;
 const THIN: usize = 32;
 /// Rows of the larger of these that one task takes.
 const COLUMNS: usize = 32;
-/// Elements of c up to which a product of a transposed a is cut along its sums: rows of c would be strips of a's rows, each of which lies on
-/// a page of its own.
+/// Elements of c up to which a product is cut along its sums, in place of tiles of c: there are few of these, and where a is transposed each
+/// reads a strip of a's rows, every one of which lies on a page of its own.
 const SPLIT: usize = 1 << 16;
 /// Most parts along the sums, and terms of one at least.
 const MOST_PARTS: usize = 64;
@@ -186,7 +186,7 @@ fn multiply<R: Scalar>(launch: CpuLaunch<'_>) {
     }
     let c = MatMut::from_column_major_slice_with_stride_mut(c, n, m, p.ldc as usize);
     let mut c = c.transpose_mut();
-    if ta && m * n <= SPLIT && k >= 4 * LEAST_DEPTH && p.lower == 0 && [a_type, b_type] == [R::DTYPE; 2] {
+    if m * n <= SPLIT && k >= 4 * LEAST_DEPTH && [a_type, b_type] == [R::DTYPE; 2] {
         let ((a_block, a_stride), (b_block, b_stride)) =
             (a.block::<R>((0, m), (0, k)), b.block::<R>((0, k), (0, n)));
         let (a, b) = (a.view(&a_block, a_stride, m, k), b.view(&b_block, b_stride, k, n));
@@ -295,17 +295,23 @@ impl<R: Scalar> Product<'_, R> {
 
 #[cfg(test)]
 mod tests {
-    use super::LONGEST;
+    use super::{LEAST_DEPTH, MOST_PARTS};
     use crate::{Device, Tensor, linalg};
 
     #[test]
-    fn sums_go_on_where_a_task_ends() {
+    fn sums_go_on_where_a_part_ends() {
         let device = Device::open("cpu").unwrap();
-        let rows = LONGEST + 3;
-        let values: Vec<f32> = (0..rows).flat_map(|i| [1, i % 7]).map(|value| value as f32).collect();
-        let x = Tensor::from_slice(&device, &values, &[rows as u64, 2]).unwrap();
-        let found = linalg::matmul_tn(&x, &x).unwrap().read().unwrap();
-        let sum = |power: u32| (0..rows).map(|i| (i % 7).pow(power)).sum::<usize>() as f32;
-        assert_eq!(found, [rows as f32, sum(1), sum(1), sum(2)]);
+        for rows in [4 * LEAST_DEPTH - 1, 4 * LEAST_DEPTH, MOST_PARTS * LEAST_DEPTH + 3] {
+            let values: Vec<u8> = (0..rows).flat_map(|i| [1, (i % 7) as u8]).collect();
+            let x = Tensor::from_slice(&device, &values, &[rows as u64, 2]).unwrap();
+            let sum = |power: u32| (0..rows).map(|i| (i % 7).pow(power)).sum::<usize>() as f32;
+            let expected = [rows as f32, sum(1), sum(1), sum(2)];
+            // Bytes are decoded piece by piece.
+            assert_eq!(linalg::matmul_tn(&x, &x).unwrap().read().unwrap(), expected);
+            let x = x.to_f32().unwrap();
+            assert_eq!(linalg::matmul_tn(&x, &x).unwrap().read().unwrap(), expected);
+            let x = linalg::transpose(&x.to_f64().unwrap()).unwrap();
+            assert_eq!(linalg::matmul_nt(&x, &x).unwrap().read().unwrap(), expected.map(f64::from));
+        }
     }
 }

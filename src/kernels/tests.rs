@@ -24,7 +24,7 @@ fn kernels() -> Vec<Registered> {
     each_kernel!(registered).into()
 }
 
-/// Those that have a shader: all but products in f64.
+/// The kernels that have a shader: all but products in f64.
 fn shaders() -> Vec<Registered> {
     kernels().into_iter().filter(|kernel| !kernel.def.wgsl.is_empty()).collect()
 }

@@ -53,7 +53,7 @@ pub(super) fn largest(
     if is_worth(n as u64, count as u64) {
         let host = device.host()?;
         let view = TensorView::from_slice(&host, a, &[n as u64, n as u64])?;
-        let threads = Threads::of(Some(&host))?;
+        let threads = Threads::of(&host)?;
         let iteration = Iteration { op, a: matrix, view: &view, count, threads, host: &host };
         if let Some(found) = host.in_a_row(|| iteration.run())? {
             return Ok(found);
@@ -103,7 +103,7 @@ impl Iteration<'_> {
         let mut length = 0.0f64;
         loop {
             self.threads.check()?;
-            // Of a symmetric matrix rows are columns.
+            // The matrix is symmetric, so that its rows are its columns.
             let image = inner(&block, self.view)?;
             length = lengths(&image)?.into_iter().fold(length, f64::max);
             if length > LONGEST {
@@ -295,7 +295,7 @@ mod tests {
         let (host, n) = (threads(2), a.nrows() as u64);
         let values = values(a);
         let view = TensorView::from_slice(&host, &values, &[n, n]).unwrap();
-        let threads = Threads::of(Some(&host)).unwrap();
+        let threads = Threads::of(&host).unwrap();
         f(&Iteration { op: "test", a: a.as_ref(), view: &view, count, threads, host: &host })
     }
 

@@ -215,8 +215,12 @@ impl<R: Real> InnerSum<R> {
         let (shape, is_wide) = ([rows, cols], R::DTYPE.is_wide());
         let block = if is_wide { Tensor::zeros(device, &shape)? } else { Tensor::empty(device, &shape)? };
         let sum = if is_wide { None } else { Some(BlockSum { lower, ..BlockSum::new(device, rows, cols)? }) };
-        // Sums of equal numbers in f64 are right to 2e-13, however a vendor's library takes as many as this.
-        let depth = if is_wide { 4096 } else { depth };
+        // The cpu adds up parts of long sums in f64. Elsewhere sums of so many equal numbers are right to 2e-13.
+        let depth = match (is_wide, device.shares_host_memory()) {
+            (true, true) => u64::MAX,
+            (true, false) => 4096,
+            (false, _) => depth,
+        };
         Ok(Self { op, block, sum, lower, depth })
     }
 
@@ -233,7 +237,7 @@ impl<R: Real> InnerSum<R> {
         let Some(BlockSum { sums, shape, .. }) = self.sum else { return Ok(self.block) };
         let rounded = match sums.device().limits().f64 {
             true => converted::<R, f64>(self.op, &sums.into_elements(&shape))?,
-            // The two of a pair.
+            // Each sum is the two numbers of a pair.
             false => array::sum(&sums, 1)?.cast(),
         };
         rounded.reshape(&shape)

@@ -8,7 +8,6 @@ use faer::{
     dyn_stack::{MemBuffer, MemStack, StackReq},
     linalg::{evd, matmul::matmul, svd},
     reborrow::*,
-    unzip, zip,
 };
 
 use crate::{Cancel, Error, Result, waiting::apart};
@@ -125,18 +124,14 @@ impl Reflector {
             }
             v[(j, j)] = 1.0;
             panel[(j, j)] = end;
-            let reflected = v.col(j).subrows(j, rows - j);
-            for c in j + 1..width {
-                let mut column = panel.rb_mut().col_mut(c).subrows_mut(j, rows - j);
-                let along = factor * (reflected.transpose() * column.rb());
-                zip!(column.rb_mut(), reflected).for_each(|unzip!(x, v)| *x -= along * v);
-            }
+            let reflected = v.subcols(j, 1).subrows(j, rows - j);
+            let mut rest = panel.rb_mut().submatrix_mut(j, j + 1, rows - j, width - j - 1);
+            let along = product(reflected.transpose(), rest.rb());
+            matmul(rest.rb_mut(), Accum::Add, reflected, along.as_ref(), -factor, Par::Seq);
             // T of one reflection more: its column is -factor T Vᵀ v.
-            for i in 0..j {
-                let before = |k: usize| t[(i, k)] * (v.col(k).subrows(j, rows - j).transpose() * reflected);
-                let sum: f64 = (i..j).map(before).sum();
-                t[(i, j)] = -factor * sum;
-            }
+            let along = product(v.submatrix(j, 0, rows - j, j).transpose(), reflected);
+            let column = product(t.submatrix(0, 0, j, j), along.as_ref());
+            (0..j).for_each(|i| t[(i, j)] = -factor * column[(i, 0)]);
             t[(j, j)] = factor;
         }
         Self { v, t }
@@ -160,5 +155,5 @@ pub(crate) fn buffer(op: &'static str, scratch: StackReq) -> Result<MemBuffer> {
 
 /// faer's decompositions fail only on input that is not finite.
 pub(crate) fn not_finite(op: &'static str) -> Error {
-    Error::argument(op, "a", "its products hold NaN or infinity, or overflow f32")
+    Error::argument(op, "a", "its products hold NaN or infinity, or overflow")
 }

@@ -9,7 +9,7 @@ use super::{
     matrix::Matrix,
     rows::Rows,
 };
-use crate::{Device, Result, Tensor, array::concat, random::gaussian};
+use crate::{Device, Result, Tensor, TensorView, array::concat, random::gaussian};
 
 /// Orthonormal vectors Q, their images W = A Q, and T = QᵀW. Vectors are rows of tensors of f64; the small matrices are the host's.
 #[derive(Debug)]
@@ -51,11 +51,11 @@ impl Vectors {
         Ok(())
     }
 
-    /// A copy of the last `count`, which came in one block.
-    fn last(&self, count: usize) -> Result<Tensor<f64>> {
+    /// The last `count`, which came in one block.
+    fn last(&self, count: usize) -> Result<TensorView<'_, f64>> {
         let part = self.0.last().expect("a block should have been added");
         let end = part.shape()[0];
-        part.rows(end - count as u64..end)?.try_clone()
+        part.rows(end - count as u64..end)
     }
 
     /// Their products with those of a block: (all, block). Waits.
@@ -99,7 +99,7 @@ pub(crate) fn lengths(vectors: &Tensor<f64>) -> Result<Vec<f64>> {
     Ok(products.into_iter().step_by(step).map(f64::sqrt).collect())
 }
 
-/// `l` vectors of n normal numbers, by the threads of the device. The element (i, j) of the matrix (n, l) that they are the columns of is number `i l + j`.
+/// `l` vectors of n normal numbers, by the threads of the device: element i of vector j is number `i l + j`.
 pub(crate) fn random(device: &Device, [l, n]: [usize; 2], seed: u64) -> Result<Tensor<f64>> {
     let number = |place: usize| gaussian(seed, (place % n * l + place / n) as u64);
     let values: Vec<f64> = device.pool()?.install(|| (0..l * n).into_par_iter().map(number).collect());
@@ -132,7 +132,7 @@ impl Krylov {
         // images lie in the old basis.
         let again = match old - self.open {
             0 => Mat::zeros(0, new),
-            count => Vectors(vec![self.w.last(count)?]).inner(&block)?,
+            count => Matrix::from_tensor(&inner(&*self.w.last(count)?, &block)?)?.as_faer().to_owned(),
         };
         self.q.push(block)?;
         let inside = self.q.inner(&image)?;
@@ -149,6 +149,16 @@ impl Krylov {
         });
         (self.open, self.inside) = (old, inside);
         Ok(())
+    }
+
+    /// The elements of the last image that are NaN or infinite, of as many.
+    pub(crate) fn not_finite(&self) -> Result<[usize; 2]> {
+        // Products with what is not finite are not.
+        if self.inside.col_iter().all(|column| column.iter().all(|x| x.is_finite())) {
+            return Ok([0, 0]);
+        }
+        let values = self.w.last(self.cols() - self.open)?.read()?;
+        Ok([values.iter().filter(|value| !value.is_finite()).count(), values.len()])
     }
 
     fn restart(&mut self, keep: usize) -> Result<()> {
@@ -193,7 +203,7 @@ impl Krylov {
 
     /// The next block: what is new in the last image, orthonormal; directions no longer than `noise` are left out.
     pub(crate) fn next(&self, noise: f64) -> Result<Tensor<f64>> {
-        let mut rest = self.w.last(self.cols() - self.open)?;
+        let mut rest = self.w.last(self.cols() - self.open)?.try_clone()?;
         self.q.add_to(&mut rest, -1.0, self.inside.as_ref())?;
         self.orthonormal(&rest, noise)
     }

@@ -1,7 +1,7 @@
 //! Matrices seen only through their products.
 
-use super::matrix::Matrix;
-use crate::{Device, Result, Run, Status, Tensor};
+use super::{matrix::Matrix, transpose::transpose};
+use crate::{Device, Result, Run, Status, Tensor, TensorView};
 
 /// What the implementation of a [`LinearMap`] is given to report one pass over its rows, and to ask whether it should stop.
 #[derive(Clone, Copy, Debug)]
@@ -92,13 +92,13 @@ pub trait LinearMap {
         None
     }
 
-    /// The device that vectors are to stay on between passes, if it [computes in f64](crate::Limits::f64): [`apply_normal_rows`](Self::apply_normal_rows)
-    /// takes them there. The basis of a decomposition takes its memory then. Without one they are on the host.
+    /// The device on which [`apply_normal_rows`](Self::apply_normal_rows) takes vectors, if it [computes in f64](crate::Limits::f64). A
+    /// decomposition then keeps its basis in the memory of that device, and else in the host's.
     fn keeps_vectors_on(&self) -> Option<&Device> {
         None
     }
 
-    /// The rounding error of products, of |A|² |X|: that of sums in f32, unless the map has better ones. Singular values below eight times
+    /// The rounding error of products, of |A|² |X|: that of sums in f32, unless the map has better ones. Singular values below four times
     /// its root, of the largest, count as 0.
     fn precision(&self) -> f64 {
         f32::EPSILON.into()
@@ -110,14 +110,15 @@ pub trait LinearMap {
     /// What reading and computing report; [`Error::Shape`](crate::Error::Shape) when X does not have n rows; [`Error::Cancelled`](crate::Error::Cancelled).
     fn apply_normal(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix>;
 
-    /// [`apply_normal`](Self::apply_normal) of Xᵀ (l, n) to the transpose of the product, which is on the device of `x`: that
-    /// of [`keeps_vectors_on`](Self::keeps_vectors_on), or the host's. Unless it is written, by `apply_normal`.
+    /// [`apply_normal`](Self::apply_normal) of transposes: from Xᵀ (l, n) it makes the transpose of the product, on the device of `x`. That
+    /// is the one that [`keeps_vectors_on`](Self::keeps_vectors_on) names, or a cpu device. The provided method calls `apply_normal`.
     ///
     /// # Errors
     /// As `apply_normal`.
     fn apply_normal_rows(&self, x: &Tensor<f64>, pass: &Pass<'_>) -> Result<Tensor<f64>> {
-        let product = self.apply_normal(&Matrix::from_tensor(x)?.transposed(), pass)?;
-        product.transposed().to_real(x.device())
+        let product = self.apply_normal(&Matrix::from_tensor(&transpose(x)?)?, pass)?;
+        let shape = [product.rows() as u64, product.cols() as u64];
+        transpose(&*TensorView::from_slice(x.device(), product.data(), &shape)?)
     }
 
     /// `A X` for X (n, l): calls `sink` with the first row and the rows of each block, in order.

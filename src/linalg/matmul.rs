@@ -88,7 +88,7 @@ pub fn matmul_nt<A: Element, B: Element>(a: &Tensor<A>, b: &Tensor<B>) -> Result
 /// The lower triangle of `xᵀ x`; what is above the diagonal is unspecified. Otherwise as [`matmul`].
 ///
 /// # Shapes
-/// `x`: (k, n) -> (n, n).
+/// `x`: (k, n) of f32 or f64 -> (n, n).
 ///
 /// # Cost
 /// About k n² operations: half of those of [`matmul_tn`].

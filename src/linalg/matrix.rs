@@ -111,8 +111,12 @@ impl Matrix {
 
     /// A copy in f32 or f64 on a device.
     pub(crate) fn to_real<R: Real>(&self, device: &Device) -> Result<Tensor<R>> {
+        let shape = [self.rows as u64, self.cols as u64];
+        if R::DTYPE.is_wide() {
+            return Tensor::from_slice(device, bytemuck::cast_slice(&self.data), &shape);
+        }
         let values: Vec<R> = self.data.iter().copied().map(R::of).collect();
-        Tensor::from_slice(device, &values, &[self.rows as u64, self.cols as u64])
+        Tensor::from_slice(device, &values, &shape)
     }
 
     /// The elements of a tensor. Waits.

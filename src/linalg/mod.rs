@@ -1,7 +1,7 @@
 //! Linear algebra on devices: products, QR, singular values, statistics of rows and columns.
 //!
-//! Matrices that compute are [`Tensor`](crate::Tensor)s on a device. Small ones that come back, such as factors and right singular
-//! vectors, are a [`Matrix`] of f64 on the host.
+//! Matrices that compute are [`Tensor`](crate::Tensor)s on a device. Small factors that come back, and the right singular vectors of
+//! matrices known by their products, are a [`Matrix`] of f64 on the host.
 //!
 //! | for | take | |
 //! |---|---|---|

@@ -24,7 +24,7 @@ use crate::{
 
 /// Most columns: the small factors take n² numbers of f64 on the host, each, and n³ operations.
 pub(crate) const MAX_COLUMNS: u64 = 16_384;
-/// Three do for condition numbers up to 1e6, in f64 to 1e14; dependent columns that are replaced take two or three more.
+/// Three do for condition numbers up to 1e6, in f64 five up to 1e16; dependent columns that are replaced take two or three more.
 const MAX_ROUNDS: u64 = 12;
 
 /// Squared distance from the others, of a column of length 1, below which a round only enlarges what is left of it:
@@ -67,7 +67,7 @@ pub struct Qr<R: Real = f32> {
 /// and 1e37. Of f64, which is factored in f64: 1e-13, 1e-14, and 1e-290 to 1e290.
 ///
 /// # Cost
-/// Three rounds, fewer for columns that are nearly orthogonal, of 3 m n² operations on the device and about 3 n³ in f64
+/// Three rounds, of f64 up to five, and fewer for columns that are nearly orthogonal, of 3 m n² operations on the device and about 3 n³ in f64
 /// on the host; waits once a round. Two more matrices the size of x on the device.
 ///
 /// # Errors

@@ -6,12 +6,12 @@ use super::{
     matrix::Matrix,
     sign::SignRule,
 };
-use crate::{Budget, Device, DeviceOptions, Error, Result, Run, Status, Tensor, array::sum};
+use crate::{Budget, Device, DeviceOptions, Error, Result, Run, Status};
 
 const OP: &str = "randomized_svd";
-/// Of the square of the largest singular value, in units of the products' precision: what these cannot tell from zero.
+/// The part of the square of the largest singular value that products cannot tell from zero, in units of their precision.
 const ROUNDING: f64 = 4.0;
-/// Of the largest eigenvalue, in units of the products' precision: at most this counts as zero.
+/// The part of the largest eigenvalue that counts as zero, in units of the products' precision.
 pub(super) const FLOOR: f64 = 4.0 * ROUNDING;
 /// Residual at which a component counts as converged when no tolerance is given.
 const TOLERANCE: f64 = 1e-4;
@@ -137,10 +137,11 @@ impl RightSvd {
 /// 0, where the map is not [more precise](LinearMap::precision): [`truncated_svd`](super::truncated_svd) of a resident matrix has no such floor.
 ///
 /// # Cost
-/// One pass of the map per iteration; with p passes 2 p n l numbers of f64 and about 5 n (p l)² operations, on the host by the threads of
-/// the map's device, or where the map [keeps vectors](LinearMap::keeps_vectors_on) on that. Where that is more than half of
-/// `run.memory`'s share, the basis restarts from the best k + l vectors, which costs passes. Waits some times a pass, for p l² numbers. The
-/// result depends on the seed and the map alone unless it restarts.
+/// One pass of the map per iteration; with p passes a basis of 2 p n l numbers of f64, and about 5 n (p l)² operations on it. The basis is in
+/// the host's memory, where the threads of the map's device compute, or on the device on which the map [takes
+/// vectors](LinearMap::keeps_vectors_on). If it were more than half of what `run.memory` gives of that memory, it restarts from the best
+/// k + l vectors, which costs passes. Waits some times a pass, for p l² numbers. The result depends on the seed and the map alone unless the
+/// basis restarts.
 ///
 /// # Errors
 /// [`Error::Argument`] when k is more than min(m, n), when an option is out of range, or when the products hold NaN or
@@ -263,8 +264,8 @@ impl Plan {
         let cols = usize::try_from(n).ok().filter(|n| n.checked_mul(16).is_some());
         let n = cols.ok_or_else(|| Error::argument(op, "map", format_args!("{n} columns")))?;
         let l = options.block(k).min(n);
-        // Both halves of the basis, and beside them a block, its image, two copies while they are made orthonormal,
-        // and what a restart keeps.
+        // Both halves of the basis, and beside them a block, its image, two copies while they are made orthonormal
+        // or joined with others, and what a restart keeps.
         let column = 16 * n.max(1) as u64;
         let home = home(map)?;
         let (what, budget, given) = if home.shares_host_memory() {
@@ -290,8 +291,13 @@ impl Plan {
         loop {
             run.cancel.check()?;
             let image = map.apply_normal_rows(&block, &Pass::new(run, status))?;
-            self.check(&image, block.shape())?;
+            if image.shape() != block.shape() {
+                let (wanted, got) =
+                    (format!("products of {:?}", block.shape()), format!("{:?}", image.shape()));
+                return Err(Error::shape(self.op, wanted, got));
+            }
             krylov.push(block, image, self.k + self.l)?;
+            self.check(krylov.not_finite()?)?;
             status.pass += 1;
             let found = self.find(&krylov, status.pass)?;
             status.residual = Some(found.worst());
@@ -323,24 +329,13 @@ impl Plan {
     }
 
     /// # Errors
-    /// [`Error::Shape`] unless products have the shape of vectors; [`Error::Argument`] where one is not finite.
-    fn check(&self, image: &Tensor<f64>, shape: &[u64]) -> Result<()> {
-        if image.shape() != shape {
-            let (got, wanted) = (format_args!("{:?}", image.shape()), format_args!("products of {shape:?}"));
-            return Err(Error::shape(self.op, wanted, got));
-        }
-        // Where a sum is finite, so are its terms.
-        if sum(image, 1)?.read()?.into_iter().all(f64::is_finite) {
-            return Ok(());
-        }
-        let values = image.read()?;
-        let bad = values.iter().filter(|value| !value.is_finite()).count();
+    /// [`Error::Argument`] where `bad` of `all` products are not finite.
+    fn check(&self, [bad, all]: [usize; 2]) -> Result<()> {
         if bad == 0 {
             return Ok(());
         }
         let why = format!(
-            "{bad} of the {} products are NaN or infinite: the matrix holds such values, or its products overflow",
-            values.len()
+            "{bad} of the {all} products are NaN or infinite: the matrix holds such values, or its products overflow"
         );
         Err(Error::argument(self.op, if self.op == OP { "map" } else { "a" }, why))
     }

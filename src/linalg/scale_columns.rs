@@ -37,7 +37,7 @@ pub fn scale_columns<R: Real>(x: &Tensor<R>, factors: &[R]) -> Result<Tensor<R>>
     device.computes::<R>("scale_columns")?;
     let factors = Tensor::from_slice(device, factors, &[cols])?;
     if R::DTYPE.is_wide() {
-        // A product of the same type.
+        // The product is of R too, which the compiler cannot see.
         return Ok(zip(Zip::Multiply, x, &factors)?.cast());
     }
     let mut out = Tensor::empty(device, x.shape())?;

@@ -12,22 +12,21 @@ const LEAST_ROWS: usize = 128;
 /// Multiplications below which one thread is done before others wake up.
 const LEAST_WORK: usize = 1 << 17;
 
-/// The threads that share the work; where there are none, the calling thread does it, to the same bits.
+/// The threads that share the work.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Threads<'a> {
-    pool: Option<&'a ThreadPool>,
+    pool: &'a ThreadPool,
     /// What ends the work.
     cancel: Option<&'a Cancel>,
 }
 
 impl<'a> Threads<'a> {
-    /// Those of a device, if there is one.
+    /// The threads of a device.
     ///
     /// # Errors
-    /// Where the system gives no threads.
-    pub(crate) fn of(device: Option<&'a Device>) -> Result<Self> {
-        let pool = device.map(Device::pool).transpose()?.map(AsRef::as_ref);
-        Ok(Self { pool, cancel: device.and_then(Device::cancel) })
+    /// [`Error::Driver`](crate::Error::Driver) where the system gives none.
+    pub(crate) fn of(device: &'a Device) -> Result<Self> {
+        Ok(Self { pool: device.pool()?, cancel: device.cancel() })
     }
 
     /// # Errors
@@ -36,9 +35,9 @@ impl<'a> Threads<'a> {
         self.cancel.map_or(Ok(()), Cancel::check)
     }
 
-    /// Those that are worth so many multiplications.
+    /// The threads, if they are worth so many multiplications.
     fn pool(self, work: usize) -> Option<&'a ThreadPool> {
-        self.pool.filter(|_| work >= LEAST_WORK)
+        (work >= LEAST_WORK).then_some(self.pool)
     }
 
     /// A matrix by its elements.

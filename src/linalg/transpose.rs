@@ -18,7 +18,8 @@ use crate::{
 /// `x` is read and as much written; a second matrix of its size.
 ///
 /// # Errors
-/// [`Error::Shape`] unless `x` is a matrix; [`Error::Argument`] for elements of fewer bytes; [`Error::Limit`] when a row or a column does not fit a binding, or the result a buffer;
+/// [`Error::Shape`] unless `x` is a matrix; [`Error::Argument`] for elements of fewer bytes;
+/// [`Error::Limit`] when a row or a column does not fit a binding, or the result a buffer;
 /// [`Error::OutOfMemory`].
 ///
 /// ```

@@ -83,11 +83,12 @@ impl<R: Real> TruncatedSvd<R> {
 /// # Accuracy
 /// max|UᵀU - I| <= 2e-6, also where `a` is rank deficient; converged values to 1e-6 of the largest;
 /// ‖a - U diag(s) Vᵀ‖ within 0.1 % of the optimum plus 1e-5 ‖a‖ in the Frobenius norm once converged. The residuals are
-/// those before the last pass, which only improves on them. Of f64, 1e-13, 1e-12 and 1e-12 in place of 2e-6, 1e-6 and 1e-5.
+/// those before the last pass, which only improves on them. Of f64, UᵀU is that near to 1e-13, and with a tolerance of 1e-11 values are
+/// right to 1e-13 of the largest.
 ///
 /// # Cost
-/// That of [`randomized_svd`](super::randomized_svd), one pass more, and [`qr`](super::qr()) of (m, k + oversamples) and (n, k + oversamples); or
-/// that of [`svd`](super::svd()). Waits.
+/// That of [`randomized_svd`](super::randomized_svd), one pass more, and [`qr`](super::qr()) of (m, k + oversamples) and of
+/// (n, k + oversamples); or that of [`svd`](super::svd()). Waits.
 ///
 /// # Errors
 /// As [`randomized_svd`](super::randomized_svd); [`Error::Argument`](crate::Error::Argument) also when `a` holds NaN
@@ -129,10 +130,10 @@ pub fn truncated_svd<R: Real>(
 fn scaled<R: Real>(a: &Tensor<R>) -> Result<(Option<Tensor<R>>, f64)> {
     let sizes = sizes(OP, a)?;
     let largest = sizes.iter().copied().fold(0.0, f64::max);
-    let scale = match power_near::<R>(largest) {
-        scale if (2f64.powi(-20)..2f64.powi(20)).contains(&scale) => return Ok((None, 1.0)),
-        scale => scale,
-    };
+    let (scale, most) = (power_near::<R>(largest), if R::DTYPE.is_wide() { 200 } else { 20 });
+    if (2f64.powi(-most)..2f64.powi(most)).contains(&scale) {
+        return Ok((None, 1.0));
+    }
     Ok((Some(scale_columns(a, &vec![R::of(scale.recip()); sizes.len()])?), scale))
 }
 
@@ -149,8 +150,9 @@ fn projected<R: Real>(a: &Tensor<R>, k: usize, plan: &Plan, seed: u64, run: &Run
     let (scaled, scale) = scaled(a)?;
     let a = scaled.as_ref().unwrap_or(a);
     let (krylov, found) = plan.iterate(a, seed, run)?;
-    let best = rows_on::<R>(OP, a.device(), &krylov.vectors(&krylov.ritz(plan.l)?)?)?;
+    let vectors = krylov.vectors(&krylov.ritz(plan.l)?)?;
     drop(krylov);
+    let best = rows_on::<R>(OP, a.device(), &vectors)?;
     let mut y = Tensor::<R>::empty(a.device(), &[a.shape()[0], best.shape()[0]])?;
     multiply(OP, Op::Nt, Rows::all(OP, a)?, Rows::all(OP, &best)?, u64::MAX, &mut y)?;
     let q = factor(OP, &y)?.q()?;

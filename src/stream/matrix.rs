@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     ChunkedArray, Device, Error, Result, Run, StoredType, Tensor,
-    linalg::{LinearMap, Matrix, Pass, gram::InnerSum, map_tensor},
+    linalg::{LinearMap, Matrix, Pass, gram::InnerSum, map_tensor, transpose},
 };
 
 const OP: &str = "StoredMatrix";
@@ -157,7 +157,7 @@ impl LinearMap for StoredMatrix {
     }
 
     fn apply_normal(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {
-        let x = map_tensor::upload_rows(OP, &self.device, x, self.shape[1])?;
+        let x = transpose(&map_tensor::upload(OP, &self.device, x, self.shape[1])?)?;
         Ok(self.normal(&x, pass)?.finish()?.transposed())
     }
 
@@ -167,7 +167,7 @@ impl LinearMap for StoredMatrix {
 
     fn apply_normal_rows(&self, x: &Tensor<f64>, pass: &Pass<'_>) -> Result<Tensor<f64>> {
         let home = x.device();
-        self.normal(&map_tensor::rows_on(OP, &self.device, x)?, pass)?.into_f64(home)
+        self.normal(&*map_tensor::rows_on(OP, &self.device, x)?, pass)?.into_f64(home)
     }
 
     fn apply(

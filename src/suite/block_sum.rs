@@ -6,7 +6,10 @@ use super::{cpu, device_tests};
 use crate::{
     Device, DeviceOptions, Error, Run, Status, Tensor, Traffic,
     dtype::nearest_f32,
-    linalg::{BlockSum, LinearMap, Matrix, Pass, matmul_nt, qr, transpose},
+    linalg::{
+        BlockSum, LinearMap, Matrix, Pass, SignRule, Stop, SvdOptions, matmul_nt, qr, transpose,
+        truncated_svd,
+    },
     random::gaussian,
 };
 
@@ -185,6 +188,22 @@ fn little_is_downloaded(device: &Device) {
         (qr.waits, qr.to_host, qr.to_device)
     });
     assert_eq!(moved[0], moved[1]);
+    if device.limits().f64 {
+        // A pass more of the iteration moves small matrices alone, of as many numbers whatever the extents.
+        let [short, long] = [[300u64, 200], [700, 500]].map(|[rows, cols]| {
+            let x = matrix(&device, rows, cols);
+            [1, 2].map(|q| {
+                let options = SvdOptions::default().stop(Stop::PowerIterations(q)).sign(SignRule::None);
+                let before = device.traffic();
+                drop(truncated_svd(&x, 2, &options, &Run::default()).unwrap());
+                let moved = device.traffic() - before;
+                [moved.to_host, moved.to_device, moved.waits]
+            })
+        });
+        let more = |[less, more]: [[u64; 3]; 2]| [0, 1, 2].map(|i| more[i] - less[i]);
+        assert_eq!(more(short), more(long));
+        assert!(more(long)[0] < 8 * 12 * 12 * 12, "{long:?}");
+    }
     // One number a block says that it is added.
     let (mut sum, block) = (BlockSum::new(&device, 1, 500).unwrap(), matrix(&device, 1, 500));
     let before = device.traffic();

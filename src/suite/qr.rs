@@ -129,19 +129,23 @@ fn bad_shapes_are_named(dev: &Device) {
     assert!(matches!(&flat, Error::Shape { got, .. } if got.contains("[8]")), "{flat}");
 }
 
-fn factors(dev: &Device) -> (Vec<f32>, Matrix) {
+fn factors<R: Real>(dev: &Device) -> (Vec<R>, Matrix) {
     let a = with_spectrum(900, 70, &geometric(60, 1e5), 4);
     let factors = qr(&upload(dev, a.as_ref())).unwrap();
     (factors.q.read().unwrap(), factors.r)
 }
 
 fn two_runs_are_equal(dev: &Device) {
-    assert_eq!(factors(dev), factors(dev));
+    assert_eq!(factors::<f32>(dev), factors(dev));
+    if dev.limits().f64 {
+        assert_eq!(factors::<f64>(dev), factors(dev));
+    }
 }
 
 #[test]
 fn threads_change_nothing() {
-    assert_eq!(factors(&threads(1)), factors(&threads(3)));
+    assert_eq!(factors::<f32>(&threads(1)), factors(&threads(3)));
+    assert_eq!(factors::<f64>(&threads(1)), factors(&threads(3)));
 }
 
 #[test]

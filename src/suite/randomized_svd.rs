@@ -26,6 +26,7 @@ device_tests!(
     power_iterations_count_passes,
     past_the_rank,
     restarts_reach_the_same,
+    wide_types,
     signs_follow_their_rules,
     seeds_agree_and_runs_are_equal,
 );
@@ -172,6 +173,30 @@ fn edge_shapes(dev: &Device) {
     }
 }
 
+/// Integers beyond 2^24, and values that f32 takes for 0.
+fn wide_types(dev: &Device) {
+    let spectrum = geometric(60, 1e6);
+    let a = with_spectrum(500, 60, &spectrum, 3);
+    let x = upload::<f64>(dev, a.as_ref());
+    let whole: Vec<i32> = x.read().unwrap().iter().map(|x| (x * 1e9) as i32).collect();
+    let whole = Tensor::from_slice(dev, &whole, &[500, 60]).unwrap();
+    let options = SvdOptions::default().stop(Stop::Tolerance(1e-8));
+    let found = randomized_svd(&x, 50, &options, &Run::default());
+    if !dev.limits().f64 {
+        assert!(matches!(found, Err(Error::NoF64 { .. })), "{found:?}");
+        assert!(matches!(randomized_svd(&whole, 3, &options, &Run::default()), Err(Error::NoF64 { .. })));
+        return;
+    }
+    let found = found.unwrap();
+    assert!(found.is_converged());
+    for (s, expected) in found.s.iter().zip(&spectrum) {
+        assert!((s - expected).abs() <= 1e-9 * expected, "{s} is not {expected}");
+    }
+    let same = solve(&whole.to_f64().unwrap(), 3, &options);
+    assert_eq!(solve(&whole, 3, &options), same);
+    assert!((same.s[0] - 1e9).abs() < 1e3);
+}
+
 fn restarts_reach_the_same(dev: &Device) {
     let spectrum = flat(400);
     // Restarts are of the basis, whose columns have 400 elements however many rows there are.
@@ -190,7 +215,9 @@ fn restarts_reach_the_same(dev: &Device) {
         assert!((s - other).abs() <= 1e-6 * s);
     }
     let error = randomized_svd(&x, 6, &options, &run(1000)).unwrap_err();
-    let Error::Budget { budget: 1000, minimum, .. } = error else { panic!("{error}") };
+    let Error::Budget { what, budget: 1000, minimum, .. } = error else { panic!("{error}") };
+    let on_device = dev.limits().f64 && !dev.shares_host_memory();
+    assert_eq!(what, if on_device { Budget::DEVICE } else { "host memory" });
     let least = randomized_svd(&x, 6, &options, &run(minimum)).unwrap();
     check("least memory", a, &spectrum, &least);
     assert!(matches!(randomized_svd(&x, 6, &options, &run(minimum - 1)), Err(Error::Budget { .. })));

@@ -207,6 +207,13 @@ fn any_scale(dev: &Device) {
         check_truncated(&format!("{scale:e}"), dev, &scaled, &spectrum, 3, &SvdOptions::default());
         check(&format!("{scale:e}"), dev, &scaled, &spectrum);
     }
+    for scale in [1e290, 1e-290, 1e150, 1e-150].into_iter().filter(|_| dev.limits().f64) {
+        let scaled = Mat::from_fn(400, 330, |i, j| a[(i, j)] * scale);
+        let spectrum: Vec<f64> = spectrum.iter().map(|s| s * scale).collect();
+        let (name, options) = (format!("{scale:e} of f64"), SvdOptions::default());
+        check_truncated_in::<f64>(&name, dev, &scaled, &spectrum, 3, &options);
+        check_in::<f64>(&name, dev, &scaled, &spectrum);
+    }
 }
 
 /// Adding equal numbers rounds to one side every time.
@@ -287,9 +294,9 @@ fn bad_values_are_named(dev: &Device) {
     ));
 }
 
-type Everything = [(Vec<f32>, Vec<f64>, Vec<f32>); 2];
+type Everything<R> = [(Vec<R>, Vec<f64>, Vec<R>); 2];
 
-fn everything(dev: &Device) -> Everything {
+fn everything<R: Real>(dev: &Device) -> Everything<R> {
     let a = upload(dev, with_spectrum(420, 340, &geometric(340, 1e4), 4).as_ref());
     let whole = svd(&a).unwrap();
     let found = truncated_svd(&a, 5, &SvdOptions::default(), &Run::default()).unwrap();
@@ -316,12 +323,16 @@ fn truncated_to_the_last_digit(dev: &Device) {
 }
 
 fn two_runs_are_equal(dev: &Device) {
-    assert!(everything(dev) == everything(dev));
+    assert!(everything::<f32>(dev) == everything(dev));
+    if dev.limits().f64 {
+        assert!(everything::<f64>(dev) == everything(dev));
+    }
 }
 
 #[test]
 fn threads_change_nothing() {
-    assert!(everything(&threads(1)) == everything(&threads(3)));
+    assert!(everything::<f32>(&threads(1)) == everything(&threads(3)));
+    assert!(everything::<f64>(&threads(1)) == everything(&threads(3)));
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn numbers(len: u32) -> Vec<f32> {
     (0..len).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as f32 - 100.0).collect()
 }
 
-/// Of an operand of type `A`, which `stored` makes of whole numbers, with one of R.
+/// Multiplies an operand of type `A`, which `stored` makes of whole numbers, by one of R.
 fn product<A: Element, R: Real>(
     device: &Device,
     kernel: &'static Kernel<matmul::Params>,
