@@ -34,12 +34,7 @@ pub(crate) fn eigen(
         // faer's size of its scratch memory would underflow.
         return Ok((Vec::new(), Mat::zeros(0, 0)));
     }
-    // faer's vectors of matrices of 1e30 or 1e-30 are wrong in the third digit.
-    let scale = match a.norm_max() {
-        largest if largest > 0.0 && largest.is_finite() => largest.log2().floor().exp2(),
-        _ => 1.0,
-    };
-    let scaled = Mat::from_fn(n, n, |i, j| a[(i, j)] / scale);
+    let (scaled, scale) = scaled(a);
     let (mut values, vectors) = apart(cancel, n, move || {
         let (mut values, mut vectors) = (vec![0.0; n], Mat::zeros(n, n));
         let params = Default::default();
@@ -58,17 +53,29 @@ pub(crate) fn eigen(
     Ok((values, Mat::from_fn(n, count, |i, j| vectors[(i, n - 1 - j)])))
 }
 
+/// The matrix but for a power of two near its largest element, and that: faer's vectors of matrices of 1e30 or 1e-30 are wrong in the third
+/// digit.
+fn scaled(a: MatRef<'_, f64>) -> (Mat<f64>, f64) {
+    let scale = match a.norm_max() {
+        largest if largest > 0.0 && largest.is_finite() => largest.log2().floor().exp2(),
+        _ => 1.0,
+    };
+    (Mat::from_fn(a.nrows(), a.ncols(), |i, j| a[(i, j)] / scale), scale)
+}
+
 /// The thin singular value decomposition: u, the values falling, v.
 pub(crate) fn singular(op: &'static str, a: MatRef<'_, f64>) -> Result<(Mat<f64>, Vec<f64>, Mat<f64>)> {
     let (m, n) = a.shape();
     let r = m.min(n);
     let (mut u, mut values, mut v) = (Mat::zeros(m, r), vec![0.0; r], Mat::zeros(n, r));
+    let (a, scale) = scaled(a);
     let (thin, params) = (svd::ComputeSvdVectors::Thin, Default::default());
     let mut memory = buffer(op, svd::svd_scratch::<f64>(m, n, thin, thin, Par::Seq, params))?;
     let diagonal = DiagMut::from_slice_mut(&mut values);
     let stack = MemStack::new(&mut memory);
-    svd::svd(a, diagonal, Some(u.as_mut()), Some(v.as_mut()), Par::Seq, stack, params)
+    svd::svd(a.as_ref(), diagonal, Some(u.as_mut()), Some(v.as_mut()), Par::Seq, stack, params)
         .map_err(|_| not_finite(op))?;
+    values.iter_mut().for_each(|value| *value *= scale);
     Ok((u, values, v))
 }
 

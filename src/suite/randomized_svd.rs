@@ -190,7 +190,8 @@ fn wide_types(dev: &Device) {
     let found = found.unwrap();
     assert!(found.is_converged());
     for (s, expected) in found.s.iter().zip(&spectrum) {
-        assert!((s - expected).abs() <= 1e-9 * expected, "{s} is not {expected}");
+        // The rounding of products is beside the square of the largest.
+        assert!((s - expected).abs() <= 1e-9 * expected + 1e-15 / expected, "{s} is not {expected}");
     }
     let same = solve(&whole.to_f64().unwrap(), 3, &options);
     assert_eq!(solve(&whole, 3, &options), same);
