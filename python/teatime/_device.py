@@ -19,7 +19,11 @@ def _reopen(name: str, threads: int | None) -> Device:
 
 def opened_device(device: Device | str | None) -> Device:
     """The device of that name, or the fastest."""
-    return device if isinstance(device, Device) else Device(device)
+    if isinstance(device, Device):
+        return device
+    if device is not None and not isinstance(device, str):
+        raise TypeError(f"`device` is a teatime.Device, its name, or None, not {device!r}")
+    return Device(device)
 
 
 def check_narrow(given: NDArray[Any], name: str, narrow: bool | None, device: Device | str | None) -> None:
