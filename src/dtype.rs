@@ -129,7 +129,7 @@ impl Real for f32 {
 
 impl Real for f64 {
     type With<R: Real> = Self;
-    const EPSILON: f64 = Self::EPSILON;
+    const EPSILON: Self = Self::EPSILON;
 
     #[inline]
     fn of(value: impl Element) -> Self {
