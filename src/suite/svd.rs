@@ -211,8 +211,11 @@ fn any_scale(dev: &Device) {
         let scaled = Mat::from_fn(400, 330, |i, j| a[(i, j)] * scale);
         let spectrum: Vec<f64> = spectrum.iter().map(|s| s * scale).collect();
         let (name, options) = (format!("{scale:e} of f64"), SvdOptions::default());
-        check_truncated_in::<f64>(&name, dev, &scaled, &spectrum, 3, &options);
         check_in::<f64>(&name, dev, &scaled, &spectrum);
+        // Squares of the spectrum say what the best is.
+        if spectrum[0].powi(2).is_normal() {
+            check_truncated_in::<f64>(&name, dev, &scaled, &spectrum, 3, &options);
+        }
     }
 }
 
