@@ -89,14 +89,17 @@ const SMALL_CPU_TILE: usize = 96;
 const LARGE: usize = 32 * CPU_TILE * CPU_TILE;
 /// Rows of the smaller of two operands of f64 up to which a product of their rows is one of long vectors.
 const THIN: usize = 32;
-/// Rows of the larger of these that one task takes.
+/// Rows of the larger of these that one task takes, and of sums that one task adds up.
 const COLUMNS: usize = 32;
 /// Elements of c up to which a product is cut along its sums, in place of tiles of c: there are few of these, and where a is transposed each
 /// reads a strip of a's rows, every one of which lies on a page of its own.
 const SPLIT: usize = 1 << 16;
-/// Most parts along the sums, and terms of one at least.
+/// Terms of such a product at least.
+const LONG: usize = 4096;
+/// Most parts along the sums, and terms of one at least: of vectors that are multiplied, and of matrices.
 const MOST_PARTS: usize = 64;
-const LEAST_DEPTH: usize = 1024;
+const LEAST_OF_VECTORS: usize = 1024;
+const LEAST_OF_MATRICES: usize = 256;
 /// Extent along m and n over which narrow operands are decoded at once: at most 32 MiB of f32 each.
 const SPAN: usize = 8192;
 /// Extent along k of the same.
@@ -182,11 +185,11 @@ fn multiply<R: Scalar>(launch: CpuLaunch<'_>) {
             let [a, b] = [a.subcols(rows.start, rows.len()), b].map(|x| x.subrows(along.start, along.len()));
             dots(a, b)
         };
-        return add_parts(c, p.accumulate != 0, (COLUMNS, k), cancel, part);
+        return add_parts(c, p.accumulate != 0, [COLUMNS, LEAST_OF_VECTORS, k], cancel, part);
     }
     let c = MatMut::from_column_major_slice_with_stride_mut(c, n, m, p.ldc as usize);
     let mut c = c.transpose_mut();
-    if m * n <= SPLIT && k >= 4 * LEAST_DEPTH && [a_type, b_type] == [R::DTYPE; 2] {
+    if m * n <= SPLIT && k >= LONG && [a_type, b_type] == [R::DTYPE; 2] {
         let ((a_block, a_stride), (b_block, b_stride)) =
             (a.block::<R>((0, m), (0, k)), b.block::<R>((0, k), (0, n)));
         let (a, b) = (a.view(&a_block, a_stride, m, k), b.view(&b_block, b_stride, k, n));
@@ -196,7 +199,7 @@ fn multiply<R: Scalar>(launch: CpuLaunch<'_>) {
             tile_matmul(&mut part, Accum::Replace, a, b, R::one_impl(), Par::Seq);
             part
         };
-        return add_parts(c, p.accumulate != 0, (m, k), cancel, part);
+        return add_parts(c, p.accumulate != 0, [m, LEAST_OF_MATRICES, k], cancel, part);
     }
     // Operands of that type are used in place, so only others bound the span.
     let span = if a_type == R::DTYPE && b_type == R::DTYPE { usize::MAX } else { SPAN };
@@ -220,32 +223,34 @@ fn multiply<R: Scalar>(launch: CpuLaunch<'_>) {
     }
 }
 
-/// Adds up products of some rows of c over some of its terms, which tasks make. Their places are those of the shape, and their sums are added
+/// Adds up products that tasks make, each of `size` rows of c over at least `least` of k terms. The shape alone says which, and they are added
 /// in order: threads change no bit.
 fn add_parts<R: Scalar>(
-    mut c: MatMut<'_, R>,
+    c: MatMut<'_, R>,
     accumulate: bool,
-    (rows, k): (usize, usize),
+    [size, least, k]: [usize; 3],
     cancel: Option<&Cancel>,
     part: impl Fn(Range<usize>, Range<usize>) -> Mat<R> + Sync,
 ) {
-    let (m, n, depth) = (c.nrows(), c.ncols(), k.div_ceil(MOST_PARTS).max(LEAST_DEPTH));
+    let (m, depth) = (c.nrows(), k.div_ceil(MOST_PARTS).max(least));
     let along = k.div_ceil(depth);
     let part = |task: usize| {
-        let (first, start) = (task / along * rows, task % along * depth);
-        let rows = first..m.min(first + rows);
-        let made = !Cancel::is_set(cancel);
-        made.then(|| part(rows, start..k.min(start + depth)))
+        let (first, start) = (task / along * size, task % along * depth);
+        let rows = first..m.min(first + size);
+        (!Cancel::is_set(cancel)).then(|| part(rows, start..k.min(start + depth)))
     };
-    let parts: Option<Vec<Mat<R>>> = (0..m.div_ceil(rows) * along).into_par_iter().map(part).collect();
+    let parts: Option<Vec<Mat<R>>> = (0..m.div_ceil(size) * along).into_par_iter().map(part).collect();
     let Some(parts) = parts else { return };
-    for i in 0..m {
-        let parts = &parts[i / rows * along..][..along];
-        for j in 0..n {
-            let first = if accumulate { c[(i, j)] } else { R::zero_impl() };
-            c[(i, j)] = parts.iter().fold(first, |sum, part| add(&sum, &part[(i % rows, j)]));
+    c.par_row_chunks_mut(COLUMNS).enumerate().for_each(|(chunk, mut c)| {
+        for i in 0..c.nrows() {
+            let row = chunk * COLUMNS + i;
+            let parts = &parts[row / size * along..][..along];
+            for j in 0..c.ncols() {
+                let first = if accumulate { c[(i, j)] } else { R::zero_impl() };
+                c[(i, j)] = parts.iter().fold(first, |sum, part| add(&sum, &part[(row % size, j)]));
+            }
         }
-    }
+    });
 }
 
 /// `0..len` in pieces of at most `size`; one empty piece where there is nothing, so that a product with k = 0 clears.
@@ -295,13 +300,13 @@ impl<R: Scalar> Product<'_, R> {
 
 #[cfg(test)]
 mod tests {
-    use super::{LEAST_DEPTH, MOST_PARTS};
+    use super::{LEAST_OF_VECTORS, LONG, MOST_PARTS};
     use crate::{Device, Tensor, linalg};
 
     #[test]
     fn sums_go_on_where_a_part_ends() {
         let device = Device::open("cpu").unwrap();
-        for rows in [4 * LEAST_DEPTH - 1, 4 * LEAST_DEPTH, MOST_PARTS * LEAST_DEPTH + 3] {
+        for rows in [LONG - 1, LONG, MOST_PARTS * LEAST_OF_VECTORS + 3] {
             let values: Vec<u8> = (0u8..7).cycle().take(rows).flat_map(|x| [1, x]).collect();
             let x = Tensor::from_slice(&device, &values, &[rows as u64, 2]).unwrap();
             let sum = |power: u32| (0..rows).map(|i| (i % 7).pow(power)).sum::<usize>() as f32;

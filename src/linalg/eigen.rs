@@ -25,8 +25,8 @@ const WIDTH: usize = 4;
 /// Columns of a panel of the Cholesky factor.
 const PANEL: usize = 64;
 
-/// The `count` largest eigenvalues of a symmetric matrix (n, n), row by row, falling, and their vectors. Reads all of it. Runs on the host of
-/// a device.
+/// The `count` largest eigenvalues of a symmetric matrix (n, n), row by row, falling, and their vectors. Reads all of it, with the threads
+/// of a device.
 ///
 /// Few values of a large matrix (at most 37 of 1,000 and 401 of 10,000) come from a block Krylov basis, which ends when
 /// each pair has ‖A v - θ v‖ <= 1e-12 θ, or as little as rounding in f64 allows. That A, less what was found, has no larger

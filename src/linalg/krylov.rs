@@ -9,7 +9,7 @@ use super::{
     matrix::Matrix,
     rows::Rows,
 };
-use crate::{Device, Result, Tensor, TensorView, array::concat, random::gaussian};
+use crate::{Device, Result, Tensor, TensorView, array::concat, extent::to_usize, random::gaussian};
 
 /// Orthonormal vectors Q, their images W = A Q, and T = QᵀW. Vectors are rows of tensors of f64; the small matrices are the host's.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ impl Vectors {
         let products: Vec<_> = products.collect::<Result<_>>()?;
         let values: Vec<f64> =
             products.into_iter().map(|part| part.wait()).collect::<Result<Vec<_>>>()?.concat();
-        let cols = usize::try_from(block.shape()[0]).unwrap_or(usize::MAX);
+        let cols = to_usize(block.shape()[0]);
         Ok(MatRef::from_row_major_slice(&values, values.len() / cols.max(1), cols).to_owned())
     }
 
@@ -72,7 +72,7 @@ impl Vectors {
     fn add_to(&self, out: &mut Tensor<f64>, factor: f64, y: MatRef<'_, f64>) -> Result<()> {
         let mut first = 0;
         for part in &self.0 {
-            let count = usize::try_from(part.shape()[0]).unwrap_or(usize::MAX);
+            let count = to_usize(part.shape()[0]);
             let weights = Mat::from_fn(y.ncols(), count, |i, j| factor * y[(first + j, i)]);
             let weights = Matrix::from_faer(weights.as_ref()).to_real::<f64>(part.device())?;
             let (a, b) = (Rows::all("basis", &weights)?, Rows::all("basis", part)?);
@@ -95,7 +95,7 @@ pub(crate) fn inner(a: &Tensor<f64>, b: &Tensor<f64>) -> Result<Tensor<f64>> {
 /// The lengths of vectors. Waits.
 pub(crate) fn lengths(vectors: &Tensor<f64>) -> Result<Vec<f64>> {
     let products = inner(vectors, vectors)?.read()?;
-    let step = usize::try_from(vectors.shape()[0]).unwrap_or(usize::MAX).saturating_add(1);
+    let step = to_usize(vectors.shape()[0]).saturating_add(1);
     Ok(products.into_iter().step_by(step).map(f64::sqrt).collect())
 }
 
@@ -123,7 +123,7 @@ impl Krylov {
     /// That is a thick restart (Wu and Simon, "Thick-restart Lanczos method for large symmetric eigenvalue
     /// problems", SIAM J. Matrix Anal. Appl. 22, 2000): the block itself continues the old basis.
     pub(crate) fn push(&mut self, block: Tensor<f64>, image: Tensor<f64>, keep: usize) -> Result<()> {
-        let new = usize::try_from(block.shape()[0]).unwrap_or(usize::MAX);
+        let new = to_usize(block.shape()[0]);
         if self.cols().saturating_add(new) > self.capacity {
             self.restart(keep)?;
         }

@@ -21,8 +21,10 @@ pub(crate) const DEPTH: u64 = 256;
 ///
 /// # Accuracy
 /// |error| of `apply_normal` is about 1e-7 |A|² |X|, so singular values below 1e-3 of the largest need
-/// [`truncated_svd`](super::truncated_svd). Elements should lie between 1e-15 and 1e15: products of four of them are formed in f32. In f64
-/// the three are 2e-16 (1 + m / 4,096), 6e-8 for short matrices, and 1e-75 to 1e75.
+/// [`truncated_svd`](super::truncated_svd). Elements should lie between 1e-15 and 1e15: products of four of them are formed in f32.
+///
+/// In f64 the error is about 2e-16 (1 + m / 4,096) |A|² |X|, of short matrices values from 6e-8 of the largest on are found, and elements
+/// should lie between 1e-75 and 1e75.
 ///
 /// # Cost
 /// Three launches per block and pass, and one download of (n, l) at its end, for which it waits: in

@@ -24,7 +24,7 @@ use crate::{
 
 /// Most columns: the small factors take n² numbers of f64 on the host, each, and n³ operations.
 pub(crate) const MAX_COLUMNS: u64 = 16_384;
-/// Three do for condition numbers up to 1e6, in f64 five up to 1e16; dependent columns that are replaced take two or three more.
+/// Most rounds. Three do for condition numbers up to 1e6, in f64 five up to 1e16; dependent columns that are replaced take two or three more.
 const MAX_ROUNDS: u64 = 12;
 
 /// Squared distance from the others, of a column of length 1, below which a round only enlarges what is left of it:
@@ -64,7 +64,7 @@ pub struct Qr<R: Real = f32> {
 ///
 /// # Accuracy
 /// max|QᵀQ - I| <= 2e-6 for any x; ‖x - Q R‖ <= 1e-6 ‖x‖ for each column, whose size may lie anywhere between 1e-37
-/// and 1e37. Of f64, which is factored in f64: 1e-13, 1e-14, and 1e-290 to 1e290.
+/// and 1e37. f64 is factored in f64: the two bounds are 1e-13 and 1e-14, and sizes may lie between 1e-290 and 1e290.
 ///
 /// # Cost
 /// Three rounds, of f64 up to five, and fewer for columns that are nearly orthogonal, of 3 m n² operations on the device and about 3 n³ in f64
@@ -205,7 +205,7 @@ struct Round {
     replaced: Vec<usize>,
     /// Length of the rounding error in each column of the result.
     noise: Vec<f64>,
-    /// Whether the result is orthonormal.
+    /// True if the result is orthonormal.
     is_last: bool,
 }
 

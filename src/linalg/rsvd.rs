@@ -97,7 +97,7 @@ pub struct RightSvd {
     pub v: Matrix,
     /// ‖AᵀA v - σ² v‖ / (σ σ₁) of each component; 0 where σ is 0.
     pub residuals: Vec<f64>,
-    /// Whether the residual is at most the tolerance (1e-4 where none was given), or as small as products can tell.
+    /// True where the residual is at most the tolerance (1e-4 where none was given), or as small as products can tell.
     pub converged: Vec<bool>,
     /// Passes over the matrix, that of [`SignRule::MaxAbsU`] among them; 0 from [`gram_svd`](super::gram_svd()), which makes none.
     pub passes: u32,
@@ -115,7 +115,7 @@ impl RightSvd {
         }
     }
 
-    /// Whether every component converged.
+    /// True if every component converged.
     pub fn is_converged(&self) -> bool {
         self.converged.iter().all(|&converged| converged)
     }
@@ -227,10 +227,10 @@ pub(crate) struct Plan {
     /// Columns of a block.
     pub(crate) l: usize,
     pub(crate) passes: u32,
-    /// Whether to stop before the last pass when all components converged.
+    /// True to stop before the last pass when all components converged.
     early: bool,
     tolerance: f64,
-    /// The map's, of its products.
+    /// The precision of the map's products.
     precision: f64,
     /// The device with the basis.
     home: Device,

@@ -35,7 +35,7 @@ pub struct TruncatedSvd<R: Real = f32> {
 }
 
 impl<R: Real> TruncatedSvd<R> {
-    /// Whether every component converged.
+    /// True if every component converged.
     pub fn is_converged(&self) -> bool {
         self.converged.iter().all(|&converged| converged)
     }
