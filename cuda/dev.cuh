@@ -94,6 +94,9 @@ DEVICE void copy_commit() { asm volatile("cp.async.commit_group;"); }
 template <int N> DEVICE void copy_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
 #endif
 
+// Brings what stands at a place into the L2 cache, in the background.
+DEVICE void fetch_ahead(const void* global) { asm volatile("prefetch.global.L2 [%0];" ::"l"(global)); }
+
 DEVICE void atomic_add(u32* place, u32 value) { atomicAdd(place, value); }
 DEVICE void atomic_max(u32* place, u32 value) { atomicMax(place, value); }
 

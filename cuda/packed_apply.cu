@@ -33,6 +33,8 @@ constexpr u32 BLOCKS = TILE == 256 && MISSING == 0 ? 2 : 0;
 // Words of a row that a block holds at once: 4 of each thread of a group of four. A quad of limbs is a row of their tile.
 constexpr u32 CHUNK = 16;
 constexpr u32 SPAN = 4 * CHUNK / 4;
+// Words from those of a row that are multiplied to those that are fetched into the L2 cache.
+constexpr u32 AHEAD = 3 * CHUNK;
 constexpr u32 STAGE = LIMB_TILE<4 * CHUNK, SPAN>;
 constexpr u32 SETS = 1 + MISSING;
 // Words of the sums of 8 rows, by which a warp hands them over.
@@ -51,6 +53,16 @@ DEVICE void load_rows(uint2 (&held)[4], const u32* packed, u32 row, u32 word, u3
         held[i] = {0, 0};
         if (word >= params.words || row + 8 * i >= params.rows) continue;
         held[i] = ((const uint2*)packed)[(params.packed0 + (row + 8 * i) * params.words + word) / 2 + half];
+    }
+}
+
+// Brings the thread's part of the chunk at `word` into the L2 cache: from memory, words would come after those before are multiplied.
+DEVICE void fetch_rows(const u32* packed, u32 row, u32 word, const Params& params) {
+    word += 4 * (threadIdx.x % 4);
+    if (word >= params.words) return;
+#pragma unroll
+    for (u32 i = 0; i < 4; i++) {
+        if (row + 8 * i < params.rows) fetch_ahead(packed + params.packed0 + (row + 8 * i) * params.words + word);
     }
 }
 
@@ -111,6 +123,7 @@ DEVICE void accumulate(Sums& sums, Sums& absent, const u32* packed, u32 row, u32
     copy_commit();
     load_rows(next[0], packed, row, 0, 0, params);
     load_rows(next[1], packed, row, 0, 1, params);
+    for (u32 ahead = CHUNK; ahead < AHEAD; ahead += CHUNK) fetch_rows(packed, row, ahead, params);
 #pragma unroll 1
     for (u32 word = 0; word < params.words; word += CHUNK) {
         // The stage is in its place; the other one is free, since all have read it.
@@ -123,6 +136,7 @@ DEVICE void accumulate(Sums& sums, Sums& absent, const u32* packed, u32 row, u32
                                                    params.row_limbs, 4 * (params.words - after), columns);
             copy_commit();
         }
+        fetch_rows(packed, row, word + AHEAD, params);
         // By halves, so that less is held at once.
 #pragma unroll
         for (u32 half = 0; half < 2; half++) {

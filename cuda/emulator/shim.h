@@ -190,6 +190,8 @@ DEVICE void copy_async16(void* shared, const void* global, u32 bytes) { emulator
 DEVICE void copy_async4(void* shared, const void* global, u32 bytes) { emulator_copy_async(shared, global, 4, bytes); }
 DEVICE void copy_commit() { emulator_copy_commit(); }
 template <int N> DEVICE void copy_wait() { emulator_copy_wait(N); }
+// Only what may be read may be fetched.
+DEVICE void fetch_ahead(const void* global) { (void)*(const volatile u8*)global; }
 
 // ldmatrix: thread 8 m + r names row r of matrix m. `transposed`: element (2 (lane % 4) + h, lane / 4) instead of
 // (lane / 4, 2 (lane % 4) + h).

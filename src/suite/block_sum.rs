@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{cpu, device_tests};
+use super::{cpu, data::smallest, device_tests};
 use crate::{
     Device, DeviceOptions, Error, Run, Status, Tensor, Traffic,
     dtype::nearest_f32,
@@ -36,12 +36,13 @@ fn unit(device: &Device) -> f64 {
 
 fn check(device: &Device, blocks: &[Vec<f32>], rows: u64, cols: u64, lower: bool) {
     let found = sums(device, blocks, rows, cols, lower);
+    let least = smallest(device);
     for (place, found) in (0..).zip(found) {
         let (i, j) = (place / cols, place % cols);
         let from = if lower { i.max(j) * cols + i.min(j) } else { place };
         let of = || blocks.iter().map(|block| f64::from(block[from as usize]));
         let (exact, magnitude): (f64, f64) = (of().sum(), of().map(f64::abs).sum());
-        let bound = unit(device) * magnitude * blocks.len() as f64;
+        let bound = unit(device).mul_add(magnitude, least) * blocks.len() as f64;
         assert!((found - exact).abs() <= bound, "({i}, {j}) of ({rows}, {cols}): {found:e}, not {exact:e}");
     }
 }

@@ -2,7 +2,11 @@
 
 use half::{bf16, f16};
 
-use crate::{Device, Element, Tensor, random::philox};
+use crate::{
+    Device, Element, Tensor,
+    array::{Zip, zip},
+    random::philox,
+};
 
 /// Elements that tests can make and that oracles can read.
 pub(super) trait Sample: Element {
@@ -23,6 +27,13 @@ macro_rules! samples {
             }
         }
     )*};
+}
+
+/// The smallest number above 0 that the device's sums of f32 tell from it: 0 where they tell all.
+pub(super) fn smallest(device: &Device) -> f64 {
+    let tiny = Tensor::from_slice(device, &[1e-40f32], &[1]).unwrap();
+    let sum = zip(Zip::Add, &tiny, &tiny).unwrap().read().unwrap()[0];
+    if sum == 0.0 { f32::MIN_POSITIVE.into() } else { 0.0 }
 }
 
 /// Uniform in [-1, 1).

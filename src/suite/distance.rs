@@ -6,7 +6,7 @@ use half::f16;
 
 use super::{
     cpu,
-    data::{Sample, for_each_type, values},
+    data::{Sample, for_each_type, smallest, values},
     device_tests,
 };
 use crate::{
@@ -498,10 +498,13 @@ fn refused(device: &Device) {
         says(message(&x, None, Metric::Minkowski(p), &plain), "above 0");
     }
     says(message(&x, None, Metric::Hellinger, &plain), "observation 2: a negative element");
-    says(
-        message(&tensor(&[1.0, 2.0, 1e-40, 0.0], &[2, 2]), None, Metric::JensenShannon, &plain),
-        "observation 1 adds up to",
-    );
+    // Where it is taken for 0, the observation has no distances, as one of zeros.
+    if smallest(device) == 0.0 {
+        says(
+            message(&tensor(&[1.0, 2.0, 1e-40, 0.0], &[2, 2]), None, Metric::JensenShannon, &plain),
+            "observation 1 adds up to",
+        );
+    }
     for infinite in [f32::INFINITY, f32::NEG_INFINITY] {
         let x = tensor(&[1.0, f32::NAN, 0.0, infinite], &[2, 2]);
         for missing in [Missing::Propagate, Missing::Ignore] {

@@ -4,7 +4,7 @@ use half::{bf16, f16};
 
 use super::{
     cpu,
-    data::{Sample, for_each_type, matrix, values},
+    data::{Sample, for_each_type, matrix, smallest, values},
     device_tests,
     tolerance::{EXACT, ONE_OPERATION, Reference, assert_close, dot_of},
 };
@@ -45,16 +45,28 @@ const NUMBERS: [f32; 22] = [
     0.1,
 ];
 
-/// Equal, both NaN, or within so many units of f32; what is subnormal may be 0.
+/// Equal, both NaN, or within so many units of f32; a subnormal result may be 0. `of` gives the results of operands; where a device takes
+/// subnormal operands for 0, the results of 0 do too.
 #[track_caller]
-fn check(what: &str, found: &[f32], expected: &[f64], units: impl Fn(usize) -> f64) {
-    assert_eq!(found.len(), expected.len(), "{what}");
-    for (i, (&found, &expected)) in found.iter().zip(expected).enumerate() {
-        let near = expected as f32;
-        let close = (f64::from(found) - expected).abs()
-            <= units(i) * f64::from(f32::EPSILON) * expected.abs() + f64::from(f32::MIN_POSITIVE);
-        let same = found == near || found.is_nan() && near.is_nan() || near.is_finite() && close;
-        assert!(same, "{what}: {found:e} for {expected:e} at {i}");
+fn check<const N: usize>(
+    what: &str,
+    device: &Device,
+    found: &[f32],
+    operands: [&[f32]; N],
+    of: impl Fn([f64; N]) -> f64,
+    units: impl Fn(usize) -> f64,
+) {
+    let least = smallest(device);
+    for (i, &found) in found.iter().enumerate() {
+        let given = operands.map(|operand| f64::from(operand[i]));
+        let same = |expected: f64| {
+            let near = expected as f32;
+            let close = (f64::from(found) - expected).abs()
+                <= units(i) * f64::from(f32::EPSILON) * expected.abs() + f64::from(f32::MIN_POSITIVE);
+            found == near || found.is_nan() && near.is_nan() || near.is_finite() && close
+        };
+        let taken = given.map(|x| if x.abs() < least { 0.0 } else { x });
+        assert!(same(of(given)) || same(of(taken)), "{what}: {found:e} of {given:?} at {i}");
     }
 }
 
@@ -84,7 +96,7 @@ fn functions_of_one(device: &Device) {
             Map::Logarithm if wgsl => 3.5 + 4.0 / expected[i].abs().max(1e-9),
             _ => 2.0,
         };
-        check(&format!("{function:?}"), &found, &expected, units);
+        check(&format!("{function:?}"), device, &found, [&x], |[x]| exact(function)(x), units);
     }
     let wide: Vec<f64> = x.iter().map(|&x| f64::from(x) / 3.0).collect();
     match map(Map::Exponential, &tensor(device, &wide)) {
@@ -138,14 +150,8 @@ fn functions_of_two(device: &Device) {
     let (ta, tb) = (tensor(device, &a), tensor(device, &b));
     for function in ZIPS {
         let found = zip(function, &ta, &tb).unwrap().read().unwrap();
-        let expected: Vec<f64> =
-            a.iter().zip(&b).map(|(&a, &b)| of_two(function)(a.into(), b.into())).collect();
-        check(
-            &format!("{function:?}"),
-            &found,
-            &expected,
-            |_| if function == Zip::Divide { 3.0 } else { 1.0 },
-        );
+        let units = |_| if function == Zip::Divide { 3.0 } else { 1.0 };
+        check(&format!("{function:?}"), device, &found, [&a, &b], |[a, b]| of_two(function)(a, b), units);
     }
 }
 
@@ -170,8 +176,7 @@ fn comparisons(device: &Device) {
 fn bounds(device: &Device) {
     let x = tensor(device, &NUMBERS);
     let found = clamp(&x, -1.0, &tensor(device, &[2.0f32])).unwrap().read().unwrap();
-    let expected: Vec<f64> = NUMBERS.iter().map(|&x| least(most(x.into(), -1.0), 2.0)).collect();
-    check("clamp", &found, &expected, |_| 0.0);
+    check("clamp", device, &found, [&NUMBERS], |[x]| least(most(x, -1.0), 2.0), |_| 0.0);
     // The upper bound goes before the lower one, and NaN goes through.
     assert_eq!(clamp(&tensor(device, &[1.0f32, 9.0]), 5.0, 2.0).unwrap().read().unwrap(), [2.0, 2.0]);
     let none = clamp(&tensor(device, &[1.0f32]), &tensor(device, &[f32::NAN]), 2.0).unwrap();
@@ -183,9 +188,10 @@ fn bounds(device: &Device) {
 
 fn choices(device: &Device) {
     let mask: Vec<u8> = (0..NUMBERS.len()).map(|i| [0, 1, 255][i % 3]).collect();
+    let masks: Vec<f32> = mask.iter().copied().map(f32::from).collect();
     let found = select(&tensor(device, &mask), &tensor(device, &NUMBERS), 7.0).unwrap().read().unwrap();
-    let expected = NUMBERS.iter().zip(&mask).map(|(&x, &mask)| if mask > 0 { x.into() } else { 7.0 });
-    check("select", &found, &expected.collect::<Vec<_>>(), |_| 0.0);
+    let chosen = |[x, mask]: [f64; 2]| if mask > 0.0 { x } else { 7.0 };
+    check("select", device, &found, [&NUMBERS, &masks], chosen, |_| 0.0);
 }
 
 /// Each with itself and with bytes.

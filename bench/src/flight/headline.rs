@@ -177,6 +177,10 @@ impl LinearMap for Staged<'_> {
         self.matrix.shape()
     }
 
+    fn device(&self) -> Option<&Device> {
+        Some(self.matrix.device())
+    }
+
     fn apply_normal(&self, x: &Matrix, _: &Pass<'_>) -> Result<Matrix> {
         let (product, stages) = self.pass(x)?;
         self.spent.borrow_mut().push(stages.iter().sum());

@@ -216,11 +216,27 @@ fn rank(adapter: &wgpu::Adapter) -> (u32, bool) {
 }
 
 fn usable(adapter: &wgpu::Adapter) -> Result<(), String> {
-    let flags = adapter.get_downlevel_capabilities().flags;
-    if !flags.contains(wgpu::DownlevelFlags::COMPUTE_SHADERS) {
-        return Err(format!("{}: it has no compute shaders", adapter.get_info().name));
+    let (flags, info) = (adapter.get_downlevel_capabilities().flags, adapter.get_info());
+    let has_compute = flags.contains(wgpu::DownlevelFlags::COMPUTE_SHADERS)
+        && (info.backend != wgpu::Backend::Gl || gl_computes(&info.driver_info));
+    if !has_compute {
+        return Err(format!("{}: it has no compute shaders ({})", info.name, info.driver_info));
     }
-    fits(&adapter.limits()).map_err(|why| format!("{}: {why}", adapter.get_info().name))
+    fits(&adapter.limits()).map_err(|why| format!("{}: {why}", info.name))
+}
+
+/// False for the versions of GL, as drivers write them, whose shading language has no compute shaders: NVIDIA gives wgpu the 3.3 that it asks
+/// for, with compute shaders as an extension for which naga writes none.
+fn gl_computes(version: &str) -> bool {
+    let (text, least) = match version.strip_prefix("OpenGL ES ") {
+        Some(text) => (text, (3, 1)),
+        None => (version, (4, 3)),
+    };
+    let mut parts = text.split(['.', ' ']).map(str::parse::<u32>);
+    match (parts.next(), parts.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) >= least,
+        _ => true,
+    }
 }
 
 /// Arguments of the kernel that has most: WebGPU grants 8, its downlevel limits 4.
@@ -390,6 +406,20 @@ mod tests {
                     metal support not compiled in, gl drivers/libraries could not be loaded";
         assert_eq!(reasons(text), "vulkan found no adapters, gl drivers/libraries could not be loaded");
         assert_eq!(reasons("something else"), "something else");
+    }
+
+    #[test]
+    fn versions_of_gl_without_compute_shaders() {
+        for (version, computes) in [
+            ("3.3.0 NVIDIA 580.159.04", false),
+            ("4.2 (Core Profile) Mesa 22.3.6", false),
+            ("4.5 (Core Profile) Mesa 22.3.6", true),
+            ("OpenGL ES 3.0 Mesa 22.3.6", false),
+            ("OpenGL ES 3.2 v1.r38p1", true),
+            ("unknown", true),
+        ] {
+            assert_eq!(gl_computes(version), computes, "{version}");
+        }
     }
 
     #[test]
