@@ -30,7 +30,7 @@ pub(crate) fn to_usize(extent: u64) -> usize {
 ///
 /// # Accuracy
 /// Sums are of f64 where the device [computes in it](crate::Limits::f64). Elsewhere a sum is an f32 and what that leaves, another one: each
-/// addition is off by 2^-47 of the sum at most, and a sum beyond 3.4e38 is infinite.
+/// addition is off by 2^-47 of the sum at most, or by 2^-126 where the device takes f32 below that for 0; a sum beyond 3.4e38 is infinite.
 ///
 /// # Cost
 /// On the device 8 bytes an element, and the blocks that it is yet to add: [`device_bytes`](Self::device_bytes). One download, at the end;
