@@ -64,7 +64,8 @@ pub struct Qr<R: Real = f32> {
 ///
 /// # Accuracy
 /// max|QᵀQ - I| <= 2e-6 for any x; ‖x - Q R‖ <= 1e-6 ‖x‖ for each column, whose size may lie anywhere between 1e-37
-/// and 1e37; where a device takes f32 below 2^-126 for 0, as many of wgpu do, each element may be off by as much besides. f64 is factored in f64: the two bounds are 1e-13 and 1e-14, and sizes may lie between 1e-290 and 1e290.
+/// and 1e37; where a device takes f32 below 2^-126 for 0, as many of wgpu do, each element may be off by as much besides. f64 is factored in
+/// f64: the two bounds are 1e-13 and 1e-14, and sizes may lie between 1e-290 and 1e290.
 ///
 /// # Cost
 /// Three rounds, of f64 up to five, and fewer for columns that are nearly orthogonal, of 3 m n² operations on the device and about 3 n³ in f64

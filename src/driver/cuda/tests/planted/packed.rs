@@ -112,6 +112,7 @@ fn bugs_in_packed_rows_times_limbs_show() {
             "*pass = limb_columns(0, params.columns, params.columns, first);",
         ),
         ("total - join(sums + PART, width)", "total"),
+        ("if (row + 8 * i < params.rows) fetch_ahead", "fetch_ahead"),
     ];
     let of = Extents { rows: 2 * 256 + 13, words: 20, columns: 22 };
     let expected = [false, true].map(|limbs| apply(&cpu(), &PACKED_APPLY, 64, limbs, of).unwrap());
