@@ -5,6 +5,24 @@ use std::{borrow::Cow, fmt};
 /// `Result` with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// The memory that a budget is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryKind {
+    /// The host's, and the device's where it is the host's.
+    Host,
+    /// A device's own.
+    Device,
+}
+
+impl fmt::Display for MemoryKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Host => "memory",
+            Self::Device => "device memory",
+        })
+    }
+}
+
 /// What went wrong, with the argument, the numbers, and the file or chunk.
 ///
 /// An error belongs to the call that returned it and leaves the device usable, except
@@ -41,8 +59,8 @@ pub enum Error {
     },
     /// A memory budget too small for the smallest step of the work.
     Budget {
-        /// Which budget, in words.
-        what: &'static str,
+        /// The memory that the budget is of.
+        memory: MemoryKind,
         /// The budget in bytes.
         budget: u64,
         /// The least that would do, in bytes.
@@ -215,11 +233,11 @@ impl fmt::Display for Error {
             Self::Limit { what, requested, max } => {
                 write!(f, "{what}: {requested} requested, and this device allows at most {max}")
             }
-            Self::Budget { what, budget, minimum, given } => {
+            Self::Budget { memory, budget, minimum, given } => {
                 let default = if *given { "" } else { "default " };
                 write!(
                     f,
-                    "the {default}{what} of {budget} bytes is too small: this work needs at least {minimum} bytes"
+                    "the {default}{memory} budget of {budget} bytes is too small: this work needs at least {minimum} bytes"
                 )
             }
             Self::OutOfMemory { requested, free } => {

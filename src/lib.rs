@@ -213,6 +213,7 @@ pub mod kernel;
 mod kernels;
 mod launch;
 pub mod linalg;
+mod needs;
 #[cfg(any(test, feature = "suite"))]
 #[doc(hidden)]
 pub mod openings;
@@ -243,10 +244,11 @@ pub use cancel::Cancel;
 pub use device::{Device, Traffic};
 pub use device_info::{Backend, DeviceInfo, DeviceKind, DeviceOptions, Limits, ListedDevice};
 pub use dtype::{DType, Element, InF32, Real};
-pub use error::{Error, Result, plain};
+pub use error::{Error, MemoryKind, Result, plain};
 #[cfg(feature = "cuda")]
 pub use kernels::write_cuda_kernels;
 pub use launch::Arg;
+pub use needs::Needs;
 pub use run::{Budget, Progress, Run, Status};
 pub use store::{ChunkedArray, DecodedChunk, FetchedChunk, LookedFor, MissingChunk, SharedArray, StoredType};
 pub use tensor::{Arrival, HostValues, Pending, Tensor, TensorView};

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::{Cancel, Device, DeviceInfo, Error, Result, available::available_memory};
+use crate::{Cancel, Device, DeviceInfo, Needs, available::available_memory};
 
 /// How far a long call is.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -65,6 +65,10 @@ pub struct Budget {
     pub host: Option<u64>,
     /// Memory of the device. Default: three quarters of what the device reports; on the cpu device `host` counts.
     pub device: Option<u64>,
+    /// Bytes of it that are held already.
+    pub(crate) held: Needs,
+    /// True for the host's, and the device's, where it is a default.
+    pub(crate) assumed: [bool; 2],
 }
 
 crate::setters! {
@@ -75,9 +79,6 @@ crate::setters! {
 }
 
 impl Budget {
-    /// What [`Error::Budget`] calls [`device`](Self::device).
-    pub const DEVICE: &str = "device memory budget";
-
     /// The host budget, or its default.
     pub fn host_bytes(&self) -> u64 {
         self.host.unwrap_or_else(|| available_memory() / 2)
@@ -88,27 +89,19 @@ impl Budget {
         self.device.unwrap_or_else(|| device.memory.map_or(2 << 30, |bytes| bytes / 4 * 3))
     }
 
-    /// What is left of both, of work that needs so much of the host and of the device. On a device with the host's memory, the first is of
-    /// both.
-    ///
-    /// # Errors
-    /// [`Error::Budget`] for the first that is below its need.
-    pub(crate) fn left(&self, device: &Device, host: u64, of_device: u64) -> Result<[u64; 2]> {
-        let shared = device.shares_host_memory();
-        let (host, of_device) = if shared { (host.saturating_add(of_device), 0) } else { (host, of_device) };
-        let of_budget = |what, budget: u64, minimum: u64, given: bool| {
-            budget.checked_sub(minimum).ok_or(Error::Budget { what, budget, minimum, given })
-        };
-        Ok([
-            of_budget("host memory budget", self.host_bytes(), host, self.host.is_some())?,
-            of_budget(Self::DEVICE, self.device_bytes(device.info()), of_device, self.device.is_some())?,
-        ])
+    /// Bytes that are not [held](Self::fit); of the device none where it has the host's memory.
+    pub fn left(&self, device: &Device) -> Needs {
+        let own = if device.shares_host_memory() { 0 } else { self.device_bytes(device.info()) };
+        Needs {
+            host: self.host_bytes().saturating_sub(self.held.host),
+            device: own.saturating_sub(self.held.device),
+        }
     }
 
     /// The budget with its defaults in place; of the device none where it has the host's memory.
     pub(crate) fn planned(&self, device: &Device) -> Self {
-        let of_device = (!device.shares_host_memory()).then(|| self.device_bytes(device.info()));
-        Self { host: Some(self.host_bytes()), device: of_device }
+        let own = (!device.shares_host_memory()).then(|| self.device_bytes(device.info()));
+        Self::default().host(self.host_bytes()).device(own)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{fmt, path::Path};
 
-use teatime::{Error, plain};
+use teatime::{Error, MemoryKind, plain};
 
 use crate::{interrupt, text};
 
@@ -66,16 +66,15 @@ impl From<Error> for Failure {
             Error::Shape { op: "Genotypes::new", expected, got } => {
                 format!("expected {}, got {got}", of_all_calls(expected))
             }
-            Error::Budget { what, budget, minimum, given } => {
-                let (flag, share) = if what.contains("device") {
-                    ("--device-memory", "three quarters of the device's memory")
-                } else {
-                    ("--memory", "half of what is free")
+            Error::Budget { memory, budget, minimum, given } => {
+                let (flag, share) = match memory {
+                    MemoryKind::Device => ("--device-memory", "three quarters of the device's memory"),
+                    MemoryKind::Host => ("--memory", "half of what is free"),
                 };
                 let default = if *given { String::new() } else { format!(", by default {share},") };
                 let (budget, least) = (text::bytes(*budget), text::bytes(*minimum));
                 let need = format!("this needs at least {least} ({flag} {minimum})");
-                format!("the {what} of {budget}{default} is too small: {need}")
+                format!("the {memory} budget of {budget}{default} is too small: {need}")
             }
             Error::Store { why, .. } if why.contains("name the array to use") => {
                 error.to_string().replace("name the array to use", "name the array to use with --array")

@@ -1,10 +1,10 @@
 //! The choice of a PCA's method: by the shape and the budgets, never by the device, so that the answer is not the device's
 //! either.
 
-use teatime::{linalg::gram_svd_seconds, packed::Gram};
+use teatime::{Needs, linalg::gram_svd_seconds, packed::Gram};
 
 use super::{
-    memory::{Memory, Need, columns, passes},
+    memory::{Memory, columns, eigenvectors, passes},
     options::{Method, PcaOptions},
     pair_sums::Adding,
     reader::Reader,
@@ -57,18 +57,18 @@ pub(super) struct Choice {
 
 impl Choice {
     /// What the exact method takes.
-    pub(super) fn exact(reader: &Reader) -> Need {
-        Adding::need(reader, false, false).and(Need::eigenvectors(reader))
+    pub(super) fn exact(reader: &Reader) -> Needs {
+        Adding::needs(reader, false, false) + eigenvectors(reader)
     }
 
     /// With what is needed `beside`.
-    pub(super) fn new(memory: &Memory, reader: &Reader, options: &PcaOptions, beside: Need) -> Self {
+    pub(super) fn new(memory: &Memory, reader: &Reader, options: &PcaOptions, beside: Needs) -> Self {
         let n = reader.samples();
         let costs = MethodCosts::new(reader, options, memory.holds(reader));
         let passes = passes(options).min(FLAT_PASSES);
         let (method, reason) = if options.method != Method::Auto {
             (options.method, "asked for".into())
-        } else if !memory.fits(reader, Self::exact(reader).and(beside)) {
+        } else if !memory.fits(reader, Self::exact(reader) + beside) {
             let why = format!("the {n} x {n} Gram matrix of the samples does not fit the memory budget");
             (Method::Randomized, why)
         } else if costs.exact <= costs.randomized {
@@ -112,7 +112,7 @@ mod tests {
             let mut memory = Memory::new(&reader.device, &run).unwrap();
             let chosen = [true, false].map(|shared| {
                 memory.shared = shared;
-                Choice::new(&memory, &reader, &options, Need::default())
+                Choice::new(&memory, &reader, &options, Needs::default())
             });
             assert_eq!(chosen[0].method, expected, "{shape:?}: {chosen:?}");
             assert_eq!(chosen[0], chosen[1], "{shape:?}");

@@ -3,7 +3,7 @@
 use std::iter;
 
 use teatime::{
-    Budget, Device, Error, Result, Run,
+    Budget, Device, Error, Needs, Result, Run,
     linalg::{BlockSum, Stats, Stop},
     packed::{Gram, PANEL_ROWS, PackedProduct, panel_bytes},
 };
@@ -17,57 +17,47 @@ use super::{
     scaler::VariantScale,
 };
 
-/// Bytes that a result takes beside a pass.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Need {
-    pub(super) host: u64,
-    pub(super) device: u64,
-    /// Blocks of f32 that are made of those that the device holds.
-    pub(super) blocks: u64,
+/// The eigenvectors of the Gram matrix of the samples, besides the matrix: of that a copy, the eigenvectors, and 24 bytes of workspace for
+/// each.
+pub(super) fn eigenvectors(reader: &Reader) -> Needs {
+    Needs::host(40) * reader.samples() * reader.samples()
 }
 
-impl Need {
-    /// Both.
-    pub(super) fn and(self, other: Self) -> Self {
-        Self {
-            host: self.host.saturating_add(other.host),
-            device: self.device.saturating_add(other.device),
-            blocks: self.blocks + other.blocks,
-        }
-    }
+/// Passes of products with so many columns.
+fn products(reader: &Reader, columns: u64) -> Needs {
+    let (variants, n) = (reader.variants(), reader.samples());
+    let factors = Needs::host(size_of::<Factors>() as u64) * variants;
+    let products = if reader.form.is_packed() {
+        PackedProduct::needs(&reader.device, variants.min(PANEL_ROWS), n, columns)
+    } else {
+        let block = reader.plan.block_rows().min(variants);
+        Needs::device(4 * columns) * (block + n) + f32_blocks(reader, 1)
+    };
+    factors + products
+}
 
-    /// The eigenvectors of the Gram matrix of the samples, besides the matrix: of that a copy, the eigenvectors, and 24 bytes of
-    /// workspace for each.
-    pub(super) fn eigenvectors(reader: &Reader) -> Self {
-        let n = reader.samples();
-        Self { host: n.saturating_mul(n).saturating_mul(40), ..Self::default() }
-    }
+/// The least that the randomized method takes.
+pub(super) fn randomized(reader: &Reader, options: &PcaOptions) -> Needs {
+    let (n, columns) = (reader.samples(), columns(reader.samples(), options));
+    let sums = if reader.form.is_packed() { Needs::default() } else { BlockSum::needs(columns, n) };
+    products(reader, columns) + sums + Needs::host(least_basis(n, options))
+}
 
-    /// Passes of products with so many columns.
-    fn products(reader: &Reader, columns: u64) -> Self {
-        let (variants, n) = (reader.variants(), reader.samples());
-        let packed = reader.form.is_packed();
-        let device = if packed {
-            PackedProduct::device_bytes(&reader.device, variants.min(PANEL_ROWS), n, columns)
-        } else {
-            (reader.plan.block_rows().min(variants) + n).saturating_mul(4 * columns)
-        };
-        let factors = variants.saturating_mul(size_of::<Factors>() as u64);
-        Self { host: factors, device, blocks: u64::from(!packed) }
-    }
+/// Loadings: a product with the components.
+pub(super) fn loadings(reader: &Reader, components: u64) -> Needs {
+    let rows = (2 * reader.plan.block_rows()).saturating_add(reader.samples());
+    products(reader, components) + Needs::host(8 * components) * rows
+}
 
-    /// The least that the randomized method takes.
-    pub(super) fn randomized(reader: &Reader, options: &PcaOptions) -> Self {
-        let (n, columns) = (reader.samples(), columns(reader.samples(), options));
-        let device = if reader.form.is_packed() { 0 } else { BlockSum::device_bytes(columns, n) };
-        Self::products(reader, columns).and(Self { host: least_basis(n, options), device, blocks: 0 })
-    }
+/// So many blocks of f32 of those that the device holds, as [`blocks`] counts them.
+pub(super) fn f32_blocks(reader: &Reader, count: u64) -> Needs {
+    let rows = reader.plan.block_rows().min(reader.variants());
+    with_freed(reader, (Needs::device(4 * count) * rows * reader.samples()).device)
+}
 
-    /// Loadings: a product with the components.
-    pub(super) fn loadings(reader: &Reader, components: u64) -> Self {
-        let host = 8 * components.saturating_mul(2 * reader.plan.block_rows() + reader.samples());
-        Self::products(reader, components).and(Self { host, ..Self::default() })
-    }
+/// Buffers on the device, and as much again of freed ones, up to what the device keeps of them in the host's memory.
+fn with_freed(reader: &Reader, bytes: u64) -> Needs {
+    Needs::device(bytes) + Needs::device(bytes.min(reader.device.kept_host_bytes()))
 }
 
 /// What a job has use for beyond what it needs.
@@ -81,13 +71,11 @@ pub(super) struct Wishes {
     pub(super) gram: bool,
 }
 
-/// What there is, in bytes.
+/// The memory that there is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Memory {
-    host: u64,
-    device: u64,
-    /// Whether the caller gave these two.
-    given: [bool; 2],
+    /// With its defaults in place.
+    budget: Budget,
     /// Whether the device's memory is the host's.
     pub(super) shared: bool,
     threads: u64,
@@ -100,9 +88,7 @@ impl Memory {
     /// What starting threads reports.
     pub(super) fn new(device: &Device, run: &Run) -> Result<Self> {
         Ok(Self {
-            host: run.memory.host_bytes(),
-            device: run.memory.device_bytes(device.info()),
-            given: [run.memory.host.is_some(), run.memory.device.is_some()],
+            budget: run.memory.fit(device, Needs::default())?,
             shared: device.shares_host_memory(),
             threads: device.pool()?.current_num_threads() as u64,
             longest_step: 128 << 20,
@@ -111,8 +97,9 @@ impl Memory {
 
     /// The reader with its steps: long ones where the device has a memory of its own, as far as they take less than a hundredth of both budgets.
     pub(super) fn in_steps(&self, reader: Reader) -> Reader {
-        let most = if self.shared { 0 } else { (self.device / 128).min(self.longest_step) };
-        let fits = |bytes| scaling_bytes(&reader, bytes) <= self.host / 128;
+        let (host, device) = (self.budget.host_bytes(), self.budget.device_bytes(reader.device.info()));
+        let most = if self.shared { 0 } else { (device / 128).min(self.longest_step) };
+        let fits = |bytes| scaling_bytes(&reader, bytes) <= host / 128;
         let step_bytes = longest(&reader, most, fits);
         Reader { step_bytes, ..reader }
     }
@@ -128,43 +115,41 @@ impl Memory {
         }
     }
 
-    /// The budget, with defaults in place.
+    /// The budget, with defaults in place; of the device none where it has the host's memory.
     pub(super) fn budget(&self) -> Budget {
-        Budget::default().host(self.host).device((!self.shared).then_some(self.device))
+        let Budget { host, device, .. } = self.budget;
+        Budget::default().host(host).device(device.filter(|_| !self.shared))
     }
 
-    /// What a pass takes of the host and of the device, with what results need.
-    fn total(&self, reader: &Reader, need: Need) -> [u64; 2] {
-        let host = stream_bytes(reader).saturating_add(need.host);
-        let device = block_bytes(reader, need.blocks).saturating_add(need.device);
-        if self.shared { [host.saturating_add(device), 0] } else { [host, device] }
+    /// A pass, with what results need.
+    fn total(reader: &Reader, needs: Needs) -> Needs {
+        stream(reader) + blocks(reader) + needs
     }
 
     /// Whether it is there.
-    pub(super) fn fits(&self, reader: &Reader, need: Need) -> bool {
-        let [host, device] = self.total(reader, need);
-        host <= self.host && device <= self.device
+    pub(super) fn fits(&self, reader: &Reader, needs: Needs) -> bool {
+        self.budget.fit(&reader.device, Self::total(reader, needs)).is_ok()
     }
 
     /// Whether the host's budget is as large as the genotypes that a device would hold.
     pub(super) fn holds(&self, reader: &Reader) -> bool {
-        kept_bytes(reader) <= self.host
+        self.budget.fit_host(kept_bytes(reader)).is_ok()
     }
 
     /// What genotypes take where they stay.
-    pub(super) fn kept(&self, reader: &Reader, residency: Residency) -> Need {
-        let kept = kept_bytes(reader);
+    pub(super) fn kept(reader: &Reader, residency: Residency) -> Needs {
         match residency {
-            Residency::Store => Need::default(),
-            Residency::Device => Need { device: kept, ..Need::default() },
-            Residency::Host => Need { host: kept, ..Need::default() },
+            Residency::Store => Needs::default(),
+            Residency::Device => Needs::device(kept_bytes(reader)),
+            Residency::Host => Needs::host(kept_bytes(reader)),
         }
     }
 
     /// Bytes for the basis of the randomized method beside genotypes that stay where they do.
     pub(super) fn basis(&self, reader: &Reader, residency: Residency, options: &PcaOptions) -> u64 {
-        let need = Need::randomized(reader, options).and(self.kept(reader, residency));
-        let left = self.host.saturating_sub(self.total(reader, need)[0]);
+        let needs = randomized(reader, options) + Self::kept(reader, residency);
+        let rest = self.budget.fit(&reader.device, Self::total(reader, needs));
+        let left = rest.map_or(0, |rest| rest.left(&reader.device).host);
         least_basis(reader.samples(), options) + left.min(whole_basis(reader.samples(), options))
     }
 
@@ -172,17 +157,9 @@ impl Memory {
     ///
     /// # Errors
     /// [`Error::Budget`] with the least that would do.
-    pub(super) fn allow(&self, reader: &Reader, need: Need, wishes: Wishes) -> Result<Allowance> {
-        let [host, device] = self.total(reader, need);
-        for (what, budget, minimum, given) in [
-            ("memory budget", self.host, host, self.given[0]),
-            (Budget::DEVICE, self.device, device, self.given[1]),
-        ] {
-            if minimum > budget {
-                return Err(Error::Budget { what, budget, minimum, given });
-            }
-        }
-        let mut left = self.host - host;
+    pub(super) fn allow(&self, reader: &Reader, needs: Needs, wishes: Wishes) -> Result<Allowance> {
+        let rest = self.budget.fit(&reader.device, Self::total(reader, needs))?;
+        let Needs { host: mut left, device: free } = rest.left(&reader.device);
         let mut take = |wanted: u64| {
             let taken = wanted.min(left);
             left -= taken;
@@ -190,7 +167,6 @@ impl Memory {
         };
         take(wishes.basis);
         let ahead = take(reader.plan.ahead(self.threads));
-        let free = self.device - device;
         let (residency, reason) = if wishes.again {
             self.residency(reader, left, free)
         } else {
@@ -217,7 +193,8 @@ impl Memory {
             Residency::Host => Residency::LEAST_BYTES,
             // What fills a GPU, in few launches.
             Residency::Device => {
-                let most = if self.shared { u64::MAX } else { self.device / 16 };
+                let most =
+                    if self.shared { u64::MAX } else { self.budget.device_bytes(reader.device.info()) / 16 };
                 longest(reader, panel_bytes(&reader.device, reader.samples()).min(most), fits)
             }
             Residency::Store => reader.step_bytes,
@@ -277,14 +254,13 @@ fn mib(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
-/// Bytes on the host that any pass needs: the selection, slots, the chunks of one block, the counts of all variants and the
-/// scales of panels.
-pub(super) fn stream_bytes(reader: &Reader) -> u64 {
+/// What any pass needs on the host: the selection, slots, the chunks of one block, the counts of all variants and the scales of panels.
+pub(super) fn stream(reader: &Reader) -> Needs {
     let plan = &reader.plan;
-    let counts = reader.variants().saturating_mul(CallCounts::bytes_of(reader.form.is_packed()));
-    let chunks = plan.largest_need().saturating_add(plan.selection_bytes());
-    let scaling = scaling_bytes(reader, reader.step_bytes);
-    (2 * plan.block_bytes()).saturating_add(chunks).saturating_add(counts).saturating_add(scaling)
+    let counts = Needs::host(CallCounts::bytes_of(reader.form.is_packed())) * reader.variants();
+    let chunks = Needs::host(plan.largest_need()) + Needs::host(plan.selection_bytes());
+    let scaling = Needs::host(scaling_bytes(reader, reader.step_bytes));
+    Needs::host(plan.block_bytes()) * 2 + chunks + counts + scaling
 }
 
 /// Bytes of the sums and scales of panels of at most so many bytes: one is filled while the other is used.
@@ -297,7 +273,8 @@ fn scaling_bytes(reader: &Reader, panel_bytes: u64) -> u64 {
 /// Bytes of the device that panels of so many bytes, whose Gram matrices are added up, take beyond short ones.
 fn longer_panels(reader: &Reader, bytes: u64) -> u64 {
     let (device, variants) = (&reader.device, reader.variants());
-    let beside = |bytes| Gram::device_bytes(device, reader.samples(), reader.panel_rows(bytes).min(variants));
+    let rows = |bytes| reader.panel_rows(bytes).min(variants);
+    let beside = |bytes| Gram::needs(device, reader.samples(), rows(bytes)).device;
     (2 * bytes).saturating_add(beside(bytes).saturating_sub(beside(reader.step_bytes)))
 }
 
@@ -319,15 +296,14 @@ fn gram_panel_bytes(reader: &Reader, [host, device]: [u64; 2], shared: bool) -> 
     })
 }
 
-/// Bytes on the device that any pass needs: two blocks as they are uploaded and as they are held, so many blocks of
-/// f32, and as much again of freed buffers, up to what the device keeps of them in the host's memory.
-pub(super) fn block_bytes(reader: &Reader, of_f32: u64) -> u64 {
-    let (variants, n, plan) = (reader.variants(), reader.samples(), &reader.plan);
-    let rows = plan.block_rows().min(variants);
-    let held = reader.panel_rows(reader.step_bytes).min(variants);
+/// What any pass needs on the device: two blocks as they are uploaded and as they are held.
+pub(super) fn blocks(reader: &Reader) -> Needs {
+    let held = reader.panel_rows(reader.step_bytes).min(reader.variants());
     let held = held.saturating_mul(reader.held_row_bytes());
-    let blocks = 2 * (plan.block_bytes() + held) + 4 * of_f32 * rows * n;
-    blocks + blocks.min(reader.device.kept_host_bytes())
+    with_freed(
+        reader,
+        (Needs::device(reader.plan.block_bytes()) + Needs::device(held)).device.saturating_mul(2),
+    )
 }
 
 /// Shares of the budget.
@@ -411,7 +387,8 @@ pub(super) mod tests {
         assert_eq!(scaling_bytes(&reader, u64::MAX), of_panels(u64::MAX));
         // What was counted of each variant, beside those.
         let least = 120_000_000 + of_panels(reader.step_bytes);
-        assert!((least..least + 30_000_000).contains(&stream_bytes(&reader)), "{}", stream_bytes(&reader));
+        let stream = stream(&reader).host;
+        assert!((least..least + 30_000_000).contains(&stream), "{stream}");
         // The genotypes and their means and scales: 16 and 8 bytes a variant.
         let mut memory = Memory::new(&reader.device, &Run::default()).unwrap();
         memory.shared = false;
@@ -428,7 +405,7 @@ pub(super) mod tests {
         assert_eq!(panels(most, most, true), long / 2);
         assert_eq!(panels(0, u64::MAX, false), short);
         // Or the device no room for them, and for their limbs and rows in order.
-        let beside = |bytes| Gram::device_bytes(&reader.device, 50, reader.panel_rows(bytes));
+        let beside = |bytes| Gram::needs(&reader.device, 50, reader.panel_rows(bytes)).device;
         let least = 2 * long + beside(long) - beside(short);
         assert!(beside(long) > beside(short));
         assert_eq!([least - 1, least].map(|device| panels(most, device, false)), [long / 2, long]);
@@ -438,7 +415,7 @@ pub(super) mod tests {
         for (host, device, bytes) in
             [(1 << 40, 80 << 30, step), (1 << 40, 1 << 30, 8 << 20), (1 << 20, 80 << 30, least)]
         {
-            (memory.host, memory.device) = (host, device);
+            memory.budget = Budget::default().host(host).device(device);
             let reader = memory.in_steps(self::reader(Long([10_000_000, 50])));
             assert!(
                 (bytes / 2..=bytes).contains(&reader.step_bytes),

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use teatime::{
-    Element, Result,
+    Element, Needs, Result,
     linalg::{BlockSum, Matrix, Stats, gram_lower},
     packed::{Gram, GramOptions, IntegerSums, KnownPairs, KnownRow, RowScale},
 };
@@ -11,7 +11,7 @@ use teatime::{
 use super::{
     filter::VariantFilter,
     intake::Form,
-    memory::Need,
+    memory::f32_blocks,
     panel::{Held, Panel},
     part::{CohortPart, PartSums, SumValues},
     reader::Reader,
@@ -141,22 +141,18 @@ impl Adding {
     }
 
     /// What they take, with their results.
-    pub(crate) fn need(reader: &Reader, shared: bool, variance: bool) -> Need {
+    pub(crate) fn needs(reader: &Reader, shared: bool, variance: bool) -> Needs {
         let (variants, n, packed) = (reader.variants(), reader.samples(), reader.form.is_packed());
         let matrices = 1 + u64::from(shared) + u64::from(variance);
         if packed {
             let rows = reader.panel_rows(reader.step_bytes).min(variants);
-            let others = (matrices - 1).saturating_mul(KnownPairs::device_bytes(&reader.device, n, rows));
-            let device = Gram::device_bytes(&reader.device, n, rows).saturating_add(others);
             // Packed rows are multiplied as they are.
-            let host = Gram::host_bytes(&reader.device, n).saturating_mul(matrices);
-            return Need { host, device, blocks: 0 };
+            let others = KnownPairs::needs(&reader.device, n, rows) * (matrices - 1);
+            return Gram::needs(&reader.device, n, rows) + others;
         }
-        // The host holds all sums, and those of one as they come.
-        let device = BlockSum::device_bytes(n, n).saturating_mul(matrices);
-        let host = n.saturating_mul(n).saturating_mul(8 * (1 + matrices));
-        // Calls as weights are beside what they are made from.
-        Need { host, device, blocks: 1 + u64::from(shared) }
+        // The host holds all sums, and those of one as they come. Calls as weights are beside what they are made from.
+        let sums = BlockSum::needs(n, n) * matrices + Needs::host(8 * (1 + matrices)) * n * n;
+        sums + f32_blocks(reader, 1 + u64::from(shared))
     }
 
     /// Adds these rows of the matrix, which are in `panel`, with their sums; of a panel that is not packed, all.

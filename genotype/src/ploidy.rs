@@ -128,14 +128,10 @@ pub(super) fn each_row_of_calls<T: Send>(
         .saturating_add(plan.largest_need())
         .saturating_add(plan.selection_bytes())
         .saturating_add(held);
-    let budget = run.memory.host_bytes();
-    if needed > budget {
-        let given = run.memory.host.is_some();
-        return Err(Error::Budget { what: "memory budget", budget, minimum: needed, given });
-    }
+    let left = run.memory.fit_host(needed)?.left(device).host;
     let to_usize = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
     let (row, width) = (to_usize(plan.row_bytes()).max(1), to_usize(ploidy));
-    let ahead = plan.ahead(device.pool()?.current_num_threads() as u64).min(budget - needed);
+    let ahead = plan.ahead(device.pool()?.current_num_threads() as u64).min(left);
     let mut blocks = Blocks::new(
         &plan,
         device,

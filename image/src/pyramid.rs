@@ -61,11 +61,7 @@ fn reduce_as<T: Mean>(
         tile.iter().fold(BUFFERS * size_of::<T>() as u64, |bytes, &extent| bytes.saturating_mul(extent));
     // Boxes are staged in two places.
     let least = plan.largest_need().saturating_add(plan.block_bytes().saturating_mul(2));
-    let (minimum, budget) = (least.saturating_add(each), run.memory.host_bytes());
-    let Some(spare) = budget.checked_sub(minimum) else {
-        let given = run.memory.host.is_some();
-        return Err(Error::Budget { what: "host memory budget", budget, minimum, given });
-    };
+    let spare = run.memory.fit_host(least.saturating_add(each))?.left(device).host;
     let ahead = plan.ahead(threads).min(spare / 2);
     let at_once = (1 + (spare - ahead) / each.max(1)).min(threads);
 

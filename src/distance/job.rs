@@ -12,7 +12,7 @@ use super::{
     sums::{Operand, Pairs, features, largest},
 };
 use crate::{
-    Budget, Device, Element, Error, Result, Run, Status, Tensor,
+    Budget, Device, Element, Error, Needs, Result, Run, Status, Tensor,
     dtype::joined,
     extent::pieces,
     kernels::distance::{TILE, Term},
@@ -106,46 +106,37 @@ impl Measure {
 
     /// Bytes for each pair of a block: on the device the sums of two blocks; on the host a distance, and the sums of one, as they come and
     /// as numbers, where they are not the device's own.
-    pub(super) fn pair_bytes(&self) -> [u64; 2] {
+    pub(super) fn pair_needs(&self) -> Needs {
         let sums = 16 * self.terms.len() as u64;
-        [sums, if self.device.shares_host_memory() { 8 } else { sums + 8 }]
+        let distance = if self.device.shares_host_memory() { 8 } else { sums + 8 };
+        Needs::device(sums) + Needs::host(distance)
     }
 
     /// Observations along each side of a block: a square of sums fits a binding, and two of each term fit the budgets.
     ///
     /// # Errors
     /// [`Error::Limit`]; [`Error::Budget`].
-    pub(super) fn side(&self, taken_of_host: u64, memory: &Budget) -> Result<u64> {
-        self.side_of(self.pair_bytes(), [0, taken_of_host], memory)
+    pub(super) fn side(&self, taken: Needs, memory: &Budget) -> Result<u64> {
+        self.side_of(self.pair_needs(), taken, memory)
     }
 
-    /// [`side`](Self::side) of blocks of so many bytes for each pair, with so many bytes taken before, each of the device and of the host.
+    /// [`side`](Self::side) of blocks that need so much for each pair, and so much besides.
     ///
     /// # Errors
     /// As [`side`](Self::side).
-    pub(super) fn side_of(
-        &self,
-        [of_device, of_host]: [u64; 2],
-        [device, host]: [u64; 2],
-        memory: &Budget,
-    ) -> Result<u64> {
+    pub(super) fn side_of(&self, pair: Needs, taken: Needs, memory: &Budget) -> Result<u64> {
         let room = self.device.limits().room();
         // One launch may see the sums of all terms.
-        let of_pair = if of_host == 0 { of_device } else { 8 };
+        let of_pair = if pair.host == 0 { pair.device } else { 8 };
         if room < of_pair {
             return Err(Error::Limit { what: "bytes of a pair's sums", requested: of_pair, max: room });
         }
-        let shared = self.device.shares_host_memory();
         // A device whose budget nobody gave reports what it lacks.
-        let free = memory.device.is_none() && !shared;
-        let memory = Budget { device: memory.device.or(free.then_some(u64::MAX)), ..*memory };
-        let least = [device.saturating_add(of_device), host.saturating_add(of_host)];
-        let [host, device] = memory.left(&self.device, least[1], least[0])?;
-        let pairs = |left: u64, of_pair: u64| left / of_pair.max(1) + 1;
-        let pairs = match shared {
-            true => pairs(host, of_host + of_device),
-            false => pairs(host, of_host).min(pairs(device, of_device)),
-        };
+        let memory = memory.device(memory.device.unwrap_or(u64::MAX));
+        let left = memory.fit(&self.device, taken + pair)?.left(&self.device);
+        let pair = pair.on(&self.device);
+        let pairs = [(left.host, pair.host), (left.device, pair.device)].into_iter();
+        let pairs = pairs.filter_map(|(left, pair)| Some(left.checked_div(pair)? + 1)).min().unwrap_or(1);
         let side = (room / of_pair).isqrt().min(most(&self.device)).min(pairs.isqrt());
         let whole = side / u64::from(TILE) * u64::from(TILE);
         Ok(if whole > 0 { whole } else { side })
@@ -386,7 +377,7 @@ impl<'a, T: Element> Job<'a, T> {
     /// # Errors
     /// [`Error::Limit`]; [`Error::Budget`].
     pub(super) fn side(&self, results: u64, memory: &Budget) -> Result<u64> {
-        self.measure.side(results.saturating_mul(8), memory)
+        self.measure.side(Needs::host(8) * results, memory)
     }
 }
 

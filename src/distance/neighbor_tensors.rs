@@ -6,7 +6,7 @@ use super::{
     neighbors::{check_k, on_host},
     search::select,
 };
-use crate::{Element, Error, Result, Run, Tensor, dtype::nearest_f32, kernel::small};
+use crate::{Element, Error, Needs, Result, Run, Tensor, dtype::nearest_f32, kernel::small};
 
 /// The nearest observations of each, on their device.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ pub fn neighbor_tensors<T: Element>(
         return Err(Error::Limit { what: "observations", requested, max: u64::from(u32::MAX) - 1 });
     }
     if job.measure.can_search(extents.map(|extent| extent as u64), k as u64) {
-        let (kept, indices) = select(&job, k as u64, 0, run)?;
+        let (kept, indices) = select(&job, k as u64, Needs::default(), run)?;
         return Ok(NeighborTensors { indices, distances: job.measure.finish_kept_on_device(&kept)? });
     }
     let found = on_host(&job, k, run)?;

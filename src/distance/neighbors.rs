@@ -10,7 +10,7 @@ use super::{
     search::select,
     zeros,
 };
-use crate::{Device, Element, Error, Result, Run, Tensor, linalg::Matrix, tensor::Pending};
+use crate::{Device, Element, Error, Needs, Result, Run, Tensor, linalg::Matrix, tensor::Pending};
 
 /// Distances that are held against their bounds at once.
 const STRIP: usize = 64;
@@ -81,8 +81,7 @@ pub fn neighbors<T: Element>(
     check_k(k, n as u64, y.is_none())?;
     // Where the device's memory is the host's, the host finds them as fast.
     if !x.device().shares_host_memory() && job.measure.can_search([m as u64, n as u64], k as u64) {
-        let bytes = NearestSoFar::host_bytes(m as u64, k as u64);
-        let (kept, numbers) = select(&job, k as u64, bytes, run)?;
+        let (kept, numbers) = select(&job, k as u64, NearestSoFar::needs(m as u64, k as u64), run)?;
         return finished(&job.measure, kept.download()?, numbers.download()?, [m, k]);
     }
     on_host(&job, k, run)
@@ -94,7 +93,7 @@ pub fn neighbors<T: Element>(
 /// As [`neighbors`].
 pub(super) fn on_host<T: Element>(job: &Job<'_, T>, k: usize, run: &Run) -> Result<Neighbors> {
     let ([m, _], measure) = (job.extents(), &job.measure);
-    let side = measure.side(NearestSoFar::host_bytes(m as u64, k as u64), &run.memory)?;
+    let side = measure.side(NearestSoFar::needs(m as u64, k as u64), &run.memory)?;
     let mut found = NearestSoFar::new(&measure.device, m, k, measure.metric == Metric::InnerProduct)?;
     job.each_block(side, run, |block| {
         // In this order the numbers that an observation is offered rise.
@@ -195,9 +194,9 @@ impl NearestSoFar {
         Ok(Self { threads: device.pool()?.clone(), found, k, largest_first })
     }
 
-    /// Bytes on the host: a distance and a number for each of the nearest, these again, sorted, and what is known of each observation.
-    pub const fn host_bytes(observations: u64, k: u64) -> u64 {
-        observations.saturating_mul(k.saturating_mul(32).saturating_add(40))
+    /// A distance and a number for each of the nearest, these again, sorted, and what is known of each observation.
+    pub fn needs(observations: u64, k: u64) -> Needs {
+        (Needs::host(32) * k + Needs::host(40)) * observations
     }
 
     /// Takes the distances of the observations from `row` on from those from `column` on, (rows, columns), and those of the second

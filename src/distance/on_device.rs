@@ -9,7 +9,7 @@ use super::{
 #[cfg(doc)]
 use crate::Error;
 use crate::{
-    Element, Result, Run, Status, Tensor,
+    Element, Needs, Result, Run, Status, Tensor,
     dtype::{halves, nearest_f32},
     extent::{blocks, to_usize},
     kernel::{Grid, small},
@@ -67,8 +67,8 @@ pub fn pairwise_tensor<T: Element>(
     let job = Job::new(x, y, metric, options)?;
     let (measure, [m, n]) = (&job.measure, job.extents().map(|extent| extent as u64));
     let bytes = m.saturating_mul(n).saturating_mul(4);
-    let taken = if measure.device.shares_host_memory() { [0, bytes] } else { [bytes, 0] };
-    let side = measure.side_of([8 * measure.terms.len() as u64, 0], taken, &run.memory)?;
+    let sums = Needs::device(8 * measure.terms.len() as u64);
+    let side = measure.side_of(sums, Needs::device(bytes), &run.memory)?;
     let lines = measure.device.limits().rows_per_launch(n, WG)?;
     let mut out = Tensor::empty(&measure.device, &[m, n])?;
     if !out.is_empty() {

@@ -28,7 +28,7 @@ pub use self::results::PackedDiagonal;
 use self::{codes::Codes, moments::ColumnMoments};
 use super::{Metric, Missing};
 use crate::{
-    Device, Error, Result, Tensor,
+    Device, Error, Needs, Result, Tensor,
     kernel::Program,
     linalg::Stats,
     packed::{
@@ -239,9 +239,9 @@ impl PackedPairs {
         Ok(self)
     }
 
-    /// Bytes on the device that [`ones_differ`](Self::ones_differ) adds, for panels of `rows` rows.
-    pub fn device_bytes_of_ones(device: &Device, columns: u64, rows: u64) -> u64 {
-        PairProducts::device_bytes_of(device, columns, &Wanted::Diagonal, rows, 1)
+    /// The sums on the device that [`ones_differ`](Self::ones_differ) adds, for panels of `rows` rows.
+    pub fn needs_of_ones(device: &Device, columns: u64, rows: u64) -> Needs {
+        Needs::device(PairProducts::device_bytes_of(device, columns, &Wanted::Diagonal, rows, 1))
     }
 
     /// Whether the metric is one of those that packed rows are for.
@@ -254,68 +254,60 @@ impl PackedPairs {
         PairProducts::programs(device, columns, rows, LIMBS)
     }
 
-    /// Bytes on the device that sums by [`new`](Self::new) take besides their panels, of `rows` rows.
-    pub fn device_bytes(device: &Device, columns: u64, rows: u64, metric: Metric) -> u64 {
-        Self::device_bytes_of(device, columns, 0..columns, rows, metric)
+    /// Sums by [`new`](Self::new) besides their panels, of `rows` rows; and what [`finish`](Self::finish) takes: the results, and what
+    /// they are read through.
+    pub fn needs(device: &Device, columns: u64, rows: u64, metric: Metric) -> Needs {
+        let matrices = if ColumnMoments::serve(metric) { 4 } else { 2 };
+        let results = Needs::host(PairProducts::host_bytes(device, columns)) * matrices;
+        Self::sums_needs(device, columns, 0..columns, rows, metric) + results
     }
 
-    /// Bytes on the device that sums by [`of_columns`](Self::of_columns) take besides their panels, of `rows` rows.
-    pub fn device_bytes_of(device: &Device, columns: u64, own: Range<u64>, rows: u64, metric: Metric) -> u64 {
+    /// The same by [`of_columns`](Self::of_columns), with what [`finish_columns`](Self::finish_columns) takes.
+    pub fn needs_of_columns(
+        device: &Device,
+        columns: u64,
+        own: Range<u64>,
+        rows: u64,
+        metric: Metric,
+    ) -> Needs {
+        let matrices = if ColumnMoments::serve(metric) { 6 } else { 2 };
         let width = own.end.saturating_sub(own.start);
-        let following = columns.saturating_sub(own.start).saturating_add(columns.saturating_sub(own.end));
-        Self::device_bytes_with(
-            device,
-            columns,
-            &Wanted::From(own),
-            rows,
-            metric,
-            width.saturating_mul(following),
-        )
+        let results = Needs::host(8 * matrices) * width * columns.saturating_sub(own.start);
+        let read = Needs::host(PairProducts::read_bytes(device, columns)) * 2 + Needs::host(32) * columns;
+        Self::sums_needs(device, columns, own, rows, metric) + results + read
     }
 
-    /// Bytes on the device that sums by [`between`](Self::between) take, with a panel of `rows` rows of both matrices.
-    pub fn device_bytes_between(device: &Device, columns: [u64; 2], rows: u64, metric: Metric) -> u64 {
+    /// The same by [`between`](Self::between), with a panel of `rows` rows of both matrices, and what
+    /// [`finish_between`](Self::finish_between) takes.
+    pub fn needs_between(device: &Device, columns: [u64; 2], rows: u64, metric: Metric) -> Needs {
+        let matrices = if ColumnMoments::serve(metric) { 6 } else { 2 };
         let (split, all) = Self::beside(columns);
         let (wanted, pairs) = (Wanted::Across(split), split.saturating_mul(2 * columns[1]));
-        let panel = rows.saturating_mul(4 * row_words(all));
-        Self::device_bytes_with(device, all, &wanted, rows, metric, pairs).saturating_add(panel)
+        let panel = Needs::device(4 * row_words(all)) * rows;
+        let results = Needs::host(8 * matrices) * split * columns[1];
+        let read = Needs::host(PairProducts::read_bytes(device, all)) + Needs::host(64) * all;
+        Self::pairs_needs(device, all, &wanted, rows, metric, pairs) + panel + results + read
     }
 
-    fn device_bytes_with(
+    fn sums_needs(device: &Device, columns: u64, own: Range<u64>, rows: u64, metric: Metric) -> Needs {
+        let width = own.end.saturating_sub(own.start);
+        let following = columns.saturating_sub(own.start).saturating_add(columns.saturating_sub(own.end));
+        let pairs = width.saturating_mul(following);
+        Self::pairs_needs(device, columns, &Wanted::From(own), rows, metric, pairs)
+    }
+
+    fn pairs_needs(
         device: &Device,
         columns: u64,
         wanted: &Wanted,
         rows: u64,
         metric: Metric,
         pairs: u64,
-    ) -> u64 {
-        let sums = PairProducts::device_bytes_of(device, columns, wanted, rows, 1).saturating_mul(2);
-        if !ColumnMoments::serve(metric) {
-            return sums;
-        }
-        sums.saturating_add(ColumnMoments::device_bytes(device, columns, pairs, rows))
-    }
-
-    /// Bytes on the host that [`finish`](Self::finish) takes: the results, and what they are read through.
-    pub fn host_bytes(device: &Device, columns: u64, metric: Metric) -> u64 {
-        let matrices = if ColumnMoments::serve(metric) { 4 } else { 2 };
-        PairProducts::host_bytes(device, columns).saturating_mul(matrices)
-    }
-
-    /// Bytes on the host that [`finish_columns`](Self::finish_columns) takes, likewise.
-    pub fn host_bytes_of(device: &Device, columns: u64, own: Range<u64>, metric: Metric) -> u64 {
-        let matrices = if ColumnMoments::serve(metric) { 6 } else { 2 };
-        let panel = columns.saturating_sub(own.start).saturating_mul(own.end.saturating_sub(own.start));
-        let sums = PairProducts::read_bytes(device, columns).saturating_mul(2);
-        panel.saturating_mul(8 * matrices).saturating_add(sums).saturating_add(columns.saturating_mul(32))
-    }
-
-    /// Bytes on the host that [`finish_between`](Self::finish_between) takes, likewise.
-    pub fn host_bytes_between(device: &Device, columns: [u64; 2], metric: Metric) -> u64 {
-        let matrices = if ColumnMoments::serve(metric) { 6 } else { 2 };
-        let (split, all) = Self::beside(columns);
-        let sums = PairProducts::read_bytes(device, all).saturating_add(all.saturating_mul(64));
-        split.saturating_mul(columns[1]).saturating_mul(8 * matrices).saturating_add(sums)
+    ) -> Needs {
+        let sums = Needs::device(PairProducts::device_bytes_of(device, columns, wanted, rows, 1)) * 2;
+        let moments =
+            ColumnMoments::serve(metric).then(|| ColumnMoments::needs(device, columns, pairs, rows));
+        sums + moments.unwrap_or_default()
     }
 
     /// Adds the rows of `packed` from row `from` on, of which `stats` has the codes' sums and counts, or none for a row that takes no

@@ -13,7 +13,7 @@ use super::{
     zeros,
 };
 use crate::{
-    Device, Element, Error, Result, Tensor,
+    Device, Element, Error, Needs, Result, Tensor,
     dtype::{halves, joined},
     extent::to_usize,
     kernels::distance::{TILE, Term},
@@ -144,9 +144,9 @@ impl Partial {
         Ok(partial)
     }
 
-    /// Bytes on the device, and on the host with what [`export`](Self::export) and [`PartialSums::finish`] take, for m observations with
+    /// The sums on the device, and on the host what [`export`](Self::export) and [`PartialSums::finish`] take, for m observations with
     /// themselves or with n others.
-    pub fn bytes(m: u64, n: Option<u64>, metric: Metric, missing: Missing) -> [u64; 2] {
+    pub fn needs(m: u64, n: Option<u64>, metric: Metric, missing: Missing) -> Needs {
         let terms = metric.terms_in_parts(missing != Missing::Propagate).len() as u64;
         let width = n.unwrap_or(m);
         let pairs = m.saturating_mul(width);
@@ -160,7 +160,7 @@ impl Partial {
         };
         let [held, exported] = [held, exported].map(|pairs| pairs.saturating_mul(8 * terms));
         let panel = panel.saturating_mul(8);
-        [held, exported.saturating_add(panel).saturating_add(pairs.saturating_mul(16))]
+        Needs::device(held) + Needs::host(exported) + Needs::host(panel) + Needs::host(16) * pairs
     }
 
     /// Takes the sum of each observation over all its features, here and elsewhere, which [`Metric::JensenShannon`] divides by: a first

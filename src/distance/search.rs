@@ -11,13 +11,13 @@ use super::{
 #[cfg(doc)]
 use crate::Error;
 use crate::{
-    Budget, Element, Result, Run, Tensor,
+    Budget, Element, Needs, Result, Run, Tensor,
     dtype::joined,
     kernel::small,
     kernels::finish_distance::{Formula, PROPAGATED, Params},
 };
 
-/// Finds the nearest of each observation on the device, beside so many bytes of the host: gives the pairs (m, 2 k) that they were found by, and
+/// Finds the nearest of each observation on the device, beside what is taken: gives the pairs (m, 2 k) that they were found by, and
 /// their numbers (m, k).
 ///
 /// # Errors
@@ -25,11 +25,11 @@ use crate::{
 pub(super) fn select<T: Element>(
     job: &Job<'_, T>,
     k: u64,
-    taken_of_host: u64,
+    taken: Needs,
     run: &Run,
 ) -> Result<(Tensor<f32>, Tensor<u32>)> {
     let (measure, [m, n]) = (&job.measure, job.extents().map(|extent| extent as u64));
-    let side = measure.search_side([m, n], k, taken_of_host, &run.memory)?;
+    let side = measure.search_side([m, n], k, taken, &run.memory)?;
     let (device, lower) = (&measure.device, measure.is_lower());
     let undefined = [0, usize::from(!measure.is_self)].map(|side| &measure.undefined[side][..]);
     let by_sums = measure.order_of_sums();
@@ -56,26 +56,17 @@ impl Measure {
         k <= Selection::MOST as u64 && extents.iter().all(|&n| n < u32::MAX.into())
     }
 
-    /// Tells how many observations are along each side of a block, where a device finds the k nearest of m observations among n, beside so
-    /// many bytes of the host.
+    /// Tells how many observations are along each side of a block, where a device finds the k nearest of m observations among n, beside
+    /// what is taken.
     ///
     /// # Errors
     /// As [`side`](Self::side).
-    pub(super) fn search_side(
-        &self,
-        [m, n]: [u64; 2],
-        k: u64,
-        taken_of_host: u64,
-        memory: &Budget,
-    ) -> Result<u64> {
+    pub(super) fn search_side(&self, [m, n]: [u64; 2], k: u64, taken: Needs, memory: &Budget) -> Result<u64> {
         // Their distances come last.
-        let bytes =
-            Selection::device_bytes(m, m.saturating_add(n), k).saturating_add(4 * m.saturating_mul(k));
-        let shared = self.device.shares_host_memory();
-        let taken = if shared { [0, bytes.saturating_add(taken_of_host)] } else { [bytes, taken_of_host] };
+        let kept = Selection::needs(m, m.saturating_add(n), k) + Needs::device(4) * m * k;
         // A pair has the sum of one term, or those of all and what is made of them.
         let of_pair = if self.order_of_sums().is_some() { 8 } else { 8 * (self.terms.len() as u64 + 1) };
-        self.side_of([of_pair, 0], taken, memory)
+        self.side_of(Needs::device(of_pair), kept + taken, memory)
     }
 
     /// Gives the order by the sums of the first term, where the nearest are found by these alone.

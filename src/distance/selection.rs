@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{Metric, Missing};
 use crate::{
-    Device, Limits, Result, Tensor,
+    Device, Limits, Needs, Result, Tensor,
     extent::{blocks, pieces},
     kernel::{Grid, small},
     kernels::nearest::{MOST_KEPT, NEAREST, Offered, Params, WG, iterations, spec},
@@ -122,9 +122,9 @@ impl Selection {
         Ok(selection)
     }
 
-    /// Bytes on the device of m lists of k, and of n flags.
-    pub(crate) fn device_bytes(m: u64, n: u64, k: u64) -> u64 {
-        m.saturating_mul(k).saturating_mul(12).saturating_add(n.saturating_mul(4)).saturating_add(8)
+    /// m lists of k, and n flags.
+    pub(crate) fn needs(m: u64, n: u64, k: u64) -> Needs {
+        Needs::device(12) * k * m + Needs::device(4) * n + Needs::device(8)
     }
 
     /// Offers the columns of a block of sums (rows, 2 columns) to its rows. Where `lower`, only the pairs below the diagonal are there, and

@@ -7,17 +7,15 @@ use std::time::Instant;
 
 use self::{nearest::nearest, reading::Reading};
 #[cfg(feature = "zarr")]
-use super::tiles::{write_pairwise, write_pairwise_counted};
+use super::tiles::{tile_needs, write_pairwise, write_pairwise_counted};
 use super::{
     Metric, Missing, Neighbors, Options, Partial,
-    job::Measure,
     neighbors::{check_k, neighbors},
-    precision::is_wide,
 };
 #[cfg(feature = "zarr")]
 use crate::store::ArrayWriter;
 use crate::{
-    Budget, Device, Element, Result, Run, SharedArray, Status, Tensor,
+    Budget, Device, Element, Needs, Result, Run, SharedArray, Status, Tensor,
     dtype::with_dtype,
     linalg::Matrix,
     stream::{StreamStats, load},
@@ -172,15 +170,13 @@ pub fn neighbors_stored<A: SharedArray>(
     check_k(k, others.unwrap_or(reading.counts[0]), others.is_none())?;
     let mut stats = StreamStats::default();
     let nearest = with_dtype!(reading.staged, T => {
-        let (terms, prepare) = metric.recipe(options.missing != Missing::Propagate);
-        let wide = is_wide::<T>(device, &terms, prepare, options)?;
-        let measure = Measure::new(device, metric, options, reading.features, wide, others.is_none());
+        let measure = reading.measure::<T>(device, metric, options)?;
         nearest::<T>(&reading, measure, k, run, &mut stats, |stats| {
-            let Loaded { tensors, rest, .. } = Loaded::<T>::of(&reading, device, run, stats)?;
+            let Loaded { tensors, rest, .. } = Loaded::<T>::of(&reading, device, run, Needs::default(), stats)?;
             let started = Instant::now();
             let found = neighbors(&tensors[0], tensors.get(1), k, metric, options, &rest);
             stats.compute += started.elapsed();
-            found.map_err(|error| reading.with_what_is_held(error, device, &run.memory))
+            found
         })?
     });
     Ok(StoredNeighbors { nearest, memory: run.memory.planned(device), stats })
@@ -190,7 +186,8 @@ pub fn neighbors_stored<A: SharedArray>(
 ///
 /// [`write_pairwise`] of arrays, whose elements are taken as [`pairwise_stored`] takes them. `begin` makes the array, or goes on with it
 /// ([`ArrayWriter::resume`](crate::store::ArrayWriter::resume)): it is given all that the distances depend on, for the words of its job.
-/// With a second array, of the numbers of features, [`write_pairwise_counted`].
+/// With a second array, of the numbers of features, [`write_pairwise_counted`]. `tile` has the extents of the array's tiles, so that memory is
+/// planned before anything is read.
 ///
 /// # Errors
 /// As [`pairwise_stored`] and [`write_pairwise`], and what `begin` gives.
@@ -205,13 +202,18 @@ pub fn write_pairwise_stored<A: SharedArray>(
     options: &Options,
     device: &Device,
     run: &Run,
+    tile: [u64; 2],
     begin: impl FnOnce(&str) -> Result<(ArrayWriter, Option<ArrayWriter>)>,
 ) -> Result<WrittenDistances> {
     let arrays: Vec<_> = [Some(x), y].into_iter().flatten().map(A::shared).collect();
     let reading = Reading::new(&arrays, metric, options, device)?;
     let mut stats = StreamStats::default();
     with_dtype!(reading.staged, T => {
-        let Loaded { tensors, rest, digests } = Loaded::<T>::of(&reading, device, run, &mut stats)?;
+        let measure = reading.measure::<T>(device, metric, options)?;
+        let shape = [reading.counts[0], *reading.counts.last().unwrap_or(&0)];
+        let counted = options.missing != Missing::Propagate;
+        let later = tile_needs(measure.is_lower(), tile, shape, counted) + measure.pair_needs();
+        let Loaded { tensors, rest, digests } = Loaded::<T>::of(&reading, device, run, later, &mut stats)?;
         let shapes: Vec<_> = arrays.iter().map(|array| array.shape()).collect();
         let (types, name) = (T::DTYPE, &device.info().name);
         let job = format!("{shapes:?} {types:?} {digests:016x?} {metric:?} {options:?} {name}");
@@ -222,7 +224,7 @@ pub fn write_pairwise_stored<A: SharedArray>(
             None => write_pairwise(x, y, metric, options, &rest, writer),
         };
         stats.compute += started.elapsed();
-        written.map_err(|error| reading.with_what_is_held(error, device, &run.memory))?;
+        written?;
     });
     Ok(WrittenDistances { memory: run.memory.planned(device), stats })
 }
@@ -238,8 +240,15 @@ struct Loaded<T: Element> {
 }
 
 impl<T: Element> Loaded<T> {
-    fn of(reading: &Reading<'_>, device: &Device, run: &Run, stats: &mut StreamStats) -> Result<Self> {
-        let (plans, memory) = reading.to_load(device, &run.memory)?;
+    /// Loads them, where memory holds them beside what comes `later` too.
+    fn of(
+        reading: &Reading<'_>,
+        device: &Device,
+        run: &Run,
+        later: Needs,
+        stats: &mut StreamStats,
+    ) -> Result<Self> {
+        let (plans, memory) = reading.to_load(device, &run.memory, later)?;
         let (mut tensors, mut digests) = (Vec::new(), vec![0; plans.len()]);
         for (((plan, bytes), array), digest) in plans.iter().zip(reading.arrays).zip(&mut digests) {
             tensors.push(load(plan, device, array.shape(), *bytes, run, stats, digest)?);

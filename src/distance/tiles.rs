@@ -10,7 +10,7 @@ use super::{
     matrix, mirror, symmetric, zeros,
 };
 use crate::{
-    Device, Element, Error, Progress, Result, Run, Status, StoredType, Tensor, dtype::nearest_f32,
+    Device, Element, Error, Needs, Progress, Result, Run, Status, StoredType, Tensor, dtype::nearest_f32,
     linalg::Matrix, store::ArrayWriter,
 };
 
@@ -106,12 +106,12 @@ fn write_squares<T: Element>(
     let [m, n] = job.extents().map(|extent| extent as u64);
     let tile = tile_shape(&writer, [m, n])?;
     let by_two = job.is_lower() && tile[0] == tile[1];
-    let copies = if by_two { 6 } else { 3 } * if shared.is_some() { 2 } else { 1 };
+    let needs = tile_needs(job.is_lower(), tile, [m, n], shared.is_some());
     let is_written = |index: &[u64]| {
         Ok(writer.is_written(index)?
             && shared.as_ref().map_or(Ok(true), |shared| shared.is_written(index))?)
     };
-    let mut tiles = Tiles::new(job, x.device(), run, &writer, copies, is_written)?;
+    let mut tiles = Tiles::new(job, x.device(), run, &writer, needs, is_written)?;
     for index in writer.tiles() {
         if is_written(&index)? {
             continue;
@@ -164,7 +164,8 @@ pub fn write_condensed<T: Element>(
     let job = Job::new(x, None, metric, options)?;
     let m = job.extents()[0];
     let tile = tile_shape(&writer, [condensed_len(m) as u64])?;
-    let mut tiles = Tiles::new(job, x.device(), run, &writer, 3, |index| writer.is_written(index))?;
+    let needs = Needs::host(3 * 8) * tile[0].min(writer.spec().shape[0]);
+    let mut tiles = Tiles::new(job, x.device(), run, &writer, needs, |index| writer.is_written(index))?;
     for index in writer.left() {
         let start = index[0] * tile[0];
         let pairs = whole(start)..whole(start + writer.extent(&index)[0]);
@@ -172,6 +173,13 @@ pub fn write_condensed<T: Element>(
         tiles.tell(1);
     }
     writer.finish()
+}
+
+/// A tile of distances as it is made, turned round and encoded: twice where its copy is written at the same time, and as much for numbers of
+/// features.
+pub(super) fn tile_needs(is_lower: bool, tile: [u64; 2], shape: [u64; 2], counted: bool) -> Needs {
+    let tiles = if is_lower && tile[0] == tile[1] { 2 } else { 1 } * if counted { 2 } else { 1 };
+    Needs::host(3 * 8 * tiles) * tile[0].min(shape[0]) * tile[1].min(shape[1])
 }
 
 /// Extents of a whole tile, of an array that is as expected.
@@ -204,22 +212,19 @@ struct Tiles<'a, 'w, T: Element> {
 }
 
 impl<'a, 'w, T: Element> Tiles<'a, 'w, T> {
-    /// With so many numbers for each element of a tile; `is_written` tells which tiles are there already.
+    /// Tiles that need so much; `is_written` tells which are there already.
     ///
     /// # Errors
-    /// As [`Job::side`].
+    /// As [`Measure::side`](super::job::Measure::side).
     fn new(
         job: Job<'a, T>,
         device: &Device,
         run: &'w Run,
         writer: &'w ArrayWriter,
-        copies: u64,
+        needs: Needs,
         is_written: impl Fn(&[u64]) -> Result<bool>,
     ) -> Result<Self> {
-        let spec = writer.spec();
-        let within = spec.shape.iter().zip(spec.tile_shape()).map(|(all, tile)| all.min(tile));
-        let elements = within.fold(copies, |product: u64, extent| product.saturating_mul(*extent));
-        let side = job.side(elements, &run.memory)?;
+        let side = job.measure.side(needs, &run.memory)?;
         let pool = device.pool()?.clone();
         let silent = Run { progress: Progress::default(), ..run.clone() };
         let count = writer.tiles().count() as u64;

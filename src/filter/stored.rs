@@ -19,7 +19,7 @@ use super::{
     options::{GaussianOptions, PerAxis},
 };
 use crate::{
-    Budget, ChunkedArray, DType, Device, Element, Error, Result, Run, SharedArray, Status, StoredType,
+    Budget, ChunkedArray, DType, Device, Element, Error, Needs, Result, Run, SharedArray, Status, StoredType,
     driver::HostBytes,
     dtype::with_dtype,
     kernels::correlate::Edge as Beyond,
@@ -467,21 +467,19 @@ impl<W: BoxWriter> Work<'_, W> {
         let rows = Arc::new(Selection::all(self.x.shape()[0]));
         let plan = Plan::new(vec![Arc::clone(self.x)], rows, None, Arc::clone(&self.convert), &along)?;
         let product = |all: &[u64]| all.iter().fold(1, |product: u64, n| product.saturating_mul(*n));
-        let (read, core) = (plan.block_bytes(), product(size).saturating_mul(sizes.written));
+        let block = plan.block_bytes();
+        let (read, core) = (Needs::device(block), Needs::device(sizes.written) * product(size));
         let tile = self.writer.tile_shape();
         let at_once = tiles(size, &tile).min(self.device.threads() as u64);
-        let encoded = product(&tile).saturating_mul(sizes.written).saturating_mul(at_once * ENCODED);
+        let encoded = Needs::host(sizes.written) * product(&tile) * (at_once * ENCODED);
         // One box is read or written while there is another on the device: where that is the host, nothing is twice.
         let copies = if self.device.shares_host_memory() { 1 } else { 2 };
-        let boxes = read.saturating_add(core).saturating_mul(copies);
-        let of_host = [boxes, encoded, plan.largest_need()];
-        let host = of_host.into_iter().fold(0, u64::saturating_add);
-        let elements = read / sizes.read;
+        let staged = Needs::host((read + core).device) * copies;
         let between = filter.arrays_between(&plan.box_shape(), self.device, self.types);
-        let sums = elements.saturating_mul(between * sizes.real);
-        let of_device = read.saturating_add(sums).saturating_add(core);
-        let [left, _] = self.run.memory.left(self.device, host, of_device)?;
-        Ok((plan, left))
+        let sums = Needs::device(between * sizes.real) * (block / sizes.read);
+        let needs = staged + encoded + Needs::host(plan.largest_need()) + read + sums + core;
+        let rest = self.run.memory.fit(self.device, needs)?;
+        Ok((plan, rest.left(self.device).host))
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
     rows::Rows,
 };
 use crate::{
-    Device, Element, Error, Real, Result, Tensor,
+    Device, Element, Error, Needs, Real, Result, Tensor,
     array::{self, elementwise::converted},
     dtype::{halves, joined},
     extent::blocks,
@@ -33,7 +33,7 @@ pub(crate) fn to_usize(extent: u64) -> usize {
 /// addition is off by 2^-47 of the sum at most, or by 2^-126 where the device takes f32 below that for 0; a sum beyond 3.4e38 is infinite.
 ///
 /// # Cost
-/// On the device 8 bytes an element, and the blocks that it is yet to add: [`device_bytes`](Self::device_bytes). One download, at the end;
+/// On the device 8 bytes an element, and the blocks that it is yet to add: [`needs`](Self::needs). One download, at the end;
 /// on the host 16 bytes an element then.
 ///
 /// ```
@@ -77,9 +77,9 @@ impl BlockSum {
         Ok(Self { lower: true, ..Self::new(device, n, n)? })
     }
 
-    /// Bytes on the device of sums (rows, cols), of the block that is added last, and of the one that is made next.
-    pub fn device_bytes(rows: u64, cols: u64) -> u64 {
-        rows.saturating_mul(cols).saturating_mul(8 + 2 * 4)
+    /// Sums (rows, cols), the block that is added last, and the one that is made next, on the device.
+    pub fn needs(rows: u64, cols: u64) -> Needs {
+        Needs::device(8 + 2 * 4) * rows * cols
     }
 
     /// Adds a block, which may be dropped at once. Enqueues, and waits until the block before is added, so that a device never holds more than

@@ -6,7 +6,7 @@ use super::{
     matrix::Matrix,
     sign::SignRule,
 };
-use crate::{Budget, Device, DeviceOptions, Error, Result, Run, Status};
+use crate::{Device, DeviceOptions, Error, Needs, Result, Run, Status, extent::to_usize};
 
 const OP: &str = "randomized_svd";
 /// The part of the square of the largest singular value that products cannot tell from zero, in units of their precision.
@@ -268,18 +268,13 @@ impl Plan {
         // or joined with others, and what a restart keeps.
         let column = 16 * n.max(1) as u64;
         let home = home(map)?;
-        let (what, budget, given) = if home.shares_host_memory() {
-            ("host memory", run.memory.host_bytes(), run.memory.host)
-        } else {
-            let left = || run.memory.device_bytes(home.info()).saturating_sub(home.allocated_bytes());
-            (Budget::DEVICE, run.memory.device.unwrap_or_else(left), run.memory.device)
-        };
-        let capacity = (budget / 2 / column).saturating_sub((3 * l + k) as u64);
-        if capacity < (k + 2 * l) as u64 && capacity < n as u64 {
-            let minimum = 2 * column * (2 * k + 5 * l) as u64;
-            return Err(Error::Budget { what, budget, minimum, given: given.is_some() });
-        }
-        let capacity = usize::try_from(capacity).unwrap_or(usize::MAX);
+        // Of a device's default budget, what tensors hold already is gone.
+        let is_default = run.memory.device.is_none() && !home.shares_host_memory();
+        let held = if is_default { home.allocated_bytes() } else { 0 };
+        let least = n.min(k + 2 * l);
+        let needs = Needs::device(2 * column) * (least + 3 * l + k) as u64;
+        let rest = run.memory.fit(&home, Needs::device(held) + needs)?;
+        let capacity = least.saturating_add(to_usize(rest.left(&home).of_tensors(&home) / 2 / column));
         Ok(Self { op, m, n, k, l, passes, early, tolerance, precision, home, capacity })
     }
 

@@ -10,7 +10,7 @@ use super::{
     pair_products::{COLUMNS, Wanted, batches},
 };
 use crate::{
-    Device, Result, Tensor,
+    Device, Needs, Result, Tensor,
     kernels::packed_gather::Recode,
     linalg::{Matrix, gram::to_usize},
 };
@@ -95,9 +95,9 @@ impl<const N: usize> AbsentSums<N> {
         Ok(Self { columns, parts, numbers, groups })
     }
 
-    /// Bytes on the device, for so many pairs of columns i and j.
-    pub(crate) fn device_bytes(pairs: u64) -> u64 {
-        pairs.saturating_mul(8 * N as u64)
+    /// The sums on the device, for so many pairs of columns i and j.
+    pub(crate) fn needs(pairs: u64) -> Needs {
+        Needs::device(8 * N as u64) * pairs
     }
 
     /// Adds these rows of `packed`. Enqueues; does not wait.

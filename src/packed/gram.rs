@@ -14,7 +14,9 @@ use super::{
     operand::{LIMBS, max_of},
     pair_products::{Kind, Multiples, PairProducts, RowTerms, exponent, power_of_two},
 };
-use crate::{Device, Error, Result, Tensor, kernel::Program, kernels::packed_gather::Recode, linalg::Matrix};
+use crate::{
+    Device, Error, Needs, Result, Tensor, kernel::Program, kernels::packed_gather::Recode, linalg::Matrix,
+};
 
 /// Rows from which on two bytes for a number are enough: what rounding to 2^-13 of s² adds is then at most 1.3e-6
 /// of a diagonal entry, where sums of f32 are 1.1e-6 off (`benches/peers/gram_digits.py`).
@@ -64,7 +66,7 @@ crate::setters! {
 /// # Cost
 /// For each row and byte of the numbers (one with [`unit_factors`](GramOptions::unit_factors), else three, or two of many rows) columns² / 2
 /// products of bytes; of a row in which few codes differ from the most common one, only the pairs of those. Memory as
-/// [`device_bytes`](Self::device_bytes) and [`host_bytes`](Self::host_bytes) say. The page of [the module](crate::packed) has an example.
+/// [`needs`](Self::needs) says. The page of [the module](crate::packed) has an example.
 #[derive(Debug)]
 pub struct Gram {
     products: PairProducts,
@@ -107,19 +109,15 @@ impl Gram {
         step.max((2 * step).min(128 << 20))
     }
 
-    /// Bytes on the device besides a panel of `rows` rows.
-    pub fn device_bytes(device: &Device, columns: u64, rows: u64) -> u64 {
-        PairProducts::device_bytes(device, columns, rows, 2)
+    /// The sums on the device besides a panel of `rows` rows; on the host T, and what it is read through.
+    pub fn needs(device: &Device, columns: u64, rows: u64) -> Needs {
+        let sums = Needs::device(PairProducts::device_bytes(device, columns, rows, 2));
+        sums + Needs::host(PairProducts::host_bytes(device, columns))
     }
 
     /// Bytes on the host of a row of a panel while it is added. For plans of other packages of this workspace.
     #[doc(hidden)]
     pub const HOST_ROW_BYTES: u64 = PairProducts::HOST_ROW_BYTES;
-
-    /// Bytes on the host: T, and what it is read through.
-    pub fn host_bytes(device: &Device, columns: u64) -> u64 {
-        PairProducts::host_bytes(device, columns)
-    }
 
     /// Adds a row of `packed` for each of `scales`, from row `from` on, which is row `first` of all. Enqueues; does not wait.
     ///

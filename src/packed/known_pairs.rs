@@ -9,7 +9,7 @@ use super::{
     operand::{LIMBS, max_of},
     pair_products::{Kind, Multiples, PairProducts, RowTerms, exponent, power_of_two},
 };
-use crate::{Device, Error, Result, Tensor, kernels::packed_gather::Recode, linalg::Matrix};
+use crate::{Device, Error, Needs, Result, Tensor, kernels::packed_gather::Recode, linalg::Matrix};
 
 /// A row's weight, and how many of its codes are not missing.
 #[derive(Clone, Copy, Debug)]
@@ -50,9 +50,10 @@ impl KnownPairs {
         Ok(Self { products, largest, total: 0 })
     }
 
-    /// Bytes on the device besides a panel of `rows` rows.
-    pub fn device_bytes(device: &Device, columns: u64, rows: u64) -> u64 {
-        PairProducts::device_bytes(device, columns, rows, 1)
+    /// The sums on the device besides a panel of `rows` rows; on the host the result, and what it is read through.
+    pub fn needs(device: &Device, columns: u64, rows: u64) -> Needs {
+        let sums = Needs::device(PairProducts::device_bytes(device, columns, rows, 1));
+        sums + Needs::host(PairProducts::host_bytes(device, columns))
     }
 
     /// Counts the weights of rows that [`add`](Self::add) does not: those of sums that are [put in](IntegerSums::set_sums).

@@ -5,7 +5,7 @@ use super::{
     uniform::packed_uniform,
 };
 use crate::{
-    Device, Error, Result, Run, Status, Tensor,
+    Device, Error, Needs, Result, Run, Status, Tensor,
     bits::{PackOptions, Width, pack},
     linalg::{LinearMap, Matrix, Pass},
     run::Budget,
@@ -96,13 +96,13 @@ impl PackedMatrix {
         let mut matrix = Self::new(device, columns)?;
         let row_bytes = matrix.row_bytes();
         let requested = checked_len("PackedMatrix::random", &[rows, row_bytes])?;
-        let (what, budget, free) = if device.shares_host_memory() {
-            ("memory budget", run.memory.host, Some(Budget::default().host_bytes().saturating_mul(2)))
+        let (given, free) = if device.shares_host_memory() {
+            (run.memory.host, Some(Budget::default().host_bytes().saturating_mul(2)))
         } else {
-            (Budget::DEVICE, run.memory.device, device.info().memory)
+            (run.memory.device, device.info().memory)
         };
-        if let Some(budget) = budget.filter(|&budget| requested > budget) {
-            return Err(Error::Budget { what, budget, minimum: requested, given: true });
+        if given.is_some() {
+            run.memory.fit(device, Needs::device(requested))?;
         }
         if free.is_some_and(|free| requested > free) {
             return Err(Error::OutOfMemory { requested, free });

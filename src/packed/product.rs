@@ -13,7 +13,7 @@ use super::{
     row_words,
 };
 use crate::{
-    Device, Error, Result, Tensor, kernel::Program, kernels::packed_apply::TILE, linalg::Matrix,
+    Device, Error, Needs, Result, Tensor, kernel::Program, kernels::packed_apply::TILE, linalg::Matrix,
     tensor::Pending,
 };
 
@@ -40,7 +40,7 @@ struct Group {
 ///
 /// # Cost
 /// For each row, entry and column of X three products of bytes, and as many for Aᵀ (A X); of rows with a missing code more. Columns of X are
-/// taken in groups that fit the device, and each group takes all rows. Memory as [`device_bytes`](Self::device_bytes) says.
+/// taken in groups that fit the device, and each group takes all rows. Memory as [`needs`](Self::needs) says.
 ///
 /// ```
 /// use teatime::{
@@ -179,11 +179,11 @@ impl PackedProduct {
         Ok(())
     }
 
-    /// Bytes on the device of a product `Aᵀ (A X)` with `rows` rows, besides these: X, the sums, and A X of some rows at a time.
-    pub fn device_bytes(device: &Device, rows: u64, entries: u64, columns: u64) -> u64 {
+    /// A product `Aᵀ (A X)` with `rows` rows, on the device besides these: X, the sums, and A X of some rows at a time.
+    pub fn needs(device: &Device, rows: u64, entries: u64, columns: u64) -> Needs {
         let (words, width) = (row_words(entries), 2 * row_limbs(LIMBS, columns));
         let weights = batches(device, words, width).longest(rows).next_multiple_of(4) * width;
-        16 * words * row_limbs(LIMBS, columns) + 8 * entries * columns + 6 * weights
+        Needs::device(16 * words * row_limbs(LIMBS, columns) + 8 * entries * columns + 6 * weights)
     }
 
     /// Waits: `Aᵀ (A X)` of all rows that were added, (entries, columns), exact but for the rounding of X and of A X.

@@ -15,7 +15,7 @@ use super::{
     row_words,
 };
 use crate::{
-    Device, Limits, Result, Tensor,
+    Device, Limits, Needs, Result, Tensor,
     kernel::Program,
     linalg::{Matrix, gram::to_usize},
 };
@@ -49,7 +49,7 @@ pub fn weight_unit(largest: f64) -> f64 {
 ///
 /// # Cost
 /// For each row, entry and column four products of bytes, eight of rows with a missing code. Memory as
-/// [`device_bytes`](Self::device_bytes) and [`host_bytes`](Self::host_bytes) say.
+/// [`needs`](Self::needs) says.
 ///
 /// ```
 /// use teatime::{Device, Tensor, packed::{PackedRows, Weight, WeightedSums, recode, row_words}};
@@ -100,23 +100,16 @@ impl WeightedSums {
         groups(columns).map(program).collect()
     }
 
-    /// Bytes on the device besides a panel of `rows` rows: the sums, and the weights of some rows at a time.
-    pub fn device_bytes(device: &Device, entries: u64, columns: usize, rows: u64) -> u64 {
-        let sums = entries.saturating_mul((8 * HALVES * columns) as u64);
-        sums.saturating_add(6 * Self::batch_bytes(device, entries, columns, rows))
-    }
-
-    /// Bytes on the host: the weights of a batch, or the sums in f64 and twice those of a group.
-    pub fn host_bytes(device: &Device, entries: u64, columns: usize, rows: u64) -> u64 {
+    /// Besides a panel of `rows` rows: on the device the sums, and the weights of some rows at a time; on the host the weights of a batch,
+    /// the sums in f64, and twice those of a group.
+    pub fn needs(device: &Device, entries: u64, columns: usize, rows: u64) -> Needs {
         let group = groups(columns).next().map_or(0, |group| group.len());
-        let sums = entries.saturating_mul((8 * columns + 16 * HALVES * group) as u64);
-        sums.saturating_add(Self::batch_bytes(device, entries, columns, rows))
-    }
-
-    /// Bytes of the weights of a batch.
-    fn batch_bytes(device: &Device, entries: u64, columns: usize, rows: u64) -> u64 {
-        let width = width(2, groups(columns).next().map_or(0, |group| group.len()));
-        batches(device, row_words(entries), width).longest(rows).next_multiple_of(4) * width as u64
+        let width = width(2, group);
+        let batch =
+            batches(device, row_words(entries), width).longest(rows).next_multiple_of(4) * width as u64;
+        let sums =
+            Needs { device: (8 * HALVES * columns) as u64, host: (8 * columns + 16 * HALVES * group) as u64 };
+        sums * entries + Needs { device: 6, host: 1 } * batch
     }
 
     /// Adds rows: 2^31 at most in all. `weigh` is given a row of the panel, the first of some columns, and zeros, one for each of these

@@ -113,15 +113,11 @@ impl StoredMatrix {
 
     /// Bytes of chunks that a pass holds.
     fn bytes(&self, run: &Run) -> Result<u64> {
-        let (budget, staged) = (run.memory.host_bytes(), 2 * self.plan.staged_bytes(self.plan.block_rows()));
-        let least = self.plan.largest_need();
-        let minimum = least.saturating_add(staged).saturating_mul(2);
-        if budget < minimum {
-            let given = run.memory.host.is_some();
-            return Err(Error::Budget { what: "host memory budget", budget, minimum, given });
-        }
+        let (least, staged) = (self.plan.largest_need(), 2 * self.plan.staged_bytes(self.plan.block_rows()));
+        // The other half is for what the products go to.
+        let rest = run.memory.fit_host(least.saturating_add(staged).saturating_mul(2))?;
         let ahead = self.plan.ahead(self.device.pool()?.current_num_threads() as u64);
-        Ok(least.saturating_add(ahead).min(budget / 2 - staged))
+        Ok(least.saturating_add(ahead.min(rest.left(&self.device).host / 2)))
     }
 
     /// A pass: gives `f` the first row and the rows of each block, in order.

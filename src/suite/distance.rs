@@ -531,7 +531,7 @@ fn refused(device: &Device) {
     let z = tensor(&[1.0, f32::INFINITY], &[1, 2]);
     says(message(&x, Some(&z), Metric::Euclidean, &plain), "`y`");
     // Nine distances of 8 bytes, and a pair's sums.
-    let within = |host, device| Run { memory: Budget { host: Some(host), device }, ..Run::default() };
+    let within = |host, device| Run { memory: Budget::default().host(host).device(device), ..Run::default() };
     let error = pairwise(&x, None, Metric::Jaccard, &plain, &within(72, None)).unwrap_err();
     let Error::Budget { minimum, given: true, .. } = error else { panic!("{error}") };
     let enough = within(minimum, None);

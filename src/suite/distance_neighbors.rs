@@ -24,7 +24,7 @@ device_tests! {
 fn budget(m: u64, k: u64, side: u64) -> Run {
     let host = 8 * m * (4 * k + 5) + 40 * side * side;
     let device = m * (16 * k + 4) + 4 * 300 + 8 + 40 * side * side;
-    Run { memory: Budget { host: Some(host), device: Some(device) }, ..Run::default() }
+    Run { memory: Budget::default().host(host).device(device), ..Run::default() }
 }
 
 /// Compares with a stable sort of the distances: to the last bit, unless a device makes them in pairs of f32.
@@ -279,7 +279,7 @@ fn refused(device: &Device) {
         assert!(matches!(error, Error::Argument { name: "k", .. }), "{error}");
         assert!(error.to_string().contains(words), "{error}");
     }
-    let within = |host| Run { memory: Budget { host: Some(host), device: None }, ..Run::default() };
+    let within = |host| Run { memory: Budget::default().host(host), ..Run::default() };
     let Err(Error::Budget { minimum, given: true, .. }) = of(None, 2, &within(3)) else { panic!() };
     assert!(minimum >= 3 * 8 * 13, "{minimum}");
     assert_eq!(of(None, 2, &within(minimum)).unwrap(), of(None, 2, &run).unwrap());
@@ -289,7 +289,7 @@ fn refused(device: &Device) {
     assert!(matches!(of(None, 1, &cancelled), Err(Error::Cancelled)));
     // Memory holds lists, flags and distances, and of a pair two sums and a distance.
     let of = |bytes| {
-        let memory = Budget { host: Some(bytes), device: Some(bytes) };
+        let memory = Budget::default().host(bytes).device(bytes);
         let run = Run { memory, ..Run::default() };
         neighbor_tensors(&x, None, 2, Metric::Jaccard, &Options::default(), &run)
     };

@@ -92,7 +92,7 @@ fn observations<T: Sample>(device: &Device, values: &[T], count: u64, options: &
 /// Budgets by which blocks of a metric of so many terms have this many observations on a side.
 fn within([m, n]: [u64; 2], terms: u64, side: u64) -> Run {
     let bytes = Some(4 * m * n + 8 * terms * side * side);
-    Run { memory: Budget { host: bytes, device: bytes }, ..Run::default() }
+    Run { memory: Budget::default().host(bytes).device(bytes), ..Run::default() }
 }
 
 fn of_shares(metric: Metric) -> bool {
@@ -291,7 +291,7 @@ fn refused(device: &Device) {
     let least = within([3, 3], 2, 1);
     assert!(of(None, Metric::Jaccard, &least).is_ok());
     let bytes = least.memory.host.map(|bytes| bytes - 1);
-    let less = Run { memory: Budget { host: bytes, device: bytes }, ..Run::default() };
+    let less = Run { memory: Budget::default().host(bytes).device(bytes), ..Run::default() };
     let error = of(None, Metric::Jaccard, &less).unwrap_err();
     assert!(matches!(error, Error::Budget { minimum: 52, given: true, .. }), "{error}");
     let cancelled = Run::default();

@@ -406,7 +406,7 @@ fn refused(device: &Device) {
     assert!(result.row(0).iter().all(|d| d.is_nan()) && result.row(1)[0].is_nan() && result.row(1)[1] == 0.0);
 
     // Four distances and four numbers of features of 8 bytes, and the sums of a pair.
-    let within = |host| Run { memory: Budget { host: Some(host), device: None }, ..Run::default() };
+    let within = |host| Run { memory: Budget::default().host(host), ..Run::default() };
     let counted = |run| pairwise_counted(&two, None, Metric::Euclidean, &ignore, &run);
     let Error::Budget { minimum, .. } = counted(within(64)).unwrap_err() else { panic!("no budget") };
     assert!(minimum > 64 && counted(within(minimum - 1)).is_err());

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use super::{data::values, device_tests};
 use crate::{
-    Budget, Cancel, ChunkedArray, Device, Element, Error, Progress, Run, StoredType, Tensor,
+    Budget, Cancel, ChunkedArray, Device, Element, Error, MemoryKind, Progress, Run, StoredType, Tensor,
     distance::{
         Distances, Metric, Missing, Neighbors, Options, StoredDistances, neighbors, neighbors_stored,
         pairwise_counted, pairwise_stored,
@@ -81,7 +81,7 @@ fn boxes_of_features(device: &Device) {
                     false => stored(values, [n, extents[2]], chunks),
                 };
                 let (x, y) = (array(&x, extents[0]), array(&y, extents[1]));
-                let run = Run { memory: Budget { host, device: None }, ..Run::default() };
+                let run = Run { memory: Budget::default().host(host), ..Run::default() };
                 let found = found(device, [Some(&x), with.then_some(&y)], metric, &options, &run);
                 assert_close(&found, &expected);
             }
@@ -101,7 +101,7 @@ fn any_budget(device: &Device) {
         let progress = Progress::new(move |status| {
             sink.lock().unwrap().get_or_insert(status.rows);
         });
-        let run = Run { memory: Budget { host, device: None }, progress, ..Run::default() };
+        let run = Run { memory: Budget::default().host(host), progress, ..Run::default() };
         let found = found(device, [Some(&x), None], metric, &Options::default(), &run).distances;
         let width = first.lock().unwrap().unwrap();
         (found, width)
@@ -226,8 +226,8 @@ fn enough(find: &dyn Fn(&Run) -> Result<Neighbors, Error>) -> Budget {
     loop {
         match find(&Run::default().memory(budget)) {
             Ok(_) => return budget,
-            Err(Error::Budget { what, minimum, given: true, .. }) => {
-                let side = if what == Budget::DEVICE { &mut budget.device } else { &mut budget.host };
+            Err(Error::Budget { memory, minimum, given: true, .. }) => {
+                let side = if memory == MemoryKind::Device { &mut budget.device } else { &mut budget.host };
                 assert!(side.replace(minimum) < Some(minimum));
             }
             Err(error) => panic!("{error}"),
@@ -307,7 +307,7 @@ fn nearest_within_any_budget(device: &Device) {
             let enough = enough(&|run| find(run).map(|found| found.nearest));
             let more = |bytes: Option<u64>, times| bytes.map(|bytes| bytes * times / 8);
             let budget =
-                |times| Budget { host: more(enough.host, times), device: more(enough.device, times) };
+                |times| Budget::default().host(more(enough.host, times)).device(more(enough.device, times));
             [8, 10, 16].map(budget).into()
         } else {
             [[446, 97], [530, 105]]
@@ -380,7 +380,7 @@ fn errors_name_observations(device: &Device) {
         let mut budget = Budget::default().host(1).device(1);
         loop {
             match find(budget) {
-                Error::Budget { what, minimum, .. } if what == Budget::DEVICE => {
+                Error::Budget { memory, minimum, .. } if memory == MemoryKind::Device => {
                     budget.device = Some(minimum)
                 }
                 Error::Budget { minimum, .. } => budget.host = Some(minimum),
@@ -474,7 +474,7 @@ fn refused(device: &Device) {
     assert!(matches!(of(&x, Some(&wide), &run), Error::Shape { .. }));
     let infinite = stored(&[1.0f32, f32::INFINITY], [2, 1], [2, 1]);
     assert!(matches!(of(&infinite, None, &run), Error::Argument { name: "x", .. }));
-    let budget = |host| Run { memory: Budget { host: Some(host), device: None }, ..Run::default() };
+    let budget = |host| Run { memory: Budget::default().host(host), ..Run::default() };
     let error = of(&x, None, &budget(100));
     let Error::Budget { minimum, .. } = error else { panic!("{error}") };
     assert!(pairwise_stored(&x, None, Metric::Euclidean, &options, device, &budget(minimum)).is_ok());

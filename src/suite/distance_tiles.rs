@@ -71,7 +71,7 @@ fn stored(values: &[f64], dtype: StoredType) -> Vec<u64> {
 
 /// Blocks of about this many observations on a side.
 fn small_blocks(elements: u64, side: u64) -> Run {
-    Run { memory: Budget { host: Some(8 * elements + 40 * side * side), device: None }, ..Run::default() }
+    Run { memory: Budget::default().host(8 * elements + 40 * side * side), ..Run::default() }
 }
 
 fn nonnegative(device: &Device, seed: u32, count: u64) -> Tensor<f32> {
@@ -201,7 +201,7 @@ fn refused(device: &Device) {
     assert!(error.to_string().contains("not symmetric"), "{error}");
     // Less than a tile takes.
     let square = |name| create(name, ArraySpec::new(StoredType::F64, &[8, 8], &[4, 4])).unwrap();
-    let within = |host| Run { memory: Budget { host: Some(host), device: None }, ..Run::default() };
+    let within = |host| Run { memory: Budget::default().host(host), ..Run::default() };
     let Err(Error::Budget { minimum, given: true, .. }) = write(square("small"), &within(100)) else {
         panic!()
     };

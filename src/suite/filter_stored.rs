@@ -14,8 +14,8 @@ use super::{
     device_tests,
 };
 use crate::{
-    Budget, Cancel, ChunkedArray, Device, Element, Error, MissingChunk, Progress, Result, Run, StoredType,
-    Tensor,
+    Budget, Cancel, ChunkedArray, Device, Element, Error, MemoryKind, MissingChunk, Progress, Result, Run,
+    StoredType, Tensor,
     filter::{GaussianOptions, Mode, PerAxis, WrittenFilter, gaussian, gaussian_box, write_gaussian},
     openings::Map,
     store::{ArraySpec, ArrayWriter, Folder, MemoryArray, NpyArray, NpyWriter, Storable, ZarrArray},
@@ -49,7 +49,7 @@ pub(super) fn blur(
 }
 
 pub(super) fn within(host: u64) -> Run {
-    Run { memory: Budget { host: Some(host), device: Some(1 << 28) }, ..Run::default() }
+    Run { memory: Budget::default().host(host).device(1 << 28), ..Run::default() }
 }
 
 /// The elements of the array `blurred` of a folder.
@@ -298,9 +298,9 @@ fn refused(device: &Device) {
     if !device.shares_host_memory() {
         // A pass an axis: of the box, which is all of the array, two arrays of sums beside what is read and written.
         let x = stored(&values::<f32>(11, SHAPE.iter().product()), &SHAPE, &CHUNK);
-        let run = Run { memory: Budget { host: Some(1 << 30), device: Some(10) }, ..Run::default() };
+        let run = Run { memory: Budget::default().host(1 << 30).device(10), ..Run::default() };
         let target = (&*folder.path().join("none"), StoredType::F32, &TILE[..]);
-        let Err(Error::Budget { what: Budget::DEVICE, minimum, .. }) =
+        let Err(Error::Budget { memory: MemoryKind::Device, minimum, .. }) =
             blur(&x, &20.0.into(), &options, device, target, &run)
         else {
             panic!("no budget")

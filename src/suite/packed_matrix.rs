@@ -339,7 +339,7 @@ fn cancelled_while_made(device: &Device) {
 
 fn beyond_the_budget(device: &Device) {
     let with = |bytes| {
-        let memory = Budget { host: Some(bytes), device: Some(bytes) };
+        let memory = Budget::default().host(bytes).device(bytes);
         PackedMatrix::random(device, 100, 64, 1, &Run { memory, ..Run::default() })
     };
     assert_eq!(with(1600).unwrap().bytes(), 1600);

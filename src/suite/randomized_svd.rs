@@ -6,7 +6,7 @@ use faer::Mat;
 
 use super::{device_tests, spectrum::*};
 use crate::{
-    Budget, Cancel, Device, Error, Progress, Result, Run, Tensor,
+    Budget, Cancel, Device, Error, MemoryKind, Progress, Result, Run, Tensor,
     linalg::{
         LinearMap, Matrix, Pass, RightSvd, SignRule, Stop, SvdOptions, host, left_vectors, randomized_svd,
     },
@@ -208,7 +208,7 @@ fn restarts_reach_the_same(dev: &Device) {
     // Room for 100 columns of the basis; it takes more without a restart.
     let column = 2 * 16 * 400;
     // The basis is on the device or on the host.
-    let run = |bytes| Run { memory: Budget { host: Some(bytes), device: Some(bytes) }, ..Run::default() };
+    let run = |bytes| Run { memory: Budget::default().host(bytes).device(bytes), ..Run::default() };
     let restarted = randomized_svd(&x, 6, &options, &run(column * (100 + 3 * 16 + 6))).unwrap();
     check("restarted", a, &spectrum, &restarted);
     assert!(restarted.is_converged() && restarted.passes > free.passes, "{} passes", restarted.passes);
@@ -216,9 +216,9 @@ fn restarts_reach_the_same(dev: &Device) {
         assert!((s - other).abs() <= 1e-6 * s);
     }
     let error = randomized_svd(&x, 6, &options, &run(1000)).unwrap_err();
-    let Error::Budget { what, budget: 1000, minimum, .. } = error else { panic!("{error}") };
+    let Error::Budget { memory, budget: 1000, minimum, .. } = error else { panic!("{error}") };
     let on_device = dev.limits().f64 && !dev.shares_host_memory();
-    assert_eq!(what, if on_device { Budget::DEVICE } else { "host memory" });
+    assert_eq!(memory, if on_device { MemoryKind::Device } else { MemoryKind::Host });
     let least = randomized_svd(&x, 6, &options, &run(minimum)).unwrap();
     check("least memory", a, &spectrum, &least);
     assert!(matches!(randomized_svd(&x, 6, &options, &run(minimum - 1)), Err(Error::Budget { .. })));

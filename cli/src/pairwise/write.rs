@@ -119,8 +119,8 @@ pub(super) fn tiles(
     let is_new = is_free(&path, DISTANCE)?;
     output.written_in_place(&args.out.name);
     let shape = [input.x.extents(args.observations)[0], input.others(args)];
+    let tile = shape.map(|extent| SIDE.min(extent.max(1)));
     let begin = |job: &str| {
-        let tile = shape.map(|extent| SIDE.min(extent.max(1)));
         let storage: Arc<dyn WritableStorage> = Arc::new(Folder::new(&path).durable());
         let start = |name, dtype| {
             let mut spec = ArraySpec::new(dtype, &shape, &tile).of_results(&axes(args));
@@ -138,7 +138,7 @@ pub(super) fn tiles(
         Ok((distances, shared))
     };
     let y = input.y.as_ref().map(|y| &y.stored.array);
-    write_pairwise_stored(&input.x.stored.array, y, metric, options, device, run, begin).inspect_err(
+    write_pairwise_stored(&input.x.stored.array, y, metric, options, device, run, tile, begin).inspect_err(
         |error| {
             if is_new && matches!(error, Error::Budget { .. }) {
                 // Nothing is in it yet. What is left of it, another run goes on with.

@@ -1,12 +1,12 @@
 //! Missing calls of each sample.
 
 use teatime::{
-    Result, Tensor,
+    Needs, Result, Tensor,
     linalg::{BlockSum, matmul_tn},
     packed::{Weight, WeightedSums},
 };
 
-use crate::{memory::Need, panel::Panel, reader::Reader, to_usize};
+use crate::{memory::f32_blocks, panel::Panel, reader::Reader, to_usize};
 
 /// Sums over panels in which a call is missing.
 pub(super) enum MissingSums {
@@ -30,18 +30,14 @@ impl MissingSums {
     }
 
     /// Memory of the sums, and of adding a panel.
-    pub(super) fn need(reader: &Reader) -> Need {
+    pub(super) fn needs(reader: &Reader) -> Needs {
         let n = reader.samples();
         if reader.form.is_packed() {
             let rows = reader.panel_rows(reader.step_bytes).min(reader.variants());
-            return Need {
-                host: WeightedSums::host_bytes(&reader.device, n, 1, rows),
-                device: WeightedSums::device_bytes(&reader.device, n, 1, rows),
-                blocks: 0,
-            };
+            return WeightedSums::needs(&reader.device, n, 1, rows);
         }
         // The host holds the sums as they come, and in f64.
-        Need { host: n.saturating_mul(16), device: BlockSum::device_bytes(1, n), blocks: 1 }
+        Needs::host(16) * n + BlockSum::needs(1, n) + f32_blocks(reader, 1)
     }
 
     /// Adds a panel.

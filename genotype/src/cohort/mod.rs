@@ -18,7 +18,7 @@ use std::{
 };
 
 use teatime::{
-    Budget, Device, Error, Result, Run, Status,
+    Budget, Device, Error, MemoryKind, Needs, Result, Run, Status,
     linalg::{Pass, Stats},
     stream::{Digests, StreamStats},
 };
@@ -31,7 +31,7 @@ use super::{
     choice::Choice,
     counts::CallCounts,
     filter::VariantCounts,
-    memory::{Memory, Need, Wishes},
+    memory::{Memory, Wishes},
     options::PcaOptions,
     pair_sums::{self, Adding, PairSums},
     panel::Panel,
@@ -123,7 +123,7 @@ impl Cohort {
         run: &Run,
         each: Option<Each<'_>>,
     ) -> Result<Self> {
-        let beside = each.as_ref().map(|each| each.need);
+        let beside = each.as_ref().map(|each| each.needs);
         let plan = Plan::new(genotypes, None, device, wanted, beside, run)?;
         let mut sums = Sums::new(&plan, wanted.projection)?;
         if wanted.missing_calls {
@@ -246,17 +246,17 @@ impl Cohort {
     }
 
     /// What genotypes and sums take that are here.
-    pub(super) fn held(&self) -> Need {
+    pub(super) fn held(&self) -> Needs {
         let sums = self.lock_sums().iter().map(|sums| sums.bytes()).sum();
-        self.memory.kept(&self.reader, self.residency()).and(Need { host: sums, ..Need::default() })
+        Memory::kept(&self.reader, self.residency()) + Needs::host(sums)
     }
 
     /// How a pass reads the store that needs so much, beside what is held.
     ///
     /// # Errors
     /// [`Error::Budget`] where there is not so much.
-    pub(super) fn reading(&self, need: Need) -> Result<Reading> {
-        Ok(self.memory.allow(&self.reader, need.and(self.held()), Wishes::default())?.reading)
+    pub(super) fn reading(&self, needs: Needs) -> Result<Reading> {
+        Ok(self.memory.allow(&self.reader, needs + self.held(), Wishes::default())?.reading)
     }
 
     /// The pass of a result that was not wanted.
@@ -276,7 +276,7 @@ impl Cohort {
         }
         check_samples(&self.reader)?;
         let reader = &self.reader;
-        self.with_room(Adding::need(reader, wanted.shared, wanted.variance), &mut |reading| {
+        self.with_room(Adding::needs(reader, wanted.shared, wanted.variance), &mut |reading| {
             let mut adding = Adding::new(reader, wanted)?;
             // Those that stayed may be longer than what the sums were counted for.
             let step = to_usize(reader.panel_rows(reader.step_bytes));
@@ -359,22 +359,22 @@ impl Cohort {
     ///
     /// # Errors
     /// As [`reading`](Self::reading), and what `work` reports.
-    pub(super) fn with_room<T>(&self, need: Need, work: &mut dyn FnMut(Reading) -> Result<T>) -> Result<T> {
+    pub(super) fn with_room<T>(&self, needs: Needs, work: &mut dyn FnMut(Reading) -> Result<T>) -> Result<T> {
         loop {
-            match work(self.reading(need)?) {
-                Err(Error::OutOfMemory { .. }) if self.leave_device(need)? => {}
+            match work(self.reading(needs)?) {
+                Err(Error::OutOfMemory { .. }) if self.leave_device(needs)? => {}
                 result => return result,
             }
         }
     }
 
     /// Takes genotypes off a device that has no more memory: to the host where they are of two bits and its budget holds them
-    /// beside what `need` says, else nowhere; and from the host, of which some are on the device at a time, nowhere. Whether there
+    /// beside what `needs` says, else nowhere; and from the host, of which some are on the device at a time, nowhere. Whether there
     /// were any.
     ///
     /// # Errors
     /// What the device reports.
-    pub(super) fn leave_device(&self, need: Need) -> Result<bool> {
+    pub(super) fn leave_device(&self, needs: Needs) -> Result<bool> {
         if self.memory.shared || self.residency() == Residency::Store {
             return Ok(false);
         }
@@ -383,8 +383,8 @@ impl Cohort {
         let place = std::mem::replace(&mut *self.lock_place(), nothing);
         // Panels that another thread's pass still uses are freed when that ends.
         let Ok(Place { kept: Kept::Device(panels), .. }) = Arc::try_unwrap(place) else { return Ok(true) };
-        let slots = Need { host: 2 * Residency::HOST_BYTES, ..Need::default() };
-        let on_host = need.and(self.memory.kept(&self.reader, Residency::Host)).and(slots);
+        let slots = Needs::host(2 * Residency::HOST_BYTES);
+        let on_host = needs + Memory::kept(&self.reader, Residency::Host) + slots;
         if self.reader.form.is_packed() && self.memory.fits(&self.reader, on_host) {
             let mut kept = Kept::new(Residency::Host, self.host_rows);
             let moved =
@@ -460,7 +460,7 @@ impl<'a> Sums<'a> {
 
 /// Who is given the panels of a pass that loads, with the sums of their rows, and what that takes.
 pub(crate) struct Each<'a> {
-    pub(crate) need: &'a dyn Fn(&Reader) -> Need,
+    pub(crate) needs: &'a dyn Fn(&Reader) -> Needs,
     pub(crate) panel: &'a mut EachPanel<'a>,
 }
 
@@ -484,7 +484,7 @@ pub(crate) fn with_less_memory<T>(
             Err(Error::OutOfMemory { .. }) if !device.shares_host_memory() && !least => {
                 (budget, full) = (budget / 2, true);
             }
-            Err(Error::Budget { what: Budget::DEVICE, minimum, .. }) if full && !least => {
+            Err(Error::Budget { memory: MemoryKind::Device, minimum, .. }) if full && !least => {
                 (budget, least) = (minimum, true);
             }
             result => return result,

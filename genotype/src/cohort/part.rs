@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use teatime::{Device, Error, Result, Run};
+use teatime::{Device, Error, Needs, Result, Run};
 
 use super::{
     Cohort, Sums,
@@ -10,7 +10,6 @@ use super::{
     with_less_memory,
 };
 use crate::{
-    memory::Need,
     options::{Method, PcaOptions},
     pair_sums::{self, PRODUCTS},
     part::CohortPart,
@@ -148,7 +147,7 @@ impl Cohort {
         // As the part was read, whatever is wanted of it.
         let genotypes = &genotypes.clone().dosages_are_bounded(genotypes.bounded() || part.bounded);
         with_less_memory(device, run, |run| {
-            let held = Need { host: run.memory.host.map_or(0, |_| part.bytes()), ..Need::default() };
+            let held = Needs::host(run.memory.host.map_or(0, |_| part.bytes()));
             let mut plan = Plan::new(genotypes, None, device, &settled, Some(&|_| held), run)?;
             let (variants, samples) = (genotypes.variants(), genotypes.samples());
             let words = words(genotypes, &plan.reader);

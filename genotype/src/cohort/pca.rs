@@ -14,7 +14,7 @@ use super::{
 use crate::{
     choice::{Choice, MethodCosts},
     filter::VariantCounts,
-    memory::Need,
+    memory,
     options::{Method, OP, PcaOptions},
     pair_sums,
     panel::{Factors, Panel},
@@ -178,16 +178,16 @@ impl Cohort {
     fn exact(&self, rule: ScaleRule, options: &PcaOptions, run: &Run) -> Result<(RightSvd, VariantTotals)> {
         let wanted = pair_sums::Wanted { rule, shared: false, variance: false };
         let is_here = self.held_sums(wanted).is_some();
-        let need = if is_here { Need::eigenvectors(&self.reader) } else { Choice::exact(&self.reader) };
-        self.reading(need)?;
+        let needs = if is_here { memory::eigenvectors(&self.reader) } else { Choice::exact(&self.reader) };
+        self.reading(needs)?;
         let sums = self.pair_sums(wanted, run)?;
         let sign = options.svd.sign;
         let svd = gram_svd(&sums.products, options.components, sign, self.device())?;
         if sign != SignRule::MaxAbsU {
             return Ok((svd, sums.totals.clone()));
         }
-        let need = Need::loadings(&self.reader, options.components as u64);
-        self.with_room(need, &mut |reading| {
+        let needs = memory::loadings(&self.reader, options.components as u64);
+        self.with_room(needs, &mut |reading| {
             let (mut svd, map) = (svd.clone(), Standardized::new(self, rule, reading)?);
             sign.apply(&map, &mut svd.v, &mut svd.passes, run)?;
             Ok((svd, map.totals))
@@ -201,7 +201,7 @@ impl Cohort {
         run: &Run,
     ) -> Result<(RightSvd, VariantTotals)> {
         check_samples(&self.reader)?;
-        self.with_room(Need::randomized(&self.reader, options), &mut |reading| {
+        self.with_room(memory::randomized(&self.reader, options), &mut |reading| {
             let map = Standardized::new(self, rule, reading)?;
             // It takes half of what it is given for the basis.
             let basis = self.memory.basis(&self.reader, self.residency(), options);
@@ -246,7 +246,7 @@ impl Cohort {
             return Err(Error::shape("normal_product", format_args!("({samples}, columns)"), got));
         }
         let rule = ScaleRule::new(&self.reader, options.scaler, options.filter);
-        self.with_room(Need::randomized(&self.reader, options), &mut |reading| {
+        self.with_room(memory::randomized(&self.reader, options), &mut |reading| {
             Standardized::new(self, rule, reading)?.apply_normal(x, &self.pass(run))
         })
     }
@@ -274,7 +274,7 @@ impl Cohort {
     ) -> Result<()> {
         self.check_bounded(LOADINGS, options.scaler.needs_frequency())?;
         check_digest(self, pca)?;
-        let reading = self.reading(Need::loadings(&self.reader, options.components as u64))?;
+        let reading = self.reading(memory::loadings(&self.reader, options.components as u64))?;
         let rule = ScaleRule::new(&self.reader, options.scaler, options.filter);
         let products = RowProducts::new(&self.reader, rule, &pca.vectors)?;
         let mut rows = Rows { cancel: &run.cancel, ploidy: rule.ploidy, inverse: inverses(pca), sink };
@@ -342,7 +342,7 @@ pub fn loadings(
         rows.of_panel(reader, products, panel, &scales)
     };
     let components = options.components as u64;
-    let each = Each { need: &|reader| Need::loadings(reader, components), panel: &mut panel };
+    let each = Each { needs: &|reader| memory::loadings(reader, components), panel: &mut panel };
     let cohort = Cohort::attempt(genotypes, device, &Wanted::default(), run, Some(each))?;
     check_digest(&cohort, pca)
 }

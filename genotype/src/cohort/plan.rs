@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use teatime::{Device, Error, Result, Run, linalg::SignRule, packed::MAX_ENTRIES};
+use teatime::{Device, Error, Needs, Result, Run, linalg::SignRule, packed::MAX_ENTRIES};
 
 use super::{missing::MissingSums, standardized};
 #[cfg(doc)]
@@ -10,7 +10,7 @@ use crate::Cohort;
 use crate::{
     choice::Choice,
     grm::GrmOptions,
-    memory::{Allowance, Memory, Need, Wishes, columns, passes, whole_basis},
+    memory::{self, Allowance, Memory, Wishes, columns, passes, whole_basis},
     options::{Method, PcaOptions},
     pair_sums::{self, Adding},
     project::{Match, Matched, ProjectMethod, ProjectionSums, ReferenceLoadings},
@@ -98,22 +98,22 @@ impl<'a> Wanted<'a> {
     }
 
     /// What the results take whatever the method of components is.
-    fn need(&self, reader: &Reader, of_grm: Option<pair_sums::Wanted>, run: &Run) -> Need {
-        let need = of_grm.map_or_else(Need::default, |sums| Adding::need(reader, sums.shared, sums.variance));
-        let need = need.and(self.projection_need(reader, run));
-        let need = if self.missing_calls { need.and(MissingSums::need(reader)) } else { need };
+    fn needs(&self, reader: &Reader, of_grm: Option<pair_sums::Wanted>, run: &Run) -> Needs {
+        let sums = of_grm.map(|sums| Adding::needs(reader, sums.shared, sums.variance));
+        let missing = self.missing_calls.then(|| MissingSums::needs(reader));
+        let needs =
+            sums.unwrap_or_default() + missing.unwrap_or_default() + self.projection_needs(reader, run);
         match &self.pca {
-            Some(options) if self.loadings => need.and(Need::loadings(reader, options.components as u64)),
-            _ => need,
+            Some(options) if self.loadings => needs + memory::loadings(reader, options.components as u64),
+            _ => needs,
         }
     }
 
-    fn projection_need(&self, reader: &Reader, run: &Run) -> Need {
-        let Some(matched) = self.projection else { return Need::default() };
-        let mut need = ProjectionSums::need(reader, matched);
+    fn projection_needs(&self, reader: &Reader, run: &Run) -> Needs {
+        let Some(matched) = self.projection else { return Needs::default() };
         // The default is a share of what is free now, beside what is held already.
-        need.host += run.memory.host.map_or(0, |_| matched.bytes());
-        need
+        let held = Needs::host(run.memory.host.map_or(0, |_| matched.bytes()));
+        ProjectionSums::needs(reader, matched) + held
     }
 
     /// The same, but that components are exact, if it is left to the plan, where that holds for them, else randomized.
@@ -164,7 +164,7 @@ impl Plan {
         part: Option<&Range<u64>>,
         device: &Device,
         wanted: &Wanted<'_>,
-        beside: Option<&dyn Fn(&Reader) -> Need>,
+        beside: Option<&dyn Fn(&Reader) -> Needs>,
         run: &Run,
     ) -> Result<Self> {
         wanted.check(genotypes)?;
@@ -179,20 +179,20 @@ impl Plan {
         part: Option<&Range<u64>>,
         device: &Device,
         wanted: &Wanted<'_>,
-        beside: Option<&dyn Fn(&Reader) -> Need>,
+        beside: Option<&dyn Fn(&Reader) -> Needs>,
         run: &Run,
     ) -> Result<Self> {
         let mut reader = memory.in_steps(Reader::new(genotypes, device, wanted.bounded())?);
         let of_grm = wanted.grm.map(|options| options.sums(&reader));
-        let beside = beside.map_or_else(Need::default, |need| need(&reader));
-        let mut need = beside.and(wanted.need(&reader, of_grm, run));
+        let beside = beside.map(|needs| needs(&reader)).unwrap_or_default();
+        let mut needs = beside + wanted.needs(&reader, of_grm, run);
         let mut pairs: Vec<_> = of_grm.into_iter().collect();
         let (mut choice, mut later_passes, mut basis, mut shares_sums) = (None, 0, 0, false);
         if let Some(options) = &wanted.pca {
-            let chosen = Choice::new(&memory, &reader, options, need);
+            let chosen = Choice::new(&memory, &reader, options, needs);
             if chosen.method == Method::Exact {
                 later_passes = u32::from(options.svd.sign == SignRule::MaxAbsU);
-                need = need.and(Choice::exact(&reader));
+                needs = needs + Choice::exact(&reader);
                 let rule = ScaleRule::new(&reader, options.scaler, options.filter);
                 let sums = pair_sums::Wanted { rule, shared: false, variance: false };
                 // Then the matrix that is handed over is a copy, which takes about as much.
@@ -201,7 +201,7 @@ impl Plan {
                     pairs.push(sums);
                 }
             } else {
-                need = need.and(Need::randomized(&reader, options));
+                needs = needs + memory::randomized(&reader, options);
                 basis = whole_basis(genotypes.samples(), options);
                 later_passes = u32::try_from(passes(options)).unwrap_or(u32::MAX - 1);
             }
@@ -214,11 +214,11 @@ impl Plan {
         let mut again = wanted.again || wanted.loadings || later_passes > 0;
         if let Some(rows) = part {
             reader = reader.of_part(rows)?;
-            let sums = pairs.iter().map(|pairs| Adding::need(&reader, pairs.shared, pairs.variance));
-            need = sums.fold(wanted.projection_need(&reader, run), Need::and);
+            let sums = pairs.iter().map(|pairs| Adding::needs(&reader, pairs.shared, pairs.variance));
+            needs = sums.sum::<Needs>() + wanted.projection_needs(&reader, run);
             (basis, later_passes, again) = (0, 0, false);
         }
-        let allowance = memory.allow(&reader, need, Wishes { basis, again, gram })?;
+        let allowance = memory.allow(&reader, needs, Wishes { basis, again, gram })?;
         if let (Some(options), true) = (&wanted.pca, basis > 0) {
             // While there is nothing else to wait for.
             standardized::prepare(&reader, columns(genotypes.samples(), options), allowance.reading)?;

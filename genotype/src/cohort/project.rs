@@ -106,7 +106,7 @@ impl Cohort {
         let matched = Matched { reference, matches, method };
         matched.check(self.genotypes())?;
         self.check_bounded(OP, matched.bounded())?;
-        self.with_room(ProjectionSums::need(&self.reader, matched), &mut |reading| {
+        self.with_room(ProjectionSums::needs(&self.reader, matched), &mut |reading| {
             let mut sums = ProjectionSums::new(&self.reader, matched)?;
             self.each_panel(&self.pass(run), reading, &mut |panel| sums.add(&self.reader, panel))?;
             self.finish_projection(sums)

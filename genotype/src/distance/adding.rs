@@ -1,7 +1,7 @@
 //! Sums for pairs of samples that panels are added to.
 
 use teatime::{
-    Device, Result,
+    Device, Needs, Result,
     distance::{Distances, Missing, Options, PackedPairs, Partial, PartialSums},
     linalg::Stats,
     packed::unpack_rows,
@@ -10,7 +10,7 @@ use teatime::{
 use super::{DistanceOptions, SampleMetric, tree};
 use crate::{
     filter::VariantCounts,
-    memory::Need,
+    memory::f32_blocks,
     panel::{Held, Panel},
     reader::Reader,
     scaler::{ScaleRule, Scaler},
@@ -80,15 +80,10 @@ pub(super) fn with_ones(pairs: PackedPairs, options: &DistanceOptions) -> Result
 }
 
 /// Bytes on the device that these take more, of so many columns and panels of so many rows.
-pub(super) fn device_bytes_of_ones(
-    device: &Device,
-    columns: u64,
-    rows: u64,
-    options: &DistanceOptions,
-) -> u64 {
+pub(super) fn needs_of_ones(device: &Device, columns: u64, rows: u64, options: &DistanceOptions) -> Needs {
     match options.metric {
-        SampleMetric::IbsOfAlleles => PackedPairs::device_bytes_of_ones(device, columns, rows),
-        _ => 0,
+        SampleMetric::IbsOfAlleles => PackedPairs::needs_of_ones(device, columns, rows),
+        _ => Needs::default(),
     }
 }
 
@@ -111,19 +106,16 @@ impl Adding {
     }
 
     /// What they take, with their results.
-    pub(super) fn need(reader: &Reader, options: &DistanceOptions) -> Need {
+    pub(super) fn needs(reader: &Reader, options: &DistanceOptions) -> Needs {
         let (n, metric) = (reader.samples(), options.metric.summed());
-        let tree = options.tree.map_or(0, |_| tree::bytes(n));
+        let tree = Needs::host(options.tree.map_or(0, |_| tree::bytes(n)));
         if !is_packed(reader, options) {
-            let [device, host] = Partial::bytes(n, None, metric, options.missing_rule());
             // Numbers of packed rows, or dosages without those that take no part.
-            return Need { host: host.saturating_add(tree), device, blocks: 1 };
+            return Partial::needs(n, None, metric, options.missing_rule()) + tree + f32_blocks(reader, 1);
         }
         let rows = reader.panel_rows(reader.step_bytes).min(reader.variants());
-        let device = PackedPairs::device_bytes(&reader.device, n, rows, metric)
-            .saturating_add(device_bytes_of_ones(&reader.device, n, rows, options));
-        let host = PackedPairs::host_bytes(&reader.device, n, metric).saturating_add(tree);
-        Need { host, device, blocks: 0 }
+        let sums = PackedPairs::needs(&reader.device, n, rows, metric);
+        sums + needs_of_ones(&reader.device, n, rows, options) + tree
     }
 
     /// Adds a panel, with the sums of its rows.

@@ -3,7 +3,7 @@
 use std::{iter, ops::Range};
 
 use teatime::{
-    Budget, Device, Error, Progress, Result, Run, Status,
+    Budget, Device, Error, Needs, Progress, Result, Run, Status,
     distance::{Distances as Found, PackedDiagonal, PackedPairs},
     linalg::{Matrix, Pass, Stats},
     stream::StreamStats,
@@ -11,14 +11,13 @@ use teatime::{
 
 use super::{
     DistanceOptions,
-    adding::{Variants, device_bytes_of_ones, with_ones},
+    adding::{Variants, needs_of_ones, with_ones},
     alleles::Several,
     are_packed,
 };
 use crate::{
     cohort::{Cohort, Each, no_variant, plan::Wanted, with_less_memory},
     filter::VariantCounts,
-    memory::Need,
     panel::{Held, Panel},
     reader::Reader,
     source::{Genotypes, check_extents},
@@ -170,8 +169,8 @@ impl DistanceBands {
                 stats[to_usize(rows.start - panel.rows.start)..to_usize(rows.end - panel.rows.start)].to_vec()
             })
         };
-        let need = |reader: &Reader| need(reader, options, 0..side.min(n), beside);
-        let each = Each { need: &need, panel: &mut panel };
+        let needs = |reader: &Reader| needs(reader, options, 0..side.min(n), beside);
+        let each = Each { needs: &needs, panel: &mut panel };
         // How many bands there will be is not known before memory is planned.
         let (progress, passes) = (run.progress.clone(), passes_of(n.div_ceil(side)));
         let progress = Progress::new(move |mut status| {
@@ -244,9 +243,9 @@ impl DistanceBands {
         let (mut fits, mut too_many) = (first + 1, end.min(first.saturating_add(most)) + 1);
         while too_many - fits > 1 {
             let middle = u64::midpoint(fits, too_many);
-            let need =
-                need(&self.cohort.reader, &self.options, self.samples_of(&(first..middle)), self.beside);
-            if self.cohort.memory.fits(&self.cohort.reader, need.and(self.cohort.held())) {
+            let own = self.samples_of(&(first..middle));
+            let needs = needs(&self.cohort.reader, &self.options, own, self.beside);
+            if self.cohort.memory.fits(&self.cohort.reader, needs + self.cohort.held()) {
                 fits = middle;
             } else {
                 too_many = middle;
@@ -260,7 +259,7 @@ impl DistanceBands {
         let (metric, missing) = (options.metric.summed(), options.missing_rule());
         let (n, variants) = (reader.samples(), reader.variants());
         let Found { mut distances, shared, .. } =
-            self.cohort.with_room(need(reader, options, own.clone(), self.beside), &mut |reading| {
+            self.cohort.with_room(needs(reader, options, own.clone(), self.beside), &mut |reading| {
                 let pairs =
                     PackedPairs::of_columns(&reader.device, n, own.clone(), variants, metric, missing)?;
                 let mut adding = Adding::new(reader, options, pairs)?;
@@ -353,17 +352,13 @@ pub(super) fn unfit(
 }
 
 /// What a band takes, with what is known of each sample, and so much on the host beside it.
-fn need(reader: &Reader, options: &DistanceOptions, own: Range<u64>, beside: u64) -> Need {
+fn needs(reader: &Reader, options: &DistanceOptions, own: Range<u64>, beside: u64) -> Needs {
     let (n, metric) = (reader.samples(), options.metric.summed());
     let rows = reader.panel_rows(reader.step_bytes).min(reader.variants());
-    Need {
-        host: PackedPairs::host_bytes_of(&reader.device, n, own.clone(), metric)
-            .saturating_add(beside)
-            .saturating_add(48 * n),
-        device: PackedPairs::device_bytes_of(&reader.device, n, own, rows, metric)
-            .saturating_add(device_bytes_of_ones(&reader.device, n, rows, options)),
-        blocks: 0,
-    }
+    PackedPairs::needs_of_columns(&reader.device, n, own, rows, metric)
+        + needs_of_ones(&reader.device, n, rows, options)
+        + Needs::host(beside)
+        + Needs::host(48) * n
 }
 
 /// The first pass, and one for each band.

@@ -5,7 +5,7 @@ mod reading;
 use std::ops::Range;
 
 use teatime::{
-    Budget, Device, Error, Result, Run, Status, Tensor,
+    Budget, Device, Error, Needs, Result, Run, Status, Tensor,
     distance::{Distances as Found, Missing, Options, PackedPairs, Partial},
     linalg::{Matrix, Pass, Stats, standardize},
     packed::{side_by_side, unpack_rows},
@@ -15,14 +15,14 @@ use teatime::{
 use self::reading::{Chain, plan, read_both};
 use super::{
     DistanceOptions, SampleMetric,
-    adding::{Variants, device_bytes_of_ones, finish, row, with_ones},
+    adding::{Variants, finish, needs_of_ones, row, with_ones},
     alleles::several_of_both,
     check_packed,
 };
 use crate::{
     cohort::{no_variant, with_less_memory},
     filter::VariantCounts,
-    memory::{Memory, Need},
+    memory::Memory,
     panel::{Held, Panel},
     project::Match,
     reader::{Reader, block_rows},
@@ -187,7 +187,7 @@ fn attempt(
             Ok::<_, Error>(memory.in_steps(reader))
         };
         let readers = [reader(0)?, reader(1)?];
-        let need = Adding::need(&readers, options).and(Need { host, ..Need::default() });
+        let need = Adding::needs(&readers, options) + Needs::host(host);
         let reading = plan(&memory, &readers, need)?;
         let adding = match &mut adding {
             Some(adding) => adding,
@@ -248,22 +248,19 @@ impl Adding {
     }
 
     /// What they take, with their results.
-    fn need(readers: &[Reader; 2], options: &DistanceOptions) -> Need {
+    fn needs(readers: &[Reader; 2], options: &DistanceOptions) -> Needs {
         let ([n, others], metric) = (readers.each_ref().map(Reader::samples), options.metric.summed());
         let [reader, other] = readers;
         if !is_packed(readers, options) {
-            let [device, host] = Partial::bytes(n, Some(others), metric, options.missing_rule());
             // Numbers of both, before and after those of the others are turned round.
-            let numbers = reader.plan.block_rows().saturating_mul(8 * (n + others));
-            return Need { host, device: device.saturating_add(numbers), blocks: 0 };
+            let numbers = Needs::device(8 * (n + others)) * reader.plan.block_rows();
+            return Partial::needs(n, Some(others), metric, options.missing_rule()) + numbers;
         }
         let [one, another] = [reader, other].map(|reader| reader.panel_rows(reader.step_bytes));
         let rows = one.min(another).min(reader.variants());
-        let device = PackedPairs::device_bytes_between(&reader.device, [others, n], rows, metric);
         let columns = others.next_multiple_of(64).saturating_add(n);
-        let ones = device_bytes_of_ones(&reader.device, columns, rows, options);
-        let host = PackedPairs::host_bytes_between(&reader.device, [others, n], metric);
-        Need { host, device: device.saturating_add(ones), blocks: 0 }
+        let ones = needs_of_ones(&reader.device, columns, rows, options);
+        PackedPairs::needs_between(&reader.device, [others, n], rows, metric) + ones
     }
 
     /// Adds these rows, which are in a panel of each, with the sums of all rows of both.

@@ -23,7 +23,7 @@ mod neighbors_tests;
 mod tests;
 
 use teatime::{
-    Budget, Device, Error, Result, Run,
+    Budget, Device, Error, Needs, Result, Run,
     distance::{Metric, Missing, PackedPairs},
     linalg::{Matrix, Stats},
     stream::StreamStats,
@@ -40,7 +40,6 @@ pub use self::tree::{Linkage, Merge, Tree};
 use super::{
     cohort::{Cohort, Each, plan::Wanted},
     filter::{VariantCounts, VariantFilter},
-    memory::Need,
     panel::Panel,
     reader::Reader,
     source::{Genotypes, check_extents},
@@ -372,9 +371,8 @@ fn attempt(
         };
         adding.add(reader, panel, stats)
     };
-    let beside = Need { host: beside, ..Need::default() };
-    let need = |reader: &Reader| Adding::need(reader, options).and(beside);
-    let each = Each { need: &need, panel: &mut panel };
+    let needs = |reader: &Reader| Adding::needs(reader, options) + Needs::host(beside);
+    let each = Each { needs: &needs, panel: &mut panel };
     let cohort = Cohort::attempt(genotypes, device, &Wanted::default().sums_of_pairs(), run, Some(each))?;
     let Some(adding) = adding else {
         unreachable!("genotypes of some variants should have a panel");

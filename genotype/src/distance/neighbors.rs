@@ -97,13 +97,13 @@ pub fn sample_neighbors(
         return Err(Error::argument(OP, "tree", "is made of all distances"));
     }
     let start = || NearestSoFar::new(device, to_usize(n), k, options.metric.is_similarity());
-    let beside = NearestSoFar::host_bytes(n, k as u64);
+    let beside = NearestSoFar::needs(n, k as u64).host;
     let bands = match unfit(genotypes, device, options)? {
         None => Some(DistanceBands::beside(genotypes, device, options, [SIDE, beside], run)?),
         Some(_) => None,
     };
     let Some(bands) = bands.filter(DistanceBands::are_whole) else {
-        let all = with_room_beside(genotypes, device, options, beside, run).map_err(of_all)?;
+        let all = with_room_beside(genotypes, device, options, beside, run)?;
         let undefined = all.undefined();
         let mut nearest = start()?;
         nearest.offer(0, 0, all.matrix)?;
@@ -166,9 +166,9 @@ pub fn sample_neighbors_between(
     if k == 0 || k as u64 > others {
         return Err(Error::argument(OP, "k", format_args!("{k} of {others} samples: from 1 to {others}")));
     }
-    let beside = NearestSoFar::host_bytes(n, k as u64);
+    let beside = NearestSoFar::needs(n, k as u64).host;
     let all = between::with_room_beside(genotypes, with, matches, device, options, beside, run);
-    let all = all.map_err(of_all)?;
+    let all = all?;
     let undefined = all.undefined();
     let mut nearest = NearestSoFar::new(device, to_usize(n), k, options.metric.is_similarity())?;
     nearest.offer_others(0, all.matrix)?;
@@ -185,18 +185,4 @@ pub fn sample_neighbors_between(
         stats: all.stats,
         bands: None,
     })
-}
-
-/// The error of a budget says what has to fit.
-fn of_all(error: Error) -> Error {
-    match error {
-        Error::Budget { what, budget, minimum, given } => {
-            let what = match what {
-                Budget::DEVICE => "device memory budget, for the matrix of all distances,",
-                _ => "memory budget, for the matrix of all distances,",
-            };
-            Error::Budget { what, budget, minimum, given }
-        }
-        error => error,
-    }
 }

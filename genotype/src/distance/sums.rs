@@ -50,7 +50,7 @@ pub fn distance_sums(
     let options = DistanceOptions::default().metric(SampleMetric::Of(metric)).missing(missing);
     check_extents(OP, genotypes)?;
     options.check(genotypes)?;
-    let [_, beside] = Partial::bytes(genotypes.samples(), None, metric, missing);
+    let beside = Partial::needs(genotypes.samples(), None, metric, missing).host;
     let (adding, cohort) = added_up(genotypes, device, &options, beside, run)?;
     let mut sums = adding.export()?;
     let lack = Several::new(&cohort, &options, run)?.lack(genotypes, device, &options, beside, run)?;

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 use teatime::{
-    Device, Result, Tensor,
+    Device, Needs, Result, Tensor,
     linalg::{BlockSum, Matrix, matmul_tn},
     packed::{Weight, WeightedSums, weight_unit},
 };
@@ -12,7 +12,7 @@ use super::{
     reference::{Match, Matched},
 };
 use crate::{
-    memory::Need,
+    memory::f32_blocks,
     panel::Panel,
     part::{CohortPart, PartSums, SumValues},
     reader::Reader,
@@ -102,7 +102,7 @@ impl<'a> ProjectionSums<'a> {
     }
 
     /// What they take, with what makes them.
-    pub(crate) fn need(reader: &Reader, matched: Matched<'_>) -> Need {
+    pub(crate) fn needs(reader: &Reader, matched: Matched<'_>) -> Needs {
         let (variants, n) = (reader.variants(), reader.samples());
         let k = matched.reference.components();
         let least_squares = matched.method == ProjectMethod::LeastSquares;
@@ -110,27 +110,19 @@ impl<'a> ProjectionSums<'a> {
         if reader.form.is_packed() {
             let rows = reader.panel_rows(reader.step_bytes).min(variants);
             let columns = [k + 1, products].into_iter().filter(|&columns| columns > 0);
-            let each = columns.map(|columns| Need {
-                host: WeightedSums::host_bytes(&reader.device, n, columns, rows),
-                device: WeightedSums::device_bytes(&reader.device, n, columns, rows),
-                blocks: 0,
-            });
+            let sums = columns.map(|columns| WeightedSums::needs(&reader.device, n, columns, rows));
             // And the scores by themselves.
-            let scores = Need { host: n.saturating_mul(8 * (k as u64 + 1)), ..Need::default() };
-            return each.fold(scores, Need::and);
+            return sums.sum::<Needs>() + Needs::host(8 * (k as u64 + 1)) * n;
         }
         let rows = reader.plan.block_rows().min(variants);
         let columns = (k + 1 + products) as u64;
         // The host makes a block's loadings, their products and the tables of its scaling; beside them are the sums.
-        let operands = rows.saturating_mul(4 * columns + 12);
-        let device = operands.saturating_add(BlockSum::device_bytes(columns, n));
+        let bytes = 4 * columns + 12;
+        let operands = Needs { host: bytes, device: bytes } * rows;
         // The host holds the sums as they come, in f64, and their transposes. A block is standardised; which of its calls are there is
         // made of which are not.
-        Need {
-            host: operands.saturating_add(n.saturating_mul(24 * columns)),
-            device,
-            blocks: 1 + u64::from(least_squares),
-        }
+        let blocks = f32_blocks(reader, 1 + u64::from(least_squares));
+        operands + BlockSum::needs(columns, n) + Needs::host(24 * columns) * n + blocks
     }
 
     /// Adds a panel.

@@ -1,6 +1,6 @@
 //! Relationship matrices.
 
-use teatime::{Backend, Budget, Device, Error, Run, Tensor, device_tests, openings::cpu};
+use teatime::{Backend, Budget, Device, Error, MemoryKind, Run, Tensor, device_tests, openings::cpu};
 
 use crate::{
     Cohort, Genotypes, GrmMethod, GrmOptions, MissingCalls, Wanted, grm,
@@ -79,16 +79,16 @@ fn least_budgets(device: &Device) {
         grm(&genotypes, device, &options, &run)
     };
     let least = |result| match result {
-        Err(Error::Budget { what, minimum, .. }) => (what, minimum),
+        Err(Error::Budget { memory, minimum, .. }) => (memory, minimum),
         other => panic!("a budget of 1000 bytes should not do: {other:?}"),
     };
-    let (what, host) = least(with(Some(1000), None));
-    assert_eq!(what, "memory budget");
+    let (memory, host) = least(with(Some(1000), None));
+    assert_eq!(memory, MemoryKind::Host);
     with(Some(host), None).unwrap();
     assert!(with(Some(host - 1), None).is_err());
     if device.info().backend != Backend::Cpu {
-        let (what, on_device) = least(with(None, Some(1000)));
-        assert_eq!(what, "device memory budget");
+        let (memory, on_device) = least(with(None, Some(1000)));
+        assert_eq!(memory, MemoryKind::Device);
         with(Some(host), Some(on_device)).unwrap();
     }
 }

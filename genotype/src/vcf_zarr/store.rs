@@ -169,11 +169,7 @@ impl GenotypeStore {
     /// - [`Error::Store`]: names that occur twice, are not as many as the samples, or differ between contigs, or that some contigs lack.
     /// - [`Error::Chunk`] and [`Error::Io`]: names that cannot be read.
     pub fn sample_ids(&self) -> Result<Option<Vec<String>>> {
-        let (budget, minimum) = (self.memory.host_bytes(), self.samples.saturating_mul(256));
-        if minimum > budget {
-            let given = self.memory.host.is_some();
-            return Err(Error::Budget { what: "memory budget", budget, minimum, given });
-        }
+        self.memory.fit_host(self.samples.saturating_mul(256))?;
         let mut ids: Option<(String, Vec<String>)> = None;
         let (mut read, mut nameless) = (HashSet::new(), None);
         for (table, array) in self.tables.iter().zip(&self.arrays) {

@@ -7,7 +7,7 @@ use std::sync::{
 
 use half::f16;
 use teatime::{
-    Budget, Device, DeviceOptions, Error, Progress, Run, StoredType,
+    Budget, Device, DeviceOptions, Error, MemoryKind, Progress, Run, StoredType,
     store::{ArraySpec, Compression, Shuffle, Storable, ZarrFormat},
 };
 
@@ -197,11 +197,11 @@ fn pixels_are_the_same_however_they_are_stored() {
         (values, image)
     };
     let with = |host: u64| Run::default().memory(Budget::default().host(host));
-    let Err(Error::Budget { what, budget: 1, minimum, given: true }) = begin().1.finish(device(), &with(1))
+    let Err(Error::Budget { memory, budget: 1, minimum, given: true }) = begin().1.finish(device(), &with(1))
     else {
         panic!("enough memory")
     };
-    assert_eq!(what, "host memory budget");
+    assert_eq!(memory, MemoryKind::Host);
     assert!(matches!(begin().1.finish(device(), &with(minimum - 1)), Err(Error::Budget { .. })));
     for threads in [1, 4] {
         let options = DeviceOptions::default().threads(threads);

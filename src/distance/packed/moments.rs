@@ -2,7 +2,7 @@
 
 use super::super::{Metric, metric::angle};
 use crate::{
-    Device, Result, Tensor,
+    Device, Needs, Result, Tensor,
     packed::{
         PackedRows, WeightedSums,
         absent::{Absent, AbsentSums},
@@ -37,10 +37,9 @@ impl ColumnMoments {
         Ok(Self { columns, wanted, codes: WeightedSums::new(device, columns, 1)?, absent: None })
     }
 
-    /// Bytes on the device, for panels of so many rows and so many pairs of columns, both ways round.
-    pub(super) fn device_bytes(device: &Device, columns: u64, pairs: u64, rows: u64) -> u64 {
-        let codes = WeightedSums::device_bytes(device, columns, 1, rows);
-        codes.saturating_add(AbsentSums::<2>::device_bytes(pairs))
+    /// The sums on the device, for panels of so many rows and so many pairs of columns, both ways round.
+    pub(super) fn needs(device: &Device, columns: u64, pairs: u64, rows: u64) -> Needs {
+        Needs { host: 0, ..WeightedSums::needs(device, columns, 1, rows) } + AbsentSums::<2>::needs(pairs)
     }
 
     /// Adds rows of `packed` from row `from` on: whether each that takes part has a missing code.

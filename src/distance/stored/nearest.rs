@@ -9,7 +9,7 @@ use std::{
 
 use super::reading::{OBSERVATION, Reading};
 use crate::{
-    Budget, Element, Error, Result, Run, Status, Tensor,
+    Budget, Element, Error, Needs, Result, Run, Status, Tensor,
     distance::{
         Metric, NearestSoFar, Neighbors,
         job::{Block, Measure, Pipeline, most},
@@ -30,7 +30,7 @@ const PASSING: u64 = 3;
 
 /// Bytes that a box takes besides its elements, read or not: on the host its tensors and its place in the order of reading; on the device
 /// what a table's buffer takes beyond its numbers.
-const TRACKING: [u64; 2] = [256, 512];
+const TRACKING: Needs = Needs { host: 256, device: 512 };
 
 /// Names of the arrays in messages.
 const NAMES: [&str; 2] = ["x", "y"];
@@ -64,44 +64,40 @@ impl<'a> Search<'a> {
         let (device, tile) = (&measure.device, u64::from(TILE));
         let counts = || reading.counts.iter().copied();
         let observations = counts().fold(0, u64::saturating_add);
-        let known = NearestSoFar::host_bytes(reading.counts[0], k as u64)
-            .saturating_add(observations.saturating_mul(OBSERVATION));
-        let tables = observations.saturating_mul(if measure.wide { 24 } else { 12 });
+        let tables = Needs::device(if measure.wide { 24 } else { 12 }) * observations;
+        let known = NearestSoFar::needs(reading.counts[0], k as u64)
+            + Needs::host(OBSERVATION) * observations
+            + tables;
         let of_observation = reading.features.saturating_mul(reading.staged.size()).max(1);
-        let [of_device, of_host] = measure.pair_bytes();
+        let pair = measure.pair_needs();
         let mut of_box = (BOX / of_observation).max(1).next_multiple_of(most(device));
         of_box =
             of_box.min(counts().max().unwrap_or(0).max(1).checked_next_power_of_two().unwrap_or(u64::MAX));
-        let (plans, block, least, pairs, [host, on_device]) = loop {
+        let (plans, block, least, pairs, left) = loop {
             let plans = reading.plans(Some(of_box), reading.features)?;
             let most = |of: fn(&Plan) -> u64| plans.iter().map(of).max().unwrap_or(0);
             let (block, chunks) = (most(Plan::block_bytes), most(Plan::largest_need));
             // Five boxes stay at least, where they are larger than a tile: with fewer, reading would take longer than distances.
             let (least, pairs) = if of_box > tile { (5, tile * tile) } else { (1, 1) };
             let boxes = observations.div_ceil(of_box) + 1;
-            let tracking = TRACKING.map(|bytes: u64| bytes.saturating_mul(boxes));
-            let of_boxes = block.saturating_mul(least + PASSING).saturating_add(of_device * pairs);
-            let staged = block.saturating_mul(2).saturating_add(chunks).saturating_add(of_host * pairs);
-            let needs = [known.saturating_add(staged), tables.saturating_add(of_boxes)];
-            let needs = [0, 1].map(|side| needs[side].saturating_add(tracking[side]));
-            match run.memory.left(device, needs[0], needs[1]) {
-                Ok(left) => break (plans, block, least, pairs, left),
+            let of_boxes = Needs::device(block) * (least + PASSING) + TRACKING * boxes;
+            let staged = Needs::host(block) * 2 + Needs::host(chunks);
+            match run.memory.fit(device, known + of_boxes + staged + pair * pairs) {
+                Ok(rest) => break (plans, block, least, pairs, rest.left(device)),
                 Err(error) if of_box == 1 => return Err(error),
                 Err(_) => of_box = (of_box / 2).max(1),
             }
         };
         // Pairs get a third, chunks an eighth of the host's, and boxes the rest.
-        let shared = device.shares_host_memory();
-        let on_device = if shared { host } else { on_device };
-        let of_pair = if shared { of_host + of_device } else { of_device };
-        let host_pairs = (if shared { of_pair } else { of_host }) * pairs;
+        let first = (pair * pairs).on(device);
         let memory =
-            Budget { host: Some(host_pairs + host / 3), device: Some(of_device * pairs + on_device / 3) };
-        let side = measure.side(0, &memory)?;
-        let ahead =
-            plans.iter().map(|plan| plan.ahead(device.threads() as u64)).max().unwrap_or(0).min(host / 8);
-        let taken = (side * side).saturating_sub(pairs) * of_pair + if shared { ahead } else { 0 };
-        let staying = least + on_device.saturating_sub(taken) / block.max(1);
+            Budget::default().host(first.host + left.host / 3).device(first.device + left.device / 3);
+        let side = measure.side(Needs::default(), &memory)?;
+        let ahead = plans.iter().map(|plan| plan.ahead(device.threads() as u64)).max().unwrap_or(0);
+        let ahead = ahead.min(left.host / 8);
+        let more = (pair * (side * side).saturating_sub(pairs)).on(device);
+        let taken = more.of_tensors(device) + if device.shares_host_memory() { ahead } else { 0 };
+        let staying = least + left.of_tensors(device).saturating_sub(taken) / block.max(1);
         let chunk_bytes = ahead + plans.iter().map(Plan::largest_need).max().unwrap_or(0);
         let staying = usize::try_from(staying).unwrap_or(usize::MAX);
         Ok(Self { reading, run, measure, plans, of_box, chunk_bytes, staying, side })
@@ -289,8 +285,8 @@ pub(super) fn nearest<T: Element>(
     stats: &mut StreamStats,
     all: impl FnOnce(&mut StreamStats) -> Result<Neighbors>,
 ) -> Result<Neighbors> {
-    let of_search = NearestSoFar::host_bytes(reading.counts[0], k as u64);
-    let loaded = reading.to_load(&measure.device, &run.memory);
+    let of_search = NearestSoFar::needs(reading.counts[0], k as u64);
+    let loaded = reading.to_load(&measure.device, &run.memory, Needs::default());
     let extents = [reading.counts[0], *reading.counts.last().unwrap_or(&0)];
     let finds_all = !measure.device.shares_host_memory() && measure.can_search(extents, k as u64);
     let side = loaded.and_then(|(_, rest)| match finds_all {

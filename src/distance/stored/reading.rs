@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Instant};
 
 use crate::{
-    Budget, ChunkedArray, DType, Device, Error, Result, Run, Status, StoredType,
-    distance::{Metric, Missing, Options, Partial, sums::observation_sums},
+    Budget, ChunkedArray, DType, Device, Element, Error, Needs, Result, Run, Status, StoredType,
+    distance::{Metric, Missing, Options, Partial, job::Measure, precision::is_wide, sums::observation_sums},
     dtype::with_dtype,
     extent::to_usize,
     kernels::distance::BLOCK,
@@ -95,6 +95,21 @@ impl<'a> Reading<'a> {
         Ok(Self { arrays, columns: options.columns, counts, features, staged, convert })
     }
 
+    /// The measure of elements of type `T`, of which nothing is known yet.
+    ///
+    /// # Errors
+    /// [`Error::NoF64`].
+    pub(super) fn measure<T: Element>(
+        &self,
+        device: &Device,
+        metric: Metric,
+        options: &Options,
+    ) -> Result<Measure> {
+        let (terms, prepare) = metric.recipe(options.missing != Missing::Propagate);
+        let wide = is_wide::<T>(device, &terms, prepare, options)?;
+        Ok(Measure::new(device, metric, options, self.features, wide, self.others().is_none()))
+    }
+
     /// Observations of y.
     pub(super) fn others(&self) -> Option<u64> {
         self.counts.get(1).copied()
@@ -110,14 +125,18 @@ impl<'a> Reading<'a> {
     ///
     /// # Errors
     /// [`Error::Budget`].
-    pub(super) fn to_load(&self, device: &Device, memory: &Budget) -> Result<(Vec<(Plan, u64)>, Budget)> {
+    pub(super) fn to_load(
+        &self,
+        device: &Device,
+        memory: &Budget,
+        later: Needs,
+    ) -> Result<(Vec<(Plan, u64)>, Budget)> {
         let plan = |array: &Arc<dyn ChunkedArray>| {
             let rows = rows_to_load(&**array, array.shape()[1].saturating_mul(self.staged.size()));
             let all = Arc::new(Selection::all(array.shape()[0]));
             Plan::of_rows(vec![Arc::clone(array)], all, None, Arc::clone(&self.convert), rows)
         };
         let plans = self.arrays.iter().map(plan).collect::<Result<Vec<_>>>()?;
-        let held = self.bytes();
         let of_pass = |plan: &Plan| plan.block_bytes().saturating_mul(2).saturating_add(plan.largest_need());
         // Each observation takes something, also where it has no features.
         let known = self
@@ -125,26 +144,16 @@ impl<'a> Reading<'a> {
             .iter()
             .fold(0, |all: u64, &count| all.saturating_add(count.saturating_mul(OBSERVATION)));
         let reading = plans.iter().map(of_pass).max().unwrap_or(0).max(known);
-        let [host, of_device] = memory.left(device, reading, held)?;
+        let rest = memory.fit(device, Needs::device(self.bytes()))?;
+        rest.fit(device, Needs::host(reading).max(later.on(device)))?;
+        let host = rest.fit_host(reading)?.left(device).host;
         let with_chunks = |plan: Plan| {
             let ahead = plan.ahead(device.threads() as u64).min(host);
             let bytes = plan.largest_need().saturating_add(ahead);
             (plan, bytes)
         };
-        let plans = plans.into_iter().map(with_chunks).collect();
         // Once all is held, nothing is read.
-        let device = (!device.shares_host_memory()).then_some(of_device);
-        Ok((plans, Budget { host: Some(host.saturating_add(reading)), device }))
-    }
-
-    /// An error of what was given the memory that [`to_load`](Self::to_load) leaves, as of all of it.
-    pub(super) fn with_what_is_held(&self, error: Error, device: &Device, memory: &Budget) -> Error {
-        let Error::Budget { what, budget, minimum, .. } = error else { return error };
-        let of_device = what == Budget::DEVICE;
-        let held = if of_device == device.shares_host_memory() { 0 } else { self.bytes() };
-        let given = if of_device { memory.device } else { memory.host }.is_some();
-        let [budget, minimum] = [budget, minimum].map(|bytes| bytes.saturating_add(held));
-        Error::Budget { what, budget, minimum, given }
+        Ok((plans.into_iter().map(with_chunks).collect(), rest))
     }
 
     /// Boxes of so many observations, or of all, and so many features.
@@ -170,7 +179,6 @@ impl<'a> Reading<'a> {
         missing: Missing,
         memory: &Budget,
     ) -> Result<Boxes> {
-        let [on_device, on_host] = Partial::bytes(self.counts[0], self.others(), metric, missing);
         let threads = device.threads() as u64;
         let chunk = self.arrays[0].chunk_shape()[usize::from(!self.columns)];
         let most = self.features.max(1);
@@ -182,12 +190,15 @@ impl<'a> Reading<'a> {
             let all = |of: fn(&Plan) -> u64| plans.iter().map(of).fold(0, u64::saturating_add);
             // One is filled while another is added; a tensor of each.
             let staged = all(Plan::block_bytes).saturating_mul(2);
-            let of_device = on_device.saturating_add(staged);
-            let of_host = on_host.saturating_add(staged).saturating_add(all(Plan::largest_need));
-            match memory.left(device, of_host, of_device) {
-                Ok([left, _]) => {
+            let needs = Partial::needs(self.counts[0], self.others(), metric, missing)
+                + Needs::device(staged)
+                + Needs::host(staged)
+                + Needs::host(all(Plan::largest_need));
+            match memory.fit(device, needs) {
+                Ok(rest) => {
                     let ahead = plans.iter().map(|plan| plan.ahead(threads)).max().unwrap_or(0);
-                    return Ok(Boxes { chunk_bytes: ahead.min(left / plans.len() as u64), plans });
+                    let left = rest.left(device).host / plans.len() as u64;
+                    return Ok(Boxes { chunk_bytes: ahead.min(left), plans });
                 }
                 Err(error) if width == 1 => return Err(error),
                 // Sums are over as many features at a time, to the bit, as long as one block fits.

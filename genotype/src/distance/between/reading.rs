@@ -8,14 +8,14 @@ use std::{
 };
 
 use teatime::{
-    Error, Result, Run, Status,
+    Error, Needs, Result, Run, Status,
     linalg::{Pass, Stats},
     stream::StreamStats,
 };
 
 use super::OP;
 use crate::{
-    memory::{Memory, Need, Wishes, block_bytes, stream_bytes},
+    memory::{Memory, Wishes, blocks, stream},
     panel::Panel,
     project::Match,
     reader::{Read, Reader, Reading},
@@ -91,18 +91,18 @@ impl Chain {
 ///
 /// # Errors
 /// [`Error::Budget`] with the least that would do.
-pub(super) fn plan(memory: &Memory, [reader, other]: &[Reader; 2], need: Need) -> Result<[Reading; 2]> {
+pub(super) fn plan(memory: &Memory, [reader, other]: &[Reader; 2], needs: Needs) -> Result<[Reading; 2]> {
     // Beside the panel that is filled and the one that waits, one is used.
     let panel = other.panel_rows(other.step_bytes).min(other.variants());
-    let device = block_bytes(other, 0).saturating_add(panel.saturating_mul(other.held_row_bytes()));
-    let need = need.and(Need { host: stream_bytes(other), device, blocks: 0 });
+    let held = Needs::device(other.held_row_bytes()) * panel;
+    let needs = needs + stream(other) + blocks(other) + held;
     let ahead = other.plan.ahead(other.device.pool()?.current_num_threads() as u64);
-    let with_ahead = need.and(Need { host: ahead, ..Need::default() });
-    let (need, ahead) = if memory.fits(reader, with_ahead) { (with_ahead, ahead) } else { (need, 0) };
+    let with_ahead = needs + Needs::host(ahead);
+    let (needs, ahead) = if memory.fits(reader, with_ahead) { (with_ahead, ahead) } else { (needs, 0) };
     let prefetch = other.plan.largest_need().saturating_add(ahead);
     let upload_rows = other.plan.block_rows();
     let others = Reading { panel_bytes: other.step_bytes, prefetch, upload_rows };
-    Ok([memory.allow(reader, need, Wishes::default())?.reading, others])
+    Ok([memory.allow(reader, needs, Wishes::default())?.reading, others])
 }
 
 /// A panel that a pass read, with the sums of its rows.

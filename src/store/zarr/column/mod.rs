@@ -21,7 +21,7 @@ use super::{
     node::Node,
     shard::Inner,
 };
-use crate::{Budget, Error, Result, store::Storage};
+use crate::{Budget, Error, MemoryKind, Result, store::Storage};
 
 /// Most elements of one row.
 const MAX_ROW: u64 = 1 << 16;
@@ -156,7 +156,7 @@ impl Column {
     }
 
     fn over(&self, minimum: u64) -> Error {
-        Error::Budget { what: "memory budget", budget: self.budget, minimum, given: self.given }
+        Error::Budget { memory: MemoryKind::Host, budget: self.budget, minimum, given: self.given }
     }
 
     /// The first string of each row in `range`. An integer is read as its decimal digits, as pandas and xarray write names that are
