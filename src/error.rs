@@ -222,6 +222,17 @@ pub fn plain(text: &str) -> Cow<'_, str> {
     shown.into()
 }
 
+impl Error {
+    /// The error of the way that needs less memory, of two ways to the same result that both failed; `self` where a budget had no say.
+    #[must_use]
+    pub fn or_of_less_memory(self, other: Self) -> Self {
+        match (&self, &other) {
+            (Self::Budget { minimum, .. }, Self::Budget { minimum: less, .. }) if less < minimum => other,
+            _ => self,
+        }
+    }
+}
+
 impl fmt::Display for Error {
     /// Text of files, as [`plain`] text: a line, but for lists of devices and what compilers and drivers say.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -119,3 +119,26 @@ impl Budget {
 fn enough(memory: MemoryKind, budget: u64, minimum: u64, given: bool) -> Result<()> {
     if budget < minimum { Err(Error::Budget { memory, budget, minimum, given }) } else { Ok(()) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_counts_what_is_held() {
+        let cpu = Device::cpu();
+        let rest = Budget::default().host(100).fit(&cpu, Needs::host(30) + Needs::device(20)).unwrap();
+        assert_eq!(rest.left(&cpu), Needs::host(50));
+        assert_eq!(rest.fit_host(50).unwrap().left(&cpu), Needs::default());
+        let error = rest.fit(&cpu, Needs::device(51)).unwrap_err();
+        let Error::Budget { memory: MemoryKind::Host, budget: 100, minimum: 101, given: true } = error else {
+            panic!("{error}")
+        };
+        let error = Budget::default().fit_host(u64::MAX).unwrap_err();
+        assert!(matches!(error, Error::Budget { minimum: u64::MAX, given: false, .. }), "{error}");
+        // A default stays one.
+        let rest = Budget::default().fit_host(1).unwrap();
+        assert!(matches!(rest.fit_host(u64::MAX), Err(Error::Budget { given: false, .. })));
+        assert_eq!(Needs::host(u64::MAX) * 2 + Needs::device(1), Needs { host: u64::MAX, device: 1 });
+    }
+}

@@ -107,6 +107,7 @@ pub(super) fn compute(
     match write(output, args, stores, device, options, run) {
         // Not of what is asked for.
         Err(Error::Argument { name, .. }) if name != "merge_alleles" => Err(too_large.into()),
+        Err(error @ Error::Budget { .. }) => Err(error.or_of_less_memory(too_large).into()),
         found => Ok((found?, None)),
     }
 }

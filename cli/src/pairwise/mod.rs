@@ -236,15 +236,7 @@ fn find(
         {
             args.out.refuse_to_lose(args.overwrite)?;
             match write::tiles(args, output, input, metric, options, device, run) {
-                // Neither way: the one that takes less says what is needed.
-                Err(tiles @ Error::Budget { .. }) => match (&error, &tiles) {
-                    (Error::Budget { minimum: most, .. }, Error::Budget { minimum, .. })
-                        if minimum > most =>
-                    {
-                        Err(error.into())
-                    }
-                    _ => Err(tiles.into()),
-                },
+                Err(tiles @ Error::Budget { .. }) => Err(tiles.or_of_less_memory(error).into()),
                 written => written.map(Found::Tiles).map_err(named),
             }
         }

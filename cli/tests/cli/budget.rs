@@ -3,13 +3,16 @@
 //! The shell bounds what the command may map: past that it would abort, and a library that asks first says so.
 
 use std::{
+    ffi::OsStr,
     fs,
     io::Write,
     path::{Path, PathBuf},
     process::Command,
 };
 
-use crate::support::{Ran, Scratch, empty_array, run, store};
+use teatime::store::write_npy;
+
+use crate::support::{self, Ran, Scratch, empty_array, run, store, teatime};
 
 /// What the command maps before it reads anything, and some room, in KiB: programs are mapped whole, and each thread's stack.
 const BASE: u64 = 400 << 10;
@@ -130,4 +133,48 @@ fn no_memory_is_no_damage() {
         "{}",
         ran.err
     );
+}
+
+/// Every command: the least that an error names is enough, and a byte less is not.
+#[test]
+fn the_least_that_is_named_is_enough() {
+    let scratch = Scratch::new();
+    let [demo, reference] = ["demo", "reference"].map(|name| scratch.join(name));
+    let words = ["demo", "--variants", "1500", "--samples", "90", "-k", "3", "--out"];
+    teatime(words.iter().map(OsStr::new).chain([demo.as_os_str()])).ok();
+    support::pca(&demo.join("genotypes.vcz"), &reference, &["-k", "3", "--loadings"]).ok();
+    let rows: Vec<f32> = (0..300 * 40).map(|i| (i * 7919 % 1013) as f32).collect();
+    write_npy(&scratch.join("x.npy"), &rows, [300, 40]).unwrap();
+    for command in [
+        "pca demo/genotypes.vcz --out NEW --method exact --loadings",
+        "pca demo/genotypes.vcz --out NEW --method randomized --loadings",
+        "grm demo/genotypes.vcz --out NEW",
+        "project demo/genotypes.vcz --loadings reference/loadings.tsv.gz --out NEW",
+        "distance demo/genotypes.vcz --out NEW.npy",
+        "distance demo/genotypes.vcz --out NEW.npy --metric canberra",
+        "distance demo/genotypes.vcz --out NEW.zarr",
+        "distance demo/genotypes.vcz --out NEW.tsv --neighbors 4",
+        "distance demo/genotypes.vcz --out NEW.npy --with demo/genotypes.vcz",
+        "pairwise x.npy --out NEW.npy --metric cosine",
+        "pairwise x.npy --out NEW.npy --with x.npy",
+        "pairwise x.npy --out NEW.zarr",
+        "pairwise x.npy --out NEW.zarr --resume",
+        "pairwise x.npy --out NEW.tsv --neighbors 4",
+        "blur x.npy NEW.npy --sigma 3",
+        "blur x.npy NEW.zarr --sigma 3",
+    ] {
+        let within = |memory: u64| {
+            let words = command.split(' ').map(|word| word.replace("NEW", &format!("results/{memory}")));
+            let mut command = support::command(words);
+            command.args(["--memory", &memory.to_string()]).current_dir(scratch.join(""));
+            run(command)
+        };
+        fs::create_dir(scratch.join("results")).unwrap();
+        let enough = least(&within(1).err);
+        let less = within(enough - 1);
+        assert!(less.code == 1 && least(&less.err) == enough, "{command}: {}", less.err);
+        let enough = within(enough);
+        assert_eq!(enough.code, 0, "{command}: {}", enough.err);
+        fs::remove_dir_all(scratch.join("results")).unwrap();
+    }
 }

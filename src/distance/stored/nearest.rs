@@ -73,6 +73,7 @@ impl<'a> Search<'a> {
         let mut of_box = (BOX / of_observation).max(1).next_multiple_of(most(device));
         of_box =
             of_box.min(counts().max().unwrap_or(0).max(1).checked_next_power_of_two().unwrap_or(u64::MAX));
+        let mut smallest: Option<Error> = None;
         let (plans, block, least, pairs, left) = loop {
             let plans = reading.plans(Some(of_box), reading.features)?;
             let most = |of: fn(&Plan) -> u64| plans.iter().map(of).max().unwrap_or(0);
@@ -84,8 +85,17 @@ impl<'a> Search<'a> {
             let staged = Needs::host(block) * 2 + Needs::host(chunks);
             match run.memory.fit(device, known + of_boxes + staged + pair * pairs) {
                 Ok(rest) => break (plans, block, least, pairs, rest.left(device)),
-                Err(error) if of_box == 1 => return Err(error),
-                Err(_) => of_box = (of_box / 2).max(1),
+                Err(error) => {
+                    // Many boxes are tracked: the least is not always that of boxes of one observation.
+                    let least = match smallest.take() {
+                        Some(smallest) => error.or_of_less_memory(smallest),
+                        None => error,
+                    };
+                    if of_box == 1 {
+                        return Err(least);
+                    }
+                    (smallest, of_box) = (Some(least), (of_box / 2).max(1));
+                }
             }
         };
         // Pairs get a third, chunks an eighth of the host's, and boxes the rest.
@@ -296,10 +306,11 @@ pub(super) fn nearest<T: Element>(
     if side.as_ref().is_ok_and(|&side| side >= u64::from(TILE)) {
         return all(stats);
     }
-    match Search::within(reading, measure, k, run) {
-        Ok(search) => search.find::<T>(k, stats),
+    match (Search::within(reading, measure, k, run), side) {
+        (Ok(search), _) => search.find::<T>(k, stats),
         // Small blocks of pairs are better than none.
-        Err(Error::Budget { .. }) if side.is_ok() => all(stats),
-        Err(error) => Err(error),
+        (Err(Error::Budget { .. }), Ok(_)) => all(stats),
+        (Err(error), Err(of_all)) => Err(error.or_of_less_memory(of_all)),
+        (Err(error), _) => Err(error),
     }
 }

@@ -144,16 +144,16 @@ impl<'a> Reading<'a> {
             .iter()
             .fold(0, |all: u64, &count| all.saturating_add(count.saturating_mul(OBSERVATION)));
         let reading = plans.iter().map(of_pass).max().unwrap_or(0).max(known);
-        let rest = memory.fit(device, Needs::device(self.bytes()))?;
-        rest.fit(device, Needs::host(reading).max(later.on(device)))?;
-        let host = rest.fit_host(reading)?.left(device).host;
+        let held = Needs::device(self.bytes());
+        memory.fit(device, held + Needs::host(reading).max(later.on(device)))?;
+        let host = memory.fit(device, held + Needs::host(reading))?.left(device).host;
         let with_chunks = |plan: Plan| {
             let ahead = plan.ahead(device.threads() as u64).min(host);
             let bytes = plan.largest_need().saturating_add(ahead);
             (plan, bytes)
         };
         // Once all is held, nothing is read.
-        Ok((plans.into_iter().map(with_chunks).collect(), rest))
+        Ok((plans.into_iter().map(with_chunks).collect(), memory.fit(device, held)?))
     }
 
     /// Boxes of so many observations, or of all, and so many features.
