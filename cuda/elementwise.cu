@@ -40,15 +40,15 @@ constexpr u32 WG = 256;
 constexpr u32 NARROW = 0;
 constexpr u32 WIDE = 0;
 
+enum Function : u32 {
+    COPY = 0, TRUNCATE = 1, NEGATIVE = 2, ABSOLUTE = 3, SQUARE_ROOT = 4, EXPONENTIAL = 5, LOGARITHM = 6, ADD = 7, SUBTRACT = 8,
+    MULTIPLY = 9, DIVIDE = 10, MINIMUM = 11, MAXIMUM = 12, LESS = 13, LESS_EQUAL = 14, GREATER = 15, GREATER_EQUAL = 16,
+    EQUAL = 17, NOT_EQUAL = 18, CLAMP = 19, SELECT = 20
+};
+
 constexpr bool TYPED = NARROW == 1 || WIDE == 1;
 
-template <bool IS_WIDE> struct Arithmetic {
-    typedef float Real;
-};
-template <> struct Arithmetic<true> {
-    typedef double Real;
-};
-typedef Arithmetic<WIDE == 1>::Real real;
+typedef RealOf<WIDE == 1>::Real real;
 
 // A number of the parameters.
 DEVICE real number(u32 low, u32 high) {
@@ -68,25 +68,25 @@ DEVICE real most(real x, real y) { return x > y || x != x ? x : y; }
 
 DEVICE real apply(u32 function, real x, real y, real z) {
     switch (function) {
-        case 2: return -x;
-        case 3: return fabs(x);
-        case 4: return sqrt(x);
-        case 5: return exp(x);
-        case 6: return log(x);
-        case 7: return x + y;
-        case 8: return x - y;
-        case 9: return x * y;
-        case 10: return x / y;
-        case 11: return least(x, y);
-        case 12: return most(x, y);
-        case 13: return x < y ? 1 : 0;
-        case 14: return x <= y ? 1 : 0;
-        case 15: return x > y ? 1 : 0;
-        case 16: return x >= y ? 1 : 0;
-        case 17: return x == y ? 1 : 0;
-        case 18: return x != y ? 1 : 0;
-        case 19: return least(most(x, y), z);
-        case 20: return x != 0 ? y : z;
+        case NEGATIVE: return -x;
+        case ABSOLUTE: return fabs(x);
+        case SQUARE_ROOT: return sqrt(x);
+        case EXPONENTIAL: return exp(x);
+        case LOGARITHM: return log(x);
+        case ADD: return x + y;
+        case SUBTRACT: return x - y;
+        case MULTIPLY: return x * y;
+        case DIVIDE: return x / y;
+        case MINIMUM: return least(x, y);
+        case MAXIMUM: return most(x, y);
+        case LESS: return x < y ? 1 : 0;
+        case LESS_EQUAL: return x <= y ? 1 : 0;
+        case GREATER: return x > y ? 1 : 0;
+        case GREATER_EQUAL: return x >= y ? 1 : 0;
+        case EQUAL: return x == y ? 1 : 0;
+        case NOT_EQUAL: return x != y ? 1 : 0;
+        case CLAMP: return least(most(x, y), z);
+        case SELECT: return x != 0 ? y : z;
         default: return x;
     }
 }
@@ -116,7 +116,7 @@ KERNEL(elementwise, WG / 4, 16)(const void* __restrict__ a, const void* __restri
             u32 start = (first + i * (WG / 4)) * each;
             for (u32 item = start; item < start + each && item < params.n; item++) {
                 real value = value_of(a, b, c, params, item);
-                if (params.function == 1) BY_TYPE(type, T, value = truncate_to<T>(value));
+                if (params.function == TRUNCATE) BY_TYPE(type, T, value = truncate_to<T>(value));
                 BY_TYPE(type, T, (store_real<T>(out, item, value)));
             }
         }

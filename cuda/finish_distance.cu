@@ -41,12 +41,12 @@ constexpr u32 WG = 256;
 constexpr u32 WIDE = 0;
 
 enum Formula : u32 {
-    PLAIN = 1, ROOT, LARGEST, POWER, HALF_SQUARE, ANGLE, CENTRED_ANGLE, RATIO, SHARE, SHARE_OF_ANY, RATIO_OF_BOTH, SHARE_OF_NONE, HALF,
-    ROOT_OF_HALF, ROOT_OF_REST
+    PLAIN = 1, ROOT = 2, LARGEST = 3, POWER = 4, HALF_SQUARE = 5, ANGLE = 6, CENTRED_ANGLE = 7, RATIO = 8, SHARE = 9,
+    SHARE_OF_ANY = 10, RATIO_OF_BOTH = 11, SHARE_OF_NONE = 12, HALF = 13, ROOT_OF_HALF = 14, ROOT_OF_REST = 15
 };
 
-// Rules for missing elements: above IGNORED, sums are rescaled.
-enum Rule : u32 { PROPAGATED = 0, IGNORED, RESCALED, RESCALED_OR_ZERO };
+// Rules for missing elements: above IGNORE, sums are rescaled.
+enum Missing : u32 { PROPAGATE = 0, IGNORE = 1, RESCALE = 2, RESCALE_OR_ZERO = 3 };
 
 // The share that rounding may leave of terms that cancel.
 constexpr double NOISE = WIDE == 1 ? 0x1p-47 : 0x1p-20;
@@ -82,12 +82,12 @@ DEVICE double spread(double both, double squares, double sum) {
 DEVICE double distance(const Params& p, const double (&sums)[6]) {
     double features = (double)p.features + (double)p.features_rest;
     double both = features;
-    if (p.missing != PROPAGATED) {
+    if (p.missing != PROPAGATE) {
         both = p.terms == 2 ? sums[1] : p.terms == 3 ? sums[2] : p.terms == 4 ? sums[3] : sums[5];
     }
-    if (p.missing > IGNORED && both == 0) return p.missing == RESCALED ? no_number() : 0;
+    if (p.missing > IGNORE && both == 0) return p.missing == RESCALE ? no_number() : 0;
     double sum = sums[0];
-    double scaled = p.missing > IGNORED ? sum * (features / both) : sum;
+    double scaled = p.missing > IGNORE ? sum * (features / both) : sum;
     double factor = bits_double(join(p.factor_low, p.factor_high));
     switch (p.formula) {
         case PLAIN: return scaled * factor;

@@ -17,8 +17,7 @@ struct Params {
 constexpr u32 WG = 256;
 constexpr u32 KIND = 0;
 
-constexpr u32 UNIFORM = 1;
-constexpr u32 NORMAL = 2;
+enum Made : u32 { WORDS = 0, UNIFORM = 1, NORMAL = 2 };
 
 // The bits of the upper 24 bits of a word as a fraction, exactly.
 DEVICE u32 uniform_bits(u32 word) { return float_bits((float)(word >> 8) * 0x1p-24f); }

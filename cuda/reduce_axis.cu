@@ -80,13 +80,7 @@ template <class REAL> DEVICE REAL mapped(REAL value, u32 op) {
     return op == MIN ? -value : value;
 }
 
-// The type that holds every element of type `T`.
-template <bool> struct Holder {
-    typedef float Real;
-};
-template <> struct Holder<true> {
-    typedef double Real;
-};
+// Tells if f32 does not hold every element of type `T`.
 template <u32 T> constexpr bool IS_WIDE = T == F64 || T == U32 || T == I32;
 
 // `count` elements, at least one, `step` apart, then the last of them again: no load waits for a test.
@@ -111,7 +105,7 @@ template <u32 T> DEVICE void add(const void* x, Line line, Total& total) {
 }
 
 template <u32 T> DEVICE void find(const void* x, Line line, u32 op, Total& total) {
-    typedef typename Holder<IS_WIDE<T>>::Real Real;
+    typedef typename RealOf<IS_WIDE<T>>::Real Real;
     Real best = bits_float(LOWEST);
     u32 place = NOWHERE;
     while (line.count > 0) {

@@ -47,24 +47,10 @@ const SIDE: u32 = TILE / 4u;
 const DEPTH: u32 = 16u;
 const SLICES: u32 = 16u;
 
-const PRODUCT: u32 = 1u;
-const SQUARE: u32 = 2u;
-const ABSOLUTE: u32 = 3u;
-const LARGEST: u32 = 4u;
-const POWER: u32 = 5u;
-const CANBERRA: u32 = 6u;
-const SUM: u32 = 7u;
-const UNEQUAL: u32 = 8u;
-const BOTH: u32 = 9u;
-const ONE: u32 = 10u;
-const COUNT: u32 = 11u;
-const X: u32 = 12u;
-const Y: u32 = 13u;
-const X_SQUARE: u32 = 14u;
-const Y_SQUARE: u32 = 15u;
-const ROOT: u32 = 16u;
-const RELATIVE: u32 = 17u;
-const DIVERGENCE: u32 = 18u;
+const PRODUCT: u32 = 1u; const SQUARE: u32 = 2u; const ABSOLUTE: u32 = 3u; const LARGEST: u32 = 4u; const POWER: u32 = 5u;
+const CANBERRA: u32 = 6u; const SUM: u32 = 7u; const UNEQUAL: u32 = 8u; const BOTH: u32 = 9u; const ONE: u32 = 10u;
+const COUNT: u32 = 11u; const X: u32 = 12u; const Y: u32 = 13u; const X_SQUARE: u32 = 14u; const Y_SQUARE: u32 = 15u;
+const ROOT: u32 = 16u; const RELATIVE: u32 = 17u; const DIVERGENCE: u32 = 18u;
 
 // Missing: NaN, told by its bits, since compilers may assume that floats hold none.
 const MISSING: u32 = 0x7fc00000u;

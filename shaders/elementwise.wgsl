@@ -42,14 +42,16 @@ const WG: u32 = 256u;
 const NARROW: u32 = 0u;
 const WIDE: u32 = 0u;
 
+const COPY: u32 = 0u; const TRUNCATE: u32 = 1u; const NEGATIVE: u32 = 2u; const ABSOLUTE: u32 = 3u; const SQUARE_ROOT: u32 = 4u;
+const EXPONENTIAL: u32 = 5u; const LOGARITHM: u32 = 6u; const ADD: u32 = 7u; const SUBTRACT: u32 = 8u; const MULTIPLY: u32 = 9u;
+const DIVIDE: u32 = 10u; const MINIMUM: u32 = 11u; const MAXIMUM: u32 = 12u; const LESS: u32 = 13u; const LESS_EQUAL: u32 = 14u;
+const GREATER: u32 = 15u; const GREATER_EQUAL: u32 = 16u; const EQUAL: u32 = 17u; const NOT_EQUAL: u32 = 18u;
+const CLAMP: u32 = 19u; const SELECT: u32 = 20u;
+
 const NAN: u32 = 0x7fc00000u;
 
 fn type_of(dtype: u32) -> u32 {
-    return select(0u, dtype, NARROW == 1u);
-}
-
-fn is_nan(bits: u32) -> bool {
-    return (bits & 0x7fffffffu) > 0x7f800000u;
+    return select(DTYPE_F32, dtype, NARROW == 1u);
 }
 
 fn a_bits(i: u32) -> u32 {
@@ -84,25 +86,25 @@ fn key(bits: u32) -> u32 {
 
 // The smaller and the larger one, or the one that is NaN.
 fn least(x: u32, y: u32) -> u32 {
-    return select(y, x, is_nan(x) || (!is_nan(y) && key(x) < key(y)));
+    return select(y, x, is_nan_bits(x) || (!is_nan_bits(y) && key(x) < key(y)));
 }
 
 fn most(x: u32, y: u32) -> u32 {
-    return select(y, x, is_nan(x) || (!is_nan(y) && key(x) > key(y)));
+    return select(y, x, is_nan_bits(x) || (!is_nan_bits(y) && key(x) > key(y)));
 }
 
 fn compared(x: u32, y: u32) -> bool {
-    if is_nan(x) || is_nan(y) {
-        return params.function == 18u;
+    if is_nan_bits(x) || is_nan_bits(y) {
+        return params.function == NOT_EQUAL;
     }
     let left = key(x);
     let right = key(y);
     switch params.function {
-        case 13u: { return left < right; }
-        case 14u: { return left <= right; }
-        case 15u: { return left > right; }
-        case 16u: { return left >= right; }
-        case 17u: { return left == right; }
+        case LESS: { return left < right; }
+        case LESS_EQUAL: { return left <= right; }
+        case GREATER: { return left > right; }
+        case GREATER_EQUAL: { return left >= right; }
+        case EQUAL: { return left == right; }
         default: { return left != right; }
     }
 }
@@ -112,22 +114,22 @@ fn of_one(x: u32) -> u32 {
     let value = bitcast<f32>(x);
     let is_negative = (x >> 31u) == 1u && (x & 0x7fffffffu) != 0u;
     switch params.function {
-        case 2u: { return x ^ 0x80000000u; }
-        case 3u: { return x & 0x7fffffffu; }
-        case 4u: {
+        case NEGATIVE: { return x ^ 0x80000000u; }
+        case ABSOLUTE: { return x & 0x7fffffffu; }
+        case SQUARE_ROOT: {
             // 0 and infinity are told by their bits.
             let is_own = (x & 0x7fffffffu) == 0u || x == 0x7f800000u;
-            return select(select(bitcast<u32>(sqrt(value)), x, is_own), NAN, is_negative || is_nan(x));
+            return select(select(bitcast<u32>(sqrt(value)), x, is_own), NAN, is_negative || is_nan_bits(x));
         }
-        case 5u: {
-            if is_nan(x) {
+        case EXPONENTIAL: {
+            if is_nan_bits(x) {
                 return NAN;
             }
             // Beyond these bounds the result is infinite, or 0.
             return select(select(bitcast<u32>(exp(value)), 0x7f800000u, value > 88.8), 0u, value < -104.0);
         }
-        case 6u: {
-            if is_negative || is_nan(x) {
+        case LOGARITHM: {
+            if is_negative || is_nan_bits(x) {
                 return NAN;
             }
             // 0 and infinity are told by their bits, and a subnormal number is a whole multiple of 2^-149.
@@ -142,17 +144,17 @@ fn of_two(x: u32, y: u32) -> u32 {
     let left = bitcast<f32>(x);
     let right = bitcast<f32>(y);
     switch params.function {
-        case 11u: { return least(x, y); }
-        case 12u: { return most(x, y); }
+        case MINIMUM: { return least(x, y); }
+        case MAXIMUM: { return most(x, y); }
         default: {}
     }
-    if is_nan(x) || is_nan(y) {
+    if is_nan_bits(x) || is_nan_bits(y) {
         return NAN;
     }
     switch params.function {
-        case 7u: { return bitcast<u32>(left + right); }
-        case 8u: { return bitcast<u32>(left - right); }
-        case 9u: { return bitcast<u32>(left * right); }
+        case ADD: { return bitcast<u32>(left + right); }
+        case SUBTRACT: { return bitcast<u32>(left - right); }
+        case MULTIPLY: { return bitcast<u32>(left * right); }
         default: { return bitcast<u32>(left / right); }
     }
 }
@@ -163,21 +165,21 @@ fn value_of(i: u32) -> u32 {
     let outer = row / params.extent1;
     let middle = row - outer * params.extent1;
     let x = a_bits(params.a0 + outer * params.a_step0 + middle * params.a_step1 + column * params.a_step2);
-    if params.function == 0u {
+    if params.function == COPY {
         return x;
     }
-    if params.function < 7u {
+    if params.function < ADD {
         return of_one(x);
     }
     let y = b_bits(params.b0 + outer * params.b_step0 + middle * params.b_step1 + column * params.b_step2);
-    if params.function < 13u {
+    if params.function < LESS {
         return of_two(x, y);
     }
-    if params.function < 19u {
+    if params.function < CLAMP {
         return select(0u, 0x3f800000u, compared(x, y));
     }
     let z = c_bits(params.c0 + outer * params.c_step0 + middle * params.c_step1 + column * params.c_step2);
-    if params.function == 19u {
+    if params.function == CLAMP {
         return least(most(x, y), z);
     }
     return select(y, z, (x & 0x7fffffffu) == 0u);

@@ -75,7 +75,7 @@ fn words_b(depth: u32, col: u32, place: u32, dtype: u32) -> vec2<u32> {
 }
 
 fn load_a(rows: vec4<u32>, k: u32) -> vec4<f32> {
-    let dtype = select(0u, params.a_type, NARROW == 1u);
+    let dtype = select(DTYPE_F32, params.a_type, NARROW == 1u);
     let at = place_a(rows, k);
     let x = words_a(rows.x, k, at.x, dtype);
     let y = words_a(rows.y, k, at.y, dtype);
@@ -85,7 +85,7 @@ fn load_a(rows: vec4<u32>, k: u32) -> vec4<f32> {
 }
 
 fn load_b(k: u32, cols: vec4<u32>) -> vec4<f32> {
-    let dtype = select(0u, params.b_type, NARROW == 1u);
+    let dtype = select(DTYPE_F32, params.b_type, NARROW == 1u);
     let at = place_b(k, cols);
     let x = words_b(k, cols.x, at.x, dtype);
     let y = words_b(k, cols.y, at.y, dtype);

@@ -46,9 +46,7 @@ const NONE: vec2<u32> = vec2<u32>(0x7fc00000u, 0u);
 const SIGN: u32 = 0x80000000u;
 
 // Items that a line is offered, by their numbers: all, those below its own, those above, or all but its own.
-const ALL: u32 = 0u;
-const BELOW: u32 = 1u;
-const ABOVE: u32 = 2u;
+const ALL: u32 = 0u; const BELOW: u32 = 1u; const ABOVE: u32 = 2u; const OTHERS: u32 = 3u;
 
 // Where candidates stand, behind two lists that take turns.
 const FOUND: u32 = 2u * MOST_KEPT;
@@ -68,10 +66,6 @@ struct Line {
     end: u32,
     skipped: u32,
     is_undefined: bool,
-}
-
-fn is_nan(bits: u32) -> bool {
-    return (bits & 0x7fffffffu) > 0x7f800000u;
 }
 
 // A number that grows with the one of these bits, which is no NaN: floats are not compared, since devices take subnormal ones for 0. Here
@@ -116,11 +110,11 @@ fn normalised(pair: vec2<u32>) -> vec2<u32> {
 
 // The key that a sum is compared by: two words that grow with it, or fall.
 fn key_of(pair: vec2<u32>) -> vec2<u32> {
-    if is_nan(pair.x) || is_nan(pair.y) {
+    if is_nan_bits(pair.x) || is_nan_bits(pair.y) {
         return LAST;
     }
     var value = normalised(pair);
-    if is_nan(value.x) {
+    if is_nan_bits(value.x) {
         return LAST;
     }
     let low = vec2(params.low, 0u);

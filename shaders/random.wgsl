@@ -17,8 +17,7 @@ struct Params {
 const WG: u32 = 256u;
 const KIND: u32 = 0u;
 
-const UNIFORM: u32 = 1u;
-const NORMAL: u32 = 2u;
+const WORDS: u32 = 0u; const UNIFORM: u32 = 1u; const NORMAL: u32 = 2u;
 
 // The high word of a 64-bit product, from products of 16-bit halves.
 fn multiply_high(a: u32, b: u32) -> u32 {

@@ -27,7 +27,7 @@ const MISSING: u32 = 0u;
 var<workgroup> partial: array<vec4<u32>, WG>;
 
 fn terms(i: u32) -> vec4<f32> {
-    let dtype = select(0u, params.x_type, NARROW == 1u);
+    let dtype = select(DTYPE_F32, params.x_type, NARROW == 1u);
     let bits = decode_bits(x[word_of(i, dtype)], x[high_word_of(i, dtype)], i, dtype);
     if !is_finite_bits(bits) {
         return vec4(0.0, 0.0, 0.0, 1.0);

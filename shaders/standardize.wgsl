@@ -32,7 +32,7 @@ fn standardize(
         return;
     }
     let i = params.x0 + item;
-    let dtype = select(0u, params.x_type, NARROW == 1u);
+    let dtype = select(DTYPE_F32, params.x_type, NARROW == 1u);
     let bits = decode_bits(x[word_of(i, dtype)], x[high_word_of(i, dtype)], i, dtype);
     let row = params.table0 + 3u * (item / params.cols);
     // Below zero, -0.0 excluded; NaN of either sign.

@@ -83,10 +83,10 @@
 //!
 //! The functions of `shaders/common.wgsl` that a source uses are appended to it. Of them, `linear_group(group, groups)` is the
 //! number of a workgroup in a grid of [`Grid::linear`]; `decode_bits`, `decode_four` and `encode_bits`, with `word_of`,
-//! `high_word_of` and `f64_of`, convert between f32 and elements of the type at a place of [`DType::ALL`](crate::DType::ALL).
+//! `high_word_of` and `f64_of`, convert between f32 and elements of a type: `DTYPE_F32` and so on, its place in [`DType::ALL`](crate::DType::ALL).
 //! `byte_dot(a, b)` takes the place of WGSL's own `dot4I8Packed`, of which wgpu 30 makes wrong programs on Metal and DX12.
 //! Functions of a source cannot have these names, nor `f16_bits`, `f64_bits`, `half_of`, `is_byte`, `is_half`,
-//! `is_finite_bits`, `opaque`, `two_sum`, `bounded`, `truncate_to`, `dots`.
+//! `is_finite_bits`, `is_nan_bits`, `opaque`, `two_sum`, `bounded`, `truncate_to`, `dots`, or one that begins with `DTYPE_`.
 //!
 //! No optional feature is enabled. A device with WebGPU's default limits has 8 arguments, 256 invocations a workgroup and 16
 //! KiB that they share. wgpu keeps indexes within an argument: what is read or written outside of it meets another of its
@@ -381,14 +381,21 @@ impl<P: Pod> Kernel<P> {
     }
 }
 
-/// Declares a kernel: `kernel!("name", Params, [Read, Write], cpu_function, specs_function)`.
+/// Declares a kernel: `kernel!("name", Params, [Read, Write], cpu_function, specs_function)`. The sources of `"name" + "part"` go on with
+/// what the files `name/part` have.
 macro_rules! kernel {
-    ($name:literal, $params:ty, [$($access:ident),*], $cpu:path, $specs:path) => {
+    ($name:literal $(+ $part:literal)*, $params:ty, [$($access:ident),*], $cpu:path, $specs:path) => {
         $crate::kernel::Kernel::<$params>::built_in(
             $name,
             [
-                include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/cuda/", $name, ".cu")),
-                include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/shaders/", $name, ".wgsl")),
+                concat!(
+                    include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/cuda/", $name, ".cu")),
+                    $(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/cuda/", $name, "/", $part, ".cu"))),*
+                ),
+                concat!(
+                    include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/shaders/", $name, ".wgsl")),
+                    $(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/shaders/", $name, "/", $part, ".wgsl"))),*
+                ),
             ],
             Some($cpu),
             &[$($crate::kernel::Binding::any($crate::kernel::Access::$access)),*],
@@ -397,6 +404,28 @@ macro_rules! kernel {
     };
 }
 pub(crate) use kernel;
+
+/// Declares an enum by whose numbers a kernel's parameters or constants choose. Its CUDA and WGSL sources declare constants of the same
+/// names and numbers, to which a test holds them.
+macro_rules! codes {
+    ($(#[$of:meta])* $vis:vis enum $name:ident { $($(#[$doc:meta])* $code:ident $(= $number:literal)?),+ $(,)? }) => {
+        $(#[$of])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u32)]
+        $vis enum $name { $($(#[$doc])* $code $(= $number)?),+ }
+
+        impl $name {
+            /// In the order of their numbers.
+            pub(crate) const ALL: &[Self] = &[$(Self::$code),+];
+
+            /// The one that has this number.
+            pub(crate) const fn from_code(code: u32) -> Self {
+                Self::ALL[(code - Self::ALL[0] as u32) as usize]
+            }
+        }
+    };
+}
+pub(crate) use codes;
 
 #[cfg(test)]
 mod tests {

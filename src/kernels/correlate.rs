@@ -3,7 +3,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
-pub(crate) use super::cpu::correlate::{ADD, Edge, Kind, LENGTH, REPLACE};
+pub(crate) use super::cpu::correlate::{Combine, Edge, Kind};
 use super::{
     WG,
     cpu::correlate::{Axis, Correlation, Real},
@@ -49,7 +49,7 @@ pub(crate) struct Params {
     /// An [`Edge`] and a [`Kind`] for each axis, four bits each, those of z in the lowest.
     pub(crate) edges: u32,
     pub(crate) kinds: u32,
-    /// What becomes of what the output holds.
+    /// A [`Combine`].
     pub(crate) combine: u32,
     /// The code of the type, and 1, that sums along each axis are made elements of, towards 0; or 0.
     pub(crate) truncate: u32,
@@ -58,7 +58,7 @@ pub(crate) struct Params {
 }
 
 pub(crate) static CORRELATE: Kernel<Params> =
-    kernel!("correlate", Params, [Read, Read, ReadWrite], correlate, specs);
+    kernel!("correlate" + "sums" + "lines" + "tile", Params, [Read, Read, ReadWrite], correlate, specs);
 
 /// Outputs side by side that an invocation makes at once.
 pub(crate) const MANY: u64 = 4;
@@ -109,15 +109,15 @@ fn axes<'a, R: Real>(p: &Params, numbers: &'a [R]) -> [Axis<'a, R>; 3] {
     let (constants, mut weights) = numbers.split_at(BEFORE_WEIGHTS);
     let mut is_first = true;
     let mut axis = |i: usize, n: u32, m: u32, offset: u32, count: u32| {
-        let part = |all: u32| (all >> (4 * i) & 15) as usize;
-        let kind = part(p.kinds).checked_sub(1).map(|kind| Kind::ALL[kind]);
+        let part = |all: u32| all >> (4 * i) & 15;
+        let kind = (part(p.kinds) != 0).then(|| Kind::from_code(part(p.kinds)));
         let mut axis = Axis::plain(n as usize);
         if kind.is_none() {
             return axis;
         }
         (axis.weights, weights) = weights.split_at(count as usize);
         (axis.m, axis.offset, axis.kind) = (m as usize, offset.cast_signed().into(), kind);
-        (axis.edge, axis.constant) = (Edge::ALL[part(p.edges)], constants[i]);
+        (axis.edge, axis.constant) = (Edge::from_code(part(p.edges)), constants[i]);
         if std::mem::take(&mut is_first) {
             (axis.first, axis.count) = (p.first as usize, p.count as usize);
         }
@@ -146,7 +146,7 @@ fn run<R: Real>(
         axes,
         step,
         truncate: p.truncate.checked_sub(1).map(DType::from_code),
-        combine: p.combine,
+        combine: Combine::from_code(p.combine),
         cancel,
     };
     correlation.run(out);

@@ -10,7 +10,7 @@ use self::{real::Real, tile::tile};
 use super::cpu::load::load;
 use crate::{
     Cancel, DType,
-    kernel::{CpuArg, CpuLaunch, Kernel, kernel},
+    kernel::{CpuArg, CpuLaunch, Kernel, codes, kernel},
 };
 
 /// Parameters of the kernel: extents, row strides and first elements in elements.
@@ -62,46 +62,46 @@ pub(crate) const TILE: u32 = 64;
 /// f64, and the sum is one number.
 pub(crate) const BLOCK: usize = 256;
 
-/// What two elements add to the sum of their pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub(crate) enum Term {
-    /// x y
-    Product = 1,
-    /// (x - y)²
-    Square,
-    /// |x - y|
-    Absolute,
-    /// |x - y|, of which the largest counts and not the sum.
-    Largest,
-    /// |x - y|^p
-    Power,
-    /// |x - y| / (|x| + |y|), 0 of two zeros.
-    Canberra,
-    /// |x + y|
-    Sum,
-    /// 1 unless x = y.
-    Unequal,
-    /// 1 if neither is 0.
-    Both,
-    /// 1 if exactly one of them is 0.
-    One,
-    /// 1
-    Count,
-    /// x
-    X,
-    /// y
-    Y,
-    /// x²
-    XSquare,
-    /// y²
-    YSquare,
-    /// √(x y)
-    Root,
-    /// x log(x / y); 0 where x is 0, and x log x where y is.
-    Relative,
-    /// x log(2 x / (x + y)) + y log(2 y / (x + y)).
-    Divergence,
+codes! {
+    /// What two elements add to the sum of their pair.
+    pub(crate) enum Term {
+        /// x y
+        Product = 1,
+        /// (x - y)²
+        Square,
+        /// |x - y|
+        Absolute,
+        /// |x - y|, of which the largest counts and not the sum.
+        Largest,
+        /// |x - y|^p
+        Power,
+        /// |x - y| / (|x| + |y|), 0 of two zeros.
+        Canberra,
+        /// |x + y|
+        Sum,
+        /// 1 unless x = y.
+        Unequal,
+        /// 1 if neither is 0.
+        Both,
+        /// 1 if exactly one of them is 0.
+        One,
+        /// 1
+        Count,
+        /// x
+        X,
+        /// y
+        Y,
+        /// x²
+        XSquare,
+        /// y²
+        YSquare,
+        /// √(x y)
+        Root,
+        /// x log(x / y); 0 where x is 0, and x log x where y is.
+        Relative,
+        /// x log(2 x / (x + y)) + y log(2 y / (x + y)).
+        Divergence,
+    }
 }
 
 impl Term {

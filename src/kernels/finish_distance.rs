@@ -6,7 +6,7 @@ use rayon::prelude::*;
 use super::WG;
 use crate::{
     dtype::{halves, joined, nearest_f32},
-    kernel::{CpuArg, CpuLaunch, Kernel, kernel},
+    kernel::{CpuArg, CpuLaunch, Kernel, codes, kernel},
 };
 
 /// Parameters of the kernel.
@@ -42,7 +42,7 @@ pub(crate) struct Params {
     pub(crate) formula: u32,
     /// Terms that have sums: from 1 to 6.
     pub(crate) terms: u32,
-    /// A rule for missing elements.
+    /// A rule for [`Missing`] elements.
     pub(crate) missing: u32,
     /// The number of features: an f32, and what that leaves.
     pub(crate) features: f32,
@@ -67,47 +67,59 @@ pub(crate) static FINISH_DISTANCE: Kernel<Params> =
 /// Most terms of a metric.
 const TERMS: usize = 6;
 
-/// The number that is made of the sums of a metric's terms.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub(crate) enum Formula {
-    /// The sum.
-    Plain = 1,
-    /// Its root.
-    Root,
-    /// The largest term, which is never rescaled.
-    Largest,
-    /// The root of another exponent.
-    Power,
-    /// Half the squared distance of vectors of length 1.
-    HalfSquare,
-    /// One less the cosine, of Σ x y, Σ x² and Σ y².
-    Angle,
-    /// [`Angle`](Self::Angle) of vectors less their means, of Σ x and Σ y besides.
-    CentredAngle,
-    /// The first sum over the second; NaN of nothing.
-    Ratio,
-    /// The sum over the features; 0 of nothing.
-    Share,
-    /// Features that one has over those that any has; 0 of nothing.
-    ShareOfAny,
-    /// Features that one has over what both have, added up; NaN of nothing.
-    RatioOfBoth,
-    /// Features that not both have over all; 0 of nothing.
-    ShareOfNone,
-    /// Half the sum.
-    Half,
-    /// The root of that.
-    RootOfHalf,
-    /// The root of what the sum leaves of 1.
-    RootOfRest,
+codes! {
+    /// The number that is made of the sums of a metric's terms.
+    pub(crate) enum Formula {
+        /// The sum.
+        Plain = 1,
+        /// Its root.
+        Root,
+        /// The largest term, which is never rescaled.
+        Largest,
+        /// The root of another exponent.
+        Power,
+        /// Half the squared distance of vectors of length 1.
+        HalfSquare,
+        /// One less the cosine, of Σ x y, Σ x² and Σ y².
+        Angle,
+        /// [`Angle`](Self::Angle) of vectors less their means, of Σ x and Σ y besides.
+        CentredAngle,
+        /// The first sum over the second; NaN of nothing.
+        Ratio,
+        /// The sum over the features; 0 of nothing.
+        Share,
+        /// Features that one has over those that any has; 0 of nothing.
+        ShareOfAny,
+        /// Features that one has over what both have, added up; NaN of nothing.
+        RatioOfBoth,
+        /// Features that not both have over all; 0 of nothing.
+        ShareOfNone,
+        /// Half the sum.
+        Half,
+        /// The root of that.
+        RootOfHalf,
+        /// The root of what the sum leaves of 1.
+        RootOfRest,
+    }
 }
 
-/// Rules for missing elements: above [`IGNORED`], sums are rescaled.
-pub(crate) const PROPAGATED: u32 = 0;
-pub(crate) const IGNORED: u32 = 1;
-pub(crate) const RESCALED: u32 = 2;
-pub(crate) const RESCALED_OR_ZERO: u32 = 3;
+codes! {
+    /// What becomes of missing elements.
+    #[derive(Default)]
+    #[non_exhaustive]
+    pub enum Missing {
+        /// All distances of an observation with NaN are NaN.
+        #[default]
+        Propagate,
+        /// A feature counts nothing for a pair unless both have it, as in sgkit.
+        Ignore,
+        /// As [`Ignore`](Self::Ignore), and sums are multiplied by the number of all features over the number of those that both have; NaN where
+        /// that is 0. As scikit-learn's `nan_euclidean_distances`.
+        Rescale,
+        /// As [`Rescale`](Self::Rescale), but 0 where there is no feature that both have.
+        RescaleOrZero,
+    }
+}
 
 /// The share that rounding may leave of terms that cancel, of f32 and of f64.
 pub(crate) const NOISE: f64 = 1.0 / (1u64 << 20) as f64;
@@ -128,8 +140,8 @@ pub(crate) struct Finished {
     /// The exponent of [`Formula::Power`].
     pub(crate) power: f64,
     pub(crate) features: f64,
-    /// A rule for missing elements. But for the first, the number of features that both have is the last sum.
-    pub(crate) missing: u32,
+    /// But for the first, the number of features that both have is the last sum.
+    pub(crate) missing: Missing,
     /// The share that rounding may leave where terms cancel.
     pub(crate) noise: f64,
 }
@@ -139,15 +151,15 @@ impl Finished {
     #[inline(always)]
     pub(crate) fn of(self, sums: &[f64]) -> f64 {
         let both = match (self.missing, sums) {
-            (PROPAGATED, _) | (_, []) => self.features,
+            (Missing::Propagate, _) | (_, []) => self.features,
             (_, [.., both]) => *both,
         };
-        match self.missing {
-            RESCALED if both == 0.0 => return f64::NAN,
-            RESCALED_OR_ZERO if both == 0.0 => return 0.0,
-            _ => {}
-        }
-        let rescale = if self.missing > IGNORED { self.features / both } else { 1.0 };
+        let rescale = match self.missing {
+            Missing::Propagate | Missing::Ignore => 1.0,
+            Missing::Rescale if both == 0.0 => return f64::NAN,
+            Missing::RescaleOrZero if both == 0.0 => return 0.0,
+            Missing::Rescale | Missing::RescaleOrZero => self.features / both,
+        };
         let sum = sums[0];
         match self.formula {
             Formula::Plain => sum * rescale,
@@ -192,25 +204,6 @@ fn ratio(part: f64, whole: f64) -> f64 {
 fn share(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
 }
-
-/// Every formula, by its code less 1.
-const FORMULAS: [Formula; 15] = [
-    Formula::Plain,
-    Formula::Root,
-    Formula::Largest,
-    Formula::Power,
-    Formula::HalfSquare,
-    Formula::Angle,
-    Formula::CentredAngle,
-    Formula::Ratio,
-    Formula::Share,
-    Formula::ShareOfAny,
-    Formula::RatioOfBoth,
-    Formula::ShareOfNone,
-    Formula::Half,
-    Formula::RootOfHalf,
-    Formula::RootOfRest,
-];
 
 /// Rows of the output that a task makes at least: pairs side by side in the sums are in a line of the cache.
 const LINES: usize = 16;
@@ -282,10 +275,10 @@ fn finish_distance(launch: CpuLaunch<'_>) {
     let wide = launch.constant("WIDE") != 0;
     let [sums, undefined, out] = launch.args();
     let finished = Finished {
-        formula: FORMULAS[p.formula as usize - 1],
+        formula: Formula::from_code(p.formula),
         power: bytemuck::cast([p.power_low, p.power_high]),
         features: f64::from(p.features) + f64::from(p.features_rest),
-        missing: p.missing,
+        missing: Missing::from_code(p.missing),
         noise: if wide { NOISE_WIDE } else { NOISE },
     };
     let work = Work {

@@ -10,7 +10,7 @@ use super::cpu::simd::wide;
 use crate::{
     Cancel,
     dtype::{halves, joined},
-    kernel::{CpuLaunch, Kernel, kernel, small},
+    kernel::{CpuLaunch, Kernel, codes, kernel, small},
 };
 
 /// Parameters of the kernel: extents, steps and starts in pairs, flags and numbers.
@@ -57,20 +57,16 @@ pub(crate) const WG: u32 = 64;
 /// The number in an empty place of a list.
 pub(crate) const NOWHERE: u32 = u32::MAX;
 
-/// Items that a line is offered, by their numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub(crate) enum Offered {
-    All = 0,
-    /// Items below the line's own number.
-    Below,
-    Above,
-    /// All but the one with the line's own number.
-    Others,
-}
-
-impl Offered {
-    const ALL: [Self; 4] = [Self::All, Self::Below, Self::Above, Self::Others];
+codes! {
+    /// Items that a line is offered, by their numbers.
+    pub(crate) enum Offered {
+        All,
+        /// Items below the line's own number.
+        Below,
+        Above,
+        /// All but the one with the line's own number.
+        Others,
+    }
 }
 
 /// The longest of short lists, of which a multiprocessor has room for more.
@@ -345,7 +341,7 @@ fn nearest(launch: CpuLaunch<'_>) {
         p,
         in_f64,
         keys: Keys { low, high, sign: if p.falling == 0 { 1.0 } else { -1.0 } },
-        offered: Offered::ALL[p.offered as usize],
+        offered: Offered::from_code(p.offered),
         sums: &sums.read::<Pair>()[p.sums0 as usize..],
         undefined: flags.map(|(arg, start)| &arg.read::<u32>()[start as usize..]),
         nothing: halves(f64::NAN, in_f64),

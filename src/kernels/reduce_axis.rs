@@ -9,7 +9,7 @@ use crate::{
     DType,
     dtype::nearest_f32,
     extent::to_usize,
-    kernel::{CpuArg, CpuLaunch, Kernel, kernel},
+    kernel::{CpuArg, CpuLaunch, Kernel, codes, kernel},
 };
 
 /// Parameters of the kernel.
@@ -48,43 +48,39 @@ pub(crate) static REDUCE_AXIS: Kernel<Params> =
 pub(crate) const BLOCK: u32 = 1024;
 pub(crate) const WG: u32 = 64;
 
-/// The reduction of the elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub(crate) enum Op {
-    Sum = 0,
-    Mean,
-    Min,
-    Max,
-    /// 1 where one is not 0, else 0: the greatest of as many.
-    Any,
+codes! {
+    /// The reduction of the elements.
+    pub(crate) enum Op {
+        Sum,
+        Mean,
+        Min,
+        Max,
+        /// 1 where one is not 0, else 0: the greatest of as many.
+        Any,
+    }
 }
 
 impl Op {
-    const ALL: [Self; 5] = [Self::Sum, Self::Mean, Self::Min, Self::Max, Self::Any];
-
     const fn adds(self) -> bool {
         matches!(self, Self::Sum | Self::Mean)
     }
 }
 
-/// The form in which a launch stores the result for each place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub(crate) enum Stored {
-    /// A total, for another launch.
-    Total = 0,
-    /// The value as f32.
-    One,
-    /// The value as f64, or as two f32 where the device has no f64.
-    Two,
-    /// The place of the value along the axis.
-    Index,
+codes! {
+    /// The form in which a launch stores the result for each place.
+    pub(crate) enum Stored {
+        /// A total, for another launch.
+        Total,
+        /// The value as f32.
+        One,
+        /// The value as f64, or as two f32 where the device has no f64.
+        Two,
+        /// The place of the value along the axis.
+        Index,
+    }
 }
 
 impl Stored {
-    const ALL: [Self; 4] = [Self::Total, Self::One, Self::Two, Self::Index];
-
     /// Words of each.
     pub(crate) const fn words(self) -> u64 {
         match self {
@@ -289,8 +285,8 @@ impl NullaryFnOnce for Row<'_> {
 
 fn reduce_axis(launch: CpuLaunch<'_>) {
     let p: Params = launch.params();
-    let (partial, op) = (launch.constant("PARTIAL") != 0, Op::ALL[p.op as usize]);
-    let stored = Stored::ALL[p.stored as usize];
+    let (partial, op) = (launch.constant("PARTIAL") != 0, Op::from_code(p.op));
+    let stored = Stored::from_code(p.stored);
     let [x, out] = launch.args();
     let source = Source { x, dtype: DType::from_code(p.x_type), partial, op };
     let (len, inner, pitch) = (p.len as usize, p.inner as usize, p.pitch as usize);

@@ -4,7 +4,19 @@ use std::{collections::BTreeSet, fmt::Debug, fs, path::PathBuf};
 
 use bytemuck::Pod;
 
-use crate::kernel::{Kernel, KernelDef, Spec};
+use super::{
+    correlate::{CORRELATE, Combine, Edge, Kind},
+    distance::{DISTANCE, Term},
+    elementwise::{ELEMENTWISE, Function},
+    finish_distance::{FINISH_DISTANCE, Formula, Missing},
+    nearest::{NEAREST, Offered},
+    random::{Made, RANDOM},
+    reduce_axis::{Op, REDUCE_AXIS, Stored},
+};
+use crate::{
+    DType,
+    kernel::{Kernel, KernelDef, Spec},
+};
 
 /// A kernel with the names of its parameters, in order.
 struct Registered {
@@ -33,9 +45,9 @@ fn shaders() -> Vec<Registered> {
 fn every_file_is_registered() {
     let folder = |name| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(name);
     for (folder, ending, shared, kernels) in [
-        (folder("shaders"), "wgsl", ["common.wgsl", ""], shaders()),
+        (folder("shaders"), "wgsl", ["common.wgsl", "correlate"], shaders()),
         // The emulator is no kernel.
-        (folder("cuda"), "cu", ["dev.cuh", "emulator"], kernels()),
+        (folder("cuda"), "cu", ["dev.cuh", "emulator", "correlate"], kernels()),
     ] {
         let files: BTreeSet<String> = fs::read_dir(folder)
             .unwrap()
@@ -88,6 +100,59 @@ fn sources_have_the_same_contract() {
             }
         }
     }
+}
+
+/// An enum of codes by its name in CUDA, with the names and numbers of its constants: of `XSquare`, `X_SQUARE`.
+macro_rules! codes_of {
+    ($code:ident) => {{
+        let of = |code: $code| {
+            let (name, mut constant) = (format!("{code:?}"), String::new());
+            for c in name.chars() {
+                let starts_word = c.is_uppercase() && constant.ends_with(char::is_lowercase);
+                constant.extend(starts_word.then_some('_').into_iter().chain([c]));
+            }
+            (constant.to_uppercase(), code as u32)
+        };
+        (stringify!($code), $code::ALL.iter().copied().map(of).collect::<Vec<_>>())
+    }};
+}
+
+/// Tells for each language if a source declares all codes of an enum and no other, side by side.
+fn declares([cuda, wgsl]: [&str; 2], name: &str, codes: &[(String, u32)]) -> [bool; 2] {
+    let all = |separator: &str, of: fn(&(String, u32)) -> String| {
+        codes.iter().map(of).collect::<Vec<_>>().join(separator)
+    };
+    let in_cuda =
+        format!("enum {name} : u32 {{ {} }};", all(", ", |(name, code)| format!("{name} = {code}")));
+    let in_wgsl = all(" ", |(name, code)| format!("const {name}: u32 = {code}u;"));
+    [(cuda, in_cuda), (wgsl, in_wgsl)]
+        .map(|(source, all)| source.split_whitespace().collect::<Vec<_>>().join(" ").contains(&all))
+}
+
+#[test]
+fn codes_are_the_same_in_all_languages() {
+    let table = [
+        (&CORRELATE.def, codes_of!(Edge)),
+        (&CORRELATE.def, codes_of!(Kind)),
+        (&CORRELATE.def, codes_of!(Combine)),
+        (&DISTANCE.def, codes_of!(Term)),
+        (&ELEMENTWISE.def, codes_of!(Function)),
+        (&FINISH_DISTANCE.def, codes_of!(Formula)),
+        (&FINISH_DISTANCE.def, codes_of!(Missing)),
+        (&NEAREST.def, codes_of!(Offered)),
+        (&RANDOM.def, codes_of!(Made)),
+        (&REDUCE_AXIS.def, codes_of!(Op)),
+        (&REDUCE_AXIS.def, codes_of!(Stored)),
+    ];
+    for (def, (name, mut codes)) in table {
+        assert_eq!(declares([def.cuda, def.wgsl], name, &codes), [true; 2], "{}: {name}", def.name);
+        // A changed code shows.
+        codes.last_mut().unwrap().1 += 1;
+        assert_eq!(declares([def.cuda, def.wgsl], name, &codes), [false; 2], "{}: {name}", def.name);
+    }
+    // WGSL's are written from the same enum.
+    let (name, codes) = codes_of!(DType);
+    assert!(declares([include_str!("../../cuda/dev.cuh"), ""], name, &codes)[0]);
 }
 
 #[test]
