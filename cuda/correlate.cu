@@ -9,34 +9,6 @@
 
 #include "dev.cuh"
 
-struct Params {
-    u32 x0;
-    u32 out0;
-    u32 x_type;
-    u32 out_type;
-    u32 outer;
-    u32 nz;
-    u32 ny;
-    u32 nx;
-    u32 mz;
-    u32 my;
-    u32 mx;
-    u32 oz;
-    u32 oy;
-    u32 ox;
-    u32 wz;
-    u32 wy;
-    u32 wx;
-    u32 first;
-    u32 count;
-    u32 step;
-    u32 edges;
-    u32 kinds;
-    u32 combine;
-    u32 truncate;
-    u32 run;
-};
-
 constexpr u32 WG = 256;
 constexpr u32 TILED = 0;
 constexpr u32 WIDE = 0;
@@ -55,10 +27,6 @@ constexpr u32 CELLS = 4;
 // From one column of sums along y to the next, and from one row of outputs.
 constexpr u32 COLUMN = TILE_Y + 1;
 constexpr u32 ROW = TILE_X + 1;
-
-enum Edge : u32 { REFLECT = 0, MIRROR = 1, NEAREST = 2, WRAP = 3, CONSTANT = 4 };
-enum Kind : u32 { EVEN = 1, ODD = 2, ANY = 3, PAIRED = 4 };
-enum Combine : u32 { REPLACE = 0, ADD = 1, LENGTH = 2 };
 
 typedef RealOf<WIDE == 1>::Real real;
 

@@ -7,44 +7,9 @@
 
 #include "dev.cuh"
 
-struct Params {
-    u32 function;
-    u32 operands;
-    u32 n;
-    u32 first;
-    u32 extent1;
-    u32 extent2;
-    u32 out_type;
-    u32 a_type;
-    u32 a0;
-    u32 a_step0;
-    u32 a_step1;
-    u32 a_step2;
-    u32 b_type;
-    u32 b0;
-    u32 b_step0;
-    u32 b_step1;
-    u32 b_step2;
-    u32 c_type;
-    u32 c0;
-    u32 c_step0;
-    u32 c_step1;
-    u32 c_step2;
-    u32 b_low;
-    u32 b_high;
-    u32 c_low;
-    u32 c_high;
-};
-
 constexpr u32 WG = 256;
 constexpr u32 NARROW = 0;
 constexpr u32 WIDE = 0;
-
-enum Function : u32 {
-    COPY = 0, TRUNCATE = 1, NEGATIVE = 2, ABSOLUTE = 3, SQUARE_ROOT = 4, EXPONENTIAL = 5, LOGARITHM = 6, ADD = 7, SUBTRACT = 8,
-    MULTIPLY = 9, DIVIDE = 10, MINIMUM = 11, MAXIMUM = 12, LESS = 13, LESS_EQUAL = 14, GREATER = 15, GREATER_EQUAL = 16,
-    EQUAL = 17, NOT_EQUAL = 18, CLAMP = 19, SELECT = 20
-};
 
 constexpr bool TYPED = NARROW == 1 || WIDE == 1;
 

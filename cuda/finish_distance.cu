@@ -5,48 +5,8 @@
 
 #include "dev.cuh"
 
-struct Params {
-    u32 rows;
-    u32 cols;
-    u32 sums0;
-    u32 sums_step;
-    u32 term_step;
-    u32 out0;
-    u32 out_row_step;
-    u32 out_col_step;
-    u32 row_flag0;
-    u32 col_flag0;
-    u32 row0;
-    u32 col0;
-    u32 lower;
-    u32 zero_diagonal;
-    u32 paired;
-    u32 formula;
-    u32 terms;
-    u32 missing;
-    float features;
-    float features_rest;
-    u32 power_low;
-    u32 power_high;
-    float inverse;
-    float inverse_rest;
-    u32 factor_low;
-    u32 factor_high;
-    float factor_first;
-    float factor_second;
-    u32 zero;
-};
-
 constexpr u32 WG = 256;
 constexpr u32 WIDE = 0;
-
-enum Formula : u32 {
-    PLAIN = 1, ROOT = 2, LARGEST = 3, POWER = 4, HALF_SQUARE = 5, ANGLE = 6, CENTRED_ANGLE = 7, RATIO = 8, SHARE = 9,
-    SHARE_OF_ANY = 10, RATIO_OF_BOTH = 11, SHARE_OF_NONE = 12, HALF = 13, ROOT_OF_HALF = 14, ROOT_OF_REST = 15
-};
-
-// Rules for missing elements: above IGNORE, sums are rescaled.
-enum Missing : u32 { PROPAGATE = 0, IGNORE = 1, RESCALE = 2, RESCALE_OR_ZERO = 3 };
 
 // The share that rounding may leave of terms that cancel.
 constexpr double NOISE = WIDE == 1 ? 0x1p-47 : 0x1p-20;

@@ -7,23 +7,6 @@
 
 #include "dev.cuh"
 
-struct Params {
-    u32 outer;
-    u32 len;
-    u32 inner;
-    u32 pitch;
-    u32 x0;
-    u32 out0;
-    u32 first;
-    u32 x_type;
-    u32 op;
-    u32 stored;
-    u32 accumulate;
-    u32 zero;
-    float count;
-    float count_rest;
-};
-
 constexpr u32 WG = 64;
 constexpr u32 BLOCK = 1024;
 constexpr u32 BY_ROW = 1;
@@ -36,11 +19,6 @@ constexpr u32 RUN = 8;
 constexpr u32 NOWHERE = 0xffffffffu;
 // The bits of -infinity.
 constexpr u32 LOWEST = 0xff800000u;
-
-enum Op : u32 { SUM = 0, MEAN = 1, MIN = 2, MAX = 3, ANY = 4 };
-
-// Results: a total, one word or two of its value, or its place.
-enum Stored : u32 { TOTAL = 0, ONE = 1, TWO = 2, INDEX = 3 };
 
 // A sum, or the greatest number and where it stands along the axis.
 struct alignas(16) Total {

@@ -3,34 +3,6 @@
 // Bindings: 0 x (outer, z, y, x, step) read; 1 numbers read: constants beyond the edges of z, y and x, then weights of z, y and x; 2 out read_write; 3 params.
 // Constants: WG; TILED sums are along z, y and x, else along y; WIDE 0, since WGSL has no f64.
 
-struct Params {
-    x0: u32,
-    out0: u32,
-    x_type: u32,
-    out_type: u32,
-    outer: u32,
-    nz: u32,
-    ny: u32,
-    nx: u32,
-    mz: u32,
-    my: u32,
-    mx: u32,
-    oz: u32,
-    oy: u32,
-    ox: u32,
-    wz: u32,
-    wy: u32,
-    wx: u32,
-    first: u32,
-    count: u32,
-    step: u32,
-    edges: u32,
-    kinds: u32,
-    combine: u32,
-    truncate: u32,
-    run: u32,
-}
-
 @group(0) @binding(0) var<storage, read> x: array<u32>;
 @group(0) @binding(1) var<storage, read> numbers: array<f32>;
 @group(0) @binding(2) var<storage, read_write> out: array<u32>;
@@ -51,12 +23,6 @@ const REACH: u32 = 4u;
 // From one column of sums along y to the next, and from one row of outputs.
 const COLUMN: u32 = TILE_Y + 1u;
 const ROW: u32 = TILE_X + 1u;
-
-const REFLECT: u32 = 0u; const MIRROR: u32 = 1u; const NEAREST: u32 = 2u; const WRAP: u32 = 3u; const CONSTANT: u32 = 4u;
-
-const EVEN: u32 = 1u; const ODD: u32 = 2u; const ANY: u32 = 3u; const PAIRED: u32 = 4u;
-
-const REPLACE: u32 = 0u; const ADD: u32 = 1u; const LENGTH: u32 = 2u;
 
 var<workgroup> cells: array<f32, TILED * (ROOM - 1u) + 1u>;
 

@@ -3,35 +3,6 @@
 // Bindings: 0 a read; 1 b read; 2 c read; 3 out written; 4 params, starts and steps in elements.
 // Constants: WG; NARROW elements are of the types in params, else f32; WIDE 0, since WGSL has no f64.
 
-struct Params {
-    function: u32,
-    operands: u32,
-    n: u32,
-    first: u32,
-    extent1: u32,
-    extent2: u32,
-    out_type: u32,
-    a_type: u32,
-    a0: u32,
-    a_step0: u32,
-    a_step1: u32,
-    a_step2: u32,
-    b_type: u32,
-    b0: u32,
-    b_step0: u32,
-    b_step1: u32,
-    b_step2: u32,
-    c_type: u32,
-    c0: u32,
-    c_step0: u32,
-    c_step1: u32,
-    c_step2: u32,
-    b_low: u32,
-    b_high: u32,
-    c_low: u32,
-    c_high: u32,
-}
-
 @group(0) @binding(0) var<storage, read> a: array<u32>;
 @group(0) @binding(1) var<storage, read> b: array<u32>;
 @group(0) @binding(2) var<storage, read> c: array<u32>;
@@ -41,12 +12,6 @@ struct Params {
 const WG: u32 = 256u;
 const NARROW: u32 = 0u;
 const WIDE: u32 = 0u;
-
-const COPY: u32 = 0u; const TRUNCATE: u32 = 1u; const NEGATIVE: u32 = 2u; const ABSOLUTE: u32 = 3u; const SQUARE_ROOT: u32 = 4u;
-const EXPONENTIAL: u32 = 5u; const LOGARITHM: u32 = 6u; const ADD: u32 = 7u; const SUBTRACT: u32 = 8u; const MULTIPLY: u32 = 9u;
-const DIVIDE: u32 = 10u; const MINIMUM: u32 = 11u; const MAXIMUM: u32 = 12u; const LESS: u32 = 13u; const LESS_EQUAL: u32 = 14u;
-const GREATER: u32 = 15u; const GREATER_EQUAL: u32 = 16u; const EQUAL: u32 = 17u; const NOT_EQUAL: u32 = 18u;
-const CLAMP: u32 = 19u; const SELECT: u32 = 20u;
 
 const NAN: u32 = 0x7fc00000u;
 

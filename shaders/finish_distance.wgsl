@@ -3,38 +3,6 @@
 // Bindings: 0 sums of the terms, `term_step` pairs apart, of two f32 or an f64 each, read; 1 undefined (observations,) u32 read; 2 out f32, or pairs of two f32 or an f64 each, read and written; 3 params, starts and steps in pairs and elements.
 // Constants: WG; WIDE 0, since WGSL has no f64. Distances are computed in pairs of f32, of which the first is the distance as an f32.
 
-struct Params {
-    rows: u32,
-    cols: u32,
-    sums0: u32,
-    sums_step: u32,
-    term_step: u32,
-    out0: u32,
-    out_row_step: u32,
-    out_col_step: u32,
-    row_flag0: u32,
-    col_flag0: u32,
-    row0: u32,
-    col0: u32,
-    lower: u32,
-    zero_diagonal: u32,
-    paired: u32,
-    formula: u32,
-    terms: u32,
-    missing: u32,
-    features: f32,
-    features_rest: f32,
-    power_low: u32,
-    power_high: u32,
-    inverse: f32,
-    inverse_rest: f32,
-    factor_low: u32,
-    factor_high: u32,
-    factor_first: f32,
-    factor_second: f32,
-    zero: u32,
-}
-
 @group(0) @binding(0) var<storage, read> sums: array<vec2<f32>>;
 @group(0) @binding(1) var<storage, read> undefined: array<u32>;
 @group(0) @binding(2) var<storage, read_write> out: array<u32>;
@@ -42,14 +10,6 @@ struct Params {
 
 const WG: u32 = 256u;
 const WIDE: u32 = 0u;
-
-const PLAIN: u32 = 1u; const ROOT: u32 = 2u; const LARGEST: u32 = 3u; const POWER: u32 = 4u; const HALF_SQUARE: u32 = 5u;
-const ANGLE: u32 = 6u; const CENTRED_ANGLE: u32 = 7u; const RATIO: u32 = 8u; const SHARE: u32 = 9u; const SHARE_OF_ANY: u32 = 10u;
-const RATIO_OF_BOTH: u32 = 11u; const SHARE_OF_NONE: u32 = 12u; const HALF: u32 = 13u; const ROOT_OF_HALF: u32 = 14u;
-const ROOT_OF_REST: u32 = 15u;
-
-// Rules for missing elements: above IGNORE, sums are rescaled.
-const PROPAGATE: u32 = 0u; const IGNORE: u32 = 1u; const RESCALE: u32 = 2u; const RESCALE_OR_ZERO: u32 = 3u;
 
 // The share that rounding may leave of terms that cancel.
 const NOISE: f32 = 0x1p-20f;

@@ -3,24 +3,6 @@
 // Bindings: 0 a read; 1 b read; 2 c (rows of ldc) f32 read_write; 3 params, strides and starts in elements.
 // Constants: TILE 64; TRANS_A a is (k, m); TRANS_B b is (n, k); NARROW a and b are of the types in params, else both f32.
 
-struct Params {
-    m: u32,
-    n: u32,
-    k: u32,
-    lda: u32,
-    ldb: u32,
-    ldc: u32,
-    a0: u32,
-    b0: u32,
-    c0: u32,
-    accumulate: u32,
-    lower: u32,
-    row0: u32,
-    col0: u32,
-    a_type: u32,
-    b_type: u32,
-}
-
 @group(0) @binding(0) var<storage, read> a: array<u32>;
 @group(0) @binding(1) var<storage, read> b: array<u32>;
 @group(0) @binding(2) var<storage, read_write> c: array<f32>;

@@ -3,23 +3,6 @@
 // Bindings: 0 x (outer, len, inner) read; 1 out (outer, parts, inner) totals of four words, or results, read_write; 2 params, starts of x in elements or totals and of out in words.
 // Constants: WG; BLOCK; BY_ROW inner is 1; PARTIAL x has totals of an earlier launch; NARROW x is of the type in params, else f32.
 
-struct Params {
-    outer: u32,
-    len: u32,
-    inner: u32,
-    pitch: u32,
-    x0: u32,
-    out0: u32,
-    first: u32,
-    x_type: u32,
-    op: u32,
-    stored: u32,
-    accumulate: u32,
-    zero: u32,
-    count: f32,
-    count_rest: f32,
-}
-
 @group(0) @binding(0) var<storage, read> x: array<u32>;
 @group(0) @binding(1) var<storage, read_write> out: array<u32>;
 @group(0) @binding(2) var<uniform> params: Params;
@@ -29,12 +12,6 @@ const BLOCK: u32 = 1024u;
 const BY_ROW: u32 = 1u;
 const PARTIAL: u32 = 0u;
 const NARROW: u32 = 0u;
-
-// Operations; all up to MEAN add.
-const SUM: u32 = 0u; const MEAN: u32 = 1u; const MIN: u32 = 2u; const MAX: u32 = 3u; const ANY: u32 = 4u;
-
-// Results: a total, one word or two of its value, or its place.
-const TOTAL: u32 = 0u; const ONE: u32 = 1u; const TWO: u32 = 2u; const INDEX: u32 = 3u;
 
 // Bits of what is among the terms of a sum besides numbers.
 const NAN: u32 = 1u;

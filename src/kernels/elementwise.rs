@@ -1,6 +1,5 @@
 //! A function of the elements of up to three arrays, whose axes repeat.
 
-use bytemuck::{Pod, Zeroable};
 use rayon::prelude::*;
 
 use super::{
@@ -10,50 +9,50 @@ use super::{
 use crate::{
     DType, Real,
     dtype::with_dtype,
-    kernel::{CpuArg, CpuLaunch, Kernel, codes, kernel},
+    kernel::{CpuArg, CpuLaunch, Kernel, codes, kernel, params},
 };
 
-/// Parameters of the kernel. The output has three axes, of which a launch takes `n` elements, from `first` of those that its windows begin
-/// with; an operand's steps are 0 along axes that it lacks.
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Params {
-    /// A [`Function`].
-    pub(crate) function: u32,
-    pub(crate) operands: u32,
-    pub(crate) n: u32,
-    pub(crate) first: u32,
-    /// Extents of the last two axes.
-    pub(crate) extent1: u32,
-    pub(crate) extent2: u32,
-    pub(crate) out_type: u32,
-    pub(crate) a_type: u32,
-    pub(crate) a0: u32,
-    pub(crate) a_step0: u32,
-    pub(crate) a_step1: u32,
-    pub(crate) a_step2: u32,
-    pub(crate) b_type: u32,
-    pub(crate) b0: u32,
-    pub(crate) b_step0: u32,
-    pub(crate) b_step1: u32,
-    pub(crate) b_step2: u32,
-    pub(crate) c_type: u32,
-    pub(crate) c0: u32,
-    pub(crate) c_step0: u32,
-    pub(crate) c_step1: u32,
-    pub(crate) c_step2: u32,
-    /// Numbers in place of operands b and c that are not there: the bits of an f32, or the two words of an f64.
-    pub(crate) b_low: u32,
-    pub(crate) b_high: u32,
-    pub(crate) c_low: u32,
-    pub(crate) c_high: u32,
+params! {
+    /// Parameters of the kernel. The output has three axes, of which a launch takes `n` elements, from `first` of those that its windows begin
+    /// with; an operand's steps are 0 along axes that it lacks.
+    pub(crate) struct Params {
+        /// A [`Function`].
+        pub(crate) function: u32,
+        pub(crate) operands: u32,
+        pub(crate) n: u32,
+        pub(crate) first: u32,
+        /// Extents of the last two axes.
+        pub(crate) extent1: u32,
+        pub(crate) extent2: u32,
+        pub(crate) out_type: u32,
+        pub(crate) a_type: u32,
+        pub(crate) a0: u32,
+        pub(crate) a_step0: u32,
+        pub(crate) a_step1: u32,
+        pub(crate) a_step2: u32,
+        pub(crate) b_type: u32,
+        pub(crate) b0: u32,
+        pub(crate) b_step0: u32,
+        pub(crate) b_step1: u32,
+        pub(crate) b_step2: u32,
+        pub(crate) c_type: u32,
+        pub(crate) c0: u32,
+        pub(crate) c_step0: u32,
+        pub(crate) c_step1: u32,
+        pub(crate) c_step2: u32,
+        /// Numbers in place of operands b and c that are not there: the bits of an f32, or the two words of an f64.
+        pub(crate) b_low: u32,
+        pub(crate) b_high: u32,
+        pub(crate) c_low: u32,
+        pub(crate) c_high: u32,
+    }
 }
 
 pub(crate) static ELEMENTWISE: Kernel<Params> =
-    kernel!("elementwise", Params, [Read, Read, Read, Write], elementwise, specs);
+    kernel!("elementwise", Params, [Read, Read, Read, Write], elementwise, specs, [Function]);
 
 codes! {
-    /// What is made of elements.
+    /// What is made of elements: of one, from `Add` on of two, comparisons, and of three.
     pub(crate) enum Function {
         Copy,
         Truncate,

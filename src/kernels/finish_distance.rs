@@ -1,68 +1,68 @@
 //! Distances of the sums of a metric's terms: `out[i, j] = formula(sums[i, j])`, as f32 or as pairs that stay on the device.
 
-use bytemuck::{Pod, Zeroable};
+use bytemuck::Pod;
 use rayon::prelude::*;
 
 use super::WG;
 use crate::{
     dtype::{halves, joined, nearest_f32},
-    kernel::{CpuArg, CpuLaunch, Kernel, codes, kernel},
+    kernel::{CpuArg, CpuLaunch, Kernel, codes, kernel, params},
 };
 
-/// Parameters of the kernel.
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Params {
-    /// Pairs of a launch.
-    pub(crate) rows: u32,
-    pub(crate) cols: u32,
-    /// The first pair, and pairs from one row of the sums to the next.
-    pub(crate) sums0: u32,
-    pub(crate) sums_step: u32,
-    /// Pairs from the sums of one term to those of the next.
-    pub(crate) term_step: u32,
-    /// The first distance, and elements from one row of the sums to the next, and from one column to the next: a step of 1 along rows
-    /// transposes.
-    pub(crate) out0: u32,
-    pub(crate) out_row_step: u32,
-    pub(crate) out_col_step: u32,
-    /// The first flag of the rows, and of the columns.
-    pub(crate) row_flag0: u32,
-    pub(crate) col_flag0: u32,
-    /// The numbers of the first row and of the first column, which count beside each other.
-    pub(crate) row0: u32,
-    pub(crate) col0: u32,
-    /// 1 where pairs whose column has the higher number are left out, else 0.
-    pub(crate) lower: u32,
-    /// 1 where the distance of a row from the column with its number is 0 if it is a number, else 0.
-    pub(crate) zero_diagonal: u32,
-    /// 1 where a distance is stored as the two numbers that [`joined`] takes: an f64 where the device computes in it; else 0.
-    pub(crate) paired: u32,
-    /// A [`Formula`].
-    pub(crate) formula: u32,
-    /// Terms that have sums: from 1 to 6.
-    pub(crate) terms: u32,
-    /// A rule for [`Missing`] elements.
-    pub(crate) missing: u32,
-    /// The number of features: an f32, and what that leaves.
-    pub(crate) features: f32,
-    pub(crate) features_rest: f32,
-    /// The exponent of [`Formula::Power`] as the words of an f64, and its reciprocal as an f32 and what that leaves.
-    pub(crate) power_low: u32,
-    pub(crate) power_high: u32,
-    pub(crate) inverse: f32,
-    pub(crate) inverse_rest: f32,
-    /// A power of two that distances are multiplied by: the words of an f64, and two f32 whose product it is.
-    pub(crate) factor_low: u32,
-    pub(crate) factor_high: u32,
-    pub(crate) factor_first: f32,
-    pub(crate) factor_second: f32,
-    /// It is 0, which the shader's compiler cannot know.
-    pub(crate) zero: u32,
+params! {
+    /// Parameters of the kernel.
+    pub(crate) struct Params {
+        /// Pairs of a launch.
+        pub(crate) rows: u32,
+        pub(crate) cols: u32,
+        /// The first pair, and pairs from one row of the sums to the next.
+        pub(crate) sums0: u32,
+        pub(crate) sums_step: u32,
+        /// Pairs from the sums of one term to those of the next.
+        pub(crate) term_step: u32,
+        /// The first distance, and elements from one row of the sums to the next, and from one column to the next: a step of 1 along rows
+        /// transposes.
+        pub(crate) out0: u32,
+        pub(crate) out_row_step: u32,
+        pub(crate) out_col_step: u32,
+        /// The first flag of the rows, and of the columns.
+        pub(crate) row_flag0: u32,
+        pub(crate) col_flag0: u32,
+        /// The numbers of the first row and of the first column, which count beside each other.
+        pub(crate) row0: u32,
+        pub(crate) col0: u32,
+        /// 1 where pairs whose column has the higher number are left out, else 0.
+        pub(crate) lower: u32,
+        /// 1 where the distance of a row from the column with its number is 0 if it is a number, else 0.
+        pub(crate) zero_diagonal: u32,
+        /// 1 where a distance is stored as the two numbers that [`joined`] takes: an f64 where the device computes in it; else 0.
+        pub(crate) paired: u32,
+        /// A [`Formula`].
+        pub(crate) formula: u32,
+        /// Terms that have sums: from 1 to 6.
+        pub(crate) terms: u32,
+        /// A rule for [`Missing`] elements: above `Ignore`, sums are rescaled.
+        pub(crate) missing: u32,
+        /// The number of features: an f32, and what that leaves.
+        pub(crate) features: f32,
+        pub(crate) features_rest: f32,
+        /// The exponent of [`Formula::Power`] as the words of an f64, and its reciprocal as an f32 and what that leaves.
+        pub(crate) power_low: u32,
+        pub(crate) power_high: u32,
+        pub(crate) inverse: f32,
+        pub(crate) inverse_rest: f32,
+        /// A power of two that distances are multiplied by: the words of an f64, and two f32 whose product it is.
+        pub(crate) factor_low: u32,
+        pub(crate) factor_high: u32,
+        pub(crate) factor_first: f32,
+        pub(crate) factor_second: f32,
+        /// It is 0, which the shader's compiler cannot know.
+        pub(crate) zero: u32,
+    }
 }
 
 pub(crate) static FINISH_DISTANCE: Kernel<Params> =
-    kernel!("finish_distance", Params, [Read, Read, ReadWrite], finish_distance, specs);
+    kernel!("finish_distance", Params, [Read, Read, ReadWrite], finish_distance, specs, [Formula, Missing]);
 
 /// Most terms of a metric.
 const TERMS: usize = 6;

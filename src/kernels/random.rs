@@ -2,26 +2,25 @@
 
 use std::f32::consts::FRAC_PI_4;
 
-use bytemuck::{Pod, Zeroable};
 use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
 use super::{WG, cpu::simd::wide};
-use crate::kernel::{CpuLaunch, Kernel, codes, kernel};
+use crate::kernel::{CpuLaunch, Kernel, codes, kernel, params};
 
-/// Parameters of the kernel.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Params {
-    pub(crate) n: u32,
-    pub(crate) seed_low: u32,
-    pub(crate) seed_high: u32,
-    /// Number of the first block of four words.
-    pub(crate) block_low: u32,
-    pub(crate) block_high: u32,
+params! {
+    /// Parameters of the kernel.
+    pub(crate) struct Params {
+        pub(crate) n: u32,
+        pub(crate) seed_low: u32,
+        pub(crate) seed_high: u32,
+        /// Number of the first block of four words.
+        pub(crate) block_low: u32,
+        pub(crate) block_high: u32,
+    }
 }
 
-pub(crate) static RANDOM: Kernel<Params> = kernel!("random", Params, [Write], random, specs);
+pub(crate) static RANDOM: Kernel<Params> = kernel!("random", Params, [Write], random, specs, [Made]);
 
 codes! {
     /// What is made of words.

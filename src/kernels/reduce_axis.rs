@@ -9,47 +9,47 @@ use crate::{
     DType,
     dtype::nearest_f32,
     extent::to_usize,
-    kernel::{CpuArg, CpuLaunch, Kernel, codes, kernel},
+    kernel::{CpuArg, CpuLaunch, Kernel, codes, kernel, params},
 };
 
-/// Parameters of the kernel.
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Params {
-    /// Extents of what the launch sees.
-    pub(crate) outer: u32,
-    pub(crate) len: u32,
-    pub(crate) inner: u32,
-    /// Items from one to the next along the axis; `inner`, where `outer` is not 1.
-    pub(crate) pitch: u32,
-    /// Where x starts, in elements or totals, and `out`, in words.
-    pub(crate) x0: u32,
-    pub(crate) out0: u32,
-    /// The place of the first element along the whole axis.
-    pub(crate) first: u32,
-    /// Code of the elements' type.
-    pub(crate) x_type: u32,
-    /// An [`Op`], and what is [`Stored`] of it.
-    pub(crate) op: u32,
-    pub(crate) stored: u32,
-    /// 1 where totals are joined to those that `out` has.
-    pub(crate) accumulate: u32,
-    /// It is 0, which the shader's compiler cannot know.
-    pub(crate) zero: u32,
-    /// The number of terms of a mean: the f32 next to it, and what that leaves.
-    pub(crate) count: f32,
-    pub(crate) count_rest: f32,
+params! {
+    /// Parameters of the kernel.
+    pub(crate) struct Params {
+        /// Extents of what the launch sees.
+        pub(crate) outer: u32,
+        pub(crate) len: u32,
+        pub(crate) inner: u32,
+        /// Items from one to the next along the axis; `inner`, where `outer` is not 1.
+        pub(crate) pitch: u32,
+        /// Where x starts, in elements or totals, and `out`, in words.
+        pub(crate) x0: u32,
+        pub(crate) out0: u32,
+        /// The place of the first element along the whole axis.
+        pub(crate) first: u32,
+        /// Code of the elements' type.
+        pub(crate) x_type: u32,
+        /// An [`Op`], and what is [`Stored`] of it.
+        pub(crate) op: u32,
+        pub(crate) stored: u32,
+        /// 1 where totals are joined to those that `out` has.
+        pub(crate) accumulate: u32,
+        /// It is 0, which the shader's compiler cannot know.
+        pub(crate) zero: u32,
+        /// The number of terms of a mean: the f32 next to it, and what that leaves.
+        pub(crate) count: f32,
+        pub(crate) count_rest: f32,
+    }
 }
 
 pub(crate) static REDUCE_AXIS: Kernel<Params> =
-    kernel!("reduce_axis", Params, [Read, ReadWrite], reduce_axis, specs);
+    kernel!("reduce_axis", Params, [Read, ReadWrite], reduce_axis, specs, [Op, Stored]);
 
 /// Elements along the axis that become one total.
 pub(crate) const BLOCK: u32 = 1024;
 pub(crate) const WG: u32 = 64;
 
 codes! {
-    /// The reduction of the elements.
+    /// The reduction of the elements: those up to `Mean` add.
     pub(crate) enum Op {
         Sum,
         Mean,

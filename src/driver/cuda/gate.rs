@@ -247,8 +247,8 @@ fn logs_are_read() {
 #[test]
 fn images_are_of_the_kind_asked_for() {
     let Some(nvrtc) = nvrtc() else { return };
-    let sums = &ADD_BLOCK.def;
-    let compile = |arch| nvrtc.compile("add_block.cu", sums.cuda, HEADERS, arch).unwrap().image;
+    let sums = source(&ADD_BLOCK.def, &[("WG", 256)]).unwrap();
+    let compile = |arch| nvrtc.compile("add_block.cu", &sums, HEADERS, arch).unwrap().image;
     assert!(compile("sm_80").starts_with(b"\x7fELF"));
     let ptx = String::from_utf8(compile("compute_80")).unwrap();
     assert!(

@@ -41,8 +41,8 @@ impl Cache {
     }
 }
 
-/// The whole WGSL program of a kernel: its file with the spec's values in place of the defaults, then what of [`COMMON`]
-/// it uses. Declarations are order-free in WGSL, and so line numbers stay those of the kernel's file.
+/// The whole WGSL program of a kernel: its file with the spec's values in place of the defaults, then its parameters and codes, and what
+/// of [`COMMON`] it uses. Declarations are order-free in WGSL, and so line numbers stay those of the kernel's file.
 ///
 /// # Errors
 /// [`Error::Compile`] unless each name of the spec is declared exactly once, as `const NAME: u32 = VALUE;`.
@@ -50,7 +50,8 @@ pub(crate) fn source(kernel: &'static KernelDef, spec: Spec<'_>, backend: wgpu::
     let specialized = specialize(kernel.wgsl, spec, "const NAME: u32 = ", "u;");
     let specialized =
         specialized.map_err(|log| Error::Compile { kernel: kernel.name, backend: "wgpu", log: log.into() });
-    let source = with_common(specialized?);
+    let declared = kernel.declared.map(|declared| declared.wgsl()).unwrap_or_default();
+    let source = with_common(specialized? + &declared);
     Ok(if backend == wgpu::Backend::Dx12 { source.replace(BYTE_DOT, BYTE_DOT_OF_DX12) } else { source })
 }
 
