@@ -7,16 +7,6 @@
 
 #include "dev.cuh"
 
-struct Params {
-    u32 rows;
-    u32 cols;
-    u32 block0;
-    u32 sums0;
-    u32 lower;
-    u32 row0;
-    u32 zero;
-};
-
 constexpr u32 WG = 256;
 
 KERNEL(add_block, WG / 4)(const float* __restrict__ block, double* __restrict__ sums, Params params) {

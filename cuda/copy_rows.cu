@@ -7,20 +7,6 @@
 
 #include "dev.cuh"
 
-struct Params {
-    u32 segments;
-    u32 span;
-    u32 pitch;
-    u32 units;
-    u32 cols;
-    u32 x0;
-    u32 out0;
-    u32 index0;
-    u32 first_row;
-    u32 x_rows;
-    u32 last_row;
-};
-
 constexpr u32 WG = 256;
 constexpr u32 BYTES = 4;
 constexpr u32 BY_INDEX = 1;

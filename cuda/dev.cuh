@@ -110,15 +110,8 @@ DEVICE i32 dot4(u32 a, u32 b, i32 sum) {
     return result;
 }
 
-// Four 8 x 8 matrices of 16-bit elements from shared memory; thread 8 m + r gives the (aligned) place of row r of matrix
-// m. Of each, thread 4 r + c gets elements (r, 2 c) and (r, 2 c + 1).
-DEVICE void load_matrix_x4(u32 (&values)[4], const void* row) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
-                 : "r"(shared_address(row))
-                 : "memory");
-}
-// The same of the transposed matrices: thread 4 r + c gets elements (2 c, r) and (2 c + 1, r).
+// Four 8 x 8 matrices of 16-bit elements from shared memory, transposed; thread 8 m + r gives the (aligned) place of row r of
+// matrix m. Of each, thread 4 r + c gets elements (2 c, r) and (2 c + 1, r).
 DEVICE void load_matrix_x4_trans(u32 (&values)[4], const void* row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
@@ -128,25 +121,14 @@ DEVICE void load_matrix_x4_trans(u32 (&values)[4], const void* row) {
 
 // d += a b by a warp. Thread 4 r + c holds, of d (16 x 8): (r, 2 c), (r, 2 c + 1), then the same of row r + 8. Of a (16
 // rows of 8 words): word c of row r and of row r + 8, then word c + 4 of both. Of b (8 columns of 8 words): words c and
-// c + 4 of column r. A word is four bytes or two halves along the sum, the first in the low bits.
+// c + 4 of column r. A word is four bytes along the sum, the first in the low bits.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-// Turing multiplies a quarter of that at once, and half of it in f16.
-#define MMA_QUARTER(name, type) \
-    DEVICE void name##_quarter(i32 (&d)[4], u32 first, u32 a, u32 b) { \
-        asm("mma.sync.aligned.m8n8k16.row.col.s32." type ".s8.s32 {%0, %1}, {%2}, {%3}, {%0, %1};" \
-            : "+r"(d[first]), "+r"(d[first + 1]) \
-            : "r"(a), "r"(b)); \
-    } \
-    DEVICE void name(i32 (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) { \
-        for (u32 i = 0; i < 4; i++) name##_quarter(d, 2 * (i % 2), a[i], b[i / 2]); \
-    }
-MMA_QUARTER(mma_s8s8, "s8")
-MMA_QUARTER(mma_u8s8, "u8")
-DEVICE void mma_f16(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
-    for (u32 i = 0; i < 4; i += 2) {
-        asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
-            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-            : "r"(a[i]), "r"(a[i + 1]), "r"(b[i / 2]));
+// Turing multiplies a quarter of that at once.
+DEVICE void mma_s8s8(i32 (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+    for (u32 i = 0; i < 4; i++) {
+        asm("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0, %1}, {%2}, {%3}, {%0, %1};"
+            : "+r"(d[2 * (i % 2)]), "+r"(d[2 * (i % 2) + 1])
+            : "r"(a[i]), "r"(b[i / 2]));
     }
 }
 #else
@@ -155,23 +137,20 @@ DEVICE void mma_s8s8(i32 (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
         : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
-DEVICE void mma_u8s8(i32 (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
-    asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
-DEVICE void mma_f16(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
-
 #endif
 
 #endif
 
 // Threads that run in step and can exchange values.
 constexpr u32 WARP = 32;
+
+// f64 if it is true, else f32.
+template <bool> struct RealOf {
+    typedef float Real;
+};
+template <> struct RealOf<true> {
+    typedef double Real;
+};
 
 // The codes of DType in src/dtype.rs.
 enum DType : u32 { F32 = 0, F16 = 1, BF16 = 2, U8 = 3, I8 = 4, U16 = 5, I16 = 6, U32 = 7, I32 = 8, F64 = 9 };

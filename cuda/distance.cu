@@ -8,32 +8,6 @@
 
 #include "dev.cuh"
 
-struct Params {
-    u32 m;
-    u32 n;
-    u32 k;
-    u32 ldx;
-    u32 ldy;
-    u32 lds;
-    u32 x0;
-    u32 y0;
-    u32 x_table0;
-    u32 y_table0;
-    u32 sums0;
-    u32 x_type;
-    u32 y_type;
-    u32 by_column;
-    u32 negative;
-    u32 accumulate;
-    u32 lower;
-    u32 row0;
-    u32 col0;
-    u32 term;
-    float power;
-    u32 power_low;
-    u32 power_high;
-};
-
 constexpr u32 TILE = 64;
 constexpr u32 TERM = 0;
 constexpr u32 MASKED = 0;
@@ -51,11 +25,6 @@ constexpr u32 STRIDE = TILE + 4;
 constexpr u32 LOADS = TILE * DEPTH / THREADS;
 // Blocks that a multiprocessor has the registers for.
 constexpr u32 BLOCKS = WIDE == 1 ? 1 : 2;
-
-enum Term : u32 {
-    PRODUCT = 1, SQUARE, ABSOLUTE, LARGEST, POWER, CANBERRA, SUM, UNEQUAL, BOTH, ONE, COUNT, X, Y, X_SQUARE, Y_SQUARE, ROOT, RELATIVE,
-    DIVERGENCE
-};
 
 // Missing: NaN.
 constexpr u32 MISSING = 0x7fc00000u;

@@ -7,48 +7,13 @@
 
 #include "dev.cuh"
 
-struct Params {
-    u32 function;
-    u32 operands;
-    u32 n;
-    u32 first;
-    u32 extent1;
-    u32 extent2;
-    u32 out_type;
-    u32 a_type;
-    u32 a0;
-    u32 a_step0;
-    u32 a_step1;
-    u32 a_step2;
-    u32 b_type;
-    u32 b0;
-    u32 b_step0;
-    u32 b_step1;
-    u32 b_step2;
-    u32 c_type;
-    u32 c0;
-    u32 c_step0;
-    u32 c_step1;
-    u32 c_step2;
-    u32 b_low;
-    u32 b_high;
-    u32 c_low;
-    u32 c_high;
-};
-
 constexpr u32 WG = 256;
 constexpr u32 NARROW = 0;
 constexpr u32 WIDE = 0;
 
 constexpr bool TYPED = NARROW == 1 || WIDE == 1;
 
-template <bool IS_WIDE> struct Arithmetic {
-    typedef float Real;
-};
-template <> struct Arithmetic<true> {
-    typedef double Real;
-};
-typedef Arithmetic<WIDE == 1>::Real real;
+typedef RealOf<WIDE == 1>::Real real;
 
 // A number of the parameters.
 DEVICE real number(u32 low, u32 high) {
@@ -68,25 +33,25 @@ DEVICE real most(real x, real y) { return x > y || x != x ? x : y; }
 
 DEVICE real apply(u32 function, real x, real y, real z) {
     switch (function) {
-        case 2: return -x;
-        case 3: return fabs(x);
-        case 4: return sqrt(x);
-        case 5: return exp(x);
-        case 6: return log(x);
-        case 7: return x + y;
-        case 8: return x - y;
-        case 9: return x * y;
-        case 10: return x / y;
-        case 11: return least(x, y);
-        case 12: return most(x, y);
-        case 13: return x < y ? 1 : 0;
-        case 14: return x <= y ? 1 : 0;
-        case 15: return x > y ? 1 : 0;
-        case 16: return x >= y ? 1 : 0;
-        case 17: return x == y ? 1 : 0;
-        case 18: return x != y ? 1 : 0;
-        case 19: return least(most(x, y), z);
-        case 20: return x != 0 ? y : z;
+        case NEGATIVE: return -x;
+        case ABSOLUTE: return fabs(x);
+        case SQUARE_ROOT: return sqrt(x);
+        case EXPONENTIAL: return exp(x);
+        case LOGARITHM: return log(x);
+        case ADD: return x + y;
+        case SUBTRACT: return x - y;
+        case MULTIPLY: return x * y;
+        case DIVIDE: return x / y;
+        case MINIMUM: return least(x, y);
+        case MAXIMUM: return most(x, y);
+        case LESS: return x < y ? 1 : 0;
+        case LESS_EQUAL: return x <= y ? 1 : 0;
+        case GREATER: return x > y ? 1 : 0;
+        case GREATER_EQUAL: return x >= y ? 1 : 0;
+        case EQUAL: return x == y ? 1 : 0;
+        case NOT_EQUAL: return x != y ? 1 : 0;
+        case CLAMP: return least(most(x, y), z);
+        case SELECT: return x != 0 ? y : z;
         default: return x;
     }
 }
@@ -116,7 +81,7 @@ KERNEL(elementwise, WG / 4, 16)(const void* __restrict__ a, const void* __restri
             u32 start = (first + i * (WG / 4)) * each;
             for (u32 item = start; item < start + each && item < params.n; item++) {
                 real value = value_of(a, b, c, params, item);
-                if (params.function == 1) BY_TYPE(type, T, value = truncate_to<T>(value));
+                if (params.function == TRUNCATE) BY_TYPE(type, T, value = truncate_to<T>(value));
                 BY_TYPE(type, T, (store_real<T>(out, item, value)));
             }
         }

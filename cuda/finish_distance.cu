@@ -5,48 +5,8 @@
 
 #include "dev.cuh"
 
-struct Params {
-    u32 rows;
-    u32 cols;
-    u32 sums0;
-    u32 sums_step;
-    u32 term_step;
-    u32 out0;
-    u32 out_row_step;
-    u32 out_col_step;
-    u32 row_flag0;
-    u32 col_flag0;
-    u32 row0;
-    u32 col0;
-    u32 lower;
-    u32 zero_diagonal;
-    u32 paired;
-    u32 formula;
-    u32 terms;
-    u32 missing;
-    float features;
-    float features_rest;
-    u32 power_low;
-    u32 power_high;
-    float inverse;
-    float inverse_rest;
-    u32 factor_low;
-    u32 factor_high;
-    float factor_first;
-    float factor_second;
-    u32 zero;
-};
-
 constexpr u32 WG = 256;
 constexpr u32 WIDE = 0;
-
-enum Formula : u32 {
-    PLAIN = 1, ROOT, LARGEST, POWER, HALF_SQUARE, ANGLE, CENTRED_ANGLE, RATIO, SHARE, SHARE_OF_ANY, RATIO_OF_BOTH, SHARE_OF_NONE, HALF,
-    ROOT_OF_HALF, ROOT_OF_REST
-};
-
-// Rules for missing elements: above IGNORED, sums are rescaled.
-enum Rule : u32 { PROPAGATED = 0, IGNORED, RESCALED, RESCALED_OR_ZERO };
 
 // The share that rounding may leave of terms that cancel.
 constexpr double NOISE = WIDE == 1 ? 0x1p-47 : 0x1p-20;
@@ -82,12 +42,12 @@ DEVICE double spread(double both, double squares, double sum) {
 DEVICE double distance(const Params& p, const double (&sums)[6]) {
     double features = (double)p.features + (double)p.features_rest;
     double both = features;
-    if (p.missing != PROPAGATED) {
+    if (p.missing != PROPAGATE) {
         both = p.terms == 2 ? sums[1] : p.terms == 3 ? sums[2] : p.terms == 4 ? sums[3] : sums[5];
     }
-    if (p.missing > IGNORED && both == 0) return p.missing == RESCALED ? no_number() : 0;
+    if (p.missing > IGNORE && both == 0) return p.missing == RESCALE ? no_number() : 0;
     double sum = sums[0];
-    double scaled = p.missing > IGNORED ? sum * (features / both) : sum;
+    double scaled = p.missing > IGNORE ? sum * (features / both) : sum;
     double factor = bits_double(join(p.factor_low, p.factor_high));
     switch (p.formula) {
         case PLAIN: return scaled * factor;

@@ -7,24 +7,6 @@
 
 #include "dev.cuh"
 
-struct Params {
-    u32 m;
-    u32 n;
-    u32 k;
-    u32 lda;
-    u32 ldb;
-    u32 ldc;
-    u32 a0;
-    u32 b0;
-    u32 c0;
-    u32 accumulate;
-    u32 lower;
-    u32 row0;
-    u32 col0;
-    u32 a_type;
-    u32 b_type;
-};
-
 constexpr u32 TILE = 64;
 constexpr u32 TRANS_A = 0;
 constexpr u32 TRANS_B = 0;

@@ -7,27 +7,6 @@
 
 #include "dev.cuh"
 
-struct Params {
-    u32 lines;
-    u32 items;
-    u32 k;
-    u32 line_step;
-    u32 item_step;
-    u32 sums0;
-    u32 line0;
-    u32 item0;
-    u32 line_flags0;
-    u32 item_flags0;
-    u32 kept0;
-    u32 numbers0;
-    u32 offered;
-    u32 falling;
-    u32 low;
-    u32 high;
-    u32 fresh;
-    u32 zero;
-};
-
 constexpr u32 WG = 64;
 constexpr u32 MOST_KEPT = 256;
 constexpr u32 WIDE = 0;
@@ -38,9 +17,6 @@ constexpr u32 LOADS = 8;
 constexpr u64 NOTHING = 0x7ff8000000000000u;
 // The number of no item.
 constexpr u32 NOWHERE = 0xffffffffu;
-
-// Items that a line is offered, by their numbers: all, those below its own, those above, or all but its own.
-enum Offered : u32 { ALL = 0, BELOW = 1, ABOVE = 2, OTHERS = 3 };
 
 // A sum as stored.
 template <bool> struct Stored {

@@ -8,19 +8,6 @@
 
 #include "dev.cuh"
 
-struct Params {
-    u32 rows;
-    u32 cols;
-    u32 stride;
-    u32 x0;
-    u32 out0;
-    u32 refused0;
-    u32 entries;
-    u32 negative;
-    u32 table_low;
-    u32 table_high;
-};
-
 constexpr u32 WG = 256;
 constexpr u32 BITS = 2;
 constexpr u32 RECODE = 0;

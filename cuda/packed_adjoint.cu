@@ -12,21 +12,6 @@
 
 #include "dev.cuh"
 
-struct Params {
-    u32 rows;
-    u32 words;
-    u32 entries;
-    u32 columns;
-    u32 row_limbs;
-    u32 word0;
-    u32 word_count;
-    u32 depth;
-    u32 packed0;
-    u32 weights0;
-    u32 sums0;
-    u32 shift;
-};
-
 constexpr u32 TILE = 4;
 constexpr u32 MISSING = 0;
 constexpr u32 LIMBS = 3;

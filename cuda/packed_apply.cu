@@ -12,17 +12,6 @@
 
 #include "dev.cuh"
 
-struct Params {
-    u32 rows;
-    u32 words;
-    u32 columns;
-    u32 row_limbs;
-    u32 packed0;
-    u32 table0;
-    u32 out0;
-    u32 zero;
-};
-
 constexpr u32 TILE = 64;
 constexpr u32 MISSING = 0;
 constexpr u32 AS_LIMBS = 0;

@@ -6,16 +6,6 @@
 
 #include "dev.cuh"
 
-struct Params {
-    u32 rows;
-    u32 words;
-    u32 stride;
-    u32 entries;
-    u32 packed0;
-    u32 order0;
-    u32 out0;
-};
-
 constexpr u32 WG = 256;
 
 constexpr u32 ROWS = 0x01000000u;

@@ -7,17 +7,6 @@
 
 #include "dev.cuh"
 
-struct Params {
-    u32 rows;
-    u32 words;
-    u32 word0;
-    u32 columns;
-    u32 row_limbs;
-    u32 packed0;
-    u32 table0;
-    u32 out0;
-};
-
 constexpr u32 WG = 256;
 constexpr u32 SETS = 1;
 constexpr u32 LIMBS = 3;

@@ -7,18 +7,6 @@
 
 #include "dev.cuh"
 
-struct Params {
-    u32 rows;
-    u32 words;
-    u32 columns;
-    u32 word0;
-    u32 word_count;
-    u32 column_word;
-    u32 packed0;
-    u32 table0;
-    u32 sums0;
-};
-
 constexpr u32 WG = 256;
 
 // Where the lowest bit of a word that is not 0 stands.

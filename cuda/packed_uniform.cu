@@ -6,13 +6,6 @@
 
 #include "dev.cuh"
 
-struct Params {
-    u32 n;
-    u32 words;
-    u32 columns;
-    u32 packed0;
-};
-
 constexpr u32 WG = 256;
 
 DEVICE u32 codes(u32 rest, u32 count) {

@@ -6,19 +6,8 @@
 
 #include "dev.cuh"
 
-struct Params {
-    u32 n;
-    u32 seed_low;
-    u32 seed_high;
-    u32 block_low;
-    u32 block_high;
-};
-
 constexpr u32 WG = 256;
 constexpr u32 KIND = 0;
-
-constexpr u32 UNIFORM = 1;
-constexpr u32 NORMAL = 2;
 
 // The bits of the upper 24 bits of a word as a fraction, exactly.
 DEVICE u32 uniform_bits(u32 word) { return float_bits((float)(word >> 8) * 0x1p-24f); }

@@ -9,17 +9,6 @@
 
 #include "dev.cuh"
 
-struct Params {
-    u32 rows;
-    u32 cols;
-    u32 row_bytes;
-    u32 words;
-    u32 raw0;
-    u32 packed0;
-    u32 counts0;
-    u32 table;
-};
-
 constexpr u32 WG = 64;
 
 // The lower bit of each code.

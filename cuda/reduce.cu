@@ -8,14 +8,6 @@
 
 #include "dev.cuh"
 
-struct Params {
-    u32 rows;
-    u32 cols;
-    u32 x0;
-    u32 out0;
-    u32 x_type;
-};
-
 constexpr u32 WG = 64;
 constexpr u32 BLOCK = 1024;
 constexpr u32 BY_ROW = 1;

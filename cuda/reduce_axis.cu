@@ -7,23 +7,6 @@
 
 #include "dev.cuh"
 
-struct Params {
-    u32 outer;
-    u32 len;
-    u32 inner;
-    u32 pitch;
-    u32 x0;
-    u32 out0;
-    u32 first;
-    u32 x_type;
-    u32 op;
-    u32 stored;
-    u32 accumulate;
-    u32 zero;
-    float count;
-    float count_rest;
-};
-
 constexpr u32 WG = 64;
 constexpr u32 BLOCK = 1024;
 constexpr u32 BY_ROW = 1;
@@ -36,11 +19,6 @@ constexpr u32 RUN = 8;
 constexpr u32 NOWHERE = 0xffffffffu;
 // The bits of -infinity.
 constexpr u32 LOWEST = 0xff800000u;
-
-enum Op : u32 { SUM = 0, MEAN = 1, MIN = 2, MAX = 3, ANY = 4 };
-
-// Results: a total, one word or two of its value, or its place.
-enum Stored : u32 { TOTAL = 0, ONE = 1, TWO = 2, INDEX = 3 };
 
 // A sum, or the greatest number and where it stands along the axis.
 struct alignas(16) Total {
@@ -80,13 +58,7 @@ template <class REAL> DEVICE REAL mapped(REAL value, u32 op) {
     return op == MIN ? -value : value;
 }
 
-// The type that holds every element of type `T`.
-template <bool> struct Holder {
-    typedef float Real;
-};
-template <> struct Holder<true> {
-    typedef double Real;
-};
+// Tells if f32 does not hold every element of type `T`.
 template <u32 T> constexpr bool IS_WIDE = T == F64 || T == U32 || T == I32;
 
 // `count` elements, at least one, `step` apart, then the last of them again: no load waits for a test.
@@ -111,7 +83,7 @@ template <u32 T> DEVICE void add(const void* x, Line line, Total& total) {
 }
 
 template <u32 T> DEVICE void find(const void* x, Line line, u32 op, Total& total) {
-    typedef typename Holder<IS_WIDE<T>>::Real Real;
+    typedef typename RealOf<IS_WIDE<T>>::Real Real;
     Real best = bits_float(LOWEST);
     u32 place = NOWHERE;
     while (line.count > 0) {

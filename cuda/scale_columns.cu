@@ -7,13 +7,6 @@
 
 #include "dev.cuh"
 
-struct Params {
-    u32 rows;
-    u32 cols;
-    u32 x0;
-    u32 out0;
-};
-
 constexpr u32 WG = 256;
 
 KERNEL(scale_columns, WG / 4)(const float* __restrict__ x, const float* __restrict__ s, float* __restrict__ out, Params params) {

@@ -7,16 +7,6 @@
 
 #include "dev.cuh"
 
-struct Params {
-    u32 rows;
-    u32 cols;
-    u32 x0;
-    u32 table0;
-    u32 out0;
-    u32 x_type;
-    u32 negative_is_missing;
-};
-
 constexpr u32 WG = 256;
 constexpr u32 NARROW = 0;
 

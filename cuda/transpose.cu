@@ -7,15 +7,6 @@
 
 #include "dev.cuh"
 
-struct Params {
-    u32 m;
-    u32 n;
-    u32 ldx;
-    u32 ldo;
-    u32 x0;
-    u32 out0;
-};
-
 constexpr u32 LINES = 8;
 constexpr u32 WORDS = 1;
 constexpr u32 TILE = 4 * LINES;

@@ -8,14 +8,6 @@
 
 #include "dev.cuh"
 
-struct Params {
-    u32 rows;
-    u32 cols;
-    u32 stride;
-    u32 packed0;
-    u32 out0;
-};
-
 constexpr u32 WG = 256;
 constexpr u32 BITS = 2;
 constexpr u32 BYTES = 4;

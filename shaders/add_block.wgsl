@@ -3,16 +3,6 @@
 // Bindings: 0 block (rows, cols) f32 read; 1 sums, of two f32 or an f64 each, read and written; 2 params, starts in elements and sums.
 // Constants: WG.
 
-struct Params {
-    rows: u32,
-    cols: u32,
-    block0: u32,
-    sums0: u32,
-    lower: u32,
-    row0: u32,
-    zero: u32,
-}
-
 @group(0) @binding(0) var<storage, read> block: array<f32>;
 @group(0) @binding(1) var<storage, read_write> sums: array<vec2<f32>>;
 @group(0) @binding(2) var<uniform> params: Params;

@@ -1,20 +1,21 @@
 // Decodes stored elements to f32, numbers workgroups along a line, and multiplies bytes.
 // The functions that a kernel uses are appended to it, so that the line numbers of its own file stay. `dtype` is the code of a
-// DType: f32, for which the switches fold away, or one of the parameters, the same for all invocations.
+// DType: DTYPE_F32, for which the switches fold away, or one of the parameters, the same for all invocations. The codes that are
+// used, DTYPE_F32 to DTYPE_F64, are appended as well.
 
 // The word of a buffer that holds element i, or of an f64 the low word.
 fn word_of(i: u32, dtype: u32) -> u32 {
     switch dtype {
-        case 9u: { return 2u * i; }
-        case 3u, 4u: { return i >> 2u; }
-        case 1u, 2u, 5u, 6u: { return i >> 1u; }
+        case DTYPE_F64: { return 2u * i; }
+        case DTYPE_U8, DTYPE_I8: { return i >> 2u; }
+        case DTYPE_F16, DTYPE_BF16, DTYPE_U16, DTYPE_I16: { return i >> 1u; }
         default: { return i; }
     }
 }
 
 // The high word of an f64, and of others the same one.
 fn high_word_of(i: u32, dtype: u32) -> u32 {
-    return word_of(i, dtype) + select(0u, 1u, dtype == 9u);
+    return word_of(i, dtype) + select(0u, 1u, dtype == DTYPE_F64);
 }
 
 // Element i, found in `word` and `high`, as the bits of an f32: where NaN and infinity are told apart, since compilers may
@@ -23,15 +24,15 @@ fn decode_bits(word: u32, high: u32, i: u32, dtype: u32) -> u32 {
     let byte = (word >> ((i & 3u) * 8u)) & 0xffu;
     let half = (word >> ((i & 1u) * 16u)) & 0xffffu;
     switch dtype {
-        case 1u: { return f16_bits(half); }
-        case 2u: { return half << 16u; }
-        case 3u: { return bitcast<u32>(f32(byte)); }
-        case 4u: { return bitcast<u32>(f32(bitcast<i32>(byte << 24u) >> 24u)); }
-        case 5u: { return bitcast<u32>(f32(half)); }
-        case 6u: { return bitcast<u32>(f32(bitcast<i32>(half << 16u) >> 16u)); }
-        case 7u: { return bitcast<u32>(f32(word)); }
-        case 8u: { return bitcast<u32>(f32(bitcast<i32>(word))); }
-        case 9u: { return f64_bits(word, high); }
+        case DTYPE_F16: { return f16_bits(half); }
+        case DTYPE_BF16: { return half << 16u; }
+        case DTYPE_U8: { return bitcast<u32>(f32(byte)); }
+        case DTYPE_I8: { return bitcast<u32>(f32(bitcast<i32>(byte << 24u) >> 24u)); }
+        case DTYPE_U16: { return bitcast<u32>(f32(half)); }
+        case DTYPE_I16: { return bitcast<u32>(f32(bitcast<i32>(half << 16u) >> 16u)); }
+        case DTYPE_U32: { return bitcast<u32>(f32(word)); }
+        case DTYPE_I32: { return bitcast<u32>(f32(bitcast<i32>(word))); }
+        case DTYPE_F64: { return f64_bits(word, high); }
         default: { return word; }
     }
 }
@@ -41,18 +42,18 @@ fn decode_four(words: vec4<u32>, highs: vec4<u32>, i: vec4<u32>, dtype: u32) -> 
     let bytes = (words >> ((i & vec4(3u)) * 8u)) & vec4(0xffu);
     let halves = (words >> ((i & vec4(1u)) * 16u)) & vec4(0xffffu);
     switch dtype {
-        case 1u: {
+        case DTYPE_F16: {
             let bits = vec4(f16_bits(halves.x), f16_bits(halves.y), f16_bits(halves.z), f16_bits(halves.w));
             return bitcast<vec4<f32>>(bits);
         }
-        case 2u: { return bitcast<vec4<f32>>(halves << vec4(16u)); }
-        case 3u: { return vec4<f32>(bytes); }
-        case 4u: { return vec4<f32>(bitcast<vec4<i32>>(bytes << vec4(24u)) >> vec4(24u)); }
-        case 5u: { return vec4<f32>(halves); }
-        case 6u: { return vec4<f32>(bitcast<vec4<i32>>(halves << vec4(16u)) >> vec4(16u)); }
-        case 7u: { return vec4<f32>(words); }
-        case 8u: { return vec4<f32>(bitcast<vec4<i32>>(words)); }
-        case 9u: {
+        case DTYPE_BF16: { return bitcast<vec4<f32>>(halves << vec4(16u)); }
+        case DTYPE_U8: { return vec4<f32>(bytes); }
+        case DTYPE_I8: { return vec4<f32>(bitcast<vec4<i32>>(bytes << vec4(24u)) >> vec4(24u)); }
+        case DTYPE_U16: { return vec4<f32>(halves); }
+        case DTYPE_I16: { return vec4<f32>(bitcast<vec4<i32>>(halves << vec4(16u)) >> vec4(16u)); }
+        case DTYPE_U32: { return vec4<f32>(words); }
+        case DTYPE_I32: { return vec4<f32>(bitcast<vec4<i32>>(words)); }
+        case DTYPE_F64: {
             let left = vec2(f64_bits(words.x, highs.x), f64_bits(words.y, highs.y));
             let right = vec2(f64_bits(words.z, highs.z), f64_bits(words.w, highs.w));
             return bitcast<vec4<f32>>(vec4(left, right));
@@ -108,6 +109,10 @@ fn is_finite_bits(bits: u32) -> bool {
     return (bits & 0x7f800000u) != 0x7f800000u;
 }
 
+fn is_nan_bits(bits: u32) -> bool {
+    return (bits & 0x7fffffffu) > 0x7f800000u;
+}
+
 // A number of which the compiler does not know how it was made, so that it takes nothing of it together with what follows: `zero` is
 // 0, which it cannot know either.
 fn opaque(value: f32, zero: u32) -> f32 {
@@ -143,11 +148,11 @@ fn dots(four: u32, words: vec4<u32>) -> vec4<i32> {
 }
 
 fn is_byte(dtype: u32) -> bool {
-    return dtype == 3u || dtype == 4u;
+    return dtype == DTYPE_U8 || dtype == DTYPE_I8;
 }
 
 fn is_half(dtype: u32) -> bool {
-    return dtype == 1u || dtype == 2u || dtype == 5u || dtype == 6u;
+    return dtype == DTYPE_F16 || dtype == DTYPE_BF16 || dtype == DTYPE_U16 || dtype == DTYPE_I16;
 }
 
 // A number within the bounds of integers of a type; NaN is 0.
@@ -157,18 +162,18 @@ fn bounded(bits: u32, dtype: u32) -> f32 {
     }
     let value = bitcast<f32>(bits);
     switch dtype {
-        case 3u: { return clamp(value, 0.0, 255.0); }
-        case 4u: { return clamp(value, -128.0, 127.0); }
-        case 5u: { return clamp(value, 0.0, 65535.0); }
-        case 6u: { return clamp(value, -32768.0, 32767.0); }
-        case 7u: { return clamp(value, 0.0, 4294967296.0); }
+        case DTYPE_U8: { return clamp(value, 0.0, 255.0); }
+        case DTYPE_I8: { return clamp(value, -128.0, 127.0); }
+        case DTYPE_U16: { return clamp(value, 0.0, 65535.0); }
+        case DTYPE_I16: { return clamp(value, -32768.0, 32767.0); }
+        case DTYPE_U32: { return clamp(value, 0.0, 4294967296.0); }
         default: { return clamp(value, -2147483648.0, 2147483648.0); }
     }
 }
 
 // The element of a type, if that is one of integers, next to a number towards 0.
 fn truncate_to(value: f32, dtype: u32) -> f32 {
-    if dtype < 3u || dtype == 9u {
+    if dtype < DTYPE_U8 || dtype == DTYPE_F64 {
         return value;
     }
     return trunc(bounded(bitcast<u32>(value), dtype));
@@ -177,17 +182,17 @@ fn truncate_to(value: f32, dtype: u32) -> f32 {
 // The bits of the element of a type next to a number, of two as near of the even one. Of f64 there are more: f64_of.
 fn encode_bits(bits: u32, dtype: u32) -> u32 {
     switch dtype {
-        case 0u, 9u: { return bits; }
-        case 1u: { return half_of(bits); }
-        case 2u: {
+        case DTYPE_F32, DTYPE_F64: { return bits; }
+        case DTYPE_F16: { return half_of(bits); }
+        case DTYPE_BF16: {
             let is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
             return select(bits + 0x7fffu + ((bits >> 16u) & 1u), bits | 0x400000u, is_nan) >> 16u;
         }
-        case 7u: {
+        case DTYPE_U32: {
             let value = round(bounded(bits, dtype));
             return select(u32(value), 0xffffffffu, value >= 4294967296.0);
         }
-        case 8u: {
+        case DTYPE_I32: {
             let value = round(bounded(bits, dtype));
             return select(bitcast<u32>(i32(value)), 0x7fffffffu, value >= 2147483648.0);
         }

@@ -3,20 +3,6 @@
 // Bindings: 0 x (rows, cols) read; 1 indices u32 read; 2 out, segments of `span` elements, `pitch` from each to the next, read, write; 3 count u32 of the indices past last_row, read, write; 4 params, starts in elements.
 // Constants: WG; BYTES 1, 2 or 4; BY_INDEX 1 if indices name the rows of x.
 
-struct Params {
-    segments: u32,
-    span: u32,
-    pitch: u32,
-    units: u32,
-    cols: u32,
-    x0: u32,
-    out0: u32,
-    index0: u32,
-    first_row: u32,
-    x_rows: u32,
-    last_row: u32,
-}
-
 @group(0) @binding(0) var<storage, read> x: array<u32>;
 @group(0) @binding(1) var<storage, read> indices: array<u32>;
 @group(0) @binding(2) var<storage, read_write> out: array<u32>;

@@ -3,32 +3,6 @@
 // Bindings: 0 x read; 1 y read; 2 x_table, 3 y_table (observations, 3) of shift, its rest, scale f32 read; 4 sums (pairs, 2) f32 read_write; 5 params.
 // Constants: TILE 64; TERM the term, or 0 for that in params; MASKED missing elements count nothing; WIDE 0, since WGSL has no f64.
 
-struct Params {
-    m: u32,
-    n: u32,
-    k: u32,
-    ldx: u32,
-    ldy: u32,
-    lds: u32,
-    x0: u32,
-    y0: u32,
-    x_table0: u32,
-    y_table0: u32,
-    sums0: u32,
-    x_type: u32,
-    y_type: u32,
-    by_column: u32,
-    negative: u32,
-    accumulate: u32,
-    lower: u32,
-    row0: u32,
-    col0: u32,
-    term: u32,
-    power: f32,
-    power_low: u32,
-    power_high: u32,
-}
-
 @group(0) @binding(0) var<storage, read> x: array<u32>;
 @group(0) @binding(1) var<storage, read> y: array<u32>;
 @group(0) @binding(2) var<storage, read> x_table: array<f32>;
@@ -46,25 +20,6 @@ const SIDE: u32 = TILE / 4u;
 // Features of a slice, and slices whose terms are added up before they are folded into the sums: 256 features.
 const DEPTH: u32 = 16u;
 const SLICES: u32 = 16u;
-
-const PRODUCT: u32 = 1u;
-const SQUARE: u32 = 2u;
-const ABSOLUTE: u32 = 3u;
-const LARGEST: u32 = 4u;
-const POWER: u32 = 5u;
-const CANBERRA: u32 = 6u;
-const SUM: u32 = 7u;
-const UNEQUAL: u32 = 8u;
-const BOTH: u32 = 9u;
-const ONE: u32 = 10u;
-const COUNT: u32 = 11u;
-const X: u32 = 12u;
-const Y: u32 = 13u;
-const X_SQUARE: u32 = 14u;
-const Y_SQUARE: u32 = 15u;
-const ROOT: u32 = 16u;
-const RELATIVE: u32 = 17u;
-const DIVERGENCE: u32 = 18u;
 
 // Missing: NaN, told by its bits, since compilers may assume that floats hold none.
 const MISSING: u32 = 0x7fc00000u;

@@ -3,35 +3,6 @@
 // Bindings: 0 a read; 1 b read; 2 c read; 3 out written; 4 params, starts and steps in elements.
 // Constants: WG; NARROW elements are of the types in params, else f32; WIDE 0, since WGSL has no f64.
 
-struct Params {
-    function: u32,
-    operands: u32,
-    n: u32,
-    first: u32,
-    extent1: u32,
-    extent2: u32,
-    out_type: u32,
-    a_type: u32,
-    a0: u32,
-    a_step0: u32,
-    a_step1: u32,
-    a_step2: u32,
-    b_type: u32,
-    b0: u32,
-    b_step0: u32,
-    b_step1: u32,
-    b_step2: u32,
-    c_type: u32,
-    c0: u32,
-    c_step0: u32,
-    c_step1: u32,
-    c_step2: u32,
-    b_low: u32,
-    b_high: u32,
-    c_low: u32,
-    c_high: u32,
-}
-
 @group(0) @binding(0) var<storage, read> a: array<u32>;
 @group(0) @binding(1) var<storage, read> b: array<u32>;
 @group(0) @binding(2) var<storage, read> c: array<u32>;
@@ -45,11 +16,7 @@ const WIDE: u32 = 0u;
 const NAN: u32 = 0x7fc00000u;
 
 fn type_of(dtype: u32) -> u32 {
-    return select(0u, dtype, NARROW == 1u);
-}
-
-fn is_nan(bits: u32) -> bool {
-    return (bits & 0x7fffffffu) > 0x7f800000u;
+    return select(DTYPE_F32, dtype, NARROW == 1u);
 }
 
 fn a_bits(i: u32) -> u32 {
@@ -84,25 +51,25 @@ fn key(bits: u32) -> u32 {
 
 // The smaller and the larger one, or the one that is NaN.
 fn least(x: u32, y: u32) -> u32 {
-    return select(y, x, is_nan(x) || (!is_nan(y) && key(x) < key(y)));
+    return select(y, x, is_nan_bits(x) || (!is_nan_bits(y) && key(x) < key(y)));
 }
 
 fn most(x: u32, y: u32) -> u32 {
-    return select(y, x, is_nan(x) || (!is_nan(y) && key(x) > key(y)));
+    return select(y, x, is_nan_bits(x) || (!is_nan_bits(y) && key(x) > key(y)));
 }
 
 fn compared(x: u32, y: u32) -> bool {
-    if is_nan(x) || is_nan(y) {
-        return params.function == 18u;
+    if is_nan_bits(x) || is_nan_bits(y) {
+        return params.function == NOT_EQUAL;
     }
     let left = key(x);
     let right = key(y);
     switch params.function {
-        case 13u: { return left < right; }
-        case 14u: { return left <= right; }
-        case 15u: { return left > right; }
-        case 16u: { return left >= right; }
-        case 17u: { return left == right; }
+        case LESS: { return left < right; }
+        case LESS_EQUAL: { return left <= right; }
+        case GREATER: { return left > right; }
+        case GREATER_EQUAL: { return left >= right; }
+        case EQUAL: { return left == right; }
         default: { return left != right; }
     }
 }
@@ -112,22 +79,22 @@ fn of_one(x: u32) -> u32 {
     let value = bitcast<f32>(x);
     let is_negative = (x >> 31u) == 1u && (x & 0x7fffffffu) != 0u;
     switch params.function {
-        case 2u: { return x ^ 0x80000000u; }
-        case 3u: { return x & 0x7fffffffu; }
-        case 4u: {
+        case NEGATIVE: { return x ^ 0x80000000u; }
+        case ABSOLUTE: { return x & 0x7fffffffu; }
+        case SQUARE_ROOT: {
             // 0 and infinity are told by their bits.
             let is_own = (x & 0x7fffffffu) == 0u || x == 0x7f800000u;
-            return select(select(bitcast<u32>(sqrt(value)), x, is_own), NAN, is_negative || is_nan(x));
+            return select(select(bitcast<u32>(sqrt(value)), x, is_own), NAN, is_negative || is_nan_bits(x));
         }
-        case 5u: {
-            if is_nan(x) {
+        case EXPONENTIAL: {
+            if is_nan_bits(x) {
                 return NAN;
             }
             // Beyond these bounds the result is infinite, or 0.
             return select(select(bitcast<u32>(exp(value)), 0x7f800000u, value > 88.8), 0u, value < -104.0);
         }
-        case 6u: {
-            if is_negative || is_nan(x) {
+        case LOGARITHM: {
+            if is_negative || is_nan_bits(x) {
                 return NAN;
             }
             // 0 and infinity are told by their bits, and a subnormal number is a whole multiple of 2^-149.
@@ -142,17 +109,17 @@ fn of_two(x: u32, y: u32) -> u32 {
     let left = bitcast<f32>(x);
     let right = bitcast<f32>(y);
     switch params.function {
-        case 11u: { return least(x, y); }
-        case 12u: { return most(x, y); }
+        case MINIMUM: { return least(x, y); }
+        case MAXIMUM: { return most(x, y); }
         default: {}
     }
-    if is_nan(x) || is_nan(y) {
+    if is_nan_bits(x) || is_nan_bits(y) {
         return NAN;
     }
     switch params.function {
-        case 7u: { return bitcast<u32>(left + right); }
-        case 8u: { return bitcast<u32>(left - right); }
-        case 9u: { return bitcast<u32>(left * right); }
+        case ADD: { return bitcast<u32>(left + right); }
+        case SUBTRACT: { return bitcast<u32>(left - right); }
+        case MULTIPLY: { return bitcast<u32>(left * right); }
         default: { return bitcast<u32>(left / right); }
     }
 }
@@ -163,21 +130,21 @@ fn value_of(i: u32) -> u32 {
     let outer = row / params.extent1;
     let middle = row - outer * params.extent1;
     let x = a_bits(params.a0 + outer * params.a_step0 + middle * params.a_step1 + column * params.a_step2);
-    if params.function == 0u {
+    if params.function == COPY {
         return x;
     }
-    if params.function < 7u {
+    if params.function < ADD {
         return of_one(x);
     }
     let y = b_bits(params.b0 + outer * params.b_step0 + middle * params.b_step1 + column * params.b_step2);
-    if params.function < 13u {
+    if params.function < LESS {
         return of_two(x, y);
     }
-    if params.function < 19u {
+    if params.function < CLAMP {
         return select(0u, 0x3f800000u, compared(x, y));
     }
     let z = c_bits(params.c0 + outer * params.c_step0 + middle * params.c_step1 + column * params.c_step2);
-    if params.function == 19u {
+    if params.function == CLAMP {
         return least(most(x, y), z);
     }
     return select(y, z, (x & 0x7fffffffu) == 0u);

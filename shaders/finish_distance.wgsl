@@ -3,38 +3,6 @@
 // Bindings: 0 sums of the terms, `term_step` pairs apart, of two f32 or an f64 each, read; 1 undefined (observations,) u32 read; 2 out f32, or pairs of two f32 or an f64 each, read and written; 3 params, starts and steps in pairs and elements.
 // Constants: WG; WIDE 0, since WGSL has no f64. Distances are computed in pairs of f32, of which the first is the distance as an f32.
 
-struct Params {
-    rows: u32,
-    cols: u32,
-    sums0: u32,
-    sums_step: u32,
-    term_step: u32,
-    out0: u32,
-    out_row_step: u32,
-    out_col_step: u32,
-    row_flag0: u32,
-    col_flag0: u32,
-    row0: u32,
-    col0: u32,
-    lower: u32,
-    zero_diagonal: u32,
-    paired: u32,
-    formula: u32,
-    terms: u32,
-    missing: u32,
-    features: f32,
-    features_rest: f32,
-    power_low: u32,
-    power_high: u32,
-    inverse: f32,
-    inverse_rest: f32,
-    factor_low: u32,
-    factor_high: u32,
-    factor_first: f32,
-    factor_second: f32,
-    zero: u32,
-}
-
 @group(0) @binding(0) var<storage, read> sums: array<vec2<f32>>;
 @group(0) @binding(1) var<storage, read> undefined: array<u32>;
 @group(0) @binding(2) var<storage, read_write> out: array<u32>;
@@ -43,35 +11,11 @@ struct Params {
 const WG: u32 = 256u;
 const WIDE: u32 = 0u;
 
-const PLAIN: u32 = 1u;
-const ROOT: u32 = 2u;
-const LARGEST: u32 = 3u;
-const POWER: u32 = 4u;
-const HALF_SQUARE: u32 = 5u;
-const ANGLE: u32 = 6u;
-const CENTRED_ANGLE: u32 = 7u;
-const RATIO: u32 = 8u;
-const SHARE: u32 = 9u;
-const SHARE_OF_ANY: u32 = 10u;
-const RATIO_OF_BOTH: u32 = 11u;
-const SHARE_OF_NONE: u32 = 12u;
-const HALF: u32 = 13u;
-const ROOT_OF_HALF: u32 = 14u;
-
-// Rules for missing elements: above IGNORED, sums are rescaled.
-const PROPAGATED: u32 = 0u;
-const IGNORED: u32 = 1u;
-const RESCALED: u32 = 2u;
-
 // The share that rounding may leave of terms that cancel.
 const NOISE: f32 = 0x1p-20f;
 
 // Compilers may assume that no number is NaN, so that it is told, and made, by its bits.
 const NONE: vec2<u32> = vec2<u32>(0x7fc00000u, 0u);
-
-fn is_nan(value: f32) -> bool {
-    return (bitcast<u32>(value) & 0x7fffffffu) > 0x7f800000u;
-}
 
 // Below, a number is two f32: the one next to it, and what that leaves.
 
@@ -220,18 +164,18 @@ fn unscaled(value: vec2<f32>) -> vec2<u32> {
 fn distance(sums: array<vec2<f32>, 6>) -> vec2<u32> {
     let features = vec2(params.features, params.features_rest);
     var both = features;
-    if params.missing != PROPAGATED {
+    if params.missing != PROPAGATE {
         both = sums[5];
         if params.terms < 5u {
             both = select(select(sums[3], sums[2], params.terms == 3u), sums[1], params.terms == 2u);
         }
     }
-    if params.missing > IGNORED && both.x == 0.0 {
-        return select(vec2(0u), NONE, params.missing == RESCALED);
+    if params.missing > IGNORE && both.x == 0.0 {
+        return select(vec2(0u), NONE, params.missing == RESCALE);
     }
     let sum = sums[0];
     var scaled = sum;
-    if params.missing > IGNORED && is_finite_bits(bitcast<u32>(sum.x)) {
+    if params.missing > IGNORE && is_finite_bits(bitcast<u32>(sum.x)) {
         scaled = product(sum, quotient(features, both));
     }
     switch params.formula {
@@ -276,7 +220,7 @@ fn finish_distance(
     var is_number = undefined[params.row_flag0 + row] == 0u && undefined[params.col_flag0 + col] == 0u;
     for (var i = 0u; i < params.terms; i++) {
         terms[i] = sums[place + i * params.term_step];
-        is_number = is_number && !is_nan(terms[i].x);
+        is_number = is_number && !is_nan_bits(bitcast<u32>(terms[i].x));
     }
     var value = NONE;
     if is_number {

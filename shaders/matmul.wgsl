@@ -3,24 +3,6 @@
 // Bindings: 0 a read; 1 b read; 2 c (rows of ldc) f32 read_write; 3 params, strides and starts in elements.
 // Constants: TILE 64; TRANS_A a is (k, m); TRANS_B b is (n, k); NARROW a and b are of the types in params, else both f32.
 
-struct Params {
-    m: u32,
-    n: u32,
-    k: u32,
-    lda: u32,
-    ldb: u32,
-    ldc: u32,
-    a0: u32,
-    b0: u32,
-    c0: u32,
-    accumulate: u32,
-    lower: u32,
-    row0: u32,
-    col0: u32,
-    a_type: u32,
-    b_type: u32,
-}
-
 @group(0) @binding(0) var<storage, read> a: array<u32>;
 @group(0) @binding(1) var<storage, read> b: array<u32>;
 @group(0) @binding(2) var<storage, read_write> c: array<f32>;
@@ -75,7 +57,7 @@ fn words_b(depth: u32, col: u32, place: u32, dtype: u32) -> vec2<u32> {
 }
 
 fn load_a(rows: vec4<u32>, k: u32) -> vec4<f32> {
-    let dtype = select(0u, params.a_type, NARROW == 1u);
+    let dtype = select(DTYPE_F32, params.a_type, NARROW == 1u);
     let at = place_a(rows, k);
     let x = words_a(rows.x, k, at.x, dtype);
     let y = words_a(rows.y, k, at.y, dtype);
@@ -85,7 +67,7 @@ fn load_a(rows: vec4<u32>, k: u32) -> vec4<f32> {
 }
 
 fn load_b(k: u32, cols: vec4<u32>) -> vec4<f32> {
-    let dtype = select(0u, params.b_type, NARROW == 1u);
+    let dtype = select(DTYPE_F32, params.b_type, NARROW == 1u);
     let at = place_b(k, cols);
     let x = words_b(k, cols.x, at.x, dtype);
     let y = words_b(k, cols.y, at.y, dtype);

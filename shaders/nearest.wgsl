@@ -3,27 +3,6 @@
 // Bindings: 0 sums (pairs) of two words each read; 1 undefined_lines u32 read; 2 undefined_items u32 read; 3 kept_sums (lines, k) pairs read_write; 4 kept_numbers (lines, k) u32 read_write; 5 params, steps and starts in pairs and flags.
 // Constants: WG; MOST_KEPT the largest k; WIDE 0, since WGSL has no f64: a sum is an f32 and what rounding left of it.
 
-struct Params {
-    lines: u32,
-    items: u32,
-    k: u32,
-    line_step: u32,
-    item_step: u32,
-    sums0: u32,
-    line0: u32,
-    item0: u32,
-    line_flags0: u32,
-    item_flags0: u32,
-    kept0: u32,
-    numbers0: u32,
-    offered: u32,
-    falling: u32,
-    low: u32,
-    high: u32,
-    fresh: u32,
-    zero: u32,
-}
-
 @group(0) @binding(0) var<storage, read> sums: array<vec2<u32>>;
 @group(0) @binding(1) var<storage, read> undefined_lines: array<u32>;
 @group(0) @binding(2) var<storage, read> undefined_items: array<u32>;
@@ -45,11 +24,6 @@ const LAST: vec2<u32> = vec2<u32>(0xffffffffu, 0u);
 const NONE: vec2<u32> = vec2<u32>(0x7fc00000u, 0u);
 const SIGN: u32 = 0x80000000u;
 
-// Items that a line is offered, by their numbers: all, those below its own, those above, or all but its own.
-const ALL: u32 = 0u;
-const BELOW: u32 = 1u;
-const ABOVE: u32 = 2u;
-
 // Where candidates stand, behind two lists that take turns.
 const FOUND: u32 = 2u * MOST_KEPT;
 
@@ -68,10 +42,6 @@ struct Line {
     end: u32,
     skipped: u32,
     is_undefined: bool,
-}
-
-fn is_nan(bits: u32) -> bool {
-    return (bits & 0x7fffffffu) > 0x7f800000u;
 }
 
 // A number that grows with the one of these bits, which is no NaN: floats are not compared, since devices take subnormal ones for 0. Here
@@ -116,11 +86,11 @@ fn normalised(pair: vec2<u32>) -> vec2<u32> {
 
 // The key that a sum is compared by: two words that grow with it, or fall.
 fn key_of(pair: vec2<u32>) -> vec2<u32> {
-    if is_nan(pair.x) || is_nan(pair.y) {
+    if is_nan_bits(pair.x) || is_nan_bits(pair.y) {
         return LAST;
     }
     var value = normalised(pair);
-    if is_nan(value.x) {
+    if is_nan_bits(value.x) {
         return LAST;
     }
     let low = vec2(params.low, 0u);

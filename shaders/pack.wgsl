@@ -3,19 +3,6 @@
 // Bindings: 0 x (rows, cols) u8 or i8 read; 1 out (rows, stride) read, write; 2 refused [number, ~first place] read, write; 3 params.
 // Constants: WG; BITS 1, 2 or 4; RECODE 1 if values go through the table.
 
-struct Params {
-    rows: u32,
-    cols: u32,
-    stride: u32,
-    x0: u32,
-    out0: u32,
-    refused0: u32,
-    entries: u32,
-    negative: u32,
-    table_low: u32,
-    table_high: u32,
-}
-
 @group(0) @binding(0) var<storage, read> x: array<u32>;
 @group(0) @binding(1) var<storage, read_write> out: array<u32>;
 @group(0) @binding(2) var<storage, read_write> refused: array<atomic<u32>>;

@@ -3,21 +3,6 @@
 // Bindings: 0 packed (rows, words) read; 1 weights (rows / 4, sets row limbs) read; 2 sums (entries, columns, 2) u32 read and written; 3 params.
 // Constants: TILE; MISSING whether code 3 occurs: two sets of limbs; LIMBS of a weight, at most 3.
 
-struct Params {
-    rows: u32,
-    words: u32,
-    entries: u32,
-    columns: u32,
-    row_limbs: u32,
-    word0: u32,
-    word_count: u32,
-    depth: u32,
-    packed0: u32,
-    weights0: u32,
-    sums0: u32,
-    shift: u32,
-}
-
 @group(0) @binding(0) var<storage, read> packed: array<u32>;
 @group(0) @binding(1) var<storage, read> weights: array<u32>;
 @group(0) @binding(2) var<storage, read_write> sums: array<atomic<u32>>;

@@ -3,17 +3,6 @@
 // Bindings: 0 packed (rows, words) read; 1 xs (4 words, row limbs) read; 2 table (rows, 2) of mean, s, f32 read; 3 columns (columns, 2) of total, factor, f32 read; 4 out write; 5 params.
 // Constants: TILE; MISSING whether code 3 occurs; AS_LIMBS whether out is (rows / 4, sets row limbs) limbs, else (rows, columns) f32.
 
-struct Params {
-    rows: u32,
-    words: u32,
-    columns: u32,
-    row_limbs: u32,
-    packed0: u32,
-    table0: u32,
-    out0: u32,
-    zero: u32,
-}
-
 @group(0) @binding(0) var<storage, read> packed: array<u32>;
 @group(0) @binding(1) var<storage, read> xs: array<u32>;
 @group(0) @binding(2) var<storage, read> table: array<f32>;

@@ -3,16 +3,6 @@
 // Bindings: 0 packed (.., words) read; 1 order (rows) read; 2 out (rows, stride) write; 3 params.
 // Constants: WG.
 
-struct Params {
-    rows: u32,
-    words: u32,
-    stride: u32,
-    entries: u32,
-    packed0: u32,
-    order0: u32,
-    out0: u32,
-}
-
 @group(0) @binding(0) var<storage, read> packed: array<u32>;
 @group(0) @binding(1) var<storage, read> order: array<u32>;
 @group(0) @binding(2) var<storage, read_write> out: array<u32>;

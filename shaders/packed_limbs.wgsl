@@ -3,17 +3,6 @@
 // Bindings: 0 packed (rows, words) read; 1 table (rows, SETS LIMBS) of four limbs read; 2 out (rows / 4, SETS row limbs) write; 3 params.
 // Constants: WG; SETS of numbers and LIMBS of each, SETS LIMBS words of the table.
 
-struct Params {
-    rows: u32,
-    words: u32,
-    word0: u32,
-    columns: u32,
-    row_limbs: u32,
-    packed0: u32,
-    table0: u32,
-    out0: u32,
-}
-
 @group(0) @binding(0) var<storage, read> packed: array<u32>;
 @group(0) @binding(1) var<storage, read> table: array<u32>;
 @group(0) @binding(2) var<storage, read_write> out: array<u32>;

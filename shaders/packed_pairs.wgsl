@@ -3,18 +3,6 @@
 // Bindings: 0 packed (rows, words) read; 1 table (rows, 4) of two codes 1, a 1 and a missing code, two missing codes, and a shift read; 2 sums (entries, columns, 2) u32 read and written; 3 params.
 // Constants: WG.
 
-struct Params {
-    rows: u32,
-    words: u32,
-    columns: u32,
-    word0: u32,
-    word_count: u32,
-    column_word: u32,
-    packed0: u32,
-    table0: u32,
-    sums0: u32,
-}
-
 @group(0) @binding(0) var<storage, read> packed: array<u32>;
 @group(0) @binding(1) var<storage, read> table: array<u32>;
 @group(0) @binding(2) var<storage, read_write> sums: array<atomic<u32>>;

@@ -3,13 +3,6 @@
 // Bindings: 0 packed (n / words, words) u32 read and write; 1 params { n, words, columns, packed0 }.
 // Constants: WG.
 
-struct Params {
-    n: u32,
-    words: u32,
-    columns: u32,
-    packed0: u32,
-}
-
 @group(0) @binding(0) var<storage, read_write> packed: array<u32>;
 @group(0) @binding(1) var<uniform> params: Params;
 

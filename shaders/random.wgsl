@@ -3,22 +3,11 @@
 // Bindings: 0 out (n) u32 or f32 write; 1 params { n, seed, first block, each 64-bit number as low and high word }.
 // Constants: WG; KIND 0 words, 1 uniform f32, a word each, 2 standard normal f32, two of two words.
 
-struct Params {
-    n: u32,
-    seed_low: u32,
-    seed_high: u32,
-    block_low: u32,
-    block_high: u32,
-}
-
 @group(0) @binding(0) var<storage, read_write> out: array<u32>;
 @group(0) @binding(1) var<uniform> params: Params;
 
 const WG: u32 = 256u;
 const KIND: u32 = 0u;
-
-const UNIFORM: u32 = 1u;
-const NORMAL: u32 = 2u;
 
 // The high word of a 64-bit product, from products of 16-bit halves.
 fn multiply_high(a: u32, b: u32) -> u32 {

@@ -3,17 +3,6 @@
 // Bindings: 0 raw (rows, row_bytes) bytes read; 1 packed (rows, words) write; 2 counts (rows, 4) write; 3 params, table: for code i at bit 2 i.
 // Constants: WG.
 
-struct Params {
-    rows: u32,
-    cols: u32,
-    row_bytes: u32,
-    words: u32,
-    raw0: u32,
-    packed0: u32,
-    counts0: u32,
-    table: u32,
-}
-
 @group(0) @binding(0) var<storage, read> raw: array<u32>;
 @group(0) @binding(1) var<storage, read_write> packed: array<u32>;
 @group(0) @binding(2) var<storage, read_write> counts: array<u32>;

@@ -3,14 +3,6 @@
 // Bindings: 0 x (rows, cols) read; 1 out [.., 4] words (f32 bits; i32 for i8 by row) write; 2 params, starts in elements.
 // Constants: WG; BLOCK; BY_ROW; NARROW x is of the type in params, else f32; EXACT x is i8, by row; MISSING negative is missing (and if EXACT below -1 is bad).
 
-struct Params {
-    rows: u32,
-    cols: u32,
-    x0: u32,
-    out0: u32,
-    x_type: u32,
-}
-
 @group(0) @binding(0) var<storage, read> x: array<u32>;
 @group(0) @binding(1) var<storage, read_write> out: array<u32>;
 @group(0) @binding(2) var<uniform> params: Params;
@@ -27,7 +19,7 @@ const MISSING: u32 = 0u;
 var<workgroup> partial: array<vec4<u32>, WG>;
 
 fn terms(i: u32) -> vec4<f32> {
-    let dtype = select(0u, params.x_type, NARROW == 1u);
+    let dtype = select(DTYPE_F32, params.x_type, NARROW == 1u);
     let bits = decode_bits(x[word_of(i, dtype)], x[high_word_of(i, dtype)], i, dtype);
     if !is_finite_bits(bits) {
         return vec4(0.0, 0.0, 0.0, 1.0);

@@ -3,23 +3,6 @@
 // Bindings: 0 x (outer, len, inner) read; 1 out (outer, parts, inner) totals of four words, or results, read_write; 2 params, starts of x in elements or totals and of out in words.
 // Constants: WG; BLOCK; BY_ROW inner is 1; PARTIAL x has totals of an earlier launch; NARROW x is of the type in params, else f32.
 
-struct Params {
-    outer: u32,
-    len: u32,
-    inner: u32,
-    pitch: u32,
-    x0: u32,
-    out0: u32,
-    first: u32,
-    x_type: u32,
-    op: u32,
-    stored: u32,
-    accumulate: u32,
-    zero: u32,
-    count: f32,
-    count_rest: f32,
-}
-
 @group(0) @binding(0) var<storage, read> x: array<u32>;
 @group(0) @binding(1) var<storage, read_write> out: array<u32>;
 @group(0) @binding(2) var<uniform> params: Params;
@@ -30,16 +13,6 @@ const BY_ROW: u32 = 1u;
 const PARTIAL: u32 = 0u;
 const NARROW: u32 = 0u;
 
-// Operations; all up to MEAN add.
-const MEAN: u32 = 1u;
-const MIN: u32 = 2u;
-const ANY: u32 = 4u;
-
-// Results: a total, one word or two of its value, or its place.
-const TOTAL: u32 = 0u;
-const TWO: u32 = 2u;
-const INDEX: u32 = 3u;
-
 // Bits of what is among the terms of a sum besides numbers.
 const NAN: u32 = 1u;
 const PLUS: u32 = 2u;
@@ -49,14 +22,10 @@ const MINUS: u32 = 4u;
 // extreme: its bits, its key, which is 0 before the first element, and its place along the axis.
 var<workgroup> totals: array<vec4<u32>, WG>;
 
-fn is_nan(bits: u32) -> bool {
-    return (bits & 0x7fffffffu) > 0x7f800000u;
-}
-
 // A number that grows with the one of these bits, and is largest of NaN: floats are not compared, since compilers may assume that they are
 // no NaN, and devices take subnormal ones for 0.
 fn key(bits: u32) -> u32 {
-    if is_nan(bits) {
+    if is_nan_bits(bits) {
         return 0xffffffffu;
     }
     if bits == 0u {
@@ -101,7 +70,7 @@ fn added(total: vec4<u32>, bits: u32, index: u32) -> vec4<u32> {
     }
     if !is_finite_bits(bits) {
         let infinite = select(PLUS, MINUS, bits == 0xff800000u);
-        return vec4(total.xy, total.z | select(infinite, NAN, is_nan(bits)), 0u);
+        return vec4(total.xy, total.z | select(infinite, NAN, is_nan_bits(bits)), 0u);
     }
     return plus(total, bits);
 }
@@ -112,7 +81,7 @@ fn with_item(total: vec4<u32>, i: u32, index: u32) -> vec4<u32> {
         let word = 4u * i;
         return joined(total, vec4(x[word], x[word + 1u], x[word + 2u], 0u));
     }
-    let dtype = select(0u, params.x_type, NARROW == 1u);
+    let dtype = select(DTYPE_F32, params.x_type, NARROW == 1u);
     return added(total, decode_bits(x[word_of(i, dtype)], x[high_word_of(i, dtype)], i, dtype), index);
 }
 

@@ -3,13 +3,6 @@
 // Bindings: 0 x (rows, cols) f32 read; 1 s (cols) f32 read; 2 out f32 write; 3 params, starts in elements.
 // Constants: WG.
 
-struct Params {
-    rows: u32,
-    cols: u32,
-    x0: u32,
-    out0: u32,
-}
-
 @group(0) @binding(0) var<storage, read> x: array<f32>;
 @group(0) @binding(1) var<storage, read> s: array<f32>;
 @group(0) @binding(2) var<storage, read_write> out: array<f32>;

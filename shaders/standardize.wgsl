@@ -3,16 +3,6 @@
 // Bindings: 0 x (rows, cols) read; 1 table (rows, 3) of shift, scale, fill, f32 read; 2 out f32 write; 3 params.
 // Constants: WG; NARROW x is of the type in params, else f32.
 
-struct Params {
-    rows: u32,
-    cols: u32,
-    x0: u32,
-    table0: u32,
-    out0: u32,
-    x_type: u32,
-    negative_is_missing: u32,
-}
-
 @group(0) @binding(0) var<storage, read> x: array<u32>;
 @group(0) @binding(1) var<storage, read> table: array<f32>;
 @group(0) @binding(2) var<storage, read_write> out: array<f32>;
@@ -32,7 +22,7 @@ fn standardize(
         return;
     }
     let i = params.x0 + item;
-    let dtype = select(0u, params.x_type, NARROW == 1u);
+    let dtype = select(DTYPE_F32, params.x_type, NARROW == 1u);
     let bits = decode_bits(x[word_of(i, dtype)], x[high_word_of(i, dtype)], i, dtype);
     let row = params.table0 + 3u * (item / params.cols);
     // Below zero, -0.0 excluded; NaN of either sign.

@@ -3,15 +3,6 @@
 // Bindings: 0 x (m, ldx) read; 1 out (n, ldo) written; 2 params.
 // Constants: LINES rows that are read at once; WORDS of four bytes in an element.
 
-struct Params {
-    m: u32,
-    n: u32,
-    ldx: u32,
-    ldo: u32,
-    x0: u32,
-    out0: u32,
-}
-
 @group(0) @binding(0) var<storage, read> x: array<u32>;
 @group(0) @binding(1) var<storage, read_write> out: array<u32>;
 @group(0) @binding(2) var<uniform> params: Params;

@@ -3,14 +3,6 @@
 // Bindings: 0 packed (rows, stride) read; 1 table (16) of elements' bits read; 2 out (rows, cols) read, write; 3 params, starts in elements.
 // Constants: WG; BITS 1, 2 or 4; BYTES 1, 2 or 4.
 
-struct Params {
-    rows: u32,
-    cols: u32,
-    stride: u32,
-    packed0: u32,
-    out0: u32,
-}
-
 @group(0) @binding(0) var<storage, read> packed: array<u32>;
 @group(0) @binding(1) var<storage, read> table: array<u32>;
 @group(0) @binding(2) var<storage, read_write> out: array<u32>;

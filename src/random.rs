@@ -6,7 +6,7 @@ use crate::{
     kernel::Grid,
     kernels::{
         WG,
-        random::{NORMAL, Params, RANDOM, UNIFORM, WORDS, spec, split},
+        random::{Made, Params, RANDOM, spec, split},
     },
 };
 
@@ -35,7 +35,7 @@ pub use crate::kernels::random::philox;
 /// # Ok::<(), teatime::Error>(())
 /// ```
 pub fn random_words(device: &Device, seed: u64, first_block: u64, len: u64) -> Result<Tensor<u32>> {
-    made("random_words", WORDS, device, seed, first_block, len)
+    made("random_words", Made::Words, device, seed, first_block, len)
 }
 
 /// `len` numbers of f32 uniform in [0, 1), made on the device, of the words that [`random_words`] gives for the same arguments.
@@ -65,7 +65,7 @@ pub fn random_words(device: &Device, seed: u64, first_block: u64, len: u64) -> R
 /// # Ok::<(), teatime::Error>(())
 /// ```
 pub fn uniform(device: &Device, seed: u64, first_block: u64, len: u64) -> Result<Tensor<f32>> {
-    made("uniform", UNIFORM, device, seed, first_block, len)
+    made("uniform", Made::Uniform, device, seed, first_block, len)
 }
 
 /// `len` standard normal numbers of f32, made on the device, of the words that [`random_words`] gives for the same arguments.
@@ -100,13 +100,13 @@ pub fn uniform(device: &Device, seed: u64, first_block: u64, len: u64) -> Result
 /// # Ok::<(), teatime::Error>(())
 /// ```
 pub fn normal(device: &Device, seed: u64, first_block: u64, len: u64) -> Result<Tensor<f32>> {
-    made("normal", NORMAL, device, seed, first_block, len)
+    made("normal", Made::Normal, device, seed, first_block, len)
 }
 
 /// Launches the kernel for `len` elements of a kind, whose type has four bytes.
 fn made<T: Element>(
     operation: &'static str,
-    kind: u32,
+    kind: Made,
     device: &Device,
     seed: u64,
     first_block: u64,

@@ -8,7 +8,7 @@ use crate::{
     kernel::{Grid, small},
     kernels::{
         WG,
-        elementwise::{self as codes, ELEMENTWISE, Params, spec},
+        elementwise::{ELEMENTWISE, Function, Params, spec},
     },
     untyped::Untyped,
 };
@@ -113,11 +113,11 @@ pub type RealOf<A, B> = <<A as Element>::Real as Real>::With<<B as Element>::Rea
 /// ```
 pub fn map<T: Element>(function: Map, x: &Tensor<T>) -> Result<Tensor<T::Real>> {
     let function = match function {
-        Map::Negative => codes::NEGATIVE,
-        Map::Absolute => codes::ABSOLUTE,
-        Map::SquareRoot => codes::SQUARE_ROOT,
-        Map::Exponential => codes::EXPONENTIAL,
-        Map::Logarithm => codes::LOGARITHM,
+        Map::Negative => Function::Negative,
+        Map::Absolute => Function::Absolute,
+        Map::SquareRoot => Function::SquareRoot,
+        Map::Exponential => Function::Exponential,
+        Map::Logarithm => Function::Logarithm,
     };
     evaluate("map", function, [Some(input(x.into())), None, None])
 }
@@ -154,12 +154,12 @@ pub fn zip<'a, A: Element, B: Element>(
     b: impl Into<Operand<'a, B>>,
 ) -> Result<Tensor<RealOf<A, B>>> {
     let function = match function {
-        Zip::Add => codes::ADD,
-        Zip::Subtract => codes::SUBTRACT,
-        Zip::Multiply => codes::MULTIPLY,
-        Zip::Divide => codes::DIVIDE,
-        Zip::Minimum => codes::MINIMUM,
-        Zip::Maximum => codes::MAXIMUM,
+        Zip::Add => Function::Add,
+        Zip::Subtract => Function::Subtract,
+        Zip::Multiply => Function::Multiply,
+        Zip::Divide => Function::Divide,
+        Zip::Minimum => Function::Minimum,
+        Zip::Maximum => Function::Maximum,
     };
     let (a, b) = (a.into(), b.into());
     evaluate("zip", function, [Some(input(a)), Some(input(b)), None])
@@ -185,12 +185,12 @@ pub fn compare<'a, A: Element, B: Element>(
     b: impl Into<Operand<'a, B>>,
 ) -> Result<Tensor<u8>> {
     let function = match comparison {
-        Compare::Less => codes::LESS,
-        Compare::LessEqual => codes::LESS_EQUAL,
-        Compare::Greater => codes::GREATER,
-        Compare::GreaterEqual => codes::GREATER_EQUAL,
-        Compare::Equal => codes::EQUAL,
-        Compare::NotEqual => codes::NOT_EQUAL,
+        Compare::Less => Function::Less,
+        Compare::LessEqual => Function::LessEqual,
+        Compare::Greater => Function::Greater,
+        Compare::GreaterEqual => Function::GreaterEqual,
+        Compare::Equal => Function::Equal,
+        Compare::NotEqual => Function::NotEqual,
     };
     let (a, b) = (a.into(), b.into());
     evaluate("compare", function, [Some(input(a)), Some(input(b)), None])
@@ -218,7 +218,7 @@ pub fn clamp<'a, A: Element, B: Element, C: Element>(
     high: impl Into<Operand<'a, C>>,
 ) -> Result<Tensor<RealOf<RealOf<A, B>, C>>> {
     let (x, low, high) = (x.into(), low.into(), high.into());
-    evaluate("clamp", codes::CLAMP, [Some(input(x)), Some(input(low)), Some(input(high))])
+    evaluate("clamp", Function::Clamp, [Some(input(x)), Some(input(low)), Some(input(high))])
 }
 
 /// `a` where `mask` is not 0, else `b`. Enqueues; does not wait.
@@ -243,7 +243,7 @@ pub fn select<'a, A: Element, B: Element>(
     b: impl Into<Operand<'a, B>>,
 ) -> Result<Tensor<RealOf<A, B>>> {
     let (a, b) = (a.into(), b.into());
-    evaluate("select", codes::SELECT, [Some(input(mask.into())), Some(input(a)), Some(input(b))])
+    evaluate("select", Function::Select, [Some(input(mask.into())), Some(input(a)), Some(input(b))])
 }
 
 /// The elements as another type that holds every value of theirs. Enqueues; does not wait.
@@ -309,7 +309,7 @@ pub(crate) fn converted<U: Element, T: Element>(op: &'static str, x: &Tensor<T>)
         x.device().computes_f64(op)?;
     }
     let wide = x.device().limits().f64 && (from.is_wide() || to.is_wide());
-    let function = if to.is_integer() && !from.is_integer() { codes::TRUNCATE } else { codes::COPY };
+    let function = if to.is_integer() && !from.is_integer() { Function::Truncate } else { Function::Copy };
     run(op, function, wide, [Some(input(x.into())), None, None])
 }
 
@@ -336,7 +336,7 @@ fn input<T: Element>(operand: Operand<'_, T>) -> Input<'_> {
 /// [`run`] in f64 where one of the operands asks for it.
 fn evaluate<O: Element>(
     op: &'static str,
-    function: u32,
+    function: Function,
     operands: [Option<Input<'_>>; 3],
 ) -> Result<Tensor<O>> {
     let wide = operands.iter().flatten().find_map(|operand| match operand.given {
@@ -350,7 +350,7 @@ fn evaluate<O: Element>(
 /// The function of its operands, of which the last may be numbers.
 fn run<O: Element>(
     op: &'static str,
-    function: u32,
+    function: Function,
     wide: bool,
     operands: [Option<Input<'_>>; 3],
 ) -> Result<Tensor<O>> {
@@ -391,7 +391,7 @@ fn run<O: Element>(
 
 struct Launches<'a> {
     op: &'static str,
-    function: u32,
+    function: Function,
     wide: bool,
     device: &'a Device,
     operands: [Option<Input<'a>>; 3],
@@ -440,7 +440,7 @@ impl Launches<'_> {
             let axis = |i: usize, axis: usize| small(steps[i][axis]);
             let [[b_low, b_high], [c_low, c_high]] = [self.number(1), self.number(2)];
             let params = Params {
-                function: self.function,
+                function: self.function as u32,
                 operands: windows.iter().flatten().map(|_| 1).sum(),
                 n: small(n),
                 first: small(first - row0 * row),

@@ -143,23 +143,8 @@ pub use self::{
     stored::{WrittenDistances, write_pairwise_stored},
     tiles::{write_condensed, write_pairwise, write_pairwise_counted},
 };
+pub use crate::kernels::finish_distance::Missing;
 use crate::{Element, Error, Result, Run, Tensor, linalg::Matrix};
-
-/// What becomes of missing elements.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Missing {
-    /// All distances of an observation with NaN are NaN.
-    #[default]
-    Propagate,
-    /// A feature counts nothing for a pair unless both have it, as in sgkit.
-    Ignore,
-    /// As [`Ignore`](Self::Ignore), and sums are multiplied by the number of all features over the number of those that both have; NaN where
-    /// that is 0. As scikit-learn's `nan_euclidean_distances`.
-    Rescale,
-    /// As [`Rescale`](Self::Rescale), but 0 where there is no feature that both have.
-    RescaleOrZero,
-}
 
 impl Missing {
     /// The rule's name on the command line.

@@ -14,7 +14,7 @@ use crate::{
     Budget, Element, Needs, Result, Run, Tensor,
     dtype::joined,
     kernel::small,
-    kernels::finish_distance::{Formula, PROPAGATED, Params},
+    kernels::finish_distance::{Formula, Params},
 };
 
 /// Finds the nearest of each observation on the device, beside what is taken: gives the pairs (m, 2 k) that they were found by, and
@@ -139,7 +139,7 @@ impl Measure {
             rows: small(m),
             cols: small(width / 2),
             terms: 1,
-            missing: PROPAGATED,
+            missing: Missing::Propagate as u32,
             ..self.params(formula, factor)
         };
         self.finish_rows((kept, self.keeps_f64()), &mut out, &params)?;

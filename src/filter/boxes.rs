@@ -17,7 +17,7 @@ use crate::{
     dtype::nearest_f32,
     extent::to_usize,
     kernel::{Grid, small},
-    kernels::correlate::{CORRELATE, Edge, MANY, Params, REPLACE, spec},
+    kernels::correlate::{CORRELATE, Combine, Edge, MANY, Params, spec},
     untyped::{Untyped, empty_of},
 };
 
@@ -31,7 +31,7 @@ pub(crate) struct Filter {
     /// True where sums are made as scipy makes them: along each axis truncated to the output's type, if that is one of integers.
     pub(crate) as_scipy: bool,
     /// How sums and what the output holds make the new output: by replacing it, or, where it is of the type of sums, by adding.
-    pub(crate) combine: u32,
+    pub(crate) combine: Combine,
 }
 
 /// What becomes of a pass's sums.
@@ -71,7 +71,7 @@ impl Filter {
                 taps => taps,
             };
         }
-        Self { op, axes: all, narrow: false, as_scipy, combine: REPLACE }
+        Self { op, axes: all, narrow: false, as_scipy, combine: Combine::Replace }
     }
 
     /// The filter of the elements times `scale`.
@@ -324,7 +324,7 @@ impl Filter {
             step: small(pass.step),
             edges: codes(&|taps| taps.edge as u32),
             kinds: codes(&|taps| taps.kind(end.is_paired) as u32),
-            combine: if end.is_last { self.combine } else { REPLACE },
+            combine: if end.is_last { self.combine } else { Combine::Replace } as u32,
             truncate: end.truncate,
             run: small(run),
         };

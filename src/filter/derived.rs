@@ -6,10 +6,7 @@ use super::{
     options::{GaussianOptions, Mode, PerAxis, Rounding, SeparableOptions},
     taps::Taps,
 };
-use crate::{
-    Element, Error, Result, Tensor,
-    kernels::correlate::{ADD, LENGTH},
-};
+use crate::{Element, Error, Result, Tensor, kernels::correlate::Combine};
 
 /// An array filtered by a caller's own weights along each axis: `scipy.ndimage.correlate1d` after one another, with origin 0.
 ///
@@ -102,7 +99,7 @@ pub fn gaussian_laplace<T: Element, U: Element>(
     options: &GaussianOptions,
 ) -> Result<Tensor<U>> {
     let op = "gaussian_laplace";
-    derivatives(op, x, &sigma.into(), options, 2, ADD)
+    derivatives(op, x, &sigma.into(), options, 2, Combine::Add)
 }
 
 /// The length of the gradient of the Gaussian of an array: the root of the sum of the squares of its derivatives along each axis,
@@ -125,7 +122,7 @@ pub fn gaussian_gradient_magnitude<T: Element, U: Element>(
     options: &GaussianOptions,
 ) -> Result<Tensor<U>> {
     let op = "gaussian_gradient_magnitude";
-    derivatives(op, x, &sigma.into(), options, 1, LENGTH)
+    derivatives(op, x, &sigma.into(), options, 1, Combine::Length)
 }
 
 /// A Gaussian of an array less a wider one: `skimage.filters.difference_of_gaussians`, with [`GaussianOptions::skimage`].
@@ -167,7 +164,7 @@ pub fn difference_of_gaussians<T: Element, U: Element>(
     let [mut narrow, mut wide] = [filter(low)?, filter(high)?];
     wide.negate();
     for filter in [&mut narrow, &mut wide] {
-        filter.combine = ADD;
+        filter.combine = Combine::Add;
     }
     sum(x, &[narrow, wide])
 }
@@ -179,7 +176,7 @@ fn derivatives<T: Element, U: Element>(
     sigma: &PerAxis<f64>,
     options: &GaussianOptions,
     order: u32,
-    combine: u32,
+    combine: Combine,
 ) -> Result<Tensor<U>> {
     let axes = checked_axes(op, x.shape(), options.axes.as_deref())?.len();
     refuse(op, axes, options)?;

@@ -83,10 +83,10 @@
 //!
 //! The functions of `shaders/common.wgsl` that a source uses are appended to it. Of them, `linear_group(group, groups)` is the
 //! number of a workgroup in a grid of [`Grid::linear`]; `decode_bits`, `decode_four` and `encode_bits`, with `word_of`,
-//! `high_word_of` and `f64_of`, convert between f32 and elements of the type at a place of [`DType::ALL`](crate::DType::ALL).
-//! `byte_dot(a, b)` takes the place of WGSL's own `dot4I8Packed`, of which wgpu 30 makes wrong programs on Metal and DX12.
+//! `high_word_of` and `f64_of`, convert between f32 and elements of a type: `DTYPE_F32`, or the same of another
+//! [`DType`]. `byte_dot(a, b)` takes the place of WGSL's own `dot4I8Packed`, of which wgpu 30 makes wrong programs on Metal and DX12.
 //! Functions of a source cannot have these names, nor `f16_bits`, `f64_bits`, `half_of`, `is_byte`, `is_half`,
-//! `is_finite_bits`, `opaque`, `two_sum`, `bounded`, `truncate_to`, `dots`.
+//! `is_finite_bits`, `is_nan_bits`, `opaque`, `two_sum`, `bounded`, `truncate_to`, `dots`, nor any that begins with `DTYPE_`.
 //!
 //! No optional feature is enabled. A device with WebGPU's default limits has 8 arguments, 256 invocations a workgroup and 16
 //! KiB that they share. wgpu keeps indexes within an argument: what is read or written outside of it meets another of its
@@ -131,6 +131,7 @@
 //! [`Device::launch`](crate::Device::launch); the device stays usable, and what was to be written may hold any values.
 
 mod call;
+mod declared;
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 mod source;
 
@@ -138,10 +139,13 @@ use std::fmt;
 
 use bytemuck::Pod;
 
-pub(crate) use self::call::small;
 pub use self::call::{CpuArg, CpuLaunch, Grid};
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 pub(crate) use self::source::{numbered, specialize};
+pub(crate) use self::{
+    call::small,
+    declared::{Codes, Declared, codes, params},
+};
 use crate::{Backend, DType, DeviceInfo, Element, Error, Result};
 
 /// How a kernel uses an argument.
@@ -234,6 +238,8 @@ pub(crate) struct Key {
 pub(crate) struct KernelDef {
     /// Name of the kernel and its entry point; of this crate's own also of its files.
     pub(crate) name: &'static str,
+    /// Of this crate's own, what is written into both sources.
+    pub(crate) declared: Option<Declared>,
     /// CUDA source, or nothing; it includes `cuda/dev.cuh`.
     pub(crate) cuda: &'static str,
     /// WGSL source, or nothing; what it uses of `shaders/common.wgsl` is appended to it.
@@ -341,9 +347,28 @@ impl<P: Pod> Kernel<P> {
         }
         let params = size_of::<P>();
         Self {
-            def: KernelDef { name, cuda, wgsl, cpu, bindings, params, constants: None, specs },
+            def: KernelDef {
+                name,
+                declared: None,
+                cuda,
+                wgsl,
+                cpu,
+                bindings,
+                params,
+                constants: None,
+                specs,
+            },
             lengths: None,
         }
+    }
+
+    /// Writes the parameters and codes into both sources.
+    pub(crate) const fn declared(
+        self,
+        params: &'static [(&'static str, &'static str)],
+        codes: &'static [Codes],
+    ) -> Self {
+        Self { def: KernelDef { declared: Some(Declared { params, codes }), ..self.def }, ..self }
     }
 
     /// Names the constants that each launch gives values for, in this order; none unless this is called.
@@ -381,19 +406,27 @@ impl<P: Pod> Kernel<P> {
     }
 }
 
-/// Declares a kernel: `kernel!("name", Params, [Read, Write], cpu_function, specs_function)`.
+/// Declares a kernel: `kernel!("name", Params, [Read, Write], cpu_function, specs_function, [Codes])`. The sources of `"name" + "part"` go
+/// on with what the files `name/part` have.
 macro_rules! kernel {
-    ($name:literal, $params:ty, [$($access:ident),*], $cpu:path, $specs:path) => {
+    ($name:literal $(+ $part:literal)*, $params:ty, [$($access:ident),*], $cpu:path, $specs:path $(, [$($codes:ty),*])?) => {
         $crate::kernel::Kernel::<$params>::built_in(
             $name,
             [
-                include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/cuda/", $name, ".cu")),
-                include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/shaders/", $name, ".wgsl")),
+                concat!(
+                    include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/cuda/", $name, ".cu")),
+                    $(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/cuda/", $name, "/", $part, ".cu"))),*
+                ),
+                concat!(
+                    include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/shaders/", $name, ".wgsl")),
+                    $(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/shaders/", $name, "/", $part, ".wgsl"))),*
+                ),
             ],
             Some($cpu),
             &[$($crate::kernel::Binding::any($crate::kernel::Access::$access)),*],
             $specs,
         )
+        .declared(<$params>::FIELDS, &[$($(<$codes>::CODES),*)?])
     };
 }
 pub(crate) use kernel;

@@ -1,25 +1,24 @@
 //! `sums[i, j] += block[i, j]`, in f64 or in two f32.
 
-use bytemuck::{Pod, Zeroable};
 use rayon::prelude::*;
 
 use super::wg_alone;
-use crate::kernel::{CpuLaunch, Kernel, kernel};
+use crate::kernel::{CpuLaunch, Kernel, kernel, params};
 
-/// Parameters of the kernel.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Params {
-    pub(crate) rows: u32,
-    pub(crate) cols: u32,
-    pub(crate) block0: u32,
-    pub(crate) sums0: u32,
-    /// 1 where the lower triangle alone is added, else 0.
-    pub(crate) lower: u32,
-    /// The number of the first row, for the triangle.
-    pub(crate) row0: u32,
-    /// It is 0, which the shader's compiler cannot know.
-    pub(crate) zero: u32,
+params! {
+    /// Parameters of the kernel.
+    pub(crate) struct Params {
+        pub(crate) rows: u32,
+        pub(crate) cols: u32,
+        pub(crate) block0: u32,
+        pub(crate) sums0: u32,
+        /// 1 where the lower triangle alone is added, else 0.
+        pub(crate) lower: u32,
+        /// The number of the first row, for the triangle.
+        pub(crate) row0: u32,
+        /// It is 0, which the shader's compiler cannot know.
+        pub(crate) zero: u32,
+    }
 }
 
 pub(crate) static ADD_BLOCK: Kernel<Params> =

@@ -1,32 +1,31 @@
 //! Rows to their places in another array: `out[i, j] = x[i, j]`, or `x[indices[i], j]`.
 
-use bytemuck::{Pod, Zeroable};
 use rayon::prelude::*;
 
 use super::WG;
-use crate::kernel::{CpuLaunch, Kernel, kernel, small};
+use crate::kernel::{CpuLaunch, Kernel, kernel, params, small};
 
-/// Parameters of the kernel, in elements of `BYTES` bytes. Out has segments of whole rows: one, or one for each row.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Params {
-    pub(crate) segments: u32,
-    /// Elements of a segment.
-    pub(crate) span: u32,
-    /// Elements from the start of a segment to that of the next one.
-    pub(crate) pitch: u32,
-    /// [`units`] of a segment.
-    pub(crate) units: u32,
-    /// Elements of a row.
-    pub(crate) cols: u32,
-    pub(crate) x0: u32,
-    pub(crate) out0: u32,
-    pub(crate) index0: u32,
-    /// The index of the first row that this launch has of x, and how many it has. Rows of out that are others stay as they are.
-    pub(crate) first_row: u32,
-    pub(crate) x_rows: u32,
-    /// The largest index that is not counted.
-    pub(crate) last_row: u32,
+params! {
+    /// Parameters of the kernel, in elements of `BYTES` bytes. Out has segments of whole rows: one, or one for each row.
+    pub(crate) struct Params {
+        pub(crate) segments: u32,
+        /// Elements of a segment.
+        pub(crate) span: u32,
+        /// Elements from the start of a segment to that of the next one.
+        pub(crate) pitch: u32,
+        /// [`units`] of a segment.
+        pub(crate) units: u32,
+        /// Elements of a row.
+        pub(crate) cols: u32,
+        pub(crate) x0: u32,
+        pub(crate) out0: u32,
+        pub(crate) index0: u32,
+        /// The index of the first row that this launch has of x, and how many it has. Rows of out that are others stay as they are.
+        pub(crate) first_row: u32,
+        pub(crate) x_rows: u32,
+        /// The largest index that is not counted.
+        pub(crate) last_row: u32,
+    }
 }
 
 pub(crate) static COPY_ROWS: Kernel<Params> =

@@ -1,64 +1,68 @@
 //! Weighted sums of neighbours along one axis, or along up to three axes of a box in one launch: the same operations for each
 //! element, so that its bits are the same.
 
-use bytemuck::{Pod, Zeroable};
-
-pub(crate) use super::cpu::correlate::{ADD, Edge, Kind, LENGTH, REPLACE};
+pub(crate) use super::cpu::correlate::{Combine, Edge, Kind};
 use super::{
     WG,
     cpu::correlate::{Axis, Correlation, Real},
 };
 use crate::{
     Cancel, DType,
-    kernel::{CpuArg, CpuLaunch, Kernel, kernel},
+    kernel::{CpuArg, CpuLaunch, Kernel, kernel, params},
 };
 
-/// Parameters of the kernel. Of the axes z, y and x of a box: extents `n` of the input and `m` of the output, the input's coordinate
-/// `o` (i32) of the first output, and the number `w` of weights: 0 where nothing is summed. Where it is not `TILED`, sums are along
-/// y alone.
-///
-/// The weights stand behind the three constants beyond the edges: those of z, of y, of x.
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Params {
-    /// First elements.
-    pub(crate) x0: u32,
-    pub(crate) out0: u32,
-    /// Codes of types.
-    pub(crate) x_type: u32,
-    pub(crate) out_type: u32,
-    /// Boxes, one after another.
-    pub(crate) outer: u32,
-    pub(crate) nz: u32,
-    pub(crate) ny: u32,
-    pub(crate) nx: u32,
-    pub(crate) mz: u32,
-    pub(crate) my: u32,
-    pub(crate) mx: u32,
-    pub(crate) oz: u32,
-    pub(crate) oy: u32,
-    pub(crate) ox: u32,
-    pub(crate) wz: u32,
-    pub(crate) wy: u32,
-    pub(crate) wx: u32,
-    /// The part of the first axis with weights that the input holds.
-    pub(crate) first: u32,
-    pub(crate) count: u32,
-    /// Elements at each x, which have nothing to do with each other.
-    pub(crate) step: u32,
-    /// An [`Edge`] and a [`Kind`] for each axis, four bits each, those of z in the lowest.
-    pub(crate) edges: u32,
-    pub(crate) kinds: u32,
-    /// What becomes of what the output holds.
-    pub(crate) combine: u32,
-    /// The code of the type, and 1, that sums along each axis are made elements of, towards 0; or 0.
-    pub(crate) truncate: u32,
-    /// Outputs along z, or where it is not `TILED` along y, that one workgroup or invocation makes, one after another.
-    pub(crate) run: u32,
+params! {
+    /// Parameters of the kernel. Of the axes z, y and x of a box: extents `n` of the input and `m` of the output, the input's coordinate
+    /// `o` (i32) of the first output, and the number `w` of weights: 0 where nothing is summed. Where it is not `TILED`, sums are along
+    /// y alone.
+    ///
+    /// The weights stand behind the three constants beyond the edges: those of z, of y, of x.
+    pub(crate) struct Params {
+        /// First elements.
+        pub(crate) x0: u32,
+        pub(crate) out0: u32,
+        /// Codes of types.
+        pub(crate) x_type: u32,
+        pub(crate) out_type: u32,
+        /// Boxes, one after another.
+        pub(crate) outer: u32,
+        pub(crate) nz: u32,
+        pub(crate) ny: u32,
+        pub(crate) nx: u32,
+        pub(crate) mz: u32,
+        pub(crate) my: u32,
+        pub(crate) mx: u32,
+        pub(crate) oz: u32,
+        pub(crate) oy: u32,
+        pub(crate) ox: u32,
+        pub(crate) wz: u32,
+        pub(crate) wy: u32,
+        pub(crate) wx: u32,
+        /// The part of the first axis with weights that the input holds.
+        pub(crate) first: u32,
+        pub(crate) count: u32,
+        /// Elements at each x, which have nothing to do with each other.
+        pub(crate) step: u32,
+        /// An [`Edge`] and a [`Kind`] for each axis, four bits each, those of z in the lowest.
+        pub(crate) edges: u32,
+        pub(crate) kinds: u32,
+        /// A [`Combine`].
+        pub(crate) combine: u32,
+        /// The code of the type, and 1, that sums along each axis are made elements of, towards 0; or 0.
+        pub(crate) truncate: u32,
+        /// Outputs along z, or where it is not `TILED` along y, that one workgroup or invocation makes, one after another.
+        pub(crate) run: u32,
+    }
 }
 
-pub(crate) static CORRELATE: Kernel<Params> =
-    kernel!("correlate", Params, [Read, Read, ReadWrite], correlate, specs);
+pub(crate) static CORRELATE: Kernel<Params> = kernel!(
+    "correlate" + "sums" + "lines" + "tile",
+    Params,
+    [Read, Read, ReadWrite],
+    correlate,
+    specs,
+    [Edge, Kind, Combine]
+);
 
 /// Outputs side by side that an invocation makes at once.
 pub(crate) const MANY: u64 = 4;
@@ -109,15 +113,15 @@ fn axes<'a, R: Real>(p: &Params, numbers: &'a [R]) -> [Axis<'a, R>; 3] {
     let (constants, mut weights) = numbers.split_at(BEFORE_WEIGHTS);
     let mut is_first = true;
     let mut axis = |i: usize, n: u32, m: u32, offset: u32, count: u32| {
-        let part = |all: u32| (all >> (4 * i) & 15) as usize;
-        let kind = part(p.kinds).checked_sub(1).map(|kind| Kind::ALL[kind]);
+        let part = |all: u32| all >> (4 * i) & 15;
+        let kind = (part(p.kinds) != 0).then(|| Kind::from_code(part(p.kinds)));
         let mut axis = Axis::plain(n as usize);
         if kind.is_none() {
             return axis;
         }
         (axis.weights, weights) = weights.split_at(count as usize);
         (axis.m, axis.offset, axis.kind) = (m as usize, offset.cast_signed().into(), kind);
-        (axis.edge, axis.constant) = (Edge::ALL[part(p.edges)], constants[i]);
+        (axis.edge, axis.constant) = (Edge::from_code(part(p.edges)), constants[i]);
         if std::mem::take(&mut is_first) {
             (axis.first, axis.count) = (p.first as usize, p.count as usize);
         }
@@ -146,7 +150,7 @@ fn run<R: Real>(
         axes,
         step,
         truncate: p.truncate.checked_sub(1).map(DType::from_code),
-        combine: p.combine,
+        combine: Combine::from_code(p.combine),
         cancel,
     };
     correlation.run(out);

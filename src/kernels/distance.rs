@@ -3,57 +3,57 @@
 mod real;
 mod tile;
 
-use bytemuck::{Pod, Zeroable};
+use bytemuck::Zeroable;
 use rayon::prelude::*;
 
 use self::{real::Real, tile::tile};
 use super::cpu::load::load;
 use crate::{
     Cancel, DType,
-    kernel::{CpuArg, CpuLaunch, Kernel, kernel},
+    kernel::{CpuArg, CpuLaunch, Kernel, codes, kernel, params},
 };
 
-/// Parameters of the kernel: extents, row strides and first elements in elements.
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Params {
-    /// Observations of x and of y, and features.
-    pub(crate) m: u32,
-    pub(crate) n: u32,
-    pub(crate) k: u32,
-    pub(crate) ldx: u32,
-    pub(crate) ldy: u32,
-    /// Pairs in a row of the sums.
-    pub(crate) lds: u32,
-    pub(crate) x0: u32,
-    pub(crate) y0: u32,
-    /// Where the tables start, and the sums: entries and pairs before.
-    pub(crate) x_table0: u32,
-    pub(crate) y_table0: u32,
-    pub(crate) sums0: u32,
-    /// Codes of the elements' types.
-    pub(crate) x_type: u32,
-    pub(crate) y_type: u32,
-    /// Whether observations are columns of x and y.
-    pub(crate) by_column: u32,
-    /// Whether negative elements are missing, where missing ones are left out.
-    pub(crate) negative: u32,
-    /// Whether sums are added to.
-    pub(crate) accumulate: u32,
-    /// Whether pairs above the diagonal are left out, and where this panel's corner lies in the whole result.
-    pub(crate) lower: u32,
-    pub(crate) row0: u32,
-    pub(crate) col0: u32,
-    /// A [`Term`].
-    pub(crate) term: u32,
-    /// The exponent of [`Term::Power`], and its bits as f64.
-    pub(crate) power: f32,
-    pub(crate) power_low: u32,
-    pub(crate) power_high: u32,
+params! {
+    /// Parameters of the kernel: extents, row strides and first elements in elements.
+    pub(crate) struct Params {
+        /// Observations of x and of y, and features.
+        pub(crate) m: u32,
+        pub(crate) n: u32,
+        pub(crate) k: u32,
+        pub(crate) ldx: u32,
+        pub(crate) ldy: u32,
+        /// Pairs in a row of the sums.
+        pub(crate) lds: u32,
+        pub(crate) x0: u32,
+        pub(crate) y0: u32,
+        /// Where the tables start, and the sums: entries and pairs before.
+        pub(crate) x_table0: u32,
+        pub(crate) y_table0: u32,
+        pub(crate) sums0: u32,
+        /// Codes of the elements' types.
+        pub(crate) x_type: u32,
+        pub(crate) y_type: u32,
+        /// Whether observations are columns of x and y.
+        pub(crate) by_column: u32,
+        /// Whether negative elements are missing, where missing ones are left out.
+        pub(crate) negative: u32,
+        /// Whether sums are added to.
+        pub(crate) accumulate: u32,
+        /// Whether pairs above the diagonal are left out, and where this panel's corner lies in the whole result.
+        pub(crate) lower: u32,
+        pub(crate) row0: u32,
+        pub(crate) col0: u32,
+        /// A [`Term`].
+        pub(crate) term: u32,
+        /// The exponent of [`Term::Power`], and its bits as f64.
+        pub(crate) power: f32,
+        pub(crate) power_low: u32,
+        pub(crate) power_high: u32,
+    }
 }
 
 pub(crate) static DISTANCE: Kernel<Params> =
-    kernel!("distance", Params, [Read, Read, Read, Read, ReadWrite], distance, specs);
+    kernel!("distance", Params, [Read, Read, Read, Read, ReadWrite], distance, specs, [Term]);
 
 /// Observations along each side of what a workgroup makes.
 pub(crate) const TILE: u32 = 64;
@@ -62,46 +62,46 @@ pub(crate) const TILE: u32 = 64;
 /// f64, and the sum is one number.
 pub(crate) const BLOCK: usize = 256;
 
-/// What two elements add to the sum of their pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub(crate) enum Term {
-    /// x y
-    Product = 1,
-    /// (x - y)²
-    Square,
-    /// |x - y|
-    Absolute,
-    /// |x - y|, of which the largest counts and not the sum.
-    Largest,
-    /// |x - y|^p
-    Power,
-    /// |x - y| / (|x| + |y|), 0 of two zeros.
-    Canberra,
-    /// |x + y|
-    Sum,
-    /// 1 unless x = y.
-    Unequal,
-    /// 1 if neither is 0.
-    Both,
-    /// 1 if exactly one of them is 0.
-    One,
-    /// 1
-    Count,
-    /// x
-    X,
-    /// y
-    Y,
-    /// x²
-    XSquare,
-    /// y²
-    YSquare,
-    /// √(x y)
-    Root,
-    /// x log(x / y); 0 where x is 0, and x log x where y is.
-    Relative,
-    /// x log(2 x / (x + y)) + y log(2 y / (x + y)).
-    Divergence,
+codes! {
+    /// What two elements add to the sum of their pair.
+    pub(crate) enum Term {
+        /// x y
+        Product = 1,
+        /// (x - y)²
+        Square,
+        /// |x - y|
+        Absolute,
+        /// |x - y|, of which the largest counts and not the sum.
+        Largest,
+        /// |x - y|^p
+        Power,
+        /// |x - y| / (|x| + |y|), 0 of two zeros.
+        Canberra,
+        /// |x + y|
+        Sum,
+        /// 1 unless x = y.
+        Unequal,
+        /// 1 if neither is 0.
+        Both,
+        /// 1 if exactly one of them is 0.
+        One,
+        /// 1
+        Count,
+        /// x
+        X,
+        /// y
+        Y,
+        /// x²
+        XSquare,
+        /// y²
+        YSquare,
+        /// √(x y)
+        Root,
+        /// x log(x / y); 0 where x is 0, and x log x where y is.
+        Relative,
+        /// x log(2 x / (x + y)) + y log(2 y / (x + y)).
+        Divergence,
+    }
 }
 
 impl Term {

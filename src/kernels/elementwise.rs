@@ -1,6 +1,5 @@
 //! A function of the elements of up to three arrays, whose axes repeat.
 
-use bytemuck::{Pod, Zeroable};
 use rayon::prelude::*;
 
 use super::{
@@ -10,69 +9,74 @@ use super::{
 use crate::{
     DType, Real,
     dtype::with_dtype,
-    kernel::{CpuArg, CpuLaunch, Kernel, kernel},
+    kernel::{CpuArg, CpuLaunch, Kernel, codes, kernel, params},
 };
 
-/// Parameters of the kernel. The output has three axes, of which a launch takes `n` elements, from `first` of those that its windows begin
-/// with; an operand's steps are 0 along axes that it lacks.
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Params {
-    /// Code of the function.
-    pub(crate) function: u32,
-    pub(crate) operands: u32,
-    pub(crate) n: u32,
-    pub(crate) first: u32,
-    /// Extents of the last two axes.
-    pub(crate) extent1: u32,
-    pub(crate) extent2: u32,
-    pub(crate) out_type: u32,
-    pub(crate) a_type: u32,
-    pub(crate) a0: u32,
-    pub(crate) a_step0: u32,
-    pub(crate) a_step1: u32,
-    pub(crate) a_step2: u32,
-    pub(crate) b_type: u32,
-    pub(crate) b0: u32,
-    pub(crate) b_step0: u32,
-    pub(crate) b_step1: u32,
-    pub(crate) b_step2: u32,
-    pub(crate) c_type: u32,
-    pub(crate) c0: u32,
-    pub(crate) c_step0: u32,
-    pub(crate) c_step1: u32,
-    pub(crate) c_step2: u32,
-    /// Numbers in place of operands b and c that are not there: the bits of an f32, or the two words of an f64.
-    pub(crate) b_low: u32,
-    pub(crate) b_high: u32,
-    pub(crate) c_low: u32,
-    pub(crate) c_high: u32,
+params! {
+    /// Parameters of the kernel. The output has three axes, of which a launch takes `n` elements, from `first` of those that its windows begin
+    /// with; an operand's steps are 0 along axes that it lacks.
+    pub(crate) struct Params {
+        /// A [`Function`].
+        pub(crate) function: u32,
+        pub(crate) operands: u32,
+        pub(crate) n: u32,
+        pub(crate) first: u32,
+        /// Extents of the last two axes.
+        pub(crate) extent1: u32,
+        pub(crate) extent2: u32,
+        pub(crate) out_type: u32,
+        pub(crate) a_type: u32,
+        pub(crate) a0: u32,
+        pub(crate) a_step0: u32,
+        pub(crate) a_step1: u32,
+        pub(crate) a_step2: u32,
+        pub(crate) b_type: u32,
+        pub(crate) b0: u32,
+        pub(crate) b_step0: u32,
+        pub(crate) b_step1: u32,
+        pub(crate) b_step2: u32,
+        pub(crate) c_type: u32,
+        pub(crate) c0: u32,
+        pub(crate) c_step0: u32,
+        pub(crate) c_step1: u32,
+        pub(crate) c_step2: u32,
+        /// Numbers in place of operands b and c that are not there: the bits of an f32, or the two words of an f64.
+        pub(crate) b_low: u32,
+        pub(crate) b_high: u32,
+        pub(crate) c_low: u32,
+        pub(crate) c_high: u32,
+    }
 }
 
 pub(crate) static ELEMENTWISE: Kernel<Params> =
-    kernel!("elementwise", Params, [Read, Read, Read, Write], elementwise, specs);
+    kernel!("elementwise", Params, [Read, Read, Read, Write], elementwise, specs, [Function]);
 
-pub(crate) const COPY: u32 = 0;
-pub(crate) const TRUNCATE: u32 = 1;
-pub(crate) const NEGATIVE: u32 = 2;
-pub(crate) const ABSOLUTE: u32 = 3;
-pub(crate) const SQUARE_ROOT: u32 = 4;
-pub(crate) const EXPONENTIAL: u32 = 5;
-pub(crate) const LOGARITHM: u32 = 6;
-pub(crate) const ADD: u32 = 7;
-pub(crate) const SUBTRACT: u32 = 8;
-pub(crate) const MULTIPLY: u32 = 9;
-pub(crate) const DIVIDE: u32 = 10;
-pub(crate) const MINIMUM: u32 = 11;
-pub(crate) const MAXIMUM: u32 = 12;
-pub(crate) const LESS: u32 = 13;
-pub(crate) const LESS_EQUAL: u32 = 14;
-pub(crate) const GREATER: u32 = 15;
-pub(crate) const GREATER_EQUAL: u32 = 16;
-pub(crate) const EQUAL: u32 = 17;
-pub(crate) const NOT_EQUAL: u32 = 18;
-pub(crate) const CLAMP: u32 = 19;
-pub(crate) const SELECT: u32 = 20;
+codes! {
+    /// What is made of elements: of one, from `Add` on of two, comparisons, and of three.
+    pub(crate) enum Function {
+        Copy,
+        Truncate,
+        Negative,
+        Absolute,
+        SquareRoot,
+        Exponential,
+        Logarithm,
+        Add,
+        Subtract,
+        Multiply,
+        Divide,
+        Minimum,
+        Maximum,
+        Less,
+        LessEqual,
+        Greater,
+        GreaterEqual,
+        Equal,
+        NotEqual,
+        Clamp,
+        Select,
+    }
+}
 
 /// Arrays of f32 alone have a kernel of their own, and what is computed in f64 has one.
 pub(crate) fn spec(narrow: bool, wide: bool) -> [(&'static str, u32); 3] {
@@ -92,7 +96,7 @@ trait Number: Real + Stored {
     /// A number of the parameters.
     fn number(low: u32, high: u32) -> Self;
     /// The function of each element, in place of the first operand.
-    fn apply(function: u32, a: &mut [Self], b: &[Self], c: &[Self]);
+    fn apply(function: Function, a: &mut [Self], b: &[Self], c: &[Self]);
 }
 
 macro_rules! number {
@@ -102,33 +106,32 @@ macro_rules! number {
                 $number(low, high)
             }
 
-            fn apply(function: u32, a: &mut [Self], b: &[Self], c: &[Self]) {
+            fn apply(function: Function, a: &mut [Self], b: &[Self], c: &[Self]) {
                 // NaN goes through, as in numpy.
                 let least = |a: Self, b: Self| if a < b || a.is_nan() { a } else { b };
                 let most = |a: Self, b: Self| if a > b || a.is_nan() { a } else { b };
                 let truth = |holds: bool| Self::from(u8::from(holds));
                 match function {
-                    COPY | TRUNCATE => {}
-                    NEGATIVE => map(a, |a| -a),
-                    ABSOLUTE => map(a, Self::abs),
-                    SQUARE_ROOT => map(a, Self::sqrt),
-                    EXPONENTIAL => map(a, Self::exp),
-                    LOGARITHM => map(a, Self::ln),
-                    ADD => zip(a, b, |a, b| a + b),
-                    SUBTRACT => zip(a, b, |a, b| a - b),
-                    MULTIPLY => zip(a, b, |a, b| a * b),
-                    DIVIDE => zip(a, b, |a, b| a / b),
-                    MINIMUM => zip(a, b, least),
-                    MAXIMUM => zip(a, b, most),
-                    LESS => zip(a, b, |a, b| truth(a < b)),
-                    LESS_EQUAL => zip(a, b, |a, b| truth(a <= b)),
-                    GREATER => zip(a, b, |a, b| truth(a > b)),
-                    GREATER_EQUAL => zip(a, b, |a, b| truth(a >= b)),
-                    EQUAL => zip(a, b, |a, b| truth(a == b)),
-                    NOT_EQUAL => zip(a, b, |a, b| truth(a != b)),
-                    CLAMP => join(a, b, c, |a, low, high| least(most(a, low), high)),
-                    SELECT => join(a, b, c, |mask, b, c| if mask != 0.0 { b } else { c }),
-                    _ => unreachable!("a function should have a code"),
+                    Function::Copy | Function::Truncate => {}
+                    Function::Negative => map(a, |a| -a),
+                    Function::Absolute => map(a, Self::abs),
+                    Function::SquareRoot => map(a, Self::sqrt),
+                    Function::Exponential => map(a, Self::exp),
+                    Function::Logarithm => map(a, Self::ln),
+                    Function::Add => zip(a, b, |a, b| a + b),
+                    Function::Subtract => zip(a, b, |a, b| a - b),
+                    Function::Multiply => zip(a, b, |a, b| a * b),
+                    Function::Divide => zip(a, b, |a, b| a / b),
+                    Function::Minimum => zip(a, b, least),
+                    Function::Maximum => zip(a, b, most),
+                    Function::Less => zip(a, b, |a, b| truth(a < b)),
+                    Function::LessEqual => zip(a, b, |a, b| truth(a <= b)),
+                    Function::Greater => zip(a, b, |a, b| truth(a > b)),
+                    Function::GreaterEqual => zip(a, b, |a, b| truth(a >= b)),
+                    Function::Equal => zip(a, b, |a, b| truth(a == b)),
+                    Function::NotEqual => zip(a, b, |a, b| truth(a != b)),
+                    Function::Clamp => join(a, b, c, |a, low, high| least(most(a, low), high)),
+                    Function::Select => join(a, b, c, |mask, b, c| if mask != 0.0 { b } else { c }),
                 }
             }
         }
@@ -221,6 +224,7 @@ fn elementwise(launch: CpuLaunch<'_>) {
 
 fn compute<R: Number>(launch: CpuLaunch<'_>) {
     let p: Params = launch.params();
+    let function = Function::from_code(p.function);
     let [a, b, c, out] = launch.args();
     let operand = |i, arg, dtype, [start, steps @ ..]: [u32; 4], [low, high]: [u32; 2]| Operand {
         arg,
@@ -248,13 +252,13 @@ fn compute<R: Number>(launch: CpuLaunch<'_>) {
             if dtype == R::DTYPE {
                 let out = bytemuck::cast_slice_mut(out);
                 operands[0].load(first, extents, out);
-                R::apply(p.function, out, b, c);
+                R::apply(function, out, b, c);
                 continue;
             }
             let a = &mut a[..len];
             operands[0].load(first, extents, a);
-            R::apply(p.function, a, b, c);
-            if p.function == TRUNCATE {
+            R::apply(function, a, b, c);
+            if function == Function::Truncate {
                 R::truncate(a, dtype);
             }
             R::store(a, dtype, out);

@@ -1,113 +1,125 @@
 //! Distances of the sums of a metric's terms: `out[i, j] = formula(sums[i, j])`, as f32 or as pairs that stay on the device.
 
-use bytemuck::{Pod, Zeroable};
+use bytemuck::Pod;
 use rayon::prelude::*;
 
 use super::WG;
 use crate::{
     dtype::{halves, joined, nearest_f32},
-    kernel::{CpuArg, CpuLaunch, Kernel, kernel},
+    kernel::{CpuArg, CpuLaunch, Kernel, codes, kernel, params},
 };
 
-/// Parameters of the kernel.
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Params {
-    /// Pairs of a launch.
-    pub(crate) rows: u32,
-    pub(crate) cols: u32,
-    /// The first pair, and pairs from one row of the sums to the next.
-    pub(crate) sums0: u32,
-    pub(crate) sums_step: u32,
-    /// Pairs from the sums of one term to those of the next.
-    pub(crate) term_step: u32,
-    /// The first distance, and elements from one row of the sums to the next, and from one column to the next: a step of 1 along rows
-    /// transposes.
-    pub(crate) out0: u32,
-    pub(crate) out_row_step: u32,
-    pub(crate) out_col_step: u32,
-    /// The first flag of the rows, and of the columns.
-    pub(crate) row_flag0: u32,
-    pub(crate) col_flag0: u32,
-    /// The numbers of the first row and of the first column, which count beside each other.
-    pub(crate) row0: u32,
-    pub(crate) col0: u32,
-    /// 1 where pairs whose column has the higher number are left out, else 0.
-    pub(crate) lower: u32,
-    /// 1 where the distance of a row from the column with its number is 0 if it is a number, else 0.
-    pub(crate) zero_diagonal: u32,
-    /// 1 where a distance is stored as the two numbers that [`joined`] takes: an f64 where the device computes in it; else 0.
-    pub(crate) paired: u32,
-    /// A [`Formula`].
-    pub(crate) formula: u32,
-    /// Terms that have sums: from 1 to 6.
-    pub(crate) terms: u32,
-    /// A rule for missing elements.
-    pub(crate) missing: u32,
-    /// The number of features: an f32, and what that leaves.
-    pub(crate) features: f32,
-    pub(crate) features_rest: f32,
-    /// The exponent of [`Formula::Power`] as the words of an f64, and its reciprocal as an f32 and what that leaves.
-    pub(crate) power_low: u32,
-    pub(crate) power_high: u32,
-    pub(crate) inverse: f32,
-    pub(crate) inverse_rest: f32,
-    /// A power of two that distances are multiplied by: the words of an f64, and two f32 whose product it is.
-    pub(crate) factor_low: u32,
-    pub(crate) factor_high: u32,
-    pub(crate) factor_first: f32,
-    pub(crate) factor_second: f32,
-    /// It is 0, which the shader's compiler cannot know.
-    pub(crate) zero: u32,
+params! {
+    /// Parameters of the kernel.
+    pub(crate) struct Params {
+        /// Pairs of a launch.
+        pub(crate) rows: u32,
+        pub(crate) cols: u32,
+        /// The first pair, and pairs from one row of the sums to the next.
+        pub(crate) sums0: u32,
+        pub(crate) sums_step: u32,
+        /// Pairs from the sums of one term to those of the next.
+        pub(crate) term_step: u32,
+        /// The first distance, and elements from one row of the sums to the next, and from one column to the next: a step of 1 along rows
+        /// transposes.
+        pub(crate) out0: u32,
+        pub(crate) out_row_step: u32,
+        pub(crate) out_col_step: u32,
+        /// The first flag of the rows, and of the columns.
+        pub(crate) row_flag0: u32,
+        pub(crate) col_flag0: u32,
+        /// The numbers of the first row and of the first column, which count beside each other.
+        pub(crate) row0: u32,
+        pub(crate) col0: u32,
+        /// 1 where pairs whose column has the higher number are left out, else 0.
+        pub(crate) lower: u32,
+        /// 1 where the distance of a row from the column with its number is 0 if it is a number, else 0.
+        pub(crate) zero_diagonal: u32,
+        /// 1 where a distance is stored as the two numbers that [`joined`] takes: an f64 where the device computes in it; else 0.
+        pub(crate) paired: u32,
+        /// A [`Formula`].
+        pub(crate) formula: u32,
+        /// Terms that have sums: from 1 to 6.
+        pub(crate) terms: u32,
+        /// A rule for [`Missing`] elements: above `Ignore`, sums are rescaled.
+        pub(crate) missing: u32,
+        /// The number of features: an f32, and what that leaves.
+        pub(crate) features: f32,
+        pub(crate) features_rest: f32,
+        /// The exponent of [`Formula::Power`] as the words of an f64, and its reciprocal as an f32 and what that leaves.
+        pub(crate) power_low: u32,
+        pub(crate) power_high: u32,
+        pub(crate) inverse: f32,
+        pub(crate) inverse_rest: f32,
+        /// A power of two that distances are multiplied by: the words of an f64, and two f32 whose product it is.
+        pub(crate) factor_low: u32,
+        pub(crate) factor_high: u32,
+        pub(crate) factor_first: f32,
+        pub(crate) factor_second: f32,
+        /// It is 0, which the shader's compiler cannot know.
+        pub(crate) zero: u32,
+    }
 }
 
 pub(crate) static FINISH_DISTANCE: Kernel<Params> =
-    kernel!("finish_distance", Params, [Read, Read, ReadWrite], finish_distance, specs);
+    kernel!("finish_distance", Params, [Read, Read, ReadWrite], finish_distance, specs, [Formula, Missing]);
 
 /// Most terms of a metric.
 const TERMS: usize = 6;
 
-/// The number that is made of the sums of a metric's terms.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub(crate) enum Formula {
-    /// The sum.
-    Plain = 1,
-    /// Its root.
-    Root,
-    /// The largest term, which is never rescaled.
-    Largest,
-    /// The root of another exponent.
-    Power,
-    /// Half the squared distance of vectors of length 1.
-    HalfSquare,
-    /// One less the cosine, of Σ x y, Σ x² and Σ y².
-    Angle,
-    /// [`Angle`](Self::Angle) of vectors less their means, of Σ x and Σ y besides.
-    CentredAngle,
-    /// The first sum over the second; NaN of nothing.
-    Ratio,
-    /// The sum over the features; 0 of nothing.
-    Share,
-    /// Features that one has over those that any has; 0 of nothing.
-    ShareOfAny,
-    /// Features that one has over what both have, added up; NaN of nothing.
-    RatioOfBoth,
-    /// Features that not both have over all; 0 of nothing.
-    ShareOfNone,
-    /// Half the sum.
-    Half,
-    /// The root of that.
-    RootOfHalf,
-    /// The root of what the sum leaves of 1.
-    RootOfRest,
+codes! {
+    /// The number that is made of the sums of a metric's terms.
+    pub(crate) enum Formula {
+        /// The sum.
+        Plain = 1,
+        /// Its root.
+        Root,
+        /// The largest term, which is never rescaled.
+        Largest,
+        /// The root of another exponent.
+        Power,
+        /// Half the squared distance of vectors of length 1.
+        HalfSquare,
+        /// One less the cosine, of Σ x y, Σ x² and Σ y².
+        Angle,
+        /// [`Angle`](Self::Angle) of vectors less their means, of Σ x and Σ y besides.
+        CentredAngle,
+        /// The first sum over the second; NaN of nothing.
+        Ratio,
+        /// The sum over the features; 0 of nothing.
+        Share,
+        /// Features that one has over those that any has; 0 of nothing.
+        ShareOfAny,
+        /// Features that one has over what both have, added up; NaN of nothing.
+        RatioOfBoth,
+        /// Features that not both have over all; 0 of nothing.
+        ShareOfNone,
+        /// Half the sum.
+        Half,
+        /// The root of that.
+        RootOfHalf,
+        /// The root of what the sum leaves of 1.
+        RootOfRest,
+    }
 }
 
-/// Rules for missing elements: above [`IGNORED`], sums are rescaled.
-pub(crate) const PROPAGATED: u32 = 0;
-pub(crate) const IGNORED: u32 = 1;
-pub(crate) const RESCALED: u32 = 2;
-pub(crate) const RESCALED_OR_ZERO: u32 = 3;
+codes! {
+    /// What becomes of missing elements.
+    #[derive(Default)]
+    #[non_exhaustive]
+    pub enum Missing {
+        /// All distances of an observation with NaN are NaN.
+        #[default]
+        Propagate,
+        /// A feature counts nothing for a pair unless both have it, as in sgkit.
+        Ignore,
+        /// As [`Ignore`](Self::Ignore), and sums are multiplied by the number of all features over the number of those that both have; NaN where
+        /// that is 0. As scikit-learn's `nan_euclidean_distances`.
+        Rescale,
+        /// As [`Rescale`](Self::Rescale), but 0 where there is no feature that both have.
+        RescaleOrZero,
+    }
+}
 
 /// The share that rounding may leave of terms that cancel, of f32 and of f64.
 pub(crate) const NOISE: f64 = 1.0 / (1u64 << 20) as f64;
@@ -128,8 +140,8 @@ pub(crate) struct Finished {
     /// The exponent of [`Formula::Power`].
     pub(crate) power: f64,
     pub(crate) features: f64,
-    /// A rule for missing elements. But for the first, the number of features that both have is the last sum.
-    pub(crate) missing: u32,
+    /// But for the first, the number of features that both have is the last sum.
+    pub(crate) missing: Missing,
     /// The share that rounding may leave where terms cancel.
     pub(crate) noise: f64,
 }
@@ -139,15 +151,15 @@ impl Finished {
     #[inline(always)]
     pub(crate) fn of(self, sums: &[f64]) -> f64 {
         let both = match (self.missing, sums) {
-            (PROPAGATED, _) | (_, []) => self.features,
+            (Missing::Propagate, _) | (_, []) => self.features,
             (_, [.., both]) => *both,
         };
-        match self.missing {
-            RESCALED if both == 0.0 => return f64::NAN,
-            RESCALED_OR_ZERO if both == 0.0 => return 0.0,
-            _ => {}
-        }
-        let rescale = if self.missing > IGNORED { self.features / both } else { 1.0 };
+        let rescale = match self.missing {
+            Missing::Propagate | Missing::Ignore => 1.0,
+            Missing::Rescale if both == 0.0 => return f64::NAN,
+            Missing::RescaleOrZero if both == 0.0 => return 0.0,
+            Missing::Rescale | Missing::RescaleOrZero => self.features / both,
+        };
         let sum = sums[0];
         match self.formula {
             Formula::Plain => sum * rescale,
@@ -192,25 +204,6 @@ fn ratio(part: f64, whole: f64) -> f64 {
 fn share(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
 }
-
-/// Every formula, by its code less 1.
-const FORMULAS: [Formula; 15] = [
-    Formula::Plain,
-    Formula::Root,
-    Formula::Largest,
-    Formula::Power,
-    Formula::HalfSquare,
-    Formula::Angle,
-    Formula::CentredAngle,
-    Formula::Ratio,
-    Formula::Share,
-    Formula::ShareOfAny,
-    Formula::RatioOfBoth,
-    Formula::ShareOfNone,
-    Formula::Half,
-    Formula::RootOfHalf,
-    Formula::RootOfRest,
-];
 
 /// Rows of the output that a task makes at least: pairs side by side in the sums are in a line of the cache.
 const LINES: usize = 16;
@@ -282,10 +275,10 @@ fn finish_distance(launch: CpuLaunch<'_>) {
     let wide = launch.constant("WIDE") != 0;
     let [sums, undefined, out] = launch.args();
     let finished = Finished {
-        formula: FORMULAS[p.formula as usize - 1],
+        formula: Formula::from_code(p.formula),
         power: bytemuck::cast([p.power_low, p.power_high]),
         features: f64::from(p.features) + f64::from(p.features_rest),
-        missing: p.missing,
+        missing: Missing::from_code(p.missing),
         noise: if wide { NOISE_WIDE } else { NOISE },
     };
     let work = Work {

@@ -2,7 +2,6 @@
 
 use std::{borrow::Cow, ops::Range};
 
-use bytemuck::{Pod, Zeroable};
 use faer::{
     Accum, Mat, MatMut, MatRef, Par,
     linalg::matmul::{
@@ -17,31 +16,31 @@ use rayon::prelude::*;
 use super::cpu::{dots::dots, load::load};
 use crate::{
     Cancel, DType, Real,
-    kernel::{Access, Binding, CpuArg, CpuLaunch, Kernel, kernel},
+    kernel::{Access, Binding, CpuArg, CpuLaunch, Kernel, kernel, params},
 };
 
-/// Parameters of the kernel: extents, row strides, first elements, all in elements.
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Params {
-    pub(crate) m: u32,
-    pub(crate) n: u32,
-    pub(crate) k: u32,
-    pub(crate) lda: u32,
-    pub(crate) ldb: u32,
-    pub(crate) ldc: u32,
-    pub(crate) a0: u32,
-    pub(crate) b0: u32,
-    pub(crate) c0: u32,
-    /// Whether c is added to.
-    pub(crate) accumulate: u32,
-    /// Whether tiles above the diagonal are left out, and where this panel's corner lies in the whole result.
-    pub(crate) lower: u32,
-    pub(crate) row0: u32,
-    pub(crate) col0: u32,
-    /// Codes of the elements' types.
-    pub(crate) a_type: u32,
-    pub(crate) b_type: u32,
+params! {
+    /// Parameters of the kernel: extents, row strides, first elements, all in elements.
+    pub(crate) struct Params {
+        pub(crate) m: u32,
+        pub(crate) n: u32,
+        pub(crate) k: u32,
+        pub(crate) lda: u32,
+        pub(crate) ldb: u32,
+        pub(crate) ldc: u32,
+        pub(crate) a0: u32,
+        pub(crate) b0: u32,
+        pub(crate) c0: u32,
+        /// Whether c is added to.
+        pub(crate) accumulate: u32,
+        /// Whether tiles above the diagonal are left out, and where this panel's corner lies in the whole result.
+        pub(crate) lower: u32,
+        pub(crate) row0: u32,
+        pub(crate) col0: u32,
+        /// Codes of the elements' types.
+        pub(crate) a_type: u32,
+        pub(crate) b_type: u32,
+    }
 }
 
 pub(crate) static MATMUL: Kernel<Params> =
@@ -53,7 +52,8 @@ pub(crate) static MATMUL_F64: Kernel<Params> = Kernel::built_in(
     Some(multiply::<f64>),
     &[Binding::any(Access::Read), Binding::any(Access::Read), Binding::any(Access::ReadWrite)],
     specs_f64,
-);
+)
+.declared(Params::FIELDS, &[]);
 
 /// Rows and columns of c that one workgroup makes: of small and thin products, and on any device.
 pub(crate) const TILE: u32 = 64;

@@ -28,10 +28,9 @@ pub(crate) mod transpose;
 pub(crate) mod unpack;
 
 #[cfg(feature = "cuda")]
-use crate::{
-    Result,
-    kernel::{Kernel, KernelDef},
-};
+use crate::Result;
+#[cfg(any(test, feature = "cuda"))]
+use crate::kernel::KernelDef;
 
 /// Invocations of a workgroup, where a kernel has no reason for another number. A device may have fewer, that do more each.
 pub(crate) const WG: u32 = 256;
@@ -42,47 +41,34 @@ fn wg_alone() -> Vec<Vec<(&'static str, u32)>> {
     vec![WG_ALONE.to_vec()]
 }
 
-/// One line for each kernel, with `$of` around it.
-#[cfg(any(test, feature = "cuda"))]
-macro_rules! each_kernel {
-    ($of:path) => {
-        [
-            $of(&$crate::kernels::distance::DISTANCE),
-            $of(&$crate::kernels::correlate::CORRELATE),
-            $of(&$crate::kernels::pack::PACK),
-            $of(&$crate::kernels::unpack::UNPACK),
-            $of(&$crate::kernels::matmul::MATMUL),
-            $of(&$crate::kernels::matmul::MATMUL_F64),
-            $of(&$crate::kernels::packed_adjoint::PACKED_ADJOINT),
-            $of(&$crate::kernels::packed_apply::PACKED_APPLY),
-            $of(&$crate::kernels::packed_limbs::PACKED_LIMBS),
-            $of(&$crate::kernels::packed_gather::PACKED_GATHER),
-            $of(&$crate::kernels::packed_pairs::PACKED_PAIRS),
-            $of(&$crate::kernels::packed_uniform::PACKED_UNIFORM),
-            $of(&$crate::kernels::random::RANDOM),
-            $of(&$crate::kernels::recode::RECODE),
-            $of(&$crate::kernels::reduce::REDUCE),
-            $of(&$crate::kernels::scale_columns::SCALE_COLUMNS),
-            $of(&$crate::kernels::add_block::ADD_BLOCK),
-            $of(&$crate::kernels::elementwise::ELEMENTWISE),
-            $of(&$crate::kernels::copy_rows::COPY_ROWS),
-            $of(&$crate::kernels::reduce_axis::REDUCE_AXIS),
-            $of(&$crate::kernels::finish_distance::FINISH_DISTANCE),
-            $of(&$crate::kernels::nearest::NEAREST),
-            $of(&$crate::kernels::standardize::STANDARDIZE),
-            $of(&$crate::kernels::transpose::TRANSPOSE),
-        ]
-    };
-}
-
 /// Every kernel.
-#[cfg(feature = "cuda")]
-pub(crate) static KERNELS: &[&KernelDef] = &each_kernel!(def);
-
-#[cfg(feature = "cuda")]
-const fn def<P>(kernel: &'static Kernel<P>) -> &'static KernelDef {
-    &kernel.def
-}
+#[cfg(any(test, feature = "cuda"))]
+pub(crate) static KERNELS: &[&KernelDef] = &[
+    &distance::DISTANCE.def,
+    &correlate::CORRELATE.def,
+    &pack::PACK.def,
+    &unpack::UNPACK.def,
+    &matmul::MATMUL.def,
+    &matmul::MATMUL_F64.def,
+    &packed_adjoint::PACKED_ADJOINT.def,
+    &packed_apply::PACKED_APPLY.def,
+    &packed_limbs::PACKED_LIMBS.def,
+    &packed_gather::PACKED_GATHER.def,
+    &packed_pairs::PACKED_PAIRS.def,
+    &packed_uniform::PACKED_UNIFORM.def,
+    &random::RANDOM.def,
+    &recode::RECODE.def,
+    &reduce::REDUCE.def,
+    &scale_columns::SCALE_COLUMNS.def,
+    &add_block::ADD_BLOCK.def,
+    &elementwise::ELEMENTWISE.def,
+    &copy_rows::COPY_ROWS.def,
+    &reduce_axis::REDUCE_AXIS.def,
+    &finish_distance::FINISH_DISTANCE.def,
+    &nearest::NEAREST.def,
+    &standardize::STANDARDIZE.def,
+    &transpose::TRANSPOSE.def,
+];
 
 /// Writes every CUDA kernel as PTX into a folder, for machines that have NVIDIA's driver and no NVRTC.
 ///

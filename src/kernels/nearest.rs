@@ -2,7 +2,6 @@
 
 use std::{cmp::Ordering, ops::Range};
 
-use bytemuck::{Pod, Zeroable};
 use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
@@ -10,46 +9,46 @@ use super::cpu::simd::wide;
 use crate::{
     Cancel,
     dtype::{halves, joined},
-    kernel::{CpuLaunch, Kernel, kernel, small},
+    kernel::{CpuLaunch, Kernel, codes, kernel, params, small},
 };
 
-/// Parameters of the kernel: extents, steps and starts in pairs, flags and numbers.
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Params {
-    pub(crate) lines: u32,
-    pub(crate) items: u32,
-    /// The number that a line keeps, up to [`MOST_KEPT`].
-    pub(crate) k: u32,
-    /// Pairs from one line to the next, and from one item to the next.
-    pub(crate) line_step: u32,
-    pub(crate) item_step: u32,
-    /// The place of the sum of the first line and the first item.
-    pub(crate) sums0: u32,
-    /// Numbers of the first line and of the first item.
-    pub(crate) line0: u32,
-    pub(crate) item0: u32,
-    /// The places of their flags.
-    pub(crate) line_flags0: u32,
-    pub(crate) item_flags0: u32,
-    /// The places of the first line's list.
-    pub(crate) kept0: u32,
-    pub(crate) numbers0: u32,
-    /// An [`Offered`].
-    pub(crate) offered: u32,
-    /// 1 if larger sums are nearer.
-    pub(crate) falling: u32,
-    /// Bits of two f32: a sum beyond one of them counts as that one.
-    pub(crate) low: u32,
-    pub(crate) high: u32,
-    /// 1 if lists are empty, whatever is in them.
-    pub(crate) fresh: u32,
-    /// It is 0, which the shader's compiler cannot know.
-    pub(crate) zero: u32,
+params! {
+    /// Parameters of the kernel: extents, steps and starts in pairs, flags and numbers.
+    pub(crate) struct Params {
+        pub(crate) lines: u32,
+        pub(crate) items: u32,
+        /// The number that a line keeps, up to [`MOST_KEPT`].
+        pub(crate) k: u32,
+        /// Pairs from one line to the next, and from one item to the next.
+        pub(crate) line_step: u32,
+        pub(crate) item_step: u32,
+        /// The place of the sum of the first line and the first item.
+        pub(crate) sums0: u32,
+        /// Numbers of the first line and of the first item.
+        pub(crate) line0: u32,
+        pub(crate) item0: u32,
+        /// The places of their flags.
+        pub(crate) line_flags0: u32,
+        pub(crate) item_flags0: u32,
+        /// The places of the first line's list.
+        pub(crate) kept0: u32,
+        pub(crate) numbers0: u32,
+        /// An [`Offered`].
+        pub(crate) offered: u32,
+        /// 1 if larger sums are nearer.
+        pub(crate) falling: u32,
+        /// Bits of two f32: a sum beyond one of them counts as that one.
+        pub(crate) low: u32,
+        pub(crate) high: u32,
+        /// 1 if lists are empty, whatever is in them.
+        pub(crate) fresh: u32,
+        /// It is 0, which the shader's compiler cannot know.
+        pub(crate) zero: u32,
+    }
 }
 
 pub(crate) static NEAREST: Kernel<Params> =
-    kernel!("nearest", Params, [Read, Read, Read, ReadWrite, ReadWrite], nearest, specs);
+    kernel!("nearest", Params, [Read, Read, Read, ReadWrite, ReadWrite], nearest, specs, [Offered]);
 
 /// The most that a line keeps.
 pub(crate) const MOST_KEPT: u32 = 256;
@@ -57,20 +56,16 @@ pub(crate) const WG: u32 = 64;
 /// The number in an empty place of a list.
 pub(crate) const NOWHERE: u32 = u32::MAX;
 
-/// Items that a line is offered, by their numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub(crate) enum Offered {
-    All = 0,
-    /// Items below the line's own number.
-    Below,
-    Above,
-    /// All but the one with the line's own number.
-    Others,
-}
-
-impl Offered {
-    const ALL: [Self; 4] = [Self::All, Self::Below, Self::Above, Self::Others];
+codes! {
+    /// Items that a line is offered, by their numbers.
+    pub(crate) enum Offered {
+        All,
+        /// Items below the line's own number.
+        Below,
+        Above,
+        /// All but the one with the line's own number.
+        Others,
+    }
 }
 
 /// The longest of short lists, of which a multiprocessor has room for more.
@@ -345,7 +340,7 @@ fn nearest(launch: CpuLaunch<'_>) {
         p,
         in_f64,
         keys: Keys { low, high, sign: if p.falling == 0 { 1.0 } else { -1.0 } },
-        offered: Offered::ALL[p.offered as usize],
+        offered: Offered::from_code(p.offered),
         sums: &sums.read::<Pair>()[p.sums0 as usize..],
         undefined: flags.map(|(arg, start)| &arg.read::<u32>()[start as usize..]),
         nothing: halves(f64::NAN, in_f64),

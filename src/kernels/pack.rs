@@ -2,8 +2,6 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use bytemuck::{Pod, Zeroable};
-
 use super::{
     WG,
     cpu::{
@@ -11,27 +9,27 @@ use super::{
         simd::wide,
     },
 };
-use crate::kernel::{CpuLaunch, Kernel, kernel};
+use crate::kernel::{CpuLaunch, Kernel, kernel, params};
 
-/// Parameters of the kernel.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Params {
-    pub(crate) rows: u32,
-    /// Values of a row.
-    pub(crate) cols: u32,
-    /// Bytes of a packed row.
-    pub(crate) stride: u32,
-    pub(crate) x0: u32,
-    pub(crate) out0: u32,
-    pub(crate) refused0: u32,
-    /// Values from this on are refused.
-    pub(crate) entries: u32,
-    /// What stands for negative values before the table, or [`REFUSE`].
-    pub(crate) negative: u32,
-    /// Entries of the table, four bits each: 0 to 7, then 8 to 15.
-    pub(crate) table_low: u32,
-    pub(crate) table_high: u32,
+params! {
+    /// Parameters of the kernel.
+    pub(crate) struct Params {
+        pub(crate) rows: u32,
+        /// Values of a row.
+        pub(crate) cols: u32,
+        /// Bytes of a packed row.
+        pub(crate) stride: u32,
+        pub(crate) x0: u32,
+        pub(crate) out0: u32,
+        pub(crate) refused0: u32,
+        /// Values from this on are refused.
+        pub(crate) entries: u32,
+        /// What stands for negative values before the table, or [`REFUSE`].
+        pub(crate) negative: u32,
+        /// Entries of the table, four bits each: 0 to 7, then 8 to 15.
+        pub(crate) table_low: u32,
+        pub(crate) table_high: u32,
+    }
 }
 
 /// Negative values are refused too.

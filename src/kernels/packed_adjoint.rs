@@ -16,31 +16,31 @@ use self::gaps::{Gaps, multiples};
 use super::cpu::dot::{Dot, Path, Work, is_dense, missing};
 use crate::{
     Cancel,
-    kernel::{CpuLaunch, Kernel, kernel},
+    kernel::{CpuLaunch, Kernel, kernel, params},
 };
 
-/// Parameters of the kernel.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Params {
-    pub(crate) rows: u32,
-    /// Words of a row.
-    pub(crate) words: u32,
-    pub(crate) entries: u32,
-    pub(crate) columns: u32,
-    /// Bytes of a row of one set of limbs.
-    pub(crate) row_limbs: u32,
-    /// The first word of the rows, and how many: a multiple of 4 each.
-    pub(crate) word0: u32,
-    pub(crate) word_count: u32,
-    /// Rows of a workgroup: a multiple of 4.
-    pub(crate) depth: u32,
-    /// Where the operands start, in words.
-    pub(crate) packed0: u32,
-    pub(crate) weights0: u32,
-    pub(crate) sums0: u32,
-    /// Of weights of one limb: the power of two that they are multiplied by. Below 32.
-    pub(crate) shift: u32,
+params! {
+    /// Parameters of the kernel.
+    pub(crate) struct Params {
+        pub(crate) rows: u32,
+        /// Words of a row.
+        pub(crate) words: u32,
+        pub(crate) entries: u32,
+        pub(crate) columns: u32,
+        /// Bytes of a row of one set of limbs.
+        pub(crate) row_limbs: u32,
+        /// The first word of the rows, and how many: a multiple of 4 each.
+        pub(crate) word0: u32,
+        pub(crate) word_count: u32,
+        /// Rows of a workgroup: a multiple of 4.
+        pub(crate) depth: u32,
+        /// Where the operands start, in words.
+        pub(crate) packed0: u32,
+        pub(crate) weights0: u32,
+        pub(crate) sums0: u32,
+        /// Of weights of one limb: the power of two that they are multiplied by. Below 32.
+        pub(crate) shift: u32,
+    }
 }
 
 pub(crate) static PACKED_ADJOINT: Kernel<Params> =

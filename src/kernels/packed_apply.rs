@@ -1,6 +1,6 @@
 //! Packed rows times limbs, in whole numbers.
 
-use bytemuck::{Pod, Zeroable, cast_slice, cast_slice_mut};
+use bytemuck::{cast_slice, cast_slice_mut};
 use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
@@ -12,25 +12,25 @@ use super::cpu::{
 };
 use crate::{
     Cancel,
-    kernel::{CpuLaunch, Kernel, kernel},
+    kernel::{CpuLaunch, Kernel, kernel, params},
 };
 
-/// Parameters of the kernel.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Params {
-    pub(crate) rows: u32,
-    /// Words of a row.
-    pub(crate) words: u32,
-    pub(crate) columns: u32,
-    /// Bytes of a row of limbs: a multiple of 16, at least 3 `columns`.
-    pub(crate) row_limbs: u32,
-    /// Where the operands start, in words.
-    pub(crate) packed0: u32,
-    pub(crate) table0: u32,
-    pub(crate) out0: u32,
-    /// 0, which compilers do not know.
-    pub(crate) zero: u32,
+params! {
+    /// Parameters of the kernel.
+    pub(crate) struct Params {
+        pub(crate) rows: u32,
+        /// Words of a row.
+        pub(crate) words: u32,
+        pub(crate) columns: u32,
+        /// Bytes of a row of limbs: a multiple of 16, at least 3 `columns`.
+        pub(crate) row_limbs: u32,
+        /// Where the operands start, in words.
+        pub(crate) packed0: u32,
+        pub(crate) table0: u32,
+        pub(crate) out0: u32,
+        /// 0, which compilers do not know.
+        pub(crate) zero: u32,
+    }
 }
 
 pub(crate) static PACKED_APPLY: Kernel<Params> =

@@ -1,25 +1,24 @@
 //! Packed rows in another order.
 
-use bytemuck::{Pod, Zeroable};
 use rayon::prelude::*;
 
 use super::wg_alone;
-use crate::kernel::{CpuLaunch, Kernel, kernel};
+use crate::kernel::{CpuLaunch, Kernel, kernel, params};
 
-/// Parameters of the kernel.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Params {
-    /// Rows of the result.
-    pub(crate) rows: u32,
-    /// Words of a row of the operand, and from one row of the result to the next.
-    pub(crate) words: u32,
-    pub(crate) stride: u32,
-    pub(crate) entries: u32,
-    /// Where the operands start, in words.
-    pub(crate) packed0: u32,
-    pub(crate) order0: u32,
-    pub(crate) out0: u32,
+params! {
+    /// Parameters of the kernel.
+    pub(crate) struct Params {
+        /// Rows of the result.
+        pub(crate) rows: u32,
+        /// Words of a row of the operand, and from one row of the result to the next.
+        pub(crate) words: u32,
+        pub(crate) stride: u32,
+        pub(crate) entries: u32,
+        /// Where the operands start, in words.
+        pub(crate) packed0: u32,
+        pub(crate) order0: u32,
+        pub(crate) out0: u32,
+    }
 }
 
 pub(crate) static PACKED_GATHER: Kernel<Params> =

@@ -1,6 +1,6 @@
 //! Packed codes to limbs of a table.
 
-use bytemuck::{Pod, Zeroable, cast_slice, cast_slice_mut};
+use bytemuck::{cast_slice, cast_slice_mut};
 use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
@@ -8,24 +8,24 @@ use super::{
     WG,
     cpu::dot::{Dot, Path, Work},
 };
-use crate::kernel::{CpuLaunch, Kernel, kernel};
+use crate::kernel::{CpuLaunch, Kernel, kernel, params};
 
-/// Parameters of the kernel.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Params {
-    pub(crate) rows: u32,
-    /// Words of a packed row.
-    pub(crate) words: u32,
-    /// The word of the first column's entry.
-    pub(crate) word0: u32,
-    pub(crate) columns: u32,
-    /// Bytes of a row of one set of limbs.
-    pub(crate) row_limbs: u32,
-    /// Where the operands start, in words.
-    pub(crate) packed0: u32,
-    pub(crate) table0: u32,
-    pub(crate) out0: u32,
+params! {
+    /// Parameters of the kernel.
+    pub(crate) struct Params {
+        pub(crate) rows: u32,
+        /// Words of a packed row.
+        pub(crate) words: u32,
+        /// The word of the first column's entry.
+        pub(crate) word0: u32,
+        pub(crate) columns: u32,
+        /// Bytes of a row of one set of limbs.
+        pub(crate) row_limbs: u32,
+        /// Where the operands start, in words.
+        pub(crate) packed0: u32,
+        pub(crate) table0: u32,
+        pub(crate) out0: u32,
+    }
 }
 
 pub(crate) static PACKED_LIMBS: Kernel<Params> =

@@ -14,26 +14,26 @@ use super::{
 };
 use crate::{
     Cancel,
-    kernel::{CpuLaunch, Kernel, kernel},
+    kernel::{CpuLaunch, Kernel, kernel, params},
 };
 
-/// Parameters of the kernel.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Params {
-    pub(crate) rows: u32,
-    /// Words of a row.
-    pub(crate) words: u32,
-    pub(crate) columns: u32,
-    /// The first word of the entries that have sums, and how many words.
-    pub(crate) word0: u32,
-    pub(crate) word_count: u32,
-    /// The first word of the columns.
-    pub(crate) column_word: u32,
-    /// Where the operands start, in words.
-    pub(crate) packed0: u32,
-    pub(crate) table0: u32,
-    pub(crate) sums0: u32,
+params! {
+    /// Parameters of the kernel.
+    pub(crate) struct Params {
+        pub(crate) rows: u32,
+        /// Words of a row.
+        pub(crate) words: u32,
+        pub(crate) columns: u32,
+        /// The first word of the entries that have sums, and how many words.
+        pub(crate) word0: u32,
+        pub(crate) word_count: u32,
+        /// The first word of the columns.
+        pub(crate) column_word: u32,
+        /// Where the operands start, in words.
+        pub(crate) packed0: u32,
+        pub(crate) table0: u32,
+        pub(crate) sums0: u32,
+    }
 }
 
 pub(crate) static PACKED_PAIRS: Kernel<Params> =

@@ -1,22 +1,21 @@
 //! Random words to rows of 2-bit codes.
 
-use bytemuck::{Pod, Zeroable};
 use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
 use super::{cpu::simd::wide, wg_alone};
-use crate::kernel::{CpuLaunch, Kernel, kernel};
+use crate::kernel::{CpuLaunch, Kernel, kernel, params};
 
-/// Parameters of the kernel.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Params {
-    /// Words of all rows.
-    pub(crate) n: u32,
-    /// Words of a row.
-    pub(crate) words: u32,
-    pub(crate) columns: u32,
-    pub(crate) packed0: u32,
+params! {
+    /// Parameters of the kernel.
+    pub(crate) struct Params {
+        /// Words of all rows.
+        pub(crate) n: u32,
+        /// Words of a row.
+        pub(crate) words: u32,
+        pub(crate) columns: u32,
+        pub(crate) packed0: u32,
+    }
 }
 
 pub(crate) static PACKED_UNIFORM: Kernel<Params> =

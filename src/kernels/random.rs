@@ -2,40 +2,44 @@
 
 use std::f32::consts::FRAC_PI_4;
 
-use bytemuck::{Pod, Zeroable};
 use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
 use super::{WG, cpu::simd::wide};
-use crate::kernel::{CpuLaunch, Kernel, kernel};
+use crate::kernel::{CpuLaunch, Kernel, codes, kernel, params};
 
-/// Parameters of the kernel.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Params {
-    pub(crate) n: u32,
-    pub(crate) seed_low: u32,
-    pub(crate) seed_high: u32,
-    /// Number of the first block of four words.
-    pub(crate) block_low: u32,
-    pub(crate) block_high: u32,
+params! {
+    /// Parameters of the kernel.
+    pub(crate) struct Params {
+        pub(crate) n: u32,
+        pub(crate) seed_low: u32,
+        pub(crate) seed_high: u32,
+        /// Number of the first block of four words.
+        pub(crate) block_low: u32,
+        pub(crate) block_high: u32,
+    }
 }
 
-pub(crate) static RANDOM: Kernel<Params> = kernel!("random", Params, [Write], random, specs);
+pub(crate) static RANDOM: Kernel<Params> = kernel!("random", Params, [Write], random, specs, [Made]);
 
-/// The kernel's kind that leaves words as they are.
-pub(crate) const WORDS: u32 = 0;
-/// The kind that makes a uniform f32 of each word, by [`uniform`].
-pub(crate) const UNIFORM: u32 = 1;
-/// The kind that makes two standard normal f32 of each two words, by [`normal_pair`].
-pub(crate) const NORMAL: u32 = 2;
+codes! {
+    /// What is made of words.
+    pub(crate) enum Made {
+        /// They stay as they are.
+        Words,
+        /// A uniform f32 of each, by [`uniform`].
+        Uniform,
+        /// Two standard normal f32 of each two, by [`normal_pair`].
+        Normal,
+    }
+}
 
-pub(crate) fn spec(kind: u32) -> [(&'static str, u32); 2] {
-    [("WG", WG), ("KIND", kind)]
+pub(crate) fn spec(made: Made) -> [(&'static str, u32); 2] {
+    [("WG", WG), ("KIND", made as u32)]
 }
 
 fn specs() -> Vec<Vec<(&'static str, u32)>> {
-    [WORDS, UNIFORM, NORMAL].map(|kind| spec(kind).to_vec()).to_vec()
+    Made::ALL.iter().map(|&made| spec(made).to_vec()).collect()
 }
 
 /// Philox4x32-10: four words for a 64-bit key and a 64-bit counter.
@@ -140,12 +144,12 @@ impl NullaryFnOnce for Normal<'_> {
     }
 }
 
-/// Makes numbers of a kind in the place of their words, a whole number of blocks.
-fn make(kind: u32, words: &mut [u32]) {
-    match kind {
-        UNIFORM => wide(|| words.iter_mut().for_each(|word| *word = uniform(*word).to_bits())),
-        NORMAL => wide(Normal(words)),
-        _ => {}
+/// Makes numbers in the place of their words, a whole number of blocks.
+fn make(made: Made, words: &mut [u32]) {
+    match made {
+        Made::Words => {}
+        Made::Uniform => wide(|| words.iter_mut().for_each(|word| *word = uniform(*word).to_bits())),
+        Made::Normal => wide(Normal(words)),
     }
 }
 
@@ -154,7 +158,7 @@ const PIECE: usize = 1 << 14;
 
 fn random(launch: CpuLaunch<'_>) {
     let p: Params = launch.params();
-    let kind = launch.constant("KIND");
+    let made = Made::from_code(launch.constant("KIND"));
     let [out] = launch.args();
     let first = u64::from(p.block_low) | u64::from(p.block_high) << 32;
     out.write::<u32>()[..p.n as usize].par_chunks_mut(PIECE).enumerate().for_each(|(piece, out)| {
@@ -164,11 +168,11 @@ fn random(launch: CpuLaunch<'_>) {
         for (i, out) in whole.iter_mut().enumerate() {
             *out = block(i);
         }
-        make(kind, whole.as_flattened_mut());
+        make(made, whole.as_flattened_mut());
         if !rest.is_empty() {
             // The last number may be of a pair of which it is the first.
             let mut last = block(whole.len());
-            make(kind, &mut last);
+            make(made, &mut last);
             rest.copy_from_slice(&last[..rest.len()]);
         }
     });

@@ -1,29 +1,28 @@
 //! Codes of two bits to others by a table, with the counts of each row.
 
-use bytemuck::{Pod, Zeroable};
 use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
 use super::cpu::simd::wide;
-use crate::kernel::{CpuLaunch, Kernel, kernel};
+use crate::kernel::{CpuLaunch, Kernel, kernel, params};
 
-/// Parameters of the kernel.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Params {
-    pub(crate) rows: u32,
-    /// Codes of a row.
-    pub(crate) cols: u32,
-    /// Bytes of a row of `raw`.
-    pub(crate) row_bytes: u32,
-    /// Words of a row of `packed`.
-    pub(crate) words: u32,
-    /// Where `raw` starts, in bytes, and `packed` and `counts`, in words.
-    pub(crate) raw0: u32,
-    pub(crate) packed0: u32,
-    pub(crate) counts0: u32,
-    /// What code i becomes, in bits 2 i and 2 i + 1.
-    pub(crate) table: u32,
+params! {
+    /// Parameters of the kernel.
+    pub(crate) struct Params {
+        pub(crate) rows: u32,
+        /// Codes of a row.
+        pub(crate) cols: u32,
+        /// Bytes of a row of `raw`.
+        pub(crate) row_bytes: u32,
+        /// Words of a row of `packed`.
+        pub(crate) words: u32,
+        /// Where `raw` starts, in bytes, and `packed` and `counts`, in words.
+        pub(crate) raw0: u32,
+        pub(crate) packed0: u32,
+        pub(crate) counts0: u32,
+        /// What code i becomes, in bits 2 i and 2 i + 1.
+        pub(crate) table: u32,
+    }
 }
 
 pub(crate) static RECODE: Kernel<Params> = kernel!("recode", Params, [Read, Write, Write], recode, specs);

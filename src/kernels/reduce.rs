@@ -1,24 +1,23 @@
 //! Sums, sums of squares and counts, over blocks of rows or of columns.
 
-use bytemuck::{Pod, Zeroable};
 use rayon::prelude::*;
 
 use super::cpu::{load::load, simd::wide};
 use crate::{
     DType,
-    kernel::{CpuArg, CpuLaunch, Kernel, kernel},
+    kernel::{CpuArg, CpuLaunch, Kernel, kernel, params},
 };
 
-/// Parameters of the kernel.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Params {
-    pub(crate) rows: u32,
-    pub(crate) cols: u32,
-    pub(crate) x0: u32,
-    pub(crate) out0: u32,
-    /// Code of the elements' type.
-    pub(crate) x_type: u32,
+params! {
+    /// Parameters of the kernel.
+    pub(crate) struct Params {
+        pub(crate) rows: u32,
+        pub(crate) cols: u32,
+        pub(crate) x0: u32,
+        pub(crate) out0: u32,
+        /// Code of the elements' type.
+        pub(crate) x_type: u32,
+    }
 }
 
 pub(crate) static REDUCE: Kernel<Params> = kernel!("reduce", Params, [Read, Write], reduce, specs);

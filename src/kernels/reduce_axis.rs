@@ -9,82 +9,78 @@ use crate::{
     DType,
     dtype::nearest_f32,
     extent::to_usize,
-    kernel::{CpuArg, CpuLaunch, Kernel, kernel},
+    kernel::{CpuArg, CpuLaunch, Kernel, codes, kernel, params},
 };
 
-/// Parameters of the kernel.
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Params {
-    /// Extents of what the launch sees.
-    pub(crate) outer: u32,
-    pub(crate) len: u32,
-    pub(crate) inner: u32,
-    /// Items from one to the next along the axis; `inner`, where `outer` is not 1.
-    pub(crate) pitch: u32,
-    /// Where x starts, in elements or totals, and `out`, in words.
-    pub(crate) x0: u32,
-    pub(crate) out0: u32,
-    /// The place of the first element along the whole axis.
-    pub(crate) first: u32,
-    /// Code of the elements' type.
-    pub(crate) x_type: u32,
-    /// An [`Op`], and what is [`Stored`] of it.
-    pub(crate) op: u32,
-    pub(crate) stored: u32,
-    /// 1 where totals are joined to those that `out` has.
-    pub(crate) accumulate: u32,
-    /// It is 0, which the shader's compiler cannot know.
-    pub(crate) zero: u32,
-    /// The number of terms of a mean: the f32 next to it, and what that leaves.
-    pub(crate) count: f32,
-    pub(crate) count_rest: f32,
+params! {
+    /// Parameters of the kernel.
+    pub(crate) struct Params {
+        /// Extents of what the launch sees.
+        pub(crate) outer: u32,
+        pub(crate) len: u32,
+        pub(crate) inner: u32,
+        /// Items from one to the next along the axis; `inner`, where `outer` is not 1.
+        pub(crate) pitch: u32,
+        /// Where x starts, in elements or totals, and `out`, in words.
+        pub(crate) x0: u32,
+        pub(crate) out0: u32,
+        /// The place of the first element along the whole axis.
+        pub(crate) first: u32,
+        /// Code of the elements' type.
+        pub(crate) x_type: u32,
+        /// An [`Op`], and what is [`Stored`] of it.
+        pub(crate) op: u32,
+        pub(crate) stored: u32,
+        /// 1 where totals are joined to those that `out` has.
+        pub(crate) accumulate: u32,
+        /// It is 0, which the shader's compiler cannot know.
+        pub(crate) zero: u32,
+        /// The number of terms of a mean: the f32 next to it, and what that leaves.
+        pub(crate) count: f32,
+        pub(crate) count_rest: f32,
+    }
 }
 
 pub(crate) static REDUCE_AXIS: Kernel<Params> =
-    kernel!("reduce_axis", Params, [Read, ReadWrite], reduce_axis, specs);
+    kernel!("reduce_axis", Params, [Read, ReadWrite], reduce_axis, specs, [Op, Stored]);
 
 /// Elements along the axis that become one total.
 pub(crate) const BLOCK: u32 = 1024;
 pub(crate) const WG: u32 = 64;
 
-/// The reduction of the elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub(crate) enum Op {
-    Sum = 0,
-    Mean,
-    Min,
-    Max,
-    /// 1 where one is not 0, else 0: the greatest of as many.
-    Any,
+codes! {
+    /// The reduction of the elements: those up to `Mean` add.
+    pub(crate) enum Op {
+        Sum,
+        Mean,
+        Min,
+        Max,
+        /// 1 where one is not 0, else 0: the greatest of as many.
+        Any,
+    }
 }
 
 impl Op {
-    const ALL: [Self; 5] = [Self::Sum, Self::Mean, Self::Min, Self::Max, Self::Any];
-
     const fn adds(self) -> bool {
         matches!(self, Self::Sum | Self::Mean)
     }
 }
 
-/// The form in which a launch stores the result for each place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub(crate) enum Stored {
-    /// A total, for another launch.
-    Total = 0,
-    /// The value as f32.
-    One,
-    /// The value as f64, or as two f32 where the device has no f64.
-    Two,
-    /// The place of the value along the axis.
-    Index,
+codes! {
+    /// The form in which a launch stores the result for each place.
+    pub(crate) enum Stored {
+        /// A total, for another launch.
+        Total,
+        /// The value as f32.
+        One,
+        /// The value as f64, or as two f32 where the device has no f64.
+        Two,
+        /// The place of the value along the axis.
+        Index,
+    }
 }
 
 impl Stored {
-    const ALL: [Self; 4] = [Self::Total, Self::One, Self::Two, Self::Index];
-
     /// Words of each.
     pub(crate) const fn words(self) -> u64 {
         match self {
@@ -289,8 +285,8 @@ impl NullaryFnOnce for Row<'_> {
 
 fn reduce_axis(launch: CpuLaunch<'_>) {
     let p: Params = launch.params();
-    let (partial, op) = (launch.constant("PARTIAL") != 0, Op::ALL[p.op as usize]);
-    let stored = Stored::ALL[p.stored as usize];
+    let (partial, op) = (launch.constant("PARTIAL") != 0, Op::from_code(p.op));
+    let stored = Stored::from_code(p.stored);
     let [x, out] = launch.args();
     let source = Source { x, dtype: DType::from_code(p.x_type), partial, op };
     let (len, inner, pitch) = (p.len as usize, p.inner as usize, p.pitch as usize);

@@ -1,19 +1,18 @@
 //! `out[i, j] = x[i, j] s[j]`.
 
-use bytemuck::{Pod, Zeroable};
 use rayon::prelude::*;
 
 use super::wg_alone;
-use crate::kernel::{CpuLaunch, Kernel, kernel};
+use crate::kernel::{CpuLaunch, Kernel, kernel, params};
 
-/// Parameters of the kernel.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Params {
-    pub(crate) rows: u32,
-    pub(crate) cols: u32,
-    pub(crate) x0: u32,
-    pub(crate) out0: u32,
+params! {
+    /// Parameters of the kernel.
+    pub(crate) struct Params {
+        pub(crate) rows: u32,
+        pub(crate) cols: u32,
+        pub(crate) x0: u32,
+        pub(crate) out0: u32,
+    }
 }
 
 pub(crate) static SCALE_COLUMNS: Kernel<Params> =

@@ -1,6 +1,5 @@
 //! `(x - shift[row]) scale[row]` in f32, with a fill for what is missing.
 
-use bytemuck::{Pod, Zeroable};
 use rayon::prelude::*;
 
 use super::{
@@ -9,22 +8,22 @@ use super::{
 };
 use crate::{
     DType,
-    kernel::{CpuLaunch, Kernel, kernel},
+    kernel::{CpuLaunch, Kernel, kernel, params},
 };
 
-/// Parameters of the kernel.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Params {
-    pub(crate) rows: u32,
-    pub(crate) cols: u32,
-    pub(crate) x0: u32,
-    pub(crate) table0: u32,
-    pub(crate) out0: u32,
-    /// Code of the elements' type.
-    pub(crate) x_type: u32,
-    /// 1 where negative elements are missing, else 0.
-    pub(crate) negative_is_missing: u32,
+params! {
+    /// Parameters of the kernel.
+    pub(crate) struct Params {
+        pub(crate) rows: u32,
+        pub(crate) cols: u32,
+        pub(crate) x0: u32,
+        pub(crate) table0: u32,
+        pub(crate) out0: u32,
+        /// Code of the elements' type.
+        pub(crate) x_type: u32,
+        /// 1 where negative elements are missing, else 0.
+        pub(crate) negative_is_missing: u32,
+    }
 }
 
 pub(crate) static STANDARDIZE: Kernel<Params> =

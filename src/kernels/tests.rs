@@ -1,49 +1,25 @@
 //! What must hold for all kernels, checked without a device.
 
-use std::{collections::BTreeSet, fmt::Debug, fs, path::PathBuf};
+use std::{collections::BTreeSet, fs, path::Path};
 
-use bytemuck::Pod;
-
-use crate::kernel::{Kernel, KernelDef, Spec};
-
-/// A kernel with the names of its parameters, in order.
-struct Registered {
-    def: &'static KernelDef,
-    fields: Vec<String>,
-}
-
-fn registered<P: Pod + Debug>(kernel: &'static Kernel<P>) -> Registered {
-    // Derived: `Params { m: 0, n: 0 }`.
-    let text = format!("{:?}", P::zeroed());
-    let inner = text.split_once('{').map_or("", |(_, inner)| inner).trim_end_matches('}');
-    let fields = inner.split(',').map(|field| field.split(':').next().unwrap_or_default().trim().into());
-    Registered { def: &kernel.def, fields: fields.collect() }
-}
-
-fn kernels() -> Vec<Registered> {
-    each_kernel!(registered).into()
-}
+use super::KERNELS;
+use crate::kernel::{KernelDef, Spec};
 
 /// The kernels that have a shader: all but products in f64.
-fn shaders() -> Vec<Registered> {
-    kernels().into_iter().filter(|kernel| !kernel.def.wgsl.is_empty()).collect()
+fn shaders() -> Vec<&'static KernelDef> {
+    KERNELS.iter().copied().filter(|kernel| !kernel.wgsl.is_empty()).collect()
 }
 
 #[test]
 fn every_file_is_registered() {
-    let folder = |name| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(name);
-    for (folder, ending, shared, kernels) in [
-        (folder("shaders"), "wgsl", ["common.wgsl", ""], shaders()),
-        // The emulator is no kernel.
-        (folder("cuda"), "cu", ["dev.cuh", "emulator"], kernels()),
-    ] {
-        let files: BTreeSet<String> = fs::read_dir(folder)
+    for (folder, ending, kernels) in [("shaders", ".wgsl", shaders()), ("cuda", ".cu", KERNELS.to_vec())] {
+        let files: BTreeSet<String> = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder))
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .filter(|name| !shared.contains(&name.as_str()))
+            .filter(|name| name.ends_with(ending) && name != "common.wgsl")
             .collect();
         let registered: BTreeSet<String> =
-            kernels.iter().map(|kernel| format!("{}.{ending}", kernel.def.name)).collect();
+            kernels.iter().map(|kernel| format!("{}{ending}", kernel.name)).collect();
         assert_eq!(files, registered);
     }
 }
@@ -51,7 +27,7 @@ fn every_file_is_registered() {
 /// Four lines; in CUDA then the reasons that the hardware gives.
 #[test]
 fn every_file_opens_with_its_contract() {
-    for Registered { def, .. } in kernels() {
+    for &def in KERNELS {
         let starts = ["// ", "// Grid: ", "// Bindings: ", "// Constants: "];
         for (ending, source) in [("wgsl", def.wgsl), ("cu", def.cuda)] {
             for (line, start) in source.lines().zip(starts) {
@@ -76,7 +52,7 @@ fn every_file_opens_with_its_contract() {
 
 #[test]
 fn sources_have_the_same_contract() {
-    for Registered { def, .. } in shaders() {
+    for def in shaders() {
         let words = |line: &str| line.replace("invocation", "thread").replace("workgroup", "block");
         for (wgsl, cuda) in def.wgsl.lines().zip(def.cuda.lines()).take(3) {
             assert_eq!(words(wgsl), words(cuda), "{}", def.name);
@@ -92,7 +68,7 @@ fn sources_have_the_same_contract() {
 
 #[test]
 fn specs_name_the_same_constants_in_the_same_order() {
-    for Registered { def, .. } in kernels() {
+    for &def in KERNELS {
         let names = |spec: Spec<'_>| spec.iter().map(|&(name, _)| name).collect::<Vec<_>>();
         let specs = (def.specs)();
         assert!(specs.iter().all(|spec| names(spec) == names(&specs[0])), "{}", def.name);
@@ -106,16 +82,17 @@ fn specs_name_the_same_constants_in_the_same_order() {
 /// The first 18 kernels have room for 100 together, each further one for 6.
 #[test]
 fn programs_are_few() {
-    let counts: Vec<_> =
-        kernels().iter().map(|kernel| (kernel.def.name, (kernel.def.specs)().len())).collect();
+    let counts: Vec<_> = KERNELS.iter().map(|kernel| (kernel.name, (kernel.specs)().len())).collect();
     let all: usize = counts.iter().map(|(_, count)| count).sum();
     assert!(all <= 100 + 6 * counts.len().saturating_sub(18), "{all} programs: {counts:?}");
 }
 
+/// So that they stand at the same places in all languages.
 #[test]
 fn params_are_fields_of_one_word() {
-    for Registered { def, fields } in kernels() {
-        assert_eq!(4 * fields.len(), def.params, "{}: {fields:?}", def.name);
+    for &def in KERNELS {
+        let fields = def.declared.unwrap().params;
+        assert!(fields.iter().all(|(_, of)| ["u32", "f32"].contains(of)), "{}: {fields:?}", def.name);
     }
 }
 
@@ -139,7 +116,7 @@ mod cuda {
 
     #[test]
     fn constants_are_declared_once_with_the_same_default() {
-        for Registered { def, .. } in shaders() {
+        for def in shaders() {
             for (name, _) in &(def.specs)()[0] {
                 let value = between(def, def.cuda, &format!("\nconstexpr u32 {name} = "), ";\n");
                 let declaration = format!("\nconst {name}: u32 = {value}u;\n");
@@ -150,16 +127,8 @@ mod cuda {
 
     #[test]
     fn arguments_are_those_of_the_launch() {
-        for Registered { def, fields } in kernels() {
+        for &def in KERNELS {
             let code = code(def);
-            let params = between(def, &code, "struct Params {\n", "};");
-            let params: Vec<_> = params.lines().map(|line| line.trim().trim_end_matches(';')).collect();
-            for (param, field) in params.iter().zip(&fields) {
-                let declarations = ["u32", "float"].map(|word| format!("{word} {field}"));
-                assert!(declarations.iter().any(|d| d == param), "{}: {param:?}, {field}", def.name);
-            }
-            assert_eq!(params.len(), fields.len(), "{}", def.name);
-
             let kernel = between(def, &code, &format!("\nKERNEL({}, ", def.name), " {\n");
             let (_, arguments) = kernel.split_once(")(").unwrap();
             let mut arguments: Vec<_> = arguments.trim_end_matches(')').split(", ").collect();
@@ -176,7 +145,7 @@ mod cuda {
     /// So that another vendor's header can take the place of `dev.cuh`.
     #[test]
     fn only_the_header_knows_the_hardware() {
-        for Registered { def, .. } in kernels() {
+        for &def in KERNELS {
             let code = code(def);
             let is_word = |c: char| c.is_alphanumeric() || c == '_';
             for word in code.split(|c| !is_word(c)) {
@@ -184,7 +153,8 @@ mod cuda {
                 assert!(barrier || !word.starts_with("__"), "{}: {word}", def.name);
                 assert!(!["asm", "32", "0x1f", "31", "warpSize"].contains(&word), "{}: {word}", def.name);
             }
-            assert!(def.cuda.contains("\n#include \"dev.cuh\"\n"), "{}", def.name);
+            // Parameters take the place of the empty line.
+            assert!(def.cuda.contains("\n#include \"dev.cuh\"\n\n"), "{}", def.name);
             assert!(def.cuda.ends_with(&format!("\nEXPORT({})\n", def.name)), "{}", def.name);
         }
     }
@@ -196,7 +166,7 @@ mod emitted;
 #[cfg(feature = "wgpu")]
 mod wgsl {
     use wgpu::naga::{
-        AddressSpace, Module, Scalar, ScalarKind, ShaderStage, StorageAccess, TypeInner,
+        AddressSpace, Module, ShaderStage, StorageAccess,
         front::wgsl,
         proc::Layouter,
         valid::{Capabilities, ValidationFlags, Validator},
@@ -223,8 +193,7 @@ mod wgsl {
     }
 
     /// What the Rust side says: one storage buffer for each argument, then the parameters.
-    fn check_bindings(kernel: &Registered, module: &Module) {
-        let Registered { def, fields } = kernel;
+    fn check_bindings(def: &KernelDef, module: &Module) {
         let mut bindings: Vec<_> = module
             .global_variables
             .iter()
@@ -236,22 +205,12 @@ mod wgsl {
             assert_eq!((binding.group, binding.binding as usize), (0, i), "{}", def.name);
             let Some(argument) = def.bindings.get(i) else {
                 assert_eq!(variable.space, AddressSpace::Uniform, "{}: params come last", def.name);
-                check_params(def, fields, &module.types[variable.ty].inner);
                 continue;
             };
             let writable = StorageAccess::LOAD | StorageAccess::STORE;
             let expected = if argument.access == Access::Read { StorageAccess::LOAD } else { writable };
             assert_eq!(variable.space, AddressSpace::Storage { access: expected }, "{}: {i}", def.name);
         }
-    }
-
-    fn check_params(def: &KernelDef, fields: &[String], params: &TypeInner) {
-        let TypeInner::Struct { members, span } = params else {
-            panic!("{}: params should be a struct", def.name)
-        };
-        assert_eq!(*span as usize, def.params, "{}: bytes of params", def.name);
-        let names: Vec<_> = members.iter().map(|member| member.name.clone().unwrap()).collect();
-        assert_eq!(&names, fields, "{}: params", def.name);
     }
 
     /// WebGPU's default limits, and what the Rust side says about workgroups.
@@ -285,30 +244,10 @@ mod wgsl {
     #[test]
     fn every_spec_of_every_kernel_is_valid_and_fits() {
         for kernel in shaders() {
-            for spec in (kernel.def.specs)() {
-                let module = module(kernel.def, &spec);
-                check_bindings(&kernel, &module);
-                check_limits(kernel.def, &spec, &module);
-            }
-        }
-    }
-
-    #[test]
-    fn params_are_words() {
-        for Registered { def, .. } in shaders() {
-            let module = module(def, &(def.specs)()[0]);
-            let (_, params) = module
-                .global_variables
-                .iter()
-                .find(|(_, variable)| variable.space == AddressSpace::Uniform)
-                .unwrap();
-            let TypeInner::Struct { members, .. } = &module.types[params.ty].inner else { unreachable!() };
-            for member in members {
-                let word = matches!(
-                    module.types[member.ty].inner,
-                    TypeInner::Scalar(Scalar { kind: ScalarKind::Uint | ScalarKind::Float, width: 4 })
-                );
-                assert!(word, "{}: {:?} should be u32 or f32", def.name, member.name);
+            for spec in (kernel.specs)() {
+                let module = module(kernel, &spec);
+                check_bindings(kernel, &module);
+                check_limits(kernel, &spec, &module);
             }
         }
     }

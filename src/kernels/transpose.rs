@@ -1,20 +1,20 @@
 //! `out[j, i] = x[i, j]`.
 
-use bytemuck::{Pod, Zeroable};
+use bytemuck::Pod;
 use rayon::prelude::*;
 
-use crate::kernel::{CpuLaunch, Kernel, kernel, small};
+use crate::kernel::{CpuLaunch, Kernel, kernel, params, small};
 
-/// Parameters of the kernel: extents of x, row strides and first elements.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Params {
-    pub(crate) m: u32,
-    pub(crate) n: u32,
-    pub(crate) ldx: u32,
-    pub(crate) ldo: u32,
-    pub(crate) x0: u32,
-    pub(crate) out0: u32,
+params! {
+    /// Parameters of the kernel: extents of x, row strides and first elements.
+    pub(crate) struct Params {
+        pub(crate) m: u32,
+        pub(crate) n: u32,
+        pub(crate) ldx: u32,
+        pub(crate) ldo: u32,
+        pub(crate) x0: u32,
+        pub(crate) out0: u32,
+    }
 }
 
 /// Rows that a workgroup's threads read at once.

@@ -1,6 +1,6 @@
 //! Packed values to elements.
 
-use bytemuck::{Pod, Zeroable};
+use bytemuck::Pod;
 
 use super::{
     WG,
@@ -9,20 +9,20 @@ use super::{
         simd::wide,
     },
 };
-use crate::kernel::{CpuArg, CpuLaunch, Kernel, kernel};
+use crate::kernel::{CpuArg, CpuLaunch, Kernel, kernel, params};
 
-/// Parameters of the kernel.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Params {
-    pub(crate) rows: u32,
-    /// Values of a row.
-    pub(crate) cols: u32,
-    /// Bytes of a packed row.
-    pub(crate) stride: u32,
-    pub(crate) packed0: u32,
-    /// In elements.
-    pub(crate) out0: u32,
+params! {
+    /// Parameters of the kernel.
+    pub(crate) struct Params {
+        pub(crate) rows: u32,
+        /// Values of a row.
+        pub(crate) cols: u32,
+        /// Bytes of a packed row.
+        pub(crate) stride: u32,
+        pub(crate) packed0: u32,
+        /// In elements.
+        pub(crate) out0: u32,
+    }
 }
 
 pub(crate) static UNPACK: Kernel<Params> = kernel!("unpack", Params, [Read, Read, ReadWrite], unpack, specs);

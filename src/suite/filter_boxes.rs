@@ -8,7 +8,7 @@ use super::{
 use crate::{
     Device, Tensor,
     filter::{Mode, axis::BoxAxis, boxes::Filter, taps::Taps},
-    kernels::{WG, correlate::REPLACE},
+    kernels::{WG, correlate::Combine},
 };
 
 device_tests! {
@@ -25,7 +25,7 @@ fn filtered<T: Sample>(device: &Device, x: &[T], axes: Vec<BoxAxis>) -> Vec<T> {
         [|axis: &BoxAxis| axis.n, |axis: &BoxAxis| axis.m].map(|of| axes.iter().map(of).product());
     let x = Tensor::from_slice(device, x, &[n]).unwrap();
     let mut out = Tensor::<T>::empty(device, &[m]).unwrap();
-    let filter = Filter { op: "test", axes, narrow: true, as_scipy: false, combine: REPLACE };
+    let filter = Filter { op: "test", axes, narrow: true, as_scipy: false, combine: Combine::Replace };
     filter.run(&x, &mut out).unwrap();
     out.read().unwrap()
 }

@@ -9,13 +9,20 @@ use crate::{
 pub(super) const HEADERS: &[(&str, &str)] =
     &[("dev.cuh", include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/cuda/dev.cuh")))];
 
-/// The CUDA source of a kernel with the spec's values in place of the defaults.
+/// The line by which sources do so.
+const INCLUDE: &str = "\n#include \"dev.cuh\"\n";
+
+/// The CUDA source of a kernel with the spec's values in place of the defaults, and its parameters and codes in place of the empty line
+/// behind [`INCLUDE`].
 ///
 /// # Errors
 /// [`Error::Compile`] unless each name of the spec is declared exactly once, as `constexpr u32 NAME = VALUE;`.
 pub(super) fn source(kernel: &KernelDef, spec: Spec<'_>) -> Result<String> {
     let refused = |log: String| Error::Compile { kernel: kernel.name, backend: "cuda", log: log.into() };
     let source = specialize(kernel.cuda, spec, "constexpr u32 NAME = ", ";").map_err(refused)?;
+    if let Some(declared) = kernel.declared {
+        return Ok(source.replacen(&format!("{INCLUDE}\n"), &format!("{INCLUDE}{}\n", declared.cuda()), 1));
+    }
     if kernel.constants.is_none() {
         return Ok(source);
     }

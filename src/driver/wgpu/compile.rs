@@ -10,7 +10,7 @@ use wgpu::naga::{ResourceBinding, front::wgsl};
 
 use super::Gpu;
 use crate::{
-    Error, Result,
+    DType, Error, Result,
     kernel::{Access, KernelDef, Key, Spec, numbered, specialize},
 };
 
@@ -41,8 +41,8 @@ impl Cache {
     }
 }
 
-/// The whole WGSL program of a kernel: its file with the spec's values in place of the defaults, then the functions of [`COMMON`]
-/// that it uses. Declarations are order-free in WGSL, and so line numbers stay those of the kernel's file.
+/// The whole WGSL program of a kernel: its file with the spec's values in place of the defaults, then its parameters and codes, and what
+/// of [`COMMON`] it uses. Declarations are order-free in WGSL, and so line numbers stay those of the kernel's file.
 ///
 /// # Errors
 /// [`Error::Compile`] unless each name of the spec is declared exactly once, as `const NAME: u32 = VALUE;`.
@@ -50,7 +50,8 @@ pub(crate) fn source(kernel: &'static KernelDef, spec: Spec<'_>, backend: wgpu::
     let specialized = specialize(kernel.wgsl, spec, "const NAME: u32 = ", "u;");
     let specialized =
         specialized.map_err(|log| Error::Compile { kernel: kernel.name, backend: "wgpu", log: log.into() });
-    let source = with_common(specialized?);
+    let declared = kernel.declared.map(|declared| declared.wgsl()).unwrap_or_default();
+    let source = with_common(specialized? + &declared);
     Ok(if backend == wgpu::Backend::Dx12 { source.replace(BYTE_DOT, BYTE_DOT_OF_DX12) } else { source })
 }
 
@@ -59,7 +60,7 @@ pub(crate) fn source(kernel: &'static KernelDef, spec: Spec<'_>, backend: wgpu::
 const BYTE_DOT: &str = "dot4I8Packed(a, b)";
 const BYTE_DOT_OF_DX12: &str = "dot(unpack4xI8(a), unpack4xI8(b))";
 
-/// A source, and the functions of [`COMMON`] that it or these use.
+/// A source, and the functions of [`COMMON`] and codes of types that it or these use.
 fn with_common(mut source: String) -> String {
     let mut functions: Vec<_> = COMMON
         .split_inclusive("\n}\n")
@@ -70,6 +71,12 @@ fn with_common(mut source: String) -> String {
     };
     while let Some(place) = functions.iter().position(|(name, _)| uses(&source, name)) {
         source += functions.swap_remove(place).1;
+    }
+    for dtype in DType::ALL {
+        let name = format!("DTYPE_{dtype:?}");
+        if uses(&source, &name) {
+            source += &format!("const {name}: u32 = {}u;\n", dtype.code());
+        }
     }
     source
 }

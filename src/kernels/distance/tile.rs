@@ -9,17 +9,17 @@ use crate::kernels::cpu::simd::wide;
 pub(super) fn tile<R: Real>(p: &Params, masked: bool, x: &[[R; ROWS]], y: &[[R; COLS]]) -> [[R; COLS]; ROWS] {
     macro_rules! by_term {
         ($($term:ident => |$a:ident, $b:ident| $value:expr;)*) => {
-            match p.term {
-                $(term if term == Term::$term as u32 => {
+            match Term::from_code(p.term) {
+                $(Term::$term => {
                     let term = |$a: R, $b: R| $value;
                     if masked { wide(Tile::<R, _, true> { x, y, term }) } else { wide(Tile::<R, _, false> { x, y, term }) }
                 })*
-                _ => wide(Largest { x, y }),
+                Term::Largest => wide(Largest { x, y }),
             }
         };
     }
     let power = R::power(p);
-    if !masked && let Some(term) = Common::of(p.term) {
+    if !masked && let Some(term) = Common::of(Term::from_code(p.term)) {
         return Arch::new().dispatch(CommonTile { x, y, term });
     }
     by_term! {
@@ -78,10 +78,14 @@ enum Common {
 }
 
 impl Common {
-    fn of(term: u32) -> Option<Self> {
-        let terms = [Term::Product, Term::Square, Term::Absolute, Term::Sum];
-        let common = [Self::Product, Self::Square, Self::Absolute, Self::Sum];
-        terms.iter().zip(common).find_map(|(&of, common)| (of as u32 == term).then_some(common))
+    const fn of(term: Term) -> Option<Self> {
+        Some(match term {
+            Term::Product => Self::Product,
+            Term::Square => Self::Square,
+            Term::Absolute => Self::Absolute,
+            Term::Sum => Self::Sum,
+            _ => return None,
+        })
     }
 }
 

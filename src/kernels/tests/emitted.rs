@@ -31,7 +31,7 @@ impl Program {
     fn all(backend: wgpu::Backend) -> Vec<Self> {
         let specs = shaders()
             .into_iter()
-            .flat_map(|kernel| (kernel.def.specs)().into_iter().map(move |spec| (kernel.def, spec)));
+            .flat_map(|kernel| (kernel.specs)().into_iter().map(move |spec| (kernel, spec)));
         let made = specs.map(|(kernel, spec)| {
             let module = wgsl::parse_str(&source(kernel, &spec, backend).unwrap()).unwrap();
             let mut validator = Validator::new(ValidationFlags::all(), Capabilities::empty());

@@ -3,28 +3,26 @@
 use std::ops::Range;
 
 use super::Kind;
+use crate::kernel::codes;
 
-/// What stands beyond the ends of an axis: elements of it, or a constant. As in scipy, which counts no element twice at the
-/// end for `Mirror`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub(crate) enum Edge {
-    /// `d c b a | a b c d | d c b a`
-    Reflect,
-    /// `d c b | a b c d | c b a`
-    Mirror,
-    /// `a a a | a b c d | d d d`
-    Nearest,
-    /// `b c d | a b c d | a b c`
-    Wrap,
-    /// `k k k | a b c d | k k k`
-    Constant,
+codes! {
+    /// What stands beyond the ends of an axis: elements of it, or a constant. As in scipy, which counts no element twice at the
+    /// end for `Mirror`.
+    pub(crate) enum Edge {
+        /// `d c b a | a b c d | d c b a`
+        Reflect,
+        /// `d c b | a b c d | c b a`
+        Mirror,
+        /// `a a a | a b c d | d d d`
+        Nearest,
+        /// `b c d | a b c d | a b c`
+        Wrap,
+        /// `k k k | a b c d | k k k`
+        Constant,
+    }
 }
 
 impl Edge {
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Reflect, Self::Mirror, Self::Nearest, Self::Wrap, Self::Constant];
-
     /// Which of `n` elements, at least one, stands at a coordinate; none where it is the constant.
     pub(crate) fn source(self, at: i64, n: usize) -> Option<usize> {
         let n = i64::try_from(n).unwrap_or(i64::MAX);

@@ -18,33 +18,36 @@ pub(crate) use self::{
     real::Real,
 };
 use self::{stream::Kept, taps::GROUP};
-use crate::{Cancel, DType, kernel::CpuArg};
+use crate::{
+    Cancel, DType,
+    kernel::{CpuArg, codes},
+};
 
-/// The way in which sums along an axis are made, and the meaning of its numbers: as many as it has weights.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub(crate) enum Kind {
-    /// Weights are the same on both sides. To the centre times the sum of all weights differences of neighbours are added, so that errors
-    /// are relative to how far apart elements are: each times the sum of the weights from the outermost to that of the outer neighbour. These
-    /// sums are the numbers on the left, the sum of all weights that in the middle, and the weights those on the right.
-    Even = 1,
-    /// Weights are opposite on both sides: elements as far from the centre are subtracted first.
-    Odd,
-    /// Weights are neither: each element times its weight.
-    Any,
-    /// Weights are the same on both sides: elements as far from the centre are added first, as scipy does.
-    Paired,
+codes! {
+    /// The way in which sums along an axis are made, and the meaning of its numbers: as many as it has weights.
+    pub(crate) enum Kind {
+        /// Weights are the same on both sides. To the centre times the sum of all weights differences of neighbours are added, so that errors
+        /// are relative to how far apart elements are: each times the sum of the weights from the outermost to that of the outer neighbour. These
+        /// sums are the numbers on the left, the sum of all weights that in the middle, and the weights those on the right.
+        Even = 1,
+        /// Weights are opposite on both sides: elements as far from the centre are subtracted first.
+        Odd,
+        /// Weights are neither: each element times its weight.
+        Any,
+        /// Weights are the same on both sides: elements as far from the centre are added first, as scipy does.
+        Paired,
+    }
 }
 
-impl Kind {
-    pub(crate) const ALL: [Self; 4] = [Self::Even, Self::Odd, Self::Any, Self::Paired];
+codes! {
+    /// What becomes of what the output holds.
+    pub(crate) enum Combine {
+        Replace,
+        Add,
+        /// The length of the vector of it and the sum of taps.
+        Length,
+    }
 }
-
-/// What becomes of what the output holds.
-pub(crate) const REPLACE: u32 = 0;
-pub(crate) const ADD: u32 = 1;
-/// The length of the vector of it and the sum of taps.
-pub(crate) const LENGTH: u32 = 2;
 
 /// Arrays side by side of planes, rows and columns, and of several elements at each place, each of which is by itself.
 #[derive(Debug)]
@@ -58,7 +61,7 @@ pub(crate) struct Correlation<'a, R> {
     pub(crate) step: usize,
     /// The type that sums along each axis are made elements of, towards 0.
     pub(crate) truncate: Option<DType>,
-    pub(crate) combine: u32,
+    pub(crate) combine: Combine,
     /// The flag that ends the work before all outputs are written.
     pub(crate) cancel: Option<&'a Cancel>,
 }

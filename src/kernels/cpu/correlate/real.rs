@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 use pulp::Simd;
 
-use super::SAFE;
+use super::{Combine, SAFE};
 use crate::{
     DType, Element,
     dtype::with_dtype,
@@ -30,7 +30,7 @@ pub(crate) trait Real: Element + Default + Vectors {
     /// Makes each the element that it would be stored as, truncated.
     fn truncate(values: &mut [Self], dtype: DType);
     /// Makes each value the sum of it and of what was there, or the length of the vector of both.
-    fn combine(combine: u32, old: &[u8], values: &mut [Self]);
+    fn combine(combine: Combine, old: &[u8], values: &mut [Self]);
 
     /// x y + z: f32 rounded once where the processor does that as fast; f64 rounded twice, as scipy's.
     fn mul_add<S: Simd>(
@@ -202,7 +202,7 @@ macro_rules! real {
                 }));
             }
 
-            fn combine(combine: u32, old: &[u8], values: &mut [Self]) {
+            fn combine(combine: Combine, old: &[u8], values: &mut [Self]) {
                 // Where squares may be beyond the type, or nearly 0, the length is that of numbers times a power of two.
                 let length = |x: Self, y: Self| {
                     let [large, by]: [Self; 2] = $large;
@@ -214,8 +214,9 @@ macro_rules! real {
                 let old: &[Self] = bytemuck::cast_slice(old);
                 for (value, &old) in values.iter_mut().zip(old) {
                     *value = match combine {
-                        super::ADD => old + *value,
-                        _ => length(old, *value),
+                        Combine::Replace => *value,
+                        Combine::Add => old + *value,
+                        Combine::Length => length(old, *value),
                     };
                 }
             }

@@ -1,7 +1,7 @@
 //! One task: rows of the input come, rows of the output go.
 
 use super::{
-    Correlation, Kind, REPLACE, Task,
+    Combine, Correlation, Kind, Task,
     axis::{Axis, Part, Plan},
     real::Real,
     taps::{Along, GROUP, LANES, Lines, Numbers, PAD},
@@ -99,7 +99,7 @@ impl<R: Real> Correlation<'_, R> {
                 let rows = plane * task.rows.len() + first;
                 let out = &mut task.out[rows..][..count];
                 // Outputs that hold something are made once.
-                let care = self.combine != REPLACE || self.truncate.is_some();
+                let care = self.combine != Combine::Replace || self.truncate.is_some();
                 if !self.make_rows((&places, plane * stride), &plans.parts, kept, out, care) {
                     self.make_rows((&places, plane * stride), &plans.parts, kept, out, true);
                 }
@@ -222,7 +222,7 @@ impl<R: Real> Correlation<'_, R> {
                 let numbers = Numbers { weights, kind, may_overflow: kept.may_overflow };
                 let along = Along { line, step: self.step, numbers, apart };
                 let is_plain =
-                    self.out_type == R::DTYPE && self.truncate.is_none() && self.combine == REPLACE;
+                    self.out_type == R::DTYPE && self.truncate.is_none() && self.combine == Combine::Replace;
                 // Whole vectors go where they belong at once, the rest and what is not finished yet by way of a line of sums.
                 let whole = if is_plain { count / LANES * LANES } else { 0 };
                 let (at_once, rest) = out.split_at_mut(whole * size);
@@ -241,7 +241,7 @@ impl<R: Real> Correlation<'_, R> {
         if let Some(dtype) = self.truncate {
             R::truncate(sums, dtype);
         }
-        if self.combine != REPLACE {
+        if self.combine != Combine::Replace {
             R::combine(self.combine, out, sums);
         }
         R::store(sums, self.out_type, out);

@@ -7,8 +7,8 @@ use crate::{
     kernel::{Grid, Kernel, small},
     kernels::{
         copy_rows::{self, COPY_ROWS},
-        elementwise::{self, ELEMENTWISE},
-        random::{self as random_numbers, NORMAL, RANDOM, UNIFORM},
+        elementwise::{self, ELEMENTWISE, Function},
+        random::{self as random_numbers, Made, RANDOM},
     },
     tensor::Window,
 };
@@ -100,7 +100,7 @@ fn bugs_in_copies_of_rows_show() {
 fn random(
     device: &Device,
     kernel: &'static Kernel<random_numbers::Params>,
-    kind: u32,
+    kind: Made,
     n: u32,
 ) -> Result<Vec<f32>> {
     let mut out = Tensor::<f32>::zeros(device, &[n.into()])?;
@@ -123,9 +123,9 @@ fn bugs_in_random_numbers_show() {
         ("if (params.n - first > 2) out[first + 2] = words.z;", ""),
     ];
     let uniform = [("word >> 8", "word >> 7"), ("uniform_bits(words.w)}", "uniform_bits(words.z)}")];
-    let expected = cpu(UNIFORM);
+    let expected = cpu(Made::Uniform);
     each_bug_shows(33, &RANDOM, &[&both[..], &uniform].concat(), |device, kernel| {
-        Ok(random(device, kernel, UNIFORM, N)? == expected[..N as usize])
+        Ok(random(device, kernel, Made::Uniform, N)? == expected[..N as usize])
     });
     let normal = [
         ("mirrored ? 1 - part : part", "part"),
@@ -137,9 +137,9 @@ fn bugs_in_random_numbers_show() {
         ("(quarter + 1) & 2", "quarter & 2"),
         ("normal_bits(words.z, words.w)", "normal_bits(words.w, words.z)"),
     ];
-    let expected = cpu(NORMAL);
+    let expected = cpu(Made::Normal);
     each_bug_shows(33, &RANDOM, &[&both[..], &normal].concat(), |device, kernel| {
-        let numbers = random(device, kernel, NORMAL, N)?;
+        let numbers = random(device, kernel, Made::Normal, N)?;
         // NaN is not within it.
         let near = |(i, number): (usize, &f32)| {
             let [a, b] = [expected[i & !1], expected[i | 1]];
@@ -165,7 +165,7 @@ fn differences(
     let (first, n) = (2, ROWS * COLS - 2);
     let of = |i: u32| (f32::from(a[(3 + i) as usize]), b[(5 + i / COLS) as usize]);
     let mut params = elementwise::Params {
-        function: if compares { elementwise::LESS } else { elementwise::SUBTRACT },
+        function: if compares { Function::Less } else { Function::Subtract } as u32,
         operands: 2,
         n,
         first,

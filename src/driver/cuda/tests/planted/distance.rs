@@ -6,7 +6,7 @@ use crate::{
     device::Device,
     dtype::halves,
     kernel::{Grid, Kernel},
-    kernels::finish_distance::{FINISH_DISTANCE, Formula, IGNORED, PROPAGATED, Params, RESCALED, spec},
+    kernels::finish_distance::{FINISH_DISTANCE, Formula, Missing, Params, spec},
 };
 
 /// The bits of distances of some pairs of a block, in place or transposed, as f32 or as pairs, in an output that is larger.
@@ -14,7 +14,7 @@ fn finished(
     device: &Device,
     kernel: &'static Kernel<Params>,
     wide: bool,
-    (formula, terms, missing): (Formula, u32, u32),
+    (formula, terms, missing): (Formula, u32, Missing),
     (transposed, paired): (bool, bool),
 ) -> Result<Vec<u32>> {
     const STEP: u32 = 23;
@@ -30,7 +30,7 @@ fn finished(
                 3 | 4 => f64::from(pair * (term + 1) % 7) + 1e-9,
                 _ => both,
             };
-            halves(if term + 1 == terms && missing != PROPAGATED { both } else { value }, wide)
+            halves(if term + 1 == terms && missing != Missing::Propagate { both } else { value }, wide)
         });
         sums.collect::<Vec<_>>()
     });
@@ -57,7 +57,7 @@ fn finished(
         paired: paired.into(),
         formula: formula as u32,
         terms,
-        missing,
+        missing: missing as u32,
         features: 5.0,
         features_rest: 0.0,
         power_high: 0x4008_0000,
@@ -79,13 +79,13 @@ fn finished(
 }
 
 /// All that bugs show in.
-const CASES: [(Formula, u32, u32); 6] = [
-    (Formula::Root, 2, RESCALED),
-    (Formula::CentredAngle, 6, IGNORED),
-    (Formula::Angle, 3, PROPAGATED),
-    (Formula::Ratio, 2, PROPAGATED),
-    (Formula::ShareOfNone, 2, IGNORED),
-    (Formula::Largest, 1, PROPAGATED),
+const CASES: [(Formula, u32, Missing); 6] = [
+    (Formula::Root, 2, Missing::Rescale),
+    (Formula::CentredAngle, 6, Missing::Ignore),
+    (Formula::Angle, 3, Missing::Propagate),
+    (Formula::Ratio, 2, Missing::Propagate),
+    (Formula::ShareOfNone, 2, Missing::Ignore),
+    (Formula::Largest, 1, Missing::Propagate),
 ];
 
 #[test]
@@ -100,7 +100,7 @@ fn bugs_in_distances_of_sums_show() {
         ("sum * (features / both)", "sum"),
         ("case LARGEST: return sum * factor;", "case LARGEST: return sum;"),
         ("rounded_product(sums[3], sums[4])", "rounded_product(sums[3], sums[3])"),
-        ("p.missing == RESCALED ? no_number() : 0", "0"),
+        ("p.missing == RESCALE ? no_number() : 0", "0"),
         ("((double*)out)[at] = value;", "((double*)out)[at] = (float)value;"),
         ("if (params.paired == 1) ", "if (WIDE == 1) "),
         ("    else ((float*)out)[at] = (float)value;", "    ((float*)out)[at] = (float)value;"),

@@ -1,0 +1,126 @@
+//! What the sources of this crate's own kernels use and do not declare: their parameters, and the codes that these choose by. Both are
+//! written into CUDA and WGSL as they stand in Rust.
+
+/// An enum by its name, and its variants with their codes.
+pub(crate) type Codes = (&'static str, &'static [(&'static str, u32)]);
+
+/// The declarations of a kernel.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(any(feature = "cuda", feature = "wgpu")), allow(dead_code, reason = "the cpu has no sources"))]
+pub(crate) struct Declared {
+    /// Names and types of the fields of `Params`.
+    pub(crate) params: &'static [(&'static str, &'static str)],
+    pub(crate) codes: &'static [Codes],
+}
+
+/// The name of a code's constant: `X_SQUARE` of `XSquare`.
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+fn constant(name: &str) -> String {
+    let mut constant = String::new();
+    let mut letters = name.chars().peekable();
+    while let Some(letter) = letters.next() {
+        let starts_word = letter.is_uppercase() && letters.peek().is_some_and(|next| next.is_lowercase());
+        if starts_word && !constant.is_empty() {
+            constant.push('_');
+        }
+        constant.push(letter.to_ascii_uppercase());
+    }
+    constant
+}
+
+impl Declared {
+    /// One line of CUDA.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn cuda(&self) -> String {
+        let mut text = "struct Params {".to_owned();
+        for &(name, of) in self.params {
+            text += &format!(" {} {name};", if of == "f32" { "float" } else { of });
+        }
+        for (name, codes) in self.codes {
+            text += &format!(" }}; enum {name} : u32 {{");
+            for (code, number) in *codes {
+                text += &format!(" {} = {number},", constant(code));
+            }
+        }
+        text + " };"
+    }
+
+    /// Lines of WGSL, where declarations may stand anywhere.
+    #[cfg(feature = "wgpu")]
+    pub(crate) fn wgsl(&self) -> String {
+        let mut text = "struct Params {".to_owned();
+        for (name, of) in self.params {
+            text += &format!(" {name}: {of},");
+        }
+        text += " }\n";
+        for (code, number) in self.codes.iter().flat_map(|(_, codes)| *codes) {
+            text += &format!("const {}: u32 = {number}u;\n", constant(code));
+        }
+        text
+    }
+}
+
+/// Declares the parameters of a kernel, fields of u32 and f32.
+macro_rules! params {
+    ($(#[$of:meta])* $vis:vis struct $name:ident { $($(#[$doc:meta])* $of_field:vis $field:ident: $type:ident),+ $(,)? }) => {
+        $(#[$of])*
+        #[derive(Clone, Copy, Debug, Default, bytemuck::Pod, bytemuck::Zeroable)]
+        #[repr(C)]
+        $vis struct $name { $($(#[$doc])* $of_field $field: $type),+ }
+
+        impl $name {
+            /// Names and types of the fields.
+            pub(crate) const FIELDS: &[(&'static str, &'static str)] = &[$((stringify!($field), stringify!($type))),+];
+        }
+    };
+}
+
+/// Declares an enum by whose codes a kernel chooses.
+macro_rules! codes {
+    ($(#[$of:meta])* $vis:vis enum $name:ident { $($(#[$doc:meta])* $code:ident $(= $number:literal)?),+ $(,)? }) => {
+        $(#[$of])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u32)]
+        $vis enum $name { $($(#[$doc])* $code $(= $number)?),+ }
+
+        impl $name {
+            /// In the order of their codes, which have no gaps.
+            const ALL: &[Self] = &[$(Self::$code),+];
+            pub(crate) const CODES: $crate::kernel::Codes =
+                (stringify!($name), &[$((stringify!($code), Self::$code as u32)),+]);
+
+            /// The one that has this code.
+            pub(crate) const fn from_code(code: u32) -> Self {
+                Self::ALL[(code - Self::ALL[0] as u32) as usize]
+            }
+        }
+    };
+}
+pub(crate) use {codes, params};
+
+#[cfg(all(test, feature = "cuda", feature = "wgpu"))]
+mod tests {
+    use crate::{DType, kernels::reduce_axis::REDUCE_AXIS};
+
+    #[test]
+    fn both_languages_have_what_rust_has() {
+        let declared = REDUCE_AXIS.def.declared.unwrap();
+        let (cuda, wgsl) = (declared.cuda(), declared.wgsl());
+        for part in
+            ["struct Params { u32 outer;", "float count_rest; };", "enum Op : u32 { SUM = 0, MEAN = 1,"]
+        {
+            assert!(cuda.contains(part) && !cuda.contains('\n'), "{cuda}");
+        }
+        for part in ["struct Params { outer: u32,", "count_rest: f32, }\n", "\nconst MEAN: u32 = 1u;\n"] {
+            assert!(wgsl.contains(part), "{wgsl}");
+        }
+        assert_eq!(super::constant("XSquare"), "X_SQUARE");
+    }
+
+    /// The header of CUDA's sources is the same for all of them, and so is a file.
+    #[test]
+    fn the_header_has_the_codes_of_types() {
+        let codes = DType::ALL.map(|dtype| format!("{dtype:?} = {}", dtype.code())).join(", ");
+        assert!(include_str!("../../cuda/dev.cuh").contains(&format!("\nenum DType : u32 {{ {codes} }};\n")));
+    }
+}
