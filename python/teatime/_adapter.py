@@ -4,32 +4,24 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import numpy as np
 
 from ._arrays import NATIVE, on_card, on_host
+from ._filter import gaussian_filter
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-def _kernels() -> dict[tuple[str, str], Callable[..., Any]]:
-    """What takes the place of a function, by its module and name."""
-    from ._filter import gaussian_filter as ours
-
-    # Integers are rounded as the function that it takes the place of does.
-    gaussian_filter = functools.partial(ours, rounding="scipy")
-    return {
-        ("scipy.ndimage", "gaussian_filter"): gaussian_filter,
-        ("cupyx.scipy.ndimage", "gaussian_filter"): gaussian_filter,
-    }
-
-
 def _kernel(function: Callable[..., Any]) -> Callable[..., Any] | None:
+    """Our function that takes the place of another, if one does."""
     module, name = getattr(function, "__module__", "") or "", getattr(function, "__name__", "")
-    found = [kernel for (of, named), kernel in _kernels().items() if named == name and module.startswith(of)]
-    return found[0] if found else None
+    if name != "gaussian_filter" or not module.startswith(("scipy.ndimage", "cupyx.scipy.ndimage")):
+        return None
+    # Integers are rounded as the function that it takes the place of does.
+    return functools.partial(gaussian_filter, rounding="scipy")
 
 
 def adapter(input_device: str | None = None, output_device: str | None = None) -> Callable[[_F], _F]:
@@ -65,18 +57,19 @@ def adapter(input_device: str | None = None, output_device: str | None = None) -
             if kernel is None or _card(output) is not None:
                 on, named = _moved(args, input_device), _moved(kwargs, input_device)
                 result, filled = function(*on, **named), _output(on, named, place)
-                if _is_array(output) and filled is not output:
+                if (isinstance(output, np.ndarray) or on_card(output)) and filled is not output:
                     _fill(output, filled)
                     result = output if result is filled else result
                 return _moved(result, output_device)
             # Of the host's memory, the device is where kernels compute; what is in a GPU's stays, or moves to another.
             device = {} if input_device is None else {"device": input_device}
             # Of types that kernels take from the host alone, as bool, arrays go there and back.
-            to = input_device if _are_taken([args, kwargs]) else "cpu"
+            others = (leaf.dtype for leaf in _leaves([args, kwargs]) if on_card(leaf))
+            to = input_device if all(not isinstance(dtype, np.dtype) or dtype in NATIVE for dtype in others) else "cpu"
             on, named = _moved(args, to, arrays=False), _moved(kwargs, to, arrays=False)
             result = kernel(*on, **named, **device)
-            leaves = (input_device or _card([args, kwargs])) if on_cards or to != input_device else None
-            return _moved(result, output_device or leaves)
+            stays = (input_device or _card([args, kwargs])) if on_cards or to != input_device else None
+            return _moved(result, output_device or stays)
 
         return call  # type: ignore[return-value]
 
@@ -96,20 +89,16 @@ def _output(args: Any, kwargs: dict[str, Any], place: int | None) -> Any:
     return kwargs.get("output") if place is None or place >= len(args) else args[place]
 
 
-def _is_array(value: Any) -> bool:
-    return isinstance(value, np.ndarray) or on_card(value)
-
-
-def _fill(output: Any, found: Any) -> None:
+def _fill(output: Any, filled: Any) -> None:
     """Copies an array into another, on whatever devices they are."""
     card = _card(output)
     if card is None:
-        output[...] = _moved(found, "cpu")
+        output[...] = _moved(filled, "cpu")
         return
     import cupy
 
     with cupy.cuda.Device(int(card.partition(":")[2])):
-        output[...] = cupy.asarray(found)
+        output[...] = cupy.asarray(filled)
 
 
 def sync(*arrays: Any) -> None:
@@ -119,23 +108,21 @@ def sync(*arrays: Any) -> None:
             array.device.synchronize()
 
 
+def _leaves(value: Any) -> Iterator[Any]:
+    """The values in lists, tuples and dictionaries."""
+    if not isinstance(value, (list, tuple, dict)):
+        yield value
+        return
+    for item in value.values() if isinstance(value, dict) else value:
+        yield from _leaves(item)
+
+
 def _card(value: Any) -> str | None:
     """The GPU that the first array in ``value`` is on, if one is."""
-    if isinstance(value, (list, tuple, dict)):
-        items = value.values() if isinstance(value, dict) else value
-        return next((found for item in items if (found := _card(item)) is not None), None)
-    if not on_card(value):
-        return None
-    device = getattr(value, "device", None)
+    array = next((leaf for leaf in _leaves(value) if on_card(leaf)), None)
+    device = getattr(array, "device", None)
     # Ours, CuPy's and PyTorch's.
-    return device if isinstance(device, str) else f"cuda:{getattr(device, 'id', getattr(device, 'index', 0))}"
-
-
-def _are_taken(value: Any) -> bool:
-    """Whether all arrays on GPUs are of types that kernels take there."""
-    if isinstance(value, (list, tuple, dict)):
-        return all(_are_taken(item) for item in (value.values() if isinstance(value, dict) else value))
-    return not on_card(value) or not isinstance(value.dtype, np.dtype) or value.dtype in NATIVE
+    return device if array is None or isinstance(device, str) else f"cuda:{getattr(device, 'id', getattr(device, 'index', 0))}"
 
 
 def _moved(value: Any, device: str | None, *, arrays: bool = True) -> Any:
@@ -150,11 +137,9 @@ def _moved(value: Any, device: str | None, *, arrays: bool = True) -> Any:
         return {key: _moved(item, device, arrays=arrays) for key, item in value.items()}
     if isinstance(value, np.ndarray):
         return _to_cuda(value, device) if arrays and device != "cpu" else value
-    if on_card(value):
-        if device == "cpu":
-            return on_host(value, "input", "adapter")
-        return _to_cuda(value, device)
-    return value
+    if not on_card(value):
+        return value
+    return on_host(value, "input", "adapter") if device == "cpu" else _to_cuda(value, device)
 
 
 def _to_cuda(value: Any, device: str) -> Any:

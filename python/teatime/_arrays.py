@@ -24,10 +24,6 @@ def is_lazy(x: Any) -> bool:
     return graph is not None and graph() is not None
 
 
-#: CUDA's number among DLPack's devices.
-_DLPACK_CUDA = 2
-
-
 def library(x: Any) -> str:
     """The name of the package that ``x`` is of."""
     return type(x).__module__.partition(".")[0]
@@ -40,7 +36,8 @@ def on_card(x: Any) -> bool:
         return bool(getattr(x, "is_cuda", False))
     if hasattr(x, "__cuda_array_interface__"):
         return True
-    return hasattr(x, "__dlpack_device__") and not hasattr(x, "__array__") and x.__dlpack_device__()[0] == _DLPACK_CUDA
+    # CUDA is DLPack's device 2.
+    return hasattr(x, "__dlpack_device__") and not hasattr(x, "__array__") and x.__dlpack_device__()[0] == 2
 
 
 def host_array(x: Any, name: str, instead: str) -> NDArray[Any]:

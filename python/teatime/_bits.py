@@ -15,12 +15,7 @@ from ._device import Device, run_options
 
 
 def pack(
-    x: ArrayLike,
-    bits: int = 2,
-    *,
-    table: Sequence[int] | None = None,
-    missing: int | None = None,
-    device: Device | str | None = None,
+    x: ArrayLike, bits: int = 2, *, table: Sequence[int] | None = None, missing: int | None = None, device: Device | str | None = None
 ) -> NDArray[np.uint8]:
     """Packs the last axis, each row by itself, the first value in the lowest bits of a byte.
 
@@ -40,12 +35,7 @@ def pack(
     Returns
     -------
     (..., ceil(n * bits / 8)) of uint8
-        The bits behind a row's values are 0.
-
-    Raises
-    ------
-    ValueError
-        For a value that does not fit: it says how many, and where the first is.
+        The bits behind a row's values are 0. ValueError for values that do not fit: it says how many, and where the first is.
 
     Examples
     --------
@@ -59,17 +49,12 @@ def pack(
         raise TypeError(f"`x` has the type {given.dtype}: int8, uint8 and bool are packed")
     entries = None if table is None else [whole(value, "table", most=255) for value in table]
     missing = None if missing is None else whole(missing, "missing", most=255)
-    found = _teatime.pack(c_order(a), whole(bits, "bits"), entries, missing, device_of(device, x=a), run_options())
-    return as_given(found, x)  # type: ignore[no-any-return]
+    packed = _teatime.pack(c_order(a), whole(bits, "bits"), entries, missing, device_of(device, x=a), run_options())
+    return as_given(packed, x)  # type: ignore[no-any-return]
 
 
 def unpack(
-    packed: ArrayLike,
-    n: int,
-    bits: int = 2,
-    *,
-    table: Sequence[float] | None = None,
-    dtype: DTypeLike = np.uint8,
+    packed: ArrayLike, n: int, bits: int = 2, *, table: Sequence[float] | None = None, dtype: DTypeLike = np.uint8,
     device: Device | str | None = None,
 ) -> NDArray[Any]:
     """Rows of ``n`` values, of what :func:`pack` packed.
@@ -79,14 +64,12 @@ def unpack(
     packed : (..., bytes of a row) of uint8
     n
         Values of a row.
-    bits
-        1, 2 or 4.
     table
         What each of the ``2**bits`` codes becomes.
     dtype
         uint8, int8, float16 or float32.
-    device
-        A :class:`Device`, its name, or None for the fastest.
+    bits, device
+        As in :func:`pack`.
 
     Examples
     --------
@@ -100,5 +83,5 @@ def unpack(
     entries = None if table is None else [float(value) for value in table]
     n = whole(n, "n", most=2**63 - 1)
     on = device_of(device, packed=a)
-    found = _teatime.unpack(c_order(a), n, whole(bits, "bits"), entries, str(np.dtype(dtype)), on, run_options())
-    return as_given(found, packed)  # type: ignore[no-any-return]
+    values = _teatime.unpack(c_order(a), n, whole(bits, "bits"), entries, str(np.dtype(dtype)), on, run_options())
+    return as_given(values, packed)  # type: ignore[no-any-return]

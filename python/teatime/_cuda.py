@@ -67,11 +67,11 @@ def device_of(device: Device | str | None, **arrays: Any) -> Device | str | None
     return opened
 
 
-def as_given(found: Any, like: Any, on: str | None = None) -> Any:
+def as_given(result: Any, like: Any, on: str | None = None) -> Any:
     """A result where the argument ``like`` is: on its GPU, whose name is ``on``, as an array of its library, or on the host."""
     if not on_card(like):
-        return found
-    card = found if isinstance(found, CudaArray) else _to_cuda(c_order(found), on or given_array(like, "output", "").device)
+        return result
+    card = result if isinstance(result, CudaArray) else _to_cuda(c_order(result), on or given_array(like, "output", "").device)
     of_library = _ARRAYS.get(library(like))
     return of_library(card) if of_library else card
 
@@ -87,17 +87,12 @@ def to_cuda(x: ArrayLike, device: Device | str = "cuda:0") -> CudaArray:
     x
         Of floats, integers, of which those of 64 bits become float64, or bool, which becomes uint8.
     device
-        A :class:`Device`, or its name.
+        A :class:`Device`, or its name. ValueError where it is no CUDA GPU.
 
     Returns
     -------
     CudaArray
         ``get()`` gives NumPy's; it has ``__cuda_array_interface__`` and DLPack for other libraries, ``shape``, ``dtype``, ``ndim`` and ``device``.
-
-    Raises
-    ------
-    ValueError
-        Where the device is no CUDA GPU.
 
     Examples
     --------

@@ -28,28 +28,14 @@ _BOUNDARIES = {
 
 
 def gaussian_filter(
-    image: Any,
-    sigma: float | Sequence[float],
-    order: int | Sequence[int] = 0,
-    mode: str | Sequence[str] = "reflect",
-    cval: float = 0.0,
-    truncate: float = 4.0,
-    *,
-    radius: int | Sequence[int] | None = None,
-    axes: int | Sequence[int] | None = None,
-    output: Any = None,
-    rounding: str = "once",
-    narrow: bool | None = None,
-    array: str | None = None,
-    chunks: Any = None,
-    fill: bool = False,
-    device: str | None = None,
-    resources: dict[str, float] | None = None,
-    compute: bool = False,
+    image: Any, sigma: float | Sequence[float], order: int | Sequence[int] = 0, mode: str | Sequence[str] = "reflect", cval: float = 0.0,
+    truncate: float = 4.0, *, radius: int | Sequence[int] | None = None, axes: int | Sequence[int] | None = None, output: Any = None,
+    rounding: str = "once", narrow: bool | None = None, array: str | None = None, chunks: Any = None, fill: bool = False,
+    device: str | None = None, resources: dict[str, float] | None = None, compute: bool = False,
 ) -> Any:
     """A Gaussian filter: ``dask_image.ndfilters.gaussian_filter``, with scipy's other arguments.
 
-    The same bits as of the whole array, however it is chunked.
+    It gives a dask array, or NumPy's with ``compute=True``: the same bits as of the whole array, however it is chunked.
 
     Parameters
     ----------
@@ -61,17 +47,14 @@ def gaussian_filter(
     array
         Of a path: the array in the store, where the path is not its own.
     chunks
-        Of a path: chunks of the result, as dask has them; an axis that weights reach over is whole. None: boxes of whole stored chunks, of up to dask's ``array.chunk-size``
-        (128 MiB), or an eighth of a thread's share of the smallest worker's memory: neighbouring boxes read what lies between them each for
-        itself, so that large ones read less. A task holds up to half of its thread's share, and is a MemoryError where that does not do.
+        Of a path: chunks of the result, as dask has them; an axis that weights reach over is whole. None: boxes of whole stored chunks, of
+        up to dask's ``array.chunk-size`` (128 MiB), or an eighth of a thread's share of the smallest worker's memory: neighbouring boxes
+        read what lies between them each for itself, so that large ones read less. A task holds up to half of its thread's share, and is a
+        MemoryError where that does not do.
     fill
         Of a path: whether a missing chunk has the array's fill value. Else it is an error, since it is more often damage.
     device, resources, compute
         As in :func:`pca`.
-
-    Returns
-    -------
-    A dask array of the image's shape; NumPy's with ``compute=True``.
 
     Examples
     --------
@@ -80,13 +63,13 @@ def gaussian_filter(
     """
     name = device_name(device)
     x: Any
-    of: Callable[..., Any]
+    filtered: Callable[..., Any]
     if isinstance(image, (str, os.PathLike)):
-        x, of = _Stored(folder(image, "image"), array, fill, chunks), _of_store
+        x, filtered = _Stored(folder(image, "image"), array, fill, chunks), _filtered_store
     elif array is not None or chunks is not None or fill:
         raise TypeError("`array`, `chunks` and `fill` are for the path of a stored array; rechunk() changes the chunks of a dask array")
     else:
-        x, of = image if isinstance(image, da.Array) else da.asarray(image), _of_blocks
+        x, filtered = da.asarray(image), _filtered_blocks
         known(x, "image")
     dtype = np.dtype(x.dtype if output is None else output).newbyteorder("=")
     options = filter_options(
@@ -103,10 +86,10 @@ def gaussian_filter(
     for axis, r, s in zip(options["axes"], reach, options["sigma"]):
         radii[axis] = r if s > 1e-15 else 0
     with annotated(resources, compute):
-        return finished(of(x, radii, options, dtype, name), compute)
+        return finished(filtered(x, radii, options, dtype, name), compute)
 
 
-def _of_blocks(x: Any, radii: Sequence[int], options: dict[str, Any], dtype: np.dtype[Any], name: str | None) -> Any:
+def _filtered_blocks(x: Any, radii: Sequence[int], options: dict[str, Any], dtype: np.dtype[Any], name: str | None) -> Any:
     # An axis that weights reach over needs no neighbours.
     fitted = zip(x.chunks, radii, x.shape)
     x = x.rechunk(tuple((extent,) if r >= extent else da.overlap.ensure_minimum_chunksize(r, sizes) for sizes, r, extent in fitted))
@@ -114,16 +97,15 @@ def _of_blocks(x: Any, radii: Sequence[int], options: dict[str, Any], dtype: np.
     modes = dict(zip(options["axes"], options["mode"]))
     boundary = [_BOUNDARIES[modes[axis]] if halo else "none" for axis, halo in enumerate(depth)]
     haloed = da.overlap.overlap(x, dict(enumerate(depth)), dict(enumerate(boundary))) if any(depth) else x
-    return haloed.map_blocks(
-        _worker.filtered,
-        name="teatime-gaussian-" + tokenize(__version__, x, options, str(dtype), name),
-        chunks=x.chunks,
-        dtype=dtype,
-        meta=meta_from_array(x, dtype=dtype),
-        options=options,
-        before=[(halo if beyond == "periodic" else 0, halo) for halo, beyond in zip(depth, boundary)],
-        becomes=str(dtype),
-        on=name,
+    before = [(halo if beyond == "periodic" else 0, halo) for halo, beyond in zip(depth, boundary)]
+    return _mapped(haloed, _worker.filtered, "gaussian", dtype, x.chunks, options=options, before=before, becomes=str(dtype), on=name)
+
+
+def _mapped(x: Any, function: Callable[..., Any], name: str, dtype: Any, chunks: Any, **options: Any) -> Any:
+    """``function`` of each block, with ``options``."""
+    return x.map_blocks(
+        function, name=f"teatime-{name}-" + tokenize(__version__, x, dtype, options), dtype=dtype, chunks=chunks,
+        meta=meta_from_array(x, dtype=dtype), **options,
     )
 
 
@@ -137,7 +119,7 @@ class _Stored:
         self.ndim = len(self.shape)
 
 
-def _of_store(x: _Stored, radii: Sequence[int], options: dict[str, Any], dtype: np.dtype[Any], name: str | None) -> Any:
+def _filtered_store(x: _Stored, radii: Sequence[int], options: dict[str, Any], dtype: np.dtype[Any], name: str | None) -> Any:
     computed = computed_type(x.dtype, dtype, options["rounding"])
     if options["rounding"] == "scipy" and is_long(dtype):
         raise ValueError(f"`rounding` of scipy for {dtype} of a path: of the dask array that da.from_zarr gives, it is done")
@@ -153,20 +135,16 @@ def _of_store(x: _Stored, radii: Sequence[int], options: dict[str, Any], dtype: 
     chunks = da.core.normalize_chunks(chunks, x.shape, dtype=dtype)
     # An axis that weights reach over needs no neighbours.
     chunks = tuple((extent,) if radius >= extent else sizes for sizes, radius, extent in zip(chunks, radii, x.shape))
-    of = (*x.place, options, str(computed), str(dtype), name)
+    given = (*x.place, options, str(computed), str(dtype), name)
+    token = tokenize(__version__, stamp(os.path.join(x.place[0], x.place[1] or "")), chunks, *given)
     return da.map_blocks(
-        _worker.filtered_box,
-        *of,
-        name="teatime-gaussian-of-store-" + tokenize(__version__, stamp(os.path.join(x.place[0], x.place[1] or "")), chunks, *of),
-        chunks=chunks,
-        dtype=dtype,
-        meta=np.empty((0,) * x.ndim, dtype),
+        _worker.filtered_box, *given, name=f"teatime-gaussian-of-store-{token}", chunks=chunks, dtype=dtype, meta=np.empty((0,) * x.ndim, dtype)
     )
 
 
 def _box(shape: Sequence[int], chunk: Sequence[int], radii: Sequence[int], most: int) -> list[int]:
     """Whole chunks, up to ``most`` elements, that grow along the axis of which the halo is the largest part."""
-    size = [max(1, min(extent, of_chunk)) for extent, of_chunk in zip(shape, chunk)]
+    size = [max(1, min(extent, stored)) for extent, stored in zip(shape, chunk)]
     growing = [axis for axis in range(len(shape)) if size[axis] < shape[axis]]
     while growing:
         axis = max(growing, key=lambda axis: (radii[axis] / size[axis], axis))
@@ -185,14 +163,8 @@ def _per_byte(bits: int) -> int:
 
 
 def pack(
-    x: Any,
-    bits: int = 2,
-    *,
-    table: Sequence[int] | None = None,
-    missing: int | None = None,
-    device: str | None = None,
-    resources: dict[str, float] | None = None,
-    compute: bool = False,
+    x: Any, bits: int = 2, *, table: Sequence[int] | None = None, missing: int | None = None, device: str | None = None,
+    resources: dict[str, float] | None = None, compute: bool = False,
 ) -> Any:
     """Packs the last axis of a dask array, as :func:`teatime.pack`, block by block.
 
@@ -201,46 +173,29 @@ def pack(
     >>> pack(da.from_array(np.array([[0, 1, 2, 3, 1]], "u1"), chunks=4)).compute()
     array([[228,   1]], dtype=uint8)
     """
-    x = x if isinstance(x, da.Array) else da.asarray(x)
-    per, device = _per_byte(bits), device_name(device)
+    x, per = da.asarray(x), _per_byte(bits)
     if x.ndim == 0:
         raise ValueError("`x` has no axis")
     if any(extent % per for extent in x.chunks[-1][:-1]):
         x = x.rechunk({x.ndim - 1: max(per, max(x.chunks[-1]) // per * per)})
-    chunks = (*x.chunks[:-1], tuple(-(-extent // per) for extent in x.chunks[-1]))
+    chunks, name = (*x.chunks[:-1], tuple(-(-extent // per) for extent in x.chunks[-1])), device_name(device)
     with annotated(resources, compute):
-        result = x.map_blocks(
-            _worker.packed, dtype=np.uint8, chunks=chunks, meta=meta_from_array(x, dtype=np.uint8), bits=bits,
-            table=table, missing=missing, on=device, name="teatime-pack-" + tokenize(__version__, x, bits, table, missing, device),
-        )
-        return finished(result, compute)
+        return finished(_mapped(x, _worker.packed, "pack", np.uint8, chunks, bits=bits, table=table, missing=missing, on=name), compute)
 
 
 def unpack(
-    packed: Any,
-    n: int,
-    bits: int = 2,
-    *,
-    table: Sequence[float] | None = None,
-    dtype: Any = np.uint8,
-    device: str | None = None,
-    resources: dict[str, float] | None = None,
-    compute: bool = False,
+    packed: Any, n: int, bits: int = 2, *, table: Sequence[float] | None = None, dtype: Any = np.uint8, device: str | None = None,
+    resources: dict[str, float] | None = None, compute: bool = False,
 ) -> Any:
     """Rows of ``n`` values of a packed dask array, as :func:`teatime.unpack`, block by block.
 
     >>> unpack(da.from_array(np.array([[228, 1]], "u1")), 5).compute()
     array([[0, 1, 2, 3, 1]], dtype=uint8)
     """
-    x = packed if isinstance(packed, da.Array) else da.asarray(packed)
-    per, device = _per_byte(bits), device_name(device)
+    x, per, dtype = da.asarray(packed), _per_byte(bits), np.dtype(dtype)
     if not (x.shape[-1] - 1) * per < n <= x.shape[-1] * per:
         raise ValueError(f"`n` of {n}: rows of {x.shape[-1]} bytes hold up to {x.shape[-1] * per} values")
-    chunks = (*x.chunks[:-1], tuple(extent * per for extent in x.chunks[-1]))
+    chunks, name = (*x.chunks[:-1], tuple(extent * per for extent in x.chunks[-1])), device_name(device)
     with annotated(resources, compute):
-        result = x.map_blocks(
-            _worker.unpacked, dtype=np.dtype(dtype), chunks=chunks, meta=meta_from_array(x, dtype=np.dtype(dtype)), bits=bits,
-            table=table, becomes=str(np.dtype(dtype)), on=device,
-            name="teatime-unpack-" + tokenize(__version__, x, n, bits, table, str(dtype), device),
-        )[..., :n]
-        return finished(result, compute)
+        rows = _mapped(x, _worker.unpacked, "unpack", dtype, chunks, bits=bits, table=table, becomes=str(dtype), on=name)
+        return finished(rows[..., :n], compute)

@@ -67,9 +67,9 @@ class _Progress:
 
     def __call__(self, pass_: int, passes: int, rows: int, total: int) -> None:
         before, self.done = self.done, max(self.done, pass_ * total + rows)
-        all_ = max(self.done, passes * total)
+        total = max(self.done, passes * total)
         if hasattr(self.callback, "update") and hasattr(self.callback, "total"):
-            self.callback.total = all_
+            self.callback.total = total
             self.callback.update(self.done - before)
         else:
-            self.callback(self.done, all_)
+            self.callback(self.done, total)

@@ -15,23 +15,12 @@ from ._teatime import CudaArray
 
 
 def distance_options(
-    metric: str = "euclidean",
-    *,
-    p: float = 2.0,
-    missing: str = "propagate",
-    negative: bool = False,
-    columns: bool = False,
+    metric: str = "euclidean", *, p: float = 2.0, missing: str = "propagate", negative: bool = False, columns: bool = False,
     narrow: bool | None = None,
 ) -> dict[str, Any]:
     """Options of distances, as the compiled part takes them."""
-    return {
-        "metric": _teatime.metric_name(metric, float(p)),
-        "p": float(p),
-        "missing": missing,
-        "negative": negative,
-        "columns": columns,
-        "narrow": narrow,
-    }
+    metric = _teatime.metric_name(metric, float(p))
+    return {"metric": metric, "p": float(p), "missing": missing, "negative": negative, "columns": columns, "narrow": narrow}
 
 
 def operand(x: ArrayLike, name: str, narrow: bool | None, device: Device | str | None) -> NDArray[Any]:
@@ -50,9 +39,9 @@ def operands(
     """Both of one type and in C order; whether observations are columns; and the type of the result."""
     a = operand(x, "x", narrow, device)
     b = None if y is None else operand(y, "y", narrow, device)
-    for name, of in (("x", a), ("y", b)):
-        if of is not None and of.ndim != 2:
-            raise ValueError(f"`{name}` is (observations, features), and has {of.ndim} axes: {of.shape}")
+    for name, array in (("x", a), ("y", b)):
+        if array is not None and array.ndim != 2:
+            raise ValueError(f"`{name}` is (observations, features), and has {array.ndim} axes: {array.shape}")
     if b is None:
         a, columns = either_order(a)
         return a, None, columns, float_type(a)
@@ -68,18 +57,9 @@ def operands(
 
 
 def pairwise_distance(
-    x: ArrayLike,
-    y: ArrayLike | None = None,
-    metric: str = "euclidean",
-    *,
-    p: float = 2.0,
-    missing: str = "propagate",
-    negative: bool = False,
-    condensed: bool = False,
-    return_shared: bool = False,
-    narrow: bool | None = None,
-    device: Device | str | None = None,
-    progress: Any = None,
+    x: ArrayLike, y: ArrayLike | None = None, metric: str = "euclidean", *, p: float = 2.0, missing: str = "propagate",
+    negative: bool = False, condensed: bool = False, return_shared: bool = False, narrow: bool | None = None,
+    device: Device | str | None = None, progress: Any = None,
 ) -> Any:
     """Distances of observations from one another, or from those of ``y``: scipy's ``cdist`` and ``pdist``.
 
@@ -106,11 +86,8 @@ def pairwise_distance(
         Each pair of ``x`` once, in scipy's order, in place of the square.
     return_shared
         Whether the number of features that both have is returned too, where missing ones are ignored.
-    narrow
-        Whether what is computed in float64 is computed in float32. None: where the device has no float64 (:attr:`Device.f64`), which
-        refuses integers that float32 would change. With False such a device is an error.
-    device
-        A :class:`Device`, its name, or None for the fastest.
+    narrow, device
+        As in :func:`teatime.svd`.
     progress
         Called as ``progress(done, total)`` now and then, or a tqdm bar.
 

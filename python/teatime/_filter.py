@@ -42,16 +42,8 @@ def filtered_axes(axes: int | Sequence[int] | None, count: int) -> list[int]:
 
 
 def filter_options(
-    axes: Sequence[int],
-    sigma: float | Sequence[float],
-    *,
-    order: int | Sequence[int],
-    mode: str | Sequence[str],
-    cval: Any,
-    truncate: float,
-    radius: int | Sequence[int] | None,
-    rounding: str,
-    narrow: bool | None,
+    axes: Sequence[int], sigma: float | Sequence[float], *, order: int | Sequence[int], mode: str | Sequence[str], cval: Any,
+    truncate: float, radius: int | Sequence[int] | None, rounding: str, narrow: bool | None,
 ) -> dict[str, Any]:
     """Options of a filter along ``axes``, as the compiled part takes them."""
     count = len(axes)
@@ -60,12 +52,8 @@ def filter_options(
         "sigma": [float(value) for value in per_axis(sigma, "sigma", count)],
         "order": [whole(value, "order") for value in per_axis(order, "order", count)],
         "mode": per_axis(mode, "mode", count),
-        "cval": float(cval),
-        "truncate": float(truncate),
         "radius": None if radius is None else [whole(value, "radius") for value in per_axis(radius, "radius", count)],
-        "rounding": rounding,
-        "preserve_range": True,
-        "narrow": narrow,
+        "cval": float(cval), "truncate": float(truncate), "rounding": rounding, "preserve_range": True, "narrow": narrow,
     }
 
 
@@ -85,15 +73,12 @@ def computed_type(given: np.dtype[Any], dtype: np.dtype[Any], rounding: str) -> 
     return computed
 
 
-def of_type(found: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+def of_type(result: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     """What was computed, as ``dtype``: as narrower integers to the nearest, and to the ends of the type."""
-    if found.dtype == dtype or isinstance(found, CudaArray):
-        return found.astype(dtype, copy=False)
-    if dtype.kind in "iu":
+    if result.dtype != dtype and not isinstance(result, CudaArray) and dtype.kind in "iu":
         ends = np.iinfo(dtype)
-        found = np.asarray(np.rint(found))
-        np.clip(found, ends.min, np.nextafter(float(ends.max), 0) if is_long(dtype) else None, out=found)
-    return found.astype(dtype)
+        result = np.clip(np.rint(result), ends.min, np.nextafter(float(ends.max), 0) if is_long(dtype) else None)
+    return result.astype(dtype, copy=False)
 
 
 def warn_of_sign(options: dict[str, Any], dtype: np.dtype[Any]) -> None:
@@ -115,19 +100,9 @@ def axis_by_axis(options: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def gaussian_filter(
-    input: ArrayLike,
-    sigma: float | Sequence[float],
-    order: int | Sequence[int] = 0,
-    output: DTypeLike | NDArray[Any] | None = None,
-    mode: str | Sequence[str] = "reflect",
-    cval: Any = 0.0,
-    truncate: float = 4.0,
-    *,
-    radius: int | Sequence[int] | None = None,
-    axes: int | Sequence[int] | None = None,
-    rounding: str = "once",
-    narrow: bool | None = None,
-    device: Device | str | None = None,
+    input: ArrayLike, sigma: float | Sequence[float], order: int | Sequence[int] = 0, output: DTypeLike | NDArray[Any] | None = None,
+    mode: str | Sequence[str] = "reflect", cval: Any = 0.0, truncate: float = 4.0, *, radius: int | Sequence[int] | None = None,
+    axes: int | Sequence[int] | None = None, rounding: str = "once", narrow: bool | None = None, device: Device | str | None = None,
 ) -> NDArray[Any]:
     """A Gaussian filter, or a derivative of one: :func:`scipy.ndimage.gaussian_filter` with its arguments.
 
@@ -155,11 +130,8 @@ def gaussian_filter(
         ``"once"``: integers are rounded to the nearest at the end. ``"scipy"``: towards 0 after each axis, as scipy does, those of 64 bits
         in as many calls as there are axes; in float32, as on devices without float64, results of 8 and 16 bits may be one off. Floats are
         added in scipy's order too, and far from 0 are less exact so.
-    narrow
-        Whether what is computed in float64 is computed in float32. None: where the device has no float64 (:attr:`Device.f64`), which
-        refuses integers that float32 would change. With False such a device is an error.
-    device
-        A :class:`Device`, its name, or None for the fastest.
+    narrow, device
+        As in :func:`teatime.svd`.
 
     Examples
     --------
@@ -196,20 +168,20 @@ def gaussian_filter(
         x = _teatime.gaussian(c_order(x), part, str(computed) if computed != x.dtype else "same", device, run_options())
         if part is not options:
             np.trunc(x, out=x)
-    found = of_type(x, dtype)
+    result = of_type(x, dtype)
     if into is None:
-        return as_given(found, input)  # type: ignore[no-any-return]
-    into[...] = as_given(found, into) if on_card(into) else found.get() if isinstance(found, CudaArray) else found
+        return as_given(result, input)  # type: ignore[no-any-return]
+    into[...] = as_given(result, into) if on_card(into) else result.get() if isinstance(result, CudaArray) else result
     return into  # type: ignore[no-any-return]
 
 
 def _of_parts(each: Callable[..., NDArray[Any]], x: NDArray[Any], output: Any, cval: complex) -> NDArray[Any]:
     """What ``each`` makes of the real and of the imaginary parts."""
-    found = output if isinstance(output, np.ndarray) else np.empty(x.shape, x.dtype if output is None else output)
-    if found.dtype.kind != "c" or found.shape != x.shape:
-        of = f"{found.dtype} and {found.shape} for an input of {x.dtype} and {x.shape}"
-        raise ValueError(f"`output` of {of}: it is complex, and of one shape")
+    into = output if isinstance(output, np.ndarray) else np.empty(x.shape, x.dtype if output is None else output)
+    if into.dtype.kind != "c" or into.shape != x.shape:
+        kinds = f"{into.dtype} and {into.shape} for an input of {x.dtype} and {x.shape}"
+        raise ValueError(f"`output` of {kinds}: it is complex, and of one shape")
     real = each(x.real, cval=np.real(cval))
-    found.imag = each(x.imag, cval=np.imag(cval))
-    found.real = real
-    return found
+    into.imag = each(x.imag, cval=np.imag(cval))
+    into.real = real
+    return into

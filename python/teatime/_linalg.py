@@ -91,16 +91,16 @@ def svd(a: ArrayLike, *, narrow: bool | None = None, device: Device | str | None
     return _svd((u, s * scale, vt), transposed, out, a, x)
 
 
-def _svd(found: tuple[_Array, _Array, _Array], transposed: bool, out: np.dtype[Any], a: ArrayLike, x: Any) -> SVD:
+def _svd(parts: tuple[_Array, _Array, _Array], transposed: bool, out: np.dtype[Any], a: ArrayLike, x: Any) -> SVD:
     """U, values and Vᵀ as the caller of a decomposition of ``a``, which is ``x``, gets them."""
-    u, s, vt = found
+    u, s, vt = parts
     if transposed:
         u, vt = vt.T, u.T
     return _on_card(SVD(*(part.astype(out, copy=False) for part in (u, s, vt))), a, x)
 
 
-def _on_card(found: SVD, a: ArrayLike, x: Any) -> SVD:
-    return SVD(*(as_given(part, a, x.device) for part in found)) if isinstance(x, CudaArray) else found
+def _on_card(svd: SVD, a: ArrayLike, x: Any) -> SVD:
+    return SVD(*(as_given(part, a, x.device) for part in svd)) if isinstance(x, CudaArray) else svd
 
 
 def _beyond(x: Any, s: _Array) -> bool:
@@ -109,17 +109,8 @@ def _beyond(x: Any, s: _Array) -> bool:
 
 
 def truncated_svd(
-    a: ArrayLike,
-    n_components: int = 6,
-    *,
-    n_oversamples: int | None = None,
-    n_iter: int | None = None,
-    tol: float = 1e-4,
-    random_state: int = 0,
-    signs: str = "stable",
-    narrow: bool | None = None,
-    device: Device | str | None = None,
-    progress: Any = None,
+    a: ArrayLike, n_components: int = 6, *, n_oversamples: int | None = None, n_iter: int | None = None, tol: float = 1e-4,
+    random_state: int = 0, signs: str = "stable", narrow: bool | None = None, device: Device | str | None = None, progress: Any = None,
 ) -> SVD:
     """The largest singular values and their vectors, by a randomized block Krylov iteration.
 
@@ -148,12 +139,8 @@ def truncated_svd(
     Returns
     -------
     SVD
-        ``u`` (m, k), ``s`` (k,) descending, ``vt`` (k, n), of the types that :func:`svd` gives.
-
-    Raises
-    ------
-    ValueError
-        For NaN or infinite numbers, and for more components than min(m, n).
+        ``u`` (m, k), ``s`` (k,) descending, ``vt`` (k, n), of the types that :func:`svd` gives. ValueError for NaN or infinite numbers, and
+        for more components than min(m, n).
 
     Examples
     --------
@@ -166,14 +153,14 @@ def truncated_svd(
     x, scale, transposed, out = _matrix(a, narrow, device)
     options = svd_options(n_oversamples=n_oversamples, n_iter=n_iter, tol=tol, random_state=random_state, signs=signs)
     k = whole(n_components, "n_components")
-    u, s, vt, residuals, converged, _ = _teatime.truncated_svd(x, k, options, transposed, device_of(device, a=x), run_options(progress))
+    u, s, vt, *reached = _teatime.truncated_svd(x, k, options, transposed, device_of(device, a=x), run_options(progress))
     if _beyond(x, s):
         again = truncated_svd(
             x.get(), k, n_oversamples=n_oversamples, n_iter=n_iter, tol=tol, random_state=random_state, signs=signs, device=device, progress=progress
         )
         return _on_card(again, a, x)
     if n_iter is None:
-        warn_unconverged(residuals, converged, options)
+        warn_unconverged(*reached[:2], options)
     return _svd((u, s * scale, vt), transposed, out, a, x)
 
 
@@ -193,35 +180,20 @@ def warn_unconverged(residuals: _Array, converged: Sequence[bool], svd: dict[str
 
 
 def svd_options(
-    *,
-    n_oversamples: int | None = None,
-    n_iter: int | None = None,
-    tol: float = 1e-4,
-    max_passes: int = 64,
-    random_state: int = 0,
+    *, n_oversamples: int | None = None, n_iter: int | None = None, tol: float = 1e-4, max_passes: int = 64, random_state: int = 0,
     signs: str = "stable",
 ) -> dict[str, Any]:
     """Options of the iteration, as the compiled part takes them."""
     return {
         "n_oversamples": None if n_oversamples is None else whole(n_oversamples, "n_oversamples"),
         "n_iter": None if n_iter is None else whole(n_iter, "n_iter"),
-        "tol": tol,
-        "max_passes": max_passes,
-        "seed": whole(random_state, "random_state", most=2**64 - 1),
-        "signs": signs,
+        "seed": whole(random_state, "random_state", most=2**64 - 1), "tol": tol, "max_passes": max_passes, "signs": signs,
     }
 
 
 def pca(
-    x: ArrayLike,
-    n_components: int = 10,
-    *,
-    n_iter: int | None = None,
-    tol: float = 1e-4,
-    random_state: int = 0,
-    narrow: bool | None = None,
-    device: Device | str | None = None,
-    progress: Any = None,
+    x: ArrayLike, n_components: int = 10, *, n_iter: int | None = None, tol: float = 1e-4, random_state: int = 0,
+    narrow: bool | None = None, device: Device | str | None = None, progress: Any = None,
 ) -> PCA:
     """Principal components of the rows of a matrix, as scikit-learn's ``PCA``.
 
@@ -254,9 +226,9 @@ def pca(
     k = whole(n_components, "n_components")
     options = svd_options(n_iter=n_iter, tol=tol, random_state=random_state, signs="v")
     centred, scale, mean, squares = _centred(a, np.float64 if wide else np.float32)
-    u, s, vt, residuals, converged, _ = _teatime.truncated_svd(centred, k, options, False, device_of(device), run_options(progress))
+    u, s, vt, *reached = _teatime.truncated_svd(centred, k, options, False, device_of(device), run_options(progress))
     if n_iter is None:
-        warn_unconverged(residuals, converged, options)
+        warn_unconverged(*reached[:2], options)
     s = s * scale
     explained, variance = s**2 / (a.shape[0] - 1), squares / (a.shape[0] - 1)
     ratio = explained / variance if variance > 0 else np.zeros_like(explained)
@@ -268,9 +240,8 @@ _BLOCK = 8 << 20
 
 
 def _centred(a: _Array, dtype: Any) -> tuple[_Array, float, _Array, float]:
-    """A matrix less the means of its columns, of a type and in float32 but for a factor, that factor, the means, and the sum of squares. It is read in blocks of
-    rows, twice, so that nothing but the result is as large as it is.
-    """
+    """A matrix less the means of its columns, of a type and in float32 but for a factor, that factor, the means, and the sum of squares.
+    It is read in blocks of rows, twice, so that nothing but the result is as large as it is."""
     rows = max(1, _BLOCK // (8 * max(1, a.shape[1])))
     blocks = [slice(first, first + rows) for first in range(0, a.shape[0], rows)]
     total, most, least = np.zeros(a.shape[1]), np.full(a.shape[1], -np.inf), np.full(a.shape[1], np.inf)

@@ -44,6 +44,11 @@ def named(function: Callable[..., Any], name: str, also: Any = None) -> Callable
     return task
 
 
+def array_of(task: Delayed, *shape: int, dtype: Any = "f8") -> da.Array:
+    """The array that a task gives."""
+    return da.from_delayed(task, shape, dtype=dtype, meta=np.empty((0,) * len(shape), dtype))
+
+
 def finished(result: Any, compute: bool) -> Any:
     return dask.compute(result)[0] if compute else result
 
@@ -118,16 +123,16 @@ class Source:
 
     #: (variants, samples)
     shape: tuple[int, int]
-    #: The source of parts: a store's path, its array, and whether absent chunks are filled; or an array's shape and type.
+    #: A store: its path, its array, and whether absent chunks are filled; or an array of no variant.
     like: Any
-    #: Of each task: the range of its variants, and its block.
+    #: The range of variants of each task, and its block, where there is no store.
     ranges: list[tuple[int, int]]
-    blocks: list[Any]
-    #: What tells stores of the same path apart.
+    blocks: list[Any] | None
+    #: A word that tells stores of the same path apart.
     stamp: Any
 
     @classmethod
-    def of(
+    def open(
         cls, genotypes: Any, array: str | None, fill: bool, rows_per_task: int | None, pair_bytes: int = 4, name: str = "genotypes"
     ) -> Source:
         """``pair_bytes`` is what a task of a store gives for each two samples."""
@@ -136,7 +141,7 @@ class Source:
         if not isinstance(genotypes, (str, os.PathLike)):
             if array is not None or fill:
                 raise TypeError("`array` and `fill` are for the path of a store")
-            return cls._of_array(genotypes, rows_per_task)
+            return cls._blocks_of(genotypes, rows_per_task)
         path = folder(genotypes, name)
         opened = open_store(path, array, fill=fill)
         samples, variants = opened.samples, opened.variants
@@ -144,11 +149,11 @@ class Source:
             raise ValueError(f"{path}: {variants} variants of {samples} samples")
         rows = _rows(rows_per_task, samples * opened.ploidy, samples, pair_bytes)
         ranges = opened.part_ranges(max(1, -(-variants // rows)))
-        return cls((variants, samples), (path, array, fill), ranges, [None] * len(ranges), stamp(path))
+        return cls((variants, samples), (path, array, fill), ranges, None, stamp(path))
 
     @classmethod
-    def _of_array(cls, genotypes: Any, rows_per_task: int | None) -> Source:
-        x = genotypes if isinstance(genotypes, da.Array) else da.asarray(genotypes)
+    def _blocks_of(cls, genotypes: Any, rows_per_task: int | None) -> Source:
+        x = da.asarray(genotypes)
         if x.ndim not in (2, 3):
             raise ValueError(f"`genotypes` are (variants, samples) or (variants, samples, ploidy), not {x.shape}")
         known(x, "genotypes")
@@ -168,7 +173,8 @@ class Source:
             warnings.warn(message, da.PerformanceWarning, stacklevel=4)
             x = x.rechunk(wanted)
         firsts = [0, *np.cumsum(x.chunks[0]).tolist()]
-        return cls((variants, samples), (x.shape, x.dtype), list(zip(firsts, firsts[1:])), list(x.to_delayed().reshape(-1)), None)
+        like = np.empty((0, *x.shape[1:]), x.dtype)
+        return cls((variants, samples), like, list(zip(firsts, firsts[1:])), list(x.to_delayed().reshape(-1)), None)
 
     def pair_memory(self, pair_bytes: int) -> tuple[int, float]:
         """Bytes of sums of each pair of samples, two and what they add up to; and of the largest worker that is known."""
@@ -186,10 +192,7 @@ class Source:
 
     def band(self, samples_per_task: int | None, pair_bytes: int) -> tuple[int, int | None]:
         """Samples of a task that takes all variants, ``pair_bytes`` for each pair with others, and the memory it has, as
-        :func:`task_memory` says, half of which is for pairs.
-
-        MemoryError where that does not do.
-        """
+        :func:`task_memory` says, half of which is for pairs. MemoryError where that does not do."""
         memory = task_memory()
         if samples_per_task is None:
             samples_per_task = (memory or 0) // 2 // (pair_bytes * self.shape[1])
@@ -204,28 +207,14 @@ class Source:
             )
         return samples, memory
 
-    def parts(self, ploidy: int | None, of: dict[str, Any], device: str | None) -> Delayed:
-        """The sums over all variants."""
-        parts = []
-        for rows, block in zip(self.ranges, self.blocks):
-            if block is None:
-                task = named(_worker.part_of_store, "part-of-store", self.stamp)
-                parts.append(task(self.like, rows, ploidy, of, device))
-            else:
-                task = named(_worker.part_of_block, "part-of-block")
-                parts.append(task(block, rows[0], self.shape[0], ploidy, of, device))
-        return tree(parts, "merge-parts")
+    def tasks(self, function: Callable[..., Any], name: str, *options: Any) -> list[Delayed]:
+        """A task for each range: ``function`` of the store or the block, the range and ``options``."""
+        task = named(function, f"{name}-of-{'store' if self.blocks is None else 'block'}", self.stamp)
+        return [task(source, rows, *options) for source, rows in zip(self.blocks or [self.like] * len(self.ranges), self.ranges)]
 
-    def bands(self, ploidy: int | None, of: dict[str, Any], device: str | None) -> list[Delayed]:
-        """Their variants, which stay where they were read between products."""
-        bands = []
-        for rows, block in zip(self.ranges, self.blocks):
-            if block is None:
-                task = named(_worker.band_of_store, "band-of-store", self.stamp)
-                bands.append(task(self.like, rows, ploidy, of, device))
-            else:
-                bands.append(named(_worker.band_of_block, "band-of-block")(block, ploidy, of, device))
-        return bands
+    def part(self, *options: Any) -> Delayed:
+        """The sums over all variants."""
+        return tree(self.tasks(_worker.part, "part", self.shape[0], *options), "merge-parts")
 
 
 def known(x: Any, name: str) -> None:
@@ -249,7 +238,7 @@ def iterated(bands: Sequence[Delayed], shape: tuple[int, int], k: int, svd: dict
         return delayed(_worker.components(shape, k, svd, done), pure=True)
     # One layer, since there may be many thousands of tasks, and each layer is merged with all before.
     token = tokenize(__version__, shape, k, svd, [band.key for band in bands])
-    step, found = functools.partial(_worker.next_vectors, shape, k, svd), f"teatime-components-{token}"
+    step, result = functools.partial(_worker.next_vectors, shape, k, svd), f"teatime-components-{token}"
     graph: dict[Any, Any] = {}
     made: list[Any] = []
     for number in range(svd["max_passes"] if svd["n_iter"] is None else svd["n_iter"] + 2):
@@ -263,8 +252,8 @@ def iterated(bands: Sequence[Delayed], shape: tuple[int, int], k: int, svd: dict
             graph.update((key, (_worker.add_products, *level[2 * i : 2 * i + 2])) for i, key in enumerate(sums))
             level = sums + level[2 * len(sums) :]
         made += level
-    graph[found] = (functools.partial(_worker.components, shape, k, svd), made)
-    return Delayed(found, HighLevelGraph.from_collections(found, graph, list(bands)))
+    graph[result] = (functools.partial(_worker.components, shape, k, svd), made)
+    return Delayed(result, HighLevelGraph.from_collections(result, graph, list(bands)))
 
 
 def _rows(rows_per_task: int | None, row: int, samples: int, pair_bytes: int) -> int:
@@ -286,9 +275,9 @@ def stamp(path: str) -> str:
         some = sorted(files)[:left]
         left -= len(some)
         entries += [within, *(os.path.join(within, name) for name in some)]
-    found = hashlib.blake2b(digest_size=16)
+    digest = hashlib.blake2b(digest_size=16)
     for entry in entries or [path]:
         with contextlib.suppress(OSError):
-            of = os.stat(entry)
-            found.update(f"{entry} {of.st_mtime_ns} {of.st_size}\n".encode(errors="surrogateescape"))
-    return found.hexdigest()
+            status = os.stat(entry)
+            digest.update(f"{entry} {status.st_mtime_ns} {status.st_size}\n".encode(errors="surrogateescape"))
+    return digest.hexdigest()

@@ -7,7 +7,7 @@ import functools
 import math
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Union
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from . import _teatime
 from ._arrays import WIDE, as_array, as_float32, c_order, either_order, of_one_type, on_card, on_host, scale_of, widened
+from ._bits import pack, unpack
 from ._cuda import CudaArray, device_of, given_array
 from ._device import Device, run_options
 from ._distance import operand
@@ -28,7 +29,8 @@ Place = tuple[str, Union[str, None], bool]
 
 def device(name: str | None) -> Device:
     """The device of this worker, with as many threads as the worker has."""
-    return _device(name, _threads(), os.getpid())
+    worker = _here()
+    return _device(name, int(worker.state.nthreads) if worker else None, os.getpid())
 
 
 @functools.lru_cache(maxsize=None)
@@ -36,13 +38,13 @@ def _device(name: str | None, threads: int | None, _process: int) -> Device:
     return Device(name, threads=threads)
 
 
-def _threads() -> int | None:
-    """The worker's threads; None, all that the process may use, outside of a worker."""
+def _here() -> Any:
+    """The worker of dask's that this runs on, if it does."""
     try:
         from distributed import get_worker
 
-        return int(get_worker().state.nthreads)
-    except (ImportError, ValueError, AttributeError):
+        return get_worker()
+    except (ImportError, ValueError):
         return None
 
 
@@ -53,14 +55,9 @@ def share(memory: int, threads: int) -> int:
 
 def _memory() -> int | None:
     """The :func:`share` of this worker's memory; None where it has no limit, and outside of a worker."""
-    try:
-        from distributed import get_worker
-
-        worker = get_worker()
-        limit = worker.memory_manager.memory_limit
-        return share(limit, int(worker.state.nthreads)) if limit else None
-    except (ImportError, ValueError, AttributeError):
-        return None
+    worker = _here()
+    limit = worker.memory_manager.memory_limit if worker else None
+    return share(limit, int(worker.state.nthreads)) if limit else None
 
 
 def device_for(block: Any, name: str | None) -> Device | None:
@@ -68,21 +65,19 @@ def device_for(block: Any, name: str | None) -> Device | None:
     return None if name is None and on_card(block) else device(name)
 
 
-def part_of_block(block: NDArray[Any], first: int, variants: int, ploidy: int | None, of: dict[str, Any], name: str | None) -> Any:
-    """Counts and sums over a block of variants."""
-    opened = genotypes_of(on_host(block, "genotypes", "pca"), ploidy, "pca", first=first, variants=variants)
-    return _teatime.Part(opened, (first, first + block.shape[0]), of, device(name), run_options())
-
-
-def part_of_store(store: Place, rows: tuple[int, int], ploidy: int | None, of: dict[str, Any], name: str | None) -> Any:
-    """Counts and sums over a range of a store's variants."""
-    return _teatime.Part(genotypes_of(_store(store), ploidy, "pca"), rows, of, device(name), run_options())
-
-
-def _store(store: Place) -> Genotypes:
-    path, array, fill = store
+def _genotypes(source: Any, ploidy: int | None, name: str, first: int = 0, variants: int | None = None) -> Genotypes:
+    """Genotypes of a store, or of a block: as those from ``first`` on of so many variants."""
+    if not isinstance(source, tuple):
+        return genotypes_of(on_host(source, "genotypes", name), ploidy, name, first=first, variants=variants)
+    path, array, fill = source
     with seen_here():
-        return open_store(path, array, fill=fill)
+        opened = open_store(path, array, fill=fill)
+    return genotypes_of(opened, ploidy, name)
+
+
+def part(source: Any, rows: tuple[int, int], variants: int, ploidy: int | None, options: dict[str, Any], name: str | None) -> Any:
+    """Counts and sums over a range of a store's variants, or over a block of them."""
+    return _teatime.Part(_genotypes(source, ploidy, "pca", rows[0], variants), rows, options, device(name), run_options())
 
 
 @contextlib.contextmanager
@@ -101,24 +96,15 @@ def merge(one: Any, other: Any) -> Any:
     return one.merge(other)
 
 
-def pca_of_part(part: Any, like: Any, ploidy: int | None, of: dict[str, Any], name: str | None) -> dict[str, Any]:
+def pca_of_part(part: Any, like: Any, variants: int, ploidy: int | None, options: dict[str, Any], name: str | None) -> dict[str, Any]:
     """The components of all variants' sums."""
-    found = _teatime.pca_of_part(_like(like, ploidy), part, of, device(name), run_options())
-    return {**found, "converged": np.array(found["converged"])}
+    pca = _teatime.pca_of_part(_genotypes(like, ploidy, "pca", 0, variants), part, options, device(name), run_options())
+    return {**pca, "converged": np.array(pca["converged"])}
 
 
-def grm_of_part(part: Any, like: Any, ploidy: int | None, of: dict[str, Any], name: str | None) -> tuple[Any, Any, Any]:
+def grm_of_part(part: Any, like: Any, variants: int, ploidy: int | None, options: dict[str, Any], name: str | None) -> tuple[Any, Any, Any]:
     """The relationship matrix of all variants' sums."""
-    return _teatime.grm_of_part(_like(like, ploidy), part, of, device(name), run_options())
-
-
-def _like(like: Any, ploidy: int | None) -> Genotypes:
-    """Genotypes of which parts are: a store, or the shape and type of arrays, of which no row is here."""
-    if isinstance(like[0], str):
-        return genotypes_of(_store(like), ploidy, "pca")
-    shape, dtype = like
-    none = np.empty((0, *shape[1:]), dtype)
-    return genotypes_of(none, ploidy, "pca", first=0, variants=shape[0])
+    return _teatime.grm_of_part(_genotypes(like, ploidy, "pca", 0, variants), part, options, device(name), run_options())
 
 
 #: Of variants: how many there are, took part, and were left out for what.
@@ -133,62 +119,62 @@ class Product(NamedTuple):
     digest: int
 
 
-class Band:
-    """Some of the variants, which stay on this worker's device between products. Another worker reads them again.
+class _Kept:
+    """An object that stays on this worker's device between tasks, and is made again on another worker.
 
-    They are read at the first product and not in ``__init__``: an error while dask unpickles would never be told.
+    It is made when it is first asked for and not in ``__init__``: an error while dask unpickles would never be told.
     """
 
-    def __init__(self, source: Any, rows: tuple[int, int], ploidy: int | None, of: dict[str, Any], name: str | None) -> None:
-        self._made_of = (source, rows, ploidy, of, name)
+    _make: Callable[..., Any]
+
+    def __init__(self, *made_of: Any) -> None:
+        self._made_of = made_of
         self._lock = threading.Lock()
         self._made: Any = None
 
     def __reduce__(self) -> Any:
-        return Band, self._made_of
+        return type(self), self._made_of
+
+    def loaded(self) -> Any:
+        with self._lock:
+            if self._made is None:
+                self._made = self._make(*self._made_of)
+            return self._made
+
+
+class Band(_Kept):
+    """Some of the variants: those of a block, or ``rows`` of a store."""
+
+    def _make(self, source: Any, rows: tuple[int, int], ploidy: int | None, options: dict[str, Any], name: str | None) -> Any:
+        opened = _genotypes(source, ploidy, "pca")
+        if isinstance(source, tuple):
+            opened = opened.select([rows])
+        self._packed = opened.variants * opened.samples // 4
+        # Fewer variants than components are no error here: there are more in other bands.
+        few = {**options, "n_components": min(options["n_components"], opened.variants)}
+        return _teatime.Loaded(opened, few, device(name), run_options())
 
     def __sizeof__(self) -> int:
         source = self._made_of[0]
-        packed = self._made[1] if self._made else 0
-        return int(packed + (0 if isinstance(source, tuple) else source.nbytes))
-
-    def _loaded(self) -> Any:
-        with self._lock:
-            if self._made is None:
-                source, rows, ploidy, of, name = self._made_of
-                opened = genotypes_of(_store(source) if isinstance(source, tuple) else source, ploidy, "pca")
-                if isinstance(source, tuple):
-                    opened = opened.select([rows])
-                # Fewer variants than components are no error here: there are more in other bands.
-                few = {**of, "n_components": min(of["n_components"], opened.variants)}
-                loaded = _teatime.Loaded(opened, few, device(name), run_options())
-                self._made = loaded, opened.variants * opened.samples // 4
-            return self._made[0]
+        return int((0 if self._made is None else self._packed) + (0 if isinstance(source, tuple) else source.nbytes))
 
     def product(self, x: NDArray[np.float64]) -> Product:
         """``Aᵀ (A x)`` of the standardised variants."""
-        loaded = self._loaded()
+        loaded = self.loaded()
         return Product(loaded.normal_product(c_order(x), run_options()), loaded.digest)
 
     def totals(self) -> Product:
         """The sum of squares of the standardised variants, and their counts, in the order of :data:`COUNTS`."""
-        loaded = self._loaded()
+        loaded = self.loaded()
         squares, counts = loaded.totals()
         return Product(np.array([squares, *(counts[name] for name in COUNTS)]), loaded.digest)
 
 
-def band_of_store(source: Place, rows: tuple[int, int], ploidy: int | None, of: dict[str, Any], name: str | None) -> Band:
-    """A range of a store's variants."""
-    band = Band(source, rows, ploidy, of, name)
-    band.totals()
-    return band
-
-
-def band_of_block(block: NDArray[Any], ploidy: int | None, of: dict[str, Any], name: str | None) -> Band:
-    """A block of variants."""
-    band = Band(on_host(block, "genotypes", "pca"), (0, block.shape[0]), ploidy, of, name)
-    band.totals()
-    return band
+def band(source: Any, *made_of: Any) -> Band:
+    """A range of a store's variants, or a block of them."""
+    made = Band(source if isinstance(source, tuple) else on_host(source, "genotypes", "pca"), *made_of)
+    made.loaded()
+    return made
 
 
 def product_of_band(band: Band, x: NDArray[np.float64] | None) -> Product | None:
@@ -204,18 +190,13 @@ def add_products(one: Product | None, other: Product | None) -> Product | None:
 
 
 def _values(made: Sequence[Product | None]) -> list[NDArray[np.float64]]:
-    """Of the products that were made."""
-    done = [of for of in made if of is not None]
-    if len({of.digest for of in done}) > 1:
+    """The sums of the products that were made."""
+    done = [product for product in made if product is not None]
+    if len({product.digest for product in done}) > 1:
         raise RuntimeError(
             "the genotypes changed between two products: their store was written meanwhile, or blocks differ where they are computed again"
         )
-    return [c_order(of.values) for of in done]
-
-
-def totals_of_band(band: Band) -> Product:
-    """A band's part of the totals."""
-    return band.totals()
+    return [c_order(product.values) for product in done]
 
 
 def product_of_block(block: NDArray[Any], x: NDArray[np.float64], name: str | None) -> NDArray[np.float64]:
@@ -249,7 +230,7 @@ def factored(block: NDArray[Any], basis: NDArray[np.float64]) -> tuple[NDArray[n
 
 def stacked(*triangles: NDArray[np.float64]) -> tuple[NDArray[np.float64], list[int]]:
     """The orthonormal rows that each block's Q is multiplied with, and where they begin."""
-    return np.linalg.qr(np.concatenate(triangles))[0], [0, *np.cumsum([len(of) for of in triangles]).tolist()]
+    return np.linalg.qr(np.concatenate(triangles))[0], [0, *np.cumsum([len(triangle) for triangle in triangles]).tolist()]
 
 
 def left_basis(own: NDArray[np.float64], root: tuple[NDArray[np.float64], list[int]], place: int) -> NDArray[np.float64]:
@@ -267,64 +248,53 @@ def _float64(block: Any) -> NDArray[np.float64]:
     return on_host(block, "a", "svd_compressed").astype(np.float64, copy=False)
 
 
-def of_projection(b: NDArray[np.float64], k: int, coerce_signs: bool) -> dict[str, Any]:
+def svd_of_projection(b: NDArray[np.float64], k: int, coerce_signs: bool) -> dict[str, Any]:
     """The k largest singular values of ``Qᵀ A``, and their vectors."""
     u, s, vt = np.linalg.svd(b, full_matrices=False)
     signs = np.where(vt[:k].sum(axis=1) < 0, -1.0, 1.0) if coerce_signs else np.ones(k)
     return {"u": u[:, :k] * signs, "s": s[:k], "vt": vt[:k] * signs[:, np.newaxis]}
 
 
-def left_vectors(q: NDArray[np.float64], found: dict[str, Any], dtype: str) -> NDArray[Any]:
+def left_vectors(q: NDArray[np.float64], svd: dict[str, Any], dtype: str) -> NDArray[Any]:
     """A block's rows of the left singular vectors."""
-    return (q @ found["u"]).astype(dtype, copy=False)
-
-
-def add(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Both."""
-    return one + other
+    return (q @ svd["u"]).astype(dtype, copy=False)
 
 
 def next_vectors(shape: tuple[int, int], k: int, svd: dict[str, Any], made: Sequence[Product | None]) -> Any:
     """The iteration's next vectors to multiply; None where it has converged."""
-    if any(of is None for of in made):
+    if any(product is None for product in made):
         return None
     return _teatime.svd_step(shape, k, svd, _values(made), run_options())[0]
 
 
 def components(shape: tuple[int, int], k: int, svd: dict[str, Any], made: Sequence[Product | None]) -> dict[str, Any]:
-    """What the iteration has found."""
-    _, found = _teatime.svd_step(shape, k, svd, _values(made), run_options())
-    if found is None:
+    """The singular values and right vectors that the iteration has found."""
+    _, result = _teatime.svd_step(shape, k, svd, _values(made), run_options())
+    if result is None:
         raise RuntimeError("the iteration needs more products than it was given")
-    s, v, residuals, converged = found
-    passes = 1 + sum(of is not None for of in made)
+    s, v, residuals, converged = result
+    passes = 1 + sum(product is not None for product in made)
     warn_unconverged(residuals, converged, svd)
     return {"s": s, "v": v, "residuals": residuals, "converged": converged, "passes": passes, "made": made[:1]}
 
 
-def pca_of_components(found: dict[str, Any], totals: Product) -> dict[str, Any]:
+def pca_of_components(svd: dict[str, Any], totals: Product) -> dict[str, Any]:
     """A PCA's results."""
-    s, v = found["s"], found["v"]
-    _values([*found["made"], totals])
+    s, v = svd["s"], svd["v"]
+    _values([*svd["made"], totals])
     squares, counts = totals.values[0], dict(zip(COUNTS, totals.values[1:].astype(int).tolist(), strict=True))
     if counts["used"] == 0:
         raise ValueError("no variant is left that varies")
     return {
-        "scores": v * s,
-        "vectors": v,
-        "singular_values": s,
-        "explained_variance": s**2 / v.shape[0],
-        "explained_variance_ratio": s**2 / (squares if squares > 0 else 1.0),
-        "residuals": found["residuals"],
-        "converged": np.array(found["converged"]),
-        "passes": found["passes"],
-        "counts": counts,
+        "scores": v * s, "vectors": v, "singular_values": s, "explained_variance": s**2 / v.shape[0],
+        "explained_variance_ratio": s**2 / (squares if squares > 0 else 1.0), "residuals": svd["residuals"],
+        "converged": np.array(svd["converged"]), "passes": svd["passes"], "counts": counts,
     }
 
 
-def item(found: Any, key: Any) -> Any:
+def item(results: Any, key: Any) -> Any:
     """One of several results."""
-    return found[key]
+    return results[key]
 
 
 def sums_of_blocks(x: NDArray[Any], y: NDArray[Any] | None, options: dict[str, Any], name: str | None) -> Any:
@@ -341,7 +311,7 @@ def sums_of_blocks(x: NDArray[Any], y: NDArray[Any] | None, options: dict[str, A
             opened = Genotypes.of_array(a, 0, None, False)
             return _teatime.DistanceSums.of_genotypes(opened, options, on, run_options())
         return _teatime.DistanceSums(a, None, {**options, "columns": columns}, on, run_options())
-    a, b = (c_order(of) for of in of_one_type(a, b))
+    a, b = (c_order(block) for block in of_one_type(a, b))
     return _teatime.DistanceSums(a, b, options, on, run_options())
 
 
@@ -359,37 +329,25 @@ def _is_dosage(features: NDArray[Any], options: dict[str, Any]) -> bool:
 
 def sums_of_store(store: Place, rows: tuple[int, int], ploidy: int | None, options: dict[str, Any], name: str | None) -> Any:
     """Sums over a range of a store's variants, for each pair of samples."""
-    opened = genotypes_of(_store(store), ploidy, "pairwise_distance").select([rows])
+    opened = _genotypes(store, ploidy, "pairwise_distance").select([rows])
     return _teatime.DistanceSums.of_genotypes(opened, options, device(name), run_options())
 
 
-class SampleBands:
-    """Distances of a store's samples, a tile of them at a time, of all variants: what was counted of these, and they themselves where
-    memory holds them, stay on this worker. Another worker reads the store again, and fails where that has changed.
+class SampleBands(_Kept):
+    """Distances of a store's samples, a tile of them at a time, of all variants: the counts of these stay on this worker, and they
+    themselves where memory holds them. Another worker reads the store again, and fails where that has changed.
     """
 
-    def __init__(
+    def _make(
         self, source: Place, ploidy: int | None, options: dict[str, Any], side: int, memory: int | None, name: str | None,
         digest: int | None = None,
-    ) -> None:
-        self._made_of = (source, ploidy, options, side, memory, name)
-        self._digest = digest
-        self._lock = threading.Lock()
-        self._made: Any = None
-
-    def __reduce__(self) -> Any:
-        return SampleBands, (*self._made_of, self._digest)
-
-    def loaded(self) -> Any:
-        with self._lock:
-            if self._made is None:
-                source, ploidy, options, side, memory, name = self._made_of
-                opened = genotypes_of(_store(source), ploidy, "pairwise_distance")
-                made = _teatime.DistanceBands(opened, options, side, device(name), run_options(None, memory))
-                if self._digest not in (None, made.digest):
-                    raise RuntimeError(f"the genotypes changed between two tasks: {source[0]} was written meanwhile")
-                self._made, self._digest = made, made.digest
-            return self._made
+    ) -> Any:
+        opened = _genotypes(source, ploidy, "pairwise_distance")
+        made = _teatime.DistanceBands(opened, options, side, device(name), run_options(None, memory))
+        if digest not in (None, made.digest):
+            raise RuntimeError(f"the genotypes changed between two tasks: {source[0]} was written meanwhile")
+        self._made_of = (source, ploidy, options, side, memory, name, made.digest)
+        return made
 
 
 def bands_of_store(*made_of: Any) -> SampleBands:
@@ -411,11 +369,11 @@ def distances_of_sums(sums: Any, dtype: Any) -> NDArray[Any]:
 
 
 def filtered(block: NDArray[Any], *, options: dict[str, Any], before: Any, becomes: str, on: str | None, block_info: Any) -> NDArray[Any]:
-    """What a block and its halo become, without the halo, of which so much is ``before`` a first block and others, along each axis."""
-    of = {key: value for key, value in options.items() if key != "preserve_range"}
-    found = gaussian_filter(block, output=becomes, device=device_for(block, on), **of) if block.size else block.astype(becomes)
+    """A block that is filtered, without its halo, of which so much is ``before`` a first block and others, along each axis."""
+    given = {key: value for key, value in options.items() if key != "preserve_range"}
+    result = gaussian_filter(block, output=becomes, device=device_for(block, on), **given) if block.size else block.astype(becomes)
     kept = zip(before, block_info[None]["chunk-location"], block_info[None]["chunk-shape"])
-    return found[tuple(slice(halos[at > 0], halos[at > 0] + extent) for halos, at, extent in kept)]
+    return result[tuple(slice(halos[at > 0], halos[at > 0] + extent) for halos, at, extent in kept)]
 
 
 def filtered_box(
@@ -427,7 +385,7 @@ def filtered_box(
     if memory is not None:
         # The result is held twice: as it is computed and as it is handed over.
         types = {np.dtype(computed), np.dtype(becomes)}
-        held = math.prod(end - start for start, end in within) * sum(of.itemsize for of in types)
+        held = math.prod(end - start for start, end in within) * sum(dtype.itemsize for dtype in types)
         if held >= memory:
             raise MemoryError(
                 f"a box of {[end - start for start, end in within]} takes {held / 1e9:.3g} GB, and a task may hold {memory / 1e9:.3g} GB of "
@@ -441,13 +399,9 @@ def filtered_box(
 
 def packed(block: NDArray[Any], *, bits: int, table: Any, missing: int | None, on: str | None) -> NDArray[np.uint8]:
     """A block whose rows are packed."""
-    from ._bits import pack
-
     return pack(block, bits, table=table, missing=missing, device=device_for(block, on))
 
 
 def unpacked(block: NDArray[np.uint8], *, bits: int, table: Any, becomes: str, on: str | None) -> NDArray[Any]:
     """A block whose bytes are full."""
-    from ._bits import unpack
-
     return unpack(block, block.shape[-1] * (8 // bits), bits, table=table, dtype=becomes, device=device_for(block, on))

@@ -50,22 +50,15 @@ class Rounds:
     """
 
     def __init__(
-        self,
-        shape: tuple[int, int],
-        n_components: int,
-        *,
-        n_iter: int | None = None,
-        n_oversamples: int | None = None,
-        tol: float = 1e-4,
-        random_state: int = 0,
-        signs: str = "stable",
+        self, shape: tuple[int, int], n_components: int, *, n_iter: int | None = None, n_oversamples: int | None = None, tol: float = 1e-4,
+        random_state: int = 0, signs: str = "stable",
     ) -> None:
         if not 0 < whole(n_components, "n_components") <= min(shape):
             raise ValueError(f"`n_components` of {n_components}: it is at least 1, and at most {min(shape)}")
         self._shape, self._k = (int(shape[0]), int(shape[1])), n_components
         self._options = svd_options(n_iter=n_iter, n_oversamples=n_oversamples, tol=tol, random_state=random_state, signs=signs)
         self._made: list[_worker.Product] = []
-        self._found: dict[str, Any] | None = None
+        self._svd: dict[str, Any] | None = None
 
     def wanted(self) -> _Array | None:
         """What is to be multiplied next, (n, columns); None where the components are found."""
@@ -73,18 +66,18 @@ class Rounds:
 
     def add(self, product: ArrayLike) -> None:
         """Takes ``Aᵀ (A x)`` of what was wanted, (n, columns)."""
-        found = host_array(product, "product", "svd_compressed").astype(np.float64, copy=False)
-        if found.ndim != 2 or found.shape[0] != self._shape[1]:
-            raise ValueError(f"`product` is ({self._shape[1]}, columns), not {found.shape}")
-        self._made.append(_worker.Product(found, 0))
-        self._found = None
+        values = _float64(product, "product")
+        if values.ndim != 2 or values.shape[0] != self._shape[1]:
+            raise ValueError(f"`product` is ({self._shape[1]}, columns), not {values.shape}")
+        self._made.append(_worker.Product(values, 0))
+        self._svd = None
 
     def _result(self) -> dict[str, Any]:
-        if self._found is None:
+        if self._svd is None:
             if self.wanted() is not None:
                 raise RuntimeError("the components are not found yet: another product is wanted")
-            self._found = _worker.components(self._shape, self._k, self._options, list(self._made))
-        return self._found
+            self._svd = _worker.components(self._shape, self._k, self._options, list(self._made))
+        return self._svd
 
     @property
     def singular_values(self) -> _Array:
@@ -115,11 +108,11 @@ def normal_product(block: ArrayLike, x: ArrayLike, device: str | None = None) ->
     device
         The name of a device; None for the fastest.
     """
-    return _worker.product_of_block(given_array(block, "block", "svd_compressed"), _operand(x), device)
+    return _worker.product_of_block(given_array(block, "block", "svd_compressed"), _float64(x, "x"), device)
 
 
-def _operand(x: ArrayLike) -> _Array:
-    return host_array(x, "x", "svd_compressed").astype(np.float64, copy=False)
+def _float64(x: ArrayLike, name: str) -> _Array:
+    return host_array(x, name, "svd_compressed").astype(np.float64, copy=False)
 
 
 class Variants:
@@ -140,25 +133,18 @@ class Variants:
     """
 
     def __init__(
-        self,
-        source: Any,
-        rows: tuple[int, int] | None = None,
-        *,
-        scaler: str | None = "patterson",
-        ploidy: int | None = None,
-        min_maf: float = 0.0,
-        max_missing: float = 1.0,
-        fill: bool = False,
-        device: str | None = None,
+        self, source: Any, rows: tuple[int, int] | None = None, *, scaler: str | None = "patterson", ploidy: int | None = None,
+        min_maf: float = 0.0, max_missing: float = 1.0, fill: bool = False, device: str | None = None,
     ) -> None:
-        of = pca_options(1, scaler=scaler, method="exact", min_maf=min_maf, max_missing=max_missing)
+        options = pca_options(1, scaler=scaler, method="exact", min_maf=min_maf, max_missing=max_missing)
         if isinstance(source, (str, os.PathLike)):
             path = os.fspath(source)
-            self._band = _worker.Band((path, None, fill), rows or (0, open_store(path).variants), ploidy, of, device)
+            source, rows = (path, None, fill), rows or (0, open_store(path).variants)
+        elif fill:
+            raise TypeError("`fill` is for the path of a store")
         else:
-            if fill:
-                raise TypeError("`fill` is for the path of a store")
-            self._band = _worker.Band(host_array(source, "source", "pca"), (0, len(source)), ploidy, of, device)
+            source = host_array(source, "source", "pca")
+        self._band = _worker.Band(source, rows, ploidy, options, device)
 
     @staticmethod
     def ranges(path: str | os.PathLike[str], parts: int) -> tuple[tuple[int, int], list[tuple[int, int]]]:
@@ -168,4 +154,4 @@ class Variants:
 
     def normal_product(self, x: ArrayLike) -> _Array:
         """``Aᵀ (A x)`` (samples, columns): a part of what :meth:`Rounds.wanted` wants."""
-        return self._band.product(_operand(x)).values
+        return self._band.product(_float64(x, "x")).values

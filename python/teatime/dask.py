@@ -12,8 +12,9 @@ On a worker, functions use as many threads as the worker has. With ``device`` th
 
 from __future__ import annotations
 
+import itertools
+import operator
 import os
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,74 +29,28 @@ except ImportError as error:  # pragma: no cover
     raise ImportError("teatime.dask needs dask: pip install 'teatime[dask]'") from error
 
 from . import _teatime, _worker
+from ._arrays import float_type
 from ._arrays import whole as whole_number
 from ._dask_blocks import gaussian_filter, pack, unpack
 from ._device import run_options
 from ._distance import distance_options
-from ._tasks import Source, annotated, device_name, finished, iterated, known, named, tree
-from .genotype import Genotypes, grm_options, pca_options
+from ._tasks import Source, annotated, array_of, device_name, finished, iterated, known, named, tree
+from .genotype import GRM, PCA, Genotypes, pca_options
 
 __all__ = ["GRM", "PCA", "gaussian_filter", "grm", "pack", "pairwise_distance", "pca", "svd_compressed", "unpack"]
 
 
-@dataclass(frozen=True)
-class PCA:
-    """Principal components of samples: dask arrays, or NumPy's where they were computed."""
-
-    #: (samples, n_components)
-    scores: Any
-    #: (samples, n_components), of unit length.
-    vectors: Any
-    singular_values: Any
-    #: s² / samples, scikit-allel's.
-    explained_variance: Any
-    explained_variance_ratio: Any
-    #: ‖AᵀA v - s² v‖ / (s s₁) of each component, and whether that is at most ``tol``, or 1e-4 with ``n_iter``; 0 of the exact method.
-    residuals: Any
-    converged: Any
-    #: Passes over the genotypes, and how many variants there are, took part, and were left out for what: Delayed, or a number and a
-    #: dictionary where they were computed.
-    passes: Any
-    counts: Any
-
-
-@dataclass(frozen=True)
-class GRM:
-    """A relationship matrix: dask arrays, or NumPy's where it was computed."""
-
-    #: (samples, samples)
-    matrix: Any
-    #: Variants called in both, where missing calls count by pairs; else None.
-    shared: Any
-    #: How many variants there are, took part, and were left out for what: Delayed, or a dictionary where it was computed.
-    counts: Any
-
-
+_OF_EACH_COMPONENT = ("singular_values", "explained_variance", "explained_variance_ratio", "residuals", "converged")
 #: The exact method's sums are of each pair of samples: with more samples, the randomized one is chosen.
 _MOST_EXACT = 5000
 
 
 def pca(
-    genotypes: Any,
-    n_components: int = 10,
-    *,
-    scaler: str | None = "patterson",
-    ploidy: int | None = None,
-    method: str = "auto",
-    min_maf: float = 0.0,
-    max_missing: float = 1.0,
-    n_iter: int | None = None,
-    n_oversamples: int | None = None,
-    tol: float = 1e-4,
-    random_state: int = 0,
-    signs: str = "stable",
-    array: str | None = None,
-    fill: bool = False,
-    rows_per_task: int | None = None,
-    device: str | None = None,
-    resources: dict[str, float] | None = None,
-    compute: bool = False,
-) -> PCA:
+    genotypes: Any, n_components: int = 10, *, scaler: str | None = "patterson", ploidy: int | None = None, method: str = "auto",
+    min_maf: float = 0.0, max_missing: float = 1.0, n_iter: int | None = None, n_oversamples: int | None = None, tol: float = 1e-4,
+    random_state: int = 0, signs: str = "stable", array: str | None = None, fill: bool = False, rows_per_task: int | None = None,
+    device: str | None = None, resources: dict[str, float] | None = None, compute: bool = False,
+) -> PCA[Any]:
     """Principal components of the samples, as :func:`teatime.genotype.pca`.
 
     Parameters
@@ -142,16 +97,17 @@ def pca(
     """
     if signs == "u":
         raise ValueError("`signs` of u need the left vectors, which is another pass: stable, v, dask or none")
-    of = pca_options(
+    options = pca_options(
         n_components, scaler=scaler, method="exact", min_maf=min_maf, max_missing=max_missing, signs=signs,
         n_iter=n_iter, n_oversamples=n_oversamples, tol=tol, random_state=random_state,
     )
-    _teatime.check(of)
+    _teatime.check(options)
     device = device_name(device)
     with annotated(resources, compute):
-        source = Source.of(genotypes, array, fill, rows_per_task)
+        source = Source.open(genotypes, array, fill, rows_per_task)
         variants, samples = source.shape
-        if of["n_components"] > min(variants, samples):
+        k = options["n_components"]
+        if k > min(variants, samples):
             raise ValueError(f"`n_components` of {n_components}: {variants} variants of {samples} samples have fewer")
         if method not in ("auto", "exact", "randomized"):
             raise ValueError(f"`method` is auto, exact or randomized, not {method!r}")
@@ -160,48 +116,26 @@ def pca(
             method = "exact" if samples <= _MOST_EXACT and held <= most else "randomized"
         if method == "exact":
             source.check_pairs(4, "method='randomized' takes less")
-            part = source.parts(ploidy, of, device)
-            found = named(_worker.pca_of_part, "pca")(part, source.like, ploidy, of, device)
+            part = source.part(ploidy, options, device)
+            results = named(_worker.pca_of_part, "pca")(part, source.like, variants, ploidy, options, device)
         else:
-            bands = source.bands(ploidy, of, device)
-            components = iterated(bands, source.shape, n_components, of["svd"], compute)
-            totals = named(_worker.totals_of_band, "totals")
-            all_ = tree([totals(band) for band in bands], "add-totals", _worker.add_products)
-            found = named(_worker.pca_of_components, "pca")(components, all_)
+            bands = source.tasks(_worker.band, "band", ploidy, options, device)
+            components = iterated(bands, source.shape, n_components, options["svd"], compute)
+            totals = named(_worker.Band.totals, "totals")
+            sums = tree([totals(band) for band in bands], "add-totals", _worker.add_products)
+            results = named(_worker.pca_of_components, "pca")(components, sums)
         pick = named(_worker.item, "pca-result")
-
-        def of_key(key: str, *shape: int, dtype: Any = np.float64) -> Any:
-            return da.from_delayed(pick(found, key), shape, dtype=dtype, meta=np.empty((0,) * len(shape), dtype))
-
-        k = of["n_components"]
-        result = PCA(
-            scores=of_key("scores", samples, k),
-            vectors=of_key("vectors", samples, k),
-            singular_values=of_key("singular_values", k),
-            explained_variance=of_key("explained_variance", k),
-            explained_variance_ratio=of_key("explained_variance_ratio", k),
-            residuals=of_key("residuals", k),
-            converged=of_key("converged", k, dtype=np.bool_),
-            passes=pick(found, "passes"),
-            counts=pick(found, "counts"),
-        )
-        return _computed(result, compute)
+        result = {key: pick(results, key) for key in PCA.__dataclass_fields__}
+        for key, *shape in (("scores", samples, k), ("vectors", samples, k), *((key, k) for key in _OF_EACH_COMPONENT)):
+            result[key] = array_of(result[key], *shape, dtype=np.bool_ if key == "converged" else "f8")
+        return finished(PCA(**result), compute)
 
 
 def svd_compressed(
-    a: Any,
-    k: int,
-    iterator: str = "power",
-    n_power_iter: int = 0,
-    n_oversamples: int = 10,
-    seed: Any = None,
-    compute: bool = False,
-    coerce_signs: bool = True,
-    *,
-    device: str | None = None,
-    resources: dict[str, float] | None = None,
+    a: Any, k: int, iterator: str = "power", n_power_iter: int = 0, n_oversamples: int = 10, seed: Any = None, compute: bool = False,
+    coerce_signs: bool = True, *, device: str | None = None, resources: dict[str, float] | None = None,
 ) -> tuple[Any, Any, Any]:
-    """The largest singular values and their vectors: dask's ``svd_compressed``, with its arguments.
+    """The largest singular values and their vectors, u (m, k), s (k,) and v (k, n): dask's ``svd_compressed``, with its arguments.
 
     ``n_power_iter`` + 3 passes over ``a`` (one more for ``u`` with ``compute``), where dask's makes 2 ``n_power_iter`` + 2: what all
     iterations found is used, and not the last alone (a block Krylov method, Musco and Musco 2015), so that fewer are needed. The power
@@ -229,12 +163,6 @@ def svd_compressed(
     device, resources
         As in :func:`pca`.
 
-    Returns
-    -------
-    u : (m, k)
-    s : (k,)
-    v : (k, n)
-
     Examples
     --------
     >>> u, s, v = svd_compressed(da.ones((400, 9), chunks=(100, 9)), 1)
@@ -243,7 +171,7 @@ def svd_compressed(
     """
     if iterator not in ("power", "QR"):
         raise ValueError(f"`iterator` is power or QR, not {iterator!r}")
-    x = a if isinstance(a, da.Array) else da.asarray(a)
+    x = da.asarray(a)
     if x.ndim != 2:
         raise ValueError(f"`a` is a matrix, and has {x.ndim} axes: {x.shape}")
     known(x, "a")
@@ -265,49 +193,28 @@ def svd_compressed(
         multiply, span = named(_worker.product_of_block, "product"), named(_worker.orthonormal, "orthonormal")
         basis = [named(_worker.random_vectors, "random-vectors")(n, columns, seed)]
         for _ in range(passes):
-            product = tree([multiply(of, basis[-1], device) for of in blocks], "add-products", _worker.add)
+            product = tree([multiply(block, basis[-1], device) for block in blocks], "add-products", operator.add)
             basis.append(settled(span(product)))
         whole = settled(span(*basis))
         factor, pick = named(_worker.factored, "qr"), named(_worker.item, "svd-result")
-        factors = [factor(of, whole) for of in blocks]
-        root = settled(named(_worker.stacked, "qr-of-all")(*[pick(of, 1) for of in factors]))
+        factors = [factor(block, whole) for block in blocks]
+        root = settled(named(_worker.stacked, "qr-of-all")(*[pick(qr, 1) for qr in factors]))
         own = named(_worker.left_basis, "left-basis")
-        bases = [own(pick(of, 0), root, place) for place, of in enumerate(factors)]
+        bases = [own(pick(qr, 0), root, place) for place, qr in enumerate(factors)]
         project = named(_worker.projected, "projected")
-        projection = tree([project(q, of) for q, of in zip(bases, blocks, strict=True)], "add-products", _worker.add)
-        found = settled(named(_worker.of_projection, "svd")(projection, k, coerce_signs))
+        projection = tree([project(q, block) for q, block in zip(bases, blocks, strict=True)], "add-products", operator.add)
+        svd = settled(named(_worker.svd_of_projection, "svd")(projection, k, coerce_signs))
         left = named(_worker.left_vectors, "left-vectors")
-        rows = [
-            da.from_delayed(left(q, found, str(dtype)), (extent, k), dtype=dtype, meta=np.empty((0, 0), dtype))
-            for q, extent in zip(bases, x.chunks[0], strict=True)
-        ]
-        s = da.from_delayed(pick(found, "s"), (k,), dtype=np.float64, meta=np.empty(0))
-        v = da.from_delayed(pick(found, "vt"), (k, n), dtype=np.float64, meta=np.empty((0, 0)))
+        rows = [array_of(left(q, svd, str(dtype)), extent, k, dtype=dtype) for q, extent in zip(bases, x.chunks[0], strict=True)]
+        s, v = array_of(pick(svd, "s"), k), array_of(pick(svd, "vt"), k, n)
     return da.concatenate(rows), s.astype(dtype), v.astype(dtype)
 
 
-def _computed(result: Any, compute: bool) -> Any:
-    if not compute:
-        return result
-    names = list(vars(result))
-    return type(result)(**dict(zip(names, dask.compute(*(getattr(result, name) for name in names)))))
-
-
 def grm(
-    genotypes: Any,
-    method: str = "gcta",
-    *,
-    missing: str = "pairwise",
-    ploidy: int | None = None,
-    min_maf: float = 0.0,
-    max_missing: float = 1.0,
-    array: str | None = None,
-    fill: bool = False,
-    rows_per_task: int | None = None,
-    device: str | None = None,
-    resources: dict[str, float] | None = None,
-    compute: bool = False,
-) -> GRM:
+    genotypes: Any, method: str = "gcta", *, missing: str = "pairwise", ploidy: int | None = None, min_maf: float = 0.0,
+    max_missing: float = 1.0, array: str | None = None, fill: bool = False, rows_per_task: int | None = None, device: str | None = None,
+    resources: dict[str, float] | None = None, compute: bool = False,
+) -> GRM[Any]:
     """The genomic relationship matrix of the samples, as :func:`teatime.genotype.grm`.
 
     Parameters
@@ -317,11 +224,8 @@ def grm(
     genotypes, array, fill, rows_per_task, device, resources, compute
         As in :func:`pca`.
 
-    Raises
-    ------
-    MemoryError
-        Where the largest worker of the client holds less than three times the sums of all pairs, 4 samples² bytes each, 8 where missing
-        calls count by pairs.
+    MemoryError where the largest worker of the client holds less than three times the sums of all pairs, 4 samples² bytes each, 8 where
+    missing calls count by pairs.
 
     Examples
     --------
@@ -329,21 +233,18 @@ def grm(
     >>> grm(dosages, compute=True).matrix.shape
     (6, 6)
     """
-    of = grm_options(method, missing=missing, min_maf=min_maf, max_missing=max_missing)
-    _teatime.check(of)
+    options = {"method": method, "missing": missing, "min_maf": min_maf, "max_missing": max_missing}
+    _teatime.check(options)
     device = device_name(device)
     with annotated(resources, compute):
-        source = Source.of(genotypes, array, fill, rows_per_task)
+        source = Source.open(genotypes, array, fill, rows_per_task)
         pairwise = missing == "pairwise"
         source.check_pairs(8 if pairwise else 4, "take fewer samples")
-        part, samples = source.parts(ploidy, of, device), source.shape[1]
-        found = named(_worker.grm_of_part, "grm")(part, source.like, ploidy, of, device)
+        variants, samples = source.shape
+        results = named(_worker.grm_of_part, "grm")(source.part(ploidy, options, device), source.like, variants, ploidy, options, device)
         pick = named(_worker.item, "grm-result")
-
-        def of_pairs(place: int) -> Any:
-            return da.from_delayed(pick(found, place), (samples, samples), dtype=np.float64, meta=np.empty((0, 0)))
-
-        return _computed(GRM(of_pairs(0), of_pairs(1) if pairwise else None, pick(found, 2)), compute)
+        matrix, shared = (array_of(pick(results, place), samples, samples) for place in (0, 1))
+        return finished(GRM(matrix, shared if pairwise else None, pick(results, 2)), compute)
 
 
 #: Sums for each pair, of metrics that have more than others.
@@ -351,23 +252,10 @@ _TERMS = {"cosine": 4, "correlation": 6}
 
 
 def pairwise_distance(
-    x: Any,
-    metric: str = "euclidean",
-    split_every: int | None = None,
-    target: str | None = None,
-    device: str | None = None,
-    *,
-    p: float = 2.0,
-    missing: str | None = None,
-    negative: bool = False,
-    narrow: bool | None = None,
-    ploidy: int | None = None,
-    array: str | None = None,
-    fill: bool = False,
-    rows_per_task: int | None = None,
-    samples_per_task: int | None = None,
-    resources: dict[str, float] | None = None,
-    compute: bool = False,
+    x: Any, metric: str = "euclidean", split_every: int | None = None, target: str | None = None, device: str | None = None, *,
+    p: float = 2.0, missing: str | None = None, negative: bool = False, narrow: bool | None = None, ploidy: int | None = None,
+    array: str | None = None, fill: bool = False, rows_per_task: int | None = None, samples_per_task: int | None = None,
+    resources: dict[str, float] | None = None, compute: bool = False,
 ) -> Any:
     """Distances of observations from one another, as :func:`teatime.pairwise_distance`, with the arguments of sgkit's too.
 
@@ -404,12 +292,8 @@ def pairwise_distance(
     Returns
     -------
     (observations, observations)
-        Of float32 for float32 and float16, else of float64.
-
-    Raises
-    ------
-    MemoryError
-        Of a store, where no worker holds the sums of all pairs, and for other metrics or where the smallest holds no tile of 64 samples.
+        Of float32 for float32 and float16, else of float64. Of a store, a MemoryError where no worker holds the sums of all pairs, and for
+        other metrics or where the smallest holds no tile of 64 samples.
 
     Examples
     --------
@@ -425,7 +309,8 @@ def pairwise_distance(
     of_store = isinstance(x, (str, os.PathLike, Genotypes))
     missing = missing or ("rescale" if of_store else "propagate")
     options = distance_options(metric, p=p, missing=missing, negative=negative, narrow=narrow)
-    _check_metric(options)
+    # A metric or rule that there is not is refused before anything is submitted.
+    _teatime.pairwise(np.empty((0, 1), np.float32), None, options, False, "cpu", run_options())
     symmetric = options["metric"] != "kl_divergence"
     finish = named(_worker.distances_of_sums, "distances")
     if of_store:
@@ -433,7 +318,7 @@ def pairwise_distance(
             raise NotImplementedError(f"{metric} of a store: its distances are not symmetric")
         with annotated(resources, compute):
             pair_bytes = 4 * _TERMS.get(options["metric"], 3)
-            source = Source.of(x, array, fill, rows_per_task, pair_bytes, "x")
+            source = Source.open(x, array, fill, rows_per_task, pair_bytes, "x")
             held, most = source.pair_memory(pair_bytes)
             in_tiles = options["metric"] in _worker.OF_DOSAGES
             if samples_per_task is not None or (held > most and in_tiles):
@@ -441,35 +326,27 @@ def pairwise_distance(
                     raise NotImplementedError(f"`samples_per_task` of {metric}: tiles are of {', '.join(sorted(_worker.OF_DOSAGES))}")
                 return finished(_tiles_of_store(source, ploidy, options, name, samples_per_task), compute)
             source.check_pairs(pair_bytes, "of a dask array of dosages, a task holds the pairs of two blocks")
-            task, samples = named(_worker.sums_of_store, "pair-sums-of-store", source.stamp), source.shape[1]
-            whole = tree([task(source.like, rows, ploidy, options, name) for rows in source.ranges], "merge-distances")
-            result = da.from_delayed(finish(whole, np.dtype("f8")), (samples, samples), dtype="f8", meta=np.empty((0, 0)))
-            return finished(result, compute)
-    if fill or any(of is not None for of in (ploidy, array, rows_per_task, samples_per_task)):
+            whole = tree(source.tasks(_worker.sums_of_store, "pair-sums", ploidy, options, name), "merge-distances")
+            return finished(array_of(finish(whole, np.dtype("f8")), source.shape[1], source.shape[1]), compute)
+    if fill or any(given is not None for given in (ploidy, array, rows_per_task, samples_per_task)):
         raise TypeError("`ploidy`, `array`, `fill`, `rows_per_task` and `samples_per_task` are for the path of a store")
-    x = x if isinstance(x, da.Array) else da.asarray(x)
+    x = da.asarray(x)
     if x.ndim != 2:
         raise ValueError(f"`x` is (observations, features), and has {x.ndim} axes: {x.shape}")
     known(x, "x")
-    out = np.dtype("f4") if x.dtype in (np.dtype("f4"), np.dtype("f2")) else np.dtype("f8")
+    out = float_type(x)
     with annotated(resources, compute):
         blocks = x.to_delayed()
         sums = named(_worker.sums_of_blocks, "pair-sums")
-        rows = x.chunks[0]
-        tiles: list[list[Any]] = [[None] * len(rows) for _ in rows]
-        for i in range(len(rows)):
-            for j in range(len(rows)):
-                if symmetric and j < i:
-                    continue
-                parts = [sums(left, None if i == j else right, options, name) for left, right in zip(blocks[i], blocks[j])]
-                whole = tree(parts, "merge-distances")
-                tiles[i][j] = da.from_delayed(
-                    finish(whole, out), (rows[i], rows[j]), dtype=out, meta=np.empty((0, 0), out)
-                )
-                if symmetric and i != j:
-                    tiles[j][i] = tiles[i][j].T
-        result = da.block(tiles)
-        return finished(result, compute)
+        places = range(len(blocks))
+        tiles: dict[tuple[int, int], Any] = {}
+        for i, j in itertools.product(places, places):
+            if symmetric and j < i:
+                tiles[i, j] = tiles[j, i].T
+                continue
+            parts = [sums(left, None if i == j else right, options, name) for left, right in zip(blocks[i], blocks[j])]
+            tiles[i, j] = array_of(finish(tree(parts, "merge-distances"), out), x.chunks[0][i], x.chunks[0][j], dtype=out)
+        return finished(da.block([[tiles[i, j] for j in places] for i in places]), compute)
 
 
 #: Bytes that a task takes for each pair of samples, the sums and their copies among them, of metrics that take more than others.
@@ -493,9 +370,3 @@ def _tiles_of_store(source: Source, ploidy: int | None, options: dict[str, Any],
             if i != j:
                 graph[tile, i, j] = (np.transpose, (tile, j, i))
     return da.Array(HighLevelGraph.from_collections(tile, graph, [bands]), tile, (extents, extents), meta=np.empty((0, 0)))
-
-
-def _check_metric(options: dict[str, Any]) -> None:
-    """Refuses a metric or rule that there is not, before anything is submitted."""
-    none = np.empty((0, 1), np.float32)
-    _teatime.pairwise(none, None, options, False, "cpu", run_options())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any, Generic, TypeVar, Union
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,41 +26,55 @@ __all__ = ["Distances", "GRM", "GenotypePCA", "Genotypes", "distances", "grm", "
 Source = Union[str, "os.PathLike[str]", NDArray[Any], Genotypes]
 
 
+_A = TypeVar("_A")
+
+
 @dataclass(frozen=True)
-class GenotypePCA:
-    """Principal components of samples."""
+class PCA(Generic[_A]):
+    """Principal components of samples: of :mod:`teatime.dask`, dask arrays, or NumPy's where they were computed."""
 
     #: (samples, n_components): eigenvectors times singular values, scikit-allel's and scikit-learn's coordinates.
-    scores: NDArray[np.float64]
-    #: (samples, n_components): right singular vectors of the standardised matrix, plink2's eigenvectors.
-    vectors: NDArray[np.float64]
-    singular_values: NDArray[np.float64]
+    scores: _A
+    #: (samples, n_components), of unit length: right singular vectors of the standardised matrix, plink2's eigenvectors.
+    vectors: _A
+    singular_values: _A
     #: s² / samples, scikit-allel's.
-    explained_variance: NDArray[np.float64]
-    explained_variance_ratio: NDArray[np.float64]
+    explained_variance: _A
+    explained_variance_ratio: _A
+    #: ‖AᵀA v - s² v‖ / (s s₁) of each component, and whether that is at most ``tol``, or 1e-4 with ``n_iter``; 0 of the exact method.
+    residuals: _A
+    converged: Any
+    #: Passes over the genotypes, and how many variants there are, took part, and were left out for what: of :mod:`teatime.dask`, Delayed
+    #: until they were computed.
+    passes: Any
+    counts: Any
+
+
+@dataclass(frozen=True)
+class GenotypePCA(PCA[NDArray[np.float64]]):
+    """Principal components of samples."""
+
+    converged: list[bool]
+    passes: int
+    counts: dict[str, int]
     #: s² over the number of variants, plink2's.
     eigenvalues: NDArray[np.float64]
-    residuals: NDArray[np.float64]
-    converged: list[bool]
     #: ``"exact"`` or ``"randomized"``, and why.
     method: str
     reason: str
-    passes: int
     #: Sum of squares of the standardised matrix.
     sum_squares: float
-    #: How many variants there are, took part, and were left out for what.
-    counts: dict[str, int]
 
 
 @dataclass(frozen=True)
-class GRM:
-    """A relationship matrix."""
+class GRM(Generic[_A]):
+    """A relationship matrix: of :mod:`teatime.dask`, dask arrays, or NumPy's where it was computed."""
 
     #: (samples, samples)
-    matrix: NDArray[np.float64]
-    #: Variants called in both, where missing calls count by pairs.
-    shared: NDArray[np.float64] | None
-    counts: dict[str, int]
+    matrix: _A
+    #: Variants called in both, where missing calls count by pairs; else None.
+    shared: _A | None
+    counts: Any
 
 
 @dataclass(frozen=True)
@@ -128,42 +142,20 @@ def genotypes_of(source: Source, ploidy: int | None, name: str, *, first: int = 
 
 
 def pca_options(
-    n_components: int = 10,
-    *,
-    scaler: str | None = "patterson",
-    method: str = "auto",
-    min_maf: float = 0.0,
-    max_missing: float = 1.0,
+    n_components: int = 10, *, scaler: str | None = "patterson", method: str = "auto", min_maf: float = 0.0, max_missing: float = 1.0,
     **svd: Any,
 ) -> dict[str, Any]:
     """Options of components, as the compiled part takes them."""
     return {
-        "n_components": whole(n_components, "n_components"),
-        "scaler": "none" if scaler is None else scaler,
-        "method": method,
-        "min_maf": min_maf,
-        "max_missing": max_missing,
-        "svd": svd_options(**svd),
+        "n_components": whole(n_components, "n_components"), "scaler": "none" if scaler is None else scaler, "method": method,
+        "min_maf": min_maf, "max_missing": max_missing, "svd": svd_options(**svd),
     }
 
 
 def pca(
-    genotypes: Source,
-    n_components: int = 10,
-    *,
-    scaler: str | None = "patterson",
-    ploidy: int | None = None,
-    method: str = "auto",
-    min_maf: float = 0.0,
-    max_missing: float = 1.0,
-    n_iter: int | None = None,
-    n_oversamples: int | None = None,
-    tol: float = 1e-4,
-    random_state: int = 0,
-    signs: str = "stable",
-    device: Device | str | None = None,
-    memory: int | str | None = None,
-    progress: Any = None,
+    genotypes: Source, n_components: int = 10, *, scaler: str | None = "patterson", ploidy: int | None = None, method: str = "auto",
+    min_maf: float = 0.0, max_missing: float = 1.0, n_iter: int | None = None, n_oversamples: int | None = None, tol: float = 1e-4,
+    random_state: int = 0, signs: str = "stable", device: Device | str | None = None, memory: int | str | None = None, progress: Any = None,
 ) -> GenotypePCA:
     """Principal components of the samples.
 
@@ -185,12 +177,10 @@ def pca(
         Variants with a lower minor allele frequency, or a larger share of missing calls, take no part.
     n_iter, n_oversamples, tol, random_state, signs
         As in :func:`teatime.truncated_svd`. A warning has the residuals of components that have not converged, with ``n_iter`` too.
-    device
-        A :class:`teatime.Device`, its name, or None for the fastest.
+    device, progress
+        As in :func:`teatime.truncated_svd`.
     memory
         Most bytes of the host's memory, a number or text such as ``"2G"``, as the command line takes it; None: half of what is free.
-    progress
-        Called as ``progress(done, total)`` now and then, or a tqdm bar.
 
     Examples
     --------
@@ -205,31 +195,16 @@ def pca(
         n_components, scaler=scaler, method=method, min_maf=min_maf, max_missing=max_missing, n_iter=n_iter,
         n_oversamples=n_oversamples, tol=tol, random_state=random_state, signs=signs,
     )
-    of = genotypes_of(genotypes, ploidy, "pca")
-    found = GenotypePCA(**_teatime.pca(of, options, device, run_options(progress, memory)))
-    warn_unconverged(found.residuals, found.converged, options["svd"])
-    return found
-
-
-def grm_options(
-    method: str = "gcta", *, missing: str = "pairwise", min_maf: float = 0.0, max_missing: float = 1.0
-) -> dict[str, Any]:
-    """Options of a relationship matrix, as the compiled part takes them."""
-    return {"method": method, "missing": missing, "min_maf": min_maf, "max_missing": max_missing}
+    opened = genotypes_of(genotypes, ploidy, "pca")
+    components = GenotypePCA(**_teatime.pca(opened, options, device, run_options(progress, memory)))
+    warn_unconverged(components.residuals, components.converged, options["svd"])
+    return components
 
 
 def grm(
-    genotypes: Source,
-    method: str = "gcta",
-    *,
-    missing: str = "pairwise",
-    ploidy: int | None = None,
-    min_maf: float = 0.0,
-    max_missing: float = 1.0,
-    device: Device | str | None = None,
-    memory: int | str | None = None,
-    progress: Any = None,
-) -> GRM:
+    genotypes: Source, method: str = "gcta", *, missing: str = "pairwise", ploidy: int | None = None, min_maf: float = 0.0,
+    max_missing: float = 1.0, device: Device | str | None = None, memory: int | str | None = None, progress: Any = None,
+) -> GRM[NDArray[np.float64]]:
     """The genomic relationship matrix of the samples.
 
     Parameters
@@ -249,24 +224,14 @@ def grm(
     >>> bool(found.matrix[0, 1] > 0.5 > found.matrix[0, 2])
     True
     """
-    options = grm_options(method, missing=missing, min_maf=min_maf, max_missing=max_missing)
-    of = genotypes_of(genotypes, ploidy, "grm")
-    return GRM(*_teatime.grm(of, options, device, run_options(progress, memory)))
+    options = {"method": method, "missing": missing, "min_maf": min_maf, "max_missing": max_missing}
+    return GRM(*_teatime.grm(genotypes_of(genotypes, ploidy, "grm"), options, device, run_options(progress, memory)))
 
 
 def distances(
-    genotypes: Source,
-    metric: str = "euclidean",
-    *,
-    p: float = 2.0,
-    missing: str | None = None,
-    merge_alleles: bool = False,
-    ploidy: int | None = None,
-    min_maf: float = 0.0,
-    max_missing: float = 1.0,
-    device: Device | str | None = None,
-    memory: int | str | None = None,
-    progress: Any = None,
+    genotypes: Source, metric: str = "euclidean", *, p: float = 2.0, missing: str | None = None, merge_alleles: bool = False,
+    ploidy: int | None = None, min_maf: float = 0.0, max_missing: float = 1.0, device: Device | str | None = None,
+    memory: int | str | None = None, progress: Any = None,
 ) -> Distances:
     """Distances of the samples from one another.
 
@@ -291,11 +256,10 @@ def distances(
     array([[0. , 4.5],
            [4.5, 0. ]])
     """
-    of = genotypes_of(genotypes, ploidy, "pairwise_distance")
-    run = run_options(progress, memory)
-    found, several, merged = _teatime.distances(of, metric, p, missing, merge_alleles, (min_maf, max_missing), device, run)
+    opened, run = genotypes_of(genotypes, ploidy, "pairwise_distance"), run_options(progress, memory)
+    matrices, several, merged = _teatime.distances(opened, metric, p, missing, merge_alleles, (min_maf, max_missing), device, run)
     if several and merged and not merge_alleles:
         warnings.warn(
             f"{several} variants have more than two alleles, of which all but the reference count as one by {metric}", stacklevel=2
         )
-    return Distances(*found, several, merged)
+    return Distances(*matrices, several, merged)

@@ -22,7 +22,7 @@ except ImportError as error:  # pragma: no cover
     raise ImportError("teatime.sklearn needs scikit-learn 1.6 or newer: pip install 'teatime[sklearn]'") from error
 
 from ._device import opened_device
-from ._linalg import SVD, svd, truncated_svd
+from ._linalg import svd, truncated_svd
 
 __all__ = ["PCA", "TruncatedSVD"]
 
@@ -33,12 +33,17 @@ _FLOATS = (np.float64, np.float32)
 class _Decomposition(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """What both estimators share."""
 
-    n_iter: int | None
-    n_oversamples: int | None
-    tol: float
-    random_state: Any
-    device: Any
     components_: _Array
+    explained_variance_: _Array
+    explained_variance_ratio_: _Array
+    singular_values_: _Array
+
+    def __init__(
+        self, n_components: int | None = 2, *, n_iter: int | None = None, n_oversamples: int | None = None, tol: float = 1e-4,
+        random_state: Any = 0, device: Any = None,
+    ) -> None:
+        self.n_components, self.n_iter, self.n_oversamples = n_components, n_iter, n_oversamples
+        self.tol, self.random_state, self.device = tol, random_state, device
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -54,57 +59,59 @@ class _Decomposition(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.fit_transform(X)
         return self
 
-    def _validated(self, X: Any, *, reset: bool = True, **least: int) -> _Array:
-        return validate_data(self, X, dtype=_FLOATS, reset=reset, **least)
+    def transform(self, X: Any) -> _Array:
+        """The coordinates of ``X`` along the components (n_samples, n_components)."""
+        check_is_fitted(self)
+        return self._along(self._centred(validate_data(self, X, dtype=_FLOATS, reset=False)))
 
-    def _wanted(self, n_components: Any, most: int) -> int:
+    def _centred(self, x: _Array) -> _Array:
+        return x
+
+    def _along(self, centred: _Array) -> _Array:
+        return centred @ self.components_.T
+
+    def inverse_transform(self, X: Any) -> _Array:
+        """The points (n_samples, n_features) whose coordinates are ``X`` (n_samples, n_components)."""
+        check_is_fitted(self)
+        return self._points(check_array(X, dtype=_FLOATS))
+
+    def _points(self, x: _Array) -> _Array:
+        return x @ self.components_
+
+    def _decompose(self, x: _Array, n_components: Any) -> None:
+        """Finds the largest singular values of ``x`` and their right vectors, to the accuracy of its type."""
+        most = min(x.shape)
         if not isinstance(n_components, Integral) or isinstance(n_components, bool):
             raise TypeError(f"`n_components` is a whole number, not {n_components!r}")
         if not 1 <= n_components <= most:
             raise ValueError(f"`n_components` is {n_components}: it is at least 1, and at most min(n_samples, n_features) = {most}")
-        return int(n_components)
-
-    def _decomposed(self, x: _Array, k: int) -> SVD:
-        """The k largest singular values of ``x`` and their vectors, to the accuracy of its type."""
-        _check("n_iter", self.n_iter, Integral, optional=True)
-        _check("n_oversamples", self.n_oversamples, Integral, optional=True)
-        _check("tol", self.tol, Real)
-        if k == min(x.shape):
-            u, s, vt = svd(x, device=self.device)
+        for name, kind, optional in (("n_iter", Integral, True), ("n_oversamples", Integral, True), ("tol", Real, False)):
+            value = getattr(self, name)
+            if not (value is None and optional) and not (isinstance(value, kind) and value >= 0):
+                whole = "whole " if kind is Integral else ""
+                raise ValueError(f"`{name}` is {value!r}: it is a {whole}number, at least 0{', or None' * optional}")
+        k = int(n_components)
+        if k == most:
+            _, s, vt = svd(x, device=self.device)
         else:
-            u, s, vt = truncated_svd(
-                x, k, n_oversamples=self.n_oversamples, n_iter=self.n_iter, tol=self.tol, random_state=_seed(self.random_state),
-                device=self.device,
+            seed = self.random_state
+            if not (isinstance(seed, Integral) and seed >= 0):
+                seed = check_random_state(seed).randint(np.iinfo(np.int32).max)
+            _, s, vt = truncated_svd(
+                x, k, n_oversamples=self.n_oversamples, n_iter=self.n_iter, tol=self.tol, random_state=int(seed), device=self.device
             )
         if x.dtype == np.float64 and not opened_device(self.device).f64:
-            u, s, vt = _improved(x, vt)
+            # The best that float64 finds within the span of x @ vt.T: a step of subspace iteration (Halko, Martinsson, Tropp 2011).
+            q, _ = np.linalg.qr(x @ vt.T)
+            _, s, vt = np.linalg.svd(q.T @ x, full_matrices=False)
         largest = np.abs(vt).argmax(axis=1)
         signs = np.where(vt[np.arange(k), largest] < 0, -1, 1).astype(x.dtype)
-        return SVD(u * signs, s, vt * signs[:, np.newaxis])
+        self.components_, self.singular_values_ = vt * signs[:, np.newaxis], s
 
-
-def _check(name: str, value: Any, kind: type, *, optional: bool = False) -> None:
-    if (value is None and optional) or (isinstance(value, kind) and value >= 0):
-        return
-    whole = "whole " if kind is Integral else ""
-    raise ValueError(f"`{name}` is {value!r}: it is a {whole}number, at least 0{', or None' * optional}")
-
-
-def _seed(random_state: Any) -> int:
-    if isinstance(random_state, Integral) and random_state >= 0:
-        return int(random_state)
-    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
-
-
-def _improved(x: _Array, vt: _Array) -> SVD:
-    """The best that float64 finds of ``x`` within the span of ``x @ vt.T``: a step of subspace iteration (Halko, Martinsson, Tropp 2011)."""
-    q, _ = np.linalg.qr(x @ vt.T)
-    u, s, vt = np.linalg.svd(q.T @ x, full_matrices=False)
-    return SVD(q @ u, s, vt)
-
-
-def _share(part: _Array, whole: float) -> _Array:
-    return part / whole if whole > 0 else np.zeros_like(part)
+    def _explain(self, explained: _Array, total: float, dtype: np.dtype[Any]) -> None:
+        """Keeps the variances along the components, and their shares of the total."""
+        self.explained_variance_ = explained.astype(dtype)
+        self.explained_variance_ratio_ = (explained / total if total > 0 else np.zeros_like(explained)).astype(dtype)
 
 
 class PCA(_Decomposition):
@@ -145,71 +152,46 @@ class PCA(_Decomposition):
     """
 
     mean_: _Array
-    explained_variance_: _Array
-    explained_variance_ratio_: _Array
-    singular_values_: _Array
     noise_variance_: float
     n_components_: int
     n_samples_: int
 
     def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        whiten: bool = False,
-        n_iter: int | None = None,
-        n_oversamples: int | None = None,
-        tol: float = 1e-4,
-        random_state: Any = 0,
-        device: Any = None,
+        self, n_components: int | None = None, *, whiten: bool = False, n_iter: int | None = None, n_oversamples: int | None = None,
+        tol: float = 1e-4, random_state: Any = 0, device: Any = None,
     ) -> None:
-        self.n_components = n_components
+        super().__init__(n_components, n_iter=n_iter, n_oversamples=n_oversamples, tol=tol, random_state=random_state, device=device)
         self.whiten = whiten
-        self.n_iter = n_iter
-        self.n_oversamples = n_oversamples
-        self.tol = tol
-        self.random_state = random_state
-        self.device = device
 
     def fit_transform(self, X: Any, y: Any = None) -> _Array:
         """Finds the components of ``X``, and its coordinates along them (n_samples, n_components)."""
-        x = self._validated(X, ensure_min_samples=2)
+        x = validate_data(self, X, dtype=_FLOATS, ensure_min_samples=2)
         most = min(x.shape)
-        k = most if self.n_components is None else self._wanted(self.n_components, most)
-        mean = x.mean(axis=0, dtype=np.float64)
-        centred = x - mean.astype(x.dtype)
-        _, s, vt = self._decomposed(centred, k)
-        wide = s.astype(np.float64)
-        explained = wide**2 / (x.shape[0] - 1)
-        total = float(np.einsum("ij,ij->", centred, centred, dtype=np.float64)) / (x.shape[0] - 1)
-        self.mean_ = mean.astype(x.dtype)
-        self.components_, self.singular_values_ = vt, s
-        self.explained_variance_ = explained.astype(x.dtype)
-        self.explained_variance_ratio_ = _share(explained, total).astype(x.dtype)
-        self.noise_variance_ = max(0.0, total - float(explained.sum())) / (most - k) if k < most else 0.0
-        self.n_components_, self.n_samples_ = k, x.shape[0]
+        self.mean_ = x.mean(axis=0, dtype=np.float64).astype(x.dtype)
+        centred = self._centred(x)
+        self._decompose(centred, most if self.n_components is None else self.n_components)
+        self.n_components_, self.n_samples_ = len(self.components_), len(x)
+        explained = self.singular_values_.astype(np.float64) ** 2 / (len(x) - 1)
+        total = float(np.einsum("ij,ij->", centred, centred, dtype=np.float64)) / (len(x) - 1)
+        self._explain(explained, total, x.dtype)
+        left_out = most - self.n_components_
+        self.noise_variance_ = max(0.0, total - float(explained.sum())) / left_out if left_out else 0.0
         return self._along(centred)
 
-    def transform(self, X: Any) -> _Array:
-        """The coordinates of ``X`` along the components (n_samples, n_components)."""
-        check_is_fitted(self)
-        return self._along(self._validated(X, reset=False) - self.mean_)
+    def _centred(self, x: _Array) -> _Array:
+        return x - self.mean_
 
     def _along(self, centred: _Array) -> _Array:
-        """Coordinates of what the means were subtracted from."""
-        found = centred @ self.components_.T
-        return found / self._deviations() if self.whiten else found
+        along = super()._along(centred)
+        return along / self._deviations() if self.whiten else along
 
-    def inverse_transform(self, X: Any) -> _Array:
-        """The points (n_samples, n_features) whose coordinates are ``X`` (n_samples, n_components)."""
-        check_is_fitted(self)
-        x = check_array(X, dtype=_FLOATS)
-        return (x * self._deviations() if self.whiten else x) @ self.components_ + self.mean_
+    def _points(self, x: _Array) -> _Array:
+        return super()._points(x * self._deviations() if self.whiten else x) + self.mean_
 
     def _deviations(self) -> _Array:
         """Standard deviations along the components; of those without variance, what is nothing beside the largest, and not 0."""
-        found = np.sqrt(self.explained_variance_)
-        return np.maximum(found, np.finfo(found.dtype).eps * found[0] if found[0] > 0 else 1)
+        deviations = np.sqrt(self.explained_variance_)
+        return np.maximum(deviations, np.finfo(deviations.dtype).eps * deviations[0] if deviations[0] > 0 else 1)
 
 
 class TruncatedSVD(_Decomposition):
@@ -241,45 +223,10 @@ class TruncatedSVD(_Decomposition):
     array([15.])
     """
 
-    explained_variance_: _Array
-    explained_variance_ratio_: _Array
-    singular_values_: _Array
-
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        n_iter: int | None = None,
-        n_oversamples: int | None = None,
-        tol: float = 1e-4,
-        random_state: Any = 0,
-        device: Any = None,
-    ) -> None:
-        self.n_components = n_components
-        self.n_iter = n_iter
-        self.n_oversamples = n_oversamples
-        self.tol = tol
-        self.random_state = random_state
-        self.device = device
-
     def fit_transform(self, X: Any, y: Any = None) -> _Array:
         """Finds the components of ``X``, and its coordinates along them (n_samples, n_components)."""
-        x = self._validated(X, ensure_min_features=2)
-        _, s, vt = self._decomposed(x, self._wanted(self.n_components, min(x.shape)))
-        found = x @ vt.T
-        explained = found.var(axis=0, dtype=np.float64)
-        total = float(x.var(axis=0, dtype=np.float64).sum())
-        self.components_, self.singular_values_ = vt, s
-        self.explained_variance_ = explained.astype(x.dtype)
-        self.explained_variance_ratio_ = _share(explained, total).astype(x.dtype)
-        return found
-
-    def transform(self, X: Any) -> _Array:
-        """The coordinates of ``X`` along the components (n_samples, n_components)."""
-        check_is_fitted(self)
-        return self._validated(X, reset=False) @ self.components_.T
-
-    def inverse_transform(self, X: Any) -> _Array:
-        """The points (n_samples, n_features) whose coordinates are ``X`` (n_samples, n_components)."""
-        check_is_fitted(self)
-        return check_array(X, dtype=_FLOATS) @ self.components_
+        x = validate_data(self, X, dtype=_FLOATS, ensure_min_features=2)
+        self._decompose(x, self.n_components)
+        along = self._along(x)
+        self._explain(along.var(axis=0, dtype=np.float64), float(x.var(axis=0, dtype=np.float64).sum()), x.dtype)
+        return along

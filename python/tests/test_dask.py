@@ -3,6 +3,7 @@
 import functools
 import os
 import pickle
+import shutil
 import warnings
 
 import numpy as np
@@ -22,17 +23,12 @@ from teatime._distance import distance_options  # noqa: E402
 pytestmark = pytest.mark.filterwarnings("ignore:teatime. rechunked")
 
 
-@pytest.fixture(autouse=True)
-def on_the_cpu(monkeypatch):
-    monkeypatch.setenv("TEATIME_DEVICE", "cpu")
-
-
 @pytest.mark.parametrize("chunks", [(4096, 40, 2), (1000, 40, 2), (3000, 17, 1), (9000, 40, 2)])
 def test_pca_of_any_chunks(genotypes, chunks):
     want = genotype.pca(genotypes, 5, method="exact", device="cpu")
-    got = td.pca(da.from_array(genotypes, chunks=chunks), 5, compute=True)
-    np.testing.assert_array_equal(got.vectors, want.vectors)
-    np.testing.assert_array_equal(got.explained_variance_ratio, want.explained_variance_ratio)
+    pca = td.pca(da.from_array(genotypes, chunks=chunks), 5, compute=True)
+    np.testing.assert_array_equal(pca.vectors, want.vectors)
+    np.testing.assert_array_equal(pca.explained_variance_ratio, want.explained_variance_ratio)
 
 
 def test_rechunking_is_said(genotypes):
@@ -43,32 +39,26 @@ def test_rechunking_is_said(genotypes):
         td.pca(da.from_array(genotypes, chunks=(4096, 40, 2)))
 
 
-def test_dosages_and_other_results(genotypes):
-    d = dosages(genotypes)
-    x = da.from_array(d, chunks=(4096, 40))
-    np.testing.assert_array_equal(td.pca(x, 3, compute=True).scores, genotype.pca(d, 3, method="exact", device="cpu").scores)
-    for method in ("gcta", "vanraden1"):
-        np.testing.assert_array_equal(td.grm(x, method, compute=True).matrix, genotype.grm(d, method, device="cpu").matrix)
-
-
-def test_stores_are_read_by_tasks(genotypes, store):
-    want = genotype.pca(store, 4, method="exact", device="cpu")
-    for rows in (None, 4096):
-        np.testing.assert_array_equal(td.pca(store, 4, rows_per_task=rows, compute=True).vectors, want.vectors)
-    np.testing.assert_array_equal(td.grm(store, compute=True).matrix, genotype.grm(genotypes, device="cpu").matrix)
+def test_dosages_and_stores(genotypes, store):
+    x = da.from_array(dosages(genotypes), chunks=(4096, 40))
+    want = genotype.pca(genotypes, 4, method="exact", device="cpu")
+    for source, rows in ((x, None), (store, None), (store, 4096)):
+        np.testing.assert_array_equal(td.pca(source, 4, rows_per_task=rows, compute=True).scores, want.scores)
+    for source, method in ((x, "gcta"), (x, "vanraden1"), (store, "gcta")):
+        np.testing.assert_array_equal(td.grm(source, method, compute=True).matrix, genotype.grm(genotypes, method, device="cpu").matrix)
 
 
 def test_randomized_pca(genotypes, store):
     want = genotype.pca(genotypes, 3, method="exact", device="cpu")
-    found = [
-        td.pca(of, 3, method="randomized", rows_per_task=4096, n_iter=n_iter, tol=1e-6, compute=True)
-        for of in (store, da.from_array(genotypes, chunks=(4096, 40, 2)))
+    made = [
+        td.pca(source, 3, method="randomized", rows_per_task=4096, n_iter=n_iter, tol=1e-6, compute=True)
+        for source in (store, da.from_array(genotypes, chunks=(4096, 40, 2)))
         for n_iter in (None, 12)
     ]
-    for of in found:
-        np.testing.assert_allclose(of.singular_values, want.singular_values, rtol=1e-6)
-        np.testing.assert_allclose(of.explained_variance_ratio, want.explained_variance_ratio, rtol=1e-6)
-    np.testing.assert_array_equal(found[0].vectors, found[2].vectors)
+    for pca in made:
+        np.testing.assert_allclose(pca.singular_values, want.singular_values, rtol=1e-6)
+        np.testing.assert_allclose(pca.explained_variance_ratio, want.explained_variance_ratio, rtol=1e-6)
+    np.testing.assert_array_equal(made[0].vectors, made[2].vectors)
 
 
 def test_randomized_pca_goes_on_until_it_has_converged(rng, tmp_path, monkeypatch):
@@ -79,11 +69,11 @@ def test_randomized_pca_goes_on_until_it_has_converged(rng, tmp_path, monkeypatc
     blocks = da.from_array(values, chunks=(4096, 200, 2))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for of in (blocks, tmp_path / "cohort.zarr"):
+        for source in (blocks, tmp_path / "cohort.zarr"):
             for compute in (True, False):
-                found = dask.compute(td.pca(of, 10, method="randomized", rows_per_task=4096, compute=compute))[0]
-                assert found.passes == want.passes > 7 and found.converged.all() and found.residuals.max() <= 1e-4
-                np.testing.assert_allclose(found.singular_values, want.singular_values, rtol=1e-6)
+                pca = dask.compute(td.pca(source, 10, method="randomized", rows_per_task=4096, compute=compute))[0]
+                assert pca.passes == want.passes > 7 and pca.converged.all() and pca.residuals.max() <= 1e-4
+                np.testing.assert_allclose(pca.singular_values, want.singular_values, rtol=1e-6)
     monkeypatch.setattr(genotype, "svd_options", functools.partial(genotype.svd_options, max_passes=3))
     for options, words in (({}, "after 3 passes, above `tol` of 0.0001"), ({"n_iter": 1}, "with `n_iter` of 1, above 0.0001")):
         words = f"10 of 10 components have not converged: {words} their residuals are \\d"
@@ -120,37 +110,21 @@ def test_small_singular_values_are_found():
 
 @pytest.mark.parametrize("rules", [{}, {"missing": "ignore"}, {"missing": "rescale", "negative": True}, {"negative": True}], ids=str)
 @pytest.mark.parametrize("dtype", ["f8", "f4", "i1", "i2", "i8"])
-@pytest.mark.parametrize("metric", ["euclidean", "cosine", "hamming", "inner_product", "minkowski"])
+@pytest.mark.parametrize("metric", ["cosine", "hamming", "minkowski"])
 def test_distances_are_those_of_the_plain_function(rng, metric, dtype, rules):
     x = (rng.standard_normal((9, 70)) * 3).astype(dtype)
     if dtype.startswith("f"):
         x[rng.random(x.shape) < 0.02] = np.nan
     want = teatime.pairwise_distance(x, metric=metric, p=3, **rules, device="cpu")
-    got = td.pairwise_distance(da.from_array(x, chunks=(4, 30)), metric, p=3, **rules)
-    assert got.dtype == want.dtype
-    np.testing.assert_allclose(got, want, rtol=1e-12 if dtype != "f4" else 1e-5, atol=1e-14 if dtype != "f4" else 1e-6)
+    result = td.pairwise_distance(da.from_array(x, chunks=(4, 30)), metric, p=3, **rules)
+    assert result.dtype == want.dtype
+    np.testing.assert_allclose(result, want, rtol=1e-12 if dtype != "f4" else 1e-5, atol=1e-14 if dtype != "f4" else 1e-6)
 
 
-@pytest.mark.parametrize("metric", ["euclidean", "correlation", "cityblock", "kl_divergence"])
-@pytest.mark.parametrize("chunks", [(40, 3000), (17, 4500)])
-def test_distances(genotypes, metric, chunks):
-    d = dosages(genotypes).T
-    missing = {"missing": "ignore", "negative": True}
-    if metric == "kl_divergence":
-        d, missing = (np.abs(d[:, :50]) + 1.0), {"missing": "propagate"}
-    want = teatime.pairwise_distance(d.astype("f8"), metric=metric, **missing, device="cpu")
-    got = td.pairwise_distance(da.from_array(d, chunks=chunks), metric, **missing)
-    assert got.shape == (40, 40) and got.dtype == np.float64
-    np.testing.assert_allclose(got.compute(), want, rtol=1e-12, atol=1e-12)
-
-
-def test_correlations_far_from_zero(rng):
-    x = 288 + 0.3 * rng.standard_normal((6, 500)).astype("f4")
-    expected = 1 - np.corrcoef(x.astype("f8"))
-    for chunks in ((3, 250), (6, 100), (4, 499)):
-        found = td.pairwise_distance(da.from_array(x, chunks=chunks), "correlation").compute()
-        assert np.abs(found - expected).max() < 1e-5
-        assert (np.diag(found) == 0).all()
+def test_distances_that_are_not_symmetric(rng):
+    x = rng.random((9, 70)) + 1
+    result = td.pairwise_distance(da.from_array(x, chunks=(4, 30)), "kl_divergence")
+    np.testing.assert_allclose(result, teatime.pairwise_distance(x, metric="kl_divergence", device="cpu"), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("mode", ["reflect", "nearest", "mirror", "constant", "wrap"])
@@ -167,30 +141,28 @@ def test_gaussians_at_the_seams(rng, mode):
         assert td.gaussian_filter(empty, (0, 1), mode=mode).compute(scheduler="sync").shape == shape
 
 
-@pytest.mark.parametrize("metric", ["euclidean", "hamming", "inner_product", "cosine", "correlation", "cityblock", "canberra"])
+@pytest.mark.parametrize("metric", ["euclidean", "correlation", "canberra"])
 def test_distances_of_a_store(genotypes, store, metric):
     want = genotype.distances(genotypes, metric, device="cpu").matrix
-    got = td.pairwise_distance(store, metric, rows_per_task=4096)
-    assert got.shape == (40, 40) and got.dtype == np.float64
-    if metric == "canberra":  # its terms are no whole numbers
-        np.testing.assert_allclose(got.compute(), want, rtol=1e-6)
-    else:
-        np.testing.assert_array_equal(got.compute(), want)
+    result = td.pairwise_distance(store, metric, rows_per_task=4096)
+    assert result.shape == (40, 40) and result.dtype == np.float64
+    # Of canberra, terms are no whole numbers.
+    np.testing.assert_allclose(result.compute(), want, rtol=1e-6 if metric == "canberra" else 0)
     blocks = da.from_array(np.tile(dosages(genotypes).T, (2, 1)), chunks=(80, 3000))
     of_blocks = td.pairwise_distance(blocks, metric, missing="rescale", negative=True)
     np.testing.assert_allclose(of_blocks[:40, :40].compute(), want, rtol=1e-6, atol=1e-12)
 
 
-@pytest.mark.parametrize("mode", ["reflect", "nearest", "mirror", "constant", "wrap"])
+@pytest.mark.parametrize("mode", ["constant", "wrap"])
 def test_gaussians_of_stores(images, mode):
     kinds = (("f4", 3), None), (("u1", 2), None), (("i8", 2), None), (("?", 3), "f4")
     for (path, array, values), output in ((images[kind], output) for kind, output in kinds):
         for sigma, order in ((1.5, 0), (np.linspace(0, 9, values.ndim), 1)):
             want = teatime.gaussian_filter(values, sigma, order, mode=mode, cval=2, output=output, device="cpu")
             for chunks in (None, 11, -1):
-                of = {"array": array} if chunks else {}
+                named = {"array": array} if chunks else {}
                 where = path if chunks else os.path.join(path, array)
-                got = td.gaussian_filter(where, sigma, order, mode=mode, cval=2, output=output, chunks=chunks, **of)
+                got = td.gaussian_filter(where, sigma, order, mode=mode, cval=2, output=output, chunks=chunks, **named)
                 assert got.dtype == want.dtype and (chunks != 11 or got.numblocks[0] > 1)
                 np.testing.assert_array_equal(got.compute(scheduler="sync"), want, err_msg=str((values.dtype, sigma, chunks)))
 
@@ -227,8 +199,6 @@ def test_distances_in_tiles_where_no_worker_holds_them_all(many_samples, monkeyp
 
 
 def test_tiles_of_a_store_that_changes_are_told(many_samples, tmp_path):
-    import shutil
-
     path = shutil.copytree(many_samples, tmp_path / "written.zarr")
     bands = _worker.bands_of_store((str(path), None, False), None, distance_options(missing="ignore"), 64, None, "cpu")
     other = pickle.loads(pickle.dumps(bands))
@@ -274,8 +244,6 @@ def test_stores_without_genotypes_are_named(tmp_path):
 
 
 def test_missing_chunks_of_images(images, tmp_path):
-    import shutil
-
     path, array, values = images["u1", 2]
     copy = shutil.copytree(path, tmp_path / "copy.zarr")
     (copy / array / "1.0").unlink()
@@ -287,13 +255,11 @@ def test_missing_chunks_of_images(images, tmp_path):
 
 
 def test_missing_chunks_of_genotypes(store, genotypes, tmp_path):
-    import shutil
-
     copy = str(shutil.copytree(store, tmp_path / "copy.zarr"))
     for key in ("1.0.0", "1.1.0"):
         os.unlink(os.path.join(copy, "call_genotype", key))
     # The fill value is -1, a missing call.
-    holed = genotypes.copy()
+    holed, x = genotypes.copy(), np.ones((40, 1))
     holed[1000:2000] = -1
     for call, plain in (
         (lambda **fill: td.pca(copy, 2, method="exact", compute=True, **fill).scores, lambda: genotype.pca(holed, 2, method="exact").scores),
@@ -301,10 +267,7 @@ def test_missing_chunks_of_genotypes(store, genotypes, tmp_path):
         (lambda **fill: td.grm(copy, compute=True, **fill).matrix, lambda: genotype.grm(holed).matrix),
         (lambda **fill: td.pairwise_distance(copy, compute=True, **fill), lambda: genotype.distances(holed).matrix),
         (lambda **fill: td.pairwise_distance(copy, samples_per_task=64, compute=True, **fill), lambda: genotype.distances(holed).matrix),
-        (
-            lambda **fill: blocks.Variants(copy, **fill).normal_product(np.ones((40, 1))),
-            lambda: blocks.Variants(holed).normal_product(np.ones((40, 1))),
-        ),
+        (lambda **fill: blocks.Variants(copy, **fill).normal_product(x), lambda: blocks.Variants(holed).normal_product(x)),
     ):
         with pytest.raises(OSError, match="1, 0"):
             call()
@@ -334,81 +297,51 @@ def test_nothing_is_computed_before(genotypes):
 def test_equal_jobs_have_equal_keys(genotypes):
     x = da.from_array(genotypes, chunks=(4096, 40, 2), name="genotypes")
     assert td.pca(x, 3).scores.name == td.pca(x, 3).scores.name != td.pca(x, 4).scores.name
-    part = _worker.part_of_block(genotypes, 0, len(genotypes), None, genotype.pca_options(3, method="exact"), "cpu")
+    part = _worker.part(genotypes, (0, len(genotypes)), len(genotypes), None, genotype.pca_options(3, method="exact"), "cpu")
     assert part.__sizeof__() == 8 * 40 * 41 / 2
     assert any("teatime-part-of-block" in str(key) for key in dict(td.pca(x, 3).scores.__dask_graph__()))
 
 
-def test_a_store_that_a_worker_does_not_see_is_named(store):
-    with pytest.raises(OSError, match=r"elsewhere.*\(seen from .*every worker has to see the store"):
-        _worker.part_of_store(("/elsewhere.zarr", None, False), (0, 1), None, {}, None)
+def test_a_store_that_a_worker_does_not_see_is_named(store, images, tmp_path):
+    path, image = (shutil.copytree(given, tmp_path / name) for given, name in ((store, "cohort.zarr"), (images["u1", 2][0], "slide.zarr")))
+    made = (
+        td.pca(path, 3).vectors,
+        td.pca(path, 3, method="randomized").vectors,
+        td.grm(path).matrix,
+        td.pairwise_distance(path),
+        td.gaussian_filter(image, 1, array=images["u1", 2][1]),
+    )
+    for moved in (path, image):
+        moved.rename(moved.with_name(f"moved-{moved.name}"))
+    for result in made:
+        with pytest.raises(OSError, match=r"(cohort|slide)\.zarr.*\(seen from .*, process \d+: every worker has to see the store"):
+            result.compute()
 
 
-def test_a_band_is_read_again_elsewhere(store):
-    options = genotype.pca_options(2, method="randomized")
-    band = _worker.band_of_store((store, None, False), (0, 4096), None, options, None)
-    x = np.ones((40, 1))
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(band)).product(x).values, band.product(x).values)
-    assert len(pickle.dumps(band)) < 2000
+def test_a_band_is_read_again_elsewhere(store, tmp_path):
+    path = shutil.copytree(store, tmp_path / "moved.zarr")
+    band = _worker.band((str(path), None, False), (0, 4096), None, genotype.pca_options(2, method="randomized"), None)
+    x, pickled = np.ones((40, 1)), pickle.dumps(band)
+    assert len(pickled) < 2000
+    np.testing.assert_array_equal(pickle.loads(pickled).product(x).values, band.product(x).values)
+    path.rename(tmp_path / "elsewhere.zarr")
+    # An error while dask unpickles would never be told.
+    other = pickle.loads(pickled)
+    with pytest.raises(OSError, match="every worker has to see the store"):
+        _worker.product_of_band(other, x)
 
 
 def test_genotypes_that_change_between_products_are_told(store, tmp_path):
-    import shutil
-
-    import zarr
-
     path = shutil.copytree(store, tmp_path / "written.zarr")
     options = genotype.pca_options(2, method="randomized")
-    bands = [_worker.band_of_store((str(path), None, False), rows, None, options, None) for rows in ((0, 4096), (4096, 9000))]
+    bands = [_worker.band((str(path), None, False), rows, None, options, None) for rows in ((0, 4096), (4096, 9000))]
     shape, svd = (9000, 40), options["svd"]
     x = _worker.next_vectors(shape, 2, svd, [])
     first = _worker.add_products(*(band.product(x) for band in bands))
     x = _worker.next_vectors(shape, 2, svd, [first])
-    zarr.open_group(str(path), mode="r+")["call_genotype"][5000, 3] = 1 - genotype_at(store, 5000, 3)
+    shutil.copyfile(path / "call_genotype" / "6.0.0", path / "call_genotype" / "5.0.0")
     same = _worker.add_products(*(band.product(x) for band in bands))
     assert _worker.next_vectors(shape, 2, svd, [first, same]) is not None
     again = _worker.add_products(bands[0].product(x), pickle.loads(pickle.dumps(bands[1])).product(x))
     with pytest.raises(RuntimeError, match="changed between two products"):
         _worker.next_vectors(shape, 2, svd, [first, again])
-
-
-def genotype_at(store, variant, sample):
-    import zarr
-
-    return np.clip(zarr.open_group(store, mode="r")["call_genotype"][variant, sample], 0, 1)
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "words"),
-    [
-        (lambda: td.pca(da.zeros(3)), ValueError, r"\(variants, samples\)"),
-        (lambda: td.pca(da.zeros((9, 3), dtype="i1"), 4), ValueError, "`n_components` of 4"),
-        (lambda: td.pca(da.zeros((9, 3), dtype="i1"), 2, method="fast"), ValueError, "`method` is"),
-        (lambda: td.pca(da.zeros((9, 3), dtype="i1"), 2, scaler="none at all"), ValueError, "`scaler` is one of"),
-        (lambda: td.pca(da.zeros((9, 3), dtype="i1"), 2, signs="any"), ValueError, "`signs` is"),
-        (lambda: td.grm(da.zeros((9, 3), dtype="i1"), "yang"), ValueError, "`method` is gcta"),
-        (lambda: td.grm(da.zeros((9, 3), dtype="i1"), missing="zero"), ValueError, "`missing` is pairwise"),
-        (lambda: td.pca(da.zeros((9, 3), dtype="i1"), 2, signs="u"), ValueError, "`signs` of u"),
-        (lambda: td.pca(da.zeros((9, 3))[da.zeros(9) > 0], 2), ValueError, "unknown shape"),
-        (lambda: td.pca("/nowhere.zarr"), OSError, "nowhere"),
-        (lambda: td.pairwise_distance(da.zeros(3)), ValueError, "1 axes"),
-        (lambda: td.pairwise_distance(da.zeros((3, 3)), "near"), ValueError, "`metric` is one of"),
-        (lambda: td.pairwise_distance(da.zeros((3, 3)), "jensenshannon"), NotImplementedError, "whole"),
-        (lambda: td.pairwise_distance("none.zarr", "kl_divergence", missing="propagate"), NotImplementedError, "not symmetric"),
-        (lambda: td.pairwise_distance("none.zarr"), OSError, "none.zarr"),
-        (lambda: td.gaussian_filter(da.zeros(3), 1, mode="around"), ValueError, "`mode` is one of"),
-        (lambda: td.gaussian_filter("none.zarr", 1), OSError, "none.zarr"),
-        (lambda: td.gaussian_filter(da.zeros(3), -1), ValueError, "`sigma` of -1"),
-        (lambda: td.gaussian_filter(da.zeros(3), float("nan")), ValueError, "`sigma` of nan"),
-        (lambda: td.gaussian_filter(da.zeros(3), 1, truncate=float("inf")), ValueError, "`truncate` of inf"),
-        (lambda: td.gaussian_filter(da.zeros(3), 1, chunks=2), TypeError, "for the path of a stored array"),
-        (lambda: td.pairwise_distance(da.zeros((3, 3)), ploidy=2), TypeError, "for the path of a store"),
-        (lambda: td.pairwise_distance(da.zeros((3, 3)), samples_per_task=2), TypeError, "for the path of a store"),
-        (lambda: td.svd_compressed(da.zeros((3, 3)), 2, iterator="other"), ValueError, "`iterator` is"),
-        (lambda: td.unpack(da.zeros((3, 3), dtype="u1"), 13), ValueError, "up to 12"),
-        (lambda: td.gaussian_filter(da.from_array(np.array([object()]), chunks=1), 1).compute(), (TypeError, ValueError), "object"),
-    ],
-)
-def test_wrong_arguments_are_named(call, error, words):
-    with pytest.raises(error, match=words):
-        call()

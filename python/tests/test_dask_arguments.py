@@ -5,7 +5,7 @@ import types
 
 import numpy as np
 import pytest
-from conftest import calls
+from conftest import calls, write
 
 import teatime
 from teatime import genotype
@@ -20,18 +20,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:teatime. rechunked")
 CALLS = calls(np.random.default_rng(6), 500, 12)
 
 
-@pytest.fixture(autouse=True)
-def on_the_cpu(monkeypatch):
-    monkeypatch.setenv("TEATIME_DEVICE", "cpu")
-
-
 def stored(path, name, values, chunks):
-    """An array of a Zarr store, as zarr-python 2 and 3 write it."""
-    zarr = pytest.importorskip("zarr", reason="zarr is not installed")
-    older = zarr.__version__.startswith("2.")
-    group = zarr.open_group(str(path), mode="w", **({} if older else {"zarr_format": 2}))
-    create = group.create_dataset if older else group.create_array
-    create(name, shape=values.shape, chunks=chunks, dtype=values.dtype)[:] = values
+    write(path, name, values, chunks)
     return str(path)
 
 
@@ -55,9 +45,9 @@ def test_axes_and_modes_of_gaussians(rng, tmp_path, options):
     x = rng.random((11, 20, 13)).astype("f4")
     want = teatime.gaussian_filter(x, **options)
     path = stored(tmp_path / "image.zarr", "a", x, (4, 7, 13))
-    for of, more in ((da.from_array(x, chunks=(4, 7, 5)), {}), (path, {"array": "a", "chunks": (4, 7, 5)})):
-        got = td.gaussian_filter(of, **options, **more)
-        np.testing.assert_array_equal(got.compute(scheduler="sync"), want)
+    for source, more in ((da.from_array(x, chunks=(4, 7, 5)), {}), (path, {"array": "a", "chunks": (4, 7, 5)})):
+        result = td.gaussian_filter(source, **options, **more)
+        np.testing.assert_array_equal(result.compute(scheduler="sync"), want)
 
 
 def test_masked_blocks_are_refused():
@@ -72,28 +62,22 @@ def test_masked_blocks_are_refused():
             call()
 
 
-@pytest.mark.parametrize("dtype", ["i4", "u4", "i8"])
-def test_large_integers_are_told_apart(dtype):
-    x = da.from_array(np.array([[2**24], [2**24 + 1]], dtype), chunks=(1, 1))
-    np.testing.assert_array_equal(td.pairwise_distance(x), [[0, 1], [1, 0]])
-    u, s, v = (np.asarray(part) for part in td.svd_compressed(x.rechunk((2, 1)), 1))
-    np.testing.assert_allclose(u * s @ v, x, rtol=1e-12)
-
-
 def test_large_integers_are_refused_by_workers_without_float64(device, tmp_path):
     values = np.array([[2**24], [2**24 + 1]], "i4")
     x, path = da.from_array(values, chunks=(1, 1)), stored(tmp_path / "image.zarr", "a", values, (1, 1))
     beyond = r"integers beyond 2\*\*24"
-    for found, want, error, words in (
+    for result, want, error, words in (
         (td.pairwise_distance(x, device=device), [[0, 1], [1, 0]], ValueError, f"`x`: {beyond}"),
         (td.gaussian_filter(x, 1, axes=1, device=device), x, ValueError, f"`input`: {beyond}"),
         (td.gaussian_filter(path, 1, axes=1, array="a", device=device), x, OSError, "16777217 is above 16777216"),
     ):
         if device.f64:
-            np.testing.assert_array_equal(found, want)
+            np.testing.assert_array_equal(result, want)
         else:
             with pytest.raises(error, match=words):
-                found.compute(scheduler="sync")
+                result.compute(scheduler="sync")
+    u, s, v = (np.asarray(part) for part in td.svd_compressed(x, 1))
+    np.testing.assert_allclose(u * s @ v, values, rtol=1e-12)
 
 
 @pytest.mark.parametrize("dtype, power", [*(("f8", p) for p in (-520, -450, -65, 0, 62, 450, 520)), *(("f4", p) for p in (-120, -65, 62, 120))])
@@ -103,8 +87,8 @@ def test_products_of_large_and_small_blocks(device, dtype, power):
         with pytest.raises(ValueError, match=r"`a`: .*above 2\*\*500, and below"):
             _worker.product_of_block(block, np.eye(2), device.name)
     else:
-        found = _worker.product_of_block(block, np.eye(2), device.name)
-        np.testing.assert_allclose(found / 4.0**power, [[18, 6], [6, 8]], rtol=1e-6)
+        product = _worker.product_of_block(block, np.eye(2), device.name)
+        np.testing.assert_allclose(product / 4.0**power, [[18, 6], [6, 8]], rtol=1e-6)
 
 
 def test_distances_in_float32(rng):
@@ -116,20 +100,20 @@ def test_distances_in_float32(rng):
 
 def test_what_results_tell(store):
     want = genotype.pca(CALLS, 3, method="exact", min_maf=0.1)
-    for of in (store, da.from_array(CALLS, chunks=(500, 12, 2))):
-        exact = td.pca(of, 3, min_maf=0.1, compute=True)
+    for source in (store, da.from_array(CALLS, chunks=(500, 12, 2))):
+        exact = td.pca(source, 3, min_maf=0.1, compute=True)
         assert exact.counts == want.counts and exact.passes == want.passes
         assert exact.converged.tolist() == want.converged and exact.residuals.tolist() == want.residuals.tolist()
-        few = td.pca(of, 3, min_maf=0.1, method="randomized", n_iter=0, n_oversamples=0)
+        few = td.pca(source, 3, min_maf=0.1, method="randomized", n_iter=0, n_oversamples=0)
         assert few.converged.dtype == bool and few.residuals.shape == (3,)
         few = dask.compute(few)[0]
         assert few.counts == want.counts and few.passes == 3
         assert not few.converged.all() and few.residuals.max() > 1e-3
-        many = td.pca(of, 3, min_maf=0.1, method="randomized", n_iter=None, tol=1e-6, compute=True)
+        many = td.pca(source, 3, min_maf=0.1, method="randomized", n_iter=None, tol=1e-6, compute=True)
         assert many.converged.all() and many.residuals.max() <= 1e-6 and many.passes >= 3
-    relations, of = genotype.grm(CALLS), td.grm(store, compute=True)
-    np.testing.assert_array_equal(of.shared, relations.shared)
-    assert of.counts == relations.counts and td.grm(store, missing="mean").shared is None
+    want, grm = genotype.grm(CALLS), td.grm(store, compute=True)
+    np.testing.assert_array_equal(grm.shared, want.shared)
+    assert grm.counts == want.counts and td.grm(store, missing="mean").shared is None
 
 
 def test_a_chunk_written_in_place_is_another_store(store):
@@ -176,8 +160,8 @@ def test_sums_that_no_worker_holds_are_refused(scheduler, store):
             call()
     with pytest.raises(MemoryError, match="12 samples: .* pairs of 64 .* may take 5e-07 GB of the smallest worker"):
         td.pairwise_distance(store)
-    found = td.pca(store, 2)
-    assert found.scores.name != exact and found.scores.name == td.pca(store, 2, method="randomized").scores.name
+    name = td.pca(store, 2).scores.name
+    assert name != exact and name == td.pca(store, 2, method="randomized").scores.name
     workers["b"]["memory_limit"] = 0
     assert td.pca(store, 2).scores.name == exact
     td.pairwise_distance(store)
@@ -206,23 +190,41 @@ def test_gaussians_of_stores_keep_to_the_memory_of_workers(scheduler, monkeypatc
     np.testing.assert_array_equal(large.compute(scheduler="sync"), whole)
 
 
+DOSAGES = da.zeros((9, 3), dtype="i1")
+
+
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
+        (lambda: td.pca(da.zeros(3)), ValueError, r"\(variants, samples\)"),
+        (lambda: td.pca(DOSAGES, 4), ValueError, "`n_components` of 4"),
+        (lambda: td.pca(DOSAGES, 2, method="fast"), ValueError, "`method` is"),
+        (lambda: td.pca(DOSAGES, 2, scaler="none at all"), ValueError, "`scaler` is one of"),
+        (lambda: td.pca(DOSAGES, 2, signs="u"), ValueError, "`signs` of u"),
+        (lambda: td.pca(DOSAGES, 2, resources={"GPU": 1}), ValueError, "compute=True"),
+        (lambda: td.pca(DOSAGES[da.zeros(9) > 0], 2), ValueError, "unknown shape"),
+        (lambda: td.pca("/nowhere.zarr"), OSError, "nowhere"),
         (lambda: td.pca("s3://bucket/x"), ValueError, "`genotypes` is 's3://bucket/x': .*every worker.*from_zarr"),
-        (lambda: td.grm("gs://x"), ValueError, "`genotypes` is 'gs://x'"),
-        (lambda: td.grm(da.from_array(CALLS), fill=True), TypeError, "`array` and `fill` are for the path of a store"),
-        (lambda: td.pairwise_distance(da.ones((2, 2)), fill=True), TypeError, "`fill`.* are for the path of a store"),
-        (lambda: td.pairwise_distance("s3://bucket/x"), ValueError, "`x` is 's3://bucket/x'"),
-        (lambda: td.gaussian_filter("s3://bucket/x", 1), ValueError, "`image` is 's3://bucket/x'"),
         (lambda: td.pca(genotype.genotypes_of(CALLS, None, "pca")), TypeError, "`genotypes` is a store that is open here"),
-        (lambda: td.pairwise_distance(genotype.genotypes_of(CALLS, None, "pca")), TypeError, "`x` is a store that is open here"),
-        (lambda: td.pca(da.zeros((9, 3), dtype="i1"), -1), ValueError, "`n_components` is -1"),
-        (lambda: td.pca(da.zeros((9, 3), dtype="i1"), 2, random_state=None), TypeError, "`random_state` is None"),
+        (lambda: td.grm(DOSAGES, "yang"), ValueError, "`method` is gcta"),
+        (lambda: td.grm(DOSAGES, fill=True), TypeError, "`array` and `fill` are for the path of a store"),
+        (lambda: td.svd_compressed(da.zeros((3, 3)), 2, iterator="other"), ValueError, "`iterator` is"),
         (lambda: td.svd_compressed(da.zeros((9, 3)), 2, seed=-1), ValueError, "`seed` is -1"),
-        (lambda: td.svd_compressed(da.zeros((9, 3)), -2), ValueError, "`k` is -2"),
+        (lambda: td.pairwise_distance(da.zeros(3)), ValueError, "1 axes"),
+        (lambda: td.pairwise_distance(da.zeros((3, 3)), "near"), ValueError, "`metric` is one of"),
+        (lambda: td.pairwise_distance(da.zeros((3, 3)), "jensenshannon"), NotImplementedError, "whole"),
+        (lambda: td.pairwise_distance(da.zeros((3, 3)), samples_per_task=2), TypeError, "for the path of a store"),
+        (lambda: td.pairwise_distance(da.ones((2, 2)), fill=True), TypeError, "`fill`.* are for the path of a store"),
+        (lambda: td.pairwise_distance("none.zarr", "kl_divergence", missing="propagate"), NotImplementedError, "not symmetric"),
+        (lambda: td.pairwise_distance("s3://bucket/x"), ValueError, "`x` is 's3://bucket/x'"),
+        (lambda: td.pairwise_distance(genotype.genotypes_of(CALLS, None, "pca")), TypeError, "`x` is a store that is open here"),
         (lambda: td.gaussian_filter(da.zeros((9, 3)), 1, axes=2), ValueError, "`axes`: 2 is out of range"),
-        (lambda: td.gaussian_filter(da.zeros((9, 3)), (1, 2), axes=0), ValueError, "`sigma` has 2 values, and 1 axes"),
+        (lambda: td.gaussian_filter(da.zeros(3), 1, mode="around"), ValueError, "`mode` is one of"),
+        (lambda: td.gaussian_filter(da.zeros(3), float("nan")), ValueError, "`sigma` of nan"),
+        (lambda: td.gaussian_filter(da.zeros(3), 1, chunks=2), TypeError, "for the path of a stored array"),
+        (lambda: td.gaussian_filter(da.zeros(3), 1, device="cuda:99", compute=True), RuntimeError, "cuda:99"),
+        (lambda: td.gaussian_filter(da.from_array(np.array([object()]), chunks=1), 1).compute(), (TypeError, ValueError), "object"),
+        (lambda: td.unpack(da.zeros((3, 3), dtype="u1"), 13), ValueError, "up to 12"),
     ],
 )
 def test_wrong_arguments_are_named(call, error, words):

@@ -53,7 +53,6 @@ def test_programs_run(program, cohort, request, monkeypatch):
             pytest.skip(f"{name} is not installed")
     folder, calls = cohort
     monkeypatch.chdir(folder)
-    monkeypatch.setenv("TEATIME_DEVICE", "cpu")
     given = {"x": np.random.default_rng(1).standard_normal((300, 40)).astype("f4")}
     if re.search(r"\bds\b", program):
         given["ds"] = pytest.importorskip("xarray").Dataset({"call_genotype": (("variants", "samples", "ploidy"), calls)})

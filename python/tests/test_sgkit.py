@@ -7,16 +7,18 @@ import pytest
 
 import teatime.sgkit
 
+pytestmark = pytest.mark.filterwarnings("ignore:teatime. rechunked")
+
 
 @pytest.fixture
 def sgkit():
-    found = pytest.importorskip("sgkit", reason="sgkit 0.10 is not installed: it needs dask up to 2024.8, numpy below 2.2 and zarr below 3")
+    sgkit = pytest.importorskip("sgkit", reason="sgkit 0.10 is not installed: it needs dask up to 2024.8, numpy below 2.2 and zarr below 3")
     import dask
 
     teatime.sgkit.install()
     # Not on a cluster that other tests have left open, where each worker would compile sgkit's functions.
     with dask.config.set(scheduler="synchronous"):
-        yield found
+        yield sgkit
     teatime.sgkit.uninstall()
 
 
@@ -50,23 +52,21 @@ def test_sums_of_blocks(name):
     x, y = BLOCKS[name](rng, (5, 1000)), BLOCKS[name](rng, (3, 1000))
     wanted = np.dtype("f4" if x.dtype == "f4" else "f8")
     for function, expected in zip((teatime.sgkit.euclidean_map, teatime.sgkit.correlation_map), expected_sums(x, y)):
-        for found in (function(x[:, None, :], y, np.empty(1, x.dtype)), function(x, y)):
-            assert found.dtype == wanted
-            assert found.shape == expected.shape
+        for sums in (function(x[:, None, :], y, np.empty(1, x.dtype)), function(x, y)):
+            assert sums.dtype == wanted
+            assert sums.shape == expected.shape
             if x.dtype.kind == "i" or name.startswith("whole"):
-                assert np.array_equal(found, expected)
+                assert np.array_equal(sums, expected)
             else:
-                assert np.allclose(found, expected, rtol=2e-5 if wanted == "f4" else 1e-12, atol=0)
+                assert np.allclose(sums, expected, rtol=2e-5 if wanted == "f4" else 1e-12, atol=0)
 
 
-def test_blocks_off_the_wire():
-    x = np.random.default_rng(1).integers(-1, 3, (4, 50)).astype("f4")
-    wire = np.frombuffer(b"\0" + x.tobytes(), np.uint8)[1:].view("f4").reshape(x.shape)
-    assert not wire.flags.aligned and not wire.flags.writeable
-    for function in (teatime.sgkit.euclidean_map, teatime.sgkit.correlation_map):
-        expected = function(x[:, None], x)
-        assert np.array_equal(function(wire[:, None], wire), expected)
-        assert np.array_equal(function(np.asfortranarray(x)[:, None], np.asfortranarray(x)), expected)
+@pytest.mark.parametrize("name", ["dosages", "just exact in float32", "whole float32", "float64"])
+def test_sums_on_devices(name, device, monkeypatch):
+    monkeypatch.setattr("teatime._worker.device", lambda _: device)
+    x = BLOCKS[name](np.random.default_rng(0), (5, 1000))
+    for function, expected in zip((teatime.sgkit.euclidean_map, teatime.sgkit.correlation_map), expected_sums(x, x)):
+        assert np.allclose(function(x, x), expected, rtol=1e-5 if name == "float64" else 0, atol=0)
 
 
 def test_empty_blocks():
@@ -124,11 +124,9 @@ def dataset(ploidy=2, chunks=(40, -1)):
     rng = np.random.default_rng(5)
     frequencies = np.repeat(rng.uniform(0.1, 0.9, (120, 3)), 10, axis=1)
     counts = rng.binomial(ploidy, frequencies).astype("i1")
-    ds = xr.Dataset({"call_alternate_allele_count": (("variants", "samples"), counts)})
-    return ds.chunk(dict(zip(("variants", "samples"), chunks)))
+    return xr.Dataset({"call_alternate_allele_count": (("variants", "samples"), counts)}).chunk(variants=chunks[0], samples=chunks[1])
 
 
-@pytest.mark.filterwarnings("ignore:teatime. rechunked")
 @pytest.mark.parametrize("ploidy", [2, 4])
 def test_pca_is_that_of_sgkit(sgkit, ploidy):
     from sgkit.stats.pca import pca
@@ -141,7 +139,6 @@ def test_pca_is_that_of_sgkit(sgkit, ploidy):
         assert np.abs(ours[name] - theirs[name]).max() <= 1e-4 * np.abs(theirs[name]).max(), name
 
 
-@pytest.mark.filterwarnings("ignore:teatime. rechunked")
 def test_other_samples_are_projected(sgkit):
     from sgkit.stats import pca
 
@@ -156,14 +153,14 @@ def test_other_samples_are_projected(sgkit):
     assert np.abs(ours - theirs).max() <= 1e-4 * np.abs(theirs).max()
 
 
-@pytest.mark.filterwarnings("ignore:teatime. rechunked")
 def test_a_variant_that_does_not_vary_counts_nothing(sgkit):
     from sgkit.stats.pca import pca
 
     ds = dataset(chunks=(-1, 10))
     constant = ds.copy()
     constant["call_alternate_allele_count"] = ds.call_alternate_allele_count.where(ds.variants != 7, 0).astype("i1")
-    found = pca(constant, 3, ploidy=2, algorithm="randomized", merge=False).compute()
-    expected = pca(ds.isel(variants=np.arange(120) != 7), 3, ploidy=2, algorithm="randomized", merge=False).compute()
-    assert np.allclose(found.sample_pca_projection, expected.sample_pca_projection, atol=1e-4)
-    assert not found.sample_pca_component[7].any()
+    with_it, without = (
+        pca(of, 3, ploidy=2, algorithm="randomized", merge=False).compute() for of in (constant, ds.isel(variants=np.arange(120) != 7))
+    )
+    assert np.allclose(with_it.sample_pca_projection, without.sample_pca_projection, atol=1e-4)
+    assert not with_it.sample_pca_component[7].any()

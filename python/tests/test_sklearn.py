@@ -87,10 +87,10 @@ def test_numbers_beyond_float32(scale):
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_constant_data_have_no_variance(dtype):
     x = np.full((5, 4), 0.1, dtype)
-    found = PCA(2, whiten=True).fit(x)
-    assert np.abs(found.explained_variance_).max() < 1e-12
-    assert np.isfinite(found.transform(x)).all()
-    assert np.isfinite(found.explained_variance_ratio_).all()
+    pca = PCA(2, whiten=True).fit(x)
+    assert np.abs(pca.explained_variance_).max() < 1e-12
+    assert np.isfinite(pca.transform(x)).all()
+    assert np.isfinite(pca.explained_variance_ratio_).all()
 
 
 @pytest.mark.parametrize(

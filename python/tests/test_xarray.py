@@ -18,7 +18,7 @@ DOSAGES = np.where((CALLS < 0).any(axis=2), -1, (CALLS > 0).sum(axis=2)).astype(
 
 @pytest.fixture(params=["memory", "dask"])
 def ds(request):
-    found = xarray.Dataset(
+    made = xarray.Dataset(
         {
             "call_genotype": (("variants", "samples", "ploidy"), CALLS),
             "call_dosage": (("samples", "variants"), DOSAGES.T),
@@ -26,9 +26,7 @@ def ds(request):
         },
         attrs={"source": "a test"},
     )
-    if request.param == "dask":
-        found = found.chunk(variants=100, samples=5, ploidy=1)
-    return found
+    return made.chunk(variants=100, samples=5, ploidy=1) if request.param == "dask" else made
 
 
 def lazy(ds, *names):
@@ -42,36 +40,30 @@ pytestmark = pytest.mark.filterwarnings("ignore:teatime. rechunked")
 
 @pytest.mark.parametrize("variable", ["call_genotype", "call_dosage"])
 def test_pca(ds, variable):
-    found = ds.teatime.pca(n_components=3, variable=variable, signs="v")
+    result = ds.teatime.pca(n_components=3, variable=variable, signs="v")
     names = ("sample_pca_projection", "sample_pca_explained_variance", "sample_pca_explained_variance_ratio")
-    lazy(found, *names)
+    lazy(result, *names)
     expected = genotype.pca(DOSAGES, 3, signs="v")
-    assert found.attrs == ds.attrs and "sample_id" in found
-    assert found.sample_pca_projection.dims == ("samples", "components")
+    assert result.attrs == ds.attrs and "sample_id" in result
+    assert result.sample_pca_projection.dims == ("samples", "components")
     for name, values in zip(names, (expected.scores, expected.explained_variance, expected.explained_variance_ratio)):
-        assert np.allclose(found[name], values, atol=1e-6), name
+        assert np.allclose(result[name], values, atol=1e-6), name
     assert set(ds.teatime.pca(n_components=3, merge=False)) == set(names)
 
 
 @pytest.mark.parametrize("variable", ["call_genotype", "call_dosage"])
-@pytest.mark.parametrize("method", ["vanraden1", "gcta"])
-def test_genomic_relationship(ds, variable, method):
-    found = ds.teatime.genomic_relationship(method, variable=variable, missing="mean", merge=False)
-    lazy(ds.merge(found), "stat_genomic_relationship")
-    assert found.stat_genomic_relationship.dims == ("samples_0", "samples_1")
-    assert np.allclose(found.stat_genomic_relationship, genotype.grm(DOSAGES, method, missing="mean").matrix, atol=1e-6)
-
-
-@pytest.mark.parametrize("skipna", [{}, {"skipna": True}])
-def test_genomic_relationship_is_that_of_sgkit(ds, skipna):
-    # As sgkit 0.10 computes it of float64, with skipna and the frequencies of the samples.
-    called = DOSAGES >= 0
-    p = np.where(called, DOSAGES, 0).sum(axis=1, keepdims=True) / (2 * np.maximum(called.sum(axis=1, keepdims=True), 1))
-    m = np.where(called, DOSAGES - 2 * p, 0)
-    expected = m.T @ m / ((called * 2 * p).T @ (called * (1 - p)))
-    for estimator in (None, "VanRaden"):
-        found = ds.teatime.genomic_relationship(estimator=estimator, **skipna)
-        assert np.allclose(found.stat_genomic_relationship, expected, atol=1e-6)
+@pytest.mark.parametrize(
+    "given, method, missing",
+    [
+        ({}, "vanraden1", "pairwise"), ({"estimator": "VanRaden", "skipna": True}, "vanraden1", "pairwise"),
+        ({"estimator": "gcta", "missing": "mean"}, "gcta", "mean"),
+    ],
+)
+def test_genomic_relationship(ds, variable, given, method, missing):
+    result = ds.teatime.genomic_relationship(**given, variable=variable, merge=False)
+    lazy(ds.merge(result), "stat_genomic_relationship")
+    assert result.stat_genomic_relationship.dims == ("samples_0", "samples_1")
+    assert np.allclose(result.stat_genomic_relationship, genotype.grm(DOSAGES, method, missing=missing).matrix, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -90,14 +82,15 @@ def test_what_is_sgkits_alone_is_refused(ds, options, words):
 
 
 @pytest.mark.parametrize("variable", ["call_genotype", "call_dosage"])
-@pytest.mark.parametrize("metric", ["euclidean", "cityblock", "correlation"])
-def test_pairwise_distance(ds, variable, metric):
-    found = ds.teatime.pairwise_distance(metric, variable=variable)
-    lazy(found, "stat_pairwise_distance")
-    assert found.stat_pairwise_distance.dims == ("samples_0", "samples_1")
-    x = DOSAGES.T.astype("f8")
-    expected = teatime.pairwise_distance(x, metric=metric, missing="rescale", negative=True)
-    assert np.allclose(found.stat_pairwise_distance, expected, atol=1e-5)
+def test_pairwise_distance(ds, variable):
+    result = ds.teatime.pairwise_distance("correlation", variable=variable)
+    lazy(result, "stat_pairwise_distance")
+    assert result.stat_pairwise_distance.dims == ("samples_0", "samples_1")
+    expected = teatime.pairwise_distance(DOSAGES.T.astype("f8"), metric="correlation", missing="rescale", negative=True)
+    assert np.allclose(result.stat_pairwise_distance, expected, atol=1e-5)
+    # Results are written anew.
+    again = result.teatime.pairwise_distance(variable=variable)
+    assert not np.allclose(result.stat_pairwise_distance, again.stat_pairwise_distance)
 
 
 #: Calls of one, two and three alleles, with each that there is: missing ones (-1), and ones that are absent (-2).
@@ -124,9 +117,9 @@ def test_distances_of_genotypes_mean_the_same_everywhere(tmp_path, kind, metric)
     # Of dosages in floating point, a negative number is an error.
     floats = ds.astype("f8") if values.ndim == 3 else ds.where(ds.call_genotype >= 0)
     for of in (ds, ds.chunk(variants=100, samples=5), floats.chunk(variants=70)):
-        found = of.teatime.pairwise_distance(metric).stat_pairwise_distance
-        assert found.dtype == np.float64
-        np.testing.assert_allclose(found, want, **near)
+        result = of.teatime.pairwise_distance(metric).stat_pairwise_distance
+        assert result.dtype == np.float64
+        np.testing.assert_allclose(result, want, **near)
         np.testing.assert_allclose(of.teatime.pairwise_distance(metric, missing="propagate").stat_pairwise_distance, some, **near)
     if kind == "dosages":
         blocks = da.from_array(values.T, chunks=(5, 100))
@@ -178,9 +171,3 @@ def test_bad_variables(ds):
         xarray.Dataset().teatime.pca()
     with pytest.raises(ValueError, match=r"'sample_id' has the dimensions \('samples',\)"):
         ds.teatime.pairwise_distance(variable="sample_id")
-
-
-def test_results_are_written_anew(ds):
-    once = ds.teatime.pairwise_distance("cityblock")
-    twice = once.teatime.pairwise_distance("euclidean")
-    assert not np.allclose(once.stat_pairwise_distance, twice.stat_pairwise_distance)
