@@ -143,7 +143,11 @@ pub use self::{
     stored::{WrittenDistances, write_pairwise_stored},
     tiles::{write_condensed, write_pairwise, write_pairwise_counted},
 };
-use crate::{Element, Error, Result, Run, Tensor, linalg::Matrix};
+use crate::{
+    Element, Error, Result, Run, Tensor,
+    linalg::Matrix,
+    stable_text::{StableText, fields},
+};
 
 /// What becomes of missing elements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -173,6 +177,17 @@ impl Missing {
     }
 }
 
+impl StableText for Missing {
+    fn stable_text(&self) -> String {
+        match self {
+            Self::Propagate => "Propagate".into(),
+            Self::Ignore => "Ignore".into(),
+            Self::Rescale => "Rescale".into(),
+            Self::RescaleOrZero => "RescaleOrZero".into(),
+        }
+    }
+}
+
 /// How distances are taken.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
@@ -194,6 +209,16 @@ crate::setters! {
         negative(bool),
         columns(bool),
         narrow(bool),
+    }
+}
+
+impl StableText for Options {
+    fn stable_text(&self) -> String {
+        let Self { missing, negative, columns, narrow } = self;
+        fields(
+            "Options",
+            &[("missing", missing), ("negative", negative), ("columns", columns), ("narrow", narrow)],
+        )
     }
 }
 

@@ -14,14 +14,14 @@ use super::{
     neighbors::{check_k, neighbors},
     precision::is_wide,
 };
-#[cfg(feature = "zarr")]
-use crate::store::ArrayWriter;
 use crate::{
     Budget, Device, Element, Result, Run, SharedArray, Status, Tensor,
     dtype::with_dtype,
     linalg::Matrix,
     stream::{StreamStats, load},
 };
+#[cfg(feature = "zarr")]
+use crate::{DType, stable_text::StableText, store::ArrayWriter};
 
 /// Distances of stored matrices.
 #[derive(Clone, Debug)]
@@ -213,8 +213,7 @@ pub fn write_pairwise_stored<A: SharedArray>(
     with_dtype!(reading.staged, T => {
         let Loaded { tensors, rest, digests } = Loaded::<T>::of(&reading, device, run, &mut stats)?;
         let shapes: Vec<_> = arrays.iter().map(|array| array.shape()).collect();
-        let (types, name) = (T::DTYPE, &device.info().name);
-        let job = format!("{shapes:?} {types:?} {digests:016x?} {metric:?} {options:?} {name}");
+        let job = job(&shapes, T::DTYPE, &digests, metric, options, &device.info().name);
         let ((writer, shared), started) = (begin(&job)?, Instant::now());
         let (x, y) = (&tensors[0], tensors.get(1));
         let written = match shared {
@@ -225,6 +224,20 @@ pub fn write_pairwise_stored<A: SharedArray>(
         written.map_err(|error| reading.with_what_is_held(error, device, &run.memory))?;
     });
     Ok(WrittenDistances { memory: run.memory.planned(device), stats })
+}
+
+/// The words of the job of arrays of these shapes and digests, which are staged as one type.
+#[cfg(feature = "zarr")]
+fn job(
+    shapes: &[&[u64]],
+    staged: DType,
+    digests: &[u64],
+    metric: Metric,
+    options: &Options,
+    device: &str,
+) -> String {
+    let [staged, metric, options] = [staged.stable_text(), metric.stable_text(), options.stable_text()];
+    format!("{shapes:?} {staged} {digests:016x?} {metric} {options} {device}")
 }
 
 /// Arrays on the device.
@@ -250,5 +263,21 @@ impl<T: Element> Loaded<T> {
             #[cfg(feature = "zarr")]
             digests,
         })
+    }
+}
+
+#[cfg(all(test, feature = "zarr"))]
+mod tests {
+    use super::*;
+
+    /// Arrays that were begun with this text are gone on with.
+    #[test]
+    fn words_of_a_job_stay() {
+        let options = Options::default().missing(Missing::RescaleOrZero).negative(true);
+        let found =
+            job(&[&[3, 2], &[5, 2]], DType::I16, &[10, 1 << 60], Metric::Minkowski(2.5), &options, "cuda:0");
+        let expected = "[[3, 2], [5, 2]] I16 [000000000000000a, 1000000000000000] Minkowski(2.5) \
+                        Options { missing: RescaleOrZero, negative: true, columns: false, narrow: false } cuda:0";
+        assert_eq!(found, expected);
     }
 }
