@@ -221,6 +221,8 @@ pub mod packed;
 pub mod random;
 mod run;
 mod setters;
+#[doc(hidden)]
+pub mod stable_text;
 pub mod store;
 pub mod stream;
 #[cfg(test)]

@@ -10,6 +10,7 @@ use std::{
 use serde::Serialize;
 use teatime::{
     ChunkedArray, Error, LookedFor, MissingChunk, StoredType,
+    stable_text::StableText,
     store::{MissingAsNan, NpyArray, ZarrArray},
     stream::digest,
 };
@@ -75,6 +76,11 @@ impl Array {
         let missing = missing.map(|of| Arc::new(if keeps(dtype) { of.keeping_integers() } else { of }));
         let array = missing.clone().map_or(array, |missing| missing as Arc<dyn ChunkedArray>);
         Self { path, array, missing, dtype, inner_chunk }
+    }
+
+    /// The type of the elements as they are stored, as the record names it.
+    pub(crate) fn name_of_dtype(&self) -> String {
+        self.dtype.stable_text().to_lowercase()
     }
 
     /// Elements and chunks that it lacked, of those that were read.

@@ -1,6 +1,7 @@
 //! Names of contigs, as PLINK reads those of chromosomes.
 
 use serde::Serialize;
+use teatime::stable_text::StableText;
 
 /// What a contig is, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,6 +30,12 @@ const FIRST: std::ops::RangeInclusive<u64> = 240_000_000..=255_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub(crate) struct Karyotype(pub(crate) Option<u8>);
+
+impl StableText for Karyotype {
+    fn stable_text(&self) -> String {
+        format!("Karyotype({})", self.0.stable_text())
+    }
+}
 
 impl Karyotype {
     pub(crate) const HUMAN: Self = Self(Some(22));

@@ -9,7 +9,10 @@ use std::{
 
 use clap::Args;
 use serde::Serialize;
-use teatime::Cancel;
+use teatime::{
+    Cancel,
+    stable_text::{StableText, fields},
+};
 
 use crate::{
     contig::{Class, Karyotype, digits},
@@ -150,6 +153,28 @@ pub(crate) struct Contigs {
     /// What was asked for by name and is not there.
     #[serde(skip)]
     absent: Vec<String>,
+}
+
+impl StableText for Contigs {
+    fn stable_text(&self) -> String {
+        let Self { autosomes, said, asked, left_out, autosomal, sex, mitochondrial, unplaced, other, absent } =
+            self;
+        fields(
+            "Contigs",
+            &[
+                ("autosomes", autosomes),
+                ("said", said),
+                ("asked", asked),
+                ("left_out", left_out),
+                ("autosomal", autosomal),
+                ("sex", sex),
+                ("mitochondrial", mitochondrial),
+                ("unplaced", unplaced),
+                ("other", other),
+                ("absent", absent),
+            ],
+        )
+    }
 }
 
 impl Contigs {

@@ -6,7 +6,10 @@ use std::{
 };
 
 use serde::Serialize;
-use teatime::{Budget, Cancel, MissingChunk};
+use teatime::{
+    Budget, Cancel, MissingChunk,
+    stable_text::{StableText, fields},
+};
 use teatime_genotype::{FilledColumn, GenotypeKind, Genotypes, Match, Variant, VariantCounts};
 
 use crate::{
@@ -29,6 +32,13 @@ pub(crate) struct PloidyMismatch {
     pub(crate) ploidy: u64,
     /// Calls that do not, and are missing.
     pub(crate) calls: u64,
+}
+
+impl StableText for PloidyMismatch {
+    fn stable_text(&self) -> String {
+        let Self { stored, ploidy, calls } = self;
+        fields("PloidyMismatch", &[("stored", stored), ("ploidy", ploidy), ("calls", calls)])
+    }
 }
 
 /// The stores of a run: the same samples, variants appended in order.

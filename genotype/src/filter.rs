@@ -1,6 +1,9 @@
 //! Which variants take part, and how many.
 
-use teatime::{Error, Result};
+use teatime::{
+    Error, Result,
+    stable_text::{StableText, fields},
+};
 
 /// Which variants take part, by the called samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -10,6 +13,13 @@ pub struct VariantFilter {
     pub min_maf: f64,
     /// Largest fraction of missing calls, as plink2's `--geno`.
     pub max_missing: f64,
+}
+
+impl StableText for VariantFilter {
+    fn stable_text(&self) -> String {
+        let Self { min_maf, max_missing } = self;
+        fields("VariantFilter", &[("min_maf", min_maf), ("max_missing", max_missing)])
+    }
 }
 
 teatime::setters! {
@@ -61,6 +71,24 @@ pub struct VariantCounts {
     pub zero_variance: u64,
     /// Missing calls of all variants of the store.
     pub missing_calls: u64,
+}
+
+impl StableText for VariantCounts {
+    fn stable_text(&self) -> String {
+        let Self { total, used, above_missing, all_missing, below_maf, zero_variance, missing_calls } = self;
+        fields(
+            "VariantCounts",
+            &[
+                ("total", total),
+                ("used", used),
+                ("above_missing", above_missing),
+                ("all_missing", all_missing),
+                ("below_maf", below_maf),
+                ("zero_variance", zero_variance),
+                ("missing_calls", missing_calls),
+            ],
+        )
+    }
 }
 
 impl VariantCounts {

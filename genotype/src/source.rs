@@ -12,6 +12,7 @@ use std::{
 
 use teatime::{
     ChunkedArray, Error, Result, StoredType,
+    stable_text::{StableText, fields},
     stream::{Selection, digest},
 };
 
@@ -34,6 +35,16 @@ pub enum GenotypeKind {
     /// PLINK 1's packed calls of diploids, (variants, bytes): sample 4 b + j at bits 2 j and 2 j + 1 of byte b. A code is 0 for two copies
     /// of A1, the fifth column of the .bim, 1 for a missing call, 2 for one copy of each allele, and 3 for two copies of A2, the sixth.
     Plink,
+}
+
+impl StableText for GenotypeKind {
+    fn stable_text(&self) -> String {
+        match self {
+            Self::Calls { ploidy } => fields("Calls", &[("ploidy", ploidy)]),
+            Self::Dosages => "Dosages".into(),
+            Self::Plink => "Plink".into(),
+        }
+    }
 }
 
 /// Genotype arrays of the same samples, their variants appended in order, or some of these.

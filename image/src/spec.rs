@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use teatime::{
     Error, Result, StoredType,
+    stable_text::StableText,
     store::{ArraySpec, Attributes, ZarrFormat},
 };
 
@@ -30,6 +31,16 @@ pub enum Pyramid {
     UntilWithin(u64),
     /// So many levels, level 0 among them, as far as there is anything to halve. At least 1.
     Levels(usize),
+}
+
+impl StableText for Pyramid {
+    fn stable_text(&self) -> String {
+        match self {
+            Self::None => "None".into(),
+            Self::UntilWithin(pixels) => format!("UntilWithin({pixels})"),
+            Self::Levels(count) => format!("Levels({count})"),
+        }
+    }
 }
 
 /// What an image is to be, for [`MultiscaleWriter`](crate::MultiscaleWriter).
@@ -169,7 +180,7 @@ impl ImageSpec {
             self.scale,
             self.translation,
             self.omero,
-            format!("{:?}", self.pyramid)
+            self.pyramid.stable_text()
         ]);
         array.job = Some(format!("{}\0{image}", self.array.job.as_deref().unwrap_or_default()));
 

@@ -11,6 +11,7 @@ use crate::{
         distance::Term,
         finish_distance::{Finished, Formula, NOISE, NOISE_WIDE},
     },
+    stable_text::StableText,
 };
 
 /// How far two observations are from each other, or how alike. The [table](crate::distance#metrics) says what each is.
@@ -331,6 +332,30 @@ impl Finish<'_> {
             && !own.is_nan()
         {
             *own = 0.0;
+        }
+    }
+}
+
+impl StableText for Metric {
+    fn stable_text(&self) -> String {
+        match self {
+            Self::Euclidean => "Euclidean".into(),
+            Self::SqEuclidean => "SqEuclidean".into(),
+            Self::CityBlock => "CityBlock".into(),
+            Self::Chebyshev => "Chebyshev".into(),
+            Self::Minkowski(p) => format!("Minkowski({})", p.stable_text()),
+            Self::Cosine => "Cosine".into(),
+            Self::Correlation => "Correlation".into(),
+            Self::InnerProduct => "InnerProduct".into(),
+            Self::Canberra => "Canberra".into(),
+            Self::BrayCurtis => "BrayCurtis".into(),
+            Self::Hamming => "Hamming".into(),
+            Self::Jaccard => "Jaccard".into(),
+            Self::Dice => "Dice".into(),
+            Self::RussellRao => "RussellRao".into(),
+            Self::JensenShannon => "JensenShannon".into(),
+            Self::Hellinger => "Hellinger".into(),
+            Self::KlDivergence => "KlDivergence".into(),
         }
     }
 }

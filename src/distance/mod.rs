@@ -144,7 +144,11 @@ pub use self::{
     tiles::{write_condensed, write_pairwise, write_pairwise_counted},
 };
 pub use crate::kernels::finish_distance::Missing;
-use crate::{Element, Error, Result, Run, Tensor, linalg::Matrix};
+use crate::{
+    Element, Error, Result, Run, Tensor,
+    linalg::Matrix,
+    stable_text::{StableText, fields},
+};
 
 impl Missing {
     /// The rule's name on the command line.
@@ -154,6 +158,17 @@ impl Missing {
             Self::Ignore => "ignore",
             Self::Rescale => "rescale",
             Self::RescaleOrZero => "rescale-or-zero",
+        }
+    }
+}
+
+impl StableText for Missing {
+    fn stable_text(&self) -> String {
+        match self {
+            Self::Propagate => "Propagate".into(),
+            Self::Ignore => "Ignore".into(),
+            Self::Rescale => "Rescale".into(),
+            Self::RescaleOrZero => "RescaleOrZero".into(),
         }
     }
 }
@@ -179,6 +194,16 @@ crate::setters! {
         negative(bool),
         columns(bool),
         narrow(bool),
+    }
+}
+
+impl StableText for Options {
+    fn stable_text(&self) -> String {
+        let Self { missing, negative, columns, narrow } = self;
+        fields(
+            "Options",
+            &[("missing", missing), ("negative", negative), ("columns", columns), ("narrow", narrow)],
+        )
     }
 }
 

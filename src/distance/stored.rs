@@ -12,14 +12,14 @@ use super::{
     Metric, Missing, Neighbors, Options, Partial,
     neighbors::{check_k, neighbors},
 };
-#[cfg(feature = "zarr")]
-use crate::store::ArrayWriter;
 use crate::{
     Budget, Device, Element, Needs, Result, Run, SharedArray, Status, Tensor,
     dtype::with_dtype,
     linalg::Matrix,
     stream::{StreamStats, load},
 };
+#[cfg(feature = "zarr")]
+use crate::{DType, stable_text::StableText, store::ArrayWriter};
 
 /// Distances of stored matrices.
 #[derive(Clone, Debug)]
@@ -215,8 +215,7 @@ pub fn write_pairwise_stored<A: SharedArray>(
         let later = tile_needs(measure.is_lower(), tile, shape, counted) + measure.pair_needs();
         let Loaded { tensors, rest, digests } = Loaded::<T>::of(&reading, device, run, later, &mut stats)?;
         let shapes: Vec<_> = arrays.iter().map(|array| array.shape()).collect();
-        let (types, name) = (T::DTYPE, &device.info().name);
-        let job = format!("{shapes:?} {types:?} {digests:016x?} {metric:?} {options:?} {name}");
+        let job = job(&shapes, T::DTYPE, &digests, metric, options, &device.info().name);
         let ((writer, shared), started) = (begin(&job)?, Instant::now());
         let (x, y) = (&tensors[0], tensors.get(1));
         let written = match shared {
@@ -227,6 +226,20 @@ pub fn write_pairwise_stored<A: SharedArray>(
         written?;
     });
     Ok(WrittenDistances { memory: run.memory.planned(device), stats })
+}
+
+/// The words of the job of arrays of these shapes and digests, which are staged as one type.
+#[cfg(feature = "zarr")]
+fn job(
+    shapes: &[&[u64]],
+    staged: DType,
+    digests: &[u64],
+    metric: Metric,
+    options: &Options,
+    device: &str,
+) -> String {
+    let [staged, metric, options] = [staged.stable_text(), metric.stable_text(), options.stable_text()];
+    format!("{shapes:?} {staged} {digests:016x?} {metric} {options} {device}")
 }
 
 /// Arrays on the device.
@@ -259,5 +272,21 @@ impl<T: Element> Loaded<T> {
             #[cfg(feature = "zarr")]
             digests,
         })
+    }
+}
+
+#[cfg(all(test, feature = "zarr"))]
+mod tests {
+    use super::*;
+
+    /// Arrays that were begun with this text are gone on with.
+    #[test]
+    fn words_of_a_job_stay() {
+        let options = Options::default().missing(Missing::RescaleOrZero).negative(true);
+        let found =
+            job(&[&[3, 2], &[5, 2]], DType::I16, &[10, 1 << 60], Metric::Minkowski(2.5), &options, "cuda:0");
+        let expected = "[[3, 2], [5, 2]] I16 [000000000000000a, 1000000000000000] Minkowski(2.5) \
+                        Options { missing: RescaleOrZero, negative: true, columns: false, narrow: false } cuda:0";
+        assert_eq!(found, expected);
     }
 }

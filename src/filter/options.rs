@@ -1,6 +1,10 @@
 //! What a caller says about filters.
 
-use crate::{Error, Result, kernels::correlate::Edge};
+use crate::{
+    Error, Result,
+    kernels::correlate::Edge,
+    stable_text::{StableText, fields},
+};
 
 /// What stands beyond the ends of an axis `a b c d`, as in scipy. Where weights reach further than the axis is long, it goes on so.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -35,6 +39,18 @@ impl Mode {
         match self {
             Self::Constant(constant) => constant,
             _ => 0.0,
+        }
+    }
+}
+
+impl StableText for Mode {
+    fn stable_text(&self) -> String {
+        match self {
+            Self::Reflect => "Reflect".into(),
+            Self::Constant(constant) => format!("Constant({})", constant.stable_text()),
+            Self::Nearest => "Nearest".into(),
+            Self::Mirror => "Mirror".into(),
+            Self::Wrap => "Wrap".into(),
         }
     }
 }
@@ -89,6 +105,15 @@ impl<T: Clone> PerAxis<T> {
     }
 }
 
+impl<T: StableText> StableText for PerAxis<T> {
+    fn stable_text(&self) -> String {
+        match self {
+            Self::All(value) => format!("All({})", value.stable_text()),
+            Self::Each(values) => format!("Each({})", values.stable_text()),
+        }
+    }
+}
+
 /// How an output of integers is rounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -100,6 +125,15 @@ pub enum Rounding {
     /// outputs. In f32 ([`narrow`](GaussianOptions::narrow)) outputs of 8 and 16 bits may be 1 off, where a sum is near a whole number: of
     /// noise in bytes fewer than 1 in 10,000, of 16 bits 1 in 200; of 32 bits f32 does not hold the numbers.
     Scipy,
+}
+
+impl StableText for Rounding {
+    fn stable_text(&self) -> String {
+        match self {
+            Self::Once => "Once".into(),
+            Self::Scipy => "Scipy".into(),
+        }
+    }
 }
 
 /// How a Gaussian filter is applied.
@@ -173,6 +207,25 @@ impl GaussianOptions {
     /// As `skimage.filters` has them: [`Mode::Nearest`], and integers made floats of images.
     pub fn skimage() -> Self {
         Self::default().mode(Mode::Nearest).preserve_range(false)
+    }
+}
+
+impl StableText for GaussianOptions {
+    fn stable_text(&self) -> String {
+        let Self { axes, order, mode, truncate, radius, rounding, preserve_range, narrow } = self;
+        fields(
+            "GaussianOptions",
+            &[
+                ("axes", axes),
+                ("order", order),
+                ("mode", mode),
+                ("truncate", truncate),
+                ("radius", radius),
+                ("rounding", rounding),
+                ("preserve_range", preserve_range),
+                ("narrow", narrow),
+            ],
+        )
     }
 }
 

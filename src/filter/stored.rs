@@ -23,6 +23,7 @@ use crate::{
     driver::HostBytes,
     dtype::with_dtype,
     kernels::correlate::Edge as Beyond,
+    stable_text::StableText,
     store::BoxWriter,
     stream::{
         Along, AsStored, Block, Blocks, Convert, Edge, Misfit, Narrow, Narrowed, Plan, Selection, StreamStats,
@@ -116,8 +117,7 @@ pub fn write_gaussian<W: BoxWriter>(
     begin: impl FnOnce(&str) -> Result<W>,
 ) -> Result<WrittenFilter> {
     let (x, sigma) = (&x.shared(), sigma.into());
-    let name = &device.info().name;
-    let job = format!("{:?} {:?} {sigma:?} {options:?} {name}", x.shape(), x.dtype());
+    let job = job(x.shape(), x.dtype(), &sigma, options, &device.info().name);
     let (staged, convert) = staged(x.dtype(), !options.narrow && device.limits().f64);
     let filter = |of| gaussian_of(OP, x.shape(), of, scale(x.dtype()), (&sigma, options), Some(&run.cancel));
     // Before there is an array.
@@ -135,6 +135,18 @@ pub fn write_gaussian<W: BoxWriter>(
     };
     let within = x.shape().iter().map(|&extent| 0..extent).collect();
     Work { x, within, convert, types: [staged, of], device, run, writer }.write(&filter(of)?)
+}
+
+/// The words of the job of an array of this shape and type.
+fn job(
+    shape: &[u64],
+    dtype: StoredType,
+    sigma: &PerAxis<f64>,
+    options: &GaussianOptions,
+    device: &str,
+) -> String {
+    let [dtype, sigma, options] = [dtype.stable_text(), sigma.stable_text(), options.stable_text()];
+    format!("{shape:?} {dtype} {sigma} {options} {device}")
 }
 
 /// A box of the [`gaussian`](super::gaussian()) of a stored array: its elements, in C order. Waits.
@@ -495,4 +507,26 @@ fn haloed(axis: &BoxAxis, extent: u64, along: Along) -> Along {
 /// Tiles of a box.
 fn tiles(size: &[u64], tile: &[u64]) -> u64 {
     size.iter().zip(tile).map(|(size, tile)| size.div_ceil(*tile)).product()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::{Mode, Rounding};
+
+    /// Arrays that were begun with this text are gone on with.
+    #[test]
+    fn words_of_a_job_stay() {
+        let sigma = PerAxis::Each(vec![1.5, 1e-7]);
+        let options = GaussianOptions::default()
+            .axes([0, 2])
+            .order([0, 1])
+            .mode([Mode::Constant(-1.0), Mode::Mirror])
+            .radius(3)
+            .rounding(Rounding::Scipy);
+        let expected = "[4, 5, 6] U16 Each([1.5, 1e-7]) GaussianOptions { axes: Some([0, 2]), order: Each([0, 1]), \
+                        mode: Each([Constant(-1.0), Mirror]), truncate: 4.0, radius: Some(All(3)), rounding: Scipy, \
+                        preserve_range: true, narrow: false } cpu";
+        assert_eq!(job(&[4, 5, 6], StoredType::U16, &sigma, &options, "cpu"), expected);
+    }
 }

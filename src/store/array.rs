@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use super::StoredBytes;
-use crate::{DType, Result};
+use crate::{DType, Result, stable_text::StableText};
 
 /// Element type of a stored array; wider than what a device computes with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,6 +48,25 @@ impl StoredType {
             Self::F32 => Some(DType::F32),
             Self::F64 => Some(DType::F64),
             Self::Bool | Self::I64 | Self::U64 => None,
+        }
+    }
+}
+
+impl StableText for StoredType {
+    fn stable_text(&self) -> String {
+        match self {
+            Self::Bool => "Bool".into(),
+            Self::I8 => "I8".into(),
+            Self::U8 => "U8".into(),
+            Self::I16 => "I16".into(),
+            Self::U16 => "U16".into(),
+            Self::I32 => "I32".into(),
+            Self::U32 => "U32".into(),
+            Self::I64 => "I64".into(),
+            Self::U64 => "U64".into(),
+            Self::F16 => "F16".into(),
+            Self::F32 => "F32".into(),
+            Self::F64 => "F64".into(),
         }
     }
 }

@@ -61,13 +61,12 @@ impl Record {
         [wall, open]: [f64; 2],
     ) -> Self {
         let WrittenFilter { boxes, found, times_covered, times_decoded, stats, .. } = *written;
-        let dtype = format!("{:?}", input.stored.dtype).to_lowercase();
         Self {
             process,
             input: InputRecord {
                 path: input.path.clone(),
                 shape: input.stored.array.shape().to_vec(),
-                dtype,
+                dtype: input.stored.name_of_dtype(),
                 gaps: input.stored.gaps(),
             },
             sigma: args.sigma.clone(),

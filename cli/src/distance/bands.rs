@@ -1,7 +1,7 @@
 //! Distances of some samples at a time, written where they stay: a run goes on where another was stopped.
 
 use serde::Serialize;
-use teatime::{Budget, Device, Error, Run, stream::StreamStats};
+use teatime::{Budget, Device, Error, Run, stable_text::StableText, stream::StreamStats};
 use teatime_genotype::{
     DistanceBands, DistanceOptions, Distances, DistancesBetween, VariantCounts, WrittenBands, distances,
 };
@@ -128,7 +128,7 @@ fn write(
     let path = args.out.path();
     output.written_in_place(&args.out.name);
     let written = bands
-        .write_zarr(&path, &stores.samples, &job(args, stores), run)
+        .write_zarr(&path, &stores.samples, &job(stores, args.haplotypes), run)
         .inspect_err(|error| args.out.note_unfinished(error))?;
     let WrittenBands { undefined, bands: computed, squares, found, .. } = written;
     Ok(Found {
@@ -144,17 +144,50 @@ fn write(
 }
 
 /// All that distances depend on besides what the library knows.
-fn job(args: &DistanceArgs, stores: &Stores) -> String {
+fn job(stores: &Stores, haplotypes: bool) -> String {
     let paths = stores.paths.iter().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone()));
-    let (paths, genotypes) = (paths.collect::<Vec<_>>(), &stores.genotypes);
-    format!(
-        "{paths:?} {:?} {:?} {:?} {:?} {} {:?} {}",
-        stores.arrays,
-        stores.contigs,
-        stores.ploidy_mismatch,
-        genotypes.counted_allele(),
-        args.haplotypes,
-        genotypes.kind(),
-        genotypes.variants()
-    )
+    let genotypes = &stores.genotypes;
+    let parts: [&dyn StableText; 8] = [
+        &paths.collect::<Vec<_>>(),
+        &stores.arrays,
+        &stores.contigs,
+        &stores.ploidy_mismatch,
+        &genotypes.counted_allele(),
+        &haplotypes,
+        &genotypes.kind(),
+        &genotypes.variants(),
+    ];
+    parts.map(StableText::stable_text).join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use teatime::{Cancel, MissingChunk};
+
+    use super::*;
+    use crate::{contigs::ContigArgs, stores::PloidyMismatch};
+
+    /// Stores that were begun with this text are gone on with.
+    #[test]
+    fn words_of_a_job_stay() {
+        let folder = tempfile::tempdir().expect("the temporary folder should be writable");
+        let write = |name: &str, bytes: &[u8]| fs::write(folder.path().join(name), bytes).expect("a file");
+        write("c.bed", &[0x6c, 0x1b, 1, 0b1011, 0b1110]);
+        write("c.bim", b"1 v 0 1 A C\nX w 0 2 A C\n");
+        write("c.fam", b"f a 0 0 0 -9\nf b 0 0 0 -9\n");
+        let (bed, cancel) = (folder.path().join("c.bed"), Cancel::default());
+        let memory = Budget::default();
+        let stores =
+            Stores::open(std::slice::from_ref(&bed), None, MissingChunk::Error, None, false, memory, &cancel);
+        let mut stores = stores.expect("it is a store");
+        stores.take(&ContigArgs::default(), &cancel).expect("it has contigs");
+        stores.ploidy_mismatch = Some(PloidyMismatch { stored: 3, ploidy: 2, calls: 7 });
+        let bed = bed.canonicalize().expect("it is there");
+        let expected = "[[\".\"]] Some(Contigs { autosomes: Karyotype(Some(22)), said: false, asked: None, left_out: 0, \
+                        autosomal: 1, sex: {\"X\": 1}, mitochondrial: 0, unplaced: 0, other: 0, absent: [] }) \
+                        Some(PloidyMismatch { stored: 3, ploidy: 2, calls: 7 }) Some(1) true Plink 2";
+        assert_eq!(job(&stores, true), format!("[{bed:?}] {expected}"));
+    }
 }

@@ -109,7 +109,7 @@ impl Matrix {
 
     pub(super) fn record(&self, args: &PairwiseArgs) -> InputRecord {
         let [observations, features] = self.extents(args.observations);
-        let dtype = format!("{:?}", self.stored.dtype).to_lowercase();
-        InputRecord { path: self.path.clone(), observations, features, dtype, gaps: self.stored.gaps() }
+        let (path, dtype) = (self.path.clone(), self.stored.name_of_dtype());
+        InputRecord { path, observations, features, dtype, gaps: self.stored.gaps() }
     }
 }

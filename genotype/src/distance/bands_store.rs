@@ -6,6 +6,7 @@ use rayon::prelude::*;
 use teatime::{
     ChunkedArray, Error, MissingChunk, Result, Run,
     linalg::Matrix,
+    stable_text::StableText,
     store::{
         ArraySpec, ArrayWriter, Attributes, Compression, Folder, Storable, WritableStorage, ZarrArray,
         ZarrFormat, is_free, write_group,
@@ -13,10 +14,10 @@ use teatime::{
 };
 
 use super::{
-    DistanceBand, DistanceBands,
+    DistanceBand, DistanceBands, DistanceOptions,
     write::{attributes, check_names},
 };
-use crate::{SOURCE, to_usize};
+use crate::{SOURCE, VariantCounts, to_usize};
 
 const DISTANCE: &str = "distance";
 
@@ -32,6 +33,18 @@ pub struct WrittenBands {
     pub squares: u64,
     /// Squares of all arrays that were there already.
     pub found: u64,
+}
+
+/// The words of the job of these options, counts of variants, their digest, and names of samples, with what else distances depend on.
+fn words(
+    options: &DistanceOptions,
+    counts: &VariantCounts,
+    digest: u64,
+    names: &[&str],
+    job: &str,
+) -> String {
+    let [options, counts] = [options.stable_text(), counts.stable_text()];
+    format!("{SOURCE}\n{options}\n{counts} {digest:016x}\n{names:?}\n{job}")
 }
 
 /// The arrays of squares of a store.
@@ -62,12 +75,7 @@ impl DistanceBands {
         check_names(samples, to_usize(n))?;
         is_free(path, DISTANCE)?;
         let names: Vec<&str> = samples.iter().map(AsRef::as_ref).collect();
-        let job = format!(
-            "{SOURCE}\n{:?}\n{:?} {:016x}\n{names:?}\n{job}",
-            self.options,
-            self.counts,
-            self.digest()
-        );
+        let job = words(&self.options, &self.counts, self.digest(), &names, job);
         let storage: Arc<dyn WritableStorage> = Arc::new(Folder::new(path).durable());
         let start = |name: &str, mut spec: ArraySpec| {
             // It has a checksum, as blosc has not.
@@ -188,5 +196,38 @@ impl Squares<'_> {
             undefined += lower.filter(|distance| distance.is_nan()).count() as u64;
         }
         Ok(undefined)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use teatime::distance::{Metric, Missing};
+
+    use super::*;
+    use crate::{Linkage, SampleMetric, VariantFilter};
+
+    /// Stores that were begun with this text are gone on with.
+    #[test]
+    fn words_of_a_job_stay() {
+        let options = DistanceOptions::default()
+            .metric(SampleMetric::Of(Metric::SqEuclidean))
+            .missing(Missing::Ignore)
+            .filter(VariantFilter::default().min_maf(0.01))
+            .tree(Linkage::Ward)
+            .merge_alleles(true);
+        let counts = VariantCounts {
+            total: 9,
+            used: 2,
+            above_missing: 3,
+            all_missing: 1,
+            below_maf: 2,
+            zero_variance: 1,
+            missing_calls: 70,
+        };
+        let expected = "DistanceOptions { metric: Of(SqEuclidean), missing: Some(Ignore), \
+                        filter: VariantFilter { min_maf: 0.01, max_missing: 1.0 }, tree: Some(Ward), merge_alleles: true }\n\
+                        VariantCounts { total: 9, used: 2, above_missing: 3, all_missing: 1, below_maf: 2, zero_variance: 1, \
+                        missing_calls: 70 } 00000000000000ff\n[\"a\", \"b\"]\nmore";
+        assert_eq!(words(&options, &counts, 255, &["a", "b"], "more"), format!("{SOURCE}\n{expected}"));
     }
 }

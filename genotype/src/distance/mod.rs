@@ -26,6 +26,7 @@ use teatime::{
     Budget, Device, Error, Needs, Result, Run,
     distance::{Metric, Missing, PackedPairs},
     linalg::{Matrix, Stats},
+    stable_text::{StableText, fields},
     stream::StreamStats,
 };
 
@@ -59,6 +60,16 @@ pub enum SampleMetric {
     /// The same of one allele of each sample, drawn at random, at biallelic variants of diploid samples: the mean of
     /// `½ + ½ (x - 1) (y - 1)`. It is [`Self::Ibs`], but ½ where both are heterozygous: sgkit's `identity_by_state`.
     IbsOfAlleles,
+}
+
+impl StableText for SampleMetric {
+    fn stable_text(&self) -> String {
+        match self {
+            Self::Of(metric) => format!("Of({})", metric.stable_text()),
+            Self::Ibs => "Ibs".into(),
+            Self::IbsOfAlleles => "IbsOfAlleles".into(),
+        }
+    }
 }
 
 impl Default for SampleMetric {
@@ -121,6 +132,22 @@ pub struct DistanceOptions {
     /// True where all alternate alleles of a call count as one. Else different ones differ, of [`Genotypes`] whose
     /// [counted allele](Genotypes::counted_allele) is not said, by the metrics of which [`distances`](distances()) says so.
     pub merge_alleles: bool,
+}
+
+impl StableText for DistanceOptions {
+    fn stable_text(&self) -> String {
+        let Self { metric, missing, filter, tree, merge_alleles } = self;
+        fields(
+            "DistanceOptions",
+            &[
+                ("metric", metric),
+                ("missing", missing),
+                ("filter", filter),
+                ("tree", tree),
+                ("merge_alleles", merge_alleles),
+            ],
+        )
+    }
 }
 
 teatime::setters! {

@@ -1,6 +1,6 @@
 //! Hierarchical clustering of distances, and its tree.
 
-use teatime::{Error, Result, linalg::Matrix};
+use teatime::{Error, Result, linalg::Matrix, stable_text::StableText};
 
 use super::OP;
 
@@ -21,6 +21,18 @@ pub enum Linkage {
     Weighted,
     /// Ward's: what the merger adds to the sums of squares within clusters. It supposes Euclidean distances.
     Ward,
+}
+
+impl StableText for Linkage {
+    fn stable_text(&self) -> String {
+        match self {
+            Self::Single => "Single".into(),
+            Self::Complete => "Complete".into(),
+            Self::Average => "Average".into(),
+            Self::Weighted => "Weighted".into(),
+            Self::Ward => "Ward".into(),
+        }
+    }
 }
 
 impl Linkage {

@@ -294,3 +294,19 @@ fn ome_zarr_reads_it() {
     let text = [ran.stdout, ran.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
     assert!(ran.status.success() && text.contains("6 images as they should be"), "{text}");
 }
+
+/// Images that were begun with this text are gone on with.
+#[test]
+fn words_of_a_job_stay() {
+    for (pyramid, text) in [
+        (Pyramid::None, "None"),
+        (Pyramid::UntilWithin(256), "UntilWithin(256)"),
+        (Pyramid::Levels(2), "Levels(2)"),
+    ] {
+        let mut spec = spec("yx", StoredType::U8, &[2, 3], &[2, 2]);
+        spec.array.job = Some("noise".into());
+        let axes = r#"[{"name":"y","type":"space"},{"name":"x","type":"space"}]"#;
+        let expected = format!("noise\0[null,{axes},[1.0,1.0],[0.0,0.0],null,\"{text}\"]");
+        assert_eq!(ImageSpec { pyramid, ..spec }.levels()[0].array.job, Some(expected));
+    }
+}
