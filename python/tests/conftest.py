@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 # Of the emulator's, as many GPUs as tests meet. Others are as many as there are.
-os.environ.setdefault("TEATIME_EMULATOR_DEVICES", "3")
+os.environ.setdefault("CUDA_EMULATOR_DEVICES", "3")
 
 import teatime  # noqa: E402
 
