@@ -1,6 +1,5 @@
 // What kernels need of the hardware, each PTX instruction in one wrapper; then what they share.
 // Kernels hold no PTX and no number of threads in a warp, so that another vendor's header can take this one's place.
-// cuda/emulator/shim.h has the same names for a host C++ compiler.
 
 #pragma once
 
@@ -13,25 +12,16 @@ typedef int i32;
 typedef unsigned long long u64;
 typedef long long i64;
 
-#ifdef TEATIME_EMULATOR
-#include "shim.h"
-#else
-
 #define DEVICE static __device__ __forceinline__
-// An entry point of exactly `threads` threads a block: KERNEL(name, threads)(arguments) { ... }, or of so few registers that
-// a multiprocessor has `blocks` of them: KERNEL(name, threads, blocks).
-#define KERNEL(name, ...) extern "C" __global__ void __launch_bounds__(__VA_ARGS__) name
-// `count` elements that the threads of a block share; uninitialised.
-#define SHARED(type, name, count) __shared__ __align__(16) type name[count]
-// Stands once after the last line of a kernel's file; the emulator makes its entry there.
-#define EXPORT(name)
 
-// The values of all 32 threads of a warp, exchanged: that of the thread `lane ^ mask`.
-template <class T> DEVICE T shuffle_xor(T value, u32 mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }
-
+// Macros, so that the emulator sees the line of a call. The values of all 32 threads of a warp, exchanged: that of the thread
+// `lane ^ mask`.
+#define shuffle_xor(value, mask) __shfl_xor_sync(0xffffffffu, value, mask)
 // Whether it holds for any of the 32 threads of a warp.
-DEVICE bool warp_any(bool holds) { return __any_sync(0xffffffffu, holds); }
+#define warp_any(holds) __any_sync(0xffffffffu, holds)
 
+DEVICE void atomic_add(u32* place, u32 value) { atomicAdd(place, value); }
+DEVICE void atomic_max(u32* place, u32 value) { atomicMax(place, value); }
 // Adds to a place of global memory that other threads add to as well.
 DEVICE void add_atomic(u64* place, u64 value) { atomicAdd(place, value); }
 
@@ -47,6 +37,36 @@ DEVICE u32 float_bits(float value) { return __float_as_uint(value); }
 DEVICE float bits_float(u32 bits) { return __uint_as_float(bits); }
 DEVICE double bits_double(u64 bits) { return __longlong_as_double((i64)bits); }
 DEVICE u32 multiply_high(u32 a, u32 b) { return __umulhi(a, b); }
+DEVICE u32 popcount(u32 bits) { return __popc(bits); }
+// Byte i is the one of `high:low` that digit i of `selector` names; 8 more than a name spreads that byte's sign.
+DEVICE u32 byte_permute(u32 low, u32 high, u32 selector) { return __byte_perm(low, high, selector); }
+
+#ifdef CUDA_EMULATOR
+// The emulator's names.
+#define KERNEL EMULATOR_KERNEL
+#define SHARED EMULATOR_SHARED
+#define EXPORT EMULATOR_EXPORT
+#define half_float ptx_cvt_f32_f16
+#define float_half ptx_cvt_rn_f16_f32
+#define copy_async16 ptx_cp_async16
+#define copy_async4 ptx_cp_async4
+#define copy_commit ptx_cp_async_commit_group
+#define copy_wait ptx_cp_async_wait_group
+#define fetch_ahead ptx_prefetch
+#define dot4(a, b, sum) __dp4a((i32)(a), (i32)(b), sum)
+#define load_matrix_x4 ptx_ldmatrix_x4
+#define load_matrix_x4_trans ptx_ldmatrix_x4_trans
+#define mma_s8s8 ptx_mma_s8_s8
+#define mma_u8s8 ptx_mma_u8_s8
+#define mma_f16 ptx_mma_f16
+#else
+// An entry point of exactly `threads` threads a block: KERNEL(name, threads)(arguments) { ... }, or of so few registers that
+// a multiprocessor has `blocks` of them: KERNEL(name, threads, blocks).
+#define KERNEL(name, ...) extern "C" __global__ void __launch_bounds__(__VA_ARGS__) name
+// `count` elements that the threads of a block share; uninitialised.
+#define SHARED(type, name, count) __shared__ __align__(16) type name[count]
+// Stands once after the last line of a kernel's file; the emulator makes its entry there.
+#define EXPORT(name)
 
 DEVICE float half_float(u32 bits) {
     float value;
@@ -97,12 +117,6 @@ template <int N> DEVICE void copy_wait() { asm volatile("cp.async.wait_group %0;
 // Brings what stands at a place into the L2 cache, in the background.
 DEVICE void fetch_ahead(const void* global) { asm volatile("prefetch.global.L2 [%0];" ::"l"(global)); }
 
-DEVICE void atomic_add(u32* place, u32 value) { atomicAdd(place, value); }
-DEVICE void atomic_max(u32* place, u32 value) { atomicMax(place, value); }
-
-DEVICE u32 popcount(u32 bits) { return __popc(bits); }
-// Byte i is the one of `high:low` that digit i of `selector` names; 8 more than a name spreads that byte's sign.
-DEVICE u32 byte_permute(u32 low, u32 high, u32 selector) { return __byte_perm(low, high, selector); }
 // `sum` and the products of the four signed bytes of `a` and `b`. (NVRTC before 12.3 declares __dp4a and has no body of it.)
 DEVICE i32 dot4(u32 a, u32 b, i32 sum) {
     i32 result;

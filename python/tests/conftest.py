@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 # The emulator has as many GPUs as tests meet. Others are as many as there are.
-os.environ.setdefault("TEATIME_EMULATOR_DEVICES", "3")
+os.environ.setdefault("CUDA_EMULATOR_DEVICES", "3")
 # Tests that name no device, and the processes that they start, run on this one.
 os.environ["TEATIME_DEVICE"] = "cpu"
 

@@ -117,7 +117,7 @@
 //! `load<T>(array, i)` and `store_real<T>(array, i, value)`, where `T` is `F32` or another name of
 //! [`DType`]; `float_bits`, `bits_float`, `half_float`, `float_half`; `WARP`, `shuffle_xor(value, mask)`,
 //! `warp_any(holds)`; `atomic_add` and `atomic_max`, of u32. What else it has may change. CUDA's own functions are there
-//! too; the emulator has those of `cuda/emulator/shim.h`.
+//! too; of these, the emulator has what the README of the crate `cuda-emulator` names.
 //!
 //! NVRTC compiles the source, as C++17, and has to be installed; the code is kept among the user's caches. CUDA checks no
 //! address, so [`Kernel::cuda`] is `unsafe`. A fault that the card does find is

@@ -89,12 +89,12 @@ fn absent(faults: &[(&str, &str)], words: &[&str]) {
 
 #[test]
 fn a_driver_without_a_gpu() {
-    absent(&[("TEATIME_EMULATOR_DEVICES", "0")], &["cuda", "there is no GPU"]);
+    absent(&[("CUDA_EMULATOR_DEVICES", "0")], &["cuda", "there is no GPU"]);
 }
 
 #[test]
 fn a_driver_that_is_too_old() {
-    absent(&[("TEATIME_EMULATOR_DRIVER", "11080")], &["CUDA 11.8", "update the driver"]);
+    absent(&[("CUDA_EMULATOR_DRIVER", "11080")], &["CUDA 11.8", "update the driver"]);
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn a_device_lost_mid_run() {
     let ran = run(pca_on_cuda(
         &scratch.join("out"),
         &["--method", "randomized"],
-        &[("TEATIME_EMULATOR_LOSE_AFTER", "3")],
+        &[("CUDA_EMULATOR_LOSE_AFTER", "3")],
     ));
     assert_eq!(ran.code, 1);
     assert!(ran.err.contains("cuda:0 is lost"), "{}", ran.err);
@@ -113,7 +113,7 @@ fn a_device_lost_mid_run() {
 #[test]
 fn full_memory_is_an_error_of_one_line() {
     let scratch = Scratch::new();
-    let ran = run(pca_on_cuda(&scratch.join("out"), &[], &[("TEATIME_EMULATOR_MEMORY", "4096")]));
+    let ran = run(pca_on_cuda(&scratch.join("out"), &[], &[("CUDA_EMULATOR_MEMORY", "4096")]));
     assert_eq!(ran.code, 1);
     assert!(ran.err.contains("memory"), "{}", ran.err);
     assert!(scratch.names().is_empty(), "{:?}", scratch.names());
@@ -122,14 +122,13 @@ fn full_memory_is_an_error_of_one_line() {
 /// `teatime` where emulated devices are taken for real ones.
 fn with_cards(mut command: Command, more: &[(&str, &str)]) -> Command {
     command.env_remove("TEATIME_DEVICE").env_remove("TEATIME_CUDA_KERNELS");
-    command.env("TEATIME_EMULATOR_NAME", "A card").envs(more.iter().copied());
+    command.env("CUDA_EMULATOR_NAME", "A card").envs(more.iter().copied());
     command
 }
 
 #[test]
 fn the_default_is_the_card_with_most_memory() {
-    let two =
-        [("TEATIME_EMULATOR_DEVICES", "3"), ("TEATIME_EMULATOR_MEMORY", "1073741824,2147483648,2147483648")];
+    let two = [("CUDA_EMULATOR_DEVICES", "3"), ("CUDA_EMULATOR_MEMORY", "1073741824,2147483648,2147483648")];
     let listed = json(&run(with_cards(command(["devices", "--json"]), &two)).ok().out);
     let default: Vec<_> =
         listed.as_array().unwrap().iter().filter(|entry| entry["default"] == true).collect();
@@ -153,7 +152,7 @@ fn a_card_without_code_for_its_kernels_is_skipped() {
     assert!(warnings.iter().any(|warning| warning.contains(words)), "{warnings:?}");
     let listed = run(with_cards(command(["devices"]), &none)).ok().out;
     assert!(listed.contains(&format!("not here: {words}")), "{listed}");
-    let faults = [none[0], ("TEATIME_EMULATOR_NAME", "A card")];
+    let faults = [none[0], ("CUDA_EMULATOR_NAME", "A card")];
     let ran = run(pca_on_cuda(&scratch.join("other"), &[], &faults));
     assert!(ran.code == 1 && ran.err.contains(words), "{}", ran.err);
 }

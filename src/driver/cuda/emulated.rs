@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-pub use super::emulator::control::{lose, memory};
+pub use cuda_emulator::control::{lose, memory};
+
 use super::select;
 use crate::{Device, DeviceOptions, kernels::KERNELS};
 

@@ -129,14 +129,13 @@ pub(super) fn nvrtc_candidates(major: i32) -> Result<Vec<Candidate>, String> {
 #[cfg(feature = "cuda-emulator")]
 mod emulated {
     use super::*;
-    use crate::driver::cuda::emulator;
 
     /// Makes and loads the emulator's libraries, where cudarc then finds them.
     ///
     /// # Errors
     /// Why they cannot be made.
     pub(crate) fn driver() -> Result<(), String> {
-        emulator::load().map(|_| ())
+        cuda_emulator::load().map(|_| ())
     }
 
     /// The emulator's cuBLAS.
@@ -144,16 +143,17 @@ mod emulated {
     /// # Errors
     /// Why it cannot be made.
     pub(crate) fn cublas(_: i32) -> Result<PathBuf, String> {
-        emulator::load().map(|paths| paths.cublas)
+        cuda_emulator::load().map(|libraries| libraries.cublas.clone())
     }
 
-    /// The emulator's NVRTC.
+    /// The emulator's NVRTC; with `TEATIME_EMULATOR_NVRTC=none` none, for tests of programs without one.
     pub(in crate::driver::cuda) fn nvrtc_candidates(major: i32) -> Result<Vec<Candidate>, String> {
-        let paths = emulator::load()?;
+        let libraries = cuda_emulator::load()?;
         if env::var_os("TEATIME_EMULATOR_NVRTC").is_some_and(|value| value == "none") {
             return Ok(Vec::new());
         }
-        Ok(vec![Candidate { path: paths.nvrtc, major, include: Some(paths.include) }])
+        let (path, include) = (libraries.nvrtc.clone(), Some(libraries.folder.clone()));
+        Ok(vec![Candidate { path, major, include }])
     }
 }
 #[cfg(feature = "cuda-emulator")]

@@ -4,8 +4,6 @@ mod blas;
 mod cache;
 #[cfg(all(any(test, feature = "suite"), feature = "cuda-emulator"))]
 pub(crate) mod emulated;
-#[cfg(feature = "cuda-emulator")]
-mod emulator;
 #[cfg(test)]
 mod gate;
 mod gpu;

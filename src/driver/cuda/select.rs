@@ -25,7 +25,7 @@ const OLDEST_DRIVER: i32 = 12_000;
 const LEAST_CAPABILITY: (i32, i32) = (7, 5);
 
 /// How the name of a device begins that is computed on the processor.
-const EMULATOR: &str = "teatime CUDA emulator";
+const EMULATOR: &str = "CUDA emulator";
 
 /// The name of a device that an application lends.
 const LENT: &str = "cuda:lent";

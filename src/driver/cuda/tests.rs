@@ -6,7 +6,8 @@ mod faults;
 mod order;
 mod planted;
 
-use super::emulator::control;
+use cuda_emulator::control;
+
 pub(super) use crate::openings::emulated::device;
 use crate::openings::emulated::open;
 

@@ -5,9 +5,9 @@ use std::ptr;
 use bytemuck::bytes_of;
 use cudarc::driver::sys::{self, CUresult};
 
-use super::{Context, HEADER, OK, compile, control, ok};
+use super::{Context, OK, compile, control, ok};
 
-const NOTHING: &str = "#include \"dev.cuh\"\nKERNEL(nothing, 32)(u32* out) {}\nEXPORT(nothing)\n";
+const NOTHING: &str = "EMULATOR_KERNEL(nothing, 32)(int* out) {}\nEMULATOR_EXPORT(nothing)\n";
 
 fn alloc(bytes: usize) -> CUresult {
     let mut place = 0;
@@ -36,7 +36,7 @@ fn a_device_is_lost() {
     let lost = CUresult::CUDA_ERROR_ECC_UNCORRECTABLE;
     {
         let context = Context::new(49);
-        let function = context.function(&compile("nothing.cu", NOTHING, HEADER).unwrap(), "nothing");
+        let function = context.function(&compile("nothing.cu", NOTHING).unwrap(), "nothing");
         let out = context.alloc(4);
         let launch = || context.launch(ptr::null_mut(), function, [1, 1], 32, &[bytes_of(&out)]);
         control::lose(49, 2, lost as i32);
@@ -52,15 +52,15 @@ fn a_device_is_lost() {
 
 #[test]
 fn errors_of_the_compiler_name_the_line() {
-    let source = "#include \"dev.cuh\"\nDEVICE int f() { return nowhere; }\n";
-    let log = compile("broken.cu", source, HEADER).unwrap_err();
+    let source = "// A comment.\n__device__ int f() { return nowhere; }\n";
+    let log = compile("broken.cu", source).unwrap_err();
     assert!(log.contains("broken.cu:2:") && log.contains("nowhere"), "{log}");
 }
 
 #[test]
 fn launches_are_checked() {
     let context = Context::new(50);
-    let mut image = compile("nothing.cu", NOTHING, HEADER).unwrap();
+    let mut image = compile("nothing.cu", NOTHING).unwrap();
     let function = context.function(&image, "nothing");
     let out = context.alloc(4);
     for (grid, threads) in [([1, 1], 64), ([1, 1], 0), ([0, 1], 32), ([1, 65_536], 32)] {

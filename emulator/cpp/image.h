@@ -11,7 +11,7 @@
 namespace emulator {
 
 // EMULATOR_DIGEST is that of the emulator's own sources.
-inline std::string image_head(const char* kind) { return std::string("teatime ") + kind + " " EMULATOR_DIGEST " "; }
+inline std::string image_head(const char* kind) { return std::string("CUDA emulator ") + kind + " " EMULATOR_DIGEST " "; }
 
 inline std::string make_image(const std::string& object) {
     return image_head("image") + std::to_string(object.size()) + "\n" + object;

@@ -1,4 +1,5 @@
 //! The emulator tested by itself: what it computes, and that it catches what GPUs would do wrong now and then.
+#![allow(unsafe_code, reason = "calls the driver")]
 
 mod faults;
 mod instructions;
@@ -6,15 +7,16 @@ mod order;
 mod planted;
 
 use std::{
-    ffi::{CString, c_char, c_int, c_void},
+    ffi::{CString, c_void},
     ptr,
 };
 
 use bytemuck::Pod;
-use cudarc::driver::sys::{self, CUresult, CUstream};
-use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW, Symbol};
-
-use super::{control, load};
+use cuda_emulator::{control, load};
+use cudarc::{
+    driver::sys::{self, CUresult, CUstream},
+    nvrtc::{CompileError, CompileOptions, compile_ptx_with_opts},
+};
 
 const OK: CUresult = CUresult::CUDA_SUCCESS;
 
@@ -23,56 +25,18 @@ fn ok(result: CUresult) {
 }
 
 /// Compiles a kernel by the emulator's NVRTC; the error is the program's log.
-fn compile(name: &str, source: &str, header: &str) -> Result<Vec<u8>, String> {
-    type Create = unsafe extern "C" fn(
-        *mut *mut c_void,
-        *const c_char,
-        *const c_char,
-        c_int,
-        *const *const c_char,
-        *const *const c_char,
-    ) -> c_int;
-    type Compile = unsafe extern "C" fn(*mut c_void, c_int, *const *const c_char) -> c_int;
-    type Size = unsafe extern "C" fn(*mut c_void, *mut usize) -> c_int;
-    type Copy = unsafe extern "C" fn(*mut c_void, *mut c_char) -> c_int;
-    type Destroy = unsafe extern "C" fn(*mut *mut c_void) -> c_int;
-    let text = |text: &str| CString::new(text).unwrap();
-    let (source, name, header, header_name) = (text(source), text(name), text(header), text("dev.cuh"));
-    let option = text("--gpu-architecture=sm_80");
-    // SAFETY: the types of NVRTC's functions, and buffers of the sizes that it tells.
-    unsafe {
-        let nvrtc = Library::open(Some(&load().unwrap().nvrtc), RTLD_NOW | RTLD_LOCAL).unwrap();
-        let get = |size: &str, bytes: &str, program| {
-            let size: Symbol<Size> = nvrtc.get(size).unwrap();
-            let bytes: Symbol<Copy> = nvrtc.get(bytes).unwrap();
-            let mut count = 0;
-            assert_eq!(size(program, &mut count), 0);
-            let mut text = vec![0_u8; count];
-            assert_eq!(bytes(program, text.as_mut_ptr().cast()), 0);
-            text
-        };
-        let create: Symbol<Create> = nvrtc.get("nvrtcCreateProgram").unwrap();
-        let compile: Symbol<Compile> = nvrtc.get("nvrtcCompileProgram").unwrap();
-        let destroy: Symbol<Destroy> = nvrtc.get("nvrtcDestroyProgram").unwrap();
-        let mut program = ptr::null_mut();
-        let (headers, names) = ([header.as_ptr()], [header_name.as_ptr()]);
-        let created =
-            create(&mut program, source.as_ptr(), name.as_ptr(), 1, headers.as_ptr(), names.as_ptr());
-        assert_eq!(created, 0);
-        let code = compile(program, 1, [option.as_ptr()].as_ptr());
-        let result = if code == 0 {
-            Ok(get("nvrtcGetCUBINSize", "nvrtcGetCUBIN", program))
-        } else {
-            let log = get("nvrtcGetProgramLogSize", "nvrtcGetProgramLog", program);
-            Err(String::from_utf8_lossy(&log).into_owned())
-        };
-        destroy(&mut program);
-        result
+fn compile(name: &str, source: &str) -> Result<Vec<u8>, String> {
+    load().unwrap();
+    let options =
+        CompileOptions { name: Some(name.into()), arch: Some("compute_80"), ..CompileOptions::default() };
+    match compile_ptx_with_opts(source, options) {
+        Ok(image) => Ok(image.as_bytes().unwrap().into()),
+        Err(CompileError::CompileError { log, .. }) => Err(log.to_string_lossy().into_owned()),
+        Err(error) => panic!("{error}"),
     }
 }
 
-/// A context of a test's own: a fault in it is no other test's. The devices are the last ones, which the driver's tests
-/// leave alone.
+/// A context of a test's own: a fault in it is no other test's.
 struct Context {
     context: sys::CUcontext,
 }
@@ -172,13 +136,10 @@ impl Drop for Context {
     }
 }
 
-/// The header of `cuda`.
-const HEADER: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/cuda/dev.cuh"));
-
 /// A test's kernel file.
 macro_rules! kernel_file {
     ($name:literal) => {
-        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/cuda/emulator/tests/", $name))
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels/", $name))
     };
 }
 use kernel_file;

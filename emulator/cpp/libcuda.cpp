@@ -68,21 +68,21 @@ unsigned long long variable(const char* name, unsigned long long otherwise) {
 }
 
 void read_environment(State& state) {
-    state.count = (int)variable("TEATIME_EMULATOR_DEVICES", (unsigned long long)state.count);
+    state.count = (int)variable("CUDA_EMULATOR_DEVICES", (unsigned long long)state.count);
     if (state.count > DEVICES) state.count = DEVICES;
-    state.seed = variable("TEATIME_EMULATOR_SEED", ((unsigned long long)time(nullptr) * 1000003 ^ (unsigned long long)getpid()) % 1000000);
+    state.seed = variable("CUDA_EMULATOR_SEED", ((unsigned long long)time(nullptr) * 1000003 ^ (unsigned long long)getpid()) % 1000000);
     // With the seed, so that a test that fails on a device tells by which order of blocks.
-    const char* name = getenv("TEATIME_EMULATOR_NAME");
-    state.name = name ? name : "teatime CUDA emulator, seed " + std::to_string(state.seed);
-    const char* memory = getenv("TEATIME_EMULATOR_MEMORY");
+    const char* name = getenv("CUDA_EMULATOR_NAME");
+    state.name = name ? name : "CUDA emulator, seed " + std::to_string(state.seed);
+    const char* memory = getenv("CUDA_EMULATOR_MEMORY");
     for (Device& device : state.devices) {
         // The last number is that of all further devices.
         if (memory) device.memory = strtoull(memory, nullptr, 10);
         if (const char* comma = memory ? strchr(memory, ',') : nullptr) memory = comma + 1;
-        device.failing = variable("TEATIME_EMULATOR_FAIL_ALLOCATION", device.failing);
-        if (getenv("TEATIME_EMULATOR_LOSE_AFTER")) {
+        device.failing = variable("CUDA_EMULATOR_FAIL_ALLOCATION", device.failing);
+        if (getenv("CUDA_EMULATOR_LOSE_AFTER")) {
             device.loss = 46;
-            device.launches_left = variable("TEATIME_EMULATOR_LOSE_AFTER", 0);
+            device.launches_left = variable("CUDA_EMULATOR_LOSE_AFTER", 0);
         }
     }
 }
@@ -216,7 +216,7 @@ API cuDriverGetVersion(int* version) {
     State& state = State::get();
     Guard guard(state.lock);
     // Asked before cuInit too.
-    *version = (int)variable("TEATIME_EMULATOR_DRIVER", (unsigned long long)state.driver_version);
+    *version = (int)variable("CUDA_EMULATOR_DRIVER", (unsigned long long)state.driver_version);
     return SUCCESS;
 }
 
@@ -244,7 +244,7 @@ API cuDeviceTotalMem_v2(size_t* bytes, int device) {
 
 API cuDeviceGetUuid_v2(char* uuid, int device) {
     return of_device(device, [&](Guard&, State&, Device&) {
-        memcpy(uuid, "teatime-emulator", 16);
+        memcpy(uuid, "cuda-emulator  ", 16);
         uuid[15] = (char)device;
         return SUCCESS;
     });

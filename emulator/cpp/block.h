@@ -183,9 +183,9 @@ public:
     void copy_async(void* target, const void* source, unsigned size, unsigned bytes) {
         // `size` is 4 or 16.
         if (((uintptr_t)target | (uintptr_t)source) & (size - 1)) {
-            fail(MISALIGNED_ADDRESS, format("misaligned copy_async%u from %p to %p", size, source, target));
+            fail(MISALIGNED_ADDRESS, format("misaligned cp.async of %u bytes from %p to %p", size, source, target));
         }
-        if (bytes > size) fail(INVALID_VALUE, format("copy_async%u of %u bytes", size, bytes));
+        if (bytes > size) fail(INVALID_VALUE, format("cp.async of %u bytes of %u", bytes, size));
         std::vector<Copy>& copies = lanes[running].copies;
         copies.push_back({target, size, lanes[running].groups, {}});
         unsigned char* held = copies.back().bytes;

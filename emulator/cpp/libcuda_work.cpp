@@ -56,7 +56,7 @@ bool is_past(const Event& event) { return !event.stream || event.stream->done >=
 // of one path for one, also when the first is closed.
 void* load(const std::string& object, std::string& why) {
     const char* folder = getenv("TMPDIR");
-    std::string path = std::string(folder && *folder ? folder : "/tmp") + "/teatime-kernel-XXXXXX";
+    std::string path = std::string(folder && *folder ? folder : "/tmp") + "/cuda-emulator-kernel-XXXXXX";
     int file = mkstemp(&path[0]);
     if (file < 0) {
         why = "cannot make " + path;

@@ -1,5 +1,5 @@
 // An NVRTC whose compiler is the host's: a kernel becomes a shared object against shim.h, which stands beside this
-// library.
+// library, and with CUDA_EMULATOR defined.
 
 #include <cstdlib>
 #include <cstring>
@@ -38,7 +38,7 @@ struct Folder {
 
     Folder() {
         const char* parent = getenv("TMPDIR");
-        path = std::string(parent && *parent ? parent : "/tmp") + "/teatime-nvrtc-XXXXXX";
+        path = std::string(parent && *parent ? parent : "/tmp") + "/cuda-emulator-nvrtc-XXXXXX";
         if (!mkdtemp(&path[0])) path.clear();
     }
     Folder(const Folder&) = delete;
@@ -177,7 +177,7 @@ API nvrtcCompileProgram(Program* program, int count, const char* const* options)
     std::vector<std::string> command = compiler();
     // Fused operations, as NVRTC makes them. Each use of memory is checked for its alignment, by a function of libcuda.
     // Casts between types of pointers and overflow are as NVRTC has them, and a wrong index must stay one.
-    for (const char* word : {"-x", "c++", "-std=c++17", "-O1", "-fexpensive-optimizations", "-w", "-fPIC", "-shared", "-DTEATIME_EMULATOR",
+    for (const char* word : {"-x", "c++", "-std=c++17", "-O1", "-fexpensive-optimizations", "-w", "-fPIC", "-shared", "-DCUDA_EMULATOR",
                              "-ffp-contract=fast", "-fsanitize=alignment", "-fno-sanitize-recover=all", "-nodefaultlibs",
                              "-fno-strict-aliasing", "-fwrapv", "-fvisibility=hidden",
                              "-fno-aggressive-loop-optimizations", "-fno-exceptions", "-fno-stack-protector"}) {
@@ -187,7 +187,8 @@ API nvrtcCompileProgram(Program* program, int count, const char* const* options)
     if (__builtin_cpu_supports("fma")) command.push_back("-mfma");
     if (__builtin_cpu_supports("avx2")) command.push_back("-mavx2");
 #endif
-    for (const std::string& word : {"-I" + folder.path, "-I" + own_folder(), std::string("-o"), object, folder.path + "/kernel.cpp", std::string("-lm")}) {
+    for (const std::string& word : {"-I" + folder.path, std::string("-include"), own_folder() + "/shim.h", std::string("-o"), object,
+                                    folder.path + "/kernel.cpp", std::string("-lm")}) {
         command.push_back(word);
     }
     int status = run(command, output);

@@ -5,13 +5,10 @@ use std::{ffi::c_void, ptr, slice};
 use bytemuck::bytes_of;
 use cudarc::driver::sys::{self, CUevent, CUresult, CUstream};
 
-use super::{Context, HEADER, OK, compile, control, ok};
+use super::{Context, OK, compile, control, ok};
 
 /// Copies words: the kernel of these tests.
-const COPY: &str = r#"#include "dev.cuh"
-KERNEL(copy, 32)(const u32* in, u32* out) { out[threadIdx.x] = in[threadIdx.x]; }
-EXPORT(copy)
-"#;
+const COPY: &str = "EMULATOR_KERNEL(copy, 32)(const int* in, int* out) { out[threadIdx.x] = in[threadIdx.x]; }\nEMULATOR_EXPORT(copy)\n";
 const BYTES: usize = 128;
 const POISON: u32 = 0xabab_abab;
 
@@ -59,7 +56,7 @@ struct Pipeline {
 impl Pipeline {
     fn new(device: i32) -> Self {
         let context = Context::new(device);
-        let function = context.function(&compile("copy.cu", COPY, HEADER).unwrap(), "copy");
+        let function = context.function(&compile("copy.cu", COPY).unwrap(), "copy");
         let (copies, compute) = (context.stream(), context.stream());
         let (input, output) = (context.alloc(BYTES), context.alloc(BYTES));
         Self { context, copies, compute, function, input, output }

@@ -251,7 +251,7 @@ inline Code execute(const Operation& operation, std::string& report) {
         Guard guard(State::get().lock);
         report += Runner::format(" %p: ", (void*)runner.address) + (place.empty() ? nearest(runner.address) : place);
     }
-    report += Runner::format(" (TEATIME_EMULATOR_SEED=%llu)", State::get().seed);
+    report += Runner::format(" (CUDA_EMULATOR_SEED=%llu)", State::get().seed);
     runner.reset();
     return runner.fault;
 }

@@ -26,10 +26,10 @@ static inline __attribute__((always_inline)) EmulatorThread* emulator_thread() {
     return (EmulatorThread*)end - 1;
 }
 
-// What EXPORT leaves for cuModuleGetFunction under the kernel's name and `_emulator`.
+// What EMULATOR_EXPORT leaves for cuModuleGetFunction under the kernel's name and `_emulator`.
 struct EmulatorKernel {
     const char* name;
-    // Threads of a block, as KERNEL says.
+    // Threads of a block, as EMULATOR_KERNEL says.
     unsigned threads;
     unsigned arguments;
     // Bytes of each argument, whether it is a pointer, and one through which is written.

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "half.h"
+
 // From the emulator's libcuda.
 extern "C" int emulator_enqueue(void* stream, const char* name, const char* operands, void (*run)(void*), void* data,
                                 void (*drop)(void*));
@@ -37,54 +39,25 @@ struct Gemm {
     int a_type, b_type, c_type;
 };
 
-float bits_float(uint32_t bits) {
-    float value;
-    memcpy(&value, &bits, 4);
-    return value;
-}
-
-uint32_t float_bits(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, 4);
-    return bits;
-}
-
-float half_float(uint16_t half) {
-    uint32_t sign = (half & 0x8000u) << 16, exponent = half >> 10 & 31, fraction = half & 0x3ff;
-    if (exponent == 0) return bits_float(sign | float_bits((float)fraction * 0x1p-24f));
-    return bits_float(sign | (exponent == 31 ? 255 : exponent + 112) << 23 | fraction << 13);
-}
-
 // Rounds to the nearest even value with the last `drop` bits of the fraction zero.
 float rounded(float value, int drop) {
-    uint32_t bits = float_bits(value);
+    uint32_t bits = emulator_float_bits(value);
     if ((bits & 0x7f800000) == 0x7f800000) return value;
     bits += (1u << (drop - 1)) - 1 + (bits >> drop & 1);
-    return bits_float(bits & ~((1u << drop) - 1));
-}
-
-uint16_t float_half(float value) {
-    uint16_t sign = (uint16_t)(float_bits(value) >> 16 & 0x8000);
-    float size = bits_float(float_bits(value) & 0x7fffffff);
-    if (size != size) return sign | 0x7e00;
-    // From 65520 on, the nearest half is infinite.
-    if (size >= 65520.0f) return sign | 0x7c00;
-    // Below the normal halves, multiples of 2^-24: adding 0.5 rounds to those.
-    if (size < 0x1p-14f) return sign | (uint16_t)(float_bits(size + 0.5f) - float_bits(0.5f));
-    return sign | (uint16_t)((float_bits(rounded(size, 13)) >> 13) - (112 << 10));
+    return emulator_bits_float(bits & ~((1u << drop) - 1));
 }
 
 double load(const void* array, int type, size_t i) {
     if (type == F64) return ((const double*)array)[i];
-    if (type == F16) return half_float(((const uint16_t*)array)[i]);
-    if (type == BF16) return bits_float((uint32_t)((const uint16_t*)array)[i] << 16);
+    if (type == F16) return emulator_half_float(((const uint16_t*)array)[i]);
+    if (type == BF16) return emulator_bits_float((uint32_t)((const uint16_t*)array)[i] << 16);
     return ((const float*)array)[i];
 }
 
 void store(void* array, int type, size_t i, double value) {
     if (type == F64) ((double*)array)[i] = value;
-    else if (type == F16) ((uint16_t*)array)[i] = float_half((float)value);
-    else if (type == BF16) ((uint16_t*)array)[i] = (uint16_t)(float_bits(rounded((float)value, 16)) >> 16);
+    else if (type == F16) ((uint16_t*)array)[i] = (uint16_t)emulator_float_half((float)value);
+    else if (type == BF16) ((uint16_t*)array)[i] = (uint16_t)(emulator_float_bits(rounded((float)value, 16)) >> 16);
     else ((float*)array)[i] = (float)value;
 }
 

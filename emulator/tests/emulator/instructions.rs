@@ -5,13 +5,13 @@ use std::ptr;
 use bytemuck::{bytes_of, cast_slice};
 use half::f16;
 
-use super::{Context, HEADER, OK, compile, kernel_file, numbers};
+use super::{Context, OK, compile, kernel_file, numbers};
 
 const INSTRUCTIONS: &str = kernel_file!("instructions.cu");
 
 fn run(name: &str, inputs: &[&[u8]], last: Option<u32>, out: usize) -> Vec<u32> {
     let context = Context::new(47);
-    let function = context.function(&compile("instructions.cu", INSTRUCTIONS, HEADER).unwrap(), name);
+    let function = context.function(&compile("instructions.cu", INSTRUCTIONS).unwrap(), name);
     let mut places: Vec<u64> = inputs.iter().map(|bytes| context.upload(bytes)).collect();
     places.push(context.alloc(4 * out));
     let mut arguments: Vec<&[u8]> = places.iter().map(bytes_of).collect();
