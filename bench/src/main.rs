@@ -21,8 +21,8 @@ use teatime::{Backend, Device, DeviceKind, DeviceOptions};
 
 use crate::{
     args::Args,
-    measure::{OWN, Session},
-    report::{DeviceReport, Note, Report},
+    measure::Session,
+    report::{DeviceReport, Note, OWN, Report},
 };
 
 fn main() -> ExitCode {

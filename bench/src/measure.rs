@@ -5,7 +5,7 @@ use std::{fmt::Display, time::Instant};
 use teatime::{Device, Error};
 
 use crate::{
-    report::{DeviceReport, Entry, Fraction, Note, Unit},
+    report::{DeviceReport, Entry, Fraction, Note, OWN, Unit},
     table,
 };
 
@@ -222,7 +222,7 @@ impl<'a> Session<'a> {
             fraction: None,
         };
         entry.fraction = self.fraction(&entry);
-        table::print(&table::entry(&entry));
+        table::print(&entry.line());
         self.report.entries.push(entry);
     }
 
@@ -293,8 +293,6 @@ pub(crate) fn memory(device: &Device) -> u64 {
 
 /// The measurement that kernels are compared with: bytes read and written by a copy.
 pub(crate) const COPY: &str = "copy on the device";
-/// Ends the name of a product by our own kernel where the vendor's library made the other.
-pub(crate) const OWN: &str = ", own kernel";
 
 #[cfg(test)]
 mod tests {

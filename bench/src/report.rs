@@ -6,10 +6,12 @@ use serde::{Deserialize, Serialize};
 use teatime::{Device, ListedDevice};
 
 use crate::{
-    measure::OWN,
     system::{System, date},
-    table,
+    table::{self, number},
 };
+
+/// Ends the name of a product by our own kernel where the vendor's library made the other.
+pub(crate) const OWN: &str = ", own kernel";
 
 /// Version of the file's layout.
 const SCHEMA: u32 = 1;
@@ -90,6 +92,18 @@ pub(crate) enum Unit {
 pub(crate) struct Note {
     pub(crate) name: String,
     pub(crate) why: String,
+}
+
+impl Entry {
+    /// As it is printed.
+    pub(crate) fn line(&self) -> String {
+        let Self { id, size, unit, median, min, max, runs, fraction } = self;
+        let fraction = fraction.as_ref().map(|f| format!("  {:.2} of {}", f.value, f.of)).unwrap_or_default();
+        let spread = format!("{}..{} in {runs}", number(*min), number(*max));
+        format!("  {id:<44} {size:>16} {:>9} {:<7} {spread:<26}{fraction}", number(*median), unit.text())
+            .trim_end()
+            .to_owned()
+    }
 }
 
 impl Unit {
@@ -240,5 +254,22 @@ mod tests {
         assert_eq!(distance(&[0.0], &[0.0]), Some(0.0));
         assert_eq!(distance(&[1.0], &[1.0, 2.0]), None);
         assert_eq!(distance(&[f64::NAN], &[f64::NAN]), None);
+    }
+
+    #[test]
+    fn lines() {
+        let mut line = Entry {
+            id: "kernel recode".into(),
+            size: "64 MiB".into(),
+            unit: Unit::Bandwidth,
+            median: 50.0,
+            min: 40.0,
+            max: 60.0,
+            runs: 9,
+            fraction: None,
+        };
+        assert!(line.line().ends_with("50.00 GB/s    40.00..60.00 in 9"));
+        line.fraction = Some(Fraction { value: 0.5, of: "copy".into() });
+        assert!(line.line().ends_with("0.50 of copy"));
     }
 }

@@ -2,22 +2,10 @@
 
 use std::io::Write;
 
-use crate::report::Entry;
-
 /// Prints a line. A reader that has gone, such as `head`, is no error.
 pub(crate) fn print(line: &str) {
     let mut out = std::io::stdout().lock();
     drop(writeln!(out, "{line}").and_then(|()| out.flush()));
-}
-
-/// One measurement.
-pub(crate) fn entry(entry: &Entry) -> String {
-    let Entry { id, size, unit, median, min, max, runs, fraction } = entry;
-    let fraction = fraction.as_ref().map(|f| format!("  {:.2} of {}", f.value, f.of)).unwrap_or_default();
-    let spread = format!("{}..{} in {runs}", number(*min), number(*max));
-    format!("  {id:<44} {size:>16} {:>9} {:<7} {spread:<26}{fraction}", number(*median), unit.text())
-        .trim_end()
-        .to_owned()
 }
 
 /// A number in four digits or as many as its whole part takes.
@@ -47,7 +35,6 @@ pub(crate) fn small(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{Fraction, Unit};
 
     #[test]
     fn numbers() {
@@ -61,22 +48,5 @@ mod tests {
             [0, 1000, 1 << 10, 3 << 29, 1 << 50].map(bytes),
             ["0 B", "1000 B", "1 KiB", "1536 MiB", "1024 TiB"]
         );
-    }
-
-    #[test]
-    fn lines() {
-        let mut line = Entry {
-            id: "kernel recode".into(),
-            size: "64 MiB".into(),
-            unit: Unit::Bandwidth,
-            median: 50.0,
-            min: 40.0,
-            max: 60.0,
-            runs: 9,
-            fraction: None,
-        };
-        assert!(entry(&line).ends_with("50.00 GB/s    40.00..60.00 in 9"));
-        line.fraction = Some(Fraction { value: 0.5, of: "copy".into() });
-        assert!(entry(&line).ends_with("0.50 of copy"));
     }
 }

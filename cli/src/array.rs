@@ -7,7 +7,7 @@ use std::{
     time::UNIX_EPOCH,
 };
 
-use serde::Serialize;
+use serde_json::Value;
 use teatime::{
     ChunkedArray, Error, LookedFor, MissingChunk, StoredType,
     stable_text::StableText,
@@ -20,7 +20,9 @@ use crate::{failure::Failure, foreign, text};
 /// An array of numbers.
 #[derive(Debug)]
 pub(crate) struct Array {
-    path: String,
+    /// What messages call it.
+    pub(crate) path: String,
+    pub(crate) files: Files,
     /// The array that is computed with: NaN where an element is missing.
     pub(crate) array: Arc<dyn ChunkedArray>,
     /// That array again, where its attributes name a missing value: it counts them.
@@ -29,15 +31,6 @@ pub(crate) struct Array {
     pub(crate) dtype: StoredType,
     /// Extents of a shard's chunks, where chunks are shards.
     pub(crate) inner_chunk: Option<Vec<u64>>,
-}
-
-/// Elements and chunks that an array lacks, in the record.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Gaps {
-    /// Elements that are missing by its attributes, of those that were read; null where these name no missing value.
-    missing: Option<u64>,
-    /// Chunks that were not there and were taken for the fill value.
-    absent_chunks: u64,
 }
 
 impl Array {
@@ -51,22 +44,28 @@ impl Array {
         missing: MissingChunk,
         keeps: impl Fn(StoredType) -> bool,
     ) -> Result<Self, Failure> {
+        let (name, files) = (path.display().to_string(), Files::at(path)?);
         foreign::refuse(path)?;
-        let name = path.display().to_string();
         Ok(match path.metadata().is_ok_and(|found| !found.is_dir()) {
-            true => Self::of(name, Arc::new(NpyArray::open(path)?), None, keeps),
-            false => Self::of_zarr(name, ZarrArray::open(path, "", missing)?, keeps),
+            true => Self::of(name, files, Arc::new(NpyArray::open(path)?), None, keeps),
+            false => Self::of_zarr(name, files, ZarrArray::open(path, "", missing)?, keeps),
         })
     }
 
-    /// A Zarr array.
-    pub(crate) fn of_zarr(path: String, array: ZarrArray, keeps: impl Fn(StoredType) -> bool) -> Self {
+    /// A Zarr array of these files.
+    pub(crate) fn of_zarr(
+        path: String,
+        files: Files,
+        array: ZarrArray,
+        keeps: impl Fn(StoredType) -> bool,
+    ) -> Self {
         let inner_chunk = array.inner_chunk_shape();
-        Self::of(path, Arc::new(array), inner_chunk, keeps)
+        Self::of(path, files, Arc::new(array), inner_chunk, keeps)
     }
 
     fn of(
         path: String,
+        files: Files,
         array: Arc<dyn ChunkedArray>,
         inner_chunk: Option<Vec<u64>>,
         keeps: impl Fn(StoredType) -> bool,
@@ -75,18 +74,19 @@ impl Array {
         let missing = MissingAsNan::new(Arc::clone(&array));
         let missing = missing.map(|of| Arc::new(if keeps(dtype) { of.keeping_integers() } else { of }));
         let array = missing.clone().map_or(array, |missing| missing as Arc<dyn ChunkedArray>);
-        Self { path, array, missing, dtype, inner_chunk }
+        Self { path, files, array, missing, dtype, inner_chunk }
     }
 
-    /// The type of the elements as they are stored, as the record names it.
-    pub(crate) fn name_of_dtype(&self) -> String {
+    /// Type of the elements as they are stored, by its name.
+    pub(crate) fn type_name(&self) -> String {
         self.dtype.stable_text().to_lowercase()
     }
 
-    /// Elements and chunks that it lacked, of those that were read.
-    pub(crate) fn gaps(&self) -> Gaps {
-        let missing = self.missing.as_ref().map(|missing| missing.found());
-        Gaps { missing, absent_chunks: self.array.looked_for().absent }
+    /// Adds what it lacked, of what was read, to its record: elements that are missing by its attributes, null where these name no missing
+    /// value, and chunks that were not there and were taken for the fill value.
+    pub(crate) fn record_gaps(&self, record: &mut Value) {
+        record["missing"] = self.missing.as_ref().map(|missing| missing.found()).into();
+        record["absent_chunks"] = self.array.looked_for().absent.into();
     }
 
     /// # Errors
@@ -151,7 +151,7 @@ pub(crate) fn other_names(path: &str, array: &dyn ChunkedArray) -> Option<String
 /// The files that hold an array, as they are before it is opened.
 #[derive(Debug)]
 pub(crate) struct Files {
-    place: PathBuf,
+    pub(crate) place: PathBuf,
     version: u64,
 }
 

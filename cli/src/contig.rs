@@ -27,7 +27,7 @@ const FIRST: std::ops::RangeInclusive<u64> = 240_000_000..=255_000_000;
 
 /// The number of autosomes, as PLINK's `--chr-set` has it: the four numbers after theirs are X, Y, XY and MT. Where nobody knows it, a
 /// number is a name like others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub(crate) struct Karyotype(pub(crate) Option<u8>);
 

@@ -130,7 +130,7 @@ fn list(text: &str, karyotype: Karyotype) -> Result<List, String> {
     Ok(list)
 }
 /// What the contigs of the variants are, as run.json has it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Contigs {
     /// The number of autosomes; null where that is not known.
     autosomes: Karyotype,
@@ -215,7 +215,8 @@ impl Contigs {
             karyotype = Karyotype(Some(autosomes));
         }
         let chosen = args.chosen(karyotype)?;
-        let mut contigs = Self::new(karyotype, args.chr_set.is_some(), args.asked());
+        let (said, asked) = (args.chr_set.is_some(), args.asked());
+        let mut contigs = Self { autosomes: karyotype, said, asked, ..Self::default() };
         let classes: Vec<_> = names.iter().map(|name| karyotype.normalized(name)).collect();
         let (mut rows, mut start) = (Vec::<Range<u64>>::new(), 0);
         for (number, end) in runs {
@@ -249,21 +250,6 @@ impl Contigs {
         Ok((contigs, rows))
     }
 
-    fn new(autosomes: Karyotype, said: bool, asked: Option<String>) -> Self {
-        Self {
-            autosomes,
-            said,
-            asked,
-            left_out: 0,
-            autosomal: 0,
-            sex: BTreeMap::new(),
-            mitochondrial: 0,
-            unplaced: 0,
-            other: 0,
-            absent: Vec::new(),
-        }
-    }
-
     /// The number of the stores and of something else with these contigs: a human's where both are.
     pub(crate) fn karyotype_with<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Karyotype {
         match Karyotype::of(names.into_iter().map(|name| (name, None))) {
@@ -279,9 +265,8 @@ impl Contigs {
         stores: &[Store],
         rows: impl Iterator<Item = u64>,
     ) -> teatime::Result<()> {
-        let (asked, absent) = (self.asked.take(), std::mem::take(&mut self.absent));
-        let left_out = self.left_out;
-        *self = Self { left_out, absent, ..Self::new(self.autosomes, self.said, asked) };
+        let Self { autosomes, said, asked, left_out, absent, .. } = std::mem::take(self);
+        *self = Self { autosomes, said, asked, left_out, absent, ..Self::default() };
         let (mut rows, mut end) = (rows.peekable(), 0);
         for store in stores {
             store.contigs(&mut |name, variants| {
@@ -420,7 +405,7 @@ mod tests {
 
     #[test]
     fn contigs_are_told() {
-        let new = || Contigs::new(Karyotype::HUMAN, false, None);
+        let new = || Contigs { autosomes: Karyotype::HUMAN, ..Contigs::default() };
         let mut contigs = new();
         for (name, variants) in [("chr1", 900), ("X", 1200), ("chrX", 3), ("26", 2), ("0", 1), ("GL1", 7)] {
             let (name, class) = Karyotype::HUMAN.normalized(name);

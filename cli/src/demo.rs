@@ -1,17 +1,17 @@
 //! `teatime demo`.
 
-use std::time::Instant;
+use std::{path::PathBuf, time::Instant};
 
+use clap::Args;
 use teatime::{Cancel, MissingChunk};
 use teatime_genotype::PcaOptions;
 
 use crate::{
-    args::DemoArgs,
+    args::{Resources, at_least_one, between, local, up_to_one},
     contigs::ContigArgs,
     failure::Failure,
-    output::{Output, RESULTS, made_by},
-    pca::Job,
-    plot::Groups,
+    output::{Output, made_by},
+    pca::{Groups, Job, RESULTS},
     progress::Bar,
     simulate::Model,
     stores::Stores,
@@ -23,6 +23,47 @@ const POPULATIONS: &str = "populations.tsv";
 
 /// Calls of the largest demo: 20 GB before compression.
 const MOST_CALLS: u64 = 10_000_000_000;
+
+/// Simulate a genotype store and show its PCA: needs no data and no GPU
+///
+/// Draws populations by the Balding-Nichols model, writes the genotypes as a VCF-Zarr store, and runs the same PCA as
+/// `teatime pca`. A seed gives the same genotypes on every machine.
+#[derive(Args, Debug)]
+pub(crate) struct DemoArgs {
+    /// Folder for the store and the results; an earlier demo's is replaced
+    #[arg(long, value_name = "DIR", default_value = "teatime-demo", value_parser = local())]
+    out: PathBuf,
+    /// Number of variants
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..=1 << 31))]
+    variants: u64,
+    /// Number of samples
+    #[arg(long, value_name = "N", default_value_t = 1_500, value_parser = at_least_one)]
+    samples: usize,
+    /// Number of populations
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = at_least_one)]
+    populations: usize,
+    /// Fraction of missing calls (0 to 1)
+    #[arg(long, value_name = "X", default_value_t = 0.01, value_parser = up_to_one)]
+    missing: f64,
+    /// How far the populations are apart: `F_ST` (0 to 0.95)
+    #[arg(long, value_name = "X", default_value_t = 0.01, value_parser = fst)]
+    fst: f64,
+    /// Seed of the simulation
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Number of components
+    #[arg(short = 'k', long, value_name = "N", default_value_t = PcaOptions::default().components, value_parser = at_least_one)]
+    components: usize,
+    /// Print run.json instead of the summary
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    resources: Resources,
+}
+
+fn fst(text: &str) -> Result<f64, String> {
+    between(text, 0.0, 0.95)
+}
 
 /// Runs `teatime demo`.
 pub(crate) fn run(args: &DemoArgs, cancel: &Cancel) -> Result<(), Failure> {
@@ -72,7 +113,6 @@ pub(crate) fn run(args: &DemoArgs, cancel: &Cancel) -> Result<(), Failure> {
     // Where it will be.
     stores.paths = vec![args.out.join(STORE)];
     let job = Job {
-        command: COMMAND,
         started,
         simulate,
         device,

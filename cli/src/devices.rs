@@ -1,72 +1,66 @@
 //! `teatime devices`.
 
-use serde::Serialize;
+use clap::Args;
+use serde_json::{Value, json};
 use teatime::{Device, ListedDevice};
 
-use crate::{args::DevicesArgs, failure::Failure, record::DeviceRecord, say, text};
+use crate::{failure::Failure, report::of_device, say, text};
 
-/// One line of the list.
-#[derive(Debug, Serialize)]
-struct Entry {
-    /// What --device takes.
-    name: String,
-    /// Whether it is taken when none is named.
-    default: bool,
-    /// The first entry that is the same card.
-    same_card_as: Option<String>,
-    device: Option<DeviceRecord>,
-    /// What its driver takes at need, with versions, or what is missing.
-    libraries: Vec<String>,
-    /// Why it cannot be used.
-    why_not: Option<String>,
+/// The devices of this machine, by the names that --device takes
+#[derive(Args, Debug)]
+pub(crate) struct DevicesArgs {
+    /// Print a JSON array instead of the table
+    #[arg(long)]
+    json: bool,
 }
 
 /// Runs `teatime devices`.
 pub(crate) fn run(args: &DevicesArgs) -> Result<(), Failure> {
     let default = Device::best();
     let best = default.as_ref().map(|device| device.info().name.as_str()).unwrap_or_default();
-    let entries: Vec<Entry> = Device::all().into_iter().map(|listed| entry(listed, best)).collect();
+    let listed = Device::all();
     if args.json {
-        let json = serde_json::to_string_pretty(&entries);
-        return say(&(json.map_err(|error| Failure::Error(error.to_string()))? + "\n"));
+        return say(&format!("{:#}\n", listed.iter().map(|listed| entry(listed, best)).collect::<Value>()));
     }
-    say(&table(&entries))?;
+    say(&table(&listed, best))?;
     // TEATIME_DEVICE may name a device that is not there.
     default.map(drop).map_err(Failure::from)
 }
 
-fn entry(listed: ListedDevice, best: &str) -> Entry {
-    let libraries = listed.libraries();
-    let ListedDevice { name, info, same_card_as, .. } = listed;
-    let (device, why_not) = match info {
-        Ok(info) => (Some(DeviceRecord::from(&info)), None),
-        Err(why) => (None, Some(why)),
-    };
-    Entry { default: name == best, name, same_card_as, device, libraries, why_not }
+/// An entry of the array: the name that --device takes, whether it is taken when none is named, the first entry that is the same card,
+/// libraries that its driver takes at need, with versions or what is missing, and why it cannot be used.
+fn entry(listed: &ListedDevice, best: &str) -> Value {
+    json!({
+        "name": listed.name,
+        "default": listed.name == best,
+        "same_card_as": listed.same_card_as,
+        "device": listed.info.as_ref().ok().map(of_device),
+        "libraries": listed.libraries(),
+        "why_not": listed.info.as_ref().err(),
+    })
 }
 
-fn table(entries: &[Entry]) -> String {
-    let width = entries.iter().map(|entry| entry.name.len()).max().unwrap_or_default();
+fn table(all: &[ListedDevice], best: &str) -> String {
+    let width = all.iter().map(|listed| listed.name.len()).max().unwrap_or_default();
     let mut out = String::new();
-    for Entry { name, default, same_card_as, device, libraries, why_not } in entries {
-        out += &format!("{} {name:width$}  ", if *default { '*' } else { ' ' });
-        if let Some(device) = device {
-            let memory = device.memory.map(|bytes| format!(", {}", text::bytes(bytes))).unwrap_or_default();
-            out += &format!("{} ({}, {}{memory})", device.description, device.kind, device.api);
-            if let Some((major, minor)) = device.compute_capability {
+    for listed in all {
+        let ListedDevice { name, info, same_card_as, .. } = listed;
+        out += &format!("{} {name:width$}  ", if name == best { '*' } else { ' ' });
+        if let Ok(info) = info {
+            let memory = info.memory.map(|bytes| format!(", {}", text::bytes(bytes))).unwrap_or_default();
+            out += &format!("{} ({}, {}{memory})", info.description, info.kind, info.api);
+            if let Some((major, minor)) = info.compute_capability {
                 out += &format!(", compute capability {major}.{minor}");
             }
-            if !device.driver.is_empty() {
-                out += &format!(", driver {}", device.driver);
+            if !info.driver.is_empty() {
+                out += &format!(", driver {}", info.driver);
             }
-            for library in libraries {
-                out += &format!(", {library}");
-            }
+            listed.libraries().iter().for_each(|library| out += &format!(", {library}"));
         }
         if let Some(other) = same_card_as {
             out += &format!(", the same card as {other}");
         }
-        if let Some(why) = why_not {
+        if let Err(why) = info {
             out += &format!("not here: {why}");
         }
         out.push('\n');

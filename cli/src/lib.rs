@@ -19,36 +19,49 @@ mod grm;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod heap;
 mod interrupt;
-mod loadings;
 mod matching;
 mod output;
 mod pairwise;
 mod pca;
-mod place;
-mod plot;
 mod progress;
 mod project;
-mod record;
 mod report;
-mod runs;
 mod simulate;
 mod store;
 mod store_args;
 mod stores;
-mod target;
 mod text;
 mod variants;
 
 use std::{ffi::OsString, io::Write};
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use teatime::Cancel;
 
 pub use crate::args::size;
-use crate::{
-    args::{Cli, Command},
-    failure::Failure,
-};
+use crate::failure::Failure;
+
+/// GPU math for arrays bigger than memory, on any GPU or the CPU: PCA, relationships and distances of genotypes in Zarr stores or
+/// PLINK files; distances and Gaussian filters of any array.
+#[derive(Debug, Parser)]
+#[command(name = "teatime", version, max_term_width = 100, propagate_version = true)]
+#[command(after_help = "`teatime demo` shows what it does, without any data.")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Pca(Box<pca::PcaArgs>),
+    Project(Box<project::ProjectArgs>),
+    Grm(Box<grm::GrmArgs>),
+    Distance(Box<distance::DistanceArgs>),
+    Pairwise(Box<pairwise::PairwiseArgs>),
+    Blur(Box<blur::BlurArgs>),
+    Demo(demo::DemoArgs),
+    Devices(devices::DevicesArgs),
+}
 
 /// Runs the command line on `arguments`, the first of which is the program's name, and returns the exit status.
 ///

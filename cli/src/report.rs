@@ -1,235 +1,261 @@
-//! The record of a run, as a file and as a page for people.
+//! The report of a run: its record, as run.json has it, and its page, as the terminal shows it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
-use serde::Serialize;
-use teatime::stream::StreamStats;
-use teatime_genotype::{Method, Pca, Scaler, VariantCounts};
+use serde_json::{Map, Value, json};
+use teatime::{Budget, Cancel, Device, DeviceInfo, plain, stream::StreamStats};
+use teatime_genotype::{GenotypeKind, VariantCounts};
 
-use crate::{
-    pca::Job,
-    record::{Common, StreamSeconds},
-    text,
-};
+use crate::{args::Resources, contigs::Contigs, failure::Failure, output::Output, stores::Stores, text};
 
-/// Time of the stages that follow each other.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Stages {
-    pub(crate) simulate: Option<Duration>,
-    /// From the start until the stores and the device are open.
-    pub(crate) open: Duration,
-    pub(crate) pca: Duration,
-    pub(crate) write: Duration,
-    pub(crate) loadings: Option<Duration>,
-    pub(crate) wall: Duration,
+/// A run that is to be reported.
+#[derive(Debug)]
+pub(crate) struct Ran<'a> {
+    pub(crate) started: Instant,
+    pub(crate) device: &'a Device,
+    /// Memory that was given, and that was planned with.
+    pub(crate) given: Budget,
+    pub(crate) planned: Budget,
+    pub(crate) stats: &'a StreamStats,
+    pub(crate) output: &'a Output,
 }
 
-/// Estimates, in seconds of one core of a CPU.
-#[derive(Debug, Serialize)]
-struct Costs {
-    exact: f64,
-    randomized: f64,
+/// A record whose entries are written in the order in which they are put, and a page of lines.
+#[derive(Debug)]
+pub(crate) struct Report {
+    record: Map<String, Value>,
+    pub(crate) page: String,
+    warnings: Vec<String>,
+    stats: StreamStats,
+    started: Instant,
+    /// Seconds from the start to the report.
+    pub(crate) wall: f64,
 }
 
-/// run.json.
-#[derive(Debug, Serialize)]
-pub(crate) struct Record {
-    #[serde(flatten)]
-    pub(crate) common: Common,
-    variants: VariantsRecord,
-    method: &'static str,
-    method_reason: String,
-    /// What either method was expected to cost.
-    method_core_seconds: Costs,
-    /// Where genotypes stayed between passes.
-    residency: &'static str,
-    residency_reason: String,
-    scaler: &'static str,
-    min_maf: f64,
-    max_missing: f64,
-    seed: u64,
-    oversamples: usize,
-    passes: u32,
-    converged: bool,
-    eigenvalue_convention: String,
-    components: Vec<Component>,
-    seconds: Seconds,
-}
+impl Report {
+    /// The entries that all commands have, with these warnings among others, and the page's first lines: `input` is what was read.
+    pub(crate) fn new(ran: &Ran<'_>, warnings: Vec<String>, input: &str, size: &str) -> Self {
+        let Ran { started, device, given, planned, stats, output } = *ran;
+        let (wall, info) = (started.elapsed(), device.info());
+        let share = |bytes: Option<u64>, given: Option<u64>| {
+            bytes.map(|bytes| json!({ "bytes": bytes, "given": given.is_some() }))
+        };
+        let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+        let warnings: Vec<String> =
+            Resources::warnings(device).into_iter().chain(output.left.clone()).chain(warnings).collect();
+        let (record, page, wall_seconds) = (Map::new(), String::new(), wall.as_secs_f64());
+        let mut report = Self { record, page, warnings, stats: *stats, started, wall: wall_seconds };
+        report.put(json!({
+            "schema_version": 1,
+            "command": output.command,
+            "teatime_version": env!("CARGO_PKG_VERSION"),
+            "command_line": words.collect::<Vec<_>>(),
+            "started": humantime::format_rfc3339_seconds(SystemTime::now() - wall).to_string(),
+            "threads": device.threads(),
+            // That of the device is null where it shares the host's memory.
+            "budgets": { "host": share(planned.host, given.host), "device": share(planned.device, given.device) },
+            "device": of_device(info),
+            "bytes": {
+                "stored": stats.stored_bytes,
+                "decoded": stats.decoded_bytes,
+                "chunks_decoded": stats.chunks,
+                "peak_chunks": stats.peak_chunk_bytes,
+                "peak_host": peak_host(),
+                "peak_device": device.peak_bytes(),
+            },
+            "warnings": report.warnings,
+            "out": output.target.display().to_string(),
+            "files": output.files(),
+        }));
+        let device = format!("{} ({})", info.name, info.description);
+        for (name, what) in [("device", &*device), ("input", input), ("", size)] {
+            report.line(name, plain(what));
+        }
+        report
+    }
 
-#[derive(Debug, Serialize)]
-pub(crate) struct VariantsRecord {
-    total: u64,
-    used: u64,
-    dropped: Dropped,
-}
+    /// The same of a command that reads genotypes, with the entries that all these have: `digest` is that of every variant's sum of
+    /// dosages and number of called samples.
+    pub(crate) fn of_stores(
+        ran: &Ran<'_>,
+        stores: &Stores,
+        digest: u64,
+        components: Option<usize>,
+        warnings: Vec<String>,
+    ) -> Self {
+        let (genotypes, paths) =
+            (&stores.genotypes, stores.paths.iter().map(|path| path.display().to_string()));
+        let paths: Vec<_> = paths.collect();
+        let unasked = stores.contigs.as_ref().and_then(Contigs::unasked);
+        let warnings = stores.warnings().into_iter().chain(unasked).chain(warnings).collect();
+        let mut report =
+            Self::new(ran, warnings, &paths.join(", "), &size(genotypes.variants(), genotypes.samples()));
+        let read = paths.iter().zip(&stores.arrays).zip(&stores.stores).map(|((path, arrays), store)| {
+            json!({ "path": path, "arrays": arrays, "variants": store.n_variants() })
+        });
+        let ploidy = (genotypes.kind() != GenotypeKind::Dosages).then(|| genotypes.ploidy());
+        let mut shape =
+            json!({ "variants": genotypes.variants(), "samples": genotypes.samples(), "ploidy": ploidy });
+        if let Some(components) = components {
+            shape["components"] = components.into();
+        }
+        report.put(json!({
+            "stores": read.collect::<Vec<_>>(),
+            "shape": shape,
+            "contigs": stores.contigs,
+            "counted_allele": stores.counted_allele(),
+            "ploidy_mismatch": stores.ploidy_mismatch,
+            // Null where `project` counts those of the variants that it uses.
+            "calls": stores.calls,
+            "absent_chunks": stores.absent_chunks(),
+            "allele_counts": format!("fnv1a64:{digest:016x}"),
+        }));
+        report
+    }
 
-/// Variants dropped by each rule.
-#[derive(Debug, Serialize)]
-struct Dropped {
-    all_missing: u64,
-    above_max_missing: u64,
-    below_min_maf: u64,
-    zero_variance: u64,
-}
-
-#[derive(Debug, Serialize)]
-struct Component {
-    singular_value: f64,
-    eigenvalue: f64,
-    explained_variance: f64,
-    explained_variance_ratio: f64,
-    residual: f64,
-    converged: bool,
-}
-
-#[derive(Debug, Serialize)]
-struct Seconds {
-    wall: f64,
-    simulate: Option<f64>,
-    open: f64,
-    pca: f64,
-    write: f64,
-    loadings: Option<f64>,
-    #[serde(flatten)]
-    stream: StreamSeconds,
-    /// What the calling thread did besides: factorisations in f64.
-    solve: f64,
-}
-
-impl Record {
-    pub(crate) fn new(job: &Job, pca: &Pca, stages: &Stages, warnings: Vec<String>) -> Self {
-        Self {
-            common: job.ran().common(
-                &job.stores,
-                pca.memory,
-                &pca.stats,
-                pca.digest,
-                Some(pca.singular_values.len()),
-                warnings,
-            ),
-            variants: (&pca.counts).into(),
-            method: if pca.method == Method::Exact { "exact" } else { "randomized" },
-            method_reason: pca.reason.clone(),
-            method_core_seconds: Costs { exact: pca.costs.exact, randomized: pca.costs.randomized },
-            residency: pca.residency.name(),
-            residency_reason: pca.residency_reason.clone(),
-            scaler: pca.scaler.name(),
-            min_maf: job.options.filter.min_maf,
-            max_missing: job.options.filter.max_missing,
-            seed: job.options.svd.seed,
-            oversamples: job.options.svd.block(job.options.components) - job.options.components,
-            passes: pca.passes,
-            converged: pca.converged.iter().all(|converged| *converged),
-            eigenvalue_convention: convention(pca.scaler),
-            components: components(pca),
-            seconds: Seconds::new(stages, &pca.stats),
+    /// Adds the entries of an object to the record.
+    pub(crate) fn put(&mut self, entries: Value) {
+        if let Value::Object(entries) = entries {
+            self.record.extend(entries);
         }
     }
-}
 
-fn convention(scaler: Scaler) -> String {
-    let of = match scaler {
-        Scaler::Patterson => "s^2 / (2 M), which is s^2 / M of the binom2 scaling",
-        _ => "s^2 / M",
-    };
-    format!("{of}; M counts the variants after --maf and --geno")
-}
-
-fn components(pca: &Pca) -> Vec<Component> {
-    let (eigenvalues, variance) = (pca.eigenvalues(), pca.explained_variance());
-    let ratio = pca.explained_variance_ratio();
-    let component = |i: usize| Component {
-        singular_value: pca.singular_values[i],
-        eigenvalue: eigenvalues[i],
-        explained_variance: variance[i],
-        explained_variance_ratio: ratio[i],
-        residual: pca.residuals[i],
-        converged: pca.converged[i],
-    };
-    (0..pca.singular_values.len()).map(component).collect()
-}
-
-impl From<&VariantCounts> for VariantsRecord {
-    fn from(counts: &VariantCounts) -> Self {
-        let dropped = Dropped {
-            all_missing: counts.all_missing,
-            above_max_missing: counts.above_missing,
-            below_min_maf: counts.below_maf,
-            zero_variance: counts.zero_variance,
-        };
-        Self { total: counts.total, used: counts.used, dropped }
+    /// Adds a line to the page.
+    pub(crate) fn line(&mut self, name: &str, what: impl AsRef<str>) {
+        self.page += &format!("{name:<10}{}\n", what.as_ref());
     }
-}
 
-impl Seconds {
-    fn new(stages: &Stages, stats: &StreamStats) -> Self {
-        let busy = stats.stalled + stats.upload + stats.compute;
-        Self {
-            wall: stages.wall.as_secs_f64(),
-            simulate: stages.simulate.map(|time| time.as_secs_f64()),
-            open: stages.open.saturating_sub(stages.simulate.unwrap_or_default()).as_secs_f64(),
-            pca: stages.pca.as_secs_f64(),
-            write: stages.write.as_secs_f64(),
-            loadings: stages.loadings.map(|time| time.as_secs_f64()),
-            stream: stats.into(),
-            solve: stages.pca.saturating_sub(busy).as_secs_f64(),
+    /// Adds lines without a name to the page.
+    pub(crate) fn lines(&mut self, all: impl IntoIterator<Item = String>) {
+        all.into_iter().for_each(|what| self.line("", what));
+    }
+
+    /// The most memory, where the system tells, and the most of the device, after `before`.
+    pub(crate) fn peaks(&self, before: &str) -> String {
+        let bytes = &self.record["bytes"];
+        let peak =
+            bytes["peak_host"].as_u64().map(|peak| format!("{before}peak memory {}", text::bytes(peak)));
+        let on_device = text::bytes(bytes["peak_device"].as_u64().unwrap_or_default());
+        format!("{}, of the device {on_device}", peak.unwrap_or_default())
+    }
+
+    /// [`seconds`](Self::seconds) of stages that follow each other, each with its end.
+    pub(crate) fn stages(&mut self, ends: &[(&str, Instant)]) {
+        let starts = [self.started].into_iter().chain(ends.iter().map(|(_, end)| *end));
+        let stages: Vec<_> =
+            ends.iter().zip(starts).map(|((stage, end), start)| (*stage, Some(*end - start))).collect();
+        self.seconds(&stages);
+    }
+
+    /// Adds the seconds of stages, null of one that there was not; those of several are a line of the page, too.
+    pub(crate) fn seconds(&mut self, stages: &[(&str, Option<Duration>)]) {
+        let StreamStats { read, decode, stalled, upload, compute, .. } = self.stats;
+        let streamed = [
+            ("read", read),
+            ("decode", decode),
+            ("stalled", stalled),
+            ("upload", upload),
+            ("compute", compute),
+        ];
+        let mut seconds = json!({ "wall": self.wall });
+        for (stage, time) in stages.iter().copied().chain(streamed.map(|(stage, time)| (stage, Some(time)))) {
+            seconds[stage] = json!(time.map(|time| time.as_secs_f64()));
+        }
+        self.put(json!({ "seconds": seconds }));
+        let each = stages.iter().filter_map(|(stage, time)| Some((label(stage), (*time)?.as_secs_f64())));
+        let each: Vec<_> = each.map(|(stage, seconds)| format!("{stage} {seconds:.2} s")).collect();
+        if each.len() > 1 {
+            self.line("time", format!("{:.2} s: {}", self.wall, each.join(", ")));
         }
     }
-}
 
-/// What the command prints when it is done.
-pub(crate) fn summary(record: &Record) -> String {
-    let Record { common, variants, seconds, .. } = record;
-    let mut out = common.head();
-    let mut line = |name: &str, what: String| out += &format!("{name:<10}{what}\n");
-    line("variants", used(variants));
-    common.changes.iter().for_each(|change| line("", change.clone()));
-    line("method", format!("{}: {}", record.method, record.method_reason));
-    if record.passes > 1 {
-        let place = match record.residency {
-            "device" => "kept on the device",
-            "host" => "kept in the host's memory",
-            _ => "read again in each pass",
-        };
-        line("genotypes", format!("{place}: {}", record.residency_reason));
+    /// Adds an entry to the seconds of the stages.
+    pub(crate) fn also_seconds(&mut self, stage: &str, time: Duration) {
+        self.record["seconds"][stage] = json!(time.as_secs_f64());
     }
-    let passes = text::plural(record.passes.into(), "pass");
-    let (peak, on_device) = common.process.peaks();
-    let peak = peak.map_or_else(String::new, |peak| format!(", peak memory {peak}"));
-    line("", format!("{passes}, scaler {}{peak}, of the device {on_device}", record.scaler));
-    let made = seconds.simulate.map_or_else(String::new, |s| format!("simulate {s:.2} s, "));
-    let last = seconds.loadings.map_or_else(String::new, |s| format!(", loadings {s:.2} s"));
-    let Seconds { wall, open, pca, write, .. } = seconds;
-    line("time", format!("{wall:.2} s: {made}open {open:.2} s, PCA {pca:.2} s, write {write:.2} s{last}"));
-    let (StreamSeconds { upload, compute, stalled, read, decode }, solve) = (&seconds.stream, seconds.solve);
-    let wait = format!("waiting for chunks {stalled:.2} s");
-    line("PCA", format!("{wait}, upload {upload:.2} s, compute {compute:.2} s, solve {solve:.2} s;"));
-    line("", format!("meanwhile, summed over threads: read {read:.2} s, decode {decode:.2} s"));
-    out + "\n" + &table(record) + "\n" + &common.process.wrote()
+
+    /// Adds lines of what a stage was at, of which something stands `before` and `after` the first, to the page.
+    pub(crate) fn streamed(&mut self, stage: &str, before: &str, after: &str) {
+        let StreamStats { read, decode, stalled, upload, compute, .. } = self.stats;
+        let [read, decode, stalled, upload, compute] =
+            [read, decode, stalled, upload, compute].map(|time| time.as_secs_f64());
+        let waits =
+            format!("waiting for chunks {stalled:.2} s, upload {upload:.2} s, compute {compute:.2} s");
+        self.line(label(stage), format!("{before}{waits}{after};"));
+        // These overlap the others.
+        self.line("", format!("meanwhile, summed over threads: read {read:.2} s, decode {decode:.2} s"));
+    }
+
+    /// Ends the run: writes the record, gives the results their place, and prints the page, or else the record.
+    pub(crate) fn finish(self, output: Output, is_json: bool, cancel: &Cancel) -> Result<(), Failure> {
+        let wrote = format!("{}: {}", output.target.display(), output.files().join(", "));
+        let page = (!is_json).then(|| format!("{}wrote     {}\n", self.page, plain(&wrote)));
+        output.finish(&Value::Object(self.record), &self.warnings, page, cancel)
+    }
 }
 
-/// How many variants took part, in words.
-pub(crate) fn used(variants: &VariantsRecord) -> String {
-    let Dropped { all_missing, above_max_missing, below_min_maf, zero_variance } = variants.dropped;
+/// A stage's name on the page.
+fn label(stage: &str) -> &str {
+    match stage {
+        "pca" => "PCA",
+        "grm" => "GRM",
+        "matching" => "match",
+        stage => stage,
+    }
+}
+
+/// Variants and samples, in words.
+pub(crate) fn size(variants: u64, samples: u64) -> String {
+    [text::plural(variants, "variant"), text::plural(samples, "sample")].join(" x ")
+}
+
+/// How many variants took part, in the record: those that were dropped by each rule.
+pub(crate) fn variants(counts: &VariantCounts) -> Value {
+    json!({
+        "total": counts.total,
+        "used": counts.used,
+        "dropped": {
+            "all_missing": counts.all_missing,
+            "above_max_missing": counts.above_missing,
+            "below_min_maf": counts.below_maf,
+            "zero_variance": counts.zero_variance,
+        },
+    })
+}
+
+/// The same in words.
+pub(crate) fn used(counts: &VariantCounts) -> String {
     let rules = [
-        (zero_variance, "do not vary"),
-        (all_missing, "have no call"),
-        (above_max_missing, "have too many missing calls"),
-        (below_min_maf, "have too low a minor allele frequency"),
+        (counts.zero_variance, "do not vary"),
+        (counts.all_missing, "have no call"),
+        (counts.above_missing, "have too many missing calls"),
+        (counts.below_maf, "have too low a minor allele frequency"),
     ];
     let dropped = rules.iter().filter(|(n, _)| *n > 0);
     let dropped: String = dropped.map(|(n, why)| format!(", {} {why}", text::count(*n))).collect();
-    format!("{} used{dropped}", text::count(variants.used))
+    format!("{} used{dropped}", text::count(counts.used))
 }
 
-fn table(record: &Record) -> String {
-    let mut out = String::from("component   eigenvalue  singular value  explained variance  residual\n");
-    for (i, c) in record.components.iter().enumerate() {
-        let [value, s, residual] =
-            [(c.eigenvalue, 6), (c.singular_value, 6), (c.residual, 2)].map(|(v, n)| text::general(v, n));
-        let (share, i) = (100.0 * c.explained_variance_ratio, i + 1);
-        let mark = if c.converged { "" } else { "  not converged" };
-        out += &format!("{i:>9} {value:>12} {s:>15} {share:>17.3} % {residual:>9}{mark}\n");
-    }
-    out
+/// A device, in the record and in the list of devices.
+pub(crate) fn of_device(info: &DeviceInfo) -> Value {
+    json!({
+        "name": info.name,
+        "description": info.description,
+        "vendor": info.vendor,
+        "backend": info.backend.to_string(),
+        "api": info.api,
+        "kind": info.kind.to_string(),
+        "driver": info.driver,
+        "memory": info.memory,
+        // PCI address or UUID, where the driver tells.
+        "identity": info.identity,
+        "compute_capability": info.compute_capability,
+    })
+}
+
+/// Most memory that the process has had, in bytes, where the system tells.
+fn peak_host() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().trim_end_matches("kB").trim().parse::<u64>().ok().map(|kib| kib * 1024)
 }

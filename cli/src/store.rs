@@ -13,6 +13,15 @@ use crate::{failure::Failure, foreign};
 /// Bytes that names and variants may take whatever the budget is: the process has more besides.
 const NAMES: u64 = 16 << 20;
 
+/// The allele whose copies are the dosage, by its number in [`Genotypes::count_allele`](teatime_genotype::Genotypes::count_allele).
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum CountedAllele {
+    /// Of a .bed, named after its column of the .bim.
+    OfBed(u8),
+    /// Of calls.
+    OfCalls(u8),
+}
+
 /// One store, of either kind.
 #[derive(Debug)]
 pub(crate) enum Store {

@@ -11,7 +11,7 @@ use crate::{
     contigs::ContigArgs,
     failure::Failure,
     progress::Bar,
-    store::is_bed,
+    store::{CountedAllele, is_bed},
     stores::{PloidyMismatch, Stores},
 };
 
@@ -20,15 +20,6 @@ pub(crate) const MISSING_CHUNKS: Named<MissingChunk> =
 
 /// Whether calls of another ploidy become missing.
 const PLOIDY_MISMATCHES: Named<bool> = &[("error", false), ("missing", true)];
-
-/// The allele whose copies are the dosage, by its number in [`Genotypes::count_allele`].
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum CountedAllele {
-    /// Of a .bed, named after its column of the .bim.
-    OfBed(u8),
-    /// Of calls.
-    OfCalls(u8),
-}
 
 /// Arguments of every command that reads genotypes.
 #[derive(Args, Debug)]

@@ -18,8 +18,7 @@ use crate::{
     contigs::{ContigArgs, Contigs},
     ends,
     failure::Failure,
-    store::Store,
-    store_args::CountedAllele,
+    store::{CountedAllele, Store},
     text,
 };
 
@@ -248,6 +247,11 @@ impl Stores {
         let calls = self.calls.iter().flat_map(Calls::warnings);
         let odd = self.odd.iter().cloned().chain(renamed).chain(calls);
         doubled(&files).map(given).chain(named).chain(spaced).chain(filled).chain(odd).collect()
+    }
+
+    /// The name of a sample that readers of words would take for none or two.
+    pub(crate) fn splitting(&self) -> Option<&String> {
+        self.samples.iter().find(|id| id.is_empty() || id.contains(char::is_whitespace))
     }
 
     /// What of the stores is not taken as it is there, in lines of a summary.

@@ -1,6 +1,5 @@
 //! NumPy arrays as slices, and results as NumPy arrays.
 
-use half::f16;
 use numpy::{
     Element as NumpyElement, IntoPyArray, PyArray1, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn,
     PyUntypedArrayMethods, ndarray::ArrayViewMutD,
@@ -8,57 +7,10 @@ use numpy::{
 use pyo3::{exceptions::PyTypeError, prelude::*};
 use teatime::{Element, HostValues, Result, Tensor, linalg::Matrix};
 
-use crate::operand::{Given, Parts};
-
-/// An array in C order of one of the types that tensors hold.
-#[derive(FromPyObject)]
-pub(crate) enum Array<'py> {
-    F32(Given<'py, f32>),
-    F64(Given<'py, f64>),
-    F16(Given<'py, f16>),
-    U8(Given<'py, u8>),
-    I8(Given<'py, i8>),
-    U16(Given<'py, u16>),
-    I16(Given<'py, i16>),
-    U32(Given<'py, u32>),
-    I32(Given<'py, i32>),
-}
-
-/// An array in C order of a type that is decomposed.
-#[derive(FromPyObject)]
-pub(crate) enum Floats<'py> {
-    F32(Given<'py, f32>),
-    F64(Given<'py, f64>),
-}
-
-/// Calls a generic function with the array that an [`Array`] holds.
-macro_rules! with_array {
-    ($array:expr, $x:ident => $body:expr) => {
-        $crate::array::with_array!(@ $array, $x, $body; F32 F64 F16 U8 I8 U16 I16 U32 I32)
-    };
-    (@ $array:expr, $x:ident, $body:expr; $($name:ident)*) => {
-        match &$array {
-            $($crate::array::Array::$name($x) => $body,)*
-        }
-    };
-}
-pub(crate) use with_array;
-
-/// The elements in C order, and the extents.
+/// The elements of an array on the host, in C order, and its extents.
 ///
 /// # Errors
 /// `TypeError` for an array that is not in C order or not aligned: the package's functions hand over none.
-pub(crate) fn parts<'a, T: NumpyElement>(array: &'a Given<'_, T>) -> PyResult<Parts<'a, T>> {
-    match array {
-        Given::Host(array) => host_parts(array).map(|(values, shape)| Parts::Host(values, shape)),
-        Given::Card(array) => Ok(Parts::Card(array.get())),
-    }
-}
-
-/// [`parts`] of an array on the host.
-///
-/// # Errors
-/// As [`parts`].
 pub(crate) fn host_parts<'a, T: NumpyElement>(
     array: &'a PyReadonlyArrayDyn<'_, T>,
 ) -> PyResult<(&'a [T], Vec<u64>)> {

@@ -8,10 +8,9 @@ use teatime::{
 };
 
 use crate::{
-    array::{Array, parts},
     call::{RunOptions, call_on},
     device::Wanted,
-    operand::Given,
+    operand::{Array, Given, parts},
 };
 
 /// # Errors

@@ -2,7 +2,7 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     thread::{self, ThreadId},
     time::{Duration, Instant},
 };
@@ -13,7 +13,7 @@ use pyo3::{
 };
 use teatime::{Budget, Cancel, Device, Error, Progress, Result, Run, Status};
 
-use crate::{context::CurrentContext, device::forked};
+use crate::context::CurrentContext;
 
 /// How often Ctrl-C is looked for and progress told: each time takes the interpreter's lock, which other threads may hold for milliseconds.
 const BETWEEN: Duration = Duration::from_millis(50);
@@ -97,6 +97,20 @@ pub(crate) fn call<T: Send>(
             Err(PyRuntimeError::new_err(format!("teatime panicked, which is a defect of it: {words}")))
         }
     }
+}
+
+/// # Errors
+/// `RuntimeError` in a child that was forked after its parent opened a device.
+pub(crate) fn forked() -> PyResult<()> {
+    static FIRST: OnceLock<u32> = OnceLock::new();
+    let (first, now) = (*FIRST.get_or_init(std::process::id), std::process::id());
+    if first == now {
+        return Ok(());
+    }
+    Err(PyRuntimeError::new_err(format!(
+        "this process ({now}) was forked from one ({first}) that had used teatime: threads and GPUs do not survive that. \
+         Start processes with the method `spawn` or `forkserver`"
+    )))
 }
 
 /// Looks for signals now and then.

@@ -1,6 +1,6 @@
 //! Arrays in the memory of a GPU: those that other libraries have, and results.
 
-use std::any::Any;
+use std::{any::Any, ops::Deref};
 
 use numpy::{Element as NumpyElement, IntoPyArray};
 use pyo3::{
@@ -11,12 +11,11 @@ use pyo3::{
 use teatime::{DType, Device, Element, Error, Result, Tensor, TensorView, cudarc::driver::CudaContext};
 
 use crate::{
-    array::{Array, parts, reshaped, sizes, with_array},
+    array::{reshaped, sizes},
     call::{RunOptions, call_on, exception},
     context::CurrentContext,
     device::Wanted,
-    dlpack::{self, Description, Taken},
-    operand::{Given, View},
+    dlpack::{self, Description, TYPES, Taken},
 };
 
 /// An array in the memory of a GPU, in C order.
@@ -42,18 +41,23 @@ enum Keeps {
 /// The default stream, which waits for others that do not opt out of that.
 const DEFAULT_STREAM: u64 = 1;
 
-/// NumPy's names of the types that tensors hold.
-pub(crate) const TYPES: [(DType, &str); 9] = [
-    (DType::F16, "<f2"),
-    (DType::F32, "<f4"),
-    (DType::F64, "<f8"),
-    (DType::I8, "|i1"),
-    (DType::U8, "|u1"),
-    (DType::I16, "<i2"),
-    (DType::U16, "<u2"),
-    (DType::I32, "<i4"),
-    (DType::U32, "<u4"),
-];
+/// A tensor of elements in a GPU's memory. It waits until nothing uses them as it is dropped.
+pub(crate) struct CudaView<'a, T: Element>(TensorView<'a, T>);
+
+impl<T: Element> Deref for CudaView<'_, T> {
+    type Target = Tensor<T>;
+
+    fn deref(&self) -> &Tensor<T> {
+        &self.0
+    }
+}
+
+impl<T: Element> Drop for CudaView<'_, T> {
+    fn drop(&mut self) {
+        // There is no caller to tell; the next call on the device does.
+        let _ = self.0.device().synchronize();
+    }
+}
 
 impl CudaArray {
     /// A tensor on a CUDA device, once it is filled.
@@ -74,14 +78,14 @@ impl CudaArray {
 
     /// The elements, where they are; waits for what fills them.
     #[allow(unsafe_code, reason = "another library says where its memory is")]
-    pub(crate) fn view<T: Element>(&self, device: &Device) -> Result<View<'_, T>> {
+    pub(crate) fn view<T: Element>(&self, device: &Device) -> Result<CudaView<'_, T>> {
         if device.info().name != self.device {
             return Err(Error::wrong_device("CudaArray", "array", &self.device, &device.info().name));
         }
         // SAFETY: what has the memory is kept and says that it is so; the view waits for the device as it is dropped, before which this
         // borrow does not end. That nothing writes it meanwhile is the caller's part, as with an array of the host's.
         let view = unsafe { TensorView::from_cuda_memory(device, self.address, &self.shape, self.stream)? };
-        Ok(View::on_card(view))
+        Ok(CudaView(view))
     }
 
     /// Extents.
@@ -312,20 +316,4 @@ fn check_order(name: &str, shape: &[u64], strides: Option<&[i64]>, size: u64) ->
     }
     let why = format!("`{name}` is not in C order, and its library is not known here: copy it to be so");
     Err(PyValueError::new_err(why))
-}
-
-/// A NumPy array as one in a GPU's memory.
-#[pyfunction]
-pub(crate) fn to_cuda(py: Python<'_>, array: Array<'_>, device: Wanted) -> PyResult<CudaArray> {
-    let device = device.open(py)?;
-    with_array!(array, array => uploaded(py, array, &device))
-}
-
-fn uploaded<T: Element + NumpyElement>(
-    py: Python<'_>,
-    array: &Given<'_, T>,
-    device: &Device,
-) -> PyResult<CudaArray> {
-    let values = parts(array)?;
-    call_on(py, device, RunOptions::default(), |device, _| CudaArray::of(values.tensor(device)?))
 }

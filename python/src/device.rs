@@ -2,13 +2,16 @@
 
 use std::{
     collections::HashMap,
-    sync::{LazyLock, Mutex, OnceLock, PoisonError},
+    sync::{LazyLock, Mutex, PoisonError},
 };
 
-use pyo3::{exceptions::PyRuntimeError, prelude::*, types::PyDict};
+use pyo3::{prelude::*, types::PyDict};
 use teatime::{Device as Opened, DeviceOptions};
 
-use crate::{call::exception, context::CurrentContext};
+use crate::{
+    call::{exception, forked},
+    context::CurrentContext,
+};
 
 /// Devices that this process has opened.
 static OPENED: LazyLock<Mutex<HashMap<Key, Opened>>> = LazyLock::new(Mutex::default);
@@ -124,20 +127,6 @@ impl Wanted {
             ))),
         }
     }
-}
-
-/// # Errors
-/// `RuntimeError` in a child that was forked after its parent opened a device.
-pub(crate) fn forked() -> PyResult<()> {
-    static FIRST: OnceLock<u32> = OnceLock::new();
-    let (first, now) = (*FIRST.get_or_init(std::process::id), std::process::id());
-    if first == now {
-        return Ok(());
-    }
-    Err(PyRuntimeError::new_err(format!(
-        "this process ({now}) was forked from one ({first}) that had used teatime: threads and GPUs do not survive that. \
-         Start processes with the method `spawn` or `forkserver`"
-    )))
 }
 
 fn open(py: Python<'_>, name: Option<String>, threads: Option<usize>) -> PyResult<Opened> {

@@ -10,12 +10,12 @@ use teatime::{
 use teatime_genotype::{DistanceBands as OfBands, DistanceOptions as OfSamples, SampleMetric};
 
 use crate::{
-    array::{Array, matrix, parts, with_array},
+    array::matrix,
     call::{RunOptions, call, call_on, exception},
     context::OnDevice,
     device::Wanted,
-    genotype::Genotypes,
-    operand::Given,
+    genotype::{Genotypes, Relationships, counts, filter},
+    operand::{Array, Given, parts, with_array},
 };
 
 /// How distances are taken, as Python has it.
@@ -165,6 +165,38 @@ fn condensed_of<T: Element + numpy::Element>(
 #[pyclass(module = "teatime._teatime", frozen)]
 #[derive(Debug)]
 pub(crate) struct DistanceSums(PartialSums);
+
+/// Distances of the samples, the numbers of variants called in both, how many variants took part, how many of these have more than two
+/// alleles, and whether all but the reference of those count as one.
+#[pyfunction]
+#[allow(clippy::too_many_arguments, reason = "the package's functions gather them")]
+pub(crate) fn distances<'py>(
+    py: Python<'py>,
+    genotypes: &Genotypes,
+    metric: &str,
+    p: f64,
+    missing: Option<&str>,
+    merge_alleles: bool,
+    filters: (f64, f64),
+    device: Wanted,
+    run: RunOptions,
+) -> PyResult<(Relationships<'py>, u64, bool)> {
+    let metric = match metric {
+        "ibs" => SampleMetric::Ibs,
+        "ibs-of-alleles" => SampleMetric::IbsOfAlleles,
+        name => SampleMetric::Of(self::metric(name, p)?),
+    };
+    let missing = missing.map(self::missing).transpose()?;
+    let options = OfSamples::default().metric(metric).missing(missing).merge_alleles(merge_alleles);
+    let options = options.filter(filter(filters.0, filters.1));
+    let device = device.open(py)?;
+    let found = call_on(py, &device, run, |device, run| {
+        teatime_genotype::distances(&genotypes.genotypes, device, &options, run)
+    })?;
+    let shared = found.shared.map(|shared| matrix(py, shared)).transpose()?;
+    let counts = counts(py, &found.counts)?;
+    Ok(((matrix(py, found.matrix)?, shared, counts), found.multiallelic, found.merged))
+}
 
 /// The fields of [`DistanceSums`], as they are pickled: metric, exponent, rule for missing elements, negative ones, features, f64,
 /// undefined x and y, frames of x and of y if any, sums, these as bytes: arrays come off the wire misaligned, and an error in unpickling hangs dask.

@@ -14,10 +14,21 @@ use pyo3::{
 };
 use teatime::DType;
 
-use crate::cuda::TYPES;
-
 /// CUDA's number among devices.
 pub(crate) const CUDA: i32 = 2;
+
+/// The types that tensors hold, with NumPy's names.
+pub(crate) const TYPES: [(DType, &str); 9] = [
+    (DType::F16, "<f2"),
+    (DType::F32, "<f4"),
+    (DType::F64, "<f8"),
+    (DType::I8, "|i1"),
+    (DType::U8, "|u1"),
+    (DType::I16, "<i2"),
+    (DType::U16, "<u2"),
+    (DType::I32, "<i4"),
+    (DType::U32, "<u4"),
+];
 
 /// Names of a capsule before and after its array is taken.
 const FRESH: &CStr = c"dltensor";

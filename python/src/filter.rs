@@ -12,10 +12,10 @@ use teatime::{
 };
 
 use crate::{
-    array::{Array, parts, reshaped, sizes, with_array},
+    array::{reshaped, sizes},
     call::{RunOptions, call_on, exception},
     device::Wanted,
-    operand::Given,
+    operand::{Array, Given, parts, with_array},
 };
 
 /// How the filter is applied, as Python has it: one value an axis that is filtered.

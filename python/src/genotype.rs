@@ -10,16 +10,17 @@ use pyo3::{
 };
 use teatime::{ChunkedArray, MissingChunk};
 use teatime_genotype::{
-    Cohort, CohortPart, DistanceOptions, GenotypeStore, Genotypes as OfSamples, Grm, GrmMethod, GrmOptions,
-    Method, MissingCalls, PartSums, Pca, PcaOptions, SampleMetric, Scaler, SumValues, VariantCounts,
-    VariantFilter, Wanted, bed::BedFile,
+    Cohort, CohortPart, GenotypeStore, Genotypes as OfSamples, Grm, GrmMethod, GrmOptions, Method,
+    MissingCalls, PartSums, Pca, PcaOptions, Scaler, SumValues, VariantCounts, VariantFilter, Wanted,
+    bed::BedFile,
 };
 
 use crate::{
-    array::{Array, matrix},
+    array::matrix,
     call::{RunOptions, call, call_on, exception},
     context::OnDevice,
-    device, distance, linalg,
+    device, linalg,
+    operand::Array,
     rows::{Rows, range},
 };
 
@@ -153,7 +154,8 @@ impl OfPca {
     }
 }
 
-fn filter(min_maf: f64, max_missing: f64) -> VariantFilter {
+/// Which variants take part.
+pub(crate) fn filter(min_maf: f64, max_missing: f64) -> VariantFilter {
     VariantFilter::default().min_maf(min_maf).max_missing(max_missing)
 }
 
@@ -217,7 +219,8 @@ fn found<'py>(py: Python<'py>, pca: Pca) -> PyResult<Bound<'py, PyDict>> {
     Ok(result)
 }
 
-fn counts<'py>(py: Python<'py>, counts: &VariantCounts) -> PyResult<Bound<'py, PyDict>> {
+/// A dictionary of how many variants took part, and why others did not.
+pub(crate) fn counts<'py>(py: Python<'py>, counts: &VariantCounts) -> PyResult<Bound<'py, PyDict>> {
     let result = PyDict::new(py);
     result.set_item("total", counts.total)?;
     result.set_item("used", counts.used)?;
@@ -245,7 +248,7 @@ pub(crate) fn pca<'py>(
 }
 
 /// Relationships, and the numbers of variants called in both.
-type Relationships<'py> =
+pub(crate) type Relationships<'py> =
     (Bound<'py, PyArrayDyn<f64>>, Option<Bound<'py, PyArrayDyn<f64>>>, Bound<'py, PyDict>);
 
 /// The relationship matrix of the samples.
@@ -268,38 +271,6 @@ fn relationships(py: Python<'_>, grm: Grm) -> PyResult<Relationships<'_>> {
     let shared = grm.shared.map(|shared| matrix(py, shared)).transpose()?;
     let counts = counts(py, &grm.counts)?;
     Ok((matrix(py, grm.matrix)?, shared, counts))
-}
-
-/// Distances of the samples, the numbers of variants called in both, how many variants took part, how many of these have more than two
-/// alleles, and whether all but the reference of those count as one.
-#[pyfunction]
-#[allow(clippy::too_many_arguments, reason = "the package's functions gather them")]
-pub(crate) fn distances<'py>(
-    py: Python<'py>,
-    genotypes: &Genotypes,
-    metric: &str,
-    p: f64,
-    missing: Option<&str>,
-    merge_alleles: bool,
-    filters: (f64, f64),
-    device: device::Wanted,
-    run: RunOptions,
-) -> PyResult<(Relationships<'py>, u64, bool)> {
-    let metric = match metric {
-        "ibs" => SampleMetric::Ibs,
-        "ibs-of-alleles" => SampleMetric::IbsOfAlleles,
-        name => SampleMetric::Of(distance::metric(name, p)?),
-    };
-    let missing = missing.map(distance::missing).transpose()?;
-    let options = DistanceOptions::default().metric(metric).missing(missing).merge_alleles(merge_alleles);
-    let options = options.filter(filter(filters.0, filters.1));
-    let device = device.open(py)?;
-    let found = call_on(py, &device, run, |device, run| {
-        teatime_genotype::distances(&genotypes.genotypes, device, &options, run)
-    })?;
-    let shared = found.shared.map(|shared| matrix(py, shared)).transpose()?;
-    let counts = counts(py, &found.counts)?;
-    Ok(((matrix(py, found.matrix)?, shared, counts), found.multiallelic, found.merged))
 }
 
 /// What was counted and added up over some of the variants: parts of neighbouring variants merge.

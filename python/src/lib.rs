@@ -25,14 +25,13 @@ mod _teatime {
     use super::{
         bits::{pack, unpack},
         command_line,
-        cuda::{CudaArray, to_cuda},
+        cuda::CudaArray,
         device::{Device, devices},
-        distance::{DistanceBands, DistanceSums, condensed, metric_name, pairwise},
+        distance::{DistanceBands, DistanceSums, condensed, distances, metric_name, pairwise},
         filter::{StoredArray, gaussian},
-        genotype::{
-            Genotypes, Loaded, Part, check, distances, grm, grm_of_part, part_step, pca, pca_of_part,
-        },
+        genotype::{Genotypes, Loaded, Part, check, grm, grm_of_part, part_step, pca, pca_of_part},
         linalg::{normal_product, svd, svd_step, truncated_svd},
+        operand::to_cuda,
         panic,
     };
 

@@ -10,10 +10,10 @@ use teatime::{
 };
 
 use crate::{
-    array::{Floats, host_parts, matrix, parts, sizes},
+    array::{host_parts, matrix, sizes},
     call::{RunOptions, call, call_on, exception},
     device::Wanted,
-    operand::Given,
+    operand::{Floats, Given, parts},
 };
 
 /// What the iteration is told, as Python has it.

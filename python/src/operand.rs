@@ -2,11 +2,17 @@
 
 use std::ops::Deref;
 
+use half::f16;
 use numpy::{Element as NumpyElement, PyReadonlyArrayDyn};
 use pyo3::{exceptions::PyTypeError, prelude::*};
 use teatime::{Device, Element, Result, Tensor, TensorView};
 
-use crate::{array::Read, cuda::CudaArray};
+use crate::{
+    array::{Read, host_parts},
+    call::{RunOptions, call_on},
+    cuda::{CudaArray, CudaView},
+    device::Wanted,
+};
 
 /// An array of elements of one type, on the host or in a GPU's memory.
 pub(crate) enum Given<'py, T: NumpyElement> {
@@ -23,6 +29,51 @@ impl<'py, T: Element + NumpyElement> FromPyObject<'_, 'py> for Given<'py, T> {
             Ok(_) => Err(PyTypeError::new_err("an array of another type")),
             Err(_) => Ok(Self::Host(array.extract()?)),
         }
+    }
+}
+
+/// An array in C order of one of the types that tensors hold.
+#[derive(FromPyObject)]
+pub(crate) enum Array<'py> {
+    F32(Given<'py, f32>),
+    F64(Given<'py, f64>),
+    F16(Given<'py, f16>),
+    U8(Given<'py, u8>),
+    I8(Given<'py, i8>),
+    U16(Given<'py, u16>),
+    I16(Given<'py, i16>),
+    U32(Given<'py, u32>),
+    I32(Given<'py, i32>),
+}
+
+/// An array in C order of a type that is decomposed.
+#[derive(FromPyObject)]
+pub(crate) enum Floats<'py> {
+    F32(Given<'py, f32>),
+    F64(Given<'py, f64>),
+}
+
+/// Calls a generic function with the array that an [`Array`] holds.
+macro_rules! with_array {
+    ($array:expr, $x:ident => $body:expr) => {
+        $crate::operand::with_array!(@ $array, $x, $body; F32 F64 F16 U8 I8 U16 I16 U32 I32)
+    };
+    (@ $array:expr, $x:ident, $body:expr; $($name:ident)*) => {
+        match &$array {
+            $($crate::operand::Array::$name($x) => $body,)*
+        }
+    };
+}
+pub(crate) use with_array;
+
+/// The elements in C order, and the extents.
+///
+/// # Errors
+/// As [`host_parts`].
+pub(crate) fn parts<'a, T: NumpyElement>(array: &'a Given<'_, T>) -> PyResult<Parts<'a, T>> {
+    match array {
+        Given::Host(array) => host_parts(array).map(|(values, shape)| Parts::Host(values, shape)),
+        Given::Card(array) => Ok(Parts::Card(array.get())),
     }
 }
 
@@ -58,49 +109,39 @@ impl<'a, T: Element> Parts<'a, T> {
     /// As [`TensorView::from_slice`] and [`TensorView::from_cuda_memory`].
     pub(crate) fn view(&self, device: &Device) -> Result<View<'a, T>> {
         match *self {
-            Self::Host(values, ref shape) => {
-                Ok(View { view: TensorView::from_slice(device, values, shape)?, wait: false })
-            }
-            Self::Card(array) => array.view(device),
+            Self::Host(values, ref shape) => TensorView::from_slice(device, values, shape).map(View::Host),
+            Self::Card(array) => array.view(device).map(View::Card),
         }
     }
 }
 
-/// A tensor of an array's elements. Where these are in a GPU's memory, it waits until nothing uses them as it is dropped.
-pub(crate) struct View<'a, T: Element> {
-    view: TensorView<'a, T>,
-    wait: bool,
+/// A tensor of an array's elements.
+pub(crate) enum View<'a, T: Element> {
+    Host(TensorView<'a, T>),
+    Card(CudaView<'a, T>),
 }
 
 impl<T: Element> Deref for View<'_, T> {
     type Target = Tensor<T>;
 
     fn deref(&self) -> &Tensor<T> {
-        &self.view
+        match self {
+            Self::Host(view) => view,
+            Self::Card(view) => view,
+        }
     }
 }
 
-impl<'a, T: Element> View<'a, T> {
-    /// Of elements in a GPU's memory.
-    pub(crate) fn on_card(view: TensorView<'a, T>) -> Self {
-        Self { view, wait: true }
-    }
-
+impl<T: Element> View<'_, T> {
     /// What an operation made of it: on the host, unless the elements are in a GPU's memory.
     ///
     /// # Errors
     /// As [`Read::of`] and [`CudaArray::of`].
     pub(crate) fn result<U: Element + NumpyElement>(&self, made: Tensor<U>) -> Result<Made<U>> {
-        Ok(if self.wait { Made::Card(CudaArray::of(made)?) } else { Made::Host(Read::of(made)?) })
-    }
-}
-
-impl<T: Element> Drop for View<'_, T> {
-    fn drop(&mut self) {
-        if self.wait {
-            // There is no caller to tell; the next call on the device does.
-            let _ = self.view.device().synchronize();
-        }
+        Ok(match self {
+            Self::Host(_) => Made::Host(Read::of(made)?),
+            Self::Card(_) => Made::Card(CudaArray::of(made)?),
+        })
     }
 }
 
@@ -118,4 +159,20 @@ impl<T: Element + NumpyElement> Made<T> {
             Self::Card(array) => Bound::new(py, array)?.into_any(),
         })
     }
+}
+
+/// A NumPy array as one in a GPU's memory.
+#[pyfunction]
+pub(crate) fn to_cuda(py: Python<'_>, array: Array<'_>, device: Wanted) -> PyResult<CudaArray> {
+    let device = device.open(py)?;
+    with_array!(array, array => uploaded(py, array, &device))
+}
+
+fn uploaded<T: Element + NumpyElement>(
+    py: Python<'_>,
+    array: &Given<'_, T>,
+    device: &Device,
+) -> PyResult<CudaArray> {
+    let values = parts(array)?;
+    call_on(py, device, RunOptions::default(), |device, _| CudaArray::of(values.tensor(device)?))
 }

@@ -2,18 +2,19 @@
 
 use std::{fs, path::Path};
 
+use clap::{CommandFactory, Parser};
+
 use super::*;
+use crate::Cli;
 
 #[test]
 fn arguments_are_consistent() {
-    use clap::CommandFactory;
     Cli::command().debug_assert();
 }
 
 /// What a reader types: the commands of the README, of the pages under `docs` and of `--help`.
 #[test]
 fn commands_of_the_documents_are_understood() {
-    use clap::CommandFactory;
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let pages = fs::read_dir(root.join("docs")).unwrap().map(|page| page.unwrap().path());
     let pages = pages.filter(|page| page.extension().is_some_and(|ending| ending == "md"));

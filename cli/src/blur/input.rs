@@ -1,15 +1,13 @@
 //! The array that `teatime blur` reads, or a level of an image.
 
-use std::path::PathBuf;
-
 use teatime::{
     Error, StoredType,
-    filter::PerAxis,
+    filter::{GaussianOptions, Mode, PerAxis},
     store::{Folder, Node},
 };
 use teatime_image::Multiscale;
 
-use super::{BlurArgs, output, per_axis};
+use super::args::{BlurArgs, Dtype, axis, per_axis};
 use crate::{
     array::{Array, Files},
     failure::Failure,
@@ -18,10 +16,6 @@ use crate::{
 /// An array.
 #[derive(Debug)]
 pub(super) struct Input {
-    pub(super) path: String,
-    /// The file or the folder that has its elements.
-    pub(super) place: PathBuf,
-    pub(super) files: Files,
     pub(super) stored: Array,
     /// The OME-Zarr image that it is a level of.
     pub(super) image: Option<Multiscale>,
@@ -32,16 +26,15 @@ impl Input {
     pub(super) fn open(args: &BlurArgs) -> Result<Self, Failure> {
         let (path, missing) = (args.input.display().to_string(), args.missing_chunk);
         // Integers whose results are integers too.
-        let keeps = |of| !matches!(output::dtype(args, of), StoredType::F32 | StoredType::F64);
+        let keeps = |of| !matches!(args.result_type(of), StoredType::F32 | StoredType::F64);
         let is_group = args.input.is_dir() && Node::at(&Folder::new(&args.input), "")? == Node::Group;
         if is_group {
             let (image, level) = (Multiscale::open(&args.input)?, args.level.unwrap_or(0));
             // The metadata are read before the files are looked at, and those of the array again after it.
             image.level(level, missing)?;
-            let place = args.input.join(&image.levels()[level].path);
-            let files = Files::at(&place)?;
-            let stored = Array::of_zarr(path.clone(), image.level(level, missing)?, keeps);
-            return Ok(Self { path, place, files, stored, image: Some(image) });
+            let files = Files::at(&args.input.join(&image.levels()[level].path))?;
+            let stored = Array::of_zarr(path, files, image.level(level, missing)?, keeps);
+            return Ok(Self { stored, image: Some(image) });
         }
         let of_images =
             [(args.level.is_some(), "--level"), (args.physical, "--physical"), (args.pyramid, "--pyramid")];
@@ -52,19 +45,43 @@ impl Input {
                 )));
             }
         }
-        let (place, files) = (args.input.clone(), Files::at(&args.input)?);
-        let stored = Array::open(&args.input, missing, keeps)?;
-        Ok(Self { path, place, files, stored, image: None })
+        Ok(Self { stored: Array::open(&args.input, missing, keeps)?, image: None })
     }
 
-    /// The array that is filtered within OUT.zarr: level 0 of an image, or OUT.zarr itself.
-    pub(super) const fn array_of_result(&self) -> &'static str {
-        if self.image.is_some() { "0" } else { "" }
-    }
-
-    /// The axes that are filtered unless the caller names some: of an image those along space. None: all.
-    pub(super) fn axes(&self) -> Option<Vec<usize>> {
-        self.image.as_ref().map(Multiscale::spatial_axes)
+    /// What is filtered, and how.
+    pub(super) fn options(&self, args: &BlurArgs) -> Result<GaussianOptions, Failure> {
+        let axes = self.stored.array.shape().len();
+        if args.cval != 0.0 && !args.mode.contains(&Mode::Constant(0.0)) {
+            return Err(Failure::Usage("--cval is of --mode constant alone".into()));
+        }
+        if args.dtype == Some(Dtype::Same) && args.loses_negatives(self.stored.array.dtype()) {
+            let why = "derivatives are negative too, which the input's type is not; give f32 or f64";
+            return Err(Failure::Error(format!("--dtype same: {why}")));
+        }
+        let mode = |mode: &Mode| match mode {
+            Mode::Constant(_) => Mode::Constant(args.cval),
+            mode => *mode,
+        };
+        let filtered = match (&args.axes, args.channel(axes)?) {
+            (Some(numbers), _) => {
+                numbers.iter().map(|&number| axis("--axes", number, axes)).collect::<Result<Vec<_>, _>>()?
+            }
+            (None, channel) => {
+                // Of an image those along space.
+                let all = self.image.as_ref().map_or_else(|| (0..axes).collect(), Multiscale::spatial_axes);
+                all.into_iter().filter(|&axis| Some(axis) != channel).collect()
+            }
+        };
+        let options = GaussianOptions::default()
+            .axes(filtered)
+            .order(per_axis(&args.order))
+            .mode(per_axis(&args.mode.iter().map(mode).collect::<Vec<_>>()))
+            .truncate(args.truncate)
+            .narrow(args.narrow);
+        Ok(match &args.radius {
+            Some(radius) => options.radius(per_axis(radius)),
+            None => options,
+        })
     }
 
     /// Standard deviations in elements.
@@ -90,9 +107,11 @@ impl Input {
                 ..
             } => Failure::Error(format!("--{name}: {why}")),
             Error::Shape { expected, got, .. } => {
-                Failure::Error(format!("{}: expected {expected}, got {got}", self.path))
+                Failure::Error(format!("{}: expected {expected}, got {got}", self.stored.path))
             }
-            Error::Argument { .. } | Error::Limit { .. } => Failure::Error(format!("{}: {error}", self.path)),
+            Error::Argument { .. } | Error::Limit { .. } => {
+                Failure::Error(format!("{}: {error}", self.stored.path))
+            }
             _ => self.stored.with_shards(error),
         }
     }

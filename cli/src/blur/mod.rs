@@ -1,288 +1,33 @@
 //! `teatime blur`: Gaussian filters of arrays of any size.
 
+mod args;
 mod input;
 mod output;
 mod preview;
-mod record;
 
-use std::{
-    path::{Path, PathBuf},
-    time::Instant,
-};
+use std::time::Instant;
 
-use clap::{Args, builder::TypedValueParser};
+use serde_json::json;
 use teatime::{
-    Cancel, Device, MissingChunk, Run,
-    filter::{GaussianOptions, Mode, PerAxis, WrittenFilter, write_gaussian},
+    Cancel, Device, Run,
+    filter::{GaussianOptions, WrittenFilter, write_gaussian},
 };
 
+pub(crate) use self::args::BlurArgs;
 use self::{
+    args::Format,
     input::Input,
-    output::{COMPRESSIONS, FORMATS, Format},
     preview::{Png, Slice},
-    record::Record,
 };
 use crate::{
-    args::{Named, Resources, default_of, local, named},
     failure::Failure,
     output::Output,
     progress::Bar,
-    record::Ran,
-    store_args::MISSING_CHUNKS,
-    target::Target,
+    report::{Ran, Report},
+    text,
 };
 
 const COMMAND: &str = "blur";
-
-/// Gaussian filter of an image or volume of any size, or a derivative of it
-///
-/// Of one to five axes and numbers of any kind: a .npy file, a Zarr array (its own folder, within a store or alone), or an OME-Zarr image, of which
-/// the axes along space are filtered, and the result is one, too. By scipy's conventions; the values are those of the whole array, to the last bit, however it is cut into boxes.
-#[derive(Args, Debug)]
-#[command(after_long_help = HELP)]
-pub(crate) struct BlurArgs {
-    /// The array: a .npy file, or the folder of a Zarr array or of an OME-Zarr image
-    #[arg(value_name = "IN", value_parser = local())]
-    input: PathBuf,
-    /// File for the result: its ending, .npy or .zarr, says what it is
-    #[arg(value_name = "OUT", value_parser = local().try_map(|path| Target::new(&path, &FORMATS)))]
-    out: Target<Format>,
-    /// Standard deviation in elements: one for all filtered axes, or one for each; 0 leaves an axis alone
-    #[arg(long, value_name = "S,...", required = true, value_delimiter = ',', allow_negative_numbers = true)]
-    sigma: Vec<f64>,
-    /// Standard deviations are in the units of the image's axes, such as micrometers, and not in pixels
-    #[arg(long, conflicts_with_all = ["axes", "channel_axis"])]
-    physical: bool,
-    /// The level of an OME-Zarr image, 0 being that of full size [default: 0]
-    #[arg(long, value_name = "N")]
-    level: Option<usize>,
-    /// Write smaller levels of an OME-Zarr image too, each of means of the one before, until they fit 256 x 256 pixels
-    #[arg(long)]
-    pyramid: bool,
-    /// The axes that are filtered, by their numbers from 0, or from -1 back from the last [default: all but that of --channel-axis; of an
-    /// image, those along space]
-    #[arg(
-        long,
-        value_name = "A,...",
-        value_delimiter = ',',
-        conflicts_with = "channel_axis",
-        allow_hyphen_values = true
-    )]
-    axes: Option<Vec<i64>>,
-    /// An axis that is left alone, as those of an image are that are not along space; -1 is the last
-    #[arg(long, value_name = "A", allow_negative_numbers = true)]
-    channel_axis: Option<i64>,
-    /// What stands beyond the ends of an axis `a b c d`: one for all, or one for each filtered axis
-    ///
-    /// reflect: d c b a | a b c d | d c b a. mirror: d c b | a b c d | c b a. nearest: a a a | a b c d | d d d. wrap: b c d | a b c d | a b c. constant: --cval.
-    #[arg(long, value_name = "MODE,...", value_parser = named(MODES), default_value = default_of(MODES), value_delimiter = ',')]
-    mode: Vec<Mode>,
-    /// What --mode constant has beyond the ends
-    #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true)]
-    cval: f64,
-    /// How far weights reach, in standard deviations: radius = truncate x sigma + 0.5 without its fraction
-    #[arg(long, value_name = "T", default_value_t = GaussianOptions::default().truncate, allow_negative_numbers = true)]
-    truncate: f64,
-    /// How far weights reach, in elements, instead of --truncate: one for all filtered axes, or one for each
-    #[arg(
-        long,
-        value_name = "R,...",
-        value_delimiter = ',',
-        conflicts_with = "truncate",
-        allow_negative_numbers = true
-    )]
-    radius: Option<Vec<u32>>,
-    /// 0 for the Gaussian, 1 for its derivative, and so on: one for all filtered axes, or one for each
-    #[arg(
-        long,
-        value_name = "O,...",
-        default_value = "0",
-        value_delimiter = ',',
-        allow_negative_numbers = true
-    )]
-    order: Vec<u32>,
-    /// Type of the result: that of the input, integers rounded to the nearest, or floating point, which has NaN for what is missing
-    /// [default: same; of derivatives of unsigned integers, which are negative too, f32, and f64 of 32 bits]
-    #[arg(long, value_name = "TYPE", value_parser = named(TYPES))]
-    dtype: Option<Dtype>,
-    /// Compute f64 and integers of 32 and 64 bits in f32: faster, and what devices do that do not compute in f64
-    #[arg(long)]
-    narrow: bool,
-    /// What a chunk of a Zarr array that is not there means: the array's fill value, or damage
-    ///
-    /// Most programs leave out chunks that hold nothing else, as of the background of an image.
-    #[arg(long, value_name = "MEANS", value_parser = named(MISSING_CHUNKS), default_value = "fill")]
-    missing_chunk: MissingChunk,
-    /// Extents of a chunk of OUT.zarr [default: those of the input, within shards too]
-    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..))]
-    chunks: Option<Vec<u64>>,
-    /// Extents of a shard of OUT.zarr, a file of several chunks: multiples of theirs [default: those of the input, else each chunk is a file]
-    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..))]
-    shards: Option<Vec<u64>>,
-    /// How chunks of OUT.zarr are compressed [default: zstd]
-    #[arg(long, value_name = "HOW", value_parser = named(COMPRESSIONS))]
-    compression: Option<teatime::store::Compression>,
-    /// Also write a picture of one slice, before and after side by side: a file beside OUT that ends with .png
-    ///
-    /// The slice is along the last two filtered axes, in the middle of the others. Channels are colours where there are 3 or 4, the fourth of which
-    /// is left out. Sides of more than 1024 elements are shown by means. Black and white are the 0.5th and the 99.5th percentile of the slice before
-    /// (of colours in bytes 0 and 255); with --order above 0, of each of the two its own. What is no finite number is black.
-    #[arg(long, value_name = "PNG", value_parser = local())]
-    preview: Option<PathBuf>,
-    /// Replace the results of this command that are there, in any of its formats, as the record beside them lists them
-    ///
-    /// Any other file of the name of a result is an error. The earlier results stay until the new ones are there.
-    #[arg(long)]
-    overwrite: bool,
-    /// Go on with OUT.zarr where a run was stopped, or begin one that can be gone on with
-    ///
-    /// Ends with the same bytes wherever runs were stopped. The device, the version of teatime and all options but those of memory have to be the same, and the
-    /// input's files: where they are, their names, sizes and times of change.
-    #[arg(long, conflicts_with = "overwrite")]
-    resume: bool,
-    /// Print the record instead of the summary
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    pub(crate) resources: Resources,
-}
-
-const HELP: &str = "\
-OUT.run.json, named like OUT without its ending, is the record of the run:
-command line, date, device, budgets, times, memory.
-f64 and integers of 32 and 64 bits are computed in f64 on the cpu and CUDA.
-Other devices need --narrow.
-
-Examples:
-  teatime blur volume.zarr blurred.zarr --sigma 3
-  teatime blur image.npy edges.npy --sigma 1 --order 0,1 --dtype f32
-  teatime blur rgb.zarr soft.zarr --sigma 2 --channel-axis 2 --mode nearest
-  teatime blur big.zarr/0 blurred.zarr --sigma 1,4,4 --memory 2G --resume
-  teatime blur cells.ome.zarr soft.ome.zarr --sigma 0.5 --physical --pyramid
-  teatime blur volume.zarr soft.zarr --sigma 3 --preview soft.png
-
-Exit codes: 0 done, 1 error, 2 wrong usage, 130, 143 and 129 stopped by Ctrl-C,
-SIGTERM and SIGHUP. Unless the code is 0, no result is left behind (but where
-only the summary could not be printed, or an error names the folder that has
-what is done; an OUT.zarr that is written with --resume stays).
-The record is written last and removed first: where it is, all
-results are there.";
-
-const MODES: Named<Mode> = &[
-    ("reflect", Mode::Reflect),
-    ("mirror", Mode::Mirror),
-    ("nearest", Mode::Nearest),
-    ("wrap", Mode::Wrap),
-    // The number is that of --cval.
-    ("constant", Mode::Constant(0.0)),
-];
-
-/// The type of the result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Dtype {
-    Same,
-    F32,
-    F64,
-}
-
-const TYPES: Named<Dtype> = &[("same", Dtype::Same), ("f32", Dtype::F32), ("f64", Dtype::F64)];
-
-/// The axis of a number, of so many; those below 0 count from the end.
-fn axis(flag: &str, number: i64, axes: usize) -> Result<usize, Failure> {
-    let place = if number < 0 { number.checked_add_unsigned(axes as u64) } else { Some(number) };
-    let found = place.and_then(|place| usize::try_from(place).ok()).filter(|place| *place < axes);
-    found.ok_or_else(|| {
-        Failure::Error(format!(
-            "{flag}: {number} of {axes} axes, which are 0 to {}, or -{axes} to -1",
-            axes.saturating_sub(1)
-        ))
-    })
-}
-
-/// One for all axes, or one for each.
-fn per_axis<T: Clone>(values: &[T]) -> PerAxis<T> {
-    match values {
-        [value] => PerAxis::All(value.clone()),
-        values => PerAxis::Each(values.to_vec()),
-    }
-}
-
-impl BlurArgs {
-    /// # Errors
-    /// [`Failure::Error`] where the result would take the input's place.
-    fn refuse_input(&self) -> Result<(), Failure> {
-        let real = |path: &Path| path.canonicalize().ok();
-        let (input, out) = (real(&self.input), self.out.path());
-        if real(&out).is_some_and(|out| input.is_some_and(|input| input.starts_with(out))) {
-            let why = "holds the input; choose another name for the result";
-            return Err(Failure::Error(format!("{}: {why}", out.display())));
-        }
-        Ok(())
-    }
-
-    /// # Errors
-    /// [`Failure::Usage`] for options of a Zarr array where the result is another file.
-    fn refuse_options(&self) -> Result<(), Failure> {
-        let of_zarr = [
-            (self.pyramid, "--pyramid"),
-            (self.chunks.is_some(), "--chunks"),
-            (self.shards.is_some(), "--shards"),
-            (self.compression.is_some(), "--compression"),
-        ];
-        match of_zarr.iter().find(|(given, _)| *given && self.out.format != Format::Zarr) {
-            Some((_, flag)) => Err(Failure::Usage(format!("{flag} is for OUT.zarr alone"))),
-            None => Ok(()),
-        }
-    }
-
-    /// Where the result is written.
-    fn result(&self, output: &Output) -> PathBuf {
-        if self.resume { self.out.path() } else { output.path(&self.out.name) }
-    }
-
-    fn is_derivative(&self) -> bool {
-        self.order.iter().any(|&order| order > 0)
-    }
-
-    /// The axis of channels, of so many.
-    fn channel(&self, axes: usize) -> Result<Option<usize>, Failure> {
-        self.channel_axis.map(|number| axis("--channel-axis", number, axes)).transpose()
-    }
-
-    fn options(&self, input: &Input) -> Result<GaussianOptions, Failure> {
-        let axes = input.stored.array.shape().len();
-        if self.cval != 0.0 && !self.mode.contains(&Mode::Constant(0.0)) {
-            return Err(Failure::Usage("--cval is of --mode constant alone".into()));
-        }
-        if self.dtype == Some(Dtype::Same) && output::loses_negatives(self, input.stored.array.dtype()) {
-            let why = "derivatives are negative too, which the input's type is not; give f32 or f64";
-            return Err(Failure::Error(format!("--dtype same: {why}")));
-        }
-        let mode = |mode: &Mode| match mode {
-            Mode::Constant(_) => Mode::Constant(self.cval),
-            mode => *mode,
-        };
-        let filtered = match (&self.axes, self.channel(axes)?) {
-            (Some(numbers), _) => {
-                numbers.iter().map(|&number| axis("--axes", number, axes)).collect::<Result<Vec<_>, _>>()?
-            }
-            (None, channel) => {
-                let all = input.axes().unwrap_or_else(|| (0..axes).collect());
-                all.into_iter().filter(|&axis| Some(axis) != channel).collect()
-            }
-        };
-        let options = GaussianOptions::default()
-            .axes(filtered)
-            .order(per_axis(&self.order))
-            .mode(per_axis(&self.mode.iter().map(mode).collect::<Vec<_>>()))
-            .truncate(self.truncate)
-            .narrow(self.narrow);
-        Ok(match &self.radius {
-            Some(radius) => options.radius(per_axis(radius)),
-            None => options,
-        })
-    }
-}
 
 /// Runs `teatime blur`.
 pub(crate) fn run(args: &BlurArgs, cancel: &Cancel) -> Result<(), Failure> {
@@ -291,10 +36,11 @@ pub(crate) fn run(args: &BlurArgs, cancel: &Cancel) -> Result<(), Failure> {
     let png = args.preview.as_deref().map(|path| Png::beside(path, &args.out.folder)).transpose()?;
     args.refuse_options()?;
     let input = Input::open(args)?;
-    let resumed = args.resume.then(|| input.array_of_result());
+    // The array that is filtered within OUT.zarr: level 0 of an image, or OUT.zarr itself.
+    let resumed = args.resume.then(|| if input.image.is_some() { "0" } else { "" });
     let mut output =
         args.out.open(COMMAND, &preview::files(png.as_ref(), &args.out), args.overwrite, resumed)?;
-    let options = args.options(&input)?;
+    let options = input.options(args)?;
     let slice = png.as_ref().map(|_| Slice::new(args, &input, &options)).transpose()?;
     let device = args.resources.open()?;
     let bar = Bar::of("Filter", input.stored.array.shape().iter().product(), "elements");
@@ -308,7 +54,7 @@ pub(crate) fn run(args: &BlurArgs, cancel: &Cancel) -> Result<(), Failure> {
     if written.found == 0 {
         input.stored.check_found()?;
     }
-    input.files.check()?;
+    input.stored.files.check()?;
     let shown = png.zip(slice).map(|(png, slice)| {
         let path = args.result(&output);
         slice.write(args, &input, &path, &png, (&device, &run, &output))
@@ -317,14 +63,41 @@ pub(crate) fn run(args: &BlurArgs, cancel: &Cancel) -> Result<(), Failure> {
         Ok(shown) => shown,
         Err(failure) => return Err(output.keep(failure)),
     };
-    let seconds = [started.elapsed(), opened - started].map(|time| time.as_secs_f64());
-    let memory = args.resources.budget();
-    let ran = Ran { command: COMMAND, started, device: &device, memory, output: &output };
-    let warnings = input.stored.warnings("they are NaN, and so is the result where weights reach one");
-    let process = ran.process(written.memory, &written.stats, warnings);
-    let record = Record::new(process, args, &input, &written, shown, seconds);
-    let page = (!args.json).then(|| record.summary());
-    output.finish(&record, &record.process.warnings, page, cancel)
+    let (given, planned, stats) = (args.resources.budget(), written.memory, &written.stats);
+    let ran = Ran { started, device: &device, given, planned, stats, output: &output };
+    let mut report = report(args, &ran, &input, &written);
+    if let Some((shown, _)) = &shown {
+        report.put(json!({ "preview": shown }));
+    }
+    report.stages(&[("open", opened)]);
+    report.streamed("time", &format!("{:.2} s: ", report.wall), "");
+    if let Some((_, line)) = shown {
+        report.line("preview", line);
+    }
+    report.finish(output, args.json, cancel)
+}
+
+fn report(args: &BlurArgs, ran: &Ran<'_>, input: &Input, written: &WrittenFilter) -> Report {
+    let (stored, shape) = (&input.stored, input.stored.array.shape());
+    let extents: Vec<String> = shape.iter().map(ToString::to_string).collect();
+    let warnings = stored.warnings("they are NaN, and so is the result where weights reach one");
+    let size = format!("{} of {}", extents.join(" x "), stored.type_name());
+    let mut report = Report::new(ran, warnings, &stored.path, &size);
+    let WrittenFilter { boxes, found, times_covered, times_decoded, .. } = *written;
+    let mut of_input = json!({ "path": stored.path, "shape": shape, "dtype": stored.type_name() });
+    stored.record_gaps(&mut of_input);
+    report.put(json!({
+        "input": of_input,
+        "sigma": args.sigma,
+        // How the array was cut, with boxes of an earlier run, and elements that were read for each that was filtered.
+        "boxes": { "filtered": boxes, "found": found, "times_covered": times_covered, "times_decoded": times_decoded },
+    }));
+    let sigma: Vec<String> = args.sigma.iter().map(ToString::to_string).collect();
+    report.line("sigma", sigma.join(", ") + &report.peaks("; "));
+    let found = if found > 0 { format!("; {} were there", text::count(found)) } else { String::new() };
+    let read = format!("elements read {times_covered:.2} times, chunks decoded {times_decoded:.2} times");
+    report.line("boxes", format!("{}: {read}{found}", text::count(boxes)));
+    report
 }
 
 fn write(
@@ -335,24 +108,18 @@ fn write(
     run: &Run,
     output: &mut Output,
 ) -> Result<WrittenFilter, Failure> {
-    let (x, sigma) = (&input.stored.array, input.sigma(args)?);
+    let (x, sigma, path) = (&input.stored.array, input.sigma(args)?, args.result(output));
+    if args.resume {
+        output.written_in_place(&args.out.name);
+    }
     let mut image = None;
     let written = match args.out.format {
-        Format::Npy => {
-            let path = args.result(output);
-            write_gaussian(x, sigma, options, device, run, |_| output::npy(args, input, &path))
-        }
-        Format::Zarr => {
-            let path = args.result(output);
-            if args.resume {
-                output.written_in_place(&args.out.name);
-            }
-            write_gaussian(x, sigma, options, device, run, |job| {
-                let (array, of) = output::zarr(args, input, &path, job)?;
-                image = of;
-                Ok(array)
-            })
-        }
+        Format::Npy => write_gaussian(x, sigma, options, device, run, |_| output::npy(args, input, &path)),
+        Format::Zarr => write_gaussian(x, sigma, options, device, run, |job| {
+            let (array, of) = output::zarr(args, input, &path, job)?;
+            image = of;
+            Ok(array)
+        }),
     };
     let written = written.and_then(|written| {
         if let Some(image) = image {

@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use teatime::{
-    MissingChunk, Result, StoredType,
+    MissingChunk, Result,
     store::{
         ArraySpec, ArrayWriter, Attributes, Compression, Folder, NpyWriter, ZarrArray, ZarrFormat,
         read_attributes, read_json,
@@ -11,20 +11,10 @@ use teatime::{
 };
 use teatime_image::{ImageSpec, MultiscaleWriter, OmeVersion, Pyramid};
 
-use super::{BlurArgs, Dtype, input::Input};
-use crate::args::Named;
+use super::{args::BlurArgs, input::Input};
 
 /// Most pixels along an axis of the planes of an image's smallest level.
 const PLANE: u64 = 256;
-
-/// What a result is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Format {
-    Npy,
-    Zarr,
-}
-
-pub(super) const FORMATS: [(&str, Format); 2] = [(".zarr", Format::Zarr), (".npy", Format::Npy)];
 
 /// Attributes that are of the numbers as they were stored, or of how they were written. What is missing of a result is NaN, and any of its
 /// numbers may be one that marked missing ones.
@@ -38,40 +28,9 @@ const OWN: [&str; 7] = [
     "teatime",
 ];
 
-pub(super) const COMPRESSIONS: Named<Compression> = &[
-    ("zstd", Compression::Zstd { level: 1 }),
-    ("blosc", Compression::Blosc { level: 1, shuffle: teatime::store::Shuffle::Bytes }),
-    ("none", Compression::None),
-];
-
-/// The type of the result, of an input of that type.
-pub(super) fn dtype(args: &BlurArgs, of: StoredType) -> StoredType {
-    match args.dtype {
-        Some(Dtype::F32) => StoredType::F32,
-        Some(Dtype::F64) => StoredType::F64,
-        None if loses_negatives(args, of) && of == StoredType::U32 => StoredType::F64,
-        None if loses_negatives(args, of) => StoredType::F32,
-        Some(Dtype::Same) | None => same(of),
-    }
-}
-
-/// The type as it is filtered.
-const fn same(of: StoredType) -> StoredType {
-    match of {
-        StoredType::Bool => StoredType::U8,
-        StoredType::I64 | StoredType::U64 => StoredType::F64,
-        dtype => dtype,
-    }
-}
-
-/// True where a result of the input's type would have 0 for what is negative of a derivative.
-pub(super) fn loses_negatives(args: &BlurArgs, of: StoredType) -> bool {
-    args.is_derivative() && matches!(same(of), StoredType::U8 | StoredType::U16 | StoredType::U32)
-}
-
 /// Starts a .npy file.
 pub(super) fn npy(args: &BlurArgs, input: &Input, path: &Path) -> Result<NpyWriter> {
-    NpyWriter::create(path, dtype(args, input.stored.array.dtype()), input.stored.array.shape())
+    NpyWriter::create(path, args.result_type(input.stored.array.dtype()), input.stored.array.shape())
 }
 
 /// Starts an array, or goes on with one; of an image, level 0 of another.
@@ -89,13 +48,15 @@ pub(super) fn zarr(
     // Shards stay, with their chunks, unless one of them is given.
     let shards = inner.as_ref().filter(|_| args.chunks.is_none()).map(|_| stored.to_vec());
     let chunks = args.chunks.clone().or_else(|| inner.clone()).unwrap_or_else(|| within(stored));
-    let mut spec = ArraySpec::new(dtype(args, input.stored.array.dtype()), shape, &chunks);
+    let mut spec = ArraySpec::new(args.result_type(input.stored.array.dtype()), shape, &chunks);
     spec.shard_shape = args.shards.clone().or(shards);
     spec.compression = args.compression.unwrap_or(Compression::Zstd { level: 1 });
-    spec.job = Some(if args.resume { format!("{} {job}", input.files.words()?) } else { job.to_owned() });
+    spec.job =
+        Some(if args.resume { format!("{} {job}", input.stored.files.words()?) } else { job.to_owned() });
     let Some(source) = &input.image else {
-        if input.place.is_dir() {
-            keep(&mut spec, &input.place)?;
+        let place = &input.stored.files.place;
+        if place.is_dir() {
+            keep(&mut spec, place)?;
         }
         with_checksum(&mut spec, args);
         return Ok((ArrayWriter::resume(Arc::new(Folder::new(path).durable()), "", spec)?, None));

@@ -3,7 +3,7 @@
 use std::path::{self, Path};
 
 use rayon::prelude::*;
-use serde::Serialize;
+use serde_json::{Value, json};
 use teatime::{
     ChunkedArray, Device, Error, MissingChunk, Run, StoredType,
     filter::{GaussianOptions, PerAxis},
@@ -11,11 +11,17 @@ use teatime::{
 };
 use teatime_image::{AxisKind, Multiscale};
 
-use super::{BlurArgs, COMMAND, input::Input, output::Format};
+use super::{
+    COMMAND,
+    args::{BlurArgs, Format},
+    input::Input,
+};
 use crate::{
     failure::Failure,
-    output::{Output, listed},
-    target::{RECORD, Target},
+    output::{
+        Output, listed,
+        target::{RECORD, Target},
+    },
     text,
 };
 
@@ -73,20 +79,6 @@ pub(super) struct Slice {
     each: u64,
 }
 
-/// What a preview shows, in the record.
-#[derive(Debug, Serialize)]
-pub(super) struct Shown {
-    file: String,
-    /// The coordinate along each axis; null along those that are shown.
-    slice: Vec<Option<u64>>,
-    /// Elements along a row, and along a column, that a pixel is the mean of.
-    means_of: u64,
-    colours: bool,
-    /// What is black, and what is white.
-    before: [f64; 2],
-    after: [f64; 2],
-}
-
 /// Pixels, with their colours one after another; NaN where no element is finite.
 struct Picture {
     width: usize,
@@ -101,8 +93,9 @@ impl Slice {
     /// [`Failure::Error`] for an array of no elements or of less than two such axes.
     pub(super) fn new(args: &BlurArgs, input: &Input, options: &GaussianOptions) -> Result<Self, Failure> {
         let shape = input.stored.array.shape();
-        let refuse =
-            |why: &str| Err(Failure::Error(format!("--preview: {} of shape {shape:?} {why}", input.path)));
+        let refuse = |why: &str| {
+            Err(Failure::Error(format!("--preview: {} of shape {shape:?} {why}", input.stored.path)))
+        };
         if shape.contains(&0) {
             return refuse("has no elements");
         }
@@ -140,7 +133,7 @@ impl Slice {
         })
     }
 
-    /// Writes the slice of the input, and that of the result, which is at `path`.
+    /// Writes the slice of the input, and that of the result, which is at `path`. What it shows, in the record and in a line.
     pub(super) fn write(
         &self,
         args: &BlurArgs,
@@ -148,7 +141,7 @@ impl Slice {
         path: &Path,
         png: &Png,
         (device, run, output): (&Device, &Run, &Output),
-    ) -> Result<Shown, Failure> {
+    ) -> Result<(Value, String), Failure> {
         let result: Box<dyn ChunkedArray> = match args.out.format {
             Format::Npy => Box::new(NpyArray::open(path)?),
             Format::Zarr if input.image.is_some() => {
@@ -164,14 +157,19 @@ impl Slice {
             .map_err(|error| Failure::Error(format!("{}: {error}", png.name)))?;
         output.table(&png.name, |file| file.write_all(&bytes))?;
         let at = self.at.iter().enumerate().map(|(axis, &at)| (!self.shows(axis)).then_some(at));
-        Ok(Shown {
-            file: png.name.clone(),
-            slice: at.collect(),
-            means_of: self.each,
-            colours: self.colours.is_some(),
-            before,
-            after,
-        })
+        let (at, colours): (Vec<_>, _) = (at.collect(), self.colours.is_some());
+        // Coordinates are null along the axes that are shown; of a range the first is black, the second white.
+        let shown = json!({
+            "file": png.name, "slice": at, "means_of": self.each, "colours": colours, "before": before, "after": after,
+        });
+        let at: Vec<String> =
+            at.iter().map(|at| at.map_or_else(|| ":".into(), |at| at.to_string())).collect();
+        let means = if self.each > 1 { format!(", means of {0} x {0}", self.each) } else { String::new() };
+        let range = |range: [f64; 2]| range.map(|end| text::general(end, 4)).join(" to ");
+        let shades = if colours { "dark to light" } else { "black to white" };
+        let own = if before == after { String::new() } else { format!(" before, {} after", range(after)) };
+        let line = format!("{}: [{}]{means}; {shades} is {}{own}", png.name, at.join(", "), range(before));
+        Ok((shown, line))
     }
 
     fn shows(&self, axis: usize) -> bool {
@@ -254,21 +252,6 @@ impl Slice {
                 }
             }
         }
-    }
-}
-
-impl Shown {
-    /// For the summary.
-    pub(super) fn line(&self) -> String {
-        let Self { file, slice, means_of, colours, before, after } = self;
-        let slice: Vec<String> =
-            slice.iter().map(|at| at.map_or_else(|| ":".to_owned(), |at| at.to_string())).collect();
-        let means = if *means_of > 1 { format!(", means of {means_of} x {means_of}") } else { String::new() };
-        let range =
-            |[least, most]: &[f64; 2]| format!("{} to {}", text::general(*least, 4), text::general(*most, 4));
-        let shades = if *colours { "dark to light" } else { "black to white" };
-        let own = if before == after { String::new() } else { format!(" before, {} after", range(after)) };
-        format!("{file}: [{}]{means}; {shades} is {}{own}", slice.join(", "), range(before))
     }
 }
 

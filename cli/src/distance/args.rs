@@ -1,15 +1,16 @@
 //! What `teatime distance` is asked for.
 
+use std::path::PathBuf;
+
 use clap::{Args, builder::TypedValueParser};
 use teatime::distance::{Metric, Missing};
-use teatime_genotype::{Linkage, SampleMetric};
+use teatime_genotype::{DistanceOptions, Linkage, SampleMetric};
 
-use super::{
-    target::{FORMATS, Target},
-    with::WithArgs,
-};
+use super::target::{FORMATS, Target};
 use crate::{
-    args::{FilterArgs, Named, Resources, default_of, local, named},
+    args::{FilterArgs, Named, Resources, default_of, local, named, with_exits},
+    failure::Failure,
+    matching::MatchBy,
     store_args::StoreArgs,
 };
 
@@ -18,7 +19,7 @@ use crate::{
 /// Reads the stores that `teatime pca` reads. The dosage of a call is its number of non-reference alleles, or of copies of the
 /// --counted-allele; a call with a missing allele is missing. One pass over the stores.
 #[derive(Args, Debug)]
-#[command(after_long_help = HELP)]
+#[command(after_long_help = with_exits(HELP, Some(STAYS)))]
 pub(crate) struct DistanceArgs {
     /// File for the distances: its ending, .npy, .tsv, .zarr, .dist or .dist.bin, says what it is
     #[arg(long, value_name = "FILE", value_parser = local().try_map(|path| Target::new(&path, &FORMATS)))]
@@ -96,6 +97,72 @@ pub(crate) struct DistanceArgs {
     pub(crate) resources: Resources,
 }
 
+/// Another store, on the command line.
+#[derive(Args, Debug)]
+pub(super) struct WithArgs {
+    /// Distances from the samples of this store, instead of from one another, over the variants that both have
+    ///
+    /// A Zarr store or a PLINK .bed. Variants are matched as `teatime project` does: by contig, position and alleles, or by --match id.
+    /// Where reference and alternate allele have changed places, dosages of STORE2 are turned round; strands are taken as they
+    /// are. Variants that do not match are counted and left out. --chr and --autosome are of STORE; --maf and --geno count the samples of
+    /// both. The dosages are read at the same time, each chunk once where both have their variants in one order. Takes 30 bytes of
+    /// memory for each variant of STORE2 (by id, some 150) and 8 for each of STORE. All distances have to fit memory. Not for --tree and
+    /// --resume.
+    #[arg(long = "with", value_name = "STORE2", value_parser = local())]
+    pub(super) store: Option<PathBuf>,
+    /// What variants of both are matched by, besides their alleles
+    ///
+    /// Positions are those of one genome build; `chr1` and `1`, `chrM` and `MT`, 23 and X are the same contigs. By id,
+    /// variants without one (`.`), and those of an id that occurs more than once, are left out.
+    #[arg(long = "match", value_name = "WHAT", value_enum, default_value_t, requires = "store")]
+    pub(super) match_by: MatchBy,
+}
+
+impl DistanceArgs {
+    /// What distances are, and over which variants.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] for what does not go together.
+    pub(super) fn options(&self) -> Result<DistanceOptions, Failure> {
+        let refuse = |why: &str| Err(Failure::Usage(why.into()));
+        let metric = match (self.metric, self.p) {
+            (metric, None) => metric,
+            (SampleMetric::Of(metric @ Metric::Minkowski(_)), Some(p)) => {
+                SampleMetric::Of(metric.with_exponent(p).unwrap_or(metric))
+            }
+            (_, Some(_)) => return refuse("--p is of --metric minkowski alone"),
+        };
+        let metric = match (metric, self.het_het) {
+            (SampleMetric::Ibs, Some(metric)) => metric,
+            (_, Some(_)) => return refuse("--het-het is of --metric ibs alone"),
+            (metric, None) => metric,
+        };
+        let (with, plink) = (self.with.store.is_some(), self.out.format.is_plinks());
+        let refused = [
+            (plink && self.neighbors.is_some(), "--neighbors is for --out D.npy, D.tsv or D.zarr"),
+            (
+                plink && with,
+                "PLINK's files are of distances of samples from one another; --with has .npy, .tsv and .zarr",
+            ),
+            (
+                self.tree.is_some() && with,
+                "--tree is of distances of samples from one another, not of --with",
+            ),
+            (self.resume && with, "--resume is of distances of samples from one another, not of --with"),
+        ];
+        if let Some((_, why)) = refused.into_iter().find(|(refused, _)| *refused) {
+            return refuse(why);
+        }
+        if with {
+            self.stores.names_alleles("--with")?;
+        }
+        let options = DistanceOptions::default().metric(metric).missing(self.missing).tree(self.tree);
+        Ok(options.filter((&self.filter).into()).merge_alleles(self.merge_alleles))
+    }
+}
+
+const STAYS: &str = "a D.zarr that is written some samples at a time stays for --resume";
+
 const HELP: &str = "\
 What is written, by the ending of FILE:
   D.npy       (samples, samples), f64; D.id has the name of each sample
@@ -134,14 +201,7 @@ Examples:
   teatime distance biobank.bed --out d.zarr --resume
   teatime distance biobank.bed --out nearest.tsv --metric ibs --neighbors 20
   teatime distance new.vcz --with reference.bed --out new.tsv --metric ibs
-  teatime distance phased.vcz --out h.npy --haplotypes --metric cityblock --tree average
-
-Exit codes: 0 done, 1 error, 2 wrong usage, 130, 143 and 129 stopped by Ctrl-C,
-SIGTERM and SIGHUP. Unless the code is 0, no result is left behind (but where
-only the summary could not be printed, or an error names the folder that has
-what is done; a D.zarr that is written some samples at a time stays for --resume).
-The record is written last and removed first: where it is, all
-results are there.";
+  teatime distance phased.vcz --out h.npy --haplotypes --metric cityblock --tree average";
 
 const METRICS: Named<SampleMetric> = &[
     ("euclidean", SampleMetric::Of(Metric::Euclidean)),
@@ -180,3 +240,18 @@ const LINKAGES: Named<Linkage> = &[
     ("weighted", Linkage::Weighted),
     ("ward", Linkage::Ward),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_those_of_the_metrics() {
+        for (word, metric) in METRICS {
+            match metric {
+                SampleMetric::Of(metric) => assert_eq!(word.parse::<Metric>().unwrap(), *metric),
+                metric => assert_eq!(metric.name(), *word),
+            }
+        }
+    }
+}

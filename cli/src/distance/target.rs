@@ -1,6 +1,6 @@
 //! Where the results of `teatime distance` go.
 
-use crate::target::{self, NEIGHBORS};
+use crate::output::target::{self, NEIGHBORS};
 
 /// What a file of distances is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,6 +10,13 @@ pub(super) enum Format {
     Zarr,
     Plink,
     PlinkBinary,
+}
+
+impl Format {
+    /// True of formats that hold the distances of samples from one another alone.
+    pub(super) const fn is_plinks(self) -> bool {
+        matches!(self, Self::Plink | Self::PlinkBinary)
+    }
 }
 
 /// Their endings, the longest of those that end alike first.
@@ -22,8 +29,8 @@ pub(super) const FORMATS: [(&str, Format); 5] = [
 ];
 
 /// Endings of the other files.
-const NPY_NAMES: &str = ".id";
-const PLINK_NAMES: &str = ".dist.id";
+pub(super) const NPY_NAMES: &str = ".id";
+pub(super) const PLINK_NAMES: &str = ".dist.id";
 pub(super) const WITH_NAMES: &str = ".with.id";
 pub(super) const TREE: &str = ".nwk";
 
@@ -34,24 +41,13 @@ impl Target {
     /// The other files, each with whether a run writes it, with a tree or without, of distances or neighbors, with others or without.
     pub(super) fn beside(&self, tree: bool, neighbors: bool, with: bool) -> [(String, bool); 5] {
         let npy = self.format == Format::Npy;
-        let plink = matches!(self.format, Format::Plink | Format::PlinkBinary);
         [
             (NEIGHBORS, neighbors && npy),
             (NPY_NAMES, npy),
-            (PLINK_NAMES, plink),
+            (PLINK_NAMES, self.format.is_plinks()),
             (WITH_NAMES, with && npy),
             (TREE, tree),
         ]
         .map(|(ending, written)| (self.file(ending), written))
-    }
-
-    /// The file of the samples' names, where they are not in the other.
-    pub(super) fn names(&self) -> Option<String> {
-        let ending = match self.format {
-            Format::Npy => NPY_NAMES,
-            Format::Plink | Format::PlinkBinary => PLINK_NAMES,
-            Format::Table | Format::Zarr => return None,
-        };
-        Some(self.file(ending))
     }
 }

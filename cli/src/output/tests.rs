@@ -4,6 +4,12 @@ use std::sync::RwLock;
 
 use super::*;
 
+const SCORES: &str = "scores.tsv";
+const EIGENVEC: &str = "pca.eigenvec";
+const EIGENVAL: &str = "pca.eigenval";
+const PLOT: &str = "pca.svg";
+const RESULTS: [&str; 5] = [RECORD, EIGENVEC, EIGENVAL, SCORES, PLOT];
+
 /// Held by whoever starts processes: until they run their own program, these hold the locks of all runs of this one.
 static STARTS: RwLock<()> = RwLock::new(());
 

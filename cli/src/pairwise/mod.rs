@@ -1,7 +1,7 @@
 //! `teatime pairwise`: distances of the observations of arrays.
 
 mod input;
-mod record;
+mod report;
 mod write;
 
 use std::{path::PathBuf, time::Instant};
@@ -20,18 +20,21 @@ use teatime::{
 
 use self::{
     input::Input,
-    record::Record,
+    report::report,
     write::{DISTANCE, FORMATS, Format},
 };
 use crate::{
-    args::{Resources, default_of, local, named},
+    args::{Resources, default_of, local, named, with_exits},
+    array::Array,
     distance::MISSING,
     failure::Failure,
-    output::Output,
+    output::{
+        Output,
+        target::{NEIGHBORS, Target},
+    },
     progress::Bar,
-    record::{DistanceSeconds, Ran},
+    report::Ran,
     store_args::MISSING_CHUNKS,
-    target::{NEIGHBORS, Target},
 };
 
 const COMMAND: &str = "pairwise";
@@ -41,7 +44,7 @@ const COMMAND: &str = "pairwise";
 /// Of numbers of any kind: a .npy file, or a Zarr array (its own folder, within a store or alone). For genotypes, `teatime distance` knows
 /// samples, calls and PLINK's files.
 #[derive(Args, Debug)]
-#[command(after_long_help = HELP)]
+#[command(after_long_help = with_exits(HELP, Some("a D.zarr that is written tile by tile stays for --resume")))]
 pub(crate) struct PairwiseArgs {
     /// A matrix, each row of which is an observation: a .npy file or the folder of a Zarr array
     #[arg(value_name = "X", value_parser = local())]
@@ -126,14 +129,7 @@ Examples:
   teatime pairwise vectors.npy --out cosine.npy --metric cosine
   teatime pairwise new.npy --with reference.npy --out nearest.tsv --neighbors 10
   teatime pairwise expression.zarr/X --out genes.zarr --observations columns
-  teatime pairwise big.npy --out d.zarr --resume
-
-Exit codes: 0 done, 1 error, 2 wrong usage, 130, 143 and 129 stopped by Ctrl-C,
-SIGTERM and SIGHUP. Unless the code is 0, no result is left behind (but where
-only the summary could not be printed, or an error names the folder that has
-what is done; a D.zarr that is written tile by tile stays for --resume).
-The record is written last and removed first: where it is, all
-results are there.";
+  teatime pairwise big.npy --out d.zarr --resume";
 
 fn metrics() -> impl TypedValueParser<Value = Metric> {
     PossibleValuesParser::new(Metric::names()).try_map(|name| name.parse::<Metric>())
@@ -145,6 +141,11 @@ enum Observations {
     #[default]
     Rows,
     Columns,
+}
+
+/// The exponent of minkowski.
+const fn exponent(metric: Metric) -> Option<f64> {
+    if let Metric::Minkowski(p) = metric { Some(p) } else { None }
 }
 
 /// What was found.
@@ -185,9 +186,9 @@ pub(crate) fn run(args: &PairwiseArgs, cancel: &Cancel) -> Result<(), Failure> {
         .memory(args.resources.budget());
     let opened = Instant::now();
     let found = find(args, &input, metric, &options, &device, &run, &mut output)?;
-    input.check_found()?;
+    input.all().try_for_each(Array::check_found)?;
     let computed = Instant::now();
-    input.check()?;
+    input.y.iter().chain([&input.x]).try_for_each(|matrix| matrix.files.check())?;
     write::write(&output, args, metric, &found)?;
     drop(bar);
 
@@ -196,19 +197,13 @@ pub(crate) fn run(args: &PairwiseArgs, cancel: &Cancel) -> Result<(), Failure> {
         Found::Neighbors(found) => (found.stats, found.memory),
         Found::Tiles(written) => (written.stats, written.memory),
     };
-    let seconds = DistanceSeconds {
-        wall: started.elapsed().as_secs_f64(),
-        open: (opened - started).as_secs_f64(),
-        distances: (computed - opened).as_secs_f64(),
-        write: computed.elapsed().as_secs_f64(),
-        stream: (&stats).into(),
-    };
-    let memory = args.resources.budget();
-    let ran = Ran { command: COMMAND, started, device: &device, memory, output: &output };
-    let process = |warnings| ran.process(planned, &stats, warnings);
-    let record = Record::new(process, args, metric, &input, &found, seconds);
-    let page = (!args.json).then(|| record.summary());
-    output.finish(&record, &record.process.warnings, page, cancel)
+    let written = Instant::now();
+    let given = args.resources.budget();
+    let ran = Ran { started, device: &device, given, planned, stats: &stats, output: &output };
+    let mut report = report(args, &ran, metric, &input, &found);
+    report.stages(&[("open", opened), ("distances", computed), ("write", written)]);
+    report.streamed("distances", "", "");
+    report.finish(output, args.json, cancel)
 }
 
 fn find(
@@ -220,7 +215,7 @@ fn find(
     run: &Run,
     output: &mut Output,
 ) -> Result<Found, Failure> {
-    let (x, y) = (&input.x.stored.array, input.y.as_ref().map(|y| &y.stored.array));
+    let (x, y) = (&input.x.array, input.y.as_ref().map(|y| &y.array));
     let named = |error| input.named(error);
     if let Some(k) = args.neighbors {
         let found = neighbors_stored(x, y, k, metric, options, device, run);

@@ -13,8 +13,15 @@ use teatime::{
     },
 };
 
-use super::{Found, PairwiseArgs, input::Input};
-use crate::{failure::Failure, output::Output, target::NEIGHBORS, text};
+use super::{
+    Found, PairwiseArgs, exponent,
+    input::{Input, extents},
+};
+use crate::{
+    failure::Failure,
+    output::{Output, target::NEIGHBORS},
+    text,
+};
 
 /// Observations on a side of a tile: whatever the memory.
 const SIDE: u64 = 1024;
@@ -118,7 +125,10 @@ pub(super) fn tiles(
     let path = args.out.path();
     let is_new = is_free(&path, DISTANCE)?;
     output.written_in_place(&args.out.name);
-    let shape = [input.x.extents(args.observations)[0], input.others(args)];
+    let shape = [
+        extents(&input.x, args.observations)[0],
+        extents(input.y.as_ref().unwrap_or(&input.x), args.observations)[0],
+    ];
     let tile = shape.map(|extent| SIDE.min(extent.max(1)));
     let begin = |job: &str| {
         let storage: Arc<dyn WritableStorage> = Arc::new(Folder::new(&path).durable());
@@ -137,17 +147,15 @@ pub(super) fn tiles(
         write_group(&*storage, "", ZarrFormat::V2, &attributes(args, metric))?;
         Ok((distances, shared))
     };
-    let y = input.y.as_ref().map(|y| &y.stored.array);
-    write_pairwise_stored(&input.x.stored.array, y, metric, options, device, run, tile, begin).inspect_err(
-        |error| {
-            if is_new && matches!(error, Error::Budget { .. }) {
-                // Nothing is in it yet. What is left of it, another run goes on with.
-                fs::remove_dir_all(&path).ok();
-            } else {
-                args.out.note_unfinished(error);
-            }
-        },
-    )
+    let y = input.y.as_ref().map(|y| &y.array);
+    write_pairwise_stored(&input.x.array, y, metric, options, device, run, tile, begin).inspect_err(|error| {
+        if is_new && matches!(error, Error::Budget { .. }) {
+            // Nothing is in it yet. What is left of it, another run goes on with.
+            fs::remove_dir_all(&path).ok();
+        } else {
+            args.out.note_unfinished(error);
+        }
+    })
 }
 
 const fn axes(args: &PairwiseArgs) -> [&'static str; 2] {
@@ -159,11 +167,10 @@ const fn axes(args: &PairwiseArgs) -> [&'static str; 2] {
 }
 
 fn attributes(args: &PairwiseArgs, metric: Metric) -> Attributes {
-    let p = if let Metric::Minkowski(p) = metric { Some(p) } else { None };
     let entries: [(&str, Value); 4] = [
         ("source", concat!("teatime-", env!("CARGO_PKG_VERSION")).into()),
         ("metric", metric.name().into()),
-        ("p", p.into()),
+        ("p", exponent(metric).into()),
         ("missing", args.missing.name().into()),
     ];
     entries.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()

@@ -1,27 +1,27 @@
 //! `teatime project`: new samples on the components of an earlier PCA.
 
-mod record;
 mod samples;
 mod table;
 
 use std::{path::PathBuf, time::Instant};
 
 use clap::Args;
+use serde_json::json;
 use teatime::{Cancel, Run};
 use teatime_genotype::{ProjectMethod, Projection, project};
 
 use self::{
-    record::{Record, Seconds},
     samples::Samples,
-    table::Table,
+    table::{Header, Table},
 };
 use crate::{
-    args::{Named, Resources, default_of, local, named, up_to_one},
+    args::{FolderArgs, Named, Resources, default_of, local, named, up_to_one, with_exits},
     failure::Failure,
     matching::{MatchBy, counts::Counts},
-    output::{Output, RECORD, joined, names},
+    output::{Output, RECORD},
+    pca::tables::{eigenvec, scores},
     progress::Bar,
-    record::Ran,
+    report::{Ran, Report},
     store_args::StoreArgs,
     stores::Stores,
     text,
@@ -44,7 +44,7 @@ const RESULTS: [&str; 4] = [RECORD, SCORES, EIGENVEC, SAMPLES];
 /// in VCF), the other tells which way round, unless it is the shorter of an insertion or deletion, as the base before it
 /// is: that is left out. Alternate alleles that no new sample carries do not count, though they have a name. Strands are taken as they are.
 #[derive(Args, Debug)]
-#[command(after_long_help = HELP)]
+#[command(after_long_help = with_exits(HELP, None))]
 pub(crate) struct ProjectArgs {
     /// The reference's loadings: loadings.tsv.gz of `teatime pca --loadings`
     ///
@@ -75,14 +75,8 @@ pub(crate) struct ProjectArgs {
     /// warning, beyond it an error.
     #[arg(long, value_name = "X", default_value_t = 0.05, value_parser = up_to_one)]
     max_mismatch: f64,
-    /// Replace the results of this command that the folder holds, as its run.json lists them
-    ///
-    /// Any other file of the name of a result is an error. The earlier results stay until the new ones are there.
-    #[arg(long)]
-    overwrite: bool,
-    /// Print run.json instead of the summary
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    results: FolderArgs,
     #[command(flatten)]
     stores: StoreArgs,
     #[command(flatten)]
@@ -116,13 +110,7 @@ Examples:
   teatime project new.vcz --loadings reference/loadings.tsv.gz --out new
   teatime project new.bed --loadings reference/loadings.tsv.gz --out by-id --match id
   teatime project array.vcz --loadings reference/loadings.tsv.gz --out array \
-    --missing least-squares --max-mismatch 0.4
-
-Exit codes: 0 done, 1 error, 2 wrong usage, 130, 143 and 129 stopped by Ctrl-C,
-SIGTERM and SIGHUP. Unless the code is 0, no result is left behind (but where
-only the summary could not be printed, or an error names the folder that has
-what is done). run.json is written last and removed first: where it is, all
-results are there. While a run writes to DIR, another that would is refused.";
+    --missing least-squares --max-mismatch 0.4";
 
 const METHODS: Named<ProjectMethod> =
     &[("mean", ProjectMethod::Mean), ("least-squares", ProjectMethod::LeastSquares)];
@@ -131,7 +119,7 @@ const METHODS: Named<ProjectMethod> =
 pub(crate) fn run(args: &ProjectArgs, cancel: &Cancel) -> Result<(), Failure> {
     let started = Instant::now();
     args.stores.names_alleles("teatime project")?;
-    let output = Output::prepare(&args.out, COMMAND, &RESULTS, &[], args.overwrite)?;
+    let output = Output::prepare(&args.out, COMMAND, &RESULTS, &[], args.results.overwrite)?;
     let mut stores = args.stores.open(args.resources.budget(), cancel)?;
     let device = args.resources.open()?;
     args.stores.settle_ploidy(&mut stores, &device, args.resources.budget(), cancel)?;
@@ -155,26 +143,64 @@ pub(crate) fn run(args: &ProjectArgs, cancel: &Cancel) -> Result<(), Failure> {
             "the stores have no call of the {n} that are also in the loadings"
         )));
     }
-    let samples = Samples::new(&result);
+    let samples = Samples(&result);
     warnings.extend(samples.warnings(args.missing, &stores));
-    tables(&output, &result, &stores, header.singular_values.as_deref())?;
+    scores(&output, SCORES, &stores, &result.scores)?;
+    if let Some(values) = &header.singular_values {
+        // Beyond the reference's rank, loadings and scores are 0.
+        let over = |i: usize, score: f64| if values[i] > 0.0 { score / values[i] } else { 0.0 };
+        eigenvec(&output, EIGENVEC, &stores, &result.scores, over)?;
+    }
     samples.write(&output, &stores)?;
     drop(bar);
 
-    let memory = args.resources.budget();
-    let ran = Ran { command: COMMAND, started, device: &device, memory, output: &output };
-    let seconds = Seconds {
-        wall: started.elapsed().as_secs_f64(),
-        open: (opened - started).as_secs_f64(),
-        matching: (matched - opened).as_secs_f64(),
-        project: (projected - matched).as_secs_f64(),
-        stream: (&result.stats).into(),
-    };
+    let (given, planned, stats) = (args.resources.budget(), result.memory, &result.stats);
+    let ran = Ran { started, device: &device, given, planned, stats, output: &output };
     let components = Some(result.scores.cols());
-    let common = ran.common(&stores, result.memory, &result.stats, result.digest, components, warnings);
-    let record = Record::new(common, args, &header, &result, counts, &samples, seconds);
-    let page = (!args.json).then(|| record.summary());
-    output.finish(&record, &record.common.process.warnings, page, cancel)
+    let mut report = Report::of_stores(&ran, &stores, result.digest, components, warnings);
+    describe(&mut report, args, &stores, &header, &result, &counts, &samples);
+    report.stages(&[("open", opened), ("matching", matched), ("project", projected)]);
+    report.page.push('\n');
+    report.finish(output, args.results.json, cancel)
+}
+
+fn describe(
+    report: &mut Report,
+    args: &ProjectArgs,
+    stores: &Stores,
+    header: &Header,
+    result: &Projection,
+    matched: &Counts,
+    samples: &Samples<'_>,
+) {
+    let (path, scaler) = (args.loadings.display().to_string(), header.scaler.name());
+    report.put(json!({
+        // Null where an earlier version's table does not say it; variants are those after its filters.
+        "reference": {
+            "path": path,
+            "scaler": scaler,
+            "samples": header.samples,
+            "variants": header.variants,
+            "singular_values": header.singular_values,
+        },
+        "matched": matched,
+        "max_mismatch": args.max_mismatch,
+        "missing": args.missing.name(),
+        // Of the variants that were used, over all samples.
+        "missing_calls": result.missing_calls,
+        "samples": samples.record(),
+    }));
+    let variants = text::plural(matched.loadings.variants, "variant");
+    let components = text::plural(result.scores.cols() as u64, "component");
+    report.line("loadings", format!("{path}: {variants} x {components}, scaler {scaler}"));
+    report.line("variants", matched.used());
+    report.line("", matched.ignored());
+    report.lines(stores.changes());
+    let calls = matched.loadings.used as f64 * stores.genotypes.samples() as f64;
+    let share = text::general(100.0 * result.missing_calls as f64 / calls, 3);
+    report.line("missing", format!("{share} % of the calls, {}", args.missing.name()));
+    let peaks = report.peaks("");
+    report.line("memory", peaks.trim_start_matches(", "));
 }
 
 /// Whether enough of the loadings can be used, and what to warn of.
@@ -200,28 +226,4 @@ fn check(args: &ProjectArgs, counts: &Counts) -> Result<Vec<String>, Failure> {
     }
     warnings.extend(counts.unsure());
     Ok(warnings)
-}
-
-fn tables(
-    output: &Output,
-    result: &Projection,
-    stores: &Stores,
-    singular_values: Option<&[f64]>,
-) -> Result<(), Failure> {
-    let scores = &result.scores;
-    let rows = || stores.sample_cells().zip(scores.data().chunks(scores.cols()));
-    output.table(SCORES, |file| {
-        writeln!(file, "{}", names(&stores.sample_header(["sample", "family\tsample"]), scores.cols()))?;
-        rows().try_for_each(|(id, row)| writeln!(file, "{id}{}", joined(row, text::exact)))
-    })?;
-    let Some(values) = singular_values else { return Ok(()) };
-    output.table(EIGENVEC, |file| {
-        writeln!(file, "{}", names(&stores.sample_header(["#IID", "#FID\tIID"]), scores.cols()))?;
-        rows().try_for_each(|(id, row)| {
-            // Beyond the reference's rank, loadings and scores are 0.
-            let over = |(score, s): (&f64, &f64)| if *s > 0.0 { score / s } else { 0.0 };
-            let row: Vec<f64> = row.iter().zip(values).map(over).collect();
-            writeln!(file, "{id}{}", joined(&row, |v| text::general(v, 6)))
-        })
-    })
 }

@@ -12,10 +12,9 @@ use teatime::{Cancel, Error};
 use teatime_genotype::{ReferenceLoadings, Scaler};
 
 use crate::{
-    args::SCALERS,
     failure::Failure,
-    loadings::MAGIC,
     matching::{Index, MatchBy},
+    pca::{SCALERS, loadings::MAGIC},
 };
 
 /// Columns before the loadings.

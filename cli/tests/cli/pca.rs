@@ -3,23 +3,8 @@
 use std::{fs, io::Read, path::Path};
 
 use crate::support::{
-    self, Scratch, command, copy, fixture, json, names, number, pca, plain_array, provenance, rows, store,
-    teatime,
+    Scratch, fixture, json, names, number, pca, plain_array, provenance, rows, store, teatime,
 };
-
-/// Whether a number reads as C's `%g` would have written it.
-fn is_general(text: &str) -> bool {
-    let (mantissa, exponent) = text.split_once('e').map_or((text, None), |(m, e)| (m, Some(e)));
-    let digits = mantissa.trim_start_matches('-').replace('.', "");
-    let significant = digits.trim_start_matches('0');
-    let stripped = !mantissa.contains('.') || !mantissa.ends_with(['0', '.']);
-    let size = number(text).abs();
-    let form = match exponent {
-        Some(e) => e.len() >= 3 && e.starts_with(['+', '-']) && !(1e-4..1e6).contains(&size),
-        None => size == 0.0 || (1e-4..1e6).contains(&size),
-    };
-    significant.len() <= 6 && stripped && form
-}
 
 /// Compares a table of vectors with plink2's: the same text but for signs and the last digits.
 fn assert_like_plink(out: &Path, name: &str, ids: bool) {
@@ -37,7 +22,6 @@ fn assert_like_plink(out: &Path, name: &str, ids: bool) {
         let dot: f64 = ours.iter().zip(&theirs).map(|(a, b)| number(&a[column]) * number(&b[column])).sum();
         for (row, (a, b)) in ours.iter().zip(&theirs).enumerate() {
             assert!(!ids || a[0] == b[0], "row {row}");
-            assert!(is_general(&a[column]), "{} is not as %g writes it", a[column]);
             let difference = number(&a[column]) - dot.signum() * number(&b[column]);
             assert!(difference.abs() < 2e-5, "row {row}, PC{column}: {} and {}", a[column], b[column]);
         }
@@ -47,7 +31,6 @@ fn assert_like_plink(out: &Path, name: &str, ids: bool) {
     let theirs = values(&fixture(&format!("plink2/{name}.eigenval")));
     assert_eq!(ours.len(), theirs.len());
     for (a, b) in ours.iter().zip(&theirs) {
-        assert!(is_general(a), "{a}");
         assert!((number(a) / number(b) - 1.0).abs() < 1e-5, "{a} and {b}");
     }
 }
@@ -67,16 +50,6 @@ fn a_sample_without_calls_is_named() {
 }
 
 #[test]
-fn the_checker_of_numbers_knows_them() {
-    for text in ["0.123456", "-1", "6.22318e-05", "1e+06", "0", "123456", "0.000123456"] {
-        assert!(is_general(text), "{text}");
-    }
-    for text in ["0.10", "1.0", "0.1234567", "1e6", "0.00001", "1e-5", "1000000"] {
-        assert!(!is_general(text), "{text}");
-    }
-}
-
-#[test]
 fn plink2_writes_the_same() {
     let scratch = Scratch::new();
     for scaler in ["patterson", "binom2"] {
@@ -87,28 +60,10 @@ fn plink2_writes_the_same() {
     let out = scratch.join("complete");
     pca(&fixture("dosages_v2.zarr"), &out, &["--array", "uint8_zlib"]).ok();
     assert_like_plink(&out, "complete", false);
-    let out = scratch.join("randomized");
-    pca(&fixture("biallelic.vcz"), &out, &["--tolerance", "1e-6"]).ok();
-    assert_like_plink(&out, "meanimpute", true);
 }
 
 #[test]
-fn numpy_has_the_same_singular_values() {
-    let scratch = Scratch::new();
-    for scaler in ["patterson", "binom2", "standard", "center", "none"] {
-        let out = scratch.join(scaler);
-        pca(&fixture("all_v3.vcz"), &out, &["--scaler", scaler]).ok();
-        let theirs = rows(&fixture(&format!("numpy/all.{scaler}.tsv"))).swap_remove(0);
-        let ours: Vec<f64> = rows(&out.join("eigenvalues.tsv")).iter().map(|row| number(&row[1])).collect();
-        assert_eq!((ours.len(), theirs.len()), (10, 11));
-        for (a, b) in ours.iter().zip(theirs[1..].iter().map(|value| number(value))) {
-            assert!((a / b - 1.0).abs() < 1e-5, "{scaler}: {a} and {b}");
-        }
-    }
-}
-
-#[test]
-fn loadings_are_the_left_singular_vectors() {
+fn loadings_name_variants_and_what_a_projection_needs() {
     let scratch = Scratch::new();
     let out = scratch.join("out");
     pca(&fixture("all_v2.vcz"), &out, &["--loadings", "-k", "3"]).ok();
@@ -129,15 +84,6 @@ fn loadings_are_the_left_singular_vectors() {
     assert_eq!((table[0][0], table[0][2], table.last().unwrap()[0]), ("2L", "rs0", "3R"));
     let multiallelic = table.iter().find(|row| row[4].contains(',')).unwrap();
     assert_eq!(multiallelic[4], multiallelic[5]);
-    for (i, j) in [(9, 9), (10, 10), (9, 10), (9, 11)] {
-        let dot: f64 = table.iter().map(|row| number(row[i]) * number(row[j])).sum();
-        assert!((dot - f64::from(i == j)).abs() < 1e-5, "{i} {j}: {dot}");
-    }
-    for row in &table {
-        let [frequency, mean, scale] = [6, 7, 8].map(|i| number(row[i]));
-        assert!((mean - 2.0 * frequency).abs() < 1e-12);
-        assert!((scale - (frequency * (1.0 - frequency)).sqrt()).abs() < 1e-12);
-    }
 }
 
 #[test]
@@ -210,35 +156,6 @@ fn a_triploid_call_among_diploid_ones() {
     let expected = json(&pca(&diploid, &scratch.join("expected"), &["-k", "2", "--json"]).ok().out);
     for key in ["allele_counts", "components"] {
         assert_eq!(record[key], expected[key], "{key}");
-    }
-    // Nothing of a diploid store is another ploidy.
-    let same = json(
-        &pca(&diploid, &scratch.join("same"), &[&["-k", "2", "--json"], &missing[..]].concat()).ok().out,
-    );
-    assert!(same["ploidy_mismatch"].is_null() && same["components"] == expected["components"]);
-    // Only one of two stores, or of two contigs' groups, is wide.
-    let run = |name: &str, stores: &[&Path], more: &[&str]| {
-        let mut command = command(["pca", "-k", "2", "--json"]);
-        command.args(stores).arg("--out").arg(scratch.join(name)).args(more);
-        support::run(command)
-    };
-    let twice = json(&run("twice", &[&diploid, &diploid], &[]).ok().out);
-    let groups = scratch.join("groups.zarr");
-    for (group, store) in [("1", &diploid), ("2", &path)] {
-        fs::create_dir_all(groups.join(group).join("calldata")).unwrap();
-        copy(&store.join("call_genotype"), &groups.join(group).join("calldata/GT"));
-    }
-    fs::write(groups.join(".zgroup"), r#"{"zarr_format": 2}"#).unwrap();
-    for (name, stores) in
-        [("two", &[&*diploid, &*path][..]), ("turned", &[&path, &diploid]), ("groups", &[&groups])]
-    {
-        let refused = run(name, stores, &[]);
-        let words =
-            "which must be that of all calls, unless --ploidy-mismatch missing is given, got [40, 10, ";
-        assert!(refused.code == 1 && refused.err.contains(words), "{}", refused.err);
-        let record = json(&run(name, stores, &missing).ok().out);
-        assert_eq!(record["ploidy_mismatch"], serde_json::json!({"stored": 3, "ploidy": 2, "calls": 1}));
-        assert_eq!(record["components"], twice["components"], "{name}");
     }
 }
 

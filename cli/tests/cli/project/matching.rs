@@ -4,8 +4,8 @@ use std::{fs, sync::Arc};
 
 use teatime_genotype::Variant;
 
-use super::{assert_close, assert_only_missing, numbers, project, reference, site, sites, unpacked, write};
-use crate::support::{Scratch, json, names, number, provenance};
+use super::{assert_close, assert_only_missing, numbers, project, reference, site, sites, write};
+use crate::support::{Scratch, json, names, provenance};
 
 #[test]
 fn order_swaps_and_other_variants_change_nothing() {
@@ -95,35 +95,6 @@ fn names_of_alleles_that_nobody_carries_change_nothing() {
         fs::read(path).unwrap()
     };
     assert_eq!(table(&new, "new.tsv"), table(&old, "old.tsv"));
-}
-
-#[test]
-fn counted_reference_alleles_turn_dosages_round() {
-    let scratch = Scratch::new();
-    let store = scratch.join("old.vcz");
-    write(&store, &sites());
-    let loadings = reference(&scratch, &store, &["-k", "2"]);
-    // The same components with the reference allele counted: frequency, mean and loadings of the other allele.
-    let turned = |line: &str| {
-        let mut columns: Vec<String> = line.split('\t').map(str::to_owned).collect();
-        columns[5] = columns[3].clone();
-        let [frequency, mean] = [6, 7].map(|i| number(&columns[i]));
-        (columns[6], columns[7]) = ((1.0 - frequency).to_string(), (2.0 - mean).to_string());
-        for value in &mut columns[9..] {
-            *value = (-number(value)).to_string();
-        }
-        columns.join("\t") + "\n"
-    };
-    let text = unpacked(&loadings);
-    let mut lines = text.lines();
-    let head: Vec<&str> = lines.by_ref().take(2).collect();
-    let table = scratch.join("table.tsv");
-    fs::write(&table, format!("{}\n{}", head.join("\n"), lines.map(turned).collect::<String>())).unwrap();
-    let out = scratch.join("out");
-    let record = json(&project(&store, &table, &out, &["--json"]).ok().out);
-    assert_eq!(record["matched"]["loadings"]["swapped"], 20);
-    let own = numbers(&loadings.with_file_name("scores.tsv"));
-    assert_close(&numbers(&out.join("projection.tsv")), &own, 1e-5, false);
 }
 
 #[test]

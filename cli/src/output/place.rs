@@ -16,7 +16,7 @@ impl Moves {
     /// Renames what is at `from`. What is at `to` already is an error.
     pub(crate) fn make(&mut self, from: PathBuf, to: PathBuf) -> Result<(), Failure> {
         #[cfg(test)]
-        crate::output::tests::may_die(self.0.len());
+        super::tests::may_die(self.0.len());
         let free = match to.symlink_metadata() {
             Ok(_) => Err(ErrorKind::AlreadyExists.into()),
             Err(_) => Ok(()),

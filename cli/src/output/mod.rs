@@ -1,7 +1,10 @@
 //! The folder of results: all of them, or nothing that looks whole.
 
+mod place;
+mod runs;
+pub(crate) mod target;
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 
 use std::{
     fs::{self, File},
@@ -10,37 +13,23 @@ use std::{
     path::{self, Path, PathBuf},
 };
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use serde_json::Value;
 use teatime::{
     Cancel, plain,
     store::{Folder, read_json},
 };
-use teatime_genotype::Pca;
 use tempfile::TempDir;
 
-pub(crate) use crate::runs::RECORD;
-use crate::{
-    failure::Failure,
-    note,
-    place::{self, Moves},
+pub(crate) use self::runs::RECORD;
+use self::{
+    place::Moves,
     runs::{alone, lock, refuse_second, scratch_prefix, scratches},
-    say,
-    stores::Stores,
-    text,
 };
-
-pub(crate) const PLOT: &str = "pca.svg";
-pub(crate) const LOADINGS: &str = "loadings.tsv.gz";
-const EIGENVEC: &str = "pca.eigenvec";
-const EIGENVAL: &str = "pca.eigenval";
-const SCORES: &str = "scores.tsv";
-const EIGENVALUES: &str = "eigenvalues.tsv";
+use crate::{failure::Failure, note, say, text};
 
 /// Within it, where the results that are replaced wait for the new ones to be in place.
 const ASIDE: &str = "replaced";
-
-/// Everything that a run may write.
-pub(crate) const RESULTS: [&str; 7] = [RECORD, EIGENVEC, EIGENVAL, SCORES, EIGENVALUES, LOADINGS, PLOT];
 
 /// A folder of results, filled under names of their own until [`commit`](Self::commit).
 ///
@@ -48,15 +37,18 @@ pub(crate) const RESULTS: [&str; 7] = [RECORD, EIGENVEC, EIGENVAL, SCORES, EIGEN
 /// with other records may write to the same folder.
 #[derive(Debug)]
 pub(crate) struct Output {
-    target: PathBuf,
+    /// The command that the results are of.
+    pub(crate) command: String,
+    /// Where the results will be.
+    pub(crate) target: PathBuf,
     /// What may be written, the record first.
     names: Vec<String>,
     /// Results of an earlier run, which give way.
     earlier: Vec<String>,
     /// A result that is written where it stays.
     in_place: Option<String>,
-    /// What other runs left there.
-    left: Option<String>,
+    /// What other runs left there, in words.
+    pub(crate) left: Option<String>,
     // In the order in which they are dropped.
     scratch: TempDir,
     made: Made,
@@ -90,6 +82,7 @@ impl Output {
         let scratch = tempfile::Builder::new().prefix(&scratch_prefix(names[0])).tempdir_in(target);
         let scratch = scratch.map_err(Failure::io(target))?;
         Ok(Self {
+            command: command.to_owned(),
             target: target.to_path_buf(),
             names: names.iter().chain(others).map(ToString::to_string).collect(),
             earlier,
@@ -130,16 +123,6 @@ impl Output {
         &self.names[0]
     }
 
-    /// Where the results will be.
-    pub(crate) fn target(&self) -> &Path {
-        &self.target
-    }
-
-    /// What is odd about the folder.
-    pub(crate) fn warnings(&self) -> Vec<String> {
-        self.left.iter().cloned().collect()
-    }
-
     /// Names of what is written, the record among them.
     pub(crate) fn files(&self) -> Vec<String> {
         let there = |name: &&String| {
@@ -159,17 +142,21 @@ impl Output {
         lines(&mut file).and_then(|()| file.flush()).map_err(Failure::io(&path))
     }
 
+    /// Writes a line for each name.
+    pub(crate) fn list(&self, name: &str, names: &[String]) -> Result<(), Failure> {
+        self.table(name, |file| names.iter().try_for_each(|name| writeln!(file, "{name}")))
+    }
+
     /// Ends a run: writes its record, tells what was odd, gives the results their place, and prints the summary, or else the
     /// record.
     pub(crate) fn finish(
         self,
-        record: &impl Serialize,
+        record: &Value,
         warnings: &[String],
         summary: Option<String>,
         cancel: &Cancel,
     ) -> Result<(), Failure> {
-        let json = serde_json::to_string_pretty(record).map(|text| text::lines(&text) + "\n");
-        let json = json.map_err(|error| Failure::Error(format!("{}: {error}", self.record())))?;
+        let json = text::lines(&format!("{record:#}")) + "\n";
         if let Err(failure) = self.table(self.record(), |file| file.write_all(json.as_bytes())) {
             return Err(self.keep(failure));
         }
@@ -379,47 +366,4 @@ impl Earlier {
         let folder = Folder::new(record.parent()?);
         serde_json::from_value(read_json(&folder, record.file_name()?.to_str()?).ok()??).ok()
     }
-}
-
-/// Writes the tables of every run.
-pub(crate) fn tables(output: &Output, pca: &Pca, stores: &Stores) -> Result<(), Failure> {
-    let k = pca.singular_values.len();
-    output.table(EIGENVEC, |file| {
-        writeln!(file, "{}", names(&stores.sample_header(["#IID", "#FID\tIID"]), k))?;
-        for (id, row) in stores.sample_cells().zip(pca.vectors.data().chunks(k)) {
-            writeln!(file, "{id}{}", joined(row, |v| text::general(v, 6)))?;
-        }
-        Ok(())
-    })?;
-    output.table(EIGENVAL, |file| {
-        pca.eigenvalues().iter().try_for_each(|value| writeln!(file, "{}", text::general(*value, 6)))
-    })?;
-    let scores = pca.scores();
-    output.table(SCORES, |file| {
-        writeln!(file, "{}", names(&stores.sample_header(["sample", "family\tsample"]), k))?;
-        for (id, row) in stores.sample_cells().zip(scores.data().chunks(k)) {
-            writeln!(file, "{id}{}", joined(row, text::exact))?;
-        }
-        Ok(())
-    })?;
-    output.table(EIGENVALUES, |file| {
-        let names = "singular_value\texplained_variance\texplained_variance_ratio\tresidual\tconverged";
-        writeln!(file, "component\t{names}")?;
-        let (variance, ratio) = (pca.explained_variance(), pca.explained_variance_ratio());
-        for i in 0..k {
-            let row = [pca.singular_values[i], variance[i], ratio[i], pca.residuals[i]];
-            writeln!(file, "{}{}\t{}", i + 1, joined(&row, text::exact), pca.converged[i])?;
-        }
-        Ok(())
-    })
-}
-
-/// The line of names above a component's columns.
-pub(crate) fn names(first: &str, components: usize) -> String {
-    (1..=components).fold(first.to_owned(), |line, i| format!("{line}\tPC{i}"))
-}
-
-/// Each number after a tab.
-pub(crate) fn joined(row: &[f64], format: impl Fn(f64) -> String) -> String {
-    row.iter().fold(String::new(), |line, value| line + "\t" + &format(*value))
 }

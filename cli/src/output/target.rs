@@ -7,7 +7,8 @@ use teatime::{
     store::{Folder, is_free, read_json},
 };
 
-use crate::{failure::Failure, note, output::Output};
+use super::Output;
+use crate::{failure::Failure, note};
 
 /// Ending of the record.
 pub(crate) const RECORD: &str = ".run.json";
@@ -69,7 +70,11 @@ impl<F: Copy + 'static> Target<F> {
         let all = formats.iter().chain(beside.iter().map(|(name, _)| name)).map(String::as_str);
         let others: Vec<&str> = all.filter(|name| !names.contains(name)).collect();
         let Some(array) = resumed else {
-            self.refuse_unfinished()?;
+            if !self.folder.join(&record).exists() && self.is_begun() {
+                let path = self.path();
+                let why = "is there, of a run that was stopped; --resume goes on with it, or move it away";
+                return Err(Failure::Error(format!("{}: {why}", path.display())));
+            }
             return Output::prepare(&self.folder, command, &names, &others, overwrite);
         };
         if !self.name.ends_with(".zarr") {
@@ -78,17 +83,6 @@ impl<F: Copy + 'static> Target<F> {
         // Before the work, which would be for nothing.
         is_free(self.path(), array)?;
         Output::resume(&self.folder, command, [&names, &others], &self.name)
-    }
-
-    /// Refuses a store that another run began and that has no record.
-    fn refuse_unfinished(&self) -> Result<(), Failure> {
-        if self.folder.join(self.file(RECORD)).exists() || !self.is_begun() {
-            return Ok(());
-        }
-        Err(Failure::Error(format!(
-            "{}: is there, of a run that was stopped; --resume goes on with it, or move it away",
-            self.path().display()
-        )))
     }
 
     /// Before a store is written where it stays.

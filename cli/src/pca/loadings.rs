@@ -6,12 +6,9 @@ use flate2::{Compression, write::GzEncoder};
 use teatime::{Element, Error, Result, Run};
 use teatime_genotype::{Cohort, Pca, PcaOptions, Variant, VariantLoadings};
 
-use crate::{
-    output::{LOADINGS, Output},
-    stores::Stores,
-    text,
-    variants::Variants,
-};
+use crate::{output::Output, stores::Stores, text, variants::Variants};
+
+pub(super) const LOADINGS: &str = "loadings.tsv.gz";
 
 /// How the table starts.
 pub(crate) const MAGIC: &str = "#teatime-loadings\t";

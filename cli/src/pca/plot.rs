@@ -14,11 +14,9 @@ use plotters::{
 use plotters_backend::{BackendCoord, DrawingErrorKind};
 use teatime_genotype::Pca;
 
-use crate::{
-    failure::Failure,
-    output::{Output, PLOT},
-    text,
-};
+use crate::{failure::Failure, output::Output, text};
+
+pub(super) const PLOT: &str = "pca.svg";
 
 /// Which group each sample belongs to.
 #[derive(Clone, Debug)]
@@ -221,7 +219,7 @@ impl<C, B: DrawingBackend> Drawable<B> for Mark<C> {
 fn register_font() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let font = include_bytes!("../assets/DejaVuSans-ascii.ttf");
+        let font = include_bytes!("../../assets/DejaVuSans-ascii.ttf");
         let registered = plotters::style::register_font(FONT, FontStyle::Normal, font);
         assert!(registered.is_ok(), "the embedded font should be a font");
     });

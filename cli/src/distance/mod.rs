@@ -1,0 +1,167 @@
+//! `teatime distance`: distances of the samples of stores.
+
+mod args;
+mod bands;
+mod target;
+mod with;
+mod write;
+
+use std::{iter, time::Instant};
+
+use serde_json::json;
+use teatime::{
+    Cancel, Run,
+    distance::{Metric, Missing},
+};
+use teatime_genotype::{DistanceOptions, Linkage, SampleMetric, sample_neighbors};
+
+pub(crate) use self::args::{DistanceArgs, MISSING};
+use self::{
+    with::With,
+    write::{Facts, Results},
+};
+use crate::{
+    failure::Failure,
+    progress::Bar,
+    report::{Ran, Report, variants},
+    stores::Stores,
+    text,
+};
+
+const COMMAND: &str = "distance";
+
+/// Runs `teatime distance`.
+pub(crate) fn run(args: &DistanceArgs, cancel: &Cancel) -> Result<(), Failure> {
+    let started = Instant::now();
+    let (target, options) = (&args.out, args.options()?);
+    let beside = target.beside(args.tree.is_some(), args.neighbors.is_some(), args.with.store.is_some());
+    let mut output = target.open(COMMAND, &beside, args.overwrite, args.resume.then_some("distance"))?;
+    let mut stores = args.stores.open(args.resources.budget(), cancel)?;
+    if let (true, Some(id)) = (target.format.is_plinks(), stores.splitting()) {
+        // Before the work, which would be for nothing.
+        let why = format!(
+            "the sample {id:?} has no name or white space in it, which PLINK's .id cannot hold; other formats can"
+        );
+        return Err(Failure::Error(why));
+    }
+    let device = args.resources.open()?;
+    let mut with = With::open(args, &mut stores, &device, cancel)?;
+    for stores in iter::once(&mut stores).chain(with.as_mut().map(|with| &mut with.stores)) {
+        args.stores.settle_ploidy(stores, &device, args.resources.budget(), cancel)?;
+        if args.haplotypes {
+            stores.take_haplotypes()?;
+        }
+    }
+    let bar = Bar::new("Distances", stores.genotypes.variants());
+    let run = Run::default()
+        .cancel(cancel.clone())
+        .progress(bar.progress("Distances"))
+        .memory(args.resources.budget());
+    let opened = Instant::now();
+    let results = match (args.neighbors, &with) {
+        (k, Some(with)) => with.compute(&stores, &device, &options, k, &run)?,
+        (Some(k), None) => {
+            Results::Neighbors(sample_neighbors(&stores.genotypes, &device, &options, k, &run)?)
+        }
+        (None, None) => bands::compute(&mut output, args, &stores, &device, &options, &run)?,
+    };
+    for stores in iter::once(&stores).chain(with.as_ref().map(|with| &with.stores)) {
+        stores.check_found()?;
+    }
+    let facts = results.facts();
+    if with.is_none() {
+        stores.count_calls(&facts.counts, None);
+    }
+    let computed = Instant::now();
+    results.write(&output, target, &stores, with.as_ref().map(|with| &*with.stores.samples))?;
+    drop(bar);
+
+    let written = Instant::now();
+    let (given, planned, stats) = (args.resources.budget(), facts.memory, &facts.stats);
+    let ran = Ran { started, device: &device, given, planned, stats, output: &output };
+    let mut report = report(args, &ran, &stores, &options, &results, &facts, with.as_ref());
+    report.stages(&[("open", opened), ("distances", computed), ("write", written)]);
+    report.streamed("distances", "", "");
+    report.finish(output, args.json, cancel)
+}
+
+fn report(
+    args: &DistanceArgs,
+    ran: &Ran<'_>,
+    stores: &Stores,
+    options: &DistanceOptions,
+    results: &Results,
+    facts: &Facts,
+    with: Option<&With>,
+) -> Report {
+    let Facts { undefined, counts, multiallelic, merged, digest, .. } = *facts;
+    let (metric, missing) = (options.metric, options.missing_rule());
+    let warning = (undefined > 0).then(|| {
+        let why = match (metric, missing) {
+            (_, Missing::Propagate) => "a call is missing",
+            (SampleMetric::Of(Metric::Correlation | Metric::Cosine), _) => {
+                "no variant is called in both, or the dosages of one do not vary there"
+            }
+            _ => "no variant is called in both, or their dosages add up to 0",
+        };
+        format!("the distance of {} of samples is NaN: {why}", text::plural(undefined, "pair"))
+    });
+    let alleles = (multiallelic > 0).then(|| {
+        let (of, how) =
+            (text::plural(multiallelic, "variant"), if merged { "taken for one" } else { "told apart" });
+        format!("{of} of more than two alleles, of which all but the reference are {how}")
+    });
+    let unasked = alleles.clone().filter(|_| merged && !options.merge_alleles);
+    let warnings = warning.into_iter().chain(unasked).chain(with.iter().flat_map(|with| with.warnings()));
+    let mut report = Report::of_stores(ran, stores, digest, None, warnings.collect());
+    let linkage = options.tree.map(Linkage::name);
+    let (bands, neighbors) = match results {
+        Results::Written(_, of) => (Some(of), None),
+        Results::Neighbors(of) => (None, Some((of.nearest.distances.cols(), of.bands))),
+        _ => (None, None),
+    };
+    report.put(json!({
+        "variants": variants(&counts),
+        "variants_kept": counts.loaded(),
+        "metric": metric.name(),
+        "p": metric.exponent(),
+        "het_het": metric.het_het(),
+        "missing": missing.name(),
+        "multiallelic": multiallelic,
+        "merged": merged,
+        "haplotypes": args.haplotypes,
+        "tree": linkage,
+        "min_maf": options.filter.min_maf,
+        "max_missing": options.filter.max_missing,
+        "undefined_pairs": undefined,
+        "with": with.map(With::record),
+        // Of samples, each in one pass; null where distances were computed all at once.
+        "bands": bands.map(|of| json!({ "computed": of.bands, "squares": of.squares, "found": of.found })),
+        "neighbors": neighbors.map(|(k, bands)| json!({ "k": k, "bands": bands })),
+    }));
+    with.into_iter().for_each(|with| with.describe(&mut report));
+    report.line("variants", format!("{} used", text::count(counts.loaded())));
+    report.lines(alleles);
+    report.lines(args.haplotypes.then(|| "each sample is one haplotype".into()));
+    report.lines(stores.changes());
+    let p = metric.exponent().map_or_else(String::new, |p| format!(" of p = {p}"));
+    let half = if metric.het_het() == Some(0.5) { " of 0.5 for two heterozygous calls" } else { "" };
+    let peaks = report.peaks("; ");
+    report.line("metric", format!("{}{p}{half}, missing {}{peaks}", metric.name(), missing.name()));
+    if let Some(linkage) = linkage {
+        report.line("tree", format!("{linkage} linkage"));
+    }
+    if let Some(of) = bands {
+        let found = if of.found > 0 { format!("; {} were there", of.found) } else { String::new() };
+        let squares = format!("{} squares of each array{found}", of.squares);
+        report.line("bands", format!("{} of samples, one after another; {squares}", of.bands));
+    }
+    if let Some((k, bands)) = neighbors {
+        let how = bands.map_or_else(
+            || "of the matrix of all distances".to_owned(),
+            |bands| format!("of distances in {}", text::plural(bands.into(), "band")),
+        );
+        report.line("neighbors", format!("{} of each sample, {how}", text::count(k as u64)));
+    }
+    report
+}

@@ -1,0 +1,113 @@
+//! What `teatime distance` finds, as files.
+
+use teatime::{Budget, stream::StreamStats};
+use teatime_genotype::{
+    DistanceBands, Distances, DistancesBetween, SampleNeighbors, VariantCounts, WrittenBands,
+};
+
+use super::target::{Format, NPY_NAMES, PLINK_NAMES, TREE, Target, WITH_NAMES};
+use crate::{
+    failure::Failure,
+    output::{Output, target::NEIGHBORS},
+    stores::Stores,
+    text,
+};
+
+/// What was found.
+pub(super) enum Results {
+    Matrix(Distances),
+    Between(DistancesBetween),
+    Neighbors(SampleNeighbors),
+    /// Written where it stays, some samples at a time.
+    Written(Box<DistanceBands>, WrittenBands),
+}
+
+/// What all of them tell.
+pub(super) struct Facts {
+    /// Pairs of samples whose distance is NaN.
+    pub(super) undefined: u64,
+    pub(super) counts: VariantCounts,
+    /// The number of variants of more than two alleles, of which samples carry two alternate ones or more.
+    pub(super) multiallelic: u64,
+    /// True where all but the reference of these count as one.
+    pub(super) merged: bool,
+    pub(super) digest: u64,
+    pub(super) memory: Budget,
+    pub(super) stats: StreamStats,
+}
+
+impl Results {
+    pub(super) fn facts(&self) -> Facts {
+        macro_rules! facts {
+            ($of:ident, $undefined:expr, $merged:expr) => {
+                Facts {
+                    undefined: $undefined,
+                    counts: $of.counts,
+                    multiallelic: $of.multiallelic,
+                    merged: $merged,
+                    digest: $of.digest,
+                    memory: $of.memory,
+                    stats: $of.stats,
+                }
+            };
+        }
+        match self {
+            Self::Matrix(of) => facts!(of, of.undefined(), of.merged),
+            Self::Between(of) => facts!(of, of.undefined(), true),
+            Self::Neighbors(of) => facts!(of, of.undefined, of.merged),
+            Self::Written(bands, written) => Facts {
+                undefined: written.undefined,
+                counts: *bands.counts(),
+                multiallelic: bands.multiallelic(),
+                merged: true,
+                digest: bands.digest(),
+                memory: bands.memory(),
+                stats: bands.stats(),
+            },
+        }
+    }
+
+    /// Writes what is not written yet, and the names of the samples and of the `others` that distances are to.
+    pub(super) fn write(
+        &self,
+        output: &Output,
+        target: &Target,
+        stores: &Stores,
+        others: Option<&[String]>,
+    ) -> Result<(), Failure> {
+        let (path, samples) = (output.path(&target.name), &stores.samples);
+        let names = [samples, others.unwrap_or_default()];
+        match (self, target.format) {
+            (Self::Written(..), _) => return Ok(()),
+            (Self::Matrix(of), Format::Npy) => of.write_npy(path)?,
+            (Self::Matrix(of), Format::Table) => of.write_table(path, samples, text::exact)?,
+            (Self::Matrix(of), Format::Zarr) => of.write_zarr(path, samples)?,
+            (Self::Matrix(of), Format::Plink) => {
+                of.write_plink(path, |distance| text::general(distance, 6))?
+            }
+            (Self::Matrix(of), Format::PlinkBinary) => of.write_plink_binary(path)?,
+            (Self::Between(of), Format::Npy) => of.write_npy(path)?,
+            (Self::Between(of), Format::Table) => of.write_table(path, names, text::exact)?,
+            (Self::Between(of), _) => of.write_zarr(path, names)?,
+            (Self::Neighbors(of), Format::Npy) => of.write_npy(path, output.path(&target.file(NEIGHBORS)))?,
+            (Self::Neighbors(of), Format::Table) => of.write_table(path, samples, others, text::exact)?,
+            (Self::Neighbors(of), _) => of.write_zarr(path, samples, others)?,
+        }
+        if let Self::Matrix(Distances { tree: Some(tree), .. }) = self {
+            let tree = tree.newick(samples, text::exact)?;
+            output.table(&target.file(TREE), |file| writeln!(file, "{tree}"))?;
+        }
+        match target.format {
+            Format::Npy => {
+                others.map_or(Ok(()), |others| output.list(&target.file(WITH_NAMES), others))?;
+                output.list(&target.file(NPY_NAMES), samples)
+            }
+            // PLINK has a sample's name for its family where it knows none.
+            Format::Plink | Format::PlinkBinary => output.table(&target.file(PLINK_NAMES), |file| {
+                let mut names = stores.families.as_ref().unwrap_or(samples).iter().zip(samples);
+                names.try_for_each(|(family, id)| writeln!(file, "{family}\t{id}"))
+            }),
+            Format::Table | Format::Zarr => Ok(()),
+        }
+    }
+}

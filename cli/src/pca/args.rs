@@ -1,0 +1,161 @@
+//! What `teatime pca` is asked for.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use teatime::linalg::{Stop, SvdOptions};
+use teatime_genotype::{Method, PcaOptions, Scaler};
+
+use crate::{
+    args::{FilterArgs, Named, Resources, at_least_one, default_of, local, named, with_exits},
+    failure::Failure,
+    store_args::StoreArgs,
+};
+
+/// Principal components of the samples of genotype stores
+///
+/// Reads VCF-Zarr (`call_genotype`, as bio2zarr and sgkit write it), the scikit-allel and MalariaGEN layout
+/// (`calldata/GT`, at the root or in one group per contig), and plain arrays of dosages (variants, samples) or calls
+/// (variants, samples, ploidy); and PLINK 1 .bed files with the .bim and .fam beside them. The dosage of a call is its
+/// number of non-reference alleles, or of copies of the --counted-allele; a call with a missing allele is missing and becomes
+/// the variant's mean; variants that do not vary contribute nothing.
+#[derive(Args, Debug)]
+#[command(after_long_help = with_exits(HELP, None))]
+pub(crate) struct PcaArgs {
+    /// Folder for the results
+    #[arg(long, value_name = "DIR", value_parser = local())]
+    pub(super) out: PathBuf,
+    /// Number of components
+    #[arg(short = 'k', long, value_name = "N", default_value_t = PcaOptions::default().components, value_parser = at_least_one)]
+    pub(super) components: usize,
+    /// How the components are computed
+    ///
+    /// exact: the eigenvectors of the samples' Gram matrix, in one pass. randomized: block Krylov iteration, some
+    /// passes. auto: exact where that fits the memory and is cheaper than the expected passes.
+    #[arg(long, value_parser = named(METHODS), default_value = default_of(METHODS))]
+    pub(super) method: Method,
+    /// Randomized, also with auto: this many iterations, in N + 3 passes, the first of which counts
+    #[arg(long, value_name = "N", conflicts_with = "tolerance")]
+    pub(super) power_iterations: Option<u32>,
+    /// Randomized: iterate until |AᵀA v - s² v| / (s s₁) of every component is at most T [default: 1e-4]
+    ///
+    /// With auto, the exact method where that costs less: it is within any tolerance.
+    #[arg(long, value_name = "T", value_parser = tolerance)]
+    pub(super) tolerance: Option<f64>,
+    /// Randomized: most products with the matrix, a pass over the variants each
+    #[arg(long, value_name = "N", default_value_t = SvdOptions::default().max_passes)]
+    pub(super) max_passes: u32,
+    /// Randomized: extra vectors of each block [default: 10; to a tolerance, what makes 10 vectors in all]
+    ///
+    /// With a fixed number of iterations they are what makes the result good. To a tolerance they cost more
+    /// than the passes that they save: all blocks are kept, and the components found among them all.
+    #[arg(long, value_name = "N")]
+    pub(super) oversamples: Option<usize>,
+    /// Randomized: seed of the first block
+    #[arg(long, value_name = "N", default_value_t = SvdOptions::default().seed)]
+    pub(super) seed: u64,
+    /// Centring and scaling of a variant's dosages
+    ///
+    /// Of dosages x with p = mean / ploidy: patterson (x - mean) / √(p (1 - p)), as scikit-allel and sgkit; binom2
+    /// (x - mean) / √(2 p (1 - p)), as plink2; standard (x - mean) / standard deviation; center x - mean; none x.
+    #[arg(long, value_parser = named(SCALERS), default_value = default_of(SCALERS))]
+    pub(super) scaler: Scaler,
+    #[command(flatten)]
+    pub(super) filter: FilterArgs,
+    /// Also write the loadings of the variants, which `teatime project` takes; takes one more pass
+    #[arg(long)]
+    pub(super) loadings: bool,
+    /// Replace the results of this command that the folder holds, as its run.json lists them
+    ///
+    /// Any other file of the name of a result is an error. The earlier results stay until the new ones are there.
+    #[arg(long)]
+    pub(super) overwrite: bool,
+    /// Fail when a component has not converged, instead of warning
+    #[arg(long)]
+    pub(super) strict: bool,
+    /// Print run.json instead of the summary
+    #[arg(long)]
+    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) stores: StoreArgs,
+    #[command(flatten)]
+    pub(crate) resources: Resources,
+}
+
+const HELP: &str = "\
+Files in DIR, where A = U diag(s) Vᵀ are the scaled dosages (variants, samples)
+and M counts the variants after --maf and --geno:
+  pca.eigenvec     V as plink2 writes it: a row per sample (of a .fam, with the
+                   family), unit-norm columns
+  pca.eigenval     s² / M as plink2 --pca meanimpute writes it; of the binom2
+                   scaling for patterson too (there s² / 2M)
+  scores.tsv       V diag(s): scikit-allel's and sklearn's coordinates
+  eigenvalues.tsv  s, explained variance s² / samples, its share of the total,
+                   residual, converged
+  loadings.tsv.gz  U, with each variant's counted allele, frequency, mean, scale
+  pca.svg          the first two components
+  run.json         the record of the run: command line, date, device, budgets,
+                   times, memory, counts
+
+Examples:
+  teatime pca cohort.vcz --out pca
+  teatime pca chr1.vcz chr2.vcz --out chromosomes -k 20 --maf 0.01 --geno 0.05
+  teatime pca cohort.vcz --out close --tolerance 1e-5 --device wgpu:vulkan
+  teatime pca cohort.bed --out reference --loadings --counted-allele a2
+  teatime pca cohort.vcz --out autosomes --autosome
+  teatime pca dosages.zarr --array dosage --scaler standard --out imputed --loadings";
+
+const METHODS: Named<Method> =
+    &[("auto", Method::Auto), ("exact", Method::Exact), ("randomized", Method::Randomized)];
+
+pub(crate) const SCALERS: Named<Scaler> = &[
+    ("patterson", Scaler::Patterson),
+    ("binom2", Scaler::Binom2),
+    ("standard", Scaler::Standard),
+    ("center", Scaler::Center),
+    ("none", Scaler::None),
+];
+
+fn tolerance(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value > 0.0 && value < 1.0 => Ok(value),
+        _ => Err("not a number above 0 and below 1".into()),
+    }
+}
+
+/// The options, and why their method.
+pub(super) fn options(args: &PcaArgs) -> Result<(PcaOptions, Option<&'static str>), Failure> {
+    let stop = match (args.power_iterations, args.tolerance) {
+        (Some(n), _) => Some(Stop::PowerIterations(n)),
+        (None, t) => t.map(Stop::Tolerance),
+    };
+    let (method, reason) = match (args.method, stop) {
+        (Method::Exact, Some(_)) => {
+            let why = "--power-iterations and --tolerance are for --method randomized, not exact";
+            return Err(Failure::Usage(why.into()));
+        }
+        // Whoever counts iterations wants to iterate; the exact method is within any tolerance.
+        (Method::Auto, Some(Stop::PowerIterations(_))) => {
+            (Method::Randomized, Some("asked for by --power-iterations"))
+        }
+        (method, _) => (method, None),
+    };
+    let svd = SvdOptions::default();
+    let svd = svd
+        .oversamples(args.oversamples)
+        .stop(stop.unwrap_or(svd.stop))
+        .max_passes(args.max_passes)
+        .seed(args.seed);
+    let options = PcaOptions::default().components(args.components).method(method).scaler(args.scaler);
+    Ok((options.filter((&args.filter).into()).svd(svd), reason))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_those_of_the_scalers() {
+        SCALERS.iter().for_each(|(word, scaler)| assert_eq!(scaler.name(), *word));
+    }
+}

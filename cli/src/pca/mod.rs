@@ -1,0 +1,144 @@
+//! `teatime pca`, and what it shares with the demo: one run from stores to a folder of results.
+
+mod args;
+pub(crate) mod loadings;
+mod plot;
+mod report;
+pub(crate) mod tables;
+
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+use teatime::{Budget, Cancel, Device, Run};
+use teatime_genotype::{Cohort, PcaOptions, Wanted};
+
+use self::{
+    args::options,
+    loadings::LOADINGS,
+    plot::PLOT,
+    report::unconverged,
+    tables::{EIGENVAL, EIGENVALUES, EIGENVEC, SCORES},
+};
+pub(crate) use self::{
+    args::{PcaArgs, SCALERS},
+    plot::Groups,
+};
+use crate::{
+    failure::Failure,
+    output::{Output, RECORD},
+    progress::Bar,
+    stores::Stores,
+};
+
+const COMMAND: &str = "pca";
+
+/// Everything that a run may write.
+pub(crate) const RESULTS: [&str; 7] = [RECORD, EIGENVEC, EIGENVAL, SCORES, EIGENVALUES, LOADINGS, PLOT];
+
+/// Runs `teatime pca`.
+pub(crate) fn run(args: &PcaArgs, cancel: &Cancel) -> Result<(), Failure> {
+    let started = Instant::now();
+    let (options, reason) = options(args)?;
+    if args.loadings {
+        args.stores.names_alleles("--loadings")?;
+    }
+    let output = Output::prepare(&args.out, COMMAND, &RESULTS, &[], args.overwrite)?;
+    let mut stores = args.stores.open(args.resources.budget(), cancel)?;
+    if args.loadings {
+        // Before the work: a store whose variants cannot be read has no table of loadings.
+        for store in &stores.stores {
+            store.variants(0..store.n_variants().min(1), true)?;
+        }
+    }
+    let device = args.resources.open()?;
+    args.stores.settle_ploidy(&mut stores, &device, args.resources.budget(), cancel)?;
+    let job = Job {
+        started,
+        simulate: None,
+        device,
+        memory: args.resources.budget(),
+        cancel: cancel.clone(),
+        stores,
+        options,
+        reason,
+        output,
+        loadings: args.loadings,
+        strict: args.strict,
+        json: args.json,
+        groups: None,
+    };
+    job.run()
+}
+
+/// One run.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) started: Instant,
+    /// How long making the store took.
+    pub(crate) simulate: Option<Duration>,
+    pub(crate) device: Device,
+    pub(crate) memory: Budget,
+    pub(crate) cancel: Cancel,
+    pub(crate) stores: Stores,
+    pub(crate) options: PcaOptions,
+    /// Why the method of the options, where the library does not know.
+    pub(crate) reason: Option<&'static str>,
+    pub(crate) output: Output,
+    pub(crate) loadings: bool,
+    pub(crate) strict: bool,
+    pub(crate) json: bool,
+    pub(crate) groups: Option<Groups>,
+}
+
+impl Job {
+    /// Computes, writes everything, and reports it.
+    pub(crate) fn run(mut self) -> Result<(), Failure> {
+        let open = self.started.elapsed().saturating_sub(self.simulate.unwrap_or_default());
+        let bar = Bar::new("PCA", self.stores.genotypes.variants());
+        let run =
+            Run::default().cancel(self.cancel.clone()).progress(bar.progress("PCA")).memory(self.memory);
+        let since = Instant::now();
+        let wanted = Wanted::default().pca(&self.options).missing_calls();
+        let wanted = if self.loadings { wanted.loadings() } else { wanted };
+        let cohort = Cohort::load(&self.stores.genotypes, &self.device, &wanted, &run)?;
+        self.stores.check_found()?;
+        let mut result = cohort.pca(&self.options, &run)?;
+        self.stores.count_calls(&result.counts, cohort.missing_calls());
+        let pca = since.elapsed();
+        if let Some(reason) = self.reason {
+            result.reason = reason.into();
+        }
+        if let (Some(why), true) = (unconverged(&result, &self.options), self.strict) {
+            return Err(Failure::Error(format!("{why} (--strict)")));
+        }
+
+        let since = Instant::now();
+        tables::write(&self.output, &result, &self.stores)?;
+        plot::write(&self.output, &result, self.groups.as_ref())?;
+        let (write, since) = (since.elapsed(), Instant::now());
+        if self.loadings {
+            let run = run.clone().progress(bar.progress("Loadings"));
+            let written = loadings::write(&self.output, &self.stores, &cohort, &result, &self.options, &run);
+            if let Err(error) = written {
+                drop(bar);
+                // It is not whole; there is nobody to tell that this fails.
+                drop(fs::remove_file(self.output.path(LOADINGS)));
+                return Err(self.output.keep(error.into()));
+            }
+        }
+        let loadings = self.loadings.then(|| since.elapsed());
+        drop(bar);
+        let stages = [
+            ("simulate", self.simulate),
+            ("open", Some(open)),
+            ("pca", Some(pca)),
+            ("write", Some(write)),
+            ("loadings", loadings),
+        ];
+        // After all that is read.
+        let report = self.report(&result, &stages, pca);
+        report.finish(self.output, self.json, &self.cancel)
+    }
+}
