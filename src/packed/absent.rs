@@ -9,11 +9,7 @@ use super::{
     limbs::{Table, packed_limbs},
     pair_products::{COLUMNS, Wanted, batches},
 };
-use crate::{
-    Device, Result, Tensor,
-    kernels::packed_gather::Recode,
-    linalg::{Matrix, gram::to_usize},
-};
+use crate::{Device, Result, Tensor, extent::to_usize, kernels::packed_gather::Recode, linalg::Matrix};
 
 /// Sets of limbs, of known codes and of missing ones, and limbs of each: the fewest that kernels take for missing codes.
 const SETS: u64 = 2;

@@ -103,7 +103,7 @@ impl<'a> Search<'a> {
         let taken = (side * side).saturating_sub(pairs) * of_pair + if shared { ahead } else { 0 };
         let staying = least + on_device.saturating_sub(taken) / block.max(1);
         let chunk_bytes = ahead + plans.iter().map(Plan::largest_need).max().unwrap_or(0);
-        let staying = usize::try_from(staying).unwrap_or(usize::MAX);
+        let staying = to_usize(staying);
         Ok(Self { reading, run, measure, plans, of_box, chunk_bytes, staying, side })
     }
 
