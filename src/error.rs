@@ -190,6 +190,11 @@ impl Error {
         Self::Store { path: path.to_string().into(), why: why.to_string().into() }
     }
 
+    /// An [`Error::Io`] of a path that displays.
+    pub fn io(path: impl fmt::Display, source: std::io::Error) -> Self {
+        Self::Io { path: path.to_string().into(), source }
+    }
+
     /// An [`Error::Chunk`] from anything that displays.
     pub fn chunk(array: impl fmt::Display, index: &[u64], why: impl fmt::Display) -> Self {
         Self::Chunk { array: array.to_string().into(), index: index.into(), why: why.to_string().into() }

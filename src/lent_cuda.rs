@@ -12,6 +12,7 @@ use crate::{
         cuda::{CudaDriver, lent, place_of},
         foreign,
     },
+    extent::to_usize,
     kernels::KERNELS,
 };
 
@@ -107,7 +108,7 @@ impl<T: Element> Tensor<T> {
     pub fn into_cuda_slice(self) -> Result<CudaSlice<T>> {
         let op = "Tensor::into_cuda_slice";
         let device = self.device().clone();
-        let len = usize::try_from(self.len()).unwrap_or(usize::MAX);
+        let len = to_usize(self.len());
         let driver = device.cuda(op)?;
         match self.into_memory() {
             Memory::Cuda(memory) => driver.give_back(memory, len),

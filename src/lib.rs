@@ -247,6 +247,8 @@ pub use device::{Device, Traffic};
 pub use device_info::{Backend, DeviceInfo, DeviceKind, DeviceOptions, Limits, ListedDevice};
 pub use dtype::{DType, Element, InF32, Real};
 pub use error::{Error, MemoryKind, Result, plain};
+#[doc(hidden)]
+pub use extent::to_usize;
 #[cfg(feature = "cuda")]
 pub use kernels::write_cuda_kernels;
 pub use launch::Arg;

@@ -15,6 +15,7 @@ use crate::{
     Backend, Device, Element, Error, Result,
     device::Buffer,
     driver::{Download, HostBytes, Memory, Slice, Staging},
+    extent::to_usize,
     kernel::Access,
     launch::Arg,
 };
@@ -475,7 +476,7 @@ impl<T: Element> Tensor<T> {
         if self.guard > 0 || self.is_empty() {
             return self.download()?.bytes().map(HostBytes::Owned);
         }
-        let bytes = usize::try_from(self.bytes()).unwrap_or(usize::MAX);
+        let bytes = to_usize(self.bytes());
         let device = self.device.clone();
         device.count_to_host(self.bytes());
         device.driver().take(self.into_memory(), bytes)
@@ -592,8 +593,7 @@ impl<T: Element> Tensor<T> {
     /// # Errors
     /// As [`read`](Self::read); [`Error::Shape`] for a shape that ndarray cannot hold.
     pub fn to_ndarray(&self) -> Result<ndarray::ArrayD<T>> {
-        let shape: Vec<usize> =
-            self.shape.iter().map(|&n| usize::try_from(n).unwrap_or(usize::MAX)).collect();
+        let shape: Vec<usize> = self.shape.iter().copied().map(to_usize).collect();
         let array = ndarray::ArrayD::from_shape_vec(shape, self.read()?);
         array.map_err(|error| Error::shape("Tensor::to_ndarray", "an array that ndarray can hold", error))
     }

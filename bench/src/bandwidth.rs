@@ -7,6 +7,7 @@ use teatime::{
     linalg::{BlockSum, pending_column_stats, pending_row_stats, scale_columns, standardize, transpose},
     packed::recode,
     random::random_words,
+    to_usize,
 };
 
 use crate::{
@@ -128,7 +129,7 @@ pub(crate) fn kernels(session: &mut Session<'_>) {
         // Long rows, so that the table of the rows counts little.
         let (rows, cols) = (64, bytes / 64);
         let x = Tensor::from_slice(device, &data::dosages(1, bytes), &[rows, cols])?;
-        let table = vec![[0.7f32, 1.4, 0.0]; data::to_usize(rows)];
+        let table = vec![[0.7f32, 1.4, 0.0]; to_usize(rows)];
         Ok(Box::new(move || standardize(&x, &table, true).map(drop)))
     });
     for width in Width::ALL {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use teatime::{Device, Error, Tensor, random::philox, store::MemoryArray};
+use teatime::{Device, Error, Tensor, random::philox, store::MemoryArray, to_usize};
 use teatime_genotype::Genotypes;
 
 /// Words that values are made of; longer data repeats them.
@@ -10,11 +10,6 @@ const PERIOD: u64 = 1 << 22;
 
 fn words(seed: u32, len: u64) -> impl Iterator<Item = u32> {
     (0..len.div_ceil(4)).flat_map(move |block| philox([seed, 0xbe7c], block)).take(to_usize(len))
-}
-
-/// A length that was checked against the device's memory.
-pub(crate) fn to_usize(len: u64) -> usize {
-    usize::try_from(len).expect("a size should fit the address space")
 }
 
 /// `len` values made of words, from the 4,194,304th on repeated.

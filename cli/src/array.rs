@@ -187,7 +187,7 @@ impl Files {
 }
 
 fn error(place: &Path, source: io::Error) -> Error {
-    Error::Io { path: place.display().to_string().into(), source }
+    Error::io(place.display(), source)
 }
 
 /// A digest of a file, or of all files of a folder, in any order. A `link` to a folder is followed, but no further such link within it:

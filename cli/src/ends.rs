@@ -3,6 +3,7 @@
 
 use std::{fs, io::Read};
 
+use teatime::to_usize;
 use teatime_genotype::bed::BedFile;
 
 use crate::{failure::Failure, text};
@@ -35,7 +36,7 @@ pub(crate) fn check(bed: &BedFile) -> Result<Option<String>, Failure> {
     while read == 0 || by_variant && used > 1 && seen >> (2 * (used - 1)) == 0 && read < MOST {
         bytes.clear();
         (&file).take(piece).read_to_end(&mut bytes).map_err(&io)?;
-        let row = usize::try_from(width).unwrap_or(usize::MAX);
+        let row = to_usize(width);
         let mut ends = bytes.chunks(row).map(|row| row[row.len() - 1]).inspect(|end| seen |= end);
         // All four fields of a full byte are used.
         if let Some(at) = ends.position(|end| u32::from(end) >> (2 * used) != 0) {

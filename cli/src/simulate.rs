@@ -7,7 +7,7 @@
 use std::{path::Path, sync::Arc};
 
 use rayon::prelude::*;
-use teatime::{Cancel, Error, Result, random::philox};
+use teatime::{Cancel, Error, Result, random::philox, to_usize};
 use teatime_genotype::{Variant, VcfZarrHeader, VcfZarrWriter};
 
 use crate::progress::Bar;
@@ -63,8 +63,7 @@ impl Model {
         (0..writer.n_chunks()).into_par_iter().try_for_each(|chunk| {
             cancel.check()?;
             let range = writer.chunk_range(chunk);
-            let size = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-            let rows = size(range.end - range.start);
+            let rows = to_usize(range.end - range.start);
             let mut calls = vec![0; rows * self.samples * 2];
             let lines = calls.chunks_mut(self.samples * 2).zip(range.clone());
             let variants: Vec<Variant> = lines.map(|(line, row)| self.variant(row, line)).collect();

@@ -4,7 +4,7 @@ use std::{ops::Range, path::Path, sync::Arc};
 
 use teatime::{Budget, ChunkedArray, Error, MissingChunk};
 use teatime_genotype::{
-    FilledColumn, GenotypeStore, Variant,
+    DoubtfulColumn, GenotypeStore, Variant,
     bed::{BedFile, Sample},
 };
 
@@ -125,13 +125,11 @@ impl Store {
     }
 
     /// Columns of a Zarr store of which chunks were not there, so far, and might have held something else than was taken for them.
-    pub(crate) fn doubtful_columns(&self) -> Vec<FilledColumn> {
-        let mut columns = match self {
-            Self::Zarr(store) => store.filled_columns(),
+    pub(crate) fn doubtful_columns(&self) -> Vec<DoubtfulColumn> {
+        match self {
+            Self::Zarr(store) => store.doubtful_columns(),
             Self::Plink(_) => Vec::new(),
-        };
-        columns.retain(|column| column.doubtful);
-        columns
+        }
     }
 
     pub(crate) fn arrays(&self) -> &[Arc<dyn ChunkedArray>] {

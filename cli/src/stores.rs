@@ -10,7 +10,7 @@ use teatime::{
     Budget, Cancel, MissingChunk,
     stable_text::{StableText, fields},
 };
-use teatime_genotype::{FilledColumn, GenotypeKind, Genotypes, Match, Variant, VariantCounts};
+use teatime_genotype::{DoubtfulColumn, GenotypeKind, Genotypes, Match, Variant, VariantCounts};
 
 use crate::{
     array::{check_found, other_names},
@@ -293,7 +293,7 @@ impl Stores {
 }
 
 /// Chunks that are not there, in words.
-fn filled(store: &Path, FilledColumn { path, chunks, value, .. }: &FilledColumn) -> String {
+fn filled(store: &Path, DoubtfulColumn { path, chunks, value }: &DoubtfulColumn) -> String {
     let (n, are) = (text::plural(*chunks, "chunk"), if *chunks == 1 { "is" } else { "are" });
     let of = if path.ends_with("variant_contig") { "contig " } else { "" };
     format!(

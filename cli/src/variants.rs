@@ -1,6 +1,6 @@
 //! What is known of the variants of stores, read in batches.
 
-use teatime::Result;
+use teatime::{Result, to_usize};
 use teatime_genotype::Variant;
 
 use crate::store::Store;
@@ -27,7 +27,7 @@ impl<'a> Variants<'a> {
     /// # Panics
     /// Where the stores have none of that number.
     pub(crate) fn get(&mut self, number: u64) -> Result<&mut Variant> {
-        let within = |first: u64| usize::try_from(number.saturating_sub(first)).unwrap_or(usize::MAX);
+        let within = |first: u64| to_usize(number.saturating_sub(first));
         if number < self.first || within(self.first) >= self.batch.len() {
             let mut start = 0;
             for store in self.stores {

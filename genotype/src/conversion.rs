@@ -9,6 +9,7 @@ use bytemuck::Pod;
 use teatime::{
     ChunkedArray, Result, StoredType,
     stream::{Convert, Misfit, Narrow, Narrowed},
+    to_usize,
 };
 
 use super::calls::Calls;
@@ -39,7 +40,7 @@ impl Conversion {
         let target = match ploidy {
             1 => Target::Codes(Calls::Haploid),
             2 => Target::Codes(Calls::Diploid),
-            _ => Target::Counts { ploidy: usize::try_from(ploidy).unwrap_or(usize::MAX) },
+            _ => Target::Counts { ploidy: to_usize(ploidy) },
         };
         let narrow = Narrow {
             to: Narrowed::I8,

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use teatime::{Error, Result, linalg::Stats};
+use teatime::{Error, Result, linalg::Stats, to_usize};
 
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0100_0000_01b3;
@@ -34,7 +34,7 @@ impl CallCounts {
     /// # Errors
     /// [`Error::OutOfMemory`] where the system has not so much.
     pub(crate) fn new(variants: u64, samples: u64, codes: bool) -> Result<Self> {
-        let room = usize::try_from(variants).unwrap_or(usize::MAX);
+        let room = to_usize(variants);
         let requested = variants.saturating_mul(Self::bytes_of(codes));
         let full = |_| Error::OutOfMemory { requested, free: None };
         let of = if codes {

@@ -7,6 +7,7 @@ use teatime::{
     Result, StoredType,
     linalg::Stats,
     stream::{AsStored, Convert, Narrowed},
+    to_usize,
 };
 
 use super::{
@@ -96,7 +97,7 @@ pub(crate) struct Counting {
 
 /// Sums in f64 of rows of f32; negative is missing. Sums of f32 could not tell a constant row from one that varies a little.
 pub(crate) fn float_sums(rows: &[u8], samples: u64) -> Vec<Stats> {
-    let samples = usize::try_from(samples).unwrap_or(usize::MAX);
+    let samples = to_usize(samples);
     let (values, _) = rows.as_chunks::<4>();
     let sums = |row: &[[u8; 4]]| {
         row.iter().map(|bytes| f32::from_ne_bytes(*bytes)).filter(|x| *x >= 0.0).map(f64::from).fold(

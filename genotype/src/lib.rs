@@ -121,7 +121,7 @@ mod tests;
 #[cfg(feature = "zarr")]
 pub use self::distance::WrittenBands;
 #[cfg(feature = "zarr")]
-pub use self::vcf_zarr::{FilledColumn, GenotypeStore, VcfZarrHeader, VcfZarrWriter};
+pub use self::vcf_zarr::{DoubtfulColumn, GenotypeStore, VcfZarrHeader, VcfZarrWriter};
 pub use self::{
     carried::carried_alleles,
     choice::MethodCosts,
@@ -154,7 +154,4 @@ pub use self::{
 #[cfg(feature = "zarr")]
 const SOURCE: &str = concat!("teatime-", env!("CARGO_PKG_VERSION"));
 
-/// An extent as the host counts.
-fn to_usize(extent: u64) -> usize {
-    usize::try_from(extent).expect("what fits the host's memory should fit its address space")
-}
+use teatime::to_usize;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 
-use teatime::{ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, StoredType};
+use teatime::{ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, StoredType, to_usize};
 
 /// Whether a call of so many alleles is one of a matrix of that ploidy: haploid calls among diploid ones count twice.
 pub(super) fn fits(alleles: u64, ploidy: u64) -> bool {
@@ -92,7 +92,6 @@ impl OfPloidy {
 
     /// The chunks side by side along the alleles, as calls of the ploidy.
     fn calls<T: Allele>(&self, chunks: &[DecodedChunk]) -> Vec<u8> {
-        let to_usize = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         let [stored, deep] = [self.array.shape()[2], self.array.chunk_shape()[2]].map(to_usize);
         let ploidy = to_usize(self.shape[2]);
         let calls = to_usize(self.chunk_shape[0] * self.chunk_shape[1]);

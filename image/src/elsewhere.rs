@@ -2,13 +2,10 @@
 
 use teatime::{
     Error,
-    store::{Node, Storage},
+    store::{Node, Storage, join},
 };
 
-use crate::{
-    entry::Entry,
-    metadata::{Metadata, join},
-};
+use crate::{entry::Entry, metadata::Metadata};
 
 /// Most names that a message lists.
 const LISTED: usize = 8;

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use teatime::{
     Result,
-    store::{Storage, read_json},
+    store::{Storage, join, read_json},
 };
 
 use crate::entry::Entry;
@@ -57,9 +57,4 @@ pub(crate) fn is_version(entry: &Entry<'_>, expected: &str) -> Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-/// The key of `name` within `path`, which may be empty.
-pub(crate) fn join(path: &str, name: &str) -> String {
-    if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") }
 }

@@ -5,14 +5,14 @@ use std::{path::Path, sync::Arc};
 use serde_json::Value;
 use teatime::{
     ChunkedArray, Error, MissingChunk, Result,
-    store::{Attributes, Folder, Node, Storage, ZarrArray, key_within},
+    store::{Attributes, Folder, Node, Storage, ZarrArray, join, key_within},
 };
 
 use crate::{
     axis::{self, Axis, MOST_AXES},
     elsewhere,
     entry::Entry,
-    metadata::{Metadata, OmeVersion, is_version, join},
+    metadata::{Metadata, OmeVersion, is_version},
 };
 
 /// One of the sizes of an image.

@@ -4,11 +4,10 @@ use std::{io::ErrorKind, path::Path, sync::Arc};
 
 use teatime::{
     Device, Error, MissingChunk, Result, Run, Status,
-    store::{ArrayWriter, Folder, Node, Storage, WritableStorage, ZarrArray, is_free, write_group},
+    store::{ArrayWriter, Folder, Node, Storage, WritableStorage, ZarrArray, is_free, join, write_group},
 };
 
 use crate::{
-    metadata::join,
     pyramid::reduce,
     spec::{ImageSpec, LevelSpec},
 };
@@ -43,7 +42,7 @@ impl MultiscaleWriter {
         match std::fs::read_dir(path).map(|mut entries| entries.next().is_some()) {
             Ok(true) => return Err(Error::store(path.display(), "exists already")),
             Err(source) if source.kind() != ErrorKind::NotFound => {
-                return Err(Error::Io { path: path.display().to_string().into(), source });
+                return Err(Error::io(path.display(), source));
             }
             _ => {}
         }
@@ -100,7 +99,7 @@ impl MultiscaleWriter {
         writer.base()?;
         // It is ours, and a process may have been killed while it wrote the group's metadata.
         let swept = writer.storage.sweep(path);
-        swept.map_err(|source| Error::Io { path: writer.storage.place(path).into(), source })?;
+        swept.map_err(|source| Error::io(writer.storage.place(path), source))?;
         Ok(writer)
     }
 

@@ -9,6 +9,7 @@ use super::Device;
 use crate::{
     Error, Result,
     driver::{Memory, Slice},
+    extent::to_usize,
 };
 
 /// Bytes behind each allocation of a checked device.
@@ -83,7 +84,7 @@ impl Device {
             driver.alloc(size)?
         };
         if self.inner.checked {
-            let poison = vec![POISON; usize::try_from(size).unwrap_or(usize::MAX)];
+            let poison = vec![POISON; to_usize(size)];
             self.inner.driver.write(Slice { memory: &memory, offset: 0, bytes: size }, &poison)?;
         }
         Ok(Buffer { memory, guard, _counted: Some(Counted::new(size, &self.inner.usage)) })

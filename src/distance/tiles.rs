@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Device, Element, Error, Needs, Progress, Result, Run, Status, StoredType, Tensor, dtype::nearest_f32,
-    linalg::Matrix, store::ArrayWriter,
+    extent::to_usize, linalg::Matrix, store::ArrayWriter,
 };
 
 /// Writes what [`pairwise`](super::pairwise) gives, to the last bit, into an array of f64 or f32, and finishes it. Waits.
@@ -168,7 +168,7 @@ pub fn write_condensed<T: Element>(
     let mut tiles = Tiles::new(job, x.device(), run, &writer, needs, |index| writer.is_written(index))?;
     for index in writer.left() {
         let start = index[0] * tile[0];
-        let pairs = whole(start)..whole(start + writer.extent(&index)[0]);
+        let pairs = to_usize(start)..to_usize(start + writer.extent(&index)[0]);
         put(&writer, &index, &tiles.run_of_pairs(m, pairs)?)?;
         tiles.tell(1);
     }
@@ -242,8 +242,8 @@ impl<'a, 'w, T: Element> Tiles<'a, 'w, T> {
         columns: Range<u64>,
         counted: bool,
     ) -> Result<(Matrix, Option<Matrix>)> {
-        let [top, left] = [rows.start, columns.start].map(whole);
-        let extents @ [_, width] = [&rows, &columns].map(|range| whole(range.end - range.start));
+        let [top, left] = [rows.start, columns.start].map(to_usize);
+        let extents @ [_, width] = [&rows, &columns].map(|range| to_usize(range.end - range.start));
         let (mut out, mut counts) = (matrix(extents)?, counted.then(|| matrix(extents)).transpose()?);
         let is_lower = self.job.is_lower();
         self.job.each_block_of([rows.clone(), columns.clone()], self.side, &self.run, |block| {
@@ -361,10 +361,6 @@ fn transposed(values: &[f64], width: usize) -> Vec<f64> {
         }
     });
     out
-}
-
-fn whole(number: u64) -> usize {
-    usize::try_from(number).expect("a tile should fit the host")
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use self::lines::{FreeList, Lines};
 use super::{ArgSlice, Download, Driver, Fence, HostBytes, Memory, Slice, Staging, foreign};
 use crate::{
     Backend, Cancel, DeviceInfo, DeviceKind, Limits, Result,
+    extent::to_usize,
     kernel::{Access, CpuArg, CpuLaunch, Grid, KernelDef, Spec},
     waiting::install,
 };
@@ -126,10 +127,6 @@ fn processor() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
     model.map_or_else(|| std::env::consts::ARCH.into(), |(_, name)| name.trim().into())
-}
-
-fn to_usize(bytes: u64) -> usize {
-    usize::try_from(bytes).expect("memory that was allocated should fit the address space")
 }
 
 fn cpu(memory: &Memory) -> Result<&CpuMemory> {

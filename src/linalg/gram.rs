@@ -14,6 +14,7 @@ use crate::{
     array::{self, elementwise::converted},
     dtype::{halves, joined},
     extent::blocks,
+    extent::to_usize,
     kernel::{Grid, small},
     kernels::{
         WG, WG_ALONE,
@@ -21,10 +22,6 @@ use crate::{
     },
     tensor::Pending,
 };
-
-pub(crate) fn to_usize(extent: u64) -> usize {
-    usize::try_from(extent).expect("the extent of a matrix on the host should fit the address space")
-}
 
 /// A sum of blocks on their device, in the order in which they are added.
 ///

@@ -7,7 +7,7 @@ use faer::{
 };
 
 use super::{
-    gram::{gram, to_usize},
+    gram::gram,
     host,
     matmul::{Op, Product, multiply},
     matrix::Matrix,
@@ -18,6 +18,7 @@ use super::{
 use crate::{
     Error, Real, Result, Tensor,
     array::{elementwise::converted, max, min},
+    extent::to_usize,
     random::random_words,
     waiting::apart,
 };

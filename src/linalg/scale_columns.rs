@@ -3,6 +3,7 @@
 use crate::{
     Error, Real, Result, Tensor,
     array::{Zip, zip},
+    extent::to_usize,
     kernel::{Grid, small},
     kernels::{
         WG, WG_ALONE,
@@ -46,7 +47,7 @@ pub fn scale_columns<R: Real>(x: &Tensor<R>, factors: &[R]) -> Result<Tensor<R>>
     }
     let limits = device.limits();
     let step = limits.rows_per_launch(cols, WG)?;
-    for first in (0..rows).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
+    for first in (0..rows).step_by(to_usize(step)) {
         let end = rows.min(first + step);
         let [count, width] = [end - first, cols].map(small);
         let (x, s) = (x.window(first * cols..end * cols), factors.window(0..cols));

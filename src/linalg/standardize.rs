@@ -2,6 +2,7 @@
 
 use crate::{
     Error, InF32, Result, Tensor,
+    extent::to_usize,
     kernel::{Grid, small},
     kernels::{
         WG,
@@ -47,7 +48,7 @@ pub fn standardize<T: InF32>(
     }
     let limits = device.limits();
     let step = limits.rows_per_launch(cols.max(3), WG)?;
-    for first in (0..rows).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
+    for first in (0..rows).step_by(to_usize(step)) {
         let end = rows.min(first.saturating_add(step));
         let [count, width] = [end - first, cols].map(small);
         let (x, t) = (x.window(first * cols..end * cols), table.window(first * 3..end * 3));

@@ -3,13 +3,12 @@
 use faer::Mat;
 
 use super::{
-    gram::to_usize,
     host,
     matrix::Matrix,
     qr::{Factors, MAX_COLUMNS, factor, sizes, times},
     transpose::transpose,
 };
-use crate::{Error, Real, Result, Tensor, waiting::apart};
+use crate::{Error, Real, Result, Tensor, extent::to_usize, waiting::apart};
 
 /// What [`svd`] returns: `a = U diag(s) Vᵀ` with r = min(m, n).
 #[derive(Debug)]

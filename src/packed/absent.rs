@@ -10,9 +10,7 @@ use super::{
     pair_products::{COLUMNS, Wanted, batches},
 };
 use crate::{
-    Device, Needs, Result, Tensor,
-    kernels::packed_gather::Recode,
-    linalg::{Matrix, gram::to_usize},
+    Device, Needs, Result, Tensor, extent::to_usize, kernels::packed_gather::Recode, linalg::Matrix,
 };
 
 /// Sets of limbs, of known codes and of missing ones, and limbs of each: the fewest that kernels take for missing codes.

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     Device, Error, Result, Tensor,
+    extent::to_usize,
     kernel::{Grid, Program, small},
     kernels::packed_apply::{LARGE_TILE, PACKED_APPLY, Params, TILE, spec},
 };
@@ -201,6 +202,6 @@ pub(super) fn step(device: &Device, words: u64, widest: u64) -> Result<u64> {
 
 /// Consecutive parts of a range, at most so long.
 pub(super) fn pieces(Range { start, end }: Range<u64>, longest: u64) -> impl Iterator<Item = (u64, u64)> {
-    let step = usize::try_from(longest).unwrap_or(usize::MAX);
+    let step = to_usize(longest);
     (start..end).step_by(step).map(move |first| (first, end.min(first.saturating_add(longest))))
 }

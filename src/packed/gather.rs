@@ -6,12 +6,12 @@ use super::{apply::step, row_words};
 use crate::{
     Error, Result, Tensor,
     bits::{Width, unpack},
+    extent::to_usize,
     kernel::{Grid, Program, small},
     kernels::{
         WG, WG_ALONE,
         packed_gather::{PACKED_GATHER, Params, ROWS, Recode},
     },
-    linalg::gram::to_usize,
 };
 
 /// The program that [`packed_gather`] launches.

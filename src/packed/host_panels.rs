@@ -8,7 +8,7 @@ use std::{
 use rayon::prelude::*;
 
 use super::PANEL_ROWS;
-use crate::{Device, Error, Result, Tensor, driver::Staging, tensor::Pending};
+use crate::{Device, Error, Result, Tensor, driver::Staging, extent::to_usize, tensor::Pending};
 
 /// Bytes of a panel that a thread copies at a time.
 const PART: usize = 1 << 20;
@@ -107,8 +107,8 @@ impl HostPanels {
         let pool = device.pool()?;
         let mut turn = 0;
         for HostPanel { rows, missing, words, bytes } in &self.panels {
-            let step = usize::try_from(4 * words * self.step).unwrap_or(usize::MAX).max(1);
-            let firsts = rows.clone().step_by(usize::try_from(self.step).unwrap_or(usize::MAX));
+            let step = to_usize(4 * words * self.step).max(1);
+            let firsts = rows.clone().step_by(to_usize(self.step));
             for (first, bytes) in firsts.zip(bytes.chunks(step)) {
                 let slot = &mut slots[turn % 2];
                 turn += 1;

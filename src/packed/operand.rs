@@ -9,7 +9,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::entry;
-use crate::{Device, Error, Result, Tensor, kernels::cpu::limbs::limbs, linalg::Matrix};
+use crate::{Device, Error, Result, Tensor, extent::to_usize, kernels::cpu::limbs::limbs, linalg::Matrix};
 
 /// Limbs of a number.
 pub(crate) const LIMBS: u64 = 3;
@@ -113,8 +113,8 @@ impl Operand {
             return Err(Error::argument("packed product", "x", why));
         }
         let units: Vec<f64> = largest.iter().map(|&largest| unit(largest)).collect();
-        let row_limbs = usize::try_from(row_limbs(LIMBS, columns as u64)).unwrap_or(usize::MAX);
-        let quads = 4 * usize::try_from(words).unwrap_or(usize::MAX);
+        let row_limbs = to_usize(row_limbs(LIMBS, columns as u64));
+        let quads = 4 * to_usize(words);
         let mut all = vec![0u32; quads * row_limbs];
         let part = |(part, out): (usize, &mut [u32])| {
             let mut totals = vec![0; columns];

@@ -26,6 +26,7 @@ use super::{
 };
 use crate::{
     Device, Error, Limits, Result, Tensor,
+    extent::to_usize,
     kernel::Program,
     kernels::{
         cpu::limbs::limbs,
@@ -33,7 +34,6 @@ use crate::{
         packed_gather::Recode,
         packed_pairs::Terms,
     },
-    linalg::gram::to_usize,
 };
 
 /// Columns of the smallest group: a vector of the kernels.

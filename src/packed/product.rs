@@ -13,8 +13,8 @@ use super::{
     row_words,
 };
 use crate::{
-    Device, Error, Needs, Result, Tensor, kernel::Program, kernels::packed_apply::TILE, linalg::Matrix,
-    tensor::Pending,
+    Device, Error, Needs, Result, Tensor, extent::to_usize, kernel::Program, kernels::packed_apply::TILE,
+    linalg::Matrix, tensor::Pending,
 };
 
 /// Of a bound: what rounding in f32 may add.
@@ -98,7 +98,7 @@ impl PackedProduct {
         }
         let words = row_words(entries);
         let width = group_columns(device, words, columns as u64)?;
-        let step = usize::try_from(width).unwrap_or(usize::MAX);
+        let step = to_usize(width);
         let mut groups = Vec::new();
         for first in (0..columns).step_by(step) {
             let mut operand = Operand::new(device, x, first, step.min(columns - first), words)?;
@@ -192,7 +192,7 @@ impl PackedProduct {
     /// [`Error::Argument`] for a product without bounds; what the device reports.
     pub fn finish(self) -> Result<Matrix> {
         self.check_twice("PackedProduct::finish", true)?;
-        let mut total = Matrix::zeros(usize::try_from(self.entries).unwrap_or(usize::MAX), self.columns);
+        let mut total = Matrix::zeros(to_usize(self.entries), self.columns);
         for Group { first, x, adjoint, .. } in &self.groups {
             let Some((weight_units, sums)) = adjoint else { continue };
             let (sums, width) = (sums.read()?, weight_units.len());
@@ -246,10 +246,9 @@ impl PackedProduct {
 
     /// Waits for rows of `A X`.
     fn collect(&self, rows: Range<u64>, parts: Vec<Pending<f32>>) -> Result<Matrix> {
-        let mut product =
-            Matrix::zeros(usize::try_from(rows.end - rows.start).unwrap_or(usize::MAX), self.columns);
+        let mut product = Matrix::zeros(to_usize(rows.end - rows.start), self.columns);
         for (Group { first, x, .. }, part) in self.groups.iter().zip(parts) {
-            let (part, width) = (part.wait()?, usize::try_from(x.columns).unwrap_or(usize::MAX));
+            let (part, width) = (part.wait()?, to_usize(x.columns));
             self.device.pool()?.install(|| {
                 let rows = product.data_mut().par_chunks_exact_mut(self.columns.max(1));
                 rows.zip(part.par_chunks_exact(width)).with_min_len(LEAST_ROWS).for_each(|(row, part)| {

@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::row_words;
 use crate::{
     Error, Result, Tensor,
+    extent::to_usize,
     kernel::{Grid, Program, small},
     kernels::recode::{Params, RECODE, SPEC},
     linalg::Stats,
@@ -92,8 +93,7 @@ pub fn recode(
     if step == 0 {
         return Err(Error::Limit { what: "bytes of a row of codes", requested: widest, max: binding });
     }
-    for start in (0..if columns == 0 { 0 } else { rows }).step_by(usize::try_from(step).unwrap_or(usize::MAX))
-    {
+    for start in (0..if columns == 0 { 0 } else { rows }).step_by(to_usize(step)) {
         let Range { start, end } = start..rows.min(start + step);
         let x = raw.window(start * row_bytes..end * row_bytes);
         let p = packed.window_mut((first + start) * words..(first + end) * words);

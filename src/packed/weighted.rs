@@ -14,11 +14,7 @@ use super::{
     row_batches::RowBatches,
     row_words,
 };
-use crate::{
-    Device, Limits, Needs, Result, Tensor,
-    kernel::Program,
-    linalg::{Matrix, gram::to_usize},
-};
+use crate::{Device, Limits, Needs, Result, Tensor, extent::to_usize, kernel::Program, linalg::Matrix};
 
 /// Columns of a weight, and limbs of it in each.
 const HALVES: usize = 2;

@@ -186,38 +186,41 @@ pub trait ChunkedArray: fmt::Debug + Send + Sync {
     fn chunk_shape(&self) -> &[u64];
     /// Element type.
     fn dtype(&self) -> StoredType;
+    /// The array whose chunks, at the same places, this one is made of: the provided methods below ask it. None by default.
+    fn inner(&self) -> Option<&dyn ChunkedArray> {
+        None
+    }
     /// A value that means a missing one, as an array's attributes have it; NaN for NaN. None by default.
     ///
     /// Filters and distances read it as a number like others, unless the array is given to them as
     /// [`MissingAsNan`](super::MissingAsNan).
     fn missing_value(&self) -> Option<f64> {
-        None
+        self.inner()?.missing_value()
     }
     /// Most bytes of memory that a fetched chunk takes, but for what becomes part of the decoded one: 0 by default. Counted in
     /// memory budgets, as is [`scratch_bytes`](Self::scratch_bytes).
     fn fetched_bytes(&self) -> u64 {
-        0
+        self.inner().map_or(0, |inner| inner.fetched_bytes())
     }
     /// Most bytes of memory that decoding a chunk takes besides what it is given and what it gives: 0 by default.
     fn scratch_bytes(&self) -> u64 {
-        0
+        self.inner().map_or(0, |inner| inner.scratch_bytes())
     }
     /// How many chunks should be fetched at once, on threads that do nothing else: more than one for storage that takes its
     /// time to answer. 0, the default, where the thread that decodes a chunk may as well fetch it.
     fn fetches(&self) -> usize {
-        0
+        self.inner().map_or(0, |inner| inner.fetches())
     }
     /// The chunks that storage had, of those that were fetched; by default nothing is known.
     fn looked_for(&self) -> LookedFor {
-        LookedFor::default()
+        self.inner().map_or_else(LookedFor::default, |inner| inner.looked_for())
     }
     /// Reads the bytes of the chunk at `index` of the chunk grid; by default none, and [`decode`](Self::decode) does it all.
     ///
     /// # Errors
     /// [`Error::Chunk`](crate::Error::Chunk) when it cannot be read, or is larger than it may be.
     fn fetch(&self, index: &[u64]) -> Result<FetchedChunk> {
-        let _ = index;
-        Ok(FetchedChunk::default())
+        self.inner().map_or_else(|| Ok(FetchedChunk::default()), |inner| inner.fetch(index))
     }
     /// Decodes the chunk at `index`, which was fetched. Reads nothing where [`fetch`](Self::fetch) did.
     ///

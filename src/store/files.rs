@@ -29,7 +29,7 @@ pub fn write_whole(
     written.map_err(|source| {
         // What is left of it is worth nothing, and the first error says more.
         fs::remove_file(&scratch).ok();
-        Error::Io { path: path.display().to_string().into(), source }
+        Error::io(path.display(), source)
     })
 }
 

@@ -8,7 +8,7 @@ use std::{
 use half::f16;
 
 use super::blocks::runs;
-use crate::{ChunkedArray, DecodedChunk, Error, FetchedChunk, LookedFor, Result, StoredType};
+use crate::{ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, StoredType, extent::to_usize};
 
 /// The largest whole number up to which f64 holds every whole number.
 pub(super) const WHOLE: u64 = (1 << 53) - 1;
@@ -87,7 +87,7 @@ impl MissingAsNan {
         let extents: Vec<usize> = extents
             .map(|((&shape, &at), &chunk)| {
                 let left = shape.saturating_sub(at.saturating_mul(chunk as u64));
-                usize::try_from(left).unwrap_or(usize::MAX).min(chunk)
+                to_usize(left).min(chunk)
             })
             .collect();
         let origin = vec![0; whole.len()];
@@ -191,12 +191,12 @@ impl ChunkedArray for MissingAsNan {
         self.dtype
     }
 
-    fn missing_value(&self) -> Option<f64> {
-        Some(f64::NAN)
+    fn inner(&self) -> Option<&dyn ChunkedArray> {
+        Some(&*self.array)
     }
 
-    fn fetched_bytes(&self) -> u64 {
-        self.array.fetched_bytes()
+    fn missing_value(&self) -> Option<f64> {
+        Some(f64::NAN)
     }
 
     fn scratch_bytes(&self) -> u64 {
@@ -204,18 +204,6 @@ impl ChunkedArray for MissingAsNan {
         let is_changed = self.dtype != self.array.dtype();
         let stored = if is_changed { self.array.dtype().size() as u64 } else { 0 };
         self.array.scratch_bytes().saturating_add(elements.saturating_mul(stored))
-    }
-
-    fn fetches(&self) -> usize {
-        self.array.fetches()
-    }
-
-    fn looked_for(&self) -> LookedFor {
-        self.array.looked_for()
-    }
-
-    fn fetch(&self, index: &[u64]) -> Result<FetchedChunk> {
-        self.array.fetch(index)
     }
 
     fn decode(&self, index: &[u64], fetched: FetchedChunk) -> Result<DecodedChunk> {

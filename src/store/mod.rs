@@ -5,7 +5,7 @@
 //! | reading an array of Zarr v2 or v3, of a .npy file, in memory | [`ZarrArray`], [`NpyArray`], [`MemoryArray`] |
 //! | an array whose missing values are to be NaN | [`MissingAsNan`] |
 //! | an array of your own that the rest of the crate reads | an implementation of [`ChunkedArray`] |
-//! | strings and integers of a Zarr store, by ranges of rows | [`Column`] |
+//! | a column of strings or integers of a Zarr store | [`Column`] |
 //! | writing a Zarr array or a .npy file tile by tile, each tile whole or not at all | [`ArrayWriter`], [`NpyWriter`]; [`write_npy`] at once |
 //! | another place to write boxes to | an implementation of [`BoxWriter`] |
 //! | a new Zarr store with several arrays | [`NewStore`] |
@@ -32,8 +32,8 @@ mod zarr;
 
 #[cfg(feature = "zarr")]
 pub use self::zarr::{
-    ArraySpec, ArrayWriter, Attributes, Column, Compression, LeftOut, MAX_CHUNK_BYTES, NewStore, Node,
-    Shuffle, ZarrArray, ZarrFormat, is_free, read_attributes, read_json, write_group,
+    ArraySpec, ArrayWriter, Attributes, Column, Compression, MAX_CHUNK_BYTES, NewStore, Node, Shuffle,
+    ZarrArray, ZarrFormat, is_free, read_attributes, read_json, write_group,
 };
 pub use self::{
     array::{ChunkedArray, DecodedChunk, FetchedChunk, LookedFor, MissingChunk, SharedArray, StoredType},
@@ -42,5 +42,5 @@ pub use self::{
     marked::MissingAsNan,
     memory::{MemoryArray, Storable},
     npy::{NpyArray, NpyWriter, write_npy},
-    storage::{Folder, Storage, StoredBytes, Value, WritableStorage, key_within},
+    storage::{Folder, Storage, StoredBytes, Value, WritableStorage, join, key_within},
 };

@@ -70,7 +70,7 @@ impl NpyArray {
         let path = path.as_ref();
         let name = path.display().to_string();
         let refuse = |why: String| Err(Error::store(&name, why));
-        let unread = |source| Error::Io { path: name.as_str().into(), source };
+        let unread = |source| Error::io(&name, source);
         // Opening a named pipe waits for a writer.
         if !path.metadata().map_err(unread)?.is_file() {
             return refuse("is not a file".to_owned());

@@ -14,6 +14,8 @@ use std::{
     thread::JoinHandle,
 };
 
+use crate::extent::to_usize;
+
 /// Values under keys, such as the files of a folder or the objects of a bucket, read from any thread.
 ///
 /// A key is a path of names with `/` between them, such as `values/c/0/3`; none of the names is empty, `.` or `..`.
@@ -168,9 +170,8 @@ pub fn key_within(path: &str) -> Option<String> {
     (!names.iter().any(leads_out)).then(|| names.join("/"))
 }
 
-/// The key of `name` within `path`, which may be empty.
-#[cfg(feature = "zarr")]
-pub(super) fn join(path: &str, name: &str) -> String {
+/// The key of `name` within the group at `path`, which may be empty.
+pub fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") }
 }
 
@@ -400,7 +401,7 @@ impl Storage for Folder {
             return Ok(Value::Large(size));
         }
         let mut bytes = Vec::new();
-        bytes.try_reserve_exact(usize::try_from(size).unwrap_or(usize::MAX))?;
+        bytes.try_reserve_exact(to_usize(size))?;
         // It may have grown meanwhile.
         File::open(path)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
         let size = bytes.len() as u64;

@@ -10,6 +10,7 @@ use super::{
 use crate::{
     Device, Error, Tensor,
     array::{concat, gather, gather_by},
+    extent::to_usize,
 };
 
 device_tests! {
@@ -17,10 +18,6 @@ device_tests! {
     indices_out_of_range, wrong_arguments, first_axis, second_axis, last_axis, short_rows_share_words, concat_of_views,
     concat_of_empty, concat_wrong_arguments;
     past_the_largest_grid, concat_past_the_largest_grid, row_beyond_a_binding,
-}
-
-fn to_usize(extent: u64) -> usize {
-    usize::try_from(extent).unwrap()
 }
 
 /// Compares rows by number with a loop on the host, by indices of the host and of the device.

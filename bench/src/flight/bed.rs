@@ -11,6 +11,7 @@ use std::{
 use teatime::{
     Device, Error, Progress, Run,
     linalg::{Stop, SvdOptions},
+    to_usize,
 };
 use teatime_genotype::{Method, PcaOptions, bed::BedFile, pca};
 use tempfile::TempDir;
@@ -85,8 +86,8 @@ pub(super) fn write(prefix: &Path, variants: u64, samples: u64) -> io::Result<()
     let drawn = data::plink_calls(1, 2 * bytes);
     for variant in 0..variants {
         writeln!(bim, "1 v{variant} 0 {} A C", variant + 1)?;
-        let start = data::to_usize(variant * 7919 % bytes);
-        let row = &drawn[start..start + data::to_usize(bytes)];
+        let start = to_usize(variant * 7919 % bytes);
+        let row = &drawn[start..start + to_usize(bytes)];
         bed.write_all(&row[..row.len() - 1])?;
         bed.write_all(&[row[row.len() - 1] & last])?;
     }

@@ -8,10 +8,11 @@ use teatime::{
     linalg::{Stop, SvdOptions, gram_lower, matmul, truncated_svd},
     packed::{Gram, GramOptions, RowScale, packed_uniform, row_words},
     random::normal,
+    to_usize,
 };
 
 use crate::{
-    data::{self, to_usize},
+    data,
     measure::{Job, Session, Size},
     report::Unit,
 };

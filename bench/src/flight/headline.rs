@@ -7,10 +7,11 @@ use teatime::{
     linalg::{LinearMap, Matrix, Pass, Stop, SvdOptions, randomized_svd},
     packed::{PackedMatrix, packed_uniform},
     random::random_words,
+    to_usize,
 };
 
 use super::rows::{COLUMNS, Kind, WIDTH, WORDS, operand, panel, size, timed};
-use crate::{data::to_usize, measure::Session, report::Unit::Milliseconds};
+use crate::{measure::Session, report::Unit::Milliseconds};
 
 /// Shares of the rows of the headline.
 pub(super) const SHARES: [(&str, u64); 5] =

@@ -1,10 +1,9 @@
 //! Products with standardised packed rows of which some codes are missing.
 
-use teatime::{Device, Error, Tensor, random::philox};
+use teatime::{Device, Error, Tensor, random::philox, to_usize};
 
 use super::rows::{COLUMNS, Kind, WORDS, operand, panel, size};
 use crate::{
-    data::to_usize,
     measure::{Job, Session},
     report::Unit,
 };

@@ -7,9 +7,10 @@ use teatime::{
     linalg::Matrix,
     packed::{PackedProduct, PackedRows, panel_bytes},
     random::philox,
+    to_usize,
 };
 
-use crate::{data::to_usize, measure::Size};
+use crate::measure::Size;
 
 /// Columns of the headline's matrix.
 pub(super) const COLUMNS: u64 = 20_000;

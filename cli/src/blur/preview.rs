@@ -8,6 +8,7 @@ use teatime::{
     ChunkedArray, Device, Error, MissingChunk, Run, StoredType,
     filter::{GaussianOptions, PerAxis},
     store::{NpyArray, ZarrArray},
+    to_usize,
 };
 use teatime_image::{AxisKind, Multiscale};
 
@@ -306,8 +307,4 @@ fn number(dtype: StoredType) -> fn(&[u8]) -> f64 {
         };
     }
     with!(Bool u8, U8 u8, I8 i8, U16 u16, I16 i16, U32 u32, I32 i32, U64 u64, I64 i64, F32 f32, F64 f64)
-}
-
-fn to_usize(n: u64) -> usize {
-    usize::try_from(n).unwrap_or(usize::MAX)
 }

@@ -143,7 +143,7 @@ pub(super) fn tiles(
         let counted = args.missing != Missing::Propagate;
         let shared = counted.then(|| start(SHARED, StoredType::U64)).transpose()?;
         // The store is of this job; a process may have been killed while it wrote the group, too.
-        storage.sweep("").map_err(|source| Error::Io { path: path.display().to_string().into(), source })?;
+        storage.sweep("").map_err(|source| Error::io(path.display(), source))?;
         write_group(&*storage, "", ZarrFormat::V2, &attributes(args, metric))?;
         Ok((distances, shared))
     };

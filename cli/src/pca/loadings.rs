@@ -23,7 +23,7 @@ pub(crate) fn write(
     run: &Run,
 ) -> Result<()> {
     let path = output.path(LOADINGS);
-    let fail = |source| Error::Io { path: path.display().to_string().into(), source };
+    let fail = |source| Error::io(path.display(), source);
     // The level that makes the file's size and its time alike small.
     let mut file = GzEncoder::new(fs::File::create(&path).map_err(fail)?, Compression::new(3));
     let columns: String = (1..=pca.singular_values.len()).map(|i| format!("\tPC{i}")).collect();

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::support::{Ran, Scratch, command, copy, fixture, json, names, on_store, pca, rows};
+use crate::support::{Ran, Scratch, command, copy, fixture, json, names, on_store, pca, plain_array, rows};
 
 /// A command that is at work, by what it makes.
 struct Busy(Child);
@@ -139,13 +139,15 @@ fn an_error_in_the_loadings_keeps_the_components() {
     let scratch = Scratch::new();
     let (out, store) = (scratch.join("out"), scratch.join("store.vcz"));
     copy(&fixture("all_v3.vcz"), &store);
-    fs::remove_file(store.join("variant_position/c/2")).unwrap();
+    fs::remove_dir_all(store.join("variant_position")).unwrap();
+    let positions = (0..239).chain([-1_i32]).flat_map(i32::to_le_bytes).collect::<Vec<_>>();
+    plain_array(&store.join("variant_position"), "<i4", &[240], &positions);
     let ran = pca(&store, &out, &["--loadings", "--threads", "1"]);
     let all = names(&out);
     let [left] = &all[..] else { panic!("{all:?}") };
     let left = out.join(left);
     let words = format!("; the results so far are in {}\n", left.display());
-    assert!(ran.code == 1 && ran.err.contains("variant_position: chunk [2]"), "{}", ran.err);
+    assert!(ran.code == 1 && ran.err.contains("variant 239 is at position -1"), "{}", ran.err);
     assert!(ran.err.ends_with(&words), "{}", ran.err);
     pca(&store, &scratch.join("whole"), &["--threads", "1"]).ok();
     for name in ["scores.tsv", "pca.eigenvec", "pca.eigenval", "eigenvalues.tsv"] {

@@ -8,6 +8,7 @@ use std::{
 
 use teatime::{
     ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, StoredType, store::read_at, stream::MAX_CHUNKS,
+    to_usize,
 };
 
 /// Bytes before the calls.
@@ -170,8 +171,4 @@ fn transposed(bytes: [u8; 4]) -> [u8; 4] {
     let x = x ^ t ^ (t << 6);
     let t = (x ^ (x >> 12)) & 0x0000_f0f0;
     (x ^ t ^ (t << 12)).to_le_bytes()
-}
-
-fn to_usize(n: u64) -> usize {
-    usize::try_from(n).unwrap_or(usize::MAX)
 }

@@ -110,7 +110,7 @@ impl BedFile {
             Order::Variants => shape[0].saturating_mul(shape[1].div_ceil(4)),
             Order::Samples => shape[1].saturating_mul(shape[0].div_ceil(4)),
         });
-        let length = file.metadata().map_err(|source| io(&path, source))?.len();
+        let length = file.metadata().map_err(|source| Error::io(path.display(), source))?.len();
         if length != expected {
             let than = if length < expected { "too short" } else { "too long" };
             let (bim, fam) = (bim.path().display(), fam.display());
@@ -227,7 +227,7 @@ fn appended(path: &Path, extension: &str) -> PathBuf {
 /// Which axis comes first, by the third byte.
 fn order(path: &Path, file: &File) -> Result<Order> {
     let mut start = Vec::new();
-    file.take(HEADER).read_to_end(&mut start).map_err(|source| io(path, source))?;
+    file.take(HEADER).read_to_end(&mut start).map_err(|source| Error::io(path.display(), source))?;
     let refuse = |why: String| Err(Error::store(path.display(), why));
     match *start {
         [] => refuse("is empty".into()),
@@ -243,8 +243,4 @@ fn order(path: &Path, file: &File) -> Result<Order> {
             refuse(format!("is too short: it has {} of the {HEADER} bytes that it starts with", start.len()))
         }
     }
-}
-
-fn io(path: &Path, source: std::io::Error) -> Error {
-    Error::Io { path: path.display().to_string().into(), source }
 }

@@ -11,7 +11,7 @@ use std::{
 
 use teatime::{Error, Result};
 
-use crate::Variant;
+use crate::{Variant, to_usize};
 
 /// Most bytes of a line, so that a file without line breaks is not read into memory whole.
 const MAX_LINE: u64 = 16 << 20;
@@ -36,7 +36,7 @@ pub struct Sample {
 
 /// Opens a file that has to be one.
 pub(super) fn open(path: &Path) -> Result<File> {
-    let fail = |source| Error::Io { path: path.display().to_string().into(), source };
+    let fail = |source| Error::io(path.display(), source);
     // Before it is opened: opening a named pipe waits for a writer.
     if !std::fs::metadata(path).map_err(fail)?.is_file() {
         return Err(Error::store(path.display(), "is not a file"));
@@ -154,7 +154,7 @@ impl Bim {
         }
         let mut lines = Lines::open(&self.path)?;
         let step = range.start / STEP;
-        if let Some(start) = self.starts.get(usize::try_from(step).unwrap_or(usize::MAX)) {
+        if let Some(start) = self.starts.get(to_usize(step)) {
             lines.seek(*start, step * STEP)?;
         }
         let mut variants: Vec<Variant> = Vec::new();
@@ -206,7 +206,7 @@ impl<'a> Lines<'a> {
 
     /// Continues at byte `start`, where the line after line `number` starts.
     fn seek(&mut self, start: u64, number: u64) -> Result<()> {
-        self.reader.seek(SeekFrom::Start(start)).map_err(|source| self.io(source))?;
+        self.reader.seek(SeekFrom::Start(start)).map_err(|source| Error::io(self.path.display(), source))?;
         (self.end, self.number) = (start, number);
         Ok(())
     }
@@ -217,7 +217,7 @@ impl<'a> Lines<'a> {
         loop {
             self.line.clear();
             let read = (&mut self.reader).take(MAX_LINE).read_until(b'\n', &mut self.line);
-            let read = read.map_err(|source| self.io(source))? as u64;
+            let read = read.map_err(|source| Error::io(self.path.display(), source))? as u64;
             if read == 0 {
                 self.number += empty;
                 return Ok(false);
@@ -268,9 +268,5 @@ impl<'a> Lines<'a> {
 
     fn refuse(&self, why: impl std::fmt::Display) -> Error {
         Error::store(self.path.display(), format_args!("line {} {why}", self.number))
-    }
-
-    fn io(&self, source: std::io::Error) -> Error {
-        Error::Io { path: self.path.display().to_string().into(), source }
     }
 }

@@ -86,7 +86,7 @@ impl DistanceBands {
         let (shape, tile) = ([n; 2], [self.side.min(n); 2]);
         let distance = start(DISTANCE, square(ArraySpec::new(f64::STORED, &shape, &tile)))?;
         // What is there is of this job; a process may have been killed while it wrote the group, too.
-        storage.sweep("").map_err(|source| Error::Io { path: path.display().to_string().into(), source })?;
+        storage.sweep("").map_err(|source| Error::io(path.display(), source))?;
         let attributes = attributes(&self.options, &self.counts);
         let attributes: Attributes =
             attributes.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();

@@ -55,7 +55,7 @@ impl ReferenceLoadings {
     pub fn reserve(&mut self, variants: u64) -> Result<()> {
         let requested = variants.saturating_mul(24 + 4 * self.components as u64);
         let full = |_| Error::OutOfMemory { requested, free: None };
-        let rows = usize::try_from(variants).unwrap_or(usize::MAX);
+        let rows = to_usize(variants);
         self.standards.try_reserve_exact(rows).map_err(full)?;
         self.loadings.try_reserve_exact(rows.saturating_mul(self.components)).map_err(full)
     }

@@ -136,24 +136,8 @@ impl ChunkedArray for Haplotypes {
         self.array.dtype()
     }
 
-    fn missing_value(&self) -> Option<f64> {
-        self.array.missing_value()
-    }
-
-    fn fetched_bytes(&self) -> u64 {
-        self.array.fetched_bytes()
-    }
-
-    fn scratch_bytes(&self) -> u64 {
-        self.array.scratch_bytes()
-    }
-
-    fn fetches(&self) -> usize {
-        self.array.fetches()
-    }
-
-    fn fetch(&self, index: &[u64]) -> Result<FetchedChunk> {
-        self.array.fetch(index)
+    fn inner(&self) -> Option<&dyn ChunkedArray> {
+        Some(&*self.array)
     }
 
     fn decode(&self, index: &[u64], fetched: FetchedChunk) -> Result<DecodedChunk> {

@@ -4,10 +4,29 @@ use std::sync::Arc;
 
 use teatime::{
     Budget, Error, Result,
-    store::{Column, LeftOut, Storage},
+    store::{Column, Storage},
 };
 
-/// The column at `path`, if it is there; it has to have `rows` rows then.
+/// What a string is that nobody knows, as in VCF.
+pub(super) const UNKNOWN: &str = ".";
+
+/// Says which chunks of a column may have been left out, as [`Column::read_in`] asks.
+pub(super) type LeftOut<'a> = &'a dyn Fn(u64, &str) -> bool;
+
+/// Rows are never all alike.
+pub(super) const NEVER: LeftOut = &|_, _| false;
+
+/// No variant need have a name, nor further alleles.
+pub(super) const NAMES: LeftOut = &|_, fill| is_unknown(fill);
+
+/// The first allele is the reference, which is always known.
+pub(super) const ALLELES: LeftOut = &|column, fill| column > 0 && is_unknown(fill);
+
+pub(super) fn is_unknown(name: &str) -> bool {
+    name.is_empty() || name == UNKNOWN
+}
+
+/// Reads the column at `path`, if it is there; it has to have `rows` rows then.
 pub(super) fn column(
     storage: &Arc<dyn Storage>,
     path: &str,
@@ -15,7 +34,7 @@ pub(super) fn column(
     memory: &Budget,
     rows: u64,
 ) -> Result<Option<Column>> {
-    let column = Column::open_in(storage, path, left_out, memory)?;
+    let column = Column::read_in(storage, path, left_out, memory)?;
     match column.as_ref().map(Column::rows) {
         Some(got) if got != rows => {
             Err(Error::store(storage.place(path), format!("has {got} rows, expected {rows}")))
@@ -24,7 +43,7 @@ pub(super) fn column(
     }
 }
 
-/// The same of a column that has to be there.
+/// Reads a column that has to be there.
 pub(super) fn required(
     storage: &Arc<dyn Storage>,
     path: &str,
@@ -34,9 +53,4 @@ pub(super) fn required(
 ) -> Result<Column> {
     let missing = || Error::store(storage.place(""), format!("has no array `{path}`"));
     column(storage, path, left_out, memory, rows)?.ok_or_else(missing)
-}
-
-/// The key of `name` within the group at `path`, which may be empty.
-pub(super) fn join(path: &str, name: &str) -> String {
-    if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") }
 }

@@ -10,7 +10,7 @@ mod write;
 
 pub use self::{
     store::GenotypeStore,
-    variants::FilledColumn,
+    variants::DoubtfulColumn,
     write::{VcfZarrHeader, VcfZarrWriter},
 };
 

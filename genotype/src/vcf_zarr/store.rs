@@ -1,15 +1,15 @@
 //! Finding the genotypes, samples and variants of a store.
 
-use std::{cmp::Ordering, collections::HashSet, ops::Range, path::Path, sync::Arc};
+use std::{borrow::Cow, cmp::Ordering, collections::HashSet, ops::Range, path::Path, sync::Arc};
 
 use teatime::{
     Budget, ChunkedArray, Error, MissingChunk, Result, StoredType,
-    store::{Column, Folder, LeftOut, Node, Storage, ZarrArray},
+    store::{Column, Folder, Node, Storage, ZarrArray, join},
 };
 
 use super::{
-    columns::{column, join},
-    variants::{FilledColumn, Layout, VariantTable},
+    columns::{NEVER, column},
+    variants::{DoubtfulColumn, Layout, VariantTable},
 };
 use crate::{GenotypeKind, Variant};
 
@@ -73,7 +73,7 @@ impl GenotypeStore {
     /// Reads the metadata of the genotype arrays and no data. `missing` is for their chunks. A missing chunk of sample
     /// names or variants is an error where the fill value cannot be meant, as for names, positions and reference alleles; else
     /// it holds the fill value, as writers leave out the contig indices of a store of one contig
-    /// ([`filled_chunks`](Self::filled_chunks) counts such).
+    /// ([`doubtful_columns`](Self::doubtful_columns) has those that might have held something else).
     ///
     /// # Errors
     /// - [`Error::Store`]: not a store, no genotypes in it, a contig among others that has lost its own, an array of a
@@ -89,7 +89,7 @@ impl GenotypeStore {
                     "is a file; a Zarr store is a folder (zip files are not read), PLINK's calls are a .bed";
                 return Err(Error::store(store.display(), why));
             }
-            Err(source) => return Err(Error::Io { path: store.display().to_string().into(), source }),
+            Err(source) => return Err(Error::io(store.display(), source)),
         }
         match above(store, array)? {
             Some((parent, array)) => Self::open_in(parent, Some(&array), missing),
@@ -134,8 +134,7 @@ impl GenotypeStore {
         Ok(Self { storage, arrays, tables, kind, variants, samples, memory: Budget::default() })
     }
 
-    /// Bounds the memory that names and variants take by the host's: a range of them, and one chunk of each of their columns,
-    /// may take half of it.
+    /// Bounds the memory that names and variants take by the host's: each of their columns may take half of it.
     #[must_use]
     pub fn with_memory(self, budget: &Budget) -> Self {
         Self { memory: *budget, ..self }
@@ -181,7 +180,7 @@ impl GenotypeStore {
             if !read.insert(path.clone()) {
                 continue;
             }
-            let names = column.strings(0..self.samples)?;
+            let names: Vec<_> = column.strings().map(Cow::into_owned).collect();
             match &ids {
                 None => ids = Some((path, names)),
                 Some((first, ids)) => {
@@ -207,20 +206,15 @@ impl GenotypeStore {
         }
     }
 
-    /// Chunks of contigs, names and alleles that were not in the store and were taken for their fill value, so far; each
-    /// counts once where variants are read in order.
-    pub fn filled_chunks(&self) -> u64 {
-        self.filled_columns().iter().map(|column| column.chunks).sum()
-    }
-
-    /// The columns with such chunks, and how many.
-    pub fn filled_columns(&self) -> Vec<FilledColumn> {
-        self.tables.iter().flat_map(VariantTable::filled).collect()
+    /// The columns of contigs, names and alleles of which chunks were not in the store and were taken for their fill value, though they might
+    /// have held something else, of those that were read so far.
+    pub fn doubtful_columns(&self) -> Vec<DoubtfulColumn> {
+        self.tables.iter().flat_map(VariantTable::doubtful).collect()
     }
 
     fn first_column(&self, paths: &[String]) -> Result<Option<(String, Column)>> {
         for path in paths {
-            let column = column(&self.storage, path, LeftOut::Never, &self.memory, self.samples)?;
+            let column = column(&self.storage, path, NEVER, &self.memory, self.samples)?;
             if let Some(column) = column {
                 return Ok(Some((path.clone(), column)));
             }
@@ -231,7 +225,7 @@ impl GenotypeStore {
     /// Gives `f` the contigs of the variants in order: a name, and how many variants after each other are on it. A name may be
     /// given several times in a row. `.` where the store does not say.
     ///
-    /// Reads the column of contigs and no other, a chunk at a time.
+    /// Reads the column of contigs, and that of positions where chunks of contigs are not there.
     ///
     /// # Errors
     /// As [`variants`](Self::variants), and what `f` returns.
@@ -249,8 +243,7 @@ impl GenotypeStore {
         Ok(tables.collect::<Result<Vec<_>>>()?.concat())
     }
 
-    /// The position of a variant, counted over all arrays together. Reads that chunk of the column of positions, and no other; what
-    /// [`filled_columns`](Self::filled_columns) counts stays.
+    /// The position of a variant, counted over all arrays together. Reads the column of positions, and no other.
     ///
     /// # Errors
     /// As [`variants`](Self::variants); [`Error::Store`] where the store has no positions.
@@ -268,12 +261,12 @@ impl GenotypeStore {
 
     /// The variants in `range`, counted over all arrays together.
     ///
-    /// Reads and decodes the chunks that overlap the range, keeping one chunk per column, so that ranges in order
-    /// decode each chunk once. Takes memory for the range and for one chunk of each column.
+    /// Reads the columns of an array whole, and keeps them until the last of its variants was asked for, so that ranges in order read them
+    /// once.
     ///
     /// # Errors
     /// - [`Error::Argument`]: a range beyond the end.
-    /// - [`Error::Budget`]: strings, or a chunk, that take more memory than they may.
+    /// - [`Error::Budget`]: a column that takes more memory than it may.
     /// - [`Error::Store`]: columns that are absent, of an unsupported type, or do not fit the genotypes.
     /// - [`Error::Chunk`] and [`Error::Io`]: columns that cannot be read.
     pub fn variants(&self, range: Range<u64>) -> Result<Vec<Variant>> {
@@ -431,7 +424,7 @@ fn is_contig(storage: &dyn Storage, group: &str) -> bool {
 
 /// Names of what stands in a store, in natural order.
 fn folders(storage: &dyn Storage) -> Result<Vec<String>> {
-    let fail = |source| Error::Io { path: storage.place("").into(), source };
+    let fail = |source| Error::io(storage.place(""), source);
     let mut names = storage.list("").map_err(fail)?;
     names.sort_by(|a, b| natural(a, b));
     Ok(names)

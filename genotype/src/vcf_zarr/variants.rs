@@ -1,26 +1,18 @@
 //! What is known of the variants of a genotype array.
 
 use std::{
+    borrow::Cow,
     ops::Range,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use teatime::{
     Budget, Error, Result,
-    store::{Column, LeftOut, Node, Storage, read_attributes},
+    store::{Column, Node, Storage, join, read_attributes},
 };
 
-use super::columns::{column, join, required};
+use super::columns::{ALLELES, NAMES, NEVER, UNKNOWN, column, is_unknown, required};
 use crate::Variant;
-
-/// What a string is that nobody knows, as in VCF.
-const UNKNOWN: &str = ".";
-
-/// Names that no variant need have, and further alleles.
-const NAMES: LeftOut = LeftOut::Strings { fill: &["", UNKNOWN], from: 0 };
-
-/// Alleles, the first of which is the reference, which is always known.
-const ALLELES: LeftOut = LeftOut::Strings { fill: &["", UNKNOWN], from: 1 };
 
 /// Which arrays describe the variants.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +41,7 @@ impl Layout {
     }
 }
 
-/// The variants of one array; its columns are opened when they are first asked for.
+/// The variants of one array; its columns are read when they are asked for.
 #[derive(Debug)]
 pub(super) struct VariantTable {
     storage: Arc<dyn Storage>,
@@ -58,55 +50,47 @@ pub(super) struct VariantTable {
     kept: Mutex<Kept>,
 }
 
-/// What was opened so far; the contigs are the same in both, and count once what is not there.
 #[derive(Debug, Default)]
 struct Kept {
-    contig: Option<Arc<Contig>>,
+    /// Between ranges of variants, until the last is read.
     columns: Option<Arc<Columns>>,
-    /// Positions say that chunks of contigs that were filled held something else.
-    goes_back: bool,
+    /// Of the columns that were read so far.
+    doubtful: Vec<DoubtfulColumn>,
 }
 
-/// A column of a store of which chunks are not there and were taken for its fill value.
+/// A column of a store of which chunks are not there and were taken for its fill value, though they might have held something else.
+///
+/// - Those of which all chunks are missing are none, as in a store of one contig or without names of variants. (But of alternate alleles,
+///   which most variants have.)
+/// - Nor are indices of contigs that never decrease, where the missing chunks come before variants of contig 0 that are there: these
+///   chunks can only have been of contig 0, and writers leave out such.
+/// - Indices of contigs are always where positions decrease among variants that are taken for those of one contig.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FilledColumn {
+pub struct DoubtfulColumn {
     /// Path of the column within the store.
     pub path: String,
-    /// Chunks, and inner chunks of shards, that were filled so far.
+    /// Chunks, and inner chunks of shards, that were filled.
     pub chunks: u64,
     /// What they were filled with: the name of a contig, else `.`.
     pub value: String,
-    /// Whether the filled chunks might have held something else.
-    ///
-    /// - Not where all chunks are missing, as in a store of one contig or without names of variants. (Of alternate alleles, which most
-    ///   variants have, even then.)
-    /// - Not where the indices of contigs, read by [`contigs`](super::GenotypeStore::contigs), never decrease, and the missing chunks come
-    ///   before variants of contig 0 that are there: these chunks can only have been of contig 0, and writers leave out such.
-    /// - Always where positions decrease among variants that are taken for those of one contig.
-    pub doubtful: bool,
 }
 
 #[derive(Debug)]
 struct Columns {
-    contig: Arc<Contig>,
+    contig: Contig,
     position: Option<Column>,
     id: Option<Column>,
-    alleles: Alleles,
+    reference: Option<Arc<Column>>,
+    /// Alternate alleles, and at which place of a row they start.
+    alternate: Option<(Arc<Column>, u64)>,
 }
 
 #[derive(Debug)]
 enum Contig {
     /// Indices into names.
-    Index(Column, Vec<Arc<str>>),
+    Index(Column, Vec<String>),
     Names(Column),
-    Same(Arc<str>),
-}
-
-#[derive(Debug)]
-enum Alleles {
-    /// The reference first.
-    Together(Box<Column>),
-    Apart(Box<[Option<Column>; 2]>),
+    Same(String),
 }
 
 impl VariantTable {
@@ -118,179 +102,112 @@ impl VariantTable {
         &self.layout
     }
 
-    /// The columns of which chunks were taken for their fill value so far.
-    pub(super) fn filled(&self) -> Vec<FilledColumn> {
-        let kept = self.kept();
-        let contig = match kept.contig.as_deref() {
-            Some(Contig::Index(column, names)) => {
-                let name = column.fill().and_then(|i| names.get(usize::try_from(i).ok()?));
-                Some((column, name.map_or(UNKNOWN, |name| &**name)))
-            }
-            Some(Contig::Names(column)) => Some((column, UNKNOWN)),
-            Some(Contig::Same(_)) | None => None,
-        };
-        let contig = contig.map(|(column, value)| (column, value, kept.goes_back));
-        let columns = kept.columns.as_deref();
-        let ids = columns.and_then(|columns| columns.id.as_ref()).map(|column| (column, UNKNOWN, false));
-        let alleles = columns.into_iter().flat_map(|columns| columns.alleles.columns());
-        // Of the first alternate allele, which most variants have: it is in the first or the second column.
-        let alleles = alleles.map(|column| (column, UNKNOWN, column.is_filled_in(0..2)));
-        let all = contig.into_iter().chain(ids).chain(alleles).filter(|(column, ..)| column.filled() > 0);
-        all.map(|(column, value, doubtful)| FilledColumn {
-            path: column.path().to_owned(),
-            chunks: column.filled(),
-            value: value.to_owned(),
-            doubtful: doubtful || column.is_doubtful(),
-        })
-        .collect()
+    /// The doubtful columns of those that were read so far.
+    pub(super) fn doubtful(&self) -> Vec<DoubtfulColumn> {
+        self.kept().doubtful.clone()
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Notes a column that was read, where chunks of it were filled that might have held something else.
+    fn note(&self, column: &Column, value: &str, doubtful: bool) {
+        let path = column.path();
+        let all = &mut self.kept().doubtful;
+        if doubtful && all.iter().all(|other| other.path != path) {
+            all.push(DoubtfulColumn {
+                path: path.to_owned(),
+                chunks: column.filled(),
+                value: value.to_owned(),
+            });
+        }
+    }
+
     /// The variants in `range`, which lies within the rows, within a budget of so many bytes.
     pub(super) fn read(&self, range: Range<u64>, memory: &Budget) -> Result<Vec<Variant>> {
-        let columns = {
-            let mut kept = self.kept();
-            match &kept.columns {
-                Some(columns) => Arc::clone(columns),
-                None => {
-                    let columns = self.open(&mut kept.contig, memory)?;
-                    Arc::clone(kept.columns.insert(Arc::new(columns)))
-                }
-            }
+        let kept = self.kept().columns.clone();
+        let columns = match kept {
+            Some(columns) => columns,
+            None => Arc::new(self.columns(memory)?),
         };
-        let contigs = columns.contig.read(range.clone(), &self.storage)?;
-        let positions = match &columns.position {
-            Some(column) => column.integers(range.clone())?,
-            None => range.clone().map(|i| i64::try_from(i).unwrap_or(i64::MAX)).collect(),
-        };
-        let ids = columns.id.as_ref().map(|column| column.strings(range.clone())).transpose()?;
-        let mut ids = ids.map(Vec::into_iter);
-        let alleles = columns.alleles.read(range.clone())?;
-        let rows = range.zip(contigs.into_iter().zip(positions).zip(alleles));
-        rows.map(|(row, ((contig, position), (reference, alternate)))| {
-            let position = u64::try_from(position).map_err(|_| {
-                Error::store(self.storage.place(""), format!("variant {row} is at position {position}"))
-            })?;
-            let id = known(ids.as_mut().and_then(Iterator::next).unwrap_or_default());
-            Ok(Variant { contig, position, id, reference, alternate })
-        })
-        .collect()
+        self.kept().columns = (range.end < self.rows).then(|| Arc::clone(&columns));
+        range.map(|row| columns.variant(row, &self.storage)).collect()
     }
 
     /// Gives `f` the contigs in order, and how many variants after each other are on one, within a budget of so many bytes.
     pub(super) fn contigs(&self, memory: &Budget, f: &mut dyn FnMut(&str, u64) -> Result<()>) -> Result<()> {
-        let contig = self.kept_contig(&mut self.kept().contig, memory)?;
-        let Some(contig) = contig else { return f(UNKNOWN, self.rows) };
-        match &*contig {
-            Contig::Same(name) => f(name, self.rows),
-            Contig::Names(column) => {
-                let done = column.string_runs(f);
-                column.forget();
-                done
+        let contig = match self.contig(memory)? {
+            Some(Contig::Same(name)) => return f(&name, self.rows),
+            Some(contig) => contig,
+            None => return f(UNKNOWN, self.rows),
+        };
+        let (mut last, mut rows) = (Cow::from(""), 0);
+        for row in 0..self.rows {
+            let name = contig.name(row, &self.storage)?;
+            if rows > 0 && name != last {
+                f(&last, std::mem::take(&mut rows))?;
             }
-            Contig::Index(column, names) => {
-                let mut row = 0;
-                let done = column.integer_runs(&mut |index, rows| {
-                    f(named(index, row, names, &self.storage)?, rows)?;
-                    row += rows;
-                    Ok(())
-                });
-                column.forget();
-                let goes_back = done.is_ok() && column.filled() > 0 && self.goes_back(column, memory);
-                self.kept().goes_back = goes_back;
-                done
-            }
+            (last, rows) = (name, rows + 1);
         }
+        if rows > 0 { f(&last, rows) } else { Ok(()) }
     }
 
     /// The contigs that VCF-Zarr names, and their lengths where it has these, within a budget of so many bytes.
     pub(super) fn named_contigs(&self, memory: &Budget) -> Result<Vec<(String, Option<u64>)>> {
-        let contig = self.kept_contig(&mut self.kept().contig, memory)?;
-        let (Some(Contig::Index(_, names)), Layout::Vcf(group)) = (contig.as_deref(), &self.layout) else {
+        let Layout::Vcf(group) = &self.layout else { return Ok(Vec::new()) };
+        if Node::at(&*self.storage, &join(group, "variant_contig"))? == Node::Absent {
             return Ok(Vec::new());
-        };
+        }
+        let names = self.contig_names(group, memory)?;
         let path = join(group, "contig_length");
-        let lengths = column(&self.storage, &path, LeftOut::Never, memory, names.len() as u64);
-        let lengths = lengths.ok().flatten().and_then(|column| column.integers(0..column.rows()).ok());
-        let length = |i: usize| u64::try_from(*lengths.as_ref()?.get(i)?).ok().filter(|length| *length > 0);
-        Ok(names.iter().enumerate().map(|(i, name)| (name.to_string(), length(i))).collect())
+        let lengths = column(&self.storage, &path, NEVER, memory, names.len() as u64).ok().flatten();
+        let length =
+            |row| u64::try_from(lengths.as_ref()?.integer(row).ok()?).ok().filter(|length| *length > 0);
+        Ok((0..).zip(names).map(|(row, name)| (name, length(row))).collect())
     }
 
-    /// The position of a variant, by a column that is opened for it, within a budget of so many bytes.
+    /// The position of a variant, within a budget of so many bytes.
     pub(super) fn position(&self, row: u64, memory: &Budget) -> Result<u64> {
         let path = match &self.layout {
             Layout::Vcf(group) => join(group, "variant_position"),
             Layout::Allel(group) => join(group, "variants/POS"),
             Layout::Plain => return Err(Error::store(self.storage.place(""), "has no positions")),
         };
-        let positions =
-            required(&self.storage, &path, LeftOut::Never, memory, self.rows)?.integers(row..row + 1)?;
-        let position = positions.first().and_then(|position| u64::try_from(*position).ok());
-        position
-            .ok_or_else(|| Error::store(self.storage.place(&path), format!("variant {row} has no position")))
+        let position = required(&self.storage, &path, NEVER, memory, self.rows)?.integer(row)?;
+        u64::try_from(position)
+            .map_err(|_| Error::store(self.storage.place(&path), format!("variant {row} has no position")))
     }
 
-    /// Whether positions decrease among the variants that follow each other on the contig that filled chunks stand for, so that
-    /// some may be of other contigs; as well where they cannot be read.
-    fn goes_back(&self, contig: &Column, memory: &Budget) -> bool {
-        const ROWS: u64 = 1 << 16;
-        let Layout::Vcf(group) = &self.layout else { return false };
-        let path = join(group, "variant_position");
-        let Ok(positions) = required(&self.storage, &path, LeftOut::Never, memory, self.rows) else {
-            return true;
-        };
-        let (mut back, mut row) = (false, 0);
-        let read = contig.integer_runs(&mut |index, rows| {
-            let end = row + rows;
-            let mut last = i64::MIN;
-            while row < end && contig.fill() == Some(index) && !back {
-                let next = end.min(row + ROWS);
-                for position in positions.integers(row..next)? {
-                    back |= position < last;
-                    last = position;
-                }
-                row = next;
-            }
-            row = end;
-            Ok(())
-        });
-        contig.forget();
-        back || read.is_err()
-    }
-
-    /// The contigs, opened once.
-    fn kept_contig(&self, kept: &mut Option<Arc<Contig>>, memory: &Budget) -> Result<Option<Arc<Contig>>> {
-        if kept.is_none() {
-            *kept = self.contig(memory)?.map(Arc::new);
+    fn contig_names(&self, group: &str, memory: &Budget) -> Result<Vec<String>> {
+        match Column::read_in(&self.storage, &join(group, "contig_id"), NEVER, memory)? {
+            Some(names) => Ok(names.strings().map(Cow::into_owned).collect()),
+            None => contigs_attribute(&*self.storage, group),
         }
-        Ok(kept.clone())
     }
 
     /// The contigs; none where a VCF-Zarr store has no such column.
     fn contig(&self, memory: &Budget) -> Result<Option<Contig>> {
-        let (storage, rows) = (&self.storage, self.rows);
         match &self.layout {
             Layout::Vcf(group) => {
-                let index = join(group, "variant_contig");
-                if Node::at(&**storage, &index)? == Node::Absent {
+                let path = join(group, "variant_contig");
+                if Node::at(&*self.storage, &path)? == Node::Absent {
                     return Ok(None);
                 }
-                let names = match Column::open_in(storage, &join(group, "contig_id"), LeftOut::Never, memory)?
-                {
-                    Some(names) => names.strings(0..names.rows())?,
-                    None => contigs_attribute(&**storage, group)?,
-                };
-                let names: Vec<Arc<str>> = names.into_iter().map(Arc::from).collect();
-                let known = LeftOut::Below(names.len() as u64);
-                let index = required(storage, &index, known, memory, rows)?;
+                let names = self.contig_names(group, memory)?;
+                let known = |_, fill: &str| fill.parse().is_ok_and(|index: usize| index < names.len());
+                let index = required(&self.storage, &path, &known, memory, self.rows)?;
+                if let Some(first) = index.filled_rows().first() {
+                    let position = join(group, "variant_position");
+                    let positions = required(&self.storage, &position, NEVER, memory, self.rows);
+                    let filled = index.integer(first.start)?;
+                    let name = named(filled, first.start, &names, &self.storage)?;
+                    self.note(&index, name, is_doubtful(&index, filled, positions.ok().as_ref()));
+                }
                 Ok(Some(Contig::Index(index, names)))
             }
             Layout::Allel(group) => {
-                let path = join(group, "variants/CHROM");
-                let column = column(storage, &path, LeftOut::Never, memory, rows)?;
+                let column = column(&self.storage, &join(group, "variants/CHROM"), NEVER, memory, self.rows)?;
                 let group = group.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(UNKNOWN);
                 Ok(Some(column.map_or_else(|| Contig::Same(group.into()), Contig::Names)))
             }
@@ -298,53 +215,106 @@ impl VariantTable {
         }
     }
 
-    fn open(&self, kept: &mut Option<Arc<Contig>>, memory: &Budget) -> Result<Columns> {
-        let (storage, rows) = (&self.storage, self.rows);
-        let required = |path: &str| required(storage, path, LeftOut::Never, memory, rows);
-        let optional = |path: &str, left_out| column(storage, path, left_out, memory, rows);
-        let no_contig = || Error::store(storage.place(""), "has no array `variant_contig`");
-        let contig = self.kept_contig(kept, memory)?.ok_or_else(no_contig)?;
-        match &self.layout {
+    fn columns(&self, memory: &Budget) -> Result<Columns> {
+        let no_contig = || Error::store(self.storage.place(""), "has no array `variant_contig`");
+        let contig = self.contig(memory)?.ok_or_else(no_contig)?;
+        let required = |path: &str| required(&self.storage, path, NEVER, memory, self.rows).map(Some);
+        let optional = |path: &str, left_out| column(&self.storage, path, left_out, memory, self.rows);
+        let columns = match &self.layout {
             Layout::Vcf(group) => {
-                let at = |name: &str| join(group, name);
-                let alleles = optional(&at("variant_allele"), ALLELES)?;
-                Ok(Columns {
+                let alleles = optional(&join(group, "variant_allele"), ALLELES)?.map(Arc::new);
+                Columns {
                     contig,
-                    position: Some(required(&at("variant_position"))?),
-                    id: optional(&at("variant_id"), NAMES)?,
-                    alleles: alleles
-                        .map_or_else(Alleles::unknown, |column| Alleles::Together(Box::new(column))),
-                })
+                    position: required(&join(group, "variant_position"))?,
+                    id: optional(&join(group, "variant_id"), NAMES)?,
+                    reference: alleles.clone(),
+                    alternate: alleles.map(|column| (column, 1)),
+                }
             }
             Layout::Allel(group) => {
                 let at = |name: &str| join(group, &format!("variants/{name}"));
-                let alleles = [("REF", LeftOut::Never), ("ALT", NAMES)];
-                let [reference, alternate] = alleles.map(|(name, left_out)| optional(&at(name), left_out));
-                Ok(Columns {
-                    contig,
-                    position: Some(required(&at("POS"))?),
-                    id: optional(&at("ID"), NAMES)?,
-                    alleles: Alleles::Apart(Box::new([reference?, alternate?])),
-                })
+                let reference = optional(&at("REF"), NEVER)?.map(Arc::new);
+                let alternate = optional(&at("ALT"), NAMES)?.map(|column| (Arc::new(column), 0));
+                let (position, id) = (required(&at("POS"))?, optional(&at("ID"), NAMES)?);
+                Columns { contig, position, id, reference, alternate }
             }
-            Layout::Plain => Ok(Columns { contig, position: None, id: None, alleles: Alleles::unknown() }),
+            Layout::Plain => Columns { contig, position: None, id: None, reference: None, alternate: None },
+        };
+        if let Some(id) = &columns.id {
+            self.note(id, UNKNOWN, id.is_doubtful());
         }
+        if let Some((column, _)) = &columns.alternate {
+            // The first alternate allele, which most variants have, is in the first or the second column.
+            self.note(column, UNKNOWN, column.is_doubtful() || column.is_filled_in(0..2));
+        }
+        Ok(columns)
+    }
+}
+
+impl Columns {
+    fn variant(&self, row: u64, storage: &Arc<dyn Storage>) -> Result<Variant> {
+        let contig = Arc::from(&*self.contig.name(row, storage)?);
+        let position = match &self.position {
+            Some(column) => {
+                let position = column.integer(row)?;
+                u64::try_from(position).map_err(|_| {
+                    Error::store(storage.place(""), format!("variant {row} is at position {position}"))
+                })?
+            }
+            None => row,
+        };
+        let first = |column: Option<&Column>| {
+            let name = column.and_then(|column| column.text(row, 0));
+            name.filter(|name| !name.is_empty()).map_or_else(|| UNKNOWN.to_owned(), Cow::into_owned)
+        };
+        let mut alternate = String::new();
+        if let Some((column, from)) = &self.alternate {
+            let alleles = (*from..).map_while(|place| column.text(row, place));
+            // What is unknown only pads the row.
+            for allele in alleles.filter(|allele| !is_unknown(allele)) {
+                if !alternate.is_empty() {
+                    alternate.push(',');
+                }
+                alternate.push_str(&allele);
+            }
+        }
+        if alternate.is_empty() {
+            alternate.push_str(UNKNOWN);
+        }
+        let (id, reference) = (first(self.id.as_ref()), first(self.reference.as_deref()));
+        Ok(Variant { contig, position, id, reference, alternate })
     }
 }
 
 impl Contig {
-    fn read(&self, range: Range<u64>, storage: &Arc<dyn Storage>) -> Result<Vec<Arc<str>>> {
+    /// The name of a variant's contig.
+    fn name(&self, row: u64, storage: &Arc<dyn Storage>) -> Result<Cow<'_, str>> {
         match self {
-            Self::Same(name) => Ok(range.map(|_| Arc::clone(name)).collect()),
-            Self::Names(column) => Ok(column.strings(range)?.into_iter().map(Arc::from).collect()),
-            Self::Index(column, names) => column
-                .integers(range.clone())?
-                .into_iter()
-                .zip(range)
-                .map(|(index, row)| named(index, row, names, storage).cloned())
-                .collect(),
+            Self::Same(name) => Ok(name.into()),
+            Self::Names(column) => Ok(column.text(row, 0).unwrap_or(UNKNOWN.into())),
+            Self::Index(column, names) => named(column.integer(row)?, row, names, storage).map(Cow::from),
         }
     }
+}
+
+/// Whether the chunks of contigs that were filled, one of them of contig `index`, might have held something else.
+fn is_doubtful(contig: &Column, index: i64, positions: Option<&Column>) -> bool {
+    let (mut last, mut last_position) = (i64::MIN, i64::MIN);
+    let (mut sorted, mut last_zero) = (index == 0, None);
+    for row in 0..contig.rows() {
+        let position = positions.and_then(|positions| positions.integer(row).ok());
+        // Some are of other contigs where positions decrease, or cannot be read.
+        let (Ok(next), Some(position)) = (contig.integer(row), position) else { return true };
+        if next == index && next == last && position < last_position {
+            return true;
+        }
+        sorted &= next >= last;
+        last_zero = if next == 0 { Some(row) } else { last_zero };
+        (last, last_position) = (next, position);
+    }
+    // Chunks that come before a 0 that is there, where numbers never decrease, can have held nothing but 0.
+    let filled = contig.filled_rows().last().map_or(0, |rows| rows.end);
+    contig.is_doubtful() && !(sorted && last_zero.is_some_and(|row| row >= filled))
 }
 
 /// Names of contigs as an attribute of the group has them, as sgkit wrote them before there was `contig_id`.
@@ -357,75 +327,9 @@ fn contigs_attribute(storage: &dyn Storage, group: &str) -> Result<Vec<String>> 
     names.ok_or_else(|| Error::store(storage.place(group), lacks))
 }
 
-/// The name of a variant's contig.
-fn named<'a>(
-    index: i64,
-    row: u64,
-    names: &'a [Arc<str>],
-    storage: &Arc<dyn Storage>,
-) -> Result<&'a Arc<str>> {
-    usize::try_from(index).ok().and_then(|i| names.get(i)).ok_or_else(|| {
+fn named<'a>(index: i64, row: u64, names: &'a [String], storage: &Arc<dyn Storage>) -> Result<&'a str> {
+    usize::try_from(index).ok().and_then(|i| names.get(i)).map(String::as_str).ok_or_else(|| {
         let why = format!("variant {row} is on contig {index} of {}", names.len());
         Error::store(storage.place(""), why)
     })
-}
-
-impl Alleles {
-    fn unknown() -> Self {
-        Self::Apart(Box::new([None, None]))
-    }
-
-    fn columns(&self) -> impl Iterator<Item = &Column> {
-        let columns = match self {
-            Self::Together(column) => [Some(&**column), None],
-            Self::Apart(columns) => columns.each_ref().map(Option::as_ref),
-        };
-        columns.into_iter().flatten()
-    }
-
-    /// Reference and alternate alleles.
-    fn read(&self, range: Range<u64>) -> Result<Vec<(String, String)>> {
-        let rows = range.clone().map(|_| (String::new(), String::new()));
-        let mut alleles: Vec<_> = rows.collect();
-        match self {
-            Self::Together(column) => column.for_each_string(range, |row, column, allele| {
-                let (reference, alternate) = &mut alleles[row];
-                if column == 0 { keep(reference, allele) } else { append(alternate, allele) }
-            })?,
-            Self::Apart(columns) => {
-                let [reference, alternate] = &**columns;
-                if let Some(column) = reference {
-                    column.for_each_string(range.clone(), |row, column, allele| {
-                        if column == 0 { keep(&mut alleles[row].0, allele) } else { 0 }
-                    })?;
-                }
-                if let Some(column) = alternate {
-                    column.for_each_string(range, |row, _, allele| append(&mut alleles[row].1, allele))?;
-                }
-            }
-        }
-        Ok(alleles.into_iter().map(|(reference, alternate)| (known(reference), known(alternate))).collect())
-    }
-}
-
-fn known(name: String) -> String {
-    if name.is_empty() { UNKNOWN.to_owned() } else { name }
-}
-
-/// Takes over a string; gives its bytes.
-fn keep(name: &mut String, text: &str) -> usize {
-    text.clone_into(name);
-    text.len()
-}
-
-/// Adds an alternate allele, unless it only pads the row; gives the bytes.
-fn append(alleles: &mut String, allele: &str) -> usize {
-    if allele.is_empty() || allele == UNKNOWN {
-        return 0;
-    }
-    if !alleles.is_empty() {
-        alleles.push(',');
-    }
-    alleles.push_str(allele);
-    allele.len() + 1
 }

@@ -13,7 +13,7 @@ use teatime::{
     store::{ArraySpec, ArrayWriter, Attributes, Compression, NewStore, Shuffle, ZarrFormat},
 };
 
-use crate::{SOURCE, Variant};
+use crate::{SOURCE, Variant, to_usize};
 
 /// Variants of one chunk, as bio2zarr chooses.
 const CHUNK_VARIANTS: u64 = 1000;
@@ -114,7 +114,7 @@ impl VcfZarrWriter {
     pub fn write_chunk(&self, chunk: u64, genotypes: &[i8], variants: &[Variant]) -> Result<()> {
         let refuse = |name, why: String| Err(Error::argument("write_chunk", name, why));
         let range = self.chunk_range(chunk);
-        let rows = usize_from(range.end - range.start)?;
+        let rows = to_usize(range.end - range.start);
         let samples = self.header.samples.len();
         let Some(written) = usize::try_from(chunk).ok().and_then(|chunk| self.written.get(chunk)) else {
             return refuse("chunk", format!("{chunk} of {}", self.n_chunks()));
@@ -219,10 +219,6 @@ fn write_header(store: &NewStore, header: &VcfZarrHeader) -> Result<Arrays> {
         id: array("variant_id", None, &[variants], Value::Null)?,
         allele: array("variant_allele", None, &alleles, Value::Null)?,
     })
-}
-
-fn usize_from(n: u64) -> Result<usize> {
-    usize::try_from(n).map_err(|_| Error::Limit { what: "variants", requested: n, max: usize::MAX as u64 })
 }
 
 fn check(header: &VcfZarrHeader) -> Result<()> {

@@ -9,8 +9,9 @@ use super::{
 };
 use crate::{
     Error, Result,
+    extent::to_usize,
     kernels::distance::Term,
-    linalg::{Matrix, gram::to_usize},
+    linalg::Matrix,
     packed::pair_products::{PairProducts, Wanted},
 };
 

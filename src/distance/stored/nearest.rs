@@ -109,7 +109,7 @@ impl<'a> Search<'a> {
         let taken = more.of_tensors(device) + if device.shares_host_memory() { ahead } else { 0 };
         let staying = least + left.of_tensors(device).saturating_sub(taken) / block.max(1);
         let chunk_bytes = ahead + plans.iter().map(Plan::largest_need).max().unwrap_or(0);
-        let staying = usize::try_from(staying).unwrap_or(usize::MAX);
+        let staying = to_usize(staying);
         Ok(Self { reading, run, measure, plans, of_box, chunk_bytes, staying, side })
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 #[cfg(target_os = "linux")]
 use memmap2::{Advice, MmapMut};
 
-use crate::{Error, Result};
+use crate::{Error, Result, extent::to_usize};
 
 /// Bytes of the smallest buffer that asks for pages of megabytes.
 #[cfg(target_os = "linux")]
@@ -36,7 +36,7 @@ impl Default for Lines {
 impl Lines {
     /// Of `bytes` bytes or a few more: one of few sizes, so that freed ones serve again.
     pub(super) fn new(bytes: u64) -> Result<Self> {
-        let len = usize::try_from(Self::size(bytes)).unwrap_or(usize::MAX);
+        let len = to_usize(Self::size(bytes));
         let lacking = || Error::OutOfMemory { requested: bytes, free: None };
         #[cfg(target_os = "linux")]
         if len >= LEAST_MAPPED {

@@ -151,7 +151,7 @@ pub(crate) fn write_kernels(kernels: &[&'static KernelDef], folder: &Path) -> Re
         let source = source(kernel, &spec)?;
         let image = compile(&nvrtc, SHIPPED_ARCH, kernel, &source, &spec)?;
         let written = cache.put(&shipped_key(kernel, &source), &image);
-        written.map_err(|source| Error::Io { path: folder.display().to_string().into(), source })
+        written.map_err(|source| Error::io(folder.display(), source))
     };
     let failed = |error: rayon::ThreadPoolBuildError| Error::Driver { backend: "cuda", source: error.into() };
     // A pool of its own: the global one is the application's.

@@ -16,6 +16,7 @@ use super::gpu::Gpu;
 use crate::{
     Error, Result,
     driver::{Memory, Slice, foreign},
+    extent::to_usize,
 };
 
 /// Memory of a CUDA device.
@@ -198,7 +199,7 @@ impl Drop for Allocation {
 
 /// Memory from the pool; when there is no room, once more after everything that was dropped is free.
 fn take(gpu: &Gpu, stream: &CudaStream, bytes: u64) -> Result<sys::CUdeviceptr> {
-    let size = usize::try_from(bytes).unwrap_or(usize::MAX);
+    let size = to_usize(bytes);
     let attempt = || gpu.pool.take(stream, size);
     let full = |result: &Result<_, DriverError>| matches!(result, Err(error) if error.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY);
     let mut pointer = attempt();
@@ -231,7 +232,7 @@ pub(super) fn upload_pointer(gpu: &Gpu, slice: Slice<'_>) -> Result<sys::CUdevic
 
 /// Zeroes a window.
 pub(super) fn clear(gpu: &Gpu, dst: Slice<'_>) -> Result<()> {
-    let (to, bytes) = (pointer(dst)?, usize::try_from(dst.bytes).unwrap_or(usize::MAX));
+    let (to, bytes) = (pointer(dst)?, to_usize(dst.bytes));
     // SAFETY: a window of live memory, in the order of the stream that frees it.
     gpu.check(unsafe { result::memset_d8_async(to, 0, bytes, gpu.compute().cu_stream()) })
 }
@@ -243,7 +244,7 @@ pub(super) fn copy(gpu: &Gpu, src: Slice<'_>, dst: Slice<'_>) -> Result<()> {
 
 /// Copies to a window as much as that holds.
 pub(super) fn copy_from(gpu: &Gpu, from: sys::CUdeviceptr, dst: Slice<'_>) -> Result<()> {
-    let (to, bytes) = (pointer(dst)?, usize::try_from(dst.bytes).unwrap_or(usize::MAX));
+    let (to, bytes) = (pointer(dst)?, to_usize(dst.bytes));
     // SAFETY: as in `clear`, of two different memories.
     gpu.check(unsafe { result::memcpy_dtod_async(to, from, bytes, gpu.compute().cu_stream()) })
 }

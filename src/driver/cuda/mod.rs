@@ -31,6 +31,7 @@ use self::{blas::Blas, gpu::Gpu, modules::Modules};
 use super::{ArgSlice, Download, Driver, Fence, GemmCall, Memory, Slice, Staging, foreign};
 use crate::{
     Cancel, DeviceInfo, Element, Error, Limits, Result,
+    extent::to_usize,
     kernel::{Grid, KernelDef, Spec},
 };
 
@@ -153,7 +154,7 @@ impl Driver for CudaDriver {
 
     fn download(&self, src: Slice<'_>) -> Result<Download> {
         self.gpu.enter()?;
-        let len = usize::try_from(src.bytes).unwrap_or(usize::MAX);
+        let len = to_usize(src.bytes);
         pinned::download(&self.gpu, memory::pointer(src)?, len)
     }
 

@@ -12,7 +12,7 @@ use super::{
     gpu::{Gpu, Mark},
     page_locked::Pinned,
 };
-use crate::{Error, Result, driver::Download};
+use crate::{Error, Result, driver::Download, extent::to_usize};
 
 /// Bytes of host data that travel at once, where they go through memory of ours.
 const PIECE: usize = 4 << 20;
@@ -159,7 +159,7 @@ pub(crate) struct CudaStaging {
 
 impl CudaStaging {
     pub(super) fn new(gpu: &Arc<Gpu>, len: u64) -> Result<Self> {
-        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        let len = to_usize(len);
         let block = lock(gpu, len.max(1))?;
         Ok(Self { gpu: gpu.clone(), block, len, in_flight: None, failed: None })
     }
@@ -182,7 +182,7 @@ impl CudaStaging {
     /// Enqueues a copy of the first `len` bytes on the copy stream.
     pub(super) fn upload(&mut self, to: sys::CUdeviceptr, len: u64) -> Result<Arc<CudaEvent>> {
         self.failed.take().map_or(Ok(()), Err)?;
-        let len = usize::try_from(len).unwrap_or(usize::MAX).min(self.block.len());
+        let len = to_usize(len).min(self.block.len());
         let copy = self.gpu.copy();
         let copied = self.gpu.check(self.block.copy_to(copy.cu_stream(), to, len));
         let end = Arc::new(self.gpu.event(copy)?);

@@ -6,7 +6,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use crate::Result;
+use crate::{Result, extent::to_usize};
 
 /// Launches that an error names at most.
 const NAMED: usize = 8;
@@ -103,7 +103,7 @@ impl Trail {
     pub(super) fn suspects(&self) -> String {
         let recent = self.recent();
         let under_way = recent.launched - recent.ended;
-        let named = recent.last.len().min(usize::try_from(under_way).unwrap_or(usize::MAX));
+        let named = recent.last.len().min(to_usize(under_way));
         let mut names = recent.last.iter().rev().take(named).map(Launch::to_string);
         let text = match under_way {
             0 => return String::new(),

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{Gpu, GpuBuffer};
-use crate::{Error, Result};
+use crate::{Error, Result, extent::to_usize};
 
 /// The end of a request to map a buffer.
 type Mapped = mpsc::Receiver<Result<(), wgpu::BufferAsyncError>>;
@@ -113,7 +113,7 @@ pub(crate) struct WgpuStaging {
 impl WgpuStaging {
     pub(super) fn new(gpu: &Gpu, bytes: u64) -> Result<Self> {
         let buffer = gpu.mapped_buffer(bytes)?;
-        let len = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let len = to_usize(bytes);
         let bytes = bytemuck::try_zeroed_vec(len)
             .map_err(|()| Error::OutOfMemory { requested: bytes, free: None })?;
         Ok(Self { bytes, buffer: Some(buffer), in_flight: None })
@@ -131,7 +131,7 @@ impl WgpuStaging {
             // The last upload failed, and took the buffer with it.
             (None, None) => gpu.mapped_buffer(self.bytes.len() as u64)?,
         };
-        let used = usize::try_from(len).unwrap_or(usize::MAX).min(self.bytes.len());
+        let used = to_usize(len).min(self.bytes.len());
         fill(gpu, &buffer, &self.bytes[..used])?;
         gpu.record(len, |encoder| encoder.copy_buffer_to_buffer(&buffer, 0, dst, offset, len))?;
         // A buffer may be mapped again only once the copy is submitted.

@@ -8,10 +8,7 @@ use super::{
     super::{IntegerSums, adjoint::ColumnSums, check_sums},
     PairProducts, power_of_two,
 };
-use crate::{
-    Result,
-    linalg::{Matrix, gram::to_usize},
-};
+use crate::{Result, extent::to_usize, linalg::Matrix};
 
 impl PairProducts {
     /// Waits: the symmetric matrix of what `value` makes of the sum of each pair of columns, given that of each of both with

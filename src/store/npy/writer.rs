@@ -73,13 +73,9 @@ impl NpyWriter {
             write_at(&file, &header, 0)?;
             Ok(file)
         });
-        let file = started.map_err(|source| Error::Io { path: path.display().to_string().into(), source })?;
+        let file = started.map_err(|source| Error::io(path.display(), source))?;
         let (shape, start) = (shape.to_vec(), header.len() as u64);
         Ok(Self { path, scratch, file, dtype, shape, start, written: AtomicU64::new(0) })
-    }
-
-    fn io(&self, source: io::Error) -> Error {
-        Error::Io { path: self.path.display().to_string().into(), source }
     }
 }
 
@@ -110,7 +106,7 @@ impl BoxWriter for NpyWriter {
         let (run, offsets) = runs(&shape, &origin, &extent);
         for (part, offset) in elements.chunks_exact((run * size).max(1)).zip(offsets) {
             let at = self.start + (offset * size) as u64;
-            write_at(&self.file, part, at).map_err(|source| self.io(source))?;
+            write_at(&self.file, part, at).map_err(|source| Error::io(self.path.display(), source))?;
         }
         self.written.fetch_add((elements.len() / size) as u64, Ordering::Relaxed);
         Ok(())
@@ -126,7 +122,7 @@ impl BoxWriter for NpyWriter {
         self.file
             .sync_all()
             .and_then(|()| fs::rename(&self.scratch.0, &self.path))
-            .map_err(|source| self.io(source))
+            .map_err(|source| Error::io(self.path.display(), source))
     }
 }
 

@@ -29,7 +29,7 @@ pub fn read_json(storage: &dyn Storage, key: &str) -> Result<Option<Value>> {
         Ok(Stored::Absent) => Ok(None),
         Ok(Stored::Large(_)) => refuse(format!("has more than {MAX_METADATA_BYTES} bytes")),
         Err(error) if error.kind() == ErrorKind::NotADirectory => Ok(None),
-        Err(source) => Err(Error::Io { path: storage.place(key).into(), source }),
+        Err(source) => Err(Error::io(storage.place(key), source)),
     }
 }
 

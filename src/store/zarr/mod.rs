@@ -22,7 +22,7 @@ mod writer;
 
 pub use self::{
     array::ZarrArray,
-    column::{Column, LeftOut},
+    column::Column,
     json::read_json,
     metadata::{MAX_CHUNK_BYTES, read_attributes},
     new_store::{NewStore, is_free},

@@ -25,7 +25,7 @@ const CHUNK_SIDE: usize = 1000;
 ///
 /// ```
 /// use std::sync::Arc;
-/// use teatime::{Budget, store::{ArraySpec, Attributes, Column, Folder, LeftOut, NewStore, Storage}};
+/// use teatime::{Budget, store::{ArraySpec, Attributes, Column, Folder, NewStore, Storage}};
 /// # let folder = tempfile::tempdir()?;
 /// let path = folder.path().join("distances.zarr");
 /// let store = NewStore::create(&path, &Attributes::new())?;
@@ -38,8 +38,8 @@ const CHUNK_SIDE: usize = 1000;
 /// store.finish()?;
 ///
 /// let storage: Arc<dyn Storage> = Arc::new(Folder::new(&path));
-/// let names = Column::open_in(&storage, "name", LeftOut::Never, &Budget::default())?;
-/// assert_eq!(names.map(|names| names.strings(0..2)).transpose()?, Some(vec!["a".into(), "b".into()]));
+/// let names = Column::read_in(&storage, "name", &|_, _| false, &Budget::default())?;
+/// assert!(names.is_some_and(|names| names.strings().eq(["a", "b"])));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
@@ -118,7 +118,7 @@ impl NewStore {
     /// # Errors
     /// [`Error::Io`] when the name was taken meanwhile.
     pub fn finish(self) -> Result<()> {
-        std::fs::rename(&self.scratch, &self.path).map_err(|source| io(&self.path, source))
+        std::fs::rename(&self.scratch, &self.path).map_err(|source| Error::io(self.path.display(), source))
     }
 }
 
@@ -138,10 +138,10 @@ pub fn is_free(path: impl AsRef<Path>, name: &str) -> Result<bool> {
     let path = path.as_ref();
     let entries = match std::fs::read_dir(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(true),
-        entries => entries.map_err(|source| io(path, source))?,
+        entries => entries.map_err(|source| Error::io(path.display(), source))?,
     };
     let names = entries.map(|entry| Ok(entry?.file_name())).collect::<std::io::Result<Vec<_>>>();
-    let mut names = names.map_err(|source| io(path, source))?;
+    let mut names = names.map_err(|source| Error::io(path.display(), source))?;
     names.retain(|name| !is_partial(&name.to_string_lossy()));
     let metadata = [".zattrs", ".zarray", "zarr.json"];
     let wanted = if name.is_empty() { &metadata[..] } else { &[name] };
@@ -150,10 +150,6 @@ pub fn is_free(path: impl AsRef<Path>, name: &str) -> Result<bool> {
     }
     let why = if name.is_empty() { "is no Zarr array".into() } else { format!("has no array `{name}`") };
     Err(Error::store(path.display(), format_args!("is there, and {why}")))
-}
-
-fn io(path: &Path, source: std::io::Error) -> Error {
-    Error::Io { path: path.display().to_string().into(), source }
 }
 
 /// Makes a new folder beside `path`.
@@ -167,7 +163,7 @@ fn make_scratch(path: &Path) -> Result<PathBuf> {
         match std::fs::create_dir(&scratch) {
             Ok(()) => return Ok(scratch),
             Err(error) if error.kind() == ErrorKind::AlreadyExists && attempt < 100 => {}
-            Err(source) => return Err(io(&scratch, source)),
+            Err(source) => return Err(Error::io(scratch.display(), source)),
         }
     }
     Err(Error::store(path.display(), "no name is left for a folder beside it"))

@@ -67,6 +67,6 @@ fn is_there(storage: &dyn Storage, key: &str) -> Result<bool> {
         Ok(size) => Ok(size.is_some()),
         // Of a file there are no further keys.
         Err(error) if error.kind() == ErrorKind::NotADirectory => Ok(false),
-        Err(source) => Err(Error::Io { path: storage.place(key).into(), source }),
+        Err(source) => Err(Error::io(storage.place(key), source)),
     }
 }

@@ -21,6 +21,7 @@ use super::{
 };
 use crate::{
     Error, Result, StoredType,
+    extent::to_usize,
     store::{
         BoxWriter, Storable, Value as Stored, WritableStorage,
         blocks::{extract_block, insert_block},
@@ -250,8 +251,7 @@ impl ArrayWriter {
         if extent != self.spec.tile_shape() {
             let spec = &self.metadata.spec;
             let mut whole = vec![0; spec.bytes()];
-            let extent: Vec<usize> =
-                extent.iter().map(|&n| usize::try_from(n).unwrap_or(usize::MAX)).collect();
+            let extent: Vec<usize> = extent.iter().copied().map(to_usize).collect();
             insert_block(&mut whole, &spec.shape, &vec![0; extent.len()], &bytes, &extent, spec.size);
             bytes = Cow::Owned(whole);
         }
@@ -325,7 +325,7 @@ impl ArrayWriter {
             return Err(Error::argument("write", "index", why));
         }
         let number = index.iter().zip(&grid).fold(0, |number, (i, n)| number * n + i);
-        Ok(usize::try_from(number).unwrap_or(usize::MAX))
+        Ok(to_usize(number))
     }
 
     fn key(&self, index: &[u64]) -> String {
@@ -366,7 +366,7 @@ impl ArrayWriter {
     }
 
     fn io(&self, key: &str, source: std::io::Error) -> Error {
-        Error::Io { path: self.storage.place(key).into(), source }
+        Error::io(self.storage.place(key), source)
     }
 
     fn refuse(&self, why: &str) -> Error {
@@ -397,15 +397,14 @@ impl BoxWriter for ArrayWriter {
     fn write_box_bytes(&self, ranges: &[Range<u64>], elements: &[u8]) -> Result<()> {
         let shape = check_box(self, ranges, elements)?;
         let Some(dtype) = self.spec.dtype else { return Ok(()) };
-        let whole = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         self.tiles_of(ranges)?.into_par_iter().try_for_each(|index| {
             if self.is_written(&index)? {
                 return Ok(());
             }
             let starts = index.iter().zip(self.spec.tile_shape()).zip(ranges);
             let origin: Vec<usize> =
-                starts.map(|((at, tile), range)| whole(at * tile - range.start)).collect();
-            let extent: Vec<usize> = self.extent(&index).into_iter().map(whole).collect();
+                starts.map(|((at, tile), range)| to_usize(at * tile - range.start)).collect();
+            let extent: Vec<usize> = self.extent(&index).into_iter().map(to_usize).collect();
             if extent == shape {
                 return self.write_bytes(&index, dtype, elements);
             }
@@ -438,5 +437,5 @@ pub fn write_group(
 }
 
 fn put(storage: &dyn WritableStorage, key: &str, value: &[u8]) -> Result<()> {
-    storage.put(key, value).map_err(|source| Error::Io { path: storage.place(key).into(), source })
+    storage.put(key, value).map_err(|source| Error::io(storage.place(key), source))
 }

@@ -1,9 +1,6 @@
 //! Columns that lost chunks, and columns that are too large.
 
-use teatime::{
-    Budget,
-    store::{Compression, Shuffle},
-};
+use teatime::Budget;
 
 use super::store::{contig, open, put_i32, put_text, vcf};
 use super::*;
@@ -63,15 +60,16 @@ fn chunks_that_hold_the_fill_value_are_filled_and_counted() {
     let alleles = scratch.array("variant_allele", v2(None, &[3, 4], &[3, 2]));
     alleles.write_text(&[0, 0], ["A", "T", "C", "G", "G", ""]).unwrap();
     let store = open(&scratch, None).unwrap();
-    assert_eq!(store.filled_chunks(), 0);
+    assert_eq!(store.doubtful_columns(), []);
     for _ in 0..2 {
         let variants = store.variants(0..3).unwrap();
         let contigs: Vec<_> = variants.iter().map(|v| (&*v.contig, &*v.id)).collect();
         assert_eq!(contigs, [("X", "."), ("1", "."), ("X", ".")]);
         let alleles: Vec<_> = variants.iter().map(|v| (&*v.reference, &*v.alternate)).collect();
         assert_eq!(alleles, [("A", "T"), ("C", "G"), ("G", ".")]);
-        // Two chunks of contigs, one of names, one of alleles; each once.
-        assert_eq!(store.filled_chunks(), 4);
+        // Two chunks of contigs, each once; those of names and of third alleles are none that might be lost.
+        let [column] = &store.doubtful_columns()[..] else { panic!("{:?}", store.doubtful_columns()) };
+        assert_eq!((&*column.path, column.chunks, &*column.value), ("variant_contig", 2, "X"));
     }
 }
 
@@ -80,8 +78,8 @@ fn chunks_that_hold_the_fill_value_are_filled_and_counted() {
 fn filled_contigs_are_counted_once_and_doubted() {
     const LOST: i32 = -1;
     let (up, down, start) = ([5, 7, 9], [5, 9, 2], [7, 2, 9]);
-    // Positions, contigs of the chunks of one variant, and which are not there; in a shard as well.
-    for ((positions, contigs, doubtful), sharded) in [
+    // Positions, contigs of the chunks of one variant, and which are not there.
+    for (positions, contigs, doubtful) in [
         (up, [LOST, LOST, LOST], false),
         (down, [LOST, LOST, LOST], true),
         (down, [LOST, 0, 1], false),
@@ -94,36 +92,22 @@ fn filled_contigs_are_counted_once_and_doubted() {
         (up, [0, 1, LOST], true),
         (up, [1, LOST, 0], true),
         (up, [1, LOST, 1], true),
-    ]
-    .into_iter()
-    .flat_map(|case| [(case, false), (case, true)])
-    {
+    ] {
         let scratch = vcf(&["a"]);
         put_i32(&scratch, "variant_position", &positions);
-        let there = contigs.map(|contig| contig != LOST);
-        let lost = there.iter().filter(|there| !**there).count() as u64;
-        if sharded {
-            let mut spec = ArraySpec::new(StoredType::I32, &[3], &[1]);
-            spec.shard_shape = Some(vec![3]);
-            scratch.array("variant_contig", spec).write(&[0], &contigs).unwrap();
-            scratch.lose_inner("variant_contig", "c/0", &there);
-        } else {
-            let column = scratch.array("variant_contig", v2(StoredType::I32, &[3], &[1]));
-            for (i, contig) in (0..).zip(contigs).filter(|(_, contig)| *contig != LOST) {
-                column.write(&[i], &[contig]).unwrap();
-            }
+        let lost = contigs.iter().filter(|contig| **contig == LOST).count() as u64;
+        let column = scratch.array("variant_contig", v2(StoredType::I32, &[3], &[1]));
+        for (i, contig) in (0..).zip(contigs).filter(|(_, contig)| *contig != LOST) {
+            column.write(&[i], &[contig]).unwrap();
         }
         let store = open(&scratch, None).unwrap();
-        assert_eq!(store.filled_columns(), []);
         for _ in 0..2 {
             store.contigs(&mut |_, _| Ok(())).unwrap();
             store.variants(0..3).unwrap();
-            let columns = store.filled_columns();
-            let [column] = &columns[..] else { panic!("{columns:?}") };
-            let case = format!("{positions:?}, {contigs:?}, sharded {sharded}");
-            assert_eq!((&*column.path, column.chunks), ("variant_contig", lost), "{case}");
-            assert_eq!((&*column.value, column.doubtful), ("1", doubtful), "{case}");
-            assert_eq!(store.filled_chunks(), lost);
+            let found = store.doubtful_columns();
+            let found: Vec<_> = found.iter().map(|c| (&*c.path, c.chunks, &*c.value)).collect();
+            let expected = doubtful.then_some(("variant_contig", lost, "1"));
+            assert_eq!(found, Vec::from_iter(expected), "{positions:?}, {contigs:?}");
         }
     }
     // Where positions cannot be read, nothing says that all are of one contig.
@@ -131,56 +115,31 @@ fn filled_contigs_are_counted_once_and_doubted() {
     ["variant_contig/0", "variant_position/0"].iter().for_each(|chunk| scratch.lose(chunk));
     let store = open(&scratch, None).unwrap();
     store.contigs(&mut |_, _| Ok(())).unwrap();
-    assert!(store.filled_columns()[0].doubtful);
-}
-
-/// Puts alleles of one letter, in columns that are chunks, those that are there; in a shard or files of their own.
-fn put_letters(scratch: &Scratch, columns: [Option<&str>; 4], sharded: bool) {
-    let mut spec = ArraySpec::new(StoredType::U32, &[3, 4], &[3, 1]);
-    spec.shard_shape = sharded.then(|| vec![3, 4]);
-    let writer = scratch.array("variant_allele", spec);
-    let letters = columns.map(|column| column.unwrap_or("???").chars().map(u32::from).collect::<Vec<_>>());
-    if sharded {
-        let rows: Vec<u32> = (0..3).flat_map(|row| letters.each_ref().map(|column| column[row])).collect();
-        writer.write(&[0, 0], &rows).unwrap();
-        scratch.lose_inner("variant_allele", "c/0/0", &columns.map(|column| column.is_some()));
-    } else {
-        let there = (0..).zip(columns.iter().zip(letters)).filter(|(_, (column, _))| column.is_some());
-        there.for_each(|(i, (_, letters))| writer.write(&[0, i], &letters).unwrap());
-    }
-    scratch.edit("variant_allele/zarr.json", |metadata| {
-        metadata["data_type"] =
-            json!({ "name": "fixed_length_utf32", "configuration": { "length_bytes": 4 } });
-        metadata["fill_value"] = "".into();
-    });
+    assert_eq!(store.doubtful_columns().len(), 1);
 }
 
 /// Third alleles, which few variants have, may be left out; of alternate ones it is told, even where all are.
 #[test]
 fn alleles_that_are_not_there() {
-    let (reference, alternate) = (Some("ACG"), Some("TGA"));
-    for (columns, alleles, filled, doubtful) in [
-        ([reference, alternate, None, None], ["T", "G", "A"], 2, false),
-        ([reference, None, None, None], ["."; 3], 3, true),
-        ([reference, alternate, alternate, None], ["T,T", "G,G", "A,A"], 1, false),
+    let (reference, alternate) = (Some(["A", "C", "G"]), Some(["T", "G", "A"]));
+    for (columns, alleles, doubtful) in [
+        ([reference, alternate, None, None], ["T", "G", "A"], None),
+        ([reference, None, None, None], ["."; 3], Some(3)),
+        ([reference, alternate, alternate, None], ["T,T", "G,G", "A,A"], None),
     ] {
-        for sharded in [true, false] {
-            let scratch = vcf(&["a"]);
-            put_letters(&scratch, columns, sharded);
-            let store = open(&scratch, None).unwrap();
-            for _ in 0..2 {
-                let variants = store.variants(0..3).unwrap();
-                let found: Vec<_> = variants.iter().map(|v| &*v.alternate).collect();
-                assert_eq!((&*variants[1].reference, &*found), ("C", &alleles[..]), "sharded {sharded}");
-                let columns = store.filled_columns();
-                let [column] = &columns[..] else { panic!("{columns:?}") };
-                assert_eq!((column.chunks, column.doubtful), (filled, doubtful), "sharded {sharded}");
-            }
+        let scratch = vcf(&["a"]);
+        let writer = scratch.array("variant_allele", v2(None, &[3, 4], &[3, 1]));
+        let there = (0..).zip(columns).filter_map(|(place, column)| Some((place, column?)));
+        there.for_each(|(place, column)| writer.write_text(&[0, place], column).unwrap());
+        let store = open(&scratch, None).unwrap();
+        for _ in 0..2 {
+            let variants = store.variants(0..3).unwrap();
+            let found: Vec<_> = variants.iter().map(|v| &*v.alternate).collect();
+            assert_eq!((&*variants[1].reference, &*found), ("C", &alleles[..]));
+            let found: Vec<_> = store.doubtful_columns().iter().map(|column| column.chunks).collect();
+            assert_eq!(found, Vec::from_iter(doubtful));
         }
     }
-    let scratch = vcf(&["a"]);
-    put_letters(&scratch, [None, alternate, None, None], true);
-    refused(open(&scratch, None).unwrap().variants(0..1), &["inner chunk [0, 0]", "missing"]);
 
     let scratch = Scratch::new();
     scratch.put(".zgroup", r#"{"zarr_format":2}"#);
@@ -191,8 +150,8 @@ fn alleles_that_are_not_there() {
     }
     let store = open(&scratch, None).unwrap();
     store.variants(0..2).unwrap();
-    let found: Vec<_> = store.filled_columns().into_iter().map(|c| (c.path, c.chunks, c.doubtful)).collect();
-    assert_eq!(found, [("2L/variants/ID".into(), 1, false), ("2L/variants/ALT".into(), 1, true)]);
+    let found: Vec<_> = store.doubtful_columns().into_iter().map(|c| (c.path, c.chunks)).collect();
+    assert_eq!(found, [("2L/variants/ALT".into(), 1)]);
 }
 
 /// Each column is bounded by the memory that the store may take.
@@ -212,34 +171,15 @@ fn memory_bounds_columns() {
         store.variants(0..store.n_variants()).map(|variants| variants.len())
     };
     assert_eq!(variants(&vcf(&["a"])).unwrap(), 3);
-    // As many strings as a chunk may hold, if none has a letter.
-    let scratch = vcf(&["a"]);
-    scratch.array("variant_id", v2(None, &[3, 1], &[3, 1 << 24]));
-    over(variants(&scratch), 3 << 29);
     // Numbers, by the elements of a chunk.
     let scratch = vcf(&["a"]);
     scratch.array("variant_position", v2(StoredType::I32, &[3], &[1 << 24]));
     over(variants(&scratch), 1 << 28);
-    // Strings that say how long they are ...
-    for compression in [Compression::None, Compression::Blosc { level: 5, shuffle: Shuffle::Bits }] {
-        let scratch = vcf(&["a"]);
-        let mut spec = v2(None, &[3], &[3]);
-        spec.compression = compression;
-        let writer = scratch.array("variant_id", spec);
-        writer.write_text(&[0], [&*"A".repeat(200_000), "C", "G"]).unwrap();
-        over(variants(&scratch), 8 * 200_000);
-    }
-    // ... and those of many chunks, small ones all of them.
+    // Strings of many chunks, small ones all of them.
     let scratch = vcf(&["a"]);
     let writer = scratch.array("variant_allele", v2(None, &[3, 100], &[3, 1]));
     (0..100).for_each(|i| writer.write_text(&[0, i], [&*"A".repeat(6000); 3]).unwrap());
     over(variants(&scratch), MEMORY);
-    // Of a fill value nothing is made, however long it is.
-    let scratch = vcf(&["a"]);
-    let mut spec = v2(None, &[3], &[3]);
-    spec.fill = "A".repeat(100_000).into();
-    scratch.array("variant_id", spec);
-    assert!(matches!(variants(&scratch), Err(Error::Chunk { .. })));
     // Names of samples, which the store need not have.
     let scratch = Scratch::new();
     scratch.array("", v2(StoredType::I8, &[1, 1 << 26], &[1, 1 << 26]));

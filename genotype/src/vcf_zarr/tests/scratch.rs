@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, sync::Arc};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use tempfile::TempDir;
 
 use teatime::{
@@ -57,22 +57,6 @@ impl Scratch {
         let mut metadata = serde_json::from_slice(&fs::read(self.path().join(key)).unwrap()).unwrap();
         change(&mut metadata);
         self.put(key, metadata.to_string());
-    }
-
-    /// Takes chunks out of a shard that was written, all but those that are `there`.
-    pub(super) fn lose_inner(&self, array: &str, shard: &str, there: &[bool]) {
-        // An index without a checksum.
-        let index = json!([{ "name": "bytes", "configuration": { "endian": "little" } }]);
-        self.edit(&format!("{array}/zarr.json"), |metadata| {
-            metadata["codecs"][0]["configuration"]["index_codecs"] = index;
-        });
-        let key = format!("{array}/{shard}");
-        let mut bytes = fs::read(self.path().join(&key)).unwrap();
-        bytes.truncate(bytes.len() - 4);
-        let index = bytes.len() - 16 * there.len();
-        let entries = bytes[index..].chunks_exact_mut(16).zip(there);
-        entries.filter(|(_, there)| !**there).for_each(|(entry, _)| entry.fill(u8::MAX));
-        self.put(&key, bytes);
     }
 }
 

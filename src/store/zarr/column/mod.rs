@@ -1,386 +1,270 @@
-//! Columns of strings and integers, such as names and positions, read by ranges of rows.
+//! Columns of strings and integers, such as names and positions, read whole.
 
-mod gaps;
 mod values;
 
-use std::{
-    ops::Range,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{borrow::Cow, collections::BTreeMap, ops::Range, sync::Arc};
 
-pub use self::gaps::LeftOut;
-use self::{
-    gaps::Gaps,
-    values::{Fill, Values, parse},
-};
+use self::values::{Values, fill, parse};
 use super::{
     array::StoredArray,
     codec::MAX_TEXT_BYTES,
-    guard::Fault,
-    metadata::{Element, Metadata},
+    guard::{Decoded, Fault},
+    metadata::Metadata,
     node::Node,
     shard::Inner,
 };
-use crate::{Budget, Error, MemoryKind, Result, store::Storage};
+use crate::{Budget, Error, Result, extent::to_usize, store::Storage};
 
 /// Most elements of one row.
 const MAX_ROW: u64 = 1 << 16;
 
-const STRINGS: &str = "holds strings, expected integers";
-
 /// True where the bytes of a decoded chunk are as many elements as it has.
 pub(super) fn is_text(metadata: &Metadata, bytes: &[u8]) -> bool {
-    parse(metadata, bytes, Vec::new()).is_ok()
+    parse(metadata, bytes).is_ok()
 }
 
-/// The chunk decoded last, since neighbouring ranges share chunks.
-#[derive(Debug, Default)]
-struct Kept {
-    chunk: Option<(Vec<u64>, Arc<Values>)>,
-    gaps: Gaps,
-}
-
-/// An array of strings or integers of a Zarr v2 or v3 store, with one axis, its rows, or two, read by ranges of rows.
+/// An array of strings or integers of a Zarr v2 or v3 store, with one axis, its rows, or two, in memory.
 /// [`NewStore`](super::NewStore) has an example.
 ///
 /// Strings are UTF-8 by the codec `vlen-utf8`, or of a fixed length: UTF-32, or UTF-8 padded with zeros. Integers are of any size, as
 /// long as they are below 2^63. Codecs are those of [`ZarrArray`](super::ZarrArray), and damage is an error as there.
-///
-/// Chunks are read and decoded on the calling thread; the last one is kept, so that ranges in order decode each
-/// chunk once where there is one axis, or chunks are as wide as the array. Reading from several threads is safe, one
-/// decodes at a time.
 #[derive(Debug)]
 pub struct Column {
-    array: StoredArray,
+    name: String,
     /// Its path within the store.
     path: Box<str>,
-    left_out: LeftOut,
-    /// The fill value, where it is one that chunks may be left out for.
-    fill: Option<Fill>,
-    /// Bytes that the budget allows, half of which a chunk, or the strings of a range, may take.
-    budget: u64,
-    /// Whether the caller gave the budget.
-    given: bool,
-    kept: Mutex<Kept>,
+    shape: [u64; 2],
+    chunk: [u64; 2],
+    /// Elements of each chunk, in C order; none of one that was left out.
+    chunks: Vec<Option<Values>>,
+    /// The fill value alone, where the column can have such an element.
+    fill: Option<Values>,
+    gaps: Gaps,
+}
+
+/// Chunks, and inner chunks of shards, that were not there and were filled.
+#[derive(Debug, Default)]
+struct Gaps {
+    /// Numbers of chunks by the column of the array that they start at: filled, and there.
+    columns: BTreeMap<u64, [u64; 2]>,
+    /// Rows whose first element was filled, in order.
+    rows: Vec<Range<u64>>,
+}
+
+impl Gaps {
+    /// Notes a chunk or an inner chunk that starts at this column of the array.
+    fn note(&mut self, column: u64, rows: Range<u64>, there: bool) {
+        self.columns.entry(column).or_default()[usize::from(there)] += 1;
+        match self.rows.last_mut() {
+            _ if there || column > 0 => {}
+            Some(last) if last.end == rows.start => last.end = rows.end,
+            _ => self.rows.push(rows),
+        }
+    }
 }
 
 impl Column {
-    /// Opens the column at `path` within `storage`; `None` where nothing is there. Reads its metadata and no data.
+    /// Reads the column at `path` within `storage`; `None` where nothing is there. Chunks are read and decoded on the calling thread,
+    /// one after the other.
     ///
-    /// A chunk, and the strings of one range, may take half of the host's memory that `memory` allows.
+    /// `left_out` says whether a writer may have left out chunks, and inner chunks of shards, that hold nothing but the fill value: it gets
+    /// the column of the array that they start at, and the fill value, an integer as its digits. These are read as the fill
+    /// value; others that are not there are lost, which is an error.
+    ///
+    /// The column, with what decoding a chunk takes, may take half of the host's memory that `memory` allows.
     ///
     /// # Errors
-    /// - [`Error::Store`]: a group, an array of another rank or of more than 65536 columns, and as
+    /// - [`Error::Store`]: a group, an array of another rank, of no columns or of more than 65536, and as
     ///   [`ZarrArray::open`](super::ZarrArray::open), but for strings.
-    /// - [`Error::Budget`]: its chunks take more memory than they may.
+    /// - [`Error::Budget`]: it takes more memory than it may.
+    /// - [`Error::Chunk`] and [`Error::OutOfHostMemory`]: a chunk that is lost, damaged, or cannot be read, or holds other numbers
+    ///   than integers below 2^63.
     /// - [`Error::Io`]: the metadata cannot be read.
-    pub fn open_in(
+    pub fn read_in(
         storage: &Arc<dyn Storage>,
         path: &str,
-        left_out: LeftOut,
+        left_out: &dyn Fn(u64, &str) -> bool,
         memory: &Budget,
     ) -> Result<Option<Self>> {
         if Node::at(&**storage, path)? == Node::Absent {
             return Ok(None);
         }
-        let budget = memory.host_bytes();
-        let mut array = StoredArray::open(storage, path)?;
-        let fill = left_out.fill(&array.metadata);
+        let array = StoredArray::open(storage, path)?;
+        let Metadata { shape, chunk_shape, .. } = &array.metadata;
         let refuse = |why: String| Err(Error::store(array.name(), why));
-        let shape = &array.metadata.shape;
-        match **shape {
-            [_] => {}
-            [_, width] if width <= MAX_ROW => {}
+        let shape = match **shape {
+            [rows] => [rows, 1],
+            [(1..), 0] => return refuse("its rows are empty".into()),
+            [rows, width] if width <= MAX_ROW => [rows, width],
             _ => return refuse(format!("its shape {shape:?} is not that of a column")),
-        }
-        if array.metadata.spec.size == 0 {
-            // A chunk as it is stored, decoded, and parsed, and as much for what blosc takes.
-            array.metadata.spec.text = MAX_TEXT_BYTES.min(usize::try_from(budget / 8).unwrap_or(usize::MAX));
-        }
-        let (spec, chain) = (&array.metadata.spec, &array.metadata.chain);
-        let count = spec.count() as u64;
-        // Numbers become 64-bit; strings take up to twice their bytes while they grow, and where each ends.
-        let need = match array.metadata.element {
-            Element::Text => 8 * 4 * count,
-            _ => 2 * (3 * spec.bytes() as u64 + 8 * count + chain.fetched(spec) + chain.scratch(spec)),
         };
-        let given = memory.host.is_some();
-        let column = Self { array, path: path.into(), left_out, fill, budget, given, kept: Mutex::default() };
-        if need > budget { Err(column.over(need)) } else { Ok(Some(column)) }
+        let mut column = Self {
+            name: array.name().to_owned(),
+            path: path.into(),
+            shape,
+            chunk: [chunk_shape[0], chunk_shape.get(1).copied().unwrap_or(1)],
+            chunks: Vec::new(),
+            fill: fill(&array.metadata),
+            gaps: Gaps::default(),
+        };
+        column.read(array, left_out, memory)?;
+        Ok(Some(column))
+    }
+
+    /// Reads all chunks within the budget. Where strings of any length take more, what they take is counted to the end.
+    fn read(
+        &mut self,
+        mut array: StoredArray,
+        left_out: &dyn Fn(u64, &str) -> bool,
+        memory: &Budget,
+    ) -> Result<()> {
+        let memory = memory.fit_host(0)?;
+        let over = |bytes: u64| memory.fit_host(bytes.saturating_mul(2)).map(drop);
+        let (allowed, grid, axes) = (memory.host_bytes() / 2, self.grid(), array.metadata.shape.len());
+        let (spec, chain) = (&array.metadata.spec, &array.metadata.chain);
+        let (is_text, count, bytes) = (spec.size == 0, spec.count() as u64, spec.bytes() as u64);
+        // Four times a chunk of strings of any length, each with its length of four bytes: as it is stored, decoded, and parsed, and as
+        // much for what blosc takes.
+        let need = if is_text {
+            4 * 4 * count
+        } else {
+            2 * bytes + chain.fetched(spec) + chain.scratch(spec) + 8 * count
+        };
+        let chunks = grid[0].saturating_mul(grid[1]);
+        let mut held = chunks.saturating_mul(size_of::<Option<Values>>() as u64);
+        let most = held.saturating_add(chunks.saturating_mul(bytes + 8 * count)).saturating_add(need);
+        let mut peak = held.saturating_add(need);
+        if peak > allowed {
+            return over(most);
+        }
+        for (down, right) in (0..grid[0]).flat_map(|down| (0..grid[1]).map(move |right| (down, right))) {
+            if is_text {
+                let used = if peak > allowed { 0 } else { held };
+                array.metadata.spec.text = MAX_TEXT_BYTES.min(to_usize((allowed - used) / 4));
+            } else if held + need > allowed {
+                return over(most);
+            }
+            let index = &[down, right][..axes];
+            let (values, took) = match self.chunk(&array, index, left_out) {
+                Err(Fault::Large(bytes, _)) if is_text && bytes <= MAX_TEXT_BYTES as u64 => {
+                    return over(peak.max(held.saturating_add(4 * bytes)));
+                }
+                chunk => chunk.map_err(|fault| array.error(index, fault))?,
+            };
+            if is_text {
+                peak = peak.max(held + 4 * took);
+            }
+            held += values.as_ref().map_or(0, Values::bytes);
+            if peak <= allowed {
+                self.chunks.push(values);
+            } else {
+                self.chunks = Vec::new();
+            }
+        }
+        if peak > allowed { over(peak) } else { Ok(()) }
+    }
+
+    /// Chunks along each axis.
+    fn grid(&self) -> [u64; 2] {
+        [0, 1].map(|axis| self.shape[axis].div_ceil(self.chunk[axis]))
+    }
+
+    /// The elements of a chunk, none of one that was left out, and its bytes, as it is stored or decoded.
+    fn chunk(
+        &mut self,
+        array: &StoredArray,
+        index: &[u64],
+        left_out: &dyn Fn(u64, &str) -> bool,
+    ) -> Decoded<(Option<Values>, u64)> {
+        let metadata = &array.metadata;
+        let (row, first) = (index[0] * self.chunk[0], index.get(1).map_or(0, |right| right * self.chunk[1]));
+        let fill = self.fill.as_ref().and_then(|fill| fill.text(0));
+        let lacks = |column| fill.as_deref().is_some_and(|fill| left_out(column, fill));
+        let (rows, gaps, mut has_inner) = (self.shape[0], &mut self.gaps, false);
+        let mut fill_of = |inner: &Inner| {
+            let column = first + inner.origin.get(1).map_or(0, |&at| at as u64);
+            let start = row + inner.origin[0] as u64;
+            has_inner = true;
+            gaps.note(column, start..rows.min(start + inner.shape[0] as u64), inner.there);
+            lacks(column).then_some(metadata.fill.as_slice())
+        };
+        let chunk = array.decode(index, array.fetch(index)?, &mut fill_of)?;
+        if chunk.is_none() && !lacks(first) {
+            return Err(Fault::Missing("it is missing from the store".to_owned()));
+        }
+        if !has_inner {
+            gaps.note(first, row..rows.min(row + self.chunk[0]), chunk.is_some());
+        }
+        let Some(chunk) = chunk else { return Ok((None, 0)) };
+        Ok((Some(parse(metadata, &chunk.bytes)?), chunk.stored.max(chunk.bytes.len() as u64)))
     }
 
     /// Extent of its first axis.
     pub fn rows(&self) -> u64 {
-        self.array.metadata.shape[0]
+        self.shape[0]
     }
 
-    /// Its path within the store, as it was opened.
+    /// Its path within the store, as it was read.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The integer that chunks hold that were left out; none where none may be left out, or the column is of strings.
-    pub fn fill(&self) -> Option<i64> {
-        match self.fill {
-            Some(Fill::Whole(number)) => Some(number),
-            Some(Fill::Text(_)) | None => None,
-        }
-    }
-
-    /// Chunks, and inner chunks of shards, that were not in the store and were read as the fill value so far; each counts once
-    /// where rows are read in order.
+    /// Chunks, and inner chunks of shards, that were not in the store and were read as the fill value.
     pub fn filled(&self) -> u64 {
-        self.kept().gaps.filled
+        self.gaps.columns.values().map(|[filled, _]| filled).sum()
     }
 
     /// Whether some of these start at one of the columns of the array in `range`.
     pub fn is_filled_in(&self, range: Range<u64>) -> bool {
-        self.kept().gaps.columns.iter().any(|(column, [filled, _])| *filled && range.contains(column))
+        self.gaps.columns.range(range).any(|(_, [filled, _])| *filled > 0)
+    }
+
+    /// The rows whose first element was in one of these, in ascending order.
+    pub fn filled_rows(&self) -> &[Range<u64>] {
+        &self.gaps.rows
     }
 
     /// Whether some of these might have held something else: of the chunks that start at the same column of the array, some were
     /// filled and others are there.
-    ///
-    /// Not where [`integer_runs`](Self::integer_runs) has shown that they can have held nothing else.
     pub fn is_doubtful(&self) -> bool {
-        self.kept().gaps.are_doubtful()
+        self.gaps.columns.values().any(|[filled, there]| *filled > 0 && *there > 0)
     }
 
-    /// Drops the chunk that was decoded last, and frees its memory.
-    pub fn forget(&self) {
-        self.kept().chunk = None;
-    }
-
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn over(&self, minimum: u64) -> Error {
-        Error::Budget { memory: MemoryKind::Host, budget: self.budget, minimum, given: self.given }
-    }
-
-    /// The first string of each row in `range`. An integer is read as its decimal digits, as pandas and xarray write names that are
-    /// numbers.
-    ///
-    /// # Errors
-    /// - [`Error::Argument`]: a range beyond the end.
-    /// - [`Error::Store`]: rows without columns.
-    /// - [`Error::Budget`]: the strings, or a chunk of strings, take more memory than they may.
-    /// - [`Error::Chunk`] and [`Error::OutOfHostMemory`]: a chunk that is lost, damaged, or cannot be read.
-    pub fn strings(&self, range: Range<u64>) -> Result<Vec<String>> {
-        let mut strings = Vec::new();
-        self.cells(range, 1, |_, _, text| {
-            strings.push(text.to_owned());
-            size_of::<String>() + text.len()
-        })?;
-        Ok(strings)
-    }
-
-    /// Gives each string of the rows in `range` to `f`, with its row, from 0 for the first in `range`, and its place in it: those
-    /// of a row in order. `f` says how many bytes of memory it keeps.
-    ///
-    /// # Errors
-    /// As [`strings`](Self::strings), where what `f` keeps counts.
-    pub fn for_each_string(&self, range: Range<u64>, f: impl FnMut(usize, u64, &str) -> usize) -> Result<()> {
-        self.cells(range, u64::MAX, f)
-    }
-
-    fn cells(
-        &self,
-        range: Range<u64>,
-        columns: u64,
-        mut f: impl FnMut(usize, u64, &str) -> usize,
-    ) -> Result<()> {
-        let mut kept = 0_u64;
-        self.read(range, columns, |values, first, cells| {
-            let start = cells.start;
-            for i in cells {
-                let text = values.text(i);
-                kept = kept.saturating_add(f(first.0, first.1 + (i - start) as u64, &text) as u64);
-            }
-            if kept > self.budget / 2 { Err(self.over(kept.saturating_mul(2))) } else { Ok(()) }
-        })
-    }
-
-    /// The first integer of each row in `range`, which take 8 bytes each.
-    ///
-    /// # Errors
-    /// - [`Error::Argument`]: a range beyond the end.
-    /// - [`Error::Store`]: rows without columns, or a column of strings.
-    /// - [`Error::Chunk`] and [`Error::OutOfHostMemory`]: a chunk that is lost, damaged, or cannot be read, or holds other numbers
-    ///   than integers below 2^63.
-    pub fn integers(&self, range: Range<u64>) -> Result<Vec<i64>> {
-        let mut numbers = Vec::new();
-        self.read(range, 1, |values, _, cells| {
-            numbers.push(values.whole(cells.start).ok_or_else(|| self.refuse(STRINGS))?);
-            Ok(())
-        })?;
-        Ok(numbers)
-    }
-
-    /// Gives `f` the first string of each row, in order, and how many rows after each other have it. Reads all rows, and takes
-    /// memory for one chunk.
-    ///
-    /// # Errors
-    /// As [`strings`](Self::strings), and what `f` returns.
-    pub fn string_runs(&self, f: &mut dyn FnMut(&str, u64) -> Result<()>) -> Result<()> {
-        let (mut text, mut rows) = (String::new(), 0);
-        self.read(0..self.rows(), 1, |values, _, cells| {
-            let next = values.text(cells.start);
-            if rows > 0 && next != text {
-                f(&text, std::mem::take(&mut rows))?;
-            }
-            if rows == 0 {
-                text.clear();
-                text.push_str(&next);
-            }
-            rows += 1;
-            Ok(())
-        })?;
-        if rows > 0 { f(&text, rows) } else { Ok(()) }
-    }
-
-    /// Gives `f` the first integer of each row, in order, and how many rows after each other have it. Reads all rows, takes memory for one
-    /// chunk, and counts filled chunks anew.
-    ///
-    /// Where the numbers never decrease and a chunk of zeros that is not there comes before a zero that is, it cannot have held
-    /// anything else.
-    ///
-    /// # Errors
-    /// As [`integers`](Self::integers), and what `f` returns.
-    pub fn integer_runs(&self, f: &mut dyn FnMut(i64, u64) -> Result<()>) -> Result<()> {
-        *self.kept() = Kept::default();
-        let (mut number, mut rows) = (0, 0);
-        let mut certain = self.fill() == Some(0);
-        // No zero that is there came after the last chunk that is not.
-        let mut open = false;
-        self.read(0..self.rows(), 1, |values, _, cells| {
-            let next = values.whole(cells.start).ok_or_else(|| self.refuse(STRINGS))?;
-            open = values.is_filled(cells.start) || (open && next != 0);
-            certain &= rows == 0 || next >= number;
-            if rows > 0 && next != number {
-                f(number, std::mem::take(&mut rows))?;
-            }
-            (number, rows) = (next, rows + 1);
-            Ok(())
-        })?;
-        self.kept().gaps.certain = certain && !open;
-        if rows > 0 { f(number, rows) } else { Ok(()) }
-    }
-
-    fn refuse(&self, why: &str) -> Error {
-        Error::store(self.array.name(), why)
-    }
-
-    /// Gives the first `columns` elements of each row in `range` to `f`, chunk by chunk: the chunk, the row and column
-    /// of the first, and which elements of the chunk they are.
-    fn read(
-        &self,
-        range: Range<u64>,
-        columns: u64,
-        mut f: impl FnMut(&Values, (usize, u64), Range<usize>) -> Result<()>,
-    ) -> Result<()> {
-        if range.start > range.end || range.end > self.rows() {
-            let why = format!("{range:?} is not within the {} rows of {}", self.rows(), self.array.name());
-            return Err(Error::argument("Column", "range", why));
+    /// The chunk of an element, and its place there; none beyond the end.
+    fn at(&self, row: u64, place: u64) -> Option<(&Values, usize)> {
+        if row >= self.shape[0] || place >= self.shape[1] {
+            return None;
         }
-        let chunk = &self.array.metadata.chunk_shape;
-        let (height, chunk_width) = (chunk[0], chunk.get(1).copied().unwrap_or(1));
-        let width = self.array.metadata.shape.get(1).copied();
-        if width == Some(0) && !range.is_empty() {
-            return Err(self.refuse("its rows are empty"));
+        let [height, width] = self.chunk;
+        let chunk = self.chunks.get(to_usize(row / height * self.grid()[1] + place / width))?;
+        match chunk {
+            Some(values) => Some((values, to_usize(row % height * width + place % width))),
+            None => Some((self.fill.as_ref()?, 0)),
         }
-        let wanted = width.unwrap_or(1).min(columns);
-        let mut row = range.start;
-        while row < range.end {
-            let down = row / height;
-            let end = range.end.min((down + 1) * height);
-            for right in 0..wanted.div_ceil(chunk_width) {
-                let index = [down, right];
-                let values = self.chunk(&index[..self.array.metadata.shape.len()])?;
-                let here = chunk_width.min(wanted - right * chunk_width);
-                for row in row..end {
-                    let at = (row - down * height) * chunk_width;
-                    let (at, end) = (usize_from(at)?, usize_from(at + here)?);
-                    f(&values, (usize_from(row - range.start)?, right * chunk_width), at..end)?;
-                }
-            }
-            row = end;
-        }
-        Ok(())
     }
 
-    fn chunk(&self, index: &[u64]) -> Result<Arc<Values>> {
-        let mut kept = self.kept();
-        if let Some((at, values)) = &kept.chunk
-            && at == index
-        {
-            return Ok(Arc::clone(values));
-        }
-        // What is kept makes room first.
-        kept.chunk = None;
-        let values = Arc::new(self.decode(index, &mut kept.gaps)?);
-        kept.chunk = Some((index.to_vec(), Arc::clone(&values)));
-        Ok(values)
+    /// The string at this place of a row; none beyond the end. An integer is read as its decimal digits, as pandas and xarray write names
+    /// that are numbers.
+    pub fn text(&self, row: u64, place: u64) -> Option<Cow<'_, str>> {
+        self.at(row, place).and_then(|(values, at)| values.text(at))
     }
 
-    /// The fill value, where what starts at this column of the array may have been left out.
-    fn fill_from(&self, column: u64) -> Option<Fill> {
-        self.fill.filter(|_| self.left_out.allows(column))
+    /// The first string of each row, as [`text`](Self::text) has it.
+    pub fn strings(&self) -> impl Iterator<Item = Cow<'_, str>> {
+        (0..self.rows()).map_while(|row| self.text(row, 0))
     }
 
-    fn decode(&self, index: &[u64], gaps: &mut Gaps) -> Result<Values> {
-        let metadata = &self.array.metadata;
-        let text = metadata.spec.size == 0;
-        let first = index.get(1).map_or(0, |right| right * metadata.chunk_shape[1]);
-        let fill = self.fill_from(first);
-        // Inner chunks that might be lacking, runs of which are one part, and rows of those that do.
-        let (mut parts, mut rows) = (Vec::new(), Vec::<Range<usize>>::new());
-        let fetched = self.array.fetch(index);
-        let mut fill_of = |inner: &Inner| {
-            let column = first + inner.origin.get(1).map_or(0, |&at| at as u64);
-            self.fill_from(column)?;
-            match parts.last_mut() {
-                Some((last, filled)) if *last == column && (*filled > 0) != inner.there => {
-                    *filled += u64::from(!inner.there);
-                }
-                _ => parts.push((column, u64::from(!inner.there))),
-            }
-            let start = inner.origin[0];
-            match rows.last_mut() {
-                _ if inner.there => {}
-                Some(last) if last.end == start => last.end += inner.shape[0],
-                _ => rows.push(start..start + inner.shape[0]),
-            }
-            Some(metadata.fill.as_slice())
+    /// The first integer of a row.
+    ///
+    /// # Errors
+    /// - [`Error::Argument`]: a row beyond the end.
+    /// - [`Error::Store`]: a column of strings.
+    pub fn integer(&self, row: u64) -> Result<i64> {
+        let beyond = || {
+            let why = format!("{row} is not one of the {} rows of {}", self.rows(), self.name);
+            Error::argument("Column", "row", why)
         };
-        let read = fetched.and_then(|fetched| self.array.decode(index, fetched, &mut fill_of));
-        let parsed = match (read, fill) {
-            (Ok(Some(chunk)), _) => {
-                if parts.is_empty() && fill.is_some() {
-                    parts.push((first, 0));
-                }
-                parse(metadata, &chunk.bytes, rows)
-            }
-            (Ok(None), Some(fill)) => {
-                parts.push((first, 1));
-                Ok(Values::Filled(fill))
-            }
-            (Ok(None), None) => Err(Fault::Missing("it is missing from the store".to_owned())),
-            (Err(fault), _) => Err(fault),
-        };
-        gaps.add(index, parts);
-        parsed.map_err(|fault| match fault {
-            Fault::Large(bytes, _) if text && bytes <= MAX_TEXT_BYTES as u64 => self.over(8 * bytes),
-            fault => self.array.error(index, fault),
-        })
+        let (values, at) = self.at(row, 0).ok_or_else(beyond)?;
+        values.whole(at).ok_or_else(|| Error::store(&self.name, "holds strings, expected integers"))
     }
-}
-
-fn usize_from(n: u64) -> Result<usize> {
-    usize::try_from(n).map_err(|_| Error::Limit {
-        what: "rows at once",
-        requested: n,
-        max: usize::MAX as u64,
-    })
 }

@@ -1,115 +1,106 @@
 //! Elements of columns: strings and integers out of decoded bytes.
 
-use std::{borrow::Cow, ops::Range};
+use std::borrow::Cow;
 
 use super::super::{
-    guard::{Decoded, Fault, u32_at},
+    guard::{Decoded, u32_at},
     layout::integer,
     metadata::{Element, Metadata},
 };
 use crate::StoredType;
 
-/// A fill value that chunks may be left out for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fill {
-    Text(&'static str),
-    Whole(i64),
-}
-
 /// Decoded elements of one chunk.
 #[derive(Debug)]
 pub(super) enum Values {
     Text(Text),
-    Whole(Whole),
-    /// The fill value, all of them.
-    Filled(Fill),
+    Whole(Vec<i64>),
 }
 
 impl Values {
     /// An element; an integer as its digits.
-    pub(super) fn text(&self, at: usize) -> Cow<'_, str> {
+    pub(super) fn text(&self, at: usize) -> Option<Cow<'_, str>> {
         match self {
-            Self::Text(text) => text.get(at).unwrap_or_default().into(),
-            Self::Filled(Fill::Text(text)) => (*text).into(),
-            Self::Filled(Fill::Whole(number)) => number.to_string().into(),
-            Self::Whole(whole) => whole.numbers[at].to_string().into(),
+            Self::Text(text) => text.get(at).map(Cow::Borrowed),
+            Self::Whole(numbers) => numbers.get(at).map(|number| number.to_string().into()),
         }
     }
 
     /// An element; none where they are strings.
     pub(super) fn whole(&self, at: usize) -> Option<i64> {
         match self {
-            Self::Whole(whole) => Some(whole.numbers[at]),
-            Self::Filled(Fill::Whole(number)) => Some(*number),
-            Self::Filled(Fill::Text(_)) | Self::Text(_) => None,
+            Self::Whole(numbers) => numbers.get(at).copied(),
+            Self::Text(_) => None,
         }
     }
 
-    /// Whether an element was not there.
-    pub(super) fn is_filled(&self, at: usize) -> bool {
+    /// Bytes of memory that the elements take.
+    pub(super) fn bytes(&self) -> u64 {
         match self {
-            Self::Text(_) => false,
-            Self::Whole(whole) => {
-                let after = whole.filled.partition_point(|range| range.start <= at);
-                after > 0 && whole.filled[after - 1].contains(&at)
-            }
-            Self::Filled(_) => true,
+            Self::Text(text) => (text.bytes.capacity() + size_of::<u32>() * text.ends.capacity()) as u64,
+            Self::Whole(numbers) => size_of_val(&**numbers) as u64,
         }
     }
 }
 
-/// Integers.
+/// Strings, one after the other; a chunk has less than 4 GiB of them.
 #[derive(Debug)]
-pub(super) struct Whole {
-    numbers: Vec<i64>,
-    /// Rows of them that a shard lacks, in order.
-    filled: Vec<Range<usize>>,
-}
-
-/// Strings, one after the other.
-#[derive(Debug, Default)]
 pub(super) struct Text {
     bytes: String,
-    ends: Vec<usize>,
+    ends: Vec<u32>,
 }
 
 impl Text {
-    fn push(&mut self, text: &str) {
-        self.bytes.push_str(text);
-        self.end();
+    fn new(bytes: usize, count: usize) -> Self {
+        Self { bytes: String::with_capacity(bytes), ends: Vec::with_capacity(count) }
     }
 
-    fn end(&mut self) {
-        self.ends.push(self.bytes.len());
+    fn push(&mut self, text: &str) -> Decoded<()> {
+        self.bytes.push_str(text);
+        self.ends.push(u32::try_from(self.bytes.len()).map_err(|_| "its strings have more than 4 GiB")?);
+        Ok(())
     }
 
     fn get(&self, i: usize) -> Option<&str> {
         let start = if i == 0 { 0 } else { *self.ends.get(i - 1)? };
-        self.bytes.get(start..*self.ends.get(i)?)
+        self.bytes.get(start as usize..*self.ends.get(i)? as usize)
     }
 }
 
-/// The elements of a decoded chunk, of which a shard lacks these rows.
-pub(super) fn parse(metadata: &Metadata, bytes: &[u8], filled: Vec<Range<usize>>) -> Decoded<Values> {
-    let spec = &metadata.spec;
-    let mut text = Text::default();
-    let elements = || bytes.chunks_exact(spec.size.max(1));
+/// The fill value, where it is a string or an integer.
+pub(super) fn fill(metadata: &Metadata) -> Option<Values> {
+    let stored = metadata.fill.as_slice();
     match metadata.element {
+        Element::Text => {
+            let mut text = Text::new(stored.len(), 1);
+            text.push(utf8(stored).ok()?).ok()?;
+            Some(Values::Text(text))
+        }
+        _ => parse(metadata, stored).ok(),
+    }
+}
+
+/// The elements of a decoded chunk.
+pub(super) fn parse(metadata: &Metadata, bytes: &[u8]) -> Decoded<Values> {
+    let spec = &metadata.spec;
+    let elements = bytes.chunks_exact(spec.size.max(1));
+    let mut text = match metadata.element {
         Element::Text => return parse_vlen(bytes, spec.count()).map(Values::Text),
         Element::Number(dtype) => {
-            let numbers: Decoded<_> = elements().map(|e| whole(e, dtype)).collect();
-            return Ok(Values::Whole(Whole { numbers: numbers?, filled }));
+            let mut numbers = Vec::with_capacity(elements.len());
+            for element in elements {
+                numbers.push(whole(element, dtype)?);
+            }
+            return Ok(Values::Whole(numbers));
         }
-        Element::Utf32 { .. } => elements().try_for_each(|element| {
-            utf32(element, &mut text.bytes)?;
-            text.end();
-            Ok::<_, Fault>(())
-        })?,
-        Element::Utf8 { .. } => elements().try_for_each(|element| {
-            text.push(utf8(element)?);
-            Ok::<_, Fault>(())
-        })?,
+        Element::Utf32 { .. } | Element::Utf8 { .. } => Text::new(bytes.len(), elements.len()),
+    };
+    for element in elements {
+        match metadata.element {
+            Element::Utf32 { .. } => text.push(&utf32(element)?)?,
+            _ => text.push(utf8(element)?)?,
+        }
     }
+    text.bytes.shrink_to_fit();
     Ok(Values::Text(text))
 }
 
@@ -120,33 +111,31 @@ fn parse_vlen(data: &[u8], count: usize) -> Decoded<Text> {
     if claimed as usize != count || data.len() / 4 < count {
         return Err(format!("claims {claimed} strings in {} bytes, expected {count}", data.len()).into());
     }
-    let mut text = Text::default();
+    let mut text = Text::new(data.len() - 4 * count, count);
     let mut at = 4;
     for _ in 0..count {
         let length = u32_at(data, at).ok_or(CUT)? as usize;
         let end = (at + 4).checked_add(length).ok_or(CUT)?;
         let bytes = data.get(at + 4..end).ok_or(CUT)?;
-        text.push(std::str::from_utf8(bytes).map_err(|_| "has a string that is not UTF-8")?);
+        text.push(std::str::from_utf8(bytes).map_err(|_| "has a string that is not UTF-8")?)?;
         at = end;
     }
     if at == data.len() { Ok(text) } else { Err("has bytes after its last string".into()) }
 }
 
-pub(super) fn utf32(element: &[u8], text: &mut String) -> Decoded<()> {
+fn utf32(element: &[u8]) -> Decoded<String> {
     let (units, _) = element.as_chunks::<4>();
     let used = units.iter().rposition(|unit| *unit != [0; 4]).map_or(0, |last| last + 1);
-    for unit in &units[..used] {
-        text.push(char::from_u32(u32::from_ne_bytes(*unit)).ok_or("has a string that is not UTF-32")?);
-    }
-    Ok(())
+    let letters = units[..used].iter().map(|unit| char::from_u32(u32::from_ne_bytes(*unit)));
+    letters.collect::<Option<_>>().ok_or_else(|| "has a string that is not UTF-32".into())
 }
 
-pub(super) fn utf8(element: &[u8]) -> Decoded<&str> {
+fn utf8(element: &[u8]) -> Decoded<&str> {
     let used = element.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     std::str::from_utf8(&element[..used]).map_err(|_| "has a string that is not UTF-8".into())
 }
 
-pub(super) fn whole(element: &[u8], dtype: StoredType) -> Decoded<i64> {
+fn whole(element: &[u8], dtype: StoredType) -> Decoded<i64> {
     let number = integer(element, dtype).filter(|_| dtype != StoredType::Bool);
     let number = number.ok_or("holds no integers")?;
     i64::try_from(number).map_err(|_| "has an integer above 2^63".into())

@@ -2,24 +2,26 @@
 
 mod gaps;
 
-use std::ops::Range;
-
 use super::*;
 use crate::{
     Budget, Result,
-    store::{Column, LeftOut, Node},
+    store::{Column, Node},
 };
 
-/// Strings that may be left out, in any column of the array.
-const DOTS: LeftOut = LeftOut::Strings { fill: &["", "."], from: 0 };
+type LeftOut<'a> = &'a dyn Fn(u64, &str) -> bool;
 
-fn open(scratch: &Scratch, left_out: LeftOut) -> Result<Column> {
-    open_within(scratch, left_out, &Budget::default())
+const NEVER: LeftOut = &|_, _| false;
+
+/// Strings that may be left out, in any column of the array.
+const DOTS: LeftOut = &|_, fill| ["", "."].contains(&fill);
+
+fn read(scratch: &Scratch, left_out: LeftOut) -> Result<Column> {
+    read_within(scratch, left_out, &Budget::default())
 }
 
-fn open_within(scratch: &Scratch, left_out: LeftOut, memory: &Budget) -> Result<Column> {
+fn read_within(scratch: &Scratch, left_out: LeftOut, memory: &Budget) -> Result<Column> {
     let storage = Arc::new(Folder::new(scratch.path())) as Arc<dyn Storage>;
-    Ok(Column::open_in(&storage, "a", left_out, memory)?.expect("it is there"))
+    Ok(Column::read_in(&storage, "a", left_out, memory)?.expect("it is there"))
 }
 
 /// The array `a`, in a folder of its own.
@@ -40,15 +42,9 @@ fn little_endian() -> Value {
     json!([{ "name": "bytes", "configuration": { "endian": "little" } }])
 }
 
-/// The strings of the rows in `range`, with their rows and places.
-fn cells(column: &Column, range: Range<u64>) -> Vec<(usize, u64, String)> {
-    let mut cells = Vec::new();
-    let took = column.for_each_string(range, |row, place, text| {
-        cells.push((row, place, text.to_owned()));
-        text.len()
-    });
-    took.unwrap();
-    cells
+/// The strings of a row.
+fn cells(column: &Column, row: u64) -> Vec<String> {
+    (0..).map_while(|place| column.text(row, place)).map(String::from).collect()
 }
 
 #[test]
@@ -75,16 +71,15 @@ fn what_stands_at_a_path() {
     // Outside the folder nothing is looked at, whatever is there.
     for path in ["../a", "g/../a", "./a", "g\\a", "a\0"] {
         let inner = Arc::new(Folder::new(scratch.path().join("g"))) as Arc<dyn Storage>;
-        let column = Column::open_in(&inner, path, LeftOut::Never, &Budget::default()).map(|_| Node::Array);
+        let column = Column::read_in(&inner, path, NEVER, &Budget::default()).map(|_| Node::Array);
         for found in [Node::at(&*inner, path), column] {
             let error = found.unwrap_err().to_string();
             let path = crate::plain(path);
             assert!(error.contains(&format!("`{path}` is not a path within the store")), "{error}");
         }
     }
-    let none = Column::open_in(&storage, "x", LeftOut::Never, &Budget::default()).unwrap();
-    assert!(none.is_none());
-    let group = Column::open_in(&storage, "g", LeftOut::Never, &Budget::default()).unwrap_err();
+    assert!(Column::read_in(&storage, "x", NEVER, &Budget::default()).unwrap().is_none());
+    let group = Column::read_in(&storage, "g", NEVER, &Budget::default()).unwrap_err();
     assert!(group.to_string().contains("is a group"), "{group}");
 }
 
@@ -108,81 +103,44 @@ fn number(row: u32, place: u32) -> u32 {
 }
 
 #[test]
-fn ranges_across_chunks() {
+fn rows_across_chunks() {
     let letter = |row, place| char::from_u32(number(row, place)).unwrap().to_string();
     for (axes, places) in [(1, 1), (2, 5)] {
-        let scratches = [true, false].map(|strings| numbered(axes, strings));
-        let [text, numbers] = scratches.each_ref().map(|scratch| open(scratch, LeftOut::Never).unwrap());
+        let [text, numbers] = [true, false].map(|strings| read(&numbered(axes, strings), NEVER).unwrap());
         assert_eq!((text.rows(), text.path()), (5, "a"));
-        for (start, end) in (0..=5_u32).flat_map(|start| (start..=5).map(move |end| (start, end))) {
-            let range = start.into()..end.into();
-            let expected: Vec<_> = (start..end).map(|row| letter(row, 0)).collect();
-            assert_eq!(text.strings(range.clone()).unwrap(), expected);
-            let expected: Vec<_> = (start..end).map(|row| i64::from(number(row, 0))).collect();
-            assert_eq!(numbers.integers(range.clone()).unwrap(), expected);
-            let mut all = cells(&text, range);
-            // Those of a row are in order; rows of a chunk take turns.
-            all.sort_by_key(|(row, ..)| *row);
-            let expected = (start..end).flat_map(|row| (0..places).map(move |place| (row, place)));
-            let expected: Vec<_> = expected
-                .map(|(row, place)| ((row - start) as usize, u64::from(place), letter(row, place)))
-                .collect();
-            assert_eq!(all, expected, "{axes} axes, {start}..{end}");
+        for row in 0..5 {
+            let expected: Vec<_> = (0..places).map(|place| letter(row, place)).collect();
+            assert_eq!(cells(&text, row.into()), expected, "{axes} axes, {row}");
+            assert_eq!(numbers.integer(row.into()).unwrap(), i64::from(number(row, 0)));
+            assert_eq!(cells(&numbers, row.into())[0], number(row, 0).to_string());
         }
-        #[allow(clippy::reversed_empty_ranges, reason = "refused as well")]
-        for range in [0..6, 6..6, 3..2, u64::MAX - 1..u64::MAX] {
-            for error in [text.strings(range.clone()).unwrap_err(), numbers.integers(range).unwrap_err()] {
-                assert!(matches!(error, Error::Argument { name: "range", .. }), "{error}");
-                assert!(error.to_string().contains("is not within the 5 rows of"), "{error}");
-            }
+        assert!(text.strings().eq((0..5).map(|row| letter(row, 0))));
+        for row in [5, u64::MAX] {
+            assert_eq!(text.text(row, 0), None);
+            let error = numbers.integer(row).unwrap_err();
+            assert!(matches!(error, Error::Argument { name: "row", .. }), "{error}");
+            assert!(error.to_string().contains("is not one of the 5 rows of"), "{error}");
         }
-        assert!(text.integers(0..1).unwrap_err().to_string().contains("holds strings, expected integers"));
-        assert_eq!(numbers.strings(0..1).unwrap(), [number(0, 0).to_string()]);
+        assert!(text.integer(0).unwrap_err().to_string().contains("holds strings, expected integers"));
     }
-}
-
-#[test]
-fn runs_of_rows() {
-    let bytes = |numbers: [i32; 3]| numbers.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<u8>>();
-    let chunks = [("0", bytes([4, 4, -1])), ("1", bytes([-1, -1, 4])), ("2", bytes([7, 0, 0]))];
-    let scratch = array(&v2(&[7], &[3], "<i4", Value::Null), &chunks);
-    let numbers = open(&scratch, LeftOut::Never).unwrap();
-    let mut runs = Vec::new();
-    let mut push = |number, rows| {
-        runs.push((number, rows));
-        Ok(())
-    };
-    numbers.integer_runs(&mut push).unwrap();
-    assert_eq!(runs, [(4, 2), (-1, 3), (4, 1), (7, 1)]);
-
-    let (mut metadata, _) = text(&[]);
-    (metadata["shape"], metadata["chunks"]) = (json!([5]), json!([3]));
-    let chunks = [("0", text(&["x", "", ""]).1), ("1", text(&["", "x", ""]).1)];
-    let scratch = array(&metadata, &chunks);
-    let mut runs = Vec::new();
-    let strings = open(&scratch, LeftOut::Never).unwrap();
-    let mut push = |text: &str, rows| {
-        runs.push((text.to_owned(), rows));
-        Ok(())
-    };
-    strings.string_runs(&mut push).unwrap();
-    assert_eq!(runs, [("x".into(), 1), (String::new(), 3), ("x".into(), 1)]);
-    // What the caller says ends it.
-    let stopped = strings.string_runs(&mut |_, _| Err(Error::Cancelled));
-    assert!(matches!(stopped, Err(Error::Cancelled)));
 }
 
 #[test]
 fn shapes_that_are_no_columns() {
-    for shape in [&[][..], &[2, 2, 2], &[2, (1 << 16) + 1]] {
+    for (shape, why) in [
+        (&[][..], "not that of a column"),
+        (&[2, 2, 2], "not that of a column"),
+        (&[2, (1 << 16) + 1], "not that of a column"),
+        (&[2, 0], "rows are empty"),
+    ] {
         let metadata = v2(shape, &vec![1; shape.len()], "<i4", Value::Null);
-        let error = open(&array(&metadata, &[]), LeftOut::Never).unwrap_err().to_string();
-        assert!(error.contains("not that of a column"), "{error}");
+        let error = read(&array(&metadata, &[]), NEVER).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
     }
-    let empty = array(&v2(&[2, 0], &[2, 1], "<i4", Value::Null), &[]);
-    let column = open(&empty, LeftOut::Never).unwrap();
-    assert!(column.integers(0..1).unwrap_err().to_string().contains("rows are empty"));
-    assert!(column.integers(0..0).unwrap().is_empty());
+    for shape in [&[0][..], &[0, 0], &[0, 2]] {
+        let empty = array(&v2(shape, &vec![1; shape.len()], "<i4", Value::Null), &[]);
+        assert_eq!(read(&empty, NEVER).unwrap().strings().count(), 0);
+    }
 }
 
 #[test]
@@ -193,7 +151,7 @@ fn other_numbers_are_errors() {
         ("<u8", vec![255; 8], "above 2^63"),
     ] {
         let scratch = array(&v2(&[1], &[1], dtype, Value::Null), &[("0", bytes)]);
-        let error = open(&scratch, LeftOut::Never).unwrap().integers(0..1).unwrap_err();
+        let error = read(&scratch, NEVER).unwrap_err();
         assert!(matches!(&error, Error::Chunk { .. }) && error.to_string().contains(why), "{error}");
     }
 }
@@ -213,7 +171,7 @@ fn damaged_strings() {
     for bytes in [vec![], good[..n - 1].to_vec(), [&good[..], &[0]].concat(), long, many, not_utf8, overflow]
     {
         let scratch = array(&metadata, &[("0", bytes.clone())]);
-        let error = open(&scratch, LeftOut::Never).unwrap().strings(0..2).unwrap_err();
+        let error = read(&scratch, NEVER).unwrap_err();
         assert!(matches!(&error, Error::Chunk { index, .. } if **index == [0]), "{bytes:?}: {error}");
     }
     let claim = u32::MAX.to_le_bytes().to_vec();
@@ -221,12 +179,14 @@ fn damaged_strings() {
     huge["shape"] = json!([u32::MAX]);
     huge["chunks"] = json!([u32::MAX]);
     let scratch = array(&huge, &[("0", claim)]);
-    assert!(open(&scratch, LeftOut::Never).and_then(|column| column.strings(0..2)).is_err());
+    assert!(read(&scratch, NEVER).is_err());
 }
 
 #[test]
 fn strings_of_fixed_length() {
-    let strings = |scratch: &Scratch| open(scratch, LeftOut::Never).unwrap().strings(0..2);
+    let strings = |scratch: &Scratch| {
+        read(scratch, NEVER).map(|column| column.strings().map(String::from).collect::<Vec<_>>())
+    };
     let utf32 = |text: &str| -> Vec<u8> {
         let mut units: Vec<u32> = text.chars().map(u32::from).collect();
         units.resize(3, 0);
@@ -249,11 +209,11 @@ fn strings_of_fixed_length() {
 
     let scratch = array(&v2(&[2, 2], &[2, 2], "|S3", Value::Null), &[("0.0", b"A\0\0xyzB\0\0ab\0".to_vec())]);
     assert_eq!(strings(&scratch).unwrap(), ["A", "B"]);
-    let all = cells(&open(&scratch, LeftOut::Never).unwrap(), 0..2);
-    assert_eq!(all.iter().map(|(.., text)| &**text).collect::<Vec<_>>(), ["A", "xyz", "B", "ab"]);
+    let column = read(&scratch, NEVER).unwrap();
+    assert_eq!([cells(&column, 0), cells(&column, 1)], [["A", "xyz"], ["B", "ab"]]);
 }
 
-/// What is made of a column takes at most half of the memory, whatever its metadata and chunks claim.
+/// A column takes at most half of the memory, whatever its metadata and chunks claim.
 #[test]
 fn memory_bounds_columns() {
     const MEMORY: u64 = 1 << 20;
@@ -265,25 +225,19 @@ fn memory_bounds_columns() {
     };
     let memory = Budget { host: Some(MEMORY), ..Budget::default() };
     let bytes = |scratch: &Scratch| {
-        let (column, mut bytes) = (open_within(scratch, DOTS, &memory)?, 0);
-        column.for_each_string(0..column.rows(), |_, _, text| {
-            bytes += text.len();
-            text.len()
-        })?;
-        Ok(bytes)
+        let column = read_within(scratch, DOTS, &memory);
+        if let Err(Error::Budget { minimum, .. }) = column {
+            let enough = read_within(scratch, DOTS, &Budget { host: Some(minimum), ..memory });
+            assert!(!matches!(enough, Err(Error::Budget { .. })), "{minimum}: {enough:?}");
+        }
+        let column = column?;
+        Ok(column.strings().map(|text| text.len()).sum())
     };
     let (mut metadata, chunk) = text(&["A", "C", "G"]);
     assert_eq!(bytes(&array(&metadata, &[("0", chunk)])).unwrap(), 3);
     // As many strings as a chunk may hold, if none has a letter.
     (metadata["shape"], metadata["chunks"]) = (json!([3, 1]), json!([3, 1 << 24]));
     over(bytes(&array(&metadata, &[])), 3 << 29);
-    // Strings without a letter, which take memory as strings do: half of it holds fewer than 22,000.
-    metadata["fill_value"] = "".into();
-    (metadata["shape"], metadata["chunks"]) = (json!([22_000]), json!([100]));
-    let scratch = array(&metadata, &[]);
-    let column = open_within(&scratch, DOTS, &memory).unwrap();
-    over(column.strings(0..22_000).map(|strings| strings.len()), MEMORY);
-    assert_eq!(column.strings(0..20_000).unwrap().len(), 20_000);
     // Numbers, by the elements of a chunk.
     over(bytes(&array(&v2(&[3], &[1 << 24], "<i4", Value::Null), &[])), 1 << 28);
     // Strings that say how long they are ...
@@ -299,6 +253,11 @@ fn memory_bounds_columns() {
     let keys: Vec<_> = (0..100).map(|i| format!("0.{i}")).collect();
     let chunks: Vec<_> = keys.iter().map(|key| (key.as_str(), vec![b'A'; 3 * 6000])).collect();
     over(bytes(&array(&v2(&[3, 100], &[3, 1], "|S6000", Value::Null), &chunks)), MEMORY);
+    let (mut metadata, chunk) = text(&[&"A".repeat(6000)]);
+    metadata["shape"] = json!([100]);
+    let keys: Vec<_> = (0..100).map(|i| i.to_string()).collect();
+    let chunks: Vec<_> = keys.iter().map(|key| (key.as_str(), chunk.clone())).collect();
+    over(bytes(&array(&metadata, &chunks)), MEMORY);
     // Of a fill value nothing is made, however long it is.
     let (mut metadata, _) = text(&["", "", ""]);
     metadata["fill_value"] = "A".repeat(100_000).into();
