@@ -305,7 +305,8 @@ fn words_of_a_job_stay() {
     ] {
         let mut spec = spec("yx", StoredType::U8, &[2, 3], &[2, 2]);
         spec.array.job = Some("noise".into());
-        let axes = r#"[{"name":"y","type":"space"},{"name":"x","type":"space"}]"#;
+        let axis = |name| format!(r#"{{"name":"{name}","type":"space","unit":"micrometer"}}"#);
+        let axes = format!("[{},{}]", axis("y"), axis("x"));
         let expected = format!("noise\0[null,{axes},[1.0,1.0],[0.0,0.0],null,\"{text}\"]");
         assert_eq!(ImageSpec { pyramid, ..spec }.levels()[0].array.job, Some(expected));
     }
