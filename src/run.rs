@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::{Cancel, Device, DeviceInfo, Needs, available::available_memory};
+use crate::{Cancel, Device, DeviceInfo, Error, MemoryKind, Needs, Result, available::available_memory};
 
 /// How far a long call is.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -89,6 +89,39 @@ impl Budget {
         self.device.unwrap_or_else(|| device.memory.map_or(2 << 30, |bytes| bytes / 4 * 3))
     }
 
+    /// The budget with so much more of it held. What is left is [`left`](Self::left); a later `fit` of the rest counts what is held
+    /// in its error.
+    ///
+    /// # Errors
+    /// [`Error::Budget`] for the first memory, the host's before the device's, of which there is less than is held and needed.
+    pub fn fit(&self, device: &Device, needs: Needs) -> Result<Self> {
+        let needs = needs.on(device);
+        let rest = self.fit_host(needs.host)?;
+        if device.shares_host_memory() {
+            return Ok(rest);
+        }
+        let given = self.device.is_some() && !self.assumed[1];
+        let (budget, minimum) =
+            (self.device_bytes(device.info()), self.held.device.saturating_add(needs.device));
+        enough(MemoryKind::Device, budget, minimum, given)?;
+        let mut rest = rest.device(budget);
+        (rest.held.device, rest.assumed[1]) = (minimum, !given);
+        Ok(rest)
+    }
+
+    /// [`fit`](Self::fit) for work without a device.
+    ///
+    /// # Errors
+    /// [`Error::Budget`].
+    pub fn fit_host(&self, bytes: u64) -> Result<Self> {
+        let given = self.host.is_some() && !self.assumed[0];
+        let (budget, minimum) = (self.host_bytes(), self.held.host.saturating_add(bytes));
+        enough(MemoryKind::Host, budget, minimum, given)?;
+        let mut rest = self.host(budget);
+        (rest.held.host, rest.assumed[0]) = (minimum, !given);
+        Ok(rest)
+    }
+
     /// Bytes that are not [held](Self::fit); of the device none where it has the host's memory.
     pub fn left(&self, device: &Device) -> Needs {
         let own = if device.shares_host_memory() { 0 } else { self.device_bytes(device.info()) };
@@ -103,6 +136,14 @@ impl Budget {
         let own = (!device.shares_host_memory()).then(|| self.device_bytes(device.info()));
         Self::default().host(self.host_bytes()).device(own)
     }
+}
+
+/// Checks a budget.
+///
+/// # Errors
+/// [`Error::Budget`] for a budget below the minimum.
+fn enough(memory: MemoryKind, budget: u64, minimum: u64, given: bool) -> Result<()> {
+    if budget < minimum { Err(Error::Budget { memory, budget, minimum, given }) } else { Ok(()) }
 }
 
 /// What a long call is given besides its data. The default never stops, is silent, and takes a stated share of memory.
@@ -132,5 +173,28 @@ crate::setters! {
         cancel(Cancel),
         progress(Progress),
         memory(Budget),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_counts_what_is_held() {
+        let cpu = Device::cpu();
+        let rest = Budget::default().host(100).fit(&cpu, Needs::host(30) + Needs::device(20)).unwrap();
+        assert_eq!(rest.left(&cpu), Needs::host(50));
+        assert_eq!(rest.fit_host(50).unwrap().left(&cpu), Needs::default());
+        let error = rest.fit(&cpu, Needs::device(51)).unwrap_err();
+        let Error::Budget { memory: MemoryKind::Host, budget: 100, minimum: 101, given: true } = error else {
+            panic!("{error}")
+        };
+        let error = Budget::default().fit_host(u64::MAX).unwrap_err();
+        assert!(matches!(error, Error::Budget { minimum: u64::MAX, given: false, .. }), "{error}");
+        // A default stays one.
+        let rest = Budget::default().fit_host(1).unwrap();
+        assert!(matches!(rest.fit_host(u64::MAX), Err(Error::Budget { given: false, .. })));
+        assert_eq!(Needs::host(u64::MAX) * 2 + Needs::device(1), Needs { host: u64::MAX, device: 1 });
     }
 }

@@ -239,6 +239,10 @@ pub(crate) struct KernelDef {
     /// Name of the kernel and its entry point; of this crate's own also of its files.
     pub(crate) name: &'static str,
     /// Of this crate's own, what is written into both sources.
+    #[cfg_attr(
+        not(any(feature = "cuda", feature = "wgpu")),
+        allow(dead_code, reason = "the cpu has no sources")
+    )]
     pub(crate) declared: Option<Declared>,
     /// CUDA source, or nothing; it includes `cuda/dev.cuh`.
     pub(crate) cuda: &'static str,
