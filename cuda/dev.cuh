@@ -14,11 +14,11 @@ typedef long long i64;
 
 #define DEVICE static __device__ __forceinline__
 
-// Macros, so that the emulator sees the line of a call. The values of all 32 threads of a warp, exchanged: that of the thread
-// `lane ^ mask`.
-#define shuffle_xor(value, mask) __shfl_xor_sync(0xffffffffu, value, mask)
-// Whether it holds for any of the 32 threads of a warp.
-#define warp_any(holds) __any_sync(0xffffffffu, holds)
+// These are macros, so that the emulator sees the line of a call; an argument may have commas.
+// shuffle_xor(value, mask): all 32 threads of a warp exchange their values, and each gets that of the thread `lane ^ mask`.
+#define shuffle_xor(...) __shfl_xor_sync(0xffffffffu, __VA_ARGS__)
+// warp_any(holds): true if it holds for any of the 32 threads of a warp.
+#define warp_any(...) (__any_sync(0xffffffffu, (__VA_ARGS__)) != 0)
 
 DEVICE void atomic_add(u32* place, u32 value) { atomicAdd(place, value); }
 DEVICE void atomic_max(u32* place, u32 value) { atomicMax(place, value); }
@@ -54,11 +54,8 @@ DEVICE u32 byte_permute(u32 low, u32 high, u32 selector) { return __byte_perm(lo
 #define copy_wait ptx_cp_async_wait_group
 #define fetch_ahead ptx_prefetch
 #define dot4(a, b, sum) __dp4a((i32)(a), (i32)(b), sum)
-#define load_matrix_x4 ptx_ldmatrix_x4
 #define load_matrix_x4_trans ptx_ldmatrix_x4_trans
 #define mma_s8s8 ptx_mma_s8_s8
-#define mma_u8s8 ptx_mma_u8_s8
-#define mma_f16 ptx_mma_f16
 #else
 // An entry point of exactly `threads` threads a block: KERNEL(name, threads)(arguments) { ... }, or of so few registers that
 // a multiprocessor has `blocks` of them: KERNEL(name, threads, blocks).

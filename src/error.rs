@@ -228,11 +228,16 @@ pub fn plain(text: &str) -> Cow<'_, str> {
 }
 
 impl Error {
-    /// The error of the way that needs less memory, of two ways to the same result that both failed; `self` where a budget had no say.
+    /// The error of the way that needs less, of two ways to the same result that both failed for want of a budget of the same memory; else
+    /// `self`.
     #[must_use]
     pub fn or_of_less_memory(self, other: Self) -> Self {
         match (&self, &other) {
-            (Self::Budget { minimum, .. }, Self::Budget { minimum: less, .. }) if less < minimum => other,
+            (Self::Budget { memory, minimum, .. }, Self::Budget { memory: of, minimum: less, .. })
+                if memory == of && less < minimum =>
+            {
+                other
+            }
             _ => self,
         }
     }

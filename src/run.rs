@@ -71,14 +71,21 @@ pub struct Budget {
     pub(crate) assumed: [bool; 2],
 }
 
-crate::setters! {
-    Budget {
-        host(impl Into<Option<u64>>) = host.into(),
-        device(impl Into<Option<u64>>) = device.into(),
-    }
-}
-
 impl Budget {
+    /// Sets [`host`](#structfield.host).
+    #[must_use]
+    pub fn host(mut self, host: impl Into<Option<u64>>) -> Self {
+        (self.host, self.assumed[0]) = (host.into(), false);
+        self
+    }
+
+    /// Sets [`device`](#structfield.device).
+    #[must_use]
+    pub fn device(mut self, device: impl Into<Option<u64>>) -> Self {
+        (self.device, self.assumed[1]) = (device.into(), false);
+        self
+    }
+
     /// The host budget, or its default.
     pub fn host_bytes(&self) -> u64 {
         self.host.unwrap_or_else(|| available_memory() / 2)
@@ -104,9 +111,12 @@ impl Budget {
         let (budget, minimum) =
             (self.device_bytes(device.info()), self.held.device.saturating_add(needs.device));
         enough(MemoryKind::Device, budget, minimum, given)?;
-        let mut rest = rest.device(budget);
-        (rest.held.device, rest.assumed[1]) = (minimum, !given);
-        Ok(rest)
+        Ok(Self {
+            device: Some(budget),
+            held: Needs { device: minimum, ..rest.held },
+            assumed: [rest.assumed[0], !given],
+            ..rest
+        })
     }
 
     /// [`fit`](Self::fit) for work without a device.
@@ -117,18 +127,23 @@ impl Budget {
         let given = self.host.is_some() && !self.assumed[0];
         let (budget, minimum) = (self.host_bytes(), self.held.host.saturating_add(bytes));
         enough(MemoryKind::Host, budget, minimum, given)?;
-        let mut rest = self.host(budget);
-        (rest.held.host, rest.assumed[0]) = (minimum, !given);
-        Ok(rest)
+        Ok(Self {
+            host: Some(budget),
+            held: Needs { host: minimum, ..self.held },
+            assumed: [!given, self.assumed[1]],
+            ..*self
+        })
     }
 
     /// Bytes that are not [held](Self::fit); of the device none where it has the host's memory.
     pub fn left(&self, device: &Device) -> Needs {
         let own = if device.shares_host_memory() { 0 } else { self.device_bytes(device.info()) };
-        Needs {
-            host: self.host_bytes().saturating_sub(self.held.host),
-            device: own.saturating_sub(self.held.device),
-        }
+        Needs { host: self.left_of_host(), device: own.saturating_sub(self.held.device) }
+    }
+
+    /// Bytes of the host's memory that are not held.
+    pub(crate) fn left_of_host(&self) -> u64 {
+        self.host_bytes().saturating_sub(self.held.host)
     }
 
     /// The budget with its defaults in place; of the device none where it has the host's memory.

@@ -95,7 +95,7 @@ pub(crate) struct Note {
 }
 
 impl Entry {
-    /// As it is printed.
+    /// The line that is printed.
     pub(crate) fn line(&self) -> String {
         let Self { id, size, unit, median, min, max, runs, fraction } = self;
         let fraction = fraction.as_ref().map(|f| format!("  {:.2} of {}", f.value, f.of)).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What several commands are told, and how words become values.
+//! Arguments that several commands share, and the parsers of their values.
 
 #[cfg(test)]
 mod tests;
@@ -14,8 +14,8 @@ use teatime_genotype::VariantFilter;
 
 use crate::failure::Failure;
 
-/// What a command's help ends with, after `help`: exit codes, and what is left behind. `stays` is what else does of a file of results;
-/// without it there is a folder of results.
+/// A command's `help` with its end: exit codes, and what is left behind. `stays` says what else is left of a file of results; without it
+/// there is a folder of results.
 pub(crate) fn with_exits(help: &str, stays: Option<&str>) -> String {
     let ends = match stays {
         Some(stays) => &format!(
@@ -36,7 +36,7 @@ what is done{ends}"
     )
 }
 
-/// What becomes of the results in a folder.
+/// Options of the results in a folder.
 #[derive(Args, Debug)]
 pub(crate) struct FolderArgs {
     /// Replace the results of this command that the folder holds, as its run.json lists them
@@ -118,17 +118,17 @@ impl Resources {
 pub(crate) type Named<T> = &'static [(&'static str, T)];
 
 /// One of some values, by name. Whether case matters, the argument says.
-pub(crate) fn named<T: Copy + Send + Sync>(all: Named<T>) -> impl TypedValueParser<Value = T> {
-    PossibleValuesParser::new(all.iter().map(|(name, _)| *name)).try_map(move |text| {
-        let found = all.iter().find(|(name, _)| name.eq_ignore_ascii_case(&text));
-        found.map(|(_, value)| *value).ok_or("not a possible value")
+pub(crate) fn named<T: Copy + Send + Sync>(values: Named<T>) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(values.iter().map(|(name, _)| *name)).try_map(move |text| {
+        let named = values.iter().find(|(name, _)| name.eq_ignore_ascii_case(&text));
+        named.map(|(_, value)| *value).ok_or("not a possible value")
     })
 }
 
 /// The name of the library's default.
-pub(crate) fn default_of<T: Copy + Default + PartialEq>(all: Named<T>) -> &'static str {
+pub(crate) fn default_of<T: Copy + Default + PartialEq>(values: Named<T>) -> &'static str {
     let default = T::default();
-    all.iter().find(|(_, value)| *value == default).map_or("", |(name, _)| name)
+    values.iter().find(|(_, value)| *value == default).map_or("", |(name, _)| name)
 }
 
 /// A number from 1 on.

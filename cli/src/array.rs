@@ -20,7 +20,7 @@ use crate::{failure::Failure, foreign, text};
 /// An array of numbers.
 #[derive(Debug)]
 pub(crate) struct Array {
-    /// What messages call it.
+    /// The path, by which messages name the array.
     pub(crate) path: String,
     pub(crate) files: Files,
     /// The array that is computed with: NaN where an element is missing.
@@ -72,7 +72,8 @@ impl Array {
     ) -> Self {
         let dtype = array.dtype();
         let missing = MissingAsNan::new(Arc::clone(&array));
-        let missing = missing.map(|of| Arc::new(if keeps(dtype) { of.keeping_integers() } else { of }));
+        let missing = missing
+            .map(|missing| Arc::new(if keeps(dtype) { missing.keeping_integers() } else { missing }));
         let array = missing.clone().map_or(array, |missing| missing as Arc<dyn ChunkedArray>);
         Self { path, files, array, missing, dtype, inner_chunk }
     }

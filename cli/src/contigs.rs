@@ -10,7 +10,7 @@ use std::{
 use clap::Args;
 use serde::Serialize;
 use teatime::{
-    Cancel,
+    Cancel, Error,
     stable_text::{StableText, fields},
 };
 
@@ -336,7 +336,10 @@ fn karyotype_of(
     let is_last =
         |(number, _): &&(usize, u64)| digits(&Karyotype::UNKNOWN.normalized(&names[*number]).0) == Some(26);
     // Variants are in the order of their positions, or nearly. One that cannot be read tells nothing.
-    let last = runs.iter().rev().find(is_last).and_then(|(_, end)| store.position(end - start - 1).ok());
+    let last = match runs.iter().rev().find(is_last).map(|(_, end)| store.position(end - start - 1)) {
+        Some(Err(error @ Error::Budget { .. })) => return Err(error),
+        last => last.and_then(Result::ok),
+    };
     let named = named.iter().map(|(name, length)| (&**name, *length));
     Ok(Karyotype::of(
         named

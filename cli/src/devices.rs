@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use teatime::{Device, ListedDevice};
 
-use crate::{failure::Failure, report::of_device, say, text};
+use crate::{failure::Failure, report::device_entry, say, text};
 
 /// The devices of this machine, by the names that --device takes
 #[derive(Args, Debug)]
@@ -34,7 +34,7 @@ fn entry(listed: &ListedDevice, best: &str) -> Value {
         "name": listed.name,
         "default": listed.name == best,
         "same_card_as": listed.same_card_as,
-        "device": listed.info.as_ref().ok().map(of_device),
+        "device": listed.info.as_ref().ok().map(device_entry),
         "libraries": listed.libraries(),
         "why_not": listed.info.as_ref().err(),
     })

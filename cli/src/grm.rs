@@ -157,7 +157,7 @@ fn report(args: &GrmArgs, ran: &Ran<'_>, stores: &Stores, grm: &Grm) -> Report {
         "format": args.format.to_possible_value().map(|format| format.get_name().to_owned()),
         "min_maf": args.filter.maf,
         "max_missing": args.filter.geno,
-        // Those whose relationship is NaN.
+        // Pairs whose relationship is NaN.
         "undefined_pairs": undefined,
     }));
     report.line("variants", used(&grm.counts));

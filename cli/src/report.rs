@@ -54,7 +54,7 @@ impl Report {
             "threads": device.threads(),
             // That of the device is null where it shares the host's memory.
             "budgets": { "host": share(planned.host, given.host), "device": share(planned.device, given.device) },
-            "device": of_device(info),
+            "device": device_entry(info),
             "bytes": {
                 "stored": stats.stored_bytes,
                 "decoded": stats.decoded_bytes,
@@ -74,8 +74,8 @@ impl Report {
         report
     }
 
-    /// The same of a command that reads genotypes, with the entries that all these have: `digest` is that of every variant's sum of
-    /// dosages and number of called samples.
+    /// The entries and lines of [`new`](Self::new), and the entries that all commands have that read genotypes: `digest` is that of every
+    /// variant's sum of dosages and number of called samples.
     pub(crate) fn of_stores(
         ran: &Ran<'_>,
         stores: &Stores,
@@ -126,8 +126,8 @@ impl Report {
     }
 
     /// Adds lines without a name to the page.
-    pub(crate) fn lines(&mut self, all: impl IntoIterator<Item = String>) {
-        all.into_iter().for_each(|what| self.line("", what));
+    pub(crate) fn lines(&mut self, lines: impl IntoIterator<Item = String>) {
+        lines.into_iter().for_each(|line| self.line("", line));
     }
 
     /// The most memory, where the system tells, and the most of the device, after `before`.
@@ -209,7 +209,7 @@ pub(crate) fn size(variants: u64, samples: u64) -> String {
     [text::plural(variants, "variant"), text::plural(samples, "sample")].join(" x ")
 }
 
-/// How many variants took part, in the record: those that were dropped by each rule.
+/// The record's entry of variants: the numbers that took part, and that each rule dropped.
 pub(crate) fn variants(counts: &VariantCounts) -> Value {
     json!({
         "total": counts.total,
@@ -223,7 +223,7 @@ pub(crate) fn variants(counts: &VariantCounts) -> Value {
     })
 }
 
-/// The same in words.
+/// The numbers of variants that took part, and that each rule dropped, in words.
 pub(crate) fn used(counts: &VariantCounts) -> String {
     let rules = [
         (counts.zero_variance, "do not vary"),
@@ -237,7 +237,7 @@ pub(crate) fn used(counts: &VariantCounts) -> String {
 }
 
 /// A device, in the record and in the list of devices.
-pub(crate) fn of_device(info: &DeviceInfo) -> Value {
+pub(crate) fn device_entry(info: &DeviceInfo) -> Value {
     json!({
         "name": info.name,
         "description": info.description,

@@ -58,6 +58,13 @@ impl Store {
         }
     }
 
+    /// Frees what is kept of variants for the next range of them.
+    pub(crate) fn forget_variants(&self) {
+        if let Self::Zarr(store) = self {
+            store.forget_variants();
+        }
+    }
+
     pub(crate) fn n_samples(&self) -> u64 {
         match self {
             Self::Zarr(store) => store.n_samples(),

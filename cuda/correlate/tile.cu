@@ -1,6 +1,6 @@
 // Sums along z, y and x of one tile after another, by way of shared memory; then the kernel.
 
-// In place of where in a plane an element stands: it is beyond an edge of y, or no sum that becomes an output sees it.
+// These stand for the place of an element in a plane: it is beyond an edge of y, or no sum that becomes an output sees it.
 constexpr u32 BEYOND = 0xfffffffe;
 constexpr u32 UNSEEN = 0xffffffff;
 
@@ -16,7 +16,7 @@ struct Tile {
     u32 seen;
 };
 
-// Where in its plane, or without sums across z in its array, an element stands that sums along y see.
+// The place in its plane, or without sums across z in its array, of an element that sums along y see.
 DEVICE u32 place_of(const Params& p, const Tile& tile, u32 row, u32 column) {
     if (row >= min(TILE_Y, p.my - tile.first_y) + tile.reach_y) return UNSEEN;
     u32 element = tile.first_x + column;
@@ -29,7 +29,7 @@ DEVICE u32 place_of(const Params& p, const Tile& tile, u32 row, u32 column) {
     return (((u32)at_y - first) * p.nx + (u32)at_x) * p.step + (element - place * p.step);
 }
 
-// What a cell is of which the element, or the sum across z, is `value`.
+// The value of a cell of which the element, or the sum across z, is `value`.
 DEVICE real cell(const real* numbers, u32 place, real value) { return place == UNSEEN ? 0 : place == BEYOND ? numbers[1] : value; }
 
 // Does `act(i, place)` for each cell of this thread. The loop is not unrolled: compilers make hundreds of copies of place_of.

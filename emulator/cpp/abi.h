@@ -26,7 +26,7 @@ static inline __attribute__((always_inline)) EmulatorThread* emulator_thread() {
     return (EmulatorThread*)end - 1;
 }
 
-// What EMULATOR_EXPORT leaves for cuModuleGetFunction under the kernel's name and `_emulator`.
+// EMULATOR_EXPORT leaves this for cuModuleGetFunction under the kernel's name and `_emulator`.
 struct EmulatorKernel {
     const char* name;
     // Threads of a block, as EMULATOR_KERNEL says.

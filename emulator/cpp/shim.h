@@ -1,4 +1,4 @@
-// What CUDA has in scope by itself, for a host C++ compiler; kernels, shared arrays and instructions that have no function in
+// Names that CUDA has in scope by itself, for a host C++ compiler; kernels, shared arrays and instructions that have no function in
 // CUDA, by names of the emulator's own. It stands before each source, which becomes a shared object that the emulator's libcuda
 // loads. It includes no standard header: that would take longer to compile than the kernel.
 
@@ -131,7 +131,9 @@ static inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((uns
 static inline unsigned __popc(unsigned bits) { return (unsigned)__builtin_popcount(bits); }
 // Other blocks see them later, so that they cannot tell what stood there.
 static inline void atomicAdd(unsigned* place, unsigned value) { emulator_atomic(EMULATOR_ADD, place, value); }
-static inline void atomicAdd(unsigned long long* place, unsigned long long value) { emulator_atomic(EMULATOR_ADD_LONG, place, value); }
+static inline void atomicAdd(unsigned long long* place, unsigned long long value) {
+    emulator_atomic(EMULATOR_ADD_LONG, place, value);
+}
 static inline void atomicMax(unsigned* place, unsigned value) { emulator_atomic(EMULATOR_MAX, place, value); }
 
 static inline unsigned __byte_perm(unsigned low, unsigned high, unsigned selector) {
@@ -150,8 +152,12 @@ static inline int __dp4a(int a, int b, int sum) {
     for (unsigned i = 0; i < 4; i++) sum += (signed char)(a >> (8 * i)) * (signed char)(b >> (8 * i));
     return sum;
 }
+static inline unsigned __dp4a(unsigned a, unsigned b, unsigned sum) {
+    for (unsigned i = 0; i < 4; i++) sum += (a >> (8 * i) & 0xff) * (b >> (8 * i) & 0xff);
+    return sum;
+}
 
-// Of whole warps alone.
+// These take whole warps only.
 template <class T>
 static inline T __shfl_xor_sync(unsigned threads, T value, unsigned mask, int width = 32, unsigned line = __builtin_LINE()) {
     if (threads != ~0u || width != 32) __builtin_trap();
@@ -169,7 +175,7 @@ static inline int __any_sync(unsigned threads, bool holds, unsigned line = __bui
     return any;
 }
 
-// Where the compiler does not see that it is a product, which it would fuse with what follows.
+// Hides from the compiler that it is a product, which it would fuse with what follows.
 template <class T> static inline T emulator_product(T a, T b) {
     T product = a * b;
 #if defined(__x86_64__)
@@ -189,8 +195,12 @@ static inline double __dmul_rn(double a, double b) { return emulator_product(a, 
 static inline float ptx_cvt_f32_f16(unsigned bits) { return emulator_half_float(bits); }
 static inline unsigned ptx_cvt_rn_f16_f32(float value) { return emulator_float_half(value); }
 // cp.async of 16 or 4 bytes to shared memory: the first `bytes` of them, then zeros.
-static inline void ptx_cp_async16(void* shared, const void* global, unsigned bytes) { emulator_copy_async(shared, global, 16, bytes); }
-static inline void ptx_cp_async4(void* shared, const void* global, unsigned bytes) { emulator_copy_async(shared, global, 4, bytes); }
+static inline void ptx_cp_async16(void* shared, const void* global, unsigned bytes) {
+    emulator_copy_async(shared, global, 16, bytes);
+}
+static inline void ptx_cp_async4(void* shared, const void* global, unsigned bytes) {
+    emulator_copy_async(shared, global, 4, bytes);
+}
 static inline void ptx_cp_async_commit_group() { emulator_copy_commit(); }
 template <int N> static inline void ptx_cp_async_wait_group() { emulator_copy_wait(N); }
 // prefetch.global.L2: only what may be read may be fetched.
@@ -223,8 +233,8 @@ static inline void ptx_ldmatrix_x4_trans(unsigned (&values)[4], const void* row,
 }
 
 // mma.m16n8k32 of bytes and mma.m16n8k16 of halves, d += a b. Word w of a row of A or a column of B stands with thread `w % 4` of
-// its group of four, in the half `w / 4` of its registers. The thread that comes last makes all sums of the warp, rows of eight columns at once, and leaves each
-// thread its own four. `Dot`: the type of sums, and terms i of COUNT in a word of A and of B.
+// its group of four, in the half `w / 4` of its registers. The thread that comes last makes all sums of the warp, rows of eight
+// columns at once, and leaves each thread its own four. `Dot`: the type of sums, and terms i of COUNT in a word of A and of B.
 template <class Dot> static void emulator_multiply(unsigned char* all) {
     typedef typename Dot::Sum Sum;
     typedef Sum Row __attribute__((vector_size(8 * sizeof(Sum))));
@@ -258,7 +268,8 @@ template <class Dot> static void emulator_multiply(unsigned char* all) {
         __builtin_memcpy(all + 32 * lane + 2 * sizeof(Sum), &sums[lane / 4 + 8].each[2 * (lane % 4)], 2 * sizeof(Sum));
     }
 }
-template <class Dot, class D> static inline void emulator_mma(D (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], unsigned line) {
+template <class Dot, class D>
+static inline void emulator_mma(D (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], unsigned line) {
     unsigned own[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
     const unsigned char* all = emulator_exchange(own, sizeof own, line, emulator_multiply<Dot>);
     typename Dot::Sum sums[4];

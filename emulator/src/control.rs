@@ -1,4 +1,4 @@
-//! What tests ask of the emulator. Each is for one device, so that tests on several threads do not meet: there are 64,
+//! Orders that tests give to the emulator. Each is for one device, so that tests on several threads do not meet: there are 64,
 //! whatever number is counted.
 //!
 //! All panic where the emulator cannot be built: [`load`](crate::load) says why.
@@ -39,7 +39,7 @@ pub fn lose(device: i32, launches: u64, code: i32) {
     unsafe { function::<F>("emulator_lose")(device, launches, code) }
 }
 
-/// In which order the warps of a block, and the threads of a warp, run between two barriers.
+/// The order in which the warps of a block, and the threads of a warp, run between two barriers.
 #[derive(Clone, Copy, Debug)]
 pub enum Order {
     /// By turns, changing with the number of the block and of the barrier; so unless this is called.
@@ -68,7 +68,7 @@ pub fn log_take(device: i32) -> Vec<String> {
     text("emulator_log_take", device).lines().map(Into::into).collect()
 }
 
-/// What the last fault on a device was: kernel, block, thread, address, and the allocation next to it.
+/// The last fault on a device: kernel, block, thread, address, and the allocation next to it.
 pub fn fault(device: i32) -> String {
     text("emulator_fault", device)
 }

@@ -1,11 +1,13 @@
 #![doc = include_str!("../README.md")]
+// Shared objects and the host's compiler are used as on Linux; elsewhere the crate is empty.
+#![cfg(target_os = "linux")]
 #![allow(unsafe_code, reason = "loads shared objects and calls them")]
 
 use std::{
     env, fs, io,
     path::{Path, PathBuf},
     process::{self, Child, Command, Stdio},
-    sync::OnceLock,
+    sync::{Mutex, OnceLock, PoisonError},
 };
 
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_LOCAL, RTLD_NOW};
@@ -68,8 +70,9 @@ impl Libraries {
     /// Builds them in a folder of their own in `parent`, unless they are there.
     ///
     /// # Errors
-    /// What is missing, or the compiler's output.
+    /// The error says what is missing, or holds the compiler's output.
     pub fn build(parent: &Path) -> Result<Self, String> {
+        static LOCK: Mutex<()> = Mutex::new(());
         let compiler =
             env::var("CXX").ok().filter(|text| !text.trim().is_empty()).unwrap_or_else(|| "c++".into());
         let mut hash = Sha256::new();
@@ -79,6 +82,8 @@ impl Libraries {
         let digest: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         let folder = parent.join(format!("cuda-emulator-{digest}"));
         let [cuda, nvrtc, cublas] = LIBRARIES.map(|(name, _)| folder.join(name));
+        // Threads of one process build in the same folder.
+        let _one = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
         if !cuda.exists() {
             build(&folder, &compiler, &digest)?;
         }
@@ -90,7 +95,7 @@ impl Libraries {
 /// the system's loader for `libcuda.so`, `libnvrtc.so` or `libcublas.so` gets these.
 ///
 /// # Errors
-/// What is missing, or the compiler's output.
+/// The error says what is missing, or holds the compiler's output.
 pub fn load() -> Result<&'static Libraries, String> {
     loaded().map(|(libraries, _)| libraries)
 }

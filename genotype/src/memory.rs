@@ -49,15 +49,20 @@ pub(super) fn loadings(reader: &Reader, components: u64) -> Needs {
     products(reader, components) + Needs::host(8 * components) * rows
 }
 
-/// So many blocks of f32 of those that the device holds, as [`blocks`] counts them.
+/// So many blocks of f32 of those that the device holds, with the freed buffers that they add to those of [`blocks`].
 pub(super) fn f32_blocks(reader: &Reader, count: u64) -> Needs {
     let rows = reader.plan.block_rows().min(reader.variants());
-    with_freed(reader, (Needs::device(4 * count) * rows * reader.samples()).device)
+    let f32 = Needs::device(4 * count) * rows * reader.samples();
+    let freed = [block_bytes(reader), block_bytes(reader).saturating_add(f32.device)]
+        .map(|bytes| bytes.min(reader.device.kept_host_bytes()));
+    f32 + Needs::device(freed[1] - freed[0])
 }
 
-/// Buffers on the device, and as much again of freed ones, up to what the device keeps of them in the host's memory.
-fn with_freed(reader: &Reader, bytes: u64) -> Needs {
-    Needs::device(bytes) + Needs::device(bytes.min(reader.device.kept_host_bytes()))
+/// Bytes of two blocks as they are uploaded and as they are held.
+fn block_bytes(reader: &Reader) -> u64 {
+    let held = reader.panel_rows(reader.step_bytes).min(reader.variants());
+    let held = held.saturating_mul(reader.held_row_bytes());
+    reader.plan.block_bytes().saturating_add(held).saturating_mul(2)
 }
 
 /// What a job has use for beyond what it needs.
@@ -254,7 +259,7 @@ fn mib(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
-/// What any pass needs on the host: the selection, slots, the chunks of one block, the counts of all variants and the scales of panels.
+/// Needs of any pass on the host: the selection, slots, the chunks of one block, the counts of all variants and the scales of panels.
 pub(super) fn stream(reader: &Reader) -> Needs {
     let plan = &reader.plan;
     let counts = Needs::host(CallCounts::bytes_of(reader.form.is_packed())) * reader.variants();
@@ -296,14 +301,10 @@ fn gram_panel_bytes(reader: &Reader, [host, device]: [u64; 2], shared: bool) -> 
     })
 }
 
-/// What any pass needs on the device: two blocks as they are uploaded and as they are held.
+/// Blocks on the device in any pass, with as much again of freed buffers, up to what the device keeps of them in the host's memory.
 pub(super) fn blocks(reader: &Reader) -> Needs {
-    let held = reader.panel_rows(reader.step_bytes).min(reader.variants());
-    let held = held.saturating_mul(reader.held_row_bytes());
-    with_freed(
-        reader,
-        (Needs::device(reader.plan.block_bytes()) + Needs::device(held)).device.saturating_mul(2),
-    )
+    let bytes = block_bytes(reader);
+    Needs::device(bytes) + Needs::device(bytes.min(reader.device.kept_host_bytes()))
 }
 
 /// Shares of the budget.

@@ -14,6 +14,7 @@ use teatime::{
 use super::{
     of_ploidy::{alleles, fits},
     source::{GenotypeKind, Genotypes},
+    to_usize,
 };
 
 const OP: &str = "call_ploidies";
@@ -129,7 +130,7 @@ pub(super) fn each_row_of_calls<T: Send>(
         .saturating_add(plan.selection_bytes())
         .saturating_add(held);
     let left = run.memory.fit_host(needed)?.left(device).host;
-    let to_usize = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+
     let (row, width) = (to_usize(plan.row_bytes()).max(1), to_usize(ploidy));
     let ahead = plan.ahead(device.pool()?.current_num_threads() as u64).min(left);
     let mut blocks = Blocks::new(

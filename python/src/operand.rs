@@ -133,7 +133,7 @@ impl<T: Element> Deref for View<'_, T> {
 }
 
 impl<T: Element> View<'_, T> {
-    /// What an operation made of it: on the host, unless the elements are in a GPU's memory.
+    /// An operation's result: on the host, unless the elements are in a GPU's memory.
     ///
     /// # Errors
     /// As [`Read::of`] and [`CudaArray::of`].
@@ -152,7 +152,7 @@ pub(crate) enum Made<T: Element> {
 }
 
 impl<T: Element + NumpyElement> Made<T> {
-    /// As Python has it.
+    /// The result as an array of Python's.
     pub(crate) fn array(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         Ok(match self {
             Self::Host(read) => read.array(py)?.into_any(),

@@ -77,7 +77,8 @@ def of_type(result: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     """What was computed, as ``dtype``: as narrower integers to the nearest, and to the ends of the type."""
     if result.dtype != dtype and not isinstance(result, CudaArray) and dtype.kind in "iu":
         ends = np.iinfo(dtype)
-        result = np.clip(np.rint(result), ends.min, np.nextafter(float(ends.max), 0) if is_long(dtype) else None)
+        result = np.rint(result)
+        np.clip(result, ends.min, np.nextafter(float(ends.max), 0) if is_long(dtype) else None, out=result)
     return result.astype(dtype, copy=False)
 
 

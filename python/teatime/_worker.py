@@ -29,8 +29,7 @@ Place = tuple[str, Union[str, None], bool]
 
 def device(name: str | None) -> Device:
     """The device of this worker, with as many threads as the worker has."""
-    worker = _here()
-    return _device(name, int(worker.state.nthreads) if worker else None, os.getpid())
+    return _device(name, _here(lambda worker: int(worker.state.nthreads)), os.getpid())
 
 
 @functools.lru_cache(maxsize=None)
@@ -38,13 +37,13 @@ def _device(name: str | None, threads: int | None, _process: int) -> Device:
     return Device(name, threads=threads)
 
 
-def _here() -> Any:
-    """The worker of dask's that this runs on, if it does."""
+def _here(read: Callable[[Any], Any]) -> Any:
+    """The value that ``read`` takes from this worker of dask's; None outside of a worker, and where the worker does not have it."""
     try:
         from distributed import get_worker
 
-        return get_worker()
-    except (ImportError, ValueError):
+        return read(get_worker())
+    except (ImportError, ValueError, AttributeError):
         return None
 
 
@@ -55,9 +54,8 @@ def share(memory: int, threads: int) -> int:
 
 def _memory() -> int | None:
     """The :func:`share` of this worker's memory; None where it has no limit, and outside of a worker."""
-    worker = _here()
-    limit = worker.memory_manager.memory_limit if worker else None
-    return share(limit, int(worker.state.nthreads)) if limit else None
+    limit = _here(lambda worker: worker.memory_manager.memory_limit)
+    return _here(lambda worker: share(limit, int(worker.state.nthreads))) if limit else None
 
 
 def device_for(block: Any, name: str | None) -> Device | None:

@@ -217,15 +217,15 @@ def grm(
 ) -> GRM[Any]:
     """The genomic relationship matrix of the samples, as :func:`teatime.genotype.grm`.
 
+    MemoryError where the largest worker of the client holds less than three times the sums of all pairs, 4 samples² bytes each, 8 where
+    missing calls count by pairs.
+
     Parameters
     ----------
     method, missing, ploidy, min_maf, max_missing
         As there.
     genotypes, array, fill, rows_per_task, device, resources, compute
         As in :func:`pca`.
-
-    MemoryError where the largest worker of the client holds less than three times the sums of all pairs, 4 samples² bytes each, 8 where
-    missing calls count by pairs.
 
     Examples
     --------

@@ -30,8 +30,8 @@ _A = TypeVar("_A")
 
 
 @dataclass(frozen=True)
-class PCA(Generic[_A]):
-    """Principal components of samples: of :mod:`teatime.dask`, dask arrays, or NumPy's where they were computed."""
+class _Components(Generic[_A]):
+    """The fields that both kinds of principal components begin with."""
 
     #: (samples, n_components): eigenvectors times singular values, scikit-allel's and scikit-learn's coordinates.
     scores: _A
@@ -41,29 +41,38 @@ class PCA(Generic[_A]):
     #: s² / samples, scikit-allel's.
     explained_variance: _A
     explained_variance_ratio: _A
+
+
+@dataclass(frozen=True)
+class PCA(_Components[_A]):
+    """Principal components of samples, of :mod:`teatime.dask`: dask arrays, or NumPy's where they were computed."""
+
     #: ‖AᵀA v - s² v‖ / (s s₁) of each component, and whether that is at most ``tol``, or 1e-4 with ``n_iter``; 0 of the exact method.
     residuals: _A
     converged: Any
-    #: Passes over the genotypes, and how many variants there are, took part, and were left out for what: of :mod:`teatime.dask`, Delayed
-    #: until they were computed.
+    #: Passes over the genotypes, and how many variants there are, took part, and were left out for what: Delayed until they were computed.
     passes: Any
     counts: Any
 
 
 @dataclass(frozen=True)
-class GenotypePCA(PCA[NDArray[np.float64]]):
+class GenotypePCA(_Components[NDArray[np.float64]]):
     """Principal components of samples."""
 
-    converged: list[bool]
-    passes: int
-    counts: dict[str, int]
     #: s² over the number of variants, plink2's.
     eigenvalues: NDArray[np.float64]
+    #: As in :class:`teatime.dask.PCA`.
+    residuals: NDArray[np.float64]
+    converged: list[bool]
     #: ``"exact"`` or ``"randomized"``, and why.
     method: str
     reason: str
+    #: Passes over the genotypes.
+    passes: int
     #: Sum of squares of the standardised matrix.
     sum_squares: float
+    #: How many variants there are, took part, and were left out for what.
+    counts: dict[str, int]
 
 
 @dataclass(frozen=True)

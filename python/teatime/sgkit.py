@@ -87,7 +87,7 @@ def _operands(f: _Array, g: _Array) -> tuple[_Array, _Array, np.dtype[Any]]:
     f = np.asarray(f)
     x, y = f.reshape(f.shape[0], f.shape[-1]), np.asarray(g)
     dtype = float_type(np.empty(0, np.result_type(x, y)))
-    numbers = [np.where(z >= 0, z, -1) for z in (x, y)]
+    numbers = [z if z.dtype.kind in "bu" else np.where(z >= 0, z, -1) for z in (x, y)]
     # Their sums, and sums of their squares, are exact in float32.
     if all(z.max(initial=0) <= 255 and (z.dtype.kind != "f" or np.array_equal(np.rint(z), z)) for z in numbers):
         return numbers[0].astype(np.int16), numbers[1].astype(np.int16), dtype
@@ -105,7 +105,7 @@ def _sums(x: _Array, y: _Array, *names: str) -> list[_Array]:
 
 def _product(a: _Array, b: _Array) -> _Array:
     shape, device = (len(a), len(b)), _worker.device(None)
-    # Where nothing is missing, these are sums of each observation.
+    # These are sums of each observation where nothing is missing.
     if (b == 1).all():
         return np.broadcast_to(a.sum(axis=1, dtype=np.float64)[:, np.newaxis], shape)
     if (a == 1).all():

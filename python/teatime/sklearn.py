@@ -78,9 +78,8 @@ class _Decomposition(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def _points(self, x: _Array) -> _Array:
         return x @ self.components_
 
-    def _decompose(self, x: _Array, n_components: Any) -> None:
-        """Finds the largest singular values of ``x`` and their right vectors, to the accuracy of its type."""
-        most = min(x.shape)
+    def _checked(self, n_components: Any, most: int) -> int:
+        """The number of components, of at most so many, once all arguments are checked."""
         if not isinstance(n_components, Integral) or isinstance(n_components, bool):
             raise TypeError(f"`n_components` is a whole number, not {n_components!r}")
         if not 1 <= n_components <= most:
@@ -90,8 +89,11 @@ class _Decomposition(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             if not (value is None and optional) and not (isinstance(value, kind) and value >= 0):
                 whole = "whole " if kind is Integral else ""
                 raise ValueError(f"`{name}` is {value!r}: it is a {whole}number, at least 0{', or None' * optional}")
-        k = int(n_components)
-        if k == most:
+        return int(n_components)
+
+    def _decompose(self, x: _Array, k: int) -> None:
+        """Finds the ``k`` largest singular values of ``x`` and their right vectors, to the accuracy of its type."""
+        if k == min(x.shape):
             _, s, vt = svd(x, device=self.device)
         else:
             seed = self.random_state
@@ -167,9 +169,11 @@ class PCA(_Decomposition):
         """Finds the components of ``X``, and its coordinates along them (n_samples, n_components)."""
         x = validate_data(self, X, dtype=_FLOATS, ensure_min_samples=2)
         most = min(x.shape)
-        self.mean_ = x.mean(axis=0, dtype=np.float64).astype(x.dtype)
-        centred = self._centred(x)
-        self._decompose(centred, most if self.n_components is None else self.n_components)
+        k = self._checked(most if self.n_components is None else self.n_components, most)
+        mean = x.mean(axis=0, dtype=np.float64).astype(x.dtype)
+        centred = x - mean
+        self._decompose(centred, k)
+        self.mean_ = mean
         self.n_components_, self.n_samples_ = len(self.components_), len(x)
         explained = self.singular_values_.astype(np.float64) ** 2 / (len(x) - 1)
         total = float(np.einsum("ij,ij->", centred, centred, dtype=np.float64)) / (len(x) - 1)
@@ -226,7 +230,7 @@ class TruncatedSVD(_Decomposition):
     def fit_transform(self, X: Any, y: Any = None) -> _Array:
         """Finds the components of ``X``, and its coordinates along them (n_samples, n_components)."""
         x = validate_data(self, X, dtype=_FLOATS, ensure_min_features=2)
-        self._decompose(x, self.n_components)
+        self._decompose(x, self._checked(self.n_components, min(x.shape)))
         along = self._along(x)
         self._explain(along.var(axis=0, dtype=np.float64), float(x.var(axis=0, dtype=np.float64).sum()), x.dtype)
         return along

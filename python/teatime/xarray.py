@@ -175,7 +175,8 @@ def _dosages(calls: NDArray[Any], ploidy: int | None = None) -> NDArray[np.int8]
         raise ValueError(f"`variable`: allele -2 pads a call of lower ploidy than {calls.shape[2]}: `ploidy` says which calls are taken")
     # Reductions over an axis of two elements take NumPy six times as long.
     alleles = np.moveaxis(calls, 2, 0)
-    dosages, called, absent = (sum(flags.astype(np.int8) for flags in kind) for kind in (alleles > 0, alleles >= 0, alleles == -2))
+    kinds = (alleles > 0, alleles >= 0, alleles == -2)
+    dosages, called, absent = (sum((flags.astype(np.int8) for flags in kind), np.zeros(calls.shape[:2], np.int8)) for kind in kinds)
     haploid = (called == 1) & ((ploidy or calls.shape[2]) == 2)
     dosages[haploid] *= 2
     dosages[(called + absent < calls.shape[2]) | ((called != (ploidy or calls.shape[2])) & ~haploid)] = -1

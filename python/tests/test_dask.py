@@ -146,7 +146,7 @@ def test_distances_of_a_store(genotypes, store, metric):
     want = genotype.distances(genotypes, metric, device="cpu").matrix
     result = td.pairwise_distance(store, metric, rows_per_task=4096)
     assert result.shape == (40, 40) and result.dtype == np.float64
-    # Of canberra, terms are no whole numbers.
+    # Terms of canberra are no whole numbers.
     np.testing.assert_allclose(result.compute(), want, rtol=1e-6 if metric == "canberra" else 0)
     blocks = da.from_array(np.tile(dosages(genotypes).T, (2, 1)), chunks=(80, 3000))
     of_blocks = td.pairwise_distance(blocks, metric, missing="rescale", negative=True)

@@ -62,7 +62,7 @@ def test_pca(rng):
 
 @pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u2", *WIDE, "?"])
 def test_distances_of_types(rng, dtype):
-    """As accurate as float64, of which they are."""
+    """Distances are of float64, and as accurate."""
     x = rng.integers(0, 2 if dtype == "?" else 100, (12, 3000)).astype(dtype)
     x[1] = x[0]
     x[1, 5] = not x[1, 5]

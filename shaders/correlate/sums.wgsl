@@ -1,6 +1,7 @@
 // Sums of taps along an axis, of which those that are not finite are made again.
 
-// Elements along an axis that are `stride` apart, of which `base` is the first at hand: in global memory, or where TILED in cells, all of them.
+// Elements along an axis that are `stride` apart, of which `base` is the first at hand: in global memory, or where TILED in
+// cells, all of them.
 struct Axis {
     base: u32,
     stride: u32,
@@ -33,7 +34,7 @@ fn others(values: vec4<f32>, kind: u32) -> vec4<f32> {
     return select(select(values, -values, kind == ODD), vec4(0.0), kind == ANY);
 }
 
-// With which tap a sum begins; each before it then adds to the sum, and where weights are symmetric that on the other side with it.
+// The tap with which a sum begins; each before it then adds to the sum, and where weights are symmetric that on the other side with it.
 fn first_tap(count: u32, kind: u32) -> u32 {
     return select(count / 2u, count - 1u, kind == ANY);
 }
@@ -46,8 +47,8 @@ fn are_nan(values: vec4<f32>) -> vec4<bool> {
     return (bitcast<vec4<u32>>(values) & vec4(0x7fffffffu)) > vec4(0x7f800000u);
 }
 
-// A power of two, by which elements whose sums are not finite are divided: no sum of theirs is beyond the type unless the result is, or
-// weights add up to as much.
+// A power of two, by which elements whose sums are not finite are divided: no sum of theirs is beyond the type unless the result
+// is, or weights add up to as much.
 const SCALE: f32 = 0x1p32f;
 const INVERSE: f32 = 0x1p-32f;
 

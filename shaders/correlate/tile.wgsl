@@ -1,6 +1,6 @@
 // Sums along z, y and x of one tile after another, by way of a workgroup's memory; then the kernel.
 
-// In place of where in a plane an element stands: it is beyond an edge of y, or no sum that becomes an output sees it.
+// These stand for the place of an element in a plane: it is beyond an edge of y, or no sum that becomes an output sees it.
 const BEYOND: u32 = 0xfffffffeu;
 const UNSEEN: u32 = 0xffffffffu;
 
@@ -45,7 +45,7 @@ fn tile_at(nth: u32) -> Tile {
     );
 }
 
-// Where in its plane, or without sums across z in its array, an element stands that sums along y see.
+// The place in its plane, or without sums across z in its array, of an element that sums along y see.
 fn place_of(tile: Tile, row: u32, column: u32) -> u32 {
     if row >= min(TILE_Y, params.my - tile.first_y) + tile.reach_y {
         return UNSEEN;
@@ -64,7 +64,7 @@ fn place_of(tile: Tile, row: u32, column: u32) -> u32 {
     return ((u32(at_y) - first) * params.nx + u32(at_x)) * params.step + (element - place * params.step);
 }
 
-// What a cell is of which the element, or the sum across z, is `value`.
+// The value of a cell of which the element, or the sum across z, is `value`.
 fn cell(place: u32, value: f32) -> f32 {
     return select(select(value, numbers[1], place == BEYOND), 0.0, place == UNSEEN);
 }
@@ -92,7 +92,8 @@ fn fill_plain(tile: Tile, lane: u32) {
     }
 }
 
-// An invocation's cells: where they stand, and the planes from REACH before to REACH behind that of its sums, a vector for each plane.
+// An invocation's cells: where they stand, and the planes from REACH before to REACH behind that of its sums, a vector for each
+// plane.
 var<private> places: vec4<u32>;
 var<private> planes: array<vec4<f32>, 2u * REACH + 1u>;
 
@@ -251,7 +252,8 @@ fn store_plane(tile: Tile, z: u32, lane: u32) {
         let row = i / TILE_X;
         let column = i % TILE_X;
         if column < tile.size_x && tile.first_y + row < params.my && tile.first_x + column < line {
-            let place = params.out0 + ((tile.array * params.mz + z) * params.my + tile.first_y + row) * line + tile.first_x + column;
+            let line_of_out = (tile.array * params.mz + z) * params.my + tile.first_y + row;
+            let place = params.out0 + line_of_out * line + tile.first_x + column;
             var values = vec4(0.0);
             for (var j = 0u; j < each; j++) {
                 values[j] = combined(cells[rows + row * ROW + column + j], place + j);

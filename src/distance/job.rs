@@ -132,7 +132,7 @@ impl Measure {
             return Err(Error::Limit { what: "bytes of a pair's sums", requested: of_pair, max: room });
         }
         // A device whose budget nobody gave reports what it lacks.
-        let memory = memory.device(memory.device.unwrap_or(u64::MAX));
+        let memory = if memory.device.is_none() { memory.device(u64::MAX) } else { *memory };
         let left = memory.fit(&self.device, taken + pair)?.left(&self.device);
         let pair = pair.on(&self.device);
         let pairs = [(left.host, pair.host), (left.device, pair.device)].into_iter();

@@ -61,12 +61,24 @@ impl Measure {
     ///
     /// # Errors
     /// As [`side`](Self::side).
-    pub(super) fn search_side(&self, [m, n]: [u64; 2], k: u64, taken: Needs, memory: &Budget) -> Result<u64> {
+    pub(super) fn search_side(
+        &self,
+        extents: [u64; 2],
+        k: u64,
+        taken: Needs,
+        memory: &Budget,
+    ) -> Result<u64> {
+        let [kept, pair] = self.search_needs(extents, k);
+        self.side_of(pair, kept + taken, memory)
+    }
+
+    /// The nearest, and a pair, where a device finds the k nearest of m observations among n.
+    pub(super) fn search_needs(&self, [m, n]: [u64; 2], k: u64) -> [Needs; 2] {
         // Their distances come last.
         let kept = Selection::needs(m, m.saturating_add(n), k) + Needs::device(4) * m * k;
         // A pair has the sum of one term, or those of all and what is made of them.
         let of_pair = if self.order_of_sums().is_some() { 8 } else { 8 * (self.terms.len() as u64 + 1) };
-        self.side_of(Needs::device(of_pair), kept + taken, memory)
+        [kept, Needs::device(of_pair)]
     }
 
     /// Gives the order by the sums of the first term, where the nearest are found by these alone.

@@ -195,6 +195,7 @@ pub fn neighbors_stored<A: SharedArray>(
 /// # Cost
 /// One pass. The device holds all elements; then [`write_pairwise`].
 #[cfg(feature = "zarr")]
+#[allow(clippy::too_many_arguments, reason = "those of `pairwise_stored`, and where the tiles go")]
 pub fn write_pairwise_stored<A: SharedArray>(
     x: &A,
     y: Option<&A>,

@@ -22,6 +22,7 @@ use crate::{
     Budget, ChunkedArray, DType, Device, Element, Error, Needs, Result, Run, SharedArray, Status, StoredType,
     driver::HostBytes,
     dtype::with_dtype,
+    extent::to_usize,
     kernels::correlate::Edge as Beyond,
     stable_text::StableText,
     store::BoxWriter,
@@ -197,7 +198,7 @@ pub fn gaussian_box<U: Element>(
     let len = within.iter().fold(1, |len: u64, range| len.saturating_mul(range.end - range.start));
     let lacking =
         |()| Error::OutOfHostMemory { what: "a box".into(), requested: len.saturating_mul(U::DTYPE.size()) };
-    let mut out = bytemuck::try_zeroed_vec(usize::try_from(len).unwrap_or(usize::MAX)).map_err(lacking)?;
+    let mut out = bytemuck::try_zeroed_vec(to_usize(len)).map_err(lacking)?;
     if len > 0 {
         let writer = HostBox::new(&**x, within, bytemuck::cast_slice_mut(&mut out));
         Work { x, within: within.to_vec(), convert, types, device, run, writer }.write(&filter)?;

@@ -1,5 +1,4 @@
-//! What the sources of this crate's own kernels use and do not declare: their parameters, and the codes that these choose by. Both are
-//! written into CUDA and WGSL as they stand in Rust.
+//! Declarations that are written into the CUDA and WGSL sources: parameters, and codes of choices.
 
 /// An enum by its name, and its variants with their codes.
 pub(crate) type Codes = (&'static str, &'static [(&'static str, u32)]);
@@ -94,6 +93,14 @@ macro_rules! codes {
                 Self::ALL[(code - Self::ALL[0] as u32) as usize]
             }
         }
+
+        const _: () = {
+            let mut i = 1;
+            while i < $name::ALL.len() {
+                assert!($name::ALL[i] as u32 == $name::ALL[i - 1] as u32 + 1, "codes should have no gaps");
+                i += 1;
+            }
+        };
     };
 }
 pub(crate) use {codes, params};

@@ -83,10 +83,11 @@
 //!
 //! The functions of `shaders/common.wgsl` that a source uses are appended to it. Of them, `linear_group(group, groups)` is the
 //! number of a workgroup in a grid of [`Grid::linear`]; `decode_bits`, `decode_four` and `encode_bits`, with `word_of`,
-//! `high_word_of` and `f64_of`, convert between f32 and elements of a type: `DTYPE_F32`, or the same of another
-//! [`DType`]. `byte_dot(a, b)` takes the place of WGSL's own `dot4I8Packed`, of which wgpu 30 makes wrong programs on Metal and DX12.
-//! Functions of a source cannot have these names, nor `f16_bits`, `f64_bits`, `half_of`, `is_byte`, `is_half`,
-//! `is_finite_bits`, `is_nan_bits`, `opaque`, `two_sum`, `bounded`, `truncate_to`, `dots`, nor any that begins with `DTYPE_`.
+//! `high_word_of` and `f64_of`, convert between f32 and elements of a type. A type's number is its place in
+//! [`DType::ALL`]; `DTYPE_F32` and the like are these numbers as constants. `byte_dot(a, b)` takes the place of WGSL's own
+//! `dot4I8Packed`, of which wgpu 30 makes wrong programs on Metal and DX12. A source declares nothing by these names, which are
+//! reserved, as are `f16_bits`, `f64_bits`, `half_of`, `is_byte`, `is_half`, `is_finite_bits`, `is_nan_bits`, `opaque`, `two_sum`,
+//! `bounded`, `truncate_to`, `dots`, and all that begin with `DTYPE_`.
 //!
 //! No optional feature is enabled. A device with WebGPU's default limits has 8 arguments, 256 invocations a workgroup and 16
 //! KiB that they share. wgpu keeps indexes within an argument: what is read or written outside of it meets another of its
@@ -238,7 +239,7 @@ pub(crate) struct Key {
 pub(crate) struct KernelDef {
     /// Name of the kernel and its entry point; of this crate's own also of its files.
     pub(crate) name: &'static str,
-    /// Of this crate's own, what is written into both sources.
+    /// Parameters and codes that are written into both sources; only this crate's own kernels have them.
     #[cfg_attr(
         not(any(feature = "cuda", feature = "wgpu")),
         allow(dead_code, reason = "the cpu has no sources")
@@ -410,8 +411,8 @@ impl<P: Pod> Kernel<P> {
     }
 }
 
-/// Declares a kernel: `kernel!("name", Params, [Read, Write], cpu_function, specs_function, [Codes])`. The sources of `"name" + "part"` go
-/// on with what the files `name/part` have.
+/// Declares a kernel: `kernel!("name", Params, [Read, Write], cpu_function, specs_function, [Codes])`. The sources of
+/// `"name" + "part"` go on with what the files `name/part` have.
 macro_rules! kernel {
     ($name:literal $(+ $part:literal)*, $params:ty, [$($access:ident),*], $cpu:path, $specs:path $(, [$($codes:ty),*])?) => {
         $crate::kernel::Kernel::<$params>::built_in(

@@ -26,20 +26,20 @@ params! {
         pub(crate) lds: u32,
         pub(crate) x0: u32,
         pub(crate) y0: u32,
-        /// Where the tables start, and the sums: entries and pairs before.
+        /// Places where the tables start, and the sums: entries and pairs before.
         pub(crate) x_table0: u32,
         pub(crate) y_table0: u32,
         pub(crate) sums0: u32,
         /// Codes of the elements' types.
         pub(crate) x_type: u32,
         pub(crate) y_type: u32,
-        /// Whether observations are columns of x and y.
+        /// 1 if observations are columns of x and y.
         pub(crate) by_column: u32,
-        /// Whether negative elements are missing, where missing ones are left out.
+        /// 1 if negative elements are missing, where missing ones are left out.
         pub(crate) negative: u32,
-        /// Whether sums are added to.
+        /// 1 if sums are added to.
         pub(crate) accumulate: u32,
-        /// Whether pairs above the diagonal are left out, and where this panel's corner lies in the whole result.
+        /// 1 if pairs above the diagonal are left out, and where this panel's corner lies in the whole result.
         pub(crate) lower: u32,
         pub(crate) row0: u32,
         pub(crate) col0: u32,
@@ -63,7 +63,7 @@ pub(crate) const TILE: u32 = 64;
 pub(crate) const BLOCK: usize = 256;
 
 codes! {
-    /// What two elements add to the sum of their pair.
+    /// A term that two elements add to the sum of their pair.
     pub(crate) enum Term {
         /// x y
         Product = 1,
@@ -166,7 +166,7 @@ struct Operand<'a, R> {
     by_column: bool,
     /// The two parts of what is subtracted from an observation's elements, and what the difference is multiplied by.
     table: &'a [[R; 3]],
-    /// Whether negative elements are missing, which are made NaN.
+    /// True if negative elements are missing, which are made NaN.
     negative: bool,
 }
 

@@ -52,7 +52,8 @@ pub(crate) static ELEMENTWISE: Kernel<Params> =
     kernel!("elementwise", Params, [Read, Read, Read, Write], elementwise, specs, [Function]);
 
 codes! {
-    /// What is made of elements: of one, from `Add` on of two, comparisons, and of three.
+    /// A function of elements. Shaders tell by the order how many operands it has: one before `Add`, then two, and three from
+    /// `Clamp` on; from `Less` on it compares.
     pub(crate) enum Function {
         Copy,
         Truncate,

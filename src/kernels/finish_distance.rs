@@ -104,7 +104,7 @@ codes! {
 }
 
 codes! {
-    /// What becomes of missing elements.
+    /// A rule for missing elements.
     #[derive(Default)]
     #[non_exhaustive]
     pub enum Missing {

@@ -31,9 +31,9 @@ params! {
         pub(crate) a0: u32,
         pub(crate) b0: u32,
         pub(crate) c0: u32,
-        /// Whether c is added to.
+        /// 1 if c is added to.
         pub(crate) accumulate: u32,
-        /// Whether tiles above the diagonal are left out, and where this panel's corner lies in the whole result.
+        /// 1 if tiles above the diagonal are left out, and where this panel's corner lies in the whole result.
         pub(crate) lower: u32,
         pub(crate) row0: u32,
         pub(crate) col0: u32,
@@ -57,7 +57,7 @@ pub(crate) static MATMUL_F64: Kernel<Params> = Kernel::built_in(
 
 /// Rows and columns of c that one workgroup makes: of small and thin products, and on any device.
 pub(crate) const TILE: u32 = 64;
-/// The same for large products of f32, where each element that is loaded should be used more often.
+/// Rows and columns for large products of f32, where each element that is loaded should be used more often.
 pub(crate) const LARGE_TILE: u32 = 128;
 /// Bytes of workgroup memory from which a device takes large tiles.
 pub(crate) const LARGE_TILE_MEMORY: u32 = 48 << 10;

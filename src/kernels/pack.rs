@@ -24,7 +24,7 @@ params! {
         pub(crate) refused0: u32,
         /// Values from this on are refused.
         pub(crate) entries: u32,
-        /// What stands for negative values before the table, or [`REFUSE`].
+        /// The value that negative ones become before the table, or [`REFUSE`].
         pub(crate) negative: u32,
         /// Entries of the table, four bits each: 0 to 7, then 8 to 15.
         pub(crate) table_low: u32,
@@ -137,7 +137,7 @@ fn squeeze_all<const BITS: usize>(x: &[u8], out: &mut [u8], code: Code) -> bool 
     let sign = if code.negative.is_some() { ONES } else { 0 };
     let negative = u64::from(code.negative.unwrap_or(0)) * ONES;
     let room = u64::from(128 - code.entries) * ONES;
-    // Of eight values in the bytes of a word: those to pack, and the top bits of those that are refused.
+    // Takes eight values in the bytes of a word; gives those to pack, and the top bits of those that are refused.
     let check = |word: u64| {
         let below = (word >> 7 & sign) * 255;
         let values = word & !below;
@@ -188,7 +188,7 @@ fn recode_all<const BITS: usize>(packed: &mut [u8], table: u64) {
     }
 }
 
-/// Of entries spread over words, those that values choose: of each bit of a value, the half that is left.
+/// Chooses by values among entries spread over words: each bit of a value halves those that are left.
 #[inline(always)]
 fn recode<const BITS: usize>(packed: u64, entries: &[u64; 16]) -> u64 {
     let mask = (1 << BITS) - 1;

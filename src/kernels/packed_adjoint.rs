@@ -34,11 +34,11 @@ params! {
         pub(crate) word_count: u32,
         /// Rows of a workgroup: a multiple of 4.
         pub(crate) depth: u32,
-        /// Where the operands start, in words.
+        /// Words before the first of each operand.
         pub(crate) packed0: u32,
         pub(crate) weights0: u32,
         pub(crate) sums0: u32,
-        /// Of weights of one limb: the power of two that they are multiplied by. Below 32.
+        /// The power of two that weights of one limb are multiplied by. Below 32.
         pub(crate) shift: u32,
     }
 }
@@ -48,7 +48,7 @@ pub(crate) static PACKED_ADJOINT: Kernel<Params> =
 
 /// Words of a row that a workgroup takes: 64 entries.
 pub(crate) const TILE: u32 = 4;
-/// The same where there are many: with larger tiles, limbs are read less often.
+/// Words where there are many: with larger tiles, limbs are read less often.
 pub(crate) const LARGE_TILE: u32 = 16;
 
 /// Columns of a workgroup.
@@ -150,7 +150,7 @@ struct Operands<'a> {
     /// Limbs of a weight, and the power of two that it is multiplied by.
     limb_count: usize,
     shift: u32,
-    /// Whether a code may be 3.
+    /// True if a code may be 3.
     missing: bool,
     /// The flag that ends the work before all is added.
     cancel: Option<&'a Cancel>,
@@ -198,7 +198,7 @@ impl Work for Adjoint<'_> {
 struct Piece<'a, 'b, D, const NARROW: usize, const WIDE: usize> {
     dot: D,
     product: Operands<'a>,
-    /// What the missing codes of each row add: (rows, padded columns).
+    /// Sums that the missing codes of each row add: (rows, padded columns).
     filled: &'a [i32],
     rows: (usize, usize),
     word: usize,
@@ -240,7 +240,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> NullaryFnOnce for Piece<'_,
                     }
                     if holding > 0 {
                         bytes.iter_mut().for_each(|word| *word &= !(3 * missing(*word)));
-                        // Of rows whose missing codes alone are asked for.
+                        // Nothing is left of rows whose missing codes alone are asked for.
                         if bytes.iter().fold(0, |any, word| any | word) == 0 {
                             continue;
                         }
@@ -325,7 +325,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> Piece<'_, '_, D, NARROW, WI
     }
 }
 
-/// Where the products of some row limbs are added to their sums.
+/// Adds the products of some row limbs to their sums.
 struct Tile<'a, W> {
     codes: &'a [W],
     weights: &'a [u32],

@@ -24,7 +24,7 @@ params! {
         pub(crate) columns: u32,
         /// Bytes of a row of limbs: a multiple of 16, at least 3 `columns`.
         pub(crate) row_limbs: u32,
-        /// Where the operands start, in words.
+        /// Words before the first of each operand.
         pub(crate) packed0: u32,
         pub(crate) table0: u32,
         pub(crate) out0: u32,
@@ -38,7 +38,7 @@ pub(crate) static PACKED_APPLY: Kernel<Params> =
 
 /// Rows of a workgroup.
 pub(crate) const TILE: u32 = 64;
-/// The same where rows are many: with larger tiles, limbs are read less often.
+/// Rows of a workgroup where they are many: with larger tiles, limbs are read less often.
 pub(crate) const LARGE_TILE: u32 = 256;
 /// Workgroups of large tiles that a multiprocessor of CUDA runs at a time, where no code is missing.
 pub(crate) const AT_ONCE: u32 = 2;
@@ -233,8 +233,8 @@ fn put(sets: &[[[u32; PART]; 3]], p: Operands<'_>, part: usize, out: &mut [u32])
     }
 }
 
-/// What a block's codes add up to, missing ones as 3, and the limbs of missing entries: (places, row limbs), and what a vector
-/// past the end may read.
+/// Sums of a block's codes, missing ones as 3, and of the limbs of missing entries: (places, row limbs), with room for a vector
+/// that reads past the end.
 struct Sums {
     codes: Vec<u32>,
     absent: Vec<u32>,
@@ -365,7 +365,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> Block<'_, D, NARROW, WIDE> 
         words
     }
 
-    /// What a row's y of some columns are made of; zeros past the last row.
+    /// The parts of a row's y of some columns; zeros past the last row.
     #[inline(always)]
     fn values<'a>(&self, sums: &'a Sums, row: usize, part: usize) -> RowValues<'a>
     where
@@ -382,7 +382,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> Block<'_, D, NARROW, WIDE> 
     }
 }
 
-/// What a row's y of some columns are made of.
+/// The parts of which a row's y of some columns are made.
 struct RowValues<'a> {
     mean: f32,
     factor: f32,

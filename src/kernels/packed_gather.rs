@@ -14,7 +14,7 @@ params! {
         pub(crate) words: u32,
         pub(crate) stride: u32,
         pub(crate) entries: u32,
-        /// Where the operands start, in words.
+        /// Words before the first of each operand.
         pub(crate) packed0: u32,
         pub(crate) order0: u32,
         pub(crate) out0: u32,
@@ -27,7 +27,7 @@ pub(crate) static PACKED_GATHER: Kernel<Params> =
 /// Rows that an order can name: the bits above say what becomes of codes.
 pub(crate) const ROWS: u32 = 1 << 24;
 
-/// What each of the four codes of a row becomes.
+/// The code that each of the four codes of a row becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Recode(pub(crate) [u8; 4]);
 
@@ -44,7 +44,7 @@ impl Recode {
         row | u32::from_le_bytes([0, 0, 0, zero | one << 2 | two << 4 | missing << 6])
     }
 
-    /// What [`of`](Self::of) was given.
+    /// The recoding and the row that [`of`](Self::of) was given.
     pub(crate) const fn split(word: u32) -> (Self, u32) {
         let [.., codes] = word.to_le_bytes();
         (Self([codes & 3, codes >> 2 & 3, codes >> 4 & 3, codes >> 6]), word & (ROWS - 1))
@@ -71,7 +71,7 @@ fn packed_gather(launch: CpuLaunch<'_>) {
                 out.copy_from_slice(from);
                 continue;
             }
-            // Of the two bits of a code, as a polynomial of them.
+            // The new code is a polynomial of the two bits of the old one.
             let Recode([zero, one, two, three]) = recode;
             let terms = [zero, zero ^ one, zero ^ two, zero ^ one ^ two ^ three];
             let [constant, low, high, both] = terms.map(|term| u32::from(term) * 0x5555_5555);
@@ -80,7 +80,7 @@ fn packed_gather(launch: CpuLaunch<'_>) {
                 let (lows, highs) = (lows | lows << 1, highs | highs << 1);
                 *out = constant ^ (low & lows) ^ (high & highs) ^ (both & lows & highs);
             }
-            // What pads the row stays 0.
+            // The padding of the row stays 0.
             if let [first, rest @ ..] = &mut out[entries / 16..] {
                 *first &= (1 << (2 * (entries % 16))) - 1;
                 rest.fill(0);

@@ -21,7 +21,7 @@ params! {
         pub(crate) columns: u32,
         /// Bytes of a row of one set of limbs.
         pub(crate) row_limbs: u32,
-        /// Where the operands start, in words.
+        /// Words before the first of each operand.
         pub(crate) packed0: u32,
         pub(crate) table0: u32,
         pub(crate) out0: u32,
@@ -148,7 +148,7 @@ impl<D: Dot, const SETS: usize, const LIMBS: usize> NullaryFnOnce for Vectors<'_
 /// that of code g.
 #[inline(always)]
 fn limbs<D: Dot>(dot: D, bytes: &[u32; 16], entries: [u32; 4]) -> [u32; 64] {
-    // Those of entry 4 p + j are word p of the j-th.
+    // The limbs of entry 4 p + j are word p of the j-th.
     let mut quads = [[0; 16]; 4];
     for (shift, quads) in (0..).step_by(2).zip(&mut quads) {
         let (bytes, quads): (&[D::Words], &mut [D::Words]) = (cast_slice(bytes), cast_slice_mut(quads));

@@ -29,7 +29,7 @@ params! {
         pub(crate) word_count: u32,
         /// The first word of the columns.
         pub(crate) column_word: u32,
-        /// Where the operands start, in words.
+        /// Words before the first of each operand.
         pub(crate) packed0: u32,
         pub(crate) table0: u32,
         pub(crate) sums0: u32,
@@ -39,11 +39,11 @@ params! {
 pub(crate) static PACKED_PAIRS: Kernel<Params> =
     kernel!("packed_pairs", Params, [Read, Read, ReadWrite], packed_pairs, wg_alone);
 
-/// What the products of a row's codes come to.
+/// The products of a row's codes.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct Terms {
-    /// Of two codes 1; of 1 and a missing code; of two missing codes. At most 2^23.
+    /// The products of two codes 1; of 1 and a missing code; of two missing codes. At most 2^23.
     pub(crate) one: u32,
     pub(crate) filled: u32,
     pub(crate) square: u32,
@@ -52,7 +52,7 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
-    /// What two codes, neither of which is 0, come to.
+    /// The product of two codes, neither of which is 0.
     pub(crate) const fn product(&self, a: u32, b: u32) -> i64 {
         let product = match (a, b) {
             (3, 3) => self.square,
@@ -76,7 +76,7 @@ fn packed_pairs(launch: CpuLaunch<'_>) {
     let (word0, word1) = (p.word0 as usize, (p.word0 + p.word_count) as usize);
     let packed = &packed.read::<u32>()[p.packed0 as usize..][..rows * words];
     let terms: &[Terms] = bytemuck::cast_slice(&terms.read::<u32>()[p.table0 as usize..][..4 * rows]);
-    // What pads the last words has no sums, and is 0.
+    // The padding of the last words has no sums, and is 0.
     let sums = &mut sums.write::<u32>()[p.sums0 as usize..];
     let len = sums.len().min(16 * (word1 - word0) * cols * 2);
     let column_word = p.column_word as usize;
@@ -126,7 +126,7 @@ impl<D: Dot> NullaryFnOnce for Vectors<'_, D> {
     fn call(self) {
         let Self { dot, strip: Strip { pairs, entries, sums } } = self;
         let Pairs { packed, words, terms, columns, cols, cancel } = pairs;
-        // Where codes are in the row, and of the columns what they come to with a code 1, 2 and 3.
+        // The places of codes in the row, and the products of the columns' codes with a code 1, 2 and 3.
         let mut bits = [0; 16 * STRIP + 16];
         let mut terms_of = [(0, [0; 3]); 16 * COLUMN_WORDS];
         for first in (columns.0..columns.1).step_by(COLUMN_WORDS) {

@@ -23,7 +23,7 @@ params! {
 pub(crate) static RANDOM: Kernel<Params> = kernel!("random", Params, [Write], random, specs, [Made]);
 
 codes! {
-    /// What is made of words.
+    /// The kind of numbers made from random words.
     pub(crate) enum Made {
         /// They stay as they are.
         Words,

@@ -16,11 +16,11 @@ params! {
         pub(crate) row_bytes: u32,
         /// Words of a row of `packed`.
         pub(crate) words: u32,
-        /// Where `raw` starts, in bytes, and `packed` and `counts`, in words.
+        /// Places where `raw` starts, in bytes, and `packed` and `counts`, in words.
         pub(crate) raw0: u32,
         pub(crate) packed0: u32,
         pub(crate) counts0: u32,
-        /// What code i becomes, in bits 2 i and 2 i + 1.
+        /// The code that code i becomes, in bits 2 i and 2 i + 1.
         pub(crate) table: u32,
     }
 }
@@ -84,7 +84,7 @@ impl NullaryFnOnce for Row<'_> {
             last[..rest.len()].copy_from_slice(rest);
             words[stored.len()] = recoded(masks, last);
         }
-        // What follows the last code, in its word and after that.
+        // Zeros follow the last code, in its word and after that.
         let used = self.cols.div_ceil(16) as usize;
         if !self.cols.is_multiple_of(16) {
             words[used - 1] &= (1 << (2 * (self.cols % 16))) - 1;

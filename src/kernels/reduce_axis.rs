@@ -21,7 +21,7 @@ params! {
         pub(crate) inner: u32,
         /// Items from one to the next along the axis; `inner`, where `outer` is not 1.
         pub(crate) pitch: u32,
-        /// Where x starts, in elements or totals, and `out`, in words.
+        /// Places where x starts, in elements or totals, and `out`, in words.
         pub(crate) x0: u32,
         pub(crate) out0: u32,
         /// The place of the first element along the whole axis.

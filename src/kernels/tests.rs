@@ -1,6 +1,10 @@
-//! What must hold for all kernels, checked without a device.
+//! Rules for all kernels, checked without a device.
 
-use std::{collections::BTreeSet, fs, path::Path};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use super::KERNELS;
 use crate::kernel::{KernelDef, Spec};
@@ -13,9 +17,23 @@ fn shaders() -> Vec<&'static KernelDef> {
 #[test]
 fn every_file_is_registered() {
     for (folder, ending, kernels) in [("shaders", ".wgsl", shaders()), ("cuda", ".cu", KERNELS.to_vec())] {
-        let files: BTreeSet<String> = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder))
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        let entries = |folder: &Path| -> Vec<(String, PathBuf)> {
+            let named = |entry: fs::DirEntry| (entry.file_name().into_string().unwrap(), entry.path());
+            fs::read_dir(folder).unwrap().map(|entry| named(entry.unwrap())).collect()
+        };
+        let (folders, files): (Vec<_>, Vec<_>) = entries(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder))
+            .into_iter()
+            .partition(|(_, path)| path.is_dir());
+        for (name, folder) in folders {
+            let kernel = kernels.iter().find(|kernel| kernel.name == name);
+            let source = kernel.map_or("", |kernel| if ending == ".cu" { kernel.cuda } else { kernel.wgsl });
+            for (_, part) in entries(&folder) {
+                assert!(source.contains(&fs::read_to_string(&part).unwrap()), "{}", part.display());
+            }
+        }
+        let files: BTreeSet<String> = files
+            .into_iter()
+            .map(|(name, _)| name)
             .filter(|name| name.ends_with(ending) && name != "common.wgsl")
             .collect();
         let registered: BTreeSet<String> =
@@ -87,7 +105,7 @@ fn programs_are_few() {
     assert!(all <= 100 + 6 * counts.len().saturating_sub(18), "{all} programs: {counts:?}");
 }
 
-/// So that they stand at the same places in all languages.
+/// Fields of one word have the same offsets in all languages.
 #[test]
 fn params_are_fields_of_one_word() {
     for &def in KERNELS {
@@ -96,7 +114,7 @@ fn params_are_fields_of_one_word() {
     }
 }
 
-/// What a compiler does not find; that the sources compile is for the tests that have one.
+/// Checks of what a compiler does not find; that the sources compile is for the tests that have one.
 mod cuda {
     use super::*;
     use crate::kernel::Access;
@@ -107,7 +125,7 @@ mod cuda {
         def.cuda.lines().map(without_comment).collect::<Vec<_>>().join("\n")
     }
 
-    /// What stands between two texts, of which the first stands once.
+    /// The text between two texts, of which the first stands once.
     fn between<'a>(def: &KernelDef, code: &'a str, before: &str, after: &str) -> &'a str {
         assert_eq!(code.matches(before).count(), 1, "{}: {before:?}", def.name);
         let (_, rest) = code.split_once(before).unwrap();
@@ -192,7 +210,7 @@ mod wgsl {
         module
     }
 
-    /// What the Rust side says: one storage buffer for each argument, then the parameters.
+    /// Checks the bindings that the Rust side says: one storage buffer for each argument, then the parameters.
     fn check_bindings(def: &KernelDef, module: &Module) {
         let mut bindings: Vec<_> = module
             .global_variables

@@ -279,7 +279,7 @@ impl Plan {
     }
 
     pub(crate) fn iterate(&self, map: &dyn LinearMap, seed: u64, run: &Run) -> Result<(Krylov, Found)> {
-        let longest = usize::try_from(self.passes).unwrap_or(usize::MAX).saturating_mul(self.l);
+        let longest = to_usize(self.passes.into()).saturating_mul(self.l);
         let mut krylov = Krylov::new(self.op, &self.home, self.n, self.capacity.min(longest).min(self.n));
         let mut block = krylov.first(&random(&self.home, [self.l, self.n], seed)?)?;
         let mut status = Status::new(0, self.passes, self.m);

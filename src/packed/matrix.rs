@@ -7,6 +7,7 @@ use super::{
 use crate::{
     Device, Error, Needs, Result, Run, Status, Tensor,
     bits::{PackOptions, Width, pack},
+    extent::to_usize,
     linalg::{LinearMap, Matrix, Pass},
     run::Budget,
     tensor::checked_len,
@@ -197,7 +198,7 @@ impl PackedMatrix {
     /// What products take for each row of the longest panel: no mean, factor 1.
     fn table(&self) -> Result<Tensor<f32>> {
         let longest = self.panels.iter().map(|panel| panel.shape()[0]).max().unwrap_or(0);
-        let factors = vec![[0.0f32, 1.0]; usize::try_from(longest).unwrap_or(usize::MAX)];
+        let factors = vec![[0.0f32, 1.0]; to_usize(longest)];
         Tensor::from_slice(&self.device, factors.as_flattened(), &[longest, 2])
     }
 
@@ -222,7 +223,7 @@ impl PackedMatrix {
 fn refused(op: &'static str, entries: &Tensor<u8>) -> Result<Error> {
     let columns = entries.shape()[1];
     let values = entries.read()?;
-    let counts = values.chunks(usize::try_from(columns).unwrap_or(usize::MAX));
+    let counts = values.chunks(to_usize(columns));
     let mut counts = counts.map(|row| row.iter().filter(|&&value| value > 2).count());
     let (row, refused) = counts.by_ref().enumerate().find(|&(_, count)| count > 0).unwrap_or_default();
     let why = format!("{refused} of the {columns} values of row {row} are not 0, 1 or 2");

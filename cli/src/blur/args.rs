@@ -1,4 +1,4 @@
-//! What `teatime blur` is asked for.
+//! The arguments of `teatime blur`.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use crate::{
     store_args::MISSING_CHUNKS,
 };
 
-/// What a result is.
+/// The format of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     Npy,
@@ -234,7 +234,7 @@ impl BlurArgs {
         }
     }
 
-    /// Where the result is written.
+    /// The path that the result is written to.
     pub(super) fn result(&self, output: &Output) -> PathBuf {
         if self.resume { self.out.path() } else { output.path(&self.out.name) }
     }

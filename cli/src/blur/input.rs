@@ -26,7 +26,7 @@ impl Input {
     pub(super) fn open(args: &BlurArgs) -> Result<Self, Failure> {
         let (path, missing) = (args.input.display().to_string(), args.missing_chunk);
         // Integers whose results are integers too.
-        let keeps = |of| !matches!(args.result_type(of), StoredType::F32 | StoredType::F64);
+        let keeps = |dtype| !matches!(args.result_type(dtype), StoredType::F32 | StoredType::F64);
         let is_group = args.input.is_dir() && Node::at(&Folder::new(&args.input), "")? == Node::Group;
         if is_group {
             let (image, level) = (Multiscale::open(&args.input)?, args.level.unwrap_or(0));
@@ -48,7 +48,7 @@ impl Input {
         Ok(Self { stored: Array::open(&args.input, missing, keeps)?, image: None })
     }
 
-    /// What is filtered, and how.
+    /// The options of the filter, with the axes that are filtered.
     pub(super) fn options(&self, args: &BlurArgs) -> Result<GaussianOptions, Failure> {
         let axes = self.stored.array.shape().len();
         if args.cval != 0.0 && !args.mode.contains(&Mode::Constant(0.0)) {
@@ -67,7 +67,7 @@ impl Input {
                 numbers.iter().map(|&number| axis("--axes", number, axes)).collect::<Result<Vec<_>, _>>()?
             }
             (None, channel) => {
-                // Of an image those along space.
+                // An image is filtered along space.
                 let all = self.image.as_ref().map_or_else(|| (0..axes).collect(), Multiscale::spatial_axes);
                 all.into_iter().filter(|&axis| Some(axis) != channel).collect()
             }

@@ -89,7 +89,7 @@ fn report(args: &BlurArgs, ran: &Ran<'_>, input: &Input, written: &WrittenFilter
     report.put(json!({
         "input": of_input,
         "sigma": args.sigma,
-        // How the array was cut, with boxes of an earlier run, and elements that were read for each that was filtered.
+        // The boxes that the array was cut into, those of an earlier run, and the elements that were read for each that was filtered.
         "boxes": { "filtered": boxes, "found": found, "times_covered": times_covered, "times_decoded": times_decoded },
     }));
     let sigma: Vec<String> = args.sigma.iter().map(ToString::to_string).collect();
@@ -116,8 +116,8 @@ fn write(
     let written = match args.out.format {
         Format::Npy => write_gaussian(x, sigma, options, device, run, |_| output::npy(args, input, &path)),
         Format::Zarr => write_gaussian(x, sigma, options, device, run, |job| {
-            let (array, of) = output::zarr(args, input, &path, job)?;
-            image = of;
+            let (array, made) = output::zarr(args, input, &path, job)?;
+            image = made;
             Ok(array)
         }),
     };

@@ -1,4 +1,4 @@
-//! What `teatime distance` is asked for.
+//! The arguments of `teatime distance`.
 
 use std::path::PathBuf;
 
@@ -119,7 +119,7 @@ pub(super) struct WithArgs {
 }
 
 impl DistanceArgs {
-    /// What distances are, and over which variants.
+    /// The options of the distances: their metric, and the variants that count.
     ///
     /// # Errors
     /// [`Failure::Usage`] for what does not go together.

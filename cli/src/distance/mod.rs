@@ -107,17 +107,17 @@ fn report(
         format!("the distance of {} of samples is NaN: {why}", text::plural(undefined, "pair"))
     });
     let alleles = (multiallelic > 0).then(|| {
-        let (of, how) =
+        let (variants, how) =
             (text::plural(multiallelic, "variant"), if merged { "taken for one" } else { "told apart" });
-        format!("{of} of more than two alleles, of which all but the reference are {how}")
+        format!("{variants} of more than two alleles, of which all but the reference are {how}")
     });
     let unasked = alleles.clone().filter(|_| merged && !options.merge_alleles);
     let warnings = warning.into_iter().chain(unasked).chain(with.iter().flat_map(|with| with.warnings()));
     let mut report = Report::of_stores(ran, stores, digest, None, warnings.collect());
     let linkage = options.tree.map(Linkage::name);
     let (bands, neighbors) = match results {
-        Results::Written(_, of) => (Some(of), None),
-        Results::Neighbors(of) => (None, Some((of.nearest.distances.cols(), of.bands))),
+        Results::Written(_, bands) => (Some(bands), None),
+        Results::Neighbors(result) => (None, Some((result.nearest.distances.cols(), result.bands))),
         _ => (None, None),
     };
     report.put(json!({
@@ -135,8 +135,8 @@ fn report(
         "max_missing": options.filter.max_missing,
         "undefined_pairs": undefined,
         "with": with.map(With::record),
-        // Of samples, each in one pass; null where distances were computed all at once.
-        "bands": bands.map(|of| json!({ "computed": of.bands, "squares": of.squares, "found": of.found })),
+        // Each band of samples took one pass; null where distances were computed all at once.
+        "bands": bands.map(|written| json!({ "computed": written.bands, "squares": written.squares, "found": written.found })),
         "neighbors": neighbors.map(|(k, bands)| json!({ "k": k, "bands": bands })),
     }));
     with.into_iter().for_each(|with| with.describe(&mut report));
@@ -151,10 +151,10 @@ fn report(
     if let Some(linkage) = linkage {
         report.line("tree", format!("{linkage} linkage"));
     }
-    if let Some(of) = bands {
-        let found = if of.found > 0 { format!("; {} were there", of.found) } else { String::new() };
-        let squares = format!("{} squares of each array{found}", of.squares);
-        report.line("bands", format!("{} of samples, one after another; {squares}", of.bands));
+    if let Some(&WrittenBands { bands, squares, found, .. }) = bands {
+        let there = if found > 0 { format!("; {found} were there") } else { String::new() };
+        let squares = format!("{squares} squares of each array{there}");
+        report.line("bands", format!("{bands} of samples, one after another; {squares}"));
     }
     if let Some((k, bands)) = neighbors {
         let how = bands.map_or_else(

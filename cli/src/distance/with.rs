@@ -14,7 +14,7 @@ use crate::{
     variants::Variants,
 };
 
-/// What messages call the other store.
+/// The name of the other store in messages.
 const OTHER: &str = "STORE2";
 
 /// Another store, and which of its variants those of the stores are.
@@ -62,42 +62,42 @@ impl With {
         k: Option<usize>,
         run: &Run,
     ) -> teatime::Result<Results> {
-        let (of, with, matches) = (&stores.genotypes, &self.stores.genotypes, &self.matches);
+        let (genotypes, with, matches) = (&stores.genotypes, &self.stores.genotypes, &self.matches);
         Ok(match k {
             Some(k) => {
-                Results::Neighbors(sample_neighbors_between(of, with, matches, device, options, k, run)?)
+                Results::Neighbors(sample_neighbors_between(genotypes, with, matches, device, options, k, run)?)
             }
-            None => Results::Between(distances_between(of, with, matches, device, options, run)?),
+            None => Results::Between(distances_between(genotypes, with, matches, device, options, run)?),
         })
     }
 
-    /// What is odd of it, yet allowed.
+    /// Warnings of what is odd of the other store, yet allowed.
     pub(super) fn warnings(&self) -> Vec<String> {
         self.counts.unsure().into_iter().chain(self.stores.warnings()).collect()
     }
 
-    /// Its entry in the record: whose samples distances are to, and which variants both have or lack.
+    /// The record's entry of the other store: its samples, and the variants that both have or lack.
     pub(super) fn record(&self) -> Value {
-        let (of, stores) = (&self.counts.loadings, &self.counts.stores);
+        let (other, stores) = (&self.counts.loadings, &self.counts.stores);
         json!({
             "path": self.stores.paths[0].display().to_string(),
             "arrays": self.stores.arrays[0],
             "samples": self.stores.samples.len(),
-            "variants": of.variants,
+            "variants": other.variants,
             "matched_by": self.counts.by,
-            "matched": of.used,
-            "swapped": of.swapped,
-            "alleles_unknown": of.alleles_unknown,
-            "fewer_alleles": of.fewer_alleles,
+            "matched": other.used,
+            "swapped": other.swapped,
+            "alleles_unknown": other.alleles_unknown,
+            "fewer_alleles": other.fewer_alleles,
             "left_out": {
-                "absent": of.absent,
-                "other_alleles": of.other_alleles,
-                "repeated": of.repeated,
-                "ambiguous": of.ambiguous,
-                "nowhere": of.nowhere,
-                "doubled_id": of.doubled_id,
+                "absent": other.absent,
+                "other_alleles": other.other_alleles,
+                "repeated": other.repeated,
+                "ambiguous": other.ambiguous,
+                "nowhere": other.nowhere,
+                "doubled_id": other.doubled_id,
             },
-            // Those with other alleles are among the absent.
+            // Variants with other alleles are among the absent.
             "stores_left_out": {
                 "absent": stores.not_in_loadings,
                 "repeated": stores.repeated,
@@ -108,7 +108,7 @@ impl With {
         })
     }
 
-    /// Its lines of the page.
+    /// Adds the lines of the other store to the page.
     pub(super) fn describe(&self, report: &mut Report) {
         report.line("with", self.stores.paths[0].display().to_string());
         report.line("", size(self.counts.loadings.variants, self.stores.samples.len() as u64));

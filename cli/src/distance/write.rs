@@ -1,4 +1,4 @@
-//! What `teatime distance` finds, as files.
+//! The files that `teatime distance` writes.
 
 use teatime::{Budget, stream::StreamStats};
 use teatime_genotype::{
@@ -13,7 +13,7 @@ use crate::{
     text,
 };
 
-/// What was found.
+/// The distances, in one of the forms that they are computed in.
 pub(super) enum Results {
     Matrix(Distances),
     Between(DistancesBetween),
@@ -22,7 +22,7 @@ pub(super) enum Results {
     Written(Box<DistanceBands>, WrittenBands),
 }
 
-/// What all of them tell.
+/// The facts that results of all forms have.
 pub(super) struct Facts {
     /// Pairs of samples whose distance is NaN.
     pub(super) undefined: u64,
@@ -39,22 +39,22 @@ pub(super) struct Facts {
 impl Results {
     pub(super) fn facts(&self) -> Facts {
         macro_rules! facts {
-            ($of:ident, $undefined:expr, $merged:expr) => {
+            ($result:ident, $undefined:expr, $merged:expr) => {
                 Facts {
                     undefined: $undefined,
-                    counts: $of.counts,
-                    multiallelic: $of.multiallelic,
+                    counts: $result.counts,
+                    multiallelic: $result.multiallelic,
                     merged: $merged,
-                    digest: $of.digest,
-                    memory: $of.memory,
-                    stats: $of.stats,
+                    digest: $result.digest,
+                    memory: $result.memory,
+                    stats: $result.stats,
                 }
             };
         }
         match self {
-            Self::Matrix(of) => facts!(of, of.undefined(), of.merged),
-            Self::Between(of) => facts!(of, of.undefined(), true),
-            Self::Neighbors(of) => facts!(of, of.undefined, of.merged),
+            Self::Matrix(result) => facts!(result, result.undefined(), result.merged),
+            Self::Between(result) => facts!(result, result.undefined(), true),
+            Self::Neighbors(result) => facts!(result, result.undefined, result.merged),
             Self::Written(bands, written) => Facts {
                 undefined: written.undefined,
                 counts: *bands.counts(),
@@ -79,19 +79,19 @@ impl Results {
         let names = [samples, others.unwrap_or_default()];
         match (self, target.format) {
             (Self::Written(..), _) => return Ok(()),
-            (Self::Matrix(of), Format::Npy) => of.write_npy(path)?,
-            (Self::Matrix(of), Format::Table) => of.write_table(path, samples, text::exact)?,
-            (Self::Matrix(of), Format::Zarr) => of.write_zarr(path, samples)?,
-            (Self::Matrix(of), Format::Plink) => {
-                of.write_plink(path, |distance| text::general(distance, 6))?
+            (Self::Matrix(result), Format::Npy) => result.write_npy(path)?,
+            (Self::Matrix(result), Format::Table) => result.write_table(path, samples, text::exact)?,
+            (Self::Matrix(result), Format::Zarr) => result.write_zarr(path, samples)?,
+            (Self::Matrix(result), Format::Plink) => {
+                result.write_plink(path, |distance| text::general(distance, 6))?
             }
-            (Self::Matrix(of), Format::PlinkBinary) => of.write_plink_binary(path)?,
-            (Self::Between(of), Format::Npy) => of.write_npy(path)?,
-            (Self::Between(of), Format::Table) => of.write_table(path, names, text::exact)?,
-            (Self::Between(of), _) => of.write_zarr(path, names)?,
-            (Self::Neighbors(of), Format::Npy) => of.write_npy(path, output.path(&target.file(NEIGHBORS)))?,
-            (Self::Neighbors(of), Format::Table) => of.write_table(path, samples, others, text::exact)?,
-            (Self::Neighbors(of), _) => of.write_zarr(path, samples, others)?,
+            (Self::Matrix(result), Format::PlinkBinary) => result.write_plink_binary(path)?,
+            (Self::Between(result), Format::Npy) => result.write_npy(path)?,
+            (Self::Between(result), Format::Table) => result.write_table(path, names, text::exact)?,
+            (Self::Between(result), _) => result.write_zarr(path, names)?,
+            (Self::Neighbors(result), Format::Npy) => result.write_npy(path, output.path(&target.file(NEIGHBORS)))?,
+            (Self::Neighbors(result), Format::Table) => result.write_table(path, samples, others, text::exact)?,
+            (Self::Neighbors(result), _) => result.write_zarr(path, samples, others)?,
         }
         if let Self::Matrix(Distances { tree: Some(tree), .. }) = self {
             let tree = tree.newick(samples, text::exact)?;

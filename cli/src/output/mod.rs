@@ -39,7 +39,7 @@ const ASIDE: &str = "replaced";
 pub(crate) struct Output {
     /// The command that the results are of.
     pub(crate) command: String,
-    /// Where the results will be.
+    /// The folder that the results are moved to.
     pub(crate) target: PathBuf,
     /// What may be written, the record first.
     names: Vec<String>,
@@ -47,7 +47,7 @@ pub(crate) struct Output {
     earlier: Vec<String>,
     /// A result that is written where it stays.
     in_place: Option<String>,
-    /// What other runs left there, in words.
+    /// A warning of what other runs left there.
     pub(crate) left: Option<String>,
     // In the order in which they are dropped.
     scratch: TempDir,

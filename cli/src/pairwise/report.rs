@@ -26,7 +26,7 @@ pub(super) fn report(
         Found::Tiles(_) => None,
     };
     let count = |which: fn(f64) -> bool| {
-        distances.map(|all| all.iter().filter(|distance| which(**distance)).count() as u64)
+        distances.map(|distances| distances.iter().filter(|distance| which(**distance)).count() as u64)
     };
     let [undefined, infinite] = [count(f64::is_nan), count(f64::is_infinite)];
     let warning = |count: Option<u64>, why: String| match count {
@@ -49,7 +49,7 @@ pub(super) fn report(
         "missing": args.missing.name(),
         "negative_missing": args.negative_missing,
         "narrow": args.narrow,
-        // Of the distances that were written; null where they were written tile by tile.
+        // The number of distances that are NaN; null where they were written tile by tile.
         "undefined": undefined,
         "neighbors": args.neighbors,
         "tiles": distances.is_none(),

@@ -1,4 +1,4 @@
-//! What `teatime pca` is asked for.
+//! The arguments of `teatime pca`.
 
 use std::path::PathBuf;
 

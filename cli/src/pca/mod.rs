@@ -50,6 +50,7 @@ pub(crate) fn run(args: &PcaArgs, cancel: &Cancel) -> Result<(), Failure> {
         // Before the work: a store whose variants cannot be read has no table of loadings.
         for store in &stores.stores {
             store.variants(0..store.n_variants().min(1), true)?;
+            store.forget_variants();
         }
     }
     let device = args.resources.open()?;
@@ -76,7 +77,7 @@ pub(crate) fn run(args: &PcaArgs, cancel: &Cancel) -> Result<(), Failure> {
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) started: Instant,
-    /// How long making the store took.
+    /// The time that making the store took.
     pub(crate) simulate: Option<Duration>,
     pub(crate) device: Device,
     pub(crate) memory: Budget,

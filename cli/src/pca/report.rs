@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Job {
-    /// What was found, and how: `stages` of the run, and the `time` of the components.
+    /// The report of the components, with the `stages` of the run and the `time` that the components took.
     pub(super) fn report(&self, pca: &Pca, stages: &[(&str, Option<Duration>)], time: Duration) -> Report {
         let Self { started, ref device, memory: given, ref output, ref options, .. } = *self;
         let ran = Ran { started, device, given, planned: pca.memory, stats: &pca.stats, output };
@@ -40,7 +40,7 @@ impl Job {
             "variants": variants(&pca.counts),
             "method": method,
             "method_reason": pca.reason,
-            // What either was expected to cost.
+            // The costs that were expected of either.
             "method_core_seconds": { "exact": pca.costs.exact, "randomized": pca.costs.randomized },
             "residency": pca.residency.name(),
             "residency_reason": pca.residency_reason,
@@ -68,7 +68,7 @@ impl Job {
         let passes = text::plural(pca.passes.into(), "pass");
         report.line("", format!("{passes}, scaler {}{}", pca.scaler.name(), report.peaks(", ")));
         report.seconds(stages);
-        // What the calling thread did besides: factorisations in f64.
+        // The calling thread spent the rest on factorisations in f64.
         let solve = time.saturating_sub(pca.stats.stalled + pca.stats.upload + pca.stats.compute);
         report.also_seconds("solve", solve);
         report.streamed("pca", "", &format!(", solve {:.2} s", solve.as_secs_f64()));
@@ -112,7 +112,7 @@ fn central<'a>(result: &Pca, samples: &'a [String]) -> Vec<&'a str> {
     central.map(|(_, name)| name.as_str()).collect()
 }
 
-/// Which components are not converged, in words.
+/// A warning of the components that are not converged.
 pub(super) fn unconverged(result: &Pca, options: &PcaOptions) -> Option<String> {
     let n = result.converged.iter().filter(|converged| !**converged).count() as u64;
     let worst = result.residuals.iter().copied().fold(0.0, f64::max);
@@ -120,12 +120,12 @@ pub(super) fn unconverged(result: &Pca, options: &PcaOptions) -> Option<String> 
         Stop::Tolerance(t) => (t, "--max-passes"),
         _ => (1e-4, "--power-iterations, or give --tolerance"),
     };
-    let of = text::plural(result.converged.len() as u64, "component");
+    let components = text::plural(result.converged.len() as u64, "component");
     let passes = text::plural(result.passes.into(), "pass");
     let (worst, tolerance) = (text::general(worst, 2), text::general(tolerance, 2));
     (n > 0).then(|| {
         format!(
-            "{n} of {of} did not converge in {passes}: the largest residual is {worst}, not at most {tolerance}; \
+            "{n} of {components} did not converge in {passes}: the largest residual is {worst}, not at most {tolerance}; \
              raise {advice}"
         )
     })

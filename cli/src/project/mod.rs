@@ -186,7 +186,7 @@ fn describe(
         "matched": matched,
         "max_mismatch": args.max_mismatch,
         "missing": args.missing.name(),
-        // Of the variants that were used, over all samples.
+        // The missing calls of the variants that were used, over all samples.
         "missing_calls": result.missing_calls,
         "samples": samples.record(),
     }));

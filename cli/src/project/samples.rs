@@ -1,4 +1,4 @@
-//! How many calls each sample has of the variants that were used.
+//! The number of calls that each sample has of the variants that were used.
 
 use serde_json::{Value, json};
 use teatime_genotype::{ProjectMethod, Projection};
@@ -15,16 +15,16 @@ const MANY_MISSING: f64 = 0.05;
 pub(super) struct Samples<'a>(pub(super) &'a Projection);
 
 impl Samples<'_> {
-    /// Its entry in the record.
+    /// The record's entry of the samples.
     pub(super) fn record(&self) -> Value {
         let Projection { called, undetermined, .. } = self.0;
         json!({
-            // Of the variants used, how many the samples with the fewest and with the most of them have a call of.
+            // The numbers of the variants used that the samples with the fewest and with the most calls have.
             "fewest_called": called.iter().min().unwrap_or(&0),
             "most_called": called.iter().max().unwrap_or(&0),
             "many_missing": self.worst().len(),
             "many_missing_above": MANY_MISSING,
-            // Those whose calls do not determine scores.
+            // The number of samples whose calls do not determine scores.
             "undetermined": undetermined,
         })
     }

@@ -144,7 +144,7 @@ fn the_least_that_is_named_is_enough() {
     teatime(words.iter().map(OsStr::new).chain([demo.as_os_str()])).ok();
     support::pca(&demo.join("genotypes.vcz"), &reference, &["-k", "3", "--loadings"]).ok();
     let rows: Vec<f32> = (0..300 * 40).map(|i| (i * 7919 % 1013) as f32).collect();
-    write_npy(&scratch.join("x.npy"), &rows, [300, 40]).unwrap();
+    write_npy(scratch.join("x.npy"), &rows, [300, 40]).unwrap();
     for command in [
         "pca demo/genotypes.vcz --out NEW --method exact --loadings",
         "pca demo/genotypes.vcz --out NEW --method randomized --loadings",

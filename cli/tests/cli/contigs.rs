@@ -137,6 +137,13 @@ fn chosen_contigs_are_a_store_of_their_own() {
     let (record, _) = run("grm", &[&path], &scratch.join("grm"), &["--chr", "1,2"]);
     let (expected, _) = run("grm", &[&alone], &scratch.join("grm-alone"), &[]);
     assert_eq!(record["allele_counts"], expected["allele_counts"]);
+
+    let loadings = scratch.join("one/loadings.tsv.gz");
+    let loadings = ["--loadings", &*loadings.to_string_lossy()];
+    run("project", &[&path], &scratch.join("project"), &[&loadings[..], &["--autosome"]].concat());
+    run("project", &[&alone], &scratch.join("project-alone"), &loadings);
+    let scores = |name: &str| fs::read(scratch.join(name).join("projection.tsv")).unwrap();
+    assert_eq!(scores("project"), scores("project-alone"));
     let ran = pca(&path, &scratch.join("lost"), &[]);
     assert!(ran.code == 1 && ran.err.contains("chunk [2, 0, 0]"), "{}", ran.err);
 }

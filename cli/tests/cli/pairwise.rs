@@ -263,7 +263,7 @@ fn empty() {
     assert_eq!(ZarrArray::open(&zarr, "distance", MissingChunk::Error).unwrap().shape(), [3, 0]);
 }
 
-/// What attributes say is missing is counted, of floating point and of integers, and left out as NaN is.
+/// Elements that are missing by the attributes are counted, of floating point and of integers, and left out as NaN is.
 #[test]
 fn missing_values_of_attributes() {
     let scratch = Scratch::new();

@@ -157,6 +157,11 @@ fn a_triploid_call_among_diploid_ones() {
     for key in ["allele_counts", "components"] {
         assert_eq!(record[key], expected[key], "{key}");
     }
+    // Only one of two stores is wide.
+    let more = [path.to_str().unwrap(), "-k", "2"];
+    let refused = pca(&diploid, &scratch.join("two"), &more);
+    let words = "which must be that of all calls, unless --ploidy-mismatch missing is given, got [40, 10, ";
+    assert!(refused.code == 1 && refused.err.contains(words), "{}", refused.err);
 }
 
 #[test]

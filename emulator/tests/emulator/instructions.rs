@@ -1,4 +1,4 @@
-//! What wraps an instruction computes, against plain loops.
+//! Functions that wrap an instruction, against plain loops.
 
 use std::ptr;
 
@@ -61,8 +61,8 @@ fn products_of_floats() {
 #[test]
 fn words_by_themselves() {
     let (a, b) = (words(2), words(3));
-    let got = run("words", &[cast_slice(&a), cast_slice(&b)], None, 256);
-    for ((&x, &y), got) in a.iter().zip(&b).zip(got.chunks_exact(8)) {
+    let got = run("words", &[cast_slice(&a), cast_slice(&b)], None, 288);
+    for ((&x, &y), got) in a.iter().zip(&b).zip(got.chunks_exact(9)) {
         let (xs, ys) = (x.to_le_bytes(), y.to_le_bytes());
         let sign = |byte: u8| if byte & 0x80 == 0 { 0 } else { 0xff };
         let signed = |byte: u8| i32::from(byte.cast_signed());
@@ -79,6 +79,8 @@ fn words_by_themselves() {
             assert!(got == want || (got.is_nan() && want.is_nan()), "{bits:x}: {got} {want}");
         }
         assert_eq!(got[7], y);
+        let dot: u32 = xs.iter().zip(ys).map(|(&x, y)| u32::from(x) * u32::from(y)).sum();
+        assert_eq!(got[8], dot + 5);
     }
 }
 

@@ -1,4 +1,4 @@
-// What blocks do beside one another: out[0] += sum of in, out[1] = the largest, out[2 + i] = in[i] plus what was there.
+// Blocks that change the same memory: out[0] += sum of in, out[1] = the largest, out[2 + i] = in[i] plus what was there.
 // Grid: linear, one thread an element.
 // Bindings: 0 in (len) u32 read; 1 out (2 + len) u32 read and written; 2 len.
 

@@ -23,18 +23,19 @@ EMULATOR_KERNEL(float_products, 32)(const float* a, const float* b, float* out) 
 }
 EMULATOR_EXPORT(float_products)
 
-// Eight results of each thread's pair of words.
+// Nine results of each thread's pair of words.
 EMULATOR_KERNEL(words, 32)(const unsigned* a, const unsigned* b, unsigned* out) {
     unsigned x = a[threadIdx.x], y = b[threadIdx.x];
-    unsigned* own = out + 8 * threadIdx.x;
+    unsigned* own = out + 9 * threadIdx.x;
     own[0] = __popc(x);
     own[1] = __byte_perm(x, y, 0x7531);
     own[2] = __byte_perm(x, y, 0xfa60);
-    own[3] = (unsigned)__dp4a(x, y, 5);
+    own[3] = (unsigned)__dp4a((int)x, (int)y, 5);
     own[4] = __umulhi(x, y);
     own[5] = __float_as_uint(ptx_cvt_f32_f16(x & 0xffff));
     own[6] = __float_as_uint(ptx_cvt_f32_f16(x >> 16));
     own[7] = __float_as_uint(__uint_as_float(y));
+    own[8] = __dp4a(x, y, 5u);
 }
 EMULATOR_EXPORT(words)
 

@@ -167,8 +167,7 @@ pub fn sample_neighbors_between(
         return Err(Error::argument(OP, "k", format_args!("{k} of {others} samples: from 1 to {others}")));
     }
     let beside = NearestSoFar::needs(n, k as u64).host;
-    let all = between::with_room_beside(genotypes, with, matches, device, options, beside, run);
-    let all = all?;
+    let all = between::with_room_beside(genotypes, with, matches, device, options, beside, run)?;
     let undefined = all.undefined();
     let mut nearest = NearestSoFar::new(device, to_usize(n), k, options.metric.is_similarity())?;
     nearest.offer_others(0, all.matrix)?;

@@ -259,10 +259,15 @@ impl GenotypeStore {
         Err(Error::argument("position", "variant", why))
     }
 
+    /// Frees the columns that are kept for the next range of [`variants`](Self::variants).
+    pub fn forget_variants(&self) {
+        self.tables.iter().for_each(VariantTable::forget);
+    }
+
     /// The variants in `range`, counted over all arrays together.
     ///
-    /// Reads the columns of an array whole, and keeps them until the last of its variants was asked for, so that ranges in order read them
-    /// once.
+    /// Reads the columns of an array whole, and keeps them until the last of its variants was asked for, or they are
+    /// [forgotten](Self::forget_variants), so that ranges in order read them once. The variants of a range take memory besides.
     ///
     /// # Errors
     /// - [`Error::Argument`]: a range beyond the end.

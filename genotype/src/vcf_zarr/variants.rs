@@ -2,6 +2,7 @@
 
 use std::{
     borrow::Cow,
+    cell::Cell,
     ops::Range,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -52,9 +53,9 @@ pub(super) struct VariantTable {
 
 #[derive(Debug, Default)]
 struct Kept {
-    /// Between ranges of variants, until the last is read.
+    /// Columns that the next range of variants needs, until the last is read.
     columns: Option<Arc<Columns>>,
-    /// Of the columns that were read so far.
+    /// Doubtful ones of the columns that were read so far.
     doubtful: Vec<DoubtfulColumn>,
 }
 
@@ -88,9 +89,9 @@ struct Columns {
 #[derive(Debug)]
 enum Contig {
     /// Indices into names.
-    Index(Column, Vec<String>),
+    Index(Column, Vec<Arc<str>>),
     Names(Column),
-    Same(String),
+    Same(Arc<str>),
 }
 
 impl VariantTable {
@@ -105,6 +106,11 @@ impl VariantTable {
     /// The doubtful columns of those that were read so far.
     pub(super) fn doubtful(&self) -> Vec<DoubtfulColumn> {
         self.kept().doubtful.clone()
+    }
+
+    /// Frees the columns that are kept for the next range.
+    pub(super) fn forget(&self) {
+        self.kept().columns = None;
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -124,7 +130,7 @@ impl VariantTable {
         }
     }
 
-    /// The variants in `range`, which lies within the rows, within a budget of so many bytes.
+    /// The variants in `range`, which lies within the rows.
     pub(super) fn read(&self, range: Range<u64>, memory: &Budget) -> Result<Vec<Variant>> {
         let kept = self.kept().columns.clone();
         let columns = match kept {
@@ -135,7 +141,7 @@ impl VariantTable {
         range.map(|row| columns.variant(row, &self.storage)).collect()
     }
 
-    /// Gives `f` the contigs in order, and how many variants after each other are on one, within a budget of so many bytes.
+    /// Gives `f` the contigs in order, and how many variants after each other are on one.
     pub(super) fn contigs(&self, memory: &Budget, f: &mut dyn FnMut(&str, u64) -> Result<()>) -> Result<()> {
         let contig = match self.contig(memory)? {
             Some(Contig::Same(name)) => return f(&name, self.rows),
@@ -153,7 +159,7 @@ impl VariantTable {
         if rows > 0 { f(&last, rows) } else { Ok(()) }
     }
 
-    /// The contigs that VCF-Zarr names, and their lengths where it has these, within a budget of so many bytes.
+    /// The contigs that VCF-Zarr names, and their lengths where it has these.
     pub(super) fn named_contigs(&self, memory: &Budget) -> Result<Vec<(String, Option<u64>)>> {
         let Layout::Vcf(group) = &self.layout else { return Ok(Vec::new()) };
         if Node::at(&*self.storage, &join(group, "variant_contig"))? == Node::Absent {
@@ -164,10 +170,10 @@ impl VariantTable {
         let lengths = column(&self.storage, &path, NEVER, memory, names.len() as u64).ok().flatten();
         let length =
             |row| u64::try_from(lengths.as_ref()?.integer(row).ok()?).ok().filter(|length| *length > 0);
-        Ok((0..).zip(names).map(|(row, name)| (name, length(row))).collect())
+        Ok((0..).zip(names).map(|(row, name)| (name.to_string(), length(row))).collect())
     }
 
-    /// The position of a variant, within a budget of so many bytes.
+    /// The position of a variant.
     pub(super) fn position(&self, row: u64, memory: &Budget) -> Result<u64> {
         let path = match &self.layout {
             Layout::Vcf(group) => join(group, "variant_position"),
@@ -179,9 +185,9 @@ impl VariantTable {
             .map_err(|_| Error::store(self.storage.place(&path), format!("variant {row} has no position")))
     }
 
-    fn contig_names(&self, group: &str, memory: &Budget) -> Result<Vec<String>> {
+    fn contig_names(&self, group: &str, memory: &Budget) -> Result<Vec<Arc<str>>> {
         match Column::read_in(&self.storage, &join(group, "contig_id"), NEVER, memory)? {
-            Some(names) => Ok(names.strings().map(Cow::into_owned).collect()),
+            Some(names) => Ok(names.strings().map(Arc::from).collect()),
             None => contigs_attribute(&*self.storage, group),
         }
     }
@@ -218,8 +224,16 @@ impl VariantTable {
     fn columns(&self, memory: &Budget) -> Result<Columns> {
         let no_contig = || Error::store(self.storage.place(""), "has no array `variant_contig`");
         let contig = self.contig(memory)?.ok_or_else(no_contig)?;
-        let required = |path: &str| required(&self.storage, path, NEVER, memory, self.rows).map(Some);
-        let optional = |path: &str, left_out| column(&self.storage, path, left_out, memory, self.rows);
+        // Each column is read within what those before it leave.
+        let memory = Cell::new(memory.fit_host(contig.bytes())?);
+        let kept = |column: Option<Column>| {
+            memory.set(memory.get().fit_host(column.as_ref().map_or(0, Column::bytes))?);
+            Ok::<_, Error>(column)
+        };
+        let required =
+            |path: &str| kept(Some(required(&self.storage, path, NEVER, &memory.get(), self.rows)?));
+        let optional =
+            |path: &str, left_out| kept(column(&self.storage, path, left_out, &memory.get(), self.rows)?);
         let columns = match &self.layout {
             Layout::Vcf(group) => {
                 let alleles = optional(&join(group, "variant_allele"), ALLELES)?.map(Arc::new);
@@ -253,7 +267,7 @@ impl VariantTable {
 
 impl Columns {
     fn variant(&self, row: u64, storage: &Arc<dyn Storage>) -> Result<Variant> {
-        let contig = Arc::from(&*self.contig.name(row, storage)?);
+        let contig = self.contig.shared(row, storage)?;
         let position = match &self.position {
             Some(column) => {
                 let position = column.integer(row)?;
@@ -287,12 +301,31 @@ impl Columns {
 }
 
 impl Contig {
+    /// Bytes of its column.
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Index(column, _) | Self::Names(column) => column.bytes(),
+            Self::Same(_) => 0,
+        }
+    }
+
+    /// The name of a variant's contig, which the variants of one share where names stand by themselves.
+    fn shared(&self, row: u64, storage: &Arc<dyn Storage>) -> Result<Arc<str>> {
+        match self {
+            Self::Same(name) => Ok(Arc::clone(name)),
+            Self::Names(_) => Ok(Arc::from(&*self.name(row, storage)?)),
+            Self::Index(column, names) => named(column.integer(row)?, row, names, storage).map(Arc::clone),
+        }
+    }
+
     /// The name of a variant's contig.
     fn name(&self, row: u64, storage: &Arc<dyn Storage>) -> Result<Cow<'_, str>> {
         match self {
-            Self::Same(name) => Ok(name.into()),
+            Self::Same(name) => Ok(Cow::from(&**name)),
             Self::Names(column) => Ok(column.text(row, 0).unwrap_or(UNKNOWN.into())),
-            Self::Index(column, names) => named(column.integer(row)?, row, names, storage).map(Cow::from),
+            Self::Index(column, names) => {
+                named(column.integer(row)?, row, names, storage).map(|name| Cow::from(&**name))
+            }
         }
     }
 }
@@ -318,17 +351,22 @@ fn is_doubtful(contig: &Column, index: i64, positions: Option<&Column>) -> bool 
 }
 
 /// Names of contigs as an attribute of the group has them, as sgkit wrote them before there was `contig_id`.
-fn contigs_attribute(storage: &dyn Storage, group: &str) -> Result<Vec<String>> {
+fn contigs_attribute(storage: &dyn Storage, group: &str) -> Result<Vec<Arc<str>>> {
     let attributes = read_attributes(storage, group)?;
-    let names = attributes["contigs"].as_array().and_then(|names| {
-        names.iter().map(|name| name.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>()
-    });
+    let names = attributes["contigs"]
+        .as_array()
+        .and_then(|names| names.iter().map(|name| name.as_str().map(Arc::from)).collect::<Option<Vec<_>>>());
     let lacks = "has neither an array `contig_id` nor an attribute `contigs` of names";
     names.ok_or_else(|| Error::store(storage.place(group), lacks))
 }
 
-fn named<'a>(index: i64, row: u64, names: &'a [String], storage: &Arc<dyn Storage>) -> Result<&'a str> {
-    usize::try_from(index).ok().and_then(|i| names.get(i)).map(String::as_str).ok_or_else(|| {
+fn named<'a>(
+    index: i64,
+    row: u64,
+    names: &'a [Arc<str>],
+    storage: &Arc<dyn Storage>,
+) -> Result<&'a Arc<str>> {
+    usize::try_from(index).ok().and_then(|i| names.get(i)).ok_or_else(|| {
         let why = format!("variant {row} is on contig {index} of {}", names.len());
         Error::store(storage.place(""), why)
     })

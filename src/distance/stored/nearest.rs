@@ -296,9 +296,13 @@ pub(super) fn nearest<T: Element>(
     all: impl FnOnce(&mut StreamStats) -> Result<Neighbors>,
 ) -> Result<Neighbors> {
     let of_search = NearestSoFar::needs(reading.counts[0], k as u64);
-    let loaded = reading.to_load(&measure.device, &run.memory, Needs::default());
     let extents = [reading.counts[0], *reading.counts.last().unwrap_or(&0)];
     let finds_all = !measure.device.shares_host_memory() && measure.can_search(extents, k as u64);
+    let [kept, pair] = match finds_all {
+        true => measure.search_needs(extents, k as u64),
+        false => [Needs::default(), measure.pair_needs()],
+    };
+    let loaded = reading.to_load(&measure.device, &run.memory, of_search + kept + pair);
     let side = loaded.and_then(|(_, rest)| match finds_all {
         true => measure.search_side(extents, k as u64, of_search, &rest),
         false => measure.side(of_search, &rest),

@@ -5,11 +5,11 @@ use crate::{
     kernel::{Access, KernelDef, Spec, specialize},
 };
 
-/// What every kernel includes, by the name that it includes it by.
+/// Headers that every kernel includes, by their names.
 pub(super) const HEADERS: &[(&str, &str)] =
     &[("dev.cuh", include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/cuda/dev.cuh")))];
 
-/// The line by which sources do so.
+/// The line that includes the header.
 const INCLUDE: &str = "\n#include \"dev.cuh\"\n";
 
 /// The CUDA source of a kernel with the spec's values in place of the defaults, and its parameters and codes in place of the empty line

@@ -6,7 +6,7 @@ use super::Kind;
 use crate::kernel::codes;
 
 codes! {
-    /// What stands beyond the ends of an axis: elements of it, or a constant. As in scipy, which counts no element twice at the
+    /// A rule for what stands beyond the ends of an axis: elements of it, or a constant. As in scipy, which counts no element twice at the
     /// end for `Mirror`.
     pub(crate) enum Edge {
         /// `d c b a | a b c d | d c b a`
@@ -57,7 +57,7 @@ pub(crate) struct Axis<'a, R> {
     pub(crate) first: usize,
     pub(crate) count: usize,
     pub(crate) edge: Edge,
-    /// What [`Edge::Constant`] means.
+    /// The element beyond the ends with [`Edge::Constant`].
     pub(crate) constant: R,
     /// `None` where nothing is summed along this axis; then input, output and what is at hand are the same.
     pub(crate) kind: Option<Kind>,
@@ -66,9 +66,9 @@ pub(crate) struct Axis<'a, R> {
 
 /// The lines that some outputs along an axis need, and where each is kept meanwhile.
 pub(super) struct Plan {
-    /// Of each tap of the first output, and of the last one of each output after it: the place of its line.
+    /// The place of the line of each tap of the first output, and of the last tap of each output after it.
     pub(super) places: Vec<usize>,
-    /// What that place is filled with for it, unless it is there.
+    /// The line that the place is filled with for it, unless it is there.
     pub(super) fills: Vec<Option<usize>>,
     /// The number of places; the last is that of the constant.
     pub(super) count: usize,
@@ -93,7 +93,7 @@ impl<R: Default> Axis<'_, R> {
         self.weights.len() / 2
     }
 
-    /// What the taps of some outputs meet.
+    /// The elements that the taps of some outputs meet.
     fn sources(&self, outputs: &Range<usize>) -> impl Iterator<Item = Option<usize>> {
         let taps = outputs.len() + 2 * self.radius();
         let signed = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);

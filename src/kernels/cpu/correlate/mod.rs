@@ -40,7 +40,7 @@ codes! {
 }
 
 codes! {
-    /// What becomes of what the output holds.
+    /// A rule for what the output holds already.
     pub(crate) enum Combine {
         Replace,
         Add,
@@ -78,7 +78,7 @@ const PLANES: usize = 64;
 /// Tasks, that many threads have some each.
 const TASKS: usize = 32;
 
-/// What one task makes, and the rows of the output that it fills: those of the first plane, then those of the next.
+/// A part of the output for one task, and the rows that it fills: those of the first plane, then those of the next.
 struct Task<'a> {
     array: usize,
     planes: Range<usize>,

@@ -119,8 +119,9 @@ impl Column {
         memory: &Budget,
     ) -> Result<()> {
         let memory = memory.fit_host(0)?;
-        let over = |bytes: u64| memory.fit_host(bytes.saturating_mul(2)).map(drop);
-        let (allowed, grid, axes) = (memory.host_bytes() / 2, self.grid(), array.metadata.shape.len());
+        // Half of what is left would hold more than the bytes that did not fit.
+        let over = |bytes: u64| memory.fit_host(bytes.saturating_mul(2).saturating_add(1)).map(drop);
+        let (allowed, grid, axes) = (memory.left_of_host() / 2, self.grid(), array.metadata.shape.len());
         let (spec, chain) = (&array.metadata.spec, &array.metadata.chain);
         let (is_text, count, bytes) = (spec.size == 0, spec.count() as u64, spec.bytes() as u64);
         // Four times a chunk of strings of any length, each with its length of four bytes: as it is stored, decoded, and parsed, and as
@@ -138,18 +139,27 @@ impl Column {
             return over(most);
         }
         for (down, right) in (0..grid[0]).flat_map(|down| (0..grid[1]).map(move |right| (down, right))) {
-            if is_text {
-                let used = if peak > allowed { 0 } else { held };
-                array.metadata.spec.text = MAX_TEXT_BYTES.min(to_usize((allowed - used) / 4));
-            } else if held + need > allowed {
+            if !is_text && held + need > allowed {
                 return over(most);
             }
             let index = &[down, right][..axes];
-            let (values, took) = match self.chunk(&array, index, left_out) {
-                Err(Fault::Large(bytes, _)) if is_text && bytes <= MAX_TEXT_BYTES as u64 => {
-                    return over(peak.max(held.saturating_add(4 * bytes)));
+            let (values, took) = loop {
+                let used = if peak > allowed { 0 } else { held };
+                if is_text {
+                    array.metadata.spec.text = MAX_TEXT_BYTES.min(to_usize((allowed - used) / 4));
                 }
-                chunk => chunk.map_err(|fault| array.error(index, fault))?,
+                match self.chunk(&array, index, left_out) {
+                    Err(Fault::Large(bytes, _)) if is_text && bytes <= MAX_TEXT_BYTES as u64 => {
+                        peak = peak.max(held.saturating_add(4 * bytes));
+                        if used == 0 {
+                            return over(peak);
+                        }
+                        // With nothing held, the rest is counted.
+                        peak = peak.max(allowed + 1);
+                        self.chunks = Vec::new();
+                    }
+                    chunk => break chunk.map_err(|fault| array.error(index, fault))?,
+                }
             };
             if is_text {
                 peak = peak.max(held + 4 * took);
@@ -197,6 +207,12 @@ impl Column {
         }
         let Some(chunk) = chunk else { return Ok((None, 0)) };
         Ok((Some(parse(metadata, &chunk.bytes)?), chunk.stored.max(chunk.bytes.len() as u64)))
+    }
+
+    /// Bytes of the host's memory that it takes.
+    pub fn bytes(&self) -> u64 {
+        let place = size_of::<Option<Values>>() as u64;
+        self.chunks.iter().map(|values| place + values.as_ref().map_or(0, Values::bytes)).sum()
     }
 
     /// Extent of its first axis.

@@ -33,6 +33,7 @@ fn lost_chunks_are_errors() {
 }
 
 #[test]
+#[allow(clippy::single_range_in_vec_init, reason = "a list of ranges")]
 fn chunks_that_were_left_out_are_filled_and_counted() {
     const LOST: u8 = u8::MAX;
     for (numbers, rows) in [
