@@ -72,8 +72,8 @@ impl Array {
     ) -> Self {
         let dtype = array.dtype();
         let missing = MissingAsNan::new(Arc::clone(&array));
-        let missing = missing
-            .map(|missing| Arc::new(if keeps(dtype) { missing.keeping_integers() } else { missing }));
+        let missing =
+            missing.map(|missing| Arc::new(if keeps(dtype) { missing.keeping_integers() } else { missing }));
         let array = missing.clone().map_or(array, |missing| missing as Arc<dyn ChunkedArray>);
         Self { path, files, array, missing, dtype, inner_chunk }
     }

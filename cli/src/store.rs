@@ -16,9 +16,9 @@ const NAMES: u64 = 16 << 20;
 /// The allele whose copies are the dosage, by its number in [`Genotypes::count_allele`](teatime_genotype::Genotypes::count_allele).
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CountedAllele {
-    /// Of a .bed, named after its column of the .bim.
+    /// An allele of a .bed, named after its column of the .bim.
     OfBed(u8),
-    /// Of calls.
+    /// An allele of calls.
     OfCalls(u8),
 }
 

@@ -1,4 +1,4 @@
-// What a kernel's shared object and the emulator's libcuda know of each other. No headers: kernels compile fast.
+// Declarations for kernels' shared objects and the emulator's libcuda. No headers: kernels compile fast.
 
 #pragma once
 
@@ -6,7 +6,7 @@ struct EmulatorDim {
     unsigned x, y, z;
 };
 
-// What the threads of a running block share.
+// State that the threads of a running block share.
 struct EmulatorBlock {
     EmulatorDim index, threads, grid;
 };
@@ -40,7 +40,7 @@ struct EmulatorKernel {
     void (*run)(void** arguments);
 };
 
-// What kernels do to a word, or two, that other blocks change too.
+// Operations of kernels on a word, or two, that other blocks change too.
 enum EmulatorAtomic : unsigned { EMULATOR_ADD, EMULATOR_MAX, EMULATOR_ADD_LONG };
 
 static inline void emulator_apply_atomic(EmulatorAtomic operation, void* place, unsigned long long value) {

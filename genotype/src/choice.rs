@@ -6,7 +6,7 @@ use teatime::{Needs, linalg::gram_svd_seconds, packed::Gram};
 use super::{
     memory::{Memory, columns, eigenvectors, passes},
     options::{Method, PcaOptions},
-    pair_sums::Adding,
+    pair_sums::PairAccumulator,
     reader::Reader,
 };
 
@@ -58,7 +58,7 @@ pub(super) struct Choice {
 impl Choice {
     /// What the exact method takes.
     pub(super) fn exact(reader: &Reader) -> Needs {
-        Adding::needs(reader, false, false) + eigenvectors(reader)
+        PairAccumulator::needs(reader, false, false) + eigenvectors(reader)
     }
 
     /// With what is needed `beside`.

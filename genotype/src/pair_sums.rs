@@ -22,7 +22,7 @@ use super::{
 
 /// Which sums to form.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Wanted {
+pub(crate) struct PairTerms {
     /// How variants are scaled.
     pub(crate) rule: ScaleRule,
     /// [`PairSums::shared`].
@@ -31,7 +31,7 @@ pub(crate) struct Wanted {
     pub(crate) variance: bool,
 }
 
-impl Wanted {
+impl PairTerms {
     /// Whether its sums are those of the other, or more.
     pub(crate) fn holds(&self, other: &Self) -> bool {
         self.rule == other.rule && self.shared >= other.shared && self.variance >= other.variance
@@ -41,7 +41,7 @@ impl Wanted {
 /// Sums over variants, each matrix symmetric of (samples, samples).
 #[derive(Clone, Debug)]
 pub(crate) struct PairSums {
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: PairTerms,
     /// Products of the standardised dosages of both samples: the Gram matrix of the samples.
     pub(crate) products: Matrix,
     /// Variants that pass the filters and are called in both, where wanted: exact.
@@ -65,8 +65,8 @@ impl PairSums {
 /// k p (1 - p) ([`KnownPairs`]); others are sums in f32 over each block, and over the blocks a [`BlockSum`].
 /// samples² operations a variant for each of the wanted matrices; where no call of a block is missing, for the products alone. Of
 /// packed rows, only the pairs of missing calls add to the work for the other matrices.
-pub(crate) struct Adding {
-    wanted: Wanted,
+pub(crate) struct PairAccumulator {
+    wanted: PairTerms,
     products: SumOf<Gram>,
     /// [`PairSums::shared`] and [`PairSums::variance`].
     called: [Option<CalledPairs>; 2],
@@ -112,12 +112,12 @@ impl<P: IntegerSums> SumOf<P> {
     }
 }
 
-impl Adding {
+impl PairAccumulator {
     /// Sums over no variant.
     ///
     /// # Errors
     /// What the device reports.
-    pub(crate) fn new(reader: &Reader, wanted: Wanted) -> Result<Self> {
+    pub(crate) fn new(reader: &Reader, wanted: PairTerms) -> Result<Self> {
         let (variants, n, scaler) = (reader.all, reader.samples(), wanted.rule.scaler);
         let device = &reader.device;
         let products = match reader.form {

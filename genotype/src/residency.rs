@@ -34,14 +34,14 @@ impl Residency {
 
 /// What stayed of the first pass.
 #[derive(Debug, Default)]
-pub(crate) enum Kept {
+pub(crate) enum KeptPanels {
     #[default]
     Nothing,
     Device(Vec<Panel>),
     Host(HostPanels),
 }
 
-impl Kept {
+impl KeptPanels {
     /// Nothing yet, of what stays there; `host_rows` of the host's are on the device at a time.
     pub(crate) fn new(residency: Residency, host_rows: u64) -> Self {
         match residency {

@@ -154,7 +154,7 @@ impl OfPca {
     }
 }
 
-/// Which variants take part.
+/// The filter of the variants that take part.
 pub(crate) fn filter(min_maf: f64, max_missing: f64) -> VariantFilter {
     VariantFilter::default().min_maf(min_maf).max_missing(max_missing)
 }

@@ -8,7 +8,7 @@ import math
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Union
+from typing import Any, NamedTuple, TypeVar, Union
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from ._filter import gaussian_filter, of_type
 from ._linalg import warn_unconverged
 from .genotype import Genotypes, genotypes_of, open_store
 
+_T = TypeVar("_T")
 #: A store: its path, the array in it, and whether absent chunks have the fill value.
 Place = tuple[str, Union[str, None], bool]
 
@@ -37,7 +38,7 @@ def _device(name: str | None, threads: int | None, _process: int) -> Device:
     return Device(name, threads=threads)
 
 
-def _here(read: Callable[[Any], Any]) -> Any:
+def _here(read: Callable[[Any], _T]) -> _T | None:
     """The value that ``read`` takes from this worker of dask's; None outside of a worker, and where the worker does not have it."""
     try:
         from distributed import get_worker

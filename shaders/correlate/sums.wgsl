@@ -34,7 +34,8 @@ fn others(values: vec4<f32>, kind: u32) -> vec4<f32> {
     return select(select(values, -values, kind == ODD), vec4(0.0), kind == ANY);
 }
 
-// The tap with which a sum begins; each before it then adds to the sum, and where weights are symmetric that on the other side with it.
+// The tap with which a sum begins; each before it then adds to the sum, and where weights are symmetric that on the other side
+// with it.
 fn first_tap(count: u32, kind: u32) -> u32 {
     return select(count / 2u, count - 1u, kind == ANY);
 }

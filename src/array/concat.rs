@@ -1,6 +1,6 @@
 //! Tensors one behind the other.
 
-use super::gather::{Most, Part, copy_rows, units_of};
+use super::gather::{CopiedRows, Most, copy_rows, units_of};
 use crate::{Element, Error, Result, Tensor, extent::blocks};
 
 /// Tensors one behind the other along an axis, as `numpy.concatenate`. Enqueues; does not wait.
@@ -74,7 +74,7 @@ fn append<T: Element>(x: &Tensor<T>, first: u64, out: &mut Tensor<T>, count: &mu
     }
     for elements in blocks(x.len(), Most::of(device.limits()).bytes / size) {
         let span = elements.end - elements.start;
-        let part = Part { segments: 1, span, pitch: span, cols: span };
+        let part = CopiedRows { segments: 1, span, pitch: span, cols: span };
         let to = out.window_update(first + elements.start..first + elements.end);
         copy_rows::<T>(&part, None, x.window(elements), to, count.window_update(0..1).arg)?;
     }
@@ -93,7 +93,7 @@ fn fill_columns<T: Element>(
     let most = Most::of(x.device().limits());
     let step = most.rows(pitch * T::DTYPE.size())?.min(most.units / units_of::<T>(cols));
     for rows in blocks(rows, step) {
-        let part = Part { segments: rows.end - rows.start, span: cols, pitch, cols };
+        let part = CopiedRows { segments: rows.end - rows.start, span: cols, pitch, cols };
         let from = x.window(rows.start * cols..rows.end * cols);
         let first = rows.start * pitch + column;
         let to = out.window_update(first..first + (part.segments - 1) * pitch + cols);

@@ -146,7 +146,7 @@ fn gather_rows<T: Element>(
                 last_row: if counts { small(m - 1) } else { u32::MAX },
             };
             let span = (rows.end - rows.start) * cols;
-            let part = Part { segments: 1, span, pitch: span, cols };
+            let part = CopiedRows { segments: 1, span, pitch: span, cols };
             let from = x.window(panel.start * cols..panel.end * cols);
             let to = out.window_update(rows.start * cols..rows.end * cols);
             copy_rows::<T>(&part, Some(&chosen), from, to, count.window_update(0..1).arg)?;
@@ -185,7 +185,7 @@ impl Most {
 }
 
 /// A part of out that one launch writes, in elements: segments of whole rows of x, `pitch` from each to the next.
-pub(super) struct Part {
+pub(super) struct CopiedRows {
     pub(super) segments: u64,
     pub(super) span: u64,
     pub(super) pitch: u64,
@@ -214,7 +214,7 @@ pub(super) const fn units_of<T: Element>(span: u64) -> u64 {
 
 /// Launches the kernel: rows that are chosen, which stand side by side, or without a choice all rows in their order.
 pub(super) fn copy_rows<T: Element>(
-    part: &Part,
+    part: &CopiedRows,
     chosen: Option<&Chosen<'_>>,
     x: Window<'_>,
     out: Window<'_>,

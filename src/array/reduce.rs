@@ -259,7 +259,7 @@ struct Pass<'a, T: Element> {
 
 /// The cut of a pass into launches, so many along each of its axes, and the number of totals that are left along the axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Plan {
+struct ReductionPlan {
     launch: [u64; 3],
     parts: u64,
 }
@@ -268,19 +268,19 @@ struct Plan {
 ///
 /// The totals are those of blocks of [`BLOCK`], wherever the launches begin. Where so many rows do not fit one launch, rows that do are
 /// joined to the totals of those before; which is so for each of the outer extent, or for none.
-fn plan([_, len, inner]: [u64; 3], read: u64, made: u64) -> Plan {
+fn plan([_, len, inner]: [u64; 3], read: u64, made: u64) -> ReductionPlan {
     let block = u64::from(BLOCK);
     let parts = len.div_ceil(block);
     let (row, out_row) = (len.saturating_mul(inner), parts.saturating_mul(inner));
     if row <= read && out_row <= made {
-        return Plan { launch: [(read / row).min(made / out_row), len, inner], parts };
+        return ReductionPlan { launch: [(read / row).min(made / out_row), len, inner], parts };
     }
     if len > block && inner <= made && inner <= read / block {
         let blocks = (read / (block * inner)).min(made / inner);
-        return Plan { launch: [1, blocks * block, inner], parts };
+        return ReductionPlan { launch: [1, blocks * block, inner], parts };
     }
     let cols = inner.min(read).min(made);
-    Plan { launch: [1, ((read - cols) / inner + 1).min(block).min(len), cols], parts: 1 }
+    ReductionPlan { launch: [1, ((read - cols) / inner + 1).min(block).min(len), cols], parts: 1 }
 }
 
 impl<T: Element> Pass<'_, T> {

@@ -2,7 +2,7 @@
 
 use super::{
     Width,
-    part::{Part, Rows, grid},
+    part::{Strip, StripPart, grid},
     row_stride, rows_of, with_last,
 };
 use crate::{
@@ -162,10 +162,10 @@ pub fn pack_into<T: Packable>(
     }
     let device = x.device();
     let limits = device.limits();
-    let parts = Rows { rows, bytes: stride, widest: cols.max(stride), factor: per }.parts(limits);
+    let parts = Strip { rows, bytes: stride, widest: cols.max(stride), factor: per }.parts(limits);
     let mut slots = Tensor::<u32>::zeros(device, &[parts.len() as u64, 2])?;
     let [table_low, table_high] = code.words();
-    for (slot, Part { rows, bytes }) in (0..).zip(&parts) {
+    for (slot, StripPart { rows, bytes }) in (0..).zip(&parts) {
         let values = cols.min(bytes.start * per)..cols.min(bytes.end * per);
         let last = rows.end - 1;
         let (first, count) = (rows.start * cols + values.start, values.end - values.start);

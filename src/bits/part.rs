@@ -6,7 +6,7 @@ use crate::{Limits, Result, kernel::Grid, kernels::WG};
 
 /// What one launch does: whole rows, or some bytes of one row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct StripPart {
     pub(super) rows: Range<u64>,
     /// Of each row, on the side by whose bytes rows are split.
     pub(super) bytes: Range<u64>,
@@ -14,7 +14,7 @@ pub(super) struct Part {
 
 /// Rows to be split.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rows {
+pub(super) struct Strip {
     pub(super) rows: u64,
     /// Bytes of a row, on one side.
     pub(super) bytes: u64,
@@ -27,20 +27,20 @@ pub(super) struct Rows {
 /// Bytes of a row that parts of it are multiples of.
 const STEP: u64 = 64;
 
-impl Rows {
+impl Strip {
     /// The parts, in order: as many rows as every side's binding and the grid hold, or of longer rows one at a time, in
     /// multiples of [`STEP`] bytes.
-    pub(super) fn parts(&self, limits: &Limits) -> Vec<Part> {
+    pub(super) fn parts(&self, limits: &Limits) -> Vec<StripPart> {
         let written = u64::from(limits.groups_per_axis).saturating_pow(2).saturating_mul(u64::from(4 * WG));
         // Windows start up to an alignment early and end with a word; kernels count in u32.
         let room = limits.binding.min(u32::MAX.into()).min(written).saturating_sub(limits.alignment + 64);
         let rows = room / self.widest.max(1);
         if rows > 0 {
-            let whole = |rows| Part { rows, bytes: 0..self.bytes };
+            let whole = |rows| StripPart { rows, bytes: 0..self.bytes };
             return ranges(self.rows, rows).map(whole).collect();
         }
         let step = (room / self.factor / STEP).max(1) * STEP;
-        let of_row = |row| ranges(self.bytes, step).map(move |bytes| Part { rows: row..row + 1, bytes });
+        let of_row = |row| ranges(self.bytes, step).map(move |bytes| StripPart { rows: row..row + 1, bytes });
         (0..self.rows).flat_map(of_row).collect()
     }
 }
@@ -78,21 +78,21 @@ mod tests {
 
     #[test]
     fn rows_are_split_by_what_fits() {
-        let rows = Rows { rows: 100, bytes: 250, widest: 1000, factor: 4 };
+        let rows = Strip { rows: 100, bytes: 250, widest: 1000, factor: 4 };
         let parts = rows.parts(&limits(16 << 10, 65_535));
         assert_eq!(parts.len(), 100_usize.div_ceil((16_384 - 320) / 1000));
-        assert_eq!(parts[6], Part { rows: 96..100, bytes: 0..250 });
+        assert_eq!(parts[6], StripPart { rows: 96..100, bytes: 0..250 });
         // The grid is what limits: 16 x 16 groups of 1 KiB.
         let parts = rows.parts(&limits(1 << 30, 16));
-        assert_eq!(parts, [Part { rows: 0..100, bytes: 0..250 }]);
-        assert_eq!(Rows { rows: 1000, ..rows }.parts(&limits(1 << 30, 16)).len(), 4);
+        assert_eq!(parts, [StripPart { rows: 0..100, bytes: 0..250 }]);
+        assert_eq!(Strip { rows: 1000, ..rows }.parts(&limits(1 << 30, 16)).len(), 4);
     }
 
     #[test]
     fn long_rows_are_split_alone() {
-        let rows = Rows { rows: 2, bytes: 5000, widest: 20_000, factor: 4 };
+        let rows = Strip { rows: 2, bytes: 5000, widest: 20_000, factor: 4 };
         let parts = rows.parts(&limits(16 << 10, 65_535));
-        let of_row = |row| [0..3968, 3968..5000].map(|bytes| Part { rows: row..row + 1, bytes });
+        let of_row = |row| [0..3968, 3968..5000].map(|bytes| StripPart { rows: row..row + 1, bytes });
         assert_eq!(parts, [of_row(0), of_row(1)].concat());
     }
 }

@@ -4,7 +4,7 @@ use half::f16;
 
 use super::{
     Width,
-    part::{Part, Rows, grid},
+    part::{Strip, StripPart, grid},
     rows_of, too_short, with_last,
 };
 use crate::{
@@ -110,8 +110,8 @@ pub fn unpack_into<T: Unpackable>(
     let limits = device.limits();
     let table = Tensor::from_slice(device, &table, &[16])?;
     let (size, bytes) = (T::DTYPE.size(), width.row_bytes(cols));
-    let split = Rows { rows, bytes, widest: (cols * size).max(stride), factor: per * size };
-    for Part { rows, bytes } in split.parts(limits) {
+    let split = Strip { rows, bytes, widest: (cols * size).max(stride), factor: per * size };
+    for StripPart { rows, bytes } in split.parts(limits) {
         let values = bytes.start * per..cols.min(bytes.end * per);
         let last = rows.end - 1;
         let from = packed.window(rows.start * stride + bytes.start..last * stride + bytes.end);

@@ -177,7 +177,7 @@ impl Measure {
         &self,
         PendingBlock { rows, columns, sums }: PendingBlock,
         mut distances: Vec<f64>,
-    ) -> Result<Block> {
+    ) -> Result<DistanceBlock> {
         let mut values = sums.into_iter().map(Sent::wait).collect::<Result<Vec<_>>>()?;
         let sums: Vec<&[[f32; 2]]> = values.iter().map(|sums| sums.as_chunks().0).collect();
         let (rows, columns) = (whole(rows), whole(columns));
@@ -204,7 +204,7 @@ impl Measure {
             });
         });
         let counts = if finish.missing == Missing::Propagate { None } else { values.pop() };
-        Ok(Block { rows, columns, distances, counts, wide: self.wide })
+        Ok(DistanceBlock { rows, columns, distances, counts, wide: self.wide })
     }
 }
 
@@ -216,7 +216,7 @@ struct PendingBlock {
 }
 
 /// The distances of some observations of x from some of y.
-pub(super) struct Block {
+pub(super) struct DistanceBlock {
     pub(super) rows: Range<usize>,
     pub(super) columns: Range<usize>,
     /// In C order. Above the diagonal, where only what is below it is wanted, any numbers.
@@ -226,7 +226,7 @@ pub(super) struct Block {
     wide: bool,
 }
 
-impl Block {
+impl DistanceBlock {
     /// The numbers of features that both have, likewise, where elements may be missing.
     pub(super) fn shared(&self) -> impl Iterator<Item = f64> {
         let counts = self.counts.iter().flat_map(|counts| counts.as_chunks().0);
@@ -235,7 +235,7 @@ impl Block {
 }
 
 /// Blocks of pairs, one after the other: while the sums of one are on their way, the device works on the next.
-pub(super) struct Pipeline<'a, F: FnMut(&mut Block)> {
+pub(super) struct Pipeline<'a, F: FnMut(&mut DistanceBlock)> {
     measure: &'a Measure,
     /// Observations along each side of a block.
     side: u64,
@@ -246,7 +246,7 @@ pub(super) struct Pipeline<'a, F: FnMut(&mut Block)> {
     distances: Vec<f64>,
 }
 
-impl<'a, F: FnMut(&mut Block)> Pipeline<'a, F> {
+impl<'a, F: FnMut(&mut DistanceBlock)> Pipeline<'a, F> {
     pub(super) fn new(measure: &'a Measure, side: u64, run: &'a Run, sink: F) -> Self {
         Self { measure, side, run, sink, before: None, distances: Vec::new() }
     }
@@ -341,7 +341,12 @@ impl<'a, T: Element> Job<'a, T> {
     ///
     /// # Errors
     /// As [`Pipeline::add`].
-    pub(super) fn each_block(&self, side: u64, run: &Run, sink: impl FnMut(&mut Block)) -> Result<()> {
+    pub(super) fn each_block(
+        &self,
+        side: u64,
+        run: &Run,
+        sink: impl FnMut(&mut DistanceBlock),
+    ) -> Result<()> {
         let y = self.y.as_ref().unwrap_or(&self.x);
         self.each_block_of([self.x.all(), y.all()], side, run, sink)
     }
@@ -355,11 +360,11 @@ impl<'a, T: Element> Job<'a, T> {
         [rows, columns]: [Range<u64>; 2],
         side: u64,
         run: &Run,
-        mut sink: impl FnMut(&mut Block),
+        mut sink: impl FnMut(&mut DistanceBlock),
     ) -> Result<()> {
         let y = self.y.as_ref().unwrap_or(&self.x);
         let (mut status, end) = (Status::new(0, 1, self.x.count), whole(columns.clone()).end);
-        let mut pipeline = Pipeline::new(&self.measure, side, run, |block: &mut Block| {
+        let mut pipeline = Pipeline::new(&self.measure, side, run, |block: &mut DistanceBlock| {
             let rows = block.rows.end;
             let is_last = block.columns.end == end || self.is_lower() && block.columns.end >= rows;
             sink(block);

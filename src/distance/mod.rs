@@ -127,7 +127,7 @@ mod sums;
 #[cfg(feature = "zarr")]
 mod tiles;
 
-use self::job::{Block, Job};
+use self::job::{DistanceBlock, Job};
 pub use self::{
     metric::Metric,
     neighbor_tensors::{NeighborTensors, neighbor_tensors},
@@ -381,7 +381,7 @@ fn matrix([m, n]: [usize; 2]) -> Result<Matrix> {
 }
 
 /// Puts the values of a block in their place.
-fn fill(block: &Block, mut values: impl Iterator<Item = f64>, matrix: &mut Matrix) {
+fn fill(block: &DistanceBlock, mut values: impl Iterator<Item = f64>, matrix: &mut Matrix) {
     let width = matrix.cols();
     let rows = matrix.data_mut().chunks_mut(width).skip(block.rows.start);
     for row in rows.take(block.rows.len()) {

@@ -6,7 +6,7 @@ use rayon::{ThreadPool, prelude::*};
 
 use super::{
     Metric, Options,
-    job::{Block, Job, Measure},
+    job::{DistanceBlock, Job, Measure},
     search::select,
     zeros,
 };
@@ -242,7 +242,7 @@ impl NearestSoFar {
     }
 
     /// Takes a block, as [`take`](Self::take) does.
-    pub(super) fn take_block(&mut self, block: &mut Block, how: (bool, bool)) {
+    pub(super) fn take_block(&mut self, block: &mut DistanceBlock, how: (bool, bool)) {
         let (starts, width) = ([block.rows.start, block.columns.start], block.columns.len());
         self.take(starts, &mut block.distances, width, how);
     }

@@ -89,7 +89,7 @@ fn fill<T: Element>(
     each_block(job, &measure.terms, side, run, |sums, rows, columns| {
         let flags = measure.flags(&rows, &columns)?;
         let flags = flags.as_ref().unwrap_or(&clear);
-        let block = Block { measure, sums, flags, rows, columns };
+        let block = TensorBlock { measure, sums, flags, rows, columns };
         block.write(out, lines, false)?;
         if measure.is_lower() { block.write(out, lines, true) } else { Ok(()) }
     })
@@ -156,7 +156,7 @@ impl Ends {
 }
 
 /// The sums of some observations of x with some of y, as they are enqueued.
-struct Block<'a> {
+struct TensorBlock<'a> {
     measure: &'a Measure,
     /// The sums of each term, row by row, one term after the other.
     sums: &'a Tensor<f32>,
@@ -166,7 +166,7 @@ struct Block<'a> {
     columns: Range<u64>,
 }
 
-impl Block<'_> {
+impl TensorBlock<'_> {
     /// Enqueues the distances, in place or transposed, so many lines of the output at a time.
     fn write(&self, out: &mut Tensor<f32>, lines: u64, transposed: bool) -> Result<()> {
         let Self { measure, rows, columns, .. } = self;

@@ -32,7 +32,7 @@ use crate::{
     kernel::Program,
     linalg::Stats,
     packed::{
-        pair_products::{COLUMNS, PairProducts, Wanted},
+        pair_products::{COLUMNS, PairProducts, PairSet},
         row_words,
     },
 };
@@ -80,7 +80,7 @@ pub struct PackedPairs {
     metric: Metric,
     recipe: Recipe,
     missing: Missing,
-    wanted: Wanted,
+    wanted: PairSet,
     /// Of those across a split, how many columns before it are no padding.
     own: u64,
     sums: PairProducts,
@@ -125,7 +125,7 @@ impl PackedPairs {
     /// [`Error::Argument`] for another metric than those above; [`Error::Limit`] for more columns or rows than sums are exact for;
     /// [`Error::OutOfMemory`].
     pub fn new(device: &Device, columns: u64, rows: u64, metric: Metric, missing: Missing) -> Result<Self> {
-        Self::of(device, columns, &Wanted::From(0..columns), rows, metric, missing)
+        Self::of(device, columns, &PairSet::From(0..columns), rows, metric, missing)
     }
 
     /// Sums for the distances of the columns `own` from one another and from all that follow, which
@@ -146,7 +146,7 @@ impl PackedPairs {
             let why = format_args!("{own:?} of {columns} columns: not whole groups of 64");
             return Err(Error::argument("PackedPairs", "own", why));
         }
-        Self::of(device, columns, &Wanted::From(own), rows, metric, missing)
+        Self::of(device, columns, &PairSet::From(own), rows, metric, missing)
     }
 
     /// Sums for the distances of the `own` columns of one packed matrix from the `others` of another, which
@@ -168,7 +168,7 @@ impl PackedPairs {
             return Err(Error::argument("PackedPairs", "columns", why));
         }
         let (split, columns) = Self::beside([own, others]);
-        Ok(Self { own, ..Self::of(device, columns, &Wanted::Across(split), rows, metric, missing)? })
+        Ok(Self { own, ..Self::of(device, columns, &PairSet::Across(split), rows, metric, missing)? })
     }
 
     /// Where the columns of the second of two matrices side by side begin, and how many there are then.
@@ -183,13 +183,13 @@ impl PackedPairs {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn diagonal(device: &Device, columns: u64, rows: u64, metric: Metric) -> Result<Self> {
-        Self::of(device, columns, &Wanted::Diagonal, rows, metric, Missing::Ignore)
+        Self::of(device, columns, &PairSet::Diagonal, rows, metric, Missing::Ignore)
     }
 
     fn of(
         device: &Device,
         columns: u64,
-        wanted: &Wanted,
+        wanted: &PairSet,
         rows: u64,
         metric: Metric,
         missing: Missing,
@@ -201,7 +201,7 @@ impl PackedPairs {
         if rows > MAX_ROWS {
             return Err(Error::Limit { what: "rows of packed sums", requested: rows, max: MAX_ROWS });
         }
-        let moments = *wanted != Wanted::Diagonal && ColumnMoments::serve(metric);
+        let moments = *wanted != PairSet::Diagonal && ColumnMoments::serve(metric);
         Ok(Self {
             metric,
             recipe,
@@ -231,17 +231,17 @@ impl PackedPairs {
             return Err(Error::argument("PackedPairs::ones_differ", "self", why));
         }
         self.recipe = Recipe::ONES_DIFFER;
-        if self.wanted != Wanted::Diagonal {
+        if self.wanted != PairSet::Diagonal {
             let (device, columns) = (self.sums.device(), self.sums.columns());
             self.ones =
-                Some(PairProducts::of(device, columns, &Wanted::Diagonal, self.absent.left(), 1.0, 0)?);
+                Some(PairProducts::of(device, columns, &PairSet::Diagonal, self.absent.left(), 1.0, 0)?);
         }
         Ok(self)
     }
 
     /// The sums on the device that [`ones_differ`](Self::ones_differ) adds, for panels of `rows` rows.
     pub fn needs_of_ones(device: &Device, columns: u64, rows: u64) -> Needs {
-        Needs::device(PairProducts::device_bytes_of(device, columns, &Wanted::Diagonal, rows, 1))
+        Needs::device(PairProducts::device_bytes_of(device, columns, &PairSet::Diagonal, rows, 1))
     }
 
     /// Whether the metric is one of those that packed rows are for.
@@ -282,7 +282,7 @@ impl PackedPairs {
     pub fn needs_between(device: &Device, columns: [u64; 2], rows: u64, metric: Metric) -> Needs {
         let matrices = if ColumnMoments::serve(metric) { 6 } else { 2 };
         let (split, all) = Self::beside(columns);
-        let (wanted, pairs) = (Wanted::Across(split), split.saturating_mul(2 * columns[1]));
+        let (wanted, pairs) = (PairSet::Across(split), split.saturating_mul(2 * columns[1]));
         let panel = Needs::device(4 * row_words(all)) * rows;
         let results = Needs::host(8 * matrices) * split * columns[1];
         let read = Needs::host(PairProducts::read_bytes(device, all)) + Needs::host(64) * all;
@@ -293,13 +293,13 @@ impl PackedPairs {
         let width = own.end.saturating_sub(own.start);
         let following = columns.saturating_sub(own.start).saturating_add(columns.saturating_sub(own.end));
         let pairs = width.saturating_mul(following);
-        Self::pairs_needs(device, columns, &Wanted::From(own), rows, metric, pairs)
+        Self::pairs_needs(device, columns, &PairSet::From(own), rows, metric, pairs)
     }
 
     fn pairs_needs(
         device: &Device,
         columns: u64,
-        wanted: &Wanted,
+        wanted: &PairSet,
         rows: u64,
         metric: Metric,
         pairs: u64,

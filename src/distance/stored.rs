@@ -5,7 +5,7 @@ mod reading;
 
 use std::time::Instant;
 
-use self::{nearest::nearest, reading::Reading};
+use self::{nearest::nearest, reading::StoredOperands};
 #[cfg(feature = "zarr")]
 use super::tiles::{tile_needs, write_pairwise, write_pairwise_counted};
 use super::{
@@ -98,7 +98,7 @@ pub fn pairwise_stored<A: SharedArray>(
     run: &Run,
 ) -> Result<StoredDistances> {
     let arrays: Vec<_> = [Some(x), y].into_iter().flatten().map(A::shared).collect();
-    let reading = Reading::new(&arrays, metric, options, device)?;
+    let reading = StoredOperands::new(&arrays, metric, options, device)?;
     let pass = reading.within(device, metric, options.missing, &run.memory)?;
     let passes = if metric == Metric::JensenShannon { 2 } else { 1 };
     let mut stats = StreamStats::default();
@@ -165,7 +165,7 @@ pub fn neighbors_stored<A: SharedArray>(
     run: &Run,
 ) -> Result<StoredNeighbors> {
     let arrays: Vec<_> = [Some(x), y].into_iter().flatten().map(A::shared).collect();
-    let reading = Reading::new(&arrays, metric, options, device)?;
+    let reading = StoredOperands::new(&arrays, metric, options, device)?;
     let others = reading.others();
     check_k(k, others.unwrap_or(reading.counts[0]), others.is_none())?;
     let mut stats = StreamStats::default();
@@ -207,7 +207,7 @@ pub fn write_pairwise_stored<A: SharedArray>(
     begin: impl FnOnce(&str) -> Result<(ArrayWriter, Option<ArrayWriter>)>,
 ) -> Result<WrittenDistances> {
     let arrays: Vec<_> = [Some(x), y].into_iter().flatten().map(A::shared).collect();
-    let reading = Reading::new(&arrays, metric, options, device)?;
+    let reading = StoredOperands::new(&arrays, metric, options, device)?;
     let mut stats = StreamStats::default();
     with_dtype!(reading.staged, T => {
         let measure = reading.measure::<T>(device, metric, options)?;
@@ -256,7 +256,7 @@ struct Loaded<T: Element> {
 impl<T: Element> Loaded<T> {
     /// Loads them, where memory holds them beside what comes `later` too.
     fn of(
-        reading: &Reading<'_>,
+        reading: &StoredOperands<'_>,
         device: &Device,
         run: &Run,
         later: Needs,

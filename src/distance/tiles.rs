@@ -6,7 +6,7 @@ use rayon::{ThreadPool, prelude::*};
 
 use super::{
     Metric, Missing, Options, condensed_len, condensed_place,
-    job::{Block, Job},
+    job::{DistanceBlock, Job},
     matrix, mirror, symmetric, zeros,
 };
 use crate::{
@@ -315,7 +315,7 @@ impl<'a, 'w, T: Element> Tiles<'a, 'w, T> {
 fn each<'a>(
     distances: &'a mut Matrix,
     counts: &'a mut Option<Matrix>,
-    block: &'a Block,
+    block: &'a DistanceBlock,
 ) -> impl Iterator<Item = (&'a mut Matrix, Cow<'a, [f64]>)> {
     let counts = counts.as_mut().map(|counts| (counts, block.shared().collect()));
     [(distances, Cow::Borrowed(&block.distances[..]))].into_iter().chain(counts)

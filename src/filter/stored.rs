@@ -272,7 +272,7 @@ struct Work<'a, W> {
 type Filtered = (Vec<Range<u64>>, HostBytes);
 
 /// How an array is filtered box by box.
-struct Boxes {
+struct BoxPlan {
     plan: Plan,
     /// Of the chunks that are held.
     bytes: u64,
@@ -308,7 +308,7 @@ impl<W: BoxWriter> Work<'_, W> {
         }
         let [read, written] = self.types.map(DType::size);
         let sizes = Sizes { read, real: if wide { 8 } else { 4 }, written };
-        let Boxes { plan, bytes, writers } = self.boxes(filter, sizes)?;
+        let BoxPlan { plan, bytes, writers } = self.boxes(filter, sizes)?;
         let is_there = |core: Vec<Range<u64>>| {
             self.run.cancel.check()?;
             self.writer.has_box(&core)
@@ -408,7 +408,7 @@ impl<W: BoxWriter> Work<'_, W> {
     ///
     /// # Errors
     /// [`Error::Budget`] for boxes of one tile; as [`Plan::new`].
-    fn boxes(&self, filter: &Filter, sizes: Sizes) -> Result<Boxes> {
+    fn boxes(&self, filter: &Filter, sizes: Sizes) -> Result<BoxPlan> {
         let (shape, tile) = (self.extents(), self.writer.tile_shape());
         let within = |size: u64, axis: usize| size.min(shape[axis]).max(1);
         let mut size: Vec<u64> = tile.iter().enumerate().map(|(axis, &size)| within(size, axis)).collect();
@@ -463,7 +463,7 @@ impl<W: BoxWriter> Work<'_, W> {
         let encoded = tile.iter().product::<u64>() * sizes.written * tiles.min(threads as u64) * ENCODED;
         let more = (threads as u64 / tiles).min(WRITERS).saturating_sub(1);
         let writers = 1 + more.min((most - bytes) / (core + encoded).max(1));
-        Ok(Boxes { plan, bytes, writers })
+        Ok(BoxPlan { plan, bytes, writers })
     }
 
     /// A plan of boxes of a size, and what is left of the host's memory beside it.

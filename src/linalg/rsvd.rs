@@ -157,7 +157,7 @@ impl RightSvd {
 /// # Ok::<(), teatime::Error>(())
 /// ```
 pub fn randomized_svd(map: &dyn LinearMap, k: usize, options: &SvdOptions, run: &Run) -> Result<RightSvd> {
-    let plan = Plan::new(OP, map, k, options, run)?;
+    let plan = SvdPlan::new(OP, map, k, options, run)?;
     if k == 0 {
         return Ok(RightSvd::empty(plan.n));
     }
@@ -219,7 +219,7 @@ impl Found {
 
 /// The checked arguments.
 #[derive(Debug)]
-pub(crate) struct Plan {
+pub(crate) struct SvdPlan {
     op: &'static str,
     m: u64,
     pub(crate) n: usize,
@@ -238,7 +238,7 @@ pub(crate) struct Plan {
     capacity: usize,
 }
 
-impl Plan {
+impl SvdPlan {
     pub(crate) fn new(
         op: &'static str,
         map: &dyn LinearMap,

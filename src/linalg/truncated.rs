@@ -7,7 +7,7 @@ use super::{
     matrix::Matrix,
     qr::{factor, power_near, sizes, times},
     rows::Rows,
-    rsvd::{Plan, Stop, SvdOptions},
+    rsvd::{Stop, SvdOptions, SvdPlan},
     scale_columns::scale_columns,
     sign::SignRule,
     svd::{Exact, exact},
@@ -110,7 +110,7 @@ pub fn truncated_svd<R: Real>(
 ) -> Result<TruncatedSvd<R>> {
     let [m, n] = a.matrix(OP)?;
     a.device().computes::<R>(OP)?;
-    let plan = Plan::new(OP, a, k, options, run)?;
+    let plan = SvdPlan::new(OP, a, k, options, run)?;
     if k == 0 {
         let [u, v] = [m, n].map(|rows| Tensor::zeros(a.device(), &[rows, 0]));
         let (residuals, converged) = (Vec::new(), Vec::new());
@@ -146,7 +146,13 @@ fn whole<R: Real>(a: &Tensor<R>, k: usize) -> Result<TruncatedSvd<R>> {
 }
 
 /// By the iteration, and a projection on more columns than are wanted.
-fn projected<R: Real>(a: &Tensor<R>, k: usize, plan: &Plan, seed: u64, run: &Run) -> Result<TruncatedSvd<R>> {
+fn projected<R: Real>(
+    a: &Tensor<R>,
+    k: usize,
+    plan: &SvdPlan,
+    seed: u64,
+    run: &Run,
+) -> Result<TruncatedSvd<R>> {
     let (scaled, scale) = scaled(a)?;
     let a = scaled.as_ref().unwrap_or(a);
     let (krylov, found) = plan.iterate(a, seed, run)?;

@@ -7,7 +7,7 @@ use super::{
     apply::PackedRows,
     gather::{most_rows, packed_gather},
     limbs::{Table, packed_limbs},
-    pair_products::{COLUMNS, Wanted, batches},
+    pair_products::{COLUMNS, PairSet, batches},
 };
 use crate::{
     Device, Needs, Result, Tensor, extent::to_usize, kernels::packed_gather::Recode, linalg::Matrix,
@@ -24,7 +24,7 @@ const ALONE: Recode = Recode([0, 0, 0, 3]);
 pub(crate) struct AbsentSums<const N: usize> {
     columns: u64,
     /// The columns j, and the columns i that these are taken with.
-    parts: [Part; 2],
+    parts: [PairBlock; 2],
     /// What each code counts, in each of the sums.
     numbers: [[u8; 4]; N],
     /// The columns j of a group, and the sums of the columns i with these.
@@ -33,22 +33,22 @@ pub(crate) struct AbsentSums<const N: usize> {
 
 /// Some columns j, and the columns i that these are taken with.
 #[derive(Clone, Debug)]
-struct Part {
+struct PairBlock {
     j: Range<u64>,
     i: Range<u64>,
 }
 
-impl Part {
+impl PairBlock {
     /// Both parts, in order of j: of all pairs that are wanted, each column where the other is missing.
-    fn of(columns: u64, wanted: &Wanted) -> [Self; 2] {
+    fn of(columns: u64, wanted: &PairSet) -> [Self; 2] {
         let [first, second] = match wanted {
-            Wanted::From(own) => [own.clone(), own.end..columns],
-            Wanted::Across(split) => [0..*split, *split..columns],
-            Wanted::Diagonal => [0..0, 0..0],
+            PairSet::From(own) => [own.clone(), own.end..columns],
+            PairSet::Across(split) => [0..*split, *split..columns],
+            PairSet::Diagonal => [0..0, 0..0],
         };
         let others = match wanted {
             // These have one another, too.
-            Wanted::From(own) => own.start..columns,
+            PairSet::From(own) => own.start..columns,
             _ => second.clone(),
         };
         [Self { j: first.clone(), i: others }, Self { j: second, i: first }]
@@ -59,7 +59,7 @@ impl Part {
 #[derive(Debug)]
 pub(crate) struct Absent {
     /// (columns i, columns j) of both parts.
-    parts: [(Part, Matrix); 2],
+    parts: [(PairBlock, Matrix); 2],
 }
 
 impl Absent {
@@ -76,8 +76,13 @@ impl<const N: usize> AbsentSums<N> {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
-    pub(crate) fn new(device: &Device, columns: u64, wanted: &Wanted, numbers: [[u8; 4]; N]) -> Result<Self> {
-        let parts = Part::of(columns, wanted);
+    pub(crate) fn new(
+        device: &Device,
+        columns: u64,
+        wanted: &PairSet,
+        numbers: [[u8; 4]; N],
+    ) -> Result<Self> {
+        let parts = PairBlock::of(columns, wanted);
         let firsts = parts.iter().flat_map(|part| {
             part.j
                 .clone()
@@ -144,7 +149,7 @@ impl<const N: usize> AbsentSums<N> {
     /// # Errors
     /// What the device reports.
     pub(crate) fn finish(self) -> Result<[Absent; N]> {
-        let zeros = |part: Part| {
+        let zeros = |part: PairBlock| {
             let [rows, cols] = [&part.i, &part.j].map(|range| to_usize(range.end - range.start));
             (part, Matrix::zeros(rows, cols))
         };

@@ -56,7 +56,7 @@ pub(crate) struct PairProducts {
 
 /// Which pairs of columns have sums. Ranges start with a multiple of 64, and end with one or with the last column.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum PairSet {
     /// These columns with themselves and all that follow.
     From(Range<u64>),
     /// All columns before this one, a multiple of 64, with it and all that follow; and each with itself, as below.
@@ -75,11 +75,11 @@ struct Group {
 
 impl Group {
     /// The groups of what is wanted, of so many columns.
-    fn all(device: &Device, wanted: &Wanted, columns: u64) -> impl Iterator<Item = Self> + use<> {
+    fn all(device: &Device, wanted: &PairSet, columns: u64) -> impl Iterator<Item = Self> + use<> {
         let (across, alone, following) = match wanted {
-            Wanted::From(own) => (0..0, 0..0, own.start.min(columns)..own.end.min(columns)),
-            Wanted::Across(split) => (0..(*split).min(columns), 0..columns, 0..0),
-            Wanted::Diagonal => (0..0, 0..columns, 0..0),
+            PairSet::From(own) => (0..0, 0..0, own.start.min(columns)..own.end.min(columns)),
+            PairSet::Across(split) => (0..(*split).min(columns), 0..columns, 0..0),
+            PairSet::Diagonal => (0..0, 0..columns, 0..0),
         };
         let (split, limits, most) = (across.end, device.limits().clone(), group_columns(device, columns));
         let mut left = [across, alone, following];
@@ -136,7 +136,7 @@ impl PairProducts {
     /// # Errors
     /// [`Error::Limit`] for more columns than sums are exact for; [`Error::OutOfMemory`].
     pub(crate) fn new(device: &Device, columns: u64, rows: u64, largest: f64, point: i32) -> Result<Self> {
-        Self::of(device, columns, &Wanted::From(0..columns), rows, largest, point)
+        Self::of(device, columns, &PairSet::From(0..columns), rows, largest, point)
     }
 
     /// The same for some pairs.
@@ -146,7 +146,7 @@ impl PairProducts {
     pub(crate) fn of(
         device: &Device,
         columns: u64,
-        wanted: &Wanted,
+        wanted: &PairSet,
         rows: u64,
         largest: f64,
         point: i32,
@@ -226,14 +226,14 @@ impl PairProducts {
 
     /// Bytes on the device besides the panel, of so many rows with so many sets of numbers.
     pub(crate) fn device_bytes(device: &Device, columns: u64, rows: u64, sets: u64) -> u64 {
-        Self::device_bytes_of(device, columns, &Wanted::From(0..columns), rows, sets)
+        Self::device_bytes_of(device, columns, &PairSet::From(0..columns), rows, sets)
     }
 
     /// The same for some pairs.
     pub(crate) fn device_bytes_of(
         device: &Device,
         columns: u64,
-        wanted: &Wanted,
+        wanted: &PairSet,
         rows: u64,
         sets: u64,
     ) -> u64 {

@@ -3,7 +3,7 @@
 use super::{
     boxes::{ACROSS, AXES, Pieces},
     convert::{Convert, Misfit},
-    part::Held,
+    part::HeldChunk,
     plan::padded,
 };
 use crate::{ChunkedArray, extent::to_usize};
@@ -95,7 +95,7 @@ impl<'a> Layout<'a> {
     /// The place in the row of the first element that does not fit, and why.
     pub(super) fn convert_row(
         &self,
-        chunks: &[Held<'_>],
+        chunks: &[HeldChunk<'_>],
         row: u64,
         out: &mut [u8],
         room: &mut Vec<u8>,

@@ -107,7 +107,7 @@ pub use self::{
     plan::{MAX_CHUNKS, Plan},
     selection::Selection,
 };
-use self::{layout::Layout, part::Held, plan::Band, prefetch::Prefetch};
+use self::{layout::Layout, part::HeldChunk, plan::Band, prefetch::Prefetch};
 use crate::{
     Cancel, Device, Element, Error, Result, Tensor, driver::Staging, extent::to_usize, tensor::checked_len,
 };
@@ -207,14 +207,14 @@ impl Block<'_> {
 }
 
 /// Rows of a box that are in one band, with the chunks that it needs of it.
-struct Part<'a> {
+struct BlockPart<'a> {
     /// The first of them in the box, and the one after the last.
     rows: Range<u64>,
     /// Number of the first among the selected.
     first: u64,
     band: &'a Band,
     layout: &'a Layout<'a>,
-    chunks: Vec<Held<'a>>,
+    chunks: Vec<HeldChunk<'a>>,
 }
 
 impl<'a> Blocks<'a> {
@@ -332,7 +332,7 @@ impl<'a> Blocks<'a> {
                 height = rows.end;
                 let chunks =
                     chunks.into_iter().filter_map(|chunk| self.prefetch.chunk(step, chunk)).collect();
-                parts.push(Part { rows, first, band, layout, chunks });
+                parts.push(BlockPart { rows, first, band, layout, chunks });
             }
         }
         let elements = layouts.iter().flatten().map(Layout::elements).next().unwrap_or(0);
@@ -376,7 +376,7 @@ impl<'a> Blocks<'a> {
     }
 }
 
-impl Part<'_> {
+impl BlockPart<'_> {
     /// Fills a row of the box.
     fn fill(&self, plan: &Plan, row: u64, out: &mut [u8], room: &mut Vec<u8>) -> Result<()> {
         // Errors tell where the row is stored.

@@ -7,15 +7,15 @@ use crate::extent::to_usize;
 
 /// A part of a chunk: its elements within a range along each axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Part(pub(super) [Range<u64>; AXES]);
+pub(super) struct ChunkPart(pub(super) [Range<u64>; AXES]);
 
 /// The bytes of a part of a chunk.
-pub(super) struct Held<'a> {
+pub(super) struct HeldChunk<'a> {
     pub(super) bytes: &'a [u8],
-    pub(super) part: &'a Part,
+    pub(super) part: &'a ChunkPart,
 }
 
-impl Part {
+impl ChunkPart {
     pub(super) fn whole(chunk: [u64; AXES]) -> Self {
         Self(chunk.map(|extent| 0..extent))
     }
@@ -65,7 +65,7 @@ impl Part {
     }
 }
 
-impl<'a> Held<'a> {
+impl<'a> HeldChunk<'a> {
     /// Neighbouring elements of the chunk from one on, each of so many bytes.
     pub(super) fn run(&self, at: &[u64; AXES], len: usize, size: usize) -> &'a [u8] {
         &self.bytes[self.part.place(at) * size..][..len * size]
@@ -78,16 +78,16 @@ mod tests {
 
     #[test]
     fn parts_of_parts() {
-        let part = |ranges: [[u64; 2]; AXES]| Part(ranges.map(|[start, end]| start..end));
-        let whole = Part::whole([2, 3, 1, 4, 5]);
+        let part = |ranges: [[u64; 2]; AXES]| ChunkPart(ranges.map(|[start, end]| start..end));
+        let whole = ChunkPart::whole([2, 3, 1, 4, 5]);
         let mut bytes: Vec<u8> = (0..240u8).flat_map(|i| [i / 2, i % 2 + 100]).collect();
         bytes.truncate(240);
         let all = bytes.clone();
         let first = part([[0, 2], [1, 3], [0, 1], [1, 4], [0, 4]]);
         let second = part([[1, 2], [1, 3], [0, 1], [2, 3], [1, 4]]);
-        assert_eq!([&whole, &first, &second].map(Part::elements), [120, 48, 6]);
+        assert_eq!([&whole, &first, &second].map(ChunkPart::elements), [120, 48, 6]);
         assert_eq!((first.with(&second), second.with(&whole)), (first.clone(), whole.clone()));
-        let check = |held: &Part, bytes: &[u8]| {
+        let check = |held: &ChunkPart, bytes: &[u8]| {
             assert_eq!(bytes.len() as u64, 2 * held.elements());
             for i in 0..held.elements() {
                 let mut left = i;
@@ -96,7 +96,8 @@ mod tests {
                     *at = range.start + left % (range.end - range.start);
                     left /= range.end - range.start;
                 }
-                let (here, there) = (Held { bytes, part: held }, Held { bytes: &all, part: &whole });
+                let (here, there) =
+                    (HeldChunk { bytes, part: held }, HeldChunk { bytes: &all, part: &whole });
                 assert_eq!(here.run(&at, 1, 2), there.run(&at, 1, 2));
             }
         };

@@ -10,7 +10,7 @@ use rayon::ThreadPool;
 
 use super::{
     Digests, Plan, StreamStats,
-    part::Held,
+    part::HeldChunk,
     plan::decoded_bytes,
     schedule::{Parts, Schedule, release},
     stages::{Decoded, Job, Key, Stages},
@@ -143,10 +143,10 @@ impl<'a> Prefetch<'a> {
     }
 
     /// What is held of a chunk that was waited for, in the strip of a step.
-    pub(super) fn chunk(&self, step: u64, chunk: usize) -> Option<Held<'_>> {
+    pub(super) fn chunk(&self, step: u64, chunk: usize) -> Option<HeldChunk<'_>> {
         let slot = self.slots.get(&(self.schedule.strip(step), chunk))?;
         let (_, part) = slot.parts.last()?;
-        Some(Held { bytes: slot.chunk.as_ref()?.as_deref().ok()?, part })
+        Some(HeldChunk { bytes: slot.chunk.as_ref()?.as_deref().ok()?, part })
     }
 
     /// Starts the chunks of all boxes up to that of a step, and further ones while there is room.

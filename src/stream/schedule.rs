@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     boxes::{ACROSS, AXES, Along, Pieces},
-    part::Part,
+    part::ChunkPart,
     plan::{Plan, padded},
 };
 use crate::{Cancel, Result};
@@ -55,7 +55,7 @@ struct Users {
 }
 
 /// Parts of a chunk that are held, each with the last step of a box for which that much is; those for later steps stand first.
-pub(super) type Parts = Vec<(u64, Part)>;
+pub(super) type Parts = Vec<(u64, ChunkPart)>;
 
 impl Schedule {
     /// Of a pass in boxes of so many rows that holds at most `bytes` bytes of decoded chunks (or what one box needs, if that is
@@ -146,7 +146,7 @@ impl Schedule {
         let mut least = 0;
         for mut left in (0..lists.iter().map(|list| list.len()).product()).rev() {
             let mut place = [0; AXES];
-            let mut part = Part(std::array::from_fn(|_| 0..0));
+            let mut part = ChunkPart(std::array::from_fn(|_| 0..0));
             for &axis in self.strips.order.iter().rev() {
                 let user = &lists[axis][left % lists[axis].len()];
                 left /= lists[axis].len();

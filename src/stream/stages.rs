@@ -11,7 +11,7 @@ use rayon::ThreadPool;
 
 use super::{
     digest::digest,
-    part::Part,
+    part::ChunkPart,
     plan::{AtOnce, decoded_bytes, padded},
 };
 use crate::{Cancel, ChunkedArray, DecodedChunk, Error, FetchedChunk, Result};
@@ -28,7 +28,7 @@ pub(super) struct Job {
     pub(super) index: Vec<u64>,
     pub(super) key: Key,
     /// What is wanted of it.
-    pub(super) part: Part,
+    pub(super) part: ChunkPart,
     pub(super) digested: bool,
     /// Either means that nobody waits for it.
     pub(super) stops: [Cancel; 2],
@@ -55,7 +55,7 @@ impl Job {
                 return Err(Error::chunk(self.array.name(), &self.index, why));
             }
             let digest = if self.digested { digest(self.key.1 as u64, &chunk.bytes) } else { 0 };
-            let whole = Part::whole(padded(self.array.chunk_shape()));
+            let whole = ChunkPart::whole(padded(self.array.chunk_shape()));
             whole.cut(&mut chunk.bytes, &self.part, self.array.dtype().size());
             Ok((chunk, digest))
         })

@@ -15,7 +15,7 @@ use crate::{
         gram::{Gram, GramOptions, RowScale},
         limbs::{Table, packed_limbs},
         operand::row_limbs,
-        pair_products::{Kind, Multiples, PairProducts, RowTerms, Wanted},
+        pair_products::{Kind, Multiples, PairProducts, PairSet, RowTerms},
         pairs::packed_pairs,
         row_words,
     },
@@ -395,28 +395,28 @@ fn wide_groups_change_nothing() {
         let multiples = Multiples { one: 3 + row as i32, filled: 5, square: 7 };
         Some(RowTerms { recode: Recode::NOTHING, kind, multiples })
     };
-    let sums = |device: &Device, wanted: &Wanted| {
+    let sums = |device: &Device, wanted: &PairSet| {
         let mut sums = PairProducts::of(device, COLUMNS, wanted, ROWS, 1e4, 0).unwrap();
         sums.add(&upload(device, &codes, ROWS, COLUMNS), 0, ROWS as usize, terms).unwrap();
         let value = |sum: i64, [a, b]: [i64; 2]| (sum + 3 * a + 5 * b) as f64;
         match wanted {
-            Wanted::From(own) if own.start == 0 && own.end == COLUMNS => {
+            PairSet::From(own) if own.start == 0 && own.end == COLUMNS => {
                 let (lower, unit) = sums.into_sums().unwrap();
                 let mut again = PairProducts::of(device, COLUMNS, wanted, ROWS, 1e4, 0).unwrap();
                 again.set_sums(&lower, unit).unwrap();
                 (again.matrix(value).unwrap(), Vec::new())
             }
-            Wanted::From(_) => sums.panel(Vec::new(), value).unwrap(),
-            Wanted::Across(split) => sums.across(*split as usize - 5, value).unwrap(),
-            Wanted::Diagonal => (Matrix::zeros(0, 0), sums.diagonal().unwrap()),
+            PairSet::From(_) => sums.panel(Vec::new(), value).unwrap(),
+            PairSet::Across(split) => sums.across(*split as usize - 5, value).unwrap(),
+            PairSet::Diagonal => (Matrix::zeros(0, 0), sums.diagonal().unwrap()),
         }
     };
     for wanted in [
-        Wanted::From(0..COLUMNS),
-        Wanted::From(64..1024),
-        Wanted::Across(192),
-        Wanted::Across(4160),
-        Wanted::Diagonal,
+        PairSet::From(0..COLUMNS),
+        PairSet::From(64..1024),
+        PairSet::Across(192),
+        PairSet::Across(4160),
+        PairSet::Diagonal,
     ] {
         let [a, b] = [&narrow, &wide].map(|device| sums(device, &wanted));
         assert!(a.0.data() == b.0.data() && a.1 == b.1, "{wanted:?}");

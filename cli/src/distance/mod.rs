@@ -151,10 +151,10 @@ fn report(
     if let Some(linkage) = linkage {
         report.line("tree", format!("{linkage} linkage"));
     }
-    if let Some(&WrittenBands { bands, squares, found, .. }) = bands {
-        let there = if found > 0 { format!("; {found} were there") } else { String::new() };
-        let squares = format!("{squares} squares of each array{there}");
-        report.line("bands", format!("{bands} of samples, one after another; {squares}"));
+    if let Some(written) = bands {
+        let there = if written.found > 0 { format!("; {} were there", written.found) } else { String::new() };
+        let squares = format!("{} squares of each array{there}", written.squares);
+        report.line("bands", format!("{} of samples, one after another; {squares}", written.bands));
     }
     if let Some((k, bands)) = neighbors {
         let how = bands.map_or_else(

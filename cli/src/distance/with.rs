@@ -62,12 +62,12 @@ impl With {
         k: Option<usize>,
         run: &Run,
     ) -> teatime::Result<Results> {
-        let (genotypes, with, matches) = (&stores.genotypes, &self.stores.genotypes, &self.matches);
+        let (ours, with, matches) = (&stores.genotypes, &self.stores.genotypes, &self.matches);
         Ok(match k {
             Some(k) => {
-                Results::Neighbors(sample_neighbors_between(genotypes, with, matches, device, options, k, run)?)
+                Results::Neighbors(sample_neighbors_between(ours, with, matches, device, options, k, run)?)
             }
-            None => Results::Between(distances_between(genotypes, with, matches, device, options, run)?),
+            None => Results::Between(distances_between(ours, with, matches, device, options, run)?),
         })
     }
 

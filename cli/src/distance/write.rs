@@ -89,9 +89,11 @@ impl Results {
             (Self::Between(result), Format::Npy) => result.write_npy(path)?,
             (Self::Between(result), Format::Table) => result.write_table(path, names, text::exact)?,
             (Self::Between(result), _) => result.write_zarr(path, names)?,
-            (Self::Neighbors(result), Format::Npy) => result.write_npy(path, output.path(&target.file(NEIGHBORS)))?,
-            (Self::Neighbors(result), Format::Table) => result.write_table(path, samples, others, text::exact)?,
-            (Self::Neighbors(result), _) => result.write_zarr(path, samples, others)?,
+            (Self::Neighbors(near), Format::Npy) => {
+                near.write_npy(path, output.path(&target.file(NEIGHBORS)))?
+            }
+            (Self::Neighbors(near), Format::Table) => near.write_table(path, samples, others, text::exact)?,
+            (Self::Neighbors(near), _) => near.write_zarr(path, samples, others)?,
         }
         if let Self::Matrix(Distances { tree: Some(tree), .. }) = self {
             let tree = tree.newick(samples, text::exact)?;

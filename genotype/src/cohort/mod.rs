@@ -25,7 +25,7 @@ use teatime::{
 
 use self::{
     missing::MissingSums,
-    plan::{Plan, Wanted, check_samples},
+    plan::{LoadPlan, Wanted, check_samples},
 };
 use super::{
     choice::Choice,
@@ -33,11 +33,11 @@ use super::{
     filter::VariantCounts,
     memory::{Memory, Wishes},
     options::PcaOptions,
-    pair_sums::{self, Adding, PairSums},
+    pair_sums::{self, PairAccumulator, PairSums},
     panel::Panel,
     project::{Matched, Projection, ProjectionSums},
     reader::{Read, Reader, Reading},
-    residency::{Kept, Residency},
+    residency::{KeptPanels, Residency},
     source::Genotypes,
 };
 use crate::to_usize;
@@ -93,7 +93,7 @@ pub struct Cohort {
 /// Where genotypes stay, and why there.
 #[derive(Debug)]
 struct Place {
-    kept: Kept,
+    kept: KeptPanels,
     reason: String,
 }
 
@@ -124,19 +124,19 @@ impl Cohort {
         each: Option<Each<'_>>,
     ) -> Result<Self> {
         let beside = each.as_ref().map(|each| each.needs);
-        let plan = Plan::new(genotypes, None, device, wanted, beside, run)?;
+        let plan = LoadPlan::new(genotypes, None, device, wanted, beside, run)?;
         let mut sums = Sums::new(&plan, wanted.projection)?;
         if wanted.missing_calls {
             sums.missing = Some(MissingSums::new(&plan.reader)?);
         }
-        let mut kept = Kept::new(plan.allowance.residency, plan.allowance.host_rows);
+        let mut kept = KeptPanels::new(plan.allowance.residency, plan.allowance.host_rows);
         let read = sums.read(&plan, run, each, &mut kept)?;
         Self::finish(plan, sums, kept, Some(read))
     }
 
     /// Waits for the sums; of what was `read`, if anything was.
-    fn finish(plan: Plan, sums: Sums<'_>, kept: Kept, read: Option<Read>) -> Result<Self> {
-        let Plan { reader, memory, shares_sums, choice, allowance, .. } = plan;
+    fn finish(plan: LoadPlan, sums: Sums<'_>, kept: KeptPanels, read: Option<Read>) -> Result<Self> {
+        let LoadPlan { reader, memory, shares_sums, choice, allowance, .. } = plan;
         let Sums { counts, adding, projecting, missing } = sums;
         let missing_calls = missing.map(MissingSums::finish).transpose()?;
         let sums = adding.into_iter().map(|adding| Ok(Arc::new(adding.finish()?)));
@@ -265,19 +265,19 @@ impl Cohort {
     }
 
     /// The sums for each pair of samples, if they were formed and are still here.
-    pub(super) fn held_sums(&self, wanted: pair_sums::Wanted) -> Option<Arc<PairSums>> {
+    pub(super) fn held_sums(&self, wanted: pair_sums::PairTerms) -> Option<Arc<PairSums>> {
         self.lock_sums().iter().find(|sums| sums.wanted.holds(&wanted)).cloned()
     }
 
     /// The same, or those of one more pass.
-    pub(super) fn pair_sums(&self, wanted: pair_sums::Wanted, run: &Run) -> Result<Arc<PairSums>> {
+    pub(super) fn pair_sums(&self, wanted: pair_sums::PairTerms, run: &Run) -> Result<Arc<PairSums>> {
         if let Some(sums) = self.held_sums(wanted) {
             return Ok(sums);
         }
         check_samples(&self.reader)?;
         let reader = &self.reader;
-        self.with_room(Adding::needs(reader, wanted.shared, wanted.variance), &mut |reading| {
-            let mut adding = Adding::new(reader, wanted)?;
+        self.with_room(PairAccumulator::needs(reader, wanted.shared, wanted.variance), &mut |reading| {
+            let mut adding = PairAccumulator::new(reader, wanted)?;
             // Those that stayed may be longer than what the sums were counted for.
             let step = to_usize(reader.panel_rows(reader.step_bytes));
             self.each_panel(&self.pass(run), reading, &mut |panel| {
@@ -291,7 +291,7 @@ impl Cohort {
     }
 
     /// The same, no longer held here, unless the wanted components are made of them too.
-    pub(super) fn take_pair_sums(&self, wanted: pair_sums::Wanted, run: &Run) -> Result<PairSums> {
+    pub(super) fn take_pair_sums(&self, wanted: pair_sums::PairTerms, run: &Run) -> Result<PairSums> {
         let sums = self.pair_sums(wanted, run)?;
         if !self.shares_sums {
             self.lock_sums().retain(|held| !Arc::ptr_eq(held, &sums));
@@ -313,7 +313,7 @@ impl Cohort {
     ) -> Result<()> {
         // Not under the lock: `f` may come here again.
         let place = self.place();
-        if let Kept::Nothing = place.kept {
+        if let KeptPanels::Nothing = place.kept {
             return self.read_again(pass, reading, f);
         }
         pass.tell(0)?;
@@ -379,14 +379,16 @@ impl Cohort {
             return Ok(false);
         }
         let reason = || "the device had less memory left than it said".to_owned();
-        let nothing = Arc::new(Place { kept: Kept::Nothing, reason: reason() });
+        let nothing = Arc::new(Place { kept: KeptPanels::Nothing, reason: reason() });
         let place = std::mem::replace(&mut *self.lock_place(), nothing);
         // Panels that another thread's pass still uses are freed when that ends.
-        let Ok(Place { kept: Kept::Device(panels), .. }) = Arc::try_unwrap(place) else { return Ok(true) };
+        let Ok(Place { kept: KeptPanels::Device(panels), .. }) = Arc::try_unwrap(place) else {
+            return Ok(true);
+        };
         let slots = Needs::host(2 * Residency::HOST_BYTES);
         let on_host = needs + Memory::kept(&self.reader, Residency::Host) + slots;
         if self.reader.form.is_packed() && self.memory.fits(&self.reader, on_host) {
-            let mut kept = Kept::new(Residency::Host, self.host_rows);
+            let mut kept = KeptPanels::new(Residency::Host, self.host_rows);
             let moved =
                 panels.into_iter().try_for_each(|panel| kept.push(panel)).and_then(|()| kept.complete());
             match moved {
@@ -418,24 +420,30 @@ impl Cohort {
 /// What a pass counts and adds up.
 struct Sums<'a> {
     counts: CallCounts,
-    adding: Vec<Adding>,
+    adding: Vec<PairAccumulator>,
     projecting: Option<ProjectionSums<'a>>,
     missing: Option<MissingSums>,
 }
 
 impl<'a> Sums<'a> {
     /// Of no variant.
-    fn new(plan: &Plan, projection: Option<Matched<'a>>) -> Result<Self> {
-        let Plan { reader, pairs, .. } = plan;
-        let adding = pairs.iter().map(|pairs| Adding::new(reader, *pairs)).collect::<Result<_>>()?;
+    fn new(plan: &LoadPlan, projection: Option<Matched<'a>>) -> Result<Self> {
+        let LoadPlan { reader, pairs, .. } = plan;
+        let adding = pairs.iter().map(|pairs| PairAccumulator::new(reader, *pairs)).collect::<Result<_>>()?;
         let projecting = projection.map(|matched| ProjectionSums::new(reader, matched)).transpose()?;
         let counts = CallCounts::new(reader.variants(), reader.samples(), reader.form.is_packed())?;
         Ok(Self { counts, adding, projecting, missing: None })
     }
 
     /// The pass. Panels stay where `kept` says.
-    fn read(&mut self, plan: &Plan, run: &Run, mut each: Option<Each<'_>>, kept: &mut Kept) -> Result<Read> {
-        let Plan { reader, allowance, later_passes, again, .. } = plan;
+    fn read(
+        &mut self,
+        plan: &LoadPlan,
+        run: &Run,
+        mut each: Option<Each<'_>>,
+        kept: &mut KeptPanels,
+    ) -> Result<Read> {
+        let LoadPlan { reader, allowance, later_passes, again, .. } = plan;
         let digested = *again && allowance.residency == Residency::Store;
         let pass = Pass::new(run, Status::new(0, 1 + later_passes, reader.variants()));
         let read = reader.read(&pass, allowance.reading, digested, &mut |panel, stats| {

@@ -6,7 +6,7 @@ use teatime::{Device, Error, Needs, Result, Run};
 
 use super::{
     Cohort, Sums,
-    plan::{Plan, Wanted},
+    plan::{LoadPlan, Wanted},
     with_less_memory,
 };
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
     pair_sums::{self, PRODUCTS},
     part::CohortPart,
     reader::{Reader, block_rows},
-    residency::Kept,
+    residency::KeptPanels,
     source::{GenotypeKind, Genotypes},
     to_usize,
 };
@@ -108,9 +108,9 @@ impl Cohort {
             return Err(Error::Limit { what: "variants of a projection in parts", requested: variants, max });
         }
         with_less_memory(device, run, |run| {
-            let plan = Plan::new(genotypes, Some(&rows), device, wanted, None, run)?;
+            let plan = LoadPlan::new(genotypes, Some(&rows), device, wanted, None, run)?;
             let mut sums = Sums::new(&plan, wanted.projection.map(|matched| matched.part(&rows)))?;
-            sums.read(&plan, run, None, &mut Kept::Nothing)?;
+            sums.read(&plan, run, None, &mut KeptPanels::Nothing)?;
             let Sums { counts, adding, projecting, .. } = sums;
             let mut sums = Vec::new();
             for adding in adding {
@@ -148,7 +148,7 @@ impl Cohort {
         let genotypes = &genotypes.clone().dosages_are_bounded(genotypes.bounded() || part.bounded);
         with_less_memory(device, run, |run| {
             let held = Needs::host(run.memory.host.map_or(0, |_| part.bytes()));
-            let mut plan = Plan::new(genotypes, None, device, &settled, Some(&|_| held), run)?;
+            let mut plan = LoadPlan::new(genotypes, None, device, &settled, Some(&|_| held), run)?;
             let (variants, samples) = (genotypes.variants(), genotypes.samples());
             let words = words(genotypes, &plan.reader);
             let refuse = |why: String| Err(Error::argument("Cohort::of_part", "part", why));
@@ -172,7 +172,7 @@ impl Cohort {
                 choice.reason = format!("the part {has} the sums of the exact method");
             }
             plan.allowance.reason = "sums of parts: nothing was read".into();
-            Self::finish(plan, sums, Kept::Nothing, None)
+            Self::finish(plan, sums, KeptPanels::Nothing, None)
         })
     }
 }

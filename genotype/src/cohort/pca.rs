@@ -176,7 +176,7 @@ impl Cohort {
     }
 
     fn exact(&self, rule: ScaleRule, options: &PcaOptions, run: &Run) -> Result<(RightSvd, VariantTotals)> {
-        let wanted = pair_sums::Wanted { rule, shared: false, variance: false };
+        let wanted = pair_sums::PairTerms { rule, shared: false, variance: false };
         let is_here = self.held_sums(wanted).is_some();
         let needs = if is_here { memory::eigenvectors(&self.reader) } else { Choice::exact(&self.reader) };
         self.reading(needs)?;
@@ -277,7 +277,7 @@ impl Cohort {
         let reading = self.reading(memory::loadings(&self.reader, options.components as u64))?;
         let rule = ScaleRule::new(&self.reader, options.scaler, options.filter);
         let products = RowProducts::new(&self.reader, rule, &pca.vectors)?;
-        let mut rows = Rows { cancel: &run.cancel, ploidy: rule.ploidy, inverse: inverses(pca), sink };
+        let mut rows = LoadingRows { cancel: &run.cancel, ploidy: rule.ploidy, inverse: inverses(pca), sink };
         self.each_panel(&self.pass(run), reading, &mut |panel| {
             let scales = self.device().pool()?.install(|| rule.scales(&self.stats_of(&panel.rows)));
             rows.of_panel(&self.reader, &products, panel, &scales)
@@ -327,7 +327,8 @@ pub fn loadings(
     // Dosages as the components took them.
     let genotypes =
         &genotypes.clone().dosages_are_bounded(genotypes.bounded() || options.scaler.needs_frequency());
-    let mut rows = Rows { cancel: &run.cancel, ploidy: genotypes.ploidy(), inverse: inverses(pca), sink };
+    let mut rows =
+        LoadingRows { cancel: &run.cancel, ploidy: genotypes.ploidy(), inverse: inverses(pca), sink };
     // Made once memory is planned.
     let mut products = None;
     let mut panel = |reader: &Reader, panel: &Panel, stats: &[Stats]| {
@@ -368,14 +369,14 @@ fn inverses(pca: &Pca) -> Vec<f64> {
 }
 
 /// Loadings on their way to who wants them.
-struct Rows<'a, 'b> {
+struct LoadingRows<'a, 'b> {
     cancel: &'a Cancel,
     ploidy: u64,
     inverse: Vec<f64>,
     sink: &'a mut LoadingsSink<'b>,
 }
 
-impl Rows<'_, '_> {
+impl LoadingRows<'_, '_> {
     /// Gives those of a panel, with the scale of each of its variants; not those of variants that take no part.
     fn of_panel(
         &mut self,

@@ -12,7 +12,7 @@ use crate::{
     grm::GrmOptions,
     memory::{self, Allowance, Memory, Wishes, columns, passes, whole_basis},
     options::{Method, PcaOptions},
-    pair_sums::{self, Adding},
+    pair_sums::{self, PairAccumulator},
     project::{Match, Matched, ProjectMethod, ProjectionSums, ReferenceLoadings},
     reader::Reader,
     scaler::ScaleRule,
@@ -98,8 +98,8 @@ impl<'a> Wanted<'a> {
     }
 
     /// What the results take whatever the method of components is.
-    fn needs(&self, reader: &Reader, of_grm: Option<pair_sums::Wanted>, run: &Run) -> Needs {
-        let sums = of_grm.map(|sums| Adding::needs(reader, sums.shared, sums.variance));
+    fn needs(&self, reader: &Reader, of_grm: Option<pair_sums::PairTerms>, run: &Run) -> Needs {
+        let sums = of_grm.map(|sums| PairAccumulator::needs(reader, sums.shared, sums.variance));
         let missing = self.missing_calls.then(|| MissingSums::needs(reader));
         let needs =
             sums.unwrap_or_default() + missing.unwrap_or_default() + self.projection_needs(reader, run);
@@ -139,11 +139,11 @@ impl<'a> Wanted<'a> {
 }
 
 /// How genotypes are loaded.
-pub(super) struct Plan {
+pub(super) struct LoadPlan {
     pub(super) reader: Reader,
     pub(super) memory: Memory,
     /// The sums for pairs of samples that are added up.
-    pub(super) pairs: Vec<pair_sums::Wanted>,
+    pub(super) pairs: Vec<pair_sums::PairTerms>,
     /// Whether those of the relationship matrix are those of the components too.
     pub(super) shares_sums: bool,
     /// The components, and their method.
@@ -154,7 +154,7 @@ pub(super) struct Plan {
     pub(super) again: bool,
 }
 
-impl Plan {
+impl LoadPlan {
     /// With what is needed `beside`; or of the variants in `part` alone, for their sums.
     ///
     /// # Errors
@@ -194,7 +194,7 @@ impl Plan {
                 later_passes = u32::from(options.svd.sign == SignRule::MaxAbsU);
                 needs = needs + Choice::exact(&reader);
                 let rule = ScaleRule::new(&reader, options.scaler, options.filter);
-                let sums = pair_sums::Wanted { rule, shared: false, variance: false };
+                let sums = pair_sums::PairTerms { rule, shared: false, variance: false };
                 // Then the matrix that is handed over is a copy, which takes about as much.
                 shares_sums = pairs.iter().any(|pairs| pairs.holds(&sums));
                 if !shares_sums {
@@ -214,7 +214,8 @@ impl Plan {
         let mut again = wanted.again || wanted.loadings || later_passes > 0;
         if let Some(rows) = part {
             reader = reader.of_part(rows)?;
-            let sums = pairs.iter().map(|pairs| Adding::needs(&reader, pairs.shared, pairs.variance));
+            let sums =
+                pairs.iter().map(|pairs| PairAccumulator::needs(&reader, pairs.shared, pairs.variance));
             needs = sums.sum::<Needs>() + wanted.projection_needs(&reader, run);
             (basis, later_passes, again) = (0, 0, false);
         }

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Sums over variants.
-pub(super) struct Adding {
+pub(super) struct DistanceAccumulator {
     variants: Variants,
     pairs: Pairs,
 }
@@ -87,7 +87,7 @@ pub(super) fn needs_of_ones(device: &Device, columns: u64, rows: u64, options: &
     }
 }
 
-impl Adding {
+impl DistanceAccumulator {
     /// Over no variants.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use teatime::{
 
 use super::{
     DistanceOptions, SampleMetric, added_up,
-    adding::{Adding, Variants, without_equal},
+    adding::{DistanceAccumulator, Variants, without_equal},
 };
 use crate::{
     carried::carried_alleles,
@@ -135,7 +135,7 @@ fn alternates(carried: u128) -> u32 {
 /// # Errors
 /// As [`distances`](super::distances()).
 pub(super) fn finish(
-    adding: Adding,
+    adding: DistanceAccumulator,
     cohort: &Cohort,
     genotypes: &Genotypes,
     options: &DistanceOptions,

@@ -156,13 +156,13 @@ impl DistanceBands {
     ) -> Result<Self> {
         let (n, variants, metric) = (genotypes.samples(), genotypes.variants(), options.metric.summed());
         // Made once memory is planned.
-        let mut adding: Option<Adding> = None;
+        let mut adding: Option<BandAccumulator> = None;
         let mut panel = |reader: &Reader, panel: &Panel, stats: &[Stats]| {
             let adding = match &mut adding {
                 Some(adding) => adding,
                 none => {
                     let pairs = PackedPairs::diagonal(device, n, variants, metric)?;
-                    none.insert(Adding::new(reader, options, pairs)?)
+                    none.insert(BandAccumulator::new(reader, options, pairs)?)
                 }
             };
             adding.add(reader, panel, &|rows| {
@@ -262,7 +262,7 @@ impl DistanceBands {
             self.cohort.with_room(needs(reader, options, own.clone(), self.beside), &mut |reading| {
                 let pairs =
                     PackedPairs::of_columns(&reader.device, n, own.clone(), variants, metric, missing)?;
-                let mut adding = Adding::new(reader, options, pairs)?;
+                let mut adding = BandAccumulator::new(reader, options, pairs)?;
                 self.cohort.each_panel(pass, reading, &mut |panel| {
                     adding.add(reader, panel, &|rows| self.cohort.stats_of(rows))
                 })?;
@@ -304,12 +304,12 @@ impl DistanceBands {
 }
 
 /// Sums that panels are added to.
-struct Adding {
+struct BandAccumulator {
     variants: Variants,
     pairs: PackedPairs,
 }
 
-impl Adding {
+impl BandAccumulator {
     fn new(reader: &Reader, options: &DistanceOptions, pairs: PackedPairs) -> Result<Self> {
         reader.prepare(PackedPairs::programs(&reader.device, reader.samples(), reader.variants()))?;
         Ok(Self { variants: Variants::new(reader, options), pairs: with_ones(pairs, options)? })

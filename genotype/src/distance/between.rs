@@ -187,11 +187,11 @@ fn attempt(
             Ok::<_, Error>(memory.in_steps(reader))
         };
         let readers = [reader(0)?, reader(1)?];
-        let need = Adding::needs(&readers, options) + Needs::host(host);
+        let need = BetweenAccumulator::needs(&readers, options) + Needs::host(host);
         let reading = plan(&memory, &readers, need)?;
         let adding = match &mut adding {
             Some(adding) => adding,
-            none => none.insert(Adding::new(&readers, variants, options)?),
+            none => none.insert(BetweenAccumulator::new(&readers, variants, options)?),
         };
         let pass = Pass::new(run, Status::new(number, passes, readers[0].variants()));
         let read = read_both(&readers, reading, &pass, &mut |panels, rows| {
@@ -213,14 +213,14 @@ fn attempt(
 }
 
 /// Sums over variants.
-struct Adding {
+struct BetweenAccumulator {
     variants: Variants,
-    pairs: Pairs,
+    pairs: SumsBetween,
     digest: u64,
 }
 
 /// Of whole numbers, or of terms in f32.
-enum Pairs {
+enum SumsBetween {
     Packed(PackedPairs),
     Real { sums: Partial, missing: Missing },
 }
@@ -230,7 +230,7 @@ fn is_packed(readers: &[Reader; 2], options: &DistanceOptions) -> bool {
     readers.iter().all(|reader| reader.form.is_packed()) && PackedPairs::takes(options.metric.summed())
 }
 
-impl Adding {
+impl BetweenAccumulator {
     /// Over no variants, of which there will be so many.
     fn new(readers: &[Reader; 2], variants: u64, options: &DistanceOptions) -> Result<Self> {
         let ([reader, other], [n, others]) = (readers, readers.each_ref().map(Reader::samples));
@@ -239,10 +239,10 @@ impl Adding {
             reader.prepare(PackedPairs::programs(device, n + others, variants))?;
             // The others first: their columns are those of the result, then.
             let pairs = PackedPairs::between(device, [others, n], variants, metric, missing)?;
-            Pairs::Packed(with_ones(pairs, options)?)
+            SumsBetween::Packed(with_ones(pairs, options)?)
         } else {
             let of_columns = Options::default().missing(missing).columns(true);
-            Pairs::Real { sums: Partial::new(device, n, Some(others), metric, &of_columns)?, missing }
+            SumsBetween::Real { sums: Partial::new(device, n, Some(others), metric, &of_columns)?, missing }
         };
         Ok(Self { variants: Variants::new(reader, options).with(other), pairs, digest: 0 })
     }
@@ -284,14 +284,14 @@ impl Adding {
         let kept = self.variants.kept(&readers[0], &of_both.collect::<Vec<_>>())?;
         let panels = panels.map(|(panel, _)| panel);
         match &mut self.pairs {
-            Pairs::Packed(pairs) => {
+            SumsBetween::Packed(pairs) => {
                 let columns = readers[1].samples();
                 let padding = columns.next_multiple_of(64) - columns;
                 let padded = |stats: Stats| Stats { count: stats.count + padding, ..stats };
                 let kept = kept.iter().map(|kept| kept.map(padded));
                 pairs.add(&beside(readers, panels, rows, swapped)?, 0, &kept.collect::<Vec<_>>())
             }
-            Pairs::Real { sums, missing } => readers[0].blocks(rows).try_for_each(|block| {
+            SumsBetween::Real { sums, missing } => readers[0].blocks(rows).try_for_each(|block| {
                 let of_block = to_usize(block.start - rows.start)..to_usize(block.end - rows.start);
                 let kept = &kept[of_block.clone()];
                 let table: Vec<_> = kept.iter().map(|kept| row(kept.is_some(), *missing)).collect();
@@ -310,8 +310,8 @@ impl Adding {
     /// Waits for the distances.
     fn finish(self) -> Result<Found> {
         match self.pairs {
-            Pairs::Packed(pairs) => pairs.finish_between(),
-            Pairs::Real { sums, .. } => finish(&sums, self.variants.counts().loaded()),
+            SumsBetween::Packed(pairs) => pairs.finish_between(),
+            SumsBetween::Real { sums, .. } => finish(&sums, self.variants.counts().loaded()),
         }
     }
 }

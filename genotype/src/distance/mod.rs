@@ -30,7 +30,7 @@ use teatime::{
     stream::StreamStats,
 };
 
-use self::adding::Adding;
+use self::adding::DistanceAccumulator;
 pub use self::bands::{DistanceBand, DistanceBands};
 #[cfg(feature = "zarr")]
 pub use self::bands_store::WrittenBands;
@@ -353,7 +353,7 @@ fn added_up(
     options: &DistanceOptions,
     beside: u64,
     run: &Run,
-) -> Result<(Adding, Cohort)> {
+) -> Result<(DistanceAccumulator, Cohort)> {
     // Dosages that two bits hold are added up in them.
     let bounded = genotypes.bounded() || PackedPairs::takes(options.metric.summed());
     let genotypes = &genotypes.clone().dosages_are_bounded(bounded).watched();
@@ -388,17 +388,17 @@ fn attempt(
     options: &DistanceOptions,
     beside: u64,
     run: &Run,
-) -> Result<(Adding, Cohort)> {
+) -> Result<(DistanceAccumulator, Cohort)> {
     // Made once memory is planned.
     let mut adding = None;
     let mut panel = |reader: &Reader, panel: &Panel, stats: &[Stats]| {
         let adding = match &mut adding {
             Some(adding) => adding,
-            none => none.insert(Adding::new(reader, options)?),
+            none => none.insert(DistanceAccumulator::new(reader, options)?),
         };
         adding.add(reader, panel, stats)
     };
-    let needs = |reader: &Reader| Adding::needs(reader, options) + Needs::host(beside);
+    let needs = |reader: &Reader| DistanceAccumulator::needs(reader, options) + Needs::host(beside);
     let each = Each { needs: &needs, panel: &mut panel };
     let cohort = Cohort::attempt(genotypes, device, &Wanted::default().sums_of_pairs(), run, Some(each))?;
     let Some(adding) = adding else {

@@ -78,7 +78,7 @@ pub struct Tree {
 }
 
 /// What is left to write of a tree.
-enum Part {
+enum Printed {
     /// A cluster, and the height at which it is merged.
     Cluster(usize, Option<f64>),
     Comma,
@@ -150,25 +150,25 @@ impl Tree {
         };
         let mut text = String::new();
         // No recursion: single linkage makes trees as deep as there are samples.
-        let mut parts = vec![Part::Cluster(2 * n - 2, None)];
+        let mut parts = vec![Printed::Cluster(2 * n - 2, None)];
         while let Some(part) = parts.pop() {
             match part {
-                Part::Cluster(sample, above) if sample < n => {
+                Printed::Cluster(sample, above) if sample < n => {
                     text += &quoted(samples[sample].as_ref());
                     text += &branch(0.0, above);
                 }
-                Part::Cluster(cluster, above) => {
+                Printed::Cluster(cluster, above) => {
                     let Merge { clusters: [one, other], height, .. } = self.merges[cluster - n];
                     text.push('(');
                     parts.extend([
-                        Part::End(height, above),
-                        Part::Cluster(other, Some(height)),
-                        Part::Comma,
-                        Part::Cluster(one, Some(height)),
+                        Printed::End(height, above),
+                        Printed::Cluster(other, Some(height)),
+                        Printed::Comma,
+                        Printed::Cluster(one, Some(height)),
                     ]);
                 }
-                Part::Comma => text.push(','),
-                Part::End(height, above) => {
+                Printed::Comma => text.push(','),
+                Printed::End(height, above) => {
                     text.push(')');
                     text += &branch(height, above);
                 }

@@ -9,7 +9,7 @@ use teatime::{Budget, Result, linalg::Matrix, stream::StreamStats};
 
 use super::{
     filter::{VariantCounts, VariantFilter},
-    pair_sums::Wanted,
+    pair_sums::PairTerms,
     reader::Reader,
     scaler::{ScaleRule, Scaler},
     source::{Genotypes, check_extents},
@@ -135,13 +135,13 @@ impl GrmOptions {
     }
 
     /// The sums that a relationship matrix is made of.
-    pub(super) fn sums(&self, reader: &Reader) -> Wanted {
+    pub(super) fn sums(&self, reader: &Reader) -> PairTerms {
         let scaler = match self.method {
             GrmMethod::Gcta => Scaler::Binom2,
             GrmMethod::VanRaden1 => Scaler::Center,
         };
         let shared = self.missing == MissingCalls::Pairwise;
         let variance = shared && self.method == GrmMethod::VanRaden1;
-        Wanted { rule: ScaleRule::new(reader, scaler, self.filter), shared, variance }
+        PairTerms { rule: ScaleRule::new(reader, scaler, self.filter), shared, variance }
     }
 }

@@ -4,7 +4,7 @@ use teatime::{Result, Status, linalg::Pass};
 
 use super::{refused::Changing, *};
 use crate::{
-    pair_sums::Adding,
+    pair_sums::PairAccumulator,
     reader::{Reader, Reading},
 };
 
@@ -209,7 +209,7 @@ fn parts_of_a_panel_add_up() {
     let options = GrmOptions { method: GrmMethod::VanRaden1, ..GrmOptions::default() };
     let reading = Reading { panel_bytes: 1 << 20, prefetch: 0, upload_rows: reader.plan.block_rows() };
     let sums = |step: usize| {
-        let mut adding = Adding::new(&reader, options.sums(&reader)).unwrap();
+        let mut adding = PairAccumulator::new(&reader, options.sums(&reader)).unwrap();
         let pass = Pass::new(&run, Status::new(0, 1, 9000));
         reader
             .read(&pass, reading, false, &mut |panel, stats| {

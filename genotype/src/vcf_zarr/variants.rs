@@ -48,11 +48,11 @@ pub(super) struct VariantTable {
     storage: Arc<dyn Storage>,
     layout: Layout,
     rows: u64,
-    kept: Mutex<Kept>,
+    kept: Mutex<KeptColumns>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct KeptColumns {
     /// Columns that the next range of variants needs, until the last is read.
     columns: Option<Arc<Columns>>,
     /// Doubtful ones of the columns that were read so far.
@@ -113,7 +113,7 @@ impl VariantTable {
         self.kept().columns = None;
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, KeptColumns> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

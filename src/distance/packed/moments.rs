@@ -6,7 +6,7 @@ use crate::{
     packed::{
         PackedRows, WeightedSums,
         absent::{Absent, AbsentSums},
-        pair_products::Wanted,
+        pair_products::PairSet,
     },
 };
 
@@ -14,7 +14,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct ColumnMoments {
     columns: u64,
-    wanted: Wanted,
+    wanted: PairSet,
     codes: WeightedSums,
     /// Of codes and of their squares, once a code is missing.
     absent: Option<AbsentSums<2>>,
@@ -33,7 +33,7 @@ impl ColumnMoments {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
-    pub(super) fn new(device: &Device, columns: u64, wanted: Wanted) -> Result<Self> {
+    pub(super) fn new(device: &Device, columns: u64, wanted: PairSet) -> Result<Self> {
         Ok(Self { columns, wanted, codes: WeightedSums::new(device, columns, 1)?, absent: None })
     }
 

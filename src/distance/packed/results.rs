@@ -12,7 +12,7 @@ use crate::{
     extent::to_usize,
     kernels::distance::Term,
     linalg::Matrix,
-    packed::pair_products::{PairProducts, Wanted},
+    packed::pair_products::{PairProducts, PairSet},
 };
 
 impl PackedPairs {
@@ -22,7 +22,7 @@ impl PackedPairs {
     /// [`Error::Argument`] for sums of [some columns](Self::of_columns) or of the [diagonal](Self::diagonal); what the device reports.
     pub fn finish(self) -> Result<Distances> {
         match &self.wanted {
-            Wanted::From(own) if *own == (0..self.sums.columns()) => self.results(None),
+            PairSet::From(own) if *own == (0..self.sums.columns()) => self.results(None),
             wanted => Err(mistaken("PackedPairs::finish", wanted)),
         }
     }
@@ -33,7 +33,7 @@ impl PackedPairs {
     /// [`Error::Argument`] for other sums than those [between](Self::between) two matrices; what the device reports.
     pub fn finish_between(self) -> Result<Distances> {
         match &self.wanted {
-            Wanted::Across(_) => self.results(None),
+            PairSet::Across(_) => self.results(None),
             wanted => Err(mistaken("PackedPairs::finish_between", wanted)),
         }
     }
@@ -43,7 +43,7 @@ impl PackedPairs {
     /// # Errors
     /// [`Error::Argument`] for other sums than those of the [diagonal](Self::diagonal); what the device reports.
     pub fn finish_diagonal(self) -> Result<PackedDiagonal> {
-        if self.wanted != Wanted::Diagonal {
+        if self.wanted != PairSet::Diagonal {
             return Err(mistaken("PackedPairs::finish_diagonal", &self.wanted));
         }
         Ok(PackedDiagonal {
@@ -63,7 +63,7 @@ impl PackedPairs {
     /// itself; what the device reports.
     pub fn finish_columns(self, diagonal: &PackedDiagonal) -> Result<Distances> {
         let op = "PackedPairs::finish_columns";
-        if !matches!(self.wanted, Wanted::From(_)) {
+        if !matches!(self.wanted, PairSet::From(_)) {
             return Err(mistaken(op, &self.wanted));
         }
         let own = (self.metric, self.recipe, self.sums.columns(), self.rows);
@@ -90,7 +90,7 @@ impl PackedPairs {
     /// One thread; on the host, what [`PartialSums`] holds beside what [`host_bytes`](Self::host_bytes) says.
     pub fn export(self) -> Result<PartialSums> {
         const OP: &str = "PackedPairs::export";
-        if self.wanted != Wanted::From(0..self.sums.columns()) {
+        if self.wanted != PairSet::From(0..self.sums.columns()) {
             return Err(mistaken(OP, &self.wanted));
         }
         if self.recipe == Recipe::ONES_DIFFER {
@@ -158,7 +158,7 @@ impl PackedPairs {
         let Self { metric, recipe, missing, wanted, own, sums, absent, ones, of_columns, rows, complete } =
             self;
         let (n, own) = (to_usize(sums.columns()), to_usize(own));
-        let is_across = matches!(wanted, Wanted::Across(_));
+        let is_across = matches!(wanted, PairSet::Across(_));
         // Of symmetric sums, what all pairs of two columns add: those of each with itself, less twice those of both.
         let spread = |both: i64, [one, other]: [i64; 2]| (one + other - 2 * both) as f64 * UNIT;
         let product = |both: i64, _: [i64; 2]| both as f64;
@@ -254,11 +254,11 @@ impl OfPairs {
 }
 
 /// The error of sums that are not for what was called.
-fn mistaken(op: &'static str, wanted: &Wanted) -> Error {
+fn mistaken(op: &'static str, wanted: &PairSet) -> Error {
     let why = match wanted {
-        Wanted::From(own) => format!("sums of the columns {own:?} with all that follow"),
-        Wanted::Across(_) => "sums of the columns of two matrices".to_owned(),
-        Wanted::Diagonal => "sums of the diagonal".to_owned(),
+        PairSet::From(own) => format!("sums of the columns {own:?} with all that follow"),
+        PairSet::Across(_) => "sums of the columns of two matrices".to_owned(),
+        PairSet::Diagonal => "sums of the diagonal".to_owned(),
     };
     Error::argument(op, "self", why)
 }

@@ -7,12 +7,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::reading::{OBSERVATION, Reading};
+use super::reading::{OBSERVATION, StoredOperands};
 use crate::{
     Budget, Element, Error, Needs, Result, Run, Status, Tensor,
     distance::{
         Metric, NearestSoFar, Neighbors,
-        job::{Block, Measure, Pipeline, most},
+        job::{DistanceBlock, Measure, Pipeline, most},
         precision::{PLAIN, table},
         sums::{Operand, largest},
     },
@@ -40,7 +40,7 @@ type Tables = [Vec<Arc<Tensor<f32>>>; 2];
 
 /// A search of stored observations.
 pub(super) struct Search<'a> {
-    reading: &'a Reading<'a>,
+    reading: &'a StoredOperands<'a>,
     run: &'a Run,
     measure: Measure,
     /// Boxes of all features of some observations, of each array.
@@ -60,7 +60,12 @@ impl<'a> Search<'a> {
     ///
     /// # Errors
     /// [`Error::Budget`]; [`Error::Limit`].
-    pub(super) fn within(reading: &'a Reading<'_>, measure: Measure, k: usize, run: &'a Run) -> Result<Self> {
+    pub(super) fn within(
+        reading: &'a StoredOperands<'_>,
+        measure: Measure,
+        k: usize,
+        run: &'a Run,
+    ) -> Result<Self> {
         let (device, tile) = (&measure.device, u64::from(TILE));
         let counts = || reading.counts.iter().copied();
         let observations = counts().fold(0, u64::saturating_add);
@@ -123,7 +128,7 @@ impl<'a> Search<'a> {
         let how = (search.reading.others().is_none(), search.measure.is_lower());
         let (device, largest_first) = (&search.measure.device, search.measure.metric == Metric::InnerProduct);
         let mut found = NearestSoFar::new(device, to_usize(m), k, largest_first)?;
-        let sink = |block: &mut Block| found.take_block(block, how);
+        let sink = |block: &mut DistanceBlock| found.take_block(block, how);
         let mut pipeline = Pipeline::new(&search.measure, search.side, search.run, sink);
         for first in (0..search.boxes(0)).step_by(search.staying) {
             let strip = first..search.boxes(0).min(first.saturating_add(search.staying));
@@ -151,7 +156,7 @@ impl<'a> Search<'a> {
         strip: Range<usize>,
         here: &[Tensor<T>],
         tables: &Tables,
-        pipeline: &mut Pipeline<'_, impl FnMut(&mut Block)>,
+        pipeline: &mut Pipeline<'_, impl FnMut(&mut DistanceBlock)>,
         stats: &mut StreamStats,
     ) -> Result<()> {
         let (is_self, is_lower) = (self.reading.others().is_none(), self.measure.is_lower());
@@ -288,7 +293,7 @@ impl<'a> Search<'a> {
 /// # Errors
 /// As [`neighbors_stored`](super::neighbors_stored).
 pub(super) fn nearest<T: Element>(
-    reading: &Reading<'_>,
+    reading: &StoredOperands<'_>,
     measure: Measure,
     k: usize,
     run: &Run,

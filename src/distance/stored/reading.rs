@@ -28,7 +28,7 @@ fn extents(x: &Arc<dyn ChunkedArray>, columns: bool) -> Result<[u64; 2]> {
 }
 
 /// What is read, and how.
-pub(super) struct Reading<'a> {
+pub(super) struct StoredOperands<'a> {
     pub(super) arrays: &'a [Arc<dyn ChunkedArray>],
     pub(super) columns: bool,
     /// Observations of each array.
@@ -39,12 +39,12 @@ pub(super) struct Reading<'a> {
 }
 
 /// Boxes of so many features of each array, and bytes for the chunks of each.
-pub(super) struct Boxes {
+pub(super) struct FeatureBoxes {
     plans: Vec<Plan>,
     chunk_bytes: u64,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> StoredOperands<'a> {
     /// # Errors
     /// [`Error::Shape`]; [`Error::NoF64`]; [`Error::Argument`] as [`Metric::check`].
     pub(super) fn new(
@@ -178,7 +178,7 @@ impl<'a> Reading<'a> {
         metric: Metric,
         missing: Missing,
         memory: &Budget,
-    ) -> Result<Boxes> {
+    ) -> Result<FeatureBoxes> {
         let threads = device.threads() as u64;
         let chunk = self.arrays[0].chunk_shape()[usize::from(!self.columns)];
         let most = self.features.max(1);
@@ -198,7 +198,7 @@ impl<'a> Reading<'a> {
                 Ok(rest) => {
                     let ahead = plans.iter().map(|plan| plan.ahead(threads)).max().unwrap_or(0);
                     let left = rest.left(device).host / plans.len() as u64;
-                    return Ok(Boxes { chunk_bytes: ahead.min(left), plans });
+                    return Ok(FeatureBoxes { chunk_bytes: ahead.min(left), plans });
                 }
                 Err(error) if width == 1 => return Err(error),
                 // Sums are over as many features at a time, to the bit, as long as one block fits.
@@ -211,7 +211,7 @@ impl<'a> Reading<'a> {
     /// Gives the blocks of the arrays that hold the same features, in order.
     pub(super) fn each(
         &self,
-        boxes: &Boxes,
+        boxes: &FeatureBoxes,
         device: &Device,
         run: &Run,
         mut status: Status,
@@ -245,7 +245,7 @@ impl<'a> Reading<'a> {
     /// The sum of each observation.
     pub(super) fn sums(
         &self,
-        boxes: &Boxes,
+        boxes: &FeatureBoxes,
         device: &Device,
         options: &Options,
         run: &Run,

@@ -55,7 +55,7 @@ impl PairProducts {
         Ok((matrix, squares))
     }
 
-    /// Waits: of [`Wanted::Across`](super::Wanted::Across), what `value` makes of the sum of each of the columns from the split on, the rows of
+    /// Waits: of [`PairSet::Across`](super::PairSet::Across), what `value` makes of the sum of each of the columns from the split on, the rows of
     /// the matrix, and each of the first `own`, as of [`matrix`](Self::matrix); and the sums of each column with itself.
     ///
     /// # Errors

@@ -6,8 +6,8 @@ use super::Kind;
 use crate::kernel::codes;
 
 codes! {
-    /// A rule for what stands beyond the ends of an axis: elements of it, or a constant. As in scipy, which counts no element twice at the
-    /// end for `Mirror`.
+    /// A rule for what stands beyond the ends of an axis: elements of it, or a constant. As in scipy, which counts no
+    /// element twice at the end for `Mirror`.
     pub(crate) enum Edge {
         /// `d c b a | a b c d | d c b a`
         Reflect,
