@@ -156,10 +156,6 @@ static inline unsigned __dp4a(unsigned a, unsigned b, unsigned sum) {
     for (unsigned i = 0; i < 4; i++) sum += (a >> (8 * i) & 0xff) * (b >> (8 * i) & 0xff);
     return sum;
 }
-static inline unsigned __dp4a(unsigned a, unsigned b, unsigned sum) {
-    for (unsigned i = 0; i < 4; i++) sum += (a >> (8 * i) & 0xff) * (b >> (8 * i) & 0xff);
-    return sum;
-}
 
 // These take whole warps only.
 template <class T>

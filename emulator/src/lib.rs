@@ -1,8 +1,6 @@
 #![doc = include_str!("../README.md")]
 // Shared objects and the host's compiler are used as on Linux; elsewhere the crate is empty.
 #![cfg(target_os = "linux")]
-// Shared objects and the host's compiler are used as on Linux; elsewhere the crate is empty.
-#![cfg(target_os = "linux")]
 #![allow(unsafe_code, reason = "loads shared objects and calls them")]
 
 use std::{
@@ -84,8 +82,6 @@ impl Libraries {
         let digest: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         let folder = parent.join(format!("cuda-emulator-{digest}"));
         let [cuda, nvrtc, cublas] = LIBRARIES.map(|(name, _)| folder.join(name));
-        // Threads of one process build in the same folder.
-        let _one = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
         // Threads of one process build in the same folder.
         let _one = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
         if !cuda.exists() {

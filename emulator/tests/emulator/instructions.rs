@@ -81,8 +81,6 @@ fn words_by_themselves() {
         assert_eq!(got[7], y);
         let dot: u32 = xs.iter().zip(ys).map(|(&x, y)| u32::from(x) * u32::from(y)).sum();
         assert_eq!(got[8], dot + 5);
-        let dot: u32 = xs.iter().zip(ys).map(|(&x, y)| u32::from(x) * u32::from(y)).sum();
-        assert_eq!(got[8], dot + 5);
     }
 }
 

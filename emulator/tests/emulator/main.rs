@@ -1,8 +1,6 @@
 //! The emulator tested by itself: what it computes, and that it catches what GPUs would do wrong now and then.
 // The emulator is for Linux; elsewhere its crate is empty.
 #![cfg(target_os = "linux")]
-// The emulator is for Linux; elsewhere its crate is empty.
-#![cfg(target_os = "linux")]
 #![allow(unsafe_code, clippy::unwrap_used, reason = "tests call the driver")]
 
 mod faults;

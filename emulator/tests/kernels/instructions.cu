@@ -36,7 +36,6 @@ EMULATOR_KERNEL(words, 32)(const unsigned* a, const unsigned* b, unsigned* out) 
     own[6] = __float_as_uint(ptx_cvt_f32_f16(x >> 16));
     own[7] = __float_as_uint(__uint_as_float(y));
     own[8] = __dp4a(x, y, 5u);
-    own[8] = __dp4a(x, y, 5u);
 }
 EMULATOR_EXPORT(words)
 
