@@ -61,6 +61,8 @@ pub enum Error {
     Budget {
         /// The memory that the budget is of.
         memory: MemoryKind,
+        /// The thing that has to fit, where a caller would not expect it.
+        what: Option<&'static str>,
         /// The budget in bytes.
         budget: u64,
         /// The least that would do, in bytes.
@@ -254,11 +256,12 @@ impl fmt::Display for Error {
             Self::Limit { what, requested, max } => {
                 write!(f, "{what}: {requested} requested, and this device allows at most {max}")
             }
-            Self::Budget { memory, budget, minimum, given } => {
+            Self::Budget { memory, what, budget, minimum, given } => {
                 let default = if *given { "" } else { "default " };
+                let what = what.map_or_else(String::new, |what| format!(", for {what},"));
                 write!(
                     f,
-                    "the {default}{memory} budget of {budget} bytes is too small: this work needs at least {minimum} bytes"
+                    "the {default}{memory} budget{what} of {budget} bytes is too small: this work needs at least {minimum} bytes"
                 )
             }
             Self::OutOfMemory { requested, free } => {

@@ -158,7 +158,7 @@ impl Budget {
 /// # Errors
 /// [`Error::Budget`] for a budget below the minimum.
 fn enough(memory: MemoryKind, budget: u64, minimum: u64, given: bool) -> Result<()> {
-    if budget < minimum { Err(Error::Budget { memory, budget, minimum, given }) } else { Ok(()) }
+    if budget < minimum { Err(Error::Budget { memory, what: None, budget, minimum, given }) } else { Ok(()) }
 }
 
 /// What a long call is given besides its data. The default never stops, is silent, and takes a stated share of memory.
@@ -202,7 +202,8 @@ mod tests {
         assert_eq!(rest.left(&cpu), Needs::host(50));
         assert_eq!(rest.fit_host(50).unwrap().left(&cpu), Needs::default());
         let error = rest.fit(&cpu, Needs::device(51)).unwrap_err();
-        let Error::Budget { memory: MemoryKind::Host, budget: 100, minimum: 101, given: true } = error else {
+        let Error::Budget { memory: MemoryKind::Host, budget: 100, minimum: 101, given: true, .. } = error
+        else {
             panic!("{error}")
         };
         let error = Budget::default().fit_host(u64::MAX).unwrap_err();

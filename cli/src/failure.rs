@@ -66,7 +66,7 @@ impl From<Error> for Failure {
             Error::Shape { op: "Genotypes::new", expected, got } => {
                 format!("expected {}, got {got}", of_all_calls(expected))
             }
-            Error::Budget { memory, budget, minimum, given } => {
+            Error::Budget { memory, what, budget, minimum, given } => {
                 let (flag, share) = match memory {
                     MemoryKind::Device => ("--device-memory", "three quarters of the device's memory"),
                     MemoryKind::Host => ("--memory", "half of what is free"),
@@ -74,7 +74,8 @@ impl From<Error> for Failure {
                 let default = if *given { String::new() } else { format!(", by default {share},") };
                 let (budget, least) = (text::bytes(*budget), text::bytes(*minimum));
                 let need = format!("this needs at least {least} ({flag} {minimum})");
-                format!("the {memory} budget of {budget}{default} is too small: {need}")
+                let what = what.map_or_else(String::new, |what| format!(", for {what},"));
+                format!("the {memory} budget{what} of {budget}{default} is too small: {need}")
             }
             Error::Store { why, .. } if why.contains("name the array to use") => {
                 error.to_string().replace("name the array to use", "name the array to use with --array")

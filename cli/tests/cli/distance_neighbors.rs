@@ -82,5 +82,7 @@ fn what_cannot_be_is_named() {
     says("x.tsv", &["--neighbors=-1"], 2, "--neighbors");
     let words = "memory budget of 1.0 KiB is too small: this needs at least";
     says("x.tsv", &["--neighbors", "2", "--memory", "1K"], 1, words);
+    let words =
+        "memory budget, for the matrix of all distances, of 1.0 KiB is too small: this needs at least";
     says("x.tsv", &["--neighbors", "2", "--metric", "canberra", "--memory", "1K"], 1, words);
 }

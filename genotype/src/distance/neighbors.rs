@@ -103,7 +103,7 @@ pub fn sample_neighbors(
         Some(_) => None,
     };
     let Some(bands) = bands.filter(DistanceBands::are_whole) else {
-        let all = with_room_beside(genotypes, device, options, beside, run)?;
+        let all = with_room_beside(genotypes, device, options, beside, run).map_err(of_all)?;
         let undefined = all.undefined();
         let mut nearest = start()?;
         nearest.offer(0, 0, all.matrix)?;
@@ -167,7 +167,8 @@ pub fn sample_neighbors_between(
         return Err(Error::argument(OP, "k", format_args!("{k} of {others} samples: from 1 to {others}")));
     }
     let beside = NearestSoFar::needs(n, k as u64).host;
-    let all = between::with_room_beside(genotypes, with, matches, device, options, beside, run)?;
+    let all = between::with_room_beside(genotypes, with, matches, device, options, beside, run);
+    let all = all.map_err(of_all)?;
     let undefined = all.undefined();
     let mut nearest = NearestSoFar::new(device, to_usize(n), k, options.metric.is_similarity())?;
     nearest.offer_others(0, all.matrix)?;
@@ -184,4 +185,14 @@ pub fn sample_neighbors_between(
         stats: all.stats,
         bands: None,
     })
+}
+
+/// The error of a budget that a matrix of all distances has to fit says so.
+fn of_all(error: Error) -> Error {
+    match error {
+        Error::Budget { memory, budget, minimum, given, .. } => {
+            Error::Budget { memory, what: Some("the matrix of all distances"), budget, minimum, given }
+        }
+        error => error,
+    }
 }
