@@ -197,7 +197,8 @@ fn pixels_are_the_same_however_they_are_stored() {
         (values, image)
     };
     let with = |host: u64| Run::default().memory(Budget::default().host(host));
-    let Err(Error::Budget { memory, budget: 1, minimum, given: true }) = begin().1.finish(device(), &with(1))
+    let Err(Error::Budget { memory, budget: 1, minimum, given: true, .. }) =
+        begin().1.finish(device(), &with(1))
     else {
         panic!("enough memory")
     };
