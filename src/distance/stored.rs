@@ -6,11 +6,14 @@ mod reading;
 use std::time::Instant;
 
 use self::{nearest::nearest, reading::StoredOperands};
-#[cfg(feature = "zarr")]
-use super::tiles::{tile_needs, write_pairwise, write_pairwise_counted};
 use super::{
-    Metric, Missing, Neighbors, Options, Partial,
+    Metric, Neighbors, Options, Partial,
     neighbors::{check_k, neighbors},
+};
+#[cfg(feature = "zarr")]
+use super::{
+    Missing,
+    tiles::{tile_needs, write_pairwise, write_pairwise_counted},
 };
 use crate::{
     Budget, Device, Element, Needs, Result, Run, SharedArray, Status, Tensor,

@@ -87,7 +87,7 @@ impl PackedPairs {
     /// matrices or with [1s that differ](Self::ones_differ); [`Error::OutOfHostMemory`]; what the device reports.
     ///
     /// # Cost
-    /// One thread; on the host, what [`PartialSums`] holds beside what [`host_bytes`](Self::host_bytes) says.
+    /// One thread; on the host, what [`PartialSums`] holds beside what [`needs`](Self::needs) says.
     pub fn export(self) -> Result<PartialSums> {
         const OP: &str = "PackedPairs::export";
         if self.wanted != PairSet::From(0..self.sums.columns()) {
