@@ -1,4 +1,4 @@
-//! How boxes lie along an axis, and which pieces of which chunks they are made of.
+//! Boxes along an axis, and the pieces of chunks that each is made of.
 
 use std::ops::Range;
 
@@ -7,10 +7,10 @@ use super::selection::Selection;
 /// Axes of an array; those that it lacks have one element.
 pub(crate) const AXES: usize = 5;
 
-/// Those but the first.
+/// The axes but the first.
 pub(super) const ACROSS: usize = AXES - 1;
 
-/// What lies beyond the ends of an axis.
+/// The elements that a halo has beyond the ends of an axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Edge {
@@ -28,7 +28,7 @@ pub struct Along {
     pub size: u64,
     /// Elements of the halo before and after it; where it is wrapped, at most 1024 times the axis each.
     pub halo: [u64; 2],
-    /// What a halo has beyond the ends.
+    /// The elements that a halo has beyond the ends.
     pub edge: Edge,
     /// The first element that boxes hold without halos, and the end of them, which may be beyond the axis'.
     pub within: [u64; 2],
@@ -43,7 +43,7 @@ impl Along {
     /// All elements of an axis, whatever its extent.
     pub const ALL: [u64; 2] = [0, u64::MAX];
 
-    /// How many there are on so many elements.
+    /// The number of boxes on `extent` elements.
     pub(super) fn count(&self, extent: u64) -> u64 {
         let [start, end] = self.within;
         end.min(extent).saturating_sub(start).div_ceil(self.size)
@@ -56,7 +56,7 @@ impl Along {
         start..end.min(extent).min(start.saturating_add(self.size)).max(start)
     }
 
-    /// How much of the halo there is before and after a box.
+    /// Elements of the halo before and after the box `core`.
     pub(super) fn halo(&self, extent: u64, core: &Range<u64>) -> [u64; 2] {
         match self.edge {
             Edge::Wrap if extent > 0 => self.halo,
@@ -99,13 +99,13 @@ pub(super) struct Piece {
     /// The first of them in the box.
     pub(super) start: u64,
     pub(super) len: u64,
-    /// Which of the box's chunks along the axis it is.
+    /// The number of its chunk among the box's chunks along the axis.
     pub(super) chunk: usize,
     /// The first of them in the chunk.
     pub(super) from: u64,
 }
 
-/// What a box is made of along an axis.
+/// The pieces that make a box along an axis.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pieces {
     pub(super) pieces: Vec<Piece>,
@@ -114,7 +114,7 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    /// Of these selected elements in chunks of `chunk`.
+    /// Cuts `spans` of the selected elements at the ends of chunks of `chunk` elements.
     pub(super) fn new(selection: &Selection, spans: impl Iterator<Item = Range<u64>>, chunk: u64) -> Self {
         let (mut cut, mut start) = (Vec::new(), 0);
         for range in spans.flat_map(|span| selection.places(span)) {
@@ -133,7 +133,7 @@ impl Pieces {
         Self { pieces: cut.into_iter().map(place).collect(), chunks }
     }
 
-    /// Of each chunk from the first to the last of its elements.
+    /// For each chunk the range from the first to the last of its elements in the box.
     pub(super) fn ranges(&self) -> Vec<Range<u64>> {
         let mut ranges: Vec<Option<Range<u64>>> = vec![None; self.chunks.len()];
         for &Piece { len, chunk, from, .. } in &self.pieces {
@@ -148,12 +148,12 @@ impl Pieces {
         self.pieces.last().map_or(0, |piece| piece.start + piece.len)
     }
 
-    /// Whether it is all of one chunk of that extent.
+    /// True where the box is all of one chunk of `chunk` elements.
     pub(super) fn is_whole(&self, chunk: u64) -> bool {
         matches!(&*self.pieces, [piece] if piece.from == 0 && piece.len == chunk)
     }
 
-    /// Where an element of the box is stored: the chunk's index, and its place in the chunk.
+    /// The chunk that stores an element of the box, and the element's place in it.
     pub(super) fn find(&self, element: u64) -> [u64; 2] {
         let piece = &self.pieces[self.pieces.partition_point(|piece| piece.start + piece.len <= element)];
         [self.chunks[piece.chunk], piece.from + (element - piece.start)]

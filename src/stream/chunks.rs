@@ -7,7 +7,7 @@ use super::{
 };
 
 impl Plan {
-    /// How many chunks are read, if each is once.
+    /// The number of chunks that are read, if each is read once.
     pub(super) fn chunks(&self) -> usize {
         self.bands().last().map_or(0, |band| band.chunk + self.chunks_across(band.array))
     }
@@ -16,7 +16,7 @@ impl Plan {
         self.across(array).iter().map(Vec::len).product()
     }
 
-    /// Which of [`across`](Self::across) the chunks of these pieces are, which lie along an axis but the first.
+    /// The numbers in [`across`](Self::across) of the chunks of `pieces`, which lie along an axis but the first.
     pub(super) fn places(&self, array: usize, axis: usize, pieces: &Pieces) -> impl Iterator<Item = usize> {
         let across = &self.across(array)[axis - 1];
         pieces.chunks.iter().map(|chunk| across.partition_point(|other| other < chunk))
@@ -54,7 +54,7 @@ impl Plan {
         part.elements().saturating_mul(size).saturating_add(TRACKING)
     }
 
-    /// Where the chunk of a number is: its array, and its index in the grid.
+    /// The array of the chunk `number`, and the chunk's index in its grid.
     pub(super) fn chunk(&self, number: usize) -> (usize, Vec<u64>) {
         let (band, at) = self.find(number);
         let Band { array, chunk_row, .. } = self.bands()[band];

@@ -7,7 +7,7 @@ use half::f16;
 
 use crate::{ChunkedArray, Error, Result, StoredType, dtype::nearest_f32};
 
-/// What stored elements become before they are uploaded: [`AsStored`], [`Narrow`], or one of your own.
+/// A conversion of stored elements before they are uploaded: [`AsStored`], [`Narrow`], or one of your own.
 ///
 /// It is given runs of the elements of a row: those of all axes but the first, in C order; several at once, on threads of the device's pool.
 ///
@@ -53,13 +53,13 @@ use crate::{ChunkedArray, Error, Result, StoredType, dtype::nearest_f32};
 /// # Ok::<(), teatime::Error>(())
 /// ```
 pub trait Convert: fmt::Debug + Send + Sync {
-    /// Whether it takes the elements of an array.
+    /// Refuses an array whose elements it does not take.
     ///
     /// # Errors
     /// [`Error::Store`], which names the array and says what it holds.
     fn accepts(&self, array: &dyn ChunkedArray) -> Result<()>;
 
-    /// How many elements become whole bytes together: a run starts at a multiple of as many of its row, and has whole ones,
+    /// The number of elements that become whole bytes together: a run starts at a multiple of it in its row, and has whole ones,
     /// unless the row ends with it.
     fn unit(&self) -> u64 {
         1
@@ -83,9 +83,9 @@ pub trait Convert: fmt::Debug + Send + Sync {
 /// An element that does not fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misfit {
-    /// Which one of its run.
+    /// Its place in its run.
     pub at: usize,
-    /// What is wrong with it, with its value.
+    /// A text that says why it does not fit, with its value.
     pub why: String,
 }
 
@@ -114,15 +114,15 @@ impl Convert for AsStored {
 /// Numbers of one type, whatever is stored, within a range.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Narrow {
-    /// What is staged.
+    /// The type that is staged.
     pub to: Narrowed,
     /// Least and largest value.
     pub range: [f64; 2],
-    /// Whether negative integers are missing, and staged as -1; then an array's missing value is too, and other negative numbers of
+    /// If true, negative integers are missing, and staged as -1; then an array's missing value is too, and other negative numbers of
     /// floating point are an error, since they are more often data. Else negative values are numbers like others, and an array's missing
     /// value means nothing.
     pub negative_is_missing: bool,
-    /// Whether NaN is missing rather than an error: staged as -1 where negative values are missing, else as NaN.
+    /// If true, NaN is missing rather than an error: staged as -1 where negative values are missing, else as NaN.
     pub nan_is_missing: bool,
 }
 
@@ -192,7 +192,7 @@ impl Narrow {
         array.missing_value().filter(counts)
     }
 
-    /// Whether every byte of `i8` is staged as it is.
+    /// True where every byte of `i8` is staged as it is.
     fn keeps_bytes(&self) -> bool {
         let all = self.range[0] <= i8::MIN.into() && self.range[1] >= i8::MAX.into();
         self.to == Narrowed::I8 && !self.negative_is_missing && all
@@ -226,7 +226,7 @@ impl Narrow {
         Ok(())
     }
 
-    /// What is wrong with a value, if it is out of the range.
+    /// Refuses a value that is out of the range, with a text that says why.
     fn check(&self, value: f64) -> Result<(), String> {
         let [least, most] = self.range;
         if value > most {

@@ -1,6 +1,6 @@
-//! Whether two passes read the same.
+//! Digests of what a pass read, which show that two passes read equal bytes.
 
-/// Of each array the sum over its chunks of a digest of their decoded bytes, whatever the order in which they come.
+/// For each array the sum over its chunks of a digest of their decoded bytes; the order in which they come does not change it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Digests(Vec<u64>);
 

@@ -11,10 +11,10 @@ use crate::{ChunkedArray, extent::to_usize};
 /// Elements that are put together at a time where runs end within a byte.
 const GATHERED: u64 = 1 << 14;
 
-/// How an element that does not fit is told: its place in the row, and why.
+/// An element that does not fit: its place in the row, and why.
 type Found = (u64, String);
 
-/// How the rows of a box are put together from an array's chunks.
+/// The way in which the rows of a box are put together from an array's chunks.
 #[derive(Debug)]
 pub(super) struct Layout<'a> {
     array: &'a dyn ChunkedArray,
@@ -23,7 +23,7 @@ pub(super) struct Layout<'a> {
     chunk: [u64; AXES],
     /// The axis along which runs of neighbouring elements end: beyond it the box has all of one chunk.
     axis: usize,
-    /// Whether elements that share a byte are in several runs.
+    /// True where elements that share a byte are in several runs.
     cut: bool,
 }
 
@@ -133,7 +133,7 @@ impl<'a> Layout<'a> {
         if room.is_empty() { Ok(()) } else { convert(room) }
     }
 
-    /// Where an element of a row of the box is stored: its number in the stored row, and its chunk's index along the axes but
+    /// The place of an element of a row of the box: its number in the stored row, and its chunk's index along the axes but
     /// the first.
     pub(super) fn find(&self, element: u64) -> (u64, [u64; ACROSS]) {
         let extents = padded(self.array.shape());

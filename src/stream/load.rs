@@ -6,7 +6,7 @@ use crate::{ChunkedArray, Device, Element, Result, Run, Tensor};
 /// Bytes of a box of rows, where a row has fewer.
 const BOX: u64 = 8 << 20;
 
-/// How many rows [`load`] should read at once: whole chunks where these are small, and whole words of any type.
+/// The number of rows that [`load`] should read at once: whole chunks where these are small, and whole words of any type.
 pub(crate) fn rows_to_load(array: &dyn ChunkedArray, row_bytes: u64) -> u64 {
     let rows = (BOX / row_bytes.max(1)).max(1);
     let chunk = array.chunk_shape().first().copied().unwrap_or(1).max(1);
@@ -14,7 +14,7 @@ pub(crate) fn rows_to_load(array: &dyn ChunkedArray, row_bytes: u64) -> u64 {
     whole.next_multiple_of(4)
 }
 
-/// What a plan reads, in boxes of a multiple of 4 rows, as one tensor on the device: of a shape with as many rows. Holds as many bytes of
+/// Reads all of a plan, in boxes of a multiple of 4 rows, into one tensor on the device, of a shape with as many rows. Holds as many bytes of
 /// chunks as [`Blocks::new`] says. To `digested` a digest of all elements is added, which is the same whatever the memory.
 ///
 /// # Errors

@@ -57,7 +57,7 @@ impl StoredMatrix {
         Self::of(arrays, device, false)
     }
 
-    /// The same with f64 and integers rounded to the nearest f32.
+    /// A matrix like that of [`new`](Self::new), whose f64 and integers are rounded to the nearest f32.
     ///
     /// # Errors
     /// As [`new`](Self::new), but for f64 and integers.

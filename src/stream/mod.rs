@@ -112,7 +112,7 @@ use crate::{
     Cancel, Device, Element, Error, Result, Tensor, driver::Staging, extent::to_usize, tensor::checked_len,
 };
 
-/// Where a pass spent its time and what it moved.
+/// The time that a pass took, by stage, and the bytes that it moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct StreamStats {
@@ -162,16 +162,16 @@ pub struct Blocks<'a> {
     bytes: u64,
     /// The first is filled while the device may still read the other.
     slots: [Option<Staging>; 2],
-    /// Where the time of this pass went so far; what the consumer does is for it to add.
+    /// Times of this pass so far; the consumer adds its own.
     pub stats: StreamStats,
 }
 
 /// One box: what its elements were converted to, on the host.
 #[derive(Debug)]
 pub struct Block<'a> {
-    /// What it holds along each axis without its halo, by numbers among the selected.
+    /// Its elements along each axis without the halo, by numbers among the selected.
     pub core: Vec<Range<u64>>,
-    /// How much of the halo stands before the core along each axis.
+    /// Elements of the halo before the core along each axis.
     pub before: Vec<u64>,
     /// Elements along each axis, the halo among them.
     pub shape: Vec<u64>,
@@ -284,7 +284,7 @@ impl<'a> Blocks<'a> {
         self.prefetch.digests.as_ref()
     }
 
-    /// How many times a chunk is decoded in this pass, on average: 1 where the memory is enough for the boxes.
+    /// The number of times that a chunk is decoded in this pass, on average: 1 where the memory is enough for the boxes.
     pub fn times_read(&self) -> f64 {
         // An error is of a flag that nobody sets.
         self.prefetch.schedule().times_read(self.plan, &Cancel::default()).unwrap_or_default()

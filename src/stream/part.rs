@@ -1,4 +1,4 @@
-//! What is held of a decoded chunk.
+//! The part of a decoded chunk that is held.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Which chunks hold which boxes.
+//! A plan of a pass: the chunks that hold each box.
 
 use std::{ops::Range, sync::Arc};
 
@@ -32,16 +32,16 @@ const SCHEDULED: u64 = 64;
 pub struct Plan {
     arrays: Vec<Arc<dyn ChunkedArray>>,
     rows: Arc<Selection>,
-    /// Which are selected, of the axes but the first.
+    /// The selected elements of each axis but the first.
     selected: [Arc<Selection>; ACROSS],
     along: [Along; AXES],
     convert: Arc<dyn Convert>,
     bands: Vec<Band>,
-    /// Of each array its chunks along the axes but the first that are read.
+    /// For each array the chunks along the axes but the first that are read.
     across: Vec<[Vec<u64>; ACROSS]>,
     /// Most bytes that reading one chunk takes besides the chunk: what is fetched, and what decoding it takes.
     scratch: u64,
-    /// Of these, what is fetched; and how many chunks should be fetched at once, ahead of their decoding.
+    /// The fetched bytes among these, and the number of chunks that should be fetched at once, ahead of their decoding.
     fetched: u64,
     fetches: u64,
     /// Bytes of the lists of bands, of pieces and of chunks, and of what is cut from a chunk.
@@ -50,14 +50,14 @@ pub struct Plan {
     is_cut: bool,
 }
 
-/// How much a pass may do at once.
+/// The amounts that a pass may have under way at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AtOnce {
     /// Chunks that are decoded.
     pub(crate) decoders: usize,
     /// Threads that do nothing but fetch; none where the thread that decodes a chunk fetches it.
     pub(crate) fetches: usize,
-    /// Where there are some: chunks that are fetched or being so, those that are decoded among them.
+    /// Chunks that are fetched or being fetched, those that are decoded among them, where chunks are fetched ahead.
     pub(crate) fetched: usize,
     /// Most bytes of decoded chunks.
     pub(crate) bytes: u64,
@@ -71,11 +71,11 @@ pub(crate) struct Band {
     pub(crate) chunk_row: u64,
     /// The row of the appended list that the chunks start with.
     pub(super) first: u64,
-    /// Which of the selected rows they hold.
+    /// The selected rows that they hold.
     pub(crate) rows: Range<u64>,
     /// Bytes of those of its decoded chunks that a box needs at most, and of what keeps track of them.
     pub(crate) bytes: u64,
-    /// Of these, what keeps track of them; and, if no more is held of each than a box needs, what is held for a row at most.
+    /// The bytes among these that keep track of chunks; and the most bytes that a row takes, if no more is held of each than a box needs.
     tracking: u64,
     row_bytes: u64,
     /// Bytes of all bands before it.
@@ -227,7 +227,7 @@ impl Plan {
         Ok(())
     }
 
-    /// How many rows are selected.
+    /// The number of selected rows.
     pub fn rows(&self) -> u64 {
         self.rows.len()
     }
@@ -259,7 +259,7 @@ impl Plan {
         self.along[0].size
     }
 
-    /// How many arrays there are.
+    /// The number of arrays.
     pub fn arrays(&self) -> usize {
         self.arrays.len()
     }
@@ -272,7 +272,7 @@ impl Plan {
         &self.arrays[index]
     }
 
-    /// Of an array its chunks along the axes but the first that are read.
+    /// The chunks of an array along the axes but the first that are read.
     pub(super) fn across(&self, array: usize) -> &[Vec<u64>; ACROSS] {
         &self.across[array]
     }
@@ -390,14 +390,14 @@ impl Plan {
     pub fn ahead(&self, threads: u64) -> u64 {
         let band = self.bands.iter().map(|band| band.bytes).max().unwrap_or(0);
         let others = self.scratch.saturating_mul(threads.saturating_sub(1));
-        // Of what is beyond the least, decoders get half, and what is fetched ahead a quarter.
+        // Decoders get half of what is beyond the least, and chunks that are fetched ahead a quarter.
         let bands =
             band.saturating_mul(threads.saturating_mul(2).saturating_add(2).saturating_add(self.fetches));
         let fetched = self.fetches.saturating_mul(self.fetched);
         bands.max(others).saturating_add(others).saturating_add(fetched).max(fetched.saturating_mul(4))
     }
 
-    /// What a pass in boxes of so many rows may do at once on so many threads with so many bytes.
+    /// The amounts that a pass in boxes of `rows` rows may have under way on `threads` threads within `bytes` bytes.
     pub(crate) fn at_once(&self, threads: usize, rows: u64, bytes: u64) -> AtOnce {
         let spare = bytes.saturating_sub(self.largest_need_of(rows));
         let within = |share: u64, of: u64, most: u64| share.checked_div(of).unwrap_or(u64::MAX).min(most);
@@ -413,7 +413,7 @@ impl Plan {
         }
     }
 
-    /// What each box holds along each axis without its halo, by numbers among the selected, in C order.
+    /// The elements of each box along each axis without its halo, by numbers among the selected, in C order.
     pub fn boxes(&self) -> impl Iterator<Item = Vec<Range<u64>>> {
         let axes = self.arrays[0].shape().len();
         let counts: [u64; AXES] = std::array::from_fn(|axis| match axis {
@@ -450,7 +450,7 @@ impl Plan {
         self.along[axis].count(self.extent(axis)).max(1)
     }
 
-    /// What a box is made of along an axis but the first.
+    /// The pieces of a box along an axis but the first.
     pub(super) fn pieces(&self, array: usize, axis: usize, number: u64) -> Pieces {
         let (along, extent) = (&self.along[axis], self.extent(axis));
         let spans = along.spans(extent, &along.core(extent, number));
@@ -480,7 +480,7 @@ impl Plan {
     }
 }
 
-/// Whether an array has the axes of the first, and chunks.
+/// Refuses an array that has not the axes of the first, or no chunks.
 fn check(array: &dyn ChunkedArray, first: &dyn ChunkedArray) -> Result<()> {
     let (shape, chunk) = (array.shape(), array.chunk_shape());
     let rest = |shape: &[u64]| shape.get(1..).map(<[u64]>::to_vec);
@@ -603,7 +603,7 @@ mod tests {
         assert_eq!(message.downcast_ref::<String>().unwrap(), "row 15 of 15 that are selected");
     }
 
-    /// Of 5 columns in chunks of 2, three a band.
+    /// The array has 5 columns in chunks of 2, three a band.
     #[test]
     fn memory_is_shared_by_decoders_and_chunks() {
         let mut plan = plan(&[(100, 10)], 10);
@@ -622,7 +622,7 @@ mod tests {
             let left = bytes - 1000 * most as u64 - plan.lists;
             assert_eq!(decoders(&plan, 4, 10, bytes), (most, left), "{more}");
         }
-        // Where there is memory for all, all decode.
+        // All threads decode if there is memory for all.
         for scratch in [1, 1000, 1 << 20] {
             plan.scratch = scratch;
             for rows in [10, 40] {

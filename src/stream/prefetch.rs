@@ -1,4 +1,4 @@
-//! Which chunks are read ahead and held, bounded in bytes.
+//! Chunks that are read ahead and held, bounded in bytes.
 
 use std::{
     collections::{HashMap, VecDeque, hash_map::Entry},
@@ -26,7 +26,7 @@ pub(super) struct Prefetch<'a> {
     /// Most bytes of decoded chunks, unless one box needs more.
     bytes: u64,
     stages: Arc<Stages>,
-    /// Whether chunks are fetched on threads that do nothing else.
+    /// True where chunks are fetched on threads that do nothing else.
     ahead: bool,
     held: u64,
     /// The first step of which chunks may not have been started, and where it was looked up these.
@@ -34,11 +34,11 @@ pub(super) struct Prefetch<'a> {
     waiting: VecDeque<(u64, usize)>,
     /// Chunks that were started and are held.
     slots: HashMap<Key, Slot>,
-    /// How many of them have not come.
+    /// The number of chunks that have not come.
     coming: usize,
-    /// Which were started.
+    /// For each chunk, true once it was started.
     seen: Vec<bool>,
-    /// Of the chunks that came, where that is asked for.
+    /// Digests of the chunks that came, where these are asked for.
     pub(super) digests: Option<Digests>,
     /// Set when the pass ends early, so that what is queued is not decoded.
     stop: Cancel,
@@ -52,15 +52,15 @@ struct Slot {
     /// None while it is on its way.
     chunk: Option<Result<Vec<u8>>>,
     array: usize,
-    /// What is held of it, until when.
+    /// The parts of it that are held, each until a step.
     parts: Parts,
     bytes: u64,
-    /// Whether it was read before.
+    /// True where it was read before.
     again: bool,
 }
 
 impl<'a> Prefetch<'a> {
-    /// Of a pass in boxes of so many rows, without some.
+    /// A prefetch for a pass in boxes of `rows` rows, without those that are left out.
     pub(super) fn new(
         plan: &'a Plan,
         pool: Arc<ThreadPool>,
@@ -93,7 +93,7 @@ impl<'a> Prefetch<'a> {
         })
     }
 
-    /// Whether chunks were started.
+    /// True once a chunk was started.
     pub(super) fn has_started(&self) -> bool {
         self.next > 0
     }
@@ -114,7 +114,7 @@ impl<'a> Prefetch<'a> {
                 self.take(key, result, stats);
             }
             self.cancel.check()?;
-            // What is wrong with a chunk is told when that is needed, so that errors come in order.
+            // The error of a chunk is told when the chunk is needed, so that errors come in order.
             if let Some(Slot { chunk: Some(result @ Err(_)), .. }) = self.slots.get_mut(&key) {
                 let (array, index) = self.plan.chunk(chunk);
                 let why = "could not be read before, which ended the pass";
@@ -142,7 +142,7 @@ impl<'a> Prefetch<'a> {
         }));
     }
 
-    /// What is held of a chunk that was waited for, in the strip of a step.
+    /// The part that is held of a chunk that was waited for, in the strip of a step.
     pub(super) fn chunk(&self, step: u64, chunk: usize) -> Option<HeldChunk<'_>> {
         let slot = self.slots.get(&(self.schedule.strip(step), chunk))?;
         let (_, part) = slot.parts.last()?;

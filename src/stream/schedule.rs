@@ -23,12 +23,12 @@ pub(super) struct Schedule {
     /// Boxes along each axis.
     counts: [u64; AXES],
     strips: Strips,
-    /// Of each box, whether it is left out; empty where none is.
+    /// For each box, true where it is left out; empty where none is.
     left_out: Vec<bool>,
     users: Users,
 }
 
-/// How boxes are gone through: strip after strip.
+/// The order of the boxes: strip after strip.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Strips {
     /// Boxes of a strip along each axis.
@@ -58,7 +58,7 @@ struct Users {
 pub(super) type Parts = Vec<(u64, ChunkPart)>;
 
 impl Schedule {
-    /// Of a pass in boxes of so many rows that holds at most `bytes` bytes of decoded chunks (or what one box needs, if that is
+    /// A schedule of a pass in boxes of `rows` rows that holds at most `bytes` bytes of decoded chunks (or what one box needs, if that is
     /// more), in strips for which the fewest chunks are read. Without the boxes that are `left_out`.
     ///
     /// # Errors
@@ -75,7 +75,7 @@ impl Schedule {
         let counts = std::array::from_fn(count);
         let users = Users::new(plan, &along, counts, cancel)?;
         let mut all = users.strips(plan, counts);
-        // What fits with the fewest reads; else the last, in which each box is a strip.
+        // The strips that fit with the fewest reads; else the last, in which each box is a strip.
         let strips = all.pop().unwrap_or_else(|| Strips::along(0, [1; AXES]));
         let mut schedule = Self { along, counts, strips, left_out, users };
         let bytes = bytes.max(plan.chunks_of_box(rows));
@@ -90,13 +90,13 @@ impl Schedule {
         Ok(schedule)
     }
 
-    /// How many times a chunk is read, on average: 1 where the memory is enough.
+    /// The number of times that a chunk is read, on average: 1 where the memory is enough.
     pub(super) fn times_read(&self, plan: &Plan, cancel: &Cancel) -> Result<f64> {
         let [reads, chunks] = self.reads(plan, u64::MAX, cancel)?.unwrap_or_default();
         Ok(reads as f64 / chunks.max(1) as f64)
     }
 
-    /// How many times chunks are read, and how many chunks; none where more than so many bytes of them are held.
+    /// The number of reads of chunks, and of chunks; `None` where more than `bytes` bytes of them are held.
     fn reads(&self, plan: &Plan, bytes: u64, cancel: &Cancel) -> Result<Option<[u64; 2]>> {
         let mut seen = vec![false; plan.chunks()];
         let (mut held, mut total, mut reads) = (HashMap::<usize, Parts>::new(), 0u64, 0);
@@ -127,7 +127,7 @@ impl Schedule {
         Ok(Some([reads, seen.iter().filter(|seen| **seen).count() as u64]))
     }
 
-    /// What is held of a chunk from the step of a box on that is the first of its strip to need it.
+    /// The parts of a chunk that are held from `step` on, that of the first box of its strip that needs it.
     pub(super) fn parts(&self, plan: &Plan, chunk: usize, step: u64) -> Parts {
         let (band, at) = plan.find(chunk);
         let array = plan.bands()[band].array;
@@ -142,7 +142,7 @@ impl Schedule {
             }
         });
         let mut parts = Parts::new();
-        // What the last of them has was found for: parts that are little more are not held apart.
+        // The part of the last of them comes first: parts that are little more are not held apart.
         let mut least = 0;
         for mut left in (0..lists.iter().map(|list| list.len()).product()).rev() {
             let mut place = [0; AXES];
@@ -171,7 +171,7 @@ impl Schedule {
         parts
     }
 
-    /// Whether a box is left out.
+    /// True where a box is left out.
     fn is_left_out(&self, place: [u64; AXES]) -> bool {
         let number = place.iter().zip(self.counts).fold(0, |number, (at, count)| number * count + at);
         usize::try_from(number).is_ok_and(|number| self.left_out.get(number) == Some(&true))
@@ -222,7 +222,7 @@ impl Schedule {
         order.iter().fold(strip, |step, &axis| step * size[axis] + place[axis] % size[axis])
     }
 
-    /// What a box needs.
+    /// The chunks that a box needs.
     pub(super) fn needs(&self, plan: &Plan, [row, across @ ..]: [u64; AXES]) -> Needs {
         let bands: Vec<usize> = plan.needed(&self.along, row).into_iter().flatten().collect();
         let mut pieces: Vec<Option<[Pieces; ACROSS]>> = (0..plan.arrays()).map(|_| None).collect();
@@ -235,7 +235,7 @@ impl Schedule {
     }
 }
 
-/// Whether less is held of a chunk after a step.
+/// True where less is held of a chunk after a step.
 fn is_cut(parts: &Parts, step: u64) -> bool {
     parts.last().is_some_and(|(last, _)| *last <= step)
 }
@@ -247,14 +247,14 @@ pub(super) fn release(parts: &mut Parts, step: u64) {
     }
 }
 
-/// Of a chunk along an axis those of its users that are within a range of boxes.
+/// The users of a chunk along an axis that are within a range of boxes.
 fn of<'a>(users: &'a [User], chunk: usize, within: &Range<u64>) -> &'a [User] {
     let before = |number| users.partition_point(|user| (user.chunk, user.number) < (chunk, number));
     &users[before(within.start)..before(within.end)]
 }
 
 impl Strips {
-    /// Of so many boxes along each axis, an axis being the slowest.
+    /// Strips of `size` boxes along each axis, of which `slowest` is gone through last.
     fn along(slowest: usize, size: [u64; AXES]) -> Self {
         let mut order = std::array::from_fn(|axis| axis);
         order[..=slowest].rotate_right(1);
@@ -293,7 +293,7 @@ impl Users {
         Ok(Self { bands, across: across.collect() })
     }
 
-    /// How many times chunks along an axis are read for strips of so many boxes: of each array.
+    /// The number of reads of chunks along an axis for strips of `size` boxes, for each array.
     fn reads(&self, plan: &Plan, axis: usize, size: u64) -> Vec<u64> {
         let distinct = |users: &mut dyn Iterator<Item = &User>| {
             let (mut count, mut last) = (0, None);
@@ -355,7 +355,7 @@ impl Users {
 }
 
 impl Plan {
-    /// How many times a chunk is decoded, on average, in a pass on so many threads that holds so many bytes of decoded chunks.
+    /// The number of times that a chunk is decoded, on average, in a pass on so many threads that holds so many bytes of decoded chunks.
     ///
     /// # Errors
     /// [`Error::Cancelled`](crate::Error::Cancelled).
@@ -366,7 +366,7 @@ impl Plan {
     }
 }
 
-/// What a box needs: bands, and of each array that they are of its pieces along the other axes.
+/// The chunks that a box needs: bands, and for each of their arrays the pieces along the other axes.
 pub(super) struct Needs {
     pub(super) bands: Vec<usize>,
     pub(super) pieces: Vec<Option<[Pieces; ACROSS]>>,
@@ -378,7 +378,7 @@ impl Needs {
         self.bands.iter().flat_map(|&band| self.of_band(plan, band))
     }
 
-    /// Those of a band, in C order.
+    /// The chunks of a band, in C order.
     pub(super) fn of_band(&self, plan: &Plan, band: usize) -> Vec<usize> {
         let pieces = self.pieces[plan.bands()[band].array].as_ref();
         pieces.map_or_else(Vec::new, |pieces| plan.numbers(band, pieces))

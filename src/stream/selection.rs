@@ -1,4 +1,4 @@
-//! Which rows or columns take part.
+//! Selections of the rows or columns that take part.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use crate::{Error, Result};
 /// 16 bytes for each run of neighbouring places.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selection {
-    /// Of each run, its first place and how many are selected before it.
+    /// For each run its first place, and the number that is selected before it.
     runs: Vec<[u64; 2]>,
     len: u64,
 }
@@ -52,12 +52,12 @@ impl Selection {
         Ok(Self { runs, len })
     }
 
-    /// Whether there is none.
+    /// True where none is selected.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// How many there are.
+    /// The number of selected places.
     pub fn len(&self) -> u64 {
         self.len
     }
@@ -78,7 +78,7 @@ impl Selection {
         self.ranges().last().map_or(0, |range| range.end)
     }
 
-    /// How many of them are before that place.
+    /// The number of selected places before `place`.
     pub fn before(&self, place: u64) -> u64 {
         let run = self.runs.partition_point(|[first, _]| *first <= place);
         let Some([first, before]) = run.checked_sub(1).map(|run| self.runs[run]) else { return 0 };
@@ -92,7 +92,7 @@ impl Selection {
         self.runs.iter().zip(ends).map(|([first, before], end)| *first..first + (end - before))
     }
 
-    /// Where those of these numbers are; there are none from [`len`](Self::len) on.
+    /// The places of the selected `numbers`; there are none from [`len`](Self::len) on.
     pub fn places(&self, numbers: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let run = self.runs.partition_point(|[_, before]| *before <= numbers.start).saturating_sub(1);
         let runs = self.runs[run.min(self.runs.len())..].iter().enumerate();

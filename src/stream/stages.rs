@@ -19,7 +19,7 @@ use crate::{Cancel, ChunkedArray, DecodedChunk, Error, FetchedChunk, Result};
 /// A chunk of a strip of boxes: the strip, and the chunk's number.
 pub(super) type Key = (u64, usize);
 
-/// Which chunk, and what was asked for of it with the digest of the whole.
+/// A chunk's key, and the part that was asked for with the digest of the whole.
 pub(super) type Decoded = (Key, Result<(DecodedChunk, u64)>);
 
 /// One chunk on its way.
@@ -27,7 +27,7 @@ pub(super) struct Job {
     pub(super) array: Arc<dyn ChunkedArray>,
     pub(super) index: Vec<u64>,
     pub(super) key: Key,
-    /// What is wanted of it.
+    /// The part that is wanted.
     pub(super) part: ChunkPart,
     pub(super) digested: bool,
     /// Either means that nobody waits for it.
@@ -87,10 +87,10 @@ pub(super) struct Stages {
 
 #[derive(Default)]
 struct State {
-    /// How many more may be decoded: fewer than there are threads, where memory for what decoding takes is short.
+    /// The number of chunks more that may be decoded: fewer than there are threads, where memory for decoding is short.
     decoders: usize,
     ready: VecDeque<Ready>,
-    /// How many more may be fetched and not yet decoded.
+    /// The number of chunks more that may be fetched and not yet decoded.
     room: usize,
     wanted: VecDeque<Job>,
     closed: bool,

@@ -232,7 +232,7 @@ impl Case {
         (boxes, chunks)
     }
 
-    /// How many times each chunk was decoded since the last call.
+    /// The number of times that each chunk was decoded since the last call.
     fn reads(&self) -> Reads {
         let of = |(i, array): (usize, &Arc<Counting>)| {
             let reads = std::mem::take(&mut *array.reads.lock().unwrap());
@@ -242,7 +242,7 @@ impl Case {
     }
 }
 
-/// Of each chunk, by its array and index, how many times it is decoded.
+/// For each chunk, by its array and index, the number of times that it is decoded.
 type Reads = HashMap<(usize, Vec<u64>), u64>;
 
 /// Core, halo before it, shape and elements.
@@ -273,7 +273,7 @@ fn read_without(
     while let Some(mut block) = blocks.next_block().unwrap() {
         let values: Vec<i32> = bytemuck::pod_collect_to_vec(block.bytes());
         let (core, before, shape) = (block.core.clone(), block.before.clone(), block.shape.clone());
-        // Of both slots, the tensor has what the host saw.
+        // The tensor has what the host saw, from both slots.
         let tensor = block.tensor::<i32>(&shape).unwrap();
         assert!(tensor.read().unwrap() == values);
         boxes.push((core, before, shape, values));
@@ -318,7 +318,7 @@ fn boxes_are_what_a_gather_gives() {
     assert!(again > 20 && halos > 100, "{again} {halos}");
 }
 
-/// What they alone need is not read, and what others need is held no longer for them.
+/// Chunks that left-out boxes alone need are not read, and others are held no longer for them.
 #[test]
 fn boxes_may_be_left_out() {
     let device = Device::cpu();
@@ -363,7 +363,7 @@ fn blocks_of_rows_read_each_chunk_once() {
     }
 }
 
-/// What a smaller budget costs: of a row of boxes, those chunks that the halo of the next row needs are read again.
+/// A smaller budget costs reads: those chunks of a row of boxes that the halo of the next row needs are read again.
 #[test]
 fn a_small_budget_reads_again() {
     let values: Vec<i32> = (0..64 * 64).collect();
@@ -388,7 +388,7 @@ fn a_small_budget_reads_again() {
     assert!((found[4] - 1.0).abs() < 1e-9 && found[3] > 1.0, "{found:?}");
 }
 
-/// What strips hold does not grow with the array, along any axis: nor do their reads of a chunk.
+/// Neither the bytes that strips hold nor their reads of a chunk grow with the array, along any axis.
 #[test]
 fn memory_is_flat() {
     let plan = |shape: [u64; 3]| {
@@ -409,7 +409,7 @@ fn memory_is_flat() {
     assert!(of_small.is_sorted_by(|a, b| a > b), "{of_small:?}");
     for shape in [[256, 32, 32], [32, 256, 32], [32, 32, 256]] {
         let large = plan(shape);
-        // Of the 27 chunks around a box 8 and twice 2 elements along each axis.
+        // The 27 chunks around a box give 8 and twice 2 elements along each axis.
         assert_eq!([&small, &large].map(|plan| plan.chunks_of_box(8)), [4 * 12 * 12 * 12 + 27 * 384; 2]);
         let of_large = times(&large);
         assert!(
@@ -485,7 +485,7 @@ fn what_is_not_there_is_refused() {
     };
     let of = |range: Range<u64>| vec![range];
     refused(plan(vec![0..2, 7..9], of(0..3)), "rows", "up to 9 are selected, and the arrays have 8");
-    // Of chunks of 2 columns there are 4, of which the last is padding.
+    // There are 4 columns in chunks of 2, of which the last is padding.
     refused(plan(of(0..8), vec![0..1, 3..4]), "columns", "up to 4 are selected, and the arrays have 3");
     let (device, cancel) = (Device::cpu(), Cancel::default());
     let plan = plan(of(1..8), of(1..3)).unwrap();
@@ -595,7 +595,7 @@ fn numbers_are_narrowed() {
                     assert!(refused.starts_with(&format!("value {value} is negative")), "{refused}");
                 }
                 assert_eq!(narrowed(100.5f32, narrow).unwrap_err(), "value 100.5 is above 100");
-                // Where negatives are numbers like others, NaN stays one.
+                // NaN stays one where negatives are numbers like others.
                 let nan = [true, false].map(|negative_is_missing| {
                     narrowed(f64::NAN, Narrow { nan_is_missing: true, negative_is_missing, ..kept }).unwrap()
                 });

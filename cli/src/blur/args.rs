@@ -119,13 +119,6 @@ pub(crate) struct BlurArgs {
     /// How chunks of OUT.zarr are compressed [default: zstd]
     #[arg(long, value_name = "HOW", value_parser = named(COMPRESSIONS))]
     pub(super) compression: Option<Compression>,
-    /// Also write a picture of one slice, before and after side by side: a file beside OUT that ends with .png
-    ///
-    /// The slice is along the last two filtered axes, in the middle of the others. Channels are colours where there are 3 or 4, the fourth of which
-    /// is left out. Sides of more than 1024 elements are shown by means. Black and white are the 0.5th and the 99.5th percentile of the slice before
-    /// (of colours in bytes 0 and 255); with --order above 0, of each of the two its own. What is no finite number is black.
-    #[arg(long, value_name = "PNG", value_parser = local())]
-    pub(super) preview: Option<PathBuf>,
     /// Replace the results of this command that are there, in any of its formats, as the record beside them lists them
     ///
     /// Any other file of the name of a result is an error. The earlier results stay until the new ones are there.
@@ -155,8 +148,7 @@ Examples:
   teatime blur image.npy edges.npy --sigma 1 --order 0,1 --dtype f32
   teatime blur rgb.zarr soft.zarr --sigma 2 --channel-axis 2 --mode nearest
   teatime blur big.zarr/0 blurred.zarr --sigma 1,4,4 --memory 2G --resume
-  teatime blur cells.ome.zarr soft.ome.zarr --sigma 0.5 --physical --pyramid
-  teatime blur volume.zarr soft.zarr --sigma 3 --preview soft.png";
+  teatime blur cells.ome.zarr soft.ome.zarr --sigma 0.5 --physical --pyramid";
 
 const MODES: Named<Mode> = &[
     ("reflect", Mode::Reflect),
@@ -239,10 +231,6 @@ impl BlurArgs {
         if self.resume { self.out.path() } else { output.path(&self.out.name) }
     }
 
-    pub(super) fn is_derivative(&self) -> bool {
-        self.order.iter().any(|&order| order > 0)
-    }
-
     /// The type of the result, of an input of that type.
     pub(super) fn result_type(&self, of: StoredType) -> StoredType {
         match self.dtype {
@@ -256,7 +244,8 @@ impl BlurArgs {
 
     /// True where a result of the input's type would have 0 for what is negative of a derivative.
     pub(super) fn loses_negatives(&self, of: StoredType) -> bool {
-        self.is_derivative() && matches!(same(of), StoredType::U8 | StoredType::U16 | StoredType::U32)
+        self.order.iter().any(|&order| order > 0)
+            && matches!(same(of), StoredType::U8 | StoredType::U16 | StoredType::U32)
     }
 
     /// The axis of channels, of so many.

@@ -3,7 +3,6 @@
 mod args;
 mod input;
 mod output;
-mod preview;
 
 use std::time::Instant;
 
@@ -14,11 +13,7 @@ use teatime::{
 };
 
 pub(crate) use self::args::BlurArgs;
-use self::{
-    args::Format,
-    input::Input,
-    preview::{Png, Slice},
-};
+use self::{args::Format, input::Input};
 use crate::{
     failure::Failure,
     output::Output,
@@ -33,15 +28,12 @@ const COMMAND: &str = "blur";
 pub(crate) fn run(args: &BlurArgs, cancel: &Cancel) -> Result<(), Failure> {
     let started = Instant::now();
     args.refuse_input()?;
-    let png = args.preview.as_deref().map(|path| Png::beside(path, &args.out.folder)).transpose()?;
     args.refuse_options()?;
     let input = Input::open(args)?;
     // The array that is filtered within OUT.zarr: level 0 of an image, or OUT.zarr itself.
     let resumed = args.resume.then(|| if input.image.is_some() { "0" } else { "" });
-    let mut output =
-        args.out.open(COMMAND, &preview::files(png.as_ref(), &args.out), args.overwrite, resumed)?;
+    let mut output = args.out.open(COMMAND, &[], args.overwrite, resumed)?;
     let options = input.options(args)?;
-    let slice = png.as_ref().map(|_| Slice::new(args, &input, &options)).transpose()?;
     let device = args.resources.open()?;
     let bar = Bar::of("Filter", input.stored.array.shape().iter().product(), "elements");
     let run = Run::default()
@@ -55,25 +47,11 @@ pub(crate) fn run(args: &BlurArgs, cancel: &Cancel) -> Result<(), Failure> {
         input.stored.check_found()?;
     }
     input.stored.files.check()?;
-    let shown = png.zip(slice).map(|(png, slice)| {
-        let path = args.result(&output);
-        slice.write(args, &input, &path, &png, (&device, &run, &output))
-    });
-    let shown = match shown.transpose() {
-        Ok(shown) => shown,
-        Err(failure) => return Err(output.keep(failure)),
-    };
     let (given, planned, stats) = (args.resources.budget(), written.memory, &written.stats);
     let ran = Ran { started, device: &device, given, planned, stats, output: &output };
     let mut report = report(args, &ran, &input, &written);
-    if let Some((shown, _)) = &shown {
-        report.put(json!({ "preview": shown }));
-    }
     report.stages(&[("open", opened)]);
     report.streamed("time", &format!("{:.2} s: ", report.wall), "");
-    if let Some((_, line)) = shown {
-        report.line("preview", line);
-    }
     report.finish(output, args.json, cancel)
 }
 

@@ -341,7 +341,7 @@ fn left(target: &Path, record: &str) -> Option<String> {
 }
 
 /// The files of its own folder that a record lists, if it is of that command.
-pub(crate) fn listed(record: &Path, command: &str) -> Vec<String> {
+fn listed(record: &Path, command: &str) -> Vec<String> {
     let record = Earlier::read(record).filter(|record| record.command == command);
     let mut files = record.map(|record| record.files).unwrap_or_default();
     files.retain(|name| Path::new(name).file_name().is_some_and(|file| file == name.as_str()));
