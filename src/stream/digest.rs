@@ -1,4 +1,4 @@
-//! Digests of what a pass read, which show that two passes read equal bytes.
+//! Digests of the bytes that a pass read, by which two passes are compared.
 
 /// For each array the sum over its chunks of a digest of their decoded bytes; the order in which they come does not change it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -46,7 +46,7 @@ pub struct Plan {
     fetches: u64,
     /// Bytes of the lists of bands, of pieces and of chunks, and of what is cut from a chunk.
     lists: u64,
-    /// Whether what no box needs any more of a chunk is freed before the rest is: where boxes have halos.
+    /// True where boxes have halos: then elements of a chunk that no box needs any more are freed before its others.
     is_cut: bool,
 }
 
@@ -375,7 +375,7 @@ impl Plan {
         found
     }
 
-    /// Whether what no box needs any more of a chunk is freed before the rest is.
+    /// True where elements of a chunk that no box needs any more are freed before its others.
     pub(super) fn is_cut(&self) -> bool {
         self.is_cut
     }

@@ -96,7 +96,7 @@ impl Schedule {
         Ok(reads as f64 / chunks.max(1) as f64)
     }
 
-    /// The number of reads of chunks, and of chunks; `None` where more than `bytes` bytes of them are held.
+    /// The number of reads, and of chunks that are read at least once; `None` where more than `bytes` bytes of them are held.
     fn reads(&self, plan: &Plan, bytes: u64, cancel: &Cancel) -> Result<Option<[u64; 2]>> {
         let mut seen = vec![false; plan.chunks()];
         let (mut held, mut total, mut reads) = (HashMap::<usize, Parts>::new(), 0u64, 0);
@@ -142,7 +142,7 @@ impl Schedule {
             }
         });
         let mut parts = Parts::new();
-        // The part of the last of them comes first: parts that are little more are not held apart.
+        // Begins with the part that the last of these boxes needs. A part that is little more than the one before is not held apart.
         let mut least = 0;
         for mut left in (0..lists.iter().map(|list| list.len()).product()).rev() {
             let mut place = [0; AXES];
@@ -254,7 +254,7 @@ fn of<'a>(users: &'a [User], chunk: usize, within: &Range<u64>) -> &'a [User] {
 }
 
 impl Strips {
-    /// Strips of `size` boxes along each axis, of which `slowest` is gone through last.
+    /// Strips of `size` boxes along each axis, in an order in which the place along `slowest` changes least often.
     fn along(slowest: usize, size: [u64; AXES]) -> Self {
         let mut order = std::array::from_fn(|axis| axis);
         order[..=slowest].rotate_right(1);

@@ -485,7 +485,7 @@ fn what_is_not_there_is_refused() {
     };
     let of = |range: Range<u64>| vec![range];
     refused(plan(vec![0..2, 7..9], of(0..3)), "rows", "up to 9 are selected, and the arrays have 8");
-    // There are 4 columns in chunks of 2, of which the last is padding.
+    // Two chunks of 2 columns hold the 3 columns, and one of padding.
     refused(plan(of(0..8), vec![0..1, 3..4]), "columns", "up to 4 are selected, and the arrays have 3");
     let (device, cancel) = (Device::cpu(), Cancel::default());
     let plan = plan(of(1..8), of(1..3)).unwrap();

@@ -247,9 +247,4 @@ impl BlurArgs {
         self.order.iter().any(|&order| order > 0)
             && matches!(same(of), StoredType::U8 | StoredType::U16 | StoredType::U32)
     }
-
-    /// The axis of channels, of so many.
-    pub(super) fn channel(&self, axes: usize) -> Result<Option<usize>, Failure> {
-        self.channel_axis.map(|number| axis("--channel-axis", number, axes)).transpose()
-    }
 }

@@ -62,7 +62,8 @@ impl Input {
             Mode::Constant(_) => Mode::Constant(args.cval),
             mode => *mode,
         };
-        let filtered = match (&args.axes, args.channel(axes)?) {
+        let channel = args.channel_axis.map(|number| axis("--channel-axis", number, axes)).transpose()?;
+        let filtered = match (&args.axes, channel) {
             (Some(numbers), _) => {
                 numbers.iter().map(|&number| axis("--axes", number, axes)).collect::<Result<Vec<_>, _>>()?
             }

@@ -101,7 +101,8 @@ impl Output {
         [names, others]: [&[&str]; 2],
         name: &str,
     ) -> Result<Self, Failure> {
-        let is_listed = listed(&target.join(names[0]), command).iter().any(|file| file == name);
+        let is_listed = Earlier::read(&target.join(names[0]))
+            .is_some_and(|record| record.command == command && record.files.iter().any(|file| file == name));
         let begun: Vec<&str> = names.iter().copied().filter(|other| *other != name).collect();
         let mut output = Self::prepare(target, command, &begun, others, is_listed)?;
         output.names.push(name.to_owned());
@@ -338,14 +339,6 @@ fn left(target: &Path, record: &str) -> Option<String> {
         );
     }
     Some(left)
-}
-
-/// The files of its own folder that a record lists, if it is of that command.
-fn listed(record: &Path, command: &str) -> Vec<String> {
-    let record = Earlier::read(record).filter(|record| record.command == command);
-    let mut files = record.map(|record| record.files).unwrap_or_default();
-    files.retain(|name| Path::new(name).file_name().is_some_and(|file| file == name.as_str()));
-    files
 }
 
 /// The command whose record the folder holds.
