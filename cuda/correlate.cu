@@ -1,32 +1,23 @@
-// Weighted sums of neighbours along one axis, or along up to three: out[i] = sum of weights[t] x[i + o + t - w / 2] along y, or along z, y and x.
-// Grid: linear. One thread per element of a line and `run` outputs along y, or where these are narrower than a word per word of the output; where TILED one block per 16 x 32 outputs of `run` planes.
-// Bindings: 0 x (outer, z, y, x, step) read; 1 numbers read: constants beyond the edges of z, y and x, then weights of z, y and x; 2 out read_write; 3 params.
-// Constants: WG; TILED sums are along z, y and x, else along y; WIDE sums are of f64, and so are the numbers.
-// Hardware: a thread makes four neighbours along the axis of its sums at once, and so loads what two of them share once.
-// Runs are long: what they see again is in a cache then, and each element comes from memory about once.
-// A tile goes along z. Each thread holds what the sums across z need of its cells, nine planes, in registers, and loads the next plane while
-// the block sums along y. Sums along y stand in shared memory by columns, of one more than there are rows, so that no access meets a bank twice.
+// Weighted sums of neighbours along y, along x, or along y and then x: out[i] = sum of weights[t] x[i + o + t - w / 2].
+// Grid: linear. One block per strip of an array and `run` rows, which it makes `rows` at a time; where neither ALONG nor ACROSS one thread per output along y, or per word of outputs where these are narrower.
+// Bindings: 0 x (outer, y, x, step) read; 1 numbers read: constants beyond the edges of z, y and x, then weights of y and x; 2 out read_write; 3 params.
+// Constants: WG; ALONG 1 for sums along y of strips, ACROSS 1 for sums along x of strips; WIDE 1 for sums, and numbers, of f64; ROOM numbers that a block has room for.
+// Hardware: a thread makes eight neighbours along the axis of its sums at once, and so loads what two of them share once.
+// A block keeps the rows that its sums along y see in shared memory, as a ring, so that each comes from memory once. What is summed
+// along x stands there by columns.
 
 #include "dev.cuh"
 
 constexpr u32 WG = 256;
-constexpr u32 TILED = 0;
+constexpr u32 ALONG = 1;
+constexpr u32 ACROSS = 1;
 constexpr u32 WIDE = 0;
+constexpr u32 ROOM = 8192;
 
 // Blocks that a multiprocessor has the registers for.
-constexpr u32 BLOCKS = WIDE == 1 ? 1 : 2;
+constexpr u32 BLOCKS = WIDE == 1 ? 2 : 4;
 // Outputs along an axis that a thread makes at once.
-constexpr u32 MANY = 4;
-// Outputs of a tile's plane, and numbers that a block has room for.
-constexpr u32 TILE_Y = 16;
-constexpr u32 TILE_X = 2 * TILE_Y;
-constexpr u32 ROOM = 4000;
-// The largest radius across z, and cells of a thread where there are sums across z.
-constexpr u32 REACH = 4;
-constexpr u32 CELLS = 4;
-// From one column of sums along y to the next, and from one row of outputs.
-constexpr u32 COLUMN = TILE_Y + 1;
-constexpr u32 ROW = TILE_X + 1;
+constexpr u32 MANY = 8;
 
 typedef RealOf<WIDE == 1>::Real real;
 

@@ -1,7 +1,7 @@
-// Weighted sums of neighbours along one axis, or along up to three: out[i] = sum of weights[t] x[i + o + t - w / 2] along y, or along z, y and x.
-// Grid: linear. One invocation per element of a line and `run` outputs along y, or where these are narrower than a word per word of the output; where TILED one workgroup per 16 x 32 outputs of `run` planes.
-// Bindings: 0 x (outer, z, y, x, step) read; 1 numbers read: constants beyond the edges of z, y and x, then weights of z, y and x; 2 out read_write; 3 params.
-// Constants: WG; TILED sums are along z, y and x, else along y; WIDE 0, since WGSL has no f64.
+// Weighted sums of neighbours along y, along x, or along y and then x: out[i] = sum of weights[t] x[i + o + t - w / 2].
+// Grid: linear. One workgroup per strip of an array and `run` rows, which it makes `rows` at a time; where neither ALONG nor ACROSS one invocation per output along y, or per word of outputs where these are narrower.
+// Bindings: 0 x (outer, y, x, step) read; 1 numbers read: constants beyond the edges of z, y and x, then weights of y and x; 2 out read_write; 3 params.
+// Constants: WG; ALONG 1 for sums along y of strips, ACROSS 1 for sums along x of strips; WIDE 0, since WGSL has no f64; ROOM numbers that a workgroup has room for.
 
 @group(0) @binding(0) var<storage, read> x: array<u32>;
 @group(0) @binding(1) var<storage, read> numbers: array<f32>;
@@ -9,22 +9,15 @@
 @group(0) @binding(3) var<uniform> params: Params;
 
 const WG: u32 = 256u;
-const TILED: u32 = 0u;
+const ALONG: u32 = 1u;
+const ACROSS: u32 = 1u;
 const WIDE: u32 = 0u;
+const ROOM: u32 = 8192u;
 
-// Outputs along an axis that an invocation makes at once, as the elements of a vector.
-const MANY: u32 = 4u;
-// Outputs of a tile's plane, and numbers that a workgroup has room for.
-const TILE_Y: u32 = 16u;
-const TILE_X: u32 = 32u;
-const ROOM: u32 = 4000u;
-// The largest radius across z; an invocation has four cells where there are sums across z.
-const REACH: u32 = 4u;
-// From one column of sums along y to the next, and from one row of outputs.
-const COLUMN: u32 = TILE_Y + 1u;
-const ROW: u32 = TILE_X + 1u;
+// Outputs along an axis that an invocation makes at once: two vectors.
+const MANY: u32 = 8u;
 
-var<workgroup> cells: array<f32, TILED * (ROOM - 1u) + 1u>;
+var<workgroup> cells: array<f32, select(1u, ROOM, ALONG + ACROSS > 0u)>;
 
 // Which of n elements stands at a coordinate; below 0 where it is the constant. Remainders, which are slow, are for what is farther
 // beyond an edge than the other edge.

@@ -37,45 +37,49 @@ template <u32 N, class At> DEVICE void make_finite(const real* weights, u32 coun
 }
 
 // The sums of taps of N neighbours, where `at(k + t)` is tap t of neighbour k: from the centre, then from the outermost to the
-// innermost, those as far from the centre together; of weights without symmetry from the last, then from the first. EVEN: of each tap less
-// that next to it towards the centre, and the centre at the end.
-template <u32 N, int UNROLL, class At> DEVICE void sum_taps(const real* weights, u32 count, u32 kind, At at, real (&sums)[N]) {
+// innermost, those as far from the centre together; of weights without symmetry from the last, then from the first. APART, as EVEN wants it:
+// of each tap less that next to it towards the centre, and the centre at the end.
+template <bool APART, u32 N, class At> DEVICE void sum_taps(const real* weights, u32 count, u32 kind, At at, real (&sums)[N]) {
+    constexpr int UNROLL = N == 1 ? 1 : 4;
+    constexpr u32 ONE = APART ? 1 : 0;
     u32 end = count - 1;
     u32 first = kind == ANY ? end : count / 2;
-    bool apart = kind == EVEN;
-    u32 one = apart;
     auto other = [&](real value) { return kind == ODD ? -value : kind == ANY ? 0 : value; };
     // Values of N neighbours go on by one at a time, in registers.
-    real before[N] = {}, after[N] = {};
-    auto forward = [](real (&values)[N], real next) {
-        for (u32 k = 0; k + 1 < N; k++) values[k] = values[k + 1];
-        values[N - 1] = next;
-    };
-    real left = at(0), right = at(end - one);
-#pragma unroll UNROLL
+    real before[N], after[N];
+    real left = at(0), right = at(end - ONE);
+#pragma unroll
     for (u32 k = 0; k < N; k++) {
-        real next = at(k + one), last = at(end + k);
-        forward(before, apart ? left - next : next);
-        forward(after, other(apart ? last - right : last));
-        forward(sums, apart ? 0 : at(first + k) * weights[first]);
+        real next = at(k + ONE), last = at(end + k);
+        before[k] = APART ? left - next : next;
+        after[k] = APART ? last - right : other(last);
+        sums[k] = APART ? 0 : at(first + k) * weights[first];
         left = next;
         right = last;
     }
-    right = at(end - one);
+    right = at(end - ONE);
 #pragma unroll UNROLL
     for (u32 t = 0; t < first; t++) {
         real weight = weights[t];
         for (u32 k = 0; k < N; k++) sums[k] = multiply_add(before[k] + after[k], weight, sums[k]);
-        real next = at(t + N + one), last = at(end - 1 - t - one);
-        forward(before, apart ? left - next : next);
+        real next = at(t + N + ONE), last = at(end - 1 - t - ONE);
+        for (u32 k = 0; k + 1 < N; k++) before[k] = before[k + 1];
         for (u32 k = N - 1; k > 0; k--) after[k] = after[k - 1];
-        after[0] = other(apart ? right - last : last);
+        before[N - 1] = APART ? left - next : next;
+        after[0] = APART ? right - last : other(last);
         left = next;
         right = last;
     }
-    if (apart) {
+    if constexpr (APART) {
         for (u32 k = 0; k < N; k++) sums[k] = multiply_add(at(first + k), weights[first], sums[k]);
     }
+}
+
+// The sums again, of any kind, all of which are finite unless elements or the results are not.
+template <u32 N, class At> DEVICE void sums_of(const real* weights, u32 count, u32 kind, At at, real (&sums)[N]) {
+    if (kind == EVEN) sum_taps<true>(weights, count, kind, at, sums);
+    else sum_taps<false>(weights, count, kind, at, sums);
+    make_finite(weights, count, kind, at, sums);
 }
 
 // An axis in global memory, of which element `base` is the first at hand, and the others are `stride` apart.
@@ -88,19 +92,3 @@ struct Axis {
     u32 edge;
     real constant;
 };
-
-template <u32 TYPE> DEVICE real at(const Axis& axis, i32 coordinate) {
-    i32 place = source(axis.edge, coordinate, axis.n);
-    return place < 0 ? axis.constant : load_real<TYPE, real>(axis.x, axis.base + (u32)(place - axis.first) * axis.stride);
-}
-
-// The sums of neighbours, of which the centre of the first is at a coordinate.
-template <u32 TYPE, u32 N> DEVICE void sums_at(const Axis& axis, const real* weights, u32 count, u32 kind, i32 centre, real (&sums)[N]) {
-    i32 start = centre - (i32)(count / 2);
-    if (start >= 0 && start + (i32)(count + N - 1) <= axis.n) {
-        u32 from = axis.base + (u32)(start - axis.first) * axis.stride;
-        sum_taps<N, 4>(weights, count, kind, [&](u32 t) { return load_real<TYPE, real>(axis.x, from + t * axis.stride); }, sums);
-    } else {
-        sum_taps<N, 1>(weights, count, kind, [&](u32 t) { return at<TYPE>(axis, start + (i32)t); }, sums);
-    }
-}

@@ -1,7 +1,7 @@
 // Sums of taps along an axis, of which those that are not finite are made again.
 
-// Elements along an axis that are `stride` apart, of which `base` is the first at hand: in global memory, or where TILED in
-// cells, all of them.
+// Elements along an axis that are `stride` apart, of which `base` is the first at hand. Of strips they are cells, and behind the last of n
+// comes the first.
 struct Axis {
     base: u32,
     stride: u32,
@@ -11,14 +11,19 @@ struct Axis {
 }
 
 fn at(axis: Axis, coordinate: i32) -> f32 {
-    if TILED == 1u {
-        return cells[axis.base + u32(coordinate) * axis.stride];
+    if ALONG + ACROSS > 0u {
+        return cells[axis.base + around(u32(coordinate), u32(axis.n)) * axis.stride];
     }
     let place = source_of(axis.edge, coordinate, axis.n);
     if place < 0 {
         return axis.constant;
     }
     return element(axis.base + (u32(place) - params.first) * axis.stride);
+}
+
+// A number below twice `n`, less `n` where it is not below that.
+fn around(i: u32, n: u32) -> u32 {
+    return min(i, i - n);
 }
 
 fn four(axis: Axis, first: i32) -> vec4<f32> {
@@ -102,11 +107,10 @@ fn sums_again(axis: Axis, weights: u32, count: u32, kind: u32, start: i32, sums:
     return end_again(again, weights, count, kind, sums);
 }
 
-// The sum whose centre is at a coordinate: from the centre, then from the outermost taps to the innermost, those as far from the
+// The sum whose taps begin at a coordinate: from the centre, then from the outermost taps to the innermost, those as far from the
 // centre together; of weights without symmetry from the last, then from the first. Sums of EVEN are of each tap less its neighbour
 // towards the centre, then of the centre.
-fn sum_at(axis: Axis, weights: u32, count: u32, kind: u32, centre: i32) -> f32 {
-    let start = centre - i32(count / 2u);
+fn sum_at(axis: Axis, weights: u32, count: u32, kind: u32, start: i32) -> f32 {
     let end = start + i32(count) - 1;
     let first = i32(first_tap(count, kind));
     let is_apart = kind == EVEN;
@@ -131,9 +135,8 @@ fn sum_at(axis: Axis, weights: u32, count: u32, kind: u32, centre: i32) -> f32 {
     return sums_again(axis, weights, count, kind, start, vec4(sum)).x;
 }
 
-// The sums of four neighbours, of which the first has that centre: each element is loaded once for all of them.
-fn sums_at(axis: Axis, weights: u32, count: u32, kind: u32, centre: i32) -> vec4<f32> {
-    let start = centre - i32(count / 2u);
+// The sums of four neighbours, of which the first has its taps from there: each element is loaded once for all of them.
+fn sums_at(axis: Axis, weights: u32, count: u32, kind: u32, start: i32) -> vec4<f32> {
     let end = start + i32(count) - 1;
     let first = i32(first_tap(count, kind));
     let is_apart = kind == EVEN;
@@ -143,13 +146,13 @@ fn sums_at(axis: Axis, weights: u32, count: u32, kind: u32, centre: i32) -> vec4
     var sums = select(middle * weight, vec4(0.0), is_apart);
     var before = four(axis, start);
     var after = four(axis, end);
-    var left = at(axis, start + i32(MANY) - 1 + one);
+    var left = at(axis, start + 3 + one);
     var right = at(axis, end - one);
     before = select(before, before - vec4(before.yzw, left), is_apart);
     after = others(select(after, after - vec4(right, after.xyz), is_apart), kind);
     for (var t = 0; t < first; t++) {
         sums = fma(before + after, vec4(numbers[weights + u32(t)]), sums);
-        let next = at(axis, start + t + i32(MANY) + one);
+        let next = at(axis, start + t + 4 + one);
         let last = at(axis, end - 1 - t - one);
         before = vec4(before.yzw, select(next, left - next, is_apart));
         after = vec4(other(select(last, right - last, is_apart), kind), after.xyz);

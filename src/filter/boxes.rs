@@ -17,7 +17,7 @@ use crate::{
     dtype::nearest_f32,
     extent::to_usize,
     kernel::{Grid, small},
-    kernels::correlate::{CORRELATE, Combine, Edge, MANY, Params, spec},
+    kernels::correlate::{CORRELATE, Combine, Edge, Params, room, spec},
     untyped::{Untyped, empty_of},
 };
 
@@ -202,13 +202,16 @@ impl Filter {
             let is_of_stage = |taps: &Taps| stages == 1 || is_first(taps) == (stage == 0);
             let of_stage: Vec<BoxAxis> = axes.iter().map(|axis| axis.only_if(is_of_stage)).collect();
             let types = [if stage == 0 { from } else { real }, if stage + 1 == stages { of } else { real }];
-            for step in steps(&of_stage, limits, types, real) {
+            let steps = steps(&of_stage, limits, types, real);
+            let last = steps.len() - 1;
+            for (number, step) in steps.into_iter().enumerate() {
                 let now: Vec<BoxAxis> = axes
                     .iter()
                     .zip(&of_stage)
                     .map(|(axis, now)| BoxAxis { taps: now.taps.clone(), ..axis.clone() })
                     .collect();
-                passes.push(Pass::new(&now, &step, limits));
+                let output = if number == last { types[1] } else { real };
+                passes.push(Pass::new(&now, &step, limits, [output, real]));
                 for axis in &mut axes[step] {
                     (axis.n, axis.offset) = (axis.m, 0);
                 }
@@ -241,9 +244,9 @@ impl Filter {
         let axis = &pass.axes[pass.first()];
         let sizes = [x.dtype().size(), out.dtype().size()];
         let taps: u64 = pass.axes.iter().map(BoxAxis::weights).sum();
-        // An invocation may make that many outputs by themselves, each of half the weights, and again of all.
-        let max = u64::from(limits.iterations) / (MANY + MANY / 2);
-        if !pass.tiled && taps >= max {
+        // An invocation may make the four outputs of a word by themselves, each of half the weights, and again of all.
+        let max = u64::from(limits.iterations) / 6;
+        if pass.strip.is_none() && taps >= max {
             return Err(Error::Limit { what: "weights along an axis", requested: taps, max });
         }
         let whole = pass.most(pass.outer, &limits, sizes, |arrays| [arrays, axis.n, axis.m]);
@@ -300,18 +303,23 @@ impl Filter {
         let mut extents = [z.m, y.m, x_axis.m];
         let mut offsets = [z.offset, y.offset, x_axis.offset];
         (extents[pass.first()], offsets[pass.first()]) = (made, axis.offset + outputs.start);
-        let [groups, run] = pass.groups(arrays.end - arrays.start, made, of.size(), x.device().limits());
+        let limits = x.device().limits();
+        let all = arrays.end - arrays.start;
+        let [groups, run] = pass.groups(all, made, of.size(), limits);
+        // Arrays whose sums are along x alone are rows of one.
+        let [outer, rows] =
+            if pass.first() == 2 && pass.strip.is_some() { [1, all] } else { [all, extents[1]] };
         let params = Params {
             x0: start,
             out0: target.start,
             x_type: from.code(),
             out_type: of.code(),
-            outer: small(arrays.end - arrays.start),
+            outer: small(outer),
             nz: small(z.n),
-            ny: small(y.n),
+            ny: small(if outer == all { y.n } else { rows }),
             nx: small(x_axis.n),
             mz: small(extents[0]),
-            my: small(extents[1]),
+            my: small(rows),
             mx: small(extents[2]),
             oz: small(offsets[0]),
             oy: small(offsets[1]),
@@ -326,12 +334,15 @@ impl Filter {
             kinds: codes(&|taps| taps.kind(end.is_paired) as u32),
             combine: if end.is_last { self.combine } else { Combine::Replace } as u32,
             truncate: end.truncate,
+            columns: small(pass.strip.map_or(0, |strip| strip.columns)),
+            rows: small(pass.strip.map_or(0, |strip| strip.rows)),
             run: small(run),
         };
         let taps: u64 = pass.axes.iter().map(BoxAxis::weights).sum();
-        let outputs = (arrays.end - arrays.start) * made * pass.unit(|axis| axis.m);
-        let grid = Grid::linear(groups, x.device().limits().groups_per_axis, 2 * taps * outputs)?;
-        let spec = spec(pass.tiled, end.real == DType::F64);
+        let outputs = all * made * pass.unit(|axis| axis.m);
+        let grid = Grid::linear(groups, limits.groups_per_axis, 2 * taps * outputs)?;
+        let filtered = [y, x_axis].map(|axis| pass.strip.is_some() && axis.taps.is_some());
+        let spec = spec(filtered, end.real == DType::F64, room(limits.workgroup_memory));
         x.device().launch(
             &CORRELATE,
             &spec,

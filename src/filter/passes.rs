@@ -7,13 +7,13 @@ use crate::{
     DType, Limits,
     kernels::{
         WG,
-        correlate::{MANY, REACH, ROOM, TILE_X, TILE_Y},
+        correlate::{MANY, room},
     },
 };
 
 /// Outputs along a last axis that is left alone are elements of a place, up to so many; else it is an axis of its own.
 const fn most_step(limits: &Limits) -> u64 {
-    if has_workgroups(limits) { TILE_X / MANY } else { 16 }
+    if has_workgroups(limits) { 8 } else { 16 }
 }
 
 /// The cpu has none: its kernel takes whole arrays.
@@ -27,19 +27,27 @@ const WORK: u64 = 1 << 35;
 /// With two before it, fewer, since both are summed again there.
 const AROUND: u64 = 192;
 const AROUND_OF_THREE: u64 = 64;
-/// Times that an invocation goes through the weights at most for a block of neighbours or two: half of them for all neighbours together, and
-/// all for each whose sum is not finite, which is made again by itself.
-const AGAIN: u64 = 9;
+/// Times that an invocation goes through the weights of an axis at most for its neighbours: half of them for all together, and all for each
+/// whose sum is not finite, which is made again by itself.
+const AGAIN: u64 = MANY + 1;
 /// Workgroups that a GPU is busy with.
-const BUSY: u64 = 1 << 10;
+const BUSY: u64 = 1 << 12;
 
 /// Arrays of up to three axes, of several elements at each place.
 pub(super) struct Pass {
     pub(super) outer: u64,
     pub(super) axes: [BoxAxis; 3],
     pub(super) step: u64,
-    /// Whether it is along up to three axes, and not along the second alone.
-    pub(super) tiled: bool,
+    /// None where each output is made by itself.
+    pub(super) strip: Option<Strip>,
+}
+
+/// The part of a block of rows that a workgroup makes at once: `width` elements of each of `rows`, of which its sums see `columns`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Strip {
+    pub(super) columns: u64,
+    pub(super) rows: u64,
+    width: u64,
 }
 
 /// The axes of each pass, in ascending order: as many as possible in the last one.
@@ -52,12 +60,16 @@ pub(super) fn steps(
     let filtered: Vec<usize> = (0..axes.len()).filter(|&i| axes[i].taps.is_some()).collect();
     let end = filtered.last().map_or(0, |last| last + 1);
     let neighbours = filtered.iter().rev().enumerate().take_while(|&(i, &at)| at + i + 1 == end).count();
-    let most = neighbours.min(if inner(&axes[end..]) > most_step(limits) { 2 } else { 3 });
+    let most = neighbours.min(match (has_workgroups(limits), inner(&axes[end..]) > most_step(limits)) {
+        (true, true) => 1,
+        (false, false) => 3,
+        _ => 2,
+    });
     let fits = |&count: &usize| {
         let before = filtered.len() - count;
         let input = if before == 0 { input } else { real };
-        let pass = Pass::new(axes, &(end - count..end), limits);
-        pass.fits_workgroup(limits, output, real) && pass.fits_row(limits, [input.size(), output.size()])
+        let pass = Pass::new(axes, &(end - count..end), limits, [output, real]);
+        pass.takes_axes_together(limits) && pass.fits_row(limits, [input.size(), output.size()])
     };
     let together = (2..=most).rev().find(fits).unwrap_or(1);
     let (alone, _) = filtered.split_at(filtered.len() - together);
@@ -72,25 +84,89 @@ fn inner(axes: &[BoxAxis]) -> u64 {
 }
 
 impl Pass {
-    /// Along some neighbouring axes.
-    pub(super) fn new(axes: &[BoxAxis], step: &Range<usize>, limits: &Limits) -> Self {
+    /// Along some neighbouring axes, with outputs and sums of these types.
+    pub(super) fn new(
+        axes: &[BoxAxis],
+        step: &Range<usize>,
+        limits: &Limits,
+        [output, real]: [DType; 2],
+    ) -> Self {
         let outer = inner(&axes[..step.start]);
         let within = inner(&axes[step.end..]);
         let plain = |n: u64| BoxAxis::whole(n, None);
+        let with_strip = |mut pass: Self| {
+            pass.strip = pass.strip(limits, output, real);
+            pass
+        };
+        let is_short = within <= most_step(limits);
         if let [axis] = &axes[step.clone()] {
-            return Self { outer, axes: [plain(1), axis.clone(), plain(within)], step: 1, tiled: false };
+            let across = [plain(1), plain(1), axis.clone()];
+            let across = Self { outer, axes: across, step: within, strip: None };
+            let across = (has_workgroups(limits) && is_short).then(|| with_strip(across));
+            return across.filter(|pass| pass.strip.is_some()).unwrap_or_else(|| {
+                let along = [plain(1), axis.clone(), plain(within)];
+                with_strip(Self { outer, axes: along, step: 1, strip: None })
+            });
         }
         let mut last: Vec<BoxAxis> = axes[step.clone()].to_vec();
-        let step = if within > most_step(limits) {
+        if !is_short {
             last.push(plain(within));
-            1
-        } else {
-            within
-        };
+        }
         let x = last.pop().unwrap_or_else(|| plain(1));
         let y = last.pop().unwrap_or_else(|| plain(1));
         let z = last.pop().unwrap_or_else(|| plain(1));
-        Self { outer, axes: [z, y, x], step, tiled: true }
+        let step = if is_short { within } else { 1 };
+        with_strip(Self { outer, axes: [z, y, x], step, strip: None })
+    }
+
+    /// The largest strip whose cells a workgroup has room for; where rows of the output end within a word there is none, nor on the cpu.
+    fn strip(&self, limits: &Limits, output: DType, real: DType) -> Option<Strip> {
+        let [z, y, x] = &self.axes;
+        let line = x.m * self.step;
+        let is_narrow = output.size() < 4;
+        let is_whole = !is_narrow || (line * output.size()).is_multiple_of(4);
+        if !has_workgroups(limits)
+            || z.taps.is_some()
+            || !is_whole
+            || self.iterations() >= limits.iterations.into()
+        {
+            return None;
+        }
+        let wg = u64::from(WG);
+        let room = u64::from(room(limits.workgroup_memory)) / real.size();
+        let reach = |axis: &BoxAxis| axis.weights().saturating_sub(1);
+        let [below, aside] = [reach(y), reach(x) * self.step];
+        // From one column to the next, where cells stand by columns.
+        let apart = |rows: u64| rows + if rows == 16 { 2 } else { 1 };
+        // Neighbours along x are made together, and the bytes of a word.
+        let unit = if x.taps.is_some() {
+            MANY * self.step
+        } else if is_narrow {
+            4
+        } else {
+            1
+        };
+        let strip = |rows: u64, columns: u64| {
+            let width = columns.min(line.next_multiple_of(unit) + aside).saturating_sub(aside) / unit * unit;
+            (width > 0).then_some(Strip { columns: width + aside, rows, width })
+        };
+        if y.taps.is_none() {
+            // As many rows as keep threads from the same banks come first.
+            let all = [8, 16, 32, 64, 4, 2, 1].into_iter().filter(|&rows| rows < 2 * self.outer);
+            let all = all.filter_map(|rows| {
+                let columns = (room / apart(rows)).min(MANY * wg / rows + aside);
+                strip(rows, columns).map(|strip| {
+                    (rows.min(8) * strip.rows * strip.width * strip.width / strip.columns, strip)
+                })
+            });
+            return all.rev().max_by_key(|&(worth, _)| worth).map(|(_, strip)| strip);
+        }
+        let all = (1..=wg).filter_map(|groups| {
+            let rows = MANY * groups;
+            let by_columns = if x.taps.is_some() || is_narrow { apart(rows) } else { 0 };
+            strip(rows, (wg / groups).min(room / (below + rows + by_columns)))
+        });
+        all.rev().max_by_key(|strip| strip.rows * strip.width)
     }
 
     /// The first axis that sums are along.
@@ -108,47 +184,32 @@ impl Pass {
         self.axes[self.first() + 1..].iter().map(extent).product::<u64>() * self.step
     }
 
-    /// Workgroups for some arrays, and some outputs along the first filtered axis, of elements of that size; and how many outputs a
-    /// workgroup or an invocation makes one after another: all that there are, or so few that a GPU is busy, since each such run
-    /// begins with elements that another has seen.
+    /// Workgroups for some arrays, and some outputs along the first filtered axis, of elements of that size; and how many rows a workgroup
+    /// makes one after another: all that there are, or so few that a GPU is busy, since each such run begins with rows that another has seen.
     pub(super) fn groups(&self, arrays: u64, outputs: u64, size: u64, limits: &Limits) -> [u64; 2] {
-        // Grids of tests are small, so that runs are long.
-        let busy = u64::from(WG) * BUSY.min(limits.groups_per_axis.into());
-        let run = |others: u64, unit: u64, iterations: u64| {
-            let all = outputs.div_ceil(busy.div_ceil(others.max(1)));
-            let most = u64::from(limits.iterations) / iterations / unit * unit;
-            all.next_multiple_of(unit).min(most).max(unit)
-        };
-        if self.tiled {
-            let mut extents = [0, 1, 2].map(|i| self.axes[i].m);
-            extents[self.first()] = outputs;
-            let [z, y, x] = extents;
-            let tiles = arrays * y.div_ceil(TILE_Y) * (x * self.step).div_ceil(self.tile_x());
-            // Without weights along z there is one plane.
-            let run = if self.first() == 0 { run(tiles * u64::from(WG), 1, self.iterations()) } else { 1 };
-            return [tiles * z.div_ceil(run), run];
-        }
-        let each = 4 / size;
-        if each > 1 {
+        let Some(strip) = self.strip else {
             // The first word may be that of another panel.
+            let each = (4 / size).max(1);
             let words = (arrays * outputs * self.unit(|axis| axis.m) + each - 1).div_ceil(each);
-            return [words.div_ceil(WG.into()), 1];
-        }
-        let lines = arrays * self.unit(|axis| axis.m);
-        let run = run(lines, MANY, AGAIN * self.axes[1].weights() + MANY);
-        [(lines * outputs.div_ceil(run)).div_ceil(WG.into()), run]
+            return [words.div_ceil(WG.into()), 0];
+        };
+        let [_, _, x] = &self.axes;
+        let [arrays, rows, line] = match self.first() {
+            2 => [1, arrays, outputs * self.step],
+            _ => [arrays, outputs, x.m * self.step],
+        };
+        let others = arrays * line.div_ceil(strip.width);
+        // Grids of tests are small, so that runs are long.
+        let busy = BUSY.min(limits.groups_per_axis.into());
+        let all = rows.div_ceil(busy.div_ceil(others.max(1)));
+        let most = u64::from(limits.iterations) / self.iterations() * strip.rows;
+        let run = all.next_multiple_of(strip.rows).min(most).max(strip.rows);
+        [others * rows.div_ceil(run), run]
     }
 
-    /// Elements along x of a tile: blocks of as many neighbours as an invocation makes, of each element of a place.
-    fn tile_x(&self) -> u64 {
-        let block = MANY * self.step;
-        (TILE_X / block).max(1) * block
-    }
-
-    /// Iterations of a tile's invocation for a plane at most.
+    /// Iterations of an invocation for a block of rows at most: through the weights, and through what it loads and stores.
     fn iterations(&self) -> u64 {
-        let rounds = ROOM.div_ceil(WG.into());
-        AGAIN * self.axes.iter().map(BoxAxis::weights).sum::<u64>() + 8 * rounds
+        AGAIN * self.axes.iter().map(BoxAxis::weights).sum::<u64>() + 256
     }
 
     /// Whether one launch may take some arrays, and inputs and outputs along the first filtered axis.
@@ -192,23 +253,66 @@ impl Pass {
         self.fits([1, axis.n.min(axis.weights()), axis.m.min(1)], limits, sizes)
     }
 
-    /// Whether what a tile's sums see, and these sums, fit what a workgroup shares; and where there are weights along z, whether the planes
-    /// that its sums need fit the registers of its invocations, of which each then has [`MANY`] cells.
-    ///
-    /// The cpu sums along an axis once more for what the next one sees around a task: that stays below what another pass costs.
-    fn fits_workgroup(&self, limits: &Limits, output: DType, real: DType) -> bool {
+    /// Whether sums along its axes are made in one pass: on a GPU where a strip is not mostly what its sums see beyond it. The cpu sums along
+    /// an axis once more for what the next one sees around a task: that stays below what another pass costs.
+    fn takes_axes_together(&self, limits: &Limits) -> bool {
         let [z, y, x] = &self.axes;
         let reach = |axis: &BoxAxis| axis.weights().saturating_sub(1);
-        if !has_workgroups(limits) {
-            return reach(x) * self.step <= AROUND && (z.taps.is_none() || reach(y) <= AROUND_OF_THREE);
+        if has_workgroups(limits) {
+            return self.strip.is_some_and(|strip| 2 * strip.width >= strip.columns);
         }
-        let width = self.tile_x() + reach(x) * self.step;
-        let seen = (TILE_Y + reach(y)) * width;
-        let is_whole = output.size() >= 4 || (x.m * self.step * output.size()).is_multiple_of(4);
-        is_whole
-            && seen + (TILE_Y + 1) * width + TILE_Y * (TILE_X + 1) <= ROOM
-            && ROOM * real.size() <= limits.workgroup_memory.into()
-            && (z.taps.is_none() || reach(z) <= 2 * REACH && seen <= MANY * u64::from(WG))
-            && self.iterations() < limits.iterations.into()
+        reach(x) * self.step <= AROUND && (z.taps.is_none() || reach(y) <= AROUND_OF_THREE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Device, filter::taps::Taps, kernels::correlate::Edge};
+
+    /// The cells of strips have room, and a workgroup has an invocation for every neighbour of eight that it makes.
+    #[test]
+    fn strips_fit_a_workgroup() {
+        let cpu = Device::cpu().limits().clone();
+        let axis = |n: u64, radius: u64| {
+            let taps = Taps::new(vec![1.0; 2 * radius as usize + 1], Edge::Reflect, 0.0);
+            BoxAxis::whole(n, (radius < u64::MAX).then_some(taps))
+        };
+        let mut made = 0;
+        for memory in [16 << 10, 32 << 10, 48 << 10] {
+            let limits = Limits { workgroup_memory: memory, iterations: 65_535, ..cpu.clone() };
+            let shapes =
+                [[1, 1, 1], [1, 5000, 1], [50, 1104, 1104], [3, 7, 9], [100_000, 20, 1], [4, 512, 3]];
+            for ([a, b, c], radius) in
+                shapes.into_iter().flat_map(|shape| [0, 1, 4, 12, 40, 300, 2000].map(|r| (shape, r)))
+            {
+                let both = [axis(a, radius), axis(b, radius), BoxAxis::whole(c, None)];
+                for (axes, real, output) in [0..1, 1..2, 0..2].into_iter().flat_map(|axes| {
+                    [(DType::F32, DType::F32), (DType::F32, DType::U8), (DType::F64, DType::F64)]
+                        .map(|(real, output)| (axes.clone(), real, output))
+                }) {
+                    let pass = Pass::new(&both, &axes, &limits, [output, real]);
+                    let Some(strip) = pass.strip else { continue };
+                    made += 1;
+                    let [along, across] = [1, 2].map(|i| pass.axes[i].taps.is_some());
+                    let apart = strip.rows + if strip.rows == 16 { 2 } else { 1 };
+                    let ring = pass.axes[1].weights().saturating_sub(1) + strip.rows;
+                    let by_columns = if across || output == DType::U8 { strip.columns * apart } else { 0 };
+                    let cells = by_columns + if along { ring * strip.columns } else { 0 };
+                    assert!(cells * real.size() <= room(memory).into(), "{strip:?} {radius}");
+                    assert!(
+                        !along
+                            || strip.rows / MANY * strip.columns <= WG.into()
+                                && strip.rows.is_multiple_of(MANY)
+                    );
+                    assert!(!across || strip.rows * strip.width / MANY <= WG.into());
+                    assert!(!across || strip.width.is_multiple_of(MANY * pass.step));
+                    let [groups, run] =
+                        pass.groups(pass.outer, pass.axes[pass.first()].m, output.size(), &limits);
+                    assert!(groups > 0 && run.is_multiple_of(strip.rows), "{strip:?} {groups} {run}");
+                }
+            }
+        }
+        assert!(made > 200, "{made}");
     }
 }

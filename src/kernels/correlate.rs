@@ -1,5 +1,5 @@
-//! Weighted sums of neighbours along one axis, or along up to three axes of a box in one launch: the same operations for each
-//! element, so that its bits are the same.
+//! Weighted sums of neighbours along one axis, or along some axes of a box in one launch: the same operations for each element, so that its
+//! bits are the same.
 
 pub(crate) use super::cpu::correlate::{Combine, Edge, Kind};
 use super::{
@@ -13,8 +13,8 @@ use crate::{
 
 params! {
     /// Parameters of the kernel. Of the axes z, y and x of a box: extents `n` of the input and `m` of the output, the input's coordinate
-    /// `o` (i32) of the first output, and the number `w` of weights: 0 where nothing is summed. Where it is not `TILED`, sums are along
-    /// y alone.
+    /// `o` (i32) of the first output, and the number `w` of weights: 0 where nothing is summed. GPUs sum along y and x alone, and z is of one
+    /// place there.
     ///
     /// The weights stand behind the three constants beyond the edges: those of z, of y, of x.
     pub(crate) struct Params {
@@ -50,13 +50,16 @@ params! {
         pub(crate) combine: u32,
         /// The code of the type, and 1, that sums along each axis are made elements of, towards 0; or 0.
         pub(crate) truncate: u32,
-        /// Outputs along z, or where it is not `TILED` along y, that one workgroup or invocation makes, one after another.
+        /// Of strips, the elements of a row that a workgroup sees, the rows that it makes at once, and those that it makes one after
+        /// another.
+        pub(crate) columns: u32,
+        pub(crate) rows: u32,
         pub(crate) run: u32,
     }
 }
 
 pub(crate) static CORRELATE: Kernel<Params> = kernel!(
-    "correlate" + "sums" + "lines" + "tile",
+    "correlate" + "sums" + "direct" + "strip",
     Params,
     [Read, Read, ReadWrite],
     correlate,
@@ -65,25 +68,34 @@ pub(crate) static CORRELATE: Kernel<Params> = kernel!(
 );
 
 /// Outputs side by side that an invocation makes at once.
-pub(crate) const MANY: u64 = 4;
-/// Outputs along y, and at most along x, of a plane that a workgroup makes where `TILED`.
-pub(crate) const TILE_Y: u64 = 16;
-pub(crate) const TILE_X: u64 = 32;
-/// Elements that it has room for: what the sums along y see, these sums, and those along x.
-pub(crate) const ROOM: u64 = 4000;
-/// The largest radius across z where it is `TILED`.
-pub(crate) const REACH: u64 = 4;
+pub(crate) const MANY: u64 = 8;
 
 /// Numbers before the weights.
 pub(crate) const BEFORE_WEIGHTS: usize = 3;
 
-pub(crate) const fn spec(tiled: bool, wide: bool) -> [(&'static str, u32); 3] {
-    [("WG", WG), ("TILED", tiled as u32), ("WIDE", wide as u32)]
+/// Bytes of numbers that a workgroup has room for, of the most that it can have.
+pub(crate) const fn room(workgroup_memory: u32) -> u32 {
+    if workgroup_memory < 32 << 10 { 16_000 } else { 32 << 10 }
+}
+
+/// For sums along y, along x, or both, of strips, or for outputs along y by themselves; in f64 if `wide`, in so much room.
+pub(crate) const fn spec([along, across]: [bool; 2], wide: bool, room: u32) -> [(&'static str, u32); 5] {
+    let size = if wide { 8 } else { 4 };
+    [
+        ("WG", WG),
+        ("ALONG", along as u32),
+        ("ACROSS", across as u32),
+        ("WIDE", wide as u32),
+        ("ROOM", room / size),
+    ]
 }
 
 fn specs() -> Vec<Vec<(&'static str, u32)>> {
-    let kinds = [(false, false), (true, false), (false, true), (true, true)];
-    kinds.map(|(tiled, wide)| spec(tiled, wide).to_vec()).to_vec()
+    let rooms = [(false, u32::MAX), (true, u32::MAX), (false, 0)];
+    let axes = [[false, false], [true, false], [false, true], [true, true]];
+    let all =
+        rooms.iter().flat_map(|&(wide, memory)| axes.map(|axes| spec(axes, wide, room(memory)).to_vec()));
+    all.collect()
 }
 
 fn correlate(launch: CpuLaunch<'_>) {
@@ -95,11 +107,11 @@ const LINE: usize = 64;
 
 fn correlate_in<R: Real>(launch: CpuLaunch<'_>) {
     let p: Params = launch.params();
-    let (tiled, cancel) = (launch.constant("TILED") != 0, launch.cancel());
+    let cancel = launch.cancel();
     let [x, numbers, out] = launch.args();
     let numbers = numbers.read();
     let (axes, outer, line) = (axes::<R>(&p, numbers), p.outer as usize, (p.nx * p.step) as usize);
-    let shape = if tiled {
+    let shape = if p.wz > 0 || p.wx > 0 {
         (outer, axes, p.step as usize)
     } else if line < LINE {
         (1, [Axis::plain(1), Axis::plain(outer), axes[1]], line)
