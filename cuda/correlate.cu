@@ -15,7 +15,7 @@ constexpr u32 WIDE = 0;
 constexpr u32 ROOM = 8192;
 
 // Blocks that a multiprocessor has the registers for.
-constexpr u32 BLOCKS = WIDE == 1 ? 2 : 4;
+constexpr u32 BLOCKS = WIDE == 1 ? 2 : ALONG + ACROSS == 2 ? 3 : 4;
 // Outputs along an axis that a thread makes at once.
 constexpr u32 MANY = 8;
 

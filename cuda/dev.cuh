@@ -13,8 +13,6 @@ typedef unsigned long long u64;
 typedef long long i64;
 
 #define DEVICE static __device__ __forceinline__
-// A function that is called, where a copy at each call would be too much code.
-#define CALLED static __device__ __noinline__
 
 // These are macros, so that the emulator sees the line of a call; an argument may have commas.
 // shuffle_xor(value, mask): all 32 threads of a warp exchange their values, and each gets that of the thread `lane ^ mask`.

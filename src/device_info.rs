@@ -169,7 +169,7 @@ pub struct DeviceOptions {
     pub threads: Option<usize>,
     /// Lowers [`Limits::binding`], in bytes; for testing how work is split.
     pub(crate) binding: Option<u64>,
-    /// Lowers [`Limits::groups_per_axis`]; for testing how work is split.
+    /// Lowers [`Limits::groups_per_axis`], and a workgroup's memory to the least that devices have; for testing how work is split.
     pub(crate) groups_per_axis: Option<u32>,
     /// Sets `Limits::step`, in bytes; for comparing. Changes no bit of packed products.
     pub(crate) step: Option<u64>,
@@ -243,7 +243,10 @@ impl DeviceOptions {
 
     /// The limits that were granted, as the options change them.
     pub(crate) fn lower(&self, granted: Limits) -> Limits {
+        // The cpu's is u32::MAX: it has no workgroups.
+        let is_least = self.groups_per_axis.is_some() && granted.workgroup_memory < u32::MAX;
         Limits {
+            workgroup_memory: if is_least { 16 << 10 } else { granted.workgroup_memory },
             binding: self.binding.unwrap_or(u64::MAX).min(granted.binding),
             groups_per_axis: self.groups_per_axis.unwrap_or(u32::MAX).min(granted.groups_per_axis),
             step: self.step.unwrap_or(granted.step),

@@ -209,6 +209,7 @@ mod dtype;
 mod error;
 mod extent;
 pub mod filter;
+mod fresh;
 pub mod kernel;
 mod kernels;
 mod launch;

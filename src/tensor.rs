@@ -16,6 +16,7 @@ use crate::{
     device::Buffer,
     driver::{Download, HostBytes, Memory, Slice, Staging},
     extent::to_usize,
+    fresh,
     kernel::Access,
     launch::Arg,
 };
@@ -355,7 +356,7 @@ impl<T: Element> Tensor<T> {
     /// # Errors
     /// [`Error::DeviceLost`] and what the driver reports.
     pub fn read(&self) -> Result<Vec<T>> {
-        let mut values = bytemuck::zeroed_vec(self.host_len()?);
+        let mut values = fresh::zeros(self.host_len()?)?;
         self.read_into(&mut values)?;
         Ok(values)
     }

@@ -1,11 +1,10 @@
 // Sums along y of outputs by themselves, straight from memory: where a block has no room for what they see, or where rows of the output end within
 // a word.
 
-// A tap of an axis, by a call: compilers would copy the loads of all types to each place that asks for one.
-CALLED real tap_of(const Params& p, const Axis& axis, i32 coordinate) {
+DEVICE real tap_of(u32 type, const Axis& axis, i32 coordinate) {
     i32 place = source(axis.edge, coordinate, axis.n);
     real value = axis.constant;
-    if (place >= 0) BY_TYPE(p.x_type, TYPE, value = (load_real<TYPE, real>(axis.x, axis.base + (u32)(place - axis.first) * axis.stride)));
+    if (place >= 0) BY_TYPE(type, TYPE, value = (load_real<TYPE, real>(axis.x, axis.base + (u32)(place - axis.first) * axis.stride)));
     return value;
 }
 
@@ -23,7 +22,7 @@ DEVICE void make_directly(const Params& p, const void* x, const real* numbers, v
         u32 element = i - p.out0 - row * line;
         Axis axis = {x, p.x0 + array * p.count * line + element, line, (i32)p.ny, (i32)p.first, edge_of(p, 1), numbers[1]};
         i32 start = (i32)(row - array * p.my + p.oy) - (i32)(p.wy / 2);
-        auto tap = [&](u32 t) { return tap_of(p, axis, start + (i32)t); };
+        auto tap = [&](u32 t) { return tap_of(p.x_type, axis, start + (i32)t); };
         real sums[1];
         sums_of(numbers + 3, p.wy, kind_of(p, 1), tap, sums);
         real value = combined(p, out, i, truncated(whole, sums[0]));

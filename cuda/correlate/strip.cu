@@ -181,8 +181,8 @@ DEVICE void make_strip(const Params& p, const Strip& strip, const void* x, const
                 store_sums(p, strip, whole, out, sums, column, y + row, count - row);
             }
         }
-        // What the next rows take the place of has been read, where sums along x stand between.
-        if constexpr (ALONG == 0 || ACROSS == 0) __syncthreads();
+        // What the next rows take the place of has been read: before sums along x, or by the same thread.
+        if constexpr (ACROSS == 0) __syncthreads();
     }
 }
 

@@ -9,7 +9,6 @@
 
 #define __device__
 #define __forceinline__ inline
-#define __noinline__ __attribute__((noinline))
 #define __align__(bytes) alignas(bytes)
 
 // A kernel of blocks of at most `threads` threads: EMULATOR_KERNEL(name, threads)(arguments) { ... }. What more stands behind

@@ -202,8 +202,8 @@ fn correlate(
                 }
             }
         }
-        // What the next rows take the place of has been read, where sums along x stand between.
-        if ALONG == 0u || !(ACROSS == 1u) {
+        // What the next rows take the place of has been read before, where both are summed.
+        if ALONG + ACROSS == 1u {
             workgroupBarrier();
         }
     }

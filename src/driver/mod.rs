@@ -108,6 +108,18 @@ impl Download {
         }
     }
 
+    /// Waits for the bytes, and copies the first ones.
+    fn wait_into(self, out: &mut [u8]) -> Result<()> {
+        match self {
+            #[cfg(feature = "wgpu")]
+            Self::Wgpu(download) => download.wait_into(out),
+            other => {
+                out.copy_from_slice(&other.wait()?[..out.len()]);
+                Ok(())
+            }
+        }
+    }
+
     /// [`wait`](Self::wait) for a thread beside those that enqueue, none of which it holds up.
     pub(crate) fn wait_aside(self) -> Result<Vec<u8>> {
         match self {
@@ -191,8 +203,7 @@ pub(crate) trait Driver: fmt::Debug + Send + Sync {
     fn download(&self, src: Slice<'_>) -> Result<Download>;
     /// Waits for everything enqueued and copies the first bytes of a window. Offset and length of that are multiples of 4.
     fn read(&self, src: Slice<'_>, out: &mut [u8]) -> Result<()> {
-        out.copy_from_slice(&self.download(src)?.wait()?[..out.len()]);
-        Ok(())
+        self.download(src)?.wait_into(out)
     }
     /// Bytes of the host as memory that is only read, where the device can use them where they are. They are there as long as the memory
     /// is, and no longer: nothing may keep them.

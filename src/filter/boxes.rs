@@ -182,9 +182,28 @@ impl Filter {
         Ok(())
     }
 
-    /// The passes in ascending order of axes; but where sums are in f32, those of derivatives come first, if that makes the same numbers. The
+    /// The passes. Where rows of outputs end within a word, which no strip of a GPU has, sums go to an array of their type, and a pass of
+    /// its own makes outputs of them.
+    fn passes(&self, axes: Vec<BoxAxis>, limits: &Limits, [from, of]: [DType; 2], real: DType) -> Vec<Pass> {
+        let has_strip = |passes: &[Pass]| passes.last().is_some_and(|pass| pass.strip.is_some());
+        let passes = self.passes_to(axes.clone(), limits, [from, of], real);
+        if of.size() >= 4 || has_strip(&passes) {
+            return passes;
+        }
+        let mut of_sums = self.passes_to(axes.clone(), limits, [from, real], real);
+        if !has_strip(&of_sums) {
+            return passes;
+        }
+        let mut made: Vec<BoxAxis> = axes.iter().map(|axis| BoxAxis::whole(axis.m, None)).collect();
+        let last = axes.iter().rposition(|axis| axis.taps.is_some()).unwrap_or(0);
+        made[last].taps = Some(Taps::identity());
+        of_sums.push(Pass::new(&made, &(last..last + 1), limits, [of, real]));
+        of_sums
+    }
+
+    /// Passes in ascending order of axes; but where sums are in f32, those of derivatives come first, if that makes the same numbers. The
     /// others would round to what all elements have in common, which derivatives do not see.
-    fn passes(
+    fn passes_to(
         &self,
         mut axes: Vec<BoxAxis>,
         limits: &Limits,

@@ -270,46 +270,41 @@ mod tests {
     use super::*;
     use crate::{Device, filter::taps::Taps, kernels::correlate::Edge};
 
-    /// The cells of strips have room, and a workgroup has an invocation for every neighbour of eight that it makes.
+    /// The cells of a strip have room, and each of its outputs an invocation.
+    fn check(pass: &Pass, memory: u32, [output, real]: [DType; 2], limits: &Limits) -> bool {
+        let Some(strip) = pass.strip else { return false };
+        let [along, across] = [1, 2].map(|i| pass.axes[i].taps.is_some());
+        let apart = strip.rows + if strip.rows == 16 { 2 } else { 1 };
+        let ring = pass.axes[1].weights().saturating_sub(1) + strip.rows;
+        let by_columns = if across || output == DType::U8 { strip.columns * apart } else { 0 };
+        let cells = by_columns + if along { ring * strip.columns } else { 0 };
+        assert!(cells * real.size() <= room(memory).into(), "{strip:?}");
+        let eights = strip.rows / MANY * strip.columns;
+        assert!(!along || eights <= WG.into() && strip.rows.is_multiple_of(MANY), "{strip:?}");
+        assert!(!across || strip.rows * strip.width / MANY <= WG.into(), "{strip:?}");
+        assert!(!across || strip.width.is_multiple_of(MANY * pass.step), "{strip:?}");
+        let [groups, run] = pass.groups(pass.outer, pass.axes[pass.first()].m, output.size(), limits);
+        assert!(groups > 0 && run.is_multiple_of(strip.rows), "{strip:?} {groups} {run}");
+        true
+    }
+
     #[test]
     fn strips_fit_a_workgroup() {
-        let cpu = Device::cpu().limits().clone();
-        let axis = |n: u64, radius: u64| {
-            let taps = Taps::new(vec![1.0; 2 * radius as usize + 1], Edge::Reflect, 0.0);
-            BoxAxis::whole(n, (radius < u64::MAX).then_some(taps))
+        let axis = |n: u64, radius: usize| {
+            BoxAxis::whole(n, Some(Taps::new(vec![1.0; 2 * radius + 1], Edge::Reflect, 0.0)))
         };
+        let shapes = [[1, 1, 1], [1, 5000, 1], [50, 1104, 1104], [3, 7, 9], [100_000, 20, 1], [4, 512, 3]];
+        let radii = [0, 1, 4, 12, 40, 300, 2000];
+        let types = [[DType::F32, DType::F32], [DType::U8, DType::F32], [DType::F64, DType::F64]];
         let mut made = 0;
         for memory in [16 << 10, 32 << 10, 48 << 10] {
-            let limits = Limits { workgroup_memory: memory, iterations: 65_535, ..cpu.clone() };
-            let shapes =
-                [[1, 1, 1], [1, 5000, 1], [50, 1104, 1104], [3, 7, 9], [100_000, 20, 1], [4, 512, 3]];
-            for ([a, b, c], radius) in
-                shapes.into_iter().flat_map(|shape| [0, 1, 4, 12, 40, 300, 2000].map(|r| (shape, r)))
-            {
-                let both = [axis(a, radius), axis(b, radius), BoxAxis::whole(c, None)];
-                for (axes, real, output) in [0..1, 1..2, 0..2].into_iter().flat_map(|axes| {
-                    [(DType::F32, DType::F32), (DType::F32, DType::U8), (DType::F64, DType::F64)]
-                        .map(|(real, output)| (axes.clone(), real, output))
-                }) {
-                    let pass = Pass::new(&both, &axes, &limits, [output, real]);
-                    let Some(strip) = pass.strip else { continue };
-                    made += 1;
-                    let [along, across] = [1, 2].map(|i| pass.axes[i].taps.is_some());
-                    let apart = strip.rows + if strip.rows == 16 { 2 } else { 1 };
-                    let ring = pass.axes[1].weights().saturating_sub(1) + strip.rows;
-                    let by_columns = if across || output == DType::U8 { strip.columns * apart } else { 0 };
-                    let cells = by_columns + if along { ring * strip.columns } else { 0 };
-                    assert!(cells * real.size() <= room(memory).into(), "{strip:?} {radius}");
-                    assert!(
-                        !along
-                            || strip.rows / MANY * strip.columns <= WG.into()
-                                && strip.rows.is_multiple_of(MANY)
-                    );
-                    assert!(!across || strip.rows * strip.width / MANY <= WG.into());
-                    assert!(!across || strip.width.is_multiple_of(MANY * pass.step));
-                    let [groups, run] =
-                        pass.groups(pass.outer, pass.axes[pass.first()].m, output.size(), &limits);
-                    assert!(groups > 0 && run.is_multiple_of(strip.rows), "{strip:?} {groups} {run}");
+            let cpu = Device::cpu().limits().clone();
+            let limits = Limits { workgroup_memory: memory, iterations: 65_535, ..cpu };
+            for ([a, b, c], radius) in shapes.into_iter().flat_map(|shape| radii.map(|r| (shape, r))) {
+                let axes = [axis(a, radius), axis(b, radius), BoxAxis::whole(c, None)];
+                for (step, types) in [0..1, 1..2, 0..2].iter().flat_map(|step| types.map(|t| (step, t))) {
+                    let pass = Pass::new(&axes, step, &limits, types);
+                    made += usize::from(check(&pass, memory, types, &limits));
                 }
             }
         }

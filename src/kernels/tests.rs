@@ -195,7 +195,7 @@ mod wgsl {
         Error,
         driver::wgpu::{STORAGE_BUFFERS, source},
         kernel::Access,
-        kernels::matmul,
+        kernels::{correlate, matmul},
     };
 
     fn module(def: &'static KernelDef, spec: Spec<'_>) -> Module {
@@ -251,8 +251,10 @@ mod wgsl {
         layouter.update(module.to_ctx()).unwrap();
         let shared = module.global_variables.iter().filter(|(_, v)| v.space == AddressSpace::WorkGroup);
         let bytes: u32 = shared.map(|(_, variable)| layouter[variable.ty].size).sum();
-        let room = match constant("TILE") {
-            Some(matmul::LARGE_TILE) => matmul::LARGE_TILE_MEMORY,
+        // Larger ones are for devices that have the memory.
+        let room = match (constant("TILE"), constant("ROOM")) {
+            (Some(matmul::LARGE_TILE), _) => matmul::LARGE_TILE_MEMORY,
+            (_, Some(room)) if 4 * room != correlate::room(0) => correlate::room(u32::MAX),
             _ => limits.max_compute_workgroup_storage_size,
         };
         assert!(bytes <= room, "{}: {bytes} bytes shared", def.name);

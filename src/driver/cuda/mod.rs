@@ -158,6 +158,11 @@ impl Driver for CudaDriver {
         pinned::download(&self.gpu, memory::pointer(src)?, len)
     }
 
+    fn read(&self, src: Slice<'_>, out: &mut [u8]) -> Result<()> {
+        self.gpu.enter()?;
+        pinned::read(&self.gpu, memory::pointer(src)?, out)
+    }
+
     fn prepare(&self, kernel: &'static KernelDef, spec: Spec<'_>) -> Result<()> {
         self.gpu.enter()?;
         self.modules.prepare(&self.gpu, kernel, spec)

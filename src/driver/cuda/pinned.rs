@@ -2,6 +2,8 @@
 //! other memory is.
 
 use std::{
+    num::NonZero,
+    ops::Range,
     sync::{Arc, Mutex, PoisonError},
     thread,
 };
@@ -12,14 +14,14 @@ use super::{
     gpu::{Gpu, Mark},
     page_locked::Pinned,
 };
-use crate::{Error, Result, driver::Download, extent::to_usize};
+use crate::{Error, Result, driver::Download, extent::to_usize, fresh};
 
 /// Bytes of host data that travel at once, where they go through memory of ours.
 const PIECE: usize = 4 << 20;
-/// Downloads up to this size are asynchronous; larger copies either way are shared by threads.
+/// Downloads up to this size are asynchronous.
 const LARGE: usize = 32 << 20;
-/// Threads that share a copy.
-const THREADS: usize = 4;
+/// Threads that share a copy: one alone moves a fifth of what the device takes, and a tenth where pages are made for it.
+const THREADS: Range<usize> = 4..16;
 
 /// A new block.
 fn lock(gpu: &Gpu, len: usize) -> Result<Pinned> {
@@ -54,8 +56,8 @@ pub(super) fn write(gpu: &Gpu, to: sys::CUdeviceptr, bytes: &[u8]) -> Result<()>
     })
 }
 
-/// Gives the pieces of a copy to `f`, those of a large one on several threads: one alone moves a fifth of what the device
-/// takes. All of them enqueue on one stream, so what the caller enqueues before and after keeps its place.
+/// Gives the pieces of a copy to `f`, on several threads where they are several. All of them enqueue on one stream, so what the caller
+/// enqueues before and after keeps its place.
 fn share<T: Send>(
     gpu: &Gpu,
     bytes: usize,
@@ -71,12 +73,14 @@ fn share<T: Send>(
         }
         Ok(())
     };
-    if bytes <= LARGE {
+    let threads = thread::available_parallelism().map_or(THREADS.start, NonZero::get);
+    let threads = threads.clamp(THREADS.start, THREADS.end).min(bytes.div_ceil(PIECE));
+    if threads <= 1 {
         return copy();
     }
     thread::scope(|scope| {
         // A thread that the system does not give is done without.
-        let others = (1..THREADS).map_while(|_| thread::Builder::new().spawn_scoped(scope, copy).ok());
+        let others = (1..threads).map_while(|_| thread::Builder::new().spawn_scoped(scope, copy).ok());
         let others: Vec<_> = others.collect();
         let own = copy();
         let others = others.into_iter().map(|other| match other.join() {
@@ -99,7 +103,9 @@ pub(crate) struct CudaDownload {
 /// Starts a copy to the host, in the order of the compute stream; large ones are complete on return.
 pub(super) fn download(gpu: &Arc<Gpu>, from: sys::CUdeviceptr, len: usize) -> Result<Download> {
     if len > LARGE {
-        return Ok(Download::Ready(read_in_pieces(gpu, from, len)?));
+        let mut bytes = fresh::zeros(len)?;
+        read(gpu, from, &mut bytes)?;
+        return Ok(Download::Ready(bytes));
     }
     let mut block = take(gpu, len)?;
     let copied = gpu.check(block.copy_from(gpu.compute().cu_stream(), from, len));
@@ -128,12 +134,10 @@ impl Drop for CudaDownload {
     }
 }
 
-/// A copy too large to lock memory for: some pieces travel while others are copied out.
-fn read_in_pieces(gpu: &Gpu, from: sys::CUdeviceptr, len: usize) -> Result<Vec<u8>> {
-    let mut bytes = bytemuck::try_zeroed_vec(len)
-        .map_err(|()| Error::OutOfMemory { requested: len as u64, free: None })?;
+/// Copies to host data, in the order of the compute stream, and waits: some pieces travel while others are copied out.
+pub(super) fn read(gpu: &Gpu, from: sys::CUdeviceptr, bytes: &mut [u8]) -> Result<()> {
     let stream = gpu.compute();
-    share(gpu, len, bytes.chunks_mut(PIECE).enumerate(), |(i, to)| {
+    share(gpu, bytes.len(), bytes.chunks_mut(PIECE).enumerate(), |(i, to)| {
         let mut piece = take(gpu, to.len())?;
         let copied = gpu.check(piece.copy_from(stream.cu_stream(), from + (i * PIECE) as u64, to.len()));
         let end = gpu.mark()?;
@@ -141,8 +145,7 @@ fn read_in_pieces(gpu: &Gpu, from: sys::CUdeviceptr, len: usize) -> Result<Vec<u
         to.copy_from_slice(&piece.bytes()[..to.len()]);
         gpu.pinned.keep(piece, Some(end.event));
         copied.and(done)
-    })?;
-    Ok(bytes)
+    })
 }
 
 /// A slot of page-locked memory that uploads are made from.

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{Gpu, GpuBuffer};
-use crate::{Error, Result, extent::to_usize};
+use crate::{Error, Result, extent::to_usize, fresh};
 
 /// The end of a request to map a buffer.
 type Mapped = mpsc::Receiver<Result<(), wgpu::BufferAsyncError>>;
@@ -86,6 +86,13 @@ impl WgpuDownload {
         bytes(&self.gpu, &buffer)
     }
 
+    pub(crate) fn wait_into(self, out: &mut [u8]) -> Result<()> {
+        let buffer = self.mapping.wait(&self.gpu)?;
+        let view = buffer.get_mapped_range(..).map_err(|error| map_error(&self.gpu, error))?;
+        out.copy_from_slice(&view[..out.len()]);
+        Ok(())
+    }
+
     /// As [`Download::wait_aside`](crate::driver::Download::wait_aside).
     pub(crate) fn wait_aside(self) -> Result<Vec<u8>> {
         let buffer = self.mapping.wait_aside(&self.gpu)?;
@@ -114,8 +121,7 @@ impl WgpuStaging {
     pub(super) fn new(gpu: &Gpu, bytes: u64) -> Result<Self> {
         let buffer = gpu.mapped_buffer(bytes)?;
         let len = to_usize(bytes);
-        let bytes = bytemuck::try_zeroed_vec(len)
-            .map_err(|()| Error::OutOfMemory { requested: bytes, free: None })?;
+        let bytes = fresh::zeros(len)?;
         Ok(Self { bytes, buffer: Some(buffer), in_flight: None })
     }
 
