@@ -1,4 +1,4 @@
-//! How much more memory the process may take.
+//! The memory that the process may still take.
 
 use std::{fs, path::Path};
 
@@ -31,8 +31,8 @@ fn left_by_limit([limits, status]: &[String; 2]) -> Option<u64> {
     Some(limit.saturating_sub(kib * 1024))
 }
 
-/// What the limits on the way from the process's cgroups, `groups`, up to the root of each hierarchy below `mount` leave
-/// at least. A container may see its own group as the root, or under a path that is not there: then those above it are.
+/// The fewest bytes that a limit leaves, on the way from the process's cgroups, `groups`, up to the root of each hierarchy below
+/// `mount`. A container may see its own group as the root, or under a path that is not there: then the groups above it count.
 fn left_by_cgroups(groups: &str, mount: &Path) -> Option<u64> {
     let of_hierarchy = |line: &str| {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
@@ -52,7 +52,7 @@ fn left_by_cgroups(groups: &str, mount: &Path) -> Option<u64> {
     groups.lines().filter_map(of_hierarchy).min()
 }
 
-/// What a cgroup leaves of its limit, if it has one. Memory that caches files counts as free, as it does for the system.
+/// The bytes that a cgroup leaves of its limit, if it has one. Memory that caches files counts as free, as it does for the system.
 fn left(group: &Path, [limit, used, inactive, active]: [&str; 4]) -> Option<u64> {
     let read = |name| fs::read_to_string(group.join(name)).ok();
     let number = |name| read(name)?.trim().parse::<u64>().ok();

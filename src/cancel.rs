@@ -37,7 +37,7 @@ impl Cancel {
         self.flag.store(true, Ordering::Relaxed);
     }
 
-    /// Whether [`cancel`](Self::cancel) was called, or what is [asked](Self::asking) said so.
+    /// True once [`cancel`](Self::cancel) was called, or the function that is [asked](Self::asking) said so.
     pub fn is_cancelled(&self) -> bool {
         if !self.flag.load(Ordering::Relaxed) && self.ask.as_ref().is_some_and(|ask| ask()) {
             self.cancel();

@@ -38,7 +38,7 @@ use crate::{
 #[derive(Clone)]
 pub struct Device {
     inner: Arc<Inner>,
-    /// What ends calls with this handle.
+    /// The flag that ends calls with this handle.
     cancel: Option<Cancel>,
     /// The devices that could not be used in its place, and why.
     skipped: Arc<[(String, String)]>,
@@ -183,7 +183,7 @@ impl Device {
         all
     }
 
-    /// Of a missing device, the error names those that other backends have too.
+    /// Adds the devices of other backends to the error for a missing device.
     fn with_all(error: Error) -> Error {
         let Error::NoDevice { wanted, mut tried } = error else { return error };
         for ListedDevice { name, info, .. } in Self::all() {
@@ -225,12 +225,12 @@ impl Device {
         device
     }
 
-    /// What the device is.
+    /// The name and properties of the device.
     pub fn info(&self) -> &DeviceInfo {
         self.inner.driver.info()
     }
 
-    /// What the device was granted.
+    /// The limits that the device was granted.
     pub fn limits(&self) -> &Limits {
         self.inner.driver.limits()
     }
@@ -289,10 +289,10 @@ impl Device {
         }
     }
 
-    /// The same device for calls that `cancel` ends, also those that take no [`Run`](crate::Run): once it is set, operations on tensors
+    /// This device, for calls that `cancel` ends, also those that take no [`Run`](crate::Run): once it is set, operations on tensors
     /// that were made with this handle, or by operations on such tensors, return [`Error::Cancelled`] before their next launch, allocation,
     /// copy to or from the host, or decomposition on the host. A decomposition that is under way goes on in a thread of its own until it is
-    /// done; what was enqueued is done too. Other handles of the device are left alone. In place of a flag that this handle has.
+    /// done; what was enqueued is done too. Other handles of the device are left alone. `cancel` replaces a flag that this handle has.
     ///
     /// ```
     /// use teatime::{Cancel, Device, Error, Tensor, filter::{GaussianOptions, gaussian}};
@@ -309,7 +309,7 @@ impl Device {
         Self { cancel: Some(cancel.clone()), ..self.clone() }
     }
 
-    /// What ends calls with this handle.
+    /// The flag that ends calls with this handle.
     pub(crate) fn cancel(&self) -> Option<&Cancel> {
         self.cancel.as_ref()
     }
@@ -363,7 +363,7 @@ impl Device {
         if self.shares_host_memory() { install(self.pool()?, self.cancel(), f) } else { f() }
     }
 
-    /// Whether the host's memory and threads are the device's too: one budget holds for both.
+    /// True where the host's memory and threads are the device's too: then one budget holds for both.
     pub fn shares_host_memory(&self) -> bool {
         self.info().backend == Backend::Cpu
     }
@@ -374,7 +374,7 @@ impl Device {
         if self.shares_host_memory() { FREE_BYTES as u64 } else { 0 }
     }
 
-    /// How many items [`each`](Self::each) works on at once.
+    /// The number of items that [`each`](Self::each) works on at once.
     pub(crate) fn at_once(&self) -> usize {
         let pool = self.inner.pool.get().filter(|_| self.shares_host_memory());
         pool.map_or(1, |pool| pool.current_num_threads())

@@ -1,4 +1,4 @@
-//! What devices are, what they grant, and how to open one.
+//! Properties of devices, the limits that they grant, and options to open one.
 
 use std::fmt;
 
@@ -26,7 +26,7 @@ impl fmt::Display for Backend {
     }
 }
 
-/// What sort of hardware a device is.
+/// The sort of hardware that a device is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DeviceKind {
@@ -57,7 +57,7 @@ impl fmt::Display for DeviceKind {
     }
 }
 
-/// What a device is.
+/// The name and properties of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceInfo {
@@ -83,7 +83,7 @@ pub struct DeviceInfo {
     pub identity: String,
 }
 
-/// What a device was granted when it was opened.
+/// The limits that a device was granted when it was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
@@ -113,7 +113,7 @@ pub struct Limits {
     pub(crate) work: u64,
     /// Most iterations of all loops of one invocation together: Mesa's software Vulkan ends them after as many, and reports nothing.
     pub(crate) iterations: u32,
-    /// Whether kernels can compute in f64. All devices store it.
+    /// True where kernels can compute in f64. All devices store it.
     pub f64: bool,
 }
 
@@ -155,7 +155,7 @@ impl Limits {
 /// Most threads of a device.
 const MAX_THREADS: usize = 1024;
 
-/// How to open a device.
+/// Options to open a device with.
 ///
 /// ```
 /// use teatime::{Device, DeviceOptions};
@@ -192,7 +192,7 @@ pub struct DeviceOptions {
 pub struct ListedDevice {
     /// The name to give to [`Device::open`](crate::Device::open), also where it is not usable.
     pub name: String,
-    /// What it is, or why it cannot be used.
+    /// Its properties, or the reason why it cannot be used.
     pub info: Result<DeviceInfo, String>,
     /// The first entry of the list that is the same card.
     pub same_card_as: Option<String>,

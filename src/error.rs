@@ -23,7 +23,7 @@ impl fmt::Display for MemoryKind {
     }
 }
 
-/// What went wrong, with the argument, the numbers, and the file or chunk.
+/// An error, which tells what went wrong, with the argument, the numbers, and the file or chunk.
 ///
 /// An error belongs to the call that returned it and leaves the device usable, except
 /// [`Error::DeviceLost`], which every later call on that device returns again.
@@ -34,9 +34,9 @@ pub enum Error {
     Shape {
         /// Operation that was called.
         op: &'static str,
-        /// What the operation needs.
+        /// A text that says what the operation needs.
         expected: Box<str>,
-        /// What it was given.
+        /// A text that says what it was given.
         got: Box<str>,
     },
     /// An argument outside its domain.
@@ -45,7 +45,7 @@ pub enum Error {
         op: &'static str,
         /// Name of the argument.
         name: &'static str,
-        /// What is wrong with it, with its value.
+        /// A text that says what is wrong with it, with its value.
         why: Box<str>,
     },
     /// A request that can never fit this device, whatever is freed.
@@ -67,7 +67,7 @@ pub enum Error {
         budget: u64,
         /// The least that would do, in bytes.
         minimum: u64,
-        /// Whether the caller gave the budget; else it is the default share of what there is.
+        /// True where the caller gave the budget; else it is the default share of the memory that there is.
         given: bool,
     },
     /// The device has no room now; freeing something and trying again may work.
@@ -79,7 +79,7 @@ pub enum Error {
     },
     /// The host has no room now.
     OutOfHostMemory {
-        /// What needed it, such as a chunk of an array.
+        /// The thing that needed it, such as a chunk of an array.
         what: Box<str>,
         /// Bytes asked for.
         requested: u64,
@@ -93,7 +93,7 @@ pub enum Error {
         /// Names of the device that it is on and of the call's.
         devices: Box<[String; 2]>,
     },
-    /// What is computed in f64, on a device that computes in f32, where that was not asked for.
+    /// An operation that computes in f64, on a device that computes in f32, where f32 was not asked for.
     NoF64 {
         /// Operation that was called.
         op: &'static str,
@@ -102,16 +102,16 @@ pub enum Error {
     },
     /// No device of that name, or one that does not do.
     NoDevice {
-        /// What was asked for.
+        /// The name that was asked for.
         wanted: Box<str>,
-        /// What there is, by name: what it is, or why it does not do.
+        /// The devices that there are: the name of each, and its description or the reason why it does not do.
         tried: Vec<(String, String)>,
     },
     /// A kernel has nothing that a device could run.
     NoSource {
         /// Name of the kernel.
         kernel: &'static str,
-        /// What it lacks: a source, or a function.
+        /// The thing that it lacks: a source, or a function.
         what: &'static str,
         /// Name of the device.
         device: Box<str>,
@@ -143,7 +143,7 @@ pub enum Error {
     Store {
         /// Path of the store, array or file.
         path: Box<str>,
-        /// What is wrong with it.
+        /// A text that says what is wrong with it.
         why: Box<str>,
     },
     /// One chunk that is missing, damaged, oversized, or holds values out of range.
@@ -152,7 +152,7 @@ pub enum Error {
         array: Box<str>,
         /// Index of the chunk in the chunk grid.
         index: Box<[u64]>,
-        /// What is wrong with it.
+        /// A text that says what is wrong with it.
         why: Box<str>,
     },
     /// A file or folder that cannot be read or written.

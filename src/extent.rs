@@ -13,7 +13,7 @@ pub(crate) fn pieces(Range { start, end }: Range<u64>, step: u64) -> impl Iterat
     starts.map(move |start| start..end.min(start.saturating_add(step)))
 }
 
-/// The same number; the largest that the host has for more, which is beyond every index and of which no allocation succeeds.
+/// `extent` as a `usize`, or the largest `usize` where it is more, which is beyond every index and of which no allocation succeeds.
 pub fn to_usize(extent: u64) -> usize {
     usize::try_from(extent).unwrap_or(usize::MAX)
 }

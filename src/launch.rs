@@ -51,7 +51,7 @@ impl Arg<'_> {
         self.slice.bytes / self.dtype.size()
     }
 
-    /// Whether a kernel takes it in such a place, where a launch uses the first `least` elements.
+    /// Refuses an argument that does not fit the binding `binding` of a kernel, or has fewer elements than the `least` that a launch uses.
     fn check(&self, i: usize, op: &'static str, binding: Binding, least: u64) -> Result<()> {
         let refused = |why: String| Err(Error::argument(op, "args", format!("argument {i} {why}")));
         let given = Binding { access: self.access, dtype: binding.dtype.map(|_| self.dtype) };
@@ -96,7 +96,7 @@ impl Device {
     /// first of the list are begun first. Waits for all.
     ///
     /// # Errors
-    /// Of one program, what its launch would report, also where it is not launched in the end.
+    /// The error that the launch of one of them would report, also where it is not launched in the end.
     pub fn prepare(&self, programs: Vec<Program>) -> Result<()> {
         let mut distinct: Vec<(Key, Program)> = Vec::new();
         for program in programs {
@@ -141,7 +141,7 @@ impl Device {
         self.enqueue(&kernel.def, spec, grid, (args, lengths.as_deref()), bytemuck::bytes_of(params))
     }
 
-    /// The same for any parameters; where `lengths` are given, arguments have at least so many elements.
+    /// [`launch`](Self::launch) with parameters as bytes; where `lengths` are given, arguments have at least so many elements.
     fn enqueue(
         &self,
         kernel: &'static KernelDef,
@@ -182,7 +182,7 @@ impl Device {
         let args: Vec<_> = args.iter().map(|arg| ArgSlice { slice: arg.slice, access: arg.access }).collect();
         self.count_launch();
         self.driver().launch(kernel, spec, grid, &args, params, self.cancel())?;
-        // What is computed at once may have been left half done.
+        // A driver that computes at once may have left the work half done.
         self.check()
     }
 }

@@ -12,13 +12,13 @@ use crate::{
 const FROM_BUFFER: &str = "Tensor::from_wgpu_buffer";
 const BUFFER: &str = "Tensor::wgpu_buffer";
 
-/// Where a tensor's elements lie in a wgpu buffer.
+/// The place of a tensor's elements in a wgpu buffer.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct WgpuBuffer {
     /// The buffer, with the usages `STORAGE`, `COPY_SRC` and, unless it was the application's, `COPY_DST`.
     pub buffer: wgpu::Buffer,
-    /// Where the first element starts, in bytes.
+    /// The start of the first element, in bytes.
     pub byte_offset: u64,
     /// Bytes of all elements, packed in C order.
     pub bytes: u64,

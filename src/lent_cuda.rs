@@ -116,7 +116,7 @@ impl<T: Element> Tensor<T> {
         }
     }
 
-    /// Where the elements are in the device's memory, for another library: for as long as the tensor is there, and once
+    /// The address of the elements in the device's memory, for another library: for as long as the tensor is there, and once
     /// [`Device::synchronize`] has waited for what fills it.
     ///
     /// # Errors

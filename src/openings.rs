@@ -1,4 +1,4 @@
-//! How tests open devices, for those of this package and, with the feature `suite`, of others. No part of the API.
+//! Devices for tests, for those of this package and, with the feature `suite`, of others. No part of the API.
 //!
 //! `TEATIME_REQUIRE_DEVICES=cpu,wgpu` makes a missing device a failure instead of a line that says why it was skipped.
 #![allow(

@@ -1,10 +1,10 @@
-//! What a caller says about a long call: stop, tell, and how much memory.
+//! Options of a long call: a flag that stops it, a callback for its progress, and its memory.
 
 use std::{fmt, sync::Arc};
 
 use crate::{Cancel, Device, DeviceInfo, Error, MemoryKind, Needs, Result, available::available_memory};
 
-/// How far a long call is.
+/// The progress of a long call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Status {
@@ -161,7 +161,7 @@ fn enough(memory: MemoryKind, budget: u64, minimum: u64, given: bool) -> Result<
     if budget < minimum { Err(Error::Budget { memory, what: None, budget, minimum, given }) } else { Ok(()) }
 }
 
-/// What a long call is given besides its data. The default never stops, is silent, and takes a stated share of memory.
+/// Options of a long call. The default never stops, is silent, and takes a stated share of memory.
 ///
 /// ```
 /// use teatime::{Budget, Cancel, Progress, Run};

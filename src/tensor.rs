@@ -36,7 +36,7 @@ pub struct Tensor<T: Element> {
     device: Device,
     /// Shared with views alone, which borrow the tensor.
     buffer: Arc<Buffer>,
-    /// Where the first element is in the buffer, in bytes: above 0 in views alone.
+    /// The place of the first element in the buffer, in bytes: above 0 in views alone.
     offset: u64,
     /// Guard words behind the last element, in bytes.
     guard: u64,
@@ -44,7 +44,7 @@ pub struct Tensor<T: Element> {
     element: PhantomData<T>,
 }
 
-/// Where the element of this place, in C order, is along each axis of a shape.
+/// The index along each axis of `shape` of the element that is at `place` in C order.
 pub(crate) fn index_at(place: u64, shape: &[u64]) -> Vec<u64> {
     let (mut index, mut left) = (vec![0; shape.len()], place);
     for (at, extent) in index.iter_mut().zip(shape).rev() {
@@ -116,13 +116,13 @@ impl<T: Element> Tensor<T> {
         }
     }
 
-    /// Where the elements are: in that memory, so many bytes from its start.
+    /// The memory of the elements, and their place in it in bytes.
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     pub(crate) fn memory(&self) -> (&Memory, u64) {
         (&self.buffer.memory, self.offset)
     }
 
-    /// Where the elements are, alone: the memory of a tensor that is owned belongs to nothing else.
+    /// The memory of the elements: that of a tensor that is owned belongs to nothing else.
     pub(crate) fn into_memory(self) -> Memory {
         Arc::into_inner(self.buffer).expect("views should borrow their tensor").memory
     }
@@ -159,7 +159,7 @@ impl<T: Element> Tensor<T> {
         Ok(())
     }
 
-    /// The same memory as elements of another type, which take no more of it.
+    /// The tensor's memory as elements of another type, which take no more of it.
     pub(crate) fn into_elements<U: Element>(self, shape: &[u64]) -> Tensor<U> {
         Tensor {
             device: self.device,
@@ -288,7 +288,7 @@ impl<T: Element> Tensor<T> {
         }
         let shape: Box<[u64]> = [rows.end - rows.start].iter().chain(of_row).copied().collect();
         let row_bytes = of_row.iter().product::<u64>() * T::DTYPE.size();
-        // Of no elements, where the buffer starts: it may end where the rows would start.
+        // A view of no elements starts where the buffer does, which may end where the rows would start.
         let is_empty = shape.contains(&0);
         let offset = if is_empty { 0 } else { self.offset + rows.start * row_bytes };
         Ok(TensorView::new(Self { offset, guard: 0, shape, ..self.view().part }))
@@ -322,7 +322,7 @@ impl<T: Element> Tensor<T> {
         self.shape.iter().product()
     }
 
-    /// Whether it has no elements.
+    /// True where it has no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -332,7 +332,7 @@ impl<T: Element> Tensor<T> {
         self.len() * T::DTYPE.size()
     }
 
-    /// The same elements under another shape; copies nothing.
+    /// The tensor's elements under another shape; copies nothing.
     ///
     /// # Errors
     /// [`Error::Shape`] when the number of elements differs.
@@ -344,7 +344,7 @@ impl<T: Element> Tensor<T> {
         Ok(Self { shape: shape.into(), ..self })
     }
 
-    /// The same bits as elements of another type of the same size; copies nothing.
+    /// The tensor's bits as elements of another type of the same size; copies nothing.
     pub(crate) fn cast<U: Element>(self) -> Tensor<U> {
         assert_eq!(T::DTYPE.size(), U::DTYPE.size(), "a cast should keep the size of an element");
         let shape = self.shape.clone();
@@ -384,7 +384,7 @@ impl<T: Element> Tensor<T> {
     pub fn read_into(&self, values: &mut [T]) -> Result<()> {
         self.check_count("Tensor::read_into", values.len())?;
         let out = bytemuck::cast_slice_mut(values);
-        // What stands behind the elements is looked at there, and rows may start within a word.
+        // A download looks at the guard words behind the elements, and takes rows that start within a word.
         if self.guard > 0 || !self.offset.is_multiple_of(4) || self.is_empty() {
             out.copy_from_slice(&self.download()?.bytes()?);
             return Ok(());
@@ -473,7 +473,7 @@ impl<T: Element> Tensor<T> {
 
     /// Waits for the elements, as bytes of the host; those of the cpu device are not copied.
     pub(crate) fn into_bytes(self) -> Result<HostBytes> {
-        // What stands behind the elements is looked at there.
+        // A download looks at the guard words behind the elements.
         if self.guard > 0 || self.is_empty() {
             return self.download()?.bytes().map(HostBytes::Owned);
         }

@@ -1,4 +1,4 @@
-//! How a thread waits for work, and looks meanwhile whether it is cancelled: it may be the only one that can tell
+//! Waiting for work: the thread looks meanwhile whether it is cancelled, since it may be the only one that can tell
 //! ([`Cancel::asking`]).
 
 use std::{
@@ -13,7 +13,7 @@ use crate::{Cancel, Error, Result};
 
 /// Rows from which on a decomposition is worth a thread of its own, so that its caller can look whether to wait on.
 const LONG: usize = 256;
-/// How often it looks.
+/// The time between two looks.
 const BETWEEN: Duration = Duration::from_millis(20);
 
 /// A decomposition of n rows, which cannot be stopped: of a long one, the thread goes on by itself where the call is cancelled.
@@ -40,7 +40,7 @@ pub(crate) fn apart<T: Send + 'static>(
     }
 }
 
-/// What `f` gives on one of the threads; where this is one of them, here.
+/// Runs `f` on one of the pool's threads, here where this is one of them, and gives its result.
 pub(crate) fn install<T: Send>(
     pool: &ThreadPool,
     cancel: Option<&Cancel>,
@@ -65,10 +65,10 @@ pub(crate) fn install<T: Send>(
     done.expect("a scope should hand on a panic")
 }
 
-/// What is sent, or nothing where the sender is gone. `look` says now and then whether to wait on.
+/// Waits for the value that is sent; `None` where the sender is gone. `look` says now and then whether to wait on.
 ///
 /// # Errors
-/// What `look` returns.
+/// The error that `look` returns.
 fn awaited<T>(receive: &Receiver<T>, look: impl Fn() -> Result<()>) -> Result<Option<T>> {
     loop {
         look()?;

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use pulp::NullaryFnOnce;
 
-/// What a sample's stored bytes are.
+/// The kind of a sample's stored bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Calls {
     /// One allele.
@@ -24,8 +24,8 @@ impl Calls {
         }
     }
 
-    /// Packs a run of samples to the bytes that their codes fill, with zeros behind the last; where the first byte is
-    /// that is no allele or dosage, if one is.
+    /// Packs a run of samples to the bytes that their codes fill, with zeros behind the last. Returns the place of the first byte that
+    /// is no allele or dosage, if there is one.
     pub(crate) fn pack(self, raw: &[u8], out: &mut [u8]) -> Option<usize> {
         let any_bad = match self {
             Self::Haploid => pack::<Haploid>(raw, out),
@@ -43,7 +43,7 @@ impl Calls {
     }
 }
 
-/// How a sample is stored. A trait, no closure: the compiler need not inline one, and compiles it without wide vectors then.
+/// A way of storing a sample. It is a trait, no closure: the compiler need not inline one, and compiles it without wide vectors then.
 trait Stored {
     /// Bytes of 64 samples.
     const STEP: usize;
@@ -100,7 +100,7 @@ impl Stored for Dosage {
     }
 }
 
-/// Packs a run; whether anything in it is bad.
+/// Packs a run; returns true where anything in it is bad.
 fn pack<S: Stored>(raw: &[u8], out: &mut [u8]) -> bool {
     pulp::Arch::new().dispatch(Run::<S> { raw, out, stored: PhantomData })
 }
@@ -205,7 +205,7 @@ mod tests {
         }
     }
 
-    /// What is bad is missing.
+    /// The code that is expected of a call: a bad one is missing.
     fn code(calls: Calls, call: &[i8]) -> u8 {
         let alternate = |allele: i8| u8::from(allele > 0);
         match (calls, call) {

@@ -27,7 +27,7 @@ const STEP: f64 = 1e-11;
 const FLAT_PASSES: u64 = 20;
 
 impl MethodCosts {
-    /// `stays`: whether genotypes are read once.
+    /// `stays` is true where genotypes are read once.
     fn new(reader: &Reader, options: &PcaOptions, stays: bool) -> Self {
         let (m, n) = (reader.variants(), reader.samples());
         let packed = reader.form.is_packed();
@@ -56,7 +56,7 @@ pub(super) struct Choice {
 }
 
 impl Choice {
-    /// What the exact method takes.
+    /// The memory that the exact method takes.
     pub(super) fn exact(reader: &Reader) -> Needs {
         PairAccumulator::needs(reader, false, false) + eigenvectors(reader)
     }

@@ -14,7 +14,7 @@ use teatime::{
 
 use super::calls::Calls;
 
-/// What stored genotypes become.
+/// The form that stored genotypes are converted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// Codes of two bits, four a byte.
@@ -25,7 +25,7 @@ pub(crate) enum Target {
     Dosages,
 }
 
-/// How genotypes are converted on their way to a device.
+/// The conversion of genotypes on their way to a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Conversion {
     target: Target,
@@ -35,7 +35,7 @@ pub(crate) struct Conversion {
 }
 
 impl Conversion {
-    /// Of calls of one ploidy: copies of an allele, or of all but the reference.
+    /// Converts calls of one ploidy to copies of an allele, or of all but the reference.
     pub(crate) fn of_calls(ploidy: u64, allele: Option<u8>) -> Self {
         let target = match ploidy {
             1 => Target::Codes(Calls::Haploid),
@@ -44,7 +44,7 @@ impl Conversion {
         };
         let narrow = Narrow {
             to: Narrowed::I8,
-            // Those below -2 are no alleles, whatever the stored type.
+            // Numbers below -2 are no alleles, whatever the stored type.
             range: [-128.0, 127.0],
             negative_is_missing: false,
             nan_is_missing: false,
@@ -52,12 +52,12 @@ impl Conversion {
         Self { target, allele, narrow }
     }
 
-    /// Of whole dosages of at most 2, to codes of two bits.
+    /// Converts whole dosages of at most 2 to codes of two bits.
     pub(crate) fn of_codes() -> Self {
         Self { target: Target::Codes(Calls::Dosages), ..Self::of_dosages(Narrowed::I8, 2.0, false) }
     }
 
-    /// Of dosages of at most `most`.
+    /// Converts dosages of at most `most`.
     pub(crate) fn of_dosages(to: Narrowed, most: f64, nan_is_missing: bool) -> Self {
         let narrow = Narrow { to, range: [0.0, most], negative_is_missing: true, nan_is_missing };
         Self { target: Target::Dosages, allele: None, narrow }

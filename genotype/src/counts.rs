@@ -1,4 +1,4 @@
-//! What was counted of each variant.
+//! The counts of each variant.
 
 use std::ops::Range;
 
@@ -18,18 +18,18 @@ pub(crate) struct CallCounts {
     digest: u64,
 }
 
-/// What was counted of each variant, in order, over the samples with a call.
+/// The counts of each variant, in order, over the samples with a call.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum CountsByVariant {
-    /// Where dosages are 0, 1 and 2: how many are 1, how many 2, and how many are missing.
+    /// The numbers of dosages of 1, of dosages of 2, and of missing ones, where dosages are 0, 1 and 2.
     Codes(Vec<[u32; 3]>),
     /// Other dosages.
     Dosages(Vec<Stats>),
 }
 
 impl CallCounts {
-    /// Of no variant yet, with room for so many. `codes`: whether dosages are 0, 1 and 2.
+    /// Counts of no variant yet, with room for so many. `codes` is true where dosages are 0, 1 and 2.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] where the system has not so much.
@@ -72,7 +72,7 @@ impl CallCounts {
         self.digest_next(stats);
     }
 
-    /// Those that were counted elsewhere; none where a variant has more than there are samples.
+    /// Counts that were made elsewhere; none where a variant has more than there are samples.
     pub(crate) fn counted(samples: u64, of: CountsByVariant) -> Option<Self> {
         let fits = match &of {
             CountsByVariant::Codes(all) => {
@@ -87,7 +87,7 @@ impl CallCounts {
         })
     }
 
-    /// Adds those of the next variants, of the same samples; whether they are of the same kind.
+    /// Adds the counts of the next variants, of the same samples; returns false where they are of another kind.
     #[must_use]
     pub(crate) fn append(&mut self, other: &Self) -> bool {
         let len = self.len();
@@ -114,7 +114,7 @@ impl CallCounts {
         self.digest = bytes.fold(self.digest, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME));
     }
 
-    /// What they are.
+    /// The counts of each variant.
     pub(crate) fn by_variant(&self) -> &CountsByVariant {
         &self.of
     }
@@ -143,7 +143,7 @@ impl CallCounts {
         }
     }
 
-    /// How many variants there are.
+    /// The number of variants.
     pub(crate) fn len(&self) -> usize {
         match &self.of {
             CountsByVariant::Codes(all) => all.len(),

@@ -52,7 +52,7 @@ impl Default for VariantFilter {
     }
 }
 
-/// How many variants took part, and which rule dropped the others. A variant counts under the first rule that drops
+/// The number of variants that took part, and of those that each rule dropped. A variant counts under the first rule that drops
 /// it, in this order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

@@ -1,4 +1,4 @@
-//! How genotypes reach a device, and how they are counted.
+//! The form in which genotypes reach a device, and the counting of them.
 
 use std::{ops::Range, sync::Arc};
 
@@ -15,7 +15,7 @@ use super::{
     source::{GenotypeKind, Genotypes},
 };
 
-/// How a block reaches the device, and what it becomes there.
+/// The form in which a block reaches the device, and in which it is held there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// Codes of two bits, and what each becomes.
@@ -35,7 +35,7 @@ const A2_COUNTED: [u8; 4] = [0, 3, 1, 2];
 const AS_THEY_ARE: Form = Form::Packed([0, 1, 2, 3]);
 
 impl Form {
-    /// The form of these genotypes, and how they are converted on the way. `bounded`: whether dosages above the ploidy are
+    /// The form of these genotypes, and how they are converted on the way. `bounded` is true where dosages above the ploidy are
     /// an error.
     pub(crate) fn new(genotypes: &Genotypes, bounded: bool) -> (Self, Arc<dyn Convert>) {
         let (form, conversion) = match genotypes.kind() {
@@ -66,7 +66,7 @@ impl Form {
         }
     }
 
-    /// What a genotype is held in.
+    /// The name of what a genotype is held in.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Packed(_) => "two bits",
@@ -75,12 +75,12 @@ impl Form {
         }
     }
 
-    /// Whether the device holds codes of two bits.
+    /// True where the device holds codes of two bits.
     pub(crate) const fn is_packed(self) -> bool {
         matches!(self, Self::Packed(_))
     }
 
-    /// Whether sums of dosages are of integers.
+    /// True where sums of dosages are of integers.
     pub(crate) const fn is_exact(self) -> bool {
         !matches!(self, Self::Fractions)
     }

@@ -150,7 +150,7 @@ pub use self::{
     variant::Variant,
 };
 
-/// What stores name as their writer.
+/// The program that stores name as their writer.
 #[cfg(feature = "zarr")]
 const SOURCE: &str = concat!("teatime-", env!("CARGO_PKG_VERSION"));
 

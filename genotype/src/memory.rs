@@ -65,14 +65,14 @@ fn block_bytes(reader: &Reader) -> u64 {
     reader.plan.block_bytes().saturating_add(held).saturating_mul(2)
 }
 
-/// What a job has use for beyond what it needs.
+/// The uses that a job has for memory beyond what it needs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Wishes {
     /// Bytes of the host for the basis of the randomized method.
     pub(super) basis: u64,
-    /// Whether there will be passes after the first.
+    /// True where there will be passes after the first.
     pub(super) again: bool,
-    /// Whether Gram matrices are added up, which take longer panels.
+    /// True where Gram matrices are added up, which take longer panels.
     pub(super) gram: bool,
 }
 
@@ -81,7 +81,7 @@ pub(super) struct Wishes {
 pub(super) struct Memory {
     /// With its defaults in place.
     budget: Budget,
-    /// Whether the device's memory is the host's.
+    /// True where the device's memory is the host's.
     pub(super) shared: bool,
     threads: u64,
     /// The most bytes of rows that are added at once.
@@ -90,7 +90,7 @@ pub(super) struct Memory {
 
 impl Memory {
     /// # Errors
-    /// What starting threads reports.
+    /// Any error of starting threads.
     pub(super) fn new(device: &Device, run: &Run) -> Result<Self> {
         Ok(Self {
             budget: run.memory.fit(device, Needs::default())?,
@@ -131,17 +131,17 @@ impl Memory {
         stream(reader) + blocks(reader) + needs
     }
 
-    /// Whether it is there.
+    /// True where the budget has room for a pass with these needs.
     pub(super) fn fits(&self, reader: &Reader, needs: Needs) -> bool {
         self.budget.fit(&reader.device, Self::total(reader, needs)).is_ok()
     }
 
-    /// Whether the host's budget is as large as the genotypes that a device would hold.
+    /// True where the host's budget is as large as the genotypes that a device would hold.
     pub(super) fn holds(&self, reader: &Reader) -> bool {
         self.budget.fit_host(kept_bytes(reader)).is_ok()
     }
 
-    /// What genotypes take where they stay.
+    /// The memory that genotypes take where they stay.
     pub(super) fn kept(reader: &Reader, residency: Residency) -> Needs {
         match residency {
             Residency::Store => Needs::default(),
@@ -158,7 +158,7 @@ impl Memory {
         least_basis(reader.samples(), options) + left.min(whole_basis(reader.samples(), options))
     }
 
-    /// What the work may take of the budget.
+    /// Shares the budget out among what the work needs and what it has use for.
     ///
     /// # Errors
     /// [`Error::Budget`] with the least that would do.
@@ -196,7 +196,7 @@ impl Memory {
             _ if wishes.gram => gram_panel_bytes(reader, [left, free], self.shared),
             Residency::Host if fits(at_once) => at_once,
             Residency::Host => Residency::LEAST_BYTES,
-            // What fills a GPU, in few launches.
+            // Such panels fill a GPU, in few launches.
             Residency::Device => {
                 let most =
                     if self.shared { u64::MAX } else { self.budget.device_bytes(reader.device.info()) / 16 };
@@ -218,7 +218,7 @@ impl Memory {
         Ok(Allowance { residency, reason, reading, host_rows: reader.panel_rows(at_once) })
     }
 
-    /// Where genotypes stay between passes, with so much left of both budgets, and why.
+    /// The place where genotypes stay between passes, with so much left of both budgets, and why.
     fn residency(&self, reader: &Reader, host: u64, device: u64) -> (Residency, String) {
         let rows = reader.variants();
         let kept = kept_bytes(reader);
@@ -310,10 +310,10 @@ pub(super) fn blocks(reader: &Reader) -> Needs {
 /// Shares of the budget.
 #[derive(Clone, Debug)]
 pub(super) struct Allowance {
-    /// Where genotypes stay between passes, and why.
+    /// The place where genotypes stay between passes, and why.
     pub(super) residency: Residency,
     pub(super) reason: String,
-    /// How the pass reads.
+    /// The settings by which the pass reads.
     pub(super) reading: Reading,
     /// Rows of the host's panels that are on the device at a time.
     pub(super) host_rows: u64,
@@ -386,7 +386,7 @@ pub(super) mod tests {
         assert!(rows <= 1 << 20 && rows.is_multiple_of(reader.plan.block_rows()), "{rows}");
         let of_panels = |bytes| (2 * 32 + 40 + 8 + 112) * reader.panel_rows(bytes);
         assert_eq!(scaling_bytes(&reader, u64::MAX), of_panels(u64::MAX));
-        // What was counted of each variant, beside those.
+        // The counts of a variant take 12 bytes, beside those.
         let least = 120_000_000 + of_panels(reader.step_bytes);
         let stream = stream(&reader).host;
         assert!((least..least + 30_000_000).contains(&stream), "{stream}");

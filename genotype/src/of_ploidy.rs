@@ -6,7 +6,7 @@ use bytemuck::Pod;
 
 use teatime::{ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, StoredType, to_usize};
 
-/// Whether a call of so many alleles is one of a matrix of that ploidy: haploid calls among diploid ones count twice.
+/// True where a call of so many alleles is one of a matrix of that ploidy: haploid calls among diploid ones count twice.
 pub(super) fn fits(alleles: u64, ploidy: u64) -> bool {
     alleles == ploidy || (alleles, ploidy) == (1, 2)
 }
@@ -37,7 +37,7 @@ alleles! { i8 i16 i32 i64 }
 #[derive(Debug)]
 pub(crate) struct OfPloidy {
     array: Arc<dyn ChunkedArray>,
-    /// Whether calls that do not fit it are missing; else there are none of more alleles.
+    /// True where calls that do not fit it are missing; else there are none of more alleles.
     fitting: bool,
     shape: [u64; 3],
     chunk_shape: [u64; 3],
@@ -49,7 +49,7 @@ impl OfPloidy {
     /// # Errors
     /// [`Error::Store`] for calls of a type without a number for an allele that is not there.
     pub(crate) fn fitting(array: &Arc<dyn ChunkedArray>, ploidy: u64) -> Result<Arc<dyn ChunkedArray>> {
-        // Of one or two alleles in two, all fit.
+        // Calls of one or two alleles all fit a ploidy of two.
         Self::of(array, ploidy, ploidy > 2)
     }
 
@@ -77,7 +77,7 @@ impl OfPloidy {
         Ok(Arc::new(Self { array: Arc::clone(array), fitting, shape, chunk_shape }))
     }
 
-    /// How many chunks a call is in.
+    /// The number of chunks that a call is in.
     fn deep(&self) -> u64 {
         self.array.shape()[2].div_ceil(self.array.chunk_shape()[2])
     }
@@ -106,10 +106,10 @@ impl OfPloidy {
             let there = call.iter().filter(|&&allele| allele != T::ABSENT);
             let fits = match alleles(&call) {
                 Some(alleles) => !self.fitting || fits(alleles as u64, ploidy as u64),
-                // What is known of one that misses some stays: it is of haplotypes.
+                // A call that misses some alleles keeps those that are known: it is of haplotypes.
                 None => there.clone().count() == ploidy,
             };
-            // What is no allele is for the next to refuse.
+            // A number that is no allele is for the next to refuse.
             if let Some(bad) = call.iter().find(|&&allele| allele < T::ABSENT) {
                 fitted.fill(*bad);
             } else if fits {

@@ -1,4 +1,4 @@
-//! What a PCA computes, and how.
+//! The options of a PCA.
 
 use teatime::{Error, Result, linalg::SvdOptions};
 
@@ -10,7 +10,7 @@ use super::{
 
 pub(super) const OP: &str = "pca";
 
-/// How the components are computed.
+/// The method by which the components are computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Method {
@@ -24,7 +24,7 @@ pub enum Method {
     Randomized,
 }
 
-/// What to compute, and how.
+/// Options of [`pca`](crate::pca()).
 ///
 /// ```
 /// use teatime::linalg::{Stop, SvdOptions};
@@ -38,7 +38,7 @@ pub enum Method {
 pub struct PcaOptions {
     /// Number of components.
     pub components: usize,
-    /// How they are computed.
+    /// The method by which they are computed.
     pub method: Method,
     /// Centring and scaling of the dosages.
     pub scaler: Scaler,

@@ -23,7 +23,7 @@ use super::{
 /// Which sums to form.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct PairTerms {
-    /// How variants are scaled.
+    /// The rule by which variants are scaled.
     pub(crate) rule: ScaleRule,
     /// [`PairSums::shared`].
     pub(crate) shared: bool,
@@ -32,7 +32,7 @@ pub(crate) struct PairTerms {
 }
 
 impl PairTerms {
-    /// Whether its sums are those of the other, or more.
+    /// True where its sums are those of the other, or more.
     pub(crate) fn holds(&self, other: &Self) -> bool {
         self.rule == other.rule && self.shared >= other.shared && self.variance >= other.variance
     }
@@ -74,7 +74,7 @@ pub(crate) struct PairAccumulator {
     totals: VariantTotals,
 }
 
-/// What sums of a part are.
+/// The words with which names of sums in a part begin.
 pub(crate) const PRODUCTS: &str = "products";
 const CALLED: [&str; 2] = ["shared", "variance"];
 
@@ -90,7 +90,7 @@ pub(crate) fn name(
     )
 }
 
-/// How sums for pairs of samples are formed.
+/// A sum for each pair of samples, over packed rows or over blocks of others.
 enum SumOf<P> {
     Packed(P),
     Dense(Box<BlockSum>),
@@ -116,7 +116,7 @@ impl PairAccumulator {
     /// Sums over no variant.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error of the device.
     pub(crate) fn new(reader: &Reader, wanted: PairTerms) -> Result<Self> {
         let (variants, n, scaler) = (reader.all, reader.samples(), wanted.rule.scaler);
         let device = &reader.device;
@@ -140,7 +140,7 @@ impl PairAccumulator {
         })
     }
 
-    /// What they take, with their results.
+    /// The memory that the sums take, with their results.
     pub(crate) fn needs(reader: &Reader, shared: bool, variance: bool) -> Needs {
         let (variants, n, packed) = (reader.variants(), reader.samples(), reader.form.is_packed());
         let matrices = 1 + u64::from(shared) + u64::from(variance);
@@ -158,7 +158,7 @@ impl PairAccumulator {
     /// Adds these rows of the matrix, which are in `panel`, with their sums; of a panel that is not packed, all.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error of the device.
     pub(crate) fn add(
         &mut self,
         reader: &Reader,
@@ -195,7 +195,7 @@ impl PairAccumulator {
     /// Counts rows that [`add`](Self::add) does not: those of sums that were formed elsewhere.
     ///
     /// # Errors
-    /// What starting threads reports.
+    /// Any error of starting threads.
     pub(crate) fn count_elsewhere(
         &mut self,
         reader: &Reader,
@@ -211,7 +211,7 @@ impl PairAccumulator {
         Ok(())
     }
 
-    /// Counts rows, but for what goes with sums of packed ones. How they are scaled.
+    /// Counts rows, but for what goes with sums of packed ones. Returns their scales.
     fn count(&mut self, reader: &Reader, rows: &Range<u64>, stats: &[Stats]) -> Result<Vec<VariantScale>> {
         let (rule, totals) = (self.wanted.rule, &mut self.totals);
         let scales = reader.device.pool()?.install(|| {
@@ -231,7 +231,7 @@ impl PairAccumulator {
     /// Waits: the sums over the rows that were added, to be put in [another's](Self::set_part) place.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error of the device.
     pub(crate) fn into_part(self) -> Result<Vec<PartSums>> {
         let rule = self.wanted.rule;
         let mut sums = vec![(PRODUCTS, self.products.into_values()?)];
@@ -264,7 +264,7 @@ impl PairAccumulator {
     /// Waits.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error of the device.
     pub(crate) fn finish(self) -> Result<PairSums> {
         let products = match self.products {
             SumOf::Packed(sum) => sum.finish()?,
@@ -282,7 +282,7 @@ impl PairAccumulator {
     }
 }
 
-/// What a variant that passes the filters weighs; others 0.
+/// The weight of a variant that passes the filters; others weigh 0.
 #[derive(Clone, Copy)]
 enum Weight {
     One,
@@ -307,7 +307,7 @@ impl Weight {
     }
 }
 
-/// How a variant takes part in the products.
+/// The scale with which a variant takes part in the products, 0 where it takes none.
 fn row_scale(scale: &VariantScale) -> RowScale {
     let factor = if scale.is_used() { scale.scale } else { 0.0 };
     RowScale { mean: scale.mean, factor, known: scale.called }
@@ -318,8 +318,8 @@ struct CalledPairs {
     samples: u64,
     weight: Weight,
     sum: SumOf<KnownPairs>,
-    /// Of what the sum leaves out: packed variants without a missing call, and other blocks without one. They count for every
-    /// pair.
+    /// The weight of what the sum leaves out: packed variants without a missing call, and other blocks without one. They count for
+    /// every pair.
     everywhere: f64,
 }
 
@@ -358,7 +358,7 @@ impl CalledPairs {
         }
     }
 
-    /// Whether each variant of a block with a weight is called in all samples or in none.
+    /// True where each variant of a block with a weight is called in all samples or in none.
     fn is_whole(&self, scales: &[VariantScale]) -> bool {
         let weight = |scale| self.weight.of(scale);
         scales.iter().all(|scale| [0, self.samples].contains(&scale.called) || weight(scale) == 0.0)

@@ -25,7 +25,7 @@ pub(crate) type Factors = [f32; 2];
 pub(crate) struct Panel {
     pub(crate) rows: Range<u64>,
     pub(crate) held: Held,
-    /// Whether a call is missing.
+    /// True where a call is missing.
     pub(crate) missing: bool,
 }
 
@@ -34,7 +34,7 @@ impl Panel {
     /// of each row.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error of the device.
     pub(crate) fn standardized(&self, table: &[[f32; 3]]) -> Result<Tensor<f32>> {
         match &self.held {
             Held::Packed(_) => unreachable!("packed rows should be multiplied as they are"),
@@ -46,7 +46,7 @@ impl Panel {
     /// `weights[i]` where a call of row i is there, 0 where it is missing.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error of the device.
     pub(crate) fn called(&self, weights: &[f32]) -> Result<Tensor<f32>> {
         let table: Vec<[f32; 3]> = weights.iter().map(|weight| [1.0, -weight, 0.0]).collect();
         standardize(&self.not_called()?, &table, true)
@@ -55,7 +55,7 @@ impl Panel {
     /// 1 where a call is missing, 0 where it is there.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error of the device.
     pub(crate) fn not_called(&self) -> Result<Tensor<f32>> {
         self.standardized(&vec![[0.0, 0.0, 1.0]; to_usize(self.rows.end - self.rows.start)])
     }

@@ -1,4 +1,4 @@
-//! What was counted and added up over some of the variants, as plain data.
+//! Counts and sums over some of the variants, as plain data.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use super::counts::{CallCounts, CountsByVariant};
 #[cfg(doc)]
 use super::{Cohort, Wanted};
 
-/// What [`Cohort::part`] counted and added up over some of the variants in a row: plain data, for another process or a file.
+/// The counts and sums of [`Cohort::part`] over some of the variants in a row: plain data, for another process or a file.
 ///
 /// Parts of neighbouring variants [`merge`](Self::merge), and [`Cohort::of_part`] takes the one of all variants.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,9 +22,9 @@ pub struct CohortPart {
     pub(super) rows: Range<u64>,
     pub(super) variants: u64,
     pub(super) samples: u64,
-    /// Whether dosages above the ploidy were an error.
+    /// True where dosages above the ploidy were an error.
     pub(super) bounded: bool,
-    /// What the genotypes are, in words.
+    /// A description of the genotypes.
     pub(super) genotypes: String,
     pub(super) counts: CallCounts,
     pub(super) sums: Vec<PartSums>,
@@ -33,7 +33,7 @@ pub struct CohortPart {
 /// Sums over the variants of a part.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartSums {
-    /// What is summed, of variants scaled and filtered in which way, or projected onto which reference. It begins with one of these.
+    /// A description of the sums, with the scaling and filter of variants or the reference. It begins with one of these.
     ///
     /// For each pair of samples, a lower triangle row by row:
     /// - "products": of standardised dosages. Whole sums are of dosages times scales, before means are subtracted: those of rows and
@@ -55,14 +55,14 @@ pub struct PartSums {
 /// Numbers of [`PartSums`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum SumValues {
-    /// Of genotypes of two bits: exact.
+    /// Exact sums, over genotypes of two bits.
     Whole {
         /// The sums as multiples of `unit`.
         values: Vec<i64>,
-        /// What they are multiples of: a power of two.
+        /// The unit that they are multiples of: a power of two.
         unit: f64,
     },
-    /// Of others.
+    /// Sums over other genotypes.
     Real(Vec<f64>),
 }
 
@@ -89,7 +89,7 @@ impl SumValues {
         }
     }
 
-    /// Adds others; whether they are of the same kind, number and unit. Only those of a forged part go beyond 64 bits.
+    /// Adds others of the same kind, number and unit, and returns false otherwise. Only those of a forged part go beyond 64 bits.
     fn add(&mut self, other: &Self) -> bool {
         match (self, other) {
             (Self::Whole { values, unit }, Self::Whole { values: others, unit: other })
@@ -112,22 +112,22 @@ impl CohortPart {
         self.rows.clone()
     }
 
-    /// How many variants there are in all.
+    /// The number of variants in all.
     pub fn variants(&self) -> u64 {
         self.variants
     }
 
-    /// How many samples there are.
+    /// The number of samples.
     pub fn samples(&self) -> u64 {
         self.samples
     }
 
-    /// What was counted of each of its variants.
+    /// The counts of each of its variants.
     pub fn counts(&self) -> &CountsByVariant {
         self.counts.by_variant()
     }
 
-    /// What was added up over its variants.
+    /// The sums over its variants.
     pub fn sums(&self) -> &[PartSums] {
         &self.sums
     }
@@ -190,7 +190,7 @@ impl CohortPart {
         (of_counts + self.sums.iter().map(of_sums).sum::<usize>()) as u64
     }
 
-    /// What all parts of the same genotypes share.
+    /// Describes what all parts of the same genotypes share.
     pub(super) fn words(&self) -> String {
         format!("{} variants of {} samples, {}", self.variants, self.samples, self.genotypes)
     }
@@ -252,7 +252,7 @@ impl CohortPart {
         out
     }
 
-    /// What [`to_bytes`](Self::to_bytes) wrote. Takes memory for the part, which is no more than four times the bytes.
+    /// Reads what [`to_bytes`](Self::to_bytes) wrote. Takes memory for the part, which is no more than four times the bytes.
     ///
     /// # Errors
     /// [`Error::Argument`] for bytes of something else or of another version, and for damaged ones: a digest tells, which is no
@@ -270,7 +270,7 @@ impl CohortPart {
     }
 }
 
-/// What bytes begin with: the last is the version.
+/// The bytes that a part begins with: the last is the version.
 const MAGIC: [u8; 8] = *b"teapart\x01";
 const CODES: u64 = 0;
 const DOSAGES: u64 = 1;

@@ -22,7 +22,7 @@ const OP: &str = "call_ploidies";
 /// Bytes of the calls that are counted at once, if one variant has no more.
 const BLOCK: u64 = 8 << 20;
 
-/// How many calls have how many alleles.
+/// The numbers of calls with each number of alleles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallPloidies {
     counts: Vec<u64>,
@@ -114,7 +114,7 @@ pub(super) fn each_row_of_calls<T: Send>(
     let GenotypeKind::Calls { ploidy } = genotypes.kind() else {
         return Err(Error::argument(op, "genotypes", "they are dosages or PLINK's codes, not calls"));
     };
-    // What is no allele is for the next pass to refuse.
+    // A number that is no allele is for the next pass to refuse.
     let range = [i8::MIN, i8::MAX].map(f64::from);
     let narrow = Narrow { to: Narrowed::I8, range, negative_is_missing: false, nan_is_missing: false };
     let rows = (BLOCK / (genotypes.samples() * ploidy).max(1)).max(1);

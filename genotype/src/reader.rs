@@ -38,10 +38,10 @@ pub(crate) fn block_rows(samples: u64) -> u64 {
 pub(crate) struct Reader {
     pub(crate) device: Device,
     pub(crate) genotypes: Genotypes,
-    /// Where they are some of the variants in a row: the number of the first, and how many there are of all.
+    /// The number of the first variant, and how many there are of all, where they are some of the variants in a row.
     pub(crate) first: u64,
     pub(crate) all: u64,
-    /// Whether dosages above the ploidy are an error.
+    /// True where dosages above the ploidy are an error.
     pub(crate) bounded: bool,
     pub(crate) form: Form,
     pub(crate) plan: Plan,
@@ -49,7 +49,7 @@ pub(crate) struct Reader {
     pub(crate) step_bytes: u64,
 }
 
-/// How a pass reads.
+/// The settings by which a pass reads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
     /// Bytes of a panel at most.
@@ -60,10 +60,10 @@ pub(crate) struct Reading {
     pub(crate) upload_rows: u64,
 }
 
-/// What a pass over the store leaves besides its panels.
+/// The results of a pass over the store besides its panels.
 pub(crate) struct Read {
     pub(crate) stats: StreamStats,
-    /// Of what was read, where asked for.
+    /// Digests of what was read, where asked for.
     pub(crate) digests: Option<Digests>,
 }
 
@@ -77,7 +77,7 @@ struct Filling {
 }
 
 impl Reader {
-    /// Reads `genotypes`; `bounded`: whether dosages above the ploidy are an error.
+    /// Reads `genotypes`; `bounded` is true where dosages above the ploidy are an error.
     ///
     /// # Errors
     /// As [`Plan::of_rows`].
@@ -85,7 +85,7 @@ impl Reader {
         Self::in_blocks(genotypes, device, bounded, block_rows(genotypes.samples()))
     }
 
-    /// The same in blocks of so many rows.
+    /// [`new`](Self::new) in blocks of so many rows.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -103,7 +103,7 @@ impl Reader {
         Ok(Self { device, genotypes, first: 0, all, bounded, form, plan, step_bytes: Residency::LEAST_BYTES })
     }
 
-    /// The same of some of the variants, which start with a canonical block.
+    /// The reader of some of the variants, which start with a canonical block.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -187,7 +187,7 @@ impl Reader {
     /// One pass over the store: gives panels to `f`, in order, with the sums of their rows. With `digest`, digests what is read.
     ///
     /// # Errors
-    /// What reading, the device and `f` report; [`Error::Cancelled`](teatime::Error::Cancelled).
+    /// Any error of reading, of the device and of `f`; [`Error::Cancelled`](teatime::Error::Cancelled).
     pub(crate) fn read(
         &self,
         pass: &Pass<'_>,

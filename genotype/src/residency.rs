@@ -1,10 +1,10 @@
-//! Where genotypes stay between passes.
+//! The places where genotypes stay between passes.
 
 use teatime::{Device, Result, packed::HostPanels};
 
 use super::panel::{Held, Panel};
 
-/// Where genotypes stay between the passes of a job.
+/// The place where genotypes stay between the passes of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Residency {
@@ -32,7 +32,7 @@ impl Residency {
     pub(crate) const LEAST_BYTES: u64 = 4 << 20;
 }
 
-/// What stayed of the first pass.
+/// The panels that stayed of the first pass.
 #[derive(Debug, Default)]
 pub(crate) enum KeptPanels {
     #[default]
@@ -51,7 +51,7 @@ impl KeptPanels {
         }
     }
 
-    /// Where it is.
+    /// The place where the panels are.
     pub(crate) const fn residency(&self) -> Residency {
         match self {
             Self::Device(_) => Residency::Device,

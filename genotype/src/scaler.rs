@@ -1,11 +1,11 @@
-//! What is subtracted from a variant's dosages, and what they are divided by.
+//! The centring and scaling of a variant's dosages.
 
 use rayon::prelude::*;
 use teatime::{Element, linalg::Stats};
 
 use super::{filter::VariantFilter, reader::Reader};
 
-/// How a variant's dosages are centred and scaled. Missing dosages become the variant's mean.
+/// The rule by which a variant's dosages are centred and scaled. Missing dosages become the variant's mean.
 ///
 /// With p = mean / ploidy over the called samples:
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,21 +36,21 @@ impl Scaler {
         }
     }
 
-    /// Whether dosages are divided by nothing.
+    /// True where dosages are divided by nothing.
     pub(crate) const fn is_whole(self) -> bool {
         matches!(self, Self::Center | Self::None)
     }
 
-    /// Whether dosages must lie between 0 and the ploidy.
+    /// True where dosages must lie between 0 and the ploidy.
     pub(crate) const fn needs_frequency(self) -> bool {
         matches!(self, Self::Patterson | Self::Binom2)
     }
 }
 
-/// How one variant's dosages are centred and scaled: `(dosage - shift) scale`.
+/// The centring and scaling of one variant's dosages: `(dosage - shift) scale`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct VariantScale {
-    /// What a missing dosage becomes.
+    /// The value that a missing dosage takes.
     pub(crate) mean: f64,
     pub(crate) shift: f64,
     pub(crate) scale: f64,
@@ -60,12 +60,12 @@ pub(crate) struct VariantScale {
     pub(crate) dropped: Option<DropReason>,
 }
 
-/// What decides a variant's scale besides its sums.
+/// The settings that decide a variant's scale besides its sums.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ScaleRule {
     pub(crate) samples: u64,
     pub(crate) ploidy: u64,
-    /// Whether the sums are of integers, so exact.
+    /// True where the sums are of integers, so exact.
     pub(crate) exact: bool,
     pub(crate) scaler: Scaler,
     pub(crate) filter: VariantFilter,
@@ -130,12 +130,12 @@ impl VariantScale {
         Self { mean, shift, scale, called, dropped: None }
     }
 
-    /// Whether the variant takes part.
+    /// True where the variant takes part.
     pub(crate) const fn is_used(&self) -> bool {
         self.dropped.is_none()
     }
 
-    /// Whether the filters keep the variant, though it may not vary or have no call.
+    /// True where the filters keep the variant, though it may not vary or have no call.
     pub(crate) fn is_kept(&self) -> bool {
         !matches!(self.dropped, Some(DropReason::AboveMissing | DropReason::BelowMaf))
     }

@@ -20,7 +20,7 @@ use super::of_ploidy::OfPloidy;
 
 const OP: &str = "Genotypes::new";
 
-/// What the numbers of a genotype array are.
+/// The meaning of the numbers of a genotype array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GenotypeKind {
@@ -52,17 +52,17 @@ impl StableText for GenotypeKind {
 pub struct Genotypes {
     /// As they were given.
     stored: Vec<Arc<dyn ChunkedArray>>,
-    /// The same as calls of one ploidy.
+    /// The stored arrays as calls of one ploidy.
     arrays: Vec<Arc<dyn ChunkedArray>>,
     kind: GenotypeKind,
     rows: Arc<Selection>,
-    /// Of the samples that were given.
+    /// The selection of the samples that were given.
     columns: Arc<Selection>,
     nan_is_missing: bool,
     bounded: bool,
     /// The allele that is counted; else all but the reference.
     allele: Option<u8>,
-    /// Where it is watched for: whether a call with an allele above 1 was read.
+    /// True once a call with an allele above 1 was read; none where this is not watched for.
     further: Option<Arc<AtomicBool>>,
 }
 
@@ -197,7 +197,7 @@ impl Genotypes {
         Ok(Self { arrays, kind: GenotypeKind::Calls { ploidy }, ..self })
     }
 
-    /// Whether calls were filled up, or are missing where they are of another ploidy.
+    /// True where calls were filled up, or are missing where they are of another ploidy.
     fn is_fitted(&self) -> bool {
         self.stored.iter().zip(&self.arrays).any(|(stored, array)| !Arc::ptr_eq(stored, array))
     }
@@ -260,7 +260,7 @@ impl Genotypes {
         self.clone().select(variants.iter().flat_map(|numbers| self.rows.places(numbers.clone())))
     }
 
-    /// What they are, in words that are the same for the same variants and samples of arrays of the same shapes and types, read
+    /// Describes them in words that are the same for the same variants and samples of arrays of the same shapes and types, read
     /// alike.
     pub(crate) fn words(&self) -> String {
         let ranges = self.rows.ranges().chain(self.columns.ranges());
@@ -307,7 +307,7 @@ impl Genotypes {
         &self.arrays
     }
 
-    /// What the numbers are.
+    /// The meaning of the numbers.
     pub fn kind(&self) -> GenotypeKind {
         self.kind
     }
@@ -327,7 +327,7 @@ impl Genotypes {
         self.rows.ranges()
     }
 
-    /// The same with their numbers.
+    /// The [`selected`](Self::selected) rows with their numbers.
     pub(crate) fn rows(&self) -> Arc<Selection> {
         Arc::clone(&self.rows)
     }
@@ -337,12 +337,12 @@ impl Genotypes {
         (!matches!(self.kind, GenotypeKind::Plink)).then(|| Arc::clone(&self.columns))
     }
 
-    /// What NaN means.
+    /// True where NaN is a missing dosage, not an error.
     pub(crate) fn nan(&self) -> bool {
         self.nan_is_missing
     }
 
-    /// Whether dosages are said to be at most 2.
+    /// True where dosages are said to be at most 2.
     pub(crate) fn bounded(&self) -> bool {
         self.bounded
     }

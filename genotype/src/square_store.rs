@@ -26,7 +26,7 @@ pub(crate) fn write_squares(
     write_pairs(path, attributes, &names, ["samples_0", "samples_1"], (name, matrix), shared)
 }
 
-/// The same of a matrix with these axes, and of names each with an array and an axis of their own.
+/// [`write_squares`] of a matrix with these axes, and of names each with an array and an axis of their own.
 ///
 /// # Errors
 /// As [`write_squares`].

@@ -289,7 +289,7 @@ fn mixed_ploidy_and_many_alleles() {
     assert_values(&pca.singular_values, &s, 2e-6);
 }
 
-/// What is told and reported is what is made: the pass that loads, and those of products.
+/// The passes that are told and reported are those that are made: the one that loads, and those of products.
 #[test]
 fn every_pass_is_told() {
     let dosages = dosages(9000, 60);

@@ -8,7 +8,7 @@ use super::{
     scaler::{DropReason, VariantScale},
 };
 
-/// What all variants add up to, as one rule scales them.
+/// The counts and sums of all variants, as one rule scales them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct VariantTotals {
     pub(crate) counts: VariantCounts,
@@ -41,7 +41,7 @@ impl VariantTotals {
     }
 }
 
-/// Of a variant's row its sum of squares, and what [`VariantTotals::bounds`] bounds.
+/// The sum of squares of a variant's row, and the two numbers that [`VariantTotals::bounds`] bounds.
 fn sums(stats: &Stats, scale: &VariantScale, samples: u64) -> [f64; 3] {
     let squares = scale.sum_squares(stats, samples);
     if !scale.is_used() {

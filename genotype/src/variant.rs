@@ -1,4 +1,4 @@
-//! What is known of a variant.
+//! A variant: its place and its alleles.
 
 use std::sync::Arc;
 

@@ -385,7 +385,7 @@ mod tests {
             assert!(rows >= 1 && axis >= 1 && cols >= 1, "{plan:?}");
             assert!(((rows - 1) * len + axis - 1) * inner + cols <= read, "{plan:?}");
             assert!(rows * axis.div_ceil(BLOCK.into()) * cols <= made, "{plan:?}");
-            // Where there are several totals, each is of a whole block, but for the last.
+            // If there are several totals, each is of a whole block, but for the last.
             assert!(plan.parts == 1 || axis == len || axis.is_multiple_of(BLOCK.into()), "{plan:?}");
         }
     }

@@ -17,16 +17,16 @@ pub trait Packable: Element {}
 impl Packable for u8 {}
 impl Packable for i8 {}
 
-/// How [`pack`] packs.
+/// Options of [`pack`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PackOptions<'a> {
     /// Bytes of a packed row, zero behind its values. Default: as few as hold them.
     pub row_bytes: Option<u64>,
-    /// What each value is packed as: value `v` as `table[v]`; values that the table does not have are refused. Default:
+    /// The codes that values are packed as: value `v` as `table[v]`; values that the table does not have are refused. Default:
     /// every value of the width as itself.
     pub table: Option<&'a [u8]>,
-    /// What negative values are packed as, of `i8` alone. Default: they are refused.
+    /// The code that negative values of `i8` are packed as. Default: they are refused.
     pub missing: Option<u8>,
 }
 
@@ -43,7 +43,7 @@ crate::setters! {
 struct Code {
     entries: u32,
     negative: u32,
-    /// What each of the 16 possible values before the table becomes.
+    /// The code that each of the 16 possible values becomes.
     table: [u8; 16],
 }
 
@@ -77,7 +77,7 @@ impl Code {
                 place => place,
             },
         };
-        // What no value comes to stays itself, so that a table which changes nothing is known.
+        // Entries that no value comes to stay as they are, so that a table which changes nothing is known.
         let mut table = all;
         table[..entries].copy_from_slice(given);
         if let (Some(place), Some(code)) = (negative, options.missing) {
@@ -88,7 +88,7 @@ impl Code {
         Ok(Self { entries, negative, table })
     }
 
-    /// Whether the table changes any value.
+    /// True where the table changes any value.
     fn recodes(&self) -> bool {
         self.table.iter().zip(0..).any(|(&code, i)| code != i)
     }
@@ -169,7 +169,7 @@ pub fn pack_into<T: Packable>(
         let values = cols.min(bytes.start * per)..cols.min(bytes.end * per);
         let last = rows.end - 1;
         let (first, count) = (rows.start * cols + values.start, values.end - values.start);
-        // Where a part is nothing but bytes behind the values, x may end before.
+        // A part may be nothing but bytes behind the values: then x may end before it.
         let from = x.window(if count == 0 { 0..0 } else { first..last * cols + values.end });
         let to = out.window_update(rows.start * stride + bytes.start..last * stride + bytes.end);
         let told = slots.window_update(2 * slot..2 * slot + 2);
@@ -205,9 +205,9 @@ pub fn pack_into<T: Packable>(
 #[derive(Debug)]
 #[must_use = "nothing waits for what was enqueued, and no error is seen"]
 pub struct PendingPack {
-    /// Of each part the number, and the complement of the place of the first.
+    /// For each part the number of refused values, and the complement of the place of the first.
     slots: Option<Pending<u32>>,
-    /// Of each part the place of its first value in `x`.
+    /// For each part the place of its first value in `x`.
     firsts: Vec<u64>,
     shape: Box<[u64]>,
     code: Code,

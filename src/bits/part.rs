@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use crate::{Limits, Result, kernel::Grid, kernels::WG};
 
-/// What one launch does: whole rows, or some bytes of one row.
+/// The part of the rows that one launch takes: whole rows, or some bytes of one row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct StripPart {
     pub(super) rows: Range<u64>,
-    /// Of each row, on the side by whose bytes rows are split.
+    /// The bytes of each row, on the side by whose bytes rows are split.
     pub(super) bytes: Range<u64>,
 }
 

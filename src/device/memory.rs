@@ -14,7 +14,7 @@ use crate::{
 
 /// Bytes behind each allocation of a checked device.
 const GUARD_BYTES: u64 = 256;
-/// What a checked device fills memory with: NaN as f16 and f32, -1 as an integer.
+/// The byte that a checked device fills memory with: NaN as f16 and f32, -1 as an integer.
 pub(crate) const POISON: u8 = 0xff;
 
 /// Bytes of a device's memory that its tensors hold.

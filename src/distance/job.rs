@@ -21,7 +21,7 @@ use crate::{
 
 /// Most observations along each side of a block: sums of 32 MiB a term.
 pub(super) const SIDE: u64 = 2048;
-/// The same where the host computes: sums of 8 MiB stay in its cache, and its allocator keeps such buffers.
+/// Most of them where the host computes: sums of 8 MiB stay in its cache, and its allocator keeps such buffers.
 const HOST_SIDE: u64 = 1024;
 
 /// Most observations along each side of a block on a device.
@@ -37,7 +37,7 @@ pub(super) struct Job<'a, T: Element> {
     pub(super) measure: Measure,
 }
 
-/// How the distance of any pair of a call is made.
+/// All that it takes to make the distance of any pair of a call.
 pub(super) struct Measure {
     pub(super) device: Device,
     pub(super) metric: Metric,
@@ -221,7 +221,7 @@ pub(super) struct DistanceBlock {
     pub(super) columns: Range<usize>,
     /// In C order. Above the diagonal, where only what is below it is wanted, any numbers.
     pub(super) distances: Vec<f64>,
-    /// Where elements may be missing, the numbers of features that both have, as devices make them.
+    /// The numbers of features that both have, as devices make them, where elements may be missing.
     counts: Option<HostValues<f32>>,
     wide: bool,
 }
@@ -255,7 +255,7 @@ impl<'a, F: FnMut(&mut DistanceBlock)> Pipeline<'a, F> {
     /// is below the diagonal is wanted, blocks above it are left out.
     ///
     /// # Errors
-    /// What the device reports; [`Error::Cancelled`].
+    /// Any error that the device reports; [`Error::Cancelled`].
     pub(super) fn add<T: Element>(
         &mut self,
         (x, rows): (&Operand<'_, T>, Range<u64>),
@@ -278,7 +278,7 @@ impl<'a, F: FnMut(&mut DistanceBlock)> Pipeline<'a, F> {
     /// Gives the last block.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error that the device reports.
     pub(super) fn finish(mut self) -> Result<()> {
         let last = self.before.take();
         self.give(last)

@@ -1,4 +1,4 @@
-//! What distances are: the terms that are added up over features, and what becomes of their sums.
+//! Metrics: the terms that are added up over features, and the formula that makes a distance of their sums.
 
 use std::{fmt, str::FromStr};
 
@@ -14,7 +14,7 @@ use crate::{
     stable_text::StableText,
 };
 
-/// How far two observations are from each other, or how alike. The [table](crate::distance#metrics) says what each is.
+/// A measure of how far two observations are from each other, or how alike. The [table](crate::distance#metrics) says what each is.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[allow(missing_docs, reason = "the table of the module says what each is")]
 #[non_exhaustive]
@@ -40,7 +40,7 @@ pub enum Metric {
     KlDivergence,
 }
 
-/// What is done to observations before terms are added up.
+/// The preparation of observations before terms are added up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Prepare {
     Nothing,
@@ -121,17 +121,17 @@ impl Metric {
         }
     }
 
-    /// Whether the distance from a to b is that from b to a.
+    /// True where the distance from a to b is that from b to a.
     pub const fn is_symmetric(self) -> bool {
         !matches!(self, Self::KlDivergence)
     }
 
-    /// Whether an observation is at distance 0 from itself.
+    /// True where an observation is at distance 0 from itself.
     pub const fn is_zero_on_diagonal(self) -> bool {
         !matches!(self, Self::InnerProduct | Self::RussellRao | Self::Hellinger)
     }
 
-    /// Whether elements have to be 0 or more.
+    /// True where elements have to be 0 or more.
     pub(super) const fn needs_nonnegative(self) -> bool {
         matches!(self, Self::JensenShannon | Self::Hellinger | Self::KlDivergence)
     }
@@ -166,7 +166,7 @@ impl Metric {
         }
     }
 
-    /// Whether there are such distances.
+    /// Checks that there are such distances.
     ///
     /// # Errors
     /// [`Error::Argument`] for an exponent that is neither infinite nor a normal f32 above 0, and for a rule for missing elements that the
@@ -207,7 +207,7 @@ impl Metric {
             Self::Minkowski(_) => (vec![Power], Nothing),
             Self::Cosine if masked => (vec![Product, XSquare, YSquare], Scale),
             Self::Correlation if masked => (vec![Product, XSquare, YSquare, X, Y], Centre),
-            // Of vectors of length 1, half the squared distance: nothing cancels between close ones.
+            // The distance is half the squared distance of vectors of length 1: nothing cancels between close ones.
             Self::Cosine => (vec![Square], Unit),
             Self::Correlation => (vec![Square], CentreAndUnit),
             Self::InnerProduct => (vec![Product], Nothing),
@@ -268,16 +268,16 @@ impl Metric {
     }
 }
 
-/// How the sums of pairs become distances.
+/// All that it takes to make distances of the sums of pairs.
 pub(super) struct Finish<'a> {
     pub(super) metric: Metric,
     pub(super) missing: Missing,
     pub(super) features: u64,
     /// For each observation of x, and of y, whether no distance from it is a number.
     pub(super) undefined: [&'a [bool]; 2],
-    /// Whether the observations are taken with themselves.
+    /// True where the observations are taken with themselves.
     pub(super) is_self: bool,
-    /// Whether sums are of f64.
+    /// True where sums are of f64.
     pub(super) wide: bool,
 }
 

@@ -173,15 +173,15 @@ impl StableText for Missing {
     }
 }
 
-/// How distances are taken.
+/// Options of distances.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Options {
-    /// What becomes of missing elements.
+    /// The rule for missing elements.
     pub missing: Missing,
-    /// Whether negative elements are missing, unless [`missing`](Self::missing) is [`Missing::Propagate`].
+    /// True where negative elements are missing, unless [`missing`](Self::missing) is [`Missing::Propagate`].
     pub negative: bool,
-    /// Whether observations are columns. Else they are rows.
+    /// True where observations are columns. Else they are rows.
     pub columns: bool,
     /// True rounds f64 and integers to f32 before differences are taken: faster, and for f64 on devices that do not
     /// [compute in f64](crate::Limits::f64) the only way. Of other types nothing changes.
@@ -211,7 +211,7 @@ impl StableText for Options {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Distances {
-    /// Of each observation of x, along the rows, from each of y; symmetric to the bit where x is taken with itself and the metric is symmetric.
+    /// Distances of each observation of x, a row, from each of y; symmetric to the bit if the metric is and x is taken with itself.
     pub distances: Matrix,
     /// The number of features that both have, likewise. None of tensors where missing elements are propagated, and of packed rows
     /// where no code is missing.
@@ -358,7 +358,7 @@ fn condensed_len(m: usize) -> usize {
     m.saturating_mul(m.saturating_sub(1)) / 2
 }
 
-/// Where the condensed form has a pair: of what is before the pairs that the observation `first` comes first in, then of these.
+/// The place of a pair in the condensed form: the pairs in which an observation before `first` comes first are before it.
 fn condensed_place(m: usize, first: usize, second: usize) -> usize {
     first * (2 * m - first - 1) / 2 + second - first - 1
 }

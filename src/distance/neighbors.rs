@@ -79,7 +79,7 @@ pub fn neighbors<T: Element>(
     let job = Job::new(x, y, metric, options)?;
     let [m, n] = job.extents();
     check_k(k, n as u64, y.is_none())?;
-    // Where the device's memory is the host's, the host finds them as fast.
+    // If the device's memory is the host's, the host finds them as fast.
     if !x.device().shares_host_memory() && job.measure.can_search([m as u64, n as u64], k as u64) {
         let (kept, numbers) = select(&job, k as u64, NearestSoFar::needs(m as u64, k as u64), run)?;
         return finished(&job.measure, kept.download()?, numbers.download()?, [m, k]);
@@ -247,8 +247,8 @@ impl NearestSoFar {
         self.take(starts, &mut block.distances, width, how);
     }
 
-    /// The same whether the observations are taken with themselves, and then whether distances above the diagonal are those below:
-    /// else columns are offered to rows alone.
+    /// Takes the distances of a block that begins at `starts`. `is_self` says whether observations are taken with themselves, `is_lower`
+    /// whether distances above the diagonal are those below: else columns are offered to rows alone.
     fn take(
         &mut self,
         starts: [usize; 2],
@@ -306,7 +306,7 @@ fn offer_columns(
     let rows = block.par_chunks(width).zip(&mut found[start..start + block.len() / width]);
     rows.enumerate().for_each(|(row, (distances, found))| {
         let row = start + row;
-        // Where the diagonal is.
+        // The diagonal is at this place of the row.
         let at = row.saturating_sub(first).min(width);
         let (before, after) = match (is_self, is_lower) {
             (false, _) => (distances, &[][..]),
@@ -339,7 +339,7 @@ fn offer_rows([start, first]: [usize; 2], block: &[f64], width: usize, found: &m
     });
 }
 
-/// Whether a distance may be among the nearest, of which the farthest is at the bound; NaN may, and all may if the bound is NaN.
+/// True where a distance may be among the nearest, of which the farthest is at the bound; NaN may, and all may if the bound is NaN.
 #[inline(always)]
 fn is_within(distance: f64, bound: f64) -> bool {
     (distance < bound) | distance.is_nan() | bound.is_nan()

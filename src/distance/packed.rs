@@ -39,7 +39,7 @@ use crate::{
 
 /// Limbs of the factors of rows: a byte is enough.
 const LIMBS: u64 = 1;
-/// What sums are multiples of, so that their factors are whole numbers.
+/// The unit that sums are multiples of, so that their factors are whole numbers.
 const UNIT: f64 = 0.25;
 /// Most that a row adds to an entry of a Gram matrix: factors up to 4, of codes up to 2, and two rows of 1s.
 const LARGEST: f64 = 4.0 * 4.0 + 2.0 + 2.0;
@@ -81,7 +81,7 @@ pub struct PackedPairs {
     recipe: Recipe,
     missing: Missing,
     wanted: PairSet,
-    /// Of those across a split, how many columns before it are no padding.
+    /// The number of columns before a split that are no padding; 0 without a split.
     own: u64,
     sums: PairProducts,
     /// Σ x xᵀ.
@@ -94,7 +94,7 @@ pub struct PackedPairs {
     complete: bool,
 }
 
-/// What is added up.
+/// The sums that are added up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Recipe {
     /// D of g, h and p, each so often, in units.
@@ -104,7 +104,7 @@ enum Recipe {
 }
 
 impl Recipe {
-    /// Of [`PackedPairs::ones_differ`], besides half the 1s of both columns.
+    /// The recipe of [`PackedPairs::ones_differ`], to which half the 1s of both columns are added.
     const ONES_DIFFER: Self = Self::Spreads([2, 0, 0]);
 
     fn of(metric: Metric) -> Option<Self> {
@@ -171,7 +171,7 @@ impl PackedPairs {
         Ok(Self { own, ..Self::of(device, columns, &PairSet::Across(split), rows, metric, missing)? })
     }
 
-    /// Where the columns of the second of two matrices side by side begin, and how many there are then.
+    /// The first column of the second of two matrices side by side, and the number of columns of both, with padding.
     fn beside([own, others]: [u64; 2]) -> (u64, u64) {
         let split = own.div_ceil(COLUMNS).saturating_mul(COLUMNS);
         (split, split.saturating_add(others))
@@ -244,7 +244,7 @@ impl PackedPairs {
         Needs::device(PairProducts::device_bytes_of(device, columns, &PairSet::Diagonal, rows, 1))
     }
 
-    /// Whether the metric is one of those that packed rows are for.
+    /// True where the metric is one of those that packed rows are for.
     pub fn takes(metric: Metric) -> bool {
         Recipe::of(metric).is_some()
     }
@@ -262,7 +262,7 @@ impl PackedPairs {
         Self::sums_needs(device, columns, 0..columns, rows, metric) + results
     }
 
-    /// The same by [`of_columns`](Self::of_columns), with what [`finish_columns`](Self::finish_columns) takes.
+    /// [`needs`](Self::needs) of sums by [`of_columns`](Self::of_columns), with what [`finish_columns`](Self::finish_columns) takes.
     pub fn needs_of_columns(
         device: &Device,
         columns: u64,
@@ -277,7 +277,7 @@ impl PackedPairs {
         Self::sums_needs(device, columns, own, rows, metric) + results + read
     }
 
-    /// The same by [`between`](Self::between), with a panel of `rows` rows of both matrices, and what
+    /// [`needs`](Self::needs) of sums by [`between`](Self::between), with a panel of `rows` rows of both matrices, and what
     /// [`finish_between`](Self::finish_between) takes.
     pub fn needs_between(device: &Device, columns: [u64; 2], rows: u64, metric: Metric) -> Needs {
         let matrices = if ColumnMoments::serve(metric) { 6 } else { 2 };
@@ -358,7 +358,7 @@ impl PackedPairs {
         for (which, recoded) in [Codes::filled, Codes::ones, Codes::odd].into_iter().enumerate() {
             let of_row = |sums: &PairProducts, row: usize| {
                 let codes = rows[row].as_ref()?;
-                // Of a row that is known throughout, h and p are the same.
+                // In a row that is known throughout, h and p are the same.
                 let factor = match (which, codes.absent) {
                     (1, 0) => factors[1] + factors[2],
                     (2, 0) => 0,

@@ -65,12 +65,12 @@ pub struct Partial {
     panels: Vec<Panel>,
 }
 
-/// What is known of the observations of an operand.
+/// All that is known of the observations of an operand.
 #[derive(Debug)]
 struct Side {
-    /// What messages call it.
+    /// Its name in messages.
     name: &'static str,
-    /// Whether no distance from an observation is a number.
+    /// For each observation, true where no distance from it is a number.
     undefined: Vec<bool>,
     /// The frame of each. Of metrics that scale all alike, all are the same.
     frames: Vec<Frame>,
@@ -82,7 +82,7 @@ struct Side {
 #[derive(Debug)]
 struct Panel {
     rows: Range<u64>,
-    /// Of y, from the first on.
+    /// The number of observations of y, from the first on.
     columns: u64,
     /// For each term (rows, 2 columns).
     sums: Vec<Tensor<f32>>,

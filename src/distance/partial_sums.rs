@@ -19,11 +19,11 @@ use crate::{Error, Result, kernels::distance::Term};
 /// 8 bytes for each pair and term of the metric, the pairs as of [`Partial`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartialSums {
-    /// What they become.
+    /// The metric of the distances that they become.
     pub metric: Metric,
-    /// What becomes of missing elements.
+    /// The rule for missing elements.
     pub missing: Missing,
-    /// Whether negative elements are missing.
+    /// True where negative elements are missing.
     pub negative: bool,
     /// Number of features that were added.
     pub features: u64,
@@ -31,7 +31,7 @@ pub struct PartialSums {
     pub wide: bool,
     /// For each observation of x, whether all its distances are NaN: one with NaN, by [`Missing::Propagate`].
     pub undefined_x: Vec<bool>,
-    /// The same of y. None where the observations of x are taken with themselves.
+    /// For each observation of y, likewise. None where the observations of x are taken with themselves.
     pub undefined_y: Option<Vec<bool>>,
     /// The number that was subtracted from the elements of each observation of x, by [`Metric::Cosine`] and [`Metric::Correlation`], and the
     /// power of two that differences were multiplied by, 0 as long as all elements were 0. Empty for other metrics.
@@ -247,7 +247,7 @@ impl PartialSums {
         self.undefined_y.is_none() && self.metric.is_symmetric()
     }
 
-    /// Where an observation's sums are, and after them those of the next.
+    /// The places of an observation's sums, after which those of the next follow.
     pub(super) fn row(&self, row: usize) -> Range<usize> {
         if self.is_lower() {
             let start = row.saturating_mul(row + 1) / 2;
@@ -257,7 +257,7 @@ impl PartialSums {
         row * width..(row + 1) * width
     }
 
-    /// How many sums each term has.
+    /// The number of sums of each term.
     pub(super) fn pairs(&self) -> usize {
         self.undefined_x.len().checked_sub(1).map_or(0, |last| self.row(last).end)
     }

@@ -1,9 +1,9 @@
-//! What of f64 goes to kernels and comes back, in f32 or in f64.
+//! Numbers of f64 that go to kernels and come back, in f32 or in f64.
 
 use super::{Metric, Options, metric::Prepare};
 use crate::{DType, Device, Element, Error, Result, Tensor, dtype::nearest_f32, kernels::distance::Term};
 
-/// How an observation is taken as it is: the two parts of what is subtracted, and what the difference is multiplied by.
+/// The numbers for an observation that is taken as it is: the two parts of what is subtracted, and the factor of the difference.
 pub(super) const PLAIN: [f64; 3] = [0.0, 0.0, 1.0];
 
 /// Decides whether sums of these terms of elements T are made in f64: those of f64, and of integers that f32 would round, where the device has f64.

@@ -30,11 +30,11 @@ use crate::{DType, stable_text::StableText, store::ArrayWriter};
 pub struct StoredDistances {
     /// (m, m) or (m, n).
     pub distances: Matrix,
-    /// Of how many features each is, likewise, where elements may be [missing](super::Missing).
+    /// The number of features of each, likewise, where elements may be [missing](super::Missing).
     pub shared: Option<Matrix>,
     /// The memory budgets of the plan, with defaults filled in; none for a device that shares the host's memory.
     pub memory: Budget,
-    /// Where the time went.
+    /// The time that it took, by stage, and the bytes that it moved.
     pub stats: StreamStats,
 }
 
@@ -42,22 +42,22 @@ pub struct StoredDistances {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StoredNeighbors {
-    /// Of each observation.
+    /// The nearest of each observation.
     pub nearest: Neighbors,
     /// The memory budgets of the plan, with defaults filled in; none for a device that shares the host's memory.
     pub memory: Budget,
-    /// Where the time went.
+    /// The time that it took, by stage, and the bytes that it moved.
     pub stats: StreamStats,
 }
 
-/// Of distances of stored matrices that were written.
+/// Memory and times of distances of stored matrices that were written.
 #[cfg(feature = "zarr")]
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct WrittenDistances {
     /// The memory budgets of the plan, with defaults filled in; none for a device that shares the host's memory.
     pub memory: Budget,
-    /// Where the time went.
+    /// The time that it took, by stage, and the bytes that it moved.
     pub stats: StreamStats,
 }
 
@@ -249,9 +249,9 @@ fn job(
 /// Arrays on the device.
 struct Loaded<T: Element> {
     tensors: Vec<Tensor<T>>,
-    /// What is left of the memory.
+    /// The run, with what is left of its memory.
     rest: Run,
-    /// Of each.
+    /// The digest of each.
     #[cfg(feature = "zarr")]
     digests: Vec<u64>,
 }

@@ -20,8 +20,8 @@ use crate::{
     tensor::Window,
 };
 
-/// Of a constant observation, what rounding leaves is smaller than this share of its mean; what an element that differs from the
-/// others leaves is larger. Of f32 and of f64.
+/// Rounding leaves less than this share of the mean of a constant observation; an element that differs from the others leaves more.
+/// The first is for f32, the second for f64.
 const CONSTANT: f64 = 1.0 / (1u64 << 30) as f64;
 const CONSTANT_WIDE: f64 = 1.0 / (1u64 << 60) as f64;
 
@@ -31,17 +31,17 @@ const WHOLE: f64 = (1u32 << 24) as f64;
 /// The observations of one operand.
 pub(super) struct Operand<'a, T: Element> {
     pub(super) x: &'a Tensor<T>,
-    /// What messages call it.
+    /// Its name in messages.
     name: &'static str,
     by_column: bool,
     /// The number of its first observation, where it is a part of more.
     first: u64,
     pub(super) count: u64,
-    /// Whether all is computed in f64.
+    /// True where all is computed in f64.
     pub(super) wide: bool,
     /// A [`table`] of each observation's two parts of what is subtracted, and what the difference is multiplied by.
     pub(super) table: Arc<Tensor<f32>>,
-    /// Whether no distance from it is a number.
+    /// For each observation, true where no distance from it is a number.
     pub(super) undefined: Vec<bool>,
     /// The largest magnitude of its elements, or up to √features times as much; of metrics that scale nothing, none.
     pub(super) sizes: Vec<f64>,
@@ -108,7 +108,7 @@ impl<'a, T: Element> Operand<'a, T> {
         };
         // NaN is left out, and infinite elements are not.
         let rule = Options { missing: Missing::Ignore, negative: false, ..*options };
-        // Of finite elements, and these are of f32.
+        // Statistics are of finite elements, taken as f32.
         let stats = |negative_is_missing| -> Result<[Vec<f64>; 2]> {
             let stats = reduce::enqueue("distance", self.x, !self.by_column, negative_is_missing)?.wait()?;
             let sizes = stats.iter().map(|stats| stats.sum_squares.sqrt()).collect();
@@ -385,7 +385,7 @@ pub(super) struct Pairs<'a, T: Element> {
     pub(super) x: (&'a Operand<'a, T>, Range<u64>),
     pub(super) y: (&'a Operand<'a, T>, Range<u64>),
     pub(super) features: Range<u64>,
-    /// Whether sums are added to, and not written.
+    /// True where sums are added to, and not written.
     pub(super) accumulate: bool,
     /// Pairs of the tensor of sums before these.
     pub(super) sums0: u64,

@@ -260,7 +260,7 @@ impl<'a, 'w, T: Element> Tiles<'a, 'w, T> {
         if is_lower && rows == columns {
             [Some(&mut out), counts.as_mut()].into_iter().flatten().for_each(mirror);
         } else if is_lower && rows.start + 1 < columns.end {
-            // What is above the diagonal is made below it.
+            // Distances above the diagonal are made below it.
             self.job.each_block_of([columns, rows], self.side, &self.run, |block| {
                 for (out, values) in each(&mut out, &mut counts, block) {
                     let turned = self.pool.install(|| transposed(&values, block.columns.len()));

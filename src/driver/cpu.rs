@@ -16,7 +16,7 @@ use crate::{
     waiting::install,
 };
 
-/// What memory of an application starts at a multiple of: allocators give that to all but small objects.
+/// The alignment that an application's memory needs to be lent: allocators give it to all but small objects.
 const LENT_ALIGNMENT: usize = 16;
 
 /// Memory of the cpu device.
@@ -112,7 +112,7 @@ impl CpuDriver {
         }
     }
 
-    /// Of a freed buffer, if there is one of the size.
+    /// Lines of a freed buffer, if there is one of the size, else new ones.
     fn lines(&self, bytes: u64) -> Result<Lines> {
         self.free.take(bytes).map_or_else(|| Lines::new(bytes), Ok)
     }

@@ -36,7 +36,7 @@ pub(crate) enum Memory {
 }
 
 impl Memory {
-    /// Whether both are of one buffer, which no launch may write and use otherwise: wgpu refuses it too late, with all that
+    /// True where both are of one buffer, which no launch may write and use otherwise: wgpu refuses it too late, with all that
     /// is recorded before. An application's buffer can be several tensors.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
@@ -174,21 +174,21 @@ pub(crate) struct GemmCall<'a> {
     pub(crate) a: (crate::DType, Slice<'a>, u32),
     pub(crate) b: (crate::DType, Slice<'a>, u32),
     pub(crate) c: (Slice<'a>, u32),
-    /// Whether each operand is stored transposed.
+    /// For each operand, true where it is stored transposed.
     pub(crate) transpose: [bool; 2],
-    /// Whether `c` is added to.
+    /// True where the product is added to `c`.
     pub(crate) accumulate: bool,
 }
 
 /// One device. Calls enqueue in program order and may return before the work is done; they may come from any thread.
 pub(crate) trait Driver: fmt::Debug + Send + Sync {
-    /// What the device is.
+    /// The name and properties of the device.
     fn info(&self) -> &DeviceInfo;
-    /// What was granted, or less if it was opened with less.
+    /// The limits that were granted, or lower ones if it was opened with those.
     fn limits(&self) -> &Limits;
     /// At least `bytes` bytes (a multiple of 16, never none) of unspecified content.
     fn alloc(&self, bytes: u64) -> Result<Memory>;
-    /// The same for memory that an upload fills first, which need not wait for what is enqueued. May wait on the host
+    /// [`alloc`](Self::alloc) of memory that an upload fills first, which need not wait for what is enqueued. May wait on the host
     /// for earlier uploads to be used, so that they do not pile up.
     fn alloc_for_upload(&self, bytes: u64) -> Result<Memory> {
         self.alloc(bytes)

@@ -67,7 +67,7 @@ fn columns(n: u64, count: u64) -> f64 {
     (28.0 + 0.45 * count as f64) * (n as f64).cbrt()
 }
 
-/// Whether a basis is expected to find the eigenvalues, in less time than the full decomposition takes.
+/// True where a basis is expected to find the eigenvalues, in less time than the full decomposition takes.
 fn is_worth(n: u64, count: u64) -> bool {
     count > 0 && columns(n, count) < 0.45 * n as f64
 }
@@ -145,8 +145,8 @@ impl Iteration<'_> {
         ritz.theta.iter().zip(norms).map(excess).fold(0.0, f64::max)
     }
 
-    /// Whether A, of at least such a norm, has no larger eigenvalues than these, by their vectors and residuals: whether
-    /// the least of them, and what rounding may add, less what is left of A without them is positive definite.
+    /// True where A, of at least such a norm, has no larger eigenvalues than these, by their vectors and residuals:
+    /// the least of them, plus what rounding may add, less what is left of A without them has to be positive definite.
     fn are_largest(
         &self,
         values: &[f64],
@@ -198,7 +198,7 @@ impl Schedule {
     }
 }
 
-/// Whether a symmetric matrix is positive definite, as far as its Cholesky factor can tell. Reads the lower triangle.
+/// True where a symmetric matrix is positive definite, as far as its Cholesky factor can tell. Reads the lower triangle.
 fn is_positive_definite(op: &'static str, mut a: Mat<f64>, threads: Threads<'_>) -> Result<bool> {
     let n = a.nrows();
     let scratch = cholesky_in_place_scratch::<f64>(PANEL, Par::Seq, Default::default());

@@ -143,7 +143,7 @@ impl BlockSum {
     /// Waits: the sums, row by row; of [symmetric](Self::symmetric) blocks the lower triangle alone.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error that the device reports.
     pub fn into_sums(self) -> Result<Vec<f64>> {
         let (rows, values) = (self.rows(), self.values()?);
         Ok(rows.flat_map(|row| &values[row]).copied().collect())
@@ -175,7 +175,7 @@ impl BlockSum {
     /// Waits: the sum, (rows, cols); of [symmetric](Self::symmetric) blocks with both triangles.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error that the device reports.
     pub fn finish(self) -> Result<Matrix> {
         let ([rows, cols], lower) = (self.shape.map(to_usize), self.lower);
         let mut sum = Matrix::from_vec(self.values()?, rows, cols)?;

@@ -39,7 +39,7 @@ pub fn gram_svd(gram: &Matrix, k: usize, sign: SignRule, device: &Device) -> Res
         return Err(Error::argument(op, "gram", "holds NaN or infinity"));
     }
     let (values, vectors) = largest(op, (gram.data(), n), k, device)?;
-    // What sums of f32 products cannot tell from zero, as in the randomized method.
+    // Sums of f32 products cannot tell values up to this from zero, as in the randomized method.
     let floor = values.first().map_or(0.0, |largest| FLOOR * f64::from(f32::EPSILON) * largest.max(0.0));
     let s: Vec<f64> = values.iter().map(|&value| if value <= floor { 0.0 } else { value.sqrt() }).collect();
     let image = Threads::of(device)?.product(gram.as_faer(), vectors.as_ref());

@@ -3,7 +3,7 @@
 use super::{matrix::Matrix, transpose::transpose};
 use crate::{Device, Result, Run, Status, Tensor, TensorView};
 
-/// What the implementation of a [`LinearMap`] is given to report one pass over its rows, and to ask whether it should stop.
+/// One pass over the rows of a [`LinearMap`], through which the implementation reports progress and asks whether to stop.
 #[derive(Clone, Copy, Debug)]
 pub struct Pass<'a> {
     run: &'a Run,
@@ -16,12 +16,12 @@ impl<'a> Pass<'a> {
         Self { run, status }
     }
 
-    /// What the caller gave.
+    /// The run that the caller gave.
     pub const fn run(&self) -> &'a Run {
         self.run
     }
 
-    /// The same pass in a longer call: with `before` more passes before it, and `more` more in all.
+    /// This pass in a longer call: with `before` more passes before it, and `more` more in all.
     pub const fn among(self, before: u32, more: u32) -> Self {
         let Status { pass, passes, .. } = self.status;
         let status =
@@ -107,7 +107,7 @@ pub trait LinearMap {
     /// `Aᵀ (A X)` for X (n, l), in one pass.
     ///
     /// # Errors
-    /// What reading and computing report; [`Error::Shape`](crate::Error::Shape) when X does not have n rows; [`Error::Cancelled`](crate::Error::Cancelled).
+    /// Any error of the pass; [`Error::Shape`](crate::Error::Shape) unless X has n rows; [`Error::Cancelled`](crate::Error::Cancelled).
     fn apply_normal(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix>;
 
     /// [`apply_normal`](Self::apply_normal) of transposes: from Xᵀ (l, n) it makes the transpose of the product, on the device of `x`. That

@@ -48,7 +48,7 @@ impl<T: Element> LinearMap for Tensor<T> {
     }
 
     fn precision(&self) -> f64 {
-        // Of f64, sums of 1,024 rows are added one after the other.
+        // Sums of 1,024 rows of f64 are added one after the other.
         let rows = if T::DTYPE.is_wide() { LinearMap::shape(self)[0] as f64 } else { 0.0 };
         T::Real::EPSILON * (1.0 + rows / 4096.0)
     }

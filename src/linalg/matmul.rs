@@ -162,9 +162,9 @@ pub(crate) struct Product<'a, A: Element, B: Element> {
     pub(crate) op: Op,
     pub(crate) a: Rows<'a, A>,
     pub(crate) b: Rows<'a, B>,
-    /// Whether only the lower triangle is wanted.
+    /// True where only the lower triangle is wanted.
     pub(crate) lower: bool,
-    /// Whether c is added to.
+    /// True where the product is added to c.
     pub(crate) accumulate: bool,
     /// Most terms of one launch's sums.
     pub(crate) depth: u64,

@@ -163,7 +163,7 @@ impl<const ROWS: usize, const COLS: usize> From<[[f64; COLS]; ROWS]> for Matrix 
 }
 
 impl Matrix {
-    /// Where element (i, j) is.
+    /// The place of element (i, j).
     fn place(&self, (i, j): (usize, usize)) -> usize {
         assert!(
             i < self.rows && j < self.cols,
@@ -197,7 +197,7 @@ impl IndexMut<(usize, usize)> for Matrix {
 /// Most rows, and most numbers of a row, that are printed at each end.
 const SHOWN: usize = 4;
 
-/// What is printed of so many: the first, a gap, the last.
+/// The places that are printed of `count`: the first, `None` for a gap, the last.
 fn ends(count: usize) -> impl Iterator<Item = Option<usize>> {
     let gap = SHOWN..count.saturating_sub(SHOWN).max(SHOWN);
     let first = (0..count.min(gap.start)).map(Some);

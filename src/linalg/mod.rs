@@ -19,7 +19,7 @@
 //!
 //! # Principal components
 //!
-//! Of variables by observations: each variable is centred, and the decomposition gives the rest.
+//! The matrix is of variables by observations: each variable is centred, and the decomposition gives the rest.
 //!
 //! ```
 //! use teatime::{Device, Run, Tensor, linalg::{SvdOptions, row_stats, standardize, truncated_svd}};

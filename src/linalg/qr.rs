@@ -39,7 +39,7 @@ const fn noise<R: Real>() -> f64 {
     4.0 * R::EPSILON
 }
 
-/// What [`qr`] returns.
+/// The factors that [`qr`] returns.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Qr<R: Real = f32> {

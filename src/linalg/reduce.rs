@@ -90,7 +90,7 @@ pub fn pending_column_stats<T: Element>(x: &Tensor<T>, negative_is_missing: bool
     pending("column_stats", x, false, negative_is_missing)
 }
 
-/// What [`pending_row_stats`] or [`pending_column_stats`] enqueued, on its way to the host.
+/// The sums that [`pending_row_stats`] or [`pending_column_stats`] enqueued, on their way to the host.
 #[derive(Debug)]
 #[must_use = "nothing waits for what was enqueued, and no error is seen"]
 pub struct PendingStats(State);
@@ -117,7 +117,7 @@ impl PendingStats {
     /// Waits for them: those of each row or column.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error that the device reports.
     pub fn wait(self) -> Result<Vec<Stats>> {
         match self.0 {
             State::Here(stats) => Ok(stats),

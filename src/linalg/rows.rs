@@ -43,7 +43,7 @@ impl<'a, T: Element> Rows<'a, T> {
         let start = (self.first * self.cols() + element) * size;
         let end = (self.first + self.count) * self.cols() * size;
         let slice = self.tensor.slice(start, (end - start).next_multiple_of(4));
-        // Of f64 any element will do, of others those that cuBLAS's fast products start at.
+        // Products of f64 start at any element, others at those that cuBLAS's fast products start at.
         let alignment = if T::DTYPE == DType::F64 { size } else { 16 };
         slice.offset.is_multiple_of(alignment).then_some(slice)
     }

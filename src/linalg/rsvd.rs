@@ -181,7 +181,7 @@ pub fn randomized_svd(map: &dyn LinearMap, k: usize, options: &SvdOptions, run: 
 /// One pass of the map, which keeps within `run.memory` if the map does; one block of U besides, in f64 on the host.
 ///
 /// # Errors
-/// What the map and `sink` report.
+/// Any error that the map or `sink` reports.
 pub fn left_vectors(
     map: &dyn LinearMap,
     svd: &RightSvd,
@@ -268,7 +268,7 @@ impl SvdPlan {
         // or joined with others, and what a restart keeps.
         let column = 16 * n.max(1) as u64;
         let home = home(map)?;
-        // Of a device's default budget, what tensors hold already is gone.
+        // Tensors hold a part of a device's default budget already.
         let is_default = run.memory.device.is_none() && !home.shares_host_memory();
         let held = if is_default { home.allocated_bytes() } else { 0 };
         let least = n.min(k + 2 * l);

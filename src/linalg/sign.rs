@@ -29,7 +29,7 @@ impl SignRule {
     /// `map` and adds it to `passes`; others look at `v` alone.
     ///
     /// # Errors
-    /// What the pass reports.
+    /// Any error that the pass reports.
     pub fn apply(self, map: &dyn LinearMap, v: &mut Matrix, passes: &mut u32, run: &Run) -> Result<()> {
         let negative: Vec<bool> = match self {
             Self::MaxAbsU => {
@@ -62,7 +62,7 @@ impl SignRule {
     }
 }
 
-/// Whether the entry of largest magnitude of each column of A V is negative.
+/// For each column of A V, true where its entry of largest magnitude is negative.
 fn negative_in_u(map: &dyn LinearMap, v: &Matrix, passes: u32, run: &Run) -> Result<Vec<bool>> {
     if v.cols() == 0 {
         return Ok(Vec::new());

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{Error, Real, Result, Tensor, extent::to_usize, waiting::apart};
 
-/// What [`svd`] returns: `a = U diag(s) Vᵀ` with r = min(m, n).
+/// The decomposition that [`svd`] returns: `a = U diag(s) Vᵀ` with r = min(m, n).
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Svd<R: Real = f32> {

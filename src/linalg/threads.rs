@@ -16,7 +16,7 @@ const LEAST_WORK: usize = 1 << 17;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Threads<'a> {
     pool: &'a ThreadPool,
-    /// What ends the work.
+    /// The flag that ends the work.
     cancel: Option<&'a Cancel>,
 }
 

@@ -16,7 +16,7 @@ use crate::{Real, Result, Run, Tensor, extent::blocks};
 
 const OP: &str = "truncated_svd";
 
-/// What [`truncated_svd`] returns: `a ≈ U diag(s) Vᵀ` with k components.
+/// The decomposition that [`truncated_svd`] returns: `a ≈ U diag(s) Vᵀ` with k components.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct TruncatedSvd<R: Real = f32> {
@@ -44,7 +44,7 @@ impl<R: Real> TruncatedSvd<R> {
     /// left vectors are V. Reads the side that the rule looks at; costs a copy of both where one is negated.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error that the device reports.
     ///
     /// ```
     /// use teatime::{Device, Run, Tensor, linalg::{SignRule, SvdOptions, truncated_svd}};

@@ -25,7 +25,7 @@ pub(crate) struct AbsentSums<const N: usize> {
     columns: u64,
     /// The columns j, and the columns i that these are taken with.
     parts: [PairBlock; 2],
-    /// What each code counts, in each of the sums.
+    /// For each of the sums, the number that each code counts as.
     numbers: [[u8; 4]; N],
     /// The columns j of a group, and the sums of the columns i with these.
     groups: Vec<(Range<u64>, [ColumnSums; N])>,
@@ -106,7 +106,7 @@ impl<const N: usize> AbsentSums<N> {
     /// Adds these rows of `packed`. Enqueues; does not wait.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error that the device reports.
     pub(crate) fn add(&mut self, packed: &Tensor<u32>, rows: &[u64]) -> Result<()> {
         let step = most_rows(packed)?;
         for rows in rows.chunk_by(|a, b| a / step == b / step) {
@@ -118,7 +118,7 @@ impl<const N: usize> AbsentSums<N> {
         Ok(())
     }
 
-    /// The same of rows that stay near the processor.
+    /// Adds a batch of rows, which stays near the processor.
     fn add_batch(&mut self, packed: &Tensor<u32>, rows: &[u64]) -> Result<()> {
         let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Ok(()) };
         let (device, count) = (packed.device(), rows.len() as u64);
@@ -147,7 +147,7 @@ impl<const N: usize> AbsentSums<N> {
     /// Waits: for each of the numbers.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error that the device reports.
     pub(crate) fn finish(self) -> Result<[Absent; N]> {
         let zeros = |part: PairBlock| {
             let [rows, cols] = [&part.i, &part.j].map(|range| to_usize(range.end - range.start));

@@ -149,7 +149,7 @@ pub(crate) struct Weights<'a> {
 }
 
 impl<'a> From<&'a Tensor<u32>> for Weights<'a> {
-    /// Of three limbs.
+    /// Weights of three limbs.
     fn from(words: &'a Tensor<u32>) -> Self {
         Self { words, limb_count: LIMBS, shift: 0 }
     }
@@ -187,7 +187,7 @@ pub(crate) fn adjoint_in_tiles(
     let (words, row_limbs) = (rows.words(), row_limbs(limb_count, columns));
     let (width, start) = (rows.sets() * row_limbs, sums.first);
     let count = rows.range.1 - rows.range.0;
-    // Of the entries of a row, sums may be of some from one word on.
+    // Sums may be of only some entries of a row, from one word on.
     let until = super::row_words(16 * start + entries);
     if weights.shape() != [count.div_ceil(4), width] || until > words {
         let expected = format!("({}, {width}) limbs, rows of {entries} entries or more", count.div_ceil(4));

@@ -30,17 +30,17 @@ pub(crate) fn program_of_weights(device: &Device, rows: u64) -> Program {
 pub struct PackedRows<'a> {
     /// Codes of the panel, (rows, [`row_words`] of the entries).
     pub packed: &'a Tensor<u32>,
-    /// Of each row of the panel the mean that is subtracted, and the factor after that; both 0 for a row that is left out: (rows, 2).
+    /// For each row of the panel the mean that is subtracted, and the factor after that; both 0 for a row that is left out: (rows, 2).
     /// [`WeightedSums`](super::WeightedSums) reads none: then it may have no rows.
     pub table: &'a Tensor<f32>,
     /// The first row, and the one after the last.
     pub range: (u64, u64),
-    /// Whether a code may be missing. Where it is said that none is, a missing code counts as 3.
+    /// True where a code may be missing. If it is false, a missing code counts as 3.
     pub missing: bool,
 }
 
 impl PackedRows<'_> {
-    /// Whether they are rows of so many entries of their panel, and of their table, where they have need of one.
+    /// Refuses rows that are not of `entries` entries, or beyond their panel, or beyond their table where `table` says that it is needed.
     ///
     /// # Errors
     /// [`Error::Shape`].

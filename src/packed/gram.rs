@@ -22,15 +22,15 @@ use crate::{
 /// of a diagonal entry, where sums of f32 are 1.1e-6 off (`benches/peers/gram_digits.py`).
 const MANY: u64 = 1 << 17;
 
-/// What sums are below.
+/// The bound below which sums fit 63 bits.
 const MOST: f64 = (1u64 << 63) as f64;
 
-/// How a row takes part.
+/// The numbers with which a row takes part.
 #[derive(Clone, Copy, Debug)]
 pub struct RowScale {
-    /// What is subtracted from its codes, and what a missing code becomes.
+    /// The number that is subtracted from its codes, and that a missing code becomes.
     pub mean: f64,
-    /// What the difference is multiplied by: about 1 or more, or 0 for a row that takes no part. Its square is rounded to a multiple of
+    /// The factor of the difference: about 1 or more, or 0 for a row that takes no part. Its square is rounded to a multiple of
     /// 2^-22, or of a finer unit where columns and rows are few. A square of up to twice the number of columns always fits; a larger one
     /// may, where rows are few.
     pub factor: f64,
@@ -38,13 +38,13 @@ pub struct RowScale {
     pub known: u64,
 }
 
-/// What all rows have in common.
+/// Options that all rows have in common.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct GramOptions {
-    /// Whether means are subtracted. Else only missing codes become them.
+    /// True where means are subtracted. Else they only take the place of missing codes.
     pub centred: bool,
-    /// Whether all factors are 1, or 0: fewer limbs do.
+    /// True where all factors are 1, or 0: then fewer limbs do.
     pub unit_factors: bool,
 }
 
@@ -160,7 +160,7 @@ impl Gram {
     /// Waits: T, symmetric: exact but for the rounding of s².
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error that the device reports.
     pub(crate) fn sums(self) -> Result<Matrix> {
         let unit = power_of_two(-self.products.point());
         self.products.matrix(|sum, _| sum as f64 * unit)
@@ -169,7 +169,7 @@ impl Gram {
     /// Waits: the Gram matrix (columns, columns), symmetric.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error that the device reports.
     pub fn finish(self) -> Result<Matrix> {
         let (device, centred) = (self.products.device().clone(), self.options.centred);
         let mut total = self.sums()?;
@@ -190,7 +190,7 @@ impl Gram {
     }
 }
 
-/// Of T.
+/// The sums are the entries of T.
 impl IntegerSums for Gram {
     fn into_sums(self) -> Result<(Vec<i64>, f64)> {
         self.products.into_sums()
@@ -201,7 +201,7 @@ impl IntegerSums for Gram {
     }
 }
 
-/// How row `row` of all is multiplied, whose common numbers have `limb_count` bytes.
+/// The terms of row `row` of all; numbers of a common row have `limb_count` bytes.
 fn terms(
     products: &PairProducts,
     options: GramOptions,

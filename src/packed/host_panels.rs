@@ -29,7 +29,7 @@ pub struct HostPanels {
 #[derive(Debug)]
 struct HostPanel {
     rows: Range<u64>,
-    /// Whether a code is missing.
+    /// True where a code is missing.
     missing: bool,
     /// Words of a row.
     words: u64,
@@ -72,7 +72,7 @@ impl HostPanels {
     /// To be called after the last panel, before [`each`](Self::each): waits for it.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error that the device reports.
     pub fn complete(&mut self) -> Result<()> {
         let coming = self.coming.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if let (Some(coming), Some(panel)) = (coming, self.panels.last_mut()) {

@@ -1,6 +1,6 @@
 //! For each pair of columns, the sum of the weights of the rows in which both are known, over the rows with a missing code.
 //!
-//! Of all weights, those of rows where the one or the other is missing are taken, and those where both are added back: with
+//! From all weights, those of rows where the one or the other is missing are taken, and those where both are added back: with
 //! m = 1 where a code is missing and w the weight of a row, `Σ w - D_jj - D_kk + D_jk` with `D = Σ w m mᵀ`. Few codes are
 //! missing, mostly: then D is a sum over few pairs. Rows without a missing code count for every pair, and are left to the caller.
 
@@ -14,7 +14,7 @@ use crate::{Device, Error, Needs, Result, Tensor, kernels::packed_gather::Recode
 /// A row's weight, and how many of its codes are not missing.
 #[derive(Clone, Copy, Debug)]
 pub struct KnownRow {
-    /// What it adds to each pair of columns that are known in it; 0 for a row that takes no part.
+    /// The number that it adds to each pair of columns that are known in it; 0 for a row that takes no part.
     pub weight: f64,
     /// Codes that are not missing, as counted.
     pub known: u64,
@@ -105,18 +105,18 @@ impl KnownPairs {
     /// Waits: the symmetric matrix (columns, columns), exact but for the rounding of weights to 22 bits or more. It is 0 where no row has both.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error that the device reports.
     pub fn finish(self) -> Result<Matrix> {
         let Self { products, total, .. } = self;
         let unit = power_of_two(-products.point());
-        // Of sums that were put in, each may be any number.
+        // Sums that were put in may be any numbers, so this may wrap.
         let sum =
             |both, [one, other]: [i64; 2]| total.wrapping_sub(one).wrapping_sub(other).wrapping_add(both);
         products.matrix(|both, own| sum(both, own) as f64 * unit)
     }
 }
 
-/// Of D.
+/// The sums are the entries of D.
 impl IntegerSums for KnownPairs {
     fn into_sums(self) -> Result<(Vec<i64>, f64)> {
         self.products.into_sums()
@@ -127,7 +127,7 @@ impl IntegerSums for KnownPairs {
     }
 }
 
-/// How the missing codes of a row are multiplied, where some are and some not: a row of missing codes alone adds as much as it
+/// The terms of a row's missing codes, where some codes are missing and some not: a row of missing codes alone adds as much as it
 /// takes.
 fn terms(products: &PairProducts, whole: bool, KnownRow { weight, known }: KnownRow) -> Option<RowTerms> {
     let missing = products.columns() - known;

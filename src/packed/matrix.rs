@@ -195,7 +195,7 @@ impl PackedMatrix {
         PackedProduct::new(&self.device, x, false, bounds)
     }
 
-    /// What products take for each row of the longest panel: no mean, factor 1.
+    /// The table that products take for the rows of the longest panel: mean 0 and factor 1 for each.
     fn table(&self) -> Result<Tensor<f32>> {
         let longest = self.panels.iter().map(|panel| panel.shape()[0]).max().unwrap_or(0);
         let factors = vec![[0.0f32, 1.0]; to_usize(longest)];
@@ -219,7 +219,7 @@ impl PackedMatrix {
     }
 }
 
-/// What is wrong with the first row that holds another value than 0, 1 and 2.
+/// The error for the first row that holds another value than 0, 1 and 2.
 fn refused(op: &'static str, entries: &Tensor<u8>) -> Result<Error> {
     let columns = entries.shape()[1];
     let values = entries.read()?;

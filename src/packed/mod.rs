@@ -95,7 +95,7 @@ pub trait IntegerSums: Sized {
     /// Waits: the sums, and what they are multiples of.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error that the device reports.
     fn into_sums(self) -> Result<(Vec<i64>, f64)>;
 
     /// Puts sums in the place of its own.

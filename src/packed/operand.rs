@@ -15,7 +15,7 @@ use crate::{Device, Error, Result, Tensor, extent::to_usize, kernels::cpu::limbs
 pub(crate) const LIMBS: u64 = 3;
 /// The largest multiple whose limbs are all in range: 127 (1 + 256 + 65536).
 pub(crate) const MAX: f64 = 8_355_711.0;
-/// The same of numbers of so many limbs.
+/// The largest multiple whose `limb_count` limbs are all in range.
 pub(crate) fn max_of(limb_count: u64) -> f64 {
     (0..limb_count).fold(0.0, |max, _| 256.0 * max + 127.0)
 }
@@ -92,7 +92,7 @@ pub(crate) struct Operand {
     /// (quads, row limbs) words: byte b of word (q, limb) belongs to the entry at place b of quad q.
     pub(crate) words: Tensor<u32>,
     pub(crate) columns: u64,
-    /// What each column's numbers are multiples of.
+    /// The unit of each column, of which its numbers are multiples.
     pub(crate) units: Vec<f64>,
     /// Each column's largest magnitude, in its unit and before it is rounded.
     pub(crate) largest: Vec<f64>,

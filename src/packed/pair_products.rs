@@ -4,7 +4,7 @@
 //! rounded to multiples of a power of two, each row's own. Rows of one power are multiplied together, and sums shifted to a
 //! common unit, so that no order of the rows changes a bit.
 //!
-//! Of a row of few codes that are not 0, only the pairs of these add to the sums: they are found one by one.
+//! In a row of few codes that are not 0, only the pairs of these add to the sums: they are found one by one.
 
 mod results;
 
@@ -46,7 +46,7 @@ const RARE: u64 = 16;
 pub(crate) struct PairProducts {
     device: Device,
     columns: u64,
-    /// How many rows may still come.
+    /// The number of rows that may still come.
     left: u64,
     /// Sums are of multiples of 2^-`point`.
     point: i32,
@@ -102,18 +102,18 @@ impl Group {
     }
 }
 
-/// How a row is multiplied: common ones of one kind together.
+/// The kind of a row: common rows of one kind are multiplied together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Kind {
     pub(crate) rare: bool,
-    /// Whether a code is missing.
+    /// True where a code is missing.
     pub(crate) missing: bool,
     /// Bytes of its numbers, which are multiples of 2^-`power`.
     pub(crate) limb_count: u64,
     pub(crate) power: i32,
 }
 
-/// What products of two codes of a row come to, in whole numbers: of two codes 1, a 1 and a missing code, two missing codes.
+/// The products of two codes of a row, in whole numbers: of two codes 1, of a 1 and a missing code, of two missing codes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Multiples {
     pub(crate) one: i32,
@@ -121,9 +121,9 @@ pub(crate) struct Multiples {
     pub(crate) square: i32,
 }
 
-/// How a row is multiplied, and by what.
+/// The kind of a row, and the numbers that it is multiplied by.
 pub(crate) struct RowTerms {
-    /// What becomes of its codes first.
+    /// The change of its codes that comes first.
     pub(crate) recode: Recode,
     pub(crate) kind: Kind,
     pub(crate) multiples: Multiples,
@@ -139,7 +139,7 @@ impl PairProducts {
         Self::of(device, columns, &PairSet::From(0..columns), rows, largest, point)
     }
 
-    /// The same for some pairs.
+    /// Sums as of [`new`](Self::new), for the pairs `wanted` alone.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -163,7 +163,7 @@ impl PairProducts {
         })
     }
 
-    /// Whether so many rows from one on are in a panel, and no more than were said.
+    /// Refuses rows from row `from` on that the panel does not have, and more rows than were said.
     ///
     /// # Errors
     /// [`Error::Shape`]; [`Error::Argument`].
@@ -191,7 +191,7 @@ impl PairProducts {
         &self.device
     }
 
-    /// How many rows may still come.
+    /// The number of rows that may still come.
     pub(crate) fn left(&self) -> u64 {
         self.left
     }
@@ -205,7 +205,7 @@ impl PairProducts {
         self.point
     }
 
-    /// Whether so many codes that are not 0 make a row a rare one.
+    /// True where `codes` codes that are not 0 make a row a rare one.
     pub(crate) fn is_rare(&self, codes: f64) -> bool {
         codes < (self.columns / RARE) as f64 + 0.5
     }
@@ -218,7 +218,7 @@ impl PairProducts {
     /// The programs that sums of so many rows may launch where no code is missing, those first that compilers take longest for.
     pub(crate) fn programs(device: &Device, columns: u64, rows: u64, limb_count: u64) -> Vec<Program> {
         let rows = batches(device, columns, 1, limb_count).longest(rows);
-        // Of the first group and the last; what groups between them launch is one of both.
+        // The first group and the last are enough: groups between them launch the program of one of both.
         let groups = [columns, columns.min(COLUMNS)].map(row_words);
         let [first, last] = groups.map(|words| adjoint::program(words, rows, limb_count));
         vec![first, last, limbs::program(1, limb_count), pairs::program(), gather::program()]
@@ -229,7 +229,7 @@ impl PairProducts {
         Self::device_bytes_of(device, columns, &PairSet::From(0..columns), rows, sets)
     }
 
-    /// The same for some pairs.
+    /// [`device_bytes`](Self::device_bytes) of sums for the pairs `wanted` alone.
     pub(crate) fn device_bytes_of(
         device: &Device,
         columns: u64,
@@ -266,7 +266,7 @@ impl PairProducts {
     /// Adds so many rows of `packed` from row `from` on; those that take part have terms. Enqueues; does not wait.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error that the device reports.
     pub(crate) fn add(
         &mut self,
         packed: &Tensor<u32>,
@@ -284,7 +284,7 @@ impl PairProducts {
             let of_row = |row| Some((row - start, terms(self, row)?));
             let mut terms: Vec<(usize, RowTerms)> =
                 self.device.pool()?.install(|| (start..end).into_par_iter().filter_map(of_row).collect());
-            // Of one limb, multiples are of codes times a factor, and the same factors together make faster products.
+            // Multiples of one limb are codes times a factor, and rows of equal factors together make faster products.
             let factor = |terms: &RowTerms| if terms.kind.limb_count == 1 { terms.multiples.one } else { 0 };
             let key = |(row, terms): &(usize, RowTerms)| (terms.kind, factor(terms), *row);
             self.device.pool()?.install(|| terms.par_sort_unstable_by_key(key));
@@ -378,7 +378,7 @@ pub(crate) fn power_of_two(power: i32) -> f64 {
     f64::from_bits(u64::from((power + BIAS).cast_unsigned()) << 52)
 }
 
-/// Of the exponent in an f64.
+/// The bias of the exponent in an f64.
 const BIAS: i32 = 1023;
 
 /// The most columns of a group of so many: the more a large device has at once, the fewer workgroups share the rows of a sum, and add to it. Sums

@@ -41,7 +41,7 @@ pub(crate) fn packed_pairs(
         return Err(Error::shape(op, "sums of (entries, columns, 2)", ""));
     };
     let count = rows.end.saturating_sub(rows.start);
-    // Of the entries of a row, sums may be of some from one word on.
+    // Sums may be of only some entries of a row, from one word on.
     let until = row_words(16 * sums.first + entries);
     let fits = rows.end <= held && until <= words;
     let is_same = sums.own == sums.first;

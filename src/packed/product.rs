@@ -17,7 +17,7 @@ use crate::{
     linalg::Matrix, tensor::Pending,
 };
 
-/// Of a bound: what rounding in f32 may add.
+/// The factor by which rounding in f32 may raise a bound.
 const ROUNDING: f64 = 1.0 + 1e-5;
 
 /// Most parts that are on their way to the host while the next ones are computed.
@@ -30,7 +30,7 @@ const LEAST_ROWS: usize = 1024;
 struct Group {
     first: usize,
     x: Operand,
-    /// What sums of multiples are multiplied by: for `Aᵀ (A X)`, those of weights.
+    /// The [factors](Operand::factors) of `x`; for `Aᵀ (A X)`, those of the units of weights.
     factors: Tensor<f32>,
     /// The unit of each column's weights, in that of `x`, and the sums; for `Aᵀ (A X)` alone.
     adjoint: Option<(Vec<f64>, ColumnSums)>,
@@ -75,7 +75,7 @@ pub struct PackedProduct {
     entries: u64,
     columns: usize,
     centred: bool,
-    /// Whether it is `Aᵀ (A X)`.
+    /// True where it is `Aᵀ (A X)`.
     twice: bool,
 }
 
@@ -298,7 +298,7 @@ struct Mean {
 }
 
 impl Mean {
-    /// Of `count` numbers, one at least, that add up to `all`.
+    /// The mean of `count` numbers, one at least, that add up to `all`.
     fn new(all: i128, count: usize) -> Self {
         let count = i64::try_from(count).unwrap_or(i64::MAX).max(1);
         // A mean of such numbers is one.

@@ -18,7 +18,7 @@ pub fn recode_program() -> Program {
     Program::new(&RECODE, &SPEC)
 }
 
-/// What [`recode`] counted of each row, on its way to the host.
+/// The counts that [`recode`] made of each row, on their way to the host.
 #[derive(Debug)]
 #[must_use = "nothing waits for what was enqueued, and no error is seen"]
 pub struct PendingCounts {
@@ -30,7 +30,7 @@ impl PendingCounts {
     /// Waits: for each row, in order, the sum, the sum of squares and the number of the codes 0, 1 and 2. Code 3 is missing.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error that the device reports.
     pub fn wait(self) -> Result<Vec<Stats>> {
         let words = self.counts.wait()?;
         let stats = words.as_chunks::<4>().0.iter().map(|&[_, ones, twos, missing]| {

@@ -20,7 +20,7 @@ pub(super) fn wave(limits: &Limits) -> u64 {
 }
 
 impl RowBatches {
-    /// Those of rows of so many bytes, with what one product gives the other, and of about `least` rows at least.
+    /// Batches of about `least` rows at least; a row takes `row_bytes` bytes, with what one product gives the other.
     pub(crate) fn new(limits: &Limits, row_bytes: u64, least: u64) -> Self {
         let rows = (limits.step / row_bytes.max(1)).max(least).max(1);
         let wave = wave(limits);
@@ -85,7 +85,7 @@ mod tests {
             assert!(whole.iter().all(|(first, end)| (end - first).is_multiple_of(2 * 132 * 256)));
             assert!(parts.iter().all(|(first, end)| end - first <= batches.longest(count)));
         }
-        // What stays near the processor, and what fills the device where that is more.
+        // A batch has the rows that stay near the processor, or those that fill the device where these are more.
         assert_eq!(RowBatches::new(&limits, 1024, 512).rows, 1024);
         assert_eq!(RowBatches::new(&limits, 1 << 18, 512).rows, 512);
     }

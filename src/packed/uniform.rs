@@ -15,7 +15,7 @@ use crate::{
 /// on every device and in any pieces. Enqueues; does not wait.
 ///
 /// Word w of row i is word `i words + w` of the seed's [`random_words`], whose first 16 digits to the base 3 are the codes.
-/// Of the 2^32 words, 99 or 100 begin with any given 16 digits.
+/// Any 16 digits are the first of 99 or 100 of the 2^32 words.
 ///
 /// # Cost
 /// A few dozen operations for each word of 16 entries.

@@ -26,7 +26,7 @@ const LEAST_ROWS: usize = 256;
 /// Entries whose sums a thread of the host joins at least.
 const LEAST_ENTRIES: usize = 1024;
 
-/// What an entry adds to a sum, in the sum's unit. Each number has to be from -2,139,062,016 to 2,139,062,016, or sums are wrong.
+/// The numbers that an entry adds to a sum, in the sum's unit. Each has to be from -2,139,062,016 to 2,139,062,016, or sums are wrong.
 /// [`weight_unit`] gives a unit by which they fit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Weight {
@@ -136,7 +136,7 @@ impl WeightedSums {
     /// Waits: for each entry and column what `value` makes of the column's number and the sum, (entries, columns).
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error that the device reports.
     pub fn finish(self, value: impl Fn(usize, i128) -> f64 + Sync) -> Result<Matrix> {
         let mut total = Matrix::zeros(to_usize(self.entries), self.columns);
         for (columns, sums) in self.groups {

@@ -53,7 +53,7 @@ impl BedArray {
     pub(super) fn new(name: String, file: File, order: Order, [variants, samples]: [u64; 2]) -> Self {
         let width = samples.div_ceil(4);
         let rows = match order {
-            // Of very many variants more, so that chunks are not too many for a plan.
+            // Chunks are longer where variants are very many, so that they are not too many for a plan.
             Order::Variants => (CHUNK / width).max(variants.div_ceil(MAX_CHUNKS)).clamp(1, variants),
             // Whole bytes of a sample.
             Order::Samples => {
@@ -81,7 +81,7 @@ impl BedArray {
         for start in (0..samples).step_by(STRIP) {
             let started = Instant::now();
             let height = STRIP.min(samples - start);
-            // What the strip before left beyond the last sample.
+            // The strip before left bytes beyond the last sample.
             strip[height * part..].fill(0);
             for (sample, part) in (start as u64..).zip(strip[..height * part].chunks_exact_mut(part)) {
                 read_at(&self.file, part, HEADER + sample * row + first / 4)?;
@@ -96,7 +96,7 @@ impl BedArray {
     }
 }
 
-/// What a chunk took.
+/// The bytes and the time that a chunk took.
 struct Chunked {
     stored: u64,
     read: Duration,
@@ -127,7 +127,7 @@ impl ChunkedArray for BedArray {
         }
     }
 
-    /// Where its bytes are read is where they are used: most are calls already.
+    /// Reads the bytes, too, since here they are used: most are calls already.
     fn decode(&self, index: &[u64], _: FetchedChunk) -> Result<DecodedChunk> {
         let fail = |why: &dyn std::fmt::Display| Error::chunk(&self.name, index, why);
         let [variants, width] = self.shape;

@@ -17,10 +17,10 @@ use super::{
 };
 use crate::{Genotypes, Variant};
 
-/// What every PLINK 1 .bed starts with.
+/// The bytes that every PLINK 1 .bed starts with.
 const MAGIC: [u8; 2] = [0x6c, 0x1b];
 
-/// How the files beside a .bed are named.
+/// The names of the files beside a .bed.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct BedOptions {
@@ -136,7 +136,7 @@ impl BedFile {
     /// Bits beyond the last sample are what the file has there. A chunk is read with one positioned read, on the
     /// calling thread, and has about 1 MiB.
     ///
-    /// Of a sample-major file a chunk has 16,384 variants, if these take no more than 64 MiB, and takes one read of
+    /// A chunk of a sample-major file has 16,384 variants, if these take no more than 64 MiB, and takes one read of
     /// 4 KiB for each sample. Beyond 16,384 samples the reads get shorter, so that a pass that finds nothing in the
     /// system's cache reads samples / 16,384 times the file; plink2's `--make-bed` makes a variant-major one.
     pub fn array(&self) -> &Arc<dyn ChunkedArray> {
@@ -171,7 +171,7 @@ impl BedFile {
     /// Gives `f` the contigs of the variants in order: a name, and how many variants after each other are on it. Reads nothing.
     ///
     /// # Errors
-    /// What `f` returns.
+    /// Any error that `f` returns.
     pub fn contigs(&self, f: &mut dyn FnMut(&str, u64) -> Result<()>) -> Result<()> {
         self.bim.contigs().try_for_each(|(name, variants)| f(name, variants))
     }

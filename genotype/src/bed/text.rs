@@ -63,10 +63,10 @@ pub(super) fn fam(path: &Path) -> Result<Vec<Sample>> {
 pub(super) struct Bim {
     path: PathBuf,
     variants: u64,
-    /// Where the lines 0, `STEP`, 2 `STEP`, ... start.
+    /// The bytes at which the lines 0, `STEP`, 2 `STEP`, ... start.
     starts: Vec<u64>,
     contigs: Contigs,
-    /// What is wrong with the first position that is no number: nothing, for who needs none.
+    /// A message about the first position that is no number. It is an error only for those who need positions.
     no_position: Option<String>,
 }
 
@@ -211,7 +211,7 @@ impl<'a> Lines<'a> {
         Ok(())
     }
 
-    /// Reads the next line; whether there is one. Empty lines at the end of the file are none.
+    /// Reads the next line; returns false where there is none. Empty lines at the end of the file are none.
     fn next(&mut self) -> Result<bool> {
         let mut empty = 0;
         loop {
@@ -260,7 +260,7 @@ impl<'a> Lines<'a> {
         Ok(columns)
     }
 
-    /// What is wrong with a position that is no number.
+    /// A message about a position that is no number.
     fn no_position(&self, text: &str) -> String {
         let start: String = text.chars().take(40).collect();
         format!("line {} has the position {start:?}, which is no number", self.number)

@@ -22,12 +22,12 @@ use crate::{
 /// `genotypes`: (variants, samples) -> (samples, samples), and for [`MissingCalls::Pairwise`] as many numbers of variants.
 ///
 /// # Accuracy
-/// Of calls of up to two alleles, and of dosages 0, 1 and 2, sums of whole numbers, exact but for the rounding of each
+/// Sums over calls of up to two alleles, and over dosages 0, 1 and 2, are of whole numbers, exact but for the rounding of each
 /// variant's squared scale: to 20 bits or more, and where there are 2^17 variants or more, those of common variants to 12,
-/// up or down in such turns that relationships are good to about 1.3e-6 of the larger of the two diagonal entries. The same
-/// bits on every device. Of others, sums of f32 over 256 to 4,096 variants, and over these of f64, or of two f32 where a
-/// device has none: to about 1e-6 on the cpu
-/// device, 1e-5 where a GPU adds up terms one by one. Counts of variants are exact. Chunks and threads change no bit.
+/// up or down in such turns that relationships are good to about 1.3e-6 of the larger of the two diagonal entries. They have the
+/// same bits on every device. Other sums are of f32 over 256 to 4,096 variants, and over these of f64, or of two f32 where a
+/// device has none: to about 1e-6 on the cpu device, 1e-5 where a GPU adds up terms one by one. Counts of variants are exact.
+/// Chunks and threads change no bit.
 ///
 /// # Cost
 /// One pass: variants x samples² operations on the device; of a rare variant, which fewer than one sample in 16 has, only

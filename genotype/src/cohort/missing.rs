@@ -20,7 +20,7 @@ impl MissingSums {
     /// Sums over no variant.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error of the device.
     pub(super) fn new(reader: &Reader) -> Result<Self> {
         let n = reader.samples();
         Ok(match reader.form.is_packed() {
@@ -43,7 +43,7 @@ impl MissingSums {
     /// Adds a panel.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error of the device.
     pub(super) fn add(&mut self, reader: &Reader, panel: &Panel) -> Result<()> {
         if !panel.missing {
             return Ok(());
@@ -66,7 +66,7 @@ impl MissingSums {
     /// Waits: the missing calls of each sample.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error of the device.
     pub(super) fn finish(self) -> Result<Vec<u64>> {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number")]
         let whole = |count: &f64| *count as u64;

@@ -73,24 +73,24 @@ pub struct Cohort {
     pub(super) memory: Memory,
     pub(super) counts: CallCounts,
     place: Mutex<Arc<Place>>,
-    /// How the first pass read.
+    /// The settings by which the first pass read.
     reading: Reading,
     /// Rows of the host's panels that are on the device at a time.
     host_rows: u64,
     /// The components that were wanted, and their method.
     choice: Option<(PcaOptions, Choice)>,
     sums: Mutex<Vec<Arc<PairSums>>>,
-    /// Whether those of a relationship matrix are those of the wanted components too.
+    /// True where the sums of a relationship matrix are those of the wanted components too.
     shares_sums: bool,
     projection: Option<Projection>,
     missing_calls: Option<Vec<u64>>,
     stats: Mutex<StreamStats>,
     passes_over_store: AtomicU32,
-    /// Of what was read first, where it was known that it would be read again.
+    /// Digests of what was read first, where it was known that it would be read again.
     digests: Option<Digests>,
 }
 
-/// Where genotypes stay, and why there.
+/// The place where genotypes stay, and why they stay there.
 #[derive(Debug)]
 struct Place {
     kept: KeptPanels,
@@ -108,7 +108,7 @@ impl Cohort {
     /// what. 12 bytes a variant on the host for what was counted, 32 where dosages are not 0, 1 and 2.
     ///
     /// # Errors
-    /// Those of the results that are wanted; [`Error::Budget`] with the least that would do; [`Error::OutOfMemory`] where the
+    /// The errors of the results that are wanted; [`Error::Budget`] with the least that would do; [`Error::OutOfMemory`] where the
     /// device has not even that, though the budget allows it; [`Error::Chunk`] for a damaged or missing chunk or values out
     /// of range; [`Error::Cancelled`].
     pub fn load(genotypes: &Genotypes, device: &Device, wanted: &Wanted<'_>, run: &Run) -> Result<Self> {
@@ -175,7 +175,7 @@ impl Cohort {
         &self.reader.genotypes
     }
 
-    /// Where the genotypes are for later passes.
+    /// The place where the genotypes stay for later passes.
     pub fn residency(&self) -> Residency {
         self.place().kept.residency()
     }
@@ -195,12 +195,12 @@ impl Cohort {
         self.counts.digest()
     }
 
-    /// Where the time of all passes so far went.
+    /// The time that each step of all passes so far took.
     pub fn stats(&self) -> StreamStats {
         *self.lock_stats()
     }
 
-    /// How often the store was read: once by [`load`](Self::load), not by [`of_part`](Self::of_part), and once more for each pass over genotypes that did not stay.
+    /// Passes over the store: one by [`load`](Self::load), none by [`of_part`](Self::of_part), and later ones if genotypes did not stay.
     pub fn passes_over_store(&self) -> u32 {
         self.passes_over_store.load(Relaxed)
     }
@@ -215,12 +215,12 @@ impl Cohort {
         self.projection.as_ref()
     }
 
-    /// The same, handed over.
+    /// Hands over the [`projection`](Self::projection).
     pub(super) fn into_projection(self) -> Option<Projection> {
         self.projection
     }
 
-    /// How panels come: as the first pass read them where they stayed, else as `reading` says.
+    /// The settings by which panels come: those of the first pass where genotypes stayed, else `reading`.
     pub(super) fn panels(&self, reading: Reading) -> Reading {
         if self.residency() == Residency::Store { reading } else { self.reading }
     }
@@ -245,13 +245,13 @@ impl Cohort {
         Ok(())
     }
 
-    /// What genotypes and sums take that are here.
+    /// The memory that the held genotypes and sums take.
     pub(super) fn held(&self) -> Needs {
         let sums = self.lock_sums().iter().map(|sums| sums.bytes()).sum();
         Memory::kept(&self.reader, self.residency()) + Needs::host(sums)
     }
 
-    /// How a pass reads the store that needs so much, beside what is held.
+    /// The settings of a pass over the store that `needs` so much, beside what is held.
     ///
     /// # Errors
     /// [`Error::Budget`] where there is not so much.
@@ -269,7 +269,7 @@ impl Cohort {
         self.lock_sums().iter().find(|sums| sums.wanted.holds(&wanted)).cloned()
     }
 
-    /// The same, or those of one more pass.
+    /// The sums for each pair of samples: those that are [held](Self::held_sums), else those of one more pass.
     pub(super) fn pair_sums(&self, wanted: pair_sums::PairTerms, run: &Run) -> Result<Arc<PairSums>> {
         if let Some(sums) = self.held_sums(wanted) {
             return Ok(sums);
@@ -278,7 +278,7 @@ impl Cohort {
         let reader = &self.reader;
         self.with_room(PairAccumulator::needs(reader, wanted.shared, wanted.variance), &mut |reading| {
             let mut adding = PairAccumulator::new(reader, wanted)?;
-            // Those that stayed may be longer than what the sums were counted for.
+            // Panels that stayed may be longer than what the sums were counted for.
             let step = to_usize(reader.panel_rows(reader.step_bytes));
             self.each_panel(&self.pass(run), reading, &mut |panel| {
                 panel.rows.clone().step_by(step).try_for_each(|first| {
@@ -290,7 +290,7 @@ impl Cohort {
         })
     }
 
-    /// The same, no longer held here, unless the wanted components are made of them too.
+    /// Hands over [`pair_sums`](Self::pair_sums): they are no longer held here, unless the wanted components are made of them too.
     pub(super) fn take_pair_sums(&self, wanted: pair_sums::PairTerms, run: &Run) -> Result<PairSums> {
         let sums = self.pair_sums(wanted, run)?;
         if !self.shares_sums {
@@ -369,11 +369,11 @@ impl Cohort {
     }
 
     /// Takes genotypes off a device that has no more memory: to the host where they are of two bits and its budget holds them
-    /// beside what `needs` says, else nowhere; and from the host, of which some are on the device at a time, nowhere. Whether there
-    /// were any.
+    /// beside what `needs` says, else nowhere; and from the host, of which some are on the device at a time, nowhere. Returns true
+    /// where there were any.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error of the device.
     pub(super) fn leave_device(&self, needs: Needs) -> Result<bool> {
         if self.memory.shared || self.residency() == Residency::Store {
             return Ok(false);
@@ -417,7 +417,7 @@ impl Cohort {
     }
 }
 
-/// What a pass counts and adds up.
+/// The counts and sums of a pass.
 struct Sums<'a> {
     counts: CallCounts,
     adding: Vec<PairAccumulator>,
@@ -426,7 +426,7 @@ struct Sums<'a> {
 }
 
 impl<'a> Sums<'a> {
-    /// Of no variant.
+    /// Sums over no variant.
     fn new(plan: &LoadPlan, projection: Option<Matched<'a>>) -> Result<Self> {
         let LoadPlan { reader, pairs, .. } = plan;
         let adding = pairs.iter().map(|pairs| PairAccumulator::new(reader, *pairs)).collect::<Result<_>>()?;
@@ -478,7 +478,7 @@ type EachPanel<'a> = dyn FnMut(&Reader, &Panel, &[Stats]) -> Result<()> + 'a;
 /// another method is taken. The last try is with the least that would do.
 ///
 /// # Errors
-/// Those of `f`.
+/// Any error of `f`.
 pub(crate) fn with_less_memory<T>(
     device: &Device,
     run: &Run,

@@ -197,7 +197,7 @@ impl Sums<'_> {
     }
 }
 
-/// What genotypes are, and how they are held.
+/// Describes the genotypes, and how they are held.
 fn words(genotypes: &Genotypes, reader: &Reader) -> String {
     let dosages = genotypes.kind() == GenotypeKind::Dosages;
     let bounded = if reader.bounded && dosages { ", at most the ploidy" } else { "" };

@@ -36,7 +36,7 @@ pub struct Pca {
     pub vectors: Matrix,
     /// |AᵀA v - s² v| / (s s₁) of each component.
     pub residuals: Vec<f64>,
-    /// Whether each residual is within the tolerance; for a fixed number of iterations, within 1e-4.
+    /// True for each component whose residual is within the tolerance; for a fixed number of iterations, within 1e-4.
     pub converged: Vec<bool>,
     /// Sum of squares of the standardised matrix: the sum of all squared singular values.
     pub sum_squares: f64,
@@ -46,9 +46,9 @@ pub struct Pca {
     pub method: Method,
     /// Why that method, in words.
     pub reason: String,
-    /// What both were expected to cost.
+    /// The costs that were expected of both methods.
     pub costs: MethodCosts,
-    /// Where genotypes stayed between passes.
+    /// The place where genotypes stayed between passes.
     pub residency: Residency,
     /// Why they stayed there, in words.
     pub residency_reason: String,
@@ -61,7 +61,7 @@ pub struct Pca {
     pub digest: u64,
     /// The memory budgets of the plan, with defaults filled in; none for a device that shares the host's memory.
     pub memory: Budget,
-    /// Where the time went.
+    /// The time that each step took.
     pub stats: StreamStats,
 }
 
@@ -293,9 +293,9 @@ pub struct VariantLoadings<'a> {
     pub variant: u64,
     /// Frequency of the non-reference alleles among the called.
     pub frequency: f64,
-    /// What is subtracted from its dosages.
+    /// The number that is subtracted from its dosages.
     pub shift: f64,
-    /// What they are divided by then.
+    /// The number that they are divided by then.
     pub scale: f64,
     /// Its entries of the left singular vectors, which have unit norm.
     pub loadings: &'a [f64],

@@ -1,4 +1,4 @@
-//! What genotypes are loaded for, and how.
+//! The results that genotypes are loaded for, and the plan of loading them.
 
 use std::ops::Range;
 
@@ -28,9 +28,9 @@ pub struct Wanted<'a> {
     grm: Option<GrmOptions>,
     pub(super) projection: Option<Matched<'a>>,
     pub(super) missing_calls: bool,
-    /// Whether the caller adds up sums for pairs of samples, panel by panel.
+    /// True where the caller adds up sums for pairs of samples, panel by panel.
     sums_of_pairs: bool,
-    /// Whether the caller makes more passes.
+    /// True where the caller makes more passes.
     again: bool,
 }
 
@@ -97,7 +97,7 @@ impl<'a> Wanted<'a> {
         self.projection.map_or(Ok(()), |matched| matched.check(genotypes))
     }
 
-    /// What the results take whatever the method of components is.
+    /// The memory that the results take whatever the method of components is.
     fn needs(&self, reader: &Reader, of_grm: Option<pair_sums::PairTerms>, run: &Run) -> Needs {
         let sums = of_grm.map(|sums| PairAccumulator::needs(reader, sums.shared, sums.variance));
         let missing = self.missing_calls.then(|| MissingSums::needs(reader));
@@ -116,7 +116,7 @@ impl<'a> Wanted<'a> {
         ProjectionSums::needs(reader, matched) + held
     }
 
-    /// The same, but that components are exact, if it is left to the plan, where that holds for them, else randomized.
+    /// A copy with a method of components: where it is left to the plan, exact if `exact` holds for them, else randomized.
     pub(super) fn settled(&self, exact: impl Fn(&PcaOptions) -> bool) -> Self {
         let mut settled = self.clone();
         if let Some(options) = settled.pca.as_mut().filter(|options| options.method == Method::Auto) {
@@ -130,7 +130,7 @@ impl<'a> Wanted<'a> {
         self.pca.as_ref()
     }
 
-    /// Whether dosages above the ploidy are an error for one of the results.
+    /// True where dosages above the ploidy are an error for one of the results.
     fn bounded(&self) -> bool {
         self.pca.as_ref().is_some_and(|options| options.scaler.needs_frequency())
             || self.grm.is_some()
@@ -138,13 +138,13 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// How genotypes are loaded.
+/// The plan by which genotypes are loaded.
 pub(super) struct LoadPlan {
     pub(super) reader: Reader,
     pub(super) memory: Memory,
     /// The sums for pairs of samples that are added up.
     pub(super) pairs: Vec<pair_sums::PairTerms>,
-    /// Whether those of the relationship matrix are those of the components too.
+    /// True where the sums of the relationship matrix are those of the components too.
     pub(super) shares_sums: bool,
     /// The components, and their method.
     pub(super) choice: Option<(PcaOptions, Choice)>,
@@ -228,7 +228,7 @@ impl LoadPlan {
     }
 }
 
-/// Of results that add up over the samples; a projection multiplies packed rows by weights alone.
+/// Checks the number of samples, for results that add up over them; a projection multiplies packed rows by weights alone.
 ///
 /// # Errors
 /// [`Error::Limit`] for more samples than products of packed rows are exact for.

@@ -37,8 +37,8 @@ use crate::{
 /// `genotypes`: (variants, samples), `matches`: (variants,) -> (samples, components of the reference).
 ///
 /// # Accuracy
-/// Of whole dosages of diploids and haploids, loadings over scales are rounded to multiples of 2^-31 of each component's largest; their
-/// sums are exact: the same bits on every device, in any order of the variants, however these are swapped. Of other ploidies and
+/// For whole dosages of diploids and haploids, loadings over scales are rounded to multiples of 2^-31 of each component's largest; their
+/// sums are exact: the same bits on every device, in any order of the variants, however these are swapped. For other ploidies and
 /// fractions they are in f32 over 256 to 4,096 variants, and over those in f64, or in two f32 where a device has none.
 ///
 /// # Cost

@@ -34,7 +34,7 @@ impl<'a> Standardized<'a> {
     /// Over genotypes that are read as `reading` says where they did not stay.
     ///
     /// # Errors
-    /// What starting threads reports.
+    /// Any error of starting threads.
     pub(crate) fn new(cohort: &'a Cohort, rule: ScaleRule, reading: Reading) -> Result<Self> {
         let mut totals = VariantTotals::default();
         let variants = cohort.counts.len();
@@ -113,7 +113,7 @@ impl LinearMap for Standardized<'_> {
 /// Makes programs ready of products with so many columns, over panels as a pass reads them.
 ///
 /// # Errors
-/// What compilers report; [`Error::Limit`](teatime::Error::Limit) when not even one column fits a binding.
+/// Any error of compilers; [`Error::Limit`](teatime::Error::Limit) when not even one column fits a binding.
 pub(super) fn prepare(reader: &Reader, columns: u64, reading: Reading) -> Result<()> {
     if !reader.form.is_packed() {
         return Ok(());
@@ -138,7 +138,7 @@ impl RowProducts {
     /// With an X (samples, columns).
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error of the device.
     pub(crate) fn new(reader: &Reader, rule: ScaleRule, x: &Matrix) -> Result<Self> {
         let of = if reader.form.is_packed() {
             Of::Packed(PackedProduct::new(&reader.device, x, is_centred(rule.scaler), None)?)
@@ -151,7 +151,7 @@ impl RowProducts {
     /// Gives the rows of a panel, whose [mean, scale] are given, to `sink`, block by block.
     ///
     /// # Errors
-    /// What the device and `sink` report; [`Error::Cancelled`](teatime::Error::Cancelled) between two blocks.
+    /// Any error of the device and of `sink`; [`Error::Cancelled`](teatime::Error::Cancelled) between two blocks.
     pub(crate) fn of(
         &self,
         reader: &Reader,
@@ -188,7 +188,7 @@ impl RowProducts {
     }
 }
 
-/// Whether the scaler subtracts the mean.
+/// True where the scaler subtracts the mean.
 fn is_centred(scaler: Scaler) -> bool {
     scaler != Scaler::None
 }

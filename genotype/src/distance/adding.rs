@@ -36,7 +36,7 @@ impl Variants {
         Self { rule, totals: VariantTotals::default() }
     }
 
-    /// The same, but that sums are of the samples of another, too.
+    /// Takes sums to be over the samples of `other`, too.
     pub(super) fn with(mut self, other: &Reader) -> Self {
         self.rule.samples += other.samples();
         self.rule.exact &= other.form.is_exact();
@@ -46,7 +46,7 @@ impl Variants {
     /// Counts variants by the sums of their dosages; gives those of each that takes part.
     ///
     /// # Errors
-    /// What starting threads reports.
+    /// Any error of starting threads.
     pub(super) fn kept(&mut self, reader: &Reader, stats: &[Stats]) -> Result<Vec<Option<Stats>>> {
         Ok(reader.device.pool()?.install(|| {
             let scales = self.rule.scales(stats);
@@ -60,13 +60,13 @@ impl Variants {
     }
 }
 
-/// Of whole numbers, or of terms in f32.
+/// Sums for pairs of samples: whole numbers, or terms in f32.
 enum Pairs {
     Packed(PackedPairs),
     Real { sums: Partial, missing: Missing },
 }
 
-/// Whether sums are of whole numbers.
+/// True where sums are of whole numbers.
 fn is_packed(reader: &Reader, options: &DistanceOptions) -> bool {
     reader.form.is_packed() && PackedPairs::takes(options.metric.summed())
 }
@@ -74,7 +74,7 @@ fn is_packed(reader: &Reader, options: &DistanceOptions) -> bool {
 /// Sums that count calls which are both heterozygous, where they have to.
 ///
 /// # Errors
-/// What the device reports.
+/// Any error of the device.
 pub(super) fn with_ones(pairs: PackedPairs, options: &DistanceOptions) -> Result<PackedPairs> {
     if options.metric == SampleMetric::IbsOfAlleles { pairs.ones_differ() } else { Ok(pairs) }
 }
@@ -105,7 +105,7 @@ impl DistanceAccumulator {
         Ok(Self { variants: Variants::new(reader, options), pairs })
     }
 
-    /// What they take, with their results.
+    /// The memory that the sums take, with their results.
     pub(super) fn needs(reader: &Reader, options: &DistanceOptions) -> Needs {
         let (n, metric) = (reader.samples(), options.metric.summed());
         let tree = Needs::host(options.tree.map_or(0, |_| tree::bytes(n)));
@@ -121,7 +121,7 @@ impl DistanceAccumulator {
     /// Adds a panel, with the sums of its rows.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error of the device.
     pub(super) fn add(&mut self, reader: &Reader, panel: &Panel, stats: &[Stats]) -> Result<()> {
         let kept = self.variants.kept(reader, stats)?;
         match (&mut self.pairs, &panel.held) {
@@ -148,7 +148,7 @@ impl DistanceAccumulator {
         }
     }
 
-    /// How many variants took part.
+    /// The numbers of variants that took part and of those left out.
     pub(super) fn counts(&self) -> VariantCounts {
         self.variants.counts()
     }
@@ -156,7 +156,7 @@ impl DistanceAccumulator {
     /// Waits for the distances.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error of the device.
     pub(super) fn finish(self) -> Result<Distances> {
         match self.pairs {
             Pairs::Packed(pairs) => pairs.finish(),
@@ -167,7 +167,7 @@ impl DistanceAccumulator {
     /// Waits for the sums.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error of the device.
     pub(super) fn export(self) -> Result<PartialSums> {
         match self.pairs {
             Pairs::Packed(pairs) => pairs.export(),
@@ -179,7 +179,7 @@ impl DistanceAccumulator {
 /// Waits for the sums over so many variants, the others having been zeros or missing.
 ///
 /// # Errors
-/// What the device reports.
+/// Any error of the device.
 fn export(sums: &Partial, variants: u64) -> Result<PartialSums> {
     let mut sums = sums.export()?;
     match sums.missing {
@@ -193,7 +193,7 @@ fn export(sums: &Partial, variants: u64) -> Result<PartialSums> {
 /// missing.
 ///
 /// # Errors
-/// What the device reports.
+/// Any error of the device.
 pub(super) fn finish(sums: &Partial, variants: u64) -> Result<Distances> {
     Ok(without_equal(export(sums, variants)?.finish()?, variants))
 }

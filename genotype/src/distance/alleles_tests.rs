@@ -43,7 +43,7 @@ fn genotypes(calls: &[i8], variants: usize, samples: usize, ploidy: usize) -> Ge
     Genotypes::new(vec![Arc::new(array)]).unwrap()
 }
 
-/// How two calls differ, or are alike, by copies of each allele.
+/// The difference or likeness of two calls, by copies of each allele.
 fn term(metric: SampleMetric, x: &[i8], y: &[i8]) -> f64 {
     let copies = |call: &[i8], allele: i8| call.iter().filter(|other| **other == allele).count() as f64;
     let half = |term: &dyn Fn(f64, f64) -> f64| {
@@ -164,7 +164,7 @@ fn merged_alleles_are_counted() {
             .zip(nearest.nearest.distances.row(0))
             .all(|(at, near)| matrix.row(0)[to_usize(*at)] == *near)
     );
-    // Of two matrices, each with numbers of its own.
+    // Two matrices number their alleles each in a way of its own.
     let matches: Vec<_> = (0..90).rev().map(|row| (row % 2 == 0).then_some(Match::Same(row))).collect();
     let between =
         distances_between(&all, &biallelic, &matches, &Device::cpu(), &plain, &Run::default()).unwrap();

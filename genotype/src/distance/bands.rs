@@ -135,7 +135,7 @@ impl DistanceBands {
         self.multiallelic == 0 || !self.options.tells_alleles(self.cohort.reader.genotypes.ploidy())
     }
 
-    /// The same of what was checked, with so many bytes on the host for what becomes of bands, beside them.
+    /// [`new`](Self::new) of checked arguments. `sizes`: the side of a tile, and bytes on the host for what becomes of bands.
     pub(super) fn beside(
         genotypes: &Genotypes,
         device: &Device,
@@ -171,7 +171,7 @@ impl DistanceBands {
         };
         let needs = |reader: &Reader| needs(reader, options, 0..side.min(n), beside);
         let each = Each { needs: &needs, panel: &mut panel };
-        // How many bands there will be is not known before memory is planned.
+        // The number of bands is not known before memory is planned.
         let (progress, passes) = (run.progress.clone(), passes_of(n.div_ceil(side)));
         let progress = Progress::new(move |mut status| {
             status.passes = passes;
@@ -272,7 +272,7 @@ impl DistanceBands {
         Ok(DistanceBand { own, matrix: distances, shared })
     }
 
-    /// Whether a call is missing, so that bands have [`shared`](DistanceBand::shared).
+    /// True where a call is missing, so that bands have [`shared`](DistanceBand::shared).
     pub fn has_shared(&self) -> bool {
         !self.diagonal.is_complete()
     }
@@ -297,7 +297,7 @@ impl DistanceBands {
         self.cohort.memory()
     }
 
-    /// Where the time of all passes so far went.
+    /// The time that each step of all passes so far took.
     pub fn stats(&self) -> StreamStats {
         self.cohort.stats()
     }
@@ -351,7 +351,7 @@ pub(super) fn unfit(
     Ok((!are_packed(genotypes, device)?).then(|| ("genotypes", why.to_owned())))
 }
 
-/// What a band takes, with what is known of each sample, and so much on the host beside it.
+/// Memory for a band, for what is known of each sample, and for `beside` bytes more on the host.
 fn needs(reader: &Reader, options: &DistanceOptions, own: Range<u64>, beside: u64) -> Needs {
     let (n, metric) = (reader.samples(), options.metric.summed());
     let rows = reader.panel_rows(reader.step_bytes).min(reader.variants());

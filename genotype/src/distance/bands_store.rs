@@ -21,7 +21,7 @@ use crate::{SOURCE, VariantCounts, to_usize};
 
 const DISTANCE: &str = "distance";
 
-/// What became of a store of distances.
+/// The numbers of what [`DistanceBands::write_zarr`] found and wrote.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct WrittenBands {
@@ -85,7 +85,7 @@ impl DistanceBands {
         let square = |of: ArraySpec| of.of_results(&["samples_0", "samples_1"]);
         let (shape, tile) = ([n; 2], [self.side.min(n); 2]);
         let distance = start(DISTANCE, square(ArraySpec::new(f64::STORED, &shape, &tile)))?;
-        // What is there is of this job; a process may have been killed while it wrote the group, too.
+        // The array is of this job, and so is what is left of a group that a killed process was writing.
         storage.sweep("").map_err(|source| Error::io(path.display(), source))?;
         let attributes = attributes(&self.options, &self.counts);
         let attributes: Attributes =
@@ -128,7 +128,7 @@ impl Squares<'_> {
         [&self.distance].into_iter().chain(&self.shared)
     }
 
-    /// Whether all squares are there of the samples of a tile and those that follow.
+    /// True where all squares of a tile's samples, with themselves and those that follow, were written.
     fn is_done(&self, tile: u64) -> Result<bool> {
         for writer in self.writers() {
             for other in tile..self.bands.tiles() {

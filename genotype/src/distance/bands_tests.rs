@@ -202,7 +202,7 @@ mod stored {
         assert!(narrow.bands > 2 && narrow.undefined == 330, "{narrow:?}");
         let expected = files(&path("whole"));
         assert!(files(&path("narrow")) == expected);
-        // What is gone is made again, and nothing else.
+        // A file that is gone is made again, and nothing else.
         for gone in ["distance/4.1", "distance/1.4", "shared_variants/0.0"] {
             fs::remove_file(path("narrow").join(gone)).unwrap();
             let again = write(&path("narrow"), IBS, "job", &within(1 << 30)).unwrap();

@@ -46,13 +46,13 @@ pub struct DistancesBetween {
     /// The number of variants that both have, with more than two alleles in one of them. All but the reference count as one: their numbers are each
     /// matrix's own.
     pub multiallelic: u64,
-    /// What was asked for.
+    /// The options that were given.
     pub options: DistanceOptions,
-    /// Of every variant's sum of dosages and number of called samples in both, in the order in which they were read.
+    /// A digest of every variant's sum of dosages and number of called samples in both, in the order in which they were read.
     pub digest: u64,
     /// The memory budgets of the plan, with defaults filled in; none for a device that shares the host's memory.
     pub memory: Budget,
-    /// Where the time went: waiting for chunks is for those of both.
+    /// The time that each step took; waiting for chunks is for those of both.
     pub stats: StreamStats,
 }
 
@@ -111,7 +111,7 @@ pub fn distances_between(
     with_room_beside(genotypes, with, matches, device, options, 0, run)
 }
 
-/// The same with so many bytes on the host for what becomes of the distances.
+/// Computes [`distances_between`], with `beside` bytes on the host for what becomes of them.
 pub(super) fn with_room_beside(
     genotypes: &Genotypes,
     with: &Genotypes,
@@ -219,13 +219,13 @@ struct BetweenAccumulator {
     digest: u64,
 }
 
-/// Of whole numbers, or of terms in f32.
+/// Sums for pairs of samples: whole numbers, or terms in f32.
 enum SumsBetween {
     Packed(PackedPairs),
     Real { sums: Partial, missing: Missing },
 }
 
-/// Whether sums are of whole numbers.
+/// True where sums are of whole numbers.
 fn is_packed(readers: &[Reader; 2], options: &DistanceOptions) -> bool {
     readers.iter().all(|reader| reader.form.is_packed()) && PackedPairs::takes(options.metric.summed())
 }
@@ -247,7 +247,7 @@ impl BetweenAccumulator {
         Ok(Self { variants: Variants::new(reader, options).with(other), pairs, digest: 0 })
     }
 
-    /// What they take, with their results.
+    /// The memory that the sums take, with their results.
     fn needs(readers: &[Reader; 2], options: &DistanceOptions) -> Needs {
         let ([n, others], metric) = (readers.each_ref().map(Reader::samples), options.metric.summed());
         let [reader, other] = readers;

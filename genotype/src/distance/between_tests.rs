@@ -16,18 +16,18 @@ struct Case {
     sides: [Vec<i8>; 2],
     samples: [usize; 2],
     matches: Vec<Option<Match>>,
-    /// Of the variants of both, those of the samples of both, in the order of the first.
+    /// Dosages of the samples of both at the variants that both have, in the order of the first.
     joint: Vec<i8>,
 }
 
 impl Case {
-    /// Of so many variants one in five is not in the second, one in seven not in the first; one in four is turned round in the second,
-    /// where some are one place further. `turn`: what a dosage becomes there.
+    /// One in five of the variants is not in the second, one in seven not in the first; one in four is turned round in the second,
+    /// where some are one place further. `turn` says what a dosage becomes there.
     fn new(variants: usize, samples: [usize; 2], turn: impl Fn(i8) -> i8) -> Self {
         Self::of(&dosages(variants, samples[0] + samples[1]), samples, turn)
     }
 
-    /// The same of the dosages of both.
+    /// [`new`](Self::new) with these dosages of the samples of both.
     fn of(all: &[i8], samples: [usize; 2], turn: impl Fn(i8) -> i8) -> Self {
         let rows: Vec<&[i8]> = all.chunks(samples[0] + samples[1]).collect();
         let variants = rows.len();
@@ -50,7 +50,7 @@ impl Case {
         Self { sides: [first, second], samples, matches, joint }
     }
 
-    /// Of both sides and of both together, as `store` makes them of dosages of so many samples, with a number of its own.
+    /// Genotypes of each side and of both together: `store` makes them of dosages, the number of samples, and a number of its own.
     fn stores(&self, store: impl Fn(&[i8], u64, usize) -> Genotypes) -> [Genotypes; 3] {
         let [n, others] = self.samples;
         [(&self.sides[0], n), (&self.sides[1], others), (&self.joint, n + others)]
@@ -81,7 +81,7 @@ impl Case {
         sample_neighbors_between(&stores[0], &stores[1], &self.matches, &Device::cpu(), options, k, run)
     }
 
-    /// Whether `same` says so of all entries, in the block of the distances of both together.
+    /// Checks that `same` holds for all entries, beside those of the distances of both together.
     fn check(
         &self,
         stores: &[Genotypes; 3],
@@ -178,7 +178,7 @@ fn chunks_threads_and_budgets_change_no_bit() {
     }
 }
 
-/// Of many variants, of which panels hold all of few samples and some of many.
+/// A panel holds all of these variants for few samples, but only some of them for many.
 #[test]
 fn panels_of_different_lengths() {
     for (samples, metric) in [([1, 2500], Metric::CityBlock), ([2500, 1], Metric::Chebyshev)] {
@@ -208,7 +208,7 @@ fn panels_of_different_lengths() {
     }
 }
 
-/// Of other metrics, other ploidies and dosages that are held otherwise, and of two stores that are not of one kind.
+/// Tries other metrics, other ploidies, dosages that are held otherwise, and two stores of different kinds.
 #[test]
 fn other_metrics_and_dosages() {
     let as_calls = |ploidy: usize| {
@@ -258,7 +258,7 @@ fn other_metrics_and_dosages() {
     }
 }
 
-/// Of a file and a store of the same samples.
+/// The file and the store are of the same samples.
 #[cfg(feature = "zarr")]
 #[test]
 fn a_bed_and_a_store() {
@@ -291,7 +291,7 @@ fn filters_are_those_of_one_store() {
     }
 }
 
-/// Of few variants, so that many distances are equal.
+/// The variants are few, so that many distances are equal.
 #[test]
 fn the_nearest_are_what_a_sort_says() {
     for metric in

@@ -48,7 +48,7 @@ use super::{
 
 const OP: &str = "distances";
 
-/// How far two samples are from each other, or how alike.
+/// A measure of distance or similarity between two samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum SampleMetric {
@@ -57,7 +57,7 @@ pub enum SampleMetric {
     /// Identity by state, a similarity: the mean of `1 - |x - y| / k` over the variants called in both, for dosages x and y at ploidy k.
     /// PLINK's `--distance ibs flat-missing`; NaN for a pair that shares no variant.
     Ibs,
-    /// The same of one allele of each sample, drawn at random, at biallelic variants of diploid samples: the mean of
+    /// Identity by state of one allele of each sample, drawn at random, at biallelic variants of diploid samples: the mean of
     /// `½ + ½ (x - 1) (y - 1)`. It is [`Self::Ibs`], but ½ where both are heterozygous: sgkit's `identity_by_state`.
     IbsOfAlleles,
 }
@@ -88,7 +88,7 @@ impl SampleMetric {
         }
     }
 
-    /// What identity by state is where both are heterozygous.
+    /// The identity by state at a variant where both samples are heterozygous; None for other metrics.
     pub const fn het_het(self) -> Option<f64> {
         match self {
             Self::Of(_) => None,
@@ -102,12 +102,12 @@ impl SampleMetric {
         if let Self::Of(Metric::Minkowski(p)) = self { Some(p) } else { None }
     }
 
-    /// Whether the larger it is, the more alike two samples are.
+    /// True where a larger value means that two samples are more alike.
     const fn is_similarity(self) -> bool {
         matches!(self, Self::Ibs | Self::IbsOfAlleles | Self::Of(Metric::InnerProduct))
     }
 
-    /// What is added up.
+    /// The metric that is added up over the variants.
     const fn summed(self) -> Metric {
         match self {
             Self::Of(metric) => metric,
@@ -116,18 +116,18 @@ impl SampleMetric {
     }
 }
 
-/// What to compute.
+/// Options of the functions that compute distances of samples.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct DistanceOptions {
-    /// How far two samples are from each other.
+    /// The distance or similarity that is computed.
     pub metric: SampleMetric,
     /// The rule for missing calls; none for the one that makes no sample near because it lacks calls:
     /// [`Missing::Rescale`], and of a mean, as identity by state is, [`Missing::Ignore`]. sgkit's is [`Missing::Ignore`] of all.
     pub missing: Option<Missing>,
     /// Which variants take part; those that do not vary do.
     pub filter: VariantFilter,
-    /// Whether a tree of the samples is made of the distances; of [`SampleMetric::Ibs`], of 1 - ibs.
+    /// The linkage of the tree that is made of the distances; none makes no tree. For identity by state, distances are 1 - ibs.
     pub tree: Option<Linkage>,
     /// True where all alternate alleles of a call count as one. Else different ones differ, of [`Genotypes`] whose
     /// [counted allele](Genotypes::counted_allele) is not said, by the metrics of which [`distances`](distances()) says so.
@@ -229,7 +229,7 @@ pub struct Distances {
     /// The number of variants called in both (samples, samples), where a call is missing; else it is
     /// [`VariantCounts::loaded`] for all. None by [`Missing::Propagate`] where sums are in f32 or alternate alleles are told apart.
     pub shared: Option<Matrix>,
-    /// Where it was asked for.
+    /// The tree of the samples, where it was asked for.
     pub tree: Option<Tree>,
     /// Variants that took part.
     pub counts: VariantCounts,
@@ -237,13 +237,13 @@ pub struct Distances {
     pub multiallelic: u64,
     /// True where the alternate alleles of these count as one.
     pub merged: bool,
-    /// What was asked for.
+    /// The options that were given.
     pub options: DistanceOptions,
     /// 64-bit FNV-1a of every variant's sum of dosages (f64) and number of called samples (u64), little-endian.
     pub digest: u64,
     /// The memory budgets of the plan, with defaults filled in; none for a device that shares the host's memory.
     pub memory: Budget,
-    /// Where the time went.
+    /// The time that each step took.
     pub stats: StreamStats,
 }
 
@@ -269,8 +269,8 @@ impl Distances {
 /// `genotypes`: (variants, samples) -> (samples, samples), and where calls are missing as many numbers of variants.
 ///
 /// # Accuracy
-/// Of a metric that [`PackedPairs`] takes, where two bits hold a call, exact but for the last rounding: sums are of whole numbers, the
-/// same bits on every device, whatever the chunks and threads. Else as [`Partial`](teatime::distance::Partial) has it.
+/// Sums are of whole numbers for a metric that [`PackedPairs`] takes, where two bits hold a call: distances are exact but for the last
+/// rounding, the same bits on every device, whatever the chunks and threads. Else as [`Partial`](teatime::distance::Partial) has it.
 ///
 /// # Cost
 /// One pass, and where an alternate allele above 1 is met one that finds those variants, and passes over them, one for each allele:
@@ -312,7 +312,7 @@ pub fn distances(
     with_room_beside(genotypes, device, options, 0, run)
 }
 
-/// The same of what was checked, with so many bytes on the host for what becomes of the distances.
+/// Computes [`distances`](distances()) of checked arguments, with `beside` bytes on the host for what becomes of them.
 fn with_room_beside(
     genotypes: &Genotypes,
     device: &Device,
@@ -360,7 +360,7 @@ fn added_up(
     super::cohort::with_less_memory(device, run, |run| attempt(genotypes, device, options, beside, run))
 }
 
-/// Of [`SampleMetric::IbsOfAlleles`].
+/// Checks that the dosages are those that [`SampleMetric::IbsOfAlleles`] takes.
 ///
 /// # Errors
 /// [`Error::Argument`] where two bits do not hold the dosages; as [`Reader::new`].
@@ -372,7 +372,7 @@ fn check_packed(name: &'static str, genotypes: &Genotypes, device: &Device) -> R
     Err(Error::argument(OP, name, why))
 }
 
-/// Whether two bits hold the dosages, which are not above the ploidy.
+/// True where two bits hold the dosages, if none is above the ploidy.
 ///
 /// # Errors
 /// As [`Reader::new`].

@@ -16,7 +16,7 @@ use crate::{
 
 const OP: &str = "sample neighbors";
 
-/// What bands are multiples of: the fewest samples that [`DistanceBands`] has.
+/// The number of samples that bands are multiples of: the fewest that [`DistanceBands`] has.
 const SIDE: u64 = 64;
 
 /// The nearest samples of each.
@@ -25,7 +25,7 @@ const SIDE: u64 = 64;
 pub struct SampleNeighbors {
     /// (samples, k): their numbers and distances, nearest first.
     pub nearest: Neighbors,
-    /// How many samples of others neighbors are among; None where they are of the same.
+    /// The number of other samples that neighbors are among; None where they are among the same samples.
     pub others: Option<u64>,
     /// Pairs of samples, of the same each with itself among them, whose distance is NaN.
     pub undefined: u64,
@@ -35,15 +35,15 @@ pub struct SampleNeighbors {
     pub multiallelic: u64,
     /// True where all but the reference of these count as one.
     pub merged: bool,
-    /// What was asked for.
+    /// The options that were given.
     pub options: DistanceOptions,
     /// 64-bit FNV-1a of every variant's sum of dosages (f64) and number of called samples (u64), little-endian.
     pub digest: u64,
     /// The memory budgets of the plan, with defaults filled in; none for a device that shares the host's memory.
     pub memory: Budget,
-    /// Where the time went.
+    /// The time that each step took.
     pub stats: StreamStats,
-    /// How many bands the distances came in; None where they were a matrix of all.
+    /// The number of bands that the distances came in; None where they were a matrix of all.
     pub bands: Option<u32>,
 }
 

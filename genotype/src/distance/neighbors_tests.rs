@@ -23,7 +23,7 @@ fn least(genotypes: &Genotypes, options: &DistanceOptions, k: usize) -> u64 {
     minimum
 }
 
-/// What a stable sort of the distances says, to the last bit; how many bands they came in.
+/// Checks that the neighbors are those of a stable sort of the distances, to the last bit. Returns the number of bands that these came in.
 fn check(genotypes: &Genotypes, options: &DistanceOptions, k: usize, run: &Run) -> Option<u32> {
     let all = distances(genotypes, &Device::cpu(), options, &Run::default()).unwrap();
     let found = sample_neighbors(genotypes, &Device::cpu(), options, k, run).unwrap();
@@ -48,7 +48,7 @@ fn check(genotypes: &Genotypes, options: &DistanceOptions, k: usize, run: &Run) 
     found.bands
 }
 
-/// Of few variants, so that many distances are equal, or NaN.
+/// The variants are few, so that many distances are equal, or NaN.
 #[test]
 fn is_what_a_sort_says() {
     let mut dosages = dosages(12, to_usize(SAMPLES));
@@ -84,7 +84,7 @@ fn is_what_a_sort_says() {
     }
 }
 
-/// Of dosages that two bits do not hold.
+/// Two bits do not hold these dosages.
 #[test]
 fn fractions_are_of_the_whole_matrix() {
     let fraction = |&x: &i8| if x < 0 { f32::NAN } else { f32::from(x) * 0.75 };

@@ -144,7 +144,7 @@ fn other_metrics_and_dosages() {
     }
 }
 
-/// Of bytes and of f32, by the definition.
+/// Bytes and f32 give what the definition gives.
 #[test]
 fn identity_by_state_of_other_ploidies() {
     let dosages = dosages(300, 20);
@@ -236,7 +236,7 @@ fn haploid_calls() {
     }
 }
 
-/// What plink 1.9 says of the same file.
+/// The distances that plink 1.9 computes of the same file.
 #[test]
 fn plinks_distances() {
     let genotypes = crate::bed::BedFile::open(fixture("plink1/biallelic.bed")).unwrap().genotypes().unwrap();

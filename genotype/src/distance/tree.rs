@@ -7,7 +7,7 @@ use super::OP;
 /// Squares of larger distances, which [`Linkage::Ward`] adds up, may not fit f64.
 const LARGEST: f64 = 1e150;
 
-/// How far two clusters of samples are from each other, as scipy's `linkage` has it.
+/// The distance between two clusters of samples, as scipy's `linkage` defines it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Linkage {
@@ -63,7 +63,7 @@ impl Linkage {
 pub struct Merge {
     /// Their numbers, the lower first: below the number of samples n a sample, n + i what merge i made.
     pub clusters: [usize; 2],
-    /// How far they are from each other.
+    /// The distance of the two from each other.
     pub height: f64,
     /// Samples of both.
     pub samples: usize,
@@ -77,7 +77,7 @@ pub struct Tree {
     pub merges: Vec<Merge>,
 }
 
-/// What is left to write of a tree.
+/// A piece of a tree that is still to be written.
 enum Printed {
     /// A cluster, and the height at which it is merged.
     Cluster(usize, Option<f64>),
@@ -87,7 +87,7 @@ enum Printed {
 }
 
 impl Tree {
-    /// Of a symmetric matrix of distances, or of similarities up to 1. Takes [`bytes`] of memory.
+    /// Makes the tree of a symmetric matrix of distances, or of similarities up to 1. Takes [`bytes`] of memory.
     ///
     /// # Errors
     /// [`Error::Argument`] for distances that are NaN or above 1e150.

@@ -248,7 +248,7 @@ pub(super) fn check_names(samples: &[impl AsRef<str>], n: usize) -> Result<()> {
     Ok(())
 }
 
-/// What a Zarr store says of all distances.
+/// The attributes of a Zarr store of distances.
 #[cfg(feature = "zarr")]
 pub(super) fn attributes(
     options: &DistanceOptions,

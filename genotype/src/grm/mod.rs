@@ -17,7 +17,7 @@ use super::{
 
 pub(super) const OP: &str = "grm";
 
-/// How products of dosages become relationships.
+/// The rule by which products of dosages become relationships.
 ///
 /// With x the dosages of non-reference alleles at variant i, k the ploidy and p = mean / k over the called samples:
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl GrmMethod {
     }
 }
 
-/// What a missing call counts for. Where no call is missing, both give the same.
+/// The rule for missing calls. Both give the same where no call is missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MissingCalls {
@@ -67,13 +67,13 @@ impl MissingCalls {
     }
 }
 
-/// What to compute.
+/// Options of [`grm`](crate::grm()).
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct GrmOptions {
-    /// How products become relationships.
+    /// The rule by which products become relationships.
     pub method: GrmMethod,
-    /// What a missing call counts for.
+    /// The rule for missing calls.
     pub missing: MissingCalls,
     /// Which variants take part.
     pub filter: VariantFilter,
@@ -90,15 +90,15 @@ pub struct Grm {
     /// Variants that took part. Those without variance or calls are in M too, as in plink2's:
     /// [`VariantCounts::loaded`].
     pub counts: VariantCounts,
-    /// How products became relationships.
+    /// The rule by which products became relationships.
     pub method: GrmMethod,
-    /// What a missing call counted for.
+    /// The rule for missing calls that was used.
     pub missing: MissingCalls,
     /// 64-bit FNV-1a of every variant's sum of dosages (f64) and number of called samples (u64), little-endian.
     pub digest: u64,
     /// The memory budgets of the plan, with defaults filled in; none for a device that shares the host's memory.
     pub memory: Budget,
-    /// Where the time went.
+    /// The time that each step took.
     pub stats: StreamStats,
 }
 

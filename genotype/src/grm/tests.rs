@@ -258,7 +258,7 @@ fn bad_input_is_named() {
     }
 }
 
-/// What a folder holds, in order.
+/// The names of what a folder holds, in order.
 fn names(folder: &TempDir) -> Vec<String> {
     let entries = std::fs::read_dir(folder.path()).unwrap();
     let mut names: Vec<_> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();

@@ -13,7 +13,7 @@ pub(crate) use self::{reference::Matched, sums::ProjectionSums};
 
 pub(super) const OP: &str = "project";
 
-/// What a projection does about calls that a sample lacks.
+/// The rule of a projection for calls that a sample lacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProjectMethod {
@@ -52,7 +52,7 @@ pub struct Projection {
     pub used: u64,
     /// Missing calls of those variants, over all samples.
     pub missing_calls: u64,
-    /// How many of those variants each sample has a call of.
+    /// The number of those variants that each sample has a call of.
     pub called: Vec<u64>,
     /// Samples whose scores are NaN, since the variants that they have calls of do not determine them: none but with
     /// [`ProjectMethod::LeastSquares`].
@@ -61,6 +61,6 @@ pub struct Projection {
     pub digest: u64,
     /// The memory budgets of the plan, with defaults filled in; none for a device that shares the host's memory.
     pub memory: Budget,
-    /// Where the time went.
+    /// The time that each step took.
     pub stats: StreamStats,
 }

@@ -19,7 +19,7 @@ pub struct ReferenceLoadings {
     /// Mean, shift and scale.
     standards: Vec<[f64; 3]>,
     loadings: Vec<f32>,
-    /// Of each component.
+    /// The largest magnitudes of each component.
     largest: Vec<Largest>,
 }
 
@@ -27,7 +27,7 @@ pub struct ReferenceLoadings {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Largest {
     pub(super) loading: f64,
-    /// Of a loading over its scale, times 1 or what the mean or the shift is from no or all alleles, if that is more.
+    /// The largest product of a loading over its scale and the farthest that the mean or the shift is from no or all alleles, 1 at least.
     pub(super) weight: f64,
 }
 
@@ -113,7 +113,7 @@ impl ReferenceLoadings {
         self.standards.len() as u64
     }
 
-    /// Whether there is no variant.
+    /// True where there is no variant.
     pub fn is_empty(&self) -> bool {
         self.standards.is_empty()
     }
@@ -128,7 +128,7 @@ impl ReferenceLoadings {
         self.ploidy
     }
 
-    /// How the reference was centred and scaled.
+    /// The scaler by which the reference was centred and scaled.
     pub fn scaler(&self) -> Scaler {
         self.scaler
     }
@@ -227,7 +227,7 @@ impl<'a> Matched<'a> {
         Ok(())
     }
 
-    /// Whether dosages above the ploidy are an error: ploidy less dosage is a dosage only up to that.
+    /// True where dosages above the ploidy are an error: ploidy less dosage is a dosage only up to that.
     pub(crate) fn bounded(&self) -> bool {
         let swapped = |found: &Option<Match>| matches!(found, Some(Match::Swapped(_)));
         self.reference.scaler.needs_frequency() || self.matches.iter().any(swapped)
@@ -238,7 +238,7 @@ impl<'a> Matched<'a> {
         Self { matches: self.of(rows), ..*self }
     }
 
-    /// What it is, in words that are the same for the same reference, matches and method.
+    /// Describes it in words that are the same for the same reference, matches and method.
     pub(crate) fn words(&self) -> String {
         let Self { reference, matches, method } = self;
         let number = |found: &Option<Match>| match found {
@@ -287,7 +287,7 @@ impl<'a> Matched<'a> {
         &self.matches[to_usize(variants.start)..to_usize(variants.end)]
     }
 
-    /// Whether the reference has any of these variants.
+    /// True where the reference has any of these variants.
     pub(super) fn any(&self, variants: &Range<u64>) -> bool {
         self.of(variants).iter().any(Option::is_some)
     }

@@ -8,10 +8,10 @@ use super::{
     sums::{Totals, pairs, triangle},
 };
 
-/// Of a component's sum of squared loadings over a sample's variants, what the other components have to leave: less, and the sample's
-/// variants do not tell them apart.
+/// The share of a component's sum of squared loadings over a sample's variants that the other components have to leave: where they
+/// leave less, the sample's variants do not tell them apart.
 const LEFT: f64 = 1e-5;
-/// How far products of loadings over all of a reference's variants are from 0 and 1 at most, but for rounding, where none of the
+/// The most by which rounding takes products of loadings over all of a reference's variants away from 0 and 1, where none of the
 /// variants was taken away.
 const ORTHONORMAL: f64 = 1e-5;
 /// Variants of a part of a sum over the reference.
@@ -23,7 +23,7 @@ const LEAST: usize = 64;
 /// and u the loadings; NaN where those variants do not determine them. Returns the scores, and how many samples' are NaN.
 ///
 /// # Errors
-/// What starting threads reports.
+/// Any error of starting threads.
 pub(crate) fn solve(totals: Totals, reference: &ReferenceLoadings, device: &Device) -> Result<(Matrix, u64)> {
     let Totals { mut scores, called, normal, rounding } = totals;
     let (Some(mut normal), k) = (normal, reference.components()) else { return Ok((scores, 0)) };

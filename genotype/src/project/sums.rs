@@ -1,4 +1,4 @@
-//! What a projection adds up for each sample.
+//! The sums of a projection for each sample.
 
 use rayon::prelude::*;
 use teatime::{
@@ -22,7 +22,7 @@ use crate::{
 /// Variants whose terms, of less than 2^34 each, are added up in f64: exact.
 const PART: usize = 4096;
 
-/// What sums of a part are.
+/// The words with which names of sums in a part begin.
 const SCORES: &str = "scores";
 const MISSING: &str = "missing calls";
 const NORMAL: &str = "pairs of loadings";
@@ -39,14 +39,14 @@ pub(crate) struct Totals {
     pub(super) scores: Matrix,
     /// Variants that each sample has a call of.
     pub(crate) called: Vec<u64>,
-    /// Of [`ProjectMethod::LeastSquares`], of each sample the products of loadings over the variants that it has a call of: the lower
+    /// Products of loadings for each sample, over the variants that it has a call of, with [`ProjectMethod::LeastSquares`]: the lower
     /// triangle of a matrix of the components, row by row.
     pub(super) normal: Option<Matrix>,
-    /// How far one call may bring each of these off.
+    /// The largest error by rounding that one call adds to each of these.
     pub(super) rounding: Vec<f64>,
 }
 
-/// What is added up, one panel after the other.
+/// The sums of a projection, to which one panel after the other is added.
 pub(crate) struct ProjectionSums<'a> {
     pub(crate) matched: Matched<'a>,
     form: Form,
@@ -60,7 +60,7 @@ enum Form {
 
 /// Sums of packed rows.
 struct Packed {
-    /// Of each component and, last, the missing calls.
+    /// The sums of each component and, last, of the missing calls.
     scores: WeightedSums,
     /// Products of loadings over the missing calls.
     normal: Option<WeightedSums>,
@@ -74,10 +74,10 @@ struct Dense {
 }
 
 impl<'a> ProjectionSums<'a> {
-    /// Of no variant.
+    /// Sums over no variant.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error of the device.
     pub(crate) fn new(reader: &Reader, matched: Matched<'a>) -> Result<Self> {
         let (variants, n) = (reader.variants(), reader.samples());
         let (device, k) = (&reader.device, matched.reference.components());
@@ -101,7 +101,7 @@ impl<'a> ProjectionSums<'a> {
         Ok(Self { matched, form })
     }
 
-    /// What they take, with what makes them.
+    /// The memory that the sums take, with what makes them.
     pub(crate) fn needs(reader: &Reader, matched: Matched<'_>) -> Needs {
         let (variants, n) = (reader.variants(), reader.samples());
         let k = matched.reference.components();
@@ -128,7 +128,7 @@ impl<'a> ProjectionSums<'a> {
     /// Adds a panel.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error of the device.
     pub(crate) fn add(&mut self, reader: &Reader, panel: &Panel) -> Result<()> {
         let matched = self.matched;
         match &mut self.form {
@@ -146,7 +146,7 @@ impl<'a> ProjectionSums<'a> {
     /// variants' matches.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error of the device.
     pub(crate) fn into_part(self, words: &str) -> Result<Vec<PartSums>> {
         let sums = match self.form {
             Form::Packed(_, Packed { scores, normal }) => {
@@ -189,7 +189,7 @@ impl<'a> ProjectionSums<'a> {
     /// Waits.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error of the device.
     pub(crate) fn finish(self, device: &Device) -> Result<Totals> {
         let used = self.matched.matches.iter().flatten().count();
         match self.form {
@@ -284,11 +284,11 @@ impl Dense {
     }
 }
 
-/// What is multiples of what in whole numbers: powers of two.
+/// The units of whole numbers: powers of two.
 struct Units {
-    /// Of each component's loadings over scales.
+    /// The units of each component's loadings over scales.
     scores: Vec<f64>,
-    /// Of products of loadings.
+    /// The units of products of loadings.
     products: Vec<Product>,
 }
 
@@ -298,18 +298,18 @@ struct Product {
     unit: f64,
 }
 
-/// What a variant adds to a score, in its unit: whole numbers.
+/// The terms that a variant adds to a score, in its unit: whole numbers.
 struct Terms {
     /// For each allele.
     allele: f64,
     /// For a missing call.
     missing: f64,
-    /// What is taken from either.
+    /// The term that is taken from either.
     constant: f64,
 }
 
 impl Units {
-    /// Those of a reference, whichever of its variants are matched.
+    /// The units of a reference, whichever of its variants are matched.
     fn new(matched: Matched<'_>) -> Self {
         let largest = matched.reference.largest();
         let product = |of: [usize; 2]| {

@@ -35,7 +35,7 @@ struct Fit {
     matches: Vec<Option<Match>>,
 }
 
-/// What a variant of the reference has.
+/// A variant of the reference.
 struct Row {
     mean: f64,
     shift: f64,
@@ -87,7 +87,7 @@ fn oracle(dosages: &[i8], samples: usize, rows: &[Row], matches: &[Option<Match>
     scores
 }
 
-/// How many of the matched variants each sample has a call of.
+/// The number of the matched variants that each sample has a call of.
 fn called(dosages: &[i8], samples: usize, matches: &[Option<Match>]) -> Vec<u64> {
     let rows: Vec<&[i8]> = dosages.chunks(samples).zip(matches).filter_map(|(r, m)| m.map(|_| r)).collect();
     (0..samples).map(|i| rows.iter().filter(|row| row[i] >= 0).count() as u64).collect()
@@ -263,7 +263,7 @@ fn least_squares_of_all_calls_are_the_sums() {
         });
         assert_eq!(score_bits(&mean)[K..], score_bits(&least_squares)[K..], "{scaler:?}");
         assert!((0..K).all(|j| mean.scores.row(0)[j] != least_squares.scores.row(0)[j]), "{scaler:?}");
-        // Where variants are absent, nobody has all calls.
+        // Nobody has all calls once a variant is absent.
         let mut absent = matches.clone();
         absent[11] = None;
         let [mean, least_squares] = METHODS.map(|method| {

@@ -11,7 +11,7 @@ teatime::device_tests!(new_samples_on_loadings, least_squares_of_what_is_called,
 
 const METHODS: [ProjectMethod; 2] = [ProjectMethod::Mean, ProjectMethod::LeastSquares];
 
-/// What a variant of the reference has.
+/// A variant of the reference.
 struct Row {
     mean: f64,
     shift: f64,
@@ -124,7 +124,7 @@ impl Case {
         let called = self.called();
         let mut undetermined = 0;
         for (sample, scores) in projection.scores.data().chunks(self.k).enumerate() {
-            // Of loadings at random, as many as components are enough.
+            // With loadings at random, as many calls as components are enough.
             if called[sample] < self.k as u64 {
                 assert!(scores.iter().all(|score| score.is_nan()), "{sample}: {scores:?}");
                 undetermined += 1;

@@ -201,7 +201,7 @@ fn where_genotypes_are_changes_no_bit() {
     }
 }
 
-/// Whether a panel is added whole or in parts.
+/// A panel gives the same sums whether it is added whole or in parts.
 #[test]
 fn parts_of_a_panel_add_up() {
     let (genotypes, device, run) = (genotypes(), Device::cpu(), Run::default());
@@ -232,7 +232,7 @@ fn parts_of_a_panel_add_up() {
     }
 }
 
-/// What no result made an error on loading cannot become one later.
+/// A dosage that no result made an error on loading cannot become one later.
 #[test]
 fn results_that_allow_more_do_not_prepare_those_that_do_not() {
     let (device, run) = (Device::cpu(), Run::default());

@@ -36,7 +36,7 @@ fn genotypes(variants: u64, samples: u64) -> Genotypes {
 #[test]
 fn a_pca_retries_smaller() {
     let genotypes = genotypes(20_000, 400);
-    // Of a scaling that may have dosages above 2, which are held as bytes.
+    // This scaling may have dosages above 2, which are held as bytes.
     let scaler = Scaler::Standard;
     let mut options = PcaOptions { components: 2, method: Method::Randomized, scaler, ..Default::default() };
     options.svd.stop = Stop::PowerIterations(1);

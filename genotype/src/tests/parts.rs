@@ -13,7 +13,7 @@ use crate::{
 /// Bits of components, relationships and scores, and the digest.
 type Results = (Vec<u64>, Vec<u64>, Vec<u64>, u64);
 
-/// What is wanted of a cohort.
+/// The results that are wanted of a cohort.
 struct Asked {
     components: PcaOptions,
     relationships: GrmOptions,
@@ -149,7 +149,7 @@ fn numbers_of_a_part_are_those_of_the_whole() {
         (bits(&cohort.pca(&components, &run).unwrap()), cohort.passes_over_store()),
         (bits(&loaded), 0)
     );
-    // What was not added up is read.
+    // A result that was not added up is made by reading.
     let randomized = randomized(K, Stop::PowerIterations(1));
     let expected = pca(&genotypes, &device, &randomized, &run).unwrap();
     assert_eq!(bits(&cohort.pca(&randomized, &run).unwrap()), bits(&expected));
@@ -273,7 +273,7 @@ fn a_part_states_its_least_memory() {
     assert!(minimum + 12 * 4000 < whole);
 }
 
-/// Of either kind of genotypes: damage of each byte and any length is an error, and nothing that a digest approves a panic.
+/// A damaged byte or another length is an error for either kind of genotypes, and nothing that a digest approves makes a panic.
 #[test]
 fn damaged_bytes_are_refused() {
     let asked = Asked::new(9, GrmMethod::Gcta, MissingCalls::Pairwise, 2);

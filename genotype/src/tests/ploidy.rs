@@ -51,7 +51,7 @@ fn calls_of_another_ploidy_are_missing() {
             assert_eq!(found.counts(), [0, one, known - one, 3], "{chunk:?}");
             assert_eq!((found.common(), found.unfit(2), found.unfit(3)), (2, 3, known));
             assert!(of(&genotypes.clone().with_ploidy(2).unwrap()) == expected, "{chunk:?}");
-            // Of what is selected, one call has three alleles.
+            // One of the selected calls has three alleles.
             let some = genotypes.select([40..100, 100..260]).unwrap();
             assert_eq!(ploidies(&some).unfit(2), 1);
             assert!(of(&some.with_ploidy(2).unwrap()) == cuts, "{chunk:?}");
@@ -59,7 +59,7 @@ fn calls_of_another_ploidy_are_missing() {
     }
 }
 
-/// Where only one of several arrays has room for three alleles.
+/// Only one of several arrays has room for three alleles.
 #[test]
 fn arrays_of_several_ploidies() {
     let (narrow, wide) = calls();

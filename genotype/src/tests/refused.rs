@@ -1,4 +1,4 @@
-//! What a PCA refuses: damaged chunks, absurd shapes, bad input.
+//! The inputs that a PCA refuses: damaged chunks, absurd shapes, bad input.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -49,7 +49,7 @@ impl ChunkedArray for Claims {
     }
 }
 
-/// An array whose chunks cannot all be read: whether to panic at them.
+/// An array of which some chunks cannot be read: with true, reading them panics.
 #[derive(Debug)]
 pub(super) struct Broken(pub(super) MemoryArray, pub(super) fn(&[u64]) -> bool, pub(super) bool);
 

@@ -10,7 +10,7 @@ const VARIANTS: usize = 700;
 /// Cuts chunks, crosses from one array to the other, and leaves out whole chunks of both.
 const SELECTED: [std::ops::Range<u64>; 5] = [3..5, 39..41, 130..165, 299..341, 421..700];
 
-/// Whether a chunk holds none of the selected rows.
+/// True where a chunk holds none of the selected rows.
 fn unselected(start: u64, height: u64, chunk: u64) -> bool {
     let rows = start + chunk * height..start + (chunk + 1) * height;
     SELECTED.iter().all(|range| range.end <= rows.start || rows.end <= range.start)

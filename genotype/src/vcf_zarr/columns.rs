@@ -7,7 +7,7 @@ use teatime::{
     store::{Column, Storage},
 };
 
-/// What a string is that nobody knows, as in VCF.
+/// The string that stands for an unknown one, as in VCF.
 pub(super) const UNKNOWN: &str = ".";
 
 /// Says which chunks of a column may have been left out, as [`Column::read_in`] asks.

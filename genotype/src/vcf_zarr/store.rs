@@ -145,7 +145,7 @@ impl GenotypeStore {
         &self.arrays
     }
 
-    /// What the elements of the arrays are; of calls of several ploidies, the highest.
+    /// The kind of the arrays' elements; of calls of several ploidies, the highest.
     pub const fn kind(&self) -> GenotypeKind {
         self.kind
     }
@@ -293,8 +293,8 @@ impl GenotypeStore {
     }
 }
 
-/// Where a store is a group of scikit-allel's that has no names of samples, and the group that it is in has: the storage of that one, and
-/// the path of the genotypes within it.
+/// The storage of the group that a store is in, and the path of the genotypes within it, where the store is a group of scikit-allel's that
+/// has no names of samples, and the other group has.
 ///
 /// # Errors
 /// [`Error::Store`] and [`Error::Io`] for metadata that cannot be read.
@@ -319,7 +319,7 @@ fn above(store: &Path, array: Option<&str>) -> Result<Option<(Arc<dyn Storage>, 
     Ok(has_names.then(|| (Arc::new(parent) as Arc<dyn Storage>, join(name, array))))
 }
 
-/// What arrays of two kinds are; none where they do not go together.
+/// The kind of two arrays together; none where they do not go together.
 fn together(one: GenotypeKind, other: GenotypeKind) -> Option<GenotypeKind> {
     match (one, other) {
         (GenotypeKind::Calls { ploidy: a }, GenotypeKind::Calls { ploidy: b }) => {
@@ -329,7 +329,7 @@ fn together(one: GenotypeKind, other: GenotypeKind) -> Option<GenotypeKind> {
     }
 }
 
-/// What an array holds, from its rank, data type and axis names.
+/// The kind of an array, from its rank, data type and axis names.
 fn genotype_kind(array: &ZarrArray) -> Result<GenotypeKind> {
     let refuse = |why: String| Err(Error::store(array.name(), why));
     if array.dimension_names().first().is_some_and(|axis| axis == "samples") {
@@ -421,7 +421,7 @@ fn detect(storage: &dyn Storage) -> Result<Vec<(String, Layout)>> {
     Err(Error::store(storage.place(""), format!("{why} (arrays at its root: {})", names.join(", "))))
 }
 
-/// Whether a group looks like a contig, or is a link that leads nowhere and might be one.
+/// True where a group looks like a contig, or is a link that leads nowhere and might be one.
 fn is_contig(storage: &dyn Storage, group: &str) -> bool {
     let holds = |names: Vec<String>| names.iter().any(|name| name == "calldata" || name == "variants");
     storage.list(group).map_or(true, holds)

@@ -1,4 +1,4 @@
-//! What is known of the variants of a genotype array.
+//! The description of the variants of a genotype array.
 
 use std::{
     borrow::Cow,
@@ -72,7 +72,7 @@ pub struct DoubtfulColumn {
     pub path: String,
     /// Chunks, and inner chunks of shards, that were filled.
     pub chunks: u64,
-    /// What they were filled with: the name of a contig, else `.`.
+    /// The value that they were filled with: the name of a contig, else `.`.
     pub value: String,
 }
 
@@ -284,7 +284,7 @@ impl Columns {
         let mut alternate = String::new();
         if let Some((column, from)) = &self.alternate {
             let alleles = (*from..).map_while(|place| column.text(row, place));
-            // What is unknown only pads the row.
+            // Unknown alleles only pad the row.
             for allele in alleles.filter(|allele| !is_unknown(allele)) {
                 if !alternate.is_empty() {
                     alternate.push(',');
@@ -330,7 +330,7 @@ impl Contig {
     }
 }
 
-/// Whether the chunks of contigs that were filled, one of them of contig `index`, might have held something else.
+/// True where the chunks of contigs that were filled, one of them of contig `index`, might have held something else.
 fn is_doubtful(contig: &Column, index: i64, positions: Option<&Column>) -> bool {
     let (mut last, mut last_position) = (i64::MIN, i64::MIN);
     let (mut sorted, mut last_zero) = (index == 0, None);

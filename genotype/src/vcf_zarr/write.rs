@@ -21,7 +21,7 @@ const CHUNK_VARIANTS: u64 = 1000;
 /// Samples of one chunk of genotypes, as bio2zarr chooses.
 const CHUNK_SAMPLES: usize = 10_000;
 
-/// What a [`VcfZarrWriter`] is going to be given.
+/// The names and sizes of the store that a [`VcfZarrWriter`] writes.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct VcfZarrHeader {

@@ -1,4 +1,4 @@
-//! How the codes of a row are added up.
+//! The codes of a row, and the terms with which they are added up.
 
 use super::LIMBS;
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
     packed::pair_products::{Kind, Multiples, PairProducts, RowTerms},
 };
 
-/// How many codes of a row are which.
+/// The number of times that a row has each code.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Codes {
     zero: u64,
@@ -36,7 +36,7 @@ impl Codes {
         Some(Self { zero: count.checked_sub(one + two)?, one, two, absent: columns - count })
     }
 
-    /// Whether a row takes part, and has missing codes.
+    /// True where a row has missing codes; `None` where it takes no part.
     pub(super) fn part(row: &Option<Self>) -> Option<bool> {
         row.as_ref().map(|codes| codes.absent > 0)
     }

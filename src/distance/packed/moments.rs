@@ -16,20 +16,20 @@ pub(super) struct ColumnMoments {
     columns: u64,
     wanted: PairSet,
     codes: WeightedSums,
-    /// Of codes and of their squares, once a code is missing.
+    /// Sums of codes and of their squares over the rows in which another column is missing, once a code is.
     absent: Option<AbsentSums<2>>,
 }
 
-/// What codes 0, 1, 2 and a missing one count: themselves, and their squares.
+/// The numbers that codes 0, 1, 2 and a missing one count as: themselves, and their squares.
 const NUMBERS: [[u8; 4]; 2] = [[0, 1, 2, 0], [0, 1, 4, 0]];
 
 impl ColumnMoments {
-    /// Whether they are what a metric needs.
+    /// True where a metric needs them.
     pub(super) fn serve(metric: Metric) -> bool {
         matches!(metric, Metric::Cosine | Metric::Correlation)
     }
 
-    /// Of no rows, for the pairs that are wanted.
+    /// Sums of no rows, for the pairs that are wanted.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
@@ -45,7 +45,7 @@ impl ColumnMoments {
     /// Adds rows of `packed` from row `from` on: whether each that takes part has a missing code.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error that the device reports.
     pub(super) fn add(&mut self, packed: &Tensor<u32>, from: u64, rows: &[Option<bool>]) -> Result<()> {
         let table = Tensor::<f32>::empty(packed.device(), &[0, 2])?;
         let range = (from, from + rows.len() as u64);
@@ -67,7 +67,7 @@ impl ColumnMoments {
     /// Waits. `squares` are the products of each column with itself.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error that the device reports.
     pub(super) fn finish(self, squares: &[i64]) -> Result<Moments> {
         let codes = self.codes.finish(|_, sum| sum as f64)?.data().to_vec();
         let squares = squares.iter().map(|&square| square as f64).collect();
@@ -80,7 +80,7 @@ impl ColumnMoments {
 pub(super) struct Moments {
     codes: Vec<f64>,
     squares: Vec<f64>,
-    /// What goes of both where another column is missing, if anything does.
+    /// The parts of `codes` and `squares` to subtract where another column is missing, if any code is.
     absent: Option<[Absent; 2]>,
 }
 

@@ -159,7 +159,7 @@ impl PackedPairs {
             self;
         let (n, own) = (to_usize(sums.columns()), to_usize(own));
         let is_across = matches!(wanted, PairSet::Across(_));
-        // Of symmetric sums, what all pairs of two columns add: those of each with itself, less twice those of both.
+        // A spread is the sum of each of two columns with itself, less twice the sum of both with one another.
         let spread = |both: i64, [one, other]: [i64; 2]| (one + other - 2 * both) as f64 * UNIT;
         let product = |both: i64, _: [i64; 2]| both as f64;
         let is_spread = matches!(recipe, Recipe::Spreads(_));
@@ -192,27 +192,27 @@ impl PackedPairs {
     }
 }
 
-/// What was added up, on the host.
+/// The sums that were added up, on the host.
 struct HostSums {
     of_pairs: OfPairs,
-    /// Of each pair, over all rows: a missing code as another.
+    /// The sum of each pair over all rows, also those where a code is missing.
     pairs: Matrix,
-    /// Of each pair, how many rows neither knows, unless all codes are known.
+    /// The number of rows that neither column of a pair knows, unless all codes are known.
     absent: Option<Matrix>,
     /// The columns of the first entry.
     first: [usize; 2],
 }
 
-/// What distances are made of, besides the sums of pairs.
+/// All that distances are made of besides the sums of pairs.
 struct OfPairs {
     metric: Metric,
     missing: Missing,
     is_spread: bool,
     rows: f64,
-    /// How many codes of each column are missing.
+    /// The number of missing codes of each column.
     missing_of: Vec<i64>,
     moments: Option<Moments>,
-    /// How many codes of each column are 1, where they count.
+    /// The number of codes 1 of each column, where they count.
     ones: Option<Vec<i64>>,
 }
 
@@ -228,7 +228,7 @@ impl OfPairs {
         [sum, self.rows - alone + absent]
     }
 
-    /// Of two columns, of the sum over the rows that both know, of which there are `shared`.
+    /// The distance of two columns, from the sum over the rows that both know, of which there are `shared`.
     fn distance(&self, pair: [usize; 2], sum: f64, shared: f64) -> f64 {
         let Self { metric, missing, rows, ref moments, .. } = *self;
         match moments {
@@ -239,7 +239,7 @@ impl OfPairs {
         }
     }
 
-    /// What distances in parts are made of.
+    /// The sum of a term that distances in parts are made of.
     fn term(&self, term: Term, [i, j]: [usize; 2], [sum, shared]: [f64; 2]) -> f64 {
         let alone = |pair| self.moments.as_ref().map_or([0.0; 2], |moments| moments.sums(pair));
         match term {
@@ -263,7 +263,7 @@ fn mistaken(op: &'static str, wanted: &PairSet) -> Error {
     Error::argument(op, "self", why)
 }
 
-/// What the distances of some columns need to know of all: [`PackedPairs::finish_columns`].
+/// Sums of each column with itself, which [`PackedPairs::finish_columns`] needs for the distances of some columns.
 #[derive(Clone, Debug)]
 pub struct PackedDiagonal {
     metric: Metric,
@@ -274,7 +274,7 @@ pub struct PackedDiagonal {
 }
 
 impl PackedDiagonal {
-    /// Whether no code of the rows that were added is missing: then no distances have numbers of rows.
+    /// True where no code of the rows that were added is missing: then no distances have numbers of rows.
     pub fn is_complete(&self) -> bool {
         self.absent.iter().all(|&count| count == 0)
     }

@@ -202,7 +202,6 @@ impl<'a> Search<'a> {
         Operand::prepared((NAMES[array], x, first), table, self.measure.wide, &self.measure.options)
     }
 
-    /// How many boxes an array has.
     fn boxes(&self, array: usize) -> usize {
         to_usize(self.reading.counts[array].div_ceil(self.of_box))
     }

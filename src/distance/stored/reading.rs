@@ -1,4 +1,4 @@
-//! What is read of stored matrices, and how.
+//! Reading of stored matrices: their checks, the type that elements become, and the boxes that are read.
 
 use std::{sync::Arc, time::Instant};
 
@@ -27,7 +27,7 @@ fn extents(x: &Arc<dyn ChunkedArray>, columns: bool) -> Result<[u64; 2]> {
     }
 }
 
-/// What is read, and how.
+/// The matrices that are read, and the type that their elements become.
 pub(super) struct StoredOperands<'a> {
     pub(super) arrays: &'a [Arc<dyn ChunkedArray>],
     pub(super) columns: bool,

@@ -34,14 +34,14 @@ impl Default for Lines {
 }
 
 impl Lines {
-    /// Of `bytes` bytes or a few more: one of few sizes, so that freed ones serve again.
+    /// A buffer of `bytes` bytes or a few more: it has one of few sizes, so that freed ones serve again.
     pub(super) fn new(bytes: u64) -> Result<Self> {
         let len = to_usize(Self::size(bytes));
         let lacking = || Error::OutOfMemory { requested: bytes, free: None };
         #[cfg(target_os = "linux")]
         if len >= LEAST_MAPPED {
             let map = MmapMut::map_anon(len).map_err(|_| lacking())?;
-            // Where the system has no such pages, it has others.
+            // A system that has no such pages gives others.
             let _ = map.advise(Advice::HugePage);
             return Ok(Self::Mapped(map));
         }
@@ -134,7 +134,7 @@ impl FreeList {
         Some(buffers.remove(at))
     }
 
-    /// Where another thread is at the list, or in a forked child was, the buffer is freed.
+    /// Keeps a buffer for later, or frees it where another thread has locked the list, or had when the process was forked.
     pub(super) fn keep(&self, buffer: Lines) {
         if !(LEAST_KEPT..=FREE_BYTES).contains(&buffer.len()) || matches!(buffer, Lines::Lent(_)) {
             return;

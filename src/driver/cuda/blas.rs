@@ -68,7 +68,7 @@ pub(super) fn version(driver_version: i32) -> Result<String, String> {
     version.map_err(|error| error.to_string())
 }
 
-/// What a failed call returns. The context knows better what happened, where it is lost.
+/// The error of a failed call. The context knows better what happened, where it is lost.
 fn failed(gpu: &Gpu, error: CublasError) -> Error {
     let lost = gpu.enter().err();
     lost.unwrap_or_else(|| match error.0 {

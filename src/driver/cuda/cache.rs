@@ -20,7 +20,7 @@ use sha2::{Digest, Sha256};
 /// Most bytes of an image that are read; the largest of ours has some hundred thousand.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// What an image is made from.
+/// A key that stands for all that an image is made from.
 #[derive(Clone, Debug)]
 pub(super) struct Key {
     kernel: &'static str,
@@ -30,7 +30,7 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// Of a kernel's program, with its headers, the compiler's options and version, and the architecture.
+    /// The key of a kernel's program, with its headers, the compiler's options and version, and the architecture.
     pub(super) fn new(
         kernel: &'static str,
         source: &str,
@@ -55,7 +55,7 @@ impl Key {
         format!("{}-{}.image", self.kernel, self.digest)
     }
 
-    /// What a file begins with before the number of bytes and the digest of its image.
+    /// The text that a file begins with, before the number of bytes and the digest of its image.
     fn head(&self) -> String {
         let kind = if self.arch.starts_with("sm_") { "cubin" } else { "ptx" };
         let Self { kernel, arch, nvrtc: (major, minor), digest } = self;

@@ -40,7 +40,7 @@ pub(crate) struct Gpu {
 #[derive(Debug)]
 pub(super) struct Mark {
     pub(super) event: CudaEvent,
-    /// How many launches come before it.
+    /// The number of launches before it.
     launches: u64,
 }
 
@@ -147,7 +147,7 @@ impl Gpu {
                 self.gone(self.lost.get_or_init(why))
             }
             None if error.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
-                // Of what is not from the pool: code, or the driver's own. The pool's rest makes room for the next try.
+                // The request was not to the pool, but for code or the driver itself. The pool's rest makes room for the next try.
                 let full = self.full(0);
                 self.context.record_err(self.pool.trim());
                 full
@@ -233,8 +233,8 @@ pub(super) fn driver_error(error: DriverError) -> Error {
     Error::Driver { backend: "cuda", source: format!("{error}{forked}").into() }
 }
 
-/// What an error says about the device, where the context is no longer usable after it: all errors of which CUDA's
-/// documentation says so, and those of hardware and drivers that are gone.
+/// A text for an error after which the context is no longer usable: for all errors of which CUDA's documentation says so,
+/// and those of hardware and drivers that are gone.
 fn fatal(code: sys::CUresult) -> Option<&'static str> {
     use sys::CUresult as C;
     Some(match code {

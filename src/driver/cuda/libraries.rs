@@ -19,7 +19,7 @@ const NVRTC: &[(i32, &str)] = if cfg!(windows) {
     &[(13, "libnvrtc.so.13"), (12, "libnvrtc.so.12"), (11, "libnvrtc.so.11.2")]
 };
 
-/// The same of cuBLAS. cudarc finds the last two majors only.
+/// File names of cuBLAS, likewise. cudarc finds the last two majors only.
 #[cfg(any(test, not(feature = "cuda-emulator")))]
 const CUBLAS: &[(i32, &str)] = if cfg!(windows) {
     &[(13, "cublas64_13.dll"), (12, "cublas64_12.dll")]
@@ -119,7 +119,7 @@ fn load_cublas(major: i32) -> Result<PathBuf, String> {
     }))
 }
 
-/// Where NVRTC may be for a driver of CUDA major version `major` or newer, best first.
+/// Places where NVRTC may be, for a driver of CUDA major version `major` or newer, best first.
 #[cfg(not(feature = "cuda-emulator"))]
 pub(super) fn nvrtc_candidates(major: i32) -> Result<Vec<Candidate>, String> {
     Ok(real_nvrtc_candidates(major))
@@ -161,7 +161,7 @@ pub(super) use emulated::nvrtc_candidates;
 #[cfg(feature = "cuda-emulator")]
 pub(crate) use emulated::{cublas, driver};
 
-/// Where NVIDIA's own NVRTC may be, emulator or not.
+/// Places where NVIDIA's own NVRTC may be, emulator or not.
 pub(super) fn real_nvrtc_candidates(major: i32) -> Vec<Candidate> {
     candidates(NVRTC, &explicit_folders(), &folders(), major)
 }
@@ -244,7 +244,7 @@ fn folders() -> Vec<PathBuf> {
     folders
 }
 
-/// Where the first Python on the path is installed: as it is called (a virtual environment), and where that leads.
+/// Prefixes of the first Python on the path: of the file as it is called (a virtual environment), and of the file it links to.
 fn python_prefixes() -> Vec<PathBuf> {
     let name = if cfg!(windows) { "python.exe" } else { "python3" };
     let path = env::var_os("PATH").unwrap_or_default();

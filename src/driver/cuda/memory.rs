@@ -28,7 +28,7 @@ struct Allocation {
     gpu: Arc<Gpu>,
     pointer: sys::CUdeviceptr,
     owner: Owner,
-    /// Whether the compute stream may have used it.
+    /// True where the compute stream may have used it.
     used: AtomicBool,
     /// The last that happened to it on the copy stream.
     copied: Mutex<Option<Arc<CudaEvent>>>,
@@ -118,7 +118,6 @@ impl CudaMemory {
         memory
     }
 
-    /// Where it starts.
     pub(crate) fn address(&self) -> sys::CUdeviceptr {
         self.0.pointer
     }
@@ -153,12 +152,11 @@ impl CudaMemory {
         *self.0.copied.lock().unwrap_or_else(PoisonError::into_inner) = Some(event);
     }
 
-    /// Whether it is that device's.
     pub(super) fn belongs_to(&self, gpu: &Arc<Gpu>) -> bool {
         Arc::ptr_eq(&self.0.gpu, gpu)
     }
 
-    /// Whether the compute stream may have used the memory.
+    /// True where the compute stream may have used the memory.
     pub(super) fn is_used(&self) -> bool {
         self.0.used.load(Ordering::Relaxed)
     }

@@ -50,9 +50,9 @@ pub(crate) struct CudaDriver {
     gpu: Arc<Gpu>,
     info: DeviceInfo,
     limits: Limits,
-    /// Whether products stay with our own kernel.
+    /// True where products stay with our own kernel.
     own_kernels: bool,
-    /// Whether f32 may be multiplied with 10 bits of mantissa.
+    /// True where f32 may be multiplied with 10 bits of mantissa.
     tf32: bool,
 }
 

@@ -74,7 +74,7 @@ impl Drop for Function {
     }
 }
 
-/// What was loaded on a device.
+/// The functions that were loaded on a device, and the images that they come from.
 #[derive(Debug)]
 pub(super) struct Modules {
     images: Images,

@@ -165,7 +165,7 @@ impl Nvrtc {
     /// driver runs its cubins, and PTX of a newer one [`arch`](Self::arch) does not ask for.
     ///
     /// # Errors
-    /// What to install, in one line.
+    /// A line that says what to install.
     pub(crate) fn best(driver_version: i32) -> Result<&'static Self, String> {
         static BEST: OnceLock<Result<Nvrtc, String>> = OnceLock::new();
         let best = BEST.get_or_init(|| {
@@ -306,7 +306,7 @@ mod tests {
     fn what_opens_compiles() {
         const ALONE: &str = "TEATIME_TEST_NVRTC";
         if let Some(path) = std::env::var_os(ALONE) {
-            // Where the system's loader knows the builtins, all is well.
+            // If the system's loader knows the builtins, all is well.
             match Nvrtc::open(Path::new(&path), None) {
                 Ok(nvrtc) => {
                     assert!(!nvrtc.compile("empty.cu", "", &[], "compute_80").unwrap().image.is_empty())

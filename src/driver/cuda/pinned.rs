@@ -156,7 +156,7 @@ pub(crate) struct CudaStaging {
     len: usize,
     /// The end of the last upload.
     in_flight: Option<Arc<CudaEvent>>,
-    /// What waiting for the last upload found, for the next call that can tell.
+    /// The error of waiting for the last upload, for the next call that can tell.
     failed: Option<Error>,
 }
 
@@ -167,7 +167,6 @@ impl CudaStaging {
         Ok(Self { gpu: gpu.clone(), block, len, in_flight: None, failed: None })
     }
 
-    /// Whether it is that device's.
     pub(super) fn belongs_to(&self, gpu: &Arc<Gpu>) -> bool {
         Arc::ptr_eq(&self.gpu, gpu)
     }

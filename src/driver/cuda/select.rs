@@ -24,7 +24,7 @@ const OLDEST_DRIVER: i32 = 12_000;
 /// The oldest generation of GPUs (Turing): the newest compiler knows none before it.
 const LEAST_CAPABILITY: (i32, i32) = (7, 5);
 
-/// How the name of a device begins that is computed on the processor.
+/// The start of the name of a device that is computed on the processor.
 const EMULATOR: &str = "CUDA emulator";
 
 /// The name of a device that an application lends.
@@ -52,7 +52,7 @@ pub(crate) fn best(
             Err(why) => skipped.push((format!("cuda:{place}"), why)),
         }
     }
-    // Of equal ones the first.
+    // The first of equal ones stays first.
     usable.sort_by_key(|&(_, memory)| Reverse(memory));
     usable.into_iter().find_map(|(place, _)| match devices.open(place, options) {
         Ok(driver) => Some(driver),
@@ -304,7 +304,7 @@ impl Device {
         Ok((major, self.attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?))
     }
 
-    /// Whether kernels run on it. Where there is code for `sample`, there is for all that this version has.
+    /// Refuses a device that kernels do not run on. If there is code for `sample`, there is for all that this version has.
     fn usable(&self, sample: &'static KernelDef) -> Result<(), String> {
         let name = || result::device::get_name(self.handle).unwrap_or_else(|_| "this GPU".into());
         let (major, minor) = self.capability()?;

@@ -30,7 +30,7 @@ pub(super) fn source(kernel: &KernelDef, spec: Spec<'_>) -> Result<String> {
     Ok(source + &size)
 }
 
-/// What stands in the brackets of a kernel's `KERNEL(name, ...)(...)`.
+/// The texts in the brackets of a kernel's `KERNEL(name, ...)(...)`.
 fn head<'a>(source: &'a str, name: &str) -> Option<[&'a str; 2]> {
     let (_, rest) = source.split_once(&format!("\nKERNEL({name}, "))?;
     let (threads, rest) = rest.split_once(")(")?;
@@ -40,7 +40,7 @@ fn head<'a>(source: &'a str, name: &str) -> Option<[&'a str; 2]> {
 /// A line that does not compile where the parameters have another size than in Rust, since a launch copies them unseen.
 ///
 /// # Errors
-/// What of the arguments is not as the bindings say. (This crate's own are compared by tests, with the names of parameters.)
+/// A text about the arguments that are not as the bindings say. (This crate's own are compared by tests, with the names of parameters.)
 fn size_of_params(kernel: &KernelDef, source: &str) -> Result<String, String> {
     let [_, arguments] = head(source, kernel.name)
         .ok_or_else(|| format!("no line of its source begins with `KERNEL({}, THREADS)(`", kernel.name))?;
@@ -82,7 +82,7 @@ pub(super) fn threads(kernel: &KernelDef, spec: Spec<'_>) -> Result<u32> {
     })
 }
 
-/// What an expression is in a source.
+/// The value of an expression in a source.
 fn value(source: &str, expression: &str) -> Option<u32> {
     let value = |expression: &str| value(source, expression);
     if let Some((condition, choices)) = expression.split_once(" ? ") {

@@ -11,7 +11,7 @@ use crate::{Result, extent::to_usize};
 /// Launches that an error names at most.
 const NAMED: usize = 8;
 
-/// What a launch is known by.
+/// A launch, as an error names it.
 #[derive(Debug)]
 pub(super) struct Launch {
     /// A kernel, or a library's product.
@@ -50,7 +50,7 @@ struct Recent {
 }
 
 impl Trail {
-    /// Whether each launch is waited for says `TEATIME_SYNC`.
+    /// A trail of no launches. `TEATIME_SYNC` says whether each launch is waited for.
     pub(super) fn new() -> Self {
         let sync = env::var_os("TEATIME_SYNC").is_some_and(|value| !value.is_empty() && value != "0");
         Self { recent: Mutex::default(), enqueuing: Mutex::default(), alone: sync.then(Mutex::default) }
@@ -87,7 +87,7 @@ impl Trail {
         }
     }
 
-    /// How many launches there were, for [`ended`](Self::ended) when the host has waited for them.
+    /// The number of launches so far, for [`ended`](Self::ended) when the host has waited for them.
     pub(super) fn launched(&self) -> u64 {
         let _order = self.enqueuing();
         self.recent().launched
@@ -99,7 +99,7 @@ impl Trail {
         recent.ended = recent.ended.max(launches);
     }
 
-    /// What a fault may have come from, as the end of a message; empty where nothing was under way.
+    /// The launches that a fault may have come from, as the end of a message; empty where none was under way.
     pub(super) fn suspects(&self) -> String {
         let recent = self.recent();
         let under_way = recent.launched - recent.ended;

@@ -9,7 +9,7 @@ use crate::{DeviceInfo, DeviceKind, Result};
 const LAUNCHES: usize = 32;
 /// Most cost of a submission: about 50 ms at 340 GFLOP/s or 20 GB/s, a small GPU.
 const COST: u64 = 1 << 34;
-/// The same for an adapter that computes on the processor.
+/// Most cost of a submission on an adapter that computes on the processor.
 const SOFTWARE_COST: u64 = 1 << 29;
 /// Submissions under way when another one is begun, at most: enough to keep a GPU busy, and few enough that a cancelled call ends in a
 /// part of a second and that their memory is bounded.
@@ -24,7 +24,7 @@ pub(super) fn cost(work: u64, bytes: u64) -> u64 {
     work.saturating_add(bytes.saturating_mul(16))
 }
 
-/// What is recorded and not yet submitted.
+/// The commands that are recorded and not yet submitted.
 #[derive(Debug)]
 pub(super) struct Batch {
     encoder: Option<wgpu::CommandEncoder>,

@@ -24,7 +24,7 @@ pub(super) struct Pipeline {
     pub(super) layout: wgpu::BindGroupLayout,
 }
 
-/// What was compiled on a device.
+/// The pipelines that were compiled on a device.
 #[derive(Debug, Default)]
 pub(super) struct Cache(Mutex<HashMap<Key, Arc<Pipeline>>>);
 

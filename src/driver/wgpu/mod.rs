@@ -69,7 +69,7 @@ impl Gpu {
         scoped(&self.device, calls)
     }
 
-    /// What a failed call returns.
+    /// The error of a failed call.
     fn failed(&self, error: wgpu::Error) -> Error {
         self.probe().err().unwrap_or_else(|| Error::Driver { backend: "wgpu", source: Box::new(error) })
     }
@@ -263,7 +263,7 @@ impl WgpuDriver {
         self.gpu.submit().map(drop)
     }
 
-    /// Whether an application's storage buffer was created on this device: else a launch would fail later, together with
+    /// Refuses an application's storage buffer that was not created on this device: a launch would fail later, together with
     /// all that is recorded with it.
     pub(crate) fn check_owner(&self, op: &'static str, buffer: &wgpu::Buffer) -> Result<()> {
         self.gpu.alive()?;
@@ -277,7 +277,7 @@ impl WgpuDriver {
             },
             count: None,
         };
-        // Of one word, since a whole buffer may be larger than a binding.
+        // The binding is of one word, since a whole buffer may be larger than a binding.
         let word = wgpu::BufferBinding { buffer, offset: 0, size: NonZeroU64::new(4) };
         let bound = self.gpu.scoped(|device| {
             let layout = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {

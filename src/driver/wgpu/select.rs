@@ -14,7 +14,7 @@ const NAMED: [(&str, wgpu::Backends); 4] = [
     ("gl", wgpu::Backends::GL),
 ];
 
-/// Whether there may be a discrete GPU. Linux has a file for each, by its own drivers, NVIDIA's or Windows' below it; to look
+/// True where there may be a discrete GPU. Linux has a file for each, by its own drivers, NVIDIA's or Windows' below it; to look
 /// for one through Vulkan takes 0.1 s and 60 MB.
 fn may_be_there() -> bool {
     let files = ["/dev/dri", "/dev/nvidiactl", "/dev/dxg"];
@@ -170,7 +170,7 @@ fn adapters(backends: wgpu::Backends) -> Vec<wgpu::Adapter> {
     pollster::block_on(instance(backends).enumerate_adapters(backends))
 }
 
-/// Those of the first interfaces, then those of GL.
+/// The adapters of the first interfaces, then those of GL.
 fn all_adapters() -> Vec<wgpu::Adapter> {
     let mut all = adapters(FIRST);
     all.extend(adapters(wgpu::Backends::GL));
@@ -202,7 +202,7 @@ fn reasons(text: &str) -> String {
     list.split(", ").filter(moot).collect::<Vec<_>>().join(", ")
 }
 
-/// What is preferred where several would do: hardware of its own first, then anything but GL.
+/// The rank of an adapter where several would do, the best lowest: hardware of its own first, then anything but GL.
 fn rank(adapter: &wgpu::Adapter) -> (u32, bool) {
     let info = adapter.get_info();
     let kind = match info.device_type {
@@ -242,7 +242,7 @@ fn gl_computes(version: &str) -> bool {
 /// Arguments of the kernel that has most: WebGPU grants 8, its downlevel limits 4.
 pub(crate) const STORAGE_BUFFERS: u32 = 5;
 
-/// Whether every kernel runs within the limits.
+/// Refuses limits within which not every kernel runs.
 fn fits(limits: &wgpu::Limits) -> Result<(), String> {
     let least = wgpu::Limits::downlevel_defaults();
     let checks = [
@@ -274,7 +274,7 @@ fn limits(granted: &wgpu::Limits) -> Limits {
         groups_per_axis: granted.max_compute_workgroups_per_dimension,
         workgroup_memory: granted.max_compute_workgroup_storage_size,
         workgroup_size: granted.max_compute_invocations_per_workgroup,
-        // Of whole elements of any type.
+        // It is a whole number of elements of any type.
         alignment: granted.min_storage_buffer_offset_alignment.max(8).into(),
         step: 64 << 20,
         // It does not tell how many processors there are: 8 for each of 128, as the largest have.

@@ -11,7 +11,7 @@ use crate::{Error, Result, extent::to_usize, fresh};
 /// The end of a request to map a buffer.
 type Mapped = mpsc::Receiver<Result<(), wgpu::BufferAsyncError>>;
 
-/// How often a thread looks that does not wait in wgpu.
+/// The time between two looks of a thread that does not wait in wgpu.
 const BETWEEN: Duration = Duration::from_micros(500);
 
 /// A buffer that the host maps after a submission.

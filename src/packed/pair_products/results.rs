@@ -1,4 +1,4 @@
-//! What sums for pairs of columns come to.
+//! Results of sums for pairs of columns.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ impl PairProducts {
     /// itself.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error that the device reports.
     pub(crate) fn matrix(self, value: impl Fn(i64, [i64; 2]) -> f64 + Sync) -> Result<Matrix> {
         Ok(self.panel(Vec::new(), value)?.0)
     }
@@ -25,7 +25,7 @@ impl PairProducts {
     /// are added.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error that the device reports.
     pub(crate) fn panel(
         self,
         mut squares: Vec<i64>,
@@ -59,7 +59,7 @@ impl PairProducts {
     /// the matrix, and each of the first `own`, as of [`matrix`](Self::matrix); and the sums of each column with itself.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error that the device reports.
     pub(crate) fn across(
         mut self,
         own: usize,
@@ -86,7 +86,7 @@ impl PairProducts {
     /// Waits: the sum of each column with itself, for those that have sums.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error that the device reports.
     pub(crate) fn diagonal(self) -> Result<Vec<i64>> {
         let n = to_usize(self.columns);
         let mut squares = vec![0; n];

@@ -29,7 +29,7 @@ const MAX_PASSES: usize = 64;
 pub(super) struct Chain {
     /// Their numbers in both.
     pub(super) rows: [Vec<Range<u64>>; 2],
-    /// Of each, whether the others count the other allele.
+    /// True for each variant of which the others count the other allele.
     pub(super) swapped: Vec<bool>,
 }
 
@@ -87,7 +87,7 @@ impl Chain {
     }
 }
 
-/// How both are read within the budget.
+/// Plans how both are read within the budget.
 ///
 /// # Errors
 /// [`Error::Budget`] with the least that would do.
@@ -114,7 +114,7 @@ type RowsOfBoth<'a> = dyn FnMut([(&Panel, &[Stats]); 2], Range<u64>) -> Result<(
 /// One pass over both at the same time: gives `f` the rows that are in a panel of each, in order.
 ///
 /// # Errors
-/// What reading, the device and `f` report; [`Error::Cancelled`].
+/// Any error that reading, the device or `f` reports; [`Error::Cancelled`].
 pub(super) fn read_both(
     [reader, other]: &[Reader; 2],
     [reading, others]: [Reading; 2],
@@ -145,7 +145,7 @@ pub(super) fn read_both(
             (Err(error), _) => Err(error),
             (Ok(mut stats), Ok(Read { stats: mut others, .. })) => {
                 others.peak_chunk_bytes += stats.peak_chunk_bytes;
-                // What it did while the first waited, and what it waited for itself, is no time of its own.
+                // The passes ran side by side: the other's computing does not count, and its stall is what the first `waited` for it.
                 (others.stalled, others.compute) = (waited, Duration::ZERO);
                 stats.compute = stats.compute.saturating_sub(waited);
                 stats.add(&others);

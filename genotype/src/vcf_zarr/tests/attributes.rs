@@ -19,7 +19,7 @@ fn store<T: Storable>(format: ZarrFormat, attributes: Value, of: impl Fn(i8) -> 
     scratch
 }
 
-/// What tells the sums and the numbers of called samples of every variant.
+/// The digest of the sums and the numbers of called samples of every variant.
 fn digest(scratch: &Scratch) -> teatime::Result<u64> {
     let store = GenotypeStore::open(scratch.path(), Some("a"), MissingChunk::Error)?;
     let genotypes = Genotypes::new(store.arrays().to_vec())?;

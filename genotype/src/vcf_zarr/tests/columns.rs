@@ -73,7 +73,7 @@ fn chunks_that_hold_the_fill_value_are_filled_and_counted() {
     }
 }
 
-/// Those that came before a contig 0 that is there can have held nothing else; of others nobody knows.
+/// Chunks that came before a contig 0 that is there can have held nothing else; nobody knows what others held.
 #[test]
 fn filled_contigs_are_counted_once_and_doubted() {
     const LOST: i32 = -1;
@@ -110,7 +110,7 @@ fn filled_contigs_are_counted_once_and_doubted() {
             assert_eq!(found, Vec::from_iter(expected), "{positions:?}, {contigs:?}");
         }
     }
-    // Where positions cannot be read, nothing says that all are of one contig.
+    // Nothing says that all are of one contig where positions cannot be read.
     let scratch = vcf(&["a"]);
     ["variant_contig/0", "variant_position/0"].iter().for_each(|chunk| scratch.lose(chunk));
     let store = open(&scratch, None).unwrap();

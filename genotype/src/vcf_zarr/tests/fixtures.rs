@@ -130,7 +130,7 @@ fn several_arrays_and_none_named() {
     assert!(error.to_string().contains("uint8_zlib"), "{error}");
 }
 
-/// The same stores as values in memory: equal in all that can be read, and nothing is asked for but what is needed.
+/// Stores as values in memory equal those in folders in all that can be read, and nothing is asked for but what is needed.
 #[test]
 fn storage_that_is_no_folder() {
     for (name, array) in [

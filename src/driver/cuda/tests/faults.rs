@@ -22,7 +22,7 @@ fn full_memory_is_told_and_the_device_stays_usable() {
         panic!("there should be no room")
     };
     assert_eq!((requested, free), (5 * MIB, Some(4 * MIB)));
-    // What is dropped is free for the next.
+    // Memory that is dropped is free for the next.
     drop(held);
     let x = Tensor::<f32>::zeros(&device, &[5 * MIB / 4]).unwrap();
     assert_eq!(linalg::row_stats(&x.reshape(&[1, 5 * MIB / 4]).unwrap()).unwrap()[0].sum, 0.0);

@@ -8,7 +8,7 @@ use crate::{
     linalg::{pending_row_stats, row_stats},
 };
 
-/// What the calls of a log order before what.
+/// The happens-before order of the calls of a log.
 #[derive(Debug, Default)]
 struct Order {
     /// The calls that are over before what a stream is given next.
@@ -101,7 +101,7 @@ fn stream_blocks(device: &Device, blocks: u32) -> Vec<f64> {
     let mut sums = Vec::new();
     for i in 0..blocks {
         let slot = &mut slots[i as usize % 2];
-        // What the last upload from this slot has not read yet would be overwritten here.
+        // Bytes that the last upload from this slot has not read yet would be overwritten here.
         bytemuck::cast_slice_mut::<_, f32>(slot.bytes_mut()).fill(i as f32 + 1.0);
         let x = Tensor::<f32>::from_staging(device, slot, &[1, LEN as u64]).unwrap();
         if let Some(x) = last.replace(x) {

@@ -17,7 +17,7 @@ const WEIGHTS: [&[f32]; 2] = [&[-1.0, -3.0, 0.0, 3.0, 1.0], &[2.0, 0.0, 5.0]];
 const ODD: [&[f32]; 2] = [WEIGHTS[0], &[]];
 const EVEN: [&[f32]; 2] = [&[1.0, 3.0, 2.0, 3.0, 1.0], &[]];
 const ACROSS: [&[f32]; 2] = [&[], WEIGHTS[1]];
-/// Of y and x.
+/// The edges of y and x.
 const EDGES: [Edge; 2] = [Edge::Reflect, Edge::Constant];
 /// Constants beyond the edges of z, y and x.
 const CONSTANTS: [f32; 3] = [5.0, 7.0, 6.0];
@@ -73,7 +73,7 @@ fn sums<T: Element, R: Element + From<f32>>(
     let [wy, wx] = weights.map(|weights| small(weights.len() as u64));
     let code = |[y, x]: [u32; 2]| y << 4 | x << 8;
     let kinds = taps.map(|taps| taps.map_or(0, |taps| taps.kind(false) as u32));
-    // Where sums are along x alone all rows are of one array.
+    // If sums are along x alone, all rows are of one array.
     let [outer, ny, count] = if wy == 0 { [1, outer * ny, nx] } else { [outer, ny, ny] };
     let params = Params {
         x0: BEFORE,

@@ -67,7 +67,7 @@ fn apply(
     )?;
     let table: Vec<f32> = numbers(2 * rows).iter().map(|x| 0.01 * x).collect();
     let table = Tensor::from_slice(device, &table, &[rows.into(), 2])?;
-    // Of some columns weights are out of range.
+    // Weights of some columns are out of range.
     let terms: Vec<f32> =
         (0..columns).flat_map(|c| [1e5 - 3e4 * c as f32, 10f32.powi(c as i32 % 3 - 2)]).collect();
     let terms = Tensor::from_slice(device, &terms, &[columns.into(), 2])?;
@@ -157,7 +157,7 @@ fn adjoint(
     let missing = u32::from(limb_count == 3);
     let width = (1 + missing) * row_limbs;
     let depth = 600;
-    // Of one sign in each limb, so that sums of limbs pass 16 bits.
+    // All numbers of a limb have one sign, so that sums of limbs pass 16 bits.
     let limbs = |(row_limb, word): (usize, u32)| match row_limb % 2 {
         0 => (word | 0x4040_4040) & 0x7f7f_7f7f,
         _ => word | 0xc0c0_c0c0,
@@ -322,7 +322,7 @@ fn uniform(device: &Device, kernel: &'static Kernel<uniform::Params>, columns: u
     // Two workgroups, of which not all threads of the second.
     let n = 50 * row_words;
     let mut all = words(BEFORE + n);
-    // Where one digit becomes the next.
+    // One digit becomes the next at these words.
     let edges = [0, 0x5555_5555, 0x5555_5556, 0xaaaa_aaaa, 0xaaaa_aaab, u32::MAX];
     all[BEFORE as usize..].iter_mut().step_by(5).zip(edges).for_each(|(word, edge)| *word = edge);
     let mut packed = Tensor::from_slice(device, &all, &[all.len() as u64])?;

@@ -56,10 +56,10 @@ fn bugs_in_limbs_show() {
 
 fn gather(device: &Device, kernel: &'static Kernel<gather::Params>) -> Result<Vec<u32>> {
     const WORDS: u32 = 8;
-    // What stands beside the rows stays.
+    // Words beside the rows stay.
     const STRIDE: u32 = WORDS + 4;
     let order: Vec<u32> = words(30).iter().map(|&word| (word & !(gather::ROWS - 1)) | (word % 9)).collect();
-    // What pads rows is 0.
+    // The padding of rows is 0.
     let full = |(i, word): (usize, u32)| match i % WORDS as usize {
         0..5 => word,
         5 => word & 0x3fff,
