@@ -3,8 +3,8 @@
 // Bindings: 0 x (outer, y, x, step) read; 1 numbers read: constants beyond the edges of z, y and x, then weights of y and x; 2 out read_write; 3 params.
 // Constants: WG; ALONG 1 for sums along y of strips, ACROSS 1 for sums along x of strips; WIDE 1 for sums, and numbers, of f64; ROOM numbers that a block has room for.
 // Hardware: a thread makes eight neighbours along the axis of its sums at once, and so loads what two of them share once.
-// A block keeps the rows that its sums along y see in shared memory, as a ring, so that each comes from memory once. What is summed
-// along x stands there by columns.
+// A block keeps the rows that its sums along y see in shared memory, as a ring, so that each comes from memory once. Cells that are summed
+// along x stand there by columns.
 
 #include "dev.cuh"
 
@@ -25,7 +25,7 @@ typedef RealOf<WIDE == 1>::Real real;
 DEVICE float multiply_add(float x, float y, float z) { return fmaf(x, y, z); }
 DEVICE double multiply_add(double x, double y, double z) { return rounded_product(x, y) + z; }
 
-// Which of n elements stands at a coordinate; below 0 where it is the constant. Remainders, which are slow, are for what is farther
+// The element, of n, that stands at a coordinate; below 0 where it is the constant. Remainders, which are slow, are for elements farther
 // beyond an edge than the other edge.
 DEVICE i32 source(u32 edge, i32 at, i32 n) {
     if (at >= 0 && at < n) return at;
@@ -48,7 +48,7 @@ DEVICE i32 source(u32 edge, i32 at, i32 n) {
 DEVICE u32 edge_of(const Params& p, u32 axis) { return p.edges >> (4 * axis) & 15; }
 DEVICE u32 kind_of(const Params& p, u32 axis) { return p.kinds >> (4 * axis) & 15; }
 
-// What sums are made of: the largest and the least element of the type of integers that they are truncated to, if they are.
+// The least and the largest element of the type of integers that sums are truncated to, if they are.
 struct Whole {
     bool is;
     double least;
@@ -77,7 +77,7 @@ DEVICE real length(real x, real y) {
     return sqrt(x * x + y * y) / scale;
 }
 
-// What element i of the output becomes.
+// The new element i of the output.
 DEVICE real combined(const Params& p, const void* out, u32 i, real sum) {
     if (p.combine == REPLACE) return sum;
     real old = ((const real*)out)[i];

@@ -19,7 +19,7 @@ const MANY: u32 = 8u;
 
 var<workgroup> cells: array<f32, select(1u, ROOM, ALONG + ACROSS > 0u)>;
 
-// Which of n elements stands at a coordinate; below 0 where it is the constant. Remainders, which are slow, are for what is farther
+// The element, of n, that stands at a coordinate; below 0 where it is the constant. Remainders, which are slow, are for elements farther
 // beyond an edge than the other edge.
 fn source_of(edge: u32, at: i32, n: i32) -> i32 {
     if at >= 0 && at < n {
@@ -88,7 +88,7 @@ fn length_of(x: f32, y: f32) -> f32 {
     return sqrt(fma(across, across, down * down)) * inverse;
 }
 
-// What element i of the output becomes; it is f32 where it counts.
+// The new element i of the output; it is f32 where the old one counts.
 fn combined(value: f32, i: u32) -> f32 {
     let sum = truncated(value);
     if params.combine == REPLACE {

@@ -12,14 +12,16 @@ const LARGE: usize = 32 << 20;
 /// takes longer than a copy to it where it has 4 KiB.
 ///
 /// # Errors
-/// [`Error::OutOfMemory`].
+/// [`Error::OutOfHostMemory`].
 pub(crate) fn zeros<T: Zeroable>(len: usize) -> Result<Vec<T>> {
     let bytes = len.saturating_mul(size_of::<T>());
-    let values: Vec<T> = bytemuck::try_zeroed_vec(len)
-        .map_err(|()| Error::OutOfMemory { requested: bytes as u64, free: None })?;
+    let lacking =
+        |()| Error::OutOfHostMemory { what: "elements of a device".into(), requested: bytes as u64 };
+    #[allow(unused_mut, reason = "Linux alone asks for pages")]
+    let mut values: Vec<T> = bytemuck::try_zeroed_vec(len).map_err(lacking)?;
     #[cfg(target_os = "linux")]
     if bytes >= LARGE {
-        ask_for_large_pages(values.as_ptr().cast_mut().cast(), bytes);
+        ask_for_large_pages(values.as_mut_ptr().cast(), bytes);
     }
     Ok(values)
 }
@@ -29,7 +31,7 @@ pub(crate) fn zeros<T: Zeroable>(len: usize) -> Result<Vec<T>> {
 fn ask_for_large_pages(start: *mut libc::c_void, bytes: usize) {
     const PAGE: usize = 2 << 20;
     let before = start.align_offset(PAGE);
-    // SAFETY: the range is within an allocation that the caller owns, and the advice changes nothing that a program can tell but its
-    // speed; where it is refused, pages stay small.
-    unsafe { libc::madvise(start.byte_add(before), bytes.saturating_sub(before), libc::MADV_HUGEPAGE) };
+    // SAFETY: the range begins within an allocation that the caller owns and that is longer than a page. The advice, which is for the rest of
+    // its last page too, changes nothing that a program can tell but its speed; pages stay small where it is refused.
+    unsafe { libc::madvise(start.byte_add(before), bytes - before, libc::MADV_HUGEPAGE) };
 }

@@ -354,7 +354,7 @@ impl<T: Element> Tensor<T> {
     /// Waits for everything enqueued and copies the elements to the host, in C order.
     ///
     /// # Errors
-    /// [`Error::DeviceLost`] and what the driver reports.
+    /// [`Error::DeviceLost`], [`Error::OutOfHostMemory`], and any error that the driver reports.
     pub fn read(&self) -> Result<Vec<T>> {
         let mut values = fresh::zeros(self.host_len()?)?;
         self.read_into(&mut values)?;

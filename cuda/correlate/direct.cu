@@ -1,5 +1,16 @@
-// Sums along y of outputs by themselves, straight from memory: where a block has no room for what they see, or where rows of the output end within
+// A thread sums along y straight from memory: where a block has no room for the elements that sums see, or where rows of the output end within
 // a word.
+
+// An axis in global memory, of which element `base` is the first at hand, and the others are `stride` apart.
+struct Axis {
+    const void* x;
+    u32 base;
+    u32 stride;
+    i32 n;
+    i32 first;
+    u32 edge;
+    real constant;
+};
 
 DEVICE real tap_of(u32 type, const Axis& axis, i32 coordinate) {
     i32 place = source(axis.edge, coordinate, axis.n);

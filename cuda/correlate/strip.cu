@@ -1,4 +1,4 @@
-// Sums along y, along x, or along y and then x, of a strip, by way of shared memory; then the kernel.
+// A block sums along y, along x, or along y and then x, by way of shared memory; then comes the kernel.
 
 // A strip of an array: `width` elements of the rows `first` to `end` of its output, of which a thread has a column and every few rows.
 struct Strip {
@@ -7,19 +7,17 @@ struct Strip {
     u32 width;
     u32 first;
     u32 end;
-    // Elements of a row of the output, and of the part of a row of the input that is at hand; where that begins.
+    // Elements of a row of the output, and of the part of a row of the input that is at hand; the first element of the array there.
     u32 out_line;
     u32 line;
     u32 base;
     // Rows that the sums along y of `rows` rows see.
     u32 ring;
-    // Numbers from one column to the next, where cells stand by columns: so many that the threads of a warp read few banks twice.
-    u32 apart;
+    // A thread has MANY neighbours along y from this row of this column on, and again MANY every `next_row` rows.
     u32 column;
-    // The first of this thread's MANY neighbours along y; `step` rows further on it has MANY again.
     u32 row;
-    u32 step;
-    // Its outputs along x: their row, and the first of its MANY neighbours.
+    u32 next_row;
+    // A thread has MANY neighbours along x from this element of this row on.
     u32 row_across;
     u32 element;
 };
@@ -41,13 +39,12 @@ DEVICE Strip strip_at(const Params& p, u32 block) {
     strip.line = (ALONG == 1 ? p.nx : p.count) * p.step;
     strip.base = p.x0 + strip.array * (ALONG == 1 ? p.count : p.ny) * strip.line;
     strip.ring = (ALONG == 1 ? p.wy - 1 : 0) + p.rows;
-    strip.apart = p.rows + (p.rows == 16 ? 2 : 1);
     u32 group = threadIdx.x / p.columns;
     u32 groups = max(WG / p.columns, 1u);
     strip.column = threadIdx.x - group * p.columns;
     // Threads beyond the last whole group have no rows.
     strip.row = group < groups ? MANY * group : p.rows;
-    strip.step = MANY * groups;
+    strip.next_row = MANY * groups;
     u32 nth = threadIdx.x / p.rows;
     strip.row_across = threadIdx.x - nth * p.rows;
     strip.element = nth / p.step * (MANY - 1) * p.step + nth;
@@ -69,7 +66,7 @@ DEVICE u32 place_in_row(const Params& p, const Strip& strip, u32 column) {
 }
 
 // Loads MANY cells of a column, of which the first is row `row` of those that the strip sees, to `slot` and the slots behind it; but none
-// before row 0, and at most `count`.
+// before row 0, and zeros after `count`.
 template <u32 TYPE>
 DEVICE void load_cells(const Params& p, const Strip& strip, const void* x, real beyond, u32 place, i32 row, u32 count, real* cells, u32 slot) {
     i32 at = (i32)(strip.first + p.oy) - (i32)(p.wy / 2) + row;
@@ -85,20 +82,22 @@ DEVICE void load_cells(const Params& p, const Strip& strip, const void* x, real 
         return;
     }
 #pragma unroll 1
-    for (u32 k = row < 0 ? (u32)-row : 0; k < min(count, MANY); k++) {
+    for (u32 k = row < 0 ? (u32)-row : 0; k < (ALONG == 1 ? MANY : min(count, MANY)); k++) {
         i32 row_at = source(edge_of(p, 1), at + (i32)k, (i32)p.ny);
-        cell(k) = row_at < 0 ? beyond : load_real<TYPE, real>(x, base + (u32)row_at * strip.line);
+        real value = row_at < 0 ? beyond : 0;
+        if (row_at >= 0 && k < count) value = load_real<TYPE, real>(x, base + (u32)row_at * strip.line);
+        cell(k) = value;
     }
 }
 
-// Loads the rows of a block that are `row` and more behind the first that the strip sees: `count` rows, the first of which goes to a slot.
-DEVICE void load_rows(const Params& p, const Strip& strip, const void* x, const real* numbers, u32& place, i32 row, u32 count, real* cells, u32 slot) {
+// Loads `count` rows, of which the first is row `row` of those that the strip sees and goes to `slot`. `place` is that of this thread's column.
+DEVICE void load_rows(const Params& p, const Strip& strip, const void* x, const real* numbers, u32 place, i32 row, u32 count, real* cells, u32 slot) {
 #pragma unroll 1
     for (u32 column = strip.column; column < p.columns; column += WG) {
         if (p.columns > WG) place = place_in_row(p, strip, column);
-        real* to = cells + (ALONG == 1 ? column : column * strip.apart);
+        real* to = cells + (ALONG == 1 ? column : column * p.apart);
 #pragma unroll 1
-        for (u32 k = strip.row; k < count; k += strip.step) {
+        for (u32 k = strip.row; k < count; k += strip.next_row) {
             if (place < BEYOND) {
                 BY_TYPE(p.x_type, TYPE, load_cells<TYPE>(p, strip, x, numbers[1], place, row + (i32)k, count - k, to, around(slot + k, strip.ring)));
             } else if (ALONG == 0) {
@@ -111,8 +110,8 @@ DEVICE void load_rows(const Params& p, const Strip& strip, const void* x, const 
 // Makes sums along x of cells that stand by columns; they take the place of those cells.
 DEVICE void sum_across(const Params& p, const Strip& strip, const real* numbers, u32 count, real* columns) {
     bool is_busy = strip.element < strip.width && strip.row_across < count;
-    real* own = columns + strip.element * strip.apart + strip.row_across;
-    u32 next = p.step * strip.apart;
+    real* own = columns + strip.element * p.apart + strip.row_across;
+    u32 next = p.step * p.apart;
     real sums[MANY];
     if (is_busy) sums_of(numbers + 3 + p.wy, p.wx, kind_of(p, 2), [&](u32 t) { return own[t * next]; }, sums);
     __syncthreads();
@@ -140,7 +139,7 @@ DEVICE void make_strip(const Params& p, const Strip& strip, const void* x, const
     u32 reach = strip.ring - p.rows;
     u32 before = div_ceil(reach, p.rows) * p.rows;
     u32 width = min(strip.width, strip.out_line - strip.first_x);
-    // Cells stand by rows where sums are along y, else by columns at once.
+    // Cells stand by rows where they are summed along y. Sums along y, and cells without these, stand by columns where sums are along x.
     real* columns = cells + (ALONG == 1 ? strip.ring * p.columns : 0);
     u32 place = place_in_row(p, strip, strip.column);
     // Where the next rows go to in the ring.
@@ -164,7 +163,7 @@ DEVICE void make_strip(const Params& p, const Strip& strip, const void* x, const
 #pragma unroll
                 for (u32 k = 0; k < MANY; k++) {
                     real sum = place == BEYOND ? numbers[2] : truncated(whole, sums[k]);
-                    if (strip.row < count) columns[strip.column * strip.apart + strip.row + k] = sum;
+                    if (strip.row < count) columns[strip.column * p.apart + strip.row + k] = sum;
                 }
                 __syncthreads();
             }
@@ -173,15 +172,15 @@ DEVICE void make_strip(const Params& p, const Strip& strip, const void* x, const
 #pragma unroll 1
         for (u32 column = strip.column; column < width; column += WG) {
 #pragma unroll 1
-            for (u32 row = strip.row; row < count; row += strip.step) {
+            for (u32 row = strip.row; row < count; row += strip.next_row) {
 #pragma unroll
                 for (u32 k = 0; k < MANY; k++) {
-                    if (ACROSS == 1 && row + k < count) sums[k] = columns[column * strip.apart + row + k];
+                    if (ACROSS == 1 && row + k < count) sums[k] = columns[column * p.apart + row + k];
                 }
                 store_sums(p, strip, whole, out, sums, column, y + row, count - row);
             }
         }
-        // What the next rows take the place of has been read: before sums along x, or by the same thread.
+        // The next rows take the place of cells that were read: before sums along x, by the same thread, or before this barrier.
         if constexpr (ACROSS == 0) __syncthreads();
     }
 }

@@ -75,20 +75,9 @@ template <bool APART, u32 N, class At> DEVICE void sum_taps(const real* weights,
     }
 }
 
-// The sums again, of any kind, all of which are finite unless elements or the results are not.
+// The sums of taps of N neighbours of any kind; where elements and results are finite, so are all on the way.
 template <u32 N, class At> DEVICE void sums_of(const real* weights, u32 count, u32 kind, At at, real (&sums)[N]) {
     if (kind == EVEN) sum_taps<true>(weights, count, kind, at, sums);
     else sum_taps<false>(weights, count, kind, at, sums);
     make_finite(weights, count, kind, at, sums);
 }
-
-// An axis in global memory, of which element `base` is the first at hand, and the others are `stride` apart.
-struct Axis {
-    const void* x;
-    u32 base;
-    u32 stride;
-    i32 n;
-    i32 first;
-    u32 edge;
-    real constant;
-};

@@ -1,4 +1,4 @@
-// Sums along y of outputs by themselves, straight from memory: where a workgroup has no room for what they see, or where rows of the output end
+// An invocation sums along y straight from memory: where a workgroup has no room for the elements that sums see, or where rows of the output end
 // within a word.
 
 // The output of an invocation, or those of a word.

@@ -1,4 +1,4 @@
-// Sums along y, along x, or along y and then x, of a strip, by way of a workgroup's memory; then the kernel.
+// A workgroup sums along y, along x, or along y and then x, by way of its memory; then comes the kernel.
 
 // A strip of an array: `width` elements of the rows `first` to `end` of its output, of which an invocation has a column and every few rows.
 struct Strip {
@@ -7,19 +7,17 @@ struct Strip {
     width: u32,
     first: u32,
     end: u32,
-    // Elements of a row of the output, and of the part of a row of the input that is at hand; where that begins.
+    // Elements of a row of the output, and of the part of a row of the input that is at hand; the first element of the array there.
     out_line: u32,
     line: u32,
     base: u32,
     // Rows that the sums along y of `rows` rows see.
     ring: u32,
-    // Numbers from one column to the next, where cells stand by columns: so many that neighbours read few banks twice.
-    apart: u32,
+    // An invocation has MANY neighbours along y from this row of this column on, and again MANY every `next_row` rows.
     column: u32,
-    // The first of this invocation's MANY neighbours along y; `step` rows further on it has MANY again.
     row: u32,
-    step: u32,
-    // Its outputs along x: their row, and the first of its MANY neighbours.
+    next_row: u32,
+    // An invocation has MANY neighbours along x from this element of this row on.
     row_across: u32,
     element: u32,
 }
@@ -47,7 +45,6 @@ fn strip_at(nth: u32, lane: u32) -> Strip {
         line,
         params.x0 + array * select(params.ny, params.count, is_along) * line,
         select(0u, params.wy - 1u, is_along) + params.rows,
-        params.rows + select(1u, 2u, params.rows == 16u),
         lane - group * params.columns,
         // Invocations beyond the last whole group have no rows.
         select(params.rows, MANY * group, group < groups),
@@ -87,32 +84,36 @@ fn seen(strip: Strip, place: u32, row: i32) -> f32 {
     return element(strip.base + place + (u32(at_y) - select(0u, params.first, ALONG == 1u)) * strip.line);
 }
 
-// Loads `count` rows, of which the first is row `row` of those that the strip sees and goes to a slot; but none before row 0.
-fn load_rows(strip: Strip, lane: u32, row: i32, count: u32, slot: u32) {
+// Loads `count` rows, of which the first is row `row` of those that the strip sees and goes to a slot; but none before row 0, and zeros after
+// the last up to a multiple of MANY. `own` is the place of this invocation's column.
+fn load_rows(strip: Strip, own: u32, row: i32, count: u32, slot: u32) {
     for (var column = strip.column; column < params.columns; column += WG) {
-        let place = place_in_row(strip, column);
-        for (var first = strip.row; first < count; first += strip.step) {
-            for (var k = first; k < min(first + MANY, count); k++) {
+        var place = own;
+        if params.columns > WG {
+            place = place_in_row(strip, column);
+        }
+        for (var first = strip.row; first < count; first += strip.next_row) {
+            for (var k = first; k < select(min(first + MANY, count), first + MANY, ALONG == 1u); k++) {
                 if row + i32(k) < 0 {
                     continue;
                 }
-                let value = seen(strip, place, row + i32(k));
+                let value = seen(strip, select(UNSEEN, place, k < count), row + i32(k));
                 if ALONG == 1u {
                     cells[around(around(slot + first, strip.ring) + k - first, strip.ring) * params.columns + column] = value;
                 } else {
-                    cells[column * strip.apart + k] = value;
+                    cells[column * params.apart + k] = value;
                 }
             }
         }
     }
 }
 
-// Stores a word's outputs, `size` apart among the cells, of which the first is an element of a row.
+// Stores the outputs of a word, of which the first is an element of row `y` and stands at `cell`, one in each column.
 fn store_cells(strip: Strip, y: u32, column: u32, each: u32, cell: u32) {
     let i = params.out0 + (strip.array * params.my + y) * strip.out_line + strip.first_x + column;
     var values = vec4(0.0);
     for (var j = 0u; j < each; j++) {
-        values[j] = combined(cells[cell + j * strip.apart], i + j);
+        values[j] = combined(cells[cell + j * params.apart], i + j);
     }
     store_word(i / each, each, values, 0u, each);
 }
@@ -139,7 +140,8 @@ fn correlate(
     let before = (reach + params.rows - 1u) / params.rows * params.rows;
     let width = min(strip.width, strip.out_line - strip.first_x);
     let is_by_columns = ACROSS == 1u || each > 1u;
-    // Cells stand by rows where sums are along y, else by columns at once.
+    // Cells stand by rows where they are summed along y. Sums along y, and cells without these, stand by columns where they are summed along x,
+    // or share words.
     let columns = select(0u, strip.ring * params.columns, ALONG == 1u);
     let place = place_in_row(strip, strip.column);
     let rows = select(0u, before + strip.end - strip.first, strip.array < params.outer);
@@ -150,7 +152,7 @@ fn correlate(
         let y = strip.first + seen_rows - before;
         let is_made = seen_rows >= before;
         let count = select(params.rows, min(params.rows, strip.end - y), is_made);
-        load_rows(strip, lane, i32(reach) - i32(before) + i32(seen_rows), count, slot);
+        load_rows(strip, place, i32(reach) - i32(before) + i32(seen_rows), count, slot);
         slot = around(slot + params.rows, strip.ring);
         workgroupBarrier();
         if ALONG == 1u && is_made && strip.row < count {
@@ -163,7 +165,7 @@ fn correlate(
                 }
                 for (var j = 0u; j < 4u; j++) {
                     if is_by_columns {
-                        cells[columns + strip.column * strip.apart + strip.row + k + j] = sums[j];
+                        cells[columns + strip.column * params.apart + strip.row + k + j] = sums[j];
                     } else if place < BEYOND && strip.row + k + j < count {
                         store_one(strip, y + strip.row + k + j, strip.column, sums[j]);
                     }
@@ -175,8 +177,8 @@ fn correlate(
         }
         if ACROSS == 1u {
             let is_busy = is_made && strip.element < strip.width && strip.row_across < count;
-            let own = columns + strip.element * strip.apart + strip.row_across;
-            let next = params.step * strip.apart;
+            let own = columns + strip.element * params.apart + strip.row_across;
+            let next = params.step * params.apart;
             let axis = Axis(own, next, 0x7fffffff, 0u, 0.0);
             var low = vec4(0.0);
             var high = vec4(0.0);
@@ -195,14 +197,14 @@ fn correlate(
         }
         if is_by_columns && is_made {
             for (var column = strip.column * each; column < width; column += WG * each) {
-                for (var first = strip.row; first < count; first += strip.step) {
+                for (var first = strip.row; first < count; first += strip.next_row) {
                     for (var row = first; row < min(first + MANY, count); row++) {
-                        store_cells(strip, y + row, column, each, columns + column * strip.apart + row);
+                        store_cells(strip, y + row, column, each, columns + column * params.apart + row);
                     }
                 }
             }
         }
-        // What the next rows take the place of has been read before, where both are summed.
+        // The next rows take the place of cells that were read: before sums along x, or before this barrier.
         if ALONG + ACROSS == 1u {
             workgroupBarrier();
         }

@@ -1,7 +1,7 @@
 // Sums of taps along an axis, of which those that are not finite are made again.
 
-// Elements along an axis that are `stride` apart, of which `base` is the first at hand. Of strips they are cells, and behind the last of n
-// comes the first.
+// Elements along an axis that are `stride` apart, of which `base` is the first at hand. In a strip they are cells, and behind the last of n
+// comes the first, which sums along x never reach.
 struct Axis {
     base: u32,
     stride: u32,

@@ -73,6 +73,7 @@ mod tests {
             work: Limits::SMALL_WORK,
             iterations: u32::MAX,
             f64: false,
+            stores_bytes: false,
         }
     }
 

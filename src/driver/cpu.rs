@@ -109,6 +109,7 @@ impl CpuDriver {
             work: Limits::SMALL_WORK,
             iterations: u32::MAX,
             f64: true,
+            stores_bytes: true,
         }
     }
 

@@ -9,7 +9,7 @@ use std::ops::Range;
 use super::{
     axis::BoxAxis,
     options::Rounding,
-    passes::{Pass, steps},
+    passes::{Pass, Strip, shares_words, steps},
     taps::Taps,
 };
 use crate::{
@@ -141,7 +141,13 @@ impl Filter {
         let core: Vec<Range<u64>> = shape.iter().map(|&n| 0..n).collect();
         let axes = self.of_box(shape, &core, &vec![0; shape.len()]).merged();
         let real = if self.is_wide(types) { DType::F64 } else { DType::F32 };
-        (self.passes(axes, device.limits(), types, real).len() as u64 - 1).min(2)
+        let limits = device.limits();
+        let made = self.passes(axes.clone(), limits, types, real).len() - 1;
+        // Rows of other boxes may end within a word.
+        let [from, of] = types;
+        let made_of_sums =
+            if shares_words(limits, of) { self.passes_to(axes, limits, [from, real], real).len() } else { 0 };
+        (made.max(made_of_sums) as u64).min(2)
     }
 
     /// The same filter of a box of that shape: what makes its `core`, and `before` that, along each axis, some of its halo.
@@ -182,16 +188,19 @@ impl Filter {
         Ok(())
     }
 
-    /// The passes. Where rows of outputs end within a word, which no strip of a GPU has, sums go to an array of their type, and a pass of
-    /// its own makes outputs of them.
+    /// The passes. Where rows of outputs end within a word, which no strip does, sums go to an array of their type, if that fits the device, and a
+    /// pass of its own makes outputs of them.
     fn passes(&self, axes: Vec<BoxAxis>, limits: &Limits, [from, of]: [DType; 2], real: DType) -> Vec<Pass> {
         let has_strip = |passes: &[Pass]| passes.last().is_some_and(|pass| pass.strip.is_some());
         let passes = self.passes_to(axes.clone(), limits, [from, of], real);
-        if of.size() >= 4 || has_strip(&passes) {
+        if !shares_words(limits, of) || has_strip(&passes) {
             return passes;
         }
         let mut of_sums = self.passes_to(axes.clone(), limits, [from, real], real);
-        if !has_strip(&of_sums) {
+        let outputs = axes.iter().fold(real.size(), |bytes, axis| bytes.saturating_mul(axis.m));
+        let sizes = |number| [if number == 0 { from.size() } else { real.size() }, real.size()];
+        let fits = |(number, pass): (usize, &Pass)| pass.fits_row(limits, sizes(number));
+        if !has_strip(&of_sums) || outputs > limits.buffer || !of_sums.iter().enumerate().all(fits) {
             return passes;
         }
         let mut made: Vec<BoxAxis> = axes.iter().map(|axis| BoxAxis::whole(axis.m, None)).collect();
@@ -278,9 +287,12 @@ impl Filter {
         }
         let reach = axis.weights().saturating_sub(1);
         let rows = pass.most(axis.m, &limits, sizes, |rows| [1, axis.n.min(rows + reach), rows]);
+        // A strip begins with a word, and so does each part of a row.
+        let unit = if pass.strip.is_some() && shares_words(&limits, out.dtype()) { 4 } else { 1 };
+        let rows = (rows / unit * unit).max(unit);
         for array in 0..pass.outer {
-            for first in (0..axis.m).step_by(to_usize(rows.max(1))) {
-                let outputs = first..axis.m.min(first + rows.max(1));
+            for first in (0..axis.m).step_by(to_usize(rows)) {
+                let outputs = first..axis.m.min(first + rows);
                 let inputs = axis.needed(&outputs);
                 let extents = [1, inputs.end - inputs.start, outputs.end - outputs.start];
                 if !pass.fits(extents, &limits, sizes) {
@@ -356,12 +368,14 @@ impl Filter {
             columns: small(pass.strip.map_or(0, |strip| strip.columns)),
             rows: small(pass.strip.map_or(0, |strip| strip.rows)),
             run: small(run),
+            apart: small(pass.strip.map_or(0, Strip::apart)),
         };
         let taps: u64 = pass.axes.iter().map(BoxAxis::weights).sum();
         let outputs = all * made * pass.unit(|axis| axis.m);
         let grid = Grid::linear(groups, limits.groups_per_axis, 2 * taps * outputs)?;
         let filtered = [y, x_axis].map(|axis| pass.strip.is_some() && axis.taps.is_some());
-        let spec = spec(filtered, end.real == DType::F64, room(limits.workgroup_memory));
+        let wide = end.real == DType::F64;
+        let spec = spec(filtered, wide, room(wide, limits.workgroup_memory));
         x.device().launch(
             &CORRELATE,
             &spec,

@@ -29,8 +29,8 @@ const MOST_ORDER: u32 = 100;
 /// # Cost
 /// Per element and axis, r products and 2 r sums, where r is the radius, or the number of elements along the axis where that is less (but
 /// with [`Rounding::Scipy`] the radius always). On the cpu each element is read and written about once for up to three
-/// axes of radii up to 32 or two up to 96, on other devices for two of small radii; for each further axis, or larger radii, an array of f32 (or f64) is
-/// written and read again.
+/// axes of radii up to 32 or two up to 96, on GPUs for two up to about 24; for each further axis, or larger radii, an array of f32 (or f64) is
+/// written and read again, and on wgpu for outputs below 4 bytes whose rows are no whole words.
 ///
 /// ```
 /// use teatime::{Device, Tensor, filter::{GaussianOptions, gaussian}};

@@ -21,6 +21,11 @@ const fn has_workgroups(limits: &Limits) -> bool {
     limits.workgroup_memory < u32::MAX
 }
 
+/// True for outputs of which several share a word, where kernels store words.
+pub(super) const fn shares_words(limits: &Limits, output: DType) -> bool {
+    output.size() < 4 && !limits.stores_bytes
+}
+
 /// Most products of a launch, so that none takes long.
 const WORK: u64 = 1 << 35;
 /// Elements around a task's outputs at most, along an axis, where the cpu filters it together with one before: a task is of 256 or more.
@@ -42,13 +47,27 @@ pub(super) struct Pass {
     pub(super) strip: Option<Strip>,
 }
 
-/// The part of a block of rows that a workgroup makes at once: `width` elements of each of `rows`, of which its sums see `columns`.
+/// The block of outputs that a workgroup makes at once: `width` elements of each of `rows` rows, whose sums see `columns` elements of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Strip {
     pub(super) columns: u64,
     pub(super) rows: u64,
     width: u64,
 }
+
+impl Strip {
+    /// Numbers from one column to the next, where cells stand by columns: so many that the invocations that run together read few banks twice.
+    pub(super) const fn apart(self) -> u64 {
+        self.rows + if self.rows == 16 { 2 } else { 1 }
+    }
+
+    const fn outputs(self) -> u64 {
+        self.rows * self.width
+    }
+}
+
+/// Least outputs of a strip: with fewer most of a workgroup is idle.
+const LEAST: u64 = 512;
 
 /// The axes of each pass, in ascending order: as many as possible in the last one.
 pub(super) fn steps(
@@ -119,54 +138,55 @@ impl Pass {
         with_strip(Self { outer, axes: [z, y, x], step, strip: None })
     }
 
-    /// The largest strip whose cells a workgroup has room for; where rows of the output end within a word there is none, nor on the cpu.
+    /// Its strips; none on the cpu, for sums along z or of very many weights, where rows of outputs end within a word that others share, or where
+    /// each output is better made by itself: that depends on weights alone, so that boxes of an array have the passes of the array.
     fn strip(&self, limits: &Limits, output: DType, real: DType) -> Option<Strip> {
-        let [z, y, x] = &self.axes;
+        let [z, _, x] = &self.axes;
         let line = x.m * self.step;
-        let is_narrow = output.size() < 4;
-        let is_whole = !is_narrow || (line * output.size()).is_multiple_of(4);
-        if !has_workgroups(limits)
-            || z.taps.is_some()
-            || !is_whole
-            || self.iterations() >= limits.iterations.into()
-        {
+        let shares_words = shares_words(limits, output);
+        let is_whole = !shares_words || (line * output.size()).is_multiple_of(4);
+        let has_room = self.iterations() < limits.iterations.into();
+        if !has_workgroups(limits) || z.taps.is_some() || !is_whole || !has_room {
             return None;
         }
+        let room = room(real == DType::F64, limits.workgroup_memory).into();
+        let of_any = self.largest_strip(room, shares_words, 1 << 40)?;
+        let is_wide = x.taps.is_none() || 2 * of_any.width >= of_any.columns;
+        let is_worth = is_wide && of_any.outputs() >= LEAST;
+        is_worth.then(|| self.largest_strip(room, shares_words, line)).flatten()
+    }
+
+    /// The strip of most outputs for rows of so many elements, of which the cells have room.
+    fn largest_strip(&self, room: u64, shares_words: bool, line: u64) -> Option<Strip> {
+        let [_, y, x] = &self.axes;
         let wg = u64::from(WG);
-        let room = u64::from(room(limits.workgroup_memory)) / real.size();
         let reach = |axis: &BoxAxis| axis.weights().saturating_sub(1);
         let [below, aside] = [reach(y), reach(x) * self.step];
-        // From one column to the next, where cells stand by columns.
-        let apart = |rows: u64| rows + if rows == 16 { 2 } else { 1 };
+        let is_across = x.taps.is_some();
         // Neighbours along x are made together, and the bytes of a word.
-        let unit = if x.taps.is_some() {
-            MANY * self.step
-        } else if is_narrow {
-            4
-        } else {
-            1
+        let unit = match (is_across, shares_words) {
+            (true, _) => MANY * self.step,
+            (false, true) => 4,
+            (false, false) => 1,
         };
         let strip = |rows: u64, columns: u64| {
             let width = columns.min(line.next_multiple_of(unit) + aside).saturating_sub(aside) / unit * unit;
             (width > 0).then_some(Strip { columns: width + aside, rows, width })
         };
-        if y.taps.is_none() {
-            // As many rows as keep threads from the same banks come first.
-            let all = [8, 16, 32, 64, 4, 2, 1].into_iter().filter(|&rows| rows < 2 * self.outer);
-            let all = all.filter_map(|rows| {
-                let columns = (room / apart(rows)).min(MANY * wg / rows + aside);
-                strip(rows, columns).map(|strip| {
-                    (rows.min(8) * strip.rows * strip.width * strip.width / strip.columns, strip)
-                })
+        let by_columns = |rows: u64| Strip { columns: 0, rows, width: 0 }.apart();
+        if y.taps.is_some() {
+            let all = (1..=wg).filter_map(|groups| {
+                let rows = MANY * groups;
+                let beside = if is_across || shares_words { by_columns(rows) } else { 0 };
+                strip(rows, (wg / groups).min(room / (below + rows + beside)))
             });
-            return all.rev().max_by_key(|&(worth, _)| worth).map(|(_, strip)| strip);
+            return all.rev().max_by_key(|strip| strip.outputs());
         }
-        let all = (1..=wg).filter_map(|groups| {
-            let rows = MANY * groups;
-            let by_columns = if x.taps.is_some() || is_narrow { apart(rows) } else { 0 };
-            strip(rows, (wg / groups).min(room / (below + rows + by_columns)))
-        });
-        all.rev().max_by_key(|strip| strip.rows * strip.width)
+        let all = [8, 16, 32, 64, 4, 2, 1].into_iter().filter(|&rows| rows < 2 * self.outer);
+        let all = all.filter_map(|rows| strip(rows, (room / by_columns(rows)).min(MANY * wg / rows + aside)));
+        // Fewer than eight rows come from the same banks, and elements beside a strip are loaded for nothing.
+        let worth = |strip: &Strip| strip.rows.min(8) * strip.outputs() * strip.width / strip.columns;
+        all.rev().max_by_key(worth)
     }
 
     /// The first axis that sums are along.
@@ -209,10 +229,10 @@ impl Pass {
 
     /// Iterations of an invocation for a block of rows at most: through the weights, and through what it loads and stores.
     fn iterations(&self) -> u64 {
-        AGAIN * self.axes.iter().map(BoxAxis::weights).sum::<u64>() + 256
+        AGAIN * self.axes.iter().map(BoxAxis::weights).sum::<u64>() + 512
     }
 
-    /// Whether one launch may take some arrays, and inputs and outputs along the first filtered axis.
+    /// True where one launch may take some arrays, and inputs and outputs along the first filtered axis.
     pub(super) fn fits(&self, [arrays, inputs, outputs]: [u64; 3], limits: &Limits, sizes: [u64; 2]) -> bool {
         let bytes = |count: u64, unit: u64, size: u64| {
             count.checked_mul(arrays).and_then(|count| count.checked_mul(unit)?.checked_mul(size))
@@ -247,19 +267,19 @@ impl Pass {
         least
     }
 
-    /// Whether one output along the first axis fits a launch.
-    fn fits_row(&self, limits: &Limits, sizes: [u64; 2]) -> bool {
+    /// True where one output along the first axis fits a launch.
+    pub(super) fn fits_row(&self, limits: &Limits, sizes: [u64; 2]) -> bool {
         let axis = &self.axes[self.first()];
         self.fits([1, axis.n.min(axis.weights()), axis.m.min(1)], limits, sizes)
     }
 
-    /// Whether sums along its axes are made in one pass: on a GPU where a strip is not mostly what its sums see beyond it. The cpu sums along
-    /// an axis once more for what the next one sees around a task: that stays below what another pass costs.
+    /// True where sums along its axes are made in one pass. The cpu sums along an axis once more for what the next one sees around a task: that
+    /// stays below what another pass costs.
     fn takes_axes_together(&self, limits: &Limits) -> bool {
         let [z, y, x] = &self.axes;
         let reach = |axis: &BoxAxis| axis.weights().saturating_sub(1);
         if has_workgroups(limits) {
-            return self.strip.is_some_and(|strip| 2 * strip.width >= strip.columns);
+            return self.strip.is_some();
         }
         reach(x) * self.step <= AROUND && (z.taps.is_none() || reach(y) <= AROUND_OF_THREE)
     }
@@ -274,11 +294,10 @@ mod tests {
     fn check(pass: &Pass, memory: u32, [output, real]: [DType; 2], limits: &Limits) -> bool {
         let Some(strip) = pass.strip else { return false };
         let [along, across] = [1, 2].map(|i| pass.axes[i].taps.is_some());
-        let apart = strip.rows + if strip.rows == 16 { 2 } else { 1 };
         let ring = pass.axes[1].weights().saturating_sub(1) + strip.rows;
-        let by_columns = if across || output == DType::U8 { strip.columns * apart } else { 0 };
+        let by_columns = if across || output == DType::U8 { strip.columns * strip.apart() } else { 0 };
         let cells = by_columns + if along { ring * strip.columns } else { 0 };
-        assert!(cells * real.size() <= room(memory).into(), "{strip:?}");
+        assert!(cells <= room(real == DType::F64, memory).into(), "{strip:?}");
         let eights = strip.rows / MANY * strip.columns;
         assert!(!along || eights <= WG.into() && strip.rows.is_multiple_of(MANY), "{strip:?}");
         assert!(!across || strip.rows * strip.width / MANY <= WG.into(), "{strip:?}");
@@ -299,7 +318,7 @@ mod tests {
         let mut made = 0;
         for memory in [16 << 10, 32 << 10, 48 << 10] {
             let cpu = Device::cpu().limits().clone();
-            let limits = Limits { workgroup_memory: memory, iterations: 65_535, ..cpu };
+            let limits = Limits { workgroup_memory: memory, iterations: 65_535, stores_bytes: false, ..cpu };
             for ([a, b, c], radius) in shapes.into_iter().flat_map(|shape| radii.map(|r| (shape, r))) {
                 let axes = [axis(a, radius), axis(b, radius), BoxAxis::whole(c, None)];
                 for (step, types) in [0..1, 1..2, 0..2].iter().flat_map(|step| types.map(|t| (step, t))) {

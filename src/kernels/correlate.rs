@@ -50,11 +50,12 @@ params! {
         pub(crate) combine: u32,
         /// The code of the type, and 1, that sums along each axis are made elements of, towards 0; or 0.
         pub(crate) truncate: u32,
-        /// Of strips, the elements of a row that a workgroup sees, the rows that it makes at once, and those that it makes one after
-        /// another.
+        /// Elements of a row that the workgroup of a strip sees, rows that it makes at once, rows that it makes one after another, and numbers
+        /// from one column of cells to the next.
         pub(crate) columns: u32,
         pub(crate) rows: u32,
         pub(crate) run: u32,
+        pub(crate) apart: u32,
     }
 }
 
@@ -73,29 +74,28 @@ pub(crate) const MANY: u64 = 8;
 /// Numbers before the weights.
 pub(crate) const BEFORE_WEIGHTS: usize = 3;
 
-/// Bytes of numbers that a workgroup has room for, of the most that it can have.
-pub(crate) const fn room(workgroup_memory: u32) -> u32 {
-    if workgroup_memory < 32 << 10 { 16_000 } else { 32 << 10 }
+/// Numbers that a workgroup has room for, of f64 if `wide`, of the memory that it can have. Devices that compute in f64 have 32 KiB.
+pub(crate) const fn room(wide: bool, workgroup_memory: u32) -> u32 {
+    match wide {
+        true => 4096,
+        false if workgroup_memory < 32 << 10 => 4000,
+        false => 8192,
+    }
 }
 
-/// For sums along y, along x, or both, of strips, or for outputs along y by themselves; in f64 if `wide`, in so much room.
+/// The constants of sums along y, along x, or both, of strips, or of outputs along y by themselves, which need no room; in f64 if `wide`.
 pub(crate) const fn spec([along, across]: [bool; 2], wide: bool, room: u32) -> [(&'static str, u32); 5] {
-    let size = if wide { 8 } else { 4 };
-    [
-        ("WG", WG),
-        ("ALONG", along as u32),
-        ("ACROSS", across as u32),
-        ("WIDE", wide as u32),
-        ("ROOM", room / size),
-    ]
+    let room = if along || across { room } else { 1 };
+    [("WG", WG), ("ALONG", along as u32), ("ACROSS", across as u32), ("WIDE", wide as u32), ("ROOM", room)]
 }
 
 fn specs() -> Vec<Vec<(&'static str, u32)>> {
-    let rooms = [(false, u32::MAX), (true, u32::MAX), (false, 0)];
-    let axes = [[false, false], [true, false], [false, true], [true, true]];
-    let all =
-        rooms.iter().flat_map(|&(wide, memory)| axes.map(|axes| spec(axes, wide, room(memory)).to_vec()));
-    all.collect()
+    let strips = [[true, false], [false, true], [true, true]];
+    let rooms = [room(false, u32::MAX), room(false, 0)];
+    let narrow = rooms.into_iter().flat_map(|room| strips.map(|axes| spec(axes, false, room)));
+    let wide = strips.map(|axes| spec(axes, true, room(true, u32::MAX)));
+    let direct = [false, true].map(|wide| spec([false; 2], wide, 1));
+    narrow.chain(wide).chain(direct).map(Vec::from).collect()
 }
 
 fn correlate(launch: CpuLaunch<'_>) {

@@ -254,7 +254,7 @@ mod wgsl {
         // Larger ones are for devices that have the memory.
         let room = match (constant("TILE"), constant("ROOM")) {
             (Some(matmul::LARGE_TILE), _) => matmul::LARGE_TILE_MEMORY,
-            (_, Some(room)) if 4 * room != correlate::room(0) => correlate::room(u32::MAX),
+            (_, Some(room)) if room != correlate::room(false, 0) => 4 * correlate::room(false, u32::MAX),
             _ => limits.max_compute_workgroup_storage_size,
         };
         assert!(bytes <= room, "{}: {bytes} bytes shared", def.name);

@@ -204,7 +204,7 @@ fn modes_and_orders(device: &Device) {
     }
 }
 
-/// Workgroups make 16 x 32 outputs, the cpu 4 rows and 64 elements of a line at once, and words hold up to 4 elements.
+/// Workgroups make 8 rows or more at once of strips of some hundred elements, the cpu 4 rows and 64 elements of a line at once, and words hold up to 4 elements.
 fn sizes_around_the_tiles(device: &Device) {
     for [rows, columns] in [[1, 1], [1, 70], [2, 31], [15, 32], [16, 33], [17, 64], [33, 65], [5, 3]] {
         let case =
@@ -215,7 +215,7 @@ fn sizes_around_the_tiles(device: &Device) {
     for n in [1, 2, 63, 64, 65, 1030] {
         check::<f32>(device, 66, Case { shape: &[n], sigma: &[2.0], order: &[0], mode: &[Mode::Mirror] });
     }
-    // Radius 13: beyond a tile.
+    // Radius 13: both axes in a pass of their own where a workgroup has the least memory.
     check::<f32>(
         device,
         67,

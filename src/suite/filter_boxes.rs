@@ -92,8 +92,9 @@ fn boxes_are_the_whole(device: &Device) {
     }
     check::<u8>(device, &[37, 70], 1.2, Mode::Reflect, 2);
     check::<f32>(device, &[11, 18, 35], 0.7, Mode::Mirror, 2);
-    // Radius 14: one axis a pass.
+    // Radius 14, and 29, which takes a pass for each axis.
     check::<f32>(device, &[40, 75], 3.4, Mode::Reflect, 2);
+    check::<f32>(device, &[61, 75], 7.2, Mode::Reflect, 2);
 }
 
 /// Larger than a binding of the devices with low limits.
@@ -117,10 +118,12 @@ fn panels_are_the_whole(device: &Device) {
     check::<f32>(device, &[30_001], 2.0, 1e-5);
     // Panels share words: of two numbers as near, devices may make another one.
     check::<u8>(device, &[300, 251], 1.0, 1.0);
-    // The second panel begins within a word, and has as many elements as fill workgroups: one more makes the word of its end.
+    // A second panel would begin within a word, in a row that ends with one, and in one that does not.
     let room = device.limits().room();
     if room < 1 << 20 {
         let radius = (1..).find(|radius| (room - 2 * radius) % 4 == 2).unwrap();
-        check::<u8>(device, &[room - 2 * radius + 4 * u64::from(WG)], radius as f64 / 4.0, 1.0);
+        for more in [4 * u64::from(WG), 4 * u64::from(WG) + 2] {
+            check::<u8>(device, &[room - 2 * radius + more], radius as f64 / 4.0, 1.0);
+        }
     }
 }

@@ -13,8 +13,8 @@ use std::{
 
 use cudarc::driver::{CudaContext, CudaEvent, DriverError, result, sys};
 
-/// Most bytes that are kept for small copies.
-const MOST: usize = 64 << 20;
+/// Most bytes that are kept for the next copies: all of a large one, and some of small ones.
+const MOST: usize = 96 << 20;
 /// Least bytes of a block that is kept.
 const LEAST: usize = 64 << 10;
 

@@ -3,7 +3,6 @@
 
 use std::{
     num::NonZero,
-    ops::Range,
     sync::{Arc, Mutex, PoisonError},
     thread,
 };
@@ -20,8 +19,9 @@ use crate::{Error, Result, driver::Download, extent::to_usize, fresh};
 const PIECE: usize = 4 << 20;
 /// Downloads up to this size are asynchronous.
 const LARGE: usize = 32 << 20;
-/// Threads that share a copy: one alone moves a fifth of what the device takes, and a tenth where pages are made for it.
-const THREADS: Range<usize> = 4..16;
+/// Threads that share a copy, at least and at most: one alone moves a seventh of what the device takes, and less where pages are made for it.
+const FEWEST: usize = 4;
+const MOST: usize = 16;
 
 /// A new block.
 fn lock(gpu: &Gpu, len: usize) -> Result<Pinned> {
@@ -73,11 +73,11 @@ fn share<T: Send>(
         }
         Ok(())
     };
-    let threads = thread::available_parallelism().map_or(THREADS.start, NonZero::get);
-    let threads = threads.clamp(THREADS.start, THREADS.end).min(bytes.div_ceil(PIECE));
-    if threads <= 1 {
+    if bytes <= PIECE {
         return copy();
     }
+    let threads = thread::available_parallelism().map_or(FEWEST, NonZero::get);
+    let threads = threads.clamp(FEWEST, MOST).min(bytes.div_ceil(PIECE));
     thread::scope(|scope| {
         // A thread that the system does not give is done without.
         let others = (1..threads).map_while(|_| thread::Builder::new().spawn_scoped(scope, copy).ok());
@@ -137,6 +137,8 @@ impl Drop for CudaDownload {
 /// Copies to host data, in the order of the compute stream, and waits: some pieces travel while others are copied out.
 pub(super) fn read(gpu: &Gpu, from: sys::CUdeviceptr, bytes: &mut [u8]) -> Result<()> {
     let stream = gpu.compute();
+    // One thread waits for what is under way, and not many.
+    gpu.wait_until(&gpu.mark()?)?;
     share(gpu, bytes.len(), bytes.chunks_mut(PIECE).enumerate(), |(i, to)| {
         let mut piece = take(gpu, to.len())?;
         let copied = gpu.check(piece.copy_from(stream.cu_stream(), from + (i * PIECE) as u64, to.len()));

@@ -37,6 +37,7 @@ pub(super) const LEAST_LIMITS: Limits = Limits {
     work: Limits::SMALL_WORK,
     iterations: u32::MAX,
     f64: true,
+    stores_bytes: true,
 };
 
 impl Card {

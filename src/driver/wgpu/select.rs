@@ -283,8 +283,9 @@ fn limits(granted: &wgpu::Limits) -> Limits {
         work: Limits::SMALL_WORK,
         // No interface tells which devices these are, and a launch more costs the others little.
         iterations: 65_535,
-        // WGSL has none.
+        // WGSL has neither.
         f64: false,
+        stores_bytes: false,
     }
 }
 

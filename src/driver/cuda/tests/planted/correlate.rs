@@ -96,6 +96,7 @@ fn sums<T: Element, R: Element + From<f32>>(
         columns: WIDTH + wx.saturating_sub(1),
         rows: ROWS,
         run: RUN,
+        apart: ROWS + 2,
         ..Params::default()
     };
     let words = len.div_ceil(small(4 / T::DTYPE.size()).max(1)) + 1;
@@ -107,9 +108,10 @@ fn sums<T: Element, R: Element + From<f32>>(
     let all = 0..out.len();
     let args = [tx.window(0..tx.len()).arg, given.window(0..given.len()).arg, out.window_update(all).arg];
     let filtered = if direct { [false; 2] } else { [wy > 0, wx > 0] };
+    let wide = R::DTYPE == DType::F64;
     device.launch(
         kernel,
-        &spec(filtered, R::DTYPE == DType::F64, room(u32::MAX)),
+        &spec(filtered, wide, room(wide, u32::MAX)),
         // Folded in rows that are not all full, so that there are workgroups beyond the last.
         Grid::linear(groups, 8, 0)?,
         &args,
