@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::{Error, Result};
 
-/// Which driver a device runs on.
+/// The driver that a device runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Backend {

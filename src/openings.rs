@@ -24,7 +24,7 @@ use crate::{
     store::{Storage, StoredBytes, Value},
 };
 
-/// Which devices a test runs on, and how they are opened.
+/// The devices that a test runs on, and how they are opened.
 #[derive(Clone, Copy, Debug)]
 pub enum On {
     Cpu,

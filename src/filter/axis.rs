@@ -27,17 +27,17 @@ impl BoxAxis {
         Self { taps: self.taps.clone().filter(is), ..self.clone() }
     }
 
-    /// How far a sum along it reaches to both sides.
+    /// The number of elements that a sum along it reaches to either side.
     pub(super) fn radius(&self) -> u64 {
         self.taps.as_ref().map_or(0, Taps::radius)
     }
 
-    /// How many numbers a sum along it has.
+    /// The number of weights of a sum along it; 0 where there are none.
     pub(crate) fn weights(&self) -> u64 {
         self.taps.as_ref().map_or(0, |taps| taps.weights.len() as u64)
     }
 
-    /// Which elements the sums of some outputs meet, from the first to the last.
+    /// The range of elements that the sums of some outputs meet.
     pub(super) fn needed(&self, outputs: &Range<u64>) -> Range<u64> {
         let Some(taps) = &self.taps else { return outputs.clone() };
         let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);

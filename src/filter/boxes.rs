@@ -26,20 +26,20 @@ use crate::{
 pub(crate) struct Filter {
     pub(crate) op: &'static str,
     pub(crate) axes: Vec<BoxAxis>,
-    /// Whether sums are in f32 where they would be in f64.
+    /// True where sums are in f32 that would be in f64.
     pub(crate) narrow: bool,
     /// True where sums are made as scipy makes them: along each axis truncated to the output's type, if that is one of integers.
     pub(crate) as_scipy: bool,
-    /// How sums and what the output holds make the new output: by replacing it, or, where it is of the type of sums, by adding.
+    /// The way in which sums change the output: they replace it, or, where it is of their type, are combined with it.
     pub(crate) combine: Combine,
 }
 
-/// What becomes of a pass's sums.
+/// The types and the rounding of a pass's sums.
 #[derive(Clone, Copy)]
 struct End {
-    /// What they are in: f32 or f64.
+    /// The type that they are made in: f32 or f64.
     real: DType,
-    /// Whether they are the outputs.
+    /// True where they are the outputs.
     is_last: bool,
     /// The code of the type that they are truncated to, and 1; or 0.
     truncate: u32,
@@ -130,13 +130,13 @@ impl Filter {
         self.run_in(if wide { DType::F64 } else { DType::F32 }, x, out)
     }
 
-    /// Whether sums are in f64, of an input and an output of these types.
+    /// True where sums are in f64, for an input and an output of these types.
     pub(crate) fn is_wide(&self, [from, of]: [DType; 2]) -> bool {
         let wide = from.is_wide() || of.is_wide() || self.as_scipy && of.is_integer();
         wide && !self.narrow
     }
 
-    /// How many arrays of sums are made on the way at most, and stand beside each other, for a box of a shape.
+    /// The most arrays of sums that stand beside each other on the way, for a box of a shape.
     pub(crate) fn arrays_between(&self, shape: &[u64], device: &Device, types: [DType; 2]) -> u64 {
         let core: Vec<Range<u64>> = shape.iter().map(|&n| 0..n).collect();
         let axes = self.of_box(shape, &core, &vec![0; shape.len()]).merged();
@@ -150,7 +150,7 @@ impl Filter {
         (made.max(made_of_sums) as u64).min(2)
     }
 
-    /// The same filter of a box of that shape: what makes its `core`, and `before` that, along each axis, some of its halo.
+    /// The filter of a box of that shape, which makes its `core`; `before` that the box has some of its halo along each axis.
     pub(crate) fn of_box(&self, shape: &[u64], core: &[Range<u64>], before: &[u64]) -> Self {
         let of_axis = |(i, axis): (usize, &BoxAxis)| BoxAxis {
             n: shape[i],

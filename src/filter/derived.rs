@@ -220,7 +220,7 @@ fn refuse(op: &'static str, axes: usize, options: &GaussianOptions) -> Result<()
     Ok(())
 }
 
-/// What filters make together, added up in the type that their sums are in.
+/// The sum of the results of some filters, in the type that their sums are in.
 fn sum<T: Element, U: Element>(x: &Tensor<T>, filters: &[Filter]) -> Result<Tensor<U>> {
     filters.iter().try_for_each(|filter| filter.check_type([T::DTYPE, U::DTYPE]))?;
     let wide = (T::DTYPE.is_wide() || U::DTYPE.is_wide()) && !filters.iter().any(|filter| filter.narrow);

@@ -101,7 +101,7 @@ pub(super) fn gaussian_of(
     Ok(filter)
 }
 
-/// What skimage multiplies the elements of an image by, if it does.
+/// The factor of the elements of an image in skimage, if it has one.
 pub(super) fn image_scale(dtype: DType) -> Option<f64> {
     let most = match dtype {
         DType::F32 | DType::F16 | DType::BF16 | DType::F64 => return None,

@@ -16,7 +16,7 @@ pub(super) struct HostBox<'a> {
 }
 
 impl<'a> HostBox<'a> {
-    /// Of an array as `x`, in tiles of its chunks.
+    /// A box of an array such as `x`, in tiles of its chunks.
     pub(super) fn new(x: &'a dyn ChunkedArray, within: &'a [Range<u64>], out: &'a mut [u8]) -> Self {
         let extents = within.iter().map(|range| range.end - range.start);
         let tile = x.chunk_shape().iter().zip(extents).map(|(&chunk, extent)| chunk.min(extent)).collect();

@@ -13,7 +13,7 @@
 //!
 //! # Conventions
 //!
-//! Those of `scipy.ndimage`, number for number: a Gaussian of standard deviation sigma has 2 r + 1 weights along an axis, exp(-x² / 2 sigma²)
+//! Conventions are those of `scipy.ndimage`, number for number: a Gaussian of standard deviation sigma has 2 r + 1 weights along an axis, exp(-x² / 2 sigma²)
 //! over their sum, with r = truncate sigma + 0.5 without its fraction, and derivatives are the same times a polynomial. Axes of which
 //! sigma is 0 (1e-15 or less) are left alone. Axes are filtered in ascending order, and what stands beyond the ends of one is made of what
 //! those before it gave ([`Mode`]). NaN and infinity spread as far as the weights reach, and no further.

@@ -1,4 +1,4 @@
-//! What a caller says about filters.
+//! Options of filters.
 
 use crate::{
     Error, Result,
@@ -6,15 +6,14 @@ use crate::{
     stable_text::{StableText, fields},
 };
 
-/// What stands beyond the ends of an axis `a b c d`, as in scipy. Where weights reach further than the axis is long, it goes on so.
+/// The elements beyond the ends of an axis `a b c d`, as in scipy. The pattern goes on where weights reach further than the axis is long.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum Mode {
     /// `d c b a | a b c d | d c b a`
     #[default]
     Reflect,
-    /// The same number everywhere: `k k k | a b c d | k k k`. Of several axes, what is filtered along one meets this number beyond the
-    /// ends of the next.
+    /// One number everywhere: `k k k | a b c d | k k k`. Sums along one axis meet this number, too, beyond the ends of the next.
     Constant(f64),
     /// The last element: `a a a | a b c d | d d d`
     Nearest,
@@ -58,7 +57,7 @@ impl StableText for Mode {
 /// One value for all filtered axes, or one for each in their order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PerAxis<T> {
-    /// The same for all.
+    /// One value for all.
     All(T),
     /// As many as there are filtered axes.
     Each(Vec<T>),
@@ -114,7 +113,7 @@ impl<T: StableText> StableText for PerAxis<T> {
     }
 }
 
-/// How an output of integers is rounded.
+/// The rounding of an output of integers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Rounding {
@@ -136,7 +135,7 @@ impl StableText for Rounding {
     }
 }
 
-/// How a Gaussian filter is applied.
+/// Options of a Gaussian filter.
 ///
 /// ```
 /// use teatime::filter::{GaussianOptions, Mode};
@@ -150,19 +149,19 @@ pub struct GaussianOptions {
     pub axes: Option<Vec<usize>>,
     /// 0 for the Gaussian, 1 for its derivative, and so on, up to 100.
     pub order: PerAxis<u32>,
-    /// What stands beyond the ends of an axis.
+    /// The elements beyond the ends of an axis.
     pub mode: PerAxis<Mode>,
-    /// How far weights reach, in standard deviations: the radius is `truncate` sigma + 0.5 without its fraction.
+    /// The reach of weights in standard deviations: the radius is `truncate` sigma + 0.5 without its fraction.
     pub truncate: f64,
-    /// How far weights reach, in elements, in place of `truncate`.
+    /// The reach of weights in elements, in place of `truncate`.
     pub radius: Option<PerAxis<u32>>,
-    /// How an output of integers is rounded.
+    /// The rounding of an output of integers.
     pub rounding: Rounding,
-    /// Whether integers are filtered as they are. Else over the largest of their type, as skimage makes floats of images. (It makes -1 of
-    /// the least integer, too, which is a little less here.)
+    /// True where integers are filtered as they are. Else they are divided by the largest of their type, as skimage makes floats of images.
+    /// (It makes -1 of the least integer, too, which is a little less here.)
     pub preserve_range: bool,
-    /// Whether sums that are in f64, of f64, 32-bit integers or by [`Rounding::Scipy`], are in f32: faster, and on devices that do not
-    /// [compute in f64](crate::Limits::f64) the only way. Of others nothing changes.
+    /// True where sums that would be in f64 (of f64, of 32-bit integers or by [`Rounding::Scipy`]) are in f32: faster, and the only way on
+    /// devices that do not [compute in f64](crate::Limits::f64). Other sums stay as they are.
     pub narrow: bool,
 }
 
@@ -229,15 +228,15 @@ impl StableText for GaussianOptions {
     }
 }
 
-/// How a caller's own weights are applied.
+/// Options of filters with a caller's own weights.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct SeparableOptions {
     /// The axes that are filtered, in the order in which weights for each are given; they are filtered in ascending order. None: all.
     pub axes: Option<Vec<usize>>,
-    /// What stands beyond the ends of an axis.
+    /// The elements beyond the ends of an axis.
     pub mode: PerAxis<Mode>,
-    /// How an output of integers is rounded.
+    /// The rounding of an output of integers.
     pub rounding: Rounding,
     /// As [`GaussianOptions::narrow`].
     pub narrow: bool,

@@ -1,4 +1,4 @@
-//! Which axes are filtered together, and how much of them one launch takes.
+//! Plans of passes: the axes that each filters together, and the part of them that one launch takes.
 
 use std::ops::Range;
 
@@ -97,7 +97,7 @@ pub(super) fn steps(
     steps
 }
 
-/// How many elements stand at each place of the axes before.
+/// The number of elements that stand at each place of the axes before.
 fn inner(axes: &[BoxAxis]) -> u64 {
     axes.iter().map(|axis| axis.n).product()
 }

@@ -42,7 +42,7 @@ const ENCODED: u64 = 2;
 /// Most boxes that are written at once, where each is of few tiles.
 const WRITERS: u64 = 8;
 
-/// What became of a filtered array.
+/// The numbers of boxes that were filtered, and the memory and time that it took.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct WrittenFilter {
@@ -52,11 +52,11 @@ pub struct WrittenFilter {
     pub found: u64,
     /// Elements that were read, halos among them, for each that was filtered.
     pub times_covered: f64,
-    /// How many times a chunk was decoded, on average.
+    /// The number of times that a chunk was decoded, on average.
     pub times_decoded: f64,
     /// The memory that the plan was made with, defaults in place; of the device none where it shares the host's.
     pub memory: Budget,
-    /// Where the time went.
+    /// The time that each step took.
     pub stats: StreamStats,
 }
 
@@ -206,7 +206,7 @@ pub fn gaussian_box<U: Element>(
     Ok(out)
 }
 
-/// How elements are read: as they are stored where that can be, else as f64, or as f32 unless sums may be `wide`. Integers that sums would
+/// The type that elements are read as: as they are stored where that can be, else as f64, or as f32 unless sums may be `wide`. Integers that sums would
 /// change are refused.
 fn staged(dtype: StoredType, wide: bool) -> (DType, Arc<dyn Convert>) {
     let to = if wide { Narrowed::F64 } else { Narrowed::F32 };
@@ -234,13 +234,13 @@ impl Convert for Checked {
     }
 
     fn convert(&self, array: &dyn ChunkedArray, from: &[u8], to: &mut [u8]) -> Result<(), Misfit> {
-        // Of as many bytes, which are overwritten.
+        // It writes as many bytes, which are overwritten.
         self.1.convert(array, from, to)?;
         AsStored(self.0).convert(array, from, to)
     }
 }
 
-/// What skimage multiplies elements by, if it does: booleans are 0 and 1 of an image.
+/// The factor of elements in skimage, if it has one: booleans are 0 and 1 of an image.
 fn scale(dtype: StoredType) -> Option<f64> {
     match dtype {
         StoredType::Bool => Some(1.0),
@@ -258,25 +258,25 @@ fn out_type(dtype: Option<StoredType>, read: DType) -> Option<DType> {
 /// One call.
 struct Work<'a, W> {
     x: &'a Arc<dyn ChunkedArray>,
-    /// What is filtered.
+    /// The part of the array that is filtered.
     within: Vec<Range<u64>>,
     convert: Arc<dyn Convert>,
-    /// Of the elements as they are read, and as they are written.
+    /// The types of the elements as they are read, and as they are written.
     types: [DType; 2],
     device: &'a Device,
     run: &'a Run,
     writer: W,
 }
 
-/// What a box holds along each axis, and its elements.
+/// The outputs that a box has along each axis, and their elements.
 type Filtered = (Vec<Range<u64>>, HostBytes);
 
-/// How an array is filtered box by box.
+/// The plan by which an array is filtered box by box.
 struct BoxPlan {
     plan: Plan,
-    /// Of the chunks that are held.
+    /// Bytes of the chunks that are held.
     bytes: u64,
-    /// How many boxes are written at once.
+    /// The number of boxes that are written at once.
     writers: u64,
 }
 
@@ -313,7 +313,7 @@ impl<W: BoxWriter> Work<'_, W> {
             self.run.cancel.check()?;
             self.writer.has_box(&core)
         };
-        // Where they are, that takes reading them.
+        // To know that a box is there takes reading it.
         let left_out =
             self.device.pool()?.install(|| plan.boxes().map(is_there).collect::<Result<Vec<bool>>>())?;
         let found = left_out.iter().filter(|left_out| **left_out).count() as u64;
@@ -353,7 +353,7 @@ impl<W: BoxWriter> Work<'_, W> {
                     stats.compute += started.elapsed();
                     (boxes, covered) = (boxes + 1, covered + shape.iter().product::<u64>());
                     status.rows += len;
-                    // What went wrong there is told below. Other threads may be at work still.
+                    // An error of writing is told below. Other threads may be at work still.
                     if send.send((core, values)).is_err() || failed.load(Ordering::Relaxed) {
                         break;
                     }
@@ -392,7 +392,7 @@ impl<W: BoxWriter> Work<'_, W> {
         Ok(())
     }
 
-    /// How much is filtered along each axis.
+    /// The number of elements that are filtered along each axis.
     fn extents(&self) -> Vec<u64> {
         self.within.iter().map(|range| range.end - range.start).collect()
     }

@@ -16,7 +16,7 @@ use crate::{
 pub(crate) struct Taps {
     pub(crate) weights: Vec<f64>,
     pub(crate) edge: Edge,
-    /// What [`Edge::Constant`] means.
+    /// The number beyond the ends with [`Edge::Constant`].
     pub(crate) constant: f64,
     /// The sum of the weights; 1 where it is that within their rounding, so that constants stay.
     sum: f64,

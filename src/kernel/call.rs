@@ -1,4 +1,4 @@
-//! What one launch is: its grid, and what a function for the cpu device gets of it.
+//! One launch: its grid, and the part of it that a function for the cpu device gets.
 
 use bytemuck::Pod;
 
@@ -110,7 +110,7 @@ impl<'a> CpuLaunch<'a> {
         value.expect("a kernel should declare every constant that it reads").1
     }
 
-    /// What ends the call, if anything does: once it is set, a function that takes long may leave its outputs as they are.
+    /// The flag that ends the call, if there is one: once it is set, a function that takes long may leave its outputs as they are.
     pub fn cancel(&self) -> Option<&'a Cancel> {
         self.cancel
     }

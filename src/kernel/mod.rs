@@ -149,7 +149,7 @@ pub(crate) use self::{
 };
 use crate::{Backend, DType, DeviceInfo, Element, Error, Result};
 
-/// How a kernel uses an argument.
+/// The use that a kernel makes of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Access {
     /// Read only.
@@ -160,7 +160,7 @@ pub(crate) enum Access {
     ReadWrite,
 }
 
-/// What a kernel takes in one place of its list of arguments.
+/// One place in a kernel's list of arguments, and what it takes there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Binding {
     pub(crate) access: Access,
@@ -204,7 +204,7 @@ impl fmt::Display for Binding {
 /// Values for the constants that a kernel's sources declare with defaults; equal in every backend.
 pub type Spec<'a> = &'a [(&'static str, u32)];
 
-/// What is compiled for a device: a kernel, and the values of its constants. Operations say which they launch
+/// A unit that is compiled for a device: a kernel, and the values of its constants. Operations say which they launch
 /// ([`PackedProduct::programs`](crate::packed::PackedProduct::programs) for one), and [`Device::prepare`](crate::Device::prepare)
 /// compiles them ahead.
 #[derive(Clone, Debug)]
@@ -220,7 +220,7 @@ impl Program {
     }
 }
 
-/// What a program is known by on a device. Sources are compared by their place: they stay where they are for good, and to read
+/// The identity of a program on a device. Sources are compared by their place: they stay where they are for good, and to read
 /// them all would take as long as a launch.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
@@ -268,7 +268,7 @@ impl KernelDef {
         Key { name, sources, bindings, params, spec: spec.into() }
     }
 
-    /// Whether it can run on such a device with these values of its constants.
+    /// Checks that it can run on such a device with these values of its constants.
     ///
     /// # Errors
     /// [`Error::NoSource`]; [`Error::Argument`] for other constants than it has.

@@ -8,7 +8,7 @@ use super::Spec;
 /// is its name, and ends after the value with `end`.
 ///
 /// # Errors
-/// Which constant is not declared exactly once.
+/// A message that names a constant which is not declared exactly once.
 pub(crate) fn specialize(
     source: &str,
     spec: Spec<'_>,

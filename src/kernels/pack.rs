@@ -79,7 +79,7 @@ fn pack(launch: CpuLaunch<'_>) {
     slot[1] = slot[1].max(told[1].load(Ordering::Relaxed));
 }
 
-/// Which values are packed, before the table.
+/// The rule that says which values are packed, before the table.
 #[derive(Clone, Copy)]
 struct Code {
     entries: u32,

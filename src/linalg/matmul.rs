@@ -12,7 +12,7 @@ use crate::{
 /// Elements of c from which there are large tiles enough for the largest GPUs (256).
 const LARGE_PRODUCT: u64 = 1 << 22;
 
-/// Which operands are stored transposed.
+/// The operands that are stored transposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
     /// a (m, k), b (k, n).

@@ -49,7 +49,7 @@ pub struct SvdOptions {
     pub max_passes: u32,
     /// Seed of the random block.
     pub seed: u64,
-    /// Which of the two signs each pair of vectors gets.
+    /// The rule that gives each pair of vectors one of two signs.
     pub sign: SignRule,
 }
 

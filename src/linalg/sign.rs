@@ -1,4 +1,4 @@
-//! Which of the two signs a pair of singular vectors gets.
+//! The choice between the two signs of a pair of singular vectors.
 
 use super::{
     map::{LinearMap, Pass},
@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{Result, Run, Status};
 
-/// Which of the two signs each pair of singular vectors gets: u and v may be negated together.
+/// The rule that gives each pair of singular vectors one of two signs: u and v may be negated together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SignRule {
@@ -42,7 +42,7 @@ impl SignRule {
         Ok(())
     }
 
-    /// Which columns are to be negated, of vectors of the side that the rule looks at.
+    /// True for each column that is to be negated, of vectors of the side that the rule looks at.
     pub(crate) fn negative(self, vectors: &Matrix) -> Vec<bool> {
         (0..vectors.cols()).map(|j| self.is_negative(vectors.column(j))).collect()
     }

@@ -54,7 +54,7 @@ pub(crate) struct PairProducts {
     groups: Vec<ColumnSums>,
 }
 
-/// Which pairs of columns have sums. Ranges start with a multiple of 64, and end with one or with the last column.
+/// The pairs of columns that have sums. Ranges start with a multiple of 64, and end with one or with the last column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PairSet {
     /// These columns with themselves and all that follow.

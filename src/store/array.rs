@@ -35,7 +35,7 @@ impl StoredType {
         }
     }
 
-    /// The same type of a tensor's elements: none for `Bool`, `I64` and `U64`.
+    /// The equal type of a tensor's elements: none for `Bool`, `I64` and `U64`.
     pub const fn element(self) -> Option<DType> {
         match self {
             Self::I8 => Some(DType::I8),
@@ -113,7 +113,7 @@ pub struct DecodedChunk {
     pub decode: Duration,
 }
 
-/// What an absent chunk means.
+/// The meaning of an absent chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MissingChunk {
@@ -206,7 +206,7 @@ pub trait ChunkedArray: fmt::Debug + Send + Sync {
     fn scratch_bytes(&self) -> u64 {
         self.inner().map_or(0, |inner| inner.scratch_bytes())
     }
-    /// How many chunks should be fetched at once, on threads that do nothing else: more than one for storage that takes its
+    /// The number of chunks that should be fetched at once, on threads that do nothing else: more than one for storage that takes its
     /// time to answer. 0, the default, where the thread that decodes a chunk may as well fetch it.
     fn fetches(&self) -> usize {
         self.inner().map_or(0, |inner| inner.fetches())

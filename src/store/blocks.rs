@@ -40,7 +40,7 @@ pub(super) fn extract_block(
     block
 }
 
-/// Of a block within an array of `shape`: elements of a run that is contiguous in both, and where runs start in the array.
+/// The runs of a block within an array of `shape`, each contiguous in both: the elements of one, and where they start in the array.
 pub(super) fn runs(
     shape: &[usize],
     origin: &[usize],

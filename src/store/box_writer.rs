@@ -1,4 +1,4 @@
-//! What an array is written to, box by box.
+//! A place that an array is written to, box by box.
 
 use std::ops::Range;
 
@@ -76,7 +76,7 @@ pub trait BoxWriter: Sync {
     /// Says that the array is complete.
     ///
     /// # Errors
-    /// What is missing; [`Error::Io`].
+    /// An error that says what is missing; [`Error::Io`].
     fn finish(self) -> Result<()>
     where
         Self: Sized;

@@ -27,7 +27,7 @@ pub fn write_whole(
         fs::rename(&scratch, path)
     });
     written.map_err(|source| {
-        // What is left of it is worth nothing, and the first error says more.
+        // The rest of it is worth nothing, and the first error says more.
         fs::remove_file(&scratch).ok();
         Error::io(path.display(), source)
     })
@@ -65,7 +65,7 @@ pub(super) fn write_at(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Re
 /// Fills `out` with what a file has from a place on.
 ///
 /// # Errors
-/// What the system reports; [`io::ErrorKind::UnexpectedEof`] where the file ends before.
+/// Any error that the system reports; [`io::ErrorKind::UnexpectedEof`] where the file ends before.
 #[cfg(unix)]
 pub fn read_at(file: &File, out: &mut [u8], offset: u64) -> io::Result<()> {
     std::os::unix::fs::FileExt::read_exact_at(file, out, offset)
@@ -74,7 +74,7 @@ pub fn read_at(file: &File, out: &mut [u8], offset: u64) -> io::Result<()> {
 /// Fills `out` with what a file has from a place on.
 ///
 /// # Errors
-/// What the system reports; [`io::ErrorKind::UnexpectedEof`] where the file ends before.
+/// Any error that the system reports; [`io::ErrorKind::UnexpectedEof`] where the file ends before.
 #[cfg(windows)]
 pub fn read_at(file: &File, mut out: &mut [u8], mut offset: u64) -> io::Result<()> {
     while !out.is_empty() {

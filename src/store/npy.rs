@@ -56,7 +56,7 @@ pub struct NpyArray {
     /// The first element.
     start: u64,
     fortran: bool,
-    /// Whether elements have the other byte order than this machine's.
+    /// True where elements have the other byte order than this machine's.
     swapped: bool,
 }
 
@@ -141,7 +141,7 @@ fn chunks(shape: &[u64], size: u64, axis: usize) -> Vec<u64> {
     chunks
 }
 
-/// What the header of a .npy says: the literal of a Python dict.
+/// The content of a .npy's header: the literal of a Python dict.
 struct Header {
     descr: String,
     fortran: bool,
@@ -224,7 +224,7 @@ impl ChunkedArray for NpyArray {
         };
         let (first, count) = within(axis);
         let mut bytes = vec![0; to_usize(self.chunk_shape.iter().product()) * size];
-        // Of a matrix in parts of lines, line by line; else all at once.
+        // A matrix in parts of lines is read line by line, all else at once.
         let (lines, stored, apart): (Vec<u64>, _, _) = match self.shape.len() {
             2 if self.chunk_shape[1 - axis] < self.shape[1 - axis] => {
                 let (start, len) = within(1 - axis);
@@ -308,7 +308,7 @@ pub fn write_npy<T: Storable>(
     })
 }
 
-/// What a header calls a type, in this machine's byte order.
+/// The name of a type in a header, in this machine's byte order.
 fn descr(dtype: StoredType) -> String {
     let (order, size) = (if cfg!(target_endian = "little") { '<' } else { '>' }, dtype.size());
     match dtype {

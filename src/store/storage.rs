@@ -1,4 +1,4 @@
-//! Where stored bytes are: values under keys.
+//! Storage of bytes: values under keys.
 
 use std::{
     fmt,
@@ -61,10 +61,10 @@ use crate::extent::to_usize;
 /// # Ok::<(), teatime::Error>(())
 /// ```
 pub trait Storage: fmt::Debug + Send + Sync {
-    /// Where a key is, for messages; for the empty key where the storage is.
+    /// The place of a key, for messages; for the empty key that of the storage.
     fn place(&self, key: &str) -> String;
 
-    /// How many values should be asked for at once, where answers take their time; 0, the default, where they do not.
+    /// The number of values that should be asked for at once, where answers take their time; 0, the default, where they do not.
     fn fetches(&self) -> usize {
         0
     }
@@ -72,8 +72,7 @@ pub trait Storage: fmt::Debug + Send + Sync {
     /// The value of a key, if it has at most `most` bytes. Takes memory for no more than these.
     ///
     /// # Errors
-    /// Where it cannot be told whether there is a value, or the value cannot be read, for any other reason than that there
-    /// is none.
+    /// An error where the storage cannot tell whether there is a value, or cannot read it. That there is none is no error.
     fn get(&self, key: &str, most: u64) -> io::Result<Value>;
 
     /// Bytes of the value of a key; none where there is no value.
@@ -85,7 +84,7 @@ pub trait Storage: fmt::Debug + Send + Sync {
     /// The names that follow `prefix`, a key or nothing, in keys of at least one name more. In any order.
     ///
     /// # Errors
-    /// Where they cannot be listed; [`ErrorKind::Unsupported`] where the storage lists nothing.
+    /// An error where they cannot be listed; [`ErrorKind::Unsupported`] where the storage lists nothing.
     fn list(&self, prefix: &str) -> io::Result<Vec<String>>;
 }
 
@@ -94,7 +93,7 @@ pub trait WritableStorage: Storage {
     /// Gives a key a value: the whole of it or none, whatever happens meanwhile, also to this process.
     ///
     /// # Errors
-    /// Where it cannot be written; what was there before is there still.
+    /// An error where it cannot be written; what was there before is there still.
     fn put(&self, key: &str, value: &[u8]) -> io::Result<()>;
 
     /// Begins to give a key a value, which may be there only when [`flush`](Self::flush) has returned: nothing waits for slow storage. By
@@ -109,7 +108,7 @@ pub trait WritableStorage: Storage {
     /// Waits until all values are there that were begun.
     ///
     /// # Errors
-    /// Where one could not be written.
+    /// An error where one could not be written.
     fn flush(&self) -> io::Result<()> {
         Ok(())
     }
@@ -117,11 +116,11 @@ pub trait WritableStorage: Storage {
     /// Removes what is left of puts that were cut short, under the keys that begin with `prefix`, a key or nothing.
     ///
     /// # Errors
-    /// Where that cannot be removed.
+    /// An error where that cannot be removed.
     fn sweep(&self, prefix: &str) -> io::Result<()>;
 }
 
-/// What a [`Storage`] has under a key.
+/// The answer of a [`Storage`] about a key.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Value {
@@ -259,21 +258,21 @@ impl Folder {
         Self { path: path.into(), to_disk: None }
     }
 
-    /// The same folder, whose files are on the disk before they have their names: a power failure cuts none short.
+    /// Makes the folder put its files on the disk before they have their names: a power failure cuts none short.
     /// [`put`](WritableStorage::put) waits for the disk; for [`begin_put`](WritableStorage::begin_put) a thread of its own does.
     #[must_use]
     pub fn durable(self) -> Self {
         Self { to_disk: Some(ToDisk::default()), ..self }
     }
 
-    /// Where a key is, for messages alone: [`within`](Self::within) looks whether it leads out of the folder.
+    /// The path of a key, for messages alone: [`within`](Self::within) looks whether it leads out of the folder.
     pub(crate) fn path(&self, key: &str) -> PathBuf {
         let mut path = self.path.clone();
         path.extend(key.split('/').filter(|name| !name.is_empty()));
         path
     }
 
-    /// Where a key is within the folder.
+    /// The path of a key, checked to be within the folder.
     fn within(&self, key: &str) -> io::Result<PathBuf> {
         let key = key_within(key)
             .ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "is not a path within the folder"))?;
@@ -324,16 +323,16 @@ impl Unnamed {
 impl Drop for Unnamed {
     fn drop(&mut self) {
         if !self.named {
-            // What is left of it is worth nothing, and the error that led here says more.
+            // The rest of the file is worth nothing, and the error that led here says more.
             std::fs::remove_file(&self.scratch).ok();
         }
     }
 }
 
-/// How names of files end that are being written.
+/// The end of the names of files that are being written.
 const PARTIAL: &str = ".partial";
 
-/// Whether it is the name of a file that is being written, or that a process left which was killed.
+/// True for the name of a file that is being written, or that a killed process left.
 pub(super) fn is_partial(name: &str) -> bool {
     name.starts_with('.') && name.ends_with(PARTIAL)
 }
@@ -346,7 +345,7 @@ fn create_beside(path: &Path) -> io::Result<(File, PathBuf)> {
         let next = NEXT.fetch_add(1, Ordering::Relaxed);
         let scratch = path.with_file_name(format!(".{name}.{}-{next}{PARTIAL}", std::process::id()));
         match File::options().write(true).create_new(true).open(&scratch) {
-            // Of a process that was killed, and had the number that this one has.
+            // The file is of a process that was killed, and had the number that this one has.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             created => return Ok((created?, scratch)),
         }
@@ -432,7 +431,7 @@ mod tests {
     use super::*;
     use crate::openings::Map;
 
-    /// What is begun is there after a flush, or when the folder is gone; what fails is named, leaves nothing, and stops none after it.
+    /// A begun value is there after a flush, or when the folder is gone; one that fails is named, leaves nothing, and stops none after it.
     #[test]
     fn files_that_are_begun() {
         let scratch = tempfile::tempdir().unwrap();
@@ -490,7 +489,7 @@ mod tests {
                 (vec!["a".into()], vec!["b".into()])
             );
         }
-        // What lies beside the folder is none of its values.
+        // A file beside the folder is none of its values.
         let beside = Folder::new(path.join("a"));
         for key in ["../e", "b/../../e"] {
             assert!(

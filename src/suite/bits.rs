@@ -273,7 +273,7 @@ fn what_is_behind_the_values(device: &Device) {
     }
 }
 
-/// What numpy made.
+/// The bytes of a file that numpy made.
 pub(super) fn fixture(name: &str) -> Vec<u8> {
     fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/bits").join(name)).unwrap()
 }

@@ -261,7 +261,7 @@ fn missing_elements(device: &Device) {
     x[..70].fill(f32::NAN);
     x[70..140].fill(-2.0);
     for missing in [Missing::Propagate, Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero] {
-        // What rescales is the host's, of the same sums.
+        // The host rescales, from the same sums.
         let is_rescaled = matches!(missing, Missing::Rescale | Missing::RescaleOrZero);
         let all = [(true, true), (true, false), (false, false)];
         for &(negative, columns) in &all[..if is_rescaled { 1 } else { 3 }] {
@@ -326,7 +326,7 @@ fn whole_numbers_are_exact(device: &Device) {
     }
 }
 
-/// Where |x|² + |y|² - 2 x·y loses them, in f32.
+/// Observations stay apart where |x|² + |y|² - 2 x·y loses them, in f32.
 fn close_observations_stay_apart(device: &Device) {
     let k = 1000;
     let near = |step: f32| (0..k).map(move |i| 1000.0 + (i % 7) as f32 + step * (i % 3) as f32);
@@ -348,7 +348,7 @@ fn close_observations_stay_apart(device: &Device) {
     }
 }
 
-/// Where squares, powers and sums of elements leave f32, and where elements differ in their last bits.
+/// Squares, powers and sums of elements leave f32 here, or elements differ in their last bits.
 fn far_and_near(device: &Device) {
     let (m, k) = (5, 300);
     for (shift, scale) in
@@ -449,7 +449,7 @@ fn what_has_no_distance(device: &Device) {
     assert!(f16s.row(0).iter().all(|d| d.is_nan()) && f16s.row(1)[1] == 0.0);
 }
 
-/// What scipy says, also of observations of 0s alone.
+/// Distances are those of scipy, also of observations of 0s alone.
 fn scipys(device: &Device) {
     let text = include_str!("../../tests/fixtures/distance/scipy.txt");
     let mut tensor = None;

@@ -15,7 +15,7 @@ device_tests! {
     narrow_is_f32, refused; every_metric, missing_elements, integers, what_f32_does_not_tell_apart, what_has_no_distance, parts,
 }
 
-/// Of sums of a few hundred terms, here and in the definitions.
+/// The error of sums of a few hundred terms, here and in the definitions.
 const BOUND: f64 = 1e-13;
 
 /// Numbers with all bits of an f64.
@@ -168,7 +168,7 @@ fn what_f32_does_not_tell_apart(device: &Device) {
     }
     // Almost as long as is possible.
     assert_eq!(of(&[4e307, 0.0, 0.0, 1e300], Metric::Cosine), 1.0);
-    // Of a mean that is a million times the spread.
+    // The mean is a million times the spread.
     let x: Vec<f64> = values::<f32>(9, 600).iter().map(|&x| f64::from(x) + 1e6).collect();
     let correlation = pairwise(
         &Tensor::from_slice(device, &x, &[2, 300]).unwrap(),
@@ -317,7 +317,7 @@ fn narrow_is_f32(device: &Device) {
     assert!(error.contains("observation 1: an infinite element"), "{error}");
 }
 
-/// Where a device computes in f32 alone, unless that is asked for.
+/// A device that computes in f32 alone refuses f64, unless f32 is asked for.
 fn refused(device: &Device) {
     let x = Tensor::from_slice(device, &[1.0, 2.0, 3.0, 5.0], &[2, 2]).unwrap();
     let (plain, run) = (Options::default(), Run::default());

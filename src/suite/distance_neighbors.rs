@@ -236,7 +236,7 @@ fn bands(device: &Device) {
         for own in [0..1, 1..70, 70..199, 199..200] {
             let mut band: Vec<f64> =
                 (own.start..200).flat_map(|row| &all.row(row)[own.clone()]).copied().collect();
-            // What is on the diagonal and above is not read.
+            // The diagonal and the part above it are not read.
             (0..own.len()).for_each(|row| band[row * own.len() + row..(row + 1) * own.len()].fill(f64::NAN));
             let band = Matrix::from_vec(band, 200 - own.start, own.len()).unwrap();
             found.offer(own.start, own.start, band).unwrap();

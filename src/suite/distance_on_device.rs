@@ -134,7 +134,7 @@ fn missing_elements(device: &Device) {
     }
 }
 
-/// Where all six terms have sums, and products of them cancel.
+/// All six terms have sums here, and products of them cancel.
 fn every_rule_of_angles(device: &Device) {
     let (m, n, k) = (66, 9, 257);
     for shift in [0.0f32, 3.0, 1e8] {
@@ -157,7 +157,7 @@ fn every_rule_of_angles(device: &Device) {
     }
 }
 
-/// Where squares leave f32, and distances may too.
+/// Squares leave f32 here, and distances may too.
 fn far_and_near(device: &Device) {
     for scale in [1e-30, 1e-20, 1e18, 1e30, 3e36] {
         let x: Vec<f32> = nonnegative(8, 5 * 90).iter().map(|&x| x / 256.0 * scale).collect();

@@ -79,7 +79,7 @@ fn check(
     assert_eq!(result.shared.is_some(), rows.iter().any(|codes| codes.contains(&3)));
     for i in 0..entries {
         for j in 0..entries {
-            // How often each two codes meet.
+            // This counts how often each two codes meet.
             let mut met = [[0u32; 4]; 4];
             rows.iter().for_each(|row| met[usize::from(row[i])][usize::from(row[j])] += 1);
             let known = || (0..9u8).map(|both| [both / 3, both % 3]);
@@ -135,7 +135,7 @@ fn check(
     }
 }
 
-/// Of whole numbers: rounded as it is defined.
+/// The cosine distance of whole numbers, rounded as it is defined.
 fn cosine(part: f64, xx: f64, yy: f64) -> f64 {
     if xx * yy > 0.0 { 1.0 - part / (xx * yy).sqrt() } else { f64::NAN }
 }
@@ -395,7 +395,7 @@ fn refused(device: &Device) {
     let error = of(64..100, Metric::CityBlock).unwrap().ones_differ().unwrap().finish_columns(&other);
     let error = error.unwrap_err().to_string();
     assert!(error.contains("rows, for cityblock with ones that differ of 100 columns"), "{error}");
-    // What each of the three is for, and not for.
+    // Each of the three refuses what it is not for.
     let all = || new(Metric::Hamming).unwrap();
     let diagonal = || PackedPairs::diagonal(device, 20, 3, Metric::Hamming).unwrap();
     let some = || of(0..64, Metric::Hamming).unwrap();

@@ -52,7 +52,7 @@ fn every_metric(device: &Device) {
     }
 }
 
-/// Of rows in two panels, where every third of the first matrix is turned round.
+/// The distances of rows in two panels, where every third of the first matrix is turned round.
 fn beside(device: &Device, [own, others]: [usize; 2], codes: &[u8], mut pairs: PackedPairs) -> Distances {
     let turned = |row: usize| if row % 3 == 1 { [2, 1, 0, 3] } else { [0, 1, 2, 3] };
     let (mut left, mut right, mut sums) = (Vec::new(), Vec::new(), Vec::new());
@@ -84,7 +84,7 @@ fn refused(device: &Device) {
         let error = side_by_side((&packed, 20, 0), (&packed, 20, from), &codes).unwrap_err().to_string();
         assert!(error.contains("side_by_side"), "{error}");
     }
-    // What each is for, and not for.
+    // Each of them refuses what it is not for.
     let all = PackedPairs::new(device, 20, 3, Metric::Hamming, Missing::Ignore).unwrap();
     let diagonal = PackedPairs::diagonal(device, 20, 3, Metric::Hamming).unwrap().finish_diagonal().unwrap();
     for error in [

@@ -21,7 +21,7 @@ device_tests! {
 
 const RULES: [Missing; 4] = [Missing::Propagate, Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero];
 
-/// Whether elements may be negative, and missing.
+/// True where elements may be negative, and missing.
 fn takes_any(metric: Metric) -> bool {
     !matches!(metric, Metric::JensenShannon | Metric::Hellinger | Metric::KlDivergence)
 }

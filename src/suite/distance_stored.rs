@@ -189,7 +189,7 @@ fn f64s(device: &Device) {
     }
 }
 
-/// Of tensors the same, whatever the chunks, and of observations in either direction.
+/// The nearest are those of tensors, whatever the chunks, and with observations in either direction.
 fn nearest(device: &Device) {
     let (count, others, features) = (70u64, 9u64, 33u64);
     let x: Vec<u8> = values::<f32>(5, count * features).iter().map(|x| (x * 50.0).abs() as u8).collect();
@@ -417,7 +417,7 @@ fn types(device: &Device) {
         Ok(found) => assert!(device.limits().f64 && found.distances.row(0)[1] == 1.0),
         Err(error) => assert!(!device.limits().f64 && error.to_string().contains("above"), "{error}"),
     }
-    // Of two types.
+    // The two arrays are of different types.
     let both = found(device, [Some(&arrays[0]), Some(&arrays[4])], Metric::CityBlock, &options, &run);
     assert_eq!(both.distances.data(), expected);
     // Whole numbers are exact, or refused.

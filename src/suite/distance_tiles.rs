@@ -208,7 +208,7 @@ fn refused(device: &Device) {
     assert!(minimum > 6 * 8 * 16, "{minimum}");
     assert!(write(square("less"), &within(minimum - 1)).is_err());
     write(square("enough"), &within(minimum)).unwrap();
-    // What is there is kept.
+    // An array that is there is kept.
     let before = files(folder.path());
     let error = create("enough", ArraySpec::new(StoredType::F64, &[8, 8], &[4, 4])).unwrap_err();
     assert!(error.to_string().contains("exists already"), "{error}");

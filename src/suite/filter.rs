@@ -19,7 +19,7 @@ device_tests! {
 pub(super) const MODES: [Mode; 5] =
     [Mode::Reflect, Mode::Constant(1.5), Mode::Nearest, Mode::Mirror, Mode::Wrap];
 
-/// What stands at a coordinate: none is the constant. Steps back towards the array, one end at a time.
+/// The element that stands at a coordinate: none is the constant. Steps back towards the array, one end at a time.
 pub(super) fn source(mode: Mode, mut at: i64, n: i64) -> Option<usize> {
     while !(0..n).contains(&at) {
         at = match mode {
@@ -110,7 +110,7 @@ impl Case<'_> {
         sums
     }
 
-    /// What the documentation says.
+    /// The tolerance that the documentation names.
     fn tolerance(&self, wide: bool) -> f64 {
         let terms: f64 = self.sigma.iter().map(|sigma| (4.0 * sigma + 0.5).floor() + 4.0).sum();
         if wide { terms / (1u64 << 52) as f64 } else { terms / (1 << 23) as f64 }

@@ -30,7 +30,7 @@ fn filtered<T: Sample>(device: &Device, x: &[T], axes: Vec<BoxAxis>) -> Vec<T> {
     out.read().unwrap()
 }
 
-/// Where each piece of an axis begins and ends, unevenly.
+/// The beginning and the end of each piece of an axis, which are uneven.
 fn pieces(n: u64, count: u64) -> Vec<(u64, u64)> {
     let cut = |i: u64| if i == count { n } else { n * i / count + i % 2 };
     (0..count).map(|i| (cut(i), cut(i + 1))).collect()

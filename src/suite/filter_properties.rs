@@ -1,4 +1,4 @@
-//! What filters do to any array: sums, flips, single elements, constants.
+//! Properties of filters on any array: sums, flips, single elements, constants.
 
 use super::{
     data::{Sample, values},
@@ -113,7 +113,7 @@ fn constants_stay(device: &Device) {
     }
 }
 
-/// Where what is beyond the ends stands for what is within, a Gaussian moves elements about and loses none, however far it reaches: but for
+/// A Gaussian moves elements about and loses none, however far it reaches, if what is beyond the ends stands for what is within: but for
 /// what weights of three axes lack of 1.
 fn sums_stay(device: &Device) {
     for mode in [Mode::Reflect, Mode::Wrap] {
@@ -407,7 +407,7 @@ fn gradients_of_any_magnitude(device: &Device) {
     }
 }
 
-/// What is lost where weights become f32 is put into the centre: they add up to 1 but for its rounding.
+/// The part of weights that is lost in f32 is put into the centre: they add up to 1 but for its rounding.
 #[test]
 fn weights_add_up() {
     for tenths in 3..200 {

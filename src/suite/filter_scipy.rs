@@ -151,7 +151,7 @@ fn sigmas_orders_and_radii(device: &Device) {
         let options = GaussianOptions { axes: Some(axes.to_vec()), mode: mode.into(), ..plain.clone() };
         assert_same(device, &golden, "axes", &gaussian::<_, f64>(&volume, sigma, &options).unwrap());
     }
-    // Of the derivative along an axis, the mode is that of the axis everywhere; axes that are not named are left alone.
+    // The derivative along an axis has the mode of that axis everywhere; axes that are not named are left alone.
     let modes = [Mode::Wrap, Mode::Mirror, Mode::Constant(-1.5)];
     let modes = GaussianOptions { mode: modes.into(), ..plain.clone() };
     let axes =

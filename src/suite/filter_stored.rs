@@ -62,7 +62,7 @@ pub(super) fn read<T: Element>(folder: &Path) -> Vec<T> {
     bytemuck::pod_collect_to_vec(blocks.next_block().unwrap().unwrap().bytes())
 }
 
-/// Of an array that is stored as `T` and written as `U`, in boxes of one tile and in one box: the bits of the whole array.
+/// An array that is stored as `T` and written as `U`, in boxes of one tile and in one box, has the bits of the whole array.
 fn check<T: Sample + Storable, U: Element + Storable>(
     device: &Device,
     sigma: impl Into<PerAxis<f64>>,
@@ -189,7 +189,7 @@ fn any_boxes(device: &Device) {
     }
 }
 
-/// Where memory is short, boxes are long along the axis of which they need most beyond their sides.
+/// Boxes are long, if memory is short, along the axis of which they need most beyond their sides.
 #[test]
 fn boxes_grow_along_the_halo() {
     let (shape, device) = ([256, 256], super::cpu());

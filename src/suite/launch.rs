@@ -1,4 +1,4 @@
-//! What `Device::launch` and the compilers refuse.
+//! Tests of what `Device::launch` and the compilers refuse.
 
 use std::{
     sync::{

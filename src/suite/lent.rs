@@ -1,4 +1,4 @@
-//! What `Device::from_wgpu` promises to the application that lends a device.
+//! Tests of what `Device::from_wgpu` promises to the application that lends a device.
 
 use std::sync::{
     Arc,
@@ -89,7 +89,7 @@ fn packed_buffers_are_shared() {
     }
     let x = Tensor::<f32>::from_wgpu_buffer(&lent.device, &buffer, 0, &[200], None).unwrap();
     assert_eq!(lent.device.allocated_bytes(), before, "lent memory is not counted");
-    // What the application writes later is seen.
+    // Values that the application writes later are seen.
     lent.queue.write_buffer(&buffer, 0, bytemuck::bytes_of(&42.0f32));
     lent.queue.submit([]);
     assert_eq!(x.read().unwrap()[0], 42.0);

@@ -1,4 +1,4 @@
-//! What `Device::from_cuda` promises to the application that lends a context.
+//! Tests of what `Device::from_cuda` promises to the application that lends a context.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl Lent {
     }
 }
 
-/// Where a slice's memory is.
+/// The address of a slice's memory.
 fn address<T>(slice: &cudarc::driver::CudaSlice<T>, stream: &CudaStream) -> u64 {
     slice.device_ptr(stream).0
 }
@@ -133,7 +133,7 @@ fn memory_of_another_library_is_read_where_it_is() {
         return skip("cuda", why);
     }
     let device = Device::open_with("cuda:0", &DeviceOptions::default().threads(3)).unwrap();
-    // What CuPy has is of the primary context, on streams of its own.
+    // CuPy's memory is of the primary context, on streams of its own.
     let stream = CudaContext::new(0).unwrap().new_stream().unwrap();
     let floats = values::<f32>(71, 64);
     let allocated = device.allocated_bytes();
@@ -143,7 +143,7 @@ fn memory_of_another_library_is_read_where_it_is() {
         let product = linalg::matmul_tn(&x, &x).unwrap();
         assert!(product.cuda_address().unwrap() > 0);
     });
-    // What kernels cannot read in place: within 16 bytes, or not of whole words.
+    // Kernels cannot read in place what starts within 16 bytes, or is not of whole words.
     for (count, before) in [(64, 1), (63, 0), (61, 3), (1, 0)] {
         let bytes: Vec<u8> = (0..count).collect();
         borrowed(&device, &stream, &bytes, before, |x, start| {

@@ -353,7 +353,7 @@ fn threads_change_no_bit() {
         let products = [matmul(&a, &b), matmul_tn(&a, &a)];
         let mut products = products.map(|c| bits(&c.unwrap().read().unwrap()));
         let gram = gram_lower(&a).unwrap().read().unwrap();
-        // What is above the diagonal is unspecified.
+        // The part above the diagonal is unspecified.
         products[1].extend((0..500).flat_map(|i| bits(&gram[i * 500..=i * 501])));
         products
     };

@@ -35,7 +35,7 @@ fn unknown_names_list_the_others() {
     for name in ["", "gpu", "cpu:1", "wgpu:99", "wgpu:vulkan:99", "wgpu:no such card", "cuda:99", "cuda:x"] {
         let Err(Error::NoDevice { wanted, tried }) = Device::open(name) else { panic!("{name}") };
         assert_eq!(&*wanted, name);
-        // Those of every backend, each once.
+        // The names are those of every backend, each once.
         for backend in ["cpu", "cuda", "wgpu"] {
             assert!(
                 tried.iter().any(|(name, _)| name.starts_with(backend)),

@@ -102,7 +102,7 @@ impl Case {
         (0..self.columns).map(|c| unit(bound(c) / x.units[c])).collect()
     }
 
-    /// Those of weights in these units.
+    /// The factors of weights in these units.
     pub(super) fn factors(&self, x: &Operand) -> Tensor<f32> {
         x.factors(Some(&self.units(x))).unwrap()
     }
@@ -119,7 +119,7 @@ impl Case {
             (0..self.entries * self.columns).map(|at| limbs(multiple(at)).map(i32::from)).collect();
         let mut y = Vec::new();
         for (codes, [mean, factor]) in self.codes.chunks(self.entries).zip(&self.table) {
-            // Of each column, the row's codes times multiples, and the multiples of the missing.
+            // Each column sums the row's codes times multiples, and the multiples of the missing.
             let mut sums = vec![[[0; 3]; 2]; self.columns];
             for (&code, limbs) in codes.iter().zip(all.chunks(self.columns)) {
                 let (kind, times) = if code == 3 { (1, 1) } else { (0, i32::from(code)) };
@@ -147,7 +147,7 @@ impl Case {
         self.rounded(x).into_iter().enumerate().map(weights).collect()
     }
 
-    /// What `packed_weights` should give, word by word.
+    /// The words that `packed_weights` should give.
     pub(super) fn weight_words(&self, x: &Operand) -> Vec<u32> {
         let row_limbs = row_limbs(LIMBS, self.columns as u64) as usize;
         let sets = 1 + usize::from(self.missing);
@@ -164,7 +164,7 @@ impl Case {
         words
     }
 
-    /// What `packed_adjoint` should add.
+    /// The sums that `packed_adjoint` should add.
     pub(super) fn sums(&self, x: &Operand) -> Vec<i64> {
         let mut sums = vec![0i64; self.entries * self.columns];
         for (codes, weights) in self.codes.chunks(self.entries).zip(self.weights(x).chunks(self.columns)) {

@@ -244,7 +244,7 @@ impl Case {
         Self { columns, codes, scales, options, rows: said }
     }
 
-    /// Of panels that begin with these rows, each in two parts.
+    /// The [`Gram`] of panels that begin with these rows, each added in two parts.
     fn gram(&self, device: &Device, starts: &[u64]) -> Gram {
         let mut gram = Gram::new(device, self.columns, self.rows, self.options).unwrap();
         for (i, &start) in starts.iter().enumerate() {
@@ -304,7 +304,7 @@ impl Case {
         let weights: Vec<_> = self.scales.iter().enumerate().map(|(i, s)| self.weights(i, s)).collect();
         self.pairs(|row, s, a, b| {
             let [mean, one, filled, square] = weights[row];
-            // Where most codes are 2, they trade places with 0.
+            // The codes 2 trade places with 0 where most codes are 2.
             let [a, b] = [a, b].map(|code| if code < 3 && mean != s.mean { 2 - code } else { code });
             match (a, b) {
                 (3, 3) => square,
@@ -383,7 +383,7 @@ fn wide_groups_change_nothing() {
     const COLUMNS: u64 = 4203;
     const ROWS: u64 = 24;
     let narrow = Device::cpu();
-    // Of two threads, as groups of a cpu with many stay narrow.
+    // It has two threads, as groups of a cpu with many stay narrow.
     let wide = DeviceOptions { fill: Some(1024), threads: Some(2), ..DeviceOptions::default() };
     let wide = Device::open_with("cpu", &wide).unwrap();
     let mut codes = codes(91, ROWS, COLUMNS, true);
@@ -455,7 +455,7 @@ fn wrong_shapes(device: &Device) {
     let rows = PackedRows { packed: &packed, table: &factors, range: (0, 6), missing: false };
     let limbs = Tensor::<u32>::zeros(device, &[2, 16]).unwrap();
     let weights = Weights { words: &limbs, limb_count: 1, shift: 0 };
-    // Those of a row of 5 words, and of three limbs.
+    // Sums of rows of 5 words are refused, and weights of three limbs.
     let mut sums = ColumnSums::zeros_from(device, [4; 2], 70, 16).unwrap();
     let error = packed_adjoint(rows, weights, &mut sums).unwrap_err();
     assert!(matches!(error, Error::Shape { op: "packed_adjoint", .. }), "{error}");

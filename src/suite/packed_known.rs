@@ -36,7 +36,7 @@ impl Case {
         Self { columns, codes, weights: (0..rows as usize).map(weight).collect() }
     }
 
-    /// Of panels that begin with these rows, each in two parts.
+    /// The sums of panels that begin with these rows, each added in two parts.
     fn sums(&self, device: &Device, largest: Option<f64>, starts: &[usize]) -> Vec<f64> {
         let (rows, n) = (self.weights.len(), self.columns as usize);
         let mut pairs = KnownPairs::new(device, self.columns, rows as u64, largest).unwrap();

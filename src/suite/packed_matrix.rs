@@ -177,7 +177,7 @@ fn products_are_close(device: &Device) {
             let applied = host::product(a.as_ref(), x.as_faer());
             let expected = host::product(a.transpose(), applied.as_ref());
             for c in 0..l {
-                // What may be lost: 2^-23 of a column's largest element in each of a row's terms, and 2^-22 of the bound of
+                // Rounding may lose 2^-23 of a column's largest element in each of a row's terms, and 2^-22 of the bound of
                 // A X in each row's weight.
                 let largest = x.column(c).fold(0.0, |largest: f64, x| largest.max(x.abs()));
                 let length = x.column(c).map(|x| x * x).sum::<f64>().sqrt();

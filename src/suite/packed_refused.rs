@@ -1,4 +1,4 @@
-//! What sums and products over packed rows refuse.
+//! Tests of what sums and products over packed rows refuse.
 
 use super::device_tests;
 use crate::{

@@ -82,7 +82,7 @@ fn negative_is_a_number(device: &Device) {
     check_of(device, &[i16::MIN, -1, 0, i16::MAX], false, 1, 4);
 }
 
-/// What the streamed PCA computes: one subtraction and one product, rounded the same everywhere.
+/// The streamed PCA computes one subtraction and one product, rounded the same everywhere.
 fn dosages_agree_with_cpu(device: &Device) {
     let x: Vec<i8> = (0..40 * 333).map(|i| (i * 7 % 11 % 4) as i8 - 1).collect();
     let table: Vec<[f32; 3]> =

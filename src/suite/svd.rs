@@ -116,7 +116,7 @@ fn check_truncated_in<R: Real>(
     assert_eq!((u.shape(), v.shape()), ((a.nrows(), k), (a.ncols(), k)), "{name}");
     assert_orthonormal::<R>(&format!("{name}: u"), u.as_ref());
     assert_orthonormal::<R>(&format!("{name}: v"), v.as_ref());
-    // Of the largest, since squares of values may be beyond f64.
+    // The tail is relative to the largest, since squares of values may be beyond f64.
     let largest = spectrum[0].max(f64::MIN_POSITIVE);
     let tail =
         |k: usize| largest * spectrum.iter().skip(k).map(|s| (s / largest).powi(2)).sum::<f64>().sqrt();

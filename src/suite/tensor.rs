@@ -70,7 +70,7 @@ fn reads_are_awaited(device: &Device) {
     assert_eq!(arrived, vec![15.0; 400]);
 }
 
-/// Of calls that a flag may end, in several pieces, from devices that check nothing.
+/// Calls that a flag may end read in several pieces, from devices that check nothing.
 #[test]
 fn values_come_back_in_pieces() {
     let values: Vec<u8> =
@@ -84,8 +84,8 @@ fn values_come_back_in_pieces() {
     assert!(matches!(tensor.write(&values), Err(Error::Cancelled)));
 }
 
-/// What poisoning and reading back order on checked devices: uploads into memory that kernels have just used, while
-/// others run.
+/// Uploads go into memory that kernels have just used, while others run. On checked devices, poisoning and reading back
+/// would put them in order.
 fn unchecked_uploads_overlap_work(device: &Device) {
     const LEN: u64 = 300_000;
     let name = &device.info().name;
@@ -230,7 +230,7 @@ fn reads_can_overlap(device: &Device) {
     assert_eq!(values, [3, 2, 1]);
 }
 
-/// What is enqueued before sees the old values.
+/// Work that is enqueued before sees the old values.
 fn values_are_replaced(device: &Device) {
     fn with<T: Sample>(device: &Device) {
         for len in [0, 1, 3, 4, 1001] {
@@ -349,7 +349,7 @@ fn values_of_the_host(device: &Device) {
     for_each_type!(with(device));
     let error = TensorView::from_slice(device, &[1u8], &[2]);
     assert!(matches!(error, Err(Error::Shape { op: "TensorView::from_slice", .. })));
-    // Of the cpu device they are where they were.
+    // On the cpu device, values stay where they were if they are aligned.
     let cpu = Device::open_with("cpu", &DeviceOptions { threads: Some(1), ..Default::default() }).unwrap();
     let lines = [[0u64; 2]; 64];
     let bytes: &[u8] = bytemuck::cast_slice(&lines);

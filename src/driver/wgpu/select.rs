@@ -1,4 +1,4 @@
-//! Which adapters there are, their names, and opening one.
+//! The adapters that there are, their names, and opening one.
 
 use std::sync::{Arc, OnceLock};
 

@@ -7,7 +7,7 @@ const PIECE: usize = 1 << 16;
 /// Values that the pieces of a row are multiples of: whole bytes of every width.
 const STEP: usize = 64;
 
-/// How the rows of an array are laid out.
+/// The layout of the rows of an array.
 #[derive(Clone, Copy)]
 pub(crate) struct Layout {
     /// Elements from row to row.

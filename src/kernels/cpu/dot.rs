@@ -12,7 +12,7 @@ use pulp::NullaryFnOnce;
 pub(crate) trait Dot: Copy + Send + Sync {
     /// A vector in registers.
     type Vector: Pod;
-    /// The same in memory: an array of words, at no alignment of its own.
+    /// A vector in memory: an array of words, at no alignment of its own.
     type Words: Pod;
 
     /// Runs `f` compiled for these vectors: only what is inlined into it gains.
@@ -30,7 +30,7 @@ pub(crate) trait Dot: Copy + Send + Sync {
     /// For a code in byte r of a word, that byte of word r of the table.
     fn lookup(self, table: [u32; 4], codes: Self::Vector) -> Self::Vector;
 
-    /// How many words hold a missing code, or with `ANY` one that is not 0.
+    /// The number of words that hold a missing code, or with `ANY` one that is not 0.
     #[inline(always)]
     fn holding<const ANY: bool>(self, words: &[u32]) -> usize {
         holding::<ANY>(words)
@@ -73,8 +73,8 @@ pub(crate) trait Dot: Copy + Send + Sync {
 #[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
 const ROWS: u32 = 0x0c08_0400;
 
-/// Whether a second product takes less time than a walk over the missing codes, where so many words of all hold one: four in
-/// five, or one code in 10 by chance.
+/// True where a second product takes less time than a walk over the missing codes: more than four words in five hold one, as
+/// with one code in 10 missing by chance.
 pub(crate) const fn is_dense(holding: usize, words: usize) -> bool {
     5 * holding > 4 * words
 }
@@ -101,7 +101,7 @@ fn holding<const ANY: bool>(words: &[u32]) -> usize {
     holding
 }
 
-/// What runs on the vectors of a [`Path`].
+/// Work that runs on the vectors of a [`Path`].
 pub(crate) trait Work {
     /// Runs. Tiles of `NARROW` words by `WIDE` vectors of sums fit the registers.
     fn run<D: Dot, const NARROW: usize, const WIDE: usize>(self, dot: D);
@@ -255,7 +255,7 @@ impl Dot for Vnni {
                 };
                 simd._mm512_and_si512(bits, self.splat(0x5555_5555))
             };
-            // Those of 16 words more at the bits between.
+            // The codes of 16 more words are listed at the bits between.
             let mut left = simd._mm512_or_si512(listed(even), simd._mm512_slli_epi32::<1>(listed(odd)));
             loop {
                 let some = simd._mm512_test_epi32_mask(left, left);

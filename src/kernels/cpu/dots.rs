@@ -11,7 +11,7 @@ pub(crate) fn dots(a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> Mat<f64> {
     let mut out = Mat::zeros(a.ncols(), b.ncols());
     let arch = pulp::Arch::new();
     let columns = |x: &MatRef<'_, f64>, first: usize| -> [usize; WIDTH] {
-        // Where there are fewer left, the last one again.
+        // The last one is repeated where there are fewer left.
         std::array::from_fn(|i| (first + i).min(x.ncols() - 1))
     };
     for i in (0..a.ncols()).step_by(WIDTH) {

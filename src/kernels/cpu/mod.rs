@@ -1,4 +1,4 @@
-//! What cpu functions of several kernels share.
+//! Code that cpu functions of several kernels share.
 
 pub(crate) mod bits;
 pub(crate) mod correlate;

@@ -59,7 +59,7 @@ pub(crate) const fn one(bit: &u32) -> (u32, u32) {
     (quad(*bit), ONES[*bit as usize / 8 % 4])
 }
 
-/// Where the products of some rows are added to their sums.
+/// Some rows, whose products with `xs` are added to their sums.
 pub(crate) struct Tile<'a, W, const ROWS: usize> {
     pub(crate) quads: &'a [Quads; ROWS],
     pub(crate) words: usize,
@@ -98,7 +98,7 @@ impl<W: Pod, const ROWS: usize> Tile<'_, W, ROWS> {
     }
 }
 
-/// Where the limbs of some of a row's entries are added, each times the number in its byte.
+/// Some entries of a row: their limbs are added, each times the number in its byte.
 pub(crate) struct Walk<'a, W, I> {
     /// The quad of each, and the number in its byte.
     pub(crate) ones: I,

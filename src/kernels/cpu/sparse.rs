@@ -5,7 +5,7 @@ use super::dot::Dot;
 /// A row is sparse with a code in one word of as many: then its codes take less than a third of a product's time.
 const SPARSE: usize = 4;
 
-/// Whether a row is sparse.
+/// True where a row is sparse.
 #[inline(always)]
 pub(crate) fn is_sparse<D: Dot>(dot: D, packed: &[u32]) -> bool {
     dot.holding::<true>(packed) * SPARSE <= packed.len()
@@ -24,13 +24,13 @@ pub(crate) const fn code(packed: &[u32], bit: u32) -> u32 {
 
 /// Rows in the order in which they are multiplied.
 pub(crate) struct Split {
-    /// Those that are not sparse, then those that are.
+    /// The rows that are not sparse, then those that are.
     pub(crate) order: Vec<u32>,
     pub(crate) dense: usize,
 }
 
 impl Split {
-    /// Of rows of so many words.
+    /// Splits rows of so many words.
     #[inline(always)]
     pub(crate) fn new<D: Dot>(dot: D, packed: &[u32], words: usize) -> Self {
         let rows = packed.len() / words;

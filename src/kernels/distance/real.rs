@@ -21,7 +21,7 @@ pub(super) trait Real:
     + Mul<Output = Self>
     + Div<Output = Self>
 {
-    /// What is kept of a pair.
+    /// The running sum, or largest term, of a pair.
     type Sum: Pod + Send + Sync;
 
     /// The exponent of [`Term::Power`].
@@ -88,7 +88,7 @@ impl Real for f32 {
         p.power
     }
 
-    /// What rounding leaves (Knuth's two-sum) stays below half a unit of the sum.
+    /// The rest that rounding leaves (Knuth's two-sum) stays below half a unit of the sum.
     #[inline(always)]
     fn fold(p: &Params, [sum, left]: &mut [Self; 2], value: Self) {
         if p.term == Term::Largest as u32 {
@@ -98,7 +98,7 @@ impl Real for f32 {
         let total = *sum + value;
         let part = total - *sum;
         let rest = *left + ((*sum - (total - part)) + (value - part));
-        // Of infinite sums nothing is left.
+        // An infinite sum has no rest.
         (*sum, *left) = match total.is_finite() {
             true => (total + rest, rest - ((total + rest) - total)),
             false => (total, 0.0),

@@ -1,12 +1,12 @@
 //! Products of codes with codes times one factor, by counting bits: 512 rows and entries an instruction.
 //!
-//! Of a code a, let p be 1 where it is 1 or 2, and q where it is 2; of b likewise r and s. With `F(t) = (t ? q : ¬p)`, which one
+//! Let p be 1 where a code a is 1 or 2, and q where it is 2; let r and s be the same for b. With `F(t) = (t ? q : ¬p)`, which one
 //! instruction makes of the bits of many rows,
 //!
 //! - a b = F(r) + F(s) - 2 F(0) + b, as each pair of codes shows, and
 //! - a b = p r where no code is 2.
 //!
-//! What `- 2 F(0)` adds is found as one more column, of 0s.
+//! The part that `- 2 F(0)` adds is found as one more column, of 0s.
 
 #![allow(unsafe_code, reason = "pulp has the token of AVX-512 VPOPCNTDQ, and not its instructions")]
 
@@ -69,7 +69,7 @@ impl Popcount {
         self.avx512f._mm512_add_epi64(sum, unsafe { std::arch::x86_64::_mm512_popcnt_epi64(bits) })
     }
 
-    /// Of rows `APART` from each other, swaps the bits above each `shift` of the first with those below them of the second.
+    /// Swaps, in rows `APART` from each other, the upper half of each `2 * shift` bits of the first and the lower of the second.
     #[inline(always)]
     fn swap<const APART: usize>(self, rows: &mut [__m512i; 8], shift: i64, below: i64) {
         let simd = self.avx512f;
@@ -86,9 +86,9 @@ impl Popcount {
 
 /// The columns' codes.
 struct Columns {
-    /// What all products are multiplied by.
+    /// The number that all products are multiplied by.
     factor: i64,
-    /// Whether no code is 2.
+    /// True where no code is 2.
     single: bool,
     /// (blocks, columns and one of 0s) bits: where the code is 1 or 2, and where it is 2.
     planes: Vec<[u64; 2]>,
@@ -269,7 +269,7 @@ impl Piece<'_, '_> {
             popcount.swap::<2>(&mut eight, 2, 0x3333_3333_3333_3333);
             popcount.swap::<1>(&mut eight, 1, 0x5555_5555_5555_5555);
             for (place, &[low, high]) in (place..).step_by(lanes).zip(eight.as_chunks().0) {
-                // Of fewer lanes, the next write covers the rest.
+                // With fewer lanes, the next write covers the rest.
                 let (held, double) = (&mut held[place..][..8], &mut double[place..][..8]);
                 held.copy_from_slice(&cast::<_, Vector>(simd._mm512_or_si512(low, high)));
                 double.copy_from_slice(&cast::<_, Vector>(high));
@@ -329,7 +329,7 @@ impl Product<'_> {
         column: usize,
         sums: &mut [Vector],
     ) {
-        /// Of three bits, the second where the first is 1, else the opposite of the third.
+        /// A truth table of three bits: the second where the first is 1, else the opposite of the third.
         const CHOOSE: i32 = 0b1100_0101;
         let (popcount, simd) = (self.popcount, self.popcount.avx512f);
         let place = |c: usize| (column + c) * self.vectors + vector;

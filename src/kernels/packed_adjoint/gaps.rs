@@ -1,4 +1,4 @@
-//! What the missing codes of rows add to a transposed product, found one by one.
+//! The part of a transposed product that the missing codes of rows add, found one by one.
 
 use pulp::NullaryFnOnce;
 use rayon::prelude::*;
@@ -52,7 +52,7 @@ impl NullaryFnOnce for Multiples<'_, '_> {
 
 /// Sums that are to be added to the totals, of (narrow strips, 64, padded columns).
 pub(super) struct Gaps<'a> {
-    /// What a missing code of each row adds: (rows, padded columns).
+    /// The numbers that a missing code of each row adds: (rows, padded columns).
     filled: &'a [i32],
     padded: usize,
     sums: Vec<i32>,

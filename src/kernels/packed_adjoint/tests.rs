@@ -130,7 +130,7 @@ fn every_path_is_exact() {
     }
 }
 
-/// Of codes times a factor, bits are counted, and come to what every path comes to. Of other numbers they are not.
+/// Bits are counted for codes times a factor, and come to what every path comes to. For other numbers they are not.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn counted_bits_are_exact() {

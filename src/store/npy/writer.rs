@@ -126,7 +126,7 @@ impl BoxWriter for NpyWriter {
     }
 }
 
-/// What stands before the elements: of a multiple of 64 bytes.
+/// The header, which stands before the elements: a multiple of 64 bytes.
 pub(super) fn header(dtype: StoredType, shape: &[u64]) -> Vec<u8> {
     let extents: Vec<String> = shape.iter().map(ToString::to_string).collect();
     // As Python writes a tuple.

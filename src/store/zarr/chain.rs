@@ -10,7 +10,7 @@ use super::{
     shard::{Fill, Shard},
 };
 
-/// How chunks are encoded.
+/// The encoding of chunks.
 #[derive(Debug)]
 pub(crate) enum Chain {
     Plain(Codecs),

@@ -48,7 +48,7 @@ impl ChunkSpec {
     }
 }
 
-/// How elements become bytes, and what is then done with these.
+/// The steps that make bytes of elements, and then encode these.
 #[derive(Debug)]
 pub(crate) struct Codecs {
     transpose: Option<Vec<usize>>,
@@ -148,7 +148,7 @@ impl BytesCodecs {
         parsed.collect::<Why<_>>().map(Self)
     }
 
-    /// Whether any of them needs room for its result beside what it is given.
+    /// True where any of them needs room for its result beside what it is given.
     fn compress(&self) -> bool {
         self.0.iter().any(|codec| *codec != BytesCodec::Crc32c)
     }
@@ -201,7 +201,7 @@ fn bytes_codec(codec: &MetadataV3) -> Option<BytesCodec> {
     })
 }
 
-/// Whether a `bytes` codec stores numbers of `unit` bytes big-endian first.
+/// True where a `bytes` codec stores numbers of `unit` bytes in big-endian order.
 pub(crate) fn is_big_endian(codec: &MetadataV3, unit: usize) -> Why<bool> {
     match codec.configuration().and_then(|c| c.get("endian")).map(|v| (v, v.as_str())) {
         Some((_, Some("little"))) => Ok(false),

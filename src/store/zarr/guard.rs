@@ -14,13 +14,13 @@ use zarrs::array::codec::blosc_decompress_bytes;
 
 use super::bitshuffle;
 
-/// What is wrong with metadata, in words; the caller adds the array.
+/// A result, or in words what is wrong with metadata; the caller adds the array.
 pub(crate) type Why<T> = Result<T, String>;
 
 /// Why there is no chunk; the caller adds the array and the index.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// What is wrong with it, in words.
+    /// Something is wrong with it; what it is, in words.
     Wrong(String),
     /// It is not there; which part of it, in words.
     Missing(String),
@@ -283,7 +283,7 @@ fn inflate(reader: impl Read, size: Size, what: &str) -> Decoded<Vec<u8>> {
     Ok(decoded)
 }
 
-/// What a decompressor's error means: zstd's has no kind of its own where its memory ran out.
+/// The fault that a decompressor's error means: zstd's has no kind of its own where its memory ran out.
 fn damaged(what: &str, size: Size, error: &std::io::Error) -> Fault {
     let why = error.to_string();
     if error.kind() == ErrorKind::OutOfMemory || why.starts_with("Allocation error") {

@@ -28,7 +28,7 @@ pub(crate) fn number(element: &[u8], dtype: StoredType) -> String {
     }
 }
 
-/// The same of an integer, as a number; none of other types.
+/// The value of an integer: `element` is one of `dtype`, in native byte order; none for other types.
 pub(crate) fn integer(element: &[u8], dtype: StoredType) -> Option<i128> {
     macro_rules! read {
         ($number:ty) => {

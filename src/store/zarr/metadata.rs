@@ -28,7 +28,7 @@ pub const MAX_CHUNK_BYTES: u64 = 2 << 30;
 /// Most bytes of one fixed-length string.
 const MAX_STRING_BYTES: usize = 64 << 10;
 
-/// What the elements of an array are.
+/// The kind of an array's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Element {
     Number(StoredType),
@@ -64,7 +64,7 @@ pub(crate) struct Metadata {
     pub(crate) other_keys: Option<ChunkKeyEncoding>,
 }
 
-/// What the root of a store says of its writer, in words; empty where it says nothing.
+/// The writer of a store, in the words of its root; empty where that says nothing.
 pub(crate) fn writer(storage: &dyn Storage) -> String {
     // Only told beside an error, which is not to be hidden by another.
     let attributes = read_attributes(storage, "").unwrap_or_default();
@@ -304,7 +304,7 @@ impl Metadata {
         self.shape.iter().zip(&self.chunk_shape).map(|(&n, &chunk)| n.div_ceil(chunk)).collect()
     }
 
-    /// How much of the chunk at `index`, which lies in the grid, is within the array along each axis.
+    /// The extents of the part within the array of the chunk at `index`, which lies in the grid.
     pub(crate) fn extent(&self, index: &[u64]) -> Vec<u64> {
         let axes = self.shape.iter().zip(&self.chunk_shape).zip(index);
         axes.map(|((&n, &chunk), &i)| chunk.min(n.saturating_sub(i.saturating_mul(chunk)))).collect()

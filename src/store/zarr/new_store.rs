@@ -129,7 +129,7 @@ impl Drop for NewStore {
     }
 }
 
-/// Whether nothing is at `path` yet. To be asked before [`ArrayWriter::resume`] begins the array `name` in a store there, or goes on with it;
+/// True where nothing is at `path` yet. Ask before [`ArrayWriter::resume`] begins the array `name` in a store there, or goes on with it;
 /// an empty name means the store itself.
 ///
 /// # Errors

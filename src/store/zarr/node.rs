@@ -65,7 +65,7 @@ impl Node {
 fn is_there(storage: &dyn Storage, key: &str) -> Result<bool> {
     match storage.size(key) {
         Ok(size) => Ok(size.is_some()),
-        // Of a file there are no further keys.
+        // A file has no further keys below it.
         Err(error) if error.kind() == ErrorKind::NotADirectory => Ok(false),
         Err(source) => Err(Error::io(storage.place(key), source)),
     }

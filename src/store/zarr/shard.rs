@@ -24,7 +24,7 @@ pub(crate) struct Inner<'a> {
     /// Its first element within the shard, and how many it has along each axis.
     pub(crate) origin: &'a [usize],
     pub(crate) shape: &'a [usize],
-    /// Whether the shard has it.
+    /// True where the shard has it.
     pub(crate) there: bool,
 }
 

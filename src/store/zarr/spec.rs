@@ -1,4 +1,4 @@
-//! How an array is stored that is to be written: its metadata, and its chunks encoded.
+//! The stored form of an array that is to be written: its metadata, and its encoded chunks.
 
 use std::borrow::Cow;
 
@@ -29,7 +29,7 @@ pub enum ZarrFormat {
     V3,
 }
 
-/// What blosc does to bytes before it compresses them.
+/// The order into which blosc brings bytes before it compresses them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Shuffle {
@@ -40,7 +40,7 @@ pub enum Shuffle {
     Bits,
 }
 
-/// How chunks are compressed.
+/// The compression of chunks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Compression {
@@ -56,12 +56,12 @@ pub enum Compression {
     Blosc {
         /// 0 to 9.
         level: u8,
-        /// What it does before.
+        /// The order into which it brings bytes first.
         shuffle: Shuffle,
     },
 }
 
-/// What an array is to be, and how it is stored.
+/// An array that is to be written, and how it is stored.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ArraySpec {
@@ -78,13 +78,13 @@ pub struct ArraySpec {
     pub format: ZarrFormat,
     /// Default none.
     pub compression: Compression,
-    /// Whether chunks of version 2 are in folders, as those of version 3 always are: `0/3` instead of `0.3`. Default false.
+    /// True where chunks of version 2 are in folders, as those of version 3 always are: `0/3` instead of `0.3`. Default false.
     pub nested: bool,
-    /// Whether each chunk has a checksum (crc32c), by which readers notice damage. Default false.
+    /// True where each chunk has a checksum (crc32c), by which readers notice damage. Default false.
     pub checksum: bool,
     /// Names of the axes, all or none.
     pub axes: Vec<String>,
-    /// What chunks hold that are not there. Default NaN for floating types, so that holes show; 0; or the empty string.
+    /// The value of chunks that are not there. Default NaN for floating types, so that holes show; 0; or the empty string.
     pub fill: Value,
     /// Default none.
     pub attributes: Attributes,
@@ -215,12 +215,12 @@ impl ArraySpec {
         codecs
     }
 
-    /// What is written at once: a shard, or a chunk.
+    /// The shape of what is written at once: a shard, or a chunk.
     pub(crate) fn tile_shape(&self) -> &[u64] {
         self.shard_shape.as_deref().unwrap_or(&self.chunk_shape)
     }
 
-    /// What is wrong with it that metadata do not tell.
+    /// Checks it for faults that metadata do not tell.
     pub(crate) fn check(&self) -> Why<()> {
         if self.format == ZarrFormat::V2 && (self.shard_shape.is_some() || self.checksum) {
             return Err("version 2 of Zarr has neither shards nor checksums".to_owned());
@@ -272,7 +272,7 @@ impl ArraySpec {
         let encoded = match self.compression {
             Compression::None => bytes.into(),
             Compression::Zstd { level } => {
-                // Of the elements, at the end of the frame: any decoder notices by it bytes that changed.
+                // The checksum is of the elements, at the end of the frame: any decoder notices by it bytes that changed.
                 let with_checksum = zstd::bulk::Compressor::new(level).and_then(|mut zstd| {
                     zstd.include_checksum(true)?;
                     zstd.compress(bytes)

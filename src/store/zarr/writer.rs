@@ -37,7 +37,7 @@ const MAX_TILES: u64 = 1 << 28;
 /// The attribute that says which job an array is of, and whether it is complete.
 const ATTRIBUTE: &str = "teatime";
 
-/// What is known of a tile: that it is not there, that something has its name, and that it is there with each of its bytes.
+/// The states of a tile: it is not there, something has its name, or it is there with each of its bytes.
 const ABSENT: u8 = 0;
 const FOUND: u8 = 1;
 const WRITTEN: u8 = 2;
@@ -75,9 +75,9 @@ pub struct ArrayWriter {
     path: String,
     spec: ArraySpec,
     metadata: Metadata,
-    /// Of the job, where there is one.
+    /// The hash of the job, where there is one.
     hash: Option<String>,
-    /// Of each tile, in C order.
+    /// The state of each tile, in C order.
     done: Vec<AtomicU8>,
 }
 
@@ -110,7 +110,7 @@ impl ArrayWriter {
             return Err(Error::argument("resume", "spec", "names no job"));
         };
         let io = |source| writer.io(path, source);
-        // What this process has begun is no leftover.
+        // A value that this process has begun is no leftover.
         writer.storage.flush().map_err(io)?;
         let found = metadata::read_attributes(&*writer.storage, path)?;
         let job = found.pointer(&format!("/{ATTRIBUTE}/job")).and_then(Value::as_str);
@@ -181,7 +181,7 @@ impl ArrayWriter {
             .map(|(index, _)| index)
     }
 
-    /// Whether a tile is written. One that another process wrote is read, once: with a fault, it is not.
+    /// True where a tile is written. One that another process wrote is read, once: with a fault, it is not.
     ///
     /// # Errors
     /// [`Error::Argument`]: no such tile. [`Error::Io`]: it is there, and cannot be read.
@@ -210,7 +210,7 @@ impl ArrayWriter {
         Ok(metadata::guarded(decode).is_ok_and(|bytes| is_text(&bytes)))
     }
 
-    /// What the array is to be.
+    /// The description of the array.
     pub fn spec(&self) -> &ArraySpec {
         &self.spec
     }
@@ -230,7 +230,7 @@ impl ArrayWriter {
         self.write_bytes(index, T::STORED, bytemuck::cast_slice(elements))
     }
 
-    /// The same of the elements' bytes, as the host has them.
+    /// Writes a tile from the bytes of its elements, as the host has them.
     ///
     /// # Errors
     /// As [`write`](Self::write).

@@ -23,7 +23,7 @@ codes! {
 }
 
 impl Edge {
-    /// Which of `n` elements, at least one, stands at a coordinate; none where it is the constant.
+    /// The one of `n` elements, at least one, that stands at a coordinate; none where it is the constant.
     pub(crate) fn source(self, at: i64, n: usize) -> Option<usize> {
         let n = i64::try_from(n).unwrap_or(i64::MAX);
         let source = match self {

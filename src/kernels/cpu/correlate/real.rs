@@ -1,4 +1,4 @@
-//! What sums are computed in: f32 or f64, and how elements become one and of one.
+//! The types that sums are computed in, f32 and f64, with conversions from and to elements.
 
 use half::{bf16, f16};
 use pulp::Simd;
@@ -41,7 +41,7 @@ pub(crate) trait Real: Element + Default + Vectors {
     ) -> Self::Vector<S>;
 }
 
-/// What an element is made of.
+/// An element that converts from and to numbers of type `R`.
 trait Cell<R>: Element {
     fn rounded(value: R) -> Self;
     fn truncated(value: R) -> Self;
@@ -203,7 +203,7 @@ macro_rules! real {
             }
 
             fn combine(combine: Combine, old: &[u8], values: &mut [Self]) {
-                // Where squares may be beyond the type, or nearly 0, the length is that of numbers times a power of two.
+                // The numbers are scaled by a power of two where squares may be beyond the type, or nearly 0.
                 let length = |x: Self, y: Self| {
                     let [large, by]: [Self; 2] = $large;
                     let most = x.abs().max(y.abs());

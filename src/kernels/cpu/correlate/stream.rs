@@ -13,7 +13,7 @@ const FEW: usize = 8;
 /// Numbers of lines that are made at once.
 const GROUPS: [usize; 3] = [1, GROUP / 2, GROUP];
 
-/// What a task keeps; the memory is that of the task before.
+/// The lines that a task keeps, in the memory of the task before.
 #[derive(Default)]
 pub(super) struct Kept<R> {
     /// Elements from one line to the next.
@@ -40,7 +40,7 @@ impl<R: Real> Kept<R> {
     }
 }
 
-/// Where a task's lines are.
+/// The places of a task's lines.
 struct Plans {
     planes: Plan,
     rows: Plan,

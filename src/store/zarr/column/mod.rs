@@ -230,7 +230,7 @@ impl Column {
         self.gaps.columns.values().map(|[filled, _]| filled).sum()
     }
 
-    /// Whether some of these start at one of the columns of the array in `range`.
+    /// True where some of these start at one of the columns of the array in `range`.
     pub fn is_filled_in(&self, range: Range<u64>) -> bool {
         self.gaps.columns.range(range).any(|(_, [filled, _])| *filled > 0)
     }
@@ -240,7 +240,7 @@ impl Column {
         &self.gaps.rows
     }
 
-    /// Whether some of these might have held something else: of the chunks that start at the same column of the array, some were
+    /// True where some of these might have held something else: of the chunks that start at the same column of the array, some were
     /// filled and others are there.
     pub fn is_doubtful(&self) -> bool {
         self.gaps.columns.values().any(|[filled, there]| *filled > 0 && *there > 0)

@@ -19,7 +19,7 @@ fn v2_store(compressor: &Value, chunk: Vec<u8>) -> Scratch {
     scratch
 }
 
-/// The same by v3 codecs behind `bytes`.
+/// The array of [`v2_store`], by v3 codecs behind `bytes`.
 fn v3_store(codecs: &[Value], chunk: Vec<u8>) -> Scratch {
     let scratch = Scratch::new();
     let chain: Vec<Value> = [json!({ "name": "bytes" })].into_iter().chain(codecs.iter().cloned()).collect();
@@ -286,7 +286,7 @@ fn inner_chunks_that_overlap() {
         let why = why(&scratch, &[0, 1], "an entry that is another's");
         assert!(why.contains(words), "{why}");
     }
-    // What is left of a shard that was cut before its index: the last entry is six bytes of the index.
+    // The shard was cut before its index: the last entry is six bytes of the index.
     scratch.put("a/c/0/1", &good[6..]);
     assert!(why(&scratch, &[0, 1], "cut").contains("6 bytes at 18"));
 }

@@ -74,7 +74,7 @@ fn of_every_type() {
     check(|i| half::f16::from_f32(i.into()), half::f16::from_f32(-999.0), json!(-999), F16);
     check(f32::from, 9.969_21e36, json!(9.969_21e36), F32);
     check(f64::from, f64::NAN, json!("NaN"), F64);
-    // Where there is another mark, NaN is missing too.
+    // NaN is missing too where there is another mark.
     check(f64::from, f64::NAN, json!(-1), F64);
     // Zero, which is also what hangs over.
     let (_scratch, array) = marked([1i16, 2, 3, 4, 0, 6, 7, 8, 9], json!(0));

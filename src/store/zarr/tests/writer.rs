@@ -71,7 +71,7 @@ fn folder(scratch: &Scratch) -> Arc<dyn WritableStorage> {
     Arc::new(Folder::new(scratch.path()))
 }
 
-/// What is read in the place of each element.
+/// The values that are read in the place of each element.
 fn read(scratch: &Scratch, name: &str) -> Vec<f32> {
     let array = ZarrArray::open(scratch.path(), name, MissingChunk::Fill).unwrap();
     assert_eq!((array.shape(), array.chunk_shape()), (&SHAPE[..], &[32, 24][..]));
@@ -141,7 +141,7 @@ fn every_type() {
     other_types(&Scratch::new());
 }
 
-/// Where nothing was written, floating numbers are NaN.
+/// Floating numbers are NaN where nothing was written.
 #[test]
 fn holes_show() {
     let scratch = Scratch::new();

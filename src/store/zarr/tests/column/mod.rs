@@ -31,7 +31,7 @@ fn array(metadata: &Value, chunks: &[(&str, Vec<u8>)]) -> Scratch {
     scratch
 }
 
-/// Of UTF-32 in version 3: strings of at most one letter.
+/// Makes the type UTF-32 in version 3: strings of at most one letter.
 fn letters(mut metadata: Value) -> Value {
     metadata["data_type"] = json!({ "name": "fixed_length_utf32", "configuration": { "length_bytes": 4 } });
     metadata["fill_value"] = "".into();
@@ -258,7 +258,7 @@ fn memory_bounds_columns() {
     let keys: Vec<_> = (0..100).map(|i| i.to_string()).collect();
     let chunks: Vec<_> = keys.iter().map(|key| (key.as_str(), chunk.clone())).collect();
     over(bytes(&array(&metadata, &chunks)), MEMORY);
-    // Of a fill value nothing is made, however long it is.
+    // Nothing is made of a fill value, however long it is.
     let (mut metadata, _) = text(&["", "", ""]);
     metadata["fill_value"] = "A".repeat(100_000).into();
     assert!(matches!(bytes(&array(&metadata, &[])), Err(Error::Chunk { .. })));
