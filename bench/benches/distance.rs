@@ -41,7 +41,7 @@ fn main() -> Result<(), Error> {
     }
     let (device, shape) = (&bench.device.clone(), [20_000, 1000]);
     let [n, k] = shape;
-    // Of each, ten distances and as many numbers of eight bytes.
+    // Each row has ten distances and ten numbers of neighbors, of eight bytes each.
     bench.case("nearest 10 euclidean F32", &shape, 4 * n * k + 160 * n, Some(n * n / 2 * k), || {
         let x = random(device, 1, &shape, float)?;
         let (options, run) = (Options::default(), Run::default());

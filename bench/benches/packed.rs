@@ -58,7 +58,7 @@ fn pass(bench: &mut Bench, missing: Option<u32>) {
         let x = Matrix::from_vec(x, COLS as usize, WIDTH as usize)?;
         let table = vec![[1.0f32, 1.4]; ROWS as usize];
         let table = Tensor::from_slice(device, table.as_flattened(), &[ROWS, 2])?;
-        // Of a row: 1.4² times the length of 1,000 numbers of at most 1, and times their sum.
+        // The bounds of a row are 1.4² times the length of 1,000 numbers of at most 1, and times their sum.
         let bounds = [2.0 * 32.0, 2.0 * 1000.0];
         let missing = missing.is_some();
         Ok(move || {

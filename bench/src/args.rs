@@ -1,4 +1,4 @@
-//! What can be said on the command line.
+//! Arguments of the command line.
 
 use std::path::PathBuf;
 
@@ -33,18 +33,18 @@ pub(crate) struct Args {
     /// Compares two files of results, and measures nothing
     #[arg(long, value_names = ["FILE", "FILE"], num_args = 2, exclusive = true)]
     pub(crate) compare: Option<Vec<PathBuf>>,
-    /// What a process started for the start-up times does: opens this device and prints seconds
+    /// Opens this device and prints seconds, in a process started for the start-up times
     #[arg(long, value_name = "NAME", hide = true)]
     pub(crate) startup: Option<String>,
     /// And makes and decomposes so many rows of the headline's matrix
     #[arg(long, value_name = "N", hide = true, requires = "startup", default_value_t = 0)]
     pub(crate) rows: u64,
-    /// The same, for the bare CUDA context of a device by number
+    /// Opens the bare CUDA context of a device by number and prints seconds
     #[arg(long, value_name = "N", hide = true, exclusive = true)]
     pub(crate) startup_context: Option<usize>,
 }
 
-/// What is measured on a card first.
+/// A part that is measured on a card first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Piece {
     /// The SVD of 10,000,000 x 20,000 random entries, or of a share of the rows, stage by stage

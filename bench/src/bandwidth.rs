@@ -19,7 +19,7 @@ use crate::{
 
 /// Bytes of the array that is read, or for random words written.
 const SIZES: [u64; 6] = [1 << 20, 8 << 20, 64 << 20, 256 << 20, 1 << 30, 4 << 30];
-/// Of arrays that pass through the host, which has to hold them too.
+/// Bytes of arrays that pass through the host, which has to hold them too.
 const HOST_SIZES: [u64; 5] = [1 << 20, 8 << 20, 64 << 20, 256 << 20, 1 << 30];
 /// Columns of matrices.
 const COLS: u64 = 1024;

@@ -62,7 +62,7 @@ fn pairs<'a>(
 fn lines(x: &DeviceReport, y: &DeviceReport) -> Vec<String> {
     let both = x.entries.iter().filter_map(|a| Some((a, y.entry(&a.id)?)));
     both.map(|(a, b)| {
-        // How many times as fast the second is.
+        // The ratio is how many times as fast the second is.
         let ratio = match a.unit {
             Unit::Bandwidth | Unit::Flops => b.median / a.median,
             Unit::Milliseconds => a.median / b.median,

@@ -101,7 +101,7 @@ fn counts(device: &Device) -> Result<Vec<u8>, Error> {
     Ok([result.digest, result.counts.used, result.counts.zero_variance].map(u64::to_le_bytes).concat())
 }
 
-/// Of a matrix of rank 12 and noise.
+/// Singular values of a matrix of rank 12 and noise.
 fn singular_values(device: &Device) -> Result<Vec<f64>, Error> {
     let (rows, cols) = (2000, 300);
     let a = Tensor::from_slice(device, &data::low_rank(10, rows, cols), &[rows, cols])?;

@@ -37,7 +37,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether everything was measured and all results agree.
+/// True where everything was measured and all results agree.
 fn run(args: &Args) -> Result<bool, String> {
     if let Some([a, b]) = args.compare.as_deref() {
         return compare::compare(a, b);

@@ -33,7 +33,7 @@ pub(crate) struct Session<'a> {
     pub(crate) room: u64,
 }
 
-/// What is measured, at one size.
+/// One size at which something is measured.
 pub(crate) struct Size {
     pub(crate) text: String,
     /// Bytes or operations of one run.
@@ -45,9 +45,9 @@ pub(crate) struct Size {
 /// A job that ran twice, once to warm up.
 struct Tried {
     job: Job,
-    /// Of the second run.
+    /// The time of the second run.
     seconds: f64,
-    /// Of making the data.
+    /// The time for making the data.
     setup: f64,
     work: f64,
     memory: u64,
@@ -77,7 +77,7 @@ impl<'a> Session<'a> {
         Self { budget: seconds / entries, room, ..self }
     }
 
-    /// Whether the measurement was asked for.
+    /// True where the measurement was asked for.
     pub(crate) fn wants(&self, id: &str) -> bool {
         id.contains(self.only)
     }

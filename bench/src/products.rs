@@ -13,7 +13,7 @@ struct Shape {
     m: u64,
     n: u64,
     k: u64,
-    /// Whether the left matrix is stored transposed.
+    /// True where the left matrix is stored transposed.
     transposed: bool,
 }
 

@@ -34,7 +34,7 @@ pub(crate) struct Report {
     pub(crate) absent: Vec<Note>,
 }
 
-/// What was measured on one device.
+/// The measurements of one device.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct DeviceReport {
     pub(crate) name: String,
@@ -189,7 +189,7 @@ fn plain(id: &str) -> &str {
     id.strip_suffix(OWN).unwrap_or(id)
 }
 
-/// How far results in floating point may be apart, as a fraction of the largest.
+/// Largest difference allowed between results in floating point, as a fraction of the largest.
 pub(crate) const TOLERANCE: f64 = 1e-5;
 
 /// The largest difference as a fraction of the largest magnitude; none for other lengths and for NaN.
@@ -235,7 +235,7 @@ impl DeviceReport {
     }
 }
 
-/// What is not there of a list of devices.
+/// The devices of a list that are not there, and why.
 pub(crate) fn absent(listed: &[ListedDevice]) -> Vec<Note> {
     let why = |listed: &ListedDevice| {
         listed.info.as_ref().err().map(|why| Note { name: listed.name.clone(), why: why.clone() })

@@ -59,8 +59,8 @@ fn child(args: &[&str]) -> Result<[f64; 2], String> {
     }
 }
 
-/// What the process does: seconds until the device is open, until a launch on it is done, and, unless they are 0, until so
-/// many rows of the headline are made and decomposed.
+/// Returns the seconds until the device is open, until a launch on it is done, and, unless `rows` is 0, until so many rows of the
+/// headline are made and decomposed.
 pub(crate) fn open(name: &str, rows: u64) -> Result<Vec<f64>, String> {
     let text = |error: teatime::Error| error.to_string();
     let started = Instant::now();

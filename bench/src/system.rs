@@ -1,4 +1,4 @@
-//! Where and when.
+//! The machine and the time of a measurement.
 
 use std::{fs, time::SystemTime};
 

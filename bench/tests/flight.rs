@@ -5,7 +5,7 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
 use tempfile::TempDir;
 
-/// What the help names.
+/// The pieces that the help names.
 const PIECES: [&str; 13] = [
     "devices", "suite", "rates", "headline", "pairs", "dense", "profile", "missing", "switches", "startup",
     "bed", "bench", "sanitize",
@@ -66,7 +66,7 @@ impl Bundle {
 
     /// Puts the programs where `scripts/gpu-bundle` does.
     fn compress(&self) {
-        // Of its own: where other tests link the program meanwhile, tar says that it changed, and fails.
+        // The program has to be a copy: where other tests link it meanwhile, tar says that it changed, and fails.
         let bench = self.folder().join("teatime-bench");
         fs::remove_file(&bench).expect("the program should be there");
         fs::copy(env!("CARGO_BIN_EXE_teatime-bench"), &bench).expect("the folder should be writable");

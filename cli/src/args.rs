@@ -49,7 +49,7 @@ pub(crate) struct FolderArgs {
     pub(crate) json: bool,
 }
 
-/// Which variants take part.
+/// The options that choose the variants that take part.
 #[derive(Args, Debug)]
 pub(crate) struct FilterArgs {
     /// Leave out variants with a minor allele frequency below X (0 to 0.5)
@@ -66,7 +66,7 @@ impl From<&FilterArgs> for VariantFilter {
     }
 }
 
-/// Where to compute, and with how much.
+/// The options for the device, the threads and the memory.
 #[derive(Args, Debug)]
 pub(crate) struct Resources {
     /// Device to compute on, as `teatime devices` names it: cpu, cuda:0, wgpu:0 ...
@@ -80,7 +80,7 @@ pub(crate) struct Resources {
     pub(crate) threads: Option<usize>,
     /// Most host memory to plan with [default: half of what is free]
     ///
-    /// What is free is what the system can give without swapping, or what the memory limit of the cgroup (container, batch
+    /// Free memory is what the system can give without swapping, or what the memory limit of the cgroup (container, batch
     /// job) leaves, where that is less.
     ///
     /// 512M, 2G, 1.5GiB (powers of 1024), 2GB (powers of 1000). A budget below what one block needs is an error that

@@ -3,14 +3,14 @@
 use serde::Serialize;
 use teatime::stable_text::StableText;
 
-/// What a contig is, by its name.
+/// The kind of a contig, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Class {
     /// 1 to the last.
     Autosome(u8),
     X,
     Y,
-    /// What X and Y have in common: PLINK's `XY`, `PAR1` and `PAR2`.
+    /// The regions that X and Y have in common: PLINK's `XY`, `PAR1` and `PAR2`.
     Pseudoautosomal,
     Mitochondrial,
     /// `0`, PLINK's name for variants whose place nobody knows.

@@ -1,4 +1,4 @@
-//! Which contigs take part, and what they are.
+//! The choice of the contigs that take part, and their kinds.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -45,12 +45,12 @@ pub(crate) struct ContigArgs {
 }
 
 impl ContigArgs {
-    /// Whether all contigs take part.
+    /// True where all contigs take part.
     pub(crate) fn is_all(&self) -> bool {
         self.asked().is_none()
     }
 
-    /// What was asked for, as it would be written; none where all contigs take part.
+    /// The option that was asked for, as it would be written; none where all contigs take part.
     fn asked(&self) -> Option<String> {
         let chr = self.chr.as_ref().map(|list| format!("--chr {list}"));
         chr.or_else(|| self.autosome.then(|| "--autosome".to_owned()))
@@ -99,7 +99,7 @@ struct List {
     karyotype: Karyotype,
     /// Normalised names.
     names: Vec<String>,
-    /// Of PLINK's numbers.
+    /// Ranges of PLINK's numbers.
     ranges: Vec<RangeInclusive<u32>>,
 }
 
@@ -129,7 +129,7 @@ fn list(text: &str, karyotype: Karyotype) -> Result<List, String> {
     }
     Ok(list)
 }
-/// What the contigs of the variants are, as run.json has it.
+/// The contigs of the variants, as run.json has them.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Contigs {
     /// The number of autosomes; null where that is not known.
@@ -148,9 +148,9 @@ pub(crate) struct Contigs {
     mitochondrial: u64,
     /// On PLINK's contig `0`.
     unplaced: u64,
-    /// Of all other names.
+    /// On contigs of any other name.
     other: u64,
-    /// What was asked for by name and is not there.
+    /// Names that were asked for and are not there.
     #[serde(skip)]
     absent: Vec<String>,
 }
@@ -293,7 +293,7 @@ impl Contigs {
         *count += variants;
     }
 
-    /// What was asked for and is not there.
+    /// A warning of names that were asked for and are not there.
     pub(crate) fn absent(&self) -> Option<String> {
         let names = text::few(&self.absent);
         (!self.absent.is_empty()).then(|| format!("--chr: no variant is on {names}"))
@@ -316,7 +316,7 @@ impl Contigs {
         ))
     }
 
-    /// What was left out, in words.
+    /// Says in words how many variants were left out.
     pub(crate) fn left_out(&self) -> Option<String> {
         let (left, asked) = (text::count(self.left_out), self.asked.as_ref()?);
         Some(format!("{left} of other contigs left out by {asked}"))

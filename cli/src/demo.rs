@@ -45,7 +45,7 @@ pub(crate) struct DemoArgs {
     /// Fraction of missing calls (0 to 1)
     #[arg(long, value_name = "X", default_value_t = 0.01, value_parser = up_to_one)]
     missing: f64,
-    /// How far the populations are apart: `F_ST` (0 to 0.95)
+    /// Distance of the populations from one another: `F_ST` (0 to 0.95)
     #[arg(long, value_name = "X", default_value_t = 0.01, value_parser = fst)]
     fst: f64,
     /// Seed of the simulation
@@ -110,7 +110,7 @@ pub(crate) fn run(args: &DemoArgs, cancel: &Cancel) -> Result<(), Failure> {
         cancel,
     )?;
     stores.take(&ContigArgs::default(), cancel)?;
-    // Where it will be.
+    // The store will be at this path.
     stores.paths = vec![args.out.join(STORE)];
     let job = Job {
         started,

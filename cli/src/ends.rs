@@ -1,4 +1,4 @@
-//! What the ends of a .bed's rows tell of the tables beside it: its length does not tell up to three lines too few or too many
+//! Checks the tables beside a .bed by the ends of its rows: its length does not tell up to three lines too few or too many
 //! where four samples share a byte.
 
 use std::{fs, io::Read};
@@ -64,7 +64,7 @@ fn calls_behind(bed: &BedFile, by_variant: bool, row: u64, columns: u64) -> Fail
     ))
 }
 
-/// Of so many samples at the end.
+/// Says that all calls of so many samples at the end are two copies of A1.
 fn no_calls(bed: &BedFile, samples: usize, variants: u64) -> String {
     let names = &bed.samples()[bed.samples().len() - samples..];
     let names: Vec<_> = names.iter().map(|sample| format!("{} {}", sample.family, sample.id)).collect();

@@ -1,4 +1,4 @@
-//! How a command ends when it does not succeed.
+//! Ways in which a command ends when it does not succeed.
 
 use std::{fmt, path::Path};
 
@@ -100,7 +100,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// What is said of a ploidy, with the option that takes others.
+/// Adds the option that takes other ploidies to what is said of one.
 fn of_all_calls(text: &str) -> String {
     const ALL: &str = "must be that of all calls";
     text.replace(ALL, &format!("{ALL}, unless --ploidy-mismatch missing is given"))

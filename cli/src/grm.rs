@@ -28,19 +28,19 @@ pub(crate) struct GrmArgs {
     /// Folder for the results
     #[arg(long, value_name = "DIR", value_parser = local())]
     out: PathBuf,
-    /// How products of dosages become relationships
+    /// Rule by which products of dosages become relationships
     ///
-    /// Of dosages x, y with p = mean / 2: gcta the mean over the variants of (x - 2p) (y - 2p) / (2p (1 - p)), as plink2
-    /// --make-rel and GCTA; vanraden1 the sum of (x - 2p) (y - 2p) over the sum of 2p (1 - p), as sgkit.
+    /// For dosages x, y with p = mean / 2, gcta is the mean over the variants of (x - 2p) (y - 2p) / (2p (1 - p)), as in plink2
+    /// --make-rel and GCTA; vanraden1 is the sum of (x - 2p) (y - 2p) over the sum of 2p (1 - p), as in sgkit.
     #[arg(long, value_parser = named(METHODS), default_value = default_of(METHODS))]
     method: GrmMethod,
-    /// What a missing call counts for
+    /// Rule for missing calls
     ///
     /// pairwise: the sums of a pair of samples are over the variants called in both, as by plink2's default; NaN where
     /// there are none. mean: it becomes the variant's mean, as by plink2's meanimpute.
     #[arg(long, value_parser = named(MISSING), default_value = default_of(MISSING))]
     missing: MissingCalls,
-    /// What to write
+    /// Format of the results
     #[arg(long, value_enum, default_value_t)]
     format: FormatArg,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! How the C library's allocator keeps freed memory.
+//! Settings for how the C library's allocator keeps freed memory.
 
 /// Has all threads allocate from one heap. With a heap each, every thread keeps up to tens of megabytes of freed chunks to itself:
 /// memory that no budget counts, and that the other threads take from the system anew.

@@ -45,7 +45,7 @@ pub(crate) fn watch(cancel: &Cancel) -> io::Result<()> {
         iterator::Signals,
     };
     let cancel = cancel.clone();
-    // What the process was started to ignore stays ignored; where that is not known, SIGHUP is taken for it.
+    // Signals that the process was started to ignore stay ignored; where that is not known, SIGHUP is taken for one.
     // Caught, SIGXFSZ makes an error of a write beyond the size that files may have, instead of the end of the process.
     let wanted = [(SIGINT, false), (SIGTERM, false), (SIGHUP, true), (SIGXFSZ, false)];
     let wanted = wanted.into_iter().filter(|(signal, unknown)| !ignored(*signal).unwrap_or(*unknown));
@@ -69,7 +69,7 @@ pub(crate) fn watch(cancel: &Cancel) -> io::Result<()> {
     std::thread::Builder::new().name("teatime-signals".into()).spawn(watch).map(drop)
 }
 
-/// Whether the process was started to ignore a signal, as `nohup` has it ignore SIGHUP; none where the system does not say.
+/// True where the process was started to ignore a signal, as `nohup` has it ignore SIGHUP; none where the system does not say.
 #[cfg(unix)]
 fn ignored(signal: i32) -> Option<bool> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;

@@ -15,7 +15,7 @@ use crate::progress::Bar;
 /// Contigs that the variants are spread over, in equal parts.
 const CONTIGS: u64 = 4;
 
-/// What to simulate.
+/// The cohort that is simulated.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
     pub(crate) variants: u64,

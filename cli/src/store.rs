@@ -161,7 +161,7 @@ impl Store {
     }
 }
 
-/// Whether `path` names a PLINK .bed: by its ending, or as the prefix of one.
+/// True where `path` names a PLINK .bed: by its ending, or as the prefix of one.
 pub(crate) fn is_bed(path: &Path) -> bool {
     let mut prefixed = path.as_os_str().to_owned();
     prefixed.push(".bed");

@@ -1,4 +1,4 @@
-//! What is said of genotype stores on the command line.
+//! Arguments about genotype stores.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ use crate::{
 pub(crate) const MISSING_CHUNKS: Named<MissingChunk> =
     &[("error", MissingChunk::Error), ("fill", MissingChunk::Fill)];
 
-/// Whether calls of another ploidy become missing.
+/// The values of --ploidy-mismatch: true where calls of another ploidy become missing.
 const PLOIDY_MISMATCHES: Named<bool> = &[("error", false), ("missing", true)];
 
 /// Arguments of every command that reads genotypes.
@@ -31,13 +31,13 @@ pub(crate) struct StoreArgs {
     /// Path of the genotype array within each store, where it has another name
     #[arg(long, value_name = "PATH")]
     array: Option<String>,
-    /// What a genotype chunk that is not there means: damage, or the array's fill value
+    /// Meaning of a genotype chunk that is not there: damage, or the array's fill value
     ///
     /// Zarr lets writers leave out chunks that hold nothing but the fill value, so most readers take a lost file for
     /// one; where that value is 0, its calls become homozygous reference.
     #[arg(long, value_name = "MEANS", value_parser = named(MISSING_CHUNKS), default_value = default_of(MISSING_CHUNKS))]
     missing_chunk: MissingChunk,
-    /// What a call of another number of alleles than most is, where a Zarr store has more than two alleles a call
+    /// Meaning of a call of another number of alleles than most, where a Zarr store has more than two alleles a call
     ///
     /// One triploid call makes every call of a store, or of a contig's group, three alleles wide. missing: one more pass
     /// finds the ploidy that most calls of all stores fit (calls of one or two alleles fit 2), and all others become
@@ -85,7 +85,7 @@ impl StoreArgs {
         }
     }
 
-    /// What numbers of dosages mean.
+    /// Sets what numbers of dosages mean.
     fn read(&self, genotypes: Genotypes) -> Genotypes {
         genotypes.nan_is_missing(self.nan_missing).dosages_are_bounded(self.bounded_dosages)
     }

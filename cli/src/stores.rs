@@ -50,15 +50,15 @@ pub(crate) struct Stores {
     pub(crate) samples: Vec<String>,
     /// Families of the samples of a .fam.
     pub(crate) families: Option<Vec<String>>,
-    /// Of the variants that take part.
+    /// The genotypes of the variants that take part.
     pub(crate) genotypes: Genotypes,
     /// None before [`take`](Self::take), and where they cannot be read and nobody asked for some.
     pub(crate) contigs: Option<Contigs>,
-    /// Where calls of another ploidy are missing.
+    /// Set where calls of another ploidy are missing.
     pub(crate) ploidy_mismatch: Option<PloidyMismatch>,
-    /// Where they were counted.
+    /// Set where calls were counted.
     pub(crate) calls: Option<Calls>,
-    /// What was odd on the way, yet allowed.
+    /// Warnings of what was odd on the way, yet allowed.
     odd: Vec<String>,
 }
 
@@ -167,7 +167,7 @@ impl Stores {
                 self.contigs = Some(contigs);
                 Ok(())
             }
-            // What needs no contig goes on without them.
+            // A run that needs no contigs goes on without them.
             Err(Failure::Error(why)) if args.is_all() => {
                 self.odd.push(format!("which contigs the variants are on is not known: {why}"));
                 Ok(())
@@ -213,7 +213,7 @@ impl Stores {
         self.stores.iter().flat_map(Store::arrays).map(|array| array.looked_for().absent).sum()
     }
 
-    /// What is odd, yet allowed: stores that are given more than once, samples of one name in a .fam or with white space in their
+    /// Warnings of what is odd, yet allowed: stores that are given more than once, samples of one name in a .fam or with white space in
     /// names, chunks of columns that are not there, and what opening the stores met.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let file = |(path, store): (&PathBuf, &Store)| match store {
@@ -254,7 +254,7 @@ impl Stores {
         self.samples.iter().find(|id| id.is_empty() || id.contains(char::is_whitespace))
     }
 
-    /// What of the stores is not taken as it is there, in lines of a summary.
+    /// Lines of a summary that say what of the stores is not taken as it is there.
     pub(crate) fn changes(&self) -> Vec<String> {
         let mismatch = self.ploidy_mismatch.map(|PloidyMismatch { stored, ploidy, calls }| {
             let calls = text::plural(calls, "call");
@@ -312,7 +312,7 @@ fn cells(ids: &[String], families: Option<&Vec<String>>, between: &str) -> Vec<S
     }
 }
 
-/// What occurs more than once, and how often, in order.
+/// Items that occur more than once, and how often, in order.
 fn doubled<T: Ord>(all: &[T]) -> impl Iterator<Item = (&T, u64)> {
     let mut times = BTreeMap::new();
     all.iter().for_each(|one| *times.entry(one).or_insert(0) += 1);
@@ -331,7 +331,7 @@ fn within(path: &Path, store: &Store) -> Vec<String> {
     }
 }
 
-/// How the samples of two stores differ, in words.
+/// Says in words how the samples of two stores differ, if they do.
 fn difference(path: &Path, samples: &[String], other_path: &Path, other: &[String]) -> Option<String> {
     if samples == other {
         return None;

@@ -1,4 +1,4 @@
-//! What is known of the variants of stores, read in batches.
+//! Reads what is known of the variants of stores, in batches.
 
 use teatime::{Result, to_usize};
 use teatime_genotype::Variant;
@@ -25,7 +25,7 @@ impl<'a> Variants<'a> {
     /// The variant of that number, counted over all stores; numbers come in ascending order.
     ///
     /// # Panics
-    /// Where the stores have none of that number.
+    /// Panics where the stores have no variant of that number.
     pub(crate) fn get(&mut self, number: u64) -> Result<&mut Variant> {
         let within = |first: u64| to_usize(number.saturating_sub(first));
         if number < self.first || within(self.first) >= self.batch.len() {

@@ -3,7 +3,7 @@
 /// Most axes of an image.
 pub(crate) const MOST_AXES: usize = 5;
 
-/// What an axis goes along.
+/// The kind of an axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AxisKind {
@@ -22,7 +22,7 @@ pub enum AxisKind {
 pub struct Axis {
     /// Its name, such as `y`.
     pub name: String,
-    /// What it goes along.
+    /// The kind of axis.
     pub kind: AxisKind,
     /// Unit of its scale, such as `micrometer`, where there is one.
     pub unit: Option<String>,
@@ -71,7 +71,7 @@ impl Axis {
     }
 }
 
-/// What is wrong with the axes of an image to be read or written; both ask for 2 or 3 axes along space, at most one along time and
+/// Says what is wrong with the axes of an image to be read or written; both ask for 2 or 3 axes along space, at most one along time and
 /// one of another kind, each with a name of its own.
 pub(crate) fn misfit(axes: &[Axis]) -> Option<String> {
     let count = |of: fn(&AxisKind) -> bool| axes.iter().filter(|axis| of(&axis.kind)).count();

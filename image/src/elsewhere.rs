@@ -1,4 +1,4 @@
-//! What a group of OME-Zarr is that is no image, for messages.
+//! Messages about groups of OME-Zarr that are no images.
 
 use teatime::{
     Error,
@@ -14,7 +14,7 @@ const LISTED: usize = 8;
 pub(crate) fn found(storage: &dyn Storage, path: &str, ome: &Entry<'_>) -> Error {
     let why = if let Some(plate) = ome.find("plate") {
         let wells = paths(&plate.get("wells"));
-        // Of the others there is no need to know.
+        // There is no need to know the images of the other wells.
         let images = wells.first().map_or_else(Vec::new, |well| {
             let images = images_of_well(storage, &join(path, well));
             images.iter().map(|image| join(well, image)).collect()

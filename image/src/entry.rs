@@ -6,7 +6,7 @@ use teatime::{Error, Result};
 /// Most characters of a value that a message shows.
 const SHOWN: usize = 60;
 
-/// What a metadata file has under a key, which may be nothing.
+/// The value that a metadata file has under a key, which may be nothing.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry<'a> {
     file: &'a str,
@@ -20,14 +20,14 @@ impl<'a> Entry<'a> {
         Self { file, key: String::new(), value: Some(value) }
     }
 
-    /// What an object has under a name. Null counts as nothing.
+    /// Returns the entry of an object under a name. Null counts as nothing.
     pub(crate) fn get(&self, name: &str) -> Self {
         let dot = if self.key.is_empty() { "" } else { "." };
         let value = self.value.and_then(|value| value.get(name)).filter(|value| !value.is_null());
         Self { file: self.file, key: format!("{}{dot}{name}", self.key), value }
     }
 
-    /// The same where there is something.
+    /// Returns the entry under a name where there is something.
     pub(crate) fn find(&self, name: &str) -> Option<Self> {
         Some(self.get(name)).filter(|entry| entry.value.is_some())
     }

@@ -26,7 +26,7 @@ pub(crate) struct Metadata {
 }
 
 impl Metadata {
-    /// Those of the group at `path`.
+    /// Reads the metadata of the group at `path`.
     pub(crate) fn read(storage: &dyn Storage, path: &str) -> Result<Self> {
         let key = join(path, "zarr.json");
         if let Some(json) = read_json(storage, &key)? {
@@ -37,7 +37,7 @@ impl Metadata {
         Ok(Self { file: storage.place(&key), version: OmeVersion::V04, json })
     }
 
-    /// What they have of OME, if anything.
+    /// Returns the metadata of OME, if there are any.
     pub(crate) fn ome(&self) -> Result<Entry<'_>> {
         let json = Entry::new(&self.file, &self.json);
         if self.version == OmeVersion::V04 {
@@ -49,7 +49,7 @@ impl Metadata {
     }
 }
 
-/// Whether what says a version, if it does, says that one.
+/// Refuses an entry that names another version than the expected one.
 pub(crate) fn is_version(entry: &Entry<'_>, expected: &str) -> Result<()> {
     match entry.text_or_none()? {
         Some(found) if found != expected => {

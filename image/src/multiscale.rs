@@ -23,7 +23,7 @@ pub struct Level {
     pub path: String,
     /// Size of a pixel along each axis, in the axis's unit. Finite, above 0.
     pub scale: Vec<f64>,
-    /// Where the middle of the first pixel is along each axis, in the axis's unit. Finite.
+    /// The middle of the first pixel along each axis, in the axis's unit. Finite.
     pub translation: Vec<f64>,
 }
 
@@ -124,7 +124,7 @@ impl Multiscale {
         &self.levels
     }
 
-    /// How its channels are to be shown, as the metadata have it (`omero`), where they do.
+    /// The settings that its channels are to be shown with, as the metadata have them (`omero`), where they do.
     pub fn omero(&self) -> Option<&Attributes> {
         self.omero.as_ref()
     }

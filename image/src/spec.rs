@@ -1,4 +1,4 @@
-//! What an image is to be.
+//! The description of an image to be written.
 
 use serde_json::{Value, json};
 use teatime::{
@@ -16,7 +16,7 @@ use crate::{
 /// An image's stack is halved unless it has fewer pixels than its planes are long, divided by this.
 const STACK: u64 = 4;
 
-/// Which smaller levels an image has.
+/// The smaller levels that an image has.
 ///
 /// Each is made of means of the one before: over 2 pixels along both axes of the planes (the last two along space), and along the stack (the
 /// third) where it has at least a quarter as many pixels as the longer axis of a plane. At the end of an axis of odd length the mean is over
@@ -43,7 +43,7 @@ impl StableText for Pyramid {
     }
 }
 
-/// What an image is to be, for [`MultiscaleWriter`](crate::MultiscaleWriter).
+/// The description of an image for [`MultiscaleWriter`](crate::MultiscaleWriter).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ImageSpec {
@@ -53,9 +53,9 @@ pub struct ImageSpec {
     pub axes: Vec<Axis>,
     /// Size of a pixel of level 0 along each axis, in the axis's unit: above 0; 1 where there is none.
     pub scale: Vec<f64>,
-    /// Where the middle of the first pixel of level 0 is along each axis, in the axis's unit. Default 0.
+    /// The middle of the first pixel of level 0 along each axis, in the axis's unit. Default 0.
     pub translation: Vec<f64>,
-    /// How its channels are to be shown (`omero`); none by default.
+    /// The settings that its channels are to be shown with (`omero`); none by default.
     pub omero: Option<Attributes>,
     /// Default none.
     pub pyramid: Pyramid,
@@ -113,7 +113,7 @@ impl ImageSpec {
         })
     }
 
-    /// What is wrong with it, but for what the array alone tells.
+    /// Refuses what is wrong with it, but for what the array alone tells.
     pub(crate) fn check(&self) -> Result<()> {
         let refuse = |name: &'static str, why: String| Err(Error::argument("ImageSpec", name, why));
         let axes = self.axes.len();
@@ -155,7 +155,7 @@ impl ImageSpec {
         }
     }
 
-    /// Whether axes are in another order than OME-Zarr asks for.
+    /// Says so where axes are in another order than OME-Zarr asks for.
     fn disorder(&self) -> Option<String> {
         let rank = |axis: &Axis| match axis.kind {
             AxisKind::Time => 0,

@@ -37,7 +37,7 @@ impl MultiscaleWriter {
     /// - [`Error::Io`]: nothing can be written.
     pub fn create(path: impl AsRef<Path>, spec: ImageSpec) -> Result<Self> {
         let path = path.as_ref();
-        // What the specification says of the image comes before what is there.
+        // The description of the image is checked before what is there.
         spec.check()?;
         match std::fs::read_dir(path).map(|mut entries| entries.next().is_some()) {
             Ok(true) => return Err(Error::store(path.display(), "exists already")),
@@ -132,7 +132,7 @@ impl MultiscaleWriter {
     /// - [`Error::Budget`]: `run` allows less memory than one tile takes.
     /// - [`Error::Io`]: something cannot be written. [`Error::Cancelled`].
     ///
-    /// What is written stays.
+    /// Everything that was written stays.
     ///
     /// # Cost
     /// Each level is read once; if the next one is partly there, only what its missing tiles are made of. A tile is a shard, or a chunk. On

@@ -53,7 +53,7 @@ pub(crate) struct Read<T: Element> {
     shape: Vec<usize>,
 }
 
-/// What arrays have the memory of.
+/// The owner of the memory of arrays.
 #[pyclass(module = "teatime._teatime", frozen)]
 struct Owner {
     _values: Box<dyn Send + Sync>,

@@ -1,4 +1,4 @@
-//! How a call of Python's runs: without the interpreter's lock, ended by Ctrl-C, and with panics and errors as exceptions.
+//! Runs the calls of Python: without the interpreter's lock, ended by Ctrl-C, and with panics and errors as exceptions.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -15,10 +15,10 @@ use teatime::{Budget, Cancel, Device, Error, Progress, Result, Run, Status};
 
 use crate::context::CurrentContext;
 
-/// How often Ctrl-C is looked for and progress told: each time takes the interpreter's lock, which other threads may hold for milliseconds.
+/// The time between looks for Ctrl-C, which tell progress too: each takes the interpreter's lock, which others may hold for milliseconds.
 const BETWEEN: Duration = Duration::from_millis(50);
 
-/// What a caller says about a long call.
+/// The options of a caller for a long call.
 #[derive(Debug, Default, FromPyObject)]
 pub(crate) struct RunOptions {
     /// Called with how far the call is: (pass, passes, rows, total).
@@ -64,7 +64,7 @@ pub(crate) fn call_on<T: Send>(
 /// Runs `work` without the interpreter's lock.
 ///
 /// # Errors
-/// What `work` returns, as Python has it; what the progress callback or a signal's handler raised; `RuntimeError` for a panic.
+/// The error of `work`, as Python has it; the one that the progress callback or a signal's handler raised; `RuntimeError` for a panic.
 pub(crate) fn call<T: Send>(
     py: Python<'_>,
     options: RunOptions,
@@ -118,13 +118,13 @@ struct Looking {
     /// The thread that called, if it is Python's main one, which alone runs handlers of signals.
     main: Option<ThreadId>,
     last: Mutex<Instant>,
-    /// What a handler or the progress callback raised.
+    /// The error that a handler or the progress callback raised.
     raised: Mutex<Option<PyErr>>,
 }
 
 impl Looking {
     /// # Errors
-    /// What Python raises where it is asked for its main thread.
+    /// Any error that Python raises where it is asked for its main thread.
     fn from_here(py: Python<'_>) -> PyResult<Self> {
         let threading = py.import("threading")?;
         let main = threading.call_method0("main_thread")?.getattr("ident")?;
@@ -133,12 +133,12 @@ impl Looking {
         Ok(Self { main, last: Mutex::new(Instant::now()), raised: Mutex::default() })
     }
 
-    /// Whether this thread can look, and has not for a while.
+    /// True where this thread can look, and has not for a while.
     fn is_due(&self) -> bool {
         self.main == Some(thread::current().id()) && self.last().elapsed() >= BETWEEN
     }
 
-    /// Whether a handler of a signal raised something, or what is `also` done with the interpreter's lock.
+    /// True where a handler of a signal raised something, or `also` did, which is called with the interpreter's lock.
     fn look(&self, also: impl FnOnce(Python<'_>) -> PyResult<()>) -> bool {
         *self.last() = Instant::now();
         let Err(error) = Python::attach(|py| py.check_signals().and_then(|()| also(py))) else {

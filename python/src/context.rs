@@ -11,7 +11,7 @@ use teatime::{
     cudarc::driver::{result, sys},
 };
 
-/// Whether a CUDA device is open.
+/// True once a CUDA device is open.
 static IS_OPEN: AtomicBool = AtomicBool::new(false);
 
 /// The calling thread's CUDA context, which is its again when this is dropped: what other libraries take for the current GPU.
@@ -51,7 +51,7 @@ impl Drop for CurrentContext {
     }
 }
 
-/// What has memory on a device, which is freed with the thread's CUDA context left as it was.
+/// A value with memory on a device, which is freed with the thread's CUDA context left as it was.
 #[derive(Debug)]
 pub(crate) struct OnDevice<T>(Option<T>);
 

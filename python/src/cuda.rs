@@ -21,7 +21,7 @@ use crate::{
 /// An array in the memory of a GPU, in C order.
 #[pyclass(module = "teatime", frozen)]
 pub(crate) struct CudaArray {
-    /// What has the memory: an array of another library's, or a tensor.
+    /// The owner of the memory: an array of another library's, or a tensor.
     keeps: Keeps,
     /// The device's name, as `cuda:0`.
     device: String,
@@ -162,7 +162,7 @@ impl CudaArray {
         if interface.get_item("mask")?.is_some_and(|mask| !mask.is_none()) {
             return Err(PyTypeError::new_err(format!("`{name}` is a masked array")));
         }
-        // Where there is nothing to wait for, it is None. Before version 3 there is no such entry.
+        // The stream is None where there is nothing to wait for. Before version 3 there is no such entry.
         let stream: Option<u64> =
             interface.get_item("stream")?.map_or(Ok(None), |stream| stream.extract())?;
         let device = if shape.contains(&0) {

@@ -16,7 +16,7 @@ use crate::{
 /// Devices that this process has opened.
 static OPENED: LazyLock<Mutex<HashMap<Key, Opened>>> = LazyLock::new(Mutex::default);
 
-/// What opens a pickled device again, and its name and threads.
+/// The function that opens a pickled device again, and the device's name and threads.
 type Pickled<'py> = (Bound<'py, PyAny>, (String, Option<usize>));
 
 /// A device's name, none for the default, and its number of threads.
@@ -56,7 +56,7 @@ impl Device {
         &self.opened.info().name
     }
 
-    /// What the hardware calls itself.
+    /// The name that the hardware gives itself.
     #[getter]
     fn description(&self) -> &str {
         &self.opened.info().description
@@ -74,7 +74,7 @@ impl Device {
         self.opened.info().memory
     }
 
-    /// Whether it computes in f64.
+    /// True where it computes in f64.
     #[getter]
     fn f64(&self) -> bool {
         self.opened.limits().f64

@@ -18,7 +18,7 @@ use crate::{
     operand::{Array, Given, parts, with_array},
 };
 
-/// How distances are taken, as Python has it.
+/// The options of distances, as Python has them.
 #[derive(Debug, FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Options {
@@ -212,7 +212,7 @@ type Fields<'py> = (
 
 #[pymethods]
 impl DistanceSums {
-    /// Those of x with itself or with y, which is of the same type.
+    /// Makes the sums of x with itself or with y, which is of the same type.
     #[new]
     fn new<'py>(
         py: Python<'py>,
@@ -227,7 +227,7 @@ impl DistanceSums {
         with_array!(x, x => sums_of(py, x, y, how, &device, run)).map(Self)
     }
 
-    /// Those of samples with themselves. Negative dosages are missing.
+    /// Makes the sums of samples with themselves. Negative dosages are missing.
     #[staticmethod]
     fn of_genotypes(
         py: Python<'_>,
@@ -288,7 +288,7 @@ impl DistanceSums {
         Ok((py.get_type::<Self>().getattr("_of")?, (fields,)))
     }
 
-    /// What `__reduce__` gave.
+    /// Restores what `__reduce__` gave.
     #[staticmethod]
     fn _of(fields: Fields<'_>) -> PyResult<Self> {
         let ((metric, p, missing, negative), features, wide, undefined_x, undefined_y, frames, sums) = fields;
@@ -336,7 +336,7 @@ impl DistanceBands {
             .map(Self)
     }
 
-    /// Those of a tile: (its samples and all that follow, its samples).
+    /// The distances of a tile: (its samples and all that follow, its samples).
     fn band<'py>(
         &self,
         py: Python<'py>,
@@ -356,7 +356,7 @@ impl DistanceBands {
         matrix(py, found)
     }
 
-    /// Of what was counted of each variant.
+    /// The digest of what was counted of each variant.
     #[getter]
     fn digest(&self) -> u64 {
         self.0.digest()

@@ -67,7 +67,7 @@ struct DlManagedTensor {
     deleter: Option<unsafe extern "C" fn(*mut Self)>,
 }
 
-/// What an array is, for another library.
+/// The description of an array for another library.
 pub(crate) struct Description {
     pub(crate) address: u64,
     pub(crate) card: i32,
@@ -101,7 +101,7 @@ struct Exported {
 /// A capsule with an array, whose memory `keeps` has.
 ///
 /// # Errors
-/// What Python raises.
+/// Any error that Python raises.
 #[allow(clippy::cast_possible_truncation, reason = "an array has few axes")]
 pub(crate) fn capsule<'py>(
     py: Python<'py>,
@@ -163,10 +163,10 @@ unsafe impl Send for Taken {}
 unsafe impl Sync for Taken {}
 
 impl Taken {
-    /// What `__dlpack__` of an array gives, which has to be in a CUDA GPU's memory.
+    /// Takes what `__dlpack__` of an array gives, which has to be in a CUDA GPU's memory.
     ///
     /// # Errors
-    /// What that raises; `BufferError` for something else; `TypeError` for elements of other types, or elsewhere; `name` is the argument.
+    /// Errors of the call; `BufferError` for something else; `TypeError` for elements of other types, or elsewhere; `name` is the argument.
     pub(crate) fn of(array: &Bound<'_, PyAny>, name: &str) -> PyResult<(Self, Description)> {
         let py = array.py();
         // Filled as the default stream sees it.

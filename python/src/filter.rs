@@ -18,7 +18,7 @@ use crate::{
     operand::{Array, Given, parts, with_array},
 };
 
-/// How the filter is applied, as Python has it: one value an axis that is filtered.
+/// The options of the filter, as Python has them: one value an axis that is filtered.
 #[derive(Debug, FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Options {

@@ -59,7 +59,7 @@ impl Genotypes {
         Ok(Self { genotypes, names: None })
     }
 
-    /// Those of a Zarr store, or of a PLINK .bed.
+    /// Opens the genotypes of a Zarr store, or of a PLINK .bed.
     #[staticmethod]
     fn of_store(py: Python<'_>, path: PathBuf, array: Option<String>, fill: bool) -> PyResult<Self> {
         let missing = if fill { MissingChunk::Fill } else { MissingChunk::Error };
@@ -121,7 +121,7 @@ impl Genotypes {
     }
 }
 
-/// What is computed, as Python has it.
+/// The options of components, as Python has them.
 #[derive(Debug, FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct OfPca {
@@ -159,7 +159,7 @@ pub(crate) fn filter(min_maf: f64, max_missing: f64) -> VariantFilter {
     VariantFilter::default().min_maf(min_maf).max_missing(max_missing)
 }
 
-/// What a relationship matrix is made of, as Python has it.
+/// The options of a relationship matrix, as Python has them.
 #[derive(Debug, FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct OfGrm {
@@ -184,7 +184,7 @@ impl OfGrm {
     }
 }
 
-/// What parts are of: components, or relationships.
+/// The result that parts are of: components, or relationships.
 #[derive(Debug, FromPyObject)]
 pub(crate) enum Of {
     Pca(OfPca),
@@ -273,14 +273,14 @@ fn relationships(py: Python<'_>, grm: Grm) -> PyResult<Relationships<'_>> {
     Ok((matrix(py, grm.matrix)?, shared, counts))
 }
 
-/// What was counted and added up over some of the variants: parts of neighbouring variants merge.
+/// Counts and sums over some of the variants: parts of neighbouring variants merge.
 #[pyclass(module = "teatime._teatime", frozen)]
 #[derive(Debug)]
 pub(crate) struct Part(CohortPart);
 
 #[pymethods]
 impl Part {
-    /// Of the variants in `rows` of `genotypes`, for the result that `of` says.
+    /// Makes the part of the variants in `rows` of `genotypes`, for the result that `of` says.
     #[new]
     fn new(
         py: Python<'_>,
@@ -333,7 +333,7 @@ impl Part {
         Ok((py.get_type::<Self>().getattr("_of")?, (PyBytes::new(py, &bytes),)))
     }
 
-    /// What `__reduce__` gave.
+    /// Restores what `__reduce__` gave.
     #[staticmethod]
     fn _of(py: Python<'_>, bytes: &[u8]) -> PyResult<Self> {
         py.detach(|| CohortPart::from_bytes(bytes)).map(Self).map_err(exception)
@@ -419,7 +419,7 @@ impl Loaded {
         Ok((squares, counts(py, &counted)?))
     }
 
-    /// Of what was counted of each variant.
+    /// The digest of what was counted of each variant.
     #[getter]
     fn digest(&self) -> u64 {
         self.cohort.digest()

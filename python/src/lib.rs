@@ -1,4 +1,4 @@
-//! What is behind the functions of the Python package `teatime`: they hand over NumPy arrays that are checked and in C order.
+//! The code behind the functions of the Python package `teatime`: they hand over NumPy arrays that are checked and in C order.
 // A lint of all packages without CUDA takes this one too, so that dependencies have one set of features and are checked once.
 #![cfg(feature = "cuda")]
 

@@ -16,7 +16,7 @@ use crate::{
     operand::{Floats, Given, parts},
 };
 
-/// What the iteration is told, as Python has it.
+/// The options of the iteration, as Python has them.
 #[derive(Debug, FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Options {
@@ -160,7 +160,7 @@ pub(crate) fn as_matrix(x: &PyReadonlyArrayDyn<'_, f64>) -> PyResult<Matrix> {
     Matrix::from_vec(values.to_vec(), rows, cols).map_err(exception)
 }
 
-/// What an iteration wants next, or has found: X (n, columns); or values, V (n, k), residuals, and whether all converged.
+/// The X (n, columns) that an iteration wants next, or its results: values, V (n, k), residuals, and whether all converged.
 type Step<'py> = (
     Option<Bound<'py, PyArrayDyn<f64>>>,
     Option<(Bound<'py, PyArray1<f64>>, Bound<'py, PyArrayDyn<f64>>, Bound<'py, PyArray1<f64>>, Vec<bool>)>,

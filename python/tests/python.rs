@@ -46,7 +46,7 @@ fn the_package_passes_its_tests() {
     let text = |path: &Path| path.to_str().expect("a folder should have a plain name").to_owned();
     let [modules, settings] = [&module, &settings].map(|path| text(path));
     let pytest = ["-m", "pytest", "-p", "no:cacheprovider", "-c", &settings];
-    // Those of dask, which wait for processes much of the time, take as long as the others.
+    // The tests of dask, which wait for processes much of the time, take as long as the others.
     let [cluster, dask] = ["test_cluster.py", "test_dask.py"].map(|name| text(&tests.join(name)));
     let ignored = [&cluster, &dask].map(|path| format!("--ignore={path}"));
     thread::scope(|scope| {

@@ -28,7 +28,7 @@ fn devices() -> Vec<Device> {
     devices
 }
 
-/// Whether a backend that is not here is a failure: `TEATIME_REQUIRE_DEVICES=cpu,wgpu`.
+/// True where a backend that is not here is a failure: `TEATIME_REQUIRE_DEVICES=cpu,wgpu`.
 fn is_required(backend: &str) -> bool {
     let required = std::env::var("TEATIME_REQUIRE_DEVICES").unwrap_or_default();
     required.split(',').any(|required| required == backend)

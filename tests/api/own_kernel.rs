@@ -83,7 +83,7 @@ impl Sum {
     }
 }
 
-/// What a launch was refused by; after it, the same device makes sound ones.
+/// Returns the error that refused a launch; after it, the same device makes sound ones.
 fn refused(device: &Device, launched: Result<(), Error>) -> Error {
     let error = launched.expect_err("a launch should be refused");
     let mut sound = Sum::of(device, 4);

@@ -84,7 +84,7 @@ fn principal_components() {
     }
 }
 
-/// What one operation gives, the next takes, on the same device; another device is an error that says so.
+/// The result of one operation is the input of the next, on the same device; another device is an error that says so.
 #[test]
 fn operations_follow_each_other() {
     for device in devices() {

@@ -1,4 +1,4 @@
-//! What benchmarks of one operation share: criterion's settings, ids `op/device/shape`, and how near each case is to a copy.
+//! Code that benchmarks of one operation share: criterion's settings, ids `op/device/shape`, and how near each case is to a copy.
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints")]
 

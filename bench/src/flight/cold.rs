@@ -60,7 +60,7 @@ fn command_line(session: &mut Session<'_>, folder: &Path, name: &str, started: I
     let [mut earlier, mut last] = [0.0_f64; 2];
     for variants in VARIANTS {
         let id = format!("teatime pca of {variants}x{SAMPLES}");
-        // What more variants take grows by ten; what every process takes does not.
+        // The time that more variants take grows by ten; the time that every process takes does not.
         let expected = (1 + WARM) as f64 * (last + 10.0 * (last - earlier).max(0.0));
         if last > 0.0 && expected > session.budget - started.elapsed().as_secs_f64() {
             return session.skipped(&id, &format!("it would take about {} s", table::number(expected)));

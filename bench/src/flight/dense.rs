@@ -21,7 +21,7 @@ use crate::{
 const PAIRED: [[u64; 2]; 4] = [[2000, 1000], [20_000, 10_000], [20_000, 100_000], [20_000, 600_000]];
 /// Observations and features.
 const OBSERVED: [[u64; 2]; 3] = [[2000, 1000], [20_000, 2000], [20_000, 10_000]];
-/// The same, of which the ten nearest of each are found.
+/// Observations and features where the ten nearest of each are found.
 const SEARCHED: [[u64; 2]; 3] = [[2000, 1000], [20_000, 2000], [100_000, 256]];
 /// Observations and features of a chain that stays on the device. Work grows tenfold or so from each to the next, so that a small one, which
 /// the host bounds, does not say that the next would take too long.

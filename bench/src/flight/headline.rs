@@ -81,7 +81,7 @@ fn repeated(mut work: impl FnMut() -> Result<f64>) -> Result<Vec<f64>> {
     (0..RUNS).map(|_| work()).collect()
 }
 
-/// What makes the matrix, panel by panel; nothing is kept.
+/// Times the making of the matrix, panel by panel; nothing is kept.
 fn making(device: &Device, rows: u64) -> Result<Found> {
     let panel = panel(device);
     let panels = || (0..rows).step_by(to_usize(panel)).map(|first| (first, panel.min(rows - first)));

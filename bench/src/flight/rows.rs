@@ -31,13 +31,13 @@ pub(super) fn operand() -> Result<Matrix, Error> {
     Matrix::from_vec(values, to_usize(COLUMNS), WIDTH)
 }
 
-/// What panels are multiplied as.
+/// The kind of matrix that panels are multiplied as.
 #[derive(Clone, Copy)]
 pub(super) struct Kind {
     /// The mean and the factor of every row.
     term: [f32; 2],
     centred: bool,
-    /// Whether a code may be missing.
+    /// True where a code may be missing.
     missing: bool,
 }
 
@@ -83,7 +83,7 @@ pub(super) fn size(&rows: &u64) -> Size {
     }
 }
 
-/// What `work` makes, and the seconds until the device has done what it enqueues.
+/// Returns what `work` makes, and the seconds until the device has done what it enqueues.
 pub(super) fn timed<T>(device: &Device, work: impl FnOnce() -> Result<T, Error>) -> Result<(T, f64), Error> {
     device.synchronize()?;
     let started = Instant::now();

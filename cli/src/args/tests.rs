@@ -1,4 +1,4 @@
-//! Whether what can be said is consistent, and is what the documents say.
+//! Tests that the arguments are consistent, and are what the documents say.
 
 use std::{fs, path::Path};
 
@@ -12,7 +12,7 @@ fn arguments_are_consistent() {
     Cli::command().debug_assert();
 }
 
-/// What a reader types: the commands of the README, of the pages under `docs` and of `--help`.
+/// Parses the commands that a reader types: those of the README, of the pages under `docs` and of `--help`.
 #[test]
 fn commands_of_the_documents_are_understood() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

@@ -33,8 +33,8 @@ pub(super) const COMPRESSIONS: Named<Compression> = &[
 
 /// Gaussian filter of an image or volume of any size, or a derivative of it
 ///
-/// Of one to five axes and numbers of any kind: a .npy file, a Zarr array (its own folder, within a store or alone), or an OME-Zarr image, of which
-/// the axes along space are filtered, and the result is one, too. By scipy's conventions; the values are those of the whole array, to the last bit, however it is cut into boxes.
+/// Takes one to five axes and numbers of any kind: a .npy file, a Zarr array (its own folder, within a store or alone), or an OME-Zarr
+/// image, of which the axes along space are filtered, and the result is one, too. By scipy's conventions; the values are those of the whole array, to the last bit, however it is cut into boxes.
 #[derive(Args, Debug)]
 #[command(after_long_help = with_exits(HELP, Some("an OUT.zarr that is written with --resume stays")))]
 pub(crate) struct BlurArgs {
@@ -69,18 +69,18 @@ pub(crate) struct BlurArgs {
     /// An axis that is left alone, as those of an image are that are not along space; -1 is the last
     #[arg(long, value_name = "A", allow_negative_numbers = true)]
     pub(super) channel_axis: Option<i64>,
-    /// What stands beyond the ends of an axis `a b c d`: one for all, or one for each filtered axis
+    /// Values beyond the ends of an axis `a b c d`: one mode for all, or one for each filtered axis
     ///
     /// reflect: d c b a | a b c d | d c b a. mirror: d c b | a b c d | c b a. nearest: a a a | a b c d | d d d. wrap: b c d | a b c d | a b c. constant: --cval.
     #[arg(long, value_name = "MODE,...", value_parser = named(MODES), default_value = default_of(MODES), value_delimiter = ',')]
     pub(super) mode: Vec<Mode>,
-    /// What --mode constant has beyond the ends
+    /// Value beyond the ends with --mode constant
     #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true)]
     pub(super) cval: f64,
-    /// How far weights reach, in standard deviations: radius = truncate x sigma + 0.5 without its fraction
+    /// Reach of the weights, in standard deviations: radius = truncate x sigma + 0.5 without its fraction
     #[arg(long, value_name = "T", default_value_t = GaussianOptions::default().truncate, allow_negative_numbers = true)]
     pub(super) truncate: f64,
-    /// How far weights reach, in elements, instead of --truncate: one for all filtered axes, or one for each
+    /// Reach of the weights, in elements, instead of --truncate: one for all filtered axes, or one for each
     #[arg(
         long,
         value_name = "R,...",
@@ -105,7 +105,7 @@ pub(crate) struct BlurArgs {
     /// Compute f64 and integers of 32 and 64 bits in f32: faster, and what devices do that do not compute in f64
     #[arg(long)]
     pub(super) narrow: bool,
-    /// What a chunk of a Zarr array that is not there means: the array's fill value, or damage
+    /// Meaning of a chunk of a Zarr array that is not there: the array's fill value, or damage
     ///
     /// Most programs leave out chunks that hold nothing else, as of the background of an image.
     #[arg(long, value_name = "MEANS", value_parser = named(MISSING_CHUNKS), default_value = "fill")]
@@ -116,7 +116,7 @@ pub(crate) struct BlurArgs {
     /// Extents of a shard of OUT.zarr, a file of several chunks: multiples of theirs [default: those of the input, else each chunk is a file]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) shards: Option<Vec<u64>>,
-    /// How chunks of OUT.zarr are compressed [default: zstd]
+    /// Compression of the chunks of OUT.zarr [default: zstd]
     #[arg(long, value_name = "HOW", value_parser = named(COMPRESSIONS))]
     pub(super) compression: Option<Compression>,
     /// Replace the results of this command that are there, in any of its formats, as the record beside them lists them

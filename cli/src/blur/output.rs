@@ -1,4 +1,4 @@
-//! Where the result of `teatime blur` goes.
+//! The files that the result of `teatime blur` goes to.
 
 use std::{path::Path, sync::Arc};
 

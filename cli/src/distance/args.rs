@@ -24,17 +24,17 @@ pub(crate) struct DistanceArgs {
     /// File for the distances: its ending, .npy, .tsv, .zarr, .dist or .dist.bin, says what it is
     #[arg(long, value_name = "FILE", value_parser = local().try_map(|path| Target::new(&path, &FORMATS)))]
     pub(super) out: Target,
-    /// How far two samples are from each other
+    /// Measure of how far two samples are from each other
     ///
-    /// Of dosages, as scipy defines them but for `inner_product` (the sum of x y) and ibs (a similarity, 1 - mean of |x - y| / ploidy:
-    /// PLINK's --distance ibs flat-missing). cityblock with --missing rescale is PLINK's --distance flat-missing. The first seven and ibs are sums of
-    /// whole numbers, and fastest; others are in f32.
+    /// Metrics are of dosages, as scipy defines them but for `inner_product` (the sum of x y) and ibs (a similarity, 1 - mean of
+    /// |x - y| / ploidy: PLINK's --distance ibs flat-missing). cityblock with --missing rescale is PLINK's --distance flat-missing.
+    /// The first seven and ibs are sums of whole numbers, and fastest; others are in f32.
     #[arg(long, value_parser = named(METRICS), default_value = default_of(METRICS))]
     pub(super) metric: SampleMetric,
     /// The exponent of --metric minkowski, above 0; inf makes it chebyshev [default: 2]
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub(super) p: Option<f64>,
-    /// What --metric ibs is of two heterozygous calls [default: 1]
+    /// Value of --metric ibs for two heterozygous calls [default: 1]
     ///
     /// 1: PLINK's, of the number of alleles that differ. 0.5: of one allele of each, drawn at random, as sgkit's `identity_by_state` of
     /// biallelic variants; for diploid calls.
@@ -103,14 +103,14 @@ pub(super) struct WithArgs {
     /// Distances from the samples of this store, instead of from one another, over the variants that both have
     ///
     /// A Zarr store or a PLINK .bed. Variants are matched as `teatime project` does: by contig, position and alleles, or by --match id.
-    /// Where reference and alternate allele have changed places, dosages of STORE2 are turned round; strands are taken as they
+    /// Dosages of STORE2 are turned round where reference and alternate allele have changed places; strands are taken as they
     /// are. Variants that do not match are counted and left out. --chr and --autosome are of STORE; --maf and --geno count the samples of
     /// both. The dosages are read at the same time, each chunk once where both have their variants in one order. Takes 30 bytes of
     /// memory for each variant of STORE2 (by id, some 150) and 8 for each of STORE. All distances have to fit memory. Not for --tree and
     /// --resume.
     #[arg(long = "with", value_name = "STORE2", value_parser = local())]
     pub(super) store: Option<PathBuf>,
-    /// What variants of both are matched by, besides their alleles
+    /// Property that variants of both are matched by, besides their alleles
     ///
     /// Positions are those of one genome build; `chr1` and `1`, `chrM` and `MT`, 23 and X are the same contigs. By id,
     /// variants without one (`.`), and those of an id that occurs more than once, are left out.

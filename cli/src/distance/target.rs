@@ -1,8 +1,8 @@
-//! Where the results of `teatime distance` go.
+//! The files that the results of `teatime distance` go to.
 
 use crate::output::target::{self, NEIGHBORS};
 
-/// What a file of distances is.
+/// The format of a file of distances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     Npy,
@@ -34,7 +34,7 @@ pub(super) const PLINK_NAMES: &str = ".dist.id";
 pub(super) const WITH_NAMES: &str = ".with.id";
 pub(super) const TREE: &str = ".nwk";
 
-/// Where distances go.
+/// The file that distances go to.
 pub(super) type Target = target::Target<Format>;
 
 impl Target {

@@ -47,18 +47,18 @@ pub(super) fn pair(other: &str, counted: &str) -> String {
     format!("{}\t{}", sorted(other), sorted(counted))
 }
 
-/// How the alleles of a variant are those of a variant of the loadings.
+/// The way in which the alleles of a variant are those of a variant of the loadings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fit {
     Same,
-    /// Those are counted that the loadings do not count.
+    /// The counted alleles are those that the loadings do not count.
     Swapped,
     /// The one that has a name may be that of the loadings, or the base before an insertion or deletion, which says nothing
     /// of that.
     Anchor,
 }
 
-/// Whether alleles `ours`, a [`pair`], can be those of a variant of the loadings, and how: all that have a name are among
+/// Returns how alleles `ours`, a [`pair`], can be those of a variant of the loadings, if they can: all that have a name are among
 /// its own, on one side each. An allele without a name is one that nobody carries, or the other of two; where it would be
 /// longer than the one with a name, that may be the base of a site of its own.
 pub(super) fn fit(ours: &str, loadings: &str) -> Option<Fit> {
@@ -89,12 +89,12 @@ pub(super) fn has(pair: &str, allele: &str) -> bool {
     pair.split(['\t', ',']).any(|other| other == allele)
 }
 
-/// Whether no allele of a pair has a name.
+/// True where no allele of a pair has a name.
 pub(super) fn is_unknown(pair: &str) -> bool {
     sides(pair) == Some([UNKNOWN; 2])
 }
 
-/// Whether two pairs are of the same alleles, whichever are counted.
+/// True where two pairs are of the same alleles, whichever are counted.
 pub(super) fn are_same(a: &str, b: &str) -> bool {
     sides(a).zip(sides(b)).is_some_and(|(a, b)| a == b || a == [b[1], b[0]])
 }

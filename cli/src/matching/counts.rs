@@ -1,4 +1,4 @@
-//! How many variants were matched.
+//! Counts of the variants that were matched.
 
 use std::path::Path;
 
@@ -7,21 +7,21 @@ use serde::Serialize;
 use super::MatchBy;
 use crate::{failure::Failure, text};
 
-/// How many variants were matched, and why the others were not.
+/// The numbers of variants that were matched, and of those that were not, by reason.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Counts {
     pub(crate) loadings: LoadingsCounts,
     pub(crate) stores: StoresCounts,
-    /// What they were known by.
+    /// The property that they were known by.
     pub(crate) by: MatchBy,
-    /// What messages call the loadings.
+    /// The name of the loadings in messages.
     #[serde(skip)]
     pub(crate) reference: &'static str,
     /// Variants of the stores whose alleles nobody knows, of the same place as one before: which of them the loadings mean
     /// cannot be told.
     #[serde(skip)]
     pub(crate) unknown_repeated: u64,
-    /// Where nothing matched: the first contig of the loadings, and of the stores, if the loadings do not have it.
+    /// The first contig of the loadings, and that of the stores, if nothing matched and the loadings do not have the latter.
     #[serde(skip)]
     pub(crate) contigs: Option<(String, String)>,
 }
@@ -31,17 +31,17 @@ pub(crate) struct Counts {
 pub(crate) struct LoadingsCounts {
     pub(crate) variants: u64,
     pub(crate) used: u64,
-    /// Of the used, those whose reference and alternate allele have changed places.
+    /// Used variants whose reference and alternate allele have changed places.
     pub(crate) swapped: u64,
-    /// Of the used, those whose alleles nobody knows.
+    /// Used variants whose alleles nobody knows.
     pub(crate) alleles_unknown: u64,
-    /// Of the used, those of which the stores name fewer alleles than the loadings.
+    /// Used variants of which the stores name fewer alleles than the loadings.
     pub(crate) fewer_alleles: u64,
     /// Not in the stores.
     pub(crate) absent: u64,
     /// In the stores with other alleles, or without a name of one.
     pub(crate) other_alleles: u64,
-    /// Of the same place and alleles as one before, and not as often in the stores.
+    /// Variants of the same place and alleles as one before, and not as often in the stores.
     pub(crate) repeated: u64,
     /// In the stores with alleles that could be those of several of the loadings' variants, or of several of the stores',
     /// or with one that may be the base before an insertion or deletion alone.
@@ -57,7 +57,7 @@ pub(crate) struct LoadingsCounts {
 pub(crate) struct StoresCounts {
     pub(crate) variants: u64,
     pub(crate) not_in_loadings: u64,
-    /// Of the same place and alleles as one before, and not as often in the loadings.
+    /// Variants of the same place and alleles as one before, and not as often in the loadings.
     pub(crate) repeated: u64,
     /// With alleles that could be those of several of the loadings' variants, or of several of the stores', or with one
     /// that may be the base before an insertion or deletion alone.
@@ -100,7 +100,7 @@ impl Counts {
         [vec![others], reasons].concat().join(", ")
     }
 
-    /// What matching did not decide: no variant at all, or which of several are meant. `path` is that of the loadings.
+    /// Refuses a matching of no variant at all, or one that leaves open which of several are meant. `path` is that of the loadings.
     ///
     /// # Errors
     /// [`Failure::Error`] with the counts.
@@ -125,7 +125,7 @@ impl Counts {
         Ok(())
     }
 
-    /// What to warn of: variants that nothing but their places tell.
+    /// A warning of variants that were matched by their places alone, if there are any.
     pub(crate) fn unsure(&self) -> Option<String> {
         let n = text::plural(self.loadings.alleles_unknown, "variant");
         (self.loadings.alleles_unknown > 0).then(|| {
@@ -157,7 +157,7 @@ impl Counts {
 const FITS: &str = "with alleles that fit several";
 const DOUBLED: &str = "of an id that occurs more than once";
 
-/// Those of these counts that are not 0, in words.
+/// Says in words which of these counts are not 0.
 fn some(counts: &[(u64, &str)]) -> Vec<String> {
     let some = counts.iter().filter(|(n, _)| *n > 0);
     some.map(|(n, words)| format!("{} {words}", text::count(*n))).collect()

@@ -1,4 +1,4 @@
-//! Which variants of the stores are those of a reference: of loadings, or of another store, for which the same is done as for loadings.
+//! Finds the variants of stores in a reference: in loadings, or in another store, which is treated as loadings are.
 
 mod alleles;
 pub(crate) mod counts;
@@ -26,7 +26,7 @@ use crate::{
 /// The name of all places, or ids, that nobody knows.
 const NOWHERE: &str = "";
 
-/// What a variant is known by, besides its alleles.
+/// The property that a variant is known by, besides its alleles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum MatchBy {
@@ -38,7 +38,7 @@ pub(crate) enum MatchBy {
 }
 
 impl MatchBy {
-    /// Whether a variant has a place, or an id. PLINK has contig 0 or position 0 where it knows none; rows of plain arrays
+    /// True where a variant has a place, or an id. PLINK has contig 0 or position 0 where it knows none; rows of plain arrays
     /// have numbers on no contig.
     fn knows(self, contig: &str, position: u64, id: &str) -> bool {
         match self {
@@ -51,7 +51,7 @@ impl MatchBy {
         }
     }
 
-    /// What a variant is that has none.
+    /// Words for a variant that has no place, or no id.
     pub(crate) fn without(self) -> &'static str {
         match self {
             Self::Position => "without a place",
@@ -60,11 +60,11 @@ impl MatchBy {
     }
 }
 
-/// Where the variants of the loadings are and what their alleles are, in 16 bytes each.
+/// The places and the alleles of the variants of the loadings, in 16 bytes each.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     by: MatchBy,
-    /// What messages call the loadings.
+    /// The name of the loadings in messages.
     reference: &'static str,
     /// Contigs, or ids.
     names: Names,
@@ -150,11 +150,11 @@ struct Matching {
     index: Index,
     karyotype: Karyotype,
     order: Vec<u32>,
-    /// How many of those with the same key are used, at the first of them.
+    /// The number of variants with the same key that are used, at the first of them.
     used: Vec<u32>,
-    /// Whether variants of the stores could be these or others, at the first of those with the same key.
+    /// True where variants of the stores could be these or others, at the first of those with the same key.
     ambiguous: Vec<bool>,
-    /// How many variants of the stores have the same place, at the first of them.
+    /// The number of variants of the stores at a place, at the first variant of the loadings there.
     seen: Vec<u32>,
     matches: Vec<Option<Match>>,
     claims: Vec<Claim>,
@@ -184,8 +184,8 @@ struct Several {
     alternate: String,
 }
 
-/// What is decided once all variants are known: a variant of the stores that could be one of the loadings', or one of several
-/// with the same key.
+/// A variant of the stores that could be one of the loadings', or one of several with the same key, which is decided once all
+/// variants are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Claim {
     /// The first of that key.
@@ -227,7 +227,7 @@ impl Matching {
         self.index.keys[self.order[at] as usize]
     }
 
-    /// Those with the place or the key that `of` makes of a key.
+    /// The range of the variants with the place or the key `value`, which `of` makes of a key.
     fn range<T: PartialOrd>(&self, of: impl Fn(Key) -> T, value: T) -> Range<usize> {
         let key = |row: &u32| of(self.index.keys[*row as usize]);
         let first = self.order.partition_point(|row| key(row) < value);
@@ -463,7 +463,7 @@ impl Matching {
             let used = u64::from(self.used[first]);
             let left = all as u64 - used;
             counts.used += used;
-            // Of those that the stores do not have at all, the first is no repeat.
+            // The first of those that the stores do not have at all is no repeat.
             let once = left.min(u64::from(used == 0));
             counts.repeated += left - once;
             let why = match (self.seen[place.start], self.ambiguous[first]) {

@@ -1,4 +1,4 @@
-//! Which variants of the stores and of the loadings are paired.
+//! Tests of which variants of the stores and of the loadings are paired.
 
 use super::*;
 use counts::StoresCounts;
@@ -10,7 +10,7 @@ fn run(by: MatchBy, rows: &[(&str, Site)], variants: &[(&str, Site)]) -> (Vec<Op
     carrying(by, rows, variants, &[])
 }
 
-/// Of which those with several alternate alleles that are not the loadings' carry these; all where none are given.
+/// Matches variants; those with several alternate alleles that are not the loadings' carry `carried`, or all where that is empty.
 fn carrying(
     by: MatchBy,
     rows: &[(&str, Site)],
@@ -108,7 +108,7 @@ fn known_alleles_tell_which_way_round() {
         (("A", "T,C"), ("T", "C"), None),
         // Copies of C would count as copies of T.
         (("A", "T"), ("A", "T,C"), None),
-        // What nobody knows is no other's.
+        // An allele that nobody knows is not the same as any other.
         (("A", "C"), (".", "."), None),
         ((".", "."), ("A", "C"), None),
         (("A", "."), ("A", "C"), None),
@@ -173,12 +173,12 @@ fn a_base_alone_is_no_insertion_or_deletion() {
             assert_eq!((counts.loadings.other_alleles, counts.stores.not_in_loadings), (0, 0));
             let (found, counts) = run(MatchBy::Id, &[("rs", rows[0])], &[("rs", variants[0])]);
             assert_eq!((found, counts.stores.ambiguous), (vec![None], 1));
-            // Of an id that occurs twice, that alone is said.
+            // A variant of an id that occurs twice is counted as that alone.
             let (_, counts) = run(MatchBy::Id, &[("rs", rows[0])], &[("rs", variants[0]); 2]);
             assert_eq!((counts.stores.doubled_id, counts.stores.ambiguous), (2, 0));
         }
     }
-    // Where both are named too, those are the loadings'.
+    // A variant with names for both alleles, if there is one too, is the loadings'.
     let deletion = ("1", 5, "AT", "A");
     for (variants, expected) in [
         ([deletion, ("1", 5, "A", ".")], [SAME(0), None]),
@@ -200,7 +200,7 @@ fn what_could_be_several_is_none() {
     assert_eq!(found, [None, SAME(2)]);
     assert_eq!((counts.loadings.ambiguous, counts.stores.ambiguous), (2, 1));
     assert_eq!(counts.reasons(), "2 with alleles that fit several");
-    // The same alleles come first, in whatever order.
+    // A variant with the same alleles comes first, in whatever order.
     for variants in [[("1", 5, "A", "T"), ("1", 5, "C", ".")], [("1", 5, "C", "."), ("1", 5, "A", "T")]] {
         let (found, counts) = by_position(&split, &variants);
         let expected = variants.map(|variant| if variant.2 == "A" { SAME(0) } else { SWAPPED(1) });
@@ -217,7 +217,7 @@ fn what_could_be_several_is_none() {
     let (found, counts) = by_position(&[("1", 5, "A", "T,C")], &[("1", 5, "A", "T"), ("1", 5, "A", "C")]);
     assert_eq!(found, [None, None]);
     assert_eq!((counts.loadings.ambiguous, counts.stores.ambiguous), (1, 2));
-    // The same twice, as of two probes: each is one of the loadings'.
+    // Each of two equal variants, as of two probes, is one of the loadings'.
     let twice = [("1", 5, "A", "."), ("1", 5, "A", ".")];
     let (found, counts) = by_position(&split[..1], &twice);
     assert_eq!((found, counts.stores.repeated), (vec![SAME(0), None], 1));
@@ -261,7 +261,7 @@ fn what_has_no_place_matches_nothing() {
 fn names_of_a_contig() {
     let rows = [("1", 5, "A", "C"), ("chrX", 5, "A", "C"), ("M", 5, "A", "C"), ("23", 5, "A", "C")];
     let of = |rows: &[Site], name| by_position(rows, &[(name, 5, "A", "C")]).0[0];
-    // Of a human, 23 is X and 26 MT; where there are a contig 23 and a contig X, they are two.
+    // In a human, 23 is X and 26 MT; where there are a contig 23 and a contig X, they are two.
     for (name, human, other) in [
         ("chr1", Some(0), Some(0)),
         ("01", Some(0), Some(0)),

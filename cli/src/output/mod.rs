@@ -41,7 +41,7 @@ pub(crate) struct Output {
     pub(crate) command: String,
     /// The folder that the results are moved to.
     pub(crate) target: PathBuf,
-    /// What may be written, the record first.
+    /// The names that may be written, the record's first.
     names: Vec<String>,
     /// Results of an earlier run, which give way.
     earlier: Vec<String>,
@@ -52,7 +52,7 @@ pub(crate) struct Output {
     // In the order in which they are dropped.
     scratch: TempDir,
     made: Made,
-    /// Of the scratch folder.
+    /// The lock of the scratch folder.
     _lock: Option<File>,
 }
 
@@ -74,7 +74,7 @@ impl Output {
         }
         outside_stores(target)?;
         let mut made = Made::folders(target)?;
-        // Where another run has it, it is that one's to remove.
+        // A folder that another run has by now is that run's to remove.
         let _alone = alone(target).inspect_err(|_| made.keep())?;
         refuse_second(target, names[0]).inspect_err(|_| made.keep())?;
         let earlier = earlier(target, command, [names, others], overwrite)?;
@@ -94,7 +94,7 @@ impl Output {
         })
     }
 
-    /// The same for a run that goes on with the result `name`, which may be there; then so may its record.
+    /// Does as [`prepare`](Self::prepare), for a run that goes on with the result `name`, which may be there; then so may its record.
     pub(crate) fn resume(
         target: &Path,
         command: &str,
@@ -114,7 +114,7 @@ impl Output {
         self.in_place = Some(name.to_owned());
     }
 
-    /// Where to write a file for now.
+    /// The path to write a file to for now.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.scratch.path().join(name)
     }
@@ -189,7 +189,7 @@ impl Output {
         Err(self.keep_both(failure, undone.is_ok()))
     }
 
-    /// The same failure, where earlier results may wait in the scratch folder too: those that are not `back` in their place.
+    /// Does as [`keep`](Self::keep), and names earlier results that may wait in the scratch folder too, those not `back` in their place.
     fn keep_both(self, failure: Failure, back: bool) -> Failure {
         let aside = self.path(ASIDE);
         // Not removed where it holds some.
@@ -290,7 +290,7 @@ fn earlier(
     overwrite: bool,
 ) -> Result<Vec<String>, Failure> {
     let refuse = |why: String| Err(Failure::Error(format!("{}: {why}", target.display())));
-    // Of a single file, the record has its name.
+    // The record of a single file has the file's name.
     let place = if names[0] == RECORD { "folder" } else { "name" };
     let record = Earlier::read(&target.join(names[0]));
     if let Some(Earlier { command: other, .. }) = record.as_ref().filter(|record| record.command != command) {
@@ -318,7 +318,7 @@ fn earlier(
     }
 }
 
-/// What lies in the folder of runs that were killed, or could not put these results into place. It is nobody's to remove:
+/// Warns of what runs left in the folder that were killed, or could not put these results into place. It is nobody's to remove:
 /// where not all machines see the lock, a run may be at work.
 fn left(target: &Path, record: &str) -> Option<String> {
     let names = scratches(target, record);
@@ -330,7 +330,7 @@ fn left(target: &Path, record: &str) -> Option<String> {
         target.display(),
         text::few(&names)
     );
-    // Where there is a record, the results beside it are whole.
+    // The results beside a record are whole.
     let aside = names.iter().map(|name| target.join(name).join(ASIDE)).find(|aside| aside.exists());
     if let (Some(aside), false) = (aside, target.join(record).exists()) {
         left += &format!(
@@ -346,7 +346,7 @@ pub(crate) fn made_by(folder: &Path) -> Option<String> {
     Earlier::read(&folder.join(RECORD)).map(|record| record.command)
 }
 
-/// What the record of an earlier run is read for.
+/// The fields of the record of an earlier run that are read.
 #[derive(Debug, Deserialize)]
 struct Earlier {
     command: String,

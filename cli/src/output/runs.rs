@@ -12,11 +12,11 @@ use crate::failure::Failure;
 /// The record of a run, and what says that the other files are whole: written last, removed first.
 pub(crate) const RECORD: &str = "run.json";
 
-/// How the names of scratch folders start.
+/// The start of the names of scratch folders.
 const SCRATCH: &str = ".teatime.partial-";
 
-/// How the names of the scratch folders start of the results that a record lists: `.teatime.partial-NAME.` of `NAME.run.json`. What
-/// follows has no dot.
+/// The start of the names of the scratch folders of the results that a record lists: `.teatime.partial-NAME.` of `NAME.run.json`.
+/// The rest of a name has no dot.
 pub(crate) fn scratch_prefix(record: &str) -> String {
     format!("{SCRATCH}{}", record.strip_suffix(RECORD).unwrap_or(record))
 }
@@ -53,7 +53,7 @@ pub(crate) fn lock(folder: &Path) -> Option<File> {
     file.try_lock().is_ok().then_some(file)
 }
 
-/// How long other runs may take to begin or to end.
+/// The time that other runs may take to begin or to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Waits until no other run begins or ends in the folder, and has them wait until the file is dropped. Where there are no locks, none.
@@ -83,7 +83,7 @@ pub(crate) fn alone(folder: &Path) -> Result<Option<File>, Failure> {
     Err(Failure::Error(format!("{}: {why}", folder.display())))
 }
 
-/// Whether the path still names the open folder: another run may have removed one that it made.
+/// True where the path still names the open folder: another run may have removed one that it made.
 fn is(open: &File, folder: &Path) -> bool {
     #[cfg(unix)]
     {

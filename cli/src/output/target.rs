@@ -15,7 +15,7 @@ pub(crate) const RECORD: &str = ".run.json";
 /// Ending of the numbers of neighbors, beside a .npy of their distances.
 pub(crate) const NEIGHBORS: &str = ".neighbors.npy";
 
-/// Where results go, in one of some formats.
+/// The place that results go to, in one of some formats.
 #[derive(Clone, Debug)]
 pub(crate) struct Target<F: 'static> {
     pub(crate) folder: PathBuf,
@@ -106,7 +106,7 @@ impl<F: Copy + 'static> Target<F> {
         }
     }
 
-    /// Whether it is a store of which an array is written where it stays, all or some of it.
+    /// True for a store of which an array is written where it stays, all or some of it.
     fn is_begun(&self) -> bool {
         ["distance/.zattrs", "zarr.json", ".zattrs", "0/zarr.json", "0/.zattrs"].iter().any(|metadata| {
             let metadata = read_json(&Folder::new(self.path()), metadata).ok().flatten();

@@ -1,4 +1,4 @@
-//! What a folder of results holds after each kind of end.
+//! Tests of what a folder of results holds after each kind of end.
 
 use std::sync::RwLock;
 
@@ -32,7 +32,7 @@ fn run(target: &Path, names: &[&str], text: &str) {
     output.commit().unwrap();
 }
 
-/// What a folder holds, by name.
+/// The names and the texts of the files in a folder, by name.
 fn contents(folder: &Path) -> Vec<(String, String)> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
     let content =
@@ -93,7 +93,7 @@ pub(crate) fn may_die(move_: usize) {
     }
 }
 
-/// What a run is that is killed among its last steps; on its own, nothing.
+/// A run that another test kills among its last steps; on its own it does nothing.
 #[test]
 fn killed() {
     if let Some(target) = std::env::var_os("TEATIME_TEST_TARGET") {
@@ -199,7 +199,7 @@ fn earlier_results_that_cannot_go_back_are_named() {
     fill(&output, &[SCORES], "new");
     let mut moves = Moves::default();
     output.move_in(&mut moves).unwrap();
-    // Where the record was, something else is by now.
+    // Something else is by now where the record was.
     fs::create_dir_all(output.path(RECORD).join("other")).unwrap();
     let undone = moves.undo();
     let why = output.keep_both(Failure::Error("broken".into()), undone.is_ok()).to_string();

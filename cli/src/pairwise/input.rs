@@ -52,7 +52,7 @@ impl Input {
         std::iter::once(&self.x).chain(self.y.as_ref())
     }
 
-    /// What progress counts, and how many there are.
+    /// The number of steps that progress counts, and what they are.
     pub(super) fn steps(&self, args: &PairwiseArgs) -> (u64, &'static str) {
         let [observations, features] = extents(&self.x, args.observations);
         if args.neighbors.is_some() || args.resume { (observations, "rows") } else { (features, "features") }

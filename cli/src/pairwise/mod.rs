@@ -41,8 +41,8 @@ const COMMAND: &str = "pairwise";
 
 /// Distances of the observations of an array from one another, or from those of another array
 ///
-/// Of numbers of any kind: a .npy file, or a Zarr array (its own folder, within a store or alone). For genotypes, `teatime distance` knows
-/// samples, calls and PLINK's files.
+/// Takes numbers of any kind: a .npy file, or a Zarr array (its own folder, within a store or alone). For genotypes, `teatime distance`
+/// knows samples, calls and PLINK's files.
 #[derive(Args, Debug)]
 #[command(after_long_help = with_exits(HELP, Some("a D.zarr that is written tile by tile stays for --resume")))]
 pub(crate) struct PairwiseArgs {
@@ -55,7 +55,7 @@ pub(crate) struct PairwiseArgs {
     /// File for the distances: its ending, .npy, .tsv or .zarr, says what it is
     #[arg(long, value_name = "FILE", value_parser = local().try_map(|path| Target::new(&path, &FORMATS)))]
     out: Target<Format>,
-    /// How far two observations are from each other
+    /// Measure of how far two observations are from each other
     ///
     /// As scipy defines them, but for `inner_product`, the sum of x y, and hellinger and `kl_divergence`, which are cuVS's and meant for
     /// observations that add up to 1. manhattan and l1 are cityblock, l2 is euclidean.
@@ -64,7 +64,7 @@ pub(crate) struct PairwiseArgs {
     /// The exponent of --metric minkowski, above 0; inf makes it chebyshev [default: 2]
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     p: Option<f64>,
-    /// Whether observations are the rows of X and Y, or their columns
+    /// Axis of the observations: the rows of X and Y, or their columns
     #[arg(long, value_name = "WHICH", value_enum, default_value_t)]
     observations: Observations,
     /// The rule for features that one of a pair lacks, being NaN or missing by the array's attributes
@@ -85,7 +85,7 @@ pub(crate) struct PairwiseArgs {
     /// matrix is never made; X and Y are read more than once where the device does not hold them.
     #[arg(long, value_name = "K", conflicts_with = "resume")]
     neighbors: Option<usize>,
-    /// What a chunk of a Zarr array that is not there means: damage, or the array's fill value
+    /// Meaning of a chunk of a Zarr array that is not there: damage, or the array's fill value
     #[arg(long, value_name = "MEANS", value_parser = named(MISSING_CHUNKS), default_value = default_of(MISSING_CHUNKS))]
     missing_chunk: MissingChunk,
     /// Replace the results of this command that are there, in any of its formats, as the record beside them lists them
@@ -148,7 +148,7 @@ const fn exponent(metric: Metric) -> Option<f64> {
     if let Metric::Minkowski(p) = metric { Some(p) } else { None }
 }
 
-/// What was found.
+/// The results of a run.
 enum Found {
     Distances(StoredDistances),
     Neighbors(StoredNeighbors),

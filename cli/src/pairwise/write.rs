@@ -28,7 +28,7 @@ const SIDE: u64 = 1024;
 pub(super) const DISTANCE: &str = "distance";
 const SHARED: &str = "shared_features";
 
-/// What a file of distances is.
+/// The format of a file of distances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     Npy,

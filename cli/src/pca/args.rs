@@ -28,7 +28,7 @@ pub(crate) struct PcaArgs {
     /// Number of components
     #[arg(short = 'k', long, value_name = "N", default_value_t = PcaOptions::default().components, value_parser = at_least_one)]
     pub(super) components: usize,
-    /// How the components are computed
+    /// Method that computes the components
     ///
     /// exact: the eigenvectors of the samples' Gram matrix, in one pass. randomized: block Krylov iteration, some
     /// passes. auto: exact where that fits the memory and is cheaper than the expected passes.
@@ -56,8 +56,8 @@ pub(crate) struct PcaArgs {
     pub(super) seed: u64,
     /// Centring and scaling of a variant's dosages
     ///
-    /// Of dosages x with p = mean / ploidy: patterson (x - mean) / √(p (1 - p)), as scikit-allel and sgkit; binom2
-    /// (x - mean) / √(2 p (1 - p)), as plink2; standard (x - mean) / standard deviation; center x - mean; none x.
+    /// For dosages x with p = mean / ploidy, patterson is (x - mean) / √(p (1 - p)), as in scikit-allel and sgkit; binom2 is
+    /// (x - mean) / √(2 p (1 - p)), as in plink2; standard is (x - mean) / standard deviation; center is x - mean; none is x.
     #[arg(long, value_parser = named(SCALERS), default_value = default_of(SCALERS))]
     pub(super) scaler: Scaler,
     #[command(flatten)]

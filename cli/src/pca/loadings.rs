@@ -10,7 +10,7 @@ use crate::{output::Output, stores::Stores, text, variants::Variants};
 
 pub(super) const LOADINGS: &str = "loadings.tsv.gz";
 
-/// How the table starts.
+/// The text that the table starts with.
 pub(crate) const MAGIC: &str = "#teatime-loadings\t";
 
 /// Writes the loadings, in one pass over the genotypes where they stayed.

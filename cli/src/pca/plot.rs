@@ -18,7 +18,7 @@ use crate::{failure::Failure, output::Output, text};
 
 pub(super) const PLOT: &str = "pca.svg";
 
-/// Which group each sample belongs to.
+/// The group that each sample belongs to.
 #[derive(Clone, Debug)]
 pub(crate) struct Groups {
     pub(crate) names: Vec<String>,
@@ -59,7 +59,7 @@ pub(crate) fn write(output: &Output, pca: &Pca, groups: Option<&Groups>) -> Resu
     output.table(PLOT, |file| file.write_all(svg.as_bytes()))
 }
 
-/// What is to be seen.
+/// The content of the plot.
 struct Points {
     title: String,
     axes: [String; 2],

@@ -55,13 +55,13 @@ pub(crate) struct ProjectArgs {
     /// Folder for the results
     #[arg(long, value_name = "DIR", value_parser = local())]
     out: PathBuf,
-    /// What variants are matched by, besides their alleles
+    /// Property that variants are matched by, besides their alleles
     ///
     /// Positions are those of one genome build; `chr1` and `1`, `chrM` and `MT`, 23 and X are the same contigs. By id,
     /// variants without one (`.`), and those of an id that occurs more than once, are left out.
     #[arg(long = "match", value_name = "WHAT", value_enum, default_value_t)]
     match_by: MatchBy,
-    /// What is done about calls that a sample lacks
+    /// Rule for calls that a sample lacks
     ///
     /// mean: a missing call is the reference's mean and adds nothing, nor does a variant that the stores lack, so that
     /// scores come nearer to zero by about the share of those, as in flashpca and plink2. least-squares: the scores that
@@ -71,7 +71,7 @@ pub(crate) struct ProjectArgs {
     missing: ProjectMethod,
     /// Largest fraction of the loadings' variants that may not be usable (0 to 1)
     ///
-    /// Those that the stores lack, or have with other alleles, are missing of all samples. Up to this fraction that is a
+    /// Variants that the stores lack, or have with other alleles, are missing of all samples. Up to this fraction that is a
     /// warning, beyond it an error.
     #[arg(long, value_name = "X", default_value_t = 0.05, value_parser = up_to_one)]
     max_mismatch: f64,
@@ -203,7 +203,7 @@ fn describe(
     report.line("memory", peaks.trim_start_matches(", "));
 }
 
-/// Whether enough of the loadings can be used, and what to warn of.
+/// Refuses loadings of which too few can be used, and returns what to warn of.
 fn check(args: &ProjectArgs, counts: &Counts) -> Result<Vec<String>, Failure> {
     let loadings = &counts.loadings;
     let (total, left) = (text::count(loadings.variants), loadings.variants - loadings.used);

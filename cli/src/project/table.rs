@@ -29,7 +29,7 @@ const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 /// Lines between looks at whether to stop.
 const BATCH: u64 = 4096;
 
-/// What the first line says. Tables of earlier versions say only how they were scaled.
+/// The content of the first line. Tables of earlier versions say only how they were scaled.
 #[derive(Debug)]
 pub(crate) struct Header {
     pub(crate) scaler: Scaler,
@@ -98,7 +98,7 @@ impl Table {
 struct Lines<'a> {
     path: &'a Path,
     reader: Box<dyn BufRead>,
-    /// Of the line read last, from 1.
+    /// The number of the line read last, from 1.
     number: u64,
 }
 
@@ -194,7 +194,7 @@ impl<'a> Lines<'a> {
         })
     }
 
-    /// How many loadings a variant has, by the names of the columns.
+    /// The number of loadings of a variant, by the names of the columns.
     fn components(&mut self) -> Result<usize, Failure> {
         let line = self.required()?;
         let names: Vec<&str> = line.split('\t').collect();
@@ -208,7 +208,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// What a line says besides the loadings.
+/// The content of a line besides the loadings.
 struct Row<'a> {
     contig: &'a str,
     position: u64,
@@ -251,7 +251,7 @@ impl<'a> Row<'a> {
         Ok(Self { contig, position, id, counted, other, frequency, mean, scale })
     }
 
-    /// Whether the mean is that of the frequency; tables of earlier versions do not say their ploidy.
+    /// Refuses a mean that is not that of the frequency; tables of earlier versions do not say their ploidy.
     fn check(&self, scaler: Scaler, ploidy: u64) -> Result<(), String> {
         let expected = if scaler == Scaler::None { 0.0 } else { ploidy as f64 * self.frequency };
         // NaN is told by name later.

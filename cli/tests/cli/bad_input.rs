@@ -1,4 +1,4 @@
-//! What must end in a clear error: no panic, no hang, and nothing left behind.
+//! Tests of input that must end in a clear error: no panic, no hang, and nothing left behind.
 
 use std::{
     fs,
@@ -81,7 +81,7 @@ fn control_characters_in_names() {
     for name in ["a\tb", "a\n", "\u{1b}[2J", "a\u{7f}", "a\u{85}b", "\0"] {
         drop(fs::remove_dir_all(&path));
         store(&path, &["x", name, "z"], &[&[0, 1, 2], &[1, 0, 0]]);
-        // What ends with a NUL is shorter in some layouts, and not in this one.
+        // A name that ends with a NUL is shorter in some layouts, and not in this one.
         refused(&path, &["-k", "1"], &["names.vcz", "the sample \"", "control character"]);
     }
     for kind in ["bed", "bim"] {
@@ -238,7 +238,7 @@ fn devices_and_budgets_that_do_not_do() {
     let store = fixture("all_v3.vcz");
     refused(&store, &["--device", "abacus"], &["abacus", "cpu"]);
     refused(&store, &["--memory", "1K"], &["--memory", "at least", "1.0 KiB"]);
-    // What the message says is enough.
+    // The memory that the message names is enough.
     let scratch = Scratch::new();
     let err = pca(&store, &scratch.join("out"), &["--memory", "1K"]).err;
     let least = err.split("--memory ").nth(1).unwrap().trim_end().trim_end_matches(')').to_owned();

@@ -75,7 +75,7 @@ fn as_scipy_has_it() {
     check(&elements(&ZarrArray::open(&zarr, "", MissingChunk::Error).unwrap()));
     // The .npy was of this command.
     assert_eq!(scratch.names(), ["soft.run.json", "soft.zarr"]);
-    // Of what was written, once more.
+    // The result is filtered once more.
     blur(&zarr, &scratch.join("twice.npy"), &["--sigma", "0.5"]).ok();
 }
 
@@ -186,7 +186,7 @@ fn refused() {
     says("x.npy", &["--sigma", "1", "--compression", "zstd"], 2, "--compression is for OUT.zarr alone");
     let none = blur(&scratch.join("none.zarr"), &scratch.join("x.npy"), &["--sigma", "1"]);
     assert!(none.code == 1 && none.err.contains("none.zarr"), "{}", none.err);
-    // What is not ours stays as it is.
+    // A folder that is not ours stays as it is.
     let mine = scratch.join("mine.zarr");
     fs::create_dir(&mine).unwrap();
     fs::write(mine.join("notes.txt"), "").unwrap();
@@ -195,7 +195,7 @@ fn refused() {
     assert_eq!((names(&mine), scratch.names()), (vec!["notes.txt".into()], vec!["mine.zarr".into()]));
 }
 
-/// Of a falling ramp in bytes, whose derivative is below 0: it is not all zeros.
+/// The derivative of a falling ramp in bytes is below 0: it is not all zeros.
 #[test]
 fn derivatives_of_unsigned_integers_keep_their_sign() {
     let scratch = Scratch::new();

@@ -95,7 +95,7 @@ fn assert_same(a: &Path, b: &Path) {
     assert!(one == other && one.len() > 16, "{} and {}", one.len(), other.len());
 }
 
-/// Of an image with a pyramid: killed in its first level, and gone on with; and with some of its smaller levels.
+/// A run on an image with a pyramid is killed in its first level and gone on with, and once more where some smaller levels are there.
 #[test]
 fn killed() {
     let scratch = Scratch::new();
@@ -167,7 +167,7 @@ fn no_room() {
     let memory = least(&input, &scratch, &["--chunks", "64,64"]);
     let more = ["--sigma", "0.5", "--chunks", "64,64", "--resume", "--memory", &memory];
     blur(&input, &expected, &more).ok();
-    // Of 512 or 1,024 bytes.
+    // A block of `ulimit` has 512 or 1,024 bytes.
     let mut limited = Command::new("sh");
     limited.args([
         "-c",
@@ -227,7 +227,7 @@ fn another_level() {
     assert!(ran.code == 1 && ran.err.contains("datasets[0].path` is \"../decoy\""), "{}", ran.err);
 }
 
-/// What is written to the input during the run is noticed at its end, and nothing stays.
+/// A change of the input during the run is noticed at its end, and nothing stays.
 #[test]
 fn changed_meanwhile() {
     let scratch = Scratch::new();
@@ -265,7 +265,7 @@ fn no_file_may_grow() {
     assert_eq!(scratch.names(), ["in.npy"]);
 }
 
-/// What has the name of a record or of an output is not waited for, and not read to an end that it does not have.
+/// Something with the name of a record or of an output is not waited for, and not read to an end that it does not have.
 #[test]
 fn outputs_that_are_no_files() {
     let scratch = Scratch::new();

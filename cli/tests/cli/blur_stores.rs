@@ -1,4 +1,4 @@
-//! What `teatime blur` makes of stores: levels, axes, chunks that are not there, attributes; and of results that are there.
+//! Tests of what `teatime blur` makes of stores: levels, axes, chunks that are not there, attributes; and of results that are there.
 
 use std::{
     fs,
@@ -47,7 +47,7 @@ fn a_level() {
     assert!(ran.code == 1 && ran.err.contains("2 levels"), "{}", ran.err);
 }
 
-/// Of an image time is left alone, too, whatever axis is named.
+/// The time axis of an image is left alone, too, whatever axis is named.
 #[test]
 fn channels_of_an_image() {
     let scratch = Scratch::new();
@@ -104,7 +104,7 @@ fn kept() {
     let of = |name: &str| -> serde_json::Value { json(&fs::read_to_string(scratch.join(name)).unwrap()) };
     let names = |name: &str| {
         let array = ZarrArray::open(scratch.join(name), "", MissingChunk::Error).unwrap();
-        // What is missing of a result is NaN.
+        // A missing value of a result is NaN.
         assert_eq!(array.missing_value(), None);
         array.dimension_names().to_vec()
     };
@@ -157,7 +157,7 @@ fn there_already() {
     assert!(fs::read(&mine).unwrap() == bytes);
 }
 
-/// What attributes say is missing spreads as NaN and is counted, once, whatever the boxes are; integers refuse it.
+/// Values that are missing by the attributes spread as NaN and are counted, once, whatever the boxes are; integers refuse them.
 #[test]
 fn missing_values_spread_as_nan() {
     let scratch = Scratch::new();
@@ -193,7 +193,7 @@ fn missing_values_spread_as_nan() {
         );
     }
     let attributes = json(&fs::read_to_string(out.join(".zattrs")).unwrap());
-    // Of the result NaN is missing, and any number may be one of it.
+    // NaN is missing in the result, where any number may be a value.
     assert_eq!((attributes.get("missing_value"), &attributes["units"]), (None, &"K".into()));
 
     let whole = |values: &[i16]| values.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>();

@@ -14,7 +14,7 @@ use teatime::store::write_npy;
 
 use crate::support::{self, Ran, Scratch, empty_array, run, store, teatime};
 
-/// What the command maps before it reads anything, and some room, in KiB: programs are mapped whole, and each thread's stack.
+/// Memory that the command maps before it reads anything, and some room, in KiB: programs are mapped whole, and each thread's stack.
 const BASE: u64 = 400 << 10;
 
 /// `teatime pca` of an array or store, with so many KiB of memory beyond [`BASE`].
@@ -30,7 +30,7 @@ fn pca(path: &Path, more: &[&str], kib: u64) -> Ran {
     ran
 }
 
-/// What a message says is enough.
+/// The memory that a message says is enough.
 fn least(why: &str) -> u64 {
     why.split("--memory ").nth(1).expect(why).trim_end().trim_end_matches(')').parse().expect(why)
 }
@@ -92,14 +92,14 @@ fn arrays_that_claim_much() {
     ] {
         let why = too_small(&claim(&scratch.join(name), shape, chunks), &[]);
         assert!(why.contains("memory budget of 64.0 MiB is too small"), "{why}");
-        // What keeps track of 16 million chunks counts.
+        // The memory that keeps track of 16 million chunks counts.
         assert!(name != "chunks" || least(&why) > 2 << 30, "{why}");
     }
     let why = too_small(&claim(&scratch.join("more bands"), &[1 << 34, 65536], &[4096, 1]), &[]);
     assert!(why.contains("4194304 chunks"), "{why}");
 }
 
-/// What the message says is enough holds for what decoding takes besides its results, whatever the number of threads.
+/// The memory that the message names is enough for what decoding takes besides its results, whatever the number of threads.
 #[test]
 fn decoders_keep_to_the_memory() {
     let scratch = Scratch::new();

@@ -1,4 +1,4 @@
-//! Which contigs take part, and what is told of them.
+//! Tests of which contigs take part, and what is told of them.
 
 use std::{
     fs,
@@ -54,7 +54,7 @@ fn run(name: &str, stores: &[&Path], out: &Path, more: &[&str]) -> (serde_json::
     (json(&ran.out), ran.err)
 }
 
-/// What does not depend on where rows are, and what does: names and places in the table of loadings.
+/// The results: some do not depend on where rows are, and names and places in the table of loadings do.
 fn results(out: &Path) -> Vec<String> {
     let mut files = vec!["pca.eigenval", "pca.eigenvec", "scores.tsv", "eigenvalues.tsv"]
         .into_iter()
@@ -84,7 +84,7 @@ fn sex_mitochondria_and_unplaced_are_told() {
         });
         assert_eq!(record["contigs"], contigs);
     }
-    // Of a projection, what the loadings have as well; those on contig 0 are nowhere.
+    // A projection tells of the variants that the loadings have as well; those on contig 0 are nowhere.
     run("pca", &[&path], &scratch.join("all"), &["--loadings"]);
     run("pca", &[&path], &scratch.join("autosomes"), &["--loadings", "--autosome"]);
     for (loadings, more, warning) in [

@@ -196,7 +196,7 @@ fn results_are_replaced_only_when_asked() {
     distance(&fixture("all_v3.vcz"), &npy, &[]).ok();
     distance(&fixture("all_v3.vcz"), &npy, &["--overwrite"]).ok();
     assert_eq!(fs::read_to_string(&table).unwrap(), "mine");
-    // What another command wrote is not replaced.
+    // Files that another command wrote are not replaced.
     let pairwise = run(on_store("pairwise", &npy, &npy, &["--overwrite"]));
     let words = "holds results of `teatime distance` (x.run.json), which `teatime pairwise` does not replace; choose another name";
     assert!(pairwise.code == 1 && pairwise.err.contains(words), "{}", pairwise.err);

@@ -111,9 +111,9 @@ fn what_cannot_be_resumed_is_named() {
     says("x.zarr", &["--resume", "--overwrite"], 2, "cannot be used with");
     says("x.zarr", &["--resume", "--tree", "ward"], 2, "cannot be used with");
     says("x.zarr", &["--resume", "--metric", "canberra"], 1, "--metric: canberra is computed in f32");
-    // Where bands do not help, the least is that of the whole matrix.
+    // The least is that of the whole matrix where bands do not help.
     says("x.zarr", &["--metric", "canberra", "--memory", "1K"], 1, "at least");
-    // What is not ours stays as it is.
+    // A folder that is not ours stays as it is.
     let mine = scratch.join("mine.zarr");
     fs::create_dir(&mine).unwrap();
     fs::write(mine.join("notes.txt"), "").unwrap();

@@ -50,8 +50,8 @@ fn stores(scratch: &Scratch) -> [std::path::PathBuf; 2] {
     [store, other]
 }
 
-/// Of `20 A G`, `20 A T` and `30 C G`, where those of the others are 2 0, 1 0 and, turned round, 2 0. The second sample lacks the last, which
-/// is made up for.
+/// The distances over `20 A G`, `20 A T` and `30 C G`, which the others have as 2 0, 1 0 and, turned round, 2 0. The second sample lacks
+/// the last, which is made up for.
 const CITYBLOCK: [f64; 6] = [2.0, 3.0, 1.5, 3.0, 4.0, 1.0];
 
 #[test]
@@ -66,7 +66,7 @@ fn formats_hold_the_same() {
     assert_eq!(names, ["n0\nn1\nn2\n", "k0\nk1\n"]);
     distance(&store, &other, &table, &more).ok();
     assert_eq!(fs::read_to_string(&table).unwrap(), "sample\tk0\tk1\nn0\t2\t3\nn1\t1.5\t3\nn2\t4\t1\n");
-    // What belonged to the run that gave way is gone.
+    // The files of the run that gave way are gone.
     assert_eq!(scratch.names(), ["d.run.json", "d.tsv", "known.vcz", "new.vcz"]);
     distance(&store, &other, &zarr, &more).ok();
     assert!(zarr.join("sample_id_with").exists());

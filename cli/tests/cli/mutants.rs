@@ -109,7 +109,7 @@ fn limited(words: &[&str], paths: &[&Path]) -> Ran {
     run(command)
 }
 
-/// Whether the command succeeded; else what it says has to be as it should.
+/// True where the command succeeded; else its messages have to be as they should.
 #[track_caller]
 fn is_right(ran: &Ran, scratch: &Scratch, case: &str) -> bool {
     let said = ran.err.trim_end_matches('\n');

@@ -133,7 +133,7 @@ fn after_a_kill_the_next_run_works() {
     assert!(out.join(left).exists(), "it may be of a run on another machine");
 }
 
-/// What was computed is not lost because a later variant has no place.
+/// The components that were computed are not lost because a later variant has no place.
 #[test]
 fn an_error_in_the_loadings_keeps_the_components() {
     let scratch = Scratch::new();

@@ -88,7 +88,7 @@ fn formats_hold_the_same() {
 
     let (path, record) = of(".npy", &["--observations", "columns"]);
     assert_eq!((npy_of(&path, [9, 9]).len(), &record["x"]["observations"]), (81, &9.into()));
-    // Those of another array: two of its columns are those of X.
+    // Another array is next: two of its columns are those of X.
     let (path, record) = of(".npy", &["--with", fixture("counts.npy").to_str().unwrap()]);
     assert_eq!((npy_of(&path, [6, 6]), &record["with"]["observations"]), (square, &6.into()));
     let wrong = pairwise(&x, &scratch.join("w.npy"), &["--with", y.to_str().unwrap()]);
@@ -124,7 +124,7 @@ fn tiles() {
     write_npy(&x, &values, [2100, 4]).unwrap();
     let record = json(&pairwise(&x, &whole, &["--resume", "--json"]).ok().out);
     assert_eq!((&record["tiles"], &record["undefined"]), (&true.into(), &().into()));
-    // Where the whole does not fit memory, too.
+    // A matrix that does not fit memory as a whole is written in tiles, too.
     let least = pairwise(&x, &stopped, &["--memory", "1K"]);
     assert!(least.code == 1 && least.err.contains("at least"), "{}", least.err);
     let record = json(&pairwise(&x, &stopped, &["--memory", "64M", "--json"]).ok().out);
@@ -167,7 +167,7 @@ fn tiles() {
         (&record["tiles"], &record["budgets"]["host"]["bytes"]),
         (&true.into(), &(52u64 << 20).into())
     );
-    // Of the same bytes as another type, and of x and y the other way round, too.
+    // Equal bytes of another type are another job, and so are x and y the other way round.
     let [bytes, signed, mine] = ["b.npy", "i.npy", "mine.zarr"].map(|name| scratch.join(name));
     write_npy(&bytes, &[200u8, 1, 7], [3, 1]).unwrap();
     write_npy(&signed, &[-56i8, 1, 7], [3, 1]).unwrap();
@@ -182,13 +182,13 @@ fn tiles() {
         let (code, why) = if name == "r.zarr" { job(x, y, name) } else { job(y, x, name) };
         assert!(code == 1 && why.contains("another job"), "{why}");
     }
-    // What is not ours stays as it is.
+    // A store that is not ours stays as it is.
     fs::create_dir(&mine).unwrap();
     fs::write(mine.join(".zattrs"), "{}").unwrap();
     let (code, why) = job(&bytes, &bytes, "mine.zarr");
     assert!(code == 1 && why.contains("has no array `distance`"), "{why}");
     assert_eq!(names(&mine), [".zattrs"]);
-    // Of other numbers it is another job.
+    // Other numbers make it another job.
     write_npy(&x, &values.iter().map(|x| x + 1.0).collect::<Vec<_>>(), [2100, 4]).unwrap();
     let other = pairwise(&x, &whole, &["--resume"]);
     assert!(other.code == 1 && other.err.contains("another job"), "{}", other.err);

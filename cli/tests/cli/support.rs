@@ -45,7 +45,7 @@ pub(crate) fn fixture(name: &str) -> PathBuf {
     path
 }
 
-/// What a command did.
+/// The exit code and the output of a command.
 pub(crate) struct Ran {
     pub(crate) code: i32,
     pub(crate) out: String,

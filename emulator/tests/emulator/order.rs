@@ -72,7 +72,7 @@ impl Pipeline {
         ok(self.context.launch(self.compute, self.function, [1, 1], 32, &arguments));
     }
 
-    /// What the kernel has written, by the compute stream alone.
+    /// Reads what the kernel has written, by the compute stream alone.
     fn result(&self) -> Result<u32, CUresult> {
         let mut word = 0_u32;
         let place = (&raw mut word).cast();

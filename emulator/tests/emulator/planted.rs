@@ -19,7 +19,7 @@ const VECTORS: &str = kernel_file!("vectors.cu");
 /// Waits for all tiles but the next.
 const WAIT: &str = "ptx_cp_async_wait_group<1>();";
 
-/// How a launch went.
+/// The outcome of a launch.
 #[derive(Debug, PartialEq)]
 enum Outcome {
     Right,
@@ -71,7 +71,7 @@ fn total(device: i32, source: &str) -> Outcome {
     outcome(device, ["total", source], &[cast_slice(&values)], &want, &[1000], ([2, 2], 256))
 }
 
-/// What memory holds where nothing was written.
+/// The word that memory holds where nothing was written.
 const POISON: u32 = 0xabab_abab;
 
 fn blocks(device: i32, source: &str) -> Outcome {
@@ -120,7 +120,7 @@ fn seen(device: i32, run: fn(i32, &str) -> Outcome, source: &str) -> [Outcome; 3
     outcomes
 }
 
-/// The same; each must be a fault of a code whose report has a text.
+/// Runs it as [`seen`] does; each outcome must be a fault of that code whose report has a text.
 fn faults(device: i32, run: fn(i32, &str) -> Outcome, source: &str, code: CUresult, text: &str) {
     for outcome in seen(device, run, source) {
         match &outcome {

@@ -133,7 +133,7 @@ fn constants_stay() {
     }
 }
 
-/// Of two integers as near, the even one; below 0 as above.
+/// A mean halfway between two integers becomes the even one; below 0 as above.
 #[test]
 fn halves_go_to_the_even_one() {
     let pairs = [
@@ -250,7 +250,7 @@ fn scales_and_translations() {
     }
 }
 
-/// How many levels there are.
+/// Tests the number of levels.
 #[test]
 fn numbers_of_levels() {
     let count = |pyramid: Pyramid, shape: [u64; 2]| {

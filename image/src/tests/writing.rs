@@ -111,7 +111,7 @@ fn killed_anywhere_and_gone_on_with() {
     }
 }
 
-/// What is there is left alone unless it is the same image.
+/// A folder that is there already is left alone unless it holds the same image.
 #[test]
 fn what_is_there_already() {
     let scratch = tempfile::tempdir().unwrap();
@@ -197,7 +197,7 @@ fn images_that_may_not_be() {
     refuse(&["of None"], &|spec| spec.array.dtype = None);
     refuse(&["`pyramid`: 0"], &|spec| spec.pyramid = Pyramid::Levels(0));
     refuse(&["`pyramid`: 0"], &|spec| spec.pyramid = Pyramid::UntilWithin(0));
-    // Of the array alone.
+    // These errors are of the array alone.
     refuse(&["neither shards nor checksums"], &|spec| {
         (spec.array.format, spec.array.checksum) = (ZarrFormat::V2, true)
     });

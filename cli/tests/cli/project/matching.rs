@@ -1,4 +1,4 @@
-//! Which variants of the loadings are those of the stores.
+//! Tests of which variants of the loadings are those of the stores.
 
 use std::{fs, sync::Arc};
 
@@ -19,7 +19,7 @@ fn order_swaps_and_other_variants_change_nothing() {
         std::mem::swap(reference, alternate);
         site.dosages.iter_mut().filter(|g| **g >= 0).for_each(|g| *g = 2 - *g);
     }
-    // The same alleles in another order and in small letters.
+    // This variant has the same alleles in another order and in small letters.
     changed[3].variant.alternate = "g,t".into();
     // Variants that the reference does not have, one of them at a place that it has; and one twice.
     changed.push(site("1", 105, ["A", "C"], &[2; 6]));
@@ -86,7 +86,7 @@ fn names_of_alleles_that_nobody_carries_change_nothing() {
             |name: &str| fs::read(scratch.join(&format!("{name}-{}/projection.tsv", more.len()))).unwrap();
         assert_eq!(scores("new"), scores("old"));
     }
-    // Of distances from another store likewise.
+    // Distances from another store are the same, too.
     write(&other, &sites());
     let table = |store: &std::path::Path, name: &str| {
         let path = scratch.join(name);

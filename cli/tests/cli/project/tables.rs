@@ -7,7 +7,7 @@ use flate2::{Compression, write::GzEncoder};
 use super::{assert_close, numbers, project, reference, refused, sites, unpacked, write};
 use crate::support::{Scratch, json, names, pca, plain_array};
 
-/// What gzip makes small is not read into memory whole.
+/// A table that gzip makes small is not read into memory whole.
 #[test]
 fn a_line_without_end_is_refused() {
     let scratch = Scratch::new();
