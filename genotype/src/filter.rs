@@ -1,11 +1,11 @@
-//! Which variants take part, and how many.
+//! The filter of variants, and the number of those that it keeps.
 
 use teatime::{
     Error, Result,
     stable_text::{StableText, fields},
 };
 
-/// Which variants take part, by the called samples.
+/// The rules that a variant has to meet to take part, over the samples with a call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct VariantFilter {

@@ -42,7 +42,7 @@ pub struct PcaOptions {
     pub method: Method,
     /// Centring and scaling of the dosages.
     pub scaler: Scaler,
-    /// Which variants take part.
+    /// The filter of variants.
     pub filter: VariantFilter,
     /// The randomized method's settings; its sign rule holds for the exact method too. Its passes are those of products.
     pub svd: SvdOptions,

@@ -20,7 +20,7 @@ use super::{
     totals::VariantTotals,
 };
 
-/// Which sums to form.
+/// The sums to form.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct PairTerms {
     /// The rule by which variants are scaled.

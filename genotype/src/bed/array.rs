@@ -27,7 +27,7 @@ const MAX_ACROSS: u64 = 64 << 20;
 const STRIP: usize = 256;
 const TILE: usize = 64;
 
-/// Which axis of the file comes first.
+/// The axis of the file that comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     /// A row per variant, four samples a byte: mode 1.

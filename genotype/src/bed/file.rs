@@ -224,7 +224,7 @@ fn appended(path: &Path, extension: &str) -> PathBuf {
     name.into()
 }
 
-/// Which axis comes first, by the third byte.
+/// The axis that comes first, by the third byte.
 fn order(path: &Path, file: &File) -> Result<Order> {
     let mut start = Vec::new();
     file.take(HEADER).read_to_end(&mut start).map_err(|source| Error::io(path.display(), source))?;

@@ -19,7 +19,7 @@ use crate::{
     source::Genotypes,
 };
 
-/// Which results genotypes are loaded for, so that the method, the form and the memory are planned before anything is read,
+/// The results that genotypes are loaded for, so that the method, the form and the memory are planned before anything is read,
 /// and what can be added up in the one pass is.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted<'a> {

@@ -24,7 +24,7 @@ pub(super) struct DistanceAccumulator {
     pairs: Pairs,
 }
 
-/// Which variants take part, and how many did.
+/// The filter of variants, and the number of those that took part.
 pub(super) struct Variants {
     rule: ScaleRule,
     totals: VariantTotals,

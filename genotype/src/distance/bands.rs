@@ -334,7 +334,7 @@ impl BandAccumulator {
     }
 }
 
-/// Which argument there are no bands for, and why.
+/// The argument that there are no bands for, and the reason; none where bands can be made.
 ///
 /// # Errors
 /// As [`Reader::new`].

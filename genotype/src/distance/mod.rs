@@ -125,7 +125,7 @@ pub struct DistanceOptions {
     /// The rule for missing calls; none for the one that makes no sample near because it lacks calls:
     /// [`Missing::Rescale`], and of a mean, as identity by state is, [`Missing::Ignore`]. sgkit's is [`Missing::Ignore`] of all.
     pub missing: Option<Missing>,
-    /// Which variants take part; those that do not vary do.
+    /// The filter of variants; those that do not vary take part.
     pub filter: VariantFilter,
     /// The linkage of the tree that is made of the distances; none makes no tree. For identity by state, distances are 1 - ibs.
     pub tree: Option<Linkage>,

@@ -75,7 +75,7 @@ pub struct GrmOptions {
     pub method: GrmMethod,
     /// The rule for missing calls.
     pub missing: MissingCalls,
-    /// Which variants take part.
+    /// The filter of variants.
     pub filter: VariantFilter,
 }
 

@@ -158,7 +158,7 @@ impl ReferenceLoadings {
     }
 }
 
-/// Which variant of the reference a variant is.
+/// The variant of the reference that a variant is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Match {

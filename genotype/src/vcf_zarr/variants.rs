@@ -15,7 +15,7 @@ use teatime::{
 use super::columns::{ALLELES, NAMES, NEVER, UNKNOWN, column, is_unknown, required};
 use crate::Variant;
 
-/// Which arrays describe the variants.
+/// The arrays that describe the variants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
     /// VCF-Zarr: `variant_*` in the group of this path.
