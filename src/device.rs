@@ -40,7 +40,7 @@ pub struct Device {
     inner: Arc<Inner>,
     /// The flag that ends calls with this handle.
     cancel: Option<Cancel>,
-    /// The devices that could not be used in its place, and why.
+    /// The devices that were tried before this one and could not be used, and why.
     skipped: Arc<[(String, String)]>,
 }
 

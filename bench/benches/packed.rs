@@ -17,9 +17,9 @@ const ROWS: u64 = 164_000;
 const COLS: u64 = 1000;
 /// Columns of X.
 const WIDTH: u64 = 20;
-/// Bytes of codes as they come.
+/// Bytes of the codes as they are given, four a byte.
 const CALLS: u64 = ROWS * COLS / 4;
-/// And packed.
+/// Bytes of the packed rows.
 const PACKED: u64 = ROWS * COLS.div_ceil(64) * 16;
 
 /// Codes of calls, four a byte, of which one of `missing` is missing.

@@ -29,7 +29,7 @@ fn moved(factor: f64) -> impl Fn(&u64) -> Size {
     move |&bytes| Size {
         text: table::bytes(bytes),
         work: factor * bytes as f64,
-        // The array, and a result of up to four bytes for each.
+        // The array and its result, which has up to four bytes for each of the array's.
         memory: if factor > 2.0 { 5 * bytes } else { 2 * bytes },
     }
 }

@@ -58,7 +58,7 @@ pub(super) fn f32_blocks(reader: &Reader, count: u64) -> Needs {
     f32 + Needs::device(freed[1] - freed[0])
 }
 
-/// Bytes of two blocks as they are uploaded and as they are held.
+/// Bytes of two blocks of variants, one in use and one on its way, each as it is uploaded and as the device holds it.
 fn block_bytes(reader: &Reader) -> u64 {
     let held = reader.panel_rows(reader.step_bytes).min(reader.variants());
     let held = held.saturating_mul(reader.held_row_bytes());

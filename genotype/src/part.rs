@@ -13,7 +13,7 @@ use super::counts::{CallCounts, CountsByVariant};
 #[cfg(doc)]
 use super::{Cohort, Wanted};
 
-/// The counts and sums of [`Cohort::part`] over some of the variants in a row: plain data, for another process or a file.
+/// The counts and sums that [`Cohort::part`] makes over consecutive variants: plain data, for another process or a file.
 ///
 /// Parts of neighbouring variants [`merge`](Self::merge), and [`Cohort::of_part`] takes the one of all variants.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,4 +1,4 @@
-//! Runs the calls of Python: without the interpreter's lock, ended by Ctrl-C, and with panics and errors as exceptions.
+//! Runs calls from Python: without the interpreter's lock, ended by Ctrl-C, and with panics and errors as exceptions.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},

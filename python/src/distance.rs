@@ -318,7 +318,7 @@ pub(crate) struct DistanceBands(OnDevice<OfBands>);
 
 #[pymethods]
 impl DistanceBands {
-    /// Counts once over the genotypes, which stay on the device where `run` has memory for that. Tiles are of `side` samples.
+    /// Makes the bands of tiles of `side` samples. Reads all genotypes once; they stay on the device if the budget of `run` has room for them.
     #[new]
     fn new(
         py: Python<'_>,

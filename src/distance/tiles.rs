@@ -175,8 +175,8 @@ pub fn write_condensed<T: Element>(
     writer.finish()
 }
 
-/// A tile of distances as it is made, turned round and encoded: twice where its copy is written at the same time, and as much for numbers of
-/// features.
+/// The host's memory for a tile of distances: computed, transposed and encoded. Twice that where the tile on the other side of the diagonal is
+/// written at the same time, and twice where numbers of features are, too.
 pub(super) fn tile_needs(is_lower: bool, tile: [u64; 2], shape: [u64; 2], counted: bool) -> Needs {
     let tiles = if is_lower && tile[0] == tile[1] { 2 } else { 1 } * if counted { 2 } else { 1 };
     Needs::host(3 * 8 * tiles) * tile[0].min(shape[0]) * tile[1].min(shape[1])

@@ -195,7 +195,7 @@ impl PackedMatrix {
         PackedProduct::new(&self.device, x, false, bounds)
     }
 
-    /// The table that products take for the rows of the longest panel: mean 0 and factor 1 for each.
+    /// The table of rows for products without means and factors: mean 0 and factor 1 for each row of the longest panel.
     fn table(&self) -> Result<Tensor<f32>> {
         let longest = self.panels.iter().map(|panel| panel.shape()[0]).max().unwrap_or(0);
         let factors = vec![[0.0f32, 1.0]; to_usize(longest)];

@@ -1,4 +1,4 @@
-//! Rows that two products take after each other, before they take the next.
+//! Batches of rows: two products go through one batch, one product after the other, before they go on to the next batch.
 
 use super::apply::pieces;
 use crate::{

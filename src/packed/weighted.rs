@@ -96,8 +96,8 @@ impl WeightedSums {
         groups(columns).map(program).collect()
     }
 
-    /// Besides a panel of `rows` rows: on the device the sums, and the weights of some rows at a time; on the host the weights of a batch,
-    /// the sums in f64, and twice those of a group.
+    /// The memory of sums over panels of `rows` rows, without the panels. On the device: the sums, and the weights of a batch of rows. On the
+    /// host: the weights of a batch, the sums in f64, and twice the sums of a group of columns.
     pub fn needs(device: &Device, entries: u64, columns: usize, rows: u64) -> Needs {
         let group = groups(columns).next().map_or(0, |group| group.len());
         let width = width(2, group);

@@ -314,7 +314,7 @@ impl Case {
         })
     }
 
-    /// The Gram matrix of the numbers themselves.
+    /// The Gram matrix by its definition, from the number that each code stands for.
     fn matrix(&self) -> Vec<f64> {
         let shift = |s: &RowScale| if self.options.centred { s.mean } else { 0.0 };
         let value =

@@ -96,7 +96,7 @@ fn processes<const N: usize>(
     (0..=WARM).map(|_| run(&cache)).collect()
 }
 
-/// Keeps the `i`-th number of the first process, and of the others.
+/// Records the `i`-th measurement: that of the first process by itself, those of the others together.
 fn keep<const N: usize>(session: &mut Session<'_>, id: &str, found: &[[f64; N]], i: usize) {
     let all: Vec<f64> = found.iter().map(|numbers| numbers[i]).collect();
     let (cold, warm) = all.split_at(1);

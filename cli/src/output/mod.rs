@@ -119,7 +119,7 @@ impl Output {
         self.scratch.path().join(name)
     }
 
-    /// The name of the record.
+    /// The file name of the record of the run, such as run.json.
     fn record(&self) -> &str {
         &self.names[0]
     }

@@ -219,7 +219,7 @@ fn one_run_at_a_time() {
     let first = prepare(&target, false).unwrap();
     let why = prepare(&target, false).unwrap_err();
     assert!(why.contains("another run of teatime is writing run.json there"), "{why}");
-    // Other results are no hindrance, and not left by a run that was killed.
+    // A run that writes results of other names is let in, and does not take these results for those of a run that was killed.
     let named = |name: &str| Output::prepare(&target, "blur", &[name], &[], false);
     let other = named("b.run.json").unwrap();
     assert!(named("b.run.json").is_err());

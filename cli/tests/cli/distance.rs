@@ -130,7 +130,7 @@ fn alleles_are_told_apart_or_said_to_be_merged() {
         assert_eq!((&record["multiallelic"], &record["merged"]), (&2.into(), &merged.into()), "{words:?}");
         assert_eq!(err.contains(warning), warns, "{words:?} {err}");
     }
-    // Some samples at a time, they are merged: if that is said.
+    // A store that is written by some samples at a time is made only with --merge-alleles, and warns then.
     let resumed = |more: &[&str]| distance(&path, &scratch.join("y.zarr"), &[&["--resume"], more].concat());
     let refused = resumed(&[]);
     assert!(

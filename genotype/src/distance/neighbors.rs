@@ -23,7 +23,7 @@ const SIDE: u64 = 64;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SampleNeighbors {
-    /// (samples, k): their numbers and distances, nearest first.
+    /// Indices and distances of each sample's k neighbors, nearest first: (samples, k).
     pub nearest: Neighbors,
     /// The number of other samples that neighbors are among; None where they are among the same samples.
     pub others: Option<u64>,
@@ -53,7 +53,7 @@ pub struct SampleNeighbors {
 /// that there are always `k`. To the last bit the distances are those of [`distances`](super::distances()).
 ///
 /// # Shapes
-/// `genotypes`: (variants, samples) -> (samples, k) numbers and distances.
+/// `genotypes`: (variants, samples) -> (samples, k) indices and distances.
 ///
 /// # Cost
 /// As [`DistanceBands`], and 32 k + 40 bytes on the host for each sample. For a metric or genotypes that bands do not take, as

@@ -37,7 +37,7 @@ pub(crate) fn solve(totals: Totals, reference: &ReferenceLoadings, device: &Devi
         let samples = scores.data_mut().par_chunks_exact_mut(k);
         let samples = samples.zip(normal.data_mut().par_chunks_exact_mut(triangle(k))).zip(&called);
         let solved = samples.with_min_len(LEAST).map(|((scores, normal), &called)| {
-            // The normal matrix is 1 then.
+            // The normal matrix is the identity then.
             if called == reference.len() && orthonormal {
                 return 0;
             }

@@ -134,7 +134,7 @@ impl GenotypeStore {
         Ok(Self { storage, arrays, tables, kind, variants, samples, memory: Budget::default() })
     }
 
-    /// Bounds the memory that names and variants take by the host's: each of their columns may take half of it.
+    /// Bounds the memory that names and variants take: reading any one of their columns may take half of the host's budget.
     #[must_use]
     pub fn with_memory(self, budget: &Budget) -> Self {
         Self { memory: *budget, ..self }

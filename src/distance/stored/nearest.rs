@@ -45,7 +45,7 @@ pub(super) struct Search<'a> {
     measure: Measure,
     /// Boxes of all features of some observations, of each array.
     plans: Vec<Plan>,
-    /// Observations of a box.
+    /// The number of observations in a box, which is read at once.
     of_box: u64,
     /// Bytes of chunks.
     chunk_bytes: u64,

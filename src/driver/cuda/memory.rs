@@ -90,7 +90,7 @@ impl CudaMemory {
         Ok(memory)
     }
 
-    /// Takes over an application's slice until [`give_back`](Self::give_back).
+    /// Memory that an application lends as its slice, until [`give_back`](Self::give_back).
     pub(super) fn lend<T: fmt::Debug + Send + Sync + 'static>(
         gpu: &Arc<Gpu>,
         op: &'static str,

@@ -11,8 +11,8 @@ const LAUNCHES: usize = 32;
 const COST: u64 = 1 << 34;
 /// Most cost of a submission on an adapter that computes on the processor.
 const SOFTWARE_COST: u64 = 1 << 29;
-/// Submissions under way when another one is begun, at most: enough to keep a GPU busy, and few enough that a cancelled call ends in a
-/// part of a second and that their memory is bounded.
+/// Submissions under way when another one is begun, at most: enough to keep a GPU busy, and few enough that a cancelled call ends within
+/// a fraction of a second and that their memory is bounded.
 const AHEAD: usize = 8;
 /// Most host bytes in staging buffers that are not yet copied.
 const STAGED: u64 = 64 << 20;
@@ -129,7 +129,7 @@ impl Batch {
         self.params.resize(self.params.len().next_multiple_of(4), 0);
         let submitted = gpu.scoped(|_| {
             let commands = encoder.map(wgpu::CommandEncoder::finish);
-            // Runs before the encoder's commands and after all earlier submissions: so once per submission.
+            // This write takes effect before the encoder's commands and after all earlier submissions, so it is made once per submission.
             if !self.params.is_empty() {
                 gpu.queue.write_buffer(&gpu.uniforms, 0, &self.params);
             }

@@ -170,7 +170,7 @@ fn adapters(backends: wgpu::Backends) -> Vec<wgpu::Adapter> {
     pollster::block_on(instance(backends).enumerate_adapters(backends))
 }
 
-/// The adapters of the first interfaces, then those of GL.
+/// The adapters of wgpu's primary backends (Vulkan, Metal, DX12), then those of GL.
 fn all_adapters() -> Vec<wgpu::Adapter> {
     let mut all = adapters(FIRST);
     all.extend(adapters(wgpu::Backends::GL));

@@ -198,7 +198,7 @@ impl ArrayWriter {
         Ok(done.load(Ordering::Relaxed) == WRITTEN)
     }
 
-    /// True where the stored bytes of a tile are a whole one.
+    /// True where the stored bytes of a tile decode to a complete one.
     fn decodes(&self, index: &[u64]) -> Result<bool> {
         let Metadata { chain, spec, element, .. } = &self.metadata;
         let most = chain.encoded_cap(spec) as u64;

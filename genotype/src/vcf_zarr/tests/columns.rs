@@ -175,7 +175,7 @@ fn memory_bounds_columns() {
     let scratch = vcf(&["a"]);
     scratch.array("variant_position", v2(StoredType::I32, &[3], &[1 << 24]));
     over(variants(&scratch), 1 << 28);
-    // Strings of many chunks, small ones all of them.
+    // A column of strings is beyond the memory though each of its many chunks is small.
     let scratch = vcf(&["a"]);
     let writer = scratch.array("variant_allele", v2(None, &[3, 100], &[3, 1]));
     (0..100).for_each(|i| writer.write_text(&[0, i], [&*"A".repeat(6000); 3]).unwrap());

@@ -13,7 +13,7 @@ use crate::{
 
 /// f32 or f64.
 pub(crate) trait Real: Element + Default + Vectors {
-    /// The nearest number.
+    /// The number of this type that is nearest to `value`.
     fn of(value: f64) -> Self;
     /// True for a number that is infinite, or so large that sums may be.
     fn may_overflow(self) -> bool;
