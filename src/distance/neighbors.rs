@@ -194,7 +194,7 @@ impl NearestSoFar {
         Ok(Self { threads: device.pool()?.clone(), found, k, largest_first })
     }
 
-    /// A distance and a number for each of the nearest, these again, sorted, and what is known of each observation.
+    /// The memory of the results: a distance and an index for each of the nearest, twice, since they are sorted, and the facts of each observation.
     pub fn needs(observations: u64, k: u64) -> Needs {
         (Needs::host(32) * k + Needs::host(40)) * observations
     }

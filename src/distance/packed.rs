@@ -239,7 +239,7 @@ impl PackedPairs {
         Ok(self)
     }
 
-    /// The sums on the device that [`ones_differ`](Self::ones_differ) adds, for panels of `rows` rows.
+    /// The memory of the sums that [`ones_differ`](Self::ones_differ) adds on the device, for panels of `rows` rows.
     pub fn needs_of_ones(device: &Device, columns: u64, rows: u64) -> Needs {
         Needs::device(PairProducts::device_bytes_of(device, columns, &PairSet::Diagonal, rows, 1))
     }
@@ -254,8 +254,8 @@ impl PackedPairs {
         PairProducts::programs(device, columns, rows, LIMBS)
     }
 
-    /// Sums by [`new`](Self::new) besides their panels, of `rows` rows; and what [`finish`](Self::finish) takes: the results, and what
-    /// they are read through.
+    /// The memory of sums by [`new`](Self::new) without their panels, of `rows` rows, and of [`finish`](Self::finish): the results, and the
+    /// buffers that they are read through.
     pub fn needs(device: &Device, columns: u64, rows: u64, metric: Metric) -> Needs {
         let matrices = if ColumnMoments::serve(metric) { 4 } else { 2 };
         let results = Needs::host(PairProducts::host_bytes(device, columns)) * matrices;

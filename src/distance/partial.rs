@@ -144,8 +144,8 @@ impl Partial {
         Ok(partial)
     }
 
-    /// The sums on the device, and on the host what [`export`](Self::export) and [`PartialSums::finish`] take, for m observations with
-    /// themselves or with n others.
+    /// The memory for m observations with themselves or with n others: the sums on the device, and on the host the most that
+    /// [`export`](Self::export) and [`PartialSums::finish`] take.
     pub fn needs(m: u64, n: Option<u64>, metric: Metric, missing: Missing) -> Needs {
         let terms = metric.terms_in_parts(missing != Missing::Propagate).len() as u64;
         let width = n.unwrap_or(m);

@@ -72,7 +72,7 @@ impl Measure {
         self.side_of(pair, kept + taken, memory)
     }
 
-    /// The nearest, and a pair, where a device finds the k nearest of m observations among n.
+    /// The memory of the nearest, and of a pair, where a device finds the k nearest of m observations among n.
     pub(super) fn search_needs(&self, [m, n]: [u64; 2], k: u64) -> [Needs; 2] {
         // Their distances come last.
         let kept = Selection::needs(m, m.saturating_add(n), k) + Needs::device(4) * m * k;

@@ -122,7 +122,7 @@ impl Selection {
         Ok(selection)
     }
 
-    /// m lists of k, and n flags.
+    /// The memory of m lists of k, and of n flags.
     pub(crate) fn needs(m: u64, n: u64, k: u64) -> Needs {
         Needs::device(12) * k * m + Needs::device(4) * n + Needs::device(8)
     }

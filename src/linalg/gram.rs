@@ -74,7 +74,7 @@ impl BlockSum {
         Ok(Self { lower: true, ..Self::new(device, n, n)? })
     }
 
-    /// Sums (rows, cols), the block that is added last, and the one that is made next, on the device.
+    /// The memory on the device: the sums (rows, cols), the block that is added last, and the one that is made next.
     pub fn needs(rows: u64, cols: u64) -> Needs {
         Needs::device(8 + 2 * 4) * rows * cols
     }

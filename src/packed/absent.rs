@@ -98,7 +98,7 @@ impl<const N: usize> AbsentSums<N> {
         Ok(Self { columns, parts, numbers, groups })
     }
 
-    /// The sums on the device, for so many pairs of columns i and j.
+    /// The memory of the sums on the device, for so many pairs of columns i and j.
     pub(crate) fn needs(pairs: u64) -> Needs {
         Needs::device(8 * N as u64) * pairs
     }

@@ -109,7 +109,7 @@ impl Gram {
         step.max((2 * step).min(128 << 20))
     }
 
-    /// The sums on the device besides a panel of `rows` rows; on the host T, and what it is read through.
+    /// The memory besides a panel of `rows` rows: on the device the sums; on the host the result, and the buffer that it is read through.
     pub fn needs(device: &Device, columns: u64, rows: u64) -> Needs {
         let sums = Needs::device(PairProducts::device_bytes(device, columns, rows, 2));
         sums + Needs::host(PairProducts::host_bytes(device, columns))

@@ -50,7 +50,7 @@ impl KnownPairs {
         Ok(Self { products, largest, total: 0 })
     }
 
-    /// The sums on the device besides a panel of `rows` rows; on the host the result, and what it is read through.
+    /// The memory besides a panel of `rows` rows: on the device the sums; on the host the result, and the buffer that it is read through.
     pub fn needs(device: &Device, columns: u64, rows: u64) -> Needs {
         let sums = Needs::device(PairProducts::device_bytes(device, columns, rows, 1));
         sums + Needs::host(PairProducts::host_bytes(device, columns))

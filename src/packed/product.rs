@@ -179,7 +179,7 @@ impl PackedProduct {
         Ok(())
     }
 
-    /// A product `Aᵀ (A X)` with `rows` rows, on the device besides these: X, the sums, and A X of some rows at a time.
+    /// The memory on the device of a product `Aᵀ (A X)` besides the `rows` rows of A: X, the sums, and A X of some rows at a time.
     pub fn needs(device: &Device, rows: u64, entries: u64, columns: u64) -> Needs {
         let (words, width) = (row_words(entries), 2 * row_limbs(LIMBS, columns));
         let weights = batches(device, words, width).longest(rows).next_multiple_of(4) * width;

@@ -37,7 +37,7 @@ impl ColumnMoments {
         Ok(Self { columns, wanted, codes: WeightedSums::new(device, columns, 1)?, absent: None })
     }
 
-    /// The sums on the device, for panels of so many rows and so many pairs of columns, both ways round.
+    /// The memory of the sums on the device, for panels of so many rows and so many pairs of columns, both ways round.
     pub(super) fn needs(device: &Device, columns: u64, pairs: u64, rows: u64) -> Needs {
         Needs { host: 0, ..WeightedSums::needs(device, columns, 1, rows) } + AbsentSums::<2>::needs(pairs)
     }
