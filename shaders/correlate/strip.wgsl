@@ -157,7 +157,7 @@ fn correlate(
         workgroupBarrier();
         if ALONG == 1u && is_made && strip.row < count {
             let axis = Axis(strip.column, params.columns, i32(strip.ring), 0u, 0.0);
-            for (var k = 0u; k < MANY; k += 4u) {
+            for (var k = 0u; k < min(MANY, count - strip.row); k += 4u) {
                 var sums = vec4(select(0.0, numbers[2], place == BEYOND));
                 if place < BEYOND {
                     let start = around(around(slot + strip.row, strip.ring) + k, strip.ring);
