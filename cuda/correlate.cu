@@ -1,5 +1,5 @@
 // Weighted sums of neighbours along y, along x, or along y and then x: out[i] = sum of weights[t] x[i + o + t - w / 2].
-// Grid: linear. One block per strip of an array and `run` rows, which it makes `rows` at a time; where neither ALONG nor ACROSS one thread per output along y, or per word of outputs where these are narrower.
+// Grid: linear. One block per strip of an array and `run` rows, which it makes `rows` at a time; where neither ALONG nor ACROSS one thread per output along y, or where a device stores words alone per word of outputs.
 // Bindings: 0 x (outer, y, x, step) read; 1 numbers read: constants beyond the edges of z, y and x, then weights of y and x; 2 out read_write; 3 params.
 // Constants: WG; ALONG 1 for sums along y of strips, ACROSS 1 for sums along x of strips; WIDE 1 for sums, and numbers, of f64; ROOM numbers that a block has room for.
 // Hardware: a thread makes eight neighbours along the axis of its sums at once, and so loads what two of them share once.

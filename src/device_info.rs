@@ -245,10 +245,7 @@ impl DeviceOptions {
 
     /// The limits that were granted, as the options change them.
     pub(crate) fn lower(&self, granted: Limits) -> Limits {
-        // CUDA's devices have more, and the tests of large tiles need it.
-        let is_least = self.groups_per_axis.is_some() && !granted.stores_bytes;
         Limits {
-            workgroup_memory: if is_least { 16 << 10 } else { granted.workgroup_memory },
             binding: self.binding.unwrap_or(u64::MAX).min(granted.binding),
             groups_per_axis: self.groups_per_axis.unwrap_or(u32::MAX).min(granted.groups_per_axis),
             step: self.step.unwrap_or(granted.step),

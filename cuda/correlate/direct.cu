@@ -1,5 +1,4 @@
-// A thread sums along y straight from memory: where a block has no room for the elements that sums see, or where rows of the output end within
-// a word.
+// A thread sums along y straight from memory, where a block has no room for the elements that sums see.
 
 // An axis in global memory, of which element `base` is the first at hand, and the others are `stride` apart.
 struct Axis {
@@ -19,24 +18,18 @@ DEVICE real tap_of(u32 type, const Axis& axis, i32 coordinate) {
     return value;
 }
 
-// The output of a thread, or those of a word.
+// The output of a thread.
 DEVICE void make_directly(const Params& p, const void* x, const real* numbers, void* out) {
-    Whole whole = whole_of(p);
     u32 line = p.nx * p.step;
-    u32 each = max(4 / size_of(p.out_type), 1u);
-    u32 item = linear_block() * WG + threadIdx.x + p.out0 / each;
-    u32 end = min(item * each + each, p.out0 + p.outer * p.my * line);
-#pragma unroll 1
-    for (u32 i = max(item * each, p.out0); i < end; i++) {
-        u32 row = (i - p.out0) / line;
-        u32 array = row / p.my;
-        u32 element = i - p.out0 - row * line;
-        Axis axis = {x, p.x0 + array * p.count * line + element, line, (i32)p.ny, (i32)p.first, edge_of(p, 1), numbers[1]};
-        i32 start = (i32)(row - array * p.my + p.oy) - (i32)(p.wy / 2);
-        auto tap = [&](u32 t) { return tap_of(p.x_type, axis, start + (i32)t); };
-        real sums[1];
-        sums_of(numbers + 3, p.wy, kind_of(p, 1), tap, sums);
-        real value = combined(p, out, i, truncated(whole, sums[0]));
-        BY_TYPE(p.out_type, TYPE, store_real<TYPE>(out, i, value));
-    }
+    u32 i = linear_block() * WG + threadIdx.x;
+    u32 row = i / line;
+    u32 array = row / p.my;
+    if (array >= p.outer) return;
+    Axis axis = {x, p.x0 + array * p.count * line + i - row * line, line, (i32)p.ny, (i32)p.first, edge_of(p, 1), numbers[1]};
+    i32 start = (i32)(row - array * p.my + p.oy) - (i32)(p.wy / 2);
+    auto tap = [&](u32 t) { return tap_of(p.x_type, axis, start + (i32)t); };
+    real sums[1];
+    sums_of(numbers + 3, p.wy, kind_of(p, 1), tap, sums);
+    real value = combined(p, out, p.out0 + i, truncated(whole_of(p), sums[0]));
+    BY_TYPE(p.out_type, TYPE, store_real<TYPE>(out, p.out0 + i, value));
 }

@@ -9,7 +9,7 @@ use std::ops::Range;
 use super::{
     axis::BoxAxis,
     options::Rounding,
-    passes::{Pass, Strip, shares_words, steps},
+    passes::{Pass, apart, shares_words, steps},
     taps::Taps,
 };
 use crate::{
@@ -368,7 +368,7 @@ impl Filter {
             columns: small(pass.strip.map_or(0, |strip| strip.columns)),
             rows: small(pass.strip.map_or(0, |strip| strip.rows)),
             run: small(run),
-            apart: small(pass.strip.map_or(0, Strip::apart)),
+            apart: small(pass.strip.map_or(0, |strip| apart(strip.rows))),
         };
         let taps: u64 = pass.axes.iter().map(BoxAxis::weights).sum();
         let outputs = all * made * pass.unit(|axis| axis.m);

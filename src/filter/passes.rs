@@ -56,14 +56,14 @@ pub(super) struct Strip {
 }
 
 impl Strip {
-    /// Numbers from one column to the next, where cells stand by columns: so many that the invocations that run together read few banks twice.
-    pub(super) const fn apart(self) -> u64 {
-        self.rows + if self.rows == 16 { 2 } else { 1 }
-    }
-
     const fn outputs(self) -> u64 {
         self.rows * self.width
     }
+}
+
+/// Numbers from one column of so many rows to the next: so many that the invocations that run together read few banks twice.
+pub(super) const fn apart(rows: u64) -> u64 {
+    rows + if rows == 16 { 2 } else { 1 }
 }
 
 /// Least outputs of a strip: with fewer most of a workgroup is idle.
@@ -173,17 +173,16 @@ impl Pass {
             let width = columns.min(line.next_multiple_of(unit) + aside).saturating_sub(aside) / unit * unit;
             (width > 0).then_some(Strip { columns: width + aside, rows, width })
         };
-        let by_columns = |rows: u64| Strip { columns: 0, rows, width: 0 }.apart();
         if y.taps.is_some() {
             let all = (1..=wg).filter_map(|groups| {
                 let rows = MANY * groups;
-                let beside = if is_across || shares_words { by_columns(rows) } else { 0 };
+                let beside = if is_across || shares_words { apart(rows) } else { 0 };
                 strip(rows, (wg / groups).min(room / (below + rows + beside)))
             });
             return all.rev().max_by_key(|strip| strip.outputs());
         }
         let all = [8, 16, 32, 64, 4, 2, 1].into_iter().filter(|&rows| rows < 2 * self.outer);
-        let all = all.filter_map(|rows| strip(rows, (room / by_columns(rows)).min(MANY * wg / rows + aside)));
+        let all = all.filter_map(|rows| strip(rows, (room / apart(rows)).min(MANY * wg / rows + aside)));
         // Fewer than eight rows come from the same banks, and elements beside a strip are loaded for nothing.
         let worth = |strip: &Strip| strip.rows.min(8) * strip.outputs() * strip.width / strip.columns;
         all.rev().max_by_key(worth)
@@ -208,8 +207,8 @@ impl Pass {
     /// makes one after another: all that there are, or so few that a GPU is busy, since each such run begins with rows that another has seen.
     pub(super) fn groups(&self, arrays: u64, outputs: u64, size: u64, limits: &Limits) -> [u64; 2] {
         let Some(strip) = self.strip else {
-            // The first word may be that of another panel.
-            let each = (4 / size).max(1);
+            // A word is one invocation's, and the first may be that of another panel.
+            let each = if limits.stores_bytes { 1 } else { (4 / size).max(1) };
             let words = (arrays * outputs * self.unit(|axis| axis.m) + each - 1).div_ceil(each);
             return [words.div_ceil(WG.into()), 0];
         };
@@ -295,7 +294,7 @@ mod tests {
         let Some(strip) = pass.strip else { return false };
         let [along, across] = [1, 2].map(|i| pass.axes[i].taps.is_some());
         let ring = pass.axes[1].weights().saturating_sub(1) + strip.rows;
-        let by_columns = if across || output == DType::U8 { strip.columns * strip.apart() } else { 0 };
+        let by_columns = if across || output == DType::U8 { strip.columns * apart(strip.rows) } else { 0 };
         let cells = by_columns + if along { ring * strip.columns } else { 0 };
         assert!(cells <= room(real == DType::F64, memory).into(), "{strip:?}");
         let eights = strip.rows / MANY * strip.columns;

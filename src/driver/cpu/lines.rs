@@ -2,14 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
-#[cfg(target_os = "linux")]
-use memmap2::{Advice, MmapMut};
-
-use crate::{Error, Result, extent::to_usize};
-
-/// Bytes of the smallest buffer that asks for pages of megabytes.
-#[cfg(target_os = "linux")]
-const LEAST_MAPPED: usize = 8 << 20;
+use crate::{Error, Result, extent::to_usize, fresh};
 
 /// Bytes of a buffer.
 #[derive(Debug)]
@@ -19,10 +12,6 @@ pub(super) enum Lines {
     /// Fresh pages come as zeros from the system where an allocation asks for no more than the allocator's own alignment; for
     /// more, each would be written once before its first use.
     Own { room: Vec<u8>, first: usize, len: usize },
-    /// Zeros at first, in pages of megabytes where the system has some: to make a page of 4 KiB takes it longer than most kernels need for
-    /// their work on it.
-    #[cfg(target_os = "linux")]
-    Mapped(MmapMut),
     /// An application's, which are only read.
     Lent(&'static [u8]),
 }
@@ -37,15 +26,8 @@ impl Lines {
     /// A buffer of `bytes` bytes or a few more: it has one of few sizes, so that freed ones serve again.
     pub(super) fn new(bytes: u64) -> Result<Self> {
         let len = to_usize(Self::size(bytes));
-        let lacking = || Error::OutOfMemory { requested: bytes, free: None };
-        #[cfg(target_os = "linux")]
-        if len >= LEAST_MAPPED {
-            let map = MmapMut::map_anon(len).map_err(|_| lacking())?;
-            // A system that has no such pages gives others.
-            let _ = map.advise(Advice::HugePage);
-            return Ok(Self::Mapped(map));
-        }
-        let room = bytemuck::try_zeroed_vec::<u8>(len.saturating_add(63)).map_err(|()| lacking())?;
+        let lacking = |_| Error::OutOfMemory { requested: bytes, free: None };
+        let room = fresh::zeros::<u8>(len.saturating_add(63)).map_err(lacking)?;
         Ok(Self::Own { first: room.as_ptr().align_offset(64), len, room })
     }
 
@@ -58,8 +40,6 @@ impl Lines {
     pub(super) fn bytes(&self) -> &[u8] {
         match self {
             Self::Own { room, first, len } => &room[*first..][..*len],
-            #[cfg(target_os = "linux")]
-            Self::Mapped(map) => map,
             Self::Lent(bytes) => bytes,
         }
     }
@@ -67,8 +47,6 @@ impl Lines {
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         match self {
             Self::Own { room, first, len } => &mut room[*first..][..*len],
-            #[cfg(target_os = "linux")]
-            Self::Mapped(map) => map,
             Self::Lent(_) => unreachable!("views of an application's memory should only be read"),
         }
     }

@@ -20,8 +20,8 @@ const PIECE: usize = 4 << 20;
 /// Downloads up to this size are asynchronous.
 const LARGE: usize = 32 << 20;
 /// Threads that share a copy, at least and at most: one alone moves a seventh of what the device takes, and less where pages are made for it.
-const FEWEST: usize = 4;
-const MOST: usize = 16;
+const FEWEST_THREADS: usize = 4;
+const MOST_THREADS: usize = 16;
 
 /// A new block.
 fn lock(gpu: &Gpu, len: usize) -> Result<Pinned> {
@@ -76,8 +76,8 @@ fn share<T: Send>(
     if bytes <= PIECE {
         return copy();
     }
-    let threads = thread::available_parallelism().map_or(FEWEST, NonZero::get);
-    let threads = threads.clamp(FEWEST, MOST).min(bytes.div_ceil(PIECE));
+    let threads = thread::available_parallelism().map_or(FEWEST_THREADS, NonZero::get);
+    let threads = threads.clamp(FEWEST_THREADS, MOST_THREADS).min(bytes.div_ceil(PIECE));
     thread::scope(|scope| {
         // A thread that the system does not give is done without.
         let others = (1..threads).map_while(|_| thread::Builder::new().spawn_scoped(scope, copy).ok());

@@ -105,7 +105,7 @@ pub(crate) fn lent(
     let identity = identity(&adapter);
     let info = device_info(adapter, "wgpu:lent".into(), identity);
     fits(&device.limits()).map_err(|why| Error::argument("Device::from_wgpu", "device", why))?;
-    let limits = options.lower(limits(&device.limits()));
+    let limits = lowered(options, &device.limits());
     Ok(Box::new(WgpuDriver::new(device, queue, info, limits, Arc::default())?))
 }
 
@@ -265,6 +265,16 @@ fn fits(limits: &wgpu::Limits) -> Result<(), String> {
     }
 }
 
+/// The limits of an adapter, as the options change them.
+fn lowered(options: &DeviceOptions, granted: &wgpu::Limits) -> Limits {
+    let limits = options.lower(limits(granted));
+    let is_least = options.groups_per_axis.is_some();
+    Limits {
+        workgroup_memory: limits.workgroup_memory.min(if is_least { 16 << 10 } else { u32::MAX }),
+        ..limits
+    }
+}
+
 fn limits(granted: &wgpu::Limits) -> Limits {
     // Kernels count elements with u32.
     let words = |bytes: u64| bytes.min(u32::MAX.into()) & !255;
@@ -380,7 +390,7 @@ fn open_adapter(
     // Every call that can fail has an error scope of its own; what comes outside of one comes from dropping something
     // on a lost device, where wgpu would panic and there is no caller to tell.
     device.on_uncaptured_error(Arc::new(|_| {}));
-    let limits = options.lower(limits(&device.limits()));
+    let limits = lowered(options, &device.limits());
     Ok(Box::new(WgpuDriver::new(device, queue, info, limits, lost)?))
 }
 
