@@ -9,7 +9,8 @@
 //! | a Gaussian of a stored array into another, box by box | [`write_gaussian`] | |
 //! | a box of the Gaussian of a stored array | [`gaussian_box`] | |
 //!
-//! An array of one to five axes that the device holds takes the first four; what does not fit memory the last two.
+//! An array of one to five axes that the device holds takes the first four; what does not fit memory the last two. A filter of your own of
+//! what does not fit memory is a [`BoxOperation`](crate::stream::BoxOperation).
 //!
 //! # Conventions
 //!
@@ -44,7 +45,6 @@ pub(crate) mod axis;
 pub(crate) mod boxes;
 mod derived;
 mod gaussian;
-mod host_box;
 mod options;
 mod passes;
 mod stored;
@@ -54,7 +54,7 @@ pub use self::{
     derived::{difference_of_gaussians, gaussian_gradient_magnitude, gaussian_laplace, separable},
     gaussian::{gaussian, gaussian_into},
     options::{GaussianOptions, Mode, PerAxis, Rounding, SeparableOptions},
-    stored::{WrittenFilter, gaussian_box, write_gaussian},
+    stored::{gaussian_box, write_gaussian},
 };
 #[cfg(doc)]
 use crate::Error;

@@ -1,64 +1,25 @@
 //! Gaussians of stored arrays, box by box: neither the array nor the result has to fit memory.
 
-use std::{
-    ops::Range,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-        mpsc::{self, Receiver},
-    },
-    thread,
-    time::Instant,
-};
+use std::{ops::Range, sync::Arc};
 
 use super::{
     axis::BoxAxis,
     boxes::Filter,
     gaussian::{gaussian_of, image_scale},
-    host_box::HostBox,
     options::{GaussianOptions, PerAxis},
 };
 use crate::{
-    Budget, ChunkedArray, DType, Device, Element, Error, Needs, Result, Run, SharedArray, Status, StoredType,
+    ChunkedArray, DType, Device, Element, Error, Needs, Result, Run, SharedArray, StoredType,
     driver::HostBytes,
     dtype::with_dtype,
-    extent::to_usize,
     kernels::correlate::Edge as Beyond,
     stable_text::StableText,
     store::BoxWriter,
-    stream::{
-        Along, AsStored, Block, Blocks, Convert, Edge, Misfit, Narrow, Narrowed, Plan, Selection, StreamStats,
-    },
+    stream::{AsStored, Block, Convert, Edge, Misfit, Narrow, Narrowed, Sweep, Swept, UntypedOperation},
     untyped::{Untyped, empty_of},
 };
 
 const OP: &str = "gaussian";
-/// Bytes of a box as it is read, if its tiles are not larger: enough that halos are a small part of it.
-const BOX: u64 = 32 << 20;
-/// Bytes of chunks beyond the least, so that few are decoded twice.
-const HELD: u64 = 128 << 20;
-/// Tiles in memory for each that is written: a copy of its own, and encoded.
-const ENCODED: u64 = 2;
-/// Most boxes that are written at once, where each is of few tiles.
-const WRITERS: u64 = 8;
-
-/// The numbers of boxes that were filtered, and the memory and time that it took.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct WrittenFilter {
-    /// Boxes that were filtered.
-    pub boxes: u64,
-    /// Boxes that were there already.
-    pub found: u64,
-    /// Elements that were read, halos among them, for each that was filtered.
-    pub times_covered: f64,
-    /// The number of times that a chunk was decoded, on average.
-    pub times_decoded: f64,
-    /// The memory that the plan was made with, defaults in place; of the device none where it shares the host's.
-    pub memory: Budget,
-    /// The time that each step took.
-    pub stats: StreamStats,
-}
 
 /// Writes the [`gaussian`](super::gaussian()) of a stored array into another one, box by box, and finishes it. Waits.
 ///
@@ -78,10 +39,7 @@ pub struct WrittenFilter {
 /// disk is full, which ends the pass; [`Error::Cancelled`]. What was written stays.
 ///
 /// # Cost
-/// One pass, in which elements within the radius of a box's sides are read and filtered for both: boxes are of whole tiles, as many as make
-/// 32 MiB if memory allows. On the host two boxes as they are read, two or more as they are written, and of chunks what boxes still need;
-/// on the device a box and what [`gaussian`](super::gaussian()) takes for it. Boxes come in strips for which memory holds that, so it does
-/// not grow with the array; chunks that several strips need are decoded for each of them, and strips are as wide as memory allows.
+/// That of a [`Sweep`]; a box takes on the device what [`gaussian`](super::gaussian()) takes for it.
 ///
 /// ```
 /// # #[cfg(feature = "zarr")] {
@@ -116,7 +74,7 @@ pub fn write_gaussian<W: BoxWriter>(
     device: &Device,
     run: &Run,
     begin: impl FnOnce(&str) -> Result<W>,
-) -> Result<WrittenFilter> {
+) -> Result<Swept> {
     let (x, sigma) = (&x.shared(), sigma.into());
     let job = job(x.shape(), x.dtype(), &sigma, options, &device.info().name);
     let (staged, convert) = staged(x.dtype(), !options.narrow && device.limits().f64);
@@ -124,18 +82,14 @@ pub fn write_gaussian<W: BoxWriter>(
     // Before there is an array.
     filter(DType::F32)?;
     let writer = begin(&job)?;
-    if writer.shape() != x.shape() {
-        let expected = format!("an array of shape {:?}", x.shape());
-        return Err(Error::shape(OP, expected, format_args!("{:?}", writer.shape())));
-    }
     let Some(of) = out_type(writer.dtype(), staged) else {
         let (of, from) = (writer.dtype(), x.dtype());
         let why =
             format_args!("an array of {of:?} for one of {from:?}; F32, F64 and its own type are possible");
         return Err(Error::argument(OP, "writer", why));
     };
-    let within = x.shape().iter().map(|&extent| 0..extent).collect();
-    Work { x, within, convert, types: [staged, of], device, run, writer }.write(&filter(of)?)
+    let operation = StoredFilter::new(filter(of)?, [staged, of], device)?;
+    Sweep::new(x, device, run).named(OP).convert(convert).map_untyped(&operation, writer)
 }
 
 /// The words of the job of an array of this shape and type.
@@ -190,20 +144,8 @@ pub fn gaussian_box<U: Element>(
     let filter =
         gaussian_of(OP, x.shape(), U::DTYPE, scale(x.dtype()), (&sigma.into(), options), Some(&run.cancel))?;
     filter.check_type(types)?;
-    let is_there = |(range, extent): (&Range<u64>, &u64)| range.start <= range.end && range.end <= *extent;
-    if within.len() != x.shape().len() || !within.iter().zip(x.shape()).all(is_there) {
-        let why = format_args!("{within:?} of an array of shape {:?}", x.shape());
-        return Err(Error::argument(OP, "within", why));
-    }
-    let len = within.iter().fold(1, |len: u64, range| len.saturating_mul(range.end - range.start));
-    let lacking =
-        |()| Error::OutOfHostMemory { what: "a box".into(), requested: len.saturating_mul(U::DTYPE.size()) };
-    let mut out = bytemuck::try_zeroed_vec(to_usize(len)).map_err(lacking)?;
-    if len > 0 {
-        let writer = HostBox::new(&**x, within, bytemuck::cast_slice_mut(&mut out));
-        Work { x, within: within.to_vec(), convert, types, device, run, writer }.write(&filter)?;
-    }
-    Ok(out)
+    let sweep = Sweep::new(x, device, run).named(OP).convert(convert).within(within)?;
+    sweep.map_untyped_to_host(&StoredFilter::new(filter, types, device)?)
 }
 
 /// The type that elements are read as: as they are stored where that can be, else as f64, or as f32 unless sums may be `wide`. Integers that sums would
@@ -255,259 +197,72 @@ fn out_type(dtype: Option<StoredType>, read: DType) -> Option<DType> {
     dtype?.element().filter(|of| [read, DType::F32, DType::F64].contains(of))
 }
 
-/// One call.
-struct Work<'a, W> {
-    x: &'a Arc<dyn ChunkedArray>,
-    /// The part of the array that is filtered.
-    within: Vec<Range<u64>>,
-    convert: Arc<dyn Convert>,
+/// A filter of boxes.
+struct StoredFilter {
+    filter: Filter,
     /// The types of the elements as they are read, and as they are written.
     types: [DType; 2],
-    device: &'a Device,
-    run: &'a Run,
-    writer: W,
+    /// True where sums are in f64.
+    wide: bool,
 }
 
-/// The outputs that a box has along each axis, and their elements.
-type Filtered = (Vec<Range<u64>>, HostBytes);
-
-/// The plan by which an array is filtered box by box.
-struct BoxPlan {
-    plan: Plan,
-    /// Bytes of the chunks that are held.
-    bytes: u64,
-    /// The number of boxes that are written at once.
-    writers: u64,
-}
-
-/// Bytes of an element that is read, in sums and that is written.
-#[derive(Clone, Copy)]
-struct Sizes {
-    read: u64,
-    real: u64,
-    written: u64,
-}
-
-impl<W: BoxWriter> Work<'_, W> {
-    fn write(self, filter: &Filter) -> Result<WrittenFilter> {
-        let wide = filter.is_wide(self.types);
-        if wide {
-            self.device.computes_f64(OP)?;
-        }
-        if self.extents().contains(&0) {
-            self.writer.finish()?;
-            let (memory, stats) = (self.run.memory.planned(self.device), StreamStats::default());
-            return Ok(WrittenFilter {
-                boxes: 0,
-                found: 0,
-                times_covered: 0.0,
-                times_decoded: 0.0,
-                memory,
-                stats,
-            });
-        }
-        let [read, written] = self.types.map(DType::size);
-        let sizes = Sizes { read, real: if wide { 8 } else { 4 }, written };
-        let BoxPlan { plan, bytes, writers } = self.boxes(filter, sizes)?;
-        let is_there = |core: Vec<Range<u64>>| {
-            self.run.cancel.check()?;
-            self.writer.has_box(&core)
-        };
-        // To know that a box is there takes reading it.
-        let left_out =
-            self.device.pool()?.install(|| plan.boxes().map(is_there).collect::<Result<Vec<bool>>>())?;
-        let found = left_out.iter().filter(|left_out| **left_out).count() as u64;
-        let elements =
-            |ranges: &[Range<u64>]| ranges.iter().map(|range| range.end - range.start).product::<u64>();
-        let wanted =
-            plan.boxes().zip(&left_out).filter(|(_, left_out)| !**left_out).map(|(core, _)| elements(&core));
-        let mut status = Status::new(0, 1, wanted.sum());
-        let mut blocks = Blocks::of_boxes(&plan, self.device, bytes, left_out, &self.run.cancel)?;
-        let (mut boxes, mut covered, mut stats) = (0, 0, StreamStats::default());
-        let (send, receive) = mpsc::sync_channel::<Filtered>(0);
-        let failed = AtomicBool::new(false);
-        // Gone with the last of the threads, so that a box that nobody takes is known.
-        let receive = Arc::new(Mutex::new(receive));
-        thread::scope(|scope| {
-            let start = |_| {
-                let boxes = Arc::clone(&receive);
-                let put = || self.put_all(boxes).inspect_err(|_| failed.store(true, Ordering::Relaxed));
-                thread::Builder::new().name("teatime-write".into()).spawn_scoped(scope, put)
-            };
-            let writing = (0..writers).map(start).collect::<std::io::Result<Vec<_>>>();
-            drop(receive);
-            let writing =
-                writing.map_err(|source| Error::Driver { backend: "cpu", source: source.into() })?;
-            let mut each = || -> Result<()> {
-                self.run.progress.tell(status);
-                while let Some(block) = blocks.next_block()? {
-                    self.run.cancel.check()?;
-                    let started = Instant::now();
-                    let (core, shape) = (block.core.clone(), block.shape.clone());
-                    let of_box = filter.of_box(&shape, &core, &block.before);
-                    let extents: Vec<u64> = core.iter().map(|range| range.end - range.start).collect();
-                    let mut out = empty_of(self.types[1], self.device, &extents)?;
-                    of_box.run(&*self.tensor(block)?, &mut *out)?;
-                    let len = out.len();
-                    let values = out.into_bytes()?;
-                    stats.compute += started.elapsed();
-                    (boxes, covered) = (boxes + 1, covered + shape.iter().product::<u64>());
-                    status.rows += len;
-                    // An error of writing is told below. Other threads may be at work still.
-                    if send.send((core, values)).is_err() || failed.load(Ordering::Relaxed) {
-                        break;
-                    }
-                    self.run.progress.tell(status);
-                }
-                Ok(())
-            };
-            let read = each();
-            drop(send);
-            let joined = writing
-                .into_iter()
-                .map(|writing| writing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-            joined.fold(Ok(()), Result::and).and(read)
-        })?;
-        stats.add(&blocks.stats);
-        let times_decoded = blocks.times_read();
-        drop(blocks);
-        self.writer.finish()?;
-        Ok(WrittenFilter {
-            boxes,
-            found,
-            times_covered: covered as f64 / status.rows.max(1) as f64,
-            times_decoded,
-            memory: self.run.memory.planned(self.device),
-            stats,
-        })
-    }
-
-    /// Writes boxes as they come.
-    fn put_all(&self, boxes: Arc<Mutex<Receiver<Filtered>>>) -> Result<()> {
-        let pool = self.device.pool()?;
-        let next = || boxes.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        while let Ok((core, values)) = next() {
-            pool.install(|| self.writer.write_box_bytes(&core, values.bytes()))?;
-        }
-        Ok(())
-    }
-
-    /// The number of elements that are filtered along each axis.
-    fn extents(&self) -> Vec<u64> {
-        self.within.iter().map(|range| range.end - range.start).collect()
-    }
-
-    /// A box on the device.
-    fn tensor(&self, block: Block<'_>) -> Result<Box<dyn Untyped>> {
-        let shape = block.shape.clone();
-        with_dtype!(self.types[0], T => Ok(Box::new(block.tensor::<T>(&shape)?)))
-    }
-
-    /// Boxes of whole tiles, and bytes for chunks: boxes grow along the axis of which the halo is the largest part, as far as memory
-    /// allows.
-    ///
+impl StoredFilter {
     /// # Errors
-    /// [`Error::Budget`] for boxes of one tile; as [`Plan::new`].
-    fn boxes(&self, filter: &Filter, sizes: Sizes) -> Result<BoxPlan> {
-        let (shape, tile) = (self.extents(), self.writer.tile_shape());
-        let within = |size: u64, axis: usize| size.min(shape[axis]).max(1);
-        let mut size: Vec<u64> = tile.iter().enumerate().map(|(axis, &size)| within(size, axis)).collect();
-        let mut best = self.planned(filter, &size, sizes)?;
-        // As filters see it, a box fits a binding.
-        let widest = sizes.read.max(sizes.real).max(sizes.written);
-        let most = BOX.min(self.device.limits().room() / widest * sizes.read);
-        let mut can_grow: Vec<bool> = size.iter().zip(&shape).map(|(size, extent)| size < extent).collect();
-        loop {
-            self.run.cancel.check()?;
-            let halo = |axis: usize| filter.axes[axis].radius() as f64 / size[axis] as f64;
-            let candidates = (0..shape.len()).filter(|&axis| can_grow[axis]);
-            let Some(axis) = candidates.max_by(|&a, &b| halo(a).total_cmp(&halo(b))) else { break };
-            let mut wider = size.clone();
-            let more = (size[axis] / 2).next_multiple_of(tile[axis]).max(tile[axis]);
-            wider[axis] = within(size[axis].saturating_add(more), axis);
-            match self.planned(filter, &wider, sizes) {
-                Ok(found) if found.0.block_bytes() <= most => {
-                    can_grow[axis] = wider[axis] < shape[axis];
-                    (best, size) = (found, wider);
-                }
-                Ok(_) | Err(Error::Budget { .. }) => can_grow[axis] = false,
-                Err(error) => return Err(error),
-            }
+    /// [`Error::NoF64`].
+    fn new(filter: Filter, types: [DType; 2], device: &Device) -> Result<Self> {
+        let wide = filter.is_wide(types);
+        if wide {
+            device.computes_f64(OP)?;
         }
-        let (plan, left) = best;
-        let threads = self.device.threads();
-        let least = plan.largest_need();
-        let ahead = least.saturating_add(plan.ahead(threads as u64));
-        let most = least.saturating_add(left);
-        let mut more =
-            [0, HELD / 4, HELD / 2, HELD].map(|more| ahead.saturating_add(more).min(most)).to_vec();
-        more.dedup();
-        let mut bytes = most;
-        if let [_, _, ..] = &more[..] {
-            let mut fewest = f64::INFINITY;
-            for more in more {
-                let times = plan.times_read(threads, more, &self.run.cancel)?;
-                if times < fewest {
-                    (fewest, bytes) = (times, more);
-                }
-                // None is read fewer times than once.
-                if times <= 1.0 {
-                    break;
-                }
-            }
-        } else if let [only] = &more[..] {
-            bytes = *only;
-        }
-        let tiles = tiles(&size, &tile);
-        let core = size.iter().product::<u64>() * sizes.written;
-        let encoded = tile.iter().product::<u64>() * sizes.written * tiles.min(threads as u64) * ENCODED;
-        let more = (threads as u64 / tiles).min(WRITERS).saturating_sub(1);
-        let writers = 1 + more.min((most - bytes) / (core + encoded).max(1));
-        Ok(BoxPlan { plan, bytes, writers })
+        Ok(Self { filter, types, wide })
     }
 
-    /// A plan of boxes of a size, and what is left of the host's memory beside it.
-    fn planned(&self, filter: &Filter, size: &[u64], sizes: Sizes) -> Result<(Plan, u64)> {
-        let along: Vec<Along> = filter
-            .axes
-            .iter()
-            .zip(size)
-            .zip(self.x.shape().iter().zip(&self.within))
-            .map(|((axis, &size), (&extent, within))| {
-                haloed(axis, extent, Along { within: [within.start, within.end], ..Along::each(size) })
-            })
-            .collect();
-        let rows = Arc::new(Selection::all(self.x.shape()[0]));
-        let plan = Plan::new(vec![Arc::clone(self.x)], rows, None, Arc::clone(&self.convert), &along)?;
-        let product = |all: &[u64]| all.iter().fold(1, |product: u64, n| product.saturating_mul(*n));
-        let block = plan.block_bytes();
-        let (read, core) = (Needs::device(block), Needs::device(sizes.written) * product(size));
-        let tile = self.writer.tile_shape();
-        let at_once = tiles(size, &tile).min(self.device.threads() as u64);
-        let encoded = Needs::host(sizes.written) * product(&tile) * (at_once * ENCODED);
-        // One box is read or written while there is another on the device: where that is the host, nothing is twice.
-        let copies = if self.device.shares_host_memory() { 1 } else { 2 };
-        let staged = Needs::host((read + core).device) * copies;
-        let between = filter.arrays_between(&plan.box_shape(), self.device, self.types);
-        let sums = Needs::device(between * sizes.real) * (block / sizes.read);
-        let needs = staged + encoded + Needs::host(plan.largest_need()) + read + sums + core;
-        let rest = self.run.memory.fit(self.device, needs)?;
-        Ok((plan, rest.left(self.device).host))
+    fn axis(&self, axis: usize) -> &BoxAxis {
+        &self.filter.axes[axis]
+    }
+
+    /// Bytes of a sum.
+    fn real(&self) -> u64 {
+        if self.wide { 8 } else { 4 }
     }
 }
 
-/// Boxes along an axis, with what a filter of it reaches around them.
-fn haloed(axis: &BoxAxis, extent: u64, along: Along) -> Along {
-    if along.size >= extent {
-        return along;
+impl UntypedOperation for StoredFilter {
+    fn types(&self) -> [DType; 2] {
+        self.types
     }
-    let wraps = axis.taps.as_ref().is_some_and(|taps| taps.edge == Beyond::Wrap);
-    Along { halo: [axis.radius(); 2], edge: if wraps { Edge::Wrap } else { Edge::Clip }, ..along }
-}
 
-/// Tiles of a box.
-fn tiles(size: &[u64], tile: &[u64]) -> u64 {
-    size.iter().zip(tile).map(|(size, tile)| size.div_ceil(*tile)).product()
+    fn halo(&self, axis: usize) -> [u64; 2] {
+        [self.axis(axis).radius(); 2]
+    }
+
+    fn edge(&self, axis: usize) -> Edge {
+        let wraps = self.axis(axis).taps.as_ref().is_some_and(|taps| taps.edge == Beyond::Wrap);
+        if wraps { Edge::Wrap } else { Edge::Clip }
+    }
+
+    fn knows_whole_axes(&self) -> bool {
+        true
+    }
+
+    fn widest(&self) -> u64 {
+        self.types.map(DType::size).into_iter().fold(self.real(), u64::max)
+    }
+
+    fn needs(&self, shape: &[u64], device: &Device) -> Needs {
+        let sums = self.filter.arrays_between(shape, device, self.types) * self.real();
+        shape.iter().fold(Needs::device(sums), |needs, &extent| needs * extent)
+    }
+
+    fn run(&self, block: Block<'_>, device: &Device) -> Result<HostBytes> {
+        let of_box = self.filter.of_box(&block.shape, &block.core, &block.before);
+        let extents: Vec<u64> = block.core.iter().map(|range| range.end - range.start).collect();
+        let mut out = empty_of(self.types[1], device, &extents)?;
+        let shape = block.shape.clone();
+        let x: Box<dyn Untyped> = with_dtype!(self.types[0], T => Box::new(block.tensor::<T>(&shape)?));
+        of_box.run(&*x, &mut *out)?;
+        out.into_bytes()
+    }
 }
 
 #[cfg(test)]

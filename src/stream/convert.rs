@@ -1,11 +1,11 @@
 //! From stored elements to what is staged.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use bytemuck::Pod;
 use half::f16;
 
-use crate::{ChunkedArray, Error, Result, StoredType, dtype::nearest_f32};
+use crate::{ChunkedArray, DType, Error, Result, StoredType, dtype::nearest_f32};
 
 /// A conversion of stored elements before they are uploaded: [`AsStored`], [`Narrow`], or one of your own.
 ///
@@ -109,6 +109,21 @@ impl Convert for AsStored {
         to.copy_from_slice(from);
         Ok(())
     }
+}
+
+/// The rule by which elements of a stored type become those of a type of the device, which holds each of them: none where it does not.
+pub(super) fn to_elements(stored: StoredType, to: DType) -> Option<Arc<dyn Convert>> {
+    if stored.element() == Some(to) || stored == StoredType::Bool && to == DType::U8 {
+        return Some(Arc::new(AsStored(stored)));
+    }
+    let (to, largest) = match to {
+        DType::F32 if stored != StoredType::F64 => (Narrowed::F32, f32::MAX.into()),
+        DType::F64 => (Narrowed::F64, f64::MAX),
+        _ => return None,
+    };
+    let is_float = matches!(stored, StoredType::F16 | StoredType::F32);
+    let most = if is_float { largest } else { to.whole() };
+    Some(Arc::new(Narrow { to, range: [-most, most], negative_is_missing: false, nan_is_missing: true }))
 }
 
 /// Numbers of one type, whatever is stored, within a range.

@@ -1,9 +1,15 @@
 //! Passes over stored arrays in blocks of rows or in boxes with halos, decoded ahead of their use, in bounded memory.
 //!
-//! A [`Plan`] says what is read: arrays appended along rows, which rows and elements are [selected](Selection), what their elements
-//! [become](Convert), and the boxes ([`Along`] for each axis). [`Blocks`] makes one pass of it: each [`Block`] is bytes on the host, or a
-//! tensor on the device. Use it where no ready function of stored arrays does, such as
-//! [`distance::pairwise_stored`](crate::distance::pairwise_stored) or [`filter::write_gaussian`](crate::filter::write_gaussian).
+//! | for | take |
+//! |---|---|
+//! | an array made of another by an operation of your own, out to Zarr, .npy or memory | [`Sweep::map`] with a [`BoxOperation`] |
+//! | sums, counts, a histogram of an array | [`Sweep::fold`] with a [`Fold`] |
+//! | products with a stored matrix, its SVD | [`StoredMatrix`] |
+//! | a pass by hand | [`Plan`] and [`Blocks`] |
+//!
+//! A [`Sweep`] needs an array, an operation and a run. By hand, a [`Plan`] says what is read: arrays appended along rows, which rows and elements are
+//! [selected](Selection), what their elements [become](Convert), and the boxes ([`Along`] for each axis). [`Blocks`] makes one pass of it: each [`Block`] is
+//! bytes on the host, or a tensor on the device.
 //!
 //! The unit of decoding is the storage chunk. Each is held from the first box that needs it to the last, so that it is decoded
 //! once a pass, whatever the boxes are, as far as a bound on bytes allows. Where it does not, boxes are gone through in strips, and
@@ -88,6 +94,7 @@ mod prefetch;
 mod schedule;
 mod selection;
 mod stages;
+mod sweep;
 #[cfg(test)]
 mod tests;
 
@@ -98,7 +105,6 @@ use std::{
 
 use rayon::prelude::*;
 
-pub(crate) use self::load::{load, rows_to_load};
 pub use self::{
     boxes::{Along, Edge},
     convert::{AsStored, Convert, Misfit, Narrow, Narrowed},
@@ -106,8 +112,13 @@ pub use self::{
     matrix::StoredMatrix,
     plan::{MAX_CHUNKS, Plan},
     selection::Selection,
+    sweep::{BoxOperation, Fold, Place, Sweep, Swept, with_less_memory},
 };
 use self::{layout::Layout, part::HeldChunk, plan::Band, prefetch::Prefetch};
+pub(crate) use self::{
+    load::{load, rows_to_load},
+    sweep::UntypedOperation,
+};
 use crate::{
     Cancel, Device, Element, Error, Result, Tensor, driver::Staging, extent::to_usize, tensor::checked_len,
 };

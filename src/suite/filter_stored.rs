@@ -16,10 +16,10 @@ use super::{
 use crate::{
     Budget, Cancel, ChunkedArray, Device, Element, Error, MemoryKind, MissingChunk, Progress, Result, Run,
     StoredType, Tensor,
-    filter::{GaussianOptions, Mode, PerAxis, WrittenFilter, gaussian, gaussian_box, write_gaussian},
+    filter::{GaussianOptions, Mode, PerAxis, gaussian, gaussian_box, write_gaussian},
     openings::Map,
     store::{ArraySpec, ArrayWriter, Folder, MemoryArray, NpyArray, NpyWriter, Storable, ZarrArray},
-    stream::{AsStored, Blocks, Plan, Selection},
+    stream::{AsStored, Blocks, Plan, Selection, Swept},
 };
 
 device_tests! { bytes, refused, no_elements; floats, resumed, five_axes, any_boxes }
@@ -40,7 +40,7 @@ pub(super) fn blur(
     device: &Device,
     (folder, dtype, tile): (&Path, StoredType, &[u64]),
     run: &Run,
-) -> Result<WrittenFilter> {
+) -> Result<Swept> {
     write_gaussian(x, sigma.clone(), options, device, run, |job| {
         let mut spec = ArraySpec::new(dtype, x.shape(), tile);
         spec.job = Some(job.to_owned());

@@ -46,6 +46,8 @@ mod reduce_axis;
 mod spectrum;
 mod standardize;
 mod svd;
+#[cfg(feature = "zarr")]
+mod sweep;
 mod tensor;
 mod tolerance;
 mod transpose;

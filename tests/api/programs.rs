@@ -18,6 +18,14 @@ mod list_devices;
 #[allow(dead_code, reason = "its own main")]
 #[path = "../../examples/5_out_of_core_svd.rs"]
 mod out_of_core_svd;
+#[cfg(feature = "zarr")]
+#[allow(dead_code, reason = "its own main")]
+#[path = "../../examples/10_own_filter.rs"]
+mod own_filter;
+#[cfg(feature = "zarr")]
+#[allow(dead_code, reason = "its own main")]
+#[path = "../../examples/11_own_fold.rs"]
+mod own_fold;
 #[allow(dead_code, reason = "its own main")]
 #[path = "../../examples/8_resident_chain.rs"]
 mod resident_chain;
@@ -49,7 +57,11 @@ fn the_examples_run() {
         distances::run(&device, None).unwrap();
         resident_chain::run(&device).unwrap();
         #[cfg(feature = "zarr")]
-        out_of_core_svd::run(&device, None).unwrap();
+        {
+            out_of_core_svd::run(&device, None).unwrap();
+            own_filter::run(&device).unwrap();
+            own_fold::run(&device).unwrap();
+        }
     }
     let cpu = Device::cpu();
     smooth::run(&cpu, &cpu).unwrap();

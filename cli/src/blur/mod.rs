@@ -9,7 +9,8 @@ use std::time::Instant;
 use serde_json::json;
 use teatime::{
     Cancel, Device, Run,
-    filter::{GaussianOptions, WrittenFilter, write_gaussian},
+    filter::{GaussianOptions, write_gaussian},
+    stream::Swept,
 };
 
 pub(crate) use self::args::BlurArgs;
@@ -55,13 +56,13 @@ pub(crate) fn run(args: &BlurArgs, cancel: &Cancel) -> Result<(), Failure> {
     report.finish(output, args.json, cancel)
 }
 
-fn report(args: &BlurArgs, ran: &Ran<'_>, input: &Input, written: &WrittenFilter) -> Report {
+fn report(args: &BlurArgs, ran: &Ran<'_>, input: &Input, written: &Swept) -> Report {
     let (stored, shape) = (&input.stored, input.stored.array.shape());
     let extents: Vec<String> = shape.iter().map(ToString::to_string).collect();
     let warnings = stored.warnings("they are NaN, and so is the result where weights reach one");
     let size = format!("{} of {}", extents.join(" x "), stored.type_name());
     let mut report = Report::new(ran, warnings, &stored.path, &size);
-    let WrittenFilter { boxes, found, times_covered, times_decoded, .. } = *written;
+    let Swept { boxes, found, times_covered, times_decoded, .. } = *written;
     let mut of_input = json!({ "path": stored.path, "shape": shape, "dtype": stored.type_name() });
     stored.record_gaps(&mut of_input);
     report.put(json!({
@@ -85,7 +86,7 @@ fn write(
     device: &Device,
     run: &Run,
     output: &mut Output,
-) -> Result<WrittenFilter, Failure> {
+) -> Result<Swept, Failure> {
     let (x, sigma, path) = (&input.stored.array, input.sigma(args)?, args.result(output));
     if args.resume {
         output.written_in_place(&args.out.name);

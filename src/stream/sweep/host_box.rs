@@ -18,9 +18,7 @@ pub(super) struct HostBox<'a> {
 impl<'a> HostBox<'a> {
     /// A box of an array such as `x`, in tiles of its chunks.
     pub(super) fn new(x: &'a dyn ChunkedArray, within: &'a [Range<u64>], out: &'a mut [u8]) -> Self {
-        let extents = within.iter().map(|range| range.end - range.start);
-        let tile = x.chunk_shape().iter().zip(extents).map(|(&chunk, extent)| chunk.min(extent)).collect();
-        Self { shape: x.shape(), within, tile, out: Mutex::new(out) }
+        Self { shape: x.shape(), within, tile: chunk_tile(x, within), out: Mutex::new(out) }
     }
 
     /// The first element of a line of a box, and how many lines it has.
@@ -44,6 +42,12 @@ impl<'a> HostBox<'a> {
             place
         })
     }
+}
+
+/// The shape of chunks, as far as a box has so many elements.
+pub(super) fn chunk_tile(x: &dyn ChunkedArray, within: &[Range<u64>]) -> Vec<u64> {
+    let extents = within.iter().map(|range| range.end - range.start);
+    x.chunk_shape().iter().zip(extents).map(|(&chunk, extent)| chunk.min(extent)).collect()
 }
 
 impl BoxWriter for HostBox<'_> {

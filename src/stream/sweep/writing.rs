@@ -1,0 +1,61 @@
+//! Threads that write boxes while others are made.
+
+use std::{
+    ops::Range,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{self, Receiver},
+    },
+    thread,
+};
+
+use rayon::ThreadPool;
+
+use crate::{Error, Result, driver::HostBytes, store::BoxWriter};
+
+/// The outputs that a box has along each axis, and their elements.
+type Made = (Vec<Range<u64>>, HostBytes);
+
+/// A function that is given boxes; it returns false where no more are wanted.
+pub(super) type Give<'a> = dyn FnMut(Vec<Range<u64>>, HostBytes) -> bool + 'a;
+
+/// Writes what `make` gives, on so many threads, and ends when all is written. Of two errors, that of writing is told: it came first.
+pub(super) fn write_all(
+    writer: &impl BoxWriter,
+    threads: u64,
+    pool: &ThreadPool,
+    make: impl FnOnce(&mut Give<'_>) -> Result<()>,
+) -> Result<()> {
+    let (send, receive) = mpsc::sync_channel::<Made>(0);
+    let failed = AtomicBool::new(false);
+    // Gone with the last of the threads, so that a box that nobody takes is known.
+    let receive = Arc::new(Mutex::new(receive));
+    thread::scope(|scope| {
+        let start = |_| {
+            let boxes = Arc::clone(&receive);
+            let put = || put_all(writer, pool, boxes).inspect_err(|_| failed.store(true, Ordering::Relaxed));
+            thread::Builder::new().name("teatime-write".into()).spawn_scoped(scope, put)
+        };
+        let writing = (0..threads).map(start).collect::<std::io::Result<Vec<_>>>();
+        drop(receive);
+        let writing = writing.map_err(|source| Error::Driver { backend: "cpu", source: source.into() })?;
+        // Other threads may be at work still after one has failed.
+        let made =
+            make(&mut |core, values| send.send((core, values)).is_ok() && !failed.load(Ordering::Relaxed));
+        drop(send);
+        let joined = writing
+            .into_iter()
+            .map(|writing| writing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        joined.fold(Ok(()), Result::and).and(made)
+    })
+}
+
+/// Writes boxes as they come.
+fn put_all(writer: &impl BoxWriter, pool: &ThreadPool, boxes: Arc<Mutex<Receiver<Made>>>) -> Result<()> {
+    let next = || boxes.lock().unwrap_or_else(PoisonError::into_inner).recv();
+    while let Ok((core, values)) = next() {
+        pool.install(|| writer.write_box_bytes(&core, values.bytes()))?;
+    }
+    Ok(())
+}

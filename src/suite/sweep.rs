@@ -1,0 +1,285 @@
+//! Sweeps with operations and folds of a caller's own: the same as of the whole array, however it is cut, and a plain end of every fault.
+
+use std::{
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+};
+
+use super::{
+    data::values,
+    device_tests,
+    filter_stored::{CHUNK, SHAPE, TILE, read, stored, within},
+};
+use crate::{
+    Budget, ChunkedArray, Device, Error, Needs, Result, Run, StoredType, Tensor,
+    array::{Zip, zip},
+    store::{ArraySpec, ArrayWriter, Folder, NpyArray, NpyWriter},
+    stream::{AsStored, BoxOperation, Edge, Fold, Place, Sweep},
+};
+
+device_tests! { mapped, folded, refused, faults_of_operations, full_devices }
+
+/// An element less the one before along the first axis, and of the last axis the one two after: beyond the ends of the first the
+/// other end, and beyond those of the last 0.
+struct Neighbors {
+    /// Is called for each box, with its number.
+    each: fn(u32, &Place) -> Result<()>,
+    count: AtomicU32,
+}
+
+impl Neighbors {
+    fn new(each: fn(u32, &Place) -> Result<()>) -> Self {
+        Self { each, count: AtomicU32::new(0) }
+    }
+
+    fn plain() -> Self {
+        Self::new(|_, _| Ok(()))
+    }
+}
+
+impl BoxOperation for Neighbors {
+    type Input = f32;
+    type Output = f32;
+
+    fn halo(&self, axis: usize) -> [u64; 2] {
+        [[1, 0], [0, 0], [0, 2]][axis]
+    }
+
+    fn edge(&self, axis: usize) -> Edge {
+        if axis == 0 { Edge::Wrap } else { Edge::Clip }
+    }
+
+    fn needs(&self, shape: &[u64], _: &Device) -> Needs {
+        Needs::host(8 * shape.iter().product::<u64>())
+    }
+
+    fn run(&self, x: &Tensor<f32>, place: &Place, out: &mut Tensor<f32>) -> Result<()> {
+        (self.each)(self.count.fetch_add(1, Relaxed), place)?;
+        assert_eq!((x.shape(), out.shape()), (&place.shape[..], &place.extents()[..]));
+        let values = x.read()?;
+        let [_, height, width] = [0, 1, 2].map(|axis| place.shape[axis]);
+        let at = |z: u64, y: u64, x: u64| values[((z * height + y) * width + x) as usize];
+        let [before, extents] = [&place.before, &place.extents()];
+        let mut made = Vec::new();
+        for z in before[0]..before[0] + extents[0] {
+            for y in 0..extents[1] {
+                for x in 0..extents[2] {
+                    let after = if x + 2 < width { at(z, y, x + 2) } else { 0.0 };
+                    made.push(at(z, y, x) - at(z - 1, y, x) - after);
+                }
+            }
+        }
+        out.write(&made)
+    }
+}
+
+/// [`Neighbors`] of a whole array.
+fn expected(x: &[f32]) -> Vec<f32> {
+    let [depth, height, width] = SHAPE.map(|extent| extent as usize);
+    let at = |z: usize, y: usize, x_: usize| x[(z * height + y) * width + x_];
+    let place = |i: usize| [i / width / height, i / width % height, i % width];
+    let of = |[z, y, x]: [usize; 3]| {
+        let after = if x + 2 < width { at(z, y, x + 2) } else { 0.0 };
+        at(z, y, x) - at((z + depth - 1) % depth, y, x) - after
+    };
+    (0..x.len()).map(place).map(of).collect()
+}
+
+fn elements() -> (Vec<i16>, Vec<f32>) {
+    let elements = values::<i16>(3, SHAPE.iter().product());
+    let real = elements.iter().map(|&x| x.into()).collect();
+    (elements, real)
+}
+
+fn writer(folder: &std::path::Path) -> Result<ArrayWriter> {
+    let mut spec = ArraySpec::new(StoredType::F32, &SHAPE, &TILE);
+    spec.job = Some("neighbors".to_owned());
+    ArrayWriter::resume(Arc::new(Folder::new(folder)), "blurred", spec)
+}
+
+fn mapped(device: &Device) {
+    let (stored_as, real) = elements();
+    let (array, expected) = (stored(&stored_as, &SHAPE, &CHUNK), expected(&real));
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, operation: &Neighbors, run: &Run| {
+        let folder = folder.path().join(name);
+        let swept = Sweep::new(&array, device, run).map(operation, writer(&folder)?)?;
+        assert_eq!(read::<f32>(&folder), expected, "{name}");
+        Ok::<_, Error>(swept)
+    };
+    let Err(Error::Budget { minimum, .. }) = write("none", &Neighbors::plain(), &within(10)) else {
+        panic!("no budget")
+    };
+    assert!(write("less", &Neighbors::plain(), &within(minimum - 1)).is_err());
+    let small = write("small", &Neighbors::plain(), &within(minimum)).unwrap();
+    assert_eq!((small.boxes, small.found), (3 * 5 * 3, 0));
+    let whole = write("whole", &Neighbors::plain(), &Run::default()).unwrap();
+    assert!(whole.boxes < small.boxes && whole.times_covered < small.times_covered, "{whole:?}");
+    // What an error ends goes on later, without the boxes that are there.
+    let fails = |count, _: &Place| if count < 5 { Ok(()) } else { Err(Error::Cancelled) };
+    let ended = write("resumed", &Neighbors::new(fails), &within(minimum));
+    assert!(matches!(ended, Err(Error::Cancelled)), "{ended:?}");
+    let rest = write("resumed", &Neighbors::plain(), &within(minimum)).unwrap();
+    assert!((3..=5).contains(&rest.found) && rest.boxes + rest.found == small.boxes, "{rest:?}");
+    // A part of it, in memory.
+    let run = Run::default();
+    let ranges = [1..3, 9..20, 5..47];
+    let part = Sweep::new(&array, device, &run).within(&ranges).unwrap().map_to_host(&Neighbors::plain());
+    let [z, y, x] = ranges.map(|range| range.start as usize..range.end as usize);
+    let lines = z.flat_map(|z| y.clone().map(move |y| (z * 33 + y) * 48));
+    let of_part: Vec<f32> = lines.flat_map(|line| &expected[line + x.start..line + x.end]).copied().collect();
+    assert_eq!(part.unwrap(), of_part);
+}
+
+/// The sum over rows of boxes, on the device, and how often it was begun.
+struct Sum {
+    sums: Vec<Tensor<f32>>,
+    begun: u32,
+    sum: f32,
+    each: fn(&Place) -> Result<()>,
+}
+
+impl Sum {
+    fn new(each: fn(&Place) -> Result<()>) -> Self {
+        Self { sums: Vec::new(), begun: 0, sum: 0.0, each }
+    }
+}
+
+impl Fold for Sum {
+    type Input = f32;
+
+    fn begin(&mut self, _: &Device) -> Result<()> {
+        (self.sums, self.begun) = (Vec::new(), self.begun + 1);
+        Ok(())
+    }
+
+    fn add(&mut self, x: &Tensor<f32>, place: &Place) -> Result<()> {
+        (self.each)(place)?;
+        self.sums.push(zip(Zip::Add, x, x)?);
+        Ok(())
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        self.sum = 0.0;
+        for doubled in &self.sums {
+            self.sum += doubled.read()?.iter().sum::<f32>() / 2.0;
+        }
+        Ok(())
+    }
+}
+
+fn folded(device: &Device) {
+    // Whole numbers, so that every order gives the same sum.
+    let small: Vec<u8> = (0..SHAPE.iter().product::<u64>()).map(|i| (i * i % 7) as u8).collect();
+    let total = |values: &mut dyn Iterator<Item = &u8>| values.map(|&x| f32::from(x)).sum::<f32>();
+    let array = stored(&small, &SHAPE, &CHUNK);
+    let fold = |run: &Run, ranges: &[Range<u64>]| {
+        let mut sums = [Sum::new(|_| Ok(())), Sum::new(|_| Ok(()))];
+        let [one, two] = &mut sums;
+        let swept = Sweep::new(&array, device, run).within(ranges)?.fold(&mut [one, two])?;
+        assert!(sums.iter().all(|sum| sum.begun == 1));
+        Ok::<_, Error>((swept, sums.map(|sum| sum.sum)))
+    };
+    let all = SHAPE.map(|extent| 0..extent);
+    let Err(Error::Budget { minimum, .. }) = fold(&within(10), &all) else { panic!("no budget") };
+    assert!(fold(&within(minimum - 1), &all).is_err());
+    for run in [within(minimum), Run::default()] {
+        let (swept, sums) = fold(&run, &all).unwrap();
+        assert_eq!(sums, [total(&mut small.iter()); 2]);
+        // One reading for both.
+        assert_eq!((swept.times_decoded, swept.stats.chunks), (1.0, 3 * 4 * 3));
+    }
+    let part = [2..5, 0..33, 0..48];
+    let rest = total(&mut small[2 * 33 * 48..].iter());
+    assert_eq!(fold(&Run::default(), &part).unwrap().1, [rest; 2]);
+    assert_eq!(fold(&Run::default(), &[2..2, 0..33, 0..48]).unwrap().1, [0.0; 2]);
+}
+
+fn refused(device: &Device) {
+    let run = Run::default();
+    let folder = tempfile::tempdir().unwrap();
+    let map = |array: &Arc<dyn ChunkedArray>, dtype, shape: &[u64]| {
+        let writer = NpyWriter::create(folder.path().join("x.npy"), dtype, shape).unwrap();
+        Sweep::new(array, device, &run).map(&Neighbors::plain(), writer).unwrap_err().to_string()
+    };
+    let fails = |error: &str, words: &str| assert!(error.contains(words), "`{words}` is not in: {error}");
+    let x = stored(&[1u8; 12], &[1, 3, 4], &[1, 2, 2]);
+    fails(&map(&x, StoredType::U8, &[1, 3, 4]), "`writer`: an array of Some(U8) for elements of F32");
+    fails(&map(&x, StoredType::F32, &[1, 4, 3]), "[1, 3, 4]");
+    let doubles = stored(&[0.5f64; 12], &[1, 3, 4], &[1, 2, 2]);
+    fails(&map(&doubles, StoredType::F32, &[1, 3, 4]), "holds F64, which is not read as F32 without a rule");
+    let large = stored(&[(1i32 << 24) + 1; 12], &[1, 3, 4], &[1, 2, 2]);
+    fails(&map(&large, StoredType::F32, &[1, 3, 4]), "value 16777217 is above 16777216");
+    assert!(NpyArray::open(folder.path().join("x.npy")).is_err());
+    // By a rule of the caller's, bytes are what it says.
+    let bits = stored(&[1.5f32.to_bits(); 12], &[1, 3, 4], &[1, 2, 2]);
+    let sweep = Sweep::new(&bits, device, &run).convert(Arc::new(AsStored(StoredType::U32)));
+    assert_eq!(sweep.map_to_host(&Neighbors::plain()).unwrap()[..4], [-1.5, -1.5, 0.0, 0.0]);
+    let range = |start: u64, end: u64| Range { start, end };
+    for ranges in [vec![range(0, 1), range(0, 3), range(1, 5)], vec![range(0, 3)]] {
+        let error = Sweep::new(&x, device, &run).within(&ranges).unwrap_err().to_string();
+        fails(&error, &format!("`within`: {ranges:?} of an array of shape [1, 3, 4]"));
+    }
+}
+
+/// An operation that fails or panics ends the sweep with its error, and so does one that is cancelled.
+fn faults_of_operations(device: &Device) {
+    let array = stored(&elements().0, &SHAPE, &CHUNK);
+    let folder = tempfile::tempdir().unwrap();
+    let map = |name: &str, each, run: &Run| {
+        let operation = Neighbors::new(each);
+        Sweep::new(&array, device, run)
+            .map(&operation, writer(&folder.path().join(name)).unwrap())
+            .unwrap_err()
+    };
+    let Error::Budget { minimum, .. } = map("none", |_, _| Ok(()), &within(10)) else { panic!("no budget") };
+    let run = within(minimum);
+    let error =
+        map("fails", |n, _| if n < 3 { Ok(()) } else { Err(Error::argument("own", "x", "no")) }, &run);
+    assert!(matches!(error, Error::Argument { op: "own", .. }), "{error}");
+    let error = map("panics", |n, _| if n < 3 { Ok(()) } else { panic!("on purpose") }, &run).to_string();
+    assert!(error.contains("the operation panicked at the box ["), "{error}");
+    let mut sum = Sum::new(|_| panic!("on purpose"));
+    let error = Sweep::new(&array, device, &run).fold(&mut [&mut sum]).unwrap_err().to_string();
+    assert!(error.contains("a fold panicked at the box ["), "{error}");
+    run.cancel.cancel();
+    assert!(matches!(map("cancelled", |_, _| Ok(()), &run), Error::Cancelled));
+    let error = Sweep::new(&array, device, &run).fold(&mut [&mut Sum::new(|_| Ok(()))]).unwrap_err();
+    assert!(matches!(error, Error::Cancelled), "{error}");
+}
+
+/// Where the device is full, boxes become smaller, until they are of one tile.
+fn full_devices(device: &Device) {
+    let (stored_as, real) = elements();
+    let array = stored(&stored_as, &SHAPE, &CHUNK);
+    fn full(most: u64, place: &Place) -> Result<()> {
+        let elements = place.shape.iter().product::<u64>();
+        if elements <= most {
+            Ok(())
+        } else {
+            Err(Error::OutOfMemory { requested: 4 * elements, free: None })
+        }
+    }
+    let run = Run { memory: Budget::default().device(1 << 20), ..Run::default() };
+    let folder = tempfile::tempdir().unwrap();
+    // The third box finds a full device, and so does each that is large.
+    let operation = Neighbors::new(|n, place| full(if n < 2 { u64::MAX } else { 2000 }, place));
+    let written = Sweep::new(&array, device, &run).map(&operation, writer(folder.path()).unwrap());
+    let never = Neighbors::new(|_, place| full(0, place));
+    let tried = Sweep::new(&array, device, &run).map_to_host(&never);
+    assert!(matches!(tried, Err(Error::OutOfMemory { .. })), "{tried:?}");
+    let mut sum = Sum::new(|place| full(4000, place));
+    let folded = Sweep::new(&array, device, &run).fold(&mut [&mut sum]);
+    if device.shares_host_memory() {
+        assert!(matches!(folded, Err(Error::OutOfMemory { .. })), "{folded:?}");
+        return;
+    }
+    written.unwrap();
+    assert_eq!(read::<f32>(folder.path()), expected(&real));
+    let swept = folded.unwrap();
+    assert!(sum.begun > 1 && swept.boxes > 1, "{swept:?}");
+    assert_eq!(swept.times_covered, 1.0);
+}
