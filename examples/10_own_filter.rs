@@ -34,6 +34,7 @@ fn median(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) grou
         let y = clamp(row + k / 3 - 1, 0, i32(p.height) - 1); let z = clamp(column + k % 3 - 1, 0, i32(p.width) - 1);
         near[k] = x[y * i32(p.width) + z];
     }
+    out[i] = near[4];
     for (var k = 0; k < 9; k++) {
         var rank = 0;
         for (var j = 0; j < 9; j++) { if near[j] < near[k] || (near[j] == near[k] && j < k) { rank++; } }
@@ -52,6 +53,7 @@ KERNEL(median, 256)(const float* x, float* out, Params p) {
         int y = min(max(row + k / 3 - 1, 0), (int)p.height - 1), z = min(max(column + k % 3 - 1, 0), (int)p.width - 1);
         near[k] = x[y * p.width + z];
     }
+    out[i] = near[4];
     for (int k = 0; k < 9; k++) {
         int rank = 0;
         for (int j = 0; j < 9; j++) rank += near[j] < near[k] || (near[j] == near[k] && j < k);
@@ -82,7 +84,7 @@ static MEDIAN: Kernel<Params> = {
     unsafe { Kernel::new("median", bindings, lengths).cuda(CUDA) }.wgsl(WGSL).cpu(on_cpu)
 };
 
-/// Beyond the ends of the image stands the nearest pixel, as scipy's `mode="nearest"`: a box ends there, and indices are clamped.
+/// Pixels are numbers: near a NaN it is one of the nine. Beyond the ends of the image stands the nearest pixel, as scipy's `mode="nearest"`: a box ends there, and indices are clamped.
 pub(crate) struct Median;
 
 impl BoxOperation for Median {

@@ -1,6 +1,6 @@
 //! A histogram of an array bigger than memory, on the device: a fold of an application's own.
 //!
-//! `cargo run --release --example 11_own_fold [ARRAY.zarr]`, of bytes; without one, of a small one in memory.
+//! `cargo run --release --example 11_own_fold [ARRAY.zarr]`, of bytes and two axes or more; without one, of a small one in memory.
 
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
@@ -34,8 +34,8 @@ impl Fold for Histogram {
     type Input = u8;
 
     fn needs(&self, shape: &[u64], _: &Device) -> Needs {
-        // A mask and the counts of its rows, for each bin.
-        Needs::device(16 * 5) * shape.iter().product()
+        // For each bin a mask, and the counts of the rows of two boxes.
+        Needs::device(16 * 9) * shape.iter().product()
     }
 
     fn begin(&mut self, _: &Device) -> Result<(), Error> {

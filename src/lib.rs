@@ -162,8 +162,7 @@
 //! | dask | teatime |
 //! |---|---|
 //! | `da.from_zarr` | [`store::ZarrArray`] |
-//! | `x.map_blocks(f)` | [`stream::Blocks`] |
-//! | `x.map_overlap(f, depth)` | [`stream::Sweep::map`] with a [`stream::BoxOperation`]; Gaussians: [`filter::write_gaussian`], [`filter::gaussian_box`] |
+//! | `x.map_blocks(f)`, `x.map_overlap(f, depth)` | [`stream::Sweep::map`] with a [`stream::BoxOperation`]; Gaussians: [`filter::write_gaussian`], [`filter::gaussian_box`] |
 //! | `da.reduction` | [`stream::Sweep::fold`] with a [`stream::Fold`] |
 //! | `da.linalg.svd` of a tall matrix | [`linalg::svd()`] |
 //! | `da.linalg.svd_compressed` | [`linalg::randomized_svd`]: one pass for each power iteration, where dask makes two |

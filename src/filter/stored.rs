@@ -81,7 +81,8 @@ pub fn write_gaussian<W: BoxWriter>(
     let filter = |of| gaussian_of(OP, x.shape(), of, scale(x.dtype()), (&sigma, options), Some(&run.cancel));
     // Before there is an array.
     filter(DType::F32)?;
-    let writer = begin(&job)?;
+    let (writer, sweep) = (begin(&job)?, Sweep::new(x, device, run).named(OP).convert(convert));
+    sweep.check_shape(&writer)?;
     let Some(of) = out_type(writer.dtype(), staged) else {
         let (of, from) = (writer.dtype(), x.dtype());
         let why =
@@ -89,7 +90,7 @@ pub fn write_gaussian<W: BoxWriter>(
         return Err(Error::argument(OP, "writer", why));
     };
     let operation = StoredFilter::new(filter(of)?, [staged, of], device)?;
-    Sweep::new(x, device, run).named(OP).convert(convert).map_untyped(&operation, writer)
+    sweep.map_untyped(&operation, writer)
 }
 
 /// The words of the job of an array of this shape and type.
@@ -254,7 +255,7 @@ impl UntypedOperation for StoredFilter {
         shape.iter().fold(Needs::device(sums), |needs, &extent| needs * extent)
     }
 
-    fn run(&self, block: Block<'_>, device: &Device) -> Result<HostBytes> {
+    fn run(&self, block: Block<'_>, _: &[u64], device: &Device) -> Result<HostBytes> {
         let of_box = self.filter.of_box(&block.shape, &block.core, &block.before);
         let extents: Vec<u64> = block.core.iter().map(|range| range.end - range.start).collect();
         let mut out = empty_of(self.types[1], device, &extents)?;

@@ -116,13 +116,13 @@ pub(super) fn to_elements(stored: StoredType, to: DType) -> Option<Arc<dyn Conve
     if stored.element() == Some(to) || stored == StoredType::Bool && to == DType::U8 {
         return Some(Arc::new(AsStored(stored)));
     }
-    let (to, largest) = match to {
-        DType::F32 if stored != StoredType::F64 => (Narrowed::F32, f32::MAX.into()),
-        DType::F64 => (Narrowed::F64, f64::MAX),
+    let to = match to {
+        DType::F32 if stored != StoredType::F64 => Narrowed::F32,
+        DType::F64 => Narrowed::F64,
         _ => return None,
     };
     let is_float = matches!(stored, StoredType::F16 | StoredType::F32);
-    let most = if is_float { largest } else { to.whole() };
+    let most = if is_float { f64::INFINITY } else { to.whole() };
     Some(Arc::new(Narrow { to, range: [-most, most], negative_is_missing: false, nan_is_missing: true }))
 }
 
@@ -131,7 +131,7 @@ pub(super) fn to_elements(stored: StoredType, to: DType) -> Option<Arc<dyn Conve
 pub struct Narrow {
     /// The type that is staged.
     pub to: Narrowed,
-    /// Least and largest value.
+    /// Least and largest value. Infinity, of floating point, is refused unless it is one of them.
     pub range: [f64; 2],
     /// If true, negative integers are missing, and staged as -1; then an array's missing value is too, and other negative numbers of
     /// floating point are an error, since they are more often data. Else negative values are numbers like others, and an array's missing
@@ -283,7 +283,8 @@ impl Narrow {
                 ));
             }
             let staged = if self.to == Narrowed::F64 { value } else { nearest_f32(value).into() };
-            if !staged.is_finite() {
+            let is_meant = value.is_infinite() && self.check(value).is_ok();
+            if !staged.is_finite() && !is_meant {
                 return refuse(format!("value {value} is not a finite {}-bit number", 8 * self.width()));
             }
             self.check(value).map_err(|why| Misfit { at, why })?;

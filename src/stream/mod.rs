@@ -7,7 +7,7 @@
 //! | products with a stored matrix, its SVD | [`StoredMatrix`] |
 //! | a pass by hand | [`Plan`] and [`Blocks`] |
 //!
-//! A [`Sweep`] needs an array, an operation and a run. By hand, a [`Plan`] says what is read: arrays appended along rows, which rows and elements are
+//! A [`Sweep`] needs an array, an operation, a device and a [`Run`](crate::Run). By hand, a [`Plan`] says what is read: arrays appended along rows, which rows and elements are
 //! [selected](Selection), what their elements [become](Convert), and the boxes ([`Along`] for each axis). [`Blocks`] makes one pass of it: each [`Block`] is
 //! bytes on the host, or a tensor on the device.
 //!
@@ -112,7 +112,7 @@ pub use self::{
     matrix::StoredMatrix,
     plan::{MAX_CHUNKS, Plan},
     selection::Selection,
-    sweep::{BoxOperation, Fold, Place, Sweep, Swept, with_less_memory},
+    sweep::{BoxOperation, Fold, Place, Sweep, Swept},
 };
 use self::{layout::Layout, part::HeldChunk, plan::Band, prefetch::Prefetch};
 pub(crate) use self::{

@@ -14,13 +14,13 @@ use super::{
     filter_stored::{CHUNK, SHAPE, TILE, read, stored, within},
 };
 use crate::{
-    Budget, ChunkedArray, Device, Error, Needs, Result, Run, StoredType, Tensor,
+    ChunkedArray, Device, Error, Needs, Result, Run, StoredType, Tensor,
     array::{Zip, zip},
-    store::{ArraySpec, ArrayWriter, Folder, NpyArray, NpyWriter},
+    store::{ArraySpec, ArrayWriter, Folder, NpyArray, NpyWriter, Storable},
     stream::{AsStored, BoxOperation, Edge, Fold, Place, Sweep},
 };
 
-device_tests! { mapped, folded, refused, faults_of_operations, full_devices }
+device_tests! { mapped, folded, refused, types, faults_of_operations, full_devices }
 
 /// An element less the one before along the first axis, and of the last axis the one two after: beyond the ends of the first the
 /// other end, and beyond those of the last 0.
@@ -81,11 +81,11 @@ fn expected(x: &[f32]) -> Vec<f32> {
     let [depth, height, width] = SHAPE.map(|extent| extent as usize);
     let at = |z: usize, y: usize, x_: usize| x[(z * height + y) * width + x_];
     let place = |i: usize| [i / width / height, i / width % height, i % width];
-    let of = |[z, y, x]: [usize; 3]| {
+    let output = |[z, y, x]: [usize; 3]| {
         let after = if x + 2 < width { at(z, y, x + 2) } else { 0.0 };
         at(z, y, x) - at((z + depth - 1) % depth, y, x) - after
     };
-    (0..x.len()).map(place).map(of).collect()
+    (0..x.len()).map(place).map(output).collect()
 }
 
 fn elements() -> (Vec<i16>, Vec<f32>) {
@@ -118,7 +118,7 @@ fn mapped(device: &Device) {
     assert_eq!((small.boxes, small.found), (3 * 5 * 3, 0));
     let whole = write("whole", &Neighbors::plain(), &Run::default()).unwrap();
     assert!(whole.boxes < small.boxes && whole.times_covered < small.times_covered, "{whole:?}");
-    // What an error ends goes on later, without the boxes that are there.
+    // A sweep that an error ended goes on later, without the boxes that are there.
     let fails = |count, _: &Place| if count < 5 { Ok(()) } else { Err(Error::Cancelled) };
     let ended = write("resumed", &Neighbors::new(fails), &within(minimum));
     assert!(matches!(ended, Err(Error::Cancelled)), "{ended:?}");
@@ -134,7 +134,7 @@ fn mapped(device: &Device) {
     assert_eq!(part.unwrap(), of_part);
 }
 
-/// The sum over rows of boxes, on the device, and how often it was begun.
+/// A fold that keeps each box, doubled, on the device, and adds them up at last; and the number of times that it was begun.
 struct Sum {
     sums: Vec<Tensor<f32>>,
     begun: u32,
@@ -183,11 +183,11 @@ fn folded(device: &Device) {
         assert!(sums.iter().all(|sum| sum.begun == 1));
         Ok::<_, Error>((swept, sums.map(|sum| sum.sum)))
     };
-    let all = SHAPE.map(|extent| 0..extent);
-    let Err(Error::Budget { minimum, .. }) = fold(&within(10), &all) else { panic!("no budget") };
-    assert!(fold(&within(minimum - 1), &all).is_err());
+    let whole = SHAPE.map(|extent| 0..extent);
+    let Err(Error::Budget { minimum, .. }) = fold(&within(10), &whole) else { panic!("no budget") };
+    assert!(fold(&within(minimum - 1), &whole).is_err());
     for run in [within(minimum), Run::default()] {
-        let (swept, sums) = fold(&run, &all).unwrap();
+        let (swept, sums) = fold(&run, &whole).unwrap();
         assert_eq!(sums, [total(&mut small.iter()); 2]);
         // One reading for both.
         assert_eq!((swept.times_decoded, swept.stats.chunks), (1.0, 3 * 4 * 3));
@@ -214,6 +214,9 @@ fn refused(device: &Device) {
     let large = stored(&[(1i32 << 24) + 1; 12], &[1, 3, 4], &[1, 2, 2]);
     fails(&map(&large, StoredType::F32, &[1, 3, 4]), "value 16777217 is above 16777216");
     assert!(NpyArray::open(folder.path().join("x.npy")).is_err());
+    let writer = NpyWriter::create(folder.path().join("x.npy"), StoredType::F32, &[1, 3, 4]).unwrap();
+    let part = Sweep::new(&x, device, &run).within(&[0..1, 0..2, 0..4]).unwrap();
+    fails(&part.map(&Neighbors::plain(), writer).unwrap_err().to_string(), "`within`: a range alone");
     // By a rule of the caller's, bytes are what it says.
     let bits = stored(&[1.5f32.to_bits(); 12], &[1, 3, 4], &[1, 2, 2]);
     let sweep = Sweep::new(&bits, device, &run).convert(Arc::new(AsStored(StoredType::U32)));
@@ -241,20 +244,18 @@ fn faults_of_operations(device: &Device) {
         map("fails", |n, _| if n < 3 { Ok(()) } else { Err(Error::argument("own", "x", "no")) }, &run);
     assert!(matches!(error, Error::Argument { op: "own", .. }), "{error}");
     let error = map("panics", |n, _| if n < 3 { Ok(()) } else { panic!("on purpose") }, &run).to_string();
-    assert!(error.contains("the operation panicked at the box ["), "{error}");
+    assert!(error.contains("`operation`: panicked at the box ["), "{error}");
     let mut sum = Sum::new(|_| panic!("on purpose"));
     let error = Sweep::new(&array, device, &run).fold(&mut [&mut sum]).unwrap_err().to_string();
-    assert!(error.contains("a fold panicked at the box ["), "{error}");
+    assert!(error.contains("]: on purpose"), "{error}");
     run.cancel.cancel();
     assert!(matches!(map("cancelled", |_, _| Ok(()), &run), Error::Cancelled));
     let error = Sweep::new(&array, device, &run).fold(&mut [&mut Sum::new(|_| Ok(()))]).unwrap_err();
     assert!(matches!(error, Error::Cancelled), "{error}");
 }
 
-/// Where the device is full, boxes become smaller, until they are of one tile.
+/// Where the device is full, what is left is cut into smaller boxes, until they are of one tile; no box is written twice.
 fn full_devices(device: &Device) {
-    let (stored_as, real) = elements();
-    let array = stored(&stored_as, &SHAPE, &CHUNK);
     fn full(most: u64, place: &Place) -> Result<()> {
         let elements = place.shape.iter().product::<u64>();
         if elements <= most {
@@ -263,23 +264,79 @@ fn full_devices(device: &Device) {
             Err(Error::OutOfMemory { requested: 4 * elements, free: None })
         }
     }
-    let run = Run { memory: Budget::default().device(1 << 20), ..Run::default() };
+    let (stored_as, real) = elements();
+    let (array, expected) = (stored(&stored_as, &SHAPE, &CHUNK), expected(&real));
     let folder = tempfile::tempdir().unwrap();
-    // The third box finds a full device, and so does each that is large.
-    let operation = Neighbors::new(|n, place| full(if n < 2 { u64::MAX } else { 2000 }, place));
-    let written = Sweep::new(&array, device, &run).map(&operation, writer(folder.path()).unwrap());
-    let never = Neighbors::new(|_, place| full(0, place));
-    let tried = Sweep::new(&array, device, &run).map_to_host(&never);
-    assert!(matches!(tried, Err(Error::OutOfMemory { .. })), "{tried:?}");
-    let mut sum = Sum::new(|place| full(4000, place));
-    let folded = Sweep::new(&array, device, &run).fold(&mut [&mut sum]);
-    if device.shares_host_memory() {
-        assert!(matches!(folded, Err(Error::OutOfMemory { .. })), "{folded:?}");
-        return;
+    let path = folder.path().join("x.npy");
+    let map = |each, run: &Run| {
+        // It counts what is written, and wants each element once.
+        let writer = NpyWriter::create(&path, StoredType::F32, &SHAPE).unwrap();
+        Sweep::new(&array, device, run).map(&Neighbors::new(each), writer)
+    };
+    let Err(Error::Budget { minimum, .. }) = map(|_, _| Ok(()), &within(10)) else { panic!("no budget") };
+    let never = map(|_, place| full(0, place), &Run::default());
+    assert!(matches!(never, Err(Error::OutOfMemory { .. })), "{never:?}");
+    for run in [Run::default(), within(4 * minimum)] {
+        let whole = map(|_, _| Ok(()), &run).unwrap();
+        let large = map(|_, place| full(2000, place), &run);
+        let third = map(|number, place| full(if number == 2 { 0 } else { u64::MAX }, place), &run);
+        let mut sum = Sum::new(|place| full(4000, place));
+        let threes = stored(&[3u8; 5 * 33 * 48], &SHAPE, &CHUNK);
+        let folded = Sweep::new(&threes, device, &run).fold(&mut [&mut sum]);
+        if device.shares_host_memory() {
+            assert!(matches!(large, Err(Error::OutOfMemory { .. })), "{large:?}");
+            assert!(matches!(folded, Err(Error::OutOfMemory { .. })), "{folded:?}");
+            continue;
+        }
+        let (large, third) = (large.unwrap(), third.unwrap());
+        assert!(large.boxes > whole.boxes && large.found == 0, "{whole:?} {large:?}");
+        assert!(third.boxes > whole.boxes || whole.boxes < 3, "{whole:?} {third:?}");
+        let values = NpyArray::open(&path).unwrap();
+        let values: Vec<f32> = Sweep::new(&Arc::new(values), device, &run).map_to_host(&Same).unwrap();
+        assert_eq!(values, expected);
+        folded.unwrap();
+        assert!(sum.begun > 1 && sum.sum == 3.0 * 5.0 * 33.0 * 48.0, "{} {}", sum.begun, sum.sum);
     }
-    written.unwrap();
-    assert_eq!(read::<f32>(folder.path()), expected(&real));
-    let swept = folded.unwrap();
-    assert!(sum.begun > 1 && swept.boxes > 1, "{swept:?}");
-    assert_eq!(swept.times_covered, 1.0);
+}
+
+/// Each element as it is.
+struct Same;
+
+impl BoxOperation for Same {
+    type Input = f32;
+    type Output = f32;
+
+    fn halo(&self, _: usize) -> [u64; 2] {
+        [0; 2]
+    }
+
+    fn run(&self, x: &Tensor<f32>, place: &Place, out: &mut Tensor<f32>) -> Result<()> {
+        if place.array == [7] {
+            // An output of another shape than the box's.
+            *out = Tensor::zeros(x.device(), &[1])?;
+            return Ok(());
+        }
+        out.write(&x.read()?)
+    }
+}
+
+/// Numbers of every type become those of an operation where it holds them: infinity and NaN too.
+fn types(device: &Device) {
+    fn same<T: Storable>(device: &Device, values: &[T]) -> Result<Vec<f32>> {
+        let x = stored(values, &[values.len() as u64], &[2]);
+        Sweep::new(&x, device, &Run::default()).map_to_host(&Same)
+    }
+    let special = [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, -0.5];
+    let bits = |values: Vec<f32>| values.into_iter().map(f32::to_bits).collect::<Vec<_>>();
+    assert_eq!(bits(same(device, &special).unwrap())[..2], special.map(f32::to_bits)[..2]);
+    let halves = same(device, &special.map(half::f16::from_f32)).unwrap();
+    assert!(halves[2].is_nan() && halves[..2] == special[..2] && halves[3] == -0.5, "{halves:?}");
+    assert_eq!(same(device, &[1i64 << 24, -3]).unwrap(), [16_777_216.0, -3.0]);
+    assert!(same(device, &[0.5f64]).is_err() && same(device, &[(1u64 << 24) + 1]).is_err());
+    let error = same(device, &[0.0f32; 7]).unwrap_err().to_string();
+    assert!(error.contains("an output of [") && error.contains("[1]"), "{error}");
+    for shape in [&[][..], &[1; 6]] {
+        let error = Sweep::new(&stored(&[0.0f32], shape, shape), device, &Run::default()).map_to_host(&Same);
+        assert!(matches!(error, Err(Error::Shape { .. })), "{error:?}");
+    }
 }

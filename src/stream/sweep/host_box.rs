@@ -68,10 +68,10 @@ impl BoxWriter for HostBox<'_> {
     }
 
     fn write_box_bytes(&self, ranges: &[Range<u64>], elements: &[u8]) -> Result<()> {
-        let count = ranges.iter().map(|range| range.end - range.start).product();
-        let size = elements.len() / to_usize(count);
-        let line = ranges.last().map_or(1, |range| to_usize(range.end - range.start)) * size;
         let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        let count: u64 = self.within.iter().map(|range| range.end - range.start).product();
+        let size = out.len() / to_usize(count);
+        let line = ranges.last().map_or(1, |range| to_usize(range.end - range.start)) * size;
         for (place, line) in self.lines(ranges).zip(elements.chunks_exact(line)) {
             out[to_usize(place) * size..][..line.len()].copy_from_slice(line);
         }

@@ -1,8 +1,10 @@
 //! Sweeps: an array of any size is read in boxes, and an operation maps them to another array, or folds gather from them.
 
 mod host_box;
+mod map;
 mod operation;
 mod plan;
+mod retry;
 mod writing;
 
 use std::{
@@ -15,30 +17,30 @@ use std::{
 pub(crate) use self::operation::UntypedOperation;
 pub use self::operation::{BoxOperation, Fold, Place};
 use self::{
-    host_box::{HostBox, chunk_tile},
+    host_box::chunk_tile,
     operation::Typed,
     plan::{BoxPlan, Boxes},
-    writing::write_all,
+    retry::Retry,
 };
-use super::{Blocks, Convert, Edge, StreamStats, convert::to_elements};
+use super::{Blocks, Convert, Edge, StreamStats, boxes::AXES, convert::to_elements};
 use crate::{
-    Budget, ChunkedArray, DType, Device, Element, Error, MemoryKind, Result, Run, SharedArray, Status,
-    StoredType, extent::to_usize, store::BoxWriter,
+    Budget, ChunkedArray, DType, Device, Element, Error, Result, Run, SharedArray, Status, StoredType,
+    store::BoxWriter,
 };
 
-/// The numbers of boxes that a sweep went through, and the memory and time that it took.
+/// The numbers of boxes that a sweep went through, and the memory and time that it took: all of it, where boxes were cut smaller on the way.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Swept {
     /// Boxes that were computed.
     pub boxes: u64,
-    /// Boxes that were there already.
+    /// Boxes that were there before.
     pub found: u64,
     /// Elements that were read, halos among them, for each that was computed.
     pub times_covered: f64,
     /// The number of times that a chunk was decoded, on average.
     pub times_decoded: f64,
-    /// The memory that the plan was made with, defaults in place; of the device none where it shares the host's.
+    /// The memory that the last plan was made with, defaults in place; of the device none where it shares the host's.
     pub memory: Budget,
     /// The time that each step took.
     pub stats: StreamStats,
@@ -48,22 +50,24 @@ pub struct Swept {
 /// [`BoxOperation`], [`fold`](Self::fold) gathers from it. This is `map_overlap`, and the reductions, of dask.
 ///
 /// A sweep plans its boxes, their halos and the chunks that it holds within the memory of its [`Run`], decodes ahead, and writes on threads of its own
-/// while the device computes. Where the device is full it tries again with smaller boxes. Progress counts elements. Waits.
+/// while the device computes. Where the device is full, since others hold memory that it said it had, what is left is cut into smaller boxes. Progress
+/// counts elements. Waits.
 ///
 /// # Types
-/// An operation reads elements of its own type: those of the array, f32 or f64. Integers that such a type does not hold are refused, from 2^24 and
-/// 2^53 on, and so are f64 where f32 is asked for; NaN is a number like others. [`convert`](Self::convert) takes another rule.
+/// An operation reads elements of its own type: those of the array, f32 or f64. Integers that such a type does not hold are refused, above 2^24 and
+/// from 2^53 on, and f64 where f32 is asked for; NaN and infinity are taken as they are. [`convert`](Self::convert) takes another rule.
 ///
 /// # Cost
-/// One pass, in which elements within the halo of a box's sides are read and computed for both: boxes are of whole tiles, as many as make
-/// 32 MiB if memory allows. On the host two boxes as they are read, two or more as they are written, and of chunks what boxes still need;
-/// on the device a box, its output and what the operation needs. Boxes come in strips for which memory holds that, so it does
-/// not grow with the array; chunks that several strips need are decoded for each of them, and strips are as wide as memory allows.
+/// One pass, in which elements within the halo of a box's sides are read and computed for both. Boxes are of whole tiles, as many as make 32 MiB
+/// if memory allows: tiles of the array that is written, and where none is, chunks of the one that is read. The host holds two boxes as they are
+/// read, two or more as they are written, and of chunks what boxes still need; the device holds a box, its output and what the operation needs.
+/// Boxes come in strips for which memory holds that, so it does not grow with the array; chunks that several strips need are decoded for each of
+/// them, and strips are as wide as memory allows.
 ///
 /// ```
 /// use std::sync::Arc;
 /// use teatime::{
-///     Device, Result, Run, Tensor, array,
+///     Device, Result, Run, Tensor,
 ///     store::MemoryArray,
 ///     stream::{BoxOperation, Place, Sweep},
 /// };
@@ -110,12 +114,12 @@ impl<'a> Sweep<'a> {
         Self { op: "sweep", array, within, convert: None, device, run }
     }
 
-    /// The same under the name of an operation, which errors tell.
+    /// Gives it the name of an operation, which errors tell.
     pub(crate) fn named(self, op: &'static str) -> Self {
         Self { op, ..self }
     }
 
-    /// Computes a range along each axis alone; halos reach beyond it.
+    /// Computes a range along each axis alone, for [`map_to_host`](Self::map_to_host) and [`fold`](Self::fold); halos reach beyond it.
     ///
     /// # Errors
     /// [`Error::Argument`] for another number of ranges than there are axes, and for one that the array does not have.
@@ -143,20 +147,27 @@ impl<'a> Sweep<'a> {
     /// The writer's array has the shape of the one that is read, and elements of the operation's output.
     ///
     /// # Errors
-    /// [`Error::Shape`] and [`Error::Argument`] for a writer of another array, an operation that panics, and a halo that wraps an axis more than 1024
-    /// times; [`Error::Store`] for elements that are not read as the operation's; [`Error::Chunk`] for a chunk that cannot be read, and a number that is
-    /// refused; [`Error::Budget`] with the least that would do, for boxes of one tile; [`Error::Io`] for a tile that cannot be written, as where the
-    /// disk is full, which ends the pass; [`Error::Cancelled`]; what the operation gives. What was written stays.
+    /// [`Error::Shape`] for an array of no axes or more than five, for a writer of another shape, and an output of another; [`Error::Argument`] for a
+    /// writer of other elements, where a range is to be computed [alone](Self::within), for [`BoxOperation::run`] that panics, and a halo that wraps an axis
+    /// more than 1024 times; [`Error::Store`] for elements that are not read as the operation's; [`Error::Chunk`] for a chunk that cannot be read, and
+    /// a number that is refused; [`Error::Budget`] with the least that would do, for boxes of one tile; [`Error::Io`] for a tile that cannot be
+    /// written, as where the disk is full, which ends the pass; [`Error::Cancelled`]; errors of the operation. What was written stays.
     pub fn map<O: BoxOperation>(&self, operation: &O, writer: impl BoxWriter) -> Result<Swept> {
+        self.check_shape(&writer)?;
         let out = writer.dtype().and_then(StoredType::element);
         if out != Some(O::Output::DTYPE) {
             let why = format_args!("an array of {:?} for elements of {:?}", writer.dtype(), O::Output::DTYPE);
             return Err(Error::argument(self.op, "writer", why));
         }
+        if self.within.iter().zip(self.array.shape()).any(|(range, extent)| *range != (0..*extent)) {
+            let why =
+                "a range alone does not make a whole array: `map_to_host` gives what it makes of the range";
+            return Err(Error::argument(self.op, "within", why));
+        }
         self.map_untyped(&Typed(operation), writer)
     }
 
-    /// What an operation makes of the array, or of the [range](Self::within): its elements in C order.
+    /// Makes what an operation gives of the array, or of the [range](Self::within): its elements in C order.
     ///
     /// # Errors
     /// As [`map`](Self::map); [`Error::OutOfHostMemory`].
@@ -170,28 +181,29 @@ impl<'a> Sweep<'a> {
     /// Gives each box to each of some folds, one after another, of a single reading.
     ///
     /// # Errors
-    /// As [`map`](Self::map); what the folds give.
+    /// As [`map`](Self::map), for [`Fold::add`] that panics; errors of the folds.
     pub fn fold<T: Element>(&self, folds: &mut [&mut dyn Fold<Input = T>]) -> Result<Swept> {
-        let mut swept = self.swept();
-        with_less_memory(self.device, self.run, |run| {
+        let (mut retry, mut swept) = (Retry::new(self.run.memory), self.swept());
+        if self.elements()? == 0 {
             folds.iter_mut().try_for_each(|fold| fold.begin(self.device))?;
-            self.fold_once(folds, run, &mut swept)?;
-            folds.iter_mut().try_for_each(|fold| fold.settle())
-        })?;
+        } else {
+            while let Err(error) = self.fold_once(folds, &mut retry, &mut swept) {
+                retry.smaller(error, self.device)?;
+            }
+        }
+        folds.iter_mut().try_for_each(|fold| fold.settle())?;
+        swept.memory = retry.memory.planned(self.device);
         Ok(swept)
     }
 
     fn fold_once<T: Element>(
         &self,
         folds: &mut [&mut dyn Fold<Input = T>],
-        run: &Run,
+        retry: &mut Retry,
         swept: &mut Swept,
     ) -> Result<()> {
-        if self.elements() == 0 {
-            return Ok(());
-        }
         let needs = |shape: &[u64]| folds.iter().map(|fold| fold.needs(shape, self.device)).sum();
-        let BoxPlan { plan, bytes, .. } = Boxes {
+        let BoxPlan { plan, bytes, on_device, .. } = Boxes {
             array: &self.array,
             within: &self.within,
             convert: self.conversion(T::DTYPE)?,
@@ -200,124 +212,47 @@ impl<'a> Sweep<'a> {
             knows_whole_axes: true,
             written: 0,
             widest: T::DTYPE.size(),
+            // One is uploaded while another is added.
+            on_device: 2,
             needs: &needs,
         }
-        .plan(self.device, &run.memory, &run.cancel)?;
-        let mut blocks = Blocks::of_boxes(&plan, self.device, bytes, Vec::new(), &run.cancel)?;
-        let mut status = Status::new(0, 1, self.elements());
-        (swept.boxes, swept.times_covered) = (0, 1.0);
-        run.progress.tell(status);
-        while let Some(block) = blocks.next_block()? {
-            run.cancel.check()?;
-            let started = Instant::now();
-            let place = Place::new(&block);
-            let x = block.tensor(&place.shape)?;
-            self.unless_it_panics(&place.core, "a fold", || {
-                folds.iter_mut().try_for_each(|fold| fold.add(&x, &place))
-            })?;
-            swept.stats.compute += started.elapsed();
-            swept.boxes += 1;
-            status.rows += x.len();
-            run.progress.tell(status);
-        }
-        swept.times_decoded = blocks.times_read();
-        swept.stats.add(&blocks.stats);
-        Ok(())
-    }
-
-    pub(crate) fn map_untyped(
-        &self,
-        operation: &dyn UntypedOperation,
-        writer: impl BoxWriter,
-    ) -> Result<Swept> {
-        if writer.shape() != self.array.shape() {
-            let expected = format!("an array of shape {:?}", self.array.shape());
-            return Err(Error::shape(self.op, expected, format_args!("{:?}", writer.shape())));
-        }
-        let (mut swept, mut computed) = (self.swept(), [0, 0]);
-        if self.elements() > 0 {
-            with_less_memory(self.device, self.run, |run| {
-                self.map_once(operation, &writer, run, &mut swept, &mut computed)
-            })?;
-        }
-        writer.finish()?;
-        let [covered, made] = computed;
-        swept.times_covered = covered as f64 / made.max(1) as f64;
-        Ok(swept)
-    }
-
-    pub(crate) fn map_untyped_to_host<U: Element>(&self, operation: &dyn UntypedOperation) -> Result<Vec<U>> {
-        let len = self.elements();
-        let lacking = |()| Error::OutOfHostMemory {
-            what: "a box".into(),
-            requested: len.saturating_mul(U::DTYPE.size()),
-        };
-        let mut out = bytemuck::try_zeroed_vec(to_usize(len)).map_err(lacking)?;
-        if len > 0 {
-            let writer = HostBox::new(&*self.array, &self.within, bytemuck::cast_slice_mut(&mut out));
-            self.map_untyped(operation, writer)?;
-        }
-        Ok(out)
-    }
-
-    /// One try; `computed` are the elements that were read, and those that were made of them.
-    fn map_once<W: BoxWriter>(
-        &self,
-        operation: &dyn UntypedOperation,
-        writer: &W,
-        run: &Run,
-        swept: &mut Swept,
-        [covered, made]: &mut [u64; 2],
-    ) -> Result<()> {
-        let [read, written] = operation.types();
-        let BoxPlan { plan, bytes, writers } = Boxes {
-            array: &self.array,
-            within: &self.within,
-            convert: self.conversion(read)?,
-            tile: writer.tile_shape(),
-            halo: &|axis| (operation.halo(axis), operation.edge(axis)),
-            knows_whole_axes: operation.knows_whole_axes(),
-            written: written.size(),
-            widest: operation.widest(),
-            needs: &|shape| operation.needs(shape, self.device),
-        }
-        .plan(self.device, &run.memory, &run.cancel)?;
-        let is_there = |core: Vec<Range<u64>>| {
-            run.cancel.check()?;
-            writer.has_box(&core)
-        };
-        let pool = self.device.pool()?;
-        // To know that a box is there takes reading it.
-        let left_out = pool.install(|| plan.boxes().map(is_there).collect::<Result<Vec<bool>>>())?;
-        let wanted = plan.boxes().zip(&left_out).filter(|(_, left_out)| !**left_out);
-        let mut status = Status::new(0, 1, wanted.map(|(core, _)| elements(&core)).sum());
-        if swept.boxes == 0 {
-            swept.found = left_out.iter().filter(|left_out| **left_out).count() as u64;
-        }
-        let mut blocks = Blocks::of_boxes(&plan, self.device, bytes, left_out, &run.cancel)?;
-        write_all(writer, writers, pool, |give| {
-            run.progress.tell(status);
+        .plan(self.device, &retry.memory, &self.run.cancel)?;
+        retry.taken = on_device;
+        folds.iter_mut().try_for_each(|fold| fold.begin(self.device))?;
+        let mut blocks = Blocks::of_boxes(&plan, self.device, bytes, Vec::new(), &self.run.cancel)?;
+        let mut status = Status::new(0, 1, self.elements()?);
+        swept.times_covered = 1.0;
+        self.run.progress.tell(status);
+        let mut add_all = || -> Result<()> {
             while let Some(block) = blocks.next_block()? {
-                run.cancel.check()?;
+                self.run.cancel.check()?;
                 let started = Instant::now();
-                let (core, inputs) = (block.core.clone(), block.shape.iter().product::<u64>());
-                let values =
-                    self.unless_it_panics(&core, "the operation", || operation.run(block, self.device))?;
+                let place = Place::new(&block, self.array.shape());
+                let x = block.tensor(&place.shape)?;
+                self.unless_it_panics(&place.core, || {
+                    folds.iter_mut().try_for_each(|fold| fold.add(&x, &place))
+                })?;
                 swept.stats.compute += started.elapsed();
-                let outputs = elements(&core);
-                (swept.boxes, *covered, *made) = (swept.boxes + 1, *covered + inputs, *made + outputs);
-                status.rows += outputs;
-                // An error of writing is told by `write_all`.
-                if !give(core, values) {
-                    break;
-                }
-                run.progress.tell(status);
+                swept.boxes += 1;
+                status.rows += x.len();
+                self.run.progress.tell(status);
             }
             Ok(())
-        })?;
+        };
+        let added = add_all();
         swept.stats.add(&blocks.stats);
         swept.times_decoded = blocks.times_read();
-        Ok(())
+        added
+    }
+
+    /// # Errors
+    /// [`Error::Shape`] for a writer of an array of another shape.
+    pub(crate) fn check_shape(&self, writer: &impl BoxWriter) -> Result<()> {
+        if writer.shape() == self.array.shape() {
+            return Ok(());
+        }
+        let expected = format!("an array of shape {:?}", self.array.shape());
+        Err(Error::shape(self.op, expected, format_args!("{:?}", writer.shape())))
     }
 
     /// Nothing yet, in the memory of the run.
@@ -326,9 +261,17 @@ impl<'a> Sweep<'a> {
         Swept { boxes: 0, found: 0, times_covered: 0.0, times_decoded: 0.0, memory, stats }
     }
 
-    /// Elements that are computed.
-    fn elements(&self) -> u64 {
-        elements(&self.within)
+    /// The number of elements that are computed.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for an array of no axes, or more than five.
+    fn elements(&self) -> Result<u64> {
+        let shape = self.array.shape();
+        if !(1..=AXES).contains(&shape.len()) {
+            let got = format_args!("{shape:?} in {}", self.array.name());
+            return Err(Error::shape(self.op, format_args!("one to {AXES} axes"), got));
+        }
+        Ok(elements(&self.within))
     }
 
     /// The rule by which elements become those of a type.
@@ -344,42 +287,18 @@ impl<'a> Sweep<'a> {
     /// Does work with a box that is a caller's.
     ///
     /// # Errors
-    /// [`Error::Argument`] where it panics; what it gives.
-    fn unless_it_panics<T>(
-        &self,
-        core: &[Range<u64>],
-        who: &str,
-        work: impl FnOnce() -> Result<T>,
-    ) -> Result<T> {
-        let panicked = |_| {
-            Err(Error::argument(self.op, "operation", format_args!("{who} panicked at the box {core:?}")))
-        };
-        catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(panicked)
+    /// [`Error::Argument`] with its words where it panics; the error that it gives.
+    fn unless_it_panics<T>(&self, core: &[Range<u64>], work: impl FnOnce() -> Result<T>) -> Result<T> {
+        catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+            let words =
+                panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref().copied());
+            let why = format_args!("panicked at the box {core:?}: {}", words.unwrap_or_default());
+            Err(Error::argument(self.op, "operation", why))
+        })
     }
 }
 
 /// Elements of a box.
 fn elements(ranges: &[Range<u64>]) -> u64 {
     ranges.iter().fold(1, |elements: u64, range| elements.saturating_mul(range.end - range.start))
-}
-
-/// Tries with less and less of the device's memory, where others may hold what the plan counted on. The last try is with the least that would do.
-///
-/// # Errors
-/// Any error of `f`.
-pub fn with_less_memory<T>(device: &Device, run: &Run, mut f: impl FnMut(&Run) -> Result<T>) -> Result<T> {
-    let mut budget = run.memory.device_bytes(device.info());
-    let (mut full, mut least) = (false, false);
-    loop {
-        let smaller = run.memory.device(if full { Some(budget) } else { run.memory.device });
-        match f(&run.clone().memory(smaller)) {
-            Err(Error::OutOfMemory { .. }) if !device.shares_host_memory() && !least => {
-                (budget, full) = (budget / 2, true);
-            }
-            Err(Error::Budget { memory: MemoryKind::Device, minimum, .. }) if full && !least => {
-                (budget, least) = (minimum, true);
-            }
-            result => return result,
-        }
-    }
 }

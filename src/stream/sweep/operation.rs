@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::{
-    DType, Device, Element, Needs, Result, Tensor,
+    DType, Device, Element, Error, Needs, Result, Tensor,
     driver::HostBytes,
     stream::{Block, Edge},
 };
@@ -18,11 +18,14 @@ pub struct Place {
     pub before: Vec<u64>,
     /// Elements along each axis, the halo among them.
     pub shape: Vec<u64>,
+    /// Elements of the whole array along each axis.
+    pub array: Vec<u64>,
 }
 
 impl Place {
-    pub(super) fn new(block: &Block<'_>) -> Self {
-        Self { core: block.core.clone(), before: block.before.clone(), shape: block.shape.clone() }
+    pub(super) fn new(block: &Block<'_>, array: &[u64]) -> Self {
+        let (core, before, shape) = (block.core.clone(), block.before.clone(), block.shape.clone());
+        Self { core, before, shape, array: array.to_vec() }
     }
 
     /// Elements of the core along each axis.
@@ -34,7 +37,7 @@ impl Place {
 /// An operation that makes each element of its output from the elements around the one at its place: [`Sweep::map`](super::Sweep::map)
 /// applies it to an array of any size, box by box.
 ///
-/// The output must not depend on how the array is cut: an operation sees where a box lies ([`Place`]), and where the array ends.
+/// The output should not depend on how the array is cut: an operation is told the [`Place`] of a box in it.
 pub trait BoxOperation: Sync {
     /// The type that elements are read as.
     type Input: Element;
@@ -58,8 +61,8 @@ pub trait BoxOperation: Sync {
     /// both are on the device. It need not wait.
     ///
     /// # Errors
-    /// Any error, which ends the sweep; but after [`Error::OutOfMemory`](crate::Error::OutOfMemory) the sweep tries again with smaller
-    /// boxes.
+    /// Any error, which ends the sweep; but after [`Error::OutOfMemory`] the sweep tries the boxes that are left
+    /// again, cut smaller.
     fn run(&self, x: &Tensor<Self::Input>, place: &Place, out: &mut Tensor<Self::Output>) -> Result<()>;
 }
 
@@ -68,12 +71,13 @@ pub trait Fold {
     /// The type that elements are read as.
     type Input: Element;
 
-    /// Bytes that it takes while boxes of at most that shape are added. None unless it says so.
+    /// Bytes that it takes while boxes of at most that shape are added, beside two of these: what it keeps, and what the device has not
+    /// done yet when [`add`](Self::add) returns. None unless it says so.
     fn needs(&self, _shape: &[u64], _device: &Device) -> Needs {
         Needs::default()
     }
 
-    /// Begins with nothing added. A sweep that finds the device full begins again, with smaller boxes.
+    /// Begins with nothing added. A sweep that finds the device full begins once more, with smaller boxes.
     ///
     /// # Errors
     /// Any error, which ends the sweep.
@@ -112,8 +116,8 @@ pub(crate) trait UntypedOperation: Sync {
 
     fn needs(&self, shape: &[u64], device: &Device) -> Needs;
 
-    /// The outputs of a box, in C order. Waits.
-    fn run(&self, block: Block<'_>, device: &Device) -> Result<HostBytes>;
+    /// The outputs of a box of an array of that shape, in C order. Waits.
+    fn run(&self, block: Block<'_>, array: &[u64], device: &Device) -> Result<HostBytes>;
 }
 
 /// A [`BoxOperation`] without its types.
@@ -144,11 +148,18 @@ impl<O: BoxOperation> UntypedOperation for Typed<'_, O> {
         self.0.needs(shape, device)
     }
 
-    fn run(&self, block: Block<'_>, device: &Device) -> Result<HostBytes> {
-        let place = Place::new(&block);
-        let x = block.tensor(&place.shape)?;
-        let mut out = Tensor::empty(device, &place.extents())?;
+    fn run(&self, block: Block<'_>, array: &[u64], device: &Device) -> Result<HostBytes> {
+        let place = Place::new(&block, array);
+        let (x, extents) = (block.tensor(&place.shape)?, place.extents());
+        let mut out = Tensor::empty(device, &extents)?;
         self.0.run(&x, &place, &mut out)?;
+        if out.shape() != extents {
+            return Err(Error::shape(
+                "sweep",
+                format_args!("an output of {extents:?}"),
+                format_args!("{:?}", out.shape()),
+            ));
+        }
         out.into_bytes()
     }
 }

@@ -4,6 +4,7 @@ use std::{ops::Range, sync::Arc};
 
 use crate::{
     Budget, Cancel, ChunkedArray, Device, Error, Needs, Result,
+    extent::to_usize,
     stream::{Along, Convert, Edge, Plan, Selection},
 };
 
@@ -32,6 +33,8 @@ pub(super) struct Boxes<'a> {
     pub(super) written: u64,
     /// Bytes of the widest element that is bound to a kernel.
     pub(super) widest: u64,
+    /// The number of boxes that the device has at once: one, or two where nobody waits for the first.
+    pub(super) on_device: u64,
     /// Bytes that work with a box of a shape takes beside the box and its output.
     pub(super) needs: &'a dyn Fn(&[u64]) -> Needs,
 }
@@ -43,6 +46,29 @@ pub(super) struct BoxPlan {
     pub(super) bytes: u64,
     /// The number of boxes that are written at once.
     pub(super) writers: u64,
+    /// Elements of a box along each axis, without its halo.
+    pub(super) size: Vec<u64>,
+    /// Bytes of the device's memory that it takes.
+    pub(super) on_device: u64,
+}
+
+impl BoxPlan {
+    /// The number of a box among those of an area.
+    pub(super) fn number(&self, area: &[Range<u64>], core: &[Range<u64>]) -> usize {
+        let axes = area.iter().zip(core).zip(&self.size);
+        to_usize(axes.fold(0, |number, ((area, core), size)| {
+            number * (area.end - area.start).div_ceil(*size) + (core.start - area.start) / size
+        }))
+    }
+}
+
+/// A plan of boxes of one size.
+struct Candidate {
+    plan: Plan,
+    /// Bytes of the host's memory that it leaves.
+    left: u64,
+    /// Bytes of the device's memory that it takes.
+    on_device: u64,
 }
 
 impl Boxes<'_> {
@@ -56,7 +82,7 @@ impl Boxes<'_> {
         let within = |size: u64, axis: usize| size.min(shape[axis]).max(1);
         let mut size: Vec<u64> =
             self.tile.iter().enumerate().map(|(axis, &size)| within(size, axis)).collect();
-        let mut best = self.of_size(&size, device, memory)?;
+        let mut best = self.candidate(&size, device, memory)?;
         // A box fits a binding.
         let read = self.convert.bytes(1);
         let most = BOX.min(device.limits().room() / self.widest.max(read) * read);
@@ -72,25 +98,25 @@ impl Boxes<'_> {
             let mut wider = size.clone();
             let more = (size[axis] / 2).next_multiple_of(self.tile[axis]).max(self.tile[axis]);
             wider[axis] = within(size[axis].saturating_add(more), axis);
-            match self.of_size(&wider, device, memory) {
-                Ok(found) if found.0.block_bytes() <= most => {
+            match self.candidate(&wider, device, memory) {
+                Ok(candidate) if candidate.plan.block_bytes() <= most => {
                     can_grow[axis] = wider[axis] < shape[axis];
-                    (best, size) = (found, wider);
+                    (best, size) = (candidate, wider);
                 }
                 Ok(_) | Err(Error::Budget { .. }) => can_grow[axis] = false,
                 Err(error) => return Err(error),
             }
         }
-        let (plan, left) = best;
+        let Candidate { plan, left, on_device } = best;
         let threads = device.threads();
         let most = plan.largest_need().saturating_add(left);
         let bytes = chunk_bytes(&plan, threads, most, cancel)?;
         let writers = if self.written == 0 { 0 } else { self.writers(&size, threads as u64, most - bytes) };
-        Ok(BoxPlan { plan, bytes, writers })
+        Ok(BoxPlan { plan, bytes, writers, size, on_device })
     }
 
-    /// A plan of boxes of a size, and what is left of the host's memory beside it.
-    fn of_size(&self, size: &[u64], device: &Device, memory: &Budget) -> Result<(Plan, u64)> {
+    /// A plan of boxes of a size, which memory holds.
+    fn candidate(&self, size: &[u64], device: &Device, memory: &Budget) -> Result<Candidate> {
         let along = |(axis, &size): (usize, &u64)| {
             let Range { start, end } = self.within[axis];
             let along = Along { within: [start, end], ..Along::each(size) };
@@ -110,9 +136,11 @@ impl Boxes<'_> {
         // One box is read or written while there is another on the device: where that is the host, nothing is twice.
         let copies = if device.shares_host_memory() { 1 } else { 2 };
         let staged = Needs::host((read + core).device) * copies;
-        let needs = staged + encoded + Needs::host(plan.largest_need()) + read + core;
-        let rest = memory.fit(device, needs + (self.needs)(&plan.box_shape()))?;
-        Ok((plan, rest.left(device).host))
+        let beside = (self.needs)(&plan.box_shape());
+        let needs =
+            staged + encoded + Needs::host(plan.largest_need()) + read * self.on_device + core + beside;
+        let left = memory.fit(device, needs)?.left(device).host;
+        Ok(Candidate { plan, left, on_device: needs.on(device).device })
     }
 
     /// The number of boxes of a size that are written at once, in so much memory of the host.

@@ -2,6 +2,7 @@
 
 use std::{
     ops::Range,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -34,7 +35,11 @@ pub(super) fn write_all(
     thread::scope(|scope| {
         let start = |_| {
             let boxes = Arc::clone(&receive);
-            let put = || put_all(writer, pool, boxes).inspect_err(|_| failed.store(true, Ordering::Relaxed));
+            let put = || {
+                let written = catch_unwind(AssertUnwindSafe(|| put_all(writer, pool, boxes)));
+                failed.fetch_or(!matches!(written, Ok(Ok(()))), Ordering::Relaxed);
+                written.unwrap_or_else(|panic| resume_unwind(panic))
+            };
             thread::Builder::new().name("teatime-write".into()).spawn_scoped(scope, put)
         };
         let writing = (0..threads).map(start).collect::<std::io::Result<Vec<_>>>();
@@ -44,9 +49,8 @@ pub(super) fn write_all(
         let made =
             make(&mut |core, values| send.send((core, values)).is_ok() && !failed.load(Ordering::Relaxed));
         drop(send);
-        let joined = writing
-            .into_iter()
-            .map(|writing| writing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        let joined =
+            writing.into_iter().map(|writing| writing.join().unwrap_or_else(|panic| resume_unwind(panic)));
         joined.fold(Ok(()), Result::and).and(made)
     })
 }

@@ -1,0 +1,188 @@
+//! Sweeps that map: each box of an array becomes one of another.
+
+use std::{ops::Range, time::Instant};
+
+use super::{
+    Sweep, Swept, elements,
+    host_box::HostBox,
+    operation::UntypedOperation,
+    plan::{BoxPlan, Boxes},
+    retry::Retry,
+    writing::write_all,
+};
+use crate::{
+    Budget, Element, Error, Result, Status,
+    extent::to_usize,
+    store::BoxWriter,
+    stream::{Blocks, Plan},
+};
+
+/// Areas of an array: a range along each axis.
+type Areas = Vec<Vec<Range<u64>>>;
+
+/// Counts of a map, whose plans may be several.
+struct Mapped {
+    swept: Swept,
+    /// Elements that were read, and those that were made of them.
+    covered: u64,
+    made: u64,
+    status: Status,
+}
+
+impl Mapped {
+    fn new(swept: Swept) -> Self {
+        Self { swept, covered: 0, made: 0, status: Status::new(0, 1, 0) }
+    }
+
+    /// Begins a plan, of whose boxes some are there. The first one says how much there is to do.
+    fn begin(&mut self, plan: &Plan, there: &[bool]) {
+        let sum = |which: bool| {
+            let boxes = plan.boxes().zip(there).filter(|(_, there)| **there == which);
+            boxes.map(|(core, _)| elements(&core)).sum::<u64>()
+        };
+        if self.status.total == 0 {
+            self.swept.found = there.iter().filter(|there| **there).count() as u64;
+            self.status.total = sum(false);
+        } else {
+            self.status.rows += sum(true);
+        }
+    }
+
+    fn add(&mut self, inputs: u64, outputs: u64) {
+        self.swept.boxes += 1;
+        self.covered += inputs;
+        self.made += outputs;
+        self.status.rows += outputs;
+    }
+}
+
+impl Sweep<'_> {
+    pub(crate) fn map_untyped(
+        &self,
+        operation: &dyn UntypedOperation,
+        writer: impl BoxWriter,
+    ) -> Result<Swept> {
+        let (mut retry, mut mapped) = (Retry::new(self.run.memory), Mapped::new(self.swept()));
+        let mut left = Vec::new();
+        if self.elements()? > 0 {
+            left.push(self.within.clone());
+        }
+        while let Some(area) = left.pop() {
+            if let Err((error, rest)) = self.map_once(operation, &writer, &area, &mut retry, &mut mapped) {
+                retry.smaller(error, self.device)?;
+                left.extend(rest);
+            }
+        }
+        writer.finish()?;
+        let Mapped { mut swept, covered, made, .. } = mapped;
+        swept.times_covered = covered as f64 / made.max(1) as f64;
+        swept.memory = retry.memory.planned(self.device);
+        Ok(swept)
+    }
+
+    pub(crate) fn map_untyped_to_host<U: Element>(&self, operation: &dyn UntypedOperation) -> Result<Vec<U>> {
+        let len = self.elements()?;
+        let lacking = |()| Error::OutOfHostMemory {
+            what: "a box".into(),
+            requested: len.saturating_mul(U::DTYPE.size()),
+        };
+        let mut out = bytemuck::try_zeroed_vec(to_usize(len)).map_err(lacking)?;
+        if len > 0 {
+            let writer = HostBox::new(&*self.array, &self.within, bytemuck::cast_slice_mut(&mut out));
+            self.map_untyped(operation, writer)?;
+        }
+        Ok(out)
+    }
+
+    /// Maps an area by one plan.
+    ///
+    /// # Errors
+    /// An error, and the areas that are left.
+    fn map_once<W: BoxWriter>(
+        &self,
+        operation: &dyn UntypedOperation,
+        writer: &W,
+        area: &[Range<u64>],
+        retry: &mut Retry,
+        mapped: &mut Mapped,
+    ) -> Result<(), (Error, Areas)> {
+        let whole = |error| (error, vec![area.to_vec()]);
+        let planned = self.box_plan(operation, writer, area, &retry.memory).map_err(whole)?;
+        retry.taken = planned.on_device;
+        let plan = &planned.plan;
+        let mut done = self.boxes_there(plan, writer).map_err(whole)?;
+        mapped.begin(plan, &done);
+        let mapping = self.map_boxes(operation, writer, area, &planned, &mut done, mapped);
+        let left = || plan.boxes().zip(&done).filter(|(_, done)| !**done).map(|(core, _)| core).collect();
+        mapping.map_err(|error| (error, left()))
+    }
+
+    fn box_plan<W: BoxWriter>(
+        &self,
+        operation: &dyn UntypedOperation,
+        writer: &W,
+        area: &[Range<u64>],
+        memory: &Budget,
+    ) -> Result<BoxPlan> {
+        let [read, written] = operation.types();
+        let boxes = Boxes {
+            array: &self.array,
+            within: area,
+            convert: self.conversion(read)?,
+            tile: writer.tile_shape(),
+            halo: &|axis| (operation.halo(axis), operation.edge(axis)),
+            knows_whole_axes: operation.knows_whole_axes(),
+            written: written.size(),
+            widest: operation.widest(),
+            on_device: 1,
+            needs: &|shape| operation.needs(shape, self.device),
+        };
+        boxes.plan(self.device, memory, &self.run.cancel)
+    }
+
+    /// True for each box of a plan that is written already. To know that takes reading it.
+    fn boxes_there<W: BoxWriter>(&self, plan: &Plan, writer: &W) -> Result<Vec<bool>> {
+        let is_there = |core: Vec<Range<u64>>| {
+            self.run.cancel.check()?;
+            writer.has_box(&core)
+        };
+        self.device.pool()?.install(|| plan.boxes().map(is_there).collect())
+    }
+
+    /// Maps the boxes of a plan that are not done.
+    fn map_boxes<W: BoxWriter>(
+        &self,
+        operation: &dyn UntypedOperation,
+        writer: &W,
+        area: &[Range<u64>],
+        planned: &BoxPlan,
+        done: &mut [bool],
+        mapped: &mut Mapped,
+    ) -> Result<()> {
+        let BoxPlan { plan, bytes, writers, .. } = planned;
+        let mut blocks = Blocks::of_boxes(plan, self.device, *bytes, done.to_vec(), &self.run.cancel)?;
+        let written = write_all(writer, *writers, self.device.pool()?, |give| {
+            self.run.progress.tell(mapped.status);
+            while let Some(block) = blocks.next_block()? {
+                self.run.cancel.check()?;
+                let started = Instant::now();
+                let (core, inputs) = (block.core.clone(), block.shape.iter().product());
+                let run = || operation.run(block, self.array.shape(), self.device);
+                let values = self.unless_it_panics(&core, run)?;
+                mapped.swept.stats.compute += started.elapsed();
+                mapped.add(inputs, elements(&core));
+                let number = planned.number(area, &core);
+                // An error of writing is told by `write_all`.
+                if !give(core, values) {
+                    break;
+                }
+                done[number] = true;
+                self.run.progress.tell(mapped.status);
+            }
+            Ok(())
+        });
+        mapped.swept.stats.add(&blocks.stats);
+        mapped.swept.times_decoded = blocks.times_read();
+        written
+    }
+}
