@@ -319,7 +319,7 @@ impl<'a, T: Element> Job<'a, T> {
         let mut y = y.map(|y| operand(("y", y))).transpose()?;
         let size = largest(&x.sizes).max(y.as_ref().map_or(0.0, |y| largest(&y.sizes)));
         if let Some(scale) = measure.scale(size) {
-            [Some(&mut x), y.as_mut()].into_iter().flatten().try_for_each(|of| of.scale(scale))?;
+            [Some(&mut x), y.as_mut()].into_iter().flatten().try_for_each(|operand| operand.scale(scale))?;
         }
         measure.undefined =
             [take(&mut x.undefined), y.as_mut().map_or_else(Vec::new, |y| take(&mut y.undefined))];
@@ -348,7 +348,7 @@ impl<'a, T: Element> Job<'a, T> {
         sink: impl FnMut(&mut DistanceBlock),
     ) -> Result<()> {
         let y = self.y.as_ref().unwrap_or(&self.x);
-        self.each_block_of([self.x.all(), y.all()], side, run, sink)
+        self.each_block_of([self.x.range(), y.range()], side, run, sink)
     }
 
     /// Gives each block of some observations of x with some of y, as [`each_block`](Self::each_block) does.

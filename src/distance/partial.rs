@@ -242,7 +242,7 @@ impl Partial {
         let operands = [Some(left), right].into_iter().flatten();
         for (side, operand) in [Some(&mut self.x), self.y.as_mut()].into_iter().flatten().zip(operands) {
             let undefined = side.undefined.iter_mut().zip(operand.undefined);
-            undefined.for_each(|(all, new)| *all |= new);
+            undefined.for_each(|(flag, new)| *flag |= new);
         }
         Ok(())
     }
@@ -302,10 +302,10 @@ impl Partial {
             let mut values = vec![0.0; factors.len()];
             for Panel { rows, columns, sums } in &mut self.panels {
                 let width = to_usize(*columns).max(1);
-                let mut all = sums.iter().map(Tensor::read).collect::<Result<Vec<_>>>()?;
-                for pair in 0..all.first().map_or(0, |sums| sums.len() / 2) {
+                let mut host_sums = sums.iter().map(Tensor::read).collect::<Result<Vec<_>>>()?;
+                for pair in 0..host_sums.first().map_or(0, |sums| sums.len() / 2) {
                     let of_term = |sums: &Vec<f32>| joined(&sums.as_chunks().0[pair], wide);
-                    values.iter_mut().zip(&all).for_each(|(value, sums)| *value = of_term(sums));
+                    values.iter_mut().zip(&host_sums).for_each(|(value, sums)| *value = of_term(sums));
                     if by_pair {
                         let count = values.last().copied().filter(|_| masked).unwrap_or(features);
                         let way = of_x[to_usize(rows.start) + pair / width];
@@ -313,12 +313,12 @@ impl Partial {
                     } else {
                         values.iter_mut().zip(&factors).for_each(|(value, factor)| *value *= factor);
                     }
-                    for (sums, value) in all.iter_mut().zip(&values) {
+                    for (sums, value) in host_sums.iter_mut().zip(&values) {
                         sums.as_chunks_mut().0[pair] = halves(*value, wide);
                     }
                 }
-                for (sums, all) in sums.iter_mut().zip(&all) {
-                    *sums = Tensor::from_slice(&self.device, all, sums.shape())?;
+                for (sums, changed) in sums.iter_mut().zip(&host_sums) {
+                    *sums = Tensor::from_slice(&self.device, changed, sums.shape())?;
                 }
             }
         }
@@ -353,19 +353,19 @@ impl Partial {
         };
         for term in 0..self.terms.len() {
             let unscaled = factor(self.terms[term], self.metric, scale.recip());
-            let mut all = zeros(exported.pairs())?;
+            let mut pair_sums = zeros(exported.pairs())?;
             for panel in &self.panels {
                 let sums = panel.sums[term].read()?;
                 let [first, width] = [panel.rows.start, panel.columns.max(1)].map(to_usize);
                 for (row, sums) in (first..).zip(sums.as_chunks().0.chunks(width)) {
                     let row = exported.row(row);
-                    all[row.clone()]
+                    pair_sums[row.clone()]
                         .iter_mut()
                         .zip(&sums[..row.len()])
                         .for_each(|(out, sum)| *out = unscaled * joined(sum, self.wide == Some(true)));
                 }
             }
-            exported.sums.push(all);
+            exported.sums.push(pair_sums);
         }
         Ok(exported)
     }

@@ -144,8 +144,8 @@ pub(crate) fn spec(term: Term, masked: bool, wide: bool) -> [(&'static str, u32)
 fn specs() -> Vec<Vec<(&'static str, u32)>> {
     let kinds =
         [(Term::Square, false), (Term::Absolute, false), (Term::Product, false), (Term::Product, true)];
-    let of = |(term, masked)| [false, true].map(|wide| spec(term, masked, wide).to_vec());
-    kinds.into_iter().flat_map(of).collect()
+    let specs_of = |(term, masked)| [false, true].map(|wide| spec(term, masked, wide).to_vec());
+    kinds.into_iter().flat_map(specs_of).collect()
 }
 
 /// Observations of x that one task takes.

@@ -71,11 +71,11 @@ pub(crate) fn spec(tile: u32, missing: bool, limb_count: u64) -> [(&'static str,
 }
 
 fn specs() -> Vec<Vec<(&'static str, u32)>> {
-    let of = |tile| {
+    let specs_of = |tile| {
         [(false, 1), (false, 2), (false, 3), (true, 2), (true, 3)]
             .map(|(missing, limb_count)| spec(tile, missing, limb_count).to_vec())
     };
-    [TILE, LARGE_TILE].into_iter().flat_map(of).collect()
+    [TILE, LARGE_TILE].into_iter().flat_map(specs_of).collect()
 }
 
 /// Words of a row that one task takes: a line of the cache.

@@ -48,9 +48,9 @@ pub(crate) fn spec(tile: u32, missing: bool, limbs: bool) -> [(&'static str, u32
 }
 
 fn specs() -> Vec<Vec<(&'static str, u32)>> {
-    let all = [(false, false), (false, true), (true, false), (true, true)];
-    let of = |tile| all.map(|(missing, limbs)| spec(tile, missing, limbs).to_vec());
-    [TILE, LARGE_TILE].into_iter().flat_map(of).collect()
+    let kinds = [(false, false), (false, true), (true, false), (true, true)];
+    let specs_of = |tile| kinds.map(|(missing, limbs)| spec(tile, missing, limbs).to_vec());
+    [TILE, LARGE_TILE].into_iter().flat_map(specs_of).collect()
 }
 
 /// Rows of a task: a multiple of 4, so that whole words of weights are written, and of any tile.

@@ -47,15 +47,15 @@ const FOURS: usize = 64;
 
 fn packed_limbs(launch: CpuLaunch<'_>) {
     match (launch.constant("SETS"), launch.constant("LIMBS")) {
-        (1, 1) => all::<1, 1>(launch),
-        (1, 2) => all::<1, 2>(launch),
-        (1, _) => all::<1, 3>(launch),
-        (_, 2) => all::<2, 2>(launch),
-        _ => all::<2, 3>(launch),
+        (1, 1) => make_limbs::<1, 1>(launch),
+        (1, 2) => make_limbs::<1, 2>(launch),
+        (1, _) => make_limbs::<1, 3>(launch),
+        (_, 2) => make_limbs::<2, 2>(launch),
+        _ => make_limbs::<2, 3>(launch),
     }
 }
 
-fn all<const SETS: usize, const LIMBS: usize>(launch: CpuLaunch<'_>) {
+fn make_limbs<const SETS: usize, const LIMBS: usize>(launch: CpuLaunch<'_>) {
     let p: Params = launch.params();
     let [packed, table, out] = launch.args();
     let (rows, words, columns) = (p.rows as usize, p.words as usize, p.columns as usize);

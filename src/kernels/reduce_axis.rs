@@ -104,8 +104,8 @@ pub(crate) fn spec(by_row: bool, partial: bool, dtype: DType) -> [(&'static str,
 
 fn specs() -> Vec<Vec<(&'static str, u32)>> {
     let kinds = [(false, DType::F32), (false, DType::U8), (true, DType::U32)];
-    let of = |(partial, dtype)| [false, true].map(|by_row| spec(by_row, partial, dtype).to_vec());
-    kinds.into_iter().flat_map(of).collect()
+    let specs_of = |(partial, dtype)| [false, true].map(|by_row| spec(by_row, partial, dtype).to_vec());
+    kinds.into_iter().flat_map(specs_of).collect()
 }
 
 /// A sum, or the greatest number and where it stands along the axis.
@@ -252,8 +252,8 @@ impl NullaryFnOnce for Greatest<'_> {
         let greater = |most, &x: &f64| if x > most { x } else { most };
         let most = lanes.iter().chain(rest).fold(f64::NEG_INFINITY, greater);
         let any_nan = nan.contains(&true) || rest.iter().any(|x| x.is_nan());
-        let found = self.0.iter().position(|x| if any_nan { x.is_nan() } else { *x == most });
-        found.unwrap_or(0)
+        let place = self.0.iter().position(|x| if any_nan { x.is_nan() } else { *x == most });
+        place.unwrap_or(0)
     }
 }
 
@@ -333,8 +333,8 @@ fn store(p: &Params, op: Op, stored: Stored, total: Total, out: &mut [u32]) {
             let mut words = [0; 4];
             words.copy_from_slice(out);
             let before: Total = bytemuck::cast(words);
-            let all = if p.accumulate == 1 { before.joined(total, op) } else { total };
-            out.copy_from_slice(&bytemuck::cast::<_, [u32; 4]>(all));
+            let merged = if p.accumulate == 1 { before.joined(total, op) } else { total };
+            out.copy_from_slice(&bytemuck::cast::<_, [u32; 4]>(merged));
         }
         Stored::One => out[0] = nearest_f32(value).to_bits(),
         Stored::Two => out.copy_from_slice(&bytemuck::cast::<_, [u32; 2]>(value)),

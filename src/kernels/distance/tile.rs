@@ -19,7 +19,7 @@ pub(super) fn tile<R: Real>(p: &Params, masked: bool, x: &[[R; ROWS]], y: &[[R; 
         };
     }
     let power = R::power(p);
-    if !masked && let Some(term) = Common::of(Term::from_code(p.term)) {
+    if !masked && let Some(term) = Common::from_term(Term::from_code(p.term)) {
         return Arch::new().dispatch(CommonTile { x, y, term });
     }
     by_term! {
@@ -78,7 +78,7 @@ enum Common {
 }
 
 impl Common {
-    const fn of(term: Term) -> Option<Self> {
+    const fn from_term(term: Term) -> Option<Self> {
         Some(match term {
             Term::Product => Self::Product,
             Term::Square => Self::Square,

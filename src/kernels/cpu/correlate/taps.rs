@@ -58,7 +58,7 @@ impl<R: Real> Numbers<'_, R> {
             let apart = (1..=radius).map(steps).sum::<f64>() + scaled(radius) * number(radius);
             let is_apart = kind == Kind::Even && apart.is_finite();
             let again = if is_apart { apart } else { (0..=end).map(|t| scaled(t) * weight(t)).sum() };
-            *sum = R::of(again * SCALE);
+            *sum = R::nearest(again * SCALE);
         }
     }
 }
@@ -149,26 +149,26 @@ impl<'a, R: Real> Lines<'a, R> {
 struct Finite<R: Real, S: Simd> {
     simd: S,
     zero: R::Vector<S>,
-    all: R::Vector<S>,
+    sum: R::Vector<S>,
 }
 
 impl<R: Real, S: Simd> Finite<R, S> {
     #[inline(always)]
     fn new(simd: S) -> Self {
         let zero = R::splat(simd, R::default());
-        Self { simd, zero, all: zero }
+        Self { simd, zero, sum: zero }
     }
 
     #[inline(always)]
     fn see<const N: usize>(&mut self, sums: [R::Vector<S>; N]) {
-        let together = sums.into_iter().reduce(|all, sum| R::add_vectors(self.simd, all, sum));
-        self.all = R::mul_add(self.simd, together.unwrap_or(self.zero), self.zero, self.all);
+        let together = sums.into_iter().reduce(|total, one| R::add_vectors(self.simd, total, one));
+        self.sum = R::mul_add(self.simd, together.unwrap_or(self.zero), self.zero, self.sum);
     }
 
     #[inline(always)]
     fn holds(&self) -> bool {
         let mut lanes = [R::default(); PAD];
-        R::vectors_mut::<S>(&mut lanes)[0] = self.all;
+        R::vectors_mut::<S>(&mut lanes)[0] = self.sum;
         lanes.iter().all(|lane| *lane == R::default())
     }
 }
