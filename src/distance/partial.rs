@@ -9,7 +9,7 @@ use super::{
     metric::{Prepare, Scaling},
     partial_sums::PartialSums,
     precision::{factor, is_exact, is_wide, shares},
-    sums::{Operand, Pairs, extents, largest},
+    sums::{ObservationPairs, PreparedObservations, extents, largest},
     zeros,
 };
 use crate::{
@@ -62,7 +62,7 @@ pub struct Partial {
     x: Side,
     /// None where the observations of x are taken with themselves.
     y: Option<Side>,
-    panels: Vec<Panel>,
+    panels: Vec<SumPanel>,
 }
 
 /// All that is known of the observations of an operand.
@@ -80,7 +80,7 @@ struct Side {
 
 /// Sums of some observations of x.
 #[derive(Debug)]
-struct Panel {
+struct SumPanel {
     rows: Range<u64>,
     /// The number of observations of y, from the first on.
     columns: u64,
@@ -139,7 +139,7 @@ impl Partial {
             let shape = [rows.end - start, 2 * columns];
             let sums = partial.terms.iter().map(|_| Tensor::zeros(device, &shape));
             let sums = sums.collect::<Result<_>>()?;
-            partial.panels.push(Panel { rows, columns, sums });
+            partial.panels.push(SumPanel { rows, columns, sums });
         }
         Ok(partial)
     }
@@ -229,9 +229,9 @@ impl Partial {
             self.is_whole = false;
             self.take_frames(frames, wide)?;
             let columns = right.as_ref().unwrap_or(&left);
-            for Panel { rows, columns: width, sums } in &mut self.panels {
+            for SumPanel { rows, columns: width, sums } in &mut self.panels {
                 let (x, y) = ((&left, rows.clone()), (columns, 0..*width));
-                let pairs = Pairs { x, y, features: 0..features, accumulate: true, sums0: 0 };
+                let pairs = ObservationPairs { x, y, features: 0..features, accumulate: true, sums0: 0 };
                 for (&term, sums) in self.terms.iter().zip(sums) {
                     pairs.add(term, metric.power(), &self.options, lower, sums)?;
                 }
@@ -250,8 +250,8 @@ impl Partial {
     /// The frames of all observations with what is to be added in them, to which the tables of the operands are set.
     fn frames<'a, T: Element>(
         &self,
-        x: &mut Operand<'a, T>,
-        y: Option<&mut Operand<'a, T>>,
+        x: &mut PreparedObservations<'a, T>,
+        y: Option<&mut PreparedObservations<'a, T>>,
         wide: bool,
     ) -> Result<[Vec<Frame>; 2]> {
         let mut frames = [self.x.frames.clone(), self.y.as_ref().map_or_else(Vec::new, |y| y.frames.clone())];
@@ -300,7 +300,7 @@ impl Partial {
                 .map(|term| factor(*term, self.metric, of_x.first().map_or(1.0, |way| way.factor)));
             let factors: Vec<f64> = factors.collect();
             let mut values = vec![0.0; factors.len()];
-            for Panel { rows, columns, sums } in &mut self.panels {
+            for SumPanel { rows, columns, sums } in &mut self.panels {
                 let width = to_usize(*columns).max(1);
                 let mut host_sums = sums.iter().map(Tensor::read).collect::<Result<Vec<_>>>()?;
                 for pair in 0..host_sums.first().map_or(0, |sums| sums.len() / 2) {
@@ -396,7 +396,7 @@ impl Partial {
         x: &'a Tensor<T>,
         features: u64,
         wide: bool,
-    ) -> Result<Operand<'a, T>> {
+    ) -> Result<PreparedObservations<'a, T>> {
         self.device.has("distance", side.name, x.device())?;
         if extents(x, self.options.columns)? != [side.count(), features] {
             let (name, count) = (side.name, side.count());
@@ -404,7 +404,7 @@ impl Partial {
             return Err(Error::shape("distance", expected, format_args!("{:?}", x.shape())));
         }
         let mut operand =
-            Operand::new((side.name, x, 0), self.metric, Prepare::Nothing, wide, &self.options)?;
+            PreparedObservations::new((side.name, x, 0), self.metric, Prepare::Nothing, wide, &self.options)?;
         match &side.sums {
             Some(sums) => {
                 let entries = shares((side.name, 0), sums, &mut side.undefined.clone(), operand.wide)?;

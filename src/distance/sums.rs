@@ -29,7 +29,7 @@ const CONSTANT_WIDE: f64 = 1.0 / (1u64 << 60) as f64;
 const WHOLE: f64 = (1u32 << 24) as f64;
 
 /// The observations of one operand.
-pub(super) struct Operand<'a, T: Element> {
+pub(super) struct PreparedObservations<'a, T: Element> {
     pub(super) x: &'a Tensor<T>,
     /// Its name in messages.
     name: &'static str,
@@ -58,7 +58,7 @@ pub(super) fn features<T: Element>(x: &Tensor<T>, columns: bool) -> Result<u64> 
     Ok(extents(x, columns)?[1])
 }
 
-impl<'a, T: Element> Operand<'a, T> {
+impl<'a, T: Element> PreparedObservations<'a, T> {
     /// Checks the observations, of which the first has this number, and prepares them as the metric wants.
     pub(super) fn new(
         (name, x, first): (&'static str, &'a Tensor<T>, u64),
@@ -317,7 +317,7 @@ impl<'a, T: Element> Operand<'a, T> {
         let device = self.x.device();
         let features = features(self.x, options.columns)?;
         let zeros = Tensor::zeros(device, &if self.by_column { [features, 1] } else { [1, features] })?;
-        let zero = Operand::<T> {
+        let zero = PreparedObservations::<T> {
             x: &zeros,
             name: "zero",
             by_column: self.by_column,
@@ -329,8 +329,13 @@ impl<'a, T: Element> Operand<'a, T> {
             sizes: Vec::new(),
         };
         let mut sums = Tensor::empty(device, &[self.count, 2])?;
-        let pairs =
-            Pairs { x: (self, self.range()), y: (&zero, 0..1), features: range, accumulate: false, sums0: 0 };
+        let pairs = ObservationPairs {
+            x: (self, self.range()),
+            y: (&zero, 0..1),
+            features: range,
+            accumulate: false,
+            sums0: 0,
+        };
         pairs.add(term, 1.0, options, false, &mut sums)?;
         let sums = sums.read()?;
         Ok(sums.as_chunks().0.iter().map(|sum| joined(sum, self.wide)).collect())
@@ -377,13 +382,13 @@ pub(super) fn largest(sizes: &[f64]) -> f64 {
 pub(super) fn observation_sums<T: Element>(x: &Tensor<T>, options: &Options) -> Result<Vec<f64>> {
     let plain = Options { missing: Missing::Propagate, negative: false, ..*options };
     let wide = is_wide::<T>(x.device(), &[Term::X], Prepare::Nothing, options)?;
-    Operand::plain(("x", x), wide, options)?.alone(Term::X, &plain)
+    PreparedObservations::plain(("x", x), wide, options)?.alone(Term::X, &plain)
 }
 
 /// Some observations of x, with some of y.
-pub(super) struct Pairs<'a, T: Element> {
-    pub(super) x: (&'a Operand<'a, T>, Range<u64>),
-    pub(super) y: (&'a Operand<'a, T>, Range<u64>),
+pub(super) struct ObservationPairs<'a, T: Element> {
+    pub(super) x: (&'a PreparedObservations<'a, T>, Range<u64>),
+    pub(super) y: (&'a PreparedObservations<'a, T>, Range<u64>),
     pub(super) features: Range<u64>,
     /// True where sums are added to, and not written.
     pub(super) accumulate: bool,
@@ -391,7 +396,7 @@ pub(super) struct Pairs<'a, T: Element> {
     pub(super) sums0: u64,
 }
 
-impl<T: Element> Pairs<'_, T> {
+impl<T: Element> ObservationPairs<'_, T> {
     /// Writes or adds the sums of a term, or those of the lower triangle alone, in as many launches as bindings ask for. Enqueues; does not wait.
     pub(super) fn add(
         &self,

@@ -335,14 +335,11 @@ impl Filter {
         let mut offsets = [z.offset, y.offset, x_axis.offset];
         (extents[pass.first()], offsets[pass.first()]) = (made, axis.offset + outputs.start);
         let limits = x.device().limits();
-        let array_count = arrays.end - arrays.start;
-        let [groups, run] = pass.groups(array_count, made, to.size(), limits);
+        let batch = arrays.end - arrays.start;
+        let [groups, run] = pass.groups(batch, made, to.size(), limits);
         // Arrays whose sums are along x alone are rows of one.
-        let [outer, rows] = if pass.first() == 2 && pass.strip.is_some() {
-            [1, array_count]
-        } else {
-            [array_count, extents[1]]
-        };
+        let [outer, rows] =
+            if pass.first() == 2 && pass.strip.is_some() { [1, batch] } else { [batch, extents[1]] };
         let params = Params {
             x0: start,
             out0: target.start,
@@ -350,7 +347,7 @@ impl Filter {
             out_type: to.code(),
             outer: small(outer),
             nz: small(z.n),
-            ny: small(if outer == array_count { y.n } else { rows }),
+            ny: small(if outer == batch { y.n } else { rows }),
             nx: small(x_axis.n),
             mz: small(extents[0]),
             my: small(rows),
@@ -374,7 +371,7 @@ impl Filter {
             apart: small(pass.strip.map_or(0, |strip| apart(strip.rows))),
         };
         let taps: u64 = pass.axes.iter().map(BoxAxis::weights).sum();
-        let outputs = array_count * made * pass.unit(|axis| axis.m);
+        let outputs = batch * made * pass.unit(|axis| axis.m);
         let grid = Grid::linear(groups, limits.groups_per_axis, 2 * taps * outputs)?;
         let filtered = [y, x_axis].map(|axis| pass.strip.is_some() && axis.taps.is_some());
         let wide = end.real == DType::F64;

@@ -245,7 +245,7 @@ impl NullaryFnOnce for NextItem<'_> {
 }
 
 /// The pairs that a launch offers.
-struct Block<'a> {
+struct OfferedPairs<'a> {
     p: Params,
     in_f64: bool,
     keys: Keys,
@@ -257,7 +257,7 @@ struct Block<'a> {
     nothing: Pair,
 }
 
-impl Block<'_> {
+impl OfferedPairs<'_> {
     fn list(&self, sums: &[Pair], numbers: &[u32]) -> List {
         let places = sums.iter().zip(numbers).filter(|_| self.p.fresh == 0);
         let kept = places.take_while(|(_, number)| **number != NOWHERE);
@@ -337,7 +337,7 @@ fn nearest(launch: CpuLaunch<'_>) {
     let [sums, undefined_lines, undefined_items, kept_sums, kept_numbers] = launch.args();
     let [low, high] = [p.low, p.high].map(|bits| f64::from(f32::from_bits(bits)));
     let flags = [(&undefined_lines, p.line_flags0), (&undefined_items, p.item_flags0)];
-    let block = Block {
+    let block = OfferedPairs {
         p,
         in_f64,
         keys: Keys { low, high, sign: if p.falling == 0 { 1.0 } else { -1.0 } },

@@ -93,16 +93,16 @@ struct Fours<'a, const SETS: usize, const LIMBS: usize> {
 
 impl<const SETS: usize, const LIMBS: usize> Work for Fours<'_, SETS, LIMBS> {
     fn run<D: Dot, const NARROW: usize, const WIDE: usize>(self, dot: D) {
-        dot.vectorize(Vectors { dot, fours: self });
+        dot.vectorize(VectorizedFours { dot, fours: self });
     }
 }
 
-struct Vectors<'a, D, const SETS: usize, const LIMBS: usize> {
+struct VectorizedFours<'a, D, const SETS: usize, const LIMBS: usize> {
     dot: D,
     fours: Fours<'a, SETS, LIMBS>,
 }
 
-impl<D: Dot, const SETS: usize, const LIMBS: usize> NullaryFnOnce for Vectors<'_, D, SETS, LIMBS> {
+impl<D: Dot, const SETS: usize, const LIMBS: usize> NullaryFnOnce for VectorizedFours<'_, D, SETS, LIMBS> {
     type Output = ();
 
     #[inline(always)]

@@ -184,7 +184,7 @@ impl Source<'_> {
     fn total(&self, start: usize, first: u32, block: &mut [f64]) -> Total {
         self.load(start, block);
         if self.op.adds() {
-            let sum = Sum(block);
+            let sum = LaneSum(block);
             let value = if block.len() <= SHORT { sum.call() } else { wide(sum) };
             return Total { value, ..Total::zeroed() };
         }
@@ -202,7 +202,7 @@ impl Source<'_> {
         for line in 1..len {
             self.load(start + line * pitch, &mut row);
             let (best, places) = (&mut best[..], &mut places[..]);
-            wide(Row { row: &row, line: small(line), adds: self.op.adds(), best, places });
+            wide(NextRow { row: &row, line: small(line), adds: self.op.adds(), best, places });
         }
         for (col, (total, (&value, &line))) in totals.iter_mut().zip(best.iter().zip(&places)).enumerate() {
             let at = start + line as usize * pitch + col;
@@ -217,9 +217,9 @@ fn small(place: usize) -> u32 {
 }
 
 /// The sum of numbers.
-struct Sum<'a>(&'a [f64]);
+struct LaneSum<'a>(&'a [f64]);
 
-impl NullaryFnOnce for Sum<'_> {
+impl NullaryFnOnce for LaneSum<'_> {
     type Output = f64;
 
     #[inline(always)]
@@ -258,7 +258,7 @@ impl NullaryFnOnce for Greatest<'_> {
 }
 
 /// One more row of columns.
-struct Row<'a> {
+struct NextRow<'a> {
     row: &'a [f64],
     line: u32,
     adds: bool,
@@ -266,7 +266,7 @@ struct Row<'a> {
     places: &'a mut [u32],
 }
 
-impl NullaryFnOnce for Row<'_> {
+impl NullaryFnOnce for NextRow<'_> {
     type Output = ();
 
     #[inline(always)]

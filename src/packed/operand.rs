@@ -88,7 +88,7 @@ fn put(numbers: &[f64], units: &[f64], place: usize, out: &mut [u32], totals: &m
 
 /// Columns of a matrix (entries, columns) as limbs on a device, in the order of quads.
 #[derive(Debug)]
-pub(crate) struct Operand {
+pub(crate) struct LimbMatrix {
     /// (quads, row limbs) words: byte b of word (q, limb) belongs to the entry at place b of quad q.
     pub(crate) words: Tensor<u32>,
     pub(crate) columns: u64,
@@ -100,7 +100,7 @@ pub(crate) struct Operand {
     pub(crate) totals: Vec<f64>,
 }
 
-impl Operand {
+impl LimbMatrix {
     /// From columns `first..first + columns` of `x`, for rows of `words` words.
     ///
     /// # Errors

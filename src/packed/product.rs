@@ -8,7 +8,7 @@ use super::{
     adjoint::{self, ColumnSums, LEAST_DEPTH, packed_adjoint},
     apply::{self, PackedRows, packed_apply, packed_weights},
     check_entries,
-    operand::{LIMBS, MAX_COLUMNS, Operand, row_limbs, unit},
+    operand::{LIMBS, LimbMatrix, MAX_COLUMNS, row_limbs, unit},
     row_batches::RowBatches,
     row_words,
 };
@@ -29,7 +29,7 @@ const LEAST_ROWS: usize = 1024;
 #[derive(Debug)]
 struct Group {
     first: usize,
-    x: Operand,
+    x: LimbMatrix,
     /// The [factors](Operand::factors) of `x`; for `Aᵀ (A X)`, those of the units of weights.
     factors: Tensor<f32>,
     /// The unit of each column's weights, in that of `x`, and the sums; for `Aᵀ (A X)` alone.
@@ -101,7 +101,7 @@ impl PackedProduct {
         let step = to_usize(width);
         let mut groups = Vec::new();
         for first in (0..columns).step_by(step) {
-            let mut operand = Operand::new(device, x, first, step.min(columns - first), words)?;
+            let mut operand = LimbMatrix::new(device, x, first, step.min(columns - first), words)?;
             if !centred {
                 // Then Σ μ x over the missing is added rather than Σ μ x over the others subtracted.
                 operand.totals.fill(0.0);

@@ -14,7 +14,7 @@ use crate::{
         Metric, NearestSoFar, Neighbors,
         job::{DistanceBlock, Measure, Pipeline, most},
         precision::{PLAIN, table},
-        sums::{Operand, largest},
+        sums::{PreparedObservations, largest},
     },
     extent::to_usize,
     kernels::distance::TILE,
@@ -197,9 +197,14 @@ impl<'a> Search<'a> {
         (array, number): (usize, usize),
         x: &'t Tensor<T>,
         tables: &Tables,
-    ) -> Result<Operand<'t, T>> {
+    ) -> Result<PreparedObservations<'t, T>> {
         let (first, table) = (self.observations(array, number).start, Arc::clone(&tables[array][number]));
-        Operand::prepared((NAMES[array], x, first), table, self.measure.wide, &self.measure.options)
+        PreparedObservations::prepared(
+            (NAMES[array], x, first),
+            table,
+            self.measure.wide,
+            &self.measure.options,
+        )
     }
 
     fn boxes(&self, array: usize) -> usize {
@@ -224,7 +229,7 @@ impl<'a> Search<'a> {
             self.each(array, 0..self.boxes(array), stats, &mut |number, x: Tensor<T>| {
                 let range = self.observations(array, number);
                 let named = (NAMES[array], &x, range.start);
-                let mut operand = Operand::new(named, metric, prepare, wide, &options)?;
+                let mut operand = PreparedObservations::new(named, metric, prepare, wide, &options)?;
                 size = size.max(largest(&operand.sizes));
                 undefined[array].append(&mut operand.undefined);
                 tables.push(operand.table);

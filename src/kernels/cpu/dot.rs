@@ -141,7 +141,7 @@ impl Path {
 
     /// Every one that this processor has.
     #[cfg(test)]
-    pub(crate) fn all() -> Vec<Self> {
+    pub(crate) fn supported() -> Vec<Self> {
         #[allow(unused_mut, reason = "one on other processors")]
         let mut paths = vec![Self::Plain];
         #[cfg(target_arch = "x86_64")]

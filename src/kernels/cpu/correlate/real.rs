@@ -8,11 +8,11 @@ use crate::{
     DType, Element,
     dtype::with_dtype,
     kernel::CpuArg,
-    kernels::cpu::{load::load, simd::wide, vectors::Vectors},
+    kernels::cpu::{load::load, simd::wide, vectors::SimdFloat},
 };
 
 /// f32 or f64.
-pub(crate) trait Real: Element + Default + Vectors {
+pub(crate) trait Real: Element + Default + SimdFloat {
     /// The number of this type that is nearest to `value`.
     fn nearest(value: f64) -> Self;
     /// True for a number that is infinite, or so large that sums may be.
