@@ -172,15 +172,15 @@ impl Device {
         list.extend(crate::driver::wgpu::list());
         #[cfg(not(feature = "wgpu"))]
         list.push(("wgpu".into(), Err("this build has no wgpu driver (cargo feature `wgpu`)".into())));
-        let mut all: Vec<ListedDevice> = Vec::new();
+        let mut devices: Vec<ListedDevice> = Vec::new();
         for (name, info) in list {
             let same = info.as_ref().ok().and_then(|info: &DeviceInfo| {
-                all.iter().find(|other| other.info.as_ref().is_ok_and(|o| o.identity == info.identity))
+                devices.iter().find(|other| other.info.as_ref().is_ok_and(|o| o.identity == info.identity))
             });
             let same_card_as = same.map(|other| other.name.clone());
-            all.push(ListedDevice { name, info, same_card_as });
+            devices.push(ListedDevice { name, info, same_card_as });
         }
-        all
+        devices
     }
 
     /// Adds the devices of other backends to the error for a missing device.

@@ -235,11 +235,10 @@ impl Error {
     #[must_use]
     pub fn or_of_less_memory(self, other: Self) -> Self {
         match (&self, &other) {
-            (Self::Budget { memory, minimum, .. }, Self::Budget { memory: of, minimum: less, .. })
-                if memory == of && less < minimum =>
-            {
-                other
-            }
+            (
+                Self::Budget { memory, minimum, .. },
+                Self::Budget { memory: other_memory, minimum: less, .. },
+            ) if memory == other_memory && less < minimum => other,
             _ => self,
         }
     }

@@ -70,7 +70,7 @@ impl Device {
 
 /// A checked description of rows in an application's buffer, in bytes.
 #[derive(Debug)]
-struct Rows {
+struct RowLayout {
     offset: u64,
     count: u64,
     bytes: u64,
@@ -148,7 +148,7 @@ fn rows<T: Element>(
     offset: u64,
     shape: &[u64],
     row_pitch: Option<u64>,
-) -> Result<Rows> {
+) -> Result<RowLayout> {
     let wrong = |name, why: String| Err(Error::argument(FROM_BUFFER, name, why));
     if !buffer.usage().contains(wgpu::BufferUsages::COPY_SRC) {
         return wrong("buffer", format!("usage {:?} without COPY_SRC", buffer.usage()));
@@ -171,10 +171,10 @@ fn rows<T: Element>(
         return wrong("buffer", format!("{size} bytes (used in words of 4), and {shape:?} ends at {end}"));
     }
     if pitch == bytes || count == 1 {
-        return Ok(Rows { offset, count: count.min(1), bytes: count * bytes, pitch: count * bytes });
+        return Ok(RowLayout { offset, count: count.min(1), bytes: count * bytes, pitch: count * bytes });
     }
     if !bytes.is_multiple_of(4) || !pitch.is_multiple_of(4) {
         return wrong("row_pitch", format!("rows of {bytes} bytes, {pitch} apart, are not whole words of 4"));
     }
-    Ok(Rows { offset, count, bytes, pitch })
+    Ok(RowLayout { offset, count, bytes, pitch })
 }

@@ -39,8 +39,8 @@
 //! let points = [0.0f32, 0.0, 3.0, 4.0, 3.0, 3.0];
 //! let x = Arc::new(MemoryArray::new("points", &points, &[3, 2], &[1, 2])?);
 //! let (options, run) = (Options::default(), Run::default());
-//! let found = neighbors_stored(&x, None, 1, Metric::Euclidean, &options, &device, &run)?;
-//! assert_eq!(found.nearest.indices, [2, 2, 1]);
+//! let neighbors = neighbors_stored(&x, None, 1, Metric::Euclidean, &options, &device, &run)?;
+//! assert_eq!(neighbors.nearest.indices, [2, 2, 1]);
 //! # Ok::<(), teatime::Error>(())
 //! ```
 //!

@@ -280,11 +280,11 @@ impl<T: Element> Tensor<T> {
     /// ```
     pub fn rows(&self, rows: Range<u64>) -> Result<TensorView<'_, T>> {
         let op = "Tensor::rows";
-        let Some((&all, of_row)) = self.shape.split_first() else {
+        let Some((&count, of_row)) = self.shape.split_first() else {
             return Err(Error::shape(op, "at least one axis", "shape []"));
         };
-        if rows.start > rows.end || rows.end > all {
-            return Err(Error::argument(op, "rows", format_args!("{rows:?} of {all}")));
+        if rows.start > rows.end || rows.end > count {
+            return Err(Error::argument(op, "rows", format_args!("{rows:?} of {count}")));
         }
         let shape: Box<[u64]> = [rows.end - rows.start].iter().chain(of_row).copied().collect();
         let row_bytes = of_row.iter().product::<u64>() * T::DTYPE.size();

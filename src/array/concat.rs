@@ -72,7 +72,7 @@ fn append<T: Element>(x: &Tensor<T>, first: u64, out: &mut Tensor<T>, count: &mu
         device.count_between(to.bytes);
         return device.driver().copy(from, to);
     }
-    for elements in blocks(x.len(), Most::of(device.limits()).bytes / size) {
+    for elements in blocks(x.len(), Most::new(device.limits()).bytes / size) {
         let span = elements.end - elements.start;
         let part = CopiedRows { segments: 1, span, pitch: span, cols: span };
         let to = out.window_update(first + elements.start..first + elements.end);
@@ -90,7 +90,7 @@ fn fill_columns<T: Element>(
     count: &mut Tensor<u32>,
 ) -> Result<()> {
     let [cols, pitch] = [x.len(), out.len()].map(|elements| elements / rows);
-    let most = Most::of(x.device().limits());
+    let most = Most::new(x.device().limits());
     let step = most.rows(pitch * T::DTYPE.size())?.min(most.units / units_of::<T>(cols));
     for rows in blocks(rows, step) {
         let part = CopiedRows { segments: rows.end - rows.start, span: cols, pitch, cols };

@@ -130,7 +130,7 @@ fn gather_rows<T: Element>(
     let k = indices.len();
     // An index has 32 bits.
     let (m, cols) = (x.shape()[0].min(1 << 32), out.len() / k);
-    let most = Most::of(x.device().limits());
+    let most = Most::new(x.device().limits());
     let step = most.rows(cols * T::DTYPE.size())?;
     for rows in blocks(k, step.min(most.bytes / 4)) {
         for panel in blocks(m, step) {
@@ -164,7 +164,7 @@ pub(super) struct Most {
 }
 
 impl Most {
-    pub(super) fn of(limits: &Limits) -> Self {
+    pub(super) fn new(limits: &Limits) -> Self {
         let groups = u64::from(limits.groups_per_axis).saturating_pow(2).min(1 << 21);
         let units = groups * u64::from(WG);
         // Windows start up to an alignment early and end with a unit; kernels count in u32.
@@ -223,7 +223,7 @@ pub(super) fn copy_rows<T: Element>(
     let (bytes, per) = words::<T>();
     let of_elements = [part.span, part.pitch, part.cols, x.start.into(), out.start.into()];
     let [span, pitch, cols, x0, out0] = of_elements.map(|elements| small(elements * per));
-    let all = small(part.segments * (part.span / part.cols));
+    let all_rows = small(part.segments * (part.span / part.cols));
     let params = Params {
         segments: small(part.segments),
         span,
@@ -234,7 +234,7 @@ pub(super) fn copy_rows<T: Element>(
         out0,
         index0: chosen.map_or(0, |chosen| chosen.indices.start),
         first_row: chosen.map_or(0, |chosen| chosen.first_row),
-        x_rows: chosen.map_or(all, |chosen| chosen.x_rows),
+        x_rows: chosen.map_or(all_rows, |chosen| chosen.x_rows),
         last_row: chosen.map_or(u32::MAX, |chosen| chosen.last_row),
     };
     let device = x.arg.device;

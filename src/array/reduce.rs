@@ -167,11 +167,11 @@ pub fn argmax<T: Element>(x: &Tensor<T>, axis: usize) -> Result<Tensor<u32>> {
 /// # Ok::<(), teatime::Error>(())
 /// ```
 pub fn any<T: Element>(x: &Tensor<T>, axis: usize) -> Result<Tensor<u8>> {
-    let found = reduced::<T, f32>("any", x, axis, Op::Any, Stored::One)?;
-    if found.is_empty() {
-        return Tensor::empty(found.device(), found.shape());
+    let flags = reduced::<T, f32>("any", x, axis, Op::Any, Stored::One)?;
+    if flags.is_empty() {
+        return Tensor::empty(flags.device(), flags.shape());
     }
-    converted("any", &found)
+    converted("any", &flags)
 }
 
 /// Sums over the middle axis of three extents, each as a pair that [`joined`](crate::dtype::joined) takes: (outer inner, 2). Enqueues.

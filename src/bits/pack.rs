@@ -50,8 +50,9 @@ struct Code {
 impl Code {
     fn new(width: Width, options: &PackOptions<'_>) -> Result<Self> {
         let codes = width.codes();
-        let all: [u8; 16] = std::array::from_fn(|i| u8::try_from(i).expect("16 codes should fit a byte"));
-        let given = options.table.unwrap_or(&all[..codes]);
+        let identity: [u8; 16] =
+            std::array::from_fn(|i| u8::try_from(i).expect("16 codes should fit a byte"));
+        let given = options.table.unwrap_or(&identity[..codes]);
         let refuse = |name, why: std::fmt::Arguments<'_>| Err(Error::argument("pack", name, why));
         if !(1..=codes).contains(&given.len()) {
             return refuse("table", format_args!("{} entries; it has 1 to {codes}", given.len()));
@@ -78,7 +79,7 @@ impl Code {
             },
         };
         // Entries that no value comes to stay as they are, so that a table which changes nothing is known.
-        let mut table = all;
+        let mut table = identity;
         table[..entries].copy_from_slice(given);
         if let (Some(place), Some(code)) = (negative, options.missing) {
             table[place] = code;
@@ -228,8 +229,8 @@ impl PendingPack {
             return Ok(());
         };
         let index = index_at(place, &self.shape);
-        let (all, accepted) = (self.shape.iter().product::<u64>(), self.code.accepted());
-        let why = format!("{count} of {all} values are not {accepted}; the first is at {index:?}");
+        let (values, accepted) = (self.shape.iter().product::<u64>(), self.code.accepted());
+        let why = format!("{count} of {values} values are not {accepted}; the first is at {index:?}");
         Err(Error::argument("pack", "x", why))
     }
 }

@@ -9,7 +9,7 @@ use super::{
     frame::between,
     metric::{Finish, Prepare, Scaling},
     precision::{factor, is_wide},
-    sums::{Operand, Pairs, features, largest},
+    sums::{ObservationPairs, PreparedObservations, features, largest},
 };
 use crate::{
     Budget, Device, Element, Error, Needs, Result, Run, Status, Tensor,
@@ -31,9 +31,9 @@ pub(super) fn most(device: &Device) -> u64 {
 
 /// All that one call works on.
 pub(super) struct Job<'a, T: Element> {
-    pub(super) x: Operand<'a, T>,
+    pub(super) x: PreparedObservations<'a, T>,
     /// None where the observations of x are taken with themselves.
-    pub(super) y: Option<Operand<'a, T>>,
+    pub(super) y: Option<PreparedObservations<'a, T>>,
     pub(super) measure: Measure,
 }
 
@@ -145,8 +145,8 @@ impl Measure {
     /// Enqueues the sums of a block.
     fn enqueue<T: Element>(
         &self,
-        (x, rows): (&Operand<'_, T>, Range<u64>),
-        (y, columns): (&Operand<'_, T>, Range<u64>),
+        (x, rows): (&PreparedObservations<'_, T>, Range<u64>),
+        (y, columns): (&PreparedObservations<'_, T>, Range<u64>),
     ) -> Result<PendingBlock> {
         let sums = self.terms.iter().map(|&term| {
             let shape = [rows.end - rows.start, 2 * (columns.end - columns.start)];
@@ -162,13 +162,13 @@ impl Measure {
     pub(super) fn enqueue_term<T: Element>(
         &self,
         term: Term,
-        (x, rows): (&Operand<'_, T>, Range<u64>),
-        (y, columns): (&Operand<'_, T>, Range<u64>),
+        (x, rows): (&PreparedObservations<'_, T>, Range<u64>),
+        (y, columns): (&PreparedObservations<'_, T>, Range<u64>),
         (sums, sums0): (&mut Tensor<f32>, u64),
     ) -> Result<()> {
         let lower = self.is_lower() && columns.end > rows.start;
         let features = 0..self.features;
-        let pairs = Pairs { x: (x, rows), y: (y, columns), features, accumulate: false, sums0 };
+        let pairs = ObservationPairs { x: (x, rows), y: (y, columns), features, accumulate: false, sums0 };
         pairs.add(term, self.metric.power(), &self.options, lower, sums)
     }
 
@@ -258,8 +258,8 @@ impl<'a, F: FnMut(&mut DistanceBlock)> Pipeline<'a, F> {
     /// Any error that the device reports; [`Error::Cancelled`].
     pub(super) fn add<T: Element>(
         &mut self,
-        (x, rows): (&Operand<'_, T>, Range<u64>),
-        (y, columns): (&Operand<'_, T>, Range<u64>),
+        (x, rows): (&PreparedObservations<'_, T>, Range<u64>),
+        (y, columns): (&PreparedObservations<'_, T>, Range<u64>),
     ) -> Result<()> {
         for rows in pieces(rows, self.side) {
             for columns in pieces(columns.clone(), self.side) {
@@ -313,13 +313,13 @@ impl<'a, T: Element> Job<'a, T> {
             x.device().has("distance", "y", y.device())?;
         }
         let wide = is_wide::<T>(x.device(), &terms, prepare, options)?;
-        let operand = |(name, x)| Operand::new((name, x, 0), metric, prepare, wide, options);
+        let operand = |(name, x)| PreparedObservations::new((name, x, 0), metric, prepare, wide, options);
         let mut measure = Measure::new(x.device(), metric, options, features, wide, y.is_none());
         let mut x = operand(("x", x))?;
         let mut y = y.map(|y| operand(("y", y))).transpose()?;
         let size = largest(&x.sizes).max(y.as_ref().map_or(0.0, |y| largest(&y.sizes)));
         if let Some(scale) = measure.scale(size) {
-            [Some(&mut x), y.as_mut()].into_iter().flatten().try_for_each(|of| of.scale(scale))?;
+            [Some(&mut x), y.as_mut()].into_iter().flatten().try_for_each(|operand| operand.scale(scale))?;
         }
         measure.undefined =
             [take(&mut x.undefined), y.as_mut().map_or_else(Vec::new, |y| take(&mut y.undefined))];
@@ -348,7 +348,7 @@ impl<'a, T: Element> Job<'a, T> {
         sink: impl FnMut(&mut DistanceBlock),
     ) -> Result<()> {
         let y = self.y.as_ref().unwrap_or(&self.x);
-        self.each_block_of([self.x.all(), y.all()], side, run, sink)
+        self.each_block_of([self.x.range(), y.range()], side, run, sink)
     }
 
     /// Gives each block of some observations of x with some of y, as [`each_block`](Self::each_block) does.

@@ -264,7 +264,7 @@ impl Metric {
     #[inline(always)]
     pub(super) fn distance(self, sums: &[f64], features: f64, missing: Missing, noise: f64) -> f64 {
         let formula = self.formula(sums.len() == 1);
-        Finished { formula, power: self.power(), features, missing, noise }.of(sums)
+        Finished { formula, power: self.power(), features, missing, noise }.distance(sums)
     }
 }
 

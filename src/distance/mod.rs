@@ -291,7 +291,7 @@ fn square<T: Element>(
 ) -> Result<Distances> {
     let job = Job::new(x, y, metric, options)?;
     let extents = job.extents();
-    let results = extents.iter().fold(1 + u64::from(counted), |all, &n| all.saturating_mul(n as u64));
+    let results = extents.iter().fold(1 + u64::from(counted), |product, &n| product.saturating_mul(n as u64));
     let side = job.side(results, &run.memory)?;
     let mut distances = matrix(extents)?;
     let mut shared = counted.then(|| matrix(extents)).transpose()?;

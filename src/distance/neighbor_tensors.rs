@@ -62,10 +62,11 @@ pub fn neighbor_tensors<T: Element>(
         let (kept, indices) = select(&job, k as u64, Needs::default(), run)?;
         return Ok(NeighborTensors { indices, distances: job.measure.finish_kept_on_device(&kept)? });
     }
-    let found = on_host(&job, k, run)?;
+    let nearest = on_host(&job, k, run)?;
     let shape = [extents[0] as u64, k as u64];
-    let indices: Vec<u32> = found.indices.iter().map(|&index| small(index)).collect();
-    let distances: Vec<f32> = found.distances.data().iter().map(|&distance| nearest_f32(distance)).collect();
+    let indices: Vec<u32> = nearest.indices.iter().map(|&index| small(index)).collect();
+    let distances: Vec<f32> =
+        nearest.distances.data().iter().map(|&distance| nearest_f32(distance)).collect();
     Ok(NeighborTensors {
         indices: Tensor::from_slice(x.device(), &indices, &shape)?,
         distances: Tensor::from_slice(x.device(), &distances, &shape)?,

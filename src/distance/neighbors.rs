@@ -94,12 +94,12 @@ pub fn neighbors<T: Element>(
 pub(super) fn on_host<T: Element>(job: &Job<'_, T>, k: usize, run: &Run) -> Result<Neighbors> {
     let ([m, _], measure) = (job.extents(), &job.measure);
     let side = measure.side(NearestSoFar::needs(m as u64, k as u64), &run.memory)?;
-    let mut found = NearestSoFar::new(&measure.device, m, k, measure.metric == Metric::InnerProduct)?;
+    let mut nearest = NearestSoFar::new(&measure.device, m, k, measure.metric == Metric::InnerProduct)?;
     job.each_block(side, run, |block| {
         // In this order the numbers that an observation is offered rise.
-        found.take_block(block, (measure.is_self, measure.is_lower()));
+        nearest.take_block(block, (measure.is_self, measure.is_lower()));
     })?;
-    found.finish()
+    nearest.finish()
 }
 
 /// The distances of the nearest, of the pairs and numbers that a device kept.
@@ -158,11 +158,11 @@ fn lacking(bytes: u64, count: usize) -> Error {
 /// ```
 /// use teatime::{Device, distance::NearestSoFar, linalg::Matrix};
 /// // Of 0, 1, 3 and 7: the first two from all, and then the others from themselves.
-/// let mut found = NearestSoFar::new(&Device::cpu(), 4, 2, false)?;
+/// let mut so_far = NearestSoFar::new(&Device::cpu(), 4, 2, false)?;
 /// let first = vec![0.0, 1.0, 1.0, 0.0, 3.0, 2.0, 7.0, 6.0];
-/// found.offer(0, 0, Matrix::from_vec(first, 4, 2)?)?;
-/// found.offer(2, 2, Matrix::from_vec(vec![0.0, 4.0, 4.0, 0.0], 2, 2)?)?;
-/// let nearest = found.finish()?;
+/// so_far.offer(0, 0, Matrix::from_vec(first, 4, 2)?)?;
+/// so_far.offer(2, 2, Matrix::from_vec(vec![0.0, 4.0, 4.0, 0.0], 2, 2)?)?;
+/// let nearest = so_far.finish()?;
 /// assert_eq!(nearest.indices, [1, 2, 0, 2, 1, 0, 2, 1]);
 /// assert_eq!(nearest.distances.row(3), [4.0, 6.0]);
 /// # Ok::<(), teatime::Error>(())
@@ -170,7 +170,7 @@ fn lacking(bytes: u64, count: usize) -> Error {
 #[derive(Debug)]
 pub struct NearestSoFar {
     threads: Arc<ThreadPool>,
-    found: Vec<Nearest>,
+    nearest: Vec<Nearest>,
     k: usize,
     largest_first: bool,
 }
@@ -185,13 +185,13 @@ impl NearestSoFar {
         if k == 0 {
             return Err(Error::argument("NearestSoFar", "k", "0: at least 1"));
         }
-        let mut found = Vec::new();
+        let mut nearest = Vec::new();
         let requested = size_of::<Nearest>() as u64;
-        found.try_reserve_exact(observations).map_err(|_| lacking(requested, observations))?;
+        nearest.try_reserve_exact(observations).map_err(|_| lacking(requested, observations))?;
         for _ in 0..observations {
-            found.push(Nearest::of(k)?);
+            nearest.push(Nearest::new(k)?);
         }
-        Ok(Self { threads: device.pool()?.clone(), found, k, largest_first })
+        Ok(Self { threads: device.pool()?.clone(), nearest, k, largest_first })
     }
 
     /// The memory of the results: a distance and an index for each of the nearest, twice, since they are sorted, and the facts of each observation.
@@ -209,7 +209,7 @@ impl NearestSoFar {
     /// [`Error::Shape`] for more observations than there are; [`Error::Argument`] for columns beyond the last row, whose pairs would
     /// be lost.
     pub fn offer(&mut self, row: usize, column: usize, mut distances: Matrix) -> Result<()> {
-        let (n, op) = (self.found.len(), "NearestSoFar::offer");
+        let (n, op) = (self.nearest.len(), "NearestSoFar::offer");
         let end = |start: usize, count: usize| start.checked_add(count).filter(|&end| end <= n);
         let ends = (end(row, distances.rows()), end(column, distances.cols()));
         let (Some(last), Some(end)) = ends else {
@@ -231,7 +231,7 @@ impl NearestSoFar {
     /// # Errors
     /// [`Error::Shape`] for more observations than there are.
     pub fn offer_others(&mut self, row: usize, mut distances: Matrix) -> Result<()> {
-        let (n, width) = (self.found.len(), distances.cols());
+        let (n, width) = (self.nearest.len(), distances.cols());
         if row.checked_add(distances.rows()).is_none_or(|end| end > n) {
             let expected = format_args!("distances of {n} observations");
             let got = format_args!("({}, {width}) from row {row} on", distances.rows());
@@ -256,7 +256,7 @@ impl NearestSoFar {
         width: usize,
         (is_self, is_lower): (bool, bool),
     ) {
-        let Self { threads, found, largest_first, .. } = self;
+        let Self { threads, nearest, largest_first, .. } = self;
         if block.is_empty() {
             return;
         }
@@ -264,9 +264,9 @@ impl NearestSoFar {
             if *largest_first {
                 block.par_iter_mut().for_each(|distance| *distance = -*distance);
             }
-            offer_columns(starts, block, width, found, (is_self, is_lower));
+            offer_columns(starts, block, width, nearest, (is_self, is_lower));
             if is_lower {
-                offer_rows(starts, block, width, found);
+                offer_rows(starts, block, width, nearest);
             }
         });
     }
@@ -276,19 +276,19 @@ impl NearestSoFar {
     /// # Errors
     /// [`Error::Argument`] where an observation was offered fewer than `k`; [`Error::OutOfHostMemory`].
     pub fn finish(self) -> Result<Neighbors> {
-        let Self { found, k, largest_first, .. } = self;
-        if let Some((number, few)) = found.iter().enumerate().find(|(_, found)| found.heap.len() < k) {
+        let Self { nearest, k, largest_first, .. } = self;
+        if let Some((number, few)) = nearest.iter().enumerate().find(|(_, nearest)| nearest.heap.len() < k) {
             let why = format_args!("observation {number} was offered {} of {k}", few.heap.len());
             return Err(Error::argument("NearestSoFar::finish", "self", why));
         }
-        let m = found.len();
+        let m = nearest.len();
         let count = m.saturating_mul(k);
         let (mut indices, mut distances) = (Vec::new(), zeros(count)?);
         indices.try_reserve_exact(count).map_err(|_| lacking(8, count))?;
-        for (found, distances) in found.into_iter().zip(distances.chunks_mut(k)) {
-            for (nearest, distance) in found.heap.into_sorted_vec().into_iter().zip(distances) {
-                indices.push(nearest.number);
-                *distance = if largest_first { -nearest.distance } else { nearest.distance };
+        for (own, distances) in nearest.into_iter().zip(distances.chunks_mut(k)) {
+            for (neighbor, distance) in own.heap.into_sorted_vec().into_iter().zip(distances) {
+                indices.push(neighbor.number);
+                *distance = if largest_first { -neighbor.distance } else { neighbor.distance };
             }
         }
         Ok(Neighbors { indices, distances: Matrix::from_vec(distances, m, k)? })
@@ -300,11 +300,11 @@ fn offer_columns(
     [start, first]: [usize; 2],
     block: &[f64],
     width: usize,
-    found: &mut [Nearest],
+    nearest: &mut [Nearest],
     (is_self, is_lower): (bool, bool),
 ) {
-    let rows = block.par_chunks(width).zip(&mut found[start..start + block.len() / width]);
-    rows.enumerate().for_each(|(row, (distances, found))| {
+    let rows = block.par_chunks(width).zip(&mut nearest[start..start + block.len() / width]);
+    rows.enumerate().for_each(|(row, (distances, nearest))| {
         let row = start + row;
         // The diagonal is at this place of the row.
         let at = row.saturating_sub(first).min(width);
@@ -314,25 +314,25 @@ fn offer_columns(
             (true, false) if row < first => (&[][..], distances),
             (true, false) => (&distances[..at], distances.get(at + 1..).unwrap_or_default()),
         };
-        found.offer_all(before, first);
-        found.offer_all(after, first + width - after.len());
+        nearest.offer_all(before, first);
+        nearest.offer_all(after, first + width - after.len());
     });
 }
 
 /// Offers the observations of a block's columns those of its rows below the diagonal.
-fn offer_rows([start, first]: [usize; 2], block: &[f64], width: usize, found: &mut [Nearest]) {
-    found[first..first + width].par_chunks_mut(STRIP).enumerate().for_each(|(strip, found)| {
+fn offer_rows([start, first]: [usize; 2], block: &[f64], width: usize, nearest: &mut [Nearest]) {
+    nearest[first..first + width].par_chunks_mut(STRIP).enumerate().for_each(|(strip, nearest)| {
         let (at, first) = (strip * STRIP, first + strip * STRIP);
-        let mut bounds: Vec<f64> = found.iter().map(|found| found.bound).collect();
+        let mut bounds: Vec<f64> = nearest.iter().map(|nearest| nearest.bound).collect();
         for (row, distances) in (start..).zip(block.chunks(width)) {
-            let below = row.saturating_sub(first).min(found.len());
+            let below = row.saturating_sub(first).min(nearest.len());
             let distances = &distances[at..at + below];
             let some =
                 distances.iter().zip(&bounds).fold(false, |some, (&d, &bound)| some | is_within(d, bound));
             if some {
-                for ((found, bound), &distance) in found.iter_mut().zip(&mut bounds).zip(distances) {
-                    found.offer(distance, row);
-                    *bound = found.bound;
+                for ((nearest, bound), &distance) in nearest.iter_mut().zip(&mut bounds).zip(distances) {
+                    nearest.offer(distance, row);
+                    *bound = nearest.bound;
                 }
             }
         }
@@ -356,7 +356,7 @@ struct Nearest {
 }
 
 impl Nearest {
-    fn of(k: usize) -> Result<Self> {
+    fn new(k: usize) -> Result<Self> {
         let mut heap = BinaryHeap::new();
         heap.try_reserve_exact(k).map_err(|_| lacking(16, k))?;
         Ok(Self { heap, k, bound: f64::NAN })

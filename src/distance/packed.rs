@@ -107,7 +107,7 @@ impl Recipe {
     /// The recipe of [`PackedPairs::ones_differ`], to which half the 1s of both columns are added.
     const ONES_DIFFER: Self = Self::Spreads([2, 0, 0]);
 
-    fn of(metric: Metric) -> Option<Self> {
+    fn for_metric(metric: Metric) -> Option<Self> {
         match metric {
             Metric::Euclidean | Metric::SqEuclidean => Some(Self::Spreads([4, 2, -2])),
             Metric::CityBlock => Some(Self::Spreads([2, 2, 0])),
@@ -125,7 +125,7 @@ impl PackedPairs {
     /// [`Error::Argument`] for another metric than those above; [`Error::Limit`] for more columns or rows than sums are exact for;
     /// [`Error::OutOfMemory`].
     pub fn new(device: &Device, columns: u64, rows: u64, metric: Metric, missing: Missing) -> Result<Self> {
-        Self::of(device, columns, &PairSet::From(0..columns), rows, metric, missing)
+        Self::for_pairs(device, columns, &PairSet::From(0..columns), rows, metric, missing)
     }
 
     /// Sums for the distances of the columns `own` from one another and from all that follow, which
@@ -146,7 +146,7 @@ impl PackedPairs {
             let why = format_args!("{own:?} of {columns} columns: not whole groups of 64");
             return Err(Error::argument("PackedPairs", "own", why));
         }
-        Self::of(device, columns, &PairSet::From(own), rows, metric, missing)
+        Self::for_pairs(device, columns, &PairSet::From(own), rows, metric, missing)
     }
 
     /// Sums for the distances of the `own` columns of one packed matrix from the `others` of another, which
@@ -168,7 +168,7 @@ impl PackedPairs {
             return Err(Error::argument("PackedPairs", "columns", why));
         }
         let (split, columns) = Self::beside([own, others]);
-        Ok(Self { own, ..Self::of(device, columns, &PairSet::Across(split), rows, metric, missing)? })
+        Ok(Self { own, ..Self::for_pairs(device, columns, &PairSet::Across(split), rows, metric, missing)? })
     }
 
     /// The first column of the second of two matrices side by side, and the number of columns of both, with padding.
@@ -183,10 +183,10 @@ impl PackedPairs {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn diagonal(device: &Device, columns: u64, rows: u64, metric: Metric) -> Result<Self> {
-        Self::of(device, columns, &PairSet::Diagonal, rows, metric, Missing::Ignore)
+        Self::for_pairs(device, columns, &PairSet::Diagonal, rows, metric, Missing::Ignore)
     }
 
-    fn of(
+    fn for_pairs(
         device: &Device,
         columns: u64,
         wanted: &PairSet,
@@ -194,7 +194,7 @@ impl PackedPairs {
         metric: Metric,
         missing: Missing,
     ) -> Result<Self> {
-        let Some(recipe) = Recipe::of(metric) else {
+        let Some(recipe) = Recipe::for_metric(metric) else {
             let why = format_args!("{metric} is not made of sums of packed rows");
             return Err(Error::argument("PackedPairs", "metric", why));
         };
@@ -208,8 +208,8 @@ impl PackedPairs {
             missing,
             wanted: wanted.clone(),
             own: 0,
-            sums: PairProducts::of(device, columns, wanted, 3 * rows, LARGEST, 0)?,
-            absent: PairProducts::of(device, columns, wanted, rows, 1.0, 0)?,
+            sums: PairProducts::for_pairs(device, columns, wanted, 3 * rows, LARGEST, 0)?,
+            absent: PairProducts::for_pairs(device, columns, wanted, rows, 1.0, 0)?,
             ones: None,
             of_columns: moments
                 .then(|| ColumnMoments::new(device, columns, wanted.clone()).map(Box::new))
@@ -233,8 +233,14 @@ impl PackedPairs {
         self.recipe = Recipe::ONES_DIFFER;
         if self.wanted != PairSet::Diagonal {
             let (device, columns) = (self.sums.device(), self.sums.columns());
-            self.ones =
-                Some(PairProducts::of(device, columns, &PairSet::Diagonal, self.absent.left(), 1.0, 0)?);
+            self.ones = Some(PairProducts::for_pairs(
+                device,
+                columns,
+                &PairSet::Diagonal,
+                self.absent.left(),
+                1.0,
+                0,
+            )?);
         }
         Ok(self)
     }
@@ -246,7 +252,7 @@ impl PackedPairs {
 
     /// True where the metric is one of those that packed rows are for.
     pub fn takes(metric: Metric) -> bool {
-        Recipe::of(metric).is_some()
+        Recipe::for_metric(metric).is_some()
     }
 
     /// The programs that sums over panels of `rows` rows may launch, for [`Device::prepare`]: first those that take longest to compile.
@@ -281,12 +287,12 @@ impl PackedPairs {
     /// [`finish_between`](Self::finish_between) takes.
     pub fn needs_between(device: &Device, columns: [u64; 2], rows: u64, metric: Metric) -> Needs {
         let matrices = if ColumnMoments::serve(metric) { 6 } else { 2 };
-        let (split, all) = Self::beside(columns);
+        let (split, both) = Self::beside(columns);
         let (wanted, pairs) = (PairSet::Across(split), split.saturating_mul(2 * columns[1]));
-        let panel = Needs::device(4 * row_words(all)) * rows;
+        let panel = Needs::device(4 * row_words(both)) * rows;
         let results = Needs::host(8 * matrices) * split * columns[1];
-        let read = Needs::host(PairProducts::read_bytes(device, all)) + Needs::host(64) * all;
-        Self::pairs_needs(device, all, &wanted, rows, metric, pairs) + panel + results + read
+        let read = Needs::host(PairProducts::read_bytes(device, both)) + Needs::host(64) * both;
+        Self::pairs_needs(device, both, &wanted, rows, metric, pairs) + panel + results + read
     }
 
     fn sums_needs(device: &Device, columns: u64, own: Range<u64>, rows: u64, metric: Metric) -> Needs {

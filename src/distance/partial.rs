@@ -9,7 +9,7 @@ use super::{
     metric::{Prepare, Scaling},
     partial_sums::PartialSums,
     precision::{factor, is_exact, is_wide, shares},
-    sums::{Operand, Pairs, extents, largest},
+    sums::{ObservationPairs, PreparedObservations, extents, largest},
     zeros,
 };
 use crate::{
@@ -62,7 +62,7 @@ pub struct Partial {
     x: Side,
     /// None where the observations of x are taken with themselves.
     y: Option<Side>,
-    panels: Vec<Panel>,
+    panels: Vec<SumPanel>,
 }
 
 /// All that is known of the observations of an operand.
@@ -80,7 +80,7 @@ struct Side {
 
 /// Sums of some observations of x.
 #[derive(Debug)]
-struct Panel {
+struct SumPanel {
     rows: Range<u64>,
     /// The number of observations of y, from the first on.
     columns: u64,
@@ -139,7 +139,7 @@ impl Partial {
             let shape = [rows.end - start, 2 * columns];
             let sums = partial.terms.iter().map(|_| Tensor::zeros(device, &shape));
             let sums = sums.collect::<Result<_>>()?;
-            partial.panels.push(Panel { rows, columns, sums });
+            partial.panels.push(SumPanel { rows, columns, sums });
         }
         Ok(partial)
     }
@@ -229,9 +229,9 @@ impl Partial {
             self.is_whole = false;
             self.take_frames(frames, wide)?;
             let columns = right.as_ref().unwrap_or(&left);
-            for Panel { rows, columns: width, sums } in &mut self.panels {
+            for SumPanel { rows, columns: width, sums } in &mut self.panels {
                 let (x, y) = ((&left, rows.clone()), (columns, 0..*width));
-                let pairs = Pairs { x, y, features: 0..features, accumulate: true, sums0: 0 };
+                let pairs = ObservationPairs { x, y, features: 0..features, accumulate: true, sums0: 0 };
                 for (&term, sums) in self.terms.iter().zip(sums) {
                     pairs.add(term, metric.power(), &self.options, lower, sums)?;
                 }
@@ -242,7 +242,7 @@ impl Partial {
         let operands = [Some(left), right].into_iter().flatten();
         for (side, operand) in [Some(&mut self.x), self.y.as_mut()].into_iter().flatten().zip(operands) {
             let undefined = side.undefined.iter_mut().zip(operand.undefined);
-            undefined.for_each(|(all, new)| *all |= new);
+            undefined.for_each(|(flag, new)| *flag |= new);
         }
         Ok(())
     }
@@ -250,8 +250,8 @@ impl Partial {
     /// The frames of all observations with what is to be added in them, to which the tables of the operands are set.
     fn frames<'a, T: Element>(
         &self,
-        x: &mut Operand<'a, T>,
-        y: Option<&mut Operand<'a, T>>,
+        x: &mut PreparedObservations<'a, T>,
+        y: Option<&mut PreparedObservations<'a, T>>,
         wide: bool,
     ) -> Result<[Vec<Frame>; 2]> {
         let mut frames = [self.x.frames.clone(), self.y.as_ref().map_or_else(Vec::new, |y| y.frames.clone())];
@@ -300,12 +300,12 @@ impl Partial {
                 .map(|term| factor(*term, self.metric, of_x.first().map_or(1.0, |way| way.factor)));
             let factors: Vec<f64> = factors.collect();
             let mut values = vec![0.0; factors.len()];
-            for Panel { rows, columns, sums } in &mut self.panels {
+            for SumPanel { rows, columns, sums } in &mut self.panels {
                 let width = to_usize(*columns).max(1);
-                let mut all = sums.iter().map(Tensor::read).collect::<Result<Vec<_>>>()?;
-                for pair in 0..all.first().map_or(0, |sums| sums.len() / 2) {
+                let mut host_sums = sums.iter().map(Tensor::read).collect::<Result<Vec<_>>>()?;
+                for pair in 0..host_sums.first().map_or(0, |sums| sums.len() / 2) {
                     let of_term = |sums: &Vec<f32>| joined(&sums.as_chunks().0[pair], wide);
-                    values.iter_mut().zip(&all).for_each(|(value, sums)| *value = of_term(sums));
+                    values.iter_mut().zip(&host_sums).for_each(|(value, sums)| *value = of_term(sums));
                     if by_pair {
                         let count = values.last().copied().filter(|_| masked).unwrap_or(features);
                         let way = of_x[to_usize(rows.start) + pair / width];
@@ -313,12 +313,12 @@ impl Partial {
                     } else {
                         values.iter_mut().zip(&factors).for_each(|(value, factor)| *value *= factor);
                     }
-                    for (sums, value) in all.iter_mut().zip(&values) {
+                    for (sums, value) in host_sums.iter_mut().zip(&values) {
                         sums.as_chunks_mut().0[pair] = halves(*value, wide);
                     }
                 }
-                for (sums, all) in sums.iter_mut().zip(&all) {
-                    *sums = Tensor::from_slice(&self.device, all, sums.shape())?;
+                for (sums, changed) in sums.iter_mut().zip(&host_sums) {
+                    *sums = Tensor::from_slice(&self.device, changed, sums.shape())?;
                 }
             }
         }
@@ -353,19 +353,19 @@ impl Partial {
         };
         for term in 0..self.terms.len() {
             let unscaled = factor(self.terms[term], self.metric, scale.recip());
-            let mut all = zeros(exported.pairs())?;
+            let mut pair_sums = zeros(exported.pairs())?;
             for panel in &self.panels {
                 let sums = panel.sums[term].read()?;
                 let [first, width] = [panel.rows.start, panel.columns.max(1)].map(to_usize);
                 for (row, sums) in (first..).zip(sums.as_chunks().0.chunks(width)) {
                     let row = exported.row(row);
-                    all[row.clone()]
+                    pair_sums[row.clone()]
                         .iter_mut()
                         .zip(&sums[..row.len()])
                         .for_each(|(out, sum)| *out = unscaled * joined(sum, self.wide == Some(true)));
                 }
             }
-            exported.sums.push(all);
+            exported.sums.push(pair_sums);
         }
         Ok(exported)
     }
@@ -396,7 +396,7 @@ impl Partial {
         x: &'a Tensor<T>,
         features: u64,
         wide: bool,
-    ) -> Result<Operand<'a, T>> {
+    ) -> Result<PreparedObservations<'a, T>> {
         self.device.has("distance", side.name, x.device())?;
         if extents(x, self.options.columns)? != [side.count(), features] {
             let (name, count) = (side.name, side.count());
@@ -404,7 +404,7 @@ impl Partial {
             return Err(Error::shape("distance", expected, format_args!("{:?}", x.shape())));
         }
         let mut operand =
-            Operand::new((side.name, x, 0), self.metric, Prepare::Nothing, wide, &self.options)?;
+            PreparedObservations::new((side.name, x, 0), self.metric, Prepare::Nothing, wide, &self.options)?;
         match &side.sums {
             Some(sums) => {
                 let entries = shares((side.name, 0), sums, &mut side.undefined.clone(), operand.wide)?;

@@ -53,14 +53,14 @@ impl PartialSums {
     pub fn merge(&mut self, other: &Self) -> Result<()> {
         self.check()?;
         other.check()?;
-        let rule = |of: &Self| (of.metric, of.missing, of.negative);
+        let rule = |sums: &Self| (sums.metric, sums.missing, sums.negative);
         if rule(self) != rule(other) {
             let why = format_args!("{:?} into {:?}", rule(other), rule(self));
             return Err(Error::argument("PartialSums::merge", "other", why));
         }
-        let extents = |of: &Self| (of.undefined_x.len(), of.undefined_y.as_ref().map(Vec::len));
+        let extents = |sums: &Self| (sums.undefined_x.len(), sums.undefined_y.as_ref().map(Vec::len));
         if extents(self) != extents(other) {
-            let [expected, got] = [&*self, other].map(|of| match extents(of) {
+            let [expected, got] = [&*self, other].map(|sums| match extents(sums) {
                 (m, Some(n)) => format!("{m} observations with {n}"),
                 (m, None) => format!("{m} observations with themselves"),
             });
@@ -73,16 +73,16 @@ impl PartialSums {
         }
         let undefined_y = self.undefined_y.iter_mut().flatten().zip(other.undefined_y.iter().flatten());
         let undefined = self.undefined_x.iter_mut().zip(&other.undefined_x).chain(undefined_y);
-        undefined.for_each(|(all, new)| *all |= new);
+        undefined.for_each(|(flag, new)| *flag |= new);
         self.features = self.features.saturating_add(other.features);
         self.wide &= other.wide;
         Ok(())
     }
 
     fn merge_sums(&mut self, other: &Self) {
-        for ((term, all), sums) in self.terms().into_iter().zip(&mut self.sums).zip(&other.sums) {
-            let merged = |all: f64, sum| if term == Term::Largest { all.max(sum) } else { all + sum };
-            all.iter_mut().zip(sums).for_each(|(all, &sum)| *all = merged(*all, sum));
+        for ((term, total), sums) in self.terms().into_iter().zip(&mut self.sums).zip(&other.sums) {
+            let merged = |total: f64, sum| if term == Term::Largest { total.max(sum) } else { total + sum };
+            total.iter_mut().zip(sums).for_each(|(total, &sum)| *total = merged(*total, sum));
         }
     }
 
@@ -91,13 +91,13 @@ impl PartialSums {
         let moments = [&*self, other].map(Self::moments);
         let ways = |own: &mut [[f64; 2]], other: &[[f64; 2]], side: usize| -> Vec<[Way; 2]> {
             let both = own.iter_mut().zip(other).enumerate().map(|(i, (own, other))| {
-                let all = moments[0][side][i].with(moments[1][side][i]);
-                let near = [own[0], other[0]].into_iter().find(|shift| all.are_near(*shift));
+                let joint = moments[0][side][i].with(moments[1][side][i]);
+                let near = [own[0], other[0]].into_iter().find(|shift| joint.are_near(*shift));
                 // The smaller one, unless it is that of 0s alone: no square leaves f64.
                 let scales = [own[1], other[1]];
                 let scale = scales.into_iter().filter(|scale| *scale > 0.0).reduce(f64::min).unwrap_or(0.0);
                 let shift =
-                    if self.metric == Metric::Cosine { 0.0 } else { near.unwrap_or(all.near_mean(false)) };
+                    if self.metric == Metric::Cosine { 0.0 } else { near.unwrap_or(joint.near_mean(false)) };
                 let to = [shift, scale];
                 let ways = [Way::new(*own, to), Way::new(*other, to)];
                 *own = to;
@@ -115,11 +115,11 @@ impl PartialSums {
         let mut values = [vec![0.0; self.sums.len()], vec![0.0; self.sums.len()]];
         for (row, x) in x.iter().enumerate() {
             for (pair, y) in self.row(row).zip(y) {
-                for (i, (of, values)) in [&*self, other].into_iter().zip(&mut values).enumerate() {
-                    of.take(pair, [x[i], y[i]], values, of.shared(pair));
+                for (i, (part, values)) in [&*self, other].into_iter().zip(&mut values).enumerate() {
+                    part.take(pair, [x[i], y[i]], values, part.shared(pair));
                 }
-                for (all, (one, another)) in self.sums.iter_mut().zip(values[0].iter().zip(&values[1])) {
-                    all[pair] = one + another;
+                for (total, (one, another)) in self.sums.iter_mut().zip(values[0].iter().zip(&values[1])) {
+                    total[pair] = one + another;
                 }
             }
         }

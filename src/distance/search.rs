@@ -35,19 +35,19 @@ pub(super) fn select<T: Element>(
     let by_sums = measure.order_of_sums();
     let order = by_sums.unwrap_or_else(|| Order::of_distances(measure.metric));
     let (in_f64, is_self) = (measure.keeps_f64(), measure.is_self);
-    let mut found = Selection::new(device, [m, k], order, in_f64, undefined, is_self)?;
+    let mut selection = Selection::new(device, [m, k], order, in_f64, undefined, is_self)?;
     if by_sums.is_some() {
         each_block(job, &measure.terms[..1], side, run, |sums, rows, columns| {
-            found.offer(sums, rows, columns, lower)
+            selection.offer(sums, rows, columns, lower)
         })?;
     } else {
         let mut made = Tensor::empty(device, &[m.min(side), 2 * n.min(side)])?;
         each_block(job, &measure.terms, side, run, |sums, rows, columns| {
             measure.make_pairs(sums, [&rows, &columns], &mut made)?;
-            found.offer(&made, rows, columns, lower)
+            selection.offer(&made, rows, columns, lower)
         })?;
     }
-    Ok(found.into_tensors())
+    Ok(selection.into_tensors())
 }
 
 impl Measure {
@@ -83,7 +83,7 @@ impl Measure {
 
     /// Gives the order by the sums of the first term, where the nearest are found by these alone.
     fn order_of_sums(&self) -> Option<Order> {
-        Order::of(self.metric, self.options.missing)
+        Order::of_sums(self.metric, self.options.missing)
     }
 
     /// True where pairs that are kept are sums, of which [`finish_kept`](Self::finish_kept) makes distances.

@@ -26,7 +26,7 @@ impl Order {
     const FALLING: Self = Self { falling: true, ..Self::RISING };
 
     /// Gives the order by the sums of the first term, or none where the distance is not a monotone function of these alone.
-    pub(crate) fn of(metric: Metric, missing: Missing) -> Option<Self> {
+    pub(crate) fn of_sums(metric: Metric, missing: Missing) -> Option<Self> {
         let is_of_first = match missing {
             Missing::Propagate => true,
             Missing::Ignore => metric.is_of_sum(),
@@ -265,9 +265,9 @@ mod tests {
     fn metrics_of_one_sum_have_an_order() {
         for &metric in Metric::ALL {
             let (terms, _) = metric.recipe(false);
-            assert_eq!(Order::of(metric, Missing::Propagate).is_some(), terms.len() == 1, "{metric}");
-            assert_eq!(Order::of(metric, Missing::Ignore).is_some(), metric.is_of_sum(), "{metric}");
-            assert_eq!(Order::of(metric, Missing::Rescale), None, "{metric}");
+            assert_eq!(Order::of_sums(metric, Missing::Propagate).is_some(), terms.len() == 1, "{metric}");
+            assert_eq!(Order::of_sums(metric, Missing::Ignore).is_some(), metric.is_of_sum(), "{metric}");
+            assert_eq!(Order::of_sums(metric, Missing::Rescale), None, "{metric}");
         }
     }
 
@@ -278,7 +278,7 @@ mod tests {
         let rules = [Missing::Propagate, Missing::Ignore];
         let with_rules = |metric: &Metric| rules.map(|missing| (*metric, missing));
         for (metric, missing) in Metric::ALL.iter().flat_map(with_rules) {
-            let Some(Order { falling, low, high }) = Order::of(metric, missing) else { continue };
+            let Some(Order { falling, low, high }) = Order::of_sums(metric, missing) else { continue };
             let sign = if falling { -1.0 } else { 1.0 };
             let key = |sum: f64| sign * sum.clamp(low.into(), high.into());
             // A near one has a large product.

@@ -88,8 +88,8 @@ pub struct WrittenDistances {
 ///
 /// let x = Arc::new(MemoryArray::new("x", &[0.0f32, 0.0, 3.0, 4.0], &[2, 2], &[1, 2])?);
 /// let (options, run) = (Options::default(), Run::default());
-/// let found = pairwise_stored(&x, None, Metric::Euclidean, &options, &Device::cpu(), &run)?;
-/// assert_eq!(found.distances.data(), [0.0, 5.0, 5.0, 0.0]);
+/// let pairwise = pairwise_stored(&x, None, Metric::Euclidean, &options, &Device::cpu(), &run)?;
+/// assert_eq!(pairwise.distances.data(), [0.0, 5.0, 5.0, 0.0]);
 /// # Ok::<(), teatime::Error>(())
 /// ```
 pub fn pairwise_stored<A: SharedArray>(
@@ -123,10 +123,10 @@ pub fn pairwise_stored<A: SharedArray>(
     let started = Instant::now();
     let sums = partial.export()?;
     drop(partial);
-    let found = sums.finish()?;
+    let finished = sums.finish()?;
     stats.compute += started.elapsed();
     let memory = run.memory.planned(device);
-    Ok(StoredDistances { distances: found.distances, shared: found.shared, memory, stats })
+    Ok(StoredDistances { distances: finished.distances, shared: finished.shared, memory, stats })
 }
 
 /// The `k` nearest of the observations of `y` to each of `x`, or of the others of `x`, without a matrix of distances. Waits.
@@ -154,8 +154,8 @@ pub fn pairwise_stored<A: SharedArray>(
 ///
 /// let x = Arc::new(MemoryArray::new("x", &[0u8, 1, 3, 7], &[4, 1], &[2, 1])?);
 /// let (options, run) = (Options::default(), Run::default());
-/// let found = neighbors_stored(&x, None, 2, Metric::Euclidean, &options, &Device::cpu(), &run)?;
-/// assert_eq!(found.nearest.indices, [1, 2, 0, 2, 1, 0, 2, 1]);
+/// let neighbors = neighbors_stored(&x, None, 2, Metric::Euclidean, &options, &Device::cpu(), &run)?;
+/// assert_eq!(neighbors.nearest.indices, [1, 2, 0, 2, 1, 0, 2, 1]);
 /// # Ok::<(), teatime::Error>(())
 /// ```
 pub fn neighbors_stored<A: SharedArray>(
@@ -175,11 +175,11 @@ pub fn neighbors_stored<A: SharedArray>(
     let nearest = with_dtype!(reading.staged, T => {
         let measure = reading.measure::<T>(device, metric, options)?;
         nearest::<T>(&reading, measure, k, run, &mut stats, |stats| {
-            let Loaded { tensors, rest, .. } = Loaded::<T>::of(&reading, device, run, Needs::default(), stats)?;
+            let Loaded { tensors, rest, .. } = Loaded::<T>::load(&reading, device, run, Needs::default(), stats)?;
             let started = Instant::now();
-            let found = neighbors(&tensors[0], tensors.get(1), k, metric, options, &rest);
+            let result = neighbors(&tensors[0], tensors.get(1), k, metric, options, &rest);
             stats.compute += started.elapsed();
-            found
+            result
         })?
     });
     Ok(StoredNeighbors { nearest, memory: run.memory.planned(device), stats })
@@ -217,7 +217,7 @@ pub fn write_pairwise_stored<A: SharedArray>(
         let shape = [reading.counts[0], *reading.counts.last().unwrap_or(&0)];
         let counted = options.missing != Missing::Propagate;
         let later = tile_needs(measure.is_lower(), tile, shape, counted) + measure.pair_needs();
-        let Loaded { tensors, rest, digests } = Loaded::<T>::of(&reading, device, run, later, &mut stats)?;
+        let Loaded { tensors, rest, digests } = Loaded::<T>::load(&reading, device, run, later, &mut stats)?;
         let shapes: Vec<_> = arrays.iter().map(|array| array.shape()).collect();
         let job = job(&shapes, T::DTYPE, &digests, metric, options, &device.info().name);
         let ((writer, shared), started) = (begin(&job)?, Instant::now());
@@ -258,7 +258,7 @@ struct Loaded<T: Element> {
 
 impl<T: Element> Loaded<T> {
     /// Loads them, where memory holds them beside what comes `later` too.
-    fn of(
+    fn load(
         reading: &StoredOperands<'_>,
         device: &Device,
         run: &Run,

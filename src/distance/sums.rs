@@ -29,7 +29,7 @@ const CONSTANT_WIDE: f64 = 1.0 / (1u64 << 60) as f64;
 const WHOLE: f64 = (1u32 << 24) as f64;
 
 /// The observations of one operand.
-pub(super) struct Operand<'a, T: Element> {
+pub(super) struct PreparedObservations<'a, T: Element> {
     pub(super) x: &'a Tensor<T>,
     /// Its name in messages.
     name: &'static str,
@@ -58,7 +58,7 @@ pub(super) fn features<T: Element>(x: &Tensor<T>, columns: bool) -> Result<u64> 
     Ok(extents(x, columns)?[1])
 }
 
-impl<'a, T: Element> Operand<'a, T> {
+impl<'a, T: Element> PreparedObservations<'a, T> {
     /// Checks the observations, of which the first has this number, and prepares them as the metric wants.
     pub(super) fn new(
         (name, x, first): (&'static str, &'a Tensor<T>, u64),
@@ -115,7 +115,7 @@ impl<'a, T: Element> Operand<'a, T> {
             Ok([stats.iter().map(|stats| stats.count as f64).collect(), sizes])
         };
         let negative = masked && options.negative;
-        let all = features(self.x, options.columns)? as f64;
+        let feature_count = features(self.x, options.columns)? as f64;
         if matches!(T::DTYPE, DType::U32 | DType::I32) && !self.wide && !options.narrow {
             let largest = self.alone(Term::Largest, &rule)?;
             if let Some(number) = largest.iter().position(|&largest| largest >= WHOLE) {
@@ -130,7 +130,7 @@ impl<'a, T: Element> Operand<'a, T> {
             (self.alone(Term::Count, &rule)?, infinite, largest)
         } else {
             let [finite, sizes] = stats(false)?;
-            match finite.iter().any(|&count| count < all) {
+            match finite.iter().any(|&count| count < feature_count) {
                 true => {
                     let known = self.alone(Term::Count, &rule)?;
                     let infinite = known.iter().zip(finite).position(|(known, finite)| finite < *known);
@@ -157,7 +157,7 @@ impl<'a, T: Element> Operand<'a, T> {
         self.undefined
             .iter_mut()
             .zip(known)
-            .for_each(|(undefined, known)| *undefined = !masked && known < all);
+            .for_each(|(undefined, known)| *undefined = !masked && known < feature_count);
         let scaling = metric.scaling(self.wide);
         if scaling == Scaling::None {
             return Ok(());
@@ -173,7 +173,7 @@ impl<'a, T: Element> Operand<'a, T> {
                 .iter_mut()
                 .zip(largest)
                 .filter(|(size, _)| !is_known(size))
-                .for_each(|(size, found)| *size = found);
+                .for_each(|(size, largest)| *size = largest);
         }
         self.sizes = sizes;
         Ok(())
@@ -191,7 +191,7 @@ impl<'a, T: Element> Operand<'a, T> {
     }
 
     /// The numbers of all of its observations.
-    pub(super) fn all(&self) -> Range<u64> {
+    pub(super) fn range(&self) -> Range<u64> {
         self.first..self.first + self.count
     }
 
@@ -313,11 +313,11 @@ impl<'a, T: Element> Operand<'a, T> {
     }
 
     /// The sums over some of the features.
-    fn alone_of(&self, term: Term, of: Range<u64>, options: &Options) -> Result<Vec<f64>> {
+    fn alone_of(&self, term: Term, range: Range<u64>, options: &Options) -> Result<Vec<f64>> {
         let device = self.x.device();
         let features = features(self.x, options.columns)?;
         let zeros = Tensor::zeros(device, &if self.by_column { [features, 1] } else { [1, features] })?;
-        let zero = Operand::<T> {
+        let zero = PreparedObservations::<T> {
             x: &zeros,
             name: "zero",
             by_column: self.by_column,
@@ -329,8 +329,13 @@ impl<'a, T: Element> Operand<'a, T> {
             sizes: Vec::new(),
         };
         let mut sums = Tensor::empty(device, &[self.count, 2])?;
-        let pairs =
-            Pairs { x: (self, self.all()), y: (&zero, 0..1), features: of, accumulate: false, sums0: 0 };
+        let pairs = ObservationPairs {
+            x: (self, self.range()),
+            y: (&zero, 0..1),
+            features: range,
+            accumulate: false,
+            sums0: 0,
+        };
         pairs.add(term, 1.0, options, false, &mut sums)?;
         let sums = sums.read()?;
         Ok(sums.as_chunks().0.iter().map(|sum| joined(sum, self.wide)).collect())
@@ -377,13 +382,13 @@ pub(super) fn largest(sizes: &[f64]) -> f64 {
 pub(super) fn observation_sums<T: Element>(x: &Tensor<T>, options: &Options) -> Result<Vec<f64>> {
     let plain = Options { missing: Missing::Propagate, negative: false, ..*options };
     let wide = is_wide::<T>(x.device(), &[Term::X], Prepare::Nothing, options)?;
-    Operand::plain(("x", x), wide, options)?.alone(Term::X, &plain)
+    PreparedObservations::plain(("x", x), wide, options)?.alone(Term::X, &plain)
 }
 
 /// Some observations of x, with some of y.
-pub(super) struct Pairs<'a, T: Element> {
-    pub(super) x: (&'a Operand<'a, T>, Range<u64>),
-    pub(super) y: (&'a Operand<'a, T>, Range<u64>),
+pub(super) struct ObservationPairs<'a, T: Element> {
+    pub(super) x: (&'a PreparedObservations<'a, T>, Range<u64>),
+    pub(super) y: (&'a PreparedObservations<'a, T>, Range<u64>),
     pub(super) features: Range<u64>,
     /// True where sums are added to, and not written.
     pub(super) accumulate: bool,
@@ -391,7 +396,7 @@ pub(super) struct Pairs<'a, T: Element> {
     pub(super) sums0: u64,
 }
 
-impl<T: Element> Pairs<'_, T> {
+impl<T: Element> ObservationPairs<'_, T> {
     /// Writes or adds the sums of a term, or those of the lower triangle alone, in as many launches as bindings ask for. Enqueues; does not wait.
     pub(super) fn add(
         &self,
@@ -454,9 +459,9 @@ impl<T: Element> Pairs<'_, T> {
         let (x_window, x0) = x.window(&rows, &features);
         let (y_window, y0) = y.window(&columns, &features);
         let words = if x.wide { 2 } else { 1 };
-        let [x_table, y_table] = [(x, &rows), (y, &columns)].map(|(of, range)| {
-            let places = of.places(range);
-            of.table.window(3 * words * places.start..3 * words * places.end)
+        let [x_table, y_table] = [(x, &rows), (y, &columns)].map(|(operand, range)| {
+            let places = operand.places(range);
+            operand.table.window(3 * words * places.start..3 * words * places.end)
         });
         // Numbers count only beside each other, and may be beyond the kernel's.
         let [row0, col0] = [&rows, &columns].map(|range| range.start - rows.start.min(columns.start));

@@ -51,9 +51,9 @@ use crate::{
 /// let writer = ArrayWriter::create(storage, "condensed", ArraySpec::new(StoredType::F32, &[6], &[6]))?;
 /// write_condensed(&x, Metric::CityBlock, &options, &run, writer)?;
 ///
-/// let found = ZarrArray::open(folder.path(), "condensed", MissingChunk::Error)?.read_chunk(&[0])?.bytes;
-/// let found: Vec<f32> = teatime::bytemuck::pod_collect_to_vec(&found);
-/// assert_eq!(found, [1.0, 3.0, 7.0, 2.0, 6.0, 4.0]);
+/// let bytes = ZarrArray::open(folder.path(), "condensed", MissingChunk::Error)?.read_chunk(&[0])?.bytes;
+/// let distances: Vec<f32> = teatime::bytemuck::pod_collect_to_vec(&bytes);
+/// assert_eq!(distances, [1.0, 3.0, 7.0, 2.0, 6.0, 4.0]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn write_pairwise<T: Element>(

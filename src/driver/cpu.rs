@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Rw
 
 use rayon::ThreadPool;
 
+use self::lines::{CpuBytes, FreeList};
 pub(crate) use self::lines::{FREE_BYTES, HostLines};
-use self::lines::{FreeList, Lines};
 use super::{ArgSlice, Download, Driver, Fence, HostBytes, Memory, Slice, Staging, foreign};
 use crate::{
     Backend, Cancel, DeviceInfo, DeviceKind, Limits, Result,
@@ -22,7 +22,7 @@ const LENT_ALIGNMENT: usize = 16;
 /// Memory of the cpu device.
 #[derive(Debug)]
 pub(crate) struct CpuMemory {
-    lines: RwLock<Lines>,
+    lines: RwLock<CpuBytes>,
     /// Bytes that were asked for.
     bytes: u64,
     free: Arc<FreeList>,
@@ -35,11 +35,11 @@ impl Drop for CpuMemory {
 }
 
 impl CpuMemory {
-    fn read(&self) -> RwLockReadGuard<'_, Lines> {
+    fn read(&self) -> RwLockReadGuard<'_, CpuBytes> {
         self.lines.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Lines> {
+    fn write(&self) -> RwLockWriteGuard<'_, CpuBytes> {
         self.lines.write().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -114,8 +114,8 @@ impl CpuDriver {
     }
 
     /// Lines of a freed buffer, if there is one of the size, else new ones.
-    fn lines(&self, bytes: u64) -> Result<Lines> {
-        self.free.take(bytes).map_or_else(|| Lines::new(bytes), Ok)
+    fn lines(&self, bytes: u64) -> Result<CpuBytes> {
+        self.free.take(bytes).map_or_else(|| CpuBytes::new(bytes), Ok)
     }
 
     fn enter(&self) -> MutexGuard<'_, ()> {
@@ -140,8 +140,8 @@ fn cpu(memory: &Memory) -> Result<&CpuMemory> {
 
 /// A lock on a buffer, held while a launch uses it.
 enum Guard<'a> {
-    Read(RwLockReadGuard<'a, Lines>),
-    Write(RwLockWriteGuard<'a, Lines>),
+    Read(RwLockReadGuard<'a, CpuBytes>),
+    Write(RwLockWriteGuard<'a, CpuBytes>),
 }
 
 impl Driver for CpuDriver {
@@ -191,7 +191,7 @@ impl Driver for CpuDriver {
     fn lend(&self, bytes: &'static [u8]) -> Option<Memory> {
         // Kernels take whole words.
         let fits = bytes.as_ptr().addr().is_multiple_of(LENT_ALIGNMENT) && bytes.len().is_multiple_of(4);
-        let lines = RwLock::new(Lines::Lent(bytes));
+        let lines = RwLock::new(CpuBytes::Lent(bytes));
         fits.then(|| {
             Memory::Cpu(CpuMemory { lines, bytes: bytes.len() as u64, free: Arc::clone(&self.free) })
         })
@@ -268,10 +268,10 @@ impl Driver for CpuDriver {
     }
 }
 
-fn window<'a>(lines: &'a Lines, slice: Slice<'_>) -> &'a [u8] {
+fn window<'a>(lines: &'a CpuBytes, slice: Slice<'_>) -> &'a [u8] {
     &lines.bytes()[to_usize(slice.offset)..to_usize(slice.offset + slice.bytes)]
 }
 
-fn window_mut<'a>(lines: &'a mut Lines, slice: Slice<'_>) -> &'a mut [u8] {
+fn window_mut<'a>(lines: &'a mut CpuBytes, slice: Slice<'_>) -> &'a mut [u8] {
     &mut lines.bytes_mut()[to_usize(slice.offset)..to_usize(slice.offset + slice.bytes)]
 }

@@ -62,16 +62,16 @@ impl Filter {
         rounding: Rounding,
     ) -> Self {
         let as_scipy = rounding == Rounding::Scipy;
-        let mut all: Vec<BoxAxis> = shape.iter().map(|&n| BoxAxis::whole(n, None)).collect();
+        let mut box_axes: Vec<BoxAxis> = shape.iter().map(|&n| BoxAxis::whole(n, None)).collect();
         for (&axis, taps) in axes.iter().zip(taps) {
             let n = shape[axis];
-            all[axis].taps = match taps {
+            box_axes[axis].taps = match taps {
                 Some(taps) if !as_scipy && n == 1 && taps.keep_one() => None,
                 Some(taps) if !as_scipy => taps.folded(n).or(Some(taps)),
                 taps => taps,
             };
         }
-        Self { op, axes: all, narrow: false, as_scipy, combine: Combine::Replace }
+        Self { op, axes: box_axes, narrow: false, as_scipy, combine: Combine::Replace }
     }
 
     /// The filter of the elements times `scale`.
@@ -109,11 +109,11 @@ impl Filter {
 
     /// # Errors
     /// [`Error::Argument`] for an output of a type that arrays of the input's do not become.
-    pub(crate) fn check_type(&self, [from, of]: [DType; 2]) -> Result<()> {
-        if [from, DType::F32, DType::F64].contains(&of) {
+    pub(crate) fn check_type(&self, [from, to]: [DType; 2]) -> Result<()> {
+        if [from, DType::F32, DType::F64].contains(&to) {
             return Ok(());
         }
-        let why = format_args!("{of:?} of an array of {from:?}; f32, f64 and the array's type are possible");
+        let why = format_args!("{to:?} of an array of {from:?}; f32, f64 and the array's type are possible");
         Err(Error::argument(self.op, "out", why))
     }
 
@@ -131,8 +131,8 @@ impl Filter {
     }
 
     /// True where sums are in f64, for an input and an output of these types.
-    pub(crate) fn is_wide(&self, [from, of]: [DType; 2]) -> bool {
-        let wide = from.is_wide() || of.is_wide() || self.as_scipy && of.is_integer();
+    pub(crate) fn is_wide(&self, [from, to]: [DType; 2]) -> bool {
+        let wide = from.is_wide() || to.is_wide() || self.as_scipy && to.is_integer();
         wide && !self.narrow
     }
 
@@ -144,9 +144,9 @@ impl Filter {
         let limits = device.limits();
         let made = self.passes(axes.clone(), limits, types, real).len() - 1;
         // Rows of other boxes may end within a word.
-        let [from, of] = types;
+        let [from, to] = types;
         let made_of_sums =
-            if shares_words(limits, of) { self.passes_to(axes, limits, [from, real], real).len() } else { 0 };
+            if shares_words(limits, to) { self.passes_to(axes, limits, [from, real], real).len() } else { 0 };
         (made.max(made_of_sums) as u64).min(2)
     }
 
@@ -169,11 +169,11 @@ impl Filter {
         if let Some(requested) = largest.filter(|&largest| largest > EXTENT) {
             return Err(Error::Limit { what: "elements along a filtered axis", requested, max: EXTENT });
         }
-        let of = out.dtype();
-        let truncate = if self.as_scipy && of.is_integer() { of.code() + 1 } else { 0 };
+        let to = out.dtype();
+        let truncate = if self.as_scipy && to.is_integer() { to.code() + 1 } else { 0 };
         let is_paired =
-            self.as_scipy || [x.dtype(), of].iter().all(|dtype| dtype.is_integer() && dtype.size() == 1);
-        let passes = self.passes(axes, x.device().limits(), [x.dtype(), of], real);
+            self.as_scipy || [x.dtype(), to].iter().all(|dtype| dtype.is_integer() && dtype.size() == 1);
+        let passes = self.passes(axes, x.device().limits(), [x.dtype(), to], real);
         let mut between: Option<Box<dyn Untyped>> = None;
         for (number, pass) in passes.iter().enumerate() {
             let end = End { real, is_last: number + 1 == passes.len(), truncate, is_paired };
@@ -190,10 +190,10 @@ impl Filter {
 
     /// The passes. Where rows of outputs end within a word, which no strip does, sums go to an array of their type, if that fits the device, and a
     /// pass of its own makes outputs of them.
-    fn passes(&self, axes: Vec<BoxAxis>, limits: &Limits, [from, of]: [DType; 2], real: DType) -> Vec<Pass> {
+    fn passes(&self, axes: Vec<BoxAxis>, limits: &Limits, [from, to]: [DType; 2], real: DType) -> Vec<Pass> {
         let has_strip = |passes: &[Pass]| passes.last().is_some_and(|pass| pass.strip.is_some());
-        let passes = self.passes_to(axes.clone(), limits, [from, of], real);
-        if !shares_words(limits, of) || has_strip(&passes) {
+        let passes = self.passes_to(axes.clone(), limits, [from, to], real);
+        if !shares_words(limits, to) || has_strip(&passes) {
             return passes;
         }
         let mut of_sums = self.passes_to(axes.clone(), limits, [from, real], real);
@@ -206,7 +206,7 @@ impl Filter {
         let mut made: Vec<BoxAxis> = axes.iter().map(|axis| BoxAxis::whole(axis.m, None)).collect();
         let last = axes.iter().rposition(|axis| axis.taps.is_some()).unwrap_or(0);
         made[last].taps = Some(Taps::identity());
-        of_sums.push(Pass::new(&made, &(last..last + 1), limits, [of, real]));
+        of_sums.push(Pass::new(&made, &(last..last + 1), limits, [to, real]));
         of_sums
     }
 
@@ -216,7 +216,7 @@ impl Filter {
         &self,
         mut axes: Vec<BoxAxis>,
         limits: &Limits,
-        [from, of]: [DType; 2],
+        [from, to]: [DType; 2],
         real: DType,
     ) -> Vec<Pass> {
         let taps = || axes.iter().filter_map(|axis| axis.taps.as_ref());
@@ -229,7 +229,7 @@ impl Filter {
         for stage in 0..stages {
             let is_of_stage = |taps: &Taps| stages == 1 || is_first(taps) == (stage == 0);
             let of_stage: Vec<BoxAxis> = axes.iter().map(|axis| axis.only_if(is_of_stage)).collect();
-            let types = [if stage == 0 { from } else { real }, if stage + 1 == stages { of } else { real }];
+            let types = [if stage == 0 { from } else { real }, if stage + 1 == stages { to } else { real }];
             let steps = steps(&of_stage, limits, types, real);
             let last = steps.len() - 1;
             for (number, step) in steps.into_iter().enumerate() {
@@ -318,36 +318,36 @@ impl Filter {
         let [z, y, x_axis] = &pass.axes;
         let axis = &pass.axes[pass.first()];
         let [count, made] = [&inputs, &outputs].map(|range| range.end - range.start);
-        let part = |all: u64, unit: u64, range: &Range<u64>| {
+        let part = |extent: u64, unit: u64, range: &Range<u64>| {
             let len = range.end - range.start;
-            let first = (arrays.start * all + range.start) * unit;
-            first..first + ((arrays.end - arrays.start - 1) * all + len) * unit
+            let first = (arrays.start * extent + range.start) * unit;
+            first..first + ((arrays.end - arrays.start - 1) * extent + len) * unit
         };
-        let (from, of) = (x.dtype(), out.dtype());
+        let (from, to) = (x.dtype(), out.dtype());
         let window = x.window(part(axis.n, pass.unit(|axis| axis.n), &inputs));
         let target = out.window_update(part(axis.m, pass.unit(|axis| axis.m), &outputs));
         let (window, start) = (window.arg, window.start);
         let codes = |code: &dyn Fn(&Taps) -> u32| {
             let codes = pass.axes.iter().map(|axis| axis.taps.as_ref().map_or(0, code));
-            codes.enumerate().fold(0, |all, (i, code)| all | code << (4 * i))
+            codes.enumerate().fold(0, |packed, (i, code)| packed | code << (4 * i))
         };
         let mut extents = [z.m, y.m, x_axis.m];
         let mut offsets = [z.offset, y.offset, x_axis.offset];
         (extents[pass.first()], offsets[pass.first()]) = (made, axis.offset + outputs.start);
         let limits = x.device().limits();
-        let all = arrays.end - arrays.start;
-        let [groups, run] = pass.groups(all, made, of.size(), limits);
+        let batch = arrays.end - arrays.start;
+        let [groups, run] = pass.groups(batch, made, to.size(), limits);
         // Arrays whose sums are along x alone are rows of one.
         let [outer, rows] =
-            if pass.first() == 2 && pass.strip.is_some() { [1, all] } else { [all, extents[1]] };
+            if pass.first() == 2 && pass.strip.is_some() { [1, batch] } else { [batch, extents[1]] };
         let params = Params {
             x0: start,
             out0: target.start,
             x_type: from.code(),
-            out_type: of.code(),
+            out_type: to.code(),
             outer: small(outer),
             nz: small(z.n),
-            ny: small(if outer == all { y.n } else { rows }),
+            ny: small(if outer == batch { y.n } else { rows }),
             nx: small(x_axis.n),
             mz: small(extents[0]),
             my: small(rows),
@@ -371,7 +371,7 @@ impl Filter {
             apart: small(pass.strip.map_or(0, |strip| apart(strip.rows))),
         };
         let taps: u64 = pass.axes.iter().map(BoxAxis::weights).sum();
-        let outputs = all * made * pass.unit(|axis| axis.m);
+        let outputs = batch * made * pass.unit(|axis| axis.m);
         let grid = Grid::linear(groups, limits.groups_per_axis, 2 * taps * outputs)?;
         let filtered = [y, x_axis].map(|axis| pass.strip.is_some() && axis.taps.is_some());
         let wide = end.real == DType::F64;

@@ -39,8 +39,8 @@ pub fn separable<T: Element, U: Element>(
 ) -> Result<Tensor<U>> {
     let op = "separable";
     let axes = checked_axes(op, x.shape(), options.axes.as_deref())?;
-    let weights = weights.into().of(op, "weights", axes.len())?;
-    let modes = options.mode.of(op, "mode", axes.len())?;
+    let weights = weights.into().expand(op, "weights", axes.len())?;
+    let modes = options.mode.expand(op, "mode", axes.len())?;
     let taps = weights.into_iter().zip(modes).map(|(weights, mode)| {
         if weights.len().is_multiple_of(2) {
             return Err(Error::argument(
@@ -146,8 +146,8 @@ pub fn difference_of_gaussians<T: Element, U: Element>(
     let op = "difference_of_gaussians";
     let axes = checked_axes(op, x.shape(), options.axes.as_deref())?.len();
     refuse(op, axes, options)?;
-    let low = low.into().of(op, "low", axes)?;
-    let high = high.into().of(op, "high", axes)?;
+    let low = low.into().expand(op, "low", axes)?;
+    let high = high.into().expand(op, "high", axes)?;
     if let Some((low, high)) = low.iter().zip(&high).find(|(low, high)| high < low) {
         return Err(Error::argument(op, "high", format_args!("{high}, and the lower sigma is {low}")));
     }
@@ -186,7 +186,7 @@ fn derivatives<T: Element, U: Element>(
     if axes == 0 {
         return gaussian(x, sigma.clone(), options);
     }
-    let modes = options.mode.of(op, "mode", axes)?;
+    let modes = options.mode.expand(op, "mode", axes)?;
     let term = |(axis, mode): (usize, Mode)| {
         let orders = (0..axes).map(|other| if other == axis { order } else { 0 }).collect();
         let options = GaussianOptions { order: PerAxis::Each(orders), mode: mode.into(), ..options.clone() };
@@ -207,7 +207,7 @@ fn derivatives<T: Element, U: Element>(
 /// # Errors
 /// [`Error::Argument`] for what only one Gaussian can have.
 fn refuse(op: &'static str, axes: usize, options: &GaussianOptions) -> Result<()> {
-    if options.order.of(op, "order", axes)?.iter().any(|&order| order > 0) {
+    if options.order.expand(op, "order", axes)?.iter().any(|&order| order > 0) {
         return Err(Error::argument(op, "order", "above 0, which the filter itself gives"));
     }
     if options.rounding == Rounding::Scipy {

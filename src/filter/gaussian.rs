@@ -71,12 +71,12 @@ pub fn gaussian_into<T: Element, U: Element>(
     filter.run(x, out)
 }
 
-/// The filter that makes a Gaussian, or a derivative, of an array of that shape, of type `of`. `scale` is what skimage multiplies the
+/// The filter that makes a Gaussian, or a derivative, of an array of that shape, of type `dtype`. `scale` is what skimage multiplies the
 /// elements of an image by, if it does; `cancel` ends the making of very many weights.
 pub(super) fn gaussian_of(
     op: &'static str,
     shape: &[u64],
-    of: DType,
+    dtype: DType,
     scale: Option<f64>,
     (sigma, options): (&PerAxis<f64>, &GaussianOptions),
     cancel: Option<&Cancel>,
@@ -86,13 +86,13 @@ pub(super) fn gaussian_of(
     let mut filter = Filter::new(op, shape, &axes, taps, options.rounding);
     filter.narrow = options.narrow;
     if !options.preserve_range {
-        if options.order.of(op, "order", axes.len())?.iter().any(|&order| order > 0) {
+        if options.order.expand(op, "order", axes.len())?.iter().any(|&order| order > 0) {
             let why = "false with an order above 0: that is for Gaussians alone";
             return Err(Error::argument(op, "preserve_range", why));
         }
         if let Some(scale) = scale {
-            if ![DType::F32, DType::F64].contains(&of) {
-                let why = format_args!("false, and an output of {:?}: it is f32 or f64", of);
+            if ![DType::F32, DType::F64].contains(&dtype) {
+                let why = format_args!("false, and an output of {:?}: it is f32 or f64", dtype);
                 return Err(Error::argument(op, "preserve_range", why));
             }
             filter.rescale(scale);
@@ -141,10 +141,10 @@ fn gaussian_taps(
     options: &GaussianOptions,
     cancel: Option<&Cancel>,
 ) -> Result<Vec<Option<Taps>>> {
-    let sigmas = sigma.of(op, "sigma", axes.len())?;
-    let orders = options.order.of(op, "order", axes.len())?;
-    let modes = options.mode.of(op, "mode", axes.len())?;
-    let radii = options.radius.as_ref().map(|radius| radius.of(op, "radius", axes.len())).transpose()?;
+    let sigmas = sigma.expand(op, "sigma", axes.len())?;
+    let orders = options.order.expand(op, "order", axes.len())?;
+    let modes = options.mode.expand(op, "mode", axes.len())?;
+    let radii = options.radius.as_ref().map(|radius| radius.expand(op, "radius", axes.len())).transpose()?;
     let truncate = options.truncate;
     if !(truncate.is_finite() && truncate >= 0.0) {
         return Err(Error::argument(

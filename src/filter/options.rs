@@ -92,7 +92,7 @@ impl<T: Clone> PerAxis<T> {
     ///
     /// # Errors
     /// [`Error::Argument`] for another number.
-    pub(super) fn of(&self, op: &'static str, name: &'static str, count: usize) -> Result<Vec<T>> {
+    pub(super) fn expand(&self, op: &'static str, name: &'static str, count: usize) -> Result<Vec<T>> {
         match self {
             Self::All(value) => Ok(vec![value.clone(); count]),
             Self::Each(values) if values.len() == count => Ok(values.clone()),

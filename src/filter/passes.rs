@@ -174,18 +174,19 @@ impl Pass {
             (width > 0).then_some(Strip { columns: width + aside, rows, width })
         };
         if y.taps.is_some() {
-            let all = (1..=wg).filter_map(|groups| {
+            let strips = (1..=wg).filter_map(|groups| {
                 let rows = MANY * groups;
                 let beside = if is_across || shares_words { apart(rows) } else { 0 };
                 strip(rows, (wg / groups).min(room / (below + rows + beside)))
             });
-            return all.rev().max_by_key(|strip| strip.outputs());
+            return strips.rev().max_by_key(|strip| strip.outputs());
         }
-        let all = [8, 16, 32, 64, 4, 2, 1].into_iter().filter(|&rows| rows < 2 * self.outer);
-        let all = all.filter_map(|rows| strip(rows, (room / apart(rows)).min(MANY * wg / rows + aside)));
+        let heights = [8, 16, 32, 64, 4, 2, 1].into_iter().filter(|&rows| rows < 2 * self.outer);
+        let strips =
+            heights.filter_map(|rows| strip(rows, (room / apart(rows)).min(MANY * wg / rows + aside)));
         // Fewer than eight rows come from the same banks, and elements beside a strip are loaded for nothing.
         let worth = |strip: &Strip| strip.rows.min(8) * strip.outputs() * strip.width / strip.columns;
-        all.rev().max_by_key(worth)
+        strips.rev().max_by_key(worth)
     }
 
     /// The first axis that sums are along.
@@ -220,9 +221,9 @@ impl Pass {
         let others = arrays * line.div_ceil(strip.width);
         // Grids of tests are small, so that runs are long.
         let busy = BUSY.min(limits.groups_per_axis.into());
-        let all = rows.div_ceil(busy.div_ceil(others.max(1)));
+        let wanted = rows.div_ceil(busy.div_ceil(others.max(1)));
         let most = u64::from(limits.iterations) / self.iterations() * strip.rows;
-        let run = all.next_multiple_of(strip.rows).min(most).max(strip.rows);
+        let run = wanted.next_multiple_of(strip.rows).min(most).max(strip.rows);
         [others * rows.div_ceil(run), run]
     }
 
@@ -246,15 +247,15 @@ impl Pass {
                 <= u64::from(limits.groups_per_axis).saturating_pow(2)
     }
 
-    /// The most of a number up to `all` for which extents fit a launch; 0 where none does.
+    /// The most of a number up to `count` for which extents fit a launch; 0 where none does.
     pub(super) fn most(
         &self,
-        all: u64,
+        count: u64,
         limits: &Limits,
         sizes: [u64; 2],
         extents: impl Fn(u64) -> [u64; 3],
     ) -> u64 {
-        let (mut least, mut beyond) = (0, all + 1);
+        let (mut least, mut beyond) = (0, count + 1);
         while least + 1 < beyond {
             let middle = least.midpoint(beyond);
             if self.fits(extents(middle), limits, sizes) {

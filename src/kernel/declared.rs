@@ -32,8 +32,8 @@ impl Declared {
     #[cfg(feature = "cuda")]
     pub(crate) fn cuda(&self) -> String {
         let mut text = "struct Params {".to_owned();
-        for &(name, of) in self.params {
-            text += &format!(" {} {name};", if of == "f32" { "float" } else { of });
+        for &(name, dtype) in self.params {
+            text += &format!(" {} {name};", if dtype == "f32" { "float" } else { dtype });
         }
         for (name, codes) in self.codes {
             text += &format!(" }}; enum {name} : u32 {{");
@@ -48,8 +48,8 @@ impl Declared {
     #[cfg(feature = "wgpu")]
     pub(crate) fn wgsl(&self) -> String {
         let mut text = "struct Params {".to_owned();
-        for (name, of) in self.params {
-            text += &format!(" {name}: {of},");
+        for (name, dtype) in self.params {
+            text += &format!(" {name}: {dtype},");
         }
         text += " }\n";
         for (code, number) in self.codes.iter().flat_map(|(_, codes)| *codes) {
@@ -61,11 +61,11 @@ impl Declared {
 
 /// Declares the parameters of a kernel, fields of u32 and f32.
 macro_rules! params {
-    ($(#[$of:meta])* $vis:vis struct $name:ident { $($(#[$doc:meta])* $of_field:vis $field:ident: $type:ident),+ $(,)? }) => {
-        $(#[$of])*
+    ($(#[$attribute:meta])* $vis:vis struct $name:ident { $($(#[$doc:meta])* $field_vis:vis $field:ident: $type:ident),+ $(,)? }) => {
+        $(#[$attribute])*
         #[derive(Clone, Copy, Debug, Default, bytemuck::Pod, bytemuck::Zeroable)]
         #[repr(C)]
-        $vis struct $name { $($(#[$doc])* $of_field $field: $type),+ }
+        $vis struct $name { $($(#[$doc])* $field_vis $field: $type),+ }
 
         impl $name {
             /// Names and types of the fields.
@@ -76,8 +76,8 @@ macro_rules! params {
 
 /// Declares an enum by whose codes a kernel chooses.
 macro_rules! codes {
-    ($(#[$of:meta])* $vis:vis enum $name:ident { $($(#[$doc:meta])* $code:ident $(= $number:literal)?),+ $(,)? }) => {
-        $(#[$of])*
+    ($(#[$attribute:meta])* $vis:vis enum $name:ident { $($(#[$doc:meta])* $code:ident $(= $number:literal)?),+ $(,)? }) => {
+        $(#[$attribute])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u32)]
         $vis enum $name { $($(#[$doc])* $code $(= $number)?),+ }

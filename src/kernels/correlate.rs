@@ -125,7 +125,7 @@ fn axes<'a, R: Real>(p: &Params, numbers: &'a [R]) -> [Axis<'a, R>; 3] {
     let (constants, mut weights) = numbers.split_at(BEFORE_WEIGHTS);
     let mut is_first = true;
     let mut axis = |i: usize, n: u32, m: u32, offset: u32, count: u32| {
-        let part = |all: u32| all >> (4 * i) & 15;
+        let part = |packed: u32| packed >> (4 * i) & 15;
         let kind = (part(p.kinds) != 0).then(|| Kind::from_code(part(p.kinds)));
         let mut axis = Axis::plain(n as usize);
         if kind.is_none() {

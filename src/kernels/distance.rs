@@ -144,8 +144,8 @@ pub(crate) fn spec(term: Term, masked: bool, wide: bool) -> [(&'static str, u32)
 fn specs() -> Vec<Vec<(&'static str, u32)>> {
     let kinds =
         [(Term::Square, false), (Term::Absolute, false), (Term::Product, false), (Term::Product, true)];
-    let of = |(term, masked)| [false, true].map(|wide| spec(term, masked, wide).to_vec());
-    kinds.into_iter().flat_map(of).collect()
+    let specs_of = |(term, masked)| [false, true].map(|wide| spec(term, masked, wide).to_vec());
+    kinds.into_iter().flat_map(specs_of).collect()
 }
 
 /// Observations of x that one task takes.
@@ -155,10 +155,10 @@ const ROWS: usize = 4;
 const COLS: usize = 32;
 
 /// A block of features of some observations, side by side.
-type Panel<R, const W: usize> = [[R; W]; BLOCK];
+type FeatureBlock<R, const W: usize> = [[R; W]; BLOCK];
 
 /// An operand as stored.
-struct Operand<'a, R> {
+struct ObservationSource<'a, R> {
     arg: CpuArg<'a>,
     dtype: DType,
     start: usize,
@@ -170,9 +170,15 @@ struct Operand<'a, R> {
     negative: bool,
 }
 
-impl<R: Real> Operand<'_, R> {
+impl<R: Real> ObservationSource<'_, R> {
     /// Up to `W` observations from `first` on, and `depth` features from `feature` on; any numbers for those that are not there.
-    fn pack<const W: usize>(&self, first: usize, feature: usize, depth: usize, panel: &mut Panel<R, W>) {
+    fn pack<const W: usize>(
+        &self,
+        first: usize,
+        feature: usize,
+        depth: usize,
+        panel: &mut FeatureBlock<R, W>,
+    ) {
         let count = W.min(self.table.len() - first);
         let mut line = [R::default(); BLOCK];
         if self.by_column {
@@ -211,7 +217,7 @@ fn distance_in<R: Real>(launch: CpuLaunch<'_>) {
         arg.read::<R>()[first as usize..].as_chunks::<3>().0[..len].to_vec()
     };
     let (x_table, y_table) = (table(&x_table, p.x_table0, m), table(&y_table, p.y_table0, n));
-    let operand = |arg, dtype, start, stride, table| Operand {
+    let operand = |arg, dtype, start, stride, table| ObservationSource {
         arg,
         dtype: DType::from_code(dtype),
         start: start as usize,

@@ -167,7 +167,7 @@ fn join<R: Copy>(a: &mut [R], b: &[R], c: &[R], f: impl Fn(R, R, R) -> R) {
 }
 
 /// One operand: its elements, or a number in their place.
-struct Operand<'a, R> {
+struct ElementSource<'a, R> {
     arg: &'a CpuArg<'a>,
     dtype: DType,
     start: usize,
@@ -175,7 +175,7 @@ struct Operand<'a, R> {
     number: Option<R>,
 }
 
-impl<R: Number> Operand<'_, R> {
+impl<R: Number> ElementSource<'_, R> {
     /// The elements for the outputs from number `first` on: where they stand, or else in `room`.
     fn values<'a>(&'a self, first: usize, extents: [usize; 2], room: &'a mut [R]) -> &'a [R] {
         let column = first % extents[1];
@@ -227,7 +227,7 @@ fn compute<R: Number>(launch: CpuLaunch<'_>) {
     let p: Params = launch.params();
     let function = Function::from_code(p.function);
     let [a, b, c, out] = launch.args();
-    let operand = |i, arg, dtype, [start, steps @ ..]: [u32; 4], [low, high]: [u32; 2]| Operand {
+    let operand = |i, arg, dtype, [start, steps @ ..]: [u32; 4], [low, high]: [u32; 2]| ElementSource {
         arg,
         dtype: DType::from_code(dtype),
         start: start as usize,

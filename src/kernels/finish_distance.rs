@@ -149,7 +149,7 @@ pub(crate) struct Finished {
 impl Finished {
     /// The distance, of the sums of the terms.
     #[inline(always)]
-    pub(crate) fn of(self, sums: &[f64]) -> f64 {
+    pub(crate) fn distance(self, sums: &[f64]) -> f64 {
         let both = match (self.missing, sums) {
             (Missing::Propagate, _) | (_, []) => self.features,
             (_, [.., both]) => *both,
@@ -235,7 +235,8 @@ impl Work<'_> {
         let is_undefined = self.undefined[p.row_flag0 as usize + row] != 0
             || self.undefined[p.col_flag0 as usize + col] != 0
             || values.iter().any(|value| value.is_nan());
-        let distance = if is_undefined { f64::NAN } else { self.finished.of(&values[..terms]) * self.factor };
+        let distance =
+            if is_undefined { f64::NAN } else { self.finished.distance(&values[..terms]) * self.factor };
         let is_own = p.zero_diagonal == 1 && row_number == col_number && !distance.is_nan();
         *out = stored(if is_own { 0.0 } else { distance });
     }

@@ -109,7 +109,7 @@ const DEPTH: usize = 1024;
 const LONGEST: usize = 1 << 18;
 
 /// An operand as stored: `rows` by `cols` after `op`, one of the two contiguous.
-struct Operand<'a> {
+struct MatrixSource<'a> {
     arg: CpuArg<'a>,
     dtype: DType,
     start: usize,
@@ -117,7 +117,7 @@ struct Operand<'a> {
     transposed: bool,
 }
 
-impl Operand<'_> {
+impl MatrixSource<'_> {
     /// The block at (row, col) of op(x), stored as the operand is, and the stride of that.
     fn block<R: Scalar>(&self, rows: (usize, usize), cols: (usize, usize)) -> (Cow<'_, [R]>, usize) {
         let ((r0, r1), (c0, c1)) = if self.transposed { (cols, rows) } else { (rows, cols) };
@@ -164,8 +164,10 @@ fn multiply<R: Scalar>(launch: CpuLaunch<'_>) {
     let [a_type, b_type] = [p.a_type, p.b_type].map(DType::from_code);
     let cancel = launch.cancel();
     let [a, b, c] = launch.args();
-    let a = Operand { arg: a, dtype: a_type, start: p.a0 as usize, stride: p.lda as usize, transposed: ta };
-    let b = Operand { arg: b, dtype: b_type, start: p.b0 as usize, stride: p.ldb as usize, transposed: tb };
+    let a =
+        MatrixSource { arg: a, dtype: a_type, start: p.a0 as usize, stride: p.lda as usize, transposed: ta };
+    let b =
+        MatrixSource { arg: b, dtype: b_type, start: p.b0 as usize, stride: p.ldb as usize, transposed: tb };
     let (m, n, k) = (p.m as usize, p.n as usize, p.k as usize);
     let c = &mut c.write::<R>()[p.c0 as usize..];
     let c_len = (m - 1) * p.ldc as usize + n;
@@ -210,7 +212,7 @@ fn multiply<R: Scalar>(launch: CpuLaunch<'_>) {
                 let (a_block, a_stride) = a.block::<R>(rows, inner);
                 let (b_block, b_stride) = b.block::<R>(inner, cols);
                 let (height, width, depth) = (rows.1 - rows.0, cols.1 - cols.0, inner.1 - inner.0);
-                let product = Product {
+                let product = TiledProduct {
                     a: a.view(&a_block, a_stride, height, depth),
                     b: b.view(&b_block, b_stride, depth, width),
                     accum: if inner.0 > 0 || p.accumulate != 0 { Accum::Add } else { Accum::Replace },
@@ -261,7 +263,7 @@ fn pieces(len: usize, size: usize) -> impl Iterator<Item = (usize, usize)> {
 }
 
 /// A product whose tiles run in parallel, each on one thread, so that the thread count changes no bit.
-struct Product<'a, R: Scalar> {
+struct TiledProduct<'a, R: Scalar> {
     a: MatRef<'a, R>,
     b: MatRef<'a, R>,
     accum: Accum,
@@ -271,7 +273,7 @@ struct Product<'a, R: Scalar> {
     cancel: Option<&'a Cancel>,
 }
 
-impl<R: Scalar> Product<'_, R> {
+impl<R: Scalar> TiledProduct<'_, R> {
     fn run(&self, c: MatMut<'_, R>) {
         let size = if c.nrows() * c.ncols() < LARGE { SMALL_CPU_TILE } else { CPU_TILE };
         c.par_row_chunks_mut(size).enumerate().for_each(|(i, band)| {

@@ -77,8 +77,8 @@ pub(crate) fn spec(k: u64, wide: bool) -> [(&'static str, u32); 3] {
 }
 
 fn specs() -> Vec<Vec<(&'static str, u32)>> {
-    let of = |k| [false, true].map(|wide| spec(k, wide).to_vec());
-    [SHORT, MOST_KEPT.into()].into_iter().flat_map(of).collect()
+    let specs_of = |k| [false, true].map(|wide| spec(k, wide).to_vec());
+    [SHORT, MOST_KEPT.into()].into_iter().flat_map(specs_of).collect()
 }
 
 /// Most iterations of an invocation for each [`WG`] items: of candidates among themselves, in the list, and of the list among them.
@@ -106,7 +106,7 @@ struct Keys {
 impl Keys {
     /// The number that is less for what is nearer; NaN stays NaN.
     #[inline(always)]
-    fn of(self, sum: &Pair, in_f64: bool) -> f64 {
+    fn key(self, sum: &Pair, in_f64: bool) -> f64 {
         let value = joined(sum, in_f64);
         let value = if value < self.low { self.low } else { value };
         let value = if value > self.high { self.high } else { value };
@@ -189,7 +189,7 @@ impl NextStrip<'_> {
     fn find(&self, in_f64: bool) -> usize {
         for start in (self.from..self.sums.len()).step_by(STRIP) {
             let strip = &self.sums[start..self.sums.len().min(start + STRIP)];
-            let within = |some: bool, sum: &Pair| some | is_within(self.keys.of(sum, in_f64), self.bound);
+            let within = |some: bool, sum: &Pair| some | is_within(self.keys.key(sum, in_f64), self.bound);
             if strip.iter().fold(false, within) {
                 return start;
             }
@@ -224,8 +224,9 @@ impl NextItem<'_> {
     fn find(&self, in_f64: bool) -> usize {
         for item in self.items.clone() {
             let sums = self.sums[item * self.step..][..self.bounds.len()].iter().zip(self.bounds);
-            let within =
-                |some: bool, (sum, bound): (&Pair, &f64)| some | is_within(self.keys.of(sum, in_f64), *bound);
+            let within = |some: bool, (sum, bound): (&Pair, &f64)| {
+                some | is_within(self.keys.key(sum, in_f64), *bound)
+            };
             if sums.fold(false, within) {
                 return item;
             }
@@ -244,7 +245,7 @@ impl NullaryFnOnce for NextItem<'_> {
 }
 
 /// The pairs that a launch offers.
-struct Block<'a> {
+struct OfferedPairs<'a> {
     p: Params,
     in_f64: bool,
     keys: Keys,
@@ -256,12 +257,12 @@ struct Block<'a> {
     nothing: Pair,
 }
 
-impl Block<'_> {
+impl OfferedPairs<'_> {
     fn list(&self, sums: &[Pair], numbers: &[u32]) -> List {
         let places = sums.iter().zip(numbers).filter(|_| self.p.fresh == 0);
         let kept = places.take_while(|(_, number)| **number != NOWHERE);
         let entry =
-            |(&sum, &number): (&Pair, &u32)| Entry { key: self.keys.of(&sum, self.in_f64), number, sum };
+            |(&sum, &number): (&Pair, &u32)| Entry { key: self.keys.key(&sum, self.in_f64), number, sum };
         let mut entries = Vec::with_capacity(sums.len());
         entries.extend(kept.map(entry));
         let mut list = List { entries, k: sums.len(), bound: f64::NAN, has_changed: self.p.fresh != 0 };
@@ -286,7 +287,7 @@ impl Block<'_> {
             return;
         }
         let [lines, items] = self.undefined;
-        let key = self.keys.of(sum, self.in_f64);
+        let key = self.keys.key(sum, self.in_f64);
         let is_nothing = lines[line] != 0 || items[item] != 0 || key.is_nan();
         list.offer(match is_nothing {
             true => Entry { key: f64::NAN, number, sum: self.nothing },
@@ -336,7 +337,7 @@ fn nearest(launch: CpuLaunch<'_>) {
     let [sums, undefined_lines, undefined_items, kept_sums, kept_numbers] = launch.args();
     let [low, high] = [p.low, p.high].map(|bits| f64::from(f32::from_bits(bits)));
     let flags = [(&undefined_lines, p.line_flags0), (&undefined_items, p.item_flags0)];
-    let block = Block {
+    let block = OfferedPairs {
         p,
         in_f64,
         keys: Keys { low, high, sign: if p.falling == 0 { 1.0 } else { -1.0 } },

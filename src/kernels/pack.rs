@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::{
     WG,
     cpu::{
-        bits::{Layout, Rows},
+        bits::{Layout, PairedRows},
         simd::wide,
     },
 };
@@ -55,7 +55,7 @@ fn pack(launch: CpuLaunch<'_>) {
     let code = Code { entries: p.entries, negative: (p.negative != REFUSE).then_some(p.negative) };
     let table = recode.then(|| u64::from(p.table_low) | u64::from(p.table_high) << 32);
     let per = (8 / bits) as usize;
-    let rows = Rows {
+    let rows = PairedRows {
         from: x,
         input: Layout { stride: cols, per: 1 },
         to: out,
@@ -66,9 +66,9 @@ fn pack(launch: CpuLaunch<'_>) {
     };
     rows.for_each(&|first, x: &[u8], out: &mut [u8]| {
         let refused = match bits {
-            1 => wide(Row::<1> { x, out, code, table }),
-            2 => wide(Row::<2> { x, out, code, table }),
-            _ => wide(Row::<4> { x, out, code, table }),
+            1 => wide(PackRow::<1> { x, out, code, table }),
+            2 => wide(PackRow::<2> { x, out, code, table }),
+            _ => wide(PackRow::<4> { x, out, code, table }),
         };
         if refused {
             code.tell(x, first, &told);
@@ -103,14 +103,14 @@ impl Code {
 }
 
 /// Packs a row; whether any value is refused.
-struct Row<'a, const BITS: usize> {
+struct PackRow<'a, const BITS: usize> {
     x: &'a [u8],
     out: &'a mut [u8],
     code: Code,
     table: Option<u64>,
 }
 
-impl<const BITS: usize> pulp::NullaryFnOnce for Row<'_, BITS> {
+impl<const BITS: usize> pulp::NullaryFnOnce for PackRow<'_, BITS> {
     type Output = bool;
 
     #[inline(always)]

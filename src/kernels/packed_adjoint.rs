@@ -71,11 +71,11 @@ pub(crate) fn spec(tile: u32, missing: bool, limb_count: u64) -> [(&'static str,
 }
 
 fn specs() -> Vec<Vec<(&'static str, u32)>> {
-    let of = |tile| {
+    let specs_of = |tile| {
         [(false, 1), (false, 2), (false, 3), (true, 2), (true, 3)]
             .map(|(missing, limb_count)| spec(tile, missing, limb_count).to_vec())
     };
-    [TILE, LARGE_TILE].into_iter().flat_map(of).collect()
+    [TILE, LARGE_TILE].into_iter().flat_map(specs_of).collect()
 }
 
 /// Words of a row that one task takes: a line of the cache.
@@ -189,13 +189,13 @@ impl Work for Adjoint<'_> {
         let filled = if product.missing { multiples(dot, &product) } else { Vec::new() };
         let filled = &filled[..];
         product.pieces(self.sums, |rows, word, words, out| {
-            dot.vectorize(Piece::<D, NARROW, WIDE> { dot, product, filled, rows, word, words, out });
+            dot.vectorize(AdjointPiece::<D, NARROW, WIDE> { dot, product, filled, rows, word, words, out });
         });
     }
 }
 
 /// Some words of some rows.
-struct Piece<'a, 'b, D, const NARROW: usize, const WIDE: usize> {
+struct AdjointPiece<'a, 'b, D, const NARROW: usize, const WIDE: usize> {
     dot: D,
     product: Operands<'a>,
     /// Sums that the missing codes of each row add: (rows, padded columns).
@@ -206,7 +206,7 @@ struct Piece<'a, 'b, D, const NARROW: usize, const WIDE: usize> {
     out: &'a Mutex<&'b mut [u32]>,
 }
 
-impl<D: Dot, const NARROW: usize, const WIDE: usize> NullaryFnOnce for Piece<'_, '_, D, NARROW, WIDE> {
+impl<D: Dot, const NARROW: usize, const WIDE: usize> NullaryFnOnce for AdjointPiece<'_, '_, D, NARROW, WIDE> {
     type Output = ();
 
     #[inline(always)]
@@ -258,7 +258,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> NullaryFnOnce for Piece<'_,
     }
 }
 
-impl<D: Dot, const NARROW: usize, const WIDE: usize> Piece<'_, '_, D, NARROW, WIDE> {
+impl<D: Dot, const NARROW: usize, const WIDE: usize> AdjointPiece<'_, '_, D, NARROW, WIDE> {
     /// Rows of four words, byte by byte. Zeros past the last row.
     #[inline(always)]
     fn interleave(&self, first: usize, word: usize, out: &mut [[u32; 16]]) {
@@ -309,7 +309,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> Piece<'_, '_, D, NARROW, WI
         let row_limbs = self.product.limb_count * self.product.cols;
         let codes: &[D::Words] = cast_slice(codes);
         let sums: &mut [D::Words] = cast_slice_mut(sums);
-        let mut tile = Tile { codes, weights, width: self.product.width, row_limb: 0 };
+        let mut tile = LimbTile { codes, weights, width: self.product.width, row_limb: 0 };
         while tile.row_limb + NARROW <= row_limbs {
             tile.add::<D, NARROW, WIDE>(self.dot, sums);
             tile.row_limb += NARROW;
@@ -326,7 +326,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> Piece<'_, '_, D, NARROW, WI
 }
 
 /// Adds the products of some row limbs to their sums.
-struct Tile<'a, W> {
+struct LimbTile<'a, W> {
     codes: &'a [W],
     weights: &'a [u32],
     /// Words of a row of `weights`, and the first of them.
@@ -334,7 +334,7 @@ struct Tile<'a, W> {
     row_limb: usize,
 }
 
-impl<W: Pod> Tile<'_, W> {
+impl<W: Pod> LimbTile<'_, W> {
     #[inline(always)]
     fn add<D: Dot<Words = W>, const LIMBS: usize, const VECTORS: usize>(&self, dot: D, sums: &mut [W]) {
         // Vectors of 64 entries.

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use super::cpu::{
     dot::{Dot, Path, Work, is_dense},
     limbs::{join, limbs, multiple},
-    quads::{DEPTH, Quads, Tile, Walk, one, quad},
+    quads::{DEPTH, Quads, RowTile, Walk, one, quad},
     sparse::{Split, code, most_codes},
 };
 use crate::{
@@ -48,9 +48,9 @@ pub(crate) fn spec(tile: u32, missing: bool, limbs: bool) -> [(&'static str, u32
 }
 
 fn specs() -> Vec<Vec<(&'static str, u32)>> {
-    let all = [(false, false), (false, true), (true, false), (true, true)];
-    let of = |tile| all.map(|(missing, limbs)| spec(tile, missing, limbs).to_vec());
-    [TILE, LARGE_TILE].into_iter().flat_map(of).collect()
+    let kinds = [(false, false), (false, true), (true, false), (true, true)];
+    let specs_of = |tile| kinds.map(|(missing, limbs)| spec(tile, missing, limbs).to_vec());
+    [TILE, LARGE_TILE].into_iter().flat_map(specs_of).collect()
 }
 
 /// Rows of a task: a multiple of 4, so that whole words of weights are written, and of any tile.
@@ -132,7 +132,7 @@ impl Work for Values<'_> {
                 return;
             }
             let rows = out.len() / product.cols;
-            let block = Block::<D, NARROW, WIDE> { dot, product, first: block * BLOCK, rows };
+            let block = RowBlock::<D, NARROW, WIDE> { dot, product, first: block * BLOCK, rows };
             dot.vectorize(ValuesBlock { block, out });
         });
     }
@@ -153,7 +153,7 @@ impl Work for Limbs<'_> {
             }
             let first = block * BLOCK;
             let rows = BLOCK.min(product.table.len() - first);
-            let block = Block::<D, NARROW, WIDE> { dot, product, first, rows };
+            let block = RowBlock::<D, NARROW, WIDE> { dot, product, first, rows };
             dot.vectorize(LimbsBlock { block, out });
         });
     }
@@ -161,7 +161,7 @@ impl Work for Limbs<'_> {
 
 /// Some rows.
 #[derive(Clone, Copy)]
-struct Block<'a, D, const NARROW: usize, const WIDE: usize> {
+struct RowBlock<'a, D, const NARROW: usize, const WIDE: usize> {
     dot: D,
     product: Operands<'a>,
     first: usize,
@@ -169,7 +169,7 @@ struct Block<'a, D, const NARROW: usize, const WIDE: usize> {
 }
 
 struct ValuesBlock<'a, D, const NARROW: usize, const WIDE: usize> {
-    block: Block<'a, D, NARROW, WIDE>,
+    block: RowBlock<'a, D, NARROW, WIDE>,
     out: &'a mut [f32],
 }
 
@@ -195,7 +195,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> NullaryFnOnce for ValuesBlo
 }
 
 struct LimbsBlock<'a, D, const NARROW: usize, const WIDE: usize> {
-    block: Block<'a, D, NARROW, WIDE>,
+    block: RowBlock<'a, D, NARROW, WIDE>,
     out: &'a mut [u32],
 }
 
@@ -242,7 +242,7 @@ struct Sums {
     places: [usize; BLOCK],
 }
 
-impl<D: Dot, const NARROW: usize, const WIDE: usize> Block<'_, D, NARROW, WIDE> {
+impl<D: Dot, const NARROW: usize, const WIDE: usize> RowBlock<'_, D, NARROW, WIDE> {
     #[inline(always)]
     fn sums(&self) -> Sums {
         let p = &self.product;
@@ -319,7 +319,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> Block<'_, D, NARROW, WIDE> 
         let (xs, sums) = (cast_slice(xs), cast_slice_mut(sums));
         let stride = self.product.row_limbs * 4 / size_of::<D::Words>();
         for first in (0..stride).step_by(WIDE) {
-            let tile = Tile { quads, words, xs, stride, first };
+            let tile = RowTile { quads, words, xs, stride, first };
             match WIDE.min(stride - first) {
                 1 => tile.add::<D, 1>(self.dot, sums),
                 2 => tile.add::<D, 2>(self.dot, sums),

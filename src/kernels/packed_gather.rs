@@ -39,12 +39,12 @@ impl Recode {
     pub(crate) const MISSING: Self = Self([0, 0, 0, 1]);
 
     /// An order's word: that row, recoded.
-    pub(crate) const fn of(self, row: u32) -> u32 {
+    pub(crate) const fn word(self, row: u32) -> u32 {
         let Self([zero, one, two, missing]) = self;
         row | u32::from_le_bytes([0, 0, 0, zero | one << 2 | two << 4 | missing << 6])
     }
 
-    /// The recoding and the row that [`of`](Self::of) was given.
+    /// The recoding and the row that [`word`](Self::word) was given.
     pub(crate) const fn split(word: u32) -> (Self, u32) {
         let [.., codes] = word.to_le_bytes();
         (Self([codes & 3, codes >> 2 & 3, codes >> 4 & 3, codes >> 6]), word & (ROWS - 1))

@@ -47,15 +47,15 @@ const FOURS: usize = 64;
 
 fn packed_limbs(launch: CpuLaunch<'_>) {
     match (launch.constant("SETS"), launch.constant("LIMBS")) {
-        (1, 1) => all::<1, 1>(launch),
-        (1, 2) => all::<1, 2>(launch),
-        (1, _) => all::<1, 3>(launch),
-        (_, 2) => all::<2, 2>(launch),
-        _ => all::<2, 3>(launch),
+        (1, 1) => make_limbs::<1, 1>(launch),
+        (1, 2) => make_limbs::<1, 2>(launch),
+        (1, _) => make_limbs::<1, 3>(launch),
+        (_, 2) => make_limbs::<2, 2>(launch),
+        _ => make_limbs::<2, 3>(launch),
     }
 }
 
-fn all<const SETS: usize, const LIMBS: usize>(launch: CpuLaunch<'_>) {
+fn make_limbs<const SETS: usize, const LIMBS: usize>(launch: CpuLaunch<'_>) {
     let p: Params = launch.params();
     let [packed, table, out] = launch.args();
     let (rows, words, columns) = (p.rows as usize, p.words as usize, p.columns as usize);
@@ -93,16 +93,16 @@ struct Fours<'a, const SETS: usize, const LIMBS: usize> {
 
 impl<const SETS: usize, const LIMBS: usize> Work for Fours<'_, SETS, LIMBS> {
     fn run<D: Dot, const NARROW: usize, const WIDE: usize>(self, dot: D) {
-        dot.vectorize(Vectors { dot, fours: self });
+        dot.vectorize(VectorizedFours { dot, fours: self });
     }
 }
 
-struct Vectors<'a, D, const SETS: usize, const LIMBS: usize> {
+struct VectorizedFours<'a, D, const SETS: usize, const LIMBS: usize> {
     dot: D,
     fours: Fours<'a, SETS, LIMBS>,
 }
 
-impl<D: Dot, const SETS: usize, const LIMBS: usize> NullaryFnOnce for Vectors<'_, D, SETS, LIMBS> {
+impl<D: Dot, const SETS: usize, const LIMBS: usize> NullaryFnOnce for VectorizedFours<'_, D, SETS, LIMBS> {
     type Output = ();
 
     #[inline(always)]

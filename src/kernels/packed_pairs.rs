@@ -81,7 +81,7 @@ fn packed_pairs(launch: CpuLaunch<'_>) {
     let len = sums.len().min(16 * (word1 - word0) * cols * 2);
     let column_word = p.column_word as usize;
     let columns = (column_word, column_word + cols.div_ceil(16));
-    let pairs = Pairs { packed, words, terms, columns, cols, cancel };
+    let pairs = PairOperands { packed, words, terms, columns, cols, cancel };
     sums[..len].par_chunks_mut(16 * STRIP * cols * 2).enumerate().for_each(|(strip, sums)| {
         let word0 = word0 + strip * STRIP;
         Path::best().run(Strip { pairs, entries: (word0, word1.min(word0 + STRIP)), sums });
@@ -90,7 +90,7 @@ fn packed_pairs(launch: CpuLaunch<'_>) {
 
 /// The operands.
 #[derive(Clone, Copy)]
-struct Pairs<'a> {
+struct PairOperands<'a> {
     packed: &'a [u32],
     words: usize,
     terms: &'a [Terms],
@@ -103,29 +103,29 @@ struct Pairs<'a> {
 
 /// The sums of some entries, between these words.
 struct Strip<'a> {
-    pairs: Pairs<'a>,
+    pairs: PairOperands<'a>,
     entries: (usize, usize),
     sums: &'a mut [u32],
 }
 
 impl Work for Strip<'_> {
     fn run<D: Dot, const NARROW: usize, const WIDE: usize>(self, dot: D) {
-        dot.vectorize(Vectors { dot, strip: self });
+        dot.vectorize(VectorizedStrip { dot, strip: self });
     }
 }
 
-struct Vectors<'a, D> {
+struct VectorizedStrip<'a, D> {
     dot: D,
     strip: Strip<'a>,
 }
 
-impl<D: Dot> NullaryFnOnce for Vectors<'_, D> {
+impl<D: Dot> NullaryFnOnce for VectorizedStrip<'_, D> {
     type Output = ();
 
     #[inline(always)]
     fn call(self) {
         let Self { dot, strip: Strip { pairs, entries, sums } } = self;
-        let Pairs { packed, words, terms, columns, cols, cancel } = pairs;
+        let PairOperands { packed, words, terms, columns, cols, cancel } = pairs;
         // The places of codes in the row, and the products of the columns' codes with a code 1, 2 and 3.
         let mut bits = [0; 16 * STRIP + 16];
         let mut terms_of = [(0, [0; 3]); 16 * COLUMN_WORDS];

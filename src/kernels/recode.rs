@@ -48,7 +48,7 @@ fn recode(launch: CpuLaunch<'_>) {
     let masks = masks(p.table);
     let rows = packed.par_chunks_mut(words).zip(raw.par_chunks(row_bytes)).zip(counts);
     rows.with_min_len(PIECE.div_ceil(row_bytes)).for_each(|((packed, raw), counts)| {
-        *counts = wide(Row { raw, cols: p.cols, masks: &masks, packed });
+        *counts = wide(RecodeRow { raw, cols: p.cols, masks: &masks, packed });
     });
 }
 
@@ -62,14 +62,14 @@ fn masks(table: u32) -> [[u32; 4]; 2] {
 }
 
 /// No closure: the compiler need not inline one, and compiles it without wide vectors then.
-struct Row<'a> {
+struct RecodeRow<'a> {
     raw: &'a [u8],
     cols: u32,
     masks: &'a [[u32; 4]; 2],
     packed: &'a mut [u32],
 }
 
-impl NullaryFnOnce for Row<'_> {
+impl NullaryFnOnce for RecodeRow<'_> {
     type Output = [u32; 4];
 
     #[inline(always)]

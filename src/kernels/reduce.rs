@@ -46,8 +46,8 @@ pub(crate) fn exact(dtype: DType, by_row: bool) -> bool {
 fn specs() -> Vec<Vec<(&'static str, u32)>> {
     let kinds =
         [(DType::F32, true), (DType::F32, false), (DType::U8, true), (DType::U8, false), (DType::I8, true)];
-    let of = |(dtype, by_row)| [false, true].map(|missing| spec(dtype, by_row, missing).to_vec());
-    kinds.into_iter().flat_map(of).collect()
+    let specs_of = |(dtype, by_row)| [false, true].map(|missing| spec(dtype, by_row, missing).to_vec());
+    kinds.into_iter().flat_map(specs_of).collect()
 }
 
 /// Sums kept at once, so that a long sum vectorises; their number fixes the order of additions.

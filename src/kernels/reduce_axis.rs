@@ -104,8 +104,8 @@ pub(crate) fn spec(by_row: bool, partial: bool, dtype: DType) -> [(&'static str,
 
 fn specs() -> Vec<Vec<(&'static str, u32)>> {
     let kinds = [(false, DType::F32), (false, DType::U8), (true, DType::U32)];
-    let of = |(partial, dtype)| [false, true].map(|by_row| spec(by_row, partial, dtype).to_vec());
-    kinds.into_iter().flat_map(of).collect()
+    let specs_of = |(partial, dtype)| [false, true].map(|by_row| spec(by_row, partial, dtype).to_vec());
+    kinds.into_iter().flat_map(specs_of).collect()
 }
 
 /// A sum, or the greatest number and where it stands along the axis.
@@ -184,7 +184,7 @@ impl Source<'_> {
     fn total(&self, start: usize, first: u32, block: &mut [f64]) -> Total {
         self.load(start, block);
         if self.op.adds() {
-            let sum = Sum(block);
+            let sum = LaneSum(block);
             let value = if block.len() <= SHORT { sum.call() } else { wide(sum) };
             return Total { value, ..Total::zeroed() };
         }
@@ -202,7 +202,7 @@ impl Source<'_> {
         for line in 1..len {
             self.load(start + line * pitch, &mut row);
             let (best, places) = (&mut best[..], &mut places[..]);
-            wide(Row { row: &row, line: small(line), adds: self.op.adds(), best, places });
+            wide(NextRow { row: &row, line: small(line), adds: self.op.adds(), best, places });
         }
         for (col, (total, (&value, &line))) in totals.iter_mut().zip(best.iter().zip(&places)).enumerate() {
             let at = start + line as usize * pitch + col;
@@ -217,9 +217,9 @@ fn small(place: usize) -> u32 {
 }
 
 /// The sum of numbers.
-struct Sum<'a>(&'a [f64]);
+struct LaneSum<'a>(&'a [f64]);
 
-impl NullaryFnOnce for Sum<'_> {
+impl NullaryFnOnce for LaneSum<'_> {
     type Output = f64;
 
     #[inline(always)]
@@ -252,13 +252,13 @@ impl NullaryFnOnce for Greatest<'_> {
         let greater = |most, &x: &f64| if x > most { x } else { most };
         let most = lanes.iter().chain(rest).fold(f64::NEG_INFINITY, greater);
         let any_nan = nan.contains(&true) || rest.iter().any(|x| x.is_nan());
-        let found = self.0.iter().position(|x| if any_nan { x.is_nan() } else { *x == most });
-        found.unwrap_or(0)
+        let place = self.0.iter().position(|x| if any_nan { x.is_nan() } else { *x == most });
+        place.unwrap_or(0)
     }
 }
 
 /// One more row of columns.
-struct Row<'a> {
+struct NextRow<'a> {
     row: &'a [f64],
     line: u32,
     adds: bool,
@@ -266,7 +266,7 @@ struct Row<'a> {
     places: &'a mut [u32],
 }
 
-impl NullaryFnOnce for Row<'_> {
+impl NullaryFnOnce for NextRow<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -333,8 +333,8 @@ fn store(p: &Params, op: Op, stored: Stored, total: Total, out: &mut [u32]) {
             let mut words = [0; 4];
             words.copy_from_slice(out);
             let before: Total = bytemuck::cast(words);
-            let all = if p.accumulate == 1 { before.joined(total, op) } else { total };
-            out.copy_from_slice(&bytemuck::cast::<_, [u32; 4]>(all));
+            let merged = if p.accumulate == 1 { before.joined(total, op) } else { total };
+            out.copy_from_slice(&bytemuck::cast::<_, [u32; 4]>(merged));
         }
         Stored::One => out[0] = nearest_f32(value).to_bits(),
         Stored::Two => out.copy_from_slice(&bytemuck::cast::<_, [u32; 2]>(value)),

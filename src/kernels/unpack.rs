@@ -5,7 +5,7 @@ use bytemuck::Pod;
 use super::{
     WG,
     cpu::{
-        bits::{Layout, Rows},
+        bits::{Layout, PairedRows},
         simd::wide,
     },
 };
@@ -62,7 +62,7 @@ fn each<T: Pod + Send>(
     f: impl Fn(&[u8], &mut [T]) + Sync,
 ) {
     let [rows, cols, stride, out0] = [p.rows, p.cols, p.stride, p.out0].map(|n| n as usize);
-    let rows = Rows {
+    let rows = PairedRows {
         from: packed,
         input: Layout { stride, per },
         to: &mut out.write::<T>()[out0..][..rows * cols],

@@ -40,7 +40,7 @@ struct PairBlock {
 
 impl PairBlock {
     /// Both parts, in order of j: of all pairs that are wanted, each column where the other is missing.
-    fn of(columns: u64, wanted: &PairSet) -> [Self; 2] {
+    fn split(columns: u64, wanted: &PairSet) -> [Self; 2] {
         let [first, second] = match wanted {
             PairSet::From(own) => [own.clone(), own.end..columns],
             PairSet::Across(split) => [0..*split, *split..columns],
@@ -82,7 +82,7 @@ impl<const N: usize> AbsentSums<N> {
         wanted: &PairSet,
         numbers: [[u8; 4]; N],
     ) -> Result<Self> {
-        let parts = PairBlock::of(columns, wanted);
+        let parts = PairBlock::split(columns, wanted);
         let firsts = parts.iter().flat_map(|part| {
             part.j
                 .clone()
@@ -92,7 +92,7 @@ impl<const N: usize> AbsentSums<N> {
         let groups = firsts.map(|(own, part)| {
             let of_group = [part.i.start / 16, own.start / 16];
             let zeros = |_| ColumnSums::zeros_from(device, of_group, part.i.end, own.end - own.start);
-            Ok((own.clone(), all(numbers.map(zeros))?))
+            Ok((own.clone(), collected(numbers.map(zeros))?))
         });
         let groups = groups.collect::<Result<_>>()?;
         Ok(Self { columns, parts, numbers, groups })
@@ -111,7 +111,7 @@ impl<const N: usize> AbsentSums<N> {
         let step = most_rows(packed)?;
         for rows in rows.chunk_by(|a, b| a / step == b / step) {
             let batches = batches(packed.device(), self.columns, SETS, LIMBS);
-            for (first, end) in batches.of((0, rows.len() as u64)) {
+            for (first, end) in batches.split((0, rows.len() as u64)) {
                 self.add_batch(packed, &rows[to_usize(first)..to_usize(end)])?;
             }
         }
@@ -124,11 +124,11 @@ impl<const N: usize> AbsentSums<N> {
         let (device, count) = (packed.device(), rows.len() as u64);
         let gathered = |recode: Recode| {
             #[allow(clippy::cast_possible_truncation, reason = "below 2^24")]
-            let order: Vec<u32> = rows.iter().map(|row| recode.of((row - first) as u32)).collect();
+            let order: Vec<u32> = rows.iter().map(|row| recode.word((row - first) as u32)).collect();
             packed_gather(packed, self.columns, *first..last + 1, &order)
         };
         let (left, right) = (gathered(ALONE)?, gathered(Recode::NOTHING)?);
-        let tables = all(self.numbers.map(|numbers| {
+        let tables = collected(self.numbers.map(|numbers| {
             let entries = [0, 0, u32::from_le_bytes(numbers), 0].repeat(rows.len());
             Tensor::from_slice(device, &entries, &[count, SETS * LIMBS])
         }))?;
@@ -170,7 +170,7 @@ impl<const N: usize> AbsentSums<N> {
 }
 
 /// All of them, or the first error.
-fn all<T, const N: usize>(results: [Result<T>; N]) -> Result<[T; N]> {
+fn collected<T, const N: usize>(results: [Result<T>; N]) -> Result<[T; N]> {
     let results = results.into_iter().collect::<Result<Vec<T>>>()?;
     results.try_into().map_err(|_| unreachable!("there should be as many"))
 }

@@ -41,8 +41,8 @@ pub(super) fn splits(limits: &Limits, tile: u32, missing: bool, [rows, tiles]: [
     let places = u64::from(limits.processors * at_once(tile, missing));
     // Places without work, of 1000.
     let idle = |splits: &u64| {
-        let (groups, all) = (splits * tiles, (splits * tiles).next_multiple_of(places));
-        1000 * (all - groups) / all
+        let (groups, slots) = (splits * tiles, (splits * tiles).next_multiple_of(places));
+        1000 * (slots - groups) / slots
     };
     let splits = 1..=(rows / LEAST_DEPTH).clamp(1, (2 * places / tiles).max(8));
     if places == 0 {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{
-    operand::{LIMBS, Operand, row_limbs},
+    operand::{LIMBS, LimbMatrix, row_limbs},
     row_words,
 };
 use crate::{
@@ -88,7 +88,11 @@ impl PackedRows<'_> {
 ///
 /// # Errors
 /// [`Error::Limit`] when a row or the limbs do not fit a binding; [`Error::OutOfMemory`].
-pub(crate) fn packed_apply(rows: PackedRows<'_>, x: &Operand, factors: &Tensor<f32>) -> Result<Tensor<f32>> {
+pub(crate) fn packed_apply(
+    rows: PackedRows<'_>,
+    x: &LimbMatrix,
+    factors: &Tensor<f32>,
+) -> Result<Tensor<f32>> {
     apply_in_tiles(rows.tile(), rows, x, factors)
 }
 
@@ -96,7 +100,7 @@ pub(crate) fn packed_apply(rows: PackedRows<'_>, x: &Operand, factors: &Tensor<f
 pub(crate) fn apply_in_tiles(
     tile: u32,
     rows: PackedRows<'_>,
-    x: &Operand,
+    x: &LimbMatrix,
     factors: &Tensor<f32>,
 ) -> Result<Tensor<f32>> {
     let shape = [rows.range.1 - rows.range.0, x.columns];
@@ -118,7 +122,7 @@ pub(crate) fn apply_in_tiles(
 /// As [`packed_apply`].
 pub(crate) fn packed_weights(
     rows: PackedRows<'_>,
-    x: &Operand,
+    x: &LimbMatrix,
     factors: &Tensor<f32>,
 ) -> Result<Tensor<u32>> {
     weights_in_tiles(rows.tile(), rows, x, factors)
@@ -128,7 +132,7 @@ pub(crate) fn packed_weights(
 pub(crate) fn weights_in_tiles(
     tile: u32,
     rows: PackedRows<'_>,
-    x: &Operand,
+    x: &LimbMatrix,
     factors: &Tensor<f32>,
 ) -> Result<Tensor<u32>> {
     let count = rows.range.1 - rows.range.0;
@@ -144,7 +148,7 @@ pub(crate) fn weights_in_tiles(
 fn launch<T: crate::Element>(
     tile: u32,
     rows: PackedRows<'_>,
-    x: &Operand,
+    x: &LimbMatrix,
     factors: &Tensor<f32>,
     limbs: bool,
     out: &mut Tensor<T>,

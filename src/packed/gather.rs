@@ -62,7 +62,7 @@ pub fn unpack_rows(
         return Err(Error::Limit { what: "rows to unpack", requested: range.end - range.start, max });
     }
     #[allow(clippy::cast_possible_truncation, reason = "at most 2^24")]
-    let order: Vec<u32> = rows.iter().map(|row| Recode::NOTHING.of((row - first) as u32)).collect();
+    let order: Vec<u32> = rows.iter().map(|row| Recode::NOTHING.word((row - first) as u32)).collect();
     let gathered = packed_gather(packed, entries, range, &order)?;
     let bytes = gathered.into_elements::<u8>(&[rows.len() as u64, 4 * row_words(entries)]);
     unpack(&bytes, entries, Width::Two, Some(&numbers))
@@ -155,7 +155,7 @@ pub fn side_by_side(
         let codes = codes[to_usize(first)..to_usize(end)].iter().map(|codes| Recode(*codes));
         let recoded = [codes.collect(), vec![Recode::NOTHING; to_usize(end - first)]];
         for (((packed, entries, row), word), recode) in sides.into_iter().zip([0, width]).zip(recoded) {
-            let order: Vec<u32> = recode.iter().zip(0..).map(|(recode, row)| recode.of(row)).collect();
+            let order: Vec<u32> = recode.iter().zip(0..).map(|(recode, row)| recode.word(row)).collect();
             gather_into(packed, entries, row + first..row + end, &order, (&mut out, first, word))?;
         }
     }

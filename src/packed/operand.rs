@@ -88,7 +88,7 @@ fn put(numbers: &[f64], units: &[f64], place: usize, out: &mut [u32], totals: &m
 
 /// Columns of a matrix (entries, columns) as limbs on a device, in the order of quads.
 #[derive(Debug)]
-pub(crate) struct Operand {
+pub(crate) struct LimbMatrix {
     /// (quads, row limbs) words: byte b of word (q, limb) belongs to the entry at place b of quad q.
     pub(crate) words: Tensor<u32>,
     pub(crate) columns: u64,
@@ -100,7 +100,7 @@ pub(crate) struct Operand {
     pub(crate) totals: Vec<f64>,
 }
 
-impl Operand {
+impl LimbMatrix {
     /// From columns `first..first + columns` of `x`, for rows of `words` words.
     ///
     /// # Errors
@@ -115,7 +115,7 @@ impl Operand {
         let units: Vec<f64> = largest.iter().map(|&largest| unit(largest)).collect();
         let row_limbs = to_usize(row_limbs(LIMBS, columns as u64));
         let quads = 4 * to_usize(words);
-        let mut all = vec![0u32; quads * row_limbs];
+        let mut limbs = vec![0u32; quads * row_limbs];
         let part = |(part, out): (usize, &mut [u32])| {
             let mut totals = vec![0; columns];
             for (quad, out) in (PART / 4 * part..).zip(out.chunks_exact_mut(row_limbs)) {
@@ -129,9 +129,9 @@ impl Operand {
             totals
         };
         let parts: Vec<Vec<i64>> = pool
-            .install(|| all.par_chunks_mut((PART / 4 * row_limbs).max(1)).enumerate().map(part).collect());
+            .install(|| limbs.par_chunks_mut((PART / 4 * row_limbs).max(1)).enumerate().map(part).collect());
         let totals = (0..columns).map(|c| parts.iter().map(|totals| totals[c]).sum::<i64>() as f64).collect();
-        let words = Tensor::from_slice(device, &all, &[quads as u64, row_limbs as u64])?;
+        let words = Tensor::from_slice(device, &limbs, &[quads as u64, row_limbs as u64])?;
         let largest = largest.iter().zip(&units).map(|(largest, unit)| largest / unit).collect();
         Ok(Self { words, columns: columns as u64, units, largest, totals })
     }

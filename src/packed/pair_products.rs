@@ -75,7 +75,7 @@ struct Group {
 
 impl Group {
     /// The groups of what is wanted, of so many columns.
-    fn all(device: &Device, wanted: &PairSet, columns: u64) -> impl Iterator<Item = Self> + use<> {
+    fn cover(device: &Device, wanted: &PairSet, columns: u64) -> impl Iterator<Item = Self> + use<> {
         let (across, alone, following) = match wanted {
             PairSet::From(own) => (0..0, 0..0, own.start.min(columns)..own.end.min(columns)),
             PairSet::Across(split) => (0..(*split).min(columns), 0..columns, 0..0),
@@ -136,14 +136,14 @@ impl PairProducts {
     /// # Errors
     /// [`Error::Limit`] for more columns than sums are exact for; [`Error::OutOfMemory`].
     pub(crate) fn new(device: &Device, columns: u64, rows: u64, largest: f64, point: i32) -> Result<Self> {
-        Self::of(device, columns, &PairSet::From(0..columns), rows, largest, point)
+        Self::for_pairs(device, columns, &PairSet::From(0..columns), rows, largest, point)
     }
 
     /// Sums as of [`new`](Self::new), for the pairs `wanted` alone.
     ///
     /// # Errors
     /// As [`new`](Self::new).
-    pub(crate) fn of(
+    pub(crate) fn for_pairs(
         device: &Device,
         columns: u64,
         wanted: &PairSet,
@@ -152,7 +152,7 @@ impl PairProducts {
         point: i32,
     ) -> Result<Self> {
         check_entries(columns)?;
-        let groups = Group::all(device, wanted, columns).map(|group| group.zeros(device));
+        let groups = Group::cover(device, wanted, columns).map(|group| group.zeros(device));
         let room = 62 - exponent(rows.max(1) as f64 * largest) - 1;
         Ok(Self {
             device: device.clone(),
@@ -238,7 +238,7 @@ impl PairProducts {
         sets: u64,
     ) -> u64 {
         let columns = columns.min(MAX_ENTRIES);
-        let sums = Group::all(device, wanted, columns)
+        let sums = Group::cover(device, wanted, columns)
             .map(|Group { count, entries: (first, end), .. }| 8 * count * (end - first));
         // The rows in order; the limbs of a batch for each group that is worked on, with what the cpu device adds for
         // missing codes, less than those; their table and order.
@@ -289,7 +289,7 @@ impl PairProducts {
             let key = |(row, terms): &(usize, RowTerms)| (terms.kind, factor(terms), *row);
             self.device.pool()?.install(|| terms.par_sort_unstable_by_key(key));
             #[allow(clippy::cast_possible_truncation, reason = "below 2^24")]
-            let order: Vec<u32> = terms.iter().map(|(row, terms)| terms.recode.of(*row as u32)).collect();
+            let order: Vec<u32> = terms.iter().map(|(row, terms)| terms.recode.word(*row as u32)).collect();
             let ordered =
                 packed_gather(packed, self.columns, from + start as u64..from + end as u64, &order)?;
             let mut done = 0;
@@ -323,7 +323,7 @@ impl PairProducts {
         // Products of codes alone read no means or factors.
         let factors = Tensor::<f32>::empty(&self.device, &[0, 2])?;
         let shift = (self.point - power).unsigned_abs();
-        for range in batches(&self.device, self.columns, sets, limb_count).of((rows.start, rows.end)) {
+        for range in batches(&self.device, self.columns, sets, limb_count).split((rows.start, rows.end)) {
             let of_batch = PackedRows { packed, table: &factors, range, missing };
             let table = Table { words: &table, first: range.0 - rows.start, sets, limb_count };
             self.device.each(&mut self.groups, |sums| {

@@ -50,8 +50,8 @@ pub(crate) fn packed_pairs(
         && (is_same && columns == entries || columns.is_multiple_of(16) && (!is_same || columns < entries));
     if !fits || *terms.shape() != [count, 4] {
         let expected = format!("rows of {entries} entries from word {} on, {count} x 4 terms", sums.first);
-        let found = format_args!("rows {rows:?} of {held} x {words}, {:?}", terms.shape());
-        return Err(Error::shape(op, expected, found));
+        let got = format_args!("rows {rows:?} of {held} x {words}, {:?}", terms.shape());
+        return Err(Error::shape(op, expected, got));
     }
     if count == 0 || entries == 0 || columns == 0 {
         return Ok(());

@@ -8,7 +8,7 @@ use super::{
     adjoint::{self, ColumnSums, LEAST_DEPTH, packed_adjoint},
     apply::{self, PackedRows, packed_apply, packed_weights},
     check_entries,
-    operand::{LIMBS, MAX_COLUMNS, Operand, row_limbs, unit},
+    operand::{LIMBS, LimbMatrix, MAX_COLUMNS, row_limbs, unit},
     row_batches::RowBatches,
     row_words,
 };
@@ -29,7 +29,7 @@ const LEAST_ROWS: usize = 1024;
 #[derive(Debug)]
 struct Group {
     first: usize,
-    x: Operand,
+    x: LimbMatrix,
     /// The [factors](Operand::factors) of `x`; for `Aᵀ (A X)`, those of the units of weights.
     factors: Tensor<f32>,
     /// The unit of each column's weights, in that of `x`, and the sums; for `Aᵀ (A X)` alone.
@@ -101,7 +101,7 @@ impl PackedProduct {
         let step = to_usize(width);
         let mut groups = Vec::new();
         for first in (0..columns).step_by(step) {
-            let mut operand = Operand::new(device, x, first, step.min(columns - first), words)?;
+            let mut operand = LimbMatrix::new(device, x, first, step.min(columns - first), words)?;
             if !centred {
                 // Then Σ μ x over the missing is added rather than Σ μ x over the others subtracted.
                 operand.totals.fill(0.0);
@@ -130,7 +130,7 @@ impl PackedProduct {
         let width = group_columns(device, words, columns)?;
         let groups = [width.min(columns), columns % width].into_iter().filter(|&columns| columns > 0);
         let of_groups = groups.map(|columns| batches(device, words, row_limbs(LIMBS, columns)));
-        let of_panels = of_groups.flat_map(|batches| panels.map(|rows| batches.of((0, rows)))).flatten();
+        let of_panels = of_groups.flat_map(|batches| panels.map(|rows| batches.split((0, rows)))).flatten();
         let rows: Vec<u64> = of_panels.map(|(first, end)| end - first).collect();
         let weights = rows.iter().map(|&rows| apply::program_of_weights(device, rows));
         let adjoint = rows.iter().map(|&rows| adjoint::program(words, rows, LIMBS));
@@ -265,7 +265,7 @@ impl PackedProduct {
 /// Some rows in the batches in which they are multiplied with so many columns.
 fn parts(rows: PackedRows<'_>, columns: u64) -> impl Iterator<Item = PackedRows<'_>> {
     let batches = batches(rows.device(), rows.words(), rows.sets() * row_limbs(LIMBS, columns));
-    batches.of(rows.range).map(move |range| PackedRows { range, ..rows })
+    batches.split(rows.range).map(move |range| PackedRows { range, ..rows })
 }
 
 /// The batches over rows of so many words, and of so many bytes of weights.
@@ -298,15 +298,19 @@ struct Mean {
 }
 
 impl Mean {
-    /// The mean of `count` numbers, one at least, that add up to `all`.
-    fn new(all: i128, count: usize) -> Self {
+    /// The mean of `count` numbers, one at least, that add up to `total`.
+    fn new(total: i128, count: usize) -> Self {
         let count = i64::try_from(count).unwrap_or(i64::MAX).max(1);
         // A mean of such numbers is one.
         let part = |part: i128| i64::try_from(part).expect("a mean should be within the numbers' range");
-        Self { whole: part(all.div_euclid(count.into())), rest: part(all.rem_euclid(count.into())), count }
+        Self {
+            whole: part(total.div_euclid(count.into())),
+            rest: part(total.rem_euclid(count.into())),
+            count,
+        }
     }
 
-    /// `number` less the mean: `(number count - all) / count`, whose numerator is exact until it becomes f64.
+    /// `number` less the mean: `(number count - total) / count`, whose numerator is exact until it becomes f64.
     fn taken_from(self, number: i64) -> f64 {
         let Self { whole, rest, count } = self;
         let narrow = || number.checked_sub(whole)?.checked_mul(count)?.checked_sub(rest);
@@ -320,17 +324,17 @@ impl Mean {
 fn means(sums: &[i64], width: usize) -> Vec<Mean> {
     let none = || vec![0i128; width];
     let parts = sums.par_chunks(width * LEAST_ROWS).map(|sums| {
-        let mut all = none();
+        let mut totals = none();
         for sums in sums.chunks_exact(width) {
-            all.iter_mut().zip(sums).for_each(|(all, &sum)| *all += i128::from(sum));
+            totals.iter_mut().zip(sums).for_each(|(total, &sum)| *total += i128::from(sum));
         }
-        all
+        totals
     });
-    let all = parts.reduce(none, |mut a, b| {
+    let totals = parts.reduce(none, |mut a, b| {
         a.iter_mut().zip(b).for_each(|(a, b)| *a += b);
         a
     });
-    all.into_iter().map(|all| Mean::new(all, sums.len() / width)).collect()
+    totals.into_iter().map(|total| Mean::new(total, sums.len() / width)).collect()
 }
 
 /// Columns of a group: equal groups, as few as fit.

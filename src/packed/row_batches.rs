@@ -29,7 +29,7 @@ impl RowBatches {
 
     /// The parts of `first..end`: equal but for the last. They are whole tiles, and where the device is known and there are so many rows whole
     /// waves of them.
-    pub(crate) fn of(self, (first, end): (u64, u64)) -> impl Iterator<Item = (u64, u64)> {
+    pub(crate) fn split(self, (first, end): (u64, u64)) -> impl Iterator<Item = (u64, u64)> {
         let count = end.saturating_sub(first);
         let parts = ((count + self.rows / 2) / self.rows).max(1);
         let unit = if count < self.unit { LARGE_TILE.into() } else { self.unit };
@@ -61,7 +61,7 @@ mod tests {
         for (row_bytes, least) in [(100, 512), (1000, 512), (1 << 18, 512), (1 << 18, 4096), (0, 0)] {
             let batches = RowBatches::new(&limits, row_bytes, least);
             for count in [0, 1, 255, 256, 700, 5000, 10_485, 15_000, 100_000, 3_000_000] {
-                let parts: Vec<_> = batches.of((7, 7 + count)).collect();
+                let parts: Vec<_> = batches.split((7, 7 + count)).collect();
                 let mut next = 7;
                 for &(first, end) in &parts {
                     assert!(first == next && first < end && end - first <= batches.longest(count));
@@ -79,7 +79,7 @@ mod tests {
         let large = Limits { step: 3 << 30, processors: 132, ..limits.clone() };
         let batches = RowBatches::new(&large, 5072, 512);
         for count in [1000, 67_584, 600_000, 1_000_000, 10_000_000] {
-            let parts: Vec<_> = batches.of((0, count)).collect();
+            let parts: Vec<_> = batches.split((0, count)).collect();
             assert_eq!(parts.last().unwrap().1, count);
             let whole = &parts[..parts.len() - 1];
             assert!(whole.iter().all(|(first, end)| (end - first).is_multiple_of(2 * 132 * 256)));

@@ -122,7 +122,7 @@ impl WeightedSums {
         let (device, sets) = (rows.device(), to_usize(rows.sets()));
         for (columns, sums) in &mut self.groups {
             let width = width(sets, columns.len());
-            for range in batches(device, rows.words(), width).of(rows.range) {
+            for range in batches(device, rows.words(), width).split(rows.range) {
                 let part = PackedRows { range, ..rows };
                 let words = device.pool()?.install(|| bytes(part, columns, width, &weigh));
                 let shape = [(words.len() / width) as u64, width as u64];
@@ -163,24 +163,24 @@ impl WeightedSums {
 /// (entries, columns), of 2^31 rows or fewer.
 impl IntegerSums for WeightedSums {
     fn into_sums(self) -> Result<(Vec<i64>, f64)> {
-        let mut all = vec![0; to_usize(self.entries) * self.columns];
+        let mut totals = vec![0; to_usize(self.entries) * self.columns];
         for (columns, sums) in self.groups {
             let sums = sums.read()?;
-            let rows = sums.chunks_exact(HALVES * columns.len()).zip(all.chunks_exact_mut(self.columns));
+            let rows = sums.chunks_exact(HALVES * columns.len()).zip(totals.chunks_exact_mut(self.columns));
             for (sums, row) in rows {
                 for (&[low, high], sum) in sums.as_chunks().0.iter().zip(&mut row[columns.clone()]) {
                     *sum = low + (high << (8 * LIMBS));
                 }
             }
         }
-        Ok((all, 1.0))
+        Ok((totals, 1.0))
     }
 
-    fn set_sums(&mut self, all: &[i64], unit: f64) -> Result<()> {
-        check_sums((to_usize(self.entries) * self.columns, 1.0), (all.len(), unit))?;
+    fn set_sums(&mut self, sums: &[i64], unit: f64) -> Result<()> {
+        check_sums((to_usize(self.entries) * self.columns, 1.0), (sums.len(), unit))?;
         let low = (1 << (8 * LIMBS)) - 1;
         self.groups.iter_mut().try_for_each(|(columns, group)| {
-            let rows = all.chunks_exact(self.columns).flat_map(|row| &row[columns.clone()]);
+            let rows = sums.chunks_exact(self.columns).flat_map(|row| &row[columns.clone()]);
             group.write(rows.flat_map(|sum| [sum & low, sum >> (8 * LIMBS)]))
         })
     }

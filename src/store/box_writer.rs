@@ -41,13 +41,13 @@ use crate::{Error, Result, StoredType, extent::to_usize};
 /// }
 ///
 /// let x: Arc<dyn ChunkedArray> = Arc::new(MemoryArray::new("x", &[0.0f32, 0.0, 9.0, 0.0, 0.0], &[5], &[5])?);
-/// let found = Mutex::new(0);
+/// let written = Mutex::new(0);
 /// let writer = Each(|range: Range<u64>, bytes: &[u8]| {
 ///     assert_eq!(bytes.len() as u64, 4 * (range.end - range.start));
-///     *found.lock().unwrap() += range.end - range.start;
+///     *written.lock().unwrap() += range.end - range.start;
 /// });
 /// write_gaussian(&x, 1.0, &GaussianOptions::default(), &Device::cpu(), &Run::default(), |_| Ok(writer))?;
-/// assert_eq!(found.into_inner().unwrap(), 5);
+/// assert_eq!(written.into_inner().unwrap(), 5);
 /// # Ok::<(), teatime::Error>(())
 /// ```
 pub trait BoxWriter: Sync {

@@ -48,7 +48,7 @@ pub struct MissingAsNan {
     missing: f64,
     dtype: StoredType,
     /// Missing elements of each chunk that has some, of those that were decoded.
-    found: Mutex<HashMap<Box<[u64]>, u64>>,
+    counts: Mutex<HashMap<Box<[u64]>, u64>>,
 }
 
 impl MissingAsNan {
@@ -61,7 +61,7 @@ impl MissingAsNan {
             I32 | U32 | I64 | U64 | F64 => F64,
         };
         let missing = array.missing_value()?;
-        Some(Self { array, missing, dtype, found: Mutex::default() })
+        Some(Self { array, missing, dtype, counts: Mutex::default() })
     }
 
     /// Keeps integers as they are stored, for results that are integers too: there a missing element is an [`Error::Chunk`].
@@ -72,7 +72,7 @@ impl MissingAsNan {
 
     /// Missing elements in the chunks that were decoded so far, NaN among them; those of a chunk count once.
     pub fn found(&self) -> u64 {
-        self.found.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
     }
 
     /// The missing value, as it is stored.
@@ -105,17 +105,17 @@ impl MissingAsNan {
     ) -> u64 {
         let (run, starts) = self.within(index);
         let (elements, _) = bytes.as_chunks_mut::<N>();
-        let mut found = 0;
+        let mut count = 0;
         for start in starts {
             for element in &mut elements[start..start + run] {
                 let value = wide(*element);
                 if value == self.missing || value.is_nan() {
-                    found += 1;
+                    count += 1;
                     *element = nan;
                 }
             }
         }
-        found
+        count
     }
 
     /// Counts what is missing of integers, which become floating point unless they are kept.
@@ -130,12 +130,12 @@ impl MissingAsNan {
         let is_missing = |value: i128| value as f64 == self.missing;
         let (run, starts) = self.within(index);
         let (elements, _) = bytes.as_chunks::<N>();
-        let mut found = 0;
+        let mut count = 0;
         for start in starts {
             for &element in &elements[start..start + run] {
                 let value = number(element);
                 if is_missing(value) {
-                    found += 1;
+                    count += 1;
                 } else if self.dtype == StoredType::F64 && value.unsigned_abs() > WHOLE.into() {
                     return refuse(format!(
                         "value {value} is beyond {WHOLE}, up to which f64 holds integers"
@@ -144,9 +144,9 @@ impl MissingAsNan {
             }
         }
         if self.dtype == self.array.dtype() {
-            if found > 0 {
+            if count > 0 {
                 return refuse(format!(
-                    "{found} missing elements ({} by its attributes): {:?} has no NaN to put there, as results of floating point have",
+                    "{count} missing elements ({} by its attributes): {:?} has no NaN to put there, as results of floating point have",
                     self.missing, self.dtype
                 ));
             }
@@ -170,7 +170,7 @@ impl MissingAsNan {
             }
         }
         *bytes = out;
-        Ok(found)
+        Ok(count)
     }
 }
 
@@ -214,7 +214,7 @@ impl ChunkedArray for MissingAsNan {
                 self.integers(bytes, index, |bytes| <$number>::from_ne_bytes(bytes).into())?
             };
         }
-        let found = match self.array.dtype() {
+        let count = match self.array.dtype() {
             StoredType::F16 => {
                 let wide = |bytes| f16::from_ne_bytes(bytes).to_f64();
                 self.floats(bytes, index, wide, f16::NAN.to_ne_bytes())
@@ -233,8 +233,8 @@ impl ChunkedArray for MissingAsNan {
             StoredType::I64 => integers!(i64),
             StoredType::U64 => integers!(u64),
         };
-        if found > 0 {
-            self.found.lock().unwrap_or_else(PoisonError::into_inner).insert(index.into(), found);
+        if count > 0 {
+            self.counts.lock().unwrap_or_else(PoisonError::into_inner).insert(index.into(), count);
         }
         Ok(chunk)
     }

@@ -104,7 +104,7 @@ impl ChunkedArray for MemoryArray {
 
     fn decode(&self, index: &[u64], _: FetchedChunk) -> Result<DecodedChunk> {
         let [shape, chunk, index] = [&self.shape, &self.chunk_shape, index]
-            .map(|of| of.iter().copied().map(to_usize).collect::<Vec<_>>());
+            .map(|extents| extents.iter().copied().map(to_usize).collect::<Vec<_>>());
         let origin: Vec<_> = index.iter().zip(&chunk).map(|(i, n)| i * n).collect();
         let within = shape.iter().zip(&origin).map(|(n, first)| n.saturating_sub(*first));
         let extent: Vec<_> = within.zip(&chunk).map(|(n, chunk)| n.min(*chunk)).collect();

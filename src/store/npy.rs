@@ -136,7 +136,7 @@ fn chunks(shape: &[u64], size: u64, axis: usize) -> Vec<u64> {
         *line = (LINE / size).max(line.div_ceil(MAX_CHUNKS)).min(*line);
     }
     let others = chunks.iter().enumerate().filter(|(other, _)| *other != axis);
-    let slice = others.fold(size, |all, (_, &extent)| all.saturating_mul(extent));
+    let slice = others.fold(size, |product, (_, &extent)| product.saturating_mul(extent));
     chunks[axis] = (CHUNK / slice).max(chunks[axis].div_ceil(MAX_CHUNKS)).clamp(1, chunks[axis]);
     chunks
 }
@@ -211,7 +211,7 @@ impl ChunkedArray for NpyArray {
 
     fn scratch_bytes(&self) -> u64 {
         let elements =
-            self.chunk_shape.iter().fold(self.dtype.size() as u64, |all, n| all.saturating_mul(*n));
+            self.chunk_shape.iter().fold(self.dtype.size() as u64, |product, n| product.saturating_mul(*n));
         if self.fortran { elements } else { 0 }
     }
 
@@ -233,7 +233,7 @@ impl ChunkedArray for NpyArray {
             }
             _ => {
                 let others = self.shape.iter().enumerate().filter(|(other, _)| *other != axis);
-                let slice = others.fold(1u64, |all, (_, &extent)| all.saturating_mul(extent));
+                let slice = others.fold(1u64, |product, (_, &extent)| product.saturating_mul(extent));
                 (vec![first.saturating_mul(slice)], count.saturating_mul(slice), bytes.len())
             }
         };

@@ -209,8 +209,8 @@ impl Narrow {
 
     /// True where every byte of `i8` is staged as it is.
     fn keeps_bytes(&self) -> bool {
-        let all = self.range[0] <= i8::MIN.into() && self.range[1] >= i8::MAX.into();
-        self.to == Narrowed::I8 && !self.negative_is_missing && all
+        let keeps_all = self.range[0] <= i8::MIN.into() && self.range[1] >= i8::MAX.into();
+        self.to == Narrowed::I8 && !self.negative_is_missing && keeps_all
     }
 
     fn integers<T: Pod + TryInto<i64> + fmt::Display>(

@@ -28,20 +28,20 @@ pub(crate) fn load<T: Element>(
     stats: &mut StreamStats,
     digested: &mut u64,
 ) -> Result<Tensor<T>> {
-    let mut all = Tensor::for_parts(device, shape)?;
+    let mut tensor = Tensor::for_parts(device, shape)?;
     let mut blocks = Blocks::new(plan, device, plan.block_rows(), bytes, &run.cancel)?;
-    if !all.is_empty() {
+    if !tensor.is_empty() {
         while let Some(mut block) = blocks.next_block()? {
             *digested = digested.wrapping_add(digest(block.rows().start, block.bytes()));
-            put(block, &mut all)?;
+            put(block, &mut tensor)?;
         }
     }
     stats.add(&blocks.stats);
-    Ok(all)
+    Ok(tensor)
 }
 
 /// Puts a box into its rows. Enqueues the upload; what is enqueued from now on sees it.
-fn put<T: Element>(block: Block<'_>, all: &mut Tensor<T>) -> Result<()> {
-    let (row, rows) = (all.shape()[1..].iter().product::<u64>(), block.rows());
-    all.put(block.slot, rows.start * row..rows.end * row)
+fn put<T: Element>(block: Block<'_>, tensor: &mut Tensor<T>) -> Result<()> {
+    let (row, rows) = (tensor.shape()[1..].iter().product::<u64>(), block.rows());
+    tensor.put(block.slot, rows.start * row..rows.end * row)
 }

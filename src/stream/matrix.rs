@@ -54,7 +54,7 @@ impl StoredMatrix {
     /// Passes report what cannot be read; [`Error::Budget`] where one block of rows does not fit half of the budget; and, of other types than
     /// f32, the first value that is NaN or beyond f32, or of integers beyond 2^24.
     pub fn new(arrays: Vec<Arc<dyn ChunkedArray>>, device: &Device) -> Result<Self> {
-        Self::of(arrays, device, false)
+        Self::build(arrays, device, false)
     }
 
     /// A matrix like that of [`new`](Self::new), whose f64 and integers are rounded to the nearest f32.
@@ -62,10 +62,10 @@ impl StoredMatrix {
     /// # Errors
     /// As [`new`](Self::new), but for f64 and integers.
     pub fn narrow(arrays: Vec<Arc<dyn ChunkedArray>>, device: &Device) -> Result<Self> {
-        Self::of(arrays, device, true)
+        Self::build(arrays, device, true)
     }
 
-    fn of(arrays: Vec<Arc<dyn ChunkedArray>>, device: &Device, narrow: bool) -> Result<Self> {
+    fn build(arrays: Vec<Arc<dyn ChunkedArray>>, device: &Device, narrow: bool) -> Result<Self> {
         if let Some(array) = arrays.iter().find(|array| array.shape().len() != 2) {
             return Err(Error::shape(
                 OP,

@@ -21,7 +21,7 @@ impl ChunkPart {
     }
 
     pub(super) fn elements(&self) -> u64 {
-        self.0.iter().fold(1, |all, range| all.saturating_mul(range.end - range.start))
+        self.0.iter().fold(1, |product, range| product.saturating_mul(range.end - range.start))
     }
 
     /// The least part that has both.

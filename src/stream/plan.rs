@@ -127,8 +127,8 @@ impl Plan {
             check(&**array, &**first)?;
             convert.accepts(&**array)?;
         }
-        let all = |extent| Arc::new(Selection::all(extent));
-        let columns = columns.unwrap_or_else(|| all(across[0]));
+        let whole = |extent| Arc::new(Selection::all(extent));
+        let columns = columns.unwrap_or_else(|| whole(across[0]));
         let total = arrays.iter().try_fold(0u64, |total, array| total.checked_add(array.shape()[0]));
         let total = total.ok_or_else(|| Error::argument(OP, "arrays", "they have 2^64 rows or more"))?;
         for (name, selection, extent) in [("rows", &rows, total), ("columns", &columns, across[0])] {
@@ -138,7 +138,7 @@ impl Plan {
             }
         }
         let selected: [Arc<Selection>; ACROSS] =
-            std::array::from_fn(|axis| if axis == 0 { Arc::clone(&columns) } else { all(across[axis]) });
+            std::array::from_fn(|axis| if axis == 0 { Arc::clone(&columns) } else { whole(across[axis]) });
         let extents =
             std::array::from_fn(|axis| if axis == 0 { rows.len() } else { selected[axis - 1].len() });
         let along = boxes(along, first.shape().len(), extents)?;
@@ -157,8 +157,8 @@ impl Plan {
             arrays,
         };
         plan.find_bands()?;
-        let most = |of: fn(&dyn ChunkedArray) -> u64| {
-            plan.arrays.iter().map(|array| of(&**array)).max().unwrap_or(0)
+        let most = |amount: fn(&dyn ChunkedArray) -> u64| {
+            plan.arrays.iter().map(|array| amount(&**array)).max().unwrap_or(0)
         };
         plan.fetched = most(|array| array.fetched_bytes());
         plan.scratch = plan.fetched.saturating_add(most(|array| array.scratch_bytes()));
@@ -190,12 +190,12 @@ impl Plan {
             for axis in 1..AXES {
                 let (mut most, mut widest) = (0, 0);
                 for number in 0..self.count(axis) {
-                    let found = self.pieces(i, axis, number);
-                    most = most.max(found.chunks.len());
-                    widest =
-                        widest.max(found.ranges().into_iter().map(|range| range.end - range.start).sum());
-                    pieces = pieces.max((found.pieces.len() * 40) as u64);
-                    across[axis - 1].extend(found.chunks);
+                    let box_pieces = self.pieces(i, axis, number);
+                    most = most.max(box_pieces.chunks.len());
+                    widest = widest
+                        .max(box_pieces.ranges().into_iter().map(|range| range.end - range.start).sum());
+                    pieces = pieces.max((box_pieces.pieces.len() * 40) as u64);
+                    across[axis - 1].extend(box_pieces.chunks);
                 }
                 across[axis - 1].sort_unstable();
                 across[axis - 1].dedup();
@@ -204,7 +204,8 @@ impl Plan {
             }
             let tracking = count.saturating_mul(TRACKING);
             let bytes = count.saturating_mul(decoded_bytes(&**array)).saturating_add(tracking);
-            let all = across.iter().fold(1usize, |all, chunks| all.saturating_mul(chunks.len()));
+            let band_chunks =
+                across.iter().fold(1usize, |product, chunks| product.saturating_mul(chunks.len()));
             let rows = array.shape()[0];
             let bands = rows.div_ceil(chunks[0]);
             for chunk_row in 0..bands {
@@ -216,7 +217,7 @@ impl Plan {
                         Band { array: i, chunk_row, first, rows, bytes, tracking, row_bytes, before, chunk };
                     self.bands.push(band);
                     before = before.saturating_add(bytes);
-                    chunk = chunk.saturating_add(all);
+                    chunk = chunk.saturating_add(band_chunks);
                 }
             }
             start += rows;
@@ -353,26 +354,26 @@ impl Plan {
 
     /// The bands that hold any of the rows of a box, and of each the rows of its chunks that the box needs.
     pub(super) fn rows_of(&self, along: &Along, number: u64) -> Vec<(usize, Range<u64>)> {
-        let mut found: Vec<(usize, Range<u64>)> = Vec::new();
+        let mut bands: Vec<(usize, Range<u64>)> = Vec::new();
         for span in along.spans(self.rows(), &along.core(self.rows(), number)) {
             for band in self.bands_of(&span) {
                 let Band { array, first, rows, .. } = &self.bands[band];
                 let place = |number: u64| self.row(number) - first;
                 let (start, end) = (span.start.max(rows.start), span.end.min(rows.end));
                 let within = place(start)..place(end - 1) + 1;
-                found
+                bands
                     .push((band, if self.is_cut { within } else { 0..self.arrays[*array].chunk_shape()[0] }));
             }
         }
-        found.sort_by_key(|(band, _)| *band);
-        found.dedup_by(|(other, more), (band, rows)| {
+        bands.sort_by_key(|(band, _)| *band);
+        bands.dedup_by(|(other, more), (band, rows)| {
             let same = other == band;
             if same {
                 *rows = rows.start.min(more.start)..rows.end.max(more.end);
             }
             same
         });
-        found
+        bands
     }
 
     /// True where elements of a chunk that no box needs any more are freed before its others.
@@ -400,7 +401,7 @@ impl Plan {
     /// The amounts that a pass in boxes of `rows` rows may have under way on `threads` threads within `bytes` bytes.
     pub(crate) fn at_once(&self, threads: usize, rows: u64, bytes: u64) -> AtOnce {
         let spare = bytes.saturating_sub(self.largest_need_of(rows));
-        let within = |share: u64, of: u64, most: u64| share.checked_div(of).unwrap_or(u64::MAX).min(most);
+        let within = |share: u64, unit: u64, most: u64| share.checked_div(unit).unwrap_or(u64::MAX).min(most);
         let others = within(spare / 2, self.scratch, threads.saturating_sub(1) as u64);
         let waiting = within(spare / 4, self.fetched, self.fetches);
         let taken = (1 + others) * self.scratch + waiting * self.fetched;
@@ -525,7 +526,7 @@ fn boxes(given: &[Along], axes: usize, extents: [u64; AXES]) -> Result<[Along; A
         }
         let most = along.most(extent);
         match elements.checked_mul(most.max(1)).filter(|_| most < 1 << 62) {
-            Some(all) => elements = all,
+            Some(product) => elements = product,
             None => return refuse(format!("of {along:?} along axis {axis} have 2^64 elements")),
         }
     }

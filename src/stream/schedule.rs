@@ -74,13 +74,13 @@ impl Schedule {
         let count = |axis| if axis == 0 { along.count(plan.rows()) } else { plan.count(axis) };
         let counts = std::array::from_fn(count);
         let users = Users::new(plan, &along, counts, cancel)?;
-        let mut all = users.strips(plan, counts);
+        let mut candidates = users.strips(plan, counts);
         // The strips that fit with the fewest reads; else the last, in which each box is a strip.
-        let strips = all.pop().unwrap_or_else(|| Strips::along(0, [1; AXES]));
+        let strips = candidates.pop().unwrap_or_else(|| Strips::along(0, [1; AXES]));
         let mut schedule = Self { along, counts, strips, left_out, users };
         let bytes = bytes.max(plan.chunks_of_box(rows));
         let one_by_one = schedule.strips.clone();
-        for strips in all {
+        for strips in candidates {
             schedule.strips = strips;
             if schedule.reads(plan, bytes, cancel)?.is_some() {
                 return Ok(schedule);
@@ -136,9 +136,9 @@ impl Schedule {
         let lists: [&[User]; AXES] = std::array::from_fn(|axis| {
             let within = first[axis]..first[axis].saturating_add(size[axis]);
             if axis == 0 {
-                of(&self.users.bands, band, &within)
+                users_within(&self.users.bands, band, &within)
             } else {
-                of(&self.users.across[array][axis - 1], at[axis - 1], &within)
+                users_within(&self.users.across[array][axis - 1], at[axis - 1], &within)
             }
         });
         let mut parts = Parts::new();
@@ -228,8 +228,8 @@ impl Schedule {
         let mut pieces: Vec<Option<[Pieces; ACROSS]>> = (0..plan.arrays()).map(|_| None).collect();
         for &band in &bands {
             let array = plan.bands()[band].array;
-            let of = |axis: usize| plan.pieces(array, axis + 1, across[axis]);
-            pieces[array].get_or_insert_with(|| std::array::from_fn(of));
+            let pieces_of = |axis: usize| plan.pieces(array, axis + 1, across[axis]);
+            pieces[array].get_or_insert_with(|| std::array::from_fn(pieces_of));
         }
         Needs { bands, pieces }
     }
@@ -248,7 +248,7 @@ pub(super) fn release(parts: &mut Parts, step: u64) {
 }
 
 /// The users of a chunk along an axis that are within a range of boxes.
-fn of<'a>(users: &'a [User], chunk: usize, within: &Range<u64>) -> &'a [User] {
+fn users_within<'a>(users: &'a [User], chunk: usize, within: &Range<u64>) -> &'a [User] {
     let before = |number| users.partition_point(|user| (user.chunk, user.number) < (chunk, number));
     &users[before(within.start)..before(within.end)]
 }
@@ -276,7 +276,7 @@ impl Users {
                 bands.push(User { chunk, number, range });
             }
         }
-        let of = |array: usize, axis: usize| {
+        let users_of = |array: usize, axis: usize| {
             let extent = padded(plan.array(array).chunk_shape())[axis];
             let mut users = Vec::new();
             for number in 0..counts[axis] {
@@ -289,7 +289,7 @@ impl Users {
             users
         };
         bands.sort_by_key(|user| user.chunk);
-        let across = (0..plan.arrays()).map(|array| std::array::from_fn(|axis| of(array, axis + 1)));
+        let across = (0..plan.arrays()).map(|array| std::array::from_fn(|axis| users_of(array, axis + 1)));
         Ok(Self { bands, across: across.collect() })
     }
 
@@ -317,8 +317,8 @@ impl Users {
         let sizes: [Vec<(u64, Vec<u64>)>; AXES] = std::array::from_fn(|axis| {
             let count = counts[axis].max(1);
             let with_reads = |size| (size, self.reads(plan, axis, size));
-            let (one, all) = (with_reads(1), with_reads(count));
-            if one.1 == all.1 {
+            let (one, whole) = (with_reads(1), with_reads(count));
+            if one.1 == whole.1 {
                 // Boxes share no chunk along it.
                 return vec![one];
             }
@@ -329,9 +329,9 @@ impl Users {
                 parts.take_while(|parts| *parts < count).map(|parts| count.div_ceil(parts)).collect();
             sizes.dedup();
             let between = sizes.into_iter().filter(|size| *size > 1 && *size < count).map(with_reads);
-            iter::once(all).chain(between).chain([one]).collect()
+            iter::once(whole).chain(between).chain([one]).collect()
         });
-        let mut all: Vec<(u64, Strips)> = Vec::new();
+        let mut candidates: Vec<(u64, Strips)> = Vec::new();
         for slowest in (0..AXES).filter(|&axis| sizes[axis].len() > 1) {
             let mut some: Vec<([u64; AXES], Vec<u64>)> = vec![([1; AXES], vec![1; plan.arrays()])];
             for axis in 0..AXES {
@@ -345,12 +345,12 @@ impl Users {
                     .flat_map(|strips| of_axis.iter().map(|more| with(strips.clone(), more)))
                     .collect();
             }
-            all.extend(some.into_iter().map(|(size, reads)| {
+            candidates.extend(some.into_iter().map(|(size, reads)| {
                 (reads.into_iter().fold(0, u64::saturating_add), Strips::along(slowest, size))
             }));
         }
-        all.sort_by_key(|(reads, _)| *reads);
-        all.into_iter().map(|(_, strips)| strips).chain([Strips::along(0, [1; AXES])]).collect()
+        candidates.sort_by_key(|(reads, _)| *reads);
+        candidates.into_iter().map(|(_, strips)| strips).chain([Strips::along(0, [1; AXES])]).collect()
     }
 }
 

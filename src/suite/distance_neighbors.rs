@@ -30,7 +30,7 @@ fn budget(m: u64, k: u64, side: u64) -> Run {
 /// Compares with a stable sort of the distances: to the last bit, unless a device makes them in pairs of f32.
 fn check(x: &Tensor<f32>, y: Option<&Tensor<f32>>, k: usize, metric: Metric, options: &Options, run: &Run) {
     let all = pairwise(x, y, metric, options, &Run::default()).unwrap();
-    let is_exact = x.device().limits().f64 || Order::of(metric, options.missing).is_some();
+    let is_exact = x.device().limits().f64 || Order::of_sums(metric, options.missing).is_some();
     let is_angle = matches!(metric, Metric::Cosine | Metric::Correlation);
     let noise = if is_angle { 1e-10 } else { 0.0 };
     let near = |found: f64, expected: f64| {

@@ -13,7 +13,7 @@ use crate::{
         adjoint::{ColumnSums, adjoint_in_tiles, packed_adjoint},
         apply::{PackedRows, apply_in_tiles, packed_apply, packed_weights, weights_in_tiles},
         entry,
-        operand::{MAX, Operand, unit},
+        operand::{LimbMatrix, MAX, unit},
         product::PackedProduct,
         row_words,
     },
@@ -214,7 +214,8 @@ fn empty(device: &Device) {
         let packed = Tensor::<u32>::zeros(device, &[rows, row_words(entries)]).unwrap();
         let table = Tensor::<f32>::zeros(device, &[rows, 2]).unwrap();
         let rows = PackedRows { packed: &packed, table: &table, range: (0, rows), missing: true };
-        let x = Operand::new(device, &Matrix::zeros(entries as usize, 2), 0, 2, row_words(entries)).unwrap();
+        let x =
+            LimbMatrix::new(device, &Matrix::zeros(entries as usize, 2), 0, 2, row_words(entries)).unwrap();
         assert!(
             packed_apply(rows, &x, &x.factors(None).unwrap())
                 .unwrap()
@@ -243,7 +244,7 @@ fn wrong_shapes(device: &Device) {
 fn nan_is_refused(device: &Device) {
     for bad in [f64::NAN, f64::INFINITY] {
         let x = Matrix::from_vec(vec![0.0, bad], 1, 2).unwrap();
-        let error = Operand::new(device, &x, 0, 2, row_words(1)).unwrap_err();
+        let error = LimbMatrix::new(device, &x, 0, 2, row_words(1)).unwrap_err();
         assert!(error.to_string().contains("column 1"), "{error}");
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     linalg::Matrix,
     packed::{
         apply::PackedRows,
-        operand::{LIMBS, MAX, Operand, row_limbs, unit},
+        operand::{LIMBS, LimbMatrix, MAX, row_limbs, unit},
         row_words,
     },
     random::philox,
@@ -92,27 +92,28 @@ impl Case {
         }
     }
 
-    pub(super) fn operand(&self) -> Operand {
-        Operand::new(self.packed.device(), &self.x, 0, self.columns, row_words(self.entries as u64)).unwrap()
+    pub(super) fn operand(&self) -> LimbMatrix {
+        LimbMatrix::new(self.packed.device(), &self.x, 0, self.columns, row_words(self.entries as u64))
+            .unwrap()
     }
 
     /// Units that bound every weight.
-    fn units(&self, x: &Operand) -> Vec<f64> {
+    fn units(&self, x: &LimbMatrix) -> Vec<f64> {
         let bound = |c: usize| 30.0 * self.x.column(c).map(f64::abs).sum::<f64>();
         (0..self.columns).map(|c| unit(bound(c) / x.units[c])).collect()
     }
 
     /// The factors of weights in these units.
-    pub(super) fn factors(&self, x: &Operand) -> Tensor<f32> {
+    pub(super) fn factors(&self, x: &LimbMatrix) -> Tensor<f32> {
         x.factors(Some(&self.units(x))).unwrap()
     }
 
-    fn multiple(&self, x: &Operand, entry: usize, c: usize) -> i64 {
+    fn multiple(&self, x: &LimbMatrix, entry: usize, c: usize) -> i64 {
         (self.x.row(entry)[c] / x.units[c]).round_ties_even() as i64
     }
 
     /// y before its factor of the column, each operation rounded to f32 in the documented order.
-    pub(super) fn rounded(&self, x: &Operand) -> Vec<f32> {
+    pub(super) fn rounded(&self, x: &LimbMatrix) -> Vec<f32> {
         let join = |[low, middle, high]: [i32; 3]| (high as f32 * 256.0 + middle as f32) * 256.0 + low as f32;
         let multiple = |at: usize| self.multiple(x, at / self.columns, at % self.columns) as i32;
         let all: Vec<[i32; 3]> =
@@ -137,7 +138,7 @@ impl Case {
     }
 
     /// The multiples of w and of mean w.
-    fn weights(&self, x: &Operand) -> Vec<[i32; 2]> {
+    fn weights(&self, x: &LimbMatrix) -> Vec<[i32; 2]> {
         let units = self.units(x);
         let weights = |(at, rounded): (usize, f32)| {
             let [mean, factor] = self.table[at / self.columns];
@@ -148,7 +149,7 @@ impl Case {
     }
 
     /// The words that `packed_weights` should give.
-    pub(super) fn weight_words(&self, x: &Operand) -> Vec<u32> {
+    pub(super) fn weight_words(&self, x: &LimbMatrix) -> Vec<u32> {
         let row_limbs = row_limbs(LIMBS, self.columns as u64) as usize;
         let sets = 1 + usize::from(self.missing);
         let mut words = vec![0u32; self.rows.div_ceil(4) * sets * row_limbs];
@@ -165,7 +166,7 @@ impl Case {
     }
 
     /// The sums that `packed_adjoint` should add.
-    pub(super) fn sums(&self, x: &Operand) -> Vec<i64> {
+    pub(super) fn sums(&self, x: &LimbMatrix) -> Vec<i64> {
         let mut sums = vec![0i64; self.entries * self.columns];
         for (codes, weights) in self.codes.chunks(self.entries).zip(self.weights(x).chunks(self.columns)) {
             for (&code, sums) in codes.iter().zip(sums.chunks_mut(self.columns)) {

@@ -142,7 +142,7 @@ fn rows_in_order(device: &Device) {
                     2 => Recode::MISSING,
                     _ => Recode([8, 12, 16, 20].map(|shift| (word >> shift) as u8 & 3)),
                 };
-                recode.of(word % (rows - first) as u32)
+                recode.word(word % (rows - first) as u32)
             })
             .collect();
         let mut expected = Vec::new();
@@ -396,13 +396,13 @@ fn wide_groups_change_nothing() {
         Some(RowTerms { recode: Recode::NOTHING, kind, multiples })
     };
     let sums = |device: &Device, wanted: &PairSet| {
-        let mut sums = PairProducts::of(device, COLUMNS, wanted, ROWS, 1e4, 0).unwrap();
+        let mut sums = PairProducts::for_pairs(device, COLUMNS, wanted, ROWS, 1e4, 0).unwrap();
         sums.add(&upload(device, &codes, ROWS, COLUMNS), 0, ROWS as usize, terms).unwrap();
         let value = |sum: i64, [a, b]: [i64; 2]| (sum + 3 * a + 5 * b) as f64;
         match wanted {
             PairSet::From(own) if own.start == 0 && own.end == COLUMNS => {
                 let (lower, unit) = sums.into_sums().unwrap();
-                let mut again = PairProducts::of(device, COLUMNS, wanted, ROWS, 1e4, 0).unwrap();
+                let mut again = PairProducts::for_pairs(device, COLUMNS, wanted, ROWS, 1e4, 0).unwrap();
                 again.set_sums(&lower, unit).unwrap();
                 (again.matrix(value).unwrap(), Vec::new())
             }
@@ -465,7 +465,7 @@ fn wrong_shapes(device: &Device) {
     assert!(matches!(error, Error::Shape { op: "packed_adjoint", .. }), "{error}");
     // Rows that are not there, and rows of other entries.
     for (entries, rows, order) in
-        [(60, 0..7, vec![0]), (60, 2..6, vec![0, Recode::SWAPPED.of(4)]), (65, 0..6, vec![0])]
+        [(60, 0..7, vec![0]), (60, 2..6, vec![0, Recode::SWAPPED.word(4)]), (65, 0..6, vec![0])]
     {
         let error = packed_gather(&packed, entries, rows, &order).unwrap_err();
         assert!(matches!(error, Error::Shape { op: "packed_gather", .. }), "{error}");

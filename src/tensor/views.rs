@@ -12,13 +12,13 @@ use crate::{Device, Element, Result, device::Buffer, driver::Memory};
 /// `&*x.rows(0..4)?`, or where a `&dyn` [`LinearMap`](crate::linalg::LinearMap) is asked for, `&*view` says it.
 pub struct TensorView<'a, T: Element> {
     pub(super) part: Tensor<T>,
-    pub(super) of: PhantomData<&'a Tensor<T>>,
+    pub(super) borrowed: PhantomData<&'a Tensor<T>>,
 }
 
 impl<'a, T: Element> TensorView<'a, T> {
     /// A view of memory that is there for as long as the caller promises.
     pub(crate) fn new(part: Tensor<T>) -> Self {
-        Self { part, of: PhantomData }
+        Self { part, borrowed: PhantomData }
     }
 
     /// A view of the bits as elements of another type of the same size.
@@ -45,7 +45,7 @@ impl<'a, T: Element> TensorView<'a, T> {
             Some(memory) => Tensor::from_buffer(device, Buffer::lent(memory), shape),
             None => Tensor::from_slice(device, values, shape)?,
         };
-        Ok(Self { part, of: PhantomData })
+        Ok(Self { part, borrowed: PhantomData })
     }
 }
 

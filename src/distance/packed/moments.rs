@@ -49,9 +49,9 @@ impl ColumnMoments {
     pub(super) fn add(&mut self, packed: &Tensor<u32>, from: u64, rows: &[Option<bool>]) -> Result<()> {
         let table = Tensor::<f32>::empty(packed.device(), &[0, 2])?;
         let range = (from, from + rows.len() as u64);
-        let all = PackedRows { packed, table: &table, range, missing: rows.contains(&Some(true)) };
+        let packed_rows = PackedRows { packed, table: &table, range, missing: rows.contains(&Some(true)) };
         let is_kept = |row: u64| usize::try_from(row - from).is_ok_and(|row| rows[row].is_some());
-        self.codes.add(all, |row, _, weights| weights[0].one = is_kept(row).into())?;
+        self.codes.add(packed_rows, |row, _, weights| weights[0].one = is_kept(row).into())?;
         let with_missing = (from..).zip(rows).filter(|(_, missing)| **missing == Some(true));
         let absent: Vec<u64> = with_missing.map(|(row, _)| row).collect();
         if absent.is_empty() {
@@ -86,10 +86,10 @@ pub(super) struct Moments {
 
 impl Moments {
     /// The sums of a column's codes and of their squares, over the rows that another knows too.
-    pub(super) fn sums(&self, [of, other]: [usize; 2]) -> [f64; 2] {
-        let [codes, squares] = [self.codes[of], self.squares[of]];
+    pub(super) fn sums(&self, [column, other]: [usize; 2]) -> [f64; 2] {
+        let [codes, squares] = [self.codes[column], self.squares[column]];
         match &self.absent {
-            Some([once, squared]) => [codes - once.sum(other, of), squares - squared.sum(other, of)],
+            Some([once, squared]) => [codes - once.sum(other, column), squares - squared.sum(other, column)],
             None => [codes, squares],
         }
     }

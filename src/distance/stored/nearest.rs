@@ -14,7 +14,7 @@ use crate::{
         Metric, NearestSoFar, Neighbors,
         job::{DistanceBlock, Measure, Pipeline, most},
         precision::{PLAIN, table},
-        sums::{Operand, largest},
+        sums::{PreparedObservations, largest},
     },
     extent::to_usize,
     kernels::distance::TILE,
@@ -81,7 +81,7 @@ impl<'a> Search<'a> {
         let mut smallest: Option<Error> = None;
         let (plans, block, least, pairs, left) = loop {
             let plans = reading.plans(Some(of_box), reading.features)?;
-            let most = |of: fn(&Plan) -> u64| plans.iter().map(of).max().unwrap_or(0);
+            let most = |size: fn(&Plan) -> u64| plans.iter().map(size).max().unwrap_or(0);
             let (block, chunks) = (most(Plan::block_bytes), most(Plan::largest_need));
             // Five boxes stay at least, where they are larger than a tile: with fewer, reading would take longer than distances.
             let (least, pairs) = if of_box > tile { (5, tile * tile) } else { (1, 1) };
@@ -127,8 +127,8 @@ impl<'a> Search<'a> {
         let (search, m) = (&self, self.reading.counts[0]);
         let how = (search.reading.others().is_none(), search.measure.is_lower());
         let (device, largest_first) = (&search.measure.device, search.measure.metric == Metric::InnerProduct);
-        let mut found = NearestSoFar::new(device, to_usize(m), k, largest_first)?;
-        let sink = |block: &mut DistanceBlock| found.take_block(block, how);
+        let mut nearest = NearestSoFar::new(device, to_usize(m), k, largest_first)?;
+        let sink = |block: &mut DistanceBlock| nearest.take_block(block, how);
         let mut pipeline = Pipeline::new(&search.measure, search.side, search.run, sink);
         for first in (0..search.boxes(0)).step_by(search.staying) {
             let strip = first..search.boxes(0).min(first.saturating_add(search.staying));
@@ -147,7 +147,7 @@ impl<'a> Search<'a> {
         let mut status = Status::new(1, 2, m);
         status.rows = m;
         search.run.progress.tell(status);
-        found.finish()
+        nearest.finish()
     }
 
     /// Makes the distances of the boxes of a strip, which are on the device, from those of x before and among them, or from all of y.
@@ -163,20 +163,20 @@ impl<'a> Search<'a> {
         let of_columns = usize::from(!is_self);
         let rows = strip.clone().zip(here).map(|(number, x)| self.operand((0, number), x, tables));
         let rows = rows.collect::<Result<Vec<_>>>()?;
-        let all = self.boxes(of_columns);
+        let boxes = self.boxes(of_columns);
         let (before, after) = match (is_self, is_lower) {
-            (true, true) => (0..strip.start, all..all),
-            (true, false) => (0..strip.start, strip.end..all),
-            (false, _) => (0..all, all..all),
+            (true, true) => (0..strip.start, boxes..boxes),
+            (true, false) => (0..strip.start, strip.end..boxes),
+            (false, _) => (0..boxes, boxes..boxes),
         };
         let mut status = Status::new(1, 2, self.reading.counts[0]);
         let [start, end] = [strip.start, strip.end].map(|number| self.observations(0, number).start);
-        let columns = if is_lower { strip.end } else { all } as u64;
+        let columns = if is_lower { strip.end } else { boxes } as u64;
         // In this order of columns and rows, the numbers that an observation is offered rise.
         let mut column = |number: usize, y: &Tensor<T>| -> Result<()> {
             let y = &self.operand((of_columns, number), y, tables)?;
-            let mut below = rows.iter().filter(|x| !is_lower || x.all().start >= y.all().start);
-            below.try_for_each(|x| pipeline.add((x, x.all()), (y, y.all())))?;
+            let mut below = rows.iter().filter(|x| !is_lower || x.range().start >= y.range().start);
+            below.try_for_each(|x| pipeline.add((x, x.range()), (y, y.range())))?;
             // The last block is still on its way.
             status.rows = start + (end - start) / columns.max(1) * number as u64;
             self.run.progress.tell(status);
@@ -197,9 +197,14 @@ impl<'a> Search<'a> {
         (array, number): (usize, usize),
         x: &'t Tensor<T>,
         tables: &Tables,
-    ) -> Result<Operand<'t, T>> {
+    ) -> Result<PreparedObservations<'t, T>> {
         let (first, table) = (self.observations(array, number).start, Arc::clone(&tables[array][number]));
-        Operand::prepared((NAMES[array], x, first), table, self.measure.wide, &self.measure.options)
+        PreparedObservations::prepared(
+            (NAMES[array], x, first),
+            table,
+            self.measure.wide,
+            &self.measure.options,
+        )
     }
 
     fn boxes(&self, array: usize) -> usize {
@@ -222,16 +227,16 @@ impl<'a> Search<'a> {
         let mut status = Status::new(0, 2, self.reading.counts.iter().copied().fold(0, u64::saturating_add));
         for (array, tables) in tables.iter_mut().enumerate().take(self.plans.len()) {
             self.each(array, 0..self.boxes(array), stats, &mut |number, x: Tensor<T>| {
-                let all = self.observations(array, number);
-                let named = (NAMES[array], &x, all.start);
-                let mut operand = Operand::new(named, metric, prepare, wide, &options)?;
+                let range = self.observations(array, number);
+                let named = (NAMES[array], &x, range.start);
+                let mut operand = PreparedObservations::new(named, metric, prepare, wide, &options)?;
                 size = size.max(largest(&operand.sizes));
                 undefined[array].append(&mut operand.undefined);
                 tables.push(operand.table);
                 if array == 0 && number < self.staying {
                     first_strip.push(x);
                 }
-                status.rows += all.end - all.start;
+                status.rows += range.end - range.start;
                 self.run.progress.tell(status);
                 Ok(())
             })?;
@@ -241,8 +246,8 @@ impl<'a> Search<'a> {
             let [shift, rest, _] = PLAIN;
             for (array, tables) in tables.iter_mut().enumerate() {
                 for (number, own) in tables.iter_mut().enumerate() {
-                    let all = self.observations(array, number);
-                    let entries = vec![[shift, rest, scale]; to_usize(all.end - all.start)];
+                    let range = self.observations(array, number);
+                    let entries = vec![[shift, rest, scale]; to_usize(range.end - range.start)];
                     *own = table(&self.measure.device, &entries, wide)?.into();
                 }
             }
@@ -264,8 +269,8 @@ impl<'a> Search<'a> {
         let device = &self.measure.device;
         if self.reading.features == 0 {
             return numbers.into_iter().try_for_each(|number| {
-                let all = self.observations(array, number);
-                let count = all.end - all.start;
+                let range = self.observations(array, number);
+                let count = range.end - range.start;
                 let shape = if self.reading.columns { [0, count] } else { [count, 0] };
                 sink(number, Tensor::zeros(device, &shape)?)
             });
@@ -287,7 +292,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// The k nearest of the observations of `reading`: where all of them fit the device, by `all`.
+/// The k nearest of the observations of `reading`: where all of them fit the device, by `resident`.
 ///
 /// # Errors
 /// As [`neighbors_stored`](super::neighbors_stored).
@@ -297,7 +302,7 @@ pub(super) fn nearest<T: Element>(
     k: usize,
     run: &Run,
     stats: &mut StreamStats,
-    all: impl FnOnce(&mut StreamStats) -> Result<Neighbors>,
+    resident: impl FnOnce(&mut StreamStats) -> Result<Neighbors>,
 ) -> Result<Neighbors> {
     let of_search = NearestSoFar::needs(reading.counts[0], k as u64);
     let extents = [reading.counts[0], *reading.counts.last().unwrap_or(&0)];
@@ -312,12 +317,12 @@ pub(super) fn nearest<T: Element>(
         false => measure.side(of_search, &rest),
     });
     if side.as_ref().is_ok_and(|&side| side >= u64::from(TILE)) {
-        return all(stats);
+        return resident(stats);
     }
     match (Search::within(reading, measure, k, run), side) {
         (Ok(search), _) => search.find::<T>(k, stats),
         // Small blocks of pairs are better than none.
-        (Err(Error::Budget { .. }), Ok(_)) => all(stats),
+        (Err(Error::Budget { .. }), Ok(_)) => resident(stats),
         (Err(error), Err(of_all)) => Err(error.or_of_less_memory(of_all)),
         (Err(error), _) => Err(error),
     }

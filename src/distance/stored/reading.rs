@@ -54,13 +54,14 @@ impl<'a> StoredOperands<'a> {
         device: &Device,
     ) -> Result<Self> {
         metric.check(options.missing)?;
-        let all = arrays.iter().map(|array| extents(array, options.columns)).collect::<Result<Vec<_>>>()?;
-        let features = all[0][1];
-        if let Some([_, others]) = all.iter().find(|[_, others]| *others != features) {
+        let shapes =
+            arrays.iter().map(|array| extents(array, options.columns)).collect::<Result<Vec<_>>>()?;
+        let features = shapes[0][1];
+        if let Some([_, others]) = shapes.iter().find(|[_, others]| *others != features) {
             let got = format_args!("{features} and {others}");
             return Err(Error::shape("distance", "as many features of x as of y", got));
         }
-        let counts = all.iter().map(|[count, _]| *count).collect();
+        let counts = shapes.iter().map(|[count, _]| *count).collect();
         let types: Vec<_> = arrays.iter().map(|array| array.dtype()).collect();
         let same = types.iter().all(|dtype| *dtype == types[0]);
         let beyond = [StoredType::I32, StoredType::U32, StoredType::I64, StoredType::U64];
@@ -133,8 +134,8 @@ impl<'a> StoredOperands<'a> {
     ) -> Result<(Vec<(Plan, u64)>, Budget)> {
         let plan = |array: &Arc<dyn ChunkedArray>| {
             let rows = rows_to_load(&**array, array.shape()[1].saturating_mul(self.staged.size()));
-            let all = Arc::new(Selection::all(array.shape()[0]));
-            Plan::of_rows(vec![Arc::clone(array)], all, None, Arc::clone(&self.convert), rows)
+            let every_row = Arc::new(Selection::all(array.shape()[0]));
+            Plan::of_rows(vec![Arc::clone(array)], every_row, None, Arc::clone(&self.convert), rows)
         };
         let plans = self.arrays.iter().map(plan).collect::<Result<Vec<_>>>()?;
         let of_pass = |plan: &Plan| plan.block_bytes().saturating_mul(2).saturating_add(plan.largest_need());
@@ -142,7 +143,7 @@ impl<'a> StoredOperands<'a> {
         let known = self
             .counts
             .iter()
-            .fold(0, |all: u64, &count| all.saturating_add(count.saturating_mul(OBSERVATION)));
+            .fold(0, |total: u64, &count| total.saturating_add(count.saturating_mul(OBSERVATION)));
         let reading = plans.iter().map(of_pass).max().unwrap_or(0).max(known);
         let held = Needs::device(self.bytes());
         memory.fit(device, held + Needs::host(reading).max(later.on(device)))?;
@@ -187,13 +188,13 @@ impl<'a> StoredOperands<'a> {
         width = width.next_multiple_of(block).min(most);
         loop {
             let plans = self.plans(None, width)?;
-            let all = |of: fn(&Plan) -> u64| plans.iter().map(of).fold(0, u64::saturating_add);
+            let total = |size: fn(&Plan) -> u64| plans.iter().map(size).fold(0, u64::saturating_add);
             // One is filled while another is added; a tensor of each.
-            let staged = all(Plan::block_bytes).saturating_mul(2);
+            let staged = total(Plan::block_bytes).saturating_mul(2);
             let needs = Partial::needs(self.counts[0], self.others(), metric, missing)
                 + Needs::device(staged)
                 + Needs::host(staged)
-                + Needs::host(all(Plan::largest_need));
+                + Needs::host(total(Plan::largest_need));
             match memory.fit(device, needs) {
                 Ok(rest) => {
                     let ahead = plans.iter().map(|plan| plan.ahead(threads)).max().unwrap_or(0);
@@ -256,9 +257,9 @@ impl<'a> StoredOperands<'a> {
         self.each(boxes, device, run, status, stats, &mut |blocks| {
             for (block, sums) in blocks.into_iter().zip(&mut sums) {
                 let shape = block.shape.clone();
-                let found =
+                let block_sums =
                     with_dtype!(self.staged, T => observation_sums(&block.tensor::<T>(&shape)?, options)?);
-                sums.iter_mut().zip(found).for_each(|(sum, found)| *sum += found);
+                sums.iter_mut().zip(block_sums).for_each(|(sum, added)| *sum += added);
             }
             Ok(())
         })?;

@@ -6,7 +6,7 @@ use crate::{Error, Result, extent::to_usize, fresh};
 
 /// Bytes of a buffer.
 #[derive(Debug)]
-pub(super) enum Lines {
+pub(super) enum CpuBytes {
     /// Zeros at first, from the start of a cache line on: aligned for any element type and vector.
     ///
     /// Fresh pages come as zeros from the system where an allocation asks for no more than the allocator's own alignment; for
@@ -16,13 +16,13 @@ pub(super) enum Lines {
     Lent(&'static [u8]),
 }
 
-impl Default for Lines {
+impl Default for CpuBytes {
     fn default() -> Self {
         Self::Own { room: Vec::new(), first: 0, len: 0 }
     }
 }
 
-impl Lines {
+impl CpuBytes {
     /// A buffer of `bytes` bytes or a few more: it has one of few sizes, so that freed ones serve again.
     pub(super) fn new(bytes: u64) -> Result<Self> {
         let len = to_usize(Self::size(bytes));
@@ -59,16 +59,16 @@ impl Lines {
 /// A buffer that the host has: freed ones serve again.
 #[derive(Debug)]
 pub(crate) struct HostLines {
-    lines: Lines,
+    lines: CpuBytes,
     free: Arc<FreeList>,
 }
 
 impl HostLines {
-    pub(super) fn new(lines: Lines, free: Arc<FreeList>) -> Self {
+    pub(super) fn new(lines: CpuBytes, free: Arc<FreeList>) -> Self {
         Self { lines, free }
     }
 
-    pub(super) fn swap(&mut self, other: &mut Lines) {
+    pub(super) fn swap(&mut self, other: &mut CpuBytes) {
         std::mem::swap(&mut self.lines, other);
     }
 
@@ -94,7 +94,7 @@ impl Drop for HostLines {
 /// Freed buffers, kept for the next allocation of their size: the blocks of a stream repeat, and fresh pages cost
 /// more to map than the kernels' work on them.
 #[derive(Debug, Default)]
-pub(super) struct FreeList(Mutex<Vec<Lines>>);
+pub(super) struct FreeList(Mutex<Vec<CpuBytes>>);
 
 /// Most bytes of freed buffers that are kept.
 pub(crate) const FREE_BYTES: usize = 64 << 20;
@@ -106,15 +106,15 @@ const LEAST_KEPT: usize = 16 << 10;
 const MOST_KEPT: usize = 64;
 
 impl FreeList {
-    pub(super) fn take(&self, bytes: u64) -> Option<Lines> {
+    pub(super) fn take(&self, bytes: u64) -> Option<CpuBytes> {
         let mut buffers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = buffers.iter().position(|buffer| buffer.len() as u64 == Lines::size(bytes))?;
+        let at = buffers.iter().position(|buffer| buffer.len() as u64 == CpuBytes::size(bytes))?;
         Some(buffers.remove(at))
     }
 
     /// Keeps a buffer for later, or frees it where another thread has locked the list, or had when the process was forked.
-    pub(super) fn keep(&self, buffer: Lines) {
-        if !(LEAST_KEPT..=FREE_BYTES).contains(&buffer.len()) || matches!(buffer, Lines::Lent(_)) {
+    pub(super) fn keep(&self, buffer: CpuBytes) {
+        if !(LEAST_KEPT..=FREE_BYTES).contains(&buffer.len()) || matches!(buffer, CpuBytes::Lent(_)) {
             return;
         }
         // Unmapped after the lock is gone.
@@ -126,7 +126,7 @@ impl FreeList {
         };
         buffers.push(buffer);
         // The oldest go first.
-        while buffers.len() > MOST_KEPT || buffers.iter().map(Lines::len).sum::<usize>() > FREE_BYTES {
+        while buffers.len() > MOST_KEPT || buffers.iter().map(CpuBytes::len).sum::<usize>() > FREE_BYTES {
             gone.push(buffers.remove(0));
         }
         drop(buffers);
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn buffers_start_at_a_line_and_are_zeros() {
         for bytes in [0, 1, 16, 63, 64, 65, 1000, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 10_000_019] {
-            let lines = Lines::new(bytes).unwrap();
+            let lines = CpuBytes::new(bytes).unwrap();
             let held = lines.bytes();
             assert!(
                 (held.as_ptr() as usize).is_multiple_of(64) && held.iter().all(|&byte| byte == 0),
@@ -151,15 +151,15 @@ mod tests {
                 len >= bytes && len <= bytes + bytes / 8 + 64 && len.is_multiple_of(64),
                 "{bytes}: {len}"
             );
-            assert_eq!((lines.len() as u64, Lines::size(len)), (len, len));
+            assert_eq!((lines.len() as u64, CpuBytes::size(len)), (len, len));
         }
-        assert!(matches!(Lines::new(u64::MAX / 2), Err(Error::OutOfMemory { .. })));
+        assert!(matches!(CpuBytes::new(u64::MAX / 2), Err(Error::OutOfMemory { .. })));
     }
 
     #[test]
     fn freed_buffers_serve_others_of_about_their_size() {
         let free = FreeList::default();
-        let mut lines = Lines::new(1_000_000).unwrap();
+        let mut lines = CpuBytes::new(1_000_000).unwrap();
         lines.bytes_mut()[7] = 1;
         free.keep(lines);
         assert!(free.take(500_000).is_none());
@@ -167,14 +167,14 @@ mod tests {
         assert!(free.take(999_000).is_none());
         // The oldest go first.
         for bytes in [20, 30, 40] {
-            free.keep(Lines::new(bytes << 20).unwrap());
+            free.keep(CpuBytes::new(bytes << 20).unwrap());
         }
         assert!([20, 30].iter().all(|bytes| free.take(bytes << 20).is_none()));
         assert!(free.take(40 << 20).is_some());
         // Small ones are not kept, and not too many.
-        free.keep(Lines::new(1000).unwrap());
+        free.keep(CpuBytes::new(1000).unwrap());
         assert!(free.take(1000).is_none());
-        (0..100).for_each(|_| free.keep(Lines::new(20_000).unwrap()));
+        (0..100).for_each(|_| free.keep(CpuBytes::new(20_000).unwrap()));
         assert_eq!((0..100).filter(|_| free.take(20_000).is_some()).count(), MOST_KEPT);
     }
 
@@ -183,7 +183,7 @@ mod tests {
     fn a_locked_list_frees() {
         let free = Arc::new(FreeList::default());
         let locked = free.0.lock().unwrap();
-        drop(HostLines::new(Lines::new(1 << 20).unwrap(), Arc::clone(&free)));
+        drop(HostLines::new(CpuBytes::new(1 << 20).unwrap(), Arc::clone(&free)));
         drop(locked);
         assert!(free.take(1 << 20).is_none());
     }

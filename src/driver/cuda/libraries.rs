@@ -204,18 +204,20 @@ pub(super) fn load(path: &Path) -> Result<&'static Library, String> {
 /// the system's loader and in the other folders.
 fn candidates(named: &[(i32, &str)], first: &[PathBuf], then: &[PathBuf], major: i32) -> Vec<Candidate> {
     let candidate = |path, major| Candidate { path, major, include: None };
-    let found = |folder: &PathBuf, (major, name): (i32, &str)| {
+    let in_folder = |folder: &PathBuf, (major, name): (i32, &str)| {
         let path = folder.join(name);
         path.is_file().then(|| candidate(path, major))
     };
-    let usable: Vec<_> = named.iter().copied().filter(|&(of, _)| of <= major).collect();
-    let mut all: Vec<_> =
-        first.iter().flat_map(|folder| usable.iter().filter_map(move |&file| found(folder, file))).collect();
+    let usable: Vec<_> = named.iter().copied().filter(|&(version, _)| version <= major).collect();
+    let mut candidates: Vec<_> = first
+        .iter()
+        .flat_map(|folder| usable.iter().filter_map(move |&file| in_folder(folder, file)))
+        .collect();
     for &file in &usable {
-        all.push(candidate(PathBuf::from(file.1), file.0));
-        all.extend(then.iter().filter_map(|folder| found(folder, file)));
+        candidates.push(candidate(PathBuf::from(file.1), file.0));
+        candidates.extend(then.iter().filter_map(|folder| in_folder(folder, file)));
     }
-    all
+    candidates
 }
 
 /// The folders of `TEATIME_CUDA_LIBRARIES`.

@@ -66,13 +66,13 @@ struct Functions {
 }
 
 impl Functions {
-    fn of(library: &'static Library) -> Result<Self, String> {
+    fn load(library: &'static Library) -> Result<Self, String> {
         /// # Safety
         /// `T` is the type of the function of that name.
         unsafe fn symbol<T: Copy>(library: &'static Library, name: &str) -> Result<T, String> {
             // SAFETY: as above.
-            let found = unsafe { library.get::<T>(name.as_bytes()) };
-            found
+            let symbol = unsafe { library.get::<T>(name.as_bytes()) };
+            symbol
                 .map(|symbol| *symbol)
                 .map_err(|_| format!("{name} is missing; NVRTC 11.2 or newer is needed"))
         }
@@ -142,7 +142,7 @@ impl Nvrtc {
     /// # Errors
     /// The loader's reason, or the function that it lacks; so too where its builtins are not here.
     pub(crate) fn open(path: &Path, include: Option<&Path>) -> Result<Self, String> {
-        let functions = Functions::of(libraries::load(path)?)?;
+        let functions = Functions::load(libraries::load(path)?)?;
         let (mut major, mut minor, mut count) = (0, 0, 0);
         let mut archs;
         // SAFETY: each pointer is to an integer; the list is as long as the library says.

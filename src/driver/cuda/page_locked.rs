@@ -118,12 +118,12 @@ impl PinnedPool {
         let idle = |event: &Option<CudaEvent>| {
             event.as_ref().is_none_or(|event| event.try_is_complete().unwrap_or(false))
         };
-        let mut found = kept.blocks.iter().position(|(block, event)| fits(block) && idle(event));
-        if found.is_none() && kept.bytes + len > MOST {
+        let mut place = kept.blocks.iter().position(|(block, event)| fits(block) && idle(event));
+        if place.is_none() && kept.bytes + len > MOST {
             // Rather wait for a block than lock more memory.
-            found = kept.blocks.iter().position(|(block, _)| fits(block));
+            place = kept.blocks.iter().position(|(block, _)| fits(block));
         }
-        let (block, event) = found.and_then(|at| kept.blocks.remove(at)).ok_or(len)?;
+        let (block, event) = place.and_then(|at| kept.blocks.remove(at)).ok_or(len)?;
         kept.bytes -= block.len;
         Ok((block, event))
     }

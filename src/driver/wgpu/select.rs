@@ -63,15 +63,15 @@ pub(crate) fn open(selector: &str, options: &DeviceOptions) -> Result<Box<dyn Dr
             }),
         }
     };
-    let found = match find(&first) {
+    let chosen = match find(&first) {
         Some(place) => Some((first, place)),
         None if named || wanted.is_none() => {
-            let all = all_adapters();
-            find(&all).map(|place| (all, place))
+            let adapters = all_adapters();
+            find(&adapters).map(|place| (adapters, place))
         }
         None => None,
     };
-    match found {
+    match chosen {
         Some((adapters, place)) => open_adapter(&adapters[place], describe(&adapters, place), options),
         None => Err(Error::NoDevice {
             wanted: format!("wgpu:{selector}").trim_end_matches(':').into(),
@@ -172,9 +172,9 @@ fn adapters(backends: wgpu::Backends) -> Vec<wgpu::Adapter> {
 
 /// The adapters of wgpu's primary backends (Vulkan, Metal, DX12), then those of GL.
 fn all_adapters() -> Vec<wgpu::Adapter> {
-    let mut all = adapters(FIRST);
-    all.extend(adapters(wgpu::Backends::GL));
-    all
+    let mut list = adapters(FIRST);
+    list.extend(adapters(wgpu::Backends::GL));
+    list
 }
 
 /// Why there is no adapter.

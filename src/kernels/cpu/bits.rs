@@ -17,7 +17,7 @@ pub(crate) struct Layout {
 }
 
 /// Rows of two arrays that have the same values, or of one row a piece.
-pub(crate) struct Rows<'a, A, B> {
+pub(crate) struct PairedRows<'a, A, B> {
     pub(crate) from: &'a [A],
     pub(crate) input: Layout,
     /// Elements behind a row's values are zeroed.
@@ -30,7 +30,7 @@ pub(crate) struct Rows<'a, A, B> {
     pub(crate) first: usize,
 }
 
-impl<A: Pod + Sync, B: Pod + Send> Rows<'_, A, B> {
+impl<A: Pod + Sync, B: Pod + Send> PairedRows<'_, A, B> {
     /// Calls `f` with the place of the first value, the elements of a row or of a piece of it, and those to write. Pieces
     /// are fixed by the shape and run in parallel.
     pub(crate) fn for_each(self, f: &(impl Fn(usize, &[A], &mut [B]) + Sync)) {
@@ -41,7 +41,7 @@ impl<A: Pod + Sync, B: Pod + Send> Rows<'_, A, B> {
             _ => (rows / 2, 0),
         };
         if rows * len <= PIECE || mid == len {
-            return Rows { from, input, to, output, rows, len, first }.run(f);
+            return PairedRows { from, input, to, output, rows, len, first }.run(f);
         }
         let at = |layout: Layout| mid_row * layout.stride + mid / layout.per;
         let (from, from_after) = from.split_at(at(input));
@@ -50,7 +50,7 @@ impl<A: Pod + Sync, B: Pod + Send> Rows<'_, A, B> {
             1 => ([1, mid], [1, len - mid]),
             _ => ([mid_row, len], [rows - mid_row, len]),
         };
-        let after = Rows {
+        let after = PairedRows {
             from: from_after,
             input,
             to: to_after,
@@ -59,7 +59,7 @@ impl<A: Pod + Sync, B: Pod + Send> Rows<'_, A, B> {
             len: len_after,
             first: first + mid_row * len + mid,
         };
-        let before = Rows { from, input, to, output, rows, len, first };
+        let before = PairedRows { from, input, to, output, rows, len, first };
         rayon::join(|| before.for_each(f), || after.for_each(f));
     }
 

@@ -141,17 +141,17 @@ impl Path {
 
     /// Every one that this processor has.
     #[cfg(test)]
-    pub(crate) fn all() -> Vec<Self> {
+    pub(crate) fn supported() -> Vec<Self> {
         #[allow(unused_mut, reason = "one on other processors")]
-        let mut all = vec![Self::Plain];
+        let mut paths = vec![Self::Plain];
         #[cfg(target_arch = "x86_64")]
         {
-            all.extend(Vnni::try_new().map(Self::Vnni));
-            all.extend(pulp::x86::V3::try_new().map(Self::Avx2));
+            paths.extend(Vnni::try_new().map(Self::Vnni));
+            paths.extend(pulp::x86::V3::try_new().map(Self::Avx2));
         }
         #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
-        all.extend(pulp::aarch64::Neon::try_new().map(Self::Neon));
-        all
+        paths.extend(pulp::aarch64::Neon::try_new().map(Self::Neon));
+        paths
     }
 
     pub(crate) fn run(self, work: impl Work) {

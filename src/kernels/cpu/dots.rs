@@ -17,7 +17,7 @@ pub(crate) fn dots(a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> Mat<f64> {
     for i in (0..a.ncols()).step_by(WIDTH) {
         for j in (0..b.ncols()).step_by(WIDTH) {
             let (left, right) = (columns(&a, i), columns(&b, j));
-            let tile = Tile { a: left.map(|i| column(a, i)), b: right.map(|j| column(b, j)) };
+            let tile = ColumnTile { a: left.map(|i| column(a, i)), b: right.map(|j| column(b, j)) };
             let sums = arch.dispatch(tile);
             for (&i, row) in left.iter().zip(sums) {
                 for (&j, sum) in right.iter().zip(row) {
@@ -36,12 +36,12 @@ fn column(x: MatRef<'_, f64>, j: usize) -> &[f64] {
 
 /// Some columns of both sides, all of one length.
 #[derive(Clone, Copy, Debug)]
-struct Tile<'a> {
+struct ColumnTile<'a> {
     a: [&'a [f64]; WIDTH],
     b: [&'a [f64]; WIDTH],
 }
 
-impl WithSimd for Tile<'_> {
+impl WithSimd for ColumnTile<'_> {
     type Output = [[f64; WIDTH]; WIDTH];
 
     // No closures in the loop: they need not be inlined, and have narrow vectors then.

@@ -60,7 +60,7 @@ pub(crate) const fn one(bit: &u32) -> (u32, u32) {
 }
 
 /// Some rows, whose products with `xs` are added to their sums.
-pub(crate) struct Tile<'a, W, const ROWS: usize> {
+pub(crate) struct RowTile<'a, W, const ROWS: usize> {
     pub(crate) quads: &'a [Quads; ROWS],
     pub(crate) words: usize,
     pub(crate) xs: &'a [W],
@@ -69,7 +69,7 @@ pub(crate) struct Tile<'a, W, const ROWS: usize> {
     pub(crate) first: usize,
 }
 
-impl<W: Pod, const ROWS: usize> Tile<'_, W, ROWS> {
+impl<W: Pod, const ROWS: usize> RowTile<'_, W, ROWS> {
     #[inline(always)]
     pub(crate) fn add<D: Dot<Words = W>, const VECTORS: usize>(&self, dot: D, sums: &mut [W]) {
         let place = |row: usize| row * self.stride + self.first;

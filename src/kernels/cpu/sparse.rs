@@ -37,8 +37,8 @@ impl Split {
         let mut order = Vec::with_capacity(rows);
         let mut sparse = Vec::new();
         for (row, packed) in (0..).zip(packed.chunks_exact(words)) {
-            let of = if is_sparse(dot, packed) { &mut sparse } else { &mut order };
-            of.push(row);
+            let list = if is_sparse(dot, packed) { &mut sparse } else { &mut order };
+            list.push(row);
         }
         let dense = order.len();
         order.append(&mut sparse);

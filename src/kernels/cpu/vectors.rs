@@ -4,7 +4,7 @@ use bytemuck::Pod;
 use pulp::Simd;
 
 /// f32 or f64.
-pub(crate) trait Vectors: Copy {
+pub(crate) trait SimdFloat: Copy {
     /// As many as a register holds.
     type Vector<S: Simd>: Pod;
 
@@ -19,7 +19,7 @@ pub(crate) trait Vectors: Copy {
 
 macro_rules! vectors {
     ($($real:ident: $vector:ident $splat:ident $vectors:ident $vectors_mut:ident $add:ident $sub:ident $mul:ident $abs:ident;)*) => {$(
-        impl Vectors for $real {
+        impl SimdFloat for $real {
             type Vector<S: Simd> = S::$vector;
 
             #[inline(always)]

@@ -6,13 +6,13 @@ use bytemuck::Pod;
 use pulp::Simd;
 
 use super::{Params, Term};
-use crate::kernels::cpu::vectors::Vectors;
+use crate::kernels::cpu::vectors::SimdFloat;
 
 /// f32 or f64.
 pub(super) trait Real:
     crate::Real
     + Default
-    + Vectors
+    + SimdFloat
     + From<f32>
     + PartialOrd
     + AddAssign

@@ -12,14 +12,14 @@ pub(super) fn tile<R: Real>(p: &Params, masked: bool, x: &[[R; ROWS]], y: &[[R; 
             match Term::from_code(p.term) {
                 $(Term::$term => {
                     let term = |$a: R, $b: R| $value;
-                    if masked { wide(Tile::<R, _, true> { x, y, term }) } else { wide(Tile::<R, _, false> { x, y, term }) }
+                    if masked { wide(TermTile::<R, _, true> { x, y, term }) } else { wide(TermTile::<R, _, false> { x, y, term }) }
                 })*
                 Term::Largest => wide(Largest { x, y }),
             }
         };
     }
     let power = R::power(p);
-    if !masked && let Some(term) = Common::of(Term::from_code(p.term)) {
+    if !masked && let Some(term) = Common::from_term(Term::from_code(p.term)) {
         return Arch::new().dispatch(CommonTile { x, y, term });
     }
     by_term! {
@@ -44,13 +44,13 @@ pub(super) fn tile<R: Real>(p: &Params, masked: bool, x: &[[R; ROWS]], y: &[[R; 
 }
 
 /// No closures: the compiler need not inline them, and compiles them without wide vectors then.
-struct Tile<'a, R, F, const MASKED: bool> {
+struct TermTile<'a, R, F, const MASKED: bool> {
     x: &'a [[R; ROWS]],
     y: &'a [[R; COLS]],
     term: F,
 }
 
-impl<R: Real, F: Fn(R, R) -> R, const MASKED: bool> NullaryFnOnce for Tile<'_, R, F, MASKED> {
+impl<R: Real, F: Fn(R, R) -> R, const MASKED: bool> NullaryFnOnce for TermTile<'_, R, F, MASKED> {
     type Output = [[R; COLS]; ROWS];
 
     #[inline(always)]
@@ -78,7 +78,7 @@ enum Common {
 }
 
 impl Common {
-    const fn of(term: Term) -> Option<Self> {
+    const fn from_term(term: Term) -> Option<Self> {
         Some(match term {
             Term::Product => Self::Product,
             Term::Square => Self::Square,
@@ -89,7 +89,7 @@ impl Common {
     }
 }
 
-/// A [`Tile`] of those, where no element is missing.
+/// A [`TermTile`] of those, where no element is missing.
 struct CommonTile<'a, R> {
     x: &'a [[R; ROWS]],
     y: &'a [[R; COLS]],

@@ -36,7 +36,7 @@ pulp::simd_type! {
 }
 
 /// Bits of 8 entries, in 64 rows each.
-type Vector = [u64; 8];
+type BitVector = [u64; 8];
 
 /// Rows of a block: the bits of a lane. In the order of [`row_of`].
 const ROWS: usize = 64;
@@ -57,7 +57,7 @@ impl Popcount {
         let Some(columns) = Columns::new(self, p) else { return false };
         let columns = &columns;
         p.pieces(sums, |rows, word, words, out| {
-            self.vectorize(Piece { popcount: self, product: *p, columns, rows, word, words, out });
+            self.vectorize(CountedPiece { popcount: self, product: *p, columns, rows, word, words, out });
         });
         true
     }
@@ -174,13 +174,13 @@ impl NullaryFnOnce for Planes<'_> {
 }
 
 /// The codes of a strip of entries in a block of rows: where they are 1 or 2, and where they are 2. With room for a vector more.
-struct Block {
-    held: [Vector; 2 * STRIP + 1],
-    double: [Vector; 2 * STRIP + 1],
+struct CodeBlock {
+    held: [BitVector; 2 * STRIP + 1],
+    double: [BitVector; 2 * STRIP + 1],
 }
 
 /// Some words of some rows.
-struct Piece<'a, 'b> {
+struct CountedPiece<'a, 'b> {
     popcount: Popcount,
     product: Operands<'a>,
     columns: &'a Columns,
@@ -190,7 +190,7 @@ struct Piece<'a, 'b> {
     out: &'a Mutex<&'b mut [u32]>,
 }
 
-impl NullaryFnOnce for Piece<'_, '_> {
+impl NullaryFnOnce for CountedPiece<'_, '_> {
     type Output = ();
 
     #[inline(always)]
@@ -202,7 +202,7 @@ impl NullaryFnOnce for Piece<'_, '_> {
         // (columns and one of 0s, vectors), and what is added for each column.
         let mut sums = vec![[0; 8]; (cols + 1) * vectors];
         let mut codes = vec![0; cols];
-        let mut blocks = [const { Block { held: [[0; 8]; _], double: [[0; 8]; _] } }; BLOCKS];
+        let mut blocks = [const { CodeBlock { held: [[0; 8]; _], double: [[0; 8]; _] } }; BLOCKS];
         for row in (self.rows.0..self.rows.1).step_by(ROWS * BLOCKS) {
             if Cancel::is_set(p.cancel) {
                 return;
@@ -214,7 +214,7 @@ impl NullaryFnOnce for Piece<'_, '_> {
                 single &= self.split(row, lanes, block);
             }
             let columns = &self.columns.planes[row / ROWS * (cols + 1)..][..count * (cols + 1)];
-            let product = Product { popcount: self.popcount, blocks, columns, cols: cols + 1, vectors };
+            let product = BitProduct { popcount: self.popcount, blocks, columns, cols: cols + 1, vectors };
             if single {
                 product.add::<true>(&mut sums);
                 continue;
@@ -245,13 +245,13 @@ impl NullaryFnOnce for Piece<'_, '_> {
     }
 }
 
-impl Piece<'_, '_> {
+impl CountedPiece<'_, '_> {
     /// The codes of a block of rows. Zeros past the last row. Gives whether none is 2.
     #[inline(always)]
-    fn split(&self, first: usize, lanes: usize, block: &mut Block) -> bool {
+    fn split(&self, first: usize, lanes: usize, block: &mut CodeBlock) -> bool {
         let (popcount, simd) = (self.popcount, self.popcount.avx512f);
         // Bits of entries in rows become those of rows in entries: of squares of bits, two quarters change places.
-        let mut rows: [[Vector; 8]; ROWS / 8] = [[[0; 8]; 8]; ROWS / 8];
+        let mut rows: [[BitVector; 8]; ROWS / 8] = [[[0; 8]; 8]; ROWS / 8];
         for place in 0..8 {
             let mut eight = std::array::from_fn(|i| self.row(first, 8 * i + place));
             popcount.swap::<4>(&mut eight, 32, 0x0000_0000_ffff_ffff);
@@ -271,12 +271,12 @@ impl Piece<'_, '_> {
             for (place, &[low, high]) in (place..).step_by(lanes).zip(eight.as_chunks().0) {
                 // With fewer lanes, the next write covers the rest.
                 let (held, double) = (&mut held[place..][..8], &mut double[place..][..8]);
-                held.copy_from_slice(&cast::<_, Vector>(simd._mm512_or_si512(low, high)));
-                double.copy_from_slice(&cast::<_, Vector>(high));
+                held.copy_from_slice(&cast::<_, BitVector>(simd._mm512_or_si512(low, high)));
+                double.copy_from_slice(&cast::<_, BitVector>(high));
                 any = simd._mm512_or_si512(any, high);
             }
         }
-        cast::<_, Vector>(any)[..lanes].iter().all(|&bits| bits == 0)
+        cast::<_, BitVector>(any)[..lanes].iter().all(|&bits| bits == 0)
     }
 
     /// The words of a block's row, and others past those of the piece.
@@ -296,19 +296,19 @@ impl Piece<'_, '_> {
 }
 
 /// Blocks of entries and of columns.
-struct Product<'a> {
+struct BitProduct<'a> {
     popcount: Popcount,
-    blocks: &'a [Block],
+    blocks: &'a [CodeBlock],
     /// (blocks, columns) bits.
     columns: &'a [[u64; 2]],
     cols: usize,
     vectors: usize,
 }
 
-impl Product<'_> {
+impl BitProduct<'_> {
     /// Adds to (columns, vectors) sums.
     #[inline(always)]
-    fn add<const SINGLE: bool>(&self, sums: &mut [Vector]) {
+    fn add<const SINGLE: bool>(&self, sums: &mut [BitVector]) {
         for vector in (0..self.vectors).step_by(TILE) {
             let mut column = 0;
             while column + TILE_COLUMNS <= self.cols {
@@ -327,7 +327,7 @@ impl Product<'_> {
         &self,
         vector: usize,
         column: usize,
-        sums: &mut [Vector],
+        sums: &mut [BitVector],
     ) {
         /// A truth table of three bits: the second where the first is 1, else the opposite of the third.
         const CHOOSE: i32 = 0b1100_0101;

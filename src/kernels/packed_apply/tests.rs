@@ -129,7 +129,7 @@ fn every_path_gives_the_same_bits() {
                 }
             }
         }
-        for path in Path::all() {
+        for path in Path::supported() {
             let mut y = vec![f32::NAN; expected.len()];
             let mut limbs = vec![0x5555_5555; words.len()];
             case.run(path, &mut y, &mut limbs);

@@ -114,9 +114,9 @@ impl BoxWriter for NpyWriter {
 
     /// Gives the file its name. To be called when each element was written once.
     fn finish(self) -> Result<()> {
-        let [written, all] = [self.written.load(Ordering::Relaxed), self.shape.iter().product()];
-        if written != all {
-            let why = format!("{written} of {all} elements were written");
+        let [written, elements] = [self.written.load(Ordering::Relaxed), self.shape.iter().product()];
+        if written != elements {
+            let why = format!("{written} of {elements} elements were written");
             return Err(Error::store(self.path.display().to_string(), why));
         }
         self.file

@@ -10,7 +10,7 @@ const LANES: usize = 2;
 const STEP: usize = 8 * LANES;
 
 /// Eight rows of words, to be transposed.
-type Rows = [[u64; LANES]; 8];
+type WordRows = [[u64; LANES]; 8];
 
 /// Undoes the shuffle in each block of `block` bytes of `data`, the last of which may be shorter; `shuffled` has room
 /// for one.
@@ -30,7 +30,7 @@ fn unshuffle(shuffled: &[u8], out: &mut [u8]) {
     let plane = shuffled.len() / 8;
     let whole = plane / STEP * STEP;
     for (at, out) in (0..whole).step_by(STEP).zip(out.as_chunks_mut::<{ 8 * STEP }>().0) {
-        let mut rows: Rows = [[0; LANES]; 8];
+        let mut rows: WordRows = [[0; LANES]; 8];
         for (b, row) in rows.iter_mut().enumerate() {
             let (words, _) = shuffled[b * plane + at..][..STEP].as_chunks::<8>();
             *row = std::array::from_fn(|lane| u64::from_le_bytes(words[lane]));
@@ -54,7 +54,7 @@ fn unshuffle(shuffled: &[u8], out: &mut [u8]) {
 }
 
 /// Exchanges the upper `shift` bits of each group in a row with the lower ones `ROWS` rows on.
-fn swap<const ROWS: usize>(rows: &mut Rows, shift: u32, mask: u64) {
+fn swap<const ROWS: usize>(rows: &mut WordRows, shift: u32, mask: u64) {
     for row in (0..8).filter(|row| row & ROWS == 0) {
         let (first, second) = rows.split_at_mut(row + ROWS);
         for (upper, lower) in first[row].iter_mut().zip(&mut second[0]) {

@@ -32,7 +32,7 @@ pub(crate) enum Fault {
 
 impl Fault {
     /// Says which part of the chunk it is about.
-    pub(crate) fn of(self, part: &str) -> Self {
+    pub(crate) fn in_part(self, part: &str) -> Self {
         match self {
             Self::Wrong(why) => Self::Wrong(format!("{part}: {why}")),
             Self::Missing(why) => Self::Missing(format!("{part}: {why}")),

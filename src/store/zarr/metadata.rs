@@ -117,8 +117,9 @@ fn is_group(storage: &dyn Storage, path: &str) -> String {
     }
     let names = Node::arrays(storage, path);
     let more = if names.len() > LISTED { ", ..." } else { "" };
-    let of = names.iter().take(LISTED).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-    let named = if of.is_empty() { String::new() } else { format!("; name one of those in it: {of}{more}") };
+    let listed = names.iter().take(LISTED).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let named =
+        if listed.is_empty() { String::new() } else { format!("; name one of those in it: {listed}{more}") };
     format!("is a group, not an array{named}")
 }
 
@@ -186,7 +187,7 @@ fn v2_chain(json: &Value) -> Vec<MetadataV3> {
         let big = json.get("dtype").and_then(Value::as_str).is_some_and(|dtype| dtype.starts_with('>'));
         chain.push(codec("bytes", json!({ "endian": if big { "big" } else { "little" } })));
     }
-    chain.extend(codecs.into_iter().map(|of| codec(v2_id(of), of.clone())));
+    chain.extend(codecs.into_iter().map(|stored| codec(v2_id(stored), stored.clone())));
     chain
 }
 

@@ -145,7 +145,7 @@ pub fn is_free(path: impl AsRef<Path>, name: &str) -> Result<bool> {
     names.retain(|name| !is_partial(&name.to_string_lossy()));
     let metadata = [".zattrs", ".zarray", "zarr.json"];
     let wanted = if name.is_empty() { &metadata[..] } else { &[name] };
-    if names.is_empty() || names.iter().any(|found| wanted.iter().any(|name| found == name)) {
+    if names.is_empty() || names.iter().any(|entry| wanted.iter().any(|name| entry == name)) {
         return Ok(false);
     }
     let why = if name.is_empty() { "is no Zarr array".into() } else { format!("has no array `{name}`") };

@@ -124,7 +124,7 @@ impl Shard {
                 let fill = fill(&Inner { origin: &origin, shape: &self.inner.shape, there: entry.is_some() });
                 let block = self
                     .inner_chunk(data, entry, fill)
-                    .map_err(|fault| fault.of(&format!("inner chunk {at:?}")))?;
+                    .map_err(|fault| fault.in_part(&format!("inner chunk {at:?}")))?;
                 insert_block(&mut out, &spec.shape, &origin, &block, &self.inner.shape, spec.size);
             }
             advance(&mut at, &self.grid);
@@ -140,7 +140,7 @@ impl Shard {
             .ok_or_else(|| format!("{} bytes are shorter than the shard index of {bytes}", data.len()))?;
         let index = if self.index_first { &data[..bytes] } else { &data[rest..] };
         if self.index_crc {
-            crc32c(Cow::Borrowed(index)).map_err(|fault| fault.of("shard index"))
+            crc32c(Cow::Borrowed(index)).map_err(|fault| fault.in_part("shard index"))
         } else {
             Ok(Cow::Borrowed(index))
         }

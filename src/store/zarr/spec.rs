@@ -246,8 +246,8 @@ impl ArraySpec {
     pub(crate) fn encode<'a>(&self, bytes: &'a [u8], extent: &[u64]) -> Why<Cow<'a, [u8]>> {
         let Some(shard) = &self.shard_shape else { return self.encode_chunk(bytes) };
         let size = self.dtype.map_or(1, StoredType::size);
-        let of = |shape: &[u64]| shape.iter().copied().map(to_usize).collect();
-        let (shard, chunk): (Vec<usize>, Vec<usize>) = (of(shard), of(&self.chunk_shape));
+        let as_usize = |shape: &[u64]| shape.iter().copied().map(to_usize).collect();
+        let (shard, chunk): (Vec<usize>, Vec<usize>) = (as_usize(shard), as_usize(&self.chunk_shape));
         let grid: Vec<usize> = shard.iter().zip(&chunk).map(|(shard, chunk)| shard / chunk).collect();
         let (mut out, mut index, mut at) = (Vec::new(), Vec::new(), vec![0; grid.len()]);
         loop {

@@ -112,8 +112,8 @@ impl ArrayWriter {
         let io = |source| writer.io(path, source);
         // A value that this process has begun is no leftover.
         writer.storage.flush().map_err(io)?;
-        let found = metadata::read_attributes(&*writer.storage, path)?;
-        let job = found.pointer(&format!("/{ATTRIBUTE}/job")).and_then(Value::as_str);
+        let attributes = metadata::read_attributes(&*writer.storage, path)?;
+        let job = attributes.pointer(&format!("/{ATTRIBUTE}/job")).and_then(Value::as_str);
         match Node::at(&*writer.storage, path)? {
             Node::Array => {}
             Node::Group if job.is_none() => return Err(writer.refuse("is a group, not an array")),
@@ -125,10 +125,10 @@ impl ArrayWriter {
             }
         }
         match job {
-            Some(found) if *found == hash => {}
-            Some(found) => {
+            Some(known) if *known == hash => {}
+            Some(known) => {
                 let why = "other data, options or version of teatime";
-                return Err(writer.refuse(&format!("is of another job, {found}, this one is {hash}: {why}")));
+                return Err(writer.refuse(&format!("is of another job, {known}, this one is {hash}: {why}")));
             }
             None => return Err(writer.refuse("was not written by a job that can be resumed")),
         }
@@ -191,9 +191,9 @@ impl ArrayWriter {
 
     fn is_whole(&self, index: &[u64], done: &AtomicU8) -> Result<bool> {
         if done.load(Ordering::Relaxed) == FOUND {
-            let found = if self.decodes(index)? { WRITTEN } else { ABSENT };
+            let state = if self.decodes(index)? { WRITTEN } else { ABSENT };
             // Unless it was written meanwhile.
-            done.compare_exchange(FOUND, found, Ordering::Relaxed, Ordering::Relaxed).ok();
+            done.compare_exchange(FOUND, state, Ordering::Relaxed, Ordering::Relaxed).ok();
         }
         Ok(done.load(Ordering::Relaxed) == WRITTEN)
     }
@@ -390,7 +390,7 @@ impl BoxWriter for ArrayWriter {
 
     fn has_box(&self, ranges: &[Range<u64>]) -> Result<bool> {
         let tiles = self.tiles_of(ranges)?;
-        tiles.par_iter().map(|index| self.is_written(index)).try_reduce(|| true, |all, one| Ok(all && one))
+        tiles.par_iter().map(|index| self.is_written(index)).try_reduce(|| true, |a, b| Ok(a && b))
     }
 
     /// Tiles that are there are left. Takes a copy of a tile on each thread, besides what [`write`](Self::write) takes.

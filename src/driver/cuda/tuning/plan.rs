@@ -82,7 +82,8 @@ struct Planned {
 
 /// Blocks that a multiprocessor runs at a time, of kernels whose registers or shared memory say so; 0 of others.
 fn at_once(kernel: &str, spec: Spec<'_>) -> u32 {
-    let constant = |name: &str| spec.iter().find(|(of, _)| *of == name).map_or(0, |&(_, value)| value);
+    let constant =
+        |name: &str| spec.iter().find(|(constant, _)| *constant == name).map_or(0, |&(_, value)| value);
     match kernel {
         "packed_apply" if constant("TILE") == packed_apply::LARGE_TILE => packed_apply::AT_ONCE,
         "packed_adjoint" => packed_adjoint::at_once(constant("TILE"), constant("MISSING") == 1),
@@ -132,14 +133,14 @@ impl Driver for Planned {
         let places = u64::from(self.limits.processors * at_once(kernel.name, spec));
         let blocks = grid.groups.iter().map(|&groups| u64::from(groups)).product::<u64>();
         let mut noted = self.noted.lock().unwrap();
-        let all = noted.entry(kernel.name.to_owned()).or_default();
-        all.count += 1;
-        all.blocks += blocks;
-        all.places += if places > 0 { blocks.next_multiple_of(places) } else { 0 };
+        let totals = noted.entry(kernel.name.to_owned()).or_default();
+        totals.count += 1;
+        totals.blocks += blocks;
+        totals.places += if places > 0 { blocks.next_multiple_of(places) } else { 0 };
         if kernel.name == "packed_adjoint" {
             let params: &packed_adjoint::Params = bytemuck::from_bytes(params);
             let splits = params.rows.div_ceil(params.depth);
-            all.atomics += u64::from(splits) * u64::from(params.entries) * u64::from(params.columns);
+            totals.atomics += u64::from(splits) * u64::from(params.entries) * u64::from(params.columns);
         }
         Ok(())
     }

@@ -8,13 +8,13 @@ use crate::{
     DType, Element,
     dtype::with_dtype,
     kernel::CpuArg,
-    kernels::cpu::{load::load, simd::wide, vectors::Vectors},
+    kernels::cpu::{load::load, simd::wide, vectors::SimdFloat},
 };
 
 /// f32 or f64.
-pub(crate) trait Real: Element + Default + Vectors {
+pub(crate) trait Real: Element + Default + SimdFloat {
     /// The number of this type that is nearest to `value`.
-    fn of(value: f64) -> Self;
+    fn nearest(value: f64) -> Self;
     /// True for a number that is infinite, or so large that sums may be.
     fn may_overflow(self) -> bool;
     /// True where one of the numbers is such.
@@ -112,12 +112,12 @@ integers! {
 }
 
 macro_rules! floats {
-    ($($type:ty, $real:ty: $value:ident => $of:expr, $to:expr;)*) => {$(
+    ($($type:ty, $real:ty: $value:ident => $rounded:expr, $to:expr;)*) => {$(
         #[allow(clippy::cast_possible_truncation, reason = "rounding is the point")]
         impl Cell<$real> for $type {
             #[inline(always)]
             fn rounded($value: $real) -> Self {
-                $of
+                $rounded
             }
             #[inline(always)]
             fn truncated(value: $real) -> Self {
@@ -146,7 +146,7 @@ floats! {
 macro_rules! real {
     ($real:ident, $vector:ident, $large:expr, $load:expr, $mul_add:expr) => {
         impl Real for $real {
-            fn of(value: f64) -> Self {
+            fn nearest(value: f64) -> Self {
                 <Self as Cell<f64>>::rounded(value)
             }
 
@@ -160,7 +160,7 @@ macro_rules! real {
             }
 
             fn are_finite(values: &[Self]) -> bool {
-                wide(|| values.iter().fold(true, |all, value| all & (value.abs() < Self::INFINITY)))
+                wide(|| values.iter().fold(true, |finite, value| finite & (value.abs() < Self::INFINITY)))
             }
 
             fn subtract(line: &[Self], step: usize, out: &mut [Self]) {

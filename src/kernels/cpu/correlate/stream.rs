@@ -4,7 +4,7 @@ use super::{
     Combine, Correlation, Kind, Task,
     axis::{Axis, Part, Plan},
     real::Real,
-    taps::{Along, GROUP, LANES, Lines, Numbers, PAD},
+    taps::{GROUP, LANES, LineGroup, LineSums, Numbers, PAD},
 };
 use crate::Cancel;
 
@@ -153,7 +153,7 @@ impl<R: Real> Correlation<'_, R> {
         }
         let places: Vec<usize> = plans.planes.places.iter().map(|place| place * stride).collect();
         let numbers = Numbers { weights: z.weights, kind, may_overflow: kept.may_overflow };
-        let lines = Lines { from: &kept.planes, places: &places, shift: 0, width: kept.width, numbers };
+        let lines = LineGroup { from: &kept.planes, places: &places, shift: 0, width: kept.width, numbers };
         sum_lines(lines, rows, stride, true);
         if let Some(dtype) = self.truncate {
             R::truncate(rows, dtype);
@@ -181,7 +181,7 @@ impl<R: Real> Correlation<'_, R> {
         match y.kind {
             Some(kind) => {
                 let numbers = Numbers { weights: y.weights, kind, may_overflow: kept.may_overflow };
-                let rows = Lines { from: &kept.rows, places, shift, width: kept.width, numbers };
+                let rows = LineGroup { from: &kept.rows, places, shift, width: kept.width, numbers };
                 sum_lines(rows, lines, stride, care);
                 if let Some(dtype) = self.truncate {
                     R::truncate(lines, dtype);
@@ -220,7 +220,7 @@ impl<R: Real> Correlation<'_, R> {
             Some(kind) => {
                 let apart = kept.apart.chunks_exact(kept.stride).nth(i).unwrap_or_default();
                 let numbers = Numbers { weights, kind, may_overflow: kept.may_overflow };
-                let along = Along { line, step: self.step, numbers, apart };
+                let along = LineSums { line, step: self.step, numbers, apart };
                 let is_plain =
                     self.out_type == R::DTYPE && self.truncate.is_none() && self.combine == Combine::Replace;
                 // Whole vectors go where they belong at once, the rest and what is not finished yet by way of a line of sums.
@@ -250,7 +250,7 @@ impl<R: Real> Correlation<'_, R> {
 }
 
 /// Lines next to each other, as many as `out` holds.
-fn sum_lines<R: Real>(lines: Lines<'_, R>, out: &mut [R], stride: usize, care: bool) {
+fn sum_lines<R: Real>(lines: LineGroup<'_, R>, out: &mut [R], stride: usize, care: bool) {
     let count = out.len() / stride;
     // Differences of lines that are next to each other are worth more lines at once than sums.
     let most = if lines.numbers.kind == Kind::Even { GROUP } else { GROUP / 2 };

@@ -58,14 +58,14 @@ impl<R: Real> Numbers<'_, R> {
             let apart = (1..=radius).map(steps).sum::<f64>() + scaled(radius) * number(radius);
             let is_apart = kind == Kind::Even && apart.is_finite();
             let again = if is_apart { apart } else { (0..=end).map(|t| scaled(t) * weight(t)).sum() };
-            *sum = R::of(again * SCALE);
+            *sum = R::nearest(again * SCALE);
         }
     }
 }
 
 /// Lines next to each other, of lines that stand at `places` of `from`; line g takes those from place g on.
 #[derive(Clone, Copy)]
-pub(super) struct Lines<'a, R> {
+pub(super) struct LineGroup<'a, R> {
     pub(super) from: &'a [R],
     /// The place of each line, to which `shift` is added: multiples of [`PAD`].
     pub(super) places: &'a [usize],
@@ -75,7 +75,7 @@ pub(super) struct Lines<'a, R> {
     pub(super) numbers: Numbers<'a, R>,
 }
 
-impl<'a, R: Real> Lines<'a, R> {
+impl<'a, R: Real> LineGroup<'a, R> {
     /// True where sums of line `g` may not be finite though their exact values are.
     fn may_overflow(&self, g: usize) -> bool {
         let met = &self.places[g..][..self.numbers.weights.len()];
@@ -149,39 +149,39 @@ impl<'a, R: Real> Lines<'a, R> {
 struct Finite<R: Real, S: Simd> {
     simd: S,
     zero: R::Vector<S>,
-    all: R::Vector<S>,
+    sum: R::Vector<S>,
 }
 
 impl<R: Real, S: Simd> Finite<R, S> {
     #[inline(always)]
     fn new(simd: S) -> Self {
         let zero = R::splat(simd, R::default());
-        Self { simd, zero, all: zero }
+        Self { simd, zero, sum: zero }
     }
 
     #[inline(always)]
     fn see<const N: usize>(&mut self, sums: [R::Vector<S>; N]) {
-        let together = sums.into_iter().reduce(|all, sum| R::add_vectors(self.simd, all, sum));
-        self.all = R::mul_add(self.simd, together.unwrap_or(self.zero), self.zero, self.all);
+        let together = sums.into_iter().reduce(|total, one| R::add_vectors(self.simd, total, one));
+        self.sum = R::mul_add(self.simd, together.unwrap_or(self.zero), self.zero, self.sum);
     }
 
     #[inline(always)]
     fn holds(&self) -> bool {
         let mut lanes = [R::default(); PAD];
-        R::vectors_mut::<S>(&mut lanes)[0] = self.all;
+        R::vectors_mut::<S>(&mut lanes)[0] = self.sum;
         lanes.iter().all(|lane| *lane == R::default())
     }
 }
 
 /// Makes lines of weights without symmetry.
 struct OneByOne<'a, 'o, R, const G: usize> {
-    lines: Lines<'a, R>,
+    lines: LineGroup<'a, R>,
     out: &'o mut [R],
 }
 
 /// Makes lines of weights that are the same on both sides, of differences of neighbours if they are `APART`; or opposite if they are `ODD`.
 struct InPairs<'a, 'o, R, const G: usize, const APART: bool, const ODD: bool> {
-    lines: Lines<'a, R>,
+    lines: LineGroup<'a, R>,
     out: &'o mut [R],
 }
 
@@ -333,7 +333,7 @@ impl<R: Real, const G: usize, const APART: bool, const ODD: bool> InPairs<'_, '_
 
 /// One line along itself: element i is a sum of those `step` apart, from element i of the line on.
 #[derive(Clone, Copy)]
-pub(super) struct Along<'a, R> {
+pub(super) struct LineSums<'a, R> {
     pub(super) line: &'a [R],
     pub(super) step: usize,
     pub(super) numbers: Numbers<'a, R>,
@@ -342,7 +342,7 @@ pub(super) struct Along<'a, R> {
     pub(super) apart: &'a [R],
 }
 
-impl<R: Real> Along<'_, R> {
+impl<R: Real> LineSums<'_, R> {
     /// The sums from element `first` on.
     pub(super) fn from(self, first: usize) -> Self {
         Self { line: &self.line[first..], apart: self.apart.get(first..).unwrap_or_default(), ..self }
@@ -351,7 +351,7 @@ impl<R: Real> Along<'_, R> {
     /// Makes sums, a multiple of [`LANES`] of them; with `care` those again that are not finite and may be. True if all were finite.
     #[inline(always)]
     pub(super) fn make(self, out: &mut [R], care: bool) -> bool {
-        let is_finite = Arch::new().dispatch(AlongTo { along: self, out: &mut *out });
+        let is_finite = Arch::new().dispatch(LineSumsTo { along: self, out: &mut *out });
         let Self { line, step, numbers, .. } = self;
         if care && !is_finite && (numbers.may_overflow || R::any_may_overflow(line)) {
             numbers.again(out, |t, i| line[i + t * step]);
@@ -360,12 +360,12 @@ impl<R: Real> Along<'_, R> {
     }
 }
 
-struct AlongTo<'a, 'o, R> {
-    along: Along<'a, R>,
+struct LineSumsTo<'a, 'o, R> {
+    along: LineSums<'a, R>,
     out: &'o mut [R],
 }
 
-impl<R: Real> WithSimd for AlongTo<'_, '_, R> {
+impl<R: Real> WithSimd for LineSumsTo<'_, '_, R> {
     type Output = bool;
 
     #[inline(always)]
@@ -388,7 +388,7 @@ impl<R: Real> WithSimd for AlongTo<'_, '_, R> {
     }
 }
 
-impl<R: Real> Along<'_, R> {
+impl<R: Real> LineSums<'_, R> {
     /// The sums from element `first` on.
     #[inline(always)]
     fn sums<S: Simd, const N: usize>(&self, simd: S, first: usize) -> [R::Vector<S>; N] {
