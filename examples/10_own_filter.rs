@@ -130,7 +130,7 @@ fn main() -> Result<(), Error> {
 pub(crate) fn run(device: &Device) -> Result<(), Error> {
     let pixels: Vec<u8> = (0..90 * 70).map(|i| if i % 41 == 0 { 255 } else { 100 }).collect();
     let image = Arc::new(MemoryArray::new("image", &pixels, &[90, 70], &[32, 32])?);
-    let found = Sweep::new(&image, device, &Run::default()).map_to_host(&Median)?;
-    assert!(found.iter().all(|&pixel| pixel == 100.0));
+    let filtered = Sweep::new(&image, device, &Run::default()).map_to_host(&Median)?;
+    assert!(filtered.iter().all(|&pixel| pixel == 100.0));
     Ok(())
 }

@@ -22,8 +22,8 @@ pub(crate) fn run(device: &Device, file: Option<String>) -> Result<(), Error> {
 
     // 1. Of vectors on the device: all pairs at once.
     let corners = Tensor::from_slice(device, &[0.0f32, 0.0, 3.0, 4.0, 3.0, 0.0], &[3, 2])?;
-    let found = pairwise(&corners, None, Metric::Euclidean, &options, &run)?;
-    assert_eq!(found.row(0), [0.0, 5.0, 3.0]);
+    let distances = pairwise(&corners, None, Metric::Euclidean, &options, &run)?;
+    assert_eq!(distances.row(0), [0.0, 5.0, 3.0]);
 
     // 2. Of a stored array, some features at a time: it need not fit memory.
     let x: Arc<dyn ChunkedArray> = match file {
@@ -34,14 +34,14 @@ pub(crate) fn run(device: &Device, file: Option<String>) -> Result<(), Error> {
             Arc::new(MemoryArray::new("random", &bytes, &[500, 64], &[100, 64])?)
         }
     };
-    let found = pairwise_stored(&x, None, Metric::CityBlock, &options, device, &run)?;
-    let all = found.distances.data();
-    println!("{:?}: mean distance {:.3}", x.shape(), all.iter().sum::<f64>() / all.len() as f64);
+    let stored = pairwise_stored(&x, None, Metric::CityBlock, &options, device, &run)?;
+    let distances = stored.distances.data();
+    println!("{:?}: mean distance {:.3}", x.shape(), distances.iter().sum::<f64>() / distances.len() as f64);
 
     // 3. The nearest of each, without a matrix of all distances.
-    let found = neighbors_stored(&x, None, 1, Metric::CityBlock, &options, device, &run)?.nearest;
-    for (vector, other) in found.indices.iter().enumerate().take(5) {
-        println!("nearest to {vector}: {other}, {:.3} away", found.distances.row(vector)[0]);
+    let nearest = neighbors_stored(&x, None, 1, Metric::CityBlock, &options, device, &run)?.nearest;
+    for (vector, other) in nearest.indices.iter().enumerate().take(5) {
+        println!("nearest to {vector}: {other}, {:.3} away", nearest.distances.row(vector)[0]);
     }
     Ok(())
 }

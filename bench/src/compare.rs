@@ -25,8 +25,8 @@ pub(crate) fn compare(a: &Path, b: &Path) -> Result<bool, String> {
     if pairs.is_empty() {
         table::print("\nno device of one file goes with one of the other");
     }
-    let all = named(a, &left.devices).chain(named(b, &right.devices));
-    let differences = Report::differences(all);
+    let devices = named(a, &left.devices).chain(named(b, &right.devices));
+    let differences = Report::differences(devices);
     table::print(if differences.is_empty() {
         "\nexact results agree on all devices of both files"
     } else {

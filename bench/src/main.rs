@@ -73,7 +73,7 @@ fn run(args: &Args) -> Result<bool, String> {
 /// The devices there are: discrete GPUs first, CUDA before other interfaces; no card twice through one of them.
 fn names() -> Vec<String> {
     let family = |name: &str| name.split(':').next().map(str::to_owned);
-    let mut found: Vec<_> = Device::all()
+    let mut devices: Vec<_> = Device::all()
         .into_iter()
         .filter(|listed| {
             let twice = |other: &String| family(other) == family(&listed.name);
@@ -81,13 +81,13 @@ fn names() -> Vec<String> {
         })
         .filter_map(|listed| listed.info.ok())
         .collect();
-    found.sort_by_key(|info| match (info.backend, info.kind) {
+    devices.sort_by_key(|info| match (info.backend, info.kind) {
         (Backend::Cuda, _) => 0,
         (_, DeviceKind::Cpu) => 2,
         (_, DeviceKind::Software) => 3,
         _ => 1,
     });
-    found.into_iter().map(|info| info.name).collect()
+    devices.into_iter().map(|info| info.name).collect()
 }
 
 fn session<'a>(args: &'a Args, device: &'a Device, report: &'a mut DeviceReport) -> Session<'a> {
@@ -124,26 +124,29 @@ fn measure_all(args: &Args) -> Result<Report, String> {
     }
     for name in names {
         let device = Device::open(&name).map_err(|error| error.to_string())?;
-        let mut found = DeviceReport::new(&device);
-        let memory = found.memory.map(|bytes| format!(", {} MiB", bytes >> 20)).unwrap_or_default();
-        table::print(&format!("\n{name}: {} ({}{memory}, {})", found.description, found.api, found.driver));
+        let mut measured = DeviceReport::new(&device);
+        let memory = measured.memory.map(|bytes| format!(", {} MiB", bytes >> 20)).unwrap_or_default();
+        table::print(&format!(
+            "\n{name}: {} ({}{memory}, {})",
+            measured.description, measured.api, measured.driver
+        ));
         if let Some(piece) = args.flight {
-            let session = session(args, &device, &mut found);
+            let session = session(args, &device, &mut measured);
             flight::fly(piece, &mut session.sharing(args.seconds, flight::entries(piece)));
-            report.devices.push(found);
+            report.devices.push(measured);
             continue;
         }
-        whole(&mut session(args, &device, &mut found));
-        if found.backend == "cuda" {
+        whole(&mut session(args, &device, &mut measured));
+        if measured.backend == "cuda" {
             for (end, options) in variants() {
                 let device = Device::open_with(&name, &options).map_err(|error| error.to_string())?;
-                products::products(&mut session(args, &device, &mut found), end);
+                products::products(&mut session(args, &device, &mut measured), end);
                 if options.own_kernels {
-                    exact::results(&mut session(args, &device, &mut found), end);
+                    exact::results(&mut session(args, &device, &mut measured), end);
                 }
             }
         }
-        report.devices.push(found);
+        report.devices.push(measured);
     }
     Ok(report)
 }

@@ -94,27 +94,27 @@ impl<'a> Session<'a> {
         if !self.wants(id) {
             return None;
         }
-        let mut found: Option<(Size, Tried)> = None;
+        let mut largest: Option<(Size, Tried)> = None;
         let mut last = None;
         for (i, next) in sizes.iter().enumerate() {
             let next_size = size(next);
             let fits = |(_, tried): &(_, Tried)| {
                 tried.expected(&next_size) <= self.budget && next_size.memory <= self.room
             };
-            if !found.as_ref().is_none_or(fits) {
+            if !largest.as_ref().is_none_or(fits) {
                 break;
             }
             // The memory of the smaller size is free before the larger one is made.
-            drop(found.take());
+            drop(largest.take());
             match self.attempt(&next_size, |device| make(device, next)) {
-                Ok(tried) => (found, last) = (Some((next_size, tried)), Some(i)),
+                Ok(tried) => (largest, last) = (Some((next_size, tried)), Some(i)),
                 Err(error) => {
                     self.failed(id, &format!("{}: {error}", next_size.text));
                     return None;
                 }
             }
         }
-        let (size, mut tried) = found?;
+        let (size, mut tried) = largest?;
         self.finish(id, &size, unit, &mut tried);
         last
     }
@@ -183,23 +183,23 @@ impl<'a> Session<'a> {
         let repeats = (1..REPEATS).find(enough).unwrap_or(REPEATS);
         let [most, least] = RUNS;
         let started = Instant::now();
-        let mut all = Vec::new();
-        while all.len() < most {
+        let mut runs = Vec::new();
+        while runs.len() < most {
             let spent = started.elapsed().as_secs_f64();
             // The least number of runs unless a single one takes the time of all.
-            if spent > self.budget && (all.len() >= least || spent > self.budget * 3.0) {
+            if spent > self.budget && (runs.len() >= least || spent > self.budget * 3.0) {
                 break;
             }
             match self.run(job, repeats) {
-                Ok(seconds) => all.push(seconds),
+                Ok(seconds) => runs.push(seconds),
                 Err(error) => return self.failed(id, &error.to_string()),
             }
         }
-        all.sort_by(f64::total_cmp);
-        if all.is_empty() {
-            all.push(*seconds);
+        runs.sort_by(f64::total_cmp);
+        if runs.is_empty() {
+            runs.push(*seconds);
         }
-        self.record(id, &size.text, unit, size.work, &all);
+        self.record(id, &size.text, unit, size.work, &runs);
     }
 
     /// Keeps a result: `work` done in each of `seconds`, which rise.
@@ -237,13 +237,13 @@ impl<'a> Session<'a> {
 
     /// Kernels against the copy, our products against the vendor library's.
     fn fraction(&self, entry: &Entry) -> Option<Fraction> {
-        let of = match entry.unit {
+        let peer = match entry.unit {
             Unit::Bandwidth if entry.id.starts_with("kernel ") => COPY.to_owned(),
             Unit::Flops => entry.id.strip_suffix(OWN)?.to_owned(),
             _ => return None,
         };
-        let value = entry.median / self.report.entry(&of)?.median;
-        Some(Fraction { value, of })
+        let value = entry.median / self.report.entry(&peer)?.median;
+        Some(Fraction { value, of: peer })
     }
 
     /// Measures sizes, each a name and how many rows, that grow, up to one that the one before says would take longer than what

@@ -32,11 +32,11 @@ pub(crate) fn startup(session: &mut Session<'_>) {
 
 /// Seconds that some processes print: each prints two.
 fn measured(session: &mut Session<'_>, id: &str, args: &[&str]) -> Option<[Vec<f64>; 2]> {
-    let mut found = [Vec::new(), Vec::new()];
+    let mut lists = [Vec::new(), Vec::new()];
     // The first fills the caches of files and kernels.
     for run in 0..=RUNS {
         match child(args) {
-            Ok(seconds) if run > 0 => found.iter_mut().zip(seconds).for_each(|(all, s)| all.push(s)),
+            Ok(seconds) if run > 0 => lists.iter_mut().zip(seconds).for_each(|(list, s)| list.push(s)),
             Ok(_) => {}
             Err(why) => {
                 session.failed(id, &why);
@@ -44,7 +44,7 @@ fn measured(session: &mut Session<'_>, id: &str, args: &[&str]) -> Option<[Vec<f
             }
         }
     }
-    Some(found)
+    Some(lists)
 }
 
 fn child(args: &[&str]) -> Result<[f64; 2], String> {

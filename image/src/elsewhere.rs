@@ -11,7 +11,7 @@ use crate::{entry::Entry, metadata::Metadata};
 const LISTED: usize = 8;
 
 /// The error of the group at `path`, whose metadata are `ome` and which is no image: it names the images in it.
-pub(crate) fn found(storage: &dyn Storage, path: &str, ome: &Entry<'_>) -> Error {
+pub(crate) fn not_an_image(storage: &dyn Storage, path: &str, ome: &Entry<'_>) -> Error {
     let why = if let Some(plate) = ome.find("plate") {
         let wells = paths(&plate.get("wells"));
         // There is no need to know the images of the other wells.

@@ -80,8 +80,8 @@ pub(crate) fn reduced(shape: &[u64], factors: &[u64]) -> Vec<u64> {
 /// Means of boxes of pixels, by factors of 1 or 2 along each axis, of which at most three are 2. At the end of an axis of odd extent, boxes
 /// have one pixel along it. `bytes` are the pixels in C order. Runs on the threads of the pool that it is called in; they change no bit.
 pub(crate) fn means<T: Mean>(bytes: &[u8], shape: &[u64], factors: &[u64]) -> Vec<T> {
-    let of = |extents: &[u64]| -> Vec<usize> { extents.iter().copied().map(to_usize).collect() };
-    let (out_shape, shape, factors) = (of(&reduced(shape, factors)), of(shape), of(factors));
+    let sizes = |extents: &[u64]| -> Vec<usize> { extents.iter().copied().map(to_usize).collect() };
+    let (out_shape, shape, factors) = (sizes(&reduced(shape, factors)), sizes(shape), sizes(factors));
     let last = shape.len() - 1;
     let (width, factor, row_bytes) = (out_shape[last], factors[last], shape[last] * size_of::<T>());
     let mut out = vec![T::zeroed(); out_shape.iter().product()];

@@ -73,7 +73,7 @@ impl Multiscale {
         let metadata = Metadata::read(&**storage, path)?;
         let ome = metadata.ome()?;
         let Some(multiscales) = ome.find("multiscales") else {
-            return Err(elsewhere::found(&**storage, path, &ome));
+            return Err(elsewhere::not_an_image(&**storage, path, &ome));
         };
         let items = multiscales.items()?;
         let [image] = items.as_slice() else {
@@ -170,8 +170,8 @@ impl Multiscale {
         let scale = &self.find(level)?.scale;
         let spatial = self.spatial_axes();
         let units = || {
-            let of = |&at: &usize| format!("{} in {}", self.axes[at].name, self.axes[at].unit_name());
-            spatial.iter().map(of).collect::<Vec<_>>().join(", ")
+            let unit = |&at: &usize| format!("{} in {}", self.axes[at].name, self.axes[at].unit_name());
+            spatial.iter().map(unit).collect::<Vec<_>>().join(", ")
         };
         let lengths = match *sigma {
             [one] if spatial.iter().all(|&at| self.axes[at].unit == self.axes[spatial[0]].unit) => {
@@ -268,7 +268,7 @@ fn read_transformations(entry: &Entry<'_>, axes: usize) -> Result<(Vec<f64>, Vec
     let [first, rest @ ..] = items.as_slice() else {
         return Err(entry.refuse("a scale"));
     };
-    let of = |item: &Entry<'_>, kind: &str| {
+    let numbers = |item: &Entry<'_>, kind: &str| {
         if item.get("type").text()? != kind {
             return Err(item
                 .get("type")
@@ -276,13 +276,13 @@ fn read_transformations(entry: &Entry<'_>, axes: usize) -> Result<(Vec<f64>, Vec
         }
         item.get(kind).numbers(axes)
     };
-    let scale = of(first, "scale")?;
+    let scale = numbers(first, "scale")?;
     if scale.iter().any(|&size| !(size > 0.0 && size.is_finite())) {
         return Err(first.get("scale").refuse("numbers above 0"));
     }
     let translation = match rest {
         [] => vec![0.0; axes],
-        [translation] => of(translation, "translation")?,
+        [translation] => numbers(translation, "translation")?,
         _ => return Err(entry.refuse("a scale, and after it a translation or nothing")),
     };
     Ok((scale, translation))

@@ -184,7 +184,7 @@ impl ImageSpec {
         ]);
         array.job = Some(format!("{}\0{image}", self.array.job.as_deref().unwrap_or_default()));
 
-        let of = |number: usize, whole: &[u64]| {
+        let level_of = |number: usize, whole: &[u64]| {
             // The middle of a box of pixels, from that of its first one.
             let middle =
                 |axis: usize| self.translation[axis] + (whole[axis] - 1) as f64 / 2.0 * self.scale[axis];
@@ -196,7 +196,7 @@ impl ImageSpec {
         };
         let mut whole = vec![1; axes];
         let mut levels =
-            vec![LevelSpec { level: of(0, &whole), array: array.clone(), factors: whole.clone() }];
+            vec![LevelSpec { level: level_of(0, &whole), array: array.clone(), factors: whole.clone() }];
         while let Some(factors) = self.factors(&array.shape, levels.len()) {
             whole.iter_mut().zip(&factors).for_each(|(whole, factor)| *whole = whole.saturating_mul(*factor));
             array.shape = reduced(&array.shape, &factors);
@@ -209,7 +209,7 @@ impl ImageSpec {
             let shards = self.array.shard_shape.as_ref();
             array.shard_shape = shards.map(|of| of.iter().zip(&chunk).zip(&array.shape).map(shard).collect());
             array.chunk_shape = chunk;
-            levels.push(LevelSpec { level: of(levels.len(), &whole), array: array.clone(), factors });
+            levels.push(LevelSpec { level: level_of(levels.len(), &whole), array: array.clone(), factors });
         }
         levels
     }

@@ -78,18 +78,18 @@ pub fn write_gaussian<W: BoxWriter>(
     let (x, sigma) = (&x.shared(), sigma.into());
     let job = job(x.shape(), x.dtype(), &sigma, options, &device.info().name);
     let (staged, convert) = staged(x.dtype(), !options.narrow && device.limits().f64);
-    let filter = |of| gaussian_of(OP, x.shape(), of, scale(x.dtype()), (&sigma, options), Some(&run.cancel));
+    let filter = |to| gaussian_of(OP, x.shape(), to, scale(x.dtype()), (&sigma, options), Some(&run.cancel));
     // Before there is an array.
     filter(DType::F32)?;
     let (writer, sweep) = (begin(&job)?, Sweep::new(x, device, run).named(OP).convert(convert));
     sweep.check_shape(&writer)?;
-    let Some(of) = out_type(writer.dtype(), staged) else {
-        let (of, from) = (writer.dtype(), x.dtype());
+    let Some(to) = out_type(writer.dtype(), staged) else {
+        let (to, from) = (writer.dtype(), x.dtype());
         let why =
-            format_args!("an array of {of:?} for one of {from:?}; F32, F64 and its own type are possible");
+            format_args!("an array of {to:?} for one of {from:?}; F32, F64 and its own type are possible");
         return Err(Error::argument(OP, "writer", why));
     };
-    let operation = StoredFilter::new(filter(of)?, [staged, of], device)?;
+    let operation = StoredFilter::new(filter(to)?, [staged, to], device)?;
     sweep.map_untyped(&operation, writer)
 }
 
@@ -195,7 +195,7 @@ fn scale(dtype: StoredType) -> Option<f64> {
 
 /// The type of the elements of an array that is written.
 fn out_type(dtype: Option<StoredType>, read: DType) -> Option<DType> {
-    dtype?.element().filter(|of| [read, DType::F32, DType::F64].contains(of))
+    dtype?.element().filter(|to| [read, DType::F32, DType::F64].contains(to))
 }
 
 /// A filter of boxes.

@@ -33,7 +33,7 @@ pub(super) fn startup(session: &mut Session<'_>) {
         sizes,
         |rows| size(&rows).memory,
         |session, id, rows| {
-            let found = processes(folder.path(), |cache| {
+            let runs = processes(folder.path(), |cache| {
                 let program = std::env::current_exe().map_err(|error| error.to_string())?;
                 let rows = rows.to_string();
                 let text = output(Command::new(program).args(["--startup", &name, "--rows", &rows]), cache)?;
@@ -42,7 +42,7 @@ pub(super) fn startup(session: &mut Session<'_>) {
                 <[f64; 3]>::try_from(numbers).map_err(|_| format!("not three numbers: {text}"))
             })?;
             for (i, name) in ["open", "open and launch", "whole"].into_iter().enumerate() {
-                keep(session, &format!("{id}, {name}"), &found, i);
+                keep(session, &format!("{id}, {name}"), &runs, i);
             }
             Ok::<_, String>(())
         },
@@ -68,17 +68,17 @@ fn command_line(session: &mut Session<'_>, folder: &Path, name: &str, started: I
         if let Err(error) = bed::write(&prefix, variants, SAMPLES) {
             return session.failed(&id, &error.to_string());
         }
-        let found = processes(folder, |cache| {
+        let runs = processes(folder, |cache| {
             let mut command = Command::new(&program);
             command.arg("pca").arg(&prefix).args(["--device", name, "--overwrite", "--out"]).arg(&out);
             let started = Instant::now();
             output(&mut command, cache)?;
             Ok([started.elapsed().as_secs_f64()])
         });
-        match found {
-            Ok(found) => {
-                keep(session, &id, &found, 0);
-                (earlier, last) = (last, found[WARM][0]);
+        match runs {
+            Ok(runs) => {
+                keep(session, &id, &runs, 0);
+                (earlier, last) = (last, runs[WARM][0]);
             }
             Err(why) => return session.failed(&id, &why),
         }
@@ -97,9 +97,9 @@ fn processes<const N: usize>(
 }
 
 /// Records the `i`-th measurement: that of the first process by itself, those of the others together.
-fn keep<const N: usize>(session: &mut Session<'_>, id: &str, found: &[[f64; N]], i: usize) {
-    let all: Vec<f64> = found.iter().map(|numbers| numbers[i]).collect();
-    let (cold, warm) = all.split_at(1);
+fn keep<const N: usize>(session: &mut Session<'_>, id: &str, runs: &[[f64; N]], i: usize) {
+    let measured: Vec<f64> = runs.iter().map(|numbers| numbers[i]).collect();
+    let (cold, warm) = measured.split_at(1);
     session.record(&format!("{id}, cold"), "", Milliseconds, 1.0, cold);
     session.record(&format!("{id}, warm"), "", Milliseconds, 1.0, warm);
 }

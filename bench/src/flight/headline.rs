@@ -56,13 +56,13 @@ fn options() -> SvdOptions {
 /// One share: each stage apart, each some times.
 fn one(session: &mut Session<'_>, id: &str, rows: u64) -> Result<()> {
     let device = session.device;
-    let mut found = making(device, rows)?;
+    let mut stages = making(device, rows)?;
     let run = Run::default();
     let (matrix, made) = timed(device, || PackedMatrix::random(device, rows, COLUMNS, 0, &run))?;
-    found.push(("matrix made, memory taken", vec![made]));
-    found.extend(passes(&matrix)?);
-    found.extend(whole(&matrix)?);
-    for (name, seconds) in found {
+    stages.push(("matrix made, memory taken", vec![made]));
+    stages.extend(passes(&matrix)?);
+    stages.extend(whole(&matrix)?);
+    for (name, seconds) in stages {
         session.record(&format!("{id}: {name}"), &size(&rows).text, Milliseconds, 1.0, &seconds);
     }
     for (name, whole, part) in [

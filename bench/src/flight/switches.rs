@@ -30,10 +30,10 @@ pub(super) fn switches(session: &mut Session<'_>) {
     let own = panel(session.device);
     for panel in [own].into_iter().chain(PANELS) {
         let id = format!("pass, panels of {panel} rows");
-        let found =
+        let last =
             session.largest(&id, Unit::Milliseconds, rows, size, |device, &rows| job(device, rows, panel));
-        if let Some(found) = found {
-            rows = &rows[found..=found];
+        if let Some(last) = last {
+            rows = &rows[last..=last];
         }
     }
     for step in STEPS {
