@@ -36,7 +36,7 @@ use super::{
     pair_sums::{self, PairAccumulator, PairSums},
     panel::Panel,
     project::{Matched, Projection, ProjectionSums},
-    reader::{Read, Reader, Reading},
+    reader::{PanelSink, Read, Reader, Reading},
     residency::{KeptPanels, Residency},
     source::Genotypes,
 };
@@ -112,26 +112,43 @@ impl Cohort {
     /// device has not even that, though the budget allows it; [`Error::Chunk`] for a damaged or missing chunk or values out
     /// of range; [`Error::Cancelled`].
     pub fn load(genotypes: &Genotypes, device: &Device, wanted: &Wanted<'_>, run: &Run) -> Result<Self> {
-        with_less_memory(device, run, |run| Self::attempt(genotypes, device, wanted, run, None))
+        let nothing =
+            Each { needs: &|_| Needs::default(), start: &|_| Ok(()), add: &mut |(), _, _, _| Ok(()) };
+        Self::load_with(genotypes, device, wanted, run, nothing).map(|((), cohort)| cohort)
     }
 
-    /// One attempt within the budget. `each` is given the panels of the pass too.
-    pub(crate) fn attempt(
+    /// [`load`](Self::load), and what was made of `each` panel of the pass.
+    pub(crate) fn load_with<T>(
         genotypes: &Genotypes,
         device: &Device,
         wanted: &Wanted<'_>,
         run: &Run,
-        each: Option<Each<'_>>,
-    ) -> Result<Self> {
-        let beside = each.as_ref().map(|each| each.needs);
-        let plan = LoadPlan::new(genotypes, None, device, wanted, beside, run)?;
+        mut each: Each<'_, T>,
+    ) -> Result<(T, Self)> {
+        with_less_memory(device, run, |run| Self::attempt(genotypes, device, wanted, run, &mut each))
+    }
+
+    /// One attempt within the budget.
+    pub(crate) fn attempt<T>(
+        genotypes: &Genotypes,
+        device: &Device,
+        wanted: &Wanted<'_>,
+        run: &Run,
+        each: &mut Each<'_, T>,
+    ) -> Result<(T, Self)> {
+        let plan = LoadPlan::new(genotypes, None, device, wanted, each.needs, run)?;
         let mut sums = Sums::new(&plan, wanted.projection)?;
         if wanted.missing_calls {
             sums.missing = Some(MissingSums::new(&plan.reader)?);
         }
+        let mut made = (each.start)(&plan.reader)?;
         let mut kept = KeptPanels::new(plan.allowance.residency, plan.allowance.host_rows);
-        let read = sums.read(&plan, run, each, &mut kept)?;
-        Self::finish(plan, sums, kept, Some(read))
+        let read = sums.read(&plan, run, &mut |panel, stats| {
+            (each.add)(&mut made, &plan.reader, &panel, stats)?;
+            kept.push(panel)
+        })?;
+        kept.complete()?;
+        Ok((made, Self::finish(plan, sums, kept, Some(read))?))
     }
 
     /// Waits for the sums; of what was `read`, if anything was.
@@ -278,13 +295,8 @@ impl Cohort {
         let reader = &self.reader;
         self.with_room(PairAccumulator::needs(reader, wanted.shared, wanted.variance), &mut |reading| {
             let mut adding = PairAccumulator::new(reader, wanted)?;
-            // Panels that stayed may be longer than what the sums were counted for.
-            let step = to_usize(reader.panel_rows(reader.step_bytes));
-            self.each_panel(&self.pass(run), reading, &mut |panel| {
-                panel.rows.clone().step_by(step).try_for_each(|first| {
-                    let rows = first..panel.rows.end.min(first + step as u64);
-                    adding.add(reader, panel, &rows, &self.stats_of(&rows))
-                })
+            self.each_step(&self.pass(run), reading, &mut |panel, rows, stats| {
+                adding.add(reader, panel, rows, stats)
             })?;
             Ok(Arc::new(adding.finish()?))
         })
@@ -324,6 +336,19 @@ impl Cohort {
         })?;
         self.lock_stats().compute += started.elapsed();
         Ok(())
+    }
+
+    /// [`each_panel`](Self::each_panel), in as many rows at a time as memory was counted for, with their sums: panels that stayed may be longer.
+    pub(super) fn each_step(
+        &self,
+        pass: &Pass<'_>,
+        reading: Reading,
+        f: &mut dyn FnMut(&Panel, &Range<u64>, &[Stats]) -> Result<()>,
+    ) -> Result<()> {
+        self.each_panel(pass, reading, &mut |panel| {
+            let mut steps = self.reader.steps(&panel.rows);
+            steps.try_for_each(|rows| f(panel, &rows, &self.stats_of(&rows)))
+        })
     }
 
     fn read_again(
@@ -435,18 +460,12 @@ impl<'a> Sums<'a> {
         Ok(Self { counts, adding, projecting, missing: None })
     }
 
-    /// The pass. Panels stay where `kept` says.
-    fn read(
-        &mut self,
-        plan: &LoadPlan,
-        run: &Run,
-        mut each: Option<Each<'_>>,
-        kept: &mut KeptPanels,
-    ) -> Result<Read> {
+    /// The pass, which also gives each panel to `f`.
+    fn read(&mut self, plan: &LoadPlan, run: &Run, f: &mut PanelSink<'_>) -> Result<Read> {
         let LoadPlan { reader, allowance, later_passes, again, .. } = plan;
         let digested = *again && allowance.residency == Residency::Store;
         let pass = Pass::new(run, Status::new(0, 1 + later_passes, reader.variants()));
-        let read = reader.read(&pass, allowance.reading, digested, &mut |panel, stats| {
+        reader.read(&pass, allowance.reading, digested, &mut |panel, stats| {
             self.counts.push(stats);
             let rows = &panel.rows;
             self.adding.iter_mut().try_for_each(|adding| adding.add(reader, &panel, rows, stats))?;
@@ -456,23 +475,20 @@ impl<'a> Sums<'a> {
             if let Some(missing) = &mut self.missing {
                 missing.add(reader, &panel)?;
             }
-            if let Some(each) = &mut each {
-                (each.panel)(reader, &panel, stats)?;
-            }
-            kept.push(panel)
-        })?;
-        kept.complete()?;
-        Ok(read)
+            f(panel, stats)
+        })
     }
 }
 
-/// Who is given the panels of a pass that loads, with the sums of their rows, and what that takes.
-pub(crate) struct Each<'a> {
+/// What else a pass that loads makes: the memory that it takes, a start over no variants, and the adding of a panel with the sums of its
+/// rows.
+pub(crate) struct Each<'a, T> {
     pub(crate) needs: &'a dyn Fn(&Reader) -> Needs,
-    pub(crate) panel: &'a mut EachPanel<'a>,
+    pub(crate) start: &'a dyn Fn(&Reader) -> Result<T>,
+    pub(crate) add: &'a mut AddPanel<'a, T>,
 }
 
-type EachPanel<'a> = dyn FnMut(&Reader, &Panel, &[Stats]) -> Result<()> + 'a;
+type AddPanel<'a, T> = dyn FnMut(&mut T, &Reader, &Panel, &[Stats]) -> Result<()> + 'a;
 
 /// Tries with less and less of the device's memory, where others may hold what the plan counted on: fewer panels stay there, or
 /// another method is taken. The last try is with the least that would do.
