@@ -433,13 +433,6 @@ fn bad_input_is_named() {
     let error = error.unwrap_err();
     assert!(matches!(error, Error::Argument { name: "with", .. }), "{error}");
     assert!(error.to_string().contains("of dosages 0, 1 and 2 alone"), "{error}");
-    let filter = VariantFilter { min_maf: 0.5, max_missing: 0.0 };
-    let filtered = DistanceOptions { filter, ..DistanceOptions::default() };
-    let one = memory(&[1i8, 0, 0], &[1, 3], &[1, 3]);
-    let matches = [Some(Match::Same(0))];
-    let error =
-        distances_between(&one, &one, &matches, &Device::cpu(), &filtered, &Run::default()).unwrap_err();
-    assert!(error.to_string().contains("none of the 1 variants is left"), "{error}");
     let cancel = Cancel::default();
     cancel.cancel();
     let error =

@@ -182,26 +182,6 @@ fn complete_calls_have_no_counts() {
 }
 
 #[test]
-fn filters_drop_variants() {
-    let dosages = dosages(500, 50);
-    let kept = |row: &[i8]| {
-        let called: Vec<f64> = row.iter().filter(|&&x| x >= 0).map(|&x| f64::from(x)).collect();
-        let p = called.iter().sum::<f64>() / called.len() as f64 / 2.0;
-        called.len() as f64 >= 50.0 * 0.97 && p.min(1.0 - p) >= 0.2
-    };
-    for metric in METRICS {
-        let filter = VariantFilter { min_maf: 0.2, max_missing: 0.03 };
-        let result = compute(
-            &memory(&dosages, &[500, 50], &[100, 50]),
-            &DistanceOptions { filter, ..options(metric) },
-        );
-        let result = result.unwrap();
-        assert!(result.counts.below_maf > 0 && result.counts.above_missing > 0);
-        assert_matches(&result, &dosages, 2.0, kept);
-    }
-}
-
-#[test]
 fn chunks_threads_types_and_budgets_change_no_bit() {
     for metric in METRICS {
         changes_no_bit(|genotypes, device, run| {
@@ -263,22 +243,6 @@ fn bad_input_is_named() {
         let error = compute(genotypes, options).expect_err(needle).to_string();
         assert!(error.contains(needle), "`{needle}` is not in: {error}");
     };
-    for metric in METRICS {
-        let options = options(metric);
-        fails(&memory(&good[..0], &[0, 12], &[1, 12]), &options, "0 variants");
-        fails(&memory(&good[..0], &[12, 0], &[1, 12]), &options, "0 samples");
-        let mut three = good.clone();
-        three[30 * 12 + 7] = 3;
-        fails(&memory(&three, &[60, 12], &[20, 5]), &options, "chunk [1, 1]: variant 30, sample 7: value 3");
-        let mut filter = VariantFilter { min_maf: 0.6, ..VariantFilter::default() };
-        fails(&memory(&good, &[60, 12], &[20, 12]), &DistanceOptions { filter, ..options }, "min_maf");
-        filter = VariantFilter { min_maf: 0.5, max_missing: 0.0 };
-        fails(
-            &memory(&good[..12], &[1, 12], &[1, 12]),
-            &DistanceOptions { filter, ..options },
-            "none of the 1 variants",
-        );
-    }
     for (metric, words) in [
         (Metric::KlDivergence, "is not symmetric"),
         (Metric::JensenShannon, "needs the sum of each sample"),
