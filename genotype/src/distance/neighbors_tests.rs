@@ -87,15 +87,6 @@ fn is_what_a_sort_says() {
     }
 }
 
-/// Two bits do not hold these dosages.
-#[test]
-fn fractions_are_of_the_whole_matrix() {
-    let fraction = |&x: &i8| if x < 0 { f32::NAN } else { f32::from(x) * 0.75 };
-    let fractions: Vec<f32> = dosages(12, to_usize(SAMPLES)).iter().map(fraction).collect();
-    let genotypes = memory(&fractions, &[12, SAMPLES], &[12, 25]).nan_is_missing(true);
-    assert_eq!(check(&genotypes, &DistanceOptions::default(), 5, &Run::default()), None);
-}
-
 #[test]
 fn what_is_found_counts_in_the_budget() {
     let genotypes = genotypes(&dosages(60, to_usize(SAMPLES)));

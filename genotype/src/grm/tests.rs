@@ -86,6 +86,13 @@ fn matches_the_definitions() {
             assert_eq!((grm.method, grm.missing), (options.method, options.missing));
         }
     }
+    let dosages = dosages(500, 50);
+    for options in every() {
+        let options = options.filter(VariantFilter { min_maf: 0.2, max_missing: 0.03 });
+        let grm = compute(&memory(&dosages, &[500, 50], &[100, 50]), &options).unwrap();
+        assert!(grm.counts.below_maf > 0 && grm.counts.above_missing > 0);
+        assert_matches(&grm, &wide(&dosages), 2.0, &options);
+    }
 }
 
 #[test]
@@ -145,18 +152,6 @@ fn pairs_that_share_nothing_are_nan() {
         let mean = compute(&memory(&rows, &[60, 6], &[7, 6]), &options).unwrap();
         assert_matches(&mean, &wide(&rows), 2.0, &options);
         assert_eq!(mean.undefined(), 0);
-    }
-}
-
-#[test]
-fn filters_drop_variants() {
-    let dosages = dosages(500, 50);
-    for options in every() {
-        let filter = VariantFilter { min_maf: 0.2, max_missing: 0.03 };
-        let options = GrmOptions { filter, ..options };
-        let grm = compute(&memory(&dosages, &[500, 50], &[100, 50]), &options).unwrap();
-        assert!(grm.counts.below_maf > 0 && grm.counts.above_missing > 0);
-        assert_matches(&grm, &wide(&dosages), 2.0, &options);
     }
 }
 

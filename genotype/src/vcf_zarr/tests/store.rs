@@ -20,8 +20,7 @@ pub(super) fn put_i32(scratch: &Scratch, path: &str, numbers: &[i32]) {
 }
 
 pub(super) fn vcf(samples: &[&str]) -> Scratch {
-    let scratch = Scratch::new();
-    scratch.put(".zgroup", r#"{"zarr_format":2}"#);
+    let scratch = Scratch::group();
     put_genotypes(&scratch, "call_genotype", 3, samples.len() as u64);
     put_text(&scratch, "sample_id", samples);
     put_text(&scratch, "contig_id", &["1", "X"]);
@@ -122,8 +121,7 @@ pub(super) fn contig(scratch: &Scratch, group: &str, positions: &[i32]) {
 
 #[test]
 fn contigs_in_natural_order() {
-    let scratch = Scratch::new();
-    scratch.put(".zgroup", r#"{"zarr_format":2}"#);
+    let scratch = Scratch::group();
     for (group, position) in [("10", 100), ("2", 20), ("X", 7), ("1", 10)] {
         contig(&scratch, group, &[position, position + 1]);
     }
@@ -143,8 +141,7 @@ fn contigs_in_natural_order() {
 
 #[test]
 fn contigs_that_disagree() {
-    let scratch = Scratch::new();
-    scratch.put(".zgroup", r#"{"zarr_format":2}"#);
+    let scratch = Scratch::group();
     contig(&scratch, "1", &[1]);
     contig(&scratch, "2", &[1]);
     put_text(&scratch, "1/samples", &["a", "b"]);
@@ -157,8 +154,7 @@ fn contigs_that_disagree() {
 /// A group of one contig is a store of its own, with the names of the group that it is in.
 #[test]
 fn names_of_the_group_above() {
-    let scratch = Scratch::new();
-    scratch.put(".zgroup", r#"{"zarr_format":2}"#);
+    let scratch = Scratch::group();
     for group in ["set/2L", "set/3R"] {
         contig(&scratch, group, &[10, 20]);
         scratch.put(&format!("{group}/.zgroup"), r#"{"zarr_format":2}"#);
@@ -184,8 +180,7 @@ fn names_of_the_group_above() {
 
 #[test]
 fn names_that_some_contigs_lack() {
-    let scratch = Scratch::new();
-    scratch.put(".zgroup", r#"{"zarr_format":2}"#);
+    let scratch = Scratch::group();
     contig(&scratch, "1", &[1]);
     contig(&scratch, "2", &[1]);
     assert_eq!(open(&scratch, None).unwrap().sample_ids().unwrap(), None);
@@ -216,8 +211,7 @@ fn names_that_are_numbers() {
 #[cfg(unix)]
 #[test]
 fn contigs_that_lost_their_genotypes() {
-    let scratch = Scratch::new();
-    scratch.put(".zgroup", r#"{"zarr_format":2}"#);
+    let scratch = Scratch::group();
     for group in ["2L", "3R"] {
         contig(&scratch, group, &[10, 20]);
     }
@@ -248,8 +242,7 @@ fn contigs_that_lost_their_genotypes() {
 
 #[test]
 fn allel_at_the_root() {
-    let scratch = Scratch::new();
-    scratch.put(".zgroup", r#"{"zarr_format":2}"#);
+    let scratch = Scratch::group();
     contig(&scratch, "", &[4, 8]);
     put_text(&scratch, "variants/CHROM", &["2L", "3R"]);
     put_text(&scratch, "variants/ID", &["rs1", "."]);
