@@ -117,7 +117,7 @@ impl Cohort {
         Self::load_with(genotypes, device, wanted, run, nothing).map(|((), cohort)| cohort)
     }
 
-    /// [`load`](Self::load), and what was made of `each` panel of the pass.
+    /// Loads as [`load`](Self::load) does, and also gives what `each` made of the panels of the pass.
     pub(crate) fn load_with<T>(
         genotypes: &Genotypes,
         device: &Device,
@@ -214,7 +214,7 @@ impl Cohort {
 
     /// The time that each step of all passes so far took.
     pub fn stats(&self) -> StreamStats {
-        *self.lock_stats()
+        *lock(&self.stats)
     }
 
     /// Passes over the store: one by [`load`](Self::load), none by [`of_part`](Self::of_part), and later ones if genotypes did not stay.
@@ -264,7 +264,7 @@ impl Cohort {
 
     /// The memory that the held genotypes and sums take.
     pub(super) fn held(&self) -> Needs {
-        let sums = self.lock_sums().iter().map(|sums| sums.bytes()).sum();
+        let sums = lock(&self.sums).iter().map(|sums| sums.bytes()).sum();
         Memory::kept(&self.reader, self.residency()) + Needs::host(sums)
     }
 
@@ -283,7 +283,7 @@ impl Cohort {
 
     /// The sums for each pair of samples, if they were formed and are still here.
     pub(super) fn held_sums(&self, wanted: pair_sums::PairTerms) -> Option<Arc<PairSums>> {
-        self.lock_sums().iter().find(|sums| sums.wanted.holds(&wanted)).cloned()
+        lock(&self.sums).iter().find(|sums| sums.wanted.holds(&wanted)).cloned()
     }
 
     /// The sums for each pair of samples: those that are [held](Self::held_sums), else those of one more pass.
@@ -306,7 +306,7 @@ impl Cohort {
     pub(super) fn take_pair_sums(&self, wanted: pair_sums::PairTerms, run: &Run) -> Result<PairSums> {
         let sums = self.pair_sums(wanted, run)?;
         if !self.shares_sums {
-            self.lock_sums().retain(|held| !Arc::ptr_eq(held, &sums));
+            lock(&self.sums).retain(|held| !Arc::ptr_eq(held, &sums));
         }
         Ok(Arc::unwrap_or_clone(sums))
     }
@@ -334,17 +334,12 @@ impl Cohort {
             f(panel)?;
             pass.tell(panel.rows.end)
         })?;
-        self.lock_stats().compute += started.elapsed();
+        lock(&self.stats).compute += started.elapsed();
         Ok(())
     }
 
-    /// [`each_panel`](Self::each_panel), in as many rows at a time as memory was counted for, with their sums: panels that stayed may be longer.
-    pub(super) fn each_step(
-        &self,
-        pass: &Pass<'_>,
-        reading: Reading,
-        f: &mut dyn FnMut(&Panel, &Range<u64>, &[Stats]) -> Result<()>,
-    ) -> Result<()> {
+    /// Gives the rows of all panels to `f` with their sums, as many at a time as memory was counted for: panels that stayed may be longer.
+    pub(super) fn each_step(&self, pass: &Pass<'_>, reading: Reading, f: &mut StepSink<'_>) -> Result<()> {
         self.each_panel(pass, reading, &mut |panel| {
             let mut steps = self.reader.steps(&panel.rows);
             steps.try_for_each(|rows| f(panel, &rows, &self.stats_of(&rows)))
@@ -375,7 +370,7 @@ impl Cohort {
             return Err(changed(plan.array(array).name()));
         }
         self.passes_over_store.fetch_add(1, Relaxed);
-        self.lock_stats().add(&read.stats);
+        lock(&self.stats).add(&read.stats);
         Ok(())
     }
 
@@ -405,7 +400,7 @@ impl Cohort {
         }
         let reason = || "the device had less memory left than it said".to_owned();
         let nothing = Arc::new(Place { kept: KeptPanels::Nothing, reason: reason() });
-        let place = std::mem::replace(&mut *self.lock_place(), nothing);
+        let place = std::mem::replace(&mut *lock(&self.place), nothing);
         // Panels that another thread's pass still uses are freed when that ends.
         let Ok(Place { kept: KeptPanels::Device(panels), .. }) = Arc::try_unwrap(place) else {
             return Ok(true);
@@ -417,7 +412,7 @@ impl Cohort {
             let moved =
                 panels.into_iter().try_for_each(|panel| kept.push(panel)).and_then(|()| kept.complete());
             match moved {
-                Ok(()) => *self.lock_place() = Arc::new(Place { kept, reason: reason() }),
+                Ok(()) => *lock(&self.place) = Arc::new(Place { kept, reason: reason() }),
                 Err(Error::OutOfMemory { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -425,21 +420,14 @@ impl Cohort {
         Ok(true)
     }
 
-    fn lock_place(&self) -> MutexGuard<'_, Arc<Place>> {
-        self.place.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn place(&self) -> Arc<Place> {
-        Arc::clone(&self.lock_place())
+        Arc::clone(&lock(&self.place))
     }
+}
 
-    fn lock_stats(&self) -> MutexGuard<'_, StreamStats> {
-        self.stats.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn lock_sums(&self) -> MutexGuard<'_, Vec<Arc<PairSums>>> {
-        self.sums.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// Locks a mutex, even if a thread panicked while it held it.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The counts and sums of a pass.
@@ -480,13 +468,16 @@ impl<'a> Sums<'a> {
     }
 }
 
-/// What else a pass that loads makes: the memory that it takes, a start over no variants, and the adding of a panel with the sums of its
-/// rows.
+/// The work that a pass does besides loading: the memory that it takes, its start over no variants, and the adding of a panel with the
+/// sums of its rows.
 pub(crate) struct Each<'a, T> {
     pub(crate) needs: &'a dyn Fn(&Reader) -> Needs,
     pub(crate) start: &'a dyn Fn(&Reader) -> Result<T>,
     pub(crate) add: &'a mut AddPanel<'a, T>,
 }
+
+/// Is given some rows of a panel, with their sums.
+type StepSink<'a> = dyn FnMut(&Panel, &Range<u64>, &[Stats]) -> Result<()> + 'a;
 
 type AddPanel<'a, T> = dyn FnMut(&mut T, &Reader, &Panel, &[Stats]) -> Result<()> + 'a;
 

@@ -79,7 +79,7 @@ impl<'a> Wanted<'a> {
         Self { sums_of_pairs: true, ..self }
     }
 
-    /// So many passes of the caller's more over the genotypes, which stay where memory holds them.
+    /// Says how many more passes the caller makes at most over the genotypes, which stay where memory holds them.
     #[must_use]
     pub(crate) fn more_passes(self, passes: u64) -> Self {
         Self { more_passes: u32::try_from(passes).unwrap_or(u32::MAX - 1), ..self }

@@ -33,7 +33,7 @@ pub(super) struct Variants {
 }
 
 impl Variants {
-    /// Of sums over the samples of all `readers`.
+    /// Takes sums to be over the samples of all `readers`.
     pub(super) fn new(readers: &[Reader], options: &DistanceOptions) -> Self {
         let mut rule = ScaleRule::new(&readers[0], Scaler::None, options.filter);
         rule.samples = readers.iter().map(Reader::samples).sum();
@@ -135,7 +135,7 @@ impl Accumulator {
         })
     }
 
-    /// The memory that [those](Self::all_pairs) take.
+    /// The memory that [`all_pairs`](Self::all_pairs) takes.
     pub(super) fn needs_of_all_pairs(reader: &Reader, options: &DistanceOptions) -> Needs {
         let (device, n) = (&reader.device, reader.samples());
         let tree = Needs::host(options.tree.map_or(0, |_| tree::bytes(n)));

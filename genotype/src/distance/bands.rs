@@ -14,7 +14,7 @@ use crate::{
     cohort::{Cohort, Each, no_variant, plan::Wanted},
     filter::VariantCounts,
     reader::Reader,
-    source::{Genotypes, check_extents},
+    source::Genotypes,
     to_usize,
 };
 
@@ -97,9 +97,7 @@ impl DistanceBands {
         side: u64,
         run: &Run,
     ) -> Result<Self> {
-        check_extents(OP, genotypes)?;
-        options.filter.check(OP)?;
-        options.check(genotypes)?;
+        options.check(OP, genotypes)?;
         let refuse = |name, why: &str| Err(Error::argument(OP, name, why));
         if let Some((name, why)) = unfit(genotypes, device, options)? {
             return refuse(name, &why);

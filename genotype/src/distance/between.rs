@@ -123,8 +123,7 @@ pub(super) fn with_room_beside(
 ) -> Result<DistancesBetween> {
     check_extents(OP, genotypes)?;
     check_extents(OP, with)?;
-    options.filter.check(OP)?;
-    options.check(genotypes)?;
+    options.check(OP, genotypes)?;
     let refuse = |name, why: String| Err(Error::argument(OP, name, why));
     if options.tree.is_some() {
         return refuse("tree", "is of the distances of samples from themselves".into());

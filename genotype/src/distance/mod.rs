@@ -186,7 +186,10 @@ impl DistanceOptions {
         }
     }
 
-    fn check(&self, genotypes: &Genotypes) -> Result<()> {
+    /// Checks extents, filter and these options; `op` is the call that they were given to.
+    fn check(&self, op: &'static str, genotypes: &Genotypes) -> Result<()> {
+        check_extents(op, genotypes)?;
+        self.filter.check(op)?;
         if self.metric == SampleMetric::IbsOfAlleles && genotypes.ploidy() != 2 {
             let ploidy = genotypes.ploidy();
             let why = format_args!("ibs of one half where both are heterozygous: of ploidy 2, not {ploidy}");
@@ -305,9 +308,7 @@ pub fn distances(
     options: &DistanceOptions,
     run: &Run,
 ) -> Result<Distances> {
-    check_extents(OP, genotypes)?;
-    options.filter.check(OP)?;
-    options.check(genotypes)?;
+    options.check(OP, genotypes)?;
     with_room_beside(genotypes, device, options, 0, run)
 }
 
