@@ -226,12 +226,15 @@ fn bad_input_is_named() {
     assert!(matches!(Genotypes::new(Vec::new()), Err(Error::Argument { .. })));
 }
 
+/// A result of genotypes, of which a filter leaves some variants.
+type Compute<'a> = &'a dyn Fn(&Genotypes, VariantFilter) -> Result<()>;
+
 /// Each result checks its extents, its filter and its dosages.
 #[test]
 fn what_no_result_takes() {
     let (device, run, mut values) = (Device::cpu(), Run::default(), dosages(60, 12));
     let by_distance = |filter| DistanceOptions::default().filter(filter);
-    let results: [&dyn Fn(&Genotypes, VariantFilter) -> Result<()>; 6] = [
+    let results: [Compute<'_>; 6] = [
         &|genotypes, filter| pca(genotypes, &device, &options(1).filter(filter), &run).map(drop),
         &|genotypes, filter| grm(genotypes, &device, &GrmOptions::default().filter(filter), &run).map(drop),
         &|genotypes, filter| distances(genotypes, &device, &by_distance(filter), &run).map(drop),

@@ -90,23 +90,20 @@ fn sample_ids_are_checked() {
 
 #[test]
 fn variants_are_checked() {
+    for (array, numbers, row, words) in [
+        ("variant_contig", &[0, -1, 2][..], 1, "contig -1 of 2"),
+        ("variant_contig", &[0, -1, 2], 2, "contig 2 of 2"),
+        ("variant_position", &[1, 2, -3], 2, "position -3"),
+        ("variant_position", &[1, 2], 0, "expected 3"),
+    ] {
+        let scratch = vcf(&["a"]);
+        put_i32(&scratch, array, numbers);
+        let store = open(&scratch, None).unwrap();
+        refused(store.variants(row..row + 1), &[words]);
+        assert!(numbers.len() < 3 || store.variants(0..1).is_ok(), "others can be read");
+    }
     let scratch = vcf(&["a"]);
-    put_i32(&scratch, "variant_contig", &[0, -1, 2]);
-    let store = open(&scratch, None).unwrap();
-    assert_eq!(store.variants(0..1).unwrap()[0].contig.as_ref(), "1");
-    assert!(store.variants(1..2).unwrap_err().to_string().contains("contig -1 of 2"));
-    assert!(store.variants(2..3).unwrap_err().to_string().contains("contig 2 of 2"));
-
-    let scratch = vcf(&["a"]);
-    put_i32(&scratch, "variant_position", &[1, 2, -3]);
-    assert!(open(&scratch, None).unwrap().variants(0..3).unwrap_err().to_string().contains("position -3"));
-
-    let scratch = vcf(&["a"]);
-    put_i32(&scratch, "variant_position", &[1, 2]);
-    assert!(open(&scratch, None).unwrap().variants(0..1).unwrap_err().to_string().contains("expected 3"));
-
-    let scratch = vcf(&["a"]);
-    fs::remove_dir_all(scratch.path().join("variant_position")).unwrap();
+    scratch.lose("variant_position");
     refused(open(&scratch, None).unwrap().variants(0..1), &["no array `variant_position`"]);
 }
 
