@@ -26,12 +26,14 @@ pub(crate) enum Target {
 }
 
 /// The conversion of genotypes on their way to a device.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Debug)]
 pub(crate) struct Conversion {
     target: Target,
     /// The allele that is counted; else all but the reference.
     allele: Option<u8>,
     narrow: Narrow,
+    /// Becomes true where an element above 1 is met.
+    pub(crate) further: Option<Arc<AtomicBool>>,
 }
 
 impl Conversion {
@@ -49,7 +51,7 @@ impl Conversion {
             negative_is_missing: false,
             nan_is_missing: false,
         };
-        Self { target, allele, narrow }
+        Self { target, allele, narrow, further: None }
     }
 
     /// Converts whole dosages of at most 2 to codes of two bits.
@@ -60,7 +62,7 @@ impl Conversion {
     /// Converts dosages of at most `most`.
     pub(crate) fn of_dosages(to: Narrowed, most: f64, nan_is_missing: bool) -> Self {
         let narrow = Narrow { to, range: [0.0, most], negative_is_missing: true, nan_is_missing };
-        Self { target: Target::Dosages, allele: None, narrow }
+        Self { target: Target::Dosages, allele: None, narrow, further: None }
     }
 
     /// Stored elements of a sample.
@@ -91,29 +93,8 @@ impl Conversion {
         }
         Ok(room)
     }
-}
 
-impl Convert for Conversion {
-    fn accepts(&self, array: &dyn ChunkedArray) -> Result<()> {
-        self.narrow.accepts(array)
-    }
-
-    fn unit(&self) -> u64 {
-        match self.target {
-            Target::Codes(_) => 4 * self.alleles() as u64,
-            Target::Counts { .. } | Target::Dosages => self.alleles() as u64,
-        }
-    }
-
-    fn bytes(&self, elements: u64) -> u64 {
-        match self.target {
-            Target::Codes(_) => elements.div_ceil(self.unit()),
-            Target::Counts { .. } => elements / self.unit(),
-            Target::Dosages => self.narrow.bytes(elements),
-        }
-    }
-
-    fn convert(&self, array: &dyn ChunkedArray, from: &[u8], to: &mut [u8]) -> Result<(), Misfit> {
+    fn put(&self, array: &dyn ChunkedArray, from: &[u8], to: &mut [u8]) -> Result<(), Misfit> {
         let mut room = Vec::new();
         match self.target {
             Target::Dosages => self.narrow.convert(array, from, to),
@@ -140,42 +121,41 @@ impl Convert for Conversion {
             }
         }
     }
-
-    fn place(&self, row: u64, element: u64) -> String {
-        format!("variant {row}, sample {}", element / self.alleles() as u64)
-    }
 }
 
-/// Converts calls, and notes whether an allele above 1 is met.
-#[derive(Debug)]
-pub(crate) struct Watched {
-    pub(crate) conversion: Conversion,
-    pub(crate) further: Arc<AtomicBool>,
-}
-
-impl Convert for Watched {
+impl Convert for Conversion {
     fn accepts(&self, array: &dyn ChunkedArray) -> Result<()> {
-        self.conversion.accepts(array)
+        self.narrow.accepts(array)
     }
 
     fn unit(&self) -> u64 {
-        self.conversion.unit()
+        match self.target {
+            Target::Codes(_) => 4 * self.alleles() as u64,
+            Target::Counts { .. } | Target::Dosages => self.alleles() as u64,
+        }
     }
 
     fn bytes(&self, elements: u64) -> u64 {
-        self.conversion.bytes(elements)
+        match self.target {
+            Target::Codes(_) => elements.div_ceil(self.unit()),
+            Target::Counts { .. } => elements / self.unit(),
+            Target::Dosages => self.narrow.bytes(elements),
+        }
     }
 
     fn convert(&self, array: &dyn ChunkedArray, from: &[u8], to: &mut [u8]) -> Result<(), Misfit> {
-        self.conversion.convert(array, from, to)?;
-        if !self.further.load(Relaxed) && has_further(array.dtype(), from) {
-            self.further.store(true, Relaxed);
+        self.put(array, from, to)?;
+        if let Some(further) = &self.further
+            && !further.load(Relaxed)
+            && has_further(array.dtype(), from)
+        {
+            further.store(true, Relaxed);
         }
         Ok(())
     }
 
     fn place(&self, row: u64, element: u64) -> String {
-        self.conversion.place(row, element)
+        format!("variant {row}, sample {}", element / self.alleles() as u64)
     }
 }
 

@@ -11,7 +11,7 @@ use teatime::{
 };
 
 use super::{
-    conversion::{Conversion, Watched},
+    conversion::Conversion,
     source::{GenotypeKind, Genotypes},
 };
 
@@ -38,7 +38,7 @@ impl Form {
     /// The form of these genotypes, and how they are converted on the way. `bounded` is true where dosages above the ploidy are
     /// an error.
     pub(crate) fn new(genotypes: &Genotypes, bounded: bool) -> (Self, Arc<dyn Convert>) {
-        let (form, conversion) = match genotypes.kind() {
+        let (form, mut conversion) = match genotypes.kind() {
             GenotypeKind::Plink => {
                 let codes = if genotypes.counted_allele() == Some(0) { A2_COUNTED } else { A1_COUNTED };
                 return (Self::Packed(codes), Arc::new(AsStored(StoredType::U8)));
@@ -60,10 +60,8 @@ impl Form {
                 }
             }
         };
-        match genotypes.watch() {
-            Some(further) => (form, Arc::new(Watched { conversion, further: Arc::clone(further) })),
-            None => (form, Arc::new(conversion)),
-        }
+        conversion.further = genotypes.watch().cloned();
+        (form, Arc::new(conversion))
     }
 
     /// The name of what a genotype is held in.

@@ -30,6 +30,11 @@ pub(crate) struct Panel {
 }
 
 impl Panel {
+    /// The places of some of its rows.
+    pub(crate) fn places(&self, rows: &Range<u64>) -> Range<usize> {
+        to_usize(rows.start - self.rows.start)..to_usize(rows.end - self.rows.start)
+    }
+
     /// Its rows in f32, where dosages are not packed, `(dosage - shift) scale` and `fill` where a call is missing, with [shift, scale, fill]
     /// of each row.
     ///

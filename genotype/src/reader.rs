@@ -70,6 +70,11 @@ pub(crate) struct Read {
 /// Is given a panel, and the sums of each of its rows.
 pub(crate) type PanelSink<'a> = dyn FnMut(Panel, &[Stats]) -> Result<()> + 'a;
 
+fn in_steps(rows: &Range<u64>, step: u64) -> impl Iterator<Item = Range<u64>> + use<> {
+    let end = rows.end;
+    rows.clone().step_by(to_usize(step)).map(move |first| first..end.min(first + step))
+}
+
 /// A panel that is being filled, with the sums of its rows that were counted so far.
 struct Filling {
     panel: Panel,
@@ -180,8 +185,12 @@ impl Reader {
 
     /// The canonical blocks of some rows that start with one.
     pub(crate) fn blocks(&self, rows: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
-        let (end, step) = (rows.end, self.plan.block_rows());
-        rows.clone().step_by(to_usize(step)).map(move |first| first..end.min(first + step))
+        in_steps(rows, self.plan.block_rows())
+    }
+
+    /// Some rows, as many at a time as memory was counted for.
+    pub(crate) fn steps(&self, rows: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
+        in_steps(rows, self.panel_rows(self.step_bytes))
     }
 
     /// One pass over the store: gives panels to `f`, in order, with the sums of their rows. With `digest`, digests what is read.

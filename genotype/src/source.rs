@@ -396,3 +396,12 @@ pub(crate) fn check_extents(op: &'static str, genotypes: &Genotypes) -> Result<(
     }
     Ok(())
 }
+
+/// # Errors
+/// [`Error::Argument`] unless there are so many names.
+pub(crate) fn check_names(op: &'static str, samples: &[impl AsRef<str>], n: usize) -> Result<()> {
+    if samples.len() != n {
+        return Err(Error::argument(op, "samples", format_args!("{} names for {n}", samples.len())));
+    }
+    Ok(())
+}

@@ -102,54 +102,6 @@ fn chunks_threads_types_and_budgets_change_no_bit() {
 }
 
 #[test]
-fn calls_count_non_reference_alleles() {
-    let dosages = dosages(300, 20);
-    // Alleles 1 and 2 count the same; one missing allele makes the call missing.
-    let calls: Vec<i8> = dosages
-        .iter()
-        .enumerate()
-        .flat_map(|(i, d)| match (d, i % 2) {
-            (-1, 0) => [-1, 1],
-            (-1, _) => [0, -1],
-            (1, 0) => [0, 2],
-            (1, _) => [1, 0],
-            (d, _) => [*d, *d],
-        })
-        .collect();
-    let device = Device::cpu();
-    let expected =
-        pca(&memory(&dosages, &[300, 20], &[64, 20]), &device, &options(K), &Run::default()).unwrap();
-    for chunk in [[300, 20, 2], [50, 7, 2], [50, 7, 1]] {
-        let actual =
-            pca(&memory(&calls, &[300, 20, 2], &chunk), &device, &options(K), &Run::default()).unwrap();
-        assert_eq!(bits(&actual), bits(&expected), "{chunk:?}");
-        assert_eq!(actual.digest, expected.digest);
-    }
-}
-
-#[test]
-fn triploid_calls() {
-    let calls: Vec<i8> = dosages(400, 48).iter().map(|d| i8::from(*d > 0)).collect();
-    let dosages: Vec<i8> = calls.chunks(3).map(|call| call.iter().sum()).collect();
-    let pca =
-        pca(&memory(&calls, &[400, 16, 3], &[100, 16, 3]), &Device::cpu(), &options(K), &Run::default())
-            .unwrap();
-    assert_values(&pca.singular_values, &oracle(&dosages, 16, 3.0).0, 2e-6);
-}
-
-#[test]
-fn fractional_dosages() {
-    let dosages = dosages(300, 40);
-    let nan: Vec<f64> = dosages.iter().map(|&x| if x < 0 { f64::NAN } else { f64::from(x) }).collect();
-    let genotypes = memory(&nan, &[300, 40], &[100, 40]);
-    let device = Device::cpu();
-    let refused = pca(&genotypes, &device, &options(K), &Run::default());
-    assert!(matches!(refused, Err(Error::Chunk { .. })), "{refused:?}");
-    let pca = pca(&genotypes.nan_is_missing(true), &device, &options(K), &Run::default()).unwrap();
-    assert_values(&pca.singular_values, &oracle(&dosages, 40, 2.0).0, 2e-6);
-}
-
-#[test]
 fn constant_and_nearly_constant_fractions() {
     // Rows of one value each, one that varies in the last digits, and one that varies in full.
     let samples = 3000;
@@ -256,37 +208,6 @@ fn cancelling_stops_between_blocks() {
         let result = result(&genotypes, &run);
         assert!(matches!(result, Err(Error::Cancelled)), "{result:?}");
     }
-}
-
-/// Haploid calls of diploids count twice, as PLINK codes them; more alleles than two count alike.
-#[test]
-fn mixed_ploidy_and_many_alleles() {
-    let dosages = dosages(300, 20);
-    let mixed = |i: usize| (i / 20 + i % 20).is_multiple_of(3);
-    let diploid: Vec<i8> =
-        (0..dosages.len()).map(|i| if mixed(i) && dosages[i] == 1 { 2 } else { dosages[i] }).collect();
-    let calls: Vec<i8> = (0..diploid.len())
-        .flat_map(|i| match diploid[i] {
-            -1 => [-1, -2],
-            0 if mixed(i) => [0, -2],
-            2 if mixed(i) => [[1, 2, 3, 4, 5][i % 5], -2],
-            2 => [1, 3],
-            1 => [0, 2],
-            _ => [0, 0],
-        })
-        .collect();
-    let device = Device::cpu();
-    for options in [options(K), randomized(K, Stop::PowerIterations(2))] {
-        let of = |genotypes: &Genotypes| pca(genotypes, &device, &options, &Run::default()).unwrap();
-        let expected = of(&memory(&diploid, &[300, 20], &[64, 20]));
-        let actual = of(&memory(&calls, &[300, 20, 2], &[50, 20, 2]));
-        assert_eq!((bits(&actual), actual.digest), (bits(&expected), expected.digest));
-    }
-    let haploid: Vec<i8> = dosages.iter().map(|&dosage| dosage.min(1)).collect();
-    let (s, _) = oracle(&haploid, 20, 1.0);
-    let pca =
-        pca(&memory(&haploid, &[300, 20, 1], &[64, 20, 1]), &device, &options(K), &Run::default()).unwrap();
-    assert_values(&pca.singular_values, &s, 2e-6);
 }
 
 /// The passes that are told and reported are those that are made: the one that loads, and those of products.

@@ -14,12 +14,10 @@ use std::{
     sync::Arc,
 };
 
-use teatime::{
-    Budget, Cancel, Device, Error, MissingChunk, Progress, Run, distance::Metric, store::WritableStorage,
-};
+use teatime::{Device, MissingChunk, Run, distance::Metric, store::WritableStorage};
 use teatime_genotype::{
-    DistanceOptions, GenotypeStore, Genotypes, GrmOptions, Match, PcaOptions, ProjectMethod,
-    ReferenceLoadings, SampleMetric, bed::BedFile, distances, grm, loadings, pca, project,
+    DistanceOptions, GenotypeStore, Genotypes, GrmOptions, PcaOptions, SampleMetric, bed::BedFile, distances,
+    grm, pca,
 };
 
 use bucket::Bucket;
@@ -89,45 +87,4 @@ fn the_place_and_the_format_change_no_bit() {
             );
         }
     }
-}
-
-/// The samples of a reference, projected onto its components, have its scores.
-#[test]
-fn samples_of_the_reference_get_their_scores_back() {
-    let genotypes = BedFile::open(fixture("plink1/biallelic.bed")).unwrap().genotypes().unwrap();
-    let (options, run) = (PcaOptions::default().components(2), Run::default());
-    for device in devices() {
-        let reference = pca(&genotypes, &device, &options, &run).unwrap();
-        let mut rows = ReferenceLoadings::new(options.scaler, 2, 2).unwrap();
-        let mut matches = vec![None; 237];
-        loadings(&genotypes, &device, &reference, &options, &run, &mut |row| {
-            let at = usize::try_from(row.variant).unwrap();
-            matches[at] = Some(Match::Same(u32::try_from(rows.len()).unwrap()));
-            rows.push(row.frequency, row.shift, row.scale, row.loadings)
-        })
-        .unwrap();
-        let found = project(&genotypes, &device, &rows, &matches, ProjectMethod::Mean, &run).unwrap();
-        for (found, score) in found.scores.data().iter().zip(reference.scores().data()) {
-            assert!((found - score).abs() < 1e-4, "{device:?}: {found}, {score}");
-        }
-    }
-}
-
-#[test]
-fn a_call_stops_and_names_the_memory_that_would_do() {
-    let genotypes = BedFile::open(fixture("plink1/biallelic.bed")).unwrap().genotypes().unwrap();
-    let (device, options) = (Device::cpu(), PcaOptions::default().components(2));
-    let (cancel, stop) = (Cancel::default(), Cancel::default());
-    let also = cancel.clone();
-    let progress = Progress::new(move |_| also.cancel());
-    let stopped = pca(&genotypes, &device, &options, &Run::default().cancel(cancel).progress(progress));
-    assert!(matches!(stopped, Err(Error::Cancelled)), "{stopped:?}");
-
-    let within = |host| {
-        let run = Run::default().cancel(stop.clone()).memory(Budget::default().host(host));
-        pca(&genotypes, &device, &options, &run)
-    };
-    let Err(Error::Budget { minimum, given: true, .. }) = within(1) else { panic!("a byte was enough") };
-    assert!(within(minimum).is_ok());
-    assert!(matches!(within(minimum - 1), Err(Error::Budget { .. })));
 }

@@ -64,19 +64,19 @@ impl BedArray {
         Self { name, file, order, samples, shape: [variants, width], chunk_shape: [rows, width] }
     }
 
-    /// Fills the start of `out` with the variants from `first` on: one read.
-    fn read_variants(&self, first: u64, count: u64, out: &mut [u8]) -> io::Result<Chunked> {
+    /// Fills the start of a chunk with the variants from `first` on: one read.
+    fn read_variants(&self, first: u64, count: u64, chunk: &mut DecodedChunk) -> io::Result<()> {
         let started = Instant::now();
-        let stored = count * self.shape[1];
-        read_at(&self.file, &mut out[..to_usize(stored)], HEADER + first * self.shape[1])?;
-        Ok(Chunked { stored, read: started.elapsed(), decode: Duration::ZERO })
+        chunk.stored = count * self.shape[1];
+        read_at(&self.file, &mut chunk.bytes[..to_usize(chunk.stored)], HEADER + first * self.shape[1])?;
+        chunk.read = started.elapsed();
+        Ok(())
     }
 
     /// As [`read_variants`](Self::read_variants), of a sample-major file: one read for each sample.
-    fn read_samples(&self, first: u64, count: u64, out: &mut [u8]) -> io::Result<Chunked> {
+    fn read_samples(&self, first: u64, count: u64, chunk: &mut DecodedChunk) -> io::Result<()> {
         let (row, part) = (self.shape[0].div_ceil(4), to_usize(count.div_ceil(4)));
         let (width, samples) = (to_usize(self.shape[1]), to_usize(self.samples));
-        let mut done = Chunked { stored: 0, read: Duration::ZERO, decode: Duration::ZERO };
         let mut strip = vec![0; STRIP * part];
         for start in (0..samples).step_by(STRIP) {
             let started = Instant::now();
@@ -86,21 +86,14 @@ impl BedArray {
             for (sample, part) in (start as u64..).zip(strip[..height * part].chunks_exact_mut(part)) {
                 read_at(&self.file, part, HEADER + sample * row + first / 4)?;
             }
-            done.stored += (height * part) as u64;
+            chunk.stored += (height * part) as u64;
             let read = Instant::now();
-            transpose(&strip, part, height.div_ceil(4), out, width, start / 4);
-            done.read += read - started;
-            done.decode += read.elapsed();
+            transpose(&strip, part, height.div_ceil(4), &mut chunk.bytes, width, start / 4);
+            chunk.read += read - started;
+            chunk.decode += read.elapsed();
         }
-        Ok(done)
+        Ok(())
     }
-}
-
-/// The bytes and the time that a chunk took.
-struct Chunked {
-    stored: u64,
-    read: Duration,
-    decode: Duration,
 }
 
 impl ChunkedArray for BedArray {
@@ -138,14 +131,14 @@ impl ChunkedArray for BedArray {
             _ => return Err(fail(&format_args!("there are {chunks} by 1 chunks"))),
         };
         let count = rows.min(variants - first);
-        let mut bytes = vec![0; to_usize(rows * width)];
+        let bytes = vec![0; to_usize(rows * width)];
+        let mut chunk = DecodedChunk { bytes, stored: 0, read: Duration::ZERO, decode: Duration::ZERO };
         let read = match self.order {
-            Order::Variants => self.read_variants(first, count, &mut bytes),
-            Order::Samples => self.read_samples(first, count, &mut bytes),
+            Order::Variants => self.read_variants(first, count, &mut chunk),
+            Order::Samples => self.read_samples(first, count, &mut chunk),
         };
-        let Chunked { stored, read, decode } =
-            read.map_err(|error| fail(&format_args!("cannot be read: {error}")))?;
-        Ok(DecodedChunk { bytes, stored, read, decode })
+        read.map_err(|error| fail(&format_args!("cannot be read: {error}")))?;
+        Ok(chunk)
     }
 }
 

@@ -36,7 +36,7 @@ use super::{
     pair_sums::{self, PairAccumulator, PairSums},
     panel::Panel,
     project::{Matched, Projection, ProjectionSums},
-    reader::{Read, Reader, Reading},
+    reader::{PanelSink, Read, Reader, Reading},
     residency::{KeptPanels, Residency},
     source::Genotypes,
 };
@@ -112,26 +112,43 @@ impl Cohort {
     /// device has not even that, though the budget allows it; [`Error::Chunk`] for a damaged or missing chunk or values out
     /// of range; [`Error::Cancelled`].
     pub fn load(genotypes: &Genotypes, device: &Device, wanted: &Wanted<'_>, run: &Run) -> Result<Self> {
-        with_less_memory(device, run, |run| Self::attempt(genotypes, device, wanted, run, None))
+        let nothing =
+            Each { needs: &|_| Needs::default(), start: &|_| Ok(()), add: &mut |(), _, _, _| Ok(()) };
+        Self::load_with(genotypes, device, wanted, run, nothing).map(|((), cohort)| cohort)
     }
 
-    /// One attempt within the budget. `each` is given the panels of the pass too.
-    pub(crate) fn attempt(
+    /// Loads as [`load`](Self::load) does, and also gives what `each` made of the panels of the pass.
+    pub(crate) fn load_with<T>(
         genotypes: &Genotypes,
         device: &Device,
         wanted: &Wanted<'_>,
         run: &Run,
-        each: Option<Each<'_>>,
-    ) -> Result<Self> {
-        let beside = each.as_ref().map(|each| each.needs);
-        let plan = LoadPlan::new(genotypes, None, device, wanted, beside, run)?;
+        mut each: Each<'_, T>,
+    ) -> Result<(T, Self)> {
+        with_less_memory(device, run, |run| Self::attempt(genotypes, device, wanted, run, &mut each))
+    }
+
+    /// One attempt within the budget.
+    pub(crate) fn attempt<T>(
+        genotypes: &Genotypes,
+        device: &Device,
+        wanted: &Wanted<'_>,
+        run: &Run,
+        each: &mut Each<'_, T>,
+    ) -> Result<(T, Self)> {
+        let plan = LoadPlan::new(genotypes, None, device, wanted, each.needs, run)?;
         let mut sums = Sums::new(&plan, wanted.projection)?;
         if wanted.missing_calls {
             sums.missing = Some(MissingSums::new(&plan.reader)?);
         }
+        let mut made = (each.start)(&plan.reader)?;
         let mut kept = KeptPanels::new(plan.allowance.residency, plan.allowance.host_rows);
-        let read = sums.read(&plan, run, each, &mut kept)?;
-        Self::finish(plan, sums, kept, Some(read))
+        let read = sums.read(&plan, run, &mut |panel, stats| {
+            (each.add)(&mut made, &plan.reader, &panel, stats)?;
+            kept.push(panel)
+        })?;
+        kept.complete()?;
+        Ok((made, Self::finish(plan, sums, kept, Some(read))?))
     }
 
     /// Waits for the sums; of what was `read`, if anything was.
@@ -197,7 +214,7 @@ impl Cohort {
 
     /// The time that each step of all passes so far took.
     pub fn stats(&self) -> StreamStats {
-        *self.lock_stats()
+        *lock(&self.stats)
     }
 
     /// Passes over the store: one by [`load`](Self::load), none by [`of_part`](Self::of_part), and later ones if genotypes did not stay.
@@ -247,7 +264,7 @@ impl Cohort {
 
     /// The memory that the held genotypes and sums take.
     pub(super) fn held(&self) -> Needs {
-        let sums = self.lock_sums().iter().map(|sums| sums.bytes()).sum();
+        let sums = lock(&self.sums).iter().map(|sums| sums.bytes()).sum();
         Memory::kept(&self.reader, self.residency()) + Needs::host(sums)
     }
 
@@ -266,7 +283,7 @@ impl Cohort {
 
     /// The sums for each pair of samples, if they were formed and are still here.
     pub(super) fn held_sums(&self, wanted: pair_sums::PairTerms) -> Option<Arc<PairSums>> {
-        self.lock_sums().iter().find(|sums| sums.wanted.holds(&wanted)).cloned()
+        lock(&self.sums).iter().find(|sums| sums.wanted.holds(&wanted)).cloned()
     }
 
     /// The sums for each pair of samples: those that are [held](Self::held_sums), else those of one more pass.
@@ -278,13 +295,8 @@ impl Cohort {
         let reader = &self.reader;
         self.with_room(PairAccumulator::needs(reader, wanted.shared, wanted.variance), &mut |reading| {
             let mut adding = PairAccumulator::new(reader, wanted)?;
-            // Panels that stayed may be longer than what the sums were counted for.
-            let step = to_usize(reader.panel_rows(reader.step_bytes));
-            self.each_panel(&self.pass(run), reading, &mut |panel| {
-                panel.rows.clone().step_by(step).try_for_each(|first| {
-                    let rows = first..panel.rows.end.min(first + step as u64);
-                    adding.add(reader, panel, &rows, &self.stats_of(&rows))
-                })
+            self.each_step(&self.pass(run), reading, &mut |panel, rows, stats| {
+                adding.add(reader, panel, rows, stats)
             })?;
             Ok(Arc::new(adding.finish()?))
         })
@@ -294,7 +306,7 @@ impl Cohort {
     pub(super) fn take_pair_sums(&self, wanted: pair_sums::PairTerms, run: &Run) -> Result<PairSums> {
         let sums = self.pair_sums(wanted, run)?;
         if !self.shares_sums {
-            self.lock_sums().retain(|held| !Arc::ptr_eq(held, &sums));
+            lock(&self.sums).retain(|held| !Arc::ptr_eq(held, &sums));
         }
         Ok(Arc::unwrap_or_clone(sums))
     }
@@ -322,8 +334,16 @@ impl Cohort {
             f(panel)?;
             pass.tell(panel.rows.end)
         })?;
-        self.lock_stats().compute += started.elapsed();
+        lock(&self.stats).compute += started.elapsed();
         Ok(())
+    }
+
+    /// Gives the rows of all panels to `f` with their sums, as many at a time as memory was counted for: panels that stayed may be longer.
+    pub(super) fn each_step(&self, pass: &Pass<'_>, reading: Reading, f: &mut StepSink<'_>) -> Result<()> {
+        self.each_panel(pass, reading, &mut |panel| {
+            let mut steps = self.reader.steps(&panel.rows);
+            steps.try_for_each(|rows| f(panel, &rows, &self.stats_of(&rows)))
+        })
     }
 
     fn read_again(
@@ -350,7 +370,7 @@ impl Cohort {
             return Err(changed(plan.array(array).name()));
         }
         self.passes_over_store.fetch_add(1, Relaxed);
-        self.lock_stats().add(&read.stats);
+        lock(&self.stats).add(&read.stats);
         Ok(())
     }
 
@@ -380,7 +400,7 @@ impl Cohort {
         }
         let reason = || "the device had less memory left than it said".to_owned();
         let nothing = Arc::new(Place { kept: KeptPanels::Nothing, reason: reason() });
-        let place = std::mem::replace(&mut *self.lock_place(), nothing);
+        let place = std::mem::replace(&mut *lock(&self.place), nothing);
         // Panels that another thread's pass still uses are freed when that ends.
         let Ok(Place { kept: KeptPanels::Device(panels), .. }) = Arc::try_unwrap(place) else {
             return Ok(true);
@@ -392,7 +412,7 @@ impl Cohort {
             let moved =
                 panels.into_iter().try_for_each(|panel| kept.push(panel)).and_then(|()| kept.complete());
             match moved {
-                Ok(()) => *self.lock_place() = Arc::new(Place { kept, reason: reason() }),
+                Ok(()) => *lock(&self.place) = Arc::new(Place { kept, reason: reason() }),
                 Err(Error::OutOfMemory { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -400,21 +420,14 @@ impl Cohort {
         Ok(true)
     }
 
-    fn lock_place(&self) -> MutexGuard<'_, Arc<Place>> {
-        self.place.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn place(&self) -> Arc<Place> {
-        Arc::clone(&self.lock_place())
+        Arc::clone(&lock(&self.place))
     }
+}
 
-    fn lock_stats(&self) -> MutexGuard<'_, StreamStats> {
-        self.stats.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn lock_sums(&self) -> MutexGuard<'_, Vec<Arc<PairSums>>> {
-        self.sums.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// Locks a mutex, even if a thread panicked while it held it.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The counts and sums of a pass.
@@ -435,18 +448,12 @@ impl<'a> Sums<'a> {
         Ok(Self { counts, adding, projecting, missing: None })
     }
 
-    /// The pass. Panels stay where `kept` says.
-    fn read(
-        &mut self,
-        plan: &LoadPlan,
-        run: &Run,
-        mut each: Option<Each<'_>>,
-        kept: &mut KeptPanels,
-    ) -> Result<Read> {
+    /// The pass, which also gives each panel to `f`.
+    fn read(&mut self, plan: &LoadPlan, run: &Run, f: &mut PanelSink<'_>) -> Result<Read> {
         let LoadPlan { reader, allowance, later_passes, again, .. } = plan;
         let digested = *again && allowance.residency == Residency::Store;
         let pass = Pass::new(run, Status::new(0, 1 + later_passes, reader.variants()));
-        let read = reader.read(&pass, allowance.reading, digested, &mut |panel, stats| {
+        reader.read(&pass, allowance.reading, digested, &mut |panel, stats| {
             self.counts.push(stats);
             let rows = &panel.rows;
             self.adding.iter_mut().try_for_each(|adding| adding.add(reader, &panel, rows, stats))?;
@@ -456,23 +463,23 @@ impl<'a> Sums<'a> {
             if let Some(missing) = &mut self.missing {
                 missing.add(reader, &panel)?;
             }
-            if let Some(each) = &mut each {
-                (each.panel)(reader, &panel, stats)?;
-            }
-            kept.push(panel)
-        })?;
-        kept.complete()?;
-        Ok(read)
+            f(panel, stats)
+        })
     }
 }
 
-/// Who is given the panels of a pass that loads, with the sums of their rows, and what that takes.
-pub(crate) struct Each<'a> {
+/// The work that a pass does besides loading: the memory that it takes, its start over no variants, and the adding of a panel with the
+/// sums of its rows.
+pub(crate) struct Each<'a, T> {
     pub(crate) needs: &'a dyn Fn(&Reader) -> Needs,
-    pub(crate) panel: &'a mut EachPanel<'a>,
+    pub(crate) start: &'a dyn Fn(&Reader) -> Result<T>,
+    pub(crate) add: &'a mut AddPanel<'a, T>,
 }
 
-type EachPanel<'a> = dyn FnMut(&Reader, &Panel, &[Stats]) -> Result<()> + 'a;
+/// Is given some rows of a panel, with their sums.
+type StepSink<'a> = dyn FnMut(&Panel, &Range<u64>, &[Stats]) -> Result<()> + 'a;
+
+type AddPanel<'a, T> = dyn FnMut(&mut T, &Reader, &Panel, &[Stats]) -> Result<()> + 'a;
 
 /// Tries with less and less of the device's memory, where others may hold what the plan counted on: fewer panels stay there, or
 /// another method is taken. The last try is with the least that would do.

@@ -108,9 +108,9 @@ impl Cohort {
             return Err(Error::Limit { what: "variants of a projection in parts", requested: variants, max });
         }
         with_less_memory(device, run, |run| {
-            let plan = LoadPlan::new(genotypes, Some(&rows), device, wanted, None, run)?;
+            let plan = LoadPlan::new(genotypes, Some(&rows), device, wanted, &|_| Needs::default(), run)?;
             let mut sums = Sums::new(&plan, wanted.projection.map(|matched| matched.part(&rows)))?;
-            sums.read(&plan, run, None, &mut KeptPanels::Nothing)?;
+            sums.read(&plan, run, &mut |_, _| Ok(()))?;
             let Sums { counts, adding, projecting, .. } = sums;
             let mut sums = Vec::new();
             for adding in adding {
@@ -148,7 +148,7 @@ impl Cohort {
         let genotypes = &genotypes.clone().dosages_are_bounded(genotypes.bounded() || part.bounded);
         with_less_memory(device, run, |run| {
             let held = Needs::host(run.memory.host.map_or(0, |_| part.bytes()));
-            let mut plan = LoadPlan::new(genotypes, None, device, &settled, Some(&|_| held), run)?;
+            let mut plan = LoadPlan::new(genotypes, None, device, &settled, &|_| held, run)?;
             let (variants, samples) = (genotypes.variants(), genotypes.samples());
             let words = words(genotypes, &plan.reader);
             let refuse = |why: String| Err(Error::argument("Cohort::of_part", "part", why));
@@ -184,11 +184,9 @@ impl Sums<'_> {
             let why = "its counts are of genotypes that are held otherwise";
             return Err(Error::argument("Cohort::of_part", "part", why));
         }
-        let step = reader.panel_rows(reader.step_bytes);
         for adding in &mut self.adding {
             adding.set_part(part)?;
-            for first in (0..reader.variants()).step_by(to_usize(step)) {
-                let rows = first..reader.variants().min(first + step);
+            for rows in reader.steps(&(0..reader.variants())) {
                 let stats = self.counts.of(to_usize(rows.start)..to_usize(rows.end));
                 adding.count_elsewhere(reader, &rows, &stats)?;
             }

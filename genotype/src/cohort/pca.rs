@@ -2,7 +2,7 @@
 
 use teatime::{
     Budget, Cancel, Device, Error, Result, Run,
-    linalg::{LinearMap, Matrix, RightSvd, SignRule, Stats, gram_svd, randomized_svd},
+    linalg::{LinearMap, Matrix, RightSvd, SignRule, gram_svd, randomized_svd},
     stream::StreamStats,
 };
 
@@ -330,21 +330,19 @@ pub fn loadings(
     let mut rows =
         LoadingRows { cancel: &run.cancel, ploidy: genotypes.ploidy(), inverse: inverses(pca), sink };
     // Made once memory is planned.
-    let mut products = None;
-    let mut panel = |reader: &Reader, panel: &Panel, stats: &[Stats]| {
-        let (rule, products) = match &mut products {
-            Some(products) => products,
-            none => {
-                let rule = ScaleRule::new(reader, options.scaler, options.filter);
-                none.insert((rule, RowProducts::new(reader, rule, &pca.vectors)?))
-            }
-        };
-        let scales = reader.device.pool()?.install(|| rule.scales(stats));
-        rows.of_panel(reader, products, panel, &scales)
+    let mut each = Each {
+        needs: &|reader| memory::loadings(reader, options.components as u64),
+        start: &|reader| {
+            let rule = ScaleRule::new(reader, options.scaler, options.filter);
+            Ok((rule, RowProducts::new(reader, rule, &pca.vectors)?))
+        },
+        add: &mut |(rule, products), reader, panel, stats| {
+            let scales = reader.device.pool()?.install(|| rule.scales(stats));
+            rows.of_panel(reader, products, panel, &scales)
+        },
     };
-    let components = options.components as u64;
-    let each = Each { needs: &|reader| memory::loadings(reader, components), panel: &mut panel };
-    let cohort = Cohort::attempt(genotypes, device, &Wanted::default(), run, Some(each))?;
+    // Not tried with less memory: rows that were given cannot be taken back.
+    let (_, cohort) = Cohort::attempt(genotypes, device, &Wanted::default(), run, &mut each)?;
     check_digest(&cohort, pca)
 }
 

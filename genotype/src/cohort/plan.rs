@@ -30,8 +30,8 @@ pub struct Wanted<'a> {
     pub(super) missing_calls: bool,
     /// True where the caller adds up sums for pairs of samples, panel by panel.
     sums_of_pairs: bool,
-    /// True where the caller makes more passes.
-    again: bool,
+    /// Most passes that the caller makes after this one.
+    more_passes: u32,
 }
 
 impl<'a> Wanted<'a> {
@@ -79,10 +79,10 @@ impl<'a> Wanted<'a> {
         Self { sums_of_pairs: true, ..self }
     }
 
-    /// More passes of the caller's over the genotypes, which stay where memory holds them.
+    /// Says how many more passes the caller makes at most over the genotypes, which stay where memory holds them.
     #[must_use]
-    pub(crate) fn again(self) -> Self {
-        Self { again: true, ..self }
+    pub(crate) fn more_passes(self, passes: u64) -> Self {
+        Self { more_passes: u32::try_from(passes).unwrap_or(u32::MAX - 1), ..self }
     }
 
     /// # Errors
@@ -149,7 +149,7 @@ pub(super) struct LoadPlan {
     /// The components, and their method.
     pub(super) choice: Option<(PcaOptions, Choice)>,
     pub(super) allowance: Allowance,
-    /// Most passes of the components after this one, and whether there will be any pass.
+    /// Most passes after this one, and whether there will be any pass.
     pub(super) later_passes: u32,
     pub(super) again: bool,
 }
@@ -164,7 +164,7 @@ impl LoadPlan {
         part: Option<&Range<u64>>,
         device: &Device,
         wanted: &Wanted<'_>,
-        beside: Option<&dyn Fn(&Reader) -> Needs>,
+        beside: &dyn Fn(&Reader) -> Needs,
         run: &Run,
     ) -> Result<Self> {
         wanted.check(genotypes)?;
@@ -179,15 +179,14 @@ impl LoadPlan {
         part: Option<&Range<u64>>,
         device: &Device,
         wanted: &Wanted<'_>,
-        beside: Option<&dyn Fn(&Reader) -> Needs>,
+        beside: &dyn Fn(&Reader) -> Needs,
         run: &Run,
     ) -> Result<Self> {
         let mut reader = memory.in_steps(Reader::new(genotypes, device, wanted.bounded())?);
         let of_grm = wanted.grm.map(|options| options.sums(&reader));
-        let beside = beside.map(|needs| needs(&reader)).unwrap_or_default();
-        let mut needs = beside + wanted.needs(&reader, of_grm, run);
+        let mut needs = beside(&reader) + wanted.needs(&reader, of_grm, run);
         let mut pairs: Vec<_> = of_grm.into_iter().collect();
-        let (mut choice, mut later_passes, mut basis, mut shares_sums) = (None, 0, 0, false);
+        let (mut choice, mut later_passes, mut basis, mut shares_sums) = (None, wanted.more_passes, 0, false);
         if let Some(options) = &wanted.pca {
             let chosen = Choice::new(&memory, &reader, options, needs);
             if chosen.method == Method::Exact {
@@ -211,7 +210,7 @@ impl LoadPlan {
         if choice.is_some() || gram {
             check_samples(&reader)?;
         }
-        let mut again = wanted.again || wanted.loadings || later_passes > 0;
+        let mut again = wanted.loadings || later_passes > 0;
         if let Some(rows) = part {
             reader = reader.of_part(rows)?;
             let sums =

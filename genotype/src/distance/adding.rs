@@ -1,8 +1,10 @@
 //! Sums for pairs of samples that panels are added to.
 
+use std::{ops::Range, slice::from_ref};
+
 use teatime::{
-    Device, Needs, Result,
-    distance::{Distances, Missing, Options, PackedPairs, Partial, PartialSums},
+    Needs, Result,
+    distance::{Distances, Metric, Missing, Options, PackedPairs, Partial, PartialSums},
     linalg::Stats,
     packed::unpack_rows,
 };
@@ -18,10 +20,10 @@ use crate::{
     totals::VariantTotals,
 };
 
-/// Sums over variants.
-pub(super) struct DistanceAccumulator {
-    variants: Variants,
-    pairs: Pairs,
+/// Sums over variants for pairs of samples.
+pub(super) struct Accumulator {
+    pub(super) variants: Variants,
+    pub(super) pairs: Pairs,
 }
 
 /// The filter of variants, and the number of those that took part.
@@ -31,16 +33,12 @@ pub(super) struct Variants {
 }
 
 impl Variants {
-    pub(super) fn new(reader: &Reader, options: &DistanceOptions) -> Self {
-        let rule = ScaleRule::new(reader, Scaler::None, options.filter);
+    /// Takes sums to be over the samples of all `readers`.
+    pub(super) fn new(readers: &[Reader], options: &DistanceOptions) -> Self {
+        let mut rule = ScaleRule::new(&readers[0], Scaler::None, options.filter);
+        rule.samples = readers.iter().map(Reader::samples).sum();
+        rule.exact = readers.iter().all(|reader| reader.form.is_exact());
         Self { rule, totals: VariantTotals::default() }
-    }
-
-    /// Takes sums to be over the samples of `other`, too.
-    pub(super) fn with(mut self, other: &Reader) -> Self {
-        self.rule.samples += other.samples();
-        self.rule.exact &= other.form.is_exact();
-        self
     }
 
     /// Counts variants by the sums of their dosages; gives those of each that takes part.
@@ -61,106 +59,140 @@ impl Variants {
 }
 
 /// Sums for pairs of samples: whole numbers, or terms in f32.
-enum Pairs {
+pub(super) enum Pairs {
     Packed(PackedPairs),
     Real { sums: Partial, missing: Missing },
 }
 
 /// True where sums are of whole numbers.
-fn is_packed(reader: &Reader, options: &DistanceOptions) -> bool {
-    reader.form.is_packed() && PackedPairs::takes(options.metric.summed())
+fn is_packed(readers: &[Reader], options: &DistanceOptions) -> bool {
+    readers.iter().all(|reader| reader.form.is_packed()) && PackedPairs::takes(options.metric.summed())
 }
 
-/// Sums that count calls which are both heterozygous, where they have to.
-///
-/// # Errors
-/// Any error of the device.
-pub(super) fn with_ones(pairs: PackedPairs, options: &DistanceOptions) -> Result<PackedPairs> {
-    if options.metric == SampleMetric::IbsOfAlleles { pairs.ones_differ() } else { Ok(pairs) }
-}
-
-/// Bytes on the device that these take more, of so many columns and panels of so many rows.
-pub(super) fn needs_of_ones(device: &Device, columns: u64, rows: u64, options: &DistanceOptions) -> Needs {
-    match options.metric {
-        SampleMetric::IbsOfAlleles => PackedPairs::needs_of_ones(device, columns, rows),
-        _ => Needs::default(),
-    }
-}
-
-impl DistanceAccumulator {
-    /// Over no variants.
+impl Accumulator {
+    /// Over no variants, of which there will be so many. Pairs are of the samples of one reader, or of those of one with those of a second;
+    /// `packed` makes their sums of whole numbers.
     ///
     /// # Errors
     /// As [`distances`](super::distances).
-    pub(super) fn new(reader: &Reader, options: &DistanceOptions) -> Result<Self> {
-        let (device, n, variants) = (&reader.device, reader.samples(), reader.variants());
-        let (metric, missing) = (options.metric.summed(), options.missing_rule());
-        let pairs = if is_packed(reader, options) {
-            reader.prepare(PackedPairs::programs(device, n, variants))?;
-            Pairs::Packed(with_ones(PackedPairs::new(device, n, variants, metric, missing)?, options)?)
+    pub(super) fn new(
+        readers: &[Reader],
+        variants: u64,
+        options: &DistanceOptions,
+        packed: impl FnOnce(Metric, Missing) -> Result<PackedPairs>,
+    ) -> Result<Self> {
+        let (reader, metric, missing) = (&readers[0], options.metric.summed(), options.missing_rule());
+        let (device, samples) = (&reader.device, readers.iter().map(Reader::samples).sum());
+        let pairs = if is_packed(readers, options) {
+            reader.prepare(PackedPairs::programs(device, samples, variants))?;
+            let pairs = packed(metric, missing)?;
+            let ones_differ = options.metric == SampleMetric::IbsOfAlleles;
+            Pairs::Packed(if ones_differ { pairs.ones_differ()? } else { pairs })
         } else {
             let of_columns = Options::default().missing(missing).columns(true);
-            Pairs::Real { sums: Partial::new(device, n, None, metric, &of_columns)?, missing }
+            let others = readers.get(1).map(Reader::samples);
+            let sums = Partial::new(device, reader.samples(), others, metric, &of_columns)?;
+            Pairs::Real { sums, missing }
         };
-        Ok(Self { variants: Variants::new(reader, options), pairs })
+        Ok(Self { variants: Variants::new(readers, options), pairs })
     }
 
-    /// The memory that the sums take, with their results.
-    pub(super) fn needs(reader: &Reader, options: &DistanceOptions) -> Needs {
-        let (n, metric) = (reader.samples(), options.metric.summed());
-        let tree = Needs::host(options.tree.map_or(0, |_| tree::bytes(n)));
-        if !is_packed(reader, options) {
-            // Numbers of packed rows, or dosages without those that take no part.
-            return Partial::needs(n, None, metric, options.missing_rule()) + tree + f32_blocks(reader, 1);
+    /// The memory that the sums take, with their results. `packed` says what those of whole numbers take, by panels of so many rows.
+    pub(super) fn needs(
+        readers: &[Reader],
+        options: &DistanceOptions,
+        packed: impl FnOnce(u64, Metric) -> Needs,
+    ) -> Needs {
+        let (reader, other) = (&readers[0], readers.get(1));
+        let (n, others, metric) = (reader.samples(), other.map(Reader::samples), options.metric.summed());
+        if !is_packed(readers, options) {
+            let numbers = match others {
+                // Numbers of packed rows, or dosages without those that take no part.
+                None => f32_blocks(reader, 1),
+                // Numbers of both, before and after those of the others are turned round.
+                Some(others) => Needs::device(8 * (n + others)) * reader.plan.block_rows(),
+            };
+            return Partial::needs(n, others, metric, options.missing_rule()) + numbers;
         }
-        let rows = reader.panel_rows(reader.step_bytes).min(reader.variants());
-        let sums = PackedPairs::needs(&reader.device, n, rows, metric);
-        sums + needs_of_ones(&reader.device, n, rows, options) + tree
+        let rows = readers.iter().map(|reader| reader.panel_rows(reader.step_bytes));
+        let rows = rows.min().map_or(0, |rows| rows.min(reader.variants()));
+        let columns = others.map_or(0, |others| others.next_multiple_of(64)).saturating_add(n);
+        let ones = match options.metric {
+            SampleMetric::IbsOfAlleles => PackedPairs::needs_of_ones(&reader.device, columns, rows),
+            _ => Needs::default(),
+        };
+        packed(rows, metric) + ones
     }
 
-    /// Adds a panel, with the sums of its rows.
+    /// Sums for each pair of the samples of `reader`.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub(super) fn all_pairs(reader: &Reader, options: &DistanceOptions) -> Result<Self> {
+        let (n, variants) = (reader.samples(), reader.variants());
+        Self::new(from_ref(reader), variants, options, |metric, missing| {
+            PackedPairs::new(&reader.device, n, variants, metric, missing)
+        })
+    }
+
+    /// The memory that [`all_pairs`](Self::all_pairs) takes.
+    pub(super) fn needs_of_all_pairs(reader: &Reader, options: &DistanceOptions) -> Needs {
+        let (device, n) = (&reader.device, reader.samples());
+        let tree = Needs::host(options.tree.map_or(0, |_| tree::bytes(n)));
+        let sums = |rows, metric| PackedPairs::needs(device, n, rows, metric);
+        Self::needs(from_ref(reader), options, sums) + tree
+    }
+
+    /// Adds some rows of a panel of the only reader, with their sums.
     ///
     /// # Errors
     /// Any error of the device.
-    pub(super) fn add(&mut self, reader: &Reader, panel: &Panel, stats: &[Stats]) -> Result<()> {
+    pub(super) fn add(
+        &mut self,
+        reader: &Reader,
+        panel: &Panel,
+        rows: &Range<u64>,
+        stats: &[Stats],
+    ) -> Result<()> {
         let kept = self.variants.kept(reader, stats)?;
         match (&mut self.pairs, &panel.held) {
-            (Pairs::Packed(pairs), Held::Packed(packed)) => pairs.add(packed, 0, &kept),
+            (Pairs::Packed(pairs), Held::Packed(packed)) => {
+                pairs.add(packed, rows.start - panel.rows.start, &kept)
+            }
             (Pairs::Packed(_), _) => unreachable!("dosages that are packed should be held so"),
+            (Pairs::Real { sums, .. }, Held::Packed(packed)) => reader.blocks(rows).try_for_each(|block| {
+                let is_kept = |row: &u64| kept[to_usize(row - rows.start)].is_some();
+                let rows: Vec<u64> = block.filter(is_kept).map(|row| row - panel.rows.start).collect();
+                let numbers = unpack_rows(packed, &rows, reader.samples(), [0.0, 1.0, 2.0, f32::NAN])?;
+                sums.add(&numbers, None)
+            }),
+            // The panel is a block.
             (Pairs::Real { sums, missing }, _) => {
-                reader.blocks(&panel.rows).try_for_each(|block| {
-                    let block = block.start - panel.rows.start..block.end - panel.rows.start;
-                    let numbers = match &panel.held {
-                        Held::Packed(packed) => {
-                            let rows: Vec<u64> = block.filter(|&row| kept[to_usize(row)].is_some()).collect();
-                            unpack_rows(packed, &rows, reader.samples(), [0.0, 1.0, 2.0, f32::NAN])?
-                        }
-                        // A block of its own.
-                        _ => {
-                            let table: Vec<_> =
-                                kept.iter().map(|kept| row(kept.is_some(), *missing)).collect();
-                            panel.standardized(&table)?
-                        }
-                    };
-                    sums.add(&numbers, None)
-                })
+                let table: Vec<_> = kept.iter().map(|kept| row(kept.is_some(), *missing)).collect();
+                sums.add(&panel.standardized(&table)?, None)
             }
         }
     }
 
-    /// The numbers of variants that took part and of those left out.
-    pub(super) fn counts(&self) -> VariantCounts {
-        self.variants.counts()
+    /// The sums of genotypes that two bits hold, for a metric whose sums are of whole numbers.
+    pub(super) fn into_packed(self) -> PackedPairs {
+        match self.pairs {
+            Pairs::Packed(pairs) => pairs,
+            Pairs::Real { .. } => unreachable!("sums of packed genotypes should be whole numbers"),
+        }
     }
 
-    /// Waits for the distances.
+    /// Waits for the distances, as `packed` makes them of whole numbers.
     ///
     /// # Errors
     /// Any error of the device.
-    pub(super) fn finish(self) -> Result<Distances> {
+    pub(super) fn finish(self, packed: impl FnOnce(PackedPairs) -> Result<Distances>) -> Result<Distances> {
         match self.pairs {
-            Pairs::Packed(pairs) => pairs.finish(),
-            Pairs::Real { sums, .. } => finish(&sums, self.variants.counts().loaded()),
+            Pairs::Packed(pairs) => packed(pairs),
+            Pairs::Real { sums, .. } => {
+                let variants = self.variants.counts().loaded();
+                Ok(without_equal(export(&sums, variants)?.finish()?, variants))
+            }
         }
     }
 
@@ -187,15 +219,6 @@ fn export(sums: &Partial, variants: u64) -> Result<PartialSums> {
         _ => sums.features = variants,
     }
     Ok(sums)
-}
-
-/// Waits for the distances over so many variants, the others having added nothing; without the numbers of shared ones where no call is
-/// missing.
-///
-/// # Errors
-/// Any error of the device.
-pub(super) fn finish(sums: &Partial, variants: u64) -> Result<Distances> {
-    Ok(without_equal(export(sums, variants)?.finish()?, variants))
 }
 
 /// The sums without the numbers of shared variants, where all are that of all.

@@ -8,13 +8,13 @@
 
 use teatime::{
     Device, Result, Run,
-    distance::{Distances as Found, Metric, Missing},
+    distance::{Distances as Found, Metric, Missing, PackedPairs},
     linalg::Matrix,
 };
 
 use super::{
     DistanceOptions, SampleMetric, added_up,
-    adding::{DistanceAccumulator, Variants, without_equal},
+    adding::{Accumulator, Variants, without_equal},
 };
 use crate::{
     carried::carried_alleles,
@@ -56,7 +56,7 @@ impl Several {
             return Ok(Self { variants });
         }
         let carried = carried_alleles(&reader.genotypes, &reader.device, run)?;
-        let mut rule = Variants::new(reader, options);
+        let mut rule = Variants::new(std::slice::from_ref(reader), options);
         for (first, carried) in (0..).step_by(to_usize(AT_ONCE)).zip(carried.chunks(to_usize(AT_ONCE))) {
             let kept = rule.kept(reader, &cohort.stats_of(&(first..first + carried.len() as u64)))?;
             let several = (first..)
@@ -111,7 +111,8 @@ impl Several {
             let with = self.variants.iter().filter(|(_, carried)| carried & alleles != 0);
             let part = genotypes.part(&with.map(|(variant, _)| *variant..variant + 1).collect::<Vec<_>>())?;
             let part = allele.map_or(Ok(part.clone()), |allele| part.count_allele(allele))?;
-            Ok::<_, teatime::Error>(added_up(&part, device, &options, beside, run)?.0.finish()?.distances)
+            let (adding, _) = added_up(&part, device, &options, beside, run)?;
+            Ok::<_, teatime::Error>(adding.finish(PackedPairs::finish)?.distances)
         };
         let mut lack = sums(u128::MAX, None)?;
         lack.data_mut().iter_mut().for_each(|lack| *lack /= -2.0);
@@ -135,7 +136,7 @@ fn alternates(carried: u128) -> u32 {
 /// # Errors
 /// As [`distances`](super::distances()).
 pub(super) fn finish(
-    adding: DistanceAccumulator,
+    adding: Accumulator,
     cohort: &Cohort,
     genotypes: &Genotypes,
     options: &DistanceOptions,
@@ -145,14 +146,14 @@ pub(super) fn finish(
     let (device, n) = (&cohort.reader.device, genotypes.samples());
     let several = Several::new(cohort, options, run)?;
     if several.variants.is_empty() || !options.tells_alleles(genotypes.ploidy()) {
-        return Ok((adding.finish()?, several.len()));
+        return Ok((adding.finish(PackedPairs::finish)?, several.len()));
     }
-    let loaded = adding.counts().loaded();
+    let loaded = adding.variants.counts().loaded();
     // Sums, counts, and the distances that they become.
     let beside = beside.saturating_add(32 * n.saturating_pow(2));
     if options.metric == SampleMetric::IbsOfAlleles {
         // Sums that no metric of `PartialSums` is made of: they are their own distances.
-        let mut found = adding.finish()?;
+        let mut found = adding.finish(PackedPairs::finish)?;
         if let Some(lack) = several.lack(genotypes, device, options, beside, run)? {
             found.distances.data_mut().iter_mut().zip(lack.data()).for_each(|(sum, lack)| *sum += lack);
         }

@@ -1,26 +1,20 @@
 //! Distances of samples, some samples at a time: neither the device nor the host holds all.
 
-use std::{iter, ops::Range};
+use std::{iter, ops::Range, slice::from_ref};
 
 use teatime::{
-    Budget, Device, Error, Needs, Progress, Result, Run, Status,
-    distance::{Distances as Found, PackedDiagonal, PackedPairs},
-    linalg::{Matrix, Pass, Stats},
+    Budget, Device, Error, Needs, Result, Run, Status,
+    distance::{Distances as Found, Metric, Missing, PackedDiagonal, PackedPairs},
+    linalg::{Matrix, Pass},
     stream::StreamStats,
 };
 
-use super::{
-    DistanceOptions,
-    adding::{Variants, needs_of_ones, with_ones},
-    alleles::Several,
-    are_packed,
-};
+use super::{DistanceOptions, adding::Accumulator, alleles::Several, are_packed};
 use crate::{
-    cohort::{Cohort, Each, no_variant, plan::Wanted, with_less_memory},
+    cohort::{Cohort, Each, no_variant, plan::Wanted},
     filter::VariantCounts,
-    panel::{Held, Panel},
     reader::Reader,
-    source::{Genotypes, check_extents},
+    source::Genotypes,
     to_usize,
 };
 
@@ -103,9 +97,7 @@ impl DistanceBands {
         side: u64,
         run: &Run,
     ) -> Result<Self> {
-        check_extents(OP, genotypes)?;
-        options.filter.check(OP)?;
-        options.check(genotypes)?;
+        options.check(OP, genotypes)?;
         let refuse = |name, why: &str| Err(Error::argument(OP, name, why));
         if let Some((name, why)) = unfit(genotypes, device, options)? {
             return refuse(name, &why);
@@ -135,59 +127,37 @@ impl DistanceBands {
         self.multiallelic == 0 || !self.options.tells_alleles(self.cohort.reader.genotypes.ploidy())
     }
 
-    /// [`new`](Self::new) of checked arguments. `sizes`: the side of a tile, and bytes on the host for what becomes of bands.
+    /// [`new`](Self::new) of checked arguments, with `beside` bytes on the host for what becomes of bands.
     pub(super) fn beside(
-        genotypes: &Genotypes,
-        device: &Device,
-        options: &DistanceOptions,
-        sizes: [u64; 2],
-        run: &Run,
-    ) -> Result<Self> {
-        let genotypes = &genotypes.clone().dosages_are_bounded(true).watched();
-        with_less_memory(device, run, |run| Self::attempt(genotypes, device, options, sizes, run))
-    }
-
-    fn attempt(
         genotypes: &Genotypes,
         device: &Device,
         options: &DistanceOptions,
         [side, beside]: [u64; 2],
         run: &Run,
     ) -> Result<Self> {
-        let (n, variants, metric) = (genotypes.samples(), genotypes.variants(), options.metric.summed());
-        // Made once memory is planned.
-        let mut adding: Option<BandAccumulator> = None;
-        let mut panel = |reader: &Reader, panel: &Panel, stats: &[Stats]| {
-            let adding = match &mut adding {
-                Some(adding) => adding,
-                none => {
-                    let pairs = PackedPairs::diagonal(device, n, variants, metric)?;
-                    none.insert(BandAccumulator::new(reader, options, pairs)?)
-                }
-            };
-            adding.add(reader, panel, &|rows| {
-                stats[to_usize(rows.start - panel.rows.start)..to_usize(rows.end - panel.rows.start)].to_vec()
-            })
+        let genotypes = &genotypes.clone().dosages_are_bounded(true).watched();
+        let n = genotypes.samples();
+        let each = Each {
+            needs: &|reader| needs(reader, options, 0..side.min(n), beside),
+            start: &|reader| {
+                accumulator(reader, options, |metric, _| {
+                    PackedPairs::diagonal(device, n, reader.variants(), metric)
+                })
+            },
+            add: &mut |adding: &mut Accumulator, reader, panel, stats| {
+                reader
+                    .steps(&panel.rows)
+                    .try_for_each(|rows| adding.add(reader, panel, &rows, &stats[panel.places(&rows)]))
+            },
         };
-        let needs = |reader: &Reader| needs(reader, options, 0..side.min(n), beside);
-        let each = Each { needs: &needs, panel: &mut panel };
         // The number of bands is not known before memory is planned.
-        let (progress, passes) = (run.progress.clone(), passes_of(n.div_ceil(side)));
-        let progress = Progress::new(move |mut status| {
-            status.passes = passes;
-            progress.tell(status);
-        });
-        let wanted = Wanted::default().sums_of_pairs().again();
-        let cohort =
-            Cohort::attempt(genotypes, device, &wanted, &run.clone().progress(progress), Some(each))?;
-        let Some(adding) = adding else {
-            unreachable!("genotypes of some variants should have a panel");
-        };
+        let wanted = Wanted::default().sums_of_pairs().more_passes(n.div_ceil(side));
+        let (adding, cohort) = Cohort::load_with(genotypes, device, &wanted, run, each)?;
         let counts = adding.variants.counts();
         if counts.loaded() == 0 {
             return Err(Error::argument(OP, "genotypes", no_variant(&counts)));
         }
-        let diagonal = adding.pairs.finish_diagonal()?;
+        let diagonal = adding.into_packed().finish_diagonal()?;
         let multiallelic = Several::new(&cohort, options, run)?.len();
         Ok(Self { cohort, options: *options, counts, multiallelic, diagonal, side, beside })
     }
@@ -256,17 +226,16 @@ impl DistanceBands {
 
     fn band(&self, own: Range<u64>, pass: &Pass<'_>) -> Result<DistanceBand> {
         let (reader, options) = (&self.cohort.reader, &self.options);
-        let (metric, missing) = (options.metric.summed(), options.missing_rule());
-        let (n, variants) = (reader.samples(), reader.variants());
         let Found { mut distances, shared, .. } =
             self.cohort.with_room(needs(reader, options, own.clone(), self.beside), &mut |reading| {
-                let pairs =
-                    PackedPairs::of_columns(&reader.device, n, own.clone(), variants, metric, missing)?;
-                let mut adding = BandAccumulator::new(reader, options, pairs)?;
-                self.cohort.each_panel(pass, reading, &mut |panel| {
-                    adding.add(reader, panel, &|rows| self.cohort.stats_of(rows))
+                let mut adding = accumulator(reader, options, |metric, missing| {
+                    let (device, variants) = (&reader.device, reader.variants());
+                    PackedPairs::of_columns(device, reader.samples(), own.clone(), variants, metric, missing)
                 })?;
-                adding.pairs.finish_columns(&self.diagonal)
+                self.cohort.each_step(pass, reading, &mut |panel, rows, stats| {
+                    adding.add(reader, panel, rows, stats)
+                })?;
+                adding.finish(|pairs| pairs.finish_columns(&self.diagonal))
             })?;
         options.finish(&mut distances, shared.as_ref(), &self.counts, reader.genotypes.ploidy());
         Ok(DistanceBand { own, matrix: distances, shared })
@@ -303,35 +272,13 @@ impl DistanceBands {
     }
 }
 
-/// Sums that panels are added to.
-struct BandAccumulator {
-    variants: Variants,
-    pairs: PackedPairs,
-}
-
-impl BandAccumulator {
-    fn new(reader: &Reader, options: &DistanceOptions, pairs: PackedPairs) -> Result<Self> {
-        reader.prepare(PackedPairs::programs(&reader.device, reader.samples(), reader.variants()))?;
-        Ok(Self { variants: Variants::new(reader, options), pairs: with_ones(pairs, options)? })
-    }
-
-    /// Adds a panel, in as many rows at a time as memory was counted for.
-    fn add(
-        &mut self,
-        reader: &Reader,
-        panel: &Panel,
-        stats: &dyn Fn(&Range<u64>) -> Vec<Stats>,
-    ) -> Result<()> {
-        let Held::Packed(packed) = &panel.held else {
-            unreachable!("dosages that are packed should be held so");
-        };
-        let step = reader.panel_rows(reader.step_bytes);
-        panel.rows.clone().step_by(to_usize(step)).try_for_each(|first| {
-            let stats = stats(&(first..panel.rows.end.min(first + step)));
-            let kept = self.variants.kept(reader, &stats)?;
-            self.pairs.add(packed, first - panel.rows.start, &kept)
-        })
-    }
+/// Sums over no variants, which `packed` makes.
+fn accumulator(
+    reader: &Reader,
+    options: &DistanceOptions,
+    packed: impl FnOnce(Metric, Missing) -> Result<PackedPairs>,
+) -> Result<Accumulator> {
+    Accumulator::new(from_ref(reader), reader.variants(), options, packed)
 }
 
 /// The argument that there are no bands for, and the reason; none where bands can be made.
@@ -353,12 +300,9 @@ pub(super) fn unfit(
 
 /// Memory for a band, for what is known of each sample, and for `beside` bytes more on the host.
 fn needs(reader: &Reader, options: &DistanceOptions, own: Range<u64>, beside: u64) -> Needs {
-    let (n, metric) = (reader.samples(), options.metric.summed());
-    let rows = reader.panel_rows(reader.step_bytes).min(reader.variants());
-    PackedPairs::needs_of_columns(&reader.device, n, own, rows, metric)
-        + needs_of_ones(&reader.device, n, rows, options)
-        + Needs::host(beside)
-        + Needs::host(48) * n
+    let (device, n) = (&reader.device, reader.samples());
+    let sums = |rows, metric| PackedPairs::needs_of_columns(device, n, own, rows, metric);
+    Accumulator::needs(from_ref(reader), options, sums) + Needs::host(beside) + Needs::host(48) * n
 }
 
 /// The first pass, and one for each band.

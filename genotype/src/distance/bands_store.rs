@@ -13,11 +13,8 @@ use teatime::{
     },
 };
 
-use super::{
-    DistanceBand, DistanceBands, DistanceOptions,
-    write::{attributes, check_names},
-};
-use crate::{SOURCE, VariantCounts, to_usize};
+use super::{DistanceBand, DistanceBands, DistanceOptions, OP, write::attributes};
+use crate::{SOURCE, VariantCounts, source::check_names, to_usize};
 
 const DISTANCE: &str = "distance";
 
@@ -72,7 +69,7 @@ impl DistanceBands {
     ) -> Result<WrittenBands> {
         let path = path.as_ref();
         let n = self.cohort.reader.samples();
-        check_names(samples, to_usize(n))?;
+        check_names(OP, samples, to_usize(n))?;
         is_free(path, DISTANCE)?;
         let names: Vec<&str> = samples.iter().map(AsRef::as_ref).collect();
         let job = words(&self.options, &self.counts, self.digest(), &names, job);

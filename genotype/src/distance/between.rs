@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use teatime::{
     Budget, Device, Error, Needs, Result, Run, Status, Tensor,
-    distance::{Distances as Found, Missing, Options, PackedPairs, Partial},
+    distance::{Distances as Found, PackedPairs},
     linalg::{Matrix, Pass, Stats, standardize},
     packed::{side_by_side, unpack_rows},
     stream::{StreamStats, digest},
@@ -15,7 +15,7 @@ use teatime::{
 use self::reading::{Chain, plan, read_both};
 use super::{
     DistanceOptions, SampleMetric,
-    adding::{Variants, finish, needs_of_ones, row, with_ones},
+    adding::{Accumulator, Pairs, row},
     alleles::several_of_both,
     check_packed,
 };
@@ -123,8 +123,7 @@ pub(super) fn with_room_beside(
 ) -> Result<DistancesBetween> {
     check_extents(OP, genotypes)?;
     check_extents(OP, with)?;
-    options.filter.check(OP)?;
-    options.check(genotypes)?;
+    options.check(OP, genotypes)?;
     let refuse = |name, why: String| Err(Error::argument(OP, name, why));
     if options.tree.is_some() {
         return refuse("tree", "is of the distances of samples from themselves".into());
@@ -202,11 +201,11 @@ fn attempt(
     let Some(adding) = adding else {
         unreachable!("there should be a chain of variants");
     };
-    let (counts, digest) = (adding.variants.counts(), adding.digest);
+    let (counts, digest) = (adding.sums.variants.counts(), adding.digest);
     if counts.loaded() == 0 {
         return Err(Error::argument(OP, "genotypes", no_variant(&counts)));
     }
-    let Found { distances: mut matrix, shared, .. } = adding.finish()?;
+    let Found { distances: mut matrix, shared, .. } = adding.sums.finish(PackedPairs::finish_between)?;
     options.finish(&mut matrix, shared.as_ref(), &counts, sides[0].ploidy());
     let (memory, multiallelic, options) = (memory.budget(), 0, *options);
     Ok(DistancesBetween { matrix, shared, counts, multiallelic, options, digest, memory, stats })
@@ -214,53 +213,27 @@ fn attempt(
 
 /// Sums over variants.
 struct BetweenAccumulator {
-    variants: Variants,
-    pairs: SumsBetween,
+    sums: Accumulator,
     digest: u64,
-}
-
-/// Sums for pairs of samples: whole numbers, or terms in f32.
-enum SumsBetween {
-    Packed(PackedPairs),
-    Real { sums: Partial, missing: Missing },
-}
-
-/// True where sums are of whole numbers.
-fn is_packed(readers: &[Reader; 2], options: &DistanceOptions) -> bool {
-    readers.iter().all(|reader| reader.form.is_packed()) && PackedPairs::takes(options.metric.summed())
 }
 
 impl BetweenAccumulator {
     /// Over no variants, of which there will be so many.
     fn new(readers: &[Reader; 2], variants: u64, options: &DistanceOptions) -> Result<Self> {
-        let ([reader, other], [n, others]) = (readers, readers.each_ref().map(Reader::samples));
-        let (device, metric, missing) = (&reader.device, options.metric.summed(), options.missing_rule());
-        let pairs = if is_packed(readers, options) {
-            reader.prepare(PackedPairs::programs(device, n + others, variants))?;
+        let ([n, others], device) = (readers.each_ref().map(Reader::samples), &readers[0].device);
+        let sums = Accumulator::new(readers, variants, options, |metric, missing| {
             // The others first: their columns are those of the result, then.
-            let pairs = PackedPairs::between(device, [others, n], variants, metric, missing)?;
-            SumsBetween::Packed(with_ones(pairs, options)?)
-        } else {
-            let of_columns = Options::default().missing(missing).columns(true);
-            SumsBetween::Real { sums: Partial::new(device, n, Some(others), metric, &of_columns)?, missing }
-        };
-        Ok(Self { variants: Variants::new(reader, options).with(other), pairs, digest: 0 })
+            PackedPairs::between(device, [others, n], variants, metric, missing)
+        })?;
+        Ok(Self { sums, digest: 0 })
     }
 
     /// The memory that the sums take, with their results.
     fn needs(readers: &[Reader; 2], options: &DistanceOptions) -> Needs {
-        let ([n, others], metric) = (readers.each_ref().map(Reader::samples), options.metric.summed());
-        let [reader, other] = readers;
-        if !is_packed(readers, options) {
-            // Numbers of both, before and after those of the others are turned round.
-            let numbers = Needs::device(8 * (n + others)) * reader.plan.block_rows();
-            return Partial::needs(n, Some(others), metric, options.missing_rule()) + numbers;
-        }
-        let [one, another] = [reader, other].map(|reader| reader.panel_rows(reader.step_bytes));
-        let rows = one.min(another).min(reader.variants());
-        let columns = others.next_multiple_of(64).saturating_add(n);
-        let ones = needs_of_ones(&reader.device, columns, rows, options);
-        PackedPairs::needs_between(&reader.device, [others, n], rows, metric) + ones
+        let ([n, others], device) = (readers.each_ref().map(Reader::samples), &readers[0].device);
+        Accumulator::needs(readers, options, |rows, metric| {
+            PackedPairs::needs_between(device, [others, n], rows, metric)
+        })
     }
 
     /// Adds these rows, which are in a panel of each, with the sums of all rows of both.
@@ -271,9 +244,7 @@ impl BetweenAccumulator {
         rows: &Range<u64>,
         swapped: &[bool],
     ) -> Result<()> {
-        let stats = panels.map(|(panel, stats)| {
-            &stats[to_usize(rows.start - panel.rows.start)..to_usize(rows.end - panel.rows.start)]
-        });
+        let stats = panels.map(|(panel, stats)| &stats[panel.places(rows)]);
         for stats in stats[0].iter().zip(stats[1]).flat_map(|(one, other)| [one, other]) {
             self.digest = digest(self.digest, bytemuck::bytes_of(&[stats.sum.to_bits(), stats.count]));
         }
@@ -281,17 +252,17 @@ impl BetweenAccumulator {
         let of_both = stats[0].iter().zip(stats[1]).zip(swapped);
         let of_both =
             of_both.map(|((one, other), swapped)| both(one, other, swapped.then_some(ploidy as f64)));
-        let kept = self.variants.kept(&readers[0], &of_both.collect::<Vec<_>>())?;
+        let kept = self.sums.variants.kept(&readers[0], &of_both.collect::<Vec<_>>())?;
         let panels = panels.map(|(panel, _)| panel);
-        match &mut self.pairs {
-            SumsBetween::Packed(pairs) => {
+        match &mut self.sums.pairs {
+            Pairs::Packed(pairs) => {
                 let columns = readers[1].samples();
                 let padding = columns.next_multiple_of(64) - columns;
                 let padded = |stats: Stats| Stats { count: stats.count + padding, ..stats };
                 let kept = kept.iter().map(|kept| kept.map(padded));
                 pairs.add(&beside(readers, panels, rows, swapped)?, 0, &kept.collect::<Vec<_>>())
             }
-            SumsBetween::Real { sums, missing } => readers[0].blocks(rows).try_for_each(|block| {
+            Pairs::Real { sums, missing } => readers[0].blocks(rows).try_for_each(|block| {
                 let of_block = to_usize(block.start - rows.start)..to_usize(block.end - rows.start);
                 let kept = &kept[of_block.clone()];
                 let table: Vec<_> = kept.iter().map(|kept| row(kept.is_some(), *missing)).collect();
@@ -304,14 +275,6 @@ impl BetweenAccumulator {
                 let y = numbers(&readers[1], panels[1], &block, &turned.collect::<Vec<_>>())?;
                 sums.add(&x, Some(&y))
             }),
-        }
-    }
-
-    /// Waits for the distances.
-    fn finish(self) -> Result<Found> {
-        match self.pairs {
-            SumsBetween::Packed(pairs) => pairs.finish_between(),
-            SumsBetween::Real { sums, .. } => finish(&sums, self.variants.counts().loaded()),
         }
     }
 }

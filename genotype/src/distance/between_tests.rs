@@ -136,14 +136,15 @@ fn the_block_of_one_store() {
             }
         }
     }
-}
-
-#[test]
-fn without_missing_calls_nothing_is_counted() {
-    let case = Case::of(&dosages(300, 50).iter().map(|&x| x.max(0)).collect::<Vec<_>>(), [20, 30], |x| 2 - x);
-    let stores = case.stores(chunked);
+    // Filters are by the samples of both, and without missing calls nothing is counted.
+    let (filtered, whole) = (Case::new(500, [40, 30], |x| 2 - x), dosages(300, 50));
+    let whole = Case::of(&whole.iter().map(|&x| x.max(0)).collect::<Vec<_>>(), [20, 30], |x| 2 - x);
+    let filter = VariantFilter { min_maf: 0.3, max_missing: 0.03 };
     for metric in METRICS {
-        assert!(case.check(&stores, &options(metric), exactly).shared.is_none());
+        let counts =
+            filtered.check(&filtered.stores(chunked), &options(metric).filter(filter), exactly).counts;
+        assert!(counts.below_maf > 0 && counts.above_missing > 0);
+        assert!(whole.check(&whole.stores(chunked), &options(metric), exactly).shared.is_none());
     }
 }
 
@@ -276,18 +277,6 @@ fn a_bed_and_a_store() {
             let result = distances_between(one, other, &matches, &Device::cpu(), &options, &Run::default());
             assert!(result.unwrap().matrix == expected.matrix, "{metric:?}");
         }
-    }
-}
-
-/// By the samples of both.
-#[test]
-fn filters_are_those_of_one_store() {
-    let case = Case::new(500, [40, 30], |x| 2 - x);
-    let filter = VariantFilter { min_maf: 0.3, max_missing: 0.03 };
-    for metric in METRICS {
-        let result =
-            case.check(&case.stores(chunked), &DistanceOptions { filter, ..options(metric) }, exactly);
-        assert!(result.counts.below_maf > 0 && result.counts.above_missing > 0);
     }
 }
 
@@ -433,13 +422,6 @@ fn bad_input_is_named() {
     let error = error.unwrap_err();
     assert!(matches!(error, Error::Argument { name: "with", .. }), "{error}");
     assert!(error.to_string().contains("of dosages 0, 1 and 2 alone"), "{error}");
-    let filter = VariantFilter { min_maf: 0.5, max_missing: 0.0 };
-    let filtered = DistanceOptions { filter, ..DistanceOptions::default() };
-    let one = memory(&[1i8, 0, 0], &[1, 3], &[1, 3]);
-    let matches = [Some(Match::Same(0))];
-    let error =
-        distances_between(&one, &one, &matches, &Device::cpu(), &filtered, &Run::default()).unwrap_err();
-    assert!(error.to_string().contains("none of the 1 variants is left"), "{error}");
     let cancel = Cancel::default();
     cancel.cancel();
     let error =

@@ -25,12 +25,12 @@ mod tests;
 use teatime::{
     Budget, Device, Error, Needs, Result, Run,
     distance::{Metric, Missing, PackedPairs},
-    linalg::{Matrix, Stats},
+    linalg::Matrix,
     stable_text::{StableText, fields},
     stream::StreamStats,
 };
 
-use self::adding::DistanceAccumulator;
+use self::adding::Accumulator;
 pub use self::bands::{DistanceBand, DistanceBands};
 #[cfg(feature = "zarr")]
 pub use self::bands_store::WrittenBands;
@@ -41,7 +41,6 @@ pub use self::tree::{Linkage, Merge, Tree};
 use super::{
     cohort::{Cohort, Each, plan::Wanted},
     filter::{VariantCounts, VariantFilter},
-    panel::Panel,
     reader::Reader,
     source::{Genotypes, check_extents},
 };
@@ -187,7 +186,10 @@ impl DistanceOptions {
         }
     }
 
-    fn check(&self, genotypes: &Genotypes) -> Result<()> {
+    /// Checks extents, filter and these options; `op` is the call that they were given to.
+    fn check(&self, op: &'static str, genotypes: &Genotypes) -> Result<()> {
+        check_extents(op, genotypes)?;
+        self.filter.check(op)?;
         if self.metric == SampleMetric::IbsOfAlleles && genotypes.ploidy() != 2 {
             let ploidy = genotypes.ploidy();
             let why = format_args!("ibs of one half where both are heterozygous: of ploidy 2, not {ploidy}");
@@ -306,9 +308,7 @@ pub fn distances(
     options: &DistanceOptions,
     run: &Run,
 ) -> Result<Distances> {
-    check_extents(OP, genotypes)?;
-    options.filter.check(OP)?;
-    options.check(genotypes)?;
+    options.check(OP, genotypes)?;
     with_room_beside(genotypes, device, options, 0, run)
 }
 
@@ -324,7 +324,7 @@ fn with_room_beside(
         check_packed("genotypes", genotypes, device)?;
     }
     let (adding, cohort) = added_up(genotypes, device, options, beside, run)?;
-    let counts = adding.counts();
+    let counts = adding.variants.counts();
     if counts.loaded() == 0 {
         return Err(Error::argument(OP, "genotypes", super::cohort::no_variant(&counts)));
     }
@@ -353,11 +353,16 @@ fn added_up(
     options: &DistanceOptions,
     beside: u64,
     run: &Run,
-) -> Result<(DistanceAccumulator, Cohort)> {
+) -> Result<(Accumulator, Cohort)> {
     // Dosages that two bits hold are added up in them.
     let bounded = genotypes.bounded() || PackedPairs::takes(options.metric.summed());
     let genotypes = &genotypes.clone().dosages_are_bounded(bounded).watched();
-    super::cohort::with_less_memory(device, run, |run| attempt(genotypes, device, options, beside, run))
+    let each = Each {
+        needs: &|reader| Accumulator::needs_of_all_pairs(reader, options) + Needs::host(beside),
+        start: &|reader| Accumulator::all_pairs(reader, options),
+        add: &mut |adding, reader, panel, stats| adding.add(reader, panel, &panel.rows, stats),
+    };
+    Cohort::load_with(genotypes, device, &Wanted::default().sums_of_pairs(), run, each)
 }
 
 /// Checks that the dosages are those that [`SampleMetric::IbsOfAlleles`] takes.
@@ -379,30 +384,4 @@ fn check_packed(name: &'static str, genotypes: &Genotypes, device: &Device) -> R
 fn are_packed(genotypes: &Genotypes, device: &Device) -> Result<bool> {
     let genotypes = genotypes.clone().dosages_are_bounded(true);
     Ok(Reader::new(&genotypes, device, true)?.form.is_packed())
-}
-
-/// One attempt within the budget.
-fn attempt(
-    genotypes: &Genotypes,
-    device: &Device,
-    options: &DistanceOptions,
-    beside: u64,
-    run: &Run,
-) -> Result<(DistanceAccumulator, Cohort)> {
-    // Made once memory is planned.
-    let mut adding = None;
-    let mut panel = |reader: &Reader, panel: &Panel, stats: &[Stats]| {
-        let adding = match &mut adding {
-            Some(adding) => adding,
-            none => none.insert(DistanceAccumulator::new(reader, options)?),
-        };
-        adding.add(reader, panel, stats)
-    };
-    let needs = |reader: &Reader| DistanceAccumulator::needs(reader, options) + Needs::host(beside);
-    let each = Each { needs: &needs, panel: &mut panel };
-    let cohort = Cohort::attempt(genotypes, device, &Wanted::default().sums_of_pairs(), run, Some(each))?;
-    let Some(adding) = adding else {
-        unreachable!("genotypes of some variants should have a panel");
-    };
-    Ok((adding, cohort))
 }

@@ -85,9 +85,7 @@ pub fn sample_neighbors(
     k: usize,
     run: &Run,
 ) -> Result<SampleNeighbors> {
-    check_extents(OP, genotypes)?;
-    options.filter.check(OP)?;
-    options.check(genotypes)?;
+    options.check(OP, genotypes)?;
     let n = genotypes.samples();
     if k == 0 || k as u64 >= n {
         let why = format_args!("{k} of {n} samples: from 1 to {}, the others of each", n - 1);

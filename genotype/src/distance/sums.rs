@@ -9,7 +9,7 @@ use super::{
     DistanceOptions, OP, SampleMetric, added_up,
     alleles::{Several, add_lower},
 };
-use crate::source::{Genotypes, check_extents};
+use crate::source::Genotypes;
 
 /// The sums of which distances of samples are made, over the variants of `genotypes`: those over other variants
 /// [merge](PartialSums::merge) with them, and [`PartialSums::finish`] gives what [`distances`](super::distances()) gives of all. So a
@@ -48,8 +48,7 @@ pub fn distance_sums(
     run: &Run,
 ) -> Result<PartialSums> {
     let options = DistanceOptions::default().metric(SampleMetric::Of(metric)).missing(missing);
-    check_extents(OP, genotypes)?;
-    options.check(genotypes)?;
+    options.check(OP, genotypes)?;
     let beside = Partial::needs(genotypes.samples(), None, metric, missing).host;
     let (adding, cohort) = added_up(genotypes, device, &options, beside, run)?;
     let mut sums = adding.export()?;

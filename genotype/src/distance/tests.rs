@@ -53,9 +53,9 @@ fn oracle(metric: SampleMetric, pairs: &[[f64; 2]], ploidy: f64) -> f64 {
     }
 }
 
-fn assert_matches(result: &Distances, dosages: &[i8], ploidy: f64, kept: impl Fn(&[i8]) -> bool) {
+fn assert_matches(result: &Distances, dosages: &[i8], ploidy: f64) {
     let n = result.matrix.rows();
-    let rows: Vec<&[i8]> = dosages.chunks(n).filter(|row| kept(row)).collect();
+    let rows: Vec<&[i8]> = dosages.chunks(n).collect();
     assert_eq!(result.counts.loaded(), rows.len() as u64);
     for j in 0..n {
         for k in 0..n {
@@ -77,12 +77,52 @@ fn assert_matches(result: &Distances, dosages: &[i8], ploidy: f64, kept: impl Fn
 #[test]
 fn matches_the_definitions() {
     for (variants, samples) in [(3, 2), (257, 64), (1100, 70)] {
-        let dosages = dosages(variants, samples);
-        let genotypes = memory(&dosages, &[variants as u64, samples as u64], &[100, 25]);
-        for metric in METRICS {
-            assert_matches(&compute(&genotypes, &options(metric)).unwrap(), &dosages, 2.0, |_| true);
+        let missing = dosages(variants, samples);
+        let complete: Vec<i8> = missing.iter().map(|&x| x.max(0)).collect();
+        for (dosages, metric) in
+            [&missing, &complete].into_iter().flat_map(|x| METRICS.map(|metric| (x, metric)))
+        {
+            let genotypes = memory(dosages, &[variants as u64, samples as u64], &[100, 25]);
+            let result = compute(&genotypes, &options(metric)).unwrap();
+            assert_matches(&result, dosages, 2.0);
+            // Each shares all variants with each where no call is missing, which no count says.
+            let is_complete = !dosages.contains(&-1);
+            assert_eq!(result.shared.is_none(), is_complete);
+            let mut own = (0..samples).map(|j| result.matrix.row(j)[j]);
+            match metric {
+                _ if !is_complete || variants == 3 => {}
+                SampleMetric::Of(Metric::InnerProduct) | SampleMetric::IbsOfAlleles => {}
+                SampleMetric::Ibs => assert!(own.all(|x| x == 1.0)),
+                SampleMetric::Of(_) => assert!(own.all(|x| x == 0.0), "{metric:?}"),
+            }
         }
     }
+}
+
+/// Calls of one allele, and identity by state of bytes and f32.
+#[test]
+fn other_ploidies_and_forms() {
+    let dosages = dosages(300, 20);
+    let haploid: Vec<i8> = dosages.iter().map(|&x| x.min(1)).collect();
+    let calls = dosages.iter().flat_map(|&x| [x.min(1), if x < 0 { x } else { x / 2 }, x.min(0)]);
+    let numbers: Vec<f32> = dosages.iter().map(|&x| if x < 0 { f32::NAN } else { x.into() }).collect();
+    let triploid = memory(&calls.collect::<Vec<i8>>(), &[300, 20, 3], &[100, 20, 3]);
+    let fractions = memory(&numbers, &[300, 20], &[100, 20]).nan_is_missing(true);
+    let of_haploid = METRICS.into_iter().filter(|metric| *metric != SampleMetric::IbsOfAlleles).collect();
+    for (genotypes, dosages, ploidy, metrics) in [
+        (memory(&haploid, &[300, 20, 1], &[100, 20, 1]), &haploid, 1.0, of_haploid),
+        (triploid, &dosages, 3.0, vec![SampleMetric::Ibs]),
+        (fractions, &dosages, 2.0, vec![SampleMetric::Ibs]),
+    ] {
+        for metric in metrics {
+            let result = compute(&genotypes, &options(metric)).unwrap();
+            assert_matches(&result, dosages, ploidy);
+            assert!(result.shared.is_some());
+        }
+    }
+    let complete: Vec<f32> = numbers.iter().map(|x| x.max(0.0)).collect();
+    let ibs = options(SampleMetric::Ibs);
+    assert!(compute(&memory(&complete, &[300, 20], &[100, 20]), &ibs).unwrap().shared.is_none());
 }
 
 /// Metrics that are not made of whole numbers, and dosages that are held in bytes or f32.
@@ -144,63 +184,6 @@ fn other_metrics_and_dosages() {
     }
 }
 
-/// Bytes and f32 give what the definition gives.
-#[test]
-fn identity_by_state_of_other_ploidies() {
-    let dosages = dosages(300, 20);
-    let calls: Vec<i8> =
-        dosages.iter().flat_map(|&x| [x.min(1), if x < 0 { x } else { x / 2 }, x.min(0)]).collect();
-    let ibs = options(SampleMetric::Ibs);
-    assert_matches(
-        &compute(&memory(&calls, &[300, 20, 3], &[100, 20, 3]), &ibs).unwrap(),
-        &dosages,
-        3.0,
-        |_| true,
-    );
-    let numbers: Vec<f32> = dosages.iter().map(|&x| if x < 0 { f32::NAN } else { x.into() }).collect();
-    let result = compute(&memory(&numbers, &[300, 20], &[100, 20]).nan_is_missing(true), &ibs).unwrap();
-    assert_matches(&result, &dosages, 2.0, |_| true);
-    assert!(result.shared.is_some());
-    let complete: Vec<f32> = numbers.iter().map(|x| x.max(0.0)).collect();
-    assert!(compute(&memory(&complete, &[300, 20], &[100, 20]), &ibs).unwrap().shared.is_none());
-}
-
-#[test]
-fn complete_calls_have_no_counts() {
-    let dosages: Vec<i8> = dosages(300, 40).into_iter().map(|x| x.max(0)).collect();
-    for metric in METRICS {
-        let result = compute(&memory(&dosages, &[300, 40], &[64, 40]), &options(metric)).unwrap();
-        assert!(result.shared.is_none());
-        assert_matches(&result, &dosages, 2.0, |_| true);
-        let diagonal = (0..40).map(|j| result.matrix.row(j)[j]);
-        match metric {
-            SampleMetric::Ibs => assert!(diagonal.into_iter().all(|x| x == 1.0)),
-            SampleMetric::Of(Metric::InnerProduct) | SampleMetric::IbsOfAlleles => {}
-            SampleMetric::Of(_) => assert!(diagonal.into_iter().all(|x| x == 0.0)),
-        }
-    }
-}
-
-#[test]
-fn filters_drop_variants() {
-    let dosages = dosages(500, 50);
-    let kept = |row: &[i8]| {
-        let called: Vec<f64> = row.iter().filter(|&&x| x >= 0).map(|&x| f64::from(x)).collect();
-        let p = called.iter().sum::<f64>() / called.len() as f64 / 2.0;
-        called.len() as f64 >= 50.0 * 0.97 && p.min(1.0 - p) >= 0.2
-    };
-    for metric in METRICS {
-        let filter = VariantFilter { min_maf: 0.2, max_missing: 0.03 };
-        let result = compute(
-            &memory(&dosages, &[500, 50], &[100, 50]),
-            &DistanceOptions { filter, ..options(metric) },
-        );
-        let result = result.unwrap();
-        assert!(result.counts.below_maf > 0 && result.counts.above_missing > 0);
-        assert_matches(&result, &dosages, 2.0, kept);
-    }
-}
-
 #[test]
 fn chunks_threads_types_and_budgets_change_no_bit() {
     for metric in METRICS {
@@ -225,15 +208,6 @@ fn trees_count_in_the_budget() {
         minimum
     };
     assert!(least(Some(Linkage::Average)) >= least(None) + 4 * 200 * 200);
-}
-
-#[test]
-fn haploid_calls() {
-    let alleles: Vec<i8> = dosages(200, 30).iter().map(|d| i8::from(*d > 0) - i8::from(*d < 0)).collect();
-    let genotypes = memory(&alleles, &[200, 30, 1], &[100, 30, 1]);
-    for metric in METRICS.into_iter().filter(|metric| *metric != SampleMetric::IbsOfAlleles) {
-        assert_matches(&compute(&genotypes, &options(metric)).unwrap(), &alleles, 1.0, |_| true);
-    }
 }
 
 /// The distances that plink 1.9 computes of the same file.
@@ -263,22 +237,6 @@ fn bad_input_is_named() {
         let error = compute(genotypes, options).expect_err(needle).to_string();
         assert!(error.contains(needle), "`{needle}` is not in: {error}");
     };
-    for metric in METRICS {
-        let options = options(metric);
-        fails(&memory(&good[..0], &[0, 12], &[1, 12]), &options, "0 variants");
-        fails(&memory(&good[..0], &[12, 0], &[1, 12]), &options, "0 samples");
-        let mut three = good.clone();
-        three[30 * 12 + 7] = 3;
-        fails(&memory(&three, &[60, 12], &[20, 5]), &options, "chunk [1, 1]: variant 30, sample 7: value 3");
-        let mut filter = VariantFilter { min_maf: 0.6, ..VariantFilter::default() };
-        fails(&memory(&good, &[60, 12], &[20, 12]), &DistanceOptions { filter, ..options }, "min_maf");
-        filter = VariantFilter { min_maf: 0.5, max_missing: 0.0 };
-        fails(
-            &memory(&good[..12], &[1, 12], &[1, 12]),
-            &DistanceOptions { filter, ..options },
-            "none of the 1 variants",
-        );
-    }
     for (metric, words) in [
         (Metric::KlDivergence, "is not symmetric"),
         (Metric::JensenShannon, "needs the sum of each sample"),

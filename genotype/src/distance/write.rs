@@ -11,12 +11,12 @@ use teatime::{
 #[cfg(feature = "zarr")]
 use super::{DistanceOptions, VariantCounts};
 use super::{Distances, DistancesBetween, OP, SampleNeighbors};
-use crate::to_usize;
 #[cfg(feature = "zarr")]
 use crate::{
     SOURCE,
     square_store::{begin, write_pairs, write_squares},
 };
+use crate::{source::check_names, to_usize};
 
 impl Distances {
     /// Writes a numpy file: (samples, samples) in little-endian f64.
@@ -77,7 +77,7 @@ impl Distances {
     /// [`Error::Argument`] unless there is one name for each sample; [`Error::Store`] where `path` exists; [`Error::Io`].
     #[cfg(feature = "zarr")]
     pub fn write_zarr(&self, path: impl AsRef<Path>, samples: &[impl AsRef<str>]) -> Result<()> {
-        check_names(samples, self.matrix.rows())?;
+        check_names(OP, samples, self.matrix.rows())?;
         let attributes = attributes(&self.options, &self.counts);
         write_squares(path.as_ref(), attributes, samples, ("distance", &self.matrix), self.shared.as_ref())
     }
@@ -118,8 +118,8 @@ impl DistancesBetween {
     /// [`Error::Io`].
     #[cfg(feature = "zarr")]
     pub fn write_zarr(&self, path: impl AsRef<Path>, [samples, with]: [&[impl AsRef<str>]; 2]) -> Result<()> {
-        check_names(samples, self.matrix.rows())?;
-        check_names(with, self.matrix.cols())?;
+        check_names(OP, samples, self.matrix.rows())?;
+        check_names(OP, with, self.matrix.cols())?;
         let attributes = attributes(&self.options, &self.counts);
         let axes = ["samples", "samples_with"];
         let names = [("sample_id", axes[0], samples), ("sample_id_with", axes[1], with)];
@@ -179,7 +179,7 @@ impl SampleNeighbors {
     /// # Errors
     /// [`Error::Argument`] unless there is one for each, or none for none.
     fn checked<'a, S: AsRef<str>>(&self, with: Option<&'a [S]>) -> Result<Option<&'a [S]>> {
-        check_names(with.unwrap_or_default(), to_usize(self.others.unwrap_or_default()))?;
+        check_names(OP, with.unwrap_or_default(), to_usize(self.others.unwrap_or_default()))?;
         Ok(with.filter(|_| self.others.is_some()))
     }
 
@@ -198,7 +198,7 @@ impl SampleNeighbors {
         with: Option<&[S]>,
     ) -> Result<()> {
         let nearest = &self.nearest;
-        check_names(samples, nearest.distances.rows())?;
+        check_names(OP, samples, nearest.distances.rows())?;
         let with = self.checked(with)?.map(|with| ("sample_id_with", "samples_with", with));
         let names: Vec<_> = [("sample_id", "samples", samples)].into_iter().chain(with).collect();
         let store = begin(path.as_ref(), attributes(&self.options, &self.counts), &names)?;
@@ -231,21 +231,12 @@ fn write_table<S: AsRef<str>>(
 /// # Errors
 /// [`Error::Argument`] unless there are so many names, without a tab or line break.
 fn names_in_table(samples: &[impl AsRef<str>], n: usize) -> Result<Vec<&str>> {
-    check_names(samples, n)?;
+    check_names(OP, samples, n)?;
     let names: Vec<&str> = samples.iter().map(AsRef::as_ref).collect();
     if let Some(name) = names.iter().find(|name| name.contains(['\t', '\n', '\r'])) {
         return Err(Error::argument(OP, "samples", format_args!("{name:?} does not fit a table")));
     }
     Ok(names)
-}
-
-/// # Errors
-/// [`Error::Argument`] unless there are so many names.
-pub(super) fn check_names(samples: &[impl AsRef<str>], n: usize) -> Result<()> {
-    if samples.len() != n {
-        return Err(Error::argument(OP, "samples", format_args!("{} names for {n}", samples.len())));
-    }
-    Ok(())
 }
 
 /// The attributes of a Zarr store of distances.

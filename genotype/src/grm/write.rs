@@ -8,6 +8,7 @@ use teatime::{
 };
 
 use super::{Grm, OP};
+use crate::source::check_names;
 #[cfg(feature = "zarr")]
 use crate::{SOURCE, square_store::write_squares};
 
@@ -28,8 +29,8 @@ impl Grm {
         families: Option<&[S]>,
         samples: &[S],
     ) -> Result<()> {
-        self.check_names(samples)?;
-        families.map_or(Ok(()), |families| self.check_names(families))?;
+        check_names(OP, samples, self.matrix.rows())?;
+        families.map_or(Ok(()), |families| check_names(OP, families, self.matrix.rows()))?;
         let splits = |name: &&str| name.is_empty() || name.contains(char::is_whitespace);
         let mut names = families.unwrap_or_default().iter().chain(samples).map(AsRef::as_ref);
         if let Some(name) = names.find(splits) {
@@ -77,7 +78,7 @@ impl Grm {
     /// [`Error::Argument`] unless there is one name for each sample; [`Error::Store`] where `path` exists; [`Error::Io`].
     #[cfg(feature = "zarr")]
     pub fn write_zarr(&self, path: impl AsRef<Path>, samples: &[impl AsRef<str>]) -> Result<()> {
-        self.check_names(samples)?;
+        check_names(OP, samples, self.matrix.rows())?;
         let attributes = [
             ("source", SOURCE.into()),
             ("method", self.method.name().into()),
@@ -86,13 +87,5 @@ impl Grm {
         ];
         let relationship = ("genomic_relationship", &self.matrix);
         write_squares(path.as_ref(), attributes, samples, relationship, self.shared.as_ref())
-    }
-
-    fn check_names(&self, samples: &[impl AsRef<str>]) -> Result<()> {
-        let n = self.matrix.rows();
-        if samples.len() != n {
-            return Err(Error::argument(OP, "samples", format_args!("{} names for {n}", samples.len())));
-        }
-        Ok(())
     }
 }

@@ -121,27 +121,19 @@ fn appended_arrays_of_any_chunks() {
     }
 }
 
-/// Calls whose alleles lie in two chunks, or beside padding.
+/// Calls whose alleles lie in two chunks, or beside padding, also in rows longer than what is put together at a time.
 #[test]
 fn cut_calls_are_put_together() {
-    let device = Device::cpu();
-    let values = values(&[0, 1, -1, -2], 10 * 8 * 2);
-    let of = |chunk: &[u64]| packed(&genotypes(&[(&values, &[10, 8, 2], chunk)]), &device).unwrap();
-    let expected = of(&[10, 8, 2]);
-    for chunk in [[4, 4, 1], [4, 4, 3], [3, 3, 1], [10, 8, 1]] {
-        assert!(of(&chunk) == expected, "{chunk:?}");
-    }
-}
-
-/// Rows longer than what is put together at a time.
-#[test]
-fn long_rows_of_cut_calls() {
-    let samples = 20_001;
-    let values = values(&[0, 1, -1, -2], 3 * samples * 2);
-    let of = |chunk: [u64; 3]| packed(&genotypes(&[(&values, &[3, samples, 2], &chunk)]), &Device::cpu());
-    let expected = of([3, samples, 2]).unwrap();
-    for chunk in [[2, 3001, 1], [1, 10_001, 2], [3, samples, 1]] {
-        assert!(of(chunk).unwrap() == expected, "{chunk:?}");
+    for (rows, samples, chunks) in [
+        (10, 8, &[[4, 4, 1], [4, 4, 3], [3, 3, 1], [10, 8, 1]][..]),
+        (3, 20_001, &[[2, 3001, 1], [1, 10_001, 2], [3, 20_001, 1]]),
+    ] {
+        let values = values(&[0, 1, -1, -2], rows * samples * 2);
+        let of = |chunk: &[u64]| packed(&genotypes(&[(&values, &[rows, samples, 2], chunk)]), &Device::cpu());
+        let expected = of(&[rows, samples, 2]).unwrap();
+        for chunk in chunks {
+            assert!(of(chunk).unwrap() == expected, "{chunk:?}");
+        }
     }
 }
 

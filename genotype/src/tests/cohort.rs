@@ -123,16 +123,24 @@ fn a_matrix_asked_for_twice_is_made_twice() {
     assert_eq!((grm_bits(&first), cohort.passes_over_store()), (grm_bits(&second), 2));
 }
 
-/// The exact components with the scaling of a relationship matrix are made of its sums.
+/// The exact components with the scaling of a relationship matrix are made of its sums, in either order, and whether they were wanted or not.
 #[test]
 fn results_share_sums() {
     let (genotypes, device, run) = (genotypes(), Device::cpu(), Run::default());
-    let components = PcaOptions { scaler: Scaler::Binom2, ..options(K) };
-    let wanted = Wanted::default().grm(&GrmOptions::default());
-    let cohort = Cohort::load(&genotypes, &device, &wanted, &run).unwrap();
-    let together = cohort.pca(&components, &run).unwrap();
-    assert_eq!(cohort.passes_over_store(), 1);
-    assert_eq!(bits(&together), bits(&pca(&genotypes, &device, &components, &run).unwrap()));
+    let (components, relationships) =
+        (PcaOptions { scaler: Scaler::Binom2, ..options(K) }, GrmOptions::default());
+    let alone = pca(&genotypes, &device, &components, &run).unwrap();
+    let alone_grm = grm(&genotypes, &device, &relationships, &run).unwrap();
+    let one = Wanted::default().grm(&relationships);
+    for (wanted, grm_first) in
+        [(one.clone().pca(&components), true), (one.clone().pca(&components), false), (one, false)]
+    {
+        let cohort = Cohort::load(&genotypes, &device, &wanted, &run).unwrap();
+        let first = grm_first.then(|| cohort.grm(&relationships, &run).unwrap());
+        assert_eq!(bits(&cohort.pca(&components, &run).unwrap()), bits(&alone));
+        let matrix = first.unwrap_or_else(|| cohort.grm(&relationships, &run).unwrap());
+        assert_eq!((grm_bits(&matrix), cohort.passes_over_store()), (grm_bits(&alone_grm), 1));
+    }
 }
 
 #[test]
@@ -150,24 +158,6 @@ fn the_stated_minimum_holds_for_all_results() {
         let Err(Error::Budget { minimum, .. }) = with(1000) else { panic!("1000 bytes should not do") };
         with(minimum).unwrap();
         assert!(matches!(with(minimum - 1), Err(Error::Budget { .. })));
-    }
-}
-
-/// The components that share the sums of a relationship matrix find them in either order.
-#[test]
-fn sums_are_shared_in_any_order() {
-    let (genotypes, device, run) = (genotypes(), Device::cpu(), Run::default());
-    let (components, relationships) =
-        (PcaOptions { scaler: Scaler::Binom2, ..options(K) }, GrmOptions::default());
-    let alone = pca(&genotypes, &device, &components, &run).unwrap();
-    let alone_grm = grm(&genotypes, &device, &relationships, &run).unwrap();
-    for grm_first in [true, false] {
-        let wanted = Wanted::default().pca(&components).grm(&relationships);
-        let cohort = Cohort::load(&genotypes, &device, &wanted, &run).unwrap();
-        let first = grm_first.then(|| cohort.grm(&relationships, &run).unwrap());
-        assert_eq!(bits(&cohort.pca(&components, &run).unwrap()), bits(&alone));
-        let matrix = first.unwrap_or_else(|| cohort.grm(&relationships, &run).unwrap());
-        assert_eq!((grm_bits(&matrix), cohort.passes_over_store()), (grm_bits(&alone_grm), 1));
     }
 }
 

@@ -29,16 +29,17 @@ fn ploidies(genotypes: &Genotypes) -> CallPloidies {
     call_ploidies(genotypes, &Device::cpu(), &Run::default()).unwrap()
 }
 
+fn components(genotypes: &Genotypes) -> (Vec<u64>, u64) {
+    let pca = pca(genotypes, &Device::cpu(), &options(K), &Run::default()).unwrap();
+    (bits(&pca), pca.digest)
+}
+
 #[test]
 fn calls_of_another_ploidy_are_missing() {
     let (narrow, wide) = calls();
-    let of = |genotypes: &Genotypes| {
-        let pca = pca(genotypes, &Device::cpu(), &options(K), &Run::default()).unwrap();
-        (bits(&pca), pca.digest)
-    };
-    let expected = of(&memory(&narrow, &[300, 20, 2], &[64, 20, 2]));
+    let expected = components(&memory(&narrow, &[300, 20, 2], &[64, 20, 2]));
     let some = memory(&narrow, &[300, 20, 2], &[64, 20, 2]).select([40..100, 100..260]).unwrap();
-    let cuts = of(&some);
+    let cuts = components(&some);
     let words: Vec<i16> = wide.iter().map(|&x| x.into()).collect();
     let long: Vec<i64> = wide.iter().map(|&x| x.into()).collect();
     for chunk in [[300, 20, 3], [50, 7, 1], [64, 20, 2], [7, 16, 5]] {
@@ -50,11 +51,11 @@ fn calls_of_another_ploidy_are_missing() {
             let known = narrow.chunks(2).filter(|call| call[0] >= 0).count() as u64;
             assert_eq!(found.counts(), [0, one, known - one, 3], "{chunk:?}");
             assert_eq!((found.common(), found.unfit(2), found.unfit(3)), (2, 3, known));
-            assert!(of(&genotypes.clone().with_ploidy(2).unwrap()) == expected, "{chunk:?}");
+            assert!(components(&genotypes.clone().with_ploidy(2).unwrap()) == expected, "{chunk:?}");
             // One of the selected calls has three alleles.
             let some = genotypes.select([40..100, 100..260]).unwrap();
             assert_eq!(ploidies(&some).unfit(2), 1);
-            assert!(of(&some.with_ploidy(2).unwrap()) == cuts, "{chunk:?}");
+            assert!(components(&some.with_ploidy(2).unwrap()) == cuts, "{chunk:?}");
         }
     }
 }
@@ -68,11 +69,7 @@ fn arrays_of_several_ploidies() {
     };
     let (two, three) = (array(&narrow, 2, [64, 20, 2]), array(&wide, 3, [50, 7, 1]));
     let twice = Genotypes::new(vec![Arc::clone(&two), Arc::clone(&two)]).unwrap();
-    let of = |genotypes: &Genotypes| {
-        let pca = pca(genotypes, &Device::cpu(), &options(K), &Run::default()).unwrap();
-        (bits(&pca), pca.digest)
-    };
-    let expected = of(&twice);
+    let expected = components(&twice);
     let of_one = ploidies(&Genotypes::new(vec![Arc::clone(&three)]).unwrap());
     for arrays in [[&two, &three], [&three, &two]].map(|arrays| arrays.map(Arc::clone).to_vec()) {
         let error = Genotypes::new(arrays.clone()).unwrap_err();
@@ -86,7 +83,7 @@ fn arrays_of_several_ploidies() {
         // The narrow array has the same calls, but for three.
         let all: Vec<u64> = of_one.counts().iter().zip([1, 2, 2, 1]).map(|(calls, n)| calls * n).collect();
         assert_eq!((found.counts(), found.common(), found.unfit(2)), (&*all, 2, 3));
-        assert!(of(&genotypes.with_ploidy(2).unwrap()) == expected);
+        assert!(components(&genotypes.with_ploidy(2).unwrap()) == expected);
     }
     let unsigned: Arc<dyn ChunkedArray> =
         Arc::new(MemoryArray::new("unsigned", &[1u8; 40], &[1, 20, 2], &[1, 20, 2]).unwrap());

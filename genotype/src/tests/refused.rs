@@ -203,16 +203,8 @@ fn bad_input_is_named() {
         assert!(error.contains(needle), "`{needle}` is not in: {error}");
     };
     fails(&genotypes, &options(13), &run, "at most 12");
-    fails(&memory(&good[..0], &[0, 12], &[1, 12]), &options(1), &run, "0 variants");
-    fails(&memory(&good[..0], &[12, 0], &[1, 12]), &options(1), &run, "0 samples");
     fails(&memory(&[-1i8; 40], &[10, 4], &[4, 4]), &options(1), &run, "10 have no call");
     fails(&memory(&[1i8; 40], &[10, 4], &[4, 4]), &options(1), &run, "10 do not vary");
-    let with = |at: usize, value: i8| {
-        let mut values = good.clone();
-        values[at] = value;
-        memory(&values, &[60, 12], &[20, 5])
-    };
-    fails(&with(30 * 12 + 7, 3), &options(1), &run, "chunk [1, 1]: variant 30, sample 7: value 3");
     let infinite: Vec<f32> =
         good.iter().map(|&x| if x == 2 { f32::INFINITY } else { f32::from(x) }).collect();
     fails(&memory(&infinite, &[60, 12], &[20, 12]), &options(1), &run, "not a finite");
@@ -224,11 +216,6 @@ fn bad_input_is_named() {
     calls[(40 * 6 + 5) * 2 + 1] = -7;
     let bad = memory(&calls, &[60, 6, 2], &[20, 4, 2]);
     fails(&bad, &options(1), &run, "chunk [2, 1, 0]: variant 40, sample 5: -7 is no allele");
-    let mut bad = options(1);
-    bad.filter.min_maf = 0.6;
-    fails(&genotypes, &bad, &run, "min_maf");
-    bad.filter = VariantFilter { max_missing: f64::NAN, ..VariantFilter::default() };
-    fails(&genotypes, &bad, &run, "max_missing");
     let tiny = Run::default().memory(Budget::default().host(1000));
     fails(&genotypes, &options(1), &tiny, "needs at least");
     let uneven = [&[60u64, 12][..], &[60, 11]].map(|shape| {
@@ -237,4 +224,42 @@ fn bad_input_is_named() {
     });
     assert!(matches!(Genotypes::new(uneven.to_vec()), Err(Error::Shape { .. })));
     assert!(matches!(Genotypes::new(Vec::new()), Err(Error::Argument { .. })));
+}
+
+/// A result of genotypes, of which a filter leaves some variants.
+type Compute<'a> = &'a dyn Fn(&Genotypes, VariantFilter) -> Result<()>;
+
+/// Each result checks its extents, its filter and its dosages.
+#[test]
+fn what_no_result_takes() {
+    let (device, run, mut values) = (Device::cpu(), Run::default(), dosages(60, 12));
+    let by_distance = |filter| DistanceOptions::default().filter(filter);
+    let results: [Compute<'_>; 6] = [
+        &|genotypes, filter| pca(genotypes, &device, &options(1).filter(filter), &run).map(drop),
+        &|genotypes, filter| grm(genotypes, &device, &GrmOptions::default().filter(filter), &run).map(drop),
+        &|genotypes, filter| distances(genotypes, &device, &by_distance(filter), &run).map(drop),
+        &|genotypes, filter| DistanceBands::new(genotypes, &device, &by_distance(filter), 64, &run).map(drop),
+        &|genotypes, filter| sample_neighbors(genotypes, &device, &by_distance(filter), 1, &run).map(drop),
+        &|genotypes, filter| {
+            let variants = u32::try_from(genotypes.variants()).unwrap();
+            let matches: Vec<_> = (0..variants).map(|row| Some(Match::Same(row))).collect();
+            distances_between(genotypes, genotypes, &matches, &device, &by_distance(filter), &run).map(drop)
+        },
+    ];
+    let good = memory(&values, &[60, 12], &[20, 12]);
+    let row = memory(&values[..12], &[1, 12], &[1, 12]);
+    values[30 * 12 + 7] = 3;
+    let none: &[i8] = &[];
+    let filter = VariantFilter::default();
+    for (genotypes, filter, words) in [
+        (&memory(none, &[0, 12], &[1, 12]), filter, "0 variants"),
+        (&memory(none, &[12, 0], &[1, 12]), filter, "0 samples"),
+        (&memory(&values, &[60, 12], &[20, 5]), filter, "chunk [1, 1]: variant 30, sample 7: value 3"),
+        (&good, filter.min_maf(0.6), "min_maf"),
+        (&good, filter.max_missing(f64::NAN), "max_missing"),
+        (&good, filter.max_missing(-0.1), "max_missing"),
+        (&row, filter.min_maf(0.5).max_missing(0.0), "none of the 1 variants is left"),
+    ] {
+        results.iter().for_each(|result| assert_refused(result(genotypes, filter), &[words]));
+    }
 }

@@ -69,18 +69,6 @@ fn components_are_those_of_the_rows_alone() {
     }
 }
 
-#[test]
-fn relationships_are_those_of_the_rows_alone() {
-    let [selected, alone] = both(&dosages(VARIANTS, SAMPLES), &[33]);
-    for missing in [MissingCalls::Pairwise, MissingCalls::Mean] {
-        let options = GrmOptions { missing, ..GrmOptions::default() };
-        let [ours, expected] = [&selected, &alone]
-            .map(|genotypes| grm(genotypes, &Device::cpu(), &options, &Run::default()).unwrap());
-        assert_eq!(ours.matrix.data(), expected.matrix.data());
-        assert_eq!((ours.digest, ours.stats.chunks), (expected.digest, chunks()));
-    }
-}
-
 /// Loadings name the rows of the arrays; matches of a projection are of the selected.
 #[test]
 fn loadings_and_matches_are_of_the_selected() {

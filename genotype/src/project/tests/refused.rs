@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn bad_input_is_named() {
     let samples = 12;
-    let good = dosages(60, samples, 1);
+    let good = dosages(60, samples);
     let genotypes = rows(&good, samples);
     let Fit { reference, matches, .. } = fit(&genotypes, Scaler::Patterson, K);
     let fails = |genotypes: &Genotypes, matches: &[Option<Match>], needle: &str| {
@@ -30,7 +30,7 @@ fn bad_input_is_named() {
 
 #[test]
 fn dosages_above_the_ploidy_only_where_nothing_is_swapped() {
-    let counts: Vec<i8> = dosages(60, 12, 1).iter().map(|&g| g * 20).collect();
+    let counts: Vec<i8> = dosages(60, 12).iter().map(|&g| g * 20).collect();
     let genotypes = memory(&counts, &[60, 12], &[20, 12]);
     let Fit { pca, reference, mut matches, .. } = fit(&genotypes, Scaler::Standard, 2);
     let projection = run_on_cpu(&genotypes, &reference, &matches).unwrap();

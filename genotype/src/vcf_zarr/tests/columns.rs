@@ -23,8 +23,7 @@ fn lost_chunks_are_errors() {
         assert!(why.contains("missing"), "{error}");
     }
     for (array, chunk) in [("POS", "0"), ("REF", "0")] {
-        let scratch = Scratch::new();
-        scratch.put(".zgroup", r#"{"zarr_format":2}"#);
+        let scratch = Scratch::group();
         contig(&scratch, "2L", &[7, 9]);
         scratch.lose(&format!("2L/variants/{array}/{chunk}"));
         let error = open(&scratch, None).unwrap().variants(0..2).unwrap_err();
@@ -141,8 +140,7 @@ fn alleles_that_are_not_there() {
         }
     }
 
-    let scratch = Scratch::new();
-    scratch.put(".zgroup", r#"{"zarr_format":2}"#);
+    let scratch = Scratch::group();
     contig(&scratch, "2L", &[7, 9]);
     put_text(&scratch, "2L/variants/ID", &["rs1", "rs2"]);
     for chunk in ["ALT/0.0", "ID/0"] {

@@ -18,6 +18,13 @@ impl Scratch {
         Self(tempfile::tempdir().unwrap())
     }
 
+    /// A group of Zarr version 2.
+    pub(super) fn group() -> Self {
+        let scratch = Self::new();
+        scratch.put(".zgroup", r#"{"zarr_format":2}"#);
+        scratch
+    }
+
     pub(super) fn path(&self) -> &Path {
         self.0.path()
     }
