@@ -9,7 +9,6 @@ use teatime::{
 
 use crate::{
     call::{RunOptions, call_on},
-    device::Wanted,
     operand::{Array, Given, parts},
 };
 
@@ -28,10 +27,9 @@ pub(crate) fn pack<'py>(
     bits: u32,
     table: Option<Vec<u8>>,
     missing: Option<u8>,
-    device: Wanted,
     run: RunOptions,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let (width, device) = (width(bits)?, device.open(py)?);
+    let (width, device) = (width(bits)?, run.device(py)?);
     let mut options = PackOptions::default().missing(missing);
     if let Some(table) = &table {
         options = options.table(table);
@@ -61,7 +59,6 @@ fn packed<'py, T: Packable + numpy::Element>(
 
 /// Rows of `n` values of the type that `dtype` names.
 #[pyfunction]
-#[allow(clippy::too_many_arguments, reason = "the package's function gathers them")]
 pub(crate) fn unpack<'py>(
     py: Python<'py>,
     packed: Given<'py, u8>,
@@ -69,10 +66,9 @@ pub(crate) fn unpack<'py>(
     bits: u32,
     table: Option<Vec<f32>>,
     dtype: &str,
-    device: Wanted,
     run: RunOptions,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let (width, device) = (width(bits)?, device.open(py)?);
+    let (width, device) = (width(bits)?, run.device(py)?);
     let of = (n, width, table.as_deref());
     match dtype {
         "uint8" => unpacked::<u8>(py, &packed, of, &device, run),

@@ -2,7 +2,7 @@
 
 use std::{any::Any, ops::Deref};
 
-use numpy::{Element as NumpyElement, IntoPyArray};
+use numpy::IntoPyArray;
 use pyo3::{
     exceptions::{PyBufferError, PyTypeError, PyValueError},
     prelude::*,
@@ -12,10 +12,11 @@ use teatime::{DType, Device, Element, Error, Result, Tensor, TensorView, cudarc:
 
 use crate::{
     array::{reshaped, sizes},
-    call::{RunOptions, call_on, exception},
+    call::{RunOptions, call_on},
     context::CurrentContext,
     device::Wanted,
-    dlpack::{self, Description, TYPES, Taken},
+    dlpack::{self, Description, TYPES, Taken, with_type},
+    errors::exception,
 };
 
 /// An array in the memory of a GPU, in C order.
@@ -103,8 +104,9 @@ impl CudaArray {
         self.device.trim_start_matches("cuda:").parse().unwrap_or_default()
     }
 
-    fn name(&self) -> &'static str {
-        TYPES.iter().find(|(dtype, _)| *dtype == self.dtype).map_or("", |(_, name)| name)
+    /// NumPy's code of the type of its elements.
+    fn code(&self) -> &'static str {
+        TYPES.iter().find(|(dtype, ..)| *dtype == self.dtype).map_or("", |(_, code, _)| code)
     }
 }
 
@@ -148,9 +150,9 @@ impl CudaArray {
         };
         let (shape, typestr): (Vec<u64>, String) = (item("shape")?.extract()?, item("typestr")?.extract()?);
         let (address, _): (u64, bool) = item("data")?.extract()?;
-        let dtype =
-            TYPES.iter().find(|(_, name)| name.get(1..) == typestr.get(1..) && !typestr.starts_with('>'));
-        let Some(&(dtype, _)) = dtype else {
+        let is_native = !typestr.starts_with('>');
+        let known = TYPES.iter().find(|(_, code, _)| code.get(1..) == typestr.get(1..) && is_native);
+        let Some(&(dtype, ..)) = known else {
             let why = format!(
                 "`{name}` has the type {typestr}: of a GPU, floats and integers of up to 32 bits and float64 are taken"
             );
@@ -223,7 +225,7 @@ impl CudaArray {
 
     #[getter]
     fn dtype<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        py.import("numpy")?.call_method1("dtype", (self.name(),))
+        py.import("numpy")?.call_method1("dtype", (self.code(),))
     }
 
     /// The name of the device that has the memory.
@@ -236,7 +238,7 @@ impl CudaArray {
     fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let interface = PyDict::new(py);
         interface.set_item("shape", self.shape(py)?)?;
-        interface.set_item("typestr", self.name())?;
+        interface.set_item("typestr", self.code())?;
         interface.set_item("data", (self.address, false))?;
         interface.set_item("version", 3)?;
         interface.set_item("strides", py.None())?;
@@ -247,17 +249,12 @@ impl CudaArray {
 
     /// The elements as a NumPy array.
     fn get<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        match self.dtype {
-            DType::F16 => self.read::<half::f16>(py),
-            DType::F32 => self.read::<f32>(py),
-            DType::F64 => self.read::<f64>(py),
-            DType::I8 => self.read::<i8>(py),
-            DType::I16 => self.read::<i16>(py),
-            DType::U16 => self.read::<u16>(py),
-            DType::I32 => self.read::<i32>(py),
-            DType::U32 => self.read::<u32>(py),
-            _ => self.read::<u8>(py),
-        }
+        let device = Wanted::Name(self.device.clone()).open(py)?;
+        with_type!(self.dtype, T => {
+            let read = |device: &Device| self.view::<T>(device)?.read();
+            let read = call_on(py, &device, RunOptions::default(), |device, _| read(device))?;
+            Ok(reshaped(read.into_pyarray(py), &sizes(&self.shape))?.into_any())
+        })
     }
 
     /// Itself, where that is its type.
@@ -290,14 +287,6 @@ impl CudaArray {
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         Ok(format!("teatime.CudaArray({}, {}, {:?})", self.shape(py)?.repr()?, self.dtype(py)?, self.device))
-    }
-}
-
-impl CudaArray {
-    fn read<'py, T: Element + NumpyElement>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let device = Wanted::Name(self.device.clone()).open(py)?;
-        let read = call_on(py, &device, RunOptions::default(), |device, _| self.view::<T>(device)?.read())?;
-        Ok(reshaped(read.into_pyarray(py), &sizes(&self.shape))?.into_any())
     }
 }
 

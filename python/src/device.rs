@@ -9,8 +9,8 @@ use pyo3::{prelude::*, types::PyDict};
 use teatime::{Device as Opened, DeviceOptions};
 
 use crate::{
-    call::{exception, forked},
     context::CurrentContext,
+    errors::{exception, forked},
 };
 
 /// Devices that this process has opened.
@@ -113,13 +113,19 @@ pub(crate) enum Wanted {
     Default(Option<Py<PyAny>>),
 }
 
+impl Default for Wanted {
+    fn default() -> Self {
+        Self::Default(None)
+    }
+}
+
 impl Wanted {
     /// # Errors
     /// `RuntimeError` where there is none of that name, or where the process was forked after one was opened; `TypeError` for something else.
-    pub(crate) fn open(self, py: Python<'_>) -> PyResult<Opened> {
+    pub(crate) fn open(&self, py: Python<'_>) -> PyResult<Opened> {
         match self {
             Self::Device(device) => Ok(device.get().opened.clone()),
-            Self::Name(name) => open(py, Some(name), None),
+            Self::Name(name) => open(py, Some(name.clone()), None),
             Self::Default(None) => open(py, None, None),
             Self::Default(Some(other)) => Err(pyo3::exceptions::PyTypeError::new_err(format!(
                 "`device` is a teatime.Device, its name, or None, not {}",

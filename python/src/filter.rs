@@ -6,15 +6,17 @@ use half::f16;
 use numpy::IntoPyArray;
 use pyo3::{exceptions::PyValueError, prelude::*};
 use teatime::{
-    ChunkedArray, Device, Element, MissingChunk, StoredType,
+    ChunkedArray, DType, Device, Element, MissingChunk, StoredType,
     filter::{GaussianOptions, Mode, PerAxis, Rounding},
     store::{MissingAsNan, ZarrArray},
 };
 
 use crate::{
     array::{reshaped, sizes},
-    call::{RunOptions, call_on, exception},
-    device::Wanted,
+    call::{RunOptions, call_on},
+    dlpack::{TYPES, with_type},
+    errors::exception,
+    names::either,
     operand::{Array, Given, parts, with_array},
 };
 
@@ -50,13 +52,8 @@ impl Options {
             ))),
         };
         let modes = self.mode.iter().map(mode).collect::<PyResult<Vec<_>>>()?;
-        let rounding = match &*self.rounding {
-            "once" => Rounding::Once,
-            "scipy" => Rounding::Scipy,
-            other => {
-                return Err(PyValueError::new_err(format!("`rounding` is once or scipy, not {other:?}")));
-            }
-        };
+        let rounding =
+            either("rounding", &self.rounding, [("once", Rounding::Once), ("scipy", Rounding::Scipy)])?;
         let mut options = GaussianOptions::default()
             .axes(self.axes)
             .order(self.order)
@@ -79,10 +76,9 @@ pub(crate) fn gaussian<'py>(
     x: Array<'py>,
     options: Options,
     out: &str,
-    device: Wanted,
     run: RunOptions,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let device = device.open(py)?;
+    let device = run.device(py)?;
     let how = options.on(&device)?;
     with_array!(x, x => gaussian_of(py, x, how, out, &device, run))
 }
@@ -150,23 +146,15 @@ impl StoredArray {
     /// NumPy's name of the type.
     #[getter]
     fn dtype(&self) -> PyResult<&'static str> {
-        Ok(match self.0.dtype() {
-            StoredType::Bool => "bool",
-            StoredType::I8 => "int8",
-            StoredType::U8 => "uint8",
-            StoredType::I16 => "int16",
-            StoredType::U16 => "uint16",
-            StoredType::I32 => "int32",
-            StoredType::U32 => "uint32",
-            StoredType::I64 => "int64",
-            StoredType::U64 => "uint64",
-            StoredType::F16 => "float16",
-            StoredType::F32 => "float32",
-            StoredType::F64 => "float64",
-            other => {
-                return Err(PyValueError::new_err(format!("an array of {other:?} has no type in NumPy")));
-            }
-        })
+        let dtype = self.0.dtype();
+        let known = TYPES.iter().find(|(held, ..)| Some(*held) == dtype.element());
+        match (dtype, known) {
+            (StoredType::Bool, _) => Ok("bool"),
+            (StoredType::I64, _) => Ok("int64"),
+            (StoredType::U64, _) => Ok("uint64"),
+            (_, Some((.., name))) => Ok(name),
+            _ => Err(PyValueError::new_err(format!("an array of {dtype:?} has no type in NumPy"))),
+        }
     }
 
     /// A box of the filtered array, of the type that `out` names.
@@ -176,39 +164,19 @@ impl StoredArray {
         within: Vec<(u64, u64)>,
         options: Options,
         out: &str,
-        device: Wanted,
         run: RunOptions,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let device = device.open(py)?;
+        let device = run.device(py)?;
         let how = options.on(&device)?;
         let within: Vec<Range<u64>> = within.into_iter().map(|(start, end)| start..end).collect();
-        match out {
-            "int8" => self.filtered::<i8>(py, &within, how, &device, run),
-            "uint8" => self.filtered::<u8>(py, &within, how, &device, run),
-            "int16" => self.filtered::<i16>(py, &within, how, &device, run),
-            "uint16" => self.filtered::<u16>(py, &within, how, &device, run),
-            "int32" => self.filtered::<i32>(py, &within, how, &device, run),
-            "uint32" => self.filtered::<u32>(py, &within, how, &device, run),
-            "float16" => self.filtered::<f16>(py, &within, how, &device, run),
-            "float32" => self.filtered::<f32>(py, &within, how, &device, run),
-            _ => self.filtered::<f64>(py, &within, how, &device, run),
-        }
-    }
-}
-
-impl StoredArray {
-    fn filtered<'py, U: Element + numpy::Element>(
-        &self,
-        py: Python<'py>,
-        within: &[Range<u64>],
-        (sigma, options): (PerAxis<f64>, GaussianOptions),
-        device: &Device,
-        run: RunOptions,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let found = call_on(py, device, run, |device, run| {
-            teatime::filter::gaussian_box::<U>(&self.0, sigma, &options, within, device, run)
-        })?;
         let shape: Vec<u64> = within.iter().map(|range| range.end - range.start).collect();
-        Ok(reshaped(found.into_pyarray(py), &sizes(&shape))?.into_any())
+        let dtype = TYPES.iter().find(|(.., name)| *name == out).map_or(DType::F64, |(dtype, ..)| *dtype);
+        with_type!(dtype, T => {
+            let (sigma, options) = how;
+            let found = call_on(py, &device, run, |device, run| {
+                teatime::filter::gaussian_box::<T>(&self.0, sigma, &options, &within, device, run)
+            })?;
+            Ok(reshaped(found.into_pyarray(py), &sizes(&shape))?.into_any())
+        })
     }
 }

@@ -11,7 +11,6 @@ use crate::{
     array::{Read, host_parts},
     call::{RunOptions, call_on},
     cuda::{CudaArray, CudaView},
-    device::Wanted,
 };
 
 /// An array of elements of one type, on the host or in a GPU's memory.
@@ -53,14 +52,17 @@ pub(crate) enum Floats<'py> {
     F64(Given<'py, f64>),
 }
 
-/// Calls a generic function with the array that an [`Array`] holds.
+/// The value of an expression of the array that an [`Array`] or [`Floats`] holds, whichever its type is.
 macro_rules! with_array {
     ($array:expr, $x:ident => $body:expr) => {
-        $crate::operand::with_array!(@ $array, $x, $body; F32 F64 F16 U8 I8 U16 I16 U32 I32)
+        $crate::operand::with_array!(@ Array $array, $x, $body; F32 F64 F16 U8 I8 U16 I16 U32 I32)
     };
-    (@ $array:expr, $x:ident, $body:expr; $($name:ident)*) => {
+    (Floats $array:expr, $x:ident => $body:expr) => {
+        $crate::operand::with_array!(@ Floats $array, $x, $body; F32 F64)
+    };
+    (@ $kind:ident $array:expr, $x:ident, $body:expr; $($name:ident)*) => {
         match &$array {
-            $($crate::operand::Array::$name($x) => $body,)*
+            $($crate::operand::$kind::$name($x) => $body,)*
         }
     };
 }
@@ -163,16 +165,10 @@ impl<T: Element + NumpyElement> Made<T> {
 
 /// A NumPy array as one in a GPU's memory.
 #[pyfunction]
-pub(crate) fn to_cuda(py: Python<'_>, array: Array<'_>, device: Wanted) -> PyResult<CudaArray> {
-    let device = device.open(py)?;
-    with_array!(array, array => uploaded(py, array, &device))
-}
-
-fn uploaded<T: Element + NumpyElement>(
-    py: Python<'_>,
-    array: &Given<'_, T>,
-    device: &Device,
-) -> PyResult<CudaArray> {
-    let values = parts(array)?;
-    call_on(py, device, RunOptions::default(), |device, _| CudaArray::of(values.tensor(device)?))
+pub(crate) fn to_cuda(py: Python<'_>, array: Array<'_>, run: RunOptions) -> PyResult<CudaArray> {
+    let device = run.device(py)?;
+    with_array!(array, array => {
+        let values = parts(array)?;
+        call_on(py, &device, run, |device, _| CudaArray::of(values.tensor(device)?))
+    })
 }
