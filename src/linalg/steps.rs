@@ -47,7 +47,8 @@ impl SvdSteps {
     /// # Errors
     /// As [`randomized_svd`](super::randomized_svd).
     pub fn new(shape: [u64; 2], k: usize, options: &SvdOptions, run: &Run) -> Result<Self> {
-        SvdPlan::new(OP, shape, f32::EPSILON.into(), one_thread()?, k, options, run)?.start()
+        let products = Products { shape, precision: f32::EPSILON.into(), home: one_thread()? };
+        SvdPlan::new(OP, products, k, options, run)?.start()
     }
 
     /// The X (n, columns) that is to be multiplied next. None where the components are found.
@@ -171,25 +172,15 @@ pub(crate) struct SvdPlan {
 }
 
 impl SvdPlan {
-    pub(super) fn of_map(
+    /// The plan for the products that `of` says.
+    pub(super) fn new(
         op: &'static str,
-        map: &dyn LinearMap,
+        of: Products,
         k: usize,
         options: &SvdOptions,
         run: &Run,
     ) -> Result<Self> {
-        Self::new(op, map.shape(), map.precision(), home(map)?, k, options, run)
-    }
-
-    fn new(
-        op: &'static str,
-        [m, n]: [u64; 2],
-        precision: f64,
-        home: Device,
-        k: usize,
-        options: &SvdOptions,
-        run: &Run,
-    ) -> Result<Self> {
+        let Products { shape: [m, n], precision, home } = of;
         if k as u64 > m.min(n) {
             let why = format!("{k} components of a matrix of {m} x {n}, which has at most {}", m.min(n));
             return Err(Error::argument(op, "k", why));
@@ -258,16 +249,96 @@ impl SvdPlan {
     }
 }
 
-/// The device that has the basis: the map's, or the host with its threads.
-fn home(map: &dyn LinearMap) -> Result<Device> {
-    match (map.keeps_vectors_on(), map.device()) {
-        (Some(device), _) if device.limits().f64 => Ok(device.clone()),
-        (_, Some(device)) => device.host(),
-        _ => one_thread(),
+/// The products with a matrix (m, n).
+pub(super) struct Products {
+    shape: [u64; 2],
+    precision: f64,
+    /// The device that has the basis.
+    home: Device,
+}
+
+impl Products {
+    /// Those of a map, whose device has the basis, or the host with its threads.
+    pub(super) fn of(map: &dyn LinearMap) -> Result<Self> {
+        let home = match (map.keeps_vectors_on(), map.device()) {
+            (Some(device), _) if device.limits().f64 => device.clone(),
+            (_, Some(device)) => device.host()?,
+            _ => one_thread()?,
+        };
+        Ok(Self { shape: map.shape(), precision: map.precision(), home })
     }
 }
 
 /// The host with one thread.
 fn one_thread() -> Result<Device> {
     Device::open_with("cpu", &DeviceOptions::default().threads(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::linalg::randomized_svd;
+
+    /// A diagonal matrix.
+    struct Diagonal([f64; 5]);
+
+    impl Diagonal {
+        fn product(&self, x: &Matrix) -> Matrix {
+            let mut product = x.clone();
+            for (row, d) in product.data_mut().chunks_exact_mut(x.cols().max(1)).zip(self.0) {
+                row.iter_mut().for_each(|value| *value *= d * d);
+            }
+            product
+        }
+    }
+
+    impl LinearMap for Diagonal {
+        fn shape(&self) -> [u64; 2] {
+            [5, 5]
+        }
+
+        fn apply_normal(&self, x: &Matrix, _: &Pass<'_>) -> Result<Matrix> {
+            Ok(self.product(x))
+        }
+
+        fn apply(
+            &self,
+            _: &Matrix,
+            _: &Pass<'_>,
+            _: &mut dyn FnMut(u64, &Matrix) -> Result<()>,
+        ) -> Result<()> {
+            unreachable!("no rule that is tested takes a product with A")
+        }
+    }
+
+    fn start(k: usize, options: &SvdOptions) -> SvdSteps {
+        SvdSteps::new([5, 5], k, options, &Run::default()).unwrap()
+    }
+
+    #[test]
+    fn steps_find_what_the_whole_iteration_finds() {
+        let a = Diagonal([2.0, 5.0, 1.0, 4.0, 3.0]);
+        let counted = SvdOptions::default().stop(Stop::PowerIterations(1)).oversamples(0);
+        for options in [SvdOptions::default(), counted, counted.sign(SignRule::DaskSum).seed(3)] {
+            for k in [0, 1, 2, 5] {
+                let mut steps = start(k, &options);
+                while let Some(x) = steps.next_input().unwrap() {
+                    steps.give(&a.product(&x)).unwrap();
+                }
+                let whole = randomized_svd(&a, k, &options, &Run::default()).unwrap();
+                assert_eq!(steps.components().unwrap(), whole, "{k} by {options:?}");
+                assert_eq!(steps.given(), whole.passes);
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_taken_is_refused() {
+        let other = start(1, &SvdOptions::default()).give(&Matrix::zeros(5, 3)).unwrap_err();
+        assert!(matches!(other, Error::Shape { .. }), "{other}");
+        let done = start(0, &SvdOptions::default()).give(&Matrix::zeros(5, 1)).unwrap_err();
+        assert!(done.to_string().contains("`product`: the iteration is done"), "{done}");
+        let signs = start(1, &SvdOptions::default().sign(SignRule::MaxAbsU)).components().unwrap_err();
+        assert!(signs.to_string().contains("`sign`: MaxAbsU"), "{signs}");
+    }
 }

@@ -10,7 +10,7 @@ use super::{
     rows::Rows,
     scale_columns::scale_columns,
     sign::SignRule,
-    steps::{SvdPlan, SvdSteps},
+    steps::{Products, SvdPlan, SvdSteps},
     svd::{Exact, exact},
 };
 use crate::{Real, Result, Run, Tensor, extent::blocks};
@@ -111,7 +111,7 @@ pub fn truncated_svd<R: Real>(
 ) -> Result<TruncatedSvd<R>> {
     let [m, n] = a.matrix(OP)?;
     a.device().computes::<R>(OP)?;
-    let plan = SvdPlan::of_map(OP, a, k, options, run)?;
+    let plan = SvdPlan::new(OP, Products::of(a)?, k, options, run)?;
     if k == 0 {
         let [u, v] = [m, n].map(|rows| Tensor::zeros(a.device(), &[rows, 0]));
         let (residuals, converged) = (Vec::new(), Vec::new());
