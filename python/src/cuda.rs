@@ -24,7 +24,8 @@ use crate::{
 pub(crate) struct CudaArray {
     /// The owner of the memory: an array of another library's, or a tensor.
     keeps: Keeps,
-    /// The device's name, as `cuda:0`.
+    /// The name of the device that has the memory.
+    #[pyo3(get)]
     device: String,
     address: u64,
     shape: Vec<u64>,
@@ -42,21 +43,26 @@ enum Keeps {
 /// The default stream, which waits for others that do not opt out of that.
 const DEFAULT_STREAM: u64 = 1;
 
-/// A tensor of elements in a GPU's memory. It waits until nothing uses them as it is dropped.
-pub(crate) struct CudaView<'a, T: Element>(TensorView<'a, T>);
+/// A tensor of an array's elements. Of those in a GPU's memory, it waits until nothing uses them as it is dropped.
+pub(crate) struct View<'a, T: Element> {
+    pub(crate) tensor: TensorView<'a, T>,
+    pub(crate) is_on_card: bool,
+}
 
-impl<T: Element> Deref for CudaView<'_, T> {
+impl<T: Element> Deref for View<'_, T> {
     type Target = Tensor<T>;
 
     fn deref(&self) -> &Tensor<T> {
-        &self.0
+        &self.tensor
     }
 }
 
-impl<T: Element> Drop for CudaView<'_, T> {
+impl<T: Element> Drop for View<'_, T> {
     fn drop(&mut self) {
-        // There is no caller to tell; the next call on the device does.
-        let _ = self.0.device().synchronize();
+        if self.is_on_card {
+            // There is no caller to tell; the next call on the device does.
+            let _ = self.tensor.device().synchronize();
+        }
     }
 }
 
@@ -79,14 +85,14 @@ impl CudaArray {
 
     /// The elements, where they are; waits for what fills them.
     #[allow(unsafe_code, reason = "another library says where its memory is")]
-    pub(crate) fn view<T: Element>(&self, device: &Device) -> Result<CudaView<'_, T>> {
+    pub(crate) fn view<T: Element>(&self, device: &Device) -> Result<View<'_, T>> {
         if device.info().name != self.device {
             return Err(Error::wrong_device("CudaArray", "array", &self.device, &device.info().name));
         }
         // SAFETY: what has the memory is kept and says that it is so; the view waits for the device as it is dropped, before which this
         // borrow does not end. That nothing writes it meanwhile is the caller's part, as with an array of the host's.
-        let view = unsafe { TensorView::from_cuda_memory(device, self.address, &self.shape, self.stream)? };
-        Ok(CudaView(view))
+        let tensor = unsafe { TensorView::from_cuda_memory(device, self.address, &self.shape, self.stream)? };
+        Ok(View { tensor, is_on_card: true })
     }
 
     /// Extents.
@@ -226,12 +232,6 @@ impl CudaArray {
     #[getter]
     fn dtype<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         py.import("numpy")?.call_method1("dtype", (self.code(),))
-    }
-
-    /// The name of the device that has the memory.
-    #[getter]
-    fn device(&self) -> &str {
-        &self.device
     }
 
     #[getter]

@@ -9,7 +9,7 @@ use teatime::{
 use teatime_genotype::{DistanceBands as OfBands, DistanceOptions as OfSamples, SampleMetric};
 
 use crate::{
-    array::matrix,
+    array::{Pair, matrix, pair},
     call::{RunOptions, call, call_on},
     context::OnDevice,
     errors::exception,
@@ -72,9 +72,6 @@ pub(crate) fn metric_name(name: &str, p: f64) -> PyResult<&'static str> {
     Ok(metric(name, p)?.name())
 }
 
-/// A matrix of distances, and of the numbers of features that both have.
-type Found<'py> = (Bound<'py, PyArrayDyn<f64>>, Option<Bound<'py, PyArrayDyn<f64>>>);
-
 /// Distances of x from itself or from y, which is of the same type.
 #[pyfunction]
 pub(crate) fn pairwise<'py>(
@@ -84,7 +81,7 @@ pub(crate) fn pairwise<'py>(
     options: Options,
     counted: bool,
     run: RunOptions,
-) -> PyResult<Found<'py>> {
+) -> PyResult<Pair<'py>> {
     let device = run.device(py)?;
     let (metric, options) = options.on(&device)?;
     let (distances, shared) = with_array!(x, x => {
@@ -100,8 +97,7 @@ pub(crate) fn pairwise<'py>(
             Ok((teatime::distance::pairwise(&x, y.as_deref(), metric, &options, run)?, None))
         })
     })?;
-    let shared = shared.map(|shared| matrix(py, shared)).transpose()?;
-    Ok((matrix(py, distances)?, shared))
+    pair(py, distances, shared)
 }
 
 /// Another operand, of the type of the first.
@@ -161,9 +157,8 @@ pub(crate) fn distances<'py>(
     let found = call_on(py, &device, run, |device, run| {
         teatime_genotype::distances(&genotypes.genotypes, device, &options, run)
     })?;
-    let shared = found.shared.map(|shared| matrix(py, shared)).transpose()?;
-    let counts = counts(py, &found.counts)?;
-    Ok(((matrix(py, found.matrix)?, shared, counts), found.multiallelic, found.merged))
+    let (matrix, shared) = pair(py, found.matrix, found.shared)?;
+    Ok(((matrix, shared, counts(py, &found.counts)?), found.multiallelic, found.merged))
 }
 
 /// The fields of [`DistanceSums`], as they are pickled: metric, exponent, rule for missing elements, negative ones; undefined x and y;
@@ -232,10 +227,9 @@ impl DistanceSums {
     }
 
     /// Distances (m, n), and unless missing elements are propagated the number of features that both have.
-    fn finish<'py>(&self, py: Python<'py>) -> PyResult<Found<'py>> {
+    fn finish<'py>(&self, py: Python<'py>) -> PyResult<Pair<'py>> {
         let found = py.detach(|| self.0.finish()).map_err(exception)?;
-        let shared = found.shared.map(|shared| matrix(py, shared)).transpose()?;
-        Ok((matrix(py, found.distances)?, shared))
+        pair(py, found.distances, found.shared)
     }
 
     /// Bytes that it holds, by which dask decides where tasks run.

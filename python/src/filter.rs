@@ -7,7 +7,7 @@ use numpy::IntoPyArray;
 use pyo3::{exceptions::PyValueError, prelude::*};
 use teatime::{
     ChunkedArray, DType, Device, Element, MissingChunk, StoredType,
-    filter::{GaussianOptions, Mode, PerAxis, Rounding},
+    filter::{self, GaussianOptions, Mode, PerAxis, Rounding},
     store::{MissingAsNan, ZarrArray},
 };
 
@@ -17,7 +17,7 @@ use crate::{
     dlpack::{TYPES, with_type},
     errors::exception,
     names::either,
-    operand::{Array, Given, parts, with_array},
+    operand::{Array, Given, mapped, with_array},
 };
 
 /// The options of the filter, as Python has them: one value an axis that is filtered.
@@ -86,37 +86,29 @@ pub(crate) fn gaussian<'py>(
 fn gaussian_of<'py, T: Element + numpy::Element>(
     py: Python<'py>,
     x: &Given<'py, T>,
-    how: (PerAxis<f64>, GaussianOptions),
+    (sigma, options): (PerAxis<f64>, GaussianOptions),
     out: &str,
     device: &Device,
     run: RunOptions,
 ) -> PyResult<Bound<'py, PyAny>> {
     match out {
-        "float32" => filtered::<T, f32>(py, x, how, device, run),
-        "float64" => filtered::<T, f64>(py, x, how, device, run),
-        "float16" => filtered::<T, f16>(py, x, how, device, run),
-        _ => filtered::<T, T>(py, x, how, device, run),
+        "float32" => mapped(py, x, device, run, |x| filter::gaussian::<T, f32>(x, sigma, &options)),
+        "float64" => mapped(py, x, device, run, |x| filter::gaussian::<T, f64>(x, sigma, &options)),
+        "float16" => mapped(py, x, device, run, |x| filter::gaussian::<T, f16>(x, sigma, &options)),
+        _ => mapped(py, x, device, run, |x| filter::gaussian::<T, T>(x, sigma, &options)),
     }
-}
-
-fn filtered<'py, T: Element + numpy::Element, U: Element + numpy::Element>(
-    py: Python<'py>,
-    x: &Given<'py, T>,
-    (sigma, options): (PerAxis<f64>, GaussianOptions),
-    device: &Device,
-    run: RunOptions,
-) -> PyResult<Bound<'py, PyAny>> {
-    let x = parts(x)?;
-    let found = call_on(py, device, run, |device, _| {
-        let x = x.view(device)?;
-        x.result(teatime::filter::gaussian::<T, U>(&x, sigma, &options)?)
-    })?;
-    found.array(py)
 }
 
 /// An array of a Zarr store, of which nothing is read yet.
 #[pyclass(module = "teatime._teatime", frozen)]
-pub(crate) struct StoredArray(Arc<dyn ChunkedArray>);
+pub(crate) struct StoredArray {
+    array: Arc<dyn ChunkedArray>,
+    #[pyo3(get)]
+    shape: Vec<u64>,
+    /// Extents of a chunk.
+    #[pyo3(get)]
+    chunk: Vec<u64>,
+}
 
 #[pymethods]
 impl StoredArray {
@@ -129,24 +121,14 @@ impl StoredArray {
         let opened: Arc<dyn ChunkedArray> = Arc::new(opened.map_err(exception)?);
         // Tasks are cut by the type that is stored.
         let marked = MissingAsNan::new(Arc::clone(&opened)).map(MissingAsNan::keeping_integers);
-        Ok(Self(marked.map_or(opened, |marked| Arc::new(marked))))
-    }
-
-    #[getter]
-    fn shape(&self) -> Vec<u64> {
-        self.0.shape().to_vec()
-    }
-
-    /// Extents of a chunk.
-    #[getter]
-    fn chunk(&self) -> Vec<u64> {
-        self.0.chunk_shape().to_vec()
+        let array = marked.map_or(opened, |marked| Arc::new(marked));
+        Ok(Self { shape: array.shape().to_vec(), chunk: array.chunk_shape().to_vec(), array })
     }
 
     /// NumPy's name of the type.
     #[getter]
     fn dtype(&self) -> PyResult<&'static str> {
-        let dtype = self.0.dtype();
+        let dtype = self.array.dtype();
         let known = TYPES.iter().find(|(held, ..)| Some(*held) == dtype.element());
         match (dtype, known) {
             (StoredType::Bool, _) => Ok("bool"),
@@ -174,7 +156,7 @@ impl StoredArray {
         with_type!(dtype, T => {
             let (sigma, options) = how;
             let found = call_on(py, &device, run, |device, run| {
-                teatime::filter::gaussian_box::<T>(&self.0, sigma, &options, &within, device, run)
+                filter::gaussian_box::<T>(&self.array, sigma, &options, &within, device, run)
             })?;
             Ok(reshaped(found.into_pyarray(py), &sizes(&shape))?.into_any())
         })

@@ -14,7 +14,7 @@ use teatime_genotype::{
 };
 
 use crate::{
-    array::matrix,
+    array::{matrix, pair},
     call::{RunOptions, call, call_on},
     context::OnDevice,
     errors::exception,
@@ -35,6 +35,8 @@ pub(crate) fn part_step(samples: u64) -> u64 {
 #[derive(Debug)]
 pub(crate) struct Genotypes {
     pub(crate) genotypes: OfSamples,
+    /// Names of the samples, where a store has them.
+    #[pyo3(get)]
     names: Option<Vec<String>>,
 }
 
@@ -99,12 +101,6 @@ impl Genotypes {
     #[getter]
     fn ploidy(&self) -> u64 {
         self.genotypes.ploidy()
-    }
-
-    /// Names of the samples, where a store has them.
-    #[getter]
-    fn names(&self) -> Option<Vec<String>> {
-        self.names.clone()
     }
 }
 
@@ -262,8 +258,8 @@ pub(crate) fn grm<'py>(
         }
         None => teatime_genotype::grm(genotypes, device, &options, run),
     })?;
-    let shared = grm.shared.map(|shared| matrix(py, shared)).transpose()?;
-    Ok((matrix(py, grm.matrix)?, shared, counts(py, &grm.counts)?))
+    let (matrix, shared) = pair(py, grm.matrix, grm.shared)?;
+    Ok((matrix, shared, counts(py, &grm.counts)?))
 }
 
 /// Counts and sums over some of the variants: parts of neighbouring variants merge.
