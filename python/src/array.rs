@@ -39,6 +39,14 @@ pub(crate) fn matrix(py: Python<'_>, matrix: Matrix) -> PyResult<Bound<'_, PyArr
     reshaped(matrix.into_vec().into_pyarray(py), &shape)
 }
 
+/// Two matrices as arrays, the second if there is one.
+pub(crate) type Pair<'py> = (Bound<'py, PyArrayDyn<f64>>, Option<Bound<'py, PyArrayDyn<f64>>>);
+
+/// A matrix of samples, and of what each two share.
+pub(crate) fn pair(py: Python<'_>, of: Matrix, shared: Option<Matrix>) -> PyResult<Pair<'_>> {
+    Ok((matrix(py, of)?, shared.map(|shared| matrix(py, shared)).transpose()?))
+}
+
 /// Values in C order as an array of that shape.
 pub(crate) fn reshaped<'py, T: NumpyElement>(
     values: Bound<'py, PyArray1<T>>,

@@ -2,15 +2,11 @@
 
 use half::f16;
 use pyo3::{exceptions::PyValueError, prelude::*};
-use teatime::{
-    Device,
-    bits::{PackOptions, Packable, Unpackable, Width},
-};
+use teatime::bits::{self, PackOptions, Width};
 
 use crate::{
-    call::{RunOptions, call_on},
-    device::Wanted,
-    operand::{Array, Given, parts},
+    call::RunOptions,
+    operand::{Array, Given, mapped},
 };
 
 /// # Errors
@@ -28,40 +24,22 @@ pub(crate) fn pack<'py>(
     bits: u32,
     table: Option<Vec<u8>>,
     missing: Option<u8>,
-    device: Wanted,
     run: RunOptions,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let (width, device) = (width(bits)?, device.open(py)?);
+    let (width, device) = (width(bits)?, run.device(py)?);
     let mut options = PackOptions::default().missing(missing);
     if let Some(table) = &table {
         options = options.table(table);
     }
     match x {
-        Array::U8(x) => packed(py, &x, width, &options, &device, run),
-        Array::I8(x) => packed(py, &x, width, &options, &device, run),
+        Array::U8(x) => mapped(py, &x, &device, run, |x| bits::pack(x, width, &options)),
+        Array::I8(x) => mapped(py, &x, &device, run, |x| bits::pack(x, width, &options)),
         _ => Err(PyValueError::new_err("`x` is of int8 or uint8")),
     }
 }
 
-fn packed<'py, T: Packable + numpy::Element>(
-    py: Python<'py>,
-    x: &Given<'py, T>,
-    width: Width,
-    options: &PackOptions<'_>,
-    device: &Device,
-    run: RunOptions,
-) -> PyResult<Bound<'py, PyAny>> {
-    let x = parts(x)?;
-    let found = call_on(py, device, run, |device, _| {
-        let x = x.view(device)?;
-        x.result(teatime::bits::pack(&x, width, options)?)
-    })?;
-    found.array(py)
-}
-
 /// Rows of `n` values of the type that `dtype` names.
 #[pyfunction]
-#[allow(clippy::too_many_arguments, reason = "the package's function gathers them")]
 pub(crate) fn unpack<'py>(
     py: Python<'py>,
     packed: Given<'py, u8>,
@@ -69,33 +47,17 @@ pub(crate) fn unpack<'py>(
     bits: u32,
     table: Option<Vec<f32>>,
     dtype: &str,
-    device: Wanted,
     run: RunOptions,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let (width, device) = (width(bits)?, device.open(py)?);
-    let of = (n, width, table.as_deref());
+    let (width, device) = (width(bits)?, run.device(py)?);
+    let (packed, table) = (&packed, table.as_deref());
     match dtype {
-        "uint8" => unpacked::<u8>(py, &packed, of, &device, run),
-        "int8" => unpacked::<i8>(py, &packed, of, &device, run),
-        "float16" => unpacked::<f16>(py, &packed, of, &device, run),
-        "float32" => unpacked::<f32>(py, &packed, of, &device, run),
+        "uint8" => mapped(py, packed, &device, run, |packed| bits::unpack::<u8>(packed, n, width, table)),
+        "int8" => mapped(py, packed, &device, run, |packed| bits::unpack::<i8>(packed, n, width, table)),
+        "float16" => mapped(py, packed, &device, run, |packed| bits::unpack::<f16>(packed, n, width, table)),
+        "float32" => mapped(py, packed, &device, run, |packed| bits::unpack::<f32>(packed, n, width, table)),
         other => {
             Err(PyValueError::new_err(format!("`dtype` is uint8, int8, float16 or float32, not {other}")))
         }
     }
-}
-
-fn unpacked<'py, T: Unpackable + numpy::Element>(
-    py: Python<'py>,
-    packed: &Given<'py, u8>,
-    (n, width, table): (u64, Width, Option<&[f32]>),
-    device: &Device,
-    run: RunOptions,
-) -> PyResult<Bound<'py, PyAny>> {
-    let packed = parts(packed)?;
-    let found = call_on(py, device, run, |device, _| {
-        let packed = packed.view(device)?;
-        packed.result(teatime::bits::unpack::<T>(&packed, n, width, table)?)
-    })?;
-    found.array(py)
 }

@@ -2,31 +2,43 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread::{self, ThreadId},
     time::{Duration, Instant},
 };
 
 use pyo3::{
-    exceptions::{PyMemoryError, PyOSError, PyRuntimeError, PyValueError},
+    exceptions::{PyRuntimeError, PyValueError},
     prelude::*,
 };
-use teatime::{Budget, Cancel, Device, Error, Progress, Result, Run, Status};
+use teatime::{Budget, Cancel, Device, Progress, Result, Run, Status};
 
-use crate::context::CurrentContext;
+use crate::{
+    context::CurrentContext,
+    device::Wanted,
+    errors::{exception, forked},
+};
 
 /// The time between looks for Ctrl-C, which tell progress too: each takes the interpreter's lock, which others may hold for milliseconds.
 const BETWEEN: Duration = Duration::from_millis(50);
 
 /// The options of a caller for a long call.
 #[derive(Debug, Default, FromPyObject)]
+#[pyo3(from_item_all)]
 pub(crate) struct RunOptions {
+    device: Wanted,
     /// Called with how far the call is: (pass, passes, rows, total).
-    #[pyo3(item("progress"))]
-    pub(crate) progress: Option<Py<PyAny>>,
+    progress: Option<Py<PyAny>>,
     /// Most bytes of the host's memory.
-    #[pyo3(item("memory"))]
-    pub(crate) memory: Option<Size>,
+    memory: Option<Size>,
+}
+
+impl RunOptions {
+    /// # Errors
+    /// As [`Wanted::open`].
+    pub(crate) fn device(&self, py: Python<'_>) -> PyResult<Device> {
+        self.device.open(py)
+    }
 }
 
 /// A number of bytes, or text that the command line would take for one.
@@ -99,20 +111,6 @@ pub(crate) fn call<T: Send>(
     }
 }
 
-/// # Errors
-/// `RuntimeError` in a child that was forked after its parent opened a device.
-pub(crate) fn forked() -> PyResult<()> {
-    static FIRST: OnceLock<u32> = OnceLock::new();
-    let (first, now) = (*FIRST.get_or_init(std::process::id), std::process::id());
-    if first == now {
-        return Ok(());
-    }
-    Err(PyRuntimeError::new_err(format!(
-        "this process ({now}) was forked from one ({first}) that had used teatime: threads and GPUs do not survive that. \
-         Start processes with the method `spawn` or `forkserver`"
-    )))
-}
-
 /// Looks for signals now and then.
 struct Looking {
     /// The thread that called, if it is Python's main one, which alone runs handlers of signals.
@@ -181,24 +179,4 @@ fn progress(callback: Option<Py<PyAny>>, last: Arc<Last>, cancel: Cancel, lookin
             cancel.cancel();
         }
     })
-}
-
-/// The exception of an error.
-pub(crate) fn exception(error: Error) -> PyErr {
-    let words = error.to_string();
-    match error {
-        Error::Shape { .. } | Error::Argument { .. } | Error::NoF64 { .. } | Error::WrongDevice { .. } => {
-            PyValueError::new_err(words)
-        }
-        Error::Budget { .. }
-        | Error::Limit { .. }
-        | Error::OutOfMemory { .. }
-        | Error::OutOfHostMemory { .. } => PyMemoryError::new_err(words),
-        Error::Io { path, source } => match source.raw_os_error() {
-            Some(code) => PyOSError::new_err((code, source.to_string(), path.into_string())),
-            None => PyOSError::new_err(words),
-        },
-        Error::Store { .. } | Error::Chunk { .. } => PyOSError::new_err(words),
-        _ => PyRuntimeError::new_err(words),
-    }
 }

@@ -2,7 +2,7 @@
 
 use std::{any::Any, ops::Deref};
 
-use numpy::{Element as NumpyElement, IntoPyArray};
+use numpy::IntoPyArray;
 use pyo3::{
     exceptions::{PyBufferError, PyTypeError, PyValueError},
     prelude::*,
@@ -12,10 +12,11 @@ use teatime::{DType, Device, Element, Error, Result, Tensor, TensorView, cudarc:
 
 use crate::{
     array::{reshaped, sizes},
-    call::{RunOptions, call_on, exception},
+    call::{RunOptions, call_on},
     context::CurrentContext,
     device::Wanted,
-    dlpack::{self, Description, TYPES, Taken},
+    dlpack::{self, Description, TYPES, Taken, with_type},
+    errors::exception,
 };
 
 /// An array in the memory of a GPU, in C order.
@@ -23,7 +24,8 @@ use crate::{
 pub(crate) struct CudaArray {
     /// The owner of the memory: an array of another library's, or a tensor.
     keeps: Keeps,
-    /// The device's name, as `cuda:0`.
+    /// The name of the device that has the memory.
+    #[pyo3(get)]
     device: String,
     address: u64,
     shape: Vec<u64>,
@@ -41,21 +43,26 @@ enum Keeps {
 /// The default stream, which waits for others that do not opt out of that.
 const DEFAULT_STREAM: u64 = 1;
 
-/// A tensor of elements in a GPU's memory. It waits until nothing uses them as it is dropped.
-pub(crate) struct CudaView<'a, T: Element>(TensorView<'a, T>);
+/// A tensor of an array's elements. Of those in a GPU's memory, it waits until nothing uses them as it is dropped.
+pub(crate) struct View<'a, T: Element> {
+    pub(crate) tensor: TensorView<'a, T>,
+    pub(crate) is_on_card: bool,
+}
 
-impl<T: Element> Deref for CudaView<'_, T> {
+impl<T: Element> Deref for View<'_, T> {
     type Target = Tensor<T>;
 
     fn deref(&self) -> &Tensor<T> {
-        &self.0
+        &self.tensor
     }
 }
 
-impl<T: Element> Drop for CudaView<'_, T> {
+impl<T: Element> Drop for View<'_, T> {
     fn drop(&mut self) {
-        // There is no caller to tell; the next call on the device does.
-        let _ = self.0.device().synchronize();
+        if self.is_on_card {
+            // There is no caller to tell; the next call on the device does.
+            let _ = self.tensor.device().synchronize();
+        }
     }
 }
 
@@ -78,14 +85,14 @@ impl CudaArray {
 
     /// The elements, where they are; waits for what fills them.
     #[allow(unsafe_code, reason = "another library says where its memory is")]
-    pub(crate) fn view<T: Element>(&self, device: &Device) -> Result<CudaView<'_, T>> {
+    pub(crate) fn view<T: Element>(&self, device: &Device) -> Result<View<'_, T>> {
         if device.info().name != self.device {
             return Err(Error::wrong_device("CudaArray", "array", &self.device, &device.info().name));
         }
         // SAFETY: what has the memory is kept and says that it is so; the view waits for the device as it is dropped, before which this
         // borrow does not end. That nothing writes it meanwhile is the caller's part, as with an array of the host's.
-        let view = unsafe { TensorView::from_cuda_memory(device, self.address, &self.shape, self.stream)? };
-        Ok(CudaView(view))
+        let tensor = unsafe { TensorView::from_cuda_memory(device, self.address, &self.shape, self.stream)? };
+        Ok(View { tensor, is_on_card: true })
     }
 
     /// Extents.
@@ -103,8 +110,9 @@ impl CudaArray {
         self.device.trim_start_matches("cuda:").parse().unwrap_or_default()
     }
 
-    fn name(&self) -> &'static str {
-        TYPES.iter().find(|(dtype, _)| *dtype == self.dtype).map_or("", |(_, name)| name)
+    /// NumPy's code of the type of its elements.
+    fn code(&self) -> &'static str {
+        TYPES.iter().find(|(dtype, ..)| *dtype == self.dtype).map_or("", |(_, code, _)| code)
     }
 }
 
@@ -148,9 +156,9 @@ impl CudaArray {
         };
         let (shape, typestr): (Vec<u64>, String) = (item("shape")?.extract()?, item("typestr")?.extract()?);
         let (address, _): (u64, bool) = item("data")?.extract()?;
-        let dtype =
-            TYPES.iter().find(|(_, name)| name.get(1..) == typestr.get(1..) && !typestr.starts_with('>'));
-        let Some(&(dtype, _)) = dtype else {
+        let is_native = !typestr.starts_with('>');
+        let known = TYPES.iter().find(|(_, code, _)| code.get(1..) == typestr.get(1..) && is_native);
+        let Some(&(dtype, ..)) = known else {
             let why = format!(
                 "`{name}` has the type {typestr}: of a GPU, floats and integers of up to 32 bits and float64 are taken"
             );
@@ -223,20 +231,14 @@ impl CudaArray {
 
     #[getter]
     fn dtype<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        py.import("numpy")?.call_method1("dtype", (self.name(),))
-    }
-
-    /// The name of the device that has the memory.
-    #[getter]
-    fn device(&self) -> &str {
-        &self.device
+        py.import("numpy")?.call_method1("dtype", (self.code(),))
     }
 
     #[getter]
     fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let interface = PyDict::new(py);
         interface.set_item("shape", self.shape(py)?)?;
-        interface.set_item("typestr", self.name())?;
+        interface.set_item("typestr", self.code())?;
         interface.set_item("data", (self.address, false))?;
         interface.set_item("version", 3)?;
         interface.set_item("strides", py.None())?;
@@ -247,17 +249,12 @@ impl CudaArray {
 
     /// The elements as a NumPy array.
     fn get<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        match self.dtype {
-            DType::F16 => self.read::<half::f16>(py),
-            DType::F32 => self.read::<f32>(py),
-            DType::F64 => self.read::<f64>(py),
-            DType::I8 => self.read::<i8>(py),
-            DType::I16 => self.read::<i16>(py),
-            DType::U16 => self.read::<u16>(py),
-            DType::I32 => self.read::<i32>(py),
-            DType::U32 => self.read::<u32>(py),
-            _ => self.read::<u8>(py),
-        }
+        let device = Wanted::Name(self.device.clone()).open(py)?;
+        with_type!(self.dtype, T => {
+            let read = |device: &Device| self.view::<T>(device)?.read();
+            let read = call_on(py, &device, RunOptions::default(), |device, _| read(device))?;
+            Ok(reshaped(read.into_pyarray(py), &sizes(&self.shape))?.into_any())
+        })
     }
 
     /// Itself, where that is its type.
@@ -290,14 +287,6 @@ impl CudaArray {
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         Ok(format!("teatime.CudaArray({}, {}, {:?})", self.shape(py)?.repr()?, self.dtype(py)?, self.device))
-    }
-}
-
-impl CudaArray {
-    fn read<'py, T: Element + NumpyElement>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let device = Wanted::Name(self.device.clone()).open(py)?;
-        let read = call_on(py, &device, RunOptions::default(), |device, _| self.view::<T>(device)?.read())?;
-        Ok(reshaped(read.into_pyarray(py), &sizes(&self.shape))?.into_any())
     }
 }
 

@@ -9,8 +9,8 @@ use pyo3::{prelude::*, types::PyDict};
 use teatime::{Device as Opened, DeviceOptions};
 
 use crate::{
-    call::{exception, forked},
     context::CurrentContext,
+    errors::{exception, forked},
 };
 
 /// Devices that this process has opened.
@@ -27,7 +27,22 @@ type Key = (Option<String>, Option<usize>);
 #[derive(Debug, Clone)]
 pub(crate) struct Device {
     opened: Opened,
-    threads: Option<usize>,
+    asked: Option<usize>,
+    /// The name that opens it again.
+    #[pyo3(get)]
+    name: String,
+    /// The name that the hardware gives itself.
+    #[pyo3(get)]
+    description: String,
+    /// `cpu`, `cuda` or `wgpu`.
+    #[pyo3(get)]
+    backend: String,
+    /// Bytes of its memory, where the driver tells.
+    #[pyo3(get)]
+    memory: Option<u64>,
+    /// True where it computes in f64.
+    #[pyo3(get)]
+    f64: bool,
 }
 
 impl PartialEq for Device {
@@ -38,7 +53,7 @@ impl PartialEq for Device {
 
 impl std::hash::Hash for Device {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.opened.info().name.hash(state);
+        self.name.hash(state);
     }
 }
 
@@ -47,37 +62,18 @@ impl Device {
     #[new]
     #[pyo3(signature = (name = None, *, threads = None))]
     fn new(py: Python<'_>, name: Option<String>, threads: Option<usize>) -> PyResult<Self> {
-        Ok(Self { opened: open(py, name, threads)?, threads })
-    }
-
-    /// The name that opens it again.
-    #[getter]
-    fn name(&self) -> &str {
-        &self.opened.info().name
-    }
-
-    /// The name that the hardware gives itself.
-    #[getter]
-    fn description(&self) -> &str {
-        &self.opened.info().description
-    }
-
-    /// `cpu`, `cuda` or `wgpu`.
-    #[getter]
-    fn backend(&self) -> String {
-        self.opened.info().backend.to_string()
-    }
-
-    /// Bytes of its memory, where the driver tells.
-    #[getter]
-    fn memory(&self) -> Option<u64> {
-        self.opened.info().memory
-    }
-
-    /// True where it computes in f64.
-    #[getter]
-    fn f64(&self) -> bool {
-        self.opened.limits().f64
+        let opened = open(py, name, threads)?;
+        let (f64, info) = (opened.limits().f64, opened.info().clone());
+        let (backend, memory) = (info.backend.to_string(), info.memory);
+        Ok(Self {
+            opened,
+            asked: threads,
+            name: info.name,
+            description: info.description,
+            backend,
+            memory,
+            f64,
+        })
     }
 
     /// Threads that decode and, on the CPU, compute.
@@ -93,15 +89,15 @@ impl Device {
     }
 
     fn __repr__(&self) -> String {
-        match self.threads {
-            Some(threads) => format!("teatime.Device({:?}, threads={threads})", self.name()),
-            None => format!("teatime.Device({:?})", self.name()),
+        match self.asked {
+            Some(threads) => format!("teatime.Device({:?}, threads={threads})", self.name),
+            None => format!("teatime.Device({:?})", self.name),
         }
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Pickled<'py>> {
         let open = py.import("teatime._device")?.getattr("_reopen")?;
-        Ok((open, (self.name().to_owned(), self.threads)))
+        Ok((open, (self.name.clone(), self.asked)))
     }
 }
 
@@ -113,13 +109,19 @@ pub(crate) enum Wanted {
     Default(Option<Py<PyAny>>),
 }
 
+impl Default for Wanted {
+    fn default() -> Self {
+        Self::Default(None)
+    }
+}
+
 impl Wanted {
     /// # Errors
     /// `RuntimeError` where there is none of that name, or where the process was forked after one was opened; `TypeError` for something else.
-    pub(crate) fn open(self, py: Python<'_>) -> PyResult<Opened> {
+    pub(crate) fn open(&self, py: Python<'_>) -> PyResult<Opened> {
         match self {
             Self::Device(device) => Ok(device.get().opened.clone()),
-            Self::Name(name) => open(py, Some(name), None),
+            Self::Name(name) => open(py, Some(name.clone()), None),
             Self::Default(None) => open(py, None, None),
             Self::Default(Some(other)) => Err(pyo3::exceptions::PyTypeError::new_err(format!(
                 "`device` is a teatime.Device, its name, or None, not {}",

@@ -5,16 +5,16 @@ use pyo3::{exceptions::PyValueError, prelude::*, types::PyBytes};
 use teatime::{
     Device, Element, Error, bytemuck,
     distance::{Metric, Missing, Options as OfDistances, Partial, PartialSums},
-    linalg::Matrix,
 };
 use teatime_genotype::{DistanceBands as OfBands, DistanceOptions as OfSamples, SampleMetric};
 
 use crate::{
-    array::matrix,
-    call::{RunOptions, call, call_on, exception},
+    array::{Pair, matrix, pair},
+    call::{RunOptions, call, call_on},
     context::OnDevice,
-    device::Wanted,
+    errors::exception,
     genotype::{Genotypes, Relationships, counts, filter},
+    names::one_of,
     operand::{Array, Given, parts, with_array},
 };
 
@@ -48,10 +48,7 @@ impl Options {
 /// `ValueError` where there is none.
 pub(crate) fn missing(name: &str) -> PyResult<Missing> {
     let all = [Missing::Propagate, Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero];
-    all.into_iter().find(|rule| rule.name() == name).ok_or_else(|| {
-        let names = all.map(Missing::name).join(", ");
-        PyValueError::new_err(format!("`missing` is one of {names}, not {name:?}"))
-    })
+    one_of("missing", name, all.map(|rule| (rule.name(), rule)))
 }
 
 /// The metric of a name.
@@ -75,9 +72,6 @@ pub(crate) fn metric_name(name: &str, p: f64) -> PyResult<&'static str> {
     Ok(metric(name, p)?.name())
 }
 
-/// A matrix of distances, and of the numbers of features that both have.
-type Found<'py> = (Bound<'py, PyArrayDyn<f64>>, Option<Bound<'py, PyArrayDyn<f64>>>);
-
 /// Distances of x from itself or from y, which is of the same type.
 #[pyfunction]
 pub(crate) fn pairwise<'py>(
@@ -86,43 +80,24 @@ pub(crate) fn pairwise<'py>(
     y: Option<Bound<'py, PyAny>>,
     options: Options,
     counted: bool,
-    device: Wanted,
     run: RunOptions,
-) -> PyResult<Found<'py>> {
-    let device = device.open(py)?;
-    let how = options.on(&device)?;
-    let found = with_array!(x, x => pairwise_of(py, x, y, how, counted, &device, run))?;
-    let shared = found.shared.map(|shared| matrix(py, shared)).transpose()?;
-    Ok((matrix(py, found.distances)?, shared))
-}
-
-fn pairwise_of<T: Element + numpy::Element>(
-    py: Python<'_>,
-    x: &Given<'_, T>,
-    y: Option<Bound<'_, PyAny>>,
-    (metric, options): (Metric, OfDistances),
-    counted: bool,
-    device: &Device,
-    run: RunOptions,
-) -> PyResult<Both> {
-    let y = of_type::<T>(y)?;
-    let (x, y) = (parts(x)?, y.as_ref().map(parts).transpose()?);
-    call_on(py, device, run, |device, run| {
-        let x = x.view(device)?;
-        let y = y.as_ref().map(|y| y.view(device)).transpose()?;
-        if counted {
-            let found = teatime::distance::pairwise_counted(&x, y.as_deref(), metric, &options, run)?;
-            return Ok(Both { distances: found.distances, shared: found.shared });
-        }
-        let distances = teatime::distance::pairwise(&x, y.as_deref(), metric, &options, run)?;
-        Ok(Both { distances, shared: None })
-    })
-}
-
-/// Distances, and of how many features.
-struct Both {
-    distances: Matrix,
-    shared: Option<Matrix>,
+) -> PyResult<Pair<'py>> {
+    let device = run.device(py)?;
+    let (metric, options) = options.on(&device)?;
+    let (distances, shared) = with_array!(x, x => {
+        let y = of_type(y)?;
+        let (x, y) = (parts(x)?, y.as_ref().map(parts).transpose()?);
+        call_on(py, &device, run, |device, run| {
+            let x = x.view(device)?;
+            let y = y.as_ref().map(|y| y.view(device)).transpose()?;
+            if counted {
+                let found = teatime::distance::pairwise_counted(&x, y.as_deref(), metric, &options, run)?;
+                return Ok((found.distances, found.shared));
+            }
+            Ok((teatime::distance::pairwise(&x, y.as_deref(), metric, &options, run)?, None))
+        })
+    })?;
+    pair(py, distances, shared)
 }
 
 /// Another operand, of the type of the first.
@@ -138,27 +113,17 @@ pub(crate) fn condensed<'py>(
     py: Python<'py>,
     x: Array<'py>,
     options: Options,
-    device: Wanted,
     run: RunOptions,
 ) -> PyResult<Bound<'py, PyArray1<f64>>> {
-    let device = device.open(py)?;
-    let how = options.on(&device)?;
-    let found = with_array!(x, x => condensed_of(py, x, how, &device, run))?;
+    let device = run.device(py)?;
+    let (metric, options) = options.on(&device)?;
+    let found = with_array!(x, x => {
+        let x = parts(x)?;
+        call_on(py, &device, run, |device, run| {
+            teatime::distance::condensed(&*x.view(device)?, metric, &options, run)
+        })
+    })?;
     Ok(found.into_pyarray(py))
-}
-
-fn condensed_of<T: Element + numpy::Element>(
-    py: Python<'_>,
-    x: &Given<'_, T>,
-    (metric, options): (Metric, OfDistances),
-    device: &Device,
-    run: RunOptions,
-) -> PyResult<Vec<f64>> {
-    let x = parts(x)?;
-    call_on(py, device, run, |device, run| {
-        let x = x.view(device)?;
-        teatime::distance::condensed(&x, metric, &options, run)
-    })
 }
 
 /// Sums over some of the features for each pair of observations, which merge and become distances.
@@ -178,7 +143,6 @@ pub(crate) fn distances<'py>(
     missing: Option<&str>,
     merge_alleles: bool,
     filters: (f64, f64),
-    device: Wanted,
     run: RunOptions,
 ) -> PyResult<(Relationships<'py>, u64, bool)> {
     let metric = match metric {
@@ -189,25 +153,22 @@ pub(crate) fn distances<'py>(
     let missing = missing.map(self::missing).transpose()?;
     let options = OfSamples::default().metric(metric).missing(missing).merge_alleles(merge_alleles);
     let options = options.filter(filter(filters.0, filters.1));
-    let device = device.open(py)?;
+    let device = run.device(py)?;
     let found = call_on(py, &device, run, |device, run| {
         teatime_genotype::distances(&genotypes.genotypes, device, &options, run)
     })?;
-    let shared = found.shared.map(|shared| matrix(py, shared)).transpose()?;
-    let counts = counts(py, &found.counts)?;
-    Ok(((matrix(py, found.matrix)?, shared, counts), found.multiallelic, found.merged))
+    let (matrix, shared) = pair(py, found.matrix, found.shared)?;
+    Ok(((matrix, shared, counts(py, &found.counts)?), found.multiallelic, found.merged))
 }
 
-/// The fields of [`DistanceSums`], as they are pickled: metric, exponent, rule for missing elements, negative ones, features, f64,
-/// undefined x and y, frames of x and of y if any, sums, these as bytes: arrays come off the wire misaligned, and an error in unpickling hangs dask.
+/// The fields of [`DistanceSums`], as they are pickled: metric, exponent, rule for missing elements, negative ones; undefined x and y;
+/// frames of x and of y if any; features, f64, sums. Numbers are bytes: arrays come off the wire misaligned, and an error in unpickling
+/// hangs dask.
 type Fields<'py> = (
     (String, f64, String, bool),
-    u64,
-    bool,
-    Vec<bool>,
-    Option<Vec<bool>>,
+    (Vec<bool>, Option<Vec<bool>>),
     Vec<Bound<'py, PyBytes>>,
-    Vec<Bound<'py, PyBytes>>,
+    (u64, bool, Vec<Bound<'py, PyBytes>>),
 );
 
 #[pymethods]
@@ -219,12 +180,24 @@ impl DistanceSums {
         x: Array<'py>,
         y: Option<Bound<'py, PyAny>>,
         options: Options,
-        device: Wanted,
         run: RunOptions,
     ) -> PyResult<Self> {
-        let device = device.open(py)?;
-        let how = options.on(&device)?;
-        with_array!(x, x => sums_of(py, x, y, how, &device, run)).map(Self)
+        let device = run.device(py)?;
+        let (metric, options) = options.on(&device)?;
+        let observations =
+            |shape: &[u64]| shape.get(usize::from(options.columns)).copied().unwrap_or_default();
+        let sums = with_array!(x, x => {
+            let y = of_type(y)?;
+            let (x, y) = (parts(x)?, y.as_ref().map(parts).transpose()?);
+            call_on(py, &device, run, |device, _| {
+                let n = y.as_ref().map(|y| observations(y.shape()));
+                let mut sums = Partial::new(device, observations(x.shape()), n, metric, &options)?;
+                let y = y.as_ref().map(|y| y.view(device)).transpose()?;
+                sums.add(&*x.view(device)?, y.as_deref())?;
+                sums.export()
+            })
+        });
+        sums.map(Self)
     }
 
     /// Makes the sums of samples with themselves. Negative dosages are missing.
@@ -233,10 +206,9 @@ impl DistanceSums {
         py: Python<'_>,
         genotypes: &Genotypes,
         options: Options,
-        device: Wanted,
         run: RunOptions,
     ) -> PyResult<Self> {
-        let device = device.open(py)?;
+        let device = run.device(py)?;
         let (metric, options) = options.on(&device)?;
         let missing = options.missing;
         call_on(py, &device, run, |device, run| {
@@ -255,10 +227,9 @@ impl DistanceSums {
     }
 
     /// Distances (m, n), and unless missing elements are propagated the number of features that both have.
-    fn finish<'py>(&self, py: Python<'py>) -> PyResult<Found<'py>> {
+    fn finish<'py>(&self, py: Python<'py>) -> PyResult<Pair<'py>> {
         let found = py.detach(|| self.0.finish()).map_err(exception)?;
-        let shared = found.shared.map(|shared| matrix(py, shared)).transpose()?;
-        Ok((matrix(py, found.distances)?, shared))
+        pair(py, found.distances, found.shared)
     }
 
     /// Bytes that it holds, by which dask decides where tasks run.
@@ -267,31 +238,27 @@ impl DistanceSums {
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Fields<'py>,))> {
-        let PartialSums {
-            metric,
-            missing,
-            negative,
-            features,
-            wide,
-            undefined_x,
-            undefined_y,
-            frames_x,
-            frames_y,
-            sums,
-        } = &self.0;
-        let p = if let Metric::Minkowski(p) = metric { *p } else { 2.0 };
-        let rule = (metric.name().to_owned(), p, missing.name().to_owned(), *negative);
-        let frames = [Some(frames_x), frames_y.as_ref()].into_iter().flatten();
-        let frames = frames.map(|frames| PyBytes::new(py, bytemuck::cast_slice(frames))).collect();
-        let sums = sums.iter().map(|sums| PyBytes::new(py, bytemuck::cast_slice(sums))).collect();
-        let fields = (rule, *features, *wide, undefined_x.clone(), undefined_y.clone(), frames, sums);
+        let bytes = |numbers: &[u8]| PyBytes::new(py, numbers);
+        let sums = &self.0;
+        let p = if let Metric::Minkowski(p) = sums.metric { p } else { 2.0 };
+        let rule = (sums.metric.name().to_owned(), p, sums.missing.name().to_owned(), sums.negative);
+        let undefined = (sums.undefined_x.clone(), sums.undefined_y.clone());
+        let frames = [Some(&sums.frames_x), sums.frames_y.as_ref()].into_iter().flatten();
+        let frames = frames.map(|frames| bytes(bytemuck::cast_slice(frames))).collect();
+        let sums = (
+            sums.features,
+            sums.wide,
+            sums.sums.iter().map(|sums| bytes(bytemuck::cast_slice(sums))).collect(),
+        );
+        let fields = (rule, undefined, frames, sums);
         Ok((py.get_type::<Self>().getattr("_of")?, (fields,)))
     }
 
     /// Restores what `__reduce__` gave.
     #[staticmethod]
     fn _of(fields: Fields<'_>) -> PyResult<Self> {
-        let ((metric, p, missing, negative), features, wide, undefined_x, undefined_y, frames, sums) = fields;
+        let (rule, (undefined_x, undefined_y), frames, (features, wide, sums)) = fields;
+        let (metric, p, missing, negative) = rule;
         let (metric, missing) = (self::metric(&metric, p)?, self::missing(&missing)?);
         let mut frames = frames.iter().map(|frames| numbers(frames.as_bytes()).as_chunks().0.to_vec());
         let (frames_x, frames_y) = (frames.next().unwrap_or_default(), frames.next());
@@ -325,10 +292,9 @@ impl DistanceBands {
         genotypes: &Genotypes,
         options: Options,
         side: u64,
-        device: Wanted,
         run: RunOptions,
     ) -> PyResult<Self> {
-        let device = device.open(py)?;
+        let device = run.device(py)?;
         let (metric, options) = options.on(&device)?;
         let options = OfSamples::default().metric(SampleMetric::Of(metric)).missing(options.missing);
         call(py, run, |run| OfBands::new(&genotypes.genotypes, &device, &options, side, run))
@@ -366,25 +332,4 @@ impl DistanceBands {
 /// Numbers of this machine's bytes.
 fn numbers(bytes: &[u8]) -> Vec<f64> {
     bytes.as_chunks().0.iter().map(|&bytes| f64::from_ne_bytes(bytes)).collect()
-}
-
-fn sums_of<T: Element + numpy::Element>(
-    py: Python<'_>,
-    x: &Given<'_, T>,
-    y: Option<Bound<'_, PyAny>>,
-    (metric, options): (Metric, OfDistances),
-    device: &Device,
-    run: RunOptions,
-) -> PyResult<PartialSums> {
-    let y = of_type::<T>(y)?;
-    let (x, y) = (parts(x)?, y.as_ref().map(parts).transpose()?);
-    let observations = |shape: &[u64]| shape.get(usize::from(options.columns)).copied().unwrap_or_default();
-    call_on(py, device, run, |device, _| {
-        let n = y.as_ref().map(|y| observations(y.shape()));
-        let mut sums = Partial::new(device, observations(x.shape()), n, metric, &options)?;
-        let y = y.as_ref().map(|y| y.view(device)).transpose()?;
-        let x = x.view(device)?;
-        sums.add(&x, y.as_deref())?;
-        sums.export()
-    })
 }

@@ -17,18 +17,38 @@ use teatime::DType;
 /// CUDA's number among devices.
 pub(crate) const CUDA: i32 = 2;
 
-/// The types that tensors hold, with NumPy's names.
-pub(crate) const TYPES: [(DType, &str); 9] = [
-    (DType::F16, "<f2"),
-    (DType::F32, "<f4"),
-    (DType::F64, "<f8"),
-    (DType::I8, "|i1"),
-    (DType::U8, "|u1"),
-    (DType::I16, "<i2"),
-    (DType::U16, "<u2"),
-    (DType::I32, "<i4"),
-    (DType::U32, "<u4"),
+/// The types that tensors hold, with NumPy's codes and names.
+pub(crate) const TYPES: [(DType, &str, &str); 9] = [
+    (DType::F16, "<f2", "float16"),
+    (DType::F32, "<f4", "float32"),
+    (DType::F64, "<f8", "float64"),
+    (DType::I8, "|i1", "int8"),
+    (DType::U8, "|u1", "uint8"),
+    (DType::I16, "<i2", "int16"),
+    (DType::U16, "<u2", "uint16"),
+    (DType::I32, "<i4", "int32"),
+    (DType::U32, "<u4", "uint32"),
 ];
+
+/// The value of an expression in which `$T` is the type of elements that a [`DType`] says, if tensors hold it.
+macro_rules! with_type {
+    ($dtype:expr, $T:ident => $body:expr) => {
+        $crate::dlpack::with_type!(@ $dtype, $T, $body; F16 half::f16, F32 f32, F64 f64, I8 i8, I16 i16, U16 u16, I32 i32, U32 u32)
+    };
+    (@ $dtype:expr, $T:ident, $body:expr; $($name:ident $type:ty),*) => {
+        match $dtype {
+            $(teatime::DType::$name => {
+                type $T = $type;
+                $body
+            })*
+            _ => {
+                type $T = u8;
+                $body
+            }
+        }
+    };
+}
+pub(crate) use with_type;
 
 /// Names of a capsule before and after its array is taken.
 const FRESH: &CStr = c"dltensor";
@@ -189,7 +209,7 @@ impl Taken {
                 "`{name}` is on DLPack's device {kind}, which is not CUDA's"
             )));
         }
-        let known = TYPES.iter().map(|&(dtype, _)| dtype);
+        let known = TYPES.iter().map(|&(dtype, ..)| dtype);
         let dtype = known.into_iter().find(|&dtype| dl_type(dtype) == tensor.dtype).ok_or_else(|| {
             let DlType { code, bits, lanes } = tensor.dtype;
             PyTypeError::new_err(format!("`{name}` has DLPack's type {code} of {bits} bits and {lanes} lanes: floats and integers of up to 32 bits and float64 are taken"))

@@ -6,16 +6,18 @@ use half::f16;
 use numpy::IntoPyArray;
 use pyo3::{exceptions::PyValueError, prelude::*};
 use teatime::{
-    ChunkedArray, Device, Element, MissingChunk, StoredType,
-    filter::{GaussianOptions, Mode, PerAxis, Rounding},
+    ChunkedArray, DType, Device, Element, MissingChunk, StoredType,
+    filter::{self, GaussianOptions, Mode, PerAxis, Rounding},
     store::{MissingAsNan, ZarrArray},
 };
 
 use crate::{
     array::{reshaped, sizes},
-    call::{RunOptions, call_on, exception},
-    device::Wanted,
-    operand::{Array, Given, parts, with_array},
+    call::{RunOptions, call_on},
+    dlpack::{TYPES, with_type},
+    errors::exception,
+    names::either,
+    operand::{Array, Given, mapped, with_array},
 };
 
 /// The options of the filter, as Python has them: one value an axis that is filtered.
@@ -50,13 +52,8 @@ impl Options {
             ))),
         };
         let modes = self.mode.iter().map(mode).collect::<PyResult<Vec<_>>>()?;
-        let rounding = match &*self.rounding {
-            "once" => Rounding::Once,
-            "scipy" => Rounding::Scipy,
-            other => {
-                return Err(PyValueError::new_err(format!("`rounding` is once or scipy, not {other:?}")));
-            }
-        };
+        let rounding =
+            either("rounding", &self.rounding, [("once", Rounding::Once), ("scipy", Rounding::Scipy)])?;
         let mut options = GaussianOptions::default()
             .axes(self.axes)
             .order(self.order)
@@ -79,10 +76,9 @@ pub(crate) fn gaussian<'py>(
     x: Array<'py>,
     options: Options,
     out: &str,
-    device: Wanted,
     run: RunOptions,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let device = device.open(py)?;
+    let device = run.device(py)?;
     let how = options.on(&device)?;
     with_array!(x, x => gaussian_of(py, x, how, out, &device, run))
 }
@@ -90,37 +86,29 @@ pub(crate) fn gaussian<'py>(
 fn gaussian_of<'py, T: Element + numpy::Element>(
     py: Python<'py>,
     x: &Given<'py, T>,
-    how: (PerAxis<f64>, GaussianOptions),
+    (sigma, options): (PerAxis<f64>, GaussianOptions),
     out: &str,
     device: &Device,
     run: RunOptions,
 ) -> PyResult<Bound<'py, PyAny>> {
     match out {
-        "float32" => filtered::<T, f32>(py, x, how, device, run),
-        "float64" => filtered::<T, f64>(py, x, how, device, run),
-        "float16" => filtered::<T, f16>(py, x, how, device, run),
-        _ => filtered::<T, T>(py, x, how, device, run),
+        "float32" => mapped(py, x, device, run, |x| filter::gaussian::<T, f32>(x, sigma, &options)),
+        "float64" => mapped(py, x, device, run, |x| filter::gaussian::<T, f64>(x, sigma, &options)),
+        "float16" => mapped(py, x, device, run, |x| filter::gaussian::<T, f16>(x, sigma, &options)),
+        _ => mapped(py, x, device, run, |x| filter::gaussian::<T, T>(x, sigma, &options)),
     }
-}
-
-fn filtered<'py, T: Element + numpy::Element, U: Element + numpy::Element>(
-    py: Python<'py>,
-    x: &Given<'py, T>,
-    (sigma, options): (PerAxis<f64>, GaussianOptions),
-    device: &Device,
-    run: RunOptions,
-) -> PyResult<Bound<'py, PyAny>> {
-    let x = parts(x)?;
-    let found = call_on(py, device, run, |device, _| {
-        let x = x.view(device)?;
-        x.result(teatime::filter::gaussian::<T, U>(&x, sigma, &options)?)
-    })?;
-    found.array(py)
 }
 
 /// An array of a Zarr store, of which nothing is read yet.
 #[pyclass(module = "teatime._teatime", frozen)]
-pub(crate) struct StoredArray(Arc<dyn ChunkedArray>);
+pub(crate) struct StoredArray {
+    array: Arc<dyn ChunkedArray>,
+    #[pyo3(get)]
+    shape: Vec<u64>,
+    /// Extents of a chunk.
+    #[pyo3(get)]
+    chunk: Vec<u64>,
+}
 
 #[pymethods]
 impl StoredArray {
@@ -133,40 +121,22 @@ impl StoredArray {
         let opened: Arc<dyn ChunkedArray> = Arc::new(opened.map_err(exception)?);
         // Tasks are cut by the type that is stored.
         let marked = MissingAsNan::new(Arc::clone(&opened)).map(MissingAsNan::keeping_integers);
-        Ok(Self(marked.map_or(opened, |marked| Arc::new(marked))))
-    }
-
-    #[getter]
-    fn shape(&self) -> Vec<u64> {
-        self.0.shape().to_vec()
-    }
-
-    /// Extents of a chunk.
-    #[getter]
-    fn chunk(&self) -> Vec<u64> {
-        self.0.chunk_shape().to_vec()
+        let array = marked.map_or(opened, |marked| Arc::new(marked));
+        Ok(Self { shape: array.shape().to_vec(), chunk: array.chunk_shape().to_vec(), array })
     }
 
     /// NumPy's name of the type.
     #[getter]
     fn dtype(&self) -> PyResult<&'static str> {
-        Ok(match self.0.dtype() {
-            StoredType::Bool => "bool",
-            StoredType::I8 => "int8",
-            StoredType::U8 => "uint8",
-            StoredType::I16 => "int16",
-            StoredType::U16 => "uint16",
-            StoredType::I32 => "int32",
-            StoredType::U32 => "uint32",
-            StoredType::I64 => "int64",
-            StoredType::U64 => "uint64",
-            StoredType::F16 => "float16",
-            StoredType::F32 => "float32",
-            StoredType::F64 => "float64",
-            other => {
-                return Err(PyValueError::new_err(format!("an array of {other:?} has no type in NumPy")));
-            }
-        })
+        let dtype = self.array.dtype();
+        let known = TYPES.iter().find(|(held, ..)| Some(*held) == dtype.element());
+        match (dtype, known) {
+            (StoredType::Bool, _) => Ok("bool"),
+            (StoredType::I64, _) => Ok("int64"),
+            (StoredType::U64, _) => Ok("uint64"),
+            (_, Some((.., name))) => Ok(name),
+            _ => Err(PyValueError::new_err(format!("an array of {dtype:?} has no type in NumPy"))),
+        }
     }
 
     /// A box of the filtered array, of the type that `out` names.
@@ -176,39 +146,19 @@ impl StoredArray {
         within: Vec<(u64, u64)>,
         options: Options,
         out: &str,
-        device: Wanted,
         run: RunOptions,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let device = device.open(py)?;
+        let device = run.device(py)?;
         let how = options.on(&device)?;
         let within: Vec<Range<u64>> = within.into_iter().map(|(start, end)| start..end).collect();
-        match out {
-            "int8" => self.filtered::<i8>(py, &within, how, &device, run),
-            "uint8" => self.filtered::<u8>(py, &within, how, &device, run),
-            "int16" => self.filtered::<i16>(py, &within, how, &device, run),
-            "uint16" => self.filtered::<u16>(py, &within, how, &device, run),
-            "int32" => self.filtered::<i32>(py, &within, how, &device, run),
-            "uint32" => self.filtered::<u32>(py, &within, how, &device, run),
-            "float16" => self.filtered::<f16>(py, &within, how, &device, run),
-            "float32" => self.filtered::<f32>(py, &within, how, &device, run),
-            _ => self.filtered::<f64>(py, &within, how, &device, run),
-        }
-    }
-}
-
-impl StoredArray {
-    fn filtered<'py, U: Element + numpy::Element>(
-        &self,
-        py: Python<'py>,
-        within: &[Range<u64>],
-        (sigma, options): (PerAxis<f64>, GaussianOptions),
-        device: &Device,
-        run: RunOptions,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let found = call_on(py, device, run, |device, run| {
-            teatime::filter::gaussian_box::<U>(&self.0, sigma, &options, within, device, run)
-        })?;
         let shape: Vec<u64> = within.iter().map(|range| range.end - range.start).collect();
-        Ok(reshaped(found.into_pyarray(py), &sizes(&shape))?.into_any())
+        let dtype = TYPES.iter().find(|(.., name)| *name == out).map_or(DType::F64, |(dtype, ..)| *dtype);
+        with_type!(dtype, T => {
+            let (sigma, options) = how;
+            let found = call_on(py, &device, run, |device, run| {
+                filter::gaussian_box::<T>(&self.array, sigma, &options, &within, device, run)
+            })?;
+            Ok(reshaped(found.into_pyarray(py), &sizes(&shape))?.into_any())
+        })
     }
 }

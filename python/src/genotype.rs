@@ -4,23 +4,23 @@ use std::{path::PathBuf, sync::Arc};
 
 use numpy::{IntoPyArray, PyArrayDyn, PyReadonlyArrayDyn};
 use pyo3::{
-    exceptions::PyValueError,
     prelude::*,
-    types::{PyBytes, PyDict},
+    types::{IntoPyDict, PyBytes, PyDict},
 };
-use teatime::{ChunkedArray, MissingChunk};
+use teatime::{ChunkedArray, MissingChunk, Result};
 use teatime_genotype::{
-    Cohort, CohortPart, GenotypeStore, Genotypes as OfSamples, Grm, GrmMethod, GrmOptions, Method,
-    MissingCalls, PartSums, Pca, PcaOptions, Scaler, SumValues, VariantCounts, VariantFilter, Wanted,
-    bed::BedFile,
+    Cohort, CohortPart, GenotypeStore, Genotypes as OfSamples, GrmMethod, GrmOptions, Method, MissingCalls,
+    PartSums, Pca, PcaOptions, Scaler, SumValues, VariantCounts, VariantFilter, Wanted, bed::BedFile,
 };
 
 use crate::{
-    array::matrix,
-    call::{RunOptions, call, call_on, exception},
+    array::{matrix, pair},
+    call::{RunOptions, call, call_on},
     context::OnDevice,
-    device, linalg,
-    operand::Array,
+    errors::exception,
+    linalg,
+    names::{either, one_of},
+    operand::{Array, with_array},
     rows::{Rows, range},
 };
 
@@ -35,6 +35,8 @@ pub(crate) fn part_step(samples: u64) -> u64 {
 #[derive(Debug)]
 pub(crate) struct Genotypes {
     pub(crate) genotypes: OfSamples,
+    /// Names of the samples, where a store has them.
+    #[pyo3(get)]
     names: Option<Vec<String>>,
 }
 
@@ -43,17 +45,7 @@ impl Genotypes {
     /// Rows of calls (variants, samples, ploidy) or dosages (variants, samples): those from `first` on of `variants` in all.
     #[staticmethod]
     fn of_array(array: Array<'_>, first: u64, variants: Option<u64>, nan_is_missing: bool) -> PyResult<Self> {
-        let rows = match &array {
-            Array::I8(array) => Rows::new(array, first, variants),
-            Array::U8(array) => Rows::new(array, first, variants),
-            Array::I16(array) => Rows::new(array, first, variants),
-            Array::U16(array) => Rows::new(array, first, variants),
-            Array::I32(array) => Rows::new(array, first, variants),
-            Array::U32(array) => Rows::new(array, first, variants),
-            Array::F16(array) => Rows::new(array, first, variants),
-            Array::F32(array) => Rows::new(array, first, variants),
-            Array::F64(array) => Rows::new(array, first, variants),
-        }?;
+        let rows = with_array!(array, array => Rows::new(array, first, variants))?;
         let arrays: Vec<Arc<dyn ChunkedArray>> = vec![Arc::new(rows)];
         let genotypes = OfSamples::new(arrays).map_err(exception)?.nan_is_missing(nan_is_missing);
         Ok(Self { genotypes, names: None })
@@ -78,20 +70,17 @@ impl Genotypes {
 
     /// The variants in these ranges alone.
     fn select(&self, rows: Vec<(u64, u64)>) -> PyResult<Self> {
-        let genotypes = self.genotypes.clone().select(rows.into_iter().map(range)).map_err(exception)?;
-        Ok(Self { genotypes, names: self.names.clone() })
+        self.changed(|genotypes| genotypes.select(rows.into_iter().map(range)))
     }
 
     /// Copies of one allele for dosages.
     fn count_allele(&self, allele: u8) -> PyResult<Self> {
-        let genotypes = self.genotypes.clone().count_allele(allele).map_err(exception)?;
-        Ok(Self { genotypes, names: self.names.clone() })
+        self.changed(|genotypes| genotypes.count_allele(allele))
     }
 
     /// Calls of one ploidy, others missing.
     fn with_ploidy(&self, ploidy: u64) -> PyResult<Self> {
-        let genotypes = self.genotypes.clone().with_ploidy(ploidy).map_err(exception)?;
-        Ok(Self { genotypes, names: self.names.clone() })
+        self.changed(|genotypes| genotypes.with_ploidy(ploidy))
     }
 
     /// Ranges of variants that parts are made of, `count` of them or fewer.
@@ -113,11 +102,13 @@ impl Genotypes {
     fn ploidy(&self) -> u64 {
         self.genotypes.ploidy()
     }
+}
 
-    /// Names of the samples, where a store has them.
-    #[getter]
-    fn names(&self) -> Option<Vec<String>> {
-        self.names.clone()
+impl Genotypes {
+    /// A copy that `change` has changed.
+    fn changed(&self, change: impl FnOnce(OfSamples) -> Result<OfSamples>) -> PyResult<Self> {
+        let genotypes = change(self.genotypes.clone()).map_err(exception)?;
+        Ok(Self { genotypes, names: self.names.clone() })
     }
 }
 
@@ -136,19 +127,9 @@ pub(crate) struct OfPca {
 impl OfPca {
     fn of(self) -> PyResult<PcaOptions> {
         let all = [Scaler::Patterson, Scaler::Binom2, Scaler::Standard, Scaler::Center, Scaler::None];
-        let scaler = all.into_iter().find(|scaler| scaler.name() == self.scaler).ok_or_else(|| {
-            let names = all.map(Scaler::name).join(", ");
-            PyValueError::new_err(format!("`scaler` is one of {names}, not {:?}", self.scaler))
-        })?;
-        let method = match &*self.method {
-            "auto" => Method::Auto,
-            "exact" => Method::Exact,
-            "randomized" => Method::Randomized,
-            other => {
-                let why = format!("`method` is auto, exact or randomized, not {other:?}");
-                return Err(PyValueError::new_err(why));
-            }
-        };
+        let scaler = one_of("scaler", &self.scaler, all.map(|scaler| (scaler.name(), scaler)))?;
+        let methods = [("auto", Method::Auto), ("exact", Method::Exact), ("randomized", Method::Randomized)];
+        let method = either("method", &self.method, methods)?;
         let options = PcaOptions::default().components(self.n_components).scaler(scaler).method(method);
         Ok(options.filter(filter(self.min_maf, self.max_missing)).svd(self.svd.of()?))
     }
@@ -171,14 +152,10 @@ pub(crate) struct OfGrm {
 
 impl OfGrm {
     fn of(&self) -> PyResult<GrmOptions> {
-        let method = [GrmMethod::Gcta, GrmMethod::VanRaden1];
-        let method = method.into_iter().find(|method| method.name() == self.method).ok_or_else(|| {
-            PyValueError::new_err(format!("`method` is gcta or vanraden1, not {:?}", self.method))
-        })?;
-        let missing = [MissingCalls::Pairwise, MissingCalls::Mean];
-        let missing = missing.into_iter().find(|rule| rule.name() == self.missing).ok_or_else(|| {
-            PyValueError::new_err(format!("`missing` is pairwise or mean, not {:?}", self.missing))
-        })?;
+        let methods = [GrmMethod::Gcta, GrmMethod::VanRaden1].map(|method| (method.name(), method));
+        let method = either("method", &self.method, methods)?;
+        let rules = [MissingCalls::Pairwise, MissingCalls::Mean].map(|rule| (rule.name(), rule));
+        let missing = either("missing", &self.missing, rules)?;
         let options = GrmOptions::default().method(method).missing(missing);
         Ok(options.filter(filter(self.min_maf, self.max_missing)))
     }
@@ -191,13 +168,19 @@ pub(crate) enum Of {
     Grm(OfGrm),
 }
 
+impl Of {
+    fn options(self) -> PyResult<(Option<PcaOptions>, Option<GrmOptions>)> {
+        Ok(match self {
+            Self::Pca(options) => (Some(options.of()?), None),
+            Self::Grm(options) => (None, Some(options.of()?)),
+        })
+    }
+}
+
 /// Refuses names that there are not, before anything is submitted to a cluster.
 #[pyfunction]
 pub(crate) fn check(of: Of) -> PyResult<()> {
-    match of {
-        Of::Pca(of) => of.of().map(drop),
-        Of::Grm(of) => of.of().map(drop),
-    }
+    of.options().map(drop)
 }
 
 /// A dictionary of what a PCA found.
@@ -221,28 +204,34 @@ fn found<'py>(py: Python<'py>, pca: Pca) -> PyResult<Bound<'py, PyDict>> {
 
 /// A dictionary of how many variants took part, and why others did not.
 pub(crate) fn counts<'py>(py: Python<'py>, counts: &VariantCounts) -> PyResult<Bound<'py, PyDict>> {
-    let result = PyDict::new(py);
-    result.set_item("total", counts.total)?;
-    result.set_item("used", counts.used)?;
-    result.set_item("above_missing", counts.above_missing)?;
-    result.set_item("all_missing", counts.all_missing)?;
-    result.set_item("below_maf", counts.below_maf)?;
-    result.set_item("zero_variance", counts.zero_variance)?;
-    Ok(result)
+    let counts = [
+        ("total", counts.total),
+        ("used", counts.used),
+        ("above_missing", counts.above_missing),
+        ("all_missing", counts.all_missing),
+        ("below_maf", counts.below_maf),
+        ("zero_variance", counts.zero_variance),
+    ];
+    counts.into_py_dict(py)
 }
 
-/// Principal components of the samples.
+/// Principal components of the samples; where there is a part of all variants, of what it has.
 #[pyfunction]
+#[pyo3(signature = (genotypes, options, run, part = None))]
 pub(crate) fn pca<'py>(
     py: Python<'py>,
     genotypes: &Genotypes,
     options: OfPca,
-    device: device::Wanted,
     run: RunOptions,
+    part: Option<&Part>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let (options, device) = (options.of()?, device.open(py)?);
-    let result = call_on(py, &device, run, |device, run| {
-        teatime_genotype::pca(&genotypes.genotypes, device, &options, run)
+    let (genotypes, options, device) = (&genotypes.genotypes, options.of()?, run.device(py)?);
+    let result = call_on(py, &device, run, |device, run| match part {
+        Some(Part(part)) => {
+            let wanted = Wanted::default().pca(&options);
+            Cohort::of_part(genotypes, device, &wanted, part, run)?.pca(&options, run)
+        }
+        None => teatime_genotype::pca(genotypes, device, &options, run),
     })?;
     found(py, result)
 }
@@ -251,26 +240,26 @@ pub(crate) fn pca<'py>(
 pub(crate) type Relationships<'py> =
     (Bound<'py, PyArrayDyn<f64>>, Option<Bound<'py, PyArrayDyn<f64>>>, Bound<'py, PyDict>);
 
-/// The relationship matrix of the samples.
+/// The relationship matrix of the samples; where there is a part of all variants, of what it has.
 #[pyfunction]
+#[pyo3(signature = (genotypes, options, run, part = None))]
 pub(crate) fn grm<'py>(
     py: Python<'py>,
     genotypes: &Genotypes,
     options: OfGrm,
-    device: device::Wanted,
     run: RunOptions,
+    part: Option<&Part>,
 ) -> PyResult<Relationships<'py>> {
-    let (options, device) = (options.of()?, device.open(py)?);
-    let grm = call_on(py, &device, run, |device, run| {
-        teatime_genotype::grm(&genotypes.genotypes, device, &options, run)
+    let (genotypes, options, device) = (&genotypes.genotypes, options.of()?, run.device(py)?);
+    let grm = call_on(py, &device, run, |device, run| match part {
+        Some(Part(part)) => {
+            let wanted = Wanted::default().grm(&options);
+            Cohort::of_part(genotypes, device, &wanted, part, run)?.grm(&options, run)
+        }
+        None => teatime_genotype::grm(genotypes, device, &options, run),
     })?;
-    relationships(py, grm)
-}
-
-fn relationships(py: Python<'_>, grm: Grm) -> PyResult<Relationships<'_>> {
-    let shared = grm.shared.map(|shared| matrix(py, shared)).transpose()?;
-    let counts = counts(py, &grm.counts)?;
-    Ok((matrix(py, grm.matrix)?, shared, counts))
+    let (matrix, shared) = pair(py, grm.matrix, grm.shared)?;
+    Ok((matrix, shared, counts(py, &grm.counts)?))
 }
 
 /// Counts and sums over some of the variants: parts of neighbouring variants merge.
@@ -287,14 +276,10 @@ impl Part {
         genotypes: &Genotypes,
         rows: (u64, u64),
         of: Of,
-        device: device::Wanted,
         run: RunOptions,
     ) -> PyResult<Self> {
-        let device = device.open(py)?;
-        let (pca, grm) = match of {
-            Of::Pca(options) => (Some(options.of()?), None),
-            Of::Grm(options) => (None, Some(options.of()?)),
-        };
+        let device = run.device(py)?;
+        let (pca, grm) = of.options()?;
         let part = call_on(py, &device, run, |device, run| {
             let mut wanted = Wanted::default();
             if let Some(options) = &pca {
@@ -340,42 +325,6 @@ impl Part {
     }
 }
 
-/// The components of what a part of all variants has.
-#[pyfunction]
-pub(crate) fn pca_of_part<'py>(
-    py: Python<'py>,
-    genotypes: &Genotypes,
-    part: &Part,
-    options: OfPca,
-    device: device::Wanted,
-    run: RunOptions,
-) -> PyResult<Bound<'py, PyDict>> {
-    let (options, device) = (options.of()?, device.open(py)?);
-    let result = call_on(py, &device, run, |device, run| {
-        let wanted = Wanted::default().pca(&options);
-        Cohort::of_part(&genotypes.genotypes, device, &wanted, &part.0, run)?.pca(&options, run)
-    })?;
-    found(py, result)
-}
-
-/// The relationship matrix of what a part of all variants has.
-#[pyfunction]
-pub(crate) fn grm_of_part<'py>(
-    py: Python<'py>,
-    genotypes: &Genotypes,
-    part: &Part,
-    options: OfGrm,
-    device: device::Wanted,
-    run: RunOptions,
-) -> PyResult<Relationships<'py>> {
-    let (options, device) = (options.of()?, device.open(py)?);
-    let grm = call_on(py, &device, run, |device, run| {
-        let wanted = Wanted::default().grm(&options);
-        Cohort::of_part(&genotypes.genotypes, device, &wanted, &part.0, run)?.grm(&options, run)
-    })?;
-    relationships(py, grm)
-}
-
 /// Genotypes that stay on a device between products.
 #[pyclass(module = "teatime._teatime", frozen)]
 #[derive(Debug)]
@@ -387,14 +336,8 @@ pub(crate) struct Loaded {
 #[pymethods]
 impl Loaded {
     #[new]
-    fn new(
-        py: Python<'_>,
-        genotypes: &Genotypes,
-        options: OfPca,
-        device: device::Wanted,
-        run: RunOptions,
-    ) -> PyResult<Self> {
-        let (options, device) = (options.of()?.method(Method::Randomized), device.open(py)?);
+    fn new(py: Python<'_>, genotypes: &Genotypes, options: OfPca, run: RunOptions) -> PyResult<Self> {
+        let (options, device) = (options.of()?.method(Method::Randomized), run.device(py)?);
         let cohort = call(py, run, |run| {
             Cohort::load(&genotypes.genotypes, &device, &Wanted::default().pca(&options), run)
         })?;

@@ -10,9 +10,11 @@ mod cuda;
 mod device;
 mod distance;
 mod dlpack;
+mod errors;
 mod filter;
 mod genotype;
 mod linalg;
+mod names;
 mod operand;
 mod rows;
 
@@ -29,8 +31,8 @@ mod _teatime {
         device::{Device, devices},
         distance::{DistanceBands, DistanceSums, condensed, distances, metric_name, pairwise},
         filter::{StoredArray, gaussian},
-        genotype::{Genotypes, Loaded, Part, check, grm, grm_of_part, part_step, pca, pca_of_part},
-        linalg::{normal_product, svd, svd_step, truncated_svd},
+        genotype::{Genotypes, Loaded, Part, check, grm, part_step, pca},
+        linalg::{Iteration, normal_product, svd, truncated_svd},
         operand::to_cuda,
         panic,
     };

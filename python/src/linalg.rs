@@ -1,19 +1,20 @@
 //! Singular values and vectors.
 
-use std::cell::{Cell, RefCell};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use numpy::{Element as NumpyElement, IntoPyArray, PyArray1, PyArrayDyn, PyReadonlyArrayDyn};
+use numpy::{IntoPyArray, PyArray1, PyArrayDyn, PyReadonlyArrayDyn};
 use pyo3::{exceptions::PyValueError, prelude::*};
 use teatime::{
-    Device, Error, Real, Result, Status,
-    linalg::{LinearMap, Matrix, Pass, SignRule, Stop, SvdOptions, randomized_svd, transpose},
+    Error, Status,
+    linalg::{LinearMap, Matrix, Pass, SignRule, Stop, SvdOptions, SvdSteps, transpose},
 };
 
 use crate::{
     array::{host_parts, matrix, sizes},
-    call::{RunOptions, call, call_on, exception},
-    device::Wanted,
-    operand::{Floats, Given, parts},
+    call::{RunOptions, call, call_on},
+    errors::exception,
+    names::either,
+    operand::{Floats, Given, parts, with_array},
 };
 
 /// The options of the iteration, as Python has them.
@@ -32,17 +33,14 @@ impl Options {
     /// # Errors
     /// `ValueError` for a rule of signs that there is not.
     pub(crate) fn of(self) -> PyResult<SvdOptions> {
-        let sign = match &*self.signs {
-            "stable" => SignRule::Stable,
-            "dask" => SignRule::DaskSum,
-            "u" => SignRule::MaxAbsU,
-            "v" => SignRule::MaxAbsV,
-            "none" => SignRule::None,
-            other => {
-                let why = format!("`signs` is stable, dask, u, v or none, not {other:?}");
-                return Err(PyValueError::new_err(why));
-            }
-        };
+        let signs = [
+            ("stable", SignRule::Stable),
+            ("dask", SignRule::DaskSum),
+            ("u", SignRule::MaxAbsU),
+            ("v", SignRule::MaxAbsV),
+            ("none", SignRule::None),
+        ];
+        let sign = either("signs", &self.signs, signs)?;
         let stop = self.n_iter.map_or(Stop::Tolerance(self.tol), Stop::PowerIterations);
         let options = SvdOptions::default().stop(stop).max_passes(self.max_passes).seed(self.seed);
         Ok(options.sign(sign).oversamples(self.n_oversamples))
@@ -54,32 +52,17 @@ type Found<'py> = (Bound<'py, PyAny>, Bound<'py, PyArray1<f64>>, Bound<'py, PyAn
 
 /// U (m, r), values, Vᵀ (r, n).
 #[pyfunction]
-pub(crate) fn svd<'py>(
-    py: Python<'py>,
-    a: Floats<'py>,
-    device: Wanted,
-    run: RunOptions,
-) -> PyResult<Found<'py>> {
-    let device = device.open(py)?;
-    match &a {
-        Floats::F32(a) => svd_of(py, a, &device, run),
-        Floats::F64(a) => svd_of(py, a, &device, run),
-    }
-}
-
-fn svd_of<'py, R: Real + NumpyElement>(
-    py: Python<'py>,
-    a: &Given<'py, R>,
-    device: &Device,
-    run: RunOptions,
-) -> PyResult<Found<'py>> {
-    let a = parts(a)?;
-    let (u, s, v) = call_on(py, device, run, |device, _| {
-        let a = a.view(device)?;
-        let found = teatime::linalg::svd(&a)?;
-        Ok((a.result(found.u)?, found.s, a.result(transpose(&found.v)?)?))
-    })?;
-    Ok((u.array(py)?, s.into_pyarray(py), v.array(py)?))
+pub(crate) fn svd<'py>(py: Python<'py>, a: Floats<'py>, run: RunOptions) -> PyResult<Found<'py>> {
+    let device = run.device(py)?;
+    with_array!(Floats a, a => {
+        let a = parts(a)?;
+        let (u, s, v) = call_on(py, &device, run, |device, _| {
+            let a = a.view(device)?;
+            let found = teatime::linalg::svd(&a)?;
+            Ok((a.result(found.u)?, found.s, a.result(transpose(&found.v)?)?))
+        })?;
+        Ok((u.array(py)?, s.into_pyarray(py), v.array(py)?))
+    })
 }
 
 /// The results of [`truncated_svd`].
@@ -100,34 +83,23 @@ pub(crate) fn truncated_svd<'py>(
     k: usize,
     options: Options,
     transposed: bool,
-    device: Wanted,
     run: RunOptions,
 ) -> PyResult<Truncated<'py>> {
-    let (device, options) = (device.open(py)?, options.of()?);
-    match &a {
-        Floats::F32(a) => truncated_of(py, a, (k, options, transposed), &device, run),
-        Floats::F64(a) => truncated_of(py, a, (k, options, transposed), &device, run),
-    }
-}
-
-fn truncated_of<'py, R: Real + NumpyElement>(
-    py: Python<'py>,
-    a: &Given<'py, R>,
-    (k, options, transposed): (usize, SvdOptions, bool),
-    device: &Device,
-    run: RunOptions,
-) -> PyResult<Truncated<'py>> {
-    let a = parts(a)?;
-    let (u, s, v, residuals, converged, passes) = call_on(py, device, run, |device, run| {
-        let a = a.view(device)?;
-        let rule = options.sign;
-        let mut found = teatime::linalg::truncated_svd(&a, k, &options.sign(SignRule::None), run)?;
-        found.set_signs(rule, transposed)?;
-        let v = a.result(transpose(&found.v)?)?;
-        Ok((a.result(found.u)?, found.s, v, found.residuals, found.converged, found.passes))
-    })?;
-    let (s, residuals) = (s.into_pyarray(py), residuals.into_pyarray(py));
-    Ok((u.array(py)?, s, v.array(py)?, residuals, converged, passes))
+    let (device, options) = (run.device(py)?, options.of()?);
+    let unsigned = options.sign(SignRule::None);
+    with_array!(Floats a, a => {
+        let a = parts(a)?;
+        let (u, v, found) = call_on(py, &device, run, |device, run| {
+            let a = a.view(device)?;
+            let mut found = teatime::linalg::truncated_svd(&a, k, &unsigned, run)?;
+            found.set_signs(options.sign, transposed)?;
+            let v = a.result(transpose(&found.v)?)?;
+            Ok((a.result(found.u)?, v, (found.s, found.residuals, found.converged, found.passes)))
+        })?;
+        let (s, residuals, converged, passes) = found;
+        let (s, residuals) = (s.into_pyarray(py), residuals.into_pyarray(py));
+        Ok((u.array(py)?, s, v.array(py)?, residuals, converged, passes))
+    })
 }
 
 /// `Aᵀ (A X)`: of blocks of rows these add up to that of all.
@@ -136,10 +108,9 @@ pub(crate) fn normal_product<'py>(
     py: Python<'py>,
     a: Given<'py, f32>,
     x: PyReadonlyArrayDyn<'py, f64>,
-    device: Wanted,
     run: RunOptions,
 ) -> PyResult<Bound<'py, PyArrayDyn<f64>>> {
-    let device = device.open(py)?;
+    let device = run.device(py)?;
     let (a, x) = (parts(&a)?, as_matrix(&x)?);
     let found = call_on(py, &device, run, |device, run| {
         let rows = a.shape()[0];
@@ -166,56 +137,65 @@ type Step<'py> = (
     Option<(Bound<'py, PyArray1<f64>>, Bound<'py, PyArrayDyn<f64>>, Bound<'py, PyArray1<f64>>, Vec<bool>)>,
 );
 
-/// The iteration of [`randomized_svd`] for a matrix (m, n) of which the products `Aᵀ (A X)` so far are given, in the order in which they
-/// were asked for: it is run over these, and says which X comes next.
-#[pyfunction]
-pub(crate) fn svd_step<'py>(
-    py: Python<'py>,
+/// The iteration of the randomized decomposition of a matrix (m, n) whose products others make.
+#[pyclass(module = "teatime._teatime", frozen)]
+#[derive(Debug)]
+pub(crate) struct Iteration {
     shape: [u64; 2],
     k: usize,
-    options: Options,
-    made: Vec<PyReadonlyArrayDyn<'py, f64>>,
-    run: RunOptions,
-) -> PyResult<Step<'py>> {
-    let options = options.of()?;
-    let made = made.iter().map(as_matrix).collect::<PyResult<Vec<_>>>()?;
-    let (asked, found) = call(py, run, |run| {
-        let replay = Replay { shape, made, next: Cell::new(0), asked: RefCell::new(None) };
-        match (randomized_svd(&replay, k, &options, run), replay.asked.into_inner()) {
-            (_, Some(asked)) => Ok((Some(asked), None)),
-            (found, None) => Ok((None, Some(found?))),
-        }
-    })?;
-    let asked = asked.map(|asked| matrix(py, asked)).transpose()?;
-    let found = found.map(|found| {
-        let residuals = found.residuals.into_pyarray(py);
-        Ok::<_, PyErr>((found.s.into_pyarray(py), matrix(py, found.v)?, residuals, found.converged))
-    });
-    Ok((asked, found.transpose()?))
+    options: SvdOptions,
+    /// The iteration after some products. None before any, after an error, and while a thread is at it.
+    reached: Mutex<Option<SvdSteps>>,
 }
 
-/// A matrix whose products were made before, but for the next one, which is asked for.
-struct Replay {
-    shape: [u64; 2],
-    made: Vec<Matrix>,
-    next: Cell<usize>,
-    asked: RefCell<Option<Matrix>>,
+#[pymethods]
+impl Iteration {
+    #[new]
+    fn new(shape: [u64; 2], k: usize, options: Options) -> PyResult<Self> {
+        Ok(Self { shape, k, options: options.of()?, reached: Mutex::default() })
+    }
+
+    /// The next step after the products `Aᵀ (A X)` that are given, all so far in the order in which they were asked for. Those that it has
+    /// had before it does not take again.
+    fn step<'py>(
+        &self,
+        py: Python<'py>,
+        made: Vec<PyReadonlyArrayDyn<'py, f64>>,
+        run: RunOptions,
+    ) -> PyResult<Step<'py>> {
+        let reached = self.reached().take().filter(|steps| steps.given() as usize <= made.len());
+        let had = reached.as_ref().map_or(0, SvdSteps::given) as usize;
+        let new = made[had..].iter().map(as_matrix).collect::<PyResult<Vec<_>>>()?;
+        let (steps, asked, found) = call(py, run, |run| {
+            let fresh = || SvdSteps::new(self.shape, self.k, &self.options, run);
+            let mut steps = reached.map_or_else(fresh, Ok)?;
+            let mut asked = steps.next_input()?;
+            for product in new {
+                run.cancel.check()?;
+                if asked.is_some() {
+                    steps.give(&product)?;
+                    asked = steps.next_input()?;
+                }
+            }
+            if asked.is_none() && self.k > 0 && self.options.sign == SignRule::MaxAbsU {
+                let why = "u: that takes another pass; stable, v, dask or none";
+                return Err(Error::argument("pca", "signs", why));
+            }
+            let found = asked.is_none().then(|| steps.components()).transpose()?;
+            Ok((steps, asked, found))
+        })?;
+        *self.reached() = Some(steps);
+        let asked = asked.map(|asked| matrix(py, asked)).transpose()?;
+        let found = found.map(|found| {
+            let residuals = found.residuals.into_pyarray(py);
+            Ok::<_, PyErr>((found.s.into_pyarray(py), matrix(py, found.v)?, residuals, found.converged))
+        });
+        Ok((asked, found.transpose()?))
+    }
 }
 
-impl LinearMap for Replay {
-    fn shape(&self) -> [u64; 2] {
-        self.shape
-    }
-
-    fn apply_normal(&self, x: &Matrix, _: &Pass<'_>) -> Result<Matrix> {
-        let at = self.next.replace(self.next.get() + 1);
-        self.made.get(at).cloned().ok_or_else(|| {
-            self.asked.replace(Some(x.clone()));
-            Error::Cancelled
-        })
-    }
-
-    fn apply(&self, _: &Matrix, _: &Pass<'_>, _: &mut dyn FnMut(u64, &Matrix) -> Result<()>) -> Result<()> {
-        Err(Error::argument("pca", "signs", "u: that takes another pass; stable, v, dask or none"))
+impl Iteration {
+    fn reached(&self) -> MutexGuard<'_, Option<SvdSteps>> {
+        self.reached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

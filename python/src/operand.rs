@@ -1,7 +1,5 @@
 //! Arrays that operations take, on the host or in a GPU's memory, and their results, which are where the operand was.
 
-use std::ops::Deref;
-
 use half::f16;
 use numpy::{Element as NumpyElement, PyReadonlyArrayDyn};
 use pyo3::{exceptions::PyTypeError, prelude::*};
@@ -10,8 +8,7 @@ use teatime::{Device, Element, Result, Tensor, TensorView};
 use crate::{
     array::{Read, host_parts},
     call::{RunOptions, call_on},
-    cuda::{CudaArray, CudaView},
-    device::Wanted,
+    cuda::{CudaArray, View},
 };
 
 /// An array of elements of one type, on the host or in a GPU's memory.
@@ -53,14 +50,17 @@ pub(crate) enum Floats<'py> {
     F64(Given<'py, f64>),
 }
 
-/// Calls a generic function with the array that an [`Array`] holds.
+/// The value of an expression of the array that an [`Array`] or [`Floats`] holds, whichever its type is.
 macro_rules! with_array {
     ($array:expr, $x:ident => $body:expr) => {
-        $crate::operand::with_array!(@ $array, $x, $body; F32 F64 F16 U8 I8 U16 I16 U32 I32)
+        $crate::operand::with_array!(@ Array $array, $x, $body; F32 F64 F16 U8 I8 U16 I16 U32 I32)
     };
-    (@ $array:expr, $x:ident, $body:expr; $($name:ident)*) => {
+    (Floats $array:expr, $x:ident => $body:expr) => {
+        $crate::operand::with_array!(@ Floats $array, $x, $body; F32 F64)
+    };
+    (@ $kind:ident $array:expr, $x:ident, $body:expr; $($name:ident)*) => {
         match &$array {
-            $($crate::operand::Array::$name($x) => $body,)*
+            $($crate::operand::$kind::$name($x) => $body,)*
         }
     };
 }
@@ -109,25 +109,10 @@ impl<'a, T: Element> Parts<'a, T> {
     /// As [`TensorView::from_slice`] and [`TensorView::from_cuda_memory`].
     pub(crate) fn view(&self, device: &Device) -> Result<View<'a, T>> {
         match *self {
-            Self::Host(values, ref shape) => TensorView::from_slice(device, values, shape).map(View::Host),
-            Self::Card(array) => array.view(device).map(View::Card),
-        }
-    }
-}
-
-/// A tensor of an array's elements.
-pub(crate) enum View<'a, T: Element> {
-    Host(TensorView<'a, T>),
-    Card(CudaView<'a, T>),
-}
-
-impl<T: Element> Deref for View<'_, T> {
-    type Target = Tensor<T>;
-
-    fn deref(&self) -> &Tensor<T> {
-        match self {
-            Self::Host(view) => view,
-            Self::Card(view) => view,
+            Self::Host(values, ref shape) => {
+                Ok(View { tensor: TensorView::from_slice(device, values, shape)?, is_on_card: false })
+            }
+            Self::Card(array) => array.view(device),
         }
     }
 }
@@ -138,10 +123,7 @@ impl<T: Element> View<'_, T> {
     /// # Errors
     /// As [`Read::of`] and [`CudaArray::of`].
     pub(crate) fn result<U: Element + NumpyElement>(&self, made: Tensor<U>) -> Result<Made<U>> {
-        Ok(match self {
-            Self::Host(_) => Made::Host(Read::of(made)?),
-            Self::Card(_) => Made::Card(CudaArray::of(made)?),
-        })
+        Ok(if self.is_on_card { Made::Card(CudaArray::of(made)?) } else { Made::Host(Read::of(made)?) })
     }
 }
 
@@ -161,18 +143,31 @@ impl<T: Element + NumpyElement> Made<T> {
     }
 }
 
-/// A NumPy array as one in a GPU's memory.
-#[pyfunction]
-pub(crate) fn to_cuda(py: Python<'_>, array: Array<'_>, device: Wanted) -> PyResult<CudaArray> {
-    let device = device.open(py)?;
-    with_array!(array, array => uploaded(py, array, &device))
+/// The array that an operation makes of another one, where that is.
+///
+/// # Errors
+/// As [`call_on`].
+pub(crate) fn mapped<'py, T: Element + NumpyElement, U: Element + NumpyElement>(
+    py: Python<'py>,
+    x: &Given<'py, T>,
+    device: &Device,
+    run: RunOptions,
+    operation: impl FnOnce(&Tensor<T>) -> Result<Tensor<U>> + Send,
+) -> PyResult<Bound<'py, PyAny>> {
+    let x = parts(x)?;
+    let made = call_on(py, device, run, |device, _| {
+        let x = x.view(device)?;
+        x.result(operation(&x)?)
+    })?;
+    made.array(py)
 }
 
-fn uploaded<T: Element + NumpyElement>(
-    py: Python<'_>,
-    array: &Given<'_, T>,
-    device: &Device,
-) -> PyResult<CudaArray> {
-    let values = parts(array)?;
-    call_on(py, device, RunOptions::default(), |device, _| CudaArray::of(values.tensor(device)?))
+/// A NumPy array as one in a GPU's memory.
+#[pyfunction]
+pub(crate) fn to_cuda(py: Python<'_>, array: Array<'_>, run: RunOptions) -> PyResult<CudaArray> {
+    let device = run.device(py)?;
+    with_array!(array, array => {
+        let values = parts(array)?;
+        call_on(py, &device, run, |device, _| CudaArray::of(values.tensor(device)?))
+    })
 }

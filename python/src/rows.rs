@@ -18,21 +18,13 @@ const CHUNK: usize = 1 << 20;
 pub(crate) struct Rows {
     /// The first of those that are here.
     first: usize,
-    /// Their elements, which `owner` keeps where they are.
-    start: *const u8,
-    len: usize,
-    owner: Py<PyAny>,
+    /// Their elements, which `owner` keeps where they are: nobody but this has them.
+    bytes: &'static [u8],
+    _owner: Py<PyAny>,
     dtype: StoredType,
     shape: Vec<u64>,
     chunk_shape: Vec<u64>,
 }
-
-#[allow(unsafe_code, reason = "memory of Python's")]
-// SAFETY: the memory is read alone, and the owner is touched with the interpreter's lock alone.
-unsafe impl Send for Rows {}
-#[allow(unsafe_code, reason = "memory of Python's")]
-// SAFETY: as above.
-unsafe impl Sync for Rows {}
 
 impl fmt::Debug for Rows {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -45,6 +37,7 @@ impl Rows {
     ///
     /// # Errors
     /// `ValueError` where there are not so many; `TypeError` for an array that is not in C order, or in a GPU's memory.
+    #[allow(unsafe_code, reason = "memory of Python's")]
     pub(crate) fn new<T: Storable + numpy::Element>(
         array: &Given<'_, T>,
         first: u64,
@@ -67,24 +60,17 @@ impl Rows {
         let row = size_of_val(values).checked_div(sizes(&here)[0]).unwrap_or(1);
         let mut chunk_shape: Vec<u64> = shape.iter().map(|&extent| extent.max(1)).collect();
         chunk_shape[0] = ((CHUNK / row.max(1)) as u64).clamp(1, chunk_shape[0]);
+        // SAFETY: the elements are a slice, and the owner, which is held, neither frees nor moves them. That Python writes to them
+        // meanwhile is as for any function of NumPy's that has released the lock: a caller's error.
+        let bytes = unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) };
         Ok(Self {
             first: sizes(&[first])[0],
-            start: values.as_ptr().cast(),
-            len: size_of_val(values),
-            owner: array.as_any().clone().unbind(),
+            bytes,
+            _owner: array.as_any().clone().unbind(),
             dtype: T::STORED,
             shape,
             chunk_shape,
         })
-    }
-
-    /// The elements that are here.
-    #[allow(unsafe_code, reason = "memory of Python's")]
-    fn bytes(&self) -> &[u8] {
-        let _ = &self.owner;
-        // SAFETY: they were a slice's, and the owner, which is held, neither frees nor moves them. That Python writes to them
-        // meanwhile is as for any function of NumPy's that has released the lock: a caller's error.
-        unsafe { std::slice::from_raw_parts(self.start, self.len) }
     }
 }
 
@@ -108,9 +94,8 @@ impl ChunkedArray for Rows {
     fn decode(&self, index: &[u64], _: FetchedChunk) -> Result<DecodedChunk> {
         let [chunk, at] = [self.chunk_shape[0], index[0]].map(|n| sizes(&[n])[0]);
         let row = self.dtype.size() * sizes(&self.shape[1..]).iter().product::<usize>();
-        let here = self.bytes();
         let rows = at * chunk..(at + 1) * chunk;
-        let held = self.first..self.first + here.len().checked_div(row).unwrap_or_default();
+        let held = self.first..self.first + self.bytes.len().checked_div(row).unwrap_or_default();
         let wanted = rows.start.max(held.start)..rows.end.min(held.end);
         if wanted.is_empty() && row > 0 {
             let why = format!("rows {rows:?}, and those here are {held:?}");
@@ -119,7 +104,7 @@ impl ChunkedArray for Rows {
         let within = |from: usize| (wanted.start - from) * row..(wanted.end - from) * row;
         let mut bytes = Vec::with_capacity(chunk * row);
         bytes.resize((wanted.start - rows.start) * row, 0);
-        bytes.extend_from_slice(&here[within(held.start)]);
+        bytes.extend_from_slice(&self.bytes[within(held.start)]);
         bytes.resize(chunk * row, 0);
         Ok(DecodedChunk {
             stored: bytes.len() as u64,

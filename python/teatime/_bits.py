@@ -49,7 +49,7 @@ def pack(
         raise TypeError(f"`x` has the type {given.dtype}: int8, uint8 and bool are packed")
     entries = None if table is None else [whole(value, "table", most=255) for value in table]
     missing = None if missing is None else whole(missing, "missing", most=255)
-    packed = _teatime.pack(c_order(a), whole(bits, "bits"), entries, missing, device_of(device, x=a), run_options())
+    packed = _teatime.pack(c_order(a), whole(bits, "bits"), entries, missing, run_options(device_of(device, x=a)))
     return as_given(packed, x)  # type: ignore[no-any-return]
 
 
@@ -82,6 +82,6 @@ def unpack(
         raise TypeError(f"`packed` has the type {a.dtype}: it is of uint8")
     entries = None if table is None else [float(value) for value in table]
     n = whole(n, "n", most=2**63 - 1)
-    on = device_of(device, packed=a)
-    values = _teatime.unpack(c_order(a), n, whole(bits, "bits"), entries, str(np.dtype(dtype)), on, run_options())
+    run = run_options(device_of(device, packed=a))
+    values = _teatime.unpack(c_order(a), n, whole(bits, "bits"), entries, str(np.dtype(dtype)), run)
     return as_given(values, packed)  # type: ignore[no-any-return]

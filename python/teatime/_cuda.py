@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from ._arrays import as_array, c_order, host_array, library, on_card
-from ._device import Device
+from ._device import Device, run_options
 from ._teatime import CudaArray
 from ._teatime import to_cuda as _to_cuda
 
@@ -71,7 +71,7 @@ def as_given(result: Any, like: Any, on: str | None = None) -> Any:
     """A result where the argument ``like`` is: on its GPU, whose name is ``on``, as an array of its library, or on the host."""
     if not on_card(like):
         return result
-    card = result if isinstance(result, CudaArray) else _to_cuda(c_order(result), on or given_array(like, "output", "").device)
+    card = result if isinstance(result, CudaArray) else _to_cuda(c_order(result), run_options(on or given_array(like, "output", "").device))
     of_library = _ARRAYS.get(library(like))
     return of_library(card) if of_library else card
 
@@ -108,4 +108,4 @@ def to_cuda(x: ArrayLike, device: Device | str = "cuda:0") -> CudaArray:
     opened = device if isinstance(device, Device) else Device(device)
     if opened.backend != "cuda":
         raise ValueError(f"`device` is {opened.name}, which is no CUDA GPU")
-    return _to_cuda(c_order(as_array(x, "x", "to_cuda")), opened)
+    return _to_cuda(c_order(as_array(x, "x", "to_cuda")), run_options(opened))

@@ -47,8 +47,8 @@ def narrows(name: str, given: Any, narrow: bool | None, device: Device | str | N
     return not opened.f64
 
 
-def run_options(progress: Any = None, memory: int | str | None = None) -> dict[str, Any]:
-    """What a caller says about a long call, as the compiled part takes it.
+def run_options(device: Device | str | None = None, progress: Any = None, memory: int | str | None = None) -> dict[str, Any]:
+    """What a caller says about a call, as the compiled part takes it.
 
     ``progress`` is called as ``progress(done, total)``, with how much of the work is done; an object with ``update`` and ``total``, such
     as a tqdm bar, is advanced by these. The total is of the passes that there may be; it is reached where fewer were needed too.
@@ -57,7 +57,7 @@ def run_options(progress: Any = None, memory: int | str | None = None) -> dict[s
         progress = _Progress(progress)
     if memory is not None and not isinstance(memory, str):
         memory = whole(memory, "memory", most=2**64 - 1)
-    return {"progress": progress, "memory": memory}
+    return {"device": device, "progress": progress, "memory": memory}
 
 
 class _Progress:

@@ -112,9 +112,9 @@ def pairwise_distance(
     if condensed:
         if b is not None or return_shared:
             raise ValueError("`condensed` is of `x` alone, without `y` and `return_shared`")
-        return as_given(_teatime.condensed(a, options, device, run_options(progress)).astype(out, copy=False), x, card)
+        return as_given(_teatime.condensed(a, options, run_options(device, progress)).astype(out, copy=False), x, card)
     counted = return_shared and missing != "propagate"
-    distances, shared = _teatime.pairwise(a, b, options, counted, device, run_options(progress))
+    distances, shared = _teatime.pairwise(a, b, options, counted, run_options(device, progress))
     distances = as_given(distances.astype(out, copy=False), x, card)
     if not return_shared:
         return distances

@@ -166,7 +166,7 @@ def gaussian_filter(
     warn_of_sign(options, dtype)
     for part in [options] if rounding != "scipy" or not is_long(dtype) else axis_by_axis(options):
         # In C order always: axes are filtered in turn, and another order would round otherwise.
-        x = _teatime.gaussian(c_order(x), part, str(computed) if computed != x.dtype else "same", device, run_options())
+        x = _teatime.gaussian(c_order(x), part, str(computed) if computed != x.dtype else "same", run_options(device))
         if part is not options:
             np.trunc(x, out=x)
     result = of_type(x, dtype)

@@ -85,7 +85,7 @@ def svd(a: ArrayLike, *, narrow: bool | None = None, device: Device | str | None
     array([4., 3.])
     """
     x, scale, transposed, out = _matrix(a, narrow, device)
-    u, s, vt = _teatime.svd(x, device_of(device, a=x), run_options())
+    u, s, vt = _teatime.svd(x, run_options(device_of(device, a=x)))
     if _beyond(x, s):
         return _on_card(svd(x.get(), device=device), a, x)
     return _svd((u, s * scale, vt), transposed, out, a, x)
@@ -153,7 +153,7 @@ def truncated_svd(
     x, scale, transposed, out = _matrix(a, narrow, device)
     options = svd_options(n_oversamples=n_oversamples, n_iter=n_iter, tol=tol, random_state=random_state, signs=signs)
     k = whole(n_components, "n_components")
-    u, s, vt, *reached = _teatime.truncated_svd(x, k, options, transposed, device_of(device, a=x), run_options(progress))
+    u, s, vt, *reached = _teatime.truncated_svd(x, k, options, transposed, run_options(device_of(device, a=x), progress))
     if _beyond(x, s):
         again = truncated_svd(
             x.get(), k, n_oversamples=n_oversamples, n_iter=n_iter, tol=tol, random_state=random_state, signs=signs, device=device, progress=progress
@@ -226,7 +226,7 @@ def pca(
     k = whole(n_components, "n_components")
     options = svd_options(n_iter=n_iter, tol=tol, random_state=random_state, signs="v")
     centred, scale, mean, squares = _centred(a, np.float64 if wide else np.float32)
-    u, s, vt, *reached = _teatime.truncated_svd(centred, k, options, False, device_of(device), run_options(progress))
+    u, s, vt, *reached = _teatime.truncated_svd(centred, k, options, False, run_options(device, progress))
     if n_iter is None:
         warn_unconverged(*reached[:2], options)
     s = s * scale

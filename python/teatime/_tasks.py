@@ -228,22 +228,23 @@ def iterated(bands: Sequence[Delayed], shape: tuple[int, int], k: int, svd: dict
     With ``compute`` and without ``n_iter``, products are computed one after the other until no more is wanted. Else there are tasks for as
     many as may be wanted: those that come after the last have nothing to do.
     """
+    start = functools.partial(_worker.Iteration, shape, k, svd)
     if compute and svd["n_iter"] is None:
         bands = list(dask.persist(*bands))
         multiply = named(_worker.product_of_band, "product")
-        done: list[Any] = []
-        while (x := _worker.next_vectors(shape, k, svd, done)) is not None:
+        iteration, done = start(), list[Any]()
+        while (x := _worker.next_vectors(iteration, done)) is not None:
             parts = [multiply(band, delayed(x, pure=True)) for band in bands]
             done.append(tree(parts, "add-products", _worker.add_products).compute())
-        return delayed(_worker.components(shape, k, svd, done), pure=True)
+        return delayed(_worker.components(iteration, done, svd), pure=True)
     # One layer, since there may be many thousands of tasks, and each layer is merged with all before.
     token = tokenize(__version__, shape, k, svd, [band.key for band in bands])
-    step, result = functools.partial(_worker.next_vectors, shape, k, svd), f"teatime-components-{token}"
-    graph: dict[Any, Any] = {}
+    iteration, result = (f"teatime-{name}-{token}" for name in ("iteration", "components"))
+    graph: dict[Any, Any] = {iteration: (start,)}
     made: list[Any] = []
     for number in range(svd["max_passes"] if svd["n_iter"] is None else svd["n_iter"] + 2):
         x = (f"teatime-next-vectors-{token}", number)
-        graph[x] = (step, list(made))
+        graph[x] = (_worker.next_vectors, iteration, list(made))
         level = [(f"teatime-product-{token}", number, i) for i in range(len(bands))]
         graph.update((part, (_worker.product_of_band, band.key, x)) for part, band in zip(level, bands))
         # Neighbours first, as `tree` has it.
@@ -252,7 +253,7 @@ def iterated(bands: Sequence[Delayed], shape: tuple[int, int], k: int, svd: dict
             graph.update((key, (_worker.add_products, *level[2 * i : 2 * i + 2])) for i, key in enumerate(sums))
             level = sums + level[2 * len(sums) :]
         made += level
-    graph[result] = (functools.partial(_worker.components, shape, k, svd), made)
+    graph[result] = (functools.partial(_worker.components, svd=svd), iteration, made)
     return Delayed(result, HighLevelGraph.from_collections(result, graph, list(bands)))
 
 

@@ -76,7 +76,7 @@ def _genotypes(source: Any, ploidy: int | None, name: str, first: int = 0, varia
 
 def part(source: Any, rows: tuple[int, int], variants: int, ploidy: int | None, options: dict[str, Any], name: str | None) -> Any:
     """Counts and sums over a range of a store's variants, or over a block of them."""
-    return _teatime.Part(_genotypes(source, ploidy, "pca", rows[0], variants), rows, options, device(name), run_options())
+    return _teatime.Part(_genotypes(source, ploidy, "pca", rows[0], variants), rows, options, run_options(device(name)))
 
 
 @contextlib.contextmanager
@@ -97,13 +97,13 @@ def merge(one: Any, other: Any) -> Any:
 
 def pca_of_part(part: Any, like: Any, variants: int, ploidy: int | None, options: dict[str, Any], name: str | None) -> dict[str, Any]:
     """The components of all variants' sums."""
-    pca = _teatime.pca_of_part(_genotypes(like, ploidy, "pca", 0, variants), part, options, device(name), run_options())
+    pca = _teatime.pca(_genotypes(like, ploidy, "pca", 0, variants), options, run_options(device(name)), part)
     return {**pca, "converged": np.array(pca["converged"])}
 
 
 def grm_of_part(part: Any, like: Any, variants: int, ploidy: int | None, options: dict[str, Any], name: str | None) -> tuple[Any, Any, Any]:
     """The relationship matrix of all variants' sums."""
-    return _teatime.grm_of_part(_genotypes(like, ploidy, "pca", 0, variants), part, options, device(name), run_options())
+    return _teatime.grm(_genotypes(like, ploidy, "pca", 0, variants), options, run_options(device(name)), part)
 
 
 #: Of variants: how many there are, took part, and were left out for what.
@@ -151,7 +151,7 @@ class Band(_Kept):
         self._packed = opened.variants * opened.samples // 4
         # Fewer variants than components are no error here: there are more in other bands.
         few = {**options, "n_components": min(options["n_components"], opened.variants)}
-        return _teatime.Loaded(opened, few, device(name), run_options())
+        return _teatime.Loaded(opened, few, run_options(device(name)))
 
     def __sizeof__(self) -> int:
         source = self._made_of[0]
@@ -208,7 +208,7 @@ def product_of_block(block: NDArray[Any], x: NDArray[np.float64], name: str | No
     a, scale = (widened(a), scale_of(a)) if wide else as_float32(a, "a", integers=given.dtype.kind in "iu")
     if not 2.0**-500 <= scale <= 2.0**500:
         raise ValueError(f"`a`: a block of numbers up to about {scale:.0e}: above 2**500, and below 2**-500, their products leave float64")
-    return a.T @ (a @ x) if wide else _teatime.normal_product(c_order(a), c_order(x), on, run_options()) * scale**2
+    return a.T @ (a @ x) if wide else _teatime.normal_product(c_order(a), c_order(x), run_options(on)) * scale**2
 
 
 def random_vectors(n: int, columns: int, seed: int) -> NDArray[np.float64]:
@@ -259,16 +259,27 @@ def left_vectors(q: NDArray[np.float64], svd: dict[str, Any], dtype: str) -> NDA
     return (q @ svd["u"]).astype(dtype, copy=False)
 
 
-def next_vectors(shape: tuple[int, int], k: int, svd: dict[str, Any], made: Sequence[Product | None]) -> Any:
+class Iteration(_Kept):
+    """The randomized iteration for the ``k`` largest singular values of a matrix, with the options ``svd``, of which others make the
+    products. It knows those that it was given, and on another worker is given them again.
+    """
+
+    def _make(self, shape: tuple[int, int], k: int, svd: dict[str, Any]) -> Any:
+        return _teatime.Iteration(shape, k, svd)
+
+    def step(self, made: Sequence[Product | None]) -> tuple[Any, Any]:
+        """The next vectors to multiply, or what the iteration has found."""
+        return self.loaded().step(_values(made), run_options())
+
+
+def next_vectors(iteration: Iteration, made: Sequence[Product | None]) -> Any:
     """The iteration's next vectors to multiply; None where it has converged."""
-    if any(product is None for product in made):
-        return None
-    return _teatime.svd_step(shape, k, svd, _values(made), run_options())[0]
+    return None if any(product is None for product in made) else iteration.step(made)[0]
 
 
-def components(shape: tuple[int, int], k: int, svd: dict[str, Any], made: Sequence[Product | None]) -> dict[str, Any]:
+def components(iteration: Iteration, made: Sequence[Product | None], svd: dict[str, Any]) -> dict[str, Any]:
     """The singular values and right vectors that the iteration has found."""
-    _, result = _teatime.svd_step(shape, k, svd, _values(made), run_options())
+    _, result = iteration.step(made)
     if result is None:
         raise RuntimeError("the iteration needs more products than it was given")
     s, v, residuals, converged = result
@@ -308,10 +319,10 @@ def sums_of_blocks(x: NDArray[Any], y: NDArray[Any] | None, options: dict[str, A
         a, columns = either_order(a)
         if columns and _is_dosage(a, options):
             opened = Genotypes.of_array(a, 0, None, False)
-            return _teatime.DistanceSums.of_genotypes(opened, options, on, run_options())
-        return _teatime.DistanceSums(a, None, {**options, "columns": columns}, on, run_options())
+            return _teatime.DistanceSums.of_genotypes(opened, options, run_options(on))
+        return _teatime.DistanceSums(a, None, {**options, "columns": columns}, run_options(on))
     a, b = (c_order(block) for block in of_one_type(a, b))
-    return _teatime.DistanceSums(a, b, options, on, run_options())
+    return _teatime.DistanceSums(a, b, options, run_options(on))
 
 
 #: Metrics whose sums are made of packed dosages.
@@ -329,7 +340,7 @@ def _is_dosage(features: NDArray[Any], options: dict[str, Any]) -> bool:
 def sums_of_store(store: Place, rows: tuple[int, int], ploidy: int | None, options: dict[str, Any], name: str | None) -> Any:
     """Sums over a range of a store's variants, for each pair of samples."""
     opened = _genotypes(store, ploidy, "pairwise_distance").select([rows])
-    return _teatime.DistanceSums.of_genotypes(opened, options, device(name), run_options())
+    return _teatime.DistanceSums.of_genotypes(opened, options, run_options(device(name)))
 
 
 class SampleBands(_Kept):
@@ -342,7 +353,7 @@ class SampleBands(_Kept):
         digest: int | None = None,
     ) -> Any:
         opened = _genotypes(source, ploidy, "pairwise_distance")
-        made = _teatime.DistanceBands(opened, options, side, device(name), run_options(None, memory))
+        made = _teatime.DistanceBands(opened, options, side, run_options(device(name), memory=memory))
         if digest not in (None, made.digest):
             raise RuntimeError(f"the genotypes changed between two tasks: {source[0]} was written meanwhile")
         self._made_of = (source, ploidy, options, side, memory, name, made.digest)
@@ -393,7 +404,7 @@ def filtered_box(
         memory -= held
     with seen_here():
         stored = _teatime.StoredArray(path, array, fill)
-    return of_type(stored.gaussian(within, options, computed, device(on), run_options(None, memory)), np.dtype(becomes))
+    return of_type(stored.gaussian(within, options, computed, run_options(device(on), memory=memory)), np.dtype(becomes))
 
 
 def packed(block: NDArray[Any], *, bits: int, table: Any, missing: int | None, on: str | None) -> NDArray[np.uint8]:

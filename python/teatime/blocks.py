@@ -55,14 +55,15 @@ class Rounds:
     ) -> None:
         if not 0 < whole(n_components, "n_components") <= min(shape):
             raise ValueError(f"`n_components` of {n_components}: it is at least 1, and at most {min(shape)}")
-        self._shape, self._k = (int(shape[0]), int(shape[1])), n_components
+        self._shape = int(shape[0]), int(shape[1])
         self._options = svd_options(n_iter=n_iter, n_oversamples=n_oversamples, tol=tol, random_state=random_state, signs=signs)
+        self._iteration = _worker.Iteration(self._shape, n_components, self._options)
         self._made: list[_worker.Product] = []
         self._svd: dict[str, Any] | None = None
 
     def wanted(self) -> _Array | None:
         """What is to be multiplied next, (n, columns); None where the components are found."""
-        return _worker.next_vectors(self._shape, self._k, self._options, self._made)  # type: ignore[no-any-return]
+        return _worker.next_vectors(self._iteration, self._made)  # type: ignore[no-any-return]
 
     def add(self, product: ArrayLike) -> None:
         """Takes ``Aᵀ (A x)`` of what was wanted, (n, columns)."""
@@ -76,7 +77,7 @@ class Rounds:
         if self._svd is None:
             if self.wanted() is not None:
                 raise RuntimeError("the components are not found yet: another product is wanted")
-            self._svd = _worker.components(self._shape, self._k, self._options, list(self._made))
+            self._svd = _worker.components(self._iteration, list(self._made), self._options)
         return self._svd
 
     @property

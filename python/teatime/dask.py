@@ -310,7 +310,7 @@ def pairwise_distance(
     missing = missing or ("rescale" if of_store else "propagate")
     options = distance_options(metric, p=p, missing=missing, negative=negative, narrow=narrow)
     # A metric or rule that there is not is refused before anything is submitted.
-    _teatime.pairwise(np.empty((0, 1), np.float32), None, options, False, "cpu", run_options())
+    _teatime.pairwise(np.empty((0, 1), np.float32), None, options, False, run_options("cpu"))
     symmetric = options["metric"] != "kl_divergence"
     finish = named(_worker.distances_of_sums, "distances")
     if of_store:

@@ -205,7 +205,7 @@ def pca(
         n_oversamples=n_oversamples, tol=tol, random_state=random_state, signs=signs,
     )
     opened = genotypes_of(genotypes, ploidy, "pca")
-    components = GenotypePCA(**_teatime.pca(opened, options, device, run_options(progress, memory)))
+    components = GenotypePCA(**_teatime.pca(opened, options, run_options(device, progress, memory)))
     warn_unconverged(components.residuals, components.converged, options["svd"])
     return components
 
@@ -234,7 +234,7 @@ def grm(
     True
     """
     options = {"method": method, "missing": missing, "min_maf": min_maf, "max_missing": max_missing}
-    return GRM(*_teatime.grm(genotypes_of(genotypes, ploidy, "grm"), options, device, run_options(progress, memory)))
+    return GRM(*_teatime.grm(genotypes_of(genotypes, ploidy, "grm"), options, run_options(device, progress, memory)))
 
 
 def distances(
@@ -265,8 +265,8 @@ def distances(
     array([[0. , 4.5],
            [4.5, 0. ]])
     """
-    opened, run = genotypes_of(genotypes, ploidy, "pairwise_distance"), run_options(progress, memory)
-    matrices, several, merged = _teatime.distances(opened, metric, p, missing, merge_alleles, (min_maf, max_missing), device, run)
+    opened, run = genotypes_of(genotypes, ploidy, "pairwise_distance"), run_options(device, progress, memory)
+    matrices, several, merged = _teatime.distances(opened, metric, p, missing, merge_alleles, (min_maf, max_missing), run)
     if several and merged and not merge_alleles:
         warnings.warn(
             f"{several} variants have more than two alleles, of which all but the reference count as one by {metric}", stacklevel=2

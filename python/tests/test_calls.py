@@ -63,23 +63,6 @@ def test_memory_in_units(rng):
             teatime.genotype.grm(dosages, memory=wrong)
 
 
-def test_other_threads_run_meanwhile(rng):
-    x = rng.random((1500, 600))
-    ticks, ended = [], threading.Event()
-
-    def tick():
-        while not ended.is_set():
-            ticks.append(1)
-            time.sleep(0.001)
-
-    thread = threading.Thread(target=tick)
-    thread.start()
-    teatime.pairwise_distance(x, metric="canberra", device="cpu")
-    ended.set()
-    thread.join()
-    assert len(ticks) > 5
-
-
 LONG = {
     "truncated_svd": lambda x, device: teatime.truncated_svd(x, 5, tol=1e-9, device=device),
     "svd": lambda x, device: teatime.svd(np.tile(x.reshape(-1, 100), (4, 1)), device=device),

@@ -38,6 +38,7 @@ def store(tmp_path):
         {"axes": (1, 2), "sigma": 1, "radius": (2, 5), "mode": "grid-wrap"},
         {"axes": (), "sigma": 1},
         {"sigma": 1, "mode": ("grid-mirror", "grid-constant", "wrap"), "cval": 3},
+        *({"sigma": sigma, "mode": mode, "cval": 2} for mode in ("reflect", "nearest", "mirror", "constant", "wrap") for sigma in (1.5, (0, 4, 6))),
     ],
     ids=str,
 )
@@ -45,9 +46,18 @@ def test_axes_and_modes_of_gaussians(rng, tmp_path, options):
     x = rng.random((11, 20, 13)).astype("f4")
     want = teatime.gaussian_filter(x, **options)
     path = stored(tmp_path / "image.zarr", "a", x, (4, 7, 13))
-    for source, more in ((da.from_array(x, chunks=(4, 7, 5)), {}), (path, {"array": "a", "chunks": (4, 7, 5)})):
-        result = td.gaussian_filter(source, **options, **more)
-        np.testing.assert_array_equal(result.compute(scheduler="sync"), want)
+    for chunks in ((4, 7, 5), (11, 19, 13), (3, 20, 4)):
+        for source, more in ((da.from_array(x, chunks=chunks), {}), (path, {"array": "a", "chunks": chunks})):
+            result = td.gaussian_filter(source, **options, **more)
+            np.testing.assert_array_equal(result.compute(scheduler="sync"), want, err_msg=str(chunks))
+
+
+@pytest.mark.parametrize("mode", ["reflect", "wrap"])
+@pytest.mark.parametrize(("shape", "chunks"), [((0, 20), (1, 10)), ((6, 20), ((0, 6), (10, 10)))])
+def test_gaussians_of_empty_blocks(mode, shape, chunks):
+    """Blocks of nothing, beside others that reach into them."""
+    empty = da.zeros(shape, chunks=chunks, dtype="f4")
+    assert td.gaussian_filter(empty, (0, 1), mode=mode).compute(scheduler="sync").shape == shape
 
 
 def test_masked_blocks_are_refused():

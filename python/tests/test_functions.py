@@ -143,13 +143,8 @@ def test_bits(rng, bits):
     np.testing.assert_array_equal(teatime.unpack(packed, 11, bits, device="cpu"), x)
     halves = teatime.unpack(packed, 11, bits, table=np.arange(2**bits) / 2, dtype="f4", device="cpu")
     np.testing.assert_array_equal(halves, x / 2)
-
-
-def test_tables_of_any_type():
-    x = np.array([0, 1, 1, 0], "u1")
-    want = teatime.pack(1 + 2 * x, 4, device="cpu")
-    for table in ([1, 3], (1, 3), np.array([1, 3]), np.array([1, 3], "u1"), bytes([1, 3])):
-        np.testing.assert_array_equal(teatime.pack(x, 4, table=table, device="cpu"), want)
+    for table in ([1, 3], (1, 3), np.array([1, 3]), bytes([1, 3])):
+        np.testing.assert_array_equal(teatime.pack(x % 2, 4, table=table, device="cpu"), teatime.pack(1 + 2 * (x % 2), 4, device="cpu"))
 
 
 def test_genotypes(device, rng):
@@ -185,11 +180,9 @@ def test_alleles_of_distances():
 
 def test_haplotypes(rng):
     g = (rng.random((300, 12)) < 0.3).astype("i1")
-    p = g.mean(1, keepdims=True)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        z = np.nan_to_num((g - p) / np.sqrt(p * (1 - p)))
-    pca = genotype.pca(g, 3, ploidy=1, device="cpu")
-    np.testing.assert_allclose(pca.singular_values, np.linalg.svd(z, compute_uv=False)[:3], rtol=1e-5)
+    haplotypes, calls = (genotype.pca(of, 3, ploidy=1, device="cpu").scores for of in (g, g[:, :, np.newaxis]))
+    np.testing.assert_array_equal(haplotypes, calls)
+    assert not np.allclose(haplotypes, genotype.pca(g, 3, device="cpu").scores)
 
 
 @pytest.mark.parametrize("extent", [0, 1])

@@ -51,14 +51,12 @@ def test_pca_is_that_of_scikit_learn(shape, whiten, k, dtype, within, of_values)
 @pytest.mark.parametrize(("dtype", "within"), [("f8", 1e-6), ("f4", 2e-4)])
 def test_truncated_svd_is_that_of_scikit_learn(dtype, within):
     x = data(dtype=dtype)
-    ours = TruncatedSVD(5, tol=1e-8)
-    theirs = decomposition.TruncatedSVD(5, algorithm="arpack")
+    ours, theirs = TruncatedSVD(5, tol=1e-8), decomposition.TruncatedSVD(5, algorithm="arpack")
     got, expected = ours.fit_transform(x), theirs.fit_transform(x.astype("f8"))
     assert got.dtype == x.dtype
-    assert np.abs(got - expected).max() <= within * np.abs(expected).max()
-    for name in ("explained_variance_", "explained_variance_ratio_", "singular_values_", "components_"):
-        other = getattr(theirs, name)
-        assert np.abs(getattr(ours, name) - other).max() <= within * np.abs(other).max(), name
+    names = ("explained_variance_", "explained_variance_ratio_", "singular_values_", "components_")
+    for one, other in [(got, expected), *((getattr(ours, name), getattr(theirs, name)) for name in names)]:
+        assert np.abs(one - other).max() <= within * np.abs(other).max()
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i4"])
@@ -72,16 +70,6 @@ def test_fitting_gives_what_transform_gives(estimator, dtype):
     again = estimator.transform(x)
     assert got.dtype == again.dtype == (np.float32 if dtype == "f4" else np.float64)
     np.testing.assert_allclose(again, got, rtol=1e-6, atol=1e-6 * np.abs(got).max())
-
-
-@pytest.mark.parametrize("scale", [1e-100, 1e100])
-def test_numbers_beyond_float32(scale):
-    x = data()
-    plain, scaled = (PCA(3).fit(of) for of in (x, x * scale))
-    assert np.allclose(scaled.singular_values_ / scale, plain.singular_values_, rtol=1e-12)
-    assert np.allclose(scaled.components_, plain.components_, atol=1e-6)
-    whitened = PCA(3, whiten=True).fit_transform(x * scale)
-    assert np.allclose(whitened.std(axis=0, ddof=1), 1)
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])

@@ -29,41 +29,48 @@ def ds(request):
     return made.chunk(variants=100, samples=5, ploidy=1) if request.param == "dask" else made
 
 
-def lazy(ds, *names):
-    """Whether results are what the genotypes are."""
-    expected = isinstance(ds.call_genotype.data, da.Array)
-    assert all(isinstance(ds[name].data, da.Array) == expected for name in names)
-
-
 pytestmark = pytest.mark.filterwarnings("ignore:teatime. rechunked")
 
 
-@pytest.mark.parametrize("variable", ["call_genotype", "call_dosage"])
-def test_pca(ds, variable):
-    result = ds.teatime.pca(n_components=3, variable=variable, signs="v")
-    names = ("sample_pca_projection", "sample_pca_explained_variance", "sample_pca_explained_variance_ratio")
-    lazy(result, *names)
+def pca_results():
     expected = genotype.pca(DOSAGES, 3, signs="v")
-    assert result.attrs == ds.attrs and "sample_id" in result
-    assert result.sample_pca_projection.dims == ("samples", "components")
-    for name, values in zip(names, (expected.scores, expected.explained_variance, expected.explained_variance_ratio)):
-        assert np.allclose(result[name], values, atol=1e-6), name
-    assert set(ds.teatime.pca(n_components=3, merge=False)) == set(names)
+    return {
+        "sample_pca_projection": (("samples", "components"), expected.scores),
+        "sample_pca_explained_variance": (("components",), expected.explained_variance),
+        "sample_pca_explained_variance_ratio": (("components",), expected.explained_variance_ratio),
+    }
+
+
+def relationships(method, missing):
+    return {"stat_genomic_relationship": (("samples_0", "samples_1"), genotype.grm(DOSAGES, method, missing=missing).matrix)}
+
+
+def correlations():
+    expected = teatime.pairwise_distance(DOSAGES.T.astype("f8"), metric="correlation", missing="rescale", negative=True)
+    return {"stat_pairwise_distance": (("samples_0", "samples_1"), expected)}
 
 
 @pytest.mark.parametrize("variable", ["call_genotype", "call_dosage"])
 @pytest.mark.parametrize(
-    "given, method, missing",
+    "method, given, expected, atol",
     [
-        ({}, "vanraden1", "pairwise"), ({"estimator": "VanRaden", "skipna": True}, "vanraden1", "pairwise"),
-        ({"estimator": "gcta", "missing": "mean"}, "gcta", "mean"),
+        ("pca", {"n_components": 3, "signs": "v"}, pca_results, 1e-6),
+        ("genomic_relationship", {}, lambda: relationships("vanraden1", "pairwise"), 1e-6),
+        ("genomic_relationship", {"estimator": "VanRaden", "skipna": True}, lambda: relationships("vanraden1", "pairwise"), 1e-6),
+        ("genomic_relationship", {"estimator": "gcta", "missing": "mean"}, lambda: relationships("gcta", "mean"), 1e-6),
+        ("pairwise_distance", {"metric": "correlation"}, correlations, 1e-5),
     ],
 )
-def test_genomic_relationship(ds, variable, given, method, missing):
-    result = ds.teatime.genomic_relationship(**given, variable=variable, merge=False)
-    lazy(ds.merge(result), "stat_genomic_relationship")
-    assert result.stat_genomic_relationship.dims == ("samples_0", "samples_1")
-    assert np.allclose(result.stat_genomic_relationship, genotype.grm(DOSAGES, method, missing=missing).matrix, atol=1e-6)
+def test_results(ds, variable, method, given, expected, atol):
+    """They are those of the functions, beside what the dataset has, and lazy where the genotypes are. Earlier ones are written anew."""
+    results = expected()
+    earlier = ds.assign({name: "earlier" for name in results})
+    made = getattr(earlier.teatime, method)(**given, variable=variable)
+    assert made.attrs == ds.attrs and "sample_id" in made
+    for name, (dims, values) in results.items():
+        assert made[name].dims == dims and np.allclose(made[name], values, atol=atol), name
+        assert isinstance(made[name].data, da.Array) == isinstance(ds.call_genotype.data, da.Array)
+    assert set(getattr(ds.teatime, method)(**given, variable=variable, merge=False)) == set(results)
 
 
 @pytest.mark.parametrize(
@@ -79,18 +86,6 @@ def test_genomic_relationship(ds, variable, given, method, missing):
 def test_what_is_sgkits_alone_is_refused(ds, options, words):
     with pytest.raises(ValueError, match=words):
         ds.teatime.genomic_relationship(**options)
-
-
-@pytest.mark.parametrize("variable", ["call_genotype", "call_dosage"])
-def test_pairwise_distance(ds, variable):
-    result = ds.teatime.pairwise_distance("correlation", variable=variable)
-    lazy(result, "stat_pairwise_distance")
-    assert result.stat_pairwise_distance.dims == ("samples_0", "samples_1")
-    expected = teatime.pairwise_distance(DOSAGES.T.astype("f8"), metric="correlation", missing="rescale", negative=True)
-    assert np.allclose(result.stat_pairwise_distance, expected, atol=1e-5)
-    # Results are written anew.
-    again = result.teatime.pairwise_distance(variable=variable)
-    assert not np.allclose(result.stat_pairwise_distance, again.stat_pairwise_distance)
 
 
 #: Calls of one, two and three alleles, with each that there is: missing ones (-1), and ones that are absent (-2).

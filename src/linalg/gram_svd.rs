@@ -3,8 +3,9 @@
 use super::{
     eigen::{self, largest},
     matrix::Matrix,
-    rsvd::{FLOOR, RightSvd},
+    right_svd::RightSvd,
     sign::SignRule,
+    steps::FLOOR,
     threads::Threads,
 };
 use crate::{Device, Error, Result};

@@ -29,10 +29,17 @@ pub(crate) struct Krylov {
 }
 
 /// The Ritz pairs of a basis: eigenvalues of T, falling, and its eigenvectors.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Ritz {
     pub(crate) theta: Vec<f64>,
     y: Mat<f64>,
+}
+
+impl Default for Ritz {
+    /// No pairs.
+    fn default() -> Self {
+        Self { theta: Vec::new(), y: Mat::new() }
+    }
 }
 
 /// Vectors as the rows of tensors, which are joined while they are few.

@@ -9,6 +9,7 @@
 //! | all singular values of a matrix of at most 16,384 rows or columns | [`svd()`] | exact |
 //! | the largest singular values of a resident matrix, with both sides' vectors | [`truncated_svd`] | some passes |
 //! | the largest ones of a matrix that is packed, streamed or your own | [`randomized_svd`], then [`left_vectors`] | takes any [`LinearMap`] |
+//! | the largest ones of a matrix whose products are made elsewhere | [`SvdSteps`] | takes one product at a time |
 //! | the largest ones, from a Gram matrix that you added up | [`BlockSum`], then [`gram_svd()`] | one pass over the matrix |
 //! | orthonormal columns | [`qr()`] | |
 //! | sums, means and variances | [`row_stats`], [`column_stats`] | |
@@ -48,11 +49,13 @@ pub(crate) mod matmul;
 mod matrix;
 mod qr;
 pub(crate) mod reduce;
+mod right_svd;
 mod rows;
 mod rsvd;
 pub(crate) mod scale_columns;
 mod sign;
 pub(crate) mod standardize;
+mod steps;
 mod svd;
 pub(crate) mod threads;
 mod transpose;
@@ -65,10 +68,12 @@ pub use matmul::{ProductOf, gram_lower, matmul, matmul_nt, matmul_tn};
 pub use matrix::Matrix;
 pub use qr::{Qr, qr};
 pub use reduce::{PendingStats, Stats, column_stats, pending_column_stats, pending_row_stats, row_stats};
-pub use rsvd::{RightSvd, Stop, SvdOptions, left_vectors, randomized_svd};
+pub use right_svd::{RightSvd, Stop, SvdOptions};
+pub use rsvd::{left_vectors, randomized_svd};
 pub use scale_columns::scale_columns;
 pub use sign::SignRule;
 pub use standardize::standardize;
+pub use steps::SvdSteps;
 pub use svd::{Svd, svd};
 pub use transpose::transpose;
 pub use truncated::{TruncatedSvd, truncated_svd};

@@ -6,10 +6,11 @@ use super::{
     matmul::{Op, multiply},
     matrix::Matrix,
     qr::{factor, power_near, sizes, times},
+    right_svd::{Stop, SvdOptions},
     rows::Rows,
-    rsvd::{Stop, SvdOptions, SvdPlan},
     scale_columns::scale_columns,
     sign::SignRule,
+    steps::{Products, SvdPlan, SvdSteps},
     svd::{Exact, exact},
 };
 use crate::{Real, Result, Run, Tensor, extent::blocks};
@@ -110,7 +111,7 @@ pub fn truncated_svd<R: Real>(
 ) -> Result<TruncatedSvd<R>> {
     let [m, n] = a.matrix(OP)?;
     a.device().computes::<R>(OP)?;
-    let plan = SvdPlan::new(OP, a, k, options, run)?;
+    let plan = SvdPlan::new(OP, Products::of(a)?, k, options, run)?;
     if k == 0 {
         let [u, v] = [m, n].map(|rows| Tensor::zeros(a.device(), &[rows, 0]));
         let (residuals, converged) = (Vec::new(), Vec::new());
@@ -121,7 +122,7 @@ pub fn truncated_svd<R: Real>(
         Stop::Tolerance(_) => plan.passes.min(16),
     };
     let fills = m.min(n) <= (plan.l as u64).saturating_mul(expected.into());
-    let mut svd = if fills { whole(a, k)? } else { projected(a, k, &plan, options.seed, run)? };
+    let mut svd = if fills { whole(a, k)? } else { projected(a, k, plan, run)? };
     svd.set_signs(options.sign, false)?;
     Ok(svd)
 }
@@ -146,17 +147,14 @@ fn whole<R: Real>(a: &Tensor<R>, k: usize) -> Result<TruncatedSvd<R>> {
 }
 
 /// By the iteration, and a projection on more columns than are wanted.
-fn projected<R: Real>(
-    a: &Tensor<R>,
-    k: usize,
-    plan: &SvdPlan,
-    seed: u64,
-    run: &Run,
-) -> Result<TruncatedSvd<R>> {
+fn projected<R: Real>(a: &Tensor<R>, k: usize, plan: SvdPlan, run: &Run) -> Result<TruncatedSvd<R>> {
     let (scaled, scale) = scaled(a)?;
     let a = scaled.as_ref().unwrap_or(a);
-    let (krylov, found) = plan.iterate(a, seed, run)?;
-    let vectors = krylov.vectors(&krylov.ritz(plan.l)?)?;
+    let (l, mut steps) = (plan.l, plan.start()?);
+    steps.run(a, run)?;
+    let passes = steps.given() + 1;
+    let SvdSteps { krylov, found, .. } = steps;
+    let vectors = krylov.vectors(&krylov.ritz(l)?)?;
     drop(krylov);
     let best = rows_on::<R>(OP, a.device(), &vectors)?;
     let mut y = Tensor::<R>::empty(a.device(), &[a.shape()[0], best.shape()[0]])?;
@@ -164,8 +162,7 @@ fn projected<R: Real>(
     let q = factor(OP, &y)?.q()?;
     let Exact { long: v, s, short } = exact(OP, &product_tn(a, &q)?, k)?;
     let (s, u) = (s.iter().map(|s| s * scale).collect(), times(&q, short.as_ref())?);
-    let (residuals, converged) = (found.residuals, found.converged);
-    Ok(TruncatedSvd { u, s, v, residuals, converged, passes: found.passes + 1 })
+    Ok(TruncatedSvd { u, s, v, residuals: found.residuals, converged: found.converged, passes })
 }
 
 /// `aᵀ b` over canonical blocks of rows.

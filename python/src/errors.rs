@@ -1,0 +1,43 @@
+//! Errors as exceptions.
+
+use std::sync::OnceLock;
+
+use pyo3::{
+    exceptions::{PyMemoryError, PyOSError, PyRuntimeError, PyValueError},
+    prelude::*,
+};
+use teatime::Error;
+
+/// # Errors
+/// `RuntimeError` in a child that was forked after its parent opened a device.
+pub(crate) fn forked() -> PyResult<()> {
+    static FIRST: OnceLock<u32> = OnceLock::new();
+    let (first, now) = (*FIRST.get_or_init(std::process::id), std::process::id());
+    if first == now {
+        return Ok(());
+    }
+    Err(PyRuntimeError::new_err(format!(
+        "this process ({now}) was forked from one ({first}) that had used teatime: threads and GPUs do not survive that. \
+         Start processes with the method `spawn` or `forkserver`"
+    )))
+}
+
+/// The exception of an error.
+pub(crate) fn exception(error: Error) -> PyErr {
+    let words = error.to_string();
+    match error {
+        Error::Shape { .. } | Error::Argument { .. } | Error::NoF64 { .. } | Error::WrongDevice { .. } => {
+            PyValueError::new_err(words)
+        }
+        Error::Budget { .. }
+        | Error::Limit { .. }
+        | Error::OutOfMemory { .. }
+        | Error::OutOfHostMemory { .. } => PyMemoryError::new_err(words),
+        Error::Io { path, source } => match source.raw_os_error() {
+            Some(code) => PyOSError::new_err((code, source.to_string(), path.into_string())),
+            None => PyOSError::new_err(words),
+        },
+        Error::Store { .. } | Error::Chunk { .. } => PyOSError::new_err(words),
+        _ => PyRuntimeError::new_err(words),
+    }
+}

@@ -1,0 +1,29 @@
+//! Arguments that are one of some names.
+
+use pyo3::{exceptions::PyValueError, prelude::*};
+
+/// The value of a name that `argument` has, of a few.
+///
+/// # Errors
+/// `ValueError` for another name: it says all of them.
+pub(crate) fn either<T, const N: usize>(argument: &str, given: &str, names: [(&str, T); N]) -> PyResult<T> {
+    value(given, names, |names| {
+        let (last, others) = names.split_last().expect("there should be names");
+        format!("`{argument}` is {} or {last}", others.join(", "))
+    })
+}
+
+/// As [`either`], of many.
+pub(crate) fn one_of<T, const N: usize>(argument: &str, given: &str, names: [(&str, T); N]) -> PyResult<T> {
+    value(given, names, |names| format!("`{argument}` is one of {}", names.join(", ")))
+}
+
+fn value<T, const N: usize>(
+    given: &str,
+    names: [(&str, T); N],
+    wanted: impl FnOnce([&str; N]) -> String,
+) -> PyResult<T> {
+    let known = names.each_ref().map(|(name, _)| *name);
+    let value = names.into_iter().find_map(|(name, value)| (name == given).then_some(value));
+    value.ok_or_else(|| PyValueError::new_err(format!("{}, not {given:?}", wanted(known))))
+}

@@ -1,0 +1,344 @@
+//! The block Krylov iteration of a matrix known only through products, which takes one product at a time.
+
+use super::{
+    krylov::{Krylov, Ritz, random},
+    map::{LinearMap, Pass},
+    matrix::Matrix,
+    right_svd::{OP, RightSvd, Stop, SvdOptions, TOLERANCE},
+    sign::SignRule,
+    transpose::transpose,
+};
+use crate::{Device, DeviceOptions, Error, Needs, Result, Run, Status, Tensor, extent::to_usize};
+
+/// The part of the square of the largest singular value that products cannot tell from zero, in units of their precision.
+const ROUNDING: f64 = 4.0;
+/// The part of the largest eigenvalue that counts as zero, in units of the products' precision.
+pub(super) const FLOOR: f64 = 4.0 * ROUNDING;
+
+/// The iteration of [`randomized_svd`](super::randomized_svd) for a matrix A whose products others make: on other machines, say.
+///
+/// [`next_input`](Self::next_input) gives the X that is to be multiplied, and [`give`](Self::give) takes `Aᵀ (A X)`, until no more is
+/// wanted. Products count as precise as sums in f32, and one thread does the small algebra between them.
+///
+/// ```
+/// use teatime::{Run, linalg::{Matrix, SvdOptions, SvdSteps}};
+/// let mut steps = SvdSteps::new([3, 2], 1, &SvdOptions::default(), &Run::default())?;
+/// while let Some(x) = steps.next_input()? {
+///     // Of a diagonal matrix of 3 and 4, with a row of zeros below.
+///     let product = (0..x.cols()).map(|j| 9.0 * x[(0, j)]).chain((0..x.cols()).map(|j| 16.0 * x[(1, j)]));
+///     steps.give(&Matrix::from_vec(product.collect(), 2, x.cols())?)?;
+/// }
+/// assert!((steps.components()?.s[0] - 4.0).abs() < 1e-9);
+/// # Ok::<(), teatime::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct SvdSteps {
+    plan: SvdPlan,
+    pub(crate) krylov: Krylov,
+    /// The vectors that are multiplied next, as rows. None where the iteration is done.
+    block: Option<Tensor<f64>>,
+    status: Status,
+    pub(crate) found: Found,
+}
+
+impl SvdSteps {
+    /// The iteration for the `k` largest singular values of a matrix of that shape, (m, n).
+    ///
+    /// # Errors
+    /// As [`randomized_svd`](super::randomized_svd).
+    pub fn new(shape: [u64; 2], k: usize, options: &SvdOptions, run: &Run) -> Result<Self> {
+        let products = Products { shape, precision: f32::EPSILON.into(), home: one_thread()? };
+        SvdPlan::new(OP, products, k, options, run)?.start()
+    }
+
+    /// The X (n, columns) that is to be multiplied next. None where the components are found.
+    ///
+    /// # Errors
+    /// [`Error::OutOfHostMemory`].
+    pub fn next_input(&self) -> Result<Option<Matrix>> {
+        self.block.as_ref().map(|block| Matrix::from_tensor(&transpose(block)?)).transpose()
+    }
+
+    /// Takes `Aᵀ (A X)` of the [`next_input`](Self::next_input). After an error the iteration cannot go on.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for a product of another shape; [`Error::Argument`] where it holds NaN or infinity, and where none is wanted.
+    pub fn give(&mut self, product: &Matrix) -> Result<()> {
+        self.push(transpose(&product.to_real(&self.plan.home)?)?)
+    }
+
+    /// The number of products that were given.
+    pub fn given(&self) -> u32 {
+        self.status.pass
+    }
+
+    /// The components as the products so far have them.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for [`SignRule::MaxAbsU`], which takes a product with A.
+    pub fn components(&self) -> Result<RightSvd> {
+        if self.plan.sign == SignRule::MaxAbsU {
+            return Err(Error::argument(
+                self.plan.op,
+                "sign",
+                "MaxAbsU, which takes a product with the matrix",
+            ));
+        }
+        let mut svd = self.unsigned()?;
+        svd.v.negate_columns(&self.plan.sign.negative(&svd.v));
+        Ok(svd)
+    }
+
+    /// [`components`](Self::components) with the signs that the iteration leaves.
+    pub(super) fn unsigned(&self) -> Result<RightSvd> {
+        if self.status.pass == 0 {
+            return Ok(RightSvd::empty(self.plan.n));
+        }
+        let v = Matrix::from_tensor(&self.krylov.vectors(&self.found.ritz)?)?.transposed();
+        let Found { s, residuals, converged, .. } = self.found.clone();
+        Ok(RightSvd { s, v, residuals, converged, passes: self.status.pass })
+    }
+
+    /// Takes the products that `map` makes, until no more is wanted.
+    pub(super) fn run(&mut self, map: &dyn LinearMap, run: &Run) -> Result<()> {
+        while let Some(block) = &self.block {
+            run.cancel.check()?;
+            let image = map.apply_normal_rows(block, &Pass::new(run, self.status))?;
+            self.push(image)?;
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, image: Tensor<f64>) -> Result<()> {
+        let plan = &self.plan;
+        let Some(block) = self.block.take() else {
+            return Err(Error::argument(plan.op, "product", "the iteration is done, and wants none"));
+        };
+        if image.shape() != block.shape() {
+            let (wanted, got) = (format!("products of {:?}", block.shape()), format!("{:?}", image.shape()));
+            return Err(Error::shape(plan.op, wanted, got));
+        }
+        self.krylov.push(block, image, plan.k + plan.l)?;
+        plan.check(self.krylov.not_finite()?)?;
+        self.status.pass += 1;
+        self.found = plan.find(&self.krylov)?;
+        self.status.residual = Some(self.found.worst());
+        let done = plan.early && self.found.converged.iter().all(|&converged| converged);
+        if !done && self.status.pass < plan.passes {
+            let next = self.krylov.next(ROUNDING * plan.precision * self.found.ritz.theta[0])?;
+            // Where nothing is new, AᵀA maps the basis to itself, as far as products can tell.
+            self.block = Some(next).filter(|next| !next.is_empty());
+        }
+        Ok(())
+    }
+}
+
+/// The best components so far.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) ritz: Ritz,
+    s: Vec<f64>,
+    pub(crate) residuals: Vec<f64>,
+    pub(crate) converged: Vec<bool>,
+}
+
+impl Found {
+    fn worst(&self) -> f64 {
+        self.residuals.iter().copied().fold(0.0, f64::max)
+    }
+}
+
+/// The checked arguments.
+#[derive(Debug)]
+pub(crate) struct SvdPlan {
+    op: &'static str,
+    m: u64,
+    pub(crate) n: usize,
+    k: usize,
+    /// Columns of a block.
+    pub(crate) l: usize,
+    pub(crate) passes: u32,
+    /// True to stop before the last pass when all components converged.
+    early: bool,
+    tolerance: f64,
+    /// The precision of the map's products.
+    precision: f64,
+    /// The device with the basis.
+    home: Device,
+    /// Columns of the basis that fit the budget.
+    capacity: usize,
+    seed: u64,
+    sign: SignRule,
+}
+
+impl SvdPlan {
+    /// The plan for the products that `of` says.
+    pub(super) fn new(
+        op: &'static str,
+        of: Products,
+        k: usize,
+        options: &SvdOptions,
+        run: &Run,
+    ) -> Result<Self> {
+        let Products { shape: [m, n], precision, home } = of;
+        if k as u64 > m.min(n) {
+            let why = format!("{k} components of a matrix of {m} x {n}, which has at most {}", m.min(n));
+            return Err(Error::argument(op, "k", why));
+        }
+        let (passes, early, tolerance) = match options.stop {
+            Stop::PowerIterations(q) => (q.saturating_add(2), false, TOLERANCE),
+            Stop::Tolerance(t) if t > 0.0 && t.is_finite() => (options.max_passes, true, t),
+            Stop::Tolerance(t) => {
+                return Err(Error::argument(op, "stop", format_args!("a tolerance of {t}; it is above 0")));
+            }
+        };
+        if passes == 0 {
+            return Err(Error::argument(op, "max_passes", "0; at least 1 is needed"));
+        }
+        let cols = usize::try_from(n).ok().filter(|n| n.checked_mul(16).is_some());
+        let n = cols.ok_or_else(|| Error::argument(op, "map", format_args!("{n} columns")))?;
+        let (l, seed, sign) = (options.block(k).min(n), options.seed, options.sign);
+        // Both halves of the basis, and beside them a block, its image, two copies while they are made orthonormal
+        // or joined with others, and what a restart keeps.
+        let column = 16 * n.max(1) as u64;
+        // Tensors hold a part of a device's default budget already.
+        let is_default = run.memory.device.is_none() && !home.shares_host_memory();
+        let held = if is_default { home.allocated_bytes() } else { 0 };
+        let least = n.min(k + 2 * l);
+        let needs = Needs::device(2 * column) * (least + 3 * l + k) as u64;
+        let rest = run.memory.fit(&home, Needs::device(held) + needs)?;
+        let capacity = least.saturating_add(to_usize(rest.left(&home).of_tensors(&home) / 2 / column));
+        Ok(Self { op, m, n, k, l, passes, early, tolerance, precision, home, capacity, seed, sign })
+    }
+
+    /// The iteration before its first product. For no components none is wanted.
+    pub(super) fn start(self) -> Result<SvdSteps> {
+        let longest = to_usize(self.passes.into()).saturating_mul(self.l);
+        let krylov = Krylov::new(self.op, &self.home, self.n, self.capacity.min(longest).min(self.n));
+        let first = || krylov.first(&random(&self.home, [self.l, self.n], self.seed)?);
+        let block = (self.k > 0).then(first).transpose()?;
+        let status = Status::new(0, self.passes, self.m);
+        Ok(SvdSteps { krylov, block, status, found: Found::default(), plan: self })
+    }
+
+    fn find(&self, krylov: &Krylov) -> Result<Found> {
+        let ritz = krylov.ritz(self.k)?;
+        let largest = ritz.theta[0].max(0.0);
+        let zero = |theta: f64| theta <= FLOOR * self.precision * largest;
+        let s: Vec<f64> =
+            ritz.theta.iter().map(|&theta| if zero(theta) { 0.0 } else { theta.sqrt() }).collect();
+        let norms = krylov.residuals(&ritz)?;
+        let relative = |(&s, norm): (&f64, &f64)| if s > 0.0 { norm / (s * largest.sqrt()) } else { 0.0 };
+        let residuals: Vec<f64> = s.iter().zip(&norms).map(relative).collect();
+        let small =
+            |(r, norm): (&f64, &f64)| *r <= self.tolerance || *norm <= ROUNDING * self.precision * largest;
+        let converged = residuals.iter().zip(&norms).map(small).collect();
+        Ok(Found { ritz, s, residuals, converged })
+    }
+
+    /// # Errors
+    /// [`Error::Argument`] where `bad` of `all` products are not finite.
+    fn check(&self, [bad, all]: [usize; 2]) -> Result<()> {
+        if bad == 0 {
+            return Ok(());
+        }
+        let why = format!(
+            "{bad} of the {all} products are NaN or infinite: the matrix holds such values, or its products overflow"
+        );
+        Err(Error::argument(self.op, if self.op == OP { "map" } else { "a" }, why))
+    }
+}
+
+/// The products with a matrix (m, n).
+pub(super) struct Products {
+    shape: [u64; 2],
+    precision: f64,
+    /// The device that has the basis.
+    home: Device,
+}
+
+impl Products {
+    /// Those of a map, whose device has the basis, or the host with its threads.
+    pub(super) fn of(map: &dyn LinearMap) -> Result<Self> {
+        let home = match (map.keeps_vectors_on(), map.device()) {
+            (Some(device), _) if device.limits().f64 => device.clone(),
+            (_, Some(device)) => device.host()?,
+            _ => one_thread()?,
+        };
+        Ok(Self { shape: map.shape(), precision: map.precision(), home })
+    }
+}
+
+/// The host with one thread.
+fn one_thread() -> Result<Device> {
+    Device::open_with("cpu", &DeviceOptions::default().threads(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::linalg::randomized_svd;
+
+    /// A diagonal matrix.
+    struct Diagonal([f64; 5]);
+
+    impl Diagonal {
+        fn product(&self, x: &Matrix) -> Matrix {
+            let mut product = x.clone();
+            for (row, d) in product.data_mut().chunks_exact_mut(x.cols().max(1)).zip(self.0) {
+                row.iter_mut().for_each(|value| *value *= d * d);
+            }
+            product
+        }
+    }
+
+    impl LinearMap for Diagonal {
+        fn shape(&self) -> [u64; 2] {
+            [5, 5]
+        }
+
+        fn apply_normal(&self, x: &Matrix, _: &Pass<'_>) -> Result<Matrix> {
+            Ok(self.product(x))
+        }
+
+        fn apply(
+            &self,
+            _: &Matrix,
+            _: &Pass<'_>,
+            _: &mut dyn FnMut(u64, &Matrix) -> Result<()>,
+        ) -> Result<()> {
+            unreachable!("no rule that is tested takes a product with A")
+        }
+    }
+
+    fn start(k: usize, options: &SvdOptions) -> SvdSteps {
+        SvdSteps::new([5, 5], k, options, &Run::default()).unwrap()
+    }
+
+    #[test]
+    fn steps_find_what_the_whole_iteration_finds() {
+        let a = Diagonal([2.0, 5.0, 1.0, 4.0, 3.0]);
+        let counted = SvdOptions::default().stop(Stop::PowerIterations(1)).oversamples(0);
+        for options in [SvdOptions::default(), counted, counted.sign(SignRule::DaskSum).seed(3)] {
+            for k in [0, 1, 2, 5] {
+                let mut steps = start(k, &options);
+                while let Some(x) = steps.next_input().unwrap() {
+                    steps.give(&a.product(&x)).unwrap();
+                }
+                let whole = randomized_svd(&a, k, &options, &Run::default()).unwrap();
+                assert_eq!(steps.components().unwrap(), whole, "{k} by {options:?}");
+                assert_eq!(steps.given(), whole.passes);
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_taken_is_refused() {
+        let other = start(1, &SvdOptions::default()).give(&Matrix::zeros(5, 3)).unwrap_err();
+        assert!(matches!(other, Error::Shape { .. }), "{other}");
+        let done = start(0, &SvdOptions::default()).give(&Matrix::zeros(5, 1)).unwrap_err();
+        assert!(done.to_string().contains("`product`: the iteration is done"), "{done}");
+        let signs = start(1, &SvdOptions::default().sign(SignRule::MaxAbsU)).components().unwrap_err();
+        assert!(signs.to_string().contains("`sign`: MaxAbsU"), "{signs}");
+    }
+}
