@@ -9,7 +9,7 @@ use clap::{
     Args,
     builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser},
 };
-use teatime::{Budget, Device, DeviceOptions};
+use teatime::{Budget, Cancel, Device, DeviceOptions, Run};
 use teatime_genotype::VariantFilter;
 
 use crate::failure::Failure;
@@ -109,8 +109,10 @@ impl Resources {
         device.skipped().iter().map(|(name, why)| format!("{name} is not used: {why}")).collect()
     }
 
-    pub(crate) fn budget(&self) -> Budget {
-        Budget::default().host(self.memory).device(self.device_memory)
+    /// The run that these resources bound, without a bar that shows it.
+    pub(crate) fn run(&self, cancel: &Cancel) -> Run {
+        let memory = Budget::default().host(self.memory).device(self.device_memory);
+        Run::default().cancel(cancel.clone()).memory(memory)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Instant};
 
 use clap::Args;
-use teatime::{Cancel, MissingChunk};
+use teatime::Cancel;
 use teatime_genotype::PcaOptions;
 
 use crate::{
@@ -13,8 +13,9 @@ use crate::{
     output::{Output, made_by},
     pca::{Groups, Job, RESULTS},
     progress::Bar,
+    report::Stages,
     simulate::Model,
-    stores::Stores,
+    stores::{Opening, Stores},
 };
 
 const COMMAND: &str = "demo";
@@ -67,7 +68,7 @@ fn fst(text: &str) -> Result<f64, String> {
 
 /// Runs `teatime demo`.
 pub(crate) fn run(args: &DemoArgs, cancel: &Cancel) -> Result<(), Failure> {
-    let started = Instant::now();
+    let (mut stages, run) = (Stages::start(), args.resources.run(cancel));
     if args.populations > args.samples {
         let why = format!("--populations {} is more than --samples {}", args.populations, args.samples);
         return Err(Failure::Usage(why));
@@ -95,29 +96,19 @@ pub(crate) fn run(args: &DemoArgs, cancel: &Cancel) -> Result<(), Failure> {
     };
     let since = Instant::now();
     simulate(&model, &output, args.resources.threads, cancel)?;
-    let simulate = Some(since.elapsed());
+    stages.took("simulate", Some(since.elapsed()));
     let groups = Groups {
         names: model.population_names(),
         of: (0..model.samples).map(|sample| model.population(sample)).collect(),
     };
-    let mut stores = Stores::open(
-        &[output.path(STORE)],
-        None,
-        MissingChunk::Error,
-        None,
-        false,
-        args.resources.budget(),
-        cancel,
-    )?;
+    let mut stores = Stores::open(&[output.path(STORE)], &Opening::default(), &run)?;
     stores.take(&ContigArgs::default(), cancel)?;
     // The store will be at this path.
     stores.paths = vec![args.out.join(STORE)];
     let job = Job {
-        started,
-        simulate,
+        stages,
+        run,
         device,
-        memory: args.resources.budget(),
-        cancel: cancel.clone(),
         stores,
         options: PcaOptions::default().components(args.components),
         reason: None,

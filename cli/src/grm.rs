@@ -1,10 +1,10 @@
 //! `teatime grm`: relationships of the samples of stores, as files of other tools.
 
-use std::{path::PathBuf, time::Instant};
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use teatime::{Cancel, Run};
+use teatime::Cancel;
 use teatime_genotype::{Cohort, Grm, GrmMethod, GrmOptions, MissingCalls, Wanted};
 
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     failure::Failure,
     output::{Output, RECORD},
     progress::Bar,
-    report::{Ran, Report, used, variants},
+    report::{Ran, Report, Stages, used, variants},
     store_args::StoreArgs,
     stores::Stores,
     text,
@@ -103,9 +103,9 @@ const RESULTS: [&str; 7] = [RECORD, "grm.grm.bin", "grm.grm.N.bin", "grm.grm.id"
 
 /// Runs `teatime grm`.
 pub(crate) fn run(args: &GrmArgs, cancel: &Cancel) -> Result<(), Failure> {
-    let started = Instant::now();
+    let (mut stages, run) = (Stages::start(), args.resources.run(cancel));
     let output = Output::prepare(&args.out, COMMAND, &RESULTS, &[], args.results.overwrite)?;
-    let mut stores = args.stores.open(args.resources.budget(), cancel)?;
+    let mut stores = args.stores.open(&run)?;
     if let (FormatArg::Gcta, Some(id)) = (args.format, stores.splitting()) {
         // Before the work, which would be for nothing.
         let why = format!(
@@ -114,33 +114,30 @@ pub(crate) fn run(args: &GrmArgs, cancel: &Cancel) -> Result<(), Failure> {
         return Err(Failure::Error(why));
     }
     let device = args.resources.open()?;
-    args.stores.settle_ploidy(&mut stores, &device, args.resources.budget(), cancel)?;
+    args.stores.settle_ploidy(&mut stores, &device, &run)?;
     let options =
         GrmOptions::default().method(args.method).missing(args.missing).filter((&args.filter).into());
-    let bar = Bar::new("GRM", stores.genotypes.variants());
-    let run =
-        Run::default().cancel(cancel.clone()).progress(bar.progress("GRM")).memory(args.resources.budget());
-    let opened = Instant::now();
+    let (bar, run) = Bar::over(&run, "GRM", stores.genotypes.variants(), "variants");
+    stages.end("open");
     let wanted = Wanted::default().grm(&options).missing_calls();
     let cohort = Cohort::load(&stores.genotypes, &device, &wanted, &run)?;
     stores.check_found()?;
     let result = cohort.grm(&options, &run)?;
     stores.count_calls(&result.counts, cohort.missing_calls());
     drop(cohort);
-    let computed = Instant::now();
+    stages.end("grm");
     write(&output, args.format, &result, &stores)?;
     drop(bar);
+    stages.end("write");
 
-    let written = Instant::now();
-    let (given, planned, stats) = (args.resources.budget(), result.memory, &result.stats);
-    let ran = Ran { started, device: &device, given, planned, stats, output: &output };
-    let mut report = report(args, &ran, &stores, &result);
-    report.stages(&[("open", opened), ("grm", computed), ("write", written)]);
+    let ran = Ran { stages, device, run, planned: result.memory, stats: result.stats, output };
+    let mut report = report(args, ran, &stores, &result);
+    report.seconds();
     report.streamed("grm", "", "");
-    report.finish(output, args.results.json, cancel)
+    report.finish(args.results.json)
 }
 
-fn report(args: &GrmArgs, ran: &Ran<'_>, stores: &Stores, grm: &Grm) -> Report {
+fn report(args: &GrmArgs, ran: Ran, stores: &Stores, grm: &Grm) -> Report {
     let undefined = grm.undefined();
     let warning = (undefined > 0).then(|| {
         let pairs = text::plural(undefined, "pair");

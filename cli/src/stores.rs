@@ -7,7 +7,7 @@ use std::{
 
 use serde::Serialize;
 use teatime::{
-    Budget, Cancel, MissingChunk,
+    Cancel, MissingChunk, Run,
     stable_text::{StableText, fields},
 };
 use teatime_genotype::{DoubtfulColumn, GenotypeKind, Genotypes, Match, Variant, VariantCounts};
@@ -40,6 +40,18 @@ impl StableText for PloidyMismatch {
     }
 }
 
+/// What stores are opened as.
+#[derive(Debug, Default)]
+pub(crate) struct Opening<'a> {
+    /// Path of the genotype array within each store, where it has another name.
+    pub(crate) array: Option<&'a str>,
+    pub(crate) missing: MissingChunk,
+    /// It has to be an allele of such stores.
+    pub(crate) counted: Option<CountedAllele>,
+    /// Unless calls may be of any, all stores have to have room for the same number of alleles.
+    pub(crate) any_ploidy: bool,
+}
+
 /// The stores of a run: the same samples, variants appended in order.
 #[derive(Debug)]
 pub(crate) struct Stores {
@@ -63,22 +75,14 @@ pub(crate) struct Stores {
 }
 
 impl Stores {
-    /// Reads metadata and sample names, no genotypes. `counted` has to be an allele of such stores. Unless calls may be of `any_ploidy`,
-    /// all stores have to have room for the same number of alleles.
-    pub(crate) fn open(
-        paths: &[PathBuf],
-        array: Option<&str>,
-        missing: MissingChunk,
-        counted: Option<CountedAllele>,
-        any_ploidy: bool,
-        memory: Budget,
-        cancel: &Cancel,
-    ) -> Result<Self, Failure> {
+    /// Reads metadata and sample names, no genotypes.
+    pub(crate) fn open(paths: &[PathBuf], opening: &Opening<'_>, run: &Run) -> Result<Self, Failure> {
+        let Opening { array, missing, counted, any_ploidy } = *opening;
         let mut stores: Vec<Store> = Vec::new();
         let (mut samples, mut families, mut odd) = (Vec::new(), None, Vec::new());
         for path in paths {
-            cancel.check()?;
-            let store = Store::open(path, array, missing, memory)?;
+            run.cancel.check()?;
+            let store = Store::open(path, array, missing, run.memory)?;
             if let Store::Plink(bed) = &store {
                 odd.extend(ends::check(bed)?);
             }
@@ -367,7 +371,7 @@ mod tests {
     fn open(names: &[&str], counted: Option<CountedAllele>) -> Result<Stores, Failure> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../genotype/tests/fixtures");
         let paths: Vec<_> = names.iter().map(|name| folder.join(name)).collect();
-        Stores::open(&paths, None, MissingChunk::Error, counted, false, Budget::default(), &Cancel::default())
+        Stores::open(&paths, &Opening { counted, ..Opening::default() }, &Run::default())
     }
 
     #[test]

@@ -4,7 +4,7 @@ mod input;
 mod report;
 mod write;
 
-use std::{path::PathBuf, time::Instant};
+use std::path::PathBuf;
 
 use clap::{
     Args, ValueEnum,
@@ -33,7 +33,7 @@ use crate::{
         target::{NEIGHBORS, Target},
     },
     progress::Bar,
-    report::Ran,
+    report::{Ran, Stages},
     store_args::MISSING_CHUNKS,
 };
 
@@ -158,7 +158,7 @@ enum Found {
 
 /// Runs `teatime pairwise`.
 pub(crate) fn run(args: &PairwiseArgs, cancel: &Cancel) -> Result<(), Failure> {
-    let started = Instant::now();
+    let (mut stages, run) = (Stages::start(), args.resources.run(cancel));
     let alone = || Failure::Usage("--p is of --metric minkowski alone".into());
     let metric = args.p.map_or(Some(args.metric), |p| args.metric.with_exponent(p)).ok_or_else(alone)?;
     if args.negative_missing && args.missing == Missing::Propagate {
@@ -179,31 +179,26 @@ pub(crate) fn run(args: &PairwiseArgs, cancel: &Cancel) -> Result<(), Failure> {
         .columns(args.observations == Observations::Columns)
         .narrow(args.narrow);
     let (total, noun) = input.steps(args);
-    let bar = Bar::of("Distances", total, noun);
-    let run = Run::default()
-        .cancel(cancel.clone())
-        .progress(bar.progress("Distances"))
-        .memory(args.resources.budget());
-    let opened = Instant::now();
+    let (bar, run) = Bar::over(&run, "Distances", total, noun);
+    stages.end("open");
     let found = find(args, &input, metric, &options, &device, &run, &mut output)?;
     input.all().try_for_each(Array::check_found)?;
-    let computed = Instant::now();
+    stages.end("distances");
     input.y.iter().chain([&input.x]).try_for_each(|matrix| matrix.files.check())?;
     write::write(&output, args, metric, &found)?;
     drop(bar);
+    stages.end("write");
 
     let (stats, planned) = match &found {
         Found::Distances(found) => (found.stats, found.memory),
         Found::Neighbors(found) => (found.stats, found.memory),
         Found::Tiles(written) => (written.stats, written.memory),
     };
-    let written = Instant::now();
-    let given = args.resources.budget();
-    let ran = Ran { started, device: &device, given, planned, stats: &stats, output: &output };
-    let mut report = report(args, &ran, metric, &input, &found);
-    report.stages(&[("open", opened), ("distances", computed), ("write", written)]);
+    let ran = Ran { stages, device, run, planned, stats, output };
+    let mut report = report(args, ran, metric, &input, &found);
+    report.seconds();
     report.streamed("distances", "", "");
-    report.finish(output, args.json, cancel)
+    report.finish(args.json)
 }
 
 fn find(

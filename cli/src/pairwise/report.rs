@@ -13,13 +13,7 @@ use crate::{
     text,
 };
 
-pub(super) fn report(
-    args: &PairwiseArgs,
-    ran: &Ran<'_>,
-    metric: Metric,
-    input: &Input,
-    found: &Found,
-) -> Report {
+pub(super) fn report(args: &PairwiseArgs, ran: Ran, metric: Metric, input: &Input, found: &Found) -> Report {
     let distances = match found {
         Found::Distances(found) => Some(found.distances.data()),
         Found::Neighbors(found) => Some(found.nearest.distances.data()),
