@@ -62,7 +62,7 @@ impl ContigArgs {
         match &self.chr {
             Some(text) => {
                 let fail = |why| Failure::Usage(format!("--chr {text}: {why}"));
-                list(text, karyotype).map(Chosen::Listed).map_err(fail)
+                list(text, karyotype).map_err(fail)
             }
             None if self.autosome => Ok(Chosen::Autosomes),
             None => Ok(Chosen::All),
@@ -75,44 +75,34 @@ impl ContigArgs {
 enum Chosen {
     All,
     Autosomes,
-    Listed(List),
+    /// A list as plink2's `--chr` takes it: normalised names, and ranges of PLINK's numbers.
+    Listed {
+        names: Vec<String>,
+        numbers: Vec<RangeInclusive<u32>>,
+    },
 }
 
 impl Chosen {
-    fn takes(&self, name: &str, class: Class) -> bool {
+    /// True of a contig of that normalised name and class.
+    fn takes(&self, name: &str, class: Class, karyotype: Karyotype) -> bool {
         match self {
             Self::All => true,
             Self::Autosomes => matches!(class, Class::Autosome(_)),
-            Self::Listed(list) => list.takes(name, class),
+            Self::Listed { names, numbers } => {
+                let within = |number| numbers.iter().any(|range| range.contains(&number));
+                names.iter().any(|other| other == name) || karyotype.number(name, class).is_some_and(within)
+            }
         }
     }
 
     /// Normalised names.
     fn names(&self) -> &[String] {
-        if let Self::Listed(list) = self { &list.names } else { &[] }
+        if let Self::Listed { names, .. } = self { names } else { &[] }
     }
 }
 
-/// A list of contigs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct List {
-    karyotype: Karyotype,
-    /// Normalised names.
-    names: Vec<String>,
-    /// Ranges of PLINK's numbers.
-    ranges: Vec<RangeInclusive<u32>>,
-}
-
-impl List {
-    fn takes(&self, name: &str, class: Class) -> bool {
-        let within = |number| self.ranges.iter().any(|range| range.contains(&number));
-        self.names.iter().any(|other| other == name) || self.karyotype.number(name, class).is_some_and(within)
-    }
-}
-
-/// A list as plink2's `--chr` takes it.
-fn list(text: &str, karyotype: Karyotype) -> Result<List, String> {
-    let mut list = List { karyotype, names: Vec::new(), ranges: Vec::new() };
+fn list(text: &str, karyotype: Karyotype) -> Result<Chosen, String> {
+    let (mut names, mut numbers) = (Vec::new(), Vec::new());
     let numbered = |name: &str| {
         let (name, class) = karyotype.normalized(name.trim());
         karyotype.number(&name, class)
@@ -121,14 +111,15 @@ fn list(text: &str, karyotype: Karyotype) -> Result<List, String> {
         // A name may have a hyphen of its own.
         let ends = item.split_once('-').map(|(first, last)| (numbered(first), numbered(last)));
         match ends {
-            Some((Some(first), Some(last))) if first <= last => list.ranges.push(first..=last),
+            Some((Some(first), Some(last))) if first <= last => numbers.push(first..=last),
             Some((Some(_), Some(_))) => return Err(format!("the range `{item}` ends before it starts")),
             _ if item.is_empty() => return Err("a name is missing".into()),
-            _ => list.names.push(karyotype.normalized(item).0),
+            _ => names.push(karyotype.normalized(item).0),
         }
     }
-    Ok(list)
+    Ok(Chosen::Listed { names, numbers })
 }
+
 /// The contigs of the variants, as run.json has them.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Contigs {
@@ -223,7 +214,7 @@ impl Contigs {
             let (normal, class) = &classes[number];
             let range = start..end;
             start = end;
-            if !chosen.takes(normal, *class) {
+            if !chosen.takes(normal, *class, karyotype) {
                 contigs.left_out += range.end - range.start;
                 continue;
             }
@@ -358,7 +349,7 @@ mod tests {
 
     fn takes_of(karyotype: Karyotype, text: &str, name: &str) -> bool {
         let (name, class) = karyotype.normalized(name);
-        list(text, karyotype).unwrap().takes(&name, class)
+        list(text, karyotype).unwrap().takes(&name, class, karyotype)
     }
 
     #[test]
@@ -402,7 +393,7 @@ mod tests {
         }
         for (name, expected) in [("chr22", true), ("01", true), ("23", false), ("2L", false), ("0", false)] {
             let (name, class) = Karyotype::HUMAN.normalized(name);
-            assert_eq!(Chosen::Autosomes.takes(&name, class), expected, "{name}");
+            assert_eq!(Chosen::Autosomes.takes(&name, class, Karyotype::HUMAN), expected, "{name}");
         }
     }
 

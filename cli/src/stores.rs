@@ -402,9 +402,6 @@ mod tests {
         let warnings = open(&["plink1/few5", "plink1/few5.bed"], None).unwrap().warnings();
         assert!(warnings.len() == 1 && warnings[0].contains("few5.bed is given 2 times"), "{warnings:?}");
         assert!(why(&["plink1/few5", "plink1/few4"], None).contains("1 sample of"));
-        assert!(why(&["biallelic.vcz", "plink1/biallelic"], None).contains("do not go together"));
-        assert!(why(&["biallelic.vcz"], Some(CountedAllele::OfBed(1))).contains("of calls it is a number"));
-        assert!(why(&["plink1/few5"], Some(CountedAllele::OfCalls(1))).contains("of a .bed is a1 or a2"));
         assert!(why(&["plink1/none.bed"], None).contains("none.bed"));
     }
 }

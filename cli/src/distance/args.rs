@@ -6,7 +6,7 @@ use clap::{Args, builder::TypedValueParser};
 use teatime::distance::{Metric, Missing};
 use teatime_genotype::{DistanceOptions, Linkage, SampleMetric};
 
-use super::target::{FORMATS, Target};
+use super::write::{FORMATS, Target};
 use crate::{
     args::{FilterArgs, Named, Resources, default_of, local, named, with_exits},
     failure::Failure,

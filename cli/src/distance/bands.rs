@@ -3,7 +3,10 @@
 use teatime::{Device, Error, Run, stable_text::StableText};
 use teatime_genotype::{DistanceBands, DistanceOptions, distances};
 
-use super::{DistanceArgs, target::Format, write::Results};
+use super::{
+    DistanceArgs,
+    write::{Format, Results},
+};
 use crate::{failure::Failure, output::Output, stores::Stores};
 
 /// Samples on a side of the squares that are written, and what bands are multiples of: whatever the budgets.

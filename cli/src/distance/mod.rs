@@ -2,7 +2,6 @@
 
 mod args;
 mod bands;
-mod target;
 mod with;
 mod write;
 

@@ -10,8 +10,8 @@ use crate::{
     matching::{Index, MatchBy, counts::Counts},
     progress::Bar,
     report::{Report, size},
+    store::Variants,
     stores::Stores,
-    variants::Variants,
 };
 
 /// The name of the other store in messages.
