@@ -7,7 +7,7 @@ use teatime::Cancel;
 use teatime_genotype::PcaOptions;
 
 use crate::{
-    args::{Resources, at_least_one, between, local, up_to_one},
+    args::{Resources, at_least_one, between, local},
     contigs::ContigArgs,
     failure::Failure,
     output::{Output, made_by},
@@ -44,10 +44,10 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = at_least_one)]
     populations: usize,
     /// Fraction of missing calls (0 to 1)
-    #[arg(long, value_name = "X", default_value_t = 0.01, value_parser = up_to_one)]
+    #[arg(long, value_name = "X", default_value_t = 0.01, value_parser = between(0.0, 1.0))]
     missing: f64,
     /// Distance of the populations from one another: `F_ST` (0 to 0.95)
-    #[arg(long, value_name = "X", default_value_t = 0.01, value_parser = fst)]
+    #[arg(long, value_name = "X", default_value_t = 0.01, value_parser = between(0.0, 0.95))]
     fst: f64,
     /// Seed of the simulation
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -60,10 +60,6 @@ pub(crate) struct DemoArgs {
     json: bool,
     #[command(flatten)]
     resources: Resources,
-}
-
-fn fst(text: &str) -> Result<f64, String> {
-    between(text, 0.0, 0.95)
 }
 
 /// Runs `teatime demo`.

@@ -6,7 +6,10 @@ use serde_json::{Map, Value, json};
 use teatime::{Budget, Device, DeviceInfo, Run, plain, stream::StreamStats};
 use teatime_genotype::{GenotypeKind, VariantCounts};
 
-use crate::{args::Resources, contigs::Contigs, failure::Failure, output::Output, stores::Stores, text};
+use crate::{
+    args::Resources, contigs::Contigs, failure::Failure, interrupt::own_status, output::Output,
+    stores::Stores, text,
+};
 
 /// The times of the stages of a run, which follow each other.
 #[derive(Debug)]
@@ -277,7 +280,6 @@ pub(crate) fn device_entry(info: &DeviceInfo) -> Value {
 
 /// Most memory that the process has had, in bytes, where the system tells.
 fn peak_host() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    line.trim().trim_end_matches("kB").trim().parse::<u64>().ok().map(|kib| kib * 1024)
+    let kib = own_status("VmHWM:")?.trim_end_matches("kB").trim().parse::<u64>().ok()?;
+    Some(kib * 1024)
 }

@@ -253,9 +253,16 @@ impl Stores {
         doubled(&files).map(given).chain(named).chain(spaced).chain(filled).chain(odd).collect()
     }
 
-    /// The name of a sample that readers of words would take for none or two.
-    pub(crate) fn splitting(&self) -> Option<&String> {
-        self.samples.iter().find(|id| id.is_empty() || id.contains(char::is_whitespace))
+    /// # Errors
+    /// [`Failure::Error`] for a sample whose name readers of words would take for none or two, with the `format` that cannot hold it.
+    pub(crate) fn refuse_splitting(&self, format: &str) -> Result<(), Failure> {
+        match self.samples.iter().find(|id| id.is_empty() || id.contains(char::is_whitespace)) {
+            Some(id) => {
+                let why = format!("the sample {id:?} has no name or white space in it, which {format}");
+                Err(Failure::Error(why))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Lines of a summary that say what of the stores is not taken as it is there.

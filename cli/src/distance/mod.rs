@@ -36,12 +36,9 @@ pub(crate) fn run(args: &DistanceArgs, cancel: &Cancel) -> Result<(), Failure> {
     let beside = target.beside(args.tree.is_some(), args.neighbors.is_some(), args.with.store.is_some());
     let mut output = target.open(COMMAND, &beside, args.overwrite, args.resume.then_some("distance"))?;
     let mut stores = args.stores.open(&run)?;
-    if let (true, Some(id)) = (target.format.is_plinks(), stores.splitting()) {
+    if target.format.is_plinks() {
         // Before the work, which would be for nothing.
-        let why = format!(
-            "the sample {id:?} has no name or white space in it, which PLINK's .id cannot hold; other formats can"
-        );
-        return Err(Failure::Error(why));
+        stores.refuse_splitting("PLINK's .id cannot hold; other formats can")?;
     }
     let device = args.resources.open()?;
     let mut with = With::open(args, &mut stores, &device, &run)?;

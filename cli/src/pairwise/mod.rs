@@ -23,7 +23,7 @@ use self::{
     write::{DISTANCE, FORMATS, Format},
 };
 use crate::{
-    args::{Resources, default_of, local, named, with_exits},
+    args::{Resources, by_name, default_of, local, named, refuse, with_exits},
     array::Array,
     distance::MISSING,
     failure::Failure,
@@ -71,7 +71,7 @@ pub(crate) struct PairwiseArgs {
     ///
     /// propagate: the distance is NaN. ignore: they are left out, as in sgkit. rescale: sums are multiplied by all features over those that
     /// both have, as scikit-learn's `nan_euclidean_distances`; NaN where there are none. rescale-or-zero: the same, but 0.
-    #[arg(long, value_parser = named(MISSING), default_value = default_of(MISSING))]
+    #[arg(long, value_parser = by_name(MISSING, Missing::name), default_value = Missing::default().name())]
     missing: Missing,
     /// Take negative numbers for missing, as NaN is; not with --missing propagate
     #[arg(long)]
@@ -159,13 +159,15 @@ enum Found {
 /// Runs `teatime pairwise`.
 pub(crate) fn run(args: &PairwiseArgs, cancel: &Cancel) -> Result<(), Failure> {
     let (mut stages, run) = (Stages::start(), args.resources.run(cancel));
-    let alone = || Failure::Usage("--p is of --metric minkowski alone".into());
-    let metric = args.p.map_or(Some(args.metric), |p| args.metric.with_exponent(p)).ok_or_else(alone)?;
-    if args.negative_missing && args.missing == Missing::Propagate {
-        return Err(Failure::Usage(
-            "--negative-missing is for --missing ignore and those that rescale".into(),
-        ));
-    }
+    let metric = args.p.map_or(Some(args.metric), |p| args.metric.with_exponent(p));
+    refuse(&[
+        (metric.is_none(), "--p is of --metric minkowski alone"),
+        (
+            args.negative_missing && args.missing == Missing::Propagate,
+            "--negative-missing is for --missing ignore and those that rescale",
+        ),
+    ])?;
+    let metric = metric.unwrap_or(args.metric);
     metric.check(args.missing)?;
     let numbers = args.neighbors.is_some() && args.out.format == Format::Npy;
     let resumed = args.resume.then_some(DISTANCE);

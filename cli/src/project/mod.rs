@@ -15,7 +15,7 @@ use self::{
     table::{Header, Table},
 };
 use crate::{
-    args::{FolderArgs, Named, Resources, default_of, local, named, up_to_one, with_exits},
+    args::{FolderArgs, Resources, between, by_name, local, with_exits},
     failure::Failure,
     matching::{MatchBy, counts::Counts},
     output::{Output, RECORD},
@@ -67,13 +67,13 @@ pub(crate) struct ProjectArgs {
     /// scores come nearer to zero by about the share of those, as in flashpca and plink2. least-squares: the scores that
     /// explain best what is called, as EIGENSOFT's lsqproject: not nearer to zero, but the less certain the fewer
     /// calls there are; NaN for a sample whose calls do not determine them.
-    #[arg(long, value_parser = named(METHODS), default_value = default_of(METHODS))]
+    #[arg(long, value_parser = by_name(METHODS, ProjectMethod::name), default_value = ProjectMethod::default().name())]
     missing: ProjectMethod,
     /// Largest fraction of the loadings' variants that may not be usable (0 to 1)
     ///
     /// Variants that the stores lack, or have with other alleles, are missing of all samples. Up to this fraction that is a
     /// warning, beyond it an error.
-    #[arg(long, value_name = "X", default_value_t = 0.05, value_parser = up_to_one)]
+    #[arg(long, value_name = "X", default_value_t = 0.05, value_parser = between(0.0, 1.0))]
     max_mismatch: f64,
     #[command(flatten)]
     results: FolderArgs,
@@ -112,8 +112,7 @@ Examples:
   teatime project array.vcz --loadings reference/loadings.tsv.gz --out array \
     --missing least-squares --max-mismatch 0.4";
 
-const METHODS: Named<ProjectMethod> =
-    &[("mean", ProjectMethod::Mean), ("least-squares", ProjectMethod::LeastSquares)];
+const METHODS: &[ProjectMethod] = &[ProjectMethod::Mean, ProjectMethod::LeastSquares];
 
 /// Runs `teatime project`.
 pub(crate) fn run(args: &ProjectArgs, cancel: &Cancel) -> Result<(), Failure> {

@@ -63,18 +63,3 @@ fn positions_that_are_no_numbers() {
     let said = "some.bim: line 1 has the position \"unknown\", which is no number";
     scratch.refused("pca some.bed --out new -k 2 --loadings", 1, &[said]);
 }
-
-#[test]
-fn projections_name_families() {
-    let scratch = Scratch::new();
-    scratch.ok("pca @plink1/biallelic.bed --out reference -k 2 --loadings");
-    scratch.ok("project @plink1/biallelic.bed --loadings reference/loadings.tsv.gz --out out");
-    for (ours, theirs) in [("projection.tsv", "scores.tsv"), ("projection.eigenvec", "pca.eigenvec")] {
-        let names = [format!("out/{ours}"), format!("reference/{theirs}")].map(|path| {
-            let first = |line: &str| line.split('\t').take(2).map(str::to_owned).collect::<Vec<_>>();
-            scratch.text(&path).lines().map(first).collect::<Vec<_>>()
-        });
-        assert_eq!(names[0], names[1]);
-        assert_eq!(names[0][1], ["A", "A00"]);
-    }
-}

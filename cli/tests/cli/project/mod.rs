@@ -62,26 +62,30 @@ fn assert_only_missing(ran: &Ran) {
     assert!(ran.err.lines().all(missing), "{}", ran.err);
 }
 
-/// The reference's samples get their own scores, in the tables that a PCA has.
+/// The reference's samples get their own scores, in the tables that a PCA has, which name families where there are such.
 #[test]
 fn the_references_samples_get_their_scores_back() {
     let scratch = Scratch::new();
-    reference(&scratch, "@all_v3.vcz --scaler binom2 --maf 0.05");
-    let ran = scratch.ok(&format!("project @all_v3.vcz {LOADINGS} --out out"));
-    assert!(ran.err.is_empty(), "{}", ran.err);
-    for (ours, theirs) in [("projection.tsv", "scores.tsv"), ("projection.eigenvec", "pca.eigenvec")] {
-        let [ours, theirs] = [format!("out/{ours}"), format!("reference/{theirs}")];
-        assert_close(&numbers(&scratch, &ours, 1), &numbers(&scratch, &theirs, 1), false);
-        let names = [ours, theirs].map(|name| {
-            let first = |line: &str| line.split('\t').next().unwrap().to_owned();
-            let text = scratch.text(&name);
-            (text.lines().next().unwrap().to_owned(), text.lines().map(first).collect::<Vec<_>>())
-        });
-        assert_eq!(names[0], names[1]);
+    for (words, columns) in [("@all_v3.vcz --scaler binom2 --maf 0.05", 1), ("@plink1/biallelic.bed -k 2", 2)]
+    {
+        reference(&scratch, words);
+        let store = words.split(' ').next().unwrap();
+        let ran = scratch.ok(&format!("project {store} {LOADINGS} --out out --overwrite"));
+        assert!(ran.err.is_empty(), "{}", ran.err);
+        for (ours, theirs) in [("projection.tsv", "scores.tsv"), ("projection.eigenvec", "pca.eigenvec")] {
+            let [ours, theirs] = [format!("out/{ours}"), format!("reference/{theirs}")];
+            assert_close(&numbers(&scratch, &ours, columns), &numbers(&scratch, &theirs, columns), false);
+            let names = [ours, theirs].map(|name| {
+                let names = |row: Vec<String>| row[..columns].join(" ");
+                let first = scratch.text(&name).lines().next().unwrap().to_owned();
+                (first, scratch.rows(&name).into_iter().map(names).collect::<Vec<_>>())
+            });
+            assert_eq!(names[0], names[1]);
+        }
+        let [record, own] = ["out", "reference"].map(|name| scratch.json(&format!("{name}/run.json")));
+        assert_eq!(record["matched"]["loadings"]["used"], own["variants"]["used"]);
+        assert_eq!(record["allele_counts"], own["allele_counts"]);
     }
-    let [record, own] = ["out", "reference"].map(|name| scratch.json(&format!("{name}/run.json")));
-    assert_eq!(record["matched"]["loadings"]["used"], own["variants"]["used"]);
-    assert_eq!(record["allele_counts"], own["allele_counts"]);
 }
 
 /// Scores do not change where variants that the reference has are in two stores, and those that are left out are told.
