@@ -60,10 +60,7 @@ impl ContigArgs {
     /// [`Failure::Usage`] for a list that is none.
     fn chosen(&self, karyotype: Karyotype) -> Result<Chosen, Failure> {
         match &self.chr {
-            Some(text) => {
-                let fail = |why| Failure::Usage(format!("--chr {text}: {why}"));
-                list(text, karyotype).map_err(fail)
-            }
+            Some(text) => list(text, karyotype).map_err(|why| Failure::Usage(format!("--chr {text}: {why}"))),
             None if self.autosome => Ok(Chosen::Autosomes),
             None => Ok(Chosen::All),
         }
@@ -226,13 +223,9 @@ impl Contigs {
         }
         if let (Some(asked), true) = (&contigs.asked, rows.is_empty()) {
             names.sort_unstable();
-            let hint = match karyotype.0 {
-                None => {
-                    "; --chr-set says how many autosomes there are, and so which numbers are X, Y, XY and MT"
-                }
-                _ => "",
-            };
-            let names = text::few(&names);
+            let unknown =
+                "; --chr-set says how many autosomes there are, and so which numbers are X, Y, XY and MT";
+            let (names, hint) = (text::few(&names), if karyotype.0.is_none() { unknown } else { "" });
             let why = format!("{asked}: no variant is on such a contig; the stores have {names}{hint}");
             return Err(Failure::Error(why));
         }

@@ -5,11 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde::Serialize;
-use teatime::{
-    Cancel, MissingChunk, Run,
-    stable_text::{StableText, fields},
-};
+use teatime::{Cancel, MissingChunk, Run};
 use teatime_genotype::{DoubtfulColumn, GenotypeKind, Genotypes, Match, Variant, VariantCounts};
 
 use crate::{
@@ -19,28 +15,11 @@ use crate::{
     ends,
     failure::Failure,
     store::{CountedAllele, Store},
+    store_args::PloidyMismatch,
     text,
 };
 
-/// Calls of another number of alleles than most, as run.json has them.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct PloidyMismatch {
-    /// Most alleles that a store has room for in a call.
-    pub(crate) stored: u64,
-    /// The ploidy that most calls fit.
-    pub(crate) ploidy: u64,
-    /// Calls that do not, and are missing.
-    pub(crate) calls: u64,
-}
-
-impl StableText for PloidyMismatch {
-    fn stable_text(&self) -> String {
-        let Self { stored, ploidy, calls } = self;
-        fields("PloidyMismatch", &[("stored", stored), ("ploidy", ploidy), ("calls", calls)])
-    }
-}
-
-/// What stores are opened as.
+/// The options of opening stores.
 #[derive(Debug, Default)]
 pub(crate) struct Opening<'a> {
     /// Path of the genotype array within each store, where it has another name.
@@ -90,12 +69,9 @@ impl Stores {
             let ids = match ids {
                 Some(ids) => ids,
                 None if paths.len() > 1 => {
-                    let why = "it has no names of samples (`sample_id`, or scikit-allel's `samples`)";
-                    let why = format!(
-                        "{}: {why}, so nothing tells whether they are those of the others",
-                        path.display()
-                    );
-                    return Err(Failure::Error(why));
+                    let why = "it has no names of samples (`sample_id`, or scikit-allel's `samples`), so nothing tells \
+                               whether they are those of the others";
+                    return Err(Failure::Error(format!("{}: {why}", path.display())));
                 }
                 None => {
                     odd.push(format!(
@@ -229,20 +205,14 @@ impl Stores {
         let given = |(file, times): (&PathBuf, u64)| {
             format!("{} is given {times} times: so often do its variants count", file.display())
         };
-        let names = cells(&self.samples, self.families.as_ref(), " ");
-        let names: Vec<_> = doubled(&names).map(|(name, _)| name).collect();
-        let named = (!names.is_empty()).then(|| {
+        let told = |names: Vec<&String>, what: &str| {
             let n = text::plural(names.len() as u64, "name");
-            format!("{n} of more than one sample: {}", text::few(&names))
-        });
-        let spaced: Vec<_> = self.samples.iter().filter(|id| id.contains(char::is_whitespace)).collect();
-        let spaced = (!spaced.is_empty()).then(|| {
-            let n = text::plural(spaced.len() as u64, "name");
-            format!(
-                "{n} of samples with white space, at which plink2 and R divide columns: {}",
-                text::few(&spaced)
-            )
-        });
+            (!names.is_empty()).then(|| format!("{n} of {what}: {}", text::few(&names)))
+        };
+        let names = cells(&self.samples, self.families.as_ref(), " ");
+        let named = told(doubled(&names).map(|(name, _)| name).collect(), "more than one sample");
+        let spaced = self.samples.iter().filter(|id| id.contains(char::is_whitespace)).collect();
+        let spaced = told(spaced, "samples with white space, at which plink2 and R divide columns");
         let filled = self.paths.iter().zip(&self.stores).flat_map(|(path, store)| {
             store.doubtful_columns().into_iter().map(|column| filled(path, &column))
         });

@@ -27,7 +27,7 @@ fn blurred(scratch: &Scratch, words: &str) -> Vec<u8> {
     scratch.bytes("blurred.npy")
 }
 
-/// Each option arrives: an image that numpy wrote, against scipy's Gaussian of it.
+/// Each option arrives: the result of an image that numpy wrote is scipy's Gaussian of it.
 #[test]
 fn as_scipy_has_it() {
     let scratch = Scratch::new();

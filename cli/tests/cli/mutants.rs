@@ -294,11 +294,9 @@ fn images_and_resumed_outputs() {
         scratch.write(&file, &whole);
         fs::remove_dir_all(scratch.join("out.zarr")).ok();
         remove(&scratch, &["out.run.json"]);
-        let goes_on: [(&str, &str, &str, &dyn Fn(&str) -> Ran); 2] = [
-            ("out.zarr", "right.zarr", "0/c/1/1", &blur),
-            ("d.zarr", "right_d.zarr", "distance/0.0", &pairwise),
-        ];
-        for (out, right, chunk, run) in goes_on {
+        for (out, right, chunk) in
+            [("out.zarr", "right.zarr", "0/c/1/1"), ("d.zarr", "right_d.zarr", "distance/0.0")]
+        {
             copy(&scratch.join(right), &scratch.join(out));
             // As of a process that was killed.
             let partial = format!("{out}/.zgroup.7-0.partial");
@@ -309,7 +307,8 @@ fn images_and_resumed_outputs() {
             let whole = scratch.bytes(&file);
             let changed = if is_chunk { numbers.change(&whole) } else { numbers.change_json(&whole) };
             scratch.write(&file, changed);
-            let succeeded = is_right(&run(out), &scratch, &format!("{out} {case}"));
+            let ran = if out == "d.zarr" { pairwise(out) } else { blur(out) };
+            let succeeded = is_right(&ran, &scratch, &format!("{out} {case}"));
             assert!(succeeded || !is_chunk, "{out} {case}: a changed chunk is no error");
             if succeeded {
                 let [found, right] = [out, right].map(|folder| scratch.bytes(&format!("{folder}/{chunk}")));

@@ -166,14 +166,6 @@ fn the_record_says_which_budgets_were_given() {
     }
 }
 
-/// The memory that the message names is enough.
-#[test]
-fn the_least_memory_is_named() {
-    let scratch = Scratch::new();
-    let least = scratch.least("pca @all_v3.vcz --out out --memory 1K");
-    scratch.ok(&format!("pca @all_v3.vcz --out out --memory {least}"));
-}
-
 #[test]
 fn only_overwrite_replaces_results() {
     let scratch = Scratch::new();

@@ -94,7 +94,7 @@ demo --out x
     --samples 1000000000000 | --samples 1000000000000
 "#;
 
-/// Likewise, of input that is not there or will not do, and options that do not fit it.
+/// Such commands on input that is not there or will not do, or with options that do not fit it.
 const ERRORS: &str = r#"
 pca --out new/x
     nowhere | nowhere
@@ -120,9 +120,6 @@ pca @all_v3.vcz --out new/x
     --memory 1K | --memory | at least | 1.0 KiB
     --autosome | --autosome: no variant | `2L`, `3R`
 grm --out new/x
-    nowhere | nowhere
-    @all_v3.vcz --memory 1K | --memory | at least
-    @all_v3.vcz --device abacus | abacus
     constant | none of the 3 variants | 3 do not vary
     spaced | "b c" | --format gcta
 distance @all_v3.vcz --out new/x.npy

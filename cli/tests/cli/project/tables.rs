@@ -142,10 +142,7 @@ fn other_refusals() {
             "plain.vcz plain.vcz --loadings by_row/loadings.tsv.gz",
             &["variants of the stores repeat the position", "without alleles"][..],
         ),
-        (&format!("nowhere {LOADINGS}"), &["nowhere"]),
         (&format!("without.vcz {LOADINGS}"), &["no call of the 20 variants"]),
-        (&format!("old.vcz {LOADINGS} --memory 1K"), &["--memory", "needs at least"]),
-        (&format!("old.vcz {LOADINGS} --device abacus"), &["abacus"]),
     ] {
         scratch.refused(&format!("project {words} --out new"), 1, said);
     }
