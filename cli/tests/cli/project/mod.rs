@@ -4,7 +4,7 @@ mod matching;
 mod samples;
 mod tables;
 
-use crate::support::{Ran, Scratch, Site, number, site, store_of};
+use crate::support::{Scratch, Site, number, site, store_of};
 
 const LOADINGS: &str = "--loadings reference/loadings.tsv.gz";
 
@@ -53,13 +53,6 @@ fn sites() -> Vec<Site> {
         site(if i < 12 { "1" } else { "2" }, 100 + (i as u64 % 12) * 10, alleles[i % 4], &dosages)
     };
     (0..20).map(site).collect()
-}
-
-/// Nothing is warned of but missing calls, of which the samples have many.
-fn assert_only_missing(ran: &Ran) {
-    let missing =
-        |line: &str| line.starts_with("warning: ") && line.contains("of the calls of the variants used");
-    assert!(ran.err.lines().all(missing), "{}", ran.err);
 }
 
 /// The reference's samples get their own scores, in the tables that a PCA has, which name families where there are such.
