@@ -3,15 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Args};
-use serde::Serialize;
-use teatime::{
-    Device, MissingChunk, Run,
-    stable_text::{StableText, fields},
-};
+use teatime::{Device, MissingChunk, Run};
 use teatime_genotype::{GenotypeKind, call_ploidies};
 
 use crate::{
     args::{Named, default_of, local, named},
+    calls::PloidyMismatch,
     contigs::ContigArgs,
     failure::Failure,
     progress::Bar,
@@ -126,24 +123,6 @@ impl StoreArgs {
         }
         stores.ploidy_mismatch = Some(PloidyMismatch { stored, ploidy, calls });
         Ok(())
-    }
-}
-
-/// Calls of another number of alleles than most, as run.json has them.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct PloidyMismatch {
-    /// Most alleles that a store has room for in a call.
-    pub(crate) stored: u64,
-    /// The ploidy that most calls fit.
-    pub(crate) ploidy: u64,
-    /// Calls that do not, and are missing.
-    pub(crate) calls: u64,
-}
-
-impl StableText for PloidyMismatch {
-    fn stable_text(&self) -> String {
-        let Self { stored, ploidy, calls } = self;
-        fields("PloidyMismatch", &[("stored", stored), ("ploidy", ploidy), ("calls", calls)])
     }
 }
 

@@ -10,12 +10,11 @@ use teatime_genotype::{DoubtfulColumn, GenotypeKind, Genotypes, Match, Variant, 
 
 use crate::{
     array::{check_found, other_names},
-    calls::Calls,
+    calls::{Calls, PloidyMismatch},
     contigs::{ContigArgs, Contigs},
     ends,
     failure::Failure,
     store::{CountedAllele, Store},
-    store_args::PloidyMismatch,
     text,
 };
 

@@ -72,7 +72,7 @@ mod tests {
     use teatime::Cancel;
 
     use super::*;
-    use crate::{contigs::ContigArgs, store_args::PloidyMismatch, stores::Opening};
+    use crate::{calls::PloidyMismatch, contigs::ContigArgs, stores::Opening};
 
     /// Stores that were begun with this text are gone on with.
     #[test]
