@@ -9,7 +9,7 @@ use clap::{
     Args,
     builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser},
 };
-use teatime::{Budget, Device, DeviceOptions};
+use teatime::{Budget, Cancel, Device, DeviceOptions, Run};
 use teatime_genotype::VariantFilter;
 
 use crate::failure::Failure;
@@ -53,10 +53,10 @@ pub(crate) struct FolderArgs {
 #[derive(Args, Debug)]
 pub(crate) struct FilterArgs {
     /// Leave out variants with a minor allele frequency below X (0 to 0.5)
-    #[arg(long, value_name = "X", default_value_t = VariantFilter::default().min_maf, value_parser = up_to_half, allow_negative_numbers = true)]
+    #[arg(long, value_name = "X", default_value_t = VariantFilter::default().min_maf, value_parser = between(0.0, 0.5), allow_negative_numbers = true)]
     pub(crate) maf: f64,
     /// Leave out variants with more than this fraction of missing calls (0 to 1)
-    #[arg(long, value_name = "X", default_value_t = VariantFilter::default().max_missing, value_parser = up_to_one, allow_negative_numbers = true)]
+    #[arg(long, value_name = "X", default_value_t = VariantFilter::default().max_missing, value_parser = between(0.0, 1.0), allow_negative_numbers = true)]
     pub(crate) geno: f64,
 }
 
@@ -109,19 +109,40 @@ impl Resources {
         device.skipped().iter().map(|(name, why)| format!("{name} is not used: {why}")).collect()
     }
 
-    pub(crate) fn budget(&self) -> Budget {
-        Budget::default().host(self.memory).device(self.device_memory)
+    /// The run that these resources bound, without a bar that shows it.
+    pub(crate) fn run(&self, cancel: &Cancel) -> Run {
+        let memory = Budget::default().host(self.memory).device(self.device_memory);
+        Run::default().cancel(cancel.clone()).memory(memory)
     }
+}
+
+/// Refuses options for the first of these reasons that holds.
+///
+/// # Errors
+/// [`Failure::Usage`].
+pub(crate) fn refuse(reasons: &[(bool, &str)]) -> Result<(), Failure> {
+    let first = reasons.iter().find(|(holds, _)| *holds);
+    first.map_or(Ok(()), |(_, why)| Err(Failure::Usage((*why).into())))
 }
 
 /// Values by the names that the command line gives them.
 pub(crate) type Named<T> = &'static [(&'static str, T)];
 
-/// One of some values, by name. Whether case matters, the argument says.
+/// One of some values, by name.
 pub(crate) fn named<T: Copy + Send + Sync>(values: Named<T>) -> impl TypedValueParser<Value = T> {
     PossibleValuesParser::new(values.iter().map(|(name, _)| *name)).try_map(move |text| {
-        let named = values.iter().find(|(name, _)| name.eq_ignore_ascii_case(&text));
+        let named = values.iter().find(|(name, _)| *name == text);
         named.map(|(_, value)| *value).ok_or("not a possible value")
+    })
+}
+
+/// One of some values, by the names that the library has for them.
+pub(crate) fn by_name<T: Copy + Send + Sync>(
+    values: &'static [T],
+    name: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(values.iter().map(|value| name(*value))).try_map(move |text| {
+        values.iter().copied().find(|value| name(*value) == text).ok_or("not a possible value")
     })
 }
 
@@ -141,8 +162,8 @@ pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
 }
 
 /// A number within a range.
-pub(crate) fn between(text: &str, low: f64, high: f64) -> Result<f64, String> {
-    match text.parse::<f64>() {
+pub(crate) fn between(low: f64, high: f64) -> impl Fn(&str) -> Result<f64, String> + Clone {
+    move |text| match text.parse::<f64>() {
         Ok(value) if (low..=high).contains(&value) => Ok(value),
         _ => Err(format!("not a number from {low} to {high}")),
     }
@@ -155,16 +176,6 @@ pub(crate) fn local() -> impl TypedValueParser<Value = PathBuf> {
         let why = "stores and results are on disks so far: copy a remote one to a disk, or mount it";
         if remote { Err(why) } else { Ok(path) }
     })
-}
-
-/// A fraction up to 1/2.
-pub(crate) fn up_to_half(text: &str) -> Result<f64, String> {
-    between(text, 0.0, 0.5)
-}
-
-/// A fraction.
-pub(crate) fn up_to_one(text: &str) -> Result<f64, String> {
-    between(text, 0.0, 1.0)
 }
 
 /// The number of bytes that text such as `512M`, `2G`, `1.5GiB` or `2GB` names: K, M, G and T count in 1024, as do KiB and its like, and KB

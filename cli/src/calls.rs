@@ -1,6 +1,7 @@
-//! Missing calls and call rates.
+//! Missing calls, call rates, and calls of other ploidies.
 
 use serde::Serialize;
+use teatime::stable_text::{StableText, fields};
 
 use crate::text;
 
@@ -82,6 +83,24 @@ impl Calls {
             format!("{n} {has} a call rate below {percent} %, the lowest first: {}", text::few(low))
         });
         all.into_iter().chain(samples).collect()
+    }
+}
+
+/// Calls of another number of alleles than most, as run.json has them.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct PloidyMismatch {
+    /// Most alleles that a store has room for in a call.
+    pub(crate) stored: u64,
+    /// The ploidy that most calls fit.
+    pub(crate) ploidy: u64,
+    /// Calls that do not, and are missing.
+    pub(crate) calls: u64,
+}
+
+impl StableText for PloidyMismatch {
+    fn stable_text(&self) -> String {
+        let Self { stored, ploidy, calls } = self;
+        fields("PloidyMismatch", &[("stored", stored), ("ploidy", ploidy), ("calls", calls)])
     }
 }
 

@@ -60,10 +60,7 @@ impl ContigArgs {
     /// [`Failure::Usage`] for a list that is none.
     fn chosen(&self, karyotype: Karyotype) -> Result<Chosen, Failure> {
         match &self.chr {
-            Some(text) => {
-                let fail = |why| Failure::Usage(format!("--chr {text}: {why}"));
-                list(text, karyotype).map(Chosen::Listed).map_err(fail)
-            }
+            Some(text) => list(text, karyotype).map_err(|why| Failure::Usage(format!("--chr {text}: {why}"))),
             None if self.autosome => Ok(Chosen::Autosomes),
             None => Ok(Chosen::All),
         }
@@ -75,44 +72,34 @@ impl ContigArgs {
 enum Chosen {
     All,
     Autosomes,
-    Listed(List),
+    /// A list as plink2's `--chr` takes it: normalised names, and ranges of PLINK's numbers.
+    Listed {
+        names: Vec<String>,
+        numbers: Vec<RangeInclusive<u32>>,
+    },
 }
 
 impl Chosen {
-    fn takes(&self, name: &str, class: Class) -> bool {
+    /// True of a contig of that normalised name and class.
+    fn takes(&self, name: &str, class: Class, karyotype: Karyotype) -> bool {
         match self {
             Self::All => true,
             Self::Autosomes => matches!(class, Class::Autosome(_)),
-            Self::Listed(list) => list.takes(name, class),
+            Self::Listed { names, numbers } => {
+                let within = |number| numbers.iter().any(|range| range.contains(&number));
+                names.iter().any(|other| other == name) || karyotype.number(name, class).is_some_and(within)
+            }
         }
     }
 
     /// Normalised names.
     fn names(&self) -> &[String] {
-        if let Self::Listed(list) = self { &list.names } else { &[] }
+        if let Self::Listed { names, .. } = self { names } else { &[] }
     }
 }
 
-/// A list of contigs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct List {
-    karyotype: Karyotype,
-    /// Normalised names.
-    names: Vec<String>,
-    /// Ranges of PLINK's numbers.
-    ranges: Vec<RangeInclusive<u32>>,
-}
-
-impl List {
-    fn takes(&self, name: &str, class: Class) -> bool {
-        let within = |number| self.ranges.iter().any(|range| range.contains(&number));
-        self.names.iter().any(|other| other == name) || self.karyotype.number(name, class).is_some_and(within)
-    }
-}
-
-/// A list as plink2's `--chr` takes it.
-fn list(text: &str, karyotype: Karyotype) -> Result<List, String> {
-    let mut list = List { karyotype, names: Vec::new(), ranges: Vec::new() };
+fn list(text: &str, karyotype: Karyotype) -> Result<Chosen, String> {
+    let (mut names, mut numbers) = (Vec::new(), Vec::new());
     let numbered = |name: &str| {
         let (name, class) = karyotype.normalized(name.trim());
         karyotype.number(&name, class)
@@ -121,14 +108,15 @@ fn list(text: &str, karyotype: Karyotype) -> Result<List, String> {
         // A name may have a hyphen of its own.
         let ends = item.split_once('-').map(|(first, last)| (numbered(first), numbered(last)));
         match ends {
-            Some((Some(first), Some(last))) if first <= last => list.ranges.push(first..=last),
+            Some((Some(first), Some(last))) if first <= last => numbers.push(first..=last),
             Some((Some(_), Some(_))) => return Err(format!("the range `{item}` ends before it starts")),
             _ if item.is_empty() => return Err("a name is missing".into()),
-            _ => list.names.push(karyotype.normalized(item).0),
+            _ => names.push(karyotype.normalized(item).0),
         }
     }
-    Ok(list)
+    Ok(Chosen::Listed { names, numbers })
 }
+
 /// The contigs of the variants, as run.json has them.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Contigs {
@@ -223,7 +211,7 @@ impl Contigs {
             let (normal, class) = &classes[number];
             let range = start..end;
             start = end;
-            if !chosen.takes(normal, *class) {
+            if !chosen.takes(normal, *class, karyotype) {
                 contigs.left_out += range.end - range.start;
                 continue;
             }
@@ -235,13 +223,9 @@ impl Contigs {
         }
         if let (Some(asked), true) = (&contigs.asked, rows.is_empty()) {
             names.sort_unstable();
-            let hint = match karyotype.0 {
-                None => {
-                    "; --chr-set says how many autosomes there are, and so which numbers are X, Y, XY and MT"
-                }
-                _ => "",
-            };
-            let names = text::few(&names);
+            let unknown =
+                "; --chr-set says how many autosomes there are, and so which numbers are X, Y, XY and MT";
+            let (names, hint) = (text::few(&names), if karyotype.0.is_none() { unknown } else { "" });
             let why = format!("{asked}: no variant is on such a contig; the stores have {names}{hint}");
             return Err(Failure::Error(why));
         }
@@ -352,48 +336,32 @@ fn karyotype_of(
 mod tests {
     use super::*;
 
-    fn takes(text: &str, name: &str) -> bool {
-        takes_of(Karyotype::HUMAN, text, name)
-    }
-
-    fn takes_of(karyotype: Karyotype, text: &str, name: &str) -> bool {
-        let (name, class) = karyotype.normalized(name);
-        list(text, karyotype).unwrap().takes(&name, class)
-    }
-
-    #[test]
-    fn lists_of_other_species() {
-        for (karyotype, text, yes, no) in [
-            (Karyotype::UNKNOWN, "1-38", &["1", "chr23", "26", "38"][..], &["X", "MT", "39", "0"][..]),
-            (Karyotype::UNKNOWN, "23,X", &["23", "x"], &["26", "Y"]),
-            (Karyotype(Some(38)), "38-X", &["38", "39", "X"], &["40", "Y", "37"]),
-            (Karyotype(Some(38)), "23-MT", &["23", "MT", "42", "Y"], &["22", "43"]),
-            (Karyotype(Some(19)), "20", &["X", "20"], &["19"]),
-        ] {
-            yes.iter().for_each(|name| assert!(takes_of(karyotype, text, name), "{text}: {name}"));
-            no.iter().for_each(|name| assert!(!takes_of(karyotype, text, name), "{text}: {name}"));
-        }
-    }
-
     #[test]
     fn lists_as_plink2_takes_them() {
-        for (text, yes, no) in [
-            (
-                "1-22,X",
-                &["1", "chr1", "01", "22", "chrX", "x", "23"][..],
-                &["Y", "24", "0", "MT", "2L", "27"][..],
-            ),
-            ("chr2-chr4, 26", &["2", "chr4", "MT", "chrM"], &["1", "5", "M2"]),
-            ("22-24", &["22", "X", "Y", "chr23"], &["XY", "PAR1", "21"]),
-            ("X-MT", &["X", "24", "XY", "M"], &["22", "0"]),
-            ("27-31", &["27", "chr31"], &["32", "027", "+27", "26"]),
-            ("2L,chr3r", &["2L", "chr2l", "3R"], &["2", "2R"]),
-            ("0", &["0", "chr0"], &["1", "."]),
-            ("HLA-A,1", &["hla-a", "1"], &["HLA", "A"]),
-            (".", &["."], &["0", "1"]),
+        let (human, mouse, dog) = (Karyotype::HUMAN, Karyotype(Some(19)), Karyotype(Some(38)));
+        for (karyotype, text, yes, no) in [
+            (human, "1-22,X", "1 chr1 01 22 chrX x 23", "Y 24 0 MT 2L 27"),
+            (human, "chr2-chr4, 26", "2 chr4 MT chrM", "1 5 M2"),
+            (human, "22-24", "22 X Y chr23", "XY PAR1 21"),
+            (human, "X-MT", "X 24 XY M", "22 0"),
+            (human, "27-31", "27 chr31", "32 027 +27 26"),
+            (human, "2L,chr3r", "2L chr2l 3R", "2 2R"),
+            (human, "0", "0 chr0", "1 ."),
+            (human, "HLA-A,1", "hla-a 1", "HLA A"),
+            (human, ".", ".", "0 1"),
+            (Karyotype::UNKNOWN, "1-38", "1 chr23 26 38", "X MT 39 0"),
+            (Karyotype::UNKNOWN, "23,X", "23 x", "26 Y"),
+            (dog, "38-X", "38 39 X", "40 Y 37"),
+            (dog, "23-MT", "23 MT 42 Y", "22 43"),
+            (mouse, "20", "X 20", "19"),
         ] {
-            yes.iter().for_each(|name| assert!(takes(text, name), "{text}: {name}"));
-            no.iter().for_each(|name| assert!(!takes(text, name), "{text}: {name}"));
+            let chosen = list(text, karyotype).unwrap();
+            let takes = |name: &str| {
+                let (name, class) = karyotype.normalized(name);
+                chosen.takes(&name, class, karyotype)
+            };
+            yes.split(' ').for_each(|name| assert!(takes(name), "{text}: {name}"));
+            no.split(' ').for_each(|name| assert!(!takes(name), "{text}: {name}"));
         }
         let refused = |text| list(text, Karyotype::HUMAN).unwrap_err();
         assert!(refused("22-1").contains("ends before it starts"));
@@ -402,7 +370,7 @@ mod tests {
         }
         for (name, expected) in [("chr22", true), ("01", true), ("23", false), ("2L", false), ("0", false)] {
             let (name, class) = Karyotype::HUMAN.normalized(name);
-            assert_eq!(Chosen::Autosomes.takes(&name, class), expected, "{name}");
+            assert_eq!(Chosen::Autosomes.takes(&name, class, Karyotype::HUMAN), expected, "{name}");
         }
     }
 

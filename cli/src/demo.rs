@@ -3,18 +3,19 @@
 use std::{path::PathBuf, time::Instant};
 
 use clap::Args;
-use teatime::{Cancel, MissingChunk};
+use teatime::Cancel;
 use teatime_genotype::PcaOptions;
 
 use crate::{
-    args::{Resources, at_least_one, between, local, up_to_one},
+    args::{Resources, at_least_one, between, local},
     contigs::ContigArgs,
     failure::Failure,
     output::{Output, made_by},
     pca::{Groups, Job, RESULTS},
     progress::Bar,
+    report::Stages,
     simulate::Model,
-    stores::Stores,
+    stores::{Opening, Stores},
 };
 
 const COMMAND: &str = "demo";
@@ -43,10 +44,10 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = at_least_one)]
     populations: usize,
     /// Fraction of missing calls (0 to 1)
-    #[arg(long, value_name = "X", default_value_t = 0.01, value_parser = up_to_one)]
+    #[arg(long, value_name = "X", default_value_t = 0.01, value_parser = between(0.0, 1.0))]
     missing: f64,
     /// Distance of the populations from one another: `F_ST` (0 to 0.95)
-    #[arg(long, value_name = "X", default_value_t = 0.01, value_parser = fst)]
+    #[arg(long, value_name = "X", default_value_t = 0.01, value_parser = between(0.0, 0.95))]
     fst: f64,
     /// Seed of the simulation
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -61,13 +62,9 @@ pub(crate) struct DemoArgs {
     resources: Resources,
 }
 
-fn fst(text: &str) -> Result<f64, String> {
-    between(text, 0.0, 0.95)
-}
-
 /// Runs `teatime demo`.
 pub(crate) fn run(args: &DemoArgs, cancel: &Cancel) -> Result<(), Failure> {
-    let started = Instant::now();
+    let (mut stages, run) = (Stages::start(), args.resources.run(cancel));
     if args.populations > args.samples {
         let why = format!("--populations {} is more than --samples {}", args.populations, args.samples);
         return Err(Failure::Usage(why));
@@ -95,29 +92,19 @@ pub(crate) fn run(args: &DemoArgs, cancel: &Cancel) -> Result<(), Failure> {
     };
     let since = Instant::now();
     simulate(&model, &output, args.resources.threads, cancel)?;
-    let simulate = Some(since.elapsed());
+    stages.took("simulate", Some(since.elapsed()));
     let groups = Groups {
         names: model.population_names(),
         of: (0..model.samples).map(|sample| model.population(sample)).collect(),
     };
-    let mut stores = Stores::open(
-        &[output.path(STORE)],
-        None,
-        MissingChunk::Error,
-        None,
-        false,
-        args.resources.budget(),
-        cancel,
-    )?;
+    let mut stores = Stores::open(&[output.path(STORE)], &Opening::default(), &run)?;
     stores.take(&ContigArgs::default(), cancel)?;
     // The store will be at this path.
     stores.paths = vec![args.out.join(STORE)];
     let job = Job {
-        started,
-        simulate,
+        stages,
+        run,
         device,
-        memory: args.resources.budget(),
-        cancel: cancel.clone(),
         stores,
         options: PcaOptions::default().components(args.components),
         reason: None,

@@ -1,18 +1,18 @@
 //! `teatime grm`: relationships of the samples of stores, as files of other tools.
 
-use std::{path::PathBuf, time::Instant};
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use teatime::{Cancel, Run};
+use teatime::Cancel;
 use teatime_genotype::{Cohort, Grm, GrmMethod, GrmOptions, MissingCalls, Wanted};
 
 use crate::{
-    args::{FilterArgs, FolderArgs, Named, Resources, default_of, local, named, with_exits},
+    args::{FilterArgs, FolderArgs, Resources, by_name, local, with_exits},
     failure::Failure,
     output::{Output, RECORD},
     progress::Bar,
-    report::{Ran, Report, used, variants},
+    report::{Ran, Report, Stages, used, variants},
     store_args::StoreArgs,
     stores::Stores,
     text,
@@ -32,13 +32,13 @@ pub(crate) struct GrmArgs {
     ///
     /// For dosages x, y with p = mean / 2, gcta is the mean over the variants of (x - 2p) (y - 2p) / (2p (1 - p)), as in plink2
     /// --make-rel and GCTA; vanraden1 is the sum of (x - 2p) (y - 2p) over the sum of 2p (1 - p), as in sgkit.
-    #[arg(long, value_parser = named(METHODS), default_value = default_of(METHODS))]
+    #[arg(long, value_parser = by_name(METHODS, GrmMethod::name), default_value = GrmMethod::default().name())]
     method: GrmMethod,
     /// Rule for missing calls
     ///
     /// pairwise: the sums of a pair of samples are over the variants called in both, as by plink2's default; NaN where
     /// there are none. mean: it becomes the variant's mean, as by plink2's meanimpute.
-    #[arg(long, value_parser = named(MISSING), default_value = default_of(MISSING))]
+    #[arg(long, value_parser = by_name(MISSING, MissingCalls::name), default_value = MissingCalls::default().name())]
     missing: MissingCalls,
     /// Format of the results
     #[arg(long, value_enum, default_value_t)]
@@ -75,9 +75,9 @@ Examples:
   teatime grm chr1.vcz chr2.vcz --out common --maf 0.01 --missing mean
   teatime grm cohort.vcz --out vanraden --method vanraden1 --format npy";
 
-const METHODS: Named<GrmMethod> = &[("gcta", GrmMethod::Gcta), ("vanraden1", GrmMethod::VanRaden1)];
+const METHODS: &[GrmMethod] = &[GrmMethod::Gcta, GrmMethod::VanRaden1];
 
-const MISSING: Named<MissingCalls> = &[("pairwise", MissingCalls::Pairwise), ("mean", MissingCalls::Mean)];
+const MISSING: &[MissingCalls] = &[MissingCalls::Pairwise, MissingCalls::Mean];
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 enum FormatArg {
@@ -103,44 +103,38 @@ const RESULTS: [&str; 7] = [RECORD, "grm.grm.bin", "grm.grm.N.bin", "grm.grm.id"
 
 /// Runs `teatime grm`.
 pub(crate) fn run(args: &GrmArgs, cancel: &Cancel) -> Result<(), Failure> {
-    let started = Instant::now();
+    let (mut stages, run) = (Stages::start(), args.resources.run(cancel));
     let output = Output::prepare(&args.out, COMMAND, &RESULTS, &[], args.results.overwrite)?;
-    let mut stores = args.stores.open(args.resources.budget(), cancel)?;
-    if let (FormatArg::Gcta, Some(id)) = (args.format, stores.splitting()) {
+    let mut stores = args.stores.open(&run)?;
+    if matches!(args.format, FormatArg::Gcta) {
         // Before the work, which would be for nothing.
-        let why = format!(
-            "the sample {id:?} has no name or white space in it, which --format gcta cannot hold; npy and zarr can"
-        );
-        return Err(Failure::Error(why));
+        stores.refuse_splitting("--format gcta cannot hold; npy and zarr can")?;
     }
     let device = args.resources.open()?;
-    args.stores.settle_ploidy(&mut stores, &device, args.resources.budget(), cancel)?;
+    args.stores.settle_ploidy(&mut stores, &device, &run)?;
     let options =
         GrmOptions::default().method(args.method).missing(args.missing).filter((&args.filter).into());
-    let bar = Bar::new("GRM", stores.genotypes.variants());
-    let run =
-        Run::default().cancel(cancel.clone()).progress(bar.progress("GRM")).memory(args.resources.budget());
-    let opened = Instant::now();
+    let (bar, run) = Bar::over(&run, "GRM", stores.genotypes.variants(), "variants");
+    stages.end("open");
     let wanted = Wanted::default().grm(&options).missing_calls();
     let cohort = Cohort::load(&stores.genotypes, &device, &wanted, &run)?;
     stores.check_found()?;
     let result = cohort.grm(&options, &run)?;
     stores.count_calls(&result.counts, cohort.missing_calls());
     drop(cohort);
-    let computed = Instant::now();
+    stages.end("grm");
     write(&output, args.format, &result, &stores)?;
     drop(bar);
+    stages.end("write");
 
-    let written = Instant::now();
-    let (given, planned, stats) = (args.resources.budget(), result.memory, &result.stats);
-    let ran = Ran { started, device: &device, given, planned, stats, output: &output };
-    let mut report = report(args, &ran, &stores, &result);
-    report.stages(&[("open", opened), ("grm", computed), ("write", written)]);
+    let ran = Ran { stages, device, run, planned: result.memory, stats: result.stats, output };
+    let mut report = report(args, ran, &stores, &result);
+    report.seconds();
     report.streamed("grm", "", "");
-    report.finish(output, args.results.json, cancel)
+    report.finish(args.results.json)
 }
 
-fn report(args: &GrmArgs, ran: &Ran<'_>, stores: &Stores, grm: &Grm) -> Report {
+fn report(args: &GrmArgs, ran: Ran, stores: &Stores, grm: &Grm) -> Report {
     let undefined = grm.undefined();
     let warning = (undefined > 0).then(|| {
         let pairs = text::plural(undefined, "pair");

@@ -69,11 +69,15 @@ pub(crate) fn watch(cancel: &Cancel) -> io::Result<()> {
     std::thread::Builder::new().name("teatime-signals".into()).spawn(watch).map(drop)
 }
 
+/// A line of what Linux says of this process, after its name.
+pub(crate) fn own_status(name: &str) -> Option<String> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    status.lines().find_map(|line| Some(line.strip_prefix(name)?.trim().to_owned()))
+}
+
 /// True where the process was started to ignore a signal, as `nohup` has it ignore SIGHUP; none where the system does not say.
 #[cfg(unix)]
 fn ignored(signal: i32) -> Option<bool> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;
-    let mask = u64::from_str_radix(mask.trim(), 16).ok()?;
+    let mask = u64::from_str_radix(&own_status("SigIgn:")?, 16).ok()?;
     Some(mask >> (signal - 1) & 1 == 1)
 }

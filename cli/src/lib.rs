@@ -31,7 +31,6 @@ mod store;
 mod store_args;
 mod stores;
 mod text;
-mod variants;
 
 use std::{ffi::OsString, io::Write};
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use teatime::Progress;
+use teatime::{Progress, Run};
 
 use crate::text;
 
@@ -17,14 +17,20 @@ impl Bar {
         Self::of(what, total, "variants")
     }
 
-    /// A bar over so many of what `noun` says.
-    pub(crate) fn of(what: &str, total: u64, noun: &str) -> Self {
+    fn of(what: &str, total: u64, noun: &str) -> Self {
         let bar = ProgressBar::new(total).with_message(what.to_owned());
         let template = format!("{{msg}} [{{bar:40}}] {{percent:>3}} % of {{human_len}} {noun}, {{eta}} left");
         if let Ok(style) = ProgressStyle::with_template(&template) {
             bar.set_style(style.progress_chars("=> "));
         }
         Self(bar)
+    }
+
+    /// A bar over so many of what `noun` says, and the run that it shows.
+    pub(crate) fn over(run: &Run, what: &'static str, total: u64, noun: &str) -> (Self, Run) {
+        let bar = Self::of(what, total, noun);
+        let run = run.clone().progress(bar.progress(what));
+        (bar, run)
     }
 
     /// Some variants are done, in any thread.

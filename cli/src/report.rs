@@ -3,21 +3,52 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Map, Value, json};
-use teatime::{Budget, Cancel, Device, DeviceInfo, plain, stream::StreamStats};
+use teatime::{Budget, Device, DeviceInfo, Run, plain, stream::StreamStats};
 use teatime_genotype::{GenotypeKind, VariantCounts};
 
-use crate::{args::Resources, contigs::Contigs, failure::Failure, output::Output, stores::Stores, text};
+use crate::{
+    args::Resources, contigs::Contigs, failure::Failure, interrupt::own_status, output::Output,
+    stores::Stores, text,
+};
+
+/// The times of the stages of a run, which follow each other.
+#[derive(Debug)]
+pub(crate) struct Stages {
+    started: Instant,
+    /// None of a stage that there was not.
+    times: Vec<(&'static str, Option<Duration>)>,
+}
+
+impl Stages {
+    pub(crate) fn start() -> Self {
+        Self { started: Instant::now(), times: Vec::new() }
+    }
+
+    /// Ends a stage: it has the time that no stage before has.
+    pub(crate) fn end(&mut self, stage: &'static str) -> Duration {
+        let before: Duration = self.times.iter().filter_map(|(_, time)| *time).sum();
+        let time = self.started.elapsed().saturating_sub(before);
+        self.took(stage, Some(time));
+        time
+    }
+
+    /// Adds a stage that took this time.
+    pub(crate) fn took(&mut self, stage: &'static str, time: Option<Duration>) {
+        self.times.push((stage, time));
+    }
+}
 
 /// A run that is to be reported.
 #[derive(Debug)]
-pub(crate) struct Ran<'a> {
-    pub(crate) started: Instant,
-    pub(crate) device: &'a Device,
-    /// Memory that was given, and that was planned with.
-    pub(crate) given: Budget,
+pub(crate) struct Ran {
+    pub(crate) stages: Stages,
+    pub(crate) device: Device,
+    /// It has the memory that was given.
+    pub(crate) run: Run,
+    /// Memory that was planned with.
     pub(crate) planned: Budget,
-    pub(crate) stats: &'a StreamStats,
-    pub(crate) output: &'a Output,
+    pub(crate) stats: StreamStats,
+    pub(crate) output: Output,
 }
 
 /// A record whose entries are written in the order in which they are put, and a page of lines.
@@ -26,26 +57,23 @@ pub(crate) struct Report {
     record: Map<String, Value>,
     pub(crate) page: String,
     warnings: Vec<String>,
-    stats: StreamStats,
-    started: Instant,
+    ran: Ran,
     /// Seconds from the start to the report.
     pub(crate) wall: f64,
 }
 
 impl Report {
     /// The entries that all commands have, with these warnings among others, and the page's first lines: `input` is what was read.
-    pub(crate) fn new(ran: &Ran<'_>, warnings: Vec<String>, input: &str, size: &str) -> Self {
-        let Ran { started, device, given, planned, stats, output } = *ran;
-        let (wall, info) = (started.elapsed(), device.info());
+    pub(crate) fn new(ran: Ran, warnings: Vec<String>, input: &str, size: &str) -> Self {
+        let Ran { stages, device, run, planned, stats, output } = &ran;
+        let (wall, info, given) = (stages.started.elapsed(), device.info(), run.memory);
         let share = |bytes: Option<u64>, given: Option<u64>| {
             bytes.map(|bytes| json!({ "bytes": bytes, "given": given.is_some() }))
         };
         let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
         let warnings: Vec<String> =
             Resources::warnings(device).into_iter().chain(output.left.clone()).chain(warnings).collect();
-        let (record, page, wall_seconds) = (Map::new(), String::new(), wall.as_secs_f64());
-        let mut report = Self { record, page, warnings, stats: *stats, started, wall: wall_seconds };
-        report.put(json!({
+        let record = json!({
             "schema_version": 1,
             "command": output.command,
             "teatime_version": env!("CARGO_PKG_VERSION"),
@@ -63,11 +91,14 @@ impl Report {
                 "peak_host": peak_host(),
                 "peak_device": device.peak_bytes(),
             },
-            "warnings": report.warnings,
+            "warnings": warnings,
             "out": output.target.display().to_string(),
             "files": output.files(),
-        }));
+        });
         let device = format!("{} ({})", info.name, info.description);
+        let (page, wall) = (String::new(), wall.as_secs_f64());
+        let mut report = Self { record: Map::new(), page, warnings, ran, wall };
+        report.put(record);
         for (name, what) in [("device", &*device), ("input", input), ("", size)] {
             report.line(name, plain(what));
         }
@@ -77,7 +108,7 @@ impl Report {
     /// The entries and lines of [`new`](Self::new), and the entries that all commands have that read genotypes: `digest` is that of every
     /// variant's sum of dosages and number of called samples.
     pub(crate) fn of_stores(
-        ran: &Ran<'_>,
+        ran: Ran,
         stores: &Stores,
         digest: u64,
         components: Option<usize>,
@@ -139,17 +170,9 @@ impl Report {
         format!("{}, of the device {on_device}", peak.unwrap_or_default())
     }
 
-    /// [`seconds`](Self::seconds) of stages that follow each other, each with its end.
-    pub(crate) fn stages(&mut self, ends: &[(&str, Instant)]) {
-        let starts = [self.started].into_iter().chain(ends.iter().map(|(_, end)| *end));
-        let stages: Vec<_> =
-            ends.iter().zip(starts).map(|((stage, end), start)| (*stage, Some(*end - start))).collect();
-        self.seconds(&stages);
-    }
-
-    /// Adds the seconds of stages, null of one that there was not; those of several are a line of the page, too.
-    pub(crate) fn seconds(&mut self, stages: &[(&str, Option<Duration>)]) {
-        let StreamStats { read, decode, stalled, upload, compute, .. } = self.stats;
+    /// Adds the seconds of the stages, null of one that there was not; those of several are a line of the page, too.
+    pub(crate) fn seconds(&mut self) {
+        let StreamStats { read, decode, stalled, upload, compute, .. } = self.ran.stats;
         let streamed = [
             ("read", read),
             ("decode", decode),
@@ -157,13 +180,14 @@ impl Report {
             ("upload", upload),
             ("compute", compute),
         ];
+        let stages = &self.ran.stages.times;
         let mut seconds = json!({ "wall": self.wall });
         for (stage, time) in stages.iter().copied().chain(streamed.map(|(stage, time)| (stage, Some(time)))) {
             seconds[stage] = json!(time.map(|time| time.as_secs_f64()));
         }
-        self.put(json!({ "seconds": seconds }));
         let each = stages.iter().filter_map(|(stage, time)| Some((label(stage), (*time)?.as_secs_f64())));
         let each: Vec<_> = each.map(|(stage, seconds)| format!("{stage} {seconds:.2} s")).collect();
+        self.put(json!({ "seconds": seconds }));
         if each.len() > 1 {
             self.line("time", format!("{:.2} s: {}", self.wall, each.join(", ")));
         }
@@ -176,7 +200,7 @@ impl Report {
 
     /// Adds lines of what a stage was at, of which something stands `before` and `after` the first, to the page.
     pub(crate) fn streamed(&mut self, stage: &str, before: &str, after: &str) {
-        let StreamStats { read, decode, stalled, upload, compute, .. } = self.stats;
+        let StreamStats { read, decode, stalled, upload, compute, .. } = self.ran.stats;
         let [read, decode, stalled, upload, compute] =
             [read, decode, stalled, upload, compute].map(|time| time.as_secs_f64());
         let waits =
@@ -187,10 +211,11 @@ impl Report {
     }
 
     /// Ends the run: writes the record, gives the results their place, and prints the page, or else the record.
-    pub(crate) fn finish(self, output: Output, is_json: bool, cancel: &Cancel) -> Result<(), Failure> {
+    pub(crate) fn finish(self, is_json: bool) -> Result<(), Failure> {
+        let Ran { output, run, .. } = self.ran;
         let wrote = format!("{}: {}", output.target.display(), output.files().join(", "));
         let page = (!is_json).then(|| format!("{}wrote     {}\n", self.page, plain(&wrote)));
-        output.finish(&Value::Object(self.record), &self.warnings, page, cancel)
+        output.finish(&Value::Object(self.record), &self.warnings, page, &run.cancel)
     }
 }
 
@@ -255,7 +280,6 @@ pub(crate) fn device_entry(info: &DeviceInfo) -> Value {
 
 /// Most memory that the process has had, in bytes, where the system tells.
 fn peak_host() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    line.trim().trim_end_matches("kB").trim().parse::<u64>().ok().map(|kib| kib * 1024)
+    let kib = own_status("VmHWM:")?.trim_end_matches("kB").trim().parse::<u64>().ok()?;
+    Some(kib * 1024)
 }

@@ -3,16 +3,17 @@
 use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Args};
-use teatime::{Budget, Cancel, Device, MissingChunk, Run};
-use teatime_genotype::{GenotypeKind, Genotypes, call_ploidies};
+use teatime::{Device, MissingChunk, Run};
+use teatime_genotype::{GenotypeKind, call_ploidies};
 
 use crate::{
     args::{Named, default_of, local, named},
+    calls::PloidyMismatch,
     contigs::ContigArgs,
     failure::Failure,
     progress::Bar,
     store::{CountedAllele, is_bed},
-    stores::{PloidyMismatch, Stores},
+    stores::{Opening, Stores},
 };
 
 pub(crate) const MISSING_CHUNKS: Named<MissingChunk> =
@@ -64,13 +65,30 @@ pub(crate) struct StoreArgs {
 }
 
 impl StoreArgs {
-    /// Opens the stores, without reading genotypes, within a memory budget, and takes the contigs that were asked for.
-    pub(crate) fn open(&self, memory: Budget, cancel: &Cancel) -> Result<Stores, Failure> {
-        let (array, missing, any_ploidy) = (self.array.as_deref(), self.missing_chunk, self.ploidy_mismatch);
-        let counted = self.counted_allele;
-        let mut stores = Stores::open(&self.paths, array, missing, counted, any_ploidy, memory, cancel)?;
-        stores.genotypes = self.read(stores.genotypes);
-        stores.take(&self.contigs, cancel)?;
+    /// Opens the stores, without reading genotypes, and takes the contigs that were asked for.
+    pub(crate) fn open(&self, run: &Run) -> Result<Stores, Failure> {
+        let mut stores = self.stores(&self.paths, self.array.as_deref(), self.counted_allele, run)?;
+        stores.take(&self.contigs, &run.cancel)?;
+        Ok(stores)
+    }
+
+    /// Opens another store whose variants are matched with those of these: all of them, and of a .bed whichever allele is counted.
+    pub(crate) fn open_other(&self, path: &Path, run: &Run) -> Result<Stores, Failure> {
+        let array = self.array.as_deref().filter(|_| !is_bed(path));
+        self.stores(&[path.to_path_buf()], array, None, run)
+    }
+
+    fn stores(
+        &self,
+        paths: &[PathBuf],
+        array: Option<&str>,
+        counted: Option<CountedAllele>,
+        run: &Run,
+    ) -> Result<Stores, Failure> {
+        let (missing, any_ploidy) = (self.missing_chunk, self.ploidy_mismatch);
+        let mut stores = Stores::open(paths, &Opening { array, missing, counted, any_ploidy }, run)?;
+        stores.genotypes =
+            stores.genotypes.nan_is_missing(self.nan_missing).dosages_are_bounded(self.bounded_dosages);
         Ok(stores)
     }
 
@@ -85,34 +103,18 @@ impl StoreArgs {
         }
     }
 
-    /// Sets what numbers of dosages mean.
-    fn read(&self, genotypes: Genotypes) -> Genotypes {
-        genotypes.nan_is_missing(self.nan_missing).dosages_are_bounded(self.bounded_dosages)
-    }
-
-    /// Opens another store whose variants are matched with those of these: all of them, and of a .bed whichever allele is counted.
-    pub(crate) fn open_other(&self, path: &Path, memory: Budget, cancel: &Cancel) -> Result<Stores, Failure> {
-        let array = self.array.as_deref().filter(|_| !is_bed(path));
-        let (paths, missing) = ([path.to_path_buf()], self.missing_chunk);
-        let mut stores = Stores::open(&paths, array, missing, None, self.ploidy_mismatch, memory, cancel)?;
-        stores.genotypes = self.read(stores.genotypes);
-        Ok(stores)
-    }
-
     /// Finds the ploidy of stores of calls of several, where that was asked for: a pass over them.
     pub(crate) fn settle_ploidy(
         &self,
         stores: &mut Stores,
         device: &Device,
-        memory: Budget,
-        cancel: &Cancel,
+        run: &Run,
     ) -> Result<(), Failure> {
         let GenotypeKind::Calls { ploidy: stored @ 3.. } = stores.genotypes.kind() else { return Ok(()) };
         if !self.ploidy_mismatch {
             return Ok(());
         }
-        let bar = Bar::new("Ploidy", stores.genotypes.variants());
-        let run = Run::default().cancel(cancel.clone()).progress(bar.progress("Ploidy")).memory(memory);
+        let (_bar, run) = Bar::over(run, "Ploidy", stores.genotypes.variants(), "variants");
         let ploidies = call_ploidies(&stores.genotypes, device, &run)?;
         let ploidy = ploidies.common();
         let calls = ploidies.unfit(ploidy);

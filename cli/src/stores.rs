@@ -5,16 +5,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde::Serialize;
-use teatime::{
-    Budget, Cancel, MissingChunk,
-    stable_text::{StableText, fields},
-};
+use teatime::{Cancel, MissingChunk, Run};
 use teatime_genotype::{DoubtfulColumn, GenotypeKind, Genotypes, Match, Variant, VariantCounts};
 
 use crate::{
     array::{check_found, other_names},
-    calls::Calls,
+    calls::{Calls, PloidyMismatch},
     contigs::{ContigArgs, Contigs},
     ends,
     failure::Failure,
@@ -22,22 +18,16 @@ use crate::{
     text,
 };
 
-/// Calls of another number of alleles than most, as run.json has them.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct PloidyMismatch {
-    /// Most alleles that a store has room for in a call.
-    pub(crate) stored: u64,
-    /// The ploidy that most calls fit.
-    pub(crate) ploidy: u64,
-    /// Calls that do not, and are missing.
-    pub(crate) calls: u64,
-}
-
-impl StableText for PloidyMismatch {
-    fn stable_text(&self) -> String {
-        let Self { stored, ploidy, calls } = self;
-        fields("PloidyMismatch", &[("stored", stored), ("ploidy", ploidy), ("calls", calls)])
-    }
+/// The options of opening stores.
+#[derive(Debug, Default)]
+pub(crate) struct Opening<'a> {
+    /// Path of the genotype array within each store, where it has another name.
+    pub(crate) array: Option<&'a str>,
+    pub(crate) missing: MissingChunk,
+    /// It has to be an allele of such stores.
+    pub(crate) counted: Option<CountedAllele>,
+    /// Unless calls may be of any, all stores have to have room for the same number of alleles.
+    pub(crate) any_ploidy: bool,
 }
 
 /// The stores of a run: the same samples, variants appended in order.
@@ -63,22 +53,14 @@ pub(crate) struct Stores {
 }
 
 impl Stores {
-    /// Reads metadata and sample names, no genotypes. `counted` has to be an allele of such stores. Unless calls may be of `any_ploidy`,
-    /// all stores have to have room for the same number of alleles.
-    pub(crate) fn open(
-        paths: &[PathBuf],
-        array: Option<&str>,
-        missing: MissingChunk,
-        counted: Option<CountedAllele>,
-        any_ploidy: bool,
-        memory: Budget,
-        cancel: &Cancel,
-    ) -> Result<Self, Failure> {
+    /// Reads metadata and sample names, no genotypes.
+    pub(crate) fn open(paths: &[PathBuf], opening: &Opening<'_>, run: &Run) -> Result<Self, Failure> {
+        let Opening { array, missing, counted, any_ploidy } = *opening;
         let mut stores: Vec<Store> = Vec::new();
         let (mut samples, mut families, mut odd) = (Vec::new(), None, Vec::new());
         for path in paths {
-            cancel.check()?;
-            let store = Store::open(path, array, missing, memory)?;
+            run.cancel.check()?;
+            let store = Store::open(path, array, missing, run.memory)?;
             if let Store::Plink(bed) = &store {
                 odd.extend(ends::check(bed)?);
             }
@@ -86,12 +68,9 @@ impl Stores {
             let ids = match ids {
                 Some(ids) => ids,
                 None if paths.len() > 1 => {
-                    let why = "it has no names of samples (`sample_id`, or scikit-allel's `samples`)";
-                    let why = format!(
-                        "{}: {why}, so nothing tells whether they are those of the others",
-                        path.display()
-                    );
-                    return Err(Failure::Error(why));
+                    let why = "it has no names of samples (`sample_id`, or scikit-allel's `samples`), so nothing tells \
+                               whether they are those of the others";
+                    return Err(Failure::Error(format!("{}: {why}", path.display())));
                 }
                 None => {
                     odd.push(format!(
@@ -225,20 +204,14 @@ impl Stores {
         let given = |(file, times): (&PathBuf, u64)| {
             format!("{} is given {times} times: so often do its variants count", file.display())
         };
-        let names = cells(&self.samples, self.families.as_ref(), " ");
-        let names: Vec<_> = doubled(&names).map(|(name, _)| name).collect();
-        let named = (!names.is_empty()).then(|| {
+        let told = |names: Vec<&String>, what: &str| {
             let n = text::plural(names.len() as u64, "name");
-            format!("{n} of more than one sample: {}", text::few(&names))
-        });
-        let spaced: Vec<_> = self.samples.iter().filter(|id| id.contains(char::is_whitespace)).collect();
-        let spaced = (!spaced.is_empty()).then(|| {
-            let n = text::plural(spaced.len() as u64, "name");
-            format!(
-                "{n} of samples with white space, at which plink2 and R divide columns: {}",
-                text::few(&spaced)
-            )
-        });
+            (!names.is_empty()).then(|| format!("{n} of {what}: {}", text::few(&names)))
+        };
+        let names = cells(&self.samples, self.families.as_ref(), " ");
+        let named = told(doubled(&names).map(|(name, _)| name).collect(), "more than one sample");
+        let spaced = self.samples.iter().filter(|id| id.contains(char::is_whitespace)).collect();
+        let spaced = told(spaced, "samples with white space, at which plink2 and R divide columns");
         let filled = self.paths.iter().zip(&self.stores).flat_map(|(path, store)| {
             store.doubtful_columns().into_iter().map(|column| filled(path, &column))
         });
@@ -249,9 +222,16 @@ impl Stores {
         doubled(&files).map(given).chain(named).chain(spaced).chain(filled).chain(odd).collect()
     }
 
-    /// The name of a sample that readers of words would take for none or two.
-    pub(crate) fn splitting(&self) -> Option<&String> {
-        self.samples.iter().find(|id| id.is_empty() || id.contains(char::is_whitespace))
+    /// # Errors
+    /// [`Failure::Error`] for a sample whose name readers of words would take for none or two, with the `format` that cannot hold it.
+    pub(crate) fn refuse_splitting(&self, format: &str) -> Result<(), Failure> {
+        match self.samples.iter().find(|id| id.is_empty() || id.contains(char::is_whitespace)) {
+            Some(id) => {
+                let why = format!("the sample {id:?} has no name or white space in it, which {format}");
+                Err(Failure::Error(why))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Lines of a summary that say what of the stores is not taken as it is there.
@@ -367,7 +347,7 @@ mod tests {
     fn open(names: &[&str], counted: Option<CountedAllele>) -> Result<Stores, Failure> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../genotype/tests/fixtures");
         let paths: Vec<_> = names.iter().map(|name| folder.join(name)).collect();
-        Stores::open(&paths, None, MissingChunk::Error, counted, false, Budget::default(), &Cancel::default())
+        Stores::open(&paths, &Opening { counted, ..Opening::default() }, &Run::default())
     }
 
     #[test]
@@ -398,9 +378,6 @@ mod tests {
         let warnings = open(&["plink1/few5", "plink1/few5.bed"], None).unwrap().warnings();
         assert!(warnings.len() == 1 && warnings[0].contains("few5.bed is given 2 times"), "{warnings:?}");
         assert!(why(&["plink1/few5", "plink1/few4"], None).contains("1 sample of"));
-        assert!(why(&["biallelic.vcz", "plink1/biallelic"], None).contains("do not go together"));
-        assert!(why(&["biallelic.vcz"], Some(CountedAllele::OfBed(1))).contains("of calls it is a number"));
-        assert!(why(&["plink1/few5"], Some(CountedAllele::OfCalls(1))).contains("of a .bed is a1 or a2"));
         assert!(why(&["plink1/none.bed"], None).contains("none.bed"));
     }
 }

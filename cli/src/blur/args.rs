@@ -10,7 +10,7 @@ use teatime::{
 };
 
 use crate::{
-    args::{Named, Resources, default_of, local, named, with_exits},
+    args::{Named, Resources, default_of, local, named, refuse, with_exits},
     failure::Failure,
     output::{Output, target::Target},
     store_args::MISSING_CHUNKS,
@@ -214,16 +214,13 @@ impl BlurArgs {
     /// # Errors
     /// [`Failure::Usage`] for options of a Zarr array where the result is another file.
     pub(super) fn refuse_options(&self) -> Result<(), Failure> {
-        let of_zarr = [
-            (self.pyramid, "--pyramid"),
-            (self.chunks.is_some(), "--chunks"),
-            (self.shards.is_some(), "--shards"),
-            (self.compression.is_some(), "--compression"),
-        ];
-        match of_zarr.iter().find(|(given, _)| *given && self.out.format != Format::Zarr) {
-            Some((_, flag)) => Err(Failure::Usage(format!("{flag} is for OUT.zarr alone"))),
-            None => Ok(()),
-        }
+        let is_other = self.out.format != Format::Zarr;
+        refuse(&[
+            (is_other && self.pyramid, "--pyramid is for OUT.zarr alone"),
+            (is_other && self.chunks.is_some(), "--chunks is for OUT.zarr alone"),
+            (is_other && self.shards.is_some(), "--shards is for OUT.zarr alone"),
+            (is_other && self.compression.is_some(), "--compression is for OUT.zarr alone"),
+        ])
     }
 
     /// The path that the result is written to.

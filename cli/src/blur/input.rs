@@ -9,6 +9,7 @@ use teatime_image::Multiscale;
 
 use super::args::{BlurArgs, Dtype, axis, per_axis};
 use crate::{
+    args::refuse,
     array::{Array, Files},
     failure::Failure,
 };
@@ -51,9 +52,8 @@ impl Input {
     /// The options of the filter, with the axes that are filtered.
     pub(super) fn options(&self, args: &BlurArgs) -> Result<GaussianOptions, Failure> {
         let axes = self.stored.array.shape().len();
-        if args.cval != 0.0 && !args.mode.contains(&Mode::Constant(0.0)) {
-            return Err(Failure::Usage("--cval is of --mode constant alone".into()));
-        }
+        let has_constant = args.mode.contains(&Mode::Constant(0.0));
+        refuse(&[(args.cval != 0.0 && !has_constant, "--cval is of --mode constant alone")])?;
         if args.dtype == Some(Dtype::Same) && args.loses_negatives(self.stored.array.dtype()) {
             let why = "derivatives are negative too, which the input's type is not; give f32 or f64";
             return Err(Failure::Error(format!("--dtype same: {why}")));

@@ -4,8 +4,6 @@ mod args;
 mod input;
 mod output;
 
-use std::time::Instant;
-
 use serde_json::json;
 use teatime::{
     Cancel, Device, Run,
@@ -19,7 +17,7 @@ use crate::{
     failure::Failure,
     output::Output,
     progress::Bar,
-    report::{Ran, Report},
+    report::{Ran, Report, Stages},
     text,
 };
 
@@ -27,7 +25,7 @@ const COMMAND: &str = "blur";
 
 /// Runs `teatime blur`.
 pub(crate) fn run(args: &BlurArgs, cancel: &Cancel) -> Result<(), Failure> {
-    let started = Instant::now();
+    let (mut stages, run) = (Stages::start(), args.resources.run(cancel));
     args.refuse_input()?;
     args.refuse_options()?;
     let input = Input::open(args)?;
@@ -36,27 +34,22 @@ pub(crate) fn run(args: &BlurArgs, cancel: &Cancel) -> Result<(), Failure> {
     let mut output = args.out.open(COMMAND, &[], args.overwrite, resumed)?;
     let options = input.options(args)?;
     let device = args.resources.open()?;
-    let bar = Bar::of("Filter", input.stored.array.shape().iter().product(), "elements");
-    let run = Run::default()
-        .cancel(cancel.clone())
-        .progress(bar.progress("Filter"))
-        .memory(args.resources.budget());
-    let opened = Instant::now();
+    let (bar, run) = Bar::over(&run, "Filter", input.stored.array.shape().iter().product(), "elements");
+    stages.end("open");
     let written = write(args, &input, &options, &device, &run, &mut output)?;
     drop(bar);
     if written.found == 0 {
         input.stored.check_found()?;
     }
     input.stored.files.check()?;
-    let (given, planned, stats) = (args.resources.budget(), written.memory, &written.stats);
-    let ran = Ran { started, device: &device, given, planned, stats, output: &output };
-    let mut report = report(args, &ran, &input, &written);
-    report.stages(&[("open", opened)]);
+    let ran = Ran { stages, device, run, planned: written.memory, stats: written.stats, output };
+    let mut report = report(args, ran, &input, &written);
+    report.seconds();
     report.streamed("time", &format!("{:.2} s: ", report.wall), "");
-    report.finish(output, args.json, cancel)
+    report.finish(args.json)
 }
 
-fn report(args: &BlurArgs, ran: &Ran<'_>, input: &Input, written: &Swept) -> Report {
+fn report(args: &BlurArgs, ran: Ran, input: &Input, written: &Swept) -> Report {
     let (stored, shape) = (&input.stored, input.stored.array.shape());
     let extents: Vec<String> = shape.iter().map(ToString::to_string).collect();
     let warnings = stored.warnings("they are NaN, and so is the result where weights reach one");
@@ -102,8 +95,8 @@ fn write(
     };
     let written = written.and_then(|written| {
         if let Some(image) = image {
-            let bar = Bar::of("Pyramid", 0, "rows");
-            image.finish(device, &run.clone().progress(bar.progress("Pyramid")))?;
+            let (_bar, run) = Bar::over(run, "Pyramid", 0, "rows");
+            image.finish(device, &run)?;
         }
         Ok(written)
     });

@@ -2,13 +2,16 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, builder::TypedValueParser};
+use clap::{
+    Args,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
 use teatime::distance::{Metric, Missing};
 use teatime_genotype::{DistanceOptions, Linkage, SampleMetric};
 
-use super::target::{FORMATS, Target};
+use super::write::{FORMATS, Target};
 use crate::{
-    args::{FilterArgs, Named, Resources, default_of, local, named, with_exits},
+    args::{FilterArgs, Named, Resources, by_name, local, named, refuse, with_exits},
     failure::Failure,
     matching::MatchBy,
     store_args::StoreArgs,
@@ -29,7 +32,7 @@ pub(crate) struct DistanceArgs {
     /// Metrics are of dosages, as scipy defines them but for `inner_product` (the sum of x y) and ibs (a similarity, 1 - mean of
     /// |x - y| / ploidy: PLINK's --distance ibs flat-missing). cityblock with --missing rescale is PLINK's --distance flat-missing.
     /// The first seven and ibs are sums of whole numbers, and fastest; others are in f32.
-    #[arg(long, value_parser = named(METRICS), default_value = default_of(METRICS))]
+    #[arg(long, value_parser = metrics(), default_value = SampleMetric::default().name())]
     pub(super) metric: SampleMetric,
     /// The exponent of --metric minkowski, above 0; inf makes it chebyshev [default: 2]
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
@@ -45,7 +48,7 @@ pub(crate) struct DistanceArgs {
     /// rescale: sums are multiplied by the variants over those called in both, as PLINK's flat-missing; NaN where there are none.
     /// rescale-or-zero: the same, but 0. ignore: they are left out, as in sgkit, so that sums of samples that lack calls are smaller.
     /// propagate: distances of samples with a missing call are NaN. ibs, a mean, takes ignore and propagate.
-    #[arg(long, value_parser = named(MISSING))]
+    #[arg(long, value_parser = by_name(MISSING, Missing::name))]
     pub(super) missing: Option<Missing>,
     /// Take all alleles of a call but the reference for one, at variants of more than two alleles
     ///
@@ -63,7 +66,7 @@ pub(crate) struct DistanceArgs {
     ///
     /// As scipy's linkage: single, complete, average (UPGMA), weighted (WPGMA), or ward, which supposes Euclidean distances. Of ibs, by 1 - ibs;
     /// not of `inner_product`. Takes 4 samples² bytes of memory more. A distance that is NaN is an error.
-    #[arg(long, value_name = "METHOD", value_parser = named(LINKAGES))]
+    #[arg(long, value_name = "METHOD", value_parser = by_name(LINKAGES, Linkage::name))]
     pub(super) tree: Option<Linkage>,
     /// Write the K nearest of the other samples to each, or of those of STORE2, and how far they are, instead of the matrix
     ///
@@ -124,21 +127,20 @@ impl DistanceArgs {
     /// # Errors
     /// [`Failure::Usage`] for what does not go together.
     pub(super) fn options(&self) -> Result<DistanceOptions, Failure> {
-        let refuse = |why: &str| Err(Failure::Usage(why.into()));
+        let is_minkowski = matches!(self.metric, SampleMetric::Of(Metric::Minkowski(_)));
         let metric = match (self.metric, self.p) {
-            (metric, None) => metric,
-            (SampleMetric::Of(metric @ Metric::Minkowski(_)), Some(p)) => {
+            (SampleMetric::Of(metric), Some(p)) => {
                 SampleMetric::Of(metric.with_exponent(p).unwrap_or(metric))
             }
-            (_, Some(_)) => return refuse("--p is of --metric minkowski alone"),
-        };
-        let metric = match (metric, self.het_het) {
-            (SampleMetric::Ibs, Some(metric)) => metric,
-            (_, Some(_)) => return refuse("--het-het is of --metric ibs alone"),
-            (metric, None) => metric,
+            (metric, _) => self.het_het.unwrap_or(metric),
         };
         let (with, plink) = (self.with.store.is_some(), self.out.format.is_plinks());
-        let refused = [
+        refuse(&[
+            (self.p.is_some() && !is_minkowski, "--p is of --metric minkowski alone"),
+            (
+                self.het_het.is_some() && self.metric != SampleMetric::Ibs,
+                "--het-het is of --metric ibs alone",
+            ),
             (plink && self.neighbors.is_some(), "--neighbors is for --out D.npy, D.tsv or D.zarr"),
             (
                 plink && with,
@@ -149,10 +151,7 @@ impl DistanceArgs {
                 "--tree is of distances of samples from one another, not of --with",
             ),
             (self.resume && with, "--resume is of distances of samples from one another, not of --with"),
-        ];
-        if let Some((_, why)) = refused.into_iter().find(|(refused, _)| *refused) {
-            return refuse(why);
-        }
+        ])?;
         if with {
             self.stores.names_alleles("--with")?;
         }
@@ -203,55 +202,36 @@ Examples:
   teatime distance new.vcz --with reference.bed --out new.tsv --metric ibs
   teatime distance phased.vcz --out h.npy --haplotypes --metric cityblock --tree average";
 
-const METRICS: Named<SampleMetric> = &[
-    ("euclidean", SampleMetric::Of(Metric::Euclidean)),
-    ("sqeuclidean", SampleMetric::Of(Metric::SqEuclidean)),
-    ("cityblock", SampleMetric::Of(Metric::CityBlock)),
-    ("hamming", SampleMetric::Of(Metric::Hamming)),
-    ("correlation", SampleMetric::Of(Metric::Correlation)),
-    ("cosine", SampleMetric::Of(Metric::Cosine)),
-    ("inner_product", SampleMetric::Of(Metric::InnerProduct)),
-    ("chebyshev", SampleMetric::Of(Metric::Chebyshev)),
-    ("minkowski", SampleMetric::Of(Metric::Minkowski(2.0))),
-    ("canberra", SampleMetric::Of(Metric::Canberra)),
-    ("braycurtis", SampleMetric::Of(Metric::BrayCurtis)),
-    ("jaccard", SampleMetric::Of(Metric::Jaccard)),
-    ("dice", SampleMetric::Of(Metric::Dice)),
-    ("russellrao", SampleMetric::Of(Metric::RussellRao)),
-    ("ibs", SampleMetric::Ibs),
-    ("manhattan", SampleMetric::Of(Metric::CityBlock)),
-    ("l1", SampleMetric::Of(Metric::CityBlock)),
-    ("l2", SampleMetric::Of(Metric::Euclidean)),
-];
+/// Those of the library that have sums for genotypes, and identity by state.
+const METRICS: &str = "euclidean sqeuclidean cityblock hamming correlation cosine inner_product chebyshev minkowski \
+                       canberra braycurtis jaccard dice russellrao ibs manhattan l1 l2";
+
+fn metrics() -> impl TypedValueParser<Value = SampleMetric> {
+    PossibleValuesParser::new(METRICS.split(' ')).try_map(|name| match &*name {
+        "ibs" => Ok(SampleMetric::Ibs),
+        name => name.parse().map(SampleMetric::Of),
+    })
+}
 
 const HET_HET: Named<SampleMetric> = &[("1", SampleMetric::Ibs), ("0.5", SampleMetric::IbsOfAlleles)];
 
-pub(crate) const MISSING: Named<Missing> = &[
-    ("ignore", Missing::Ignore),
-    ("rescale", Missing::Rescale),
-    ("rescale-or-zero", Missing::RescaleOrZero),
-    ("propagate", Missing::Propagate),
-];
+pub(crate) const MISSING: &[Missing] =
+    &[Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero, Missing::Propagate];
 
-const LINKAGES: Named<Linkage> = &[
-    ("single", Linkage::Single),
-    ("complete", Linkage::Complete),
-    ("average", Linkage::Average),
-    ("weighted", Linkage::Weighted),
-    ("ward", Linkage::Ward),
-];
+const LINKAGES: &[Linkage] =
+    &[Linkage::Single, Linkage::Complete, Linkage::Average, Linkage::Weighted, Linkage::Ward];
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
 
     #[test]
-    fn words_are_those_of_the_metrics() {
-        for (word, metric) in METRICS {
-            match metric {
-                SampleMetric::Of(metric) => assert_eq!(word.parse::<Metric>().unwrap(), *metric),
-                metric => assert_eq!(metric.name(), *word),
-            }
+    fn all_metrics_are_known() {
+        for metric in METRICS.split(' ') {
+            let words = ["teatime", "distance", "store", "--out", "x.npy", "--metric", metric];
+            assert!(crate::Cli::try_parse_from(words).is_ok(), "{metric}");
         }
     }
 }

@@ -3,7 +3,10 @@
 use teatime::{Device, Error, Run, stable_text::StableText};
 use teatime_genotype::{DistanceBands, DistanceOptions, distances};
 
-use super::{DistanceArgs, target::Format, write::Results};
+use super::{
+    DistanceArgs,
+    write::{Format, Results},
+};
 use crate::{failure::Failure, output::Output, stores::Stores};
 
 /// Samples on a side of the squares that are written, and what bands are multiples of: whatever the budgets.
@@ -66,10 +69,10 @@ fn job(stores: &Stores, haplotypes: bool) -> String {
 mod tests {
     use std::fs;
 
-    use teatime::{Budget, Cancel, MissingChunk};
+    use teatime::Cancel;
 
     use super::*;
-    use crate::{contigs::ContigArgs, stores::PloidyMismatch};
+    use crate::{calls::PloidyMismatch, contigs::ContigArgs, stores::Opening};
 
     /// Stores that were begun with this text are gone on with.
     #[test]
@@ -79,12 +82,10 @@ mod tests {
         write("c.bed", &[0x6c, 0x1b, 1, 0b1011, 0b1110]);
         write("c.bim", b"1 v 0 1 A C\nX w 0 2 A C\n");
         write("c.fam", b"f a 0 0 0 -9\nf b 0 0 0 -9\n");
-        let (bed, cancel) = (folder.path().join("c.bed"), Cancel::default());
-        let memory = Budget::default();
-        let stores =
-            Stores::open(std::slice::from_ref(&bed), None, MissingChunk::Error, None, false, memory, &cancel);
+        let bed = folder.path().join("c.bed");
+        let stores = Stores::open(std::slice::from_ref(&bed), &Opening::default(), &Run::default());
         let mut stores = stores.expect("it is a store");
-        stores.take(&ContigArgs::default(), &cancel).expect("it has contigs");
+        stores.take(&ContigArgs::default(), &Cancel::default()).expect("it has contigs");
         stores.ploidy_mismatch = Some(PloidyMismatch { stored: 3, ploidy: 2, calls: 7 });
         let bed = bed.canonicalize().expect("it is there");
         let expected = "[[\".\"]] Some(Contigs { autosomes: Karyotype(Some(22)), said: false, asked: None, left_out: 0, \

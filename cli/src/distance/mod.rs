@@ -2,15 +2,14 @@
 
 mod args;
 mod bands;
-mod target;
 mod with;
 mod write;
 
-use std::{iter, time::Instant};
+use std::iter;
 
 use serde_json::json;
 use teatime::{
-    Cancel, Run,
+    Cancel,
     distance::{Metric, Missing},
 };
 use teatime_genotype::{DistanceOptions, Linkage, SampleMetric, sample_neighbors};
@@ -23,7 +22,7 @@ use self::{
 use crate::{
     failure::Failure,
     progress::Bar,
-    report::{Ran, Report, variants},
+    report::{Ran, Report, Stages, variants},
     stores::Stores,
     text,
 };
@@ -32,32 +31,25 @@ const COMMAND: &str = "distance";
 
 /// Runs `teatime distance`.
 pub(crate) fn run(args: &DistanceArgs, cancel: &Cancel) -> Result<(), Failure> {
-    let started = Instant::now();
+    let (mut stages, run) = (Stages::start(), args.resources.run(cancel));
     let (target, options) = (&args.out, args.options()?);
     let beside = target.beside(args.tree.is_some(), args.neighbors.is_some(), args.with.store.is_some());
     let mut output = target.open(COMMAND, &beside, args.overwrite, args.resume.then_some("distance"))?;
-    let mut stores = args.stores.open(args.resources.budget(), cancel)?;
-    if let (true, Some(id)) = (target.format.is_plinks(), stores.splitting()) {
+    let mut stores = args.stores.open(&run)?;
+    if target.format.is_plinks() {
         // Before the work, which would be for nothing.
-        let why = format!(
-            "the sample {id:?} has no name or white space in it, which PLINK's .id cannot hold; other formats can"
-        );
-        return Err(Failure::Error(why));
+        stores.refuse_splitting("PLINK's .id cannot hold; other formats can")?;
     }
     let device = args.resources.open()?;
-    let mut with = With::open(args, &mut stores, &device, cancel)?;
+    let mut with = With::open(args, &mut stores, &device, &run)?;
     for stores in iter::once(&mut stores).chain(with.as_mut().map(|with| &mut with.stores)) {
-        args.stores.settle_ploidy(stores, &device, args.resources.budget(), cancel)?;
+        args.stores.settle_ploidy(stores, &device, &run)?;
         if args.haplotypes {
             stores.take_haplotypes()?;
         }
     }
-    let bar = Bar::new("Distances", stores.genotypes.variants());
-    let run = Run::default()
-        .cancel(cancel.clone())
-        .progress(bar.progress("Distances"))
-        .memory(args.resources.budget());
-    let opened = Instant::now();
+    let (bar, run) = Bar::over(&run, "Distances", stores.genotypes.variants(), "variants");
+    stages.end("open");
     let results = match (args.neighbors, &with) {
         (k, Some(with)) => with.compute(&stores, &device, &options, k, &run)?,
         (Some(k), None) => {
@@ -72,22 +64,21 @@ pub(crate) fn run(args: &DistanceArgs, cancel: &Cancel) -> Result<(), Failure> {
     if with.is_none() {
         stores.count_calls(&facts.counts, None);
     }
-    let computed = Instant::now();
+    stages.end("distances");
     results.write(&output, target, &stores, with.as_ref().map(|with| &*with.stores.samples))?;
     drop(bar);
+    stages.end("write");
 
-    let written = Instant::now();
-    let (given, planned, stats) = (args.resources.budget(), facts.memory, &facts.stats);
-    let ran = Ran { started, device: &device, given, planned, stats, output: &output };
-    let mut report = report(args, &ran, &stores, &options, &results, &facts, with.as_ref());
-    report.stages(&[("open", opened), ("distances", computed), ("write", written)]);
+    let ran = Ran { stages, device, run, planned: facts.memory, stats: facts.stats, output };
+    let mut report = report(args, ran, &stores, &options, &results, &facts, with.as_ref());
+    report.seconds();
     report.streamed("distances", "", "");
-    report.finish(output, args.json, cancel)
+    report.finish(args.json)
 }
 
 fn report(
     args: &DistanceArgs,
-    ran: &Ran<'_>,
+    ran: Ran,
     stores: &Stores,
     options: &DistanceOptions,
     results: &Results,

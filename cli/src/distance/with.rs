@@ -1,7 +1,7 @@
 //! Distances of the samples of the stores from those of another store.
 
 use serde_json::{Value, json};
-use teatime::{Cancel, Device, Run};
+use teatime::{Device, Run};
 use teatime_genotype::{DistanceOptions, Match, distances_between, sample_neighbors_between};
 
 use super::{DistanceArgs, write::Results};
@@ -10,8 +10,8 @@ use crate::{
     matching::{Index, MatchBy, counts::Counts},
     progress::Bar,
     report::{Report, size},
+    store::Variants,
     stores::Stores,
-    variants::Variants,
 };
 
 /// The name of the other store in messages.
@@ -31,23 +31,22 @@ impl With {
         args: &DistanceArgs,
         stores: &mut Stores,
         device: &Device,
-        cancel: &Cancel,
+        run: &Run,
     ) -> Result<Option<Self>, Failure> {
         let Some(path) = &args.with.store else { return Ok(None) };
-        let other = args.stores.open_other(path, args.resources.budget(), cancel)?;
+        let other = args.stores.open_other(path, run)?;
         let by = args.with.match_by;
         let bar = Bar::new("Matching", other.genotypes.variants() + stores.genotypes.variants());
         let mut index = Index::new(by, OTHER);
         let mut variants = Variants::new(&other.stores, by == MatchBy::Position);
         for row in other.genotypes.selected().flatten() {
-            cancel.check()?;
+            run.cancel.check()?;
             let variant = variants.get(row)?;
             let [not_counted, counted] = [&variant.reference, &variant.alternate];
             index.push((&variant.contig, variant.position, &variant.id), not_counted, counted);
             bar.advance(1);
         }
-        let run = Run::default().cancel(cancel.clone()).memory(args.resources.budget());
-        let (matches, counts) = index.matches(stores, device, &bar, &run)?;
+        let (matches, counts) = index.matches(stores, device, &bar, run)?;
         counts.check(path)?;
         stores.count_contigs(&matches)?;
         Ok(Some(Self { stores: other, matches, counts }))

@@ -19,8 +19,8 @@ use self::{
 use crate::{
     contig::{Class, Karyotype},
     progress::Bar,
+    store::Variants,
     stores::Stores,
-    variants::Variants,
 };
 
 /// The name of all places, or ids, that nobody knows.

@@ -16,7 +16,9 @@ use std::{
 use serde::Deserialize;
 use serde_json::Value;
 use teatime::{
-    Cancel, plain,
+    Cancel,
+    linalg::Matrix,
+    plain,
     store::{Folder, read_json},
 };
 use tempfile::TempDir;
@@ -141,6 +143,24 @@ impl Output {
         let path = self.path(name);
         let mut file = BufWriter::new(File::create(&path).map_err(Failure::io(&path))?);
         lines(&mut file).and_then(|()| file.flush()).map_err(Failure::io(&path))
+    }
+
+    /// Writes a line of `header`, and one for each row of the numbers: its name, and the `text` of a column and its number.
+    pub(crate) fn numbers(
+        &self,
+        name: &str,
+        header: &str,
+        names: impl Iterator<Item = String>,
+        numbers: &Matrix,
+        text: impl Fn(usize, f64) -> String,
+    ) -> Result<(), Failure> {
+        self.table(name, |file| {
+            writeln!(file, "{header}")?;
+            (0..numbers.rows()).zip(names).try_for_each(|(row, name)| {
+                let row = numbers.row(row).iter().enumerate();
+                writeln!(file, "{name}{}", row.map(|(i, x)| format!("\t{}", text(i, *x))).collect::<String>())
+            })
+        })
     }
 
     /// Writes a line for each name.

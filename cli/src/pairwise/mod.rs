@@ -1,15 +1,15 @@
 //! `teatime pairwise`: distances of the observations of arrays.
 
 mod input;
-mod report;
 mod write;
 
-use std::{path::PathBuf, time::Instant};
+use std::path::PathBuf;
 
 use clap::{
     Args, ValueEnum,
     builder::{PossibleValuesParser, TypedValueParser},
 };
+use serde_json::{Value, json};
 use teatime::{
     Cancel, Device, Error, MissingChunk, Run,
     distance::{
@@ -19,12 +19,11 @@ use teatime::{
 };
 
 use self::{
-    input::Input,
-    report::report,
+    input::{Input, extents},
     write::{DISTANCE, FORMATS, Format},
 };
 use crate::{
-    args::{Resources, default_of, local, named, with_exits},
+    args::{Resources, by_name, default_of, local, named, refuse, with_exits},
     array::Array,
     distance::MISSING,
     failure::Failure,
@@ -33,8 +32,9 @@ use crate::{
         target::{NEIGHBORS, Target},
     },
     progress::Bar,
-    report::Ran,
+    report::{Ran, Report, Stages},
     store_args::MISSING_CHUNKS,
+    text,
 };
 
 const COMMAND: &str = "pairwise";
@@ -71,7 +71,7 @@ pub(crate) struct PairwiseArgs {
     ///
     /// propagate: the distance is NaN. ignore: they are left out, as in sgkit. rescale: sums are multiplied by all features over those that
     /// both have, as scikit-learn's `nan_euclidean_distances`; NaN where there are none. rescale-or-zero: the same, but 0.
-    #[arg(long, value_parser = named(MISSING), default_value = default_of(MISSING))]
+    #[arg(long, value_parser = by_name(MISSING, Missing::name), default_value = Missing::default().name())]
     missing: Missing,
     /// Take negative numbers for missing, as NaN is; not with --missing propagate
     #[arg(long)]
@@ -158,14 +158,16 @@ enum Found {
 
 /// Runs `teatime pairwise`.
 pub(crate) fn run(args: &PairwiseArgs, cancel: &Cancel) -> Result<(), Failure> {
-    let started = Instant::now();
-    let alone = || Failure::Usage("--p is of --metric minkowski alone".into());
-    let metric = args.p.map_or(Some(args.metric), |p| args.metric.with_exponent(p)).ok_or_else(alone)?;
-    if args.negative_missing && args.missing == Missing::Propagate {
-        return Err(Failure::Usage(
-            "--negative-missing is for --missing ignore and those that rescale".into(),
-        ));
-    }
+    let (mut stages, run) = (Stages::start(), args.resources.run(cancel));
+    let metric = args.p.map_or(Some(args.metric), |p| args.metric.with_exponent(p));
+    refuse(&[
+        (metric.is_none(), "--p is of --metric minkowski alone"),
+        (
+            args.negative_missing && args.missing == Missing::Propagate,
+            "--negative-missing is for --missing ignore and those that rescale",
+        ),
+    ])?;
+    let metric = metric.unwrap_or(args.metric);
     metric.check(args.missing)?;
     let numbers = args.neighbors.is_some() && args.out.format == Format::Npy;
     let resumed = args.resume.then_some(DISTANCE);
@@ -179,31 +181,26 @@ pub(crate) fn run(args: &PairwiseArgs, cancel: &Cancel) -> Result<(), Failure> {
         .columns(args.observations == Observations::Columns)
         .narrow(args.narrow);
     let (total, noun) = input.steps(args);
-    let bar = Bar::of("Distances", total, noun);
-    let run = Run::default()
-        .cancel(cancel.clone())
-        .progress(bar.progress("Distances"))
-        .memory(args.resources.budget());
-    let opened = Instant::now();
+    let (bar, run) = Bar::over(&run, "Distances", total, noun);
+    stages.end("open");
     let found = find(args, &input, metric, &options, &device, &run, &mut output)?;
     input.all().try_for_each(Array::check_found)?;
-    let computed = Instant::now();
+    stages.end("distances");
     input.y.iter().chain([&input.x]).try_for_each(|matrix| matrix.files.check())?;
     write::write(&output, args, metric, &found)?;
     drop(bar);
+    stages.end("write");
 
     let (stats, planned) = match &found {
         Found::Distances(found) => (found.stats, found.memory),
         Found::Neighbors(found) => (found.stats, found.memory),
         Found::Tiles(written) => (written.stats, written.memory),
     };
-    let written = Instant::now();
-    let given = args.resources.budget();
-    let ran = Ran { started, device: &device, given, planned, stats: &stats, output: &output };
-    let mut report = report(args, &ran, metric, &input, &found);
-    report.stages(&[("open", opened), ("distances", computed), ("write", written)]);
+    let ran = Ran { stages, device, run, planned, stats, output };
+    let mut report = report(args, ran, metric, &input, &found);
+    report.seconds();
     report.streamed("distances", "", "");
-    report.finish(output, args.json, cancel)
+    report.finish(args.json)
 }
 
 fn find(
@@ -237,4 +234,88 @@ fn find(
         }
         found => found.map(Found::Distances).map_err(named),
     }
+}
+
+fn report(args: &PairwiseArgs, ran: Ran, metric: Metric, input: &Input, found: &Found) -> Report {
+    let distances = match found {
+        Found::Distances(found) => Some(found.distances.data()),
+        Found::Neighbors(found) => Some(found.nearest.distances.data()),
+        Found::Tiles(_) => None,
+    };
+    let count = |which: fn(f64) -> bool| {
+        distances.map(|distances| distances.iter().filter(|distance| which(**distance)).count() as u64)
+    };
+    let [undefined, infinite] = [count(f64::is_nan), count(f64::is_infinite)];
+    let warning = |count: Option<u64>, why: String| match count {
+        None | Some(0) => None,
+        Some(1) => Some(format!("1 distance is {why}")),
+        Some(count) => Some(format!("{} distances are {why}", text::count(count))),
+    };
+    let warnings = [
+        warning(undefined, format!("NaN: {}", why_undefined(metric, args.missing))),
+        warning(infinite, "infinite: sums of squares, powers or products are beyond f64".into()),
+    ];
+    let warnings = input.warnings(args).into_iter().chain(warnings.into_iter().flatten()).collect();
+    let (mut report, p) =
+        (Report::new(ran, warnings, &input.x.path, &size(&input.x, args)), exponent(metric));
+    report.put(json!({
+        "x": record(&input.x, args),
+        "with": input.y.as_ref().map(|y| record(y, args)),
+        "metric": metric.name(),
+        "p": p,
+        "missing": args.missing.name(),
+        "negative_missing": args.negative_missing,
+        "narrow": args.narrow,
+        // The number of distances that are NaN; null where they were written tile by tile.
+        "undefined": undefined,
+        "neighbors": args.neighbors,
+        "tiles": distances.is_none(),
+    }));
+    if let Some(y) = &input.y {
+        report.line("with", &y.path);
+        report.line("", size(y, args));
+    }
+    let p = p.map_or_else(String::new, |p| format!(" of p = {p}"));
+    let how = format!("{}{p}, missing {}{}", metric.name(), args.missing.name(), report.peaks("; "));
+    report.line("metric", how);
+    if let Some(k) = args.neighbors {
+        report.line("neighbors", format!("{} of each observation", text::count(k as u64)));
+    }
+    if distances.is_none() {
+        report.line("tiles", "written one after another");
+    }
+    report
+}
+
+fn record(matrix: &Array, args: &PairwiseArgs) -> Value {
+    let ([observations, features], dtype) = (extents(matrix, args.observations), matrix.type_name());
+    let mut record =
+        json!({ "path": matrix.path, "observations": observations, "features": features, "dtype": dtype });
+    matrix.record_gaps(&mut record);
+    record
+}
+
+fn size(matrix: &Array, args: &PairwiseArgs) -> String {
+    let [observations, features] = extents(matrix, args.observations);
+    let [observations, features] =
+        [text::plural(observations, "observation"), text::plural(features, "feature")];
+    format!("{observations} of {features}, {}", matrix.type_name())
+}
+
+/// The reason why a distance is NaN.
+fn why_undefined(metric: Metric, missing: Missing) -> String {
+    let lacking = match missing {
+        Missing::Propagate => "an element is NaN",
+        _ => "no feature is in both",
+    };
+    let where_both = if missing == Missing::Propagate { "" } else { ", of the features that are in both" };
+    let divisor = match metric {
+        Metric::Cosine => "all elements of an observation are 0",
+        Metric::Correlation => "all elements of an observation are the same",
+        Metric::JensenShannon => "an observation adds up to 0",
+        Metric::BrayCurtis => "all sums of two elements are 0",
+        Metric::Dice => "all elements of two observations are 0",
+        _ => return lacking.into(),
+    };
+    format!("{lacking}, or {divisor}{where_both}")
 }

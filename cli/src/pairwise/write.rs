@@ -54,7 +54,12 @@ pub(super) fn write(
     match (found, target.format) {
         (Found::Tiles(_), _) => {}
         (Found::Distances(found), Format::Npy) => matrix(&found.distances)?,
-        (Found::Distances(found), Format::Table) => table(output, &target.name, &found.distances)?,
+        (Found::Distances(found), Format::Table) => {
+            let numbers: String = (0..found.distances.cols()).map(|number| format!("\t{number}")).collect();
+            let (header, names) =
+                (format!("observation{numbers}"), (0..).map(|number: u64| number.to_string()));
+            output.numbers(&target.name, &header, names, &found.distances, |_, x| text::exact(x))?;
+        }
         (Found::Distances(found), Format::Zarr) => {
             let (store, axes, shape) = (store()?, axes(args), shape(&found.distances));
             store.put_matrix(DISTANCE, axes, found.distances.data(), shape, |distance| distance)?;
@@ -96,20 +101,6 @@ pub(super) fn write(
         }
     }
     Ok(())
-}
-
-/// A line of the numbers of the observations after a first column, and one for each, its number first.
-fn table(output: &Output, name: &str, matrix: &Matrix) -> Result<(), Failure> {
-    output.table(name, |file| {
-        write!(file, "observation")?;
-        (0..matrix.cols()).try_for_each(|number| write!(file, "\t{number}"))?;
-        for number in 0..matrix.rows() {
-            write!(file, "\n{number}")?;
-            let mut row = matrix.row(number).iter();
-            row.try_for_each(|distance| write!(file, "\t{}", text::exact(*distance)))?;
-        }
-        writeln!(file)
-    })
 }
 
 /// Writes D.zarr where it stays, or goes on with it.

@@ -6,7 +6,7 @@ use flate2::{Compression, write::GzEncoder};
 use teatime::{Element, Error, Result, Run};
 use teatime_genotype::{Cohort, Pca, PcaOptions, Variant, VariantLoadings};
 
-use crate::{output::Output, stores::Stores, text, variants::Variants};
+use crate::{output::Output, store::Variants, stores::Stores, text};
 
 pub(super) const LOADINGS: &str = "loadings.tsv.gz";
 

@@ -6,19 +6,16 @@ mod plot;
 mod report;
 pub(crate) mod tables;
 
-use std::{
-    fs,
-    time::{Duration, Instant},
-};
+use std::fs;
 
-use teatime::{Budget, Cancel, Device, Run};
+use teatime::{Cancel, Device, Run};
 use teatime_genotype::{Cohort, PcaOptions, Wanted};
 
 use self::{
     args::options,
     loadings::LOADINGS,
     plot::PLOT,
-    report::unconverged,
+    report::{report, unconverged},
     tables::{EIGENVAL, EIGENVALUES, EIGENVEC, SCORES},
 };
 pub(crate) use self::{
@@ -29,6 +26,7 @@ use crate::{
     failure::Failure,
     output::{Output, RECORD},
     progress::Bar,
+    report::{Ran, Stages},
     stores::Stores,
 };
 
@@ -39,13 +37,14 @@ pub(crate) const RESULTS: [&str; 7] = [RECORD, EIGENVEC, EIGENVAL, SCORES, EIGEN
 
 /// Runs `teatime pca`.
 pub(crate) fn run(args: &PcaArgs, cancel: &Cancel) -> Result<(), Failure> {
-    let started = Instant::now();
+    let (mut stages, run) = (Stages::start(), args.resources.run(cancel));
+    stages.took("simulate", None);
     let (options, reason) = options(args)?;
     if args.loadings {
         args.stores.names_alleles("--loadings")?;
     }
     let output = Output::prepare(&args.out, COMMAND, &RESULTS, &[], args.overwrite)?;
-    let mut stores = args.stores.open(args.resources.budget(), cancel)?;
+    let mut stores = args.stores.open(&run)?;
     if args.loadings {
         // Before the work: a store whose variants cannot be read has no table of loadings.
         for store in &stores.stores {
@@ -54,13 +53,11 @@ pub(crate) fn run(args: &PcaArgs, cancel: &Cancel) -> Result<(), Failure> {
         }
     }
     let device = args.resources.open()?;
-    args.stores.settle_ploidy(&mut stores, &device, args.resources.budget(), cancel)?;
+    args.stores.settle_ploidy(&mut stores, &device, &run)?;
     let job = Job {
-        started,
-        simulate: None,
+        stages,
+        run,
         device,
-        memory: args.resources.budget(),
-        cancel: cancel.clone(),
         stores,
         options,
         reason,
@@ -76,12 +73,10 @@ pub(crate) fn run(args: &PcaArgs, cancel: &Cancel) -> Result<(), Failure> {
 /// One run.
 #[derive(Debug)]
 pub(crate) struct Job {
-    pub(crate) started: Instant,
-    /// The time that making the store took.
-    pub(crate) simulate: Option<Duration>,
+    /// The time that making the store took is the first.
+    pub(crate) stages: Stages,
+    pub(crate) run: Run,
     pub(crate) device: Device,
-    pub(crate) memory: Budget,
-    pub(crate) cancel: Cancel,
     pub(crate) stores: Stores,
     pub(crate) options: PcaOptions,
     /// Why the method of the options, where the library does not know.
@@ -96,18 +91,15 @@ pub(crate) struct Job {
 impl Job {
     /// Computes, writes everything, and reports it.
     pub(crate) fn run(mut self) -> Result<(), Failure> {
-        let open = self.started.elapsed().saturating_sub(self.simulate.unwrap_or_default());
-        let bar = Bar::new("PCA", self.stores.genotypes.variants());
-        let run =
-            Run::default().cancel(self.cancel.clone()).progress(bar.progress("PCA")).memory(self.memory);
-        let since = Instant::now();
+        let (bar, run) = Bar::over(&self.run, "PCA", self.stores.genotypes.variants(), "variants");
+        self.stages.end("open");
         let wanted = Wanted::default().pca(&self.options).missing_calls();
         let wanted = if self.loadings { wanted.loadings() } else { wanted };
         let cohort = Cohort::load(&self.stores.genotypes, &self.device, &wanted, &run)?;
         self.stores.check_found()?;
         let mut result = cohort.pca(&self.options, &run)?;
         self.stores.count_calls(&result.counts, cohort.missing_calls());
-        let pca = since.elapsed();
+        let pca = self.stages.end("pca");
         if let Some(reason) = self.reason {
             result.reason = reason.into();
         }
@@ -115,12 +107,11 @@ impl Job {
             return Err(Failure::Error(format!("{why} (--strict)")));
         }
 
-        let since = Instant::now();
         tables::write(&self.output, &result, &self.stores)?;
         plot::write(&self.output, &result, self.groups.as_ref())?;
-        let (write, since) = (since.elapsed(), Instant::now());
+        self.stages.end("write");
         if self.loadings {
-            let run = run.clone().progress(bar.progress("Loadings"));
+            let run = run.progress(bar.progress("Loadings"));
             let written = loadings::write(&self.output, &self.stores, &cohort, &result, &self.options, &run);
             if let Err(error) = written {
                 drop(bar);
@@ -128,18 +119,14 @@ impl Job {
                 drop(fs::remove_file(self.output.path(LOADINGS)));
                 return Err(self.output.keep(error.into()));
             }
+            self.stages.end("loadings");
+        } else {
+            self.stages.took("loadings", None);
         }
-        let loadings = self.loadings.then(|| since.elapsed());
         drop(bar);
-        let stages = [
-            ("simulate", self.simulate),
-            ("open", Some(open)),
-            ("pca", Some(pca)),
-            ("write", Some(write)),
-            ("loadings", loadings),
-        ];
+        let Self { stages, run, device, output, .. } = self;
+        let ran = Ran { stages, device, run, planned: result.memory, stats: result.stats, output };
         // After all that is read.
-        let report = self.report(&result, &stages, pca);
-        report.finish(self.output, self.json, &self.cancel)
+        report(ran, &self.stores, &self.options, &result, pca).finish(self.json)
     }
 }

@@ -6,99 +6,94 @@ use serde_json::json;
 use teatime::linalg::Stop;
 use teatime_genotype::{Method, Pca, PcaOptions, Scaler};
 
-use super::Job;
 use crate::{
     report::{Ran, Report, used, variants},
+    stores::Stores,
     text,
 };
 
-impl Job {
-    /// The report of the components, with the `stages` of the run and the `time` that the components took.
-    pub(super) fn report(&self, pca: &Pca, stages: &[(&str, Option<Duration>)], time: Duration) -> Report {
-        let Self { started, ref device, memory: given, ref output, ref options, .. } = *self;
-        let ran = Ran { started, device, given, planned: pca.memory, stats: &pca.stats, output };
-        let components = Some(pca.singular_values.len());
-        let mut report = Report::of_stores(&ran, &self.stores, pca.digest, components, self.warnings(pca));
-        let method = if pca.method == Method::Exact { "exact" } else { "randomized" };
-        let convention = match pca.scaler {
-            Scaler::Patterson => "s^2 / (2 M), which is s^2 / M of the binom2 scaling",
-            _ => "s^2 / M",
+/// The report of the components, and the `time` that they took.
+pub(super) fn report(ran: Ran, stores: &Stores, options: &PcaOptions, pca: &Pca, time: Duration) -> Report {
+    let (components, warnings) = (Some(pca.singular_values.len()), warnings(pca, options, &stores.samples));
+    let mut report = Report::of_stores(ran, stores, pca.digest, components, warnings);
+    let method = if pca.method == Method::Exact { "exact" } else { "randomized" };
+    let convention = match pca.scaler {
+        Scaler::Patterson => "s^2 / (2 M), which is s^2 / M of the binom2 scaling",
+        _ => "s^2 / M",
+    };
+    let (eigenvalues, variance) = (pca.eigenvalues(), pca.explained_variance());
+    let ratio = pca.explained_variance_ratio();
+    let component = |i: usize| {
+        json!({
+            "singular_value": pca.singular_values[i],
+            "eigenvalue": eigenvalues[i],
+            "explained_variance": variance[i],
+            "explained_variance_ratio": ratio[i],
+            "residual": pca.residuals[i],
+            "converged": pca.converged[i],
+        })
+    };
+    report.put(json!({
+        "variants": variants(&pca.counts),
+        "method": method,
+        "method_reason": pca.reason,
+        // The costs that were expected of either.
+        "method_core_seconds": { "exact": pca.costs.exact, "randomized": pca.costs.randomized },
+        "residency": pca.residency.name(),
+        "residency_reason": pca.residency_reason,
+        "scaler": pca.scaler.name(),
+        "min_maf": options.filter.min_maf,
+        "max_missing": options.filter.max_missing,
+        "seed": options.svd.seed,
+        "oversamples": options.svd.block(options.components) - options.components,
+        "passes": pca.passes,
+        "converged": pca.converged.iter().all(|converged| *converged),
+        "eigenvalue_convention": format!("{convention}; M counts the variants after --maf and --geno"),
+        "components": (0..pca.singular_values.len()).map(component).collect::<Vec<_>>(),
+    }));
+    report.line("variants", used(&pca.counts));
+    report.lines(stores.changes());
+    report.line("method", format!("{method}: {}", pca.reason));
+    if pca.passes > 1 {
+        let place = match pca.residency.name() {
+            "device" => "kept on the device",
+            "host" => "kept in the host's memory",
+            _ => "read again in each pass",
         };
-        let (eigenvalues, variance) = (pca.eigenvalues(), pca.explained_variance());
-        let ratio = pca.explained_variance_ratio();
-        let component = |i: usize| {
-            json!({
-                "singular_value": pca.singular_values[i],
-                "eigenvalue": eigenvalues[i],
-                "explained_variance": variance[i],
-                "explained_variance_ratio": ratio[i],
-                "residual": pca.residuals[i],
-                "converged": pca.converged[i],
-            })
-        };
-        report.put(json!({
-            "variants": variants(&pca.counts),
-            "method": method,
-            "method_reason": pca.reason,
-            // The costs that were expected of either.
-            "method_core_seconds": { "exact": pca.costs.exact, "randomized": pca.costs.randomized },
-            "residency": pca.residency.name(),
-            "residency_reason": pca.residency_reason,
-            "scaler": pca.scaler.name(),
-            "min_maf": options.filter.min_maf,
-            "max_missing": options.filter.max_missing,
-            "seed": options.svd.seed,
-            "oversamples": options.svd.block(options.components) - options.components,
-            "passes": pca.passes,
-            "converged": pca.converged.iter().all(|converged| *converged),
-            "eigenvalue_convention": format!("{convention}; M counts the variants after --maf and --geno"),
-            "components": (0..pca.singular_values.len()).map(component).collect::<Vec<_>>(),
-        }));
-        report.line("variants", used(&pca.counts));
-        report.lines(self.stores.changes());
-        report.line("method", format!("{method}: {}", pca.reason));
-        if pca.passes > 1 {
-            let place = match pca.residency.name() {
-                "device" => "kept on the device",
-                "host" => "kept in the host's memory",
-                _ => "read again in each pass",
-            };
-            report.line("genotypes", format!("{place}: {}", pca.residency_reason));
-        }
-        let passes = text::plural(pca.passes.into(), "pass");
-        report.line("", format!("{passes}, scaler {}{}", pca.scaler.name(), report.peaks(", ")));
-        report.seconds(stages);
-        // The calling thread spent the rest on factorisations in f64.
-        let solve = time.saturating_sub(pca.stats.stalled + pca.stats.upload + pca.stats.compute);
-        report.also_seconds("solve", solve);
-        report.streamed("pca", "", &format!(", solve {:.2} s", solve.as_secs_f64()));
-        report.page += "\ncomponent   eigenvalue  singular value  explained variance  residual\n";
-        for (i, eigenvalue) in eigenvalues.iter().enumerate() {
-            let numbers = [(*eigenvalue, 6), (pca.singular_values[i], 6), (pca.residuals[i], 2)];
-            let [value, s, residual] = numbers.map(|(v, n)| text::general(v, n));
-            let share = 100.0 * ratio[i];
-            let mark = if pca.converged[i] { "" } else { "  not converged" };
-            report.page += &format!("{:>9} {value:>12} {s:>15} {share:>17.3} % {residual:>9}{mark}\n", i + 1);
-        }
-        report.page.push('\n');
-        report
+        report.line("genotypes", format!("{place}: {}", pca.residency_reason));
     }
+    let passes = text::plural(pca.passes.into(), "pass");
+    report.line("", format!("{passes}, scaler {}{}", pca.scaler.name(), report.peaks(", ")));
+    report.seconds();
+    // The calling thread spent the rest on factorisations in f64.
+    let solve = time.saturating_sub(pca.stats.stalled + pca.stats.upload + pca.stats.compute);
+    report.also_seconds("solve", solve);
+    report.streamed("pca", "", &format!(", solve {:.2} s", solve.as_secs_f64()));
+    report.page += "\ncomponent   eigenvalue  singular value  explained variance  residual\n";
+    for (i, eigenvalue) in eigenvalues.iter().enumerate() {
+        let numbers = [(*eigenvalue, 6), (pca.singular_values[i], 6), (pca.residuals[i], 2)];
+        let [value, s, residual] = numbers.map(|(v, n)| text::general(v, n));
+        let share = 100.0 * ratio[i];
+        let mark = if pca.converged[i] { "" } else { "  not converged" };
+        report.page += &format!("{:>9} {value:>12} {s:>15} {share:>17.3} % {residual:>9}{mark}\n", i + 1);
+    }
+    report.page.push('\n');
+    report
+}
 
-    fn warnings(&self, result: &Pca) -> Vec<String> {
-        let mut warnings = Vec::new();
-        if !matches!(result.scaler, Scaler::Patterson | Scaler::Binom2) {
-            let name = result.scaler.name();
-            warnings
-                .push(format!("pca.eigenval holds s²/M of the `{name}` scaling, which plink2 does not have"));
-        }
-        warnings.extend(unconverged(result, &self.options));
-        let central = central(result, &self.stores.samples);
-        if !central.is_empty() {
-            let (n, few) = (text::plural(central.len() as u64, "sample"), text::few(&central));
-            warnings.push(format!("{n} at 0 in every component, as those without calls are: {few}"));
-        }
-        warnings
+fn warnings(result: &Pca, options: &PcaOptions, samples: &[String]) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if !matches!(result.scaler, Scaler::Patterson | Scaler::Binom2) {
+        let name = result.scaler.name();
+        warnings.push(format!("pca.eigenval holds s²/M of the `{name}` scaling, which plink2 does not have"));
     }
+    warnings.extend(unconverged(result, options));
+    let central = central(result, samples);
+    if !central.is_empty() {
+        let (n, few) = (text::plural(central.len() as u64, "sample"), text::few(&central));
+        warnings.push(format!("{n} at 0 in every component, as those without calls are: {few}"));
+    }
+    warnings
 }
 
 /// Names of the samples that are at 0 in every component, but for what rounding adds to samples without calls. Of few

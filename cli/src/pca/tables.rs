@@ -56,12 +56,7 @@ fn of_samples(
     numbers: &Matrix,
     text: impl Fn(usize, f64) -> String,
 ) -> Result<(), Failure> {
-    output.table(name, |file| {
-        let components: String = (1..=numbers.cols()).map(|i| format!("\tPC{i}")).collect();
-        writeln!(file, "{}{components}", stores.sample_header(names))?;
-        stores.sample_cells().zip(numbers.data().chunks(numbers.cols())).try_for_each(|(id, row)| {
-            let row: String = row.iter().enumerate().map(|(i, v)| format!("\t{}", text(i, *v))).collect();
-            writeln!(file, "{id}{row}")
-        })
-    })
+    let components: String = (1..=numbers.cols()).map(|i| format!("\tPC{i}")).collect();
+    let header = stores.sample_header(names) + &components;
+    output.numbers(name, &header, stores.sample_cells(), numbers, text)
 }

@@ -3,11 +3,11 @@
 mod samples;
 mod table;
 
-use std::{path::PathBuf, time::Instant};
+use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use teatime::{Cancel, Run};
+use teatime::Cancel;
 use teatime_genotype::{ProjectMethod, Projection, project};
 
 use self::{
@@ -15,13 +15,13 @@ use self::{
     table::{Header, Table},
 };
 use crate::{
-    args::{FolderArgs, Named, Resources, default_of, local, named, up_to_one, with_exits},
+    args::{FolderArgs, Resources, between, by_name, local, with_exits},
     failure::Failure,
     matching::{MatchBy, counts::Counts},
     output::{Output, RECORD},
     pca::tables::{eigenvec, scores},
     progress::Bar,
-    report::{Ran, Report},
+    report::{Ran, Report, Stages},
     store_args::StoreArgs,
     stores::Stores,
     text,
@@ -67,13 +67,13 @@ pub(crate) struct ProjectArgs {
     /// scores come nearer to zero by about the share of those, as in flashpca and plink2. least-squares: the scores that
     /// explain best what is called, as EIGENSOFT's lsqproject: not nearer to zero, but the less certain the fewer
     /// calls there are; NaN for a sample whose calls do not determine them.
-    #[arg(long, value_parser = named(METHODS), default_value = default_of(METHODS))]
+    #[arg(long, value_parser = by_name(METHODS, ProjectMethod::name), default_value = ProjectMethod::default().name())]
     missing: ProjectMethod,
     /// Largest fraction of the loadings' variants that may not be usable (0 to 1)
     ///
     /// Variants that the stores lack, or have with other alleles, are missing of all samples. Up to this fraction that is a
     /// warning, beyond it an error.
-    #[arg(long, value_name = "X", default_value_t = 0.05, value_parser = up_to_one)]
+    #[arg(long, value_name = "X", default_value_t = 0.05, value_parser = between(0.0, 1.0))]
     max_mismatch: f64,
     #[command(flatten)]
     results: FolderArgs,
@@ -112,31 +112,29 @@ Examples:
   teatime project array.vcz --loadings reference/loadings.tsv.gz --out array \
     --missing least-squares --max-mismatch 0.4";
 
-const METHODS: Named<ProjectMethod> =
-    &[("mean", ProjectMethod::Mean), ("least-squares", ProjectMethod::LeastSquares)];
+const METHODS: &[ProjectMethod] = &[ProjectMethod::Mean, ProjectMethod::LeastSquares];
 
 /// Runs `teatime project`.
 pub(crate) fn run(args: &ProjectArgs, cancel: &Cancel) -> Result<(), Failure> {
-    let started = Instant::now();
+    let (mut stages, run) = (Stages::start(), args.resources.run(cancel));
     args.stores.names_alleles("teatime project")?;
     let output = Output::prepare(&args.out, COMMAND, &RESULTS, &[], args.results.overwrite)?;
-    let mut stores = args.stores.open(args.resources.budget(), cancel)?;
+    let mut stores = args.stores.open(&run)?;
     let device = args.resources.open()?;
-    args.stores.settle_ploidy(&mut stores, &device, args.resources.budget(), cancel)?;
-    let opened = Instant::now();
+    args.stores.settle_ploidy(&mut stores, &device, &run)?;
+    stages.end("open");
     let Table { header, reference, index } =
         Table::read(&args.loadings, stores.genotypes.ploidy(), args.match_by, cancel)?;
     let bar = Bar::new("Matching", stores.genotypes.variants());
-    let run = Run::default().cancel(cancel.clone()).memory(args.resources.budget());
     let (matches, counts) = index.matches(&stores, &device, &bar, &run)?;
     let mut warnings = check(args, &counts)?;
     stores.count_contigs(&matches)?;
+    stages.end("matching");
 
-    let matched = Instant::now();
     let run = run.progress(bar.progress("Projection"));
     let result = project(&stores.genotypes, &device, &reference, &matches, args.missing, &run)?;
     stores.check_found()?;
-    let projected = Instant::now();
+    stages.end("project");
     if result.missing_calls == counts.loadings.used * stores.genotypes.samples() {
         let n = text::plural(counts.loadings.used, "variant");
         return Err(Failure::Error(format!(
@@ -154,14 +152,13 @@ pub(crate) fn run(args: &ProjectArgs, cancel: &Cancel) -> Result<(), Failure> {
     samples.write(&output, &stores)?;
     drop(bar);
 
-    let (given, planned, stats) = (args.resources.budget(), result.memory, &result.stats);
-    let ran = Ran { started, device: &device, given, planned, stats, output: &output };
+    let ran = Ran { stages, device, run, planned: result.memory, stats: result.stats, output };
     let components = Some(result.scores.cols());
-    let mut report = Report::of_stores(&ran, &stores, result.digest, components, warnings);
+    let mut report = Report::of_stores(ran, &stores, result.digest, components, warnings);
     describe(&mut report, args, &stores, &header, &result, &counts, &samples);
-    report.stages(&[("open", opened), ("matching", matched), ("project", projected)]);
+    report.seconds();
     report.page.push('\n');
-    report.finish(output, args.results.json, cancel)
+    report.finish(args.results.json)
 }
 
 fn describe(

@@ -169,7 +169,7 @@ impl<'a> Lines<'a> {
             }
         }
         let name = value("scaler").unwrap_or_default();
-        let scaler = SCALERS.iter().map(|(_, scaler)| *scaler).find(|scaler| scaler.name() == name);
+        let scaler = SCALERS.iter().copied().find(|scaler| scaler.name() == name);
         let scaler = scaler.ok_or_else(|| self.fail(format!("`{name}` is no scaler")))?;
         let whole = |key: &str| {
             let parse = |text: &str| {

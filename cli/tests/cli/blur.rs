@@ -1,82 +1,59 @@
-//! `teatime blur` on an image that numpy wrote, against scipy's Gaussian of it.
+//! Tests of what `teatime blur` makes of arrays and images, and what results keep of them.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::Path};
 
+use serde_json::json;
 use teatime::{
-    ChunkedArray, MissingChunk,
+    ChunkedArray, MissingChunk, StoredType,
     store::{NpyArray, ZarrArray, write_npy},
 };
 use teatime_image::Multiscale;
 
-use crate::support::{Ran, Scratch, command, json, names, run};
+use crate::support::{Scratch, assert_has, copy, empty_array, fixture};
 
-pub(crate) fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/filter").join(name)
+fn open(path: &Path) -> ZarrArray {
+    ZarrArray::open(path, "", MissingChunk::Error).unwrap()
 }
 
-pub(crate) fn blur(input: &Path, out: &Path, more: &[&str]) -> Ran {
-    let mut words = command(["blur"]);
-    words.args([input, out]).args(["--device", "cpu"]).args(more);
-    run(words)
+/// The bytes of a .npy file after its header.
+fn data(scratch: &Scratch, name: &str) -> Vec<u8> {
+    scratch.bytes(name).split_off(128)
 }
 
-/// The elements of an array of f64 of three axes, of which the last is in one chunk.
-fn elements(array: &dyn ChunkedArray) -> Vec<f64> {
-    let [shape, chunk] = [array.shape(), array.chunk_shape()]
-        .map(|extents| extents.iter().map(|&n| usize::try_from(n).unwrap()).collect::<Vec<usize>>());
-    let mut out = vec![f64::NAN; shape.iter().product()];
-    for (i, j) in
-        (0..shape[0]).step_by(chunk[0]).flat_map(|i| (0..shape[1]).step_by(chunk[1]).map(move |j| (i, j)))
-    {
-        let at = [i / chunk[0], j / chunk[1], 0].map(|at| at as u64);
-        let bytes = array.read_chunk(&at).unwrap().bytes;
-        for (row, bytes) in bytes.chunks(8 * chunk[2]).enumerate() {
-            let (i, j) = (i + row / chunk[1], j + row % chunk[1]);
-            if i < shape[0] && j < shape[1] {
-                let values = bytes.chunks(8).map(|bytes| f64::from_le_bytes(bytes.try_into().unwrap()));
-                let place = (i * shape[1] + j) * shape[2];
-                out[place..place + shape[2]].iter_mut().zip(values).for_each(|(out, value)| *out = value);
-            }
-        }
-    }
-    out
+/// The file of a blur in f32.
+fn blurred(scratch: &Scratch, words: &str) -> Vec<u8> {
+    let (input, more) = words.split_once(' ').unwrap();
+    scratch.ok(&format!("blur {input} blurred.npy --overwrite --dtype f32 {more}"));
+    scratch.bytes("blurred.npy")
 }
 
-const SCIPYS: [&str; 8] =
-    ["--sigma", "1.5,0.7", "--channel-axis", "2", "--mode", "nearest,wrap", "--dtype", "f64"];
-
+/// Each option arrives: the result of an image that numpy wrote is scipy's Gaussian of it.
 #[test]
 fn as_scipy_has_it() {
-    let (scratch, image) = (Scratch::new(), fixture("blur.npy"));
-    let expected = elements(&NpyArray::open(fixture("blur_scipy.npy")).unwrap());
-    let check = |found: &[f64]| {
-        assert_eq!(found.len(), 23 * 31 * 3);
-        let close = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-10;
-        assert!(found.iter().zip(&expected).all(close));
-    };
-    let npy = scratch.join("soft.npy");
-    let page = blur(&image, &npy, &SCIPYS).ok().out;
-    assert!(page.contains("23 x 31 x 3 of u16") && page.contains("soft.run.json, soft.npy"), "{page}");
-    check(&elements(&NpyArray::open(&npy).unwrap()));
+    let scratch = Scratch::new();
+    let doubles = |bytes: Vec<u8>| -> Vec<f64> { teatime::bytemuck::pod_collect_to_vec(&bytes) };
+    let expected = doubles(fs::read(fixture("filter/blur_scipy.npy")).unwrap().split_off(128));
+    let page = scratch.ok(
+        "blur @filter/blur.npy soft.npy --sigma 1.5,0.7 --channel-axis 2 --mode nearest,wrap --dtype f64",
+    );
+    assert_has(&page.out, &["23 x 31 x 3 of u16", "soft.run.json, soft.npy"]);
+    let found = doubles(data(&scratch, "soft.npy"));
+    assert!(found.len() == 23 * 31 * 3 && found.iter().zip(&expected).all(|(a, b)| (a - b).abs() <= 1e-10));
+    let npy = scratch.bytes("soft.npy");
+    let words = "--sigma 1.5,0.7 --mode nearest,wrap --dtype f64 --overwrite";
     // Axes from the end.
-    for last in [&["--channel-axis", "-1"][..], &["--channel-axis=-1"], &["--axes", "-3,-2"]] {
-        let words = [&SCIPYS[..2], last, &SCIPYS[4..], &["--overwrite"]].concat();
-        blur(&image, &npy, &words).ok();
-        check(&elements(&NpyArray::open(&npy).unwrap()));
+    for last in ["--channel-axis -1", "--channel-axis=-1", "--axes -3,-2"] {
+        scratch.ok(&format!("blur @filter/blur.npy soft.npy {last} {words}"));
+        assert!(scratch.bytes("soft.npy") == npy, "{last}");
     }
-    let zarr = scratch.join("soft.zarr");
-    let more = ["--chunks", "5,7,3", "--shards", "10,14,3", "--overwrite", "--json"];
-    let record = json(&blur(&image, &zarr, &[&SCIPYS[..], &more].concat()).ok().out);
-    assert_eq!(record["files"], serde_json::json!(["soft.run.json", "soft.zarr"]));
+    let words = format!("--channel-axis 2 --chunks 5,7,3 --shards 10,14,3 {words}");
+    let record = scratch.record(&format!("blur @filter/blur.npy soft.zarr {words}"));
+    assert_eq!(record["files"], json!(["soft.run.json", "soft.zarr"]));
     assert_eq!((&record["boxes"]["filtered"], &record["boxes"]["times_decoded"]), (&1.into(), &1.0.into()));
-    check(&elements(&ZarrArray::open(&zarr, "", MissingChunk::Error).unwrap()));
     // The .npy was of this command.
     assert_eq!(scratch.names(), ["soft.run.json", "soft.zarr"]);
-    // The result is filtered once more.
-    blur(&zarr, &scratch.join("twice.npy"), &["--sigma", "0.5"]).ok();
+    scratch.ok("blur soft.zarr again.npy --sigma 0");
+    assert!(scratch.bytes("again.npy") == npy);
 }
 
 /// Images that other programs wrote: the axes along space are filtered, in their units, and the result is such an image.
@@ -84,129 +61,190 @@ fn as_scipy_has_it() {
 fn images() {
     let scratch = Scratch::new();
     for name in ["ome_0.4.zarr", "ome_0.5.zarr"] {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../image/tests/fixtures").join(name);
-        let source = Multiscale::open(&path).unwrap();
-        let (out, axes, scale) = (scratch.join(name), source.spatial_axes(), &source.levels()[0].scale);
+        let source = Multiscale::open(fixture(name)).unwrap();
+        let (axes, scale, level) =
+            (source.spatial_axes(), &source.levels()[0].scale, &source.levels()[0].path);
         let words =
             |of: &dyn Fn(usize) -> String| axes.iter().map(|&axis| of(axis)).collect::<Vec<_>>().join(",");
         let lengths = words(&|axis| (1.5 * scale[axis]).to_string());
-        blur(&path, &out, &["--sigma", &lengths, "--physical", "--pyramid", "--dtype", "f32"]).ok();
-        let image = Multiscale::open(&out).unwrap();
+        scratch.ok(&format!("blur @{name} {name} --sigma {lengths} --physical --pyramid --dtype f32"));
+        let image = Multiscale::open(scratch.join(name)).unwrap();
         assert_eq!((image.axes(), image.version()), (source.axes(), source.version()), "{name}");
-        assert_eq!(image.levels()[0].scale, source.levels()[0].scale);
+        assert_eq!(&image.levels()[0].scale, scale);
         let lengths: Vec<f64> = axes.iter().map(|&axis| 1.5 * scale[axis]).collect();
         let pixels = source.sigma_in_pixels(0, &lengths).unwrap();
         let (sigma, axes) = (words(&|axis| pixels[axis].to_string()), words(&|axis| axis.to_string()));
-        let (plain, copied) =
-            (scratch.join(&format!("{name}.plain.npy")), scratch.join(&format!("{name}.copy.npy")));
-        let words = ["--sigma", &sigma, "--axes", &axes, "--dtype", "f32"];
-        blur(&path.join(&source.levels()[0].path), &plain, &words).ok();
-        blur(&out.join("0"), &copied, &["--sigma", "0"]).ok();
-        assert!(fs::read(plain).unwrap() == fs::read(copied).unwrap(), "{name}");
-    }
-    for (name, words) in [("ngff_0.5.zarr", "y in nanometer, x in millimeter"), ("plate.zarr", "plate")] {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../image/tests/fixtures").join(name);
-        let ran = blur(&path, &scratch.join("other.zarr"), &["--sigma", "0.7", "--physical"]);
-        assert!(ran.code == 1 && ran.err.contains(words), "{}", ran.err);
+        let plain = blurred(&scratch, &format!("@{name}/{level} --sigma {sigma} --axes {axes}"));
+        assert!(blurred(&scratch, &format!("{name}/0 --sigma 0")) == plain, "{name}");
     }
 }
 
-/// A chunk that cannot be read is named, and what was made without it stays where it is to be gone on with, by the same input.
+/// Another level than that of full size, with its scale and translation; sigma in its pixels.
 #[test]
-fn damaged_and_one_that_is_the_result() {
-    let (scratch, image) = (Scratch::new(), fixture("blur.npy"));
-    let [copy, soft, whole] = ["copy.zarr", "soft.zarr", "whole.zarr"].map(|name| scratch.join(name));
-    blur(&image, &copy, &["--sigma", "0", "--chunks", "5,7,3"]).ok();
-    // Boxes of one chunk.
-    let ran = blur(&copy, &soft, &["--sigma", "0.5", "--memory", "1K"]);
-    let least = ran.err.split_once("(--memory ").and_then(|(_, least)| least.split_once(')')).unwrap().0;
-    let words = ["--sigma", "0.5", "--memory", least, "--resume"];
-    blur(&copy, &whole, &words).ok();
-    let damaged = copy.join("c/2/3/0");
-    let bytes = fs::read(&damaged).unwrap();
-    fs::write(&damaged, &bytes[..bytes.len() / 2]).unwrap();
-    let ran = blur(&copy, &soft, &["--sigma", "0.5"]);
-    assert!(ran.code == 1 && ran.err.contains("copy.zarr: chunk [2, 3, 0]"), "{}", ran.err);
-    assert!(!soft.exists());
-    let ran = blur(&copy, &soft, &words);
-    assert!(ran.code == 1 && ran.err.contains("--resume goes on with it"), "{}", ran.err);
-    let made = |row: u64| soft.join(format!("c/{row}/0/0")).exists();
-    assert!(made(0) && !made(4));
-    let ran = blur(&copy, &soft, &words);
-    assert!(ran.code == 1 && ran.err.contains("copy.zarr: chunk [2, 3, 0]"), "{}", ran.err);
-    fs::write(&damaged, &bytes).unwrap();
-    let ran = blur(&copy, &soft, &words);
-    assert!(ran.code == 1 && ran.err.contains("is of another job"), "{}", ran.err);
-    fs::remove_dir_all(&soft).unwrap();
-    blur(&copy, &soft, &words).ok();
-    for at in (0..5).flat_map(|row| (0..5).map(move |column| format!("c/{row}/{column}/0"))) {
-        assert!(fs::read(soft.join(&at)).unwrap() == fs::read(whole.join(&at)).unwrap(), "{at}");
+fn a_level() {
+    let scratch = Scratch::new();
+    scratch.ok("blur @ome_0.5.zarr level.zarr --sigma 0.7 --level 1 --dtype f32");
+    let [source, image] =
+        [fixture("ome_0.5.zarr"), scratch.join("level.zarr")].map(|path| Multiscale::open(path).unwrap());
+    let (level, expected) = (&image.levels()[0], &source.levels()[1]);
+    assert_eq!((&level.scale, &level.translation), (&expected.scale, &expected.translation));
+    let plain = blurred(&scratch, &format!("@ome_0.5.zarr/{} --sigma 0.7 --axes 2,3,4", expected.path));
+    assert!(blurred(&scratch, "level.zarr/0 --sigma 0") == plain);
+    let lengths = expected.scale[2..].iter().map(|scale| (0.7 * scale).to_string()).collect::<Vec<_>>();
+    let physical = format!("@ome_0.5.zarr --level 1 --physical --sigma {}", lengths.join(","));
+    assert!(blurred(&scratch, &physical) == plain);
+}
+
+/// The time axis of an image is left alone, too, whatever axis is named.
+#[test]
+fn channels_of_an_image() {
+    let scratch = Scratch::new();
+    let of = |more: &str| blurred(&scratch, &format!("@ome_0.5.zarr --sigma 0.7 {more}"));
+    let space = of("");
+    assert!(of("--channel-axis 1") == space);
+    let planes = of("--channel-axis 2");
+    assert!(planes == of("--axes 3,4") && planes != space);
+}
+
+/// A chunk that is not there holds the fill value, unless that is said to be damage.
+#[test]
+fn missing_chunks() {
+    let scratch = Scratch::new();
+    scratch.ok("blur @filter/blur.npy array.zarr --sigma 0 --chunks 23,31,1");
+    fs::remove_file(scratch.join("array.zarr/c/0/0/1")).unwrap();
+    copy(&fixture("ome_0.5.zarr"), &scratch.join("image.zarr"));
+    let level = Multiscale::open(scratch.join("image.zarr")).unwrap().levels()[0].path.clone();
+    fs::remove_dir_all(scratch.join("image.zarr").join(level).join("c/1")).unwrap();
+    for words in ["array.zarr --sigma 0.7 --axes 0,1", "image.zarr --sigma 0.7 --axes 2,3,4"] {
+        assert!(blurred(&scratch, words) == blurred(&scratch, &format!("{words} --missing-chunk fill")));
+        let (input, more) = words.split_once(' ').unwrap();
+        let said = ["unless --missing-chunk fill is given", "it is missing from the store"];
+        scratch.refused(&format!("blur {input} x.npy {more} --missing-chunk error"), 1, &said);
     }
-    for (input, out) in [(&soft, &soft), (&soft.join("c"), &soft), (&image, &image)] {
-        for how in ["--overwrite", "--resume"] {
-            let ran = blur(input, out, &["--sigma", "1", how]);
-            assert!(ran.code == 1 && ran.err.contains("holds the input; choose another name"), "{}", ran.err);
+    // Zeros stay zeros, and what is beside them along an axis that is left alone is as it was.
+    let [some, every] = ["array.zarr", "@filter/blur.npy"].map(|input| {
+        blurred(&scratch, &format!("{input} --sigma 0.7 --channel-axis 2"));
+        data(&scratch, "blurred.npy").chunks(4).map(<[u8]>::to_vec).collect::<Vec<_>>()
+    });
+    for (i, (some, every)) in some.iter().zip(&every).enumerate() {
+        assert!(if i % 3 == 1 { *some == [0; 4] } else { some == every }, "{i}: {some:?} {every:?}");
+    }
+}
+
+/// The version of Zarr, names of axes and attributes, but those that would change what numbers mean.
+#[test]
+fn kept() {
+    let scratch = Scratch::new();
+    empty_array(&scratch.join("in.zarr"), "<f4", &[6, 8], &[3, 4]);
+    scratch.write("in.zarr/0.0", [0; 48]);
+    let attributes = json!({
+        "_ARRAY_DIMENSIONS": ["y", "x"], "long_name": "heights", "_FillValue": -1.0, "teatime": { "job": "1" },
+    });
+    scratch.write("in.zarr/.zattrs", attributes.to_string());
+    for (words, metadata, version) in [
+        ("in.zarr v2.zarr", "v2.zarr/.zattrs", 2),
+        ("in.zarr v3.zarr --shards 6,8", "v3.zarr/zarr.json", 3),
+        ("v3.zarr again.zarr", "again.zarr/zarr.json", 3),
+    ] {
+        scratch.ok(&format!("blur {words} --sigma 1"));
+        let array = open(scratch.join(metadata).parent().unwrap());
+        // A missing value of a result is NaN.
+        assert_eq!(
+            (array.missing_value(), array.dimension_names()),
+            (None, &["y".to_owned(), "x".to_owned()][..])
+        );
+        let metadata = scratch.json(metadata);
+        let attributes = if version == 3 { &metadata["attributes"] } else { &metadata };
+        assert_eq!(
+            (&attributes["long_name"], &attributes["teatime"]["status"]),
+            (&"heights".into(), &"complete".into())
+        );
+    }
+    assert_eq!(scratch.json("v2.zarr/.zarray")["zarr_format"], 2);
+}
+
+/// Without `--overwrite` a result stays as it is, be it of another format.
+#[test]
+fn there_already() {
+    let scratch = Scratch::new();
+    for (name, other) in [("a.npy", "a.zarr"), ("b.zarr", "b.npy")] {
+        scratch.ok(&format!("blur @filter/blur.npy {name} --sigma 1"));
+        let said = format!("holds results ({}.run.json); --overwrite replaces them", &name[..1]);
+        for name in [name, other] {
+            scratch.refused(&format!("blur @filter/blur.npy {name} --sigma 2"), 1, &[&said]);
         }
     }
 }
 
+/// Values that are missing by the attributes spread as NaN and are counted, once, whatever the boxes are; integers refuse them.
 #[test]
-fn refused() {
-    let (scratch, image) = (Scratch::new(), fixture("blur.npy"));
-    let says = |out: &str, more: &[&str], code: i32, words: &str| {
-        let ran = blur(&image, &scratch.join(out), more);
-        assert!(ran.code == code && ran.err.contains(words), "{} {}", ran.code, ran.err);
-        assert!(scratch.names().is_empty(), "{:?} is left", scratch.names());
+fn missing_values_spread_as_nan() {
+    let scratch = Scratch::new();
+    let values: [i16; 12] = [0, 1, 2, 3, 4, 5, 6, -9999, 8, 9, 10, 11];
+    let put = |name: &str, dtype: &str, of: &dyn Fn(&i16) -> Vec<u8>| {
+        empty_array(&scratch.join(name), dtype, &[12], &[6]);
+        scratch.write(&format!("{name}/.zattrs"), r#"{ "missing_value": -9999, "units": "K" }"#);
+        for (i, half) in values.chunks(6).enumerate() {
+            scratch.write(&format!("{name}/{i}"), half.iter().flat_map(of).collect::<Vec<_>>());
+        }
     };
-    says("x.npy", &[], 2, "--sigma");
-    says("x.png", &["--sigma", "1"], 2, "ends with one of .npy, .zarr");
-    says("x.npy", &["--sigma", "-1"], 1, "--sigma: -1; it is a finite number from 0 on");
-    says("x.npy", &["--sigma", "1,2"], 1, "--sigma: 2 values for 3 filtered axes");
-    says("x.npy", &["--sigma", "1", "--axes", "0,3"], 1, "--axes: 3 of 3 axes");
-    says("x.npy", &["--sigma", "1", "--axes", "0", "--channel-axis", "1"], 2, "cannot be used with");
-    says("x.npy", &["--sigma", "1", "--channel-axis", "3"], 1, "--channel-axis: 3 of 3 axes");
-    says("x.npy", &["--sigma", "1", "--channel-axis", "-4"], 1, "--channel-axis: -4 of 3 axes");
-    says("x.npy", &["--sigma", "1", "--axes", "0,-4"], 1, "--axes: -4 of 3 axes");
-    says("x.npy", &["--sigma", "1", "--order", "101"], 1, "--order");
-    says("x.npy", &["--sigma", "1", "--order", "-1"], 2, "invalid value '-1' for '--order");
-    says("x.npy", &["--sigma", "1", "--radius", "-1"], 2, "invalid value '-1' for '--radius");
-    says("x.npy", &["--sigma", "1", "--mode", "reflected"], 2, "possible values");
-    says("x.npy", &["--sigma", "1", "--cval", "3"], 2, "--cval is of --mode constant alone");
-    says("x.npy", &["--sigma", "1", "--memory", "1K"], 1, "at least");
-    says("x.npy", &["--sigma", "1", "--resume"], 2, "--resume is for a .zarr alone");
-    says("x.zarr", &["--sigma", "1", "--chunks", "4,4"], 1, "chunk");
-    says("x.zarr", &["--sigma", "1", "--chunks", "4,4,3", "--shards", "6,4,3"], 1, "shard");
-    says("x.zarr", &["--sigma", "1", "--level", "1"], 2, "--level is of OME-Zarr images alone");
-    says("x.zarr", &["--sigma", "1", "--physical"], 2, "--physical is of OME-Zarr images alone");
-    says("x.zarr", &["--sigma", "1", "--pyramid"], 2, "--pyramid is of OME-Zarr images alone");
-    for (flag, value) in [("--pyramid", None), ("--chunks", Some("4,4,3")), ("--shards", Some("8,8,3"))] {
-        let more: Vec<&str> = ["--sigma", "1", flag].into_iter().chain(value).collect();
-        says("x.npy", &more, 2, &format!("{flag} is for OUT.zarr alone"));
-    }
-    says("x.npy", &["--sigma", "1", "--compression", "zstd"], 2, "--compression is for OUT.zarr alone");
-    let none = blur(&scratch.join("none.zarr"), &scratch.join("x.npy"), &["--sigma", "1"]);
-    assert!(none.code == 1 && none.err.contains("none.zarr"), "{}", none.err);
-    // A folder that is not ours stays as it is.
-    let mine = scratch.join("mine.zarr");
-    fs::create_dir(&mine).unwrap();
-    fs::write(mine.join("notes.txt"), "").unwrap();
-    let ran = blur(&image, &mine, &["--sigma", "1", "--resume"]);
-    assert!(ran.code == 1 && ran.err.contains("mine.zarr: is there, and is no Zarr array"), "{}", ran.err);
-    assert_eq!((names(&mine), scratch.names()), (vec!["notes.txt".into()], vec!["mine.zarr".into()]));
+    put("floats.zarr", "<f4", &|x| f32::from(*x).to_le_bytes().to_vec());
+    put("integers.zarr", "<i2", &|x| x.to_le_bytes().to_vec());
+    let ran = scratch.ok("blur floats.zarr out.zarr --sigma 1 --radius 1 --chunks 2");
+    assert_has(&ran.err, &["1 element is missing, being -9999"]);
+    let record = scratch.json("out.run.json");
+    assert_eq!((&record["input"]["missing"], &record["input"]["absent_chunks"]), (&1.into(), &0.into()));
+    assert_eq!(record["warnings"].as_array().unwrap().len(), 1);
+    // NaN is missing in the result, where any number may be a value.
+    let attributes = scratch.json("out.zarr/.zattrs");
+    assert_eq!((attributes.get("missing_value"), &attributes["units"]), (None, &"K".into()));
+    let floats = blurred(&scratch, "floats.zarr --sigma 1 --radius 1");
+    let numbers = data(&scratch, "blurred.npy");
+    let nan = numbers.as_chunks().0.iter().map(|x| f32::from_le_bytes(*x).is_nan());
+    assert!(nan.enumerate().all(|(i, nan)| nan == (6..9).contains(&i)));
+    assert!(blurred(&scratch, "integers.zarr --sigma 1 --radius 1") == floats);
+    scratch.refused("blur integers.zarr no.npy --sigma 1", 1, &["-9999", "--dtype f32"]);
 }
 
-/// The derivative of a falling ramp in bytes is below 0: it is not all zeros.
+/// Chunks that are not there are counted; where none is, that is no array.
+#[test]
+fn chunks_that_are_not_there() {
+    let scratch = Scratch::new();
+    empty_array(&scratch.join("in.zarr"), "|u1", &[4, 4], &[2, 2]);
+    scratch.refused("blur in.zarr out.npy --sigma 1", 1, &["any of the 4 chunks"]);
+    fs::create_dir(scratch.join("in.zarr/1")).unwrap();
+    scratch.write("in.zarr/1/0", [9; 4]);
+    let record = scratch.record("blur in.zarr out.npy --sigma 0");
+    assert_eq!(record["input"]["absent_chunks"], 3);
+    assert_has(record["warnings"][0].as_str().unwrap(), &["the other separator"]);
+    assert_eq!(data(&scratch, "out.npy").iter().filter(|byte| **byte == 9).count(), 4);
+}
+
+/// Shards stay shards, unless other chunks are asked for; where memory does not hold one, that is said.
+#[test]
+fn shards_stay() {
+    let scratch = Scratch::new();
+    let values: Vec<f64> = (0..120).map(|i| f64::from(i % 7)).collect();
+    write_npy(scratch.join("plain.npy"), &values, [12, 10]).unwrap();
+    scratch.ok("blur plain.npy sharded.zarr --sigma 0 --chunks 2,4 --shards 8,8");
+    for (words, shape, inner) in [
+        ("same.zarr", [8, 8], Some(vec![2, 4])),
+        ("other.zarr --chunks 3,3", [3, 3], None),
+        ("longer.zarr --shards 4,8", [4, 8], Some(vec![2, 4])),
+    ] {
+        scratch.ok(&format!("blur sharded.zarr {words} --sigma 1"));
+        let array = open(&scratch.join(words.split(' ').next().unwrap()));
+        assert_eq!((array.chunk_shape(), array.inner_chunk_shape()), (&shape[..], inner), "{words}");
+    }
+    let said = "its shards are decoded whole, each of 512 B";
+    scratch.refused("blur sharded.zarr none.zarr --sigma 1 --memory 1K", 1, &[said]);
+}
+
+/// The derivative of bytes may be below 0, which they cannot hold.
 #[test]
 fn derivatives_of_unsigned_integers_keep_their_sign() {
     let scratch = Scratch::new();
-    let (ramp, out) = (scratch.join("ramp.npy"), scratch.join("slope.npy"));
-    let values: Vec<u8> = (0..40).map(|i| 200 - 4 * i).collect();
-    write_npy(&ramp, &values, [1, 40]).unwrap();
-    let words = ["--sigma", "1", "--order", "0,1"];
-    blur(&ramp, &out, &words).ok();
-    let chunk = NpyArray::open(&out).unwrap().read_chunk(&[0, 0]).unwrap();
-    let slope: Vec<f32> = teatime::bytemuck::pod_collect_to_vec(&chunk.bytes);
-    assert!(slope.len() == 40 && slope[10..30].iter().all(|slope| (slope + 4.0).abs() < 0.01), "{slope:?}");
-    let ran = blur(&ramp, &scratch.join("same.npy"), &[&words[..], &["--dtype", "same"]].concat());
-    assert!(ran.code == 1 && ran.err.contains("--dtype same: derivatives are negative too"), "{}", ran.err);
+    write_npy(scratch.join("ramp.npy"), &[200u8, 160, 120, 80], [1, 4]).unwrap();
+    scratch.ok("blur ramp.npy slope.npy --sigma 1 --order 0,1");
+    assert_eq!(NpyArray::open(scratch.join("slope.npy")).unwrap().dtype(), StoredType::F32);
 }

@@ -1,12 +1,6 @@
 //! `teatime blur` that is killed, finds no room, finds another input, or is not alone.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    thread::sleep,
-    time::{Duration, Instant},
-};
+use std::{fs, path::Path, process::Command};
 
 use teatime::{
     Device, Run, StoredType,
@@ -14,10 +8,7 @@ use teatime::{
 };
 use teatime_image::{Axis, ImageSpec, Multiscale, MultiscaleWriter};
 
-use crate::{
-    blur::{blur, fixture},
-    support::{Scratch, command, empty_array, json, names, run},
-};
+use crate::support::{Busy, Scratch, empty_array, files, names, run};
 
 /// An image of 264 x 512 pixels, in 4 x 16 chunks.
 fn image(path: &Path) {
@@ -32,120 +23,90 @@ fn image(path: &Path) {
     image.finish(&Device::cpu(), &Run::default()).unwrap();
 }
 
-/// A command that is stopped as soon as it has begun.
-struct Stopped(Child);
-
-impl Stopped {
-    /// Starts it, waits until `begun`, and sends a signal. None where it has ended by then.
-    fn by(signal: &str, mut words: Command, begun: impl Fn() -> bool) -> Option<Self> {
-        let mut child = words.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while !begun() && child.try_wait().unwrap().is_none() {
-            assert!(Instant::now() < deadline);
-            sleep(Duration::from_millis(1));
-        }
-        let sent = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
-        let busy = child.try_wait().unwrap().is_none_or(|ended| ended.code().is_none());
-        (sent.success() && busy).then_some(Self(child))
-    }
-}
-
-impl Drop for Stopped {
-    fn drop(&mut self) {
-        // It may have ended by its signal.
-        self.0.kill().ok();
-        self.0.wait().unwrap();
-    }
-}
-
-fn words(input: &Path, out: &Path, more: &[&str]) -> Command {
-    let mut words = command(["blur"]);
-    words.args([input, out]).args(more);
-    words
-}
-
-/// The least memory: boxes of one chunk.
-fn least(input: &Path, scratch: &Scratch, more: &[&str]) -> String {
-    let ran =
-        blur(input, &scratch.join("none.zarr"), &[&["--sigma", "0.5", "--memory", "1K"], more].concat());
-    ran.err.split_once("(--memory ").and_then(|(_, least)| least.split_once(')')).unwrap().0.to_owned()
-}
-
-/// Files by their place within a folder, but for those that say how arrays came about.
-fn pixels(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-    let mut all = Vec::new();
-    for name in names(folder) {
-        let path = folder.join(&name);
-        if path.is_dir() {
-            all.extend(pixels(&path));
-        } else if name != "zarr.json" {
-            let bytes = fs::read(&path).unwrap();
-            all.push((path, bytes));
-        }
-    }
-    all
-}
-
+/// Two folders hold the same files, but for those that say how arrays came about.
 #[track_caller]
-fn assert_same(a: &Path, b: &Path) {
-    let [one, other] = [a, b].map(|folder| {
-        let within = |(path, bytes): (PathBuf, _)| (path.strip_prefix(folder).unwrap().to_owned(), bytes);
-        pixels(folder).into_iter().map(within).collect::<Vec<_>>()
+fn assert_same(scratch: &Scratch, a: &str, b: &str) {
+    let [one, other] = [a, b].map(|name| {
+        let mut all = files(&scratch.join(name));
+        all.retain(|(name, _)| !name.ends_with("zarr.json"));
+        all
     });
-    assert!(one == other && one.len() > 16, "{} and {}", one.len(), other.len());
+    assert!(one == other && one.len() > 3, "{} and {}", one.len(), other.len());
 }
 
 /// A run on an image with a pyramid is killed in its first level and gone on with, and once more where some smaller levels are there.
 #[test]
 fn killed() {
     let scratch = Scratch::new();
-    let [input, out, expected] = ["in.zarr", "out.zarr", "expected.zarr"].map(|name| scratch.join(name));
-    image(&input);
-    let memory = least(&input, &scratch, &[]);
-    let more = ["--sigma", "0.5", "--resume", "--pyramid"];
+    image(&scratch.join("in.zarr"));
+    // Boxes of one chunk.
+    let least = scratch.least("blur in.zarr none.zarr --sigma 0.5 --memory 1K");
+    let words = "--sigma 0.5 --resume --pyramid";
     let killed = || {
-        fs::remove_dir_all(&out).ok();
-        let little = words(&input, &out, &[&more[..], &["--memory", &memory, "--threads", "1"]].concat());
-        Stopped::by("-KILL", little, || out.join("0/c/0/0").exists())
+        fs::remove_dir_all(scratch.join("out.zarr")).ok();
+        let little = scratch.command(&format!("blur in.zarr out.zarr {words} --memory {least} --threads 1"));
+        Busy::start(little, || scratch.join("out.zarr/0/c/0/0").exists()).is_some_and(Busy::kill)
     };
-    assert!((0..9).any(|_| killed().is_some()), "it ends before it is killed");
-    assert!(!out.join("0/c/3/15").exists() && !out.join("1").exists());
-    let refused = blur(&input, &out, &["--sigma", "0.5"]);
-    assert!(refused.code == 1 && refused.err.contains("--resume goes on with it"), "{}", refused.err);
-    let record = json(&blur(&input, &out, &[&more[..], &["--json"]].concat()).ok().out);
+    assert!((0..9).any(|_| killed()), "it ends before it is killed");
+    assert!(["0/c/3/15", "1"].iter().all(|name| !scratch.join("out.zarr").join(name).exists()));
+    scratch.refused("blur in.zarr out.zarr --sigma 0.5", 1, &["--resume goes on with it"]);
+    let record = scratch.record(&format!("blur in.zarr out.zarr {words}"));
     assert!(record["boxes"]["filtered"].as_u64() > Some(0), "{record}");
-    blur(&input, &expected, &more).ok();
-    assert_same(&out, &expected);
+    scratch.ok(&format!("blur in.zarr expected.zarr {words}"));
+    assert_same(&scratch, "out.zarr", "expected.zarr");
     for name in ["zarr.json", "1/c/1/1"] {
-        fs::remove_file(out.join(name)).unwrap();
+        fs::remove_file(scratch.join("out.zarr").join(name)).unwrap();
     }
-    blur(&input, &out, &more).ok();
-    assert_same(&out, &expected);
-    assert_eq!(Multiscale::open(&out).unwrap().levels().len(), 2);
+    scratch.ok(&format!("blur in.zarr out.zarr {words}"));
+    assert_same(&scratch, "out.zarr", "expected.zarr");
+    assert_eq!(Multiscale::open(scratch.join("out.zarr")).unwrap().levels().len(), 2);
+}
+
+/// A chunk that cannot be read is named, and what was made without it stays where it is to be gone on with, by the same input.
+#[test]
+fn damaged() {
+    let scratch = Scratch::new();
+    scratch.ok("blur @filter/blur.npy copy.zarr --sigma 0 --chunks 5,7,3");
+    let least = scratch.least("blur copy.zarr none.zarr --sigma 0.5 --memory 1K");
+    let words = format!("--sigma 0.5 --memory {least} --resume");
+    scratch.ok(&format!("blur copy.zarr whole.zarr {words}"));
+    let (damaged, said) = ("copy.zarr/c/2/3/0", "copy.zarr: chunk [2, 3, 0]");
+    let bytes = scratch.bytes(damaged);
+    scratch.write(damaged, &bytes[..bytes.len() / 2]);
+    scratch.refused("blur copy.zarr soft.zarr --sigma 0.5", 1, &[said]);
+    let resume = format!("blur copy.zarr soft.zarr {words}");
+    let ran = scratch.run(&resume);
+    assert!(ran.code == 1 && ran.err.contains("--resume goes on with it"), "{}", ran.err);
+    let made = |row: u64| scratch.join(&format!("soft.zarr/c/{row}/0/0")).exists();
+    assert!(made(0) && !made(4));
+    let ran = scratch.run(&resume);
+    assert!(ran.code == 1 && ran.err.contains(said), "{}", ran.err);
+    scratch.write(damaged, &bytes);
+    scratch.refused(&resume, 1, &["is of another job"]);
+    fs::remove_dir_all(scratch.join("soft.zarr")).unwrap();
+    scratch.ok(&resume);
+    assert_same(&scratch, "soft.zarr", "whole.zarr");
 }
 
 /// Several blurs into one folder; two of one name are refused, and what one leaves that is killed is of its own name.
 #[test]
 fn at_once() {
     let scratch = Scratch::new();
-    let (endless, small) = (scratch.join("endless.zarr"), scratch.join("small.npy"));
-    empty_array(&endless, "|u1", &[1 << 20, 1 << 20], &[1 << 10, 1 << 10]);
-    write_npy(&small, &[1.0f32; 12], [3, 4]).unwrap();
+    empty_array(&scratch.join("endless.zarr"), "|u1", &[1 << 20, 1 << 20], &[1 << 10, 1 << 10]);
+    write_npy(scratch.join("small.npy"), &[1.0f32; 12], [3, 4]).unwrap();
     let folder = scratch.join("out");
-    let out = |name: &str| folder.join(name);
     // Once it writes, it holds nothing that others need.
     let begun = || folder.exists() && names(&folder).iter().any(|name| !names(&folder.join(name)).is_empty());
-    let held = Stopped::by("-STOP", words(&endless, &out("a.zarr"), &["--sigma", "0.5"]), begun).unwrap();
-    let other = blur(&small, &out("b.zarr"), &["--sigma", "0.5"]).ok();
-    assert_eq!(other.err, "");
+    let held = Busy::start(scratch.command("blur endless.zarr out/a.zarr --sigma 0.5"), begun).unwrap();
+    held.signal("-STOP");
+    assert_eq!(scratch.ok("blur small.npy out/b.zarr --sigma 0.5").err, "");
     for name in ["a.zarr", "a.npy"] {
-        let second = blur(&small, &out(name), &["--sigma", "0.5"]);
-        let words = "out: another run of teatime is writing a.run.json there";
-        assert!(second.code == 1 && second.err.contains(words), "{name}: {}", second.err);
+        let said = "out: another run of teatime is writing a.run.json there";
+        scratch.refused(&format!("blur small.npy out/{name} --sigma 0.5"), 1, &[said]);
     }
     drop(held);
-    assert_eq!(blur(&small, &out("c.npy"), &["--sigma", "0.5"]).ok().err, "");
-    let next = blur(&small, &out("a.zarr"), &["--sigma", "0.5"]).ok();
+    assert_eq!(scratch.ok("blur small.npy out/c.npy --sigma 0.5").err, "");
+    let next = scratch.ok("blur small.npy out/a.zarr --sigma 0.5");
     assert!(next.err.contains(".teatime.partial-a.") && next.err.contains("was killed"), "{}", next.err);
     let results = ["a.run.json", "a.zarr", "b.run.json", "b.zarr", "c.npy", "c.run.json"];
     assert_eq!(names(&folder)[1..], results);
@@ -155,7 +116,6 @@ fn at_once() {
 #[test]
 fn no_room() {
     let scratch = Scratch::new();
-    let [input, out, expected] = ["in.npy", "out.zarr", "expected.zarr"].map(|name| scratch.join(name));
     // Two chunks that zstd makes small, and two that it does not.
     let mut state = 1u32;
     let mut next = || {
@@ -163,68 +123,65 @@ fn no_room() {
         (state >> 8) as f32
     };
     let values: Vec<f32> = (0..4 * 4096).map(|i| if i < 2 * 4096 { 1.0 } else { next() }).collect();
-    write_npy(&input, &values, [256, 64]).unwrap();
-    let memory = least(&input, &scratch, &["--chunks", "64,64"]);
-    let more = ["--sigma", "0.5", "--chunks", "64,64", "--resume", "--memory", &memory];
-    blur(&input, &expected, &more).ok();
+    write_npy(scratch.join("in.npy"), &values, [256, 64]).unwrap();
+    let least = scratch.least("blur in.npy none.zarr --sigma 0.5 --memory 1K --chunks 64,64");
+    let words = format!("--sigma 0.5 --chunks 64,64 --resume --memory {least}");
+    scratch.ok(&format!("blur in.npy expected.zarr {words}"));
     // A block of `ulimit` has 512 or 1,024 bytes.
-    let mut limited = Command::new("sh");
-    limited.args([
-        "-c",
-        "trap '' XFSZ; ulimit -f 10; exec \"$0\" \"$@\"",
-        env!("CARGO_BIN_EXE_teatime"),
-        "blur",
-    ]);
-    limited.args([&input, &out]).args(more).env("TEATIME_DEVICE", "cpu").stdin(Stdio::null());
-    let ran = run(limited);
+    let ran =
+        run(scratch.behind("trap '' XFSZ; ulimit -f 10; exec", &format!("blur in.npy out.zarr {words}")));
     assert!(ran.code == 1 && ran.err.contains("out.zarr/c/2/0"), "{}", ran.err);
     assert!(ran.err.contains("--resume goes on with it"), "{}", ran.err);
-    assert_eq!(names(&out.join("c")), ["0", "1", "2"]);
-    assert!(names(&out.join("c/2")).is_empty(), "{:?}", names(&out.join("c/2")));
-    blur(&input, &out, &more).ok();
-    for chunk in ["c/0/0", "c/1/0", "c/2/0", "c/3/0"] {
-        assert!(fs::read(out.join(chunk)).unwrap() == fs::read(expected.join(chunk)).unwrap(), "{chunk}");
-    }
+    assert_eq!(names(&scratch.join("out.zarr/c")), ["0", "1", "2"]);
+    assert!(names(&scratch.join("out.zarr/c/2")).is_empty());
+    scratch.ok(&format!("blur in.npy out.zarr {words}"));
+    assert_same(&scratch, "out.zarr", "expected.zarr");
+}
+
+/// A file may have no byte: that is an error, and not the end of the process.
+#[test]
+fn no_file_may_grow() {
+    let scratch = Scratch::new();
+    write_npy(scratch.join("in.npy"), &[1.0f32; 4096], [64, 64]).unwrap();
+    let ran = run(scratch.behind("ulimit -f 1; exec", "blur in.npy out/out.npy --sigma 1"));
+    assert!(ran.code == 1 && ran.err.contains("out.npy"), "{} {}", ran.code, ran.err);
+    assert_eq!(scratch.names(), ["in.npy"]);
 }
 
 /// `--resume` knows the input by its files, not by the words for its place; others are another job.
 #[test]
 fn another_input() {
     let scratch = Scratch::new();
-    let (input, out) = (scratch.join("in.zarr"), scratch.join("out.zarr"));
-    blur(&fixture("blur.npy"), &input, &["--sigma", "0", "--chunks", "23,31,1"]).ok();
-    let more = ["--sigma", "0.5", "--resume"];
-    blur(&input, &out, &more).ok();
-    blur(&scratch.join("./in.zarr"), &out, &more).ok();
-    fs::copy(input.join("c/0/0/1"), input.join("c/0/0/0")).unwrap();
-    let ran = blur(&input, &out, &more);
-    assert!(ran.code == 1 && ran.err.contains("another job"), "{}", ran.err);
+    scratch.ok("blur @filter/blur.npy in.zarr --sigma 0 --chunks 23,31,1");
+    for input in ["in.zarr", "./in.zarr"] {
+        scratch.ok(&format!("blur {input} out.zarr --sigma 0.5 --resume"));
+    }
+    fs::copy(scratch.join("in.zarr/c/0/0/1"), scratch.join("in.zarr/c/0/0/0")).unwrap();
+    scratch.refused("blur in.zarr out.zarr --sigma 0.5 --resume", 1, &["another job"]);
 }
 
 /// A path of an image's metadata that begins with `/` is one within the image, also where there is such a folder beside it.
 #[test]
 fn another_level() {
     let scratch = Scratch::new();
-    let [input, out, decoy] = ["in.zarr", "out.zarr", "decoy"].map(|name| scratch.join(name));
-    image(&input);
+    image(&scratch.join("in.zarr"));
+    let decoy = scratch.join("decoy");
     fs::create_dir(&decoy).unwrap();
-    let level = input.join(decoy.strip_prefix("/").unwrap());
+    let level = scratch.join("in.zarr").join(decoy.strip_prefix("/").unwrap());
     fs::create_dir_all(level.parent().unwrap()).unwrap();
-    fs::rename(input.join("0"), &level).unwrap();
-    let mut metadata = json(&fs::read_to_string(input.join("zarr.json")).unwrap());
+    fs::rename(scratch.join("in.zarr/0"), &level).unwrap();
+    let mut metadata = scratch.json("in.zarr/zarr.json");
     let mut named = |path: &str| {
         metadata["attributes"]["ome"]["multiscales"][0]["datasets"][0]["path"] = path.into();
-        fs::write(input.join("zarr.json"), metadata.to_string()).unwrap();
+        scratch.write("in.zarr/zarr.json", metadata.to_string());
     };
     named(&decoy.display().to_string());
-    let more = ["--sigma", "0.5", "--resume"];
-    blur(&input, &out, &more).ok();
+    scratch.ok("blur in.zarr out.zarr --sigma 0.5 --resume");
     fs::copy(level.join("c/0/1"), level.join("c/0/0")).unwrap();
-    let ran = blur(&input, &out, &more);
-    assert!(ran.code == 1 && ran.err.contains("another job"), "{}", ran.err);
+    scratch.refused("blur in.zarr out.zarr --sigma 0.5 --resume", 1, &["another job"]);
     named("../decoy");
-    let ran = blur(&input, &scratch.join("other.zarr"), &more);
-    assert!(ran.code == 1 && ran.err.contains("datasets[0].path` is \"../decoy\""), "{}", ran.err);
+    let said = "datasets[0].path` is \"../decoy\"";
+    scratch.refused("blur in.zarr other.zarr --sigma 0.5 --resume", 1, &[said]);
 }
 
 /// A change of the input during the run is noticed at its end, and nothing stays.
@@ -232,81 +189,44 @@ fn another_level() {
 fn changed_meanwhile() {
     let scratch = Scratch::new();
     let changed = |nth: u32| {
-        let [input, out] = ["in", "out"].map(|name| scratch.join(&format!("{name}{nth}.zarr")));
-        empty_array(&input, "|u1", &[1 << 13, 1 << 13], &[1 << 8, 1 << 8]);
-        let child =
-            words(&input, &out, &["--sigma", "3"]).stderr(Stdio::piped()).stdout(Stdio::null()).spawn();
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while !names(&scratch.join("")).iter().any(|name| name.contains("partial")) && !out.exists() {
-            assert!(Instant::now() < deadline);
-            sleep(Duration::from_millis(1));
-        }
-        fs::write(input.join("0.0"), vec![7; 1 << 16]).unwrap();
-        let is_too_late = out.exists();
-        let ran = child.unwrap().wait_with_output().unwrap();
-        let error = String::from_utf8(ran.stderr).unwrap();
-        assert!(is_too_late || error.contains("changed while it was read") && !out.exists(), "{error}");
-        !is_too_late
+        let (input, out) = (format!("in{nth}.zarr"), scratch.join(&format!("out{nth}.zarr")));
+        empty_array(&scratch.join(&input), "|u1", &[1 << 13, 1 << 13], &[1 << 8, 1 << 8]);
+        let begun = || scratch.names().iter().any(|name| name.contains("partial"));
+        let busy = Busy::start(scratch.command(&format!("blur {input} out{nth}.zarr --sigma 3")), begun);
+        scratch.write(&format!("{input}/0.0"), vec![7; 1 << 16]);
+        let Some(busy) = busy.filter(|_| !out.exists()) else { return false };
+        let (code, error) = busy.end();
+        assert!(code == 1 && error.contains("changed while it was read") && !out.exists(), "{error}");
+        true
     };
     assert!((0..5).any(changed), "it ends before the input is changed");
-}
-
-/// A file may have no byte: that is an error, and not the end of the process.
-#[test]
-fn no_file_may_grow() {
-    let scratch = Scratch::new();
-    let [input, out] = ["in.npy", "out/out.npy"].map(|name| scratch.join(name));
-    write_npy(&input, &[1.0f32; 4096], [64, 64]).unwrap();
-    let mut limited = Command::new("sh");
-    limited.args(["-c", "ulimit -f 1; exec \"$0\" blur \"$@\" --sigma 1", env!("CARGO_BIN_EXE_teatime")]);
-    limited.args([&input, &out]).env("TEATIME_DEVICE", "cpu").stdin(Stdio::null());
-    let ran = run(limited);
-    assert!(ran.code == 1 && ran.err.contains("out.npy"), "{} {}", ran.code, ran.err);
-    assert_eq!(scratch.names(), ["in.npy"]);
 }
 
 /// Something with the name of a record or of an output is not waited for, and not read to an end that it does not have.
 #[test]
 fn outputs_that_are_no_files() {
     let scratch = Scratch::new();
-    let input = scratch.join("in.npy");
-    write_npy(&input, &[1.0f32; 12], [3, 4]).unwrap();
-    for (place, words) in [
+    write_npy(scratch.join("in.npy"), &[1.0f32; 12], [3, 4]).unwrap();
+    for (place, said) in [
         ("a.run.json", "holds a.run.json"),
         ("a.zarr/.zattrs", "holds a.zarr"),
         (".teatime.partial-a.x", ""),
         ("a.npy", "holds a.npy"),
     ] {
         for is_endless in [false, true] {
-            let folder = scratch.join(&format!("{}{is_endless}", place.replace('/', "")));
-            let place = folder.join(place);
-            fs::create_dir_all(place.parent().unwrap()).unwrap();
+            let folder = format!("{}{is_endless}", place.replace('/', ""));
+            let path = scratch.join(&folder).join(place);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
             if is_endless {
-                std::os::unix::fs::symlink("/dev/zero", &place).unwrap();
+                std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
             } else {
-                assert!(Command::new("mkfifo").arg(&place).status().unwrap().success());
+                assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
             }
-            let mut timed = Command::new("timeout");
-            timed.args([
-                "--signal=KILL",
-                "20",
-                env!("CARGO_BIN_EXE_teatime"),
-                "blur",
-                "--sigma",
-                "1",
-                "--overwrite",
-            ]);
             let out = if place.ends_with(".zattrs") { "a.zarr" } else { "a.npy" };
-            timed.args([&input, &folder.join(out)]).env("TEATIME_DEVICE", "cpu").stdin(Stdio::null());
-            let ran = run(timed);
-            let expected = i32::from(!words.is_empty());
-            assert!(
-                ran.code == expected && ran.err.contains(words),
-                "{}: {} {}",
-                place.display(),
-                ran.code,
-                ran.err
-            );
+            let words = format!("blur in.npy {folder}/{out} --sigma 1 --overwrite");
+            let ran = run(scratch.behind("exec timeout --signal=KILL 20", &words));
+            assert_eq!(ran.code, i32::from(!said.is_empty()), "{place}: {}", ran.err);
+            assert!(ran.err.contains(said), "{place}: {}", ran.err);
         }
     }
 }

@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of tests may fail as tests do")]
 
-mod bad_input;
 mod blur;
 #[cfg(unix)]
 mod blur_stopped;
-mod blur_stores;
 #[cfg(target_os = "linux")]
 mod budget;
 mod contigs;
@@ -15,8 +13,8 @@ mod cuda;
 mod demo;
 mod devices;
 mod distance;
+#[cfg(unix)]
 mod distance_bands;
-mod distance_neighbors;
 mod distance_with;
 mod grm;
 #[cfg(target_os = "linux")]
@@ -27,4 +25,5 @@ mod pairwise;
 mod pca;
 mod plink;
 mod project;
+mod refused;
 mod support;

@@ -1,12 +1,7 @@
 //! Files that were changed by chance, always in the same way, under a limit of memory and of time: each gives the right result, or an error
 //! of one line that names a file. None ends the process in another way, and what it holds does not act on the terminal.
 
-use std::{
-    fs,
-    io::Write,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-};
+use std::{fs, io::Write};
 
 use flate2::{
     Compression as Level,
@@ -19,7 +14,7 @@ use teatime::{
 };
 use teatime_image::{Axis, ImageSpec, MultiscaleWriter};
 
-use crate::support::{Ran, Scratch, copy, run};
+use crate::support::{Ran, Scratch, copy, empty_array, run};
 
 /// Rows and columns of the array, and of a chunk.
 const SHAPE: [u64; 2] = [24, 20];
@@ -96,17 +91,11 @@ impl Numbers {
     }
 }
 
-/// `teatime` with these words, in little memory and for ten seconds at most.
-fn limited(words: &[&str], paths: &[&Path]) -> Ran {
-    let mut command = Command::new("sh");
-    command.args([
-        "-c",
-        "ulimit -v 500000; exec timeout --signal=KILL 10 \"$0\" \"$@\"",
-        env!("CARGO_BIN_EXE_teatime"),
-    ]);
-    command.args(&words[..1]).args(paths).args(&words[1..]).args(["--memory", "64M", "--threads", "2"]);
-    command.env("TEATIME_DEVICE", "cpu").stdin(Stdio::null());
-    run(command)
+/// `teatime` with these words, of which `./` begins files of the folder, in little memory and for ten seconds at most.
+fn limited(scratch: &Scratch, words: &str) -> Ran {
+    let words = words.replace("./", &format!("{}/", scratch.join("").display()));
+    let shell = "ulimit -v 500000; exec timeout --signal=KILL 10";
+    run(scratch.behind(shell, &format!("{words} --memory 64M --threads 2")))
 }
 
 /// True where the command succeeded; else its messages have to be as they should.
@@ -131,10 +120,9 @@ fn values() -> Vec<f32> {
 
 /// The elements of a .npy that is not changed.
 fn expected(scratch: &Scratch) -> Vec<u8> {
-    let [x, y] = ["right.npy", "right.out.npy"].map(|name| scratch.join(name));
-    write_npy(&x, &values(), [24, 20]).unwrap();
-    limited(&["blur", "--sigma", "1"], &[&x, &y]).ok();
-    fs::read(y).unwrap()
+    write_npy(scratch.join("right.npy"), &values(), [24, 20]).unwrap();
+    limited(scratch, "blur ./right.npy ./right.out.npy --sigma 1").ok();
+    scratch.bytes("right.out.npy")
 }
 
 /// Writes the array by a writer.
@@ -157,7 +145,7 @@ fn spec() -> ArraySpec {
 }
 
 /// Stores of the array, each with a checksum, and the file of a chunk.
-fn stores(scratch: &Scratch) -> Vec<(PathBuf, &'static str)> {
+fn stores(scratch: &Scratch) -> Vec<(&'static str, &'static str)> {
     let blosc = Compression::Blosc { level: 1, shuffle: Shuffle::Bytes };
     let ways = [
         ("zstd", spec(), "c/1/1"),
@@ -168,38 +156,36 @@ fn stores(scratch: &Scratch) -> Vec<(PathBuf, &'static str)> {
     ];
     let mut stores = Vec::new();
     for (name, spec, chunk) in ways {
-        let path = scratch.join(name);
-        let writer = ArrayWriter::create(std::sync::Arc::new(Folder::new(&path)), "", spec).unwrap();
+        let folder = std::sync::Arc::new(Folder::new(scratch.join(name)));
+        let writer = ArrayWriter::create(folder, "", spec).unwrap();
         write(&writer);
         writer.finish().unwrap();
-        stores.push((path, chunk));
+        stores.push((name, chunk));
     }
     let bytes: Vec<u8> = values().iter().flat_map(|value| value.to_le_bytes()).collect();
-    for name in ["gzip", "zlib"] {
-        let path = scratch.join(name);
-        crate::support::empty_array(&path, "<f4", &SHAPE, &SHAPE);
-        let mut metadata: Value = serde_json::from_slice(&fs::read(path.join(".zarray")).unwrap()).unwrap();
+    let mut gzip = GzEncoder::new(Vec::new(), Level::fast());
+    let mut zlib = ZlibEncoder::new(Vec::new(), Level::fast());
+    gzip.write_all(&bytes).and_then(|()| zlib.write_all(&bytes)).unwrap();
+    for (name, encoded) in [("gzip", gzip.finish()), ("zlib", zlib.finish())] {
+        empty_array(&scratch.join(name), "<f4", &SHAPE, &SHAPE);
+        let mut metadata = scratch.json(&format!("{name}/.zarray"));
         metadata["compressor"] = json!({ "id": name, "level": 1 });
-        fs::write(path.join(".zarray"), metadata.to_string()).unwrap();
-        let encoded = if name == "gzip" {
-            let mut encoder = GzEncoder::new(Vec::new(), Level::fast());
-            encoder.write_all(&bytes).unwrap();
-            encoder.finish().unwrap()
-        } else {
-            let mut encoder = ZlibEncoder::new(Vec::new(), Level::fast());
-            encoder.write_all(&bytes).unwrap();
-            encoder.finish().unwrap()
-        };
-        fs::write(path.join("0.0"), encoded).unwrap();
-        stores.push((path, "0.0"));
+        scratch.write(&format!("{name}/.zarray"), metadata.to_string());
+        scratch.write(&format!("{name}/0.0"), encoded.unwrap());
+        stores.push((name, "0.0"));
     }
     stores
 }
 
 /// The file of a folder's metadata.
-fn metadata(path: &Path) -> PathBuf {
-    let names = ["zarr.json", ".zarray", ".zattrs"];
-    names.map(|name| path.join(name)).into_iter().find(|file| file.exists()).unwrap()
+fn metadata(scratch: &Scratch, folder: &str) -> String {
+    let files = ["zarr.json", ".zarray", ".zattrs"].map(|name| format!("{folder}/{name}"));
+    files.into_iter().find(|file| scratch.join(file).exists()).unwrap()
+}
+
+/// Removes the files that a command may have written.
+fn remove(scratch: &Scratch, names: &[&str]) {
+    names.iter().for_each(|name| drop(fs::remove_file(scratch.join(name))));
 }
 
 /// Headers of .npy files: of other numbers, versions and lengths.
@@ -207,59 +193,45 @@ fn metadata(path: &Path) -> PathBuf {
 fn npy() {
     let scratch = Scratch::new();
     let right = expected(&scratch);
-    let (header, data) = (128, fs::read(scratch.join("right.npy")).unwrap());
-    let (x, y) = (scratch.join("x.npy"), scratch.join("y.npy"));
+    let (header, data) = (128, scratch.bytes("right.npy"));
     let mut numbers = Numbers(1);
     let extents =
         ["0", "1", "24", "20", "2147483648", "1099511627776", "18446744073709551615", "-1", "9e9", "0x7"];
     let mut succeeded = 0;
     for case in 0..70 {
-        let mut bytes = data.clone();
-        match case % 3 {
-            0 => bytes[..header].copy_from_slice(&{
+        let bytes = match case % 3 {
+            0 => {
                 let mut start = numbers.change(&data[..header]);
                 start.resize(header, b' ');
-                start
-            }),
+                [&start, &data[header..]].concat()
+            }
             1 => {
                 let shape = format!("({}, {})", numbers.of(&extents), numbers.of(&extents));
-                let text =
-                    String::from_utf8(data[10..header - 1].to_vec()).unwrap().replace("(24, 20)", &shape);
+                let text = String::from_utf8_lossy(&data[10..header - 1]).replace("(24, 20)", &shape);
                 let len = u32::try_from(text.len()).unwrap();
-                let len = numbers.of(&[len, len, len, len + (1 << 14), 1 << 29, u32::MAX]);
-                bytes = [&b"\x93NUMPY"[..], &[numbers.of(&[2, 3]), 0], &len.to_le_bytes(), text.as_bytes()]
-                    .concat();
-                bytes.extend(&data[header..]);
+                let len = numbers.of(&[len, len, len, len + (1 << 14), 1 << 29, u32::MAX]).to_le_bytes();
+                let start = [&b"\x93NUMPY"[..], &[numbers.of(&[2, 3]), 0], &len].concat();
+                [&start, text.as_bytes(), &data[header..]].concat()
             }
-            _ => bytes = numbers.change(&data),
-        }
-        fs::write(&x, &bytes).unwrap();
+            _ => numbers.change(&data),
+        };
+        scratch.write("x.npy", &bytes);
         if case % 3 == 1 {
             // Sparse: it takes no room on the disk.
-            fs::File::options().write(true).open(&x).unwrap().set_len(1 << 33).unwrap();
+            fs::File::options().write(true).open(scratch.join("x.npy")).unwrap().set_len(1 << 33).unwrap();
         }
         let case = format!("{case}: {}", String::from_utf8_lossy(&bytes[..bytes.len().min(header)]));
         let is_same = case.contains("'<f4'") && case.contains("(24, 20)") && bytes.ends_with(&data[header..]);
-        for (command, with) in [("blur", "--sigma"), ("pairwise", "--neighbors")] {
-            let paths: &[&Path] = if command == "blur" { &[&x, &y] } else { &[&x] };
-            let out = format!("--out={}", y.display());
-            let words =
-                if command == "blur" { vec![command, with, "1"] } else { vec![command, &out, with, "1"] };
-            let ran = limited(&words, paths);
-            if is_right(&ran, &scratch, &case) {
+        for words in ["blur ./x.npy ./y.npy --sigma 1", "pairwise ./x.npy --out ./y.npy --neighbors 1"] {
+            if is_right(&limited(&scratch, words), &scratch, &case) {
                 succeeded += 1;
-                let same = command != "blur" || !is_same || fs::read(&y).unwrap() == right;
-                assert!(same, "{case}: another result");
+                let is_right = !words.starts_with("blur") || !is_same || scratch.bytes("y.npy") == right;
+                assert!(is_right, "{case}: another result");
             }
-            for name in ["y.npy", "y.run.json", "y.neighbors.npy"] {
-                fs::remove_file(scratch.join(name)).ok();
-            }
+            remove(&scratch, &["y.npy", "y.run.json", "y.neighbors.npy"]);
         }
-        assert!(
-            !scratch.names().iter().any(|name| name.contains("partial")),
-            "{case}: {:?}",
-            scratch.names()
-        );
+        let names = scratch.names();
+        assert!(!names.iter().any(|name| name.contains("partial")), "{case}: {names:?}");
     }
     assert!(succeeded > 10, "{succeeded}");
 }
@@ -271,9 +243,8 @@ fn zarr() {
     let right = expected(&scratch);
     let mut numbers = Numbers(2);
     for (store, chunk) in stores(&scratch) {
-        let (file, y) = (store.join(chunk), scratch.join("y.npy"));
-        for (file, is_chunk) in [(file, true), (metadata(&store), false)] {
-            let whole = fs::read(&file).unwrap();
+        for (file, is_chunk) in [(format!("{store}/{chunk}"), true), (metadata(&scratch, store), false)] {
+            let whole = scratch.bytes(&file);
             // The first case changes nothing.
             for case in 0..15 {
                 let changed = match case {
@@ -281,20 +252,19 @@ fn zarr() {
                     _ if is_chunk => numbers.change(&whole),
                     _ => numbers.change_json(&whole),
                 };
-                fs::write(&file, &changed).unwrap();
-                let ran = limited(&["blur", "--sigma", "1", "--missing-chunk", "error"], &[&store, &y]);
+                scratch.write(&file, &changed);
+                let words = format!("blur ./{store} ./y.npy --sigma 1 --missing-chunk error");
+                let ran = limited(&scratch, &words);
                 let text = String::from_utf8_lossy(&changed[..changed.len().min(600)]);
-                let case = format!("{} {case}: {}", file.display(), if is_chunk { "".into() } else { text });
+                let case = format!("{file} {case}: {}", if is_chunk { "".into() } else { text });
                 let succeeded = is_right(&ran, &scratch, &case);
                 assert!(succeeded || changed != whole, "{case}: {}", ran.err);
                 if succeeded && (is_chunk || changed == whole) {
-                    assert!(fs::read(&y).unwrap() == right, "{case}: another result");
+                    assert!(scratch.bytes("y.npy") == right, "{case}: another result");
                 }
-                for name in ["y.npy", "y.run.json"] {
-                    fs::remove_file(scratch.join(name)).ok();
-                }
+                remove(&scratch, &["y.npy", "y.run.json"]);
             }
-            fs::write(&file, &whole).unwrap();
+            scratch.write(&file, &whole);
         }
     }
 }
@@ -304,50 +274,48 @@ fn zarr() {
 fn images_and_resumed_outputs() {
     let scratch = Scratch::new();
     let axes = vec![Axis::space("y", "micrometer"), Axis::space("x", "micrometer")];
-    let image = scratch.join("image.zarr");
-    let writer = MultiscaleWriter::create(&image, ImageSpec::new(axes, &[1.0, 1.0], spec())).unwrap();
+    let image = ImageSpec::new(axes, &[1.0, 1.0], spec());
+    let writer = MultiscaleWriter::create(scratch.join("image"), image).unwrap();
     write(&writer.base().unwrap());
     writer.finish(&Device::cpu(), &Run::default()).unwrap();
+    write_npy(scratch.join("x.npy"), &values(), [24, 20]).unwrap();
     let mut numbers = Numbers(3);
-    let words = ["blur", "--sigma", "1", "--resume"];
-    let [right, out] = ["right.zarr", "out.zarr"].map(|name| scratch.join(name));
-    limited(&words, &[&image, &right]).ok();
-    let [x, d, right_d] = ["x.npy", "d.zarr", "right_d.zarr"].map(|name| scratch.join(name));
-    write_npy(&x, &values(), [24, 20]).unwrap();
-    let pairwise =
-        |out: &Path| limited(&["pairwise", &format!("--out={}", out.display()), "--resume"], &[&x]);
-    pairwise(&right_d).ok();
+    let blur = |out: &str| limited(&scratch, &format!("blur ./image ./{out} --sigma 1 --resume"));
+    let pairwise = |out: &str| limited(&scratch, &format!("pairwise ./x.npy --out ./{out} --resume"));
+    blur("right.zarr").ok();
+    pairwise("right_d.zarr").ok();
     for case in 0..30 {
-        let file = metadata(&image);
-        let whole = fs::read(&file).unwrap();
+        let file = metadata(&scratch, "image");
+        let whole = scratch.bytes(&file);
         let changed = numbers.change_json(&whole);
-        fs::write(&file, &changed).unwrap();
-        let ran = limited(&words, &[&image, &out]);
+        scratch.write(&file, &changed);
         let text = String::from_utf8_lossy(&changed[..changed.len().min(600)]).into_owned();
-        is_right(&ran, &scratch, &format!("image {case}: {text}"));
-        fs::write(&file, &whole).unwrap();
-        fs::remove_dir_all(&out).ok();
-        fs::remove_file(scratch.join("out.run.json")).ok();
-
-        for (out, right, chunk) in [(&out, &right, "0/c/1/1"), (&d, &right_d, "distance/0.0")] {
-            copy(right, out);
+        is_right(&blur("out.zarr"), &scratch, &format!("image {case}: {text}"));
+        scratch.write(&file, &whole);
+        fs::remove_dir_all(scratch.join("out.zarr")).ok();
+        remove(&scratch, &["out.run.json"]);
+        for (out, right, chunk) in
+            [("out.zarr", "right.zarr", "0/c/1/1"), ("d.zarr", "right_d.zarr", "distance/0.0")]
+        {
+            copy(&scratch.join(right), &scratch.join(out));
             // As of a process that was killed.
-            let partial = out.join(".zgroup.7-0.partial");
-            fs::write(&partial, "{").unwrap();
-            let file = out.join(if case % 3 > 0 { chunk } else { chunk.split('/').next().unwrap() });
-            let file = if case % 3 > 0 { file } else { metadata(&file) };
-            let whole = fs::read(&file).unwrap();
-            let changed = if case % 3 > 0 { numbers.change(&whole) } else { numbers.change_json(&whole) };
-            fs::write(&file, changed).unwrap();
-            let ran = if out == &d { pairwise(out) } else { limited(&words, &[&image, out]) };
-            let succeeded = is_right(&ran, &scratch, &format!("{} {case}", out.display()));
-            assert!(succeeded || case % 3 == 0, "{} {case}: a changed chunk is no error", out.display());
+            let partial = format!("{out}/.zgroup.7-0.partial");
+            scratch.write(&partial, "{");
+            let is_chunk = case % 3 > 0;
+            let array = format!("{out}/{}", chunk.split('/').next().unwrap());
+            let file = if is_chunk { format!("{out}/{chunk}") } else { metadata(&scratch, &array) };
+            let whole = scratch.bytes(&file);
+            let changed = if is_chunk { numbers.change(&whole) } else { numbers.change_json(&whole) };
+            scratch.write(&file, changed);
+            let ran = if out == "d.zarr" { pairwise(out) } else { blur(out) };
+            let succeeded = is_right(&ran, &scratch, &format!("{out} {case}"));
+            assert!(succeeded || !is_chunk, "{out} {case}: a changed chunk is no error");
             if succeeded {
-                let [found, right] = [&**out, &**right].map(|folder| fs::read(folder.join(chunk)).unwrap());
-                assert!(found == right && !partial.exists(), "{} {case}: another result", out.display());
+                let [found, right] = [out, right].map(|folder| scratch.bytes(&format!("{folder}/{chunk}")));
+                assert!(found == right && !scratch.join(&partial).exists(), "{out} {case}: another result");
             }
-            fs::remove_dir_all(out).unwrap();
-            fs::remove_file(out.with_extension("run.json")).ok();
+            fs::remove_dir_all(scratch.join(out)).unwrap();
+            remove(&scratch, &[&out.replace(".zarr", ".run.json")]);
         }
     }
 }

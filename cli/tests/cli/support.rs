@@ -1,16 +1,24 @@
 //! Running the binary, and stores to run it on.
 
 use std::{
+    ffi::OsString,
     fs,
+    io::Read,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
-    sync::Arc,
+};
+#[cfg(unix)]
+use std::{
+    process::Child,
+    thread::sleep,
+    time::{Duration, Instant},
 };
 
+use serde_json::Value;
 use teatime_genotype::{Variant, VcfZarrHeader, VcfZarrWriter};
 use tempfile::TempDir;
 
-/// A folder of a test's own.
+/// A folder of a test's own, in which its commands run.
 pub(crate) struct Scratch(TempDir);
 
 impl Scratch {
@@ -26,6 +34,102 @@ impl Scratch {
     pub(crate) fn names(&self) -> Vec<String> {
         names(self.0.path())
     }
+
+    pub(crate) fn bytes(&self, name: &str) -> Vec<u8> {
+        fs::read(self.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    pub(crate) fn text(&self, name: &str) -> String {
+        String::from_utf8(self.bytes(name)).expect("the file should be text")
+    }
+
+    pub(crate) fn json(&self, name: &str) -> Value {
+        json(&self.text(name))
+    }
+
+    /// Rows of a tab-separated table, without its first line.
+    pub(crate) fn rows(&self, name: &str) -> Vec<Vec<String>> {
+        self.text(name).lines().skip(1).map(|line| line.split('\t').map(str::to_owned).collect()).collect()
+    }
+
+    pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
+        fs::write(self.join(name), bytes).unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+
+    /// Copies the files NAME.ENDING of a fixture as `to`.ENDING.
+    pub(crate) fn copies(&self, name: &str, to: &str, endings: &[&str]) {
+        for ending in endings {
+            self.write(&format!("{to}.{ending}"), fs::read(fixture(&format!("{name}.{ending}"))).unwrap());
+        }
+    }
+
+    /// `teatime` with these words, of which `@NAME` is the path of a fixture, on the cpu device unless they say otherwise.
+    pub(crate) fn command(&self, words: &str) -> Command {
+        self.behind("", words)
+    }
+
+    /// The command behind a start in the shell's language, such as `ulimit -f 1; exec`.
+    pub(crate) fn behind(&self, shell: &str, words: &str) -> Command {
+        let teatime = env!("CARGO_BIN_EXE_teatime");
+        let mut command = Command::new(if shell.is_empty() { teatime } else { "sh" });
+        if !shell.is_empty() {
+            command.args(["-c", &format!("{shell} \"$0\" \"$@\""), teatime]);
+        }
+        let fixed = |word: &str| match word.strip_prefix('@') {
+            Some(name) => fixture(name).into_os_string(),
+            None => OsString::from(word),
+        };
+        command.args(words.split_whitespace().map(fixed)).current_dir(self.0.path());
+        command.env("TEATIME_DEVICE", "cpu").stdin(Stdio::null());
+        command
+    }
+
+    pub(crate) fn run(&self, words: &str) -> Ran {
+        run(self.command(words))
+    }
+
+    /// Runs a command that has to succeed.
+    #[track_caller]
+    pub(crate) fn ok(&self, words: &str) -> Ran {
+        let ran = self.run(words);
+        assert_eq!(ran.code, 0, "{words}: {}", ran.err);
+        ran
+    }
+
+    /// The record that a command prints.
+    #[track_caller]
+    pub(crate) fn record(&self, words: &str) -> Value {
+        json(&self.ok(&format!("{words} --json")).out)
+    }
+
+    /// Runs a command that has to end with this code and an error that has all of `said`, and to leave nothing.
+    #[track_caller]
+    pub(crate) fn refused(&self, words: &str, code: i32, said: &[&str]) {
+        let before = self.names();
+        let ran = self.run(words);
+        assert_eq!(ran.code, code, "{words}: {}", ran.err);
+        assert!(ran.err.starts_with("error: ") && ran.out.is_empty(), "{words}: {}{}", ran.out, ran.err);
+        assert_has(&ran.err, said);
+        assert_eq!(self.names(), before, "{words}");
+    }
+
+    /// The least memory that the error of a command names.
+    #[track_caller]
+    pub(crate) fn least(&self, words: &str) -> u64 {
+        least(&self.run(words).err)
+    }
+}
+
+/// The memory that a message says is enough.
+#[track_caller]
+pub(crate) fn least(why: &str) -> u64 {
+    let least = why.split_once("--memory ").and_then(|(_, least)| least.split_once(')'));
+    least.unwrap_or_else(|| panic!("{why}")).0.parse().unwrap()
+}
+
+#[track_caller]
+pub(crate) fn assert_has(text: &str, words: &[&str]) {
+    words.iter().for_each(|word| assert!(text.contains(word), "`{word}` is not in: {text}"));
 }
 
 pub(crate) fn names(folder: &Path) -> Vec<String> {
@@ -38,11 +142,27 @@ pub(crate) fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// A store or table that other tools made.
+/// Files by their place within a folder, sorted.
+pub(crate) fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut all = Vec::new();
+    for name in names(folder) {
+        let path = folder.join(&name);
+        if path.is_dir() {
+            all.extend(files(&path).into_iter().map(|(inner, bytes)| (format!("{name}/{inner}"), bytes)));
+        } else {
+            all.push((name, fs::read(path).expect("the file should be readable")));
+        }
+    }
+    all
+}
+
+/// A store, file or image that other tools made.
 pub(crate) fn fixture(name: &str) -> PathBuf {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../genotype/tests/fixtures").join(name);
-    assert!(path.exists(), "{} is missing; it belongs to the repository", path.display());
-    path
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let paths =
+        ["genotype", ".", "image"].map(|package| root.join(package).join("tests/fixtures").join(name));
+    let path = paths.into_iter().find(|path| path.exists());
+    path.unwrap_or_else(|| panic!("{name} is missing; it belongs to the repository"))
 }
 
 /// The exit code and the output of a command.
@@ -66,62 +186,84 @@ impl From<Output> for Ran {
 }
 
 impl Ran {
+    #[track_caller]
     pub(crate) fn ok(self) -> Self {
         assert_eq!(self.code, 0, "{}", self.err);
         self
     }
 }
 
-/// The binary with words and paths as arguments, on the cpu device unless they say otherwise.
-pub(crate) fn command<I: IntoIterator<Item: AsRef<std::ffi::OsStr>>>(args: I) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_teatime"));
-    command.args(args).env("TEATIME_DEVICE", "cpu").stdin(Stdio::null());
-    command
-}
-
 pub(crate) fn run(mut command: Command) -> Ran {
     command.output().expect("the binary should start").into()
 }
 
-pub(crate) fn teatime<I: IntoIterator<Item: AsRef<std::ffi::OsStr>>>(args: I) -> Ran {
-    run(command(args))
-}
+/// A command that is at work, and killed where it is dropped before it ends.
+#[cfg(unix)]
+pub(crate) struct Busy(Child);
 
-/// `teatime NAME STORE --out OUT` and words.
-pub(crate) fn on_store(name: &str, store: &Path, out: &Path, more: &[&str]) -> Command {
-    let mut command = command([name.as_ref(), store.as_os_str(), "--out".as_ref(), out.as_os_str()]);
-    command.args(more);
-    command
-}
-
-pub(crate) fn pca(store: &Path, out: &Path, more: &[&str]) -> Ran {
-    run(on_store("pca", store, out, more))
-}
-
-/// Runs a command on the store and expects an error that has all the words, and no output.
-pub(crate) fn refused(name: &str, store: &Path, more: &[&str], code: i32, words: &[&str]) {
-    let scratch = Scratch::new();
-    let ran = run(on_store(name, store, &scratch.join("new/out"), more));
-    assert_eq!(ran.code, code, "{more:?}: {}", ran.err);
-    assert!(ran.err.starts_with("error: "), "{}", ran.err);
-    for word in words {
-        assert!(ran.err.contains(word), "`{word}` is not in: {}", ran.err);
+#[cfg(unix)]
+impl Busy {
+    /// Starts it and waits until it has `begun`. None where it has ended by then.
+    pub(crate) fn start(mut command: Command, begun: impl Fn() -> bool) -> Option<Self> {
+        let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+        let mut busy = Self(child.expect("the binary should start"));
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !begun() && busy.code().is_none() {
+            assert!(Instant::now() < deadline, "it does not begin");
+            sleep(Duration::from_millis(1));
+        }
+        busy.code().is_none().then_some(busy)
     }
-    assert!(ran.out.is_empty(), "{}", ran.out);
-    assert!(scratch.names().is_empty(), "{:?} is left", scratch.names());
+
+    pub(crate) fn code(&mut self) -> Option<i32> {
+        self.0.try_wait().expect("a child can be waited for").map(|status| status.code().unwrap())
+    }
+
+    pub(crate) fn signal(&self, signal: &str) {
+        let kill = Command::new("kill").args([signal, &self.0.id().to_string()]).status();
+        assert!(kill.expect("there should be a kill command").success());
+    }
+
+    /// True where it dies of this, and has not ended by itself.
+    pub(crate) fn kill(mut self) -> bool {
+        self.0.kill().ok();
+        self.0.wait().unwrap().code().is_none()
+    }
+
+    /// The exit code and the messages, at its end.
+    pub(crate) fn end(mut self) -> (i32, String) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while self.code().is_none() {
+            assert!(Instant::now() < deadline, "it does not end");
+            sleep(Duration::from_millis(10));
+        }
+        let mut err = String::new();
+        self.0.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+        (self.code().unwrap(), err)
+    }
 }
 
-/// Rows of a tab-separated table, without its first line.
-pub(crate) fn rows(path: &Path) -> Vec<Vec<String>> {
-    let text = fs::read_to_string(path).expect("the table should be there");
-    text.lines().skip(1).map(|line| line.split('\t').map(str::to_owned).collect()).collect()
+#[cfg(unix)]
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().unwrap();
+    }
+}
+
+/// The text of a file that gzip made smaller.
+pub(crate) fn unpacked(path: &Path) -> String {
+    let mut text = String::new();
+    let mut file = flate2::read::MultiGzDecoder::new(fs::File::open(path).unwrap());
+    file.read_to_string(&mut text).unwrap();
+    text
 }
 
 pub(crate) fn number(text: &str) -> f64 {
     text.parse().expect("the field should be a number")
 }
 
-pub(crate) fn json(text: &str) -> serde_json::Value {
+pub(crate) fn json(text: &str) -> Value {
     serde_json::from_str(text).expect("the text should be JSON")
 }
 
@@ -138,39 +280,49 @@ pub(crate) fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// A VCF-Zarr store of diploids with the given dosages, -1 missing.
+/// A variant, and the dosages of its samples: -1 where the call is missing.
+pub(crate) struct Site {
+    pub(crate) variant: Variant,
+    pub(crate) dosages: Vec<i8>,
+}
+
+pub(crate) fn site(contig: &str, position: u64, alleles: [&str; 2], dosages: &[i8]) -> Site {
+    let ([reference, alternate], id) = (alleles.map(str::to_owned), format!("v{position}"));
+    let variant = Variant { contig: contig.into(), position, id, reference, alternate };
+    Site { variant, dosages: dosages.to_vec() }
+}
+
+/// A VCF-Zarr store of diploids with the given dosages.
 pub(crate) fn store(path: &Path, samples: &[&str], dosages: &[&[i8]]) {
-    let names = samples.iter().map(ToString::to_string).collect();
-    let header = VcfZarrHeader::new(names, vec!["1".into()], dosages.len() as u64);
-    let variant = |i: usize| Variant {
-        contig: Arc::from("1"),
-        position: 100 + i as u64,
-        id: format!("v{i}"),
-        reference: "A".into(),
-        alternate: "C".into(),
-    };
-    let variants: Vec<_> = (0..dosages.len()).map(variant).collect();
-    write_store(path, header, &calls(dosages.iter().copied().flatten()), &variants);
+    let sites = dosages.iter().zip(100..).map(|(dosages, at)| site("1", at, ["A", "C"], dosages));
+    write_store(path, samples.iter().map(ToString::to_string).collect(), &sites.collect::<Vec<_>>());
 }
 
-/// The alleles of diploids with these dosages, -1 missing.
-pub(crate) fn calls<'a>(dosages: impl Iterator<Item = &'a i8>) -> Vec<i8> {
-    let alleles = |dosage: &i8| match dosage {
-        -1 => [-1, -1],
-        dosage => [dosage / 2, dosage - dosage / 2],
-    };
-    dosages.flat_map(alleles).collect()
+/// A VCF-Zarr store of diploids whose names begin alike.
+pub(crate) fn store_of(path: &Path, prefix: &str, sites: &[Site]) {
+    let samples = (0..sites[0].dosages.len()).map(|i| format!("{prefix}{i}"));
+    write_store(path, samples.collect(), sites);
 }
 
-/// A VCF-Zarr store of these variants, and the alleles of their calls.
-pub(crate) fn write_store(path: &Path, header: VcfZarrHeader, calls: &[i8], variants: &[Variant]) {
+fn write_store(path: &Path, samples: Vec<String>, sites: &[Site]) {
+    fs::remove_dir_all(path).ok();
+    let mut contigs = Vec::<String>::new();
+    let mut header = VcfZarrHeader::new(samples, Vec::new(), sites.len() as u64);
+    for Site { variant: Variant { contig, alternate, .. }, .. } in sites {
+        header.alleles = header.alleles.max(2 + alternate.matches(',').count());
+        if !contigs.iter().any(|known| **known == **contig) {
+            contigs.push(contig.to_string());
+        }
+    }
+    header.contigs = contigs;
     let writer = VcfZarrWriter::create(path, header).expect("the store should be new");
-    let width = calls.len() / variants.len();
     for chunk in 0..writer.n_chunks() {
         let range = writer.chunk_range(chunk);
-        let [start, end] = [range.start, range.end].map(|row| usize::try_from(row).unwrap());
-        let written = writer.write_chunk(chunk, &calls[start * width..end * width], &variants[start..end]);
-        written.expect("the chunk should be written");
+        let sites = &sites[usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap()];
+        let alleles = |dosage: &i8| if *dosage < 0 { [-1; 2] } else { [dosage / 2, dosage - dosage / 2] };
+        let calls: Vec<i8> = sites.iter().flat_map(|site| &site.dosages).flat_map(alleles).collect();
+        let variants: Vec<_> = sites.iter().map(|site| site.variant.clone()).collect();
+        writer.write_chunk(chunk, &calls, &variants).expect("the chunk should be written");
     }
     writer.finish().expect("the store should be finished");
 }
@@ -194,7 +346,7 @@ pub(crate) fn empty_array(path: &Path, dtype: &str, shape: &[u64], chunks: &[u64
 }
 
 /// Checks what every record says of how its run came about; the budgets that were given, of the host and the device.
-pub(crate) fn provenance(record: &serde_json::Value, command: &str, given: [Option<u64>; 2]) {
+pub(crate) fn provenance(record: &Value, command: &str, given: [Option<u64>; 2]) {
     let words: Vec<_> =
         record["command_line"].as_array().unwrap().iter().map(|w| w.as_str().unwrap()).collect();
     assert!(Path::new(words[0]).file_stem().is_some_and(|name| name == "teatime"), "{words:?}");
@@ -214,23 +366,17 @@ pub(crate) fn provenance(record: &serde_json::Value, command: &str, given: [Opti
     }
 }
 
-/// The entries of a square numpy file of f64, found by its own header.
-pub(crate) fn npy(path: &Path) -> Vec<f64> {
-    let data = usize::try_from(fs::metadata(path).unwrap().len()).unwrap() - 128;
-    npy_of(path, [(data / 8).isqrt(); 2])
-}
-
-/// The entries of a numpy file of f64 of that shape.
-pub(crate) fn npy_of(path: &Path, [rows, columns]: [usize; 2]) -> Vec<f64> {
+/// The numbers of a numpy file of f64 of that shape.
+pub(crate) fn npy(path: &Path, [rows, columns]: [usize; 2]) -> Vec<f64> {
     let bytes = fs::read(path).unwrap();
     assert_eq!(&bytes[..8], b"\x93NUMPY\x01\x00");
     let data = 10 + usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
-    assert!(data.is_multiple_of(64));
     let header = std::str::from_utf8(&bytes[10..data]).unwrap();
-    assert!(header.contains("'descr': '<f8'") && header.contains("'fortran_order': False"), "{header}");
-    let values: Vec<f64> =
-        bytes[data..].chunks(8).map(|bytes| f64::from_le_bytes(bytes.try_into().unwrap())).collect();
     let shape = format!("'shape': ({rows}, {columns})");
-    assert!(header.contains(&shape) && rows * columns == values.len(), "{header}");
-    values
+    assert!(
+        data.is_multiple_of(64) && header.contains("'descr': '<f8'") && header.contains(&shape),
+        "{header}"
+    );
+    let values = bytes[data..].as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes));
+    values.collect()
 }

@@ -1,18 +1,18 @@
 //! Tests of which variants of the loadings are those of the stores.
 
-use std::{fs, sync::Arc};
+use std::sync::Arc;
 
+use serde_json::json;
 use teatime_genotype::Variant;
 
-use super::{assert_close, assert_only_missing, numbers, project, reference, site, sites, write};
-use crate::support::{Scratch, json, names, provenance};
+use super::{LOADINGS, assert_close, numbers, reference, sites, write};
+use crate::support::{Scratch, assert_has, names, provenance, site};
 
 #[test]
 fn order_swaps_and_other_variants_change_nothing() {
     let scratch = Scratch::new();
-    let (old, new, out) = (scratch.join("old.vcz"), scratch.join("new.vcz"), scratch.join("out"));
-    write(&old, &sites());
-    let loadings = reference(&scratch, &old, &["-k", "4"]);
+    write(&scratch, "old.vcz", &sites());
+    reference(&scratch, "old.vcz -k 4");
     let mut changed = sites();
     for site in changed.iter_mut().filter(|site| !site.variant.alternate.contains(',')).step_by(2) {
         let Variant { reference, alternate, .. } = &mut site.variant;
@@ -28,20 +28,18 @@ fn order_swaps_and_other_variants_change_nothing() {
     changed.push(site("3", 100, ["A", "C"], &[2; 6]));
     let again = changed.len() - 2;
     changed[..again].reverse();
-    write(&new, &changed);
-    let ran = project(&new, &loadings, &out, &[]).ok();
-    assert_only_missing(&ran);
-    let own = numbers(&loadings.with_file_name("scores.tsv"));
-    assert_close(&numbers(&out.join("projection.tsv")), &own, 1e-5, false);
-    for words in
-        ["20 used, 8 of them with alleles swapped", "of the stores, 3 not in the loadings, 1 repeated"]
-    {
-        assert!(ran.out.contains(words), "`{words}` is not in: {}", ran.out);
-    }
-    let record = json(&fs::read_to_string(out.join("run.json")).unwrap());
+    write(&scratch, "new.vcz", &changed);
+    let ran = scratch.ok(&format!("project new.vcz {LOADINGS} --out out"));
+    let is_of_missing = |line: &str| line.contains("of the calls of the variants used");
+    assert!(ran.err.lines().all(is_of_missing), "{}", ran.err);
+    let [ours, own] = ["out/projection.tsv", "reference/scores.tsv"].map(|name| numbers(&scratch, name, 1));
+    assert_close(&ours, &own, false);
+    let said =
+        ["20 used, 8 of them with alleles swapped", "of the stores, 3 not in the loadings, 1 repeated"];
+    assert_has(&ran.out, &said);
+    let record = scratch.json("out/run.json");
     provenance(&record, "project", [None, None]);
-    assert_eq!(record["command"], "project");
-    let expected = serde_json::json!({
+    let expected = json!({
         "loadings": {
             "variants": 20, "used": 20, "swapped": 8, "alleles_unknown": 0, "fewer_alleles": 0, "absent": 0,
             "other_alleles": 0, "repeated": 0, "ambiguous": 0, "nowhere": 0, "doubled_id": 0,
@@ -53,65 +51,96 @@ fn order_swaps_and_other_variants_change_nothing() {
     });
     assert_eq!(record["matched"], expected);
     let missing = sites().iter().flat_map(|site| &site.dosages).filter(|&&g| g < 0).count();
-    assert_eq!(record["missing_calls"], missing);
-    assert_eq!(record["reference"]["samples"], 6);
-    assert_eq!(record["shape"]["samples"], 6);
-    let mut files: Vec<_> = record["files"].as_array().unwrap().iter().map(|f| f.as_str().unwrap()).collect();
-    files.sort_unstable();
-    assert_eq!(names(&out), files);
-    assert_eq!(files, ["projection.eigenvec", "projection.samples.tsv", "projection.tsv", "run.json"]);
+    assert_eq!((&record["missing_calls"], &record["reference"]["samples"]), (&missing.into(), &6.into()));
+    let files = json!(["run.json", "projection.tsv", "projection.eigenvec", "projection.samples.tsv"]);
+    assert_eq!((&record["files"], names(&scratch.join("out")).len()), (&files, 4));
 }
 
 /// As joint calling names alleles that are of other samples alone.
 #[test]
 fn names_of_alleles_that_nobody_carries_change_nothing() {
     let scratch = Scratch::new();
-    let [old, new, other] = ["old.vcz", "new.vcz", "other.vcz"].map(|name| scratch.join(name));
-    write(&old, &sites());
-    let loadings = reference(&scratch, &old, &["-k", "4"]);
+    write(&scratch, "old.vcz", &sites());
+    reference(&scratch, "old.vcz -k 4");
     let mut named = sites();
     for site in named.iter_mut().filter(|site| !site.variant.alternate.contains(',')).step_by(3) {
         site.variant.alternate += ",TTTT";
     }
-    write(&new, &named);
-    for more in [&[][..], &["--match", "id", "--max-mismatch", "1"]] {
-        let out = scratch.join(&format!("new-{}", more.len()));
-        let ran = project(&new, &loadings, &out, more).ok();
-        let record = json(&fs::read_to_string(out.join("run.json")).unwrap());
-        let plain = project(&old, &loadings, &scratch.join(&format!("old-{}", more.len())), more).ok();
-        assert_eq!(ran.err, plain.err);
-        let own = json(&fs::read_to_string(scratch.join(&format!("old-{}/run.json", more.len()))).unwrap());
-        assert_eq!(record["matched"], own["matched"]);
-        let scores =
-            |name: &str| fs::read(scratch.join(&format!("{name}-{}/projection.tsv", more.len()))).unwrap();
-        assert_eq!(scores("new"), scores("old"));
+    write(&scratch, "new.vcz", &named);
+    for more in ["", "--match id --max-mismatch 1"] {
+        let [old, new] = ["old", "new"].map(|name| {
+            let ran = scratch.ok(&format!("project {name}.vcz {LOADINGS} --out {name} --overwrite {more}"));
+            let matched = scratch.json(&format!("{name}/run.json"))["matched"].clone();
+            (ran.err, matched, scratch.bytes(&format!("{name}/projection.tsv")))
+        });
+        assert!(old == new, "{more}: {} {}", new.0, new.1);
     }
     // Distances from another store are the same, too.
-    write(&other, &sites());
-    let table = |store: &std::path::Path, name: &str| {
-        let path = scratch.join(name);
-        let words = ["--with", &*other.to_string_lossy(), "--metric", "ibs"];
-        crate::support::run(crate::support::on_store("distance", store, &path, &words)).ok();
-        fs::read(path).unwrap()
-    };
-    assert_eq!(table(&new, "new.tsv"), table(&old, "old.tsv"));
+    let [old, new] = ["old", "new"].map(|name| {
+        scratch.ok(&format!("distance {name}.vcz --out {name}.tsv --with old.vcz --metric ibs"));
+        scratch.text(&format!("{name}.tsv"))
+    });
+    assert_eq!(old, new);
 }
 
 #[test]
 fn nothing_in_common_is_refused_however_much_may_be_missing() {
     let scratch = Scratch::new();
-    let (old, new) = (scratch.join("old.vcz"), scratch.join("new.vcz"));
-    write(&old, &sites());
-    let loadings = reference(&scratch, &old, &["-k", "2"]);
+    write(&scratch, "old.vcz", &sites());
+    reference(&scratch, "old.vcz -k 2");
     let mut renamed = sites();
-    renamed
-        .iter_mut()
-        .for_each(|site| site.variant.contig = Arc::from(format!("scaffold{}", site.variant.contig)));
-    write(&new, &renamed);
-    let ran = project(&new, &loadings, &scratch.join("out"), &["--max-mismatch", "1"]);
-    assert_eq!(ran.code, 1);
-    for words in ["no variant", "--match id", "20 not in the stores", "contig `1`", "`scaffold1`"] {
-        assert!(ran.err.contains(words), "`{words}` is not in: {}", ran.err);
+    let other = |name: &str| Arc::from(format!("scaffold{name}"));
+    renamed.iter_mut().for_each(|site| site.variant.contig = other(&site.variant.contig));
+    write(&scratch, "new.vcz", &renamed);
+    let said = ["no variant", "--match id", "20 not in the stores", "contig `1`", "`scaffold1`"];
+    scratch.refused(&format!("project new.vcz {LOADINGS} --out out --max-mismatch 1"), 1, &said);
+}
+
+/// New samples as plink 1.9 writes them, without the names of alleles that none of them carries.
+#[test]
+fn known_alleles_tell_which_way_round() {
+    let scratch = Scratch::new();
+    scratch.copies("hapmap/scores", "expected", &["tsv"]);
+    let expected = numbers(&scratch, "expected.tsv", 1);
+    for [counted, of_new] in [["a1", "a1"], ["a1", "a2"], ["a2", "a1"]] {
+        reference(&scratch, &format!("@hapmap/reference.bed -k 4 --counted-allele {counted}"));
+        let words = format!("{LOADINGS} --out out --counted-allele {of_new} --overwrite");
+        let ran = scratch.ok(&format!("project @hapmap/new.bed {words}"));
+        let record = scratch.json("out/run.json");
+        let matched = &record["matched"];
+        let counts = ["used", "fewer_alleles"].map(|name| matched["loadings"][name].as_u64().unwrap());
+        assert_eq!((counts, &matched["stores"]["not_in_loadings"]), ([603, 98], &0.into()));
+        assert_close(&numbers(&scratch, "out/projection.tsv", 2), &expected, true);
+        // One sample of five has no call of 46 variants.
+        let warning = "1 sample lacks more than 5 % of the calls of the variants used";
+        assert_has(&ran.err, &[warning, "`NA06994 (7.63 %)`"]);
+        let calls = numbers(&scratch, "out/projection.samples.tsv", 2);
+        assert!(calls.iter().map(|row| row[1]).eq([9.0, 6.0, 9.0, 46.0, 5.0]));
     }
-    assert!(!scratch.join("out").exists());
+}
+
+/// By id, positions need not be numbers.
+#[test]
+fn other_builds_and_names_of_the_contig() {
+    let scratch = Scratch::new();
+    reference(&scratch, "@hapmap/reference.bed -k 4");
+    scratch.copies("hapmap/new", "new", &["bed", "fam", "bim"]);
+    scratch.copies("hapmap/scores", "expected", &["tsv"]);
+    let text = scratch.text("new.bim");
+    for (shift, by) in [(Some(0), "position"), (Some(381_546), "id"), (None, "id")] {
+        let line = |line: &str| {
+            let columns: Vec<&str> = line.split_ascii_whitespace().collect();
+            let position: u64 = columns[3].parse().unwrap();
+            let position = shift.map_or_else(|| "NA".into(), |shift| (position + shift).to_string());
+            format!("chr22 {} 0 {position} {} {}\n", columns[1], columns[4], columns[5])
+        };
+        scratch.write("new.bim", text.lines().map(line).collect::<String>());
+        let record =
+            scratch.record(&format!("project new.bed {LOADINGS} --out out --match {by} --overwrite"));
+        assert_eq!(record["matched"]["by"], by);
+        let [ours, own] = [("out/projection.tsv", 2), ("expected.tsv", 1)]
+            .map(|(name, columns)| numbers(&scratch, name, columns));
+        assert_close(&ours, &own, true);
+    }
+    scratch.refused(&format!("project new.bed {LOADINGS} --out new"), 1, &["position \"NA\""]);
 }

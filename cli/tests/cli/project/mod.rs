@@ -1,47 +1,26 @@
 //! `teatime project`, and the stores that its tests are made of.
 
-mod hapmap;
 mod matching;
 mod samples;
-mod scores;
 mod tables;
 
-use std::{
-    fs,
-    io::Read,
-    path::{Path, PathBuf},
-};
+use crate::support::{Scratch, Site, number, site, store_of};
 
-use flate2::read::MultiGzDecoder;
-use teatime_genotype::{Variant, VcfZarrHeader};
+const LOADINGS: &str = "--loadings reference/loadings.tsv.gz";
 
-use crate::support::{self, Ran, Scratch, calls, number, on_store, pca, rows, run, write_store};
-
-/// `teatime project STORE --loadings LOADINGS --out OUT` and words.
-fn project(store: &Path, loadings: &Path, out: &Path, more: &[&str]) -> Ran {
-    run(on_store("project", store, out, &[&["--loadings", loadings.to_str().unwrap()], more].concat()))
+/// The PCA of a store with its loadings, [`LOADINGS`].
+fn reference(scratch: &Scratch, words: &str) {
+    scratch.ok(&format!("pca --loadings --overwrite --out reference {words}"));
 }
 
-/// The PCA of a store with its loadings: their path.
-fn reference(scratch: &Scratch, store: &Path, more: &[&str]) -> PathBuf {
-    let out = scratch.join("reference");
-    pca(store, &out, &[&["--loadings", "--overwrite"], more].concat()).ok();
-    out.join("loadings.tsv.gz")
-}
-
-fn unpacked(path: &Path) -> String {
-    let mut text = String::new();
-    MultiGzDecoder::new(fs::File::open(path).unwrap()).read_to_string(&mut text).unwrap();
-    text
-}
-
-/// Numbers of a table of samples, without their names.
-fn numbers(path: &Path) -> Vec<Vec<f64>> {
-    rows(path).iter().map(|row| row[1..].iter().map(|value| number(value)).collect()).collect()
+/// Numbers of a table of samples, after so many columns of names.
+fn numbers(scratch: &Scratch, name: &str, names: usize) -> Vec<Vec<f64>> {
+    scratch.rows(name).iter().map(|row| row[names..].iter().map(|value| number(value)).collect()).collect()
 }
 
 /// Every number as near to the other's as a fraction of its column's largest, or its negative in all of the column.
-fn assert_close(ours: &[Vec<f64>], theirs: &[Vec<f64>], tolerance: f64, any_sign: bool) {
+#[track_caller]
+fn assert_close(ours: &[Vec<f64>], theirs: &[Vec<f64>], any_sign: bool) {
     assert_eq!((ours.len(), ours[0].len()), (theirs.len(), theirs[0].len()));
     for j in 0..ours[0].len() {
         let dot: f64 = ours.iter().zip(theirs).map(|(a, b)| a[j] * b[j]).sum();
@@ -49,37 +28,13 @@ fn assert_close(ours: &[Vec<f64>], theirs: &[Vec<f64>], tolerance: f64, any_sign
         let largest = theirs.iter().fold(0.0, |most: f64, row| most.max(row[j].abs()));
         for (i, (a, b)) in ours.iter().zip(theirs).enumerate() {
             let (a, b) = (a[j], b[j] * sign);
-            assert!((a - b).abs() <= tolerance * largest, "sample {i}, PC{}: {a} and {b}", j + 1);
+            assert!((a - b).abs() <= 1e-5 * largest, "sample {i}, PC{}: {a} and {b}", j + 1);
         }
     }
 }
 
-/// A place and its alleles, with the dosages of the samples.
-struct Site {
-    variant: Variant,
-    dosages: Vec<i8>,
-}
-
-fn site(contig: &str, position: u64, alleles: [&str; 2], dosages: &[i8]) -> Site {
-    let [reference, alternate] = alleles.map(str::to_owned);
-    let variant =
-        Variant { contig: contig.into(), position, id: format!("v{position}"), reference, alternate };
-    Site { variant, dosages: dosages.to_vec() }
-}
-
-/// Writes a store of diploids.
-fn write(path: &Path, sites: &[Site]) {
-    let samples = (0..sites[0].dosages.len()).map(|i| format!("s{i}")).collect();
-    let mut contigs: Vec<String> = sites.iter().map(|site| site.variant.contig.to_string()).collect();
-    contigs.dedup();
-    contigs.sort_unstable();
-    contigs.dedup();
-    let mut header = VcfZarrHeader::new(samples, contigs, sites.len() as u64);
-    header.alleles = 3;
-    let calls = calls(sites.iter().flat_map(|site| &site.dosages));
-    let variants: Vec<Variant> = sites.iter().map(|site| site.variant.clone()).collect();
-    drop(fs::remove_dir_all(path));
-    write_store(path, header, &calls, &variants);
+fn write(scratch: &Scratch, name: &str, sites: &[Site]) {
+    store_of(&scratch.join(name), "s", sites);
 }
 
 /// Twenty sites of six samples on two contigs, all of which vary; some calls are missing.
@@ -100,14 +55,54 @@ fn sites() -> Vec<Site> {
     (0..20).map(site).collect()
 }
 
-/// Nothing is warned of but missing calls, of which the samples have many.
-fn assert_only_missing(ran: &Ran) {
-    let missing =
-        |line: &str| line.starts_with("warning: ") && line.contains("of the calls of the variants used");
-    assert!(ran.err.lines().all(missing), "{}", ran.err);
+/// The reference's samples get their own scores, in the tables that a PCA has, which name families where there are such.
+#[test]
+fn the_references_samples_get_their_scores_back() {
+    let scratch = Scratch::new();
+    for (words, columns) in [("@all_v3.vcz --scaler binom2 --maf 0.05", 1), ("@plink1/biallelic.bed -k 2", 2)]
+    {
+        reference(&scratch, words);
+        let store = words.split(' ').next().unwrap();
+        let ran = scratch.ok(&format!("project {store} {LOADINGS} --out out --overwrite"));
+        assert!(ran.err.is_empty(), "{}", ran.err);
+        for (ours, theirs) in [("projection.tsv", "scores.tsv"), ("projection.eigenvec", "pca.eigenvec")] {
+            let [ours, theirs] = [format!("out/{ours}"), format!("reference/{theirs}")];
+            assert_close(&numbers(&scratch, &ours, columns), &numbers(&scratch, &theirs, columns), false);
+            let names = [ours, theirs].map(|name| {
+                let names = |row: Vec<String>| row[..columns].join(" ");
+                let first = scratch.text(&name).lines().next().unwrap().to_owned();
+                (first, scratch.rows(&name).into_iter().map(names).collect::<Vec<_>>())
+            });
+            assert_eq!(names[0], names[1]);
+        }
+        let [record, own] = ["out", "reference"].map(|name| scratch.json(&format!("{name}/run.json")));
+        assert_eq!(record["matched"]["loadings"]["used"], own["variants"]["used"]);
+        assert_eq!(record["allele_counts"], own["allele_counts"]);
+    }
 }
 
-fn refused(store: &Path, loadings: &Path, more: &[&str], words: &[&str]) {
-    let more = [&["--loadings", loadings.to_str().unwrap()], more].concat();
-    support::refused("project", store, &more, 1, words);
+/// Scores do not change where variants that the reference has are in two stores, and those that are left out are told.
+#[test]
+fn stores_are_appended_and_variants_left_out_are_told() {
+    let scratch = Scratch::new();
+    let mut all = sites();
+    write(&scratch, "old.vcz", &all);
+    reference(&scratch, "old.vcz -k 3");
+    // One lost, one with other alleles, the others in two stores.
+    all.remove(17);
+    all[4].variant.alternate = "T".into();
+    write(&scratch, "all.vcz", &all);
+    let second = all.split_off(9);
+    write(&scratch, "one.vcz", &second);
+    write(&scratch, "two.vcz", &all);
+    let project =
+        |stores: &str, more: &str| format!("project {stores} {LOADINGS} --out out --overwrite {more}");
+    let reasons = "1 not in the stores, 1 there with other alleles";
+    let ran = scratch.ok(&project("one.vcz two.vcz", "--max-mismatch 0.1"));
+    crate::support::assert_has(&ran.err, &["warning: 2 of 20 variants", "(10 %)", reasons]);
+    let found = numbers(&scratch, "out/projection.tsv", 1);
+    scratch.ok(&project("all.vcz", "--max-mismatch 0.1"));
+    assert_close(&found, &numbers(&scratch, "out/projection.tsv", 1), false);
+    let said = ["2 of 20 variants", "--max-mismatch 0.05", reasons];
+    scratch.refused(&project("one.vcz two.vcz", ""), 1, &said);
 }
