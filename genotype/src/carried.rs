@@ -25,7 +25,7 @@ use super::{of_ploidy::alleles, ploidy::each_row_of_calls, source::Genotypes};
 /// # Ok::<(), teatime::Error>(())
 /// ```
 pub fn carried_alleles(genotypes: &Genotypes, device: &Device, run: &Run) -> Result<Vec<u128>> {
-    let mut found = Vec::new();
+    let mut carried = Vec::new();
     let add = |bits: &mut u128, call: &[i8]| {
         if alleles(call).is_some() {
             *bits |= call.iter().filter(|allele| **allele >= 0).fold(0, |bits, allele| bits | 1 << allele);
@@ -33,7 +33,7 @@ pub fn carried_alleles(genotypes: &Genotypes, device: &Device, run: &Run) -> Res
     };
     let held = genotypes.variants().saturating_mul(size_of::<u128>() as u64);
     each_row_of_calls("carried_alleles", genotypes, device, run, held, &|_| 0, &add, &mut |bits| {
-        found.push(bits)
+        carried.push(bits)
     })?;
-    Ok(found)
+    Ok(carried)
 }

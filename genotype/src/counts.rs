@@ -14,7 +14,7 @@ const AT_ONCE: usize = 4096;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CallCounts {
     samples: u64,
-    of: CountsByVariant,
+    by_variant: CountsByVariant,
     digest: u64,
 }
 
@@ -37,7 +37,7 @@ impl CallCounts {
         let room = to_usize(variants);
         let requested = variants.saturating_mul(Self::bytes_of(codes));
         let full = |_| Error::OutOfMemory { requested, free: None };
-        let of = if codes {
+        let by_variant = if codes {
             let mut counts = Vec::new();
             counts.try_reserve_exact(room).map_err(full)?;
             CountsByVariant::Codes(counts)
@@ -46,7 +46,7 @@ impl CallCounts {
             stats.try_reserve_exact(room).map_err(full)?;
             CountsByVariant::Dosages(stats)
         };
-        Ok(Self { samples, of, digest: FNV_OFFSET })
+        Ok(Self { samples, by_variant, digest: FNV_OFFSET })
     }
 
     /// Bytes of a variant.
@@ -65,23 +65,23 @@ impl CallCounts {
             let twos = (stats.sum_squares - stats.sum) / 2.0;
             [(stats.sum - 2.0 * twos) as u32, twos as u32, (self.samples - stats.count) as u32]
         };
-        match &mut self.of {
-            CountsByVariant::Codes(all) => all.extend(stats.iter().map(counts)),
-            CountsByVariant::Dosages(all) => all.extend_from_slice(stats),
+        match &mut self.by_variant {
+            CountsByVariant::Codes(codes) => codes.extend(stats.iter().map(counts)),
+            CountsByVariant::Dosages(sums) => sums.extend_from_slice(stats),
         }
         self.digest_next(stats);
     }
 
     /// Counts that were made elsewhere; none where a variant has more than there are samples.
-    pub(crate) fn counted(samples: u64, of: CountsByVariant) -> Option<Self> {
-        let fits = match &of {
-            CountsByVariant::Codes(all) => {
-                all.iter().all(|counts| counts.iter().map(|&count| u64::from(count)).sum::<u64>() <= samples)
-            }
-            CountsByVariant::Dosages(all) => all.iter().all(|stats| stats.count <= samples),
+    pub(crate) fn counted(samples: u64, by_variant: CountsByVariant) -> Option<Self> {
+        let fits = match &by_variant {
+            CountsByVariant::Codes(codes) => codes
+                .iter()
+                .all(|counts| counts.iter().map(|&count| u64::from(count)).sum::<u64>() <= samples),
+            CountsByVariant::Dosages(sums) => sums.iter().all(|stats| stats.count <= samples),
         };
         fits.then(|| {
-            let mut counts = Self { samples, of, digest: FNV_OFFSET };
+            let mut counts = Self { samples, by_variant, digest: FNV_OFFSET };
             counts.digest_from(0);
             counts
         })
@@ -91,9 +91,11 @@ impl CallCounts {
     #[must_use]
     pub(crate) fn append(&mut self, other: &Self) -> bool {
         let len = self.len();
-        match (&mut self.of, &other.of) {
-            (CountsByVariant::Codes(all), CountsByVariant::Codes(other)) => all.extend_from_slice(other),
-            (CountsByVariant::Dosages(all), CountsByVariant::Dosages(other)) => all.extend_from_slice(other),
+        match (&mut self.by_variant, &other.by_variant) {
+            (CountsByVariant::Codes(codes), CountsByVariant::Codes(other)) => codes.extend_from_slice(other),
+            (CountsByVariant::Dosages(sums), CountsByVariant::Dosages(other)) => {
+                sums.extend_from_slice(other)
+            }
             _ => return false,
         }
         self.digest_from(len);
@@ -103,7 +105,7 @@ impl CallCounts {
     /// Digests the variants from one on.
     fn digest_from(&mut self, first: usize) {
         for first in (first..self.len()).step_by(AT_ONCE) {
-            self.digest_next(&self.of(first..self.len().min(first + AT_ONCE)));
+            self.digest_next(&self.stats(first..self.len().min(first + AT_ONCE)));
         }
     }
 
@@ -116,19 +118,19 @@ impl CallCounts {
 
     /// The counts of each variant.
     pub(crate) fn by_variant(&self) -> &CountsByVariant {
-        &self.of
+        &self.by_variant
     }
 
     /// The sums of these variants.
     ///
     /// # Panics
     /// When there are not so many.
-    pub(crate) fn of(&self, variants: Range<usize>) -> Vec<Stats> {
-        match &self.of {
-            CountsByVariant::Codes(all) => {
-                all[variants].iter().map(|counts| stats(*counts, self.samples)).collect()
+    pub(crate) fn stats(&self, variants: Range<usize>) -> Vec<Stats> {
+        match &self.by_variant {
+            CountsByVariant::Codes(codes) => {
+                codes[variants].iter().map(|counts| stats(*counts, self.samples)).collect()
             }
-            CountsByVariant::Dosages(all) => all[variants].to_vec(),
+            CountsByVariant::Dosages(sums) => sums[variants].to_vec(),
         }
     }
 
@@ -137,17 +139,17 @@ impl CallCounts {
     /// # Panics
     /// When there is no such variant.
     pub(crate) fn missing(&self, variant: usize) -> u64 {
-        match &self.of {
-            CountsByVariant::Codes(all) => all[variant][2].into(),
-            CountsByVariant::Dosages(all) => self.samples - all[variant].count,
+        match &self.by_variant {
+            CountsByVariant::Codes(codes) => codes[variant][2].into(),
+            CountsByVariant::Dosages(sums) => self.samples - sums[variant].count,
         }
     }
 
     /// The number of variants.
     pub(crate) fn len(&self) -> usize {
-        match &self.of {
-            CountsByVariant::Codes(all) => all.len(),
-            CountsByVariant::Dosages(all) => all.len(),
+        match &self.by_variant {
+            CountsByVariant::Codes(codes) => codes.len(),
+            CountsByVariant::Dosages(sums) => sums.len(),
         }
     }
 

@@ -50,7 +50,7 @@ impl OfPloidy {
     /// [`Error::Store`] for calls of a type without a number for an allele that is not there.
     pub(crate) fn fitting(array: &Arc<dyn ChunkedArray>, ploidy: u64) -> Result<Arc<dyn ChunkedArray>> {
         // Calls of one or two alleles all fit a ploidy of two.
-        Self::of(array, ploidy, ploidy > 2)
+        Self::wrap(array, ploidy, ploidy > 2)
     }
 
     /// Calls of at most so many alleles, filled up.
@@ -58,10 +58,10 @@ impl OfPloidy {
     /// # Errors
     /// As [`fitting`](Self::fitting).
     pub(crate) fn filled(array: &Arc<dyn ChunkedArray>, ploidy: u64) -> Result<Arc<dyn ChunkedArray>> {
-        Self::of(array, ploidy, false)
+        Self::wrap(array, ploidy, false)
     }
 
-    fn of(array: &Arc<dyn ChunkedArray>, ploidy: u64, fitting: bool) -> Result<Arc<dyn ChunkedArray>> {
+    fn wrap(array: &Arc<dyn ChunkedArray>, ploidy: u64, fitting: bool) -> Result<Arc<dyn ChunkedArray>> {
         let stored = array.shape()[2];
         if stored == ploidy && !fitting {
             return Ok(Arc::clone(array));

@@ -222,7 +222,7 @@ impl PairAccumulator {
         let variance = Weight::Variance { ploidy: rule.ploidy };
         for block in reader.blocks(rows) {
             let scales = &scales[to_usize(block.start - rows.start)..to_usize(block.end - rows.start)];
-            self.total_variance += scales.iter().map(|scale| variance.of(scale)).sum::<f64>();
+            self.total_variance += scales.iter().map(|scale| variance.weigh(scale)).sum::<f64>();
             self.called.iter_mut().flatten().for_each(|called| called.count_block(scales));
         }
         Ok(scales)
@@ -294,7 +294,7 @@ enum Weight {
 
 impl Weight {
     /// The weight of a variant.
-    fn of(self, scale: &VariantScale) -> f64 {
+    fn weigh(self, scale: &VariantScale) -> f64 {
         match self {
             _ if !scale.is_kept() => 0.0,
             Self::One => 1.0,
@@ -303,7 +303,7 @@ impl Weight {
     }
 
     fn known_rows(self, scales: &[VariantScale]) -> Vec<KnownRow> {
-        scales.iter().map(|scale| KnownRow { weight: self.of(scale), known: scale.called }).collect()
+        scales.iter().map(|scale| KnownRow { weight: self.weigh(scale), known: scale.called }).collect()
     }
 }
 
@@ -348,7 +348,7 @@ impl CalledPairs {
 
     /// Counts the variants of a block.
     fn count_block(&mut self, scales: &[VariantScale]) {
-        let weight = |scale| self.weight.of(scale);
+        let weight = |scale| self.weight.weigh(scale);
         if let SumOf::Packed(_) = self.sum {
             let complete = scales.iter().filter(|scale| scale.called == self.samples);
             self.everywhere += complete.map(weight).sum::<f64>();
@@ -360,7 +360,7 @@ impl CalledPairs {
 
     /// True where each variant of a block with a weight is called in all samples or in none.
     fn is_whole(&self, scales: &[VariantScale]) -> bool {
-        let weight = |scale| self.weight.of(scale);
+        let weight = |scale| self.weight.weigh(scale);
         scales.iter().all(|scale| [0, self.samples].contains(&scale.called) || weight(scale) == 0.0)
     }
 
@@ -372,7 +372,7 @@ impl CalledPairs {
             return Ok(());
         }
         // Their products are the weights.
-        let roots: Vec<f32> = scales.iter().map(|scale| self.weight.of(scale).sqrt().to_f32()).collect();
+        let roots: Vec<f32> = scales.iter().map(|scale| self.weight.weigh(scale).sqrt().to_f32()).collect();
         sum.add(&gram_lower(&panel.called(&roots)?)?)
     }
 

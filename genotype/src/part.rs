@@ -184,8 +184,8 @@ impl CohortPart {
             SumValues::Real(values) => size_of_val(&values[..]),
         };
         let of_counts = match self.counts() {
-            CountsByVariant::Codes(all) => size_of_val(&all[..]),
-            CountsByVariant::Dosages(all) => size_of_val(&all[..]),
+            CountsByVariant::Codes(codes) => size_of_val(&codes[..]),
+            CountsByVariant::Dosages(stats) => size_of_val(&stats[..]),
         };
         (of_counts + self.sums.iter().map(of_sums).sum::<usize>()) as u64
     }
@@ -198,9 +198,9 @@ impl CohortPart {
     /// # Errors
     /// [`Error::Argument`] where there are none of that name.
     pub(super) fn find(&self, name: &str) -> Result<&SumValues> {
-        let found = self.sums.iter().find(|sums| sums.name == name);
+        let sums = self.sums.iter().find(|sums| sums.name == name);
         let why = || format!("{name} are wanted, and it has {}", self.names());
-        found.map(|sums| &sums.values).ok_or_else(|| Error::argument("Cohort::of_part", "part", why()))
+        sums.map(|sums| &sums.values).ok_or_else(|| Error::argument("Cohort::of_part", "part", why()))
     }
 
     /// The part as bytes, the same on every system: [`from_bytes`](Self::from_bytes) reads them. As many as it holds, and some words.
@@ -219,16 +219,16 @@ impl CohortPart {
             .for_each(|n| number(&mut out, n));
         text(&mut out, &self.genotypes);
         match self.counts() {
-            CountsByVariant::Codes(all) => {
+            CountsByVariant::Codes(codes) => {
                 number(&mut out, CODES);
-                out.extend(all.as_flattened().iter().flat_map(|count| count.to_le_bytes()));
+                out.extend(codes.as_flattened().iter().flat_map(|count| count.to_le_bytes()));
             }
-            CountsByVariant::Dosages(all) => {
+            CountsByVariant::Dosages(stats) => {
                 number(&mut out, DOSAGES);
                 let words = |stats: &Stats| {
                     [stats.sum.to_bits(), stats.sum_squares.to_bits(), stats.count, stats.bad]
                 };
-                all.iter().flat_map(words).for_each(|word| number(&mut out, word));
+                stats.iter().flat_map(words).for_each(|word| number(&mut out, word));
             }
         }
         number(&mut out, self.sums.len() as u64);

@@ -68,9 +68,9 @@ impl CallPloidies {
 /// // One variant of three samples: a diploid call, one of three alleles, and a missing one.
 /// let calls = MemoryArray::new("calls", &[0i8, 1, -2, 0, 1, 1, -1, -1, -2], &[1, 3, 3], &[1, 3, 3])?;
 /// let genotypes = Genotypes::new(vec![Arc::new(calls)])?;
-/// let found = call_ploidies(&genotypes, &Device::cpu(), &Run::default())?;
-/// assert_eq!((found.counts(), found.unfit(2)), (&[0, 0, 1, 1][..], 1));
-/// let diploid = genotypes.with_ploidy(found.common())?;
+/// let ploidies = call_ploidies(&genotypes, &Device::cpu(), &Run::default())?;
+/// assert_eq!((ploidies.counts(), ploidies.unfit(2)), (&[0, 0, 1, 1][..], 1));
+/// let diploid = genotypes.with_ploidy(ploidies.common())?;
 /// assert_eq!(diploid.ploidy(), 2);
 /// # Ok::<(), teatime::Error>(())
 /// ```
@@ -145,16 +145,16 @@ pub(super) fn each_row_of_calls<T: Send>(
         run.cancel.check()?;
         let end = block.rows().end;
         let block = block.bytes().par_chunks(row);
-        let found: Vec<T> = device.pool()?.install(|| {
+        let summaries: Vec<T> = device.pool()?.install(|| {
             let of_row = |row: &[u8]| {
-                let mut found = start(width);
+                let mut summary = start(width);
                 let calls = row.chunks_exact(width);
-                calls.for_each(|call| fold(&mut found, bytemuck::cast_slice::<u8, i8>(call)));
-                found
+                calls.for_each(|call| fold(&mut summary, bytemuck::cast_slice::<u8, i8>(call)));
+                summary
             };
             block.map(of_row).collect()
         });
-        found.into_iter().for_each(&mut *take);
+        summaries.into_iter().for_each(&mut *take);
         pass.tell(end)?;
     }
     Ok(())

@@ -252,16 +252,17 @@ impl Reader {
             Form::Packed(table) => {
                 let raw = block.tensor(&[count, samples.div_ceil(4)])?;
                 if open.back().is_none_or(|filling| filling.panel.rows.end <= rows.start) {
-                    let all = rows.start..self.variants().min(rows.start + panel_rows);
-                    let packed = Tensor::empty(device, &[all.end - all.start, row_words(samples)])?;
-                    open.push_back(Filling::new(all, Held::Packed(packed)));
+                    let panel_range = rows.start..self.variants().min(rows.start + panel_rows);
+                    let packed =
+                        Tensor::empty(device, &[panel_range.end - panel_range.start, row_words(samples)])?;
+                    open.push_back(Filling::new(panel_range, Held::Packed(packed)));
                 }
-                let Some(Panel { rows: all, held: Held::Packed(packed), .. }) =
+                let Some(Panel { rows: panel_range, held: Held::Packed(packed), .. }) =
                     open.back_mut().map(|filling| &mut filling.panel)
                 else {
                     unreachable!("a packed panel was just made");
                 };
-                let counts = recode(&raw, table, samples, packed, rows.start - all.start)?;
+                let counts = recode(&raw, table, samples, packed, rows.start - panel_range.start)?;
                 Box::new(|| counts.wait())
             }
             Form::Dosages => {

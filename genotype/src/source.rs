@@ -122,10 +122,10 @@ impl Genotypes {
         let are_dosages = axes == 3 && arrays.iter().all(|array| array.shape()[2] == 1 && floats(&**array));
         let widest = arrays.iter().filter_map(|array| array.shape().get(2).copied()).max();
         let Some(ploidy) = widest.filter(|_| !are_dosages) else {
-            return Ok(Self::of(arrays, GenotypeKind::Dosages, samples));
+            return Ok(Self::from_arrays(arrays, GenotypeKind::Dosages, samples));
         };
         let filled = arrays.iter().map(|array| OfPloidy::filled(array, ploidy)).collect::<Result<_>>()?;
-        Ok(Self { arrays: filled, ..Self::of(arrays, GenotypeKind::Calls { ploidy }, samples) })
+        Ok(Self { arrays: filled, ..Self::from_arrays(arrays, GenotypeKind::Calls { ploidy }, samples) })
     }
 
     /// Appends arrays of PLINK 1's packed calls, as [`BedFile::array`](crate::bed::BedFile::array) has them, along
@@ -153,10 +153,10 @@ impl Genotypes {
                 return Err(Error::shape(op, expected, got));
             }
         }
-        Ok(Self::of(arrays, GenotypeKind::Plink, samples))
+        Ok(Self::from_arrays(arrays, GenotypeKind::Plink, samples))
     }
 
-    fn of(arrays: Vec<Arc<dyn ChunkedArray>>, kind: GenotypeKind, samples: u64) -> Self {
+    fn from_arrays(arrays: Vec<Arc<dyn ChunkedArray>>, kind: GenotypeKind, samples: u64) -> Self {
         let rows = Arc::new(Selection::all(total(&arrays)));
         let columns = Arc::new(Selection::all(samples));
         let stored = arrays.clone();
@@ -250,8 +250,8 @@ impl Genotypes {
         if let GenotypeKind::Plink = self.kind {
             return Err(Error::argument(op, "samples", "of PLINK's packed calls all are taken"));
         }
-        let all = self.arrays.first().map_or(0, |array| array.shape()[1]);
-        let columns = Selection::new(op, "samples", samples, all)?;
+        let stored_samples = self.arrays.first().map_or(0, |array| array.shape()[1]);
+        let columns = Selection::new(op, "samples", samples, stored_samples)?;
         Ok(Self { columns: Arc::new(columns), ..self })
     }
 

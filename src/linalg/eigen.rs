@@ -53,10 +53,10 @@ pub(super) fn largest(
     if is_worth(n as u64, count as u64) {
         let host = device.host()?;
         let view = TensorView::from_slice(&host, a, &[n as u64, n as u64])?;
-        let threads = Threads::of(&host)?;
+        let threads = Threads::new(&host)?;
         let iteration = Iteration { op, a: matrix, view: &view, count, threads, host: &host };
-        if let Some(found) = host.in_a_row(|| iteration.run())? {
-            return Ok(found);
+        if let Some(eigenpairs) = host.in_a_row(|| iteration.run())? {
+            return Ok(eigenpairs);
         }
     }
     host::eigen(op, matrix, count, device.cancel())
@@ -286,7 +286,7 @@ mod tests {
         a.row_iter().flat_map(|row| row.iter().copied()).collect()
     }
 
-    fn found(a: &Mat<f64>, count: usize, device: &Device) -> Result<(Vec<f64>, Mat<f64>)> {
+    fn eigenpairs(a: &Mat<f64>, count: usize, device: &Device) -> Result<(Vec<f64>, Mat<f64>)> {
         largest("test", (&values(a), a.nrows()), count, device)
     }
 
@@ -295,20 +295,20 @@ mod tests {
         let (host, n) = (threads(2), a.nrows() as u64);
         let values = values(a);
         let view = TensorView::from_slice(&host, &values, &[n, n]).unwrap();
-        let threads = Threads::of(&host).unwrap();
+        let threads = Threads::new(&host).unwrap();
         f(&Iteration { op: "test", a: a.as_ref(), view: &view, count, threads, host: &host })
     }
 
     /// Beside the spectrum that the matrix is made of.
     fn check(name: &str, a: &Mat<f64>, spectrum: &[f64], values: &[f64], vectors: &Mat<f64>) {
         let (n, count) = (a.nrows(), values.len());
-        let mut all = spectrum.to_vec();
-        all.sort_by(|x, y| y.total_cmp(x));
-        let norm = all.iter().fold(0.0f64, |norm, x| norm.max(x.abs()));
+        let mut sorted = spectrum.to_vec();
+        sorted.sort_by(|x, y| y.total_cmp(x));
+        let norm = sorted.iter().fold(0.0f64, |norm, x| norm.max(x.abs()));
         let rounding = 8.0 * f64::EPSILON * (n as f64).sqrt() * norm;
         let image = a * vectors;
         for j in 0..count {
-            let (value, expected) = (values[j], all[j]);
+            let (value, expected) = (values[j], sorted[j]);
             let bound = rounding.max(TOLERANCE * expected.abs());
             assert!((value - expected).abs() <= bound, "{name}: value {j} is {value}, not {expected}");
             let residual = (image.col(j) - vectors.col(j) * faer::Scale(value)).norm_l2();
@@ -324,12 +324,12 @@ mod tests {
         for (name, spectrum, is_found) in spectra(640) {
             let a = with_values(&spectrum);
             assert!(is_worth(640, 10));
-            let (values, vectors) = found(&a, 10, &device).unwrap();
+            let (values, vectors) = eigenpairs(&a, 10, &device).unwrap();
             assert_eq!((values.len(), vectors.shape()), (10, (640, 10)), "{name}");
             check(name, &a, &spectrum, &values, &vectors);
             if let Some(is_found) = is_found {
-                let found = iterate(&a, 10, |iteration| iteration.run().unwrap().is_some());
-                assert_eq!(found, is_found, "{name}");
+                let was_found = iterate(&a, 10, |iteration| iteration.run().unwrap().is_some());
+                assert_eq!(was_found, is_found, "{name}");
             }
         }
     }
@@ -338,10 +338,10 @@ mod tests {
     fn any_number_of_threads_gives_the_same_bits() {
         let spectrum: Vec<f64> = falling(640).collect();
         let a = with_values(&spectrum);
-        let alone = found(&a, 6, &threads(1)).unwrap();
+        let alone = eigenpairs(&a, 6, &threads(1)).unwrap();
         check("alone", &a, &spectrum, &alone.0, &alone.1);
         for count in [2, 3, 5] {
-            assert!(found(&a, 6, &threads(count)).unwrap() == alone, "{count} threads");
+            assert!(eigenpairs(&a, 6, &threads(count)).unwrap() == alone, "{count} threads");
         }
     }
 
@@ -367,7 +367,7 @@ mod tests {
             let a = with_values(&spectrum);
             for count in [0, 1, 2, n / 10, n] {
                 if count <= n {
-                    let (values, vectors) = found(&a, count, &threads(1)).unwrap();
+                    let (values, vectors) = eigenpairs(&a, count, &threads(1)).unwrap();
                     assert_eq!((values.len(), vectors.shape()), (count, (n, count)));
                     check(&format!("{count} of {n}"), &a, &spectrum, &values, &vectors);
                 }
@@ -381,7 +381,7 @@ mod tests {
             for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
                 let mut a = Mat::<f64>::identity(n, n);
                 (a[(2, 1)], a[(1, 2)]) = (bad, bad);
-                let error = found(&a, 1, &threads(1)).unwrap_err();
+                let error = eigenpairs(&a, 1, &threads(1)).unwrap_err();
                 assert!(matches!(error, Error::Argument { .. }), "{error}");
             }
         }

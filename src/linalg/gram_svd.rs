@@ -43,7 +43,7 @@ pub fn gram_svd(gram: &Matrix, k: usize, sign: SignRule, device: &Device) -> Res
     // Sums of f32 products cannot tell values up to this from zero, as in the randomized method.
     let floor = values.first().map_or(0.0, |largest| FLOOR * f64::from(f32::EPSILON) * largest.max(0.0));
     let s: Vec<f64> = values.iter().map(|&value| if value <= floor { 0.0 } else { value.sqrt() }).collect();
-    let image = Threads::of(device)?.product(gram.as_faer(), vectors.as_ref());
+    let image = Threads::new(device)?.product(gram.as_faer(), vectors.as_ref());
     let residual = |j: usize| {
         let difference = (0..n).map(|i| image[(i, j)] - values[j] * vectors[(i, j)]);
         let norm = difference.map(|x| x * x).sum::<f64>().sqrt();

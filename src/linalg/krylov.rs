@@ -82,10 +82,9 @@ impl Vectors {
             let count = to_usize(part.shape()[0]);
             let weights = Mat::from_fn(y.ncols(), count, |i, j| factor * y[(first + j, i)]);
             let weights = Matrix::from_faer(weights.as_ref()).to_real::<f64>(part.device())?;
-            let (a, b) = (Rows::all("basis", &weights)?, Rows::all("basis", part)?);
-            let all = u64::MAX;
-            Product { name: "basis", op: Op::Nn, a, b, lower: false, accumulate: true, depth: all }
-                .run(out)?;
+            let (a, b) = (Rows::from_tensor("basis", &weights)?, Rows::from_tensor("basis", part)?);
+            let depth = u64::MAX;
+            Product { name: "basis", op: Op::Nn, a, b, lower: false, accumulate: true, depth }.run(out)?;
             first += count;
         }
         Ok(())
@@ -95,7 +94,14 @@ impl Vectors {
 /// The products of each two vectors. Enqueues.
 pub(crate) fn inner(a: &Tensor<f64>, b: &Tensor<f64>) -> Result<Tensor<f64>> {
     let mut out = Tensor::empty(a.device(), &[a.shape()[0], b.shape()[0]])?;
-    multiply("basis", Op::Nt, Rows::all("basis", a)?, Rows::all("basis", b)?, u64::MAX, &mut out)?;
+    multiply(
+        "basis",
+        Op::Nt,
+        Rows::from_tensor("basis", a)?,
+        Rows::from_tensor("basis", b)?,
+        u64::MAX,
+        &mut out,
+    )?;
     Ok(out)
 }
 
@@ -240,7 +246,14 @@ impl Krylov {
         let mut out = Tensor::empty(&self.device, &[count as u64, self.n])?;
         let weights =
             Matrix::from_faer(vectors.subcols(0, count).transpose()).to_real::<f64>(&self.device)?;
-        multiply("basis", Op::Nn, Rows::all("basis", &weights)?, Rows::all("basis", b)?, u64::MAX, &mut out)?;
+        multiply(
+            "basis",
+            Op::Nn,
+            Rows::from_tensor("basis", &weights)?,
+            Rows::from_tensor("basis", b)?,
+            u64::MAX,
+            &mut out,
+        )?;
         Ok(out)
     }
 }

@@ -117,7 +117,7 @@ pub(crate) fn add_normal<T: Element>(
         a.device().in_a_row(|| {
             if T::DTYPE.is_wide() {
                 let block = a.rows(rows)?;
-                add_block(op, Rows::all(op, &*block.in_f64()?)?, x, &mut y, sum)
+                add_block(op, Rows::from_tensor(op, &*block.in_f64()?)?, x, &mut y, sum)
             } else {
                 add_block(op, Rows::new(a, rows), x, &mut y, sum)
             }
@@ -135,7 +135,7 @@ fn add_block<A: Element, R: Real>(
     y: &mut Tensor<R>,
     sum: &mut InnerSum<R>,
 ) -> Result<()> {
-    multiply(op, Op::Nt, block, Rows::all(op, x)?, depth::<R>(), y)?;
+    multiply(op, Op::Nt, block, Rows::from_tensor(op, x)?, depth::<R>(), y)?;
     sum.add(Rows::new(y, 0..block.count), block)
 }
 
@@ -146,11 +146,11 @@ pub(crate) fn product<T: Element>(
     x: &Tensor<T::Real>,
 ) -> Result<Tensor<T::Real>> {
     let mut y = Tensor::empty(a.device(), &[a.matrix(op)?[0], x.shape()[1]])?;
-    let (x, depth) = (Rows::all(op, x)?, depth::<T::Real>());
+    let (x, depth) = (Rows::from_tensor(op, x)?, depth::<T::Real>());
     if T::DTYPE.is_wide() {
-        multiply(op, Op::Nn, Rows::all(op, &*a.in_f64()?)?, x, depth, &mut y)?;
+        multiply(op, Op::Nn, Rows::from_tensor(op, &*a.in_f64()?)?, x, depth, &mut y)?;
     } else {
-        multiply(op, Op::Nn, Rows::all(op, a)?, x, depth, &mut y)?;
+        multiply(op, Op::Nn, Rows::from_tensor(op, a)?, x, depth, &mut y)?;
     }
     Ok(y)
 }

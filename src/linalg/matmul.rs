@@ -97,7 +97,7 @@ pub fn matmul_nt<A: Element, B: Element>(a: &Tensor<A>, b: &Tensor<B>) -> Result
 /// As [`matmul`].
 pub fn gram_lower<R: Real>(x: &Tensor<R>) -> Result<Tensor<R>> {
     x.device().computes::<R>("gram")?;
-    let (x, n) = (Rows::all("gram", x)?, x.matrix("gram")?[1]);
+    let (x, n) = (Rows::from_tensor("gram", x)?, x.matrix("gram")?[1]);
     let mut out = Tensor::empty(x.tensor.device(), &[n, n])?;
     Product { name: "gram", op: Op::Tn, a: x, b: x, lower: true, accumulate: false, depth: u64::MAX }
         .run(&mut out)?;
@@ -131,7 +131,7 @@ pub(crate) fn multiply_in_tiles(
     extents: [u64; 3],
     c: &mut Tensor<f32>,
 ) -> Result<()> {
-    let (a, b) = (Rows::all("matmul", a)?, Rows::all("matmul", b)?);
+    let (a, b) = (Rows::from_tensor("matmul", a)?, Rows::from_tensor("matmul", b)?);
     Product { name: "matmul", op, a, b, lower, accumulate: false, depth: u64::MAX }
         .run_in_tiles(tile, extents, c)
 }
@@ -149,9 +149,9 @@ fn product<A: Element, B: Element>(
     if A::DTYPE.is_wide() || B::DTYPE.is_wide() {
         a.device().computes_f64(name)?;
         let (a, b) = (a.in_f64()?, b.in_f64()?);
-        multiply(name, op, Rows::all(name, &a)?, Rows::all(name, &b)?, u64::MAX, &mut out)?;
+        multiply(name, op, Rows::from_tensor(name, &a)?, Rows::from_tensor(name, &b)?, u64::MAX, &mut out)?;
     } else {
-        multiply(name, op, Rows::all(name, a)?, Rows::all(name, b)?, u64::MAX, &mut out)?;
+        multiply(name, op, Rows::from_tensor(name, a)?, Rows::from_tensor(name, b)?, u64::MAX, &mut out)?;
     }
     Ok(out)
 }

@@ -112,7 +112,14 @@ impl<R: Real> Factors<R> {
 pub(crate) fn times<R: Real>(x: &Tensor<R>, y: MatRef<'_, f64>) -> Result<Tensor<R>> {
     let y = Matrix::from_faer(y).to_real::<R>(x.device())?;
     let mut out = Tensor::empty(x.device(), &[x.shape()[0], y.shape()[1]])?;
-    multiply("matmul", Op::Nn, Rows::all("matmul", x)?, Rows::all("matmul", &y)?, u64::MAX, &mut out)?;
+    multiply(
+        "matmul",
+        Op::Nn,
+        Rows::from_tensor("matmul", x)?,
+        Rows::from_tensor("matmul", &y)?,
+        u64::MAX,
+        &mut out,
+    )?;
     Ok(out)
 }
 
@@ -261,7 +268,7 @@ impl Round {
         }
         let words = converted::<R, i32>("qr", &words.reshape(&[m, count as u64])?)?;
         let places = places.to_real::<R>(device)?;
-        let (a, b) = (Rows::all("qr", &words)?, Rows::all("qr", &places)?);
+        let (a, b) = (Rows::from_tensor("qr", &words)?, Rows::from_tensor("qr", &places)?);
         let random =
             Product { name: "qr", op: Op::Nn, a, b, lower: false, accumulate: true, depth: u64::MAX };
         random.run(&mut next)?;

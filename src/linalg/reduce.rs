@@ -159,7 +159,7 @@ impl Stats {
     }
 
     /// The sums of a run of elements.
-    fn of<T: Element>(run: &[T], missing: bool) -> Self {
+    fn from_run<T: Element>(run: &[T], missing: bool) -> Self {
         let mut stats = Self::default();
         run.iter().for_each(|x| stats.add(x.to_f64(), missing));
         stats
@@ -199,7 +199,7 @@ const RUN: usize = if cfg!(test) { 16 } else { 1024 };
 /// The sums of each row or column, in f64, over runs of as many elements, which are added in their order.
 fn on_host<T: Element>(op: &'static str, x: &Tensor<T>, by_row: bool, missing: bool) -> Result<PendingStats> {
     let [rows, cols] = x.matrix(op)?;
-    let mut all = vec![Stats::default(); to_usize(if by_row { rows } else { cols })];
+    let mut sums = vec![Stats::default(); to_usize(if by_row { rows } else { cols })];
     let (step, width) = ((PIECE / (cols * T::DTYPE.size()).max(1)).max(1), to_usize(cols).max(1));
     let device = x.device();
     for first in (0..if cols > 0 { rows } else { 0 }).step_by(to_usize(step)) {
@@ -207,27 +207,27 @@ fn on_host<T: Element>(op: &'static str, x: &Tensor<T>, by_row: bool, missing: b
         install(device.pool()?, device.cancel(), || match by_row {
             true => {
                 let lines = part.par_chunks_exact(width);
-                all[to_usize(first)..].par_iter_mut().zip(lines).for_each(|(stats, row)| {
-                    let runs = row.par_chunks(RUN).map(|run| Stats::of(run, missing));
+                sums[to_usize(first)..].par_iter_mut().zip(lines).for_each(|(stats, row)| {
+                    let runs = row.par_chunks(RUN).map(|run| Stats::from_run(run, missing));
                     *stats = runs.collect::<Vec<_>>().into_iter().fold(*stats, Stats::with);
                 });
             }
-            false => all.par_chunks_mut(RUN).enumerate().for_each(|(i, stats)| {
+            false => sums.par_chunks_mut(RUN).enumerate().for_each(|(i, stats)| {
                 let runs = part.par_chunks(RUN * width).map(|run| {
-                    let mut found = vec![Stats::default(); stats.len()];
+                    let mut run_sums = vec![Stats::default(); stats.len()];
                     for row in run.chunks_exact(width) {
                         let row = &row[i * RUN..];
-                        found.iter_mut().zip(row).for_each(|(stats, x)| stats.add(x.to_f64(), missing));
+                        run_sums.iter_mut().zip(row).for_each(|(stats, x)| stats.add(x.to_f64(), missing));
                     }
-                    found
+                    run_sums
                 });
-                for found in runs.collect::<Vec<_>>() {
-                    stats.iter_mut().zip(found).for_each(|(stats, found)| *stats = stats.with(found));
+                for run_sums in runs.collect::<Vec<_>>() {
+                    stats.iter_mut().zip(run_sums).for_each(|(stats, added)| *stats = stats.with(added));
                 }
             }),
         });
     }
-    Ok(PendingStats(State::Here(all)))
+    Ok(PendingStats(State::Here(sums)))
 }
 
 /// Enqueues the sums on the device, of elements as f32.

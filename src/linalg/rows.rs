@@ -27,7 +27,7 @@ impl<'a, T: Element> Rows<'a, T> {
     }
 
     /// All rows.
-    pub(crate) fn all(op: &'static str, tensor: &'a Tensor<T>) -> Result<Self> {
+    pub(crate) fn from_tensor(op: &'static str, tensor: &'a Tensor<T>) -> Result<Self> {
         let [rows, _] = tensor.matrix(op)?;
         Ok(Self::new(tensor, 0..rows))
     }

@@ -259,7 +259,7 @@ pub(super) struct Products {
 
 impl Products {
     /// Those of a map, whose device has the basis, or the host with its threads.
-    pub(super) fn of(map: &dyn LinearMap) -> Result<Self> {
+    pub(super) fn from_map(map: &dyn LinearMap) -> Result<Self> {
         let home = match (map.keeps_vectors_on(), map.device()) {
             (Some(device), _) if device.limits().f64 => device.clone(),
             (_, Some(device)) => device.host()?,

@@ -25,7 +25,7 @@ impl<'a> Threads<'a> {
     ///
     /// # Errors
     /// [`Error::Driver`](crate::Error::Driver) where the system gives none.
-    pub(crate) fn of(device: &'a Device) -> Result<Self> {
+    pub(crate) fn new(device: &'a Device) -> Result<Self> {
         Ok(Self { pool: device.pool()?, cancel: device.cancel() })
     }
 

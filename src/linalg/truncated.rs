@@ -111,7 +111,7 @@ pub fn truncated_svd<R: Real>(
 ) -> Result<TruncatedSvd<R>> {
     let [m, n] = a.matrix(OP)?;
     a.device().computes::<R>(OP)?;
-    let plan = SvdPlan::new(OP, Products::of(a)?, k, options, run)?;
+    let plan = SvdPlan::new(OP, Products::from_map(a)?, k, options, run)?;
     if k == 0 {
         let [u, v] = [m, n].map(|rows| Tensor::zeros(a.device(), &[rows, 0]));
         let (residuals, converged) = (Vec::new(), Vec::new());
@@ -158,7 +158,7 @@ fn projected<R: Real>(a: &Tensor<R>, k: usize, plan: SvdPlan, run: &Run) -> Resu
     drop(krylov);
     let best = rows_on::<R>(OP, a.device(), &vectors)?;
     let mut y = Tensor::<R>::empty(a.device(), &[a.shape()[0], best.shape()[0]])?;
-    multiply(OP, Op::Nt, Rows::all(OP, a)?, Rows::all(OP, &best)?, u64::MAX, &mut y)?;
+    multiply(OP, Op::Nt, Rows::from_tensor(OP, a)?, Rows::from_tensor(OP, &best)?, u64::MAX, &mut y)?;
     let q = factor(OP, &y)?.q()?;
     let Exact { long: v, s, short } = exact(OP, &product_tn(a, &q)?, k)?;
     let (s, u) = (s.iter().map(|s| s * scale).collect(), times(&q, short.as_ref())?);

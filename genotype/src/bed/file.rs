@@ -56,9 +56,9 @@ teatime::setters! {
 /// let bed = BedFile::open(path)?;
 /// assert_eq!((bed.n_variants(), bed.samples()[1].id.as_str()), (2, "b"));
 /// // Copies of A1 are 2, 1, 0 at the first variant, and missing, 2, 0 at the second.
-/// let found = distances(&bed.genotypes()?, &Device::best()?, &DistanceOptions::default(), &Run::default())?;
+/// let distances = distances(&bed.genotypes()?, &Device::best()?, &DistanceOptions::default(), &Run::default())?;
 /// // Of one variant of two, rescaled.
-/// assert_eq!(found.matrix.row(0)[1..], [f64::sqrt(2.0), f64::sqrt(8.0)]);
+/// assert_eq!(distances.matrix.row(0)[1..], [f64::sqrt(2.0), f64::sqrt(8.0)]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]

@@ -243,18 +243,18 @@ impl<'a> Lines<'a> {
     fn columns<const N: usize>(&self, file: &str, names: &[&str; N]) -> Result<[&str; N]> {
         let text = std::str::from_utf8(&self.line).map_err(|_| self.refuse("is not UTF-8"))?;
         let mut columns = [""; N];
-        let mut found = 0;
+        let mut column_count = 0;
         for (column, text) in columns.iter_mut().zip(text.split_ascii_whitespace()) {
             *column = text;
-            found += 1;
+            column_count += 1;
         }
         if columns[0].starts_with('#') {
             let why = format!("starts with `#`; a {file} has no header (and .pvar and .psam are not read)");
             return Err(self.refuse(why));
         }
-        if found < N {
-            let plural = if found == 1 { "" } else { "s" };
-            let why = format!("has {found} column{plural}; a {file} has {N}: {}", names.join(", "));
+        if column_count < N {
+            let plural = if column_count == 1 { "" } else { "s" };
+            let why = format!("has {column_count} column{plural}; a {file} has {N}: {}", names.join(", "));
             return Err(self.refuse(why));
         }
         Ok(columns)

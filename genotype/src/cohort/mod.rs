@@ -313,7 +313,7 @@ impl Cohort {
 
     /// The sums of variants.
     pub(super) fn stats_of(&self, rows: &Range<u64>) -> Vec<Stats> {
-        self.counts.of(to_usize(rows.start)..to_usize(rows.end))
+        self.counts.stats(to_usize(rows.start)..to_usize(rows.end))
     }
 
     /// Gives the panels to `f`, in order: one pass over what stayed, or over the store as `reading` says.

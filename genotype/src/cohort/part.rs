@@ -187,7 +187,7 @@ impl Sums<'_> {
         for adding in &mut self.adding {
             adding.set_part(part)?;
             for rows in reader.steps(&(0..reader.variants())) {
-                let stats = self.counts.of(to_usize(rows.start)..to_usize(rows.end));
+                let stats = self.counts.stats(to_usize(rows.start)..to_usize(rows.end));
                 adding.count_elsewhere(reader, &rows, &stats)?;
             }
         }

@@ -254,7 +254,7 @@ impl Cohort {
     /// The sum of squares of the standardised genotypes, and which variants took part: what [`Pca`] says of them.
     pub fn totals(&self, options: &PcaOptions) -> (f64, VariantCounts) {
         let rule = ScaleRule::new(&self.reader, options.scaler, options.filter);
-        let stats = self.counts.of(0..self.counts.len());
+        let stats = self.counts.stats(0..self.counts.len());
         let mut totals = VariantTotals::default();
         totals.add(&stats, &rule.scales(&stats), rule.samples);
         (totals.sum_squares, totals.counts)
@@ -384,7 +384,7 @@ impl LoadingRows<'_, '_> {
         scales: &[VariantScale],
     ) -> Result<()> {
         let factors: Vec<Factors> = scales.iter().map(VariantScale::factors).collect();
-        products.of(reader, panel, &factors, self.cancel, &mut |rows, y| {
+        products.each_block(reader, panel, &factors, self.cancel, &mut |rows, y| {
             let scales = &scales[to_usize(rows.start - panel.rows.start)..];
             for (i, scale) in scales.iter().enumerate().take(y.rows()).filter(|(_, scale)| scale.is_used()) {
                 let loadings: Vec<f64> = y.row(i).iter().zip(&self.inverse).map(|(y, i)| y * i).collect();

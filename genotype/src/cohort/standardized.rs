@@ -41,7 +41,7 @@ impl<'a> Standardized<'a> {
         let mut factors = Vec::with_capacity(variants);
         cohort.reader.device.pool()?.install(|| {
             for first in (0..variants).step_by(PART) {
-                let stats = cohort.counts.of(first..variants.min(first + PART));
+                let stats = cohort.counts.stats(first..variants.min(first + PART));
                 let scales = rule.scales(&stats);
                 totals.add(&stats, &scales, rule.samples);
                 factors.extend(scales.iter().map(|scale| scale.factors()));
@@ -105,7 +105,7 @@ impl LinearMap for Standardized<'_> {
         let (products, cancel) = (RowProducts::new(reader, self.rule, x)?, &pass.run().cancel);
         self.cohort.each_panel(&Self::told(pass), self.reading, &mut |panel| {
             let factors = self.factors_of(&panel.rows);
-            products.of(reader, panel, factors, cancel, &mut |rows, y| sink(rows.start, y))
+            products.each_block(reader, panel, factors, cancel, &mut |rows, y| sink(rows.start, y))
         })
     }
 }
@@ -126,10 +126,10 @@ pub(super) fn prepare(reader: &Reader, columns: u64, reading: Reading) -> Result
 /// `A X`, panel by panel.
 pub(crate) struct RowProducts {
     rule: ScaleRule,
-    of: Of,
+    operand: Operand,
 }
 
-enum Of {
+enum Operand {
     Packed(PackedProduct),
     Dense(Tensor<f32>),
 }
@@ -140,19 +140,19 @@ impl RowProducts {
     /// # Errors
     /// Any error of the device.
     pub(crate) fn new(reader: &Reader, rule: ScaleRule, x: &Matrix) -> Result<Self> {
-        let of = if reader.form.is_packed() {
-            Of::Packed(PackedProduct::new(&reader.device, x, is_centred(rule.scaler), None)?)
+        let operand = if reader.form.is_packed() {
+            Operand::Packed(PackedProduct::new(&reader.device, x, is_centred(rule.scaler), None)?)
         } else {
-            Of::Dense(x.to_tensor(&reader.device)?)
+            Operand::Dense(x.to_tensor(&reader.device)?)
         };
-        Ok(Self { rule, of })
+        Ok(Self { rule, operand })
     }
 
     /// Gives the rows of a panel, whose [mean, scale] are given, to `sink`, block by block.
     ///
     /// # Errors
     /// Any error of the device and of `sink`; [`Error::Cancelled`](teatime::Error::Cancelled) between two blocks.
-    pub(crate) fn of(
+    pub(crate) fn each_block(
         &self,
         reader: &Reader,
         panel: &Panel,
@@ -161,8 +161,8 @@ impl RowProducts {
         sink: &mut dyn FnMut(Range<u64>, &Matrix) -> Result<()>,
     ) -> Result<()> {
         let first = panel.rows.start;
-        match &self.of {
-            Of::Packed(product) => {
+        match &self.operand {
+            Operand::Packed(product) => {
                 let table = on_device(&reader.device, factors)?;
                 let Some(packed) = panel.packed(&table) else { return Ok(()) };
                 let blocks = reader.blocks(&panel.rows);
@@ -174,7 +174,7 @@ impl RowProducts {
                     sink(rows, y)
                 })
             }
-            Of::Dense(x) => reader.blocks(&panel.rows).try_for_each(|rows| {
+            Operand::Dense(x) => reader.blocks(&panel.rows).try_for_each(|rows| {
                 cancel.check()?;
                 let factors = &factors[to_usize(rows.start - first)..to_usize(rows.end - first)];
                 let block = standardized(panel, self.rule, factors)?;

@@ -222,12 +222,16 @@ fn export(sums: &Partial, variants: u64) -> Result<PartialSums> {
 }
 
 /// The sums without the numbers of shared variants, where all are that of all.
-pub(super) fn without_equal(mut found: Distances, variants: u64) -> Distances {
-    let all = variants as f64;
-    if found.shared.as_ref().is_some_and(|shared| shared.data().iter().all(|&count| count == all)) {
-        found.shared = None;
+pub(super) fn without_equal(mut distances: Distances, variants: u64) -> Distances {
+    let all_variants = variants as f64;
+    if distances
+        .shared
+        .as_ref()
+        .is_some_and(|shared| shared.data().iter().all(|&count| count == all_variants))
+    {
+        distances.shared = None;
     }
-    found
+    distances
 }
 
 /// A row of dosages for [`Panel::standardized`]: as they are and NaN where one is missing, or what adds nothing to any sum.

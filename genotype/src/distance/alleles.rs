@@ -116,8 +116,8 @@ impl Several {
         };
         let mut lack = sums(u128::MAX, None)?;
         lack.data_mut().iter_mut().for_each(|lack| *lack /= -2.0);
-        let all = self.variants.iter().fold(0, |all, (_, carried)| all | carried);
-        for allele in (1..=127).filter(|allele| all >> allele & 1 == 1) {
+        let alleles = self.variants.iter().fold(0, |alleles, (_, carried)| alleles | carried);
+        for allele in (1..=127).filter(|allele| alleles >> allele & 1 == 1) {
             let sums = sums(1 << allele, Some(allele))?;
             lack.data_mut().iter_mut().zip(sums.data()).for_each(|(lack, sum)| *lack += sum / 2.0);
         }
@@ -153,11 +153,11 @@ pub(super) fn finish(
     let beside = beside.saturating_add(32 * n.saturating_pow(2));
     if options.metric == SampleMetric::IbsOfAlleles {
         // Sums that no metric of `PartialSums` is made of: they are their own distances.
-        let mut found = adding.finish(PackedPairs::finish)?;
+        let mut ibs = adding.finish(PackedPairs::finish)?;
         if let Some(lack) = several.lack(genotypes, device, options, beside, run)? {
-            found.distances.data_mut().iter_mut().zip(lack.data()).for_each(|(sum, lack)| *sum += lack);
+            ibs.distances.data_mut().iter_mut().zip(lack.data()).for_each(|(sum, lack)| *sum += lack);
         }
-        return Ok((found, several.len()));
+        return Ok((ibs, several.len()));
     }
     let mut sums = adding.export()?;
     if let Some(lack) = several.lack(genotypes, device, options, beside, run)? {

@@ -103,7 +103,7 @@ impl Squares<'_> {
     fn write(self, path: &Path, run: &Run) -> Result<WrittenBands> {
         let left = |writer: &ArrayWriter| writer.left().count() as u64;
         let squares = self.distance.tiles().count() as u64;
-        let found = self.writers().map(|writer| squares - left(writer)).sum();
+        let already_written = self.writers().map(|writer| squares - left(writer)).sum();
         let tiles = 0..self.bands.tiles();
         let was_there = tiles.clone().map(|tile| self.is_done(tile)).collect::<Result<Vec<_>>>()?;
         let (mut undefined, mut bands) = (0, 0);
@@ -118,7 +118,7 @@ impl Squares<'_> {
         }
         self.distance.finish()?;
         self.shared.map_or(Ok(()), ArrayWriter::finish)?;
-        Ok(WrittenBands { undefined, bands, squares, found })
+        Ok(WrittenBands { undefined, bands, squares, found: already_written })
     }
 
     fn writers(&self) -> impl Iterator<Item = &ArrayWriter> {

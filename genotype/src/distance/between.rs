@@ -145,22 +145,22 @@ pub(super) fn with_room_beside(
     let bounded = PackedPairs::takes(options.metric.summed());
     let sides =
         [genotypes, with].map(|side| side.clone().dosages_are_bounded(side.bounded() || bounded).watched());
-    let chains = Chain::all(matches, with.variants())?;
-    let found = with_less_memory(device, run, |run| {
+    let chains = Chain::from_matches(matches, with.variants())?;
+    let distances = with_less_memory(device, run, |run| {
         Memory::new(device, run)?
             .plan(|memory| attempt(memory, &sides, &chains, device, options, beside, run))
     })?;
     if !sides.iter().any(Genotypes::has_further_alleles) {
-        return Ok(found);
+        return Ok(distances);
     }
-    let own = (0..).zip(matches).filter(|(_, found)| found.is_some()).map(|(variant, _)| variant);
-    let row = |found: &Match| match *found {
+    let own = (0..).zip(matches).filter(|(_, matched)| matched.is_some()).map(|(variant, _)| variant);
+    let row = |matched: &Match| match *matched {
         Match::Same(row) | Match::Swapped(row) => u64::from(row),
     };
     let others = matches.iter().flatten().map(row);
     let both = [(genotypes, own.collect()), (with, others.collect())];
     let multiallelic = several_of_both(both, device, run)?;
-    Ok(DistancesBetween { multiallelic, ..found })
+    Ok(DistancesBetween { multiallelic, ..distances })
 }
 
 /// One attempt within the budget.
@@ -284,8 +284,8 @@ fn both(one: &Stats, other: &Stats, turned: Option<f64>) -> Stats {
     let Stats { sum, sum_squares, count, .. } = *other;
     let (sum, sum_squares) = match turned {
         Some(ploidy) => {
-            let all = count as f64 * ploidy;
-            (all - sum, ploidy * (all - 2.0 * sum) + sum_squares)
+            let alleles = count as f64 * ploidy;
+            (alleles - sum, ploidy * (alleles - 2.0 * sum) + sum_squares)
         }
         None => (sum, sum_squares),
     };

@@ -72,10 +72,10 @@ pub struct SampleNeighbors {
 /// let array = MemoryArray::new("dosages", dosages.as_flattened(), &[4, 3], &[2, 3])?;
 /// let genotypes = Genotypes::new(vec![Arc::new(array)])?;
 /// let options = DistanceOptions::default().metric(SampleMetric::Of(Metric::CityBlock));
-/// let found = sample_neighbors(&genotypes, &Device::cpu(), &options, 1, &Run::default())?;
-/// assert_eq!(found.nearest.indices, [1, 0, 1]);
+/// let neighbors = sample_neighbors(&genotypes, &Device::cpu(), &options, 1, &Run::default())?;
+/// assert_eq!(neighbors.nearest.indices, [1, 0, 1]);
 /// // The second lacks one variant of four.
-/// assert_eq!(found.nearest.distances.data(), [4.0 / 3.0, 4.0 / 3.0, 5.0 * (4.0 / 3.0)]);
+/// assert_eq!(neighbors.nearest.distances.data(), [4.0 / 3.0, 4.0 / 3.0, 5.0 * (4.0 / 3.0)]);
 /// # Ok::<(), teatime::Error>(())
 /// ```
 pub fn sample_neighbors(
@@ -101,21 +101,21 @@ pub fn sample_neighbors(
         Some(_) => None,
     };
     let Some(bands) = bands.filter(DistanceBands::are_whole) else {
-        let all = with_room_beside(genotypes, device, options, beside, run).map_err(of_all)?;
-        let undefined = all.undefined();
+        let distances = with_room_beside(genotypes, device, options, beside, run).map_err(of_all)?;
+        let undefined = distances.undefined();
         let mut nearest = start()?;
-        nearest.offer(0, 0, all.matrix)?;
+        nearest.offer(0, 0, distances.matrix)?;
         return Ok(SampleNeighbors {
             nearest: nearest.finish()?,
             others: None,
             undefined,
-            counts: all.counts,
-            multiallelic: all.multiallelic,
-            merged: all.merged,
+            counts: distances.counts,
+            multiallelic: distances.multiallelic,
+            merged: distances.merged,
             options: *options,
-            digest: all.digest,
-            memory: all.memory,
-            stats: all.stats,
+            digest: distances.digest,
+            memory: distances.memory,
+            stats: distances.stats,
             bands: None,
         });
     };
@@ -165,22 +165,22 @@ pub fn sample_neighbors_between(
         return Err(Error::argument(OP, "k", format_args!("{k} of {others} samples: from 1 to {others}")));
     }
     let beside = NearestSoFar::needs(n, k as u64).host;
-    let all = between::with_room_beside(genotypes, with, matches, device, options, beside, run);
-    let all = all.map_err(of_all)?;
-    let undefined = all.undefined();
+    let distances = between::with_room_beside(genotypes, with, matches, device, options, beside, run);
+    let distances = distances.map_err(of_all)?;
+    let undefined = distances.undefined();
     let mut nearest = NearestSoFar::new(device, to_usize(n), k, options.metric.is_similarity())?;
-    nearest.offer_others(0, all.matrix)?;
+    nearest.offer_others(0, distances.matrix)?;
     Ok(SampleNeighbors {
         nearest: nearest.finish()?,
         others: Some(others),
         undefined,
-        counts: all.counts,
-        multiallelic: all.multiallelic,
+        counts: distances.counts,
+        multiallelic: distances.multiallelic,
         merged: true,
         options: *options,
-        digest: all.digest,
-        memory: all.memory,
-        stats: all.stats,
+        digest: distances.digest,
+        memory: distances.memory,
+        stats: distances.stats,
         bands: None,
     })
 }

@@ -35,9 +35,9 @@ use crate::source::Genotypes;
 ///     let part = genotypes.clone().select([variants])?;
 ///     distance_sums(&part, &Device::cpu(), Metric::CityBlock, Missing::Ignore, &Run::default())
 /// };
-/// let mut all = sums(0..2)?;
-/// all.merge(&sums(2..4)?)?;
-/// assert_eq!(all.finish()?.distances.row(0), [0.0, 1.0, 8.0]);
+/// let mut merged = sums(0..2)?;
+/// merged.merge(&sums(2..4)?)?;
+/// assert_eq!(merged.finish()?.distances.row(0), [0.0, 1.0, 8.0]);
 /// # Ok::<(), teatime::Error>(())
 /// ```
 pub fn distance_sums(

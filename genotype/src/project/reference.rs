@@ -235,7 +235,7 @@ impl<'a> Matched<'a> {
 
     /// For the variants in these rows.
     pub(crate) fn part(&self, rows: &Range<u64>) -> Self {
-        Self { matches: self.of(rows), ..*self }
+        Self { matches: self.matches_in(rows), ..*self }
     }
 
     /// Describes it in words that are the same for the same reference, matches and method.
@@ -283,23 +283,23 @@ impl<'a> Matched<'a> {
         variants.clone().map(|variant| self.scale(variant)).collect()
     }
 
-    fn of(&self, variants: &Range<u64>) -> &'a [Option<Match>] {
+    fn matches_in(&self, variants: &Range<u64>) -> &'a [Option<Match>] {
         &self.matches[to_usize(variants.start)..to_usize(variants.end)]
     }
 
     /// True where the reference has any of these variants.
     pub(super) fn any(&self, variants: &Range<u64>) -> bool {
-        self.of(variants).iter().any(Option::is_some)
+        self.matches_in(variants).iter().any(Option::is_some)
     }
 
     /// 1 for each of these variants that the reference has, else 0.
     pub(super) fn used(&self, variants: &Range<u64>) -> Vec<f32> {
-        self.of(variants).iter().map(|found| if found.is_some() { 1.0 } else { 0.0 }).collect()
+        self.matches_in(variants).iter().map(|found| if found.is_some() { 1.0 } else { 0.0 }).collect()
     }
 
     /// The loadings of variants, row by row: 0 where the reference does not have the variant.
     pub(super) fn loadings(&self, variants: &Range<u64>) -> Vec<f32> {
-        let matches = self.of(variants);
+        let matches = self.matches_in(variants);
         let k = self.reference.components;
         let mut rows = vec![0.0; matches.len() * k];
         for (row, found) in rows.chunks_exact_mut(k).zip(matches) {

@@ -215,21 +215,21 @@ impl Packed {
         // Products of codes alone read no means or factors.
         let factors = Tensor::<f32>::empty(device, &[0, 2])?;
         let Some(rows) = panel.packed(&factors) else { return Ok(()) };
-        let found = |row: u64| matched.matches[to_usize(panel.rows.start + row)];
+        let match_of = |row: u64| matched.matches[to_usize(panel.rows.start + row)];
         let k = units.scores.len();
         self.scores.add(rows, |row, first, weights| {
-            let Some(found) = found(row) else { return };
+            let Some(row_match) = match_of(row) else { return };
             if let Some(last) = weights.get_mut(k - first) {
                 *last = Weight { one: 0, missing: 1 };
             }
-            for (terms, weight) in units.terms(matched, found, first).zip(weights) {
+            for (terms, weight) in units.terms(matched, row_match, first).zip(weights) {
                 *weight = Weight { one: narrow(terms.allele), missing: narrow(terms.missing) };
             }
         })?;
         let Some(normal) = self.normal.as_mut().filter(|_| rows.missing) else { return Ok(()) };
         normal.add(rows, |row, first, weights| {
-            let Some(found) = found(row) else { return };
-            let columns = units.products(matched, found, first).zip(weights);
+            let Some(row_match) = match_of(row) else { return };
+            let columns = units.products(matched, row_match, first).zip(weights);
             columns.for_each(|(product, weight)| weight.missing = narrow(product));
         })
     }
@@ -249,9 +249,9 @@ impl Packed {
         let called = both.column(k).map(|called| called as u64).collect();
         let products = &units.products;
         let normal = self.normal.map(|missing| {
-            let all =
+            let totals =
                 pool.install(|| total(matched, products.len(), |found| units.products(matched, found, 0)));
-            missing.finish(|column, sum| (all[column] - sum) as f64 * products[column].unit)
+            missing.finish(|column, sum| (totals[column] - sum) as f64 * products[column].unit)
         });
         let rounding = products.iter().map(|product| product.unit / 2.0).collect();
         Ok(Totals { scores, called, normal: normal.transpose()?, rounding })
@@ -337,8 +337,8 @@ impl Units {
         components.map(move |(&loading, unit)| {
             let weight = f64::from(loading) * inverse / unit;
             let [allele, missing, constant] = [weight, weight * mean, weight * shift].map(whole);
-            let all = ploidy * allele;
-            Terms { allele: sign * allele, missing: missing - all, constant: constant - all }
+            let ploidy_term = ploidy * allele;
+            Terms { allele: sign * allele, missing: missing - ploidy_term, constant: constant - ploidy_term }
         })
     }
 

@@ -31,12 +31,12 @@ impl Genotypes {
     pub fn haplotypes(self) -> Result<Self> {
         let op = "Genotypes::haplotypes";
         let ploidy = self.calls_of(op, "haplotypes")?;
-        let arrays = self.arrays.iter().map(|array| Haplotypes::of(array, ploidy));
+        let arrays = self.arrays.iter().map(|array| Haplotypes::wrap(array, ploidy));
         let arrays = arrays.collect::<Result<Vec<_>>>()?;
-        let all = arrays[0].shape()[1];
+        let stored_haplotypes = arrays[0].shape()[1];
         let place = |sample: u64| sample.saturating_mul(ploidy);
         let ranges = self.columns.ranges().map(|range| place(range.start)..place(range.end));
-        let columns = Arc::new(Selection::new(op, "samples", ranges, all)?);
+        let columns = Arc::new(Selection::new(op, "samples", ranges, stored_haplotypes)?);
         let stored = if self.is_fitted() { self.stored } else { arrays.clone() };
         Ok(Self { stored, arrays, kind: GenotypeKind::Calls { ploidy: 1 }, columns, ..self })
     }
@@ -56,8 +56,8 @@ impl Genotypes {
     /// // One variant of three samples, with 0, 1 and 2 copies of allele 2.
     /// let array = MemoryArray::new("calls", &[0i8, 1, 0, 2, 2, 2], &[1, 3, 2], &[1, 3, 2])?;
     /// let genotypes = Genotypes::new(vec![Arc::new(array)])?.count_allele(2)?;
-    /// let found = distances(&genotypes, &Device::cpu(), &DistanceOptions::default(), &Run::default())?;
-    /// assert_eq!(found.matrix.row(0), [0.0, 1.0, 2.0]);
+    /// let distances = distances(&genotypes, &Device::cpu(), &DistanceOptions::default(), &Run::default())?;
+    /// assert_eq!(distances.matrix.row(0), [0.0, 1.0, 2.0]);
     /// # Ok::<(), teatime::Error>(())
     /// ```
     pub fn count_allele(self, allele: u8) -> Result<Self> {
@@ -103,7 +103,7 @@ struct Haplotypes {
 impl Haplotypes {
     /// # Errors
     /// [`Error::Store`] for an array that has not all alleles of a call in one chunk.
-    fn of(array: &Arc<dyn ChunkedArray>, ploidy: u64) -> Result<Arc<dyn ChunkedArray>> {
+    fn wrap(array: &Arc<dyn ChunkedArray>, ploidy: u64) -> Result<Arc<dyn ChunkedArray>> {
         let (shape, chunk) = (array.shape(), array.chunk_shape());
         if chunk[2] != ploidy {
             let why = format!(

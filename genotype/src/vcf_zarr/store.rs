@@ -103,7 +103,7 @@ impl GenotypeStore {
     /// As [`open`](Self::open).
     pub fn open_in(storage: Arc<dyn Storage>, array: Option<&str>, missing: MissingChunk) -> Result<Self> {
         let refuse = |why: String| Error::store(storage.place(""), why);
-        let found = match array {
+        let layouts = match array {
             Some(path) => vec![named(&*storage, path.trim_matches('/'))?],
             None => detect(&*storage)?,
         };
@@ -111,12 +111,14 @@ impl GenotypeStore {
         let mut tables = Vec::new();
         let mut kind = None;
         let (mut variants, mut samples) = (0_u64, 0);
-        for (path, layout) in found {
+        for (path, layout) in layouts {
             let array = ZarrArray::open_in(&storage, &path, missing)?;
             let this = genotype_kind(&array)?;
             let (rows, columns) = (array.shape()[0], array.shape()[1]);
-            let (before, of) = kind.unwrap_or((this, columns));
-            kind = together(before, this).filter(|_| columns == of).map(|kind| (kind, of));
+            let (before, columns_before) = kind.unwrap_or((this, columns));
+            kind = together(before, this)
+                .filter(|_| columns == columns_before)
+                .map(|kind| (kind, columns_before));
             if kind.is_none() {
                 let why = format!("its shape {:?} does not fit the arrays before it", array.shape());
                 return Err(Error::store(array.name(), why));
@@ -347,9 +349,9 @@ fn genotype_kind(array: &ZarrArray) -> Result<GenotypeKind> {
         [_, _] => Ok(GenotypeKind::Dosages),
         [_, _, 0] => refuse("its calls have no alleles".into()),
         [_, _, _] if floats || array.dtype() == StoredType::Bool => {
-            let (of, shape) = (array.dtype(), array.shape());
+            let (dtype, shape) = (array.dtype(), array.shape());
             refuse(format!(
-                "holds {of:?} of the shape {shape:?}; calls are integers, and dosages have one number a sample"
+                "holds {dtype:?} of the shape {shape:?}; calls are integers, and dosages have one number a sample"
             ))
         }
         [_, _, ploidy] => Ok(GenotypeKind::Calls { ploidy }),

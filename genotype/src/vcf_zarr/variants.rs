@@ -120,9 +120,9 @@ impl VariantTable {
     /// Notes a column that was read, where chunks of it were filled that might have held something else.
     fn note(&self, column: &Column, value: &str, doubtful: bool) {
         let path = column.path();
-        let all = &mut self.kept().doubtful;
-        if doubtful && all.iter().all(|other| other.path != path) {
-            all.push(DoubtfulColumn {
+        let columns = &mut self.kept().doubtful;
+        if doubtful && columns.iter().all(|other| other.path != path) {
+            columns.push(DoubtfulColumn {
                 path: path.to_owned(),
                 chunks: column.filled(),
                 value: value.to_owned(),

@@ -35,11 +35,11 @@ pub(super) struct Chain {
 
 impl Chain {
     /// The fewest that hold all variants.
-    pub(super) fn all(matches: &[Option<Match>], variants: u64) -> Result<Vec<Self>> {
+    pub(super) fn from_matches(matches: &[Option<Match>], variants: u64) -> Result<Vec<Self>> {
         let refuse = |why: String| Err(Error::argument(OP, "matches", why));
         let mut chains: Vec<Self> = Vec::new();
-        for (row, found) in (0..).zip(matches) {
-            let (with, swapped) = match *found {
+        for (row, matched) in (0..).zip(matches) {
+            let (with, swapped) = match *matched {
                 Some(Match::Same(with)) => (u64::from(with), false),
                 Some(Match::Swapped(with)) => (u64::from(with), true),
                 None => continue,
