@@ -1,22 +1,22 @@
-//! Stored calls to codes of two bits, four a byte: 0, 1 and 2 count alleles, 3 is missing.
+//! Packing of stored calls to 2-bit codes, four a byte: 0, 1 and 2 count alleles, 3 is missing.
 
 use std::marker::PhantomData;
 
 use pulp::NullaryFnOnce;
 
-/// The kind of a sample's stored bytes.
+/// The kind of the stored bytes of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Calls {
-    /// One allele.
+    /// One allele a sample.
     Haploid,
-    /// Two.
+    /// Two alleles a sample.
     Diploid,
-    /// A dosage of 0 to 2; negative is missing.
+    /// A dosage of 0 to 2; a negative one is missing.
     Dosages,
 }
 
 impl Calls {
-    /// Bytes of a sample.
+    /// Returns the number of bytes of a sample.
     pub(crate) const fn bytes(self) -> usize {
         match self {
             Self::Diploid => 2,
@@ -24,8 +24,8 @@ impl Calls {
         }
     }
 
-    /// Packs a run of samples to the bytes that their codes fill, with zeros behind the last. Returns the place of the first byte that
-    /// is no allele or dosage, if there is one.
+    /// Packs consecutive samples to the bytes that their codes fill, with zeros after the last.
+    /// Returns the index of the first byte that is not a valid allele or dosage, if there is one.
     pub(crate) fn pack(self, raw: &[u8], out: &mut [u8]) -> Option<usize> {
         let any_bad = match self {
             Self::Haploid => pack::<Haploid>(raw, out),
@@ -43,16 +43,17 @@ impl Calls {
     }
 }
 
-/// A way of storing a sample. It is a trait, no closure: the compiler need not inline one, and compiles it without wide vectors then.
+/// A way of storing a sample. It is a trait rather than a closure, since the compiler may not
+/// inline a closure, and would then compile it without wide vectors.
 trait Stored {
-    /// Bytes of 64 samples.
+    /// The number of bytes of 64 samples.
     const STEP: usize;
 
-    /// The codes of up to 64 samples, 0 past the last, and how many of them are bad.
+    /// Returns the codes of up to 64 samples, 0 after the last, and the number of invalid samples.
     fn codes(raw: &[u8]) -> ([u32; 4], u8);
 }
 
-/// [`Calls::Haploid`].
+/// The layout of [`Calls::Haploid`].
 struct Haploid;
 
 impl Stored for Haploid {
@@ -64,7 +65,7 @@ impl Stored for Haploid {
     }
 }
 
-/// [`Calls::Diploid`].
+/// The layout of [`Calls::Diploid`].
 struct Diploid;
 
 impl Stored for Diploid {
@@ -75,7 +76,7 @@ impl Stored for Diploid {
         let raw = padded::<128>(raw);
         let (mut codes, mut bad) = ([0; 64], 0);
         for (&[a, b], out) in raw.as_chunks().0.iter().zip(&mut codes) {
-            // One number of 16 bits holds both.
+            // One 16-bit integer holds both alleles.
             let call = i16::from_le_bytes([a, b]);
             let (code, is_bad) = diploid(call << 8 >> 8, call >> 8);
             *out = code;
@@ -85,7 +86,7 @@ impl Stored for Diploid {
     }
 }
 
-/// [`Calls::Dosages`].
+/// The layout of [`Calls::Dosages`].
 struct Dosage;
 
 impl Stored for Dosage {
@@ -100,7 +101,7 @@ impl Stored for Dosage {
     }
 }
 
-/// Packs a run; returns true where anything in it is bad.
+/// Packs consecutive samples; returns true if any of them is invalid.
 fn pack<S: Stored>(raw: &[u8], out: &mut [u8]) -> bool {
     pulp::Arch::new().dispatch(Run::<S> { raw, out, stored: PhantomData })
 }
@@ -139,7 +140,7 @@ fn bytes(raw: &[u8], code: impl Fn(i8) -> (u8, bool)) -> ([u32; 4], u8) {
     (words(&codes), bad)
 }
 
-/// The code of two alleles, and whether one is bad. One that is not there (-2) leaves a haploid call, which counts twice.
+/// Returns the code of two alleles, and true if one is invalid. An absent allele (-2) leaves a haploid call, which counts twice.
 #[inline(always)]
 fn diploid(a: i16, b: i16) -> (u8, bool) {
     let (low, high) = (a.min(b), a.max(b));
@@ -148,7 +149,7 @@ fn diploid(a: i16, b: i16) -> (u8, bool) {
     (if missing { 3 } else { u8::from(high > 0) + u8::from(second > 0) }, low < -2)
 }
 
-/// Stored bytes; zeros past the row's end.
+/// Returns the stored bytes, with zeros after the end of the row.
 #[inline(always)]
 fn padded<const BYTES: usize>(raw: &[u8]) -> [u8; BYTES] {
     raw.first_chunk().copied().unwrap_or_else(|| {
@@ -158,12 +159,12 @@ fn padded<const BYTES: usize>(raw: &[u8]) -> [u8; BYTES] {
     })
 }
 
-/// 64 codes in 4 words.
+/// Packs 64 codes into 4 words.
 #[inline(always)]
 fn words(codes: &[u8; 64]) -> [u32; 4] {
     let mut bytes = [0; 16];
     for (byte, four) in bytes.iter_mut().zip(codes.as_chunks().0) {
-        // Each code to its place in the highest byte, with nothing carried into that.
+        // The multiplication moves each code to its place in the highest byte, and nothing carries into that byte.
         let sum = u32::from_le_bytes(*four).wrapping_mul(1 << 24 | 1 << 18 | 1 << 12 | 1 << 6);
         *byte = sum.to_le_bytes()[3];
     }
@@ -180,13 +181,13 @@ mod tests {
 
     use super::*;
 
-    /// Whatever the bytes are, at every length around 64 samples.
+    /// Tests arbitrary bytes at every length around 64 samples.
     #[test]
     fn codes_at_every_length() {
         let byte = |i: usize| philox([7, 7], i as u64)[0].to_le_bytes()[0];
         for calls in [Calls::Haploid, Calls::Diploid, Calls::Dosages] {
             for samples in 0..200 {
-                // Mostly good ones, or any.
+                // The first list has mostly valid values, the second any.
                 for kinds in [&[0i8, 1, 2, -1, 0, -2][..], &[0, 1, 127, -2, -128, -3, 3, -1]] {
                     let raw: Vec<i8> = (0..samples * calls.bytes())
                         .map(|i| kinds[usize::from(byte(samples * 400 + i)) % kinds.len()])
@@ -205,7 +206,7 @@ mod tests {
         }
     }
 
-    /// The code that is expected of a call: a bad one is missing.
+    /// Returns the code that is expected of a call: an invalid one is missing.
     fn code(calls: Calls, call: &[i8]) -> u8 {
         let alternate = |allele: i8| u8::from(allele > 0);
         match (calls, call) {
@@ -217,7 +218,7 @@ mod tests {
         }
     }
 
-    /// One bad value among many, wherever it stands.
+    /// One invalid value among many is found wherever it stands.
     #[test]
     fn a_bad_value_is_found_anywhere() {
         for calls in [Calls::Haploid, Calls::Diploid, Calls::Dosages] {

@@ -1,17 +1,17 @@
-//! The alleles of variants that samples carry.
+//! The alleles of each variant that samples carry.
 
 use teatime::{Device, Result, Run};
 
 use super::{of_ploidy::alleles, ploidy::each_row_of_calls, source::Genotypes};
 
-/// The alleles of each selected variant that a selected sample carries: bit a of its number for allele a, 0 being the reference. Calls with a
-/// missing allele do not count.
+/// Returns the alleles of each selected variant that a selected sample carries: bit a of the variant's
+/// integer is set for allele a, and allele 0 is the reference. Calls with a missing allele do not count.
 ///
 /// # Cost
-/// One pass; holds 16 bytes for each variant, two blocks of 8 MiB, or of one variant, and the chunks of one.
+/// One pass; holds in memory 16 bytes for each variant, two blocks of 8 MiB, or of one variant if that is more, and the chunks of one block.
 ///
 /// # Errors
-/// As [`call_ploidies`](super::call_ploidies).
+/// Fails as [`call_ploidies`](super::call_ploidies) does.
 ///
 /// ```
 /// use std::sync::Arc;

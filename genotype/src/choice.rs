@@ -1,5 +1,4 @@
-//! The choice of a PCA's method: by the shape and the budgets, never by the device, so that the answer is not the device's
-//! either.
+//! The choice of a PCA's method, by the shape and the budgets, never by the device, so that the result does not depend on the device either.
 
 use teatime::{Needs, linalg::gram_svd_seconds, packed::Gram};
 
@@ -10,33 +9,32 @@ use super::{
     reader::Reader,
 };
 
-/// Seconds of one core of a CPU that each method is expected to take, whatever the device: a measure to compare them by.
+/// Seconds that each method is expected to take on one CPU core, whatever the device: a measure for comparing the methods.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct MethodCosts {
-    /// The Gram matrix of the samples, and its eigenvectors.
+    /// The cost of the Gram matrix of the samples and its eigenvectors.
     pub exact: f64,
-    /// Passes as they are asked for, or as flat spectra take.
+    /// The cost of the passes: as many as the options ask for, or as a flat spectrum takes.
     pub randomized: f64,
 }
 
-/// Seconds of a multiplication of a product in f32, of which one core makes some at a time.
+/// Seconds of one multiplication in an f32 matrix product; a core does several at a time.
 const STEP: f64 = 1e-11;
-/// Passes that flat spectra, such as those of genotypes, take to the default tolerance, with few columns more than
-/// components.
+/// The number of passes that flat spectra, such as those of genotypes, take to reach the default tolerance, with few columns more than components.
 const FLAT_PASSES: u64 = 20;
 
 impl MethodCosts {
-    /// `stays` is true where genotypes are read once.
+    /// Estimates both costs. `stays` is true if genotypes are read from the store only once.
     fn new(reader: &Reader, options: &PcaOptions, stays: bool) -> Self {
         let (m, n) = (reader.variants(), reader.samples());
         let packed = reader.form.is_packed();
         let genotypes = m as f64 * n as f64;
-        // In whole numbers of two bytes the Gram matrix of common variants takes a third of what it takes in f32, of three
-        // half as much again.
+        // In 2-byte integers, the Gram matrix of common variants takes a third of the time that it
+        // takes in f32; in 3-byte integers it takes half of it.
         let product = if packed { Gram::limb_count(m) as f64 / 6.0 } else { 1.0 };
         let gram = STEP * genotypes * n as f64 * product;
-        // Four steps for each column of a pass, and a hundred to read a genotype again.
+        // Each column of a pass takes four steps, and reading a genotype again takes a hundred.
         let step = 4 * columns(n, options) + if packed && stays { 0 } else { 100 };
         let passes = passes(options).min(FLAT_PASSES);
         Self {
@@ -46,22 +44,22 @@ impl MethodCosts {
     }
 }
 
-/// A method, why it, and what both are expected to cost.
+/// A method, the reason for it, and the expected costs of both methods.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Choice {
-    /// Never [`Method::Auto`].
+    /// The chosen method, never [`Method::Auto`].
     pub(super) method: Method,
     pub(super) reason: String,
     pub(super) costs: MethodCosts,
 }
 
 impl Choice {
-    /// The memory that the exact method takes.
+    /// Returns the memory that the exact method takes.
     pub(super) fn exact(reader: &Reader) -> Needs {
         PairAccumulator::needs(reader, false, false) + eigenvectors(reader)
     }
 
-    /// With what is needed `beside`.
+    /// Chooses a method, if other work needs `beside` as well.
     pub(super) fn new(memory: &Memory, reader: &Reader, options: &PcaOptions, beside: Needs) -> Self {
         let n = reader.samples();
         let costs = MethodCosts::new(reader, options, memory.holds(reader));
@@ -98,13 +96,13 @@ mod tests {
         let run = Run::default().memory(Budget::default().host(8 << 30).device(8 << 30));
         for (shape, expected) in [
             ([166_000, 1000], Method::Exact),
-            // Three bytes, and still cheaper.
+            // The Gram matrix takes 3-byte integers, and is still cheaper.
             ([100_000, 1000], Method::Exact),
-            // The full decomposition would have cost more than the passes.
+            // The full eigendecomposition would have cost more than the passes.
             ([200_000, 2400], Method::Exact),
             ([100_000, 5000], Method::Randomized),
             ([100_000, 20_000], Method::Randomized),
-            // Too many genotypes to hold, so that each pass would read them.
+            // The genotypes do not fit memory, so each pass would read them again.
             ([10_000_000, 4000], Method::Exact),
         ] {
             let reader = reader(Long(shape));

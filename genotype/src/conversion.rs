@@ -1,4 +1,4 @@
-//! Stored genotypes to what a device is given.
+//! Conversion of stored genotypes to the form that a device takes.
 
 use std::sync::{
     Arc,
@@ -19,7 +19,7 @@ use super::calls::Calls;
 pub(crate) enum Target {
     /// Codes of two bits, four a byte.
     Codes(Calls),
-    /// Dosages of calls of so many alleles, as `i8`; -1 is missing.
+    /// Dosages of calls of `ploidy` alleles, as `i8`; -1 is missing.
     Counts { ploidy: usize },
     /// Dosages as they are stored.
     Dosages,
@@ -29,15 +29,15 @@ pub(crate) enum Target {
 #[derive(Debug)]
 pub(crate) struct Conversion {
     target: Target,
-    /// The allele that is counted; else all but the reference.
+    /// The allele that is counted; if none, all alleles but the reference are.
     allele: Option<u8>,
     narrow: Narrow,
-    /// Becomes true where an element above 1 is met.
+    /// A flag that becomes true once an element above 1 is read.
     pub(crate) further: Option<Arc<AtomicBool>>,
 }
 
 impl Conversion {
-    /// Converts calls of one ploidy to copies of an allele, or of all but the reference.
+    /// Converts calls of one ploidy to the number of copies of an allele, or of all alleles but the reference.
     pub(crate) fn of_calls(ploidy: u64, allele: Option<u8>) -> Self {
         let target = match ploidy {
             1 => Target::Codes(Calls::Haploid),
@@ -46,7 +46,7 @@ impl Conversion {
         };
         let narrow = Narrow {
             to: Narrowed::I8,
-            // Numbers below -2 are no alleles, whatever the stored type.
+            // Values below -2 are not alleles, whatever the stored type.
             range: [-128.0, 127.0],
             negative_is_missing: false,
             nan_is_missing: false,
@@ -59,13 +59,13 @@ impl Conversion {
         Self { target: Target::Codes(Calls::Dosages), ..Self::of_dosages(Narrowed::I8, 2.0, false) }
     }
 
-    /// Converts dosages of at most `most`.
+    /// Converts dosages that are at most `most`.
     pub(crate) fn of_dosages(to: Narrowed, most: f64, nan_is_missing: bool) -> Self {
         let narrow = Narrow { to, range: [0.0, most], negative_is_missing: true, nan_is_missing };
         Self { target: Target::Dosages, allele: None, narrow, further: None }
     }
 
-    /// Stored elements of a sample.
+    /// Returns the number of stored elements of a sample.
     fn alleles(&self) -> usize {
         match self.target {
             Target::Codes(calls) => calls.bytes(),
@@ -74,14 +74,14 @@ impl Conversion {
         }
     }
 
-    /// The elements as `i8`, where the target is made of those; where one allele is counted, 1 for it and 0 for others.
+    /// Returns the elements as `i8`, for targets made from `i8`; if one allele is counted, 1 for that allele and 0 for others.
     fn bytes_of<'a>(
         &self,
         array: &dyn ChunkedArray,
         from: &'a [u8],
         room: &'a mut Vec<u8>,
     ) -> Result<&'a [u8], Misfit> {
-        // As nearly every store holds calls.
+        // Nearly every store holds `i8` calls that need no conversion.
         if array.dtype() == StoredType::I8 && self.narrow.missing(array).is_none() && self.allele.is_none() {
             return Ok(from);
         }
@@ -159,14 +159,14 @@ impl Convert for Conversion {
     }
 }
 
-/// True where an element of a run is above 1.
+/// Returns true if an element of `run` is above 1.
 fn has_further(dtype: StoredType, run: &[u8]) -> bool {
     fn any<T: Pod + PartialOrd + From<bool>>(run: &[u8]) -> bool {
         let mut elements = run.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned::<T>);
         elements.any(|element| element > T::from(true))
     }
     match dtype {
-        // Nearly every store holds calls so. All are looked at, by wide vectors.
+        // Nearly every store holds `i8` calls. The fold looks at all elements, so that it compiles to wide vectors.
         StoredType::I8 => run.iter().fold(i8::MIN, |most, byte| most.max(byte.cast_signed())) > 1,
         StoredType::U8 => any::<u8>(run),
         StoredType::I16 => any::<i16>(run),
@@ -179,11 +179,11 @@ fn has_further(dtype: StoredType, run: &[u8]) -> bool {
     }
 }
 
-/// The number of alleles above 0 of each call, -1 where one is missing; a partly missing call is missing. As sgkit's
-/// `count_call_alternate_alleles`.
+/// Counts the alleles above 0 of each call, or gives -1 if an allele is missing, so also for partly
+/// missing calls, as sgkit's `count_call_alternate_alleles` does.
 ///
 /// # Errors
-/// The first allele of the first call with one below -1, and the lowest of that call.
+/// The index of the first call with an allele below -1, and the lowest allele of that call.
 fn count(ploidy: usize, calls: &[i8], out: &mut [u8]) -> Result<(), (usize, i8)> {
     for (i, (call, out)) in calls.chunks_exact(ploidy).zip(out).enumerate() {
         let lowest = call.iter().fold(0, |low: i8, &allele| low.min(allele));

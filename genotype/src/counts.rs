@@ -1,4 +1,4 @@
-//! The counts of each variant.
+//! The counts of each variant over the called samples.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use teatime::{Error, Result, linalg::Stats, to_usize};
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0100_0000_01b3;
 
-/// Variants that are digested at a time.
+/// The number of variants that are digested at a time.
 const AT_ONCE: usize = 4096;
 
 /// Sums over the called samples of each variant, in order.
@@ -22,17 +22,17 @@ pub(crate) struct CallCounts {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum CountsByVariant {
-    /// The numbers of dosages of 1, of dosages of 2, and of missing ones, where dosages are 0, 1 and 2.
+    /// The numbers of dosages of 1, of dosages of 2, and of missing ones, if dosages are 0, 1 and 2.
     Codes(Vec<[u32; 3]>),
-    /// Other dosages.
+    /// The sums of other dosages.
     Dosages(Vec<Stats>),
 }
 
 impl CallCounts {
-    /// Counts of no variant yet, with room for so many. `codes` is true where dosages are 0, 1 and 2.
+    /// Makes counts of no variants, with room for `variants`. `codes` is true if dosages are 0, 1 and 2.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] where the system has not so much.
+    /// [`Error::OutOfMemory`] if the system does not have that much memory.
     pub(crate) fn new(variants: u64, samples: u64, codes: bool) -> Result<Self> {
         let room = to_usize(variants);
         let requested = variants.saturating_mul(Self::bytes_of(codes));
@@ -49,12 +49,12 @@ impl CallCounts {
         Ok(Self { samples, by_variant, digest: FNV_OFFSET })
     }
 
-    /// Bytes of a variant.
+    /// Returns the number of bytes of a variant's counts.
     pub(crate) const fn bytes_of(codes: bool) -> u64 {
         if codes { size_of::<[u32; 3]>() as u64 } else { size_of::<Stats>() as u64 }
     }
 
-    /// Adds the next variants.
+    /// Adds the counts of the next variants.
     pub(crate) fn push(&mut self, stats: &[Stats]) {
         #[allow(
             clippy::cast_possible_truncation,
@@ -72,7 +72,7 @@ impl CallCounts {
         self.digest_next(stats);
     }
 
-    /// Counts that were made elsewhere; none where a variant has more than there are samples.
+    /// Takes counts that were made elsewhere; returns none if a variant counts more samples than there are.
     pub(crate) fn counted(samples: u64, by_variant: CountsByVariant) -> Option<Self> {
         let fits = match &by_variant {
             CountsByVariant::Codes(codes) => codes
@@ -87,7 +87,7 @@ impl CallCounts {
         })
     }
 
-    /// Adds the counts of the next variants, of the same samples; returns false where they are of another kind.
+    /// Adds the counts of the next variants, of the same samples; returns false if `other` has another kind of counts.
     #[must_use]
     pub(crate) fn append(&mut self, other: &Self) -> bool {
         let len = self.len();
@@ -102,7 +102,7 @@ impl CallCounts {
         true
     }
 
-    /// Digests the variants from one on.
+    /// Digests the variants from `first` on.
     fn digest_from(&mut self, first: usize) {
         for first in (first..self.len()).step_by(AT_ONCE) {
             self.digest_next(&self.stats(first..self.len().min(first + AT_ONCE)));
@@ -116,15 +116,15 @@ impl CallCounts {
         self.digest = bytes.fold(self.digest, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME));
     }
 
-    /// The counts of each variant.
+    /// Returns the counts of each variant.
     pub(crate) fn by_variant(&self) -> &CountsByVariant {
         &self.by_variant
     }
 
-    /// The sums of these variants.
+    /// Returns the sums of the variants in `variants`.
     ///
     /// # Panics
-    /// When there are not so many.
+    /// If there are fewer variants.
     pub(crate) fn stats(&self, variants: Range<usize>) -> Vec<Stats> {
         match &self.by_variant {
             CountsByVariant::Codes(codes) => {
@@ -134,10 +134,10 @@ impl CallCounts {
         }
     }
 
-    /// Samples without a call of a variant.
+    /// Returns the number of samples without a call of a variant.
     ///
     /// # Panics
-    /// When there is no such variant.
+    /// If there is no such variant.
     pub(crate) fn missing(&self, variant: usize) -> u64 {
         match &self.by_variant {
             CountsByVariant::Codes(codes) => codes[variant][2].into(),
@@ -145,7 +145,7 @@ impl CallCounts {
         }
     }
 
-    /// The number of variants.
+    /// Returns the number of variants.
     pub(crate) fn len(&self) -> usize {
         match &self.by_variant {
             CountsByVariant::Codes(codes) => codes.len(),
@@ -153,13 +153,13 @@ impl CallCounts {
         }
     }
 
-    /// FNV-1a of each variant's sum (f64) and number of called samples (u64), little-endian.
+    /// Returns the FNV-1a digest of each variant's sum (f64) and number of called samples (u64), little-endian.
     pub(crate) fn digest(&self) -> u64 {
         self.digest
     }
 }
 
-/// The sums of dosages of which so many are 1, 2 and missing.
+/// Returns the sums of dosages from the numbers of dosages that are 1, 2 and missing.
 fn stats([ones, twos, missing]: [u32; 3], samples: u64) -> Stats {
     let [ones, twos] = [ones, twos].map(f64::from);
     Stats {

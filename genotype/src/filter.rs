@@ -1,17 +1,17 @@
-//! The filter of variants, and the number of those that it keeps.
+//! The filter of variants, and the counts of those that it keeps and drops.
 
 use teatime::{
     Error, Result,
     stable_text::{StableText, fields},
 };
 
-/// The rules that a variant has to meet to take part, over the samples with a call.
+/// The conditions that a variant has to meet to take part, over the called samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct VariantFilter {
-    /// Least minor allele frequency, as plink2's `--maf`. All non-reference alleles count as one.
+    /// The smallest minor allele frequency, as in plink2's `--maf`. All non-reference alleles count as one.
     pub min_maf: f64,
-    /// Largest fraction of missing calls, as plink2's `--geno`.
+    /// The largest fraction of missing calls, as in plink2's `--geno`.
     pub max_missing: f64,
 }
 
@@ -46,30 +46,30 @@ impl VariantFilter {
 }
 
 impl Default for VariantFilter {
-    /// Keeps every variant.
+    /// Returns a filter that keeps every variant.
     fn default() -> Self {
         Self { min_maf: 0.0, max_missing: 1.0 }
     }
 }
 
-/// The number of variants that took part, and of those that each rule dropped. A variant counts under the first rule that drops
-/// it, in this order.
+/// The number of variants that took part, and the number that each rule dropped. A variant counts
+/// under the first rule that drops it, in the order of the fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VariantCounts {
-    /// Variants of the store.
+    /// The number of variants of the store.
     pub total: u64,
-    /// Variants that took part.
+    /// The number of variants that took part.
     pub used: u64,
-    /// With more missing calls than allowed.
+    /// The number of variants with more missing calls than allowed.
     pub above_missing: u64,
-    /// Without a called sample.
+    /// The number of variants without a called sample.
     pub all_missing: u64,
-    /// With a minor allele frequency below the least.
+    /// The number of variants with a minor allele frequency below the smallest.
     pub below_maf: u64,
-    /// With equal dosages in all called samples.
+    /// The number of variants with equal dosages in all called samples.
     pub zero_variance: u64,
-    /// Missing calls of all variants of the store.
+    /// The number of missing calls of all variants of the store.
     pub missing_calls: u64,
 }
 
@@ -92,8 +92,8 @@ impl StableText for VariantCounts {
 }
 
 impl VariantCounts {
-    /// Variants that pass the filters, those without variance or calls included: the M that plink2 and flashpca divide
-    /// eigenvalues by.
+    /// Returns the number of variants that pass the filters, including variants without variance or
+    /// calls: the M by which plink2 and flashpca divide eigenvalues.
     pub fn loaded(&self) -> u64 {
         self.used + self.zero_variance + self.all_missing
     }

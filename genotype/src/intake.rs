@@ -1,4 +1,4 @@
-//! The form in which genotypes reach a device, and the counting of them.
+//! The form in which genotypes reach a device, and how they are counted.
 
 use std::{ops::Range, sync::Arc};
 
@@ -15,10 +15,10 @@ use super::{
     source::{GenotypeKind, Genotypes},
 };
 
-/// The form in which a block reaches the device, and in which it is held there.
+/// The form in which a block reaches the device and stays there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// Codes of two bits, and what each becomes.
+    /// Codes of two bits, and the dosage code that each becomes.
     Packed([u8; 4]),
     /// Whole dosages, in bytes.
     Dosages,
@@ -28,15 +28,14 @@ pub(crate) enum Form {
 
 /// Copies of A1 for each of PLINK's codes; 3 is a missing call.
 const A1_COUNTED: [u8; 4] = [2, 3, 1, 0];
-/// Copies of A2.
+/// Copies of A2 for each of these codes.
 const A2_COUNTED: [u8; 4] = [0, 3, 1, 2];
 
-/// Codes that the host made.
+/// The form of codes that the host made, which stay as they are.
 const AS_THEY_ARE: Form = Form::Packed([0, 1, 2, 3]);
 
 impl Form {
-    /// The form of these genotypes, and how they are converted on the way. `bounded` is true where dosages above the ploidy are
-    /// an error.
+    /// Returns the form of these genotypes, and how they are converted for the device. `bounded` is true if dosages above the ploidy are an error.
     pub(crate) fn new(genotypes: &Genotypes, bounded: bool) -> (Self, Arc<dyn Convert>) {
         let (form, mut conversion) = match genotypes.kind() {
             GenotypeKind::Plink => {
@@ -52,7 +51,7 @@ impl Form {
                 let fractional = genotypes.arrays().iter().any(|array| floats.contains(&array.dtype()));
                 let of_dosages = |to, most| Conversion::of_dosages(to, most, genotypes.nan());
                 match (fractional, bounded) {
-                    // At most 2, which is checked, fits two bits.
+                    // Dosages are checked to be at most 2, so they fit two bits.
                     (false, true) => (AS_THEY_ARE, Conversion::of_codes()),
                     (false, false) => (Self::Dosages, of_dosages(Narrowed::I8, 127.0)),
                     (true, true) => (Self::Fractions, of_dosages(Narrowed::F32, genotypes.ploidy() as f64)),
@@ -64,7 +63,7 @@ impl Form {
         (form, Arc::new(conversion))
     }
 
-    /// The name of what a genotype is held in.
+    /// Returns the name of the type in which a genotype is held.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Packed(_) => "two bits",
@@ -73,27 +72,27 @@ impl Form {
         }
     }
 
-    /// True where the device holds codes of two bits.
+    /// Returns true if the device holds codes of two bits.
     pub(crate) const fn is_packed(self) -> bool {
         matches!(self, Self::Packed(_))
     }
 
-    /// True where sums of dosages are of integers.
+    /// Returns true if sums of dosages are integers.
     pub(crate) const fn is_exact(self) -> bool {
         !matches!(self, Self::Fractions)
     }
 }
 
-/// Waits for the sums of each row of a block.
+/// A function that waits for the sums of each row of a block.
 pub(crate) type Sums = Box<dyn FnOnce() -> Result<Vec<Stats>>>;
 
-/// A block whose sums are on their way.
+/// A block whose sums are being computed.
 pub(crate) struct Counting {
     pub(crate) rows: Range<u64>,
     pub(crate) sums: Sums,
 }
 
-/// Sums in f64 of rows of f32; negative is missing. Sums of f32 could not tell a constant row from one that varies a little.
+/// Computes sums in f64 of rows of f32, in which negative is missing. Sums in f32 could not distinguish a constant row from one that varies a little.
 pub(crate) fn float_sums(rows: &[u8], samples: u64) -> Vec<Stats> {
     let samples = to_usize(samples);
     let (values, _) = rows.as_chunks::<4>();

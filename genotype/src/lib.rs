@@ -70,16 +70,16 @@
 //!
 //! # Costs and errors
 //!
-//! A result is one pass over the store, but where its page says more. Genotypes take two bits each where these hold them, and products
-//! with them are exact: the same bits for any chunks, threads and devices. Memory is planned before anything is read, within
-//! [`Run::memory`](teatime::Run::memory). Errors are [`teatime::Error`]; those of stored genotypes name the array and the chunk.
+//! A result takes one pass over the store, unless its page says otherwise. Genotypes take two bits each if two bits can hold them, and
+//! products with them are exact: the same bits for any chunks, threads and devices. Memory is planned before anything is read, within
+//! [`Run::memory`](teatime::Run::memory). Errors are [`teatime::Error`]; errors in stored genotypes name the array and the chunk.
 //!
 #![cfg_attr(
     not(feature = "zarr"),
     doc = "[`GenotypeStore`]: Genotypes
 [`VcfZarrWriter`]: Genotypes"
 )]
-// docs.rs says beside each item which feature it needs.
+// docs.rs shows for each item which feature it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod bed;
@@ -150,7 +150,7 @@ pub use self::{
     variant::Variant,
 };
 
-/// The program that stores name as their writer.
+/// The program name that stores record as their writer.
 #[cfg(feature = "zarr")]
 const SOURCE: &str = concat!("teatime-", env!("CARGO_PKG_VERSION"));
 

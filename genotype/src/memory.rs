@@ -1,4 +1,4 @@
-//! The memory plans of jobs.
+//! The planning of memory for jobs.
 
 use std::iter;
 
@@ -17,13 +17,13 @@ use super::{
     scaler::VariantScale,
 };
 
-/// The eigenvectors of the Gram matrix of the samples, besides the matrix: of that a copy, the eigenvectors, and 24 bytes of workspace for
-/// each.
+/// Returns the memory for the eigenvectors of the Gram matrix of the samples, besides the matrix: a
+/// copy of it, the eigenvectors, and 24 bytes of workspace for each element.
 pub(super) fn eigenvectors(reader: &Reader) -> Needs {
     Needs::host(40) * reader.samples() * reader.samples()
 }
 
-/// Passes of products with so many columns.
+/// Returns the memory for passes of products with that many columns.
 fn products(reader: &Reader, columns: u64) -> Needs {
     let (variants, n) = (reader.variants(), reader.samples());
     let factors = Needs::host(size_of::<Factors>() as u64) * variants;
@@ -36,20 +36,20 @@ fn products(reader: &Reader, columns: u64) -> Needs {
     factors + products
 }
 
-/// The least that the randomized method takes.
+/// Returns the least memory that the randomized method takes.
 pub(super) fn randomized(reader: &Reader, options: &PcaOptions) -> Needs {
     let (n, columns) = (reader.samples(), columns(reader.samples(), options));
     let sums = if reader.form.is_packed() { Needs::default() } else { BlockSum::needs(columns, n) };
     products(reader, columns) + sums + Needs::host(least_basis(n, options))
 }
 
-/// Loadings: a product with the components.
+/// Returns the memory for loadings, which are a product with the components.
 pub(super) fn loadings(reader: &Reader, components: u64) -> Needs {
     let rows = (2 * reader.plan.block_rows()).saturating_add(reader.samples());
     products(reader, components) + Needs::host(8 * components) * rows
 }
 
-/// So many blocks of f32 of those that the device holds, with the freed buffers that they add to those of [`blocks`].
+/// Returns the memory of `count` f32 copies of a block on the device, with the freed buffers that they add to those of [`blocks`].
 pub(super) fn f32_blocks(reader: &Reader, count: u64) -> Needs {
     let rows = reader.plan.block_rows().min(reader.variants());
     let f32 = Needs::device(4 * count) * rows * reader.samples();
@@ -58,7 +58,7 @@ pub(super) fn f32_blocks(reader: &Reader, count: u64) -> Needs {
     f32 + Needs::device(freed[1] - freed[0])
 }
 
-/// Bytes of two blocks of variants, one in use and one on its way, each as it is uploaded and as the device holds it.
+/// Returns the bytes of two blocks of variants, one in use and one in transfer, each both as uploaded and as the device holds it.
 fn block_bytes(reader: &Reader) -> u64 {
     let held = reader.panel_rows(reader.step_bytes).min(reader.variants());
     let held = held.saturating_mul(reader.held_row_bytes());
@@ -68,23 +68,23 @@ fn block_bytes(reader: &Reader) -> u64 {
 /// The uses that a job has for memory beyond what it needs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Wishes {
-    /// Bytes of the host for the basis of the randomized method.
+    /// Bytes on the host for the basis of the randomized method.
     pub(super) basis: u64,
-    /// True where there will be passes after the first.
+    /// True if there will be passes after the first.
     pub(super) again: bool,
-    /// True where Gram matrices are added up, which take longer panels.
+    /// True if Gram matrices are added up, for which longer panels are used.
     pub(super) gram: bool,
 }
 
-/// The memory that there is.
+/// The memory that is available.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Memory {
-    /// With its defaults in place.
+    /// The budget with its defaults filled in.
     budget: Budget,
-    /// True where the device's memory is the host's.
+    /// True if the device shares the host's memory.
     pub(super) shared: bool,
     threads: u64,
-    /// The most bytes of rows that are added at once.
+    /// The maximum number of bytes of rows that are added at once.
     longest_step: u64,
 }
 
@@ -100,7 +100,7 @@ impl Memory {
         })
     }
 
-    /// The reader with its steps: long ones where the device has a memory of its own, as far as they take less than a hundredth of both budgets.
+    /// Sets the reader's steps: long ones if the device has its own memory, as far as they take less than a hundredth of both budgets.
     pub(super) fn in_steps(&self, reader: Reader) -> Reader {
         let (host, device) = (self.budget.host_bytes(), self.budget.device_bytes(reader.device.info()));
         let most = if self.shared { 0 } else { (device / 128).min(self.longest_step) };
@@ -109,10 +109,10 @@ impl Memory {
         Reader { step_bytes, ..reader }
     }
 
-    /// Plans with long steps, and where these do not fit once more with short ones, whose error names the least that would do.
+    /// Plans with long steps; if they do not fit, plans again with short ones, whose error names the smallest budget that would do.
     ///
     /// # Errors
-    /// `plan` says which.
+    /// Any error of `plan`.
     pub(super) fn plan<T>(self, mut plan: impl FnMut(Self) -> Result<T>) -> Result<T> {
         match plan(self) {
             Err(Error::Budget { .. }) => plan(Self { longest_step: 0, ..self }),
@@ -120,28 +120,28 @@ impl Memory {
         }
     }
 
-    /// The budget, with defaults in place; of the device none where it has the host's memory.
+    /// Returns the budget with defaults filled in, without a budget for a device that shares the host's memory.
     pub(super) fn budget(&self) -> Budget {
         let Budget { host, device, .. } = self.budget;
         Budget::default().host(host).device(device.filter(|_| !self.shared))
     }
 
-    /// A pass, with what results need.
+    /// Returns the memory of a pass and of what results need.
     fn total(reader: &Reader, needs: Needs) -> Needs {
         stream(reader) + blocks(reader) + needs
     }
 
-    /// True where the budget has room for a pass with these needs.
+    /// Returns true if the budget has room for a pass with these needs.
     pub(super) fn fits(&self, reader: &Reader, needs: Needs) -> bool {
         self.budget.fit(&reader.device, Self::total(reader, needs)).is_ok()
     }
 
-    /// True where the host's budget is as large as the genotypes that a device would hold.
+    /// Returns true if the host's budget is at least as large as the genotypes that a device would hold.
     pub(super) fn holds(&self, reader: &Reader) -> bool {
         self.budget.fit_host(kept_bytes(reader)).is_ok()
     }
 
-    /// The memory that genotypes take where they stay.
+    /// Returns the memory that genotypes take in the place where they stay.
     pub(super) fn kept(reader: &Reader, residency: Residency) -> Needs {
         match residency {
             Residency::Store => Needs::default(),
@@ -150,7 +150,7 @@ impl Memory {
         }
     }
 
-    /// Bytes for the basis of the randomized method beside genotypes that stay where they do.
+    /// Returns the bytes for the basis of the randomized method in addition to genotypes that stay in that place.
     pub(super) fn basis(&self, reader: &Reader, residency: Residency, options: &PcaOptions) -> u64 {
         let needs = randomized(reader, options) + Self::kept(reader, residency);
         let rest = self.budget.fit(&reader.device, Self::total(reader, needs));
@@ -158,10 +158,10 @@ impl Memory {
         least_basis(reader.samples(), options) + left.min(whole_basis(reader.samples(), options))
     }
 
-    /// Shares the budget out among what the work needs and what it has use for.
+    /// Divides the budget between what the work needs and what else it can use.
     ///
     /// # Errors
-    /// [`Error::Budget`] with the least that would do.
+    /// [`Error::Budget`] with the smallest budget that would do.
     pub(super) fn allow(&self, reader: &Reader, needs: Needs, wishes: Wishes) -> Result<Allowance> {
         let rest = self.budget.fit(&reader.device, Self::total(reader, needs))?;
         let Needs { host: mut left, device: free } = rest.left(&reader.device);
@@ -177,7 +177,7 @@ impl Memory {
         } else {
             (Residency::Store, "one pass: nothing is kept".into())
         };
-        // Later passes over the host's panels have two at a time on the device, and two slots on the host.
+        // Later passes over the host's panels have two panels at a time on the device, and two slots on the host.
         let at_once = Residency::HOST_BYTES.min(free / 2);
         let kept = kept_bytes(reader);
         let left = match residency {
@@ -196,7 +196,7 @@ impl Memory {
             _ if wishes.gram => gram_panel_bytes(reader, [left, free], self.shared),
             Residency::Host if fits(at_once) => at_once,
             Residency::Host => Residency::LEAST_BYTES,
-            // Such panels fill a GPU, in few launches.
+            // Panels of this size fill a GPU with few launches.
             Residency::Device => {
                 let most =
                     if self.shared { u64::MAX } else { self.budget.device_bytes(reader.device.info()) / 16 };
@@ -218,7 +218,7 @@ impl Memory {
         Ok(Allowance { residency, reason, reading, host_rows: reader.panel_rows(at_once) })
     }
 
-    /// The place where genotypes stay between passes, with so much left of both budgets, and why.
+    /// Returns the place where genotypes stay between passes, if `host` and `device` bytes of the budgets are left, and the reason.
     fn residency(&self, reader: &Reader, host: u64, device: u64) -> (Residency, String) {
         let rows = reader.variants();
         let kept = kept_bytes(reader);
@@ -236,7 +236,7 @@ impl Memory {
             let why = format!("{what} fit what is left of the device memory budget, {left_on_device}");
             return (Residency::Device, why);
         }
-        // At least a block a panel; two panels are on the device, and two slots on the host.
+        // A panel has at least one block; two panels are on the device, and two slots on the host.
         let block = reader.panel_rows(0).min(rows).saturating_mul(reader.held_row_bytes());
         let slots = 2 * Residency::HOST_BYTES.max(block).min(kept);
         if packed && 2 * block <= device && kept.saturating_add(slots) <= host {
@@ -249,17 +249,17 @@ impl Memory {
     }
 }
 
-/// Bytes of the genotypes that stay between passes, with each variant's mean and scale.
+/// Returns the bytes of the genotypes that stay between passes, with each variant's mean and scale.
 fn kept_bytes(reader: &Reader) -> u64 {
     reader.variants().saturating_mul(reader.held_row_bytes() + size_of::<Factors>() as u64)
 }
 
-/// A size in words.
+/// Returns a size as text.
 fn mib(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
-/// Needs of any pass on the host: the selection, slots, the chunks of one block, the counts of all variants and the scales of panels.
+/// Returns the host memory of any pass: the selection, slots, the chunks of one block, the counts of all variants and the scales of panels.
 pub(super) fn stream(reader: &Reader) -> Needs {
     let plan = &reader.plan;
     let counts = Needs::host(CallCounts::bytes_of(reader.form.is_packed())) * reader.variants();
@@ -268,14 +268,14 @@ pub(super) fn stream(reader: &Reader) -> Needs {
     Needs::host(plan.block_bytes()) * 2 + chunks + counts + scaling
 }
 
-/// Bytes of the sums and scales of panels of at most so many bytes: one is filled while the other is used.
+/// Returns the bytes of the sums and scales of panels of at most `panel_bytes`: one panel is filled while another is used.
 fn scaling_bytes(reader: &Reader, panel_bytes: u64) -> u64 {
     let rows = reader.panel_rows(panel_bytes).min(reader.variants());
     let used = (size_of::<VariantScale>() + size_of::<Factors>()) as u64 + Gram::HOST_ROW_BYTES;
     rows * (2 * size_of::<Stats>() as u64 + used)
 }
 
-/// Bytes of the device that panels of so many bytes, whose Gram matrices are added up, take beyond short ones.
+/// Returns the device bytes that panels of `bytes` bytes, whose Gram matrices are added up, take beyond those of short panels.
 fn longer_panels(reader: &Reader, bytes: u64) -> u64 {
     let (device, variants) = (&reader.device, reader.variants());
     let rows = |bytes| reader.panel_rows(bytes).min(variants);
@@ -283,7 +283,7 @@ fn longer_panels(reader: &Reader, bytes: u64) -> u64 {
     (2 * bytes).saturating_add(beside(bytes).saturating_sub(beside(reader.step_bytes)))
 }
 
-/// The bytes of a panel: so many, or half as many until that fits, and those of a step at least.
+/// Returns the bytes of a panel: `bytes`, halved until it fits, but at least those of a step.
 fn longest(reader: &Reader, bytes: u64, fits: impl Fn(u64) -> bool) -> u64 {
     let halves = iter::successors(Some(bytes), |bytes| Some(bytes / 2));
     halves
@@ -292,8 +292,8 @@ fn longest(reader: &Reader, bytes: u64, fits: impl Fn(u64) -> bool) -> u64 {
         .unwrap_or(reader.step_bytes)
 }
 
-/// Bytes of panels whose Gram matrices are added up, where so much is left of the host and of the device: longer ones than
-/// any pass needs where they fit.
+/// Returns the bytes of panels whose Gram matrices are added up, if `host` and `device` bytes are
+/// left: longer panels than other passes need, if they fit.
 fn gram_panel_bytes(reader: &Reader, [host, device]: [u64; 2], shared: bool) -> u64 {
     longest(reader, Gram::panel_bytes(&reader.device), |bytes| {
         let (scaling, more) = (scaling_bytes(reader, bytes), longer_panels(reader, bytes));
@@ -301,13 +301,14 @@ fn gram_panel_bytes(reader: &Reader, [host, device]: [u64; 2], shared: bool) -> 
     })
 }
 
-/// Blocks on the device in any pass, with as much again of freed buffers, up to what the device keeps of them in the host's memory.
+/// Returns the memory of blocks on the device in any pass, and as much again for freed buffers, up
+/// to what the device keeps of them in the host's memory.
 pub(super) fn blocks(reader: &Reader) -> Needs {
     let bytes = block_bytes(reader);
     Needs::device(bytes) + Needs::device(bytes.min(reader.device.kept_host_bytes()))
 }
 
-/// Shares of the budget.
+/// The shares of the budget, and what they allow.
 #[derive(Clone, Debug)]
 pub(super) struct Allowance {
     /// The place where genotypes stay between passes, and why.
@@ -315,16 +316,16 @@ pub(super) struct Allowance {
     pub(super) reason: String,
     /// The settings by which the pass reads.
     pub(super) reading: Reading,
-    /// Rows of the host's panels that are on the device at a time.
+    /// The number of rows of the host's panels that are on the device at a time.
     pub(super) host_rows: u64,
 }
 
-/// Columns of the randomized method's block.
+/// Returns the number of columns of the randomized method's block.
 pub(super) fn columns(samples: u64, options: &PcaOptions) -> u64 {
     (options.svd.block(options.components) as u64).min(samples)
 }
 
-/// Most passes of the randomized method.
+/// Returns the maximum number of passes of the randomized method.
 pub(super) fn passes(options: &PcaOptions) -> u64 {
     match options.svd.stop {
         Stop::PowerIterations(q) => u64::from(q) + 2,
@@ -332,12 +333,12 @@ pub(super) fn passes(options: &PcaOptions) -> u64 {
     }
 }
 
-/// Bytes of the smallest basis of the randomized method: basis and image of a restart, and blocks beside them.
+/// Returns the bytes of the smallest basis of the randomized method: basis and image of a restart, and the blocks in addition.
 pub(super) fn least_basis(samples: u64, options: &PcaOptions) -> u64 {
     (2 * options.components as u64 + 5 * columns(samples, options)).saturating_mul(16 * samples)
 }
 
-/// Bytes of the randomized method's basis without a restart: basis and image of every pass.
+/// Returns the bytes of the randomized method's basis without a restart: basis and image of every pass.
 pub(super) fn whole_basis(samples: u64, options: &PcaOptions) -> u64 {
     passes(options).saturating_mul(columns(samples, options)).min(samples).saturating_mul(16 * samples)
 }
@@ -351,7 +352,7 @@ pub(super) mod tests {
     use super::*;
     use crate::Genotypes;
 
-    /// An array of many variants that nobody reads.
+    /// An array of many variants that is never read.
     #[derive(Debug)]
     pub(crate) struct Long(pub(crate) [u64; 2]);
 
@@ -386,18 +387,18 @@ pub(super) mod tests {
         assert!(rows <= 1 << 20 && rows.is_multiple_of(reader.plan.block_rows()), "{rows}");
         let of_panels = |bytes| (2 * 32 + 40 + 8 + 112) * reader.panel_rows(bytes);
         assert_eq!(scaling_bytes(&reader, u64::MAX), of_panels(u64::MAX));
-        // The counts of a variant take 12 bytes, beside those.
+        // The counts of a variant take 12 bytes, in addition to those of panels.
         let least = 120_000_000 + of_panels(reader.step_bytes);
         let stream = stream(&reader).host;
         assert!((least..least + 30_000_000).contains(&stream), "{stream}");
-        // The genotypes and their means and scales: 16 and 8 bytes a variant.
+        // The genotypes take 16 bytes a variant, and their means and scales 8.
         let mut memory = Memory::new(&reader.device, &Run::default()).unwrap();
         memory.shared = false;
         let residency = |host, device| memory.residency(&reader, host, device).0;
         assert_eq!(residency(0, 240_000_000), Residency::Device);
         assert_eq!(residency(1 << 40, 239_999_999), Residency::Host);
         assert_eq!(residency(239_999_999, 239_999_999), Residency::Store);
-        // Panels are shorter where the host has no room for the scaling of large ones.
+        // Panels are shorter if the host has no room for the scaling of large ones.
         let (short, long) = (reader.step_bytes, Gram::panel_bytes(&reader.device));
         let most = scaling_bytes(&reader, long);
         let panels = |host, device, shared| gram_panel_bytes(&reader, [host, device], shared);
@@ -405,7 +406,7 @@ pub(super) mod tests {
         assert_eq!(panels(most, u64::MAX, false), long);
         assert_eq!(panels(most, most, true), long / 2);
         assert_eq!(panels(0, u64::MAX, false), short);
-        // Or the device no room for them, and for their limbs and rows in order.
+        // Panels are also shorter if the device has no room for them, and for their limbs and ordered rows.
         let beside = |bytes| Gram::needs(&reader.device, 50, reader.panel_rows(bytes)).device;
         let least = 2 * long + beside(long) - beside(short);
         assert!(beside(long) > beside(short));

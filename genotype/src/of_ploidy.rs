@@ -1,4 +1,4 @@
-//! The calls of an array as those of another ploidy.
+//! An array of calls, presented as calls of another ploidy.
 
 use std::sync::Arc;
 
@@ -6,19 +6,19 @@ use bytemuck::Pod;
 
 use teatime::{ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, StoredType, to_usize};
 
-/// True where a call of so many alleles is one of a matrix of that ploidy: haploid calls among diploid ones count twice.
+/// Returns true if a call of `alleles` alleles fits a matrix of that ploidy: haploid calls among diploid ones count twice.
 pub(super) fn fits(alleles: u64, ploidy: u64) -> bool {
     alleles == ploidy || (alleles, ploidy) == (1, 2)
 }
 
-/// The number of alleles of a call; none for one that is missing, or no call.
+/// Returns the number of alleles of a call; none if an allele is missing or invalid, or all are absent.
 pub(super) fn alleles<T: Allele>(call: &[T]) -> Option<usize> {
     let known = call.iter().filter(|&&allele| allele > T::MISSING).count();
     let absent = call.iter().filter(|&&allele| allele == T::ABSENT).count();
     (known > 0 && known + absent == call.len()).then_some(known)
 }
 
-/// Types of calls that may be filled up.
+/// Integer types of calls that can be padded to a higher ploidy.
 pub(super) trait Allele: Pod + PartialOrd {
     const MISSING: Self;
     const ABSENT: Self;
@@ -33,30 +33,30 @@ macro_rules! alleles {
 
 alleles! { i8 i16 i32 i64 }
 
-/// The calls of an array as those of a ploidy.
+/// The calls of an array as calls of one ploidy.
 #[derive(Debug)]
 pub(crate) struct OfPloidy {
     array: Arc<dyn ChunkedArray>,
-    /// True where calls that do not fit it are missing; else there are none of more alleles.
+    /// True if calls that do not fit the ploidy become missing; otherwise no call has more alleles.
     fitting: bool,
     shape: [u64; 3],
     chunk_shape: [u64; 3],
 }
 
 impl OfPloidy {
-    /// The calls that fit the ploidy; the others are missing.
+    /// Keeps the calls that fit the ploidy; other calls become missing.
     ///
     /// # Errors
-    /// [`Error::Store`] for calls of a type without a number for an allele that is not there.
+    /// [`Error::Store`] for calls of a type that cannot represent an absent allele.
     pub(crate) fn fitting(array: &Arc<dyn ChunkedArray>, ploidy: u64) -> Result<Arc<dyn ChunkedArray>> {
         // Calls of one or two alleles all fit a ploidy of two.
         Self::wrap(array, ploidy, ploidy > 2)
     }
 
-    /// Calls of at most so many alleles, filled up.
+    /// Pads calls of at most `ploidy` alleles to that ploidy.
     ///
     /// # Errors
-    /// As [`fitting`](Self::fitting).
+    /// Fails as [`fitting`](Self::fitting) does.
     pub(crate) fn filled(array: &Arc<dyn ChunkedArray>, ploidy: u64) -> Result<Arc<dyn ChunkedArray>> {
         Self::wrap(array, ploidy, false)
     }
@@ -77,12 +77,12 @@ impl OfPloidy {
         Ok(Arc::new(Self { array: Arc::clone(array), fitting, shape, chunk_shape }))
     }
 
-    /// The number of chunks that a call is in.
+    /// Returns the number of chunks over which the alleles of a call are spread.
     fn deep(&self) -> u64 {
         self.array.shape()[2].div_ceil(self.array.chunk_shape()[2])
     }
 
-    /// The chunks that the calls of one are in.
+    /// Returns the indices of the stored chunks that hold the calls of the chunk at `index`.
     fn parts(&self, index: &[u64]) -> Result<Vec<[u64; 3]>> {
         let &[row, column, 0] = index else {
             return Err(Error::chunk(self.name(), index, "there is one chunk along the alleles"));
@@ -90,7 +90,7 @@ impl OfPloidy {
         Ok((0..self.deep()).map(|allele| [row, column, allele]).collect())
     }
 
-    /// The chunks side by side along the alleles, as calls of the ploidy.
+    /// Joins the chunks along the axis of alleles, and returns their calls as calls of the ploidy.
     fn calls<T: Allele>(&self, chunks: &[DecodedChunk]) -> Vec<u8> {
         let [stored, deep] = [self.array.shape()[2], self.array.chunk_shape()[2]].map(to_usize);
         let ploidy = to_usize(self.shape[2]);
@@ -106,10 +106,10 @@ impl OfPloidy {
             let there = call.iter().filter(|&&allele| allele != T::ABSENT);
             let fits = match alleles(&call) {
                 Some(alleles) => !self.fitting || fits(alleles as u64, ploidy as u64),
-                // A call that misses some alleles keeps those that are known: it is of haplotypes.
+                // A call that misses some alleles keeps the known ones, since its alleles may be taken as haplotypes.
                 None => there.clone().count() == ploidy,
             };
-            // A number that is no allele is for the next to refuse.
+            // A value that is no allele is passed on, for the conversion to refuse.
             if let Some(bad) = call.iter().find(|&&allele| allele < T::ABSENT) {
                 fitted.fill(*bad);
             } else if fits {
@@ -141,7 +141,7 @@ impl ChunkedArray for OfPloidy {
         self.array.dtype()
     }
 
-    /// The chunks that a call is in are held together.
+    /// Returns the chunks over which a call is spread are held together.
     fn fetched_bytes(&self) -> u64 {
         self.deep().saturating_mul(self.array.fetched_bytes())
     }

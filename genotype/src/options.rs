@@ -14,13 +14,13 @@ pub(super) const OP: &str = "pca";
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Method {
-    /// Exact where the Gram matrix of the samples fits the memory budget and costs less than the passes that the
-    /// randomized method is expected to make; else randomized.
+    /// Chooses the exact method if the Gram matrix of the samples fits the memory budget and costs less
+    /// than the passes that the randomized method is expected to make; otherwise the randomized method.
     #[default]
     Auto,
     /// Eigenvectors of the Gram matrix of the samples, formed in one pass.
     Exact,
-    /// Randomized block Krylov iteration, some passes.
+    /// Randomized block Krylov iteration, which takes several passes.
     Randomized,
 }
 
@@ -36,20 +36,20 @@ pub enum Method {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PcaOptions {
-    /// Number of components.
+    /// The number of components.
     pub components: usize,
-    /// The method by which they are computed.
+    /// The method by which the components are computed.
     pub method: Method,
-    /// Centring and scaling of the dosages.
+    /// The centring and scaling of the dosages.
     pub scaler: Scaler,
     /// The filter of variants.
     pub filter: VariantFilter,
-    /// The randomized method's settings; its sign rule holds for the exact method too. Its passes are those of products.
+    /// The randomized method's settings; the sign rule holds for the exact method too. Its pass limits count passes of products.
     pub svd: SvdOptions,
 }
 
 impl Default for PcaOptions {
-    /// 10 components.
+    /// Returns options for 10 components.
     fn default() -> Self {
         Self {
             components: 10,
@@ -73,7 +73,7 @@ teatime::setters! {
 
 impl PcaOptions {
     /// # Errors
-    /// [`Error::Argument`] for no samples or variants, more components than there are, and filters out of range.
+    /// [`Error::Argument`] for no samples or variants, more components than samples or variants, and filters out of range.
     pub(super) fn check(&self, genotypes: &Genotypes) -> Result<()> {
         check_extents(OP, genotypes)?;
         let (samples, variants) = (genotypes.samples(), genotypes.variants());

@@ -1,4 +1,4 @@
-//! Sums over variants for each pair of samples: what the exact PCA and the relationship matrix are made of.
+//! Sums over variants for each pair of samples, from which the exact PCA and the relationship matrix are made.
 
 use std::ops::Range;
 
@@ -20,65 +20,65 @@ use super::{
     totals::VariantTotals,
 };
 
-/// The sums to form.
+/// A choice of the sums to compute.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct PairTerms {
     /// The rule by which variants are scaled.
     pub(crate) rule: ScaleRule,
-    /// [`PairSums::shared`].
+    /// True if [`PairSums::shared`] is computed.
     pub(crate) shared: bool,
-    /// [`PairSums::variance`].
+    /// True if [`PairSums::variance`] is computed.
     pub(crate) variance: bool,
 }
 
 impl PairTerms {
-    /// True where its sums are those of the other, or more.
+    /// Returns true if its sums include all those of `other`.
     pub(crate) fn holds(&self, other: &Self) -> bool {
         self.rule == other.rule && self.shared >= other.shared && self.variance >= other.variance
     }
 }
 
-/// Sums over variants, each matrix symmetric of (samples, samples).
+/// Sums over variants; each matrix is symmetric, (samples, samples).
 #[derive(Clone, Debug)]
 pub(crate) struct PairSums {
     pub(crate) wanted: PairTerms,
-    /// Products of the standardised dosages of both samples: the Gram matrix of the samples.
+    /// The sums of products of both samples' standardised dosages: the Gram matrix of the samples.
     pub(crate) products: Matrix,
-    /// Variants that pass the filters and are called in both, where wanted: exact.
+    /// The number of variants that pass the filters and are called in both samples, if wanted: exact.
     pub(crate) shared: Option<Matrix>,
-    /// k p (1 - p) of those, where wanted.
+    /// The sums of k p (1 - p) over those variants, if wanted.
     pub(crate) variance: Option<Matrix>,
-    /// k p (1 - p) of all variants that pass the filters.
+    /// The sum of k p (1 - p) over all variants that pass the filters.
     pub(crate) total_variance: f64,
     pub(crate) totals: VariantTotals,
 }
 
 impl PairSums {
-    /// Bytes that they hold.
+    /// Returns the number of bytes that the sums hold.
     pub(crate) fn bytes(&self) -> u64 {
         let matrices = [Some(&self.products), self.shared.as_ref(), self.variance.as_ref()];
         matrices.into_iter().flatten().map(|matrix| 8 * matrix.data().len() as u64).sum()
     }
 }
 
-/// Sums that panels are added to. Those of packed rows are exact but for the rounding of squared scales ([`Gram`]) and of
-/// k p (1 - p) ([`KnownPairs`]); others are sums in f32 over each block, and over the blocks a [`BlockSum`].
-/// samples² operations a variant for each of the wanted matrices; where no call of a block is missing, for the products alone. Of
-/// packed rows, only the pairs of missing calls add to the work for the other matrices.
+/// Sums to which panels are added. Sums over packed rows are exact but for the rounding of squared scales
+/// ([`Gram`]) and of k p (1 - p) ([`KnownPairs`]); other sums are in f32 over each block, and in a [`BlockSum`]
+/// across blocks. Each wanted matrix costs samples² operations a variant; a block without missing calls costs
+/// them only for the products. For packed rows, only pairs of missing calls add work for the other matrices.
 pub(crate) struct PairAccumulator {
     wanted: PairTerms,
     products: SumOf<Gram>,
-    /// [`PairSums::shared`] and [`PairSums::variance`].
+    /// The sums of [`PairSums::shared`] and [`PairSums::variance`].
     called: [Option<CalledPairs>; 2],
     total_variance: f64,
     totals: VariantTotals,
 }
 
-/// The words with which names of sums in a part begin.
+/// The words with which the names of sums in a part begin.
 pub(crate) const PRODUCTS: &str = "products";
 const CALLED: [&str; 2] = ["shared", "variance"];
 
-/// The name of sums in a part.
+/// Returns the name of sums in a part.
 pub(crate) fn name(
     what: &str,
     scaler: Scaler,
@@ -90,7 +90,7 @@ pub(crate) fn name(
     )
 }
 
-/// A sum for each pair of samples, over packed rows or over blocks of others.
+/// A sum for each pair of samples, over packed rows or over dense blocks.
 enum SumOf<P> {
     Packed(P),
     Dense(Box<BlockSum>),
@@ -113,7 +113,7 @@ impl<P: IntegerSums> SumOf<P> {
 }
 
 impl PairAccumulator {
-    /// Sums over no variant.
+    /// Makes sums over no variants.
     ///
     /// # Errors
     /// Any error of the device.
@@ -140,22 +140,22 @@ impl PairAccumulator {
         })
     }
 
-    /// The memory that the sums take, with their results.
+    /// Returns the memory that the sums take, with their results.
     pub(crate) fn needs(reader: &Reader, shared: bool, variance: bool) -> Needs {
         let (variants, n, packed) = (reader.variants(), reader.samples(), reader.form.is_packed());
         let matrices = 1 + u64::from(shared) + u64::from(variance);
         if packed {
             let rows = reader.panel_rows(reader.step_bytes).min(variants);
-            // Packed rows are multiplied as they are.
+            // Packed rows are multiplied without being unpacked.
             let others = KnownPairs::needs(&reader.device, n, rows) * (matrices - 1);
             return Gram::needs(&reader.device, n, rows) + others;
         }
-        // The host holds all sums, and those of one as they come. Calls as weights are beside what they are made from.
+        // The host holds all sums, and one of them as it is downloaded. Calls as weights are held in addition to the calls themselves.
         let sums = BlockSum::needs(n, n) * matrices + Needs::host(8 * (1 + matrices)) * n * n;
         sums + f32_blocks(reader, 1 + u64::from(shared))
     }
 
-    /// Adds these rows of the matrix, which are in `panel`, with their sums; of a panel that is not packed, all.
+    /// Adds `rows` of the matrix, which are in `panel`, with their sums; if the panel is not packed, `rows` are all of its rows.
     ///
     /// # Errors
     /// Any error of the device.
@@ -192,7 +192,7 @@ impl PairAccumulator {
         Ok(())
     }
 
-    /// Counts rows that [`add`](Self::add) does not: those of sums that were formed elsewhere.
+    /// Counts rows that [`add`](Self::add) does not see, since their sums were computed elsewhere.
     ///
     /// # Errors
     /// Any error of starting threads.
@@ -211,7 +211,7 @@ impl PairAccumulator {
         Ok(())
     }
 
-    /// Counts rows, but for what goes with sums of packed ones. Returns their scales.
+    /// Counts rows, except what integer sums over packed rows count themselves. Returns the scales of the rows.
     fn count(&mut self, reader: &Reader, rows: &Range<u64>, stats: &[Stats]) -> Result<Vec<VariantScale>> {
         let (rule, totals) = (self.wanted.rule, &mut self.totals);
         let scales = reader.device.pool()?.install(|| {
@@ -228,7 +228,7 @@ impl PairAccumulator {
         Ok(scales)
     }
 
-    /// Waits: the sums over the rows that were added, to be put in [another's](Self::set_part) place.
+    /// Waits for the sums over the rows that were added, and returns them for [`set_part`](Self::set_part) of another accumulator.
     ///
     /// # Errors
     /// Any error of the device.
@@ -244,11 +244,11 @@ impl PairAccumulator {
         Ok(sums.into_iter().map(named).collect())
     }
 
-    /// Puts the sums of a part in the place of its own.
+    /// Replaces the sums with the sums of `part`.
     ///
     /// # Errors
-    /// [`Error::Argument`](teatime::Error::Argument) where the part has not all of them, [`Error::Shape`](teatime::Error::Shape)
-    /// where they do not fit; [`Error::OutOfMemory`](teatime::Error::OutOfMemory).
+    /// [`Error::Argument`](teatime::Error::Argument) if the part lacks any of the sums,
+    /// [`Error::Shape`](teatime::Error::Shape) if they do not fit; [`Error::OutOfMemory`](teatime::Error::OutOfMemory).
     pub(crate) fn set_part(&mut self, part: &CohortPart) -> Result<()> {
         let rule = self.wanted.rule;
         let find = |what| part.find(&name(what, rule.scaler, rule.filter));
@@ -261,7 +261,7 @@ impl PairAccumulator {
         Ok(())
     }
 
-    /// Waits.
+    /// Waits for the sums and returns them.
     ///
     /// # Errors
     /// Any error of the device.
@@ -282,18 +282,18 @@ impl PairAccumulator {
     }
 }
 
-/// The weight of a variant that passes the filters; others weigh 0.
+/// The weight of a variant that passes the filters; other variants weigh 0.
 #[derive(Clone, Copy)]
 enum Weight {
     One,
-    /// k p (1 - p).
+    /// The weight k p (1 - p).
     Variance {
         ploidy: u64,
     },
 }
 
 impl Weight {
-    /// The weight of a variant.
+    /// Returns the weight of a variant.
     fn weigh(self, scale: &VariantScale) -> f64 {
         match self {
             _ if !scale.is_kept() => 0.0,
@@ -307,19 +307,19 @@ impl Weight {
     }
 }
 
-/// The scale with which a variant takes part in the products, 0 where it takes none.
+/// Returns the scale with which a variant takes part in the products, 0 if it takes no part.
 fn row_scale(scale: &VariantScale) -> RowScale {
     let factor = if scale.is_used() { scale.scale } else { 0.0 };
     RowScale { mean: scale.mean, factor, known: scale.called }
 }
 
-/// For each pair of samples, the sum of a weight over the variants that are called in both.
+/// The sum of a weight over the variants called in both samples, for each pair of samples.
 struct CalledPairs {
     samples: u64,
     weight: Weight,
     sum: SumOf<KnownPairs>,
-    /// The weight of what the sum leaves out: packed variants without a missing call, and other blocks without one. They count for
-    /// every pair.
+    /// The total weight of variants that the sum leaves out, which count for every pair: packed
+    /// variants without a missing call, and dense blocks without one.
     everywhere: f64,
 }
 
@@ -328,7 +328,7 @@ impl CalledPairs {
         let (samples, variants) = (reader.samples(), reader.all);
         let largest = match weight {
             Weight::One => None,
-            // k p (1 - p) is largest where p is one half.
+            // The largest k p (1 - p) is at p = ½.
             Weight::Variance { ploidy } => Some(ploidy as f64 / 4.0),
         };
         let sum = match reader.form {
@@ -338,7 +338,7 @@ impl CalledPairs {
         Ok(Self { samples, weight, sum, everywhere: 0.0 })
     }
 
-    /// Adds packed variants of a panel, from one on.
+    /// Adds packed variants of a panel, from row `from` on.
     fn add_rows(&mut self, panel: &Panel, from: u64, scales: &[VariantScale]) -> Result<()> {
         let (SumOf::Packed(sum), Held::Packed(packed)) = (&mut self.sum, &panel.held) else {
             return Ok(());
@@ -346,7 +346,7 @@ impl CalledPairs {
         sum.add(packed, from, &self.weight.known_rows(scales))
     }
 
-    /// Counts the variants of a block.
+    /// Counts the weights of the variants of a block that the sum leaves out.
     fn count_block(&mut self, scales: &[VariantScale]) {
         let weight = |scale| self.weight.weigh(scale);
         if let SumOf::Packed(_) = self.sum {
@@ -358,20 +358,20 @@ impl CalledPairs {
         }
     }
 
-    /// True where each variant of a block with a weight is called in all samples or in none.
+    /// Returns true if each variant of a block with a nonzero weight is called in all samples or in none.
     fn is_whole(&self, scales: &[VariantScale]) -> bool {
         let weight = |scale| self.weight.weigh(scale);
         scales.iter().all(|scale| [0, self.samples].contains(&scale.called) || weight(scale) == 0.0)
     }
 
-    /// Adds a block that is not packed.
+    /// Adds a block that is not packed, unless it is whole.
     fn add_block(&mut self, panel: &Panel, scales: &[VariantScale]) -> Result<()> {
         let is_whole = self.is_whole(scales);
         let SumOf::Dense(sum) = &mut self.sum else { return Ok(()) };
         if is_whole {
             return Ok(());
         }
-        // Their products are the weights.
+        // The product of two square roots is the weight.
         let roots: Vec<f32> = scales.iter().map(|scale| self.weight.weigh(scale).sqrt().to_f32()).collect();
         sum.add(&gram_lower(&panel.called(&roots)?)?)
     }

@@ -1,4 +1,4 @@
-//! Rows of genotypes on the device.
+//! Panels: rows of genotypes on the device.
 
 use std::ops::Range;
 
@@ -11,32 +11,32 @@ use crate::to_usize;
 pub(crate) enum Held {
     /// Codes of two bits, (rows, words).
     Packed(Tensor<u32>),
-    /// Dosages, -1 is missing.
+    /// Dosages; -1 is missing.
     I8(Tensor<i8>),
-    /// Fractional dosages, -1 is missing.
+    /// Fractional dosages; -1 is missing.
     F32(Tensor<f32>),
 }
 
-/// A variant's mean and scale, as kernels that multiply take them; zeros for one that takes no part.
+/// A variant's mean and scale in the form that multiplying kernels take; zeros for a variant that takes no part.
 pub(crate) type Factors = [f32; 2];
 
-/// Consecutive variants: some canonical blocks, the last of which may be cut short by the end.
+/// Consecutive variants: whole canonical blocks, of which the last may be shorter at the end of the matrix.
 #[derive(Debug)]
 pub(crate) struct Panel {
     pub(crate) rows: Range<u64>,
     pub(crate) held: Held,
-    /// True where a call is missing.
+    /// True if a call is missing.
     pub(crate) missing: bool,
 }
 
 impl Panel {
-    /// The places of some of its rows.
+    /// Returns the positions of `rows` within the panel.
     pub(crate) fn places(&self, rows: &Range<u64>) -> Range<usize> {
         to_usize(rows.start - self.rows.start)..to_usize(rows.end - self.rows.start)
     }
 
-    /// Its rows in f32, where dosages are not packed, `(dosage - shift) scale` and `fill` where a call is missing, with [shift, scale, fill]
-    /// of each row.
+    /// Returns the panel in f32, if it is not packed: `(dosage - shift) scale`, and `fill` for
+    /// missing calls, with [shift, scale, fill] of each row in `table`.
     ///
     /// # Errors
     /// Any error of the device.
@@ -48,7 +48,7 @@ impl Panel {
         }
     }
 
-    /// `weights[i]` where a call of row i is there, 0 where it is missing.
+    /// Returns `weights[i]` for each existing call of row i, and 0 for missing calls.
     ///
     /// # Errors
     /// Any error of the device.
@@ -57,7 +57,7 @@ impl Panel {
         standardize(&self.not_called()?, &table, true)
     }
 
-    /// 1 where a call is missing, 0 where it is there.
+    /// Returns 1 for missing calls, 0 for existing ones.
     ///
     /// # Errors
     /// Any error of the device.
@@ -65,7 +65,7 @@ impl Panel {
         self.standardized(&vec![[0.0, 0.0, 1.0]; to_usize(self.rows.end - self.rows.start)])
     }
 
-    /// Its packed rows as an operand, with the [mean, scale] of each on the device; none where dosages are held otherwise.
+    /// Returns the packed rows as an operand, with the [mean, scale] of each on the device; none if the panel is not packed.
     pub(crate) fn packed<'a>(&'a self, table: &'a Tensor<f32>) -> Option<PackedRows<'a>> {
         let Held::Packed(packed) = &self.held else { return None };
         Some(PackedRows { packed, table, range: (0, self.rows.end - self.rows.start), missing: self.missing })

@@ -13,16 +13,16 @@ use super::counts::{CallCounts, CountsByVariant};
 #[cfg(doc)]
 use super::{Cohort, Wanted};
 
-/// The counts and sums that [`Cohort::part`] makes over consecutive variants: plain data, for another process or a file.
+/// The counts and sums that [`Cohort::part`] makes over consecutive variants, as plain data that can go to another process or a file.
 ///
-/// Parts of neighbouring variants [`merge`](Self::merge), and [`Cohort::of_part`] takes the one of all variants.
+/// Parts of neighbouring variants [`merge`](Self::merge), and [`Cohort::of_part`] takes the part that has all variants.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CohortPart {
-    /// Numbers of its variants among all.
+    /// The indices of the part's variants among all variants.
     pub(super) rows: Range<u64>,
     pub(super) variants: u64,
     pub(super) samples: u64,
-    /// True where dosages above the ploidy were an error.
+    /// True if dosages above the ploidy were an error.
     pub(super) bounded: bool,
     /// A description of the genotypes.
     pub(super) genotypes: String,
@@ -33,26 +33,26 @@ pub struct CohortPart {
 /// Sums over the variants of a part.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartSums {
-    /// A description of the sums, with the scaling and filter of variants or the reference. It begins with one of these.
+    /// A description of the sums, with the scaling and filter of variants or the reference. It begins with one of these words.
     ///
     /// For each pair of samples, a lower triangle row by row:
-    /// - "products": of standardised dosages. Whole sums are of dosages times scales, before means are subtracted: those of rows and
-    ///   columns have to be for the Gram matrix, unless the scaler is none. Missing calls are the mean, and dosages 2 less the dosage
-    ///   where the mean is above 1 and will be subtracted;
-    /// - "shared" and "variance": 1 and k p (1 - p) of variants that pass the filter. Whole sums are over the variants that both
-    ///   lack a call of; others over those that both have one of, in blocks of variants where one is missing.
+    /// - "products": sums of standardised dosages' products. Integer sums are of dosages times scales, before means are
+    ///   subtracted: the means of rows and columns still have to be subtracted for the Gram matrix, unless the scaler is none.
+    ///   Missing calls count as the mean, and dosages as 2 less the dosage if the mean is above 1 and will be subtracted;
+    /// - "shared" and "variance": sums of 1 and of k p (1 - p) over variants that pass the filter. Integer sums are over the variants
+    ///   missing in both samples; other sums are over the variants called in both, in blocks of variants with a missing call.
     ///
-    /// For each sample, whole sums in units that follow from the reference, row by row of (samples, columns):
-    /// - "scores": a column for each component, before means are subtracted, and last the missing calls;
+    /// For each sample, integer sums in units that follow from the reference, row by row of (samples, columns):
+    /// - "scores": a column for each component, before means are subtracted, and a last column of missing calls;
     /// - "pairs of loadings": a column for each pair of components, a lower triangle, over the missing calls.
     ///
-    /// Others are transposed: "scores" of standardised dosages, "pairs of loadings" over calls, and "missing calls".
+    /// Sums of f64 are transposed: "scores" of standardised dosages, "pairs of loadings" over calls, and "missing calls".
     pub name: String,
     /// The sums.
     pub values: SumValues,
 }
 
-/// Numbers of [`PartSums`].
+/// The values of [`PartSums`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum SumValues {
     /// Exact sums, over genotypes of two bits.
@@ -72,7 +72,7 @@ impl SumValues {
     }
 
     /// # Errors
-    /// As [`IntegerSums::set_sums`].
+    /// Fails as [`IntegerSums::set_sums`] does.
     pub(super) fn put_whole(&self, sums: &mut impl IntegerSums) -> Result<()> {
         match self {
             Self::Whole { values, unit } => sums.set_sums(values, *unit),
@@ -81,7 +81,7 @@ impl SumValues {
     }
 
     /// # Errors
-    /// As [`BlockSum::set_sums`].
+    /// Fails as [`BlockSum::set_sums`] does.
     pub(super) fn put_real(&self, sum: &mut BlockSum) -> Result<()> {
         match self {
             Self::Real(values) => sum.set_sums(values),
@@ -89,7 +89,7 @@ impl SumValues {
         }
     }
 
-    /// Adds others of the same kind, number and unit, and returns false otherwise. Only those of a forged part go beyond 64 bits.
+    /// Adds sums of the same kind, number and unit; returns false if `other` differs in these. Only sums of a forged part exceed 64 bits.
     fn add(&mut self, other: &Self) -> bool {
         match (self, other) {
             (Self::Whole { values, unit }, Self::Whole { values: others, unit: other })
@@ -107,40 +107,40 @@ impl SumValues {
 }
 
 impl CohortPart {
-    /// Numbers of its variants among all.
+    /// Returns the indices of the part's variants among all variants.
     pub fn rows(&self) -> Range<u64> {
         self.rows.clone()
     }
 
-    /// The number of variants in all.
+    /// Returns the number of variants of the whole matrix.
     pub fn variants(&self) -> u64 {
         self.variants
     }
 
-    /// The number of samples.
+    /// Returns the number of samples.
     pub fn samples(&self) -> u64 {
         self.samples
     }
 
-    /// The counts of each of its variants.
+    /// Returns the counts of each of the part's variants.
     pub fn counts(&self) -> &CountsByVariant {
         self.counts.by_variant()
     }
 
-    /// The sums over its variants.
+    /// Returns the sums over the part's variants.
     pub fn sums(&self) -> &[PartSums] {
         &self.sums
     }
 
-    /// The counts and sums of two parts, whose variants are next to each other, as one part.
+    /// Merges the counts and sums of two parts, whose variants are next to each other, into one part.
     ///
-    /// Whole sums are the same bits in whatever order parts are merged. Sums of f64 are rounded at each merge: in the same order they are
-    /// the same bits; in another order, and beside those of [`Cohort::load`], they differ by about 1e-16 of the largest sums (1e-14 where
-    /// a device has no f64).
+    /// Integer sums are the same to the bit whatever the order of merging. Sums of f64 are rounded at
+    /// each merge: in the same order they are the same to the bit; in another order, and compared with
+    /// [`Cohort::load`], they differ by about 1e-16 of the largest sums (1e-14 if a device has no f64).
     ///
     /// # Errors
-    /// [`Error::Argument`] for variants that both have, or that lie between them; for genotypes of other shapes, types, selections or
-    /// readings (stores of the same shape are not told apart); for other wanted results; for sums of another unit.
+    /// [`Error::Argument`] for variants that both parts have, or that lie between the parts; for genotypes of other shapes, types,
+    /// selections or readings (different stores of one shape are not noticed); for other wanted results; for sums of another unit.
     pub fn merge(mut self, mut other: Self) -> Result<Self> {
         let refuse = |why: String| Err(Error::argument("CohortPart::merge", "other", why));
         if other.rows.start < self.rows.start {
@@ -177,7 +177,7 @@ impl CohortPart {
         if names.is_empty() { "no sums".into() } else { names.join(", ") }
     }
 
-    /// Bytes that it holds.
+    /// Returns the number of bytes that the part holds.
     pub(super) fn bytes(&self) -> u64 {
         let of_sums = |sums: &PartSums| match &sums.values {
             SumValues::Whole { values, .. } => size_of_val(&values[..]),
@@ -190,20 +190,21 @@ impl CohortPart {
         (of_counts + self.sums.iter().map(of_sums).sum::<usize>()) as u64
     }
 
-    /// Describes what all parts of the same genotypes share.
+    /// Returns a description that all parts of the same genotypes share.
     pub(super) fn words(&self) -> String {
         format!("{} variants of {} samples, {}", self.variants, self.samples, self.genotypes)
     }
 
     /// # Errors
-    /// [`Error::Argument`] where there are none of that name.
+    /// [`Error::Argument`] if there are no sums of that name.
     pub(super) fn find(&self, name: &str) -> Result<&SumValues> {
         let sums = self.sums.iter().find(|sums| sums.name == name);
         let why = || format!("{name} are wanted, and it has {}", self.names());
         sums.map(|sums| &sums.values).ok_or_else(|| Error::argument("Cohort::of_part", "part", why()))
     }
 
-    /// The part as bytes, the same on every system: [`from_bytes`](Self::from_bytes) reads them. As many as it holds, and some words.
+    /// Returns the part as bytes, which are the same on every system:
+    /// [`from_bytes`](Self::from_bytes) reads them. They take about as much memory as the part.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         let words = self.genotypes.len() + self.sums.iter().map(|sums| sums.name.len() + 24).sum::<usize>();
@@ -252,11 +253,11 @@ impl CohortPart {
         out
     }
 
-    /// Reads what [`to_bytes`](Self::to_bytes) wrote. Takes memory for the part, which is no more than four times the bytes.
+    /// Reads what [`to_bytes`](Self::to_bytes) wrote. Takes memory for the part, which is at most four times the length of `bytes`.
     ///
     /// # Errors
-    /// [`Error::Argument`] for bytes of something else or of another version, and for damaged ones: a digest tells, which is no
-    /// protection from intent.
+    /// [`Error::Argument`] for bytes of something else or of another version, and for damaged
+    /// bytes, which a digest detects; it does not protect against forgery.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let refuse = |why| Err(Error::argument("CohortPart::from_bytes", "bytes", why));
         let (Some((read, sum)), true) = (bytes.split_last_chunk(), bytes.starts_with(&MAGIC)) else {
@@ -270,12 +271,12 @@ impl CohortPart {
     }
 }
 
-/// The bytes that a part begins with: the last is the version.
+/// The magic bytes with which a part begins; the last byte is the version.
 const MAGIC: [u8; 8] = *b"teapart\x01";
 const CODES: u64 = 0;
 const DOSAGES: u64 = 1;
 
-/// Bytes that are left to read.
+/// The bytes that are still to be read.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -328,7 +329,7 @@ impl<'a> Fields<'a> {
         String::from_utf8(bytes).ok()
     }
 
-    /// So many items of so many bytes.
+    /// Reads `count` items of `SIZE` bytes.
     fn items<const SIZE: usize>(&mut self, count: u64) -> Option<&'a [[u8; SIZE]]> {
         let bytes = usize::try_from(count).ok()?.checked_mul(SIZE)?;
         let (items, rest) = self.0.split_at_checked(bytes)?;

@@ -1,6 +1,6 @@
-//! Calls of different numbers of alleles in one array.
+//! Counting of calls with different numbers of alleles in one array.
 //!
-//! One call of three alleles among diploid ones makes a whole array three alleles wide; -2 fills the others up.
+//! One call of three alleles among diploid ones makes a whole array three alleles wide; the other calls are padded with -2.
 
 use std::sync::Arc;
 
@@ -19,29 +19,29 @@ use super::{
 
 const OP: &str = "call_ploidies";
 
-/// Bytes of the calls that are counted at once, if one variant has no more.
+/// Bytes of the calls that are counted at once, unless one variant has more.
 const BLOCK: u64 = 8 << 20;
 
-/// The numbers of calls with each number of alleles.
+/// The number of calls for each number of alleles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallPloidies {
     counts: Vec<u64>,
 }
 
 impl CallPloidies {
-    /// The number of calls with a alleles at index a. Calls with a missing allele, and those without any, do not count.
+    /// Returns the counts: at index a, the number of calls with a alleles. Calls with a missing allele, and calls without any allele, do not count.
     pub fn counts(&self) -> &[u64] {
         &self.counts
     }
 
-    /// The ploidy that most calls fit; of those that as many fit, the lowest. Calls of one allele fit 2 as well, and so the
-    /// ploidy is 1 only where no call may have more.
+    /// Returns the ploidy that most calls fit, or the lowest of several that equally many calls fit.
+    /// Calls of one allele fit 2 as well, so the ploidy is 1 only if no call can have more alleles.
     pub fn common(&self) -> u64 {
         let most = self.counts.len() as u64 - 1;
         (most.min(2)..=most).min_by_key(|&ploidy| self.unfit(ploidy)).unwrap_or(most)
     }
 
-    /// Calls that do not fit a ploidy, and which [`Genotypes::with_ploidy`] makes missing.
+    /// Returns the number of calls that do not fit a ploidy, and that [`Genotypes::with_ploidy`] makes missing.
     pub fn unfit(&self, ploidy: u64) -> u64 {
         self.counts.iter().sum::<u64>() - self.fitting(ploidy)
     }
@@ -54,11 +54,11 @@ impl CallPloidies {
 /// Counts the selected calls by their number of alleles.
 ///
 /// # Cost
-/// One pass; holds two blocks of 8 MiB, or of one variant, and the chunks of one.
+/// One pass; holds in memory two blocks of 8 MiB, or of one variant if that is more, and the chunks of one block.
 ///
 /// # Errors
-/// [`Error::Argument`] for genotypes that are no calls; [`Error::Budget`] with the least that would do; [`Error::Chunk`] for a
-/// damaged or missing chunk; [`Error::Cancelled`].
+/// [`Error::Argument`] for genotypes that are not calls; [`Error::Budget`] with the smallest budget
+/// that would do; [`Error::Chunk`] for a damaged or missing chunk; [`Error::Cancelled`].
 ///
 /// ```
 /// use std::sync::Arc;
@@ -95,11 +95,11 @@ pub fn call_ploidies(genotypes: &Genotypes, device: &Device, run: &Run) -> Resul
     Ok(CallPloidies { counts })
 }
 
-/// Folds the calls of each selected variant, in one pass: `start` is given the alleles of a call, and `take` what became of a variant, in
-/// order. `held` bytes of the host's memory are for what these hold.
+/// Folds the calls of each selected variant, in one pass: `start` makes a variant's initial value from the number of alleles of
+/// a call, `fold` adds a call, and `take` gets each variant's result, in order. These results take `held` bytes on the host.
 ///
 /// # Errors
-/// As [`call_ploidies`].
+/// Fails as [`call_ploidies`] does.
 #[allow(clippy::too_many_arguments, reason = "a fold has three functions besides what it is over")]
 pub(super) fn each_row_of_calls<T: Send>(
     op: &'static str,
@@ -114,7 +114,7 @@ pub(super) fn each_row_of_calls<T: Send>(
     let GenotypeKind::Calls { ploidy } = genotypes.kind() else {
         return Err(Error::argument(op, "genotypes", "they are dosages or PLINK's codes, not calls"));
     };
-    // A number that is no allele is for the next pass to refuse.
+    // A value that is no allele is left for the next pass to refuse.
     let range = [i8::MIN, i8::MAX].map(f64::from);
     let narrow = Narrow { to: Narrowed::I8, range, negative_is_missing: false, nan_is_missing: false };
     let rows = (BLOCK / (genotypes.samples() * ploidy).max(1)).max(1);

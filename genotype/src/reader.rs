@@ -21,53 +21,53 @@ use super::{
     to_usize,
 };
 
-/// Bytes that are uploaded at once, at most.
+/// The maximum number of bytes that are uploaded at once.
 const UPLOAD_BYTES: u64 = 16 << 20;
-/// Elements of a canonical block at most, where its rows allow: 64 MiB of f32.
+/// The maximum number of elements of a canonical block, unless it has the fewest rows: 64 MiB of f32.
 const BLOCK_ELEMENTS: u64 = 1 << 24;
 
-/// Rows over which the device sums in f32: fixed by the number of samples alone, so that chunks, threads and budgets
-/// change no bit.
+/// Returns the number of rows over which the device sums in f32. It depends on the number of
+/// samples alone, so that results stay the same to the bit for any chunks, threads and budgets.
 pub(crate) fn block_rows(samples: u64) -> u64 {
     let rows = (BLOCK_ELEMENTS / samples.max(1)).clamp(256, 4096);
     1 << rows.ilog2()
 }
 
-/// Genotypes, and how they are read onto a device.
+/// Genotypes, and the settings by which they are read onto a device.
 #[derive(Debug)]
 pub(crate) struct Reader {
     pub(crate) device: Device,
     pub(crate) genotypes: Genotypes,
-    /// The number of the first variant, and how many there are of all, where they are some of the variants in a row.
+    /// The index of the first variant, and the number of all variants, if these are a part of consecutive variants.
     pub(crate) first: u64,
     pub(crate) all: u64,
-    /// True where dosages above the ploidy are an error.
+    /// True if dosages above the ploidy are an error.
     pub(crate) bounded: bool,
     pub(crate) form: Form,
     pub(crate) plan: Plan,
-    /// Bytes of a panel that comes from the store, and of those rows of a longer one that are added at once: what memory is counted for.
+    /// The bytes of a panel from the store, and of the rows of a longer panel that are added at once: the size that the memory plan counts.
     pub(crate) step_bytes: u64,
 }
 
 /// The settings by which a pass reads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
-    /// Bytes of a panel at most.
+    /// The maximum number of bytes of a panel.
     pub(crate) panel_bytes: u64,
-    /// Bytes of decoded chunks to hold at most.
+    /// The maximum number of bytes of decoded chunks to hold.
     pub(crate) prefetch: u64,
-    /// Rows that are uploaded at once, of genotypes of two bits: whole canonical blocks, no more than a panel has.
+    /// The number of rows that are uploaded at once, for packed genotypes: whole canonical blocks, no more than a panel has.
     pub(crate) upload_rows: u64,
 }
 
 /// The results of a pass over the store besides its panels.
 pub(crate) struct Read {
     pub(crate) stats: StreamStats,
-    /// Digests of what was read, where asked for.
+    /// The digests of what was read, if asked for.
     pub(crate) digests: Option<Digests>,
 }
 
-/// Is given a panel, and the sums of each of its rows.
+/// A callback that takes a panel, and the sums of each of its rows.
 pub(crate) type PanelSink<'a> = dyn FnMut(Panel, &[Stats]) -> Result<()> + 'a;
 
 fn in_steps(rows: &Range<u64>, step: u64) -> impl Iterator<Item = Range<u64>> + use<> {
@@ -75,25 +75,25 @@ fn in_steps(rows: &Range<u64>, step: u64) -> impl Iterator<Item = Range<u64>> + 
     rows.clone().step_by(to_usize(step)).map(move |first| first..end.min(first + step))
 }
 
-/// A panel that is being filled, with the sums of its rows that were counted so far.
+/// A panel that is being filled, with the sums of the rows counted so far.
 struct Filling {
     panel: Panel,
     stats: Vec<Stats>,
 }
 
 impl Reader {
-    /// Reads `genotypes`; `bounded` is true where dosages above the ploidy are an error.
+    /// Prepares to read `genotypes`; `bounded` is true if dosages above the ploidy are an error.
     ///
     /// # Errors
-    /// As [`Plan::of_rows`].
+    /// Fails as [`Plan::of_rows`] does.
     pub(crate) fn new(genotypes: &Genotypes, device: &Device, bounded: bool) -> Result<Self> {
         Self::in_blocks(genotypes, device, bounded, block_rows(genotypes.samples()))
     }
 
-    /// [`new`](Self::new) in blocks of so many rows.
+    /// Does as [`new`](Self::new), with blocks of the given number of rows.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// Fails as [`new`](Self::new) does.
     pub(crate) fn in_blocks(
         genotypes: &Genotypes,
         device: &Device,
@@ -108,10 +108,10 @@ impl Reader {
         Ok(Self { device, genotypes, first: 0, all, bounded, form, plan, step_bytes: Residency::LEAST_BYTES })
     }
 
-    /// The reader of some of the variants, which start with a canonical block.
+    /// Makes the reader of some of the variants, which start at a canonical block.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// Fails as [`new`](Self::new) does.
     pub(crate) fn of_part(&self, rows: &Range<u64>) -> Result<Self> {
         let reader =
             Self::new(&self.genotypes.part(std::slice::from_ref(rows))?, &self.device, self.bounded)?;
@@ -126,7 +126,7 @@ impl Reader {
         self.plan.rows()
     }
 
-    /// Bytes of a variant as the device holds it.
+    /// Returns the number of bytes of a variant as the device holds it.
     pub(crate) fn held_row_bytes(&self) -> u64 {
         match self.form {
             Form::Packed(_) => 4 * row_words(self.samples()),
@@ -135,7 +135,7 @@ impl Reader {
         }
     }
 
-    /// Rows of a panel of at most so many bytes: whole blocks, one at least; of packed rows, [`PANEL_ROWS`] at most.
+    /// Returns the rows of a panel of at most `bytes` bytes: whole blocks, at least one; for packed rows, at most [`PANEL_ROWS`].
     pub(crate) fn panel_rows(&self, bytes: u64) -> u64 {
         let block = self.plan.block_rows();
         match self.form {
@@ -147,13 +147,13 @@ impl Reader {
         }
     }
 
-    /// Rows of a panel of a pass, unless it is the last.
+    /// Returns the number of rows of each panel of a pass but the last.
     pub(crate) fn whole_panel(&self, Reading { panel_bytes, upload_rows, .. }: Reading) -> u64 {
         (self.panel_rows(panel_bytes) / upload_rows).max(1) * upload_rows
     }
 
-    /// Rows that are uploaded at once, where so much is left of the host and of the device: each upload costs a device of
-    /// its own memory two waits, and of wide rows a canonical block has few.
+    /// Returns the number of rows that are uploaded at once, if `host` and `device` bytes are left. Each
+    /// upload costs a device with its own memory two waits, and a canonical block of wide rows has few rows.
     pub(crate) fn upload_rows(&self, panel_bytes: u64, [host, device]: [u64; 2]) -> u64 {
         let (plan, block) = (&self.plan, self.plan.block_rows());
         if !self.form.is_packed() {
@@ -161,7 +161,7 @@ impl Reader {
         }
         let panel = self.panel_rows(panel_bytes);
         let fits = |&rows: &u64| {
-            // Two slots, and as much on the device.
+            // There are two slots on the host, and as much memory on the device.
             let slots = 2 * (plan.staged_bytes(rows) - plan.block_bytes());
             let chunks = plan.largest_need_of(rows).saturating_sub(plan.largest_need());
             rows <= panel
@@ -172,10 +172,10 @@ impl Reader {
         (1..16).map(|doublings| block << doublings).take_while(fits).last().unwrap_or(block)
     }
 
-    /// Makes programs ready that take packed rows, and the one that recodes them.
+    /// Compiles `programs`, which take packed rows, and the program that recodes packed rows.
     ///
     /// # Errors
-    /// As [`Device::prepare`].
+    /// Fails as [`Device::prepare`] does.
     pub(crate) fn prepare(&self, mut programs: Vec<Program>) -> Result<()> {
         if self.form.is_packed() {
             programs.push(recode_program());
@@ -183,17 +183,17 @@ impl Reader {
         self.device.prepare(programs)
     }
 
-    /// The canonical blocks of some rows that start with one.
+    /// Returns the canonical blocks of some rows, which start with a block.
     pub(crate) fn blocks(&self, rows: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
         in_steps(rows, self.plan.block_rows())
     }
 
-    /// Some rows, as many at a time as memory was counted for.
+    /// Returns the rows in steps, as large as the memory plan counts.
     pub(crate) fn steps(&self, rows: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
         in_steps(rows, self.panel_rows(self.step_bytes))
     }
 
-    /// One pass over the store: gives panels to `f`, in order, with the sums of their rows. With `digest`, digests what is read.
+    /// Makes one pass over the store: gives panels to `f`, in order, with the sums of their rows. If `digest` is true, also digests what is read.
     ///
     /// # Errors
     /// Any error of reading, of the device and of `f`; [`Error::Cancelled`](teatime::Error::Cancelled).
@@ -212,11 +212,11 @@ impl Reader {
             blocks.digest()?;
         }
         let rows = self.whole_panel(reading);
-        // The panel that is being counted, and the one that is being filled.
+        // The queue has the panel that is being counted, and the panel that is being filled.
         let mut open: VecDeque<Filling> = VecDeque::new();
         let mut counting: Option<Counting> = None;
         loop {
-            // The next block is on its way before this one's sums are waited for.
+            // The next block is enqueued before the sums of the current block are waited for.
             let next = self.start(&mut blocks, &mut open, rows)?;
             let ended = next.is_none();
             if let Some(block) = std::mem::replace(&mut counting, next) {
@@ -238,7 +238,7 @@ impl Reader {
         Ok(Read { digests: blocks.digests().cloned(), stats: blocks.stats })
     }
 
-    /// Takes the next block and enqueues its upload and sums; it ends up in the last panel, of so many rows.
+    /// Takes the next block and enqueues its upload and sums; it becomes a part of the last panel, which gets `panel_rows` rows.
     fn start(
         &self,
         blocks: &mut Blocks<'_>,

@@ -17,7 +17,7 @@ pub enum Residency {
 }
 
 impl Residency {
-    /// Its name in reports.
+    /// Returns the place's name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Device => "device",
@@ -26,13 +26,13 @@ impl Residency {
         }
     }
 
-    /// Bytes of a panel from the host's memory: the most that CUDA downloads while other work goes on.
+    /// The bytes of a panel from the host's memory: the largest that CUDA downloads while other work goes on.
     pub(crate) const HOST_BYTES: u64 = 32 << 20;
-    /// Bytes of a panel from the store at least, where a block of rows is not longer.
+    /// The minimum number of bytes of a panel from the store, unless a block of rows is longer.
     pub(crate) const LEAST_BYTES: u64 = 4 << 20;
 }
 
-/// The panels that stayed of the first pass.
+/// The panels of the first pass that stayed in memory.
 #[derive(Debug, Default)]
 pub(crate) enum KeptPanels {
     #[default]
@@ -42,7 +42,7 @@ pub(crate) enum KeptPanels {
 }
 
 impl KeptPanels {
-    /// Nothing yet, of what stays there; `host_rows` of the host's are on the device at a time.
+    /// Makes an empty collection for that place; `host_rows` rows of the host's panels are on the device at a time.
     pub(crate) fn new(residency: Residency, host_rows: u64) -> Self {
         match residency {
             Residency::Device => Self::Device(Vec::new()),
@@ -51,7 +51,7 @@ impl KeptPanels {
         }
     }
 
-    /// The place where the panels are.
+    /// Returns the place where the panels are.
     pub(crate) const fn residency(&self) -> Residency {
         match self {
             Self::Device(_) => Residency::Device,
@@ -74,7 +74,7 @@ impl KeptPanels {
         Ok(())
     }
 
-    /// To be called after the last panel: waits for it.
+    /// Waits for the last panel; to be called after it was pushed.
     pub(crate) fn complete(&mut self) -> Result<()> {
         match self {
             Self::Host(panels) => panels.complete(),

@@ -7,11 +7,11 @@ use super::{filter::VariantFilter, reader::Reader};
 
 /// The rule by which a variant's dosages are centred and scaled. Missing dosages become the variant's mean.
 ///
-/// With p = mean / ploidy over the called samples:
+/// With p = mean / ploidy over the called samples, the rules are:
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Scaler {
-    /// (x - mean) / sqrt(p (1 - p)): Patterson, Price and Reich 2006, as scikit-allel and sgkit have it.
+    /// (x - mean) / sqrt(p (1 - p)): Patterson, Price and Reich 2006, as in scikit-allel and sgkit.
     #[default]
     Patterson,
     /// (x - mean) / sqrt(2 p (1 - p)): plink2's variance-standardised matrix, flashpca's `binom2`.
@@ -20,12 +20,12 @@ pub enum Scaler {
     Standard,
     /// x - mean.
     Center,
-    /// x as it is.
+    /// The dosage x itself.
     None,
 }
 
 impl Scaler {
-    /// The scaler's name on the command line.
+    /// Returns the scaler's name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Patterson => "patterson",
@@ -36,12 +36,12 @@ impl Scaler {
         }
     }
 
-    /// True where dosages are divided by nothing.
+    /// Returns true if dosages are not divided.
     pub(crate) const fn is_whole(self) -> bool {
         matches!(self, Self::Center | Self::None)
     }
 
-    /// True where dosages must lie between 0 and the ploidy.
+    /// Returns true if dosages must lie between 0 and the ploidy.
     pub(crate) const fn needs_frequency(self) -> bool {
         matches!(self, Self::Patterson | Self::Binom2)
     }
@@ -54,9 +54,9 @@ pub(crate) struct VariantScale {
     pub(crate) mean: f64,
     pub(crate) shift: f64,
     pub(crate) scale: f64,
-    /// Called samples.
+    /// The number of called samples.
     pub(crate) called: u64,
-    /// Why the variant takes no part, if it does not.
+    /// The reason why the variant takes no part, if it does not.
     pub(crate) dropped: Option<DropReason>,
 }
 
@@ -65,13 +65,13 @@ pub(crate) struct VariantScale {
 pub(crate) struct ScaleRule {
     pub(crate) samples: u64,
     pub(crate) ploidy: u64,
-    /// True where the sums are of integers, so exact.
+    /// True if the sums are of integers, so exact.
     pub(crate) exact: bool,
     pub(crate) scaler: Scaler,
     pub(crate) filter: VariantFilter,
 }
 
-/// Why a variant takes no part.
+/// The reason why a variant takes no part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DropReason {
     AboveMissing,
@@ -81,20 +81,20 @@ pub(crate) enum DropReason {
 }
 
 impl ScaleRule {
-    /// That of a reader's genotypes.
+    /// Makes the rule for a reader's genotypes.
     pub(crate) fn new(reader: &Reader, scaler: Scaler, filter: VariantFilter) -> Self {
         let (samples, ploidy) = (reader.samples(), reader.genotypes.ploidy());
         Self { samples, ploidy, exact: reader.form.is_exact(), scaler, filter }
     }
 
-    /// The scale of each variant; the calling thread's pool shares the work.
+    /// Computes the scale of each variant, in parallel on the calling thread's pool.
     pub(crate) fn scales(&self, stats: &[Stats]) -> Vec<VariantScale> {
         stats.par_iter().with_min_len(1024).map(|stats| VariantScale::new(stats, self)).collect()
     }
 }
 
 impl VariantScale {
-    /// From a variant's sums over its called samples, in f64.
+    /// Computes the scale from a variant's sums over its called samples, in f64.
     pub(crate) fn new(stats: &Stats, rule: &ScaleRule) -> Self {
         let ScaleRule { samples, ploidy, exact, scaler, filter } = *rule;
         let called = stats.count;
@@ -110,8 +110,8 @@ impl VariantScale {
         let mean = stats.sum / count;
         let p = mean / ploidy as f64;
         let variance = stats.sum_squares / count - mean * mean;
-        // count² times the variance: a whole number where dosages are integers, so at least 1 unless all are equal;
-        // sums in f64 of others are good to less than 1e-12 of the mean square.
+        // The spread is count² times the variance. For integer dosages it is an integer, so at least 1 unless
+        // all are equal; sums of other dosages in f64 are accurate to less than 1e-12 of the mean square.
         let spread = count * stats.sum_squares - stats.sum * stats.sum;
         let constant = if exact { spread < 0.5 } else { spread <= 1e-12 * count * stats.sum_squares };
         if filter.min_maf > 0.0 && p.min(1.0 - p) < filter.min_maf {
@@ -130,22 +130,22 @@ impl VariantScale {
         Self { mean, shift, scale, called, dropped: None }
     }
 
-    /// True where the variant takes part.
+    /// Returns true if the variant takes part.
     pub(crate) const fn is_used(&self) -> bool {
         self.dropped.is_none()
     }
 
-    /// True where the filters keep the variant, though it may not vary or have no call.
+    /// Returns true if the filters keep the variant, though it may not vary or have no call.
     pub(crate) fn is_kept(&self) -> bool {
         !matches!(self.dropped, Some(DropReason::AboveMissing | DropReason::BelowMaf))
     }
 
-    /// Variance of its dosages in Hardy-Weinberg equilibrium, k p (1 - p) at ploidy k; 0 where nobody is called.
+    /// Returns the variance of the dosages in Hardy-Weinberg equilibrium, k p (1 - p) at ploidy k; 0 if no sample is called.
     pub(crate) fn binomial_variance(&self, ploidy: u64) -> f64 {
         if self.called == 0 { 0.0 } else { self.mean * (1.0 - self.mean / ploidy as f64) }
     }
 
-    /// The row of a kernel that standardises: shift, scale, and what a missing dosage becomes.
+    /// Returns the row for a kernel that standardises: shift, scale, and the value of a missing dosage.
     pub(crate) fn row(&self) -> [f32; 3] {
         if !self.is_used() {
             return [0.0; 3];
@@ -153,12 +153,12 @@ impl VariantScale {
         [self.shift, self.scale, (self.mean - self.shift) * self.scale].map(Element::to_f32)
     }
 
-    /// The row of a kernel that multiplies: the mean that a missing dosage becomes, and the scale.
+    /// Returns the row for a kernel that multiplies: the mean, which a missing dosage becomes, and the scale.
     pub(crate) fn factors(&self) -> [f32; 2] {
         if self.is_used() { [self.mean.to_f32(), self.scale.to_f32()] } else { [0.0; 2] }
     }
 
-    /// Sum of magnitudes of the standardised row of dosages 0 to 2.
+    /// Returns the sum of magnitudes of the standardised row of dosages 0 to 2.
     pub(crate) fn sum_magnitudes(&self, stats: &Stats, samples: u64) -> f64 {
         let twos = (stats.sum_squares - stats.sum) / 2.0;
         let ones = stats.sum - 2.0 * twos;
@@ -169,7 +169,7 @@ impl VariantScale {
             * (missing + called.map(|(count, dosage)| count * (dosage - self.shift).abs()).sum::<f64>())
     }
 
-    /// Sum of squares of the standardised row.
+    /// Returns the sum of squares of the standardised row.
     pub(crate) fn sum_squares(&self, stats: &Stats, samples: u64) -> f64 {
         if !self.is_used() {
             return 0.0;

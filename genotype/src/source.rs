@@ -20,17 +20,17 @@ use super::of_ploidy::OfPloidy;
 
 const OP: &str = "Genotypes::new";
 
-/// The meaning of the numbers of a genotype array.
+/// The meaning of the elements of a genotype array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GenotypeKind {
     /// Alleles of each call, (variants, samples, ploidy): 0 reference, above 0 alternate, -1 missing, -2 padding.
     Calls {
-        /// Alleles of a call.
+        /// The number of alleles of a call.
         ploidy: u64,
     },
-    /// Dosages of non-reference alleles, (variants, samples), or (variants, samples, 1) of floating point, of diploids: 0 to 2. Negative
-    /// integers are missing; of floating point what the array's missing value is, and NaN where it is said to be.
+    /// Dosages of non-reference alleles of diploids, 0 to 2: (variants, samples), or (variants, samples, 1) of floating point. Negative
+    /// integers are missing. In floating point, the array's missing value is, and NaN if [`Genotypes::nan_is_missing`] says so.
     Dosages,
     /// PLINK 1's packed calls of diploids, (variants, bytes): sample 4 b + j at bits 2 j and 2 j + 1 of byte b. A code is 0 for two copies
     /// of A1, the fifth column of the .bim, 1 for a missing call, 2 for one copy of each allele, and 3 for two copies of A2, the sixth.
@@ -47,28 +47,28 @@ impl StableText for GenotypeKind {
     }
 }
 
-/// Genotype arrays of the same samples, their variants appended in order, or some of these.
+/// Genotype arrays of the same samples, with their variants appended in order, or a selection of their variants and samples.
 #[derive(Clone, Debug)]
 pub struct Genotypes {
-    /// As they were given.
+    /// The arrays as they were given.
     stored: Vec<Arc<dyn ChunkedArray>>,
     /// The stored arrays as calls of one ploidy.
     arrays: Vec<Arc<dyn ChunkedArray>>,
     kind: GenotypeKind,
     rows: Arc<Selection>,
-    /// The selection of the samples that were given.
+    /// The selection of the samples.
     columns: Arc<Selection>,
     nan_is_missing: bool,
     bounded: bool,
-    /// The allele that is counted; else all but the reference.
+    /// The allele that is counted; if none, all alleles but the reference are.
     allele: Option<u8>,
-    /// True once a call with an allele above 1 was read; none where this is not watched for.
+    /// True once a call with an allele above 1 was read; none if such calls are not watched for.
     further: Option<Arc<AtomicBool>>,
 }
 
 impl Genotypes {
-    /// Appends arrays along variants: calls where they have three axes, dosages where they have two, or are of floating point and the third
-    /// has one element. Reads nothing.
+    /// Appends arrays along variants: calls if they have three axes, dosages if they have two axes
+    /// or are of floating point with a third axis of one element. Reads nothing.
     ///
     /// # Shapes
     /// Each of `arrays`: (variants, samples, ploidy), (variants, samples) or (variants, samples, 1).
@@ -94,12 +94,10 @@ impl Genotypes {
         Self::of_any_ploidy(arrays)
     }
 
-    /// Appends arrays as [`new`](Self::new) does, also those of calls of different ploidies: those of fewer alleles are filled up with -2, as
-    /// calls of a lower ploidy are within one array. [`with_ploidy`](Self::with_ploidy) settles on one ploidy. Reads nothing; arrays are filled
-    /// up as they are read.
-    ///
+    /// Appends arrays as [`new`](Self::new) does, but also takes calls of different ploidies: calls of fewer alleles are padded with -2, as calls of
+    /// a lower ploidy are within one array. [`with_ploidy`](Self::with_ploidy) chooses one ploidy. Reads nothing; arrays are padded as they are read.
     /// # Errors
-    /// As [`new`](Self::new), but for the ploidy; [`Error::Store`] for calls to be filled up that are not signed integers.
+    /// Fails as [`new`](Self::new) does, but not for the ploidy; with [`Error::Store`] for calls that need padding and are not signed integers.
     pub fn of_any_ploidy(arrays: Vec<Arc<dyn ChunkedArray>>) -> Result<Self> {
         let first = arrays.first().ok_or_else(|| Error::argument(OP, "arrays", "none given"))?;
         let refuse = |expected: String, array: &dyn ChunkedArray| {
@@ -128,11 +126,10 @@ impl Genotypes {
         Ok(Self { arrays: filled, ..Self::from_arrays(arrays, GenotypeKind::Calls { ploidy }, samples) })
     }
 
-    /// Appends arrays of PLINK 1's packed calls, as [`BedFile::array`](crate::bed::BedFile::array) has them, along
-    /// variants. Reads nothing.
+    /// Appends arrays of PLINK 1's packed calls, as [`BedFile::array`](crate::bed::BedFile::array) returns them, along variants. Reads nothing.
     ///
-    /// Each is of `u8`, (variants, a fourth of `samples`, rounded up). The bits of a row's last byte beyond `samples`
-    /// may have any value. Dosages are copies of A1, and those of A2 by [`count_allele`](Self::count_allele) of 0.
+    /// Each array is of `u8`, (variants, a fourth of `samples`, rounded up). The bits of a row's last byte beyond `samples`
+    /// may have any value. Dosages are copies of A1, or copies of A2 after [`count_allele`](Self::count_allele) of 0.
     ///
     /// # Errors
     /// [`Error::Argument`] without an array or a sample; [`Error::Shape`] for an array of another shape or type.
@@ -173,17 +170,17 @@ impl Genotypes {
         }
     }
 
-    /// Takes all calls as those of one ploidy. Calls of another number of alleles become missing, whether they are filled up with -2 in a
-    /// wider array or are in an array of another ploidy. Haploid calls among diploid ones stay, and count twice. Reads nothing.
+    /// Treats all calls as calls of one ploidy. Calls of another number of alleles become missing, whether they are padded with -2
+    /// in a wider array or are in an array of another ploidy. Haploid calls among diploid ones stay, and count twice. Reads nothing.
     ///
-    /// [`call_ploidies`](super::call_ploidies) says how many calls that concerns.
+    /// [`call_ploidies`](super::call_ploidies) says how many calls become missing.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a ploidy of 0 or above that of the arrays, and for genotypes that are no calls;
-    /// [`Error::Store`] for calls that are not signed integers.
+    /// [`Error::Argument`] for a ploidy of 0 or above that of the arrays, and for genotypes that
+    /// are not calls; [`Error::Store`] for calls that are not signed integers.
     pub fn with_ploidy(self, ploidy: u64) -> Result<Self> {
         let why = match self.kind {
-            // Haplotypes among them: what is stored may have more.
+            // This includes haplotypes, whose stored calls may have more alleles.
             GenotypeKind::Calls { ploidy: 1 } if ploidy == 1 => return Ok(self),
             GenotypeKind::Calls { ploidy: most } if (1..=most).contains(&ploidy) => None,
             GenotypeKind::Calls { ploidy: most } => Some(format!("{ploidy} is not between 1 and {most}")),
@@ -197,16 +194,15 @@ impl Genotypes {
         Ok(Self { arrays, kind: GenotypeKind::Calls { ploidy }, ..self })
     }
 
-    /// True where calls were filled up, or are missing where they are of another ploidy.
+    /// Returns true if calls were padded, or become missing if they are of another ploidy.
     fn is_fitted(&self) -> bool {
         self.stored.iter().zip(&self.arrays).any(|(stored, array)| !Arc::ptr_eq(stored, array))
     }
 
-    /// Takes only the variants in these rows, which are counted over all arrays, whatever was selected before: ranges in
-    /// ascending order, apart from each other. Chunks without one of them are not read, and results are those of arrays
-    /// that hold nothing else.
+    /// Selects only the variants in `rows`, which are counted over all arrays; replaces any earlier selection. The ranges are in ascending order
+    /// and do not overlap. Chunks without a selected variant are not read, and results equal those of arrays with only the selected variants.
     ///
-    /// Holds 16 bytes for each run of neighbouring rows.
+    /// Takes 16 bytes of memory for each run of neighbouring rows.
     ///
     /// # Errors
     /// [`Error::Argument`] for ranges that are not in order, overlap, or end beyond the last row.
@@ -226,14 +222,14 @@ impl Genotypes {
         Ok(Self { rows: Arc::new(rows), ..self })
     }
 
-    /// Takes only these samples, whatever was selected before: ranges in ascending order, apart from each other. Chunks without
-    /// one of them are not read, and results are those of arrays that hold nothing else.
+    /// Selects only these samples; replaces any earlier selection. The ranges are in ascending order and do not overlap.
+    /// Chunks without a selected sample are not read, and results equal those of arrays with only the selected samples.
     ///
-    /// Holds 16 bytes for each run of neighbouring samples.
+    /// Takes 16 bytes of memory for each run of neighbouring samples.
     ///
     /// # Errors
-    /// [`Error::Argument`] for ranges that are not in order, overlap, or end beyond the last sample, and for PLINK's packed calls,
-    /// four of which share a byte.
+    /// [`Error::Argument`] for ranges that are not in order, overlap, or end beyond the last
+    /// sample, and for PLINK's packed calls, since four samples share a byte.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -255,13 +251,12 @@ impl Genotypes {
         Ok(Self { columns: Arc::new(columns), ..self })
     }
 
-    /// Some of the variants that are selected, by their numbers among these: ranges in ascending order, apart from each other.
+    /// Selects some of the selected variants, by their indices among these: ranges in ascending order that do not overlap.
     pub(crate) fn part(&self, variants: &[Range<u64>]) -> Result<Self> {
         self.clone().select(variants.iter().flat_map(|numbers| self.rows.places(numbers.clone())))
     }
 
-    /// Describes them in words that are the same for the same variants and samples of arrays of the same shapes and types, read
-    /// alike.
+    /// Returns a description that is the same for the same variants and samples of arrays of the same shapes and types, read with the same settings.
     pub(crate) fn words(&self) -> String {
         let ranges = self.rows.ranges().chain(self.columns.ranges());
         let selected = ranges.flat_map(|range| [range.start, range.end]);
@@ -287,68 +282,68 @@ impl Genotypes {
         format!("{kind}{ploidy}{nan}, selection and arrays {numbers:016x}")
     }
 
-    /// Takes NaN in dosages for a missing one; it is an error otherwise, since it is more often a fault.
+    /// Treats NaN in dosages as missing; otherwise NaN is an error, since it is more often a fault.
     #[must_use]
     pub fn nan_is_missing(self, yes: bool) -> Self {
         Self { nan_is_missing: yes, ..self }
     }
 
-    /// Says that no dosage is above 2: one that is becomes an error, whatever the scaler.
+    /// Says that no dosage is above 2: a dosage that is becomes an error, whatever the scaler.
     ///
-    /// [`Scaler::Patterson`](super::Scaler::Patterson) and [`Scaler::Binom2`](super::Scaler::Binom2) say so themselves. For the
-    /// others, whole dosages then take two bits instead of eight, and products are exact.
+    /// [`Scaler::Patterson`](super::Scaler::Patterson) and [`Scaler::Binom2`](super::Scaler::Binom2) imply
+    /// this. With other scalers, whole dosages then take two bits instead of eight, and products are exact.
     #[must_use]
     pub fn dosages_are_bounded(self, yes: bool) -> Self {
         Self { bounded: yes, ..self }
     }
 
-    /// The arrays, in order.
+    /// Returns the arrays, in order.
     pub fn arrays(&self) -> &[Arc<dyn ChunkedArray>] {
         &self.arrays
     }
 
-    /// The meaning of the numbers.
+    /// Returns the meaning of the elements.
     pub fn kind(&self) -> GenotypeKind {
         self.kind
     }
 
-    /// Number of samples: of all, or of those that are selected.
+    /// Returns the number of samples: of all samples, or of the selected ones.
     pub fn samples(&self) -> u64 {
         self.columns.len()
     }
 
-    /// Number of variants: of all arrays, or of what is selected.
+    /// Returns the number of variants: of all arrays, or of the selected ones.
     pub fn variants(&self) -> u64 {
         self.rows.len()
     }
 
-    /// The rows of the arrays that they are, counted over all arrays: ranges in ascending order.
+    /// Returns the selected rows, counted over all arrays: ranges in ascending order.
     pub fn selected(&self) -> impl Iterator<Item = Range<u64>> {
         self.rows.ranges()
     }
 
-    /// The [`selected`](Self::selected) rows with their numbers.
+    /// Returns the [`selected`](Self::selected) rows with their indices.
     pub(crate) fn rows(&self) -> Arc<Selection> {
         Arc::clone(&self.rows)
     }
 
-    /// The columns of the arrays that are read: none are named where a column is no sample.
+    /// Returns the columns of the arrays that are read; none if a column is not a sample.
     pub(crate) fn columns(&self) -> Option<Arc<Selection>> {
         (!matches!(self.kind, GenotypeKind::Plink)).then(|| Arc::clone(&self.columns))
     }
 
-    /// True where NaN is a missing dosage, not an error.
+    /// Returns true if NaN is a missing dosage, not an error.
     pub(crate) fn nan(&self) -> bool {
         self.nan_is_missing
     }
 
-    /// True where dosages are said to be at most 2.
+    /// Returns true if dosages are said to be at most 2.
     pub(crate) fn bounded(&self) -> bool {
         self.bounded
     }
 
-    /// The allele whose copies are the dosage: of a .bed, 1 for A1 and 0 for A2; of calls that of [`count_allele`](Self::count_allele),
-    /// none for all but the reference; none of dosages.
+    /// Returns the allele whose copies are the dosage. For a .bed, it is 1 for A1 and 0 for A2; for calls it is the allele
+    /// of [`count_allele`](Self::count_allele), or none if all but the reference are counted. For dosages there is none.
     pub fn counted_allele(&self) -> Option<u8> {
         match self.kind {
             GenotypeKind::Plink => Some(self.allele.unwrap_or(1)),
@@ -356,23 +351,23 @@ impl Genotypes {
         }
     }
 
-    /// The genotypes again, which note whether calls with an allele above 1 are read, where all alleles but the reference are counted.
+    /// Returns a copy that notes if calls with an allele above 1 are read, provided that all alleles but the reference are counted.
     pub(crate) fn watched(self) -> Self {
         let calls = matches!(self.kind, GenotypeKind::Calls { .. }) && self.allele.is_none();
         Self { further: calls.then(Arc::default), ..self }
     }
 
-    /// The flag that notes it.
+    /// Returns the flag that notes calls with an allele above 1.
     pub(crate) fn watch(&self) -> Option<&Arc<AtomicBool>> {
         self.further.as_ref()
     }
 
-    /// True once a call with an allele above 1 was read since it was [`watched`](Self::watched) for.
+    /// Returns true once a call with an allele above 1 was read since [`watched`](Self::watched) was called.
     pub(crate) fn has_further_alleles(&self) -> bool {
         self.further.as_ref().is_some_and(|further| further.load(Relaxed))
     }
 
-    /// Alleles of a call.
+    /// Returns the number of alleles of a call.
     pub fn ploidy(&self) -> u64 {
         match self.kind {
             GenotypeKind::Calls { ploidy } => ploidy,
@@ -381,7 +376,7 @@ impl Genotypes {
     }
 }
 
-/// Rows of all arrays.
+/// Returns the number of rows of all arrays.
 fn total(arrays: &[Arc<dyn ChunkedArray>]) -> u64 {
     arrays.iter().map(|array| array.shape()[0]).sum()
 }
@@ -398,7 +393,7 @@ pub(crate) fn check_extents(op: &'static str, genotypes: &Genotypes) -> Result<(
 }
 
 /// # Errors
-/// [`Error::Argument`] unless there are so many names.
+/// [`Error::Argument`] unless there are `n` names.
 pub(crate) fn check_names(op: &'static str, samples: &[impl AsRef<str>], n: usize) -> Result<()> {
     if samples.len() != n {
         return Err(Error::argument(op, "samples", format_args!("{} names for {n}", samples.len())));

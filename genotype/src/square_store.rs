@@ -1,5 +1,5 @@
-//! Results of samples as a Zarr v2 store: matrices of samples by samples, with the axes that sgkit names, or of samples by others, and
-//! rows of samples.
+//! Writing of results for samples to a Zarr v2 store: matrices of samples by samples, with sgkit's
+//! axis names, or of samples by others, and rows of samples.
 
 use std::path::Path;
 
@@ -10,11 +10,11 @@ use teatime::{
     store::{ArraySpec, Attributes, NewStore},
 };
 
-/// Writes a store that appears whole: `sample_id`, a matrix in f64 under its name, and, where there are any, counts of variants as
-/// `shared_variants` in u32. Takes memory for one chunk, at most 8 MB, and its compressed copy.
+/// Writes a store that appears whole: `sample_id`, a matrix in f64 under its name, and, if there are any, counts
+/// of variants as `shared_variants` in u32. Takes memory for one chunk, at most 8 MB, and its compressed copy.
 ///
 /// # Errors
-/// [`Error::Store`](teatime::Error::Store) where `path` exists; [`Error::Io`](teatime::Error::Io).
+/// [`Error::Store`](teatime::Error::Store) if `path` exists; [`Error::Io`](teatime::Error::Io).
 pub(crate) fn write_squares(
     path: &Path,
     attributes: impl IntoIterator<Item = (&'static str, Value)>,
@@ -26,10 +26,10 @@ pub(crate) fn write_squares(
     write_pairs(path, attributes, &names, ["samples_0", "samples_1"], (name, matrix), shared)
 }
 
-/// [`write_squares`] of a matrix with these axes, and of names each with an array and an axis of their own.
+/// Writes as [`write_squares`] does, a matrix with the given axes, and lists of names, each with an array and an axis of its own.
 ///
 /// # Errors
-/// As [`write_squares`].
+/// Fails as [`write_squares`] does.
 pub(crate) fn write_pairs<S: AsRef<str>>(
     path: &Path,
     attributes: impl IntoIterator<Item = (&'static str, Value)>,
@@ -53,13 +53,13 @@ pub(crate) fn write_pairs<S: AsRef<str>>(
     store.finish()
 }
 
-/// An array of names, its axis, and they.
+/// The path of an array of names, its axis, and the names.
 pub(crate) type Names<'a, S> = (&'a str, &'a str, &'a [S]);
 
-/// A store with names, which appears once it is finished.
+/// Begins a store with names, which appears once it is finished.
 ///
 /// # Errors
-/// As [`write_squares`].
+/// Fails as [`write_squares`] does.
 pub(crate) fn begin<S: AsRef<str>>(
     path: &Path,
     attributes: impl IntoIterator<Item = (&'static str, Value)>,

@@ -8,23 +8,23 @@ use super::{
     scaler::{DropReason, VariantScale},
 };
 
-/// The counts and sums of all variants, as one rule scales them.
+/// The counts and sums over all variants, as one rule scales them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct VariantTotals {
     pub(crate) counts: VariantCounts,
-    /// Sum of squares of the standardised matrix.
+    /// The sum of squares of the standardised matrix.
     pub(crate) sum_squares: f64,
-    /// Bounds of a variant's row times its factor and the larger of 1 and its mean: the largest Euclidean norm, and the
-    /// largest sum of magnitudes.
+    /// Upper bounds over all variants, where a standardised row is multiplied by its factor and the
+    /// larger of 1 and its mean: of the row's Euclidean norm, and of its sum of magnitudes.
     pub(crate) bounds: [f64; 2],
 }
 
 impl VariantTotals {
-    /// Adds variants; the calling thread's pool shares the work.
+    /// Adds variants, in parallel on the calling thread's pool.
     pub(crate) fn add(&mut self, stats: &[Stats], scales: &[VariantScale], samples: u64) {
         let variants = stats.par_iter().zip(scales).with_min_len(1024);
         let sums: Vec<[f64; 3]> = variants.map(|(stats, scale)| sums(stats, scale, samples)).collect();
-        // One after the other, for the same bits.
+        // The sums are added one after the other, for the same bits.
         for ((stats, scale), [squares, norm, magnitudes]) in stats.iter().zip(scales).zip(sums) {
             self.counts.total += 1;
             self.counts.missing_calls += samples - stats.count;
@@ -41,7 +41,7 @@ impl VariantTotals {
     }
 }
 
-/// The sum of squares of a variant's row, and the two numbers that [`VariantTotals::bounds`] bounds.
+/// Returns the sum of squares of a variant's row, and its two values that [`VariantTotals::bounds`] bounds.
 fn sums(stats: &Stats, scale: &VariantScale, samples: u64) -> [f64; 3] {
     let squares = scale.sum_squares(stats, samples);
     if !scale.is_used() {

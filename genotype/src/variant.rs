@@ -1,18 +1,18 @@
-//! A variant: its place and its alleles.
+//! A variant: its position and its alleles.
 
 use std::sync::Arc;
 
-/// One variant: where it is and what its alleles are. Unknown parts are `.`.
+/// One variant: its position and its alleles. Unknown parts are `.`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variant {
-    /// Name of its contig.
+    /// The name of the variant's contig.
     pub contig: Arc<str>,
-    /// One-based position; the index in the array, from 0, where the store has no positions.
+    /// The position, counted from 1; if the store has no positions, the index in the array, from 0.
     pub position: u64,
-    /// Its name.
+    /// The variant's name.
     pub id: String,
-    /// Reference allele; A2 of a PLINK .bim.
+    /// The reference allele; A2 of a PLINK .bim.
     pub reference: String,
-    /// Alternate alleles, joined with commas; A1 of a PLINK .bim.
+    /// The alternate alleles, joined with commas; A1 of a PLINK .bim.
     pub alternate: String,
 }

@@ -16,30 +16,29 @@ use super::{
 };
 use crate::{Device, Result, Tensor, TensorView};
 
-/// ‖A v - θ v‖ at most, of θ, where rounding allows it.
+/// The bound on ‖A v - θ v‖ / θ, unless the rounding error is larger.
 const TOLERANCE: f64 = 1e-12;
-/// Images longer than that have squares past the largest f64: the full decomposition, which scales the matrix, takes over.
+/// Images longer than this have squares beyond the largest f64, so the full decomposition, which scales the matrix, takes over.
 const LONGEST: f64 = 1e150;
-/// Columns of a block: with few, the basis stays small.
+/// The number of columns of a block. With few columns, the basis stays small.
 const WIDTH: usize = 4;
-/// Columns of a panel of the Cholesky factor.
+/// The number of columns of a panel of the Cholesky factor.
 const PANEL: usize = 64;
 
-/// The `count` largest eigenvalues of a symmetric matrix (n, n), row by row, falling, and their vectors. Reads all of it, with the threads
-/// of a device.
+/// Returns the `count` largest eigenvalues of a symmetric matrix (n, n) in descending order, and their vectors. Reads both triangles of `a`,
+/// which holds the matrix row by row, with the threads of `device`.
 ///
-/// Few values of a large matrix (at most 37 of 1,000 and 401 of 10,000) come from a block Krylov basis, which ends when
-/// each pair has ‖A v - θ v‖ <= 1e-12 θ, or as little as rounding in f64 allows. That A, less what was found, has no larger
-/// eigenvalue is then proved by a Cholesky factor, since a basis may miss repeated ones. Where the proof fails or the basis
-/// would fill half the space, and of more values, the full decomposition gives them, on one thread. The same bits for
-/// any number of threads.
+/// A few values of a large matrix (at most 37 of 1,000, and 401 of 10,000) are found in a block Krylov basis, which grows until each pair has
+/// ‖A v - θ v‖ <= 1e-12 θ, or as little as rounding in f64 allows. A basis may miss repeated eigenvalues, so a Cholesky factorisation then
+/// proves that A without the found components has no larger eigenvalue. If the proof fails, if the basis would fill half the space, or if
+/// more values are wanted, the full decomposition finds them on one thread. Results are the same to the bit for any number of threads.
 ///
 /// # Cost
-/// With d columns of the basis, 2 n² d + 8 n d² + n³ / 3 operations; d is about 30 ∛n for ten values of a flat spectrum. The
-/// full decomposition takes about 10 n³ on one thread. Memory for 3 n² numbers besides the matrix.
+/// A basis of d columns takes 2 n² d + 8 n d² + n³ / 3 operations; d is about 30 ∛n for ten values of a flat spectrum. The full decomposition
+/// takes about 10 n³ on one thread. Both take memory for 3 n² values of f64 in addition to the matrix.
 ///
 /// # Errors
-/// [`Error::Argument`](crate::Error::Argument) where the matrix holds NaN or infinity; [`Error::Cancelled`](crate::Error::Cancelled).
+/// [`Error::Argument`](crate::Error::Argument) if the matrix holds NaN or infinity; [`Error::Cancelled`](crate::Error::Cancelled).
 pub(super) fn largest(
     op: &'static str,
     (a, n): (&[f64], usize),
@@ -62,17 +61,17 @@ pub(super) fn largest(
     host::eigen(op, matrix, count, device.cancel())
 }
 
-/// Columns of the basis that flat spectra take, as measured.
+/// Returns the number of basis columns that a flat spectrum takes, as measured.
 fn columns(n: u64, count: u64) -> f64 {
     (28.0 + 0.45 * count as f64) * (n as f64).cbrt()
 }
 
-/// True where a basis is expected to find the eigenvalues, in less time than the full decomposition takes.
+/// Returns true if a basis is expected to find the eigenvalues, and in less time than the full decomposition takes.
 fn is_worth(n: u64, count: u64) -> bool {
     count > 0 && columns(n, count) < 0.45 * n as f64
 }
 
-/// Seconds that [`largest`] is expected to take of one core.
+/// Returns the seconds that [`largest`] is expected to take on one core.
 pub(super) fn seconds(n: u64, count: u64) -> f64 {
     let (order, d) = (n as f64, columns(n, count));
     if is_worth(n, count) {
@@ -82,7 +81,7 @@ pub(super) fn seconds(n: u64, count: u64) -> f64 {
     }
 }
 
-/// Some eigenvalues of a matrix, iterated for.
+/// An iteration for the largest eigenvalues of a matrix.
 struct Iteration<'a> {
     op: &'static str,
     a: MatRef<'a, f64>,
@@ -93,17 +92,17 @@ struct Iteration<'a> {
 }
 
 impl Iteration<'_> {
-    /// The eigenvalues and vectors, or nothing where they were not found.
+    /// Returns the eigenvalues and vectors, or None if the iteration did not find them.
     fn run(&self) -> Result<Option<(Vec<f64>, Mat<f64>)>> {
         let n = self.a.nrows();
         let mut krylov = Krylov::new(self.op, self.host, n, n / 2);
         let mut block = krylov.first(&random(self.host, [WIDTH, n], 0)?)?;
         let mut schedule = Schedule::new(n, self.count);
-        // The largest image of a unit vector so far.
+        // The length of the longest image of a unit vector so far.
         let mut length = 0.0f64;
         loop {
             self.threads.check()?;
-            // The matrix is symmetric, so that its rows are its columns.
+            // The matrix is symmetric, so its rows are its columns.
             let image = inner(&block, self.view)?;
             length = lengths(&image)?.into_iter().fold(length, f64::max);
             if length > LONGEST {
@@ -112,7 +111,7 @@ impl Iteration<'_> {
             krylov.push(block, image, 0)?;
             block = krylov.next(self.rounding(length))?;
             let is_whole = block.shape()[0] == WIDTH as u64;
-            // A subspace that A maps to itself, or half of the space.
+            // True if A maps the subspace to itself, or if the basis fills half of the space.
             let is_last = !is_whole || krylov.cols() + WIDTH > n / 2;
             if krylov.cols() >= self.count && (is_last || schedule.due <= krylov.cols()) {
                 let ritz = krylov.ritz(self.count)?;
@@ -133,20 +132,21 @@ impl Iteration<'_> {
         }
     }
 
-    /// The rounding error of a product with A of this norm.
+    /// Returns the rounding error of a product with a matrix A of norm `norm`.
     fn rounding(&self, norm: f64) -> f64 {
         4.0 * f64::EPSILON * (self.a.nrows() as f64).sqrt() * norm
     }
 
-    /// The largest residual, of what it may be at most, where A has at least such a norm.
+    /// Returns the largest ratio of a residual to its bound, for a matrix A of norm `norm` or more.
     fn excess(&self, ritz: &Ritz, norms: &[f64], norm: f64) -> f64 {
         let least = self.rounding(norm);
         let excess = |(theta, norm): (&f64, &f64)| norm / least.max(TOLERANCE * theta);
         ritz.theta.iter().zip(norms).map(excess).fold(0.0, f64::max)
     }
 
-    /// True where A, of at least such a norm, has no larger eigenvalues than these, by their vectors and residuals:
-    /// the least of them, plus what rounding may add, less what is left of A without them has to be positive definite.
+    /// Returns true if A, of norm `norm` or more, has no larger eigenvalues than `values`, whose vectors and residuals are given. The
+    /// condition is that σ I - A' is positive definite, where A' is A without the found components and σ is the least of `values` plus a
+    /// bound on the rounding error.
     fn are_largest(
         &self,
         values: &[f64],
@@ -166,23 +166,23 @@ impl Iteration<'_> {
     }
 }
 
-/// When to look at the basis next.
+/// The schedule of the convergence checks.
 struct Schedule {
-    /// Columns of the basis.
+    /// The number of columns at the next check.
     due: usize,
-    /// Columns at the last look, and by how much the residuals were too large.
+    /// The number of columns at the last check, and the factor by which the residuals were too large.
     last: Option<(usize, f64)>,
 }
 
 impl Schedule {
     fn new(n: usize, count: usize) -> Self {
-        // About half of what a flat spectrum takes.
+        // About half of the columns that a flat spectrum takes.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cube root")]
         let half = (15.0 * (n as f64).cbrt()) as usize;
         Self { due: half.max(2 * count), last: None }
     }
 
-    /// Residuals fall by equal factors from column to column, or faster.
+    /// Schedules the next check. Residuals decrease by a constant factor per column, or faster.
     fn advance(&mut self, cols: usize, excess: f64) {
         let step = match self.last {
             Some((before, larger)) if larger > excess => {
@@ -198,7 +198,7 @@ impl Schedule {
     }
 }
 
-/// True where a symmetric matrix is positive definite, as far as its Cholesky factor can tell. Reads the lower triangle.
+/// Returns true if a symmetric matrix is positive definite, as far as its Cholesky factor can tell. Reads the lower triangle.
 fn is_positive_definite(op: &'static str, mut a: Mat<f64>, threads: Threads<'_>) -> Result<bool> {
     let n = a.nrows();
     let scratch = cholesky_in_place_scratch::<f64>(PANEL, Par::Seq, Default::default());
@@ -228,7 +228,7 @@ mod tests {
     use super::*;
     use crate::{DeviceOptions, Error, random::gaussian};
 
-    /// A matrix of these eigenvalues: their diagonal between random reflections.
+    /// Returns a matrix with the eigenvalues `values`: a diagonal matrix between random reflections.
     fn with_values(values: &[f64]) -> Mat<f64> {
         let n = values.len();
         let mut a = Mat::from_fn(n, n, |i, j| if i == j { values[i] } else { 0.0 });
@@ -236,7 +236,7 @@ mod tests {
             let mut v = Mat::from_fn(n, 1, |i, _| gaussian(seed, i as u64));
             let length = v.norm_l2();
             v *= faer::Scale(1.0 / length);
-            // H A H with H = I - 2 v vᵀ.
+            // Computes H A H with H = I - 2 v vᵀ.
             let w = &a * &v;
             let inside = (v.transpose() * &w)[(0, 0)];
             let u = &w - &v * faer::Scale(inside);
@@ -246,12 +246,12 @@ mod tests {
         Mat::from_fn(n, n, |i, j| a[(i.max(j), i.min(j))])
     }
 
-    /// As dense at its end as those of random matrices.
+    /// Returns a spectrum whose upper end is as dense as that of a random matrix.
     fn falling(n: usize) -> impl Iterator<Item = f64> {
         (0..n).map(move |i| 1.0 - 0.6 * (i as f64 / n as f64).powf(2.0 / 3.0))
     }
 
-    /// Spectra, and whether the iteration finds their largest values by itself, where that does not hang on rounding.
+    /// Returns spectra, and for each whether the iteration alone finds the largest values, or None if that depends on rounding.
     fn spectra(n: usize) -> Vec<(&'static str, Vec<f64>, Option<bool>)> {
         let led = |first: &[f64]| first.iter().copied().chain(falling(n)).take(n).collect::<Vec<f64>>();
         let times = |factor: f64| falling(n).map(|x| x * factor).collect::<Vec<f64>>();
@@ -270,7 +270,7 @@ mod tests {
             ("of rank 3", [3.0, 2.0, 1.0].into_iter().chain([0.0; 1000]).take(n).collect(), Some(false)),
             ("below zero", times(-1.0), None),
             ("evenly spaced", (0..n).map(|i| i as f64 - n as f64 * 0.8).collect(), None),
-            // A block of four meets four of them, and others by rounding alone.
+            // A block of four vectors finds only four of the twelve directions; the others appear by rounding alone.
             ("twelve times", led(&[3.0; 12]), None),
             ("spikes on ones", [9.0, 8.0].into_iter().chain([1.0; 1000]).take(n).collect(), Some(false)),
             ("zeros", vec![0.0; n], Some(false)),
@@ -290,7 +290,7 @@ mod tests {
         largest("test", (&values(a), a.nrows()), count, device)
     }
 
-    /// Gives `f` an iteration for `count` values.
+    /// Calls `f` with an iteration for `count` values.
     fn iterate<T>(a: &Mat<f64>, count: usize, f: impl FnOnce(&Iteration<'_>) -> T) -> T {
         let (host, n) = (threads(2), a.nrows() as u64);
         let values = values(a);
@@ -299,7 +299,7 @@ mod tests {
         f(&Iteration { op: "test", a: a.as_ref(), view: &view, count, threads, host: &host })
     }
 
-    /// Beside the spectrum that the matrix is made of.
+    /// Checks eigenpairs against the spectrum from which the matrix was made.
     fn check(name: &str, a: &Mat<f64>, spectrum: &[f64], values: &[f64], vectors: &Mat<f64>) {
         let (n, count) = (a.nrows(), values.len());
         let mut sorted = spectrum.to_vec();

@@ -23,15 +23,16 @@ use crate::{
     tensor::Pending,
 };
 
-/// A sum of blocks on their device, in the order in which they are added.
+/// A sum of blocks on a device, which adds the blocks in the order in which they are given.
 ///
 /// # Accuracy
-/// Sums are of f64 where the device [computes in it](crate::Limits::f64). Elsewhere a sum is an f32 and what that leaves, another one: each
-/// addition is off by 2^-47 of the sum at most, or by 2^-126 where the device takes f32 below that for 0; a sum beyond 3.4e38 is infinite.
+/// Sums are in f64 if the device [computes in f64](crate::Limits::f64). Otherwise each sum is a pair of f32, the rounded sum and its
+/// remainder. Each addition is then off by at most 2^-47 of the sum, or by 2^-126 if the device flushes subnormal f32 to 0. A sum beyond
+/// 3.4e38 becomes infinite.
 ///
 /// # Cost
-/// On the device 8 bytes an element, and the blocks that it is yet to add: [`needs`](Self::needs). One download, at the end;
-/// on the host 16 bytes an element then.
+/// The sums take 8 bytes an element on the device, in addition to the blocks that are still to be added: [`needs`](Self::needs). There is one
+/// download at the end, which takes 16 bytes an element on the host.
 ///
 /// ```
 /// use teatime::{Device, Tensor, linalg::{BlockSum, SignRule, gram_lower, gram_svd}};
@@ -48,16 +49,16 @@ use crate::{
 /// ```
 #[derive(Debug)]
 pub struct BlockSum {
-    /// Two numbers for each sum, as [`joined`] takes them.
+    /// Two f32 words for each sum, in the form that [`joined`] reads.
     sums: Tensor<f32>,
     shape: [u64; 2],
     lower: bool,
-    /// The first sum once the last block is added.
+    /// A download of one sum, which ends once the last block is added.
     pending: Option<Pending<f32>>,
 }
 
 impl BlockSum {
-    /// Zeros, for blocks (rows, cols) on a device.
+    /// Creates a sum of zeros for blocks (rows, cols) on `device`.
     ///
     /// # Errors
     /// [`Error::Limit`] and [`Error::OutOfMemory`] when the device has no room.
@@ -66,7 +67,7 @@ impl BlockSum {
         Ok(Self { sums, shape: [rows, cols], lower: false, pending: None })
     }
 
-    /// Zeros, for symmetric blocks (n, n), of which only the lower triangles are added.
+    /// Creates a sum of zeros for symmetric blocks (n, n), of which only the lower triangles are added.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -74,24 +75,24 @@ impl BlockSum {
         Ok(Self { lower: true, ..Self::new(device, n, n)? })
     }
 
-    /// The memory on the device: the sums (rows, cols), the block that is added last, and the one that is made next.
+    /// Returns the device memory of the sums (rows, cols), of the block that is added last, and of the block that is made next.
     pub fn needs(rows: u64, cols: u64) -> Needs {
         Needs::device(8 + 2 * 4) * rows * cols
     }
 
-    /// Adds a block, which may be dropped at once. Enqueues, and waits until the block before is added, so that a device never holds more than
-    /// two of them.
+    /// Adds `block`, which may be dropped at once. Enqueues, and waits until the previous block is added, so that a device never holds more
+    /// than two blocks.
     ///
     /// # Errors
-    /// [`Error::Shape`] for a block of another shape; [`Error::WrongDevice`]; [`Error::Limit`] when a row of sums does not fit a binding;
-    /// what the device reports.
+    /// [`Error::Shape`] for a block of another shape; [`Error::WrongDevice`]; [`Error::Limit`] when a row of sums does not fit a binding; any
+    /// error that the device reports.
     pub fn add(&mut self, block: &Tensor<f32>) -> Result<()> {
         self.enqueue(block)?;
         let first = self.sums.rows(0..self.sums.shape()[0].min(1))?.download()?;
         self.pending.replace(first).map_or(Ok(()), |before| before.wait().map(drop))
     }
 
-    /// [`add`](Self::add) of a block whose memory holds the next one too: never waits.
+    /// Adds a block as [`add`](Self::add) does, but never waits: the block's memory is reused for the next block.
     pub(crate) fn enqueue<R: Real>(&mut self, block: &Tensor<R>) -> Result<()> {
         let (op, [rows, cols]) = ("BlockSum::add", self.shape);
         if block.shape() != self.shape {
@@ -126,13 +127,13 @@ impl BlockSum {
         Ok(())
     }
 
-    /// Elements of each row that are sums.
+    /// Returns for each row the range of elements that hold sums.
     fn rows(&self) -> impl Iterator<Item = Range<usize>> + use<> {
         let ([rows, cols], lower) = (self.shape.map(to_usize), self.lower);
         (0..rows).map(move |i| i * cols..i * cols + if lower { i + 1 } else { cols })
     }
 
-    /// Waits: all elements.
+    /// Waits, and returns all elements.
     fn values(self) -> Result<Vec<f64>> {
         let device = self.sums.device().clone();
         let (sums, in_f64) = (self.sums.into_values()?, device.limits().f64);
@@ -140,7 +141,7 @@ impl BlockSum {
         Ok(device.pool()?.install(|| pairs.par_iter().map(|pair| joined(pair, in_f64)).collect()))
     }
 
-    /// Waits: the sums, row by row; of [symmetric](Self::symmetric) blocks the lower triangle alone.
+    /// Waits, and returns the sums row by row; for [symmetric](Self::symmetric) blocks, only the lower triangle.
     ///
     /// # Errors
     /// Any error that the device reports.
@@ -149,11 +150,11 @@ impl BlockSum {
         Ok(rows.flat_map(|row| &values[row]).copied().collect())
     }
 
-    /// Sets the sums to those that [`into_sums`](Self::into_sums) gave elsewhere; without f64, to the nearest pairs of f32 (2^-48). To be
-    /// called before blocks are added.
+    /// Replaces the sums by sums that [`into_sums`](Self::into_sums) returned elsewhere. Without f64, each sum becomes the nearest pair of
+    /// f32 (2^-48). Must be called before blocks are added.
     ///
     /// # Errors
-    /// [`Error::Shape`] for another number; what the device reports.
+    /// [`Error::Shape`] for another number of sums; any error that the device reports.
     pub fn set_sums(&mut self, mut sums: &[f64]) -> Result<()> {
         let expected: usize = self.rows().map(|row| row.len()).sum();
         if sums.len() != expected {
@@ -172,7 +173,7 @@ impl BlockSum {
         self.sums.write(&values)
     }
 
-    /// Waits: the sum, (rows, cols); of [symmetric](Self::symmetric) blocks with both triangles.
+    /// Waits, and returns the sum (rows, cols); for [symmetric](Self::symmetric) blocks, both triangles.
     ///
     /// # Errors
     /// Any error that the device reports.
@@ -186,21 +187,22 @@ impl BlockSum {
     }
 }
 
-/// The sum of `aᵀ b` over the rows of a and b, some rows at a time, on their device: of f32 a [`BlockSum`] of products, of f64 in f64.
+/// The sum of `aᵀ b` over the rows of a and b, which are added some rows at a time on their device. For f32 it is a [`BlockSum`] of products;
+/// for f64 it is in f64.
 #[derive(Debug)]
 pub(crate) struct InnerSum<R: Real> {
     op: &'static str,
-    /// The product of the rows that are added last; of f64 the sum.
+    /// The product of the last rows for f32; the sum for f64.
     block: Tensor<R>,
-    /// The sum of blocks of f32.
+    /// The sum of the products for f32; None for f64.
     sum: Option<BlockSum>,
     lower: bool,
-    /// Most terms of a sum in f32 before it is added to others.
+    /// The maximum number of terms of one sum in f32, before it is added to other sums.
     depth: u64,
 }
 
 impl<R: Real> InnerSum<R> {
-    /// A sum (rows, cols); if `lower`, of `aᵀ a`, of which it makes the lower triangle.
+    /// Creates a sum (rows, cols). With `lower`, it is a sum of `aᵀ a`, of which only the lower triangle is computed.
     pub(crate) fn new(
         op: &'static str,
         device: &Device,
@@ -212,12 +214,12 @@ impl<R: Real> InnerSum<R> {
         let (shape, is_wide) = ([rows, cols], R::DTYPE.is_wide());
         let block = if is_wide { Tensor::zeros(device, &shape)? } else { Tensor::empty(device, &shape)? };
         let sum = if is_wide { None } else { Some(BlockSum { lower, ..BlockSum::new(device, rows, cols)? }) };
-        // A sum of so many equal numbers is right to 2e-13 in f64, in whatever order a device takes them.
+        // A sum of this many equal terms is right to 2e-13 in f64, in whatever order a device adds them.
         let depth = if is_wide { 4096 } else { depth };
         Ok(Self { op, block, sum, lower, depth })
     }
 
-    /// Adds the product of as many rows of a and of b. Enqueues.
+    /// Adds the product of some rows of a and the same number of rows of b. Enqueues.
     pub(crate) fn add<A: Element, B: Element>(&mut self, a: Rows<'_, A>, b: Rows<'_, B>) -> Result<()> {
         let Self { op, block, sum, lower, depth } = self;
         let (name, accumulate) = (*op, sum.is_none());
@@ -225,18 +227,18 @@ impl<R: Real> InnerSum<R> {
         sum.as_mut().map_or(Ok(()), |sum| sum.enqueue(block))
     }
 
-    /// The sum, in the type of the products. Enqueues.
+    /// Returns the sum, in the type of the products. Enqueues.
     pub(crate) fn into_tensor(self) -> Result<Tensor<R>> {
         let Some(BlockSum { sums, shape, .. }) = self.sum else { return Ok(self.block) };
         let rounded = match sums.device().limits().f64 {
             true => converted::<R, f64>(self.op, &sums.into_elements(&shape))?,
-            // Each sum is the two numbers of a pair.
+            // Each sum is the total of the two f32 of its pair.
             false => array::sum(&sums, 1)?.cast(),
         };
         rounded.reshape(&shape)
     }
 
-    /// The sum in f64, on a device that computes in it. Waits unless that is the sum's own.
+    /// Returns the sum in f64 on `device`, which computes in f64. Waits unless the sum is already on `device`.
     pub(crate) fn into_f64(self, device: &Device) -> Result<Tensor<f64>> {
         let own = self.block.device();
         if !own.is_same(device) || !own.limits().f64 {
@@ -248,7 +250,7 @@ impl<R: Real> InnerSum<R> {
         }
     }
 
-    /// Waits: the sum.
+    /// Waits, and returns the sum.
     pub(crate) fn finish(self) -> Result<Matrix> {
         match self.sum {
             Some(sum) => sum.finish(),
@@ -263,12 +265,12 @@ impl<R: Real> InnerSum<R> {
     }
 }
 
-/// Terms of one sum in f32 where orthogonality to 1e-6 depends on it.
+/// The maximum number of terms of one sum in f32, if orthogonality to 1e-6 depends on the sum.
 const DEPTH: u64 = 64;
 
-/// `xᵀ x` for x (m, n): of f32 to about 1e-6 of |x|ᵀ|x|, of f64 in f64. Waits.
+/// Returns `xᵀ x` for x (m, n): for f32 to about 1e-6 of |x|ᵀ|x|, for f64 in f64. Waits.
 ///
-/// Sums of f32 are in f32 over 64 rows, blocks of which are added in f32 up to 256 to 1,024 rows, and over those by [`BlockSum`].
+/// For f32, sums over 64 rows are in f32, and so are sums of these up to 256 to 1,024 rows; a [`BlockSum`] adds up the results.
 pub(crate) fn gram<R: Real>(x: &Tensor<R>) -> Result<Matrix> {
     let ([m, n], device) = (x.matrix("gram")?, x.device());
     let mut sum = InnerSum::<R>::new("gram", device, [n, n], true, DEPTH)?;

@@ -1,4 +1,4 @@
-//! The truncated SVD of a matrix of which the Gram matrix is known.
+//! The truncated SVD of a matrix whose Gram matrix is known.
 
 use super::{
     eigen::{self, largest},
@@ -10,24 +10,24 @@ use super::{
 };
 use crate::{Device, Error, Result};
 
-/// The `k` largest singular values of A and their right vectors, from `gram` = AᵀA, in f64 on the threads of `device`. [`BlockSum`](super::BlockSum)
-/// has an example.
+/// Returns the `k` largest singular values of A and their right vectors, computed from `gram` = AᵀA in f64 on the threads of `device`.
+/// [`BlockSum`](super::BlockSum) has an example.
 ///
 /// # Shapes
-/// `gram`: (n, n), symmetric -> k values, `v` (n, k); no more than n. `passes` is 0: none over A.
+/// `gram`: (n, n), symmetric -> k values and `v` (n, k), with k <= n. `passes` is 0, since no pass over A is made.
 ///
 /// # Accuracy
-/// That of `gram`, whose rounding is taken for that of sums of f32: a value below about 1.4e-3 of the largest counts as 0. The
-/// same bits for any number of threads. Signs are as `sign` says, but [`SignRule::MaxAbsU`] needs A: [`SignRule::apply`] takes
-/// that.
+/// The result is as accurate as `gram`, whose rounding error is assumed to be that of sums in f32: a value below about 1.4e-3 of the largest
+/// counts as 0. Results are the same to the bit for any number of threads. `sign` determines the signs, except that [`SignRule::MaxAbsU`]
+/// needs A, which [`SignRule::apply`] takes.
 ///
 /// # Cost
-/// Few of many values are iterated for: about n³ / 3 + 70 n^(7/3) operations for ten. Else all are found, by 10 n³ operations on one
-/// thread. Memory for 3 n² numbers besides `gram`.
+/// A few of many values are found by iteration, which takes about n³ / 3 + 70 n^(7/3) operations for ten. Otherwise all values are computed,
+/// by 10 n³ operations on one thread. Both take memory for 3 n² values of f64 in addition to `gram`.
 ///
 /// # Errors
-/// [`Error::Shape`] for a matrix that is not square; [`Error::Argument`] for k above n, and where `gram` holds NaN or infinity;
-/// what starting threads reports. That it is symmetric is not checked.
+/// [`Error::Shape`] for a matrix that is not square; [`Error::Argument`] for k above n, and if `gram` holds NaN or infinity; any error of
+/// starting threads. Symmetry is not checked.
 pub fn gram_svd(gram: &Matrix, k: usize, sign: SignRule, device: &Device) -> Result<RightSvd> {
     let (op, n) = ("gram_svd", gram.rows());
     if gram.cols() != n {
@@ -40,7 +40,7 @@ pub fn gram_svd(gram: &Matrix, k: usize, sign: SignRule, device: &Device) -> Res
         return Err(Error::argument(op, "gram", "holds NaN or infinity"));
     }
     let (values, vectors) = largest(op, (gram.data(), n), k, device)?;
-    // Sums of f32 products cannot tell values up to this from zero, as in the randomized method.
+    // Products in f32 cannot tell values up to this bound from zero, as in the randomized method.
     let floor = values.first().map_or(0.0, |largest| FLOOR * f64::from(f32::EPSILON) * largest.max(0.0));
     let s: Vec<f64> = values.iter().map(|&value| if value <= floor { 0.0 } else { value.sqrt() }).collect();
     let image = Threads::new(device)?.product(gram.as_faer(), vectors.as_ref());
@@ -58,7 +58,7 @@ pub fn gram_svd(gram: &Matrix, k: usize, sign: SignRule, device: &Device) -> Res
     Ok(RightSvd { s, v, residuals, converged, passes: 0 })
 }
 
-/// Seconds that [`gram_svd`] is expected to take of one core of a CPU. For plans of other packages of this workspace.
+/// Returns the seconds that [`gram_svd`] is expected to take on one CPU core. For plans of other packages of this workspace.
 #[doc(hidden)]
 pub fn gram_svd_seconds(n: u64, k: u64) -> f64 {
     eigen::seconds(n, k)

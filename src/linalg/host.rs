@@ -1,6 +1,6 @@
 //! Small dense matrices in f64 on the host, with faer.
 //!
-//! Everything runs on the calling thread: sums split over threads would make results depend on their number.
+//! Everything runs on the calling thread, since sums split over threads would make results depend on the number of threads.
 
 use faer::{
     Accum, Mat, MatMut, MatRef, Par,
@@ -12,17 +12,17 @@ use faer::{
 
 use crate::{Cancel, Error, Result, waiting::apart};
 
-/// `a b`.
+/// Returns `a b`.
 pub(crate) fn product(a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> Mat<f64> {
     let mut out = Mat::zeros(a.nrows(), b.ncols());
     matmul(&mut out, Accum::Replace, a, b, 1.0, Par::Seq);
     out
 }
 
-/// The `count` largest eigenvalues of a symmetric matrix, falling, and their vectors; reads its lower triangle.
+/// Returns the `count` largest eigenvalues of a symmetric matrix in descending order, and their vectors. Reads the lower triangle.
 ///
 /// # Errors
-/// [`Error::Argument`] for NaN and infinity; as [`apart`].
+/// [`Error::Argument`] for NaN and infinity; the errors of [`apart`].
 pub(crate) fn eigen(
     op: &'static str,
     a: MatRef<'_, f64>,
@@ -31,7 +31,7 @@ pub(crate) fn eigen(
 ) -> Result<(Vec<f64>, Mat<f64>)> {
     let n = a.nrows();
     if n == 0 {
-        // faer's size of its scratch memory would underflow.
+        // For n = 0, the size of faer's scratch memory would underflow.
         return Ok((Vec::new(), Mat::zeros(0, 0)));
     }
     let (scaled, scale) = scaled(a);
@@ -53,8 +53,8 @@ pub(crate) fn eigen(
     Ok((values, Mat::from_fn(n, count, |i, j| vectors[(i, n - 1 - j)])))
 }
 
-/// The matrix but for a power of two near its largest element, and that: faer's vectors of matrices of 1e30 or 1e-30 are wrong in the third
-/// digit.
+/// Returns the matrix divided by a power of two near its largest element, and that power. Without this, faer's vectors of matrices of 1e30 or
+/// 1e-30 are wrong in the third digit.
 fn scaled(a: MatRef<'_, f64>) -> (Mat<f64>, f64) {
     let scale = match a.norm_max() {
         largest if largest > 0.0 && largest.is_finite() => largest.log2().floor().exp2(),
@@ -63,7 +63,7 @@ fn scaled(a: MatRef<'_, f64>) -> (Mat<f64>, f64) {
     (Mat::from_fn(a.nrows(), a.ncols(), |i, j| a[(i, j)] / scale), scale)
 }
 
-/// The thin singular value decomposition: u, the values falling, v.
+/// Returns the thin singular value decomposition: u, the values in descending order, and v.
 pub(crate) fn singular(op: &'static str, a: MatRef<'_, f64>) -> Result<(Mat<f64>, Vec<f64>, Mat<f64>)> {
     let (m, n) = a.shape();
     let r = m.min(n);
@@ -79,13 +79,13 @@ pub(crate) fn singular(op: &'static str, a: MatRef<'_, f64>) -> Result<(Mat<f64>
     Ok((u, values, v))
 }
 
-/// Columns that [`upper`] reflects before the others follow.
+/// The number of columns that [`upper`] reflects before it updates the remaining columns.
 const PANEL: usize = 32;
 
-/// `a = Q R` for a square a, with a diagonal of R that is not negative, by Householder's reflections.
+/// Factorises a square a as `a = Q R`, with a nonnegative diagonal of R, by Householder reflections.
 ///
-/// Each column of the product is right to rounding, however small what is left of it beside the columns before: faer's `qr_in_place`
-/// leaves such columns as they are.
+/// Each column of the product is right to rounding, however little of the column is orthogonal to the previous columns; faer's `qr_in_place`
+/// does not reflect such columns.
 pub(crate) fn upper(a: MatRef<'_, f64>) -> (Mat<f64>, Mat<f64>) {
     let n = a.nrows();
     let (mut r, mut panels) = (a.to_owned(), Vec::new());
@@ -113,7 +113,7 @@ struct Reflector {
 }
 
 impl Reflector {
-    /// Reflects the columns of a panel, so that an upper triangle is left above what is to be ignored.
+    /// Reflects the columns of a panel into an upper triangle. The elements below the triangle are to be ignored.
     fn new(mut panel: MatMut<'_, f64>) -> Self {
         let (rows, width) = panel.shape();
         let (mut v, mut t) = (Mat::zeros(rows, width), Mat::zeros(width, width));
@@ -135,7 +135,7 @@ impl Reflector {
             let mut rest = panel.rb_mut().submatrix_mut(j, j + 1, rows - j, width - j - 1);
             let along = product(reflected.transpose(), rest.rb());
             matmul(rest.rb_mut(), Accum::Add, reflected, along.as_ref(), -factor, Par::Seq);
-            // T of one reflection more: its column is -factor T Vᵀ v.
+            // Extends T by one reflection: its column is -factor T Vᵀ v.
             let along = product(v.submatrix(j, 0, rows - j, j).transpose(), reflected);
             let column = product(t.submatrix(0, 0, j, j), along.as_ref());
             (0..j).for_each(|i| t[(i, j)] = -factor * column[(i, 0)]);
@@ -144,7 +144,7 @@ impl Reflector {
         Self { v, t }
     }
 
-    /// Reflects columns; if `transposed`, in the other order.
+    /// Reflects `columns`; if `transposed`, in the reverse order.
     fn apply(&self, columns: MatMut<'_, f64>, transposed: bool) {
         let along = product(self.v.transpose(), columns.rb());
         let along = product(if transposed { self.t.transpose() } else { self.t.as_ref() }, along.as_ref());
@@ -152,7 +152,7 @@ impl Reflector {
     }
 }
 
-/// Scratch memory for faer.
+/// Allocates scratch memory for faer.
 pub(crate) fn buffer(op: &'static str, scratch: StackReq) -> Result<MemBuffer> {
     let requested = scratch.unaligned_bytes_required() as u64;
     MemBuffer::try_new(scratch).map_err(|_| {
@@ -160,7 +160,7 @@ pub(crate) fn buffer(op: &'static str, scratch: StackReq) -> Result<MemBuffer> {
     })
 }
 
-/// faer's decompositions fail only on input that is not finite.
+/// Returns the error of faer's decompositions, which fail only on input that is not finite.
 pub(crate) fn not_finite(op: &'static str) -> Error {
     Error::argument(op, "a", "its products hold NaN or infinity, or overflow")
 }

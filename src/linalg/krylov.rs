@@ -1,4 +1,4 @@
-//! A block Krylov basis of a symmetric matrix and what Rayleigh and Ritz make of it.
+//! A block Krylov basis of a symmetric matrix, and its Rayleigh-Ritz approximations.
 
 use faer::{Mat, MatRef};
 use rayon::prelude::*;
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{Device, Result, Tensor, TensorView, array::concat, extent::to_usize, random::gaussian};
 
-/// Orthonormal vectors Q, their images W = A Q, and T = QᵀW. Vectors are rows of tensors of f64; the small matrices are the host's.
+/// Orthonormal vectors Q, their images W = A Q, and T = QᵀW. Vectors are rows of f64 tensors; the small matrices are on the host.
 #[derive(Debug)]
 pub(crate) struct Krylov {
     op: &'static str,
@@ -20,15 +20,15 @@ pub(crate) struct Krylov {
     q: Vectors,
     w: Vectors,
     t: Mat<f64>,
-    /// Most vectors that memory allows.
+    /// The maximum number of vectors that memory allows.
     capacity: usize,
-    /// The vector from which on images reach out of the basis, to where the next block is; those before lie in it.
+    /// The index of the first vector whose image reaches out of the basis, into the next block. Images of earlier vectors lie in the basis.
     open: usize,
-    /// Q times the images from there on.
+    /// The products of Q with the images from index `open` on.
     inside: Mat<f64>,
 }
 
-/// The Ritz pairs of a basis: eigenvalues of T, falling, and its eigenvectors.
+/// The Ritz pairs of a basis: the eigenvalues of T in descending order, and its eigenvectors.
 #[derive(Clone, Debug)]
 pub(crate) struct Ritz {
     pub(crate) theta: Vec<f64>,
@@ -36,17 +36,17 @@ pub(crate) struct Ritz {
 }
 
 impl Default for Ritz {
-    /// No pairs.
+    /// Returns no pairs.
     fn default() -> Self {
         Self { theta: Vec::new(), y: Mat::new() }
     }
 }
 
-/// Vectors as the rows of tensors, which are joined while they are few.
+/// Vectors as the rows of tensors. Small tensors are joined.
 #[derive(Debug, Default)]
 struct Vectors(Vec<Tensor<f64>>);
 
-/// Vectors of a tensor from which on it is not joined with others.
+/// The maximum number of vectors of a tensor that was joined from others.
 const JOINED: u64 = 64;
 
 impl Vectors {
@@ -58,14 +58,14 @@ impl Vectors {
         Ok(())
     }
 
-    /// The last `count`, which came in one block.
+    /// Returns the last `count` vectors, which were added in one block.
     fn last(&self, count: usize) -> Result<TensorView<'_, f64>> {
         let part = self.0.last().expect("a block should have been added");
         let end = part.shape()[0];
         part.rows(end - count as u64..end)
     }
 
-    /// Their products with those of a block: (all, block). Waits.
+    /// Returns the products of all vectors with the vectors of `block`: (all, block). Waits.
     fn inner(&self, block: &Tensor<f64>) -> Result<Mat<f64>> {
         let products = self.0.iter().map(|part| inner(part, block)?.download());
         let products: Vec<_> = products.collect::<Result<_>>()?;
@@ -75,7 +75,7 @@ impl Vectors {
         Ok(MatRef::from_row_major_slice(&values, values.len() / cols.max(1), cols).to_owned())
     }
 
-    /// Adds `factor` times the sums of them that the columns of `y` weigh.
+    /// Adds to `out` the sums of the vectors weighted by the columns of `y`, times `factor`.
     fn add_to(&self, out: &mut Tensor<f64>, factor: f64, y: MatRef<'_, f64>) -> Result<()> {
         let mut first = 0;
         for part in &self.0 {
@@ -91,7 +91,7 @@ impl Vectors {
     }
 }
 
-/// The products of each two vectors. Enqueues.
+/// Returns the inner products of all pairs of vectors. Enqueues.
 pub(crate) fn inner(a: &Tensor<f64>, b: &Tensor<f64>) -> Result<Tensor<f64>> {
     let mut out = Tensor::empty(a.device(), &[a.shape()[0], b.shape()[0]])?;
     multiply(
@@ -105,14 +105,14 @@ pub(crate) fn inner(a: &Tensor<f64>, b: &Tensor<f64>) -> Result<Tensor<f64>> {
     Ok(out)
 }
 
-/// The lengths of vectors. Waits.
+/// Returns the lengths of vectors. Waits.
 pub(crate) fn lengths(vectors: &Tensor<f64>) -> Result<Vec<f64>> {
     let products = inner(vectors, vectors)?.read()?;
     let step = to_usize(vectors.shape()[0]).saturating_add(1);
     Ok(products.into_iter().step_by(step).map(f64::sqrt).collect())
 }
 
-/// `l` vectors of n normal numbers, by the threads of the device: element i of vector j is number `i l + j`.
+/// Returns `l` vectors of n normal random numbers, made by the device's threads: element i of vector j is random number `i l + j`.
 pub(crate) fn random(device: &Device, [l, n]: [usize; 2], seed: u64) -> Result<Tensor<f64>> {
     let number = |place: usize| gaussian(seed, (place % n * l + place / n) as u64);
     let values: Vec<f64> = device.pool()?.install(|| (0..l * n).into_par_iter().map(number).collect());
@@ -120,7 +120,7 @@ pub(crate) fn random(device: &Device, [l, n]: [usize; 2], seed: u64) -> Result<T
 }
 
 impl Krylov {
-    /// An empty basis in n dimensions, of at most `capacity` vectors, on a device that computes in f64.
+    /// Creates an empty basis in n dimensions, of at most `capacity` vectors, on a device that computes in f64.
     pub(crate) fn new(op: &'static str, device: &Device, n: usize, capacity: usize) -> Self {
         let [q, w] = [(); 2].map(|()| Vectors::default());
         let [t, inside] = [(); 2].map(|()| Mat::zeros(0, 0));
@@ -131,18 +131,18 @@ impl Krylov {
         self.t.ncols()
     }
 
-    /// Adds an orthonormal block and its image; where it would not fit, first keeps only `keep` Ritz vectors.
+    /// Adds an orthonormal block and its image. If the block would not fit, first reduces the basis to `keep` Ritz vectors.
     ///
-    /// That is a thick restart (Wu and Simon, "Thick-restart Lanczos method for large symmetric eigenvalue
-    /// problems", SIAM J. Matrix Anal. Appl. 22, 2000): the block itself continues the old basis.
+    /// This is a thick restart (Wu and Simon, "Thick-restart Lanczos method for large symmetric eigenvalue problems", SIAM J. Matrix Anal.
+    /// Appl. 22, 2000): the block itself continues the old basis.
     pub(crate) fn push(&mut self, block: Tensor<f64>, image: Tensor<f64>, keep: usize) -> Result<()> {
         let new = to_usize(block.shape()[0]);
         if self.cols().saturating_add(new) > self.capacity {
             self.restart(keep)?;
         }
         let old = self.cols();
-        // A second estimate of the same, because products in f32 leave the matrix a little unsymmetric: nothing where
-        // images lie in the old basis.
+        // A second estimate of the same products, because products in f32 leave the matrix slightly unsymmetric. It is empty if all images
+        // lie in the old basis.
         let again = match old - self.open {
             0 => Mat::zeros(0, new),
             count => Matrix::from_tensor(&inner(&*self.w.last(count)?, &block)?)?.as_faer().to_owned(),
@@ -164,9 +164,9 @@ impl Krylov {
         Ok(())
     }
 
-    /// The elements of the last image that are NaN or infinite, of as many.
+    /// Returns the number of elements of the last image that are NaN or infinite, and the number of all its elements.
     pub(crate) fn not_finite(&self) -> Result<[usize; 2]> {
-        // Products with what is not finite are not.
+        // A product with a value that is not finite is not finite.
         if self.inside.col_iter().all(|column| column.iter().all(|x| x.is_finite())) {
             return Ok([0, 0]);
         }
@@ -187,13 +187,13 @@ impl Krylov {
         Ok(())
     }
 
-    /// The `count` largest Ritz pairs, or as many as there are.
+    /// Returns the `count` largest Ritz pairs, or all pairs if there are fewer.
     pub(crate) fn ritz(&self, count: usize) -> Result<Ritz> {
         let (theta, y) = host::eigen(self.op, self.t.as_ref(), count.min(self.cols()), self.device.cancel())?;
         Ok(Ritz { theta, y })
     }
 
-    /// ‖A v - θ v‖ of each pair, from the images that are there. Waits.
+    /// Returns ‖A v - θ v‖ of each pair, computed from the stored images. Waits.
     pub(crate) fn residuals(&self, ritz: &Ritz) -> Result<Vec<f64>> {
         let mut difference = Tensor::zeros(&self.device, &[ritz.theta.len() as u64, self.n])?;
         let scaled = Mat::from_fn(ritz.y.nrows(), ritz.y.ncols(), |i, j| ritz.theta[j] * ritz.y[(i, j)]);
@@ -202,42 +202,44 @@ impl Krylov {
         lengths(&difference)
     }
 
-    /// The Ritz vectors: (as many, n).
+    /// Returns the Ritz vectors: (pairs, n).
     pub(crate) fn vectors(&self, ritz: &Ritz) -> Result<Tensor<f64>> {
         let mut vectors = Tensor::zeros(&self.device, &[ritz.theta.len() as u64, self.n])?;
         self.q.add_to(&mut vectors, 1.0, ritz.y.as_ref())?;
         Ok(vectors)
     }
 
-    /// The first block of a basis: orthonormal vectors that span those of `start`.
+    /// Returns the first block of a basis: orthonormal vectors that span the vectors of `start`.
     pub(crate) fn first(&self, start: &Tensor<f64>) -> Result<Tensor<f64>> {
         self.orthonormal(start, 0.0)
     }
 
-    /// The next block: what is new in the last image, orthonormal; directions no longer than `noise` are left out.
+    /// Returns the next block: the part of the last image that is outside the basis, made orthonormal, without directions no longer than
+    /// `noise`.
     pub(crate) fn next(&self, noise: f64) -> Result<Tensor<f64>> {
         let mut rest = self.w.last(self.cols() - self.open)?.try_clone()?;
         self.q.add_to(&mut rest, -1.0, self.inside.as_ref())?;
         self.orthonormal(&rest, noise)
     }
 
-    /// A block that was made orthogonal to the basis, once more and to itself.
+    /// Makes a block orthonormal that is orthogonal to the basis, and orthogonalizes it against the basis once more.
     fn orthonormal(&self, block: &Tensor<f64>, noise: f64) -> Result<Tensor<f64>> {
         let mut block = self.orthonormalize(block, noise)?;
         let inside = self.q.inner(&block)?;
         self.q.add_to(&mut block, -1.0, inside.as_ref())?;
-        // Twice is enough (Giraud, Langou and Rozložník 2005); a direction that then loses half was in the basis.
+        // Two rounds are enough (Giraud, Langou and Rozložník 2005); a direction that loses half its length in the second round was in the
+        // basis.
         self.orthonormalize(&block, 0.5)
     }
 
-    /// Orthonormal vectors that span those directions of b's range along which b is longer than `noise`.
+    /// Returns orthonormal vectors that span the directions of b's range along which b is longer than `noise`.
     ///
-    /// One round of SVQB (Stathopoulos and Wu, "A block orthogonalization procedure with constant synchronization
-    /// requirements", SIAM J. Sci. Comput. 23, 2002): orthonormal to eps times the squared condition number of b.
+    /// This is one round of SVQB (Stathopoulos and Wu, "A block orthogonalization procedure with constant synchronization requirements", SIAM
+    /// J. Sci. Comput. 23, 2002). Its result is orthonormal to eps times the squared condition number of b.
     fn orthonormalize(&self, b: &Tensor<f64>, noise: f64) -> Result<Tensor<f64>> {
         let gram = Matrix::from_tensor(&inner(b, b)?)?;
         let (values, mut vectors) = host::eigen(self.op, gram.as_faer(), gram.cols(), None)?;
-        // Below eps of the largest the eigenvalues of the rounded Gram matrix say nothing.
+        // Eigenvalues of the rounded Gram matrix below about eps times the largest are meaningless.
         let least = (noise * noise).max(values.first().map_or(0.0, |largest| 1e-14 * largest));
         let count = values.iter().take_while(|&&value| value > least).count();
         for (value, column) in values.iter().zip(vectors.as_mut().subcols_mut(0, count).col_iter_mut()) {

@@ -11,17 +11,17 @@ pub struct Pass<'a> {
 }
 
 impl<'a> Pass<'a> {
-    /// The pass that `status` begins, of a call that was given `run`.
+    /// Creates the pass that begins at `status`, in a call that was given `run`.
     pub const fn new(run: &'a Run, status: Status) -> Self {
         Self { run, status }
     }
 
-    /// The run that the caller gave.
+    /// Returns the run that the caller gave.
     pub const fn run(&self) -> &'a Run {
         self.run
     }
 
-    /// This pass in a longer call: with `before` more passes before it, and `more` more in all.
+    /// Returns this pass as a part of a longer call, with `before` more passes before it, and `more` more passes in all.
     pub const fn among(self, before: u32, more: u32) -> Self {
         let Status { pass, passes, .. } = self.status;
         let status =
@@ -29,7 +29,7 @@ impl<'a> Pass<'a> {
         Self { status, ..self }
     }
 
-    /// To be called after each block: reports that `rows` of the rows are done.
+    /// Reports that `rows` of the rows are done. Must be called after each block.
     ///
     /// # Errors
     /// [`Error::Cancelled`](crate::Error::Cancelled) when the caller asked to stop.
@@ -84,34 +84,36 @@ impl<'a> Pass<'a> {
 /// # Ok::<(), teatime::Error>(())
 /// ```
 pub trait LinearMap {
-    /// [m, n].
+    /// Returns [m, n].
     fn shape(&self) -> [u64; 2];
 
-    /// The device whose host threads share the small algebra between passes; without one a thread does it alone. It changes no bit.
+    /// Returns the device whose host threads share the small algebra between passes. Without a device, one thread does the algebra. Results
+    /// are the same to the bit.
     fn device(&self) -> Option<&Device> {
         None
     }
 
-    /// The device on which [`apply_normal_rows`](Self::apply_normal_rows) takes vectors, if it [computes in f64](crate::Limits::f64). A
-    /// decomposition then keeps its basis in the memory of that device, and else in the host's.
+    /// Returns the device on which [`apply_normal_rows`](Self::apply_normal_rows) takes vectors, if it [computes in f64](crate::Limits::f64).
+    /// A decomposition then keeps its basis in the memory of that device, and otherwise in the host's memory.
     fn keeps_vectors_on(&self) -> Option<&Device> {
         None
     }
 
-    /// The rounding error of products, of |A|² |X|: that of sums in f32, unless the map has better ones. Singular values below four times
-    /// its root, of the largest, count as 0.
+    /// Returns the rounding error of products, relative to |A|² |X|. The default is the error of sums in f32. Singular values below four
+    /// times the square root of this error, relative to the largest, count as 0.
     fn precision(&self) -> f64 {
         f32::EPSILON.into()
     }
 
-    /// `Aᵀ (A X)` for X (n, l), in one pass.
+    /// Returns `Aᵀ (A X)` for X (n, l), in one pass.
     ///
     /// # Errors
     /// Any error of the pass; [`Error::Shape`](crate::Error::Shape) unless X has n rows; [`Error::Cancelled`](crate::Error::Cancelled).
     fn apply_normal(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix>;
 
-    /// [`apply_normal`](Self::apply_normal) of transposes: from Xᵀ (l, n) it makes the transpose of the product, on the device of `x`. That
-    /// is the one that [`keeps_vectors_on`](Self::keeps_vectors_on) names, or a cpu device. The provided method calls `apply_normal`.
+    /// [`apply_normal`](Self::apply_normal) for transposes: takes Xᵀ (l, n), and returns the transpose of the product on the device of `x`.
+    /// That device is the one that [`keeps_vectors_on`](Self::keeps_vectors_on) names, or a cpu device. The provided method calls
+    /// `apply_normal`.
     ///
     /// # Errors
     /// As `apply_normal`.
@@ -121,10 +123,10 @@ pub trait LinearMap {
         transpose(&*TensorView::from_slice(x.device(), product.data(), &shape)?)
     }
 
-    /// `A X` for X (n, l): calls `sink` with the first row and the rows of each block, in order.
+    /// Computes `A X` for X (n, l), and calls `sink` with the index of the first row and the rows of each block, in order.
     ///
     /// # Errors
-    /// As [`apply_normal`](Self::apply_normal), and what `sink` returns.
+    /// The errors of [`apply_normal`](Self::apply_normal), and any error that `sink` returns.
     fn apply(
         &self,
         x: &Matrix,

@@ -1,4 +1,4 @@
-//! A resident matrix as a map.
+//! A resident matrix as a linear map.
 
 use super::{
     gram::InnerSum,
@@ -12,33 +12,34 @@ use crate::{
     Device, Element, Error, Real, Result, Tensor, TensorView, array::elementwise::converted, extent::blocks,
 };
 
-/// Rows of one canonical block.
+/// The number of rows of one canonical block.
 pub(crate) const BLOCK: u64 = 1024;
-/// Terms of one sum in f32: singular values of constant columns are then right to 5e-6.
+/// The maximum number of terms of one sum in f32. Singular values of constant columns are then right to 5e-6.
 pub(crate) const DEPTH: u64 = 256;
 
-/// Products over blocks of 1,024 rows: in f32, added up on the device by [`BlockSum`](super::BlockSum); of f64, `u32` and `i32` in f64.
+/// Multiplies blocks of 1,024 rows. For f32, a [`BlockSum`](super::BlockSum) adds up the products on the device. For f64, `u32` and `i32`,
+/// products and sums are in f64.
 ///
 /// # Accuracy
 /// |error| of `apply_normal` is about 1e-7 |A|² |X|, so singular values below 1e-3 of the largest need
-/// [`truncated_svd`](super::truncated_svd). Elements should lie between 1e-15 and 1e15: products of four of them are formed in f32.
+/// [`truncated_svd`](super::truncated_svd). Elements should lie between 1e-15 and 1e15, since products of four elements are formed in f32.
 ///
-/// In f64 the error is about 2e-16 (1 + m / 4,096) |A|² |X|, of short matrices values from 6e-8 of the largest on are found, and elements
+/// In f64 the error is about 2e-16 (1 + m / 4,096) |A|² |X|. For short matrices, values down to 6e-8 of the largest are found. Elements
 /// should lie between 1e-75 and 1e75.
 ///
 /// # Cost
-/// Three launches per block and pass, and one download of (n, l) at its end, for which it waits: in
-/// [`apply_normal_rows`](LinearMap::apply_normal_rows) there is none, if the device computes in f64. In f64, elements of another type are
-/// copied, a block at a time.
+/// A pass takes three launches per block, and one download of (n, l) at its end, for which it waits.
+/// [`apply_normal_rows`](LinearMap::apply_normal_rows) downloads nothing if the device computes in f64. In f64, elements of another type are
+/// copied, one block at a time.
 ///
 /// # Errors
-/// [`Error::NoF64`] for f64, `u32` and `i32` on a device that does not [compute in f64](crate::Limits::f64): [`Tensor::to_f32`] before
-/// asks for f32.
+/// [`Error::NoF64`] for f64, `u32` and `i32` on a device that does not [compute in f64](crate::Limits::f64). Call [`Tensor::to_f32`] first to
+/// compute in f32.
 impl<T: Element> LinearMap for Tensor<T> {
     fn shape(&self) -> [u64; 2] {
         match *Self::shape(self) {
             [m, n] => [m, n],
-            // Not a matrix: every product says so.
+            // The tensor is not a matrix, and every product reports that.
             _ => [self.len(), 1],
         }
     }
@@ -48,7 +49,7 @@ impl<T: Element> LinearMap for Tensor<T> {
     }
 
     fn precision(&self) -> f64 {
-        // Sums of 1,024 rows of f64 are added one after the other.
+        // Sums over 1,024 rows of f64 are added one after the other.
         let rows = if T::DTYPE.is_wide() { LinearMap::shape(self)[0] as f64 } else { 0.0 };
         T::Real::EPSILON * (1.0 + rows / 4096.0)
     }
@@ -91,17 +92,19 @@ impl<T: Element> LinearMap for Tensor<T> {
     }
 }
 
-/// Terms of one sum.
+/// Returns the maximum number of terms of one sum.
 const fn depth<R: Real>() -> u64 {
     if R::DTYPE.is_wide() { u64::MAX } else { DEPTH }
 }
 
-/// The sum of products for Xᵀ (l, n): on its side, since the long rows fill register tiles that thin columns leave half empty.
+/// Returns the sum of products for Xᵀ (l, n). It is transposed, since its long rows fill register tiles that narrow columns would leave half
+/// empty.
 pub(crate) fn normal_sum<R: Real>(op: &'static str, x: &Tensor<R>) -> Result<InnerSum<R>> {
     InnerSum::new(op, x.device(), x.matrix(op)?, false, DEPTH)
 }
 
-/// Adds `(Aᵀ (A X))ᵀ` of some rows for Xᵀ, whole canonical blocks unless they are the last; tells after each block how many rows are enqueued.
+/// Adds `(Aᵀ (A X))ᵀ` for some rows of A, given Xᵀ. The rows are whole canonical blocks, except for the last block. Calls `tell` after each
+/// block with the number of rows that are enqueued.
 pub(crate) fn add_normal<T: Element>(
     op: &'static str,
     a: &Tensor<T>,
@@ -110,7 +113,7 @@ pub(crate) fn add_normal<T: Element>(
     tell: &mut dyn FnMut(u64) -> Result<()>,
 ) -> Result<()> {
     let ([m, _], l) = (a.matrix(op)?, x.shape()[0]);
-    // Memory of all blocks: nothing waits for one before the next.
+    // All blocks share this memory, so that nothing waits between two blocks.
     let mut y = Tensor::<T::Real>::empty(a.device(), &[m.min(BLOCK), l])?;
     for rows in blocks(m, BLOCK) {
         let end = rows.end;
@@ -127,7 +130,7 @@ pub(crate) fn add_normal<T: Element>(
     Ok(())
 }
 
-/// [`add_normal`] of one block, whose product goes to the first rows of `y`.
+/// Does the work of [`add_normal`] for one block. The product is written to the first rows of `y`.
 fn add_block<A: Element, R: Real>(
     op: &'static str,
     block: Rows<'_, A>,
@@ -139,7 +142,7 @@ fn add_block<A: Element, R: Real>(
     sum.add(Rows::new(y, 0..block.count), block)
 }
 
-/// `A X` of some rows.
+/// Returns `A X` for some rows of A.
 pub(crate) fn product<T: Element>(
     op: &'static str,
     a: &Tensor<T>,
@@ -155,7 +158,7 @@ pub(crate) fn product<T: Element>(
     Ok(y)
 }
 
-/// X on a device, in f32 or f64.
+/// Copies X to a device, in f32 or f64.
 pub(crate) fn upload<R: Real>(op: &'static str, device: &Device, x: &Matrix, n: u64) -> Result<Tensor<R>> {
     device.computes::<R>(op)?;
     if x.rows() as u64 != n {
@@ -164,7 +167,7 @@ pub(crate) fn upload<R: Real>(op: &'static str, device: &Device, x: &Matrix, n: 
     x.to_real(device)
 }
 
-/// Vectors on a device, in f32 or f64.
+/// Returns the vectors on a device, in f32 or f64.
 pub(crate) fn rows_on<'a, R: Real>(
     op: &'static str,
     device: &Device,

@@ -1,4 +1,4 @@
-//! Matrix products in f32, or of types that f32 does not hold in f64.
+//! Matrix products in f32, or in f64 for types that f32 does not hold.
 
 use super::rows::Rows;
 use crate::{
@@ -9,35 +9,35 @@ use crate::{
     kernels::matmul::{LARGE_TILE, LARGE_TILE_MEMORY, MATMUL, MATMUL_F64, Params, TILE, spec},
 };
 
-/// Elements of c from which there are large tiles enough for the largest GPUs (256).
+/// The number of elements of c from which there are enough large tiles for the largest GPUs (256 tiles).
 const LARGE_PRODUCT: u64 = 1 << 22;
 
-/// The operands that are stored transposed.
+/// The choice of operands that are stored transposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
-    /// a (m, k), b (k, n).
+    /// a is (m, k), and b is (k, n).
     Nn,
-    /// a (k, m), b (k, n).
+    /// a is (k, m), and b is (k, n).
     Tn,
-    /// a (m, k), b (n, k).
+    /// a is (m, k), and b is (n, k).
     Nt,
 }
 
-/// The type of a product of such elements: f64 where one of the two is f64, `u32` or `i32`, else f32.
+/// The type of a product of such elements: f64 if one of the two types is f64, `u32` or `i32`, and otherwise f32.
 pub type ProductOf<A, B> = <<A as Element>::Real as Real>::With<<B as Element>::Real>;
 
-/// The product `a b`.
+/// Returns the product `a b`.
 ///
 /// # Shapes
-/// `a`: (m, k), `b`: (k, n), of any element types; the result is (m, n) of [`ProductOf`] these. An empty `k` gives zeros.
+/// `a`: (m, k), `b`: (k, n), of any element types; the result is (m, n) of [`ProductOf`] these types. An empty `k` gives zeros.
 ///
 /// # Accuracy
-/// Elements become f32 or f64, exactly, and so are products and sums: |error| <= k eps |a| |b| elementwise, with eps = 2^-23, or of f64
-/// 2^-52.
+/// Elements are converted to f32 or f64 exactly. Products and sums are of the same type: |error| <= k eps |a| |b| elementwise, with eps =
+/// 2^-23, or 2^-52 in f64.
 ///
 /// # Cost
-/// 2 m n k operations. Enqueues and does not wait; several launches where a matrix is larger than a binding. In f64, an operand of another
-/// type is copied. [`Tensor::to_f32`] before asks for f32.
+/// 2 m n k operations. Enqueues and does not wait. A matrix that is larger than a binding takes several launches. In f64, an operand of
+/// another type is copied. Call [`Tensor::to_f32`] first to compute in f32.
 ///
 /// # Errors
 /// [`Error::Shape`] when the inner extents differ, [`Error::WrongDevice`], [`Error::Limit`] when one row does not fit
@@ -63,7 +63,7 @@ pub fn matmul<A: Element, B: Element>(a: &Tensor<A>, b: &Tensor<B>) -> Result<Te
     product("matmul", Op::Nn, a, b)
 }
 
-/// The product `aᵀ b`; nothing is transposed in memory.
+/// Returns the product `aᵀ b`. Nothing is transposed in memory.
 ///
 /// # Shapes
 /// `a`: (k, m), `b`: (k, n) -> (m, n). Otherwise as [`matmul`].
@@ -74,7 +74,7 @@ pub fn matmul_tn<A: Element, B: Element>(a: &Tensor<A>, b: &Tensor<B>) -> Result
     product("matmul_tn", Op::Tn, a, b)
 }
 
-/// The product `a bᵀ`; nothing is transposed in memory.
+/// Returns the product `a bᵀ`. Nothing is transposed in memory.
 ///
 /// # Shapes
 /// `a`: (m, k), `b`: (n, k) -> (m, n). Otherwise as [`matmul`].
@@ -85,13 +85,13 @@ pub fn matmul_nt<A: Element, B: Element>(a: &Tensor<A>, b: &Tensor<B>) -> Result
     product("matmul_nt", Op::Nt, a, b)
 }
 
-/// The lower triangle of `xᵀ x`; what is above the diagonal is unspecified. Otherwise as [`matmul`].
+/// Returns the lower triangle of `xᵀ x`; elements above the diagonal are unspecified. Otherwise as [`matmul`].
 ///
 /// # Shapes
 /// `x`: (k, n) of f32 or f64 -> (n, n).
 ///
 /// # Cost
-/// About k n² operations: half of those of [`matmul_tn`].
+/// About k n² operations, half of those of [`matmul_tn`].
 ///
 /// # Errors
 /// As [`matmul`].
@@ -104,11 +104,11 @@ pub fn gram_lower<R: Real>(x: &Tensor<R>) -> Result<Tensor<R>> {
     Ok(out)
 }
 
-/// `op(a) op(b)` into a tensor of the right shape, in sums of at most `depth` terms that are added up; the operands
-/// are rows of tensors.
+/// Writes `op(a) op(b)` to `c`, a tensor of the right shape. The product is formed in sums of at most `depth` terms, which are added up. The
+/// operands are rows of tensors.
 ///
-/// Adding one small number again and again loses up to depth / 3 units of rounding in f32, always to the same side: in
-/// a product of constant columns.
+/// In f32, adding one small number repeatedly loses up to depth / 3 units of rounding, always in the same direction. This happens in products
+/// of constant columns.
 pub(crate) fn multiply<A: Element, B: Element, R: Real>(
     name: &'static str,
     op: Op,
@@ -120,7 +120,7 @@ pub(crate) fn multiply<A: Element, B: Element, R: Real>(
     Product { name, op, a, b, lower: false, accumulate: false, depth }.run(c)
 }
 
-/// [`multiply`] by our own kernel, in tiles of a given size.
+/// [`multiply`] by this crate's own kernel, in tiles of a given size.
 #[cfg(test)]
 pub(crate) fn multiply_in_tiles(
     tile: u32,
@@ -156,21 +156,21 @@ fn product<A: Element, B: Element>(
     Ok(out)
 }
 
-/// `c (+)= op(a) op(b)`; the operands are rows of tensors.
+/// The product `c (+)= op(a) op(b)`, whose operands are rows of tensors.
 pub(crate) struct Product<'a, A: Element, B: Element> {
     pub(crate) name: &'static str,
     pub(crate) op: Op,
     pub(crate) a: Rows<'a, A>,
     pub(crate) b: Rows<'a, B>,
-    /// True where only the lower triangle is wanted.
+    /// True if only the lower triangle is wanted.
     pub(crate) lower: bool,
-    /// True where the product is added to c.
+    /// True if the product is added to c.
     pub(crate) accumulate: bool,
-    /// Most terms of one launch's sums.
+    /// The maximum number of terms of a sum in one launch.
     pub(crate) depth: u64,
 }
 
-/// Most rows, columns and inner extent of one launch.
+/// The maximum number of rows, columns and terms of one launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Panel {
     m: u64,
@@ -183,7 +183,7 @@ impl<A: Element, B: Element> Product<'_, A, B> {
         A::DTYPE == DType::F32 && B::DTYPE == DType::F32
     }
 
-    /// Splits the product into panels that fit the device's bindings and grid.
+    /// Computes the product, split into panels that fit the device's bindings and grid.
     pub(crate) fn run<R: Real>(&self, c: &mut Tensor<R>) -> Result<()> {
         let [a_rows, a_cols] = [self.a.count, self.a.cols()];
         let [b_rows, b_cols] = [self.b.count, self.b.cols()];
@@ -196,7 +196,7 @@ impl<A: Element, B: Element> Product<'_, A, B> {
         if m == 0 || n == 0 {
             return Ok(());
         }
-        // Our own kernel has half as much to do of a triangle, but not the tensor cores of f64.
+        // For a triangle, this crate's own kernel has half as much work, but it does not use the tensor cores for f64.
         if (!self.lower || R::DTYPE == DType::F64)
             && k > 0
             && let Some(result) = self.vendor([m, n, k], c)
@@ -212,7 +212,7 @@ impl<A: Element, B: Element> Product<'_, A, B> {
         self.run_in_tiles(tile, [m, n, k], c)
     }
 
-    /// The product by our own kernel.
+    /// Computes the product with this crate's own kernel.
     fn run_in_tiles<R: Real>(&self, tile: u32, [m, n, k]: [u64; 3], c: &mut Tensor<R>) -> Result<()> {
         if k == 0 {
             return if self.accumulate { Ok(()) } else { c.device().driver().clear(c.whole()) };
@@ -230,7 +230,7 @@ impl<A: Element, B: Element> Product<'_, A, B> {
         Ok(())
     }
 
-    /// The vendor library's product, in sums of as many terms.
+    /// Computes the product with the vendor's library, in sums of at most `depth` terms.
     fn vendor<R: Real>(&self, [m, n, k]: [u64; 3], c: &mut Tensor<R>) -> Option<Result<()>> {
         let starts = (0..k).step_by(to_usize(self.depth.min(k)));
         let calls: Option<Vec<_>> = starts.map(|k0| self.vendor_call([m, n, k], k0, c)).collect();
@@ -241,7 +241,7 @@ impl<A: Element, B: Element> Product<'_, A, B> {
             }
             match device.driver().gemm(call) {
                 Some(Ok(())) => device.count_launch(),
-                // The library has no such product; that of the other parts is the same.
+                // The library has no such product, and would have none for the other parts.
                 None if i == 0 => return None,
                 None => {
                     let source = format!("part {i} of the product is refused").into();
@@ -253,7 +253,7 @@ impl<A: Element, B: Element> Product<'_, A, B> {
         Some(Ok(()))
     }
 
-    /// The part of the product that begins at `k0` of the sum.
+    /// Returns the part of the product whose terms begin at `k0`.
     fn vendor_call<'c, R: Real>(
         &'c self,
         [m, n, k]: [u64; 3],
@@ -261,7 +261,7 @@ impl<A: Element, B: Element> Product<'_, A, B> {
         c: &'c Tensor<R>,
     ) -> Option<GemmCall<'c>> {
         let small = |extent: u64| u32::try_from(extent).ok();
-        // Rows or columns that come before.
+        // The number of elements before the part's first row or column.
         let a_start = k0 * if self.op == Op::Tn { self.a.cols() } else { 1 };
         let b_start = k0 * if self.op == Op::Nt { 1 } else { self.b.cols() };
         Some(GemmCall {
@@ -290,7 +290,7 @@ impl<A: Element, B: Element> Product<'_, A, B> {
         let b_rows = rows(self.b.cols(), B::DTYPE.size())?;
         let c_rows = rows(n, c_size)?;
         let axis = u64::from(limits.groups_per_axis).saturating_mul(tile.into());
-        // The shader takes less than 2 iterations a term.
+        // The shader takes fewer than 2 iterations per term.
         let deepest = u64::from(limits.iterations / 2) & !63;
         let (mut panel_m, mut panel_n) = (c_rows.min(axis), n.min(axis));
         let mut panel_k = k.min(self.depth).min(deepest);
@@ -311,7 +311,7 @@ impl<A: Element, B: Element> Product<'_, A, B> {
         c: &mut Tensor<R>,
     ) -> Result<()> {
         let ldc = c.shape()[1];
-        // Rows of the stored operand that the panel sees, and its first column in them.
+        // The rows of the stored operand that the panel reads, and the first column that it reads of these rows.
         let (a_rows, a_col) = if self.op == Op::Tn { (k0..k0 + panel.k, m0) } else { (m0..m0 + panel.m, k0) };
         let (b_rows, b_col) = if self.op == Op::Nt { (n0..n0 + panel.n, k0) } else { (k0..k0 + panel.k, n0) };
         let (a, b) = (self.a.window(a_rows), self.b.window(b_rows));

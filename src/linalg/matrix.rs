@@ -9,11 +9,10 @@ use faer::{MatMut, MatRef};
 
 use crate::{Device, Element, Error, Real, Result, Tensor, extent::to_usize};
 
-/// A matrix of f64 on the host, row-major: what operations give back and take that is small beside the data.
+/// A row-major matrix of f64 on the host, for arguments and results that are small compared to the data.
 ///
-/// Element (i, j) is `matrix[(i, j)]`. The sizes are those of the host's memory; nothing here uses a device but
-/// [`to_tensor`](Self::to_tensor). With the feature `ndarray`, `Array2<f64>::from(matrix)` and `Matrix::from(&array)` convert: the
-/// first copies nothing.
+/// Element (i, j) is `matrix[(i, j)]`. The host's memory bounds the size. Only [`to_tensor`](Self::to_tensor) uses a device. With the feature
+/// `ndarray`, `Array2<f64>::from(matrix)` and `Matrix::from(&array)` convert: the first copies nothing.
 ///
 /// ```
 /// use teatime::linalg::Matrix;
@@ -30,19 +29,19 @@ pub struct Matrix {
 }
 
 impl Matrix {
-    /// A matrix of zeros.
+    /// Creates a matrix of zeros.
     ///
     /// # Panics
-    /// When the host cannot count its elements, or has no room for them.
+    /// If the number of elements overflows, or the host has no memory for them.
     pub fn zeros(rows: usize, cols: usize) -> Self {
         let len = rows.checked_mul(cols).expect("a matrix should fit the address space");
         Self { rows, cols, data: vec![0.0; len] }
     }
 
-    /// A matrix with the given elements in C order.
+    /// Creates a matrix from its elements in C order.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless there are `rows * cols` of them.
+    /// [`Error::Shape`] unless there are `rows * cols` elements.
     pub fn from_vec(data: Vec<f64>, rows: usize, cols: usize) -> Result<Self> {
         if rows.checked_mul(cols) != Some(data.len()) {
             let got = format!("{} values", data.len());
@@ -51,32 +50,32 @@ impl Matrix {
         Ok(Self { rows, cols, data })
     }
 
-    /// The elements in C order, without a copy.
+    /// Returns the elements in C order, without a copy.
     pub fn into_vec(self) -> Vec<f64> {
         self.data
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Number of columns.
+    /// Returns the number of columns.
     pub fn cols(&self) -> usize {
         self.cols
     }
 
-    /// The elements in C order.
+    /// Returns the elements in C order.
     pub fn data(&self) -> &[f64] {
         &self.data
     }
 
-    /// The elements in C order, to be changed.
+    /// Returns the elements in C order, to be changed.
     pub fn data_mut(&mut self) -> &mut [f64] {
         &mut self.data
     }
 
-    /// Row `i`.
+    /// Returns row `i`.
     ///
     /// # Panics
     /// When `i` is not below [`rows`](Self::rows).
@@ -84,24 +83,24 @@ impl Matrix {
         &self.data[i * self.cols..][..self.cols]
     }
 
-    /// It as faer sees it.
+    /// Returns a view of the matrix for faer.
     pub(crate) fn as_faer(&self) -> MatRef<'_, f64> {
         MatRef::from_row_major_slice(&self.data, self.rows, self.cols)
     }
 
-    /// A copy of faer's.
+    /// Copies a matrix of faer.
     pub(crate) fn from_faer(a: MatRef<'_, f64>) -> Self {
         let mut copy = Self::zeros(a.nrows(), a.ncols());
         MatMut::from_row_major_slice_mut(&mut copy.data, a.nrows(), a.ncols()).copy_from(a);
         copy
     }
 
-    /// The transpose.
+    /// Returns the transpose.
     pub fn transposed(&self) -> Self {
         Self::from_faer(self.as_faer().transpose())
     }
 
-    /// A copy in f32 on a device.
+    /// Copies the matrix to a device, in f32.
     ///
     /// # Errors
     /// [`Error::Limit`] and [`Error::OutOfMemory`] when the device has no room.
@@ -109,7 +108,7 @@ impl Matrix {
         self.to_real(device)
     }
 
-    /// A copy in f32 or f64 on a device.
+    /// Copies the matrix to a device, in f32 or f64.
     pub(crate) fn to_real<R: Real>(&self, device: &Device) -> Result<Tensor<R>> {
         let shape = [self.rows as u64, self.cols as u64];
         if R::DTYPE.is_wide() {
@@ -119,16 +118,16 @@ impl Matrix {
         Tensor::from_slice(device, &values, &shape)
     }
 
-    /// The elements of a tensor. Waits.
+    /// Copies the elements of a tensor to the host. Waits.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless it is a matrix; as [`Tensor::read`].
+    /// [`Error::Shape`] unless `x` is a matrix; the errors of [`Tensor::read`].
     pub fn from_tensor<T: Element>(x: &Tensor<T>) -> Result<Self> {
         let [rows, cols] = x.matrix("Matrix::from_tensor")?;
         Self::from_vec(x.read()?.into_iter().map(T::to_f64).collect(), to_usize(rows), to_usize(cols))
     }
 
-    /// Makes a square matrix of its lower triangle symmetric.
+    /// Copies the lower triangle of a square matrix to the upper triangle.
     pub(crate) fn mirror_lower(&mut self) {
         for i in 0..self.rows {
             for j in 0..i {
@@ -137,7 +136,7 @@ impl Matrix {
         }
     }
 
-    /// Changes the sign of some columns.
+    /// Changes the sign of the columns for which `negative` is true.
     pub(crate) fn negate_columns(&mut self, negative: &[bool]) {
         for row in self.data.chunks_exact_mut(self.cols.max(1)) {
             for (value, _) in row.iter_mut().zip(negative).filter(|(_, negative)| **negative) {
@@ -146,7 +145,7 @@ impl Matrix {
         }
     }
 
-    /// The elements of column `j`, from the top.
+    /// Returns the elements of column `j`, from the top.
     ///
     /// # Panics
     /// When `j` is not below [`cols`](Self::cols).
@@ -163,7 +162,7 @@ impl<const ROWS: usize, const COLS: usize> From<[[f64; COLS]; ROWS]> for Matrix 
 }
 
 impl Matrix {
-    /// The place of element (i, j).
+    /// Returns the index of element (i, j) in C order.
     fn place(&self, (i, j): (usize, usize)) -> usize {
         assert!(
             i < self.rows && j < self.cols,
@@ -194,18 +193,18 @@ impl IndexMut<(usize, usize)> for Matrix {
     }
 }
 
-/// Most rows, and most numbers of a row, that are printed at each end.
+/// The maximum number of rows, and of elements of a row, that are printed at each end.
 const SHOWN: usize = 4;
 
-/// The places that are printed of `count`: the first, `None` for a gap, the last.
+/// Returns the indices out of `count` that are printed: the first ones, `None` for a gap, and the last ones.
 fn ends(count: usize) -> impl Iterator<Item = Option<usize>> {
     let gap = SHOWN..count.saturating_sub(SHOWN).max(SHOWN);
     let first = (0..count.min(gap.start)).map(Some);
     first.chain((!gap.is_empty()).then_some(None)).chain((gap.end..count).map(Some))
 }
 
-/// Rows of numbers and the shape; of more than eight rows or columns the first and the last four. A precision, as in `{:.2?}`, is that of
-/// the numbers.
+/// Prints the rows and the shape. Of more than eight rows or columns, only the first and the last four are printed. A precision, as in
+/// `{:.2?}`, applies to the elements.
 impl fmt::Debug for Matrix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("[")?;
@@ -224,7 +223,7 @@ impl fmt::Debug for Matrix {
     }
 }
 
-/// Copies, whatever the array's memory order.
+/// Copies the elements, whatever the array's memory order.
 #[cfg(feature = "ndarray")]
 impl<S: ndarray::Data<Elem = f64>> From<&ndarray::ArrayBase<S, ndarray::Ix2>> for Matrix {
     fn from(array: &ndarray::ArrayBase<S, ndarray::Ix2>) -> Self {
@@ -233,7 +232,7 @@ impl<S: ndarray::Data<Elem = f64>> From<&ndarray::ArrayBase<S, ndarray::Ix2>> fo
     }
 }
 
-/// Copies nothing.
+/// Moves the elements without a copy.
 #[cfg(feature = "ndarray")]
 impl From<Matrix> for ndarray::Array2<f64> {
     fn from(Matrix { rows, cols, data }: Matrix) -> Self {

@@ -1,26 +1,27 @@
 //! Linear algebra on devices: products, QR, singular values, statistics of rows and columns.
 //!
-//! Matrices that compute are [`Tensor`](crate::Tensor)s on a device. Small factors that come back, and the right singular vectors of
-//! matrices known by their products, are a [`Matrix`] of f64 on the host.
+//! Matrices that take part in computations are [`Tensor`](crate::Tensor)s on a device. Small factors that are returned, and the right
+//! singular vectors of matrices known only through products, are a [`Matrix`] of f64 on the host.
 //!
 //! | for | take | |
 //! |---|---|---|
-//! | a product | [`matmul()`], [`matmul_tn`] (`aᵀ b`), [`matmul_nt`] (`a bᵀ`), [`gram_lower`] (`xᵀ x`) | sums in f32, of f64 and 32-bit integers in f64; by cuBLAS where it is |
+//! | a product | [`matmul()`], [`matmul_tn`] (`aᵀ b`), [`matmul_nt`] (`a bᵀ`), [`gram_lower`] (`xᵀ x`) | sums in f32, or in f64 for f64 and 32-bit integers; by cuBLAS if it is available |
 //! | all singular values of a matrix of at most 16,384 rows or columns | [`svd()`] | exact |
-//! | the largest singular values of a resident matrix, with both sides' vectors | [`truncated_svd`] | some passes |
-//! | the largest ones of a matrix that is packed, streamed or your own | [`randomized_svd`], then [`left_vectors`] | takes any [`LinearMap`] |
-//! | the largest ones of a matrix whose products are made elsewhere | [`SvdSteps`] | takes one product at a time |
-//! | the largest ones, from a Gram matrix that you added up | [`BlockSum`], then [`gram_svd()`] | one pass over the matrix |
+//! | the largest singular values of a resident matrix, with the vectors of both sides | [`truncated_svd`] | some passes |
+//! | the largest singular values of a matrix that is packed, streamed or your own | [`randomized_svd`], then [`left_vectors`] | takes any [`LinearMap`] |
+//! | the largest singular values of a matrix whose products are made elsewhere | [`SvdSteps`] | takes one product at a time |
+//! | the largest singular values, from a Gram matrix that you added up | [`BlockSum`], then [`gram_svd()`] | one pass over the matrix |
 //! | orthonormal columns | [`qr()`] | |
 //! | sums, means and variances | [`row_stats`], [`column_stats`] | |
 //! | centring and scaling | [`standardize()`], [`scale_columns()`] | |
-//! | rows that become columns | [`transpose()`] | products take transposes as they are |
+//! | a transpose | [`transpose()`] | products take transposes as they are |
 //!
-//! Sums are taken over blocks that the shape alone fixes, so threads and panels change no bit on one device.
+//! Sums are taken over blocks that depend on the shape alone, so on one device results are the same to the bit for all numbers of threads and
+//! panels.
 //!
 //! # Principal components
 //!
-//! The matrix is of variables by observations: each variable is centred, and the decomposition gives the rest.
+//! The rows of the matrix are variables and its columns are observations. Each variable is centred, and the decomposition gives the rest.
 //!
 //! ```
 //! use teatime::{Device, Run, Tensor, linalg::{SvdOptions, row_stats, standardize, truncated_svd}};

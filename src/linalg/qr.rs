@@ -23,18 +23,19 @@ use crate::{
     waiting::apart,
 };
 
-/// Most columns: the small factors take n² numbers of f64 on the host, each, and n³ operations.
+/// The maximum number of columns. Each of the small factors takes n² values of f64 on the host, and n³ operations.
 pub(crate) const MAX_COLUMNS: u64 = 16_384;
-/// Most rounds. Three do for condition numbers up to 1e6, in f64 five up to 1e16; dependent columns that are replaced take two or three more.
+/// The maximum number of rounds. Three rounds are enough for condition numbers up to 1e6, and five rounds in f64 for up to 1e16. Dependent
+/// columns that are replaced take two or three more rounds.
 const MAX_ROUNDS: u64 = 12;
 
-/// Squared distance from the others, of a column of length 1, below which a round only enlarges what is left of it:
-/// well above the error of a Gram matrix.
+/// Returns the squared distance of a column of length 1 from the other columns, below which a round only enlarges the remainder of the
+/// column. This is well above the error of a Gram matrix.
 const fn near<R: Real>() -> f64 {
     if R::DTYPE.is_wide() { 1.0 / 16_777_216.0 } else { 1.0 / 65_536.0 }
 }
 
-/// Rounding error of one product, relative to the columns that are added up.
+/// Returns the rounding error of one product, relative to the columns that are added up.
 const fn noise<R: Real>() -> f64 {
     4.0 * R::EPSILON
 }
@@ -45,32 +46,32 @@ const fn noise<R: Real>() -> f64 {
 pub struct Qr<R: Real = f32> {
     /// Orthonormal columns (m, n).
     pub q: Tensor<R>,
-    /// Upper triangle (n, n) with a diagonal that is not negative.
+    /// An upper triangle (n, n) with a nonnegative diagonal.
     pub r: Matrix,
 }
 
-/// The factorisation `x = Q R` with orthonormal columns in Q and an upper triangle R.
+/// Factorises `x = Q R` with orthonormal columns in Q and an upper triangle R.
 ///
-/// Columns that rounding cannot tell from combinations of others are replaced by random ones (of a fixed seed), made
-/// orthogonal to the rest; `x = Q R` holds with them too, and R has as many small singular values.
+/// Columns that rounding cannot tell from combinations of other columns are replaced by random columns (of a fixed seed), made orthogonal to
+/// the rest. `x = Q R` still holds, and R has as many small singular values as columns are replaced.
 ///
-/// Shifted Cholesky QR: each round forms QᵀQ, factors it on the host and multiplies by the inverse of the factor
-/// (Fukaya, Kannan, Nakatsukasa, Yamamoto and Yanagisawa, "Shifted Cholesky QR for computing the QR factorization of
-/// ill-conditioned matrices", SIAM J. Sci. Comput. 42, 2020). Instead of a shift the factor is pivoted, and what is left
-/// of columns nearly dependent on the pivots is enlarged by 256 (in f64 by 4,096), for the next round to factor: this keeps the
-/// inverse harmless, so that `x = Q R` is as accurate as Q is orthonormal.
+/// The method is shifted Cholesky QR: each round forms QᵀQ, factors it on the host and multiplies by the inverse of the factor (Fukaya,
+/// Kannan, Nakatsukasa, Yamamoto and Yanagisawa, "Shifted Cholesky QR for computing the QR factorization of ill-conditioned matrices", SIAM
+/// J. Sci. Comput. 42, 2020). Instead of a shift, the factor is pivoted, and the remainder of each column that nearly depends on the pivots
+/// is enlarged by 256 (in f64 by 4,096), for the next round to factor. This keeps the inverse small, so that `x = Q R` is as accurate as Q is
+/// orthonormal.
 ///
 /// # Shapes
 /// `x`: (m, n) of f32 or f64 with m >= n -> `q` (m, n), `r` (n, n). At most 16,384 columns.
 ///
 /// # Accuracy
-/// max|QᵀQ - I| <= 2e-6 for any x; ‖x - Q R‖ <= 1e-6 ‖x‖ for each column, whose size may lie anywhere between 1e-37
-/// and 1e37; where a device takes f32 below 2^-126 for 0, as many of wgpu do, each element may be off by as much besides. f64 is factored in
-/// f64: the two bounds are 1e-13 and 1e-14, and sizes may lie between 1e-290 and 1e290.
+/// max|QᵀQ - I| <= 2e-6 for any x, and ‖x - Q R‖ <= 1e-6 ‖x‖ for each column, whose size may be between 1e-37 and 1e37. If a device flushes
+/// f32 below 2^-126 to 0, as many wgpu devices do, each element may be off by another 2^-126. f64 is factored in f64: the two bounds are
+/// 1e-13 and 1e-14, and sizes may be between 1e-290 and 1e290.
 ///
 /// # Cost
-/// Three rounds, of f64 up to five, and fewer for columns that are nearly orthogonal, of 3 m n² operations on the device and about 3 n³ in f64
-/// on the host; waits once a round. Two more matrices the size of x on the device.
+/// Three rounds, up to five for f64, and fewer if the columns are nearly orthogonal. Each round takes 3 m n² operations on the device and
+/// about 3 n³ in f64 on the host, and waits once. Two more matrices of the size of x are held on the device.
 ///
 /// # Errors
 /// [`Error::Shape`] unless x is a matrix with m >= n; [`Error::Argument`] when it holds NaN or infinity (the first
@@ -93,7 +94,7 @@ pub fn qr<R: Real>(x: &Tensor<R>) -> Result<Qr<R>> {
 
 /// `x = B F R` with B on the device, and F and R on the host; B F is orthonormal.
 ///
-/// The last product is left to the caller, who may have another factor to multiply by.
+/// The product B F is left to the caller, who may have another factor to multiply by.
 #[derive(Debug)]
 pub(crate) struct Factors<R: Real> {
     pub(crate) basis: Tensor<R>,
@@ -102,13 +103,13 @@ pub(crate) struct Factors<R: Real> {
 }
 
 impl<R: Real> Factors<R> {
-    /// Q.
+    /// Returns Q.
     pub(crate) fn q(&self) -> Result<Tensor<R>> {
         times(&self.basis, self.last.as_ref())
     }
 }
 
-/// `x y` for y on the host.
+/// Returns `x y` for y on the host.
 pub(crate) fn times<R: Real>(x: &Tensor<R>, y: MatRef<'_, f64>) -> Result<Tensor<R>> {
     let y = Matrix::from_faer(y).to_real::<R>(x.device())?;
     let mut out = Tensor::empty(x.device(), &[x.shape()[0], y.shape()[1]])?;
@@ -123,7 +124,7 @@ pub(crate) fn times<R: Real>(x: &Tensor<R>, y: MatRef<'_, f64>) -> Result<Tensor
     Ok(out)
 }
 
-/// [`qr`] without the last product.
+/// Factorises `x` as [`qr`] does, without the last product.
 pub(crate) fn factor<R: Real>(op: &'static str, x: &Tensor<R>) -> Result<Factors<R>> {
     let [m, n] = x.matrix(op)?;
     x.device().computes::<R>(op)?;
@@ -159,7 +160,8 @@ pub(crate) fn factor<R: Real>(op: &'static str, x: &Tensor<R>) -> Result<Factors
     Err(Error::argument(op, "x", format_args!("not orthonormal after {MAX_ROUNDS} rounds")))
 }
 
-/// The length of each column, or in f64 and where squares leave the range of f32 the largest of its magnitudes, if all values are finite.
+/// Returns the size of each column, if all values are finite. The size is the column's length, or its largest magnitude for f64 and if
+/// squares leave the range of f32.
 pub(crate) fn sizes<R: Real>(op: &'static str, x: &Tensor<R>) -> Result<Vec<f64>> {
     if !R::DTYPE.is_wide() {
         let stats = column_stats(x)?;
@@ -190,29 +192,29 @@ fn not_finite(op: &'static str, column: usize, bad: u64) -> Error {
     Error::argument(op, if op == "qr" { "x" } else { "a" }, why)
 }
 
-/// A power of two near a size, which has an inverse in R, of which neither is subnormal.
+/// Returns a power of two near `size`. Neither the power nor its inverse is subnormal in R.
 pub(crate) fn power_near<R: Real>(size: f64) -> f64 {
     let most = if R::DTYPE.is_wide() { 1022.0 } else { 126.0 };
     if size > 0.0 { size.log2().round().clamp(-most, most).exp2() } else { 1.0 }
 }
 
-/// x with each column divided by a power of two, so that its size is about 1, and those powers.
+/// Returns x with each column divided by a power of two, so that its size is about 1, and the powers.
 fn scaled<R: Real>(op: &'static str, x: &Tensor<R>) -> Result<(Tensor<R>, Vec<f64>)> {
     let scales: Vec<f64> = sizes(op, x)?.into_iter().map(power_near::<R>).collect();
     let factors: Vec<R> = scales.iter().map(|scale| R::of(scale.recip())).collect();
     Ok((scale_columns(x, &factors)?, scales))
 }
 
-/// One round: from Q with Gram matrix G to Q `inverse`, with `factor` its inverse.
+/// One round, from Q with Gram matrix G to Q `inverse`, where `factor` is the inverse of `inverse`.
 #[derive(Debug)]
 struct Round {
-    /// D P R⁻¹, where D scales to length 1 and P orders by pivots; rows of replaced columns are 0.
+    /// D P R⁻¹, where D scales columns to length 1 and P orders them by pivots. Rows of replaced columns are 0.
     inverse: Mat<f64>,
     /// R Pᵀ D⁻¹, so that Q = (Q inverse) factor.
     factor: Mat<f64>,
-    /// Columns of the result that are to be random.
+    /// The columns of the result that are replaced by random columns.
     replaced: Vec<usize>,
-    /// Length of the rounding error in each column of the result.
+    /// The length of the rounding error in each column of the result.
     noise: Vec<f64>,
     /// True if the result is orthonormal.
     is_last: bool,
@@ -259,7 +261,7 @@ impl Round {
         }
         let [m, n] = next.matrix("qr")?;
         let count = self.replaced.len();
-        // Words read as signed integers have mean 0 and variance 2^64 / 12.
+        // Random words, read as signed integers, have mean 0 and variance 2^64 / 12.
         let words = random_words(device, seed, 0, m * count as u64)?.cast::<i32>();
         let scale = 12f64.sqrt() / (2f64.powi(32) * (m as f64).sqrt());
         let mut places = Matrix::zeros(count, to_usize(n));
@@ -276,9 +278,9 @@ impl Round {
     }
 }
 
-/// L with `Pᵀ g P = L Lᵀ` in the lower triangle of g, and P as the column that stands at each place.
+/// Writes L with `Pᵀ g P = L Lᵀ` to the lower triangle of g, and returns P as the index of the column at each position.
 ///
-/// Stops where rounding leaves no positive pivot; the diagonal is 0 from there.
+/// Stops when rounding leaves no positive pivot. The rest of the diagonal is then set to 0.
 fn pivoted_cholesky(op: &'static str, g: &mut Mat<f64>) -> Result<Vec<usize>> {
     let n = g.nrows();
     let (mut order, mut places) = (vec![0usize; n], vec![0usize; n]);

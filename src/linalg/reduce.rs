@@ -1,4 +1,4 @@
-//! Sums, sums of squares and counts, on the device in f32, and of types that f32 does not hold on the host in f64.
+//! Sums, sums of squares and counts: on the device in f32, or on the host in f64 for types that f32 does not hold.
 
 use std::ops::Range;
 
@@ -15,31 +15,31 @@ use crate::{
     waiting::install,
 };
 
-/// Sums over one row or column.
+/// The sums over one row or column.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Stats {
-    /// Sum of the valid elements.
+    /// The sum of the valid elements.
     pub sum: f64,
-    /// Sum of their squares.
+    /// The sum of the squares of the valid elements.
     pub sum_squares: f64,
-    /// Number of valid elements.
+    /// The number of valid elements.
     pub count: u64,
-    /// Number of NaN and infinite elements (of codes below -1, where negative is missing and the type is i8).
+    /// The number of NaN and infinite elements. For i8 with missing negative elements, the number of elements below -1.
     pub bad: u64,
 }
 
-/// Sum, sum of squares and number of finite elements of each row. Waits.
+/// Returns the sum, the sum of squares and the number of finite elements of each row. Waits.
 ///
 /// # Shapes
 /// `x`: (n, m) of any element type -> n.
 ///
 /// # Accuracy
-/// Exact for `i8` by rows, up to sums of 2^47; of f64, `u32` and `i32` in f64, on every device; else f32 over blocks of 1,024 elements, and
-/// over the blocks as a [`BlockSum`](super::BlockSum) adds.
+/// For `i8`, exact up to sums of 2^47. For f64, `u32` and `i32`, sums are in f64 on every device. For other types, sums are in f32 over
+/// blocks of 1,024 elements, and the blocks are added as a [`BlockSum`](super::BlockSum) adds them.
 ///
 /// # Cost
-/// One pass over `x`. 16 bytes a block on the device, and at most 32 a row to the host. Of f64, `u32` and `i32`, `x` is copied to the
-/// host, 32 MiB or a row at a time, where the device's threads add it up; [`Tensor::to_f32`] before leaves that to the device.
+/// One pass over `x`, with 16 bytes a block on the device, and at most 32 bytes a row to the host. For f64, `u32` and `i32`, `x` is copied to
+/// the host, 32 MiB or one row at a time, and the device's threads add it up. Call [`Tensor::to_f32`] first to add on the device.
 ///
 /// # Errors
 /// [`Error::Shape`] unless `x` is a matrix; [`Error::Limit`] when one row does not fit a binding.
@@ -56,17 +56,17 @@ pub fn row_stats<T: Element>(x: &Tensor<T>) -> Result<Vec<Stats>> {
     pending_row_stats(x, false)?.wait()
 }
 
-/// Sum, sum of squares and number of finite elements of each column. Waits.
+/// Returns the sum, the sum of squares and the number of finite elements of each column. Waits.
 ///
 /// # Shapes
 /// `x`: (n, m) of any element type -> m.
 ///
 /// # Accuracy
-/// f64 for f64, `u32` and `i32`, on every device; else f32 over blocks of 1,024 elements, and over the blocks as a
-/// [`BlockSum`](super::BlockSum) adds.
+/// For f64, `u32` and `i32`, sums are in f64 on every device. For other types, sums are in f32 over blocks of 1,024 elements, and the blocks
+/// are added as a [`BlockSum`](super::BlockSum) adds them.
 ///
 /// # Cost
-/// As [`row_stats`], the blocks being of columns.
+/// As [`row_stats`], with blocks of columns.
 ///
 /// # Errors
 /// As [`row_stats`].
@@ -74,7 +74,8 @@ pub fn column_stats<T: Element>(x: &Tensor<T>) -> Result<Vec<Stats>> {
     pending_column_stats(x, false)?.wait()
 }
 
-/// [`row_stats`] that enqueues, but for f64, `u32` and `i32`; [`PendingStats::wait`] waits. With `negative_is_missing`, elements below 0 count as little as NaN.
+/// [`row_stats`] that enqueues, except for f64, `u32` and `i32`; [`PendingStats::wait`] waits. With `negative_is_missing`, the sums leave out
+/// elements below 0.
 ///
 /// # Errors
 /// As [`row_stats`].
@@ -82,7 +83,8 @@ pub fn pending_row_stats<T: Element>(x: &Tensor<T>, negative_is_missing: bool) -
     pending("row_stats", x, true, negative_is_missing)
 }
 
-/// [`column_stats`] that enqueues, but for f64, `u32` and `i32`; [`PendingStats::wait`] waits. With `negative_is_missing`, elements below 0 count as little as NaN.
+/// [`column_stats`] that enqueues, except for f64, `u32` and `i32`; [`PendingStats::wait`] waits. With `negative_is_missing`, the sums leave
+/// out elements below 0.
 ///
 /// # Errors
 /// As [`row_stats`].
@@ -98,7 +100,7 @@ pub struct PendingStats(State);
 #[derive(Debug)]
 enum State {
     Here(Vec<Stats>),
-    /// Sums of blocks of each line, one after the other or `len` apart; where `exact`, integers.
+    /// The sums of the blocks of each line, which are adjacent or `len` apart. They are integers if `exact`.
     Blocks {
         words: Pending<u32>,
         exact: bool,
@@ -106,7 +108,7 @@ enum State {
         parts: usize,
         adjacent: bool,
     },
-    /// Sums of lines, as pairs that [`joined`] takes.
+    /// The sums of lines, as pairs in the form that [`joined`] reads.
     Lines {
         pairs: Pending<f32>,
         in_f64: bool,
@@ -114,7 +116,7 @@ enum State {
 }
 
 impl PendingStats {
-    /// Waits for them: those of each row or column.
+    /// Waits, and returns the sums of each row or column.
     ///
     /// # Errors
     /// Any error that the device reports.
@@ -147,7 +149,7 @@ impl PendingStats {
 }
 
 impl Stats {
-    /// Adds one element: NaN and infinity are bad, negative is missing where that is asked for.
+    /// Adds one element. NaN and infinity count as bad; a negative element is left out if `missing`.
     fn add(&mut self, x: f64, missing: bool) {
         if !x.is_finite() {
             self.bad += 1;
@@ -158,14 +160,14 @@ impl Stats {
         }
     }
 
-    /// The sums of a run of elements.
+    /// Returns the sums of consecutive elements.
     fn from_run<T: Element>(run: &[T], missing: bool) -> Self {
         let mut stats = Self::default();
         run.iter().for_each(|x| stats.add(x.to_f64(), missing));
         stats
     }
 
-    /// With another's sums added.
+    /// Returns the sums with the sums of `other` added.
     fn with(self, other: Self) -> Self {
         Self {
             sum: self.sum + other.sum,
@@ -180,23 +182,23 @@ impl Stats {
     }
 }
 
-/// A count, which f64 holds exactly.
+/// Converts a count, which f64 holds exactly.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number")]
 fn whole(count: f64) -> u64 {
     count as u64
 }
 
-/// [`pending_row_stats`] or [`pending_column_stats`].
+/// Does the work of [`pending_row_stats`] or [`pending_column_stats`].
 fn pending<T: Element>(op: &'static str, x: &Tensor<T>, by_row: bool, missing: bool) -> Result<PendingStats> {
     if T::DTYPE.is_wide() { on_host(op, x, by_row, missing) } else { enqueue(op, x, by_row, missing) }
 }
 
-/// Bytes of the rows that are copied to the host at once.
+/// The number of bytes of rows that are copied to the host at once.
 const PIECE: u64 = if cfg!(test) { 64 << 10 } else { 32 << 20 };
-/// Elements of a row, rows of a column, and columns that a thread adds up at once.
+/// The number of elements of a row, of rows of a column, and of columns that a thread adds up at once.
 const RUN: usize = if cfg!(test) { 16 } else { 1024 };
 
-/// The sums of each row or column, in f64, over runs of as many elements, which are added in their order.
+/// Returns the sums of each row or column in f64. Elements are added up in runs of `RUN` elements, and the runs in order.
 fn on_host<T: Element>(op: &'static str, x: &Tensor<T>, by_row: bool, missing: bool) -> Result<PendingStats> {
     let [rows, cols] = x.matrix(op)?;
     let mut sums = vec![Stats::default(); to_usize(if by_row { rows } else { cols })];
@@ -230,7 +232,7 @@ fn on_host<T: Element>(op: &'static str, x: &Tensor<T>, by_row: bool, missing: b
     Ok(PendingStats(State::Here(sums)))
 }
 
-/// Enqueues the sums on the device, of elements as f32.
+/// Enqueues the sums on the device, which reads elements as f32.
 pub(crate) fn enqueue<T: Element>(
     op: &'static str,
     x: &Tensor<T>,
@@ -244,7 +246,7 @@ pub(crate) fn enqueue<T: Element>(
     let room = limits.room();
     let rows_of = |row: u64| room.checked_div(row).unwrap_or(u64::MAX);
     let by_x = rows_of(cols * T::DTYPE.size());
-    // Elements of one partial sum: fewer where a whole block of rows does not fit a binding.
+    // The number of elements of one partial sum. It is smaller if a whole block of rows does not fit a binding.
     let fits = by_row || by_x >= rows.min(BLOCK.into());
     let block = if fits { u64::from(BLOCK) } else { 1 << by_x.max(1).ilog2() };
     let parts = summed.div_ceil(block);
@@ -254,12 +256,12 @@ pub(crate) fn enqueue<T: Element>(
     )?;
     let out_row = out.shape()[1] * 16;
     let groups = u64::from(limits.groups_per_axis).saturating_pow(2);
-    // Whole blocks of rows, so that a panel's partial sums are those of the whole matrix.
+    // A step is whole blocks of rows, so that a panel's partial sums are those of the whole matrix.
     let (step, out_step) = if by_row {
         let step = by_x.min(rows_of(out_row)).min(groups / parts.max(1));
         (step, step)
     } else {
-        // A block of fewer rows than the kernel adds up is a panel of its own.
+        // A block with fewer rows than the kernel adds up is a panel of its own.
         let by_x = if fits { (by_x / block).max(1) } else { by_x.min(1) };
         let blocks = by_x.min(rows_of(out_row)).min(groups / cols.div_ceil(WG.into()).max(1));
         (blocks.saturating_mul(block), blocks)
@@ -285,7 +287,7 @@ pub(crate) fn enqueue<T: Element>(
             State::Blocks { words: out.download()?, exact, len, parts, adjacent: by_row }
         }
         false => {
-            // Integers of a block, which f32 holds.
+            // The sums of a block are integers that f32 holds.
             let sums = if exact { converted(op, &out.cast::<i32>())? } else { out.cast() };
             let pairs = sum_pairs(&sums, lines)?.download()?;
             State::Lines { pairs, in_f64: limits.f64 }
@@ -293,10 +295,11 @@ pub(crate) fn enqueue<T: Element>(
     }))
 }
 
-/// Sums of so many blocks of a line go to the host, which adds them up: two take no more room than the pairs of one sum.
+/// The maximum number of blocks of a line whose sums are downloaded and added up on the host: two sums take no more memory than the pairs of
+/// one sum.
 const FEW: u64 = 2;
 
-/// One launch over rows that fit it, into these rows of `out`.
+/// Launches the kernel once for the rows `rows`, which fit one launch. Writes to the rows `out_rows` of `out`.
 pub(crate) fn launch<T: Element>(
     x: &Tensor<T>,
     rows: Range<u64>,

@@ -3,19 +3,19 @@
 use super::{matrix::Matrix, sign::SignRule};
 
 pub(super) const OP: &str = "randomized_svd";
-/// Residual at which a component counts as converged when no tolerance is given.
+/// The residual at which a component counts as converged if no tolerance is given.
 pub(super) const TOLERANCE: f64 = 1e-4;
 
-/// Oversamples of counted iterations, and columns of a block to a tolerance.
+/// The default oversamples for a number of power iterations, and the default columns of a block for a tolerance.
 const OVERSAMPLES: usize = 10;
 
-/// When [`randomized_svd`](super::randomized_svd) stops.
+/// The condition on which [`randomized_svd`](super::randomized_svd) stops.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Stop {
-    /// After q power iterations: q + 2 passes, where a method that multiplies by A and Aᵀ in turn makes 2 q + 2.
+    /// Stops after q power iterations. They take q + 2 passes, while a method that multiplies by A and Aᵀ in turn takes 2 q + 2.
     PowerIterations(u32),
-    /// When the relative residuals of all k components are at most this, or at the pass limit.
+    /// Stops when the relative residuals of all k components are at most this, or at the pass limit.
     Tolerance(f64),
 }
 
@@ -29,22 +29,22 @@ pub enum Stop {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SvdOptions {
-    /// Columns of the random block beyond k. Default: with [`Stop::PowerIterations`] 10, on which the accuracy depends; with
-    /// [`Stop::Tolerance`] what makes 10 columns in all: there the blocks of all passes are kept and used, so that wide blocks cost more
+    /// The number of columns of the random block beyond k. With [`Stop::PowerIterations`] the default is 10, and the accuracy depends on it.
+    /// With [`Stop::Tolerance`] the default makes 10 columns in all: the blocks of all passes are kept and used, so wide blocks cost more
     /// than the passes that they save.
     pub oversamples: Option<usize>,
-    /// When to stop.
+    /// The condition on which the iteration stops.
     pub stop: Stop,
-    /// Most passes with [`Stop::Tolerance`].
+    /// The maximum number of passes with [`Stop::Tolerance`].
     pub max_passes: u32,
-    /// Seed of the random block.
+    /// The seed of the random block.
     pub seed: u64,
     /// The rule that gives each pair of vectors one of two signs.
     pub sign: SignRule,
 }
 
 impl Default for SvdOptions {
-    /// Tolerance 1e-4, at most 64 passes, seed 0, stable signs.
+    /// Returns a tolerance of 1e-4, at most 64 passes, seed 0 and stable signs.
     fn default() -> Self {
         Self {
             oversamples: None,
@@ -67,7 +67,7 @@ crate::setters! {
 }
 
 impl SvdOptions {
-    /// Columns of the random block for k components, of a matrix with as many.
+    /// Returns the number of columns of the random block for k components, if the matrix has as many columns.
     pub fn block(&self, k: usize) -> usize {
         let oversamples = self.oversamples.unwrap_or(match self.stop {
             Stop::PowerIterations(_) => OVERSAMPLES,
@@ -77,24 +77,26 @@ impl SvdOptions {
     }
 }
 
-/// The k largest singular values of a matrix and their right vectors: what [`randomized_svd`](super::randomized_svd) and [`gram_svd`](super::gram_svd()) return.
+/// The k largest singular values of a matrix and their right vectors, which [`randomized_svd`](super::randomized_svd) and
+/// [`gram_svd`](super::gram_svd()) return.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct RightSvd {
-    /// Singular values, falling.
+    /// Singular values, in descending order.
     pub s: Vec<f64>,
     /// Right singular vectors (n, k), orthonormal columns.
     pub v: Matrix,
-    /// ‖AᵀA v - σ² v‖ / (σ σ₁) of each component; 0 where σ is 0.
+    /// ‖AᵀA v - σ² v‖ / (σ σ₁) of each component, or 0 if σ is 0.
     pub residuals: Vec<f64>,
-    /// True where the residual is at most the tolerance (1e-4 where none was given), or as small as products can tell.
+    /// True if the residual is at most the tolerance (1e-4 if none was given), or as small as the precision of products allows.
     pub converged: Vec<bool>,
-    /// Passes over the matrix, that of [`SignRule::MaxAbsU`] among them; 0 from [`gram_svd`](super::gram_svd()), which makes none.
+    /// The number of passes over the matrix, including the pass of [`SignRule::MaxAbsU`]; 0 from [`gram_svd`](super::gram_svd()), which makes
+    /// none.
     pub passes: u32,
 }
 
 impl RightSvd {
-    /// No components of a matrix with n columns.
+    /// Returns no components, for a matrix with n columns.
     pub(crate) fn empty(n: usize) -> Self {
         Self {
             s: Vec::new(),
@@ -105,7 +107,7 @@ impl RightSvd {
         }
     }
 
-    /// True if every component converged.
+    /// Returns true if every component converged.
     pub fn is_converged(&self) -> bool {
         self.converged.iter().all(|&converged| converged)
     }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::{DType, Element, Result, Tensor, driver::Slice, tensor::Window};
 
-/// Some rows of a matrix, as it is stored; nothing is copied.
+/// Some rows of a stored matrix. Nothing is copied.
 #[derive(Debug)]
 pub(crate) struct Rows<'a, T: Element> {
     pub(super) tensor: &'a Tensor<T>,
@@ -21,34 +21,34 @@ impl<T: Element> Clone for Rows<'_, T> {
 impl<T: Element> Copy for Rows<'_, T> {}
 
 impl<'a, T: Element> Rows<'a, T> {
-    /// Rows `rows` of a matrix that has them.
+    /// Takes the rows `rows` of a matrix that has them.
     pub(crate) fn new(tensor: &'a Tensor<T>, rows: Range<u64>) -> Self {
         Self { tensor, first: rows.start, count: rows.end - rows.start }
     }
 
-    /// All rows.
+    /// Takes all rows of a matrix.
     pub(crate) fn from_tensor(op: &'static str, tensor: &'a Tensor<T>) -> Result<Self> {
         let [rows, _] = tensor.matrix(op)?;
         Ok(Self::new(tensor, 0..rows))
     }
 
-    /// Elements of a row.
+    /// Returns the number of elements of a row.
     pub(super) fn cols(&self) -> u64 {
         self.tensor.shape()[1]
     }
 
-    /// Their bytes from an element on, where a vendor's library can start there.
+    /// Returns the bytes of the rows from `element` on, or None if a vendor's library cannot start there.
     pub(super) fn bytes_from(&self, element: u64) -> Option<Slice<'a>> {
         let size = T::DTYPE.size();
         let start = (self.first * self.cols() + element) * size;
         let end = (self.first + self.count) * self.cols() * size;
         let slice = self.tensor.slice(start, (end - start).next_multiple_of(4));
-        // Products of f64 start at any element, others at those that cuBLAS's fast products start at.
+        // Products of f64 may start at any element. Others start where cuBLAS's fast products may start, at multiples of 16 bytes.
         let alignment = if T::DTYPE == DType::F64 { size } else { 16 };
         slice.offset.is_multiple_of(alignment).then_some(slice)
     }
 
-    /// A window of rows `rows` of these.
+    /// Returns a window of the rows `rows`, counted from the first of these rows.
     pub(super) fn window(&self, rows: Range<u64>) -> Window<'a> {
         let cols = self.cols();
         self.tensor.window((self.first + rows.start) * cols..(self.first + rows.end) * cols)

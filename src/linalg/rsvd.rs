@@ -8,32 +8,31 @@ use super::{
 };
 use crate::{Result, Run, Status};
 
-/// The `k` largest singular values and right singular vectors of `map`, by randomized block Krylov iteration.
+/// Returns the `k` largest singular values and right singular vectors of `map`, found by randomized block Krylov iteration.
 ///
-/// A Gaussian block of l = k + oversamples columns is multiplied by AᵀA, one pass at a time; each pass's block is made
-/// orthonormal and kept, and Rayleigh-Ritz runs on all of them: A ≈ U diag(s) Vᵀ, with `U` from [`left_vectors`].
-/// After Musco and Musco, "Randomized block Krylov methods for stronger and faster approximate singular value
-/// decomposition" (2015).
+/// A Gaussian block of l = k + oversamples columns is multiplied by AᵀA, once per pass. The block of each pass is made orthonormal and kept,
+/// and Rayleigh-Ritz runs on all blocks: A ≈ U diag(s) Vᵀ, with `U` from [`left_vectors`]. The method follows Musco and Musco, "Randomized
+/// block Krylov methods for stronger and faster approximate singular value decomposition" (2015).
 ///
 /// # Shapes
-/// `map`: (m, n) -> k values, `v` (n, k). Values past the rank are 0, and their vectors are orthonormal too.
+/// `map`: (m, n) -> k values, `v` (n, k). Values beyond the rank are 0, and their vectors are orthonormal too.
 ///
 /// # Accuracy
-/// A component whose residual is r has a value within about r² σ₁² / (4 g σ²) relative, g being its relative distance
-/// to the values that are not wanted. AᵀA is multiplied in f32, so a value below about 1.4e-3 of the largest counts as
-/// 0, where the map is not [more precise](LinearMap::precision): [`truncated_svd`](super::truncated_svd) of a resident matrix has no such floor.
+/// The value of a component with residual r has a relative error of about r² σ₁² / (4 g σ²), where g is the value's relative distance to the
+/// values that are not wanted. AᵀA is multiplied in f32, so a value below about 1.4e-3 of the largest counts as 0, unless the map is [more
+/// precise](LinearMap::precision). [`truncated_svd`](super::truncated_svd) of a resident matrix has no such floor.
 ///
 /// # Cost
-/// One pass of the map per iteration; with p passes a basis of 2 p n l numbers of f64, and about 5 n (p l)² operations on it. The basis is in
-/// the host's memory, where the threads of the map's device compute, or on the device on which the map [takes
-/// vectors](LinearMap::keeps_vectors_on). If it were more than half of what `run.memory` gives of that memory, it restarts from the best
-/// k + l vectors, which costs passes. Waits some times a pass, for p l² numbers. The result depends on the seed and the map alone unless the
-/// basis restarts.
+/// One pass of the map per iteration. With p passes, the basis has 2 p n l values of f64, and computing with it takes about 5 n (p l)²
+/// operations. The basis is on the device on which the map [takes vectors](LinearMap::keeps_vectors_on). Otherwise it is in the host's
+/// memory, and the threads of the map's device compute. If the basis would take more than half of that memory's share of `run.memory`, it
+/// restarts from the best k + l vectors, which costs passes. Each pass waits several times, for p l² values. The result depends on the seed
+/// and the map alone, unless the basis restarts.
 ///
 /// # Errors
-/// [`Error::Argument`] when k is more than min(m, n), when an option is out of range, or when the products hold NaN or
-/// infinity; [`Error::Budget`] when not even a restarted basis fits; [`Error::Cancelled`]; what the map reports.
-/// Reaching the pass limit is no error: see [`RightSvd::converged`].
+/// [`Error::Argument`] when k is more than min(m, n), when an option is out of range, or when the products hold NaN or infinity;
+/// [`Error::Budget`] when not even a restarted basis fits; [`Error::Cancelled`]; any error that the map reports. Reaching the pass limit is
+/// no error: see [`RightSvd::converged`].
 ///
 /// ```
 /// use teatime::{Device, Run, Tensor, linalg};
@@ -53,16 +52,16 @@ pub fn randomized_svd(map: &dyn LinearMap, k: usize, options: &SvdOptions, run: 
     Ok(svd)
 }
 
-/// Calls `sink` with the first row and the rows of each block of U = A V / s, in order: one pass of the map.
+/// Calls `sink` with the index of the first row and the rows of each block of U = A V / s, in order. This takes one pass of the map.
 ///
 /// # Shapes
-/// `map`: (m, n), `svd` of k components -> blocks of (rows, k), m rows in all. Columns of zero values are 0.
+/// `map`: (m, n), `svd` of k components -> blocks of (rows, k), m rows in all. Columns of U for singular values of 0 are 0.
 ///
 /// # Accuracy
 /// Columns of converged components are orthonormal to about their residual plus 1e-7 σ₁ / σ.
 ///
 /// # Cost
-/// One pass of the map, which keeps within `run.memory` if the map does; one block of U besides, in f64 on the host.
+/// One pass of the map, which keeps within `run.memory` if the map does, and memory for one block of U in f64 on the host.
 ///
 /// # Errors
 /// Any error that the map or `sink` reports.

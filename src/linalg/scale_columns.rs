@@ -1,4 +1,4 @@
-//! Columns times numbers.
+//! Columns of a matrix, multiplied by factors.
 
 use crate::{
     Error, Real, Result, Tensor,
@@ -11,17 +11,17 @@ use crate::{
     },
 };
 
-/// `x` with column j multiplied by `factors[j]`, in its type. Enqueues; does not wait.
+/// Returns `x` with column j multiplied by `factors[j]`, in the type of `x`. Enqueues; does not wait.
 ///
 /// # Shapes
 /// `x`: (n, m) of f32 or f64, m factors -> (n, m).
 ///
 /// # Cost
-/// One pass over `x`, and a second matrix of its size.
+/// One pass over `x`, and memory for a second matrix of the same size.
 ///
 /// # Errors
-/// [`Error::Shape`] unless `x` is a matrix and there are m factors; [`Error::Limit`] when one row does not fit a binding, or the result a
-/// buffer; [`Error::NoF64`]; [`Error::OutOfMemory`].
+/// [`Error::Shape`] unless `x` is a matrix and there are m factors; [`Error::Limit`] when one row does not fit a binding, or the result does
+/// not fit a buffer; [`Error::NoF64`]; [`Error::OutOfMemory`].
 ///
 /// ```
 /// use teatime::{Device, Tensor, linalg::scale_columns};
@@ -38,7 +38,7 @@ pub fn scale_columns<R: Real>(x: &Tensor<R>, factors: &[R]) -> Result<Tensor<R>>
     device.computes::<R>("scale_columns")?;
     let factors = Tensor::from_slice(device, factors, &[cols])?;
     if R::DTYPE.is_wide() {
-        // The product is of R too, which the compiler cannot see.
+        // The product is of type R too, which the compiler cannot see.
         return Ok(zip(Zip::Multiply, x, &factors)?.cast());
     }
     let mut out = Tensor::empty(device, x.shape())?;

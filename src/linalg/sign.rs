@@ -10,23 +10,23 @@ use crate::{Result, Run, Status};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SignRule {
-    /// The first entry of v within 0.1 % of the largest magnitude is positive; does not flip when rounding makes
-    /// another of several nearly equal entries the largest.
+    /// The first entry of v within 0.1 % of the largest magnitude is positive. The sign stays the same when rounding changes which of several
+    /// nearly equal entries is the largest.
     #[default]
     Stable,
     /// The sum of v is not negative, as in dask's `svd_compressed`. On centred data that sum is rounding noise.
     DaskSum,
-    /// The entry of u of largest magnitude is positive, as in scikit-learn's `randomized_svd`. Costs another pass.
+    /// The entry of u of largest magnitude is positive, as in scikit-learn's `randomized_svd`. This rule takes another pass.
     MaxAbsU,
     /// The entry of v of largest magnitude is positive, as in scikit-learn's `PCA` and `TruncatedSVD`.
     MaxAbsV,
-    /// As the iteration leaves it.
+    /// The signs stay as the iteration leaves them.
     None,
 }
 
 impl SignRule {
-    /// Negates columns of `v`, right singular vectors of `map`, as the rule says. [`MaxAbsU`](Self::MaxAbsU) takes a pass over
-    /// `map` and adds it to `passes`; others look at `v` alone.
+    /// Negates columns of `v`, right singular vectors of `map`, as the rule says. [`MaxAbsU`](Self::MaxAbsU) takes a pass over `map` and adds
+    /// it to `passes`; the other rules read only `v`.
     ///
     /// # Errors
     /// Any error that the pass reports.
@@ -42,7 +42,7 @@ impl SignRule {
         Ok(())
     }
 
-    /// True for each column that is to be negated, of vectors of the side that the rule looks at.
+    /// Returns true for each column that is to be negated. `vectors` are of the side that the rule reads.
     pub(crate) fn negative(self, vectors: &Matrix) -> Vec<bool> {
         (0..vectors.cols()).map(|j| self.is_negative(vectors.column(j))).collect()
     }
@@ -62,7 +62,7 @@ impl SignRule {
     }
 }
 
-/// For each column of A V, true where its entry of largest magnitude is negative.
+/// Returns true for each column of A V whose entry of largest magnitude is negative.
 fn negative_in_u(map: &dyn LinearMap, v: &Matrix, passes: u32, run: &Run) -> Result<Vec<bool>> {
     if v.cols() == 0 {
         return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! Rows centred and scaled, in f32.
+//! Rows of a matrix, centred and scaled, in f32.
 
 use crate::{
     Error, InF32, Result, Tensor,
@@ -10,18 +10,18 @@ use crate::{
     },
 };
 
-/// `(x[i, j] - shift) scale` in f32, and `fill` where x is missing, with [shift, scale, fill] = `table[i]`: where it is NaN, and
-/// with `negative_is_missing` where it is below 0. Enqueues; does not wait.
+/// Returns `(x[i, j] - shift) scale` in f32, or `fill` if x[i, j] is missing, with [shift, scale, fill] = `table[i]`. NaN is missing, and so
+/// is an element below 0 if `negative_is_missing`. Enqueues; does not wait.
 ///
 /// # Shapes
-/// `x`: (rows, columns) of a type that f32 holds ([`Tensor::to_f32`] makes it of others); `table`: a line for each row.
+/// `x`: (rows, columns) of a type that f32 holds ([`Tensor::to_f32`] converts other types); `table`: an entry for each row.
 ///
 /// # Cost
-/// One pass over `x`, and a matrix of f32 of its shape.
+/// One pass over `x`, and memory for a matrix of f32 of the same shape.
 ///
 /// # Errors
-/// [`Error::Shape`] unless `x` is a matrix and the table has as many rows; [`Error::Limit`] when one row does not fit a binding, or the
-/// result a buffer; [`Error::OutOfMemory`].
+/// [`Error::Shape`] unless `x` is a matrix and the table has as many rows as `x`; [`Error::Limit`] when one row does not fit a binding, or
+/// the result does not fit a buffer; [`Error::OutOfMemory`].
 ///
 /// ```
 /// use teatime::{Device, Tensor, linalg::standardize};

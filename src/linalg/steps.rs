@@ -10,15 +10,16 @@ use super::{
 };
 use crate::{Device, DeviceOptions, Error, Needs, Result, Run, Status, Tensor, extent::to_usize};
 
-/// The part of the square of the largest singular value that products cannot tell from zero, in units of their precision.
+/// The fraction of the largest singular value's square that products cannot tell from zero, in units of their precision.
 const ROUNDING: f64 = 4.0;
-/// The part of the largest eigenvalue that counts as zero, in units of the products' precision.
+/// The fraction of the largest eigenvalue up to which an eigenvalue counts as zero, in units of the products' precision.
 pub(super) const FLOOR: f64 = 4.0 * ROUNDING;
 
-/// The iteration of [`randomized_svd`](super::randomized_svd) for a matrix A whose products others make: on other machines, say.
+/// The iteration of [`randomized_svd`](super::randomized_svd) for a matrix A whose products the caller computes, for example on other
+/// machines.
 ///
-/// [`next_input`](Self::next_input) gives the X that is to be multiplied, and [`give`](Self::give) takes `Aᵀ (A X)`, until no more is
-/// wanted. Products count as precise as sums in f32, and one thread does the small algebra between them.
+/// [`next_input`](Self::next_input) returns the X that is to be multiplied, and [`give`](Self::give) takes `Aᵀ (A X)`, until no more products
+/// are needed. Products are taken to be as precise as sums in f32, and one thread does the small algebra between two products.
 ///
 /// ```
 /// use teatime::{Run, linalg::{Matrix, SvdOptions, SvdSteps}};
@@ -35,14 +36,14 @@ pub(super) const FLOOR: f64 = 4.0 * ROUNDING;
 pub struct SvdSteps {
     plan: SvdPlan,
     pub(crate) krylov: Krylov,
-    /// The vectors that are multiplied next, as rows. None where the iteration is done.
+    /// The vectors that are multiplied next, as rows; None if the iteration is done.
     block: Option<Tensor<f64>>,
     status: Status,
     pub(crate) found: Found,
 }
 
 impl SvdSteps {
-    /// The iteration for the `k` largest singular values of a matrix of that shape, (m, n).
+    /// Creates the iteration for the `k` largest singular values of a matrix of shape (m, n).
     ///
     /// # Errors
     /// As [`randomized_svd`](super::randomized_svd).
@@ -51,7 +52,7 @@ impl SvdSteps {
         SvdPlan::new(OP, products, k, options, run)?.start()
     }
 
-    /// The X (n, columns) that is to be multiplied next. None where the components are found.
+    /// Returns the X (n, columns) that is to be multiplied next, or None if the components are found.
     ///
     /// # Errors
     /// [`Error::OutOfHostMemory`].
@@ -59,20 +60,20 @@ impl SvdSteps {
         self.block.as_ref().map(|block| Matrix::from_tensor(&transpose(block)?)).transpose()
     }
 
-    /// Takes `Aᵀ (A X)` of the [`next_input`](Self::next_input). After an error the iteration cannot go on.
+    /// Takes `Aᵀ (A X)` for the X of [`next_input`](Self::next_input). After an error the iteration cannot continue.
     ///
     /// # Errors
-    /// [`Error::Shape`] for a product of another shape; [`Error::Argument`] where it holds NaN or infinity, and where none is wanted.
+    /// [`Error::Shape`] for a product of another shape; [`Error::Argument`] if the product holds NaN or infinity, or if no product is needed.
     pub fn give(&mut self, product: &Matrix) -> Result<()> {
         self.push(transpose(&product.to_real(&self.plan.home)?)?)
     }
 
-    /// The number of products that were given.
+    /// Returns the number of products that were given.
     pub fn given(&self) -> u32 {
         self.status.pass
     }
 
-    /// The components as the products so far have them.
+    /// Returns the components that follow from the products so far.
     ///
     /// # Errors
     /// [`Error::Argument`] for [`SignRule::MaxAbsU`], which takes a product with A.
@@ -89,7 +90,7 @@ impl SvdSteps {
         Ok(svd)
     }
 
-    /// [`components`](Self::components) with the signs that the iteration leaves.
+    /// Returns the [`components`](Self::components) with the signs that the iteration leaves.
     pub(super) fn unsigned(&self) -> Result<RightSvd> {
         if self.status.pass == 0 {
             return Ok(RightSvd::empty(self.plan.n));
@@ -99,7 +100,7 @@ impl SvdSteps {
         Ok(RightSvd { s, v, residuals, converged, passes: self.status.pass })
     }
 
-    /// Takes the products that `map` makes, until no more is wanted.
+    /// Takes the products that `map` makes, until no more products are needed.
     pub(super) fn run(&mut self, map: &dyn LinearMap, run: &Run) -> Result<()> {
         while let Some(block) = &self.block {
             run.cancel.check()?;
@@ -126,7 +127,7 @@ impl SvdSteps {
         let done = plan.early && self.found.converged.iter().all(|&converged| converged);
         if !done && self.status.pass < plan.passes {
             let next = self.krylov.next(ROUNDING * plan.precision * self.found.ritz.theta[0])?;
-            // Where nothing is new, AᵀA maps the basis to itself, as far as products can tell.
+            // If no direction is new, AᵀA maps the basis to itself, as far as products can tell.
             self.block = Some(next).filter(|next| !next.is_empty());
         }
         Ok(())
@@ -148,31 +149,31 @@ impl Found {
     }
 }
 
-/// The checked arguments.
+/// The arguments of the iteration, after all checks.
 #[derive(Debug)]
 pub(crate) struct SvdPlan {
     op: &'static str,
     m: u64,
     pub(crate) n: usize,
     k: usize,
-    /// Columns of a block.
+    /// The number of columns of a block.
     pub(crate) l: usize,
     pub(crate) passes: u32,
-    /// True to stop before the last pass when all components converged.
+    /// True if the iteration stops before the last pass once all components converged.
     early: bool,
     tolerance: f64,
     /// The precision of the map's products.
     precision: f64,
-    /// The device with the basis.
+    /// The device that holds the basis.
     home: Device,
-    /// Columns of the basis that fit the budget.
+    /// The maximum number of columns of the basis that fits the budget.
     capacity: usize,
     seed: u64,
     sign: SignRule,
 }
 
 impl SvdPlan {
-    /// The plan for the products that `of` says.
+    /// Creates the plan for the products that `of` describes.
     pub(super) fn new(
         op: &'static str,
         of: Products,
@@ -198,10 +199,10 @@ impl SvdPlan {
         let cols = usize::try_from(n).ok().filter(|n| n.checked_mul(16).is_some());
         let n = cols.ok_or_else(|| Error::argument(op, "map", format_args!("{n} columns")))?;
         let (l, seed, sign) = (options.block(k).min(n), options.seed, options.sign);
-        // Both halves of the basis, and beside them a block, its image, two copies while they are made orthonormal
-        // or joined with others, and what a restart keeps.
+        // The memory is for both halves of the basis, a block, its image, two copies while these are made orthonormal or joined with others,
+        // and the vectors that a restart keeps.
         let column = 16 * n.max(1) as u64;
-        // Tensors hold a part of a device's default budget already.
+        // Tensors already hold a part of a device's default budget.
         let is_default = run.memory.device.is_none() && !home.shares_host_memory();
         let held = if is_default { home.allocated_bytes() } else { 0 };
         let least = n.min(k + 2 * l);
@@ -211,7 +212,7 @@ impl SvdPlan {
         Ok(Self { op, m, n, k, l, passes, early, tolerance, precision, home, capacity, seed, sign })
     }
 
-    /// The iteration before its first product. For no components none is wanted.
+    /// Returns the iteration before its first product. Without components it needs no product.
     pub(super) fn start(self) -> Result<SvdSteps> {
         let longest = to_usize(self.passes.into()).saturating_mul(self.l);
         let krylov = Krylov::new(self.op, &self.home, self.n, self.capacity.min(longest).min(self.n));
@@ -237,7 +238,7 @@ impl SvdPlan {
     }
 
     /// # Errors
-    /// [`Error::Argument`] where `bad` of `all` products are not finite.
+    /// [`Error::Argument`] if any product is not finite: `bad` of `all` are not.
     fn check(&self, [bad, all]: [usize; 2]) -> Result<()> {
         if bad == 0 {
             return Ok(());
@@ -249,16 +250,16 @@ impl SvdPlan {
     }
 }
 
-/// The products with a matrix (m, n).
+/// The properties of the products with a matrix (m, n).
 pub(super) struct Products {
     shape: [u64; 2],
     precision: f64,
-    /// The device that has the basis.
+    /// The device that holds the basis.
     home: Device,
 }
 
 impl Products {
-    /// Those of a map, whose device has the basis, or the host with its threads.
+    /// Returns the properties of a map's products. The map's device holds the basis, or otherwise the host, with the threads of that device.
     pub(super) fn from_map(map: &dyn LinearMap) -> Result<Self> {
         let home = match (map.keeps_vectors_on(), map.device()) {
             (Some(device), _) if device.limits().f64 => device.clone(),
@@ -269,7 +270,7 @@ impl Products {
     }
 }
 
-/// The host with one thread.
+/// Opens the host with one thread.
 fn one_thread() -> Result<Device> {
     Device::open_with("cpu", &DeviceOptions::default().threads(1))
 }

@@ -16,31 +16,31 @@ use crate::{Error, Real, Result, Tensor, extent::to_usize, waiting::apart};
 pub struct Svd<R: Real = f32> {
     /// Left singular vectors (m, r), orthonormal columns.
     pub u: Tensor<R>,
-    /// Singular values, falling.
+    /// Singular values, in descending order.
     pub s: Vec<f64>,
     /// Right singular vectors (n, r), orthonormal columns.
     pub v: Tensor<R>,
 }
 
-/// The thin singular value decomposition `a = U diag(s) Vᵀ` of a tall or a wide matrix.
+/// Returns the thin singular value decomposition `a = U diag(s) Vᵀ` of a tall or a wide matrix.
 ///
-/// [`qr`](super::qr()) of the tall one of `a` and `aᵀ`, then the decomposition of R on the host in f64. The signs of the
-/// vectors are as the factorisation leaves them.
+/// [`qr`](super::qr()) factorises `a` or `aᵀ`, whichever is tall, and R is decomposed on the host in f64. The signs of the vectors are as the
+/// factorisation leaves them.
 ///
 /// # Shapes
 /// `a`: (m, n) of f32 or f64 -> `u` (m, r), r values, `v` (n, r) with r = min(m, n), at most 16,384.
 ///
 /// # Accuracy
-/// max|UᵀU - I| <= 2e-6, also where `a` is rank deficient, and ‖a - U diag(s) Vᵀ‖ <= 3e-6 ‖a‖ in the Frobenius norm;
-/// singular values to 1e-6 of the largest. Of f64, which is decomposed in f64: 1e-13 for each.
+/// max|UᵀU - I| <= 2e-6, also if `a` is rank deficient, and ‖a - U diag(s) Vᵀ‖ <= 3e-6 ‖a‖ in the Frobenius norm. Singular values are right
+/// to 1e-6 of the largest. f64 is decomposed in f64, and each of these bounds is then 1e-13.
 ///
 /// # Cost
-/// For m >= n, that of [`qr`](super::qr()) and about 25 n³ operations in f64 on one thread of the host, with about 10 n²
-/// numbers there: a second for n = 1,000. A wide matrix is transposed first. Waits.
+/// For m >= n, that of [`qr`](super::qr()) and about 25 n³ operations in f64 on one thread of the host, with host memory for about 10 n²
+/// values: one second for n = 1,000. A wide matrix is transposed first. Waits.
 ///
 /// # Errors
 /// [`Error::Shape`] unless `a` is a matrix; [`Error::Argument`] when it holds NaN or infinity or r is above 16,384
-/// ([`randomized_svd`](super::randomized_svd) has no such bound); [`Error::OutOfMemory`]. Of f64, as [`qr`](super::qr()).
+/// ([`randomized_svd`](super::randomized_svd) has no such bound); [`Error::OutOfMemory`]. For f64, as [`qr`](super::qr()).
 ///
 /// ```
 /// use teatime::{Device, Tensor, linalg};
@@ -61,7 +61,7 @@ pub fn svd<R: Real>(a: &Tensor<R>) -> Result<Svd<R>> {
     Ok(Svd { u, s, v })
 }
 
-/// The first components: vectors of the longer side on the device and of the shorter one on the host.
+/// The first components. The vectors of the longer side are on the device, and those of the shorter side are on the host.
 #[derive(Debug)]
 pub(crate) struct Exact<R: Real> {
     pub(crate) long: Tensor<R>,
@@ -69,7 +69,7 @@ pub(crate) struct Exact<R: Real> {
     pub(crate) short: Mat<f64>,
 }
 
-/// The first `k` components of the decomposition.
+/// Returns the first `k` components of the decomposition.
 pub(crate) fn exact<R: Real>(op: &'static str, a: &Tensor<R>, k: usize) -> Result<Exact<R>> {
     let [m, n] = a.matrix(op)?;
     let rank = m.min(n);
@@ -82,7 +82,7 @@ pub(crate) fn exact<R: Real>(op: &'static str, a: &Tensor<R>, k: usize) -> Resul
     let transposed = if m < n { Some(transpose(a)?) } else { None };
     let factors = factor(op, transposed.as_ref().unwrap_or(a));
     let Factors { basis, last, r } = factors.or_else(|error| match error {
-        // It names a column of the transpose.
+        // The error names a column of the transpose.
         Error::Argument { .. } if transposed.is_some() => sizes(op, a).and(Err(error)),
         error => Err(error),
     })?;

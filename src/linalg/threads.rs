@@ -1,15 +1,15 @@
-//! Products in f64 on the host by several threads, in tiles fixed by the shapes: the same bits for any number of threads.
+//! Products in f64 on the host by several threads, in tiles fixed by the shapes: results are the same to the bit for any number of threads.
 
 use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul};
 use rayon::{ThreadPool, prelude::*};
 
 use crate::{Cancel, Device, Result};
 
-/// Most tiles of the rows of a matrix.
+/// The maximum number of tiles of the rows of a matrix.
 const TILES: usize = 64;
-/// Rows of a tile at least.
+/// The minimum number of rows of a tile.
 const LEAST_ROWS: usize = 128;
-/// Multiplications below which one thread is done before others wake up.
+/// The number of multiplications below which one thread finishes before other threads wake up.
 const LEAST_WORK: usize = 1 << 17;
 
 /// The threads that share the work.
@@ -21,26 +21,26 @@ pub(crate) struct Threads<'a> {
 }
 
 impl<'a> Threads<'a> {
-    /// The threads of a device.
+    /// Takes the threads of a device.
     ///
     /// # Errors
-    /// [`Error::Driver`](crate::Error::Driver) where the system gives none.
+    /// [`Error::Driver`](crate::Error::Driver) if the system provides no threads.
     pub(crate) fn new(device: &'a Device) -> Result<Self> {
         Ok(Self { pool: device.pool()?, cancel: device.cancel() })
     }
 
     /// # Errors
-    /// [`Error::Cancelled`](crate::Error::Cancelled) where the work is to end.
+    /// [`Error::Cancelled`](crate::Error::Cancelled) if the work is to end.
     pub(crate) fn check(self) -> Result<()> {
         self.cancel.map_or(Ok(()), Cancel::check)
     }
 
-    /// The threads, if they are worth so many multiplications.
+    /// Returns the threads if `work` multiplications are worth their use.
     fn pool(self, work: usize) -> Option<&'a ThreadPool> {
         (work >= LEAST_WORK).then_some(self.pool)
     }
 
-    /// A matrix by its elements.
+    /// Returns the matrix with the elements `f(i, j)`.
     pub(crate) fn fill(self, [n, l]: [usize; 2], f: impl Fn(usize, usize) -> f64 + Send + Sync) -> Mat<f64> {
         let (mut out, rows) = (Mat::zeros(n, l), tile_rows(n));
         self.each_tile(out.as_mut(), n * l, |(tile, mut out)| {
@@ -51,7 +51,7 @@ impl<'a> Threads<'a> {
         out
     }
 
-    /// `a b`.
+    /// Returns `a b`.
     pub(crate) fn product(self, a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> Mat<f64> {
         let mut out = Mat::zeros(a.nrows(), b.ncols());
         self.add_product(out.as_mut(), 1.0, a, b);
@@ -73,7 +73,7 @@ impl<'a> Threads<'a> {
         });
     }
 
-    /// Gives each tile of rows to `f` with its index; so many multiplications in all.
+    /// Calls `f` with the index and the rows of each tile. `work` is the number of multiplications in all.
     pub(crate) fn each_tile(
         self,
         mut out: MatMut<'_, f64>,
@@ -94,7 +94,7 @@ impl<'a> Threads<'a> {
     }
 }
 
-/// Rows of a tile, by the rows of the whole alone.
+/// Returns the number of rows of a tile, which depends on the number of rows of the matrix alone.
 fn tile_rows(n: usize) -> usize {
     n.div_ceil(TILES).max(LEAST_ROWS)
 }

@@ -1,4 +1,4 @@
-//! Rows that become columns.
+//! The transpose of a matrix.
 
 use crate::{
     Element, Error, Result, Tensor,
@@ -7,20 +7,19 @@ use crate::{
     kernels::transpose::{Params, TILE, TRANSPOSE, spec},
 };
 
-/// The transpose of a matrix: `out[j, i] = x[i, j]`, bit by bit. Enqueues; does not wait.
+/// Returns the transpose of a matrix: `out[j, i] = x[i, j]`, bit by bit. Enqueues; does not wait.
 ///
-/// Products with a transpose need none: [`matmul_tn`](super::matmul_tn), [`matmul_nt`](super::matmul_nt).
+/// Products with a transposed operand do not need it: see [`matmul_tn`](super::matmul_tn) and [`matmul_nt`](super::matmul_nt).
 ///
 /// # Shapes
 /// `x`: (m, n) of elements of four or eight bytes -> (n, m).
 ///
 /// # Cost
-/// `x` is read and as much written; a second matrix of its size.
+/// Reads `x` and writes as many bytes, with memory for a second matrix of the same size.
 ///
 /// # Errors
-/// [`Error::Shape`] unless `x` is a matrix; [`Error::Argument`] for elements of fewer bytes;
-/// [`Error::Limit`] when a row or a column does not fit a binding, or the result a buffer;
-/// [`Error::OutOfMemory`].
+/// [`Error::Shape`] unless `x` is a matrix; [`Error::Argument`] for elements of fewer than four bytes; [`Error::Limit`] when a row or a
+/// column does not fit a binding, or the result does not fit a buffer; [`Error::OutOfMemory`].
 ///
 /// ```
 /// use teatime::{Device, Tensor, linalg::transpose};

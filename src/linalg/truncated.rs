@@ -1,4 +1,4 @@
-//! Truncated singular value decomposition of a resident matrix, with both sides' vectors.
+//! Truncated singular value decomposition of a resident matrix, with the vectors of both sides.
 
 use super::{
     gram::InnerSum,
@@ -23,26 +23,26 @@ const OP: &str = "truncated_svd";
 pub struct TruncatedSvd<R: Real = f32> {
     /// Left singular vectors (m, k), orthonormal columns.
     pub u: Tensor<R>,
-    /// Singular values, falling.
+    /// Singular values, in descending order.
     pub s: Vec<f64>,
     /// Right singular vectors (n, k), orthonormal columns.
     pub v: Tensor<R>,
-    /// As [`RightSvd::residuals`](super::RightSvd::residuals), of the iteration; 0 where `a` was decomposed exactly.
+    /// As [`RightSvd::residuals`](super::RightSvd::residuals), for the iteration; 0 if `a` was decomposed exactly.
     pub residuals: Vec<f64>,
-    /// As [`RightSvd::converged`](super::RightSvd::converged).
+    /// True for each component that converged, as in [`RightSvd::converged`](super::RightSvd::converged).
     pub converged: Vec<bool>,
-    /// Passes over the matrix; 1 where it was decomposed exactly.
+    /// The number of passes over the matrix; 1 if the matrix was decomposed exactly.
     pub passes: u32,
 }
 
 impl<R: Real> TruncatedSvd<R> {
-    /// True if every component converged.
+    /// Returns true if every component converged.
     pub fn is_converged(&self) -> bool {
         self.converged.iter().all(|&converged| converged)
     }
 
-    /// Gives each pair of vectors the sign that `rule` gives it in the decomposition of `a`, or with `transposed` in that of `aᵀ`, whose
-    /// left vectors are V. Reads the side that the rule looks at; costs a copy of both where one is negated.
+    /// Gives each pair of vectors the sign that `rule` gives it in the decomposition of `a`. With `transposed`, it is the decomposition of
+    /// `aᵀ`, whose left vectors are V. Reads the vectors that the rule examines, and copies both sides if a vector is negated.
     ///
     /// # Errors
     /// Any error that the device reports.
@@ -71,29 +71,28 @@ impl<R: Real> TruncatedSvd<R> {
     }
 }
 
-/// The `k` largest singular values of a resident matrix with both sides' vectors: `a ≈ U diag(s) Vᵀ`.
+/// Returns the `k` largest singular values of a resident matrix with the vectors of both sides: `a ≈ U diag(s) Vᵀ`.
 ///
-/// [`randomized_svd`](super::randomized_svd), and then one more pass in which A is projected on the best k +
-/// oversamples columns: Y = A V, `Y = Q R`, and the decomposition of Qᵀ A gives the result. That pass squares nothing,
-/// so small values are as accurate as f32 or f64 allows. Where the iteration could fill the space, so that
-/// min(m, n) <= (k + oversamples) times the expected passes, the exact [`svd`](super::svd()) runs instead.
+/// [`randomized_svd`](super::randomized_svd) runs, and then one more pass projects A on the best k + oversamples columns: Y = A V, `Y = Q R`,
+/// and the decomposition of Qᵀ A gives the result. That pass squares nothing, so small values are as accurate as f32 or f64 allows. If the
+/// iteration could fill the space, so that min(m, n) <= (k + oversamples) times the expected passes, the exact [`svd`](super::svd()) runs
+/// instead.
 ///
 /// # Shapes
-/// `a`: (m, n) of f32 or f64 -> U (m, k) and V (n, k) of its type; k values.
+/// `a`: (m, n) of f32 or f64 -> U (m, k) and V (n, k) of the same type, and k values.
 ///
 /// # Accuracy
-/// max|UᵀU - I| <= 2e-6, also where `a` is rank deficient; converged values to 1e-6 of the largest;
-/// ‖a - U diag(s) Vᵀ‖ within 0.1 % of the optimum plus 1e-5 ‖a‖ in the Frobenius norm once converged. The residuals are
-/// those before the last pass, which only improves on them. Of f64, UᵀU is that near to 1e-13, and with a tolerance of 1e-11 values are
-/// right to 1e-13 of the largest.
+/// max|UᵀU - I| <= 2e-6, also if `a` is rank deficient. Converged values are right to 1e-6 of the largest. ‖a - U diag(s) Vᵀ‖ is within 0.1 %
+/// of the optimum plus 1e-5 ‖a‖ in the Frobenius norm once converged. The residuals are those before the last pass, which only improves the
+/// components. For f64, max|UᵀU - I| <= 1e-13, and with a tolerance of 1e-11 values are right to 1e-13 of the largest.
 ///
 /// # Cost
-/// That of [`randomized_svd`](super::randomized_svd), one pass more, and [`qr`](super::qr()) of (m, k + oversamples) and of
-/// (n, k + oversamples); or that of [`svd`](super::svd()). Waits.
+/// That of [`randomized_svd`](super::randomized_svd), of one more pass, and of [`qr`](super::qr()) of (m, k + oversamples) and of (n, k +
+/// oversamples); or that of [`svd`](super::svd()), if it runs instead. Waits.
 ///
 /// # Errors
-/// As [`randomized_svd`](super::randomized_svd); [`Error::Argument`](crate::Error::Argument) also when `a` holds NaN
-/// or infinity (the first such column is named). Of f64, as [`qr`](super::qr()).
+/// As [`randomized_svd`](super::randomized_svd); [`Error::Argument`](crate::Error::Argument) also when `a` holds NaN or infinity (the first
+/// such column is named). For f64, as [`qr`](super::qr()).
 ///
 /// ```
 /// use teatime::{Device, Run, Tensor, linalg};
@@ -127,7 +126,7 @@ pub fn truncated_svd<R: Real>(
     Ok(svd)
 }
 
-/// `a` divided by a power of two where products of four of its elements might leave the range of its type.
+/// Returns `a` divided by a power of two, and that power, if products of four elements might leave the range of the type.
 fn scaled<R: Real>(a: &Tensor<R>) -> Result<(Option<Tensor<R>>, f64)> {
     let sizes = sizes(OP, a)?;
     let largest = sizes.iter().copied().fold(0.0, f64::max);
@@ -138,7 +137,7 @@ fn scaled<R: Real>(a: &Tensor<R>) -> Result<(Option<Tensor<R>>, f64)> {
     Ok((Some(scale_columns(a, &vec![R::of(scale.recip()); sizes.len()])?), scale))
 }
 
-/// By the exact decomposition.
+/// Decomposes `a` exactly.
 fn whole<R: Real>(a: &Tensor<R>, k: usize) -> Result<TruncatedSvd<R>> {
     let Exact { long, s, short } = exact(OP, a, k)?;
     let short = Matrix::from_faer(short.as_ref()).to_real(a.device())?;
@@ -146,7 +145,7 @@ fn whole<R: Real>(a: &Tensor<R>, k: usize) -> Result<TruncatedSvd<R>> {
     Ok(TruncatedSvd { u, s, v, residuals: vec![0.0; k], converged: vec![true; k], passes: 1 })
 }
 
-/// By the iteration, and a projection on more columns than are wanted.
+/// Runs the iteration, and projects on more columns than are wanted.
 fn projected<R: Real>(a: &Tensor<R>, k: usize, plan: SvdPlan, run: &Run) -> Result<TruncatedSvd<R>> {
     let (scaled, scale) = scaled(a)?;
     let a = scaled.as_ref().unwrap_or(a);
@@ -165,7 +164,7 @@ fn projected<R: Real>(a: &Tensor<R>, k: usize, plan: SvdPlan, run: &Run) -> Resu
     Ok(TruncatedSvd { u, s, v, residuals: found.residuals, converged: found.converged, passes })
 }
 
-/// `aᵀ b` over canonical blocks of rows.
+/// Returns `aᵀ b`, added up over canonical blocks of rows.
 fn product_tn<R: Real>(a: &Tensor<R>, b: &Tensor<R>) -> Result<Tensor<R>> {
     let ([m, n], [_, l]) = (a.matrix(OP)?, b.matrix(OP)?);
     let mut sum = InnerSum::<R>::new(OP, a.device(), [n, l], false, DEPTH)?;

@@ -1,4 +1,4 @@
-//! Sums over rows of what columns have where others are missing.
+//! For pairs of columns, sums over the rows in which one of the columns is missing.
 
 use std::ops::Range;
 
@@ -13,25 +13,25 @@ use crate::{
     Device, Needs, Result, Tensor, extent::to_usize, kernels::packed_gather::Recode, linalg::Matrix,
 };
 
-/// Sets of limbs, of known codes and of missing ones, and limbs of each: the fewest that kernels take for missing codes.
+/// The sets of limbs, for known and for missing codes, and the limbs of each set: the fewest that kernels take for missing codes.
 const SETS: u64 = 2;
 const LIMBS: u64 = 2;
-/// Missing codes, as products take them, and nothing else.
+/// Missing codes, in the form that products take. All other codes become 0.
 const ALONE: Recode = Recode([0, 0, 0, 3]);
 
-/// For each column i and each j, sums of numbers for j's code over the rows in which i is missing.
+/// For each column i and each column j, the sums of numbers for j's code over the rows in which i is missing.
 #[derive(Debug)]
 pub(crate) struct AbsentSums<const N: usize> {
     columns: u64,
-    /// The columns j, and the columns i that these are taken with.
+    /// Two blocks of pairs of columns j and i.
     parts: [PairBlock; 2],
-    /// For each of the sums, the number that each code counts as.
+    /// The number that each code counts as, for each of the N sums.
     numbers: [[u8; 4]; N],
-    /// The columns j of a group, and the sums of the columns i with these.
+    /// The columns j of each group, and their sums with the columns i.
     groups: Vec<(Range<u64>, [ColumnSums; N])>,
 }
 
-/// Some columns j, and the columns i that these are taken with.
+/// A block of pairs: some columns j, and the columns i with which each of them is paired.
 #[derive(Clone, Debug)]
 struct PairBlock {
     j: Range<u64>,
@@ -39,7 +39,7 @@ struct PairBlock {
 }
 
 impl PairBlock {
-    /// Both parts, in order of j: of all pairs that are wanted, each column where the other is missing.
+    /// Returns both blocks, in order of j. For each wanted pair, they hold each column as j with the other as i.
     fn split(columns: u64, wanted: &PairSet) -> [Self; 2] {
         let [first, second] = match wanted {
             PairSet::From(own) => [own.clone(), own.end..columns],
@@ -47,7 +47,7 @@ impl PairBlock {
             PairSet::Diagonal => [0..0, 0..0],
         };
         let others = match wanted {
-            // These have one another, too.
+            // The columns of `own` are paired with one another, too.
             PairSet::From(own) => own.start..columns,
             _ => second.clone(),
         };
@@ -58,12 +58,12 @@ impl PairBlock {
 /// The sums on the host.
 #[derive(Debug)]
 pub(crate) struct Absent {
-    /// (columns i, columns j) of both parts.
+    /// A matrix (columns i, columns j) for each of the two blocks.
     parts: [(PairBlock, Matrix); 2],
 }
 
 impl Absent {
-    /// The sum for column j over the rows in which column i is missing.
+    /// Returns the sum for column j over the rows in which column i is missing.
     pub(crate) fn sum(&self, i: usize, j: usize) -> f64 {
         let [first, second] = &self.parts;
         let (part, matrix) = if (j as u64) < first.0.j.end { first } else { second };
@@ -72,7 +72,7 @@ impl Absent {
 }
 
 impl<const N: usize> AbsentSums<N> {
-    /// Sums over no rows, of the pairs of columns that are wanted.
+    /// Creates sums over no rows, for the pairs of columns in `wanted`.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
@@ -98,12 +98,12 @@ impl<const N: usize> AbsentSums<N> {
         Ok(Self { columns, parts, numbers, groups })
     }
 
-    /// The memory of the sums on the device, for so many pairs of columns i and j.
+    /// Returns the device memory of the sums, for `pairs` pairs of columns i and j.
     pub(crate) fn needs(pairs: u64) -> Needs {
         Needs::device(8 * N as u64) * pairs
     }
 
-    /// Adds these rows of `packed`. Enqueues; does not wait.
+    /// Adds the rows `rows` of `packed`. Enqueues; does not wait.
     ///
     /// # Errors
     /// Any error that the device reports.
@@ -118,7 +118,7 @@ impl<const N: usize> AbsentSums<N> {
         Ok(())
     }
 
-    /// Adds a batch of rows, which stays near the processor.
+    /// Adds a batch of rows that stays in the cache.
     fn add_batch(&mut self, packed: &Tensor<u32>, rows: &[u64]) -> Result<()> {
         let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Ok(()) };
         let (device, count) = (packed.device(), rows.len() as u64);
@@ -132,7 +132,7 @@ impl<const N: usize> AbsentSums<N> {
             let entries = [0, 0, u32::from_le_bytes(numbers), 0].repeat(rows.len());
             Tensor::from_slice(device, &entries, &[count, SETS * LIMBS])
         }))?;
-        // Products of codes alone read no means or factors.
+        // These products are of codes alone, and read no means or factors.
         let factors = Tensor::<f32>::empty(device, &[0, 2])?;
         let left = PackedRows { packed: &left, table: &factors, range: (0, count), missing: true };
         device.each(&mut self.groups, |(own, sums)| {
@@ -144,7 +144,7 @@ impl<const N: usize> AbsentSums<N> {
         })
     }
 
-    /// Waits: for each of the numbers.
+    /// Waits, and returns the sums for each of the N tables of numbers.
     ///
     /// # Errors
     /// Any error that the device reports.
@@ -169,7 +169,7 @@ impl<const N: usize> AbsentSums<N> {
     }
 }
 
-/// All of them, or the first error.
+/// Returns all values, or the first error.
 fn collected<T, const N: usize>(results: [Result<T>; N]) -> Result<[T; N]> {
     let results = results.into_iter().collect::<Result<Vec<T>>>()?;
     results.try_into().map_err(|_| unreachable!("there should be as many"))

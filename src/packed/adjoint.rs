@@ -1,4 +1,4 @@
-//! Packed rows, transposed, times limbs: Aᵀ W.
+//! The product Aᵀ W of transposed packed rows with limbs.
 
 use rayon::prelude::*;
 
@@ -12,21 +12,21 @@ use crate::{
     kernels::packed_adjoint::{LARGE_TILE, PACKED_ADJOINT, PART_COLUMNS, Params, TILE, at_once, spec},
 };
 
-/// Words of all rows from which on large tiles fill the largest processors: 256 workgroups of the fewest rows.
+/// The number of words of all rows from which on large tiles fill the largest processors: 256 workgroups of the fewest rows.
 const LARGE_WORDS: u64 = 256 * LEAST_DEPTH * LARGE_TILE as u64;
-/// Fewest rows of a workgroup, so that adding up its sums costs little beside them.
+/// The minimum number of rows of a workgroup, so that adding up its sums costs little compared to the products.
 pub(super) const LEAST_DEPTH: u64 = 512;
 
-/// Fewest sums that a thread of the host takes.
+/// The minimum number of sums that a thread of the host takes.
 const LEAST_SUMS: usize = 1 << 14;
 
-/// Words of a row that a workgroup takes, of so many words and rows.
+/// Returns the number of words of a row that a workgroup takes, for `words` words of `rows` rows.
 fn tile(words: u64, rows: u64) -> u32 {
     let large = words.saturating_mul(rows) >= LARGE_WORDS && words >= LARGE_TILE.into();
     if large { LARGE_TILE } else { TILE }
 }
 
-/// Rows of a workgroup: their number decides how many workgroups share the rows of each of so many tiles.
+/// Returns the number of rows of a workgroup, which determines how many workgroups share the rows of each of the `tiles` tiles.
 fn depth(limits: &Limits, tile: u32, missing: bool, [rows, tiles]: [u64; 2]) -> u64 {
     let depth = match splits(limits, tile, missing, [rows, tiles]) {
         None => (rows * tiles).div_ceil(2 * u64::from(limits.fill)).max(LEAST_DEPTH),
@@ -35,11 +35,11 @@ fn depth(limits: &Limits, tile: u32, missing: bool, [rows, tiles]: [u64; 2]) -> 
     depth.next_multiple_of(4)
 }
 
-/// Workgroups that share the rows of each of so many tiles, where the device is known: the fewest with which at most 3 % of its places are idle,
-/// or else the number with the fewest idle places.
+/// Returns the number of workgroups that share the rows of each tile, if the device is known. It is the smallest number with which at most 3
+/// % of the device's places are idle, or otherwise the number with the fewest idle places.
 pub(super) fn splits(limits: &Limits, tile: u32, missing: bool, [rows, tiles]: [u64; 2]) -> Option<u64> {
     let places = u64::from(limits.processors * at_once(tile, missing));
-    // Places without work, of 1000.
+    // The number of idle places out of 1000.
     let idle = |splits: &u64| {
         let (groups, slots) = (splits * tiles, (splits * tiles).next_multiple_of(places));
         1000 * (slots - groups) / slots
@@ -52,25 +52,25 @@ pub(super) fn splits(limits: &Limits, tile: u32, missing: bool, [rows, tiles]: [
     }
 }
 
-/// The program that [`packed_adjoint`] launches for so many rows without a missing code, each of so many words from the first
-/// that has sums on, and weights of so many limbs.
+/// Returns the program that [`packed_adjoint`] launches for `rows` rows without a missing code. `words` words of each row have sums, and
+/// weights have `limb_count` limbs.
 pub(crate) fn program(words: u64, rows: u64, limb_count: u64) -> Program {
     Program::new(&PACKED_ADJOINT, &spec(tile(words, rows), false, limb_count))
 }
 
-/// Sums of whole numbers on a device, of the entries from some word of a row on.
+/// Integer sums on a device, for the entries of a row from word `first` on.
 #[derive(Debug)]
 pub(crate) struct ColumnSums {
-    /// (entries, columns, 2) words of 64-bit integers, the low ones first.
+    /// (entries, columns, 2) words of 64-bit integers, the low words first.
     pub(crate) words: Tensor<u32>,
     /// The first word of a row whose entries have sums: a multiple of 4.
     pub(crate) first: u64,
-    /// The first word of the columns, where these are some of the entries: a multiple of 4.
+    /// The first word of the columns, if the columns are some of the entries: a multiple of 4.
     pub(crate) own: u64,
 }
 
 impl ColumnSums {
-    /// Zeros for all entries.
+    /// Creates sums of 0 for all entries.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
@@ -78,7 +78,7 @@ impl ColumnSums {
         Self::zeros_from(device, [0; 2], entries, columns)
     }
 
-    /// Zeros for the entries from that of word `first` up to `entries`, and so many columns from that of word `own` on.
+    /// Creates sums of 0 for the entries from word `first` up to entry `entries`, and for `columns` columns from word `own` on.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
@@ -92,15 +92,15 @@ impl ColumnSums {
         Ok(Self { words, first, own })
     }
 
-    /// The number of columns.
+    /// Returns the number of columns.
     pub(super) fn columns(&self) -> u64 {
         self.words.shape()[1]
     }
 
-    /// Words of a row whose entries' sums fit a binding.
+    /// Returns the number of words of a row whose entries' sums fit a binding.
     ///
     /// # Errors
-    /// [`Error::Limit`] when those of 64 entries do not.
+    /// [`Error::Limit`] when the sums of 64 entries do not fit.
     pub(super) fn words_at_once(&self) -> Result<u64> {
         let [entries, columns, _] = *self.words.shape() else { return Ok(1) };
         let limits = self.words.device().limits();
@@ -113,10 +113,10 @@ impl ColumnSums {
         Ok(wide.min(super::row_words(entries)))
     }
 
-    /// Puts these in their place: (entries, columns).
+    /// Replaces the sums: (entries, columns).
     ///
     /// # Errors
-    /// [`Error::Shape`] for another number; [`Error::OutOfMemory`].
+    /// [`Error::Shape`] for another number of sums; [`Error::OutOfMemory`].
     pub(super) fn write(&mut self, sums: impl Iterator<Item = i64>) -> Result<()> {
         #[allow(clippy::cast_possible_truncation, reason = "halves")]
         let words: Vec<u32> =
@@ -125,7 +125,7 @@ impl ColumnSums {
         Ok(())
     }
 
-    /// Waits for them: (entries, columns).
+    /// Waits, and returns the sums: (entries, columns).
     pub(crate) fn read(&self) -> Result<Vec<i64>> {
         let bytes = self.words.download()?.bytes()?;
         let sum = |bytes: &[u8; 8]| {
@@ -137,29 +137,28 @@ impl ColumnSums {
     }
 }
 
-/// Numbers that codes are multiplied by.
+/// The integers that codes are multiplied by.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Weights<'a> {
     /// (⌈rows / 4⌉, sets x row limbs) words of limbs.
     pub(crate) words: &'a Tensor<u32>,
-    /// Limbs of a number: at most 3, and where codes are missing 2 at least.
+    /// The number of limbs of an integer: at most 3, and at least 2 if codes are missing.
     pub(crate) limb_count: u64,
-    /// The power of two that sums are multiplied by: below 32.
+    /// The exponent of the power of two that sums are multiplied by: below 32.
     pub(crate) shift: u32,
 }
 
 impl<'a> From<&'a Tensor<u32>> for Weights<'a> {
-    /// Weights of three limbs.
+    /// Takes weights of three limbs.
     fn from(words: &'a Tensor<u32>) -> Self {
         Self { words, limb_count: LIMBS, shift: 0 }
     }
 }
 
-/// Adds Σ g w, and Σ μ w over missing codes, to `sums` for each of their entries and columns: exact. Enqueues; does not
-/// wait.
+/// Adds Σ g w, and Σ μ w over missing codes, to each entry and column of `sums`, exactly. Enqueues; does not wait.
 ///
-/// `weights` are those that [`packed_weights`](super::apply::packed_weights) or
-/// [`packed_limbs`](super::limbs::packed_limbs) made of the same rows.
+/// `weights` are the limbs that [`packed_weights`](super::apply::packed_weights) or [`packed_limbs`](super::limbs::packed_limbs) made of the
+/// same rows.
 ///
 /// # Errors
 /// [`Error::Shape`] when the shapes do not fit; [`Error::Limit`] when a row does not fit a binding.
@@ -173,7 +172,7 @@ pub(crate) fn packed_adjoint<'a>(
     adjoint_in_tiles(tile, rows, weights.into(), sums)
 }
 
-/// [`packed_adjoint`] in tiles of a given size, which changes no bit.
+/// [`packed_adjoint`] in tiles of a given size. Results stay the same to the bit.
 pub(crate) fn adjoint_in_tiles(
     tile: u32,
     rows: PackedRows<'_>,
@@ -187,7 +186,7 @@ pub(crate) fn adjoint_in_tiles(
     let (words, row_limbs) = (rows.words(), row_limbs(limb_count, columns));
     let (width, start) = (rows.sets() * row_limbs, sums.first);
     let count = rows.range.1 - rows.range.0;
-    // Sums may be of only some entries of a row, from one word on.
+    // There may be sums for only some entries of a row, from one word on.
     let until = super::row_words(16 * start + entries);
     if weights.shape() != [count.div_ceil(4), width] || until > words {
         let expected = format!("({}, {width}) limbs, rows of {entries} entries or more", count.div_ceil(4));
@@ -198,7 +197,7 @@ pub(crate) fn adjoint_in_tiles(
     }
     let device = rows.device();
     let limits = device.limits();
-    // Sums of so many codes times limbs fit 32 bits.
+    // Sums of at most this many codes times limbs fit 32 bits.
     let step = step(device, words, (4 * words).max(width))?.min(1 << 22);
     let wide = sums.words_at_once()?;
     let spec = spec(tile, rows.missing, limb_count);

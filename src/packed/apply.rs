@@ -1,4 +1,4 @@
-//! Packed rows times limbs: A X.
+//! The product A X of packed rows with limbs.
 
 use std::ops::Range;
 
@@ -13,34 +13,34 @@ use crate::{
     kernels::packed_apply::{LARGE_TILE, PACKED_APPLY, Params, TILE, spec},
 };
 
-/// Rows of a workgroup that are fastest for so many: large ones where they have the work of as many small ones as fill the
-/// device, or of three quarters of them, the least that [`RowBatches`](super::row_batches::RowBatches) make of many rows.
+/// Returns the number of rows of a workgroup that is fastest for `rows` rows. The number is large if small workgroups would fill at least
+/// three quarters of the device, the least that [`RowBatches`](super::row_batches::RowBatches) make of many rows.
 fn tile(device: &Device, rows: u64) -> u32 {
     let small = rows / u64::from(TILE);
     if 4 * small >= 3 * u64::from(device.limits().fill) { LARGE_TILE } else { TILE }
 }
 
-/// The program that [`packed_weights`] launches for so many rows without a missing code.
+/// Returns the program that [`packed_weights`] launches for `rows` rows without a missing code.
 pub(crate) fn program_of_weights(device: &Device, rows: u64) -> Program {
     Program::new(&PACKED_APPLY, &spec(tile(device, rows), false, true))
 }
 
-/// The rows of a product: some of those of a panel.
+/// The rows that take part in a product: some rows of a panel.
 #[derive(Clone, Copy, Debug)]
 pub struct PackedRows<'a> {
-    /// Codes of the panel, (rows, [`row_words`] of the entries).
+    /// The codes of the panel, (rows, [`row_words`] of the entries).
     pub packed: &'a Tensor<u32>,
-    /// For each row of the panel the mean that is subtracted, and the factor after that; both 0 for a row that is left out: (rows, 2).
-    /// [`WeightedSums`](super::WeightedSums) reads none: then it may have no rows.
+    /// For each row of the panel, the mean that is subtracted, and then the factor: (rows, 2). Both are 0 for a row that is left out.
+    /// [`WeightedSums`](super::WeightedSums) does not read the table, which may then have no rows.
     pub table: &'a Tensor<f32>,
-    /// The first row, and the one after the last.
+    /// The index of the first row, and the index after the last row.
     pub range: (u64, u64),
-    /// True where a code may be missing. If it is false, a missing code counts as 3.
+    /// True if a code may be missing. If false, a missing code counts as 3.
     pub missing: bool,
 }
 
 impl PackedRows<'_> {
-    /// Refuses rows that are not of `entries` entries, or beyond their panel, or beyond their table where `table` says that it is needed.
+    /// Refuses rows that do not have `entries` entries, or are beyond their panel. If `table` is true, also refuses rows beyond their table.
     ///
     /// # Errors
     /// [`Error::Shape`].
@@ -70,8 +70,8 @@ impl PackedRows<'_> {
         self.packed.shape()[1]
     }
 
-    /// Sets of limbs of a weighted product: those of the weights, and where codes are missing those of the weights times
-    /// the means.
+    /// Returns the number of sets of limbs of a weighted product: the limbs of the weights, and if codes are missing the limbs of the weights
+    /// times the means.
     pub(crate) fn sets(&self) -> u64 {
         1 + u64::from(self.missing)
     }
@@ -81,10 +81,10 @@ impl PackedRows<'_> {
     }
 }
 
-/// y = A x in f32 and in the units of x times the [factors](Operand::factors), (rows, columns). Enqueues; does not wait.
+/// Returns y = A x in f32, (rows, columns), in the units of x times the [factors](Operand::factors). Enqueues; does not wait.
 ///
-/// With code g, mean μ, factor s of a row: y = s (Σ g x - μ Σ x), both sums over the entries that are not missing, in
-/// whole numbers; what follows rounds to f32 after each operation.
+/// For a row with codes g, mean μ and factor s, y = s (Σ g x - μ Σ x). Both sums are over the entries that are not missing, in integers. The
+/// other operations each round to f32.
 ///
 /// # Errors
 /// [`Error::Limit`] when a row or the limbs do not fit a binding; [`Error::OutOfMemory`].
@@ -96,7 +96,7 @@ pub(crate) fn packed_apply(
     apply_in_tiles(rows.tile(), rows, x, factors)
 }
 
-/// [`packed_apply`] in tiles of a given size, which changes no bit.
+/// [`packed_apply`] in tiles of a given size. Results stay the same to the bit.
 pub(crate) fn apply_in_tiles(
     tile: u32,
     rows: PackedRows<'_>,
@@ -112,11 +112,11 @@ pub(crate) fn apply_in_tiles(
     Ok(out)
 }
 
-/// The limbs of w = s A x, and where codes are missing those of μ w beside them: (⌈rows / 4⌉, sets x row limbs) words, byte b
-/// of word (i, limb) belongs to row 4 i + b. Enqueues; does not wait.
+/// Returns the limbs of w = s A x, followed by the limbs of μ w if codes are missing: (⌈rows / 4⌉, sets x row limbs) words. Byte b of word
+/// (i, limb) belongs to row 4 i + b. Enqueues; does not wait.
 ///
 /// `factors` are the [factors](Operand::factors) of the units of the weights, in the units of x: |w| and |μ w| are at most
-/// [`MAX`](super::operand::MAX) of them.
+/// [`MAX`](super::operand::MAX) of these units.
 ///
 /// # Errors
 /// As [`packed_apply`].
@@ -128,7 +128,7 @@ pub(crate) fn packed_weights(
     weights_in_tiles(rows.tile(), rows, x, factors)
 }
 
-/// [`packed_weights`] in tiles of a given size, which changes no bit.
+/// [`packed_weights`] in tiles of a given size. Results stay the same to the bit.
 pub(crate) fn weights_in_tiles(
     tile: u32,
     rows: PackedRows<'_>,
@@ -191,7 +191,7 @@ fn launch<T: crate::Element>(
     Ok(())
 }
 
-/// Rows of one launch: whole tiles, of which the widest operand has `widest` bytes a row.
+/// Returns the number of rows of one launch: whole tiles that fit a binding if the widest operand has `widest` bytes a row.
 pub(super) fn step(device: &Device, words: u64, widest: u64) -> Result<u64> {
     let limits = device.limits();
     let binding = limits.room();
@@ -204,7 +204,7 @@ pub(super) fn step(device: &Device, words: u64, widest: u64) -> Result<u64> {
     Ok(tiles * u64::from(TILE))
 }
 
-/// Consecutive parts of a range, at most so long.
+/// Returns consecutive parts of a range, each of at most `longest` elements.
 pub(super) fn pieces(Range { start, end }: Range<u64>, longest: u64) -> impl Iterator<Item = (u64, u64)> {
     let step = to_usize(longest);
     (start..end).step_by(step).map(move |first| (first, end.min(first.saturating_add(longest))))

@@ -14,30 +14,31 @@ use crate::{
     },
 };
 
-/// The program that [`packed_gather`] launches.
+/// Returns the program that [`packed_gather`] launches.
 pub(crate) fn program() -> Program {
     Program::new(&PACKED_GATHER, &WG_ALONE)
 }
 
-/// Most rows that [`packed_gather`] takes from: what fits a binding, and an order's word.
+/// Returns the maximum number of rows that [`packed_gather`] takes from: those that fit a binding, and that a word of an order can name.
 ///
 /// # Errors
-/// [`Error::Limit`] when 64 rows do not.
+/// [`Error::Limit`] when 64 rows do not fit.
 pub(crate) fn most_rows(packed: &Tensor<u32>) -> Result<u64> {
     let words = packed.shape()[1];
     Ok(step(packed.device(), words, 4 * words)?.min(ROWS.into()))
 }
 
-/// Some rows of `packed`, as numbers: what `numbers` has for codes 0, 1, 2 and 3. Enqueues; does not wait.
+/// Returns some rows of `packed` as numbers: code i becomes `numbers[i]`. Enqueues; does not wait.
 ///
 /// # Shapes
 /// `packed`: (.., [`row_words`]) -> (rows, entries).
 ///
 /// # Cost
-/// One pass over the rows and what is made of them.
+/// One pass over the rows and over the result.
 ///
 /// # Errors
-/// [`Error::Shape`] when `packed` has not those rows, or rows of other lengths; [`Error::Limit`] for more rows than a binding holds;
+/// [`Error::Shape`] when `packed` does not have these rows, or has rows of another length; [`Error::Limit`] for more rows than a binding
+/// holds;
 /// [`Error::OutOfMemory`].
 ///
 /// ```
@@ -68,11 +69,12 @@ pub fn unpack_rows(
     unpack(&bytes, entries, Width::Two, Some(&numbers))
 }
 
-/// The rows that `order` names, of these rows of `packed`, recoded as its words say ([`Recode::of`]). Enqueues; does not wait.
+/// Returns the rows of `packed` that `order` names, counted from the first of `rows`, and recoded as the words of `order` say
+/// ([`Recode::of`]). Enqueues; does not wait.
 ///
 /// # Errors
-/// [`Error::Shape`] when a row of the order is none of `rows`, or those are none of `packed`; [`Error::Limit`] when there
-/// are more than [`most_rows`]; [`Error::OutOfMemory`].
+/// [`Error::Shape`] when a row of the order is not one of `rows`, or `rows` are not in `packed`; [`Error::Limit`] for more rows than
+/// [`most_rows`]; [`Error::OutOfMemory`].
 pub(crate) fn packed_gather(
     packed: &Tensor<u32>,
     entries: u64,
@@ -103,19 +105,20 @@ pub(crate) fn packed_gather(
     Ok(out)
 }
 
-/// Rows of two packed matrices side by side, as many as `codes` has: of the first from its row on, of code i in row j `codes[j][i]`; then
-/// of the second from its row on, as they are. Entries of the second follow what pads those of the first to a multiple of 64. Enqueues;
-/// does not wait.
+/// Returns rows of two packed matrices side by side, one for each element of `codes`. Rows of the first matrix are taken from its row index
+/// on, and code i of row j becomes `codes[j][i]`. Rows of the second matrix are taken from its row index on, unchanged. The entries of the
+/// first matrix are padded to a multiple of 64, and the entries of the second matrix follow. Enqueues; does not wait.
 ///
 /// # Shapes
-/// (.., [`row_words`] of the first's entries) and (.., [`row_words`] of the second's) -> (rows, the words of both).
+/// (.., [`row_words`] of the first matrix's entries) and (.., [`row_words`] of the second matrix's entries) -> (rows, the words of both
+/// matrices).
 ///
 /// # Cost
-/// One pass over the rows and what is made of them.
+/// One pass over the rows and over the result.
 ///
 /// # Errors
-/// [`Error::Shape`] when a matrix has not those rows, or rows of other lengths; [`Error::Argument`] for codes above 3; [`Error::Limit`] when
-/// 64 rows do not fit a binding; [`Error::OutOfMemory`].
+/// [`Error::Shape`] when a matrix does not have these rows, or has rows of another length; [`Error::Argument`] for codes above 3;
+/// [`Error::Limit`] when 64 rows do not fit a binding; [`Error::OutOfMemory`].
 ///
 /// ```
 /// use teatime::{Device, Tensor, packed::{recode, row_words, side_by_side, unpack_rows}};
@@ -162,7 +165,8 @@ pub fn side_by_side(
     Ok(out)
 }
 
-/// [`packed_gather`] to the rows of `out` from one on, and the words of each from one on. Rows of nothing are none.
+/// Gathers as [`packed_gather`] does, to the rows of `out` from `row` on, and to the words of each row from `word` on. Empty rows are
+/// skipped.
 fn gather_into(
     packed: &Tensor<u32>,
     entries: u64,

@@ -10,18 +10,18 @@ use rayon::prelude::*;
 use super::PANEL_ROWS;
 use crate::{Device, Error, Result, Tensor, driver::Staging, extent::to_usize, tensor::Pending};
 
-/// Bytes of a panel that a thread copies at a time.
+/// The number of bytes of a panel that a thread copies at a time.
 const PART: usize = 1 << 20;
 
-/// Panels of packed rows in the host's memory, from where each pass uploads them.
+/// Panels of packed rows in the host's memory, which each pass uploads.
 #[derive(Debug)]
 pub struct HostPanels {
-    /// Rows that are uploaded at a time.
+    /// The number of rows that are uploaded at a time.
     step: u64,
     panels: Vec<HostPanel>,
-    /// The codes of the last, while they are on their way.
+    /// The codes of the last panel, while they are being downloaded.
     coming: Mutex<Option<Pending<u32>>>,
-    /// Two from the first upload on, but while a pass has them: one is filled while the device may still read the other.
+    /// Two staging buffers from the first upload on, unless a pass has taken them. One is filled while the device may still read the other.
     slots: Mutex<Vec<Staging>>,
 }
 
@@ -29,19 +29,19 @@ pub struct HostPanels {
 #[derive(Debug)]
 struct HostPanel {
     rows: Range<u64>,
-    /// True where a code is missing.
+    /// True if a code is missing.
     missing: bool,
-    /// Words of a row.
+    /// The number of words of a row.
     words: u64,
-    /// The codes.
+    /// The packed codes of the rows.
     bytes: Vec<u8>,
 }
 
-/// Is given the rows of a panel, their codes on the device, and whether one is missing.
+/// A function that takes the rows of a panel, their codes on the device, and true if a code is missing.
 pub type PanelSink<'a> = dyn FnMut(Range<u64>, Tensor<u32>, bool) -> Result<()> + 'a;
 
 impl HostPanels {
-    /// No panels yet. Of each, `step` rows are uploaded at a time, from 1 to [`PANEL_ROWS`].
+    /// Creates an empty list of panels, of which `step` rows are uploaded at a time, from 1 to [`PANEL_ROWS`].
     pub fn new(step: u64) -> Self {
         Self {
             step: step.clamp(1, PANEL_ROWS),
@@ -51,10 +51,10 @@ impl HostPanels {
         }
     }
 
-    /// Starts the download of a panel; waits for the one before. `packed`: (rows, words).
+    /// Starts the download of a panel, and waits for the previous download. `packed`: (rows, words).
     ///
     /// # Errors
-    /// [`Error::Shape`] for a tensor that has not so many rows; what the device reports: then nothing that was pushed is of use.
+    /// [`Error::Shape`] for a tensor with another number of rows; any error that the device reports, after which no panel is of use.
     pub fn push(&mut self, rows: Range<u64>, packed: &Tensor<u32>, missing: bool) -> Result<()> {
         let op = "HostPanels::push";
         let [held, words] = packed.matrix(op)?;
@@ -62,14 +62,14 @@ impl HostPanels {
             return Err(Error::shape(op, format_args!("rows {rows:?}"), format_args!("{held} rows")));
         }
         self.complete()?;
-        // It may be longer than those were.
+        // The panel may be longer than the buffers.
         self.slots.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
         self.coming = Mutex::new(Some(packed.download()?));
         self.panels.push(HostPanel { rows, missing, words, bytes: Vec::new() });
         Ok(())
     }
 
-    /// To be called after the last panel, before [`each`](Self::each): waits for it.
+    /// Waits for the last panel. Must be called after the last panel and before [`each`](Self::each).
     ///
     /// # Errors
     /// Any error that the device reports.
@@ -81,10 +81,10 @@ impl HostPanels {
         Ok(())
     }
 
-    /// Gives the rows to `f` in order, so many at a time, each time on the device.
+    /// Calls `f` with the rows in order, at most `step` rows at a time, each time on the device.
     ///
     /// # Errors
-    /// [`Error::Argument`] where the last panel is still on its way; what the device and `f` report.
+    /// [`Error::Argument`] if the last panel is still being downloaded; any error of the device or of `f`.
     pub fn each(&self, device: &Device, f: &mut PanelSink<'_>) -> Result<()> {
         if self.coming.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
             return Err(Error::argument(
@@ -99,7 +99,7 @@ impl HostPanels {
             .map(|panel| 4 * panel.words * self.step.min(panel.rows.end - panel.rows.start));
         let longest = lens.max().unwrap_or(0);
         let lock = || self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        // Not under the lock: `f` may come here again.
+        // The lock is not held, since `f` may call this function again.
         let mut slots = std::mem::take(&mut *lock());
         while slots.len() < 2 {
             slots.push(device.driver().staging(longest)?);

@@ -1,4 +1,4 @@
-//! Packed codes to the limbs of numbers that a table has for them.
+//! Conversion of packed codes to limbs of the numbers that a table has for the codes.
 
 use std::ops::Range;
 
@@ -15,27 +15,27 @@ use crate::{
     },
 };
 
-/// The program that [`packed_limbs`] launches for so many sets and limbs.
+/// Returns the program that [`packed_limbs`] launches for `sets` sets of `limb_count` limbs.
 pub(crate) fn program(sets: u64, limb_count: u64) -> Program {
     Program::new(&PACKED_LIMBS, &spec(sets, limb_count))
 }
 
-/// The number that each code of a row stands for, in limbs.
+/// The number that each code of each row stands for, in limbs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Table<'a> {
-    /// (rows, sets x limbs) words: byte g is the limb of code g.
+    /// (rows, sets x limbs) words: byte g is the limb for code g.
     pub(crate) words: &'a Tensor<u32>,
-    /// The entry of the first row.
+    /// The row of the table for the first packed row.
     pub(crate) first: u64,
-    /// Sets of numbers, 1 or 2, and limbs of each: at most 3, and not 2 sets of 1.
+    /// The number of sets of numbers, 1 or 2, and the number of limbs of each number: at most 3, and not 1 with 2 sets.
     pub(crate) sets: u64,
     pub(crate) limb_count: u64,
 }
 
-/// The limbs of the entries `columns` of these rows of `packed`, in the order of
+/// Returns the limbs of the entries `columns` of the rows `rows` of `packed`, in the order of
 /// [`packed_weights`](super::apply::packed_weights): (⌈rows / 4⌉, sets x row limbs) words. Enqueues; does not wait.
 ///
-/// `columns` begin with a word's entry: a multiple of 16.
+/// `columns` start at the first entry of a word: a multiple of 16.
 ///
 /// # Errors
 /// [`Error::Shape`] when the shapes do not fit; [`Error::Limit`] when a row does not fit a binding;

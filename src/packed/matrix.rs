@@ -1,4 +1,4 @@
-//! A matrix of 0, 1 and 2 that stays on a device, two bits an entry.
+//! A matrix of 0, 1 and 2 that stays on a device, with two bits for each entry.
 
 use super::{
     MAX_ENTRIES, PANEL_ROWS, apply::PackedRows, panel_bytes, product::PackedProduct, row_words,
@@ -13,25 +13,25 @@ use crate::{
     tensor::checked_len,
 };
 
-/// Bytes of `A X` that are read at a time.
+/// The number of bytes of `A X` that are read at a time.
 const APPLY_BYTES: usize = 4 << 20;
 
-/// A matrix A of entries 0, 1 and 2 on one device, two bits each, for products as they are: nothing is subtracted or scaled.
+/// A matrix A of entries 0, 1 and 2 on one device, with two bits for each entry. Products take the entries as they are: nothing is subtracted
+/// or scaled.
 ///
-/// It is a [`LinearMap`], so that [`randomized_svd`](crate::linalg::randomized_svd) and
-/// [`left_vectors`](crate::linalg::left_vectors) take it. Products run on the packed bytes.
+/// The matrix is a [`LinearMap`], which [`randomized_svd`](crate::linalg::randomized_svd) and [`left_vectors`](crate::linalg::left_vectors)
+/// take. Products run on the packed bytes.
 ///
 /// # Accuracy
-/// Each column of an operand is rounded to 23 bits and a sign, relative to its largest element. So is A X between the two products of
-/// Aᵀ (A X), relative to the largest value that it could have. Sums are exact. Results are the same bits on every device, however the rows
-/// were pushed.
+/// Each column of an operand is rounded to 23 bits and a sign, relative to its largest element. Between the two products of Aᵀ (A X), A X is
+/// rounded in the same way, relative to the largest value that it could have. Sums are exact. Results are the same to the bit on every
+/// device, however the rows were pushed.
 ///
 /// # Cost
-/// Each row is padded to a multiple of 16 bytes: `16 ⌈columns / 64⌉` bytes a row. A product also holds the operand on the
-/// device, about 4 bytes an element, and 8 bytes for each row of the longest panel.
-/// [`apply_normal`](LinearMap::apply_normal) also holds its sums there, 8 bytes an element of the operand, and the limbs of some rows of
-/// A X, of which it makes as many at a time as fill the device. On the host the sums take 16 bytes an element while they are
-/// read, and 8 beside the result's 8 after that.
+/// Each row is padded to a multiple of 16 bytes, and takes `16 ⌈columns / 64⌉` bytes. During a product, the device also holds the operand,
+/// about 4 bytes an element, and 8 bytes for each row of the longest panel. During [`apply_normal`](LinearMap::apply_normal), the device also
+/// holds the sums, 8 bytes an element of the operand, and the limbs of as many rows of A X as fill the device. On the host, the sums take 16
+/// bytes an element while they are read, and afterwards 8 in addition to the 8 of the result.
 ///
 /// ```
 /// use teatime::{Device, Run, Tensor, packed::PackedMatrix, linalg};
@@ -48,15 +48,15 @@ pub struct PackedMatrix {
     device: Device,
     rows: u64,
     columns: u64,
-    /// Consecutive rows, (.., words) codes.
+    /// Panels of consecutive rows, (rows, words) of codes.
     panels: Vec<Tensor<u32>>,
 }
 
 impl PackedMatrix {
-    /// A matrix without rows.
+    /// Creates a matrix without rows.
     ///
     /// # Errors
-    /// [`Error::Argument`] for no columns; [`Error::Limit`] for more than 2^23 - 1, whose sums might not fit 32 bits.
+    /// [`Error::Argument`] for no columns; [`Error::Limit`] for more than 2^23 - 1 columns, since sums might not fit 32 bits.
     pub fn new(device: &Device, columns: u64) -> Result<Self> {
         if columns == 0 {
             return Err(Error::argument("PackedMatrix::new", "columns", "0; a row has at least one entry"));
@@ -68,20 +68,20 @@ impl PackedMatrix {
         Ok(Self { device: device.clone(), rows: 0, columns, panels: Vec::new() })
     }
 
-    /// A matrix (rows, columns) of independent entries, 0, 1 and 2 equally likely, made on the device. Waits.
+    /// Creates a matrix (rows, columns) of independent entries on the device, with 0, 1 and 2 equally likely. Waits.
     ///
-    /// An entry depends on the seed, its place and the number of columns alone: it is the same on every device.
+    /// An entry depends only on the seed, its place and the number of columns, and is the same on every device.
     ///
     /// # Errors
-    /// As [`new`](Self::new); [`Error::Shape`] for 2^64 bytes; [`Error::Budget`] when `run` says so;
-    /// [`Error::OutOfMemory`] when the device's memory does not hold the matrix, where it says how much there is (on the cpu
-    /// device, what the system can give); [`Error::Limit`] when one row does not fit a binding; [`Error::Cancelled`].
+    /// As [`new`](Self::new); [`Error::Shape`] for 2^64 bytes; [`Error::Budget`] when the matrix exceeds the budget of `run`;
+    /// [`Error::OutOfMemory`] when the matrix exceeds the device's memory, if the device reports its size (the cpu device reports what the
+    /// system can give); [`Error::Limit`] when one row does not fit a binding; [`Error::Cancelled`].
     pub fn random(device: &Device, rows: u64, columns: u64, seed: u64, run: &Run) -> Result<Self> {
         let bytes = panel_bytes(device, columns);
         Self::random_in_panels(device, rows, columns, seed, bytes, run)
     }
 
-    /// [`random`](Self::random) in panels of about so many bytes, which changes no bit.
+    /// [`random`](Self::random) in panels of about `panel_bytes` bytes. Results stay the same to the bit.
     ///
     /// # Errors
     /// As [`random`](Self::random).
@@ -115,7 +115,7 @@ impl PackedMatrix {
             let count = step.min(rows - matrix.rows);
             let panel = packed_uniform(device, seed, matrix.rows, count, columns)?;
             matrix.add(panel);
-            // Else all panels would be enqueued at once, before a caller could stop.
+            // Without this wait, all panels would be enqueued at once, before a caller could stop.
             device.synchronize()?;
             pass.tell(matrix.rows)?;
         }
@@ -124,15 +124,15 @@ impl PackedMatrix {
 
     /// Appends rows. Waits.
     ///
-    /// Each call makes one panel, which products take alone: a few hundred MiB of entries at a time are fast.
+    /// Each call makes one panel, and products take one panel at a time: panels of a few hundred MiB of entries are fast.
     ///
     /// # Shapes
     /// `entries`: (rows, columns) of 0, 1 and 2.
     ///
     /// # Errors
-    /// [`Error::Argument`] for any other value, with the row, after which the matrix is as it was: there is no code for a
-    /// missing entry. [`Error::Shape`], [`Error::WrongDevice`]; [`Error::Limit`] when a row does not fit a binding, or the
-    /// packed rows a buffer; [`Error::OutOfMemory`].
+    /// [`Error::Argument`] for any other value, with the row, since there is no code for a missing entry; the matrix then stays unchanged.
+    /// [`Error::Shape`], [`Error::WrongDevice`]; [`Error::Limit`] when a row does not fit a binding, or the packed rows do not fit a buffer;
+    /// [`Error::OutOfMemory`].
     pub fn push(&mut self, entries: &Tensor<u8>) -> Result<()> {
         let op = "PackedMatrix::push";
         let [rows, columns] = entries.matrix(op)?;
@@ -156,17 +156,17 @@ impl PackedMatrix {
         self.panels.push(panel);
     }
 
-    /// The device it lives on.
+    /// Returns the device that holds the matrix.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// [rows, columns].
+    /// Returns [rows, columns].
     pub fn shape(&self) -> [u64; 2] {
         [self.rows, self.columns]
     }
 
-    /// Bytes of the packed entries.
+    /// Returns the number of bytes of the packed entries.
     pub fn bytes(&self) -> u64 {
         self.rows * self.row_bytes()
     }
@@ -175,13 +175,13 @@ impl PackedMatrix {
         4 * row_words(self.columns)
     }
 
-    /// The packed rows.
+    /// Returns the packed rows.
     #[doc(hidden)]
     pub fn panels(&self) -> &[Tensor<u32>] {
         &self.panels
     }
 
-    /// The packed rows, panel after panel.
+    /// Returns the packed rows, panel after panel.
     #[cfg(test)]
     pub(crate) fn words(&self) -> Vec<u32> {
         self.panels.iter().flat_map(|panel| panel.read().unwrap()).collect()
@@ -195,14 +195,14 @@ impl PackedMatrix {
         PackedProduct::new(&self.device, x, false, bounds)
     }
 
-    /// The table of rows for products without means and factors: mean 0 and factor 1 for each row of the longest panel.
+    /// Returns the table for products without means and factors: mean 0 and factor 1 for each row of the longest panel.
     fn table(&self) -> Result<Tensor<f32>> {
         let longest = self.panels.iter().map(|panel| panel.shape()[0]).max().unwrap_or(0);
         let factors = vec![[0.0f32, 1.0]; to_usize(longest)];
         Tensor::from_slice(&self.device, factors.as_flattened(), &[longest, 2])
     }
 
-    /// All rows, at most so many of one panel at a time, each part with the first row of its panel.
+    /// Returns all rows in parts of at most `step` rows of one panel. Each part comes with the index of its panel's first row.
     fn parts<'a>(
         &'a self,
         table: &'a Tensor<f32>,
@@ -219,7 +219,7 @@ impl PackedMatrix {
     }
 }
 
-/// The error for the first row that holds another value than 0, 1 and 2.
+/// Returns the error for the first row that holds a value other than 0, 1 and 2.
 fn refused(op: &'static str, entries: &Tensor<u8>) -> Result<Error> {
     let columns = entries.shape()[1];
     let values = entries.read()?;
@@ -240,7 +240,7 @@ impl LinearMap for PackedMatrix {
     }
 
     fn apply_normal(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {
-        // The largest Euclidean norm of a row of 2s, and its sum.
+        // The largest Euclidean norm and the largest sum of a row: those of a row of 2s.
         let columns = self.columns as f64;
         let bounds = [2.0 * columns.sqrt(), 2.0 * columns];
         let mut product = self.product("PackedMatrix::apply_normal", x, Some(bounds))?;

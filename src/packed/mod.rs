@@ -1,11 +1,10 @@
-//! Matrices of 0, 1, 2 and missing entries, two bits each, and products with them in whole numbers: the same bits on every
-//! device.
+//! Matrices of 0, 1, 2 and missing entries with two bits each, and integer products with them, which are the same to the bit on every device.
 //!
 //! | for | take |
 //! |---|---|
 //! | a matrix that one device holds, for [`randomized_svd`](crate::linalg::randomized_svd) | [`PackedMatrix`] |
-//! | making codes of other fields of two bits, and counting them | [`recode()`] |
-//! | sums for each pair of columns | [`Gram`]; of what is not missing, [`KnownPairs`] |
+//! | converting other two-bit codes, and counting them | [`recode()`] |
+//! | sums for each pair of columns | [`Gram`]; for codes that are not missing, [`KnownPairs`] |
 //! | products with other matrices, panel by panel | [`PackedProduct`] |
 //! | weighted sums of rows for each column | [`WeightedSums`] |
 //! | distances of columns | [`PackedPairs`](crate::distance::PackedPairs) |
@@ -13,16 +12,16 @@
 //!
 //! # Layout
 //!
-//! Entry `16 w + 4 b + j` of a row is at bits `2 j` of byte `b` of word `w`. Its code is 0, 1 or 2, or 3 where it is missing.
-//! Rows are padded with zeros to a multiple of 16 bytes. The entries of a row are the columns of the matrix; where it is
-//! multiplied by another matrix, `columns` are that one's.
+//! Entry `16 w + 4 b + j` of a row is at bits `2 j` of byte `b` of word `w`. Its code is 0, 1 or 2, or 3 if it is missing. Rows are padded
+//! with zeros to a multiple of 16 bytes. The entries of a row are the columns of the matrix. When the matrix is multiplied by another matrix,
+//! `columns` are the columns of that other matrix.
 //!
-//! Products need no decoding beyond a shift and a mask: `word >> 2 j & 0x03030303` holds four codes as bytes, the
-//! *quad* `4 w + j` of the row, and the other operand is stored in the same order.
+//! Products need no decoding beyond a shift and a mask: `word >> 2 j & 0x03030303` holds four codes as bytes. They are the *quad* `4 w + j`
+//! of the row, and the other operand is stored in the same order.
 //!
-//! Sums over rows are given panels of rows one after the other, each a tensor (rows, [`row_words`]), so that a matrix need not
-//! fit the device: [`Gram`] and [`KnownPairs`] for pairs of columns, [`WeightedSums`] for each column, [`PackedProduct`] for products
-//! with other matrices. [`PackedMatrix`] keeps all panels on one device.
+//! Sums over rows take panels of rows one after the other, each a tensor (rows, [`row_words`]), so that a matrix need not fit the device.
+//! [`Gram`] and [`KnownPairs`] are sums for pairs of columns, [`WeightedSums`] for each column, and [`PackedProduct`] for products with other
+//! matrices. [`PackedMatrix`] keeps all panels on one device.
 //!
 //! ```
 //! use teatime::{Device, Tensor, packed::{Gram, GramOptions, RowScale, recode, row_words}};
@@ -79,8 +78,8 @@ pub use self::{
 };
 use crate::{Device, Error, Result};
 
-/// Most entries of a product, or columns of a matrix: 256 times as many, the largest sum of a row's codes times limbs, is
-/// below 2^31.
+/// The maximum number of entries of a product, or of columns of a matrix. The largest sum of a row's codes times limbs is 256 times this
+/// number, which is below 2^31.
 pub const MAX_ENTRIES: u64 = (1 << 23) - 1;
 
 /// # Errors
@@ -90,30 +89,30 @@ fn check_entries(requested: u64) -> Result<()> {
     if requested > MAX_ENTRIES { Err(Error::Limit { what, requested, max: MAX_ENTRIES }) } else { Ok(()) }
 }
 
-/// Sums in whole numbers that can leave a device, to be added to others over other rows, and come back.
+/// Integer sums that can leave a device, be added to sums over other rows, and come back.
 pub trait IntegerSums: Sized {
-    /// Waits: the sums, and what they are multiples of.
+    /// Waits, and returns the sums and their unit.
     ///
     /// # Errors
     /// Any error that the device reports.
     fn into_sums(self) -> Result<(Vec<i64>, f64)>;
 
-    /// Puts sums in the place of its own.
+    /// Replaces the object's sums by `sums`.
     ///
     /// # Errors
-    /// [`Error::Shape`] for another number or unit than its own; [`Error::OutOfMemory`].
+    /// [`Error::Shape`] for another number of sums or another unit than the object's; [`Error::OutOfMemory`].
     fn set_sums(&mut self, sums: &[i64], unit: f64) -> Result<()>;
 }
 
 /// # Errors
-/// [`Error::Shape`] unless there are so many sums of that unit.
+/// [`Error::Shape`] unless the number of sums and their unit are the expected ones.
 fn check_sums(expected: (usize, f64), got: (usize, f64)) -> Result<()> {
     let words = |(count, unit)| format!("{count} sums in units of {unit:e}");
     if expected == got { Ok(()) } else { Err(Error::shape("sums", words(expected), words(got))) }
 }
 
-/// Bytes of a panel that stays on a device, of rows of so many entries, about: what fills it, in few launches and in whole waves of workgroups.
-/// 256 MiB, and up to 3 GiB of a large CUDA device.
+/// Returns about the number of bytes of a panel that stays on a device, for rows of `entries` entries. Such a panel fills the device in few
+/// launches and in whole waves of workgroups. It has 256 MiB, or up to 3 GiB on a large CUDA device.
 pub fn panel_bytes(device: &Device, entries: u64) -> u64 {
     let limits = device.limits();
     let bytes = limits.step.max(256 << 20).min(limits.buffer / 2);
@@ -121,15 +120,15 @@ pub fn panel_bytes(device: &Device, entries: u64) -> u64 {
     if bytes < wave { bytes } else { bytes - bytes % wave.max(1) }
 }
 
-/// Most rows of a panel, so that narrow ones do not need a large table of factors.
+/// The maximum number of rows of a panel, so that panels of narrow rows do not need a large table of factors.
 pub const PANEL_ROWS: u64 = 1 << 20;
 
-/// Words of a row: a multiple of 4.
+/// Returns the number of words of a row: a multiple of 4.
 pub const fn row_words(entries: u64) -> u64 {
     entries.div_ceil(64) * 4
 }
 
-/// The entry at a place of a quad.
+/// Returns the index of the entry at place `place` of quad `quad`.
 pub(crate) const fn entry(quad: usize, place: usize) -> usize {
     quad / 4 * 16 + 4 * place + quad % 4
 }

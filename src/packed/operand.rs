@@ -1,8 +1,7 @@
-//! Operands in whole numbers: three limbs for each, balanced bytes.
+//! Operands in integers: each number has three limbs, which are balanced bytes.
 //!
-//! A number is rounded to a multiple of a power of two, fixed for its column, and that multiple, of 23 bits and a sign, is
-//! written to the base 256 with limbs of -128 to 127. Sums of limbs times codes are exact in 32 bits, so that they are
-//! the same on every device and in any order.
+//! A number is rounded to a multiple of a power of two, which is fixed for its column. That multiple, of 23 bits and a sign, is written in
+//! base 256 with limbs of -128 to 127. Sums of limbs times codes are exact in 32 bits, so they are the same on every device and in any order.
 
 use std::ops::Range;
 
@@ -11,31 +10,31 @@ use rayon::prelude::*;
 use super::entry;
 use crate::{Device, Error, Result, Tensor, extent::to_usize, kernels::cpu::limbs::limbs, linalg::Matrix};
 
-/// Limbs of a number.
+/// The number of limbs of a number.
 pub(crate) const LIMBS: u64 = 3;
 /// The largest multiple whose limbs are all in range: 127 (1 + 256 + 65536).
 pub(crate) const MAX: f64 = 8_355_711.0;
-/// The largest multiple whose `limb_count` limbs are all in range.
+/// Returns the largest multiple whose `limb_count` limbs are all in range.
 pub(crate) fn max_of(limb_count: u64) -> f64 {
     (0..limb_count).fold(0.0, |max, _| 256.0 * max + 127.0)
 }
 
-/// Columns of one product at most.
+/// The maximum number of columns of one product.
 pub(crate) const MAX_COLUMNS: u64 = 64;
 
-/// Limbs of a row of numbers: limb t of column c is at `t columns + c`, padded to a multiple of 16.
+/// Returns the number of limbs of a row of numbers. Limb t of column c is at `t columns + c`, and rows are padded to a multiple of 16.
 pub(crate) const fn row_limbs(limb_count: u64, columns: u64) -> u64 {
     (limb_count * columns).next_multiple_of(16)
 }
 
-/// The smallest power of two of which numbers up to `largest` are at most [`MAX`] times as large; the smallest number of
-/// f64 where that is smaller still, of which every number is a multiple.
+/// Returns the smallest power of two of which numbers up to `largest` are at most [`MAX`] times as large. If it is below the smallest
+/// positive f64, of which every f64 is a multiple, returns the smallest positive f64.
 pub(crate) fn unit(largest: f64) -> f64 {
     if largest <= 0.0 {
         return 1.0;
     }
     let bits = largest.to_bits();
-    // `largest` without all but its first bit.
+    // `largest` with all bits but the first cleared.
     let power = if largest.is_normal() {
         f64::from_bits(bits >> (f64::MANTISSA_DIGITS - 1) << (f64::MANTISSA_DIGITS - 1))
     } else {
@@ -47,12 +46,12 @@ pub(crate) fn unit(largest: f64) -> f64 {
     unit.max(f64::from_bits(1))
 }
 
-/// Entries that one task takes: whole words of a row.
+/// The number of entries that one task takes: whole words of a row.
 const PART: usize = 1024;
 
-/// For each column, the largest magnitude; that of NaN and infinity is no finite number.
+/// Returns the largest magnitude of each column. It is not finite if the column holds NaN or infinity.
 fn largest(x: &Matrix, columns: &Range<usize>) -> Vec<f64> {
-    // The bits of magnitudes are in their order, and those of infinity and NaN above all others.
+    // The bits of magnitudes have the same order as the magnitudes, and the bits of infinity and NaN are above all others.
     let none = || vec![0; columns.len()];
     let larger = |mut largest: Vec<u64>, row: &[f64]| {
         for (largest, value) in largest.iter_mut().zip(&row[columns.clone()]) {
@@ -69,14 +68,13 @@ fn largest(x: &Matrix, columns: &Range<usize>) -> Vec<f64> {
     largest.into_iter().map(f64::from_bits).collect()
 }
 
-/// Puts the limbs of an entry's numbers at place `place` of a quad's words, which are 0 there, and adds the multiples to
-/// `totals`.
+/// Writes the limbs of an entry's numbers to place `place` of a quad's words, where the bytes are 0, and adds the multiples to `totals`.
 fn put(numbers: &[f64], units: &[f64], place: usize, out: &mut [u32], totals: &mut [i64]) {
-    // 1.5 times 2^52: what is added to it is rounded to whole numbers, ties to even, which the low bits then show.
+    // This is 1.5 times 2^52. A number that is added to it is rounded to an integer, ties to even, which the low bits then hold.
     const SHIFT: f64 = 6_755_399_441_055_744.0;
     let columns = numbers.len();
     for (c, ((value, unit), total)) in numbers.iter().zip(units).zip(totals).enumerate() {
-        // Within the range by the choice of the unit.
+        // The unit is chosen so that the value is in range.
         #[allow(clippy::cast_possible_truncation, reason = "at most MAX")]
         let multiple = (value / unit + SHIFT).to_bits() as i32;
         *total += i64::from(multiple);
@@ -86,22 +84,22 @@ fn put(numbers: &[f64], units: &[f64], place: usize, out: &mut [u32], totals: &m
     }
 }
 
-/// Columns of a matrix (entries, columns) as limbs on a device, in the order of quads.
+/// The columns of a matrix (entries, columns) as limbs on a device, in the order of quads.
 #[derive(Debug)]
 pub(crate) struct LimbMatrix {
     /// (quads, row limbs) words: byte b of word (q, limb) belongs to the entry at place b of quad q.
     pub(crate) words: Tensor<u32>,
     pub(crate) columns: u64,
-    /// The unit of each column, of which its numbers are multiples.
+    /// The unit of each column, of which the column's numbers are multiples.
     pub(crate) units: Vec<f64>,
-    /// Each column's largest magnitude, in its unit and before it is rounded.
+    /// The largest magnitude of each column, in units of the column and before rounding.
     pub(crate) largest: Vec<f64>,
-    /// Each column's sum of multiples.
+    /// The sum of the multiples of each column.
     pub(crate) totals: Vec<f64>,
 }
 
 impl LimbMatrix {
-    /// From columns `first..first + columns` of `x`, for rows of `words` words.
+    /// Converts columns `first..first + columns` of `x` to limbs, for rows of `words` words.
     ///
     /// # Errors
     /// [`Error::Argument`] for NaN and infinity; [`Error::OutOfMemory`].
@@ -136,7 +134,7 @@ impl LimbMatrix {
         Ok(Self { words, columns: columns as u64, units, largest, totals })
     }
 
-    /// For each column its sum of multiples, and what a product's sums of multiples are multiplied by: 1 / `units`, or 1.
+    /// Returns for each column the sum of its multiples, and the factor of a product's sums of multiples: 1 / `units`, or 1.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].

@@ -1,10 +1,10 @@
-//! For each pair of columns, the sum over rows of the product of their codes times the row's weight, in whole numbers.
+//! For each pair of columns, the sum over rows of the product of their codes times the row's weight, in integers.
 //!
-//! That is Aᵀ W with A the codes and W those codes times the weights, which are one of four numbers in a row. Weights are
-//! rounded to multiples of a power of two, each row's own. Rows of one power are multiplied together, and sums shifted to a
-//! common unit, so that no order of the rows changes a bit.
+//! The sums are Aᵀ W, where A are the codes and W the codes times the weights, which have four values in a row. Weights are rounded to
+//! multiples of a power of two, which each row has of its own. Rows with the same power are multiplied together, and sums are shifted to a
+//! common unit, so that results are the same to the bit for any order of the rows.
 //!
-//! In a row of few codes that are not 0, only the pairs of these add to the sums: they are found one by one.
+//! In a row with few codes that are not 0, only the pairs of these codes add to the sums, and the pairs are found one by one.
 
 mod results;
 
@@ -36,36 +36,38 @@ use crate::{
     },
 };
 
-/// Columns of the smallest group: a vector of the kernels.
+/// The number of columns of the smallest group: a vector of the kernels.
 pub(crate) const COLUMNS: u64 = PART_COLUMNS;
-/// A row is rare where one code in as many is not 0: on a cpu, to find its pairs then takes about half as long as a product.
+/// A row is rare if at most one in this many codes is not 0. On a cpu, finding its pairs then takes about half as long as a product.
 const RARE: u64 = 16;
 
-/// Sums over rows.
+/// Sums over rows, for pairs of columns.
 #[derive(Debug)]
 pub(crate) struct PairProducts {
     device: Device,
     columns: u64,
-    /// The number of rows that may still come.
+    /// The number of rows that may still be added.
     left: u64,
-    /// Sums are of multiples of 2^-`point`.
+    /// The exponent of the unit: sums are multiples of 2^-`point`.
     point: i32,
-    /// For each [`group_columns`] columns, the sums of those and all that follow them, or of some, as far as they are wanted.
+    /// For each [`group_columns`] columns, the sums with themselves and with all or some of the columns after them, as far as these are
+    /// wanted.
     groups: Vec<ColumnSums>,
 }
 
-/// The pairs of columns that have sums. Ranges start with a multiple of 64, and end with one or with the last column.
+/// The pairs of columns that have sums. Ranges start at a multiple of 64, and end at a multiple of 64 or after the last column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PairSet {
-    /// These columns with themselves and all that follow.
+    /// These columns, paired with themselves and all columns after them.
     From(Range<u64>),
-    /// All columns before this one, a multiple of 64, with it and all that follow; and each with itself, as below.
+    /// All columns before this one, a multiple of 64, paired with this column and all after it; and each column paired with itself, as in
+    /// `Diagonal`.
     Across(u64),
-    /// Each with itself; some others, too.
+    /// Each column paired with itself. Some other pairs have sums, too.
     Diagonal,
 }
 
-/// The sums of some columns with some entries.
+/// A group of columns, and the entries with which these columns have sums.
 #[derive(Clone, Copy, Debug)]
 struct Group {
     own: u64,
@@ -74,7 +76,7 @@ struct Group {
 }
 
 impl Group {
-    /// The groups of what is wanted, of so many columns.
+    /// Returns the groups that cover the pairs `wanted` of `columns` columns.
     fn cover(device: &Device, wanted: &PairSet, columns: u64) -> impl Iterator<Item = Self> + use<> {
         let (across, alone, following) = match wanted {
             PairSet::From(own) => (0..0, 0..0, own.start.min(columns)..own.end.min(columns)),
@@ -102,18 +104,18 @@ impl Group {
     }
 }
 
-/// The kind of a row: common rows of one kind are multiplied together.
+/// The kind of a row. Rows of one kind that are not rare are multiplied together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Kind {
     pub(crate) rare: bool,
-    /// True where a code is missing.
+    /// True if a code is missing.
     pub(crate) missing: bool,
-    /// Bytes of its numbers, which are multiples of 2^-`power`.
+    /// The number of bytes of the row's integers, which are multiples of 2^-`power`.
     pub(crate) limb_count: u64,
     pub(crate) power: i32,
 }
 
-/// The products of two codes of a row, in whole numbers: of two codes 1, of a 1 and a missing code, of two missing codes.
+/// The products of two codes of a row, as integers: of two codes 1, of a code 1 and a missing code, and of two missing codes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Multiples {
     pub(crate) one: i32,
@@ -121,17 +123,17 @@ pub(crate) struct Multiples {
     pub(crate) square: i32,
 }
 
-/// The kind of a row, and the numbers that it is multiplied by.
+/// The kind of a row, and the integers that the row is multiplied by.
 pub(crate) struct RowTerms {
-    /// The change of its codes that comes first.
+    /// The change of the row's codes that is made first.
     pub(crate) recode: Recode,
     pub(crate) kind: Kind,
     pub(crate) multiples: Multiples,
 }
 
 impl PairProducts {
-    /// Sums of no rows, of which there will be `rows` at most, each of products up to `largest`, for all pairs of columns. In multiples
-    /// of 2^-`point` at most.
+    /// Creates sums of no rows for all pairs of columns. At most `rows` rows are added, each with products up to `largest`. The unit is
+    /// 2^-`point` or larger.
     ///
     /// # Errors
     /// [`Error::Limit`] for more columns than sums are exact for; [`Error::OutOfMemory`].
@@ -139,7 +141,7 @@ impl PairProducts {
         Self::for_pairs(device, columns, &PairSet::From(0..columns), rows, largest, point)
     }
 
-    /// Sums as of [`new`](Self::new), for the pairs `wanted` alone.
+    /// Creates sums as [`new`](Self::new) does, for only the pairs in `wanted`.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -163,7 +165,7 @@ impl PairProducts {
         })
     }
 
-    /// Refuses rows from row `from` on that the panel does not have, and more rows than were said.
+    /// Refuses rows from row `from` on that are beyond the panel, and more rows than may still be added.
     ///
     /// # Errors
     /// [`Error::Shape`]; [`Error::Argument`].
@@ -191,7 +193,7 @@ impl PairProducts {
         &self.device
     }
 
-    /// The number of rows that may still come.
+    /// Returns the number of rows that may still be added.
     pub(crate) fn left(&self) -> u64 {
         self.left
     }
@@ -200,36 +202,36 @@ impl PairProducts {
         self.columns
     }
 
-    /// The unit's power of two, negated.
+    /// Returns the exponent of the unit, negated.
     pub(crate) fn point(&self) -> i32 {
         self.point
     }
 
-    /// True where `codes` codes that are not 0 make a row a rare one.
+    /// Returns true if a row with `codes` codes that are not 0 is rare.
     pub(crate) fn is_rare(&self, codes: f64) -> bool {
         codes < (self.columns / RARE) as f64 + 0.5
     }
 
-    /// The power of two that numbers up to `bound` are multiplied by, of which `max` can be held.
+    /// Returns the exponent of the power of two by which numbers up to `bound` are multiplied, so that the results are at most `max`.
     pub(crate) fn power(&self, max: f64, bound: f64) -> i32 {
         exponent(max / bound).clamp(self.point - 31, self.point)
     }
 
-    /// The programs that sums of so many rows may launch where no code is missing, those first that compilers take longest for.
+    /// Returns the programs that sums of `rows` rows may launch if no code is missing. The programs that take longest to compile come first.
     pub(crate) fn programs(device: &Device, columns: u64, rows: u64, limb_count: u64) -> Vec<Program> {
         let rows = batches(device, columns, 1, limb_count).longest(rows);
-        // The first group and the last are enough: groups between them launch the program of one of both.
+        // The first and the last group are enough, since each group between them launches the program of one of the two.
         let groups = [columns, columns.min(COLUMNS)].map(row_words);
         let [first, last] = groups.map(|words| adjoint::program(words, rows, limb_count));
         vec![first, last, limbs::program(1, limb_count), pairs::program(), gather::program()]
     }
 
-    /// Bytes on the device besides the panel, of so many rows with so many sets of numbers.
+    /// Returns the bytes on the device in addition to the panel, for `rows` rows with `sets` sets of integers.
     pub(crate) fn device_bytes(device: &Device, columns: u64, rows: u64, sets: u64) -> u64 {
         Self::device_bytes_of(device, columns, &PairSet::From(0..columns), rows, sets)
     }
 
-    /// [`device_bytes`](Self::device_bytes) of sums for the pairs `wanted` alone.
+    /// Returns the [`device_bytes`](Self::device_bytes) of sums for only the pairs in `wanted`.
     pub(crate) fn device_bytes_of(
         device: &Device,
         columns: u64,
@@ -240,8 +242,8 @@ impl PairProducts {
         let columns = columns.min(MAX_ENTRIES);
         let sums = Group::cover(device, wanted, columns)
             .map(|Group { count, entries: (first, end), .. }| 8 * count * (end - first));
-        // The rows in order; the limbs of a batch for each group that is worked on, with what the cpu device adds for
-        // missing codes, less than those; their table and order.
+        // These are the rows in order, the table and the order of the rows, and for each group that is worked on the limbs of a batch. The
+        // cpu device adds less than the same number of bytes again for missing codes.
         let longest = batches(device, columns, sets, LIMBS).longest(rows).next_multiple_of(4);
         let limbs = longest * sets * row_limbs(LIMBS, group_columns(device, columns));
         let limbs = limbs * (1 + 2 * groups_at_once(device, columns));
@@ -249,21 +251,21 @@ impl PairProducts {
         sums.fold(limbs, u64::saturating_add).saturating_add(of_rows)
     }
 
-    /// Bytes on the host of a row of a panel while it is added: what `terms` may be given, its terms, place, and those in a
-    /// table.
+    /// The number of host bytes for a row of a panel while the row is added: the data that `terms` may be given, and the row's terms, place
+    /// and entries of a table.
     pub(crate) const HOST_ROW_BYTES: u64 = 112;
 
-    /// Bytes on the host: a matrix, and what it is read through.
+    /// Returns the bytes on the host for a matrix, and for the buffer through which it is read.
     pub(crate) fn host_bytes(device: &Device, columns: u64) -> u64 {
         columns.saturating_mul(columns).saturating_mul(8).saturating_add(Self::read_bytes(device, columns))
     }
 
-    /// Bytes on the host that results are read through: a group's sums twice.
+    /// Returns the bytes on the host for reading results: twice the sums of a group.
     pub(crate) fn read_bytes(device: &Device, columns: u64) -> u64 {
         group_columns(device, columns).saturating_mul(16).saturating_mul(columns)
     }
 
-    /// Adds so many rows of `packed` from row `from` on; those that take part have terms. Enqueues; does not wait.
+    /// Adds `rows` rows of `packed` from row `from` on. `terms` returns None for a row that takes no part. Enqueues; does not wait.
     ///
     /// # Errors
     /// Any error that the device reports.
@@ -284,7 +286,7 @@ impl PairProducts {
             let of_row = |row| Some((row - start, terms(self, row)?));
             let mut terms: Vec<(usize, RowTerms)> =
                 self.device.pool()?.install(|| (start..end).into_par_iter().filter_map(of_row).collect());
-            // Multiples of one limb are codes times a factor, and rows of equal factors together make faster products.
+            // Multiples of one limb are codes times a factor, and products are faster if rows of equal factors are consecutive.
             let factor = |terms: &RowTerms| if terms.kind.limb_count == 1 { terms.multiples.one } else { 0 };
             let key = |(row, terms): &(usize, RowTerms)| (terms.kind, factor(terms), *row);
             self.device.pool()?.install(|| terms.par_sort_unstable_by_key(key));
@@ -306,7 +308,7 @@ impl PairProducts {
         Ok(())
     }
 
-    /// Adds common rows of one kind.
+    /// Adds rows of one kind that are not rare.
     fn multiply(
         &mut self,
         packed: &Tensor<u32>,
@@ -320,7 +322,7 @@ impl PairProducts {
         let table: Vec<u32> =
             terms.iter().flat_map(|(_, terms)| terms.multiples.table(sets, limb_count)).collect();
         let table = Tensor::from_slice(&self.device, &table, &[terms.len() as u64, sets * limb_count])?;
-        // Products of codes alone read no means or factors.
+        // These products are of codes alone, and read no means or factors.
         let factors = Tensor::<f32>::empty(&self.device, &[0, 2])?;
         let shift = (self.point - power).unsigned_abs();
         for range in batches(&self.device, self.columns, sets, limb_count).split((rows.start, rows.end)) {
@@ -353,7 +355,7 @@ impl PairProducts {
 }
 
 impl Multiples {
-    /// A row of the table of a product.
+    /// Returns a row of the table of a product.
     fn table(&self, sets: u64, limb_count: u64) -> impl Iterator<Item = u32> + use<> {
         let Self { one, filled, square } = *self;
         let codes = [[0, one, 2 * one, filled], [0, filled, 2 * filled, square]];
@@ -366,14 +368,14 @@ impl Multiples {
     }
 }
 
-/// The largest power of two that is at most `value`, a positive normal number: its exponent.
+/// Returns the exponent of the largest power of two that is at most `value`, a positive normal number.
 pub(crate) fn exponent(value: f64) -> i32 {
     #[allow(clippy::cast_possible_truncation, reason = "11 bits")]
     let biased = (value.to_bits() >> 52) as i32;
     biased - BIAS
 }
 
-/// 2 to a power from -1022 to 1023.
+/// Returns 2 to a power from -1022 to 1023.
 pub(crate) fn power_of_two(power: i32) -> f64 {
     f64::from_bits(u64::from((power + BIAS).cast_unsigned()) << 52)
 }
@@ -381,29 +383,30 @@ pub(crate) fn power_of_two(power: i32) -> f64 {
 /// The bias of the exponent in an f64.
 const BIAS: i32 = 1023;
 
-/// The most columns of a group of so many: the more a large device has at once, the fewer workgroups share the rows of a sum, and add to it. Sums
-/// of columns with those before them in their group are not wanted: so a group has at most a 32nd of the columns.
+/// Returns the maximum number of columns of a group, for `columns` columns in all. The more columns a large device computes at once, the
+/// fewer workgroups share the rows of a sum and add to it. Sums of columns with earlier columns of the same group are not wanted, so a group
+/// has at most a 32nd of the columns.
 fn group_columns(device: &Device, columns: u64) -> u64 {
     let limits = device.limits();
     let large = u64::from(limits.fill) / (128 * device.at_once() as u64).max(1);
-    // A binding holds the sums of 64 entries.
+    // A binding has to hold the sums of 64 entries.
     let room = limits.room() / (8 * 64 * COLUMNS);
     COLUMNS * large.min(columns / (32 * COLUMNS)).min(room).clamp(1, 8)
 }
 
-/// Columns of a group with so many entries, at most `most`: so many that the fewest workgroups share the rows of a sum.
+/// Returns the number of columns of a group with `entries` entries, at most `most`, for which the fewest workgroups share the rows of a sum.
 fn width(limits: &Limits, most: u64, entries: u64) -> u64 {
     let tiles = entries.div_ceil(16 * u64::from(LARGE_TILE)).max(1);
     let splits = |parts: &u64| adjoint::splits(limits, LARGE_TILE, false, [u64::MAX, parts * tiles]);
     COLUMNS * (1..=most / COLUMNS).rev().min_by_key(splits).unwrap_or(1)
 }
 
-/// The groups that the device works on at once.
+/// Returns the number of groups that the device works on at once.
 fn groups_at_once(device: &Device, columns: u64) -> u64 {
     (device.at_once() as u64).min(columns.div_ceil(group_columns(device, columns)))
 }
 
-/// The batches over rows, which stay near the processor with their limbs in the groups that are worked on at once.
+/// Returns the batches of rows that stay in the cache, together with their limbs in the groups that are worked on at once.
 pub(super) fn batches(device: &Device, columns: u64, sets: u64, limb_count: u64) -> RowBatches {
     let limbs =
         sets * row_limbs(limb_count, group_columns(device, columns)) * groups_at_once(device, columns);

@@ -1,4 +1,4 @@
-//! Products of packed rows that are mostly 0, entry by entry.
+//! Products of the codes of packed rows that are mostly 0, entry by entry.
 
 use std::ops::Range;
 
@@ -16,16 +16,16 @@ use crate::{
     },
 };
 
-/// The program that [`packed_pairs`] launches.
+/// Returns the program that [`packed_pairs`] launches.
 pub(crate) fn program() -> Program {
     Program::new(&PACKED_PAIRS, &WG_ALONE)
 }
 
-/// Adds the products of the codes of each entry and each column to `sums`: exact. Columns are those entries themselves, or
-/// some whole words of the row. Enqueues; does not wait.
+/// Adds the products of the codes of each entry and each column to `sums`, exactly. The columns are the entries themselves, or some whole
+/// words of the row. Enqueues; does not wait.
 ///
-/// `terms` (rows, 4) are the [`Terms`](crate::kernels::packed_pairs::Terms) of each row of `rows`. The work is that of
-/// reading the rows, and of the pairs of codes that are not 0.
+/// `terms` (rows, 4) are the [`Terms`](crate::kernels::packed_pairs::Terms) of each row of `rows`. The work is to read the rows, and to
+/// multiply the pairs of codes that are not 0.
 ///
 /// # Errors
 /// [`Error::Shape`] when the shapes do not fit; [`Error::Limit`] when a row does not fit a binding.
@@ -41,7 +41,7 @@ pub(crate) fn packed_pairs(
         return Err(Error::shape(op, "sums of (entries, columns, 2)", ""));
     };
     let count = rows.end.saturating_sub(rows.start);
-    // Sums may be of only some entries of a row, from one word on.
+    // There may be sums for only some entries of a row, from one word on.
     let until = row_words(16 * sums.first + entries);
     let fits = rows.end <= held && until <= words;
     let is_same = sums.own == sums.first;

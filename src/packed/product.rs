@@ -20,27 +20,28 @@ use crate::{
 /// The factor by which rounding in f32 may raise a bound.
 const ROUNDING: f64 = 1.0 + 1e-5;
 
-/// Most parts that are on their way to the host while the next ones are computed.
+/// The maximum number of parts that are being downloaded while the next parts are computed.
 const IN_FLIGHT: usize = 2;
-/// Rows of a matrix that a thread of the host takes at least.
+/// The minimum number of rows of a matrix that a thread of the host takes.
 const LEAST_ROWS: usize = 1024;
 
-/// Some columns of an operand.
+/// A group of columns of an operand.
 #[derive(Debug)]
 struct Group {
     first: usize,
     x: LimbMatrix,
-    /// The [factors](Operand::factors) of `x`; for `Aᵀ (A X)`, those of the units of weights.
+    /// The [factors](Operand::factors) of `x`; for `Aᵀ (A X)`, the factors of the units of the weights.
     factors: Tensor<f32>,
-    /// The unit of each column's weights, in that of `x`, and the sums; for `Aᵀ (A X)` alone.
+    /// For `Aᵀ (A X)` alone: the unit of each column's weights, in units of `x`, and the sums.
     adjoint: Option<(Vec<f64>, ColumnSums)>,
 }
 
-/// A product of packed rows with a matrix of the host: A X, or Aᵀ (A X). A row of A is the row's codes less its mean, times its factor.
+/// A product of packed rows with a matrix on the host: A X, or Aᵀ (A X). A row of A holds the row's codes less the row's mean, times the
+/// row's factor.
 ///
 /// # Cost
-/// For each row, entry and column of X three products of bytes, and as many for Aᵀ (A X); of rows with a missing code more. Columns of X are
-/// taken in groups that fit the device, and each group takes all rows. Memory as [`needs`](Self::needs) says.
+/// For each row, entry and column of X, three products of bytes, and another three for Aᵀ (A X). Rows with a missing code take more. Columns
+/// of X are taken in groups that fit the device, and each group takes all rows. For the memory, see [`needs`](Self::needs).
 ///
 /// ```
 /// use teatime::{
@@ -75,17 +76,17 @@ pub struct PackedProduct {
     entries: u64,
     columns: usize,
     centred: bool,
-    /// True where it is `Aᵀ (A X)`.
+    /// True if the product is `Aᵀ (A X)`.
     twice: bool,
 }
 
 impl PackedProduct {
-    /// `A X`, or with `bounds` `Aᵀ (A X)`, for X (entries, columns).
+    /// Creates the product `A X`, or with `bounds` the product `Aᵀ (A X)`, for X (entries, columns).
     ///
-    /// - `centred`: whether means are subtracted from codes; else only missing codes become means. For a centred `Aᵀ (A X)` a row's mean
-    ///   has to be that of its known codes.
+    /// - `centred`: true if means are subtracted from codes. If false, means only replace missing codes. For a centred `Aᵀ (A X)`, a row's
+    ///   mean has to be the mean of its known codes.
     /// - `bounds`: the largest Euclidean norm of a row of A, and the largest sum of a row's magnitudes, each row times the larger of 1 and
-    ///   its mean. They decide how `A X` is rounded: larger ones cost digits, and with smaller ones sums overflow.
+    ///   its mean. The bounds determine how `A X` is rounded: larger bounds cost digits, and with smaller bounds sums overflow.
     ///
     /// # Errors
     /// [`Error::Argument`] for NaN and infinity in X, and for `bounds` that are negative or not finite; [`Error::Limit`] for more entries
@@ -103,7 +104,7 @@ impl PackedProduct {
         for first in (0..columns).step_by(step) {
             let mut operand = LimbMatrix::new(device, x, first, step.min(columns - first), words)?;
             if !centred {
-                // Then Σ μ x over the missing is added rather than Σ μ x over the others subtracted.
+                // Without centring, Σ μ x over the missing entries is added, instead of Σ μ x over the other entries being subtracted.
                 operand.totals.fill(0.0);
             }
             let adjoint = bounds.map(|[norm, magnitudes]| {
@@ -120,8 +121,8 @@ impl PackedProduct {
         Ok(Self { device: device.clone(), groups, entries, columns, centred, twice: bounds.is_some() })
     }
 
-    /// The programs that `Aᵀ (A X)` launches for an X (entries, columns) where no code is missing, for [`Device::prepare`]: first those
-    /// that take longest to compile. `panels`: rows of a panel, and of the last one.
+    /// Returns the programs that `Aᵀ (A X)` launches for an X (entries, columns) if no code is missing, for [`Device::prepare`]. The programs
+    /// that take longest to compile come first. `panels`: the numbers of rows of a panel and of the last panel.
     ///
     /// # Errors
     /// [`Error::Limit`] when not even one column fits a binding.
@@ -138,18 +139,18 @@ impl PackedProduct {
     }
 
     /// # Errors
-    /// [`Error::Argument`] unless it is that product.
+    /// [`Error::Argument`] unless `self.twice` is `twice`.
     fn check_twice(&self, op: &'static str, twice: bool) -> Result<()> {
         let [want, other] = if twice { ["with", "without"] } else { ["without", "with"] };
         let why = format_args!("made {other} `bounds`, and this is for a product made {want}");
         if self.twice == twice { Ok(()) } else { Err(Error::argument(op, "self", why)) }
     }
 
-    /// Adds some rows' part of `Aᵀ (A X)`. Enqueues; does not wait.
+    /// Adds the part of `Aᵀ (A X)` that comes from some rows. Enqueues; does not wait.
     ///
     /// # Errors
-    /// [`Error::Shape`] for rows of other lengths than X has, or beyond their panel or table; [`Error::Argument`] for a product
-    /// without bounds; what the device reports.
+    /// [`Error::Shape`] for rows with another number of entries than X, or beyond their panel or table; [`Error::Argument`] for a product
+    /// without bounds; any error that the device reports.
     pub fn add(&mut self, rows: PackedRows<'_>) -> Result<()> {
         let op = "PackedProduct::add";
         rows.check(op, self.entries, true)?;
@@ -163,7 +164,7 @@ impl PackedProduct {
         Ok(())
     }
 
-    /// The first half of [`add`](Self::add) alone, for benchmarks of this workspace: makes the weights of some rows, and drops them.
+    /// Makes the weights of some rows, and drops them. This is the first half of [`add`](Self::add), for benchmarks of this workspace.
     /// Enqueues; does not wait.
     ///
     /// # Errors
@@ -179,17 +180,17 @@ impl PackedProduct {
         Ok(())
     }
 
-    /// The memory on the device of a product `Aᵀ (A X)` besides the `rows` rows of A: X, the sums, and A X of some rows at a time.
+    /// Returns the device memory of a product `Aᵀ (A X)` in addition to the `rows` rows of A: X, the sums, and A X of some rows at a time.
     pub fn needs(device: &Device, rows: u64, entries: u64, columns: u64) -> Needs {
         let (words, width) = (row_words(entries), 2 * row_limbs(LIMBS, columns));
         let weights = batches(device, words, width).longest(rows).next_multiple_of(4) * width;
         Needs::device(16 * words * row_limbs(LIMBS, columns) + 8 * entries * columns + 6 * weights)
     }
 
-    /// Waits: `Aᵀ (A X)` of all rows that were added, (entries, columns), exact but for the rounding of X and of A X.
+    /// Waits, and returns `Aᵀ (A X)` of all added rows, (entries, columns), exact except for the rounding of X and of A X.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a product without bounds; what the device reports.
+    /// [`Error::Argument`] for a product without bounds; any error that the device reports.
     pub fn finish(self) -> Result<Matrix> {
         self.check_twice("PackedProduct::finish", true)?;
         let mut total = Matrix::zeros(to_usize(self.entries), self.columns);
@@ -197,7 +198,7 @@ impl PackedProduct {
             let Some((weight_units, sums)) = adjoint else { continue };
             let (sums, width) = (sums.read()?, weight_units.len());
             self.device.pool()?.install(|| {
-                // A row of the centred matrix adds up to 0, so what is to be subtracted from each entry is the mean.
+                // A row of the centred matrix adds up to 0, so the mean is to be subtracted from each entry.
                 let means = self.centred.then(|| means(&sums, width));
                 let rows = total.data_mut().par_chunks_exact_mut(self.columns.max(1));
                 rows.zip(sums.par_chunks_exact(width)).with_min_len(LEAST_ROWS).for_each(|(row, sums)| {
@@ -213,11 +214,12 @@ impl PackedProduct {
         Ok(total)
     }
 
-    /// Gives `A X` to `sink` part by part, in order: the numbers of the part's rows among all, and (rows, columns). A part comes with the
-    /// number of rows before its panel. While some parts are on their way to the host, the next are computed. Waits.
+    /// Calls `sink` with `A X` part by part, in order: with the indices of the part's rows among all rows, and with the product (rows,
+    /// columns). Each of `parts` comes with the number of rows before its panel. While some parts are being downloaded, the next parts are
+    /// computed. Waits.
     ///
     /// # Errors
-    /// [`Error::Shape`] as for [`add`](Self::add); [`Error::Argument`] for a product with bounds; what the device and `sink` report.
+    /// [`Error::Shape`] as for [`add`](Self::add); [`Error::Argument`] for a product with bounds; any error of the device or of `sink`.
     pub fn each_part<'a>(
         &self,
         parts: impl Iterator<Item = (u64, PackedRows<'a>)>,
@@ -239,12 +241,12 @@ impl PackedProduct {
         pending.into_iter().try_for_each(|(rows, parts)| sink(rows.clone(), &self.collect(rows, parts)?))
     }
 
-    /// Enqueues these rows of `A X`: each group's columns.
+    /// Enqueues `A X` for some rows: the columns of each group.
     fn start(&self, rows: PackedRows<'_>) -> Result<Vec<Pending<f32>>> {
         self.groups.iter().map(|group| packed_apply(rows, &group.x, &group.factors)?.download()).collect()
     }
 
-    /// Waits for rows of `A X`.
+    /// Waits, and returns rows of `A X`.
     fn collect(&self, rows: Range<u64>, parts: Vec<Pending<f32>>) -> Result<Matrix> {
         let mut product = Matrix::zeros(to_usize(rows.end - rows.start), self.columns);
         for (Group { first, x, .. }, part) in self.groups.iter().zip(parts) {
@@ -262,22 +264,22 @@ impl PackedProduct {
     }
 }
 
-/// Some rows in the batches in which they are multiplied with so many columns.
+/// Returns some rows in the batches in which they are multiplied with `columns` columns.
 fn parts(rows: PackedRows<'_>, columns: u64) -> impl Iterator<Item = PackedRows<'_>> {
     let batches = batches(rows.device(), rows.words(), rows.sets() * row_limbs(LIMBS, columns));
     batches.split(rows.range).map(move |range| PackedRows { range, ..rows })
 }
 
-/// The batches over rows of so many words, and of so many bytes of weights.
+/// Returns the batches of rows of `words` words, with `weights` bytes of weights for each row.
 fn batches(device: &Device, words: u64, weights: u64) -> RowBatches {
     let limits = device.limits();
-    // A workgroup each for a tile of `A X`.
+    // Each workgroup takes one tile of `A X`.
     let least = (u64::from(limits.fill) * u64::from(TILE)).max(LEAST_DEPTH);
     RowBatches::new(limits, 4 * words + weights, least)
 }
 
-/// The Euclidean lengths of the columns from `first` on, each in its unit: added up in the order of the rows, so that they
-/// are always the same bits.
+/// Returns the Euclidean lengths of the columns from `first` on, each in its unit. Squares are added up in the order of the rows, so that
+/// results are always the same to the bit.
 fn lengths(x: &Matrix, first: usize, units: &[f64]) -> Vec<f64> {
     let mut squares = vec![0.0; units.len()];
     for row in x.data().chunks_exact(x.cols().max(1)) {
@@ -289,7 +291,7 @@ fn lengths(x: &Matrix, first: usize, units: &[f64]) -> Vec<f64> {
     squares.into_iter().map(f64::sqrt).collect()
 }
 
-/// The mean of some numbers: `whole + rest / count`.
+/// The mean of some integers: `whole + rest / count`.
 #[derive(Clone, Copy, Debug)]
 struct Mean {
     whole: i64,
@@ -298,10 +300,10 @@ struct Mean {
 }
 
 impl Mean {
-    /// The mean of `count` numbers, one at least, that add up to `total`.
+    /// Creates the mean of `count` integers, at least one, that add up to `total`.
     fn new(total: i128, count: usize) -> Self {
         let count = i64::try_from(count).unwrap_or(i64::MAX).max(1);
-        // A mean of such numbers is one.
+        // The mean of integers of 64 bits fits 64 bits.
         let part = |part: i128| i64::try_from(part).expect("a mean should be within the numbers' range");
         Self {
             whole: part(total.div_euclid(count.into())),
@@ -310,17 +312,17 @@ impl Mean {
         }
     }
 
-    /// `number` less the mean: `(number count - total) / count`, whose numerator is exact until it becomes f64.
+    /// Returns `number` less the mean: `(number count - total) / count`, whose numerator is exact until it is converted to f64.
     fn taken_from(self, number: i64) -> f64 {
         let Self { whole, rest, count } = self;
         let narrow = || number.checked_sub(whole)?.checked_mul(count)?.checked_sub(rest);
         let wide = || (i128::from(number) - i128::from(whole)) * i128::from(count) - i128::from(rest);
-        // 64 bits hold it but where sums are near the largest that there can be.
+        // 64 bits hold the numerator unless sums are near the largest possible sums.
         narrow().map_or_else(|| wide() as f64, |difference| difference as f64) / count as f64
     }
 }
 
-/// The mean of each column of (entries, width) sums.
+/// Returns the mean of each column of (entries, width) sums.
 fn means(sums: &[i64], width: usize) -> Vec<Mean> {
     let none = || vec![0i128; width];
     let parts = sums.par_chunks(width * LEAST_ROWS).map(|sums| {
@@ -337,7 +339,7 @@ fn means(sums: &[i64], width: usize) -> Vec<Mean> {
     totals.into_iter().map(|total| Mean::new(total, sums.len() / width)).collect()
 }
 
-/// Columns of a group: equal groups, as few as fit.
+/// Returns the number of columns of a group. Groups are equal, and as few as fit.
 fn group_columns(device: &Device, words: u64, columns: u64) -> Result<u64> {
     let room = device.limits().room();
     let bytes = |columns: u64| 16 * words * row_limbs(LIMBS, columns);
@@ -361,7 +363,7 @@ mod tests {
     use super::*;
     use crate::random::philox;
 
-    /// The mean as it was written down: in 128 bits throughout.
+    /// Returns `number` less the mean, computed in 128 bits throughout.
     fn in_128_bits(number: i64, all: i128, count: usize) -> f64 {
         (i128::from(number) * count as i128 - all) as f64 / count as f64
     }
@@ -377,7 +379,7 @@ mod tests {
         let (mut narrow, mut wide) = (0, 0);
         for count in [1, 2, 3, 64, 999, 500_000] {
             for seed in 0..40 {
-                // As if all other numbers were alike.
+                // The total is about `count` times one number.
                 let numbers: Vec<i64> = (0..50).map(|i| random(100 * seed + i)).chain(extremes).collect();
                 let all = i128::from(random(7000 + seed)) * count as i128 + i128::from(seed % 3) - 1;
                 let all =

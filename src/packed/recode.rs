@@ -1,4 +1,4 @@
-//! Codes of two bits by a table to the rows of a packed matrix, with the counts of each row.
+//! Conversion of two-bit codes by a table to the rows of a packed matrix, with the counts of each row's codes.
 
 use std::ops::Range;
 
@@ -12,13 +12,13 @@ use crate::{
     tensor::Pending,
 };
 
-/// The program that [`recode`] launches. For other packages of this workspace.
+/// Returns the program that [`recode`] launches. For other packages of this workspace.
 #[doc(hidden)]
 pub fn recode_program() -> Program {
     Program::new(&RECODE, &SPEC)
 }
 
-/// The counts that [`recode`] made of each row, on their way to the host.
+/// The counts that [`recode`] makes for each row, while they are being downloaded.
 #[derive(Debug)]
 #[must_use = "nothing waits for what was enqueued, and no error is seen"]
 pub struct PendingCounts {
@@ -27,7 +27,7 @@ pub struct PendingCounts {
 }
 
 impl PendingCounts {
-    /// Waits: for each row, in order, the sum, the sum of squares and the number of the codes 0, 1 and 2. Code 3 is missing.
+    /// Waits, and returns for each row, in order, the sum, the sum of squares and the number of the codes 0, 1 and 2. Code 3 is missing.
     ///
     /// # Errors
     /// Any error that the device reports.
@@ -46,15 +46,15 @@ impl PendingCounts {
     }
 }
 
-/// Writes the codes of the rows of `raw`, code i as `table[i]`, to the rows of `packed` from `first` on, and counts them. Enqueues; does
-/// not wait. The page of [the module](crate::packed) has an example.
+/// Writes the codes of the rows of `raw` to the rows of `packed` from `first` on, with code i as `table[i]`, and counts the written codes.
+/// Enqueues; does not wait. The page of [the module](crate::packed) has an example.
 ///
 /// # Shapes
-/// `raw`: (rows, a fourth of `columns`, rounded up), four codes a byte, the first in the lowest bits; the bits behind the last
-/// may have any value. `packed`: (first + rows or more, [`row_words`] of `columns`). `table`: 0 to 3.
+/// `raw`: (rows, a fourth of `columns`, rounded up) bytes with four codes each, the first in the lowest bits. The bits after the last code
+/// may have any value. `packed`: (at least first + rows, [`row_words`] of `columns`). `table`: codes 0 to 3.
 ///
 /// # Cost
-/// One pass over `raw` and what is written; 16 bytes a row go to the host.
+/// One pass over `raw` and over the result; 16 bytes a row are downloaded.
 ///
 /// # Errors
 /// [`Error::Shape`] when the shapes do not fit; [`Error::Argument`] for a table of other codes; [`Error::Limit`] when a row does not fit

@@ -1,4 +1,4 @@
-//! Batches of rows: two products go through one batch, one product after the other, before they go on to the next batch.
+//! Batches of rows: both of two products are computed for one batch, before either goes on to the next batch.
 
 use super::apply::pieces;
 use crate::{
@@ -6,35 +6,36 @@ use crate::{
     kernels::packed_apply::{AT_ONCE, LARGE_TILE},
 };
 
-/// Batches of rows: as many as stay near the processor between the two products, but as many as fill the device.
+/// Batches of rows. A batch is small enough to stay in the cache between the two products, but large enough to fill the device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RowBatches {
     rows: u64,
-    /// A number of which batches are multiples: rows of a tile, or of a wave of them.
+    /// The number of which batch sizes are multiples: the rows of a tile, or of a wave of tiles.
     unit: u64,
 }
 
-/// Rows of a wave of large tiles of the first product, on a device of which that is known; else those of a tile.
+/// Returns the number of rows of a wave of the first product's large tiles, if the device is known, and otherwise of one tile.
 pub(super) fn wave(limits: &Limits) -> u64 {
     u64::from(LARGE_TILE) * u64::from(AT_ONCE * limits.processors).max(1)
 }
 
 impl RowBatches {
-    /// Batches of about `least` rows at least; a row takes `row_bytes` bytes, with what one product gives the other.
+    /// Creates batches of at least about `least` rows. A row takes `row_bytes` bytes, including the data that one product passes to the
+    /// other.
     pub(crate) fn new(limits: &Limits, row_bytes: u64, least: u64) -> Self {
         let rows = (limits.step / row_bytes.max(1)).max(least).max(1);
         let wave = wave(limits);
         Self { rows, unit: if rows < wave { LARGE_TILE.into() } else { wave } }
     }
 
-    /// The parts of `first..end`: equal but for the last. They are whole tiles, and where the device is known and there are so many rows whole
-    /// waves of them.
+    /// Returns the parts of `first..end`, which are equal except for the last. They are whole tiles, or whole waves of tiles if the device is
+    /// known and there are enough rows.
     pub(crate) fn split(self, (first, end): (u64, u64)) -> impl Iterator<Item = (u64, u64)> {
         let count = end.saturating_sub(first);
         let parts = ((count + self.rows / 2) / self.rows).max(1);
         let unit = if count < self.unit { LARGE_TILE.into() } else { self.unit };
         let each = count.div_ceil(parts);
-        // Without waves the last part is about as long as the others, since a short one would not fill the device.
+        // Without waves, the last part is about as long as the other parts, since a short part would not fill the device.
         let rows = if unit > LARGE_TILE.into() {
             (each + unit / 2) / unit * unit
         } else {
@@ -44,7 +45,7 @@ impl RowBatches {
         pieces(first..end, rows)
     }
 
-    /// The most rows of a part of `count`.
+    /// Returns the maximum number of rows of a part of `count` rows.
     pub(crate) fn longest(self, count: u64) -> u64 {
         (self.rows + self.rows / 2 + self.unit).min(count)
     }
@@ -75,7 +76,7 @@ mod tests {
                 }
             }
         }
-        // Whole waves of a large device, where there are so many rows.
+        // Parts are whole waves of a large device, if there are enough rows.
         let large = Limits { step: 3 << 30, processors: 132, ..limits.clone() };
         let batches = RowBatches::new(&large, 5072, 512);
         for count in [1000, 67_584, 600_000, 1_000_000, 10_000_000] {
@@ -85,7 +86,7 @@ mod tests {
             assert!(whole.iter().all(|(first, end)| (end - first).is_multiple_of(2 * 132 * 256)));
             assert!(parts.iter().all(|(first, end)| end - first <= batches.longest(count)));
         }
-        // A batch has the rows that stay near the processor, or those that fill the device where these are more.
+        // A batch has the rows that stay in the cache, or the rows that fill the device if these are more.
         assert_eq!(RowBatches::new(&limits, 1024, 512).rows, 1024);
         assert_eq!(RowBatches::new(&limits, 1 << 18, 512).rows, 512);
     }

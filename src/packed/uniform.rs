@@ -11,17 +11,17 @@ use crate::{
     random::random_words,
 };
 
-/// Rows `first..first + rows` of a random matrix of `columns` entries in {0, 1, 2}: (rows, words) codes, the same for a seed
-/// on every device and in any pieces. Enqueues; does not wait.
+/// Returns rows `first..first + rows` of a random matrix of `columns` entries in {0, 1, 2}: (rows, words) of codes. For one seed, the codes
+/// are the same on every device and in any pieces. Enqueues; does not wait.
 ///
-/// Word w of row i is word `i words + w` of the seed's [`random_words`], whose first 16 digits to the base 3 are the codes.
-/// Any 16 digits are the first of 99 or 100 of the 2^32 words.
+/// The codes of word w of row i are the first 16 digits in base 3 of word `i words + w` of the seed's [`random_words`]. Each sequence of 16
+/// digits begins 99 or 100 of the 2^32 words.
 ///
 /// # Cost
 /// A few dozen operations for each word of 16 entries.
 ///
 /// # Errors
-/// [`Error::Limit`] when a row does not fit a binding, or the rows a buffer; [`Error::OutOfMemory`].
+/// [`Error::Limit`] when a row does not fit a binding, or the rows do not fit a buffer; [`Error::OutOfMemory`].
 pub fn packed_uniform(
     device: &Device,
     seed: u64,

@@ -1,6 +1,6 @@
-//! Packed rows, transposed, times weights that the host gives: Aᵀ W.
+//! The product Aᵀ W of transposed packed rows with weights from the host.
 //!
-//! A weight has four limbs, two for each of two columns of the product, whose sums are joined on the host.
+//! A weight has four limbs, two for each of two columns of the product. The sums of the two columns are joined on the host.
 
 use std::ops::Range;
 
@@ -16,36 +16,37 @@ use super::{
 };
 use crate::{Device, Limits, Needs, Result, Tensor, extent::to_usize, kernel::Program, linalg::Matrix};
 
-/// Columns of a weight, and limbs of it in each.
+/// The number of columns of a weight, and the number of its limbs in each column.
 const HALVES: usize = 2;
 const LIMBS: usize = 2;
-/// Weights of a row that are multiplied at once, at most.
+/// The maximum number of weights of a row that are multiplied at once.
 const GROUP: usize = 32;
-/// Rows whose weights a thread of the host makes at least: a multiple of 4.
+/// The minimum number of rows whose weights a thread of the host makes: a multiple of 4.
 const LEAST_ROWS: usize = 256;
-/// Entries whose sums a thread of the host joins at least.
+/// The minimum number of entries whose sums a thread of the host joins.
 const LEAST_ENTRIES: usize = 1024;
 
-/// The numbers that an entry adds to a sum, in the sum's unit. Each has to be from -2,139,062,016 to 2,139,062,016, or sums are wrong.
-/// [`weight_unit`] gives a unit by which they fit.
+/// The integers that an entry adds to a sum, in the sum's unit. Each has to be from -2,139,062,016 to 2,139,062,016, or sums are wrong.
+/// [`weight_unit`] returns a unit with which they fit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Weight {
-    /// For each 1 of its code.
+    /// The integer for each 1 of the entry's code.
     pub one: i32,
-    /// For a missing code.
+    /// The integer for a missing code.
     pub missing: i32,
 }
 
-/// A unit for weights up to `largest`, finite and not negative: a power of two of which `largest` is at most 2,139,062,016.
+/// Returns a unit for weights up to `largest`, finite and not negative: a power of two of which `largest` is at most 2,139,062,016 times as
+/// large.
 pub fn weight_unit(largest: f64) -> f64 {
     (operand::unit(largest) / 256.0).max(f64::from_bits(1))
 }
 
-/// For each entry and column of weights the sum of its weights over rows, Aᵀ W, in whole numbers: exact, the same on every device.
+/// For each entry and each column of weights, the sum of the entry's weights over rows, Aᵀ W, in integers. Sums are exact, and the same on
+/// every device.
 ///
 /// # Cost
-/// For each row, entry and column four products of bytes, eight of rows with a missing code. Memory as
-/// [`needs`](Self::needs) says.
+/// For each row, entry and column, four products of bytes, or eight in rows with a missing code. For the memory, see [`needs`](Self::needs).
 ///
 /// ```
 /// use teatime::{Device, Tensor, packed::{PackedRows, Weight, WeightedSums, recode, row_words}};
@@ -74,7 +75,7 @@ pub struct WeightedSums {
 }
 
 impl WeightedSums {
-    /// Zeros: no rows yet, each of which is given a weight for each of `columns`.
+    /// Creates sums of no rows. Each added row is given a weight for each of `columns` columns.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
@@ -86,7 +87,7 @@ impl WeightedSums {
         Ok(Self { entries, columns, groups: groups(columns).map(zeros).collect::<Result<_>>()? })
     }
 
-    /// The programs that sums over panels of `rows` rows launch where no code is missing, for [`Device::prepare`].
+    /// Returns the programs that sums over panels of `rows` rows launch if no code is missing, for [`Device::prepare`].
     pub fn programs(device: &Device, entries: u64, columns: usize, rows: u64) -> Vec<Program> {
         let words = row_words(entries);
         let program = |group: Range<usize>| {
@@ -96,8 +97,8 @@ impl WeightedSums {
         groups(columns).map(program).collect()
     }
 
-    /// The memory of sums over panels of `rows` rows, without the panels. On the device: the sums, and the weights of a batch of rows. On the
-    /// host: the weights of a batch, the sums in f64, and twice the sums of a group of columns.
+    /// Returns the memory of sums over panels of `rows` rows, without the panels. On the device it is for the sums, and for the weights of a
+    /// batch of rows. On the host it is for the weights of a batch, for the sums in f64, and for twice the sums of a group of columns.
     pub fn needs(device: &Device, entries: u64, columns: usize, rows: u64) -> Needs {
         let group = groups(columns).next().map_or(0, |group| group.len());
         let width = width(2, group);
@@ -108,11 +109,12 @@ impl WeightedSums {
         sums * entries + Needs { device: 6, host: 1 } * batch
     }
 
-    /// Adds rows: 2^31 at most in all. `weigh` is given a row of the panel, the first of some columns, and zeros, one for each of these
-    /// columns, which it replaces by the row's weights. Enqueues; does not wait.
+    /// Adds rows, at most 2^31 in all. `weigh` is called with the index of a row of the panel, the index of the first of some columns, and a
+    /// slice with a zero for each of these columns, which it replaces by the row's weights. Enqueues; does not wait.
     ///
     /// # Errors
-    /// [`Error::Shape`](crate::Error::Shape) for rows of other lengths, or beyond their panel; what the device reports.
+    /// [`Error::Shape`](crate::Error::Shape) for rows with another number of entries, or beyond their panel; any error that the device
+    /// reports.
     pub fn add(
         &mut self,
         rows: PackedRows<'_>,
@@ -133,7 +135,7 @@ impl WeightedSums {
         Ok(())
     }
 
-    /// Waits: for each entry and column what `value` makes of the column's number and the sum, (entries, columns).
+    /// Waits, and returns a matrix (entries, columns). `value` computes each element from the index of the column and the sum.
     ///
     /// # Errors
     /// Any error that the device reports.
@@ -160,7 +162,7 @@ impl WeightedSums {
     }
 }
 
-/// (entries, columns), of 2^31 rows or fewer.
+/// The sums are (entries, columns), over at most 2^31 rows.
 impl IntegerSums for WeightedSums {
     fn into_sums(self) -> Result<(Vec<i64>, f64)> {
         let mut totals = vec![0; to_usize(self.entries) * self.columns];
@@ -186,25 +188,26 @@ impl IntegerSums for WeightedSums {
     }
 }
 
-/// The columns of each group: equal groups but for the last, as few as there may be.
+/// Returns the columns of each group. Groups are equal except for the last, and as few as possible.
 fn groups(columns: usize) -> impl Iterator<Item = Range<usize>> {
     let step = columns.div_ceil(columns.div_ceil(GROUP).max(1)).max(1);
     (0..columns).step_by(step).map(move |first| first..columns.min(first + step))
 }
 
-/// Words of four rows' weights.
+/// Returns the number of words for the weights of four rows.
 fn width(sets: usize, columns: usize) -> usize {
     sets * to_usize(operand::row_limbs(LIMBS as u64, (HALVES * columns) as u64))
 }
 
-/// The batches over rows of so many words, and of so many bytes of weights: short ones, since the host makes their weights.
+/// Returns the batches of rows of `words` words, with `weights` bytes of weights for each row. Batches are short, since the host makes the
+/// weights.
 fn batches(device: &Device, words: u64, weights: usize) -> RowBatches {
     let limits = device.limits();
     let short = Limits { step: limits.step.min(64 << 20), ..limits.clone() };
     RowBatches::new(&short, 4 * words + weights as u64, LEAST_DEPTH)
 }
 
-/// The limbs of some columns' weights, as [`packed_adjoint`] takes them: (⌈rows / 4⌉, width) words.
+/// Returns the limbs of some columns' weights, in the form that [`packed_adjoint`] takes: (⌈rows / 4⌉, width) words.
 fn bytes(
     rows: PackedRows<'_>,
     columns: &Range<usize>,
@@ -237,8 +240,8 @@ fn bytes(
     out
 }
 
-/// The limbs of a number, the lowest first.
+/// Returns the limbs of a number, the lowest first.
 const fn balanced(number: i32) -> [u8; 4] {
-    // Each of them plus 128 is a byte of the sum.
+    // Each limb plus 128 is a byte of the sum.
     (number.cast_unsigned().wrapping_add(0x8080_8080) ^ 0x8080_8080).to_le_bytes()
 }

@@ -11,19 +11,19 @@ use teatime::{
     to_usize,
 };
 
-/// Bytes before the calls.
+/// The number of bytes before the calls.
 pub(super) const HEADER: u64 = 3;
 
-/// Bytes of a chunk, if a row has no more.
+/// The number of bytes of a chunk, unless one row is longer.
 const CHUNK: u64 = 1 << 20;
 
-/// Variants of a sample-major file's chunk, so that each sample's part of it, 4 KiB, is worth a read.
+/// The number of variants in a chunk of a sample-major file, so that each sample's bytes in the chunk, 4 KiB, are worth a read.
 const ACROSS: u64 = 1 << 14;
 
-/// Most bytes of such a chunk, if a row of [`CHUNK`] has no more.
+/// The maximum number of bytes of a chunk of a sample-major file, unless a row of [`CHUNK`] is longer.
 const MAX_ACROSS: u64 = 64 << 20;
 
-/// Samples transposed at a time, and bytes of each: source and target of a tile stay in the first cache.
+/// The number of samples transposed at a time, and the number of bytes of each: source and target of a tile stay in the L1 cache.
 const STRIP: usize = 256;
 const TILE: usize = 64;
 
@@ -36,26 +36,26 @@ pub(super) enum Order {
     Samples,
 }
 
-/// A .bed as rows of variants.
+/// The calls of a .bed as rows of variants.
 #[derive(Debug)]
 pub(super) struct BedArray {
     name: String,
     file: File,
     order: Order,
     samples: u64,
-    /// Variants, and bytes of a variant.
+    /// The number of variants, and of bytes of a variant.
     shape: [u64; 2],
     chunk_shape: [u64; 2],
 }
 
 impl BedArray {
-    /// The calls of `[variants, samples]` in a file whose length was checked.
+    /// Makes the array of the calls, `[variants, samples]`, from a file whose length was checked.
     pub(super) fn new(name: String, file: File, order: Order, [variants, samples]: [u64; 2]) -> Self {
         let width = samples.div_ceil(4);
         let rows = match order {
-            // Chunks are longer where variants are very many, so that they are not too many for a plan.
+            // Files of very many variants get longer chunks, so that the number of chunks stays within what a plan takes.
             Order::Variants => (CHUNK / width).max(variants.div_ceil(MAX_CHUNKS)).clamp(1, variants),
-            // Whole bytes of a sample.
+            // A chunk has whole bytes of each sample.
             Order::Samples => {
                 let rows = ACROSS.min(MAX_ACROSS / width).max(CHUNK / width).min(variants);
                 rows.next_multiple_of(4)
@@ -64,7 +64,7 @@ impl BedArray {
         Self { name, file, order, samples, shape: [variants, width], chunk_shape: [rows, width] }
     }
 
-    /// Fills the start of a chunk with the variants from `first` on: one read.
+    /// Fills the start of a chunk with the variants from `first` on, with one read.
     fn read_variants(&self, first: u64, count: u64, chunk: &mut DecodedChunk) -> io::Result<()> {
         let started = Instant::now();
         chunk.stored = count * self.shape[1];
@@ -73,7 +73,7 @@ impl BedArray {
         Ok(())
     }
 
-    /// As [`read_variants`](Self::read_variants), of a sample-major file: one read for each sample.
+    /// Does as [`read_variants`](Self::read_variants) for a sample-major file, with one read for each sample.
     fn read_samples(&self, first: u64, count: u64, chunk: &mut DecodedChunk) -> io::Result<()> {
         let (row, part) = (self.shape[0].div_ceil(4), to_usize(count.div_ceil(4)));
         let (width, samples) = (to_usize(self.shape[1]), to_usize(self.samples));
@@ -81,7 +81,7 @@ impl BedArray {
         for start in (0..samples).step_by(STRIP) {
             let started = Instant::now();
             let height = STRIP.min(samples - start);
-            // The strip before left bytes beyond the last sample.
+            // The previous strip left bytes beyond the last sample.
             strip[height * part..].fill(0);
             for (sample, part) in (start as u64..).zip(strip[..height * part].chunks_exact_mut(part)) {
                 read_at(&self.file, part, HEADER + sample * row + first / 4)?;
@@ -120,7 +120,7 @@ impl ChunkedArray for BedArray {
         }
     }
 
-    /// Reads the bytes, too, since here they are used: most are calls already.
+    /// Also reads the bytes, since they are used here: most are already packed calls.
     fn decode(&self, index: &[u64], _: FetchedChunk) -> Result<DecodedChunk> {
         let fail = |why: &dyn std::fmt::Display| Error::chunk(&self.name, index, why);
         let [variants, width] = self.shape;
@@ -142,8 +142,8 @@ impl ChunkedArray for BedArray {
     }
 }
 
-/// Transposes 2-bit fields: `from` has rows of `part` bytes, four of them to each of `groups`, and becomes the
-/// columns from byte `at` on of `to`, whose rows have `width` bytes.
+/// Transposes 2-bit fields. `from` has `groups` groups of four rows of `part` bytes, which become
+/// the columns of `to` from byte `at` on; rows of `to` have `width` bytes.
 fn transpose(from: &[u8], part: usize, groups: usize, to: &mut [u8], width: usize, at: usize) {
     for tile in (0..part).step_by(TILE) {
         for group in 0..groups {
@@ -157,7 +157,7 @@ fn transpose(from: &[u8], part: usize, groups: usize, to: &mut [u8], width: usiz
     }
 }
 
-/// Field j of byte i becomes field i of byte j: 2 x 2 fields are transposed, then 2 x 2 blocks of them.
+/// Returns the bytes in which field i of byte j is field j of byte i of `bytes`: transposes fields in 2 x 2 blocks, then the blocks.
 fn transposed(bytes: [u8; 4]) -> [u8; 4] {
     let x = u32::from_le_bytes(bytes);
     let t = (x ^ (x >> 6)) & 0x00cc_00cc;

@@ -1,4 +1,4 @@
-//! A .bed with the tables beside it.
+//! A .bed with the tables of its samples and variants.
 
 use std::{
     ffi::OsString,
@@ -20,13 +20,13 @@ use crate::{Genotypes, Variant};
 /// The bytes that every PLINK 1 .bed starts with.
 const MAGIC: [u8; 2] = [0x6c, 0x1b];
 
-/// The names of the files beside a .bed.
+/// The paths of the files that belong to a .bed.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct BedOptions {
-    /// The table of variants, where it is not the .bim beside the .bed.
+    /// The table of variants, if it is not the .bim next to the .bed.
     pub bim: Option<PathBuf>,
-    /// The table of samples, where it is not the .fam beside the .bed.
+    /// The table of samples, if it is not the .fam next to the .bed.
     pub fam: Option<PathBuf>,
 }
 
@@ -39,9 +39,9 @@ teatime::setters! {
 
 /// A PLINK 1 .bed, its samples (.fam) and its variants (.bim).
 ///
-/// Variant-major files, which every PLINK since 1.07 writes, are read in chunks of about 1 MiB. Sample-major files
-/// (`plink2 --export ind-major-bed`) look the same from here: each chunk takes one short read of every sample and is
-/// transposed, in 2 bits, by the thread that asked for it, see [`array`](Self::array).
+/// Variant-major files, which every PLINK since 1.07 writes, are read in chunks of about 1 MiB. Sample-major
+/// files (`plink2 --export ind-major-bed`) give the same array: each chunk takes one short read of every
+/// sample and is transposed, still in 2 bits, by the thread that reads it, see [`array`](Self::array).
 ///
 /// ```
 /// use teatime::{Device, Run};
@@ -70,25 +70,24 @@ pub struct BedFile {
 }
 
 impl BedFile {
-    /// Opens `path`, or `path` with `.bed` appended where that is the file: `data`, as for PLINK's `--bfile`, and
-    /// `data.bed` are the same. The default [`BedOptions`] hold.
+    /// Opens `path`, or `path` with `.bed` appended if only that file exists: `data`, as for
+    /// PLINK's `--bfile`, and `data.bed` mean the same file. Uses the default [`BedOptions`].
     ///
     /// # Errors
-    /// As [`open_with`](Self::open_with).
+    /// Fails as [`open_with`](Self::open_with) does.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(path, &BedOptions::default())
     }
 
-    /// Opens `path` as [`open`](Self::open) does, with other tables.
+    /// Opens `path` as [`open`](Self::open) does, with the tables that `options` name.
     ///
-    /// Reads the .fam and the .bim, and of the .bed the first three bytes and the length. Keeps the names of the
-    /// samples, and of the variants only where some of them start and 16 bytes for each run of them on one contig.
+    /// Reads the whole .fam and .bim, and of the .bed only the first three bytes and the length. Keeps the names of the
+    /// samples, and for the variants only the start of every 1,024th line and 16 bytes for each run of variants on one contig.
     ///
     /// # Errors
-    /// [`Error::Io`] for a file that is not there or cannot be read. [`Error::Store`] for a .bed that does not start
-    /// as one, or whose length is not that of the variants of the .bim and the samples of the .fam; for tables without
-    /// a line, and with the number of the line for too few columns, negative positions, header or
-    /// empty lines, and text that is not UTF-8.
+    /// [`Error::Io`] for a file that does not exist or cannot be read. [`Error::Store`] for a .bed without the header of one, or whose
+    /// length does not match the variants of the .bim and the samples of the .fam, and for tables without a line. [`Error::Store`]
+    /// with the number of the line for too few columns, negative positions, header or empty lines, and text that is not UTF-8.
     pub fn open_with(path: impl AsRef<Path>, options: &BedOptions) -> Result<Self> {
         let (path, stem) = names(path.as_ref());
         let beside = |extension: &str, other: &Option<PathBuf>| {
@@ -125,50 +124,48 @@ impl BedFile {
         Ok(Self { path, array, samples, bim })
     }
 
-    /// Path of the .bed.
+    /// Returns the path of the .bed.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The packed calls as PLINK stores them: `u8`, (variants, a fourth of the samples, rounded up), in chunks of
-    /// whole rows. [`GenotypeKind::Plink`](crate::GenotypeKind::Plink) says what a code is; sample 4 b + j is at bits 2 j and 2 j + 1 of byte b.
+    /// Returns the packed calls as PLINK stores them: `u8`, (variants, a fourth of the samples, rounded up), in chunks of whole rows.
+    /// [`GenotypeKind::Plink`](crate::GenotypeKind::Plink) says what each code means; sample 4 b + j is at bits 2 j and 2 j + 1 of byte b.
     ///
-    /// Bits beyond the last sample are what the file has there. A chunk is read with one positioned read, on the
-    /// calling thread, and has about 1 MiB.
+    /// Bits beyond the last sample are as the file has them. A chunk has about 1 MiB and is read with one positioned read, on the calling thread.
     ///
-    /// A chunk of a sample-major file has 16,384 variants, if these take no more than 64 MiB, and takes one read of
-    /// 4 KiB for each sample. Beyond 16,384 samples the reads get shorter, so that a pass that finds nothing in the
-    /// system's cache reads samples / 16,384 times the file; plink2's `--make-bed` makes a variant-major one.
+    /// A chunk of a sample-major file has 16,384 variants, if they take no more than 64 MiB, and takes one read of
+    /// 4 KiB for each sample. Beyond 16,384 samples the reads get shorter. A pass that finds nothing in the page
+    /// cache then reads the file samples / 16,384 times; plink2's `--make-bed` converts it to a variant-major file.
     pub fn array(&self) -> &Arc<dyn ChunkedArray> {
         &self.array
     }
 
-    /// The calls as the only array of genotypes: dosages are copies of A1, and those of A2 after
-    /// [`count_allele`](Genotypes::count_allele) of 0. Several files of the same samples make one [`Genotypes`] by
-    /// [`Genotypes::plink`].
+    /// Returns the calls as [`Genotypes`] of this file alone. Dosages are copies of A1, or of A2 after
+    /// [`count_allele`](Genotypes::count_allele) of 0. [`Genotypes::plink`] combines several files of the same samples.
     ///
     /// # Errors
-    /// As [`Genotypes::plink`], and so none for a file that could be opened.
+    /// Fails as [`Genotypes::plink`] does, so not for a file that could be opened.
     pub fn genotypes(&self) -> Result<Genotypes> {
         Genotypes::plink(vec![Arc::clone(&self.array)], self.n_samples())
     }
 
-    /// Lines of the .bim.
+    /// Returns the number of lines of the .bim.
     pub const fn n_variants(&self) -> u64 {
         self.bim.variants()
     }
 
-    /// Lines of the .fam.
+    /// Returns the number of lines of the .fam.
     pub const fn n_samples(&self) -> u64 {
         self.samples.len() as u64
     }
 
-    /// The samples, in the order of the .fam; names may occur twice.
+    /// Returns the samples, in the order of the .fam; names may occur twice.
     pub fn samples(&self) -> &[Sample] {
         &self.samples
     }
 
-    /// Gives `f` the contigs of the variants in order: a name, and how many variants after each other are on it. Reads nothing.
+    /// Gives `f` the contigs of the variants in order: a name, and the number of consecutive variants on it. Reads nothing.
     ///
     /// # Errors
     /// Any error that `f` returns.
@@ -176,22 +173,22 @@ impl BedFile {
         self.bim.contigs().try_for_each(|(name, variants)| f(name, variants))
     }
 
-    /// The variants in `range`, with A1 as alternate and A2 as reference allele, whichever is counted; `0`, which is
-    /// PLINK's unknown allele, is `.`, and the genetic position is left out.
+    /// Returns the variants in `range`, with A1 as alternate and A2 as reference allele, whichever
+    /// is counted. PLINK's unknown allele, `0`, becomes `.`, and the genetic position is left out.
     ///
     /// Opens the .bim again and reads the range and at most 1,023 lines before it.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a range beyond the end; [`Error::Store`] with the number of the line where any position of the
-    /// .bim is no number; [`Error::Io`] and [`Error::Store`] for a .bim that is not as it was.
+    /// [`Error::Argument`] for a range beyond the end; [`Error::Store`] with the number of the line if any position
+    /// of the .bim is not a number; [`Error::Io`] and [`Error::Store`] for a .bim that changed since it was opened.
     pub fn variants(&self, range: Range<u64>) -> Result<Vec<Variant>> {
         self.read(range, true)
     }
 
-    /// The variants in `range`, as [`variants`](Self::variants) gives them, but with 0 for every position, which need not be a number.
+    /// Returns the variants in `range` as [`variants`](Self::variants) does, but with 0 for every position; positions need not be numbers.
     ///
     /// # Errors
-    /// As [`variants`](Self::variants), but for positions.
+    /// Fails as [`variants`](Self::variants) does, but not for positions.
     pub fn variants_without_positions(&self, range: Range<u64>) -> Result<Vec<Variant>> {
         self.read(range, false)
     }
@@ -205,7 +202,7 @@ impl BedFile {
     }
 }
 
-/// The .bed that `path` means, and its name without the extension.
+/// Returns the path of the .bed that `path` means, and that path without the extension.
 fn names(path: &Path) -> (PathBuf, PathBuf) {
     if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("bed")) {
         return (path.to_path_buf(), path.with_extension(""));
@@ -224,7 +221,7 @@ fn appended(path: &Path, extension: &str) -> PathBuf {
     name.into()
 }
 
-/// The axis that comes first, by the third byte.
+/// Returns the order of the axes, from the third byte of the file.
 fn order(path: &Path, file: &File) -> Result<Order> {
     let mut start = Vec::new();
     file.take(HEADER).read_to_end(&mut start).map_err(|source| Error::io(path.display(), source))?;

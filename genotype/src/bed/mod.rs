@@ -1,9 +1,8 @@
-//! Genotypes from PLINK 1 files: `.bed` with the `.bim` and `.fam` beside it.
+//! Genotypes from PLINK 1 files: `.bed` with the `.bim` and `.fam` next to it.
 //!
-//! [`BedFile`] opens the three. Its [`array`](BedFile::array) gives the packed calls as they are stored, four samples a
-//! byte, to be recoded where they are computed with; nothing is unpacked on the way. The `bed-reader` crate reads the
-//! same files, but only as unpacked numbers, through a thread pool of its own, so the format, which has three bytes of
-//! header, is read here.
+//! [`BedFile`] opens the three files. Its [`array`](BedFile::array) gives the packed calls as they are stored, four samples
+//! a byte; the device recodes them, and nothing is unpacked on the way. The `bed-reader` crate reads the same files, but
+//! unpacks every call, on a thread pool of its own. So the format, which has a header of three bytes, is read here.
 
 mod array;
 mod file;

@@ -1,4 +1,4 @@
-//! The tables of samples and variants beside a .bed: text in columns, divided by tabs or spaces.
+//! The tables of samples and variants that belong to a .bed: text in columns, separated by tabs or spaces.
 
 use std::{
     collections::HashMap,
@@ -13,41 +13,41 @@ use teatime::{Error, Result};
 
 use crate::{Variant, to_usize};
 
-/// Most bytes of a line, so that a file without line breaks is not read into memory whole.
+/// The maximum number of bytes of a line, so that a file without line breaks is not read into memory whole.
 const MAX_LINE: u64 = 16 << 20;
 
-/// The mark with which some editors begin a file of UTF-8.
+/// The byte order mark with which some editors begin a UTF-8 file.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// Variants between two places of a .bim that are remembered.
+/// The number of variants between two lines of a .bim whose starts are kept.
 const STEP: u64 = 1024;
 
 const FAM: [&str; 6] = ["family", "sample", "father", "mother", "sex", "phenotype"];
 const BIM: [&str; 6] = ["chromosome", "variant", "centimorgans", "position", "A1", "A2"];
 
-/// A sample of a .fam, by the names it has there.
+/// A sample of a .fam, with the names that the .fam gives it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Sample {
-    /// Its family (FID), `0` where PLINK knows none.
+    /// The family of the sample (FID), `0` if PLINK knows none.
     pub family: String,
-    /// Its own name (IID).
+    /// The name of the sample itself (IID).
     pub id: String,
 }
 
-/// Opens a file that has to be one.
+/// Opens a file, and refuses anything else, such as a folder or a pipe.
 pub(super) fn open(path: &Path) -> Result<File> {
     let fail = |source| Error::io(path.display(), source);
-    // Before it is opened: opening a named pipe waits for a writer.
+    // This is checked before opening, since opening a named pipe waits for a writer.
     if !std::fs::metadata(path).map_err(fail)?.is_file() {
         return Err(Error::store(path.display(), "is not a file"));
     }
     File::open(path).map_err(fail)
 }
 
-/// Reads a .fam: its samples in order, the same name as often as it occurs. Further columns are ignored.
+/// Reads a .fam: returns its samples in order, with repeated names kept. Columns after the sixth are ignored.
 ///
 /// # Errors
-/// [`Error::Io`] for a file that cannot be read; [`Error::Store`] with the number of the line for text that is no .fam.
+/// [`Error::Io`] for a file that cannot be read; [`Error::Store`] with the number of the line for text that is not a .fam.
 pub(super) fn fam(path: &Path) -> Result<Vec<Sample>> {
     let mut lines = Lines::open(path)?;
     let mut samples = Vec::new();
@@ -58,24 +58,24 @@ pub(super) fn fam(path: &Path) -> Result<Vec<Sample>> {
     Ok(samples)
 }
 
-/// A .bim: checked when it is opened, read again for the variants that are asked for.
+/// A .bim, which is checked when it is opened, and read again for the variants that are asked for.
 #[derive(Debug)]
 pub(super) struct Bim {
     path: PathBuf,
     variants: u64,
-    /// The bytes at which the lines 0, `STEP`, 2 `STEP`, ... start.
+    /// The byte offsets at which the lines 0, `STEP`, 2 `STEP`, ... start.
     starts: Vec<u64>,
     contigs: Contigs,
-    /// A message about the first position that is no number. It is an error only for those who need positions.
+    /// A message about the first position that is not a number. It is an error only for callers that need positions.
     no_position: Option<String>,
 }
 
-/// Contigs of variants in order.
+/// The contigs of the variants, in order.
 #[derive(Debug, Default)]
 struct Contigs {
     names: Vec<Arc<str>>,
     numbers: HashMap<Arc<str>, u32>,
-    /// Numbers of names, and how many variants after each other are on that contig.
+    /// For each run, the index of the contig's name and the number of consecutive variants on that contig.
     runs: Vec<(u32, u64)>,
 }
 
@@ -99,11 +99,11 @@ impl Contigs {
 }
 
 impl Bim {
-    /// Reads the file once and keeps 8 bytes for each [`STEP`] variants, and 16 for each run of them on one contig.
+    /// Reads the file once. Keeps 8 bytes for each [`STEP`] variants, and 16 for each run of variants on one contig.
     ///
     /// # Errors
-    /// [`Error::Io`] for a file that cannot be read; [`Error::Store`] with the number of the line for text that is no
-    /// .bim, and for a negative position, by which PLINK means that the variant is to be left out.
+    /// [`Error::Io`] for a file that cannot be read; [`Error::Store`] with the number of the line for text that
+    /// is not a .bim, and for a negative position, by which PLINK means that the variant is to be left out.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let mut lines = Lines::open(path)?;
         let (mut variants, mut starts, mut contigs) = (0, Vec::new(), Contigs::default());
@@ -127,7 +127,7 @@ impl Bim {
         Ok(Self { path: path.to_path_buf(), variants, starts, contigs, no_position })
     }
 
-    /// Contigs of the variants in order, and how many after each other are on one.
+    /// Returns the contigs of the variants in order, each with the number of consecutive variants on it.
     pub(super) fn contigs(&self) -> impl Iterator<Item = (&str, u64)> {
         self.contigs.runs.iter().map(|(number, variants)| (&*self.contigs.names[*number as usize], *variants))
     }
@@ -140,14 +140,14 @@ impl Bim {
         self.variants
     }
 
-    /// The variants in `range`, which is within the file. A1 is the alternate allele, A2 the reference, and `0` an
-    /// unknown allele, as plink2 has it.
+    /// Reads the variants in `range`, which is within the file. A1 is the alternate allele, A2 the
+    /// reference, and `0` an unknown allele, as in plink2.
     ///
     /// # Errors
-    /// As [`open`](Self::open), since the file may have changed; [`Error::Store`] where a position, within the range or not,
-    /// is no number.
+    /// Fails as [`open`](Self::open) does, since the file may have changed; with [`Error::Store`]
+    /// if a position, within the range or not, is not a number.
     ///
-    /// Without `positions`, none is read and all are 0.
+    /// Without `positions`, no position is read and all are 0.
     pub(super) fn read(&self, range: Range<u64>, positions: bool) -> Result<Vec<Variant>> {
         if let (Some(why), true) = (&self.no_position, positions) {
             return Err(Error::store(self.path.display(), why));
@@ -167,7 +167,7 @@ impl Bim {
                 continue;
             }
             let [contig, id, _, position, a1, a2] = lines.columns(".bim", &BIM)?;
-            // Most lines have the contig of the line before.
+            // Most lines have the same contig as the previous line.
             let contig = match variants.last() {
                 Some(last) if &*last.contig == contig => Arc::clone(&last.contig),
                 _ => contig.into(),
@@ -186,14 +186,14 @@ impl Bim {
     }
 }
 
-/// Lines of a file, one at a time, and where they are.
+/// A reader of the lines of a file, one at a time, which knows where they are.
 struct Lines<'a> {
     path: &'a Path,
     reader: BufReader<File>,
     line: Vec<u8>,
-    /// Number of the line, from 1.
+    /// The number of the line, counted from 1.
     number: u64,
-    /// Bytes of the file before the line, and up to its end.
+    /// The number of bytes of the file before the line, and up to its end.
     start: u64,
     end: u64,
 }
@@ -211,7 +211,7 @@ impl<'a> Lines<'a> {
         Ok(())
     }
 
-    /// Reads the next line; returns false where there is none. Empty lines at the end of the file are none.
+    /// Reads the next line; returns false if there is none. Empty lines at the end of the file do not count as lines.
     fn next(&mut self) -> Result<bool> {
         let mut empty = 0;
         loop {
@@ -239,7 +239,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// The first columns of the line, which have these names; further ones are ignored.
+    /// Returns the first columns of the line, one for each of `names`; further columns are ignored.
     fn columns<const N: usize>(&self, file: &str, names: &[&str; N]) -> Result<[&str; N]> {
         let text = std::str::from_utf8(&self.line).map_err(|_| self.refuse("is not UTF-8"))?;
         let mut columns = [""; N];
@@ -260,7 +260,7 @@ impl<'a> Lines<'a> {
         Ok(columns)
     }
 
-    /// A message about a position that is no number.
+    /// Makes a message about a position that is not a number.
     fn no_position(&self, text: &str) -> String {
         let start: String = text.chars().take(40).collect();
         format!("line {} has the position {start:?}, which is no number", self.number)

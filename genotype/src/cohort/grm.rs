@@ -10,35 +10,33 @@ use crate::{
     source::Genotypes,
 };
 
-/// The genomic relationship matrix of the samples of `genotypes`, in memory bounded by `run.memory`.
+/// Computes the genomic relationship matrix of the samples of `genotypes`, in memory bounded by `run.memory`.
 ///
-/// The dosage of a call is its number of non-reference alleles; a call with a missing allele is missing. Any ploidy of
-/// all samples; variants of all contigs take part, where plink2 leaves out those of sex chromosomes and mitochondria.
-/// The sums are those of the exact [`pca`](crate::pca()), so that its squared singular values are eigenvalues of the
-/// matrix for [`MissingCalls::Mean`]: with [`Scaler::Binom2`] times M for [`GrmMethod::Gcta`] of diploids, with
-/// [`Scaler::Center`] times the sum of 2 p (1 - p) for [`GrmMethod::VanRaden1`].
+/// The dosage of a call is its number of non-reference alleles; a call with a missing allele is missing. Samples may have any ploidy, the same for
+/// all. Variants of all contigs take part, where plink2 leaves out those of sex chromosomes and mitochondria. The sums are those of the exact
+/// [`pca`](crate::pca()). So, for [`MissingCalls::Mean`], the eigenvalues of the matrix are the squared singular values of the PCA over a factor:
+/// M with [`Scaler::Binom2`] for [`GrmMethod::Gcta`] of diploids, and the sum of 2 p (1 - p) with [`Scaler::Center`] for [`GrmMethod::VanRaden1`].
 ///
 /// # Shapes
-/// `genotypes`: (variants, samples) -> (samples, samples), and for [`MissingCalls::Pairwise`] as many numbers of variants.
+/// `genotypes`: (variants, samples) -> (samples, samples); for [`MissingCalls::Pairwise`] also the numbers of variants, in the same shape.
 ///
 /// # Accuracy
-/// Sums over calls of up to two alleles, and over dosages 0, 1 and 2, are of whole numbers, exact but for the rounding of each
-/// variant's squared scale: to 20 bits or more, and where there are 2^17 variants or more, those of common variants to 12,
-/// up or down in such turns that relationships are good to about 1.3e-6 of the larger of the two diagonal entries. They have the
-/// same bits on every device. Other sums are of f32 over 256 to 4,096 variants, and over these of f64, or of two f32 where a
-/// device has none: to about 1e-6 on the cpu device, 1e-5 where a GPU adds up terms one by one. Counts of variants are exact.
-/// Chunks and threads change no bit.
+/// Sums over calls of up to two alleles, and over dosages 0, 1 and 2, are of integers. They are exact but for the rounding of each variant's
+/// squared scale to 20 bits or more. From 2^17 variants on, scales of common variants are rounded to 12 bits, up or down in such turns that
+/// relationships are good to about 1.3e-6 of the larger of the two diagonal entries. These sums have the same bits on every device. Other sums
+/// are in f32 over 256 to 4,096 variants, and across these in f64, or in two f32 if the device has no f64: good to about 1e-6 on the cpu device,
+/// 1e-5 on a GPU that adds up terms one by one. Counts of variants are exact. Results stay the same to the bit for any chunks and threads.
 ///
 /// # Cost
-/// One pass: variants x samples² operations on the device; of a rare variant, which fewer than one sample in 16 has, only
-/// those of the pairs that have it. For [`MissingCalls::Pairwise`], and once more for [`GrmMethod::VanRaden1`], those of the pairs
-/// that are both missing, where two bits hold a call; else as many again where calls are missing. Of each, 8 samples² bytes on the
-/// host and 4 on the device; 20 on the host where two bits do not hold a call.
+/// One pass: variants x samples² operations on the device; a rare variant, which fewer than one sample in 16 carries, costs
+/// only the pairs of its carriers. [`MissingCalls::Pairwise`], and once more [`GrmMethod::VanRaden1`], add the pairs of
+/// missing calls if two bits hold a call; otherwise variants x samples² operations again over blocks with missing calls.
+/// Each of these sums takes 8 samples² bytes on the host and 4 on the device; 20 on the host if two bits do not hold a call.
 ///
 /// # Errors
-/// [`Error::Argument`] without samples or variants, for a filter out of range, and when no variant is left that varies;
-/// [`Error::Budget`] with the least that would do; [`Error::OutOfMemory`] where the device has not even that, though the
-/// budget allows it; [`Error::Chunk`] for a damaged or missing chunk or values out of range; [`Error::Cancelled`].
+/// [`Error::Argument`] without samples or variants, for a filter out of range, and if no variant is left that varies;
+/// [`Error::Budget`] with the smallest budget that would do; [`Error::OutOfMemory`] if the device has not even that much,
+/// though the budget allows it; [`Error::Chunk`] for a damaged or missing chunk or values out of range; [`Error::Cancelled`].
 ///
 /// ```
 /// use std::sync::Arc;
@@ -58,12 +56,12 @@ pub fn grm(genotypes: &Genotypes, device: &Device, options: &GrmOptions, run: &R
 }
 
 impl Cohort {
-    /// Relationships of the samples: [`grm`]. Where they were [wanted](Wanted::grm), no more pass is made; the matrix is
-    /// handed over, so that asking again makes one.
+    /// Computes the relationships of the samples as [`grm`] does. If they were [wanted](Wanted::grm),
+    /// this makes no further pass. The matrix is handed over, so asking again makes a pass.
     ///
     /// # Errors
-    /// As [`grm`], and [`Error::Argument`] where nothing that the genotypes were loaded for made dosages above the ploidy an
-    /// error.
+    /// Fails as [`grm`] does, and with [`Error::Argument`] if dosages above the ploidy were not an
+    /// error for any result that the genotypes were loaded for.
     pub fn grm(&self, options: &GrmOptions, run: &Run) -> Result<Grm> {
         options.check(self.genotypes())?;
         self.check_bounded(OP, true)?;
@@ -74,7 +72,7 @@ impl Cohort {
         }
         let mut matrix = sums.products;
         let products = matrix.data_mut().iter_mut();
-        // The scaler divides by 2 p (1 - p) whatever the ploidy is.
+        // The scaler divides by 2 p (1 - p) whatever the ploidy.
         let of_ploidy = 2.0 / self.genotypes().ploidy() as f64;
         match (options.method, &sums.shared, &sums.variance) {
             (GrmMethod::Gcta, Some(shared), _) => {
@@ -104,7 +102,7 @@ impl Cohort {
     }
 }
 
-/// NaN over nothing, where rounding may have left a little of a sum.
+/// Divides `value` by `over`; returns NaN if `over` is 0 or, by rounding, slightly below.
 fn ratio(value: f64, over: f64) -> f64 {
     if over > 0.0 { value / over } else { f64::NAN }
 }

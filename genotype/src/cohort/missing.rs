@@ -1,4 +1,4 @@
-//! Missing calls of each sample.
+//! The number of missing calls of each sample.
 
 use teatime::{
     Needs, Result, Tensor,
@@ -8,16 +8,16 @@ use teatime::{
 
 use crate::{memory::f32_blocks, panel::Panel, reader::Reader, to_usize};
 
-/// Sums over panels in which a call is missing.
+/// Sums over the panels that have missing calls.
 pub(super) enum MissingSums {
-    /// In whole numbers.
+    /// Integer sums over packed rows.
     Packed(WeightedSums),
-    /// Whole numbers in f32 over a block, and over blocks a [`BlockSum`].
+    /// Integers in f32 over a block, and a [`BlockSum`] across blocks.
     Dense(BlockSum),
 }
 
 impl MissingSums {
-    /// Sums over no variant.
+    /// Makes sums over no variants.
     ///
     /// # Errors
     /// Any error of the device.
@@ -29,18 +29,18 @@ impl MissingSums {
         })
     }
 
-    /// Memory of the sums, and of adding a panel.
+    /// Returns the memory of the sums, and of adding a panel.
     pub(super) fn needs(reader: &Reader) -> Needs {
         let n = reader.samples();
         if reader.form.is_packed() {
             let rows = reader.panel_rows(reader.step_bytes).min(reader.variants());
             return WeightedSums::needs(&reader.device, n, 1, rows);
         }
-        // The host holds the sums as they come, and in f64.
+        // The host holds the sums as they are downloaded, and in f64.
         Needs::host(16) * n + BlockSum::needs(1, n) + f32_blocks(reader, 1)
     }
 
-    /// Adds a panel.
+    /// Adds a panel to the sums.
     ///
     /// # Errors
     /// Any error of the device.
@@ -50,7 +50,7 @@ impl MissingSums {
         }
         match self {
             Self::Packed(sums) => {
-                // Products of codes alone read no means or factors.
+                // Products of codes alone do not read means or factors.
                 let factors = Tensor::<f32>::empty(&reader.device, &[0, 2])?;
                 let Some(rows) = panel.packed(&factors) else { return Ok(()) };
                 sums.add(rows, |_, _, weights| weights.fill(Weight { one: 0, missing: 1 }))
@@ -63,7 +63,7 @@ impl MissingSums {
         }
     }
 
-    /// Waits: the missing calls of each sample.
+    /// Waits for the sums, and returns the number of missing calls of each sample.
     ///
     /// # Errors
     /// Any error of the device.

@@ -42,12 +42,12 @@ use super::{
 };
 use crate::to_usize;
 
-/// The genotypes of some samples, loaded once onto a device: what was counted of each variant, what was added up for the
-/// results that were wanted, and the genotypes themselves, where later passes need them and memory holds them.
+/// The genotypes of some samples, loaded once onto a device: the counts of each variant, the sums for the
+/// results that were wanted, and the genotypes themselves, if later passes need them and memory holds them.
 ///
-/// A result that was not wanted is computed all the same, by more passes: over the genotypes where they stayed, else over
-/// the store ([`passes_over_store`](Self::passes_over_store) counts those). A store that changes in between is noticed: by the counts of
-/// each variant, or by all of its bytes where further passes were planned. Times that a result reports are those of all passes so far.
+/// A result that was not wanted can still be computed, by further passes: over the genotypes if they stayed in memory, otherwise over the store
+/// ([`passes_over_store`](Self::passes_over_store) counts these passes). A store that changes between passes is noticed: by the counts of each
+/// variant, or by a digest of all its bytes if further passes were planned. Times that a result reports are those of all passes so far.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -75,18 +75,18 @@ pub struct Cohort {
     place: Mutex<Arc<Place>>,
     /// The settings by which the first pass read.
     reading: Reading,
-    /// Rows of the host's panels that are on the device at a time.
+    /// The number of rows of the host's panels that are on the device at a time.
     host_rows: u64,
-    /// The components that were wanted, and their method.
+    /// The options of the components that were wanted, and the method chosen for them.
     choice: Option<(PcaOptions, Choice)>,
     sums: Mutex<Vec<Arc<PairSums>>>,
-    /// True where the sums of a relationship matrix are those of the wanted components too.
+    /// True if the relationship matrix and the wanted components are made from the same sums.
     shares_sums: bool,
     projection: Option<Projection>,
     missing_calls: Option<Vec<u64>>,
     stats: Mutex<StreamStats>,
     passes_over_store: AtomicU32,
-    /// Digests of what was read first, where it was known that it would be read again.
+    /// Digests of the bytes of the first pass, if further passes over the store were planned.
     digests: Option<Digests>,
 }
 
@@ -98,17 +98,17 @@ struct Place {
 }
 
 impl Cohort {
-    /// Reads `genotypes` in one pass, in memory bounded by `run.memory`, which holds for all results.
+    /// Reads `genotypes` in one pass, in memory bounded by `run.memory`. The bound holds for all results together.
     ///
-    /// Later passes run over the genotypes where they stay: on the device; else, of two bits, in the host's memory; else
-    /// in the store. They stay where passes after this one are wanted.
+    /// Later passes run over the genotypes where they stay: on the device; otherwise in the host's memory, if
+    /// packed in two bits; otherwise in the store. Genotypes stay in memory only if further passes are wanted.
     ///
     /// # Cost
-    /// The pass, with what is added up in it: [`pca`](crate::pca()), [`grm`](crate::grm()) and [`project`](crate::project()) say
-    /// what. 12 bytes a variant on the host for what was counted, 32 where dosages are not 0, 1 and 2.
+    /// One pass, with the sums of the wanted results, whose cost [`pca`](crate::pca()), [`grm`](crate::grm()) and
+    /// [`project`](crate::project()) state. The counts take 12 bytes a variant on the host, or 32 if dosages are not 0, 1 and 2.
     ///
     /// # Errors
-    /// The errors of the results that are wanted; [`Error::Budget`] with the least that would do; [`Error::OutOfMemory`] where the
+    /// The errors of the results that are wanted; [`Error::Budget`] with the smallest budget that would do; [`Error::OutOfMemory`] if the
     /// device has not even that, though the budget allows it; [`Error::Chunk`] for a damaged or missing chunk or values out
     /// of range; [`Error::Cancelled`].
     pub fn load(genotypes: &Genotypes, device: &Device, wanted: &Wanted<'_>, run: &Run) -> Result<Self> {
@@ -117,7 +117,7 @@ impl Cohort {
         Self::load_with(genotypes, device, wanted, run, nothing).map(|((), cohort)| cohort)
     }
 
-    /// Loads as [`load`](Self::load) does, and also gives what `each` made of the panels of the pass.
+    /// Loads as [`load`](Self::load) does, and also returns what `each` made from the panels of the pass.
     pub(crate) fn load_with<T>(
         genotypes: &Genotypes,
         device: &Device,
@@ -128,7 +128,7 @@ impl Cohort {
         with_less_memory(device, run, |run| Self::attempt(genotypes, device, wanted, run, &mut each))
     }
 
-    /// One attempt within the budget.
+    /// Makes one attempt to load within the budget.
     pub(crate) fn attempt<T>(
         genotypes: &Genotypes,
         device: &Device,
@@ -151,7 +151,7 @@ impl Cohort {
         Ok((made, Self::finish(plan, sums, kept, Some(read))?))
     }
 
-    /// Waits for the sums; of what was `read`, if anything was.
+    /// Waits for the sums and makes the cohort; `read` has the results of the pass, if there was one.
     fn finish(plan: LoadPlan, sums: Sums<'_>, kept: KeptPanels, read: Option<Read>) -> Result<Self> {
         let LoadPlan { reader, memory, shares_sums, choice, allowance, .. } = plan;
         let Sums { counts, adding, projecting, missing } = sums;
@@ -182,52 +182,53 @@ impl Cohort {
         Ok(cohort)
     }
 
-    /// The device that it was loaded onto.
+    /// Returns the device that the cohort was loaded onto.
     pub fn device(&self) -> &Device {
         &self.reader.device
     }
 
-    /// The genotypes that were loaded.
+    /// Returns the genotypes that were loaded.
     pub fn genotypes(&self) -> &Genotypes {
         &self.reader.genotypes
     }
 
-    /// The place where the genotypes stay for later passes.
+    /// Returns the place where the genotypes stay for later passes.
     pub fn residency(&self) -> Residency {
         self.place().kept.residency()
     }
 
-    /// Why the genotypes stay [there](Self::residency), in words for a person: what fits which budget.
+    /// Returns the reason why the genotypes stay [there](Self::residency), as text: what fits which budget.
     pub fn residency_reason(&self) -> String {
         self.place().reason.clone()
     }
 
-    /// The memory budgets of the plan, with defaults filled in; none for a device that shares the host's memory.
+    /// Returns the memory budgets of the plan, with defaults filled in. A device that shares the host's memory has no budget of its own.
     pub fn memory(&self) -> Budget {
         self.memory.budget()
     }
 
-    /// 64-bit FNV-1a of every variant's sum of dosages (f64) and number of called samples (u64), little-endian.
+    /// Returns the 64-bit FNV-1a digest of every variant's sum of dosages (f64) and number of called samples (u64), little-endian.
     pub fn digest(&self) -> u64 {
         self.counts.digest()
     }
 
-    /// The time that each step of all passes so far took.
+    /// Returns the time that each step took, over all passes so far.
     pub fn stats(&self) -> StreamStats {
         *lock(&self.stats)
     }
 
-    /// Passes over the store: one by [`load`](Self::load), none by [`of_part`](Self::of_part), and later ones if genotypes did not stay.
+    /// Returns the number of passes over the store: one for [`load`](Self::load), none for
+    /// [`of_part`](Self::of_part), and later ones if genotypes stay in the store.
     pub fn passes_over_store(&self) -> u32 {
         self.passes_over_store.load(Relaxed)
     }
 
-    /// Missing calls of each sample, over all variants, where they were [wanted](Wanted::missing_calls).
+    /// Returns the number of missing calls of each sample over all variants, if it was [wanted](Wanted::missing_calls).
     pub fn missing_calls(&self) -> Option<&[u64]> {
         self.missing_calls.as_deref()
     }
 
-    /// The projection that was [wanted](Wanted::projection).
+    /// Returns the projection, if it was [wanted](Wanted::projection).
     pub fn projection(&self) -> Option<&Projection> {
         self.projection.as_ref()
     }
@@ -237,12 +238,12 @@ impl Cohort {
         self.projection
     }
 
-    /// The settings by which panels come: those of the first pass where genotypes stayed, else `reading`.
+    /// Returns the settings by which panels are read: the settings of the first pass if genotypes stayed in memory, else `reading`.
     pub(super) fn panels(&self, reading: Reading) -> Reading {
         if self.residency() == Residency::Store { reading } else { self.reading }
     }
 
-    /// The method of components: as it was planned, if these were.
+    /// Returns the method for components: the planned one if these components were wanted, else a new choice.
     pub(super) fn choice(&self, options: &PcaOptions) -> Choice {
         match &self.choice {
             Some((wanted, choice)) if wanted == options => choice.clone(),
@@ -251,8 +252,8 @@ impl Cohort {
     }
 
     /// # Errors
-    /// [`Error::Argument`] where a result takes no dosages above the ploidy, and none of the results that genotypes were loaded
-    /// for made them an error.
+    /// [`Error::Argument`] if `bounded` is true, though dosages above the ploidy were not an error
+    /// for any of the results that the genotypes were loaded for.
     pub(super) fn check_bounded(&self, op: &'static str, bounded: bool) -> Result<()> {
         if bounded && !self.reader.bounded {
             let why =
@@ -262,31 +263,31 @@ impl Cohort {
         Ok(())
     }
 
-    /// The memory that the held genotypes and sums take.
+    /// Returns the memory that the held genotypes and sums take.
     pub(super) fn held(&self) -> Needs {
         let sums = lock(&self.sums).iter().map(|sums| sums.bytes()).sum();
         Memory::kept(&self.reader, self.residency()) + Needs::host(sums)
     }
 
-    /// The settings of a pass over the store that `needs` so much, beside what is held.
+    /// Returns the settings of a pass over the store that takes `needs` in addition to what is held.
     ///
     /// # Errors
-    /// [`Error::Budget`] where there is not so much.
+    /// [`Error::Budget`] if the budget has no room for that.
     pub(super) fn reading(&self, needs: Needs) -> Result<Reading> {
         Ok(self.memory.allow(&self.reader, needs + self.held(), Wishes::default())?.reading)
     }
 
-    /// The pass of a result that was not wanted.
+    /// Returns the pass for a result that was not wanted.
     pub(super) fn pass<'r>(&self, run: &'r Run) -> Pass<'r> {
         Pass::new(run, Status::new(0, 1, self.reader.variants()))
     }
 
-    /// The sums for each pair of samples, if they were formed and are still here.
+    /// Returns the sums for each pair of samples, if they were computed and are still held here.
     pub(super) fn held_sums(&self, wanted: pair_sums::PairTerms) -> Option<Arc<PairSums>> {
         lock(&self.sums).iter().find(|sums| sums.wanted.holds(&wanted)).cloned()
     }
 
-    /// The sums for each pair of samples: those that are [held](Self::held_sums), else those of one more pass.
+    /// Returns the sums for each pair of samples: the [held](Self::held_sums) ones, or else sums made by one more pass.
     pub(super) fn pair_sums(&self, wanted: pair_sums::PairTerms, run: &Run) -> Result<Arc<PairSums>> {
         if let Some(sums) = self.held_sums(wanted) {
             return Ok(sums);
@@ -302,7 +303,7 @@ impl Cohort {
         })
     }
 
-    /// Hands over [`pair_sums`](Self::pair_sums): they are no longer held here, unless the wanted components are made of them too.
+    /// Hands over [`pair_sums`](Self::pair_sums): the cohort then holds them no longer, unless the wanted components are made from them too.
     pub(super) fn take_pair_sums(&self, wanted: pair_sums::PairTerms, run: &Run) -> Result<PairSums> {
         let sums = self.pair_sums(wanted, run)?;
         if !self.shares_sums {
@@ -311,19 +312,19 @@ impl Cohort {
         Ok(Arc::unwrap_or_clone(sums))
     }
 
-    /// The sums of variants.
+    /// Returns the sums of the variants in `rows`.
     pub(super) fn stats_of(&self, rows: &Range<u64>) -> Vec<Stats> {
         self.counts.stats(to_usize(rows.start)..to_usize(rows.end))
     }
 
-    /// Gives the panels to `f`, in order: one pass over what stayed, or over the store as `reading` says.
+    /// Gives the panels to `f`, in order: one pass over the genotypes in memory, or over the store by the settings `reading`.
     pub(super) fn each_panel(
         &self,
         pass: &Pass<'_>,
         reading: Reading,
         f: &mut dyn FnMut(&Panel) -> Result<()>,
     ) -> Result<()> {
-        // Not under the lock: `f` may come here again.
+        // The lock is not held here, since `f` may lock again.
         let place = self.place();
         if let KeptPanels::Nothing = place.kept {
             return self.read_again(pass, reading, f);
@@ -338,7 +339,7 @@ impl Cohort {
         Ok(())
     }
 
-    /// Gives the rows of all panels to `f` with their sums, as many at a time as memory was counted for: panels that stayed may be longer.
+    /// Gives the rows of all panels to `f` with their sums, in steps that the memory plan counted: panels that stayed in memory may be longer.
     pub(super) fn each_step(&self, pass: &Pass<'_>, reading: Reading, f: &mut StepSink<'_>) -> Result<()> {
         self.each_panel(pass, reading, &mut |panel| {
             let mut steps = self.reader.steps(&panel.rows);
@@ -374,11 +375,11 @@ impl Cohort {
         Ok(())
     }
 
-    /// Does work of more passes that needs so much. Where others hold the device's memory that the plan counted on, genotypes leave it,
-    /// and the work is begun again.
+    /// Runs `work`, which makes further passes and takes `needs`. If other programs hold the device
+    /// memory that the plan counted on, genotypes leave the device, and `work` starts again.
     ///
     /// # Errors
-    /// As [`reading`](Self::reading), and what `work` reports.
+    /// Fails as [`reading`](Self::reading) does, and with any error of `work`.
     pub(super) fn with_room<T>(&self, needs: Needs, work: &mut dyn FnMut(Reading) -> Result<T>) -> Result<T> {
         loop {
             match work(self.reading(needs)?) {
@@ -388,9 +389,8 @@ impl Cohort {
         }
     }
 
-    /// Takes genotypes off a device that has no more memory: to the host where they are of two bits and its budget holds them
-    /// beside what `needs` says, else nowhere; and from the host, of which some are on the device at a time, nowhere. Returns true
-    /// where there were any.
+    /// Moves genotypes off a device that has no more memory. Packed genotypes go to the host if its budget holds them in addition to `needs`;
+    /// others are dropped. Genotypes on the host, part of which is on the device at a time, are dropped too. Returns true if there were any.
     ///
     /// # Errors
     /// Any error of the device.
@@ -401,7 +401,7 @@ impl Cohort {
         let reason = || "the device had less memory left than it said".to_owned();
         let nothing = Arc::new(Place { kept: KeptPanels::Nothing, reason: reason() });
         let place = std::mem::replace(&mut *lock(&self.place), nothing);
-        // Panels that another thread's pass still uses are freed when that ends.
+        // Panels that another thread's pass still uses are freed when that pass ends.
         let Ok(Place { kept: KeptPanels::Device(panels), .. }) = Arc::try_unwrap(place) else {
             return Ok(true);
         };
@@ -425,12 +425,12 @@ impl Cohort {
     }
 }
 
-/// Locks a mutex, even if a thread panicked while it held it.
+/// Locks a mutex, even if a thread panicked while it held the lock.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The counts and sums of a pass.
+/// The counts and sums that a pass makes.
 struct Sums<'a> {
     counts: CallCounts,
     adding: Vec<PairAccumulator>,
@@ -439,7 +439,7 @@ struct Sums<'a> {
 }
 
 impl<'a> Sums<'a> {
-    /// Sums over no variant.
+    /// Makes sums over no variants.
     fn new(plan: &LoadPlan, projection: Option<Matched<'a>>) -> Result<Self> {
         let LoadPlan { reader, pairs, .. } = plan;
         let adding = pairs.iter().map(|pairs| PairAccumulator::new(reader, *pairs)).collect::<Result<_>>()?;
@@ -448,7 +448,7 @@ impl<'a> Sums<'a> {
         Ok(Self { counts, adding, projecting, missing: None })
     }
 
-    /// The pass, which also gives each panel to `f`.
+    /// Makes the pass, and gives each panel to `f` as well.
     fn read(&mut self, plan: &LoadPlan, run: &Run, f: &mut PanelSink<'_>) -> Result<Read> {
         let LoadPlan { reader, allowance, later_passes, again, .. } = plan;
         let digested = *again && allowance.residency == Residency::Store;
@@ -468,21 +468,21 @@ impl<'a> Sums<'a> {
     }
 }
 
-/// The work that a pass does besides loading: the memory that it takes, its start over no variants, and the adding of a panel with the
-/// sums of its rows.
+/// The work that a pass does in addition to loading: the memory that it takes, its start value over
+/// no variants, and how a panel is added with the sums of its rows.
 pub(crate) struct Each<'a, T> {
     pub(crate) needs: &'a dyn Fn(&Reader) -> Needs,
     pub(crate) start: &'a dyn Fn(&Reader) -> Result<T>,
     pub(crate) add: &'a mut AddPanel<'a, T>,
 }
 
-/// Is given some rows of a panel, with their sums.
+/// A callback that takes some rows of a panel, with their sums.
 type StepSink<'a> = dyn FnMut(&Panel, &Range<u64>, &[Stats]) -> Result<()> + 'a;
 
 type AddPanel<'a, T> = dyn FnMut(&mut T, &Reader, &Panel, &[Stats]) -> Result<()> + 'a;
 
-/// Tries with less and less of the device's memory, where others may hold what the plan counted on: fewer panels stay there, or
-/// another method is taken. The last try is with the least that would do.
+/// Calls `f` with less and less of the device's memory, since other programs may hold memory that the plan counted
+/// on: fewer panels stay there, or another method is chosen. The last try has the smallest budget that would do.
 ///
 /// # Errors
 /// Any error of `f`.
@@ -507,7 +507,7 @@ pub(crate) fn with_less_memory<T>(
     }
 }
 
-/// Why no variant is left, in words.
+/// Returns the reason why no variant is left, as text.
 pub(crate) fn no_variant(counts: &VariantCounts) -> String {
     let VariantCounts { total, all_missing, above_missing, below_maf, zero_variance, .. } = counts;
     format!(

@@ -1,4 +1,4 @@
-//! Cohorts read in parts, by several processes or with breaks between.
+//! Reading of a cohort in parts, by several processes or with breaks between.
 
 use std::ops::Range;
 
@@ -20,16 +20,15 @@ use crate::{
 };
 
 impl Cohort {
-    /// Parts of so many samples start at multiples of so many variants: 256 to 4,096.
+    /// Returns the step at whose multiples parts start, in variants, for that number of samples: 256 to 4,096.
     pub fn part_step(samples: u64) -> u64 {
         block_rows(samples)
     }
 
-    /// The variants of `genotypes` in ranges that [`part`](Self::part) takes, about as long as each other: `count`, or fewer where there
-    /// are not so many blocks.
+    /// Returns the variants of `genotypes` as `count` ranges of about equal length for [`part`](Self::part), or fewer if there are fewer blocks.
     ///
-    /// Each starts at a multiple of [`part_step`](Self::part_step), which chunks of the arrays need not fit: one on both sides of a border
-    /// is decoded for both.
+    /// Each range starts at a multiple of [`part_step`](Self::part_step). Chunks of the arrays need
+    /// not end there: a chunk on both sides of a border is decoded for both ranges.
     pub fn part_ranges(genotypes: &Genotypes, count: u64) -> Vec<Range<u64>> {
         let (variants, step) = (genotypes.variants(), block_rows(genotypes.samples()));
         let blocks = variants.div_ceil(step);
@@ -38,14 +37,13 @@ impl Cohort {
         (0..count).map(|i| first(i)..first(i + 1)).collect()
     }
 
-    /// Reads the variants in `rows` alone, by their numbers among those of `genotypes`, and counts and adds up what [`load`](Self::load)
-    /// would for what is wanted.
+    /// Reads only the variants in `rows`, which are indices among the variants of `genotypes`.
+    /// Makes the counts and sums that [`load`](Self::load) would make for the wanted results.
     ///
-    /// [`part_ranges`](Self::part_ranges) makes such ranges: each starts at a multiple of a block, and ends at one or at the end. Parts may be
-    /// made anywhere, all of the same `genotypes` and `wanted`; they are [merged](CohortPart::merge), and become a cohort by
-    /// [`of_part`](Self::of_part). For [`Method::Auto`] the part's own budget decides whether sums of the
-    /// exact method are formed: name one where parts have different memory. Loadings and the randomized method take passes over the store
-    /// later.
+    /// [`part_ranges`](Self::part_ranges) makes such ranges: each starts at a multiple of a block, and ends at one or at the last variant.
+    /// Parts may be made on any machine, all with the same `genotypes` and `wanted`; they are [merged](CohortPart::merge), and
+    /// [`of_part`](Self::of_part) makes a cohort of the whole. For [`Method::Auto`] the part's own budget decides whether it has sums for
+    /// the exact method: name a method if parts have different memory. Loadings and the randomized method make passes over the store later.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -75,12 +73,12 @@ impl Cohort {
     /// ```
     ///
     /// # Cost
-    /// That of [`load`](Self::load) for so many variants. The part has 12 bytes a variant, 32 where dosages are not 0, 1 and 2; 4 samples²
-    /// bytes for each matrix of sums; and 8 (k + 1) bytes a sample for a projection onto k
-    /// components, by least squares 4 k (k + 1) more.
+    /// The cost of [`load`](Self::load) for that many variants. The part has 12 bytes a variant, or 32 if dosages are not 0, 1 and 2; 4 samples²
+    /// bytes for each matrix of sums; and 8 (k + 1) bytes a sample for a projection onto k components, with 4 k (k + 1) more for least squares.
     ///
     /// # Errors
-    /// As [`load`](Self::load); [`Error::Argument`] for other `rows`; [`Error::Limit`] for a projection of 2^31 variants or more.
+    /// Fails as [`load`](Self::load) does; with [`Error::Argument`] for `rows` that are no such
+    /// range; with [`Error::Limit`] for a projection of 2^31 variants or more.
     pub fn part(
         genotypes: &Genotypes,
         rows: Range<u64>,
@@ -125,16 +123,15 @@ impl Cohort {
         })
     }
 
-    /// A cohort of what was counted and added up in `part`, of all variants, without a pass: the results that were wanted of it
-    /// take none either, where they take none after [`load`](Self::load). Genotypes stay in the store, which must not change: only a later
-    /// pass notices another one of the same shape.
+    /// Makes a cohort from the counts and sums in `part`, which has all variants, without a pass. Wanted results also take no pass if they take none
+    /// after [`load`](Self::load). Genotypes stay in the store, which must not change: only a later pass notices a changed store of the same shape.
     ///
-    /// Results are those of [`load`](Self::load), to the bit where two bits hold a genotype. `wanted` is what the part was made for, or less.
-    /// For [`Method::Auto`] components are exact where the part has their sums.
+    /// Results equal those of [`load`](Self::load), to the bit if two bits hold a genotype. `wanted` is what the part was
+    /// made for, or a subset of it. For [`Method::Auto`] components are exact if the part has the sums of the exact method.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a part of some variants only, or of other genotypes, and for sums that are wanted and not in it;
-    /// [`Error::Shape`] for sums that do not fit; and as [`load`](Self::load) but for what reading reports.
+    /// [`Error::Argument`] for a part of only some variants, or of other genotypes, and for wanted sums that the part
+    /// lacks; [`Error::Shape`] for sums that do not fit; the other errors of [`load`](Self::load) except those of reading.
     pub fn of_part(
         genotypes: &Genotypes,
         device: &Device,
@@ -144,7 +141,7 @@ impl Cohort {
     ) -> Result<Self> {
         let products = |options: &PcaOptions| pair_sums::name(PRODUCTS, options.scaler, options.filter);
         let settled = wanted.settled(|options| part.find(&products(options)).is_ok());
-        // As the part was read, whatever is wanted of it.
+        // Dosages are bounded as they were when the part was read, whatever is wanted from the part.
         let genotypes = &genotypes.clone().dosages_are_bounded(genotypes.bounded() || part.bounded);
         with_less_memory(device, run, |run| {
             let held = Needs::host(run.memory.host.map_or(0, |_| part.bytes()));
@@ -178,7 +175,7 @@ impl Cohort {
 }
 
 impl Sums<'_> {
-    /// Puts those of a part in the place of its own.
+    /// Replaces the counts and sums with the counts and sums of `part`.
     fn set_part(&mut self, reader: &Reader, part: &CohortPart) -> Result<()> {
         if !self.counts.append(&part.counts) {
             let why = "its counts are of genotypes that are held otherwise";
@@ -195,7 +192,7 @@ impl Sums<'_> {
     }
 }
 
-/// Describes the genotypes, and how they are held.
+/// Describes the genotypes and the form in which they are held.
 fn words(genotypes: &Genotypes, reader: &Reader) -> String {
     let dosages = genotypes.kind() == GenotypeKind::Dosages;
     let bounded = if reader.bounded && dosages { ", at most the ploidy" } else { "" };

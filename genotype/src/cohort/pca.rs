@@ -34,59 +34,58 @@ pub struct Pca {
     pub singular_values: Vec<f64>,
     /// Right singular vectors (samples, components): unit-norm columns, plink2's eigenvectors.
     pub vectors: Matrix,
-    /// |AᵀA v - s² v| / (s s₁) of each component.
+    /// The residual |AᵀA v - s² v| / (s s₁) of each component.
     pub residuals: Vec<f64>,
-    /// True for each component whose residual is within the tolerance; for a fixed number of iterations, within 1e-4.
+    /// True for each component whose residual is within the tolerance, or within 1e-4 for a fixed number of iterations.
     pub converged: Vec<bool>,
-    /// Sum of squares of the standardised matrix: the sum of all squared singular values.
+    /// The sum of squares of the standardised matrix, which is the sum of all its squared singular values.
     pub sum_squares: f64,
-    /// Variants that took part.
+    /// Counts of the variants that took part and were dropped.
     pub counts: VariantCounts,
     /// The method that was used, never [`Method::Auto`].
     pub method: Method,
-    /// Why that method, in words.
+    /// The reason for that method, as text.
     pub reason: String,
     /// The costs that were expected of both methods.
     pub costs: MethodCosts,
     /// The place where genotypes stayed between passes.
     pub residency: Residency,
-    /// Why they stayed there, in words.
+    /// The reason why they stayed there, as text.
     pub residency_reason: String,
     /// The scaler that was used.
     pub scaler: Scaler,
-    /// Passes over the variants: the one that loads and counts, and the products of the randomized method. Over the store where
-    /// genotypes stay there ([`residency`](Self::residency)), else the first alone.
+    /// The number of passes over the variants: the pass that loads and counts, and the products of the randomized method.
+    /// All are over the store if genotypes stay there ([`residency`](Self::residency)); otherwise only the first is.
     pub passes: u32,
-    /// 64-bit FNV-1a of every variant's sum of dosages (f64) and number of called samples (u64), little-endian.
+    /// The 64-bit FNV-1a digest of every variant's sum of dosages (f64) and number of called samples (u64), little-endian.
     pub digest: u64,
-    /// The memory budgets of the plan, with defaults filled in; none for a device that shares the host's memory.
+    /// The memory budgets of the plan, with defaults filled in. A device that shares the host's memory has no budget of its own.
     pub memory: Budget,
     /// The time that each step took.
     pub stats: StreamStats,
 }
 
 impl Pca {
-    /// s² / samples for each component: scikit-allel's explained variance.
+    /// Returns s² / samples for each component: scikit-allel's explained variance.
     pub fn explained_variance(&self) -> Vec<f64> {
         self.singular_values.iter().map(|s| s * s / self.vectors.rows() as f64).collect()
     }
 
-    /// s² over the sum of all squared singular values.
+    /// Returns s² over the sum of all squared singular values, for each component.
     pub fn explained_variance_ratio(&self) -> Vec<f64> {
         let total = if self.sum_squares > 0.0 { self.sum_squares } else { 1.0 };
         self.singular_values.iter().map(|s| s * s / total).collect()
     }
 
-    /// Eigenvalues s² / M, as plink2's `--pca meanimpute` has them: M counts the variants that pass the filters,
-    /// those without variance or calls included. For [`Scaler::Patterson`] s² is halved first, which makes it
-    /// [`Scaler::Binom2`]'s.
+    /// Returns the eigenvalues s² / M, as plink2's `--pca meanimpute` does. M counts the variants that pass the filters, including
+    /// variants without variance or calls. For [`Scaler::Patterson`] s² is halved first, which gives the value for [`Scaler::Binom2`].
     pub fn eigenvalues(&self) -> Vec<f64> {
         let halved = if self.scaler == Scaler::Patterson { 2.0 } else { 1.0 };
         let loaded = self.counts.loaded().max(1) as f64;
         self.singular_values.iter().map(|s| s * s / (halved * loaded)).collect()
     }
 
-    /// Coordinates of the samples: eigenvectors times singular values, scikit-allel's and sklearn's.
+    /// Returns the coordinates of the samples: eigenvectors times singular values, as in scikit-allel and sklearn.
     pub fn scores(&self) -> Matrix {
         let mut scores = self.vectors.clone();
         for row in scores.data_mut().chunks_mut(self.singular_values.len().max(1)) {
@@ -96,24 +95,23 @@ impl Pca {
     }
 }
 
-/// Principal components of the samples of `genotypes`, in memory bounded by `run.memory`.
+/// Computes principal components of the samples of `genotypes`, in memory bounded by `run.memory`.
 ///
 /// The dosage of a call is its number of non-reference alleles; a call with a missing allele is missing and becomes
-/// the variant's mean; variants whose called dosages are all equal contribute nothing. The variants are read in
-/// blocks, the next of which is decoded while the device works on this one.
+/// the variant's mean; variants whose called dosages are all equal contribute nothing. The variants
+/// are read in blocks; the next block is decoded while the device works on the current one.
 ///
 /// # Shapes
 /// `genotypes`: (variants, samples) -> `singular_values` (components,), `vectors` (samples, components).
 ///
 /// # Cost
-/// Exact: one pass, variants x samples² operations on the device; on the host about
-/// samples³ / 3 + 70 samples^(7/3) for ten components of many samples, else 10 samples³ on one thread. Randomized: 2 l (4 for
-/// reading and writing) x variants x samples operations per pass with l = components + oversamples, after a pass that loads
-/// and counts. [`Cohort::load`] says what that takes.
+/// Exact: one pass, variants x samples² operations on the device. On the host about samples³ / 3 + 70 samples^(7/3) operations for ten components
+/// of many samples, otherwise 10 samples³ on one thread. Randomized: after a pass that loads and counts, 2 l x variants x samples operations per
+/// pass (4 l if it multiplies by both A and Aᵀ), with l = components + oversamples. [`Cohort::load`] states the cost of the first pass.
 ///
 /// # Errors
 /// [`Error::Argument`] for more components than samples or variants, and when no variant is left; [`Error::Budget`]
-/// with the least that would do; [`Error::OutOfMemory`] where the device has not even that, though the budget allows it;
+/// with the smallest budget that would do; [`Error::OutOfMemory`] if the device has not even that much, though the budget allows it;
 /// [`Error::Limit`] for 2^23 or more samples of two bits each; [`Error::Chunk`] for a damaged or missing chunk or values out of range;
 /// [`Error::Store`] for an array that changed between two passes over it; [`Error::Cancelled`].
 ///
@@ -136,12 +134,12 @@ pub fn pca(genotypes: &Genotypes, device: &Device, options: &PcaOptions, run: &R
 }
 
 impl Cohort {
-    /// Principal components of the samples: [`pca`]. Where they were [wanted](Wanted::pca), the exact method takes no more
-    /// pass, and the randomized one those of its products. The memory budget is that of [`load`](Self::load).
+    /// Computes principal components of the samples as [`pca`] does. If they were [wanted](Wanted::pca), the exact method makes no
+    /// further pass, and the randomized method only those of its products. The memory budget is the budget of [`load`](Self::load).
     ///
     /// # Errors
-    /// As [`pca`], and [`Error::Argument`] where the scaler takes no dosage above the ploidy, and nothing that the genotypes were
-    /// loaded for made that an error.
+    /// Fails as [`pca`] does, and with [`Error::Argument`] if the scaler takes no dosages above the
+    /// ploidy, though these were not an error for any result that the genotypes were loaded for.
     pub fn pca(&self, options: &PcaOptions, run: &Run) -> Result<Pca> {
         options.check(self.genotypes())?;
         self.check_bounded(OP, options.scaler.needs_frequency())?;
@@ -203,7 +201,7 @@ impl Cohort {
         check_samples(&self.reader)?;
         self.with_room(memory::randomized(&self.reader, options), &mut |reading| {
             let map = Standardized::new(self, rule, reading)?;
-            // It takes half of what it is given for the basis.
+            // The SVD takes half of the memory that it is given for the basis.
             let basis = self.memory.basis(&self.reader, self.residency(), options);
             let memory = run.memory.host(basis.saturating_mul(2));
             let run = run.clone().memory(memory);
@@ -211,16 +209,16 @@ impl Cohort {
         })
     }
 
-    /// `Aᵀ (A X)` for the standardised genotypes A (variants, samples): one pass, over the genotypes where they stayed.
+    /// Computes `Aᵀ (A X)` for the standardised genotypes A (variants, samples), in one pass over the genotypes where they stayed.
     ///
-    /// A variant is standardised by itself, so the products of cohorts of different variants add up to the product of all. An iteration
-    /// over such sums can be made anywhere.
+    /// A variant is standardised by itself, so the products of cohorts of different variants add up to
+    /// the product over all variants. A caller can run an iteration over such sums, on several machines.
     ///
     /// # Shapes
     /// `x`: (samples, columns) -> (samples, columns).
     ///
     /// # Errors
-    /// As [`pca`]; [`Error::Shape`] unless X has a row for each sample.
+    /// Fails as [`pca`] does; with [`Error::Shape`] unless X has a row for each sample.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -251,7 +249,7 @@ impl Cohort {
         })
     }
 
-    /// The sum of squares of the standardised genotypes, and which variants took part: what [`Pca`] says of them.
+    /// Returns the sum of squares of the standardised genotypes, and the counts of variants that took part, as in [`Pca`].
     pub fn totals(&self, options: &PcaOptions) -> (f64, VariantCounts) {
         let rule = ScaleRule::new(&self.reader, options.scaler, options.filter);
         let stats = self.counts.stats(0..self.counts.len());
@@ -260,11 +258,11 @@ impl Cohort {
         (totals.sum_squares, totals.counts)
     }
 
-    /// Loadings of the variants on components of these genotypes: [`loadings`]. Where they were [wanted](Wanted::loadings) and
-    /// memory holds the genotypes, nothing is read.
+    /// Computes the loadings of the variants on components of these genotypes: [`loadings`]. If
+    /// they were [wanted](Wanted::loadings) and memory holds the genotypes, the store is not read.
     ///
     /// # Errors
-    /// As [`loadings`].
+    /// Fails as [`loadings`] does.
     pub fn loadings(
         &self,
         pca: &Pca,
@@ -289,33 +287,33 @@ impl Cohort {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct VariantLoadings<'a> {
-    /// The row of the variant, counted over all arrays, whatever is selected.
+    /// The row of the variant, counted over all rows of all arrays, not only the selected ones.
     pub variant: u64,
-    /// Frequency of the non-reference alleles among the called.
+    /// The frequency of the non-reference alleles among the called alleles.
     pub frequency: f64,
-    /// The number that is subtracted from its dosages.
+    /// The value that is subtracted from the variant's dosages.
     pub shift: f64,
-    /// The number that they are divided by then.
+    /// The value by which the shifted dosages are divided.
     pub scale: f64,
-    /// Its entries of the left singular vectors, which have unit norm.
+    /// The variant's entries of the left singular vectors, which have unit norm.
     pub loadings: &'a [f64],
 }
 
-/// Loadings of the variants: A v / s for each component, given to `sink` variant by variant in order.
+/// Computes the loadings of the variants, A v / s for each component, and gives them to `sink` variant by variant, in order.
 ///
-/// `options` and `genotypes` are those that gave `pca`. Variants that did not take part are left out. Components with
-/// a singular value of 0 have loadings of 0. [`project`](crate::project()) has an example.
+/// `options` and `genotypes` are those from which `pca` was computed. Variants that did not take part are left
+/// out. Components with a singular value of 0 have loadings of 0. [`project`](crate::project()) has an example.
 ///
 /// # Shapes
 /// `genotypes`: (variants, samples) -> for each variant that took part, loadings (components,).
 ///
 /// # Cost
-/// Two passes: one loads and counts, the other multiplies, 2 components x variants x samples operations. Where memory holds the genotypes,
-/// the second is not over the store.
+/// Two passes: one loads and counts, the other multiplies, with 2 components x variants x samples
+/// operations. If memory holds the genotypes, the second pass does not read the store.
 ///
 /// # Errors
-/// As [`pca`], and what `sink` returns; [`Error::Argument`], at the end, for genotypes of other allele counts than those of
-/// `pca`.
+/// Fails as [`pca`] does, and with any error of `sink`; at the end with [`Error::Argument`] if the
+/// allele counts of the genotypes differ from those of `pca`.
 pub fn loadings(
     genotypes: &Genotypes,
     device: &Device,
@@ -324,12 +322,12 @@ pub fn loadings(
     run: &Run,
     sink: &mut LoadingsSink<'_>,
 ) -> Result<()> {
-    // Dosages as the components took them.
+    // Dosages are bounded as they were for the components.
     let genotypes =
         &genotypes.clone().dosages_are_bounded(genotypes.bounded() || options.scaler.needs_frequency());
     let mut rows =
         LoadingRows { cancel: &run.cancel, ploidy: genotypes.ploidy(), inverse: inverses(pca), sink };
-    // Made once memory is planned.
+    // The rule and the products are made once memory is planned.
     let mut each = Each {
         needs: &|reader| memory::loadings(reader, options.components as u64),
         start: &|reader| {
@@ -341,18 +339,18 @@ pub fn loadings(
             rows.of_panel(reader, products, panel, &scales)
         },
     };
-    // Not tried with less memory: rows that were given cannot be taken back.
+    // This is not tried again with less memory, since rows that were given to `sink` cannot be taken back.
     let (_, cohort) = Cohort::attempt(genotypes, device, &Wanted::default(), run, &mut each)?;
     check_digest(&cohort, pca)
 }
 
 const LOADINGS: &str = "loadings";
 
-/// Is given the loadings of one variant after the other.
+/// A callback that takes the loadings of one variant after the other.
 pub type LoadingsSink<'a> = dyn FnMut(VariantLoadings<'_>) -> Result<()> + 'a;
 
 /// # Errors
-/// [`Error::Argument`] for genotypes of other allele counts than those of the components.
+/// [`Error::Argument`] if the allele counts of the genotypes differ from those of the components.
 fn check_digest(cohort: &Cohort, pca: &Pca) -> Result<()> {
     if cohort.digest() != pca.digest {
         let why = "not those of the components: their allele counts are others than before";
@@ -361,12 +359,12 @@ fn check_digest(cohort: &Cohort, pca: &Pca) -> Result<()> {
     Ok(())
 }
 
-/// 1 / s of each component, and 0 where s is 0.
+/// Returns 1 / s of each component, and 0 if s is 0.
 fn inverses(pca: &Pca) -> Vec<f64> {
     pca.singular_values.iter().map(|s| if *s > 0.0 { 1.0 / s } else { 0.0 }).collect()
 }
 
-/// Loadings on their way to who wants them.
+/// A writer that gives loadings to the caller's sink.
 struct LoadingRows<'a, 'b> {
     cancel: &'a Cancel,
     ploidy: u64,
@@ -375,7 +373,7 @@ struct LoadingRows<'a, 'b> {
 }
 
 impl LoadingRows<'_, '_> {
-    /// Gives those of a panel, with the scale of each of its variants; not those of variants that take no part.
+    /// Gives the loadings of a panel's variants to the sink, with their scales; skips variants that take no part.
     fn of_panel(
         &mut self,
         reader: &Reader,

@@ -19,8 +19,8 @@ use crate::{
     source::Genotypes,
 };
 
-/// The results that genotypes are loaded for, so that the method, the form and the memory are planned before anything is read,
-/// and what can be added up in the one pass is.
+/// The results that genotypes are loaded for. So the method, the form and the memory are planned
+/// before anything is read, and one pass makes all the sums that it can.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted<'a> {
     pca: Option<PcaOptions>,
@@ -28,32 +28,32 @@ pub struct Wanted<'a> {
     grm: Option<GrmOptions>,
     pub(super) projection: Option<Matched<'a>>,
     pub(super) missing_calls: bool,
-    /// True where the caller adds up sums for pairs of samples, panel by panel.
+    /// True if the caller adds up sums for pairs of samples, panel by panel.
     sums_of_pairs: bool,
-    /// Most passes that the caller makes after this one.
+    /// The maximum number of passes that the caller makes after this one.
     more_passes: u32,
 }
 
 impl<'a> Wanted<'a> {
-    /// Principal components: [`Cohort::pca`].
+    /// Asks for principal components: [`Cohort::pca`].
     #[must_use]
     pub fn pca(self, options: &PcaOptions) -> Self {
         Self { pca: Some(options.clone()), ..self }
     }
 
-    /// The loadings of those components too: [`Cohort::loadings`].
+    /// Asks for the loadings of those components as well: [`Cohort::loadings`].
     #[must_use]
     pub fn loadings(self) -> Self {
         Self { loadings: true, ..self }
     }
 
-    /// A relationship matrix: [`Cohort::grm`].
+    /// Asks for a relationship matrix: [`Cohort::grm`].
     #[must_use]
     pub fn grm(self, options: &GrmOptions) -> Self {
         Self { grm: Some(*options), ..self }
     }
 
-    /// A projection onto a reference: [`Cohort::projection`]. The arguments are those of [`project`](crate::project()).
+    /// Asks for a projection onto a reference: [`Cohort::projection`]. The arguments are those of [`project`](crate::project()).
     #[must_use]
     pub fn projection(
         self,
@@ -64,29 +64,29 @@ impl<'a> Wanted<'a> {
         Self { projection: Some(Matched { reference, matches, method }), ..self }
     }
 
-    /// The number of calls that each sample lacks: [`Cohort::missing_calls`]. [Parts](Cohort::part) refuse it.
+    /// Asks for the number of missing calls of each sample: [`Cohort::missing_calls`]. [Parts](Cohort::part) refuse it.
     ///
     /// # Cost
-    /// For each call of a panel of variants in which one is missing, eight products of bytes of packed genotypes, else one of f32.
+    /// For each call of a panel with missing calls, eight byte products if genotypes are packed, otherwise one product in f32.
     #[must_use]
     pub fn missing_calls(self) -> Self {
         Self { missing_calls: true, ..self }
     }
 
-    /// Nothing of what a cohort has, but sums for pairs of samples, which the caller adds up.
+    /// Says that the caller adds up sums for pairs of samples; asks for none of the cohort's own results.
     #[must_use]
     pub(crate) fn sums_of_pairs(self) -> Self {
         Self { sums_of_pairs: true, ..self }
     }
 
-    /// Says how many more passes the caller makes at most over the genotypes, which stay where memory holds them.
+    /// Says how many further passes the caller makes at most over the genotypes, which stay if memory holds them.
     #[must_use]
     pub(crate) fn more_passes(self, passes: u64) -> Self {
         Self { more_passes: u32::try_from(passes).unwrap_or(u32::MAX - 1), ..self }
     }
 
     /// # Errors
-    /// [`Error::Argument`] and [`Error::Shape`] as the results have them.
+    /// [`Error::Argument`] and [`Error::Shape`] as for the results.
     fn check(&self, genotypes: &Genotypes) -> Result<()> {
         if let Some(options) = &self.pca {
             options.check(genotypes)?;
@@ -97,7 +97,7 @@ impl<'a> Wanted<'a> {
         self.projection.map_or(Ok(()), |matched| matched.check(genotypes))
     }
 
-    /// The memory that the results take whatever the method of components is.
+    /// Returns the memory that the results take whatever the method for components is.
     fn needs(&self, reader: &Reader, of_grm: Option<pair_sums::PairTerms>, run: &Run) -> Needs {
         let sums = of_grm.map(|sums| PairAccumulator::needs(reader, sums.shared, sums.variance));
         let missing = self.missing_calls.then(|| MissingSums::needs(reader));
@@ -111,12 +111,12 @@ impl<'a> Wanted<'a> {
 
     fn projection_needs(&self, reader: &Reader, run: &Run) -> Needs {
         let Some(matched) = self.projection else { return Needs::default() };
-        // The default is a share of what is free now, beside what is held already.
+        // The default budget is a share of the memory that is free now, in addition to memory already held.
         let held = Needs::host(run.memory.host.map_or(0, |_| matched.bytes()));
         ProjectionSums::needs(reader, matched) + held
     }
 
-    /// A copy with a method of components: where it is left to the plan, exact if `exact` holds for them, else randomized.
+    /// Returns a copy with a settled method for components: if the plan was to choose, exact if `exact` returns true, else randomized.
     pub(super) fn settled(&self, exact: impl Fn(&PcaOptions) -> bool) -> Self {
         let mut settled = self.clone();
         if let Some(options) = settled.pca.as_mut().filter(|options| options.method == Method::Auto) {
@@ -125,12 +125,12 @@ impl<'a> Wanted<'a> {
         settled
     }
 
-    /// The components.
+    /// Returns the options of the components.
     pub(super) fn components(&self) -> Option<&PcaOptions> {
         self.pca.as_ref()
     }
 
-    /// True where dosages above the ploidy are an error for one of the results.
+    /// Returns true if dosages above the ploidy are an error for one of the results.
     fn bounded(&self) -> bool {
         self.pca.as_ref().is_some_and(|options| options.scaler.needs_frequency())
             || self.grm.is_some()
@@ -142,23 +142,23 @@ impl<'a> Wanted<'a> {
 pub(super) struct LoadPlan {
     pub(super) reader: Reader,
     pub(super) memory: Memory,
-    /// The sums for pairs of samples that are added up.
+    /// The sums to make for pairs of samples.
     pub(super) pairs: Vec<pair_sums::PairTerms>,
-    /// True where the sums of the relationship matrix are those of the components too.
+    /// True if the relationship matrix and the components are made from the same sums.
     pub(super) shares_sums: bool,
-    /// The components, and their method.
+    /// The options of the components, and the method chosen for them.
     pub(super) choice: Option<(PcaOptions, Choice)>,
     pub(super) allowance: Allowance,
-    /// Most passes after this one, and whether there will be any pass.
+    /// The maximum number of passes after this one, and true if there will be any.
     pub(super) later_passes: u32,
     pub(super) again: bool,
 }
 
 impl LoadPlan {
-    /// With what is needed `beside`; or of the variants in `part` alone, for their sums.
+    /// Makes the plan, if other work needs `beside` as well. With `part`, plans only the sums over those variants.
     ///
     /// # Errors
-    /// As [`Cohort::load`].
+    /// Fails as [`Cohort::load`] does.
     pub(super) fn new(
         genotypes: &Genotypes,
         part: Option<&Range<u64>>,
@@ -172,7 +172,7 @@ impl LoadPlan {
             .plan(|memory| Self::within(memory, genotypes, part, device, wanted, beside, run))
     }
 
-    /// [`new`](Self::new) within such a budget.
+    /// Makes the plan as [`new`](Self::new) does, within the budget of `memory`.
     fn within(
         memory: Memory,
         genotypes: &Genotypes,
@@ -194,7 +194,7 @@ impl LoadPlan {
                 needs = needs + Choice::exact(&reader);
                 let rule = ScaleRule::new(&reader, options.scaler, options.filter);
                 let sums = pair_sums::PairTerms { rule, shared: false, variance: false };
-                // Then the matrix that is handed over is a copy, which takes about as much.
+                // In this case the matrix that is handed over is a copy, which takes about as much memory as separate sums.
                 shares_sums = pairs.iter().any(|pairs| pairs.holds(&sums));
                 if !shares_sums {
                     pairs.push(sums);
@@ -220,14 +220,14 @@ impl LoadPlan {
         }
         let allowance = memory.allow(&reader, needs, Wishes { basis, again, gram })?;
         if let (Some(options), true) = (&wanted.pca, basis > 0) {
-            // While there is nothing else to wait for.
+            // Programs are compiled here, while there is nothing else to wait for.
             standardized::prepare(&reader, columns(genotypes.samples(), options), allowance.reading)?;
         }
         Ok(Self { reader, memory, pairs, shares_sums, choice, allowance, later_passes, again })
     }
 }
 
-/// Checks the number of samples, for results that add up over them; a projection multiplies packed rows by weights alone.
+/// Checks the number of samples for results that sum over samples; a projection does not, since it multiplies packed rows only by weights.
 ///
 /// # Errors
 /// [`Error::Limit`] for more samples than products of packed rows are exact for.

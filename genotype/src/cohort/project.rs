@@ -10,7 +10,7 @@ use crate::{
     source::Genotypes,
 };
 
-/// Coordinates of the samples of `genotypes` on the components of a reference, in memory bounded by `run.memory`.
+/// Computes coordinates of the samples of `genotypes` on the components of a reference, in memory bounded by `run.memory`.
 ///
 /// With the reference's loadings u (unit norm), shift and scale of each variant, the score of a sample of dosages g is
 ///
@@ -18,40 +18,37 @@ use crate::{
 /// score = Σ u (g - shift) / scale     over the variants that the genotypes and the reference have
 /// ```
 ///
-/// where a missing g is the reference's mean, so that it adds nothing once centred; [`ProjectMethod::LeastSquares`] takes what is
-/// there instead. That is X V of flashpca's
-/// `--project` (`RandomPCA::project`, before its division by √div), and scikit-allel's and sgkit's `transform`, which
-/// refuse missing calls or spread them. The reference's own samples get their [`scores`](crate::Pca::scores) back;
-/// - over the singular value they are plink2's eigenvectors;
-/// - flashpca divides by √M, M counting the variants of its loadings, in `binom2` scaling: of a reference in `patterson`
-///   scaling its coordinates are scores / √(2 M).
+/// where a missing g is the reference's mean, so that it adds nothing once centred; [`ProjectMethod::LeastSquares`] instead uses only the calls that
+/// exist. These scores are X V of flashpca's `--project` (`RandomPCA::project`, before its division by √div), and scikit-allel's and sgkit's
+/// `transform`, which refuse missing calls or propagate them. For the reference's own samples they are the [`scores`](crate::Pca::scores) of its PCA;
+/// - divided by the singular value, they are plink2's eigenvectors;
+/// - flashpca divides by √M, where M counts the variants of its loadings, in `binom2` scaling: for
+///   a reference in `patterson` scaling its coordinates are scores / √(2 M).
 ///
-/// `matches` says for each variant of `genotypes` which of the reference's it is, if any: in any order, each of the
-/// reference's at most once. Variants of the reference that the genotypes lack add nothing: the more of them, the nearer scores are to
-/// zero, except with [`ProjectMethod::LeastSquares`].
+/// `matches` says for each variant of `genotypes` which variant of the reference it is, if any, in any order;
+/// each reference variant occurs at most once. Variants of the reference that the genotypes lack add nothing:
+/// the more are lacking, the nearer scores are to zero, except with [`ProjectMethod::LeastSquares`].
 ///
-/// New samples lie nearer to zero than the reference's own do, the more so the fewer samples the reference has: its own
-/// samples' noise is in its loadings. Nothing corrects for that here, nor in flashpca or plink2.
+/// New samples lie nearer to zero than the reference's own samples, more so with fewer reference samples, since
+/// the noise of the reference's samples is in its loadings. This is not corrected here, nor in flashpca or plink2.
 ///
 /// # Shapes
 /// `genotypes`: (variants, samples), `matches`: (variants,) -> (samples, components of the reference).
 ///
 /// # Accuracy
-/// For whole dosages of diploids and haploids, loadings over scales are rounded to multiples of 2^-31 of each component's largest; their
-/// sums are exact: the same bits on every device, in any order of the variants, however these are swapped. For other ploidies and
-/// fractions they are in f32 over 256 to 4,096 variants, and over those in f64, or in two f32 where a device has none.
+/// For whole dosages of diploids and haploids, loadings over scales are rounded to multiples of 2^-31 of each component's largest;
+/// their sums are exact: the same bits on every device, for any order of the variants and any swapped alleles. For other ploidies
+/// and fractions, sums are in f32 over 256 to 4,096 variants, and across these in f64, or in two f32 if the device has no f64.
 ///
 /// # Cost
-/// One pass, 4 (k + 1) x variants x samples operations on bytes (of other ploidies and fractions, 2 k in f32), and as many again of
-/// variants with missing calls, as [`ProjectMethod::LeastSquares`] takes for each of k (k + 1) / 2 products; the host holds the
-/// reference and 8 bytes a variant besides blocks.
+/// One pass, with 4 (k + 1) x variants x samples operations on bytes (for other ploidies and fractions, 2 k in
+/// f32). Variants with missing calls cost as much again, and with [`ProjectMethod::LeastSquares`] that much for
+/// each of k (k + 1) / 2 products. The host holds the reference and 8 bytes a variant in addition to blocks.
 ///
 /// # Errors
-/// [`Error::Shape`] unless there is one of `matches` for each variant, of those selected; [`Error::Argument`] for no samples, another ploidy
-/// than the reference's, a number that the reference does not have or that occurs twice, and no match at all;
-/// [`Error::Budget`] with the least that would do, what the reference takes included; [`Error::Chunk`] for a damaged or missing
-/// chunk or values out of range; [`Error::Cancelled`].
-///
+/// [`Error::Shape`] unless `matches` has one entry for each selected variant; [`Error::Argument`] for no samples, a ploidy that differs from
+/// the reference's, a variant that the reference does not have or that occurs twice, and no match at all; [`Error::Budget`] with the smallest
+/// budget that would do, including the reference; [`Error::Chunk`] for a damaged or missing chunk or values out of range; [`Error::Cancelled`].
 /// ```
 /// use std::sync::Arc;
 /// use teatime::{Device, Run, store::MemoryArray};
@@ -90,12 +87,12 @@ pub fn project(
 }
 
 impl Cohort {
-    /// Coordinates of the samples on the components of a reference: [`project`], by one more pass. One that was
-    /// [wanted](Wanted::projection) is there without: [`projection`](Self::projection).
+    /// Computes coordinates of the samples on the components of a reference as [`project`] does, by one more pass.
+    /// A projection that was [wanted](Wanted::projection) takes none: [`projection`](Self::projection) returns it.
     ///
     /// # Errors
-    /// As [`project`], and [`Error::Argument`] where the reference takes no dosage above the ploidy, and nothing that the genotypes
-    /// were loaded for made that an error.
+    /// Fails as [`project`] does, and with [`Error::Argument`] if the reference takes no dosages above
+    /// the ploidy, though these were not an error for any result that the genotypes were loaded for.
     pub fn project(
         &self,
         reference: &ReferenceLoadings,

@@ -1,4 +1,4 @@
-//! The standardised genotype matrix as a map, panel by panel.
+//! The standardised genotype matrix as a linear map, panel by panel.
 
 use std::ops::Range;
 
@@ -17,10 +17,10 @@ use crate::{
     totals::VariantTotals,
 };
 
-/// Variants whose scales are made at a time.
+/// The number of variants whose scales are computed at a time.
 const PART: usize = 1 << 16;
 
-/// A cohort's genotypes, each variant centred and scaled by a rule: variants by samples.
+/// A cohort's genotypes as a matrix (variants, samples), each variant centred and scaled by a rule.
 #[derive(Debug)]
 pub(crate) struct Standardized<'a> {
     cohort: &'a Cohort,
@@ -31,7 +31,7 @@ pub(crate) struct Standardized<'a> {
 }
 
 impl<'a> Standardized<'a> {
-    /// Over genotypes that are read as `reading` says where they did not stay.
+    /// Makes the map; genotypes that did not stay in memory are read by the settings `reading`.
     ///
     /// # Errors
     /// Any error of starting threads.
@@ -54,7 +54,7 @@ impl<'a> Standardized<'a> {
         &self.factors[to_usize(rows.start)..to_usize(rows.end)]
     }
 
-    /// The pass as it is told: that which counted is one before it.
+    /// Returns the pass as progress reports it: after the counting pass.
     fn told<'p>(pass: &Pass<'p>) -> Pass<'p> {
         pass.among(1, 1)
     }
@@ -75,7 +75,7 @@ impl LinearMap for Standardized<'_> {
         let pass = Self::told(pass);
         if reader.form.is_packed() {
             prepare(reader, x.cols() as u64, self.cohort.panels(self.reading))?;
-            // The bounds of what is rounded are those of all rows.
+            // The bounds for rounding are taken over all rows.
             let mut product = PackedProduct::new(device, x, centred, Some(self.totals.bounds))?;
             self.cohort.each_panel(&pass, self.reading, &mut |panel| {
                 let table = on_device(device, self.factors_of(&panel.rows))?;
@@ -84,7 +84,7 @@ impl LinearMap for Standardized<'_> {
             return product.finish();
         }
         let thin = x.to_tensor(device)?;
-        // The result lies on its side: the long rows fill register tiles that a thin column leaves half empty.
+        // The result is transposed: long rows fill the register tiles that a thin column leaves half empty.
         let mut sum = BlockSum::new(device, x.cols() as u64, x.rows() as u64)?;
         self.cohort.each_panel(&pass, self.reading, &mut |panel| {
             reader.blocks(&panel.rows).try_for_each(|rows| {
@@ -110,10 +110,10 @@ impl LinearMap for Standardized<'_> {
     }
 }
 
-/// Makes programs ready of products with so many columns, over panels as a pass reads them.
+/// Compiles the programs for products with that many columns, over panels as a pass reads them.
 ///
 /// # Errors
-/// Any error of compilers; [`Error::Limit`](teatime::Error::Limit) when not even one column fits a binding.
+/// Any error of compilers; [`Error::Limit`](teatime::Error::Limit) if not even one column fits a binding.
 pub(super) fn prepare(reader: &Reader, columns: u64, reading: Reading) -> Result<()> {
     if !reader.form.is_packed() {
         return Ok(());
@@ -123,7 +123,7 @@ pub(super) fn prepare(reader: &Reader, columns: u64, reading: Reading) -> Result
     reader.prepare(PackedProduct::programs(&reader.device, reader.samples(), columns, panels)?)
 }
 
-/// `A X`, panel by panel.
+/// The product `A X`, computed panel by panel.
 pub(crate) struct RowProducts {
     rule: ScaleRule,
     operand: Operand,
@@ -135,7 +135,7 @@ enum Operand {
 }
 
 impl RowProducts {
-    /// With an X (samples, columns).
+    /// Prepares products with X (samples, columns).
     ///
     /// # Errors
     /// Any error of the device.
@@ -148,7 +148,7 @@ impl RowProducts {
         Ok(Self { rule, operand })
     }
 
-    /// Gives the rows of a panel, whose [mean, scale] are given, to `sink`, block by block.
+    /// Computes the products of the rows of a panel, whose [mean, scale] are given, and gives them to `sink`, block by block.
     ///
     /// # Errors
     /// Any error of the device and of `sink`; [`Error::Cancelled`](teatime::Error::Cancelled) between two blocks.
@@ -188,17 +188,17 @@ impl RowProducts {
     }
 }
 
-/// True where the scaler subtracts the mean.
+/// Returns true if the scaler subtracts the mean.
 fn is_centred(scaler: Scaler) -> bool {
     scaler != Scaler::None
 }
 
-/// The [mean, scale] of rows, for products on packed rows.
+/// Uploads the [mean, scale] of rows, for products on packed rows.
 fn on_device(device: &Device, factors: &[Factors]) -> Result<Tensor<f32>> {
     Tensor::from_slice(device, factors.as_flattened(), &[factors.len() as u64, 2])
 }
 
-/// A panel in f32, where it is one block: a missing dosage becomes the mean, which a centred one subtracts.
+/// Returns a panel, which is one block, in f32: a missing dosage becomes the mean, which is 0 once the panel is centred.
 fn standardized(panel: &Panel, rule: ScaleRule, factors: &[Factors]) -> Result<Tensor<f32>> {
     let centred = is_centred(rule.scaler);
     let row =

@@ -1,4 +1,4 @@
-//! Sums for pairs of samples that panels are added to.
+//! Sums for pairs of samples, to which panels are added.
 
 use std::{ops::Range, slice::from_ref};
 
@@ -26,14 +26,14 @@ pub(super) struct Accumulator {
     pub(super) pairs: Pairs,
 }
 
-/// The filter of variants, and the number of those that took part.
+/// The filter of variants, and counts of the variants that took part.
 pub(super) struct Variants {
     rule: ScaleRule,
     totals: VariantTotals,
 }
 
 impl Variants {
-    /// Takes sums to be over the samples of all `readers`.
+    /// Makes the filter for sums over the samples of all `readers`.
     pub(super) fn new(readers: &[Reader], options: &DistanceOptions) -> Self {
         let mut rule = ScaleRule::new(&readers[0], Scaler::None, options.filter);
         rule.samples = readers.iter().map(Reader::samples).sum();
@@ -41,7 +41,7 @@ impl Variants {
         Self { rule, totals: VariantTotals::default() }
     }
 
-    /// Counts variants by the sums of their dosages; gives those of each that takes part.
+    /// Counts variants by the sums of their dosages; returns the sums of each variant that takes part, none for others.
     ///
     /// # Errors
     /// Any error of starting threads.
@@ -58,23 +58,23 @@ impl Variants {
     }
 }
 
-/// Sums for pairs of samples: whole numbers, or terms in f32.
+/// Sums for pairs of samples: integers over packed rows, or terms in f32.
 pub(super) enum Pairs {
     Packed(PackedPairs),
     Real { sums: Partial, missing: Missing },
 }
 
-/// True where sums are of whole numbers.
+/// Returns true if sums are of integers.
 fn is_packed(readers: &[Reader], options: &DistanceOptions) -> bool {
     readers.iter().all(|reader| reader.form.is_packed()) && PackedPairs::takes(options.metric.summed())
 }
 
 impl Accumulator {
-    /// Over no variants, of which there will be so many. Pairs are of the samples of one reader, or of those of one with those of a second;
-    /// `packed` makes their sums of whole numbers.
+    /// Makes sums over no variants, for `variants` to come. Pairs are of the samples of one reader,
+    /// or of samples of the first with samples of the second; `packed` makes the integer sums.
     ///
     /// # Errors
-    /// As [`distances`](super::distances).
+    /// Fails as [`distances`](super::distances) does.
     pub(super) fn new(
         readers: &[Reader],
         variants: u64,
@@ -97,7 +97,7 @@ impl Accumulator {
         Ok(Self { variants: Variants::new(readers, options), pairs })
     }
 
-    /// The memory that the sums take, with their results. `packed` says what those of whole numbers take, by panels of so many rows.
+    /// Returns the memory of the sums and their results. `packed` returns the memory of integer sums, for panels of that many rows.
     pub(super) fn needs(
         readers: &[Reader],
         options: &DistanceOptions,
@@ -107,9 +107,9 @@ impl Accumulator {
         let (n, others, metric) = (reader.samples(), other.map(Reader::samples), options.metric.summed());
         if !is_packed(readers, options) {
             let numbers = match others {
-                // Numbers of packed rows, or dosages without those that take no part.
+                // One block in f32: unpacked rows, or dosages without variants that take no part.
                 None => f32_blocks(reader, 1),
-                // Numbers of both, before and after those of the others are turned round.
+                // Blocks in f32 of both readers, before and after dosages of swapped variants become the ploidy less the dosage.
                 Some(others) => Needs::device(8 * (n + others)) * reader.plan.block_rows(),
             };
             return Partial::needs(n, others, metric, options.missing_rule()) + numbers;
@@ -124,10 +124,10 @@ impl Accumulator {
         packed(rows, metric) + ones
     }
 
-    /// Sums for each pair of the samples of `reader`.
+    /// Makes sums for each pair of the samples of `reader`.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// Fails as [`new`](Self::new) does.
     pub(super) fn all_pairs(reader: &Reader, options: &DistanceOptions) -> Result<Self> {
         let (n, variants) = (reader.samples(), reader.variants());
         Self::new(from_ref(reader), variants, options, |metric, missing| {
@@ -135,7 +135,7 @@ impl Accumulator {
         })
     }
 
-    /// The memory that [`all_pairs`](Self::all_pairs) takes.
+    /// Returns the memory that [`all_pairs`](Self::all_pairs) takes.
     pub(super) fn needs_of_all_pairs(reader: &Reader, options: &DistanceOptions) -> Needs {
         let (device, n) = (&reader.device, reader.samples());
         let tree = Needs::host(options.tree.map_or(0, |_| tree::bytes(n)));
@@ -166,7 +166,7 @@ impl Accumulator {
                 let numbers = unpack_rows(packed, &rows, reader.samples(), [0.0, 1.0, 2.0, f32::NAN])?;
                 sums.add(&numbers, None)
             }),
-            // The panel is a block.
+            // A panel that is not packed is one block.
             (Pairs::Real { sums, missing }, _) => {
                 let table: Vec<_> = kept.iter().map(|kept| row(kept.is_some(), *missing)).collect();
                 sums.add(&panel.standardized(&table)?, None)
@@ -174,7 +174,7 @@ impl Accumulator {
         }
     }
 
-    /// The sums of genotypes that two bits hold, for a metric whose sums are of whole numbers.
+    /// Returns the sums over genotypes that two bits hold, for a metric whose sums are of integers.
     pub(super) fn into_packed(self) -> PackedPairs {
         match self.pairs {
             Pairs::Packed(pairs) => pairs,
@@ -182,7 +182,7 @@ impl Accumulator {
         }
     }
 
-    /// Waits for the distances, as `packed` makes them of whole numbers.
+    /// Waits for the distances; `packed` makes them from integer sums.
     ///
     /// # Errors
     /// Any error of the device.
@@ -208,7 +208,7 @@ impl Accumulator {
     }
 }
 
-/// Waits for the sums over so many variants, the others having been zeros or missing.
+/// Waits for the sums over `variants`; the other variants were added as zeros or as missing.
 ///
 /// # Errors
 /// Any error of the device.
@@ -221,7 +221,7 @@ fn export(sums: &Partial, variants: u64) -> Result<PartialSums> {
     Ok(sums)
 }
 
-/// The sums without the numbers of shared variants, where all are that of all.
+/// Removes the numbers of shared variants if every pair shares all variants.
 pub(super) fn without_equal(mut distances: Distances, variants: u64) -> Distances {
     let all_variants = variants as f64;
     if distances
@@ -234,7 +234,7 @@ pub(super) fn without_equal(mut distances: Distances, variants: u64) -> Distance
     distances
 }
 
-/// A row of dosages for [`Panel::standardized`]: as they are and NaN where one is missing, or what adds nothing to any sum.
+/// Returns a row for [`Panel::standardized`]: it keeps dosages, with NaN for missing ones, or makes them add nothing to any sum.
 pub(super) fn row(is_kept: bool, missing: Missing) -> [f32; 3] {
     match (is_kept, missing) {
         (true, _) => [0.0, 1.0, f32::NAN],

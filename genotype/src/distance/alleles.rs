@@ -1,10 +1,10 @@
-//! Variants of more than two alleles: what distances are where their alternate alleles differ.
+//! Distances at variants of more than two alleles, where different alternate alleles differ.
 //!
-//! With `c(a)` a sample's copies of allele a, how two samples differ at a variant is half of the sum over its alleles of how their copies of
-//! it differ: by |x - y| the alleles that are not shared, by (x - y)² half of the squared distance of the copies of all, and by
-//! x + y - x y twice the probability that alleles drawn at random differ. At two alleles each is what dosages give. Copies of all alternate
-//! alleles differ as those of the reference do, so that sums over all variants lack, at those of more, half of the sums of each alternate
-//! allele, less half of those of all together.
+//! Let `c(a)` be a sample's copies of allele a. The difference of two samples at a variant is half of the sum, over its alleles, of the
+//! difference of their copies. By |x - y| it is the number of alleles that are not shared, by (x - y)² half of the squared distance of the
+//! vectors of copies, and by x + y - x y twice the probability that alleles drawn at random differ. At two alleles these equal what dosages
+//! give. The copies of all alternate alleles together differ as much as those of the reference. So sums of dosages over all variants lack,
+//! at variants of more than two alleles, half of the sums of each alternate allele, less half of the sums of all alternate alleles together.
 
 use teatime::{
     Device, Result, Run,
@@ -24,17 +24,17 @@ use crate::{
     to_usize,
 };
 
-/// Variants whose rule is asked for at a time.
+/// The number of variants whose rule is evaluated at a time.
 const AT_ONCE: u64 = 1 << 16;
 
-/// The variants that take part of which samples carry two alternate alleles or more.
+/// The variants that take part and at which samples carry two or more alternate alleles.
 pub(super) struct Several {
-    /// Their numbers, and their alleles as [`carried_alleles`] has them.
+    /// The indices of these variants, and their alleles as [`carried_alleles`] returns them.
     variants: Vec<(u64, u128)>,
 }
 
 impl DistanceOptions {
-    /// True where different alternate alleles differ, of samples of that ploidy.
+    /// Returns true if different alternate alleles of samples of that ploidy differ.
     pub(super) fn tells_alleles(&self, ploidy: u64) -> bool {
         let metric = match self.metric {
             SampleMetric::Ibs | SampleMetric::IbsOfAlleles => true,
@@ -46,10 +46,10 @@ impl DistanceOptions {
 }
 
 impl Several {
-    /// Finds them among the variants that `cohort` counted. A pass over them where one has an allele above 1, else nothing.
+    /// Finds such variants among those that `cohort` counted. Makes a pass if any call has an allele above 1, else none.
     ///
     /// # Errors
-    /// As [`carried_alleles`].
+    /// Fails as [`carried_alleles`] does.
     pub(super) fn new(cohort: &Cohort, options: &DistanceOptions, run: &Run) -> Result<Self> {
         let (reader, mut variants) = (&cohort.reader, Vec::new());
         if !reader.genotypes.has_further_alleles() {
@@ -72,14 +72,14 @@ impl Several {
         self.variants.len() as u64
     }
 
-    /// The rest that the sums of each pair of samples lack, (samples, samples); none where that is nothing, or where alleles are not told apart.
-    /// `beside` is what else is held on the host.
+    /// Computes what the sums of each pair of samples lack, (samples, samples); returns none if that is nothing, or
+    /// if alternate alleles count as one. `beside` is the number of bytes that are held on the host in addition.
     ///
     /// # Cost
-    /// A pass over these variants, and one for each alternate allele over those that have it. 24 samples² bytes on the host.
+    /// A pass over these variants, and for each alternate allele one over the variants that have it. Takes 24 samples² bytes on the host.
     ///
     /// # Errors
-    /// As [`distances`](super::distances()).
+    /// Fails as [`distances`](super::distances()) does.
     pub(super) fn lack(
         &self,
         genotypes: &Genotypes,
@@ -96,7 +96,7 @@ impl Several {
             SampleMetric::Of(Metric::Euclidean | Metric::SqEuclidean) => {
                 SampleMetric::Of(Metric::SqEuclidean)
             }
-            // Haplotypes differ by hamming as well.
+            // City block gives the same sums as Hamming for haplotypes.
             _ => SampleMetric::Of(Metric::CityBlock),
         };
         let options = DistanceOptions {
@@ -125,16 +125,16 @@ impl Several {
     }
 }
 
-/// The number of alternate alleles.
+/// Returns the number of alternate alleles.
 fn alternates(carried: u128) -> u32 {
     (carried >> 1).count_ones()
 }
 
-/// Waits for the distances of what was added up of `genotypes`, in which different alleles differ if the options say so, and counts the
-/// variants of more than two. `beside` is what else is held on the host.
+/// Waits for the distances from the sums over the cohort's genotypes, in which different alleles differ if the options say so,
+/// and counts the variants of more than two alleles. `beside` is the number of bytes that are held on the host in addition.
 ///
 /// # Errors
-/// As [`distances`](super::distances()).
+/// Fails as [`distances`](super::distances()) does.
 pub(super) fn finish(
     adding: Accumulator,
     cohort: &Cohort,
@@ -149,10 +149,10 @@ pub(super) fn finish(
         return Ok((adding.finish(PackedPairs::finish)?, several.len()));
     }
     let loaded = adding.variants.counts().loaded();
-    // Sums, counts, and the distances that they become.
+    // These bytes are for sums, counts, and the distances that they become.
     let beside = beside.saturating_add(32 * n.saturating_pow(2));
     if options.metric == SampleMetric::IbsOfAlleles {
-        // Sums that no metric of `PartialSums` is made of: they are their own distances.
+        // No metric of `PartialSums` has these sums: the sums themselves are the similarities.
         let mut ibs = adding.finish(PackedPairs::finish)?;
         if let Some(lack) = several.lack(genotypes, device, options, beside, run)? {
             ibs.distances.data_mut().iter_mut().zip(lack.data()).for_each(|(sum, lack)| *sum += lack);
@@ -166,16 +166,17 @@ pub(super) fn finish(
     Ok((without_equal(sums.finish()?, loaded), several.len()))
 }
 
-/// Adds the lower triangle of a matrix, row by row with the diagonal.
+/// Adds the lower triangle of a matrix, diagonal included, row by row.
 pub(super) fn add_lower(sums: &mut [f64], lack: &Matrix) {
     let lower = (0..lack.rows()).flat_map(|row| &lack.row(row)[..=row]);
     sums.iter_mut().zip(lower).for_each(|(sum, lack)| *sum += lack);
 }
 
-/// The number of variants that both sides have and of which one has more than two alleles: those of each side, in the same order.
+/// Returns the number of variants that both sides have and that have more than two alleles in one.
+/// `sides` have the variants of each, in matching order.
 ///
 /// # Errors
-/// As [`carried_alleles`].
+/// Fails as [`carried_alleles`] does.
 pub(super) fn several_of_both(sides: [(&Genotypes, Vec<u64>); 2], device: &Device, run: &Run) -> Result<u64> {
     let mut several = std::collections::BTreeSet::new();
     for (genotypes, variants) in sides {
@@ -184,7 +185,7 @@ pub(super) fn several_of_both(sides: [(&Genotypes, Vec<u64>); 2], device: &Devic
         if !is_told {
             continue;
         }
-        // By their numbers, each with its place among those that match.
+        // Variants are sorted by index, each with its place among the matches.
         let mut places: Vec<(u64, usize)> = variants.into_iter().zip(0..).collect();
         places.sort_unstable();
         let ranges: Vec<_> = places.iter().map(|(variant, _)| *variant..variant + 1).collect();

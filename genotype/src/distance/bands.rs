@@ -1,4 +1,4 @@
-//! Distances of samples, some samples at a time: neither the device nor the host holds all.
+//! Distances of samples, in bands of some samples, so that neither the device nor the host holds all distances.
 
 use std::{iter, ops::Range, slice::from_ref};
 
@@ -20,14 +20,14 @@ use crate::{
 
 const OP: &str = "distance bands";
 
-/// Bytes on the host of an element of a square that a thread writes: itself, its transposed copy, and both encoded.
+/// Bytes on the host for each element of a square that a thread writes: the element, its transposed copy, and both encoded.
 const SQUARE_BYTES: u64 = 32;
 
-/// The distances of the samples of a genotype matrix from one another, a band at a time: those of some samples from themselves and from
-/// all that follow. To the last bit those of [`distances`](super::distances()).
+/// The distances of the samples of a genotype matrix from one another, band by band. A band has the distances of some samples from
+/// themselves and from all later samples. The distances equal the result of [`distances`](super::distances()) to the last bit.
 ///
-/// One pass counts and adds up what is to be known of each sample alone; each band is one more. They run over the genotypes where these
-/// stay, as with [`Cohort`].
+/// One pass makes the counts and the sums that concern single samples; each band takes one more
+/// pass. Passes run over the genotypes in memory if they stay there, as with [`Cohort`].
 ///
 /// ```
 /// use std::sync::Arc;
@@ -50,11 +50,11 @@ pub struct DistanceBands {
     pub(super) cohort: Cohort,
     pub(super) options: DistanceOptions,
     pub(super) counts: VariantCounts,
-    /// The number of these with more than two alleles.
+    /// The number of variants that took part and have more than two alleles.
     pub(super) multiallelic: u64,
     diagonal: PackedDiagonal,
     pub(super) side: u64,
-    /// Bytes on the host that a band leaves for what becomes of it.
+    /// Bytes on the host that a band leaves free for the caller's work on its result.
     beside: u64,
 }
 
@@ -62,16 +62,16 @@ pub struct DistanceBands {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DistanceBand {
-    /// The samples.
+    /// The range of the samples of this band.
     pub own: Range<u64>,
-    /// (own and all that follow, own).
+    /// Distances, (own and all later samples, own samples).
     pub matrix: Matrix,
-    /// The number of variants called in both, likewise, where a call of any sample is missing.
+    /// The number of variants called in both samples, in the same shape; none if no call of any sample is missing.
     pub shared: Option<Matrix>,
 }
 
 impl DistanceBand {
-    /// Pairs of its samples, each with itself among them, with one another and with those that follow, whose distance is NaN.
+    /// Returns the number of pairs, of the band's samples with themselves, with one another and with later samples, whose distance is NaN.
     pub(super) fn undefined(&self) -> u64 {
         let lower = (0..self.matrix.rows()).flat_map(|row| self.matrix.row(row).iter().take(row + 1));
         lower.filter(|distance| distance.is_nan()).count() as u64
@@ -79,17 +79,17 @@ impl DistanceBand {
 }
 
 impl DistanceBands {
-    /// Reads `genotypes` once, in memory bounded by `run.memory`, which holds for all bands. Bands are of whole tiles of `side` samples,
-    /// as many as memory allows; there is room for each thread to write squares of that side.
+    /// Reads `genotypes` once, in memory bounded by `run.memory`, which holds for all bands. A band has whole tiles
+    /// of `side` samples, as many as memory allows; memory is left for each thread to write squares of that side.
     ///
     /// # Cost
-    /// A pass of 64 products a variant and sample. A band of w of n samples takes 16 w n bytes on the host and on the device, and about
-    /// as many operations as its share of [`distances`](super::distances()).
+    /// A pass of 64 products a variant and sample. A band of w of n samples takes 16 w n bytes on the host and on the
+    /// device, and about the same share of operations as it has of the distances of [`distances`](super::distances()).
     ///
     /// # Errors
-    /// [`Error::Argument`] for a metric that [`PackedPairs::of_columns`] does not take, dosages that two bits do not hold, variants of more
-    /// than two alleles that are to be told apart, a tree, and a side that is no multiple of 64; [`Error::Budget`] with the least that would do for bands of one tile; else as
-    /// [`distances`](super::distances()).
+    /// [`Error::Argument`] for a metric that [`PackedPairs::of_columns`] does not take, dosages that two bits do not hold, variants of
+    /// more than two alleles if different alleles are to differ, a tree, and a side that is not a multiple of 64; [`Error::Budget`]
+    /// with the smallest budget that would do for bands of one tile; other errors as for [`distances`](super::distances()).
     pub fn new(
         genotypes: &Genotypes,
         device: &Device,
@@ -122,12 +122,12 @@ impl DistanceBands {
         Ok(bands)
     }
 
-    /// True where bands are the distances: not where alternate alleles are to be told apart.
+    /// Returns true if bands are the final distances. They are not if different alternate alleles have to differ.
     pub(super) fn are_whole(&self) -> bool {
         self.multiallelic == 0 || !self.options.tells_alleles(self.cohort.reader.genotypes.ploidy())
     }
 
-    /// [`new`](Self::new) of checked arguments, with `beside` bytes on the host for what becomes of bands.
+    /// Does as [`new`](Self::new) for checked arguments, with `beside` bytes on the host left for the caller's work on bands.
     pub(super) fn beside(
         genotypes: &Genotypes,
         device: &Device,
@@ -150,7 +150,7 @@ impl DistanceBands {
                     .try_for_each(|rows| adding.add(reader, panel, &rows, &stats[panel.places(&rows)]))
             },
         };
-        // The number of bands is not known before memory is planned.
+        // The number of bands is unknown until memory is planned, so this is its maximum.
         let wanted = Wanted::default().sums_of_pairs().more_passes(n.div_ceil(side));
         let (adding, cohort) = Cohort::load_with(genotypes, device, &wanted, run, each)?;
         let counts = adding.variants.counts();
@@ -162,13 +162,13 @@ impl DistanceBands {
         Ok(Self { cohort, options: *options, counts, multiallelic, diagonal, side, beside })
     }
 
-    /// Gives each band to `sink`, in order. Tiles of `side` samples, by number, for which `is_done` is true are left out.
+    /// Gives each band to `sink`, in order. Leaves out the tiles of `side` samples for whose index `is_done` returns true.
     ///
-    /// Progress counts the first pass as pass 0.
+    /// Progress reports the first pass as pass 0.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] where the device has not even room for a tile; [`Error::Store`] and [`Error::Chunk`] for genotypes that changed or
-    /// cannot be read; [`Error::Cancelled`]; what `sink` returns.
+    /// [`Error::OutOfMemory`] if the device has no memory for even one tile; [`Error::Store`] and
+    /// [`Error::Chunk`] for genotypes that changed or cannot be read; [`Error::Cancelled`]; any error of `sink`.
     pub fn each(
         &self,
         run: &Run,
@@ -194,18 +194,18 @@ impl DistanceBands {
         Ok(())
     }
 
-    /// Tiles of samples.
+    /// Returns the number of tiles of samples.
     pub(super) fn tiles(&self) -> u64 {
         self.cohort.reader.samples().div_ceil(self.side)
     }
 
-    /// The samples of some tiles.
+    /// Returns the samples of some tiles.
     pub(super) fn samples_of(&self, tiles: &Range<u64>) -> Range<u64> {
         let samples = |tile: u64| (tile * self.side).min(self.cohort.reader.samples());
         samples(tiles.start)..samples(tiles.end)
     }
 
-    /// The tiles of the next band from one on, as many as memory allows, and at most so many.
+    /// Returns the tiles of the next band, at or after tile `from`: as many as memory allows, at most `most`.
     fn next(&self, is_done: &[bool], from: u64, most: u64) -> Option<Range<u64>> {
         let left = |tile: &u64| !is_done[to_usize(*tile)];
         let first = (from..self.tiles()).find(left)?;
@@ -241,38 +241,38 @@ impl DistanceBands {
         Ok(DistanceBand { own, matrix: distances, shared })
     }
 
-    /// True where a call is missing, so that bands have [`shared`](DistanceBand::shared).
+    /// Returns true if a call is missing, so that bands have [`shared`](DistanceBand::shared).
     pub fn has_shared(&self) -> bool {
         !self.diagonal.is_complete()
     }
 
-    /// Variants that take part.
+    /// Returns counts of the variants that took part and were dropped.
     pub fn counts(&self) -> &VariantCounts {
         &self.counts
     }
 
-    /// The number of these with more than two alleles, all but the reference of which count as one.
+    /// Returns the number of variants that took part and have more than two alleles; their alternate alleles count as one.
     pub fn multiallelic(&self) -> u64 {
         self.multiallelic
     }
 
-    /// 64-bit FNV-1a of every variant's sum of dosages (f64) and number of called samples (u64), little-endian.
+    /// Returns the 64-bit FNV-1a digest of every variant's sum of dosages (f64) and number of called samples (u64), little-endian.
     pub fn digest(&self) -> u64 {
         self.cohort.digest()
     }
 
-    /// The memory budgets of the plan, with defaults filled in; none for a device that shares the host's memory.
+    /// Returns the memory budgets of the plan, with defaults filled in. A device that shares the host's memory has no budget of its own.
     pub fn memory(&self) -> Budget {
         self.cohort.memory()
     }
 
-    /// The time that each step of all passes so far took.
+    /// Returns the time that each step of all passes so far took.
     pub fn stats(&self) -> StreamStats {
         self.cohort.stats()
     }
 }
 
-/// Sums over no variants, which `packed` makes.
+/// Makes sums over no variants; `packed` makes the integer sums.
 fn accumulator(
     reader: &Reader,
     options: &DistanceOptions,
@@ -281,10 +281,10 @@ fn accumulator(
     Accumulator::new(from_ref(reader), reader.variants(), options, packed)
 }
 
-/// The argument that there are no bands for, and the reason; none where bands can be made.
+/// Returns the name of the argument for which there can be no bands, and the reason; none if bands can be made.
 ///
 /// # Errors
-/// As [`Reader::new`].
+/// Fails as [`Reader::new`] does.
 pub(super) fn unfit(
     genotypes: &Genotypes,
     device: &Device,
@@ -298,14 +298,14 @@ pub(super) fn unfit(
     Ok((!are_packed(genotypes, device)?).then(|| ("genotypes", why.to_owned())))
 }
 
-/// Memory for a band, for what is known of each sample, and for `beside` bytes more on the host.
+/// Returns the memory for a band, for the sums that concern single samples, and for `beside` bytes more on the host.
 fn needs(reader: &Reader, options: &DistanceOptions, own: Range<u64>, beside: u64) -> Needs {
     let (device, n) = (&reader.device, reader.samples());
     let sums = |rows, metric| PackedPairs::needs_of_columns(device, n, own, rows, metric);
     Accumulator::needs(from_ref(reader), options, sums) + Needs::host(beside) + Needs::host(48) * n
 }
 
-/// The first pass, and one for each band.
+/// Returns the number of passes: the first pass, and one for each band.
 fn passes_of(bands: u64) -> u32 {
     u32::try_from(bands).unwrap_or(u32::MAX - 1).saturating_add(1)
 }

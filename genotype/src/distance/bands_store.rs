@@ -1,4 +1,4 @@
-//! Bands of distances in a Zarr store: a process goes on where another was stopped.
+//! Bands of distances in a Zarr store, which a process can finish after another one was stopped.
 
 use std::{path::Path, sync::Arc};
 
@@ -18,21 +18,21 @@ use crate::{SOURCE, VariantCounts, source::check_names, to_usize};
 
 const DISTANCE: &str = "distance";
 
-/// The numbers of what [`DistanceBands::write_zarr`] found and wrote.
+/// The counts of what [`DistanceBands::write_zarr`] found and wrote.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct WrittenBands {
-    /// Pairs of samples, each with itself among them, whose distance is NaN.
+    /// The number of pairs of samples, including each sample with itself, whose distance is NaN.
     pub undefined: u64,
-    /// Bands that were computed.
+    /// The number of bands that were computed.
     pub bands: u32,
-    /// Squares of each array.
+    /// The number of squares of each array.
     pub squares: u64,
-    /// Squares of all arrays that were there already.
+    /// The number of squares, over all arrays, that were there already.
     pub found: u64,
 }
 
-/// The words of the job of these options, counts of variants, their digest, and names of samples, with what else distances depend on.
+/// Describes the job by its options, counts of variants, their digest, names of samples, and what else distances depend on.
 fn words(
     options: &DistanceOptions,
     counts: &VariantCounts,
@@ -52,14 +52,14 @@ struct Squares<'a> {
 }
 
 impl DistanceBands {
-    /// Writes the arrays of [`Distances::write_zarr`](super::Distances::write_zarr) into a Zarr v2 store at `path`, in squares of the
-    /// side of a tile, or goes on where another process was stopped. `job` is all that the distances depend on, besides the options,
-    /// the counts of variants and the names: what is there has to be of the same. The bytes are the same whatever the budgets, and
-    /// wherever a process was stopped. Until it is whole, the attribute `teatime` of an array has the `status` `incomplete`.
+    /// Writes the arrays of [`Distances::write_zarr`](super::Distances::write_zarr) into a Zarr v2 store at `path`, in squares
+    /// of the side of a tile, or finishes what a stopped process began. `job` describes all that the distances depend on,
+    /// besides the options, the counts of variants and the names: an existing store has to be of the same job. The bytes are
+    /// the same for any budgets and any stops. Until an array is whole, its attribute `teatime` has the `status` `incomplete`.
     ///
     /// # Errors
-    /// [`Error::Argument`] unless there is one name for each sample; [`Error::Store`] where something else is at `path`, or another
-    /// job's; [`Error::Io`]; else as [`each`](Self::each). What was written stays.
+    /// [`Error::Argument`] unless there is one name for each sample; [`Error::Store`] if something else, or the store of
+    /// another job, is at `path`; [`Error::Io`]; other errors as for [`each`](Self::each). Squares that were written stay.
     pub fn write_zarr(
         &self,
         path: impl AsRef<Path>,
@@ -75,14 +75,14 @@ impl DistanceBands {
         let job = words(&self.options, &self.counts, self.digest(), &names, job);
         let storage: Arc<dyn WritableStorage> = Arc::new(Folder::new(path).durable());
         let start = |name: &str, mut spec: ArraySpec| {
-            // It has a checksum, as blosc has not.
+            // Zstd has a checksum, which blosc lacks.
             (spec.compression, spec.job) = (Compression::Zstd { level: 1 }, Some(job.clone()));
             ArrayWriter::resume(storage.clone(), name, spec)
         };
         let square = |of: ArraySpec| of.of_results(&["samples_0", "samples_1"]);
         let (shape, tile) = ([n; 2], [self.side.min(n); 2]);
         let distance = start(DISTANCE, square(ArraySpec::new(f64::STORED, &shape, &tile)))?;
-        // The array is of this job, and so is what is left of a group that a killed process was writing.
+        // The array is of this job, and so are the remains of a group that a killed process was writing.
         storage.sweep("").map_err(|source| Error::io(path.display(), source))?;
         let attributes = attributes(&self.options, &self.counts);
         let attributes: Attributes =
@@ -125,7 +125,7 @@ impl Squares<'_> {
         [&self.distance].into_iter().chain(&self.shared)
     }
 
-    /// True where all squares of a tile's samples, with themselves and those that follow, were written.
+    /// Returns true if all squares of a tile's samples with themselves and with later samples were written.
     fn is_done(&self, tile: u64) -> Result<bool> {
         for writer in self.writers() {
             for other in tile..self.bands.tiles() {
@@ -181,7 +181,7 @@ impl Squares<'_> {
         Ok(())
     }
 
-    /// Pairs of the samples of a tile, with themselves and those that follow, whose stored distance is NaN.
+    /// Returns the number of pairs of a tile's samples with themselves and with later samples whose stored distance is NaN.
     fn undefined(&self, path: &Path, tile: u64) -> Result<u64> {
         let array = ZarrArray::open(path, DISTANCE, MissingChunk::Error)?;
         let width = to_usize(array.chunk_shape()[1]);
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
     use crate::{Linkage, SampleMetric, VariantFilter};
 
-    /// Stores that were begun with this text are gone on with.
+    /// Stores begun with this text can be finished only while the text stays the same.
     #[test]
     fn words_of_a_job_stay() {
         let options = DistanceOptions::default()

@@ -1,4 +1,4 @@
-//! Distances of the samples of some genotypes from those of others.
+//! Distances of the samples of one genotype matrix from the samples of another.
 
 mod reading;
 
@@ -32,56 +32,56 @@ use crate::{
 
 const OP: &str = "distances_between";
 
-/// Distances of the samples of some genotypes from those of others.
+/// Distances of the samples of one genotype matrix from the samples of another.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DistancesBetween {
-    /// (samples, samples of the others).
+    /// The distances, (samples of `genotypes`, samples of `with`).
     pub matrix: Matrix,
-    /// The number of variants called in both, likewise, where a call is missing; else it is [`VariantCounts::loaded`] for all. None by
-    /// [`Missing::Propagate`] where sums are in f32.
+    /// The number of variants called in both samples, in the same shape, if a call is missing; otherwise it
+    /// is [`VariantCounts::loaded`] for every pair. None with [`Missing::Propagate`] if sums are in f32.
     pub shared: Option<Matrix>,
-    /// Variants that both have, and which took part.
+    /// Counts of the variants that both have, and of those that took part.
     pub counts: VariantCounts,
-    /// The number of variants that both have, with more than two alleles in one of them. All but the reference count as one: their numbers are each
-    /// matrix's own.
+    /// The number of variants that both have and that have more than two alleles in one of them.
+    /// Their alternate alleles count as one, since each matrix numbers them by itself.
     pub multiallelic: u64,
     /// The options that were given.
     pub options: DistanceOptions,
-    /// A digest of every variant's sum of dosages and number of called samples in both, in the order in which they were read.
+    /// A digest of every variant's sum of dosages and number of called samples in both, in the order of reading.
     pub digest: u64,
-    /// The memory budgets of the plan, with defaults filled in; none for a device that shares the host's memory.
+    /// The memory budgets of the plan, with defaults filled in. A device that shares the host's memory has no budget of its own.
     pub memory: Budget,
-    /// The time that each step took; waiting for chunks is for those of both.
+    /// The time that each step took; waiting for chunks is counted for both readings.
     pub stats: StreamStats,
 }
 
 impl DistancesBetween {
-    /// Pairs of samples whose distance is NaN.
+    /// Returns the number of pairs of samples whose distance is NaN.
     pub fn undefined(&self) -> u64 {
         self.matrix.data().iter().filter(|distance| distance.is_nan()).count() as u64
     }
 }
 
-/// The distances of the samples of `genotypes` from those of `with`, over the variants that both have, in memory bounded by `run.memory`.
+/// Computes the distances of the samples of `genotypes` from those of `with`, over the variants that both have, in memory bounded by `run.memory`.
 ///
-/// `matches` says of each variant of `genotypes` which of `with` it is; of [`Match::Swapped`], dosages of `with` are the ploidy less
-/// themselves. Distances, and what `options.filter` leaves out, are those of [`distances`](super::distances()) of one matrix that has the
-/// samples of both: where that is exact, to the last bit.
+/// `matches` says for each variant of `genotypes` which variant of `with` it is; for [`Match::Swapped`], a dosage of
+/// `with` becomes the ploidy less the dosage. Distances, and the variants that `options.filter` leaves out, equal those
+/// of [`distances`](super::distances()) for one matrix with the samples of both: to the last bit if its sums are exact.
 ///
 /// # Shapes
-/// `genotypes`: (variants, samples), `with`: (others, samples of the others) -> (samples, samples of the others).
+/// `genotypes`: (variants, samples), `with`: (its variants, its samples) -> (samples, samples of `with`).
 ///
 /// # Cost
-/// One pass over both at the same time, of the chunks with variants that both have; a further one for those variants that are in another
-/// order in `with` than the ones before. Of a metric that [`PackedPairs`] takes, what [`PackedPairs::between`] says a variant, else a few operations in f32 for
-/// each pair of samples and term of the metric. For each pair 8 bytes on the host and the device, and as many again for missing calls; else 8
-/// on the device and 16 on the host for each term.
+/// One pass over both at the same time, reading chunks with variants that both have; further passes if `with` has the
+/// variants in another order. For a metric that [`PackedPairs`] takes, each variant costs what [`PackedPairs::between`]
+/// says, otherwise a few operations in f32 for each pair of samples and term of the metric. Each pair takes 8 bytes on the
+/// host and the device, and as many again for missing calls; otherwise 8 on the device and 16 on the host for each term.
 ///
 /// # Errors
-/// As [`distances`](super::distances()), but for `options.tree`, which has to be none; [`Error::Argument`] for another ploidy in `with`, matches that are not one for each
-/// variant of `genotypes` or are of a variant that `with` does not have, where there is none, and where orders differ so much that more than 64 passes
-/// were needed.
+/// Fails as [`distances`](super::distances()) does, but `options.tree` has to be none; with [`Error::Argument`] for
+/// another ploidy in `with`; for `matches` that do not have one entry for each variant of `genotypes`, name a variant
+/// that `with` does not have, or match nothing; and if the orders differ so much that more than 64 passes were needed.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -111,7 +111,7 @@ pub fn distances_between(
     with_room_beside(genotypes, with, matches, device, options, 0, run)
 }
 
-/// Computes [`distances_between`], with `beside` bytes on the host for what becomes of them.
+/// Computes [`distances_between`], with `beside` bytes on the host left for the caller's work on the result.
 pub(super) fn with_room_beside(
     genotypes: &Genotypes,
     with: &Genotypes,
@@ -163,7 +163,7 @@ pub(super) fn with_room_beside(
     Ok(DistancesBetween { multiallelic, ..distances })
 }
 
-/// One attempt within the budget.
+/// Makes one attempt within the budget.
 fn attempt(
     memory: Memory,
     sides: &[Genotypes; 2],
@@ -177,7 +177,7 @@ fn attempt(
     let variants = chains.iter().map(|chain| chain.swapped.len() as u64).sum();
     let samples = sides.each_ref().map(Genotypes::samples);
     let passes = u32::try_from(chains.len()).unwrap_or(u32::MAX);
-    // Made once memory is planned.
+    // The sums are made once memory is planned.
     let (mut adding, mut stats) = (None, StreamStats::default());
     for (number, chain) in (0..).zip(chains) {
         let reader = |side: usize| {
@@ -211,24 +211,24 @@ fn attempt(
     Ok(DistancesBetween { matrix, shared, counts, multiallelic, options, digest, memory, stats })
 }
 
-/// Sums over variants.
+/// Sums over variants for pairs of a sample of each side.
 struct BetweenAccumulator {
     sums: Accumulator,
     digest: u64,
 }
 
 impl BetweenAccumulator {
-    /// Over no variants, of which there will be so many.
+    /// Makes sums over no variants, for `variants` to come.
     fn new(readers: &[Reader; 2], variants: u64, options: &DistanceOptions) -> Result<Self> {
         let ([n, others], device) = (readers.each_ref().map(Reader::samples), &readers[0].device);
         let sums = Accumulator::new(readers, variants, options, |metric, missing| {
-            // The others first: their columns are those of the result, then.
+            // The samples of the second come first, so that their columns become the columns of the result.
             PackedPairs::between(device, [others, n], variants, metric, missing)
         })?;
         Ok(Self { sums, digest: 0 })
     }
 
-    /// The memory that the sums take, with their results.
+    /// Returns the memory that the sums take, with their results.
     fn needs(readers: &[Reader; 2], options: &DistanceOptions) -> Needs {
         let ([n, others], device) = (readers.each_ref().map(Reader::samples), &readers[0].device);
         Accumulator::needs(readers, options, |rows, metric| {
@@ -236,7 +236,7 @@ impl BetweenAccumulator {
         })
     }
 
-    /// Adds these rows, which are in a panel of each, with the sums of all rows of both.
+    /// Adds `rows`, which are in a panel of each, with the sums of all rows of both panels.
     fn add(
         &mut self,
         readers: &[Reader; 2],
@@ -279,7 +279,7 @@ impl BetweenAccumulator {
     }
 }
 
-/// The sums over the samples of both; of dosages of the other that are `turned`, a ploidy less themselves.
+/// Adds the sums of both; with `turned`, the ploidy, dosages of the other become the ploidy less the dosage.
 fn both(one: &Stats, other: &Stats, turned: Option<f64>) -> Stats {
     let Stats { sum, sum_squares, count, .. } = *other;
     let (sum, sum_squares) = match turned {
@@ -293,7 +293,7 @@ fn both(one: &Stats, other: &Stats, turned: Option<f64>) -> Stats {
     Stats { sum: one.sum + sum, sum_squares: one.sum_squares + sum_squares, count, bad: 0 }
 }
 
-/// Packed rows of the others, turned round where they are swapped, beside those of the first.
+/// Puts packed rows of the second matrix side by side with the same rows of the first; dosages of swapped variants become the ploidy less the dosage.
 fn beside(
     readers: &[Reader; 2],
     panels: [&Panel; 2],
@@ -309,10 +309,10 @@ fn beside(
     side_by_side(side(others, 1), side(first, 0), &codes.collect::<Vec<_>>())
 }
 
-/// A block of rows of a panel in f32, by [`standardize`]'s table for them.
+/// Returns a block of rows of a panel in f32, with the rows of `table` for [`standardize`].
 fn numbers(reader: &Reader, panel: &Panel, block: &Range<u64>, table: &[[f32; 3]]) -> Result<Tensor<f32>> {
     let Held::Packed(packed) = &panel.held else {
-        // A block of its own.
+        // A panel that is not packed is a single block.
         return panel.standardized(table);
     };
     let rows: Vec<u64> = (block.start - panel.rows.start..block.end - panel.rows.start).collect();

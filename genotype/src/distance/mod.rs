@@ -51,13 +51,13 @@ const OP: &str = "distances";
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum SampleMetric {
-    /// That of their dosages.
+    /// The metric applied to the dosages of both samples.
     Of(Metric),
-    /// Identity by state, a similarity: the mean of `1 - |x - y| / k` over the variants called in both, for dosages x and y at ploidy k.
-    /// PLINK's `--distance ibs flat-missing`; NaN for a pair that shares no variant.
+    /// Identity by state, a similarity: the mean of `1 - |x - y| / k` over the variants called in both, for dosages x
+    /// and y at ploidy k. It equals PLINK's `--distance ibs flat-missing`, and is NaN for a pair that shares no variant.
     Ibs,
     /// Identity by state of one allele of each sample, drawn at random, at biallelic variants of diploid samples: the mean of
-    /// `½ + ½ (x - 1) (y - 1)`. It is [`Self::Ibs`], but ½ where both are heterozygous: sgkit's `identity_by_state`.
+    /// `½ + ½ (x - 1) (y - 1)`. It differs from [`Self::Ibs`] by being ½ if both are heterozygous, as in sgkit's `identity_by_state`.
     IbsOfAlleles,
 }
 
@@ -72,14 +72,14 @@ impl StableText for SampleMetric {
 }
 
 impl Default for SampleMetric {
-    /// Euclidean.
+    /// Returns the Euclidean metric.
     fn default() -> Self {
         Self::Of(Metric::default())
     }
 }
 
 impl SampleMetric {
-    /// Its name on the command line.
+    /// Returns the metric's name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Of(metric) => metric.name(),
@@ -87,7 +87,7 @@ impl SampleMetric {
         }
     }
 
-    /// The identity by state at a variant where both samples are heterozygous; None for other metrics.
+    /// Returns the identity by state at a variant where both samples are heterozygous; None for other metrics.
     pub const fn het_het(self) -> Option<f64> {
         match self {
             Self::Of(_) => None,
@@ -96,17 +96,17 @@ impl SampleMetric {
         }
     }
 
-    /// The exponent of Minkowski's.
+    /// Returns the exponent of a Minkowski metric, else None.
     pub const fn exponent(self) -> Option<f64> {
         if let Self::Of(Metric::Minkowski(p)) = self { Some(p) } else { None }
     }
 
-    /// True where a larger value means that two samples are more alike.
+    /// Returns true if a larger value means that two samples are more alike.
     const fn is_similarity(self) -> bool {
         matches!(self, Self::Ibs | Self::IbsOfAlleles | Self::Of(Metric::InnerProduct))
     }
 
-    /// The metric that is added up over the variants.
+    /// Returns the metric whose sums over the variants are computed.
     const fn summed(self) -> Metric {
         match self {
             Self::Of(metric) => metric,
@@ -121,15 +121,15 @@ impl SampleMetric {
 pub struct DistanceOptions {
     /// The distance or similarity that is computed.
     pub metric: SampleMetric,
-    /// The rule for missing calls; none for the one that makes no sample near because it lacks calls:
-    /// [`Missing::Rescale`], and of a mean, as identity by state is, [`Missing::Ignore`]. sgkit's is [`Missing::Ignore`] of all.
+    /// The rule for missing calls. None takes the rule by which samples do not get nearer because they lack calls: [`Missing::Rescale`],
+    /// or [`Missing::Ignore`] for a mean such as identity by state. sgkit uses [`Missing::Ignore`] for all metrics.
     pub missing: Option<Missing>,
-    /// The filter of variants; those that do not vary take part.
+    /// The filter of variants. Variants that do not vary take part.
     pub filter: VariantFilter,
-    /// The linkage of the tree that is made of the distances; none makes no tree. For identity by state, distances are 1 - ibs.
+    /// The linkage of the tree to make from the distances; None makes no tree. For identity by state, the tree takes 1 - ibs as distances.
     pub tree: Option<Linkage>,
-    /// True where all alternate alleles of a call count as one. Else different ones differ, of [`Genotypes`] whose
-    /// [counted allele](Genotypes::counted_allele) is not said, by the metrics of which [`distances`](distances()) says so.
+    /// True if all alternate alleles of a call count as one. Otherwise different ones differ, by the metrics that
+    /// [`distances`](distances()) names, for [`Genotypes`] without a [counted allele](Genotypes::counted_allele).
     pub merge_alleles: bool,
 }
 
@@ -160,13 +160,13 @@ teatime::setters! {
 }
 
 impl DistanceOptions {
-    /// The rule for missing calls.
+    /// Returns the rule for missing calls.
     pub fn missing_rule(&self) -> Missing {
         let rule = if self.metric.het_het().is_some() { Missing::Ignore } else { Missing::Rescale };
         self.missing.unwrap_or(rule)
     }
 
-    /// Makes of what was added up what was asked for.
+    /// Turns the summed metric into the metric that was asked for.
     fn finish(&self, distances: &mut Matrix, shared: Option<&Matrix>, counts: &VariantCounts, ploidy: u64) {
         if self.metric.het_het().is_none() {
             return;
@@ -186,7 +186,7 @@ impl DistanceOptions {
         }
     }
 
-    /// Checks extents, filter and these options; `op` is the call that they were given to.
+    /// Checks extents, filter and these options; `op` names the function that the caller called.
     fn check(&self, op: &'static str, genotypes: &Genotypes) -> Result<()> {
         check_extents(op, genotypes)?;
         self.filter.check(op)?;
@@ -215,7 +215,8 @@ impl DistanceOptions {
 }
 
 impl Default for DistanceOptions {
-    /// Euclidean distances over the variants called in both samples, rescaled to all. sgkit's have [`Missing::Ignore`].
+    /// Returns options for Euclidean distances over the variants called in both samples, rescaled
+    /// to all variants. sgkit ignores missing calls instead ([`Missing::Ignore`]).
     fn default() -> Self {
         let (metric, filter) = (SampleMetric::default(), VariantFilter::default());
         Self { metric, missing: None, filter, tree: None, merge_alleles: false }
@@ -226,66 +227,68 @@ impl Default for DistanceOptions {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Distances {
-    /// (samples, samples), symmetric to the bit.
+    /// The distances, (samples, samples), symmetric to the bit.
     pub matrix: Matrix,
-    /// The number of variants called in both (samples, samples), where a call is missing; else it is
-    /// [`VariantCounts::loaded`] for all. None by [`Missing::Propagate`] where sums are in f32 or alternate alleles are told apart.
+    /// The number of variants called in both (samples, samples), if a call is missing; otherwise it is [`VariantCounts::loaded`]
+    /// for every pair. None with [`Missing::Propagate`] if sums are in f32 or different alternate alleles differ.
     pub shared: Option<Matrix>,
-    /// The tree of the samples, where it was asked for.
+    /// The tree of the samples, if the options ask for one.
     pub tree: Option<Tree>,
-    /// Variants that took part.
+    /// Counts of the variants that took part and were dropped.
     pub counts: VariantCounts,
-    /// The number of these with more than two alleles: samples carry two alternate ones or more.
+    /// The number of variants that took part and at which samples carry two or more alternate alleles.
     pub multiallelic: u64,
-    /// True where the alternate alleles of these count as one.
+    /// True if the alternate alleles of such variants count as one.
     pub merged: bool,
     /// The options that were given.
     pub options: DistanceOptions,
-    /// 64-bit FNV-1a of every variant's sum of dosages (f64) and number of called samples (u64), little-endian.
+    /// The 64-bit FNV-1a digest of every variant's sum of dosages (f64) and number of called samples (u64), little-endian.
     pub digest: u64,
-    /// The memory budgets of the plan, with defaults filled in; none for a device that shares the host's memory.
+    /// The memory budgets of the plan, with defaults filled in. A device that shares the host's memory has no budget of its own.
     pub memory: Budget,
     /// The time that each step took.
     pub stats: StreamStats,
 }
 
 impl Distances {
-    /// Pairs of samples, each with itself among them, whose distance is NaN.
+    /// Returns the number of pairs of samples, including each sample with itself, whose distance is NaN.
     pub fn undefined(&self) -> u64 {
         let lower = (0..self.matrix.rows()).flat_map(|j| &self.matrix.row(j)[..=j]);
         lower.filter(|distance| distance.is_nan()).count() as u64
     }
 }
 
-/// The distances of the samples of `genotypes` from one another, in memory bounded by `run.memory`.
+/// Computes the distances of the samples of `genotypes` from one another, in memory bounded by `run.memory`.
 ///
-/// The dosage of a call is its number of non-reference alleles, or as [`Genotypes::count_allele`] says; of [`Genotypes::haplotypes`], a
-/// sample is one haplotype. A call with a missing allele is missing, and is left out as
-/// `options.missing` says. Metrics have to be symmetric. Of a metric that [`PackedPairs`] takes, dosages above the ploidy are an error.
+/// The dosage of a call is its number of non-reference alleles, or as [`Genotypes::count_allele`] says; with
+/// [`Genotypes::haplotypes`], a sample is one haplotype. A call with a missing allele is missing; `options.missing` says how missing
+/// calls are left out. Metrics have to be symmetric. For a metric that [`PackedPairs`] takes, dosages above the ploidy are an error.
 ///
-/// At a variant of more than two alleles, different alleles differ by euclidean, sqeuclidean, cityblock and both identities by state, and of
-/// haplotypes by hamming: with c(a) the copies of allele a, |x - y| becomes ½ Σ |c(a) - c'(a)|, (x - y)² becomes ½ Σ (c(a) - c'(a))², and
-/// [`SampleMetric::IbsOfAlleles`] is the mean of ¼ Σ c(a) c'(a). By other metrics, and by `options.merge_alleles`, they count as one.
+/// At a variant of more than two alleles, different alleles differ by euclidean, sqeuclidean, cityblock and
+/// both identities by state, and for haplotypes by hamming. With c(a) the copies of allele a, |x - y| becomes
+/// ½ Σ |c(a) - c'(a)|, (x - y)² becomes ½ Σ (c(a) - c'(a))², and [`SampleMetric::IbsOfAlleles`] is the mean
+/// of ¼ Σ c(a) c'(a). By other metrics, or with `options.merge_alleles`, all alternate alleles count as one.
 ///
 /// # Shapes
-/// `genotypes`: (variants, samples) -> (samples, samples), and where calls are missing as many numbers of variants.
+/// `genotypes`: (variants, samples) -> (samples, samples), and if calls are missing the numbers of shared variants in the same shape.
 ///
 /// # Accuracy
-/// Sums are of whole numbers for a metric that [`PackedPairs`] takes, where two bits hold a call: distances are exact but for the last
-/// rounding, the same bits on every device, whatever the chunks and threads. Else as [`Partial`](teatime::distance::Partial) has it.
+/// Sums are of integers for a metric that [`PackedPairs`] takes, if two bits hold a call: distances are exact but for the last rounding,
+/// the same bits on every device, for any chunks and threads. Otherwise the accuracy is that of [`Partial`](teatime::distance::Partial).
 ///
 /// # Cost
-/// One pass, and where an alternate allele above 1 is met one that finds those variants, and passes over them, one for each allele:
-/// what [`PackedPairs`] says a variant, else a few operations in f32 for each pair of samples and term of the metric.
-/// On the host 8 samples² bytes, on the device 4, and as many again for missing calls; else 8 on the device and 16 on the host for each
-/// term. A tree takes 4 samples² bytes more on the host, and time in proportion to samples² on one thread, which nothing cancels.
+/// One pass, in which a variant costs what [`PackedPairs`] says, or else a few operations in f32 for each pair of
+/// samples and term of the metric. If an alternate allele above 1 is met, one more pass finds the variants with several
+/// alternate alleles, and one pass over them follows for each allele. Distances take 8 samples² bytes on the host and 4
+/// on the device, and as many again for missing calls; in f32, 8 on the device and 16 on the host for each term. A tree
+/// takes 4 samples² bytes more on the host, and time in proportion to samples² on one thread, which cannot be cancelled.
 ///
 /// # Errors
-/// [`Error::Argument`] without samples or variants, for a filter out of range, for a metric that is not symmetric or that does not know
-/// the rule for missing calls (of [`SampleMetric::Ibs`], those that rescale), for [`Metric::JensenShannon`], when no variant is left, and for a tree of
-/// [`Metric::InnerProduct`], or of distances that are NaN; [`Error::Budget`] with
-/// the least that would do; [`Error::OutOfMemory`] where the device has not even that, though the budget allows it;
-/// [`Error::Chunk`] for a damaged or missing chunk or values out of range; [`Error::Cancelled`].
+/// [`Error::Argument`] without samples or variants; for a filter out of range; for a metric that is not symmetric or that
+/// does not support the rule for missing calls ([`SampleMetric::Ibs`] does not rescale); for [`Metric::JensenShannon`];
+/// if no variant is left; and for a tree of [`Metric::InnerProduct`], or of distances that are NaN. [`Error::Budget`]
+/// with the smallest budget that would do; [`Error::OutOfMemory`] if the device has not even that much, though the budget
+/// allows it; [`Error::Chunk`] for a damaged or missing chunk or values out of range; [`Error::Cancelled`].
 ///
 /// ```
 /// use std::sync::Arc;
@@ -312,7 +315,7 @@ pub fn distances(
     with_room_beside(genotypes, device, options, 0, run)
 }
 
-/// Computes [`distances`](distances()) of checked arguments, with `beside` bytes on the host for what becomes of them.
+/// Computes [`distances`](distances()) for checked arguments, with `beside` bytes on the host left for the caller's work on the result.
 fn with_room_beside(
     genotypes: &Genotypes,
     device: &Device,
@@ -346,7 +349,7 @@ fn with_room_beside(
     })
 }
 
-/// The sums over all variants, with so many bytes on the host for what becomes of them.
+/// Computes the sums over all variants, with `beside` bytes on the host left for the caller's work on them.
 fn added_up(
     genotypes: &Genotypes,
     device: &Device,
@@ -354,7 +357,7 @@ fn added_up(
     beside: u64,
     run: &Run,
 ) -> Result<(Accumulator, Cohort)> {
-    // Dosages that two bits hold are added up in them.
+    // Dosages that two bits hold are summed in packed form.
     let bounded = genotypes.bounded() || PackedPairs::takes(options.metric.summed());
     let genotypes = &genotypes.clone().dosages_are_bounded(bounded).watched();
     let each = Each {
@@ -368,7 +371,7 @@ fn added_up(
 /// Checks that the dosages are those that [`SampleMetric::IbsOfAlleles`] takes.
 ///
 /// # Errors
-/// [`Error::Argument`] where two bits do not hold the dosages; as [`Reader::new`].
+/// [`Error::Argument`] if two bits do not hold the dosages; other errors as for [`Reader::new`].
 fn check_packed(name: &'static str, genotypes: &Genotypes, device: &Device) -> Result<()> {
     if are_packed(genotypes, device)? {
         return Ok(());
@@ -377,10 +380,10 @@ fn check_packed(name: &'static str, genotypes: &Genotypes, device: &Device) -> R
     Err(Error::argument(OP, name, why))
 }
 
-/// True where two bits hold the dosages, if none is above the ploidy.
+/// Returns true if two bits hold the dosages, provided that none is above the ploidy.
 ///
 /// # Errors
-/// As [`Reader::new`].
+/// Fails as [`Reader::new`] does.
 fn are_packed(genotypes: &Genotypes, device: &Device) -> Result<bool> {
     let genotypes = genotypes.clone().dosages_are_bounded(true);
     Ok(Reader::new(&genotypes, device, true)?.form.is_packed())

@@ -1,4 +1,4 @@
-//! The nearest samples of each, without a matrix of all distances.
+//! The nearest neighbors of each sample, without a matrix of all distances.
 
 use teatime::{
     Budget, Device, Error, Result, Run,
@@ -16,52 +16,52 @@ use crate::{
 
 const OP: &str = "sample neighbors";
 
-/// The number of samples that bands are multiples of: the fewest that [`DistanceBands`] has.
+/// The side of the tiles of bands, in samples: the smallest that [`DistanceBands`] takes.
 const SIDE: u64 = 64;
 
-/// The nearest samples of each.
+/// The nearest neighbors of each sample.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SampleNeighbors {
-    /// Indices and distances of each sample's k neighbors, nearest first: (samples, k).
+    /// The indices and distances of each sample's k neighbors, nearest first: (samples, k).
     pub nearest: Neighbors,
-    /// The number of other samples that neighbors are among; None where they are among the same samples.
+    /// The number of samples of `with` that neighbors are from; None if neighbors are from the same samples.
     pub others: Option<u64>,
-    /// Pairs of samples, of the same each with itself among them, whose distance is NaN.
+    /// The number of pairs of samples whose distance is NaN, including each sample with itself if there are no others.
     pub undefined: u64,
-    /// Variants that took part.
+    /// Counts of the variants that took part and were dropped.
     pub counts: VariantCounts,
-    /// The number of these with more than two alleles.
+    /// The number of variants that took part and have more than two alleles.
     pub multiallelic: u64,
-    /// True where all but the reference of these count as one.
+    /// True if the alternate alleles of such variants count as one.
     pub merged: bool,
     /// The options that were given.
     pub options: DistanceOptions,
-    /// 64-bit FNV-1a of every variant's sum of dosages (f64) and number of called samples (u64), little-endian.
+    /// The 64-bit FNV-1a digest of every variant's sum of dosages (f64) and number of called samples (u64), little-endian.
     pub digest: u64,
-    /// The memory budgets of the plan, with defaults filled in; none for a device that shares the host's memory.
+    /// The memory budgets of the plan, with defaults filled in. A device that shares the host's memory has no budget of its own.
     pub memory: Budget,
     /// The time that each step took.
     pub stats: StreamStats,
-    /// The number of bands that the distances came in; None where they were a matrix of all.
+    /// The number of bands in which the distances were computed; None if they were one matrix.
     pub bands: Option<u32>,
 }
 
-/// The `k` nearest of the other samples to each sample of `genotypes`, in memory bounded by `run.memory`.
+/// Finds the `k` other samples that are nearest to each sample of `genotypes`, in memory bounded by `run.memory`.
 ///
-/// Nearest first, and of equal distances the earlier sample first; by a similarity, those with the largest. Distances that are NaN come last, so
-/// that there are always `k`. To the last bit the distances are those of [`distances`](super::distances()).
+/// The nearest comes first; of equal distances the earlier sample does. For a similarity, the largest comes first. Distances that are NaN
+/// come last, so that there are always `k` neighbors. The distances equal those of [`distances`](super::distances()) to the last bit.
 ///
 /// # Shapes
 /// `genotypes`: (variants, samples) -> (samples, k) indices and distances.
 ///
 /// # Cost
-/// As [`DistanceBands`], and 32 k + 40 bytes on the host for each sample. For a metric or genotypes that bands do not take, as
-/// [`distances`](super::distances()), of which the matrix has to fit memory.
+/// The cost of [`DistanceBands`], and 32 k + 40 bytes on the host for each sample. For a metric or genotypes
+/// that bands do not take, the cost of [`distances`](super::distances()), whose matrix has to fit memory.
 ///
 /// # Errors
-/// [`Error::Argument`] for a `k` that is 0 or not below the number of samples, and for a tree; [`Error::Budget`] with the least that would
-/// do, which says so where a matrix of all distances has to fit; else as [`distances`](super::distances()).
+/// [`Error::Argument`] for a `k` that is 0 or not below the number of samples, and for a tree; [`Error::Budget`] with the smallest
+/// budget that would do, which says so if a matrix of all distances has to fit; other errors as for [`distances`](super::distances()).
 ///
 /// ```
 /// use std::sync::Arc;
@@ -141,15 +141,16 @@ pub fn sample_neighbors(
     })
 }
 
-/// The `k` nearest of the samples of `with` to each sample of `genotypes`, over the variants that both have, which `matches` tells. To the last
-/// bit the distances are those of [`distances_between`](super::distances_between()); their order is that of [`sample_neighbors`].
+/// Finds the `k` samples of `with` that are nearest to each sample of `genotypes`, over the variants that both have, which `matches` names. The
+/// distances equal those of [`distances_between`](super::distances_between()) to the last bit; their order is that of [`sample_neighbors`].
 ///
 /// # Cost
-/// As [`distances_between`](super::distances_between()), of which the matrix has to fit memory, and 32 k + 40 bytes on the host for each sample
-/// of `genotypes`.
+/// The cost of [`distances_between`](super::distances_between()), whose matrix has to fit memory,
+/// and 32 k + 40 bytes on the host for each sample of `genotypes`.
 ///
 /// # Errors
-/// [`Error::Argument`] for a `k` that is 0 or above the number of samples of `with`; as [`distances_between`](super::distances_between()).
+/// [`Error::Argument`] for a `k` that is 0 or above the number of samples of `with`; other errors
+/// as for [`distances_between`](super::distances_between()).
 pub fn sample_neighbors_between(
     genotypes: &Genotypes,
     with: &Genotypes,
@@ -185,7 +186,7 @@ pub fn sample_neighbors_between(
     })
 }
 
-/// The error of a budget that a matrix of all distances has to fit says so.
+/// Adds to a budget error that a matrix of all distances has to fit the budget.
 fn of_all(error: Error) -> Error {
     match error {
         Error::Budget { memory, budget, minimum, given, .. } => {

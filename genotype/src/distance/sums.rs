@@ -1,4 +1,4 @@
-//! Sums over some of the variants, for distances over all.
+//! Sums over some of the variants, from which distances over all variants are made.
 
 use teatime::{
     Device, Result, Run,
@@ -11,17 +11,17 @@ use super::{
 };
 use crate::source::Genotypes;
 
-/// The sums of which distances of samples are made, over the variants of `genotypes`: those over other variants
-/// [merge](PartialSums::merge) with them, and [`PartialSums::finish`] gives what [`distances`](super::distances()) gives of all. So a
-/// matrix can be gone through in parts, by several processes.
+/// Computes the sums from which distances of samples are made, over the variants of `genotypes`. Sums over other
+/// variants [merge](PartialSums::merge) with them, and [`PartialSums::finish`] then gives what
+/// [`distances`](super::distances()) gives over all variants. So several processes can each read a part of a matrix.
 ///
 /// Every variant takes part.
 ///
 /// # Errors
-/// As [`distances`](super::distances()), whose metrics and rules these are.
+/// Fails as [`distances`](super::distances()) does, for the same metrics and rules.
 ///
 /// # Cost
-/// That of [`distances`](super::distances()); on the host 4 samples² bytes for each term of the metric, which has one to six.
+/// The cost of [`distances`](super::distances()); on the host 4 samples² bytes for each term of the metric, which has one to six terms.
 ///
 /// ```
 /// use std::sync::Arc;

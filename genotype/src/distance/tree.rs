@@ -1,25 +1,25 @@
-//! Hierarchical clustering of distances, and its tree.
+//! Hierarchical clustering of samples by their distances, and its tree.
 
 use teatime::{Error, Result, linalg::Matrix, stable_text::StableText};
 
 use super::OP;
 
-/// Squares of larger distances, which [`Linkage::Ward`] adds up, may not fit f64.
+/// The largest distance allowed: squares of larger ones, which [`Linkage::Ward`] sums, may overflow f64.
 const LARGEST: f64 = 1e150;
 
 /// The distance between two clusters of samples, as scipy's `linkage` defines it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Linkage {
-    /// The least distance of a sample of one from a sample of the other.
+    /// The smallest distance between a sample of one cluster and a sample of the other.
     Single,
-    /// The largest.
+    /// The largest such distance between samples.
     Complete,
-    /// The mean over all pairs of samples: UPGMA.
+    /// The mean distance over all pairs of a sample of each cluster: UPGMA.
     Average,
-    /// The mean of the distances of its two parts, those clusters that one of the two was made of: WPGMA.
+    /// The mean of the distances from the two clusters that were merged into one of them: WPGMA.
     Weighted,
-    /// Ward's: what the merger adds to the sums of squares within clusters. It supposes Euclidean distances.
+    /// Ward's distance: how much the merger adds to the sums of squares within clusters. It assumes Euclidean distances.
     Ward,
 }
 
@@ -36,7 +36,7 @@ impl StableText for Linkage {
 }
 
 impl Linkage {
-    /// Its name on the command line.
+    /// Returns the linkage's name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Single => "single",
@@ -58,31 +58,31 @@ impl Linkage {
     }
 }
 
-/// Two clusters that become one.
+/// A merger of two clusters into one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Merge {
-    /// Their numbers, the lower first: below the number of samples n a sample, n + i what merge i made.
+    /// The indices of the clusters, the lower first. An index below the number of samples n is a sample; n + i is the result of merge i.
     pub clusters: [usize; 2],
-    /// The distance of the two from each other.
+    /// The distance between the two clusters.
     pub height: f64,
-    /// Samples of both.
+    /// The number of samples in both clusters.
     pub samples: usize,
 }
 
-/// A hierarchical clustering: the two nearest clusters become one, until there is one.
+/// A hierarchical clustering, which merges the two nearest clusters until one is left.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tree {
-    /// One less than there are samples, by height: the rows of scipy's `linkage`. Of distances that are equal, any may be merged
-    /// first: not always the one that scipy takes.
+    /// The mergers by ascending height, one fewer than samples: the rows of scipy's `linkage`. Of
+    /// equal distances, any may be merged first, and not always the one that scipy takes.
     pub merges: Vec<Merge>,
 }
 
 /// A piece of a tree that is still to be written.
 enum Printed {
-    /// A cluster, and the height at which it is merged.
+    /// A cluster, and the height at which it is merged into another.
     Cluster(usize, Option<f64>),
     Comma,
-    /// The end of a cluster of that height.
+    /// The end of a cluster of the first height, which is merged at the second.
     End(f64, Option<f64>),
 }
 
@@ -112,14 +112,14 @@ impl Tree {
         Ok(Self { merges: steps.steps().iter().map(merge).collect() })
     }
 
-    /// The tree as Newick has it, with these names of the samples; no line break ends it. `number` says how a length is written.
+    /// Returns the tree in Newick format, with these names of the samples and no final line break. `number` formats a length.
     ///
-    /// A branch is half as long as the heights at its ends differ, so that the branches between two samples have the length of the
-    /// height at which they are merged, and all samples are as far from the root. Names that hold anything but letters, digits and
-    /// `.-+/|` are within single quotes, since an underscore without is a blank.
+    /// A branch is half as long as the difference of the heights at its ends. So the branches between two samples have
+    /// the length of the height at which they are merged, and all samples are equally far from the root. Names that
+    /// contain anything but letters, digits and `.-+/|` are in single quotes, since an unquoted underscore means a blank.
     ///
     /// # Errors
-    /// [`Error::Argument`] unless there is one name for each sample, and for merges of what is not there or was merged already.
+    /// [`Error::Argument`] unless there is one name for each sample, and for merges of clusters that do not exist or were merged already.
     ///
     /// ```
     /// use teatime_genotype::{Merge, Tree};
@@ -143,13 +143,13 @@ impl Tree {
                 }
             }
         }
-        // A distance that rounding made negative has no branch.
+        // A branch whose length rounding made negative gets the length 0.
         let branch = |below: f64, above: Option<f64>| {
             let length = above.map(|above| number(((above - below) / 2.0).max(0.0)));
             length.map_or_else(String::new, |length| format!(":{length}"))
         };
         let mut text = String::new();
-        // No recursion: single linkage makes trees as deep as there are samples.
+        // This does not recurse, since single linkage makes trees as deep as the number of samples.
         let mut parts = vec![Printed::Cluster(2 * n - 2, None)];
         while let Some(part) = parts.pop() {
             match part {
@@ -179,13 +179,13 @@ impl Tree {
     }
 }
 
-/// Bytes that a tree of so many samples takes on the host while it is made, besides the distances.
+/// Returns the bytes that a tree of that many samples takes on the host while it is made, besides the distances.
 pub(super) fn bytes(samples: u64) -> u64 {
-    // Half a matrix of f64, and what is kept of each sample.
+    // Half a matrix of f64, and 128 bytes for each sample.
     samples.saturating_mul(samples).saturating_mul(4).saturating_add(samples.saturating_mul(128))
 }
 
-/// A name as a Newick label.
+/// Returns a name as a Newick label, quoted if necessary.
 fn quoted(name: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || ".-+/|".contains(c);
     if !name.is_empty() && name.chars().all(plain) {

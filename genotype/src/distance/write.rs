@@ -1,4 +1,4 @@
-//! Distances as files of other tools.
+//! Writing of distances to files of other tools' formats.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ use crate::{source::check_names, to_usize};
 impl Distances {
     /// Writes a numpy file: (samples, samples) in little-endian f64.
     ///
-    /// The file appears whole, and takes the place of one that was there; so do those of the other functions.
+    /// The file appears whole and replaces an existing one; the other functions do the same.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -42,8 +42,8 @@ impl Distances {
         })
     }
 
-    /// Writes the lower triangle as PLINK's `--distance` does: a line for each sample but the first, of its distances from those
-    /// before it, with tabs between. `number` says how each is written.
+    /// Writes the lower triangle as PLINK's `--distance` does: a line for each sample but the first,
+    /// with its distances from the samples before it, separated by tabs. `number` formats each distance.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -54,8 +54,8 @@ impl Distances {
         })
     }
 
-    /// Writes a table: a line of the samples' names after a first column, and a line for each sample, its name first. `number` says how
-    /// each distance is written.
+    /// Writes a table: a header line with an empty first column and the samples' names, and a line
+    /// for each sample, which starts with its name. `number` formats each distance.
     ///
     /// # Errors
     /// [`Error::Argument`] unless there is one name for each sample, without a tab or line break; [`Error::Io`].
@@ -68,13 +68,13 @@ impl Distances {
         write_table(path.as_ref(), &self.matrix, [samples; 2], number)
     }
 
-    /// Writes a Zarr v2 store at `path`, which must not exist: `distance` (`samples_0`, `samples_1`) in f64; where a call is missing
-    /// `shared_variants`, likewise in u32; and `sample_id`.
+    /// Writes a Zarr v2 store at `path`, which must not exist: `distance` (`samples_0`, `samples_1`)
+    /// in f64; if a call is missing, `shared_variants`, with the same axes in u32; and `sample_id`.
     ///
-    /// The axes have the names that sgkit gives them, so that xarray opens the store. It appears whole.
+    /// The axes have sgkit's names, so that xarray opens the store. The store appears whole.
     ///
     /// # Errors
-    /// [`Error::Argument`] unless there is one name for each sample; [`Error::Store`] where `path` exists; [`Error::Io`].
+    /// [`Error::Argument`] unless there is one name for each sample; [`Error::Store`] if `path` exists; [`Error::Io`].
     #[cfg(feature = "zarr")]
     pub fn write_zarr(&self, path: impl AsRef<Path>, samples: &[impl AsRef<str>]) -> Result<()> {
         check_names(OP, samples, self.matrix.rows())?;
@@ -84,9 +84,9 @@ impl Distances {
 }
 
 impl DistancesBetween {
-    /// Writes a numpy file: (samples, samples of the others) in little-endian f64.
+    /// Writes a numpy file: (samples, other samples) in little-endian f64.
     ///
-    /// The file appears whole, and takes the place of one that was there; so do those of the other functions.
+    /// The file appears whole and replaces an existing one; the other functions do the same.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -94,8 +94,8 @@ impl DistancesBetween {
         write_npy(path, self.matrix.data(), [self.matrix.rows(), self.matrix.cols()])
     }
 
-    /// Writes a table: a line of the names of the others after a first column, and a line for each sample, its name first. `names` are those of the
-    /// samples and of the others; `number` says how each distance is written.
+    /// Writes a table: a header line with the names of the other samples after a first column, and a line for each sample, which
+    /// starts with its name. `names` has the names of the samples and of the other samples; `number` formats each distance.
     ///
     /// # Errors
     /// [`Error::Argument`] unless there is one name for each sample and each of the others, without a tab or line break; [`Error::Io`].
@@ -108,13 +108,13 @@ impl DistancesBetween {
         write_table(path.as_ref(), &self.matrix, names, number)
     }
 
-    /// Writes a Zarr v2 store at `path`, which must not exist: `distance` (`samples`, `samples_with`) in f64; where a call is missing
-    /// `shared_variants`, likewise in u32; and the names, `sample_id` and `sample_id_with`.
+    /// Writes a Zarr v2 store at `path`, which must not exist: `distance` (`samples`, `samples_with`) in f64; if a
+    /// call is missing, `shared_variants`, with the same axes in u32; and the names, `sample_id` and `sample_id_with`.
     ///
-    /// xarray opens the store. It appears whole.
+    /// xarray opens the store. The store appears whole.
     ///
     /// # Errors
-    /// [`Error::Argument`] unless there is one name for each sample and each of the others; [`Error::Store`] where `path` exists;
+    /// [`Error::Argument`] unless there is one name for each sample and each of the others; [`Error::Store`] if `path` exists;
     /// [`Error::Io`].
     #[cfg(feature = "zarr")]
     pub fn write_zarr(&self, path: impl AsRef<Path>, [samples, with]: [&[impl AsRef<str>]; 2]) -> Result<()> {
@@ -129,9 +129,9 @@ impl DistancesBetween {
 }
 
 impl SampleNeighbors {
-    /// Writes two numpy files, both (samples, k): the distances in little-endian f64, and the numbers of the neighbors, from 0, in i64.
+    /// Writes two numpy files, both (samples, k): the distances in little-endian f64, and the indices of the neighbors, from 0, in i64.
     ///
-    /// Each file appears whole, and takes the place of one that was there; so do those of the other functions.
+    /// Each file appears whole and replaces an existing one; the other functions do the same.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -142,8 +142,8 @@ impl SampleNeighbors {
         write_npy(neighbors, self.nearest.signed_indices(), shape)
     }
 
-    /// Writes a table: after the columns' names, `sample`, `rank`, `neighbor` and `distance`, a line for each sample and each of its
-    /// neighbors, the nearest with rank 1. `with` are the names of [others](Self::others); `number` says how each distance is written.
+    /// Writes a table: a header line `sample`, `rank`, `neighbor` and `distance`, and a line for each neighbor of each
+    /// sample; the nearest has rank 1. `with` has the names of the [others](Self::others); `number` formats each distance.
     ///
     /// # Errors
     /// [`Error::Argument`] unless there is one name for each sample and each of the others, without a tab or line break;
@@ -174,21 +174,20 @@ impl SampleNeighbors {
         })
     }
 
-    /// The names of the others.
+    /// Returns the names of the other samples, checked.
     ///
     /// # Errors
-    /// [`Error::Argument`] unless there is one for each, or none for none.
+    /// [`Error::Argument`] unless there is one name for each of the other samples, or no names if there are no other samples.
     fn checked<'a, S: AsRef<str>>(&self, with: Option<&'a [S]>) -> Result<Option<&'a [S]>> {
         check_names(OP, with.unwrap_or_default(), to_usize(self.others.unwrap_or_default()))?;
         Ok(with.filter(|_| self.others.is_some()))
     }
 
-    /// Writes a Zarr v2 store at `path`, which must not exist: `neighbor` (`samples`, `neighbors`), their numbers from 0 in i64,
-    /// `distance`, likewise in f64, and `sample_id`; of [others](Self::others), whose names `with` are, `sample_id_with`. It appears
-    /// whole.
+    /// Writes a Zarr v2 store at `path`, which must not exist: `neighbor` (`samples`, `neighbors`), the neighbors' indices from 0 in i64; `distance`,
+    /// with the same axes in f64; `sample_id`; and for [others](Self::others), whose names are `with`, `sample_id_with`. The store appears whole.
     ///
     /// # Errors
-    /// [`Error::Argument`] unless there is one name for each sample and each of the others; [`Error::Store`] where `path` exists;
+    /// [`Error::Argument`] unless there is one name for each sample and each of the others; [`Error::Store`] if `path` exists;
     /// [`Error::Io`].
     #[cfg(feature = "zarr")]
     pub fn write_zarr<S: AsRef<str>>(
@@ -210,10 +209,10 @@ impl SampleNeighbors {
     }
 }
 
-/// A table with the names of rows and columns.
+/// Writes a table with the names of rows and columns.
 ///
 /// # Errors
-/// [`Error::Argument`] unless there is one name for each, without a tab or line break; [`Error::Io`].
+/// [`Error::Argument`] unless there is one name for each row and column, without a tab or line break; [`Error::Io`].
 fn write_table<S: AsRef<str>>(
     path: &Path,
     matrix: &Matrix,
@@ -229,7 +228,7 @@ fn write_table<S: AsRef<str>>(
 }
 
 /// # Errors
-/// [`Error::Argument`] unless there are so many names, without a tab or line break.
+/// [`Error::Argument`] unless there are `n` names, without a tab or line break.
 fn names_in_table(samples: &[impl AsRef<str>], n: usize) -> Result<Vec<&str>> {
     check_names(OP, samples, n)?;
     let names: Vec<&str> = samples.iter().map(AsRef::as_ref).collect();
@@ -239,7 +238,7 @@ fn names_in_table(samples: &[impl AsRef<str>], n: usize) -> Result<Vec<&str>> {
     Ok(names)
 }
 
-/// The attributes of a Zarr store of distances.
+/// Returns the attributes of a Zarr store of distances.
 #[cfg(feature = "zarr")]
 pub(super) fn attributes(
     options: &DistanceOptions,
@@ -255,7 +254,7 @@ pub(super) fn attributes(
     ]
 }
 
-/// Numbers with tabs between.
+/// Joins formatted numbers with tabs.
 fn joined(row: &[f64], number: impl Fn(f64) -> String) -> String {
     row.iter().map(|&value| number(value)).collect::<Vec<_>>().join("\t")
 }

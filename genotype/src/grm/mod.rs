@@ -17,24 +17,24 @@ use super::{
 
 pub(super) const OP: &str = "grm";
 
-/// The rule by which products of dosages become relationships.
+/// The formula by which products of dosages become relationships.
 ///
-/// With x the dosages of non-reference alleles at variant i, k the ploidy and p = mean / k over the called samples:
+/// Here x are the dosages of non-reference alleles at variant i, k is the ploidy, and p = mean / k over the called samples:
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GrmMethod {
-    /// The mean over the variants of (xⱼ - k p)(xₖ - k p) / (k p (1 - p)), the diagonal included: GCTA's (Yang, Lee,
-    /// Goddard and Visscher, "GCTA: a tool for genome-wide complex trait analysis", Am. J. Hum. Genet. 88, 2011) as
-    /// plink2's `--make-rel` and `--make-grm-bin` have it. Variants that do not vary add 0, and count.
+    /// The mean over the variants of (xⱼ - k p)(xₖ - k p) / (k p (1 - p)), for the diagonal too: GCTA's method (Yang,
+    /// Lee, Goddard and Visscher, "GCTA: a tool for genome-wide complex trait analysis", Am. J. Hum. Genet. 88, 2011)
+    /// as plink2's `--make-rel` and `--make-grm-bin` compute it. Variants that do not vary add 0, but count.
     #[default]
     Gcta,
     /// The sum of (xⱼ - k p)(xₖ - k p) over the sum of k p (1 - p): the first method of `VanRaden`, "Efficient methods
-    /// to compute genomic predictions", J. Dairy Sci. 91, 2008, as sgkit's `genomic_relationship` has it.
+    /// to compute genomic predictions", J. Dairy Sci. 91, 2008, as sgkit's `genomic_relationship` computes it.
     VanRaden1,
 }
 
 impl GrmMethod {
-    /// The method's name on the command line.
+    /// Returns the method's name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Gcta => "gcta",
@@ -43,22 +43,22 @@ impl GrmMethod {
     }
 }
 
-/// The rule for missing calls. Both give the same where no call is missing.
+/// The rule for missing calls. Both rules give the same result if no call is missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MissingCalls {
-    /// All sums of a pair of samples, the divisor too, are over the variants called in both: plink2's default, and sgkit's `skipna`.
-    /// Such a matrix may have negative eigenvalues. A pair that shares no variant is NaN, as
-    /// plink2 has it; with [`GrmMethod::VanRaden1`] also one that shares none with p between 0 and 1.
+    /// All sums of a pair of samples, including the divisor, are over the variants called in both: plink2's
+    /// default, and sgkit's `skipna`. Such a matrix may have negative eigenvalues. A pair that shares no variant
+    /// is NaN, as in plink2; with [`GrmMethod::VanRaden1`] so is a pair that shares none with p between 0 and 1.
     #[default]
     Pairwise,
-    /// It becomes the variant's mean, and all sums are over all variants: plink2's `meanimpute`. No eigenvalue is
-    /// negative, but for rounding.
+    /// A missing call becomes the variant's mean, and all sums are over all variants: plink2's
+    /// `meanimpute`. No eigenvalue is negative, except by rounding.
     Mean,
 }
 
 impl MissingCalls {
-    /// The rule's name on the command line.
+    /// Returns the rule's name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Pairwise => "pairwise",
@@ -71,7 +71,7 @@ impl MissingCalls {
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct GrmOptions {
-    /// The rule by which products become relationships.
+    /// The formula by which products become relationships.
     pub method: GrmMethod,
     /// The rule for missing calls.
     pub missing: MissingCalls,
@@ -79,39 +79,39 @@ pub struct GrmOptions {
     pub filter: VariantFilter,
 }
 
-/// Relationships of the samples of a genotype matrix.
+/// The relationships of the samples of a genotype matrix.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Grm {
     /// The relationships (samples, samples), symmetric to the bit.
     pub matrix: Matrix,
-    /// For [`MissingCalls::Pairwise`], the number of variants called in both (samples, samples).
+    /// The number of variants called in both (samples, samples), for [`MissingCalls::Pairwise`].
     pub shared: Option<Matrix>,
-    /// Variants that took part. Those without variance or calls are in M too, as in plink2's:
-    /// [`VariantCounts::loaded`].
+    /// Counts of the variants that took part and were dropped. M includes variants without variance
+    /// or calls, as in plink2: [`VariantCounts::loaded`].
     pub counts: VariantCounts,
-    /// The rule by which products became relationships.
+    /// The formula by which products became relationships.
     pub method: GrmMethod,
     /// The rule for missing calls that was used.
     pub missing: MissingCalls,
-    /// 64-bit FNV-1a of every variant's sum of dosages (f64) and number of called samples (u64), little-endian.
+    /// The 64-bit FNV-1a digest of every variant's sum of dosages (f64) and number of called samples (u64), little-endian.
     pub digest: u64,
-    /// The memory budgets of the plan, with defaults filled in; none for a device that shares the host's memory.
+    /// The memory budgets of the plan, with defaults filled in. A device that shares the host's memory has no budget of its own.
     pub memory: Budget,
     /// The time that each step took.
     pub stats: StreamStats,
 }
 
 impl Grm {
-    /// The number of variants that the relationship of samples `j` and `k` is over.
+    /// Returns the number of variants over which the relationship of samples `j` and `k` is computed.
     ///
     /// # Panics
-    /// When there is no such sample.
+    /// If there is no such sample.
     pub fn variants(&self, j: usize, k: usize) -> f64 {
         self.shared.as_ref().map_or(self.counts.loaded() as f64, |shared| shared.row(j)[k])
     }
 
-    /// Pairs of samples, each with itself among them, whose relationship is NaN.
+    /// Returns the number of pairs of samples, including each sample with itself, whose relationship is NaN.
     pub fn undefined(&self) -> u64 {
         let lower = (0..self.matrix.rows()).flat_map(|j| &self.matrix.row(j)[..=j]);
         lower.filter(|relationship| relationship.is_nan()).count() as u64
@@ -134,7 +134,7 @@ impl GrmOptions {
         self.filter.check(OP)
     }
 
-    /// The sums that a relationship matrix is made of.
+    /// Returns which sums a relationship matrix is made from.
     pub(super) fn sums(&self, reader: &Reader) -> PairTerms {
         let scaler = match self.method {
             GrmMethod::Gcta => Scaler::Binom2,

@@ -1,4 +1,4 @@
-//! Relationship matrices as files of other tools.
+//! Writing of relationship matrices to files of other tools' formats.
 
 use std::{ffi::OsString, io::Write, path::Path};
 
@@ -13,16 +13,15 @@ use crate::source::check_names;
 use crate::{SOURCE, square_store::write_squares};
 
 impl Grm {
-    /// Writes GCTA's binary format, as plink2's `--make-grm-bin` does: `PREFIX.grm.bin`,
-    /// the lower triangle with its diagonal row by row in little-endian f32; `PREFIX.grm.N.bin`, likewise the number of
-    /// variants of each entry; `PREFIX.grm.id`, a line for each sample, its family and its name with a tab between. Without
-    /// `families` that is 0, as plink2 has it where none is known.
+    /// Writes GCTA's binary format, as plink2's `--make-grm-bin` does: `PREFIX.grm.bin`, the lower triangle with its diagonal row by row in
+    /// little-endian f32; `PREFIX.grm.N.bin`, the number of variants of each entry in the same layout; and `PREFIX.grm.id`, a line for each
+    /// sample with its family and its name, separated by a tab. Without `families` the family is 0, as plink2 writes it if none is known.
     ///
-    /// Each file appears whole, and takes the place of one that was there.
+    /// Each file appears whole and replaces an existing one.
     ///
     /// # Errors
-    /// [`Error::Argument`] unless there is one name, and one family if any, for each sample, without white space, at which
-    /// readers would split it; [`Error::Io`].
+    /// [`Error::Argument`] unless there is one name, and one family if any are given, for each
+    /// sample, without white space, which separates the columns; [`Error::Io`].
     pub fn write_gcta<S: AsRef<str>>(
         &self,
         prefix: impl AsRef<Path>,
@@ -61,7 +60,7 @@ impl Grm {
 
     /// Writes the relationships as a numpy file: (samples, samples) in little-endian f64.
     ///
-    /// The file appears whole, and takes the place of one that was there.
+    /// The file appears whole and replaces an existing one.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -70,12 +69,12 @@ impl Grm {
     }
 
     /// Writes a Zarr v2 store at `path`, which must not exist: `genomic_relationship` (`samples_0`, `samples_1`) in f64;
-    /// for [`MissingCalls::Pairwise`](super::MissingCalls) `shared_variants`, likewise in u32; and `sample_id`.
+    /// for [`MissingCalls::Pairwise`](super::MissingCalls) `shared_variants`, with the same axes in u32; and `sample_id`.
     ///
-    /// The axes have the names that sgkit gives them, so that xarray opens the store. It appears whole.
+    /// The axes have sgkit's names, so that xarray opens the store. The store appears whole.
     ///
     /// # Errors
-    /// [`Error::Argument`] unless there is one name for each sample; [`Error::Store`] where `path` exists; [`Error::Io`].
+    /// [`Error::Argument`] unless there is one name for each sample; [`Error::Store`] if `path` exists; [`Error::Io`].
     #[cfg(feature = "zarr")]
     pub fn write_zarr(&self, path: impl AsRef<Path>, samples: &[impl AsRef<str>]) -> Result<()> {
         check_names(OP, samples, self.matrix.rows())?;

@@ -1,4 +1,4 @@
-//! The loadings of a reference, held as a projection needs them.
+//! The loadings of a reference, in the form that a projection needs.
 
 use std::ops::Range;
 
@@ -9,30 +9,31 @@ use crate::{scaler::Scaler, source::Genotypes, to_usize};
 
 /// The scaling and the loadings of the variants of a reference, numbered in the order in which they were pushed.
 ///
-/// Takes 24 + 4 k bytes a variant for k components: the scaling in f64, so that it standardises to the same bits as the
-/// reference's own PCA, and the loadings in f32, as devices compute them. 10 million variants of 10 components are 640 MB.
+/// Takes 24 + 4 k bytes a variant for k components: the scaling in f64, so that dosages are standardised to the same bits as in
+/// the reference's own PCA, and the loadings in f32, as devices compute them. 10 million variants of 10 components take 640 MB.
 #[derive(Clone, Debug)]
 pub struct ReferenceLoadings {
     scaler: Scaler,
     ploidy: u64,
     components: usize,
-    /// Mean, shift and scale.
+    /// The mean, shift and scale of each variant.
     standards: Vec<[f64; 3]>,
     loadings: Vec<f32>,
-    /// The largest magnitudes of each component.
+    /// The largest magnitudes for each component.
     largest: Vec<Largest>,
 }
 
-/// The largest magnitudes of a component.
+/// The largest magnitudes for a component.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Largest {
     pub(super) loading: f64,
-    /// The largest product of a loading over its scale and the farthest that the mean or the shift is from no or all alleles, 1 at least.
+    /// The largest product of a loading over its scale and the larger distance of the mean or the
+    /// shift from 0 or the ploidy, which counts as at least 1.
     pub(super) weight: f64,
 }
 
 impl ReferenceLoadings {
-    /// None yet, for `components` loadings a variant of a reference of that ploidy, centred and scaled by `scaler`.
+    /// Makes loadings of no variants yet, with `components` for each variant of a reference of that ploidy, centred and scaled by `scaler`.
     ///
     /// # Errors
     /// [`Error::Argument`] for no components, or a ploidy of 0 or above 127.
@@ -48,10 +49,10 @@ impl ReferenceLoadings {
         Ok(Self { scaler, ploidy, components, standards: Vec::new(), loadings: Vec::new(), largest })
     }
 
-    /// Makes room for that many more variants, so that pushing them takes no memory that is not kept.
+    /// Reserves memory for that many more variants, so that pushing them takes exactly the memory that is kept.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] where the system has not so much.
+    /// [`Error::OutOfMemory`] if the system does not have that much memory.
     pub fn reserve(&mut self, variants: u64) -> Result<()> {
         let requested = variants.saturating_mul(24 + 4 * self.components as u64);
         let full = |_| Error::OutOfMemory { requested, free: None };
@@ -60,14 +61,14 @@ impl ReferenceLoadings {
         self.loadings.try_reserve_exact(rows.saturating_mul(self.components)).map_err(full)
     }
 
-    /// Adds the next variant, with what [`loadings`](crate::loadings) says of it.
+    /// Adds the next variant, with the values that [`loadings`](crate::loadings) gives for it.
     ///
-    /// `frequency` is that of the counted alleles: a missing call becomes ploidy times it. `shift` is subtracted
-    /// from dosages, which are then divided by `scale`. `loadings` are rounded to f32.
+    /// `frequency` is the frequency of the counted alleles: a missing call becomes `frequency` times the ploidy.
+    /// `shift` is subtracted from dosages, which are then divided by `scale`. `loadings` are rounded to f32.
     ///
     /// # Errors
-    /// [`Error::Argument`] for another number of loadings than there are components, numbers that are not finite (as
-    /// f32), a scale of at most 0, and more than 2^32 variants. Nothing is added then.
+    /// [`Error::Argument`] if the number of loadings is not the number of components, for values that are not
+    /// finite (as f32), for a scale of at most 0, and for more than 2^32 variants. Nothing is added in these cases.
     pub fn push(&mut self, frequency: f64, shift: f64, scale: f64, loadings: &[f64]) -> Result<()> {
         let refuse = |name, why: String| Err(Error::argument("ReferenceLoadings::push", name, why));
         if loadings.len() != self.components {
@@ -78,7 +79,7 @@ impl ReferenceLoadings {
                 return refuse(name, format!("{value} is not a finite number"));
             }
         }
-        // The reciprocal too: the smallest f64 has none.
+        // The reciprocal has to be finite too; the reciprocal of the smallest f64 is not.
         if !(scale > 0.0 && scale.is_finite() && scale.recip().is_finite()) {
             return refuse("scale", format!("{scale} is not a finite number above 0"));
         }
@@ -108,32 +109,32 @@ impl ReferenceLoadings {
         Ok(())
     }
 
-    /// Number of variants.
+    /// Returns the number of variants.
     pub fn len(&self) -> u64 {
         self.standards.len() as u64
     }
 
-    /// True where there is no variant.
+    /// Returns true if there is no variant.
     pub fn is_empty(&self) -> bool {
         self.standards.is_empty()
     }
 
-    /// Loadings of each variant.
+    /// Returns the number of loadings of each variant.
     pub fn components(&self) -> usize {
         self.components
     }
 
-    /// Alleles of a call of the reference.
+    /// Returns the number of alleles of a call of the reference.
     pub fn ploidy(&self) -> u64 {
         self.ploidy
     }
 
-    /// The scaler by which the reference was centred and scaled.
+    /// Returns the scaler by which the reference was centred and scaled.
     pub fn scaler(&self) -> Scaler {
         self.scaler
     }
 
-    /// Bytes that it holds.
+    /// Returns the number of bytes that the reference holds.
     pub fn bytes(&self) -> u64 {
         (self.standards.capacity() * size_of::<[f64; 3]>() + self.loadings.capacity() * size_of::<f32>())
             as u64
@@ -143,7 +144,7 @@ impl ReferenceLoadings {
         &self.largest
     }
 
-    /// Row by row.
+    /// Returns the loadings, row by row.
     pub(super) fn loadings(&self) -> &[f32] {
         &self.loadings
     }
@@ -152,25 +153,25 @@ impl ReferenceLoadings {
         &self.loadings[to_usize(row.into()) * self.components..][..self.components]
     }
 
-    /// Mean, shift and scale.
+    /// Returns the mean, shift and scale of a variant.
     pub(super) fn standard(&self, row: u32) -> [f64; 3] {
         self.standards[to_usize(row.into())]
     }
 }
 
-/// The variant of the reference that a variant is.
+/// A match of a variant to a variant of the reference, by index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Match {
-    /// The reference's variant of that number.
+    /// The variant is the reference's variant of that index.
     Same(u32),
-    /// The reference's variant of that number, with the alleles that are not counted there counted here: its dosage is
-    /// the ploidy less the dosage here.
+    /// The variant is the reference's variant of that index, but the other allele is counted here:
+    /// its dosage there is the ploidy less the dosage here.
     Swapped(u32),
 }
 
 impl Match {
-    /// Number of the reference's variant.
+    /// Returns the index of the reference's variant.
     pub const fn row(self) -> u32 {
         match self {
             Self::Same(row) | Self::Swapped(row) => row,
@@ -178,18 +179,18 @@ impl Match {
     }
 }
 
-/// Genotypes' variants, as a reference has them.
+/// The matches of genotypes' variants to those of a reference.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Matched<'a> {
     pub(crate) reference: &'a ReferenceLoadings,
-    /// One for each variant of the genotypes.
+    /// One match, or none, for each variant of the genotypes.
     pub(crate) matches: &'a [Option<Match>],
     pub(crate) method: ProjectMethod,
 }
 
 impl<'a> Matched<'a> {
     /// # Errors
-    /// As [`project`](crate::project()).
+    /// Fails as [`project`](crate::project()) does.
     pub(crate) fn check(&self, genotypes: &Genotypes) -> Result<()> {
         let Self { reference, matches, .. } = self;
         let (samples, variants) = (genotypes.samples(), genotypes.variants());
@@ -227,18 +228,18 @@ impl<'a> Matched<'a> {
         Ok(())
     }
 
-    /// True where dosages above the ploidy are an error: ploidy less dosage is a dosage only up to that.
+    /// Returns true if dosages above the ploidy are an error: the ploidy less the dosage would then be negative.
     pub(crate) fn bounded(&self) -> bool {
         let swapped = |found: &Option<Match>| matches!(found, Some(Match::Swapped(_)));
         self.reference.scaler.needs_frequency() || self.matches.iter().any(swapped)
     }
 
-    /// For the variants in these rows.
+    /// Returns the matches of the variants in `rows`.
     pub(crate) fn part(&self, rows: &Range<u64>) -> Self {
         Self { matches: self.matches_in(rows), ..*self }
     }
 
-    /// Describes it in words that are the same for the same reference, matches and method.
+    /// Returns a description that is the same for the same reference, matches and method.
     pub(crate) fn words(&self) -> String {
         let Self { reference, matches, method } = self;
         let number = |found: &Option<Match>| match found {
@@ -252,13 +253,13 @@ impl<'a> Matched<'a> {
         format!("onto {} components of reference {state:016x} by {}", reference.components, method.name())
     }
 
-    /// Bytes that it holds.
+    /// Returns the number of bytes that it holds.
     pub(crate) fn bytes(&self) -> u64 {
         self.reference.bytes() + size_of_val(self.matches) as u64
     }
 
-    /// [shift, scale, fill] of a variant, which make its dosages those of the reference's variant, standardised: zeros where the
-    /// reference does not have it.
+    /// Returns [shift, scale, fill] of a variant, which standardise its dosages as those of the
+    /// reference's variant; zeros if the reference does not have the variant.
     fn scale(&self, variant: u64) -> [f32; 3] {
         let Some(found) = self.matches[to_usize(variant)] else { return [0.0; 3] };
         let [mean, shift, scale] = self.reference.standard(found.row());
@@ -278,7 +279,7 @@ impl<'a> Matched<'a> {
         [shift, scale, (mean - shift) * scale].map(Element::to_f32)
     }
 
-    /// The scales of these variants, as a kernel that standardises takes them.
+    /// Returns [shift, scale, fill] of these variants, as a kernel that standardises takes them.
     pub(super) fn scales(&self, variants: &Range<u64>) -> Vec<[f32; 3]> {
         variants.clone().map(|variant| self.scale(variant)).collect()
     }
@@ -287,17 +288,17 @@ impl<'a> Matched<'a> {
         &self.matches[to_usize(variants.start)..to_usize(variants.end)]
     }
 
-    /// True where the reference has any of these variants.
+    /// Returns true if the reference has any of these variants.
     pub(super) fn any(&self, variants: &Range<u64>) -> bool {
         self.matches_in(variants).iter().any(Option::is_some)
     }
 
-    /// 1 for each of these variants that the reference has, else 0.
+    /// Returns 1 for each of these variants that the reference has, else 0.
     pub(super) fn used(&self, variants: &Range<u64>) -> Vec<f32> {
         self.matches_in(variants).iter().map(|found| if found.is_some() { 1.0 } else { 0.0 }).collect()
     }
 
-    /// The loadings of variants, row by row: 0 where the reference does not have the variant.
+    /// Returns the loadings of variants, row by row; 0 if the reference does not have the variant.
     pub(super) fn loadings(&self, variants: &Range<u64>) -> Vec<f32> {
         let matches = self.matches_in(variants);
         let k = self.reference.components;

@@ -1,4 +1,4 @@
-//! Least squares over the variants that each sample has a call of.
+//! Least-squares scores over the variants called in each sample.
 
 use rayon::prelude::*;
 use teatime::{Device, Result, linalg::Matrix};
@@ -8,19 +8,19 @@ use super::{
     sums::{Totals, pairs, triangle},
 };
 
-/// The share of a component's sum of squared loadings over a sample's variants that the other components have to leave: where they
-/// leave less, the sample's variants do not tell them apart.
+/// The share of a component's sum of squared loadings over a sample's variants that other components
+/// must leave unexplained. If they leave less, the sample's variants cannot distinguish the components.
 const LEFT: f64 = 1e-5;
-/// The most by which rounding takes products of loadings over all of a reference's variants away from 0 and 1, where none of the
-/// variants was taken away.
+/// The maximum deviation, by rounding, of the products of loadings from 0 and 1 over all of a
+/// reference's variants, provided that none of the variants was removed.
 const ORTHONORMAL: f64 = 1e-5;
-/// Variants of a part of a sum over the reference.
+/// The number of variants of a part of a sum over the reference.
 const PART: usize = 4096;
-/// Samples that a thread solves at least.
+/// The minimum number of samples that a thread solves.
 const LEAST: usize = 64;
 
-/// The scores t of each sample that minimise Σ (z - Σ u t)² over the variants that it has a call of, with z its standardised dosages
-/// and u the loadings; NaN where those variants do not determine them. Returns the scores, and how many samples' are NaN.
+/// Computes the scores t of each sample that minimise Σ (z - Σ u t)² over the variants called in it, with z its standardised
+/// dosages and u the loadings; NaN if those variants do not determine them. Returns the scores, and the number of samples with NaN.
 ///
 /// # Errors
 /// Any error of starting threads.
@@ -29,7 +29,7 @@ pub(crate) fn solve(totals: Totals, reference: &ReferenceLoadings, device: &Devi
     let (Some(mut normal), k) = (normal, reference.components()) else { return Ok((scores, 0)) };
     let undetermined = device.pool()?.install(|| {
         let products = products(reference);
-        // Components beyond the rank of the reference's genotypes have no loadings, and scores of 0.
+        // Components beyond the rank of the reference's genotypes have loadings of 0, and scores of 0.
         let exists: Vec<bool> = (0..k).map(|a| products[triangle(a) + a] > 0.0).collect();
         let identity = |[a, b]: [usize; 2]| if a == b && exists[a] { 1.0 } else { 0.0 };
         let orthonormal =
@@ -37,7 +37,7 @@ pub(crate) fn solve(totals: Totals, reference: &ReferenceLoadings, device: &Devi
         let samples = scores.data_mut().par_chunks_exact_mut(k);
         let samples = samples.zip(normal.data_mut().par_chunks_exact_mut(triangle(k))).zip(&called);
         let solved = samples.with_min_len(LEAST).map(|((scores, normal), &called)| {
-            // The normal matrix is the identity then.
+            // In this case the normal matrix is the identity.
             if called == reference.len() && orthonormal {
                 return 0;
             }
@@ -56,8 +56,8 @@ pub(crate) fn solve(totals: Totals, reference: &ReferenceLoadings, device: &Devi
     Ok((scores, undetermined))
 }
 
-/// Solves a symmetric system of which the lower triangle is given, by Cholesky's factors, in place; false where a pivot is no
-/// larger than `noise` and what [`LEFT`] says.
+/// Solves a symmetric system, given by its lower triangle, by Cholesky decomposition in place;
+/// returns false if a pivot is no larger than `noise` plus the share [`LEFT`].
 fn solve_one(normal: &mut [f64], scores: &mut [f64], noise: impl Fn(usize) -> f64) -> bool {
     let k = scores.len();
     for a in 0..k {
@@ -85,7 +85,7 @@ fn solve_one(normal: &mut [f64], scores: &mut [f64], noise: impl Fn(usize) -> f6
     true
 }
 
-/// Products of loadings over all variants of a reference, the lower triangle; added up in fixed parts.
+/// Returns the products of loadings over all variants of a reference, as a lower triangle; sums them in fixed parts.
 fn products(reference: &ReferenceLoadings) -> Vec<f64> {
     let k = reference.components();
     let add = |mut sums: Vec<f64>, of_row: &[f64]| {

@@ -19,15 +19,15 @@ use crate::{
     to_usize,
 };
 
-/// Variants whose terms, of less than 2^34 each, are added up in f64: exact.
+/// The number of variants whose terms, each less than 2^34, have an exact sum in f64.
 const PART: usize = 4096;
 
-/// The words with which names of sums in a part begin.
+/// The words with which the names of sums in a part begin.
 const SCORES: &str = "scores";
 const MISSING: &str = "missing calls";
 const NORMAL: &str = "pairs of loadings";
 
-/// The name of sums in a part.
+/// Returns the name of sums in a part.
 fn name(what: &str, words: &str) -> String {
     format!("{what} of a projection {words}")
 }
@@ -35,38 +35,38 @@ fn name(what: &str, words: &str) -> String {
 /// Sums over the variants that the reference has.
 #[derive(Debug)]
 pub(crate) struct Totals {
-    /// (samples, components).
+    /// The scores, (samples, components).
     pub(super) scores: Matrix,
-    /// Variants that each sample has a call of.
+    /// The number of variants called in each sample.
     pub(crate) called: Vec<u64>,
-    /// Products of loadings for each sample, over the variants that it has a call of, with [`ProjectMethod::LeastSquares`]: the lower
-    /// triangle of a matrix of the components, row by row.
+    /// The products of loadings for each sample, over the variants called in it, with
+    /// [`ProjectMethod::LeastSquares`]: the lower triangle of a matrix of the components, row by row.
     pub(super) normal: Option<Matrix>,
-    /// The largest error by rounding that one call adds to each of these.
+    /// The largest rounding error that one call adds to each of these products.
     pub(super) rounding: Vec<f64>,
 }
 
-/// The sums of a projection, to which one panel after the other is added.
+/// The sums of a projection, to which panels are added one after the other.
 pub(crate) struct ProjectionSums<'a> {
     pub(crate) matched: Matched<'a>,
     form: Form,
 }
 
 enum Form {
-    /// In whole numbers.
+    /// Integer sums over packed rows.
     Packed(Units, Packed),
     Dense(Box<Dense>),
 }
 
 /// Sums of packed rows.
 struct Packed {
-    /// The sums of each component and, last, of the missing calls.
+    /// The sums for each component and, in the last column, the number of missing calls.
     scores: WeightedSums,
-    /// Products of loadings over the missing calls.
+    /// The products of loadings over the missing calls.
     normal: Option<WeightedSums>,
 }
 
-/// Sums in f32 over a block, and over blocks [`BlockSum`]s; on their side, as in `Standardized`'s product with the normal matrix.
+/// Sums in f32 over a block, and [`BlockSum`]s across blocks. They are transposed, as in `Standardized`'s product with the normal matrix.
 struct Dense {
     scores: BlockSum,
     missing: BlockSum,
@@ -74,7 +74,7 @@ struct Dense {
 }
 
 impl<'a> ProjectionSums<'a> {
-    /// Sums over no variant.
+    /// Makes sums over no variants.
     ///
     /// # Errors
     /// Any error of the device.
@@ -101,7 +101,7 @@ impl<'a> ProjectionSums<'a> {
         Ok(Self { matched, form })
     }
 
-    /// The memory that the sums take, with what makes them.
+    /// Returns the memory that the sums take, with what makes them.
     pub(crate) fn needs(reader: &Reader, matched: Matched<'_>) -> Needs {
         let (variants, n) = (reader.variants(), reader.samples());
         let k = matched.reference.components();
@@ -111,21 +111,21 @@ impl<'a> ProjectionSums<'a> {
             let rows = reader.panel_rows(reader.step_bytes).min(variants);
             let columns = [k + 1, products].into_iter().filter(|&columns| columns > 0);
             let sums = columns.map(|columns| WeightedSums::needs(&reader.device, n, columns, rows));
-            // And the scores by themselves.
+            // The scores are held once more by themselves.
             return sums.sum::<Needs>() + Needs::host(8 * (k as u64 + 1)) * n;
         }
         let rows = reader.plan.block_rows().min(variants);
         let columns = (k + 1 + products) as u64;
-        // The host makes a block's loadings, their products and the tables of its scaling; beside them are the sums.
+        // The host makes a block's loadings, their products and its scaling tables, in addition to the sums.
         let bytes = 4 * columns + 12;
         let operands = Needs { host: bytes, device: bytes } * rows;
-        // The host holds the sums as they come, in f64, and their transposes. A block is standardised; which of its calls are there is
-        // made of which are not.
+        // The host holds the sums as they are downloaded, in f64, and their transposes. The device holds a standardised
+        // block, and for least squares a mask of the missing calls, from which the mask of the called ones is made.
         let blocks = f32_blocks(reader, 1 + u64::from(least_squares));
         operands + BlockSum::needs(columns, n) + Needs::host(24 * columns) * n + blocks
     }
 
-    /// Adds a panel.
+    /// Adds a panel to the sums.
     ///
     /// # Errors
     /// Any error of the device.
@@ -142,8 +142,8 @@ impl<'a> ProjectionSums<'a> {
         }
     }
 
-    /// Waits: the sums over the variants that were added, to be put in [others'](Self::set_part) place. `words`: those of all
-    /// variants' matches.
+    /// Waits for the sums over the variants that were added, and returns them for
+    /// [`set_part`](Self::set_part) of other sums. `words` describes the matches of all variants.
     ///
     /// # Errors
     /// Any error of the device.
@@ -166,10 +166,10 @@ impl<'a> ProjectionSums<'a> {
         sums.into_iter().flatten().map(named).collect()
     }
 
-    /// Puts the sums of a part in the place of its own.
+    /// Replaces the sums with the sums of `part`.
     ///
     /// # Errors
-    /// As those for pairs of samples.
+    /// Fails as setting the sums for pairs of samples does.
     pub(crate) fn set_part(&mut self, part: &CohortPart) -> Result<()> {
         let words = self.matched.words();
         let find = |what| part.find(&name(what, &words));
@@ -186,7 +186,7 @@ impl<'a> ProjectionSums<'a> {
         }
     }
 
-    /// Waits.
+    /// Waits for the sums.
     ///
     /// # Errors
     /// Any error of the device.
@@ -212,7 +212,7 @@ impl<'a> ProjectionSums<'a> {
 
 impl Packed {
     fn add(&mut self, device: &Device, panel: &Panel, matched: Matched<'_>, units: &Units) -> Result<()> {
-        // Products of codes alone read no means or factors.
+        // Products of codes alone do not read means or factors.
         let factors = Tensor::<f32>::empty(device, &[0, 2])?;
         let Some(rows) = panel.packed(&factors) else { return Ok(()) };
         let match_of = |row: u64| matched.matches[to_usize(panel.rows.start + row)];
@@ -284,32 +284,32 @@ impl Dense {
     }
 }
 
-/// The units of whole numbers: powers of two.
+/// The units of the integers: powers of two.
 struct Units {
-    /// The units of each component's loadings over scales.
+    /// The unit of each component's loadings over scales.
     scores: Vec<f64>,
     /// The units of products of loadings.
     products: Vec<Product>,
 }
 
-/// The product of a variant's loadings of two components.
+/// A product of a variant's loadings of two components, and its unit.
 struct Product {
     of: [usize; 2],
     unit: f64,
 }
 
-/// The terms that a variant adds to a score, in its unit: whole numbers.
+/// The terms that a variant adds to a score, as integers in the score's unit.
 struct Terms {
-    /// For each allele.
+    /// The term for each allele.
     allele: f64,
-    /// For a missing call.
+    /// The term for a missing call.
     missing: f64,
-    /// The term that is taken from either.
+    /// The term that is subtracted in both cases.
     constant: f64,
 }
 
 impl Units {
-    /// The units of a reference, whichever of its variants are matched.
+    /// Computes the units of a reference, which do not depend on the matches.
     fn new(matched: Matched<'_>) -> Self {
         let largest = matched.reference.largest();
         let product = |of: [usize; 2]| {
@@ -322,8 +322,8 @@ impl Units {
         }
     }
 
-    /// With W the loading over the scale, Σ over the variants of W dosage where it is called, W mean where it is missing, less
-    /// W shift. Where alleles are swapped, of W (ploidy - dosage): with the same W, so that this changes no bit.
+    /// Returns the terms of a variant. With W the loading over the scale, a score is the sum over the variants of W dosage if called, or W mean if
+    /// missing, less W shift. For swapped alleles the dosage becomes ploidy - dosage, with the same W, so that results stay the same to the bit.
     fn terms(&self, matched: Matched<'_>, found: Match, first: usize) -> impl Iterator<Item = Terms> {
         let reference = matched.reference;
         let [mean, shift, scale] = reference.standard(found.row());
@@ -351,7 +351,7 @@ impl Units {
     }
 }
 
-/// The sum over all variants that are matched, of each column.
+/// Returns the sum of each column over all matched variants.
 fn total<I: Iterator<Item = f64>>(
     matched: Matched<'_>,
     columns: usize,
@@ -372,19 +372,19 @@ fn total<I: Iterator<Item = f64>>(
     })
 }
 
-/// Entries of the lower triangle of a matrix of so many rows.
+/// Returns the number of entries of the lower triangle of a matrix with that many rows.
 pub(super) const fn triangle(rows: usize) -> usize {
     rows * (rows + 1) / 2
 }
 
-/// Their rows and columns.
+/// Returns the row and column of each entry.
 pub(super) fn pairs(rows: usize) -> impl Iterator<Item = [usize; 2]> {
     (0..rows).flat_map(|a| (0..=a).map(move |b| [a, b]))
 }
 
-/// To the nearest whole number, ties to even: of numbers below 2^51.
+/// Rounds to the nearest integer, ties to even, for magnitudes below 2^51.
 fn whole(x: f64) -> f64 {
-    // 1.5 times 2^52, whose last bit is 1.
+    // This is 1.5 times 2^52, so that the last bit of a sum has the value 1.
     const SHIFT: f64 = 6_755_399_441_055_744.0;
     x + SHIFT - SHIFT
 }

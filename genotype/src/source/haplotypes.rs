@@ -1,4 +1,4 @@
-//! Haplotypes as samples, and the copies of one allele.
+//! Treating haplotypes as samples, and counting the copies of one allele.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use teatime::{ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, StoredTyp
 use super::{GenotypeKind, Genotypes};
 
 impl Genotypes {
-    /// Takes every haplotype for a sample: calls (variants, samples, k) for haploid ones, (variants, samples x k, 1). The
-    /// haplotypes of sample i are the samples k i to k i + k - 1, and take its name followed by `_1` to `_k` where they have one.
-    /// A haplotype is missing where its own allele is. Samples that are selected stay so.
+    /// Treats every haplotype as a sample: calls (variants, samples, k) become haploid calls, (variants, samples x k,
+    /// 1). The haplotypes of sample i are the samples k i to k i + k - 1; if samples have names, theirs are the sample's
+    /// name followed by `_1` to `_k`. A haplotype is missing if its own allele is. Selected samples stay selected.
     ///
-    /// The order of alleles in a call is taken for that of haplotypes: of calls that are not phased, it means nothing. Of a call of
-    /// fewer alleles than there is room for, the haplotypes behind these are missing; [`with_ploidy`](Self::with_ploidy) comes first.
+    /// The order of alleles in a call is taken as that of haplotypes, which means nothing for calls that are not phased. In a call of fewer
+    /// alleles than the array has room for, the remaining haplotypes are missing; to avoid this, call [`with_ploidy`](Self::with_ploidy) first.
     ///
     /// # Errors
     /// [`Error::Argument`] for dosages and PLINK's packed calls, which have no haplotypes; [`Error::Store`] for an array with the alleles
@@ -41,12 +41,12 @@ impl Genotypes {
         Ok(Self { stored, arrays, kind: GenotypeKind::Calls { ploidy: 1 }, columns, ..self })
     }
 
-    /// Takes the copies of one allele for the dosage of a call, instead of those of all alleles but the reference, which is
-    /// allele 0. Of PLINK's packed calls, A1 is allele 1, which is counted unless this says otherwise, and A2 allele 0: the reference where plink2
-    /// wrote the files, so that the dosages of both are those of the VCF that it exports.
+    /// Makes the copies of one allele the dosage of a call, instead of the copies of all alleles but the reference,
+    /// which is allele 0. For PLINK's packed calls, A1 is allele 1, which is the default, and A2 is allele 0. A2 is
+    /// the reference if plink2 wrote the files, so that both dosages equal those of the VCF that plink2 exports.
     ///
     /// # Errors
-    /// [`Error::Argument`] for an allele above 127, or above 1 of PLINK's packed calls, and for dosages, whose alleles are not told apart.
+    /// [`Error::Argument`] for an allele above 127, or above 1 for PLINK's packed calls, and for dosages, which do not record alleles.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -76,10 +76,10 @@ impl Genotypes {
         Ok(Self { allele: Some(allele), ..self })
     }
 
-    /// The ploidy of calls.
+    /// Returns the ploidy of the calls.
     ///
     /// # Errors
-    /// [`Error::Argument`] where they are none, and have not what is asked of them.
+    /// [`Error::Argument`] if the genotypes are not calls, so that they lack `what`.
     fn calls_of(&self, op: &'static str, what: &str) -> Result<u64> {
         let kind = match self.kind {
             GenotypeKind::Calls { ploidy } => return Ok(ploidy),
@@ -91,8 +91,7 @@ impl Genotypes {
     }
 }
 
-/// The calls of an array as (variants, samples x ploidy, 1): the alleles of a call are those of so many samples in a row. Chunks are
-/// the same bytes.
+/// The calls of an array as (variants, samples x ploidy, 1): the alleles of a call are those of consecutive samples. Chunks have the same bytes.
 #[derive(Debug)]
 struct Haplotypes {
     array: Arc<dyn ChunkedArray>,
@@ -102,7 +101,7 @@ struct Haplotypes {
 
 impl Haplotypes {
     /// # Errors
-    /// [`Error::Store`] for an array that has not all alleles of a call in one chunk.
+    /// [`Error::Store`] for an array that does not have all alleles of a call in one chunk.
     fn wrap(array: &Arc<dyn ChunkedArray>, ploidy: u64) -> Result<Arc<dyn ChunkedArray>> {
         let (shape, chunk) = (array.shape(), array.chunk_shape());
         if chunk[2] != ploidy {

@@ -1,4 +1,4 @@
-//! Opening columns that go with a genotype array.
+//! Opening of the columns that belong to a genotype array.
 
 use std::sync::Arc;
 
@@ -7,26 +7,26 @@ use teatime::{
     store::{Column, Storage},
 };
 
-/// The string that stands for an unknown one, as in VCF.
+/// The string for an unknown value, as in VCF.
 pub(super) const UNKNOWN: &str = ".";
 
-/// Says which chunks of a column may have been left out, as [`Column::read_in`] asks.
+/// A function that says which chunks of a column a writer may have left out, for [`Column::read_in`].
 pub(super) type LeftOut<'a> = &'a dyn Fn(u64, &str) -> bool;
 
-/// Rows are never all alike.
+/// No chunk may be left out, since rows are never all alike.
 pub(super) const NEVER: LeftOut = &|_, _| false;
 
-/// No variant need have a name, nor further alleles.
+/// Chunks of unknown values may be left out, since no variant need have a name or further alleles.
 pub(super) const NAMES: LeftOut = &|_, fill| is_unknown(fill);
 
-/// The first allele is the reference, which is always known.
+/// Chunks may be left out except in the first column: the first allele is the reference, which is always known.
 pub(super) const ALLELES: LeftOut = &|column, fill| column > 0 && is_unknown(fill);
 
 pub(super) fn is_unknown(name: &str) -> bool {
     name.is_empty() || name == UNKNOWN
 }
 
-/// Reads the column at `path`, if it is there; it has to have `rows` rows then.
+/// Reads the column at `path`, if it exists; it must then have `rows` rows.
 pub(super) fn column(
     storage: &Arc<dyn Storage>,
     path: &str,
@@ -43,7 +43,7 @@ pub(super) fn column(
     }
 }
 
-/// Reads a column that has to be there.
+/// Reads a column that must exist.
 pub(super) fn required(
     storage: &Arc<dyn Storage>,
     path: &str,

@@ -1,7 +1,7 @@
-//! Genotypes from, and to, Zarr stores.
+//! Reading genotypes from Zarr stores, and writing them.
 //!
-//! [`GenotypeStore`] finds the genotypes, samples and variants of a store, as VCF-Zarr, scikit-allel or plain arrays have
-//! them; [`VcfZarrWriter`] writes VCF-Zarr.
+//! [`GenotypeStore`] finds the genotypes, samples and variants of a store in the layout of
+//! VCF-Zarr, of scikit-allel, or of plain arrays; [`VcfZarrWriter`] writes VCF-Zarr.
 
 mod columns;
 mod store;

@@ -13,21 +13,21 @@ use super::{
 };
 use crate::{GenotypeKind, Variant};
 
-/// Most samples of a store; a claim above it is taken for damage.
+/// The maximum number of samples of a store; a store that claims more is taken for damaged.
 const MAX_SAMPLES: u64 = 1 << 26;
 
-/// Most variants of a store; more than there are positions in a genome.
+/// The maximum number of variants of a store; it is more than the positions of a genome.
 const MAX_VARIANTS: u64 = 1 << 34;
 
-/// The genotypes of a Zarr store, whichever way it is laid out.
+/// The genotypes of a Zarr store in any of the known layouts.
 ///
 /// Recognises
 /// - VCF-Zarr: `call_genotype`, `sample_id` and `variant_*` at the root;
-/// - scikit-allel and `MalariaGEN`: `calldata/GT`, `variants/*` and `samples` at the root, or under one group per
-///   contig, which are then appended in natural order (`2` before `10`), with `samples` there or in a group above; one of these groups
-///   alone is a store too, whose `samples` may be in the group that it is in;
-/// - a plain array of dosages `[variants, samples]` or calls `[variants, samples, ploidy]`: the root itself, or
-///   the one that is named. Dosages may have a third axis of one element.
+/// - scikit-allel and `MalariaGEN`: `calldata/GT`, `variants/*` and `samples` at the root, or under one group
+///   per contig. Groups are appended in natural order (`2` before `10`), and `samples` is in them or in a
+///   group above. One of these groups can also be opened by itself; its `samples` may be in the parent group;
+/// - a plain array of dosages `[variants, samples]` or calls `[variants, samples, ploidy]`: the
+///   root itself, or the array that is named. Dosages may have a third axis of one element.
 ///
 /// ```
 /// use teatime::{Device, MissingChunk, Run};
@@ -68,18 +68,17 @@ pub struct GenotypeStore {
 }
 
 impl GenotypeStore {
-    /// Opens the store in the folder `store`, its genotypes being `array`, or what is found where that is `None`.
+    /// Opens the store in the folder `store`. Its genotypes are the array `array`, or if that is `None` the arrays that are found.
     ///
-    /// Reads the metadata of the genotype arrays and no data. `missing` is for their chunks. A missing chunk of sample
-    /// names or variants is an error where the fill value cannot be meant, as for names, positions and reference alleles; else
-    /// it holds the fill value, as writers leave out the contig indices of a store of one contig
-    /// ([`doubtful_columns`](Self::doubtful_columns) has those that might have held something else).
+    /// Reads the metadata of the genotype arrays and no data. `missing` is the rule for their missing chunks. A missing chunk
+    /// of sample names or variants is an error if the fill value cannot be valid there, as for names, positions and reference
+    /// alleles. Otherwise it holds the fill value, since writers leave out the contig indices of a store of one contig
+    /// ([`doubtful_columns`](Self::doubtful_columns) returns the columns whose missing chunks might have held something else).
     ///
     /// # Errors
-    /// - [`Error::Store`]: not a store, no genotypes in it, a contig among others that has lost its own, an array of a
-    ///   wrong rank, data type or codec or with attributes that change its values in ways that are not supported, or
-    ///   arrays that do not fit each other.
-    /// - [`Error::Io`]: metadata that cannot be read.
+    /// - [`Error::Store`]: `store` is not a store, has no genotypes, or has a contig group without genotypes; an array has a
+    ///   wrong rank, data type or codec, or attributes that change its values in unsupported ways; arrays do not fit each other.
+    /// - [`Error::Io`]: metadata cannot be read.
     pub fn open(store: impl AsRef<Path>, array: Option<&str>, missing: MissingChunk) -> Result<Self> {
         let store = store.as_ref();
         match std::fs::metadata(store) {
@@ -97,10 +96,10 @@ impl GenotypeStore {
         }
     }
 
-    /// Opens a store that is anywhere, as [`open`](Self::open) does.
+    /// Opens a store in any storage, as [`open`](Self::open) does.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// Fails as [`open`](Self::open) does.
     pub fn open_in(storage: Arc<dyn Storage>, array: Option<&str>, missing: MissingChunk) -> Result<Self> {
         let refuse = |why: String| Error::store(storage.place(""), why);
         let layouts = match array {
@@ -136,39 +135,39 @@ impl GenotypeStore {
         Ok(Self { storage, arrays, tables, kind, variants, samples, memory: Budget::default() })
     }
 
-    /// Bounds the memory that names and variants take: reading any one of their columns may take half of the host's budget.
+    /// Bounds the memory that names and variants take: reading any of their columns may take half of the host's budget.
     #[must_use]
     pub fn with_memory(self, budget: &Budget) -> Self {
         Self { memory: *budget, ..self }
     }
 
-    /// The genotype arrays, to be appended along their first axis.
+    /// Returns the genotype arrays, to be appended along their first axis.
     pub fn arrays(&self) -> &[Arc<dyn ChunkedArray>] {
         &self.arrays
     }
 
-    /// The kind of the arrays' elements; of calls of several ploidies, the highest.
+    /// Returns the kind of the arrays' elements; for calls of several ploidies, the highest ploidy.
     pub const fn kind(&self) -> GenotypeKind {
         self.kind
     }
 
-    /// Variants in all arrays together.
+    /// Returns the number of variants of all arrays together.
     pub const fn n_variants(&self) -> u64 {
         self.variants
     }
 
-    /// Samples, the same in every array.
+    /// Returns the number of samples, the same in every array.
     pub const fn n_samples(&self) -> u64 {
         self.samples
     }
 
-    /// Names of the samples, all different; `None` where the store has none, so that nothing tells whose samples these are. Names that are
-    /// stored as integers are their digits.
+    /// Returns the names of the samples, all different; `None` if the store has none, so that the
+    /// samples cannot be identified. Names that are stored as integers become their digits.
     ///
     /// # Errors
-    /// - [`Error::Budget`]: more names than memory allows, about 256 bytes each.
-    /// - [`Error::Store`]: names that occur twice, are not as many as the samples, or differ between contigs, or that some contigs lack.
-    /// - [`Error::Chunk`] and [`Error::Io`]: names that cannot be read.
+    /// - [`Error::Budget`]: there are more names than memory allows, at about 256 bytes each.
+    /// - [`Error::Store`]: names occur twice, are more or fewer than the samples, differ between contigs, or some contigs lack them.
+    /// - [`Error::Chunk`] and [`Error::Io`]: names cannot be read.
     pub fn sample_ids(&self) -> Result<Option<Vec<String>>> {
         self.memory.fit_host(self.samples.saturating_mul(256))?;
         let mut ids: Option<(String, Vec<String>)> = None;
@@ -208,8 +207,8 @@ impl GenotypeStore {
         }
     }
 
-    /// The columns of contigs, names and alleles of which chunks were not in the store and were taken for their fill value, though they might
-    /// have held something else, of those that were read so far.
+    /// Returns the columns of contigs, names and alleles that were read so far and had missing
+    /// chunks, which were taken to hold the fill value though they might have held something else.
     pub fn doubtful_columns(&self) -> Vec<DoubtfulColumn> {
         self.tables.iter().flat_map(VariantTable::doubtful).collect()
     }
@@ -224,31 +223,31 @@ impl GenotypeStore {
         Ok(None)
     }
 
-    /// Gives `f` the contigs of the variants in order: a name, and how many variants after each other are on it. A name may be
-    /// given several times in a row. `.` where the store does not say.
+    /// Gives `f` the contigs of the variants in order: a name, and the number of consecutive variants
+    /// on it. A name may be given several times in succession. The name is `.` if the store has none.
     ///
-    /// Reads the column of contigs, and that of positions where chunks of contigs are not there.
+    /// Reads the column of contigs, and that of positions if chunks of contigs are missing.
     ///
     /// # Errors
-    /// As [`variants`](Self::variants), and what `f` returns.
+    /// Fails as [`variants`](Self::variants) does, and with any error of `f`.
     pub fn contigs(&self, f: &mut dyn FnMut(&str, u64) -> Result<()>) -> Result<()> {
         self.tables.iter().try_for_each(|table| table.contigs(&self.memory, f))
     }
 
-    /// The contigs that a VCF-Zarr store names, whether or not a variant is on them, and their lengths in bases where it has these
-    /// (`contig_length`). Other layouts name none but those of their variants.
+    /// Returns the contigs that a VCF-Zarr store names, with or without variants, and their lengths in bases
+    /// if the store has them (`contig_length`). Other layouts name only the contigs of their variants.
     ///
     /// # Errors
-    /// [`Error::Store`], [`Error::Chunk`] and [`Error::Io`] for names that cannot be read. Lengths that cannot be read are none.
+    /// [`Error::Store`], [`Error::Chunk`] and [`Error::Io`] for names that cannot be read. A length that cannot be read is `None`.
     pub fn named_contigs(&self) -> Result<Vec<(String, Option<u64>)>> {
         let tables = self.tables.iter().map(|table| table.named_contigs(&self.memory));
         Ok(tables.collect::<Result<Vec<_>>>()?.concat())
     }
 
-    /// The position of a variant, counted over all arrays together. Reads the column of positions, and no other.
+    /// Returns the position of a variant, which is counted over all arrays together. Reads only the column of positions.
     ///
     /// # Errors
-    /// As [`variants`](Self::variants); [`Error::Store`] where the store has no positions.
+    /// Fails as [`variants`](Self::variants) does; with [`Error::Store`] if the store has no positions.
     pub fn position(&self, variant: u64) -> Result<u64> {
         let mut row = variant;
         for (array, table) in self.arrays.iter().zip(&self.tables) {
@@ -266,16 +265,16 @@ impl GenotypeStore {
         self.tables.iter().for_each(VariantTable::forget);
     }
 
-    /// The variants in `range`, counted over all arrays together.
+    /// Returns the variants in `range`, counted over all arrays together.
     ///
-    /// Reads the columns of an array whole, and keeps them until the last of its variants was asked for, or they are
-    /// [forgotten](Self::forget_variants), so that ranges in order read them once. The variants of a range take memory besides.
+    /// Reads the columns of an array whole, and keeps them until its last variant is read or they are
+    /// [forgotten](Self::forget_variants), so that ranges in order read them once. The returned variants take additional memory.
     ///
     /// # Errors
-    /// - [`Error::Argument`]: a range beyond the end.
-    /// - [`Error::Budget`]: a column that takes more memory than it may.
-    /// - [`Error::Store`]: columns that are absent, of an unsupported type, or do not fit the genotypes.
-    /// - [`Error::Chunk`] and [`Error::Io`]: columns that cannot be read.
+    /// - [`Error::Argument`]: the range ends beyond the last variant.
+    /// - [`Error::Budget`]: a column takes more memory than it may.
+    /// - [`Error::Store`]: columns are absent, of an unsupported type, or do not fit the genotypes.
+    /// - [`Error::Chunk`] and [`Error::Io`]: columns cannot be read.
     pub fn variants(&self, range: Range<u64>) -> Result<Vec<Variant>> {
         if range.start > range.end || range.end > self.variants {
             let why = format!("{range:?} is not within the {} variants", self.variants);
@@ -295,8 +294,8 @@ impl GenotypeStore {
     }
 }
 
-/// The storage of the group that a store is in, and the path of the genotypes within it, where the store is a group of scikit-allel's that
-/// has no names of samples, and the other group has.
+/// Returns the storage of the parent group of `store`, and the path of the genotypes within it, if
+/// `store` is a group of scikit-allel's layout without names of samples, and the parent has them.
 ///
 /// # Errors
 /// [`Error::Store`] and [`Error::Io`] for metadata that cannot be read.
@@ -316,12 +315,12 @@ fn above(store: &Path, array: Option<&str>) -> Result<Option<(Arc<dyn Storage>, 
     if is(&own, "samples", Node::Array)? || !is(&own, array, Node::Array)? || !is(&own, "", Node::Group)? {
         return Ok(None);
     }
-    // Whatever else stands there is none of ours.
+    // Anything else in the parent folder does not concern this store.
     let has_names = is(&parent, "", Node::Group).unwrap_or(false) && is(&parent, "samples", Node::Array)?;
     Ok(has_names.then(|| (Arc::new(parent) as Arc<dyn Storage>, join(name, array))))
 }
 
-/// The kind of two arrays together; none where they do not go together.
+/// Returns the common kind of two arrays; none if they cannot be combined.
 fn together(one: GenotypeKind, other: GenotypeKind) -> Option<GenotypeKind> {
     match (one, other) {
         (GenotypeKind::Calls { ploidy: a }, GenotypeKind::Calls { ploidy: b }) => {
@@ -331,7 +330,7 @@ fn together(one: GenotypeKind, other: GenotypeKind) -> Option<GenotypeKind> {
     }
 }
 
-/// The kind of an array, from its rank, data type and axis names.
+/// Determines the kind of an array from its rank, data type and axis names.
 fn genotype_kind(array: &ZarrArray) -> Result<GenotypeKind> {
     let refuse = |why: String| Err(Error::store(array.name(), why));
     if array.dimension_names().first().is_some_and(|axis| axis == "samples") {
@@ -339,9 +338,9 @@ fn genotype_kind(array: &ZarrArray) -> Result<GenotypeKind> {
     }
     let floats = matches!(array.dtype(), StoredType::F16 | StoredType::F32 | StoredType::F64);
     match *array.shape() {
-        // Such as those of a field of VCF that has a number for each alternate allele, of which there is one.
+        // An example is a VCF field with a number for each alternate allele, if there is one such allele.
         [_, _, 1] if floats => Ok(GenotypeKind::Dosages),
-        // Calls have numbers of their own for what is missing.
+        // Calls mark missing alleles by values of their own.
         [_, _, _] if array.missing_value().is_some_and(|value| value.is_nan() || value >= 0.0) => {
             refuse("its attribute `_FillValue` is an allele; calls that are missing are -1".into())
         }
@@ -359,7 +358,7 @@ fn genotype_kind(array: &ZarrArray) -> Result<GenotypeKind> {
     }
 }
 
-/// The array at `path`, with what describes its variants.
+/// Returns `path`, and the layout that describes the variants of the array there.
 fn named(storage: &dyn Storage, path: &str) -> Result<(String, Layout)> {
     let group = path.rsplit_once('/').map_or("", |(group, _)| group);
     if let Some(parent) = group.strip_suffix("calldata") {
@@ -373,7 +372,7 @@ fn named(storage: &dyn Storage, path: &str) -> Result<(String, Layout)> {
     Ok((path.to_owned(), Layout::Plain))
 }
 
-/// The genotype arrays of a store, by the layouts that are known.
+/// Finds the genotype arrays of a store in one of the known layouts.
 fn detect(storage: &dyn Storage) -> Result<Vec<(String, Layout)>> {
     let root = Node::at(storage, "")?;
     if root == Node::Array {
@@ -423,13 +422,13 @@ fn detect(storage: &dyn Storage) -> Result<Vec<(String, Layout)>> {
     Err(Error::store(storage.place(""), format!("{why} (arrays at its root: {})", names.join(", "))))
 }
 
-/// True where a group looks like a contig, or is a link that leads nowhere and might be one.
+/// Returns true if a group looks like a contig, or is a broken link that might be one.
 fn is_contig(storage: &dyn Storage, group: &str) -> bool {
     let holds = |names: Vec<String>| names.iter().any(|name| name == "calldata" || name == "variants");
     storage.list(group).map_or(true, holds)
 }
 
-/// Names of what stands in a store, in natural order.
+/// Returns the names of the entries of a store, in natural order.
 fn folders(storage: &dyn Storage) -> Result<Vec<String>> {
     let fail = |source| Error::io(storage.place(""), source);
     let mut names = storage.list("").map_err(fail)?;
@@ -437,7 +436,7 @@ fn folders(storage: &dyn Storage) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Order in which runs of digits compare as numbers.
+/// Compares names in natural order, in which runs of digits compare as numbers.
 fn natural(a: &str, b: &str) -> Ordering {
     let digits = |text: &str| text.chars().take_while(char::is_ascii_digit).count();
     let (mut left, mut right) = (a, b);

@@ -1,4 +1,4 @@
-//! The description of the variants of a genotype array.
+//! The variants of a genotype array, read from the columns that describe them.
 
 use std::{
     borrow::Cow,
@@ -15,19 +15,19 @@ use teatime::{
 use super::columns::{ALLELES, NAMES, NEVER, UNKNOWN, column, is_unknown, required};
 use crate::Variant;
 
-/// The arrays that describe the variants.
+/// The layout of the arrays that describe the variants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
     /// VCF-Zarr: `variant_*` in the group of this path.
     Vcf(String),
     /// scikit-allel: `variants/*` in the group of this path.
     Allel(String),
-    /// Nothing does.
+    /// No arrays describe the variants.
     Plain,
 }
 
 impl Layout {
-    /// Candidates for the array of sample names, in order.
+    /// Returns the paths where the array of sample names may be, in order.
     pub(super) fn sample_paths(&self) -> Vec<String> {
         match self {
             Self::Vcf(group) => vec![join(group, "sample_id")],
@@ -42,7 +42,7 @@ impl Layout {
     }
 }
 
-/// The variants of one array; its columns are read when they are asked for.
+/// The variants of one array, whose columns are read on demand.
 #[derive(Debug)]
 pub(super) struct VariantTable {
     storage: Arc<dyn Storage>,
@@ -53,26 +53,26 @@ pub(super) struct VariantTable {
 
 #[derive(Debug, Default)]
 struct KeptColumns {
-    /// Columns that the next range of variants needs, until the last is read.
+    /// The columns that the next range of variants needs, kept until the last variant is read.
     columns: Option<Arc<Columns>>,
-    /// Doubtful ones of the columns that were read so far.
+    /// The doubtful columns among those that were read so far.
     doubtful: Vec<DoubtfulColumn>,
 }
 
-/// A column of a store of which chunks are not there and were taken for its fill value, though they might have held something else.
+/// A column of a store with missing chunks that were taken to hold the fill value, though they might have held something else.
 ///
-/// - Those of which all chunks are missing are none, as in a store of one contig or without names of variants. (But of alternate alleles,
-///   which most variants have.)
-/// - Nor are indices of contigs that never decrease, where the missing chunks come before variants of contig 0 that are there: these
-///   chunks can only have been of contig 0, and writers leave out such.
-/// - Indices of contigs are always where positions decrease among variants that are taken for those of one contig.
+/// - A column with all chunks missing is not doubtful, as in a store of one contig or without names
+///   of variants. (Alternate alleles are the exception, since most variants have them.)
+/// - Indices of contigs that never decrease are not doubtful if all missing chunks come before existing
+///   variants of contig 0: these chunks can only have held contig 0, and writers leave out such chunks.
+/// - Indices of contigs are always doubtful if positions decrease among variants that are taken to be on one contig.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DoubtfulColumn {
-    /// Path of the column within the store.
+    /// The path of the column within the store.
     pub path: String,
-    /// Chunks, and inner chunks of shards, that were filled.
+    /// The number of chunks, or inner chunks of shards, that were filled.
     pub chunks: u64,
-    /// The value that they were filled with: the name of a contig, else `.`.
+    /// The value that they were filled with: the name of a contig, or `.`.
     pub value: String,
 }
 
@@ -82,13 +82,13 @@ struct Columns {
     position: Option<Column>,
     id: Option<Column>,
     reference: Option<Arc<Column>>,
-    /// Alternate alleles, and at which place of a row they start.
+    /// The alternate alleles, and the index in a row at which they start.
     alternate: Option<(Arc<Column>, u64)>,
 }
 
 #[derive(Debug)]
 enum Contig {
-    /// Indices into names.
+    /// Indices into the names of the contigs.
     Index(Column, Vec<Arc<str>>),
     Names(Column),
     Same(Arc<str>),
@@ -103,7 +103,7 @@ impl VariantTable {
         &self.layout
     }
 
-    /// The doubtful columns of those that were read so far.
+    /// Returns the doubtful columns among those that were read so far.
     pub(super) fn doubtful(&self) -> Vec<DoubtfulColumn> {
         self.kept().doubtful.clone()
     }
@@ -117,7 +117,7 @@ impl VariantTable {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a column that was read, where chunks of it were filled that might have held something else.
+    /// Notes a column that was read if `doubtful` is true: filled chunks of it might have held something else.
     fn note(&self, column: &Column, value: &str, doubtful: bool) {
         let path = column.path();
         let columns = &mut self.kept().doubtful;
@@ -130,7 +130,7 @@ impl VariantTable {
         }
     }
 
-    /// The variants in `range`, which lies within the rows.
+    /// Reads the variants in `range`, which lies within the rows.
     pub(super) fn read(&self, range: Range<u64>, memory: &Budget) -> Result<Vec<Variant>> {
         let kept = self.kept().columns.clone();
         let columns = match kept {
@@ -141,7 +141,7 @@ impl VariantTable {
         range.map(|row| columns.variant(row, &self.storage)).collect()
     }
 
-    /// Gives `f` the contigs in order, and how many variants after each other are on one.
+    /// Gives `f` the contigs in order, each with the number of consecutive variants on it.
     pub(super) fn contigs(&self, memory: &Budget, f: &mut dyn FnMut(&str, u64) -> Result<()>) -> Result<()> {
         let contig = match self.contig(memory)? {
             Some(Contig::Same(name)) => return f(&name, self.rows),
@@ -159,7 +159,7 @@ impl VariantTable {
         if rows > 0 { f(&last, rows) } else { Ok(()) }
     }
 
-    /// The contigs that VCF-Zarr names, and their lengths where it has these.
+    /// Returns the contigs that VCF-Zarr names, and their lengths if the store has them.
     pub(super) fn named_contigs(&self, memory: &Budget) -> Result<Vec<(String, Option<u64>)>> {
         let Layout::Vcf(group) = &self.layout else { return Ok(Vec::new()) };
         if Node::at(&*self.storage, &join(group, "variant_contig"))? == Node::Absent {
@@ -173,7 +173,7 @@ impl VariantTable {
         Ok((0..).zip(names).map(|(row, name)| (name.to_string(), length(row))).collect())
     }
 
-    /// The position of a variant.
+    /// Returns the position of a variant.
     pub(super) fn position(&self, row: u64, memory: &Budget) -> Result<u64> {
         let path = match &self.layout {
             Layout::Vcf(group) => join(group, "variant_position"),
@@ -192,7 +192,7 @@ impl VariantTable {
         }
     }
 
-    /// The contigs; none where a VCF-Zarr store has no such column.
+    /// Reads the contigs; returns none if a VCF-Zarr store has no such column.
     fn contig(&self, memory: &Budget) -> Result<Option<Contig>> {
         match &self.layout {
             Layout::Vcf(group) => {
@@ -224,7 +224,7 @@ impl VariantTable {
     fn columns(&self, memory: &Budget) -> Result<Columns> {
         let no_contig = || Error::store(self.storage.place(""), "has no array `variant_contig`");
         let contig = self.contig(memory)?.ok_or_else(no_contig)?;
-        // Each column is read within what those before it leave.
+        // Each column is read within the memory that previous columns leave.
         let memory = Cell::new(memory.fit_host(contig.bytes())?);
         let kept = |column: Option<Column>| {
             memory.set(memory.get().fit_host(column.as_ref().map_or(0, Column::bytes))?);
@@ -258,7 +258,7 @@ impl VariantTable {
             self.note(id, UNKNOWN, id.is_doubtful());
         }
         if let Some((column, _)) = &columns.alternate {
-            // The first alternate allele, which most variants have, is in the first or the second column.
+            // Most variants have a first alternate allele, which is in the first or the second column.
             self.note(column, UNKNOWN, column.is_doubtful() || column.is_filled_in(0..2));
         }
         Ok(columns)
@@ -284,7 +284,7 @@ impl Columns {
         let mut alternate = String::new();
         if let Some((column, from)) = &self.alternate {
             let alleles = (*from..).map_while(|place| column.text(row, place));
-            // Unknown alleles only pad the row.
+            // Unknown alleles are mere padding of the row.
             for allele in alleles.filter(|allele| !is_unknown(allele)) {
                 if !alternate.is_empty() {
                     alternate.push(',');
@@ -301,7 +301,7 @@ impl Columns {
 }
 
 impl Contig {
-    /// Bytes of its column.
+    /// Returns the bytes of its column.
     fn bytes(&self) -> u64 {
         match self {
             Self::Index(column, _) | Self::Names(column) => column.bytes(),
@@ -309,7 +309,7 @@ impl Contig {
         }
     }
 
-    /// The name of a variant's contig, which the variants of one share where names stand by themselves.
+    /// Returns the name of a variant's contig; unless the column stores names themselves, variants of one contig share it.
     fn shared(&self, row: u64, storage: &Arc<dyn Storage>) -> Result<Arc<str>> {
         match self {
             Self::Same(name) => Ok(Arc::clone(name)),
@@ -318,7 +318,7 @@ impl Contig {
         }
     }
 
-    /// The name of a variant's contig.
+    /// Returns the name of a variant's contig.
     fn name(&self, row: u64, storage: &Arc<dyn Storage>) -> Result<Cow<'_, str>> {
         match self {
             Self::Same(name) => Ok(Cow::from(&**name)),
@@ -330,13 +330,13 @@ impl Contig {
     }
 }
 
-/// True where the chunks of contigs that were filled, one of them of contig `index`, might have held something else.
+/// Returns true if filled chunks of the column of contigs, filled with contig `index`, might have held something else.
 fn is_doubtful(contig: &Column, index: i64, positions: Option<&Column>) -> bool {
     let (mut last, mut last_position) = (i64::MIN, i64::MIN);
     let (mut sorted, mut last_zero) = (index == 0, None);
     for row in 0..contig.rows() {
         let position = positions.and_then(|positions| positions.integer(row).ok());
-        // Some are of other contigs where positions decrease, or cannot be read.
+        // If positions decrease within a contig, or cannot be read, some variants are on other contigs.
         let (Ok(next), Some(position)) = (contig.integer(row), position) else { return true };
         if next == index && next == last && position < last_position {
             return true;
@@ -345,12 +345,12 @@ fn is_doubtful(contig: &Column, index: i64, positions: Option<&Column>) -> bool 
         last_zero = if next == 0 { Some(row) } else { last_zero };
         (last, last_position) = (next, position);
     }
-    // Chunks that come before a 0 that is there, where numbers never decrease, can have held nothing but 0.
+    // If indices never decrease, chunks before an existing 0 can only have held 0.
     let filled = contig.filled_rows().last().map_or(0, |rows| rows.end);
     contig.is_doubtful() && !(sorted && last_zero.is_some_and(|row| row >= filled))
 }
 
-/// Names of contigs as an attribute of the group has them, as sgkit wrote them before there was `contig_id`.
+/// Returns the names of contigs from an attribute of the group, where sgkit wrote them before `contig_id` existed.
 fn contigs_attribute(storage: &dyn Storage, group: &str) -> Result<Vec<Arc<str>>> {
     let attributes = read_attributes(storage, group)?;
     let names = attributes["contigs"]

@@ -1,4 +1,4 @@
-//! Writing VCF-Zarr stores, version 2 of Zarr, with the chunks and codecs that bio2zarr uses.
+//! The writer of VCF-Zarr stores in Zarr version 2, with the chunks and codecs that bio2zarr uses.
 
 use std::{
     collections::HashMap,
@@ -15,32 +15,32 @@ use teatime::{
 
 use crate::{SOURCE, Variant, to_usize};
 
-/// Variants of one chunk, as bio2zarr chooses.
+/// The number of variants of one chunk, as in bio2zarr.
 const CHUNK_VARIANTS: u64 = 1000;
 
-/// Samples of one chunk of genotypes, as bio2zarr chooses.
+/// The number of samples of one chunk of genotypes, as in bio2zarr.
 const CHUNK_SAMPLES: usize = 10_000;
 
 /// The names and sizes of the store that a [`VcfZarrWriter`] writes.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct VcfZarrHeader {
-    /// Names of the samples.
+    /// The names of the samples.
     pub samples: Vec<String>,
-    /// Names of the contigs.
+    /// The names of the contigs.
     pub contigs: Vec<String>,
-    /// Number of variants.
+    /// The number of variants.
     pub variants: u64,
-    /// Alleles of one call. Default 2.
+    /// The number of alleles of one call. Default 2.
     pub ploidy: usize,
-    /// Most alleles of a variant, the reference among them. Default 2.
+    /// The maximum number of alleles of a variant, including the reference. Default 2.
     pub alleles: usize,
-    /// Compression level of blosc, 0 to 9. Default 7, as bio2zarr's; 1 is about four times faster.
+    /// The compression level of blosc, 0 to 9. Default 7, as in bio2zarr; level 1 is about four times faster.
     pub level: u8,
 }
 
 impl VcfZarrHeader {
-    /// A header for diploid, biallelic variants.
+    /// Makes a header for diploid, biallelic variants.
     pub const fn new(samples: Vec<String>, contigs: Vec<String>, variants: u64) -> Self {
         Self { samples, contigs, variants, ploidy: 2, alleles: 2, level: 7 }
     }
@@ -48,8 +48,8 @@ impl VcfZarrHeader {
 
 /// Writes a VCF-Zarr store chunk by chunk, from one thread or several. [`GenotypeStore`](super::GenotypeStore) has an example.
 ///
-/// Everything goes to a hidden folder beside the store's path, which takes its name in
-/// [`finish`](Self::finish): what has the name is whole. Dropping the writer before that removes the folder.
+/// Everything is written to a hidden folder next to the store's path, which gets the store's name in
+/// [`finish`](Self::finish): a store of that name is always whole. Dropping the writer before that removes the folder.
 ///
 /// Arrays: `call_genotype`, `sample_id`, `contig_id`, `variant_contig`, `variant_position`, `variant_id` and
 /// `variant_allele`, in chunks of 1000 variants and 10 000 samples, compressed by blosc with zstd.
@@ -62,7 +62,7 @@ pub struct VcfZarrWriter {
     written: Vec<AtomicBool>,
 }
 
-/// The arrays that have a chunk for each of variants.
+/// The arrays that have chunks along the variants.
 #[derive(Debug)]
 struct Arrays {
     genotype: ArrayWriter,
@@ -76,7 +76,7 @@ impl VcfZarrWriter {
     /// Starts a store at `path`, which must not exist.
     ///
     /// # Errors
-    /// - [`Error::Argument`]: no variants, samples, contigs, ploidy or alleles; too many to number; a level above 9.
+    /// - [`Error::Argument`]: there are no variants, samples, contigs, ploidy or alleles, or too many of them to index; or the level is above 9.
     /// - [`Error::Store`]: `path` exists already.
     /// - [`Error::Io`]: the folder cannot be made or written.
     pub fn create(path: impl AsRef<Path>, header: VcfZarrHeader) -> Result<Self> {
@@ -91,25 +91,25 @@ impl VcfZarrWriter {
         Ok(Self { store, arrays, header, contigs, written: chunks.collect() })
     }
 
-    /// Number of chunks to write.
+    /// Returns the number of chunks to write.
     pub const fn n_chunks(&self) -> u64 {
         self.header.variants.div_ceil(CHUNK_VARIANTS)
     }
 
-    /// The variants of one chunk.
+    /// Returns the range of the variants of one chunk.
     pub fn chunk_range(&self, chunk: u64) -> Range<u64> {
         let end = |chunk: u64| chunk.saturating_mul(CHUNK_VARIANTS).min(self.header.variants);
         end(chunk)..end(chunk.saturating_add(1))
     }
 
-    /// Writes one chunk: its calls `[variants, samples, ploidy]` in C order, and what its variants are.
+    /// Writes one chunk: its calls `[variants, samples, ploidy]` in C order, and its variants.
     ///
     /// Several threads may write different chunks at once. Takes memory for one chunk of genotypes at full size,
     /// at most 20 MB for diploids, and its compressed copy.
     ///
     /// # Errors
-    /// - [`Error::Argument`]: a chunk that does not exist or was written before, slices of wrong lengths, a contig
-    ///   that the header does not name, a position above 2^31 - 1, or too many alleles.
+    /// - [`Error::Argument`]: the chunk does not exist or was written before, slices have wrong lengths,
+    ///   a contig is not in the header, a position is above 2^31 - 1, or there are too many alleles.
     /// - [`Error::Io`]: the chunk cannot be written.
     pub fn write_chunk(&self, chunk: u64, genotypes: &[i8], variants: &[Variant]) -> Result<()> {
         let refuse = |name, why: String| Err(Error::argument("write_chunk", name, why));
@@ -135,11 +135,11 @@ impl VcfZarrWriter {
         Ok(())
     }
 
-    /// Gives the store its name, once every chunk is written.
+    /// Gives the store its final name, once every chunk is written.
     ///
     /// # Errors
-    /// - [`Error::Argument`]: chunks were left out.
-    /// - [`Error::Io`]: the name was taken meanwhile.
+    /// - [`Error::Argument`]: a chunk was not written.
+    /// - [`Error::Io`]: something else took the name in the meantime.
     pub fn finish(self) -> Result<()> {
         if let Some(chunk) = self.written.iter().position(|written| !written.load(Ordering::Relaxed)) {
             return Err(Error::argument("finish", "chunk", format!("{chunk} was not written")));
@@ -227,7 +227,7 @@ fn check(header: &VcfZarrHeader) -> Result<()> {
     if header.variants == 0 || counts.contains(&0) {
         return refuse("variants, samples, contigs, ploidy and alleles have to be at least 1");
     }
-    // The largest chunks, of genotypes and of alleles, have to stay below the 2 GiB of blosc.
+    // The largest chunks, of genotypes and of alleles, must stay below blosc's limit of 2 GiB.
     if header.ploidy > 64 || header.alleles > 1 << 10 || i32::try_from(header.contigs.len()).is_err() {
         return refuse("at most 64 alleles a call, 1024 a variant, and 2^31 - 1 contigs");
     }

@@ -11,8 +11,8 @@ use super::{
 use crate::{Result, extent::to_usize, linalg::Matrix};
 
 impl PairProducts {
-    /// Waits: the symmetric matrix of what `value` makes of the sum of each pair of columns, given that of each of both with
-    /// itself.
+    /// Waits, and returns a symmetric matrix. `value` computes each element from the sum of a pair of columns, and from the sums of both
+    /// columns with themselves.
     ///
     /// # Errors
     /// Any error that the device reports.
@@ -20,9 +20,9 @@ impl PairProducts {
         Ok(self.panel(Vec::new(), value)?.0)
     }
 
-    /// Waits: of the columns that have sums with all that follow, the matrix of those rows, (those and all that follow, those),
-    /// symmetric where both are the same. `squares` are the sums of each column with itself; those of the panel's own need not be known, and
-    /// are added.
+    /// Waits, and returns a matrix. Its columns are the columns that have sums with all later columns, and its rows are these columns and all
+    /// later columns. It is symmetric if both are the same. `squares` are the sums of each column with itself. Those of the matrix's columns
+    /// need not be given: they are filled in, and returned.
     ///
     /// # Errors
     /// Any error that the device reports.
@@ -35,7 +35,7 @@ impl PairProducts {
         let ends = self.groups.first().map(own_columns).zip(self.groups.last().map(own_columns));
         let (start, end) = ends.map_or((0, 0), |(first, last)| (first.start, last.end));
         let mut matrix = Matrix::zeros(n - start, end - start);
-        // From the last on: then those of all columns that a group pairs its own with are known.
+        // Groups are taken from the last to the first, so that the squares of all columns that a group is paired with are known.
         for sums in self.groups.into_iter().rev() {
             let (own, sums) = (own_columns(&sums), sums.read()?);
             let first = own.start;
@@ -55,8 +55,9 @@ impl PairProducts {
         Ok((matrix, squares))
     }
 
-    /// Waits: of [`PairSet::Across`](super::PairSet::Across), what `value` makes of the sum of each of the columns from the split on, the rows of
-    /// the matrix, and each of the first `own`, as of [`matrix`](Self::matrix); and the sums of each column with itself.
+    /// Waits, and returns for [`PairSet::Across`](super::PairSet::Across) a matrix, and the sums of each column with itself. The rows of the
+    /// matrix are the columns from the split on, and its columns are the first `own` columns. `value` computes each element as in
+    /// [`matrix`](Self::matrix).
     ///
     /// # Errors
     /// Any error that the device reports.
@@ -83,7 +84,7 @@ impl PairProducts {
         Ok((matrix, squares))
     }
 
-    /// Waits: the sum of each column with itself, for those that have sums.
+    /// Waits, and returns the sum of each column with itself, for the columns that have sums.
     ///
     /// # Errors
     /// Any error that the device reports.
@@ -98,7 +99,7 @@ impl PairProducts {
     }
 }
 
-/// The lower triangle, row by row.
+/// The sums are those of the lower triangle, row by row.
 impl IntegerSums for PairProducts {
     fn into_sums(self) -> Result<(Vec<i64>, f64)> {
         let n = to_usize(self.columns);
@@ -124,12 +125,12 @@ impl IntegerSums for PairProducts {
     }
 }
 
-/// Entries of the rows of a lower triangle before row `row`.
+/// Returns the number of entries of a lower triangle before row `row`.
 const fn triangle(row: usize) -> usize {
     row * (row + 1) / 2
 }
 
-/// The columns that a group pairs with themselves and all that follow.
+/// Returns the columns that a group pairs with themselves and all later columns.
 fn own_columns(group: &ColumnSums) -> Range<usize> {
     let first = to_usize(16 * group.own);
     first..first + to_usize(group.columns())

@@ -1,4 +1,4 @@
-//! Two passes at the same time, over variants that both have.
+//! Two passes at the same time, over the variants that two matrices share.
 
 use std::{
     ops::Range,
@@ -21,20 +21,20 @@ use crate::{
     reader::{Read, Reader, Reading},
 };
 
-/// Most passes that variants in different orders may take.
+/// The maximum number of passes that variants in different orders may take.
 const MAX_PASSES: usize = 64;
 
-/// Variants that both have, in ascending order in both.
+/// Variants that both matrices have, in ascending order in both.
 #[derive(Default)]
 pub(super) struct Chain {
-    /// Their numbers in both.
+    /// The indices of the variants in both matrices.
     pub(super) rows: [Vec<Range<u64>>; 2],
-    /// True for each variant of which the others count the other allele.
+    /// True for each variant whose counted allele differs between the two matrices.
     pub(super) swapped: Vec<bool>,
 }
 
 impl Chain {
-    /// The fewest that hold all variants.
+    /// Makes the fewest chains that hold all variants.
     pub(super) fn from_matches(matches: &[Option<Match>], variants: u64) -> Result<Vec<Self>> {
         let refuse = |why: String| Err(Error::argument(OP, "matches", why));
         let mut chains: Vec<Self> = Vec::new();
@@ -47,7 +47,7 @@ impl Chain {
             if with >= variants {
                 return refuse(format!("variant {row} is number {with} of {variants}"));
             }
-            // The one with the largest end before it: ends are in descending order.
+            // Ends of chains descend: this finds the chain with the largest end that is not after the variant.
             let at = chains.partition_point(|chain| chain.end() > with);
             if at == MAX_PASSES {
                 return refuse(format!(
@@ -67,7 +67,7 @@ impl Chain {
         }
     }
 
-    /// The number after the last among the others.
+    /// Returns the index after the chain's last variant of the second matrix.
     fn end(&self) -> u64 {
         self.rows[1].last().map_or(0, |rows| rows.end)
     }
@@ -87,12 +87,12 @@ impl Chain {
     }
 }
 
-/// Plans how both are read within the budget.
+/// Plans how both matrices are read within the budget.
 ///
 /// # Errors
-/// [`Error::Budget`] with the least that would do.
+/// [`Error::Budget`] with the smallest budget that would do.
 pub(super) fn plan(memory: &Memory, [reader, other]: &[Reader; 2], needs: Needs) -> Result<[Reading; 2]> {
-    // Beside the panel that is filled and the one that waits, one is used.
+    // The other reader has three panels: one is filled, one waits, and one is used.
     let panel = other.panel_rows(other.step_bytes).min(other.variants());
     let held = Needs::device(other.held_row_bytes()) * panel;
     let needs = needs + stream(other) + blocks(other) + held;
@@ -108,10 +108,10 @@ pub(super) fn plan(memory: &Memory, [reader, other]: &[Reader; 2], needs: Needs)
 /// A panel that a pass read, with the sums of its rows.
 type Summed = (Panel, Vec<Stats>);
 
-/// Is given a panel of each with the sums of its rows, and the rows that are in both.
+/// A callback that takes a panel of each matrix with the sums of its rows, and the rows that are in both panels.
 type RowsOfBoth<'a> = dyn FnMut([(&Panel, &[Stats]); 2], Range<u64>) -> Result<()> + 'a;
 
-/// One pass over both at the same time: gives `f` the rows that are in a panel of each, in order.
+/// Makes one pass over both matrices at the same time: gives `f` the rows that are in a panel of each, in order.
 ///
 /// # Errors
 /// Any error that reading, the device or `f` reports; [`Error::Cancelled`].
@@ -121,7 +121,7 @@ pub(super) fn read_both(
     pass: &Pass<'_>,
     f: &mut RowsOfBoth<'_>,
 ) -> Result<StreamStats> {
-    // One panel waits while the one before is used.
+    // One panel waits while the previous one is used.
     let (sender, panels) = sync_channel::<Summed>(0);
     let silent = Run::default().cancel(pass.run().cancel.clone());
     let mut waited = Duration::ZERO;
@@ -130,7 +130,7 @@ pub(super) fn read_both(
         let read_others = move || {
             let pass = Pass::new(silent, Status::new(0, 1, other.variants()));
             other.read(&pass, others, false, &mut |panel, stats| {
-                // Nobody waits for it once the pass over the first ended early.
+                // Nobody takes the panel if the pass over the first ended early.
                 sender.send((panel, stats.to_vec())).map_err(|_| Error::Cancelled)
             })
         };
@@ -140,12 +140,13 @@ pub(super) fn read_both(
         drop(panels);
         let read_others = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         match (read, read_others) {
-            // It is why the first ended.
+            // This error is the reason why the first pass ended.
             (Err(Error::Cancelled) | Ok(_), Err(error)) => Err(error),
             (Err(error), _) => Err(error),
             (Ok(mut stats), Ok(Read { stats: mut others, .. })) => {
                 others.peak_chunk_bytes += stats.peak_chunk_bytes;
-                // The passes ran side by side: the other's computing does not count, and its stall is what the first `waited` for it.
+                // The passes ran at the same time: computing of the other pass does not count, and
+                // its stall is the time that the first pass `waited` for it.
                 (others.stalled, others.compute) = (waited, Duration::ZERO);
                 stats.compute = stats.compute.saturating_sub(waited);
                 stats.add(&others);
@@ -155,7 +156,7 @@ pub(super) fn read_both(
     })
 }
 
-/// The pass over the first, which takes the panels of the others as it comes to them, and how long it `waited` for these.
+/// Makes the pass over the first matrix, which takes panels of the second as it needs them. Adds the time spent waiting for these panels to `waited`.
 fn read_first(
     reader: &Reader,
     reading: Reading,
@@ -170,9 +171,9 @@ fn read_first(
         while first < panel.rows.end {
             if held.as_ref().is_none_or(|(other, _)| other.rows.end <= first) {
                 let started = Instant::now();
-                // Not two at once.
+                // The old panel is freed first.
                 held = None;
-                // The other pass ended with an error, which is reported.
+                // If receiving fails, the other pass ended with an error, which is reported instead.
                 held = Some(panels.recv().map_err(|_| Error::Cancelled)?);
                 *waited += started.elapsed();
             }
