@@ -46,8 +46,8 @@ impl Array {
     ) -> Result<Self, Failure> {
         let (name, files) = (path.display().to_string(), Files::at(path)?);
         foreign::refuse(path)?;
-        Ok(match path.metadata().is_ok_and(|found| !found.is_dir()) {
-            true => Self::of(name, files, Arc::new(NpyArray::open(path)?), None, keeps),
+        Ok(match path.metadata().is_ok_and(|metadata| !metadata.is_dir()) {
+            true => Self::new(name, files, Arc::new(NpyArray::open(path)?), None, keeps),
             false => Self::of_zarr(name, files, ZarrArray::open(path, "", missing)?, keeps),
         })
     }
@@ -60,10 +60,10 @@ impl Array {
         keeps: impl Fn(StoredType) -> bool,
     ) -> Self {
         let inner_chunk = array.inner_chunk_shape();
-        Self::of(path, files, Arc::new(array), inner_chunk, keeps)
+        Self::new(path, files, Arc::new(array), inner_chunk, keeps)
     }
 
-    fn of(
+    fn new(
         path: String,
         files: Files,
         array: Arc<dyn ChunkedArray>,
@@ -194,14 +194,14 @@ fn error(place: &Path, source: io::Error) -> Error {
 /// A digest of a file, or of all files of a folder, in any order. A `link` to a folder is followed, but no further such link within it:
 /// these may lead around in circles.
 fn version(path: &Path, name: &str, link: bool) -> io::Result<u64> {
-    let found = match fs::metadata(path) {
+    let metadata = match fs::metadata(path) {
         // A link that leads nowhere, or a file that went away.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
-        found => found?,
+        metadata => metadata?,
     };
-    if !found.is_dir() {
-        let changed = found.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-        return Ok(digest(found.len(), format!("{name} {changed}").as_bytes()));
+    if !metadata.is_dir() {
+        let changed = metadata.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        return Ok(digest(metadata.len(), format!("{name} {changed}").as_bytes()));
     }
     let is_link = path.is_symlink();
     if link && is_link {

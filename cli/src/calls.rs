@@ -34,7 +34,8 @@ impl Calls {
     /// Counts of so many variants of these samples; `by_sample`: the missing calls of each, where they were counted.
     pub(crate) fn new(variants: u64, samples: &[String], missing: u64, by_sample: Option<&[u64]>) -> Self {
         let total = variants.saturating_mul(samples.len() as u64);
-        let rate = |missing: u64, of: u64| if of > 0 { (of - missing) as f64 / of as f64 } else { 1.0 };
+        let rate =
+            |missing: u64, calls: u64| if calls > 0 { (calls - missing) as f64 / calls as f64 } else { 1.0 };
         let mut lowest: Vec<(u64, &String)> = by_sample
             .into_iter()
             .flatten()
@@ -57,8 +58,8 @@ impl Calls {
     pub(crate) fn line(&self) -> Option<String> {
         let rate = |rate: f64| text::general(rate, 6);
         let lowest = self.lowest_samples.iter().flatten().next();
-        let lowest = lowest.map_or_else(String::new, |SampleRate { sample, rate: of }| {
-            format!(", of samples at least {} (`{sample}`)", rate(*of))
+        let lowest = lowest.map_or_else(String::new, |SampleRate { sample, rate: lowest_rate }| {
+            format!(", of samples at least {} (`{sample}`)", rate(*lowest_rate))
         });
         let Self { missing, total, .. } = self;
         (*missing > 0).then(|| {
@@ -70,7 +71,7 @@ impl Calls {
     /// Call rates that are low.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let percent = 100.0 * LOW;
-        let all = (self.rate < LOW).then(|| {
+        let overall = (self.rate < LOW).then(|| {
             format!(
                 "the call rate is {}, below {percent} %: most methods expect more",
                 text::general(self.rate, 6)
@@ -82,7 +83,7 @@ impl Calls {
                 (text::plural(low.len() as u64, "sample"), if low.len() == 1 { "has" } else { "have" });
             format!("{n} {has} a call rate below {percent} %, the lowest first: {}", text::few(low))
         });
-        all.into_iter().chain(samples).collect()
+        overall.into_iter().chain(samples).collect()
     }
 }
 

@@ -44,7 +44,7 @@ impl Karyotype {
     /// The number of a human, unless the contigs of one store are of something else: a number above 26 is among them, or one from 23 to 26
     /// beside X, Y, XY or MT by letters, as a writer has either, or one has a length in bases that it does not have in a human. Of 26, a
     /// position tells as well.
-    pub(crate) fn of<'a>(contigs: impl IntoIterator<Item = (&'a str, Option<u64>)>) -> Self {
+    pub(crate) fn from_contigs<'a>(contigs: impl IntoIterator<Item = (&'a str, Option<u64>)>) -> Self {
         let (mut letters, mut numbers) = (false, false);
         for (name, length) in contigs {
             let (normal, _) = Self::UNKNOWN.normalized(name);
@@ -106,8 +106,8 @@ impl Karyotype {
 
 /// A number from 1 on without a sign or zeros before it, as `+1` and `01` have.
 pub(crate) fn digits(name: &str) -> Option<u32> {
-    let all = name.bytes().all(|c| c.is_ascii_digit()) && !name.starts_with('0');
-    name.parse().ok().filter(|_| all)
+    let is_plain = name.bytes().all(|c| c.is_ascii_digit()) && !name.starts_with('0');
+    name.parse().ok().filter(|_| is_plain)
 }
 
 #[cfg(test)]
@@ -162,13 +162,14 @@ mod tests {
     #[test]
     fn contigs_tell_who_is_human() {
         let numbers = |last: u32| (1..=last).map(|n| n.to_string()).collect::<Vec<_>>();
-        let of =
-            |names: &[String], length: Option<u64>| Karyotype::of(names.iter().map(|name| (&**name, length)));
+        let karyotype = |names: &[String], length: Option<u64>| {
+            Karyotype::from_contigs(names.iter().map(|name| (&**name, length)))
+        };
         for last in [1, 19, 22, 26] {
-            assert_eq!(of(&numbers(last), None), Karyotype::HUMAN, "{last}");
+            assert_eq!(karyotype(&numbers(last), None), Karyotype::HUMAN, "{last}");
         }
-        assert_eq!(of(&numbers(27), None), Karyotype::UNKNOWN);
-        assert_eq!(Karyotype::of([("chr1", None), ("chr29", None)]), Karyotype::UNKNOWN);
+        assert_eq!(karyotype(&numbers(27), None), Karyotype::UNKNOWN);
+        assert_eq!(Karyotype::from_contigs([("chr1", None), ("chr29", None)]), Karyotype::UNKNOWN);
         for (one, other, expected) in [
             ("23", "X", Karyotype::UNKNOWN),
             ("chr24", "Y", Karyotype::UNKNOWN),
@@ -179,7 +180,7 @@ mod tests {
             ("2L", "X", Karyotype::HUMAN),
             ("23", "GL000192.1", Karyotype::HUMAN),
         ] {
-            assert_eq!(Karyotype::of([(one, None), (other, None)]), expected, "{one} {other}");
+            assert_eq!(Karyotype::from_contigs([(one, None), (other, None)]), expected, "{one} {other}");
         }
         // GRCh37, GRCh38 and T2T; dog, cow and sheep.
         for (length, expected) in [
@@ -190,9 +191,9 @@ mod tests {
             (158_534_110, Karyotype::UNKNOWN),
             (275_612_895, Karyotype::UNKNOWN),
         ] {
-            assert_eq!(Karyotype::of([("1", Some(length)), ("23", None)]), expected, "{length}");
+            assert_eq!(Karyotype::from_contigs([("1", Some(length)), ("23", None)]), expected, "{length}");
         }
-        assert_eq!(Karyotype::of([("26", Some(16_569))]), Karyotype::HUMAN);
-        assert_eq!(Karyotype::of([("26", Some(44_000_000))]), Karyotype::UNKNOWN);
+        assert_eq!(Karyotype::from_contigs([("26", Some(16_569))]), Karyotype::HUMAN);
+        assert_eq!(Karyotype::from_contigs([("26", Some(44_000_000))]), Karyotype::UNKNOWN);
     }
 }

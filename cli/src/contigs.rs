@@ -236,7 +236,7 @@ impl Contigs {
 
     /// The number of the stores and of something else with these contigs: a human's where both are.
     pub(crate) fn karyotype_with<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Karyotype {
-        match Karyotype::of(names.into_iter().map(|name| (name, None))) {
+        match Karyotype::from_contigs(names.into_iter().map(|name| (name, None))) {
             Karyotype::HUMAN => self.autosomes,
             _ if self.said => self.autosomes,
             other => other,
@@ -286,13 +286,13 @@ impl Contigs {
     /// Variants that take part though nobody asked for them, of contigs that most analyses leave out.
     pub(crate) fn unasked(&self) -> Option<String> {
         let sex = self.sex.iter().map(|(name, variants)| (name.as_str(), *variants));
-        let all = sex.chain([("MT", self.mitochondrial), ("0", self.unplaced)]);
-        let all: Vec<_> = all.filter(|(_, variants)| *variants > 0).collect();
-        if self.asked.is_some() || all.is_empty() {
+        let contigs = sex.chain([("MT", self.mitochondrial), ("0", self.unplaced)]);
+        let contigs: Vec<_> = contigs.filter(|(_, variants)| *variants > 0).collect();
+        if self.asked.is_some() || contigs.is_empty() {
             return None;
         }
-        let total = text::plural(all.iter().map(|(_, variants)| variants).sum(), "variant");
-        let each: Vec<_> = all.iter().map(|(name, n)| format!("{} on {name}", text::count(*n))).collect();
+        let total = text::plural(contigs.iter().map(|(_, variants)| variants).sum(), "variant");
+        let each: Vec<_> = contigs.iter().map(|(name, n)| format!("{} on {name}", text::count(*n))).collect();
         let option = if self.autosomal > 0 { "--autosome" } else { "--chr with the names of the others" };
         Some(format!(
             "{total} of sex chromosomes, mitochondria or unknown places take part: {}; {option} leaves them out",
@@ -325,7 +325,7 @@ fn karyotype_of(
         last => last.and_then(Result::ok),
     };
     let named = named.iter().map(|(name, length)| (&**name, *length));
-    Ok(Karyotype::of(
+    Ok(Karyotype::from_contigs(
         named
             .chain(used.iter().map(|number| (&*names[*number], None)))
             .chain(last.map(|at| ("26", Some(at)))),

@@ -14,10 +14,10 @@ pub(crate) struct Bar(ProgressBar);
 impl Bar {
     /// A bar over `total` variants.
     pub(crate) fn new(what: &str, total: u64) -> Self {
-        Self::of(what, total, "variants")
+        Self::with_noun(what, total, "variants")
     }
 
-    fn of(what: &str, total: u64, noun: &str) -> Self {
+    fn with_noun(what: &str, total: u64, noun: &str) -> Self {
         let bar = ProgressBar::new(total).with_message(what.to_owned());
         let template = format!("{{msg}} [{{bar:40}}] {{percent:>3}} % of {{human_len}} {noun}, {{eta}} left");
         if let Ok(style) = ProgressStyle::with_template(&template) {
@@ -28,7 +28,7 @@ impl Bar {
 
     /// A bar over so many of what `noun` says, and the run that it shows.
     pub(crate) fn over(run: &Run, what: &'static str, total: u64, noun: &str) -> (Self, Run) {
-        let bar = Self::of(what, total, noun);
+        let bar = Self::with_noun(what, total, noun);
         let run = run.clone().progress(bar.progress(what));
         (bar, run)
     }

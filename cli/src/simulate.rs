@@ -204,8 +204,8 @@ mod tests {
     fn variants_are_in_order() {
         let model = model(0.1, 0.0);
         let mut calls = vec![0; 120];
-        let all: Vec<Variant> = (0..4000).map(|row| model.variant(row, &mut calls)).collect();
-        for pair in all.windows(2) {
+        let variants: Vec<Variant> = (0..4000).map(|row| model.variant(row, &mut calls)).collect();
+        for pair in variants.windows(2) {
             assert!(pair[0].contig < pair[1].contig || pair[0].position < pair[1].position);
             assert_ne!(pair[0].reference, pair[0].alternate);
         }

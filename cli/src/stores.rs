@@ -64,7 +64,7 @@ impl Stores {
             if let Store::Plink(bed) = &store {
                 odd.extend(ends::check(bed)?);
             }
-            let [ids, of] = store.samples()?;
+            let [ids, family_ids] = store.samples()?;
             let ids = match ids {
                 Some(ids) => ids,
                 None if paths.len() > 1 => {
@@ -83,25 +83,25 @@ impl Stores {
                 }
             };
             if stores.is_empty() {
-                (samples, families) = (ids, of);
-            } else if families.is_some() != of.is_some() {
+                (samples, families) = (ids, family_ids);
+            } else if families.is_some() != family_ids.is_some() {
                 let (one, other) = (paths[0].display(), path.display());
                 let why = format!("{one} and {other}: PLINK files and Zarr stores do not go together");
                 return Err(Failure::Error(why));
             } else {
                 let ours = cells(&samples, families.as_ref(), " ");
-                let theirs = cells(&ids, of.as_ref(), " ");
+                let theirs = cells(&ids, family_ids.as_ref(), " ");
                 if let Some(why) = difference(&paths[0], &ours, path, &theirs) {
                     return Err(Failure::Error(why));
                 }
             }
             stores.push(store);
         }
-        let all = stores.iter().flat_map(|store| store.arrays().iter().cloned()).collect();
+        let arrays = stores.iter().flat_map(|store| store.arrays().iter().cloned()).collect();
         let genotypes = match families {
-            Some(_) => Genotypes::plink(all, samples.len() as u64)?,
-            None if any_ploidy => Genotypes::of_any_ploidy(all)?,
-            None => Genotypes::new(all)?,
+            Some(_) => Genotypes::plink(arrays, samples.len() as u64)?,
+            None if any_ploidy => Genotypes::of_any_ploidy(arrays)?,
+            None => Genotypes::new(arrays)?,
         };
         let genotypes = match (counted, genotypes.kind()) {
             (None, _) => genotypes,
@@ -200,7 +200,8 @@ impl Stores {
             Store::Zarr(_) => path.canonicalize(),
         };
         // A path that is gone by now is not compared.
-        let files: Vec<_> = self.paths.iter().zip(&self.stores).filter_map(|of| file(of).ok()).collect();
+        let files: Vec<_> =
+            self.paths.iter().zip(&self.stores).filter_map(|store| file(store).ok()).collect();
         let given = |(file, times): (&PathBuf, u64)| {
             format!("{} is given {times} times: so often do its variants count", file.display())
         };
@@ -275,9 +276,9 @@ impl Stores {
 /// Chunks that are not there, in words.
 fn filled(store: &Path, DoubtfulColumn { path, chunks, value }: &DoubtfulColumn) -> String {
     let (n, are) = (text::plural(*chunks, "chunk"), if *chunks == 1 { "is" } else { "are" });
-    let of = if path.ends_with("variant_contig") { "contig " } else { "" };
+    let kind = if path.ends_with("variant_contig") { "contig " } else { "" };
     format!(
-        "{}: {n} of {path} {are} not there and {are} read as its fill value ({of}`{value}`), as writers leave out chunks \
+        "{}: {n} of {path} {are} not there and {are} read as its fill value ({kind}`{value}`), as writers leave out chunks \
          of nothing else; lost ones would look the same",
         store.display()
     )
@@ -317,9 +318,9 @@ fn difference(path: &Path, samples: &[String], other_path: &Path, other: &[Strin
         return None;
     }
     let (path, other_path) = (path.display(), other_path.display());
-    let only = |these: &[String], those: &[String]| {
-        let those: HashSet<&String> = those.iter().collect();
-        these.iter().filter(|id| !those.contains(id)).cloned().collect::<Vec<_>>()
+    let only = |ids: &[String], others: &[String]| {
+        let others: HashSet<&String> = others.iter().collect();
+        ids.iter().filter(|id| !others.contains(id)).cloned().collect::<Vec<_>>()
     };
     let (left, right) = (only(samples, other), only(other, samples));
     if left.is_empty() && right.is_empty() {

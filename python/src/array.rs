@@ -72,7 +72,7 @@ impl<T: Element + NumpyElement> Read<T> {
     ///
     /// # Errors
     /// As [`Tensor::into_values`].
-    pub(crate) fn of(tensor: Tensor<T>) -> Result<Self> {
+    pub(crate) fn from_tensor(tensor: Tensor<T>) -> Result<Self> {
         let shape = sizes(tensor.shape());
         Ok(Self { values: tensor.into_values()?, shape })
     }

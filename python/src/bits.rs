@@ -12,8 +12,8 @@ use crate::{
 /// # Errors
 /// `ValueError` for another width.
 fn width(bits: u32) -> PyResult<Width> {
-    let found = Width::ALL.into_iter().find(|width| width.bits() == bits);
-    found.ok_or_else(|| PyValueError::new_err(format!("`bits` is 1, 2 or 4, not {bits}")))
+    let width = Width::ALL.into_iter().find(|width| width.bits() == bits);
+    width.ok_or_else(|| PyValueError::new_err(format!("`bits` is 1, 2 or 4, not {bits}")))
 }
 
 /// Packs the last axis of bytes.

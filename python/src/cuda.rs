@@ -71,7 +71,7 @@ impl CudaArray {
     ///
     /// # Errors
     /// As [`Tensor::cuda_address`] and [`Device::synchronize`].
-    pub(crate) fn of<T: Element>(tensor: Tensor<T>) -> Result<Self> {
+    pub(crate) fn from_tensor<T: Element>(tensor: Tensor<T>) -> Result<Self> {
         tensor.device().synchronize()?;
         Ok(Self {
             device: tensor.device().info().name.clone(),
@@ -142,10 +142,10 @@ impl CudaArray {
     #[staticmethod]
     fn _of(array: Bound<'_, PyAny>, name: &str) -> PyResult<Self> {
         if !array.hasattr("__cuda_array_interface__")? {
-            let (taken, of) = Taken::of(&array, name)?;
-            check_order(name, &of.shape, of.strides.as_deref(), 1)?;
-            let (device, keeps) = (format!("cuda:{}", of.card), Keeps::Lent { _array: taken });
-            let Description { address, shape, dtype, .. } = of;
+            let (taken, description) = Taken::from_array(&array, name)?;
+            check_order(name, &description.shape, description.strides.as_deref(), 1)?;
+            let (device, keeps) = (format!("cuda:{}", description.card), Keeps::Lent { _array: taken });
+            let Description { address, shape, dtype, .. } = description;
             return Ok(Self { keeps, device, address, shape, dtype, stream: DEFAULT_STREAM });
         }
         let interface = array.getattr("__cuda_array_interface__")?.cast_into::<PyDict>()?;
@@ -205,14 +205,14 @@ impl CudaArray {
         {
             return Err(PyBufferError::new_err("an array in a GPU's memory is handed over there"));
         }
-        let of = Description {
+        let description = Description {
             address: array.address,
             card: array.card(),
             shape: array.shape.clone(),
             strides: None,
             dtype: array.dtype,
         };
-        dlpack::capsule(slf.py(), &of, slf.clone().into_any().unbind())
+        dlpack::capsule(slf.py(), &description, slf.clone().into_any().unbind())
     }
 
     fn __dlpack_device__(&self) -> (i32, i32) {

@@ -47,8 +47,8 @@ impl Options {
 /// # Errors
 /// `ValueError` where there is none.
 pub(crate) fn missing(name: &str) -> PyResult<Missing> {
-    let all = [Missing::Propagate, Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero];
-    one_of("missing", name, all.map(|rule| (rule.name(), rule)))
+    let rules = [Missing::Propagate, Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero];
+    one_of("missing", name, rules.map(|rule| (rule.name(), rule)))
 }
 
 /// The metric of a name.
@@ -56,8 +56,8 @@ pub(crate) fn missing(name: &str) -> PyResult<Missing> {
 /// # Errors
 /// `ValueError` where there is none.
 pub(crate) fn metric(name: &str, p: f64) -> PyResult<Metric> {
-    let found = name.parse::<Metric>().map(|metric| metric.with_exponent(p).unwrap_or(metric));
-    found.map_err(|_| {
+    let metric = name.parse::<Metric>().map(|metric| metric.with_exponent(p).unwrap_or(metric));
+    metric.map_err(|_| {
         let names = Metric::names().collect::<Vec<_>>().join(", ");
         PyValueError::new_err(format!("`metric` is one of {names}, not {name:?}"))
     })
@@ -91,8 +91,8 @@ pub(crate) fn pairwise<'py>(
             let x = x.view(device)?;
             let y = y.as_ref().map(|y| y.view(device)).transpose()?;
             if counted {
-                let found = teatime::distance::pairwise_counted(&x, y.as_deref(), metric, &options, run)?;
-                return Ok((found.distances, found.shared));
+                let pairs = teatime::distance::pairwise_counted(&x, y.as_deref(), metric, &options, run)?;
+                return Ok((pairs.distances, pairs.shared));
             }
             Ok((teatime::distance::pairwise(&x, y.as_deref(), metric, &options, run)?, None))
         })
@@ -117,13 +117,13 @@ pub(crate) fn condensed<'py>(
 ) -> PyResult<Bound<'py, PyArray1<f64>>> {
     let device = run.device(py)?;
     let (metric, options) = options.on(&device)?;
-    let found = with_array!(x, x => {
+    let distances = with_array!(x, x => {
         let x = parts(x)?;
         call_on(py, &device, run, |device, run| {
             teatime::distance::condensed(&*x.view(device)?, metric, &options, run)
         })
     })?;
-    Ok(found.into_pyarray(py))
+    Ok(distances.into_pyarray(py))
 }
 
 /// Sums over some of the features for each pair of observations, which merge and become distances.
@@ -154,11 +154,11 @@ pub(crate) fn distances<'py>(
     let options = OfSamples::default().metric(metric).missing(missing).merge_alleles(merge_alleles);
     let options = options.filter(filter(filters.0, filters.1));
     let device = run.device(py)?;
-    let found = call_on(py, &device, run, |device, run| {
+    let distances = call_on(py, &device, run, |device, run| {
         teatime_genotype::distances(&genotypes.genotypes, device, &options, run)
     })?;
-    let (matrix, shared) = pair(py, found.matrix, found.shared)?;
-    Ok(((matrix, shared, counts(py, &found.counts)?), found.multiallelic, found.merged))
+    let (matrix, shared) = pair(py, distances.matrix, distances.shared)?;
+    Ok(((matrix, shared, counts(py, &distances.counts)?), distances.multiallelic, distances.merged))
 }
 
 /// The fields of [`DistanceSums`], as they are pickled: metric, exponent, rule for missing elements, negative ones; undefined x and y;
@@ -228,8 +228,8 @@ impl DistanceSums {
 
     /// Distances (m, n), and unless missing elements are propagated the number of features that both have.
     fn finish<'py>(&self, py: Python<'py>) -> PyResult<Pair<'py>> {
-        let found = py.detach(|| self.0.finish()).map_err(exception)?;
-        pair(py, found.distances, found.shared)
+        let pairs = py.detach(|| self.0.finish()).map_err(exception)?;
+        pair(py, pairs.distances, pairs.shared)
     }
 
     /// Bytes that it holds, by which dask decides where tasks run.
@@ -309,17 +309,17 @@ impl DistanceBands {
         tile: u64,
         run: RunOptions,
     ) -> PyResult<Bound<'py, PyArrayDyn<f64>>> {
-        let found = call(py, run, |run| {
-            let mut found = None;
+        let distances = call(py, run, |run| {
+            let mut distances = None;
             self.0.each(run, &|other| other != tile, &mut |band| {
-                found = Some(band.matrix);
+                distances = Some(band.matrix);
                 Ok(())
             })?;
-            found.ok_or_else(|| {
+            distances.ok_or_else(|| {
                 Error::argument("distance bands", "tile", format_args!("there is no tile {tile}"))
             })
         })?;
-        matrix(py, found)
+        matrix(py, distances)
     }
 
     /// The digest of what was counted of each variant.

@@ -125,15 +125,15 @@ struct Exported {
 #[allow(clippy::cast_possible_truncation, reason = "an array has few axes")]
 pub(crate) fn capsule<'py>(
     py: Python<'py>,
-    of: &Description,
+    description: &Description,
     keeps: Py<PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let shape: Vec<i64> = of.shape.iter().map(|&extent| extent.cast_signed()).collect();
+    let shape: Vec<i64> = description.shape.iter().map(|&extent| extent.cast_signed()).collect();
     let tensor = DlTensor {
-        data: ptr::with_exposed_provenance_mut(of.address as usize),
-        device: DlDevice { kind: CUDA, number: of.card },
+        data: ptr::with_exposed_provenance_mut(description.address as usize),
+        device: DlDevice { kind: CUDA, number: description.card },
         ndim: shape.len() as i32,
-        dtype: dl_type(of.dtype),
+        dtype: dl_type(description.dtype),
         shape: ptr::null_mut(),
         strides: ptr::null_mut(),
         byte_offset: 0,
@@ -187,7 +187,7 @@ impl Taken {
     ///
     /// # Errors
     /// Errors of the call; `BufferError` for something else; `TypeError` for elements of other types, or elsewhere; `name` is the argument.
-    pub(crate) fn of(array: &Bound<'_, PyAny>, name: &str) -> PyResult<(Self, Description)> {
+    pub(crate) fn from_array(array: &Bound<'_, PyAny>, name: &str) -> PyResult<(Self, Description)> {
         let py = array.py();
         // Filled as the default stream sees it.
         let stream = PyDict::new(py);

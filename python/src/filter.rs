@@ -155,10 +155,10 @@ impl StoredArray {
         let dtype = TYPES.iter().find(|(.., name)| *name == out).map_or(DType::F64, |(dtype, ..)| *dtype);
         with_type!(dtype, T => {
             let (sigma, options) = how;
-            let found = call_on(py, &device, run, |device, run| {
+            let filtered = call_on(py, &device, run, |device, run| {
                 filter::gaussian_box::<T>(&self.array, sigma, &options, &within, device, run)
             })?;
-            Ok(reshaped(found.into_pyarray(py), &sizes(&shape))?.into_any())
+            Ok(reshaped(filtered.into_pyarray(py), &sizes(&shape))?.into_any())
         })
     }
 }

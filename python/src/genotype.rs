@@ -125,13 +125,13 @@ pub(crate) struct OfPca {
 }
 
 impl OfPca {
-    fn of(self) -> PyResult<PcaOptions> {
-        let all = [Scaler::Patterson, Scaler::Binom2, Scaler::Standard, Scaler::Center, Scaler::None];
-        let scaler = one_of("scaler", &self.scaler, all.map(|scaler| (scaler.name(), scaler)))?;
+    fn pca_options(self) -> PyResult<PcaOptions> {
+        let scalers = [Scaler::Patterson, Scaler::Binom2, Scaler::Standard, Scaler::Center, Scaler::None];
+        let scaler = one_of("scaler", &self.scaler, scalers.map(|scaler| (scaler.name(), scaler)))?;
         let methods = [("auto", Method::Auto), ("exact", Method::Exact), ("randomized", Method::Randomized)];
         let method = either("method", &self.method, methods)?;
         let options = PcaOptions::default().components(self.n_components).scaler(scaler).method(method);
-        Ok(options.filter(filter(self.min_maf, self.max_missing)).svd(self.svd.of()?))
+        Ok(options.filter(filter(self.min_maf, self.max_missing)).svd(self.svd.svd_options()?))
     }
 }
 
@@ -151,7 +151,7 @@ pub(crate) struct OfGrm {
 }
 
 impl OfGrm {
-    fn of(&self) -> PyResult<GrmOptions> {
+    fn grm_options(&self) -> PyResult<GrmOptions> {
         let methods = [GrmMethod::Gcta, GrmMethod::VanRaden1].map(|method| (method.name(), method));
         let method = either("method", &self.method, methods)?;
         let rules = [MissingCalls::Pairwise, MissingCalls::Mean].map(|rule| (rule.name(), rule));
@@ -171,8 +171,8 @@ pub(crate) enum Of {
 impl Of {
     fn options(self) -> PyResult<(Option<PcaOptions>, Option<GrmOptions>)> {
         Ok(match self {
-            Self::Pca(options) => (Some(options.of()?), None),
-            Self::Grm(options) => (None, Some(options.of()?)),
+            Self::Pca(options) => (Some(options.pca_options()?), None),
+            Self::Grm(options) => (None, Some(options.grm_options()?)),
         })
     }
 }
@@ -184,7 +184,7 @@ pub(crate) fn check(of: Of) -> PyResult<()> {
 }
 
 /// A dictionary of what a PCA found.
-fn found<'py>(py: Python<'py>, pca: Pca) -> PyResult<Bound<'py, PyDict>> {
+fn components<'py>(py: Python<'py>, pca: Pca) -> PyResult<Bound<'py, PyDict>> {
     let result = PyDict::new(py);
     result.set_item("scores", matrix(py, pca.scores())?)?;
     result.set_item("explained_variance", pca.explained_variance().into_pyarray(py))?;
@@ -225,7 +225,7 @@ pub(crate) fn pca<'py>(
     run: RunOptions,
     part: Option<&Part>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let (genotypes, options, device) = (&genotypes.genotypes, options.of()?, run.device(py)?);
+    let (genotypes, options, device) = (&genotypes.genotypes, options.pca_options()?, run.device(py)?);
     let result = call_on(py, &device, run, |device, run| match part {
         Some(Part(part)) => {
             let wanted = Wanted::default().pca(&options);
@@ -233,7 +233,7 @@ pub(crate) fn pca<'py>(
         }
         None => teatime_genotype::pca(genotypes, device, &options, run),
     })?;
-    found(py, result)
+    components(py, result)
 }
 
 /// Relationships, and the numbers of variants called in both.
@@ -250,7 +250,7 @@ pub(crate) fn grm<'py>(
     run: RunOptions,
     part: Option<&Part>,
 ) -> PyResult<Relationships<'py>> {
-    let (genotypes, options, device) = (&genotypes.genotypes, options.of()?, run.device(py)?);
+    let (genotypes, options, device) = (&genotypes.genotypes, options.grm_options()?, run.device(py)?);
     let grm = call_on(py, &device, run, |device, run| match part {
         Some(Part(part)) => {
             let wanted = Wanted::default().grm(&options);
@@ -306,11 +306,11 @@ impl Part {
 
     /// Bytes that it holds, by which dask decides where tasks run.
     fn __sizeof__(&self) -> usize {
-        let of = |sums: &PartSums| match &sums.values {
+        let bytes = |sums: &PartSums| match &sums.values {
             SumValues::Whole { values, .. } => size_of_val(&values[..]),
             SumValues::Real(values) => size_of_val(&values[..]),
         };
-        self.0.sums().iter().map(of).sum()
+        self.0.sums().iter().map(bytes).sum()
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
@@ -337,7 +337,7 @@ pub(crate) struct Loaded {
 impl Loaded {
     #[new]
     fn new(py: Python<'_>, genotypes: &Genotypes, options: OfPca, run: RunOptions) -> PyResult<Self> {
-        let (options, device) = (options.of()?.method(Method::Randomized), run.device(py)?);
+        let (options, device) = (options.pca_options()?.method(Method::Randomized), run.device(py)?);
         let cohort = call(py, run, |run| {
             Cohort::load(&genotypes.genotypes, &device, &Wanted::default().pca(&options), run)
         })?;

@@ -32,7 +32,7 @@ pub(crate) struct Options {
 impl Options {
     /// # Errors
     /// `ValueError` for a rule of signs that there is not.
-    pub(crate) fn of(self) -> PyResult<SvdOptions> {
+    pub(crate) fn svd_options(self) -> PyResult<SvdOptions> {
         let signs = [
             ("stable", SignRule::Stable),
             ("dask", SignRule::DaskSum),
@@ -58,8 +58,8 @@ pub(crate) fn svd<'py>(py: Python<'py>, a: Floats<'py>, run: RunOptions) -> PyRe
         let a = parts(a)?;
         let (u, s, v) = call_on(py, &device, run, |device, _| {
             let a = a.view(device)?;
-            let found = teatime::linalg::svd(&a)?;
-            Ok((a.result(found.u)?, found.s, a.result(transpose(&found.v)?)?))
+            let decomposition = teatime::linalg::svd(&a)?;
+            Ok((a.result(decomposition.u)?, decomposition.s, a.result(transpose(&decomposition.v)?)?))
         })?;
         Ok((u.array(py)?, s.into_pyarray(py), v.array(py)?))
     })
@@ -85,18 +85,18 @@ pub(crate) fn truncated_svd<'py>(
     transposed: bool,
     run: RunOptions,
 ) -> PyResult<Truncated<'py>> {
-    let (device, options) = (run.device(py)?, options.of()?);
+    let (device, options) = (run.device(py)?, options.svd_options()?);
     let unsigned = options.sign(SignRule::None);
     with_array!(Floats a, a => {
         let a = parts(a)?;
-        let (u, v, found) = call_on(py, &device, run, |device, run| {
+        let (u, v, (s, residuals, converged, passes)) = call_on(py, &device, run, |device, run| {
             let a = a.view(device)?;
-            let mut found = teatime::linalg::truncated_svd(&a, k, &unsigned, run)?;
-            found.set_signs(options.sign, transposed)?;
-            let v = a.result(transpose(&found.v)?)?;
-            Ok((a.result(found.u)?, v, (found.s, found.residuals, found.converged, found.passes)))
+            let mut decomposition = teatime::linalg::truncated_svd(&a, k, &unsigned, run)?;
+            decomposition.set_signs(options.sign, transposed)?;
+            let v = a.result(transpose(&decomposition.v)?)?;
+            let (residuals, converged) = (decomposition.residuals, decomposition.converged);
+            Ok((a.result(decomposition.u)?, v, (decomposition.s, residuals, converged, decomposition.passes)))
         })?;
-        let (s, residuals, converged, passes) = found;
         let (s, residuals) = (s.into_pyarray(py), residuals.into_pyarray(py));
         Ok((u.array(py)?, s, v.array(py)?, residuals, converged, passes))
     })
@@ -112,11 +112,11 @@ pub(crate) fn normal_product<'py>(
 ) -> PyResult<Bound<'py, PyArrayDyn<f64>>> {
     let device = run.device(py)?;
     let (a, x) = (parts(&a)?, as_matrix(&x)?);
-    let found = call_on(py, &device, run, |device, run| {
+    let product = call_on(py, &device, run, |device, run| {
         let rows = a.shape()[0];
         a.view(device)?.apply_normal(&x, &Pass::new(run, Status::new(0, 1, rows)))
     })?;
-    matrix(py, found)
+    matrix(py, product)
 }
 
 /// A matrix of an array (rows, columns).
@@ -152,7 +152,7 @@ pub(crate) struct Iteration {
 impl Iteration {
     #[new]
     fn new(shape: [u64; 2], k: usize, options: Options) -> PyResult<Self> {
-        Ok(Self { shape, k, options: options.of()?, reached: Mutex::default() })
+        Ok(Self { shape, k, options: options.svd_options()?, reached: Mutex::default() })
     }
 
     /// The next step after the products `Aᵀ (A X)` that are given, all so far in the order in which they were asked for. Those that it has
@@ -166,7 +166,7 @@ impl Iteration {
         let reached = self.reached().take().filter(|steps| steps.given() as usize <= made.len());
         let had = reached.as_ref().map_or(0, SvdSteps::given) as usize;
         let new = made[had..].iter().map(as_matrix).collect::<PyResult<Vec<_>>>()?;
-        let (steps, asked, found) = call(py, run, |run| {
+        let (steps, asked, components) = call(py, run, |run| {
             let fresh = || SvdSteps::new(self.shape, self.k, &self.options, run);
             let mut steps = reached.map_or_else(fresh, Ok)?;
             let mut asked = steps.next_input()?;
@@ -181,16 +181,17 @@ impl Iteration {
                 let why = "u: that takes another pass; stable, v, dask or none";
                 return Err(Error::argument("pca", "signs", why));
             }
-            let found = asked.is_none().then(|| steps.components()).transpose()?;
-            Ok((steps, asked, found))
+            let components = asked.is_none().then(|| steps.components()).transpose()?;
+            Ok((steps, asked, components))
         })?;
         *self.reached() = Some(steps);
         let asked = asked.map(|asked| matrix(py, asked)).transpose()?;
-        let found = found.map(|found| {
-            let residuals = found.residuals.into_pyarray(py);
-            Ok::<_, PyErr>((found.s.into_pyarray(py), matrix(py, found.v)?, residuals, found.converged))
+        let results = components.map(|components| {
+            let residuals = components.residuals.into_pyarray(py);
+            let (values, vectors) = (components.s.into_pyarray(py), matrix(py, components.v)?);
+            Ok::<_, PyErr>((values, vectors, residuals, components.converged))
         });
-        Ok((asked, found.transpose()?))
+        Ok((asked, results.transpose()?))
     }
 }
 

@@ -121,9 +121,13 @@ impl<T: Element> View<'_, T> {
     /// An operation's result: on the host, unless the elements are in a GPU's memory.
     ///
     /// # Errors
-    /// As [`Read::of`] and [`CudaArray::of`].
+    /// As [`Read::from_tensor`] and [`CudaArray::from_tensor`].
     pub(crate) fn result<U: Element + NumpyElement>(&self, made: Tensor<U>) -> Result<Made<U>> {
-        Ok(if self.is_on_card { Made::Card(CudaArray::of(made)?) } else { Made::Host(Read::of(made)?) })
+        Ok(if self.is_on_card {
+            Made::Card(CudaArray::from_tensor(made)?)
+        } else {
+            Made::Host(Read::from_tensor(made)?)
+        })
     }
 }
 
@@ -168,6 +172,6 @@ pub(crate) fn to_cuda(py: Python<'_>, array: Array<'_>, run: RunOptions) -> PyRe
     let device = run.device(py)?;
     with_array!(array, array => {
         let values = parts(array)?;
-        call_on(py, &device, run, |device, _| CudaArray::of(values.tensor(device)?))
+        call_on(py, &device, run, |device, _| CudaArray::from_tensor(values.tensor(device)?))
     })
 }

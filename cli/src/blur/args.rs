@@ -181,8 +181,8 @@ const fn same(of: StoredType) -> StoredType {
 /// The axis of a number, of so many; those below 0 count from the end.
 pub(super) fn axis(flag: &str, number: i64, axes: usize) -> Result<usize, Failure> {
     let place = if number < 0 { number.checked_add_unsigned(axes as u64) } else { Some(number) };
-    let found = place.and_then(|place| usize::try_from(place).ok()).filter(|place| *place < axes);
-    found.ok_or_else(|| {
+    let axis = place.and_then(|place| usize::try_from(place).ok()).filter(|place| *place < axes);
+    axis.ok_or_else(|| {
         Failure::Error(format!(
             "{flag}: {number} of {axes} axes, which are 0 to {}, or -{axes} to -1",
             axes.saturating_sub(1)

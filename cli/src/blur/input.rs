@@ -69,8 +69,9 @@ impl Input {
             }
             (None, channel) => {
                 // An image is filtered along space.
-                let all = self.image.as_ref().map_or_else(|| (0..axes).collect(), Multiscale::spatial_axes);
-                all.into_iter().filter(|&axis| Some(axis) != channel).collect()
+                let spatial =
+                    self.image.as_ref().map_or_else(|| (0..axes).collect(), Multiscale::spatial_axes);
+                spatial.into_iter().filter(|&axis| Some(axis) != channel).collect()
             }
         };
         let options = GaussianOptions::default()
@@ -89,10 +90,10 @@ impl Input {
     pub(super) fn sigma(&self, args: &BlurArgs) -> Result<PerAxis<f64>, Failure> {
         match &self.image {
             Some(image) if args.physical => {
-                let all = image
+                let sigma = image
                     .sigma_in_pixels(args.level.unwrap_or(0), &args.sigma)
                     .map_err(|error| self.named(error))?;
-                Ok(PerAxis::Each(image.spatial_axes().into_iter().map(|axis| all[axis]).collect()))
+                Ok(PerAxis::Each(image.spatial_axes().into_iter().map(|axis| sigma[axis]).collect()))
             }
             _ => Ok(per_axis(&args.sigma)),
         }

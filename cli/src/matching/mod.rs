@@ -227,9 +227,9 @@ impl Matching {
         self.index.keys[self.order[at] as usize]
     }
 
-    /// The range of the variants with the place or the key `value`, which `of` makes of a key.
-    fn range<T: PartialOrd>(&self, of: impl Fn(Key) -> T, value: T) -> Range<usize> {
-        let key = |row: &u32| of(self.index.keys[*row as usize]);
+    /// The range of the variants with the place or the key `value`, which `value_of` makes of a key.
+    fn range<T: PartialOrd>(&self, value_of: impl Fn(Key) -> T, value: T) -> Range<usize> {
+        let key = |row: &u32| value_of(self.index.keys[*row as usize]);
         let first = self.order.partition_point(|row| key(row) < value);
         // Not counted one by one: all may have one place.
         first..first + self.order[first..].partition_point(|row| key(row) == value)
@@ -237,8 +237,8 @@ impl Matching {
 
     /// The next variant of the stores, which is in that row.
     fn add(&mut self, row: u64, variant: &Variant) {
-        let found = self.place(variant).and_then(|place| self.find(place, row, variant));
-        self.matches.push(found);
+        let matched = self.place(variant).and_then(|place| self.find(place, row, variant));
+        self.matches.push(matched);
     }
 
     /// The loadings' variants of the same place.
@@ -266,10 +266,10 @@ impl Matching {
             return *known;
         }
         let exact = self.index.names.get(name);
-        let found = exact.or_else(|| self.alike.get(&self.karyotype.normalized(name).0).copied().flatten());
+        let number = exact.or_else(|| self.alike.get(&self.karyotype.normalized(name).0).copied().flatten());
         self.contig.get_or_insert_with(|| Arc::clone(name));
-        self.contigs.insert(Arc::clone(name), found);
-        found
+        self.contigs.insert(Arc::clone(name), number);
+        number
     }
 
     /// Finds a variant among the loadings' variants of its place. The alternate alleles of `variant` are counted. Where none has the same
@@ -279,8 +279,8 @@ impl Matching {
             return None;
         }
         let (number, Variant { reference, alternate, .. }) = (self.matches.len(), variant);
-        if let Some(found) = self.same(&place, reference, alternate) {
-            return found;
+        if let Some(matched) = self.same(&place, reference, alternate) {
+            return matched;
         }
         if alternate.contains(',') {
             let (reference, alternate) = (reference.clone(), alternate.clone());
@@ -302,9 +302,9 @@ impl Matching {
         for (swapped, pair) in [(false, &same), (true, &swapped)] {
             let Some(alleles) = self.index.alleles.get(pair) else { continue };
             let keys = self.range(|key| key, Key { alleles, ..self.key(place.start) });
-            let found = self.take(keys.clone(), &same, swapped);
-            if found.is_some() {
-                return Some(found);
+            let matched = self.take(keys.clone(), &same, swapped);
+            if matched.is_some() {
+                return Some(matched);
             }
             repeated |= !keys.is_empty();
         }
@@ -334,10 +334,10 @@ impl Matching {
                 alleles.map(|(allele, _)| allele).collect::<Vec<_>>().join(",")
             };
             let [carried, known] = [named(false), named(true)];
-            let found =
+            let matched =
                 [&carried, &known].into_iter().find_map(|alleles| self.same(&place, &reference, alleles));
-            match found {
-                Some(found) => self.matches[variant] = found,
+            match matched {
+                Some(matched) => self.matches[variant] = matched,
                 None => self.claim(variant, place, &pair(&reference, &known)),
             }
         }
@@ -408,11 +408,11 @@ impl Matching {
             let keys = self.range(|key| key, self.key(first));
             for claim in group {
                 let alleles = &claimed[claim.alleles as usize];
-                let found = self.take(keys.clone(), alleles, claim.fit == Fit::Swapped);
-                if found.is_none() {
+                let matched = self.take(keys.clone(), alleles, claim.fit == Fit::Swapped);
+                if matched.is_none() {
                     self.repeated(alleles);
                 }
-                self.matches[claim.variant] = found;
+                self.matches[claim.variant] = matched;
             }
         }
     }
@@ -442,12 +442,12 @@ impl Matching {
         while first < self.order.len() {
             let place = self.range(Key::place, self.key(first).place());
             first = place.end;
-            let (seen, all) = (self.seen[place.start], place.len() as u64);
+            let (seen, variants) = (self.seen[place.start], place.len() as u64);
             let loadings = &mut counts.loadings;
             if self.index.names.get(NOWHERE) == Some(self.key(place.start).name) {
-                loadings.nowhere += all;
-            } else if self.index.by == MatchBy::Id && (seen > 1 || all > 1) {
-                loadings.doubled_id += all;
+                loadings.nowhere += variants;
+            } else if self.index.by == MatchBy::Id && (seen > 1 || variants > 1) {
+                loadings.doubled_id += variants;
                 counts.stores.doubled_id += u64::from(seen);
             } else {
                 self.count_place(place, loadings);
@@ -459,9 +459,9 @@ impl Matching {
     fn count_place(&self, place: Range<usize>, counts: &mut LoadingsCounts) {
         let mut first = place.start;
         while first < place.end {
-            let all = self.range(|key| key, self.key(first)).len();
+            let variants = self.range(|key| key, self.key(first)).len();
             let used = u64::from(self.used[first]);
-            let left = all as u64 - used;
+            let left = variants as u64 - used;
             counts.used += used;
             // The first of those that the stores do not have at all is no repeat.
             let once = left.min(u64::from(used == 0));
@@ -472,7 +472,7 @@ impl Matching {
                 (_, false) => &mut counts.other_alleles,
             };
             *why += once;
-            first += all;
+            first += variants;
         }
     }
 }

@@ -71,7 +71,7 @@ impl Output {
         others: &[&str],
         overwrite: bool,
     ) -> Result<Self, Failure> {
-        if fs::metadata(target).is_ok_and(|found| !found.is_dir()) {
+        if fs::metadata(target).is_ok_and(|metadata| !metadata.is_dir()) {
             return Err(Failure::Error(format!("{}: is a file, not a folder", target.display())));
         }
         outside_stores(target)?;

@@ -25,7 +25,7 @@ pub(crate) fn scratch_prefix(record: &str) -> String {
 pub(crate) fn scratches(target: &Path, record: &str) -> Vec<String> {
     let prefix = scratch_prefix(record);
     let entries = fs::read_dir(target).into_iter().flatten();
-    let is_folder = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|found| found.is_dir());
+    let is_folder = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
     let names = entries.filter_map(|entry| entry.ok().filter(is_folder)?.file_name().into_string().ok());
     let is_theirs = |name: &String| name.strip_prefix(&prefix).is_some_and(|rest| !rest.contains('.'));
     let mut names: Vec<_> = names.filter(is_theirs).collect();
@@ -88,7 +88,7 @@ fn is(open: &File, folder: &Path) -> bool {
     #[cfg(unix)]
     {
         use std::os::unix::fs::MetadataExt;
-        let id = |found: fs::Metadata| (found.dev(), found.ino());
+        let id = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
         open.metadata().map(id).ok().is_some_and(|open| fs::metadata(folder).map(id).ok() == Some(open))
     }
     #[cfg(not(unix))]

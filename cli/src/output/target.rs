@@ -30,8 +30,9 @@ impl<F: Copy + 'static> Target<F> {
     /// `formats` are endings, the longest of those that end alike first.
     pub(crate) fn new(path: &Path, formats: &'static [(&'static str, F)]) -> Result<Self, String> {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
-        let found = formats.iter().find_map(|(ending, format)| Some((name.strip_suffix(ending)?, *format)));
-        let Some((stem, format)) = found.filter(|(stem, _)| !stem.is_empty()) else {
+        let stem_and_format =
+            formats.iter().find_map(|(ending, format)| Some((name.strip_suffix(ending)?, *format)));
+        let Some((stem, format)) = stem_and_format.filter(|(stem, _)| !stem.is_empty()) else {
             let endings: Vec<&str> = formats.iter().rev().map(|(ending, _)| *ending).collect();
             return Err(format!("a name that ends with one of {}", endings.join(", ")));
         };
@@ -67,8 +68,8 @@ impl<F: Copy + 'static> Target<F> {
         let written = beside.iter().filter(|(_, written)| *written).map(|(name, _)| name);
         let names: Vec<&str> = [&record, &self.name].into_iter().chain(written).map(String::as_str).collect();
         let formats: Vec<String> = self.formats.iter().map(|(ending, _)| self.file(ending)).collect();
-        let all = formats.iter().chain(beside.iter().map(|(name, _)| name)).map(String::as_str);
-        let others: Vec<&str> = all.filter(|name| !names.contains(name)).collect();
+        let results = formats.iter().chain(beside.iter().map(|(name, _)| name)).map(String::as_str);
+        let others: Vec<&str> = results.filter(|name| !names.contains(name)).collect();
         let Some(array) = resumed else {
             if !self.folder.join(&record).exists() && self.is_begun() {
                 let path = self.path();

@@ -45,10 +45,10 @@ impl Input {
     /// Warnings of the matrices.
     pub(super) fn warnings(&self, args: &PairwiseArgs) -> Vec<String> {
         let becomes = format!("taken as NaN, by --missing {}", args.missing.name());
-        self.all().flat_map(|matrix| matrix.warnings(&becomes)).collect()
+        self.matrices().flat_map(|matrix| matrix.warnings(&becomes)).collect()
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = &Array> {
+    pub(super) fn matrices(&self) -> impl Iterator<Item = &Array> {
         std::iter::once(&self.x).chain(self.y.as_ref())
     }
 

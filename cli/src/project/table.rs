@@ -107,9 +107,9 @@ impl<'a> Lines<'a> {
     fn open(path: &'a Path) -> Result<Self, Failure> {
         let io = Failure::io(path);
         // Before it is opened: opening a named pipe waits for a writer.
-        let found = fs::metadata(path).map_err(&io)?;
-        if !found.is_file() {
-            let what = if found.is_dir() { "is a folder" } else { "is not a file" };
+        let metadata = fs::metadata(path).map_err(&io)?;
+        if !metadata.is_file() {
+            let what = if metadata.is_dir() { "is a folder" } else { "is not a file" };
             let why = format!("{what}; --loadings takes the file loadings.tsv.gz of a PCA");
             return Err(Failure::Error(format!("{}: {why}", path.display())));
         }
