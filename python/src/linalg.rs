@@ -1,4 +1,4 @@
-//! Singular values and vectors.
+//! Singular value decompositions.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -17,7 +17,7 @@ use crate::{
     operand::{Floats, Given, parts, with_array},
 };
 
-/// The options of the iteration, as Python has them.
+/// The options of the iteration, as Python passes them.
 #[derive(Debug, FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Options {
@@ -31,7 +31,7 @@ pub(crate) struct Options {
 
 impl Options {
     /// # Errors
-    /// `ValueError` for a rule of signs that there is not.
+    /// `ValueError` for an unknown rule of signs.
     pub(crate) fn svd_options(self) -> PyResult<SvdOptions> {
         let signs = [
             ("stable", SignRule::Stable),
@@ -47,10 +47,10 @@ impl Options {
     }
 }
 
-/// Left vectors, singular values, right vectors.
+/// Left vectors, singular values and right vectors.
 type Found<'py> = (Bound<'py, PyAny>, Bound<'py, PyArray1<f64>>, Bound<'py, PyAny>);
 
-/// U (m, r), values, Vᵀ (r, n).
+/// Returns U (m, r), the singular values, and Vᵀ (r, n).
 #[pyfunction]
 pub(crate) fn svd<'py>(py: Python<'py>, a: Floats<'py>, run: RunOptions) -> PyResult<Found<'py>> {
     let device = run.device(py)?;
@@ -75,7 +75,8 @@ type Truncated<'py> = (
     u32,
 );
 
-/// U (m, k), values, Vᵀ (k, n), residuals, whether each converged, passes. Signs are those of `aᵀ` where `a` is the `transposed`.
+/// Returns U (m, k), the values, Vᵀ (k, n), the residuals, whether each component converged, and the passes. If `transposed`, the signs are
+/// those for `aᵀ`.
 #[pyfunction]
 pub(crate) fn truncated_svd<'py>(
     py: Python<'py>,
@@ -102,7 +103,7 @@ pub(crate) fn truncated_svd<'py>(
     })
 }
 
-/// `Aᵀ (A X)`: of blocks of rows these add up to that of all.
+/// Returns `Aᵀ (A X)`. The results of blocks of rows add up to the result of the whole matrix.
 #[pyfunction]
 pub(crate) fn normal_product<'py>(
     py: Python<'py>,
@@ -119,10 +120,10 @@ pub(crate) fn normal_product<'py>(
     matrix(py, product)
 }
 
-/// A matrix of an array (rows, columns).
+/// Converts an array (rows, columns) to a matrix.
 ///
 /// # Errors
-/// `ValueError` for other axes.
+/// `ValueError` unless the array has two axes.
 pub(crate) fn as_matrix(x: &PyReadonlyArrayDyn<'_, f64>) -> PyResult<Matrix> {
     let (values, shape) = host_parts(x)?;
     let &[rows, cols] = &sizes(&shape)[..] else {
@@ -131,20 +132,20 @@ pub(crate) fn as_matrix(x: &PyReadonlyArrayDyn<'_, f64>) -> PyResult<Matrix> {
     Matrix::from_vec(values.to_vec(), rows, cols).map_err(exception)
 }
 
-/// The X (n, columns) that an iteration wants next, or its results: values, V (n, k), residuals, and whether all converged.
+/// The next X (n, columns) to multiply, or the results of the iteration: values, V (n, k), residuals, and whether each component converged.
 type Step<'py> = (
     Option<Bound<'py, PyArrayDyn<f64>>>,
     Option<(Bound<'py, PyArray1<f64>>, Bound<'py, PyArrayDyn<f64>>, Bound<'py, PyArray1<f64>>, Vec<bool>)>,
 );
 
-/// The iteration of the randomized decomposition of a matrix (m, n) whose products others make.
+/// The iteration of the randomized decomposition of a matrix (m, n). The caller computes the products with the matrix.
 #[pyclass(module = "teatime._teatime", frozen)]
 #[derive(Debug)]
 pub(crate) struct Iteration {
     shape: [u64; 2],
     k: usize,
     options: SvdOptions,
-    /// The iteration after some products. None before any, after an error, and while a thread is at it.
+    /// The iteration after some products. `None` before the first product, after an error, and while a thread is using it.
     reached: Mutex<Option<SvdSteps>>,
 }
 
@@ -155,8 +156,8 @@ impl Iteration {
         Ok(Self { shape, k, options: options.svd_options()?, reached: Mutex::default() })
     }
 
-    /// The next step after the products `Aᵀ (A X)` that are given, all so far in the order in which they were asked for. Those that it has
-    /// had before it does not take again.
+    /// Returns the next step, given all products `Aᵀ (A X)` so far in the order in which they were requested. Products from earlier calls are
+    /// not processed again.
     fn step<'py>(
         &self,
         py: Python<'py>,

@@ -29,7 +29,7 @@ pub(crate) fn run(args: &BlurArgs, cancel: &Cancel) -> Result<(), Failure> {
     args.refuse_input()?;
     args.refuse_options()?;
     let input = Input::open(args)?;
-    // The array that is filtered within OUT.zarr: level 0 of an image, or OUT.zarr itself.
+    // The path within OUT.zarr of the filtered array: level 0 of an image, or OUT.zarr itself.
     let resumed = args.resume.then(|| if input.image.is_some() { "0" } else { "" });
     let mut output = args.out.open(COMMAND, &[], args.overwrite, resumed)?;
     let options = input.options(args)?;
@@ -61,7 +61,7 @@ fn report(args: &BlurArgs, ran: Ran, input: &Input, written: &Swept) -> Report {
     report.put(json!({
         "input": of_input,
         "sigma": args.sigma,
-        // The boxes that the array was cut into, those of an earlier run, and the elements that were read for each that was filtered.
+        // The number of boxes filtered now, the number that an earlier run had done, and the elements read for each element filtered.
         "boxes": { "filtered": boxes, "found": earlier_boxes, "times_covered": times_covered, "times_decoded": times_decoded },
     }));
     let sigma: Vec<String> = args.sigma.iter().map(ToString::to_string).collect();

@@ -135,7 +135,7 @@ fn metrics() -> impl TypedValueParser<Value = Metric> {
     PossibleValuesParser::new(Metric::names()).try_map(|name| name.parse::<Metric>())
 }
 
-/// Along which axis observations are.
+/// The axis of the observations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum Observations {
     #[default]
@@ -143,7 +143,7 @@ enum Observations {
     Columns,
 }
 
-/// The exponent of minkowski.
+/// Returns the exponent of the metric minkowski.
 const fn exponent(metric: Metric) -> Option<f64> {
     if let Metric::Minkowski(p) = metric { Some(p) } else { None }
 }
@@ -152,7 +152,7 @@ const fn exponent(metric: Metric) -> Option<f64> {
 enum Found {
     Distances(StoredDistances),
     Neighbors(StoredNeighbors),
-    /// Written tile by tile.
+    /// Distances that were written tile by tile.
     Tiles(WrittenDistances),
 }
 
@@ -266,7 +266,7 @@ fn report(args: &PairwiseArgs, ran: Ran, metric: Metric, input: &Input, results:
         "missing": args.missing.name(),
         "negative_missing": args.negative_missing,
         "narrow": args.narrow,
-        // The number of distances that are NaN; null where they were written tile by tile.
+        // The number of distances that are NaN; null if they were written tile by tile.
         "undefined": undefined,
         "neighbors": args.neighbors,
         "tiles": distances.is_none(),
@@ -302,7 +302,7 @@ fn size(matrix: &Array, args: &PairwiseArgs) -> String {
     format!("{observations} of {features}, {}", matrix.type_name())
 }
 
-/// The reason why a distance is NaN.
+/// Returns the reason why a distance is NaN.
 fn why_undefined(metric: Metric, missing: Missing) -> String {
     let lacking = match missing {
         Missing::Propagate => "an element is NaN",
