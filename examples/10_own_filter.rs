@@ -1,6 +1,7 @@
-//! A filter of an application's own, the 3 x 3 median, on an image bigger than memory, out to Zarr: what dask calls `map_overlap`.
+//! An application's own filter, the 3 x 3 median, on an image bigger than memory, with Zarr output: dask's `map_overlap`.
 //!
-//! `cargo run --release --example 10_own_filter [IMAGE.zarr OUT.zarr]`, of two axes; without them, of a small one in memory.
+//! `cargo run --release --example 10_own_filter [IMAGE.zarr OUT.zarr]`, where the image has two axes; without paths, it filters a small image in
+//! memory.
 
 #![allow(clippy::print_stdout, reason = "an example prints")]
 #![allow(unsafe_code, reason = "CUDA checks no index: the author of a kernel does")]
@@ -15,7 +16,7 @@ use teatime::{
     stream::{BoxOperation, Place, Sweep},
 };
 
-/// Extents of the box, of its output, and the place of the first output in the box.
+/// The height and width of the box, the height and width of its output, and the position of the first output in the box.
 type Params = [u32; 6];
 
 const WGSL: &str = "
@@ -80,11 +81,12 @@ static MEDIAN: Kernel<Params> = {
     let lengths = |&[height, width, rows, columns, ..]: &Params| {
         vec![u64::from(height) * u64::from(width), u64::from(rows) * u64::from(columns)]
     };
-    // SAFETY: indices of `x` are clamped to its extents, and `out` is written at i < rows * columns only.
+    // SAFETY: indices of `x` are clamped to its shape, and `out` is written only at i < rows * columns.
     unsafe { Kernel::new("median", bindings, lengths).cuda(CUDA) }.wgsl(WGSL).cpu(on_cpu)
 };
 
-/// Pixels are numbers: near a NaN it is one of the nine. Beyond the ends of the image stands the nearest pixel, as scipy's `mode="nearest"`: a box ends there, and indices are clamped.
+/// The median of 3 x 3 pixels, which must not be NaN: near a NaN, the result is one of the nine. Beyond the edges of the image, the nearest
+/// pixel counts, as in scipy's `mode="nearest"`: boxes end at the edges, and indices are clamped.
 pub(crate) struct Median;
 
 impl BoxOperation for Median {
@@ -113,12 +115,12 @@ fn main() -> Result<(), Error> {
     let device = Device::best()?;
     let mut paths = env::args_os().skip(1).map(PathBuf::from);
     let (Some(image), Some(out)) = (paths.next(), paths.next()) else { return run(&device) };
-    // A run that is killed leaves whole tiles, and the next one of this job makes the others.
+    // A run that is killed leaves complete tiles, and the next run of this job writes the others.
     let job = format!("median of {}", image.display());
     let image = Arc::new(ZarrArray::open(image, "", MissingChunk::Error)?);
     let mut spec = ArraySpec::new(StoredType::F32, image.shape(), image.chunk_shape());
     spec.job = Some(job);
-    // Never more than 1 GiB of the host's memory.
+    // The sweep takes at most 1 GiB of host memory.
     let limits = Run::default().memory(Budget::default().host(1 << 30));
     let writer = ArrayWriter::resume(Arc::new(Folder::new(out)), "", spec)?;
     let swept = Sweep::new(&image, &device, &limits).map(&Median, writer)?;
@@ -126,7 +128,7 @@ fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// Salt in a picture of one gray is gone.
+/// Checks that the filter removes white pixels from a gray image.
 pub(crate) fn run(device: &Device) -> Result<(), Error> {
     let pixels: Vec<u8> = (0..90 * 70).map(|i| if i % 41 == 0 { 255 } else { 100 }).collect();
     let image = Arc::new(MemoryArray::new("image", &pixels, &[90, 70], &[32, 32])?);

@@ -1,6 +1,7 @@
-//! A histogram of an array bigger than memory, on the device: a fold of an application's own.
+//! A histogram of an array bigger than memory, on the device: an application's own fold.
 //!
-//! `cargo run --release --example 11_own_fold [ARRAY.zarr]`, of bytes and two axes or more; without one, of a small one in memory.
+//! `cargo run --release --example 11_own_fold [ARRAY.zarr]`, where the array has bytes and two axes or more; without a path, it uses a small
+//! array in memory.
 
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
@@ -13,11 +14,11 @@ use teatime::{
     stream::{Fold, Place, Sweep},
 };
 
-/// Bytes from 0, 16, 32, ... on.
+/// The number of bytes that are at least 0, 16, 32, ...
 #[derive(Default)]
 pub(crate) struct Histogram {
     at_least: [f64; 16],
-    /// Counts of the last box, which the device may still be making.
+    /// The counts of the last box, which the device may still be computing.
     pending: Vec<Pending<f32>>,
 }
 
@@ -34,7 +35,7 @@ impl Fold for Histogram {
     type Input = u8;
 
     fn needs(&self, shape: &[u64], _: &Device) -> Needs {
-        // For each bin a mask, and the counts of the rows of two boxes.
+        // Each bin needs a mask, and the counts of the rows of two boxes.
         Needs::device(16 * 9) * shape.iter().product()
     }
 
@@ -48,7 +49,7 @@ impl Fold for Histogram {
             sum(&compare(Compare::GreaterEqual, x, f64::from(16 * bin))?, x.shape().len() - 1)?.download()
         };
         let next = (0..16).map(count).collect::<Result<_, _>>()?;
-        // While those of this box are made, those of the one before are here.
+        // While the device computes this box's counts, the host adds those of the previous box.
         self.wait()?;
         self.pending = next;
         Ok(())

@@ -1,4 +1,4 @@
-//! A matrix on the fastest device there is, and its singular value decomposition.
+//! A matrix on the fastest device of this machine, and its singular value decomposition.
 //!
 //! `cargo run --example 1_hello`
 
@@ -11,18 +11,18 @@ use teatime::{
 };
 
 pub(crate) fn main() -> Result<(), Error> {
-    // 1. A device: a GPU where there is one, else the CPU. Everything runs on each of them.
+    // 1. Opens a device: a GPU if there is one, otherwise the CPU. All operations run on every device.
     let device = Device::best()?;
 
-    // 2. A tensor is an array on a device, in C order: here 4 rows of 3 numbers.
+    // 2. A tensor is an array on a device, in C order: here it has 4 rows of 3 numbers.
     let values = [1.0f32, 2.0, 3.0, 2.0, 4.0, 6.0, 3.0, 6.0, 9.0, 1.0, 0.0, 1.0];
     let a = Tensor::from_slice(&device, &values, &[4, 3])?;
 
-    // 3. Operations take tensors and give tensors. What is small comes back to the host.
+    // 3. Operations take tensors and return tensors. Small results come back to the host.
     let svd = linalg::truncated_svd(&a, 2, &SvdOptions::default(), &Run::default())?;
     println!("{device:?}: singular values {:.3?}", svd.s);
 
-    // 4. The matrix is of rank 2, so two components make it again: A = U diag(s) Vᵀ.
+    // 4. The matrix has rank 2, so two components reproduce it: A = U diag(s) Vᵀ.
     let values_of_s = Tensor::from_slice(&device, &svd.s, &[2])?.to_f32()?;
     let scaled = zip(Zip::Multiply, &svd.v, &values_of_s)?;
     let product = Matrix::from_tensor(&linalg::matmul_nt(&svd.u, &scaled)?)?;

@@ -11,7 +11,7 @@ fn main() -> Result<(), Error> {
 }
 
 pub(crate) fn run(name: Option<&str>) -> Result<(), Error> {
-    // 1. Everything there is, and why something is not.
+    // 1. Lists all devices, and why some cannot be used.
     for listed in Device::all() {
         match (&listed.info, &listed.same_card_as) {
             (Ok(info), None) => {
@@ -24,14 +24,14 @@ pub(crate) fn run(name: Option<&str>) -> Result<(), Error> {
         }
     }
 
-    // 2. The one that is named, or the one that is fastest for most work; TEATIME_DEVICE overrides that.
+    // 2. Opens the named device, or the one that is fastest for most work; TEATIME_DEVICE overrides that default.
     let device = match name {
         Some(name) => Device::open(name)?,
         None => Device::best()?,
     };
     println!("\nusing {device:?}: {:?}", device.limits());
 
-    // 3. Operations only enqueue; `read` waits.
+    // 3. Operations only enqueue work; `read` waits for it.
     let x = Tensor::from_slice(&device, &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], &[3, 2])?;
     let gram = linalg::matmul_tn(&x, &x)?;
     assert_eq!(gram.read()?, [35.0, 44.0, 44.0, 56.0]);

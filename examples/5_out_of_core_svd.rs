@@ -1,7 +1,7 @@
 //! The truncated SVD of a Zarr array bigger than memory.
 //!
-//! `cargo run --release --example 5_out_of_core_svd [ARRAY.zarr]`, a matrix of numbers that f32 holds; without one, of a small one that it
-//! writes. `StoredMatrix::narrow` takes f64, too.
+//! `cargo run --release --example 5_out_of_core_svd [ARRAY.zarr]`, where the array is a matrix of a type that f32 holds exactly; without a path,
+//! the example writes a small matrix. `StoredMatrix::narrow` also takes f64.
 
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
@@ -30,11 +30,11 @@ pub(crate) fn run(device: &Device, path: Option<PathBuf>) -> Result<(), Box<dyn 
         None => write(&scratch.join("a.zarr")).map(|()| scratch.join("a.zarr"))?,
     };
 
-    // 1. A stored matrix is known by its products: each is a pass over the array, whose chunks are decoded while the device multiplies.
+    // 1. A stored matrix is used through products: each is a pass over the array, whose chunks are decoded while the device multiplies.
     let array = ZarrArray::open(&path, "", MissingChunk::Error)?;
     let a = StoredMatrix::new(vec![Arc::new(array)], device)?;
 
-    // 2. Never more than 1 GiB of it is in the host's memory. Progress is told from this thread.
+    // 2. At most 1 GiB of host memory is used. Progress is reported on this thread.
     let progress = Progress::new(|status| {
         println!("pass {}: {} of {} rows", status.pass + 1, status.rows, status.total)
     });
@@ -42,7 +42,7 @@ pub(crate) fn run(device: &Device, path: Option<PathBuf>) -> Result<(), Box<dyn 
     let svd = randomized_svd(&a, 3, &SvdOptions::default(), &run)?;
     println!("{:.3?} in {} passes, converged: {}", svd.s, svd.passes, svd.is_converged());
 
-    // 3. The left vectors are as long as the matrix: they come some rows at a time, in one more pass.
+    // 3. The left vectors are as long as the matrix, so they are computed block by block, in one more pass.
     let mut sums = [0.0; 3];
     left_vectors(&a, &svd, &run, &mut |_, u| {
         for i in 0..u.rows() {
@@ -55,7 +55,7 @@ pub(crate) fn run(device: &Device, path: Option<PathBuf>) -> Result<(), Box<dyn 
     Ok(())
 }
 
-/// 3,000 x 60 numbers, written tile by tile: rows are of three kinds, with noise.
+/// Writes a matrix of 3,000 x 60 numbers, tile by tile. Its rows are of three kinds, plus noise.
 fn write(path: &Path) -> Result<()> {
     let spec = ArraySpec::new(StoredType::F32, &[3000, 60], &[500, 60]);
     let writer = ArrayWriter::create(Arc::new(Folder::new(path)), "", spec)?;

@@ -1,4 +1,4 @@
-//! An application's own wgpu device: its buffers go in and come out without a copy through the host.
+//! teatime on an application's own wgpu device: buffers go in and come out without a copy through the host.
 //!
 //! `cargo run --example 6_lent_wgpu_device`
 
@@ -9,7 +9,7 @@ use std::error::Error;
 use teatime::{Device, Tensor, linalg, wgpu};
 
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
-    // 1. The application opens a device as it likes; WebGPU's default limits and no features are enough.
+    // 1. The application opens a device with any settings; WebGPU's default limits and no features are enough.
     let instance = wgpu::Instance::default();
     let Ok(adapter) = pollster::block_on(instance.request_adapter(&wgpu::RequestAdapterOptions::default()))
     else {
@@ -18,7 +18,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     };
     let (gpu, queue) = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor::default()))?;
 
-    // 2. It has a buffer of its own: 3 rows of 2 numbers, each row padded to 256 bytes as texture copies leave them.
+    // 2. The application has a buffer: 3 rows of 2 numbers, each row padded to 256 bytes as texture copies leave them.
     let usage = wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
     let size = 3 * 256;
     let frame =
@@ -28,12 +28,12 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     }
     queue.submit([]);
 
-    // 3. Lent, the device computes on it. Packed and aligned buffers would be shared; these rows are copied on the device.
+    // 3. teatime computes on the application's device. It would share a packed and aligned buffer; it copies these padded rows on the device.
     let device = Device::from_wgpu(gpu.clone(), queue.clone())?;
     let x = Tensor::<f32>::from_wgpu_buffer(&device, &frame, 0, &[3, 2], Some(256))?;
     let gram = linalg::matmul_tn(&x, &x)?;
 
-    // 4. The result's buffer can go into the application's own commands, which are ordered after the product.
+    // 4. The application can use the result's buffer in its own commands, which run after the product.
     let result = gram.wgpu_buffer()?;
     let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
     let size = result.bytes;
@@ -48,7 +48,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let values: &[f32] = bytemuck::cast_slice(&view);
     assert_eq!(values, [35.0, 44.0, 44.0, 56.0]);
 
-    // 5. On the host, values arrive as a future of any runtime, or none; meanwhile frames are submitted and drawn.
+    // 5. The host gets values through a future, with any runtime or none; meanwhile, the application can submit and draw frames.
     let arrived = pollster::block_on(gram.read_async())?;
     assert_eq!(arrived, values);
     println!("xᵀx = {arrived:?} on {}", device.info().description);

@@ -1,4 +1,4 @@
-//! A kernel of an application's own, for every backend: the logistic function. The page of `teatime::kernel` has the rules.
+//! An application's own kernel, for every backend: the logistic function. The documentation of `teatime::kernel` has the rules.
 //! `cargo run --example 7_own_kernel` runs it on every device of this machine.
 
 #![allow(clippy::print_stdout, reason = "an example prints")]
@@ -28,19 +28,19 @@ fn on_cpu(launch: CpuLaunch<'_>) {
     let n = launch.params::<u32>() as usize;
     let [x, out] = launch.args();
     let (x, out) = (x.read::<f32>(), &mut out.write::<f32>()[..n]);
-    // With as many threads as the device has.
+    // This uses all threads of the device.
     out.par_iter_mut().zip(x).for_each(|(out, x)| *out = 1.0 / (1.0 + (-x).exp()));
 }
 
-/// Its bindings, how many elements of each a launch with such parameters uses (n of both), and its sources.
+/// The kernel: its bindings, the number of elements of each that a launch with such parameters uses (n for both), and its sources.
 static LOGISTIC: Kernel<u32> = {
     let bindings = &[Binding::read::<f32>(), Binding::write::<f32>()];
     let kernel = Kernel::new("logistic", bindings, |n: &u32| vec![(*n).into(); 2]);
-    // SAFETY: two pointers to f32, of which the second is written, both only at i < n, for any grid.
+    // SAFETY: the kernel has two pointers to f32 and writes to the second; it accesses both only at i < n, for any grid.
     unsafe { kernel.cuda(CUDA) }.wgsl(WGSL).cpu(on_cpu)
 };
 
-/// The operation, which launches it with sizes of its own; [`Device::launch`] checks them.
+/// Applies the logistic function to `x`. [`Device::launch`] checks the sizes of the launch.
 pub(crate) fn logistic(x: &Tensor<f32>) -> Result<Tensor<f32>, Error> {
     let device = x.device();
     let mut out = Tensor::empty(device, x.shape())?;

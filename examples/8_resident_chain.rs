@@ -1,4 +1,4 @@
-//! A chain that stays on the device: columns are standardised and decomposed, and the nearest of each row's scores are found.
+//! A chain that stays on the device: it standardises columns, decomposes the matrix, and finds the nearest of each row's scores.
 //!
 //! `cargo run --release --example 8_resident_chain`
 
@@ -17,28 +17,28 @@ fn main() -> Result<(), Error> {
 }
 
 pub(crate) fn run(device: &Device) -> Result<(), Error> {
-    // 1. 1,500 observations in three groups, which differ in the first of 40 features, made on the device.
+    // 1. Creates 1,500 observations on the device, in three groups, which differ in the first of 40 features.
     let [n, features] = [1500u64, 40];
     let noise = normal(device, 7, 0, n * features)?.reshape(&[n, features])?;
     let groups: Vec<f32> =
         (0..n * features).map(|i| if i % 40 == 0 { (i / 40 % 3 * 20) as f32 } else { 0.0 }).collect();
     let x = zip(Zip::Add, &noise, &Tensor::from_slice(device, &groups, &[n, features])?)?;
 
-    // 2. Each column less its mean, over its standard deviation, as NumPy would broadcast.
+    // 2. Subtracts each column's mean and divides by its standard deviation, with NumPy's broadcasting.
     let centred = zip(Zip::Subtract, &x, &mean(&x, 0)?)?;
     let variance = mean(&zip(Zip::Multiply, &centred, &centred)?, 0)?;
     let z = zip(Zip::Divide, &centred, &map(Map::SquareRoot, &variance)?)?;
 
-    // 3. Scores of the first components; the host decomposes a matrix of 40 x 40.
+    // 3. Computes scores of the first components; the host decomposes a matrix of 40 x 40.
     let svd = truncated_svd(&z, 3, &SvdOptions::default(), &Run::default())?;
     let scores = matmul(&z, &svd.v)?;
 
-    // 4. The five nearest of each, of which no matrix of distances leaves the device, nor exists.
+    // 4. Finds the five nearest of each observation, without a matrix of all distances on the device or the host.
     let (before, options) = (device.traffic(), Options::default());
     let nearest = neighbor_tensors(&scores, None, 5, Metric::Euclidean, &options, &Run::default())?;
     let farthest = max(&max(&nearest.distances, 1)?, 0)?;
 
-    // 5. One number is read.
+    // 5. Reads one number.
     let [farthest] = farthest.read()?[..] else { unreachable!("the largest of all should be one number") };
     let moved = device.traffic() - before;
     println!(

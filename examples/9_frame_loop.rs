@@ -1,4 +1,4 @@
-//! An application draws on while a chain on its own wgpu device finds the nearest of new observations: no frame waits.
+//! An application keeps drawing while a chain on its own wgpu device finds the nearest of new observations: no frame waits.
 //!
 //! `cargo run --release --example 9_frame_loop`
 
@@ -20,13 +20,13 @@ use teatime::{
 };
 
 const FEATURES: u64 = 40;
-/// So many observations are known, and each question has so many.
+/// The number of known observations; `ASKED` is the number in each question.
 const KNOWN: u64 = 1500;
 const ASKED: u64 = 300;
 const QUESTIONS: u64 = 5;
 
 pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // 1. The application opens a device and makes what it draws to: a buffer here, in place of a window.
+    // 1. The application opens a device and creates a target to draw to: a buffer here, in place of a window.
     let instance = wgpu::Instance::default();
     let Ok(adapter) = pollster::block_on(instance.request_adapter(&wgpu::RequestAdapterOptions::default()))
     else {
@@ -39,12 +39,12 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let screen =
         gpu.create_buffer(&wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false });
 
-    // 2. It may wait while it loads. The first launch of a kernel compiles it, so one question is answered here.
+    // 2. The application may wait while it loads. The first launch of a kernel compiles it, so one question is answered here.
     let device = Device::from_wgpu(gpu.clone(), queue.clone())?;
     let known = Known::load(&device)?;
     known.nearest(&observe(&device, 0, ASKED)?)?.read()?;
 
-    // 3. Each question is enqueued between two frames, and each frame looks once whether the answer is there.
+    // 3. Each question is enqueued between two frames, and each frame checks once whether the answer has arrived.
     let (before, mut frames) = (device.traffic(), 0u64);
     let mut context = Context::from_waker(Waker::noop());
     for question in 1..=QUESTIONS {
@@ -58,39 +58,39 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
             if let Poll::Ready(nearest) = answer.as_mut().poll(&mut context) {
                 break nearest?;
             }
-            // A window would show the frame here, at the rate of its screen.
+            // A window would show the frame here, at its screen's rate.
             thread::sleep(Duration::from_millis(1));
         };
-        // Each third observation is of one group, and so is the nearest to it.
+        // Every third observation belongs to the same group, and so does the nearest to it.
         assert!(nearest.iter().zip(0u32..).all(|(found, i)| found % 3 == i % 3));
     }
 
-    // 4. A download counts as one wait, which a thread of its future does: the frames and the chain added none.
+    // 4. A download counts as one wait, on a thread of its future: the frames and the chain added no waits.
     let moved = device.traffic() - before;
     println!("{frames} frames were drawn while {QUESTIONS} answers came, {} bytes in all", moved.to_host);
     assert_eq!((moved.waits, moved.to_host), (QUESTIONS, 4 * ASKED * QUESTIONS));
     Ok(())
 }
 
-/// Each third observation has the same mean, and noise about it. Enqueues; does not wait.
+/// Creates observations: every third one has the same mean, plus noise. This enqueues work and does not wait.
 fn observe(device: &Device, seed: u64, count: u64) -> Result<Tensor<f32>, Error> {
     let means: Vec<f32> = (0..count).map(|i| (i % 3 * 4) as f32).collect();
     let noise = normal(device, seed, 0, count * FEATURES)?.reshape(&[count, FEATURES])?;
     zip(Zip::Add, &noise, &Tensor::from_slice(device, &means, &[count, 1])?)
 }
 
-/// It keeps the scores of observations that are known, and what makes scores of others.
+/// The scores of the known observations, and the data for computing scores of new ones.
 struct Known {
     means: Tensor<f32>,
     deviations: Tensor<f32>,
     components: Tensor<f32>,
     scores: Tensor<f32>,
-    /// They are half the squared length of each row of the scores.
+    /// Half the squared length of each row of the scores.
     halves: Tensor<f32>,
 }
 
 impl Known {
-    /// Waits: the host decomposes a matrix of 40 x 40.
+    /// Creates the known observations. This waits: the host decomposes a matrix of 40 x 40.
     fn load(device: &Device) -> Result<Self, Error> {
         let x = observe(device, 7, KNOWN)?;
         let means = mean(&x, 0)?;
@@ -104,8 +104,8 @@ impl Known {
         Ok(Self { means, deviations, components, scores, halves })
     }
 
-    /// Finds the number of the known observation that is nearest to each, by scores, distances and the least of these. It enqueues and
-    /// never waits; `neighbor_tensors` would, since it looks at its arguments first.
+    /// Finds the index of the known observation nearest to each row of `x`, by scores, distances and the minimum of these. This enqueues work
+    /// and never waits; `neighbor_tensors` would wait, since it checks its arguments first.
     fn nearest(&self, x: &Tensor<f32>) -> Result<Tensor<u32>, Error> {
         let z = zip(Zip::Divide, &zip(Zip::Subtract, x, &self.means)?, &self.deviations)?;
         let scores = matmul(&z, &self.components)?;

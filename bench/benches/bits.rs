@@ -1,7 +1,7 @@
 //! Packing and unpacking on the CPU, with all threads and with one: `cargo bench -p teatime-bench --bench bits`.
 //!
-//! Bytes are those read plus those written, for 256 MiB of unpacked u8. They go to memory that is there, but for what is named
-//! `new`: there page faults bound all, copies too.
+//! Throughput counts bytes read plus bytes written, for 256 MiB of unpacked u8. Results go to allocated memory, except in the cases named `new`,
+//! where page faults limit everything, including copies.
 
 mod support;
 
@@ -14,10 +14,10 @@ use teatime::{
     random::random_words,
 };
 
-/// Unpacked values.
+/// The number of unpacked values.
 const LEN: u64 = 256 << 20;
 
-/// Values below the number of codes, as many rows as there are of so many columns.
+/// Returns random codes of this width, in rows of `cols` columns, with about `LEN` codes in all.
 fn codes(device: &Device, width: Width, cols: u64) -> Result<Tensor<u8>, Error> {
     let words = random_words(device, 1, 0, LEN / 4)?.read()?;
     let mask = u8::MAX >> (8 - width.bits());
@@ -27,7 +27,7 @@ fn codes(device: &Device, width: Width, cols: u64) -> Result<Tensor<u8>, Error> 
     Tensor::from_slice(device, &values, &[LEN / cols, cols])
 }
 
-/// Everything at one width and length of rows.
+/// Runs all cases at one width and row length.
 fn cases(bench: &mut Bench, width: Width, cols: u64) -> Result<(), Error> {
     let device = &bench.device.clone();
     let x = &codes(device, width, cols)?;

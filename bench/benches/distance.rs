@@ -1,5 +1,5 @@
-//! Distances of observations from one another by every metric, and the nearest ten: `cargo bench -p teatime-bench --bench distance
-//! -- 4000x2000` for one shape, observations x features. An element of criterion's throughput is a term: a feature of a pair.
+//! Distances between observations by every metric, and the nearest ten: `cargo bench -p teatime-bench --bench distance -- 4000x2000` for
+//! one shape, observations x features. An element of criterion's throughput is one feature of one pair.
 //!
 //! `benches/peers/distance.py` times scipy and scikit-learn.
 
@@ -41,7 +41,7 @@ fn main() -> Result<(), Error> {
     }
     let (device, shape) = (&bench.device.clone(), [20_000, 1000]);
     let [n, k] = shape;
-    // Each row has ten distances and ten numbers of neighbors, of eight bytes each.
+    // Each row has ten distances and ten indices of neighbors, of eight bytes each.
     bench.case("nearest 10 euclidean F32", &shape, 4 * n * k + 160 * n, Some(n * n / 2 * k), || {
         let x = random(device, 1, &shape, float)?;
         let (options, run) = (Options::default(), Run::default());

@@ -1,7 +1,7 @@
-//! Gaussian filters, the output allocated beforehand: `cargo bench -p teatime-bench --bench gaussian`.
+//! Gaussian filters, with preallocated output: `cargo bench -p teatime-bench --bench gaussian`.
 //!
-//! `benches/peers/gaussian.py` times scipy, scikit-image and `OpenCV` on the shapes 50x1104x1104 and 8192x8192, in turns with this
-//! program, whose files it reads. The others are a matrix filtered at many radii, and calls from four threads beside as many one after the other.
+//! `benches/peers/gaussian.py` times scipy, scikit-image and `OpenCV` on the shapes 50x1104x1104 and 8192x8192, alternating with this program,
+//! whose files it reads. The other cases are a matrix filtered at many radii, and four calls from four threads or one after the other.
 
 mod support;
 
@@ -22,7 +22,7 @@ fn filter<T: Element>(bench: &mut Bench, shape: &[u64], sigma: f64, of: fn(u32) 
     });
 }
 
-/// Filters from four threads, one after the other or at once.
+/// Times four filters, one after the other or at once from four threads.
 fn four(bench: &mut Bench, shape: &[u64], at_once: bool) {
     let device = &bench.device.clone();
     let op = if at_once { "four gaussians at once" } else { "four gaussians in turn" };

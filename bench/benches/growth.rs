@@ -1,8 +1,8 @@
-//! Seconds and memory of a pass over packed matrices of more and more rows: `cargo bench -p teatime-bench --bench growth`.
+//! Time and memory of a pass over packed matrices of increasing size: `cargo bench -p teatime-bench --bench growth`.
 //!
-//! 20,000 to 2,000,000 rows of 1,000 random entries in {0, 1, 2} on the device that `TEATIME_DEVICE` names, Aᵀ (A X) with 20
-//! columns. All sizes are run once in turn, again and again, so that a busy machine slows all alike; medians count. One JSON
-//! line each.
+//! Matrices have 20,000 to 2,000,000 rows of 1,000 random entries in {0, 1, 2}, on the device that `TEATIME_DEVICE` names. A pass is Aᵀ (A X)
+//! with 20 columns. Each round runs all sizes once, so that other load slows all sizes alike, and the median of the rounds counts. Each size
+//! prints one JSON line.
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints")]
 
@@ -16,7 +16,7 @@ use teatime::{
 };
 
 const COLUMNS: u64 = 1000;
-/// Columns of X.
+/// The number of columns of X.
 const WIDTH: u64 = 20;
 const ROUNDS: usize = 7;
 
@@ -35,7 +35,7 @@ fn main() -> Result<(), Error> {
             let started = Instant::now();
             matrix.apply_normal(&x, &Pass::new(&run, Status::new(0, 1, rows)))?;
             seconds[i].push(started.elapsed().as_secs_f64());
-            // Sizes rise, so that in the first round the peak so far is this size's.
+            // Sizes increase, so in the first round the peak memory so far is this size's.
             if peaks[i] == 0 {
                 peaks[i] = device.peak_bytes();
             }

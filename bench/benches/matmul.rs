@@ -1,5 +1,5 @@
-//! Products in f32: `cargo bench -p teatime-bench --bench matmul`. The shape is rows and columns of A, columns of B; an element of
-//! criterion's throughput is an addition or a multiplication, as `benches/peers/matmul_numpy.py` counts them for numpy.
+//! Products in f32: `cargo bench -p teatime-bench --bench matmul`. The shape is the rows and columns of A and the columns of B. An element of
+//! criterion's throughput is an addition or a multiplication, as in `benches/peers/matmul_numpy.py` for numpy.
 //!
 //! The result is checked once before it is timed.
 

@@ -1,5 +1,5 @@
-//! Recoding of packed calls, and one pass Aᵀ (A X): `cargo bench -p teatime-bench --bench packed`. The shape is rows, columns, and
-//! columns of X; an element of criterion's throughput is a product.
+//! Recoding of packed calls, and one pass Aᵀ (A X): `cargo bench -p teatime-bench --bench packed`. The shape is rows, columns, and columns of
+//! X. An element of criterion's throughput is a multiplication.
 
 #![allow(clippy::cast_possible_truncation, reason = "its sizes are small")]
 
@@ -15,14 +15,14 @@ use teatime::{
 
 const ROWS: u64 = 164_000;
 const COLS: u64 = 1000;
-/// Columns of X.
+/// The number of columns of X.
 const WIDTH: u64 = 20;
-/// Bytes of the codes as they are given, four a byte.
+/// The number of bytes of the input codes, with four codes in a byte.
 const CALLS: u64 = ROWS * COLS / 4;
-/// Bytes of the packed rows.
+/// The number of bytes of the packed rows.
 const PACKED: u64 = ROWS * COLS.div_ceil(64) * 16;
 
-/// Codes of calls, four a byte, of which one of `missing` is missing.
+/// Returns codes of calls, four in a byte; one in `missing` codes is missing.
 fn calls(device: &Device, missing: Option<u32>) -> Result<Tensor<u8>, Error> {
     let words = random_words(device, 3, 0, ROWS * COLS)?.read()?;
     let code = |word: &u32| match missing {
@@ -34,7 +34,7 @@ fn calls(device: &Device, missing: Option<u32>) -> Result<Tensor<u8>, Error> {
     Tensor::from_slice(device, &bytes, &[ROWS, COLS / 4])
 }
 
-/// Room for the codes of all.
+/// Allocates the packed rows of all codes.
 fn codes(device: &Device) -> Result<Tensor<u32>, Error> {
     Tensor::zeros(device, &[ROWS, COLS.div_ceil(64) * 4])
 }
@@ -58,7 +58,7 @@ fn pass(bench: &mut Bench, missing: Option<u32>) {
         let x = Matrix::from_vec(x, COLS as usize, WIDTH as usize)?;
         let table = vec![[1.0f32, 1.4]; ROWS as usize];
         let table = Tensor::from_slice(device, table.as_flattened(), &[ROWS, 2])?;
-        // The bounds of a row are 1.4² times the length of 1,000 numbers of at most 1, and times their sum.
+        // The bounds of a row are 1.4² times the norm of 1,000 values of at most 1, and times their sum.
         let bounds = [2.0 * 32.0, 2.0 * 1000.0];
         let missing = missing.is_some();
         Ok(move || {

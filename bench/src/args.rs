@@ -44,7 +44,7 @@ pub(crate) struct Args {
     pub(crate) startup_context: Option<usize>,
 }
 
-/// A part that is measured on a card first.
+/// A part of the first measurements on a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Piece {
     /// The SVD of 10,000,000 x 20,000 random entries, or of a share of the rows, stage by stage

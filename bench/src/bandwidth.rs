@@ -1,4 +1,4 @@
-//! Copies, and the kernels that memory bounds.
+//! Copies, and the kernels limited by memory bandwidth.
 
 use teatime::{
     DType, Device, Element, Error, Tensor,
@@ -17,29 +17,29 @@ use crate::{
     table,
 };
 
-/// Bytes of the array that is read, or for random words written.
+/// The sizes in bytes of the array that is read, or that random words are written to.
 const SIZES: [u64; 6] = [1 << 20, 8 << 20, 64 << 20, 256 << 20, 1 << 30, 4 << 30];
-/// Bytes of arrays that pass through the host, which has to hold them too.
+/// The sizes in bytes of arrays that pass through the host, which has to hold them too.
 const HOST_SIZES: [u64; 5] = [1 << 20, 8 << 20, 64 << 20, 256 << 20, 1 << 30];
-/// Columns of matrices.
+/// The number of columns of matrices.
 const COLS: u64 = 1024;
 
-/// A size by the bytes of the array and the bytes moved for each of them.
+/// Returns a size for a number of bytes of the array; `factor` is the bytes moved for each of them.
 fn moved(factor: f64) -> impl Fn(&u64) -> Size {
     move |&bytes| Size {
         text: table::bytes(bytes),
         work: factor * bytes as f64,
-        // The array and its result, which has up to four bytes for each of the array's.
+        // Memory holds the array and its result, which has up to four bytes for each byte of the array.
         memory: if factor > 2.0 { 5 * bytes } else { 2 * bytes },
     }
 }
 
-/// A matrix of bytes, 1024 columns.
+/// Creates a matrix of bytes with 1024 columns.
 fn byte_matrix(device: &Device, values: &[i8]) -> Result<Tensor<i8>, Error> {
     Tensor::from_slice(device, values, &[values.len() as u64 / COLS, COLS])
 }
 
-/// Copies to, from and on the device, and the time of a launch.
+/// Measures copies to, from and on the device, and the time of a launch.
 pub(crate) fn copies(session: &mut Session<'_>) {
     session.largest("copy to the device", Unit::Bandwidth, &HOST_SIZES, moved(1.0), |device, &bytes| {
         let (device, values) = (device.clone(), data::uniform(1, bytes / 4));
@@ -63,7 +63,7 @@ pub(crate) fn copies(session: &mut Session<'_>) {
     });
 }
 
-/// Kernels that do little more than read and write.
+/// Measures kernels that do little more than read and write.
 pub(crate) fn kernels(session: &mut Session<'_>) {
     session.largest("kernel random", Unit::Bandwidth, &SIZES, moved(1.0), |device, &bytes| {
         let device = device.clone();
@@ -126,7 +126,7 @@ pub(crate) fn kernels(session: &mut Session<'_>) {
         Ok(Box::new(move || recode(&x, [2, 3, 1, 0], 4 * COLS, &mut packed, 0).map(drop)))
     });
     session.largest("kernel standardize i8", Unit::Bandwidth, &HOST_SIZES, moved(5.0), |device, &bytes| {
-        // Long rows, so that the table of the rows counts little.
+        // Rows are long, so that the table of the rows takes little time.
         let (rows, cols) = (64, bytes / 64);
         let x = Tensor::from_slice(device, &data::dosages(1, bytes), &[rows, cols])?;
         let table = vec![[0.7f32, 1.4, 0.0]; to_usize(rows)];
@@ -134,7 +134,7 @@ pub(crate) fn kernels(session: &mut Session<'_>) {
     });
     for width in Width::ALL {
         let bits = width.bits();
-        // Bytes moved for each of the unpacked array.
+        // The number of bytes moved for each byte of the unpacked array.
         let factor = 1.0 + f64::from(bits) / 8.0;
         session.largest(
             &format!("kernel pack {bits}"),
@@ -168,7 +168,7 @@ pub(crate) fn kernels(session: &mut Session<'_>) {
     }
 }
 
-/// Sums of a matrix, whose blocks stay on the device: a 256th of the bytes read at most is written.
+/// Measures sums of a matrix, whose blocks stay on the device. At most a 256th of the bytes read is written.
 fn reduce<T: Element>(
     session: &mut Session<'_>,
     way: &str,

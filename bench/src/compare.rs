@@ -1,4 +1,4 @@
-//! Two files of results side by side.
+//! A comparison of two files of results.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use crate::{
     table,
 };
 
-/// Prints the devices of both files in pairs; whether their exact results agree.
+/// Prints the devices of both files in pairs, and returns whether their exact results agree.
 ///
 /// # Errors
-/// A file that cannot be read.
+/// Says which file cannot be read.
 pub(crate) fn compare(a: &Path, b: &Path) -> Result<bool, String> {
     let (left, right) = (Report::read(a)?, Report::read(b)?);
     for (path, report) in [(a, &left), (b, &right)] {
@@ -44,7 +44,7 @@ fn named<'a>(
     devices.iter().map(move |device| (format!("{} in {file}", device.name), device))
 }
 
-/// The n-th device of a backend and interface goes with the n-th of the other file.
+/// Pairs the n-th device of a backend and interface with the n-th such device of the other file.
 fn pairs<'a>(
     left: &'a [DeviceReport],
     right: &'a [DeviceReport],
@@ -58,11 +58,11 @@ fn pairs<'a>(
     left.iter().filter_map(|x| Some((x, partner(x)?))).collect()
 }
 
-/// One line for each measurement that both have.
+/// Returns a line for each measurement that both devices have.
 fn lines(x: &DeviceReport, y: &DeviceReport) -> Vec<String> {
     let both = x.entries.iter().filter_map(|a| Some((a, y.entry(&a.id)?)));
     both.map(|(a, b)| {
-        // The ratio is how many times as fast the second is.
+        // The ratio is the speed of the second device divided by that of the first.
         let ratio = match a.unit {
             Unit::Bandwidth | Unit::Flops => b.median / a.median,
             Unit::Milliseconds => a.median / b.median,

@@ -1,18 +1,18 @@
-//! Values that depend on a seed and their index alone, so that every machine measures the same.
+//! Values that depend only on a seed and their index, so that every machine measures the same data.
 
 use std::sync::Arc;
 
 use teatime::{Device, Error, Tensor, random::philox, store::MemoryArray, to_usize};
 use teatime_genotype::Genotypes;
 
-/// Words that values are made of; longer data repeats them.
+/// The number of random words that values are made from; longer data repeat them.
 const PERIOD: u64 = 1 << 22;
 
 fn words(seed: u32, len: u64) -> impl Iterator<Item = u32> {
     (0..len.div_ceil(4)).flat_map(move |block| philox([seed, 0xbe7c], block)).take(to_usize(len))
 }
 
-/// `len` values made of words, from the 4,194,304th on repeated.
+/// Returns `len` values made from random words, which repeat after 4,194,304 values.
 fn repeated<T: Copy>(seed: u32, len: u64, value: impl Fn(u32) -> T) -> Vec<T> {
     let period: Vec<T> = words(seed, len.min(PERIOD)).map(value).collect();
     let mut values = Vec::with_capacity(to_usize(len));
@@ -23,29 +23,29 @@ fn repeated<T: Copy>(seed: u32, len: u64, value: impl Fn(u32) -> T) -> Vec<T> {
     values
 }
 
-/// Numbers in [-0.5, 0.5).
+/// Returns numbers in [-0.5, 0.5).
 pub(crate) fn uniform(seed: u32, len: u64) -> Vec<f32> {
     repeated(seed, len, |word| (word >> 8) as f32 / (1 << 24) as f32 - 0.5)
 }
 
-/// Whole numbers from -8 to 7, of whose products f32 holds long sums exactly.
+/// Returns whole numbers from -8 to 7: f32 holds long sums of their products exactly.
 pub(crate) fn small_integers(seed: u32, len: u64) -> Vec<f32> {
     repeated(seed, len, |word| (word >> 28) as f32 - 8.0)
 }
 
-/// Bytes of all values.
+/// Returns random bytes.
 pub(crate) fn bytes(seed: u32, len: u64) -> Vec<i8> {
     repeated(seed, len, |word| (word >> 24).to_le_bytes()[0].cast_signed())
 }
 
-/// Values of `bits` bits, one in each byte.
+/// Returns values of `bits` bits, one in each byte.
 pub(crate) fn codes(seed: u32, len: u64, bits: u32) -> Vec<u8> {
     repeated(seed, len, |word| (word >> (32 - bits)).to_le_bytes()[0])
 }
 
-/// Bytes of four calls as a .bed has them: one in 64 missing (code 1).
+/// Returns bytes of four calls in .bed format, with one call in 64 missing (code 1).
 pub(crate) fn plink_calls(seed: u32, len: u64) -> Vec<u8> {
-    // Codes 0, 2 and 3 are calls; a pair of bits of the first half is one if it is not 1.
+    // Codes 0, 2 and 3 are calls. Two bits of the word are the code, unless they are 1.
     let call = |word: u32, i: u32| match (word >> (8 * i) & 63, word >> (8 * i + 6) & 3) {
         (0, _) => 1,
         (draw, 1) => {
@@ -60,18 +60,18 @@ pub(crate) fn plink_calls(seed: u32, len: u64) -> Vec<u8> {
     repeated(seed, len, |word| (0..4).map(|i| call(word, i) << (2 * i)).sum::<u32>().to_le_bytes()[0])
 }
 
-/// Dosages: 0, 1 and 2, and one in sixteen missing.
+/// Returns dosages 0, 1 and 2, with one in sixteen missing.
 pub(crate) fn dosages(seed: u32, len: u64) -> Vec<i8> {
     const OF: [i8; 16] = [0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2, -1];
     repeated(seed, len, |word| OF[(word >> 28) as usize])
 }
 
-/// A matrix of [`uniform`] numbers.
+/// Creates a matrix of [`uniform`] numbers.
 pub(crate) fn matrix(device: &Device, seed: u32, [rows, cols]: [u64; 2]) -> Result<Tensor<f32>, Error> {
     Tensor::from_slice(device, &uniform(seed, rows * cols), &[rows, cols])
 }
 
-/// A matrix of rank 12 with falling singular values, and noise.
+/// Returns a matrix of rank 12 with decreasing singular values, plus noise.
 pub(crate) fn low_rank(seed: u32, rows: u64, cols: u64) -> Vec<f32> {
     const RANK: u64 = 12;
     let (left, right) = (uniform(seed, rows * RANK), uniform(seed + 1, cols * RANK));
@@ -87,13 +87,13 @@ pub(crate) fn low_rank(seed: u32, rows: u64, cols: u64) -> Vec<f32> {
     values
 }
 
-/// Diploid calls of three populations whose allele frequencies differ, one call in sixty-four missing.
+/// Returns diploid calls of three populations with different allele frequencies, with one call in 64 missing.
 pub(crate) fn genotypes(variants: u64, samples: u64) -> Result<Genotypes, Error> {
     const POPULATIONS: u64 = 3;
     let mut calls = Vec::with_capacity(to_usize(variants * samples * 2));
     for variant in 0..variants {
         let [common, shifts, ..] = philox([0xf4e9, 0], variant);
-        // Frequencies in 1/65536, from 0.1 to 0.6, and up to 0.125 apart.
+        // Frequencies are in units of 1/65536, from 0.1 to 0.6, and differ by up to 0.125 between populations.
         let frequency = |population: u64| 6_554 + (common >> 17) + (shifts >> (8 * population) & 0xff) * 32;
         for sample in 0..samples {
             let limit = frequency(sample * POPULATIONS / samples);

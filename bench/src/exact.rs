@@ -1,4 +1,4 @@
-//! Results that must be equal on all devices, as digests, and results that must be close.
+//! Digests of results that must be equal on all devices, and results that must be close.
 
 use sha2::{Digest, Sha256};
 use teatime::{
@@ -11,7 +11,7 @@ use teatime_genotype::{Method, PcaOptions, pca};
 
 use crate::{data, measure::Session};
 
-/// Adds the digests and values to the report; `end` ends each name.
+/// Adds the digests and values to the report; `end` is the suffix of each name.
 pub(crate) fn results(session: &mut Session<'_>, end: &str) {
     type Exact = fn(&Device) -> Result<Vec<u8>, Error>;
     let exact: [(&str, Exact); 5] = [
@@ -53,7 +53,7 @@ fn hex(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Words on both sides of a carry of the counter.
+/// Returns random words on both sides of a carry of the counter.
 fn words(device: &Device) -> Result<Vec<u8>, Error> {
     let words = random_words(device, 0x7ea_5eed_0123, (1 << 32) - 1000, (1 << 18) + 3)?.read()?;
     Ok(words.into_iter().flat_map(u32::to_le_bytes).collect())
@@ -71,14 +71,14 @@ fn sums(device: &Device) -> Result<Vec<u8>, Error> {
     let shape = [257, 4099];
     let x = Tensor::from_slice(device, &data::bytes(4, shape.iter().product()), &shape)?;
     let row = |stats: teatime::linalg::Stats| {
-        // Whole numbers: + 0.0 makes a zero of any sign one.
+        // The sums are whole numbers; adding 0.0 removes the sign of a zero.
         let sums = [stats.sum, stats.sum_squares].map(|sum| (sum + 0.0).to_bits());
         [sums[0], sums[1], stats.count, stats.bad].map(u64::to_le_bytes)
     };
     Ok(row_stats(&x)?.into_iter().flat_map(row).flatten().collect())
 }
 
-/// Sums below 2^24, which f32 holds whatever their order.
+/// Returns products with sums below 2^24, which f32 holds exactly in any order.
 fn products(device: &Device) -> Result<Vec<u8>, Error> {
     let (m, n, k) = (385, 258, 1031);
     let matrix = |seed, rows, cols| {
@@ -101,14 +101,14 @@ fn counts(device: &Device) -> Result<Vec<u8>, Error> {
     Ok([result.digest, result.counts.used, result.counts.zero_variance].map(u64::to_le_bytes).concat())
 }
 
-/// Singular values of a matrix of rank 12 and noise.
+/// Returns the singular values of a matrix of rank 12 plus noise.
 fn singular_values(device: &Device) -> Result<Vec<f64>, Error> {
     let (rows, cols) = (2000, 300);
     let a = Tensor::from_slice(device, &data::low_rank(10, rows, cols), &[rows, cols])?;
     Ok(truncated_svd(&a, 8, &SvdOptions::default(), &Run::default())?.s)
 }
 
-/// The two values that tell three populations apart.
+/// Returns the two eigenvalues that separate three populations.
 fn eigenvalues(device: &Device, method: Method) -> Result<Vec<f64>, Error> {
     let options = PcaOptions::default().components(2).method(method);
     Ok(pca(&data::genotypes(3000, 101)?, device, &options, &Run::default())?.eigenvalues())

@@ -1,4 +1,4 @@
-//! Whole decompositions.
+//! Measurements of whole decompositions.
 
 use teatime::{
     Device, Error, Run, Tensor,
@@ -12,14 +12,14 @@ use crate::{
     report::Unit,
 };
 
-/// Components that are computed.
+/// The number of components that are computed.
 const COMPONENTS: usize = 10;
 
 fn size([rows, cols]: &[u64; 2]) -> Size {
     Size { text: format!("{rows}x{cols}"), work: (rows * cols) as f64, memory: 8 * rows * cols }
 }
 
-/// The truncated SVD of a resident matrix in five passes, and the PCA of simulated genotypes in host memory.
+/// Measures the truncated SVD of a matrix on the device in five passes, and the PCA of simulated genotypes in host memory.
 pub(crate) fn jobs(session: &mut Session<'_>) {
     let sizes = [[1024, 500], [4096, 1000], [16_384, 1000], [65_536, 1000], [165_000, 1000]];
     session.largest("truncated_svd, 10 components", Unit::Milliseconds, &sizes, size, svd_job);

@@ -1,4 +1,4 @@
-//! Benchmarks of teatime on every device of a machine, in files that compare.
+//! Benchmarks of teatime on every device of a machine, with result files that can be compared.
 
 mod args;
 mod bandwidth;
@@ -30,14 +30,14 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(why) => {
-            // There is nowhere to tell that this fails.
+            // Errors of printing are ignored.
             drop(writeln!(std::io::stderr(), "{why}"));
             ExitCode::FAILURE
         }
     }
 }
 
-/// True where everything was measured and all results agree.
+/// Runs the program, and returns true if everything was measured and all results agree.
 fn run(args: &Args) -> Result<bool, String> {
     if let Some([a, b]) = args.compare.as_deref() {
         return compare::compare(a, b);
@@ -70,7 +70,7 @@ fn run(args: &Args) -> Result<bool, String> {
     Ok(differences.is_empty() && report.devices.iter().all(|device| device.failed.is_empty()))
 }
 
-/// The devices there are: discrete GPUs first, CUDA before other interfaces; no card twice through one of them.
+/// Returns the names of the devices: discrete GPUs first, and CUDA before other interfaces. No interface lists a card twice.
 fn names() -> Vec<String> {
     let family = |name: &str| name.split(':').next().map(str::to_owned);
     let mut devices: Vec<_> = Device::all()
@@ -94,7 +94,7 @@ fn session<'a>(args: &'a Args, device: &'a Device, report: &'a mut DeviceReport)
     Session::new(device, report, &args.only, args.seconds)
 }
 
-/// Measures everything on a device as it is by default.
+/// Measures everything on a device with default options.
 fn whole(session: &mut Session<'_>) {
     bandwidth::copies(session);
     bandwidth::kernels(session);
@@ -104,13 +104,13 @@ fn whole(session: &mut Session<'_>) {
     exact::results(session, "");
 }
 
-/// The other ways to multiply where the vendor's library does by default, by the end of their measurements' names.
+/// Returns the other options for products if the vendor's library is the default, each with the suffix of its measurements' names.
 fn variants() -> [(&'static str, DeviceOptions); 2] {
     let own = DeviceOptions::default().own_kernels(true);
     [(OWN, own), (", TF32", DeviceOptions::default().tf32(true))]
 }
 
-/// Measures the devices that were asked for, one after the other.
+/// Measures the requested devices, one after the other.
 fn measure_all(args: &Args) -> Result<Report, String> {
     let mut report = Report::new(args.seconds);
     let mut names = args.device.clone();

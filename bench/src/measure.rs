@@ -1,4 +1,4 @@
-//! Timing: sizes that fit a device's memory and the time there is, warm-up, medians.
+//! Timing: sizes that fit a device's memory and the available time, warm-up, medians.
 
 use std::{fmt::Display, time::Instant};
 
@@ -9,36 +9,36 @@ use crate::{
     table,
 };
 
-/// Work that is enqueued, on data that was made before.
+/// A function that enqueues work on data that was prepared before.
 pub(crate) type Job = Box<dyn FnMut() -> Result<(), Error>>;
 
-/// Most runs that a median is taken over, and the least where time allows.
+/// The maximum number of runs for a median, and the minimum if time allows.
 const RUNS: [usize; 2] = [25, 3];
-/// A run is repeated until it takes this long, so that waiting for the device counts little.
+/// The minimum seconds of a run: a job is repeated until then, so that waiting for the device takes a small part.
 const LEAST_SECONDS: f64 = 2e-3;
-/// Most repetitions within a run, since devices may hold the results of all until it ends.
+/// The maximum number of repetitions within a run, since devices may hold the results of all repetitions until it ends.
 const REPEATS: u32 = 8;
-/// Measurements that share the time of a device.
+/// The number of measurements among which a device's time is divided.
 const ENTRIES: f64 = 30.0;
 
 /// The measurements of one device.
 pub(crate) struct Session<'a> {
     pub(crate) device: &'a Device,
     pub(crate) report: &'a mut DeviceReport,
-    /// Part of a measurement's name without which it is left out.
+    /// Measurements whose name does not contain this text are left out.
     only: &'a str,
-    /// Seconds for one measurement.
+    /// The seconds for one measurement.
     pub(crate) budget: f64,
-    /// Bytes that one measurement may take.
+    /// The bytes of device memory that one measurement may take.
     pub(crate) room: u64,
 }
 
 /// One size at which something is measured.
 pub(crate) struct Size {
     pub(crate) text: String,
-    /// Bytes or operations of one run.
+    /// The bytes or operations of one run.
     pub(crate) work: f64,
-    /// Bytes of device memory that it takes.
+    /// The bytes of device memory that a run takes.
     pub(crate) memory: u64,
 }
 
@@ -54,7 +54,7 @@ struct Tried {
 }
 
 impl Tried {
-    /// Seconds that another size is likely to take, its data and the least number of runs.
+    /// Returns the expected seconds for another size: for its data and the minimum number of runs.
     fn expected(&self, size: &Size) -> f64 {
         let [_, least] = RUNS;
         let runs = (2 + least) as f64 * self.seconds * size.work / self.work;
@@ -63,26 +63,25 @@ impl Tried {
 }
 
 impl<'a> Session<'a> {
-    /// `seconds` for the whole device; for one measurement a sixteenth of its memory, in tensors within its limits.
+    /// Creates a session of `seconds` for the whole device. One measurement may take a sixteenth of its memory, within the limits of one tensor.
     pub(crate) fn new(device: &'a Device, report: &'a mut DeviceReport, only: &'a str, seconds: f64) -> Self {
         let limits = device.limits();
         let room = (memory(device) / 16).min(limits.buffer.min(limits.binding));
         Self { device, report, only, budget: seconds / ENTRIES, room }
     }
 
-    /// A session of some measurements that share the seconds, each of which may take five eighths of the memory, in tensors
-    /// of any number.
+    /// Returns a session of `entries` measurements that share `seconds`. Each may take five eighths of the memory, in any number of tensors.
     pub(crate) fn sharing(self, seconds: f64, entries: f64) -> Self {
         let room = memory(self.device) / 8 * 5;
         Self { budget: seconds / entries, room, ..self }
     }
 
-    /// True where the measurement was asked for.
+    /// Returns true if the measurement was requested.
     pub(crate) fn wants(&self, id: &str) -> bool {
         id.contains(self.only)
     }
 
-    /// Measures at the largest of the sizes, which grow, that fits the memory and the time; which one that was.
+    /// Measures at the largest of the increasing sizes that fits the memory and the time, and returns its index.
     pub(crate) fn largest<S>(
         &mut self,
         id: &str,
@@ -104,7 +103,7 @@ impl<'a> Session<'a> {
             if !largest.as_ref().is_none_or(fits) {
                 break;
             }
-            // The memory of the smaller size is free before the larger one is made.
+            // The smaller size's memory is freed before the larger size is prepared.
             drop(largest.take());
             match self.attempt(&next_size, |device| make(device, next)) {
                 Ok(tried) => (largest, last) = (Some((next_size, tried)), Some(i)),
@@ -119,7 +118,7 @@ impl<'a> Session<'a> {
         last
     }
 
-    /// Measures each of some sizes, in order, and skips those that the one before says would take too long.
+    /// Measures each size in order, and skips sizes that would take too long, judged by the previous size.
     pub(crate) fn each<S>(
         &mut self,
         unit: Unit,
@@ -139,7 +138,7 @@ impl<'a> Session<'a> {
                 self.skipped(&id, &format!("it would take about {} s", table::number(expected)));
                 continue;
             }
-            // The smallest always runs.
+            // The smallest size always runs.
             if before.is_some() && next_size.memory > self.room {
                 self.skipped(&id, &format!("it takes {} of the device", table::bytes(next_size.memory)));
                 continue;
@@ -147,7 +146,7 @@ impl<'a> Session<'a> {
             match self.attempt(&next_size, |device| make(device, next)) {
                 Ok(mut tried) => {
                     self.finish(&id, &next_size, unit, &mut tried);
-                    // Its data is free before the next is made.
+                    // This frees its data before the next size is prepared.
                     tried.job = Box::new(|| Ok(()));
                     before = Some(tried);
                 }
@@ -165,7 +164,7 @@ impl<'a> Session<'a> {
         Ok(Tried { job, seconds, setup, work: size.work, memory: size.memory })
     }
 
-    /// Seconds of one of `repeats` jobs in a row, the wait at their end shared.
+    /// Returns the seconds of one of `repeats` consecutive jobs, which share the wait at their end.
     fn run(&self, job: &mut Job, repeats: u32) -> Result<f64, Error> {
         self.device.synchronize()?;
         let started = Instant::now();
@@ -176,7 +175,7 @@ impl<'a> Session<'a> {
         Ok(started.elapsed().as_secs_f64() / f64::from(repeats))
     }
 
-    /// Runs a job as often as time allows, and keeps the result.
+    /// Runs a job as often as time allows, and records the result.
     fn finish(&mut self, id: &str, size: &Size, unit: Unit, tried: &mut Tried) {
         let Tried { job, seconds, .. } = tried;
         let enough = |&repeats: &u32| f64::from(repeats) * *seconds >= LEAST_SECONDS;
@@ -186,7 +185,7 @@ impl<'a> Session<'a> {
         let mut runs = Vec::new();
         while runs.len() < most {
             let spent = started.elapsed().as_secs_f64();
-            // The least number of runs unless a single one takes the time of all.
+            // At least the minimum number of runs is made, unless the time is exceeded threefold.
             if spent > self.budget && (runs.len() >= least || spent > self.budget * 3.0) {
                 break;
             }
@@ -202,7 +201,7 @@ impl<'a> Session<'a> {
         self.record(id, &size.text, unit, size.work, &runs);
     }
 
-    /// Keeps a result: `work` done in each of `seconds`, which rise.
+    /// Records a result: `work` was done in each of `seconds`.
     pub(crate) fn record(&mut self, id: &str, size: &str, unit: Unit, work: f64, seconds: &[f64]) {
         let mut quantities: Vec<f64> = seconds.iter().map(|&s| unit.quantity(work, s)).collect();
         quantities.sort_by(f64::total_cmp);
@@ -226,7 +225,7 @@ impl<'a> Session<'a> {
         self.report.entries.push(entry);
     }
 
-    /// Keeps the difference of two measurements in milliseconds, of which one is a part of the other.
+    /// Records the difference of two measurements in milliseconds, the second of which is part of the first.
     pub(crate) fn difference(&mut self, id: &str, whole: &str, part: &str) {
         let [Some(whole), Some(part)] = [whole, part].map(|id| self.report.entry(id)) else { return };
         let (size, seconds) = (whole.size.clone(), (whole.median - part.median) / 1e3);
@@ -235,7 +234,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Kernels against the copy, our products against the vendor library's.
+    /// Compares kernels with the copy, and our own products with the vendor library's.
     fn fraction(&self, entry: &Entry) -> Option<Fraction> {
         let peer = match entry.unit {
             Unit::Bandwidth if entry.id.starts_with("kernel ") => COPY.to_owned(),
@@ -246,8 +245,8 @@ impl<'a> Session<'a> {
         Some(Fraction { value, of: peer })
     }
 
-    /// Measures sizes, each a name and how many rows, that grow, up to one that the one before says would take longer than what
-    /// is left of these seconds, or that takes more of the device's memory than there is room.
+    /// Measures increasing sizes, each a name and a number of rows. Stops at a size that would take longer than the remaining part of `seconds`,
+    /// judged by the previous size, or that needs more device memory than the session allows.
     pub(crate) fn grow<E: Display>(
         &mut self,
         seconds: f64,
@@ -273,25 +272,25 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Notes what was not measured, and why.
+    /// Records a measurement that was skipped, and why.
     pub(crate) fn skipped(&mut self, id: &str, why: &str) {
         table::print(&format!("  {id:<44} skipped: {why}"));
         self.report.skipped.push(Note { name: id.into(), why: why.into() });
     }
 
-    /// Notes what went wrong.
+    /// Records a measurement that failed, and why.
     pub(crate) fn failed(&mut self, id: &str, why: &str) {
         table::print(&format!("  {id:<44} FAILED: {why}"));
         self.report.failed.push(Note { name: id.into(), why: why.into() });
     }
 }
 
-/// Memory of a device in bytes, or as much as any has.
+/// Returns the memory of a device in bytes, or 2 GiB if it is unknown.
 pub(crate) fn memory(device: &Device) -> u64 {
     device.info().memory.unwrap_or(2 << 30)
 }
 
-/// The measurement that kernels are compared with: bytes read and written by a copy.
+/// The measurement that kernels are compared with: the bytes per second read and written by a copy.
 pub(crate) const COPY: &str = "copy on the device";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Products of matrices in f32.
+//! Measurements of matrix products in f32.
 
 use teatime::{Device, Error, Tensor, linalg};
 
@@ -8,12 +8,12 @@ use crate::{
     report::Unit,
 };
 
-/// C (m, n) of a contraction over k.
+/// The shape of a product: C (m, n), summed over k.
 struct Shape {
     m: u64,
     n: u64,
     k: u64,
-    /// True where the left matrix is stored transposed.
+    /// True if the left matrix is stored transposed.
     transposed: bool,
 }
 
@@ -45,7 +45,7 @@ impl Shape {
     }
 }
 
-/// Cubes, and the shapes of a decomposition: long times narrow. `end` ends each name.
+/// Measures cubes, and the products of a decomposition, of a long and a narrow matrix. `end` is the suffix of each name.
 pub(crate) fn products(session: &mut Session<'_>, end: &str) {
     let cubes = [512, 1024, 2048, 4096, 8192].map(|n| Shape::new([n; 3]));
     let name = |shape: &Shape| format!("matmul {}{end}", shape.m);

@@ -1,4 +1,4 @@
-//! Results, as they are written and read.
+//! The results in files.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -10,27 +10,27 @@ use crate::{
     table::{self, number},
 };
 
-/// Ends the name of a product by our own kernel where the vendor's library made the other.
+/// The suffix of the name of a product by our own kernel, if the vendor's library is the default.
 pub(crate) const OWN: &str = ", own kernel";
 
-/// Version of the file's layout.
+/// The version of the file's format.
 const SCHEMA: u32 = 1;
 
-/// All that one run of the program found.
+/// All results of one run of the program.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Report {
     pub(crate) schema: u32,
-    /// Version of the library.
+    /// The version of the library.
     pub(crate) teatime: String,
-    /// Commit it was built from, where the build said.
+    /// The commit that the program was built from, if the build recorded it.
     pub(crate) commit: Option<String>,
-    /// Start, in UTC.
+    /// The time of the start, in UTC.
     pub(crate) date: String,
     pub(crate) system: System,
-    /// About how long each device was to take.
+    /// The requested number of seconds for each device.
     pub(crate) seconds: f64,
     pub(crate) devices: Vec<DeviceReport>,
-    /// Devices that could have been there and are not.
+    /// Devices that cannot be used, and why.
     pub(crate) absent: Vec<Note>,
 }
 
@@ -43,16 +43,16 @@ pub(crate) struct DeviceReport {
     pub(crate) api: String,
     pub(crate) kind: String,
     pub(crate) vendor: String,
-    /// PCI address or UUID, where the driver tells.
+    /// The PCI address or UUID, if the driver reports it.
     pub(crate) identity: String,
     pub(crate) driver: String,
     pub(crate) memory: Option<u64>,
     pub(crate) entries: Vec<Entry>,
     pub(crate) skipped: Vec<Note>,
     pub(crate) failed: Vec<Note>,
-    /// SHA-256 of exact results: equal on all devices.
+    /// The SHA-256 of exact results, equal on all devices.
     pub(crate) digests: BTreeMap<String, String>,
-    /// Results in floating point: close on all devices.
+    /// Floating-point results, close on all devices.
     pub(crate) values: BTreeMap<String, Vec<f64>>,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct DeviceReport {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Entry {
     pub(crate) id: String,
-    /// The size it was measured at.
+    /// The size of the measurement.
     pub(crate) size: String,
     pub(crate) unit: Unit,
     pub(crate) median: f64,
@@ -87,7 +87,7 @@ pub(crate) enum Unit {
     Milliseconds,
 }
 
-/// Something by name, and why.
+/// A name, and a reason.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct Note {
     pub(crate) name: String,
@@ -95,7 +95,7 @@ pub(crate) struct Note {
 }
 
 impl Entry {
-    /// The line that is printed.
+    /// Returns the line that is printed.
     pub(crate) fn line(&self) -> String {
         let Self { id, size, unit, median, min, max, runs, fraction } = self;
         let fraction = fraction.as_ref().map(|f| format!("  {:.2} of {}", f.value, f.of)).unwrap_or_default();
@@ -115,7 +115,7 @@ impl Unit {
         }
     }
 
-    /// The quantity for `work` (bytes, operations) done in `seconds`.
+    /// Returns the quantity in this unit, for `work` (bytes or operations) done in `seconds`.
     pub(crate) fn quantity(self, work: f64, seconds: f64) -> f64 {
         match self {
             Self::Bandwidth | Self::Flops => work / seconds / 1e9,
@@ -125,7 +125,7 @@ impl Unit {
 }
 
 impl Report {
-    /// A report without devices.
+    /// Creates a report without devices.
     pub(crate) fn new(seconds: f64) -> Self {
         Self {
             schema: SCHEMA,
@@ -140,7 +140,7 @@ impl Report {
     }
 
     /// # Errors
-    /// The file and what is wrong with it.
+    /// Names the file and says why it is invalid.
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
         let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
         let report: Self =
@@ -152,13 +152,13 @@ impl Report {
     }
 
     /// # Errors
-    /// The file and why it cannot be written.
+    /// Names the file and says why it cannot be written.
     pub(crate) fn write(&self, path: &Path) -> Result<(), String> {
         let text = serde_json::to_string_pretty(self).map_err(|error| error.to_string())?;
         fs::write(path, text + "\n").map_err(|error| format!("{}: {error}", path.display()))
     }
 
-    /// Lines about exact results that differ between devices.
+    /// Returns lines about results that differ between devices.
     pub(crate) fn differences<'a>(devices: impl Iterator<Item = (String, &'a DeviceReport)>) -> Vec<String> {
         let mut first = BTreeMap::<&str, (String, &str)>::new();
         let mut lines = Vec::new();
@@ -173,7 +173,7 @@ impl Report {
             for (id, found) in &device.values {
                 let (other, expected) = values.entry(plain(id)).or_insert_with(|| (name.clone(), found));
                 let apart = distance(found, expected);
-                // Written so that NaN differs.
+                // NaN counts as different.
                 if apart.is_none_or(|apart| apart > TOLERANCE) {
                     let apart = apart.map_or("not comparable".into(), table::small);
                     lines.push(format!("{id}: {name} and {other} differ: {apart} of the largest"));
@@ -184,15 +184,15 @@ impl Report {
     }
 }
 
-/// A result's name whichever kernels made it, since all must agree.
+/// Returns a result's name without the kernels that computed it, since results of all kernels must agree.
 fn plain(id: &str) -> &str {
     id.strip_suffix(OWN).unwrap_or(id)
 }
 
-/// Largest difference allowed between results in floating point, as a fraction of the largest.
+/// The maximum difference between floating-point results, as a fraction of the largest.
 pub(crate) const TOLERANCE: f64 = 1e-5;
 
-/// The largest difference as a fraction of the largest magnitude; none for other lengths and for NaN.
+/// Returns the largest difference as a fraction of the largest magnitude; `None` for different lengths and for NaN.
 pub(crate) fn distance(a: &[f64], b: &[f64]) -> Option<f64> {
     if a.len() != b.len() {
         return None;
@@ -202,13 +202,13 @@ pub(crate) fn distance(a: &[f64], b: &[f64]) -> Option<f64> {
     Some(if apart > 0.0 { apart / scale } else { 0.0 })
 }
 
-/// The largest magnitude; none where a number is not finite.
+/// Returns the largest magnitude; `None` if a number is not finite.
 fn largest(mut values: impl Iterator<Item = f64>) -> Option<f64> {
     values.try_fold(0.0, |largest: f64, value| value.is_finite().then(|| largest.max(value.abs())))
 }
 
 impl DeviceReport {
-    /// A device of which nothing is measured yet.
+    /// Creates the report of a device without measurements.
     pub(crate) fn new(device: &Device) -> Self {
         let info = device.info();
         Self {
@@ -229,13 +229,13 @@ impl DeviceReport {
         }
     }
 
-    /// The measurement of that name.
+    /// Returns the measurement with this name.
     pub(crate) fn entry(&self, id: &str) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.id == id)
     }
 }
 
-/// The devices of a list that are not there, and why.
+/// Returns the devices of a list that cannot be used, and why.
 pub(crate) fn absent(listed: &[ListedDevice]) -> Vec<Note> {
     let why = |listed: &ListedDevice| {
         listed.info.as_ref().err().map(|why| Note { name: listed.name.clone(), why: why.clone() })

@@ -1,4 +1,4 @@
-//! Start-up: opening a device in a process of its own.
+//! Start-up: opening a device in a new process.
 
 use std::{
     process::{Command, Stdio},
@@ -9,10 +9,10 @@ use teatime::{Device, random::random_words};
 
 use crate::{flight, measure::Session, report::Unit};
 
-/// Processes that are started for each median.
+/// The number of processes for each median.
 const RUNS: usize = 5;
 
-/// Measures opening the session's device, and opening it and one launch; on CUDA also the bare context.
+/// Measures opening the session's device, and opening it with one launch; on CUDA also creating a bare context.
 pub(crate) fn startup(session: &mut Session<'_>) {
     let id = "open in a new process";
     if !session.wants(id) {
@@ -30,10 +30,10 @@ pub(crate) fn startup(session: &mut Session<'_>) {
     }
 }
 
-/// Seconds that some processes print: each prints two.
+/// Runs processes with these arguments, and returns the two numbers of seconds that each prints.
 fn measured(session: &mut Session<'_>, id: &str, args: &[&str]) -> Option<[Vec<f64>; 2]> {
     let mut lists = [Vec::new(), Vec::new()];
-    // The first fills the caches of files and kernels.
+    // The first process fills the caches of files and kernels.
     for run in 0..=RUNS {
         match child(args) {
             Ok(seconds) if run > 0 => lists.iter_mut().zip(seconds).for_each(|(list, s)| list.push(s)),
@@ -59,8 +59,8 @@ fn child(args: &[&str]) -> Result<[f64; 2], String> {
     }
 }
 
-/// Returns the seconds until the device is open, until a launch on it is done, and, unless `rows` is 0, until so many rows of the
-/// headline are made and decomposed.
+/// Returns the seconds until the device is open, until a launch on it is done, and, unless `rows` is 0, until `rows` rows of the headline are
+/// made and decomposed.
 pub(crate) fn open(name: &str, rows: u64) -> Result<Vec<f64>, String> {
     let text = |error: teatime::Error| error.to_string();
     let started = Instant::now();
@@ -75,18 +75,18 @@ pub(crate) fn open(name: &str, rows: u64) -> Result<Vec<f64>, String> {
     Ok(seconds)
 }
 
-/// Seconds until a bare CUDA context exists, twice.
+/// Returns the seconds until a bare CUDA context exists, twice.
 #[cfg(feature = "cuda")]
 pub(crate) fn context(number: usize) -> Result<Vec<f64>, String> {
     let started = Instant::now();
-    // Panics where there is no libcuda, but this is asked for only where the library found a device.
+    // This panics without libcuda, but it is only called if the library found a CUDA device.
     let context = cudarc::driver::CudaContext::new(number).map_err(|error| error.to_string())?;
     let seconds = started.elapsed().as_secs_f64();
     drop(context);
     Ok(vec![seconds; 2])
 }
 
-/// Nothing that could be timed.
+/// Fails: a build without CUDA has no context.
 #[cfg(not(feature = "cuda"))]
 pub(crate) fn context(_: usize) -> Result<Vec<f64>, String> {
     Err("this build has no CUDA (cargo feature `cuda`)".into())

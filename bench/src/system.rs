@@ -7,18 +7,18 @@ use serde::{Deserialize, Serialize};
 /// The machine that measured.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct System {
-    /// `linux`, `macos`, `windows`.
+    /// The operating system: `linux`, `macos` or `windows`.
     pub(crate) os: String,
-    /// Architecture of the processor.
+    /// The architecture of the processor.
     pub(crate) arch: String,
-    /// The distribution, where the system says.
+    /// The name of the distribution, if the system reports it.
     pub(crate) release: Option<String>,
-    /// Threads that the process may run at once.
+    /// The number of threads that the process can run at once.
     pub(crate) threads: usize,
 }
 
 impl System {
-    /// This machine.
+    /// Describes this machine.
     pub(crate) fn here() -> Self {
         let release = fs::read_to_string("/etc/os-release").ok().and_then(|text| {
             let line = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="))?;
@@ -33,7 +33,7 @@ impl System {
     }
 }
 
-/// The time, as `2026-11-21T14:55:00Z`.
+/// Returns the current time, such as `2026-11-21T14:55:00Z`.
 pub(crate) fn date() -> String {
     humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
 }

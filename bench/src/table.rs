@@ -2,13 +2,13 @@
 
 use std::io::Write;
 
-/// Prints a line. A reader that has gone, such as `head`, is no error.
+/// Prints a line. A closed pipe, such as to `head`, is no error.
 pub(crate) fn print(line: &str) {
     let mut out = std::io::stdout().lock();
     drop(writeln!(out, "{line}").and_then(|()| out.flush()));
 }
 
-/// A number in four digits or as many as its whole part takes.
+/// Formats a number with four digits, or with its whole part if that has more.
 pub(crate) fn number(value: f64) -> String {
     let digits = match value.abs() {
         size if size >= 1000.0 => 0,
@@ -19,7 +19,7 @@ pub(crate) fn number(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
-/// Bytes in the largest binary unit of which they are a whole number.
+/// Formats bytes in the largest binary unit that divides them exactly.
 pub(crate) fn bytes(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let power = (bytes.trailing_zeros() / 10).min(4);
@@ -27,7 +27,7 @@ pub(crate) fn bytes(bytes: u64) -> String {
     format!("{} {}", bytes >> (10 * power), units[power as usize])
 }
 
-/// A small number, in two digits.
+/// Formats a small number with two digits.
 pub(crate) fn small(value: f64) -> String {
     format!("{value:.1e}")
 }

@@ -14,8 +14,8 @@ use teatime_genotype::VariantFilter;
 
 use crate::failure::Failure;
 
-/// A command's `help` with its end: exit codes, and what is left behind. `stays` says what else is left of a file of results; without it
-/// there is a folder of results.
+/// Returns a command's `help` with its last section: the exit codes, and which files a failed run leaves. `stays` names what else a failed run
+/// leaves beside a result file; without `stays`, the command writes a folder of results.
 pub(crate) fn with_exits(help: &str, stays: Option<&str>) -> String {
     let ends = match stays {
         Some(stays) => &format!(
@@ -104,19 +104,19 @@ impl Resources {
         Ok(device?)
     }
 
-    /// A warning for each device that would have been taken and could not be used.
+    /// Returns a warning for each device that would have been chosen but could not be used.
     pub(crate) fn warnings(device: &Device) -> Vec<String> {
         device.skipped().iter().map(|(name, why)| format!("{name} is not used: {why}")).collect()
     }
 
-    /// The run that these resources bound, without a bar that shows it.
+    /// Returns the run that these resources bound, without a progress bar.
     pub(crate) fn run(&self, cancel: &Cancel) -> Run {
         let memory = Budget::default().host(self.memory).device(self.device_memory);
         Run::default().cancel(cancel.clone()).memory(memory)
     }
 }
 
-/// Refuses options for the first of these reasons that holds.
+/// Fails with the text of the first condition in `reasons` that holds.
 ///
 /// # Errors
 /// [`Failure::Usage`].
@@ -125,10 +125,10 @@ pub(crate) fn refuse(reasons: &[(bool, &str)]) -> Result<(), Failure> {
     first.map_or(Ok(()), |(_, why)| Err(Failure::Usage((*why).into())))
 }
 
-/// Values by the names that the command line gives them.
+/// Pairs of a name on the command line and the value that it stands for.
 pub(crate) type Named<T> = &'static [(&'static str, T)];
 
-/// One of some values, by name.
+/// Returns a parser that accepts the names of `values`.
 pub(crate) fn named<T: Copy + Send + Sync>(values: Named<T>) -> impl TypedValueParser<Value = T> {
     PossibleValuesParser::new(values.iter().map(|(name, _)| *name)).try_map(move |text| {
         let named = values.iter().find(|(name, _)| *name == text);
@@ -136,7 +136,7 @@ pub(crate) fn named<T: Copy + Send + Sync>(values: Named<T>) -> impl TypedValueP
     })
 }
 
-/// One of some values, by the names that the library has for them.
+/// Returns a parser that accepts the library's names of `values`.
 pub(crate) fn by_name<T: Copy + Send + Sync>(
     values: &'static [T],
     name: fn(T) -> &'static str,
@@ -146,13 +146,13 @@ pub(crate) fn by_name<T: Copy + Send + Sync>(
     })
 }
 
-/// The name of the library's default.
+/// Returns the name of the value that the library has as default.
 pub(crate) fn default_of<T: Copy + Default + PartialEq>(values: Named<T>) -> &'static str {
     let default = T::default();
     values.iter().find(|(_, value)| *value == default).map_or("", |(name, _)| name)
 }
 
-/// A number from 1 on.
+/// Parses a whole number of at least 1.
 pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(0) => Err("at least 1 is needed".into()),
@@ -161,7 +161,7 @@ pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
     }
 }
 
-/// A number within a range.
+/// Returns a parser of numbers from `low` to `high`.
 pub(crate) fn between(low: f64, high: f64) -> impl Fn(&str) -> Result<f64, String> + Clone {
     move |text| match text.parse::<f64>() {
         Ok(value) if (low..=high).contains(&value) => Ok(value),
@@ -169,7 +169,7 @@ pub(crate) fn between(low: f64, high: f64) -> impl Fn(&str) -> Result<f64, Strin
     }
 }
 
-/// A path on this machine.
+/// Returns a parser of local paths, which refuses URLs.
 pub(crate) fn local() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| {
         let remote = path.to_str().is_some_and(|text| text.contains("://")) && !path.exists();
@@ -178,11 +178,11 @@ pub(crate) fn local() -> impl TypedValueParser<Value = PathBuf> {
     })
 }
 
-/// The number of bytes that text such as `512M`, `2G`, `1.5GiB` or `2GB` names: K, M, G and T count in 1024, as do KiB and its like, and KB
-/// and its like in 1000.
+/// Returns the number of bytes that a text such as `512M`, `2G`, `1.5GiB` or `2GB` names. K, M, G and T are powers of 1024, as KiB, MiB, GiB and
+/// TiB are; KB, MB, GB and TB are powers of 1000.
 ///
 /// # Errors
-/// Why it names none.
+/// Says why the text is not a size.
 pub fn size(text: &str) -> Result<u64, String> {
     let wrong = || "not a size such as 512M, 2G, 1.5GiB or 2GB".to_owned();
     let at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());

@@ -1,4 +1,4 @@
-//! Arrays of numbers, in any file that is read.
+//! Arrays of numbers, in files of any supported format.
 
 use std::{
     fs, io,
@@ -17,28 +17,28 @@ use teatime::{
 
 use crate::{failure::Failure, foreign, text};
 
-/// An array of numbers.
+/// An array of numbers that a command reads.
 #[derive(Debug)]
 pub(crate) struct Array {
-    /// The path, by which messages name the array.
+    /// The path of the array, which messages show.
     pub(crate) path: String,
     pub(crate) files: Files,
-    /// The array that is computed with: NaN where an element is missing.
+    /// The array for computations, with NaN in place of missing elements.
     pub(crate) array: Arc<dyn ChunkedArray>,
-    /// That array again, where its attributes name a missing value: it counts them.
+    /// The same array, if its attributes name a missing value: it counts the missing elements.
     missing: Option<Arc<MissingAsNan>>,
-    /// Type of the elements as they are stored.
+    /// The type of the elements in the file.
     pub(crate) dtype: StoredType,
-    /// Extents of a shard's chunks, where chunks are shards.
+    /// The shape of a shard's inner chunks, if the array has shards.
     pub(crate) inner_chunk: Option<Vec<u64>>,
 }
 
 impl Array {
-    /// A .npy file, or a Zarr array: its metadata. Integers of a type that `keeps` are kept as they are stored, for results that are integers
-    /// too: a missing one is an error.
+    /// Opens a .npy file or a Zarr array and reads its metadata. Integers of a type for which `keeps` is true keep their stored type, for
+    /// results that are integers too; then a missing element is an error.
     ///
     /// # Errors
-    /// As those of its kind; [`Failure::Error`] for a file of another format.
+    /// Fails as the opening of the format does; [`Failure::Error`] for a file of another format.
     pub(crate) fn open(
         path: &Path,
         missing: MissingChunk,
@@ -46,13 +46,13 @@ impl Array {
     ) -> Result<Self, Failure> {
         let (name, files) = (path.display().to_string(), Files::at(path)?);
         foreign::refuse(path)?;
-        Ok(match path.metadata().is_ok_and(|found| !found.is_dir()) {
-            true => Self::of(name, files, Arc::new(NpyArray::open(path)?), None, keeps),
+        Ok(match path.metadata().is_ok_and(|metadata| !metadata.is_dir()) {
+            true => Self::new(name, files, Arc::new(NpyArray::open(path)?), None, keeps),
             false => Self::of_zarr(name, files, ZarrArray::open(path, "", missing)?, keeps),
         })
     }
 
-    /// A Zarr array of these files.
+    /// Wraps an opened Zarr array, whose elements are in `files`.
     pub(crate) fn of_zarr(
         path: String,
         files: Files,
@@ -60,10 +60,10 @@ impl Array {
         keeps: impl Fn(StoredType) -> bool,
     ) -> Self {
         let inner_chunk = array.inner_chunk_shape();
-        Self::of(path, files, Arc::new(array), inner_chunk, keeps)
+        Self::new(path, files, Arc::new(array), inner_chunk, keeps)
     }
 
-    fn of(
+    fn new(
         path: String,
         files: Files,
         array: Arc<dyn ChunkedArray>,
@@ -78,25 +78,25 @@ impl Array {
         Self { path, files, array, missing, dtype, inner_chunk }
     }
 
-    /// Type of the elements as they are stored, by its name.
+    /// Returns the name of the stored type of the elements.
     pub(crate) fn type_name(&self) -> String {
         self.dtype.stable_text().to_lowercase()
     }
 
-    /// Adds what it lacked, of what was read, to its record: elements that are missing by its attributes, null where these name no missing
-    /// value, and chunks that were not there and were taken for the fill value.
+    /// Adds to the record how many of the elements read are missing by the array's attributes (null if they name no missing value), and how many
+    /// chunks were absent and read as the fill value.
     pub(crate) fn record_gaps(&self, record: &mut Value) {
         record["missing"] = self.missing.as_ref().map(|missing| missing.found()).into();
         record["absent_chunks"] = self.array.looked_for().absent.into();
     }
 
     /// # Errors
-    /// [`Failure::Error`] where no chunk was there.
+    /// [`Failure::Error`] if every chunk that was looked for is absent.
     pub(crate) fn check_found(&self) -> Result<(), Failure> {
         check_found(&self.path, &*self.array)
     }
 
-    /// Warnings of missing elements, with what becomes of them, and of chunks of other names.
+    /// Returns warnings of missing elements, with `what_becomes` of these elements, and of chunks whose names use the other separator.
     pub(crate) fn warnings(&self, what_becomes: &str) -> Vec<String> {
         let missing = self.missing.as_ref().filter(|missing| missing.found() > 0).map(|missing| {
             let (n, value) = (missing.found(), text::general(missing.stored(), 8));
@@ -110,7 +110,7 @@ impl Array {
         missing.into_iter().chain(other_names(&self.path, &*self.array)).collect()
     }
 
-    /// An error of memory, with what takes it where that is shards.
+    /// Converts an error; if memory is short and the array has shards, adds how large a shard is.
     pub(crate) fn with_shards(&self, error: Error) -> Failure {
         let is_of_shards = matches!(error, Error::Budget { .. }) && self.inner_chunk.is_some();
         match error.into() {
@@ -125,7 +125,7 @@ impl Array {
 }
 
 /// # Errors
-/// [`Failure::Error`] where no chunk of an array was there that was looked for.
+/// [`Failure::Error`] if every chunk of the array that was looked for is absent.
 pub(crate) fn check_found(path: &str, array: &dyn ChunkedArray) -> Result<(), Failure> {
     let LookedFor { there, absent, .. } = array.looked_for();
     if there || absent == 0 {
@@ -139,7 +139,7 @@ pub(crate) fn check_found(path: &str, array: &dyn ChunkedArray) -> Result<(), Fa
     )))
 }
 
-/// A warning of chunks that have other names than the metadata say.
+/// Returns a warning if chunks have other names than the metadata say.
 pub(crate) fn other_names(path: &str, array: &dyn ChunkedArray) -> Option<String> {
     array.looked_for().other_names.then(|| {
         format!(
@@ -149,7 +149,7 @@ pub(crate) fn other_names(path: &str, array: &dyn ChunkedArray) -> Option<String
     })
 }
 
-/// The files that hold an array, as they are before it is opened.
+/// The files that hold an array, in their state before the array is opened.
 #[derive(Debug)]
 pub(crate) struct Files {
     pub(crate) place: PathBuf,
@@ -157,7 +157,7 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Notes names, sizes and times of change of a file, or of all files of a folder. Reads none of them.
+    /// Records the name, size and modification time of a file, or of every file in a folder, without reading contents.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -167,7 +167,7 @@ impl Files {
         Ok(Self { place: place.to_path_buf(), version })
     }
 
-    /// Words that tell them from others: their place, and a digest of their names, sizes and times of change.
+    /// Returns a text that identifies the files: their path, and a digest of their names, sizes and modification times.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -177,7 +177,7 @@ impl Files {
     }
 
     /// # Errors
-    /// [`Failure::Error`] where they are others by now: what was read may be of both.
+    /// [`Failure::Error`] if the files have changed: the data read may mix old and new contents.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         if Self::at(&self.place)?.version == self.version {
             return Ok(());
@@ -191,17 +191,17 @@ fn error(place: &Path, source: io::Error) -> Error {
     Error::io(place.display(), source)
 }
 
-/// A digest of a file, or of all files of a folder, in any order. A `link` to a folder is followed, but no further such link within it:
-/// these may lead around in circles.
+/// Returns a digest of a file, or of all files of a folder, independent of their order. If `link`, `path` is inside a linked folder, and links
+/// to folders within it are not followed: they may form cycles.
 fn version(path: &Path, name: &str, link: bool) -> io::Result<u64> {
-    let found = match fs::metadata(path) {
-        // A link that leads nowhere, or a file that went away.
+    let metadata = match fs::metadata(path) {
+        // The path is a dangling link, or a file that was removed meanwhile.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
-        found => found?,
+        metadata => metadata?,
     };
-    if !found.is_dir() {
-        let changed = found.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-        return Ok(digest(found.len(), format!("{name} {changed}").as_bytes()));
+    if !metadata.is_dir() {
+        let changed = metadata.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        return Ok(digest(metadata.len(), format!("{name} {changed}").as_bytes()));
     }
     let is_link = path.is_symlink();
     if link && is_link {

@@ -1,24 +1,24 @@
-//! Missing calls, call rates, and calls of other ploidies.
+//! Missing calls, call rates, and calls of another ploidy.
 
 use serde::Serialize;
 use teatime::stable_text::{StableText, fields};
 
 use crate::text;
 
-/// Call rates below which a warning says so.
+/// The call rate below which there is a warning.
 const LOW: f64 = 0.9;
 
-/// Samples with the lowest call rates that the record names.
+/// The number of samples with the lowest call rates that the record names.
 const LISTED: usize = 5;
 
-/// Missing calls, of all variants that are read, before any filter.
+/// Missing calls of all variants that were read, before filters.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Calls {
     missing: u64,
     total: u64,
-    /// The share that is not missing: PLINK 1.9's genotyping rate.
+    /// The fraction of calls that are not missing: PLINK 1.9's genotyping rate.
     rate: f64,
-    /// The lowest first; null where calls of each sample were not counted.
+    /// The samples with the lowest call rates, the lowest first; null if missing calls were not counted by sample.
     lowest_samples: Option<Vec<SampleRate>>,
     #[serde(skip)]
     low_samples: Vec<String>,
@@ -31,10 +31,11 @@ struct SampleRate {
 }
 
 impl Calls {
-    /// Counts of so many variants of these samples; `by_sample`: the missing calls of each, where they were counted.
+    /// Summarises the missing calls of `variants` variants of `samples`; `by_sample` has the missing calls of each sample, if they were counted.
     pub(crate) fn new(variants: u64, samples: &[String], missing: u64, by_sample: Option<&[u64]>) -> Self {
         let total = variants.saturating_mul(samples.len() as u64);
-        let rate = |missing: u64, of: u64| if of > 0 { (of - missing) as f64 / of as f64 } else { 1.0 };
+        let rate =
+            |missing: u64, calls: u64| if calls > 0 { (calls - missing) as f64 / calls as f64 } else { 1.0 };
         let mut lowest: Vec<(u64, &String)> = by_sample
             .into_iter()
             .flatten()
@@ -53,12 +54,12 @@ impl Calls {
         Self { missing, total, rate: rate(missing, total), lowest_samples, low_samples }
     }
 
-    /// A line of the summary, where a call is missing.
+    /// Returns a line of the summary, if a call is missing.
     pub(crate) fn line(&self) -> Option<String> {
         let rate = |rate: f64| text::general(rate, 6);
         let lowest = self.lowest_samples.iter().flatten().next();
-        let lowest = lowest.map_or_else(String::new, |SampleRate { sample, rate: of }| {
-            format!(", of samples at least {} (`{sample}`)", rate(*of))
+        let lowest = lowest.map_or_else(String::new, |SampleRate { sample, rate: lowest_rate }| {
+            format!(", of samples at least {} (`{sample}`)", rate(*lowest_rate))
         });
         let Self { missing, total, .. } = self;
         (*missing > 0).then(|| {
@@ -67,10 +68,10 @@ impl Calls {
         })
     }
 
-    /// Call rates that are low.
+    /// Returns warnings of low call rates.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let percent = 100.0 * LOW;
-        let all = (self.rate < LOW).then(|| {
+        let overall = (self.rate < LOW).then(|| {
             format!(
                 "the call rate is {}, below {percent} %: most methods expect more",
                 text::general(self.rate, 6)
@@ -82,18 +83,18 @@ impl Calls {
                 (text::plural(low.len() as u64, "sample"), if low.len() == 1 { "has" } else { "have" });
             format!("{n} {has} a call rate below {percent} %, the lowest first: {}", text::few(low))
         });
-        all.into_iter().chain(samples).collect()
+        overall.into_iter().chain(samples).collect()
     }
 }
 
-/// Calls of another number of alleles than most, as run.json has them.
+/// Calls whose number of alleles differs from that of most calls, as run.json reports them.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct PloidyMismatch {
-    /// Most alleles that a store has room for in a call.
+    /// The maximum number of alleles that a store can hold in a call.
     pub(crate) stored: u64,
-    /// The ploidy that most calls fit.
+    /// The ploidy of most calls.
     pub(crate) ploidy: u64,
-    /// Calls that do not, and are missing.
+    /// The number of calls of another ploidy, which are treated as missing.
     pub(crate) calls: u64,
 }
 

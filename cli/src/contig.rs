@@ -1,32 +1,32 @@
-//! Names of contigs, as PLINK reads those of chromosomes.
+//! Names of contigs, interpreted as PLINK interprets those of chromosomes.
 
 use serde::Serialize;
 use teatime::stable_text::StableText;
 
-/// The kind of a contig, by its name.
+/// The kind of a contig, determined by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Class {
-    /// 1 to the last.
+    /// An autosome, with its number from 1.
     Autosome(u8),
     X,
     Y,
-    /// The regions that X and Y have in common: PLINK's `XY`, `PAR1` and `PAR2`.
+    /// The regions that X and Y share: PLINK's `XY`, `PAR1` and `PAR2`.
     Pseudoautosomal,
     Mitochondrial,
-    /// `0`, PLINK's name for variants whose place nobody knows.
+    /// `0`, PLINK's name for variants of unknown position.
     Unplaced,
-    /// Every other name, `.` (no name) among them.
+    /// Every other name, including `.` (no name).
     Other,
 }
 
-/// The longest that the mitochondria of a human are, in bases.
+/// The maximum length of human mitochondrial DNA, in bases.
 const MITOCHONDRIA: u64 = 16_600;
 
-/// The length of a human's chromosome 1, in bases: assemblies differ.
+/// The range of lengths of human chromosome 1 among assemblies, in bases.
 const FIRST: std::ops::RangeInclusive<u64> = 240_000_000..=255_000_000;
 
-/// The number of autosomes, as PLINK's `--chr-set` has it: the four numbers after theirs are X, Y, XY and MT. Where nobody knows it, a
-/// number is a name like others.
+/// The number of autosomes, as in PLINK's `--chr-set`: the next four numbers are X, Y, XY and MT. If the number of autosomes is unknown, a
+/// contig's number is a name like any other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub(crate) struct Karyotype(pub(crate) Option<u8>);
@@ -41,10 +41,10 @@ impl Karyotype {
     pub(crate) const HUMAN: Self = Self(Some(22));
     pub(crate) const UNKNOWN: Self = Self(None);
 
-    /// The number of a human, unless the contigs of one store are of something else: a number above 26 is among them, or one from 23 to 26
-    /// beside X, Y, XY or MT by letters, as a writer has either, or one has a length in bases that it does not have in a human. Of 26, a
-    /// position tells as well.
-    pub(crate) fn of<'a>(contigs: impl IntoIterator<Item = (&'a str, Option<u64>)>) -> Self {
+    /// Returns the human karyotype unless the contigs of a store are not human. They are not if a number is above 26; if a number from 23 to 26
+    /// occurs together with X, Y, XY or MT, since writers use one or the other; or if the length of contig 1 or 26, or a position on 26, is not
+    /// possible in humans.
+    pub(crate) fn from_contigs<'a>(contigs: impl IntoIterator<Item = (&'a str, Option<u64>)>) -> Self {
         let (mut letters, mut numbers) = (false, false);
         for (name, length) in contigs {
             let (normal, _) = Self::UNKNOWN.normalized(name);
@@ -63,11 +63,11 @@ impl Karyotype {
         if letters && numbers { Self::UNKNOWN } else { Self::HUMAN }
     }
 
-    /// A contig's normalised name, which is the same for all names of the contig, and its class.
+    /// Returns the class of a contig and its normalised name, which is the same for all names of the contig.
     ///
-    /// The rules are those of plink2's `--chr`: neither an initial `chr` nor the case of letters counts, numbers and letters may be
-    /// filled up to two digits (`01`, `0X`), `M` is `MT`, and of 22 autosomes 23, 24, 25 and 26 are X, Y, XY and MT, as in human
-    /// .bim files. Names that plink2 does not know lose `chr` and become capitals: `chr2L` is `2L`, of the class `Other`.
+    /// The rules are those of plink2's `--chr`. An initial `chr` and the case of letters do not matter, one-digit names may be padded with zero
+    /// (`01`, `0X`), `M` is `MT`, and with 22 autosomes, 23, 24, 25 and 26 are X, Y, XY and MT, as in human .bim files. Names that plink2 does
+    /// not know lose `chr` and become upper case: `chr2L` is `2L`, of the class `Other`.
     pub(crate) fn normalized(self, name: &str) -> (String, Class) {
         let upper = name.to_ascii_uppercase();
         let bare = upper.strip_prefix("CHR").filter(|rest| !rest.is_empty()).unwrap_or(&upper);
@@ -88,7 +88,7 @@ impl Karyotype {
         (name.to_owned(), class)
     }
 
-    /// PLINK's number of a contig, where it has one.
+    /// Returns PLINK's number of a contig, if it has one.
     pub(crate) fn number(self, name: &str, class: Class) -> Option<u32> {
         let beyond = match class {
             Class::Autosome(number) => return Some(number.into()),
@@ -104,10 +104,10 @@ impl Karyotype {
     }
 }
 
-/// A number from 1 on without a sign or zeros before it, as `+1` and `01` have.
+/// Parses a number of at least 1 that has no sign or leading zeros (unlike `+1` and `01`).
 pub(crate) fn digits(name: &str) -> Option<u32> {
-    let all = name.bytes().all(|c| c.is_ascii_digit()) && !name.starts_with('0');
-    name.parse().ok().filter(|_| all)
+    let is_plain = name.bytes().all(|c| c.is_ascii_digit()) && !name.starts_with('0');
+    name.parse().ok().filter(|_| is_plain)
 }
 
 #[cfg(test)]
@@ -162,13 +162,14 @@ mod tests {
     #[test]
     fn contigs_tell_who_is_human() {
         let numbers = |last: u32| (1..=last).map(|n| n.to_string()).collect::<Vec<_>>();
-        let of =
-            |names: &[String], length: Option<u64>| Karyotype::of(names.iter().map(|name| (&**name, length)));
+        let karyotype = |names: &[String], length: Option<u64>| {
+            Karyotype::from_contigs(names.iter().map(|name| (&**name, length)))
+        };
         for last in [1, 19, 22, 26] {
-            assert_eq!(of(&numbers(last), None), Karyotype::HUMAN, "{last}");
+            assert_eq!(karyotype(&numbers(last), None), Karyotype::HUMAN, "{last}");
         }
-        assert_eq!(of(&numbers(27), None), Karyotype::UNKNOWN);
-        assert_eq!(Karyotype::of([("chr1", None), ("chr29", None)]), Karyotype::UNKNOWN);
+        assert_eq!(karyotype(&numbers(27), None), Karyotype::UNKNOWN);
+        assert_eq!(Karyotype::from_contigs([("chr1", None), ("chr29", None)]), Karyotype::UNKNOWN);
         for (one, other, expected) in [
             ("23", "X", Karyotype::UNKNOWN),
             ("chr24", "Y", Karyotype::UNKNOWN),
@@ -179,7 +180,7 @@ mod tests {
             ("2L", "X", Karyotype::HUMAN),
             ("23", "GL000192.1", Karyotype::HUMAN),
         ] {
-            assert_eq!(Karyotype::of([(one, None), (other, None)]), expected, "{one} {other}");
+            assert_eq!(Karyotype::from_contigs([(one, None), (other, None)]), expected, "{one} {other}");
         }
         // GRCh37, GRCh38 and T2T; dog, cow and sheep.
         for (length, expected) in [
@@ -190,9 +191,9 @@ mod tests {
             (158_534_110, Karyotype::UNKNOWN),
             (275_612_895, Karyotype::UNKNOWN),
         ] {
-            assert_eq!(Karyotype::of([("1", Some(length)), ("23", None)]), expected, "{length}");
+            assert_eq!(Karyotype::from_contigs([("1", Some(length)), ("23", None)]), expected, "{length}");
         }
-        assert_eq!(Karyotype::of([("26", Some(16_569))]), Karyotype::HUMAN);
-        assert_eq!(Karyotype::of([("26", Some(44_000_000))]), Karyotype::UNKNOWN);
+        assert_eq!(Karyotype::from_contigs([("26", Some(16_569))]), Karyotype::HUMAN);
+        assert_eq!(Karyotype::from_contigs([("26", Some(44_000_000))]), Karyotype::UNKNOWN);
     }
 }

@@ -1,4 +1,4 @@
-//! The choice of the contigs that take part, and their kinds.
+//! The choice of contigs, and counts of variants by kind of contig.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -45,19 +45,19 @@ pub(crate) struct ContigArgs {
 }
 
 impl ContigArgs {
-    /// True where all contigs take part.
+    /// Returns true if all contigs take part.
     pub(crate) fn is_all(&self) -> bool {
         self.asked().is_none()
     }
 
-    /// The option that was asked for, as it would be written; none where all contigs take part.
+    /// Returns the option that chooses contigs, as on the command line; `None` if all contigs take part.
     fn asked(&self) -> Option<String> {
         let chr = self.chr.as_ref().map(|list| format!("--chr {list}"));
         chr.or_else(|| self.autosome.then(|| "--autosome".to_owned()))
     }
 
     /// # Errors
-    /// [`Failure::Usage`] for a list that is none.
+    /// [`Failure::Usage`] if the text of --chr is not a valid list.
     fn chosen(&self, karyotype: Karyotype) -> Result<Chosen, Failure> {
         match &self.chr {
             Some(text) => list(text, karyotype).map_err(|why| Failure::Usage(format!("--chr {text}: {why}"))),
@@ -67,12 +67,12 @@ impl ContigArgs {
     }
 }
 
-/// Contigs that are taken.
+/// The contigs that take part.
 #[derive(Debug)]
 enum Chosen {
     All,
     Autosomes,
-    /// A list as plink2's `--chr` takes it: normalised names, and ranges of PLINK's numbers.
+    /// A list as in plink2's `--chr`: normalised names, and ranges of PLINK's numbers.
     Listed {
         names: Vec<String>,
         numbers: Vec<RangeInclusive<u32>>,
@@ -80,7 +80,7 @@ enum Chosen {
 }
 
 impl Chosen {
-    /// True of a contig of that normalised name and class.
+    /// Returns true if the contig with this normalised name and class takes part.
     fn takes(&self, name: &str, class: Class, karyotype: Karyotype) -> bool {
         match self {
             Self::All => true,
@@ -92,7 +92,7 @@ impl Chosen {
         }
     }
 
-    /// Normalised names.
+    /// Returns the normalised names in the list.
     fn names(&self) -> &[String] {
         if let Self::Listed { names, .. } = self { names } else { &[] }
     }
@@ -105,7 +105,7 @@ fn list(text: &str, karyotype: Karyotype) -> Result<Chosen, String> {
         karyotype.number(&name, class)
     };
     for item in text.split(',').map(str::trim) {
-        // A name may have a hyphen of its own.
+        // The hyphen may be part of a name.
         let ends = item.split_once('-').map(|(first, last)| (numbered(first), numbered(last)));
         match ends {
             Some((Some(first), Some(last))) if first <= last => numbers.push(first..=last),
@@ -117,28 +117,28 @@ fn list(text: &str, karyotype: Karyotype) -> Result<Chosen, String> {
     Ok(Chosen::Listed { names, numbers })
 }
 
-/// The contigs of the variants, as run.json has them.
+/// The contigs of the variants, as run.json reports them.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Contigs {
-    /// The number of autosomes; null where that is not known.
+    /// The number of autosomes; null if it is not known.
     autosomes: Karyotype,
-    /// True where the user said that; else the contigs tell.
+    /// True if the user gave the number of autosomes; otherwise it is derived from the contigs.
     #[serde(skip)]
     said: bool,
-    /// The option that chose among them; null where all take part.
+    /// The option that chose contigs; null if all take part.
     asked: Option<String>,
-    /// Variants of contigs that were not asked for.
+    /// The number of variants on contigs that were not asked for.
     left_out: u64,
-    /// Variants that take part, by what their contig is.
+    /// The number of autosomal variants that take part; the next fields count other classes.
     autosomal: u64,
-    /// X, Y and what they have in common, by name.
+    /// Variants on X, Y and the regions that X and Y share, by contig name.
     sex: BTreeMap<String, u64>,
     mitochondrial: u64,
-    /// On PLINK's contig `0`.
+    /// Variants on PLINK's contig `0`.
     unplaced: u64,
-    /// On contigs of any other name.
+    /// Variants on contigs of any other name.
     other: u64,
-    /// Names that were asked for and are not there.
+    /// Requested names that no variant is on.
     #[serde(skip)]
     absent: Vec<String>,
 }
@@ -166,16 +166,16 @@ impl StableText for Contigs {
 }
 
 impl Contigs {
-    /// Reads the contigs of the stores' variants: what they are, and the rows of those that take part.
+    /// Reads the contigs of the stores' variants, and returns their counts and the rows of the variants that take part.
     ///
-    /// Holds 16 bytes for each run of neighbouring variants on one contig, and for each that takes part.
+    /// Holds 16 bytes of memory for each run of consecutive variants on one contig, and for each such run that takes part.
     pub(crate) fn read(
         stores: &[Store],
         args: &ContigArgs,
         cancel: &Cancel,
     ) -> Result<(Self, Vec<Range<u64>>), Failure> {
         let (mut names, mut numbers) = (Vec::<Arc<str>>::new(), HashMap::<Arc<str>, usize>::new());
-        // Numbers of names, and where variants after each other on that contig end.
+        // Each run of consecutive variants on one contig, as the index of the contig's name and the row after the run.
         let (mut runs, mut end, mut karyotype) = (Vec::<(usize, u64)>::new(), 0, Karyotype::HUMAN);
         for store in stores {
             let (first, start) = (runs.len(), end);
@@ -234,16 +234,16 @@ impl Contigs {
         Ok((contigs, rows))
     }
 
-    /// The number of the stores and of something else with these contigs: a human's where both are.
+    /// Returns the karyotype of the stores and of the contigs `names` together: human only if both are human.
     pub(crate) fn karyotype_with<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Karyotype {
-        match Karyotype::of(names.into_iter().map(|name| (name, None))) {
+        match Karyotype::from_contigs(names.into_iter().map(|name| (name, None))) {
             Karyotype::HUMAN => self.autosomes,
             _ if self.said => self.autosomes,
             other => other,
         }
     }
 
-    /// Counts only the variants in these rows, which are in ascending order, of those that take part.
+    /// Counts again, with only the variants in `rows`, which are ascending.
     pub(crate) fn count_only(
         &mut self,
         stores: &[Store],
@@ -277,22 +277,23 @@ impl Contigs {
         *count += variants;
     }
 
-    /// A warning of names that were asked for and are not there.
+    /// Returns a warning of requested names that no variant is on.
     pub(crate) fn absent(&self) -> Option<String> {
         let names = text::few(&self.absent);
         (!self.absent.is_empty()).then(|| format!("--chr: no variant is on {names}"))
     }
 
-    /// Variants that take part though nobody asked for them, of contigs that most analyses leave out.
+    /// Returns a warning of variants that most analyses leave out (sex chromosomes, mitochondria, unplaced) and that take part because no option
+    /// chose contigs.
     pub(crate) fn unasked(&self) -> Option<String> {
         let sex = self.sex.iter().map(|(name, variants)| (name.as_str(), *variants));
-        let all = sex.chain([("MT", self.mitochondrial), ("0", self.unplaced)]);
-        let all: Vec<_> = all.filter(|(_, variants)| *variants > 0).collect();
-        if self.asked.is_some() || all.is_empty() {
+        let contigs = sex.chain([("MT", self.mitochondrial), ("0", self.unplaced)]);
+        let contigs: Vec<_> = contigs.filter(|(_, variants)| *variants > 0).collect();
+        if self.asked.is_some() || contigs.is_empty() {
             return None;
         }
-        let total = text::plural(all.iter().map(|(_, variants)| variants).sum(), "variant");
-        let each: Vec<_> = all.iter().map(|(name, n)| format!("{} on {name}", text::count(*n))).collect();
+        let total = text::plural(contigs.iter().map(|(_, variants)| variants).sum(), "variant");
+        let each: Vec<_> = contigs.iter().map(|(name, n)| format!("{} on {name}", text::count(*n))).collect();
         let option = if self.autosomal > 0 { "--autosome" } else { "--chr with the names of the others" };
         Some(format!(
             "{total} of sex chromosomes, mitochondria or unknown places take part: {}; {option} leaves them out",
@@ -300,15 +301,15 @@ impl Contigs {
         ))
     }
 
-    /// Says in words how many variants were left out.
+    /// Says in words how many variants --chr or --autosome left out.
     pub(crate) fn left_out(&self) -> Option<String> {
         let (left, asked) = (text::count(self.left_out), self.asked.as_ref()?);
         Some(format!("{left} of other contigs left out by {asked}"))
     }
 }
 
-/// The number that the contigs of one store tell, whose variants follow so many and are on contigs in these runs: those that it names, with their
-/// lengths, and those of its variants.
+/// Returns the karyotype that the contigs of one store suggest. `start` is the number of variants in earlier stores, and `runs` are the store's.
+/// Considers the contigs and lengths that the store names, and the contigs of its variants.
 fn karyotype_of(
     store: &Store,
     start: u64,
@@ -319,13 +320,13 @@ fn karyotype_of(
     let used: BTreeSet<usize> = runs.iter().map(|(number, _)| *number).collect();
     let is_last =
         |(number, _): &&(usize, u64)| digits(&Karyotype::UNKNOWN.normalized(&names[*number]).0) == Some(26);
-    // Variants are in the order of their positions, or nearly. One that cannot be read tells nothing.
+    // Variants are roughly in order of position, so the last on contig 26 has the largest. A position that cannot be read is ignored.
     let last = match runs.iter().rev().find(is_last).map(|(_, end)| store.position(end - start - 1)) {
         Some(Err(error @ Error::Budget { .. })) => return Err(error),
         last => last.and_then(Result::ok),
     };
     let named = named.iter().map(|(name, length)| (&**name, *length));
-    Ok(Karyotype::of(
+    Ok(Karyotype::from_contigs(
         named
             .chain(used.iter().map(|number| (&*names[*number], None)))
             .chain(last.map(|at| ("26", Some(at)))),

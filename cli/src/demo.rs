@@ -1,4 +1,4 @@
-//! `teatime demo`.
+//! `teatime demo`: simulated data.
 
 use std::{path::PathBuf, time::Instant};
 
@@ -22,7 +22,7 @@ const COMMAND: &str = "demo";
 const STORE: &str = "genotypes.vcz";
 const POPULATIONS: &str = "populations.tsv";
 
-/// Calls of the largest demo: 20 GB before compression.
+/// The maximum number of calls of a demo: 20 GB before compression.
 const MOST_CALLS: u64 = 10_000_000_000;
 
 /// Simulate a genotype store and show its PCA: needs no data and no GPU
@@ -99,7 +99,7 @@ pub(crate) fn run(args: &DemoArgs, cancel: &Cancel) -> Result<(), Failure> {
     };
     let mut stores = Stores::open(&[output.path(STORE)], &Opening::default(), &run)?;
     stores.take(&ContigArgs::default(), cancel)?;
-    // The store will be at this path.
+    // The store is moved to this path at the end.
     stores.paths = vec![args.out.join(STORE)];
     let job = Job {
         stages,

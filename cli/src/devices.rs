@@ -1,4 +1,4 @@
-//! `teatime devices`.
+//! `teatime devices`: the list of devices.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -23,12 +23,12 @@ pub(crate) fn run(args: &DevicesArgs) -> Result<(), Failure> {
         return say(&format!("{:#}\n", listed.iter().map(|listed| entry(listed, best)).collect::<Value>()));
     }
     say(&table(&listed, best))?;
-    // TEATIME_DEVICE may name a device that is not there.
+    // Fails if TEATIME_DEVICE names a device that does not exist.
     default.map(drop).map_err(Failure::from)
 }
 
-/// An entry of the array: the name that --device takes, whether it is taken when none is named, the first entry that is the same card,
-/// libraries that its driver takes at need, with versions or what is missing, and why it cannot be used.
+/// Returns an entry of the JSON array: the device's name for --device, true if it is the default, the earlier entry that is the same card, the
+/// libraries that its driver loads on demand (with their versions or what is missing), and why the device cannot be used.
 fn entry(listed: &ListedDevice, best: &str) -> Value {
     json!({
         "name": listed.name,

@@ -1,5 +1,4 @@
-//! Checks the tables beside a .bed by the ends of its rows: its length does not tell up to three lines too few or too many
-//! where four samples share a byte.
+//! Checks the .bim and .fam of a .bed by the last bytes of its rows, since up to three wrong lines may not change its length.
 
 use std::{fs, io::Read};
 
@@ -10,17 +9,17 @@ use crate::{failure::Failure, text};
 
 const HEADER: usize = 3;
 
-/// Bytes of rows read at once.
+/// The number of bytes that are read at once.
 const PIECE: u64 = 1 << 20;
 
-/// Most bytes of rows that are read.
+/// The maximum number of bytes that are read.
 const MOST: u64 = 64 << 20;
 
-/// Refuses a .bed with calls where its rows are filled up with zeros: where the .fam lacks up to three lines (of a
-/// sample-major file, the .bim), the length of the .bed is right, but names are those of other samples. The first rows
-/// show it, since few variants have only copies of A1, whose code is 0.
+/// Refuses a .bed with calls in the padding bits of its rows, which have to be zero. If the .fam lacks up to three lines (in a sample-major
+/// file, the .bim), the .bed still has the right length, but sample names are wrong. The first rows show such calls, since few variants have
+/// only copies of A1, whose code is 0.
 ///
-/// Gives a warning where the last samples have no other code, as they do where the .fam has lines too many.
+/// Returns a warning if all calls of the last samples have code 0, as they have if the .fam has too many lines.
 pub(crate) fn check(bed: &BedFile) -> Result<Option<String>, Failure> {
     let io = Failure::io(bed.path());
     let file = fs::File::open(bed.path()).map_err(&io)?;
@@ -31,14 +30,14 @@ pub(crate) fn check(bed: &BedFile) -> Result<Option<String>, Failure> {
         if by_variant { (bed.n_variants(), bed.n_samples()) } else { (bed.n_samples(), bed.n_variants()) };
     let (width, used) = (columns.div_ceil(4), (columns + 3) % 4 + 1);
     let piece = width * (PIECE / width).clamp(1, rows);
-    // Fields of the last byte that some row has calls in.
+    // The bitwise or of the rows' last bytes: two bits for each of up to four samples.
     let (mut read, mut seen) = (0, 0u8);
     while read == 0 || by_variant && used > 1 && seen >> (2 * (used - 1)) == 0 && read < MOST {
         bytes.clear();
         (&file).take(piece).read_to_end(&mut bytes).map_err(&io)?;
         let row = to_usize(width);
         let mut ends = bytes.chunks(row).map(|row| row[row.len() - 1]).inspect(|end| seen |= end);
-        // All four fields of a full byte are used.
+        // In a full byte, all four fields are used and no bits are left to check.
         if let Some(at) = ends.position(|end| u32::from(end) >> (2 * used) != 0) {
             return Err(calls_behind(bed, by_variant, read / width + at as u64 + 1, columns));
         }
@@ -47,7 +46,7 @@ pub(crate) fn check(bed: &BedFile) -> Result<Option<String>, Failure> {
         }
         read += bytes.len() as u64;
     }
-    // The first sample of the last byte is there, or the rows would be a byte shorter.
+    // The first sample of the last byte exists: without it, the rows would be a byte shorter.
     let empty = (1..used).rev().take_while(|field| by_variant && (seen >> (2 * field)) & 3 == 0).count();
     Ok((empty > 0).then(|| no_calls(bed, empty, read / width)))
 }
@@ -64,7 +63,7 @@ fn calls_behind(bed: &BedFile, by_variant: bool, row: u64, columns: u64) -> Fail
     ))
 }
 
-/// Says that all calls of so many samples at the end are two copies of A1.
+/// Says that all calls of the last `samples` samples are two copies of A1.
 fn no_calls(bed: &BedFile, samples: usize, variants: u64) -> String {
     let names = &bed.samples()[bed.samples().len() - samples..];
     let names: Vec<_> = names.iter().map(|sample| format!("{} {}", sample.family, sample.id)).collect();

@@ -1,4 +1,4 @@
-//! Ways in which a command ends when it does not succeed.
+//! The reasons why a command fails.
 
 use std::{fmt, path::Path};
 
@@ -6,16 +6,16 @@ use teatime::{Error, MemoryKind, plain};
 
 use crate::{interrupt, text};
 
-/// Why a command stopped.
+/// The reason why a command stopped.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Arguments that do not fit each other.
+    /// Arguments that contradict each other.
     Usage(String),
-    /// Anything that went wrong.
+    /// Any other error.
     Error(String),
-    /// An error in several lines, none of which a file has a say in.
+    /// An error with several lines, none of which contains text from a file.
     Lines(String),
-    /// Ctrl-C, or a signal that asks the process to end.
+    /// Ctrl-C, or a signal that asks the process to terminate.
     Interrupted,
 }
 
@@ -28,7 +28,7 @@ impl Failure {
         }
     }
 
-    /// For `map_err` on what is done to a file or folder.
+    /// Returns a function for `map_err` that adds the path to an I/O error.
     pub(crate) fn io(path: &Path) -> impl Fn(std::io::Error) -> Self {
         move |error| Self::Error(format!("{}: {error}", path.display()))
     }
@@ -46,7 +46,7 @@ impl fmt::Display for Failure {
 }
 
 impl From<Error> for Failure {
-    /// In the command line's words: flags instead of the names of arguments.
+    /// Converts an error, with command-line options in place of argument names.
     fn from(error: Error) -> Self {
         Self::Error(match &error {
             Error::Cancelled => return Self::Interrupted,
@@ -100,7 +100,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// Adds the option that takes other ploidies to what is said of one.
+/// Adds the option that accepts other ploidies to an error text about ploidy.
 fn of_all_calls(text: &str) -> String {
     const ALL: &str = "must be that of all calls";
     text.replace(ALL, &format!("{ALL}, unless --ploidy-mismatch missing is given"))

@@ -1,10 +1,10 @@
-//! Files of other formats, and what becomes readable of them.
+//! Files of unsupported formats, and how to convert them.
 
 use std::{fs::File, io::Read, path::Path};
 
 use crate::failure::Failure;
 
-/// Endings of files that are not read, what these are, and what to do.
+/// File extensions of unsupported formats, the name of each format, and how to convert it.
 const FOREIGN: &str = "\
 zip ozx | a zip file | unpack it into a folder (`unzip`, or `python -m zipfile -e FILE FOLDER`)
 h5 hdf5 h5ad loom mat ims | an HDF5 file | write its array with `zarr.save` or `numpy.save` in Python, or an AnnData with `write_zarr`
@@ -18,16 +18,16 @@ npz | several arrays in one file | `numpy.save` the one that is meant as a .npy 
 csv tsv txt parquet mtx | a table | `numpy.save` its numbers in Python as a .npy file
 tar tar.gz tgz gz | an archive | unpack it";
 
-/// Refuses what is of another format by its ending or its first bytes, with what to do.
+/// Refuses a file of an unsupported format, recognised by its extension or first bytes, and says how to convert it.
 ///
 /// # Errors
-/// [`Failure::Error`].
+/// [`Failure::Error`] for such a file.
 pub(crate) fn refuse(path: &Path) -> Result<(), Failure> {
     let foreign = |what: &str, how: &str| {
         Err(Failure::Error(format!("{}: is {what}, which is not read: {how}", path.display())))
     };
     if path.is_dir() {
-        // Icechunk's layout has these.
+        // An Icechunk repository has these folders.
         let is_icechunk = ["refs", "snapshots", "manifests"].iter().all(|name| path.join(name).is_dir());
         return match is_icechunk {
             true => foreign(

@@ -1,4 +1,4 @@
-//! `teatime grm`: relationships of the samples of stores, as files of other tools.
+//! `teatime grm`: relationships of the samples of stores, in files for other tools.
 
 use std::path::PathBuf;
 
@@ -92,13 +92,13 @@ enum FormatArg {
 
 const COMMAND: &str = "grm";
 
-/// Paths within the folder of results.
+/// The paths of the results within their folder.
 const PREFIX: &str = "grm";
 const NPY: &str = "grm.npy";
 const NAMES: &str = "grm.id";
 const ZARR: &str = "grm.zarr";
 
-/// Everything that a run may write.
+/// All files that a run may write.
 const RESULTS: [&str; 7] = [RECORD, "grm.grm.bin", "grm.grm.N.bin", "grm.grm.id", NPY, NAMES, ZARR];
 
 /// Runs `teatime grm`.
@@ -107,7 +107,7 @@ pub(crate) fn run(args: &GrmArgs, cancel: &Cancel) -> Result<(), Failure> {
     let output = Output::prepare(&args.out, COMMAND, &RESULTS, &[], args.results.overwrite)?;
     let mut stores = args.stores.open(&run)?;
     if matches!(args.format, FormatArg::Gcta) {
-        // Before the work, which would be for nothing.
+        // This check comes first, so that no work is wasted.
         stores.refuse_splitting("--format gcta cannot hold; npy and zarr can")?;
     }
     let device = args.resources.open()?;
@@ -144,14 +144,14 @@ fn report(args: &GrmArgs, ran: Ran, stores: &Stores, grm: &Grm) -> Report {
     let [method, missing] = [grm.method.name(), grm.missing.name()];
     report.put(json!({
         "variants": variants(&grm.counts),
-        // M: those after --maf and --geno.
+        // The number of variants that pass --maf and --geno.
         "variants_kept": grm.counts.loaded(),
         "method": method,
         "missing": missing,
         "format": args.format.to_possible_value().map(|format| format.get_name().to_owned()),
         "min_maf": args.filter.maf,
         "max_missing": args.filter.geno,
-        // Pairs whose relationship is NaN.
+        // The number of pairs whose relationship is NaN.
         "undefined_pairs": undefined,
     }));
     report.line("variants", used(&grm.counts));

@@ -1,21 +1,21 @@
 //! Settings for how the C library's allocator keeps freed memory.
 
-/// Has all threads allocate from one heap. With a heap each, every thread keeps up to tens of megabytes of freed chunks to itself:
-/// memory that no budget counts, and that the other threads take from the system anew.
+/// Makes all threads allocate from one heap. With a heap for each thread, every thread keeps up to tens of megabytes of freed memory that no
+/// budget counts and that other threads cannot use.
 ///
-/// To be called before there are other threads.
+/// Has to be called before other threads start.
 #[allow(unsafe_code, reason = "the C library has no safe way")]
 pub(crate) fn share() {
-    // SAFETY: sets a number of the allocator's, while no other thread allocates.
+    // SAFETY: sets a parameter of the allocator, while no other thread allocates.
     unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
 }
 
-/// Has each buffer of 4 MiB or more come from the system, and go back to it. Parts of chunks, of many sizes, leave holes in a heap that
-/// no budget counts.
+/// Makes the allocator map each buffer of 4 MiB or more separately and return it to the system when freed. Otherwise buffers of many sizes
+/// fragment the heap, in memory that no budget counts.
 ///
-/// To be called before there are other threads.
+/// Has to be called before other threads start.
 #[allow(unsafe_code, reason = "the C library has no safe way")]
 pub(crate) fn return_large() {
-    // SAFETY: as above.
+    // SAFETY: sets a parameter of the allocator, while no other thread allocates.
     unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, 4 << 20) };
 }

@@ -1,4 +1,4 @@
-//! Signals that ask the process to end.
+//! Signals that ask the process to terminate.
 
 use std::{
     io::{self, IsTerminal},
@@ -9,17 +9,17 @@ use teatime::Cancel;
 
 use crate::note;
 
-/// Exit code of a process that Ctrl-C ended; 128 and the number of the signal, as shells have it.
+/// The exit code after Ctrl-C: 128 plus the signal's number, as in shells.
 const CTRL_C: u8 = 130;
 
 static CODE: AtomicU8 = AtomicU8::new(CTRL_C);
 
-/// The exit code of a run that was stopped.
+/// Returns the exit code of a run that a signal stopped.
 pub(crate) fn code() -> u8 {
     CODE.load(Ordering::Relaxed)
 }
 
-/// The first Ctrl-C asks the work to stop, which removes what it has written; the second ends the process.
+/// Handles Ctrl-C: the first asks the command to stop and to remove what it has written; the second ends the process.
 fn ctrl_c(cancel: &Cancel) {
     if cancel.is_cancelled() {
         std::process::exit(code().into());
@@ -30,14 +30,14 @@ fn ctrl_c(cancel: &Cancel) {
     }
 }
 
-/// Has Ctrl-C, and where there are such, SIGTERM and SIGHUP, cancel the work.
+/// Makes Ctrl-C (and on Unix SIGTERM and SIGHUP) cancel the command.
 #[cfg(not(unix))]
 pub(crate) fn watch(cancel: &Cancel) -> io::Result<()> {
     let cancel = cancel.clone();
     ctrlc::set_handler(move || ctrl_c(&cancel)).map_err(io::Error::other)
 }
 
-/// Has Ctrl-C, and where there are such, SIGTERM and SIGHUP, cancel the work.
+/// Makes Ctrl-C (and on Unix SIGTERM and SIGHUP) cancel the command.
 #[cfg(unix)]
 pub(crate) fn watch(cancel: &Cancel) -> io::Result<()> {
     use signal_hook::{
@@ -45,8 +45,8 @@ pub(crate) fn watch(cancel: &Cancel) -> io::Result<()> {
         iterator::Signals,
     };
     let cancel = cancel.clone();
-    // Signals that the process was started to ignore stay ignored; where that is not known, SIGHUP is taken for one.
-    // Caught, SIGXFSZ makes an error of a write beyond the size that files may have, instead of the end of the process.
+    // Signals that the process was started to ignore stay ignored; if that is unknown, SIGHUP does. With a handler for SIGXFSZ, a write beyond
+    // the file size limit is an error instead of the end of the process.
     let wanted = [(SIGINT, false), (SIGTERM, false), (SIGHUP, true), (SIGXFSZ, false)];
     let wanted = wanted.into_iter().filter(|(signal, unknown)| !ignored(*signal).unwrap_or(*unknown));
     let mut signals = Signals::new(wanted.map(|(signal, _)| signal))?;
@@ -61,7 +61,7 @@ pub(crate) fn watch(cancel: &Cancel) -> io::Result<()> {
                 CODE.store(128 + u8::try_from(signal).unwrap_or_default(), Ordering::Relaxed);
                 cancel.cancel();
             } else if signal == SIGTERM {
-                // Not SIGHUP, which terminals send twice.
+                // SIGHUP does not end it: terminals send it twice.
                 std::process::exit(code().into());
             }
         }
@@ -69,13 +69,13 @@ pub(crate) fn watch(cancel: &Cancel) -> io::Result<()> {
     std::thread::Builder::new().name("teatime-signals".into()).spawn(watch).map(drop)
 }
 
-/// A line of what Linux says of this process, after its name.
+/// Returns the value after `name` in Linux's status of this process.
 pub(crate) fn own_status(name: &str) -> Option<String> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     status.lines().find_map(|line| Some(line.strip_prefix(name)?.trim().to_owned()))
 }
 
-/// True where the process was started to ignore a signal, as `nohup` has it ignore SIGHUP; none where the system does not say.
+/// Returns true if the process was started to ignore a signal, as `nohup` does for SIGHUP; `None` if the system does not say.
 #[cfg(unix)]
 fn ignored(signal: i32) -> Option<bool> {
     let mask = u64::from_str_radix(&own_status("SigIgn:")?, 16).ok()?;

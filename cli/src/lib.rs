@@ -1,7 +1,6 @@
 //! Command line of teatime: PCA of genotypes in Zarr stores or PLINK files on any GPU or the CPU.
 //!
-//! A library for programs that have this command line among others, such as the Python package: there are two functions, [`main`] and
-//! [`size`].
+//! A library for programs that include this command line, such as the Python package. It has two functions, [`main`] and [`size`].
 
 mod args;
 mod array;
@@ -62,13 +61,13 @@ enum Command {
     Devices(devices::DevicesArgs),
 }
 
-/// Runs the command line on `arguments`, the first of which is the program's name, and returns the exit status.
+/// Runs the command line on `arguments`, which start with the program's name, and returns the exit status.
 ///
-/// Ends the process for `--help` and for arguments that it does not know. Handles SIGINT and SIGTERM from then on: the process should
-/// end after it.
+/// Ends the process for `--help` and for invalid arguments. Installs handlers of SIGINT and SIGTERM, which stay, so the process should end after
+/// this function.
 ///
-/// `is_alone` says that the process has no other thread and was started with these arguments: then the allocator is set up, and the
-/// process may start itself anew with another environment.
+/// `is_alone` says that the process has no other thread and was started with these arguments. Then this function configures the allocator and
+/// may restart the process with another environment.
 pub fn main(arguments: impl IntoIterator<Item = OsString>, is_alone: bool) -> u8 {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     if is_alone {
@@ -104,7 +103,7 @@ fn run(command: &Command, cancel: &Cancel) -> Result<(), Failure> {
     }
 }
 
-/// Prints to standard output. A reader that has gone, such as `head`, is no error.
+/// Prints to standard output. A closed pipe, such as to `head`, is no error.
 fn say(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -115,7 +114,7 @@ fn say(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Prints a line to standard error. There is nowhere to tell that this fails.
+/// Prints a line to standard error and ignores failures.
 fn note(line: &str) {
     drop(writeln!(std::io::stderr(), "{line}"));
 }

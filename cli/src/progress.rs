@@ -1,4 +1,4 @@
-//! The bar on standard error, which draws itself only on a terminal.
+//! The progress bar on standard error, which is only drawn on a terminal.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -7,17 +7,17 @@ use teatime::{Progress, Run};
 
 use crate::text;
 
-/// A bar that is wiped when it is dropped.
+/// A progress bar that is erased when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Bar(ProgressBar);
 
 impl Bar {
-    /// A bar over `total` variants.
+    /// Creates a bar for `total` variants.
     pub(crate) fn new(what: &str, total: u64) -> Self {
-        Self::of(what, total, "variants")
+        Self::with_noun(what, total, "variants")
     }
 
-    fn of(what: &str, total: u64, noun: &str) -> Self {
+    fn with_noun(what: &str, total: u64, noun: &str) -> Self {
         let bar = ProgressBar::new(total).with_message(what.to_owned());
         let template = format!("{{msg}} [{{bar:40}}] {{percent:>3}} % of {{human_len}} {noun}, {{eta}} left");
         if let Ok(style) = ProgressStyle::with_template(&template) {
@@ -26,19 +26,19 @@ impl Bar {
         Self(bar)
     }
 
-    /// A bar over so many of what `noun` says, and the run that it shows.
+    /// Creates a bar for `total` items, named by `noun`, and returns it with a run that updates it.
     pub(crate) fn over(run: &Run, what: &'static str, total: u64, noun: &str) -> (Self, Run) {
-        let bar = Self::of(what, total, noun);
+        let bar = Self::with_noun(what, total, noun);
         let run = run.clone().progress(bar.progress(what));
         (bar, run)
     }
 
-    /// Some variants are done, in any thread.
+    /// Advances the bar by a number of variants, from any thread.
     pub(crate) fn advance(&self, variants: u64) {
         self.0.inc(variants);
     }
 
-    /// For a long call of the library: one bar per pass.
+    /// Returns the progress callback for a long call of the library, with one bar for each pass.
     pub(crate) fn progress(&self, what: &'static str) -> Progress {
         let bar = self.0.clone();
         let shown = AtomicU32::new(u32::MAX);

@@ -1,4 +1,4 @@
-//! The report of a run: its record, as run.json has it, and its page, as the terminal shows it.
+//! The report of a run: its record, for run.json, and its page, for the terminal.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -11,11 +11,11 @@ use crate::{
     stores::Stores, text,
 };
 
-/// The times of the stages of a run, which follow each other.
+/// The times of a run's consecutive stages.
 #[derive(Debug)]
 pub(crate) struct Stages {
     started: Instant,
-    /// None of a stage that there was not.
+    /// The time is `None` for a stage that did not occur.
     times: Vec<(&'static str, Option<Duration>)>,
 }
 
@@ -24,7 +24,7 @@ impl Stages {
         Self { started: Instant::now(), times: Vec::new() }
     }
 
-    /// Ends a stage: it has the time that no stage before has.
+    /// Ends a stage, whose time is all the time that no earlier stage has.
     pub(crate) fn end(&mut self, stage: &'static str) -> Duration {
         let before: Duration = self.times.iter().filter_map(|(_, time)| *time).sum();
         let time = self.started.elapsed().saturating_sub(before);
@@ -32,38 +32,39 @@ impl Stages {
         time
     }
 
-    /// Adds a stage that took this time.
+    /// Adds a stage with this time.
     pub(crate) fn took(&mut self, stage: &'static str, time: Option<Duration>) {
         self.times.push((stage, time));
     }
 }
 
-/// A run that is to be reported.
+/// A finished run, for the report.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) stages: Stages,
     pub(crate) device: Device,
-    /// It has the memory that was given.
+    /// The run, with the memory budgets that the user gave.
     pub(crate) run: Run,
-    /// Memory that was planned with.
+    /// The memory budgets that the plan used.
     pub(crate) planned: Budget,
     pub(crate) stats: StreamStats,
     pub(crate) output: Output,
 }
 
-/// A record whose entries are written in the order in which they are put, and a page of lines.
+/// A record, whose entries keep the order in which they were added, and a page of lines.
 #[derive(Debug)]
 pub(crate) struct Report {
     record: Map<String, Value>,
     pub(crate) page: String,
     warnings: Vec<String>,
     ran: Ran,
-    /// Seconds from the start to the report.
+    /// The seconds from the start to the report.
     pub(crate) wall: f64,
 }
 
 impl Report {
-    /// The entries that all commands have, with these warnings among others, and the page's first lines: `input` is what was read.
+    /// Returns a report with the entries that all commands have, these warnings in addition to others, and the page's first lines; `input` names
+    /// the input.
     pub(crate) fn new(ran: Ran, warnings: Vec<String>, input: &str, size: &str) -> Self {
         let Ran { stages, device, run, planned, stats, output } = &ran;
         let (wall, info, given) = (stages.started.elapsed(), device.info(), run.memory);
@@ -80,7 +81,7 @@ impl Report {
             "command_line": words.collect::<Vec<_>>(),
             "started": humantime::format_rfc3339_seconds(SystemTime::now() - wall).to_string(),
             "threads": device.threads(),
-            // That of the device is null where it shares the host's memory.
+            // The device's budget is null if it shares the host's memory.
             "budgets": { "host": share(planned.host, given.host), "device": share(planned.device, given.device) },
             "device": device_entry(info),
             "bytes": {
@@ -105,7 +106,7 @@ impl Report {
         report
     }
 
-    /// The entries and lines of [`new`](Self::new), and the entries that all commands have that read genotypes: `digest` is that of every
+    /// Returns the report of [`new`](Self::new), with the entries that all commands have that read genotypes. `digest` is a digest of every
     /// variant's sum of dosages and number of called samples.
     pub(crate) fn of_stores(
         ran: Ran,
@@ -136,7 +137,7 @@ impl Report {
             "contigs": stores.contigs,
             "counted_allele": stores.counted_allele(),
             "ploidy_mismatch": stores.ploidy_mismatch,
-            // Null where `project` counts those of the variants that it uses.
+            // Null for `project`, which counts the missing calls of the used variants only.
             "calls": stores.calls,
             "absent_chunks": stores.absent_chunks(),
             "allele_counts": format!("fnv1a64:{digest:016x}"),
@@ -161,7 +162,7 @@ impl Report {
         lines.into_iter().for_each(|line| self.line("", line));
     }
 
-    /// The most memory, where the system tells, and the most of the device, after `before`.
+    /// Describes the peak memory of the process, if the system tells, and of the device, after the text `before`.
     pub(crate) fn peaks(&self, before: &str) -> String {
         let bytes = &self.record["bytes"];
         let peak =
@@ -170,7 +171,7 @@ impl Report {
         format!("{}, of the device {on_device}", peak.unwrap_or_default())
     }
 
-    /// Adds the seconds of the stages, null of one that there was not; those of several are a line of the page, too.
+    /// Adds the seconds of the stages, null for a stage that did not occur. If several occurred, also adds a line to the page.
     pub(crate) fn seconds(&mut self) {
         let StreamStats { read, decode, stalled, upload, compute, .. } = self.ran.stats;
         let streamed = [
@@ -198,7 +199,7 @@ impl Report {
         self.record["seconds"][stage] = json!(time.as_secs_f64());
     }
 
-    /// Adds lines of what a stage was at, of which something stands `before` and `after` the first, to the page.
+    /// Adds lines to the page about how a stage spent its time; `before` and `after` surround the first line's text.
     pub(crate) fn streamed(&mut self, stage: &str, before: &str, after: &str) {
         let StreamStats { read, decode, stalled, upload, compute, .. } = self.ran.stats;
         let [read, decode, stalled, upload, compute] =
@@ -206,11 +207,11 @@ impl Report {
         let waits =
             format!("waiting for chunks {stalled:.2} s, upload {upload:.2} s, compute {compute:.2} s");
         self.line(label(stage), format!("{before}{waits}{after};"));
-        // These overlap the others.
+        // These times overlap the others.
         self.line("", format!("meanwhile, summed over threads: read {read:.2} s, decode {decode:.2} s"));
     }
 
-    /// Ends the run: writes the record, gives the results their place, and prints the page, or else the record.
+    /// Ends the run: writes the record, moves the results into place, and prints the page, or the record if `is_json`.
     pub(crate) fn finish(self, is_json: bool) -> Result<(), Failure> {
         let Ran { output, run, .. } = self.ran;
         let wrote = format!("{}: {}", output.target.display(), output.files().join(", "));
@@ -219,7 +220,7 @@ impl Report {
     }
 }
 
-/// A stage's name on the page.
+/// Returns a stage's name on the page.
 fn label(stage: &str) -> &str {
     match stage {
         "pca" => "PCA",
@@ -229,12 +230,12 @@ fn label(stage: &str) -> &str {
     }
 }
 
-/// Variants and samples, in words.
+/// Describes the numbers of variants and samples.
 pub(crate) fn size(variants: u64, samples: u64) -> String {
     [text::plural(variants, "variant"), text::plural(samples, "sample")].join(" x ")
 }
 
-/// The record's entry of variants: the numbers that took part, and that each rule dropped.
+/// Returns the record's entry of variants: the number that took part, and the number that each rule dropped.
 pub(crate) fn variants(counts: &VariantCounts) -> Value {
     json!({
         "total": counts.total,
@@ -248,7 +249,7 @@ pub(crate) fn variants(counts: &VariantCounts) -> Value {
     })
 }
 
-/// The numbers of variants that took part, and that each rule dropped, in words.
+/// Describes the number of variants that took part, and the number that each rule dropped.
 pub(crate) fn used(counts: &VariantCounts) -> String {
     let rules = [
         (counts.zero_variance, "do not vary"),
@@ -261,7 +262,7 @@ pub(crate) fn used(counts: &VariantCounts) -> String {
     format!("{} used{dropped}", text::count(counts.used))
 }
 
-/// A device, in the record and in the list of devices.
+/// Returns a device's entry in the record and in the list of devices.
 pub(crate) fn device_entry(info: &DeviceInfo) -> Value {
     json!({
         "name": info.name,
@@ -272,13 +273,13 @@ pub(crate) fn device_entry(info: &DeviceInfo) -> Value {
         "kind": info.kind.to_string(),
         "driver": info.driver,
         "memory": info.memory,
-        // PCI address or UUID, where the driver tells.
+        // The PCI address or UUID, if the driver reports it.
         "identity": info.identity,
         "compute_capability": info.compute_capability,
     })
 }
 
-/// Most memory that the process has had, in bytes, where the system tells.
+/// Returns the peak memory of the process in bytes, if the system tells.
 fn peak_host() -> Option<u64> {
     let kib = own_status("VmHWM:")?.trim_end_matches("kB").trim().parse::<u64>().ok()?;
     Some(kib * 1024)

@@ -1,4 +1,4 @@
-//! Genotypes of diverged populations by the Balding-Nichols model, the same for a seed on every machine.
+//! Simulated genotypes of diverged populations (Balding-Nichols model), the same for a seed on every machine.
 //!
 //! Balding and Nichols, "A method for quantifying differentiation between populations at multi-allelic loci and its
 //! implications for investigating identity and paternity" (Genetica 96, 1995): a variant has an ancestral frequency p,
@@ -12,7 +12,7 @@ use teatime_genotype::{Variant, VcfZarrHeader, VcfZarrWriter};
 
 use crate::progress::Bar;
 
-/// Contigs that the variants are spread over, in equal parts.
+/// The number of contigs, each with an equal part of the variants.
 const CONTIGS: u64 = 4;
 
 /// The cohort that is simulated.
@@ -21,9 +21,9 @@ pub(crate) struct Model {
     pub(crate) variants: u64,
     pub(crate) samples: usize,
     pub(crate) populations: usize,
-    /// Probability of a missing call.
+    /// The probability of a missing call.
     pub(crate) missing: f64,
-    /// `F_ST`.
+    /// `F_ST`, the distance of the populations.
     pub(crate) fst: f64,
     pub(crate) seed: u64,
 }
@@ -37,17 +37,17 @@ enum Stream {
 }
 
 impl Model {
-    /// The population of a sample: equal parts, in order.
+    /// Returns the population of a sample. Populations are equal in size and consecutive.
     pub(crate) fn population(&self, sample: usize) -> usize {
         sample * self.populations / self.samples
     }
 
-    /// Names of the populations.
+    /// Returns the names of the populations.
     pub(crate) fn population_names(&self) -> Vec<String> {
         (1..=self.populations).map(|i| format!("pop{i}")).collect()
     }
 
-    /// Names of the samples.
+    /// Returns the names of the samples.
     pub(crate) fn sample_names(&self) -> Vec<String> {
         let width = self.samples.to_string().len();
         (0..self.samples).map(|i| format!("pop{}_{:0width$}", self.population(i) + 1, i + 1)).collect()
@@ -57,7 +57,7 @@ impl Model {
     pub(crate) fn write(&self, path: &Path, cancel: &Cancel, bar: &Bar) -> Result<()> {
         let contigs = (1..=CONTIGS).map(|i| format!("chr{i}")).collect();
         let mut header = VcfZarrHeader::new(self.sample_names(), contigs, self.variants);
-        // Simulated calls hardly compress; more would take most of the demo's time.
+        // Simulated calls hardly compress; a higher level would take most of the demo's time.
         header.level = 1;
         let writer = VcfZarrWriter::create(path, header)?;
         (0..writer.n_chunks()).into_par_iter().try_for_each(|chunk| {
@@ -96,7 +96,7 @@ impl Model {
     fn describe(&self, row: u64, draws: &mut Draws) -> Variant {
         let part = self.variants.div_ceil(CONTIGS);
         let (contig, within) = (row / part, row % part);
-        // About a variant per thousand bases, and never two at one position.
+        // There is about one variant per thousand bases, and never two at one position.
         let step = 1000.min((1 << 31) / part - 1).max(1);
         let reference = draws.word() % 4;
         let alternate = (reference + 1 + draws.word() % 3) % 4;
@@ -112,14 +112,14 @@ impl Model {
     }
 }
 
-/// A word is below this with probability p.
+/// Returns the threshold that a random word is below with probability p.
 fn threshold(p: f64) -> u64 {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "p is between 0 and 1")]
     let threshold = (p * 4_294_967_296.0) as u64;
     threshold
 }
 
-/// Random words of one stream of one variant.
+/// Random words of one stream for one variant.
 struct Draws {
     key: [u32; 2],
     block: u64,
@@ -132,7 +132,7 @@ impl Draws {
         #[allow(clippy::cast_possible_truncation, reason = "the two halves of the seed")]
         let seed = [seed as u32, (seed >> 32) as u32];
         let [a, b, ..] = philox(seed, stream as u64);
-        // A variant has 2^30 blocks of words, which is more samples than a store can have.
+        // A variant has 2^30 blocks of words, enough for the maximum number of samples of a store.
         Self { key: [a, b], block: row << 30, words: [0; 4], next: 4 }
     }
 
@@ -146,7 +146,7 @@ impl Draws {
         self.words[self.next - 1]
     }
 
-    /// Between 0 and 1, neither included.
+    /// Draws a uniform number between 0 and 1, excluding both.
     fn uniform(&mut self) -> f64 {
         let (high, low) = (u64::from(self.word()), u64::from(self.word()));
         ((high << 20 | low >> 12) as f64 + 0.5) / 2f64.powi(52)
@@ -157,7 +157,7 @@ impl Draws {
         radius * libm::cos(std::f64::consts::TAU * self.uniform())
     }
 
-    /// Marsaglia and Tsang, "A simple method for generating gamma variables" (2000).
+    /// Draws a gamma variate, by Marsaglia and Tsang, "A simple method for generating gamma variables" (2000).
     fn gamma(&mut self, shape: f64) -> f64 {
         if shape < 1.0 {
             let boost = libm::exp(libm::log(self.uniform()) / shape);
@@ -174,14 +174,14 @@ impl Draws {
         }
     }
 
-    /// A population's frequency.
+    /// Draws a population's allele frequency.
     fn frequency(&mut self, ancestral: f64, fst: f64) -> f64 {
         if fst <= 0.0 {
             return ancestral;
         }
         let spread = (1.0 - fst) / fst;
         let (x, y) = (self.gamma(ancestral * spread), self.gamma((1.0 - ancestral) * spread));
-        // Both underflow only where nearly every population is fixed.
+        // Both underflow only if nearly every population is fixed.
         if x + y > 0.0 { x / (x + y) } else { ancestral.round() }
     }
 }
@@ -204,8 +204,8 @@ mod tests {
     fn variants_are_in_order() {
         let model = model(0.1, 0.0);
         let mut calls = vec![0; 120];
-        let all: Vec<Variant> = (0..4000).map(|row| model.variant(row, &mut calls)).collect();
-        for pair in all.windows(2) {
+        let variants: Vec<Variant> = (0..4000).map(|row| model.variant(row, &mut calls)).collect();
+        for pair in variants.windows(2) {
             assert!(pair[0].contig < pair[1].contig || pair[0].position < pair[1].position);
             assert_ne!(pair[0].reference, pair[0].alternate);
         }

@@ -1,4 +1,4 @@
-//! One store, of either kind.
+//! One genotype store, in Zarr or PLINK format.
 
 use std::{ops::Range, path::Path, sync::Arc};
 
@@ -10,19 +10,19 @@ use teatime_genotype::{
 
 use crate::{failure::Failure, foreign};
 
-/// Bytes that names and variants may take whatever the budget is: the process has more besides.
+/// The minimum number of bytes of memory for names and variants, whatever the budget.
 const NAMES: u64 = 16 << 20;
 
-/// The allele whose copies are the dosage, by its number in [`Genotypes::count_allele`](teatime_genotype::Genotypes::count_allele).
+/// The counted allele, by its number in [`Genotypes::count_allele`](teatime_genotype::Genotypes::count_allele): its copies are the dosage.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CountedAllele {
-    /// An allele of a .bed, named after its column of the .bim.
+    /// An allele of a .bed, given by its column of the .bim.
     OfBed(u8),
-    /// An allele of calls.
+    /// An allele of calls, given by its number.
     OfCalls(u8),
 }
 
-/// One store, of either kind.
+/// One genotype store, in Zarr or PLINK format.
 #[derive(Debug)]
 pub(crate) enum Store {
     Zarr(GenotypeStore),
@@ -30,7 +30,7 @@ pub(crate) enum Store {
 }
 
 impl Store {
-    /// The PLINK .bed that `path` names, with or without its ending, else the Zarr store.
+    /// Opens the PLINK .bed that `path` names, with or without its extension, or else a Zarr store.
     pub(crate) fn open(
         path: &Path,
         array: Option<&str>,
@@ -58,7 +58,7 @@ impl Store {
         }
     }
 
-    /// Frees what is kept of variants for the next range of them.
+    /// Frees the memory of variants that is kept for reading the next range.
     pub(crate) fn forget_variants(&self) {
         if let Self::Zarr(store) = self {
             store.forget_variants();
@@ -72,7 +72,8 @@ impl Store {
         }
     }
 
-    /// The variants in `range`, whose names may be written. Without `positions`, those of a .bim are 0 and need not be numbers.
+    /// Returns the variants in `range`, after a check that their names are safe to print. Without `positions`, the positions of a .bim are 0 and
+    /// need not be numeric.
     pub(crate) fn variants(&self, range: Range<u64>, positions: bool) -> teatime::Result<Vec<Variant>> {
         let variants = match self {
             Self::Zarr(store) => store.variants(range),
@@ -89,9 +90,9 @@ impl Store {
         Ok(variants)
     }
 
-    /// Refuses names that would break the lines and columns of a table, or act on the terminal that shows them.
+    /// Refuses names that would break the lines and columns of a table, or control the terminal that shows them.
     fn plain(&self, what: &str, name: &str) -> teatime::Result<()> {
-        // Nearly all are of these.
+        // Nearly all names are printable ASCII.
         let is_plain =
             name.bytes().all(|byte| matches!(byte, b' '..=b'~')) || !name.contains(char::is_control);
         if is_plain {
@@ -101,7 +102,7 @@ impl Store {
         Err(Error::Store { path: self.arrays()[0].name().into(), why: why.into() })
     }
 
-    /// Gives `f` the contigs of the variants in order, and how many variants after each other are on one.
+    /// Calls `f` with each contig and the number of consecutive variants on it, in order.
     pub(crate) fn contigs(&self, f: &mut dyn FnMut(&str, u64) -> teatime::Result<()>) -> teatime::Result<()> {
         let f = &mut |name: &str, variants| {
             self.plain("contig", name)?;
@@ -113,7 +114,7 @@ impl Store {
         }
     }
 
-    /// Contigs that a store names, whether or not a variant is on them, and their lengths.
+    /// Returns the contigs that a store names, with or without variants, and their lengths.
     pub(crate) fn named_contigs(&self) -> teatime::Result<Vec<(String, Option<u64>)>> {
         match self {
             Self::Zarr(store) => store.named_contigs(),
@@ -121,7 +122,7 @@ impl Store {
         }
     }
 
-    /// The position of a variant.
+    /// Returns the position of a variant.
     pub(crate) fn position(&self, variant: u64) -> teatime::Result<u64> {
         match self {
             Self::Zarr(store) => store.position(variant),
@@ -131,7 +132,7 @@ impl Store {
         }
     }
 
-    /// Columns of a Zarr store of which chunks were not there, so far, and might have held something else than was taken for them.
+    /// Returns the columns of a Zarr store with chunks that were absent so far and might have held other values than the fill value.
     pub(crate) fn doubtful_columns(&self) -> Vec<DoubtfulColumn> {
         match self {
             Self::Zarr(store) => store.doubtful_columns(),
@@ -146,7 +147,7 @@ impl Store {
         }
     }
 
-    /// Names of the samples, if the store has some, and of their families where there are such.
+    /// Returns the names of the samples and of their families, if the store has them.
     pub(crate) fn samples(&self) -> Result<[Option<Vec<String>>; 2], Failure> {
         let [ids, families]: [Option<Vec<String>>; 2] = match self {
             Self::Zarr(store) => [store.sample_ids()?, None],
@@ -161,7 +162,7 @@ impl Store {
     }
 }
 
-/// True where `path` names a PLINK .bed: by its ending, or as the prefix of one.
+/// Returns true if `path` names a PLINK .bed, by its extension or as the prefix of an existing file.
 pub(crate) fn is_bed(path: &Path) -> bool {
     let mut prefixed = path.as_os_str().to_owned();
     prefixed.push(".bed");
@@ -169,7 +170,7 @@ pub(crate) fn is_bed(path: &Path) -> bool {
     !path.is_dir() && (ends || Path::new(&prefixed).is_file())
 }
 
-/// Variants read at once.
+/// The number of variants that are read at once.
 const BATCH: u64 = 4096;
 
 /// The variants of all stores, read in batches.
@@ -181,15 +182,15 @@ pub(crate) struct Variants<'a> {
 }
 
 impl<'a> Variants<'a> {
-    /// Without `positions`, those of a .bim are 0 and need not be numbers.
+    /// Creates a reader. Without `positions`, the positions of a .bim are 0 and need not be numeric.
     pub(crate) fn new(stores: &'a [Store], positions: bool) -> Self {
         Self { stores, positions, batch: Vec::new(), first: 0 }
     }
 
-    /// The variant of that number, counted over all stores; numbers come in ascending order.
+    /// Returns the variant with that index, counted over all stores; indices have to be ascending.
     ///
     /// # Panics
-    /// Panics where the stores have no variant of that number.
+    /// Panics if the stores have no variant with that index.
     pub(crate) fn get(&mut self, number: u64) -> teatime::Result<&mut Variant> {
         let within = |first: u64| to_usize(number.saturating_sub(first));
         if number < self.first || within(self.first) >= self.batch.len() {

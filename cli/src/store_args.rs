@@ -19,7 +19,7 @@ use crate::{
 pub(crate) const MISSING_CHUNKS: Named<MissingChunk> =
     &[("error", MissingChunk::Error), ("fill", MissingChunk::Fill)];
 
-/// The values of --ploidy-mismatch: true where calls of another ploidy become missing.
+/// The values of --ploidy-mismatch; true if calls of another ploidy become missing.
 const PLOIDY_MISMATCHES: Named<bool> = &[("error", false), ("missing", true)];
 
 /// Arguments of every command that reads genotypes.
@@ -65,14 +65,15 @@ pub(crate) struct StoreArgs {
 }
 
 impl StoreArgs {
-    /// Opens the stores, without reading genotypes, and takes the contigs that were asked for.
+    /// Opens the stores, without reading genotypes, and selects the requested contigs.
     pub(crate) fn open(&self, run: &Run) -> Result<Stores, Failure> {
         let mut stores = self.stores(&self.paths, self.array.as_deref(), self.counted_allele, run)?;
         stores.take(&self.contigs, &run.cancel)?;
         Ok(stores)
     }
 
-    /// Opens another store whose variants are matched with those of these: all of them, and of a .bed whichever allele is counted.
+    /// Opens another store, whose variants will be matched with those of `self`'s stores. All its variants take part, and a .bed may count
+    /// either allele.
     pub(crate) fn open_other(&self, path: &Path, run: &Run) -> Result<Stores, Failure> {
         let array = self.array.as_deref().filter(|_| !is_bed(path));
         self.stores(&[path.to_path_buf()], array, None, run)
@@ -93,7 +94,7 @@ impl StoreArgs {
     }
 
     /// # Errors
-    /// [`Failure::Usage`] where the allele is given by its number: `what` matches variants by the names of their alleles.
+    /// [`Failure::Usage`] if --counted-allele is a number, since `what` matches variants by the names of their alleles.
     pub(crate) fn names_alleles(&self, what: &str) -> Result<(), Failure> {
         match self.counted_allele {
             Some(CountedAllele::OfCalls(number)) => Err(Failure::Usage(format!(
@@ -103,7 +104,7 @@ impl StoreArgs {
         }
     }
 
-    /// Finds the ploidy of stores of calls of several, where that was asked for: a pass over them.
+    /// If --ploidy-mismatch asks for it, finds the ploidy of most calls, in one pass over the stores.
     pub(crate) fn settle_ploidy(
         &self,
         stores: &mut Stores,
@@ -126,7 +127,7 @@ impl StoreArgs {
     }
 }
 
-/// The names of a .bim's columns, or the number of an allele of calls.
+/// Parses the name of a .bim's allele column, or the number of an allele of calls.
 fn counted_allele(text: &str) -> Result<CountedAllele, String> {
     match (text.to_ascii_lowercase().as_str(), text.parse()) {
         ("a1", _) => Ok(CountedAllele::OfBed(1)),

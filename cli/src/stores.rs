@@ -1,4 +1,4 @@
-//! Opening the stores of a run, and whether they agree.
+//! Opening the stores of a run, and checks that they agree.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -18,42 +18,42 @@ use crate::{
     text,
 };
 
-/// The options of opening stores.
+/// The options for opening stores.
 #[derive(Debug, Default)]
 pub(crate) struct Opening<'a> {
-    /// Path of the genotype array within each store, where it has another name.
+    /// The path of the genotype array within each store, if it has another name.
     pub(crate) array: Option<&'a str>,
     pub(crate) missing: MissingChunk,
-    /// It has to be an allele of such stores.
+    /// The counted allele, which has to exist in such stores.
     pub(crate) counted: Option<CountedAllele>,
-    /// Unless calls may be of any, all stores have to have room for the same number of alleles.
+    /// True if calls may have any ploidy; otherwise all stores have to hold the same number of alleles in a call.
     pub(crate) any_ploidy: bool,
 }
 
-/// The stores of a run: the same samples, variants appended in order.
+/// The stores of a run, which have the same samples; their variants are appended in order.
 #[derive(Debug)]
 pub(crate) struct Stores {
     pub(crate) paths: Vec<PathBuf>,
-    /// Paths of the genotype arrays within each store.
+    /// The paths of the genotype arrays within each store.
     pub(crate) arrays: Vec<Vec<String>>,
     pub(crate) stores: Vec<Store>,
     pub(crate) samples: Vec<String>,
-    /// Families of the samples of a .fam.
+    /// The families of the samples, if there is a .fam.
     pub(crate) families: Option<Vec<String>>,
     /// The genotypes of the variants that take part.
     pub(crate) genotypes: Genotypes,
-    /// None before [`take`](Self::take), and where they cannot be read and nobody asked for some.
+    /// `None` before [`take`](Self::take), or if contigs cannot be read and no option needs them.
     pub(crate) contigs: Option<Contigs>,
-    /// Set where calls of another ploidy are missing.
+    /// Set if calls of another ploidy are treated as missing.
     pub(crate) ploidy_mismatch: Option<PloidyMismatch>,
-    /// Set where calls were counted.
+    /// Set if missing calls were counted.
     pub(crate) calls: Option<Calls>,
-    /// Warnings of what was odd on the way, yet allowed.
+    /// Warnings of unusual input, collected so far.
     odd: Vec<String>,
 }
 
 impl Stores {
-    /// Reads metadata and sample names, no genotypes.
+    /// Opens the stores and reads metadata and sample names, but no genotypes.
     pub(crate) fn open(paths: &[PathBuf], opening: &Opening<'_>, run: &Run) -> Result<Self, Failure> {
         let Opening { array, missing, counted, any_ploidy } = *opening;
         let mut stores: Vec<Store> = Vec::new();
@@ -64,7 +64,7 @@ impl Stores {
             if let Store::Plink(bed) = &store {
                 odd.extend(ends::check(bed)?);
             }
-            let [ids, of] = store.samples()?;
+            let [ids, family_ids] = store.samples()?;
             let ids = match ids {
                 Some(ids) => ids,
                 None if paths.len() > 1 => {
@@ -83,25 +83,25 @@ impl Stores {
                 }
             };
             if stores.is_empty() {
-                (samples, families) = (ids, of);
-            } else if families.is_some() != of.is_some() {
+                (samples, families) = (ids, family_ids);
+            } else if families.is_some() != family_ids.is_some() {
                 let (one, other) = (paths[0].display(), path.display());
                 let why = format!("{one} and {other}: PLINK files and Zarr stores do not go together");
                 return Err(Failure::Error(why));
             } else {
                 let ours = cells(&samples, families.as_ref(), " ");
-                let theirs = cells(&ids, of.as_ref(), " ");
+                let theirs = cells(&ids, family_ids.as_ref(), " ");
                 if let Some(why) = difference(&paths[0], &ours, path, &theirs) {
                     return Err(Failure::Error(why));
                 }
             }
             stores.push(store);
         }
-        let all = stores.iter().flat_map(|store| store.arrays().iter().cloned()).collect();
+        let arrays = stores.iter().flat_map(|store| store.arrays().iter().cloned()).collect();
         let genotypes = match families {
-            Some(_) => Genotypes::plink(all, samples.len() as u64)?,
-            None if any_ploidy => Genotypes::of_any_ploidy(all)?,
-            None => Genotypes::new(all)?,
+            Some(_) => Genotypes::plink(arrays, samples.len() as u64)?,
+            None if any_ploidy => Genotypes::of_any_ploidy(arrays)?,
+            None => Genotypes::new(arrays)?,
         };
         let genotypes = match (counted, genotypes.kind()) {
             (None, _) => genotypes,
@@ -137,7 +137,7 @@ impl Stores {
         })
     }
 
-    /// Reads the contigs of the variants, and takes the variants of those that were asked for.
+    /// Reads the contigs of the variants, and selects the variants on the requested contigs.
     pub(crate) fn take(&mut self, args: &ContigArgs, cancel: &Cancel) -> Result<(), Failure> {
         match Contigs::read(&self.stores, args, cancel) {
             Ok((contigs, rows)) => {
@@ -146,7 +146,7 @@ impl Stores {
                 self.contigs = Some(contigs);
                 Ok(())
             }
-            // A run that needs no contigs goes on without them.
+            // If no option needs contigs, the run continues without them.
             Err(Failure::Error(why)) if args.is_all() => {
                 self.odd.push(format!("which contigs the variants are on is not known: {why}"));
                 Ok(())
@@ -155,10 +155,10 @@ impl Stores {
         }
     }
 
-    /// Takes every haplotype for a sample, with its name and `_1`, `_2` ... behind it.
+    /// Treats every haplotype as a sample, named after the sample with `_1`, `_2` ... appended.
     ///
     /// # Errors
-    /// As [`Genotypes::haplotypes`].
+    /// The errors of [`Genotypes::haplotypes`].
     pub(crate) fn take_haplotypes(&mut self) -> teatime::Result<()> {
         let numbers = 1..=self.genotypes.ploidy();
         self.genotypes = self.genotypes.clone().haplotypes()?;
@@ -167,40 +167,41 @@ impl Stores {
         Ok(())
     }
 
-    /// Counts the contigs of what is used of the variants that take part.
+    /// Counts the contigs again for the used variants only: `used` has an entry for each variant that takes part.
     pub(crate) fn count_contigs(&mut self, used: &[Option<Match>]) -> teatime::Result<()> {
         let Some(contigs) = &mut self.contigs else { return Ok(()) };
         let rows = self.genotypes.selected().flatten().zip(used).filter(|(_, used)| used.is_some());
         contigs.count_only(&self.stores, rows.map(|(row, _)| row))
     }
 
-    /// Notes how many calls are missing of the variants that were read, and of each sample, where that was counted.
+    /// Records how many calls were missing in the variants that were read, in all and, if counted, for each sample.
     pub(crate) fn count_calls(&mut self, counts: &VariantCounts, by_sample: Option<&[u64]>) {
         let names = cells(&self.samples, self.families.as_ref(), " ");
         self.calls = Some(Calls::new(counts.total, &names, counts.missing_calls, by_sample));
     }
 
     /// # Errors
-    /// [`Failure::Error`] where no chunk of an array was there that was read.
+    /// [`Failure::Error`] if every chunk of an array that was looked for is absent.
     pub(crate) fn check_found(&self) -> Result<(), Failure> {
         let mut arrays = self.stores.iter().flat_map(Store::arrays);
         arrays.try_for_each(|array| check_found(array.name(), &**array))
     }
 
-    /// Chunks of genotypes that were not there and were taken for the fill value.
+    /// Returns the number of chunks of genotypes that were absent and read as the fill value.
     pub(crate) fn absent_chunks(&self) -> u64 {
         self.stores.iter().flat_map(Store::arrays).map(|array| array.looked_for().absent).sum()
     }
 
-    /// Warnings of what is odd, yet allowed: stores that are given more than once, samples of one name in a .fam or with white space in
-    /// names, chunks of columns that are not there, and what opening the stores met.
+    /// Returns warnings of unusual input that is no error: stores given more than once, samples with equal names in a .fam or with white space
+    /// in names, absent chunks of columns, and warnings from opening the stores.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let file = |(path, store): (&PathBuf, &Store)| match store {
             Store::Plink(bed) => bed.path().canonicalize(),
             Store::Zarr(_) => path.canonicalize(),
         };
-        // A path that is gone by now is not compared.
-        let files: Vec<_> = self.paths.iter().zip(&self.stores).filter_map(|of| file(of).ok()).collect();
+        // A path that no longer exists is not compared.
+        let files: Vec<_> =
+            self.paths.iter().zip(&self.stores).filter_map(|store| file(store).ok()).collect();
         let given = |(file, times): (&PathBuf, u64)| {
             format!("{} is given {times} times: so often do its variants count", file.display())
         };
@@ -223,7 +224,8 @@ impl Stores {
     }
 
     /// # Errors
-    /// [`Failure::Error`] for a sample whose name readers of words would take for none or two, with the `format` that cannot hold it.
+    /// [`Failure::Error`] for a sample whose name is empty or has white space, so that readers that split at white space would misread it.
+    /// `format` says what cannot hold it.
     pub(crate) fn refuse_splitting(&self, format: &str) -> Result<(), Failure> {
         match self.samples.iter().find(|id| id.is_empty() || id.contains(char::is_whitespace)) {
             Some(id) => {
@@ -234,7 +236,7 @@ impl Stores {
         }
     }
 
-    /// Lines of a summary that say what of the stores is not taken as it is there.
+    /// Returns lines of the summary about genotypes that are not used as stored.
     pub(crate) fn changes(&self) -> Vec<String> {
         let mismatch = self.ploidy_mismatch.map(|PloidyMismatch { stored, ploidy, calls }| {
             let calls = text::plural(calls, "call");
@@ -247,17 +249,17 @@ impl Stores {
         contigs.into_iter().chain(mismatch).chain(counted).chain(calls).collect()
     }
 
-    /// Heading of the columns of [`sample_cells`](Self::sample_cells): of names alone, or of families and names.
+    /// Returns the header of [`sample_cells`](Self::sample_cells): for names alone, or for families and names.
     pub(crate) fn sample_header(&self, [alone, both]: [&str; 2]) -> String {
         if self.families.is_some() { both.into() } else { alone.into() }
     }
 
-    /// Each sample's name, after its family where the store has families, in columns.
+    /// Returns each sample's name, with its family in a column before it if the store has families.
     pub(crate) fn sample_cells(&self) -> impl Iterator<Item = String> {
         cells(&self.samples, self.families.as_ref(), "\t").into_iter()
     }
 
-    /// Column of a .bim, or number of an allele of calls; none where all alleles but the reference are counted.
+    /// Returns the counted allele: a column of a .bim or a number; `None` if all alleles but the reference are counted.
     pub(crate) fn counted_allele(&self) -> Option<String> {
         match (self.genotypes.kind(), self.genotypes.counted_allele()?) {
             (GenotypeKind::Plink, 0) => Some("A2".into()),
@@ -266,18 +268,18 @@ impl Stores {
         }
     }
 
-    /// The allele, or alleles, of a variant whose copies are the dosage.
+    /// Returns the counted allele or alleles of a variant, whose copies are the dosage.
     pub(crate) fn counted<'a>(&self, variant: &'a Variant) -> &'a str {
         if self.genotypes.counted_allele() == Some(0) { &variant.reference } else { &variant.alternate }
     }
 }
 
-/// Chunks that are not there, in words.
+/// Describes the absent chunks of a column.
 fn filled(store: &Path, DoubtfulColumn { path, chunks, value }: &DoubtfulColumn) -> String {
     let (n, are) = (text::plural(*chunks, "chunk"), if *chunks == 1 { "is" } else { "are" });
-    let of = if path.ends_with("variant_contig") { "contig " } else { "" };
+    let kind = if path.ends_with("variant_contig") { "contig " } else { "" };
     format!(
-        "{}: {n} of {path} {are} not there and {are} read as its fill value ({of}`{value}`), as writers leave out chunks \
+        "{}: {n} of {path} {are} not there and {are} read as its fill value ({kind}`{value}`), as writers leave out chunks \
          of nothing else; lost ones would look the same",
         store.display()
     )
@@ -292,14 +294,14 @@ fn cells(ids: &[String], families: Option<&Vec<String>>, between: &str) -> Vec<S
     }
 }
 
-/// Items that occur more than once, and how often, in order.
+/// Returns the items that occur more than once, with their counts, in order.
 fn doubled<T: Ord>(all: &[T]) -> impl Iterator<Item = (&T, u64)> {
     let mut times = BTreeMap::new();
     all.iter().for_each(|one| *times.entry(one).or_insert(0) += 1);
     times.into_iter().filter(|&(_, times)| times > 1)
 }
 
-/// Paths of a store's genotype arrays within it.
+/// Returns the paths of a store's genotype arrays within it.
 fn within(path: &Path, store: &Store) -> Vec<String> {
     let inner = |name: &str| {
         let inner = Path::new(name).strip_prefix(path).map_or(name.into(), Path::to_string_lossy);
@@ -311,15 +313,15 @@ fn within(path: &Path, store: &Store) -> Vec<String> {
     }
 }
 
-/// Says in words how the samples of two stores differ, if they do.
+/// Describes how the samples of two stores differ, if they do.
 fn difference(path: &Path, samples: &[String], other_path: &Path, other: &[String]) -> Option<String> {
     if samples == other {
         return None;
     }
     let (path, other_path) = (path.display(), other_path.display());
-    let only = |these: &[String], those: &[String]| {
-        let those: HashSet<&String> = those.iter().collect();
-        these.iter().filter(|id| !those.contains(id)).cloned().collect::<Vec<_>>()
+    let only = |ids: &[String], others: &[String]| {
+        let others: HashSet<&String> = others.iter().collect();
+        ids.iter().filter(|id| !others.contains(id)).cloned().collect::<Vec<_>>()
     };
     let (left, right) = (only(samples, other), only(other, samples));
     if left.is_empty() && right.is_empty() {

@@ -1,6 +1,6 @@
 //! Numbers as text.
 
-/// As C's `%.{digits}g` writes it, which is how plink2 writes its tables.
+/// Formats a number like C's `%.{digits}g`, which plink2 uses for its tables.
 pub(crate) fn general(value: f64, digits: usize) -> String {
     if !value.is_finite() {
         return if value.is_nan() {
@@ -23,12 +23,12 @@ pub(crate) fn general(value: f64, digits: usize) -> String {
     format!("{}e{sign}{:02}", trimmed(mantissa), exponent.unsigned_abs())
 }
 
-/// Without zeros that end the decimals.
+/// Removes trailing zeros of the decimals.
 fn trimmed(number: &str) -> &str {
     if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number }
 }
 
-/// The shortest text that reads back as the same f64.
+/// Returns the shortest text that parses to the same f64.
 pub(crate) fn exact(value: f64) -> String {
     let size = value.abs();
     if size == 0.0 || (1e-5..1e16).contains(&size) || !size.is_finite() {
@@ -38,19 +38,19 @@ pub(crate) fn exact(value: f64) -> String {
     }
 }
 
-/// A whole number with commas.
+/// Formats a whole number with commas between thousands.
 pub(crate) fn count(n: u64) -> String {
     indicatif::HumanCount(n).to_string()
 }
 
-/// The first of some names.
+/// Returns the first names of a list, followed by dots if there are more.
 pub(crate) fn few(names: &[impl AsRef<str>]) -> String {
     let few: Vec<_> = names.iter().take(5).map(|name| format!("`{}`", name.as_ref())).collect();
     let dots = if names.len() > few.len() { ", ..." } else { "" };
     few.join(", ") + dots
 }
 
-/// Lines without other control characters than their ends: these are as JSON has them.
+/// Escapes control characters except line ends, as JSON does.
 pub(crate) fn lines(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut lines, c| {
         if c.is_control() && c != '\n' {
@@ -62,7 +62,7 @@ pub(crate) fn lines(text: &str) -> String {
     })
 }
 
-/// A count with its noun in the right number.
+/// Returns a count and its noun, in singular or plural.
 pub(crate) fn plural(n: u64, noun: &str) -> String {
     let ending = match (n, noun.ends_with('s')) {
         (1, _) => "",
@@ -72,7 +72,7 @@ pub(crate) fn plural(n: u64, noun: &str) -> String {
     format!("{} {noun}{ending}", count(n))
 }
 
-/// Bytes in a unit that people read.
+/// Formats a number of bytes with a readable unit.
 pub(crate) fn bytes(n: u64) -> String {
     let units = [(1u64 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     match units.iter().find(|(size, _)| n >= *size) {

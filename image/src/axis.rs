@@ -1,50 +1,50 @@
 //! Axes of images.
 
-/// Most axes of an image.
+/// The maximum number of axes of an image.
 pub(crate) const MOST_AXES: usize = 5;
 
 /// The kind of an axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AxisKind {
-    /// Space.
+    /// A spatial axis.
     Space,
-    /// Time.
+    /// A time axis.
     Time,
-    /// Channels.
+    /// An axis of channels.
     Channel,
-    /// Anything else, as the image calls it; none where it does not say.
+    /// Any other kind, with the image's name for it; `None` if the image gives none.
     Other(Option<String>),
 }
 
 /// An axis of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Axis {
-    /// Its name, such as `y`.
+    /// The axis's name, such as `y`.
     pub name: String,
-    /// The kind of axis.
+    /// The kind of the axis.
     pub kind: AxisKind,
-    /// Unit of its scale, such as `micrometer`, where there is one.
+    /// The unit of the axis's scale, such as `micrometer`, if it has one.
     pub unit: Option<String>,
 }
 
 impl Axis {
-    /// An axis along space with a unit, by its name in UDUNITS-2, such as `micrometer`.
+    /// Creates a spatial axis. `unit` is its name in UDUNITS-2, such as `micrometer`.
     pub fn space(name: &str, unit: &str) -> Self {
         Self { name: name.to_owned(), kind: AxisKind::Space, unit: Some(unit.to_owned()) }
     }
 
-    /// An axis along time with a unit, such as `second`.
+    /// Creates a time axis with a unit, such as `second`.
     pub fn time(name: &str, unit: &str) -> Self {
         Self { kind: AxisKind::Time, ..Self::space(name, unit) }
     }
 
-    /// An axis of channels.
+    /// Creates an axis of channels.
     pub fn channel(name: &str) -> Self {
         Self { name: name.to_owned(), kind: AxisKind::Channel, unit: None }
     }
 
-    /// By the type that metadata give; without one `z`, `y` and `x` go along space, `t` along time, and `c` along channels.
+    /// Creates an axis of the kind that the metadata give. Without a kind, `z`, `y` and `x` are spatial, `t` is time, and `c` is channels.
     pub(crate) fn new(name: &str, kind: Option<&str>, unit: Option<&str>) -> Self {
         let kind = match (kind, name) {
             (Some("space"), _) | (None, "z" | "y" | "x") => AxisKind::Space,
@@ -55,7 +55,7 @@ impl Axis {
         Self { name: name.to_owned(), kind, unit: unit.map(str::to_owned) }
     }
 
-    /// The type that metadata give it.
+    /// Returns the name of the kind in metadata.
     pub(crate) fn kind_name(&self) -> Option<&str> {
         match &self.kind {
             AxisKind::Space => Some("space"),
@@ -65,14 +65,14 @@ impl Axis {
         }
     }
 
-    /// Its unit in messages.
+    /// Returns the unit, for messages.
     pub(crate) fn unit_name(&self) -> &str {
         self.unit.as_deref().unwrap_or("(no unit)")
     }
 }
 
-/// Says what is wrong with the axes of an image to be read or written; both ask for 2 or 3 axes along space, at most one along time and
-/// one of another kind, each with a name of its own.
+/// Says why axes are not those of an image: an image has 2 or 3 spatial axes, at most one time axis and one axis of another kind, each with a
+/// distinct name.
 pub(crate) fn misfit(axes: &[Axis]) -> Option<String> {
     let count = |of: fn(&AxisKind) -> bool| axes.iter().filter(|axis| of(&axis.kind)).count();
     let space = count(|kind| *kind == AxisKind::Space);
@@ -94,7 +94,7 @@ pub(crate) fn misfit(axes: &[Axis]) -> Option<String> {
     None
 }
 
-/// Numbers of the axes along space.
+/// Returns the indices of the spatial axes.
 pub(crate) fn spatial(axes: &[Axis]) -> impl Iterator<Item = usize> {
     axes.iter().enumerate().filter(|(_, axis)| axis.kind == AxisKind::Space).map(|(at, _)| at)
 }

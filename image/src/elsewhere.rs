@@ -1,4 +1,4 @@
-//! Messages about groups of OME-Zarr that are no images.
+//! Messages about OME-Zarr groups that are not images.
 
 use teatime::{
     Error,
@@ -7,14 +7,14 @@ use teatime::{
 
 use crate::{entry::Entry, metadata::Metadata};
 
-/// Most names that a message lists.
+/// The maximum number of names that a message lists.
 const LISTED: usize = 8;
 
-/// The error of the group at `path`, whose metadata are `ome` and which is no image: it names the images in it.
+/// Returns the error for the group at `path`, which has metadata `ome` but is no image. The error names the images in it.
 pub(crate) fn not_an_image(storage: &dyn Storage, path: &str, ome: &Entry<'_>) -> Error {
     let why = if let Some(plate) = ome.find("plate") {
         let wells = paths(&plate.get("wells"));
-        // There is no need to know the images of the other wells.
+        // The images of one well suffice.
         let images = wells.first().map_or_else(Vec::new, |well| {
             let images = images_of_well(storage, &join(path, well));
             images.iter().map(|image| join(well, image)).collect()
@@ -53,7 +53,7 @@ fn images_of_well(storage: &dyn Storage, path: &str) -> Vec<String> {
     metadata.ome().map_or_else(|_| Vec::new(), |ome| paths(&ome.get("well").get("images")))
 }
 
-/// The images that bioformats2raw wrote: those that it lists, else folders with a number for a name.
+/// Returns the images that bioformats2raw wrote: the images that it lists, or otherwise the folders whose names are numbers.
 fn series(storage: &dyn Storage, path: &str) -> Vec<String> {
     if let Ok(metadata) = Metadata::read(storage, &join(path, "OME"))
         && let Ok(ome) = metadata.ome()
@@ -67,7 +67,7 @@ fn series(storage: &dyn Storage, path: &str) -> Vec<String> {
     numbers.iter().map(u64::to_string).collect()
 }
 
-/// The `path` of each entry of a list.
+/// Returns the `path` of each entry of a list.
 fn paths(entry: &Entry<'_>) -> Vec<String> {
     let items = entry.items().unwrap_or_default();
     items.iter().filter_map(|item| item.get("path").text().ok()).map(str::to_owned).collect()

@@ -1,12 +1,12 @@
-//! Values of a metadata file, with their place in it for messages.
+//! Values of a metadata file, with their keys for messages.
 
 use serde_json::Value;
 use teatime::{Error, Result};
 
-/// Most characters of a value that a message shows.
+/// The maximum number of characters of a value that a message shows.
 const SHOWN: usize = 60;
 
-/// The value that a metadata file has under a key, which may be nothing.
+/// The value under a key of a metadata file, or nothing if the key is absent.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry<'a> {
     file: &'a str,
@@ -15,19 +15,19 @@ pub(crate) struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// The whole file.
+    /// Returns the entry of the whole file.
     pub(crate) fn new(file: &'a str, value: &'a Value) -> Self {
         Self { file, key: String::new(), value: Some(value) }
     }
 
-    /// Returns the entry of an object under a name. Null counts as nothing.
+    /// Returns the entry under a name of an object. Null counts as absent.
     pub(crate) fn get(&self, name: &str) -> Self {
         let dot = if self.key.is_empty() { "" } else { "." };
         let value = self.value.and_then(|value| value.get(name)).filter(|value| !value.is_null());
         Self { file: self.file, key: format!("{}{dot}{name}", self.key), value }
     }
 
-    /// Returns the entry under a name where there is something.
+    /// Returns the entry under a name, if it is present.
     pub(crate) fn find(&self, name: &str) -> Option<Self> {
         Some(self.get(name)).filter(|entry| entry.value.is_some())
     }
@@ -36,7 +36,7 @@ impl<'a> Entry<'a> {
         self.value
     }
 
-    /// The entries of a list.
+    /// Returns the entries of a list.
     pub(crate) fn items(&self) -> Result<Vec<Self>> {
         let items = self.value.and_then(Value::as_array).ok_or_else(|| self.refuse("a list"))?;
         let item =
@@ -48,12 +48,12 @@ impl<'a> Entry<'a> {
         self.value.and_then(Value::as_str).ok_or_else(|| self.refuse("a string"))
     }
 
-    /// A string, or nothing.
+    /// Returns a string, or `None` if the entry is absent.
     pub(crate) fn text_or_none(&self) -> Result<Option<&'a str>> {
         self.value.map(|_| self.text()).transpose()
     }
 
-    /// As many finite numbers, one for each axis.
+    /// Returns a list of `count` finite numbers, one for each axis.
     pub(crate) fn numbers(&self, count: usize) -> Result<Vec<f64>> {
         let numbers = self.value.and_then(Value::as_array).filter(|numbers| numbers.len() == count);
         let numbers =
@@ -61,7 +61,7 @@ impl<'a> Entry<'a> {
         numbers.ok_or_else(|| self.refuse(&format!("a list of {count} numbers, one for each axis")))
     }
 
-    /// The error of an entry that is not as expected.
+    /// Returns the error of an entry that is not as expected.
     pub(crate) fn refuse(&self, expected: &str) -> Error {
         let Some(value) = self.value else {
             return Error::store(self.file, format_args!("has no `{}`, expected {expected}", self.key));

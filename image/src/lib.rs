@@ -1,16 +1,16 @@
-//! OME-Zarr images, [version 0.4](https://ngff.openmicroscopy.org/0.4/) and [0.5](https://ngff.openmicroscopy.org/0.5/): the same picture
-//! as several arrays, the levels, from the full size to small ones, with axes, pixel sizes and units.
+//! OME-Zarr images, [version 0.4](https://ngff.openmicroscopy.org/0.4/) and [0.5](https://ngff.openmicroscopy.org/0.5/). An image
+//! consists of several arrays, its levels, from the full size to small sizes, with axes, pixel sizes and units.
 //!
 //! | concept | item | |
 //! |---|---|---|
-//! | image | [`Multiscale`] | reads what there is |
-//! | level | [`Level`] | one size of the picture, with its scale and translation; its pixels are a [`ZarrArray`](teatime::store::ZarrArray), to be read with [`stream`](teatime::stream) like any other |
-//! | axis | [`Axis`], [`AxisKind`] | along space, channels or time, with its unit |
-//! | what an image is to be | [`ImageSpec`], [`Pyramid`] | axes, pixel sizes, chunks, how many smaller levels |
-//! | writer | [`MultiscaleWriter`] | writes level 0 tile by tile, whoever makes the tiles, and then smaller levels, each of means of the one before |
+//! | image | [`Multiscale`] | reads an existing image |
+//! | level | [`Level`] | one size of the image, with its scale and translation; its pixels are a [`ZarrArray`](teatime::store::ZarrArray), which [`stream`](teatime::stream) reads |
+//! | axis | [`Axis`], [`AxisKind`] | a spatial, channel or time axis, with its unit |
+//! | description of an image to write | [`ImageSpec`], [`Pyramid`] | axes, pixel sizes, chunks, the number of smaller levels |
+//! | writer | [`MultiscaleWriter`] | writes level 0 tile by tile as the caller provides tiles, and then smaller levels, each from means of the level before |
 //!
-//! Memory is bounded, whatever the size of an image. What a killed process leaves looks like no image, and another process goes on with
-//! it. Errors are [`teatime::Error`] and name the file or chunk. There are no cargo features.
+//! Memory is bounded, whatever the size of an image. Files that a killed process leaves are not recognised as an image, and another process
+//! can resume writing it. Errors are [`teatime::Error`] and name the file or chunk. There are no cargo features.
 //!
 //! # A first program
 //!

@@ -1,17 +1,17 @@
-//! Means of neighbouring pixels.
+//! Means of adjacent pixels.
 
 use half::f16;
 use rayon::prelude::*;
 use teatime::{Element, store::Storable, to_usize};
 
-/// A type of pixels that have means. A mean is of 1, 2, 4 or 8 pixels.
+/// A type of pixels that can be averaged. A mean is over 1, 2, 4 or 8 pixels.
 pub(crate) trait Mean: Storable + Send + Sync {
-    /// Holds the sum of 8 of them.
+    /// A type that holds the sum of 8 pixels.
     type Sum: Copy + Default + Send + Sync;
 
     fn add(self, sum: Self::Sum) -> Self::Sum;
 
-    /// The mean of `1 << shift` pixels: of integers the nearest, the even one of two.
+    /// Returns the mean of `1 << shift` pixels. Integers are rounded to the nearest, ties to even.
     fn mean(sum: Self::Sum, shift: u32) -> Self;
 }
 
@@ -43,7 +43,7 @@ macro_rules! floats {
         impl Mean for $type {
             type Sum = f64;
 
-            // An eighth of each, so that no sum of finite numbers is infinite.
+            // Each pixel is multiplied by 1/8, so that no sum of finite numbers is infinite.
             fn add(self, sum: f64) -> f64 {
                 sum + f64::from(self) * 0.125
             }
@@ -61,8 +61,8 @@ floats! {
     f64, |value| value;
 }
 
-/// The nearest f16. Rounded to f32 on the way, as `half` does it, some numbers would be rounded twice: where f32 is not exact, the odd
-/// one of the two beside the number is taken, which is half between no two of f16.
+/// Returns the nearest f16. Since `half` rounds to f32 first, some values would be rounded twice. So if f32 is not exact, the neighbouring f32
+/// with an odd last bit is taken, which is never halfway between two f16.
 fn nearest_f16(value: f64) -> f16 {
     let near = value.to_f32();
     let (back, bits) = (f64::from(near), near.to_bits());
@@ -72,13 +72,14 @@ fn nearest_f16(value: f64) -> f16 {
     f16::from_f32(near)
 }
 
-/// The extent of each axis when every so many pixels along it are one; what is left at the end is one too.
+/// Returns the extent of each axis when `factor` pixels along it become one. A remainder at the end becomes one pixel too.
 pub(crate) fn reduced(shape: &[u64], factors: &[u64]) -> Vec<u64> {
     shape.iter().zip(factors).map(|(extent, factor)| extent.div_ceil(*factor)).collect()
 }
 
-/// Means of boxes of pixels, by factors of 1 or 2 along each axis, of which at most three are 2. At the end of an axis of odd extent, boxes
-/// have one pixel along it. `bytes` are the pixels in C order. Runs on the threads of the pool that it is called in; they change no bit.
+/// Returns the means of boxes of pixels. `factors` is 1 or 2 for each axis, and 2 for at most three axes. At the end of an axis of odd extent,
+/// boxes have one pixel along it. `bytes` are the pixels in C order. Runs on the threads of the current pool; their number does not change the
+/// result.
 pub(crate) fn means<T: Mean>(bytes: &[u8], shape: &[u64], factors: &[u64]) -> Vec<T> {
     let sizes = |extents: &[u64]| -> Vec<usize> { extents.iter().copied().map(to_usize).collect() };
     let (out_shape, shape, factors) = (sizes(&reduced(shape, factors)), sizes(shape), sizes(factors));
@@ -106,7 +107,7 @@ pub(crate) fn means<T: Mean>(bytes: &[u8], shape: &[u64], factors: &[u64]) -> Ve
     out
 }
 
-/// The rows whose means are row `number` of the result, in ascending order.
+/// Collects the rows whose means are row `number` of the result, in ascending order.
 fn rows_of(
     mut number: usize,
     shape: &[usize],

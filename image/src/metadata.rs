@@ -1,4 +1,4 @@
-//! Metadata of the groups of OME-Zarr.
+//! Metadata of OME-Zarr groups.
 
 use serde_json::Value;
 use teatime::{
@@ -12,13 +12,13 @@ use crate::entry::Entry;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OmeVersion {
-    /// Version 0.4, which has arrays of Zarr version 2.
+    /// Version 0.4, whose arrays are of Zarr version 2.
     V04,
-    /// Version 0.5, which has arrays of Zarr version 3.
+    /// Version 0.5, whose arrays are of Zarr version 3.
     V05,
 }
 
-/// The metadata of a group of OME-Zarr.
+/// The metadata of an OME-Zarr group.
 pub(crate) struct Metadata {
     file: String,
     pub(crate) version: OmeVersion,
@@ -49,7 +49,7 @@ impl Metadata {
     }
 }
 
-/// Refuses an entry that names another version than the expected one.
+/// Refuses an entry with a version other than the expected one.
 pub(crate) fn is_version(entry: &Entry<'_>, expected: &str) -> Result<()> {
     match entry.text_or_none()? {
         Some(found) if found != expected => {

@@ -1,4 +1,4 @@
-//! Images that are read.
+//! Reading of images.
 
 use std::{path::Path, sync::Arc};
 
@@ -15,19 +15,19 @@ use crate::{
     metadata::{Metadata, OmeVersion, is_version},
 };
 
-/// One of the sizes of an image.
+/// One size of an image.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Level {
-    /// Its array, within the folder of the image: [a key](teatime::store::key_within).
+    /// The path of the level's array within the folder of the image: [a key](teatime::store::key_within).
     pub path: String,
-    /// Size of a pixel along each axis, in the axis's unit. Finite, above 0.
+    /// The size of a pixel along each axis, in the axis's unit. It is finite and above 0.
     pub scale: Vec<f64>,
-    /// The middle of the first pixel along each axis, in the axis's unit. Finite.
+    /// The position of the centre of the first pixel along each axis, in the axis's unit. It is finite.
     pub translation: Vec<f64>,
 }
 
-/// An OME-Zarr image: its axes, and its levels, the largest first.
+/// An OME-Zarr image, with its axes and its levels, starting with the largest.
 #[derive(Debug)]
 pub struct Multiscale {
     storage: Arc<dyn Storage>,
@@ -40,24 +40,24 @@ pub struct Multiscale {
 }
 
 impl Multiscale {
-    /// Opens the image whose folder is `path`. Reads its metadata alone.
+    /// Opens the image whose folder is `path`. Reads only its metadata.
     ///
-    /// The image may be on its own, or one of a plate or of what bioformats2raw wrote: its own folder is to be named then.
-    /// Axes without a type are taken by their names: `z`, `y` and `x` go along space, `t` along time, and `c` along channels.
+    /// The image may also be part of a plate or of bioformats2raw's output; then `path` is the image's own folder. Axes without a type are
+    /// classified by their names: `z`, `y` and `x` are spatial, `t` is time, and `c` is channels.
     ///
     /// # Errors
-    /// - [`Error::Store`]: no image is there (where it is something else of OME-Zarr, such as a plate, the images in it are named); a
-    ///   version other than 0.4 and 0.5; several images in one folder; or metadata that are damaged: the file, the key and what was
-    ///   expected are named. Scales are to be above 0.
-    /// - [`Error::Io`]: they cannot be read.
+    /// - [`Error::Store`]: there is no image at `path` (for another OME-Zarr group, such as a plate, the error names the images in it); the
+    ///   version is neither 0.4 nor 0.5; the folder holds several images; or the metadata are damaged, such as a scale that is not above
+    ///   0: the error names the file, the key and the expected value.
+    /// - [`Error::Io`]: the metadata cannot be read.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_in(&(Arc::new(Folder::new(path.as_ref())) as Arc<dyn Storage>), "")
     }
 
-    /// Opens the image at `path` within a store that is anywhere, as [`open`](Self::open) does; an empty path means the store itself.
+    /// Opens the image at `path` within any store, as [`open`](Self::open) does; an empty path means the store itself.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// The errors of [`open`](Self::open).
     pub fn open_in(storage: &Arc<dyn Storage>, path: &str) -> Result<Self> {
         let (what, place) = (Node::at(&**storage, path)?, storage.place(path));
         match what {
@@ -98,42 +98,42 @@ impl Multiscale {
         })
     }
 
-    /// The version that it is of.
+    /// Returns the version of OME-Zarr.
     pub fn version(&self) -> OmeVersion {
         self.version
     }
 
-    /// Its name, where it has one.
+    /// Returns the image's name, if it has one.
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// Its axes, those of its arrays: 2 to 5.
+    /// Returns the axes of the image and its arrays, of which there are 2 to 5.
     pub fn axes(&self) -> &[Axis] {
         &self.axes
     }
 
-    /// Numbers of its axes along space: 2 or 3. The others, of time, channels and anything else, are left alone by filters.
+    /// Returns the indices of the 2 or 3 spatial axes. Filters leave the other axes (time, channels and others) alone.
     pub fn spatial_axes(&self) -> Vec<usize> {
         axis::spatial(&self.axes).collect()
     }
 
-    /// Its levels, the largest first: at least one. What transformations the metadata give to all of them is in their scales and
-    /// translations.
+    /// Returns the levels, starting with the largest; there is at least one. Their scales and translations include the transformations that the
+    /// metadata give for all levels.
     pub fn levels(&self) -> &[Level] {
         &self.levels
     }
 
-    /// The settings that its channels are to be shown with, as the metadata have them (`omero`), where they do.
+    /// Returns the display settings of the channels (`omero`), as in the metadata, if there are any.
     pub fn omero(&self) -> Option<&Attributes> {
         self.omero.as_ref()
     }
 
-    /// The array of a level. Writers leave out chunks of background, so `missing` is [`MissingChunk::Fill`] for most images.
+    /// Opens the array of a level. Writers leave out chunks of background, so `missing` is [`MissingChunk::Fill`] for most images.
     ///
     /// # Errors
-    /// [`Error::Argument`]: no such level; [`Error::Store`]: its array is not there, is damaged or not supported, or its axes are
-    /// not those of the image; [`Error::Io`]: its metadata cannot be read.
+    /// [`Error::Argument`]: there is no such level; [`Error::Store`]: the array is absent, damaged or not supported, or its axes are not the
+    /// image's; [`Error::Io`]: the array's metadata cannot be read.
     pub fn level(&self, level: usize, missing: MissingChunk) -> Result<ZarrArray> {
         let path = join(&self.path, &self.find(level)?.path);
         let array = ZarrArray::open_in(&self.storage, &path, missing)?;
@@ -142,7 +142,7 @@ impl Multiscale {
             let why = format_args!("has {found} axes, expected the {axes} of its image: {}", self.names());
             return Err(Error::store(array.name(), why));
         }
-        // In version 0.4 they are no part of the format.
+        // In version 0.4, names of axes are not part of the format.
         let names = array.dimension_names();
         if self.version == OmeVersion::V05
             && !names.is_empty()
@@ -158,13 +158,12 @@ impl Multiscale {
         Ok(array)
     }
 
-    /// Lengths in units as lengths in pixels of a level, for each axis of the array: 0 for axes that do not go along space.
-    /// `sigma` has one number for each axis along space, in its unit and in the order of the axes, or one for all of them where they have
-    /// the same unit.
+    /// Converts lengths in units to pixels of a level, for each axis of the array: 0 for axes that are not spatial. `sigma` has one length for
+    /// each spatial axis, in the axis's unit and in order, or one for all of them if they have the same unit.
     ///
     /// # Errors
-    /// [`Error::Argument`]: no such level; numbers that are not as many, are negative or not finite, or are not finite in pixels; one
-    /// number for axes of several units. Axes and units are named.
+    /// [`Error::Argument`]: there is no such level; the number of lengths is wrong; a length is negative, or not finite in units or pixels;
+    /// there is one length for axes of several units. The error names axes and units.
     pub fn sigma_in_pixels(&self, level: usize, sigma: &[f64]) -> Result<Vec<f64>> {
         let refuse = |why: String| Error::argument("sigma_in_pixels", "sigma", why);
         let scale = &self.find(level)?.scale;
@@ -206,7 +205,7 @@ impl Multiscale {
         Ok(pixels)
     }
 
-    /// A level by its number.
+    /// Returns a level by its index.
     pub(crate) fn find(&self, level: usize) -> Result<&Level> {
         self.levels.get(level).ok_or_else(|| {
             let why =
@@ -239,7 +238,7 @@ fn read_levels(image: &Entry<'_>, axes: usize) -> Result<Vec<Level>> {
     if items.is_empty() {
         return Err(datasets.refuse("at least one level"));
     }
-    // Applied after those of the levels.
+    // These transformations apply after the levels' own.
     let (all, moved) = match image.find("coordinateTransformations") {
         Some(entry) => read_transformations(&entry, axes)?,
         None => (vec![1.0; axes], vec![0.0; axes]),
@@ -262,7 +261,7 @@ fn read_levels(image: &Entry<'_>, axes: usize) -> Result<Vec<Level>> {
     items.iter().map(level).collect()
 }
 
-/// A scale, and after it a translation, where there is one.
+/// Reads a scale, followed by an optional translation.
 fn read_transformations(entry: &Entry<'_>, axes: usize) -> Result<(Vec<f64>, Vec<f64>)> {
     let items = entry.items()?;
     let [first, rest @ ..] = items.as_slice() else {

@@ -1,4 +1,4 @@
-//! A level of means of the one before, larger than memory.
+//! Writing of a level that is larger than memory, from means of the level before.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use teatime::{
 
 use crate::mean::{Mean, means};
 
-/// Buffers of a tile that writing it takes: its pixels, the same filled up to a whole tile, and encoded.
+/// The number of buffers for writing a tile: its pixels, the pixels padded to a whole tile, and the encoded bytes.
 const BUFFERS: u64 = 3;
 
-/// Writes the tiles of `to` that are not there, of means of `from` by `factors`. Tells how far it is from `status` on, in rows of `total`.
+/// Writes the missing tiles of `to`, from means of `from` by `factors`. Reports progress from `status` on, in rows of `total`.
 ///
 /// # Errors
-/// [`Error::Budget`]; [`Error::Chunk`] where `from` cannot be read, or a tile not be encoded; [`Error::Io`]; [`Error::Cancelled`].
+/// [`Error::Budget`]; [`Error::Chunk`] if `from` cannot be read or a tile cannot be encoded; [`Error::Io`]; [`Error::Cancelled`].
 pub(crate) fn reduce(
     from: Arc<dyn ChunkedArray>,
     to: &ArrayWriter,
@@ -59,7 +59,7 @@ fn reduce_as<T: Mean>(
     let threads = pool.current_num_threads() as u64;
     let each =
         tile.iter().fold(BUFFERS * size_of::<T>() as u64, |bytes, &extent| bytes.saturating_mul(extent));
-    // Boxes are staged in two places.
+    // Two boxes are staged at a time.
     let least = plan.largest_need().saturating_add(plan.block_bytes().saturating_mul(2));
     let spare = run.memory.fit_host(least.saturating_add(each))?.left(device).host;
     let ahead = plan.ahead(threads).min(spare / 2);

@@ -13,23 +13,23 @@ use crate::{
     multiscale::{Level, Multiscale},
 };
 
-/// An image's stack is halved unless it has fewer pixels than its planes are long, divided by this.
+/// The stack is halved if it has at least the extent of the longer axis of a plane divided by this.
 const STACK: u64 = 4;
 
-/// The smaller levels that an image has.
+/// The rule for how many smaller levels an image has.
 ///
-/// Each is made of means of the one before: over 2 pixels along both axes of the planes (the last two along space), and along the stack (the
-/// third) where it has at least a quarter as many pixels as the longer axis of a plane. At the end of an axis of odd length the mean is over
-/// what there is. Axes of time, of channels and others, and axes of one pixel stay.
+/// Each level consists of means of the level before: over 2 pixels along both axes of the planes (the last two spatial axes), and along the
+/// stack (the third spatial axis) if its extent is at least a quarter of a plane's longer axis. At the end of an axis of odd extent, the mean is
+/// over the remaining pixels. Axes of one pixel and axes that are not spatial keep their extents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Pyramid {
-    /// None: level 0 is all.
+    /// No smaller levels: there is only level 0.
     #[default]
     None,
-    /// Until planes have at most as many pixels along both axes: 256 is usual. At least 1.
+    /// Levels until planes have at most this number of pixels along both axes. It is at least 1, and usually 256.
     UntilWithin(u64),
-    /// So many levels, level 0 among them, as far as there is anything to halve. At least 1.
+    /// This number of levels including level 0, or fewer if nothing is left to halve. It is at least 1.
     Levels(usize),
 }
 
@@ -47,30 +47,30 @@ impl StableText for Pyramid {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ImageSpec {
-    /// Its name; none by default.
+    /// The name of the image; `None` by default.
     pub name: Option<String>,
-    /// Axes of its arrays, in the order that OME-Zarr asks for: time, channels or something else, space.
+    /// The axes of the arrays, in the order that OME-Zarr requires: time, then channels or another kind, then space.
     pub axes: Vec<Axis>,
-    /// Size of a pixel of level 0 along each axis, in the axis's unit: above 0; 1 where there is none.
+    /// The size of a pixel of level 0 along each axis, in the axis's unit. It is above 0, and 1 for axes without a scale.
     pub scale: Vec<f64>,
-    /// The middle of the first pixel of level 0 along each axis, in the axis's unit. Default 0.
+    /// The position of the centre of the first pixel of level 0 along each axis, in the axis's unit; 0 by default.
     pub translation: Vec<f64>,
-    /// The settings that its channels are to be shown with (`omero`); none by default.
+    /// The display settings of the channels (`omero`); `None` by default.
     pub omero: Option<Attributes>,
-    /// Default none.
+    /// The smaller levels; none by default.
     pub pyramid: Pyramid,
-    /// The array of level 0. Its format decides on the version: version 3 of Zarr, the default, makes 0.5 of OME-Zarr, version 2 makes 0.4.
-    /// The other levels have the same chunks and shards, unless they are smaller than one. Names of axes and folders of chunks are as
-    /// OME-Zarr asks for, whatever this says. With a `job`, another process can go on with the image.
+    /// The array of level 0. Zarr version 3, the default, makes an image of OME-Zarr 0.5; Zarr version 2 makes one of 0.4. The other levels have
+    /// the same chunks and shards, unless a level is smaller than a chunk or shard. The names of axes and the chunk key separator follow
+    /// OME-Zarr, whatever this says. With a `job`, another process can resume writing the image.
     pub array: ArraySpec,
 }
 
-/// A level that is to be written.
+/// A level to be written.
 #[derive(Clone, Debug)]
 pub(crate) struct LevelSpec {
     pub(crate) level: Level,
     pub(crate) array: ArraySpec,
-    /// By how much each axis is shorter than in the level before.
+    /// The factor by which each axis is shorter than in the level before.
     pub(crate) factors: Vec<u64>,
 }
 
@@ -85,7 +85,7 @@ teatime::setters! {
 }
 
 impl ImageSpec {
-    /// An image with these axes, the size of a pixel along each, and the array of level 0.
+    /// Creates a description from the axes, the size of a pixel along each axis, and the array of level 0.
     pub fn new(axes: Vec<Axis>, scale: &[f64], array: ArraySpec) -> Self {
         Self {
             name: None,
@@ -98,11 +98,10 @@ impl ImageSpec {
         }
     }
 
-    /// An image whose level 0 lies as a level of another does: with its axes, scale and translation, and the name and the `omero` of the
-    /// other image.
+    /// Creates a description whose level 0 has the axes, scale and translation of a level of another image, and that image's name and `omero`.
     ///
     /// # Errors
-    /// [`Error::Argument`]: no such level.
+    /// [`Error::Argument`]: there is no such level.
     pub fn like(source: &Multiscale, level: usize, array: ArraySpec) -> Result<Self> {
         let Level { scale, translation, .. } = source.find(level)?;
         Ok(Self {
@@ -113,7 +112,7 @@ impl ImageSpec {
         })
     }
 
-    /// Refuses what is wrong with it, but for what the array alone tells.
+    /// Refuses an invalid description, except for errors that the array's own checks find.
     pub(crate) fn check(&self) -> Result<()> {
         let refuse = |name: &'static str, why: String| Err(Error::argument("ImageSpec", name, why));
         let axes = self.axes.len();
@@ -155,7 +154,7 @@ impl ImageSpec {
         }
     }
 
-    /// Says so where axes are in another order than OME-Zarr asks for.
+    /// Returns an error text if the axes are not in the order that OME-Zarr requires.
     fn disorder(&self) -> Option<String> {
         let rank = |axis: &Axis| match axis.kind {
             AxisKind::Time => 0,
@@ -167,13 +166,13 @@ impl ImageSpec {
             .then(|| format!("{names}, expected those of time first, and those of space last"))
     }
 
-    /// All levels, the largest first.
+    /// Returns all levels, starting with the largest.
     pub(crate) fn levels(&self) -> Vec<LevelSpec> {
         let axes = self.axes.len();
         let mut array = self.array.clone();
         array.axes = self.axes.iter().map(|axis| axis.name.clone()).collect();
         array.nested = true;
-        // All that the image depends on, so that no process goes on with another one.
+        // The job includes everything that the image depends on, so that no process resumes a different image.
         let image = json!([
             self.name,
             self.axes.iter().map(axis_json).collect::<Vec<_>>(),
@@ -185,7 +184,7 @@ impl ImageSpec {
         array.job = Some(format!("{}\0{image}", self.array.job.as_deref().unwrap_or_default()));
 
         let level_of = |number: usize, whole: &[u64]| {
-            // The middle of a box of pixels, from that of its first one.
+            // The centre of a box of pixels, relative to the centre of its first pixel.
             let middle =
                 |axis: usize| self.translation[axis] + (whole[axis] - 1) as f64 / 2.0 * self.scale[axis];
             Level {
@@ -202,7 +201,7 @@ impl ImageSpec {
             array.shape = reduced(&array.shape, &factors);
             let chunk: Vec<u64> =
                 self.array.chunk_shape.iter().zip(&array.shape).map(|(n, most)| *n.min(most)).collect();
-            // The fewest whole chunks that hold all there is.
+            // The smallest number of whole chunks that holds the level.
             let shard = |((of, chunk), extent): ((&u64, &u64), &u64)| {
                 of.min(extent).checked_next_multiple_of(*chunk).unwrap_or(*of)
             };
@@ -214,7 +213,7 @@ impl ImageSpec {
         levels
     }
 
-    /// By how much each axis of a level of that shape is shorter in the next one, if there is to be one after so many.
+    /// Returns the factor by which each axis becomes shorter in the next level, or `None` if no level follows the first `levels`.
     fn factors(&self, shape: &[u64], levels: usize) -> Option<Vec<u64>> {
         let spatial: Vec<usize> = axis::spatial(&self.axes).collect();
         let (stack, planes) = spatial.split_at(spatial.len() - 2);
@@ -234,7 +233,7 @@ impl ImageSpec {
         (wanted && factors.contains(&2)).then_some(factors)
     }
 
-    /// The attributes of the image's group.
+    /// Returns the attributes of the image's group.
     pub(crate) fn attributes(&self) -> Attributes {
         let levels = self.levels();
         let dataset = |level: &Level| {
@@ -255,7 +254,7 @@ impl ImageSpec {
             image["type"] = json!("mean");
         }
         let mut ome = Attributes::new();
-        // Its version is said once, and only in 0.4 here.
+        // `omero` has a version of its own only in OME-Zarr 0.4.
         let mut omero = self.omero.clone();
         omero.as_mut().map(|omero| omero.remove("version"));
         if self.array.format == ZarrFormat::V2 {

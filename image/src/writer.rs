@@ -1,4 +1,4 @@
-//! Images that are written.
+//! Writing of images.
 
 use std::{io::ErrorKind, path::Path, sync::Arc};
 
@@ -12,14 +12,14 @@ use crate::{
     spec::{ImageSpec, LevelSpec},
 };
 
-/// The array of level 0.
+/// The name of level 0's array.
 const BASE: &str = "0";
 
-/// Writes an OME-Zarr image: level 0 by [`base`](Self::base), all else by [`finish`](Self::finish).
+/// Writes an OME-Zarr image: the caller writes level 0 through [`base`](Self::base), and [`finish`](Self::finish) writes everything else.
 ///
-/// The metadata that make the folder an image are written last, so that an image that is not complete looks like none. A tile
-/// appears whole or not at all; where the [`ImageSpec`]'s array has a job, another process goes on with
-/// [`resume`](Self::resume), to the same bytes. Only one process may write an image at a time.
+/// The metadata that make the folder an image are written last, so that an incomplete image is not recognised as an image. A tile is written
+/// completely or not at all. If the [`ImageSpec`]'s array has a job, another process can [`resume`](Self::resume) a stopped write; the resulting
+/// bytes are the same. Only one process may write an image at a time.
 #[derive(Debug)]
 pub struct MultiscaleWriter {
     storage: Arc<dyn WritableStorage>,
@@ -29,15 +29,15 @@ pub struct MultiscaleWriter {
 }
 
 impl MultiscaleWriter {
-    /// Starts an image whose folder is `path`, which must not exist or be empty. Its files are on disk before they have their names.
+    /// Starts an image whose folder is `path`, which must not exist or be empty. Files are flushed to disk before they get their names.
     ///
     /// # Errors
-    /// - [`Error::Argument`]: a `spec` that does not fit itself, or that OME-Zarr does not allow.
-    /// - [`Error::Store`]: something is there already.
+    /// - [`Error::Argument`]: a `spec` that is inconsistent, or that OME-Zarr does not allow.
+    /// - [`Error::Store`]: a non-empty folder exists at `path`.
     /// - [`Error::Io`]: nothing can be written.
     pub fn create(path: impl AsRef<Path>, spec: ImageSpec) -> Result<Self> {
         let path = path.as_ref();
-        // The description of the image is checked before what is there.
+        // The description is checked before the folder is.
         spec.check()?;
         match std::fs::read_dir(path).map(|mut entries| entries.next().is_some()) {
             Ok(true) => return Err(Error::store(path.display(), "exists already")),
@@ -49,10 +49,10 @@ impl MultiscaleWriter {
         Self::create_in(Arc::new(Folder::new(path).durable()), "", spec)
     }
 
-    /// Starts an image at `path` within a store that is anywhere, as [`create`](Self::create) does; an empty path means the store itself.
+    /// Starts an image at `path` within any store, as [`create`](Self::create) does; an empty path means the store itself.
     ///
     /// # Errors
-    /// As [`create`](Self::create).
+    /// The errors of [`create`](Self::create).
     pub fn create_in(storage: Arc<dyn WritableStorage>, path: &str, spec: ImageSpec) -> Result<Self> {
         let writer = Self::new(storage, path, spec)?;
         for part in [path.to_owned(), join(path, BASE)] {
@@ -64,12 +64,12 @@ impl MultiscaleWriter {
         Ok(writer)
     }
 
-    /// Goes on with an image that [`create`](Self::create) started with the same `spec`, or starts it.
+    /// Resumes an image that [`create`](Self::create) started with the same `spec`, or starts it.
     ///
     /// # Errors
-    /// As [`create`](Self::create), and
+    /// The errors of [`create`](Self::create), and
     /// - [`Error::Argument`]: the array of `spec` names no job.
-    /// - [`Error::Store`]: what is there is no image of ours, or of another job or `spec`.
+    /// - [`Error::Store`]: `path` holds data that this writer did not write, or an image of another job or `spec`.
     pub fn resume(path: impl AsRef<Path>, spec: ImageSpec) -> Result<Self> {
         let path = path.as_ref();
         spec.check()?;
@@ -77,17 +77,16 @@ impl MultiscaleWriter {
         Self::resume_in(Arc::new(Folder::new(path).durable()), "", spec)
     }
 
-    /// Goes on with an image at `path` within a store that is anywhere, as [`resume`](Self::resume) does; an empty path means the store
-    /// itself.
+    /// Resumes an image at `path` within any store, as [`resume`](Self::resume) does; an empty path means the store itself.
     ///
     /// # Errors
-    /// As [`resume`](Self::resume).
+    /// The errors of [`resume`](Self::resume).
     pub fn resume_in(storage: Arc<dyn WritableStorage>, path: &str, spec: ImageSpec) -> Result<Self> {
         if spec.array.job.is_none() {
             return Err(Error::argument("resume", "spec", "its array names no job"));
         }
         let writer = Self::new(storage, path, spec)?;
-        // A group comes last: with one, but without level 0, it is not ours.
+        // The group is written last, so a group without level 0 was not written by this code.
         if Node::at(&*writer.storage, path)? != Node::Absent
             && Node::at(&*writer.storage, &join(path, BASE))? == Node::Absent
         {
@@ -97,7 +96,7 @@ impl MultiscaleWriter {
             ));
         }
         writer.base()?;
-        // It is ours, and a process may have been killed while it wrote the group's metadata.
+        // The image is of this job. A process may have been killed while it wrote the group's metadata.
         let swept = writer.storage.sweep(path);
         swept.map_err(|source| Error::io(writer.storage.place(path), source))?;
         Ok(writer)
@@ -108,36 +107,35 @@ impl MultiscaleWriter {
         Ok(Self { storage, path: path.to_owned(), levels: spec.levels(), spec })
     }
 
-    /// The shapes of all levels, the largest first.
+    /// Returns the shapes of all levels, starting with the largest.
     pub fn shapes(&self) -> impl Iterator<Item = &[u64]> {
         self.levels.iter().map(|level| &*level.array.shape)
     }
 
-    /// The writer of level 0. Whoever has written the tiles may finish it, or drop it. Each call looks for the tiles that are
-    /// written.
+    /// Returns the writer of level 0, which the caller may finish or drop when its tiles are written. Each call checks which tiles exist.
     ///
     /// # Errors
-    /// As [`ArrayWriter::resume`].
+    /// The errors of [`ArrayWriter::resume`].
     pub fn base(&self) -> Result<ArrayWriter> {
         self.array(0)
     }
 
-    /// Writes the smaller levels, and then the metadata of the image. Waits. Level 0 has to have all its tiles.
+    /// Writes the smaller levels and then the metadata of the image, and waits for both. Level 0 has to have all its tiles.
     ///
-    /// Means are made on the host, by the threads of `device`. Integers are rounded once a level, to the nearest and the even one of two; those of
-    /// floating types are added up in f64. Progress is a pass a level, in rows of its planes.
+    /// Means are computed on the host, by the threads of `device`. Integers are rounded at each level, to the nearest and ties to even;
+    /// floating-point values are summed in f64. Progress has one pass for each level, in rows of its planes.
     ///
     /// # Errors
     /// - [`Error::Chunk`]: a tile of level 0 was not written, or cannot be read.
     /// - [`Error::Budget`]: `run` allows less memory than one tile takes.
     /// - [`Error::Io`]: something cannot be written. [`Error::Cancelled`].
     ///
-    /// Everything that was written stays.
+    /// Everything that was written before the error stays.
     ///
     /// # Cost
-    /// Each level is read once; if the next one is partly there, only what its missing tiles are made of. A tile is a shard, or a chunk. On
-    /// the host for each tile that is made: three times the decoded chunks that it is made of (4, or 8 where stacks are halved), and up to
-    /// three tiles. Several are made at once where `run` has memory for it.
+    /// Each level is read once, or if the next level is partly written, only the chunks that its missing tiles need. A tile is a shard or a
+    /// chunk. Each tile takes host memory for three times the decoded chunks that it is computed from (4, or 8 if stacks are halved), and for up
+    /// to three tiles. Several tiles are computed at once if `run` has memory for them.
     pub fn finish(self, device: &Device, run: &Run) -> Result<()> {
         self.base()?.finish()?;
         let passes = u32::try_from(self.levels.len() - 1).unwrap_or(u32::MAX);

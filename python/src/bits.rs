@@ -1,4 +1,4 @@
-//! Values of 1, 2 and 4 bits in bytes.
+//! Values of 1, 2 or 4 bits, packed in bytes.
 
 use half::f16;
 use pyo3::{exceptions::PyValueError, prelude::*};
@@ -10,13 +10,13 @@ use crate::{
 };
 
 /// # Errors
-/// `ValueError` for another width.
+/// `ValueError` for a width other than 1, 2 or 4.
 fn width(bits: u32) -> PyResult<Width> {
-    let found = Width::ALL.into_iter().find(|width| width.bits() == bits);
-    found.ok_or_else(|| PyValueError::new_err(format!("`bits` is 1, 2 or 4, not {bits}")))
+    let width = Width::ALL.into_iter().find(|width| width.bits() == bits);
+    width.ok_or_else(|| PyValueError::new_err(format!("`bits` is 1, 2 or 4, not {bits}")))
 }
 
-/// Packs the last axis of bytes.
+/// Packs an array of bytes along its last axis.
 #[pyfunction]
 pub(crate) fn pack<'py>(
     py: Python<'py>,
@@ -38,7 +38,7 @@ pub(crate) fn pack<'py>(
     }
 }
 
-/// Rows of `n` values of the type that `dtype` names.
+/// Unpacks rows of `n` values to the type that `dtype` names.
 #[pyfunction]
 pub(crate) fn unpack<'py>(
     py: Python<'py>,

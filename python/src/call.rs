@@ -1,4 +1,4 @@
-//! Runs calls from Python: without the interpreter's lock, ended by Ctrl-C, and with panics and errors as exceptions.
+//! Runs calls from Python: without the interpreter's lock, stopped by Ctrl-C, and with panics and errors as exceptions.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -19,29 +19,30 @@ use crate::{
     errors::{exception, forked},
 };
 
-/// The time between looks for Ctrl-C, which tell progress too: each takes the interpreter's lock, which others may hold for milliseconds.
+/// The time between checks for Ctrl-C, which also report progress. Each takes the interpreter's lock, which other threads may hold for
+/// milliseconds.
 const BETWEEN: Duration = Duration::from_millis(50);
 
-/// The options of a caller for a long call.
+/// The options of a long call.
 #[derive(Debug, Default, FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct RunOptions {
     device: Wanted,
-    /// Called with how far the call is: (pass, passes, rows, total).
+    /// The progress callback, which is called with (pass, passes, rows, total).
     progress: Option<Py<PyAny>>,
-    /// Most bytes of the host's memory.
+    /// The maximum number of bytes of host memory.
     memory: Option<Size>,
 }
 
 impl RunOptions {
     /// # Errors
-    /// As [`Wanted::open`].
+    /// The errors of [`Wanted::open`].
     pub(crate) fn device(&self, py: Python<'_>) -> PyResult<Device> {
         self.device.open(py)
     }
 }
 
-/// A number of bytes, or text that the command line would take for one.
+/// A number of bytes, or a text such as the command line's `--memory` takes.
 #[derive(Debug, FromPyObject)]
 pub(crate) enum Size {
     Bytes(u64),
@@ -50,7 +51,7 @@ pub(crate) enum Size {
 
 impl Size {
     /// # Errors
-    /// `ValueError` for other text.
+    /// `ValueError` if the text is not a size.
     fn bytes(self) -> PyResult<u64> {
         match self {
             Self::Bytes(bytes) => Ok(bytes),
@@ -60,10 +61,10 @@ impl Size {
     }
 }
 
-/// [`call`] on a device by which Ctrl-C ends also what takes no [`Run`].
+/// Does the same as [`call`], on a device whose operations stop at Ctrl-C even if they take no [`Run`].
 ///
 /// # Errors
-/// As [`call`].
+/// The errors of [`call`].
 pub(crate) fn call_on<T: Send>(
     py: Python<'_>,
     device: &Device,
@@ -76,7 +77,7 @@ pub(crate) fn call_on<T: Send>(
 /// Runs `work` without the interpreter's lock.
 ///
 /// # Errors
-/// The error of `work`, as Python has it; the one that the progress callback or a signal's handler raised; `RuntimeError` for a panic.
+/// The exception for the error of `work`; the exception that the progress callback or a signal handler raised; `RuntimeError` for a panic.
 pub(crate) fn call<T: Send>(
     py: Python<'_>,
     options: RunOptions,
@@ -111,18 +112,18 @@ pub(crate) fn call<T: Send>(
     }
 }
 
-/// Looks for signals now and then.
+/// The state of regular checks for signals.
 struct Looking {
-    /// The thread that called, if it is Python's main one, which alone runs handlers of signals.
+    /// The calling thread, if it is Python's main thread: only that thread runs signal handlers.
     main: Option<ThreadId>,
     last: Mutex<Instant>,
-    /// The error that a handler or the progress callback raised.
+    /// The exception that a signal handler or the progress callback raised.
     raised: Mutex<Option<PyErr>>,
 }
 
 impl Looking {
     /// # Errors
-    /// Any error that Python raises where it is asked for its main thread.
+    /// Any exception raised by Python's `threading`.
     fn from_here(py: Python<'_>) -> PyResult<Self> {
         let threading = py.import("threading")?;
         let main = threading.call_method0("main_thread")?.getattr("ident")?;
@@ -131,12 +132,12 @@ impl Looking {
         Ok(Self { main, last: Mutex::new(Instant::now()), raised: Mutex::default() })
     }
 
-    /// True where this thread can look, and has not for a while.
+    /// Returns true if this thread can check for signals, and the last check was long enough ago.
     fn is_due(&self) -> bool {
         self.main == Some(thread::current().id()) && self.last().elapsed() >= BETWEEN
     }
 
-    /// True where a handler of a signal raised something, or `also` did, which is called with the interpreter's lock.
+    /// Checks for signals, then calls `also` with the interpreter's lock. Returns true if a signal handler or `also` raised an exception.
     fn look(&self, also: impl FnOnce(Python<'_>) -> PyResult<()>) -> bool {
         *self.last() = Instant::now();
         let Err(error) = Python::attach(|py| py.check_signals().and_then(|()| also(py))) else {
@@ -151,10 +152,11 @@ impl Looking {
     }
 }
 
-/// The status that a call last gave.
+/// The last reported status of a call.
 type Last = Mutex<Option<Status>>;
 
-/// The status that is left to tell where a call is done: all passes, of which fewer may have been needed; one, where nothing was told.
+/// Returns the final status to report when a call is done, if it was not yet reported: all passes (fewer may have been needed), or one pass if
+/// nothing was reported.
 fn end_of(last: &Last) -> Option<(u32, u32, u64, u64)> {
     let Some(Status { pass, passes, rows, total, .. }) = *last.lock().unwrap_or_else(PoisonError::into_inner)
     else {
@@ -163,7 +165,7 @@ fn end_of(last: &Last) -> Option<(u32, u32, u64, u64)> {
     (u64::from(pass) * total + rows < u64::from(passes) * total).then_some((passes, passes, 0, total))
 }
 
-/// Calls `callback` now and then, and where a pass ends; what is raised ends the call.
+/// Returns a progress that calls `callback` regularly and at the end of each pass. An exception cancels the call.
 fn progress(callback: Option<Py<PyAny>>, last: Arc<Last>, cancel: Cancel, looking: Arc<Looking>) -> Progress {
     let Some(callback) = callback else { return Progress::default() };
     let told_at = Mutex::new(Instant::now());

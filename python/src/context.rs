@@ -1,4 +1,4 @@
-//! The CUDA context of a thread, which calls leave as it was.
+//! The CUDA context of a thread, which calls restore.
 
 use std::{
     ops::Deref,
@@ -11,33 +11,33 @@ use teatime::{
     cudarc::driver::{result, sys},
 };
 
-/// True once a CUDA device is open.
+/// True once a CUDA device has been opened.
 static IS_OPEN: AtomicBool = AtomicBool::new(false);
 
-/// The calling thread's CUDA context, which is its again when this is dropped: what other libraries take for the current GPU.
+/// The calling thread's CUDA context, which other libraries take for the current GPU. Dropping this value makes it current again.
 pub(crate) struct CurrentContext(sys::CUcontext);
 
 impl CurrentContext {
-    /// None where there is no CUDA.
+    /// Saves the thread's context; `None` if there is no CUDA.
     #[allow(unsafe_code, reason = "cudarc has no safe call for it")]
     pub(crate) fn kept() -> Option<Self> {
-        // SAFETY: it loads a library that has no constructor which could do harm.
+        // SAFETY: this loads a library without a constructor that could do harm.
         unsafe { sys::is_culib_present() }.then(Self::of_thread)
     }
 
-    /// As [`kept`](Self::kept), for calls once devices are open; None where none of these is CUDA's.
+    /// Does the same as [`kept`](Self::kept) once a CUDA device has been opened; `None` before.
     pub(crate) fn kept_for_devices() -> Option<Self> {
         IS_OPEN.load(Ordering::Relaxed).then(Self::of_thread)
     }
 
-    /// Notes a device that is open.
+    /// Records that a device has been opened.
     pub(crate) fn note(device: &Device) {
         if device.info().backend == Backend::Cuda {
             IS_OPEN.store(true, Ordering::Relaxed);
         }
     }
 
-    /// CUDA's library is there.
+    /// Saves the thread's context. CUDA's library has to be present.
     pub(crate) fn of_thread() -> Self {
         Self(result::ctx::get_current().ok().flatten().unwrap_or(ptr::null_mut()))
     }
@@ -46,12 +46,12 @@ impl CurrentContext {
 impl Drop for CurrentContext {
     #[allow(unsafe_code, reason = "cudarc has no safe call for it")]
     fn drop(&mut self) {
-        // SAFETY: it was this thread's; one that is gone meanwhile is an error, of which there is nobody to tell.
+        // SAFETY: the context was this thread's. If it no longer exists, the call fails, and nobody could handle that error.
         let _ = unsafe { result::ctx::set_current(self.0) };
     }
 }
 
-/// A value with memory on a device, which is freed with the thread's CUDA context left as it was.
+/// A value with memory on a device. Freeing it restores the thread's CUDA context.
 #[derive(Debug)]
 pub(crate) struct OnDevice<T>(Option<T>);
 

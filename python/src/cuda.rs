@@ -1,4 +1,4 @@
-//! Arrays in the memory of a GPU: those that other libraries have, and results.
+//! Arrays in the memory of a GPU: arrays of other libraries, and results.
 
 use std::{any::Any, ops::Deref};
 
@@ -22,7 +22,7 @@ use crate::{
 /// An array in the memory of a GPU, in C order.
 #[pyclass(module = "teatime", frozen)]
 pub(crate) struct CudaArray {
-    /// The owner of the memory: an array of another library's, or a tensor.
+    /// The owner of the memory: another library's array, or a tensor.
     keeps: Keeps,
     /// The name of the device that has the memory.
     #[pyo3(get)]
@@ -30,7 +30,7 @@ pub(crate) struct CudaArray {
     address: u64,
     shape: Vec<u64>,
     dtype: DType,
-    /// The stream that fills it, as CUDA's handle.
+    /// The handle of the CUDA stream that fills the array.
     stream: u64,
 }
 
@@ -40,10 +40,10 @@ enum Keeps {
     Ours(Option<Box<dyn Any + Send + Sync>>),
 }
 
-/// The default stream, which waits for others that do not opt out of that.
+/// The default stream, which waits for all streams that were not created as non-blocking.
 const DEFAULT_STREAM: u64 = 1;
 
-/// A tensor of an array's elements. Of those in a GPU's memory, it waits until nothing uses them as it is dropped.
+/// A tensor of an array's elements. If they are in a GPU's memory, dropping the view waits until nothing uses them.
 pub(crate) struct View<'a, T: Element> {
     pub(crate) tensor: TensorView<'a, T>,
     pub(crate) is_on_card: bool,
@@ -60,18 +60,18 @@ impl<T: Element> Deref for View<'_, T> {
 impl<T: Element> Drop for View<'_, T> {
     fn drop(&mut self) {
         if self.is_on_card {
-            // There is no caller to tell; the next call on the device does.
+            // Errors are ignored: the next call on the device reports them.
             let _ = self.tensor.device().synchronize();
         }
     }
 }
 
 impl CudaArray {
-    /// A tensor on a CUDA device, once it is filled.
+    /// Converts a tensor on a CUDA device, after waiting until it is filled.
     ///
     /// # Errors
-    /// As [`Tensor::cuda_address`] and [`Device::synchronize`].
-    pub(crate) fn of<T: Element>(tensor: Tensor<T>) -> Result<Self> {
+    /// The errors of [`Tensor::cuda_address`] and [`Device::synchronize`].
+    pub(crate) fn from_tensor<T: Element>(tensor: Tensor<T>) -> Result<Self> {
         tensor.device().synchronize()?;
         Ok(Self {
             device: tensor.device().info().name.clone(),
@@ -83,54 +83,54 @@ impl CudaArray {
         })
     }
 
-    /// The elements, where they are; waits for what fills them.
+    /// Returns a view of the elements in their memory, which waits for the stream that fills them.
     #[allow(unsafe_code, reason = "another library says where its memory is")]
     pub(crate) fn view<T: Element>(&self, device: &Device) -> Result<View<'_, T>> {
         if device.info().name != self.device {
             return Err(Error::wrong_device("CudaArray", "array", &self.device, &device.info().name));
         }
-        // SAFETY: what has the memory is kept and says that it is so; the view waits for the device as it is dropped, before which this
-        // borrow does not end. That nothing writes it meanwhile is the caller's part, as with an array of the host's.
+        // SAFETY: the owner of the memory is kept alive and guarantees its address and shape. Dropping the view waits for the device, and this
+        // borrow lasts until then. As with an array on the host, the caller guarantees that nothing writes to the memory meanwhile.
         let tensor = unsafe { TensorView::from_cuda_memory(device, self.address, &self.shape, self.stream)? };
         Ok(View { tensor, is_on_card: true })
     }
 
-    /// Extents.
+    /// Returns the shape.
     pub(crate) fn extents(&self) -> &[u64] {
         &self.shape
     }
 
-    /// The type of its elements.
+    /// Returns the type of the elements.
     pub(crate) fn element(&self) -> DType {
         self.dtype
     }
 
-    /// The number of the GPU.
+    /// Returns the index of the GPU.
     fn card(&self) -> i32 {
         self.device.trim_start_matches("cuda:").parse().unwrap_or_default()
     }
 
-    /// NumPy's code of the type of its elements.
+    /// Returns NumPy's code of the element type.
     fn code(&self) -> &'static str {
         TYPES.iter().find(|(dtype, ..)| *dtype == self.dtype).map_or("", |(_, code, _)| code)
     }
 }
 
 impl Drop for CudaArray {
-    /// Another library may have enqueued what uses the memory, on whatever stream: as CUDA's own free does, this waits for all.
+    /// Waits for all streams, as CUDA's own free does: another library may have enqueued work on the memory.
     fn drop(&mut self) {
         let Keeps::Ours(tensor) = &mut self.keeps else { return };
         let (mut tensor, number) = (tensor.take(), usize::try_from(self.card()));
         let freed = Python::try_attach(|py| {
             py.detach(|| {
                 let _kept = CurrentContext::of_thread();
-                // There is no caller to tell; the next call on the device does.
+                // Errors are ignored: the next call on the device reports them.
                 let _ = number.ok().and_then(|number| CudaContext::new(number).ok()?.synchronize().ok());
                 drop(tensor.take());
             });
         });
         if freed.is_none() {
-            // The process ends, and Python is gone.
+            // The process is ending and Python is gone, so the memory is not freed.
             std::mem::forget(tensor);
         }
     }
@@ -138,14 +138,14 @@ impl Drop for CudaArray {
 
 #[pymethods]
 impl CudaArray {
-    /// An array that has `__cuda_array_interface__`, or else `__dlpack__`; `name` is the argument that it is.
+    /// Wraps an array that has `__cuda_array_interface__`, or else `__dlpack__`; `name` is the argument's name for messages.
     #[staticmethod]
     fn _of(array: Bound<'_, PyAny>, name: &str) -> PyResult<Self> {
         if !array.hasattr("__cuda_array_interface__")? {
-            let (taken, of) = Taken::of(&array, name)?;
-            check_order(name, &of.shape, of.strides.as_deref(), 1)?;
-            let (device, keeps) = (format!("cuda:{}", of.card), Keeps::Lent { _array: taken });
-            let Description { address, shape, dtype, .. } = of;
+            let (taken, description) = Taken::from_array(&array, name)?;
+            check_order(name, &description.shape, description.strides.as_deref(), 1)?;
+            let (device, keeps) = (format!("cuda:{}", description.card), Keeps::Lent { _array: taken });
+            let Description { address, shape, dtype, .. } = description;
             return Ok(Self { keeps, device, address, shape, dtype, stream: DEFAULT_STREAM });
         }
         let interface = array.getattr("__cuda_array_interface__")?.cast_into::<PyDict>()?;
@@ -170,7 +170,7 @@ impl CudaArray {
         if interface.get_item("mask")?.is_some_and(|mask| !mask.is_none()) {
             return Err(PyTypeError::new_err(format!("`{name}` is a masked array")));
         }
-        // The stream is None where there is nothing to wait for. Before version 3 there is no such entry.
+        // The stream is None if there is nothing to wait for. The interface has no such entry before version 3.
         let stream: Option<u64> =
             interface.get_item("stream")?.map_or(Ok(None), |stream| stream.extract())?;
         let device = if shape.contains(&0) {
@@ -183,7 +183,7 @@ impl CudaArray {
         Ok(Self { keeps, device, address, shape, dtype, stream: stream.unwrap_or(DEFAULT_STREAM) })
     }
 
-    /// `DLPack`'s capsule. What fills an array of ours has ended, so that no stream has to wait.
+    /// Returns `DLPack`'s capsule. Our own arrays are already filled, so no stream has to wait.
     #[pyo3(signature = (**options))]
     fn __dlpack__<'py>(
         slf: &Bound<'py, Self>,
@@ -205,14 +205,14 @@ impl CudaArray {
         {
             return Err(PyBufferError::new_err("an array in a GPU's memory is handed over there"));
         }
-        let of = Description {
+        let description = Description {
             address: array.address,
             card: array.card(),
             shape: array.shape.clone(),
             strides: None,
             dtype: array.dtype,
         };
-        dlpack::capsule(slf.py(), &of, slf.clone().into_any().unbind())
+        dlpack::capsule(slf.py(), &description, slf.clone().into_any().unbind())
     }
 
     fn __dlpack_device__(&self) -> (i32, i32) {
@@ -257,7 +257,7 @@ impl CudaArray {
         })
     }
 
-    /// Itself, where that is its type.
+    /// Returns the array itself if it has this type; other types are an error.
     #[pyo3(signature = (dtype, copy = true))]
     fn astype<'py>(
         slf: &Bound<'py, Self>,
@@ -275,7 +275,7 @@ impl CudaArray {
         )))
     }
 
-    /// Refuses what NumPy would make an array of one object of.
+    /// Refuses the conversion by NumPy, which would make an array of one object.
     #[pyo3(signature = (*_arguments, **_options))]
     fn __array__(
         &self,
@@ -291,7 +291,7 @@ impl CudaArray {
 }
 
 /// # Errors
-/// `ValueError` for an array that is not in C order, by its strides in units of which an element has `size`.
+/// `ValueError` for an array that is not in C order, given its strides, in units in which an element has `size`.
 fn check_order(name: &str, shape: &[u64], strides: Option<&[i64]>, size: u64) -> PyResult<()> {
     let mut expected = size;
     let fits = shape.contains(&0)

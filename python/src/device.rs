@@ -13,13 +13,13 @@ use crate::{
     errors::{exception, forked},
 };
 
-/// Devices that this process has opened.
+/// The devices that this process has opened.
 static OPENED: LazyLock<Mutex<HashMap<Key, Opened>>> = LazyLock::new(Mutex::default);
 
-/// The function that opens a pickled device again, and the device's name and threads.
+/// A pickled device: the function that opens it again, and its name and number of threads.
 type Pickled<'py> = (Bound<'py, PyAny>, (String, Option<usize>));
 
-/// A device's name, none for the default, and its number of threads.
+/// A device's name (`None` for the default) and its number of threads.
 type Key = (Option<String>, Option<usize>);
 
 /// A GPU, or the CPU.
@@ -28,19 +28,19 @@ type Key = (Option<String>, Option<usize>);
 pub(crate) struct Device {
     opened: Opened,
     asked: Option<usize>,
-    /// The name that opens it again.
+    /// The name by which the device can be opened.
     #[pyo3(get)]
     name: String,
-    /// The name that the hardware gives itself.
+    /// The name that the hardware reports.
     #[pyo3(get)]
     description: String,
     /// `cpu`, `cuda` or `wgpu`.
     #[pyo3(get)]
     backend: String,
-    /// Bytes of its memory, where the driver tells.
+    /// The size of the device's memory in bytes, if the driver reports it.
     #[pyo3(get)]
     memory: Option<u64>,
-    /// True where it computes in f64.
+    /// True if the device computes in f64.
     #[pyo3(get)]
     f64: bool,
 }
@@ -76,13 +76,13 @@ impl Device {
         })
     }
 
-    /// Threads that decode and, on the CPU, compute.
+    /// The number of threads that decode and, on the CPU, compute.
     #[getter]
     fn threads(&self) -> usize {
         self.opened.threads()
     }
 
-    /// Bytes that arrays take on it now.
+    /// The number of bytes that arrays on the device take now.
     #[getter]
     fn allocated(&self) -> u64 {
         self.opened.allocated_bytes()
@@ -117,7 +117,8 @@ impl Default for Wanted {
 
 impl Wanted {
     /// # Errors
-    /// `RuntimeError` where there is none of that name, or where the process was forked after one was opened; `TypeError` for something else.
+    /// `RuntimeError` if there is no device of that name, or if the process was forked after a device was opened; `TypeError` for a value of
+    /// another type.
     pub(crate) fn open(&self, py: Python<'_>) -> PyResult<Opened> {
         match self {
             Self::Device(device) => Ok(device.get().opened.clone()),
@@ -152,7 +153,7 @@ fn open(py: Python<'_>, name: Option<String>, threads: Option<usize>) -> PyResul
     opened.map_err(exception)
 }
 
-/// All devices that there are.
+/// Returns the entries of all devices of this machine.
 #[pyfunction]
 pub(crate) fn devices(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     forked()?;

@@ -18,7 +18,7 @@ use crate::{
     operand::{Array, Given, parts, with_array},
 };
 
-/// The options of distances, as Python has them.
+/// The options of distances, as Python passes them.
 #[derive(Debug, FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Options {
@@ -27,13 +27,13 @@ pub(crate) struct Options {
     missing: String,
     negative: bool,
     columns: bool,
-    /// None: where the device does not compute in f64.
+    /// True computes in f32; `None` means true on devices without f64.
     narrow: Option<bool>,
 }
 
 impl Options {
     /// # Errors
-    /// `ValueError` for names that there are not.
+    /// `ValueError` for unknown names.
     fn on(&self, device: &Device) -> PyResult<(Metric, OfDistances)> {
         let (metric, missing) = (metric(&self.metric, self.p)?, missing(&self.missing)?);
         let options = OfDistances::default().missing(missing).negative(self.negative);
@@ -42,37 +42,37 @@ impl Options {
     }
 }
 
-/// The rule of a name.
+/// Returns the rule for missing elements with this name.
 ///
 /// # Errors
-/// `ValueError` where there is none.
+/// `ValueError` for an unknown name.
 pub(crate) fn missing(name: &str) -> PyResult<Missing> {
-    let all = [Missing::Propagate, Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero];
-    one_of("missing", name, all.map(|rule| (rule.name(), rule)))
+    let rules = [Missing::Propagate, Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero];
+    one_of("missing", name, rules.map(|rule| (rule.name(), rule)))
 }
 
-/// The metric of a name.
+/// Returns the metric with this name.
 ///
 /// # Errors
-/// `ValueError` where there is none.
+/// `ValueError` for an unknown name.
 pub(crate) fn metric(name: &str, p: f64) -> PyResult<Metric> {
-    let found = name.parse::<Metric>().map(|metric| metric.with_exponent(p).unwrap_or(metric));
-    found.map_err(|_| {
+    let metric = name.parse::<Metric>().map(|metric| metric.with_exponent(p).unwrap_or(metric));
+    metric.map_err(|_| {
         let names = Metric::names().collect::<Vec<_>>().join(", ");
         PyValueError::new_err(format!("`metric` is one of {names}, not {name:?}"))
     })
 }
 
-/// The name of the metric that a name and an exponent mean.
+/// Returns the name of the metric that a name and an exponent mean.
 ///
 /// # Errors
-/// `ValueError` where there is none.
+/// `ValueError` for an unknown name.
 #[pyfunction]
 pub(crate) fn metric_name(name: &str, p: f64) -> PyResult<&'static str> {
     Ok(metric(name, p)?.name())
 }
 
-/// Distances of x from itself or from y, which is of the same type.
+/// Computes the distances of x from itself or from y, which has the same type.
 #[pyfunction]
 pub(crate) fn pairwise<'py>(
     py: Python<'py>,
@@ -91,8 +91,8 @@ pub(crate) fn pairwise<'py>(
             let x = x.view(device)?;
             let y = y.as_ref().map(|y| y.view(device)).transpose()?;
             if counted {
-                let found = teatime::distance::pairwise_counted(&x, y.as_deref(), metric, &options, run)?;
-                return Ok((found.distances, found.shared));
+                let pairs = teatime::distance::pairwise_counted(&x, y.as_deref(), metric, &options, run)?;
+                return Ok((pairs.distances, pairs.shared));
             }
             Ok((teatime::distance::pairwise(&x, y.as_deref(), metric, &options, run)?, None))
         })
@@ -100,14 +100,14 @@ pub(crate) fn pairwise<'py>(
     pair(py, distances, shared)
 }
 
-/// Another operand, of the type of the first.
+/// Extracts another operand, which has to have the first one's type.
 fn of_type<'py, T: Element + numpy::Element>(
     y: Option<Bound<'py, PyAny>>,
 ) -> PyResult<Option<Given<'py, T>>> {
     y.map(|y| y.extract::<Given<'py, T>>()).transpose()
 }
 
-/// Distances of each pair of x once, in scipy's condensed order.
+/// Computes the distance of each pair of rows of x once, in scipy's condensed order.
 #[pyfunction]
 pub(crate) fn condensed<'py>(
     py: Python<'py>,
@@ -117,22 +117,22 @@ pub(crate) fn condensed<'py>(
 ) -> PyResult<Bound<'py, PyArray1<f64>>> {
     let device = run.device(py)?;
     let (metric, options) = options.on(&device)?;
-    let found = with_array!(x, x => {
+    let distances = with_array!(x, x => {
         let x = parts(x)?;
         call_on(py, &device, run, |device, run| {
             teatime::distance::condensed(&*x.view(device)?, metric, &options, run)
         })
     })?;
-    Ok(found.into_pyarray(py))
+    Ok(distances.into_pyarray(py))
 }
 
-/// Sums over some of the features for each pair of observations, which merge and become distances.
+/// Sums over some of the features for each pair of observations. Sums can be merged and finished to distances.
 #[pyclass(module = "teatime._teatime", frozen)]
 #[derive(Debug)]
 pub(crate) struct DistanceSums(PartialSums);
 
-/// Distances of the samples, the numbers of variants called in both, how many variants took part, how many of these have more than two
-/// alleles, and whether all but the reference of those count as one.
+/// Computes the distances of the samples. Also returns the numbers of variants called in both, how many variants took part, how many of these
+/// have more than two alleles, and whether the alternate alleles of these count as one.
 #[pyfunction]
 #[allow(clippy::too_many_arguments, reason = "the package's functions gather them")]
 pub(crate) fn distances<'py>(
@@ -154,16 +154,16 @@ pub(crate) fn distances<'py>(
     let options = OfSamples::default().metric(metric).missing(missing).merge_alleles(merge_alleles);
     let options = options.filter(filter(filters.0, filters.1));
     let device = run.device(py)?;
-    let found = call_on(py, &device, run, |device, run| {
+    let distances = call_on(py, &device, run, |device, run| {
         teatime_genotype::distances(&genotypes.genotypes, device, &options, run)
     })?;
-    let (matrix, shared) = pair(py, found.matrix, found.shared)?;
-    Ok(((matrix, shared, counts(py, &found.counts)?), found.multiallelic, found.merged))
+    let (matrix, shared) = pair(py, distances.matrix, distances.shared)?;
+    Ok(((matrix, shared, counts(py, &distances.counts)?), distances.multiallelic, distances.merged))
 }
 
-/// The fields of [`DistanceSums`], as they are pickled: metric, exponent, rule for missing elements, negative ones; undefined x and y;
-/// frames of x and of y if any; features, f64, sums. Numbers are bytes: arrays come off the wire misaligned, and an error in unpickling
-/// hangs dask.
+/// The pickled fields of [`DistanceSums`]: metric, exponent, rule for missing elements, whether negative ones are missing; undefined x and y;
+/// frames of x and of y if any; features, f64, sums. Numbers are bytes: received arrays may be misaligned, and an error in unpickling hangs
+/// dask.
 type Fields<'py> = (
     (String, f64, String, bool),
     (Vec<bool>, Option<Vec<bool>>),
@@ -173,7 +173,7 @@ type Fields<'py> = (
 
 #[pymethods]
 impl DistanceSums {
-    /// Makes the sums of x with itself or with y, which is of the same type.
+    /// Computes the sums of x with itself or with y, which has the same type.
     #[new]
     fn new<'py>(
         py: Python<'py>,
@@ -200,7 +200,7 @@ impl DistanceSums {
         sums.map(Self)
     }
 
-    /// Makes the sums of samples with themselves. Negative dosages are missing.
+    /// Computes the sums of samples with themselves. Negative dosages are missing.
     #[staticmethod]
     fn of_genotypes(
         py: Python<'_>,
@@ -213,26 +213,26 @@ impl DistanceSums {
         let missing = options.missing;
         call_on(py, &device, run, |device, run| {
             let sums = teatime_genotype::distance_sums(&genotypes.genotypes, device, metric, missing, run)?;
-            // As the sums of arrays have it, with which they may merge.
+            // The sums of arrays set it in the same way, so that both can merge.
             let negative = options.negative && missing != Missing::Propagate;
             Ok(Self(PartialSums { negative, ..sums }))
         })
     }
 
-    /// The sums over the features of both.
+    /// Returns the sums over the features of both.
     fn merge(&self, py: Python<'_>, other: &Self) -> PyResult<Self> {
         let mut sums = self.0.clone();
         py.detach(|| sums.merge(&other.0)).map_err(exception)?;
         Ok(Self(sums))
     }
 
-    /// Distances (m, n), and unless missing elements are propagated the number of features that both have.
+    /// Returns the distances (m, n) and, unless missing elements are propagated, the number of features that both observations of a pair have.
     fn finish<'py>(&self, py: Python<'py>) -> PyResult<Pair<'py>> {
-        let found = py.detach(|| self.0.finish()).map_err(exception)?;
-        pair(py, found.distances, found.shared)
+        let pairs = py.detach(|| self.0.finish()).map_err(exception)?;
+        pair(py, pairs.distances, pairs.shared)
     }
 
-    /// Bytes that it holds, by which dask decides where tasks run.
+    /// Returns the number of bytes that the sums take, by which dask decides where tasks run.
     fn __sizeof__(&self) -> usize {
         self.0.sums.iter().map(|sums| size_of_val(&sums[..])).sum()
     }
@@ -254,7 +254,7 @@ impl DistanceSums {
         Ok((py.get_type::<Self>().getattr("_of")?, (fields,)))
     }
 
-    /// Restores what `__reduce__` gave.
+    /// Restores the sums from the fields of `__reduce__`.
     #[staticmethod]
     fn _of(fields: Fields<'_>) -> PyResult<Self> {
         let (rule, (undefined_x, undefined_y), frames, (features, wide, sums)) = fields;
@@ -278,14 +278,14 @@ impl DistanceSums {
     }
 }
 
-/// Distances of some samples from themselves and from all that follow: a tile of samples at a time, all variants.
+/// Distances of the samples of one tile from themselves and from all later samples, over all variants.
 #[pyclass(module = "teatime._teatime", frozen)]
 #[derive(Debug)]
 pub(crate) struct DistanceBands(OnDevice<OfBands>);
 
 #[pymethods]
 impl DistanceBands {
-    /// Makes the bands of tiles of `side` samples. Reads all genotypes once; they stay on the device if the budget of `run` has room for them.
+    /// Prepares bands of tiles of `side` samples. Reads all genotypes once; they stay on the device if the memory budget of `run` allows.
     #[new]
     fn new(
         py: Python<'_>,
@@ -302,34 +302,34 @@ impl DistanceBands {
             .map(Self)
     }
 
-    /// The distances of a tile: (its samples and all that follow, its samples).
+    /// Computes the distances of a tile, of shape (its samples and all later ones, its samples).
     fn band<'py>(
         &self,
         py: Python<'py>,
         tile: u64,
         run: RunOptions,
     ) -> PyResult<Bound<'py, PyArrayDyn<f64>>> {
-        let found = call(py, run, |run| {
-            let mut found = None;
+        let distances = call(py, run, |run| {
+            let mut distances = None;
             self.0.each(run, &|other| other != tile, &mut |band| {
-                found = Some(band.matrix);
+                distances = Some(band.matrix);
                 Ok(())
             })?;
-            found.ok_or_else(|| {
+            distances.ok_or_else(|| {
                 Error::argument("distance bands", "tile", format_args!("there is no tile {tile}"))
             })
         })?;
-        matrix(py, found)
+        matrix(py, distances)
     }
 
-    /// The digest of what was counted of each variant.
+    /// The digest of the counts of each variant.
     #[getter]
     fn digest(&self) -> u64 {
         self.0.digest()
     }
 }
 
-/// Numbers of this machine's bytes.
+/// Converts bytes in this machine's byte order to numbers.
 fn numbers(bytes: &[u8]) -> Vec<f64> {
     bytes.as_chunks().0.iter().map(|&bytes| f64::from_ne_bytes(bytes)).collect()
 }

@@ -1,4 +1,4 @@
-//! `DLPack`: how libraries hand over an array in a GPU's memory (<https://dmlc.github.io/dlpack/latest/c_api.html>, version 0.x, which all know).
+//! `DLPack`, by which libraries exchange arrays on a GPU (<https://dmlc.github.io/dlpack/latest/c_api.html>, version 0.x, which all support).
 #![allow(unsafe_code, reason = "structures of C that libraries pass each other")]
 
 use std::{
@@ -14,10 +14,10 @@ use pyo3::{
 };
 use teatime::DType;
 
-/// CUDA's number among devices.
+/// `DLPack`'s device type of CUDA.
 pub(crate) const CUDA: i32 = 2;
 
-/// The types that tensors hold, with NumPy's codes and names.
+/// The element types of tensors, with NumPy's codes and names.
 pub(crate) const TYPES: [(DType, &str, &str); 9] = [
     (DType::F16, "<f2", "float16"),
     (DType::F32, "<f4", "float32"),
@@ -30,7 +30,7 @@ pub(crate) const TYPES: [(DType, &str, &str); 9] = [
     (DType::U32, "<u4", "uint32"),
 ];
 
-/// The value of an expression in which `$T` is the type of elements that a [`DType`] says, if tensors hold it.
+/// Evaluates an expression in which `$T` is the element type of a [`DType`], if tensors support it.
 macro_rules! with_type {
     ($dtype:expr, $T:ident => $body:expr) => {
         $crate::dlpack::with_type!(@ $dtype, $T, $body; F16 half::f16, F32 f32, F64 f64, I8 i8, I16 i16, U16 u16, I32 i32, U32 u32)
@@ -50,7 +50,7 @@ macro_rules! with_type {
 }
 pub(crate) use with_type;
 
-/// Names of a capsule before and after its array is taken.
+/// The names of a capsule before and after its array is taken.
 const FRESH: &CStr = c"dltensor";
 const TAKEN: &CStr = c"used_dltensor";
 
@@ -92,12 +92,12 @@ pub(crate) struct Description {
     pub(crate) address: u64,
     pub(crate) card: i32,
     pub(crate) shape: Vec<u64>,
-    /// In elements; None in C order.
+    /// The strides in elements; `None` for C order.
     pub(crate) strides: Option<Vec<i64>>,
     pub(crate) dtype: DType,
 }
 
-/// Integers, unsigned ones and floats, as `DLPack` numbers them.
+/// Returns `DLPack`'s code for signed integers, unsigned integers or floats.
 fn code(dtype: DType) -> u8 {
     match dtype {
         DType::I8 | DType::I16 | DType::I32 => 0,
@@ -111,36 +111,36 @@ fn dl_type(dtype: DType) -> DlType {
     DlType { code: code(dtype), bits: (8 * dtype.size()) as u8, lanes: 1 }
 }
 
-/// An array that is handed out: what its structure points to, and what has the memory.
+/// An exported array: the data that its structure points to, and the owner of its memory.
 struct Exported {
     managed: DlManagedTensor,
     shape: Vec<i64>,
     _keeps: Py<PyAny>,
 }
 
-/// A capsule with an array, whose memory `keeps` has.
+/// Creates a capsule with an array, whose memory `keeps` owns.
 ///
 /// # Errors
-/// Any error that Python raises.
+/// Any exception that Python raises.
 #[allow(clippy::cast_possible_truncation, reason = "an array has few axes")]
 pub(crate) fn capsule<'py>(
     py: Python<'py>,
-    of: &Description,
+    description: &Description,
     keeps: Py<PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let shape: Vec<i64> = of.shape.iter().map(|&extent| extent.cast_signed()).collect();
+    let shape: Vec<i64> = description.shape.iter().map(|&extent| extent.cast_signed()).collect();
     let tensor = DlTensor {
-        data: ptr::with_exposed_provenance_mut(of.address as usize),
-        device: DlDevice { kind: CUDA, number: of.card },
+        data: ptr::with_exposed_provenance_mut(description.address as usize),
+        device: DlDevice { kind: CUDA, number: description.card },
         ndim: shape.len() as i32,
-        dtype: dl_type(of.dtype),
+        dtype: dl_type(description.dtype),
         shape: ptr::null_mut(),
         strides: ptr::null_mut(),
         byte_offset: 0,
     };
     let managed = DlManagedTensor { tensor, context: ptr::null_mut(), deleter: Some(delete) };
     let exported = Box::into_raw(Box::new(Exported { managed, shape, _keeps: keeps }));
-    // SAFETY: the box was made just now and is `delete`'s from here on; its structure is its first use of the memory.
+    // SAFETY: the box was created just now, and only `delete` frees it. This is the first use of its memory.
     unsafe {
         (*exported).managed.tensor.shape = (*exported).shape.as_mut_ptr();
         (*exported).managed.context = exported.cast();
@@ -153,20 +153,20 @@ pub(crate) fn capsule<'py>(
     }
 }
 
-/// Frees what [`capsule`] made, once whoever took it has done with it.
+/// Frees the array of [`capsule`], once the library that took it is done with it.
 unsafe extern "C" fn delete(managed: *mut DlManagedTensor) {
-    // SAFETY: of `capsule`, and called once.
+    // SAFETY: the pointer comes from `capsule`, and this is called once.
     let exported = unsafe { Box::from_raw((*managed).context.cast::<Exported>()) };
-    // At the end of the process Python is gone, and so is what keeps the memory.
+    // At the end of the process, Python and the owner of the memory are gone.
     let mut exported = Some(exported);
     if Python::try_attach(|_| drop(exported.take())).is_none() {
         std::mem::forget(exported);
     }
 }
 
-/// Frees an array that nobody took, with its capsule.
+/// Frees an array that no library took, together with its capsule.
 unsafe extern "C" fn forget(capsule: *mut ffi::PyObject) {
-    // SAFETY: Python calls it with a capsule of `capsule`; one that was taken has the other name.
+    // SAFETY: Python passes a capsule of `capsule`; a capsule that was taken has another name.
     unsafe {
         if ffi::PyCapsule_IsValid(capsule, FRESH.as_ptr()) == 1 {
             delete(ffi::PyCapsule_GetPointer(capsule, FRESH.as_ptr()).cast());
@@ -174,26 +174,27 @@ unsafe extern "C" fn forget(capsule: *mut ffi::PyObject) {
     }
 }
 
-/// An array that another library handed over, which is told when it is dropped.
+/// An array from another library, whose deleter is called when this is dropped.
 pub(crate) struct Taken(*mut DlManagedTensor);
 
-// SAFETY: nothing but the deleter is called, and that from any thread, with the interpreter's lock.
+// SAFETY: only the deleter is called, from any thread, with the interpreter's lock.
 unsafe impl Send for Taken {}
-// SAFETY: as above.
+// SAFETY: a shared reference calls nothing.
 unsafe impl Sync for Taken {}
 
 impl Taken {
-    /// Takes what `__dlpack__` of an array gives, which has to be in a CUDA GPU's memory.
+    /// Takes the capsule of an array's `__dlpack__`, which has to be in a CUDA GPU's memory.
     ///
     /// # Errors
-    /// Errors of the call; `BufferError` for something else; `TypeError` for elements of other types, or elsewhere; `name` is the argument.
-    pub(crate) fn of(array: &Bound<'_, PyAny>, name: &str) -> PyResult<(Self, Description)> {
+    /// The exceptions of the call; `BufferError` for a result that is not a fresh capsule; `TypeError` for other element types, or for memory
+    /// elsewhere. `name` is the argument's name for messages.
+    pub(crate) fn from_array(array: &Bound<'_, PyAny>, name: &str) -> PyResult<(Self, Description)> {
         let py = array.py();
-        // Filled as the default stream sees it.
+        // The array has to be ready for use on the default stream.
         let stream = PyDict::new(py);
         stream.set_item("stream", 1)?;
         let capsule = array.call_method("__dlpack__", (), Some(&stream))?;
-        // SAFETY: a capsule of that name holds a managed tensor, which is the taker's by the other name, until its deleter is called.
+        // SAFETY: a capsule of that name holds a managed tensor. Renaming the capsule makes the tensor ours until we call its deleter.
         let (taken, tensor) = unsafe {
             if ffi::PyCapsule_IsValid(capsule.as_ptr(), FRESH.as_ptr()) != 1 {
                 return Err(PyBufferError::new_err(format!("`{name}`: its __dlpack__ gives no fresh array")));
@@ -232,8 +233,8 @@ impl Taken {
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        // At the end of the process, when Python is gone, the memory goes with it.
-        // SAFETY: the structure is there until its deleter, which is called once.
+        // At the end of the process, when Python is gone, the system frees the memory.
+        // SAFETY: the structure exists until its deleter is called, which happens once.
         Python::try_attach(|_| unsafe {
             if let Some(deleter) = (*self.0).deleter {
                 deleter(self.0);

@@ -1,4 +1,4 @@
-//! Errors as exceptions.
+//! Conversion of errors to Python's exceptions.
 
 use std::sync::OnceLock;
 
@@ -9,7 +9,7 @@ use pyo3::{
 use teatime::Error;
 
 /// # Errors
-/// `RuntimeError` in a child that was forked after its parent opened a device.
+/// `RuntimeError` in a child process that was forked after its parent opened a device.
 pub(crate) fn forked() -> PyResult<()> {
     static FIRST: OnceLock<u32> = OnceLock::new();
     let (first, now) = (*FIRST.get_or_init(std::process::id), std::process::id());
@@ -22,7 +22,7 @@ pub(crate) fn forked() -> PyResult<()> {
     )))
 }
 
-/// The exception of an error.
+/// Returns the exception for an error.
 pub(crate) fn exception(error: Error) -> PyErr {
     let words = error.to_string();
     match error {

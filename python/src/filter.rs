@@ -20,7 +20,7 @@ use crate::{
     operand::{Array, Given, mapped, with_array},
 };
 
-/// The options of the filter, as Python has them: one value an axis that is filtered.
+/// The options of the filter, as Python passes them: one value for each filtered axis.
 #[derive(Debug, FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Options {
@@ -33,13 +33,13 @@ pub(crate) struct Options {
     radius: Option<Vec<u32>>,
     rounding: String,
     preserve_range: bool,
-    /// None: where the device does not compute in f64.
+    /// True computes in f32; `None` means true on devices without f64.
     narrow: Option<bool>,
 }
 
 impl Options {
     /// # Errors
-    /// `ValueError` for names that there are not.
+    /// `ValueError` for unknown names.
     fn on(self, device: &Device) -> PyResult<(PerAxis<f64>, GaussianOptions)> {
         let mode = |name: &String| match &**name {
             "reflect" | "grid-mirror" => Ok(Mode::Reflect),
@@ -69,7 +69,7 @@ impl Options {
     }
 }
 
-/// The filtered array, of the type that `out` names: `float32`, `float64`, or that of `x`.
+/// Returns the filtered array, of the type that `out` names: `float32`, `float64`, or the type of `x`.
 #[pyfunction]
 pub(crate) fn gaussian<'py>(
     py: Python<'py>,
@@ -99,33 +99,33 @@ fn gaussian_of<'py, T: Element + numpy::Element>(
     }
 }
 
-/// An array of a Zarr store, of which nothing is read yet.
+/// An array of a Zarr store. No elements have been read.
 #[pyclass(module = "teatime._teatime", frozen)]
 pub(crate) struct StoredArray {
     array: Arc<dyn ChunkedArray>,
     #[pyo3(get)]
     shape: Vec<u64>,
-    /// Extents of a chunk.
+    /// The shape of a chunk.
     #[pyo3(get)]
     chunk: Vec<u64>,
 }
 
 #[pymethods]
 impl StoredArray {
-    /// The array of that name in a folder, or the folder itself. With `fill`, a missing chunk has the fill value; else it is an error. What
-    /// its attributes say is missing is NaN, and an error of integers.
+    /// Opens the array of that name in a folder, or the folder itself. A missing chunk has the fill value if `fill`; otherwise it is an error.
+    /// Elements that are missing by the array's attributes are NaN; in integers, they are an error.
     #[new]
     fn new(py: Python<'_>, path: PathBuf, array: Option<String>, fill: bool) -> PyResult<Self> {
         let missing = if fill { MissingChunk::Fill } else { MissingChunk::Error };
         let opened = py.detach(|| ZarrArray::open(path, array.as_deref().unwrap_or_default(), missing));
         let opened: Arc<dyn ChunkedArray> = Arc::new(opened.map_err(exception)?);
-        // Tasks are cut by the type that is stored.
+        // The sizes of tasks depend on the stored type.
         let marked = MissingAsNan::new(Arc::clone(&opened)).map(MissingAsNan::keeping_integers);
         let array = marked.map_or(opened, |marked| Arc::new(marked));
         Ok(Self { shape: array.shape().to_vec(), chunk: array.chunk_shape().to_vec(), array })
     }
 
-    /// NumPy's name of the type.
+    /// NumPy's name of the element type.
     #[getter]
     fn dtype(&self) -> PyResult<&'static str> {
         let dtype = self.array.dtype();
@@ -139,7 +139,7 @@ impl StoredArray {
         }
     }
 
-    /// A box of the filtered array, of the type that `out` names.
+    /// Returns a box of the filtered array, of the type that `out` names.
     fn gaussian<'py>(
         &self,
         py: Python<'py>,
@@ -155,10 +155,10 @@ impl StoredArray {
         let dtype = TYPES.iter().find(|(.., name)| *name == out).map_or(DType::F64, |(dtype, ..)| *dtype);
         with_type!(dtype, T => {
             let (sigma, options) = how;
-            let found = call_on(py, &device, run, |device, run| {
+            let filtered = call_on(py, &device, run, |device, run| {
                 filter::gaussian_box::<T>(&self.array, sigma, &options, &within, device, run)
             })?;
-            Ok(reshaped(found.into_pyarray(py), &sizes(&shape))?.into_any())
+            Ok(reshaped(filtered.into_pyarray(py), &sizes(&shape))?.into_any())
         })
     }
 }

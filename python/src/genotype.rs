@@ -1,4 +1,4 @@
-//! Genotypes, and what is made of them.
+//! Genotypes, and results computed from them.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -24,7 +24,7 @@ use crate::{
     rows::{Rows, range},
 };
 
-/// Parts start at multiples of so many variants.
+/// Returns the number of variants of which each part's start is a multiple.
 #[pyfunction]
 pub(crate) fn part_step(samples: u64) -> u64 {
     Cohort::part_step(samples)
@@ -35,14 +35,14 @@ pub(crate) fn part_step(samples: u64) -> u64 {
 #[derive(Debug)]
 pub(crate) struct Genotypes {
     pub(crate) genotypes: OfSamples,
-    /// Names of the samples, where a store has them.
+    /// The names of the samples, if the store has them.
     #[pyo3(get)]
     names: Option<Vec<String>>,
 }
 
 #[pymethods]
 impl Genotypes {
-    /// Rows of calls (variants, samples, ploidy) or dosages (variants, samples): those from `first` on of `variants` in all.
+    /// Wraps rows of calls (variants, samples, ploidy) or dosages (variants, samples): the rows from `first` on, of `variants` in all.
     #[staticmethod]
     fn of_array(array: Array<'_>, first: u64, variants: Option<u64>, nan_is_missing: bool) -> PyResult<Self> {
         let rows = with_array!(array, array => Rows::new(array, first, variants))?;
@@ -68,22 +68,22 @@ impl Genotypes {
         opened.map_err(exception)
     }
 
-    /// The variants in these ranges alone.
+    /// Selects the variants in these ranges.
     fn select(&self, rows: Vec<(u64, u64)>) -> PyResult<Self> {
         self.changed(|genotypes| genotypes.select(rows.into_iter().map(range)))
     }
 
-    /// Copies of one allele for dosages.
+    /// Takes the number of copies of one allele as dosage.
     fn count_allele(&self, allele: u8) -> PyResult<Self> {
         self.changed(|genotypes| genotypes.count_allele(allele))
     }
 
-    /// Calls of one ploidy, others missing.
+    /// Treats calls of any other ploidy as missing.
     fn with_ploidy(&self, ploidy: u64) -> PyResult<Self> {
         self.changed(|genotypes| genotypes.with_ploidy(ploidy))
     }
 
-    /// Ranges of variants that parts are made of, `count` of them or fewer.
+    /// Returns the ranges of variants of parts, of which there are at most `count`.
     fn part_ranges(&self, count: u64) -> Vec<(u64, u64)> {
         Cohort::part_ranges(&self.genotypes, count).into_iter().map(|rows| (rows.start, rows.end)).collect()
     }
@@ -105,14 +105,14 @@ impl Genotypes {
 }
 
 impl Genotypes {
-    /// A copy that `change` has changed.
+    /// Returns a copy to which `change` has been applied.
     fn changed(&self, change: impl FnOnce(OfSamples) -> Result<OfSamples>) -> PyResult<Self> {
         let genotypes = change(self.genotypes.clone()).map_err(exception)?;
         Ok(Self { genotypes, names: self.names.clone() })
     }
 }
 
-/// The options of components, as Python has them.
+/// The options of principal components, as Python passes them.
 #[derive(Debug, FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct OfPca {
@@ -125,22 +125,22 @@ pub(crate) struct OfPca {
 }
 
 impl OfPca {
-    fn of(self) -> PyResult<PcaOptions> {
-        let all = [Scaler::Patterson, Scaler::Binom2, Scaler::Standard, Scaler::Center, Scaler::None];
-        let scaler = one_of("scaler", &self.scaler, all.map(|scaler| (scaler.name(), scaler)))?;
+    fn pca_options(self) -> PyResult<PcaOptions> {
+        let scalers = [Scaler::Patterson, Scaler::Binom2, Scaler::Standard, Scaler::Center, Scaler::None];
+        let scaler = one_of("scaler", &self.scaler, scalers.map(|scaler| (scaler.name(), scaler)))?;
         let methods = [("auto", Method::Auto), ("exact", Method::Exact), ("randomized", Method::Randomized)];
         let method = either("method", &self.method, methods)?;
         let options = PcaOptions::default().components(self.n_components).scaler(scaler).method(method);
-        Ok(options.filter(filter(self.min_maf, self.max_missing)).svd(self.svd.of()?))
+        Ok(options.filter(filter(self.min_maf, self.max_missing)).svd(self.svd.svd_options()?))
     }
 }
 
-/// The filter of the variants that take part.
+/// Returns the filter of the variants.
 pub(crate) fn filter(min_maf: f64, max_missing: f64) -> VariantFilter {
     VariantFilter::default().min_maf(min_maf).max_missing(max_missing)
 }
 
-/// The options of a relationship matrix, as Python has them.
+/// The options of a relationship matrix, as Python passes them.
 #[derive(Debug, FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct OfGrm {
@@ -151,7 +151,7 @@ pub(crate) struct OfGrm {
 }
 
 impl OfGrm {
-    fn of(&self) -> PyResult<GrmOptions> {
+    fn grm_options(&self) -> PyResult<GrmOptions> {
         let methods = [GrmMethod::Gcta, GrmMethod::VanRaden1].map(|method| (method.name(), method));
         let method = either("method", &self.method, methods)?;
         let rules = [MissingCalls::Pairwise, MissingCalls::Mean].map(|rule| (rule.name(), rule));
@@ -161,7 +161,7 @@ impl OfGrm {
     }
 }
 
-/// The result that parts are of: components, or relationships.
+/// The result that parts are computed for: components, or relationships.
 #[derive(Debug, FromPyObject)]
 pub(crate) enum Of {
     Pca(OfPca),
@@ -171,20 +171,20 @@ pub(crate) enum Of {
 impl Of {
     fn options(self) -> PyResult<(Option<PcaOptions>, Option<GrmOptions>)> {
         Ok(match self {
-            Self::Pca(options) => (Some(options.of()?), None),
-            Self::Grm(options) => (None, Some(options.of()?)),
+            Self::Pca(options) => (Some(options.pca_options()?), None),
+            Self::Grm(options) => (None, Some(options.grm_options()?)),
         })
     }
 }
 
-/// Refuses names that there are not, before anything is submitted to a cluster.
+/// Refuses unknown names, before any task is submitted to a cluster.
 #[pyfunction]
 pub(crate) fn check(of: Of) -> PyResult<()> {
     of.options().map(drop)
 }
 
-/// A dictionary of what a PCA found.
-fn found<'py>(py: Python<'py>, pca: Pca) -> PyResult<Bound<'py, PyDict>> {
+/// Returns a dictionary of the results of a PCA.
+fn components<'py>(py: Python<'py>, pca: Pca) -> PyResult<Bound<'py, PyDict>> {
     let result = PyDict::new(py);
     result.set_item("scores", matrix(py, pca.scores())?)?;
     result.set_item("explained_variance", pca.explained_variance().into_pyarray(py))?;
@@ -202,7 +202,7 @@ fn found<'py>(py: Python<'py>, pca: Pca) -> PyResult<Bound<'py, PyDict>> {
     Ok(result)
 }
 
-/// A dictionary of how many variants took part, and why others did not.
+/// Returns a dictionary of how many variants took part, and how many were dropped by each rule.
 pub(crate) fn counts<'py>(py: Python<'py>, counts: &VariantCounts) -> PyResult<Bound<'py, PyDict>> {
     let counts = [
         ("total", counts.total),
@@ -215,7 +215,7 @@ pub(crate) fn counts<'py>(py: Python<'py>, counts: &VariantCounts) -> PyResult<B
     counts.into_py_dict(py)
 }
 
-/// Principal components of the samples; where there is a part of all variants, of what it has.
+/// Computes the principal components of the samples, from `part` if it is given, which has to cover all variants.
 #[pyfunction]
 #[pyo3(signature = (genotypes, options, run, part = None))]
 pub(crate) fn pca<'py>(
@@ -225,7 +225,7 @@ pub(crate) fn pca<'py>(
     run: RunOptions,
     part: Option<&Part>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let (genotypes, options, device) = (&genotypes.genotypes, options.of()?, run.device(py)?);
+    let (genotypes, options, device) = (&genotypes.genotypes, options.pca_options()?, run.device(py)?);
     let result = call_on(py, &device, run, |device, run| match part {
         Some(Part(part)) => {
             let wanted = Wanted::default().pca(&options);
@@ -233,14 +233,14 @@ pub(crate) fn pca<'py>(
         }
         None => teatime_genotype::pca(genotypes, device, &options, run),
     })?;
-    found(py, result)
+    components(py, result)
 }
 
-/// Relationships, and the numbers of variants called in both.
+/// Relationships, the numbers of variants called in both samples, and the counts of variants.
 pub(crate) type Relationships<'py> =
     (Bound<'py, PyArrayDyn<f64>>, Option<Bound<'py, PyArrayDyn<f64>>>, Bound<'py, PyDict>);
 
-/// The relationship matrix of the samples; where there is a part of all variants, of what it has.
+/// Computes the relationship matrix of the samples, from `part` if it is given, which has to cover all variants.
 #[pyfunction]
 #[pyo3(signature = (genotypes, options, run, part = None))]
 pub(crate) fn grm<'py>(
@@ -250,7 +250,7 @@ pub(crate) fn grm<'py>(
     run: RunOptions,
     part: Option<&Part>,
 ) -> PyResult<Relationships<'py>> {
-    let (genotypes, options, device) = (&genotypes.genotypes, options.of()?, run.device(py)?);
+    let (genotypes, options, device) = (&genotypes.genotypes, options.grm_options()?, run.device(py)?);
     let grm = call_on(py, &device, run, |device, run| match part {
         Some(Part(part)) => {
             let wanted = Wanted::default().grm(&options);
@@ -262,14 +262,14 @@ pub(crate) fn grm<'py>(
     Ok((matrix, shared, counts(py, &grm.counts)?))
 }
 
-/// Counts and sums over some of the variants: parts of neighbouring variants merge.
+/// Counts and sums over some of the variants. Parts of adjacent variants merge.
 #[pyclass(module = "teatime._teatime", frozen)]
 #[derive(Debug)]
 pub(crate) struct Part(CohortPart);
 
 #[pymethods]
 impl Part {
-    /// Makes the part of the variants in `rows` of `genotypes`, for the result that `of` says.
+    /// Computes the part of the variants in `rows` of `genotypes`, for the result that `of` names.
     #[new]
     fn new(
         py: Python<'_>,
@@ -293,24 +293,24 @@ impl Part {
         Ok(Self(part))
     }
 
-    /// Both, where their variants are next to each other.
+    /// Merges two parts, whose variants have to be adjacent.
     fn merge(&self, py: Python<'_>, other: &Self) -> PyResult<Self> {
         py.detach(|| self.0.clone().merge(other.0.clone())).map(Self).map_err(exception)
     }
 
-    /// Numbers of its variants.
+    /// The range of the part's variants.
     #[getter]
     fn rows(&self) -> (u64, u64) {
         (self.0.rows().start, self.0.rows().end)
     }
 
-    /// Bytes that it holds, by which dask decides where tasks run.
+    /// Returns the number of bytes that the part takes, by which dask decides where tasks run.
     fn __sizeof__(&self) -> usize {
-        let of = |sums: &PartSums| match &sums.values {
+        let bytes = |sums: &PartSums| match &sums.values {
             SumValues::Whole { values, .. } => size_of_val(&values[..]),
             SumValues::Real(values) => size_of_val(&values[..]),
         };
-        self.0.sums().iter().map(of).sum()
+        self.0.sums().iter().map(bytes).sum()
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
@@ -318,7 +318,7 @@ impl Part {
         Ok((py.get_type::<Self>().getattr("_of")?, (PyBytes::new(py, &bytes),)))
     }
 
-    /// Restores what `__reduce__` gave.
+    /// Restores a part from the bytes of `__reduce__`.
     #[staticmethod]
     fn _of(py: Python<'_>, bytes: &[u8]) -> PyResult<Self> {
         py.detach(|| CohortPart::from_bytes(bytes)).map(Self).map_err(exception)
@@ -337,14 +337,14 @@ pub(crate) struct Loaded {
 impl Loaded {
     #[new]
     fn new(py: Python<'_>, genotypes: &Genotypes, options: OfPca, run: RunOptions) -> PyResult<Self> {
-        let (options, device) = (options.of()?.method(Method::Randomized), run.device(py)?);
+        let (options, device) = (options.pca_options()?.method(Method::Randomized), run.device(py)?);
         let cohort = call(py, run, |run| {
             Cohort::load(&genotypes.genotypes, &device, &Wanted::default().pca(&options), run)
         })?;
         Ok(Self { cohort: OnDevice::new(cohort), options })
     }
 
-    /// `Aᵀ (A X)` of the standardised genotypes, for X (samples, columns).
+    /// Returns `Aᵀ (A X)` of the standardised genotypes, for X (samples, columns).
     fn normal_product<'py>(
         &self,
         py: Python<'py>,
@@ -356,13 +356,13 @@ impl Loaded {
         matrix(py, product)
     }
 
-    /// The sum of squares of the standardised genotypes, and which variants took part.
+    /// Returns the sum of squares of the standardised genotypes, and the counts of the variants.
     fn totals<'py>(&self, py: Python<'py>) -> PyResult<(f64, Bound<'py, PyDict>)> {
         let (squares, counted) = self.cohort.totals(&self.options);
         Ok((squares, counts(py, &counted)?))
     }
 
-    /// The digest of what was counted of each variant.
+    /// The digest of the counts of each variant.
     #[getter]
     fn digest(&self) -> u64 {
         self.cohort.digest()

@@ -1,5 +1,5 @@
-//! The code behind the functions of the Python package `teatime`: they hand over NumPy arrays that are checked and in C order.
-// A lint of all packages without CUDA takes this one too, so that dependencies have one set of features and are checked once.
+//! The compiled code of the Python package `teatime`, whose Python functions pass checked NumPy arrays in C order.
+// Lints of the workspace without CUDA include this package, so that dependencies are built once with one set of features.
 #![cfg(feature = "cuda")]
 
 mod array;
@@ -42,13 +42,13 @@ mod _teatime {
     const __version__: &str = env!("CARGO_PKG_VERSION");
 }
 
-/// Runs the command line on these arguments, the first of which is the program's name, and returns its exit status.
+/// Runs the command line on these arguments, which start with the program's name, and returns its exit status.
 #[pyfunction]
 fn command_line(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> u8 {
     py.detach(|| teatime_cli::main(arguments, false))
 }
 
-/// Panics, for the test of what becomes of that.
+/// Panics, to test how a panic reaches Python.
 #[pyfunction]
 #[pyo3(name = "_panic")]
 #[allow(clippy::panic, reason = "that is what it is for")]

@@ -1,4 +1,4 @@
-//! Singular values and vectors.
+//! Singular value decompositions.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -17,7 +17,7 @@ use crate::{
     operand::{Floats, Given, parts, with_array},
 };
 
-/// The options of the iteration, as Python has them.
+/// The options of the iteration, as Python passes them.
 #[derive(Debug, FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Options {
@@ -31,8 +31,8 @@ pub(crate) struct Options {
 
 impl Options {
     /// # Errors
-    /// `ValueError` for a rule of signs that there is not.
-    pub(crate) fn of(self) -> PyResult<SvdOptions> {
+    /// `ValueError` for an unknown rule of signs.
+    pub(crate) fn svd_options(self) -> PyResult<SvdOptions> {
         let signs = [
             ("stable", SignRule::Stable),
             ("dask", SignRule::DaskSum),
@@ -47,10 +47,10 @@ impl Options {
     }
 }
 
-/// Left vectors, singular values, right vectors.
+/// Left vectors, singular values and right vectors.
 type Found<'py> = (Bound<'py, PyAny>, Bound<'py, PyArray1<f64>>, Bound<'py, PyAny>);
 
-/// U (m, r), values, Vᵀ (r, n).
+/// Returns U (m, r), the singular values, and Vᵀ (r, n).
 #[pyfunction]
 pub(crate) fn svd<'py>(py: Python<'py>, a: Floats<'py>, run: RunOptions) -> PyResult<Found<'py>> {
     let device = run.device(py)?;
@@ -58,8 +58,8 @@ pub(crate) fn svd<'py>(py: Python<'py>, a: Floats<'py>, run: RunOptions) -> PyRe
         let a = parts(a)?;
         let (u, s, v) = call_on(py, &device, run, |device, _| {
             let a = a.view(device)?;
-            let found = teatime::linalg::svd(&a)?;
-            Ok((a.result(found.u)?, found.s, a.result(transpose(&found.v)?)?))
+            let decomposition = teatime::linalg::svd(&a)?;
+            Ok((a.result(decomposition.u)?, decomposition.s, a.result(transpose(&decomposition.v)?)?))
         })?;
         Ok((u.array(py)?, s.into_pyarray(py), v.array(py)?))
     })
@@ -75,7 +75,8 @@ type Truncated<'py> = (
     u32,
 );
 
-/// U (m, k), values, Vᵀ (k, n), residuals, whether each converged, passes. Signs are those of `aᵀ` where `a` is the `transposed`.
+/// Returns U (m, k), the values, Vᵀ (k, n), the residuals, whether each component converged, and the passes. If `transposed`, the signs are
+/// those for `aᵀ`.
 #[pyfunction]
 pub(crate) fn truncated_svd<'py>(
     py: Python<'py>,
@@ -85,24 +86,24 @@ pub(crate) fn truncated_svd<'py>(
     transposed: bool,
     run: RunOptions,
 ) -> PyResult<Truncated<'py>> {
-    let (device, options) = (run.device(py)?, options.of()?);
+    let (device, options) = (run.device(py)?, options.svd_options()?);
     let unsigned = options.sign(SignRule::None);
     with_array!(Floats a, a => {
         let a = parts(a)?;
-        let (u, v, found) = call_on(py, &device, run, |device, run| {
+        let (u, v, (s, residuals, converged, passes)) = call_on(py, &device, run, |device, run| {
             let a = a.view(device)?;
-            let mut found = teatime::linalg::truncated_svd(&a, k, &unsigned, run)?;
-            found.set_signs(options.sign, transposed)?;
-            let v = a.result(transpose(&found.v)?)?;
-            Ok((a.result(found.u)?, v, (found.s, found.residuals, found.converged, found.passes)))
+            let mut decomposition = teatime::linalg::truncated_svd(&a, k, &unsigned, run)?;
+            decomposition.set_signs(options.sign, transposed)?;
+            let v = a.result(transpose(&decomposition.v)?)?;
+            let (residuals, converged) = (decomposition.residuals, decomposition.converged);
+            Ok((a.result(decomposition.u)?, v, (decomposition.s, residuals, converged, decomposition.passes)))
         })?;
-        let (s, residuals, converged, passes) = found;
         let (s, residuals) = (s.into_pyarray(py), residuals.into_pyarray(py));
         Ok((u.array(py)?, s, v.array(py)?, residuals, converged, passes))
     })
 }
 
-/// `Aᵀ (A X)`: of blocks of rows these add up to that of all.
+/// Returns `Aᵀ (A X)`. The results of blocks of rows add up to the result of the whole matrix.
 #[pyfunction]
 pub(crate) fn normal_product<'py>(
     py: Python<'py>,
@@ -112,17 +113,17 @@ pub(crate) fn normal_product<'py>(
 ) -> PyResult<Bound<'py, PyArrayDyn<f64>>> {
     let device = run.device(py)?;
     let (a, x) = (parts(&a)?, as_matrix(&x)?);
-    let found = call_on(py, &device, run, |device, run| {
+    let product = call_on(py, &device, run, |device, run| {
         let rows = a.shape()[0];
         a.view(device)?.apply_normal(&x, &Pass::new(run, Status::new(0, 1, rows)))
     })?;
-    matrix(py, found)
+    matrix(py, product)
 }
 
-/// A matrix of an array (rows, columns).
+/// Converts an array (rows, columns) to a matrix.
 ///
 /// # Errors
-/// `ValueError` for other axes.
+/// `ValueError` unless the array has two axes.
 pub(crate) fn as_matrix(x: &PyReadonlyArrayDyn<'_, f64>) -> PyResult<Matrix> {
     let (values, shape) = host_parts(x)?;
     let &[rows, cols] = &sizes(&shape)[..] else {
@@ -131,20 +132,20 @@ pub(crate) fn as_matrix(x: &PyReadonlyArrayDyn<'_, f64>) -> PyResult<Matrix> {
     Matrix::from_vec(values.to_vec(), rows, cols).map_err(exception)
 }
 
-/// The X (n, columns) that an iteration wants next, or its results: values, V (n, k), residuals, and whether all converged.
+/// The next X (n, columns) to multiply, or the results of the iteration: values, V (n, k), residuals, and whether each component converged.
 type Step<'py> = (
     Option<Bound<'py, PyArrayDyn<f64>>>,
     Option<(Bound<'py, PyArray1<f64>>, Bound<'py, PyArrayDyn<f64>>, Bound<'py, PyArray1<f64>>, Vec<bool>)>,
 );
 
-/// The iteration of the randomized decomposition of a matrix (m, n) whose products others make.
+/// The iteration of the randomized decomposition of a matrix (m, n). The caller computes the products with the matrix.
 #[pyclass(module = "teatime._teatime", frozen)]
 #[derive(Debug)]
 pub(crate) struct Iteration {
     shape: [u64; 2],
     k: usize,
     options: SvdOptions,
-    /// The iteration after some products. None before any, after an error, and while a thread is at it.
+    /// The iteration after some products. `None` before the first product, after an error, and while a thread is using it.
     reached: Mutex<Option<SvdSteps>>,
 }
 
@@ -152,11 +153,11 @@ pub(crate) struct Iteration {
 impl Iteration {
     #[new]
     fn new(shape: [u64; 2], k: usize, options: Options) -> PyResult<Self> {
-        Ok(Self { shape, k, options: options.of()?, reached: Mutex::default() })
+        Ok(Self { shape, k, options: options.svd_options()?, reached: Mutex::default() })
     }
 
-    /// The next step after the products `Aᵀ (A X)` that are given, all so far in the order in which they were asked for. Those that it has
-    /// had before it does not take again.
+    /// Returns the next step, given all products `Aᵀ (A X)` so far in the order in which they were requested. Products from earlier calls are
+    /// not processed again.
     fn step<'py>(
         &self,
         py: Python<'py>,
@@ -166,7 +167,7 @@ impl Iteration {
         let reached = self.reached().take().filter(|steps| steps.given() as usize <= made.len());
         let had = reached.as_ref().map_or(0, SvdSteps::given) as usize;
         let new = made[had..].iter().map(as_matrix).collect::<PyResult<Vec<_>>>()?;
-        let (steps, asked, found) = call(py, run, |run| {
+        let (steps, asked, components) = call(py, run, |run| {
             let fresh = || SvdSteps::new(self.shape, self.k, &self.options, run);
             let mut steps = reached.map_or_else(fresh, Ok)?;
             let mut asked = steps.next_input()?;
@@ -181,16 +182,17 @@ impl Iteration {
                 let why = "u: that takes another pass; stable, v, dask or none";
                 return Err(Error::argument("pca", "signs", why));
             }
-            let found = asked.is_none().then(|| steps.components()).transpose()?;
-            Ok((steps, asked, found))
+            let components = asked.is_none().then(|| steps.components()).transpose()?;
+            Ok((steps, asked, components))
         })?;
         *self.reached() = Some(steps);
         let asked = asked.map(|asked| matrix(py, asked)).transpose()?;
-        let found = found.map(|found| {
-            let residuals = found.residuals.into_pyarray(py);
-            Ok::<_, PyErr>((found.s.into_pyarray(py), matrix(py, found.v)?, residuals, found.converged))
+        let results = components.map(|components| {
+            let residuals = components.residuals.into_pyarray(py);
+            let (values, vectors) = (components.s.into_pyarray(py), matrix(py, components.v)?);
+            Ok::<_, PyErr>((values, vectors, residuals, components.converged))
         });
-        Ok((asked, found.transpose()?))
+        Ok((asked, results.transpose()?))
     }
 }
 

@@ -1,11 +1,11 @@
-//! Arguments that are one of some names.
+//! Arguments that have to be one of several names.
 
 use pyo3::{exceptions::PyValueError, prelude::*};
 
-/// The value of a name that `argument` has, of a few.
+/// Returns the value for the name `given`, out of a few, of the argument `argument`.
 ///
 /// # Errors
-/// `ValueError` for another name: it says all of them.
+/// `ValueError` for an unknown name; it lists all names.
 pub(crate) fn either<T, const N: usize>(argument: &str, given: &str, names: [(&str, T); N]) -> PyResult<T> {
     value(given, names, |names| {
         let (last, others) = names.split_last().expect("there should be names");
@@ -13,7 +13,7 @@ pub(crate) fn either<T, const N: usize>(argument: &str, given: &str, names: [(&s
     })
 }
 
-/// As [`either`], of many.
+/// Does the same as [`either`], for many names.
 pub(crate) fn one_of<T, const N: usize>(argument: &str, given: &str, names: [(&str, T); N]) -> PyResult<T> {
     value(given, names, |names| format!("`{argument}` is one of {}", names.join(", ")))
 }

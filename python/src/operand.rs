@@ -1,4 +1,4 @@
-//! Arrays that operations take, on the host or in a GPU's memory, and their results, which are where the operand was.
+//! Arrays that operations take, on the host or in a GPU's memory, and their results, which are in the same place.
 
 use half::f16;
 use numpy::{Element as NumpyElement, PyReadonlyArrayDyn};
@@ -29,7 +29,7 @@ impl<'py, T: Element + NumpyElement> FromPyObject<'_, 'py> for Given<'py, T> {
     }
 }
 
-/// An array in C order of one of the types that tensors hold.
+/// An array in C order, of any type that tensors support.
 #[derive(FromPyObject)]
 pub(crate) enum Array<'py> {
     F32(Given<'py, f32>),
@@ -43,14 +43,14 @@ pub(crate) enum Array<'py> {
     I32(Given<'py, i32>),
 }
 
-/// An array in C order of a type that is decomposed.
+/// An array in C order, of a type that can be decomposed.
 #[derive(FromPyObject)]
 pub(crate) enum Floats<'py> {
     F32(Given<'py, f32>),
     F64(Given<'py, f64>),
 }
 
-/// The value of an expression of the array that an [`Array`] or [`Floats`] holds, whichever its type is.
+/// Evaluates an expression with the array of an [`Array`] or [`Floats`], whatever its type.
 macro_rules! with_array {
     ($array:expr, $x:ident => $body:expr) => {
         $crate::operand::with_array!(@ Array $array, $x, $body; F32 F64 F16 U8 I8 U16 I16 U32 I32)
@@ -66,10 +66,10 @@ macro_rules! with_array {
 }
 pub(crate) use with_array;
 
-/// The elements in C order, and the extents.
+/// Returns the elements in C order, and the shape.
 ///
 /// # Errors
-/// As [`host_parts`].
+/// The errors of [`host_parts`].
 pub(crate) fn parts<'a, T: NumpyElement>(array: &'a Given<'_, T>) -> PyResult<Parts<'a, T>> {
     match array {
         Given::Host(array) => host_parts(array).map(|(values, shape)| Parts::Host(values, shape)),
@@ -77,14 +77,14 @@ pub(crate) fn parts<'a, T: NumpyElement>(array: &'a Given<'_, T>) -> PyResult<Pa
     }
 }
 
-/// The elements of an array, and its extents.
+/// The elements and the shape of an array.
 pub(crate) enum Parts<'a, T> {
     Host(&'a [T], Vec<u64>),
     Card(&'a CudaArray),
 }
 
 impl<'a, T: Element> Parts<'a, T> {
-    /// Extents.
+    /// Returns the shape.
     pub(crate) fn shape(&self) -> &[u64] {
         match self {
             Self::Host(_, shape) => shape,
@@ -92,10 +92,10 @@ impl<'a, T: Element> Parts<'a, T> {
         }
     }
 
-    /// A tensor of a copy of the elements.
+    /// Copies the elements to a tensor.
     ///
     /// # Errors
-    /// As [`view`](Self::view).
+    /// The errors of [`view`](Self::view).
     pub(crate) fn tensor(&self, device: &Device) -> Result<Tensor<T>> {
         match self {
             Self::Host(values, shape) => Tensor::from_slice(device, values, shape),
@@ -103,10 +103,10 @@ impl<'a, T: Element> Parts<'a, T> {
         }
     }
 
-    /// A tensor of the elements, for operations that read it.
+    /// Returns a tensor of the elements, for operations that only read it.
     ///
     /// # Errors
-    /// As [`TensorView::from_slice`] and [`TensorView::from_cuda_memory`].
+    /// The errors of [`TensorView::from_slice`] and [`TensorView::from_cuda_memory`].
     pub(crate) fn view(&self, device: &Device) -> Result<View<'a, T>> {
         match *self {
             Self::Host(values, ref shape) => {
@@ -118,23 +118,27 @@ impl<'a, T: Element> Parts<'a, T> {
 }
 
 impl<T: Element> View<'_, T> {
-    /// An operation's result: on the host, unless the elements are in a GPU's memory.
+    /// Returns an operation's result, in a GPU's memory if the elements are there, otherwise on the host.
     ///
     /// # Errors
-    /// As [`Read::of`] and [`CudaArray::of`].
+    /// The errors of [`Read::from_tensor`] and [`CudaArray::from_tensor`].
     pub(crate) fn result<U: Element + NumpyElement>(&self, made: Tensor<U>) -> Result<Made<U>> {
-        Ok(if self.is_on_card { Made::Card(CudaArray::of(made)?) } else { Made::Host(Read::of(made)?) })
+        Ok(if self.is_on_card {
+            Made::Card(CudaArray::from_tensor(made)?)
+        } else {
+            Made::Host(Read::from_tensor(made)?)
+        })
     }
 }
 
-/// A result, where its operand was.
+/// A result, in the same place as its operand.
 pub(crate) enum Made<T: Element> {
     Host(Read<T>),
     Card(CudaArray),
 }
 
 impl<T: Element + NumpyElement> Made<T> {
-    /// The result as an array of Python's.
+    /// Converts the result to a Python array.
     pub(crate) fn array(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         Ok(match self {
             Self::Host(read) => read.array(py)?.into_any(),
@@ -143,10 +147,10 @@ impl<T: Element + NumpyElement> Made<T> {
     }
 }
 
-/// The array that an operation makes of another one, where that is.
+/// Applies an operation to an array. The result is in the same place as the array.
 ///
 /// # Errors
-/// As [`call_on`].
+/// The errors of [`call_on`].
 pub(crate) fn mapped<'py, T: Element + NumpyElement, U: Element + NumpyElement>(
     py: Python<'py>,
     x: &Given<'py, T>,
@@ -162,12 +166,12 @@ pub(crate) fn mapped<'py, T: Element + NumpyElement, U: Element + NumpyElement>(
     made.array(py)
 }
 
-/// A NumPy array as one in a GPU's memory.
+/// Copies an array to a GPU's memory.
 #[pyfunction]
 pub(crate) fn to_cuda(py: Python<'_>, array: Array<'_>, run: RunOptions) -> PyResult<CudaArray> {
     let device = run.device(py)?;
     with_array!(array, array => {
         let values = parts(array)?;
-        call_on(py, &device, run, |device, _| CudaArray::of(values.tensor(device)?))
+        call_on(py, &device, run, |device, _| CudaArray::from_tensor(values.tensor(device)?))
     })
 }

@@ -1,4 +1,4 @@
-//! Rows of a NumPy array as a stored array, without a copy.
+//! Rows of a NumPy array, used as a stored array without a copy.
 
 use std::{fmt, ops::Range};
 
@@ -11,14 +11,14 @@ use crate::{
     operand::Given,
 };
 
-/// Bytes that a chunk has about.
+/// The approximate number of bytes of a chunk.
 const CHUNK: usize = 1 << 20;
 
-/// Some rows in a row of an array, of which the others are elsewhere: in C order, where a NumPy array has them.
+/// Consecutive rows of a larger array, in C order in a NumPy array. The other rows are elsewhere.
 pub(crate) struct Rows {
-    /// The first of those that are here.
+    /// The index of the first row that is here.
     first: usize,
-    /// Their elements, which `owner` keeps where they are: nobody but this has them.
+    /// The elements of these rows, which `_owner` keeps in place. This reference is never handed out.
     bytes: &'static [u8],
     _owner: Py<PyAny>,
     dtype: StoredType,
@@ -33,10 +33,10 @@ impl fmt::Debug for Rows {
 }
 
 impl Rows {
-    /// An array's rows as those from `first` on of `rows` in all.
+    /// Wraps an array's rows as the rows from `first` on, of `rows` in all.
     ///
     /// # Errors
-    /// `ValueError` where there are not so many; `TypeError` for an array that is not in C order, or in a GPU's memory.
+    /// `ValueError` if there are fewer than `rows` rows; `TypeError` for an array that is not in C order, or in a GPU's memory.
     #[allow(unsafe_code, reason = "memory of Python's")]
     pub(crate) fn new<T: Storable + numpy::Element>(
         array: &Given<'_, T>,
@@ -60,8 +60,8 @@ impl Rows {
         let row = size_of_val(values).checked_div(sizes(&here)[0]).unwrap_or(1);
         let mut chunk_shape: Vec<u64> = shape.iter().map(|&extent| extent.max(1)).collect();
         chunk_shape[0] = ((CHUNK / row.max(1)) as u64).clamp(1, chunk_shape[0]);
-        // SAFETY: the elements are a slice, and the owner, which is held, neither frees nor moves them. That Python writes to them
-        // meanwhile is as for any function of NumPy's that has released the lock: a caller's error.
+        // SAFETY: the elements are a slice, and the owner, which is kept alive, neither frees nor moves them. If Python writes to them
+        // meanwhile, that is the caller's error, as with any NumPy function that releases the lock.
         let bytes = unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) };
         Ok(Self {
             first: sizes(&[first])[0],
@@ -115,7 +115,7 @@ impl ChunkedArray for Rows {
     }
 }
 
-/// A range that Python gives as two numbers.
+/// Converts two numbers from Python to a range.
 pub(crate) fn range((start, end): (u64, u64)) -> Range<u64> {
     start..end
 }

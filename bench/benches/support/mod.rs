@@ -1,4 +1,4 @@
-//! Code that benchmarks of one operation share: criterion's settings, ids `op/device/shape`, and how near each case is to a copy.
+//! Code that the benchmarks share: criterion's settings, ids `op/device/shape`, and each case's share of the copy rate.
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints")]
 
@@ -10,7 +10,7 @@ use std::{
 use criterion::{BenchmarkId, Criterion, Throughput};
 use teatime::{Device, Element, Error, Tensor, random::random_words, rayon::prelude::*};
 
-/// Criterion on one device.
+/// Criterion's settings and one device.
 pub(crate) struct Bench {
     criterion: Criterion,
     pub(crate) device: Device,
@@ -19,7 +19,7 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// On the device that `TEATIME_DEVICE` names, else the fastest.
+    /// Opens the device that `TEATIME_DEVICE` names, or else the fastest.
     #[allow(dead_code, reason = "`bits` opens the cpu device with as many threads as it wants")]
     pub(crate) fn new() -> Result<Self, Error> {
         let device = Device::best()?;
@@ -27,7 +27,7 @@ impl Bench {
         Self::on(device, name)
     }
 
-    /// On this device, by that name in the ids. Measures how fast it copies, and prints that.
+    /// Uses this device, with this name in the ids. Measures and prints its copy rate.
     pub(crate) fn on(device: Device, name: String) -> Result<Self, Error> {
         let criterion = Criterion::default()
             .sample_size(10)
@@ -39,9 +39,9 @@ impl Bench {
         Ok(Self { criterion, device, name, copy_rate })
     }
 
-    /// Times what `prepare` makes, until the device is done. `bytes` are those that any way to do it reads and writes. The
-    /// throughput counts `operations` ("elements", as criterion calls them), or bytes where there are none. Then prints how
-    /// much of the copy rate those bytes in the median time are.
+    /// Times the job that `prepare` returns, until the device is done. `bytes` is the number of bytes that any implementation has to read and
+    /// write. The throughput counts `operations` (criterion's "elements"), or bytes if `operations` is `None`. Then prints the ratio of `bytes`
+    /// in the median time to the copy rate.
     pub(crate) fn case<J: FnMut() -> Result<(), Error>>(
         &mut self,
         op: &str,
@@ -55,7 +55,7 @@ impl Bench {
         let mut group = self.criterion.benchmark_group(op);
         group.throughput(operations.map_or(Throughput::Bytes(bytes), Throughput::Elements));
         group.bench_function(BenchmarkId::new(&self.name, shape), |bencher| {
-            // Criterion calls this for each sample, and never for what was not asked for.
+            // Criterion calls this for each sample, and not at all for cases that were not selected.
             if let Some(prepare) = prepare.take() {
                 job = Some(prepare().expect("the data should fit the device"));
             }
@@ -78,8 +78,8 @@ impl Bench {
     }
 }
 
-/// Bytes that are read and as many written a second, in the fastest of five copies: on the processor by the device's threads, into
-/// memory that is there.
+/// Returns the bytes read plus written per second in the fastest of five copies. On the processor, the device's threads copy into allocated
+/// memory.
 fn copy_rate(device: &Device) -> Result<f64, Error> {
     let len = device.limits().buffer.min(256 << 20) / 8;
     let mut copy: Box<dyn FnMut() -> Result<(), Error>> = if device.shares_host_memory() {
@@ -104,7 +104,7 @@ fn copy_rate(device: &Device) -> Result<f64, Error> {
     Ok(16.0 * len as f64 / fastest.as_secs_f64())
 }
 
-/// A tensor of what `of` makes of random words.
+/// Returns a tensor of random words, converted by `of`.
 #[allow(dead_code, reason = "packed data are made otherwise")]
 pub(crate) fn random<T: Element>(
     device: &Device,
@@ -116,7 +116,7 @@ pub(crate) fn random<T: Element>(
     Tensor::from_slice(device, &words.into_iter().map(of).collect::<Vec<_>>(), shape)
 }
 
-/// A number in [0, 1) of a random word.
+/// Converts a random word to a number in [0, 1).
 #[allow(dead_code, reason = "packed data are made otherwise")]
 pub(crate) fn float(word: u32) -> f32 {
     (word >> 8) as f32 / (1 << 24) as f32

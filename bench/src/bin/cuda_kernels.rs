@@ -1,5 +1,5 @@
-//! Writes the CUDA kernels as PTX into a folder, for machines with NVIDIA's driver and no NVRTC: programs that carry
-//! teatime ship the folder as `kernels` beside themselves.
+//! Writes the CUDA kernels as PTX into a folder, for machines with NVIDIA's driver but without NVRTC. Programs that use teatime ship the
+//! folder as `kernels` next to the executable.
 
 use std::{env, error::Error};
 

@@ -1,4 +1,4 @@
-//! The first pass over a .bed that the system has in its cache, and its whole decomposition.
+//! The first pass over a .bed in the system's file cache, and the whole decomposition.
 
 use std::{
     fs::File,
@@ -19,10 +19,10 @@ use tempfile::TempDir;
 use super::rows::COLUMNS;
 use crate::{data, measure::Session, report::Unit::Milliseconds};
 
-/// Variants; the last is a twenty-fifth of the headline.
+/// The numbers of variants; the largest is a twenty-fifth of the headline's rows.
 const VARIANTS: [u64; 4] = [1000, 10_000, 100_000, 400_000];
 
-/// The largest file that the time and a sixteenth of the memory allow.
+/// Measures the largest file that the time and a sixteenth of the memory allow.
 pub(super) fn bed(session: &mut Session<'_>) {
     let folder = match scratch() {
         Ok(folder) => folder,
@@ -45,7 +45,7 @@ pub(super) fn bed(session: &mut Session<'_>) {
     );
 }
 
-/// Seconds of the pass that packs and counts, and of all passes.
+/// Returns the seconds of the pass that packs and counts, and of all passes.
 fn passes(device: &Device, prefix: &Path) -> Result<[f64; 2], Error> {
     let genotypes = BedFile::open(prefix)?.genotypes()?;
     let svd = SvdOptions::default().stop(Stop::PowerIterations(0));
@@ -66,12 +66,12 @@ fn passes(device: &Device, prefix: &Path) -> Result<[f64; 2], Error> {
     Ok([first.unwrap_or(whole), whole])
 }
 
-/// A folder of this call's own, removed when it is dropped.
+/// Creates a temporary folder, which is removed when it is dropped.
 pub(super) fn scratch() -> io::Result<TempDir> {
     tempfile::Builder::new().prefix("teatime-bench-").tempdir()
 }
 
-/// Writes PREFIX.bed of random calls, one in 64 missing, with its .bim and .fam.
+/// Writes PREFIX.bed with random calls, one in 64 missing, and its .bim and .fam.
 pub(super) fn write(prefix: &Path, variants: u64, samples: u64) -> io::Result<()> {
     let create = |extension: &str| File::create(prefix.with_extension(extension)).map(BufWriter::new);
     let (mut bed, mut bim, mut fam) = (create("bed")?, create("bim")?, create("fam")?);
@@ -82,7 +82,7 @@ pub(super) fn write(prefix: &Path, variants: u64, samples: u64) -> io::Result<()
     let bytes = samples.div_ceil(4);
     // The bits beyond the last sample are zeros.
     let last = u8::MAX >> (2 * (4 * bytes - samples));
-    // Rows of random calls, and each of them begun at several places: no two variants are alike for a long time.
+    // Each row is a window into random calls that starts at a different place, so that variants rarely repeat.
     let drawn = data::plink_calls(1, 2 * bytes);
     for variant in 0..variants {
         writeln!(bim, "1 v{variant} 0 {} A C", variant + 1)?;

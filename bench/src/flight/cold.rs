@@ -1,4 +1,4 @@
-//! Start-up with an empty cache of compiled kernels and with a filled one, in new processes.
+//! Start-up in new processes, with an empty and with a filled cache of compiled kernels.
 
 use std::{
     path::Path,
@@ -13,13 +13,13 @@ use super::{
 };
 use crate::{measure::Session, report::Unit::Milliseconds, table};
 
-/// Processes with a filled cache.
+/// The number of processes with a filled cache.
 const WARM: usize = 3;
-/// Variants of the files that the command line decomposes, each ten times as many as before, and their samples.
+/// The numbers of variants of the files that the command line decomposes; `SAMPLES` is their number of samples.
 const VARIANTS: [u64; 3] = [1650, 16_500, 165_000];
 const SAMPLES: u64 = 1000;
 
-/// Processes that open the device, launch, and decompose as many rows of the headline as fit; and the command line.
+/// Measures processes that open the device, launch a kernel, and decompose the rows of the headline that fit; and the command line.
 pub(super) fn startup(session: &mut Session<'_>) {
     let started = Instant::now();
     let folder = match scratch() {
@@ -50,7 +50,7 @@ pub(super) fn startup(session: &mut Session<'_>) {
     command_line(session, folder.path(), &name, started);
 }
 
-/// `teatime pca` of each .bed that there is time for, where the program is beside this one.
+/// Measures `teatime pca` on each .bed that time allows, if the program is in the same folder as this one.
 fn command_line(session: &mut Session<'_>, folder: &Path, name: &str, started: Instant) {
     let program = std::env::current_exe().map(|path| path.with_file_name("teatime"));
     let Some(program) = program.ok().filter(|path| path.is_file()) else {
@@ -60,7 +60,7 @@ fn command_line(session: &mut Session<'_>, folder: &Path, name: &str, started: I
     let [mut earlier, mut last] = [0.0_f64; 2];
     for variants in VARIANTS {
         let id = format!("teatime pca of {variants}x{SAMPLES}");
-        // The time that more variants take grows by ten; the time that every process takes does not.
+        // The time that depends on variants grows tenfold; the time of starting a process does not.
         let expected = (1 + WARM) as f64 * (last + 10.0 * (last - earlier).max(0.0));
         if last > 0.0 && expected > session.budget - started.elapsed().as_secs_f64() {
             return session.skipped(&id, &format!("it would take about {} s", table::number(expected)));
@@ -85,18 +85,18 @@ fn command_line(session: &mut Session<'_>, folder: &Path, name: &str, started: I
     }
 }
 
-/// One process with an empty cache, then some with what it left there.
+/// Runs one process with an empty cache, then others with the cache that it filled.
 fn processes<const N: usize>(
     folder: &Path,
     run: impl Fn(&Path) -> Result<[f64; N], String>,
 ) -> Result<Vec<[f64; N]>, String> {
     let cache = folder.join("cache");
-    // There may be none yet.
+    // There may be no cache yet.
     drop(std::fs::remove_dir_all(&cache));
     (0..=WARM).map(|_| run(&cache)).collect()
 }
 
-/// Records the `i`-th measurement: that of the first process by itself, those of the others together.
+/// Records the `i`-th measurement: the first process alone, and the other processes together.
 fn keep<const N: usize>(session: &mut Session<'_>, id: &str, runs: &[[f64; N]], i: usize) {
     let measured: Vec<f64> = runs.iter().map(|numbers| numbers[i]).collect();
     let (cold, warm) = measured.split_at(1);

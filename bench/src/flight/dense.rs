@@ -1,4 +1,4 @@
-//! Sums of pairs of columns, and the large jobs of real numbers.
+//! Sums over pairs of columns, and large jobs on floating-point data.
 
 use teatime::{
     Device, Error, Run, Tensor,
@@ -17,36 +17,36 @@ use crate::{
     report::Unit,
 };
 
-/// Columns of codes, and rows that are added at once: up to a panel of the largest cards.
+/// The columns of codes, and the rows that are added at once, up to a panel of the largest cards.
 const PAIRED: [[u64; 2]; 4] = [[2000, 1000], [20_000, 10_000], [20_000, 100_000], [20_000, 600_000]];
-/// Observations and features.
+/// The observations and features for distances.
 const OBSERVED: [[u64; 2]; 3] = [[2000, 1000], [20_000, 2000], [20_000, 10_000]];
-/// Observations and features where the ten nearest of each are found.
+/// The observations and features for the search of the ten nearest.
 const SEARCHED: [[u64; 2]; 3] = [[2000, 1000], [20_000, 2000], [100_000, 256]];
-/// Observations and features of a chain that stays on the device. Work grows tenfold or so from each to the next, so that a small one, which
-/// the host bounds, does not say that the next would take too long.
+/// The observations and features of a chain that stays on the device. Work grows about tenfold from each size to the next, so that a small size,
+/// which the host limits, does not predict too long a time for the next.
 const CHAINED: [[u64; 2]; 6] =
     [[2000, 200], [10_000, 500], [30_000, 1000], [100_000, 1000], [300_000, 1000], [1_000_000, 1000]];
 const CHAIN: &str = "chain: standardise, svd, scores, nearest";
 const COMPONENTS: usize = 20;
-/// Planes of an image of 1104 x 1104, and its side.
+/// The numbers of planes of 1104 x 1104 pixels of an image; `SIDE` is their side.
 const PLANES: [u64; 2] = [2, 50];
 const SIDE: u64 = 1104;
-/// Sides of square Gram products.
+/// The sides of square Gram products.
 const SIDES: [u64; 4] = [2048, 4096, 8192, 16_384];
-/// Measurements that each piece shares its time among.
+/// The number of measurements among which the piece's time is divided.
 pub(super) const PAIRS: f64 = 2.0;
-/// The chain is one of them.
+/// The number for `dense`; the 1 is the chain.
 pub(super) const DENSE: f64 = (OBSERVED.len() + SEARCHED.len() + 1 + 2 * PLANES.len() + SIDES.len()) as f64;
 
-/// Sums as of relationships and distances of samples: milliseconds of so many rows, the sums there before.
+/// Measures the sums for relationships and for distances of samples: milliseconds for adding rows to existing sums.
 pub(super) fn pairs(session: &mut Session<'_>) {
     for (id, unit_factors) in
         [("pairs of codes, as of distances", true), ("pairs of codes, as of relationships", false)]
     {
         session.largest(id, Unit::Milliseconds, &PAIRED, pairs_size, |device, &[columns, rows]| {
             let options = GramOptions::default().centred(!unit_factors).unit_factors(unit_factors);
-            // As many as may come in all runs.
+            // The number of rows that all runs together may add.
             let mut gram = Gram::new(device, columns, 10_000_000_000, options)?;
             let packed = packed_uniform(device, 0, 0, rows, columns)?;
             let factor = if unit_factors { 1.0 } else { 1.4 };
@@ -56,7 +56,7 @@ pub(super) fn pairs(session: &mut Session<'_>) {
     }
 }
 
-/// The rows twice, the sums, and what a product takes besides.
+/// Returns a size whose memory holds the rows twice, the sums, and the buffers of a product.
 fn pairs_size(&[columns, rows]: &[u64; 2]) -> Size {
     let pairs = columns * columns;
     Size {
@@ -66,7 +66,8 @@ fn pairs_size(&[columns, rows]: &[u64; 2]) -> Size {
     }
 }
 
-/// Distances of observations, the nearest of each, a chain that ends with these, Gaussians of an image, and Gram products, all of f32.
+/// Measures distances of observations, the nearest of each, a chain that ends with the nearest, Gaussians of an image, and Gram products, all in
+/// f32.
 pub(super) fn dense(session: &mut Session<'_>) {
     let name =
         |[observations, features]: &[u64; 2]| format!("distances of {observations}, {features} features");
@@ -117,11 +118,11 @@ pub(super) fn dense(session: &mut Session<'_>) {
     });
 }
 
-/// The chain holds the observations three times at most, and some numbers of each.
+/// Returns a size whose memory holds the observations three times, and some values for each observation.
 fn chain_size(&[observations, features]: &[u64; 2]) -> Size {
     Size {
         text: format!("{observations}x{features}"),
-        // The decomposition takes some 300 products of each element, the search one of each component of a pair.
+        // The decomposition takes about 300 multiplications for each element, the search one for each component of a pair.
         work: (observations * (300 * features + COMPONENTS as u64 * observations)) as f64,
         memory: 12 * observations * features + 1000 * observations + (64 << 20),
     }
@@ -129,7 +130,7 @@ fn chain_size(&[observations, features]: &[u64; 2]) -> Size {
 
 fn chain(device: &Device, &[observations, features]: &[u64; 2]) -> Result<Job, Error> {
     let x = normal(device, 1, 0, observations * features)?.reshape(&[observations, features])?;
-    // Noise has no components to converge to: the number of passes is given.
+    // Noise has no components to converge to, so the number of passes is fixed.
     let svd = SvdOptions::default().stop(Stop::PowerIterations(2));
     Ok(Box::new(move || {
         let (options, run) = (Options::default(), Run::default());
@@ -139,7 +140,7 @@ fn chain(device: &Device, &[observations, features]: &[u64; 2]) -> Result<Job, E
     }))
 }
 
-/// Each column less its mean, over its standard deviation.
+/// Subtracts each column's mean and divides by its standard deviation.
 fn standardised(x: &Tensor<f32>) -> Result<Tensor<f32>, Error> {
     let centred = zip(Zip::Subtract, x, &mean(x, 0)?)?;
     let variance = mean(&zip(Zip::Multiply, &centred, &centred)?, 0)?;

@@ -1,4 +1,4 @@
-//! The headline: the truncated SVD of 10,000,000 x 20,000 random entries, or a share of the rows, stage by stage.
+//! The headline: the truncated SVD of 10,000,000 x 20,000 random entries, or of a fraction of the rows, stage by stage.
 
 use std::{cell::RefCell, time::Instant};
 
@@ -13,14 +13,14 @@ use teatime::{
 use super::rows::{COLUMNS, Kind, WIDTH, WORDS, operand, panel, size, timed};
 use crate::{measure::Session, report::Unit::Milliseconds};
 
-/// Shares of the rows of the headline.
+/// The fractions of the headline's rows that are measured, by name.
 pub(super) const SHARES: [(&str, u64); 5] =
     [("0.0001", 1000), ("0.001", 10_000), ("0.01", 100_000), ("0.1", 1_000_000), ("1", 10_000_000)];
 const COMPONENTS: usize = 10;
-/// Runs that a median is taken over.
+/// The number of runs for a median.
 const RUNS: usize = 3;
 
-/// Every share that fits the memory and the time, after one that warms up.
+/// Measures every fraction that fits the memory and the time, after a warm-up run.
 pub(super) fn headline(session: &mut Session<'_>) {
     let started = Instant::now();
     if let Err(error) = warm(session.device) {
@@ -32,14 +32,14 @@ pub(super) fn headline(session: &mut Session<'_>) {
     session.grow(left, sizes, |rows| size(&rows).memory, one);
 }
 
-/// Every kernel of the headline, once.
+/// Runs every kernel of the headline once.
 fn warm(device: &Device) -> Result<()> {
     let [_, (_, rows), ..] = SHARES;
     let rows = if device.info().kind == DeviceKind::Discrete { rows * 10 } else { SHARES[0].1 };
     svd(device, rows).map(drop)
 }
 
-/// The whole of it: seconds of making the matrix, and of the decomposition.
+/// Runs the whole headline and returns the seconds for making the matrix and for the decomposition.
 pub(crate) fn svd(device: &Device, rows: u64) -> Result<[f64; 2]> {
     let run = Run::default();
     let started = Instant::now();
@@ -53,7 +53,7 @@ fn options() -> SvdOptions {
     SvdOptions::default().stop(Stop::PowerIterations(0)).oversamples(WIDTH - COMPONENTS)
 }
 
-/// One share: each stage apart, each some times.
+/// Measures one fraction, each stage separately and several times.
 fn one(session: &mut Session<'_>, id: &str, rows: u64) -> Result<()> {
     let device = session.device;
     let mut stages = making(device, rows)?;
@@ -74,14 +74,14 @@ fn one(session: &mut Session<'_>, id: &str, rows: u64) -> Result<()> {
     Ok(())
 }
 
-/// Seconds by the name of what took them.
+/// The name of each stage, and the seconds of its runs.
 type Found = Vec<(&'static str, Vec<f64>)>;
 
 fn repeated(mut work: impl FnMut() -> Result<f64>) -> Result<Vec<f64>> {
     (0..RUNS).map(|_| work()).collect()
 }
 
-/// Times the making of the matrix, panel by panel; nothing is kept.
+/// Times the making of the matrix, panel by panel, without keeping panels.
 fn making(device: &Device, rows: u64) -> Result<Found> {
     let panel = panel(device);
     let panels = || (0..rows).step_by(to_usize(panel)).map(|first| (first, panel.min(rows - first)));
@@ -93,7 +93,7 @@ fn making(device: &Device, rows: u64) -> Result<Found> {
     ])
 }
 
-/// A pass by its stages, and the copies in them alone.
+/// Times the stages of a pass, and the copies in a pass alone.
 fn passes(matrix: &PackedMatrix) -> Result<Found> {
     let (device, staged, x) = (matrix.device(), Staged::new(matrix)?, operand()?);
     let apply = repeated(|| staged.apply_alone(&x))?;
@@ -103,7 +103,7 @@ fn passes(matrix: &PackedMatrix) -> Result<Found> {
         stages.iter_mut().zip(times).for_each(|(all, one)| all.push(one));
     }
     let [start, middle, end] = stages;
-    // Three digits of each number, in rows of 64 bytes.
+    // Three digits for each number, in rows of 64 bytes.
     let digits = vec![1u8; to_usize(16 * WORDS * 64)];
     let upload = || Tensor::from_slice(device, &digits, &[digits.len() as u64]);
     let sums = Tensor::from_slice(
@@ -121,7 +121,7 @@ fn passes(matrix: &PackedMatrix) -> Result<Found> {
     ])
 }
 
-/// The decomposition, what of it is not passes, and a product that is read row by row.
+/// Times the decomposition, the part of it outside passes, and a product whose rows are read one by one.
 fn whole(matrix: &PackedMatrix) -> Result<Found> {
     let (device, staged, x, run) = (matrix.device(), Staged::new(matrix)?, operand()?, Run::default());
     let (mut all, mut outside) = (Vec::new(), Vec::new());
@@ -139,11 +139,11 @@ fn whole(matrix: &PackedMatrix) -> Result<Found> {
     ])
 }
 
-/// A packed matrix whose passes are timed by stages.
+/// A packed matrix whose passes are timed stage by stage.
 struct Staged<'a> {
     matrix: &'a PackedMatrix,
     table: Tensor<f32>,
-    /// Seconds of each pass.
+    /// The seconds of each pass.
     spent: RefCell<Vec<f64>>,
 }
 
@@ -154,7 +154,7 @@ impl<'a> Staged<'a> {
         Ok(Self { matrix, table, spent: RefCell::default() })
     }
 
-    /// Seconds of `A X` on the device.
+    /// Returns the seconds of `A X` on the device.
     fn apply_alone(&self, x: &Matrix) -> Result<f64> {
         let device = self.matrix.device();
         let pass = Kind::PLAIN.start(device, x)?;
@@ -162,7 +162,7 @@ impl<'a> Staged<'a> {
         Ok(timed(device, || rows.try_for_each(|rows| pass.weigh(rows)))?.1)
     }
 
-    /// `Aᵀ (A X)`, and the seconds of the operand, of the device, and of the sums.
+    /// Returns `Aᵀ (A X)`, and the seconds for the operand, on the device, and for the sums.
     fn pass(&self, x: &Matrix) -> Result<(Matrix, [f64; 3])> {
         let device = self.matrix.device();
         let (mut pass, start) = timed(device, || Kind::PLAIN.start(device, x))?;

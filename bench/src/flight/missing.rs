@@ -1,4 +1,4 @@
-//! Products with standardised packed rows of which some codes are missing.
+//! Products with standardised packed rows with missing codes.
 
 use teatime::{Device, Error, Tensor, random::philox, to_usize};
 
@@ -8,22 +8,22 @@ use crate::{
     report::Unit,
 };
 
-/// Rows, and what one of them times a power of ten says of the headline.
+/// The numbers of rows, all powers of ten: a time can be scaled to the headline.
 pub(super) const ROWS: [u64; 5] = [100, 1000, 10_000, 100_000, 1_000_000];
-/// Rows that are drawn; panels repeat them.
+/// The number of distinct random rows, which panels repeat.
 const DRAWN: u64 = 256;
 
-/// Names of the cases: how many of 100,000 codes are missing, and whether the kernels expect any.
+/// The cases: a name, how many of 100,000 codes are missing, and true if the kernels expect missing codes.
 const CASES: [(&str, u32, bool); 4] = [
     ("none missing", 0, false),
     ("0 % missing", 0, true),
     ("0.1 % missing", 100, true),
     ("1 % missing", 1000, true),
 ];
-/// Two measurements of each.
+/// The number of measurements: two for each case.
 pub(super) const ENTRIES: f64 = 2.0 * CASES.len() as f64;
 
-/// The pass `Aᵀ (A X)`, and of as many rows `A X` alone.
+/// Measures the pass `Aᵀ (A X)`, and `A X` alone at the same number of rows.
 pub(super) fn missing(session: &mut Session<'_>) {
     for (name, rate, expected) in CASES {
         let kind = Kind::standardised(expected);
@@ -36,7 +36,7 @@ pub(super) fn missing(session: &mut Session<'_>) {
     }
 }
 
-/// Enqueues a pass over so many rows, or its first half, without the operand and the sums.
+/// Returns a job that enqueues a pass over `rows` rows, or its first half, without the operand and the sums.
 fn job(device: &Device, rows: u64, rate: u32, kind: Kind, whole: bool) -> Result<Job, Error> {
     let panels = panels(device, rows, rate)?;
     let table = kind.table(device, rows.min(panel(device)))?;
@@ -51,7 +51,7 @@ fn job(device: &Device, rows: u64, rate: u32, kind: Kind, whole: bool) -> Result
     }))
 }
 
-/// So many rows in panels, of whose codes `rate` in 100,000 are missing, the others 0, 1 and 2 in equal parts.
+/// Returns `rows` rows in panels. `rate` in 100,000 codes are missing, and the others are 0, 1 and 2 with equal probability.
 fn panels(device: &Device, rows: u64, rate: u32) -> Result<Vec<Tensor<u32>>, Error> {
     let drawn: Vec<u32> = (0..DRAWN).flat_map(|row| drawn(row, rate)).collect();
     let most = panel(device);
@@ -70,7 +70,7 @@ fn panels(device: &Device, rows: u64, rate: u32) -> Result<Vec<Tensor<u32>>, Err
     Ok(panels)
 }
 
-/// The words of a row: zeros beyond the columns.
+/// Returns the words of a row, with zeros beyond the columns.
 fn drawn(row: u64, rate: u32) -> impl Iterator<Item = u32> {
     let code = move |column: u64| {
         if column >= COLUMNS {

@@ -1,8 +1,7 @@
-//! The first run on a card, in pieces: what `./run flight` of a bundle starts.
+//! The first measurements on a card, in pieces, which `./run flight` of a bundle starts.
 //!
-//! Sizes are powers of ten of the rows of the headline, 10,000,000 x 20,000 random codes of two bits and 20 columns, so that
-//! a row of the table times a power of ten is its time at that size. A device takes the largest that fit its memory and the
-//! time there is.
+//! Row counts are powers of ten, as the headline's is: 10,000,000 x 20,000 random codes of two bits, and 20 columns. So a time in the table can
+//! be scaled to that size. A device measures the largest sizes that fit its memory and the available time.
 
 mod bed;
 mod cold;
@@ -17,7 +16,7 @@ pub(crate) use headline::svd;
 
 use crate::{args::Piece, measure::Session, table};
 
-/// Measures one piece on the session's device, after a word on what its figures decide.
+/// Measures one piece on the session's device, after printing which decision its figures are for.
 pub(crate) fn fly(piece: Piece, session: &mut Session<'_>) {
     table::print(decides(piece));
     match piece {
@@ -32,7 +31,7 @@ pub(crate) fn fly(piece: Piece, session: &mut Session<'_>) {
     }
 }
 
-/// The decisions that a piece's figures are for. The floors are those of the memory, whose rate `bench` measures, and of `rates`.
+/// Returns the decision that a piece's figures are for. Lower bounds come from the memory bandwidth that `bench` measures, and from `rates`.
 const fn decides(piece: Piece) -> &'static str {
     match piece {
         Piece::Headline => {
@@ -65,7 +64,7 @@ const fn decides(piece: Piece) -> &'static str {
     }
 }
 
-/// Measurements that a piece shares its time among.
+/// Returns the number of measurements among which a piece's time is divided.
 pub(crate) const fn entries(piece: Piece) -> f64 {
     match piece {
         Piece::Missing => missing::ENTRIES,

@@ -1,4 +1,4 @@
-//! The rates of a card that bound its kernels: CUDA alone, with its compiler.
+//! The rates of a card that limit its kernels. It needs CUDA and its compiler.
 
 #![allow(unsafe_code, reason = "CUDA checks no index: the author of a kernel does")]
 
@@ -22,30 +22,30 @@ struct Params {
     len: u32,
 }
 
-/// Its data, of which `len` is the number of 16 bytes, or of sums in as many.
+/// A kernel that measures rates. `len` is the number of 16-byte groups of its data, or of sums in the same space.
 static RATES: Kernel<Params> = {
     let kernel =
         Kernel::new("rates", &[Binding::read_write::<u32>()], |p: &Params| vec![4 * u64::from(p.len)])
             .constants(&["MODE", "THREADS"]);
-    // SAFETY: a pointer to u32, at whose `len` first fours or pairs alone it reads and writes, or at the first word, for any grid; nothing of
-    // fewer than a block has.
+    // SAFETY: the kernel has a pointer to u32 and accesses only its first `len` groups of four or pairs, or its first word, for any grid; it
+    // accesses nothing if there is less data than one block needs.
     unsafe { kernel.cuda(include_str!("rates.cu")) }
 };
 
 const PRODUCTS: u32 = 0;
 const ADDITIONS: u32 = 1;
 const READS: u32 = 2;
-/// Threads of a block: a warp for each of a multiprocessor's schedulers.
+/// The number of threads of a block: a warp for each scheduler of a multiprocessor.
 const THREADS: u32 = 128;
-/// Blocks for each multiprocessor that work on products at once.
+/// The numbers of blocks on each multiprocessor that compute products at once.
 const WARPS: [u32; 4] = [1, 2, 3, 4];
-/// Sums that are added to: of a small part of the L2 cache, of a pass of products, of that cache, and beyond it.
+/// The numbers of sums that are added to: in a small part of the L2 cache, as in a pass of products, filling that cache, and beyond it.
 const SUMS: [u32; 4] = [1 << 14, 400_000 / THREADS * THREADS, 1 << 21, 1 << 26];
-/// Bytes that are read again and again, in the L2 cache, and beyond it.
+/// The numbers of bytes that are read repeatedly, within the L2 cache and beyond it.
 const BYTES: [u32; 4] = [8 << 20, 20 << 20, 40 << 20, 2 << 30];
-/// Rounds: on a device that is no card as few as say that it works.
+/// The numbers of rounds; the smallest only shows that the kernel works, such as on an emulator.
 const ROUNDS: [u32; 3] = [1, 50, 2000];
-/// Launches whose time is measured together.
+/// The number of launches that are timed together.
 const LAUNCHES: u32 = 1000;
 pub(super) const ENTRIES: f64 = (WARPS.len() + SUMS.len() + BYTES.len() + 2) as f64;
 
@@ -54,7 +54,7 @@ pub(super) fn rates(session: &mut Session<'_>) {
         session.skipped("rates", "they are of CUDA alone");
         return;
     }
-    // The library asks for 8 blocks for each multiprocessor.
+    // The library's `fill` is 8 blocks for each multiprocessor.
     let multiprocessors = session.device.limits().fill() / 8;
     for warps in WARPS {
         let id = format!("products of bytes, {warps} warps a scheduler");
@@ -92,7 +92,7 @@ pub(super) fn rates(session: &mut Session<'_>) {
     );
 }
 
-/// The rate of a launch, `work` of which is done in a round.
+/// Measures the rate of a launch, which does `work` in each round.
 fn measure(session: &mut Session<'_>, id: &str, unit: Unit, grid: (u32, u32), work: u64, len: u32) {
     let size = |&rounds: &u32| Size {
         text: format!("{rounds} rounds"),

@@ -1,4 +1,4 @@
-//! Ways to cut a pass, side by side: panels, steps and workgroups. None changes a bit.
+//! Comparison of ways to divide a pass: panels, steps and workgroups. Results stay the same to the bit.
 
 use teatime::{Device, DeviceOptions, Error, Run, packed::PackedMatrix};
 
@@ -11,18 +11,18 @@ use crate::{
     report::Unit,
 };
 
-/// Rows that 132 multiprocessors finish at the same time, with two workgroups of 256 rows each.
+/// The number of rows that 132 multiprocessors finish at the same time, with two workgroups of 256 rows each.
 const WAVE: u64 = 67_584;
-/// Rows of a panel beside what the library takes.
+/// The numbers of rows of a panel, in addition to the library's own.
 const PANELS: [u64; 4] = [WAVE, 2 * WAVE, 4 * WAVE, 8 * WAVE];
-/// Bytes of a step: of small GPUs, and up to what large ones take.
+/// The numbers of bytes of a step, from those of small GPUs to those of large ones.
 const STEPS: [u64; 4] = [64 << 20, 256 << 20, 1 << 30, 2 << 30];
-/// Workgroups that a launch should have, as shares of the device's own number, in eighths.
+/// The numbers of workgroups of a launch, in eighths of the device's default.
 const FILLS: [u32; 3] = [1, 2, 8];
-/// A pass for each panel, and for each step and number of workgroups.
+/// The number of measurements: a pass for each panel size, and for each step and number of workgroups.
 pub(super) const ENTRIES: f64 = (1 + PANELS.len() + STEPS.len() * FILLS.len()) as f64;
 
-/// The device's own choices first, whose size the others take.
+/// Measures the device's own choices first; the other passes use the same number of rows.
 pub(super) fn switches(session: &mut Session<'_>) {
     let name = session.device.info().name.clone();
     let fill = session.device.limits().fill();
@@ -48,7 +48,7 @@ pub(super) fn switches(session: &mut Session<'_>) {
     }
 }
 
-/// Enqueues a pass over so many rows, without the operand and the sums.
+/// Returns a job that enqueues a pass over `rows` rows, without the operand and the sums.
 fn job(device: &Device, rows: u64, panel: u64) -> Result<Job, Error> {
     let matrix =
         PackedMatrix::random_in_panels(device, rows, COLUMNS, 0, panel * 4 * WORDS, &Run::default())?;
@@ -57,7 +57,7 @@ fn job(device: &Device, rows: u64, panel: u64) -> Result<Job, Error> {
     let device = device.clone();
     Ok(Box::new(move || {
         Kind::PLAIN.rows(matrix.panels(), &table).try_for_each(|rows| pass.add(rows))?;
-        // The session waits for its own device, which is another.
+        // The session waits only for its own device, which is a different one.
         device.synchronize()
     }))
 }

@@ -155,7 +155,7 @@ const MODES: Named<Mode> = &[
     ("mirror", Mode::Mirror),
     ("nearest", Mode::Nearest),
     ("wrap", Mode::Wrap),
-    // The number is that of --cval.
+    // --cval replaces the 0.0.
     ("constant", Mode::Constant(0.0)),
 ];
 
@@ -169,7 +169,7 @@ pub(super) enum Dtype {
 
 const TYPES: Named<Dtype> = &[("same", Dtype::Same), ("f32", Dtype::F32), ("f64", Dtype::F64)];
 
-/// The type as it is filtered.
+/// Returns the result's type for `--dtype same`.
 const fn same(of: StoredType) -> StoredType {
     match of {
         StoredType::Bool => StoredType::U8,
@@ -178,11 +178,11 @@ const fn same(of: StoredType) -> StoredType {
     }
 }
 
-/// The axis of a number, of so many; those below 0 count from the end.
+/// Returns the index of axis `number` of `axes` axes; negative numbers count from the end.
 pub(super) fn axis(flag: &str, number: i64, axes: usize) -> Result<usize, Failure> {
     let place = if number < 0 { number.checked_add_unsigned(axes as u64) } else { Some(number) };
-    let found = place.and_then(|place| usize::try_from(place).ok()).filter(|place| *place < axes);
-    found.ok_or_else(|| {
+    let axis = place.and_then(|place| usize::try_from(place).ok()).filter(|place| *place < axes);
+    axis.ok_or_else(|| {
         Failure::Error(format!(
             "{flag}: {number} of {axes} axes, which are 0 to {}, or -{axes} to -1",
             axes.saturating_sub(1)
@@ -190,7 +190,7 @@ pub(super) fn axis(flag: &str, number: i64, axes: usize) -> Result<usize, Failur
     })
 }
 
-/// One for all axes, or one for each.
+/// Converts one value for all axes, or one for each axis.
 pub(super) fn per_axis<T: Clone>(values: &[T]) -> PerAxis<T> {
     match values {
         [value] => PerAxis::All(value.clone()),
@@ -200,7 +200,7 @@ pub(super) fn per_axis<T: Clone>(values: &[T]) -> PerAxis<T> {
 
 impl BlurArgs {
     /// # Errors
-    /// [`Failure::Error`] where the result would take the input's place.
+    /// [`Failure::Error`] if the result would replace the input.
     pub(super) fn refuse_input(&self) -> Result<(), Failure> {
         let real = |path: &Path| path.canonicalize().ok();
         let (input, out) = (real(&self.input), self.out.path());
@@ -212,7 +212,7 @@ impl BlurArgs {
     }
 
     /// # Errors
-    /// [`Failure::Usage`] for options of a Zarr array where the result is another file.
+    /// [`Failure::Usage`] for options that only Zarr results have, if the result is a .npy file.
     pub(super) fn refuse_options(&self) -> Result<(), Failure> {
         let is_other = self.out.format != Format::Zarr;
         refuse(&[
@@ -223,12 +223,12 @@ impl BlurArgs {
         ])
     }
 
-    /// The path that the result is written to.
+    /// Returns the path that the result is written to.
     pub(super) fn result(&self, output: &Output) -> PathBuf {
         if self.resume { self.out.path() } else { output.path(&self.out.name) }
     }
 
-    /// The type of the result, of an input of that type.
+    /// Returns the type of the result for an input of type `of`.
     pub(super) fn result_type(&self, of: StoredType) -> StoredType {
         match self.dtype {
             Some(Dtype::F32) => StoredType::F32,
@@ -239,7 +239,7 @@ impl BlurArgs {
         }
     }
 
-    /// True where a result of the input's type would have 0 for what is negative of a derivative.
+    /// Returns true if the input's type cannot hold the negative values of a derivative, which would become 0.
     pub(super) fn loses_negatives(&self, of: StoredType) -> bool {
         self.order.iter().any(|&order| order > 0)
             && matches!(same(of), StoredType::U8 | StoredType::U16 | StoredType::U32)

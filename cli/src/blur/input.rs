@@ -1,4 +1,4 @@
-//! The array that `teatime blur` reads, or a level of an image.
+//! The input of `teatime blur`: an array, or a level of an image.
 
 use teatime::{
     Error, StoredType,
@@ -14,24 +14,24 @@ use crate::{
     failure::Failure,
 };
 
-/// An array.
+/// The array to filter.
 #[derive(Debug)]
 pub(super) struct Input {
     pub(super) stored: Array,
-    /// The OME-Zarr image that it is a level of.
+    /// The OME-Zarr image, if the array is one of its levels.
     pub(super) image: Option<Multiscale>,
 }
 
 impl Input {
-    /// Reads metadata alone.
+    /// Opens the input and reads only its metadata.
     pub(super) fn open(args: &BlurArgs) -> Result<Self, Failure> {
         let (path, missing) = (args.input.display().to_string(), args.missing_chunk);
-        // Integers whose results are integers too.
+        // Integers are kept if their results are integers too.
         let keeps = |dtype| !matches!(args.result_type(dtype), StoredType::F32 | StoredType::F64);
         let is_group = args.input.is_dir() && Node::at(&Folder::new(&args.input), "")? == Node::Group;
         if is_group {
             let (image, level) = (Multiscale::open(&args.input)?, args.level.unwrap_or(0));
-            // The metadata are read before the files are looked at, and those of the array again after it.
+            // The image's metadata are checked before the state of the files is recorded; the array's metadata are read again after that.
             image.level(level, missing)?;
             let files = Files::at(&args.input.join(&image.levels()[level].path))?;
             let stored = Array::of_zarr(path, files, image.level(level, missing)?, keeps);
@@ -49,7 +49,7 @@ impl Input {
         Ok(Self { stored: Array::open(&args.input, missing, keeps)?, image: None })
     }
 
-    /// The options of the filter, with the axes that are filtered.
+    /// Returns the options of the filter, including the axes that are filtered.
     pub(super) fn options(&self, args: &BlurArgs) -> Result<GaussianOptions, Failure> {
         let axes = self.stored.array.shape().len();
         let has_constant = args.mode.contains(&Mode::Constant(0.0));
@@ -68,9 +68,10 @@ impl Input {
                 numbers.iter().map(|&number| axis("--axes", number, axes)).collect::<Result<Vec<_>, _>>()?
             }
             (None, channel) => {
-                // An image is filtered along space.
-                let all = self.image.as_ref().map_or_else(|| (0..axes).collect(), Multiscale::spatial_axes);
-                all.into_iter().filter(|&axis| Some(axis) != channel).collect()
+                // An image is filtered along its spatial axes.
+                let spatial =
+                    self.image.as_ref().map_or_else(|| (0..axes).collect(), Multiscale::spatial_axes);
+                spatial.into_iter().filter(|&axis| Some(axis) != channel).collect()
             }
         };
         let options = GaussianOptions::default()
@@ -85,20 +86,20 @@ impl Input {
         })
     }
 
-    /// Standard deviations in elements.
+    /// Returns the standard deviations in elements.
     pub(super) fn sigma(&self, args: &BlurArgs) -> Result<PerAxis<f64>, Failure> {
         match &self.image {
             Some(image) if args.physical => {
-                let all = image
+                let sigma = image
                     .sigma_in_pixels(args.level.unwrap_or(0), &args.sigma)
                     .map_err(|error| self.named(error))?;
-                Ok(PerAxis::Each(image.spatial_axes().into_iter().map(|axis| all[axis]).collect()))
+                Ok(PerAxis::Each(image.spatial_axes().into_iter().map(|axis| sigma[axis]).collect()))
             }
             _ => Ok(per_axis(&args.sigma)),
         }
     }
 
-    /// An error, in the command line's words.
+    /// Converts an error of the library to one that names command-line options.
     pub(super) fn named(&self, error: Error) -> Failure {
         match &error {
             Error::Argument { op: "sigma_in_pixels", why, .. } => Failure::Error(format!("--sigma: {why}")),

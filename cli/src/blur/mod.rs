@@ -29,7 +29,7 @@ pub(crate) fn run(args: &BlurArgs, cancel: &Cancel) -> Result<(), Failure> {
     args.refuse_input()?;
     args.refuse_options()?;
     let input = Input::open(args)?;
-    // The array that is filtered within OUT.zarr: level 0 of an image, or OUT.zarr itself.
+    // The path within OUT.zarr of the filtered array: level 0 of an image, or OUT.zarr itself.
     let resumed = args.resume.then(|| if input.image.is_some() { "0" } else { "" });
     let mut output = args.out.open(COMMAND, &[], args.overwrite, resumed)?;
     let options = input.options(args)?;
@@ -55,20 +55,24 @@ fn report(args: &BlurArgs, ran: Ran, input: &Input, written: &Swept) -> Report {
     let warnings = stored.warnings("they are NaN, and so is the result where weights reach one");
     let size = format!("{} of {}", extents.join(" x "), stored.type_name());
     let mut report = Report::new(ran, warnings, &stored.path, &size);
-    let Swept { boxes, found, times_covered, times_decoded, .. } = *written;
+    let Swept { boxes, found: earlier_boxes, times_covered, times_decoded, .. } = *written;
     let mut of_input = json!({ "path": stored.path, "shape": shape, "dtype": stored.type_name() });
     stored.record_gaps(&mut of_input);
     report.put(json!({
         "input": of_input,
         "sigma": args.sigma,
-        // The boxes that the array was cut into, those of an earlier run, and the elements that were read for each that was filtered.
-        "boxes": { "filtered": boxes, "found": found, "times_covered": times_covered, "times_decoded": times_decoded },
+        // The number of boxes filtered now, the number that an earlier run had done, and the elements read for each element filtered.
+        "boxes": { "filtered": boxes, "found": earlier_boxes, "times_covered": times_covered, "times_decoded": times_decoded },
     }));
     let sigma: Vec<String> = args.sigma.iter().map(ToString::to_string).collect();
     report.line("sigma", sigma.join(", ") + &report.peaks("; "));
-    let found = if found > 0 { format!("; {} were there", text::count(found)) } else { String::new() };
+    let earlier = if earlier_boxes > 0 {
+        format!("; {} were there", text::count(earlier_boxes))
+    } else {
+        String::new()
+    };
     let read = format!("elements read {times_covered:.2} times, chunks decoded {times_decoded:.2} times");
-    report.line("boxes", format!("{}: {read}{found}", text::count(boxes)));
+    report.line("boxes", format!("{}: {read}{earlier}", text::count(boxes)));
     report
 }
 

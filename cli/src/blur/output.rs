@@ -1,4 +1,4 @@
-//! The files that the result of `teatime blur` goes to.
+//! The files that `teatime blur` writes.
 
 use std::{path::Path, sync::Arc};
 
@@ -13,11 +13,11 @@ use teatime_image::{ImageSpec, MultiscaleWriter, OmeVersion, Pyramid};
 
 use super::{args::BlurArgs, input::Input};
 
-/// Most pixels along an axis of the planes of an image's smallest level.
+/// The maximum number of pixels along an axis of a plane of an image's smallest level.
 const PLANE: u64 = 256;
 
-/// Attributes that are of the numbers as they were stored, or of how they were written. What is missing of a result is NaN, and any of its
-/// numbers may be one that marked missing ones.
+/// Attributes that describe the stored elements or their encoding, and that results do not keep. A result has NaN for missing elements, and any
+/// of its elements may equal the input's missing value.
 const OWN: [&str; 7] = [
     "_FillValue",
     "missing_value",
@@ -28,12 +28,12 @@ const OWN: [&str; 7] = [
     "teatime",
 ];
 
-/// Starts a .npy file.
+/// Starts the .npy file of the result.
 pub(super) fn npy(args: &BlurArgs, input: &Input, path: &Path) -> Result<NpyWriter> {
     NpyWriter::create(path, args.result_type(input.stored.array.dtype()), input.stored.array.shape())
 }
 
-/// Starts an array, or goes on with one; of an image, level 0 of another.
+/// Starts the array of the result, or resumes it. For an image, the array is level 0 of a new image.
 pub(super) fn zarr(
     args: &BlurArgs,
     input: &Input,
@@ -45,7 +45,7 @@ pub(super) fn zarr(
         extents.iter().zip(shape).map(|(&chunk, &extent)| chunk.min(extent.max(1))).collect()
     };
     let (stored, inner) = (input.stored.array.chunk_shape(), &input.stored.inner_chunk);
-    // Shards stay, with their chunks, unless one of them is given.
+    // Shards and their inner chunks keep the input's shapes unless --shards or --chunks is given.
     let shards = inner.as_ref().filter(|_| args.chunks.is_none()).map(|_| stored.to_vec());
     let chunks = args.chunks.clone().or_else(|| inner.clone()).unwrap_or_else(|| within(stored));
     let mut spec = ArraySpec::new(args.result_type(input.stored.array.dtype()), shape, &chunks);
@@ -73,14 +73,15 @@ pub(super) fn zarr(
     Ok((image.base()?, Some(image)))
 }
 
-/// Has chunks that may be gone on with tell whether they are whole, as those of zstd do by themselves. Version 2 has no way.
+/// Adds checksums to chunks of a resumable result, so that partly written chunks are detected; zstd has its own. Zarr version 2 has no
+/// checksums.
 fn with_checksum(spec: &mut ArraySpec, args: &BlurArgs) {
     let is_zstd = matches!(spec.compression, Compression::Zstd { .. });
     spec.checksum = args.resume && spec.format == ZarrFormat::V3 && !is_zstd;
 }
 
-/// Has an array keep what a Zarr array at `path` has besides elements: the version of Zarr, but that shards are of version 3, the names of
-/// axes, and attributes.
+/// Copies to `spec` what the Zarr array at `path` has in addition to elements: axis names, attributes, and the version of Zarr (always 3 for
+/// shards).
 fn keep(spec: &mut ArraySpec, path: &Path) -> Result<()> {
     let (folder, array) = (Folder::new(path), ZarrArray::open(path, "", MissingChunk::Error)?);
     let names = array.dimension_names();
@@ -89,7 +90,7 @@ fn keep(spec: &mut ArraySpec, path: &Path) -> Result<()> {
     }
     if read_json(&folder, "zarr.json")?.is_none() && spec.shard_shape.is_none() {
         spec.format = ZarrFormat::V2;
-        // xarray takes that of version 2 for missing numbers.
+        // xarray takes the fill value of a version 2 array for a missing value.
         spec.fill = serde_json::Value::Null;
     }
     let attributes = read_attributes(&folder, "")?.as_object().cloned().unwrap_or_default();

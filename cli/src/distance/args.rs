@@ -122,10 +122,10 @@ pub(super) struct WithArgs {
 }
 
 impl DistanceArgs {
-    /// The options of the distances: their metric, and the variants that count.
+    /// Returns the options of the distances: the metric, and the filter of the variants.
     ///
     /// # Errors
-    /// [`Failure::Usage`] for what does not go together.
+    /// [`Failure::Usage`] for options that contradict each other.
     pub(super) fn options(&self) -> Result<DistanceOptions, Failure> {
         let is_minkowski = matches!(self.metric, SampleMetric::Of(Metric::Minkowski(_)));
         let metric = match (self.metric, self.p) {
@@ -202,7 +202,7 @@ Examples:
   teatime distance new.vcz --with reference.bed --out new.tsv --metric ibs
   teatime distance phased.vcz --out h.npy --haplotypes --metric cityblock --tree average";
 
-/// Those of the library that have sums for genotypes, and identity by state.
+/// The names of the library's metrics that genotypes support, and of identity by state.
 const METRICS: &str = "euclidean sqeuclidean cityblock hamming correlation cosine inner_product chebyshev minkowski \
                        canberra braycurtis jaccard dice russellrao ibs manhattan l1 l2";
 

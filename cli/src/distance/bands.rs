@@ -1,4 +1,4 @@
-//! Distances of some samples at a time, written where they stay: a run goes on where another was stopped.
+//! Distances computed band by band and written at their final path, so that a stopped run can be resumed.
 
 use teatime::{Device, Error, Run, stable_text::StableText};
 use teatime_genotype::{DistanceBands, DistanceOptions, distances};
@@ -9,10 +9,10 @@ use super::{
 };
 use crate::{failure::Failure, output::Output, stores::Stores};
 
-/// Samples on a side of the squares that are written, and what bands are multiples of: whatever the budgets.
+/// The number of samples along each side of a square that is written at once. Bands are multiples of it. It does not depend on memory budgets.
 const SIDE: u64 = 1024;
 
-/// The distances, all at once, or in bands of D.zarr that are written in its place by then.
+/// Computes the distances at once and returns them, or computes them in bands and writes each to its final place in D.zarr.
 pub(super) fn compute(
     output: &mut Output,
     args: &DistanceArgs,
@@ -41,14 +41,14 @@ pub(super) fn compute(
     }
     args.out.refuse_to_lose(args.overwrite)?;
     match in_place() {
-        // Not of what is asked for.
+        // The user gave no such argument.
         Err(Error::Argument { name, .. }) if name != "merge_alleles" => Err(too_large.into()),
         Err(error @ Error::Budget { .. }) => Err(error.or_of_less_memory(too_large).into()),
         written => Ok(written?),
     }
 }
 
-/// All that distances depend on besides what the library knows.
+/// Describes everything that the distances depend on in addition to what the library records.
 fn job(stores: &Stores, haplotypes: bool) -> String {
     let paths = stores.paths.iter().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone()));
     let genotypes = &stores.genotypes;

@@ -37,7 +37,7 @@ pub(crate) fn run(args: &DistanceArgs, cancel: &Cancel) -> Result<(), Failure> {
     let mut output = target.open(COMMAND, &beside, args.overwrite, args.resume.then_some("distance"))?;
     let mut stores = args.stores.open(&run)?;
     if target.format.is_plinks() {
-        // Before the work, which would be for nothing.
+        // This check comes first, so that no work is wasted.
         stores.refuse_splitting("PLINK's .id cannot hold; other formats can")?;
     }
     let device = args.resources.open()?;
@@ -126,7 +126,7 @@ fn report(
         "max_missing": options.filter.max_missing,
         "undefined_pairs": undefined,
         "with": with.map(With::record),
-        // Each band of samples took one pass; null where distances were computed all at once.
+        // Each band of samples took one pass; null if all distances were computed at once.
         "bands": bands.map(|written| json!({ "computed": written.bands, "squares": written.squares, "found": written.found })),
         "neighbors": neighbors.map(|(k, bands)| json!({ "k": k, "bands": bands })),
     }));

@@ -17,7 +17,7 @@ use crate::{
 /// The name of the other store in messages.
 const OTHER: &str = "STORE2";
 
-/// Another store, and which of its variants those of the stores are.
+/// Another store, and the variant of it that matches each variant of the stores.
 #[derive(Debug)]
 pub(super) struct With {
     pub(super) stores: Stores,
@@ -26,7 +26,7 @@ pub(super) struct With {
 }
 
 impl With {
-    /// The store that was asked for, matched with the stores, whose contigs are counted anew.
+    /// Opens the store of --with and matches its variants with those of `stores`, whose contigs are then counted again.
     pub(super) fn open(
         args: &DistanceArgs,
         stores: &mut Stores,
@@ -52,7 +52,7 @@ impl With {
         Ok(Some(Self { stores: other, matches, counts }))
     }
 
-    /// Distances, or the `k` nearest of its samples.
+    /// Computes the distances, or the `k` nearest samples of the other store.
     pub(super) fn compute(
         &self,
         stores: &Stores,
@@ -70,12 +70,12 @@ impl With {
         })
     }
 
-    /// Warnings of what is odd of the other store, yet allowed.
+    /// Returns warnings of unusual properties of the other store that are no errors.
     pub(super) fn warnings(&self) -> Vec<String> {
         self.counts.unsure().into_iter().chain(self.stores.warnings()).collect()
     }
 
-    /// The record's entry of the other store: its samples, and the variants that both have or lack.
+    /// Returns the record's entry of the other store: its samples, and the variants that both stores or only one of them has.
     pub(super) fn record(&self) -> Value {
         let (other, stores) = (&self.counts.loadings, &self.counts.stores);
         json!({
@@ -96,7 +96,7 @@ impl With {
                 "nowhere": other.nowhere,
                 "doubled_id": other.doubled_id,
             },
-            // Variants with other alleles are among the absent.
+            // `absent` includes variants with other alleles.
             "stores_left_out": {
                 "absent": stores.not_in_loadings,
                 "repeated": stores.repeated,
@@ -107,7 +107,7 @@ impl With {
         })
     }
 
-    /// Adds the lines of the other store to the page.
+    /// Adds lines about the other store to the page.
     pub(super) fn describe(&self, report: &mut Report) {
         report.line("with", self.stores.paths[0].display().to_string());
         report.line("", size(self.counts.loadings.variants, self.stores.samples.len() as u64));

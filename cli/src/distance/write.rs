@@ -26,13 +26,13 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// True of formats that hold the distances of samples from one another alone.
+    /// Returns true for PLINK's formats, which hold only the distances of samples from one another.
     pub(super) const fn is_plinks(self) -> bool {
         matches!(self, Self::Plink | Self::PlinkBinary)
     }
 }
 
-/// Their endings, the longest of those that end alike first.
+/// The file extension of each format; an extension that ends with another comes before it.
 pub(super) const FORMATS: [(&str, Format); 5] = [
     (".dist.bin", Format::PlinkBinary),
     (".dist", Format::Plink),
@@ -41,17 +41,18 @@ pub(super) const FORMATS: [(&str, Format); 5] = [
     (".zarr", Format::Zarr),
 ];
 
-/// Endings of the other files.
+/// The file extensions of the files beside the result.
 const NPY_NAMES: &str = ".id";
 const PLINK_NAMES: &str = ".dist.id";
 const WITH_NAMES: &str = ".with.id";
 const TREE: &str = ".nwk";
 
-/// The file that distances go to.
+/// The file that the distances are written to.
 pub(super) type Target = target::Target<Format>;
 
 impl Target {
-    /// The other files, each with whether a run writes it, with a tree or without, of distances or neighbors, with others or without.
+    /// Returns the names of the files beside the result, each with true if a run with these options writes it: with a tree, with neighbors
+    /// instead of distances, with another store.
     pub(super) fn beside(&self, tree: bool, neighbors: bool, with: bool) -> [(String, bool); 5] {
         let npy = self.format == Format::Npy;
         [
@@ -65,23 +66,23 @@ impl Target {
     }
 }
 
-/// The distances, in one of the forms that they are computed in.
+/// The distances, in the form in which they were computed.
 pub(super) enum Results {
     Matrix(Distances),
     Between(DistancesBetween),
     Neighbors(SampleNeighbors),
-    /// Written where it stays, some samples at a time.
+    /// Distances that were written at their final path, band by band.
     Written(Box<DistanceBands>, WrittenBands),
 }
 
-/// The facts that results of all forms have.
+/// The properties that results of all forms have.
 pub(super) struct Facts {
-    /// Pairs of samples whose distance is NaN.
+    /// The number of pairs of samples whose distance is NaN.
     pub(super) undefined: u64,
     pub(super) counts: VariantCounts,
-    /// The number of variants of more than two alleles, of which samples carry two alternate ones or more.
+    /// The number of variants of which the samples carry two or more different alternate alleles.
     pub(super) multiallelic: u64,
-    /// True where all but the reference of these count as one.
+    /// True if all alternate alleles of such a variant count as one.
     pub(super) merged: bool,
     pub(super) digest: u64,
     pub(super) memory: Budget,
@@ -119,7 +120,7 @@ impl Results {
         }
     }
 
-    /// Writes what is not written yet, and the names of the samples and of the `others` that distances are to.
+    /// Writes the results that are not yet on disk, the names of the samples, and the names of the `others` that distances are to.
     pub(super) fn write(
         &self,
         output: &Output,
@@ -156,7 +157,7 @@ impl Results {
                 others.map_or(Ok(()), |others| output.list(&target.file(WITH_NAMES), others))?;
                 output.list(&target.file(NPY_NAMES), samples)
             }
-            // PLINK has a sample's name for its family where it knows none.
+            // PLINK uses a sample's name as its family if the family is unknown.
             Format::Plink | Format::PlinkBinary => output.table(&target.file(PLINK_NAMES), |file| {
                 let mut names = stores.families.as_ref().unwrap_or(samples).iter().zip(samples);
                 names.try_for_each(|(family, id)| writeln!(file, "{family}\t{id}"))

@@ -1,11 +1,11 @@
-//! Alleles by name, and whether those of two variants are the same.
+//! Names of alleles, and comparisons of the alleles of two variants.
 
 use std::{collections::HashMap, sync::Arc};
 
-/// An allele, a contig or an id that nobody knows.
+/// The name of an unknown allele, contig or id.
 pub(super) const UNKNOWN: &str = ".";
 
-/// Names and their numbers.
+/// Distinct names, and the index of each.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     numbers: HashMap<Arc<str>, u32>,
@@ -13,7 +13,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// The number of a name, a new one where it is new.
+    /// Returns the index of a name, which is added if it is new.
     pub(super) fn number(&mut self, name: &str) -> u32 {
         if let Some(number) = self.get(name) {
             return number;
@@ -30,8 +30,8 @@ impl Names {
     }
 }
 
-/// Alleles that are not counted, a tab, and those that are: in capitals, as bases may be in either, and several in one
-/// order; [`UNKNOWN`] where there is none.
+/// Returns the alleles that are not counted, a tab, and the counted alleles. Names are in upper case and several are sorted; [`UNKNOWN`] stands
+/// for none.
 pub(super) fn pair(other: &str, counted: &str) -> String {
     let sorted = |alleles: &str| {
         if alleles.is_empty() {
@@ -47,20 +47,19 @@ pub(super) fn pair(other: &str, counted: &str) -> String {
     format!("{}\t{}", sorted(other), sorted(counted))
 }
 
-/// The way in which the alleles of a variant are those of a variant of the loadings.
+/// The relation between a variant's alleles and those of a variant of the loadings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fit {
     Same,
-    /// The counted alleles are those that the loadings do not count.
+    /// The variant's counted alleles are those that the loadings do not count.
     Swapped,
-    /// The one that has a name may be that of the loadings, or the base before an insertion or deletion, which says nothing
-    /// of that.
+    /// The variant's only named allele may be the loadings' allele, or merely the base before another insertion or deletion.
     Anchor,
 }
 
-/// Returns how alleles `ours`, a [`pair`], can be those of a variant of the loadings, if they can: all that have a name are among
-/// its own, on one side each. An allele without a name is one that nobody carries, or the other of two; where it would be
-/// longer than the one with a name, that may be the base of a site of its own.
+/// Returns how the alleles `ours`, a [`pair`], can be those of a variant of the loadings, if they can: all named alleles are among the loadings'
+/// and on one side each. An allele without a name is one that nobody carries, or the other of two. If it would be longer than the named allele,
+/// the latter may be the base of another site.
 pub(super) fn fit(ours: &str, loadings: &str) -> Option<Fit> {
     if ours == loadings {
         return Some(Fit::Same);
@@ -84,17 +83,17 @@ fn sides(pair: &str) -> Option<[&str; 2]> {
     pair.split_once('\t').map(<[&str; 2]>::from)
 }
 
-/// True for an allele, in capitals, that is one of a pair.
+/// Returns true if the allele, in upper case, is one of the pair.
 pub(super) fn has(pair: &str, allele: &str) -> bool {
     pair.split(['\t', ',']).any(|other| other == allele)
 }
 
-/// True where no allele of a pair has a name.
+/// Returns true if no allele of the pair has a name.
 pub(super) fn is_unknown(pair: &str) -> bool {
     sides(pair) == Some([UNKNOWN; 2])
 }
 
-/// True where two pairs are of the same alleles, whichever are counted.
+/// Returns true if two pairs have the same alleles, whichever are counted.
 pub(super) fn are_same(a: &str, b: &str) -> bool {
     sides(a).zip(sides(b)).is_some_and(|(a, b)| a == b || a == [b[1], b[0]])
 }

@@ -1,4 +1,4 @@
-//! Counts of the variants that were matched.
+//! Counts of matched and unmatched variants.
 
 use std::path::Path;
 
@@ -7,21 +7,21 @@ use serde::Serialize;
 use super::MatchBy;
 use crate::{failure::Failure, text};
 
-/// The numbers of variants that were matched, and of those that were not, by reason.
+/// The numbers of variants that were matched, and of variants that were not, by reason.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Counts {
     pub(crate) loadings: LoadingsCounts,
     pub(crate) stores: StoresCounts,
-    /// The property that they were known by.
+    /// The property that variants were matched by.
     pub(crate) by: MatchBy,
     /// The name of the loadings in messages.
     #[serde(skip)]
     pub(crate) reference: &'static str,
-    /// Variants of the stores whose alleles nobody knows, of the same place as one before: which of them the loadings mean
-    /// cannot be told.
+    /// The number of variants of the stores with unknown alleles at the position of an earlier variant, so that the match with the loadings is
+    /// ambiguous.
     #[serde(skip)]
     pub(crate) unknown_repeated: u64,
-    /// The first contig of the loadings, and that of the stores, if nothing matched and the loadings do not have the latter.
+    /// The first contig of the loadings and that of the stores, if nothing matched and the loadings lack the stores' contig.
     #[serde(skip)]
     pub(crate) contigs: Option<(String, String)>,
 }
@@ -31,24 +31,24 @@ pub(crate) struct Counts {
 pub(crate) struct LoadingsCounts {
     pub(crate) variants: u64,
     pub(crate) used: u64,
-    /// Used variants whose reference and alternate allele have changed places.
+    /// Used variants whose reference and alternate allele are swapped.
     pub(crate) swapped: u64,
-    /// Used variants whose alleles nobody knows.
+    /// Used variants whose alleles are unknown.
     pub(crate) alleles_unknown: u64,
-    /// Used variants of which the stores name fewer alleles than the loadings.
+    /// Used variants for which the stores name fewer alleles than the loadings.
     pub(crate) fewer_alleles: u64,
-    /// Not in the stores.
+    /// Variants that the stores lack.
     pub(crate) absent: u64,
-    /// In the stores with other alleles, or without a name of one.
+    /// Variants that the stores have with other alleles, or with an unnamed allele.
     pub(crate) other_alleles: u64,
-    /// Variants of the same place and alleles as one before, and not as often in the stores.
+    /// Variants that repeat the position and alleles of an earlier one, beyond the number of such variants in the stores.
     pub(crate) repeated: u64,
-    /// In the stores with alleles that could be those of several of the loadings' variants, or of several of the stores',
-    /// or with one that may be the base before an insertion or deletion alone.
+    /// Variants whose alleles in the stores could be those of several variants of the loadings, or of several of the stores, or for which the
+    /// stores name only what may be the base before an insertion or deletion.
     pub(crate) ambiguous: u64,
-    /// Without a place, or an id, by which to find them.
+    /// Variants without the position or id that they are matched by.
     pub(crate) nowhere: u64,
-    /// Matched by id: of an id that the loadings or the stores have more than once.
+    /// Variants matched by id, whose id occurs more than once in the loadings or the stores.
     pub(crate) doubled_id: u64,
 }
 
@@ -57,25 +57,25 @@ pub(crate) struct LoadingsCounts {
 pub(crate) struct StoresCounts {
     pub(crate) variants: u64,
     pub(crate) not_in_loadings: u64,
-    /// Variants of the same place and alleles as one before, and not as often in the loadings.
+    /// Variants that repeat the position and alleles of an earlier one, beyond the number of such variants in the loadings.
     pub(crate) repeated: u64,
-    /// With alleles that could be those of several of the loadings' variants, or of several of the stores', or with one
-    /// that may be the base before an insertion or deletion alone.
+    /// Variants whose alleles could be those of several variants of the loadings, or of several of the stores, or that name only what may be the
+    /// base before an insertion or deletion.
     pub(crate) ambiguous: u64,
-    /// Without a place, or an id, by which to find them.
+    /// Variants without the position or id that they are matched by.
     pub(crate) nowhere: u64,
-    /// Matched by id: of an id of the loadings that these or the stores have more than once.
+    /// Variants matched by id, whose id is in the loadings and occurs more than once there or in the stores.
     pub(crate) doubled_id: u64,
 }
 
 impl Counts {
-    /// The share of the loadings' variants that cannot be used.
+    /// Returns the fraction of the loadings' variants that cannot be used.
     pub(crate) fn mismatch(&self) -> f64 {
         let LoadingsCounts { variants, used, .. } = self.loadings;
         (variants - used) as f64 / variants.max(1) as f64
     }
 
-    /// The variants of the loadings, in words.
+    /// Describes the variants of the loadings that are used.
     pub(crate) fn used(&self) -> String {
         let LoadingsCounts { used, swapped, fewer_alleles, .. } = self.loadings;
         let how = some(&[
@@ -87,7 +87,7 @@ impl Counts {
         [vec![format!("{} used", text::count(used))], how].concat().join(", ") + &left
     }
 
-    /// The variants of the stores that are not used, in words.
+    /// Describes the variants of the stores that are not used.
     pub(crate) fn ignored(&self) -> String {
         let StoresCounts { not_in_loadings, repeated, ambiguous, nowhere, doubled_id, .. } = self.stores;
         let others = format!("of the stores, {} not in {}", text::count(not_in_loadings), self.reference);
@@ -100,7 +100,7 @@ impl Counts {
         [vec![others], reasons].concat().join(", ")
     }
 
-    /// Refuses a matching of no variant at all, or one that leaves open which of several are meant. `path` is that of the loadings.
+    /// Fails if no variant was matched, or if matches are ambiguous. `path` is the path of the loadings.
     ///
     /// # Errors
     /// [`Failure::Error`] with the counts.
@@ -125,7 +125,7 @@ impl Counts {
         Ok(())
     }
 
-    /// A warning of variants that were matched by their places alone, if there are any.
+    /// Returns a warning of variants that were matched by position alone, if there are any.
     pub(crate) fn unsure(&self) -> Option<String> {
         let n = text::plural(self.loadings.alleles_unknown, "variant");
         (self.loadings.alleles_unknown > 0).then(|| {
@@ -135,7 +135,7 @@ impl Counts {
         })
     }
 
-    /// Why variants of the loadings cannot be used.
+    /// Returns the reasons why variants of the loadings cannot be used.
     pub(crate) fn reasons(&self) -> String {
         let LoadingsCounts { absent, other_alleles, repeated, ambiguous, nowhere, doubled_id, .. } =
             self.loadings;
@@ -157,7 +157,7 @@ impl Counts {
 const FITS: &str = "with alleles that fit several";
 const DOUBLED: &str = "of an id that occurs more than once";
 
-/// Says in words which of these counts are not 0.
+/// Describes the counts that are not 0.
 fn some(counts: &[(u64, &str)]) -> Vec<String> {
     let some = counts.iter().filter(|(n, _)| *n > 0);
     some.map(|(n, words)| format!("{} {words}", text::count(*n))).collect()

@@ -1,4 +1,4 @@
-//! Finds the variants of stores in a reference: in loadings, or in another store, which is treated as loadings are.
+//! Matches the variants of stores with those of a reference: loadings, or another store, which is treated like loadings.
 
 mod alleles;
 pub(crate) mod counts;
@@ -23,10 +23,10 @@ use crate::{
     stores::Stores,
 };
 
-/// The name of all places, or ids, that nobody knows.
+/// The name that stands for an unknown position or id.
 const NOWHERE: &str = "";
 
-/// The property that a variant is known by, besides its alleles.
+/// The property that variants are matched by, in addition to their alleles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum MatchBy {
@@ -38,8 +38,8 @@ pub(crate) enum MatchBy {
 }
 
 impl MatchBy {
-    /// True where a variant has a place, or an id. PLINK has contig 0 or position 0 where it knows none; rows of plain arrays
-    /// have numbers on no contig.
+    /// Returns true if a variant has a position, or an id. PLINK writes contig 0 or position 0 for an unknown position; rows of plain arrays
+    /// have positions but no contig.
     fn knows(self, contig: &str, position: u64, id: &str) -> bool {
         match self {
             Self::Position if contig == UNKNOWN => true,
@@ -51,7 +51,7 @@ impl MatchBy {
         }
     }
 
-    /// Words for a variant that has no place, or no id.
+    /// Describes a variant without a position, or without an id.
     pub(crate) fn without(self) -> &'static str {
         match self {
             Self::Position => "without a place",
@@ -60,20 +60,20 @@ impl MatchBy {
     }
 }
 
-/// The places and the alleles of the variants of the loadings, in 16 bytes each.
+/// The positions and alleles of the loadings' variants, in 16 bytes for each variant.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     by: MatchBy,
     /// The name of the loadings in messages.
     reference: &'static str,
-    /// Contigs, or ids.
+    /// The names of contigs, or ids.
     names: Names,
-    /// Pairs of alleles.
+    /// The variants' pairs of alleles, as text.
     alleles: Names,
     keys: Vec<Key>,
 }
 
-/// Place and alleles by their numbers. All ids are at position 0.
+/// Indices of the contig or id and of the pair of alleles, and the position (0 with ids).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     name: u32,
@@ -92,7 +92,7 @@ impl Index {
         Self { by, reference, ..Self::default() }
     }
 
-    /// The next variant of the loadings: its contig, position and id, and the alleles that are not counted and those that are.
+    /// Adds the next variant of the loadings: its contig, position and id, the alleles that are not counted, and the counted alleles.
     pub(crate) fn push(&mut self, (contig, position, id): (&str, u64, &str), other: &str, counted: &str) {
         let (name, position) = match self.by {
             _ if !self.by.knows(contig, position, id) => (NOWHERE, 0),
@@ -104,13 +104,13 @@ impl Index {
         self.keys.push(Key { name, position, alleles });
     }
 
-    /// Names of contigs; none where variants are matched by ids.
+    /// Returns the names of contigs; none if variants are matched by ids.
     fn contigs(&self) -> impl Iterator<Item = &str> {
         self.names.names.iter().map(|name| &**name).filter(|_| self.by == MatchBy::Position)
     }
 
-    /// Matches the variants of the stores, in their order. Of those with several alternate alleles that the loadings do not have, the calls
-    /// are read on `device`, for which alleles are carried.
+    /// Matches the variants of the stores, in order. If a variant has several alternate alleles that do not match the loadings, its calls are
+    /// read on `device` to find the alleles that samples carry.
     pub(crate) fn matches(
         self,
         stores: &Stores,
@@ -137,7 +137,7 @@ impl Index {
             GenotypeKind::Calls { .. } if !several.is_empty() => {
                 carried_alleles(&stores.genotypes.clone().select(several)?, device, run)?
             }
-            // Nobody knows that of dosages.
+            // Dosages do not show which alleles are carried.
             _ => vec![u128::MAX; several.len()],
         };
         matching.find_carried(&carried);
@@ -145,50 +145,50 @@ impl Index {
     }
 }
 
-/// Variants of the loadings in the order of their keys, and what was found of them.
+/// The loadings' variants in the order of their keys, and the matches so far.
 struct Matching {
     index: Index,
     karyotype: Karyotype,
     order: Vec<u32>,
-    /// The number of variants with the same key that are used, at the first of them.
+    /// The number of used variants with the same key, at the index of the first of them.
     used: Vec<u32>,
-    /// True where variants of the stores could be these or others, at the first of those with the same key.
+    /// True if a variant of the stores could be these or other variants, at the index of the first variant with the key.
     ambiguous: Vec<bool>,
-    /// The number of variants of the stores at a place, at the first variant of the loadings there.
+    /// The number of the stores' variants at a position, at the index of the loadings' first variant there.
     seen: Vec<u32>,
     matches: Vec<Option<Match>>,
     claims: Vec<Claim>,
-    /// Alleles of the claims.
+    /// The pairs of alleles that claims refer to.
     claimed: Names,
     counts: Counts,
-    /// Contigs by their normalised names; none where the loadings have several of that name.
+    /// Contigs by their normalised names; `None` if the loadings have several with that name.
     alike: HashMap<String, Option<u32>>,
-    /// Contigs of the stores, and their numbers in the loadings.
+    /// Contigs of the stores, and their indices in the loadings.
     contigs: HashMap<Arc<str>, Option<u32>>,
-    /// The first of the stores.
+    /// The first contig of the stores.
     contig: Option<Arc<str>>,
     several: Vec<Several>,
 }
 
-/// A variant of the stores with several alternate alleles that is none of the loadings' with all of them.
+/// A variant of the stores with several alternate alleles, which together match no variant of the loadings.
 #[derive(Debug)]
 struct Several {
-    /// Reads them of the stores.
+    /// The variant's row, for reading its calls.
     row: u64,
-    /// Its number.
+    /// The variant's index in `matches`.
     variant: usize,
-    /// The loadings' variants of its place.
+    /// The loadings' variants at the same position.
     place: Range<usize>,
-    /// Alternate alleles, in order.
+    /// The reference allele, and the alternate alleles, separated by commas.
     reference: String,
     alternate: String,
 }
 
-/// A variant of the stores that could be one of the loadings', or one of several with the same key, which is decided once all
-/// variants are known.
+/// A variant of the stores that could be one of the loadings' variants, or one of several with the same key. It is decided once all variants
+/// have been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Claim {
-    /// The first of that key.
+    /// The index of the first variant with that key.
     first: usize,
     variant: usize,
     alleles: u32,
@@ -227,21 +227,21 @@ impl Matching {
         self.index.keys[self.order[at] as usize]
     }
 
-    /// The range of the variants with the place or the key `value`, which `of` makes of a key.
-    fn range<T: PartialOrd>(&self, of: impl Fn(Key) -> T, value: T) -> Range<usize> {
-        let key = |row: &u32| of(self.index.keys[*row as usize]);
+    /// Returns the range of the variants whose position or key is `value`; `value_of` extracts it from a key.
+    fn range<T: PartialOrd>(&self, value_of: impl Fn(Key) -> T, value: T) -> Range<usize> {
+        let key = |row: &u32| value_of(self.index.keys[*row as usize]);
         let first = self.order.partition_point(|row| key(row) < value);
-        // Not counted one by one: all may have one place.
+        // A binary search, not a scan: all variants may have one position.
         first..first + self.order[first..].partition_point(|row| key(row) == value)
     }
 
-    /// The next variant of the stores, which is in that row.
+    /// Adds the next variant of the stores, which is in row `row`.
     fn add(&mut self, row: u64, variant: &Variant) {
-        let found = self.place(variant).and_then(|place| self.find(place, row, variant));
-        self.matches.push(found);
+        let matched = self.place(variant).and_then(|place| self.find(place, row, variant));
+        self.matches.push(matched);
     }
 
-    /// The loadings' variants of the same place.
+    /// Returns the range of the loadings' variants at the same position.
     fn place(&mut self, variant: &Variant) -> Option<Range<usize>> {
         let Variant { contig, position, id, .. } = variant;
         let by = self.index.by;
@@ -259,28 +259,28 @@ impl Matching {
         Some(place)
     }
 
-    /// The loadings' contig of that name; if there is none, the one whose normalised name is the same, so that a genome
-    /// with a contig 23 and a contig X has two.
+    /// Returns the index of the loadings' contig with that name, or if there is none, with the same normalised name. So contigs 23 and X of one
+    /// genome stay different.
     fn contig(&mut self, name: &Arc<str>) -> Option<u32> {
         if let Some(known) = self.contigs.get(name) {
             return *known;
         }
         let exact = self.index.names.get(name);
-        let found = exact.or_else(|| self.alike.get(&self.karyotype.normalized(name).0).copied().flatten());
+        let number = exact.or_else(|| self.alike.get(&self.karyotype.normalized(name).0).copied().flatten());
         self.contig.get_or_insert_with(|| Arc::clone(name));
-        self.contigs.insert(Arc::clone(name), found);
-        found
+        self.contigs.insert(Arc::clone(name), number);
+        number
     }
 
-    /// Finds a variant among the loadings' variants of its place. The alternate alleles of `variant` are counted. Where none has the same
-    /// alleles, and of ids always, what it may be is decided later.
+    /// Finds a variant among the loadings' variants at its position. Its alternate alleles are the counted ones. If no variant has the same
+    /// alleles, and always with ids, the match is decided later.
     fn find(&mut self, place: Range<usize>, row: u64, variant: &Variant) -> Option<Match> {
         if self.index.by == MatchBy::Id && place.len() > 1 {
             return None;
         }
         let (number, Variant { reference, alternate, .. }) = (self.matches.len(), variant);
-        if let Some(found) = self.same(&place, reference, alternate) {
-            return found;
+        if let Some(matched) = self.same(&place, reference, alternate) {
+            return matched;
         }
         if alternate.contains(',') {
             let (reference, alternate) = (reference.clone(), alternate.clone());
@@ -291,8 +291,8 @@ impl Matching {
         None
     }
 
-    /// The first of the loadings' variants of that place with the same alleles that no variant before was; one that
-    /// counts the same alleles rather than one that counts the others. None within where all are used, and where none has these.
+    /// Returns the first unused variant of the loadings at the position with the same alleles, preferably with the same counted alleles. Returns
+    /// `Some(None)` if all such variants are used, and `None` if there are none.
     fn same(&mut self, place: &Range<usize>, reference: &str, alternate: &str) -> Option<Option<Match>> {
         if self.index.by == MatchBy::Id {
             return None;
@@ -302,9 +302,9 @@ impl Matching {
         for (swapped, pair) in [(false, &same), (true, &swapped)] {
             let Some(alleles) = self.index.alleles.get(pair) else { continue };
             let keys = self.range(|key| key, Key { alleles, ..self.key(place.start) });
-            let found = self.take(keys.clone(), &same, swapped);
-            if found.is_some() {
-                return Some(found);
+            let matched = self.take(keys.clone(), &same, swapped);
+            if matched.is_some() {
+                return Some(matched);
             }
             repeated |= !keys.is_empty();
         }
@@ -314,8 +314,8 @@ impl Matching {
         repeated.then_some(None)
     }
 
-    /// Finds the variants with several alternate alleles by those of them that samples carry: one that nobody carries makes no dosage
-    /// another, but it may be the name by which the loadings know the variant. `carried` has a number for each, with a bit for each allele.
+    /// Matches the variants with several alternate alleles by the alleles that samples carry. An allele that nobody carries changes no dosage,
+    /// but the loadings may know the variant by it. `carried` has a bit mask of alleles for each variant.
     fn find_carried(&mut self, carried: &[u128]) {
         let several = std::mem::take(&mut self.several);
         for (Several { variant, place, reference, alternate, .. }, carried) in
@@ -325,7 +325,7 @@ impl Matching {
                 place.clone().map(|at| Arc::clone(&self.index.alleles.names[self.key(at).alleles as usize]));
             let names: Vec<_> = names.collect();
             let is_known = |allele: &str| names.iter().any(|names| has(names, &allele.to_ascii_uppercase()));
-            // Alleles beyond 127 have no calls.
+            // No call has an allele above 127.
             let is_carried = |number: u32| carried.checked_shr(number).is_some_and(|bits| bits & 1 == 1);
             let named = |known: bool| {
                 let alleles = alternate.split(',').zip(1_u32..);
@@ -334,16 +334,16 @@ impl Matching {
                 alleles.map(|(allele, _)| allele).collect::<Vec<_>>().join(",")
             };
             let [carried, known] = [named(false), named(true)];
-            let found =
+            let matched =
                 [&carried, &known].into_iter().find_map(|alleles| self.same(&place, &reference, alleles));
-            match found {
-                Some(found) => self.matches[variant] = found,
+            match matched {
+                Some(matched) => self.matches[variant] = matched,
                 None => self.claim(variant, place, &pair(&reference, &known)),
             }
         }
     }
 
-    /// The first of the loadings' variants with the same key that is not used yet, for a variant of these alleles.
+    /// Uses the first unused variant of the loadings among `keys`, for a variant with these alleles.
     fn take(&mut self, keys: Range<usize>, alleles: &str, swapped: bool) -> Option<Match> {
         let next = keys.start + *self.used.get(keys.start)? as usize;
         if next >= keys.end {
@@ -359,13 +359,13 @@ impl Matching {
         Some(if swapped { Match::Swapped(row) } else { Match::Same(row) })
     }
 
-    /// A variant for which nothing is left of what it is.
+    /// Counts a variant whose matches in the loadings are all used.
     fn repeated(&mut self, alleles: &str) {
         self.counts.stores.repeated += 1;
         self.counts.unknown_repeated += u64::from(is_unknown(alleles));
     }
 
-    /// Notes which of the loadings' variants of a place a variant could be.
+    /// Records which of the loadings' variants at a position a variant could be.
     fn claim(&mut self, variant: usize, place: Range<usize>, alleles: &str) {
         let mut could = Vec::new();
         let mut first = place.start;
@@ -388,8 +388,8 @@ impl Matching {
         }
     }
 
-    /// Decides the claims on what was left: in order, where all that claim the same have the same alleles, else not at
-    /// all, since their copies may be those of different alleles; nor where these may be a base of something else.
+    /// Decides the claims on unused variants. Variants that claim the same variant are matched in order if they have the same alleles.
+    /// Otherwise, or if an allele may be the base of another site, none of them is matched, and they are counted as ambiguous.
     fn settle(&mut self) {
         let mut claims = std::mem::take(&mut self.claims);
         let claimed = std::mem::take(&mut self.claimed).names;
@@ -408,11 +408,11 @@ impl Matching {
             let keys = self.range(|key| key, self.key(first));
             for claim in group {
                 let alleles = &claimed[claim.alleles as usize];
-                let found = self.take(keys.clone(), alleles, claim.fit == Fit::Swapped);
-                if found.is_none() {
+                let matched = self.take(keys.clone(), alleles, claim.fit == Fit::Swapped);
+                if matched.is_none() {
                     self.repeated(alleles);
                 }
-                self.matches[claim.variant] = found;
+                self.matches[claim.variant] = matched;
             }
         }
     }
@@ -433,7 +433,7 @@ impl Matching {
         (matches, counts)
     }
 
-    /// Counts the loadings' variants, and the stores' that are of ids which occur twice.
+    /// Counts the loadings' variants, and the stores' variants whose id occurs more than once.
     fn count(&mut self) {
         let mut counts = std::mem::take(&mut self.counts);
         (counts.by, counts.reference) = (self.index.by, self.index.reference);
@@ -442,12 +442,12 @@ impl Matching {
         while first < self.order.len() {
             let place = self.range(Key::place, self.key(first).place());
             first = place.end;
-            let (seen, all) = (self.seen[place.start], place.len() as u64);
+            let (seen, variants) = (self.seen[place.start], place.len() as u64);
             let loadings = &mut counts.loadings;
             if self.index.names.get(NOWHERE) == Some(self.key(place.start).name) {
-                loadings.nowhere += all;
-            } else if self.index.by == MatchBy::Id && (seen > 1 || all > 1) {
-                loadings.doubled_id += all;
+                loadings.nowhere += variants;
+            } else if self.index.by == MatchBy::Id && (seen > 1 || variants > 1) {
+                loadings.doubled_id += variants;
                 counts.stores.doubled_id += u64::from(seen);
             } else {
                 self.count_place(place, loadings);
@@ -459,11 +459,11 @@ impl Matching {
     fn count_place(&self, place: Range<usize>, counts: &mut LoadingsCounts) {
         let mut first = place.start;
         while first < place.end {
-            let all = self.range(|key| key, self.key(first)).len();
+            let variants = self.range(|key| key, self.key(first)).len();
             let used = u64::from(self.used[first]);
-            let left = all as u64 - used;
+            let left = variants as u64 - used;
             counts.used += used;
-            // The first of those that the stores do not have at all is no repeat.
+            // If none of them is used, the first is not counted as repeated.
             let once = left.min(u64::from(used == 0));
             counts.repeated += left - once;
             let why = match (self.seen[place.start], self.ambiguous[first]) {
@@ -472,7 +472,7 @@ impl Matching {
                 (_, false) => &mut counts.other_alleles,
             };
             *why += once;
-            first += all;
+            first += variants;
         }
     }
 }

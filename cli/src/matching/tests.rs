@@ -20,7 +20,7 @@ fn carrying(
     for (id, (contig, position, other, counted)) in rows {
         index.push((contig, *position, id), other, counted);
     }
-    let karyotype = Karyotype::of(index.contigs().map(|name| (name, None)));
+    let karyotype = Karyotype::from_contigs(index.contigs().map(|name| (name, None)));
     let mut matching = Matching::new(index, karyotype);
     for (row, &(id, (contig, position, reference, alternate))) in (0..).zip(variants) {
         let [id, reference, alternate] = [id, reference, alternate].map(str::to_owned);

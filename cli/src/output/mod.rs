@@ -1,4 +1,4 @@
-//! The folder of results: all of them, or nothing that looks whole.
+//! The folder of results, which holds either all results or none that look complete.
 
 mod place;
 mod runs;
@@ -30,40 +30,40 @@ use self::{
 };
 use crate::{failure::Failure, note, say, text};
 
-/// Within it, where the results that are replaced wait for the new ones to be in place.
+/// The subfolder of the scratch folder that keeps replaced results until the new ones are in place.
 const ASIDE: &str = "replaced";
 
-/// A folder of results, filled under names of their own until [`commit`](Self::commit).
+/// A folder of results. Files are written to a scratch folder within it and moved to their final names by [`commit`](Self::commit).
 ///
-/// The scratch folder is locked meanwhile, where its file system has locks, so that two runs do not mix the files of one record; runs
-/// with other records may write to the same folder.
+/// The scratch folder is locked until then if the file system has locks, so that two runs do not mix the files of one record. Runs with other
+/// records may write to the same folder.
 #[derive(Debug)]
 pub(crate) struct Output {
-    /// The command that the results are of.
+    /// The command that writes the results.
     pub(crate) command: String,
     /// The folder that the results are moved to.
     pub(crate) target: PathBuf,
-    /// The names that may be written, the record's first.
+    /// The names that the run may write, starting with the record's.
     names: Vec<String>,
-    /// Results of an earlier run, which give way.
+    /// Results of an earlier run, which are replaced.
     earlier: Vec<String>,
-    /// A result that is written where it stays.
+    /// The name of a result that is written at its final path.
     in_place: Option<String>,
-    /// A warning of what other runs left there.
+    /// A warning about scratch folders that other runs left in the folder.
     pub(crate) left: Option<String>,
-    // In the order in which they are dropped.
+    // The fields are dropped in this order.
     scratch: TempDir,
     made: Made,
-    /// The lock of the scratch folder.
+    /// The lock of the scratch folder, held until the end.
     _lock: Option<File>,
 }
 
 impl Output {
-    /// Makes the folder and the scratch folder in it, so that a place that cannot be written is known before any work.
+    /// Creates the folder and the scratch folder in it, so that a path that cannot be written fails before any work.
     ///
-    /// `names` are the files and folders that the command writes, its record first. A target that holds one is refused unless `overwrite`,
-    /// and unless the record in it is of this command and lists it: whatever else has that name is somebody's own.
-    /// `others` are not written, and give way where that record lists them.
+    /// `names` are the files and folders that the command writes, its record first. An existing file of such a name is an error unless
+    /// `overwrite` is set, the folder's record is of this command, and that record lists the file: other files belong to the user. `others` are
+    /// not written, but removed if that record lists them.
     pub(crate) fn prepare(
         target: &Path,
         command: &str,
@@ -71,12 +71,12 @@ impl Output {
         others: &[&str],
         overwrite: bool,
     ) -> Result<Self, Failure> {
-        if fs::metadata(target).is_ok_and(|found| !found.is_dir()) {
+        if fs::metadata(target).is_ok_and(|metadata| !metadata.is_dir()) {
             return Err(Failure::Error(format!("{}: is a file, not a folder", target.display())));
         }
         outside_stores(target)?;
         let mut made = Made::folders(target)?;
-        // A folder that another run has by now is that run's to remove.
+        // A folder that another run uses by now is for that run to remove.
         let _alone = alone(target).inspect_err(|_| made.keep())?;
         refuse_second(target, names[0]).inspect_err(|_| made.keep())?;
         let earlier = earlier(target, command, [names, others], overwrite)?;
@@ -96,7 +96,7 @@ impl Output {
         })
     }
 
-    /// Does as [`prepare`](Self::prepare), for a run that goes on with the result `name`, which may be there; then so may its record.
+    /// Does the same as [`prepare`](Self::prepare), for a run that resumes the result `name`: that result and its record may exist.
     pub(crate) fn resume(
         target: &Path,
         command: &str,
@@ -111,22 +111,22 @@ impl Output {
         Ok(output)
     }
 
-    /// Says that a result is written where it stays, not under another name first.
+    /// Records that a result is written directly at its final path.
     pub(crate) fn written_in_place(&mut self, name: &str) {
         self.in_place = Some(name.to_owned());
     }
 
-    /// The path to write a file to for now.
+    /// Returns the path in the scratch folder to write a file to.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.scratch.path().join(name)
     }
 
-    /// The file name of the record of the run, such as run.json.
+    /// Returns the file name of the run's record, such as run.json.
     fn record(&self) -> &str {
         &self.names[0]
     }
 
-    /// Names of what is written, the record among them.
+    /// Returns the names of the files written so far, including the record.
     pub(crate) fn files(&self) -> Vec<String> {
         let there = |name: &&String| {
             *name == self.record() || self.in_place.as_ref() == Some(*name) || self.path(name).exists()
@@ -134,7 +134,7 @@ impl Output {
         self.names.iter().filter(there).cloned().collect()
     }
 
-    /// Writes a file of lines.
+    /// Writes a text file.
     pub(crate) fn table(
         &self,
         name: &str,
@@ -145,7 +145,7 @@ impl Output {
         lines(&mut file).and_then(|()| file.flush()).map_err(Failure::io(&path))
     }
 
-    /// Writes a line of `header`, and one for each row of the numbers: its name, and the `text` of a column and its number.
+    /// Writes the line `header`, and for each row of `numbers` its name and its values: `text` formats a value, given its column.
     pub(crate) fn numbers(
         &self,
         name: &str,
@@ -168,8 +168,7 @@ impl Output {
         self.table(name, |file| names.iter().try_for_each(|name| writeln!(file, "{name}")))
     }
 
-    /// Ends a run: writes its record, tells what was odd, gives the results their place, and prints the summary, or else the
-    /// record.
+    /// Ends a run: writes its record, prints the warnings, moves the results into place, and prints the summary, or the record if there is none.
     pub(crate) fn finish(
         self,
         record: &Value,
@@ -189,16 +188,16 @@ impl Output {
         say(&summary.map_or(json, |summary| text::lines(&summary)))
     }
 
-    /// The failure of a run that has results; these stay in the scratch folder, whose name it gets, unless the run was asked to
-    /// stop.
+    /// Returns the failure of a run that has results. The results stay in the scratch folder, whose path is added to the message, unless the run
+    /// was cancelled.
     pub(crate) fn keep(mut self, failure: Failure) -> Failure {
         let Failure::Error(why) = failure else { return failure };
         self.scratch.disable_cleanup(true);
         Failure::Error(format!("{why}; the results so far are in {}", self.scratch.path().display()))
     }
 
-    /// Gives the results, of which the record is one, their place on the disk. Where that fails, earlier results stay, and so
-    /// do the new ones, in the scratch folder.
+    /// Moves the results, including the record, to their final names. If that fails, earlier results stay, and the new ones stay in the scratch
+    /// folder.
     fn commit(mut self) -> Result<(), Failure> {
         let mut moves = Moves::default();
         let Err(failure) = self.move_in(&mut moves) else {
@@ -209,10 +208,10 @@ impl Output {
         Err(self.keep_both(failure, undone.is_ok()))
     }
 
-    /// Does as [`keep`](Self::keep), and names earlier results that may wait in the scratch folder too, those not `back` in their place.
+    /// Does the same as [`keep`](Self::keep), and also names the subfolder of the earlier results unless they are `back` in place.
     fn keep_both(self, failure: Failure, back: bool) -> Failure {
         let aside = self.path(ASIDE);
-        // Not removed where it holds some.
+        // The folder is removed only if it is empty.
         drop(fs::remove_dir(&aside));
         match self.keep(failure) {
             Failure::Error(why) if !back => {
@@ -226,7 +225,7 @@ impl Output {
         place::sync(self.scratch.path())?;
         let aside = self.path(ASIDE);
         fs::create_dir(&aside).map_err(Failure::io(&aside))?;
-        // The record is the first to go and the last to come: where it is, all files are there.
+        // The record is removed first and written last: if it exists, all files do.
         let record = self.record();
         let others = || self.names.iter().map(String::as_str).filter(|name| *name != record);
         let there = |name: &&str| self.target.join(name).symlink_metadata().is_ok();
@@ -245,12 +244,12 @@ impl Output {
     }
 }
 
-/// Folders that were made for results, outermost first, and go again where they are empty and not kept.
+/// Folders that the run created, outermost first. Unless kept, they are removed again if they are empty.
 #[derive(Debug)]
 struct Made(Vec<PathBuf>);
 
 impl Made {
-    /// Makes the folder and those above it, where they are not there.
+    /// Creates the folder and its missing parent folders.
     fn folders(folder: &Path) -> Result<Self, Failure> {
         let missing = folder.ancestors().take_while(|path| !path.as_os_str().is_empty() && !path.exists());
         let missing: Vec<_> = missing.collect();
@@ -258,7 +257,7 @@ impl Made {
         for folder in missing.into_iter().rev() {
             match fs::create_dir(folder) {
                 Ok(()) => made.0.push(folder.to_path_buf()),
-                // By another run, meanwhile.
+                // Another run created it meanwhile.
                 Err(_) if folder.is_dir() => {}
                 Err(error) => return Err(Failure::io(folder)(error)),
             }
@@ -270,7 +269,7 @@ impl Made {
         self.0.clear();
     }
 
-    /// Has their names written to the disk, where the folders above may be read; the results are there in any case.
+    /// Flushes the names of the created folders to the disk, if their parents can be read; errors are ignored.
     fn sync(&self) {
         let above = self.0.iter().filter_map(|folder| folder.parent());
         let here = |path: &Path| path.as_os_str().is_empty();
@@ -281,14 +280,14 @@ impl Made {
 impl Drop for Made {
     fn drop(&mut self) {
         for folder in self.0.iter().rev() {
-            // Not while another run begins there. There is nobody to tell that it failed.
+            // No other run may start there meanwhile. Errors are ignored: nobody could handle them.
             let _alone = alone(folder);
             drop(fs::remove_dir(folder));
         }
     }
 }
 
-/// Refuses a folder in a Zarr store: results among an array's chunks would damage it.
+/// Refuses a folder inside a Zarr store: results among an array's chunks would damage it.
 fn outside_stores(target: &Path) -> Result<(), Failure> {
     let path = path::absolute(target).map_err(Failure::io(target))?;
     let there = path.ancestors().find_map(|path| path.canonicalize().ok());
@@ -302,7 +301,7 @@ fn outside_stores(target: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Results in the folder that a run of this command may replace: those that the record of an earlier one lists.
+/// Returns the results in the folder that this run may replace: those that the record of an earlier run of the command lists.
 fn earlier(
     target: &Path,
     command: &str,
@@ -310,7 +309,7 @@ fn earlier(
     overwrite: bool,
 ) -> Result<Vec<String>, Failure> {
     let refuse = |why: String| Err(Failure::Error(format!("{}: {why}", target.display())));
-    // The record of a single file has the file's name.
+    // The record of a single result file is named after the file.
     let place = if names[0] == RECORD { "folder" } else { "name" };
     let record = Earlier::read(&target.join(names[0]));
     if let Some(Earlier { command: other, .. }) = record.as_ref().filter(|record| record.command != command) {
@@ -338,8 +337,8 @@ fn earlier(
     }
 }
 
-/// Warns of what runs left in the folder that were killed, or could not put these results into place. It is nobody's to remove:
-/// where not all machines see the lock, a run may be at work.
+/// Returns a warning of scratch folders that were left by runs that were killed or could not move their results. They are not removed: if locks
+/// do not work across machines, a run may still be using them.
 fn left(target: &Path, record: &str) -> Option<String> {
     let names = scratches(target, record);
     if names.is_empty() {
@@ -350,7 +349,7 @@ fn left(target: &Path, record: &str) -> Option<String> {
         target.display(),
         text::few(&names)
     );
-    // The results beside a record are whole.
+    // If the record exists, its results are complete.
     let aside = names.iter().map(|name| target.join(name).join(ASIDE)).find(|aside| aside.exists());
     if let (Some(aside), false) = (aside, target.join(record).exists()) {
         left += &format!(
@@ -361,12 +360,12 @@ fn left(target: &Path, record: &str) -> Option<String> {
     Some(left)
 }
 
-/// The command whose record the folder holds.
+/// Returns the command whose record the folder holds.
 pub(crate) fn made_by(folder: &Path) -> Option<String> {
     Earlier::read(&folder.join(RECORD)).map(|record| record.command)
 }
 
-/// The fields of the record of an earlier run that are read.
+/// The fields that are read from the record of an earlier run.
 #[derive(Debug, Deserialize)]
 struct Earlier {
     command: String,
@@ -374,7 +373,7 @@ struct Earlier {
 }
 
 impl Earlier {
-    /// The record's text, if there is one: a file, of a size that is bounded.
+    /// Reads the record, if it exists and is a file below the size limit of metadata.
     fn read(record: &Path) -> Option<Self> {
         let folder = Folder::new(record.parent()?);
         serde_json::from_value(read_json(&folder, record.file_name()?.to_str()?).ok()??).ok()

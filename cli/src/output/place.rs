@@ -1,4 +1,4 @@
-//! Moving files into place, and onto the disk.
+//! Moving files into place, and flushing them to the disk.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -8,12 +8,12 @@ use std::{
 
 use crate::failure::Failure;
 
-/// Renamed files and folders, which can go back where they were.
+/// Renamed files and folders, which can be renamed back.
 #[derive(Debug, Default)]
 pub(crate) struct Moves(Vec<(PathBuf, PathBuf)>);
 
 impl Moves {
-    /// Renames what is at `from`. What is at `to` already is an error.
+    /// Renames `from` to `to`. It is an error if `to` exists.
     pub(crate) fn make(&mut self, from: PathBuf, to: PathBuf) -> Result<(), Failure> {
         #[cfg(test)]
         super::tests::may_die(self.0.len());
@@ -26,13 +26,13 @@ impl Moves {
         Ok(())
     }
 
-    /// Goes back to the start, the last move first.
+    /// Undoes all renames, the last one first.
     pub(crate) fn undo(self) -> io::Result<()> {
         self.0.iter().rev().try_for_each(|(from, to)| fs::rename(to, from))
     }
 }
 
-/// Waits until all that a folder holds is on the disk, but for the names in the folder itself, which go elsewhere.
+/// Flushes the contents of a folder to the disk, but not the names of its entries, which will be moved.
 pub(crate) fn sync(folder: &Path) -> Result<(), Failure> {
     for entry in fs::read_dir(folder).map_err(Failure::io(folder))? {
         let path = entry.map_err(Failure::io(folder))?.path();
@@ -47,7 +47,7 @@ pub(crate) fn sync(folder: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Waits until the names in a folder are on the disk, where the system has that.
+/// Flushes the names in a folder to the disk, if the system supports that.
 pub(crate) fn sync_folder(folder: &Path) -> Result<(), Failure> {
     if !cfg!(unix) {
         return Ok(());

@@ -9,23 +9,23 @@ use std::{
 
 use crate::failure::Failure;
 
-/// The record of a run, and what says that the other files are whole: written last, removed first.
+/// The name of a run's record. It is written last and removed first, so if it exists, all other files are complete.
 pub(crate) const RECORD: &str = "run.json";
 
-/// The start of the names of scratch folders.
+/// The prefix of the names of scratch folders.
 const SCRATCH: &str = ".teatime.partial-";
 
-/// The start of the names of the scratch folders of the results that a record lists: `.teatime.partial-NAME.` of `NAME.run.json`.
-/// The rest of a name has no dot.
+/// Returns the prefix of the names of a record's scratch folders: `.teatime.partial-NAME.` for `NAME.run.json`. The rest of such a name has no
+/// dot.
 pub(crate) fn scratch_prefix(record: &str) -> String {
     format!("{SCRATCH}{}", record.strip_suffix(RECORD).unwrap_or(record))
 }
 
-/// The scratch folders of these results, of runs that go on or have ended.
+/// Returns the names of the record's scratch folders, of running and ended runs.
 pub(crate) fn scratches(target: &Path, record: &str) -> Vec<String> {
     let prefix = scratch_prefix(record);
     let entries = fs::read_dir(target).into_iter().flatten();
-    let is_folder = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|found| found.is_dir());
+    let is_folder = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
     let names = entries.filter_map(|entry| entry.ok().filter(is_folder)?.file_name().into_string().ok());
     let is_theirs = |name: &String| name.strip_prefix(&prefix).is_some_and(|rest| !rest.contains('.'));
     let mut names: Vec<_> = names.filter(is_theirs).collect();
@@ -34,7 +34,7 @@ pub(crate) fn scratches(target: &Path, record: &str) -> Vec<String> {
 }
 
 /// # Errors
-/// [`Failure::Error`] where another run writes the same results.
+/// [`Failure::Error`] if another run is writing the same results.
 pub(crate) fn refuse_second(target: &Path, record: &str) -> Result<(), Failure> {
     let is_held = |name: String| {
         let file = File::open(target.join(name)).ok().filter(|_| cfg!(unix));
@@ -47,16 +47,17 @@ pub(crate) fn refuse_second(target: &Path, record: &str) -> Result<(), Failure> 
     Err(Failure::Error(format!("{path}: another run of teatime is writing {record} there; {why}")))
 }
 
-/// Holds a scratch folder until the file is dropped or the process ends, however it ends. Where there are no locks, none.
+/// Locks a scratch folder until the returned file is dropped or the process ends. Returns `None` if there are no locks.
 pub(crate) fn lock(folder: &Path) -> Option<File> {
     let file = File::open(folder).ok().filter(|_| cfg!(unix))?;
     file.try_lock().is_ok().then_some(file)
 }
 
-/// The time that other runs may take to begin or to end.
+/// The maximum time to wait for other runs that are starting or ending.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Waits until no other run begins or ends in the folder, and has them wait until the file is dropped. Where there are no locks, none.
+/// Waits until no other run is starting or ending in the folder, and blocks such runs until the returned file is dropped. Returns `None` if
+/// there are no locks.
 pub(crate) fn alone(folder: &Path) -> Result<Option<File>, Failure> {
     if !cfg!(unix) {
         return Ok(None);
@@ -83,12 +84,12 @@ pub(crate) fn alone(folder: &Path) -> Result<Option<File>, Failure> {
     Err(Failure::Error(format!("{}: {why}", folder.display())))
 }
 
-/// True where the path still names the open folder: another run may have removed one that it made.
+/// Returns true if the path still names the open folder: another run may have removed a folder that it created.
 fn is(open: &File, folder: &Path) -> bool {
     #[cfg(unix)]
     {
         use std::os::unix::fs::MetadataExt;
-        let id = |found: fs::Metadata| (found.dev(), found.ino());
+        let id = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
         open.metadata().map(id).ok().is_some_and(|open| fs::metadata(folder).map(id).ok() == Some(open))
     }
     #[cfg(not(unix))]

@@ -1,4 +1,4 @@
-//! A file of results that says by its ending what it is, and the files beside it.
+//! A result file, whose extension determines its format, and the files beside it.
 
 use std::path::{Path, PathBuf};
 
@@ -10,16 +10,16 @@ use teatime::{
 use super::Output;
 use crate::{failure::Failure, note};
 
-/// Ending of the record.
+/// The file extension of the record.
 pub(crate) const RECORD: &str = ".run.json";
-/// Ending of the numbers of neighbors, beside a .npy of their distances.
+/// The file extension of the neighbors' indices, beside a .npy of their distances.
 pub(crate) const NEIGHBORS: &str = ".neighbors.npy";
 
-/// The place that results go to, in one of some formats.
+/// The path of a result, and its format among `formats`.
 #[derive(Clone, Debug)]
 pub(crate) struct Target<F: 'static> {
     pub(crate) folder: PathBuf,
-    /// The file, its name without the ending, and what it is.
+    /// The file name; `stem` is the name without its extension.
     pub(crate) name: String,
     stem: String,
     pub(crate) format: F,
@@ -27,11 +27,12 @@ pub(crate) struct Target<F: 'static> {
 }
 
 impl<F: Copy + 'static> Target<F> {
-    /// `formats` are endings, the longest of those that end alike first.
+    /// Parses a path. `formats` are file extensions; one that ends with another comes before it.
     pub(crate) fn new(path: &Path, formats: &'static [(&'static str, F)]) -> Result<Self, String> {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
-        let found = formats.iter().find_map(|(ending, format)| Some((name.strip_suffix(ending)?, *format)));
-        let Some((stem, format)) = found.filter(|(stem, _)| !stem.is_empty()) else {
+        let stem_and_format =
+            formats.iter().find_map(|(ending, format)| Some((name.strip_suffix(ending)?, *format)));
+        let Some((stem, format)) = stem_and_format.filter(|(stem, _)| !stem.is_empty()) else {
             let endings: Vec<&str> = formats.iter().rev().map(|(ending, _)| *ending).collect();
             return Err(format!("a name that ends with one of {}", endings.join(", ")));
         };
@@ -40,7 +41,7 @@ impl<F: Copy + 'static> Target<F> {
         Ok(Self { folder, name, stem, format, formats })
     }
 
-    /// The file with another ending.
+    /// Returns the file name with another extension.
     pub(crate) fn file(&self, ending: &str) -> String {
         format!("{}{ending}", self.stem)
     }
@@ -49,13 +50,13 @@ impl<F: Copy + 'static> Target<F> {
         self.folder.join(&self.name)
     }
 
-    /// The folder of results, for a run that begins, or that goes on with the array `resumed` of a .zarr.
+    /// Opens the folder of results, for a new run or for one that resumes the array `resumed` of a .zarr.
     ///
-    /// `beside` are files that the command writes beside the result and the record, each with whether this run does.
-    /// Results of the command in other formats give way.
+    /// `beside` are the files that the command writes in addition to the result and the record, each with true if this run does. Results of the
+    /// command in other formats are removed.
     ///
     /// # Errors
-    /// [`Failure::Usage`] where another format cannot be gone on with; [`Failure::Error`] where something else is in the way.
+    /// [`Failure::Usage`] if the format cannot be resumed; [`Failure::Error`] if another file or store is in the way.
     pub(crate) fn open(
         &self,
         command: &str,
@@ -67,8 +68,8 @@ impl<F: Copy + 'static> Target<F> {
         let written = beside.iter().filter(|(_, written)| *written).map(|(name, _)| name);
         let names: Vec<&str> = [&record, &self.name].into_iter().chain(written).map(String::as_str).collect();
         let formats: Vec<String> = self.formats.iter().map(|(ending, _)| self.file(ending)).collect();
-        let all = formats.iter().chain(beside.iter().map(|(name, _)| name)).map(String::as_str);
-        let others: Vec<&str> = all.filter(|name| !names.contains(name)).collect();
+        let results = formats.iter().chain(beside.iter().map(|(name, _)| name)).map(String::as_str);
+        let others: Vec<&str> = results.filter(|name| !names.contains(name)).collect();
         let Some(array) = resumed else {
             if !self.folder.join(&record).exists() && self.is_begun() {
                 let path = self.path();
@@ -80,15 +81,15 @@ impl<F: Copy + 'static> Target<F> {
         if !self.name.ends_with(".zarr") {
             return Err(Failure::Usage("--resume is for a .zarr alone".into()));
         }
-        // Before the work, which would be for nothing.
+        // This check comes first, so that no work is wasted.
         is_free(self.path(), array)?;
         Output::resume(&self.folder, command, [&names, &others], &self.name)
     }
 
-    /// Before a store is written where it stays.
+    /// Checks, before a store is written at its final path, that no earlier result would be lost.
     ///
     /// # Errors
-    /// [`Failure::Error`] where an earlier result would be lost.
+    /// [`Failure::Error`] if an earlier result would be lost.
     pub(crate) fn refuse_to_lose(&self, overwrite: bool) -> Result<(), Failure> {
         if !overwrite || !self.path().exists() {
             return Ok(());
@@ -98,7 +99,7 @@ impl<F: Copy + 'static> Target<F> {
         Err(Failure::Error(why))
     }
 
-    /// Says what a run has left that wrote a store where it stays, and failed.
+    /// Tells the user that a run that failed left an incomplete store at its final path.
     pub(crate) fn note_unfinished(&self, error: &Error) {
         if !matches!(error, Error::Store { .. }) && self.is_begun() {
             let path = self.path().display().to_string();
@@ -106,7 +107,7 @@ impl<F: Copy + 'static> Target<F> {
         }
     }
 
-    /// True for a store of which an array is written where it stays, all or some of it.
+    /// Returns true if the store has an array that a run wrote, completely or partly, at its final path.
     fn is_begun(&self) -> bool {
         ["distance/.zattrs", "zarr.json", ".zattrs", "0/zarr.json", "0/.zattrs"].iter().any(|metadata| {
             let metadata = read_json(&Folder::new(self.path()), metadata).ok().flatten();

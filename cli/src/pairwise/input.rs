@@ -7,7 +7,7 @@ use teatime::Error;
 use super::{Observations, PairwiseArgs};
 use crate::{array::Array, failure::Failure};
 
-/// The matrices.
+/// The input matrices.
 #[derive(Debug)]
 pub(super) struct Input {
     pub(super) x: Array,
@@ -15,7 +15,7 @@ pub(super) struct Input {
 }
 
 impl Input {
-    /// Reads metadata alone.
+    /// Opens the matrices and reads only their metadata.
     pub(super) fn open(args: &PairwiseArgs) -> Result<Self, Failure> {
         let open = |path: &Path| {
             let stored = Array::open(path, args.missing_chunk, |_| false)?;
@@ -28,7 +28,7 @@ impl Input {
         Ok(Self { x: open(&args.x)?, y: args.with.as_deref().map(open).transpose()? })
     }
 
-    /// An error, with the path of a matrix instead of the name of an argument.
+    /// Converts an error, with the path of a matrix in place of the argument's name.
     pub(super) fn named(&self, error: Error) -> Failure {
         let matrix = match &error {
             Error::Argument { name: "x", .. } => Some(&self.x),
@@ -42,24 +42,24 @@ impl Input {
         }
     }
 
-    /// Warnings of the matrices.
+    /// Returns the warnings about the matrices.
     pub(super) fn warnings(&self, args: &PairwiseArgs) -> Vec<String> {
         let becomes = format!("taken as NaN, by --missing {}", args.missing.name());
-        self.all().flat_map(|matrix| matrix.warnings(&becomes)).collect()
+        self.matrices().flat_map(|matrix| matrix.warnings(&becomes)).collect()
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = &Array> {
+    pub(super) fn matrices(&self) -> impl Iterator<Item = &Array> {
         std::iter::once(&self.x).chain(self.y.as_ref())
     }
 
-    /// The number of steps that progress counts, and what they are.
+    /// Returns the number of steps that the progress bar counts, and the noun for them.
     pub(super) fn steps(&self, args: &PairwiseArgs) -> (u64, &'static str) {
         let [observations, features] = extents(&self.x, args.observations);
         if args.neighbors.is_some() || args.resume { (observations, "rows") } else { (features, "features") }
     }
 }
 
-/// Observations and features of a matrix.
+/// Returns the numbers of observations and features of a matrix.
 pub(super) fn extents(matrix: &Array, observations: Observations) -> [u64; 2] {
     let (shape, columns) = (matrix.array.shape(), observations == Observations::Columns);
     [shape[usize::from(columns)], shape[usize::from(!columns)]]

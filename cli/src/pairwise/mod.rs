@@ -135,7 +135,7 @@ fn metrics() -> impl TypedValueParser<Value = Metric> {
     PossibleValuesParser::new(Metric::names()).try_map(|name| name.parse::<Metric>())
 }
 
-/// Along which axis observations are.
+/// The axis of the observations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum Observations {
     #[default]
@@ -143,7 +143,7 @@ enum Observations {
     Columns,
 }
 
-/// The exponent of minkowski.
+/// Returns the exponent of the metric minkowski.
 const fn exponent(metric: Metric) -> Option<f64> {
     if let Metric::Minkowski(p) = metric { Some(p) } else { None }
 }
@@ -152,7 +152,7 @@ const fn exponent(metric: Metric) -> Option<f64> {
 enum Found {
     Distances(StoredDistances),
     Neighbors(StoredNeighbors),
-    /// Written tile by tile.
+    /// Distances that were written tile by tile.
     Tiles(WrittenDistances),
 }
 
@@ -183,21 +183,21 @@ pub(crate) fn run(args: &PairwiseArgs, cancel: &Cancel) -> Result<(), Failure> {
     let (total, noun) = input.steps(args);
     let (bar, run) = Bar::over(&run, "Distances", total, noun);
     stages.end("open");
-    let found = find(args, &input, metric, &options, &device, &run, &mut output)?;
-    input.all().try_for_each(Array::check_found)?;
+    let results = find(args, &input, metric, &options, &device, &run, &mut output)?;
+    input.matrices().try_for_each(Array::check_found)?;
     stages.end("distances");
     input.y.iter().chain([&input.x]).try_for_each(|matrix| matrix.files.check())?;
-    write::write(&output, args, metric, &found)?;
+    write::write(&output, args, metric, &results)?;
     drop(bar);
     stages.end("write");
 
-    let (stats, planned) = match &found {
-        Found::Distances(found) => (found.stats, found.memory),
-        Found::Neighbors(found) => (found.stats, found.memory),
+    let (stats, planned) = match &results {
+        Found::Distances(distances) => (distances.stats, distances.memory),
+        Found::Neighbors(neighbors) => (neighbors.stats, neighbors.memory),
         Found::Tiles(written) => (written.stats, written.memory),
     };
     let ran = Ran { stages, device, run, planned, stats, output };
-    let mut report = report(args, ran, metric, &input, &found);
+    let mut report = report(args, ran, metric, &input, &results);
     report.seconds();
     report.streamed("distances", "", "");
     report.finish(args.json)
@@ -215,8 +215,8 @@ fn find(
     let (x, y) = (&input.x.array, input.y.as_ref().map(|y| &y.array));
     let named = |error| input.named(error);
     if let Some(k) = args.neighbors {
-        let found = neighbors_stored(x, y, k, metric, options, device, run);
-        return found.map(Found::Neighbors).map_err(named);
+        let neighbors = neighbors_stored(x, y, k, metric, options, device, run);
+        return neighbors.map(Found::Neighbors).map_err(named);
     }
     if args.resume {
         let written = write::tiles(args, output, input, metric, options, device, run);
@@ -232,14 +232,14 @@ fn find(
                 written => written.map(Found::Tiles).map_err(named),
             }
         }
-        found => found.map(Found::Distances).map_err(named),
+        distances => distances.map(Found::Distances).map_err(named),
     }
 }
 
-fn report(args: &PairwiseArgs, ran: Ran, metric: Metric, input: &Input, found: &Found) -> Report {
-    let distances = match found {
-        Found::Distances(found) => Some(found.distances.data()),
-        Found::Neighbors(found) => Some(found.nearest.distances.data()),
+fn report(args: &PairwiseArgs, ran: Ran, metric: Metric, input: &Input, results: &Found) -> Report {
+    let distances = match results {
+        Found::Distances(stored) => Some(stored.distances.data()),
+        Found::Neighbors(stored) => Some(stored.nearest.distances.data()),
         Found::Tiles(_) => None,
     };
     let count = |which: fn(f64) -> bool| {
@@ -266,7 +266,7 @@ fn report(args: &PairwiseArgs, ran: Ran, metric: Metric, input: &Input, found: &
         "missing": args.missing.name(),
         "negative_missing": args.negative_missing,
         "narrow": args.narrow,
-        // The number of distances that are NaN; null where they were written tile by tile.
+        // The number of distances that are NaN; null if they were written tile by tile.
         "undefined": undefined,
         "neighbors": args.neighbors,
         "tiles": distances.is_none(),
@@ -302,7 +302,7 @@ fn size(matrix: &Array, args: &PairwiseArgs) -> String {
     format!("{observations} of {features}, {}", matrix.type_name())
 }
 
-/// The reason why a distance is NaN.
+/// Returns the reason why a distance is NaN.
 fn why_undefined(metric: Metric, missing: Missing) -> String {
     let lacking = match missing {
         Missing::Propagate => "an element is NaN",

@@ -23,7 +23,7 @@ use crate::{
     text,
 };
 
-/// Observations on a side of a tile: whatever the memory.
+/// The number of observations along each side of a tile, independent of memory.
 const SIDE: u64 = 1024;
 pub(super) const DISTANCE: &str = "distance";
 const SHARED: &str = "shared_features";
@@ -39,7 +39,7 @@ pub(super) enum Format {
 pub(super) const FORMATS: [(&str, Format); 3] =
     [(".zarr", Format::Zarr), (".tsv", Format::Table), (".npy", Format::Npy)];
 
-/// Writes what is not written yet.
+/// Writes the results that are not yet on disk.
 pub(super) fn write(
     output: &Output,
     args: &PairwiseArgs,
@@ -103,7 +103,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Writes D.zarr where it stays, or goes on with it.
+/// Writes D.zarr at its final path, or resumes it.
 pub(super) fn tiles(
     args: &PairwiseArgs,
     output: &mut Output,
@@ -125,7 +125,7 @@ pub(super) fn tiles(
         let storage: Arc<dyn WritableStorage> = Arc::new(Folder::new(&path).durable());
         let start = |name, dtype| {
             let mut spec = ArraySpec::new(dtype, &shape, &tile).of_results(&axes(args));
-            // It has a checksum, as blosc has not.
+            // Frames of zstd have a checksum; those of blosc have none.
             spec.compression = Compression::Zstd { level: 1 };
             spec.job = Some(job.to_owned());
             ArrayWriter::resume(storage.clone(), name, spec)
@@ -133,7 +133,7 @@ pub(super) fn tiles(
         let distances = start(DISTANCE, StoredType::F64)?;
         let counted = args.missing != Missing::Propagate;
         let shared = counted.then(|| start(SHARED, StoredType::U64)).transpose()?;
-        // The store is of this job; a process may have been killed while it wrote the group, too.
+        // The store belongs to this job. An earlier process may have been killed while it wrote the group.
         storage.sweep("").map_err(|source| Error::io(path.display(), source))?;
         write_group(&*storage, "", ZarrFormat::V2, &attributes(args, metric))?;
         Ok((distances, shared))
@@ -141,7 +141,7 @@ pub(super) fn tiles(
     let y = input.y.as_ref().map(|y| &y.array);
     write_pairwise_stored(&input.x.array, y, metric, options, device, run, tile, begin).inspect_err(|error| {
         if is_new && matches!(error, Error::Budget { .. }) {
-            // Nothing is in it yet. What is left of it, another run goes on with.
+            // The store is still empty. If the removal fails, a later run resumes the rest.
             fs::remove_dir_all(&path).ok();
         } else {
             args.out.note_unfinished(error);

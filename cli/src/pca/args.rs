@@ -118,7 +118,7 @@ fn tolerance(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The options, and why their method.
+/// Returns the options, and the reason for their method.
 pub(super) fn options(args: &PcaArgs) -> Result<(PcaOptions, Option<&'static str>), Failure> {
     let stop = match (args.power_iterations, args.tolerance) {
         (Some(n), _) => Some(Stop::PowerIterations(n)),
@@ -129,7 +129,7 @@ pub(super) fn options(args: &PcaArgs) -> Result<(PcaOptions, Option<&'static str
             let why = "--power-iterations and --tolerance are for --method randomized, not exact";
             return Err(Failure::Usage(why.into()));
         }
-        // Whoever counts iterations wants to iterate; the exact method is within any tolerance.
+        // A number of iterations asks for the randomized method; the exact method meets any tolerance.
         (Method::Auto, Some(Stop::PowerIterations(_))) => {
             (Method::Randomized, Some("asked for by --power-iterations"))
         }

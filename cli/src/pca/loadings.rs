@@ -10,10 +10,10 @@ use crate::{output::Output, store::Variants, stores::Stores, text};
 
 pub(super) const LOADINGS: &str = "loadings.tsv.gz";
 
-/// The text that the table starts with.
+/// The text at the start of the table.
 pub(crate) const MAGIC: &str = "#teatime-loadings\t";
 
-/// Writes the loadings, in one pass over the genotypes where they stayed.
+/// Writes the loadings, in one pass over the genotypes, which stay where the PCA left them.
 pub(crate) fn write(
     output: &Output,
     stores: &Stores,
@@ -24,7 +24,7 @@ pub(crate) fn write(
 ) -> Result<()> {
     let path = output.path(LOADINGS);
     let fail = |source| Error::io(path.display(), source);
-    // The level that makes the file's size and its time alike small.
+    // This level keeps both the size of the file and the time small.
     let mut file = GzEncoder::new(fs::File::create(&path).map_err(fail)?, Compression::new(3));
     let columns: String = (1..=pca.singular_values.len()).map(|i| format!("\tPC{i}")).collect();
     let names = "contig\tposition\tid\tref\talt\tcounted\tfrequency\tmean\tscale";
@@ -39,7 +39,7 @@ pub(crate) fn write(
         line.clear();
         let place = write!(line, "{contig}\t{position}\t{id}\t{reference}\t{alternate}\t{counted}");
         let standard = write!(line, "\t{frequency}\t{shift}\t{scale}");
-        // The shortest text that reads back as the f32 that it was computed as.
+        // The value is an f32: this is the shortest text that parses to it.
         let numbers = loadings.iter().try_for_each(|value| write!(line, "\t{:e}", value.to_f32()));
         place.and(standard).and(numbers).and_then(|()| writeln!(line)).map_err(fail)?;
         file.write_all(&line).map_err(fail)
@@ -47,7 +47,7 @@ pub(crate) fn write(
     file.finish().and_then(|mut file| file.flush()).map_err(fail)
 }
 
-/// The first line: what a projection has to know besides the rows.
+/// Returns the first line, which holds what a projection needs in addition to the rows.
 fn header(stores: &Stores, pca: &Pca) -> String {
     let ploidy = stores.genotypes.ploidy();
     let (scaler, samples) = (pca.scaler.name(), pca.vectors.rows());

@@ -1,4 +1,4 @@
-//! `teatime pca`, and what it shares with the demo: one run from stores to a folder of results.
+//! `teatime pca`, and the run from stores to results that `teatime demo` shares.
 
 mod args;
 pub(crate) mod loadings;
@@ -32,7 +32,7 @@ use crate::{
 
 const COMMAND: &str = "pca";
 
-/// Everything that a run may write.
+/// All files that a run may write.
 pub(crate) const RESULTS: [&str; 7] = [RECORD, EIGENVEC, EIGENVAL, SCORES, EIGENVALUES, LOADINGS, PLOT];
 
 /// Runs `teatime pca`.
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &PcaArgs, cancel: &Cancel) -> Result<(), Failure> {
     let output = Output::prepare(&args.out, COMMAND, &RESULTS, &[], args.overwrite)?;
     let mut stores = args.stores.open(&run)?;
     if args.loadings {
-        // Before the work: a store whose variants cannot be read has no table of loadings.
+        // This check comes first: a store whose variants cannot be read has no table of loadings.
         for store in &stores.stores {
             store.variants(0..store.n_variants().min(1), true)?;
             store.forget_variants();
@@ -70,16 +70,16 @@ pub(crate) fn run(args: &PcaArgs, cancel: &Cancel) -> Result<(), Failure> {
     job.run()
 }
 
-/// One run.
+/// One run of a PCA.
 #[derive(Debug)]
 pub(crate) struct Job {
-    /// The time that making the store took is the first.
+    /// The first stage is the simulation of the store.
     pub(crate) stages: Stages,
     pub(crate) run: Run,
     pub(crate) device: Device,
     pub(crate) stores: Stores,
     pub(crate) options: PcaOptions,
-    /// Why the method of the options, where the library does not know.
+    /// The reason for the method, if the options determine it.
     pub(crate) reason: Option<&'static str>,
     pub(crate) output: Output,
     pub(crate) loadings: bool,
@@ -89,7 +89,7 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// Computes, writes everything, and reports it.
+    /// Computes the components, writes all results, and reports them.
     pub(crate) fn run(mut self) -> Result<(), Failure> {
         let (bar, run) = Bar::over(&self.run, "PCA", self.stores.genotypes.variants(), "variants");
         self.stages.end("open");
@@ -115,7 +115,7 @@ impl Job {
             let written = loadings::write(&self.output, &self.stores, &cohort, &result, &self.options, &run);
             if let Err(error) = written {
                 drop(bar);
-                // It is not whole; there is nobody to tell that this fails.
+                // The file is incomplete. Errors of its removal are ignored.
                 drop(fs::remove_file(self.output.path(LOADINGS)));
                 return Err(self.output.keep(error.into()));
             }
@@ -126,7 +126,7 @@ impl Job {
         drop(bar);
         let Self { stages, run, device, output, .. } = self;
         let ran = Ran { stages, device, run, planned: result.memory, stats: result.stats, output };
-        // After all that is read.
+        // The report comes last, since warnings depend on everything that was read.
         report(ran, &self.stores, &self.options, &result, pca).finish(self.json)
     }
 }

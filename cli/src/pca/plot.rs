@@ -1,4 +1,4 @@
-//! The picture of the first two components.
+//! The plot of the first two components.
 
 use std::{error::Error, iter, ops::Range, sync::Once};
 
@@ -18,15 +18,15 @@ use crate::{failure::Failure, output::Output, text};
 
 pub(super) const PLOT: &str = "pca.svg";
 
-/// The group that each sample belongs to.
+/// The groups, and the group of each sample.
 #[derive(Clone, Debug)]
 pub(crate) struct Groups {
     pub(crate) names: Vec<String>,
-    /// Index into the names, for each sample.
+    /// The index in `names` of each sample's group.
     pub(crate) of: Vec<usize>,
 }
 
-/// Okabe and Ito's colours, which are told apart with any colour vision; those that stand out on white first.
+/// Okabe and Ito's colours, which people with colour blindness can distinguish, starting with those that stand out on white.
 const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),
@@ -43,9 +43,9 @@ const FONT: &str = "sans-serif";
 
 const SIZE: (u32, u32) = (1200, 900);
 const LEGEND_ROW: i32 = 34;
-/// More groups than the legend has room for.
+/// The maximum number of groups that the legend has room for.
 const LEGEND_ROWS: usize = 22;
-/// More points than a viewer draws without waiting.
+/// The maximum number of points, which a viewer draws without delay.
 const MOST_POINTS: usize = 20_000;
 
 type Canvas<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -63,7 +63,7 @@ pub(crate) fn write(output: &Output, pca: &Pca, groups: Option<&Groups>) -> Resu
 struct Points {
     title: String,
     axes: [String; 2],
-    /// The samples that are drawn, and where.
+    /// The index and the coordinates of each sample that is drawn.
     at: Vec<(usize, [f64; 2])>,
 }
 
@@ -72,7 +72,7 @@ impl Points {
         let scores = pca.scores();
         let (samples, k) = (scores.rows(), pca.singular_values.len());
         let share = pca.explained_variance_ratio();
-        // Three digits, since genotypes spread their variance thinly.
+        // Three digits are needed: genotypes spread their variance over many components.
         let axis = |i: usize| format!("PC{} ({} %)", i + 1, text::general(100.0 * share[i], 3));
         let row = |i: usize| &scores.data()[i * k..(i + 1) * k];
         let (axes, at): (_, &dyn Fn(usize) -> [f64; 2]) = if k > 1 {
@@ -88,7 +88,7 @@ impl Points {
         Self { title, axes, at: (0..samples).step_by(step).map(|i| (i, at(i))).collect() }
     }
 
-    /// The range along an axis, with a margin.
+    /// Returns the range of the points along an axis, with a margin.
     fn range(&self, axis: usize) -> Range<f64> {
         let values = || self.at.iter().map(|(_, point)| point[axis]).filter(|value| value.is_finite());
         let (low, high) =
@@ -173,7 +173,7 @@ fn legend(area: &Canvas<'_>, groups: &Groups) -> Drawn {
     Ok(())
 }
 
-/// The mark of a group: colours first, then other shapes in the same colours.
+/// Returns the mark of a group: one of the colours as a disc, then other shapes in the same colours.
 fn mark<C>(at: C, radius: i32, group: usize, opacity: f64) -> Mark<C> {
     let style = COLOURS[group % COLOURS.len()].mix(opacity).filled();
     Mark { at, radius, shape: group / COLOURS.len() % 3, style }
@@ -215,7 +215,7 @@ impl<C, B: DrawingBackend> Drawable<B> for Mark<C> {
     }
 }
 
-/// The font that text is measured with; a viewer draws it with its own.
+/// Registers the font that text is measured with; a viewer draws text with its own font.
 fn register_font() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

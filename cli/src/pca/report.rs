@@ -12,7 +12,7 @@ use crate::{
     text,
 };
 
-/// The report of the components, and the `time` that they took.
+/// Returns the report of the components, and of the `time` that they took.
 pub(super) fn report(ran: Ran, stores: &Stores, options: &PcaOptions, pca: &Pca, time: Duration) -> Report {
     let (components, warnings) = (Some(pca.singular_values.len()), warnings(pca, options, &stores.samples));
     let mut report = Report::of_stores(ran, stores, pca.digest, components, warnings);
@@ -37,7 +37,7 @@ pub(super) fn report(ran: Ran, stores: &Stores, options: &PcaOptions, pca: &Pca,
         "variants": variants(&pca.counts),
         "method": method,
         "method_reason": pca.reason,
-        // The costs that were expected of either.
+        // The expected costs of both methods.
         "method_core_seconds": { "exact": pca.costs.exact, "randomized": pca.costs.randomized },
         "residency": pca.residency.name(),
         "residency_reason": pca.residency_reason,
@@ -65,7 +65,7 @@ pub(super) fn report(ran: Ran, stores: &Stores, options: &PcaOptions, pca: &Pca,
     let passes = text::plural(pca.passes.into(), "pass");
     report.line("", format!("{passes}, scaler {}{}", pca.scaler.name(), report.peaks(", ")));
     report.seconds();
-    // The calling thread spent the rest on factorisations in f64.
+    // The calling thread spent the remaining time on factorisations in f64.
     let solve = time.saturating_sub(pca.stats.stalled + pca.stats.upload + pca.stats.compute);
     report.also_seconds("solve", solve);
     report.streamed("pca", "", &format!(", solve {:.2} s", solve.as_secs_f64()));
@@ -96,8 +96,8 @@ fn warnings(result: &Pca, options: &PcaOptions, samples: &[String]) -> Vec<Strin
     warnings
 }
 
-/// Names of the samples that are at 0 in every component, but for what rounding adds to samples without calls. Of few
-/// components, other samples may be there by chance.
+/// Returns the names of the samples without calls, which are at 0 in every component except for rounding. With few components, other samples may
+/// be there by chance.
 fn central<'a>(result: &Pca, samples: &'a [String]) -> Vec<&'a str> {
     const FEW: usize = 3;
     let most = 1e-3 / (samples.len() as f64).sqrt();
@@ -107,7 +107,7 @@ fn central<'a>(result: &Pca, samples: &'a [String]) -> Vec<&'a str> {
     central.map(|(_, name)| name.as_str()).collect()
 }
 
-/// A warning of the components that are not converged.
+/// Returns a warning of components that have not converged.
 pub(super) fn unconverged(result: &Pca, options: &PcaOptions) -> Option<String> {
     let n = result.converged.iter().filter(|converged| !**converged).count() as u64;
     let worst = result.residuals.iter().copied().fold(0.0, f64::max);

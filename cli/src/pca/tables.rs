@@ -1,4 +1,4 @@
-//! The tables of `teatime pca`, and those of samples that `teatime project` writes too.
+//! The tables of `teatime pca`, and the tables of samples that `teatime project` also writes.
 
 use teatime::linalg::Matrix;
 use teatime_genotype::Pca;
@@ -30,12 +30,12 @@ pub(super) fn write(output: &Output, pca: &Pca, stores: &Stores) -> Result<(), F
     })
 }
 
-/// Writes scores (samples, components) as scikit-allel has them.
+/// Writes scores (samples, components) in scikit-allel's form.
 pub(crate) fn scores(output: &Output, name: &str, stores: &Stores, scores: &Matrix) -> Result<(), Failure> {
     of_samples(output, name, stores, ["sample", "family\tsample"], scores, |_, v| text::exact(v))
 }
 
-/// Writes eigenvectors (samples, components) as plink2 has them: what `value` makes of a component and a number of it.
+/// Writes eigenvectors (samples, components) in plink2's format. `value` converts each element, given its component.
 pub(crate) fn eigenvec(
     output: &Output,
     name: &str,
@@ -47,7 +47,7 @@ pub(crate) fn eigenvec(
     of_samples(output, name, stores, ["#IID", "#FID\tIID"], vectors, text)
 }
 
-/// Writes a row of each sample, with its names and a number of each component.
+/// Writes a row for each sample, with its names and a value for each component.
 fn of_samples(
     output: &Output,
     name: &str,

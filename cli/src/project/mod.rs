@@ -32,7 +32,7 @@ const SCORES: &str = "projection.tsv";
 const EIGENVEC: &str = "projection.eigenvec";
 const SAMPLES: &str = "projection.samples.tsv";
 
-/// Everything that a run may write.
+/// All files that a run may write.
 const RESULTS: [&str; 4] = [RECORD, SCORES, EIGENVEC, SAMPLES];
 
 /// Place new samples on the components of an earlier PCA
@@ -145,7 +145,7 @@ pub(crate) fn run(args: &ProjectArgs, cancel: &Cancel) -> Result<(), Failure> {
     warnings.extend(samples.warnings(args.missing, &stores));
     scores(&output, SCORES, &stores, &result.scores)?;
     if let Some(values) = &header.singular_values {
-        // Beyond the reference's rank, loadings and scores are 0.
+        // Beyond the reference's rank, singular values, loadings and scores are 0.
         let over = |i: usize, score: f64| if values[i] > 0.0 { score / values[i] } else { 0.0 };
         eigenvec(&output, EIGENVEC, &stores, &result.scores, over)?;
     }
@@ -172,7 +172,7 @@ fn describe(
 ) {
     let (path, scaler) = (args.loadings.display().to_string(), header.scaler.name());
     report.put(json!({
-        // Null where an earlier version's table does not say it; variants are those after its filters.
+        // Null if the table of an earlier version lacks the value. Variants are counted after the filters of the PCA.
         "reference": {
             "path": path,
             "scaler": scaler,
@@ -183,7 +183,7 @@ fn describe(
         "matched": matched,
         "max_mismatch": args.max_mismatch,
         "missing": args.missing.name(),
-        // The missing calls of the variants that were used, over all samples.
+        // The number of missing calls of the used variants, summed over samples.
         "missing_calls": result.missing_calls,
         "samples": samples.record(),
     }));
@@ -200,7 +200,7 @@ fn describe(
     report.line("memory", peaks.trim_start_matches(", "));
 }
 
-/// Refuses loadings of which too few can be used, and returns what to warn of.
+/// Fails if too few of the loadings' variants can be used, and returns warnings.
 fn check(args: &ProjectArgs, counts: &Counts) -> Result<Vec<String>, Failure> {
     let loadings = &counts.loadings;
     let (total, left) = (text::count(loadings.variants), loadings.variants - loadings.used);

@@ -1,4 +1,4 @@
-//! The number of calls that each sample has of the variants that were used.
+//! The number of calls of each sample at the used variants.
 
 use serde_json::{Value, json};
 use teatime_genotype::{ProjectMethod, Projection};
@@ -6,20 +6,20 @@ use teatime_genotype::{ProjectMethod, Projection};
 use super::SAMPLES;
 use crate::{failure::Failure, output::Output, stores::Stores, text};
 
-/// Share of missing calls above which a sample is named, as more than this share of variants that the stores lack is an error
-/// unless it is allowed (`--max-mismatch`).
+/// The fraction of missing calls above which a warning names a sample. A larger fraction of variants that the stores lack is an error unless
+/// `--max-mismatch` allows it.
 const MANY_MISSING: f64 = 0.05;
 
-/// Variants used and missing calls, sample by sample.
+/// The numbers of used variants and missing calls of each sample.
 #[derive(Debug)]
 pub(super) struct Samples<'a>(pub(super) &'a Projection);
 
 impl Samples<'_> {
-    /// The record's entry of the samples.
+    /// Returns the record's entry of the samples.
     pub(super) fn record(&self) -> Value {
         let Projection { called, undetermined, .. } = self.0;
         json!({
-            // The numbers of the variants used that the samples with the fewest and with the most calls have.
+            // The fewest and the most calls that a sample has at the used variants.
             "fewest_called": called.iter().min().unwrap_or(&0),
             "most_called": called.iter().max().unwrap_or(&0),
             "many_missing": self.worst().len(),
@@ -33,7 +33,7 @@ impl Samples<'_> {
         (self.0.used - called) as f64 / self.0.used.max(1) as f64
     }
 
-    /// Samples with many missing calls, those with the most first.
+    /// Returns the indices of samples with many missing calls, those with the most first.
     fn worst(&self) -> Vec<usize> {
         let called = &self.0.called;
         let many = |sample: &usize| self.missing(called[*sample]) > MANY_MISSING;
@@ -42,7 +42,8 @@ impl Samples<'_> {
         worst
     }
 
-    /// Names the samples whose scores are nearer to zero, or less certain, for missing calls, and those without scores.
+    /// Returns warnings that name the samples whose scores are nearer to zero or less certain because of missing calls, and the samples without
+    /// scores.
     pub(super) fn warnings(&self, method: ProjectMethod, stores: &Stores) -> Vec<String> {
         let worst = self.worst();
         let percent = |share: f64| format!("{} %", text::general(100.0 * share, 3));

@@ -17,29 +17,29 @@ use crate::{
     pca::{SCALERS, loadings::MAGIC},
 };
 
-/// Columns before the loadings.
+/// The names of the columns before the loadings.
 const NAMES: [&str; 9] = ["contig", "position", "id", "ref", "alt", "counted", "frequency", "mean", "scale"];
 
-/// Most bytes of a line, so that a file without line breaks is not read into memory whole.
+/// The maximum length of a line in bytes, so that a file without line breaks is not read into memory whole.
 const MAX_LINE: u64 = 16 << 20;
 
-/// The mark with which some editors begin a file of UTF-8.
+/// The byte order mark with which some editors begin UTF-8 files.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// Lines between looks at whether to stop.
+/// The number of lines between checks for cancellation.
 const BATCH: u64 = 4096;
 
-/// The content of the first line. Tables of earlier versions say only how they were scaled.
+/// The content of the first line. Tables of earlier versions contain only the scaler.
 #[derive(Debug)]
 pub(crate) struct Header {
     pub(crate) scaler: Scaler,
     pub(crate) ploidy: Option<u64>,
-    /// Samples of the reference.
+    /// The number of samples of the reference.
     pub(crate) samples: Option<u64>,
-    /// Variants of the reference that passed its filters, those without variance or calls included.
+    /// The number of variants of the reference that passed its filters, including variants without variance or calls.
     pub(crate) variants: Option<u64>,
     pub(crate) singular_values: Option<Vec<f64>>,
-    /// Rows of the table.
+    /// The number of rows of the table.
     rows: Option<u64>,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Reads the table, compressed or not, for genotypes of that ploidy, whose variants are matched by `by`.
+    /// Reads the table, compressed or not, for genotypes of ploidy `ploidy`, whose variants are matched by `by`.
     pub(crate) fn read(path: &Path, ploidy: u64, by: MatchBy, cancel: &Cancel) -> Result<Self, Failure> {
         let mut lines = Lines::open(path)?;
         let header = lines.header()?;
@@ -94,7 +94,7 @@ impl Table {
     }
 }
 
-/// The lines of a file, and where it is.
+/// A reader of the lines of a file, with the current line number.
 struct Lines<'a> {
     path: &'a Path,
     reader: Box<dyn BufRead>,
@@ -103,13 +103,13 @@ struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// A file that starts as a table of loadings does.
+    /// Opens a file and checks that it starts like a table of loadings.
     fn open(path: &'a Path) -> Result<Self, Failure> {
         let io = Failure::io(path);
-        // Before it is opened: opening a named pipe waits for a writer.
-        let found = fs::metadata(path).map_err(&io)?;
-        if !found.is_file() {
-            let what = if found.is_dir() { "is a folder" } else { "is not a file" };
+        // This check comes first: opening a named pipe waits for a writer.
+        let metadata = fs::metadata(path).map_err(&io)?;
+        if !metadata.is_file() {
+            let what = if metadata.is_dir() { "is a folder" } else { "is not a file" };
             let why = format!("{what}; --loadings takes the file loadings.tsv.gz of a PCA");
             return Err(Failure::Error(format!("{}: {why}", path.display())));
         }
@@ -117,7 +117,7 @@ impl<'a> Lines<'a> {
         let compressed = file.fill_buf().map_err(&io)?.starts_with(&[0x1f, 0x8b]);
         let mut reader: Box<dyn BufRead> =
             if compressed { Box::new(BufReader::new(MultiGzDecoder::new(file))) } else { Box::new(file) };
-        // Before a line is read: what is not text may have no end of line.
+        // This check comes before lines are read: a binary file may have no line end.
         let mut magic = Vec::new();
         if reader.fill_buf().map_err(&io)?.starts_with(BYTE_ORDER_MARK) {
             reader.consume(BYTE_ORDER_MARK.len());
@@ -134,7 +134,7 @@ impl<'a> Lines<'a> {
         Failure::Error(format!("{}: line {}: {why}", self.path.display(), self.number))
     }
 
-    /// The next line without its end; an error where the last one has none, since then it may be cut.
+    /// Returns the next line without its line end. A last line without one is an error, since it may be truncated.
     fn next(&mut self) -> Result<Option<String>, Failure> {
         let mut line = Vec::new();
         self.number += 1;
@@ -194,7 +194,7 @@ impl<'a> Lines<'a> {
         })
     }
 
-    /// The number of loadings of a variant, by the names of the columns.
+    /// Returns the number of components, given by the names of the columns.
     fn components(&mut self) -> Result<usize, Failure> {
         let line = self.required()?;
         let names: Vec<&str> = line.split('\t').collect();
@@ -208,12 +208,12 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// The content of a line besides the loadings.
+/// The fields of a line except the loadings.
 struct Row<'a> {
     contig: &'a str,
     position: u64,
     id: &'a str,
-    /// Alleles that are counted, and those that are not.
+    /// The counted alleles; `other` are the alleles that are not counted.
     counted: &'a str,
     other: &'a str,
     frequency: f64,
@@ -251,10 +251,10 @@ impl<'a> Row<'a> {
         Ok(Self { contig, position, id, counted, other, frequency, mean, scale })
     }
 
-    /// Refuses a mean that is not that of the frequency; tables of earlier versions do not say their ploidy.
+    /// Refuses a mean that does not fit the frequency and ploidy: tables of earlier versions do not contain their ploidy.
     fn check(&self, scaler: Scaler, ploidy: u64) -> Result<(), String> {
         let expected = if scaler == Scaler::None { 0.0 } else { ploidy as f64 * self.frequency };
-        // NaN is told by name later.
+        // NaN has an error message of its own later.
         if (self.mean - expected).abs() > 1e-9 * expected.abs().max(1.0) {
             let Self { mean, frequency, .. } = self;
             return Err(format!(
