@@ -1,6 +1,6 @@
-//! A filter of an application's own, the 3 x 3 median, on an image bigger than memory, out to Zarr: what dask calls `map_overlap`.
+//! A filter that an application writes itself, the 3 x 3 median: of an image bigger than memory, out to Zarr. Dask calls this `map_overlap`.
 //!
-//! `cargo run --release --example 10_own_filter [IMAGE.zarr OUT.zarr]`, of two axes; without them, of a small one in memory.
+//! `cargo run --release --example 10_own_filter [IMAGE.zarr OUT.zarr]` takes an image of two axes; without arguments it makes a small one in memory.
 
 #![allow(clippy::print_stdout, reason = "an example prints")]
 #![allow(unsafe_code, reason = "CUDA checks no index: the author of a kernel does")]

@@ -1,6 +1,7 @@
-//! A histogram of an array bigger than memory, on the device: a fold of an application's own.
+//! A fold that an application writes itself: the histogram of an array bigger than memory, on the device.
 //!
-//! `cargo run --release --example 11_own_fold [ARRAY.zarr]`, of bytes and two axes or more; without one, of a small one in memory.
+//! `cargo run --release --example 11_own_fold [ARRAY.zarr]` takes an array of bytes with two axes or more; without an argument it makes a small one in
+//! memory.
 
 #![allow(clippy::print_stdout, reason = "an example prints")]
 

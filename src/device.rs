@@ -255,7 +255,7 @@ impl Device {
         self.inner.usage.now.load(Ordering::Relaxed)
     }
 
-    /// Most bytes that tensors held on the device at once since it was opened.
+    /// The maximum number of bytes that tensors held on the device at once since it was opened.
     pub fn peak_bytes(&self) -> u64 {
         self.inner.usage.peak.load(Ordering::Relaxed)
     }
@@ -368,7 +368,7 @@ impl Device {
         self.info().backend == Backend::Cpu
     }
 
-    /// Most bytes of freed memory that the device keeps of the host's. For plans of memory in other packages of this workspace.
+    /// The maximum number of bytes of freed memory that the device keeps of the host's. For plans of memory in other packages of this workspace.
     #[doc(hidden)]
     pub fn kept_host_bytes(&self) -> u64 {
         if self.shares_host_memory() { FREE_BYTES as u64 } else { 0 }

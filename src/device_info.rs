@@ -87,15 +87,15 @@ pub struct DeviceInfo {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Most bytes that one kernel argument can see.
+    /// The maximum number of bytes that one kernel argument can see.
     pub binding: u64,
-    /// Most bytes of one allocation.
+    /// The maximum number of bytes of one allocation.
     pub buffer: u64,
-    /// Most workgroups along one axis of a grid.
+    /// The maximum number of workgroups along one axis of a grid.
     pub groups_per_axis: u32,
     /// Bytes of memory that a workgroup shares.
     pub workgroup_memory: u32,
-    /// Most invocations of a workgroup.
+    /// The maximum number of invocations of a workgroup.
     pub workgroup_size: u32,
     /// Bytes that the start of a kernel argument is a multiple of.
     pub alignment: u64,
@@ -108,10 +108,10 @@ pub struct Limits {
     /// Multiprocessors, each of which runs some workgroups at a time: launches of whole waves of those leave none idle. 0 where that is
     /// not known.
     pub(crate) processors: u32,
-    /// Most terms (a multiplication and an addition) that one launch should have, where work can be cut anywhere: so few that no
+    /// The maximum number of terms (a multiplication and an addition) that one launch should have, where work can be cut anywhere: so few that no
     /// display stalls and no watchdog bites, where there may be one.
     pub(crate) work: u64,
-    /// Most iterations of all loops of one invocation together: Mesa's software Vulkan ends them after as many, and reports nothing.
+    /// The maximum number of iterations of all loops of one invocation together: Mesa's software Vulkan ends them after as many, and reports nothing.
     pub(crate) iterations: u32,
     /// True where kernels can compute in f64. All devices store it.
     pub f64: bool,
@@ -129,13 +129,13 @@ impl Limits {
         self.fill
     }
 
-    /// Most bytes of a tensor that one launch can see, wherever they start: a window begins at the alignment before them and
+    /// The maximum number of bytes of a tensor that one launch can see, wherever they start: a window begins at the alignment before them and
     /// ends with a whole word, and kernels count in 32 bits.
     pub(crate) fn room(&self) -> u64 {
         self.binding.saturating_sub(self.alignment + 4).min(u32::MAX.into())
     }
 
-    /// Most rows of `cols` f32 that one launch of `wg` invocations a group, an element each, can see and write.
+    /// The maximum number of rows of `cols` f32 that one launch of `wg` invocations a group, an element each, can see and write.
     ///
     /// # Errors
     /// [`Error::Limit`] when one row does not fit a binding.
@@ -154,7 +154,7 @@ impl Limits {
     }
 }
 
-/// Most threads of a device.
+/// The maximum number of threads of a device.
 const MAX_THREADS: usize = 1024;
 
 /// Options to open a device with.
@@ -173,11 +173,12 @@ pub struct DeviceOptions {
     pub(crate) binding: Option<u64>,
     /// Lowers [`Limits::groups_per_axis`], and on wgpu a workgroup's memory to the least that adapters have; for testing how work is split.
     pub(crate) groups_per_axis: Option<u32>,
-    /// Sets `Limits::step`, in bytes; for comparing. Changes no bit of packed products.
+    /// Sets `Limits::step`, in bytes, for benchmarks that compare. Packed products stay the same to the bit.
     pub(crate) step: Option<u64>,
-    /// Sets `Limits::fill`, and how many workgroups run at a time is not known; for comparing. Changes no bit of packed products.
+    /// Sets `Limits::fill`, and that it is not known how many workgroups run at a time, for benchmarks that compare. Packed products stay the same
+    /// to the bit.
     pub(crate) fill: Option<u32>,
-    /// Sets `Limits::work`, in terms; for comparing. Changes no bit.
+    /// Sets `Limits::work`, in multiplications with an addition, for benchmarks that compare. Results stay the same to the bit.
     pub(crate) work: Option<u64>,
     /// Fills new memory with NaN and puts guard words behind it, which every read checks; for testing kernels.
     pub checked: bool,

@@ -54,7 +54,7 @@ pub enum Error {
         what: &'static str,
         /// Amount asked for.
         requested: u64,
-        /// Most that is possible.
+        /// The maximum that is possible.
         max: u64,
     },
     /// A memory budget too small for the smallest step of the work.
@@ -203,7 +203,7 @@ impl Error {
     }
 }
 
-/// Most characters that messages show of a text: a page.
+/// The maximum number of characters that messages show of a text: a page.
 const PAGE: usize = 3000;
 
 /// Text of a file, such as a name, as messages show it: characters that act on terminals, or would begin another line, are escaped as in

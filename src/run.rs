@@ -10,7 +10,7 @@ use crate::{Cancel, Device, DeviceInfo, Error, MemoryKind, Needs, Result, availa
 pub struct Status {
     /// Passes over the data that ended.
     pub pass: u32,
-    /// Most passes there can be.
+    /// The maximum number of passes.
     pub passes: u32,
     /// Rows done in this pass.
     pub rows: u64,
@@ -51,7 +51,7 @@ impl fmt::Debug for Progress {
     }
 }
 
-/// Most memory that a long call may hold at once, in bytes. Planned before any data is read.
+/// The maximum memory that a long call may hold at once, in bytes. Planned before any data is read.
 ///
 /// ```
 /// let memory = teatime::Budget::default().host(2 << 30);

@@ -12,11 +12,11 @@ use crate::{
 /// Work that is enqueued, on data that was made before.
 pub(crate) type Job = Box<dyn FnMut() -> Result<(), Error>>;
 
-/// Most runs that a median is taken over, and the least where time allows.
+/// The maximum number of runs that a median is taken over, and the minimum.
 const RUNS: [usize; 2] = [25, 3];
 /// A run is repeated until it takes this long, so that waiting for the device counts little.
 const LEAST_SECONDS: f64 = 2e-3;
-/// Most repetitions within a run, since devices may hold the results of all until it ends.
+/// The maximum number of repetitions within a run, since devices may hold the results of all until it ends.
 const REPEATS: u32 = 8;
 /// Measurements that share the time of a device.
 const ENTRIES: f64 = 30.0;

@@ -307,8 +307,8 @@ impl Contigs {
     }
 }
 
-/// The number that the contigs of one store tell, whose variants follow so many and are on contigs in these runs: those that it names, with their
-/// lengths, and those of its variants.
+/// Tells the karyotype of one store from the contigs that it names, with their lengths, and from those of its variants. The first of its variants
+/// is number `start` of all stores; `runs` are the contigs of variants in a row, each with the number of these variants.
 fn karyotype_of(
     store: &Store,
     start: u64,

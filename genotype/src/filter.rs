@@ -9,7 +9,7 @@ use teatime::{
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct VariantFilter {
-    /// Least minor allele frequency, as plink2's `--maf`. All non-reference alleles count as one.
+    /// The minimum minor allele frequency, as plink2's `--maf`. All non-reference alleles count as one.
     pub min_maf: f64,
     /// Largest fraction of missing calls, as plink2's `--geno`.
     pub max_missing: f64,

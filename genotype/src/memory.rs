@@ -324,7 +324,7 @@ pub(super) fn columns(samples: u64, options: &PcaOptions) -> u64 {
     (options.svd.block(options.components) as u64).min(samples)
 }
 
-/// Most passes of the randomized method.
+/// The maximum number of passes of the randomized method.
 pub(super) fn passes(options: &PcaOptions) -> u64 {
     match options.svd.stop {
         Stop::PowerIterations(q) => u64::from(q) + 2,
@@ -405,7 +405,7 @@ pub(super) mod tests {
         assert_eq!(panels(most, u64::MAX, false), long);
         assert_eq!(panels(most, most, true), long / 2);
         assert_eq!(panels(0, u64::MAX, false), short);
-        // Or the device no room for them, and for their limbs and rows in order.
+        // Panels are also shorter where the device has no room for them, their limbs and their rows in order.
         let beside = |bytes| Gram::needs(&reader.device, 50, reader.panel_rows(bytes)).device;
         let least = 2 * long + beside(long) - beside(short);
         assert!(beside(long) > beside(short));

@@ -36,7 +36,7 @@ impl Scaler {
         }
     }
 
-    /// True where dosages are divided by nothing.
+    /// True where dosages are not divided, so that they stay whole numbers.
     pub(crate) const fn is_whole(self) -> bool {
         matches!(self, Self::Center | Self::None)
     }

@@ -1,6 +1,6 @@
 //! Axes of images.
 
-/// Most axes of an image.
+/// The maximum number of axes of an image.
 pub(crate) const MOST_AXES: usize = 5;
 
 /// The kind of an axis.

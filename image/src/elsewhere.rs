@@ -7,7 +7,7 @@ use teatime::{
 
 use crate::{entry::Entry, metadata::Metadata};
 
-/// Most names that a message lists.
+/// The maximum number of names that a message lists.
 const LISTED: usize = 8;
 
 /// The error of the group at `path`, whose metadata are `ome` and which is no image: it names the images in it.

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use teatime::{Error, Result};
 
-/// Most characters of a value that a message shows.
+/// The maximum number of characters of a value that a message shows.
 const SHOWN: usize = 60;
 
 /// The value that a metadata file has under a key, which may be nothing.

@@ -29,7 +29,7 @@ pub(crate) struct RunOptions {
     device: Wanted,
     /// Called with how far the call is: (pass, passes, rows, total).
     progress: Option<Py<PyAny>>,
-    /// Most bytes of the host's memory.
+    /// The maximum number of bytes of the host's memory.
     memory: Option<Size>,
 }
 

@@ -102,7 +102,7 @@ pub(crate) fn truncated_svd<'py>(
     })
 }
 
-/// `Aᵀ (A X)`: of blocks of rows these add up to that of all.
+/// `Aᵀ (A X)`. Products of blocks of the rows of A add up to the product of A.
 #[pyfunction]
 pub(crate) fn normal_product<'py>(
     py: Python<'py>,

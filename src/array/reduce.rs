@@ -1,4 +1,4 @@
-//! Sums, means, extremes and where they stand, along one axis.
+//! Sums, means, extremes and their indices, along one axis.
 
 use std::ops::Range;
 

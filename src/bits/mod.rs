@@ -74,7 +74,7 @@ impl Width {
         1 << self.bits()
     }
 
-    /// Least number of bytes for a row of `len` values.
+    /// The minimum number of bytes for a row of `len` values.
     pub const fn row_bytes(self, len: u64) -> u64 {
         len.div_ceil(self.values_per_byte())
     }

@@ -20,7 +20,7 @@ pub(super) struct Strip {
     pub(super) bytes: u64,
     /// Bytes from row to row of the side that has most.
     pub(super) widest: u64,
-    /// Most bytes of another side for a byte of a row.
+    /// The maximum number of bytes of another side for a byte of a row.
     pub(super) factor: u64,
 }
 

@@ -19,12 +19,12 @@ use crate::{
     tensor::{HostValues, Sent},
 };
 
-/// Most observations along each side of a block: sums of 32 MiB a term.
+/// The maximum number of observations along each side of a block: the sums of one term take 32 MiB.
 pub(super) const SIDE: u64 = 2048;
-/// Most of them where the host computes: sums of 8 MiB stay in its cache, and its allocator keeps such buffers.
+/// The maximum number of observations along each side of a block where the host computes: sums of 8 MiB stay in its cache, and its allocator keeps such buffers.
 const HOST_SIDE: u64 = 1024;
 
-/// Most observations along each side of a block on a device.
+/// The maximum number of observations along each side of a block on a device.
 pub(super) fn most(device: &Device) -> u64 {
     if device.shares_host_memory() { HOST_SIDE } else { SIDE }
 }

@@ -41,10 +41,10 @@ use crate::{
 const LIMBS: u64 = 1;
 /// The unit that sums are multiples of, so that their factors are whole numbers.
 const UNIT: f64 = 0.25;
-/// Most that a row adds to an entry of a Gram matrix: factors up to 4, of codes up to 2, and two rows of 1s.
+/// The largest number that a row adds to an entry of a Gram matrix: factors up to 4, of codes up to 2, and two rows of 1s.
 const LARGEST: f64 = 4.0 * 4.0 + 2.0 + 2.0;
 
-/// Most rows: three times as many times [`LARGEST`] are whole numbers in f64.
+/// The maximum number of rows: three times as many times [`LARGEST`] are whole numbers in f64.
 const MAX_ROWS: u64 = 1 << 46;
 
 /// Sums of distances of the columns of packed rows from one another, over panels of rows: exact, the same on every device, whatever the

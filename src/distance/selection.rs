@@ -66,9 +66,9 @@ pub(crate) struct Selection {
     sums: Tensor<f32>,
     /// (m, k): the numbers of the nearest.
     numbers: Tensor<u32>,
-    /// A flag for each observation from which no distance is a number.
+    /// One flag for each observation: set where all its distances are NaN.
     undefined: Tensor<u32>,
-    /// The flags of those that it is offered, if these are others.
+    /// The flags of the observations that are offered, where they are others'.
     undefined_others: Option<Tensor<u32>>,
     order: Order,
     wide: bool,
@@ -181,7 +181,7 @@ impl Selection {
         self.numbers.shape()[1]
     }
 
-    /// Most lines of a launch that offers so many items to each.
+    /// The maximum number of lines of a launch that offers so many items to each.
     fn most_lines(&self, items: u64) -> u64 {
         let limits = self.limits();
         let groups = u64::from(limits.groups_per_axis).saturating_pow(2);

@@ -34,7 +34,7 @@ pub struct StoredDistances {
     pub shared: Option<Matrix>,
     /// The memory budgets of the plan, with defaults filled in; none for a device that shares the host's memory.
     pub memory: Budget,
-    /// The time that it took, by stage, and the bytes that it moved.
+    /// The time that the call took, by stage, and the bytes that were read and decoded.
     pub stats: StreamStats,
 }
 
@@ -46,7 +46,7 @@ pub struct StoredNeighbors {
     pub nearest: Neighbors,
     /// The memory budgets of the plan, with defaults filled in; none for a device that shares the host's memory.
     pub memory: Budget,
-    /// The time that it took, by stage, and the bytes that it moved.
+    /// The time that the call took, by stage, and the bytes that were read and decoded.
     pub stats: StreamStats,
 }
 
@@ -57,7 +57,7 @@ pub struct StoredNeighbors {
 pub struct WrittenDistances {
     /// The memory budgets of the plan, with defaults filled in; none for a device that shares the host's memory.
     pub memory: Budget,
-    /// The time that it took, by stage, and the bytes that it moved.
+    /// The time that the call took, by stage, and the bytes that were read and decoded.
     pub stats: StreamStats,
 }
 

@@ -359,7 +359,7 @@ impl<'a, T: Element> PreparedObservations<'a, T> {
         observations.start - self.first..observations.end - self.first
     }
 
-    /// Most stored lines of a launch.
+    /// The maximum number of stored lines of a launch.
     fn most_lines(&self) -> Result<u64> {
         let max = self.x.device().limits().room();
         let line = (self.x.shape()[1] * T::DTYPE.size()).max(1);

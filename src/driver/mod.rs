@@ -197,7 +197,7 @@ pub(crate) trait Driver: fmt::Debug + Send + Sync {
     fn clear(&self, dst: Slice<'_>) -> Result<()>;
     /// Copies between windows of equal length in different memories; offsets and lengths are multiples of 4.
     fn copy(&self, src: Slice<'_>, dst: Slice<'_>) -> Result<()>;
-    /// Copies small host data; `bytes` is free again on return. Offset and length are multiples of 4.
+    /// Copies small host data; `bytes` may be reused on return. Offset and length are multiples of 4.
     fn write(&self, dst: Slice<'_>, bytes: &[u8]) -> Result<()>;
     /// Starts a copy to the host, ordered after everything enqueued. Offset and length are multiples of 4.
     fn download(&self, src: Slice<'_>) -> Result<Download>;

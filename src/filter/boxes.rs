@@ -47,7 +47,7 @@ struct End {
     is_paired: bool,
 }
 
-/// Most elements along an axis that is filtered, and in its weights: kernels count twice as many with a sign in 32 bits.
+/// The maximum number of elements along an axis that is filtered, and in its weights: kernels count twice as many with a sign in 32 bits.
 const EXTENT: u64 = 1 << 29;
 
 impl Filter {

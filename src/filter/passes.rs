@@ -26,7 +26,7 @@ pub(super) const fn shares_words(limits: &Limits, output: DType) -> bool {
     output.size() < 4 && !limits.stores_bytes
 }
 
-/// Most products of a launch, so that none takes long.
+/// The maximum number of products of a launch, so that none takes long.
 const WORK: u64 = 1 << 35;
 /// Elements around a task's outputs at most, along an axis, where the cpu filters it together with one before: a task is of 256 or more.
 /// With two before it, fewer, since both are summed again there.
@@ -66,7 +66,7 @@ pub(super) const fn apart(rows: u64) -> u64 {
     rows + if rows == 16 { 2 } else { 1 }
 }
 
-/// Least outputs of a strip: with fewer most of a workgroup is idle.
+/// The minimum number of outputs of a strip: with fewer most of a workgroup is idle.
 const LEAST: u64 = 512;
 
 /// The axes of each pass, in ascending order: as many as possible in the last one.

@@ -35,7 +35,7 @@ params! {
         pub(crate) lower: u32,
         /// 1 where the distance of a row from the column with its number is 0 if it is a number, else 0.
         pub(crate) zero_diagonal: u32,
-        /// 1 where a distance is stored as the two numbers that [`joined`] takes: an f64 where the device computes in it; else 0.
+        /// 1 where a distance is stored as two numbers, which [`joined`] makes an f64; 0 where it is one f32.
         pub(crate) paired: u32,
         /// A [`Formula`].
         pub(crate) formula: u32,
@@ -64,7 +64,7 @@ params! {
 pub(crate) static FINISH_DISTANCE: Kernel<Params> =
     kernel!("finish_distance", Params, [Read, Read, ReadWrite], finish_distance, specs, [Formula, Missing]);
 
-/// Most terms of a metric.
+/// The maximum number of terms of a metric.
 const TERMS: usize = 6;
 
 codes! {

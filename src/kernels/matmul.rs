@@ -96,7 +96,7 @@ const COLUMNS: usize = 32;
 const SPLIT: usize = 1 << 16;
 /// Terms of such a product at least.
 const LONG: usize = 4096;
-/// Most parts along the sums, and terms of one at least: of vectors that are multiplied, and of matrices.
+/// The maximum number of parts along the sums, and the minimum number of terms of a part: of vectors that are multiplied, and of matrices.
 const MOST_PARTS: usize = 64;
 const LEAST_OF_VECTORS: usize = 1024;
 const LEAST_OF_MATRICES: usize = 256;

@@ -81,7 +81,7 @@ fn specs() -> Vec<Vec<(&'static str, u32)>> {
     [SHORT, MOST_KEPT.into()].into_iter().flat_map(specs_of).collect()
 }
 
-/// Most iterations of an invocation for each [`WG`] items: of candidates among themselves, in the list, and of the list among them.
+/// The maximum number of iterations of an invocation for each [`WG`] items: of candidates among themselves, in the list, and of the list among them.
 pub(crate) fn iterations(k: u64) -> u64 {
     let wg = u64::from(WG);
     (wg + 1) * (1 + k.div_ceil(wg)) + 16

@@ -84,7 +84,7 @@ const STRIP: usize = 16;
 const NARROW_STRIP: usize = 4;
 /// Rows that are decoded at a time.
 const DEPTH: usize = 256;
-/// Fewest rows of a task, so that adding up its sums costs little beside them.
+/// The minimum number of rows of a task, so that adding up its sums costs little beside them.
 const LEAST_ROWS: usize = 512;
 
 /// Codes of 64 entries of 4 rows, a byte each: those of entry 4 p + j are word 16 j + p. A vector is in one line of the

@@ -34,7 +34,7 @@ fn specs() -> Vec<Vec<(&'static str, u32)>> {
     vec![SPEC.to_vec()]
 }
 
-/// Least bytes that a task reads.
+/// The minimum number of bytes that a task reads.
 const PIECE: usize = 1 << 16;
 
 fn recode(launch: CpuLaunch<'_>) {

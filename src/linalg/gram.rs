@@ -195,7 +195,7 @@ pub(crate) struct InnerSum<R: Real> {
     /// The sum of blocks of f32.
     sum: Option<BlockSum>,
     lower: bool,
-    /// Most terms of a sum in f32 before it is added to others.
+    /// The maximum number of terms of a sum in f32 before it is added to others.
     depth: u64,
 }
 

@@ -20,7 +20,7 @@ pub(crate) struct Krylov {
     q: Vectors,
     w: Vectors,
     t: Mat<f64>,
-    /// Most vectors that memory allows.
+    /// The maximum number of vectors that memory allows.
     capacity: usize,
     /// The vector from which on images reach out of the basis, to where the next block is; those before lie in it.
     open: usize,

@@ -121,7 +121,7 @@ pub trait LinearMap {
         transpose(&*TensorView::from_slice(x.device(), product.data(), &shape)?)
     }
 
-    /// `A X` for X (n, l): calls `sink` with the first row and the rows of each block, in order.
+    /// `A X` for X (n, l): calls `sink` for each block, in order, with the index of its first row and its rows.
     ///
     /// # Errors
     /// As [`apply_normal`](Self::apply_normal), and what `sink` returns.

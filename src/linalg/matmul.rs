@@ -166,11 +166,11 @@ pub(crate) struct Product<'a, A: Element, B: Element> {
     pub(crate) lower: bool,
     /// True where the product is added to c.
     pub(crate) accumulate: bool,
-    /// Most terms of one launch's sums.
+    /// The maximum number of terms of one launch's sums.
     pub(crate) depth: u64,
 }
 
-/// Most rows, columns and inner extent of one launch.
+/// The maximum numbers of rows and columns of one launch, and the maximum inner extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Panel {
     m: u64,

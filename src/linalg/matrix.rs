@@ -194,7 +194,7 @@ impl IndexMut<(usize, usize)> for Matrix {
     }
 }
 
-/// Most rows, and most numbers of a row, that are printed at each end.
+/// The maximum number of rows, and of elements of a row, that are printed at each end.
 const SHOWN: usize = 4;
 
 /// The places that are printed of `count`: the first, `None` for a gap, the last.

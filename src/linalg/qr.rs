@@ -23,9 +23,9 @@ use crate::{
     waiting::apart,
 };
 
-/// Most columns: the small factors take n² numbers of f64 on the host, each, and n³ operations.
+/// The maximum number of columns: the small factors take n² numbers of f64 on the host, each, and n³ operations.
 pub(crate) const MAX_COLUMNS: u64 = 16_384;
-/// Most rounds. Three do for condition numbers up to 1e6, in f64 five up to 1e16; dependent columns that are replaced take two or three more.
+/// The maximum number of rounds. Three do for condition numbers up to 1e6, in f64 five up to 1e16; dependent columns that are replaced take two or three more.
 const MAX_ROUNDS: u64 = 12;
 
 /// Squared distance from the others, of a column of length 1, below which a round only enlarges what is left of it:

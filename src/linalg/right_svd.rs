@@ -35,7 +35,7 @@ pub struct SvdOptions {
     pub oversamples: Option<usize>,
     /// When to stop.
     pub stop: Stop,
-    /// Most passes with [`Stop::Tolerance`].
+    /// The maximum number of passes with [`Stop::Tolerance`].
     pub max_passes: u32,
     /// Seed of the random block.
     pub seed: u64,

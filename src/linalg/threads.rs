@@ -5,7 +5,7 @@ use rayon::{ThreadPool, prelude::*};
 
 use crate::{Cancel, Device, Result};
 
-/// Most tiles of the rows of a matrix.
+/// The maximum number of tiles of the rows of a matrix.
 const TILES: usize = 64;
 /// Rows of a tile at least.
 const LEAST_ROWS: usize = 128;

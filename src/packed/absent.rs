@@ -58,7 +58,7 @@ impl PairBlock {
 /// The sums on the host.
 #[derive(Debug)]
 pub(crate) struct Absent {
-    /// (columns i, columns j) of both parts.
+    /// The two blocks of pairs of columns i and j, each with its sums.
     parts: [(PairBlock, Matrix); 2],
 }
 

@@ -14,10 +14,10 @@ use crate::{
 
 /// Words of all rows from which on large tiles fill the largest processors: 256 workgroups of the fewest rows.
 const LARGE_WORDS: u64 = 256 * LEAST_DEPTH * LARGE_TILE as u64;
-/// Fewest rows of a workgroup, so that adding up its sums costs little beside them.
+/// The minimum number of rows of a workgroup, so that adding up its sums costs little beside them.
 pub(super) const LEAST_DEPTH: u64 = 512;
 
-/// Fewest sums that a thread of the host takes.
+/// The minimum number of sums that a thread of the host takes.
 const LEAST_SUMS: usize = 1 << 14;
 
 /// Words of a row that a workgroup takes, of so many words and rows.

@@ -19,7 +19,7 @@ pub(crate) fn program() -> Program {
     Program::new(&PACKED_GATHER, &WG_ALONE)
 }
 
-/// Most rows that [`packed_gather`] takes from: what fits a binding, and an order's word.
+/// The maximum number of rows that [`packed_gather`] takes from: what fits a binding, and an order's word.
 ///
 /// # Errors
 /// [`Error::Limit`] when 64 rows do not.

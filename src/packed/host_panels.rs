@@ -51,10 +51,11 @@ impl HostPanels {
         }
     }
 
-    /// Starts the download of a panel; waits for the one before. `packed`: (rows, words).
+    /// Starts the download of a panel, after it has waited for the download before. `packed`: (rows, words).
     ///
     /// # Errors
-    /// [`Error::Shape`] for a tensor that has not so many rows; what the device reports: then nothing that was pushed is of use.
+    /// [`Error::Shape`] for a tensor with another number of rows than the range; any error of the device, after which all panels that were pushed
+    /// are to be dropped.
     pub fn push(&mut self, rows: Range<u64>, packed: &Tensor<u32>, missing: bool) -> Result<()> {
         let op = "HostPanels::push";
         let [held, words] = packed.matrix(op)?;

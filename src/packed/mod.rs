@@ -79,7 +79,7 @@ pub use self::{
 };
 use crate::{Device, Error, Result};
 
-/// Most entries of a product, or columns of a matrix: 256 times as many, the largest sum of a row's codes times limbs, is
+/// The maximum number of entries of a product, or columns of a matrix: 256 times as many, the largest sum of a row's codes times limbs, is
 /// below 2^31.
 pub const MAX_ENTRIES: u64 = (1 << 23) - 1;
 
@@ -121,7 +121,7 @@ pub fn panel_bytes(device: &Device, entries: u64) -> u64 {
     if bytes < wave { bytes } else { bytes - bytes % wave.max(1) }
 }
 
-/// Most rows of a panel, so that narrow ones do not need a large table of factors.
+/// The maximum number of rows of a panel, so that narrow ones do not need a large table of factors.
 pub const PANEL_ROWS: u64 = 1 << 20;
 
 /// Words of a row: a multiple of 4.

@@ -20,7 +20,7 @@ pub(crate) fn max_of(limb_count: u64) -> f64 {
     (0..limb_count).fold(0.0, |max, _| 256.0 * max + 127.0)
 }
 
-/// Columns of one product at most.
+/// The maximum number of columns of one product.
 pub(crate) const MAX_COLUMNS: u64 = 64;
 
 /// Limbs of a row of numbers: limb t of column c is at `t columns + c`, padded to a multiple of 16.

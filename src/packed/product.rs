@@ -20,7 +20,7 @@ use crate::{
 /// The factor by which rounding in f32 may raise a bound.
 const ROUNDING: f64 = 1.0 + 1e-5;
 
-/// Most parts that are on their way to the host while the next ones are computed.
+/// The maximum number of parts that are on their way to the host while the next ones are computed.
 const IN_FLIGHT: usize = 2;
 /// Rows of a matrix that a thread of the host takes at least.
 const LEAST_ROWS: usize = 1024;

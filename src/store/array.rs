@@ -197,12 +197,12 @@ pub trait ChunkedArray: fmt::Debug + Send + Sync {
     fn missing_value(&self) -> Option<f64> {
         self.inner()?.missing_value()
     }
-    /// Most bytes of memory that a fetched chunk takes, but for what becomes part of the decoded one: 0 by default. Counted in
+    /// The maximum number of bytes of memory that a fetched chunk takes, but for what becomes part of the decoded one: 0 by default. Counted in
     /// memory budgets, as is [`scratch_bytes`](Self::scratch_bytes).
     fn fetched_bytes(&self) -> u64 {
         self.inner().map_or(0, |inner| inner.fetched_bytes())
     }
-    /// Most bytes of memory that decoding a chunk takes besides what it is given and what it gives: 0 by default.
+    /// The maximum number of bytes of memory that decoding a chunk takes besides what it is given and what it gives: 0 by default.
     fn scratch_bytes(&self) -> u64 {
         self.inner().map_or(0, |inner| inner.scratch_bytes())
     }
@@ -236,7 +236,7 @@ pub trait ChunkedArray: fmt::Debug + Send + Sync {
     }
 }
 
-/// Most axes of an array in a file: as many as numpy has.
+/// The maximum number of axes of an array in a file: as many as numpy has.
 const MAX_AXES: usize = 64;
 
 /// Bytes of an array of that shape that a file claims, if memory could address them also with one element along each axis that has none:

@@ -26,7 +26,7 @@ use crate::{
 const CHUNK: u64 = 1 << 20;
 const LINE: u64 = 16 << 10;
 
-/// Most bytes of a header: as many as numpy reads of a file that it does not trust.
+/// The maximum number of bytes of a header: as many as numpy reads of a file that it does not trust.
 const MAX_HEADER_BYTES: u32 = 10_000;
 
 /// An array in a .npy file, read in chunks of about 1 MiB: of rows, or where the file is in Fortran order of places along the last axis; of a

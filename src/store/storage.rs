@@ -202,7 +202,7 @@ struct Thread {
     handle: JoinHandle<io::Result<()>>,
 }
 
-/// Most files that wait for the disk.
+/// The maximum number of files that may wait to be written to the disk.
 const WAITING: usize = 4;
 
 impl ToDisk {

@@ -78,7 +78,7 @@ impl Along {
         })
     }
 
-    /// Most elements of a box with its halo.
+    /// The maximum number of elements of a box with its halo.
     pub(super) fn most(&self, extent: u64) -> u64 {
         let size = self.size.min(extent);
         let [before, after] = self.halo;

@@ -131,7 +131,7 @@ pub(super) fn to_elements(stored: StoredType, to: DType) -> Option<Arc<dyn Conve
 pub struct Narrow {
     /// The type that is staged.
     pub to: Narrowed,
-    /// Least and largest value. Infinity, of floating point, is refused unless it is one of them.
+    /// The least and the largest value. Infinity, of floating point, is refused unless it is one of them.
     pub range: [f64; 2],
     /// If true, negative integers are missing, and staged as -1; then an array's missing value is too, and other negative numbers of
     /// floating point are an error, since they are more often data. Else negative values are numbers like others, and an array's missing

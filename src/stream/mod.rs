@@ -143,7 +143,7 @@ pub struct StreamStats {
     pub decoded_bytes: u64,
     /// Chunks decoded.
     pub chunks: u64,
-    /// Most bytes of decoded chunks held at once, with what keeps track of them.
+    /// The maximum number of bytes of decoded chunks held at once, with what keeps track of them.
     pub peak_chunk_bytes: u64,
 }
 

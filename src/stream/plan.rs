@@ -11,10 +11,10 @@ use crate::{ChunkedArray, Error, Result};
 
 const OP: &str = "stream";
 
-/// Most chunks of an array along an axis; a claim above it is taken for damage.
+/// The maximum number of chunks of an array along an axis; a claim above it is taken for damage.
 pub const MAX_CHUNKS: u64 = 1 << 20;
 
-/// Most times that a halo goes around an axis: each of them is gone through.
+/// The maximum number of times that a halo goes around an axis: each of them is gone through.
 const MAX_WRAPS: u64 = 1 << 10;
 
 /// Bytes that keeping track of a chunk takes, from the task that decodes it to its place among the decoded.
@@ -39,7 +39,7 @@ pub struct Plan {
     bands: Vec<Band>,
     /// For each array the chunks along the axes but the first that are read.
     across: Vec<[Vec<u64>; ACROSS]>,
-    /// Most bytes that reading one chunk takes besides the chunk: what is fetched, and what decoding it takes.
+    /// The maximum number of bytes that reading one chunk takes besides the chunk: what is fetched, and what decoding it takes.
     scratch: u64,
     /// The fetched bytes among these, and the number of chunks that should be fetched at once, ahead of their decoding.
     fetched: u64,
@@ -59,7 +59,7 @@ pub(crate) struct AtOnce {
     pub(crate) fetches: usize,
     /// Chunks that are fetched or being fetched, those that are decoded among them, where chunks are fetched ahead.
     pub(crate) fetched: usize,
-    /// Most bytes of decoded chunks.
+    /// The maximum number of bytes of decoded chunks.
     pub(crate) bytes: u64,
 }
 
@@ -286,7 +286,7 @@ impl Plan {
         &self.bands
     }
 
-    /// Most elements of a box along each axis, its halo among them.
+    /// The maximum number of elements of a box along each axis, its halo among them.
     pub(crate) fn box_shape(&self) -> Vec<u64> {
         let axes = self.arrays[0].shape().len();
         (0..axes).map(|axis| self.along[axis].most(self.extent(axis))).collect()
@@ -308,18 +308,18 @@ impl Plan {
         Along { size: rows.max(1), ..self.along[0] }.most(self.rows()).saturating_mul(self.row_bytes())
     }
 
-    /// Least bytes that a pass takes: the decoded chunks of any one box, what decoding one of them takes besides, and the
+    /// The minimum number of bytes that a pass takes: the decoded chunks of any one box, what decoding one of them takes besides, and the
     /// lists of what is read.
     pub fn largest_need(&self) -> u64 {
         self.largest_need_of(self.block_rows())
     }
 
-    /// Least bytes that a pass takes in boxes of so many rows, at least one.
+    /// The minimum number of bytes that a pass takes in boxes of so many rows, at least one.
     pub fn largest_need_of(&self, rows: u64) -> u64 {
         self.chunks_of_box(rows).saturating_add(self.scratch).saturating_add(self.lists)
     }
 
-    /// Most bytes of decoded chunks that are held for any one box of so many rows, at least one.
+    /// The maximum number of bytes of decoded chunks that are held for any one box of so many rows, at least one.
     pub(super) fn chunks_of_box(&self, rows: u64) -> u64 {
         let along = Along { size: rows.max(1), ..self.along[0] };
         let cut = |(band, rows): (usize, Range<u64>)| {

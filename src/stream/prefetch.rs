@@ -23,7 +23,7 @@ pub(super) struct Prefetch<'a> {
     plan: &'a Plan,
     schedule: Schedule,
     pool: Arc<ThreadPool>,
-    /// Most bytes of decoded chunks, unless one box needs more.
+    /// The maximum number of bytes of decoded chunks, unless one box needs more.
     bytes: u64,
     stages: Arc<Stages>,
     /// True where chunks are fetched on threads that do nothing else.

@@ -254,7 +254,7 @@ fn empty(device: &Device) {
 
 /// Nothing of each pair goes to the host.
 fn little_crosses(device: &Device) {
-    // Opened once more, so that no other test counts there.
+    // The test opens the device for itself, so that no other test adds to its traffic.
     static ALONE: Mutex<()> = Mutex::new(());
     let _lock = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let options = DeviceOptions { threads: Some(2), ..DeviceOptions::default() };

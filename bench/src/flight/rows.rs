@@ -63,7 +63,7 @@ impl Kind {
         PackedProduct::new(device, x, self.centred, Some(bounds))
     }
 
-    /// Panels for one call.
+    /// Makes the argument of a call of each panel.
     pub(super) fn rows<'a>(
         &self,
         panels: &'a [Tensor<u32>],

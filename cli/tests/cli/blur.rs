@@ -121,7 +121,7 @@ fn missing_chunks() {
         let said = ["unless --missing-chunk fill is given", "it is missing from the store"];
         scratch.refused(&format!("blur {input} x.npy {more} --missing-chunk error"), 1, &said);
     }
-    // Zeros stay zeros, and what is beside them along an axis that is left alone is as it was.
+    // A missing chunk is zeros, which stay zeros; other chunks along an axis that is not filtered do not change.
     let [some, every] = ["array.zarr", "@filter/blur.npy"].map(|input| {
         blurred(&scratch, &format!("{input} --sigma 0.7 --channel-axis 2"));
         data(&scratch, "blurred.npy").chunks(4).map(<[u8]>::to_vec).collect::<Vec<_>>()

@@ -20,7 +20,7 @@ const CHUNK: u64 = 1 << 20;
 /// Variants of a sample-major file's chunk, so that each sample's part of it, 4 KiB, is worth a read.
 const ACROSS: u64 = 1 << 14;
 
-/// Most bytes of such a chunk, if a row of [`CHUNK`] has no more.
+/// The maximum number of bytes of such a chunk, if a row of [`CHUNK`] has no more.
 const MAX_ACROSS: u64 = 64 << 20;
 
 /// Samples transposed at a time, and bytes of each: source and target of a tile stay in the first cache.

@@ -13,7 +13,7 @@ use teatime::{Error, Result};
 
 use crate::{Variant, to_usize};
 
-/// Most bytes of a line, so that a file without line breaks is not read into memory whole.
+/// The maximum number of bytes of a line, so that a file without line breaks is not read into memory whole.
 const MAX_LINE: u64 = 16 << 20;
 
 /// The mark with which some editors begin a file of UTF-8.

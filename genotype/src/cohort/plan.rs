@@ -30,7 +30,7 @@ pub struct Wanted<'a> {
     pub(super) missing_calls: bool,
     /// True where the caller adds up sums for pairs of samples, panel by panel.
     sums_of_pairs: bool,
-    /// Most passes that the caller makes after this one.
+    /// The maximum number of passes that the caller makes after this one.
     more_passes: u32,
 }
 
@@ -149,7 +149,7 @@ pub(super) struct LoadPlan {
     /// The components, and their method.
     pub(super) choice: Option<(PcaOptions, Choice)>,
     pub(super) allowance: Allowance,
-    /// Most passes after this one, and whether there will be any pass.
+    /// The maximum number of passes after this one, and whether there will be any pass.
     pub(super) later_passes: u32,
     pub(super) again: bool,
 }

@@ -184,7 +184,7 @@ pub(super) fn several_of_both(sides: [(&Genotypes, Vec<u64>); 2], device: &Devic
         if !is_told {
             continue;
         }
-        // By their numbers, each with its place among those that match.
+        // The variants are sorted by index; each keeps its place in the list of matches.
         let mut places: Vec<(u64, usize)> = variants.into_iter().zip(0..).collect();
         places.sort_unstable();
         let ranges: Vec<_> = places.iter().map(|(variant, _)| *variant..variant + 1).collect();

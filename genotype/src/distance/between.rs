@@ -38,8 +38,8 @@ const OP: &str = "distances_between";
 pub struct DistancesBetween {
     /// (samples, samples of the others).
     pub matrix: Matrix,
-    /// The number of variants called in both, likewise, where a call is missing; else it is [`VariantCounts::loaded`] for all. None by
-    /// [`Missing::Propagate`] where sums are in f32.
+    /// The number of variants called in both samples, in the shape of `matrix`. None where no call is missing, since all pairs then share
+    /// [`VariantCounts::loaded`], and by [`Missing::Propagate`] where sums are in f32.
     pub shared: Option<Matrix>,
     /// Variants that both have, and which took part.
     pub counts: VariantCounts,

@@ -90,7 +90,7 @@ fn one_load_gives_what_each_result_is_by_itself() {
     }
 }
 
-/// Dosages that do not fit two bits, and calls of more alleles.
+/// Dosages that two bits do not hold, and calls of more than two alleles, stay on the device or are read again, as memory allows.
 #[test]
 fn bytes_and_fractions_stay_too() {
     let (device, run) = (Device::cpu(), Run::default());

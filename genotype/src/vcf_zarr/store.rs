@@ -13,10 +13,10 @@ use super::{
 };
 use crate::{GenotypeKind, Variant};
 
-/// Most samples of a store; a claim above it is taken for damage.
+/// The maximum number of samples of a store; a claim above it is taken for damage.
 const MAX_SAMPLES: u64 = 1 << 26;
 
-/// Most variants of a store; more than there are positions in a genome.
+/// The maximum number of variants of a store; more than there are positions in a genome.
 const MAX_VARIANTS: u64 = 1 << 34;
 
 /// The genotypes of a Zarr store, whichever way it is laid out.

@@ -33,7 +33,7 @@ pub struct VcfZarrHeader {
     pub variants: u64,
     /// Alleles of one call. Default 2.
     pub ploidy: usize,
-    /// Most alleles of a variant, the reference among them. Default 2.
+    /// The maximum number of alleles of a variant, the reference among them. Default 2.
     pub alleles: usize,
     /// Compression level of blosc, 0 to 9. Default 7, as bio2zarr's; 1 is about four times faster.
     pub level: u8,

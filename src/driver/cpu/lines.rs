@@ -96,13 +96,13 @@ impl Drop for HostLines {
 #[derive(Debug, Default)]
 pub(super) struct FreeList(Mutex<Vec<CpuBytes>>);
 
-/// Most bytes of freed buffers that are kept.
+/// The maximum number of bytes of freed buffers that are kept.
 pub(crate) const FREE_BYTES: usize = 64 << 20;
 
 /// Bytes of the smallest that is: an allocator has smaller ones at hand.
 const LEAST_KEPT: usize = 16 << 10;
 
-/// Most buffers that are kept.
+/// The maximum number of buffers that are kept.
 const MOST_KEPT: usize = 64;
 
 impl FreeList {
@@ -171,7 +171,7 @@ mod tests {
         }
         assert!([20, 30].iter().all(|bytes| free.take(bytes << 20).is_none()));
         assert!(free.take(40 << 20).is_some());
-        // Small ones are not kept, and not too many.
+        // Small buffers are not kept, and of large ones a limited number.
         free.keep(CpuBytes::new(1000).unwrap());
         assert!(free.take(1000).is_none());
         (0..100).for_each(|_| free.keep(CpuBytes::new(20_000).unwrap()));

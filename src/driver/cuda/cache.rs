@@ -17,7 +17,7 @@ use std::{
 use flate2::{Compression, read::ZlibDecoder, write::ZlibEncoder};
 use sha2::{Digest, Sha256};
 
-/// Most bytes of an image that are read; the largest of ours has some hundred thousand.
+/// The maximum number of bytes of an image that are read; the largest of ours has some hundred thousand.
 const MAX_BYTES: u64 = 64 << 20;
 
 /// A key that stands for all that an image is made from.

@@ -41,7 +41,7 @@ pub(super) struct Candidate {
     pub(super) include: Option<PathBuf>,
 }
 
-/// Loads the driver's library, where cudarc then finds it.
+/// Loads the driver's library, so that cudarc finds it.
 ///
 /// # Errors
 /// Why there is none, in one line.

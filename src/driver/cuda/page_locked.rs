@@ -13,9 +13,9 @@ use std::{
 
 use cudarc::driver::{CudaContext, CudaEvent, DriverError, result, sys};
 
-/// Most bytes that are kept for the next copies: all of a large one, and some of small ones.
+/// The maximum number of bytes that are kept for the next copies: all of a large one, and some of small ones.
 const MOST: usize = 96 << 20;
-/// Least bytes of a block that is kept.
+/// The minimum number of bytes of a block that is kept.
 const LEAST: usize = 64 << 10;
 
 /// A block of page-locked memory.

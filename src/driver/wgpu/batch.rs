@@ -7,16 +7,16 @@ use crate::{DeviceInfo, DeviceKind, Result};
 
 /// Launches of one submission: enough to hide what submitting costs.
 const LAUNCHES: usize = 32;
-/// Most cost of a submission: about 50 ms at 340 GFLOP/s or 20 GB/s, a small GPU.
+/// The maximum cost of a submission: about 50 ms at 340 GFLOP/s or 20 GB/s, a small GPU.
 const COST: u64 = 1 << 34;
-/// Most cost of a submission on an adapter that computes on the processor.
+/// The maximum cost of a submission on an adapter that computes on the processor.
 const SOFTWARE_COST: u64 = 1 << 29;
 /// Submissions under way when another one is begun, at most: enough to keep a GPU busy, and few enough that a cancelled call ends within
 /// a fraction of a second and that their memory is bounded.
 const AHEAD: usize = 8;
-/// Most host bytes in staging buffers that are not yet copied.
+/// The maximum number of host bytes in staging buffers that are not yet copied.
 const STAGED: u64 = 64 << 20;
-/// Most bytes of parameters, and so of one slot where offsets need less alignment.
+/// The maximum number of bytes of parameters, and so of one slot where offsets need less alignment.
 const PARAMS: u64 = 128;
 
 /// The cost of `work` operations on `bytes` bytes, in operations: whichever takes longer counts most.

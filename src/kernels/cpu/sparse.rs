@@ -11,7 +11,7 @@ pub(crate) fn is_sparse<D: Dot>(dot: D, packed: &[u32]) -> bool {
     dot.holding::<true>(packed) * SPARSE <= packed.len()
 }
 
-/// Most codes of a sparse row of so many words that are not 0.
+/// The maximum number of codes of a sparse row of so many words that are not 0.
 pub(crate) const fn most_codes(words: usize) -> usize {
     16 * (words / SPARSE)
 }

@@ -7,7 +7,7 @@ use super::{DEPTH, Dot, Operands, padded};
 
 /// Entries of a narrow strip.
 const ENTRIES: usize = 64;
-/// Most terms of a sum of 32 bits: multiples are 8,355,711 at most, `operand::MAX`, and whoever makes limbs keeps to it.
+/// The maximum number of terms of a sum of 32 bits: multiples are 8,355,711 at most, `operand::MAX`, and whoever makes limbs keeps to it.
 const TERMS: usize = 256;
 const _: () = assert!(DEPTH <= TERMS && TERMS as i64 * 8_355_711 <= i32::MAX as i64);
 

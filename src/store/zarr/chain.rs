@@ -42,7 +42,7 @@ impl Chain {
         }
     }
 
-    /// Most bytes an encoded chunk may have: more is refused unread.
+    /// The maximum number of bytes an encoded chunk may have: more is refused unread.
     pub(crate) fn encoded_cap(&self, spec: &ChunkSpec) -> usize {
         match self {
             Self::Plain(codecs) => codecs.encoded_cap(spec),
@@ -50,7 +50,7 @@ impl Chain {
         }
     }
 
-    /// Most bytes of an encoded chunk beside its elements.
+    /// The maximum number of bytes of an encoded chunk beside its elements.
     pub(crate) fn fetched(&self, spec: &ChunkSpec) -> u64 {
         match self {
             Self::Plain(codecs) => codecs.fetched(spec),
@@ -58,7 +58,7 @@ impl Chain {
         }
     }
 
-    /// Most bytes that decoding a chunk takes besides what is encoded and its elements.
+    /// The maximum number of bytes that decoding a chunk takes besides what is encoded and its elements.
     pub(crate) fn scratch(&self, spec: &ChunkSpec) -> u64 {
         match self {
             Self::Plain(codecs) => codecs.scratch(spec),

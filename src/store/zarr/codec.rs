@@ -20,7 +20,7 @@ const ENCODED_SLACK: usize = 64 << 10;
 /// Largest block that blosc chooses by itself, in bytes.
 const BLOSC_BLOCK: usize = 1 << 20;
 
-/// Most bytes of one chunk of variable-length strings, whose decoded size no metadata tells.
+/// The maximum number of bytes of one chunk of variable-length strings, whose decoded size no metadata tells.
 pub(crate) const MAX_TEXT_BYTES: usize = 256 << 20;
 
 /// The elements of one chunk, as decoded.
@@ -32,7 +32,7 @@ pub(crate) struct ChunkSpec {
     pub(crate) size: usize,
     /// Bytes of the numbers that an element is made of.
     pub(crate) unit: usize,
-    /// Most bytes of variable-length strings, serialised.
+    /// The maximum number of bytes of variable-length strings, serialised.
     pub(crate) text: usize,
 }
 
@@ -90,7 +90,7 @@ impl Codecs {
         Err(format!("no codec makes bytes of its elements; {SUPPORTED}"))
     }
 
-    /// Most bytes an encoded chunk may have: more is refused unread.
+    /// The maximum number of bytes an encoded chunk may have: more is refused unread.
     pub(crate) fn encoded_cap(&self, spec: &ChunkSpec) -> usize {
         match &self.to_bytes {
             ToBytes::Text => spec.text,
@@ -98,7 +98,7 @@ impl Codecs {
         }
     }
 
-    /// Most bytes of an encoded chunk beside its elements: none where it is not compressed, and decoded in place.
+    /// The maximum number of bytes of an encoded chunk beside its elements: none where it is not compressed, and decoded in place.
     pub(crate) fn fetched(&self, spec: &ChunkSpec) -> u64 {
         match &self.to_bytes {
             ToBytes::Plain { .. } if !self.bytes.compress() => 0,
@@ -106,7 +106,7 @@ impl Codecs {
         }
     }
 
-    /// Most bytes that decoding a chunk takes besides what is encoded and its elements.
+    /// The maximum number of bytes that decoding a chunk takes besides what is encoded and its elements.
     pub(crate) fn scratch(&self, spec: &ChunkSpec) -> u64 {
         let cap = self.encoded_cap(spec) as u64;
         self.bytes.scratch(cap)
@@ -153,7 +153,7 @@ impl BytesCodecs {
         self.0.iter().any(|codec| *codec != BytesCodec::Crc32c)
     }
 
-    /// Most bytes that they need for themselves to undo at most `cap`.
+    /// The maximum number of bytes that they need for themselves to undo at most `cap`.
     pub(crate) fn scratch(&self, cap: u64) -> u64 {
         let block =
             |codec: &BytesCodec| if let BytesCodec::Blosc { block } = codec { *block as u64 } else { 0 };
@@ -177,7 +177,7 @@ impl BytesCodecs {
     }
 }
 
-/// Most bytes that so many may have once they are encoded.
+/// The maximum number of bytes that so many may have once they are encoded.
 pub(crate) fn encoded_cap(decoded: usize) -> usize {
     decoded.saturating_add(decoded / 8).saturating_add(ENCODED_SLACK)
 }

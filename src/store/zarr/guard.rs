@@ -68,7 +68,7 @@ const BLOSC_MIN_SPLIT: usize = 128;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BytesCodec {
     Blosc {
-        /// Most bytes of a block.
+        /// The maximum number of bytes of a block.
         block: usize,
     },
     Zstd,

@@ -9,7 +9,7 @@ use crate::{
     store::{Storage, Value as Stored, storage::key_within},
 };
 
-/// Most bytes of the metadata of one array.
+/// The maximum number of bytes of the metadata of one array.
 const MAX_METADATA_BYTES: u64 = 16 << 20;
 
 /// Reads a JSON value of at most 16 MiB, such as the metadata of a group; `None` where there is none. The numbers `NaN`, `Infinity` and

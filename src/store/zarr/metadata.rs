@@ -22,10 +22,10 @@ use crate::{
     store::{Storage, array::claimed_bytes, storage::join},
 };
 
-/// Most decoded bytes of one chunk; an array with larger ones is refused when it is opened.
+/// The maximum number of decoded bytes of one chunk; an array with larger ones is refused when it is opened.
 pub const MAX_CHUNK_BYTES: u64 = 2 << 30;
 
-/// Most bytes of one fixed-length string.
+/// The maximum number of bytes of one fixed-length string.
 const MAX_STRING_BYTES: usize = 64 << 10;
 
 /// The kind of an array's elements.

@@ -16,7 +16,7 @@ use crate::{
     store::{Folder, Storable, storage::is_partial},
 };
 
-/// Most elements of a chunk of whole rows, and the sides of other chunks.
+/// The maximum number of elements of a chunk of whole rows, and the sides of other chunks.
 const CHUNK: usize = 1 << 20;
 const CHUNK_SIDE: usize = 1000;
 

@@ -15,7 +15,7 @@ use crate::store::blocks::{advance, insert_block};
 /// Bytes of an index entry: offset and length.
 const ENTRY: usize = 16;
 
-/// Most inner chunks of a shard, which bounds the index at 16 MiB.
+/// The maximum number of inner chunks of a shard, which bounds the index at 16 MiB.
 const MAX_INNER_CHUNKS: usize = 1 << 20;
 
 /// An inner chunk of a shard.
@@ -96,7 +96,7 @@ impl Shard {
         self.grid.iter().product::<usize>() * ENTRY + if self.index_crc { 4 } else { 0 }
     }
 
-    /// Most bytes that decoding takes besides the shard's file and its elements: an inner chunk, and the index twice.
+    /// The maximum number of bytes that decoding takes besides the shard's file and its elements: an inner chunk, and the index twice.
     pub(crate) fn scratch(&self) -> u64 {
         (2 * self.index_bytes() + self.inner.bytes()) as u64
             + self.codecs.fetched(&self.inner)

@@ -15,7 +15,7 @@ use crate::{
 /// Attributes of an array or a group, by name.
 pub type Attributes = serde_json::Map<String, Value>;
 
-/// Most bytes that blosc takes at once.
+/// The maximum number of bytes that blosc takes at once.
 const MAX_BLOSC_BYTES: usize = i32::MAX as usize - 16;
 
 /// A version of the Zarr format.

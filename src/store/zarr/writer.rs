@@ -31,7 +31,7 @@ use crate::{
     tensor::index_at,
 };
 
-/// Most tiles of an array.
+/// The maximum number of tiles of an array.
 const MAX_TILES: u64 = 1 << 28;
 
 /// The attribute that says which job an array is of, and whether it is complete.

@@ -14,7 +14,7 @@ const BOX: u64 = 32 << 20;
 const HELD: u64 = 128 << 20;
 /// Tiles in memory for each that is written: a copy of its own, and encoded.
 const ENCODED: u64 = 2;
-/// Most boxes that are written at once, where each is of few tiles.
+/// The maximum number of boxes that are written at once, where each is of few tiles.
 const WRITERS: u64 = 8;
 
 /// An array that is read in boxes, and what becomes of a box.

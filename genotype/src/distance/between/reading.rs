@@ -21,7 +21,7 @@ use crate::{
     reader::{Read, Reader, Reading},
 };
 
-/// Most passes that variants in different orders may take.
+/// The maximum number of passes that variants in different orders may take.
 const MAX_PASSES: usize = 64;
 
 /// Variants that both have, in ascending order in both.
@@ -92,7 +92,7 @@ impl Chain {
 /// # Errors
 /// [`Error::Budget`] with the least that would do.
 pub(super) fn plan(memory: &Memory, [reader, other]: &[Reader; 2], needs: Needs) -> Result<[Reading; 2]> {
-    // Beside the panel that is filled and the one that waits, one is used.
+    // There are three panels at once: one is filled, one waits, and one is used. The third is counted here.
     let panel = other.panel_rows(other.step_bytes).min(other.variants());
     let held = Needs::device(other.held_row_bytes()) * panel;
     let needs = needs + stream(other) + blocks(other) + held;

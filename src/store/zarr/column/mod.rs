@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{Budget, Error, Result, extent::to_usize, store::Storage};
 
-/// Most elements of one row.
+/// The maximum number of elements of one row.
 const MAX_ROW: u64 = 1 << 16;
 
 /// True where the bytes of a decoded chunk are as many elements as it has.
