@@ -1,16 +1,16 @@
-//! The memory that the process may still take.
+//! The memory that the process may still allocate.
 
 use std::{fs, path::Path};
 
 use sysinfo::{MemoryRefreshKind, System};
 
-/// Names of a cgroup's limit and use in bytes, and in its statistics of what only caches files, in versions 2 and 1.
+/// A cgroup's files for its limit and use in bytes, and the keys of cached files in its statistics, for versions 2 and 1.
 const VERSION_2: [&str; 4] = ["memory.max", "memory.current", "inactive_file ", "active_file "];
 const VERSION_1: [&str; 4] =
     ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file ", "total_active_file "];
 
-/// Bytes that the system can give without swapping, or fewer where a cgroup of the process, or the limit on its address space, allows fewer;
-/// 4 GiB where the system does not say.
+/// Returns the bytes that the system can give without swapping, or fewer if a cgroup of the process or the limit on its address space allows
+/// fewer; 4 GiB if the system does not report this.
 pub(crate) fn available_memory() -> u64 {
     let mut system = System::new();
     system.refresh_memory_specifics(MemoryRefreshKind::nothing().with_ram());
@@ -22,7 +22,7 @@ pub(crate) fn available_memory() -> u64 {
     left.into_iter().flatten().fold(free, u64::min)
 }
 
-/// The rest of the address space that the process may have (`ulimit -v`), if that is limited: by its limits and its status.
+/// Returns the remainder of the process's address space if it is limited (`ulimit -v`), from its limits and its status.
 fn left_by_limit([limits, status]: &[String; 2]) -> Option<u64> {
     let number = |text: &str, key| -> Option<u64> {
         text.lines().find_map(|line| line.strip_prefix(key)?.split_whitespace().next()?.parse().ok())
@@ -31,8 +31,9 @@ fn left_by_limit([limits, status]: &[String; 2]) -> Option<u64> {
     Some(limit.saturating_sub(kib * 1024))
 }
 
-/// The fewest bytes that a limit leaves, on the way from the process's cgroups, `groups`, up to the root of each hierarchy below
-/// `mount`. A container may see its own group as the root, or under a path that is not there: then the groups above it count.
+/// Returns the minimum number of bytes that a limit leaves, over the process's cgroups in `groups` and their ancestors up to the root of each
+/// hierarchy below `mount`. A container may see its own group as the root, or under a path that does not exist; then the existing ancestors
+/// count.
 fn left_by_cgroups(groups: &str, mount: &Path) -> Option<u64> {
     let of_hierarchy = |line: &str| {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
@@ -52,7 +53,7 @@ fn left_by_cgroups(groups: &str, mount: &Path) -> Option<u64> {
     groups.lines().filter_map(of_hierarchy).min()
 }
 
-/// The bytes that a cgroup leaves of its limit, if it has one. Memory that caches files counts as free, as it does for the system.
+/// Returns the remaining bytes of a cgroup's limit, if it has one. Memory that caches files counts as free, as in the system's figure.
 fn left(group: &Path, [limit, used, inactive, active]: [&str; 4]) -> Option<u64> {
     let read = |name| fs::read_to_string(group.join(name)).ok();
     let number = |name| read(name)?.trim().parse::<u64>().ok();
@@ -140,7 +141,7 @@ mod tests {
         mount.group("memory/job", &limit(50 * MIB));
         let groups = |path: &str| format!("5:cpu,cpuacct:/x\n4:memory:{path}\n0::/\n");
         assert_eq!(mount.left(&groups("/job/step")), Some(41 * MIB));
-        // A container sees its own group as the root of the hierarchy, and its path outside.
+        // A container sees its own group as the root of the hierarchy, but its path as outside the container.
         mount.group("memory", &limit(30 * MIB));
         assert_eq!(mount.left(&groups("/docker/0123")), Some(21 * MIB));
     }

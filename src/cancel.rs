@@ -1,4 +1,4 @@
-//! The flag that ends long calls.
+//! The flag that stops long calls.
 
 use std::{
     fmt,
@@ -10,7 +10,7 @@ use std::{
 
 use crate::{Error, Result};
 
-/// A flag that stops long calls; clones share it. Looked at once per block, and before each launch on a device that is
+/// A flag that stops long calls; clones share the flag. The flag is checked once per block, and before each launch on a device that is
 /// [cancelled by](crate::Device::cancelled_by) it.
 #[derive(Clone, Default)]
 pub struct Cancel {
@@ -19,8 +19,8 @@ pub struct Cancel {
 }
 
 impl Cancel {
-    /// A flag that is also set once `ask` says so, which is called wherever the flag is looked at: from the calling thread and from others,
-    /// also before each launch, so it is to answer at once.
+    /// Creates a flag that is also set once `ask` returns true. Every check of the flag calls `ask`, from the calling thread and from other
+    /// threads, also before each launch, so `ask` must return at once.
     ///
     /// ```
     /// use std::time::{Duration, Instant};
@@ -37,7 +37,7 @@ impl Cancel {
         self.flag.store(true, Ordering::Relaxed);
     }
 
-    /// True once [`cancel`](Self::cancel) was called, or the function that is [asked](Self::asking) said so.
+    /// True once [`cancel`](Self::cancel) was called, or the function given to [`asking`](Self::asking) returned true.
     pub fn is_cancelled(&self) -> bool {
         if !self.flag.load(Ordering::Relaxed) && self.ask.as_ref().is_some_and(|ask| ask()) {
             self.cancel();
@@ -45,13 +45,13 @@ impl Cancel {
         self.flag.load(Ordering::Relaxed)
     }
 
-    /// True where there is a flag and it is set.
+    /// True if there is a flag and it is set.
     pub(crate) fn is_set(cancel: Option<&Self>) -> bool {
         cancel.is_some_and(Self::is_cancelled)
     }
 
     /// # Errors
-    /// [`Error::Cancelled`] once it [is](Self::is_cancelled).
+    /// [`Error::Cancelled`] once the flag [is set](Self::is_cancelled).
     pub fn check(&self) -> Result<()> {
         if self.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) }
     }

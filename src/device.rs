@@ -1,4 +1,4 @@
-//! Devices: choosing one, and what it is.
+//! Devices: their selection and properties.
 
 mod memory;
 mod traffic;
@@ -24,7 +24,7 @@ use crate::{
     waiting::install,
 };
 
-/// A processor that computes: a GPU or the CPU. Clones are the same device.
+/// A processor that computes: a GPU or the CPU. Clones refer to the same device.
 ///
 /// Operations enqueue in program order and mostly do not wait; reading a tensor waits. All methods can be called
 /// from any thread.
@@ -38,13 +38,13 @@ use crate::{
 #[derive(Clone)]
 pub struct Device {
     inner: Arc<Inner>,
-    /// The flag that ends calls with this handle.
+    /// The flag that cancels calls with this handle.
     cancel: Option<Cancel>,
-    /// The devices that were tried before this one and could not be used, and why.
+    /// The devices that were tried before this one and could not be used, with reasons.
     skipped: Arc<[(String, String)]>,
 }
 
-/// Devices that were opened by name and are in use, with their options.
+/// Open devices that were opened by name, with their options.
 static OPENED: Mutex<Vec<(DeviceOptions, Weak<Inner>)>> = Mutex::new(Vec::new());
 
 struct Inner {
@@ -54,14 +54,14 @@ struct Inner {
     checked: bool,
     threads: Option<usize>,
     pool: OnceLock<Arc<ThreadPool>>,
-    /// The host as a device with these threads, once it is asked for.
+    /// A cpu device with the same threads, created on first use.
     host: OnceLock<Arc<Self>>,
 }
 
-/// A backend's fastest device, if it is worth taking; what could not be used is added to the list.
+/// Returns a backend's fastest device if it is worth using; unusable devices are added to the list.
 type Best = fn(&DeviceOptions, &mut Vec<(String, String)>) -> Option<Box<dyn Driver>>;
 
-/// The backends with devices faster than the CPU, in the order in which they are asked.
+/// The backends with devices faster than the CPU, in the order of preference.
 const BEST: &[Best] = &[
     #[cfg(feature = "cuda")]
     |options, skipped| crate::driver::cuda::best(KERNELS[0], options, skipped),
@@ -70,12 +70,10 @@ const BEST: &[Best] = &[
 ];
 
 impl Device {
-    /// The device that is fastest for most work: a GPU through CUDA (of several, the one with most memory), a discrete GPU
-    /// or Apple's through wgpu, else the CPU. One that cannot be used, as a GPU for which there is no code of kernels, is
-    /// [`skipped`](Self::skipped).
+    /// Opens the device that is fastest for most work: a GPU through CUDA (the one with the most memory), a discrete GPU or Apple's through
+    /// wgpu, otherwise the CPU. A device that cannot be used, such as a GPU without compiled kernels, is [`skipped`](Self::skipped).
     ///
-    /// The environment variable `TEATIME_DEVICE` names another. Integrated and software adapters are chosen only by
-    /// name.
+    /// The environment variable `TEATIME_DEVICE` selects a device by name instead. Integrated and software adapters are selected only by name.
     ///
     /// # Errors
     /// [`Error::NoDevice`] when `TEATIME_DEVICE` names a device that does not exist.
@@ -83,7 +81,7 @@ impl Device {
         Self::best_with(&DeviceOptions::default())
     }
 
-    /// [`best`](Self::best) with options.
+    /// Opens the [`best`](Self::best) device with options.
     ///
     /// # Errors
     /// As [`best`](Self::best).
@@ -100,23 +98,23 @@ impl Device {
         Ok(Self { skipped: skipped.into(), ..device })
     }
 
-    /// The devices that [`best`](Self::best) would have chosen before this one and could not use: the name of each, and
-    /// why. None on a device that was opened by name.
+    /// Returns the devices that [`best`](Self::best) would have preferred to this one but could not use: the name of each, and the reason. Empty
+    /// for a device that was opened by name.
     pub fn skipped(&self) -> &[(String, String)] {
         &self.skipped
     }
 
-    /// The device of that name: `cpu`, `cuda`, `cuda:N`, `wgpu`, `wgpu:N`, `wgpu:vulkan` (or `metal`, `dx12`, `gl`), `wgpu:vulkan:N`,
-    /// or `wgpu:` and a part of the hardware's name or its [identity](DeviceInfo::identity), as `wgpu:0000:65:00.0`. One that is open is
-    /// [the same](Self::is_same) device.
+    /// Opens the device with this name: `cpu`, `cuda`, `cuda:N`, `wgpu`, `wgpu:N`, `wgpu:vulkan` (or `metal`, `dx12`, `gl`), `wgpu:vulkan:N`, or
+    /// `wgpu:` and a part of the hardware's name or its [identity](DeviceInfo::identity), as in `wgpu:0000:65:00.0`. If the device is open
+    /// already, returns [the same](Self::is_same) device.
     ///
     /// # Errors
-    /// [`Error::NoDevice`] with the names that exist, of every backend.
+    /// [`Error::NoDevice`] with the existing names of all backends.
     pub fn open(name: &str) -> Result<Self> {
         Self::open_with(name, &DeviceOptions::default())
     }
 
-    /// [`open`](Self::open) with options.
+    /// Opens a device by name, as [`open`](Self::open), with options.
     ///
     /// # Errors
     /// As [`open`](Self::open); [`Error::Argument`] for zero threads or limits below those of any device.
@@ -130,7 +128,7 @@ impl Device {
                     options.lower(CpuDriver::limits(pool.current_num_threads())),
                 );
                 let device = Self::from_driver(Box::new(driver), options);
-                // A new device has no pool yet, so this one is set.
+                // A new device has no pool yet, so this sets its pool.
                 device.inner.pool.get_or_init(|| pool);
                 return Ok(device);
             }
@@ -152,15 +150,15 @@ impl Device {
         }
     }
 
-    /// The CPU with as many threads as the process may run at once. Each call starts threads of its own.
+    /// Opens the CPU with as many threads as the process may run at once. Each call starts its own threads.
     ///
     /// # Panics
-    /// When the system can start no thread.
+    /// If the system cannot start a thread.
     pub fn cpu() -> Self {
         Self::open("cpu").expect("the system should be able to start threads")
     }
 
-    /// Every device of this machine, and for what could be there and is not, why.
+    /// Lists every device of this machine, and the reason for each device or backend that is not usable.
     pub fn all() -> Vec<ListedDevice> {
         let cpu = Self::open("cpu").map(|device| device.info().clone());
         let mut list = vec![("cpu".to_owned(), cpu.map_err(|error| error.to_string()))];
@@ -183,7 +181,7 @@ impl Device {
         devices
     }
 
-    /// Adds the devices of other backends to the error for a missing device.
+    /// Adds the devices of all backends to the error for a missing device.
     fn with_all(error: Error) -> Error {
         let Error::NoDevice { wanted, mut tried } = error else { return error };
         for ListedDevice { name, info, .. } in Self::all() {
@@ -210,7 +208,8 @@ impl Device {
         Self { inner: Arc::new(inner), cancel: None, skipped: Arc::default() }
     }
 
-    /// The device of a driver that was opened by name: one that is in use already, if it is the same, had the same options and is not lost.
+    /// Returns a device for a driver opened by name: an open device if it is the same, has the same options and is not lost, otherwise a new
+    /// one.
     fn opened(driver: Box<dyn Driver>, options: &DeviceOptions) -> Self {
         let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
         opened.retain(|(_, inner)| inner.strong_count() > 0);
@@ -225,18 +224,18 @@ impl Device {
         device
     }
 
-    /// The name and properties of the device.
+    /// Returns the name and properties of the device.
     pub fn info(&self) -> &DeviceInfo {
         self.inner.driver.info()
     }
 
-    /// The limits that the device was granted.
+    /// Returns the limits that the device was granted.
     pub fn limits(&self) -> &Limits {
         self.inner.driver.limits()
     }
 
     /// # Errors
-    /// [`Error::NoF64`] unless kernels compute in f64 there.
+    /// [`Error::NoF64`] unless the device's kernels compute in f64.
     pub(crate) fn computes_f64(&self, op: &'static str) -> Result<()> {
         match self.limits().f64 {
             true => Ok(()),
@@ -245,43 +244,43 @@ impl Device {
     }
 
     /// # Errors
-    /// [`Error::NoF64`] where R is f64 and kernels do not compute in it there.
+    /// [`Error::NoF64`] if R is f64 and the device's kernels do not compute in f64.
     pub(crate) fn computes<R: Real>(&self, op: &'static str) -> Result<()> {
         if R::DTYPE.is_wide() { self.computes_f64(op) } else { Ok(()) }
     }
 
-    /// Bytes that tensors hold on the device now.
+    /// Returns the number of bytes that tensors hold on the device now.
     pub fn allocated_bytes(&self) -> u64 {
         self.inner.usage.now.load(Ordering::Relaxed)
     }
 
-    /// Most bytes that tensors held on the device at once since it was opened.
+    /// Returns the maximum number of bytes that tensors held on the device at once since it was opened.
     pub fn peak_bytes(&self) -> u64 {
         self.inner.usage.peak.load(Ordering::Relaxed)
     }
 
-    /// Threads that decode and, on the cpu device, compute.
+    /// Returns the number of threads that decode and, on the cpu device, compute.
     pub fn threads(&self) -> usize {
         threads(self.inner.threads)
     }
 
-    /// Waits until everything is done that was enqueued by calls which have returned.
+    /// Waits for all work that was enqueued by calls which have returned.
     ///
     /// # Errors
-    /// [`Error::DeviceLost`], or what a driver reports only then.
+    /// [`Error::DeviceLost`], and errors that a driver reports only now.
     pub fn synchronize(&self) -> Result<()> {
         self.count_wait();
         self.inner.driver.synchronize()
     }
 
-    /// True where both are one device, so that their tensors can meet in one call: the CPU is, however often it was opened, and so are devices
-    /// that were opened by one name with the same options. A device that an application lends is one as long as its clones are.
+    /// True if both are one device, so that their tensors can be used in one call. All handles of the CPU are one device, and so are devices
+    /// that were opened by one name with the same options. A device lent by an application is one device with its clones.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner) || self.shares_host_memory() && other.shares_host_memory()
     }
 
     /// # Errors
-    /// [`Error::WrongDevice`] unless an argument on `other` can meet tensors of this device.
+    /// [`Error::WrongDevice`] unless an argument on `other` can be used with tensors of this device.
     pub(crate) fn has(&self, op: &'static str, name: &'static str, other: &Self) -> Result<()> {
         match self.is_same(other) {
             true => Ok(()),
@@ -289,10 +288,10 @@ impl Device {
         }
     }
 
-    /// This device, for calls that `cancel` ends, also those that take no [`Run`](crate::Run): once it is set, operations on tensors
-    /// that were made with this handle, or by operations on such tensors, return [`Error::Cancelled`] before their next launch, allocation,
-    /// copy to or from the host, or decomposition on the host. A decomposition that is under way goes on in a thread of its own until it is
-    /// done; what was enqueued is done too. Other handles of the device are left alone. `cancel` replaces a flag that this handle has.
+    /// Returns this device as a handle whose calls `cancel` stops, including calls without a [`Run`](crate::Run). Once the flag is set,
+    /// operations on tensors that were created with this handle, or by operations on such tensors, return [`Error::Cancelled`] before their next
+    /// launch, allocation, copy to or from the host, or decomposition on the host. A running decomposition finishes in its own thread, and
+    /// enqueued work finishes too. Other handles of the device are unaffected. `cancel` replaces an earlier flag of this handle.
     ///
     /// ```
     /// use teatime::{Cancel, Device, Error, Tensor, filter::{GaussianOptions, gaussian}};
@@ -309,13 +308,13 @@ impl Device {
         Self { cancel: Some(cancel.clone()), ..self.clone() }
     }
 
-    /// The flag that ends calls with this handle.
+    /// Returns the flag that cancels calls with this handle.
     pub(crate) fn cancel(&self) -> Option<&Cancel> {
         self.cancel.as_ref()
     }
 
     /// # Errors
-    /// [`Error::Cancelled`] where calls with this handle are to end.
+    /// [`Error::Cancelled`] if the flag of this handle is set.
     pub(crate) fn check(&self) -> Result<()> {
         self.cancel.as_ref().map_or(Ok(()), Cancel::check)
     }
@@ -324,11 +323,11 @@ impl Device {
         &*self.inner.driver
     }
 
-    /// The threads that decode chunks and convert what is uploaded, and that compute on the cpu device; started when they are first
-    /// asked for. Use these beside a device, rather than others that compete with them.
+    /// Returns the threads that decode chunks, convert uploads, and compute on the cpu device. The threads start on first use. An application
+    /// should use these threads rather than competing ones.
     ///
     /// # Errors
-    /// [`Error::Driver`] where the system gives no threads.
+    /// [`Error::Driver`] if the system cannot start threads.
     pub fn pool(&self) -> Result<&Arc<ThreadPool>> {
         if let Some(pool) = self.inner.pool.get() {
             return Ok(pool);
@@ -337,7 +336,7 @@ impl Device {
         Ok(self.inner.pool.get_or_init(|| pool))
     }
 
-    /// A cpu device with the threads of this one, whose calls end as those of this handle do. Of the cpu, the device itself.
+    /// Returns a cpu device with the threads and the cancellation flag of this handle; for a cpu device, the device itself.
     ///
     /// # Errors
     /// As [`pool`](Self::pool).
@@ -357,34 +356,34 @@ impl Device {
         Ok(Self { inner: inner.clone(), cancel: self.cancel.clone(), skipped: Arc::default() })
     }
 
-    /// Calls `f`, which launches several kernels in a row: on the cpu device from one of its threads, so that none of them begins by waking one.
-    /// It may write only what no other call uses: while one of its kernels runs, the thread may take up the work of another call.
+    /// Calls `f`, which launches several consecutive kernels. The cpu device calls it on one of its threads, so that no kernel starts by waking
+    /// one. `f` may write only memory that no other call uses: while one of its kernels runs, the thread may take up another call's work.
     pub(crate) fn in_a_row<T: Send>(&self, f: impl FnOnce() -> Result<T> + Send) -> Result<T> {
         if self.shares_host_memory() { install(self.pool()?, self.cancel(), f) } else { f() }
     }
 
-    /// True where the host's memory and threads are the device's too: then one budget holds for both.
+    /// True if the device uses the host's memory and threads. Then one budget holds for both.
     pub fn shares_host_memory(&self) -> bool {
         self.info().backend == Backend::Cpu
     }
 
-    /// Most bytes of freed memory that the device keeps of the host's. For plans of memory in other packages of this workspace.
+    /// Returns the maximum number of bytes of freed host memory that the device keeps. For memory plans in other packages of this workspace.
     #[doc(hidden)]
     pub fn kept_host_bytes(&self) -> u64 {
         if self.shares_host_memory() { FREE_BYTES as u64 } else { 0 }
     }
 
-    /// The number of items that [`each`](Self::each) works on at once.
+    /// Returns the number of items that [`each`](Self::each) processes at once.
     pub(crate) fn at_once(&self) -> usize {
         let pool = self.inner.pool.get().filter(|_| self.shares_host_memory());
         pool.map_or(1, |pool| pool.current_num_threads())
     }
 
-    /// Calls `f`, which launches kernels that wait for nothing another call launches, with each item: in order, and where the
-    /// host's threads are the device, as many at once.
+    /// Calls `f` with each item. `f` launches kernels that do not depend on launches of other calls. Items are processed in order, and on the
+    /// cpu device as many at once as it has threads.
     ///
     /// # Errors
-    /// One that `f` returns.
+    /// An error that `f` returns.
     pub(crate) fn each<T: Send>(
         &self,
         items: &mut [T],
@@ -393,14 +392,14 @@ impl Device {
         if self.at_once() == 1 {
             return items.iter_mut().try_for_each(f);
         }
-        // No thread begins an item while it waits in the kernel of another, as it might with parts of a slice.
+        // A bridge keeps a thread that waits in one item's kernel from starting another item, as could happen with parts of a slice.
         install(self.pool()?, self.cancel(), || items.iter_mut().par_bridge().try_for_each(f))
     }
 }
 
 impl ListedDevice {
-    /// The libraries that the device's driver takes at need, each with its version, or what is missing and how to get it:
-    /// on CUDA the kernels' compiler (NVRTC) and cuBLAS; none on other backends. Loads them, which takes a second.
+    /// Returns the libraries that the device's driver loads on demand, each with its version, or a text on what is missing and how to get it: on
+    /// CUDA, the kernel compiler (NVRTC) and cuBLAS; none on other backends. Loads the libraries, which takes a second.
     pub fn libraries(&self) -> Vec<String> {
         #[cfg(feature = "cuda")]
         if self.info.as_ref().is_ok_and(|info| info.backend == Backend::Cuda) {
@@ -416,7 +415,7 @@ impl fmt::Debug for Device {
     }
 }
 
-/// So many, or as many as the process may run at once.
+/// Returns the wanted number of threads, or the number that the process may run at once.
 fn threads(wanted: Option<usize>) -> usize {
     wanted.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1)
 }

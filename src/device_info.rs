@@ -1,4 +1,4 @@
-//! Properties of devices, the limits that they grant, and options to open one.
+//! Properties of devices, the limits that devices grant, and options for opening them.
 
 use std::fmt;
 
@@ -26,7 +26,7 @@ impl fmt::Display for Backend {
     }
 }
 
-/// The sort of hardware that a device is.
+/// The kind of hardware of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DeviceKind {
@@ -36,11 +36,11 @@ pub enum DeviceKind {
     Integrated,
     /// A GPU lent by a hypervisor.
     Virtual,
-    /// A GPU interface computed on the processor (lavapipe, WARP).
+    /// A GPU interface emulated on the processor (lavapipe, WARP).
     Software,
     /// The processor itself.
     Cpu,
-    /// The driver does not say.
+    /// A kind that the driver does not report.
     Other,
 }
 
@@ -65,21 +65,21 @@ pub struct DeviceInfo {
     pub name: String,
     /// The hardware's own name.
     pub description: String,
-    /// The driver it runs on.
+    /// The driver that the device runs on.
     pub backend: Backend,
-    /// The programming interface below: `vulkan`, `metal`, `dx12`, `gl`, or the processor's architecture.
+    /// The underlying programming interface: `vulkan`, `metal`, `dx12`, `gl`, or the processor's architecture.
     pub api: String,
-    /// Sort of hardware.
+    /// The kind of hardware.
     pub kind: DeviceKind,
-    /// Maker, where known.
+    /// The maker, if known.
     pub vendor: String,
-    /// Name and version of the hardware's driver.
+    /// The name and version of the hardware's driver.
     pub driver: String,
-    /// Memory of the device in bytes, where the driver tells.
+    /// The memory of the device in bytes, if the driver reports it.
     pub memory: Option<u64>,
-    /// Compute capability (major, minor) of an NVIDIA GPU, where the driver tells.
+    /// The compute capability (major, minor) of an NVIDIA GPU, if the driver reports it.
     pub compute_capability: Option<(u32, u32)>,
-    /// Equal for two entries that are the same card: its PCI address, as `0000:65:00.0`, where the driver tells.
+    /// An identity that entries of the same card share: its PCI address, such as `0000:65:00.0`, if the driver reports it.
     pub identity: String,
 }
 
@@ -87,55 +87,56 @@ pub struct DeviceInfo {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Most bytes that one kernel argument can see.
+    /// The maximum number of bytes that one kernel argument can see.
     pub binding: u64,
-    /// Most bytes of one allocation.
+    /// The maximum number of bytes of one allocation.
     pub buffer: u64,
-    /// Most workgroups along one axis of a grid.
+    /// The maximum number of workgroups along one axis of a grid.
     pub groups_per_axis: u32,
-    /// Bytes of memory that a workgroup shares.
+    /// The number of bytes of memory that a workgroup shares.
     pub workgroup_memory: u32,
-    /// Most invocations of a workgroup.
+    /// The maximum number of invocations of a workgroup.
     pub workgroup_size: u32,
-    /// Bytes that the start of a kernel argument is a multiple of.
+    /// The number of bytes that the start of a kernel argument is a multiple of.
     pub alignment: u64,
-    /// Bytes that one of two launches after each other should touch, where work can be cut anywhere: what stays in a
-    /// processor's cache, or what fills a GPU.
+    /// The number of bytes that each of several consecutive launches should touch if work can be divided freely: the size of a processor's
+    /// cache, or enough to fill a GPU.
     pub(crate) step: u64,
-    /// Workgroups that one launch should have at least, where work can be cut anywhere: several for each processor of the
-    /// device, so that none is idle.
+    /// The minimum number of workgroups of a launch if work can be divided freely: several for each processor of the device, so that none is
+    /// idle.
     pub(crate) fill: u32,
-    /// Multiprocessors, each of which runs some workgroups at a time: launches of whole waves of those leave none idle. 0 where that is
-    /// not known.
+    /// The number of multiprocessors, each of which runs several workgroups at a time. Launches of whole waves of workgroups leave none idle. 0
+    /// if unknown.
     pub(crate) processors: u32,
-    /// Most terms (a multiplication and an addition) that one launch should have, where work can be cut anywhere: so few that no
-    /// display stalls and no watchdog bites, where there may be one.
+    /// The maximum number of terms (a multiplication and an addition) of a launch if work can be divided freely: low enough that no display
+    /// stalls and no watchdog ends the launch.
     pub(crate) work: u64,
-    /// Most iterations of all loops of one invocation together: Mesa's software Vulkan ends them after as many, and reports nothing.
+    /// The maximum number of iterations of all loops of one invocation together. Mesa's software Vulkan ends loops at this number without an
+    /// error.
     pub(crate) iterations: u32,
-    /// True where kernels can compute in f64. All devices store it.
+    /// True if kernels can compute in f64. All devices can store f64.
     pub f64: bool,
-    /// True where kernels store single bytes, and not only words.
+    /// True if kernels can store single bytes instead of whole words.
     pub(crate) stores_bytes: bool,
 }
 
 impl Limits {
-    /// Terms of a launch on a device of which nothing is known: some 50 ms at 340 GFLOP/s.
+    /// The number of terms of a launch on an unknown device: about 50 ms at 340 GFLOP/s.
     pub(crate) const SMALL_WORK: u64 = 1 << 33;
 
-    /// For benchmarks: workgroups that one launch should have at least, where work can be cut anywhere.
+    /// Returns the minimum number of workgroups of a launch if work can be divided freely. For benchmarks.
     #[doc(hidden)]
     pub const fn fill(&self) -> u32 {
         self.fill
     }
 
-    /// Most bytes of a tensor that one launch can see, wherever they start: a window begins at the alignment before them and
-    /// ends with a whole word, and kernels count in 32 bits.
+    /// Returns the maximum number of bytes of a tensor that one launch can see, wherever the bytes start: a window begins at the preceding
+    /// alignment and ends with a whole word, and kernels count in 32 bits.
     pub(crate) fn room(&self) -> u64 {
         self.binding.saturating_sub(self.alignment + 4).min(u32::MAX.into())
     }
 
-    /// Most rows of `cols` f32 that one launch of `wg` invocations a group, an element each, can see and write.
+    /// Returns the maximum number of rows of `cols` f32 for one launch, with an element for each invocation and `wg` invocations in a group.
     ///
     /// # Errors
     /// [`Error::Limit`] when one row does not fit a binding.
@@ -154,10 +155,10 @@ impl Limits {
     }
 }
 
-/// Most threads of a device.
+/// The maximum number of threads of a device.
 const MAX_THREADS: usize = 1024;
 
-/// Options to open a device with.
+/// Options for opening a device.
 ///
 /// ```
 /// use teatime::{Device, DeviceOptions};
@@ -167,36 +168,35 @@ const MAX_THREADS: usize = 1024;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceOptions {
-    /// Threads that decode and, on the cpu device, compute. Default: as many as the process may run at once.
+    /// The number of threads that decode and, on the cpu device, compute. Default: as many as the process may run at once.
     pub threads: Option<usize>,
-    /// Lowers [`Limits::binding`], in bytes; for testing how work is split.
+    /// Lowers [`Limits::binding`], in bytes; for tests of the division of work.
     pub(crate) binding: Option<u64>,
-    /// Lowers [`Limits::groups_per_axis`], and on wgpu a workgroup's memory to the least that adapters have; for testing how work is split.
+    /// Lowers [`Limits::groups_per_axis`], and on wgpu a workgroup's memory to the minimum of all adapters; for tests of the division of work.
     pub(crate) groups_per_axis: Option<u32>,
-    /// Sets `Limits::step`, in bytes; for comparing. Changes no bit of packed products.
+    /// Sets `Limits::step`, in bytes, for benchmarks. Packed products stay the same to the bit.
     pub(crate) step: Option<u64>,
-    /// Sets `Limits::fill`, and how many workgroups run at a time is not known; for comparing. Changes no bit of packed products.
+    /// Sets `Limits::fill`, and marks the number of multiprocessors as unknown, for benchmarks. Packed products stay the same to the bit.
     pub(crate) fill: Option<u32>,
-    /// Sets `Limits::work`, in terms; for comparing. Changes no bit.
+    /// Sets `Limits::work`, in terms (a multiplication and an addition), for benchmarks. Results stay the same to the bit.
     pub(crate) work: Option<u64>,
-    /// Fills new memory with NaN and puts guard words behind it, which every read checks; for testing kernels.
+    /// Fills new memory with NaN and appends guard words, which every read checks; for testing kernels.
     pub checked: bool,
-    /// Keeps matrix products to our own kernels where a vendor's library (cuBLAS) would make them; for comparing the two.
+    /// Uses this crate's own kernels for matrix products in place of a vendor's library (cuBLAS); for benchmarks.
     pub own_kernels: bool,
-    /// Lets cuBLAS multiply f32 as TF32, with 10 bits of mantissa instead of 23: faster, and errors of 1e-3 instead of
-    /// 1e-7. Never done unless asked for here.
+    /// Lets cuBLAS multiply f32 as TF32, with 10 bits of mantissa instead of 23: faster, with errors of 1e-3 instead of 1e-7. Off by default.
     pub tf32: bool,
 }
 
-/// A device in a list of all there are.
+/// An entry in the list of all devices.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ListedDevice {
-    /// The name to give to [`Device::open`](crate::Device::open), also where it is not usable.
+    /// The name for [`Device::open`](crate::Device::open), present even if the device is not usable.
     pub name: String,
-    /// Its properties, or the reason why it cannot be used.
+    /// The device's properties, or the reason why it cannot be used.
     pub info: Result<DeviceInfo, String>,
-    /// The first entry of the list that is the same card.
+    /// The name of the first entry of the list that is the same card.
     pub same_card_as: Option<String>,
 }
 
@@ -243,7 +243,7 @@ impl DeviceOptions {
         Ok(())
     }
 
-    /// The limits that were granted, as the options change them.
+    /// Returns the granted limits, lowered or changed by the options.
     pub(crate) fn lower(&self, granted: Limits) -> Limits {
         Limits {
             binding: self.binding.unwrap_or(u64::MAX).min(granted.binding),

@@ -5,7 +5,7 @@ use half::{bf16, f16};
 
 use crate::stable_text::StableText;
 
-/// Type of a tensor's elements, as a value.
+/// The type of a tensor's elements, as a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the names say it")]
 #[non_exhaustive]
@@ -23,7 +23,7 @@ pub enum DType {
 }
 
 impl DType {
-    /// Every type, in the order of the codes that kernels know them by.
+    /// All types, in the order of the codes that kernels use.
     pub const ALL: [Self; 10] = [
         Self::F32,
         Self::F16,
@@ -37,7 +37,7 @@ impl DType {
         Self::F64,
     ];
 
-    /// Bytes of one element.
+    /// Returns the number of bytes of an element.
     pub const fn size(self) -> u64 {
         match self {
             Self::F64 => 8,
@@ -47,7 +47,7 @@ impl DType {
         }
     }
 
-    /// True for types of which f32 does not hold every value.
+    /// True for types with values that f32 does not hold.
     pub(crate) const fn is_wide(self) -> bool {
         matches!(self, Self::F64 | Self::I32 | Self::U32)
     }
@@ -56,7 +56,7 @@ impl DType {
         !matches!(self, Self::F32 | Self::F16 | Self::BF16 | Self::F64)
     }
 
-    /// True where the other type holds every value of this one.
+    /// True if the other type holds all values of this type.
     pub(crate) const fn is_within(self, other: Self) -> bool {
         use DType::{BF16, F16, F32, F64, I8, I16, I32, U8, U16, U32};
         match other {
@@ -72,12 +72,12 @@ impl DType {
         }
     }
 
-    /// The number by which kernel sources select this type's `load`.
+    /// Returns the number by which kernel sources select this type's `load`.
     pub(crate) const fn code(self) -> u32 {
         self as u32
     }
 
-    /// The type with this [`code`](Self::code).
+    /// Returns the type with this [`code`](Self::code).
     pub(crate) fn from_code(code: u32) -> Self {
         Self::ALL[code as usize]
     }
@@ -104,35 +104,34 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A type that tensors can hold. Operations compute in f32, and make f32 of other types as they load them.
+/// A type that tensors can hold. Operations compute in f32, and convert other types to f32 on loading.
 ///
-/// An element that f32 may not hold, of f64, `u32` or `i32`, becomes f32 only where that is asked for, by [`Tensor::to_f32`](crate::Tensor::to_f32) or
-/// an option `narrow`. Without, [products](crate::linalg::matmul()), [distances](crate::distance#accuracy) and
-/// [filters](crate::filter#types) compute in f64 where the device [can](crate::Limits::f64), and else give
-/// [`Error::NoF64`](crate::Error::NoF64); [statistics](crate::linalg::row_stats) are in f64 on every device, and what is in f32 alone takes
-/// types that are [`InF32`].
+/// Elements that f32 may not hold, of f64, `u32` or `i32`, become f32 only on request, by [`Tensor::to_f32`](crate::Tensor::to_f32) or an option
+/// `narrow`. Otherwise [products](crate::linalg::matmul()), [distances](crate::distance#accuracy) and [filters](crate::filter#types) compute in
+/// f64 if the device [can](crate::Limits::f64), and return [`Error::NoF64`](crate::Error::NoF64) if not. [Statistics](crate::linalg::row_stats)
+/// are computed in f64 on every device. Operations that exist only in f32 accept types that are [`InF32`].
 pub trait Element: sealed::Sealed + Pod + Send + Sync + PartialEq + std::fmt::Debug {
     /// The type as a value.
     const DTYPE: DType;
-    /// The type that it is computed in: f64 for f64, `u32` and `i32`, else f32.
+    /// The type in which elements are computed: f64 for f64, `u32` and `i32`, otherwise f32.
     type Real: Real;
 
-    /// The value as kernels see it. f64, and integers beyond 2^24, round to nearest.
+    /// Returns the value as kernels see it. f64, and integers beyond 2^24, round to nearest.
     fn to_f32(self) -> f32;
 
-    /// The value, exactly.
+    /// Returns the value, exactly.
     fn to_f64(self) -> f64;
 }
 
-/// f32 or f64: what [elements](Element::Real) are computed in.
+/// f32 or f64: the types in which [elements](Element::Real) are computed.
 pub trait Real: Element<Real = Self> {
-    /// The type that it is computed in together with another: f64 if one of the two is.
+    /// The type of a computation that combines both types: f64 if either is f64.
     type With<R: Real>: Real;
 
     /// The distance from 1 to the next number.
     const EPSILON: f64;
 
-    /// An element, or what is nearest to it.
+    /// Converts an element, rounding to nearest.
     fn of(value: impl Element) -> Self;
 }
 
@@ -156,7 +155,7 @@ impl Real for f64 {
     }
 }
 
-/// A type whose every value is an f32: all but f64, `u32` and `i32`.
+/// A type whose values all fit f32: every type but f64, `u32` and `i32`.
 #[diagnostic::on_unimplemented(
     message = "f32 does not hold every `{Self}`, and this computes in f32",
     note = "`Tensor::to_f32` makes the nearest f32 of a tensor's elements"
@@ -164,21 +163,21 @@ impl Real for f64 {
 pub trait InF32: Element<Real = f32> {}
 impl<T: Element<Real = f32>> InF32 for T {}
 
-/// The nearest f32, infinite beyond the largest.
+/// Returns the nearest f32, infinite beyond the largest.
 #[allow(clippy::cast_possible_truncation, reason = "rounding to f32 is the point")]
 #[inline]
 pub(crate) const fn nearest_f32(value: f64) -> f32 {
     value as f32
 }
 
-/// A number that a device keeps in two: the words of an f64, the low one first, where it computes in f64, and elsewhere the f32 next to it
-/// and what that leaves.
+/// Returns the number that a device stores in two f32: with f64, the two words of an f64, the low word first; without, the nearest f32 and the
+/// remainder.
 #[inline]
 pub(crate) fn joined(halves: &[f32; 2], in_f64: bool) -> f64 {
     if in_f64 { bytemuck::cast(*halves) } else { f64::from(halves[0]) + f64::from(halves[1]) }
 }
 
-/// The two that [`joined`] takes.
+/// Splits a number into the two parts that [`joined`] takes.
 #[inline]
 pub(crate) fn halves(value: f64, in_f64: bool) -> [f32; 2] {
     if in_f64 {
@@ -220,7 +219,7 @@ elements! {
     f64 => F64 in f64, v => nearest_f32(v);
 }
 
-/// Calls a generic function with the type that a run-time [`DType`] names.
+/// Calls a generic function with the type of a run-time [`DType`].
 macro_rules! with_dtype {
     (@ $dtype:expr, $T:ident => $body:expr; $($name:ident $type:ty,)*) => {
         match $dtype {

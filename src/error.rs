@@ -5,12 +5,12 @@ use std::{borrow::Cow, fmt};
 /// `Result` with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The memory that a budget is of.
+/// The memory that a budget applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryKind {
-    /// The host's, and the device's where it is the host's.
+    /// The host's memory, including a device's if the device shares it.
     Host,
-    /// A device's own.
+    /// A device's own memory.
     Device,
 }
 
@@ -23,139 +23,139 @@ impl fmt::Display for MemoryKind {
     }
 }
 
-/// An error, which tells what went wrong, with the argument, the numbers, and the file or chunk.
+/// An error with its cause: the argument, the numbers, and the file or chunk.
 ///
 /// An error belongs to the call that returned it and leaves the device usable, except
 /// [`Error::DeviceLost`], which every later call on that device returns again.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// Shapes that do not fit the operation or each other.
+    /// Shapes do not fit the operation or each other.
     Shape {
-        /// Operation that was called.
+        /// The operation that was called.
         op: &'static str,
-        /// A text that says what the operation needs.
+        /// A text on the shapes that the operation needs.
         expected: Box<str>,
-        /// A text that says what it was given.
+        /// A text on the shapes that it was given.
         got: Box<str>,
     },
-    /// An argument outside its domain.
+    /// An argument is outside its domain.
     Argument {
-        /// Operation that was called.
+        /// The operation that was called.
         op: &'static str,
-        /// Name of the argument.
+        /// The name of the argument.
         name: &'static str,
-        /// A text that says what is wrong with it, with its value.
+        /// A text on what is wrong with the argument, with its value.
         why: Box<str>,
     },
-    /// A request that can never fit this device, whatever is freed.
+    /// A request can never fit this device, even if memory is freed.
     Limit {
         /// The limit, in words.
         what: &'static str,
-        /// Amount asked for.
+        /// The requested amount.
         requested: u64,
-        /// Most that is possible.
+        /// The maximum amount.
         max: u64,
     },
-    /// A memory budget too small for the smallest step of the work.
+    /// A memory budget is too small for the smallest step of the work.
     Budget {
-        /// The memory that the budget is of.
+        /// The memory that the budget applies to.
         memory: MemoryKind,
-        /// The thing that has to fit, where a caller would not expect it.
+        /// The object that must fit, if it is not obvious to a caller.
         what: Option<&'static str>,
         /// The budget in bytes.
         budget: u64,
-        /// The least that would do, in bytes.
+        /// The minimum budget in bytes.
         minimum: u64,
-        /// True where the caller gave the budget; else it is the default share of the memory that there is.
+        /// True if the caller gave the budget, false if it is the default share of the available memory.
         given: bool,
     },
     /// The device has no room now; freeing something and trying again may work.
     OutOfMemory {
-        /// Bytes asked for; 0 where a driver needed them for itself.
+        /// The requested bytes; 0 if a driver needed memory for itself.
         requested: u64,
-        /// Bytes free on the device, where it says so.
+        /// The free bytes on the device, if it reports them.
         free: Option<u64>,
     },
     /// The host has no room now.
     OutOfHostMemory {
-        /// The thing that needed it, such as a chunk of an array.
+        /// The object that needed memory, such as a chunk of an array.
         what: Box<str>,
-        /// Bytes asked for.
+        /// The requested bytes.
         requested: u64,
     },
-    /// A tensor, or memory, of another device than that of the call.
+    /// A tensor, or memory, is on another device than the call's.
     WrongDevice {
-        /// Operation that was called.
+        /// The operation that was called.
         op: &'static str,
-        /// Name of the argument.
+        /// The name of the argument.
         name: &'static str,
-        /// Names of the device that it is on and of the call's.
+        /// The names of the argument's device and of the call's device.
         devices: Box<[String; 2]>,
     },
-    /// An operation that computes in f64, on a device that computes in f32, where f32 was not asked for.
+    /// The operation computes in f64, the device only in f32, and f32 was not requested.
     NoF64 {
-        /// Operation that was called.
+        /// The operation that was called.
         op: &'static str,
-        /// Name of the device.
+        /// The name of the device.
         device: Box<str>,
     },
-    /// No device of that name, or one that does not do.
+    /// No device has that name, or the device is not usable.
     NoDevice {
-        /// The name that was asked for.
+        /// The requested name.
         wanted: Box<str>,
-        /// The devices that there are: the name of each, and its description or the reason why it does not do.
+        /// The existing devices: the name of each, and its description or the reason why it is not usable.
         tried: Vec<(String, String)>,
     },
-    /// A kernel has nothing that a device could run.
+    /// A kernel has no source or function for the device's backend.
     NoSource {
-        /// Name of the kernel.
+        /// The name of the kernel.
         kernel: &'static str,
-        /// The thing that it lacks: a source, or a function.
+        /// The missing item: a source, or a function.
         what: &'static str,
-        /// Name of the device.
+        /// The name of the device.
         device: Box<str>,
     },
-    /// A kernel did not compile: of an application's own its source, else a defect of this crate or of the device's compiler.
+    /// A kernel did not compile. For an application's kernel, its source is wrong. Otherwise this crate or the device's compiler has a defect.
     Compile {
-        /// Name of the kernel.
+        /// The name of the kernel.
         kernel: &'static str,
-        /// Backend that compiled it.
+        /// The backend that compiled it.
         backend: &'static str,
-        /// Compiler's log with the lines of the source around the first place that it names.
+        /// The compiler's log, with the lines of the source around the first position in the log.
         log: Box<str>,
     },
-    /// The device is gone (unplugged, reset by its driver); every later call fails too.
+    /// The device is gone (unplugged, or reset by its driver); every later call fails too.
     DeviceLost {
-        /// Name of the device.
+        /// The name of the device.
         device: Box<str>,
         /// The driver's reason.
         why: Box<str>,
     },
-    /// Any other failure of a driver.
+    /// A driver failed in another way.
     Driver {
-        /// Backend it happened in.
+        /// The backend of the driver.
         backend: &'static str,
         /// The driver's own error.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A path that is not a store, or metadata that cannot be used.
+    /// A path is not a store, or its metadata cannot be used.
     Store {
-        /// Path of the store, array or file.
+        /// The path of the store, array or file.
         path: Box<str>,
-        /// A text that says what is wrong with it.
+        /// A text on what is wrong with it.
         why: Box<str>,
     },
-    /// One chunk that is missing, damaged, oversized, or holds values out of range.
+    /// A chunk is missing, damaged, oversized, or holds values out of range.
     Chunk {
-        /// Path of the array.
+        /// The path of the array.
         array: Box<str>,
-        /// Index of the chunk in the chunk grid.
+        /// The index of the chunk in the chunk grid.
         index: Box<[u64]>,
-        /// A text that says what is wrong with it.
+        /// A text on what is wrong with the chunk.
         why: Box<str>,
     },
-    /// A file or folder that cannot be read or written.
+    /// A file or folder cannot be read or written.
     Io {
         /// The path.
         path: Box<str>,
@@ -167,17 +167,17 @@ pub enum Error {
 }
 
 impl Error {
-    /// An [`Error::Shape`] from anything that displays.
+    /// Creates an [`Error::Shape`] from values that implement `Display`.
     pub fn shape(op: &'static str, expected: impl fmt::Display, got: impl fmt::Display) -> Self {
         Self::Shape { op, expected: expected.to_string().into(), got: got.to_string().into() }
     }
 
-    /// An [`Error::Argument`] from anything that displays.
+    /// Creates an [`Error::Argument`] from values that implement `Display`.
     pub fn argument(op: &'static str, name: &'static str, why: impl fmt::Display) -> Self {
         Self::Argument { op, name, why: why.to_string().into() }
     }
 
-    /// An [`Error::WrongDevice`] of an argument on a device in a call on another.
+    /// Creates an [`Error::WrongDevice`] for an argument on device `on` in a call on device `other`.
     pub fn wrong_device(
         op: &'static str,
         name: &'static str,
@@ -187,33 +187,33 @@ impl Error {
         Self::WrongDevice { op, name, devices: [on.to_string(), other.to_string()].into() }
     }
 
-    /// An [`Error::Store`] from anything that displays.
+    /// Creates an [`Error::Store`] from values that implement `Display`.
     pub fn store(path: impl fmt::Display, why: impl fmt::Display) -> Self {
         Self::Store { path: path.to_string().into(), why: why.to_string().into() }
     }
 
-    /// An [`Error::Io`] of a path that displays.
+    /// Creates an [`Error::Io`] for a path that implements `Display`.
     pub fn io(path: impl fmt::Display, source: std::io::Error) -> Self {
         Self::Io { path: path.to_string().into(), source }
     }
 
-    /// An [`Error::Chunk`] from anything that displays.
+    /// Creates an [`Error::Chunk`] from values that implement `Display`.
     pub fn chunk(array: impl fmt::Display, index: &[u64], why: impl fmt::Display) -> Self {
         Self::Chunk { array: array.to_string().into(), index: index.into(), why: why.to_string().into() }
     }
 }
 
-/// Most characters that messages show of a text: a page.
+/// The maximum number of characters of a text in messages: a page.
 const PAGE: usize = 3000;
 
-/// Text of a file, such as a name, as messages show it: characters that act on terminals, or would begin another line, are escaped as in
-/// JSON, and what is longer than a page of 3000 characters is cut.
+/// Returns the text of a file, such as a name, in the form that messages show: characters that control terminals or break lines are escaped as
+/// in JSON, and text beyond a page of 3000 characters is cut.
 ///
 /// ```
 /// assert_eq!(teatime::plain("a name\nerror: none\u{1b}[2J"), r"a name\u000aerror: none\u001b[2J");
 /// ```
 pub fn plain(text: &str) -> Cow<'_, str> {
-    // Unicode has more that end lines, or turn the direction of what follows.
+    // Unicode has further characters that end lines or change the direction of text.
     let acts = |c: char| c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let end = text.char_indices().nth(PAGE).map(|(end, _)| end);
     if end.is_none() && !text.contains(acts) {
@@ -230,8 +230,8 @@ pub fn plain(text: &str) -> Cow<'_, str> {
 }
 
 impl Error {
-    /// The error of the way that needs less, of two ways to the same result that both failed for want of a budget of the same memory; else
-    /// `self`.
+    /// Returns the error with the lower minimum, if both are budget errors for the same memory from two ways to the same result. Otherwise
+    /// returns `self`.
     #[must_use]
     pub fn or_of_less_memory(self, other: Self) -> Self {
         match (&self, &other) {
@@ -245,7 +245,7 @@ impl Error {
 }
 
 impl fmt::Display for Error {
-    /// Text of files, as [`plain`] text: a line, but for lists of devices and what compilers and drivers say.
+    /// Writes one line, with text of files as [`plain`] text. Lists of devices, and messages of compilers and drivers, take more lines.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Shape { op, expected, got } => {

@@ -1,15 +1,15 @@
-//! Memory of the host that is about to be filled.
+//! Host memory that is about to be filled.
 
 use bytemuck::Zeroable;
 
 use crate::{Error, Result};
 
-/// Bytes from which on large pages are asked for.
+/// The minimum number of bytes for requesting large pages.
 #[cfg(target_os = "linux")]
 const LARGE: usize = 8 << 20;
 
-/// So many zeros, in pages of 2 MiB where they are many and Linux has such pages: to make a page of 4 KiB, when it is first written, takes
-/// longer than a copy to it, or than most kernels need for their work on it.
+/// Allocates `len` zeros, in pages of 2 MiB if the memory is large and Linux has such pages. Creating a page of 4 KiB at its first write takes
+/// longer than a copy to the page, or than most kernels take for their work on it.
 ///
 /// # Errors
 /// [`Error::OutOfHostMemory`].
@@ -30,8 +30,8 @@ fn ask_for_large_pages<T>(values: &mut [T]) {
         return;
     }
     let before = start.align_offset(PAGE);
-    // SAFETY: the range begins within an allocation that the caller owns and that is longer than a page. The advice, which is for the rest of
-    // its last page too, changes nothing that a program can tell but its speed; pages stay small where it is refused.
+    // SAFETY: the range begins within an allocation that the caller owns and that is longer than a page. The advice also covers the rest of its
+    // last page, but affects only speed. If the advice is refused, pages stay small.
     unsafe { libc::madvise(start.byte_add(before), bytes - before, libc::MADV_HUGEPAGE) };
 }
 

@@ -1,4 +1,4 @@
-//! Launches: what they are given, and the one place that checks it.
+//! Launches: their arguments, and the single place that checks them.
 
 use std::ops::Range;
 
@@ -20,18 +20,17 @@ pub struct Arg<'a> {
     pub(crate) dtype: DType,
 }
 
-/// The names of arguments in errors.
+/// Names of arguments in errors.
 const ARGS: [&str; 8] =
     ["args[0]", "args[1]", "args[2]", "args[3]", "args[4]", "args[5]", "args[6]", "args[7]"];
 
 impl Arg<'_> {
-    /// Some of its elements alone, which the kernel counts from 0; for tensors larger than
-    /// [`Limits::binding`](crate::Limits::binding). Where the part ends within a word of 4 bytes, that word is still whole
-    /// for kernels that write words.
+    /// Returns only some of the elements, which the kernel counts from 0; for tensors larger than [`Limits::binding`](crate::Limits::binding).
+    /// If the part ends within a word of 4 bytes, kernels that write words can still write the whole word.
     ///
     /// # Errors
-    /// [`Error::Argument`] when there are none, or not all are elements of it, or their first byte is no multiple of
-    /// [`Limits::alignment`](crate::Limits::alignment), which is 256 or less on any device.
+    /// [`Error::Argument`] for an empty range, a range beyond the argument, or a first byte that is not a multiple of
+    /// [`Limits::alignment`](crate::Limits::alignment), which is at most 256 on any device.
     pub fn part(self, elements: Range<u64>) -> Result<Self> {
         let (size, alignment) = (self.dtype.size(), self.device.limits().alignment);
         let refused =
@@ -51,7 +50,7 @@ impl Arg<'_> {
         self.slice.bytes / self.dtype.size()
     }
 
-    /// Refuses an argument that does not fit the binding `binding` of a kernel, or has fewer elements than the `least` that a launch uses.
+    /// Refuses an argument that does not fit the kernel's binding, or that has fewer than the `least` elements that a launch uses.
     fn check(&self, i: usize, op: &'static str, binding: Binding, least: u64) -> Result<()> {
         let refused = |why: String| Err(Error::argument(op, "args", format!("argument {i} {why}")));
         let given = Binding { access: self.access, dtype: binding.dtype.map(|_| self.dtype) };
@@ -78,10 +77,11 @@ impl Arg<'_> {
 }
 
 impl<P: Pod> Kernel<P> {
-    /// [`Device::launch`] on the device of the first argument: also where that is to be written, and so cannot be asked for its device.
+    /// Launches the kernel on the device of the first argument, as [`Device::launch`]. Works if that tensor is borrowed mutably and cannot give
+    /// its device.
     ///
     /// # Errors
-    /// As [`Device::launch`]; [`Error::Argument`] without arguments.
+    /// As [`Device::launch`]; [`Error::Argument`] if there are no arguments.
     ///
     /// # Panics
     /// As [`Device::launch`].
@@ -92,11 +92,11 @@ impl<P: Pod> Kernel<P> {
 }
 
 impl Device {
-    /// Makes programs ready that are about to be launched: several at once, since a compiler takes up to seconds for each. The
-    /// first of the list are begun first. Waits for all.
+    /// Compiles programs that are about to be launched, several at once, since a compiler takes up to seconds for each. Compilation starts in
+    /// the order of the list. Waits for all.
     ///
     /// # Errors
-    /// The error that the launch of one of them would report, also where it is not launched in the end.
+    /// The error that the launch of a program would return, even if that program is never launched.
     pub fn prepare(&self, programs: Vec<Program>) -> Result<()> {
         let mut distinct: Vec<(Key, Program)> = Vec::new();
         for program in programs {
@@ -107,28 +107,28 @@ impl Device {
             }
         }
         let prepare = |(_, program): (Key, Program)| self.driver().prepare(program.kernel, &program.spec);
-        // Unlike parts of a list, a bridge is taken from in order.
+        // A parallel bridge takes items in order, unlike a parallel iterator over a list.
         self.pool()?.install(|| distinct.into_iter().par_bridge().try_for_each(prepare))
     }
 
-    /// Enqueues a launch of a [kernel](crate::kernel), such as an application's own. `spec` gives the kernel's constants their
-    /// values, in its order; `args` are tensors of this device, in the order of its bindings. [`Kernel::launch`] takes the device from these.
+    /// Enqueues a launch of a [kernel](crate::kernel), such as an application's own. `spec` gives values to the kernel's constants, in its
+    /// order. `args` are tensors of this device, in the order of the kernel's bindings. [`Kernel::launch`] takes the device from `args`.
     ///
-    /// Does not wait, but on the cpu device, which computes at once, and on an adapter of wgpu that is eight submissions behind. The first
-    /// launch of a program compiles it.
+    /// Does not wait, except on the cpu device, which computes at once, and on a wgpu adapter that is eight submissions behind. The first launch
+    /// of a program compiles it.
     ///
     /// # Errors
-    /// - [`Error::NoSource`] when the kernel has none for this device's backend;
-    /// - [`Error::Argument`] for other constants than the kernel's, for arguments of another number, type, use or length than it
-    ///   takes, and for two of one buffer where one is written;
+    /// - [`Error::NoSource`] when the kernel has no source for this device's backend;
+    /// - [`Error::Argument`] for constants other than the kernel's, for arguments whose number, type, access or length does not fit the
+    ///   bindings, and for two arguments of one buffer of which one is written;
     /// - [`Error::WrongDevice`] for a tensor of another device;
     /// - [`Error::Limit`] when an argument is larger than a binding, or the grid too large;
     /// - [`Error::Compile`] with the compiler's log and the source in numbered lines;
-    /// - [`Error::Cancelled`] with a handle that is [`cancelled_by`](Self::cancelled_by) a flag which is set;
+    /// - [`Error::Cancelled`] if this handle is [`cancelled_by`](Self::cancelled_by) a flag that is set;
     /// - what the driver reports.
     ///
     /// # Panics
-    /// When the kernel's function for the cpu device does, or what tells its `lengths`.
+    /// If the kernel's function for the cpu device or its `lengths` panics.
     pub fn launch<P: Pod>(
         &self,
         kernel: &'static Kernel<P>,
@@ -141,7 +141,7 @@ impl Device {
         self.enqueue(&kernel.def, spec, grid, (args, lengths.as_deref()), bytemuck::bytes_of(params))
     }
 
-    /// [`launch`](Self::launch) with parameters as bytes; where `lengths` are given, arguments have at least so many elements.
+    /// [`launch`](Self::launch) with parameters as bytes. If given, `lengths` are the minimum numbers of elements of the arguments.
     fn enqueue(
         &self,
         kernel: &'static KernelDef,
@@ -182,7 +182,7 @@ impl Device {
         let args: Vec<_> = args.iter().map(|arg| ArgSlice { slice: arg.slice, access: arg.access }).collect();
         self.count_launch();
         self.driver().launch(kernel, spec, grid, &args, params, self.cancel())?;
-        // A driver that computes at once may have left the work half done.
+        // A driver that computes at once may have stopped halfway.
         self.check()
     }
 }

@@ -12,29 +12,29 @@ use crate::{
 const FROM_BUFFER: &str = "Tensor::from_wgpu_buffer";
 const BUFFER: &str = "Tensor::wgpu_buffer";
 
-/// The place of a tensor's elements in a wgpu buffer.
+/// The position of a tensor's elements in a wgpu buffer.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct WgpuBuffer {
-    /// The buffer, with the usages `STORAGE`, `COPY_SRC` and, unless it was the application's, `COPY_DST`.
+    /// The buffer, with the usages `STORAGE`, `COPY_SRC` and, unless the application created it, `COPY_DST`.
     pub buffer: wgpu::Buffer,
-    /// The start of the first element, in bytes.
+    /// The byte offset of the first element.
     pub byte_offset: u64,
-    /// Bytes of all elements, packed in C order.
+    /// The number of bytes of all elements, packed in C order.
     pub bytes: u64,
 }
 
 impl Device {
-    /// A device that the application opened; no optional feature is needed, and WebGPU's default limits are enough.
+    /// Wraps a device that the application opened. The device needs no optional feature; WebGPU's default limits are enough.
     ///
-    /// Nothing global is set on it (no error or loss callback), it is never destroyed, and waiting waits only for work
-    /// that was submitted here. Errors are kept from the application's handler by error scopes. `queue` must be the
-    /// device's own. Work is submitted in pieces of about 50 ms, so the application can draw in between.
+    /// The library sets nothing global on the device (no error or loss callback), never destroys it, and waits only for work that it submitted
+    /// itself. Error scopes keep its errors from the application's handler. `queue` must be the device's own. Work is submitted in portions of
+    /// about 50 ms, so that the application can draw in between.
     ///
     /// # Errors
-    /// [`Error::Argument`] when the device was opened with less than 256 invocations and 16,352 bytes of memory a
-    /// workgroup, or fewer than 5 storage buffers; and when it is one of GL, where wgpu panics in a thread that has waited six
-    /// seconds for another's call.
+    /// [`Error::Argument`] when the device was opened with fewer than 256 invocations or less than 16,352 bytes of memory for a workgroup, or
+    /// fewer than 5 storage buffers; and for a device of GL, on which wgpu panics in a thread that has waited six seconds for another thread's
+    /// call.
     ///
     /// ```no_run
     /// use teatime::{Device, Tensor, linalg::matmul_tn, wgpu};
@@ -52,7 +52,7 @@ impl Device {
         Self::from_wgpu_with(device, queue, &DeviceOptions::default())
     }
 
-    /// [`from_wgpu`](Self::from_wgpu) with options.
+    /// Wraps an application's device, as [`from_wgpu`](Self::from_wgpu), with options.
     ///
     /// # Errors
     /// As [`from_wgpu`](Self::from_wgpu) and [`open_with`](Self::open_with).
@@ -78,22 +78,20 @@ struct RowLayout {
 }
 
 impl<T: Element> Tensor<T> {
-    /// A tensor of the elements in an application's buffer, which must have been created on the same wgpu device.
+    /// Creates a tensor of the elements in an application's buffer, which must have been created on the same wgpu device.
     ///
-    /// `byte_offset` is where the first element starts, a multiple of 4. `row_pitch` is the distance in bytes between
-    /// the starts of rows along the last axis, as texture copies leave it; without it the elements are packed.
+    /// `byte_offset` is the start of the first element, a multiple of 4. `row_pitch` is the distance in bytes between the starts of rows along
+    /// the last axis, as in texture copies; without it the elements are packed.
     ///
-    /// The tensor *shares* the buffer when the elements are packed, `byte_offset` is a multiple of
-    /// [`Limits::alignment`](crate::Limits::alignment), and the buffer has the usage STORAGE; then it sees what the
-    /// application writes later, and the buffer must not be mapped or destroyed while work on it is enqueued. Otherwise
-    /// the elements are *copied* on the device into a packed tensor; the copy is submitted, and not waited for.
-    /// Memory that is shared does not count in [`Device::allocated_bytes`].
+    /// The tensor *shares* the buffer if the elements are packed, `byte_offset` is a multiple of
+    /// [`Limits::alignment`](crate::Limits::alignment), and the buffer has the usage STORAGE. Then it sees later writes of the application, and
+    /// the buffer must not be mapped or destroyed while work on it is enqueued. Otherwise the elements are *copied* on the device into a packed
+    /// tensor; the copy is submitted without a wait. Shared memory does not count in [`Device::allocated_bytes`].
     ///
     /// # Errors
-    /// [`Error::Argument`] when the buffer lacks the usage `COPY_SRC` or is too small, when `byte_offset` is misaligned or
-    /// `row_pitch` is less than a row, and when rows that are not packed are not whole words of 4 bytes;
-    /// also when `device` is not a wgpu device; [`Error::WrongDevice`] when the buffer is that of another device of the same
-    /// `wgpu::Instance` (of another instance wgpu cannot tell); [`Error::OutOfMemory`].
+    /// [`Error::Argument`] when the buffer lacks the usage `COPY_SRC` or is too small, when `byte_offset` is misaligned or `row_pitch` is less
+    /// than a row, when rows that are not packed are not whole words of 4 bytes, and when `device` is not a wgpu device; [`Error::WrongDevice`]
+    /// when the buffer is from another device of the same `wgpu::Instance` (wgpu cannot detect another instance); [`Error::OutOfMemory`].
     pub fn from_wgpu_buffer(
         device: &Device,
         buffer: &wgpu::Buffer,
@@ -121,12 +119,11 @@ impl<T: Element> Tensor<T> {
         Ok(tensor)
     }
 
-    /// The tensor's buffer, to be used in the application's own work on the same wgpu device. All pending work is
-    /// submitted first, so what the application submits from now on is ordered after it.
+    /// Returns the tensor's buffer, for use in the application's own work on the same wgpu device. All pending work is submitted first, so later
+    /// submissions of the application run after it.
     ///
     /// # Errors
-    /// [`Error::Argument`] when the tensor lives on another backend, and on a device of GL, as for
-    /// [`Device::from_wgpu`]; [`Error::DeviceLost`].
+    /// [`Error::Argument`] when the tensor is on another backend, and on a device of GL, as for [`Device::from_wgpu`]; [`Error::DeviceLost`].
     pub fn wgpu_buffer(&self) -> Result<WgpuBuffer> {
         let driver = self.device().wgpu(BUFFER)?;
         driver.check_shared(BUFFER)?;
@@ -142,7 +139,7 @@ impl<T: Element> Tensor<T> {
     }
 }
 
-/// The rows that the arguments describe, packed ones as one row.
+/// Returns the rows that the arguments describe; packed rows become one row.
 fn rows<T: Element>(
     buffer: &wgpu::Buffer,
     offset: u64,

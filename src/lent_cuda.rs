@@ -17,14 +17,13 @@ use crate::{
 };
 
 impl Device {
-    /// A device on a context and a stream that the application made with [`cudarc`].
+    /// Creates a device from a context and a stream that the application made with [`cudarc`].
     ///
-    /// Work is enqueued on `stream`, so it keeps its order with what the application enqueues there. Uploads of blocks go through a
-    /// second stream, ordered by events. Event tracking stays on, the memory pool keeps its settings, and from now on cudarc treats the
-    /// context as one of several streams.
+    /// Work is enqueued on `stream`, in order with the application's own work there. Uploads of blocks use a second stream, ordered by events.
+    /// Event tracking stays on, and the memory pool keeps its settings. From now on, cudarc treats the context as one with several streams.
     ///
     /// # Errors
-    /// [`Error::Argument`] when `stream` is another context's, or the GPU is older than compute capability 7.5.
+    /// [`Error::Argument`] when `stream` belongs to another context, or the GPU is older than compute capability 7.5.
     ///
     /// ```no_run
     /// use teatime::{Device, Tensor, cudarc::driver::CudaContext, linalg::matmul_tn};
@@ -42,7 +41,7 @@ impl Device {
         Self::from_cuda_with(context, stream, &DeviceOptions::default())
     }
 
-    /// [`from_cuda`](Self::from_cuda) with options.
+    /// Creates a device as [`from_cuda`](Self::from_cuda), with options.
     ///
     /// # Errors
     /// As [`from_cuda`](Self::from_cuda) and [`open_with`](Self::open_with).
@@ -55,10 +54,10 @@ impl Device {
         Ok(Self::from_driver(lent(KERNELS[0], context, stream, options)?, options))
     }
 
-    /// The name by which [`open`](Self::open) opens the device that has the memory at an address: `cuda:N`.
+    /// Returns the name, `cuda:N`, by which [`open`](Self::open) opens the device that owns the memory at an address.
     ///
     /// # Errors
-    /// [`Error::Argument`] where the address is in no CUDA device's memory; [`Error::NoDevice`] where there is no CUDA.
+    /// [`Error::Argument`] if the address is not in a CUDA device's memory; [`Error::NoDevice`] if there is no CUDA.
     pub fn name_of_cuda_memory(address: u64) -> Result<String> {
         Ok(format!("cuda:{}", place_of("Device::name_of_cuda_memory", address)?))
     }
@@ -71,16 +70,16 @@ impl Device {
 }
 
 impl<T: Element> Tensor<T> {
-    /// A tensor on the memory of an application's slice; copies nothing. What the application enqueued on the slice, on
-    /// whatever stream, comes first.
+    /// Creates a tensor on the memory of an application's slice, without a copy. Work that the application enqueued on the slice, on any stream,
+    /// runs first.
     ///
-    /// The tensor owns the slice until [`into_cuda_slice`](Self::into_cuda_slice) gives it back, or frees it when it is
-    /// dropped. Its memory does not count in [`Device::allocated_bytes`].
+    /// The tensor owns the slice until [`into_cuda_slice`](Self::into_cuda_slice) returns it; a dropped tensor frees it. Its memory does not
+    /// count in [`Device::allocated_bytes`].
     ///
     /// # Errors
-    /// [`Error::WrongDevice`] when the slice is another context's; [`Error::Shape`] when
-    /// the slice does not hold `product(shape)` elements; [`Error::Argument`] when `device` is not a CUDA device, and when its memory is not whole words of 4
-    /// bytes, or starts within 16 of them. The slice is dropped then.
+    /// [`Error::WrongDevice`] when the slice belongs to another context; [`Error::Shape`] when the slice does not hold `product(shape)`
+    /// elements; [`Error::Argument`] when `device` is not a CUDA device, and when the slice's memory is not whole words of 4 bytes, or does not
+    /// start at a multiple of 16 bytes. On error the slice is dropped.
     pub fn from_cuda_slice(device: &Device, slice: CudaSlice<T>, shape: &[u64]) -> Result<Self> {
         let op = "Tensor::from_cuda_slice";
         let driver = device.cuda(op)?;
@@ -100,11 +99,11 @@ impl<T: Element> Tensor<T> {
         Ok(Self::from_buffer(device, Buffer::lent(memory), shape))
     }
 
-    /// The tensor's memory as a slice that the application owns, in C order; copies nothing. Its stream is the device's,
-    /// and what was enqueued on the tensor comes first on every other stream that uses the slice through `cudarc`.
+    /// Returns the tensor's memory as a slice that the application owns, in C order, without a copy. The slice's stream is the device's. Work
+    /// enqueued on the tensor precedes that of any other stream that uses the slice through `cudarc`.
     ///
     /// # Errors
-    /// [`Error::Argument`] when the tensor lives on another backend; [`Error::DeviceLost`].
+    /// [`Error::Argument`] when the tensor is on another backend; [`Error::DeviceLost`].
     pub fn into_cuda_slice(self) -> Result<CudaSlice<T>> {
         let op = "Tensor::into_cuda_slice";
         let device = self.device().clone();
@@ -116,11 +115,11 @@ impl<T: Element> Tensor<T> {
         }
     }
 
-    /// The address of the elements in the device's memory, for another library: for as long as the tensor is there, and once
-    /// [`Device::synchronize`] has waited for what fills it.
+    /// Returns the address of the elements in the device's memory, for another library. The address is valid while the tensor exists, and its
+    /// contents once [`Device::synchronize`] has waited for the work that fills it.
     ///
     /// # Errors
-    /// [`Error::Argument`] when the tensor lives on another backend.
+    /// [`Error::Argument`] when the tensor is on another backend.
     pub fn cuda_address(&self) -> Result<u64> {
         let op = "Tensor::cuda_address";
         self.device().cuda(op)?;
@@ -132,17 +131,17 @@ impl<T: Element> Tensor<T> {
 }
 
 impl<T: Element> TensorView<'_, T> {
-    /// A tensor of memory that another library has on the device, in C order, for operations that read it: where it is, if it starts at a
-    /// multiple of 16 bytes and is whole words of 4; else a copy on the device. Waits on the host for what is enqueued on `stream`, a
-    /// handle of CUDA's, where 1 is the default stream.
+    /// Creates a tensor of another library's memory on the device, in C order, for operations that read it. The tensor uses the memory in place
+    /// if the memory starts at a multiple of 16 bytes and is whole words of 4; otherwise it is a copy on the device. Waits on the host for the
+    /// work enqueued on `stream`, a CUDA handle, of which 1 is the default stream.
     ///
     /// # Errors
-    /// [`Error::Argument`] when `device` is not a CUDA device; [`Error::Shape`] for 2^64 elements and more; where it is copied,
-    /// as of [`Tensor::empty`].
+    /// [`Error::Argument`] when `device` is not a CUDA device; [`Error::Shape`] for 2^64 elements and more; for a copy also as
+    /// [`Tensor::empty`].
     ///
     /// # Safety
-    /// From `address` on, there are `product(shape)` elements in the memory of `device`. They are there and are not written until
-    /// [`Device::synchronize`] has returned after the view was dropped. `stream` is a stream that is there.
+    /// From `address` on, the memory of `device` has `product(shape)` elements. The elements stay valid and are not written until
+    /// [`Device::synchronize`] has returned after the view was dropped. `stream` is a valid stream.
     #[allow(unsafe_code, reason = "nothing tells whose memory an address is")]
     pub unsafe fn from_cuda_memory(
         device: &Device,

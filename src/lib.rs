@@ -1,20 +1,20 @@
 //! GPU math for arrays bigger than memory: linear algebra, distances, filters and packed matrices, on an NVIDIA GPU through
 //! CUDA, on Vulkan, Metal, DX12 and GL adapters through wgpu, or on the CPU.
 //!
-//! One code runs on every device, without a type parameter for it. CUDA is found at run time, so that a program builds and starts
+//! Programs run unchanged on every device, without a type parameter for the device. CUDA is found at run time, so a program builds and starts
 //! without it. The library never prints, installs no signal handler and touches no global thread pool.
 //!
 //! # Concepts
 //!
 //! | concept | item | |
 //! |---|---|---|
-//! | device | [`Device`] | a GPU or the CPU. [`Device::best`] takes the fastest there is, [`Device::open`] the one that is named |
-//! | tensor | [`Tensor`] | a typed, row-major array on one device. Operations take and give tensors |
-//! | kernel | [`kernel::Kernel`] | a source for each backend, and what its arguments are. Operations launch kernels, and so may you: [`Device::launch`] |
-//! | linear map | [`linalg::LinearMap`] | a matrix known by its products alone: a tensor, a packed matrix, or one of your own that is streamed. [`linalg::randomized_svd`] takes any |
-//! | store | [`ChunkedArray`], [`store::Storage`] | an array that is read chunk by chunk: of Zarr, of a .npy file, in memory, or your own |
-//! | stream | [`stream::Blocks`] | a pass over stored arrays in blocks of rows or boxes with halos, decoded ahead and uploaded, in bounded memory |
-//! | run | [`Run`] | what a caller says to a long call: a flag that stops it, a callback for progress, memory budgets |
+//! | device | [`Device`] | a GPU or the CPU. [`Device::best`] opens the fastest device, [`Device::open`] opens a device by name |
+//! | tensor | [`Tensor`] | a typed, row-major array on one device. Operations take and return tensors |
+//! | kernel | [`kernel::Kernel`] | a source for each backend, and the kinds of its arguments. Operations launch kernels, and so can an application: [`Device::launch`] |
+//! | linear map | [`linalg::LinearMap`] | a matrix accessed only through its products: a tensor, a packed matrix, or a streamed one of your own. [`linalg::randomized_svd`] takes any |
+//! | store | [`ChunkedArray`], [`store::Storage`] | an array that is read chunk by chunk: from Zarr, from a .npy file, in memory, or your own |
+//! | stream | [`stream::Blocks`] | a pass over stored arrays in blocks of rows or boxes with halos, which are decoded in advance and uploaded, in bounded memory |
+//! | run | [`Run`] | options of a long call: a flag that stops it, a callback for progress, memory budgets |
 //!
 //! # A first program
 //!
@@ -49,66 +49,65 @@
 //! | module | for |
 //! |---|---|
 //! | [`linalg`] | products, QR, SVD exact, truncated and randomized, principal components, statistics of rows and columns |
-//! | [`mod@array`] | functions of elements, sums along an axis, rows by number: what stands between other operations |
-//! | [`distance`] | distances of observations in the metrics of scipy and cuVS, and the nearest of each |
-//! | [`filter`] | Gaussians, their derivatives, and weights of your own along each axis |
+//! | [`mod@array`] | elementwise functions, sums along an axis, and rows by index, for the steps between other operations |
+//! | [`distance`] | distances between observations in the metrics of scipy and cuVS, and nearest neighbors |
+//! | [`filter`] | Gaussians, their derivatives, and filters with your own weights along each axis |
 //! | [`packed`] | matrices of 0, 1, 2 and missing, two bits an entry, with exact products |
 //! | [`bits`] | values of 1, 2 and 4 bits in bytes |
 //! | [`kernel`] | kernels of your own, in WGSL, in CUDA and for the CPU |
 //! | [`random`] | random words, uniform and normal numbers |
-//! | [`stream`], [`store`] | passes over stored arrays; reading and writing these |
+//! | [`stream`], [`store`] | passes over stored arrays, and reading and writing of stored arrays |
 //!
 //! The folder `examples` has programs to copy from. `teatime-genotype` and `teatime-image` are crates on top of this one.
 //!
 //! # Cargo features
 //!
-//! All but the last two are on by default. Crates are those of a build with that feature alone; it is 64 without any.
+//! All features but the last two are on by default. The column "crates" is for a build with that feature alone; a build without any has 64.
 //!
 //! | feature | gives | crates |
 //! |---|---|---:|
 //! | `cuda` | a driver for NVIDIA GPUs, [`Device::from_cuda`] | 85 |
 //! | `wgpu` | a driver for Vulkan, Metal, DX12 and GL, [`Device::from_wgpu`] | 109 |
-//! | `zarr` | Zarr v2 and v3 stores; its codecs are C and want a compiler | 173 |
+//! | `zarr` | Zarr v2 and v3 stores; its codecs are in C and need a C compiler | 173 |
 //! | `ndarray` | [`Tensor::from_ndarray`], [`Tensor::to_ndarray`] | 68 |
 //! | `cuda-emulator` | for tests: CUDA on the CPU | |
 //! | `suite` | for tests of other packages; no part of the API | |
 //!
 //! # Costs
 //!
-//! - Without optimisation, as `cargo build` makes it for your program, what computes on the host is 30 to 40 times slower. Two lines in your
-//!   `Cargo.toml` mend that, and leave your own code as it is:
+//! - Without optimisation, the default of `cargo build`, computations on the host are 30 to 40 times slower. Two lines in your `Cargo.toml` fix
+//!   this without optimising your own code:
 //!
 //!   ```toml
 //!   [profile.dev.package."*"]
 //!   opt-level = 1
 //!   ```
 //!
-//!   By `cargo build` on two cores, distances of 1,000 observations of 1,000 features take 1.4 s without and 0.05 s with them, the SVD of
-//!   600 x 200 numbers 0.64 s and 0.016 s; 2 and 3 give no more. The first build takes 2.5 minutes instead of one.
-//! - Operations on tensors enqueue work and return. What says *Waits* in its documentation returns when the result is there, as
+//!   With `cargo build` on two cores, distances of 1,000 observations of 1,000 features take 1.4 s without these lines and 0.05 s with them; the
+//!   SVD of a 600 x 200 matrix takes 0.64 s and 0.016 s. Levels 2 and 3 are no faster. The first build takes 2.5 minutes instead of one.
+//! - Operations on tensors enqueue work and return. A function with *Waits* in its documentation returns when the result is ready, as
 //!   [`Tensor::read`] does. A wgpu device that is many submissions behind makes the next one wait.
 //! - A kernel is compiled at its first launch. On CUDA that takes up to seconds, once: compiled kernels are cached in
 //!   `~/.cache/teatime`.
-//! - One tensor is one buffer of its device ([`Limits::buffer`]). A matrix that is larger is a list of panels, or is streamed.
-//! - Long calls keep within the [`Budget`] of their [`Run`]: by default half of the free memory of the host, and three quarters of the
-//!   device's.
-//! - Chunks, threads and budgets change no bit of a result on one device, but where a page says so.
+//! - One tensor is one buffer of its device ([`Limits::buffer`]). A larger matrix is a list of panels, or is streamed.
+//! - Long calls keep within the [`Budget`] of their [`Run`]: by default half of the free host memory, and three quarters of the device's memory.
+//! - On one device, results stay the same to the bit for any chunks, threads and budgets, unless a page says otherwise.
 //!
 //! # Errors
 //!
-//! There is one type, [`Error`]. It names the argument, the numbers, and the file or chunk. It belongs to the call that returned it
-//! and leaves the device usable, but for [`Error::DeviceLost`], which every later call on that device returns again.
+//! There is one type, [`Error`], with the argument, the numbers, and the file or chunk. An error belongs to the call that returned it and leaves
+//! the device usable, except for [`Error::DeviceLost`], which every later call on that device returns again.
 //!
-//! | error | what helps |
+//! | error | remedy |
 //! |---|---|
-//! | [`Error::NoDevice`] | it lists what there is, and why the rest is not |
-//! | [`Error::Budget`] | a budget of the least that it names |
+//! | [`Error::NoDevice`] | the error lists the existing devices, and the reasons why the rest are missing |
+//! | [`Error::Budget`] | a budget of at least the minimum in the error |
 //! | [`Error::OutOfMemory`] | freeing tensors; smaller blocks |
-//! | [`Error::Limit`] | smaller tensors: the device never has room for such a one |
+//! | [`Error::Limit`] | smaller tensors: the device can never hold one of this size |
 //! | [`Error::NoF64`] | f32, by the option `narrow` or [`Tensor::to_f32`], or another device |
 //! | [`Error::WrongDevice`] | [`Tensor::to_device`] |
-//! | [`Error::Chunk`], [`Error::Store`], [`Error::Io`] | the file that it names |
-//! | [`Error::Cancelled`] | nothing: the caller asked for it |
+//! | [`Error::Chunk`], [`Error::Store`], [`Error::Io`] | repairing the file in the error |
+//! | [`Error::Cancelled`] | none: the caller requested it |
 //!
 //! # Coming from ndarray
 //!
@@ -155,7 +154,7 @@
 //! | `cupyx.scipy.ndimage.gaussian_filter` | [`filter::gaussian`](fn@filter::gaussian) |
 //! | `cupy.packbits`, `unpackbits` | [`bits::pack`](fn@bits::pack), [`bits::unpack`](fn@bits::unpack) |
 //! | `cupy.RawKernel` | [`kernel::Kernel`], [`Device::launch`] |
-//! | `with cupy.cuda.Device(1):` | `Device::open("cuda:1")`, given to what makes tensors |
+//! | `with cupy.cuda.Device(1):` | `Device::open("cuda:1")`, passed to the functions that create tensors |
 //!
 //! # Coming from dask
 //!
@@ -170,7 +169,7 @@
 //! | `ProgressBar()`, memory limits, cancelling | [`Run`], [`Device::cancelled_by`] |
 //!
 
-// Links to what only a feature makes lead, without it, to what has it.
+// Without a feature, links to its items lead to the type or module that would contain them.
 #![cfg_attr(
     not(feature = "cuda"),
     doc = "[`Device::from_cuda`]: Device
@@ -194,7 +193,7 @@
     doc = "[`store::ArrayWriter`]: store
 [`store::ZarrArray`]: store"
 )]
-// docs.rs says beside each item which feature it needs.
+// On docs.rs, each item shows the feature that it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod array;
@@ -237,7 +236,7 @@ mod tensor;
 mod untyped;
 mod waiting;
 
-// Behind `tensor`, so that the page of `Tensor` begins with what most programs need.
+// Declared after `tensor`, so that the page of `Tensor` begins with the methods that most programs need.
 #[cfg(feature = "wgpu")]
 mod lent;
 #[cfg(feature = "cuda")]
@@ -258,25 +257,25 @@ pub use run::{Budget, Progress, Run, Status};
 pub use store::{ChunkedArray, DecodedChunk, FetchedChunk, LookedFor, MissingChunk, SharedArray, StoredType};
 pub use tensor::{Arrival, HostValues, Pending, Tensor, TensorView};
 
-/// The bytemuck whose `Pod` the parameters of kernels are. Derive it with `#[bytemuck(crate = "teatime::bytemuck")]`, or depend on
-/// the same version.
+/// The bytemuck crate whose `Pod` kernel parameters implement. Derive it with `#[bytemuck(crate = "teatime::bytemuck")]`, or depend on the same
+/// version.
 pub use bytemuck;
-/// The cudarc that [`Device::from_cuda`] takes contexts and streams of.
+/// The cudarc crate whose contexts and streams [`Device::from_cuda`] takes.
 #[cfg(feature = "cuda")]
 pub use cudarc;
-/// The half whose `f16` and `bf16` tensors hold.
+/// The half crate, whose `f16` and `bf16` tensors can hold.
 pub use half;
 #[cfg(feature = "wgpu")]
 pub use lent::WgpuBuffer;
-/// The ndarray of [`Tensor::from_ndarray`] and [`Tensor::to_ndarray`].
+/// The ndarray crate of [`Tensor::from_ndarray`] and [`Tensor::to_ndarray`].
 #[cfg(feature = "ndarray")]
 pub use ndarray;
-/// The rayon of [`Device::pool`].
+/// The rayon crate of [`Device::pool`].
 pub use rayon;
-/// The `serde_json` whose values are the attributes of arrays that are written.
+/// The `serde_json` crate, whose values are the attributes of written arrays.
 #[cfg(feature = "zarr")]
 pub use serde_json;
-/// The wgpu that [`Device::from_wgpu`] takes devices of.
+/// The wgpu crate whose devices [`Device::from_wgpu`] takes.
 #[cfg(feature = "wgpu")]
 pub use wgpu;
 

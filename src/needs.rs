@@ -1,4 +1,4 @@
-//! Bytes that work needs.
+//! The memory that work needs, in bytes.
 
 use std::{
     iter::Sum,
@@ -7,7 +7,7 @@ use std::{
 
 use crate::Device;
 
-/// Bytes that work holds at once, of the host's memory and of a device's. Sums and products saturate.
+/// The bytes that work holds at once, of host memory and of device memory. Sums and products saturate.
 ///
 /// ```
 /// use teatime::{Budget, Device, Needs};
@@ -22,33 +22,33 @@ use crate::Device;
 pub struct Needs {
     /// Bytes of the host's memory.
     pub host: u64,
-    /// Bytes of the device's memory; on a device that shares the host's, they count as the host's.
+    /// Bytes of the device's memory; they count as host memory if the device shares it.
     pub device: u64,
 }
 
 impl Needs {
-    /// Bytes of the host's memory.
+    /// Creates needs of host memory.
     pub const fn host(bytes: u64) -> Self {
         Self { host: bytes, device: 0 }
     }
 
-    /// Bytes of the device's memory.
+    /// Creates needs of device memory.
     pub const fn device(bytes: u64) -> Self {
         Self { host: 0, device: bytes }
     }
 
-    /// The larger of both, for work that comes after other work.
+    /// Returns the maximum of both, for consecutive work.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
         Self { host: self.host.max(other.host), device: self.device.max(other.device) }
     }
 
-    /// Bytes of the memory that tensors of `device` are in.
+    /// Returns the bytes of the memory that holds tensors of `device`.
     pub fn of_tensors(self, device: &Device) -> u64 {
         if device.shares_host_memory() { self.host } else { self.device }
     }
 
-    /// The needs as `device` meets them: all of them the host's where it has no memory of its own.
+    /// Returns the needs for `device`: all count as host memory if the device shares it.
     #[must_use]
     pub fn on(self, device: &Device) -> Self {
         if device.shares_host_memory() { Self::host(self.host.saturating_add(self.device)) } else { self }

@@ -1,6 +1,6 @@
-//! Devices for tests, for those of this package and, with the feature `suite`, of others. No part of the API.
+//! Devices for the tests of this package and, with the feature `suite`, of other packages. No part of the API.
 //!
-//! `TEATIME_REQUIRE_DEVICES=cpu,wgpu` makes a missing device a failure instead of a line that says why it was skipped.
+//! `TEATIME_REQUIRE_DEVICES=cpu,wgpu` makes a missing device a failure instead of a printed line with the reason for skipping it.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -24,27 +24,26 @@ use crate::{
     store::{Storage, StoredBytes, Value},
 };
 
-/// The devices that a test runs on, and how they are opened.
+/// The kinds of devices that a test runs on, with the way of opening each.
 #[derive(Clone, Copy, Debug)]
 pub enum On {
     Cpu,
-    /// With limits so low that every operation splits its work.
+    /// The CPU with limits so low that every operation divides its work.
     CpuSmall,
     Wgpu,
     WgpuSmall,
     /// A device that an application opened, with WebGPU's default limits.
     WgpuLent,
-    /// With the vendor's library for products.
+    /// CUDA with the vendor's library for products.
     Cuda,
-    /// With limits so low that every operation splits its work, and with our own kernel for products.
+    /// CUDA with limits so low that every operation divides its work, and with our own kernel for products.
     CudaSmall,
-    /// A context and stream that an application made, and our own kernel for products.
+    /// CUDA on a context and stream that an application made, and with our own kernel for products.
     CudaLent,
 }
 
-/// Declares tests, each a `fn(&Device)`, once for each way of opening a device. What stands behind a semicolon is left out on
-/// lent devices: it takes long there, and what a lent device does differently, how it was opened and what it grants, the
-/// tests of the same kernels before the semicolon show.
+/// Declares tests, each a `fn(&Device)`, once for each way of opening a device. Tests after a semicolon do not run on lent devices, where they
+/// take long. The tests of the same kernels before the semicolon cover the differences of lent devices: how they were opened, and their limits.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! device_tests {
@@ -54,7 +53,7 @@ macro_rules! device_tests {
         $($($crate::device_tests!(@ $own on_cpu Cpu on_cpu_small CpuSmall on_wgpu Wgpu on_wgpu_small WgpuSmall
             on_cuda Cuda on_cuda_small CudaSmall);)*)?
     };
-    // Devices within tests: of tests in a row, which run at the same time, no two wait for one device.
+    // Devices are inside tests in the name: adjacent tests run at the same time and should not wait for one device.
     (@ $name:ident $($device:ident $on:ident)*) => {
         mod $name {
             $(#[test]
@@ -65,7 +64,7 @@ macro_rules! device_tests {
     };
 }
 
-/// Runs a test on every device of a kind, and fails with what failed on each.
+/// Runs a test on every device of a kind, and panics with the devices on which it failed.
 pub fn run(on: On, test: fn(&Device)) {
     let (devices, backend) = match on {
         On::Cpu | On::CpuSmall => (devices(on), "cpu"),
@@ -82,7 +81,7 @@ pub fn run(on: On, test: fn(&Device)) {
     assert!(failed.is_empty(), "failed on {failed:?}, {on:?}");
 }
 
-/// Says why a test is skipped, or fails where it is required to run.
+/// Prints why a test is skipped, or panics if the test is required to run.
 pub(crate) fn skip(name: &str, why: &str) {
     let required = std::env::var("TEATIME_REQUIRE_DEVICES").unwrap_or_default();
     assert!(!required.split(',').any(|required| required == name), "{name} is required: {why}");
@@ -105,7 +104,7 @@ fn options(on: On) -> DeviceOptions {
     }
 }
 
-/// The devices of a kind, opened once for all tests of this process.
+/// Returns the devices of a kind, opened once for all tests of this process.
 pub(crate) fn devices(on: On) -> &'static Result<Vec<Device>, String> {
     static OPEN: [OnceLock<Result<Vec<Device>, String>>; 8] = [const { OnceLock::new() }; 8];
     OPEN[on as usize].get_or_init(|| match on {
@@ -117,12 +116,12 @@ pub(crate) fn devices(on: On) -> &'static Result<Vec<Device>, String> {
     })
 }
 
-/// Every device of a backend; with low limits, every card once.
+/// Opens every device of a backend; with low limits on wgpu, each card only once.
 fn open_all(backend: &str, on: On) -> Result<Vec<Device>, String> {
     let mut devices = Vec::new();
     let mut reasons = Vec::new();
     for listed in Device::all().into_iter().filter(|listed| listed.name.starts_with(backend)) {
-        // A card that CUDA has too is tested through both.
+        // A card that CUDA has too is tested through both backends.
         let twice = listed.same_card_as.is_some_and(|other| other.starts_with(backend));
         match listed.info {
             Ok(_) if matches!(on, On::WgpuSmall) && twice => {}
@@ -151,18 +150,18 @@ fn open_lent_cuda(_: On) -> Result<Vec<Device>, String> {
 
 #[cfg(feature = "cuda")]
 fn open_lent_cuda(on: On) -> Result<Vec<Device>, String> {
-    // The device's own driver loads CUDA, and says why it is absent.
+    // The device's own driver loads CUDA, and reports why it is missing.
     if let Err(why) = devices(On::Cuda) {
         return Err(why.clone());
     }
-    // The emulator has a second device that is not counted, as large as the largest cards, so that their plans are taken.
+    // The emulator has a second, uncounted device as large as the largest cards, which tests plans for such cards.
     let place = usize::from(cfg!(feature = "cuda-emulator"));
     let context = cudarc::driver::CudaContext::new(place).map_err(|error| error.to_string())?;
     let stream = context.new_stream().map_err(|error| error.to_string())?;
     Ok(vec![Device::from_cuda_with(context, stream, &options(on)).unwrap()])
 }
 
-/// A device as an application opens it that asks for nothing; all of one instance.
+/// Opens a device as an application without special requests does. All such devices share one instance.
 #[cfg(feature = "wgpu")]
 pub(crate) fn application_device() -> Result<(wgpu::Device, wgpu::Queue), String> {
     static INSTANCE: OnceLock<wgpu::Instance> = OnceLock::new();
@@ -178,12 +177,12 @@ pub(crate) fn application_device() -> Result<(wgpu::Device, wgpu::Queue), String
     opened.map_err(|error| error.to_string())
 }
 
-/// The reference device for comparisons between backends.
+/// Returns the reference device for comparisons between backends.
 pub fn cpu() -> &'static Device {
     &devices(On::Cpu).as_ref().unwrap()[0]
 }
 
-/// A storage in memory for tests. Counts what is asked for.
+/// A storage in memory for tests, which counts requests.
 #[derive(Debug, Default)]
 pub struct Map {
     pub values: BTreeMap<String, Arc<[u8]>>,
@@ -192,7 +191,7 @@ pub struct Map {
 }
 
 impl Map {
-    /// The files of a folder.
+    /// Creates a storage with the files of a folder.
     pub fn of(folder: &Path) -> Self {
         let mut map = Self::default();
         map.add(folder, "");
@@ -243,7 +242,7 @@ impl Storage for Map {
     }
 }
 
-/// Devices of the CUDA emulator that one test has to itself, and what tests plant there.
+/// Devices of the CUDA emulator for the exclusive use of one test, and the faults that tests inject.
 #[cfg(feature = "cuda-emulator")]
 pub mod emulated {
     pub use crate::driver::cuda::emulated::{device, loaded, lose, memory, open};

@@ -1,4 +1,4 @@
-//! Random numbers keyed by seed and position, made in any order: words and uniform numbers, the same bits on every device, and
+//! Random numbers keyed by seed and position, computed in any order: words and uniform numbers, the same to the bit on every device, and
 //! normal numbers, which differ by rounding.
 
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
 
 pub use crate::kernels::random::philox;
 
-/// `len` words of the stream of `seed` from word `4 first_block` on, made on the device. Enqueues; does not wait.
+/// Returns `len` words of the stream of `seed`, from word `4 first_block` on, computed on the device. Enqueues; does not wait.
 ///
 /// Word `i` of the stream is word `i % 4` of [`philox`] with the seed as key (low word first) and counter `i / 4`.
 ///
@@ -20,11 +20,10 @@ pub use crate::kernels::random::philox;
 /// (len,).
 ///
 /// # Cost
-/// Some 20 operations a word.
+/// About 20 operations for each word.
 ///
 /// # Errors
-/// [`Error::Argument`] when the stream ends before; [`Error::Limit`] and [`Error::OutOfMemory`] when the device has no
-/// room.
+/// [`Error::Argument`] if the stream ends before that many words; [`Error::Limit`] and [`Error::OutOfMemory`] when the device has no room.
 ///
 /// ```
 /// use teatime::{Device, random::random_words};
@@ -38,23 +37,22 @@ pub fn random_words(device: &Device, seed: u64, first_block: u64, len: u64) -> R
     made("random_words", Made::Words, device, seed, first_block, len)
 }
 
-/// `len` numbers of f32 uniform in [0, 1), made on the device, of the words that [`random_words`] gives for the same arguments.
+/// Returns `len` f32 numbers uniform in [0, 1), computed on the device from the words that [`random_words`] gives for the same arguments.
 /// Enqueues; does not wait.
 ///
-/// A number is the upper 24 bits of its word times 2^-24. A part of the numbers is what the whole has there: each block has four.
+/// A number is the upper 24 bits of its word times 2^-24. A part of the stream equals that part of the whole: each block has four numbers.
 ///
 /// # Shapes
 /// (len,).
 ///
 /// # Accuracy
-/// The bits are the same on every device.
+/// Results are the same to the bit on every device.
 ///
 /// # Cost
-/// Some 20 operations a number.
+/// About 20 operations for each number.
 ///
 /// # Errors
-/// [`Error::Argument`] when the stream ends before; [`Error::Limit`] and [`Error::OutOfMemory`] when the device has no
-/// room.
+/// [`Error::Argument`] if the stream ends before that many numbers; [`Error::Limit`] and [`Error::OutOfMemory`] when the device has no room.
 ///
 /// ```
 /// use teatime::{Device, random::{random_words, uniform}};
@@ -68,26 +66,25 @@ pub fn uniform(device: &Device, seed: u64, first_block: u64, len: u64) -> Result
     made("uniform", Made::Uniform, device, seed, first_block, len)
 }
 
-/// `len` standard normal numbers of f32, made on the device, of the words that [`random_words`] gives for the same arguments.
+/// Returns `len` standard normal f32 numbers, computed on the device from the words that [`random_words`] gives for the same arguments.
 /// Enqueues; does not wait.
 ///
-/// Words a and b, at 2 i and 2 i + 1, give the numbers r cos t and r sin t at these places, where r is the root of
-/// -2 ln((a + 1/2) / 2^32), at most 6.77, and t is 2 pi b / 2^32: Box and Muller, "A note on the generation of random normal
-/// deviates" (Annals of Mathematical Statistics 29, 1958). A part of the numbers is what the whole has there: each block has four.
+/// Words a and b, at 2 i and 2 i + 1, give the numbers r cos t and r sin t at the same indices. r is the square root of -2 ln((a + 1/2) / 2^32),
+/// at most 6.77, and t is 2 pi b / 2^32: Box and Muller, "A note on the generation of random normal deviates" (Annals of Mathematical Statistics
+/// 29, 1958). A part of the stream equals that part of the whole: each block has four numbers.
 ///
 /// # Shapes
 /// (len,).
 ///
 /// # Accuracy
-/// Each number is within 1e-6 r of that formula on every device. Devices may differ in the last digits, since some of them fuse products
-/// with sums. All numbers are finite.
+/// Each number is within 1e-6 r of that formula on every device. Devices may differ in the last digits, since some fuse multiplications with
+/// additions. All numbers are finite.
 ///
 /// # Cost
-/// Some 50 operations a number.
+/// About 50 operations for each number.
 ///
 /// # Errors
-/// [`Error::Argument`] when the stream ends before; [`Error::Limit`] and [`Error::OutOfMemory`] when the device has no
-/// room.
+/// [`Error::Argument`] if the stream ends before that many numbers; [`Error::Limit`] and [`Error::OutOfMemory`] when the device has no room.
 ///
 /// ```
 /// use teatime::{Device, random::normal};
@@ -103,7 +100,7 @@ pub fn normal(device: &Device, seed: u64, first_block: u64, len: u64) -> Result<
     made("normal", Made::Normal, device, seed, first_block, len)
 }
 
-/// Launches the kernel for `len` elements of a kind, whose type has four bytes.
+/// Launches the kernel for `len` elements of this kind; their type has four bytes.
 fn made<T: Element>(
     operation: &'static str,
     kind: Made,
@@ -118,7 +115,7 @@ fn made<T: Element>(
     let mut out = Tensor::empty(device, &[len])?;
     let [seed_low, seed_high] = split(seed);
     let limits = device.limits();
-    // Whole blocks of four words, whose windows start at the device's alignment.
+    // A launch takes whole blocks of four words, and its windows start at the device's alignment.
     let step = (limits.binding / 4).min(1 << 30) / limits.alignment * limits.alignment;
     let step =
         step.min(u64::from(limits.groups_per_axis).saturating_pow(2).saturating_mul(u64::from(WG) * 4));
@@ -135,12 +132,12 @@ fn made<T: Element>(
     Ok(out)
 }
 
-/// Standard normal numbers of the stream of `seed`, on the host: number `i` of `Self` depends on seed and `i` alone.
+/// Returns a standard normal number of the stream of `seed`, on the host. The number depends only on `seed` and `index`.
 ///
-/// Box-Muller in f64 on pairs of 53-bit and 32-bit words; one Philox block gives two numbers.
+/// Uses Box-Muller in f64 on pairs of 53-bit and 32-bit words; one Philox block gives two numbers.
 pub(crate) fn gaussian(seed: u64, index: u64) -> f64 {
     let [a, b, c, d] = philox(split(seed), index / 2);
-    // Open at 0, so that the logarithm is finite.
+    // Excludes 0, so that the logarithm is finite.
     let uniform =
         |high: u32, low: u32| ((u64::from(high) << 21 | u64::from(low) >> 11) as f64 + 0.5) / 2f64.powi(53);
     let radius = (-2.0 * uniform(a, b).ln()).sqrt();
@@ -154,7 +151,7 @@ mod tests {
 
     #[test]
     fn known_answers() {
-        // The reference implementation's known-answer file, for philox4x32 with 10 rounds.
+        // From the known-answer file of the reference implementation, for philox4x32 with 10 rounds.
         assert_eq!(philox([0, 0], 0), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
     }
 

@@ -8,36 +8,36 @@ use crate::{Cancel, Device, DeviceInfo, Error, MemoryKind, Needs, Result, availa
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Status {
-    /// Passes over the data that ended.
+    /// The number of completed passes over the data.
     pub pass: u32,
-    /// Most passes there can be.
+    /// The maximum number of passes.
     pub passes: u32,
-    /// Rows done in this pass.
+    /// The number of rows done in this pass.
     pub rows: u64,
-    /// Rows of one pass.
+    /// The number of rows of one pass.
     pub total: u64,
-    /// Largest relative residual of the wanted components, once there is one.
+    /// The largest relative residual of the wanted components; none before the first.
     pub residual: Option<f64>,
 }
 
 impl Status {
-    /// The start of pass `pass` of at most `passes`, over `total` rows.
+    /// Creates the status at the start of pass `pass` of at most `passes`, over `total` rows.
     pub const fn new(pass: u32, passes: u32, total: u64) -> Self {
         Self { pass, passes, rows: 0, total, residual: None }
     }
 }
 
-/// A callback that is told about progress, from the calling thread.
+/// A callback that receives progress, on the calling thread.
 #[derive(Clone, Default)]
 pub struct Progress(Option<Arc<dyn Fn(Status) + Send + Sync>>);
 
 impl Progress {
-    /// Calls `tell` once per block.
+    /// Creates a callback; `tell` is called once per block.
     pub fn new(tell: impl Fn(Status) + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(tell)))
     }
 
-    /// Tells, if anyone listens.
+    /// Reports the status, if there is a callback.
     pub fn tell(&self, status: Status) {
         if let Some(tell) = &self.0 {
             tell(status);
@@ -51,7 +51,7 @@ impl fmt::Debug for Progress {
     }
 }
 
-/// Most memory that a long call may hold at once, in bytes. Planned before any data is read.
+/// The maximum memory that a long call may hold at once, in bytes. Calls plan their memory before they read any data.
 ///
 /// ```
 /// let memory = teatime::Budget::default().host(2 << 30);
@@ -60,14 +60,14 @@ impl fmt::Debug for Progress {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Budget {
-    /// Host memory for chunks, staging and small factorisations. Default: half of what the system can give without swapping
-    /// or, where that is less, of what the memory limits of the process's cgroups leave.
+    /// Host memory for chunks, staging and small factorisations. Default: half of the memory that the system can give without swapping, or that
+    /// the process's cgroup limits leave if that is less.
     pub host: Option<u64>,
-    /// Memory of the device. Default: three quarters of what the device reports; on the cpu device `host` counts.
+    /// Memory of the device. Default: three quarters of the memory that the device reports. The cpu device uses `host` instead.
     pub device: Option<u64>,
-    /// Bytes of it that are held already.
+    /// The bytes of the budget that are held already.
     pub(crate) held: Needs,
-    /// True for the host's, and the device's, where it is a default.
+    /// For host and device, true if the budget is a default.
     pub(crate) assumed: [bool; 2],
 }
 
@@ -86,21 +86,21 @@ impl Budget {
         self
     }
 
-    /// The host budget, or its default.
+    /// Returns the host budget, or its default.
     pub fn host_bytes(&self) -> u64 {
         self.host.unwrap_or_else(|| available_memory() / 2)
     }
 
-    /// The device budget, or its default; 2 GiB where the device does not say what it has.
+    /// Returns the device budget, or its default; 2 GiB if the device does not report its memory.
     pub fn device_bytes(&self, device: &DeviceInfo) -> u64 {
         self.device.unwrap_or_else(|| device.memory.map_or(2 << 30, |bytes| bytes / 4 * 3))
     }
 
-    /// The budget with so much more of it held. What is left is [`left`](Self::left); a later `fit` of the rest counts what is held
-    /// in its error.
+    /// Returns the budget with `needs` held in addition. [`left`](Self::left) is the remainder; a later `fit` includes the held bytes in its
+    /// error.
     ///
     /// # Errors
-    /// [`Error::Budget`] for the first memory, the host's before the device's, of which there is less than is held and needed.
+    /// [`Error::Budget`] if host memory, or else device memory, is less than the held and needed bytes together.
     pub fn fit(&self, device: &Device, needs: Needs) -> Result<Self> {
         let needs = needs.on(device);
         let rest = self.fit_host(needs.host)?;
@@ -119,7 +119,7 @@ impl Budget {
         })
     }
 
-    /// [`fit`](Self::fit) for work without a device.
+    /// Holds host memory as [`fit`](Self::fit), for work without a device.
     ///
     /// # Errors
     /// [`Error::Budget`].
@@ -135,18 +135,18 @@ impl Budget {
         })
     }
 
-    /// Bytes that are not [held](Self::fit); of the device none where it has the host's memory.
+    /// Returns the bytes that are not [held](Self::fit); no device bytes if the device shares the host's memory.
     pub fn left(&self, device: &Device) -> Needs {
         let own = if device.shares_host_memory() { 0 } else { self.device_bytes(device.info()) };
         Needs { host: self.left_of_host(), device: own.saturating_sub(self.held.device) }
     }
 
-    /// Bytes of the host's memory that are not held.
+    /// Returns the bytes of host memory that are not held.
     pub(crate) fn left_of_host(&self) -> u64 {
         self.host_bytes().saturating_sub(self.held.host)
     }
 
-    /// The budget with its defaults in place; of the device none where it has the host's memory.
+    /// Returns the budget with defaults filled in; without a device budget if the device shares the host's memory.
     pub(crate) fn planned(&self, device: &Device) -> Self {
         let own = (!device.shares_host_memory()).then(|| self.device_bytes(device.info()));
         Self::default().host(self.host_bytes()).device(own)
@@ -161,7 +161,7 @@ fn enough(memory: MemoryKind, budget: u64, minimum: u64, given: bool) -> Result<
     if budget < minimum { Err(Error::Budget { memory, what: None, budget, minimum, given }) } else { Ok(()) }
 }
 
-/// Options of a long call. The default never stops, is silent, and takes a stated share of memory.
+/// Options of a long call. By default a call never stops early, reports no progress, and uses the default share of memory.
 ///
 /// ```
 /// use teatime::{Budget, Cancel, Progress, Run};
@@ -177,9 +177,9 @@ fn enough(memory: MemoryKind, budget: u64, minimum: u64, given: bool) -> Result<
 pub struct Run {
     /// Stops the call.
     pub cancel: Cancel,
-    /// Is told how far the call is.
+    /// Receives the call's progress.
     pub progress: Progress,
-    /// Bounds the call's memory.
+    /// Limits the call's memory.
     pub memory: Budget,
 }
 
@@ -208,7 +208,7 @@ mod tests {
         };
         let error = Budget::default().fit_host(u64::MAX).unwrap_err();
         assert!(matches!(error, Error::Budget { minimum: u64::MAX, given: false, .. }), "{error}");
-        // A default stays one.
+        // A default stays marked as such.
         let rest = Budget::default().fit_host(1).unwrap();
         assert!(matches!(rest.fit_host(u64::MAX), Err(Error::Budget { given: false, .. })));
         assert_eq!(Needs::host(u64::MAX) * 2 + Needs::device(1), Needs { host: u64::MAX, device: 1 });

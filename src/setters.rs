@@ -1,7 +1,7 @@
 //! Setters of options.
 
-/// Makes a method for each field of options that takes its value and gives the options back: `name(type)`, and after `=` what is stored,
-/// where that is not the argument itself. For the packages of this workspace.
+/// Makes a setter for each field of an options struct, which takes the value and returns the options: `name(type)`, followed by `= expression`
+/// if the stored value differs from the argument. For the packages of this workspace.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! setters {

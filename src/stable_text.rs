@@ -1,16 +1,15 @@
-//! Values as text that stored arrays keep the hash of.
+//! Values as stable text, whose hash is kept with stored arrays.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-/// A value as text that is hashed or stored, so that a run knows what an earlier one began. The text names types and fields in literals:
-/// it stays the same where they are renamed. A field that is added should have no text while it is at its default. For the packages of
-/// this workspace.
+/// A value as text that is hashed or stored, so that a run recognizes what an earlier run began. The text has type and field names as literals,
+/// so it stays the same if they are renamed. A new field should add no text while it has its default. For the packages of this workspace.
 pub trait StableText {
-    /// The text.
+    /// Returns the text.
     fn stable_text(&self) -> String;
 }
 
-/// The text of a struct: its name, and the names and values of its fields.
+/// Returns the text of a struct: its name, and the names and values of its fields.
 pub fn fields(name: &str, fields: &[(&str, &dyn StableText)]) -> String {
     let fields = fields.iter().map(|(name, value)| format!("{name}: {}", value.stable_text()));
     format!("{name} {{ {} }}", fields.collect::<Vec<_>>().join(", "))
@@ -26,7 +25,7 @@ macro_rules! as_debug {
     )*};
 }
 
-// The standard library's own types have no names that change.
+// The debug texts of the standard library's types are stable.
 as_debug!(bool u8 u32 u64 usize f64 String PathBuf BTreeMap<String, u64>);
 
 impl<T: StableText> StableText for Option<T> {

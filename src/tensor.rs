@@ -21,30 +21,30 @@ use crate::{
     launch::Arg,
 };
 
-/// Bytes that are copied to the host or from it between two looks at whether the call is cancelled: some hundredths of a second.
+/// The number of bytes copied to or from the host between two checks for cancellation, in some hundredths of a second.
 const PIECE: usize = if cfg!(test) { 64 << 10 } else { 256 << 20 };
 
 /// A row-major array of any rank, resident on one [`Device`].
 ///
-/// Holds the device's memory until dropped. Sizes are counted in elements; one tensor is one buffer of the device,
-/// so [`Limits::buffer`](crate::Limits::buffer) bounds it.
+/// A tensor holds device memory until it is dropped. Sizes are counted in elements. One tensor is one buffer of the device, so
+/// [`Limits::buffer`](crate::Limits::buffer) bounds it.
 ///
-/// Values come in by [`from_slice`](Self::from_slice) and [`write`](Self::write), go out by [`read`](Self::read),
-/// [`read_into`](Self::read_into) and [`into_values`](Self::into_values), to another device by [`to_device`](Self::to_device), and
-/// [`rows`](Self::rows) takes part of them. [`TensorView::from_slice`] takes values of the host where they are.
+/// [`from_slice`](Self::from_slice) and [`write`](Self::write) take values from the host. [`read`](Self::read), [`read_into`](Self::read_into)
+/// and [`into_values`](Self::into_values) return values to the host, [`to_device`](Self::to_device) copies to another device, and
+/// [`rows`](Self::rows) selects rows. [`TensorView::from_slice`] uses values of the host in place.
 pub struct Tensor<T: Element> {
     device: Device,
-    /// Shared with views alone, which borrow the tensor.
+    /// Shared only with views, which borrow the tensor.
     buffer: Arc<Buffer>,
-    /// The place of the first element in the buffer, in bytes: above 0 in views alone.
+    /// The offset of the first element in the buffer, in bytes; above 0 only in views.
     offset: u64,
-    /// Guard words behind the last element, in bytes.
+    /// The number of guard bytes after the last element.
     guard: u64,
     shape: Box<[u64]>,
     element: PhantomData<T>,
 }
 
-/// The index along each axis of `shape` of the element that is at `place` in C order.
+/// Returns the index along each axis of `shape` for the element at position `place` in C order.
 pub(crate) fn index_at(place: u64, shape: &[u64]) -> Vec<u64> {
     let (mut index, mut left) = (vec![0; shape.len()], place);
     for (at, extent) in index.iter_mut().zip(shape).rev() {
@@ -53,8 +53,7 @@ pub(crate) fn index_at(place: u64, shape: &[u64]) -> Vec<u64> {
     index
 }
 
-/// A window of a tensor as a kernel argument: it starts at the device's alignment, so `start` elements before the
-/// wanted ones.
+/// A window of a tensor as a kernel argument. The window begins at the device's alignment, `start` elements before the wanted ones.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window<'a> {
     pub(crate) arg: Arg<'a>,
@@ -62,7 +61,7 @@ pub(crate) struct Window<'a> {
 }
 
 impl<T: Element> Tensor<T> {
-    /// A tensor with the host's values, in C order.
+    /// Creates a tensor with the host's values, in C order.
     ///
     /// # Errors
     /// [`Error::Shape`] when `values` does not hold `product(shape)` elements; [`Error::Limit`] and
@@ -74,7 +73,7 @@ impl<T: Element> Tensor<T> {
         Ok(tensor)
     }
 
-    /// A tensor of zeros.
+    /// Creates a tensor of zeros.
     ///
     /// # Errors
     /// [`Error::Limit`] and [`Error::OutOfMemory`] when the device has no room.
@@ -86,7 +85,7 @@ impl<T: Element> Tensor<T> {
         Ok(tensor)
     }
 
-    /// A tensor whose elements are yet to be written: they may have any value.
+    /// Creates a tensor whose elements are undefined until they are written.
     ///
     /// # Errors
     /// As [`zeros`](Self::zeros).
@@ -94,7 +93,7 @@ impl<T: Element> Tensor<T> {
         Self::uninitialised(device, shape, false)
     }
 
-    /// The same, of memory that an upload fills where `for_upload`.
+    /// Creates a tensor of undefined elements. `for_upload` says that an upload fills it.
     fn uninitialised(device: &Device, shape: &[u64], for_upload: bool) -> Result<Self> {
         let len = checked_len("Tensor", shape)?;
         let bytes = len.checked_mul(T::DTYPE.size()).filter(|&bytes| bytes < 1 << 62);
@@ -103,7 +102,7 @@ impl<T: Element> Tensor<T> {
         Ok(Self::from_buffer(device, device.alloc(bytes, for_upload)?, shape))
     }
 
-    /// A tensor on memory that holds at least as many elements.
+    /// Creates a tensor on memory that holds at least as many elements.
     pub(crate) fn from_buffer(device: &Device, buffer: Buffer, shape: &[u64]) -> Self {
         let guard = buffer.guard;
         Self {
@@ -116,18 +115,18 @@ impl<T: Element> Tensor<T> {
         }
     }
 
-    /// The memory of the elements, and their place in it in bytes.
+    /// Returns the memory of the elements, and their byte offset in it.
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     pub(crate) fn memory(&self) -> (&Memory, u64) {
         (&self.buffer.memory, self.offset)
     }
 
-    /// The memory of the elements: that of a tensor that is owned belongs to nothing else.
+    /// Returns the memory of the elements. An owned tensor's memory has no other owner.
     pub(crate) fn into_memory(self) -> Memory {
         Arc::into_inner(self.buffer).expect("views should borrow their tensor").memory
     }
 
-    /// A tensor with the first bytes of a staging slot; what is enqueued from now on sees them.
+    /// Creates a tensor with the first bytes of a staging slot, ordered before all work enqueued later.
     pub(crate) fn from_staging(device: &Device, slot: &mut Staging, shape: &[u64]) -> Result<Self> {
         let tensor = Self::uninitialised(device, shape, true)?;
         if !tensor.is_empty() {
@@ -138,12 +137,12 @@ impl<T: Element> Tensor<T> {
         Ok(tensor)
     }
 
-    /// A tensor that [`put`](Self::put) fills.
+    /// Creates a tensor that [`put`](Self::put) fills.
     pub(crate) fn for_parts(device: &Device, shape: &[u64]) -> Result<Self> {
         Self::uninitialised(device, shape, true)
     }
 
-    /// Takes elements from a staging slot, the first of which begins a word; what is enqueued from now on sees them.
+    /// Copies `elements` from a staging slot, ordered before all work enqueued later. The first element must begin a word.
     pub(crate) fn put(&mut self, slot: &mut Staging, elements: Range<u64>) -> Result<()> {
         let [offset, end] = [elements.start, elements.end].map(|element| element * T::DTYPE.size());
         assert!(
@@ -159,7 +158,7 @@ impl<T: Element> Tensor<T> {
         Ok(())
     }
 
-    /// The tensor's memory as elements of another type, which take no more of it.
+    /// Reinterprets the tensor's memory as elements of another type, which need no more memory.
     pub(crate) fn into_elements<U: Element>(self, shape: &[u64]) -> Tensor<U> {
         Tensor {
             device: self.device,
@@ -171,12 +170,12 @@ impl<T: Element> Tensor<T> {
         }
     }
 
-    /// Bytes that are copied at once.
+    /// Returns the number of bytes that are copied at once.
     fn piece(&self) -> usize {
         if self.device.cancel().is_some() { PIECE } else { usize::MAX }
     }
 
-    /// Copies whole words, then the bytes of the last, incomplete one with padding.
+    /// Copies whole words, then an incomplete last word with padding.
     fn upload_bytes(&self, bytes: &[u8]) -> Result<()> {
         self.device.count_to_device(bytes.len() as u64);
         let (words, tail) = bytes.split_at(bytes.len() / 4 * 4);
@@ -195,10 +194,10 @@ impl<T: Element> Tensor<T> {
         Ok(())
     }
 
-    /// Replaces all elements by the host's values, in C order. What was enqueued before sees the old ones; does not wait for it.
+    /// Replaces all elements by the host's values, in C order. Work enqueued earlier still sees the old values; does not wait for that work.
     ///
     /// # Errors
-    /// [`Error::Shape`] when there are not as many values as elements; [`Error::DeviceLost`] and what the driver reports.
+    /// [`Error::Shape`] when the numbers of values and elements differ; [`Error::DeviceLost`] and what the driver reports.
     ///
     /// ```
     /// use teatime::{Device, Tensor};
@@ -214,7 +213,7 @@ impl<T: Element> Tensor<T> {
     }
 
     /// # Errors
-    /// [`Error::Shape`] unless there are as many as elements.
+    /// [`Error::Shape`] unless the number of values equals the number of elements.
     fn check_count(&self, op: &'static str, values: usize) -> Result<()> {
         if values as u64 != self.len() {
             return Err(Error::shape(op, format_args!("{:?}", self.shape), format_args!("{values} values")));
@@ -222,8 +221,8 @@ impl<T: Element> Tensor<T> {
         Ok(())
     }
 
-    /// A copy of its own on the same device. Enqueues; does not wait, but for [rows](Self::rows) that do not start at a multiple of 4
-    /// bytes, which go through the host.
+    /// Copies the tensor on the same device. Enqueues; does not wait, except for [rows](Self::rows) that do not start at a multiple of 4 bytes,
+    /// which are copied through the host.
     ///
     /// # Errors
     /// [`Error::Limit`] and [`Error::OutOfMemory`] when the device has no room.
@@ -231,13 +230,13 @@ impl<T: Element> Tensor<T> {
         self.to_device(&self.device)
     }
 
-    /// A copy of its own on a device: another one, or as [`try_clone`](Self::try_clone).
+    /// Copies the tensor to a device; on the same device, the same as [`try_clone`](Self::try_clone).
     ///
     /// # Errors
     /// [`Error::Limit`] and [`Error::OutOfMemory`] when that device has no room; as [`read`](Self::read).
     ///
     /// # Cost
-    /// To another device, a copy to the host, for which it waits, and one from there.
+    /// To another device, it copies to the host, waits, and copies from the host.
     ///
     /// ```
     /// use teatime::{Device, Tensor};
@@ -257,18 +256,18 @@ impl<T: Element> Tensor<T> {
         Ok(copy)
     }
 
-    /// Rows `rows` of a matrix, or so many of whatever the first axis counts: a view, which operations take as they take a tensor. Copies
-    /// nothing; while there are views, the tensor cannot be written.
+    /// Returns rows of a matrix, or subarrays along the first axis, as a view, which operations accept in place of a tensor. Copies nothing. The
+    /// tensor cannot be written while views exist.
     ///
     /// # Shapes
     /// (m, ...) -> (rows, ...).
     ///
     /// # Accuracy
-    /// Operations give the bits that they give of a copy, but for products on CUDA: cuBLAS takes rows that start at a multiple of 16 bytes,
-    /// our own kernels others.
+    /// Results for a view equal those for a copy to the bit, except for products on CUDA: cuBLAS takes rows that start at a multiple of
+    /// 16 bytes, our own kernels take the rest.
     ///
     /// # Errors
-    /// [`Error::Shape`] for a tensor without axes; [`Error::Argument`] for rows that end beyond the last, or before they start.
+    /// [`Error::Shape`] for a tensor without axes; [`Error::Argument`] for a range beyond the last row, or one that ends before it starts.
     ///
     /// ```
     /// use teatime::{Device, Tensor, linalg};
@@ -288,13 +287,13 @@ impl<T: Element> Tensor<T> {
         }
         let shape: Box<[u64]> = [rows.end - rows.start].iter().chain(of_row).copied().collect();
         let row_bytes = of_row.iter().product::<u64>() * T::DTYPE.size();
-        // A view of no elements starts where the buffer does, which may end where the rows would start.
+        // An empty view starts at the buffer's start, because the rows may start at the buffer's end.
         let is_empty = shape.contains(&0);
         let offset = if is_empty { 0 } else { self.offset + rows.start * row_bytes };
         Ok(TensorView::new(Self { offset, guard: 0, shape, ..self.view().part }))
     }
 
-    /// A view of all of it.
+    /// Returns a view of the whole tensor.
     pub(crate) fn view(&self) -> TensorView<'_, T> {
         TensorView::new(Self {
             device: self.device.clone(),
@@ -306,33 +305,33 @@ impl<T: Element> Tensor<T> {
         })
     }
 
-    /// The device it lives on. A kernel that writes the tensor is launched by [`Kernel::launch`](crate::kernel::Kernel::launch), which needs
-    /// no device.
+    /// Returns the tensor's device. To launch a kernel that writes the tensor, use [`Kernel::launch`](crate::kernel::Kernel::launch), which
+    /// needs no device.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// Extent of each axis.
+    /// Returns the extent of each axis.
     pub fn shape(&self) -> &[u64] {
         &self.shape
     }
 
-    /// Number of elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> u64 {
         self.shape.iter().product()
     }
 
-    /// True where it has no elements.
+    /// True if the tensor has no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes of its elements.
+    /// Returns the number of bytes of the elements.
     pub fn bytes(&self) -> u64 {
         self.len() * T::DTYPE.size()
     }
 
-    /// The tensor's elements under another shape; copies nothing.
+    /// Returns the tensor with another shape, without a copy.
     ///
     /// # Errors
     /// [`Error::Shape`] when the number of elements differs.
@@ -344,7 +343,7 @@ impl<T: Element> Tensor<T> {
         Ok(Self { shape: shape.into(), ..self })
     }
 
-    /// The tensor's bits as elements of another type of the same size; copies nothing.
+    /// Reinterprets the tensor's bits as elements of another type of the same size, without a copy.
     pub(crate) fn cast<U: Element>(self) -> Tensor<U> {
         assert_eq!(T::DTYPE.size(), U::DTYPE.size(), "a cast should keep the size of an element");
         let shape = self.shape.clone();
@@ -361,17 +360,17 @@ impl<T: Element> Tensor<T> {
         Ok(values)
     }
 
-    /// Elements as the host counts.
+    /// Returns the number of elements as `usize`.
     fn host_len(&self) -> Result<usize> {
         let fits =
             |_| Error::Limit { what: "elements on the host", requested: self.len(), max: usize::MAX as u64 };
         usize::try_from(self.len()).map_err(fits)
     }
 
-    /// [`read`](Self::read) into memory that the caller has, in place of what is there.
+    /// Reads the elements as [`read`](Self::read) does, into the caller's memory.
     ///
     /// # Errors
-    /// [`Error::Shape`] when there is not as much room as there are elements; as [`read`](Self::read).
+    /// [`Error::Shape`] when the numbers of values and elements differ; as [`read`](Self::read).
     ///
     /// ```
     /// use teatime::{Device, Tensor};
@@ -384,7 +383,7 @@ impl<T: Element> Tensor<T> {
     pub fn read_into(&self, values: &mut [T]) -> Result<()> {
         self.check_count("Tensor::read_into", values.len())?;
         let out = bytemuck::cast_slice_mut(values);
-        // A download looks at the guard words behind the elements, and takes rows that start within a word.
+        // A download checks the guard words after the elements, and supports rows that start within a word.
         if self.guard > 0 || !self.offset.is_multiple_of(4) || self.is_empty() {
             out.copy_from_slice(&self.download()?.bytes()?);
             return Ok(());
@@ -398,7 +397,7 @@ impl<T: Element> Tensor<T> {
         Ok(())
     }
 
-    /// Waits for everything enqueued and gives the elements to the host, in C order: those of the cpu device are not copied.
+    /// Waits for all enqueued work and moves the elements to the host, in C order. Elements of the cpu device are not copied.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -410,7 +409,7 @@ impl<T: Element> Tensor<T> {
     /// # Ok::<(), teatime::Error>(())
     /// ```
     pub fn into_values(self) -> Result<HostValues<T>> {
-        // A view that was forgotten has the memory too.
+        // A leaked view owns the memory too.
         if self.device.info().backend != Backend::Cpu || Arc::strong_count(&self.buffer) > 1 {
             return Ok(HostValues(Values::Owned(self.read()?)));
         }
@@ -420,11 +419,11 @@ impl<T: Element> Tensor<T> {
         }))
     }
 
-    /// [`read`](Self::read) that waits for nothing: the elements as a future, of any runtime and of none, which holds up no thread that
-    /// enqueues or draws. It borrows nothing, and later changes of the tensor do not change it.
+    /// Reads the elements as [`read`](Self::read) does, but as a future, in any async runtime or without one, so that no thread that enqueues or
+    /// draws is blocked. The future borrows nothing, and later changes of the tensor do not affect it.
     ///
     /// # Cost
-    /// A thread for each, from its first poll on. On CUDA, 32 MiB or more are copied before this returns.
+    /// A thread for each future, from its first poll on. On CUDA, 32 MiB or more are copied before this function returns.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -442,13 +441,13 @@ impl<T: Element> Tensor<T> {
         async { pending?.await }
     }
 
-    /// Starts a copy of the elements to the host, behind everything enqueued. Does not wait, so that work enqueued next runs beside it.
+    /// Starts a copy of the elements to the host, after all enqueued work. Does not wait, so that work enqueued next runs concurrently.
     ///
     /// # Errors
     /// As [`read`](Self::read); [`Error::OutOfMemory`].
     pub fn download(&self) -> Result<Pending<T>> {
         let guard = self.guard;
-        // Whole words are copied: rows may start within one.
+        // Copies whole words, as rows may start within a word.
         let before = self.offset % 4;
         let bytes = (before + self.bytes()).next_multiple_of(if guard > 0 { 16 } else { 4 }) + guard;
         let download = if bytes == 0 {
@@ -462,7 +461,7 @@ impl<T: Element> Tensor<T> {
         Ok(Pending { download, before: (self.offset % 4) as usize, len, guard, element: PhantomData })
     }
 
-    /// [`download`](Self::download) of what nobody needs on the device afterwards: elements of the cpu device are not copied.
+    /// [`download`](Self::download) of a tensor that the device no longer needs; elements of the cpu device are not copied.
     pub(crate) fn send(self) -> Result<Sent<T>> {
         if self.device.shares_host_memory() {
             Ok(Sent::Here(self))
@@ -471,9 +470,9 @@ impl<T: Element> Tensor<T> {
         }
     }
 
-    /// Waits for the elements, as bytes of the host; those of the cpu device are not copied.
+    /// Waits for the elements and returns them as host bytes; elements of the cpu device are not copied.
     pub(crate) fn into_bytes(self) -> Result<HostBytes> {
-        // A download looks at the guard words behind the elements.
+        // A download checks the guard words after the elements.
         if self.guard > 0 || self.is_empty() {
             return self.download()?.bytes().map(HostBytes::Owned);
         }
@@ -483,24 +482,24 @@ impl<T: Element> Tensor<T> {
         device.driver().take(self.into_memory(), bytes)
     }
 
-    /// The extents of a matrix.
+    /// Returns the extents of a matrix.
     pub(crate) fn matrix(&self, op: &'static str) -> Result<[u64; 2]> {
         let shape: Result<[u64; 2], _> = (*self.shape).try_into();
         shape.map_err(|_| Error::shape(op, "a matrix", format_args!("shape {:?}", self.shape)))
     }
 
-    /// All elements as an argument that a [kernel](crate::kernel) reads. A [view](Self::rows) has to begin at a multiple of
+    /// Returns all elements as an argument that a [kernel](crate::kernel) reads. A [view](Self::rows) must begin at a multiple of
     /// [`Limits::alignment`](crate::Limits::alignment).
     pub fn as_read(&self) -> Arg<'_> {
         self.arg(Access::Read)
     }
 
-    /// All elements as an argument that a [kernel](crate::kernel) writes.
+    /// Returns all elements as an argument that a [kernel](crate::kernel) writes.
     pub fn as_write(&mut self) -> Arg<'_> {
         self.arg(Access::Write)
     }
 
-    /// All elements as an argument that a [kernel](crate::kernel) reads and writes.
+    /// Returns all elements as an argument that a [kernel](crate::kernel) reads and writes.
     pub fn as_read_write(&mut self) -> Arg<'_> {
         self.arg(Access::ReadWrite)
     }
@@ -509,17 +508,17 @@ impl<T: Element> Tensor<T> {
         Arg { device: &self.device, slice: self.slice(0, self.bytes()), access, dtype: T::DTYPE }
     }
 
-    /// A window of elements that a kernel reads.
+    /// Returns a window of elements that a kernel reads.
     pub(crate) fn window(&self, elements: Range<u64>) -> Window<'_> {
         self.access(elements, Access::Read)
     }
 
-    /// A window of elements that a kernel writes, all of them.
+    /// Returns a window of elements that a kernel writes completely.
     pub(crate) fn window_mut(&mut self, elements: Range<u64>) -> Window<'_> {
         self.access(elements, Access::Write)
     }
 
-    /// A window of elements that a kernel reads and writes.
+    /// Returns a window of elements that a kernel reads and writes.
     pub(crate) fn window_update(&mut self, elements: Range<u64>) -> Window<'_> {
         self.access(elements, Access::ReadWrite)
     }
@@ -537,19 +536,19 @@ impl<T: Element> Tensor<T> {
         Window { arg: Arg { device: &self.device, slice, access, dtype: T::DTYPE }, start }
     }
 
-    /// All elements, for a copy that a driver makes: of a tensor whose first one begins a word.
+    /// Returns all elements, for a driver's copy. The first element must begin a word.
     pub(crate) fn whole(&self) -> Slice<'_> {
         self.slice(0, self.bytes().next_multiple_of(4))
     }
 
-    /// So many bytes, from one on that is counted from the first element.
+    /// Returns `bytes` bytes, from byte `start` of the elements on.
     pub(crate) fn slice(&self, start: u64, bytes: u64) -> Slice<'_> {
         Slice { memory: &self.buffer.memory, offset: self.offset + start, bytes }
     }
 }
 
 /// # Errors
-/// [`Error::Shape`] unless there are as many values as a tensor of that shape has elements.
+/// [`Error::Shape`] unless the number of values equals the number of elements of that shape.
 fn check_len(op: &'static str, values: usize, shape: &[u64]) -> Result<()> {
     if checked_len(op, shape)? != values as u64 {
         return Err(Error::shape(op, format_args!("{shape:?}"), format_args!("{values} values")));
@@ -557,10 +556,10 @@ fn check_len(op: &'static str, values: usize, shape: &[u64]) -> Result<()> {
     Ok(())
 }
 
-/// The number of elements, or an error when it does not fit 64 bits.
+/// Returns the number of elements.
 pub(crate) fn checked_len(op: &'static str, shape: &[u64]) -> Result<u64> {
     let len = shape.iter().try_fold(1u64, |len, &extent| len.checked_mul(extent));
-    // A zero extent makes the product 0 only after the others have multiplied.
+    // A zero extent makes the product 0 only after the other extents were multiplied and may have overflowed.
     len.or_else(|| shape.contains(&0).then_some(0))
         .ok_or_else(|| Error::shape(op, "fewer than 2^64 elements", format_args!("shape {shape:?}")))
 }
@@ -573,8 +572,8 @@ impl<T: Element> fmt::Debug for Tensor<T> {
 
 #[cfg(feature = "ndarray")]
 impl<T: Element> Tensor<T> {
-    /// A tensor with an array's values, whatever its memory order. Copies them: to the device, and where the array is not in C order once
-    /// more on the host.
+    /// Creates a tensor with an array's values, whatever its memory order. Copies the values to the device; an array that is not in C order is
+    /// copied on the host first.
     ///
     /// # Errors
     /// As [`from_slice`](Self::from_slice).
@@ -589,7 +588,7 @@ impl<T: Element> Tensor<T> {
         }
     }
 
-    /// The elements as an array in C order, of the tensor's shape. Waits, and copies as [`read`](Self::read) does.
+    /// Returns the elements as an array in C order with the tensor's shape. Waits, and copies as [`read`](Self::read) does.
     ///
     /// # Errors
     /// As [`read`](Self::read); [`Error::Shape`] for a shape that ndarray cannot hold.

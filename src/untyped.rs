@@ -1,17 +1,17 @@
-//! Tensors of a type that is known at run time.
+//! Tensors with an element type known at run time.
 
 use std::ops::Range;
 
 use crate::{DType, Device, Element, Result, Tensor, driver::HostBytes, dtype::with_dtype, tensor::Window};
 
-/// A tensor of any type, for code that does nothing with elements but launch kernels: it is compiled once, not for each type.
+/// A tensor of any type, for code that only launches kernels on it: such code is compiled once instead of once per type.
 pub(crate) trait Untyped {
     fn device(&self) -> &Device;
     fn dtype(&self) -> DType;
     fn len(&self) -> u64;
     fn window(&self, elements: Range<u64>) -> Window<'_>;
     fn window_update(&mut self, elements: Range<u64>) -> Window<'_>;
-    /// Waits for the elements; those of the cpu device are not copied.
+    /// Waits and returns the elements as bytes; elements of the cpu device are not copied.
     fn into_bytes(self: Box<Self>) -> Result<HostBytes>;
 }
 
@@ -41,7 +41,7 @@ impl<T: Element> Untyped for Tensor<T> {
     }
 }
 
-/// A tensor of that type and shape, of undefined elements.
+/// Creates a tensor of that type and shape, with undefined elements.
 ///
 /// # Errors
 /// As [`Tensor::empty`].

@@ -1,4 +1,4 @@
-//! Waiting for work: the thread looks meanwhile whether it is cancelled, since it may be the only one that can tell
+//! Waiting for work with regular checks for cancellation, because the waiting thread may be the only one that can detect it
 //! ([`Cancel::asking`]).
 
 use std::{
@@ -11,15 +11,15 @@ use rayon::ThreadPool;
 
 use crate::{Cancel, Error, Result};
 
-/// Rows from which on a decomposition is worth a thread of its own, so that its caller can look whether to wait on.
+/// The minimum number of rows for which a decomposition runs in its own thread, so that its caller can check for cancellation.
 const LONG: usize = 256;
-/// The time between two looks.
+/// The time between two checks.
 const BETWEEN: Duration = Duration::from_millis(20);
 
-/// A decomposition of n rows, which cannot be stopped: of a long one, the thread goes on by itself where the call is cancelled.
+/// Runs a decomposition of n rows, which cannot be stopped. If a long one is cancelled, the call returns and the thread finishes by itself.
 ///
 /// # Errors
-/// [`Error::Cancelled`]; [`Error::Driver`] where the system gives no thread; what `work` returns.
+/// [`Error::Cancelled`]; [`Error::Driver`] if the system cannot start a thread; what `work` returns.
 pub(crate) fn apart<T: Send + 'static>(
     cancel: Option<&Cancel>,
     n: usize,
@@ -28,7 +28,7 @@ pub(crate) fn apart<T: Send + 'static>(
     let Some(cancel) = cancel.filter(|_| n >= LONG) else { return work() };
     let (send, receive) = mpsc::channel();
     let working = thread::Builder::new().name("teatime-host".into()).spawn(move || {
-        // After a cancelled call, nobody takes it.
+        // After a cancelled call, nobody receives the result.
         let _ = send.send(work());
     });
     let working = working.map_err(|source| Error::Driver { backend: "cpu", source: Box::new(source) })?;
@@ -40,7 +40,7 @@ pub(crate) fn apart<T: Send + 'static>(
     }
 }
 
-/// Runs `f` on one of the pool's threads, here where this is one of them, and gives its result.
+/// Runs `f` on one of the pool's threads, or on this thread if it is one of them, and returns the result.
 pub(crate) fn install<T: Send>(
     pool: &ThreadPool,
     cancel: Option<&Cancel>,
@@ -52,10 +52,10 @@ pub(crate) fn install<T: Send>(
     let (send, receive) = mpsc::channel();
     let done = pool.in_place_scope(|scope| {
         scope.spawn(move |_| {
-            // It is waited for.
+            // The receiver waits for the result.
             let _ = send.send(f());
         });
-        // The work may look at the flag too.
+        // Checks the flag for the work, but waits on.
         let look = || {
             cancel.is_cancelled();
             Ok(())
@@ -65,7 +65,7 @@ pub(crate) fn install<T: Send>(
     done.expect("a scope should hand on a panic")
 }
 
-/// Waits for the value that is sent; `None` where the sender is gone. `look` says now and then whether to wait on.
+/// Waits for the value; returns `None` if the sender was dropped. Calls `look` regularly to decide whether to continue.
 ///
 /// # Errors
 /// The error that `look` returns.
@@ -102,7 +102,7 @@ mod tests {
         });
         assert!(matches!(found, Err(Error::Cancelled)), "{found:?}");
         canceller.join().unwrap();
-        // It was waiting until now.
+        // The work was still waiting, so it can receive.
         assert!(go_on.send(()).is_ok());
     }
 
@@ -133,7 +133,7 @@ mod tests {
         let is_asked = std::sync::Mutex::new(is_asked);
         let found = install(pool, Some(&cancel), || {
             is_asked.lock().unwrap().recv().unwrap();
-            // One thread may not wait for itself.
+            // A thread of the pool must not wait for itself.
             install(pool, Some(&cancel), || 7)
         });
         assert_eq!((found, cancel.is_cancelled()), (7, true));

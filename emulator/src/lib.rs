@@ -1,5 +1,5 @@
 #![doc = include_str!("../README.md")]
-// Shared objects and the host's compiler are used as on Linux; elsewhere the crate is empty.
+// The crate uses shared objects and the host's compiler as Linux has them; on other systems it is empty.
 #![cfg(target_os = "linux")]
 #![allow(unsafe_code, reason = "loads shared objects and calls them")]
 
@@ -21,7 +21,7 @@ macro_rules! sources {
     };
 }
 
-/// The emulator's files.
+/// The emulator's source files.
 const SOURCES: &[(&str, &str)] = sources![
     "abi.h",
     "api.h",
@@ -42,7 +42,7 @@ const SOURCES: &[(&str, &str)] = sources![
     "writes.h",
 ];
 
-/// Each library and what it is made of.
+/// Each library with its source files.
 const LIBRARIES: [(&str, &[&str]); 3] = [
     (
         "libcuda.so",
@@ -52,22 +52,22 @@ const LIBRARIES: [(&str, &[&str]); 3] = [
     ("libcublas.so", &["libcublas.cpp"]),
 ];
 
-/// The libraries, where they stand beside the header of kernels.
+/// The paths of the libraries, which are in one folder with the kernels' header.
 #[derive(Clone, Debug)]
 pub struct Libraries {
-    /// Stands for NVIDIA's driver.
+    /// Replaces NVIDIA's driver.
     pub cuda: PathBuf,
-    /// Stands for its run-time compiler.
+    /// Replaces NVIDIA's run-time compiler.
     pub nvrtc: PathBuf,
-    /// Stands for cuBLAS; it needs the driver's symbols.
+    /// Replaces cuBLAS; it needs the driver's symbols.
     pub cublas: PathBuf,
-    /// The folder of all. Its name has a digest of their sources: what one emulator compiled no other loads, so that this
+    /// The folder of the libraries. Its name has a digest of their sources: no other emulator loads code that this one compiled, so the digest
     /// belongs in the keys of caches.
     pub folder: PathBuf,
 }
 
 impl Libraries {
-    /// Builds them in a folder of their own in `parent`, unless they are there.
+    /// Builds the libraries in a folder of their own below `parent`, unless they exist.
     ///
     /// # Errors
     /// The error says what is missing, or holds the compiler's output.
@@ -82,7 +82,7 @@ impl Libraries {
         let digest: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         let folder = parent.join(format!("cuda-emulator-{digest}"));
         let [cuda, nvrtc, cublas] = LIBRARIES.map(|(name, _)| folder.join(name));
-        // Threads of one process build in the same folder.
+        // The lock keeps threads of one process from building in the same folder at once.
         let _one = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
         if !cuda.exists() {
             build(&folder, &compiler, &digest)?;
@@ -91,8 +91,8 @@ impl Libraries {
     }
 }
 
-/// Builds the libraries in the folder for temporary files, unless a process has done so before, and loads them for good: who asks
-/// the system's loader for `libcuda.so`, `libnvrtc.so` or `libcublas.so` gets these.
+/// Builds the libraries in the folder for temporary files, unless a process has done so before, and loads them for good: the system's loader then
+/// returns these libraries for `libcuda.so`, `libnvrtc.so` and `libcublas.so`.
 ///
 /// # Errors
 /// The error says what is missing, or holds the compiler's output.
@@ -100,7 +100,7 @@ pub fn load() -> Result<&'static Libraries, String> {
     loaded().map(|(libraries, _)| libraries)
 }
 
-/// The libraries, and libcuda for [`control`].
+/// Returns the libraries, and the loaded libcuda for [`control`].
 fn loaded() -> Result<&'static (Libraries, Library), String> {
     static LOADED: OnceLock<Result<(Libraries, Library), String>> = OnceLock::new();
     LOADED.get_or_init(open).as_ref().map_err(Clone::clone)
@@ -116,12 +116,12 @@ fn open() -> Result<(Libraries, Library), String> {
     };
     let cuda = open(&libraries.cuda, RTLD_GLOBAL)?;
     std::mem::forget(open(&libraries.cublas, RTLD_GLOBAL)?);
-    // NVIDIA's own, if it is loaded too, must not find symbols of this one.
+    // NVIDIA's own library, if it is loaded too, must not find symbols of this one.
     std::mem::forget(open(&libraries.nvrtc, RTLD_LOCAL)?);
     Ok((libraries, cuda))
 }
 
-/// Builds in a folder of this process alone, which then takes its name: another process finds all of it or none.
+/// Builds in a folder of this process alone, then renames it to `folder`: another process sees either all libraries or none.
 fn build(folder: &Path, compiler: &str, digest: &str) -> Result<(), String> {
     let own = folder.with_extension(process::id().to_string());
     let cannot = |error: io::Error| format!("cannot build the CUDA emulator in {}: {error}", own.display());
@@ -141,7 +141,7 @@ fn build(folder: &Path, compiler: &str, digest: &str) -> Result<(), String> {
         }
     }
     if fs::rename(&own, folder).is_err() {
-        // Another process was first; or the folder cannot be made, which loading from it then tells.
+        // Another process has finished first, or the folder cannot be created; the latter fails later, when the libraries are loaded.
         fs::remove_dir_all(&own).map_err(cannot)?;
     }
     Ok(())
@@ -159,7 +159,7 @@ fn compile(
         .args(words)
         .current_dir(folder)
         .args(["-std=c++17", "-O2", "-ftree-vectorize", "-fPIC", "-shared", "-pthread", "-fvisibility=hidden"])
-        // No contraction, so that cuBLAS gives the same bits on every host.
+        // Floating-point contraction is off, so that cuBLAS gives the same bits on every host.
         .arg("-ffp-contract=off")
         .arg(format!("-DEMULATOR_DIGEST=\"{digest}\""))
         .arg(format!("-Wl,-soname,{library}"))

@@ -1,4 +1,4 @@
-//! PCA against numpy in f64, and the promises: any chunking, number of threads or budget gives the same bits.
+//! Tests of PCA against numpy in f64, and of the guarantees: any chunking, number of threads or budget gives the same bits.
 
 use std::sync::{Arc, Mutex};
 
@@ -37,7 +37,7 @@ fn randomized(components: usize, stop: Stop) -> PcaOptions {
     options
 }
 
-/// Singular values, vectors and the sum of squares of the standardised matrix, in f64 and by LAPACK's kind of method.
+/// Returns the singular values and the sum of squares of the standardised matrix, in f64 and by a method like LAPACK's.
 fn oracle(dosages: &[i8], samples: usize, ploidy: f64) -> (Vec<f64>, f64) {
     let mut rows = Vec::new();
     for row in dosages.chunks(samples) {
@@ -91,7 +91,7 @@ fn matches_the_oracle_with_either_method() {
 
 #[test]
 fn chunks_threads_types_and_budgets_change_no_bit() {
-    // The budget decides which method `Auto` is.
+    // The method is given, since the budget decides which one `Auto` takes.
     let exact = PcaOptions { method: Method::Exact, ..options(K) };
     for options in [exact, randomized(K, Stop::PowerIterations(2))] {
         changes_no_bit(|genotypes, device, run| {
@@ -103,7 +103,7 @@ fn chunks_threads_types_and_budgets_change_no_bit() {
 
 #[test]
 fn constant_and_nearly_constant_fractions() {
-    // Rows of one value each, one that varies in the last digits, and one that varies in full.
+    // Most rows are constant, one varies in the last digits, and one varies widely.
     let samples = 3000;
     let mut values: Vec<f32> = (0..20).flat_map(|row| vec![0.1 + 0.07 * row as f32; samples]).collect();
     values.extend((0..samples).map(|i| if i % 2 == 0 { 1.9 } else { 1.9004 }));
@@ -117,7 +117,7 @@ fn constant_and_nearly_constant_fractions() {
 
 #[test]
 fn beyond_the_rank_is_zero() {
-    // Two variants, many times over: rank 2.
+    // Two variants are repeated many times, so the rank is 2.
     let two = dosages(60, 40);
     let rows: Vec<i8> = (0..50).flat_map(|i| two[(20 + i % 2) * 40..][..40].to_vec()).collect();
     let genotypes = memory(&rows, &[50, 40], &[10, 40]);
@@ -210,7 +210,7 @@ fn cancelling_stops_between_blocks() {
     }
 }
 
-/// The passes that are told and reported are those that are made: the one that loads, and those of products.
+/// Progress and the result report the passes that are made: the loading pass, and the passes of products.
 #[test]
 fn every_pass_is_told() {
     let dosages = dosages(9000, 60);

@@ -1,4 +1,4 @@
-//! The public interface as an application uses it, on every device of this machine.
+//! Tests of the public interface as an application uses it, on every device of this machine.
 #![cfg(feature = "zarr")]
 #![allow(clippy::unwrap_used, reason = "tests panic")]
 
@@ -22,7 +22,7 @@ use teatime_genotype::{
 
 use bucket::Bucket;
 
-/// 237 variants of 60 samples, as a store and as PLINK files.
+/// Returns the path of a fixture: 237 variants of 60 samples, as a store and as PLINK files.
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
 }
@@ -31,7 +31,7 @@ fn stored(store: &GenotypeStore) -> Genotypes {
     Genotypes::new(store.arrays().to_vec()).unwrap()
 }
 
-/// Every device that can be used, each card once.
+/// Returns every usable device, each card once.
 fn devices() -> impl Iterator<Item = Device> {
     let usable =
         Device::all().into_iter().filter(|listed| listed.info.is_ok() && listed.same_card_as.is_none());
@@ -56,7 +56,7 @@ fn fill(bucket: &Bucket, folder: &Path, prefix: &str) {
     }
 }
 
-/// A store in a place of the application's own, and .bed files: results are those of the store in a folder, to the bit.
+/// A store in the application's own storage and .bed files give the results of the store in a folder, to the bit.
 #[test]
 fn the_place_and_the_format_change_no_bit() {
     let bucket = Arc::new(Bucket::default());

@@ -1,4 +1,4 @@
-//! The public interface as an application uses it: images in a place of its own, gone on with, and filtered.
+//! Tests of the public interface as an application uses it: images in its own storage, resumed, and filtered.
 #![allow(clippy::unwrap_used, reason = "tests panic")]
 
 #[path = "../../tests/api/bucket.rs"]
@@ -20,7 +20,7 @@ fn open(bucket: &Arc<Bucket>, path: &str) -> teatime::Result<Multiscale> {
     Multiscale::open_in(&storage, path)
 }
 
-/// An image of 30 x 20 pixels in tiles of 8 x 8, with a pyramid.
+/// Returns the spec of an image of 30 x 20 pixels in tiles of 8 x 8, with a pyramid.
 fn spec() -> ImageSpec {
     let axes = vec![Axis::space("y", "micrometer"), Axis::space("x", "micrometer")];
     let array = ArraySpec::new(StoredType::U16, &[30, 20], &[8, 8]).job("of a formula".to_owned());
@@ -35,7 +35,7 @@ fn an_image_in_a_bucket_is_gone_on_with_and_filtered() {
     let (device, run) = (Device::cpu(), Run::default());
     let pixel = |y: u64, x: u64| u16::try_from(y * 100 + x * x).unwrap();
 
-    // The first process writes half of the tiles, the second one the others.
+    // The first process writes half of the tiles, and the second one the rest.
     for half in 0..2 {
         let image = MultiscaleWriter::resume_in(bucket.clone(), "cells", spec()).unwrap();
         let base = image.base().unwrap();
@@ -64,7 +64,7 @@ fn an_image_in_a_bucket_is_gone_on_with_and_filtered() {
     let first: u16 = (0..4).map(|i| pixel(i / 2, i % 2)).sum();
     assert!((i32::from(u16::from_ne_bytes([means[0], means[1]])) * 4 - i32::from(first)).abs() <= 2);
 
-    // Level 0 is filtered into an image that lies as this one does.
+    // Level 0 is filtered into an image with the same axes, scale and chunks.
     let sigma = image.sigma_in_pixels(0, &[0.5]).unwrap();
     assert_eq!(sigma, [1.0, 2.0]);
     let level: Arc<dyn ChunkedArray> = Arc::new(image.level(0, MissingChunk::Error).unwrap());

@@ -1,8 +1,8 @@
-//! Shapes that are brought together by numpy's rule, and the few axes that are left of them.
+//! Broadcasting of shapes by numpy's rule, and their reduction to few axes.
 
 use crate::{Error, Result};
 
-/// The shape of a result: axes are counted from the last, and an extent of 1 repeats.
+/// Returns the broadcast shape: axes are aligned from the last, and an extent of 1 repeats.
 ///
 /// # Errors
 /// [`Error::Shape`] where two extents differ and neither is 1.
@@ -28,7 +28,7 @@ fn listed(shapes: &[&[u64]]) -> String {
     shapes.iter().map(|shape| format!("{shape:?}")).collect::<Vec<_>>().join(", ")
 }
 
-/// The axes of a result that are left where neighbours which the same operands have are one, and each operand's steps along these.
+/// The axes of a broadcast result after adjacent axes that the same operands have are merged, and each operand's strides along them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Axes<const N: usize> {
     pub(crate) extents: [u64; 3],
@@ -36,13 +36,13 @@ pub(crate) struct Axes<const N: usize> {
 }
 
 impl<const N: usize> Axes<N> {
-    /// The axes of operands of these shapes, which make a result of that shape: three, of which the first is the longest that all that have it
-    /// step along together, and the middle one is 1 where there are only two. One axis alone is the last.
+    /// Merges the axes of operands of these shapes, for a result of shape `out`, to three. The last axis is the innermost. With two axes, the
+    /// middle one has extent 1. A single axis is the last.
     ///
     /// # Errors
-    /// [`Error::Shape`] for more than three.
+    /// [`Error::Shape`] for more than three merged axes.
     pub(crate) fn new(op: &'static str, out: &[u64], shapes: [&[u64]; N]) -> Result<Self> {
-        // Each with its extent, and the operands that have it.
+        // Each axis has its extent and flags for the operands that have it.
         let mut axes: Vec<(u64, [bool; N])> = Vec::new();
         for (i, &extent) in out.iter().enumerate().filter(|(_, extent)| **extent != 1) {
             let has =

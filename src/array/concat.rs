@@ -1,21 +1,21 @@
-//! Tensors one behind the other.
+//! Concatenation of tensors.
 
 use super::gather::{CopiedRows, Most, copy_rows, units_of};
 use crate::{Element, Error, Result, Tensor, extent::blocks};
 
-/// Tensors one behind the other along an axis, as `numpy.concatenate`. Enqueues; does not wait.
+/// Concatenates tensors along an axis, as `numpy.concatenate`. Enqueues; does not wait.
 ///
 /// # Shapes
-/// All the same but for that axis, of which the result has as much as all together. Along axis 1: (m, n), (m, k) -> (m, n + k).
+/// All extents are equal except along `axis`, where the result has the sum. Along axis 1: (m, n), (m, k) -> (m, n + k).
 ///
 /// # Cost
-/// One pass over the result. Along the first axis, elements of whole words are copied by the driver; else one launch or more for
-/// each tensor.
+/// One pass over the result. Along the first axis, the driver copies elements that are whole words; otherwise each tensor takes one launch or
+/// more.
 ///
 /// # Errors
-/// [`Error::Argument`] for no tensors, or an axis that they do not have; [`Error::Shape`] for shapes that differ along another
-/// one; [`Error::WrongDevice`]; [`Error::Limit`] when the result does not fit a buffer, or a row of it (what stands behind one index
-/// of the axes before `axis`) a binding, unless it is the one row; [`Error::OutOfMemory`].
+/// [`Error::Argument`] for no tensors, or an axis that they do not have; [`Error::Shape`] for shapes that differ along another axis;
+/// [`Error::WrongDevice`]; [`Error::Limit`] when the result does not fit a buffer, or when it has several rows (a row is everything behind one
+/// index of the axes before `axis`) and one does not fit a binding; [`Error::OutOfMemory`].
 ///
 /// ```
 /// use teatime::{Device, Tensor, array::concat};
@@ -63,7 +63,7 @@ pub fn concat<T: Element>(tensors: &[&Tensor<T>], axis: usize) -> Result<Tensor<
     Ok(out)
 }
 
-/// Copies all elements of x to those of out from `first` on.
+/// Copies all elements of `x` to `out`, from element `first` on.
 fn append<T: Element>(x: &Tensor<T>, first: u64, out: &mut Tensor<T>, count: &mut Tensor<u32>) -> Result<()> {
     let (device, size) = (x.device(), T::DTYPE.size());
     let [from, to] = [x.slice(0, x.bytes()), out.slice(first * size, x.bytes())];
@@ -81,7 +81,7 @@ fn append<T: Element>(x: &Tensor<T>, first: u64, out: &mut Tensor<T>, count: &mu
     Ok(())
 }
 
-/// Copies the rows of x, of which there are `rows`, to the columns of out from `column` on.
+/// Copies the `rows` rows of `x` to the columns of `out` from `column` on.
 fn fill_columns<T: Element>(
     x: &Tensor<T>,
     rows: u64,

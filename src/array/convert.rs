@@ -1,11 +1,11 @@
-//! Elements as f32 or f64.
+//! Conversion of elements to f32 or f64.
 
 use super::elementwise::converted;
 use crate::{DType, Element, Result, Tensor, TensorView};
 
 impl<T: Element> Tensor<T> {
-    /// The elements as f32: of f64, and of integers beyond 2^24, the nearest, infinite beyond the largest; others exactly. For what
-    /// computes in f32 alone, and on devices that do not [compute in f64](crate::Limits::f64). Enqueues; does not wait.
+    /// Returns the elements as f32: the nearest f32 for f64 and for integers beyond 2^24 (infinite beyond the largest f32), exact for other
+    /// types. Serves operations in f32 only, and devices that do not [compute in f64](crate::Limits::f64). Enqueues; does not wait.
     ///
     /// # Errors
     /// As [`Tensor::zeros`].
@@ -21,7 +21,7 @@ impl<T: Element> Tensor<T> {
         converted("Tensor::to_f32", self)
     }
 
-    /// The elements as f64, exactly. Enqueues; does not wait.
+    /// Returns the elements as f64, exactly. Enqueues; does not wait.
     ///
     /// # Errors
     /// [`Error::NoF64`](crate::Error::NoF64) on a device that does not [compute in f64](crate::Limits::f64); as [`to_f32`](Self::to_f32).
@@ -29,7 +29,7 @@ impl<T: Element> Tensor<T> {
         converted("Tensor::to_f64", self)
     }
 
-    /// [`to_f64`](Self::to_f64) of other types than f64, which is itself.
+    /// Returns [`to_f64`](Self::to_f64), or a view of the tensor itself if it is f64.
     pub(crate) fn in_f64(&self) -> Result<TensorView<'_, f64>> {
         match T::DTYPE {
             DType::F64 => Ok(self.view().cast()),

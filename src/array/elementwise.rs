@@ -1,4 +1,4 @@
-//! Functions of each element, of arrays whose shapes are brought together.
+//! Elementwise functions of arrays whose shapes are broadcast.
 
 use super::broadcast::{Axes, together};
 use crate::{
@@ -13,22 +13,22 @@ use crate::{
     untyped::Untyped,
 };
 
-/// A function of one number. NaN goes through all.
+/// A function of one number. All functions propagate NaN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Map {
     /// -x.
     Negative,
     /// |x|.
     Absolute,
-    /// The root of x, NaN below 0.
+    /// The square root of x, NaN below 0.
     SquareRoot,
     /// e to the power of x.
     Exponential,
-    /// The natural logarithm of x: -infinity of 0, NaN below.
+    /// The natural logarithm of x; -infinity for 0, NaN below 0.
     Logarithm,
 }
 
-/// A function of two numbers. NaN goes through all.
+/// A function of two numbers. All functions propagate NaN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Zip {
     /// a + b.
@@ -39,13 +39,13 @@ pub enum Zip {
     Multiply,
     /// a / b.
     Divide,
-    /// The smaller one.
+    /// The smaller of both.
     Minimum,
-    /// The larger one.
+    /// The larger of both.
     Maximum,
 }
 
-/// A comparison of two numbers. With NaN only [`NotEqual`](Self::NotEqual) holds.
+/// A comparison of two numbers. If either is NaN, only [`NotEqual`](Self::NotEqual) holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Compare {
     /// a < b.
@@ -62,7 +62,7 @@ pub enum Compare {
     NotEqual,
 }
 
-/// A tensor, or a number: `2.0`, an f64, is an operand as `&x` is, and becomes f32 or f64 as the tensors do.
+/// A tensor or a number. The number `2.0` (an f64) is an operand just as `&x` is, and becomes f32 or f64 to match the tensors.
 #[derive(Clone, Copy, Debug)]
 pub struct Operand<'a, T: Element>(Given<'a, T>);
 
@@ -78,25 +78,25 @@ impl<'a, T: Element> From<&'a Tensor<T>> for Operand<'a, T> {
     }
 }
 
-// Any type that is computed in f32 leaves it to the other operand.
+// Implemented for a type that is computed in f32, so that the other operand determines the precision.
 impl From<f64> for Operand<'_, u8> {
     fn from(number: f64) -> Self {
         Self(Given::Number(number))
     }
 }
 
-/// f32 or f64: what is computed of elements of two types. f64 where one of them is f64, `u32` or `i32`.
+/// The type in which elements of two types are computed: f64 if one of them is f64, `u32` or `i32`, otherwise f32.
 pub type RealOf<A, B> = <<A as Element>::Real as Real>::With<<B as Element>::Real>;
 
-/// A function of each element. Enqueues; does not wait.
+/// Applies a function to each element. Enqueues; does not wait.
 ///
 /// # Shapes
-/// `x`: any, and the result the same.
+/// `x`: any; the result has the same shape.
 ///
 /// # Accuracy
-/// In f32; of f64, `u32` and `i32` in f64. Roots, exponentials and logarithms within two units in the last place on cpu and CUDA; elsewhere
-/// as precise as WGSL has them: roots within 4.5 units, exponentials within 3 + 2 |x|, logarithms within 3, or for x from 0.5 to 2 within
-/// 2^-21 itself; and what is subnormal may be 0.
+/// Computes in f32, or in f64 for f64, `u32` and `i32`. Roots, exponentials and logarithms are within two units in the last place on cpu and
+/// CUDA. On other devices they have the precision of WGSL: roots within 4.5 units, exponentials within 3 + 2 |x|, logarithms within 3, or for x
+/// from 0.5 to 2 within 2^-21 absolutely; and subnormal values may be 0.
 ///
 /// # Cost
 /// One pass over `x`, and a tensor of its shape.
@@ -122,22 +122,22 @@ pub fn map<T: Element>(function: Map, x: &Tensor<T>) -> Result<Tensor<T::Real>> 
     evaluate("map", function, [Some(input(x.into())), None, None])
 }
 
-/// A function of each two elements. Enqueues; does not wait.
+/// Applies a function to each pair of elements. Enqueues; does not wait.
 ///
 /// # Shapes
-/// As numpy brings them together: axes are counted from the last, and an extent of 1 repeats. So (m, n) goes with rows (n,), with columns
-/// (m, 1), and with numbers (). At most three runs of axes may repeat in different operands.
+/// Shapes broadcast as in numpy: axes are aligned from the last, and an extent of 1 repeats. So (m, n) combines with rows (n,), with columns
+/// (m, 1), and with numbers (). At most three groups of adjacent axes may repeat in different operands.
 ///
 /// # Accuracy
-/// One rounding on cpu and CUDA, in f32 or f64 ([`RealOf`] the types). Elsewhere in f32: quotients within 2.5 units in the last place where
-/// divisors are from 2^-126 to 2^126, and subnormal results may be 0. Comparisons and the smaller and larger of two are exact.
+/// Rounded once on cpu and CUDA, in f32 or f64 ([`RealOf`] the types). On other devices f32, with quotients within 2.5 units in the last place
+/// for divisors from 2^-126 to 2^126, and subnormal results may be 0. Comparisons, minima and maxima are exact.
 ///
 /// # Cost
-/// One pass over each operand, and a tensor of the result.
+/// One pass over each operand, and the memory of the result.
 ///
 /// # Errors
-/// [`Error::Shape`] for shapes that do not go together; [`Error::Argument`] for two numbers; [`Error::WrongDevice`]; [`Error::Limit`] also when
-/// what lies side by side in an operand beyond its first axis does not fit half a binding; as [`map()`].
+/// [`Error::Shape`] for shapes that do not broadcast; [`Error::Argument`] for two numbers; [`Error::WrongDevice`]; [`Error::Limit`] also if the
+/// contiguous part of an operand beyond its first axis does not fit half a binding; otherwise as [`map()`].
 ///
 /// ```
 /// use teatime::{Device, Tensor, array::{Zip, zip}};
@@ -165,7 +165,7 @@ pub fn zip<'a, A: Element, B: Element>(
     evaluate("zip", function, [Some(input(a)), Some(input(b)), None])
 }
 
-/// 1 where a comparison of two elements holds, else 0. Enqueues; does not wait.
+/// Returns 1 where a comparison of two elements holds, otherwise 0. Enqueues; does not wait.
 ///
 /// # Shapes, cost
 /// As [`zip`].
@@ -196,11 +196,11 @@ pub fn compare<'a, A: Element, B: Element>(
     evaluate("compare", function, [Some(input(a)), Some(input(b)), None])
 }
 
-/// The smaller of `high` and the larger of `x` and `low`, as numpy's `clip`: `high` where `low` is above it, and NaN where one is NaN. Enqueues;
-/// does not wait.
+/// Clamps `x` as numpy's `clip`: the minimum of `high` and the maximum of `x` and `low`. Returns `high` if `low` is above it, and NaN if any is
+/// NaN. Enqueues; does not wait.
 ///
 /// # Shapes, cost
-/// As [`zip`], of three.
+/// As [`zip`], for three operands.
 ///
 /// # Errors
 /// As [`zip`].
@@ -221,10 +221,10 @@ pub fn clamp<'a, A: Element, B: Element, C: Element>(
     evaluate("clamp", Function::Clamp, [Some(input(x)), Some(input(low)), Some(input(high))])
 }
 
-/// `a` where `mask` is not 0, else `b`. Enqueues; does not wait.
+/// Returns `a` where `mask` is not 0, otherwise `b`. Enqueues; does not wait.
 ///
 /// # Shapes, cost
-/// As [`zip`], of three.
+/// As [`zip`], for three operands.
 ///
 /// # Errors
 /// As [`zip`].
@@ -246,13 +246,13 @@ pub fn select<'a, A: Element, B: Element>(
     evaluate("select", Function::Select, [Some(input(mask.into())), Some(input(a)), Some(input(b))])
 }
 
-/// The elements as another type that holds every value of theirs. Enqueues; does not wait.
+/// Converts the elements to a type that holds all values of their type. Enqueues; does not wait.
 ///
 /// # Shapes, cost
 /// As [`cast_lossy`].
 ///
 /// # Errors
-/// [`Error::Argument`] for a type that does not, which [`cast_lossy`] takes; as [`cast_lossy`].
+/// [`Error::Argument`] for a type that does not hold all values, for which [`cast_lossy`] exists; otherwise as [`cast_lossy`].
 ///
 /// ```
 /// use teatime::{Device, Tensor, array::cast};
@@ -270,22 +270,22 @@ pub fn cast<U: Element, T: Element>(x: &Tensor<T>) -> Result<Tensor<U>> {
     converted("cast", x)
 }
 
-/// The elements as another type, as Rust's `as` makes one number of another: integers towards 0, at the bounds beyond these, and 0 of NaN; floats the
-/// nearest. Unlike `as`, an integer becomes the nearest one too: -1 as `u8` is 0. Enqueues; does not wait, but where [`Tensor::try_clone`] does
-/// for elements of the same type.
+/// Converts the elements to another type, as Rust's `as` converts a number: to integers, it rounds towards 0, saturates at the bounds, and makes
+/// NaN 0; to floats, it rounds to nearest. Unlike with `as`, an integer saturates too: -1 as `u8` is 0. Enqueues; does not wait, except for
+/// elements of the same type where [`Tensor::try_clone`] waits.
 ///
 /// # Shapes
-/// `x`: any, and the result the same.
+/// `x`: any; the result has the same shape.
 ///
 /// # Accuracy
-/// f64, `u32` and `i32` may become f16 and bf16 by way of f32.
+/// f64, `u32` and `i32` may be converted to f16 and bf16 through f32.
 ///
 /// # Cost
 /// One pass over `x`, and a tensor of its shape.
 ///
 /// # Errors
-/// [`Error::NoF64`] on a device that does not [compute in f64](crate::Limits::f64), for results of f64, of f64 for all but f32, and of `u32` for
-/// `i32` and the other way; [`Error::Limit`] and [`Error::OutOfMemory`] when the device has no room.
+/// [`Error::NoF64`] on a device that does not [compute in f64](crate::Limits::f64): for results of f64, for conversions from f64 except to f32,
+/// and between `u32` and `i32`; [`Error::Limit`] and [`Error::OutOfMemory`] when the device has no room.
 ///
 /// ```
 /// use teatime::{Device, Tensor, array::cast_lossy};
@@ -297,7 +297,7 @@ pub fn cast_lossy<U: Element, T: Element>(x: &Tensor<T>) -> Result<Tensor<U>> {
     converted("cast_lossy", x)
 }
 
-/// [`cast_lossy`] by another name.
+/// [`cast_lossy`] with another name in errors.
 pub(crate) fn converted<U: Element, T: Element>(op: &'static str, x: &Tensor<T>) -> Result<Tensor<U>> {
     use DType::{F32, F64, I32, U32};
     let (from, to) = (T::DTYPE, U::DTYPE);
@@ -313,7 +313,7 @@ pub(crate) fn converted<U: Element, T: Element>(op: &'static str, x: &Tensor<T>)
     run(op, function, wide, [Some(input(x.into())), None, None])
 }
 
-/// An operand of any type.
+/// An operand with its type erased.
 #[derive(Clone, Copy)]
 struct Input<'a> {
     shape: &'a [u64],
@@ -333,7 +333,7 @@ fn input<T: Element>(operand: Operand<'_, T>) -> Input<'_> {
     }
 }
 
-/// [`run`] in f64 where one of the operands asks for it.
+/// Calls [`run`], in f64 if one of the operands requires it.
 fn evaluate<O: Element>(
     op: &'static str,
     function: Function,
@@ -347,7 +347,7 @@ fn evaluate<O: Element>(
     run(op, function, wide.is_some(), operands)
 }
 
-/// The function of its operands, of which the last may be numbers.
+/// Computes the function of its operands; only the last operands may be numbers.
 fn run<O: Element>(
     op: &'static str,
     function: Function,
@@ -370,7 +370,7 @@ fn run<O: Element>(
     if out.is_empty() {
         return Ok(out);
     }
-    // A number before a tensor is one of a single element.
+    // A number before a tensor becomes a tensor of one element.
     let of_f32 = |number: f64| Tensor::from_slice(device, &[nearest_f32(number)], &[]);
     let of_f64 = |number: f64| Tensor::from_slice(device, &[number], &[]);
     let last =
@@ -398,7 +398,7 @@ struct Launches<'a> {
 }
 
 impl Launches<'_> {
-    /// The two words of the number that an operand is, if it is one.
+    /// Returns the two words of an operand that is a number, 0s for a tensor.
     fn number(&self, operand: usize) -> [u32; 2] {
         match self.operands[operand] {
             Some(Input { given: Either::Number(number), .. }) if self.wide => bytemuck::cast(number),
@@ -414,13 +414,13 @@ impl Launches<'_> {
         }
     }
 
-    /// Fills the output, in as many launches as the device's limits ask for.
+    /// Fills the output, in as many launches as the device's limits require.
     fn into<O: Element>(self, out: &mut Tensor<O>) -> Result<()> {
         let shapes = self.operands.map(|operand| operand.map_or(&[][..], |operand| operand.shape));
         let Axes { extents, steps } = Axes::new(self.op, out.shape(), shapes)?;
         let flat = extents[..2] == [1, 1];
         let row = if flat { 1 } else { extents[1] * extents[2] };
-        // Elements of an operand that belong to one row.
+        // The number of elements of each operand that one row uses.
         let spans = steps.map(|steps| (extents[1] - 1) * steps[1] + (extents[2] - 1) * steps[2] + 1);
         let step = self.step(out, row, flat, steps, spans)?;
         let (total, limits) = (out.len(), self.device.limits());
@@ -483,13 +483,13 @@ impl Launches<'_> {
         Ok(())
     }
 
-    /// True where one of the types is another than f32.
+    /// True if one of the types is not f32.
     fn is_narrow<O: Element>(&self) -> bool {
         let other = |i| self.tensor(i).is_some_and(|tensor| tensor.dtype() != DType::F32);
         O::DTYPE != DType::F32 || (0..3).any(other)
     }
 
-    /// Elements of the output that a launch makes: all, or so many that each launch begins at the device's alignment.
+    /// Returns the number of output elements of a launch: all, or a number for which each launch begins at the device's alignment.
     fn step<O: Element>(
         &self,
         out: &Tensor<O>,
@@ -517,7 +517,7 @@ impl Launches<'_> {
                         0
                     }
                 }
-                // Elements that lie in as many rows as fit, wherever they begin.
+                // As many rows as fit, wherever they begin.
                 (false, [along, ..]) => (fits / along).saturating_sub(1).saturating_mul(row) + 1,
             });
         }

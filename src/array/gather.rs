@@ -1,4 +1,4 @@
-//! Rows by their numbers.
+//! Rows by index.
 
 use crate::{
     Element, Error, Limits, Result, Tensor,
@@ -12,15 +12,15 @@ use crate::{
     tensor::Window,
 };
 
-/// Rows of a tensor by number, or so many of whatever its first axis counts, in the order of the numbers. One may come
-/// more than once. Enqueues; does not wait.
+/// Gathers rows of a tensor (subarrays along the first axis) in the order of `indices`. An index may occur more than once. Enqueues; does not
+/// wait.
 ///
 /// # Shapes
 /// `x`: (m, ...), k indices -> (k, ...).
 ///
 /// # Cost
-/// The elements of the result are read and written. Rows of a tensor larger than a binding are looked for in each part of it that has
-/// one of the indices of a part of the result: least where indices ascend.
+/// Reads and writes the elements of the result. If a tensor is larger than a binding, each part of the result looks for its rows in every part
+/// of the tensor that one of its indices is in; this is cheapest if indices ascend.
 ///
 /// # Errors
 /// [`Error::Argument`] for an index that is not below m; [`Error::Shape`] for a tensor without axes; [`Error::Limit`] when a
@@ -57,18 +57,18 @@ pub fn gather<T: Element>(x: &Tensor<T>, indices: &[u64]) -> Result<Tensor<T>> {
     Ok(out)
 }
 
-/// [`gather`] by indices that are on the device. Waits once, for the number of those that are out of range.
+/// Gathers rows by indices that are on the device, as [`gather`]. Waits once, for the number of indices out of range.
 ///
 /// # Shapes
 /// `x`: (m, ...), `indices`: (k,) -> (k, ...).
 ///
 /// # Cost
-/// As [`gather`], and 4 bytes to the host. Of a tensor larger than a binding, each part is looked at for each part of the
-/// result.
+/// As [`gather`], plus a transfer of 4 bytes to the host. If a tensor is larger than a binding, each part of the result searches every part of
+/// the tensor.
 ///
 /// # Errors
-/// As [`gather`], where [`Error::Argument`] says how many indices are not below m; [`Error::Shape`] unless `indices` has one
-/// axis; [`Error::WrongDevice`]; [`Error::Limit`] for 2^32 indices or more.
+/// As [`gather`], with an [`Error::Argument`] that gives the number of indices out of range; [`Error::Shape`] unless `indices` has one axis;
+/// [`Error::WrongDevice`]; [`Error::Limit`] for 2^32 indices or more.
 ///
 /// ```
 /// use teatime::{Device, Tensor, array::gather_by};
@@ -98,7 +98,7 @@ pub fn gather_by<T: Element>(x: &Tensor<T>, indices: &Tensor<u32>) -> Result<Ten
         gather_rows(x, indices, None, &mut count, &mut out)?;
         count.read()?.into_iter().map(u64::from).sum()
     } else if k > 0 {
-        // No kernel looks at these: there is nothing to copy.
+        // No kernel checks these indices, as there is nothing to copy.
         indices.read()?.into_iter().filter(|&index| u64::from(index) >= m).count() as u64
     } else {
         0
@@ -110,7 +110,7 @@ pub fn gather_by<T: Element>(x: &Tensor<T>, indices: &Tensor<u32>) -> Result<Ten
     Ok(out)
 }
 
-/// The number of rows of a tensor, and the shape of `k` of them.
+/// Returns the number of rows of a tensor, and the shape of `k` rows.
 fn shape_of<T: Element>(op: &'static str, x: &Tensor<T>, k: u64) -> Result<(u64, Vec<u64>)> {
     let Some((&m, of_row)) = x.shape().split_first() else {
         return Err(Error::shape(op, "at least one axis", "shape []"));
@@ -118,8 +118,8 @@ fn shape_of<T: Element>(op: &'static str, x: &Tensor<T>, k: u64) -> Result<(u64,
     Ok((m, [k].iter().chain(of_row).copied().collect()))
 }
 
-/// Fills out, which is not empty, with rows of x by index. Indices that the host has `listed` are in range, or of rows that
-/// out has from elsewhere; others are counted where they are out of range.
+/// Fills `out`, which is not empty, with rows of `x` by index. `listed` are the indices on the host: each is in range, or stands for a row of
+/// `out` that another part fills. Without `listed`, the kernel counts indices out of range.
 fn gather_rows<T: Element>(
     x: &Tensor<T>,
     indices: &Tensor<u32>,
@@ -128,7 +128,7 @@ fn gather_rows<T: Element>(
     out: &mut Tensor<T>,
 ) -> Result<()> {
     let k = indices.len();
-    // An index has 32 bits.
+    // Indices have 32 bits.
     let (m, cols) = (x.shape()[0].min(1 << 32), out.len() / k);
     let most = Most::new(x.device().limits());
     let step = most.rows(cols * T::DTYPE.size())?;
@@ -155,11 +155,11 @@ fn gather_rows<T: Element>(
     Ok(())
 }
 
-/// The most that one launch of the kernel takes.
+/// The maximum amounts that one launch of the kernel takes.
 pub(super) struct Most {
-    /// Bytes of rows, with what is between them.
+    /// Bytes of rows, including gaps between segments.
     pub(super) bytes: u64,
-    /// Units of all segments.
+    /// Units over all segments.
     pub(super) units: u64,
 }
 
@@ -167,15 +167,15 @@ impl Most {
     pub(super) fn new(limits: &Limits) -> Self {
         let groups = u64::from(limits.groups_per_axis).saturating_pow(2).min(1 << 21);
         let units = groups * u64::from(WG);
-        // Windows start up to an alignment early and end with a unit; kernels count in u32.
+        // Windows start up to an alignment early and end with a whole unit; kernels count in u32.
         let counted = u64::from(u32::MAX).saturating_sub(limits.alignment + 4 * UNIT);
         Self { bytes: limits.room().min(counted).min(UNIT * (units - 2)), units }
     }
 
-    /// Rows of so many bytes.
+    /// Returns the maximum number of rows.
     ///
     /// # Errors
-    /// [`Error::Limit`] when there is no room for one.
+    /// [`Error::Limit`] if one row does not fit.
     pub(super) fn rows(&self, row: u64) -> Result<u64> {
         match self.bytes / row {
             0 => Err(Error::Limit { what: "bytes in one row of a matrix", requested: row, max: self.bytes }),
@@ -184,7 +184,7 @@ impl Most {
     }
 }
 
-/// A part of out that one launch writes, in elements: segments of whole rows of x, `pitch` from each to the next.
+/// The part of `out` that one launch writes, in elements: segments of whole rows of `x`, at a distance of `pitch`.
 pub(super) struct CopiedRows {
     pub(super) segments: u64,
     pub(super) span: u64,
@@ -192,7 +192,7 @@ pub(super) struct CopiedRows {
     pub(super) cols: u64,
 }
 
-/// The rows of x by index, of which a launch has some.
+/// Row indices, and the range of rows of `x` that the launch can see.
 pub(super) struct Chosen<'a> {
     indices: Window<'a>,
     first_row: u32,
@@ -200,19 +200,19 @@ pub(super) struct Chosen<'a> {
     last_row: u32,
 }
 
-/// Bytes of an element as kernels see it, and how many of these it is: f64 is two words.
+/// Returns the bytes of a kernel's unit of copying, and the number of these in an element: f64 is two words.
 const fn words<T: Element>() -> (u64, u64) {
     let size = T::DTYPE.size();
     if size == 8 { (4, 2) } else { (size, 1) }
 }
 
-/// Units of a segment of so many elements.
+/// Returns the number of units in a segment of `span` elements.
 pub(super) const fn units_of<T: Element>(span: u64) -> u64 {
     let (bytes, per) = words::<T>();
     units(span * per, bytes)
 }
 
-/// Launches the kernel: rows that are chosen, which stand side by side, or without a choice all rows in their order.
+/// Launches the kernel. With `chosen`, it copies the chosen rows to contiguous rows; otherwise it copies all rows in order.
 pub(super) fn copy_rows<T: Element>(
     part: &CopiedRows,
     chosen: Option<&Chosen<'_>>,
@@ -240,7 +240,7 @@ pub(super) fn copy_rows<T: Element>(
     let device = x.arg.device;
     let groups = (part.segments * u64::from(params.units)).div_ceil(WG.into());
     let grid = Grid::linear(groups, device.limits().groups_per_axis, part.segments * part.span)?;
-    // A launch without a choice reads no indices.
+    // Without `chosen`, the kernel reads no indices.
     let indices = chosen.map_or(x.arg, |chosen| chosen.indices.arg);
     device.launch(
         &COPY_ROWS,

@@ -1,20 +1,20 @@
-//! Functions of elements, sums along an axis and rows by number, for what stands between the operations of a chain: what starts on a device
-//! stays there until it is read.
+//! Functions of elements, reductions along an axis, and rows by index, for the steps between other operations.
+//! Results stay on the device until they are read.
 //!
-//! | | | as in numpy |
+//! | applies to | functions | as in numpy |
 //! |---|---|---|
 //! | each element | [`map()`] | `-x`, `abs`, `sqrt`, `exp`, `log` |
-//! | each two | [`zip`], [`compare`] | `+ - * /`, `minimum`, `maximum`, `< <= > >= == !=` |
-//! | each three | [`clamp`], [`select`] | `clip`, `where` |
-//! | another type | [`cast`], [`cast_lossy`] | `astype` |
+//! | two operands | [`zip`], [`compare`] | `+ - * /`, `minimum`, `maximum`, `< <= > >= == !=` |
+//! | three operands | [`clamp`], [`select`] | `clip`, `where` |
+//! | conversion to another type | [`cast`], [`cast_lossy`] | `astype` |
 //! | along an axis | [`sum`], [`mean`], [`min`], [`max`], [`argmin`], [`argmax`], [`any`] | methods of these names |
-//! | rows by number | [`gather()`], [`gather_by`] | `x[indices]` |
-//! | one behind another | [`concat()`] | `concatenate` |
+//! | rows by index | [`gather()`], [`gather_by`] | `x[indices]` |
+//! | concatenation | [`concat()`] | `concatenate` |
 //! | axes exchanged | [`linalg::transpose`](crate::linalg::transpose()) | `x.T` |
 //! | random | [`random::uniform`](crate::random::uniform), [`random::normal`](crate::random::normal) | `random.Generator` |
 //!
-//! Elements are computed in f32; of f64, `u32` and `i32` in f64, where the device [can](crate::Limits::f64). A function of
-//! elements makes one pass; a [kernel](crate::kernel) of your own makes one of many.
+//! Elements are computed in f32; elements of f64, `u32` and `i32` in f64 if the device [can](crate::Limits::f64). Each function of elements
+//! takes one pass; a [kernel](crate::kernel) of your own can fuse several passes into one.
 
 pub(crate) mod broadcast;
 mod concat;

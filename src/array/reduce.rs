@@ -1,4 +1,4 @@
-//! Sums, means, extremes and where they stand, along one axis.
+//! Sums, means, extremes and their indices, along one axis.
 
 use std::ops::Range;
 
@@ -11,16 +11,16 @@ use crate::{
     kernels::reduce_axis::{BLOCK, Op, Params, REDUCE_AXIS, Stored, WG, spec},
 };
 
-/// Sums along an axis. Enqueues; does not wait.
+/// Returns the sums along an axis. Enqueues; does not wait.
 ///
 /// # Shapes
-/// (..., n, ...) -> (..., ...): the shape without that axis, which is counted from 0. The sum of no elements is 0.
+/// (..., n, ...) -> (..., ...): the shape without the axis `axis`, counted from 0. The sum over no elements is 0.
 ///
 /// # Accuracy
-/// Elements are added in f64 where the device [computes in it](crate::Limits::f64), elsewhere as two f32 each time, which keep some 47
-/// bits; then the sum is rounded once, to f32 for elements that f32 holds, else to f64. Where there is no f64, a sum on the way that f32
-/// does not hold is infinite, and NaN beside one of the other sign. NaN and infinity go through, as in numpy. Devices add in different
-/// orders, and so may one device where other axes follow; how many elements the axes before it have changes no bit.
+/// Elements are added in f64 if the device [computes in f64](crate::Limits::f64), otherwise as pairs of f32, which keep about 47 bits. Then the
+/// sum is rounded once: to f32 for element types that f32 holds, otherwise to f64. Without f64, a partial sum beyond f32 becomes infinite, and
+/// NaN if an infinity of the opposite sign is added. NaN and infinity propagate as in numpy. The order of addition depends on the device, and on
+/// whether further axes follow. The extents of the preceding axes do not affect any bit of a sum.
 ///
 /// # Cost
 /// One pass over `x`, in blocks of 1,024 elements along the axis, and 16 bytes for each block.
@@ -40,14 +40,14 @@ pub fn sum<T: Element>(x: &Tensor<T>, axis: usize) -> Result<Tensor<T::Real>> {
     reduced("sum", x, axis, Op::Sum, value_of::<T>())
 }
 
-/// Means along an axis. Enqueues; does not wait.
+/// Returns the means along an axis. Enqueues; does not wait.
 ///
 /// # Shapes
 /// As [`sum`].
 ///
 /// # Accuracy
-/// As [`sum`], and the quotient is rounded once where the device computes in f64, elsewhere to one of the two nearest f32, or for sums below
-/// 2^-100 within 3 units in the last place.
+/// As [`sum`]. The quotient is rounded once if the device computes in f64, otherwise to one of the two nearest f32, or for sums below 2^-100
+/// within 3 units in the last place.
 ///
 /// # Cost
 /// As [`sum`].
@@ -65,7 +65,7 @@ pub fn mean<T: Element>(x: &Tensor<T>, axis: usize) -> Result<Tensor<T::Real>> {
     reduced("mean", x, axis, Op::Mean, value_of::<T>())
 }
 
-/// The least elements along an axis; NaN where there is one, and of 0.0 and -0.0 the first. Exact. Enqueues; does not wait.
+/// Returns the minimum along an axis, exactly; NaN if any element is NaN, and the first of 0.0 and -0.0. Enqueues; does not wait.
 ///
 /// # Shapes
 /// As [`sum`].
@@ -86,7 +86,7 @@ pub fn min<T: Element>(x: &Tensor<T>, axis: usize) -> Result<Tensor<T::Real>> {
     reduced("min", x, axis, Op::Min, value_of::<T>())
 }
 
-/// The greatest elements along an axis; NaN where there is one, and of 0.0 and -0.0 the first. Exact. Enqueues; does not wait.
+/// Returns the maximum along an axis, exactly; NaN if any element is NaN, and the first of 0.0 and -0.0. Enqueues; does not wait.
 ///
 /// # Shapes
 /// As [`sum`].
@@ -107,10 +107,10 @@ pub fn max<T: Element>(x: &Tensor<T>, axis: usize) -> Result<Tensor<T::Real>> {
     reduced("max", x, axis, Op::Max, value_of::<T>())
 }
 
-/// The places of the least elements along an axis: the first of equal ones, and the first NaN if there is one. Enqueues; does not wait.
+/// Returns the index of the minimum along an axis: the first of equal minima, and the first NaN if there is one. Enqueues; does not wait.
 ///
 /// # Shapes
-/// As [`sum`]: places along the axis, from 0.
+/// As [`sum`]; the elements are indices along the axis, from 0.
 ///
 /// # Cost
 /// As [`sum`].
@@ -128,7 +128,7 @@ pub fn argmin<T: Element>(x: &Tensor<T>, axis: usize) -> Result<Tensor<u32>> {
     reduced("argmin", x, axis, Op::Min, Stored::Index)
 }
 
-/// The places of the greatest elements along an axis: the first of equal ones, and the first NaN if there is one. Enqueues; does not wait.
+/// Returns the index of the maximum along an axis: the first of equal maxima, and the first NaN if there is one. Enqueues; does not wait.
 ///
 /// # Shapes
 /// As [`argmin`].
@@ -149,10 +149,10 @@ pub fn argmax<T: Element>(x: &Tensor<T>, axis: usize) -> Result<Tensor<u32>> {
     reduced("argmax", x, axis, Op::Max, Stored::Index)
 }
 
-/// 1 where an element along an axis is not 0, else 0; NaN is not 0, as in numpy. Enqueues; does not wait.
+/// Returns 1 if any element along an axis is nonzero, otherwise 0. NaN counts as nonzero, as in numpy. Enqueues; does not wait.
 ///
 /// # Shapes
-/// As [`sum`]. Of no elements none is not 0.
+/// As [`sum`]. The result is 0 along an axis without elements.
 ///
 /// # Cost
 /// As [`sum`], and one pass over the result.
@@ -174,7 +174,7 @@ pub fn any<T: Element>(x: &Tensor<T>, axis: usize) -> Result<Tensor<u8>> {
     converted("any", &flags)
 }
 
-/// Sums over the middle axis of three extents, each as a pair that [`joined`](crate::dtype::joined) takes: (outer inner, 2). Enqueues.
+/// Returns sums over the middle of three extents, each as a pair for [`joined`](crate::dtype::joined): (outer * inner, 2). Enqueues.
 pub(crate) fn sum_pairs(x: &Tensor<f32>, extents: [u64; 3]) -> Result<Tensor<f32>> {
     let [outer, len, inner] = extents;
     let shape = [outer * inner, 2];
@@ -185,7 +185,7 @@ pub(crate) fn sum_pairs(x: &Tensor<f32>, extents: [u64; 3]) -> Result<Tensor<f32
     Ok(job.run(x, extents)?.into_elements(&shape))
 }
 
-/// The form in which values of a type of elements are stored.
+/// Returns the form in which results of an element type are stored.
 fn value_of<T: Element>() -> Stored {
     if T::DTYPE.is_wide() { Stored::Two } else { Stored::One }
 }
@@ -225,10 +225,10 @@ fn reduced<T: Element, R: Element>(
     Ok(Job { op, stored, len }.run(x, extents)?.into_elements(&shape))
 }
 
-/// Columns of rows of so few elements are an invocation each.
+/// The maximum length of a row that one invocation reduces alone. Longer rows take a workgroup.
 const SHORT: u64 = 64;
 
-/// A reduction of elements along an axis, and how many there are.
+/// A reduction of elements along an axis, and their number.
 #[derive(Clone, Copy, Debug)]
 struct Job {
     op: Op,
@@ -237,7 +237,7 @@ struct Job {
 }
 
 impl Job {
-    /// The words of the results, of at least one element each: totals of blocks, and of as many totals, until there is one.
+    /// Returns the words of the results: reduces blocks to totals, and totals to further totals, until one is left along the axis.
     fn run<T: Element>(self, x: &Tensor<T>, [outer, len, inner]: [u64; 3]) -> Result<Tensor<u32>> {
         let first = Pass { job: self, x, partial: false, extents: [outer, len, inner] };
         let (mut out, mut left) = first.run()?;
@@ -257,17 +257,17 @@ struct Pass<'a, T: Element> {
     extents: [u64; 3],
 }
 
-/// The cut of a pass into launches, so many along each of its axes, and the number of totals that are left along the axis.
+/// The division of a pass into launches, with the extents of a launch, and the number of totals that remain along the axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ReductionPlan {
     launch: [u64; 3],
     parts: u64,
 }
 
-/// Cuts a pass in three extents, where a launch reads `read` items and makes `made`.
+/// Divides a pass over three extents into launches that read at most `read` items and write at most `made` totals.
 ///
-/// The totals are those of blocks of [`BLOCK`], wherever the launches begin. Where so many rows do not fit one launch, rows that do are
-/// joined to the totals of those before; which is so for each of the outer extent, or for none.
+/// Totals are those of blocks of [`BLOCK`], wherever launches begin. If that many rows do not fit one launch, then each launch takes fewer rows
+/// and accumulates into the previous totals. This choice is the same for every index of the outer extent.
 fn plan([_, len, inner]: [u64; 3], read: u64, made: u64) -> ReductionPlan {
     let block = u64::from(BLOCK);
     let parts = len.div_ceil(block);
@@ -284,12 +284,12 @@ fn plan([_, len, inner]: [u64; 3], read: u64, made: u64) -> ReductionPlan {
 }
 
 impl<T: Element> Pass<'_, T> {
-    /// Results, or totals, with how many of them there are along the axis.
+    /// Returns results or totals. For totals, also returns their number along the axis.
     fn run(&self) -> Result<(Tensor<u32>, Option<u64>)> {
         let [outer, len, inner] = self.extents;
         let limits = self.x.device().limits();
         let groups = u64::from(limits.groups_per_axis).saturating_pow(2);
-        // Results take no more room than totals.
+        // Results take no more memory than totals.
         let most = if self.by_row() { groups } else { groups.saturating_mul(WG.into()) };
         let made = (limits.room() / 16).min(most);
         let plan = plan(self.extents, limits.room() / (T::DTYPE.size() * self.words()), made);
@@ -309,17 +309,17 @@ impl<T: Element> Pass<'_, T> {
         Ok((out, (stored == Stored::Total).then_some(plan.parts)))
     }
 
-    /// Elements of the tensor that an item has.
+    /// Returns the number of tensor elements in an item.
     fn words(&self) -> u64 {
         if self.partial { Stored::Total.words() } else { 1 }
     }
 
-    /// True where a workgroup makes one total, of neighbours.
+    /// True if a workgroup computes each total, from adjacent elements.
     fn by_row(&self) -> bool {
         self.extents[2] == 1 && self.extents[1] > SHORT
     }
 
-    /// One launch over a part of the extents, of which the totals or results stand side by side from `to` on.
+    /// Launches over a part of the extents. Its totals or results are contiguous from `to` on.
     fn launch(
         &self,
         [rows, axis, cols]: [Range<u64>; 3],
@@ -342,11 +342,11 @@ impl<T: Element> Pass<'_, T> {
             outer: small(count(&rows)),
             len: small(count(&axis)),
             inner: small(count(&cols)),
-            // One row may have more columns than 32 bits count.
+            // A single row may have more columns than 32 bits can count.
             pitch: small(if count(&axis) == 1 { count(&cols) } else { inner }),
             x0: window.start / small(unit),
             out0: target.start,
-            // Places of longer axes are not asked for.
+            // Indices along longer axes are never requested.
             first: small(axis.start & u64::from(u32::MAX)),
             x_type: T::DTYPE.code(),
             op: self.job.op as u32,
@@ -385,7 +385,7 @@ mod tests {
             assert!(rows >= 1 && axis >= 1 && cols >= 1, "{plan:?}");
             assert!(((rows - 1) * len + axis - 1) * inner + cols <= read, "{plan:?}");
             assert!(rows * axis.div_ceil(BLOCK.into()) * cols <= made, "{plan:?}");
-            // If there are several totals, each is of a whole block, but for the last.
+            // With several totals, each but the last covers a whole block.
             assert!(plan.parts == 1 || axis == len || axis.is_multiple_of(BLOCK.into()), "{plan:?}");
         }
     }

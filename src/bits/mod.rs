@@ -1,14 +1,13 @@
 //! Values of 1, 2 and 4 bits, packed into bytes.
 //!
-//! | for | take |
+//! | task | function |
 //! |---|---|
-//! | an array into bytes, and back | [`pack()`], [`unpack()`], each through a table of codes where one is given |
-//! | the same into memory that is there, with rows of any stride | [`pack_into`], [`unpack_into`] |
+//! | packing an array into bytes, and unpacking | [`pack()`], [`unpack()`], each optionally through a table of codes |
+//! | the same with an existing output tensor and any row stride | [`pack_into`], [`unpack_into`] |
 //!
-//! The first value of a byte stands in its lowest bits. The last axis is packed, each row by itself: a row begins at a
-//! byte, and what its last value leaves of its last byte, and any bytes behind that, are zero. NumPy's
-//! `packbits(.., bitorder="little")` has one bit so; through a table, files of 2-bit codes of any meaning are read and written. Values that do
-//! not fit are an error with their number and the place of the first.
+//! The first value of a byte is in its lowest bits. The last axis is packed, each row by itself: a row begins at a byte, and unused bits and
+//! bytes after its last value are zero. For one bit, this is NumPy's `packbits(.., bitorder="little")`. Through a table, files of 2-bit codes
+//! with any meaning can be read and written. Values that do not fit cause an error with their number and the index of the first.
 //!
 //! ```
 //! use teatime::{Device, Tensor, bits::{PackOptions, Width, pack, unpack}};
@@ -39,7 +38,7 @@ pub use self::{
 };
 use crate::{Error, Result, tensor::checked_len};
 
-/// Bits of a packed value.
+/// The number of bits of a packed value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Width {
@@ -55,7 +54,7 @@ impl Width {
     /// Every width.
     pub const ALL: [Self; 3] = [Self::One, Self::Two, Self::Four];
 
-    /// Bits of a value.
+    /// Returns the number of bits of a value.
     pub const fn bits(self) -> u32 {
         match self {
             Self::One => 1,
@@ -64,23 +63,23 @@ impl Width {
         }
     }
 
-    /// Values of a byte.
+    /// Returns the number of values in a byte.
     pub const fn values_per_byte(self) -> u64 {
         8 / self.bits() as u64
     }
 
-    /// Number of different values.
+    /// Returns the number of different values.
     pub const fn codes(self) -> usize {
         1 << self.bits()
     }
 
-    /// Least number of bytes for a row of `len` values.
+    /// Returns the minimum number of bytes for a row of `len` values.
     pub const fn row_bytes(self, len: u64) -> u64 {
         len.div_ceil(self.values_per_byte())
     }
 }
 
-/// Number of rows, and length of one, where the last axis is a row.
+/// Returns the number of rows and the length of a row; the last axis is a row.
 fn rows_of(op: &'static str, shape: &[u64]) -> Result<[u64; 2]> {
     match shape.split_last() {
         Some((&len, leading)) => Ok([checked_len(op, leading)?, len]),
@@ -88,13 +87,13 @@ fn rows_of(op: &'static str, shape: &[u64]) -> Result<[u64; 2]> {
     }
 }
 
-/// A shape with another length of the last axis.
+/// Returns a shape with another length of the last axis.
 fn with_last(shape: &[u64], len: u64) -> Vec<u64> {
     let leading = shape.len().saturating_sub(1);
     shape[..leading].iter().copied().chain([len]).collect()
 }
 
-/// Bytes from one row to the next: those asked for, or the least.
+/// Returns the row stride in bytes: the `wanted` one, or the minimum.
 fn row_stride(op: &'static str, width: Width, len: u64, wanted: Option<u64>) -> Result<u64> {
     let least = width.row_bytes(len);
     match wanted {

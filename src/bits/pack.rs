@@ -1,4 +1,4 @@
-//! Bytes to packed values.
+//! Packing of bytes into values of few bits.
 
 use super::{
     Width,
@@ -12,7 +12,7 @@ use crate::{
     tensor::{Pending, index_at},
 };
 
-/// A type that can be packed: `u8` and `i8`.
+/// A type that can be packed: `u8` or `i8`.
 pub trait Packable: Element {}
 impl Packable for u8 {}
 impl Packable for i8 {}
@@ -21,12 +21,12 @@ impl Packable for i8 {}
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PackOptions<'a> {
-    /// Bytes of a packed row, zero behind its values. Default: as few as hold them.
+    /// The number of bytes of a packed row; bytes after its values are zero. Default: the minimum.
     pub row_bytes: Option<u64>,
-    /// The codes that values are packed as: value `v` as `table[v]`; values that the table does not have are refused. Default:
-    /// every value of the width as itself.
+    /// The codes of the values: value `v` is packed as `table[v]`, and values beyond the table are refused. Default: each value of the width is
+    /// its own code.
     pub table: Option<&'a [u8]>,
-    /// The code that negative values of `i8` are packed as. Default: they are refused.
+    /// The code for negative values of `i8`. Default: negative values are refused.
     pub missing: Option<u8>,
 }
 
@@ -43,7 +43,7 @@ crate::setters! {
 struct Code {
     entries: u32,
     negative: u32,
-    /// The code that each of the 16 possible values becomes.
+    /// The code for each of the 16 possible values.
     table: [u8; 16],
 }
 
@@ -61,7 +61,7 @@ impl Code {
             return refuse("table", format_args!("entry {i} is {}, above {}", given[i], codes - 1));
         }
         let entries = given.len();
-        // Negative values take the first place that the table leaves free, or that of the same code.
+        // Negative values take the first free entry of the table, or in a full table an entry with the same code.
         let negative = match options.missing {
             None => None,
             Some(code) if usize::from(code) >= codes => {
@@ -78,7 +78,7 @@ impl Code {
                 place => place,
             },
         };
-        // Entries that no value comes to stay as they are, so that a table which changes nothing is known.
+        // Unused entries keep the identity, so that a table without effect is recognized.
         let mut table = identity;
         table[..entries].copy_from_slice(given);
         if let (Some(place), Some(code)) = (negative, options.missing) {
@@ -89,19 +89,19 @@ impl Code {
         Ok(Self { entries, negative, table })
     }
 
-    /// True where the table changes any value.
+    /// True if the table changes any value.
     fn recodes(&self) -> bool {
         self.table.iter().zip(0..).any(|(&code, i)| code != i)
     }
 
-    /// Entries 0 to 7 and 8 to 15, four bits each, the first in the lowest.
+    /// Returns entries 0 to 7 and 8 to 15, four bits each, the first in the lowest bits.
     fn words(&self) -> [u32; 2] {
         let (halves, _) = self.table.as_chunks::<8>();
         [halves[0], halves[1]]
             .map(|half| half.iter().rev().fold(0, |word, &code| word << 4 | u32::from(code)))
     }
 
-    /// The values that are packed, in words.
+    /// Describes the values that are packed, for messages.
     fn accepted(&self) -> String {
         let negative = if self.negative == REFUSE { "" } else { " or negative" };
         format!("0 to {}{negative}", self.entries - 1)
@@ -111,14 +111,14 @@ impl Code {
 /// Packs the last axis, each row by itself, the first value in the lowest bits of a byte. Waits.
 ///
 /// # Shapes
-/// `x`: (.., n) -> (.., bytes of a row). The bits behind a row's values are zero.
+/// `x`: (.., n) -> (.., bytes of a row). The bits after a row's values are zero.
 ///
 /// # Cost
-/// One pass over `x` in any number of rows and values of a row; rows that fill their bytes are one long row.
+/// One pass over `x`, for any number and length of rows. Rows that fill their bytes are processed as one long row.
 ///
 /// # Errors
-/// [`Error::Argument`] when `x` has values outside of the table (how many, and where the first is), for a table that the
-/// width cannot hold, for `missing` of `u8`, or for `row_bytes` too few; [`Error::Shape`] when `x` has no axis; [`Error::Limit`] and
+/// [`Error::Argument`] when `x` has values outside of the table (with their number and the index of the first), for a table that the width
+/// cannot hold, for `missing` with `u8`, or for too few `row_bytes`; [`Error::Shape`] when `x` has no axis; [`Error::Limit`] and
 /// [`Error::OutOfMemory`] when the device has no room.
 pub fn pack<T: Packable>(x: &Tensor<T>, width: Width, options: &PackOptions<'_>) -> Result<Tensor<u8>> {
     let [_, len] = rows_of("pack", x.shape())?;
@@ -128,10 +128,10 @@ pub fn pack<T: Packable>(x: &Tensor<T>, width: Width, options: &PackOptions<'_>)
     Ok(out)
 }
 
-/// [`pack`] into a tensor that is there. Enqueues; [`PendingPack::wait`] tells what was refused.
+/// Packs like [`pack`], into an existing tensor. Enqueues; [`PendingPack::wait`] reports refused values.
 ///
 /// # Shapes
-/// `x`: (.., n), `out`: (.., bytes of a row), which decides on [`PackOptions::row_bytes`].
+/// `x`: (.., n), `out`: (.., bytes of a row), which replaces [`PackOptions::row_bytes`].
 ///
 /// # Errors
 /// As [`pack`]; [`Error::Shape`] unless the leading axes are those of `x`.
@@ -141,7 +141,7 @@ pub fn pack_into<T: Packable>(
     options: &PackOptions<'_>,
     out: &mut Tensor<u8>,
 ) -> Result<PendingPack> {
-    // Kernels take bytes from 128 on for negative values.
+    // Kernels treat bytes from 128 on as negative values.
     if options.missing.is_some() && T::DTYPE != DType::I8 {
         return Err(Error::argument("pack", "missing", "values of u8 are never negative; it is for i8"));
     }
@@ -170,7 +170,7 @@ pub fn pack_into<T: Packable>(
         let values = cols.min(bytes.start * per)..cols.min(bytes.end * per);
         let last = rows.end - 1;
         let (first, count) = (rows.start * cols + values.start, values.end - values.start);
-        // A part may be nothing but bytes behind the values: then x may end before it.
+        // A part may have only bytes after the values; then `x` may end before the part.
         let from = x.window(if count == 0 { 0..0 } else { first..last * cols + values.end });
         let to = out.window_update(rows.start * stride + bytes.start..last * stride + bytes.end);
         let told = slots.window_update(2 * slot..2 * slot + 2);
@@ -202,13 +202,13 @@ pub fn pack_into<T: Packable>(
     Ok(refused)
 }
 
-/// Values that a pack refused, on their way to the host.
+/// The refused values of a pack, in transfer to the host.
 #[derive(Debug)]
 #[must_use = "nothing waits for what was enqueued, and no error is seen"]
 pub struct PendingPack {
-    /// For each part the number of refused values, and the complement of the place of the first.
+    /// For each part, the number of refused values, and the complement of the position of the first.
     slots: Option<Pending<u32>>,
-    /// For each part the place of its first value in `x`.
+    /// For each part, the position of its first value in `x`.
     firsts: Vec<u64>,
     shape: Box<[u64]>,
     code: Code,
@@ -218,7 +218,7 @@ impl PendingPack {
     /// Waits for the end of the pack.
     ///
     /// # Errors
-    /// [`Error::Argument`] with the number of values that were refused, and where the first is.
+    /// [`Error::Argument`] with the number of refused values and the index of the first.
     pub fn wait(self) -> Result<()> {
         let Some(slots) = self.slots else { return Ok(()) };
         let slots = slots.wait()?;

@@ -1,38 +1,38 @@
-//! Packed rows in parts that one launch can see.
+//! Division of packed rows into parts that fit one launch.
 
 use std::ops::Range;
 
 use crate::{Limits, Result, kernel::Grid, kernels::WG};
 
-/// The part of the rows that one launch takes: whole rows, or some bytes of one row.
+/// The part of the rows for one launch: whole rows, or some bytes of one row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct StripPart {
     pub(super) rows: Range<u64>,
-    /// The bytes of each row, on the side by whose bytes rows are split.
+    /// The bytes of each row, on the side whose bytes are divided.
     pub(super) bytes: Range<u64>,
 }
 
-/// Rows to be split.
+/// Rows to be divided.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Strip {
     pub(super) rows: u64,
-    /// Bytes of a row, on one side.
+    /// The number of bytes of a row on the divided side.
     pub(super) bytes: u64,
-    /// Bytes from row to row of the side that has most.
+    /// The row stride in bytes of the wider side.
     pub(super) widest: u64,
-    /// Most bytes of another side for a byte of a row.
+    /// The maximum number of bytes of another side for each byte of a row.
     pub(super) factor: u64,
 }
 
-/// Bytes of a row that parts of it are multiples of.
+/// The granularity in bytes for dividing a row.
 const STEP: u64 = 64;
 
 impl Strip {
-    /// The parts, in order: as many rows as every side's binding and the grid hold, or of longer rows one at a time, in
-    /// multiples of [`STEP`] bytes.
+    /// Returns the parts in order: as many rows as every side's binding and the grid hold, or pieces of single rows in multiples of [`STEP`]
+    /// bytes if a row does not fit.
     pub(super) fn parts(&self, limits: &Limits) -> Vec<StripPart> {
         let written = u64::from(limits.groups_per_axis).saturating_pow(2).saturating_mul(u64::from(4 * WG));
-        // Windows start up to an alignment early and end with a word; kernels count in u32.
+        // Windows start up to an alignment early and end with a whole word; kernels count in u32.
         let room = limits.binding.min(u32::MAX.into()).min(written).saturating_sub(limits.alignment + 64);
         let rows = room / self.widest.max(1);
         if rows > 0 {
@@ -45,12 +45,12 @@ impl Strip {
     }
 }
 
-/// `0..len` in ranges of `step`.
+/// Divides `0..len` into ranges of `step`.
 fn ranges(len: u64, step: u64) -> impl Iterator<Item = Range<u64>> {
     (0..len.div_ceil(step)).map(move |i| i * step..len.min(i.saturating_add(1).saturating_mul(step)))
 }
 
-/// A group for each WG words from the start of the written window to byte `end` of it.
+/// Returns a grid with a group for each `WG` words up to byte `end` of the written window.
 pub(super) fn grid(limits: &Limits, end: u64, work: u64) -> Result<Grid> {
     Grid::linear(end.div_ceil(u64::from(4 * WG)), limits.groups_per_axis, work)
 }
@@ -83,7 +83,7 @@ mod tests {
         let parts = rows.parts(&limits(16 << 10, 65_535));
         assert_eq!(parts.len(), 100_usize.div_ceil((16_384 - 320) / 1000));
         assert_eq!(parts[6], StripPart { rows: 96..100, bytes: 0..250 });
-        // The grid is what limits: 16 x 16 groups of 1 KiB.
+        // The grid is the limit here: 16 x 16 groups of 1 KiB.
         let parts = rows.parts(&limits(1 << 30, 16));
         assert_eq!(parts, [StripPart { rows: 0..100, bytes: 0..250 }]);
         assert_eq!(Strip { rows: 1000, ..rows }.parts(&limits(1 << 30, 16)).len(), 4);

@@ -1,4 +1,4 @@
-//! Packed values to elements.
+//! Unpacking of values into elements.
 
 use half::f16;
 
@@ -13,15 +13,15 @@ use crate::{
     kernels::unpack::{Params, UNPACK, spec},
 };
 
-/// A type that packed values can become: `u8`, `i8`, `f16` and `f32`.
+/// A type that packed values can become: `u8`, `i8`, `f16` or `f32`.
 pub trait Unpackable: Element {
-    /// The bits of a table's entry as this type, rounded to nearest; none for an integer that does not hold it.
+    /// Returns the bits of a table's entry as this type, rounded to nearest; `None` for an integer type that does not hold the entry.
     fn bits(entry: f32) -> Option<u32>;
 }
 
 impl Unpackable for u8 {
     fn bits(entry: f32) -> Option<u32> {
-        // No fraction, no NaN: the conversion back is exact.
+        // Only an entry that the type holds equals its conversion back.
         #[allow(clippy::cast_possible_truncation, reason = "compared with what it came from")]
         let byte = entry as Self;
         (f32::from(byte) == entry).then_some(byte.into())
@@ -48,19 +48,18 @@ impl Unpackable for f32 {
     }
 }
 
-/// Unpacks rows of `len` values, each through a table of all codes of the width where one is given. Enqueues; does
-/// not wait.
+/// Unpacks rows of `len` values, optionally through a table with an entry for each code of the width. Enqueues; does not wait.
 ///
 /// # Shapes
-/// `packed`: (.., bytes of a row) -> (.., len). The bits and bytes behind a row's values are not looked at.
+/// `packed`: (.., bytes of a row) -> (.., len). Bits and bytes after a row's values are ignored.
 ///
 /// # Cost
-/// One pass over the result; rows that fill their bytes are one long row.
+/// One pass over the result. Rows that fill their bytes are processed as one long row.
 ///
 /// # Errors
-/// [`Error::Argument`] when rows hold fewer than `len` values, or for a table that has not one entry for each code or has
-/// one that an integer type does not hold; [`Error::Shape`] when `packed` has no axis; [`Error::Limit`] and
-/// [`Error::OutOfMemory`] when the device has no room.
+/// [`Error::Argument`] when rows hold fewer than `len` values, for a table without exactly one entry for each code, or for an entry that an
+/// integer type does not hold; [`Error::Shape`] when `packed` has no axis; [`Error::Limit`] and [`Error::OutOfMemory`] when the device has no
+/// room.
 pub fn unpack<T: Unpackable>(
     packed: &Tensor<u8>,
     len: u64,
@@ -76,7 +75,7 @@ pub fn unpack<T: Unpackable>(
     Ok(out)
 }
 
-/// [`unpack`] into a tensor that is there, whose last axis says how many values a row has.
+/// Unpacks like [`unpack`], into an existing tensor whose last axis gives the number of values of a row.
 ///
 /// # Shapes
 /// `packed`: (.., bytes of a row), `out`: (.., len).
@@ -127,7 +126,7 @@ pub fn unpack_into<T: Unpackable>(
     Ok(())
 }
 
-/// The bits of what each code becomes; zeros behind the codes of the width.
+/// Returns the bits of each code's element; zeros after the codes of the width.
 fn entries<T: Unpackable>(width: Width, table: Option<&[f32]>) -> Result<[u32; 16]> {
     let codes = width.codes();
     let identity: [f32; 16] = std::array::from_fn(|i| i as f32);

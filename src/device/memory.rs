@@ -1,4 +1,4 @@
-//! Memory of a device, counted while tensors hold it.
+//! Device memory, which counts as held while tensors own it.
 
 use std::sync::{
     Arc,
@@ -12,29 +12,29 @@ use crate::{
     extent::to_usize,
 };
 
-/// Bytes behind each allocation of a checked device.
+/// The number of guard bytes behind each allocation of a checked device.
 const GUARD_BYTES: u64 = 256;
-/// The byte that a checked device fills memory with: NaN as f16 and f32, -1 as an integer.
+/// The byte that fills memory on a checked device: NaN as f16 and f32, -1 as an integer.
 pub(crate) const POISON: u8 = 0xff;
 
-/// Bytes of a device's memory that its tensors hold.
+/// The bytes of device memory that tensors hold, now and at the peak.
 #[derive(Debug, Default)]
 pub(super) struct Usage {
     pub(super) now: AtomicU64,
     pub(super) peak: AtomicU64,
 }
 
-/// A device's memory, counted while it lives.
+/// An allocation of device memory, counted until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     pub(crate) memory: Memory,
-    /// Guard words behind the elements, in bytes.
+    /// The number of guard bytes behind the elements.
     pub(crate) guard: u64,
-    /// None for memory of an application.
+    /// None for memory that belongs to the application.
     _counted: Option<Counted>,
 }
 
-/// Bytes that count as held until this is dropped.
+/// A number of bytes that count as held until the value is dropped.
 #[derive(Debug)]
 struct Counted {
     bytes: u64,
@@ -42,7 +42,7 @@ struct Counted {
 }
 
 impl Buffer {
-    /// Memory of an application, which is neither counted nor guarded.
+    /// Wraps memory of an application, which is neither counted nor guarded.
     pub(crate) fn lent(memory: Memory) -> Self {
         Self { memory, guard: 0, _counted: None }
     }
@@ -63,8 +63,7 @@ impl Drop for Counted {
 }
 
 impl Device {
-    /// Memory for `bytes` bytes; poisoned and guarded on a checked device. `for_upload` when an upload is the first to use
-    /// it.
+    /// Allocates `bytes` bytes, poisoned and guarded on a checked device. `for_upload` says that the first use is an upload.
     pub(crate) fn alloc(&self, bytes: u64, for_upload: bool) -> Result<Buffer> {
         self.check()?;
         let guard = if self.inner.checked { GUARD_BYTES } else { 0 };
@@ -77,7 +76,7 @@ impl Device {
             });
         }
         let driver = &self.inner.driver;
-        // Poison is written in the order of all other work.
+        // Poison is written in order with all other work.
         let memory = if for_upload && !self.inner.checked {
             driver.alloc_for_upload(size)?
         } else {

@@ -1,10 +1,10 @@
-//! Counts of what crossed between the host and a device.
+//! Counts of transfers between the host and a device.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Device;
 
-/// Counts of a device since it was opened ([`Device::traffic`]). The difference of two is what a call moved.
+/// Counts of a device since it was opened ([`Device::traffic`]). The difference of two counts is the traffic in between.
 ///
 /// ```
 /// use teatime::{Device, Tensor, linalg::qr};
@@ -20,22 +20,22 @@ use super::Device;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Traffic {
-    /// Bytes from the host: uploads and writes, not parameters of kernels, nor memory that a tensor of the cpu device borrows.
+    /// Bytes from the host: uploads and writes. Excludes kernel parameters and memory that a tensor of the cpu device borrows.
     pub to_device: u64,
     /// Bytes to the host.
     pub to_host: u64,
-    /// Bytes from one tensor of the device to another.
+    /// Bytes from one tensor to another on the device.
     pub between: u64,
-    /// Downloads and reads, each of which the host waits for, and calls of [`Device::synchronize`].
+    /// The number of waits: downloads, reads, and calls of [`Device::synchronize`].
     pub waits: u64,
-    /// Kernels, and products of a vendor's library.
+    /// The number of launched kernels and of matrix products by a vendor's library.
     pub launches: u64,
 }
 
 impl std::ops::Sub for Traffic {
     type Output = Self;
 
-    /// Counts since `before`, an earlier count of the same device; 0 where that is larger.
+    /// Returns the counts since `before`, an earlier count of the same device; 0 if `before` is larger.
     fn sub(self, before: Self) -> Self {
         Self {
             to_device: self.to_device.saturating_sub(before.to_device),
@@ -47,12 +47,12 @@ impl std::ops::Sub for Traffic {
     }
 }
 
-/// The counts of a device while it is used.
+/// The live counters of a device.
 #[derive(Debug, Default)]
 pub(super) struct Counts([AtomicU64; 5]);
 
 impl Device {
-    /// Counts so far, by all handles of the device. The cpu device counts its copies as if they crossed.
+    /// Returns the counts so far, over all handles of the device. The cpu device counts its copies as transfers.
     pub fn traffic(&self) -> Traffic {
         let [to_device, to_host, between, waits, launches] =
             [0, 1, 2, 3, 4].map(|i| self.inner.counts.0[i].load(Ordering::Relaxed));
@@ -67,7 +67,7 @@ impl Device {
         self.count(0, bytes);
     }
 
-    /// Counts a download, and that the host waits for it.
+    /// Counts a download, and a wait for it.
     pub(crate) fn count_to_host(&self, bytes: u64) {
         self.count(1, bytes);
         self.count_wait();

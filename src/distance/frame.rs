@@ -1,33 +1,33 @@
-//! Frames of observations: what is subtracted from their elements, and the power of two that differences are multiplied by. Without the
-//! first, sums of products lose the digits in which elements differ; without the second, they leave f32 or f64.
+//! Frames of observations: the shift that is subtracted from their elements, and the power of two that scales the differences.
+//! Without the shift, sums of products lose the digits in which elements differ; without the scale, they leave f32 or f64.
 
 use crate::packed::pair_products::{exponent, power_of_two};
 
-/// The shift and the scale of an observation, by the features so far.
+/// The shift and the scale of an observation, chosen from the features so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Frame {
-    /// A number near the mean.
+    /// A value near the mean.
     pub(super) shift: f64,
-    /// 0 as long as all elements are 0.
+    /// The scale; 0 as long as all elements are 0.
     pub(super) scale: f64,
-    /// Moments of the elements by which the shift is chosen.
+    /// Moments of the elements that determine the shift.
     pub(super) seen: Moments,
-    /// True once the shift stays.
+    /// True once the shift is fixed.
     pub(super) is_final: bool,
 }
 
 impl Frame {
-    /// The entry of a [`table`](super::precision::table).
+    /// Returns the entry of a [`table`](super::precision::table).
     pub(super) fn entry(&self) -> [f64; 3] {
         [self.shift, 0.0, self.factor()]
     }
 
-    /// The power of two that differences are multiplied by.
+    /// Returns the power of two that differences are multiplied by.
     pub(super) fn factor(&self) -> f64 {
         or_one(self.scale)
     }
 
-    /// Takes an element of this size in: sums that were made before are of the frame before.
+    /// Adapts the scale to an element of this size. Earlier sums remain in the previous frame.
     pub(super) fn fit(&mut self, size: f64, wide: bool) {
         let highest = power_of_two(range(wide)[1]);
         if size > 0.0 && (self.scale == 0.0 || size * self.scale > highest) {
@@ -35,13 +35,13 @@ impl Frame {
         }
     }
 
-    /// Plain numbers.
+    /// Returns the shift and the scale.
     pub(super) fn plain(&self) -> [f64; 2] {
         [self.shift, self.scale]
     }
 }
 
-/// The number of numbers, their mean, and the sum of their squared distances from it.
+/// The number of values, their mean, and the sum of their squared deviations from the mean.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Moments {
     pub(super) count: f64,
@@ -50,7 +50,7 @@ pub(super) struct Moments {
 }
 
 impl Moments {
-    /// The moments of the numbers of both (Chan, Golub and `LeVeque`, 1979).
+    /// Returns the moments of the union of both (Chan, Golub and `LeVeque`, 1979).
     pub(super) fn with(self, other: Self) -> Self {
         let count = self.count + other.count;
         if count == 0.0 {
@@ -64,7 +64,7 @@ impl Moments {
         }
     }
 
-    /// The moments by the sums of numbers in a frame, and of their squares.
+    /// Returns the moments, given the sums of values and of squared values in a frame.
     pub(super) fn of_sums(count: f64, sum: f64, squares: f64, [shift, scale]: [f64; 2]) -> Self {
         if count == 0.0 {
             return Self::default();
@@ -74,8 +74,8 @@ impl Moments {
         Self { count, mean: shift + mean / scale, squares: squares / scale / scale }
     }
 
-    /// A number near the mean: 0 where that is as near as the numbers spread, and else a multiple of a power of two, so that whole numbers
-    /// stay whole numbers, or such fractions, of few digits.
+    /// Returns a value near the mean: 0 if the mean is within one standard deviation of 0, otherwise a multiple of a power of two, so that whole
+    /// numbers stay whole numbers or become fractions of few digits.
     pub(super) fn near_mean(&self, is_whole: bool) -> f64 {
         let (mean, spread) = (self.mean, self.spread());
         if mean.abs() <= spread || !mean.is_finite() {
@@ -90,12 +90,12 @@ impl Moments {
         }
     }
 
-    /// True for a number that is near enough to the mean that nothing is lost in sums of what is left.
+    /// True if the shift is near enough to the mean that sums of shifted elements lose nothing.
     pub(super) fn are_near(&self, shift: f64) -> bool {
         (self.mean - shift).abs() <= 2.0 * self.spread()
     }
 
-    /// The standard deviation.
+    /// Returns the standard deviation.
     fn spread(&self) -> f64 {
         if self.count > 0.0 { (self.squares / self.count).sqrt() } else { 0.0 }
     }
@@ -105,17 +105,17 @@ fn or_one(scale: f64) -> f64 {
     if scale > 0.0 { scale } else { 1.0 }
 }
 
-/// Powers of two between which sizes are far from the ends of f32 or f64, also as squares, and their smallest differences.
+/// Exponents of two between which sizes, their squares and their smallest differences stay within f32 or f64.
 const fn range(wide: bool) -> [i32; 2] {
     if wide { [-150, 150] } else { [-30, 40] }
 }
 
-/// Powers of two up to this are normal numbers, and their reciprocals too.
+/// The largest exponent for which the power of two and its reciprocal are normal numbers.
 const fn normal(wide: bool) -> i32 {
     if wide { 1022 } else { 126 }
 }
 
-/// The power of two that makes a size about 1, where it is near the ends of f32 or f64, and else 1.
+/// Returns the power of two that scales a size near the limits of f32 or f64 to about 1, and 1 for other sizes.
 pub(super) fn near_one(size: f64, wide: bool) -> f64 {
     let [low, high] = range(wide);
     match exponent(size) {
@@ -125,7 +125,7 @@ pub(super) fn near_one(size: f64, wide: bool) -> f64 {
     }
 }
 
-/// The power of two by which the largest size comes just below 2 to the higher of these powers, or 1 where it is between them.
+/// Returns the power of two that scales the largest size to just below 2^high, or 1 if the size is between 2^low and 2^high.
 pub(super) fn between([low, high]: [f64; 2], size: f64) -> f64 {
     let (power, most) = (f64::from(exponent(size)), f64::from(normal(false)));
     if size <= 0.0 || (low..high).contains(&power) {
@@ -134,7 +134,7 @@ pub(super) fn between([low, high]: [f64; 2], size: f64) -> f64 {
     (high.floor() - power - 1.0).clamp(-most, most).exp2()
 }
 
-/// The way from sums in one frame to sums in another, of one observation.
+/// The conversion of an observation's sums from one frame to another.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
     pub(super) factor: f64,
@@ -142,23 +142,23 @@ pub(super) struct Way {
 }
 
 impl Way {
-    /// From one [plain](Frame::plain) frame to another.
+    /// Creates the conversion between two [plain](Frame::plain) frames.
     pub(super) fn new([shift, scale]: [f64; 2], [to_shift, to_scale]: [f64; 2]) -> Self {
         let to_scale = or_one(to_scale);
         Self { factor: to_scale / or_one(scale), step: (shift - to_shift) * to_scale }
     }
 
-    /// True where both frames are the same.
+    /// True if both frames are the same.
     pub(super) fn is_none(self) -> bool {
         self.factor == 1.0 && self.step == 0.0
     }
 
-    /// Takes away what so many zeros added, as so many fewer features.
+    /// Creates the conversion that gives the sums of elements that are all 0.
     pub(super) fn of_zero([shift, scale]: [f64; 2]) -> Self {
         Self { factor: 1.0, step: -shift * scale }
     }
 
-    /// Takes sums of pairs there, in the order of [`Metric::recipe`](super::Metric), over `count` features.
+    /// Converts the sums of a pair over `count` features, in the order of [`Metric::recipe`](super::Metric).
     pub(super) fn take([x, y]: [Self; 2], sums: &mut [f64], count: f64) {
         let [a, b] = [x.factor, y.factor];
         if let [xy, xx, yy, sx, sy, ..] = sums {
@@ -168,7 +168,7 @@ impl Way {
             *sx = a * *sx + count * x.step;
             *sy = b * *sy + count * y.step;
         } else if let [xy, xx, yy, ..] = sums {
-            // Cosine subtracts nothing.
+            // Cosine has no shift.
             *xy *= a * b;
             *xx *= a * a;
             *yy *= b * b;

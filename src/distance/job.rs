@@ -1,4 +1,4 @@
-//! One call: its arguments checked, and its result made block by block of pairs.
+//! One call: it checks the arguments and computes the result in blocks of pairs.
 
 use std::{mem::take, ops::Range};
 
@@ -19,39 +19,40 @@ use crate::{
     tensor::{HostValues, Sent},
 };
 
-/// Most observations along each side of a block: sums of 32 MiB a term.
+/// The maximum number of observations along each side of a block: the sums of one term take 32 MiB.
 pub(super) const SIDE: u64 = 2048;
-/// Most of them where the host computes: sums of 8 MiB stay in its cache, and its allocator keeps such buffers.
+/// The maximum number of observations along each side of a block computed by the host: sums of 8 MiB stay in cache, and its allocator reuses
+/// such buffers.
 const HOST_SIDE: u64 = 1024;
 
-/// Most observations along each side of a block on a device.
+/// Returns the maximum number of observations along each side of a block on a device.
 pub(super) fn most(device: &Device) -> u64 {
     if device.shares_host_memory() { HOST_SIDE } else { SIDE }
 }
 
-/// All that one call works on.
+/// The prepared inputs of one call.
 pub(super) struct Job<'a, T: Element> {
     pub(super) x: PreparedObservations<'a, T>,
-    /// None where the observations of x are taken with themselves.
+    /// None if the observations of x are paired with themselves.
     pub(super) y: Option<PreparedObservations<'a, T>>,
     pub(super) measure: Measure,
 }
 
-/// All that it takes to make the distance of any pair of a call.
+/// The parameters for computing the distance of any pair in a call.
 pub(super) struct Measure {
     pub(super) device: Device,
     pub(super) metric: Metric,
     pub(super) options: Options,
     pub(super) features: u64,
     pub(super) terms: Vec<Term>,
-    /// The factor of the sums of each term.
+    /// The factor for the sums of each term.
     pub(super) factors: Vec<f64>,
-    /// The power of two that elements were multiplied by, undone.
+    /// The reciprocal of the power of two that elements were multiplied by.
     pub(super) unscale: f64,
     pub(super) wide: bool,
-    /// True where the observations of x are taken with themselves.
+    /// True if the observations of x are paired with themselves.
     pub(super) is_self: bool,
-    /// For each observation of x, and of y if there is one, whether no distance from it is a number. To be set before pairs are measured.
+    /// For each observation of x, and of y if given, true if all its distances are NaN. Must be set before pairs are measured.
     pub(super) undefined: [Vec<bool>; 2],
 }
 
@@ -79,8 +80,8 @@ impl Measure {
         }
     }
 
-    /// The power of two that all elements are to be multiplied by, if not 1, of which the largest has this size: sums are divided by it
-    /// from now on.
+    /// Returns the power of two to multiply all elements by, given the largest element's size, or `None` for no scaling. From then on, sums are
+    /// divided by the corresponding factor.
     pub(super) fn scale(&mut self, largest: f64) -> Option<f64> {
         let Scaling::Common(range) = self.metric.scaling(self.wide) else { return None };
         let scale = between(range, largest);
@@ -94,25 +95,25 @@ impl Measure {
         })
     }
 
-    /// True where blocks hold the lower triangle alone.
+    /// True if blocks hold only the lower triangle.
     pub(super) fn is_lower(&self) -> bool {
         self.is_self && self.metric.is_symmetric()
     }
 
-    /// The terms of the metric, and what is prepared before.
+    /// Returns the terms of the metric, and the preparation.
     pub(super) fn recipe(&self) -> (Vec<Term>, Prepare) {
         self.metric.recipe(self.options.missing != Missing::Propagate)
     }
 
-    /// Bytes for each pair of a block: on the device the sums of two blocks; on the host a distance, and the sums of one, as they come and
-    /// as numbers, where they are not the device's own.
+    /// Returns the memory for each pair of a block. On the device: the sums of two blocks. On the host: a distance, and unless host and device
+    /// share memory, the sums of one block as received and as values.
     pub(super) fn pair_needs(&self) -> Needs {
         let sums = 16 * self.terms.len() as u64;
         let distance = if self.device.shares_host_memory() { 8 } else { sums + 8 };
         Needs::device(sums) + Needs::host(distance)
     }
 
-    /// Observations along each side of a block: a square of sums fits a binding, and two of each term fit the budgets.
+    /// Returns the number of observations along each side of a block: a square of sums fits a binding, and two for each term fit the budgets.
     ///
     /// # Errors
     /// [`Error::Limit`]; [`Error::Budget`].
@@ -120,18 +121,18 @@ impl Measure {
         self.side_of(self.pair_needs(), taken, memory)
     }
 
-    /// [`side`](Self::side) of blocks that need so much for each pair, and so much besides.
+    /// Returns [`side`](Self::side) for blocks that need `pair` for each pair, with `taken` memory in use.
     ///
     /// # Errors
     /// As [`side`](Self::side).
     pub(super) fn side_of(&self, pair: Needs, taken: Needs, memory: &Budget) -> Result<u64> {
         let room = self.device.limits().room();
-        // One launch may see the sums of all terms.
+        // One launch may bind the sums of all terms.
         let of_pair = if pair.host == 0 { pair.device } else { 8 };
         if room < of_pair {
             return Err(Error::Limit { what: "bytes of a pair's sums", requested: of_pair, max: room });
         }
-        // A device whose budget nobody gave reports what it lacks.
+        // Without a budget for the device, the device itself reports a lack of memory.
         let memory = if memory.device.is_none() { memory.device(u64::MAX) } else { *memory };
         let left = memory.fit(&self.device, taken + pair)?.left(&self.device);
         let pair = pair.on(&self.device);
@@ -158,7 +159,7 @@ impl Measure {
         Ok(PendingBlock { rows, columns, sums })
     }
 
-    /// Enqueues the sums of a term of a block, from a pair of a tensor on that has room for them.
+    /// Enqueues the sums of a term of a block, into a tensor that has room, starting at its pair `sums0`.
     pub(super) fn enqueue_term<T: Element>(
         &self,
         term: Term,
@@ -172,7 +173,7 @@ impl Measure {
         pairs.add(term, self.metric.power(), &self.options, lower, sums)
     }
 
-    /// Waits for the sums of a block, and makes distances of them, in `distances` of another block.
+    /// Waits for the sums of a block, and computes distances from them into `distances`, the buffer of an earlier block.
     fn block(
         &self,
         PendingBlock { rows, columns, sums }: PendingBlock,
@@ -208,41 +209,41 @@ impl Measure {
     }
 }
 
-/// The sums of each term of a block, on their way to the host.
+/// The sums of each term of a block, in transfer to the host.
 struct PendingBlock {
     rows: Range<u64>,
     columns: Range<u64>,
     sums: Vec<Sent<f32>>,
 }
 
-/// The distances of some observations of x from some of y.
+/// The distances from some observations of x to some of y.
 pub(super) struct DistanceBlock {
     pub(super) rows: Range<usize>,
     pub(super) columns: Range<usize>,
-    /// In C order. Above the diagonal, where only what is below it is wanted, any numbers.
+    /// In C order. If only the lower triangle is computed, values above the diagonal are arbitrary.
     pub(super) distances: Vec<f64>,
-    /// The numbers of features that both have, as devices make them, where elements may be missing.
+    /// The numbers of features that both observations have, as device values. None if missing elements are propagated.
     counts: Option<HostValues<f32>>,
     wide: bool,
 }
 
 impl DistanceBlock {
-    /// The numbers of features that both have, likewise, where elements may be missing.
+    /// Returns the numbers of shared features in the order of the distances, if elements may be missing.
     pub(super) fn shared(&self) -> impl Iterator<Item = f64> {
         let counts = self.counts.iter().flat_map(|counts| counts.as_chunks().0);
         counts.map(|count| joined(count, self.wide))
     }
 }
 
-/// Blocks of pairs, one after the other: while the sums of one are on their way, the device works on the next.
+/// Consecutive blocks of pairs: while the sums of one block are in transfer, the device computes the next block.
 pub(super) struct Pipeline<'a, F: FnMut(&mut DistanceBlock)> {
     measure: &'a Measure,
-    /// Observations along each side of a block.
+    /// The number of observations along each side of a block.
     side: u64,
     run: &'a Run,
     sink: F,
     before: Option<PendingBlock>,
-    /// Memory of a block's distances, for the next.
+    /// The buffer of the previous block's distances, for reuse.
     distances: Vec<f64>,
 }
 
@@ -251,8 +252,8 @@ impl<'a, F: FnMut(&mut DistanceBlock)> Pipeline<'a, F> {
         Self { measure, side, run, sink, before: None, distances: Vec::new() }
     }
 
-    /// Gives each block of some observations of x with some of y, row by row, but the last, which comes with what follows it. Where only what
-    /// is below the diagonal is wanted, blocks above it are left out.
+    /// Passes each block of some observations of x with some of y to the sink, row by row. The last block is passed by the next call. If only
+    /// the lower triangle is wanted, blocks above the diagonal are skipped.
     ///
     /// # Errors
     /// Any error that the device reports; [`Error::Cancelled`].
@@ -275,7 +276,7 @@ impl<'a, F: FnMut(&mut DistanceBlock)> Pipeline<'a, F> {
         Ok(())
     }
 
-    /// Gives the last block.
+    /// Passes the last block to the sink.
     ///
     /// # Errors
     /// Any error that the device reports.
@@ -326,18 +327,18 @@ impl<'a, T: Element> Job<'a, T> {
         Ok(Self { x, y, measure })
     }
 
-    /// Observations of x and of y.
+    /// Returns the numbers of observations of x and of y.
     pub(super) fn extents(&self) -> [usize; 2] {
         let [x, y] = self.measure.undefined.each_ref().map(Vec::len);
         [x, if self.measure.is_self { x } else { y }]
     }
 
-    /// As [`Measure::is_lower`].
+    /// Same as [`Measure::is_lower`].
     pub(super) fn is_lower(&self) -> bool {
         self.measure.is_lower()
     }
 
-    /// Gives each block of the result, of so many observations on a side, or those of the lower triangle.
+    /// Passes each block of the result, or of the lower triangle, to `sink`. A block has `side` observations on a side.
     ///
     /// # Errors
     /// As [`Pipeline::add`].
@@ -351,7 +352,7 @@ impl<'a, T: Element> Job<'a, T> {
         self.each_block_of([self.x.range(), y.range()], side, run, sink)
     }
 
-    /// Gives each block of some observations of x with some of y, as [`each_block`](Self::each_block) does.
+    /// Passes each block of some observations of x with some of y to `sink`, as [`each_block`](Self::each_block) does.
     ///
     /// # Errors
     /// As [`Pipeline::add`].
@@ -377,7 +378,7 @@ impl<'a, T: Element> Job<'a, T> {
         pipeline.finish()
     }
 
-    /// [`Measure::side`] beside so many results of 8 bytes.
+    /// Returns [`Measure::side`] when the host also holds `results` values of 8 bytes.
     ///
     /// # Errors
     /// [`Error::Limit`]; [`Error::Budget`].
@@ -386,7 +387,7 @@ impl<'a, T: Element> Job<'a, T> {
     }
 }
 
-/// Numbers of observations, of which the host holds an array.
+/// Converts indices of observations that the host holds to `usize`.
 fn whole(range: Range<u64>) -> Range<usize> {
     let whole = |number| usize::try_from(number).expect("a block should fit the host");
     whole(range.start)..whole(range.end)

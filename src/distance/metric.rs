@@ -1,4 +1,4 @@
-//! Metrics: the terms that are added up over features, and the formula that makes a distance of their sums.
+//! Metrics: the terms that are added up over features, and the formulas that compute distances from their sums.
 
 use std::{fmt, str::FromStr};
 
@@ -14,7 +14,7 @@ use crate::{
     stable_text::StableText,
 };
 
-/// A measure of how far two observations are from each other, or how alike. The [table](crate::distance#metrics) says what each is.
+/// A measure of distance, or of similarity, between two observations. The [table](crate::distance#metrics) defines each metric.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[allow(missing_docs, reason = "the table of the module says what each is")]
 #[non_exhaustive]
@@ -24,7 +24,7 @@ pub enum Metric {
     SqEuclidean,
     CityBlock,
     Chebyshev,
-    /// With its exponent, above 0.
+    /// Has an exponent above 0.
     Minkowski(f64),
     Cosine,
     Correlation,
@@ -44,31 +44,31 @@ pub enum Metric {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Prepare {
     Nothing,
-    /// They are multiplied by powers of two, where squares would leave f32 or f64.
+    /// Multiplies elements by powers of two, if squares would leave f32 or f64.
     Scale,
-    /// Their means are subtracted, and they are multiplied by such powers.
+    /// Subtracts each observation's mean, and multiplies by powers of two as [`Self::Scale`] does.
     Centre,
-    /// They are divided by their lengths.
+    /// Divides each observation by its length.
     Unit,
-    /// Their means are subtracted, and they are divided by their lengths.
+    /// Subtracts each observation's mean, and divides by its length.
     CentreAndUnit,
-    /// They are divided by their sums.
+    /// Divides each observation by its sum.
     Shares,
 }
 
-/// Powers of two that keep terms within f32 or f64, where they would not be.
+/// Scaling by powers of two, for metrics whose terms could leave f32 or f64.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Scaling {
-    /// Nothing.
+    /// No scaling.
     None,
-    /// One power of two for all observations. Sums of f32 stay within it, and lose nothing, of elements whose largest is between 2 to these
-    /// powers.
+    /// One power of two for all observations. If the largest element is between 2 to these two powers, sums in f32 neither overflow nor lose
+    /// digits.
     Common([f64; 2]),
-    /// A power of two for each observation: the distance is the same for any.
+    /// A power of two for each observation, which does not change its distances.
     Each,
 }
 
-/// Other names of metrics, which scikit-learn and cuVS have.
+/// Alternative names of metrics, from scikit-learn and cuVS.
 const ALIASES: [(&str, Metric); 4] = [
     ("manhattan", Metric::CityBlock),
     ("l1", Metric::CityBlock),
@@ -77,7 +77,7 @@ const ALIASES: [(&str, Metric); 4] = [
 ];
 
 impl Metric {
-    /// Every metric, Minkowski's with the exponent 2.
+    /// All metrics, with exponent 2 for Minkowski.
     pub const ALL: &[Self] = &[
         Self::Euclidean,
         Self::SqEuclidean,
@@ -98,7 +98,7 @@ impl Metric {
         Self::KlDivergence,
     ];
 
-    /// Its name: scipy's where scipy has it, else cuVS's.
+    /// Returns the metric's name: scipy's name if scipy has the metric, otherwise cuVS's.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Euclidean => "euclidean",
@@ -121,24 +121,24 @@ impl Metric {
         }
     }
 
-    /// True where the distance from a to b is that from b to a.
+    /// True if the distance from a to b equals that from b to a.
     pub const fn is_symmetric(self) -> bool {
         !matches!(self, Self::KlDivergence)
     }
 
-    /// True where an observation is at distance 0 from itself.
+    /// True if an observation is at distance 0 from itself.
     pub const fn is_zero_on_diagonal(self) -> bool {
         !matches!(self, Self::InnerProduct | Self::RussellRao | Self::Hellinger)
     }
 
-    /// True where elements have to be 0 or more.
+    /// True if elements must be 0 or more.
     pub(super) const fn needs_nonnegative(self) -> bool {
         matches!(self, Self::JensenShannon | Self::Hellinger | Self::KlDivergence)
     }
 
-    /// The powers of two that elements are multiplied by; sums are of f64 if `wide`.
+    /// Returns the scaling of the elements; sums are f64 if `wide`.
     pub(super) fn scaling(self, wide: bool) -> Scaling {
-        // Sums of squares are up to 2^126 where elements are up to 2^50, of 2^24 features; differences are 2^-24 of elements or more.
+        // With elements up to 2^50 and 2^24 features, sums of squares are up to 2^126. Differences are at least 2^-24 of the elements.
         let degree = match self {
             Self::Cosine | Self::Correlation => return Scaling::Each,
             Self::Canberra => return Scaling::Common([f64::NEG_INFINITY, if wide { 1020.0 } else { 124.0 }]),
@@ -152,12 +152,12 @@ impl Metric {
         Scaling::Common([-40.0 / degree, 100.0 / degree])
     }
 
-    /// Every name that [`from_str`](Self::from_str) knows.
+    /// Returns all names that [`from_str`](Self::from_str) accepts.
     pub fn names() -> impl Iterator<Item = &'static str> {
         Self::ALL.iter().map(|metric| metric.name()).chain(ALIASES.map(|(name, _)| name))
     }
 
-    /// Minkowski's with another exponent: of an infinite one it is [`Chebyshev`](Self::Chebyshev). None of another metric.
+    /// Returns Minkowski with another exponent, [`Chebyshev`](Self::Chebyshev) for an infinite one. Returns `None` for other metrics.
     pub fn with_exponent(self, p: f64) -> Option<Self> {
         match self {
             Self::Minkowski(_) if p == f64::INFINITY => Some(Self::Chebyshev),
@@ -166,11 +166,11 @@ impl Metric {
         }
     }
 
-    /// Checks that there are such distances.
+    /// Checks the exponent and the rule for missing elements.
     ///
     /// # Errors
     /// [`Error::Argument`] for an exponent that is neither infinite nor a normal f32 above 0, and for a rule for missing elements that the
-    /// metric does not know.
+    /// metric does not support.
     pub fn check(self, missing: Missing) -> Result<()> {
         if let Self::Minkowski(p) = self
             && !(p > 0.0 && (nearest_f32(p).is_normal() || p.is_infinite()))
@@ -185,13 +185,13 @@ impl Metric {
         Ok(())
     }
 
-    /// The exponent of [`Term::Power`].
+    /// Returns the exponent of [`Term::Power`].
     pub(super) const fn power(self) -> f64 {
         if let Self::Minkowski(p) = self { p } else { 1.0 }
     }
 
-    /// The terms, of which [`distance`](Self::distance) gets the sums in this order, and what comes before. Where elements
-    /// may be missing, the number of features that both have comes last.
+    /// Returns the terms, in the order in which [`distance`](Self::distance) takes their sums, and the preparation. If `masked`, the last term
+    /// is the number of features that both observations have.
     pub(super) fn recipe(self, masked: bool) -> (Vec<Term>, Prepare) {
         use Prepare::{Centre, CentreAndUnit, Nothing, Scale, Shares, Unit};
         use Term::{
@@ -207,7 +207,7 @@ impl Metric {
             Self::Minkowski(_) => (vec![Power], Nothing),
             Self::Cosine if masked => (vec![Product, XSquare, YSquare], Scale),
             Self::Correlation if masked => (vec![Product, XSquare, YSquare, X, Y], Centre),
-            // The distance is half the squared distance of vectors of length 1: nothing cancels between close ones.
+            // The distance is half the squared distance between vectors of length 1, so that close observations suffer no cancellation.
             Self::Cosine => (vec![Square], Unit),
             Self::Correlation => (vec![Square], CentreAndUnit),
             Self::InnerProduct => (vec![Product], Nothing),
@@ -226,14 +226,14 @@ impl Metric {
         (terms, prepare)
     }
 
-    /// The terms where not all features are there at once, so that nothing is known of observations before.
+    /// Returns the terms for features that arrive in parts, when observations cannot be prepared in advance.
     pub(super) fn terms_in_parts(self, masked: bool) -> Vec<Term> {
         let (mut terms, _) = self.recipe(true);
         terms.truncate(terms.len() - usize::from(!masked));
         terms
     }
 
-    /// The formula for the sums of the terms; for one term alone, observations were prepared.
+    /// Returns the formula for the sums of the terms. A single term means that observations were prepared.
     #[inline(always)]
     pub(super) const fn formula(self, is_one: bool) -> Formula {
         match self {
@@ -255,12 +255,13 @@ impl Metric {
         }
     }
 
-    /// True where the distance is a function of the first sum, or of that sum rescaled, whatever elements are missing.
+    /// True if the distance is a function of the first sum, rescaled or not, regardless of missing elements.
     pub(super) const fn is_of_sum(self) -> bool {
         matches!(self.formula(false), Formula::Plain | Formula::Root | Formula::Largest | Formula::Power)
     }
 
-    /// The distance, of the sums of the terms over `features`, of which rounding may leave the share `noise` where terms cancel.
+    /// Returns the distance from the sums of the terms over `features`. `noise` is the share of the terms that rounding may leave when they
+    /// cancel.
     #[inline(always)]
     pub(super) fn distance(self, sums: &[f64], features: f64, missing: Missing, noise: f64) -> f64 {
         let formula = self.formula(sums.len() == 1);
@@ -268,21 +269,21 @@ impl Metric {
     }
 }
 
-/// All that it takes to make distances of the sums of pairs.
+/// The inputs for computing distances from the sums of pairs.
 pub(super) struct Finish<'a> {
     pub(super) metric: Metric,
     pub(super) missing: Missing,
     pub(super) features: u64,
-    /// For each observation of x, and of y, whether no distance from it is a number.
+    /// For each observation of x, and of y, true if all its distances are NaN.
     pub(super) undefined: [&'a [bool]; 2],
-    /// True where the observations are taken with themselves.
+    /// True if the observations are paired with themselves.
     pub(super) is_self: bool,
-    /// True where sums are of f64.
+    /// True if sums are f64.
     pub(super) wide: bool,
 }
 
 impl Finish<'_> {
-    /// The distances of an observation of x from those of y from `first` on, of the sums of each term.
+    /// Computes the distances from an observation of x to the observations of y from `first` on, from the sums of each term.
     pub(super) fn row(
         &self,
         row: usize,
@@ -296,7 +297,7 @@ impl Finish<'_> {
         }
         let (features, noise) = (self.features as f64, if self.wide { NOISE_WIDE } else { NOISE });
         if let ([sums], Missing::Propagate) = (&mut sums[..], self.missing) {
-            // The choice of a metric outside of the loop leaves a loop over vectors.
+            // Matching on the metric outside the loop lets the compiler vectorize the loop.
             macro_rules! choose {
                 ($($metric:ident)*) => {
                     match self.metric {
@@ -366,7 +367,7 @@ impl fmt::Display for Metric {
     }
 }
 
-/// By its name, or by the other names `manhattan`, `l1`, `l2` and `inner-product`; Minkowski's with the exponent 2, as in scipy.
+/// Parses the name, or one of the aliases `manhattan`, `l1`, `l2` and `inner-product`. Minkowski has exponent 2, as in scipy.
 impl FromStr for Metric {
     type Err = Error;
 

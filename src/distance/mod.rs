@@ -1,106 +1,107 @@
-//! Distances between observations: each with each, or those of one matrix with those of another. Observations are rows, or columns
-//! with [`Options::columns`].
+//! Distances between observations, within one matrix or between two.
+//! Observations are rows, or columns with [`Options::columns`].
 //!
-//! | for | of tensors | of stored arrays |
+//! | result | from tensors | from stored arrays |
 //! |---|---|---|
 //! | all distances, as a matrix on the host | [`pairwise`], [`pairwise_counted`]; [`condensed`] | [`pairwise_stored`] |
 //! | all distances, as f32 that stay on the device | [`pairwise_tensor`] | |
-//! | all distances, written tile by tile into a Zarr array, and gone on with where a process was killed | [`write_pairwise`], [`write_pairwise_counted`], [`write_condensed`] | [`write_pairwise_stored`] |
-//! | the nearest of each, without a matrix | [`neighbors`](fn@neighbors) | [`neighbors_stored`] |
-//! | the nearest of each, as tensors that stay on the device | [`neighbor_tensors()`] | |
-//! | the same of distances that come block by block | [`NearestSoFar`] | |
-//! | sums of features that come chunk by chunk, or are made elsewhere | [`Partial`] | |
-//! | columns of packed matrices | [`PackedPairs`] | |
+//! | all distances, written tile by tile into a Zarr array; a call after an interruption resumes | [`write_pairwise`], [`write_pairwise_counted`], [`write_condensed`] | [`write_pairwise_stored`] |
+//! | the nearest neighbors of each observation, without a distance matrix | [`neighbors`](fn@neighbors) | [`neighbors_stored`] |
+//! | the nearest neighbors, as tensors that stay on the device | [`neighbor_tensors()`] | |
+//! | the nearest neighbors from distances that arrive block by block | [`NearestSoFar`] | |
+//! | sums over features that arrive chunk by chunk, or are computed elsewhere | [`Partial`] | |
+//! | distances between columns of packed matrices | [`PackedPairs`] | |
 //!
 //! # Metrics
 //!
-//! With x and y two observations, n features, and `[..]` 1 where it holds and 0 else:
+//! x and y are two observations, n is the number of features, and `[..]` is 1 if the condition holds and 0 otherwise:
 //!
-//! | metric | formula | as in | not symmetric, not 0 on the diagonal | parts merge by |
+//! | metric | formula | as in | exceptions: not symmetric, or not 0 on the diagonal | parts merge by |
 //! |---|---|---|---|---|
 //! | `euclidean` | √Σ (x - y)² | scipy | | sum |
 //! | `sqeuclidean` | Σ (x - y)² | scipy | | sum |
 //! | `cityblock` | Σ \|x - y\| | scipy | | sum |
 //! | `chebyshev` | max \|x - y\| | scipy | | maximum |
-//! | `minkowski`, p > 0 | (Σ \|x - y\|^p)^(1/p); of an infinite p `chebyshev` | scipy | | sum |
-//! | `cosine` | 1 - x·y / (‖x‖ ‖y‖); NaN where a length is 0 | scipy | | sums |
-//! | `correlation` | cosine of observations less their means | scipy | | sums |
+//! | `minkowski`, p > 0 | (Σ \|x - y\|^p)^(1/p); for infinite p, `chebyshev` | scipy | | sum |
+//! | `cosine` | 1 - x·y / (‖x‖ ‖y‖); NaN if a length is 0 | scipy | | sums |
+//! | `correlation` | cosine of observations minus their means | scipy | | sums |
 //! | `inner_product` | x·y | cuVS | diagonal | sum |
-//! | `canberra` | Σ \|x - y\| / (\|x\| + \|y\|), where 0/0 is 0 | scipy | | sum |
-//! | `braycurtis` | Σ \|x - y\| / Σ \|x + y\|; NaN where that is 0 | scipy | | sums |
+//! | `canberra` | Σ \|x - y\| / (\|x\| + \|y\|), with 0/0 = 0 | scipy | | sum |
+//! | `braycurtis` | Σ \|x - y\| / Σ \|x + y\|; NaN if the denominator is 0 | scipy | | sums |
 //! | `hamming` | Σ `[x ≠ y]` / n | scipy | | sum |
-//! | `jaccard` | Σ `[exactly one is 0]` / Σ `[not both are 0]`, where 0/0 is 0 | scipy, of booleans `[x ≠ 0]` | | sums |
-//! | `dice` | Σ `[exactly one is 0]` / Σ (`[x ≠ 0]` + `[y ≠ 0]`); NaN where that is 0 | scipy, of booleans `[x ≠ 0]` | | sums |
+//! | `jaccard` | Σ `[exactly one is 0]` / Σ `[not both are 0]`, with 0/0 = 0 | scipy, of booleans `[x ≠ 0]` | | sums |
+//! | `dice` | Σ `[exactly one is 0]` / Σ (`[x ≠ 0]` + `[y ≠ 0]`); NaN if the denominator is 0 | scipy, of booleans `[x ≠ 0]` | | sums |
 //! | `russellrao` | 1 - Σ `[neither is 0]` / n | scipy | diagonal | sum |
 //! | `jensenshannon` | √(½ Σ p log(p/m) + ½ Σ q log(q/m)), p = x/Σx, q = y/Σy, m = (p + q)/2 | scipy | | sum, once Σx is known |
-//! | `hellinger` | √(1 - Σ √(x y)), 0 where that is below | cuVS | diagonal, unless x adds up to 1 or more | sum |
-//! | `kl_divergence` | ½ Σ x log(x/y), where 0 log 0 is 0 and x log(x/0) is x log x | cuVS | symmetry | sum |
+//! | `hellinger` | √(1 - Σ √(x y)), 0 if the radicand is negative | cuVS | diagonal, unless x adds up to 1 or more | sum |
+//! | `kl_divergence` | ½ Σ x log(x/y), with 0 log 0 = 0 and x log x in place of x log(x/0) | cuVS | symmetry | sum |
 //!
-//! `jensenshannon`, `hellinger` and `kl_divergence` need elements that are 0 or more. By the first, the distances of an observation that
+//! `jensenshannon`, `hellinger` and `kl_divergence` need elements that are 0 or more. With `jensenshannon`, the distances of an observation that
 //! adds up to 0 are NaN.
 //!
 //! # Missing elements
 //!
-//! NaN is missing, and with [`Options::negative`] negative elements are. [`Missing`] says what becomes of a pair with missing elements:
+//! NaN is missing, and with [`Options::negative`] negative elements are missing too. [`Missing`] selects the distance of a pair with missing
+//! elements:
 //!
-//! | rule | sums, means, fractions and ratios are over | if no feature is in both |
+//! | rule | sums, means, fractions and ratios are over | if the pair shares no feature |
 //! |---|---|---|
 //! | `propagate` | all features: the distance is NaN | NaN |
-//! | `ignore` | the features that both have | what the formula makes of empty sums: NaN of `cosine`, `correlation`, `braycurtis` and `dice`, else 0 |
-//! | `rescale` | the same; and sums of `euclidean` (below the root), `sqeuclidean`, `cityblock`, `minkowski`, `canberra` and `inner_product` are multiplied by n over the number of these features | NaN |
+//! | `ignore` | the features that both have | the formula's value for empty sums: NaN for `cosine`, `correlation`, `braycurtis` and `dice`, 0 for the rest |
+//! | `rescale` | the features that both have; the sums of `euclidean` (below the root), `sqeuclidean`, `cityblock`, `minkowski`, `canberra` and `inner_product` are multiplied by n over the number of these features | NaN |
 //! | `rescale or zero` | as `rescale` | 0 |
 //!
-//! `jensenshannon`, `hellinger` and `kl_divergence` take `propagate` alone.
+//! `jensenshannon`, `hellinger` and `kl_divergence` accept only `propagate`.
 //!
 //! # Accuracy
 //!
-//! Elements become f32. Terms are f32, and added up in f32 over 256 features; sums of these are two f32, and the host makes distances of
-//! them in f64.
+//! Elements are converted to f32. Terms are f32 and are added up in f32 over 256 features at a time. Each total is kept as two f32, from which
+//! the host computes distances in f64.
 //!
-//! - Of bytes, sums of differences, of their squares, of products and of 0s and 1s are exact up to 2^48. So are the distances made of
-//!   these alone (`euclidean` to `chebyshev`, `inner_product`, `braycurtis` to `russellrao`): the same on all devices.
-//! - Other sums are off by at most 2^-17 of the sum of the terms' magnitudes.
-//! - `cosine` and `correlation` are half the squared distance between observations of length 1, so that this bound holds for close ones
-//!   too.
-//! - Where elements are missing, `cosine` and `correlation` are off by at most 2^-17, and `correlation` by 1 + μ²/σ² times that. σ is an
-//!   observation's standard deviation; μ is its mean over the features that a pair shares, less that over all its features. Where μ is
-//!   about a thousand times σ, no digit is left, and the distance is NaN.
-//! - Otherwise no distance is NaN by rounding, and the distance of an observation from itself is 0 where the table says so. `cosine` and
+//! - For elements that are bytes, sums of differences, of squared differences, of products and of 0s and 1s are exact up to 2^48. Distances
+//!   computed from these sums alone (`euclidean` to `chebyshev`, `inner_product`, `braycurtis` to `russellrao`) are the same on all devices.
+//! - All further sums are off by at most 2^-17 of the sum of the terms' magnitudes.
+//! - `cosine` and `correlation` are computed as half the squared distance between observations of length 1, so that this bound holds for close
+//!   observations too.
+//! - If elements are missing, `cosine` is off by at most 2^-17, and `correlation` by at most 1 + μ²/σ² times 2^-17. σ is an observation's
+//!   standard deviation; μ is its mean over the features that a pair shares, minus its mean over all its features. If μ is about a thousand
+//!   times σ, no digit is correct, and the distance is NaN.
+//! - Otherwise rounding makes no distance NaN, and the distance of an observation from itself is 0 if the table says so. `cosine` and
 //!   `correlation` are from 0 to 2.
-//! - Where sums would leave f32, elements are multiplied by a power of two, which changes no digit: one for all observations, and of
-//!   `cosine` and `correlation` one for each. Beside an element of 10^20 or more, differences of less than 2^-110 of it may count as none.
-//!   Powers above 2 (`minkowski`) that leave f32 nevertheless are infinite or 0; so are `kl_divergence` and `hellinger` of elements far
-//!   beyond 1, and observations whose sums are beyond f32 are refused by `jensenshannon`.
+//! - If sums would overflow or underflow f32, elements are multiplied by a power of two, which is exact: by one power for all observations, or
+//!   for `cosine` and `correlation` by one power for each. If an element is 10^20 or more, differences below 2^-110 of it may count as 0. Powers
+//!   above 2 (`minkowski`) that overflow or underflow f32 nevertheless become infinite or 0, as do `kl_divergence` and `hellinger` of elements
+//!   far beyond 1. `jensenshannon` refuses observations whose sums are beyond f32.
 //!
-//! Distances that stay on the device, [`pairwise_tensor`], are f32 made of the same sums: in f64 where the device computes in it, and else in
-//! pairs of f32. It says how near they are, and [`neighbors`](fn@neighbors) says it of those that a GPU makes to find the nearest.
+//! [`pairwise_tensor`] gives distances that stay on the device: f32, computed from the same sums in f64 if the device supports f64, otherwise in
+//! pairs of f32. [`pairwise_tensor`] documents their accuracy, and [`neighbors`](fn@neighbors) the accuracy of the distances by which a GPU
+//! selects the nearest.
 //!
-//! Tensors of f64 are computed in f64 on devices that [can](crate::Limits::f64): the cpu and CUDA. Sums are one f64, and whole numbers are
-//! exact up to 2^53. Above, 2^-17 becomes 2^-44 plus 2^-61 for each feature, and a thousand becomes 10^7. Squares and powers beyond f64
-//! are infinite or 0. Other devices give
-//! [`Error::NoF64`], unless [`Options::narrow`] asks for f32.
+//! Tensors of f64 are computed in f64 on devices that [can](crate::Limits::f64): the cpu and CUDA. Sums are one f64, and whole numbers are exact
+//! up to 2^53. In the bounds above, 2^-17 becomes 2^-44 plus 2^-61 for each feature, and a thousand becomes 10^7. Squares and powers beyond f64
+//! become infinite or 0. Other devices return [`Error::NoF64`], unless [`Options::narrow`] asks for f32.
 //!
-//! Integers are computed in f64 on these devices too, without [`Options::narrow`]; bytes in f32 where that is exact, as said above. On
-//! other devices they become f32, and those of 2^24 or beyond are refused unless [`Options::narrow`] asks for the nearest.
+//! On these devices, integers are computed in f64 too unless [`Options::narrow`] is set, and bytes in f32 where that is exact, as stated above.
+//! On other devices integers become f32, and integers of 2^24 or beyond are refused unless [`Options::narrow`] asks for the nearest f32.
 //!
 //! # Map and reduce
 //!
-//! A [`Partial`] takes the features chunk by chunk, as they come from a store, and keeps only the sums. Chunks of a store whose rows are
-//! features are taken as they are, with [`Options::columns`]. Sums of different features, made in other processes or on other devices, are
-//! exported as [`PartialSums`], merged as the table says, and finished at last; more features are those of another [`Partial`].
-//! The distances of chunks are those of the whole: to the bit where sums are whole numbers, or on one device where all chunks
-//! but the last have a multiple of 256 features and go to one [`Partial`], and else within the bound above. Three metrics differ,
-//! for which [`pairwise`] prepares whole observations:
+//! A [`Partial`] takes the features chunk by chunk, as they come from a store, and keeps only the sums. With [`Options::columns`], it takes the
+//! chunks of a store whose rows are features without a transposition. Sums over different features, computed in other processes or on other
+//! devices, are exported as [`PartialSums`], merged as the table says, and finished at the end. Further features go to another [`Partial`]. The
+//! distances from chunks equal those from the whole to the bit if the sums are whole numbers, or if all chunks go to one [`Partial`] on one
+//! device and all but the last have a multiple of 256 features. Otherwise they are within the bound above. Three metrics differ, because
+//! [`pairwise`] prepares whole observations for them:
 //!
-//! - `cosine` and `correlation` are made of Σ x y, Σ x² and Σ y², `correlation` of Σ x and Σ y besides, also where no element is
-//!   missing. Errors of `cosine` are up to 2^-17. Before `correlation` is added up, a number near the mean of its first 256 features is
-//!   subtracted from each observation, which [`PartialSums`] keep and merging takes into account. Errors are 1 + μ²/σ² times as large,
-//!   with μ an observation's mean less that number, and σ its standard deviation: so its distance from 0 is no matter. Of bytes these
-//!   sums are exact.
+//! - `cosine` and `correlation` are computed from Σ x y, Σ x² and Σ y², and `correlation` from Σ x and Σ y too, even if no element is missing.
+//!   Errors of `cosine` are up to 2^-17. For `correlation`, a shift near the mean of an observation's first 256 features is subtracted from the
+//!   observation first; [`PartialSums`] record the shift, and merging accounts for it. Errors are 1 + μ²/σ² times as large, with μ the
+//!   observation's mean minus the shift, and σ its standard deviation, so that a mean far from 0 costs no accuracy. For bytes these sums are
+//!   exact.
 //! - `jensenshannon` needs the sum of each observation over all features: [`Partial::with_sums`].
 //!
-//! A [`Partial`] computes all in what its first features are computed in: others that need f64 after sums in f32 are refused, and sums of
-//! the one merge with those of the other.
+//! The first features of a [`Partial`] decide between f32 and f64 for all its sums. Later features that need f64 are refused if the sums are
+//! f32, but sums in f32 merge with sums in f64.
 //!
 #![cfg_attr(
     not(feature = "zarr"),
@@ -151,7 +152,7 @@ use crate::{
 };
 
 impl Missing {
-    /// The rule's name on the command line.
+    /// Returns the rule's name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Propagate => "propagate",
@@ -179,12 +180,12 @@ impl StableText for Missing {
 pub struct Options {
     /// The rule for missing elements.
     pub missing: Missing,
-    /// True where negative elements are missing, unless [`missing`](Self::missing) is [`Missing::Propagate`].
+    /// True if negative elements are missing, unless [`missing`](Self::missing) is [`Missing::Propagate`].
     pub negative: bool,
-    /// True where observations are columns. Else they are rows.
+    /// True if observations are columns, false if they are rows.
     pub columns: bool,
-    /// True rounds f64 and integers to f32 before differences are taken: faster, and for f64 on devices that do not
-    /// [compute in f64](crate::Limits::f64) the only way. Of other types nothing changes.
+    /// True rounds f64 and integers to f32 before differences are taken. Rounding is faster, and for f64 the only way on devices that do not
+    /// [compute in f64](crate::Limits::f64). Other types are unaffected.
     pub narrow: bool,
 }
 
@@ -207,33 +208,33 @@ impl StableText for Options {
     }
 }
 
-/// Distances, and of how many features they are.
+/// Distances, and the number of features behind each.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Distances {
-    /// Distances of each observation of x, a row, from each of y; symmetric to the bit if the metric is and x is taken with itself.
+    /// Distances from each observation of x (a row) to each of y (a column). Symmetric to the bit if the metric is symmetric and y is x.
     pub distances: Matrix,
-    /// The number of features that both have, likewise. None of tensors where missing elements are propagated, and of packed rows
-    /// where no code is missing.
+    /// The number of features that both observations have, in the same shape. None for tensors if missing elements are propagated, and for
+    /// packed rows if no code is missing.
     pub shared: Option<Matrix>,
 }
 
-/// The distances of the observations of `x` from one another, or from those of `y`. Waits.
+/// Returns the distances between the observations of `x`, or from those of `x` to those of `y`. Waits.
 ///
 /// # Shapes
 /// `x`: (m, k), `y`: (n, k) of any element type -> (m, m) or (m, n); with [`Options::columns`], `x`: (k, m), `y`: (k, n).
 ///
 /// # Errors
-/// [`Error::Shape`] unless both have as many features; [`Error::WrongDevice`]; [`Error::NoF64`] for f64 on a device that computes in f32,
-/// without [`Options::narrow`]; [`Error::Argument`] for an exponent that is not above 0, an
-/// infinite element, a negative one or a sum of 0 where the [table](crate::distance#metrics) needs others, and a rule for missing
-/// elements that the metric does not know; [`Error::Limit`] when one row does not fit a binding; [`Error::Budget`] when the distances
-/// and one pair's sums do not fit the budgets of `run`; [`Error::OutOfMemory`]; [`Error::OutOfHostMemory`]; [`Error::Cancelled`].
+/// [`Error::Shape`] unless `x` and `y` have equally many features; [`Error::WrongDevice`]; [`Error::NoF64`] for f64 on a device without f64,
+/// unless [`Options::narrow`] is set; [`Error::Argument`] for an exponent that is not above 0, an infinite element, a negative element or a sum
+/// of 0 that the metric excludes ([table](crate::distance#metrics)), and a rule for missing elements that the metric does not support;
+/// [`Error::Limit`] when one row does not fit a binding; [`Error::Budget`] when the distances and one pair's sums do not fit the budgets of
+/// `run`; [`Error::OutOfMemory`]; [`Error::OutOfHostMemory`]; [`Error::Cancelled`].
 ///
 /// # Cost
-/// A few operations for each feature of each pair, a pair of `x` with itself once where the metric is symmetric. On the device, 12
-/// bytes an observation (24 where it computes in f64) and two blocks of sums: up to 32 MiB each for each of the metric's terms, one to six; on the host as much, and 8
-/// bytes a pair.
+/// A few operations for each feature of each pair; without `y`, each pair is computed once if the metric is symmetric. Device memory: 12 bytes
+/// for each observation (24 in f64) and two blocks of sums, up to 32 MiB each for each of the metric's one to six terms. Host memory: as much,
+/// plus 8 bytes for each pair.
 ///
 /// ```
 /// use teatime::{Device, Run, Tensor, distance::{Metric, Options, pairwise}};
@@ -253,7 +254,8 @@ pub fn pairwise<T: Element>(
     Ok(square(x, y, metric, options, run, false)?.distances)
 }
 
-/// The distances of [`pairwise`], and for each pair the number of features that both have, unless missing elements are propagated.
+/// Returns the distances of [`pairwise`] and, unless missing elements are propagated, the number of features that both observations of a pair
+/// have.
 ///
 /// # Errors
 /// As [`pairwise`].
@@ -307,8 +309,8 @@ fn square<T: Element>(
     Ok(Distances { distances, shared })
 }
 
-/// The distances of the observations of `x` from one another, each pair once, in scipy's condensed order: those of the first
-/// from the second and all after it, then those of the second, and so on. Otherwise as [`pairwise`].
+/// Returns the distances between the observations of `x`, each pair once, in scipy's condensed order: from the first observation to the second
+/// and all later ones, then from the second to all later ones, and so on. Otherwise the same as [`pairwise`].
 ///
 /// # Errors
 /// As [`pairwise`]; [`Error::Argument`] for a metric that is not symmetric.
@@ -353,12 +355,12 @@ fn symmetric(metric: Metric) -> Result<()> {
     Err(Error::argument("distance", "metric", why))
 }
 
-/// Pairs of the condensed form of `m` observations.
+/// Returns the number of pairs in the condensed form of `m` observations.
 fn condensed_len(m: usize) -> usize {
     m.saturating_mul(m.saturating_sub(1)) / 2
 }
 
-/// The place of a pair in the condensed form: the pairs in which an observation before `first` comes first are before it.
+/// Returns the index of a pair in the condensed form. All pairs whose first observation is before `first` precede it.
 fn condensed_place(m: usize, first: usize, second: usize) -> usize {
     first * (2 * m - first - 1) / 2 + second - first - 1
 }
@@ -380,7 +382,7 @@ fn matrix([m, n]: [usize; 2]) -> Result<Matrix> {
     Matrix::from_vec(zeros(m.saturating_mul(n))?, m, n)
 }
 
-/// Puts the values of a block in their place.
+/// Copies the values of a block into their place in the matrix.
 fn fill(block: &DistanceBlock, mut values: impl Iterator<Item = f64>, matrix: &mut Matrix) {
     let width = matrix.cols();
     let rows = matrix.data_mut().chunks_mut(width).skip(block.rows.start);
@@ -389,7 +391,7 @@ fn fill(block: &DistanceBlock, mut values: impl Iterator<Item = f64>, matrix: &m
     }
 }
 
-/// Copies the lower triangle to the upper one, in tiles that a cache holds.
+/// Copies the lower triangle to the upper one, in tiles that fit a cache.
 fn mirror(square: &mut Matrix) {
     const TILE: usize = 64;
     let n = square.rows();

@@ -1,4 +1,4 @@
-//! The nearest of each observation, as tensors.
+//! The nearest neighbors of each observation, as tensors.
 
 use super::{
     Metric, Options,
@@ -8,30 +8,31 @@ use super::{
 };
 use crate::{Element, Error, Needs, Result, Run, Tensor, dtype::nearest_f32, kernel::small};
 
-/// The nearest observations of each, on their device.
+/// The nearest neighbors of each observation, on the device.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct NeighborTensors {
-    /// (m, k): their numbers, from 0.
+    /// (m, k): the neighbors' indices, from 0.
     pub indices: Tensor<u32>,
-    /// (m, k): how far they are.
+    /// (m, k): the distances.
     pub distances: Tensor<f32>,
 }
 
-/// [`neighbors`](super::neighbors()) that stay on the device. Enqueues the search; waits as [`pairwise_tensor`](super::pairwise_tensor) does.
+/// Returns [`neighbors`](super::neighbors()) as tensors that stay on the device. Enqueues the search; waits as
+/// [`pairwise_tensor`](super::pairwise_tensor) does.
 ///
 /// # Shapes
 /// As [`neighbors`](super::neighbors()): (m, k) and (m, k).
 ///
 /// # Accuracy
-/// Distances are those of [`pairwise_tensor`](super::pairwise_tensor), in the order of the numbers by which a GPU finds
-/// [`neighbors`](super::neighbors()), sums or distances of more digits: where these differ and distances as f32 do not, the one that is nearer by
-/// these comes first.
+/// Distances are those of [`pairwise_tensor`](super::pairwise_tensor). Neighbors are in the order of the sums or more precise distances by which
+/// a GPU finds [`neighbors`](super::neighbors()): of two neighbors with the same f32 distance, the one with the nearer sum or precise distance
+/// comes first.
 ///
 /// # Cost
-/// That of [`pairwise_tensor`](super::pairwise_tensor), but on the device 16 bytes for each of the nearest instead of 4 a pair, and where one sum
-/// is not enough, another block of up to 32 MiB. Of a `k` above 256, the nearest are found on the host as [`neighbors`](super::neighbors()) does,
-/// and uploaded.
+/// As [`pairwise_tensor`](super::pairwise_tensor), but device memory is 16 bytes for each neighbor instead of 4 for each pair, plus another
+/// block of up to 32 MiB if one sum is not enough. For a `k` above 256, the host finds the nearest as [`neighbors`](super::neighbors()) does,
+/// and uploads them.
 ///
 /// # Errors
 /// As [`neighbors`](super::neighbors()); [`Error::Limit`] for 2^32 - 1 observations or more.

@@ -1,4 +1,4 @@
-//! The nearest observations of each, without a matrix of all distances.
+//! The nearest neighbors of each observation, without a matrix of all distances.
 
 use std::{cmp::Ordering, collections::BinaryHeap, sync::Arc};
 
@@ -12,52 +12,52 @@ use super::{
 };
 use crate::{Device, Element, Error, Needs, Result, Run, Tensor, linalg::Matrix, tensor::Pending};
 
-/// Distances that are held against their bounds at once.
+/// The number of distances that are compared with their bounds at once.
 const STRIP: usize = 64;
 
-/// The nearest of each observation, nearest first.
+/// The nearest neighbors of each observation, nearest first.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Neighbors {
-    /// (m, k) in C order: their numbers, from 0.
+    /// (m, k) in C order: the neighbors' indices, from 0.
     pub indices: Vec<u64>,
-    /// (m, k): how far they are.
+    /// (m, k): the distances.
     pub distances: Matrix,
 }
 
 impl Neighbors {
-    /// [`indices`](Self::indices) as i64, as other programs store them; copies nothing.
+    /// Returns [`indices`](Self::indices) as i64, the type in which other programs store them, without a copy.
     pub fn signed_indices(&self) -> &[i64] {
         bytemuck::cast_slice(&self.indices)
     }
 }
 
-/// The `k` nearest of the observations of `y` to each of `x`, or of the others of `x`. Waits.
+/// Returns the `k` nearest observations of `y`, or of the rest of `x`, for each observation of `x`. Waits.
 ///
-/// Nearest first, and of equal distances the lower number first. The nearest by `inner_product`, which is a likeness, have the
-/// largest. Distances that are NaN come last, so that there are always `k`.
+/// The nearest comes first, and ties are ordered by index. `inner_product` is a similarity, so its nearest have the largest values. Distances
+/// that are NaN come last, so that there are always `k`.
 ///
 /// # Shapes
 /// As [`pairwise`](super::pairwise) -> (m, k) and (m, k), `k` from 1 to n, or to m - 1 without `y`.
 ///
 /// # Accuracy
-/// Distances are those of [`pairwise`](super::pairwise), to the last bit. A GPU finds the nearest by the sums that distances are made of,
-/// where one sum is enough: where sums differ and their distances do not, the farthest of the `k` may be the one with the nearer sum. Else it
-/// makes distances, and finds the nearest by these.
+/// Distances equal those of [`pairwise`](super::pairwise) to the bit. If one sum determines the distance, a GPU finds the nearest by that sum.
+/// Then, if sums differ but their distances are equal, the farthest of the `k` may be the neighbor with the nearer sum. Otherwise a GPU computes
+/// distances, and finds the nearest by distance.
 ///
-/// A GPU that does not [compute in f64](crate::Limits::f64) makes these in pairs of f32: of `braycurtis`, `jaccard` and `dice`; of `cosine`,
-/// `correlation`, `hamming` and `russellrao` where elements may be missing; and all that are rescaled. They are within 2^-40 of those of
-/// `pairwise`, or 2^-20 where a sum is below 2^-80, and 1/p times that by `minkowski` with p below 1. By `cosine` and `correlation` they are off
-/// by as much more, and may be NaN, as [`pairwise_tensor`](super::pairwise_tensor) says. Of two that differ by less than that, either may come
-/// first, but equal ratios of whole numbers below 2^24 are equal.
+/// A GPU that does not [compute in f64](crate::Limits::f64) computes the distances for the selection in pairs of f32: for `braycurtis`,
+/// `jaccard` and `dice`; for `cosine`, `correlation`, `hamming` and `russellrao` if elements may be missing; and for all rescaled distances.
+/// These distances are within 2^-40 of those of `pairwise`, or 2^-20 if a sum is below 2^-80, and 1/p times that for `minkowski` with p below 1.
+/// For `cosine` and `correlation` the error is larger and a distance may be NaN, as [`pairwise_tensor`](super::pairwise_tensor) says. If two
+/// distances differ by less than the error, either may come first, but equal ratios of whole numbers below 2^24 are equal.
 ///
 /// # Errors
-/// [`Error::Argument`] for another `k`; else as [`pairwise`](super::pairwise), budgets being for what is below.
+/// [`Error::Argument`] for a `k` out of range; otherwise as [`pairwise`](super::pairwise), with budgets for the memory stated below.
 ///
 /// # Cost
-/// That of [`pairwise`](super::pairwise), but on the host, instead of 8 bytes a pair, `32 k + 40` for each observation of `x`. A GPU finds
-/// them itself, in `12 k + 4` bytes for each observation of `x` and 4 for each of `y`, and one block of sums; where one sum is not enough, in one
-/// of each term and one of distances. Only what it finds crosses to the host; of a `k` above 256, the sums of all pairs do.
+/// As [`pairwise`](super::pairwise), but host memory is `32 k + 40` bytes for each observation of `x` instead of 8 for each pair. A GPU finds
+/// the nearest itself, in `12 k + 4` bytes for each observation of `x`, 4 for each of `y`, and one block of sums. If one sum is not enough, it
+/// takes a block for each term and one of distances. Only the result crosses to the host; for a `k` above 256, the sums of all pairs do.
 ///
 /// ```
 /// use teatime::{Device, Run, Tensor, distance::{Metric, Options, neighbors}};
@@ -79,7 +79,7 @@ pub fn neighbors<T: Element>(
     let job = Job::new(x, y, metric, options)?;
     let [m, n] = job.extents();
     check_k(k, n as u64, y.is_none())?;
-    // If the device's memory is the host's, the host finds them as fast.
+    // If the device's memory is the host's, the host finds the nearest as fast.
     if !x.device().shares_host_memory() && job.measure.can_search([m as u64, n as u64], k as u64) {
         let (kept, numbers) = select(&job, k as u64, NearestSoFar::needs(m as u64, k as u64), run)?;
         return finished(&job.measure, kept.download()?, numbers.download()?, [m, k]);
@@ -87,7 +87,7 @@ pub fn neighbors<T: Element>(
     on_host(&job, k, run)
 }
 
-/// The nearest, found on the host of blocks of sums.
+/// Finds the nearest on the host, from blocks of sums.
 ///
 /// # Errors
 /// As [`neighbors`].
@@ -96,13 +96,13 @@ pub(super) fn on_host<T: Element>(job: &Job<'_, T>, k: usize, run: &Run) -> Resu
     let side = measure.side(NearestSoFar::needs(m as u64, k as u64), &run.memory)?;
     let mut nearest = NearestSoFar::new(&measure.device, m, k, measure.metric == Metric::InnerProduct)?;
     job.each_block(side, run, |block| {
-        // In this order the numbers that an observation is offered rise.
+        // In this order, each observation is offered increasing indices.
         nearest.take_block(block, (measure.is_self, measure.is_lower()));
     })?;
     nearest.finish()
 }
 
-/// The distances of the nearest, of the pairs and numbers that a device kept.
+/// Computes the distances of the nearest from the pairs and indices that a device kept.
 fn finished(
     measure: &Measure,
     kept: Pending<f32>,
@@ -118,7 +118,7 @@ fn finished(
         let results = indices.par_chunks_mut(k).zip(distances.par_chunks_mut(k));
         lines.zip(results).for_each(|((kept, numbers), (indices, distances))| {
             measure.finish_kept(kept, distances);
-            // Sums that differ may make the same distance.
+            // Different sums may give the same distance, so ties are sorted again.
             let mut line: Vec<_> = distances
                 .iter()
                 .zip(numbers)
@@ -138,7 +138,7 @@ fn finished(
 }
 
 /// # Errors
-/// [`Error::Argument`] unless an observation has so many of `n`, or of the others of `n`.
+/// [`Error::Argument`] unless `k` is from 1 to `n`, or to `n` - 1 if `is_self`.
 pub(super) fn check_k(k: usize, n: u64, is_self: bool) -> Result<()> {
     let (most, others) = if is_self { (n.saturating_sub(1), "other ") } else { (n, "") };
     if k == 0 || k as u64 > most {
@@ -153,7 +153,7 @@ fn lacking(bytes: u64, count: usize) -> Error {
     Error::OutOfHostMemory { what: "neighbors".into(), requested }
 }
 
-/// The nearest observations of each so far, of distances that come block by block.
+/// The nearest neighbors of each observation so far, from distances that arrive block by block.
 ///
 /// ```
 /// use teatime::{Device, distance::NearestSoFar, linalg::Matrix};
@@ -176,11 +176,11 @@ pub struct NearestSoFar {
 }
 
 impl NearestSoFar {
-    /// The `k` nearest of each of so many observations, or those with the largest likeness; of none so far. The host's threads are
-    /// those of `device`.
+    /// Creates empty lists of the `k` nearest for each observation, or of the `k` largest values if `largest_first`. Uses the host threads of
+    /// `device`.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a `k` of 0; [`Error::OutOfHostMemory`]; what starting threads reports.
+    /// [`Error::Argument`] if `k` is 0; [`Error::OutOfHostMemory`]; errors from starting threads.
     pub fn new(device: &Device, observations: usize, k: usize, largest_first: bool) -> Result<Self> {
         if k == 0 {
             return Err(Error::argument("NearestSoFar", "k", "0: at least 1"));
@@ -194,20 +194,19 @@ impl NearestSoFar {
         Ok(Self { threads: device.pool()?.clone(), nearest, k, largest_first })
     }
 
-    /// The memory of the results: a distance and an index for each of the nearest, twice, since they are sorted, and the facts of each observation.
+    /// Returns the memory of the results: a distance and an index for each neighbor, twice for sorting, and a constant for each observation.
     pub fn needs(observations: u64, k: u64) -> Needs {
         (Needs::host(32) * k + Needs::host(40)) * observations
     }
 
-    /// Takes the distances of the observations from `row` on from those from `column` on, (rows, columns), and those of the second
-    /// from the first, which are the same. What is on the diagonal and above is not read.
+    /// Takes the distances between observations from `row` on and observations from `column` on, (rows, columns). Each distance counts for both
+    /// observations. Values on the diagonal and above are not read.
     ///
-    /// Each pair has to be offered once, in this order: all blocks of lower columns first, and of those with the same columns the upper
-    /// ones first.
+    /// Each pair must be offered once, in this order: blocks of lower columns first, and among blocks of the same columns, those of lower rows
+    /// first.
     ///
     /// # Errors
-    /// [`Error::Shape`] for more observations than there are; [`Error::Argument`] for columns beyond the last row, whose pairs would
-    /// be lost.
+    /// [`Error::Shape`] for more observations than there are; [`Error::Argument`] for columns beyond the last row, whose pairs would be lost.
     pub fn offer(&mut self, row: usize, column: usize, mut distances: Matrix) -> Result<()> {
         let (n, op) = (self.nearest.len(), "NearestSoFar::offer");
         let end = |start: usize, count: usize| start.checked_add(count).filter(|&end| end <= n);
@@ -225,8 +224,8 @@ impl NearestSoFar {
         Ok(())
     }
 
-    /// Takes the distances of the observations from `row` on from all of some others, (rows, others), of which the nearest are found
-    /// then. Each observation has to be offered them once, and nothing else.
+    /// Takes the distances from the observations from `row` on to all observations of another set, (rows, others), among which the nearest are
+    /// found. Each observation must be offered the others once, and nothing else.
     ///
     /// # Errors
     /// [`Error::Shape`] for more observations than there are.
@@ -247,8 +246,8 @@ impl NearestSoFar {
         self.take(starts, &mut block.distances, width, how);
     }
 
-    /// Takes the distances of a block that begins at `starts`. `is_self` says whether observations are taken with themselves, `is_lower`
-    /// whether distances above the diagonal are those below: else columns are offered to rows alone.
+    /// Takes the distances of a block that begins at `starts`. `is_self` says that observations are paired with themselves. `is_lower` says that
+    /// distances above the diagonal mirror those below; otherwise columns are only offered to rows.
     fn take(
         &mut self,
         starts: [usize; 2],
@@ -271,10 +270,10 @@ impl NearestSoFar {
         });
     }
 
-    /// The nearest of each, nearest first.
+    /// Returns the nearest neighbors of each observation, nearest first.
     ///
     /// # Errors
-    /// [`Error::Argument`] where an observation was offered fewer than `k`; [`Error::OutOfHostMemory`].
+    /// [`Error::Argument`] if an observation was offered fewer than `k`; [`Error::OutOfHostMemory`].
     pub fn finish(self) -> Result<Neighbors> {
         let Self { nearest, k, largest_first, .. } = self;
         if let Some((number, few)) = nearest.iter().enumerate().find(|(_, nearest)| nearest.heap.len() < k) {
@@ -295,7 +294,7 @@ impl NearestSoFar {
     }
 }
 
-/// Offers the observations of a block's rows those of its columns, but themselves.
+/// Offers a block's columns to its rows, except each observation to itself.
 fn offer_columns(
     [start, first]: [usize; 2],
     block: &[f64],
@@ -306,7 +305,7 @@ fn offer_columns(
     let rows = block.par_chunks(width).zip(&mut nearest[start..start + block.len() / width]);
     rows.enumerate().for_each(|(row, (distances, nearest))| {
         let row = start + row;
-        // The diagonal is at this place of the row.
+        // The position of the diagonal in this row.
         let at = row.saturating_sub(first).min(width);
         let (before, after) = match (is_self, is_lower) {
             (false, _) => (distances, &[][..]),
@@ -319,7 +318,7 @@ fn offer_columns(
     });
 }
 
-/// Offers the observations of a block's columns those of its rows below the diagonal.
+/// Offers a block's rows to its columns, below the diagonal.
 fn offer_rows([start, first]: [usize; 2], block: &[f64], width: usize, nearest: &mut [Nearest]) {
     nearest[first..first + width].par_chunks_mut(STRIP).enumerate().for_each(|(strip, nearest)| {
         let (at, first) = (strip * STRIP, first + strip * STRIP);
@@ -339,19 +338,19 @@ fn offer_rows([start, first]: [usize; 2], block: &[f64], width: usize, nearest: 
     });
 }
 
-/// True where a distance may be among the nearest, of which the farthest is at the bound; NaN may, and all may if the bound is NaN.
+/// True if a distance may be among the nearest, given the farthest kept distance. NaN distances may be, and with a NaN bound all may be.
 #[inline(always)]
 fn is_within(distance: f64, bound: f64) -> bool {
     (distance < bound) | distance.is_nan() | bound.is_nan()
 }
 
-/// The nearest so far of one observation.
+/// The nearest neighbors so far of one observation.
 #[derive(Debug)]
 struct Nearest {
-    /// The farthest first.
+    /// The farthest neighbor is on top.
     heap: BinaryHeap<Neighbor>,
     k: usize,
-    /// The distance of the farthest; NaN while there are not enough.
+    /// The distance of the farthest neighbor; NaN while there are fewer than k.
     bound: f64,
 }
 
@@ -362,7 +361,7 @@ impl Nearest {
         Ok(Self { heap, k, bound: f64::NAN })
     }
 
-    /// Offers observations with rising numbers.
+    /// Offers observations with consecutive indices from `first` on.
     fn offer_all(&mut self, distances: &[f64], first: usize) {
         for (strip, distances) in distances.chunks(STRIP).enumerate() {
             let bound = self.bound;
@@ -373,7 +372,7 @@ impl Nearest {
         }
     }
 
-    /// Offers an observation whose number is above those of all before: at the same distance as the farthest, it is farther.
+    /// Offers an observation whose index is above all earlier ones. At equal distance, it ranks behind the farthest.
     fn offer(&mut self, distance: f64, number: usize) {
         if !is_within(distance, self.bound) {
             return;
@@ -392,7 +391,7 @@ impl Nearest {
     }
 }
 
-/// Another observation: ordered by distance, NaN last, then by number.
+/// A neighbor, ordered by distance (NaN last), then by index.
 #[derive(Clone, Copy, Debug)]
 struct Neighbor {
     distance: f64,

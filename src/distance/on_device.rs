@@ -23,27 +23,27 @@ use crate::{
     tensor::Pending,
 };
 
-/// The distances of [`pairwise`](super::pairwise) as f32 on the device. Enqueues the distances; waits for the checks of the arguments and,
-/// where there are more than some millions of pairs, until all but the last millions of them are made.
+/// Returns the distances of [`pairwise`](super::pairwise) as f32 on the device. Enqueues the distances. Waits for the checks of the arguments
+/// and, if there are more than some millions of pairs, for all but the last millions of distances.
 ///
 /// # Shapes
-/// As [`pairwise`](super::pairwise): (m, m) or (m, n), a distance of each observation of `x` along the rows. Symmetric to the bit where `x`
-/// is taken with itself and the metric is symmetric.
+/// As [`pairwise`](super::pairwise): (m, m) or (m, n), with the observations of `x` as rows. Symmetric to the bit if `y` is not given and the
+/// metric is symmetric.
 ///
 /// # Accuracy
-/// A distance is that of `pairwise` rounded to f32, or one of the two next to it, on devices that [compute in f64](crate::Limits::f64): the
-/// cpu and CUDA.
+/// On devices that [compute in f64](crate::Limits::f64), the cpu and CUDA, a distance is that of `pairwise` rounded to f32, or one of the two
+/// adjacent f32.
 ///
-/// Other devices make it of the same sums in pairs of f32. It is within 4 units in the last place of that of `pairwise` there; of
-/// `minkowski` with an exponent p other than 1 and 2 within 2^-18 of it, or 2^-20 / p where that is more; and of `cosine` and `correlation` where elements are missing, it may be
-/// off by 2^-40 more, of `correlation` by 1 + μ²/σ² times that, with μ and σ as in [the bound on their sums](super#accuracy).
-/// Distances below 2^-126 may be 0. `NaN` is where `pairwise` has it, except that an observation which varies as little as rounding does may
-/// be told from a constant one otherwise.
+/// Other devices compute distances from the same sums in pairs of f32. A distance is within 4 units in the last place of that of `pairwise`
+/// there. For `minkowski` with an exponent p other than 1 and 2, it is within 2^-18 of it, or 2^-20 / p if that is more. For `cosine` and
+/// `correlation` with missing elements, it may be off by 2^-40 more, and for `correlation` by 1 + μ²/σ² times that, with μ and σ as in [the
+/// bound on their sums](super#accuracy). Distances below 2^-126 may be 0. `NaN` is in the same places as with `pairwise`, except for an
+/// observation that varies as little as rounding does, which may or may not count as constant.
 ///
 /// # Cost
-/// As [`pairwise`](super::pairwise), but nothing for each pair on the host, nor on the way to it: on the device 4 bytes a pair, and one block
-/// of sums, up to 32 MiB for each of the metric's terms. A block with an observation from which no distance is a number is sent a word for
-/// each of its observations.
+/// As [`pairwise`](super::pairwise), but no pair takes host memory or a transfer. Device memory: 4 bytes for each pair, and one block of sums,
+/// up to 32 MiB for each of the metric's terms. If a block has an observation whose distances are all NaN, a word is uploaded for each of the
+/// block's observations.
 ///
 /// # Errors
 /// As [`pairwise`](super::pairwise); [`Error::Limit`] when the distances of one observation do not fit a binding;
@@ -77,7 +77,7 @@ pub fn pairwise_tensor<T: Element>(
     Ok(out)
 }
 
-/// Enqueues all distances, in blocks of so many observations along each side, and so many lines of the output at a time.
+/// Enqueues all distances, in blocks with `side` observations along each side, writing `lines` lines of the output at a time.
 fn fill<T: Element>(
     job: &Job<'_, T>,
     [side, lines]: [u64; 2],
@@ -95,8 +95,8 @@ fn fill<T: Element>(
     })
 }
 
-/// Enqueues the sums of these terms of each block of so many observations along each side, or of the lower triangle, and gives them: those of
-/// a term after those of another, in memory that holds the next block's too.
+/// Enqueues the sums of these terms for each block with `side` observations along each side (only the lower triangle if symmetric), and passes
+/// them to `sink`, one term after another. The next block reuses the memory.
 pub(super) fn each_block<T: Element>(
     job: &Job<'_, T>,
     terms: &[Term],
@@ -131,22 +131,22 @@ pub(super) fn each_block<T: Element>(
             }
         }
     }
-    // The last rows are under way.
+    // The last rows are still being computed.
     status.rows = x.count;
     run.progress.tell(status);
     Ok(())
 }
 
-/// The ends of blocks, of which the one before is waited for: so the host is a block ahead of the device, and no more.
+/// Markers of the ends of blocks. Each waits for the previous one, so that the host is at most one block ahead of the device.
 struct Ends {
-    /// A word that is read when all before it is done.
+    /// A word whose download completes once all earlier work is done.
     word: Tensor<u32>,
-    /// The last end, and how many observations are done then.
+    /// The previous marker, and the number of observations that are done when it completes.
     before: Option<(Pending<u32>, u64)>,
 }
 
 impl Ends {
-    /// Enqueues an end, and waits for the one before it, which tells how many observations are done.
+    /// Enqueues a marker, waits for the previous one, and returns the number of observations done by then.
     fn enqueue(&mut self, end: u64) -> Result<Option<u64>> {
         let now = (self.word.download()?, end);
         let Some((before, done)) = self.before.replace(now) else { return Ok(None) };
@@ -155,19 +155,19 @@ impl Ends {
     }
 }
 
-/// The sums of some observations of x with some of y, as they are enqueued.
+/// The enqueued sums of some observations of x with some of y.
 struct TensorBlock<'a> {
     measure: &'a Measure,
     /// The sums of each term, row by row, one term after the other.
     sums: &'a Tensor<f32>,
-    /// Flags of the rows, then of the columns.
+    /// Flags for the rows, then for the columns.
     flags: &'a Tensor<u32>,
     rows: Range<u64>,
     columns: Range<u64>,
 }
 
 impl TensorBlock<'_> {
-    /// Enqueues the distances, in place or transposed, so many lines of the output at a time.
+    /// Enqueues the distances, in place or transposed, `lines` lines of the output at a time.
     fn write(&self, out: &mut Tensor<f32>, lines: u64, transposed: bool) -> Result<()> {
         let Self { measure, rows, columns, .. } = self;
         let n = out.shape()[1];
@@ -176,12 +176,12 @@ impl TensorBlock<'_> {
         let (formula, factor) = measure.formula();
         let terms = measure.terms.len() as u64;
         let sums = self.sums.window(0..2 * terms * height * width).arg;
-        // Numbers count only beside each other, and may be beyond the kernel's.
+        // Only the differences between indices matter; the indices themselves may exceed the kernel's u32.
         let least = rows.start.min(columns.start);
         for part in blocks(along.end - along.start, lines) {
             let [first, end] = [part.start, part.end].map(|line| (along.start + line) * n);
             let target = out.window_update(first..end);
-            // The part's start in the block, its size, and the output's steps.
+            // The part's start in the block, its size, and the output's strides.
             let count = part.end - part.start;
             let ([row, col], size, steps) = match transposed {
                 true => ([0, part.start], [height, count], [1, n]),
@@ -211,14 +211,14 @@ impl TensorBlock<'_> {
 }
 
 impl Measure {
-    /// Gives the formula that makes distances of sums, and the factor that they are multiplied by.
+    /// Returns the formula that computes distances from sums, and the factor of the sums.
     pub(super) fn formula(&self) -> (Formula, f64) {
         let formula = match self.metric {
             Metric::Minkowski(1.0) => Formula::Plain,
             Metric::Minkowski(2.0) => Formula::Root,
             metric => metric.formula(self.terms.len() == 1),
         };
-        // A ratio has none.
+        // Ratios need no factor.
         let factor = match formula {
             Formula::Root | Formula::Power => self.unscale,
             Formula::Plain | Formula::Largest => self.factors[0],
@@ -227,9 +227,9 @@ impl Measure {
         (formula, factor)
     }
 
-    /// Gives the parameters that all launches with such a formula have in common.
+    /// Returns the parameters that all launches with this formula share.
     pub(super) fn params(&self, formula: Formula, factor: f64) -> Params {
-        // The whole may be beyond f32 where distances are not.
+        // The factor is applied in two steps, as it may be beyond f32 although distances are not.
         let first = power_of_two(exponent(factor) / 2);
         let power = self.metric.power();
         let [features, features_rest] = halves(self.features as f64, false);
@@ -254,8 +254,8 @@ impl Measure {
         }
     }
 
-    /// Flags of the observations of a block from which no distance is a number: of the rows, then of the columns. None where there are no
-    /// such observations.
+    /// Returns flags for the observations of a block whose distances are all NaN: first the rows, then the columns. `None` if there are no such
+    /// observations.
     fn flags(&self, rows: &Range<u64>, columns: &Range<u64>) -> Result<Option<Tensor<u32>>> {
         let [x, y] = [(0, rows), (usize::from(!self.is_self), columns)]
             .map(|(side, range)| &self.undefined[side][to_usize(range.start)..to_usize(range.end)]);
@@ -266,8 +266,8 @@ impl Measure {
         }
     }
 
-    /// Enqueues the distances of a matrix of pairs, or what else the parameters say, row by row in an output of its own: in as many launches as
-    /// bindings ask for. Sums are of f64 if `wide`.
+    /// Enqueues the distances of a matrix of pairs, or another formula of `params`, row by row into `out`, in as many launches as bindings
+    /// require. Sums are f64 if `wide`.
     pub(super) fn finish_rows(
         &self,
         (sums, wide): (&Tensor<f32>, bool),
@@ -298,7 +298,7 @@ impl Measure {
         Ok(())
     }
 
-    /// Enqueues the kernel for the sums of each term.
+    /// Enqueues the kernel that finishes the sums of all terms.
     fn finish(
         &self,
         (sums, wide): (Arg<'_>, bool),

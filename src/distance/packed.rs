@@ -1,22 +1,22 @@
-//! Distances of the columns of packed rows, in whole numbers.
+//! Distances between the columns of packed rows, computed from integer sums.
 //!
-//! Each is made of Gram matrices of 0s, 1s and 2s, which products of packed rows are fastest at. Of the codes of a row, with a missing
-//! one as 1, be g; with a missing one as 0, h where the code is 1; p where it is 1 or missing; and x where it is missing. With
-//! `D(v) = Σ (v - vᵀ)²` over the rows, sums over the rows that both columns know are
+//! Each distance is computed from Gram matrices of 0s, 1s and 2s, the fastest products of packed rows. For the codes of a row, g is the code, or
+//! 1 if the code is missing; h is 1 if the code is 1; p is 1 if the code is 1 or missing; and x is 1 if the code is missing; otherwise h, p and
+//! x are 0. With `D(v) = Σ (v - vᵀ)²` over the rows, sums over the rows in which both columns are known are
 //!
 //! - Σ (a - b)² = D(g) + ½ D(h) - ½ D(p) - ½ D(x),
 //! - Σ |a - b| = ½ D(g) + ½ D(h) - ½ D(x),
 //! - Σ `[a ≠ b]` = ¼ D(g) + ½ D(h) + ¼ D(p) - ½ D(x),
 //!
-//! as each pair of codes shows, and with n(h) the 1s of both columns
+//! as each pair of codes shows. With n(h) the number of 1s in both columns,
 //!
 //! - Σ 1 - (a - 1) (b - 1) = ½ D(g) + ½ n(h) - ½ D(x).
 //!
-//! `D` follows from the Gram matrix and its diagonal, and where codes 0 and 2 trade places it stays: most
-//! codes of most rows are 0, then.
+//! `D` follows from the Gram matrix and its diagonal. Exchanging the codes 0 and 2 of a row leaves `D` the same, so rows are recoded to have 0
+//! as the more frequent of the two.
 //!
-//! Products, as of `correlation`, are a Gram matrix of the codes with a missing one as 0. What is added up of one column over the rows that
-//! another knows too is its whole sum, less that over the rows where the other is missing (`packed::absent`).
+//! Products, as for `correlation`, are a Gram matrix of the codes with 0 for a missing code. A column's sum over the rows in which another
+//! column is known is the column's sum over all rows, minus its sum over the rows in which the other column is missing (`packed::absent`).
 
 mod codes;
 mod moments;
@@ -37,27 +37,28 @@ use crate::{
     },
 };
 
-/// Limbs of the factors of rows: a byte is enough.
+/// The number of limbs of a row's factor: one byte is enough.
 const LIMBS: u64 = 1;
-/// The unit that sums are multiples of, so that their factors are whole numbers.
+/// The unit of the sums: row factors in this unit are whole numbers.
 const UNIT: f64 = 0.25;
-/// Most that a row adds to an entry of a Gram matrix: factors up to 4, of codes up to 2, and two rows of 1s.
+/// The largest value that a row adds to an entry of a Gram matrix: factors up to 4 for codes up to 2, and two rows of 1s.
 const LARGEST: f64 = 4.0 * 4.0 + 2.0 + 2.0;
 
-/// Most rows: three times as many times [`LARGEST`] are whole numbers in f64.
+/// The maximum number of rows: sums of three times this number times [`LARGEST`] are exact in f64.
 const MAX_ROWS: u64 = 1 << 46;
 
-/// Sums of distances of the columns of packed rows from one another, over panels of rows: exact, the same on every device, whatever the
-/// panels. [`PackedPairs::finish`] makes distances of them.
+/// Sums from which the distances between columns of packed rows are computed, over panels of rows. The sums are exact, and the same on every
+/// device for any division into panels. [`PackedPairs::finish`] returns the distances.
 ///
-/// For [`Metric::Euclidean`], [`Metric::SqEuclidean`], [`Metric::CityBlock`], [`Metric::Hamming`], [`Metric::InnerProduct`],
-/// [`Metric::Cosine`] and [`Metric::Correlation`]. A missing code is as [`Missing`] says.
+/// Supports [`Metric::Euclidean`], [`Metric::SqEuclidean`], [`Metric::CityBlock`], [`Metric::Hamming`], [`Metric::InnerProduct`],
+/// [`Metric::Cosine`] and [`Metric::Correlation`]. [`Missing`] is the rule for missing codes.
 ///
 /// # Cost
-/// columns² / 2 products of bytes a row, for squared differences and products where no code of it is missing; else twice that, and three
-/// times for [`Metric::Euclidean`], [`Metric::SqEuclidean`] and [`Metric::Hamming`] where one is. Of a row in which few codes differ from the
-/// most common one, only the pairs of those. A missing code costs [`Metric::Cosine`] and [`Metric::Correlation`] some more sums of all
-/// columns. On the device 4 columns² bytes, as many again for missing codes, and for those of the last two metrics 16.
+/// Each row takes columns² / 2 products of bytes for squared differences and for products if none of its codes is missing. A row with missing
+/// codes takes twice as many, or three times for [`Metric::Euclidean`], [`Metric::SqEuclidean`] and [`Metric::Hamming`]. A row in which few
+/// codes differ from the most common code takes only the products of pairs of those few codes. Missing codes cost [`Metric::Cosine`] and
+/// [`Metric::Correlation`] a few more sums of all columns. Device memory: 4 columns² bytes, as much again for missing codes, and 16 columns²
+/// bytes for missing codes with the last two metrics.
 ///
 /// ```
 /// use teatime::{Device, Tensor, distance::{Metric, Missing, PackedPairs}, packed::{recode, row_words}};
@@ -81,30 +82,30 @@ pub struct PackedPairs {
     recipe: Recipe,
     missing: Missing,
     wanted: PairSet,
-    /// The number of columns before a split that are no padding; 0 without a split.
+    /// The number of columns before a split, without padding; 0 without a split.
     own: u64,
     sums: PairProducts,
-    /// Σ x xᵀ.
+    /// The Gram matrix Σ x xᵀ of missing codes.
     absent: PairProducts,
-    /// Σ h hᵀ, of which the diagonal is the codes 1 of each column, where they count.
+    /// Σ h hᵀ, whose diagonal is the number of codes 1 in each column. Only for `ones_differ`.
     ones: Option<PairProducts>,
     of_columns: Option<Box<ColumnMoments>>,
-    /// Rows that were added, and whether all their codes are known.
+    /// The number of added rows, and whether all their codes are known.
     rows: u64,
     complete: bool,
 }
 
-/// The sums that are added up.
+/// The kind of sums that are added up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Recipe {
-    /// D of g, h and p, each so often, in units.
+    /// The factors of D(g), D(h) and D(p), in units of `UNIT`.
     Spreads([i32; 3]),
     /// Products of codes.
     Products,
 }
 
 impl Recipe {
-    /// The recipe of [`PackedPairs::ones_differ`], to which half the 1s of both columns are added.
+    /// The recipe of [`PackedPairs::ones_differ`]; half the number of 1s in both columns is added at the end.
     const ONES_DIFFER: Self = Self::Spreads([2, 0, 0]);
 
     fn for_metric(metric: Metric) -> Option<Self> {
@@ -119,17 +120,16 @@ impl Recipe {
 }
 
 impl PackedPairs {
-    /// Sums of no rows, of which there will be `rows` at most.
+    /// Creates empty sums, for at most `rows` rows.
     ///
     /// # Errors
-    /// [`Error::Argument`] for another metric than those above; [`Error::Limit`] for more columns or rows than sums are exact for;
-    /// [`Error::OutOfMemory`].
+    /// [`Error::Argument`] for an unsupported metric; [`Error::Limit`] for more columns or rows than sums are exact for; [`Error::OutOfMemory`].
     pub fn new(device: &Device, columns: u64, rows: u64, metric: Metric, missing: Missing) -> Result<Self> {
         Self::for_pairs(device, columns, &PairSet::From(0..columns), rows, metric, missing)
     }
 
-    /// Sums for the distances of the columns `own` from one another and from all that follow, which
-    /// [`finish_columns`](Self::finish_columns) makes: so the distances of all columns need not fit memory at once.
+    /// Creates sums for the distances of the columns `own` from one another and from all later columns, which
+    /// [`finish_columns`](Self::finish_columns) returns. Thus the distances of all columns need not fit memory at once.
     ///
     /// # Errors
     /// As [`new`](Self::new); [`Error::Argument`] unless `own` begins with a multiple of 64 and ends with one or with the last column.
@@ -149,13 +149,13 @@ impl PackedPairs {
         Self::for_pairs(device, columns, &PairSet::From(own), rows, metric, missing)
     }
 
-    /// Sums for the distances of the `own` columns of one packed matrix from the `others` of another, which
-    /// [`finish_between`](Self::finish_between) makes. Rows to add hold both matrices [`side_by_side`](crate::packed::side_by_side), that of
-    /// `own` first. Their sums and counts are those of the whole row, in which the padding of the first counts as codes 0. A row costs a
-    /// product of bytes for each pair, and 64 for each column.
+    /// Creates sums for the distances of the `own` columns of one packed matrix from the `others` columns of another, which
+    /// [`finish_between`](Self::finish_between) returns. Added rows hold both matrices [`side_by_side`](crate::packed::side_by_side), the matrix
+    /// of `own` first. Statistics are over the whole row, in which the padding of the first matrix counts as codes 0. A row takes a product of
+    /// bytes for each pair, and 64 for each column.
     ///
     /// # Errors
-    /// As [`new`](Self::new); [`Error::Argument`] where one of them has no columns.
+    /// As [`new`](Self::new); [`Error::Argument`] if `own` or `others` is 0.
     pub fn between(
         device: &Device,
         [own, others]: [u64; 2],
@@ -171,14 +171,14 @@ impl PackedPairs {
         Ok(Self { own, ..Self::for_pairs(device, columns, &PairSet::Across(split), rows, metric, missing)? })
     }
 
-    /// The first column of the second of two matrices side by side, and the number of columns of both, with padding.
+    /// Returns the first column of the second of two matrices side by side, and the total number of columns, padding included.
     fn beside([own, others]: [u64; 2]) -> (u64, u64) {
         let split = own.div_ceil(COLUMNS).saturating_mul(COLUMNS);
         (split, split.saturating_add(others))
     }
 
-    /// Sums for what [`finish_columns`](Self::finish_columns) has to know of each column first, which
-    /// [`finish_diagonal`](Self::finish_diagonal) makes. A row costs 64 products a column.
+    /// Creates the sums of each column with itself that [`finish_columns`](Self::finish_columns) needs, which
+    /// [`finish_diagonal`](Self::finish_diagonal) returns. A row takes 64 products for each column.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -219,12 +219,12 @@ impl PackedPairs {
         })
     }
 
-    /// Makes two codes which are both 1 differ by 1, not by 0: for codes a and b the sum is Σ 1 - (a - 1) (b - 1). For
-    /// [`Metric::CityBlock`], before any rows; where there is a [diagonal](Self::diagonal), on that and on the sums that it is for. Costs
-    /// 64 products a row and column more, and half of the other products less.
+    /// Makes two codes which are both 1 differ by 1, not by 0: for codes a and b the sum is Σ 1 - (a - 1) (b - 1). Only for
+    /// [`Metric::CityBlock`] and before any rows; with a [diagonal](Self::diagonal), call it on the diagonal and on the sums it is for. Costs 64
+    /// more products for each row and column, and saves half of the other products.
     ///
     /// # Errors
-    /// [`Error::Argument`] for another metric, and after rows; [`Error::OutOfMemory`].
+    /// [`Error::Argument`] for another metric, or if rows were added; [`Error::OutOfMemory`].
     pub fn ones_differ(mut self) -> Result<Self> {
         if self.metric != Metric::CityBlock || self.rows > 0 {
             let why = format_args!("{} of {} rows: for cityblock of none so far", self.metric, self.rows);
@@ -245,30 +245,31 @@ impl PackedPairs {
         Ok(self)
     }
 
-    /// The memory of the sums that [`ones_differ`](Self::ones_differ) adds on the device, for panels of `rows` rows.
+    /// Returns the device memory of the sums that [`ones_differ`](Self::ones_differ) adds, for panels of `rows` rows.
     pub fn needs_of_ones(device: &Device, columns: u64, rows: u64) -> Needs {
         Needs::device(PairProducts::device_bytes_of(device, columns, &PairSet::Diagonal, rows, 1))
     }
 
-    /// True where the metric is one of those that packed rows are for.
+    /// True if packed rows support the metric.
     pub fn takes(metric: Metric) -> bool {
         Recipe::for_metric(metric).is_some()
     }
 
-    /// The programs that sums over panels of `rows` rows may launch, for [`Device::prepare`]: first those that take longest to compile.
+    /// Returns the programs that sums over panels of `rows` rows may launch, for [`Device::prepare`], the slowest to compile first.
     pub fn programs(device: &Device, columns: u64, rows: u64) -> Vec<Program> {
         PairProducts::programs(device, columns, rows, LIMBS)
     }
 
-    /// The memory of sums by [`new`](Self::new) without their panels, of `rows` rows, and of [`finish`](Self::finish): the results, and the
-    /// buffers that they are read through.
+    /// Returns the memory of sums by [`new`](Self::new) for panels of `rows` rows (without the panels) and of [`finish`](Self::finish): the
+    /// results and the buffers for reading them.
     pub fn needs(device: &Device, columns: u64, rows: u64, metric: Metric) -> Needs {
         let matrices = if ColumnMoments::serve(metric) { 4 } else { 2 };
         let results = Needs::host(PairProducts::host_bytes(device, columns)) * matrices;
         Self::sums_needs(device, columns, 0..columns, rows, metric) + results
     }
 
-    /// [`needs`](Self::needs) of sums by [`of_columns`](Self::of_columns), with what [`finish_columns`](Self::finish_columns) takes.
+    /// Returns the memory of sums by [`of_columns`](Self::of_columns), including [`finish_columns`](Self::finish_columns), like
+    /// [`needs`](Self::needs).
     pub fn needs_of_columns(
         device: &Device,
         columns: u64,
@@ -283,8 +284,8 @@ impl PackedPairs {
         Self::sums_needs(device, columns, own, rows, metric) + results + read
     }
 
-    /// [`needs`](Self::needs) of sums by [`between`](Self::between), with a panel of `rows` rows of both matrices, and what
-    /// [`finish_between`](Self::finish_between) takes.
+    /// Returns the memory of sums by [`between`](Self::between), including a panel of `rows` rows of both matrices and
+    /// [`finish_between`](Self::finish_between), like [`needs`](Self::needs).
     pub fn needs_between(device: &Device, columns: [u64; 2], rows: u64, metric: Metric) -> Needs {
         let matrices = if ColumnMoments::serve(metric) { 6 } else { 2 };
         let (split, both) = Self::beside(columns);
@@ -316,12 +317,12 @@ impl PackedPairs {
         sums + moments.unwrap_or_default()
     }
 
-    /// Adds the rows of `packed` from row `from` on, of which `stats` has the codes' sums and counts, or none for a row that takes no
-    /// part. Enqueues; does not wait.
+    /// Adds the rows of `packed` from row `from` on. `stats` has the sums and counts of each row's codes, or `None` for a row to skip. Enqueues;
+    /// does not wait.
     ///
     /// # Errors
-    /// [`Error::Shape`] for rows of other lengths, or beyond the panel; [`Error::Argument`] for statistics that no row has, and for
-    /// more rows than were said; what the device reports.
+    /// [`Error::Shape`] for rows of another length, or beyond the panel; [`Error::Argument`] for statistics that no row can have, and for more
+    /// rows than announced; what the device reports.
     pub fn add(&mut self, packed: &Tensor<u32>, from: u64, stats: &[Option<Stats>]) -> Result<()> {
         let columns = self.sums.columns();
         let codes = |(row, stats): (usize, &Option<Stats>)| match stats {
@@ -364,7 +365,7 @@ impl PackedPairs {
         for (which, recoded) in [Codes::filled, Codes::ones, Codes::odd].into_iter().enumerate() {
             let of_row = |sums: &PairProducts, row: usize| {
                 let codes = rows[row].as_ref()?;
-                // In a row that is known throughout, h and p are the same.
+                // In a row without missing codes, h and p are the same.
                 let factor = match (which, codes.absent) {
                     (1, 0) => factors[1] + factors[2],
                     (2, 0) => 0,

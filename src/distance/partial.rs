@@ -1,4 +1,4 @@
-//! Sums over some of the features, which merge with those over others and become distances at last.
+//! Sums over some of the features, which merge with sums over other features and finally become distances.
 
 use std::ops::Range;
 
@@ -19,12 +19,12 @@ use crate::{
     kernels::distance::{TILE, Term},
 };
 
-/// Sums over features for each pair of observations, on a device, which chunks of features are added to: those of observations with
-/// themselves, or of x with y. [`Partial::export`] gives them as numbers of the host, which merge and become distances.
+/// Sums over features for each pair of observations, on a device: of x with itself, or of x with y. Each chunk of features is added to the sums.
+/// [`Partial::export`] returns the sums as host values, which merge and become distances.
 ///
 /// # Cost
-/// On the device, 8 bytes for each pair and term of the metric, which has one to six; for observations with themselves, of
-/// about half the pairs where the metric is symmetric.
+/// Device memory: 8 bytes for each pair and each of the metric's one to six terms. Without y, about half the pairs are kept if the metric is
+/// symmetric.
 ///
 /// ```
 /// use teatime::{Device, Tensor, distance::{Metric, Missing, Options, Partial}};
@@ -53,38 +53,38 @@ pub struct Partial {
     terms: Vec<Term>,
     options: Options,
     features: u64,
-    /// True where sums are of f64; none before there are any.
+    /// True if sums are f64; none before the first features.
     wide: Option<bool>,
-    /// True as long as nothing was rounded to f32.
+    /// True as long as no sum was rounded to f32.
     accurate: bool,
-    /// False where an addition ended midway.
+    /// False after an addition that ended midway.
     is_whole: bool,
     x: Side,
-    /// None where the observations of x are taken with themselves.
+    /// None if the observations of x are paired with themselves.
     y: Option<Side>,
     panels: Vec<SumPanel>,
 }
 
-/// All that is known of the observations of an operand.
+/// The state of the observations of one operand.
 #[derive(Debug)]
 struct Side {
-    /// Its name in messages.
+    /// The operand's name in messages.
     name: &'static str,
-    /// For each observation, true where no distance from it is a number.
+    /// For each observation, true if all distances from it are NaN.
     undefined: Vec<bool>,
-    /// The frame of each. Of metrics that scale all alike, all are the same.
+    /// The frame of each observation. All frames are equal for metrics that scale all observations alike.
     frames: Vec<Frame>,
-    /// The sum of each over all features, where that was given.
+    /// The sum of each observation over all features, if the caller gave sums.
     sums: Option<Vec<f64>>,
 }
 
-/// Sums of some observations of x.
+/// Sums for some observations of x.
 #[derive(Debug)]
 struct SumPanel {
     rows: Range<u64>,
-    /// The number of observations of y, from the first on.
+    /// The number of observations of y, counted from the first.
     columns: u64,
-    /// For each term (rows, 2 columns).
+    /// One tensor for each term, (rows, 2 columns).
     sums: Vec<Tensor<f32>>,
 }
 
@@ -100,12 +100,12 @@ impl Side {
 }
 
 impl Partial {
-    /// Sums over no features: of m observations with themselves, or of m of x with n of y.
+    /// Creates sums over no features: for m observations paired with themselves, or for m of x with n of y.
     ///
-    /// [`Options::columns`] says how the features that are added lie; the other options are as in [`pairwise`](super::pairwise).
+    /// [`Options::columns`] gives the orientation of the added features; the other options are as in [`pairwise`](super::pairwise).
     ///
     /// # Errors
-    /// [`Error::Argument`] for an exponent that is not above 0, and a rule for missing elements that the metric does not know;
+    /// [`Error::Argument`] for an exponent that is not above 0, and a rule for missing elements that the metric does not support;
     /// [`Error::Limit`] when the sums of one observation do not fit a binding; [`Error::OutOfMemory`]; [`Error::OutOfHostMemory`].
     pub fn new(device: &Device, m: u64, n: Option<u64>, metric: Metric, options: &Options) -> Result<Self> {
         metric.check(options.missing)?;
@@ -144,14 +144,14 @@ impl Partial {
         Ok(partial)
     }
 
-    /// The memory for m observations with themselves or with n others: the sums on the device, and on the host the most that
-    /// [`export`](Self::export) and [`PartialSums::finish`] take.
+    /// Returns the memory for m observations paired with themselves or with n others: the sums on the device, and the maximum that
+    /// [`export`](Self::export) and [`PartialSums::finish`] take on the host.
     pub fn needs(m: u64, n: Option<u64>, metric: Metric, missing: Missing) -> Needs {
         let terms = metric.terms_in_parts(missing != Missing::Propagate).len() as u64;
         let width = n.unwrap_or(m);
         let pairs = m.saturating_mul(width);
         let panel = width.saturating_mul(m.min(SIDE));
-        // On the device panels end with their last row's pair.
+        // On the device, rows of a panel end at the diagonal of the panel's last row.
         let (held, exported) = match n.is_none() && metric.is_symmetric() {
             true => {
                 ((pairs / 2).saturating_add((panel / 2).saturating_add(m)), (pairs / 2).saturating_add(m))
@@ -163,12 +163,12 @@ impl Partial {
         Needs::device(held) + Needs::host(exported) + Needs::host(panel) + Needs::host(16) * pairs
     }
 
-    /// Takes the sum of each observation over all its features, here and elsewhere, which [`Metric::JensenShannon`] divides by: a first
-    /// pass over the features, as of [`row_stats`](crate::linalg::row_stats), makes them. The sum of an
-    /// observation that has NaN may be NaN.
+    /// Takes the sum of each observation over all its features, including features added elsewhere; [`Metric::JensenShannon`] divides by it. A
+    /// first pass over the features computes the sums, for example with [`row_stats`](crate::linalg::row_stats). The sum of an observation that
+    /// has NaN may be NaN.
     ///
     /// # Errors
-    /// [`Error::Argument`] for another metric, and for a sum below 0 or an infinite one; [`Error::Shape`] unless there is one for each observation.
+    /// [`Error::Argument`] for another metric, and for a negative or infinite sum; [`Error::Shape`] unless each observation has one sum.
     pub fn with_sums(mut self, x: &[f64], y: Option<&[f64]>) -> Result<Self> {
         if self.metric != Metric::JensenShannon {
             let why = format_args!("{} takes no sums of observations", self.metric);
@@ -192,14 +192,14 @@ impl Partial {
     /// Adds the next features of all observations, of any element type. Waits for the checks of the elements, not for the sums.
     ///
     /// # Shapes
-    /// `x`: (m, k), `y`: (n, k); with [`Options::columns`], `x`: (k, m), `y`: (k, n). `y` is there where n was said.
+    /// `x`: (m, k), `y`: (n, k); with [`Options::columns`], `x`: (k, m), `y`: (k, n). `y` is given if `n` was given to `new`.
     ///
     /// # Errors
-    /// [`Error::Shape`]; [`Error::WrongDevice`]; [`Error::NoF64`]; [`Error::Argument`] for what is added up in f64 after sums in f32, a `y`
-    /// that is missing or too many, an infinite element, a negative one where the [table](super#metrics) needs others, and [`Metric::JensenShannon`] without
-    /// [sums](Self::with_sums); [`Error::Limit`] when one row does not fit a binding. After these nothing was added.
-    /// [`Error::Cancelled`] and what the device reports: after these too, or some sums are without these features, and every later call is
-    /// an [`Error::Argument`].
+    /// [`Error::Shape`]; [`Error::WrongDevice`]; [`Error::NoF64`]; [`Error::Argument`] for features that need f64 after sums in f32, a `y` that
+    /// is missing or unexpected, an infinite element, a negative element if the metric excludes it ([table](super#metrics)), and
+    /// [`Metric::JensenShannon`] without [sums](Self::with_sums); [`Error::Limit`] when one row does not fit a binding. After any of these
+    /// errors nothing was added. [`Error::Cancelled`] and what the device reports: either nothing was added, or some sums lack these features
+    /// and every later call returns [`Error::Argument`].
     pub fn add<T: Element>(&mut self, x: &Tensor<T>, y: Option<&Tensor<T>>) -> Result<()> {
         let [_, features] = extents(x, self.options.columns)?;
         let alone = is_wide::<T>(x.device(), &self.terms, Prepare::Nothing, &self.options)?;
@@ -247,7 +247,7 @@ impl Partial {
         Ok(())
     }
 
-    /// The frames of all observations with what is to be added in them, to which the tables of the operands are set.
+    /// Returns the frames of all observations, updated for the features to add, and sets the operands' tables to them.
     fn frames<'a, T: Element>(
         &self,
         x: &mut PreparedObservations<'a, T>,
@@ -283,7 +283,7 @@ impl Partial {
         Ok(frames)
     }
 
-    /// Takes what was added up to other frames, of which powers of two lose nothing.
+    /// Converts the sums so far to the frames `x` and `y`; for frames that differ by powers of two, this is exact.
     fn take_frames(&mut self, [x, y]: [Vec<Frame>; 2], wide: bool) -> Result<()> {
         let ways = |old: &[Frame], new: &[Frame]| -> Vec<Way> {
             old.iter().zip(new).map(|(old, new)| Way::new(old.plain(), new.plain())).collect()
@@ -329,7 +329,7 @@ impl Partial {
         Ok(())
     }
 
-    /// The sums as they are now, on the host. Waits.
+    /// Returns the current sums on the host. Waits.
     ///
     /// # Errors
     /// [`Error::OutOfHostMemory`]; [`Error::Argument`] after an [`add`](Self::add) that ended midway; what the device reports.
@@ -389,7 +389,7 @@ impl Partial {
         self.y.is_none() && self.metric.is_symmetric()
     }
 
-    /// Checks what is to be added.
+    /// Checks and prepares the features to add.
     fn operand<'a, T: Element>(
         &self,
         side: &Side,

@@ -1,4 +1,4 @@
-//! Sums over some of the features on the host, which merge and become distances.
+//! Sums over some of the features, on the host, which merge and become distances.
 
 use std::ops::Range;
 
@@ -13,34 +13,34 @@ use super::{
 };
 use crate::{Error, Result, kernels::distance::Term};
 
-/// Sums over some of the features for each pair of observations, on the host: plain numbers, to be kept or sent elsewhere.
+/// Sums over some of the features for each pair of observations, on the host: plain values that can be stored or sent elsewhere.
 ///
 /// # Cost
-/// 8 bytes for each pair and term of the metric, the pairs as of [`Partial`].
+/// 8 bytes for each pair and term of the metric, for the same pairs as [`Partial`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartialSums {
-    /// The metric of the distances that they become.
+    /// The metric of the distances.
     pub metric: Metric,
     /// The rule for missing elements.
     pub missing: Missing,
-    /// True where negative elements are missing.
+    /// True if negative elements are missing.
     pub negative: bool,
-    /// Number of features that were added.
+    /// The number of features that were added.
     pub features: u64,
-    /// True where none was rounded to f32: all of them were added in f64, or are whole numbers that f32 holds.
+    /// True if no sum was rounded to f32: all were added in f64, or are whole numbers that f32 holds.
     pub wide: bool,
-    /// For each observation of x, whether all its distances are NaN: one with NaN, by [`Missing::Propagate`].
+    /// For each observation of x, true if all its distances are NaN because it has a NaN ([`Missing::Propagate`]).
     pub undefined_x: Vec<bool>,
-    /// For each observation of y, likewise. None where the observations of x are taken with themselves.
+    /// Flags for the observations of y, as in `undefined_x`. None if the observations of x are paired with themselves.
     pub undefined_y: Option<Vec<bool>>,
-    /// The number that was subtracted from the elements of each observation of x, by [`Metric::Cosine`] and [`Metric::Correlation`], and the
-    /// power of two that differences were multiplied by, 0 as long as all elements were 0. Empty for other metrics.
+    /// For [`Metric::Cosine`] and [`Metric::Correlation`], the shift that was subtracted from the elements of each observation of x, and the
+    /// power of two that scaled the differences (0 as long as all elements were 0). Empty for other metrics.
     pub frames_x: Vec<[f64; 2]>,
-    /// Such numbers of y.
+    /// Values for y, as in `frames_x`.
     pub frames_y: Option<Vec<[f64; 2]>>,
-    /// For each term of the metric the pairs' sums, (m, n) in C order; of observations with themselves, where the metric
-    /// is symmetric, each row up to the diagonal alone, m (m + 1) / 2. The first of [`Metric::Chebyshev`] are maxima. Unless missing
-    /// elements are propagated, the last are the numbers of features that both have.
+    /// The sums of all pairs for each term of the metric, (m, n) in C order. Without y, if the metric is symmetric, each row ends at the
+    /// diagonal, m (m + 1) / 2 sums in all. The first term of [`Metric::Chebyshev`] has maxima. Unless missing elements are propagated, the last
+    /// term has the numbers of features that both observations have.
     pub sums: Vec<Vec<f64>>,
 }
 
@@ -48,8 +48,8 @@ impl PartialSums {
     /// Adds the sums over other features of the same observations.
     ///
     /// # Errors
-    /// [`Error::Argument`] for those of another metric or rule for missing elements; [`Error::Shape`] for those of other
-    /// observations, and where as many sums as [`sums`](Self::sums) says are not there. Nothing was added then.
+    /// [`Error::Argument`] for sums of another metric or rule for missing elements; [`Error::Shape`] for sums of other observations, or unless
+    /// there are as many sums as [`sums`](Self::sums) says. After an error nothing was added.
     pub fn merge(&mut self, other: &Self) -> Result<()> {
         self.check()?;
         other.check()?;
@@ -86,14 +86,14 @@ impl PartialSums {
         }
     }
 
-    /// Takes both to one frame for each observation: its own, that of the other, or one near the mean of both.
+    /// Merges after converting both to one frame for each observation: its own, that of `other`, or one near the joint mean.
     fn merge_in_frames(&mut self, other: &Self) {
         let moments = [&*self, other].map(Self::moments);
         let ways = |own: &mut [[f64; 2]], other: &[[f64; 2]], side: usize| -> Vec<[Way; 2]> {
             let both = own.iter_mut().zip(other).enumerate().map(|(i, (own, other))| {
                 let joint = moments[0][side][i].with(moments[1][side][i]);
                 let near = [own[0], other[0]].into_iter().find(|shift| joint.are_near(*shift));
-                // The smaller one, unless it is that of 0s alone: no square leaves f64.
+                // Takes the smaller scale so that no square leaves f64, but not the scale 0 of an observation of 0s.
                 let scales = [own[1], other[1]];
                 let scale = scales.into_iter().filter(|scale| *scale > 0.0).reduce(f64::min).unwrap_or(0.0);
                 let shift =
@@ -125,7 +125,7 @@ impl PartialSums {
         }
     }
 
-    /// The moments of each observation of x, and of y, by the pair with the most features that both have.
+    /// Returns the moments of each observation of x and of y, from the pair that shares the most features.
     fn moments(&self) -> [Vec<Moments>; 2] {
         let extents = [self.undefined_x.len(), self.undefined_y.as_ref().map_or(0, Vec::len)];
         let mut moments = extents.map(|extent| vec![Moments::default(); extent]);
@@ -146,13 +146,13 @@ impl PartialSums {
         moments
     }
 
-    /// The sums of a pair, in another frame.
+    /// Converts the sums of a pair to another frame.
     fn take(&self, pair: usize, ways: [Way; 2], values: &mut [f64], count: f64) {
         values.iter_mut().zip(&self.sums).for_each(|(value, sums)| *value = sums[pair]);
         Way::take(ways, values, count);
     }
 
-    /// The number of features of a pair.
+    /// Returns the number of features that a pair shares.
     fn shared(&self, pair: usize) -> f64 {
         match (self.missing, self.sums.last()) {
             (Missing::Propagate, _) | (_, None) => self.features as f64,
@@ -160,12 +160,12 @@ impl PartialSums {
         }
     }
 
-    /// Takes away so many features of which all elements were 0: rows of a block that were to take no part. Where missing elements are
-    /// propagated; else NaN in their place adds nothing, and [`features`](Self::features) is the number of the others.
+    /// Removes `features` features in which all elements were 0: rows of a block that should be skipped. Only if missing elements are
+    /// propagated. Otherwise set such rows to NaN, which adds nothing, and set [`features`](Self::features) to the number of the remaining ones.
     ///
     /// # Errors
-    /// [`Error::Argument`] for more than there are, and where missing elements are not propagated; [`Error::Shape`] where as many sums as
-    /// [`sums`](Self::sums) says are not there.
+    /// [`Error::Argument`] for more features than were added, and if missing elements are not propagated; [`Error::Shape`] unless there are as
+    /// many sums as [`sums`](Self::sums) says.
     pub fn take_zeros_away(&mut self, features: u64) -> Result<()> {
         const OP: &str = "PartialSums::take_zeros_away";
         self.check()?;
@@ -195,19 +195,19 @@ impl PartialSums {
         Ok(())
     }
 
-    /// True where sums are of elements in frames.
+    /// True if elements are shifted and scaled by frames.
     fn has_frames(&self) -> bool {
         self.metric.scaling(true) == Scaling::Each
     }
 
-    /// The distances, and the numbers of features that both have unless missing elements are propagated.
+    /// Returns the distances and, unless missing elements are propagated, the numbers of features that both observations have.
     ///
     /// # Errors
-    /// [`Error::Shape`] where as many sums as [`sums`](Self::sums) says are not there; [`Error::Argument`] for a metric's exponent or rule
-    /// that [`Partial::new`] refuses; [`Error::OutOfHostMemory`].
+    /// [`Error::Shape`] unless there are as many sums as [`sums`](Self::sums) says; [`Error::Argument`] for an exponent or a rule that
+    /// [`Partial::new`] refuses; [`Error::OutOfHostMemory`].
     ///
     /// # Cost
-    /// One thread, and 8 bytes for each pair, 16 with the numbers of features.
+    /// One thread. 8 bytes for each pair, or 16 with the numbers of features.
     pub fn finish(&self) -> Result<Distances> {
         self.check()?;
         let y = self.undefined_y.as_ref().unwrap_or(&self.undefined_x);
@@ -247,7 +247,7 @@ impl PartialSums {
         self.undefined_y.is_none() && self.metric.is_symmetric()
     }
 
-    /// The places of an observation's sums, after which those of the next follow.
+    /// Returns the positions of an observation's sums; those of the next observation follow.
     pub(super) fn row(&self, row: usize) -> Range<usize> {
         if self.is_lower() {
             let start = row.saturating_mul(row + 1) / 2;
@@ -257,7 +257,7 @@ impl PartialSums {
         row * width..(row + 1) * width
     }
 
-    /// The number of sums of each term.
+    /// Returns the number of sums of each term.
     pub(super) fn pairs(&self) -> usize {
         self.undefined_x.len().checked_sub(1).map_or(0, |last| self.row(last).end)
     }

@@ -1,12 +1,12 @@
-//! Numbers of f64 that go to kernels and come back, in f32 or in f64.
+//! The choice between f32 and f64, and tables of f64 values for kernels in either type.
 
 use super::{Metric, Options, metric::Prepare};
 use crate::{DType, Device, Element, Error, Result, Tensor, dtype::nearest_f32, kernels::distance::Term};
 
-/// The numbers for an observation that is taken as it is: the two parts of what is subtracted, and the factor of the difference.
+/// The table entry of an observation without preparation: two parts of the value to subtract, and the factor of the difference.
 pub(super) const PLAIN: [f64; 3] = [0.0, 0.0, 1.0];
 
-/// Decides whether sums of these terms of elements T are made in f64: those of f64, and of integers that f32 would round, where the device has f64.
+/// True if sums of these terms are computed in f64: for f64, and on devices with f64 also for integers that f32 would round.
 ///
 /// # Errors
 /// [`Error::NoF64`].
@@ -23,7 +23,7 @@ pub(super) fn is_wide<T: Element>(
     }
 }
 
-/// True where f32 holds all that is added up: terms of bytes that are whole numbers.
+/// True if f32 holds all terms exactly: terms of bytes that are whole numbers.
 pub(super) fn is_exact<T: Element>(terms: &[Term], prepare: Prepare) -> bool {
     let bytes = matches!(T::DTYPE, DType::U8 | DType::I8);
     bytes && matches!(prepare, Prepare::Nothing | Prepare::Scale) && terms.iter().all(|term| term.is_whole())
@@ -33,16 +33,16 @@ pub(super) fn is_normal(value: f64, wide: bool) -> bool {
     if wide { value.is_normal() } else { nearest_f32(value).is_normal() }
 }
 
-/// The factor of the sums of a term where all elements are multiplied by a power of two.
+/// Returns the factor that a term's sums gain when all elements are multiplied by `scale`, a power of two.
 pub(super) fn factor(term: Term, metric: Metric, scale: f64) -> f64 {
     let [x, y] = term.degrees(metric.power());
     (scale.log2() * (x + y)).exp2()
 }
 
-/// The table that divides observations by their sums. No distance from one that adds up to 0 is a number.
+/// Returns the table that divides observations by their sums. All distances from an observation with sum 0 are NaN.
 ///
 /// # Errors
-/// [`Error::Argument`] for a sum below 0, or whose reciprocal is no number.
+/// [`Error::Argument`] for a sum below 0, or a sum whose reciprocal is not a normal number.
 pub(super) fn shares(
     (name, first): (&'static str, u64),
     sums: &[f64],
@@ -64,7 +64,7 @@ pub(super) fn shares(
     Ok(entries)
 }
 
-/// Three numbers for each observation: f32, or the words of f64.
+/// Uploads three values for each observation, as f32 or as the words of f64.
 pub(super) fn table(device: &Device, entries: &[[f64; 3]], wide: bool) -> Result<Tensor<f32>> {
     let (numbers, count) = (entries.as_flattened(), entries.len() as u64);
     if wide {

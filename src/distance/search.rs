@@ -1,4 +1,4 @@
-//! The search for the nearest on a device: by the sums of one term, or by distances that it makes of the sums of all.
+//! The search for nearest neighbors on a device: by the sums of one term, or by distances that the device computes from the sums of all terms.
 
 use std::ops::Range;
 
@@ -17,8 +17,8 @@ use crate::{
     kernels::finish_distance::{Formula, Params},
 };
 
-/// Finds the nearest of each observation on the device, beside what is taken: gives the pairs (m, 2 k) that they were found by, and
-/// their numbers (m, k).
+/// Finds the nearest neighbors of each observation on the device, with `taken` memory in use already. Returns the sums or distances by which
+/// they were selected, (m, 2 k), and their indices, (m, k).
 ///
 /// # Errors
 /// As [`neighbors`](super::neighbors()).
@@ -51,13 +51,13 @@ pub(super) fn select<T: Element>(
 }
 
 impl Measure {
-    /// True if a device can find the k nearest of so many observations among so many.
+    /// True if a device can find the k nearest neighbors for these numbers of observations.
     pub(super) fn can_search(&self, extents: [u64; 2], k: u64) -> bool {
         k <= Selection::MOST as u64 && extents.iter().all(|&n| n < u32::MAX.into())
     }
 
-    /// Tells how many observations are along each side of a block, where a device finds the k nearest of m observations among n, beside
-    /// what is taken.
+    /// Returns the number of observations along each side of a block, for a device that finds the k nearest of n observations for each of m,
+    /// with `taken` memory in use already.
     ///
     /// # Errors
     /// As [`side`](Self::side).
@@ -72,32 +72,32 @@ impl Measure {
         self.side_of(pair, kept + taken, memory)
     }
 
-    /// The memory of the nearest, and of a pair, where a device finds the k nearest of m observations among n.
+    /// Returns the memory of the kept neighbors, and that of a pair in a block, if a device finds the k nearest of n observations for each of m.
     pub(super) fn search_needs(&self, [m, n]: [u64; 2], k: u64) -> [Needs; 2] {
-        // Their distances come last.
+        // Their final distances take 4 bytes each.
         let kept = Selection::needs(m, m.saturating_add(n), k) + Needs::device(4) * m * k;
-        // A pair has the sum of one term, or those of all and what is made of them.
+        // A pair takes the sum of one term, or the sums of all terms and the distance computed from them.
         let of_pair = if self.order_of_sums().is_some() { 8 } else { 8 * (self.terms.len() as u64 + 1) };
         [kept, Needs::device(of_pair)]
     }
 
-    /// Gives the order by the sums of the first term, where the nearest are found by these alone.
+    /// Returns the order by sums of the first term, or `None` if the nearest cannot be found by these sums alone.
     fn order_of_sums(&self) -> Option<Order> {
         Order::of_sums(self.metric, self.options.missing)
     }
 
-    /// True where pairs that are kept are sums, of which [`finish_kept`](Self::finish_kept) makes distances.
+    /// True if the kept pairs are sums, from which [`finish_kept`](Self::finish_kept) computes distances.
     fn keeps_sums(&self) -> bool {
         self.terms.len() == 1 || self.metric.is_of_sum()
     }
 
-    /// True where pairs that are kept are of f64.
+    /// True if the kept pairs are f64.
     fn keeps_f64(&self) -> bool {
         if self.order_of_sums().is_some() { self.wide } else { self.device.limits().f64 }
     }
 
-    /// Enqueues the pairs that the nearest are found by, of the sums of all terms of a block: distances, or rescaled sums where the distance
-    /// is a function of one.
+    /// Enqueues the computation of the values by which neighbors are selected, from the sums of all terms of a block: distances, or rescaled
+    /// sums if the distance is a function of one sum.
     fn make_pairs(
         &self,
         sums: &Tensor<f32>,
@@ -123,7 +123,7 @@ impl Measure {
         self.finish_rows((sums, self.wide), out, &params)
     }
 
-    /// Makes distances of pairs that were kept, NaN of one that is NaN.
+    /// Computes distances from kept pairs, NaN from a pair that is NaN.
     pub(super) fn finish_kept(&self, kept: &[[f32; 2]], distances: &mut [f64]) {
         let (is_sum, in_f64) = (self.keeps_sums(), self.keeps_f64());
         for (distance, pair) in distances.iter_mut().zip(kept) {
@@ -139,7 +139,7 @@ impl Measure {
         }
     }
 
-    /// Makes distances of kept pairs on the device, as f32: (m, 2 k) -> (m, k). Enqueues; does not wait.
+    /// Computes distances from kept pairs on the device, as f32: (m, 2 k) -> (m, k). Enqueues; does not wait.
     ///
     /// # Errors
     /// [`Error::Limit`] when a row of pairs does not fit a binding; what the device reports.

@@ -1,4 +1,4 @@
-//! The nearest of each observation, kept on the device while blocks of pairs' sums or distances come one after the other.
+//! The nearest neighbors of each observation, kept on the device while sums or distances of pairs arrive block by block.
 
 use std::ops::Range;
 
@@ -11,12 +11,12 @@ use crate::{
     tensor::Window,
 };
 
-/// The order of distances by numbers of which they are made: sums of a term, or others.
+/// The order of distances, expressed by the values they are computed from: sums of a term, or rescaled sums.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Order {
     /// True if larger sums are nearer.
     pub(crate) falling: bool,
-    /// Sums beyond these are as near as they are.
+    /// Values outside these bounds count as equal to the bound.
     pub(crate) low: f32,
     pub(crate) high: f32,
 }
@@ -25,7 +25,7 @@ impl Order {
     const RISING: Self = Self { falling: false, low: f32::NEG_INFINITY, high: f32::INFINITY };
     const FALLING: Self = Self { falling: true, ..Self::RISING };
 
-    /// Gives the order by the sums of the first term, or none where the distance is not a monotone function of these alone.
+    /// Returns the order by the sums of the first term, or `None` if the distance is not a monotone function of these sums alone.
     pub(crate) fn of_sums(metric: Metric, missing: Missing) -> Option<Self> {
         let is_of_first = match missing {
             Missing::Propagate => true,
@@ -42,18 +42,18 @@ impl Order {
             | Metric::Canberra
             | Metric::Hamming
             | Metric::KlDivergence => Some(Self::RISING),
-            // The distance is half the sum, and at most 2.
+            // The distance is half the sum, clamped to at most 2.
             Metric::Cosine | Metric::Correlation => Some(Self { high: 4.0, ..Self::RISING }),
-            // The distance is a root, of 0 at least.
+            // The distance is a square root, and sums below 0 count as 0.
             Metric::JensenShannon => Some(Self { low: 0.0, ..Self::RISING }),
             Metric::InnerProduct | Metric::RussellRao => Some(Self::FALLING),
-            // The distance is the root of what the sum leaves of 1, at least 0.
+            // The distance is the root of 1 minus the sum, or 0 if that is negative.
             Metric::Hellinger => Some(Self { high: 1.0, ..Self::FALLING }),
             Metric::BrayCurtis | Metric::Jaccard | Metric::Dice => None,
         }
     }
 
-    /// Gives the order by distances, or by the rescaled sums that they are made of.
+    /// Returns the order by distances, or by the rescaled sums from which they are computed.
     pub(super) fn of_distances(metric: Metric) -> Self {
         if metric == Metric::InnerProduct { Self::FALLING } else { Self::RISING }
     }
@@ -62,36 +62,36 @@ impl Order {
 /// The nearest of each observation so far, on the device.
 #[derive(Debug)]
 pub(crate) struct Selection {
-    /// (m, 2 k): sums, each as a pair that [`joined`](crate::dtype::joined) takes.
+    /// (m, 2 k): sums, each a pair as [`joined`](crate::dtype::joined) takes it.
     sums: Tensor<f32>,
-    /// (m, k): the numbers of the nearest.
+    /// (m, k): the indices of the nearest neighbors.
     numbers: Tensor<u32>,
-    /// A flag for each observation from which no distance is a number.
+    /// A flag for each observation, set if all its distances are NaN.
     undefined: Tensor<u32>,
-    /// The flags of those that it is offered, if these are others.
+    /// The flags of the offered observations, if these come from another matrix.
     undefined_others: Option<Tensor<u32>>,
     order: Order,
     wide: bool,
 }
 
-/// Items that a launch offers to lines, from one window of sums.
+/// Candidates (items) that a launch offers to observations (lines), from one window of sums.
 #[derive(Clone, Debug)]
 struct Items<'a> {
     sums: Window<'a>,
-    /// The first line and item that the window has, by their numbers.
+    /// The indices of the first line and the first item in the window.
     first: [u64; 2],
-    /// Pairs from one line to the next, and from one item to the next.
+    /// The stride in pairs from one line to the next, and from one item to the next.
     steps: [u64; 2],
     numbers: Range<u64>,
     offered: Offered,
 }
 
 impl Selection {
-    /// The largest k.
+    /// The maximum k.
     pub(crate) const MOST: usize = MOST_KEPT as usize;
 
-    /// Empty lists of k for each of m observations, with flags of those from which no distance is a number; where these are not taken with
-    /// themselves, also the flags of the others. Enqueues.
+    /// Creates empty lists of k for each of m observations, with flags for observations whose distances are all NaN. Unless observations are
+    /// paired with themselves, `undefined` has the flags of the other observations too. Enqueues.
     ///
     /// # Errors
     /// Errors that the device reports.
@@ -104,7 +104,7 @@ impl Selection {
         is_self: bool,
     ) -> Result<Self> {
         let flags = |undefined: &[bool]| {
-            // One more, so that a binding that sees those of one observation has the two words of a pair.
+            // One extra flag, because a binding of a single observation's flag must have two words.
             let flags: Vec<u32> = undefined.iter().map(|&undefined| undefined.into()).chain([0]).collect();
             Tensor::from_slice(device, &flags, &[flags.len() as u64])
         };
@@ -122,13 +122,13 @@ impl Selection {
         Ok(selection)
     }
 
-    /// The memory of m lists of k, and of n flags.
+    /// Returns the memory of m lists of k, and of n flags.
     pub(crate) fn needs(m: u64, n: u64, k: u64) -> Needs {
         Needs::device(12) * k * m + Needs::device(4) * n + Needs::device(8)
     }
 
-    /// Offers the columns of a block of sums (rows, 2 columns) to its rows. Where `lower`, only the pairs below the diagonal are there, and
-    /// the rows are offered to the columns too. Each pair is to be offered once. Enqueues.
+    /// Offers the columns of a block of sums (rows, 2 columns) to its rows. If `lower`, the block has only the pairs below the diagonal, and the
+    /// rows are offered to the columns too. Each pair must be offered exactly once. Enqueues.
     ///
     /// # Errors
     /// Errors that the device reports.
@@ -148,7 +148,7 @@ impl Selection {
             (false, None) => Offered::Others,
             (false, Some(_)) => Offered::All,
         };
-        // As many rows of sums as a binding sees.
+        // A binding limits the number of rows of sums.
         let height = (sums.device().limits().room() / (8 * width)).max(1);
         for part in pieces(rows.clone(), height) {
             let [first, end] = [part.start, part.end].map(|row| 2 * width * (row - rows.start));
@@ -166,8 +166,8 @@ impl Selection {
         Ok(())
     }
 
-    /// Pairs (m, k) of the nearest, nearest first, as (m, 2 k) f32, and their numbers (m, k); where a line was offered fewer, NaN and the
-    /// largest number.
+    /// Returns the kept sums, nearest first, as (m, 2 k) f32, and their indices, (m, k). A line that was offered fewer than k is filled with NaN
+    /// and the largest index.
     pub(crate) fn into_tensors(self) -> (Tensor<f32>, Tensor<u32>) {
         (self.sums, self.numbers)
     }
@@ -176,19 +176,19 @@ impl Selection {
         self.sums.device().limits()
     }
 
-    /// The number that each keeps.
+    /// Returns the neighbors per observation.
     fn k(&self) -> u64 {
         self.numbers.shape()[1]
     }
 
-    /// Most lines of a launch that offers so many items to each.
+    /// Returns the maximum number of lines of a launch that offers `items` items to each.
     fn most_lines(&self, items: u64) -> u64 {
         let limits = self.limits();
         let groups = u64::from(limits.groups_per_axis).saturating_pow(2);
         (limits.room() / (8 * self.k()).max(1)).min(groups).min(limits.work / items.max(1)).max(1)
     }
 
-    /// Offers items to lines, in as many launches as the device's limits ask for.
+    /// Offers items to lines, in as many launches as the device's limits require.
     fn take(&mut self, lines: &Range<u64>, items: &Items<'_>) -> Result<()> {
         let rounds = u64::from(self.limits().iterations) / iterations(self.k());
         let most = rounds.max(1).saturating_mul(WG.into()).min(items.numbers.end - items.numbers.start);
@@ -209,7 +209,7 @@ impl Selection {
         Ok(())
     }
 
-    /// Offers items to lines, or makes these lines' lists empty.
+    /// Offers items to lines, or empties these lines' lists if there are no items.
     fn launch(&mut self, lines: Range<u64>, items: Option<&Items<'_>>) -> Result<()> {
         let (device, k) = (self.sums.device().clone(), self.k());
         let Self { sums, numbers, undefined, undefined_others, order, wide } = self;
@@ -231,7 +231,7 @@ impl Selection {
             fresh: items.is_none().into(),
             ..Params::default()
         };
-        // An empty list is made of nothing, but each binding sees something.
+        // Emptying a list reads no items, but each binding needs a buffer.
         let (mut offered, mut item_flags, mut pairs) = (flags.arg, flags.arg, k);
         if let Some(items) = items {
             let [line_step, item_step] = items.steps;
@@ -271,7 +271,7 @@ mod tests {
         }
     }
 
-    /// Distances rise where sums come later in the order, and are the same where a bound makes sums the same.
+    /// Distances must increase in the order of sums, and must be equal for sums that a bound makes equal.
     #[test]
     fn orders_are_those_of_distances() {
         let sums = [-0.5, 0.0, 0.25, 0.5, 1.0, 1.5, 3.0, 4.0, 4.5];
@@ -281,7 +281,7 @@ mod tests {
             let Some(Order { falling, low, high }) = Order::of_sums(metric, missing) else { continue };
             let sign = if falling { -1.0 } else { 1.0 };
             let key = |sum: f64| sign * sum.clamp(low.into(), high.into());
-            // A near one has a large product.
+            // Near observations have a large product.
             let sign = if metric == Metric::InnerProduct { -1.0 } else { 1.0 };
             let terms = if missing == Missing::Propagate { 1 } else { 2 };
             let far = |sum: f64| sign * metric.distance(&[sum, 3.0][..terms], 4.0, missing, 0.0);

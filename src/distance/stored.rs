@@ -1,4 +1,4 @@
-//! Distances of the observations of stored matrices, which need not fit memory.
+//! Distances between the observations of stored matrices, which need not fit memory.
 
 mod nearest;
 mod reading;
@@ -28,13 +28,14 @@ use crate::{DType, stable_text::StableText, store::ArrayWriter};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StoredDistances {
-    /// (m, m) or (m, n).
+    /// The distances, (m, m) or (m, n).
     pub distances: Matrix,
-    /// The number of features of each, likewise, where elements may be [missing](super::Missing).
+    /// The number of features that both observations of a pair have, in the same shape. None if missing elements are
+    /// [propagated](super::Missing).
     pub shared: Option<Matrix>,
-    /// The memory budgets of the plan, with defaults filled in; none for a device that shares the host's memory.
+    /// The memory budgets of the plan, with defaults filled in. The device's budget is none if it shares the host's memory.
     pub memory: Budget,
-    /// The time that it took, by stage, and the bytes that it moved.
+    /// The time that the call took, by stage, and the bytes that were read and decoded.
     pub stats: StreamStats,
 }
 
@@ -42,45 +43,46 @@ pub struct StoredDistances {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StoredNeighbors {
-    /// The nearest of each observation.
+    /// The nearest neighbors of each observation.
     pub nearest: Neighbors,
-    /// The memory budgets of the plan, with defaults filled in; none for a device that shares the host's memory.
+    /// The memory budgets of the plan, with defaults filled in. The device's budget is none if it shares the host's memory.
     pub memory: Budget,
-    /// The time that it took, by stage, and the bytes that it moved.
+    /// The time that the call took, by stage, and the bytes that were read and decoded.
     pub stats: StreamStats,
 }
 
-/// Memory and times of distances of stored matrices that were written.
+/// The memory and the times of a call that wrote distances of stored matrices.
 #[cfg(feature = "zarr")]
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct WrittenDistances {
-    /// The memory budgets of the plan, with defaults filled in; none for a device that shares the host's memory.
+    /// The memory budgets of the plan, with defaults filled in. The device's budget is none if it shares the host's memory.
     pub memory: Budget,
-    /// The time that it took, by stage, and the bytes that it moved.
+    /// The time that the call took, by stage, and the bytes that were read and decoded.
     pub stats: StreamStats,
 }
 
-/// The distances of the observations of `x` from one another, or from those of `y`, read some features at a time. Waits.
+/// Returns the distances between the observations of `x`, or from those of `x` to those of `y`, reading some features at a time. Waits.
 ///
-/// Integers of up to 16 bits, f16, f32 and f64 are taken as they are stored, and booleans as 0 and 1. Larger integers become f64, or f32 where
-/// the device does not compute in f64 or they are to be [narrowed](Options::narrow); those that it does not hold, from 2^53 or beyond 2^24, are
-/// refused. `x` and `y` of different types become f64 if one does, or if both are integers and the device can, else f32. What an array says
-/// of missing values is not looked at: [`Options`] do.
+/// Integers of up to 16 bits, f16, f32 and f64 keep their stored type, and booleans become 0 and 1. Larger integers become f64, or f32 if the
+/// device does not compute in f64 or they are to be [narrowed](Options::narrow). Integers too large for that type, from 2^53 or beyond 2^24, are
+/// refused. If `x` and `y` have different types, both become f64 if one is f64 or if both are integers and the device has f64; otherwise f32. An
+/// array's own declaration of missing values is ignored; [`Options`] decide.
 ///
 /// # Shapes
 /// As [`pairwise`](super::pairwise): (m, k) and (n, k) -> (m, m) or (m, n), with [`Options::columns`] (k, m) and (k, n).
 ///
 /// # Errors
-/// [`Error::Shape`](crate::Error::Shape) for arrays without two axes or with different features; [`Error::NoF64`](crate::Error::NoF64) and [`Error::Argument`](crate::Error::Argument) as
-/// [`pairwise`](super::pairwise);
-/// [`Error::Chunk`](crate::Error::Chunk) for a chunk that cannot be read and a number that is refused; [`Error::Budget`](crate::Error::Budget) with the least that would do;
-/// [`Error::OutOfMemory`](crate::Error::OutOfMemory); [`Error::OutOfHostMemory`](crate::Error::OutOfHostMemory); [`Error::Cancelled`](crate::Error::Cancelled).
+/// [`Error::Shape`](crate::Error::Shape) for arrays without two axes or with different numbers of features;
+/// [`Error::NoF64`](crate::Error::NoF64) and [`Error::Argument`](crate::Error::Argument) as [`pairwise`](super::pairwise);
+/// [`Error::Chunk`](crate::Error::Chunk) for a chunk that cannot be read or that holds a refused number; [`Error::Budget`](crate::Error::Budget)
+/// with the minimum that is enough; [`Error::OutOfMemory`](crate::Error::OutOfMemory);
+/// [`Error::OutOfHostMemory`](crate::Error::OutOfHostMemory); [`Error::Cancelled`](crate::Error::Cancelled).
 ///
 /// # Cost
-/// That of [`Partial`], whose sums of all pairs have to fit the device, and twice as many features of all observations as are added at
-/// once: 1024, or those of a chunk, or fewer where memory is short. One pass; of [`Metric::JensenShannon`] two. A chunk that does not end where
-/// the features do that are added at once is decoded again, unless memory holds it.
+/// As [`Partial`], whose sums of all pairs must fit the device, together with two blocks of the features that are added at once: 1024, or those
+/// of a chunk, or fewer if memory is short. One pass, or two for [`Metric::JensenShannon`]. A chunk that crosses the boundary of such a block is
+/// decoded again, unless it stays in memory.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -129,24 +131,24 @@ pub fn pairwise_stored<A: SharedArray>(
     Ok(StoredDistances { distances: finished.distances, shared: finished.shared, memory, stats })
 }
 
-/// The `k` nearest of the observations of `y` to each of `x`, or of the others of `x`, without a matrix of distances. Waits.
+/// Returns the `k` nearest observations of `y`, or of the rest of `x`, for each of `x`, without a matrix of distances. Waits.
 ///
-/// [`neighbors`](fn@neighbors) of arrays, whose elements are taken as [`pairwise_stored`] takes them. Where a GPU does not hold all elements,
-/// the nearest are found on the host: of sums that differ and whose distances do not, the lower number comes first then, and all distances
-/// are those of [`pairwise`](super::pairwise) to the last bit.
+/// Computes [`neighbors`](fn@neighbors) of arrays, whose elements are converted as by [`pairwise_stored`]. If a GPU cannot hold all elements,
+/// the host finds the nearest. Then ties in distance are broken by the lower index even if the sums differ, and all distances equal those of
+/// [`pairwise`](super::pairwise) to the bit.
 ///
 /// # Shapes
 /// As [`pairwise_stored`] -> (m, k) and (m, k), `k` from 1 to n, or to m - 1 without `y`.
 ///
 /// # Errors
-/// [`Error::Argument`](crate::Error::Argument) for another `k`; else as [`pairwise_stored`], a budget being told what is enough where the
-/// device holds few observations at a time.
+/// [`Error::Argument`](crate::Error::Argument) for a `k` out of range; otherwise as [`pairwise_stored`]. A budget error reports the memory that
+/// is enough when the device holds few observations at a time.
 ///
 /// # Cost
-/// That of [`neighbors`](fn@neighbors). Arrays are read once where the device holds all elements. Else they are read and prepared in a first
-/// pass; in a second, the device holds as many observations of `x` as memory allows while the others are read, or where the metric is
-/// symmetric those before them: as many times as there are such shares of `x`, or half as many. The host holds whole chunks that have
-/// one of some observations in common: of long chunks of few features, those of all features.
+/// As [`neighbors`](fn@neighbors). Arrays are read once if the device holds all elements. Otherwise a first pass reads and prepares them. In a
+/// second pass, the device holds as many observations of `x` as memory allows while the other observations are read (only the preceding ones if
+/// the metric is symmetric). The second pass reads the arrays once, or half, for each such share of `x`. The host holds all chunks that overlap
+/// the observations being read: if chunks are long and have few features, the chunks of all features.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -185,18 +187,18 @@ pub fn neighbors_stored<A: SharedArray>(
     Ok(StoredNeighbors { nearest, memory: run.memory.planned(device), stats })
 }
 
-/// Writes the distances of the observations of `x` from one another, or from those of `y`, into a stored array, tile by tile. Waits.
+/// Writes the distances between the observations of `x`, or from those of `x` to those of `y`, into a stored array, tile by tile. Waits.
 ///
-/// [`write_pairwise`] of arrays, whose elements are taken as [`pairwise_stored`] takes them. `begin` makes the array, or goes on with it
-/// ([`ArrayWriter::resume`](crate::store::ArrayWriter::resume)): it is given all that the distances depend on, for the words of its job.
-/// With a second array, of the numbers of features, [`write_pairwise_counted`]. `tile` has the extents of the array's tiles, so that memory is
-/// planned before anything is read.
+/// Works like [`write_pairwise`] on arrays, whose elements are converted as by [`pairwise_stored`]. `begin` creates the array or resumes it
+/// ([`ArrayWriter::resume`](crate::store::ArrayWriter::resume)). The argument of `begin` is the job text, which names all that the distances
+/// depend on. If `begin` returns a second array, for feature counts, the call is [`write_pairwise_counted`]. `tile` has the extents of the
+/// array's tiles, for planning memory before anything is read.
 ///
 /// # Errors
-/// As [`pairwise_stored`] and [`write_pairwise`], and what `begin` gives.
+/// As [`pairwise_stored`] and [`write_pairwise`], and any error that `begin` returns.
 ///
 /// # Cost
-/// One pass. The device holds all elements; then [`write_pairwise`].
+/// One pass, after which the device holds all elements; then as [`write_pairwise`].
 #[cfg(feature = "zarr")]
 #[allow(clippy::too_many_arguments, reason = "those of `pairwise_stored`, and where the tiles go")]
 pub fn write_pairwise_stored<A: SharedArray>(
@@ -232,7 +234,7 @@ pub fn write_pairwise_stored<A: SharedArray>(
     Ok(WrittenDistances { memory: run.memory.planned(device), stats })
 }
 
-/// The words of the job of arrays of these shapes and digests, which are staged as one type.
+/// Returns the job text for arrays of these shapes and digests, staged as one type.
 #[cfg(feature = "zarr")]
 fn job(
     shapes: &[&[u64]],
@@ -246,18 +248,18 @@ fn job(
     format!("{shapes:?} {staged} {digests:016x?} {metric} {options} {device}")
 }
 
-/// Arrays on the device.
+/// Arrays loaded on the device.
 struct Loaded<T: Element> {
     tensors: Vec<Tensor<T>>,
-    /// The run, with what is left of its memory.
+    /// The run, with the remaining memory budget.
     rest: Run,
-    /// The digest of each.
+    /// The digest of each array.
     #[cfg(feature = "zarr")]
     digests: Vec<u64>,
 }
 
 impl<T: Element> Loaded<T> {
-    /// Loads them, where memory holds them beside what comes `later` too.
+    /// Loads the arrays, if memory holds them together with the `later` needs.
     fn load(
         reading: &StoredOperands<'_>,
         device: &Device,
@@ -283,7 +285,7 @@ impl<T: Element> Loaded<T> {
 mod tests {
     use super::*;
 
-    /// Arrays that were begun with this text are gone on with.
+    /// A changed text would break the resumption of existing arrays.
     #[test]
     fn words_of_a_job_stay() {
         let options = Options::default().missing(Missing::RescaleOrZero).negative(true);

@@ -20,46 +20,46 @@ use crate::{
     tensor::Window,
 };
 
-/// Rounding leaves less than this share of the mean of a constant observation; an element that differs from the others leaves more.
-/// The first is for f32, the second for f64.
+/// Rounding leaves a constant observation with a length below this share of its mean; an element that differs leaves more. `CONSTANT` is for
+/// f32, `CONSTANT_WIDE` for f64.
 const CONSTANT: f64 = 1.0 / (1u64 << 30) as f64;
 const CONSTANT_WIDE: f64 = 1.0 / (1u64 << 60) as f64;
 
-/// From here on, not every integer is an f32.
+/// f32 may not hold integers of this size and beyond.
 const WHOLE: f64 = (1u32 << 24) as f64;
 
 /// The observations of one operand.
 pub(super) struct PreparedObservations<'a, T: Element> {
     pub(super) x: &'a Tensor<T>,
-    /// Its name in messages.
+    /// The name of `x` in messages.
     name: &'static str,
     by_column: bool,
-    /// The number of its first observation, where it is a part of more.
+    /// The index of the first observation, if these observations are a part of a larger matrix.
     first: u64,
     pub(super) count: u64,
-    /// True where all is computed in f64.
+    /// True if all sums are computed in f64.
     pub(super) wide: bool,
-    /// A [`table`] of each observation's two parts of what is subtracted, and what the difference is multiplied by.
+    /// A [`table`] with three entries for each observation: two parts of the value to subtract, and the factor of the difference.
     pub(super) table: Arc<Tensor<f32>>,
-    /// For each observation, true where no distance from it is a number.
+    /// For each observation, true if all distances from it are NaN.
     pub(super) undefined: Vec<bool>,
-    /// The largest magnitude of its elements, or up to √features times as much; of metrics that scale nothing, none.
+    /// For each observation, the largest magnitude of its elements, or up to √features times as much. Empty for metrics without scaling.
     pub(super) sizes: Vec<f64>,
 }
 
-/// The extents of a matrix, observations first.
+/// Returns the extents of a matrix: observations, then features.
 pub(super) fn extents<T: Element>(x: &Tensor<T>, columns: bool) -> Result<[u64; 2]> {
     let [rows, cols] = x.matrix("distance")?;
     Ok(if columns { [cols, rows] } else { [rows, cols] })
 }
 
-/// Features of each observation.
+/// Returns the number of features of each observation.
 pub(super) fn features<T: Element>(x: &Tensor<T>, columns: bool) -> Result<u64> {
     Ok(extents(x, columns)?[1])
 }
 
 impl<'a, T: Element> PreparedObservations<'a, T> {
-    /// Checks the observations, of which the first has this number, and prepares them as the metric wants.
+    /// Checks the observations, the first of which has the index `first`, and prepares them as the metric requires.
     pub(super) fn new(
         (name, x, first): (&'static str, &'a Tensor<T>, u64),
         metric: Metric,
@@ -74,7 +74,7 @@ impl<'a, T: Element> PreparedObservations<'a, T> {
         Ok(operand)
     }
 
-    /// The observations as they are.
+    /// Creates unprepared observations.
     fn plain((name, x): (&'static str, &'a Tensor<T>), wide: bool, options: &Options) -> Result<Self> {
         let [count, _] = extents(x, options.columns)?;
         let len = usize::try_from(count).map_err(|_| Error::Limit {
@@ -88,7 +88,7 @@ impl<'a, T: Element> PreparedObservations<'a, T> {
         Ok(Self { undefined: zeros(len)?, ..Self::prepared((name, x, 0), table, wide, options)? })
     }
 
-    /// Observations with the table that was made of them.
+    /// Creates observations whose table is computed already.
     pub(super) fn prepared(
         (name, x, first): (&'static str, &'a Tensor<T>, u64),
         table: Arc<Tensor<f32>>,
@@ -100,15 +100,15 @@ impl<'a, T: Element> PreparedObservations<'a, T> {
         Ok(Self { x, name, by_column: options.columns, first, count, wide, table, undefined, sizes })
     }
 
-    /// Finds NaN and how large elements are, and refuses what the metric knows no distance of.
+    /// Finds NaN and the largest elements, and refuses elements for which the metric is undefined.
     fn check(&mut self, metric: Metric, masked: bool, options: &Options) -> Result<()> {
         let refused = |number: usize, why: &str| {
             let number = self.first + number as u64;
             Err(Error::argument("distance", self.name, format_args!("observation {number}: {why}")))
         };
-        // NaN is left out, and infinite elements are not.
+        // Under this rule NaN elements are left out, and infinite elements are not.
         let rule = Options { missing: Missing::Ignore, negative: false, ..*options };
-        // Statistics are of finite elements, taken as f32.
+        // The statistics are over finite elements, converted to f32.
         let stats = |negative_is_missing| -> Result<[Vec<f64>; 2]> {
             let stats = reduce::enqueue("distance", self.x, !self.by_column, negative_is_missing)?.wait()?;
             let sizes = stats.iter().map(|stats| stats.sum_squares.sqrt()).collect();
@@ -165,7 +165,7 @@ impl<'a, T: Element> PreparedObservations<'a, T> {
         if negative && !self.wide {
             [_, sizes] = stats(true)?;
         }
-        // Squares of the others leave f32, or are of 0s alone.
+        // For other sizes, squares overflow or underflow f32, or all elements are 0.
         let is_known = |size: &f64| if self.wide { !negative } else { (1e-15..1e18).contains(size) };
         if !sizes.iter().all(is_known) {
             let largest = self.alone(Term::Largest, &Options { negative, ..rule })?;
@@ -179,7 +179,7 @@ impl<'a, T: Element> PreparedObservations<'a, T> {
         Ok(())
     }
 
-    /// Multiplies all elements.
+    /// Multiplies all elements by `scale`.
     pub(super) fn scale(&mut self, scale: f64) -> Result<()> {
         let [shift, rest, _] = PLAIN;
         self.set_table(&vec![[shift, rest, scale]; to_usize(self.count)])
@@ -190,13 +190,13 @@ impl<'a, T: Element> PreparedObservations<'a, T> {
         Ok(())
     }
 
-    /// The numbers of all of its observations.
+    /// Returns the indices of all observations.
     pub(super) fn range(&self) -> Range<u64> {
         self.first..self.first + self.count
     }
 
-    /// Finds a number near the mean of each observation, of those of its features from `before` on: of the first 256, or the first so many
-    /// of which it has any, however features are cut into chunks.
+    /// Finds a value near the mean of each observation, over the features from `before` on: the first 256 features, or the first block in which
+    /// the observation has any. The division into chunks does not matter.
     pub(super) fn find_shifts(&mut self, frames: &mut [Frame], before: u64, options: &Options) -> Result<()> {
         let (features, masked) = (features(self.x, options.columns)?, options.missing != Missing::Propagate);
         let is_whole = !matches!(T::DTYPE, DType::F64 | DType::F32 | DType::F16 | DType::BF16);
@@ -211,7 +211,7 @@ impl<'a, T: Element> PreparedObservations<'a, T> {
             };
             let mut seen = frames.iter().zip(&self.undefined).zip(&counts);
             if !seen.any(|((frame, no), count)| !(frame.is_final | no) && *count > 0.0) {
-                // An observation may lack all elements: nothing is learnt of it, however long the search is.
+                // An observation without any elements must not slow down the search: a block that adds nothing is skipped.
                 next = end;
                 continue;
             }
@@ -236,12 +236,12 @@ impl<'a, T: Element> PreparedObservations<'a, T> {
         Ok(())
     }
 
-    /// As devices hold it.
+    /// Rounds a value to the device's type.
     fn rounded(&self, value: f64) -> f64 {
         if self.wide { value } else { nearest_f32(value).into() }
     }
 
-    /// Fills the table.
+    /// Fills the table as `prepare` says.
     fn prepare(&mut self, prepare: Prepare, options: &Options) -> Result<()> {
         let mut entries = vec![PLAIN; self.undefined.len()];
         if matches!(prepare, Prepare::Scale | Prepare::Centre | Prepare::CentreAndUnit) {
@@ -264,7 +264,7 @@ impl<'a, T: Element> PreparedObservations<'a, T> {
         Ok(())
     }
 
-    /// Subtracts means. Each mean of what is left takes away what rounding left of the one before.
+    /// Subtracts means in three steps. Each step subtracts the mean of the remainder, which removes the rounding error of the previous step.
     fn centre(&mut self, entries: &mut [[f64; 3]], options: &Options) -> Result<()> {
         let counts = if options.missing == Missing::Propagate {
             vec![features(self.x, options.columns)? as f64; entries.len()]
@@ -281,7 +281,7 @@ impl<'a, T: Element> PreparedObservations<'a, T> {
         Ok(())
     }
 
-    /// Divides by lengths, of elements that are at most 1 before they are squared.
+    /// Divides observations by their lengths. Elements are scaled to at most 1 before they are squared.
     fn scale_to_unit(&mut self, entries: &mut [[f64; 3]], options: &Options) -> Result<()> {
         for (entry, largest) in entries.iter_mut().zip(self.alone(Term::Largest, options)?) {
             let largest = largest / entry[2];
@@ -293,7 +293,7 @@ impl<'a, T: Element> PreparedObservations<'a, T> {
         let squares = self.alone(Term::XSquare, options)?;
         for (number, (entry, square)) in entries.iter_mut().zip(squares).enumerate() {
             let length = square.sqrt() / entry[2];
-            // Also where all is 0 / 0.
+            // NaN if all elements are 0 (0 / 0).
             let is_nothing = length.is_nan() || length <= constant * entry[0].abs();
             self.undefined[number] |= is_nothing;
             entry[2] = if self.undefined[number] { 0.0 } else { self.rounded(length.recip()) };
@@ -307,12 +307,12 @@ impl<'a, T: Element> PreparedObservations<'a, T> {
         Ok(())
     }
 
-    /// The sums of a term of each observation alone.
+    /// Returns the sum of a term for each single observation.
     fn alone(&self, term: Term, options: &Options) -> Result<Vec<f64>> {
         self.alone_of(term, 0..features(self.x, options.columns)?, options)
     }
 
-    /// The sums over some of the features.
+    /// Returns the sums of a term over `range`.
     fn alone_of(&self, term: Term, range: Range<u64>, options: &Options) -> Result<Vec<f64>> {
         let device = self.x.device();
         let features = features(self.x, options.columns)?;
@@ -341,7 +341,7 @@ impl<'a, T: Element> PreparedObservations<'a, T> {
         Ok(sums.as_chunks().0.iter().map(|sum| joined(sum, self.wide)).collect())
     }
 
-    /// The stored lines that hold some observations and features, and where the first element is.
+    /// Returns the window of stored rows or columns that hold some observations and features, and the position of the first element.
     fn window(&self, observations: &Range<u64>, features: &Range<u64>) -> (Window<'_>, u32) {
         let observations = &self.places(observations);
         let (lines, first) = match self.by_column {
@@ -354,12 +354,12 @@ impl<'a, T: Element> PreparedObservations<'a, T> {
         (window, start)
     }
 
-    /// The places of observations with these numbers.
+    /// Returns the positions, in this operand, of observations with these indices.
     fn places(&self, observations: &Range<u64>) -> Range<u64> {
         observations.start - self.first..observations.end - self.first
     }
 
-    /// Most stored lines of a launch.
+    /// Returns the maximum number of stored lines for a launch.
     fn most_lines(&self) -> Result<u64> {
         let max = self.x.device().limits().room();
         let line = (self.x.shape()[1] * T::DTYPE.size()).max(1);
@@ -370,12 +370,12 @@ impl<'a, T: Element> PreparedObservations<'a, T> {
     }
 }
 
-/// The largest of some sizes; 0 of none.
+/// Returns the largest of some sizes, 0 if there are none.
 pub(super) fn largest(sizes: &[f64]) -> f64 {
     sizes.iter().copied().fold(0.0, f64::max)
 }
 
-/// The sum of each observation; NaN where it has one.
+/// Returns the sum of each observation, NaN if one of its elements is NaN.
 ///
 /// # Errors
 /// [`Error::NoF64`]; [`Error::Limit`] when one row does not fit a binding; what the device reports.
@@ -385,19 +385,20 @@ pub(super) fn observation_sums<T: Element>(x: &Tensor<T>, options: &Options) -> 
     PreparedObservations::plain(("x", x), wide, options)?.alone(Term::X, &plain)
 }
 
-/// Some observations of x, with some of y.
+/// Pairs of some observations of x and some observations of y.
 pub(super) struct ObservationPairs<'a, T: Element> {
     pub(super) x: (&'a PreparedObservations<'a, T>, Range<u64>),
     pub(super) y: (&'a PreparedObservations<'a, T>, Range<u64>),
     pub(super) features: Range<u64>,
-    /// True where sums are added to, and not written.
+    /// True if sums are added to the tensor, false if they overwrite it.
     pub(super) accumulate: bool,
-    /// Pairs of the tensor of sums before these.
+    /// The number of pairs in the tensor of sums before these pairs.
     pub(super) sums0: u64,
 }
 
 impl<T: Element> ObservationPairs<'_, T> {
-    /// Writes or adds the sums of a term, or those of the lower triangle alone, in as many launches as bindings ask for. Enqueues; does not wait.
+    /// Writes or adds the sums of a term for all pairs or for the lower triangle, in as many launches as bindings require. Enqueues; does not
+    /// wait.
     pub(super) fn add(
         &self,
         term: Term,
@@ -411,7 +412,7 @@ impl<T: Element> ObservationPairs<'_, T> {
         let lines = x.most_lines()?.min(y.most_lines()?);
         let limits = x.x.device().limits();
         let axis = u64::from(limits.groups_per_axis).saturating_mul(TILE.into());
-        // The shader takes less than 2 iterations a feature.
+        // The shader needs fewer than 2 iterations for each feature.
         let deepest = u64::from(limits.iterations / 2);
         let [mut height, mut width, mut depth] = [axis, axis, features.clamp(1, deepest)];
         if options.columns {
@@ -419,9 +420,9 @@ impl<T: Element> ObservationPairs<'_, T> {
         } else {
             (height, width) = (height.min(lines), width.min(lines));
         }
-        // As many rows of sums as a binding sees.
+        // A binding limits the number of rows of sums.
         height = height.min(limits.room() / (8 * (columns.end - columns.start).max(1))).max(1);
-        // Whole tiles and blocks are computed, and of few observations too.
+        // The kernel computes whole tiles and blocks even for few observations.
         let (tile, block, work) = (u64::from(TILE), BLOCK as u64, limits.work / term.cost());
         width = width.min(columns.end - columns.start).clamp(1, (work / (tile * block)).max(1));
         let tiles = width.next_multiple_of(tile);
@@ -463,7 +464,7 @@ impl<T: Element> ObservationPairs<'_, T> {
             let places = operand.places(range);
             operand.table.window(3 * words * places.start..3 * words * places.end)
         });
-        // Numbers count only beside each other, and may be beyond the kernel's.
+        // Only the differences between indices matter; the indices themselves may exceed the kernel's u32.
         let [row0, col0] = [&rows, &columns].map(|range| range.start - rows.start.min(columns.start));
         let lds = all_columns.end - all_columns.start;
         let [first, end] = [rows.start, rows.end].map(|row| 2 * (self.sums0 + lds * (row - all_rows.start)));

@@ -1,4 +1,4 @@
-//! Distances into a stored array, tile by tile: they need not fit the host.
+//! Distances written into a stored array tile by tile, so that they need not fit host memory.
 
 use std::{borrow::Cow, ops::Range, sync::Arc};
 
@@ -14,25 +14,24 @@ use crate::{
     extent::to_usize, linalg::Matrix, store::ArrayWriter,
 };
 
-/// Writes what [`pairwise`](super::pairwise) gives, to the last bit, into an array of f64 or f32, and finishes it. Waits.
+/// Writes the result of [`pairwise`](super::pairwise), the same to the bit, into an array of f64 or f32, and finishes the array. Waits.
 ///
-/// Tile by tile, but for those that are there: after [`ArrayWriter::resume`] it goes on where another process was stopped. The words of
-/// its job should name all that distances depend on: the data, the metric, the options and the device. Of `x` with itself, where the
-/// metric is symmetric and tiles are squares, each tile above the diagonal is written as the copy of the one below. Progress is in
-/// shares of the rows.
+/// Computes tile by tile and skips tiles that are written already: after [`ArrayWriter::resume`] it continues where another process was stopped.
+/// The job text of the array should name everything that the distances depend on: the data, the metric, the options and the device. Without `y`,
+/// if the metric is symmetric and tiles are squares, each tile above the diagonal is written as the transpose of the tile below. Progress is
+/// reported as a share of the rows.
 ///
 /// # Shapes
 /// As [`pairwise`](super::pairwise); the array has the shape of its result.
 ///
 /// # Errors
-/// As [`pairwise`](super::pairwise), the [`Error::Budget`] being for what is below; [`Error::Argument`] for an array of another type;
-/// [`Error::Shape`] for one of another shape; [`Error::Io`] and [`Error::Chunk`] for a tile that cannot be written. What was written
-/// stays.
+/// As [`pairwise`](super::pairwise), with [`Error::Budget`] for the memory stated below; [`Error::Argument`] for an array of another type;
+/// [`Error::Shape`] for an array of another shape; [`Error::Io`] and [`Error::Chunk`] for a tile that cannot be written. Written tiles stay.
 ///
 /// # Cost
-/// As [`pairwise`](super::pairwise), each pair of `x` with itself twice unless tiles are squares. On the host, instead of 8
-/// bytes a pair, up to 24 for each element of a tile, or 48 where two tiles are written at once. Tiles whose sides are multiples of 64
-/// lose nothing.
+/// As [`pairwise`](super::pairwise), but without `y` each pair is computed twice unless tiles are squares. Host memory: instead of 8 bytes for
+/// each pair, up to 24 for each element of a tile, or 48 if two tiles are written at once. Tiles whose sides are multiples of 64 waste no
+/// computation.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -67,11 +66,11 @@ pub fn write_pairwise<T: Element>(
     write_squares((x, y), metric, options, run, writer, None)
 }
 
-/// Writes what [`pairwise_counted`](super::pairwise_counted) gives where elements may be missing: besides the distances of [`write_pairwise`],
-/// into `shared` of u64 the number of features that both have, each tile before that of distances.
+/// Writes the result of [`pairwise_counted`](super::pairwise_counted) if elements may be missing: the distances as [`write_pairwise`] does, and
+/// into `shared` of u64 the number of features that both observations have. Each tile of `shared` is written before that of the distances.
 ///
 /// # Errors
-/// As [`write_pairwise`]; [`Error::Argument`] where missing elements are propagated, and for tiles of two shapes.
+/// As [`write_pairwise`]; [`Error::Argument`] if missing elements are propagated, and if the two arrays have different tile shapes.
 pub fn write_pairwise_counted<T: Element>(
     x: &Tensor<T>,
     y: Option<&Tensor<T>>,
@@ -123,7 +122,7 @@ fn write_squares<T: Element>(
         let (distances, counts) = tiles.square(rows, columns, shared.is_some())?;
         let other = [index[1], index[0]];
         let is_copied = by_two && index[0] != index[1] && !is_written(&other)?;
-        // Numbers first: where there are distances, they are there.
+        // Counts are written first, so that every written tile of distances has its counts.
         let counted = shared.as_ref().zip(counts.as_ref());
         for (writer, values) in counted.into_iter().chain([(&writer, &distances)]) {
             let put = || put(writer, &index, values.data());
@@ -141,8 +140,8 @@ fn write_squares<T: Element>(
     writer.finish()
 }
 
-/// Writes what [`condensed`](super::condensed) gives, to the last bit, into an array of f64 or f32 with one axis, and finishes it. Waits.
-/// Otherwise as [`write_pairwise`], which has an example.
+/// Writes the result of [`condensed`](super::condensed), the same to the bit, into an array of f64 or f32 with one axis, and finishes the array.
+/// Waits. Otherwise the same as [`write_pairwise`], which has an example.
 ///
 /// # Shapes
 /// As [`condensed`](super::condensed); the array has m (m - 1) / 2 elements.
@@ -151,8 +150,8 @@ fn write_squares<T: Element>(
 /// As [`write_pairwise`]; [`Error::Argument`] for a metric that is not symmetric.
 ///
 /// # Cost
-/// As [`condensed`](super::condensed), but on the host, instead of 8 bytes a pair, up to 24 for each element of a tile. A
-/// tile is some pairs in a row: of one that is shorter than 64 m, whole tiles of 64 x 64 pairs are computed for narrower ones.
+/// As [`condensed`](super::condensed), but host memory is up to 24 bytes for each element of a tile instead of 8 for each pair. A tile is a
+/// range of consecutive pairs. A tile of fewer than 64 m pairs still computes whole blocks of 64 x 64 pairs.
 pub fn write_condensed<T: Element>(
     x: &Tensor<T>,
     metric: Metric,
@@ -175,14 +174,14 @@ pub fn write_condensed<T: Element>(
     writer.finish()
 }
 
-/// The host's memory for a tile of distances: computed, transposed and encoded. Twice that where the tile on the other side of the diagonal is
-/// written at the same time, and twice where numbers of features are, too.
+/// Returns the host memory for a tile of distances: computed, transposed and encoded. The memory doubles if the mirrored tile is written at the
+/// same time, and doubles again if feature counts are written.
 pub(super) fn tile_needs(is_lower: bool, tile: [u64; 2], shape: [u64; 2], counted: bool) -> Needs {
     let tiles = if is_lower && tile[0] == tile[1] { 2 } else { 1 } * if counted { 2 } else { 1 };
     Needs::host(3 * 8 * tiles) * tile[0].min(shape[0]) * tile[1].min(shape[1])
 }
 
-/// Extents of a whole tile, of an array that is as expected.
+/// Returns the extents of a whole tile, after a check of the array's type and shape.
 fn tile_shape<const N: usize>(writer: &ArrayWriter, shape: [u64; N]) -> Result<[u64; N]> {
     let spec = writer.spec();
     if !matches!(spec.dtype, Some(StoredType::F32 | StoredType::F64)) {
@@ -198,21 +197,21 @@ fn tile_shape<const N: usize>(writer: &ArrayWriter, shape: [u64; N]) -> Result<[
     })
 }
 
-/// One call.
+/// The state of one call.
 struct Tiles<'a, 'w, T: Element> {
     job: Job<'a, T>,
     pool: Arc<ThreadPool>,
     side: u64,
-    /// Blocks tell nothing.
+    /// The run, without progress reports.
     run: Run,
     progress: &'w Progress,
-    /// Tiles in all, and those that are written.
+    /// The total number of tiles, and the number of written tiles.
     count: u64,
     written: u64,
 }
 
 impl<'a, 'w, T: Element> Tiles<'a, 'w, T> {
-    /// Tiles that need so much; `is_written` tells which are there already.
+    /// Prepares tiles that take `needs`; `is_written` returns whether a tile is written already.
     ///
     /// # Errors
     /// As [`Measure::side`](super::job::Measure::side).
@@ -228,14 +227,14 @@ impl<'a, 'w, T: Element> Tiles<'a, 'w, T> {
         let pool = device.pool()?.clone();
         let silent = Run { progress: Progress::default(), ..run.clone() };
         let count = writer.tiles().count() as u64;
-        // Tiles that are there are read, which takes time.
+        // Checking a written tile reads it, which takes time.
         let whole = |tile: Vec<u64>| run.cancel.check().and_then(|()| is_written(&tile));
         let written =
             writer.tiles().try_fold(0, |written, tile| Ok::<_, Error>(written + u64::from(whole(tile)?)))?;
         Ok(Self { job, pool, side, run: silent, progress: &run.progress, count, written })
     }
 
-    /// The distances of some observations of x from some of y, and the numbers of features that both have if these are counted.
+    /// Returns the distances from some observations of x to some of y, and the numbers of features that both have if `counted`.
     fn square(
         &self,
         rows: Range<u64>,
@@ -260,7 +259,7 @@ impl<'a, 'w, T: Element> Tiles<'a, 'w, T> {
         if is_lower && rows == columns {
             [Some(&mut out), counts.as_mut()].into_iter().flatten().for_each(mirror);
         } else if is_lower && rows.start + 1 < columns.end {
-            // Distances above the diagonal are made below it.
+            // Distances above the diagonal are computed below the diagonal and transposed.
             self.job.each_block_of([columns, rows], self.side, &self.run, |block| {
                 for (out, values) in each(&mut out, &mut counts, block) {
                     let turned = self.pool.install(|| transposed(&values, block.columns.len()));
@@ -276,7 +275,7 @@ impl<'a, 'w, T: Element> Tiles<'a, 'w, T> {
         Ok((out, counts))
     }
 
-    /// The distances of some pairs of the condensed form.
+    /// Returns the distances of a range of pairs of the condensed form.
     fn run_of_pairs(&self, m: usize, pairs: Range<usize>) -> Result<Vec<f64>> {
         let mut out = zeros(pairs.len())?;
         let [(first, row), (last, last_row)] = [pairs.start, pairs.end - 1].map(|pair| observations(m, pair));
@@ -301,7 +300,7 @@ impl<'a, 'w, T: Element> Tiles<'a, 'w, T> {
         Ok(out)
     }
 
-    /// Tells that more tiles are written, as a share of the rows.
+    /// Reports that `more` tiles are written, as a share of the rows.
     fn tell(&mut self, more: u64) {
         self.written += more;
         let mut status = Status::new(0, 1, self.job.extents()[0] as u64);
@@ -311,7 +310,7 @@ impl<'a, 'w, T: Element> Tiles<'a, 'w, T> {
     }
 }
 
-/// The matrices that a block fills, each with the block's values of it.
+/// Returns the matrices that a block fills, each with the block's values for it.
 fn each<'a>(
     distances: &'a mut Matrix,
     counts: &'a mut Option<Matrix>,
@@ -336,7 +335,7 @@ fn put(writer: &ArrayWriter, index: &[u64], values: &[f64]) -> Result<()> {
     }
 }
 
-/// The observations of a pair of the condensed form, the lower one first.
+/// Returns the two observations of a pair of the condensed form, the lower index first.
 fn observations(m: usize, pair: usize) -> (usize, usize) {
     let (mut first, mut end) = (0, m);
     while end - first > 1 {
@@ -346,7 +345,7 @@ fn observations(m: usize, pair: usize) -> (usize, usize) {
     (first, pair - condensed_place(m, first, first + 1) + first + 1)
 }
 
-/// Rows made columns, in tiles that a cache holds.
+/// Transposes rows and columns, in tiles that fit a cache.
 fn transposed(values: &[f64], width: usize) -> Vec<f64> {
     const TILE: usize = 64;
     let height = values.len() / width;
@@ -368,7 +367,7 @@ mod tests {
     use super::*;
     use crate::distance::{condensed_len, condensed_place};
 
-    /// Also where numbers of pairs pass 2^30, 2^31 and 2^32.
+    /// Includes pair counts beyond 2^30, 2^31 and 2^32.
     #[test]
     fn pairs_of_many_observations() {
         for m in [2, 3, 64, 65, 46_341, 46_342, 65_536, 65_537, 92_683, 3_000_000_000] {

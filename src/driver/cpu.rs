@@ -1,4 +1,4 @@
-//! The CPU as a device: host memory, and a thread pool of its own that decoding shares.
+//! The CPU as a device: host memory, and a thread pool of its own that is also used for decoding.
 
 mod lines;
 
@@ -16,14 +16,14 @@ use crate::{
     waiting::install,
 };
 
-/// The alignment that an application's memory needs to be lent: allocators give it to all but small objects.
+/// The minimum alignment of an application's memory that can be lent: allocators align all but small objects so.
 const LENT_ALIGNMENT: usize = 16;
 
 /// Memory of the cpu device.
 #[derive(Debug)]
 pub(crate) struct CpuMemory {
     lines: RwLock<CpuBytes>,
-    /// Bytes that were asked for.
+    /// The number of bytes that the caller asked for.
     bytes: u64,
     free: Arc<FreeList>,
 }
@@ -49,7 +49,7 @@ impl CpuMemory {
     }
 }
 
-/// Staging of the cpu device: lines that change places with a buffer's own, so that an upload copies nothing.
+/// Staging of the cpu device: memory that is swapped with a buffer's own memory, so that an upload copies nothing.
 #[derive(Debug)]
 pub(crate) struct CpuStaging {
     lines: HostLines,
@@ -62,9 +62,8 @@ impl CpuStaging {
     }
 }
 
-/// The cpu driver. Calls run to their end before they return. Launches of several threads run at once, and wait for one
-/// another where one writes what the other uses; `queue` is held while a launch takes its buffers, so that no two each wait
-/// for a buffer that the other has.
+/// The cpu driver. A call returns when its work is complete. Several threads can launch at once. A launch waits for another one if one of the two
+/// writes a buffer that the other uses. `queue` is locked while a launch locks its buffers, so that two launches cannot deadlock.
 #[derive(Debug)]
 pub(crate) struct CpuDriver {
     info: DeviceInfo,
@@ -93,7 +92,7 @@ impl CpuDriver {
         Self { info, limits, pool, queue: Mutex::new(()), free: Arc::default() }
     }
 
-    /// The limits of a CPU with so many threads: those of kernels that index with u32.
+    /// Returns the limits of a CPU with `threads` threads: those of kernels that index with u32.
     pub(crate) fn limits(threads: usize) -> Limits {
         Limits {
             binding: (u32::MAX as u64) & !63,
@@ -103,7 +102,7 @@ impl CpuDriver {
             workgroup_size: 1024,
             alignment: 64,
             step: 8 << 20,
-            // Four for each thread, so that few wait for the last.
+            // Four workgroups for each thread, so that few threads wait for the last one.
             fill: u32::try_from(4 * threads).unwrap_or(u32::MAX),
             processors: 0,
             work: Limits::SMALL_WORK,
@@ -113,7 +112,7 @@ impl CpuDriver {
         }
     }
 
-    /// Lines of a freed buffer, if there is one of the size, else new ones.
+    /// Returns the memory of a freed buffer of this size, or new memory if there is none.
     fn lines(&self, bytes: u64) -> Result<CpuBytes> {
         self.free.take(bytes).map_or_else(|| CpuBytes::new(bytes), Ok)
     }
@@ -123,7 +122,7 @@ impl CpuDriver {
     }
 }
 
-/// The processor's name, where the system tells.
+/// Returns the processor's name if the system reports it, otherwise the architecture.
 fn processor() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
@@ -138,7 +137,7 @@ fn cpu(memory: &Memory) -> Result<&CpuMemory> {
     }
 }
 
-/// A lock on a buffer, held while a launch uses it.
+/// A lock on a buffer, which is held while a launch uses the buffer.
 enum Guard<'a> {
     Read(RwLockReadGuard<'a, CpuBytes>),
     Write(RwLockWriteGuard<'a, CpuBytes>),
@@ -189,7 +188,7 @@ impl Driver for CpuDriver {
     }
 
     fn lend(&self, bytes: &'static [u8]) -> Option<Memory> {
-        // Kernels take whole words.
+        // Kernels access whole words.
         let fits = bytes.as_ptr().addr().is_multiple_of(LENT_ALIGNMENT) && bytes.len().is_multiple_of(4);
         let lines = RwLock::new(CpuBytes::Lent(bytes));
         fits.then(|| {
@@ -249,11 +248,11 @@ impl Driver for CpuDriver {
         let _queue = self.enter();
         let whole = dst.offset == 0 && dst.bytes.next_multiple_of(16) == cpu(dst.memory)?.bytes;
         let mut memory = cpu(dst.memory)?.write();
-        // Guard words behind the elements stay what they are.
+        // The guard words behind the elements keep their values.
         if whole && memory.len() == slot.lines.len() {
             slot.lines.swap(&mut memory);
         } else {
-            // Whole words, which may end behind the slot's last byte.
+            // Copies whole words, the last of which may end behind the slot's last byte.
             window_mut(&mut memory, dst).copy_from_slice(&slot.lines.bytes()[..to_usize(dst.bytes)]);
         }
         Ok(Fence::Passed)

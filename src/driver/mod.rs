@@ -1,7 +1,7 @@
-//! The whole contract of a backend: bytes in, bytes out, launch a named kernel.
+//! The interface of a backend: allocate, move bytes, launch a named kernel.
 //!
-//! A driver knows no operation, element type or shape. Verbs go through `dyn Driver`; nouns are closed enums, so a
-//! driver unwraps its own variant and answers [`foreign`] for any other, which operations refuse before.
+//! A driver knows no operation, element type or shape. Its functions are called through `dyn Driver`; its objects are closed enums. So a driver
+//! unwraps its own variant and returns [`foreign`] for any other one, which operations refuse before.
 
 pub(crate) mod cpu;
 #[cfg(feature = "cuda")]
@@ -17,12 +17,12 @@ use crate::{
     kernel::{Access, Grid, KernelDef, Spec},
 };
 
-/// The error for memory of another device.
+/// Returns the error for memory of another device.
 pub(crate) fn foreign(backend: &'static str) -> Error {
     Error::argument(backend, "memory", "is of another device")
 }
 
-/// A device's memory. Freed on drop, after the last use that was enqueued.
+/// A device's memory. It is freed on drop, after the last use that was enqueued.
 #[derive(Debug)]
 pub(crate) enum Memory {
     /// Host memory of the cpu driver.
@@ -36,8 +36,8 @@ pub(crate) enum Memory {
 }
 
 impl Memory {
-    /// True where both are of one buffer, which no launch may write and use otherwise: wgpu refuses it too late, with all that
-    /// is recorded before. An application's buffer can be several tensors.
+    /// Returns true if both memories are one buffer: several tensors can share an application's buffer. A launch may
+    /// not write such a buffer and also use it as another argument: wgpu would refuse it too late, with all other recorded commands.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             #[cfg(feature = "wgpu")]
@@ -47,21 +47,21 @@ impl Memory {
     }
 }
 
-/// A host-side slot that the copy queue can read.
+/// Host memory from which the copy queue can upload.
 #[derive(Debug)]
 pub(crate) enum Staging {
-    /// Host memory that changes places with a buffer.
+    /// Host memory that is swapped with a buffer's memory.
     Cpu(cpu::CpuStaging),
     /// Page-locked host memory.
     #[cfg(feature = "cuda")]
     Cuda(cuda::CudaStaging),
-    /// Host memory with a buffer that can be mapped.
+    /// Host memory, and a buffer that can be mapped.
     #[cfg(feature = "wgpu")]
     Wgpu(wgpu::WgpuStaging),
 }
 
 impl Staging {
-    /// The slot's bytes, to be filled for the next upload; waits until the last upload from it has ended.
+    /// Returns the slot's bytes, to be filled for the next upload. Waits until the last upload from the slot has ended.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         match self {
             Self::Cpu(staging) => staging.bytes_mut(),
@@ -76,28 +76,28 @@ impl Staging {
 /// A point in a copy queue.
 #[derive(Debug)]
 pub(crate) enum Fence {
-    /// Already passed, or ordered by the queue itself.
+    /// The point has been passed already, or the queue itself keeps the order.
     Passed,
     /// An event of the copy stream.
     #[cfg(feature = "cuda")]
     Cuda(std::sync::Arc<cudarc::driver::CudaEvent>),
 }
 
-/// Bytes on their way from the device.
+/// Bytes that are being copied from the device.
 #[derive(Debug)]
 pub(crate) enum Download {
-    /// Already here.
+    /// The bytes have arrived.
     Ready(Vec<u8>),
-    /// In page-locked memory that is being filled.
+    /// Page-locked memory that is being filled.
     #[cfg(feature = "cuda")]
     Cuda(cuda::CudaDownload),
-    /// In a buffer that is being mapped.
+    /// A buffer that is being mapped.
     #[cfg(feature = "wgpu")]
     Wgpu(wgpu::WgpuDownload),
 }
 
 impl Download {
-    /// Waits for the bytes.
+    /// Waits for the bytes and returns them.
     pub(crate) fn wait(self) -> Result<Vec<u8>> {
         match self {
             Self::Ready(bytes) => Ok(bytes),
@@ -108,7 +108,7 @@ impl Download {
         }
     }
 
-    /// Waits for the bytes, and copies the first ones.
+    /// Waits for the bytes, and copies the first of them to `out`.
     fn wait_into(self, out: &mut [u8]) -> Result<()> {
         match self {
             #[cfg(feature = "wgpu")]
@@ -120,7 +120,7 @@ impl Download {
         }
     }
 
-    /// [`wait`](Self::wait) for a thread beside those that enqueue, none of which it holds up.
+    /// Waits like [`wait`](Self::wait), in a thread that enqueues nothing, without blocking the threads that enqueue.
     pub(crate) fn wait_aside(self) -> Result<Vec<u8>> {
         match self {
             #[cfg(feature = "wgpu")]
@@ -133,9 +133,9 @@ impl Download {
 /// Bytes on the host.
 #[derive(Debug)]
 pub(crate) enum HostBytes {
-    /// Copied there.
+    /// The bytes were copied to the host.
     Owned(Vec<u8>),
-    /// The first bytes of memory that was the device's.
+    /// The given number of first bytes of memory that belonged to the device.
     Cpu(HostLines, usize),
 }
 
@@ -156,40 +156,40 @@ pub(crate) struct Slice<'a> {
     pub(crate) bytes: u64,
 }
 
-/// One argument of a launch: exactly the bytes of its elements, from the device's alignment on.
+/// One argument of a launch: exactly the bytes of its elements. It starts at a multiple of the device's alignment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ArgSlice<'a> {
     pub(crate) slice: Slice<'a>,
     pub(crate) access: Access,
 }
 
-/// A matrix product for a vendor's library: row-major `c[m, n] (+)= op(a) op(b)`, of f32, or of f64 where both operands are.
+/// A matrix product for a vendor's library: row-major `c[m, n] (+)= op(a) op(b)`, in f32, or in f64 if both operands are f64.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "only the CUDA driver has a vendor's library"))]
 pub(crate) struct GemmCall<'a> {
     pub(crate) m: u32,
     pub(crate) n: u32,
     pub(crate) k: u32,
-    /// Storage type, memory, and element stride between rows, of each operand.
+    /// For each operand: its storage type, its memory, and the number of elements from one row to the next.
     pub(crate) a: (crate::DType, Slice<'a>, u32),
     pub(crate) b: (crate::DType, Slice<'a>, u32),
     pub(crate) c: (Slice<'a>, u32),
-    /// For each operand, true where it is stored transposed.
+    /// For each operand, true if it is stored transposed.
     pub(crate) transpose: [bool; 2],
-    /// True where the product is added to `c`.
+    /// True if the product is added to `c`.
     pub(crate) accumulate: bool,
 }
 
-/// One device. Calls enqueue in program order and may return before the work is done; they may come from any thread.
+/// A device. Calls enqueue work in program order and may return before it is done. Any thread may call them.
 pub(crate) trait Driver: fmt::Debug + Send + Sync {
-    /// The name and properties of the device.
+    /// Returns the name and properties of the device.
     fn info(&self) -> &DeviceInfo;
-    /// The limits that were granted, or lower ones if it was opened with those.
+    /// Returns the limits that were granted, or lower ones if the device was opened with lower limits.
     fn limits(&self) -> &Limits;
-    /// At least `bytes` bytes (a multiple of 16, never none) of unspecified content.
+    /// Allocates at least `bytes` bytes (a multiple of 16, never 0) of undefined content.
     fn alloc(&self, bytes: u64) -> Result<Memory>;
-    /// [`alloc`](Self::alloc) of memory that an upload fills first, which need not wait for what is enqueued. May wait on the host
-    /// for earlier uploads to be used, so that they do not pile up.
+    /// Allocates like [`alloc`](Self::alloc) memory that an upload fills first, so that the upload need not wait for
+    /// enqueued work. May block the host until earlier uploads have been used, so that uploads do not accumulate.
     fn alloc_for_upload(&self, bytes: u64) -> Result<Memory> {
         self.alloc(bytes)
     }
@@ -197,32 +197,32 @@ pub(crate) trait Driver: fmt::Debug + Send + Sync {
     fn clear(&self, dst: Slice<'_>) -> Result<()>;
     /// Copies between windows of equal length in different memories; offsets and lengths are multiples of 4.
     fn copy(&self, src: Slice<'_>, dst: Slice<'_>) -> Result<()>;
-    /// Copies small host data; `bytes` is free again on return. Offset and length are multiples of 4.
+    /// Copies small host data to a window; the caller may reuse `bytes` on return. Offset and length are multiples of 4.
     fn write(&self, dst: Slice<'_>, bytes: &[u8]) -> Result<()>;
-    /// Starts a copy to the host, ordered after everything enqueued. Offset and length are multiples of 4.
+    /// Starts a copy to the host, after everything that is enqueued. Offset and length are multiples of 4.
     fn download(&self, src: Slice<'_>) -> Result<Download>;
-    /// Waits for everything enqueued and copies the first bytes of a window. Offset and length of that are multiples of 4.
+    /// Waits for everything that is enqueued and copies the first bytes of a window. The window's offset and length are multiples of 4.
     fn read(&self, src: Slice<'_>, out: &mut [u8]) -> Result<()> {
         self.download(src)?.wait_into(out)
     }
-    /// Bytes of the host as memory that is only read, where the device can use them where they are. They are there as long as the memory
-    /// is, and no longer: nothing may keep them.
+    /// Wraps host bytes as read-only memory if the device can use them in place. The bytes are valid only as long as
+    /// the memory: nothing may keep references to them.
     fn lend(&self, _bytes: &'static [u8]) -> Option<Memory> {
         None
     }
-    /// The first bytes of some memory, for the host. Waits. Copies nothing where the host can use the memory itself.
+    /// Returns the first bytes of some memory to the host, after waiting for enqueued work. Copies nothing if the host can use the memory itself.
     fn take(&self, memory: Memory, bytes: usize) -> Result<HostBytes> {
         let words = bytes.next_multiple_of(4) as u64;
         let mut taken = self.download(Slice { memory: &memory, offset: 0, bytes: words })?.wait()?;
         taken.truncate(bytes);
         Ok(HostBytes::Owned(taken))
     }
-    /// Makes a kernel ready, so that a launch does not wait for a compiler. Without it, the first launch does.
+    /// Compiles and loads a kernel, so that a launch does not wait for the compiler. Without this call, the first launch compiles it.
     fn prepare(&self, _kernel: &'static KernelDef, _spec: Spec<'_>) -> Result<()> {
         Ok(())
     }
-    /// Runs a kernel. Its outputs may be left half done where `cancel` is set meanwhile. Checked by
-    /// [`Device::launch`](crate::Device::launch): window sizes, access, grid, params.
+    /// Runs a kernel. If `cancel` is set meanwhile, its outputs may be incomplete.
+    /// [`Device::launch`](crate::Device::launch) has checked window sizes, access, grid and parameters.
     fn launch(
         &self,
         kernel: &'static KernelDef,
@@ -232,28 +232,28 @@ pub(crate) trait Driver: fmt::Debug + Send + Sync {
         params: &[u8],
         cancel: Option<&Cancel>,
     ) -> Result<()>;
-    /// A slot for uploads of up to `bytes` bytes.
+    /// Makes a slot for uploads of up to `bytes` bytes.
     fn staging(&self, bytes: u64) -> Result<Staging>;
-    /// Enqueues a copy of the slot's first `dst.bytes` bytes on the copy queue.
+    /// Enqueues, on the copy queue, a copy of the slot's first `dst.bytes` bytes.
     fn upload(&self, slot: &mut Staging, dst: Slice<'_>) -> Result<Fence>;
-    /// Makes what is enqueued from now on wait for the fence.
+    /// Makes all work that is enqueued from now on wait for the fence.
     fn order_after(&self, fence: &Fence) -> Result<()>;
-    /// True once it is gone, as far as calls have found out.
+    /// Returns true once a call has found that the device is lost.
     fn is_lost(&self) -> bool {
         false
     }
-    /// Submits what is pending and waits for all of it.
+    /// Submits all pending work and waits for it.
     fn synchronize(&self) -> Result<()>;
-    /// The vendor library's product, where there is one that can do this call.
+    /// Computes a product by the vendor's library. Returns `None` if there is no library, or if it does not support this call.
     fn gemm(&self, _call: &GemmCall<'_>) -> Option<Result<()>> {
         None
     }
-    /// This driver, where it is the CUDA driver: for slices that an application shares.
+    /// Returns this driver if it is the CUDA driver, for slices that an application shares.
     #[cfg(feature = "cuda")]
     fn cuda(&self) -> Option<&cuda::CudaDriver> {
         None
     }
-    /// This driver, where it is the wgpu driver: for buffers that an application shares.
+    /// Returns this driver if it is the wgpu driver, for buffers that an application shares.
     #[cfg(feature = "wgpu")]
     fn wgpu(&self) -> Option<&wgpu::WgpuDriver> {
         None

@@ -8,12 +8,12 @@ use crate::extent::to_usize;
 /// One axis of a box.
 #[derive(Clone, Debug)]
 pub(crate) struct BoxAxis {
-    /// Extents of the input and of the output.
+    /// The extents of the input and of the output along the axis.
     pub(crate) n: u64,
     pub(crate) m: u64,
-    /// The coordinate in the input of the first output.
+    /// The index in the input of the position of the first output.
     pub(crate) offset: u64,
-    /// None where the axis is left alone; then the output is the input's whole extent.
+    /// The weights; `None` if the axis is not filtered, in which case the output has the input's whole extent.
     pub(crate) taps: Option<Taps>,
 }
 
@@ -22,22 +22,22 @@ impl BoxAxis {
         Self { n, m: n, offset: 0, taps }
     }
 
-    /// The axis again, left alone unless its taps are of a kind.
+    /// Returns a copy of the axis that is filtered only if `is` holds for its taps.
     pub(super) fn only_if(&self, is: impl FnOnce(&Taps) -> bool) -> Self {
         Self { taps: self.taps.clone().filter(is), ..self.clone() }
     }
 
-    /// The number of elements that a sum along it reaches to either side.
+    /// Returns the number of elements to either side that a sum along the axis covers.
     pub(super) fn radius(&self) -> u64 {
         self.taps.as_ref().map_or(0, Taps::radius)
     }
 
-    /// The number of weights of a sum along it; 0 where there are none.
+    /// Returns the number of weights of a sum along the axis; 0 if the axis is not filtered.
     pub(crate) fn weights(&self) -> u64 {
         self.taps.as_ref().map_or(0, |taps| taps.weights.len() as u64)
     }
 
-    /// The range of elements that the sums of some outputs meet.
+    /// Returns the range of input elements that the sums of these outputs cover.
     pub(super) fn needed(&self, outputs: &Range<u64>) -> Range<u64> {
         let Some(taps) = &self.taps else { return outputs.clone() };
         let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);

@@ -1,8 +1,9 @@
-//! A box of an array, filtered along some of its axes: which passes, over which panels.
+//! A box of an array, filtered along some of its axes: its passes and their panels.
 //!
-//! A box has the extents of its input and of its output along each axis, and where in the input the first output is: for a whole array
-//! they are the same, and 0; for a block with a halo on both sides the output is smaller, and begins at the radius. What a sum is made of
-//! depends on nothing else, and how it is made on nothing at all: any boxes give the same bits.
+//! A box has, along each axis, the extents of its input and of its output, and the index in the input of the first output. For a whole
+//! array both extents are the same, and the index is 0. For a block with a halo on both sides the output is smaller, and the index is the
+//! radius. The terms of a sum depend on nothing else, and the way in which they are added does not depend on the box, so any boxes give
+//! the same result to the bit.
 
 use std::ops::Range;
 
@@ -21,39 +22,40 @@ use crate::{
     untyped::{Untyped, empty_of},
 };
 
-/// A filter of a box, in arithmetic and rounding that the caller chose.
+/// The filter of a box, with the arithmetic and the rounding that the caller chose.
 #[derive(Clone, Debug)]
 pub(crate) struct Filter {
     pub(crate) op: &'static str,
     pub(crate) axes: Vec<BoxAxis>,
-    /// True where sums are in f32 that would be in f64.
+    /// True if sums that would be in f64 are in f32.
     pub(crate) narrow: bool,
-    /// True where sums are made as scipy makes them: along each axis truncated to the output's type, if that is one of integers.
+    /// True if sums are computed like scipy's: an integer output is truncated to its type after each axis.
     pub(crate) as_scipy: bool,
-    /// The way in which sums change the output: they replace it, or, where it is of their type, are combined with it.
+    /// The way in which sums change the output: they replace it, or, if it has their type, are combined with it.
     pub(crate) combine: Combine,
 }
 
-/// The types and the rounding of a pass's sums.
+/// The type and the rounding of a pass's sums.
 #[derive(Clone, Copy)]
 struct End {
-    /// The type that they are made in: f32 or f64.
+    /// The type in which sums are computed: f32 or f64.
     real: DType,
-    /// True where they are the outputs.
+    /// True if the sums are the final outputs.
     is_last: bool,
-    /// The code of the type that they are truncated to, and 1; or 0.
+    /// One more than the code of the type that sums are truncated to; 0 if they are not truncated.
     truncate: u32,
-    /// True where elements as far from the centre are added first: as scipy does it, and where no rounding shows.
+    /// True if elements at the same distance from the centre are added first, as in scipy; also for 8-bit inputs and outputs, where
+    /// rounding does not show.
     is_paired: bool,
 }
 
-/// Most elements along an axis that is filtered, and in its weights: kernels count twice as many with a sign in 32 bits.
+/// The maximum number of elements, and of weights, along a filtered axis: kernels use signed 32-bit integers of up to twice this number.
 const EXTENT: u64 = 1 << 29;
 
 impl Filter {
-    /// A whole array of that shape, filtered along the named axes. With [`Rounding::Scipy`] sums have scipy's terms, since a last bit may
-    /// make another number of a truncated one; else weights that reach beyond an axis are [folded](Taps::folded), and an axis of one element is
-    /// left alone where its mean is the element.
+    /// Makes the filter of a whole array of this shape along `axes`. With [`Rounding::Scipy`] sums have the same terms as in scipy, since
+    /// a difference in the last bit may change a truncated number. Otherwise weights that reach beyond an axis are
+    /// [folded](Taps::folded), and an axis of one element is not filtered if that would not change the element.
     pub(crate) fn new(
         op: &'static str,
         shape: &[u64],
@@ -74,21 +76,21 @@ impl Filter {
         Self { op, axes: box_axes, narrow: false, as_scipy, combine: Combine::Replace }
     }
 
-    /// The filter of the elements times `scale`.
+    /// Multiplies the elements by `scale` before they are filtered.
     pub(crate) fn rescale(&mut self, scale: f64) {
         let taps = self.first_taps();
         taps.rescale(scale);
         taps.constant /= scale;
     }
 
-    /// The taps along the first axis that is filtered; along the last one where none is.
+    /// Returns the taps along the first filtered axis; if no axis is filtered, adds identity taps to the last axis.
     fn first_taps(&mut self) -> &mut Taps {
         let first = self.axes.iter().position(|axis| axis.taps.is_some());
         let axis = first.unwrap_or(self.axes.len() - 1);
         self.axes[axis].taps.get_or_insert_with(Taps::identity)
     }
 
-    /// Makes each output its negative.
+    /// Negates each output.
     pub(crate) fn negate(&mut self) {
         self.axes
             .iter_mut()
@@ -108,7 +110,7 @@ impl Filter {
     }
 
     /// # Errors
-    /// [`Error::Argument`] for an output of a type that arrays of the input's do not become.
+    /// [`Error::Argument`] for an output type that the filter does not support for this input type.
     pub(crate) fn check_type(&self, [from, to]: [DType; 2]) -> Result<()> {
         if [from, DType::F32, DType::F64].contains(&to) {
             return Ok(());
@@ -117,7 +119,7 @@ impl Filter {
         Err(Error::argument(self.op, "out", why))
     }
 
-    /// Filters `x`, which has the inputs in C order, into `out`, which has the outputs. Enqueues; does not wait.
+    /// Filters the input `x` into the output `out`, both in C order. Only enqueues the work, without waiting.
     pub(crate) fn run(&self, x: &dyn Untyped, out: &mut dyn Untyped) -> Result<()> {
         x.device().has(self.op, "out", out.device())?;
         let wide = self.is_wide([x.dtype(), out.dtype()]);
@@ -130,27 +132,28 @@ impl Filter {
         self.run_in(if wide { DType::F64 } else { DType::F32 }, x, out)
     }
 
-    /// True where sums are in f64, for an input and an output of these types.
+    /// True if sums are in f64 for these types of input and output.
     pub(crate) fn is_wide(&self, [from, to]: [DType; 2]) -> bool {
         let wide = from.is_wide() || to.is_wide() || self.as_scipy && to.is_integer();
         wide && !self.narrow
     }
 
-    /// The most arrays of sums that stand beside each other on the way, for a box of a shape.
+    /// Returns the maximum number of intermediate arrays of sums that exist at the same time for a box of this shape.
     pub(crate) fn arrays_between(&self, shape: &[u64], device: &Device, types: [DType; 2]) -> u64 {
         let core: Vec<Range<u64>> = shape.iter().map(|&n| 0..n).collect();
         let axes = self.of_box(shape, &core, &vec![0; shape.len()]).merged();
         let real = if self.is_wide(types) { DType::F64 } else { DType::F32 };
         let limits = device.limits();
         let made = self.passes(axes.clone(), limits, types, real).len() - 1;
-        // Rows of other boxes may end within a word.
+        // The rows of other boxes may end within a word.
         let [from, to] = types;
         let made_of_sums =
             if shares_words(limits, to) { self.passes_to(axes, limits, [from, real], real).len() } else { 0 };
         (made.max(made_of_sums) as u64).min(2)
     }
 
-    /// The filter of a box of that shape, which makes its `core`; `before` that the box has some of its halo along each axis.
+    /// Returns the filter of a box of shape `shape` that computes its `core`; `before` is the number of halo elements before the core
+    /// along each axis.
     pub(crate) fn of_box(&self, shape: &[u64], core: &[Range<u64>], before: &[u64]) -> Self {
         let of_axis = |(i, axis): (usize, &BoxAxis)| BoxAxis {
             n: shape[i],
@@ -161,7 +164,7 @@ impl Filter {
         Self { axes: self.axes.iter().enumerate().map(of_axis).collect(), ..self.clone() }
     }
 
-    /// The same, with sums in f32 or f64.
+    /// Runs the filter with sums in `real`, which is f32 or f64.
     fn run_in(&self, real: DType, x: &dyn Untyped, out: &mut dyn Untyped) -> Result<()> {
         let axes = self.merged();
         let filtered = |axis: &&BoxAxis| axis.taps.is_some();
@@ -188,8 +191,8 @@ impl Filter {
         Ok(())
     }
 
-    /// The passes. Where rows of outputs end within a word, which no strip does, sums go to an array of their type, if that fits the device, and a
-    /// pass of its own makes outputs of them.
+    /// Plans the passes. If rows of outputs end within a word, which strips do not support, sums go to an array of their own type, if it
+    /// fits the device, and a separate pass converts them to outputs.
     fn passes(&self, axes: Vec<BoxAxis>, limits: &Limits, [from, to]: [DType; 2], real: DType) -> Vec<Pass> {
         let has_strip = |passes: &[Pass]| passes.last().is_some_and(|pass| pass.strip.is_some());
         let passes = self.passes_to(axes.clone(), limits, [from, to], real);
@@ -210,8 +213,8 @@ impl Filter {
         of_sums
     }
 
-    /// Passes in ascending order of axes; but where sums are in f32, those of derivatives come first, if that makes the same numbers. The
-    /// others would round to what all elements have in common, which derivatives do not see.
+    /// Plans passes in ascending order of axes. If sums are in f32, axes with derivatives come first, if that gives the same numbers:
+    /// otherwise the other axes would round relative to the elements' common offset, which derivatives remove.
     fn passes_to(
         &self,
         mut axes: Vec<BoxAxis>,
@@ -221,7 +224,7 @@ impl Filter {
     ) -> Vec<Pass> {
         let taps = || axes.iter().filter_map(|axis| axis.taps.as_ref());
         let is_first = |taps: &Taps| taps.is_of_differences();
-        // A constant beyond the ends commutes only if it is 0.
+        // The axes commute only if constants beyond the ends are 0.
         let commute = taps().all(|taps| taps.edge != Edge::Constant || taps.constant == 0.0);
         let is_sorted = taps().map(|taps| !is_first(taps)).is_sorted();
         let stages = if real == DType::F64 || self.as_scipy || !commute || is_sorted { 1 } else { 2 };
@@ -248,7 +251,7 @@ impl Filter {
         passes
     }
 
-    /// The axes, those that are left alone as one where they are neighbours; at least one that is not.
+    /// Returns the axes, with adjacent unfiltered axes merged into one; at least one axis of the result is filtered.
     fn merged(&self) -> Vec<BoxAxis> {
         let mut axes: Vec<BoxAxis> = Vec::new();
         for axis in &self.axes {
@@ -265,14 +268,14 @@ impl Filter {
         axes
     }
 
-    /// Sums along the axes of a pass, panel by panel.
+    /// Computes the sums along the axes of a pass, panel by panel.
     fn pass(&self, pass: &Pass, x: &dyn Untyped, out: &mut dyn Untyped, end: End) -> Result<()> {
         let numbers = numbers(pass, x.device(), end)?;
         let limits = x.device().limits().clone();
         let axis = &pass.axes[pass.first()];
         let sizes = [x.dtype().size(), out.dtype().size()];
         let taps: u64 = pass.axes.iter().map(BoxAxis::weights).sum();
-        // An invocation may make the four outputs of a word by themselves, each of half the weights, and again of all.
+        // An invocation may compute the four outputs of a word separately, each with half of the weights, and then again with all.
         let max = u64::from(limits.iterations) / 6;
         if pass.strip.is_none() && taps >= max {
             return Err(Error::Limit { what: "weights along an axis", requested: taps, max });
@@ -287,7 +290,7 @@ impl Filter {
         }
         let reach = axis.weights().saturating_sub(1);
         let rows = pass.most(axis.m, &limits, sizes, |rows| [1, axis.n.min(rows + reach), rows]);
-        // A strip begins with a word, and so does each part of a row.
+        // A strip begins at a word boundary, and so does each part of a row.
         let unit = if pass.strip.is_some() && shares_words(&limits, out.dtype()) { 4 } else { 1 };
         let rows = (rows / unit * unit).max(unit);
         for array in 0..pass.outer {
@@ -306,7 +309,7 @@ impl Filter {
         Ok(())
     }
 
-    /// One panel: some arrays, and of the first filtered axis some inputs and outputs.
+    /// Launches one panel: some arrays, and along the first filtered axis some inputs and outputs.
     fn launch(
         &self,
         pass: &Pass,
@@ -337,7 +340,7 @@ impl Filter {
         let limits = x.device().limits();
         let batch = arrays.end - arrays.start;
         let [groups, run] = pass.groups(batch, made, to.size(), limits);
-        // Arrays whose sums are along x alone are rows of one.
+        // Arrays that are summed only along x are treated as the rows of one array.
         let [outer, rows] =
             if pass.first() == 2 && pass.strip.is_some() { [1, batch] } else { [batch, extents[1]] };
         let params = Params {
@@ -386,7 +389,7 @@ impl Filter {
     }
 }
 
-/// The numbers that the kernel takes.
+/// Returns the constants and coefficients that the kernel takes.
 fn numbers(pass: &Pass, device: &Device, end: End) -> Result<Box<dyn Untyped>> {
     let taps = || pass.axes.iter().filter_map(|axis| axis.taps.as_ref());
     let constant = |axis: &BoxAxis| axis.taps.as_ref().map_or(0.0, |taps| taps.constant);

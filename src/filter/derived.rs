@@ -1,4 +1,4 @@
-//! Filters made of several Gaussians, and of a caller's own weights.
+//! Filters that combine several Gaussians, and filters with a caller's own weights.
 
 use super::{
     boxes::Filter,
@@ -8,21 +8,21 @@ use super::{
 };
 use crate::{Element, Error, Result, Tensor, kernels::correlate::Combine};
 
-/// An array filtered by a caller's own weights along each axis: `scipy.ndimage.correlate1d` after one another, with origin 0.
+/// Filters an array by a caller's own weights along each axis, like successive calls of `scipy.ndimage.correlate1d` with origin 0.
 ///
-/// Output i along an axis is the sum of `w[t] x[i + t - r]`, with 2 r + 1 weights w. As in scipy, weights that are within 2^-52 of the same on both sides, or of opposite
-/// ones, count as such, and those on the left are taken.
+/// Output i along an axis is the sum of `w[t] x[i + t - r]`, with 2 r + 1 weights w. As in scipy, weights that are symmetric or
+/// antisymmetric within 2^-52 are treated as exactly so, and those on the left are used.
 ///
 /// # Shapes
-/// `x`: one to five axes -> the same. The output is of f32, f64 or the type of `x`.
+/// `x`: one to five axes -> the same. The output type is f32, f64 or the type of `x`.
 ///
 /// # Errors
-/// [`Error::Argument`] for a number of weights that is even, weights that are no finite numbers, a number of values that is not that of the filtered axes,
-/// an axis that does not exist or is named twice, and an output of another type; [`Error::Shape`] for an array of no or of more than five axes; else as
-/// [`gaussian`](super::gaussian()).
+/// [`Error::Argument`] for an even number of weights, weights that are not finite, a number of values that differs from the number of
+/// filtered axes, an axis that does not exist or is named twice, and an output of another type; [`Error::Shape`] for an array without
+/// axes or with more than five; the other errors of [`gaussian`](super::gaussian()).
 ///
 /// # Cost
-/// As [`gaussian`](super::gaussian()); weights without symmetry take twice the products.
+/// The cost of [`gaussian`](super::gaussian()); weights without symmetry take twice the products.
 ///
 /// ```
 /// use teatime::{Device, Tensor, filter::{PerAxis, SeparableOptions, separable}};
@@ -62,19 +62,20 @@ pub fn separable<T: Element, U: Element>(
     Ok(out)
 }
 
-/// The Laplacian of the Gaussian of an array: the sum of its second derivatives along each axis, `scipy.ndimage.gaussian_laplace`.
+/// Computes the Laplacian of the Gaussian of an array, the sum of its second derivatives along each axis, like
+/// `scipy.ndimage.gaussian_laplace`.
 ///
-/// As in scipy, the derivative along an axis has that axis's mode beyond the ends of all of them, and without axes the array is copied.
+/// As in scipy, the term of an axis uses that axis's mode beyond the ends of all axes, and without filtered axes the array is copied.
 ///
 /// # Shapes
-/// As [`gaussian`](super::gaussian()).
+/// See [`gaussian`](super::gaussian()).
 ///
 /// # Errors
-/// As [`gaussian`](super::gaussian()); [`Error::Argument`] for an `order`, which is given by what is computed, for [`Rounding::Scipy`], and without
-/// `preserve_range`.
+/// The errors of [`gaussian`](super::gaussian()); [`Error::Argument`] for an `order`, which the function itself determines, for
+/// [`Rounding::Scipy`], and if `preserve_range` is false.
 ///
 /// # Cost
-/// As many Gaussians as there are filtered axes, and where the output is not of the type that sums are in, an array of that.
+/// One Gaussian for each filtered axis, and, if the output's type differs from that of the sums, an array of the sums' type.
 ///
 /// ```
 /// use teatime::{
@@ -102,20 +103,20 @@ pub fn gaussian_laplace<T: Element, U: Element>(
     derivatives(op, x, &sigma.into(), options, 2, Combine::Add)
 }
 
-/// The length of the gradient of the Gaussian of an array: the root of the sum of the squares of its derivatives along each axis,
-/// `scipy.ndimage.gaussian_gradient_magnitude`.
+/// Computes the gradient magnitude of the Gaussian of an array, the root of the sum of the squares of its derivatives along each axis,
+/// like `scipy.ndimage.gaussian_gradient_magnitude`.
 ///
-/// Modes, and no axes, are as of [`gaussian_laplace`]. Axes that are not named are left alone, as scipy documents it; scipy 1.17 smooths
-/// along them too.
+/// Modes, and calls without filtered axes, are handled as in [`gaussian_laplace`]. Axes that are not named are not filtered, as scipy
+/// documents it; scipy 1.17 smooths along them, too.
 ///
 /// # Shapes
-/// As [`gaussian`](super::gaussian()).
+/// See [`gaussian`](super::gaussian()).
 ///
 /// # Errors
-/// As [`gaussian_laplace`].
+/// See [`gaussian_laplace`].
 ///
 /// # Cost
-/// As [`gaussian_laplace`].
+/// See [`gaussian_laplace`].
 pub fn gaussian_gradient_magnitude<T: Element, U: Element>(
     x: &Tensor<T>,
     sigma: impl Into<PerAxis<f64>>,
@@ -125,18 +126,19 @@ pub fn gaussian_gradient_magnitude<T: Element, U: Element>(
     derivatives(op, x, &sigma.into(), options, 1, Combine::Length)
 }
 
-/// A Gaussian of an array less a wider one: `skimage.filters.difference_of_gaussians`, with [`GaussianOptions::skimage`].
+/// Subtracts a wider Gaussian of an array from a narrower one, like `skimage.filters.difference_of_gaussians`, with
+/// [`GaussianOptions::skimage`].
 ///
-/// `high` is at least as large as `low` along each axis; 1.6 times as large is skimage's default, near to the Laplacian of a Gaussian.
+/// `high` must be at least `low` along each axis. Skimage's default is 1.6 times `low`, which approximates the Laplacian of a Gaussian.
 ///
 /// # Shapes
-/// As [`gaussian`](super::gaussian()).
+/// See [`gaussian`](super::gaussian()).
 ///
 /// # Errors
-/// As [`gaussian`](super::gaussian()); [`Error::Argument`] for an `order`, for [`Rounding::Scipy`], and for a `high` below `low`.
+/// The errors of [`gaussian`](super::gaussian()); [`Error::Argument`] for an `order`, for [`Rounding::Scipy`], and for a `high` below `low`.
 ///
 /// # Cost
-/// Two Gaussians, and where the output is not of the type that sums are in, an array of that.
+/// Two Gaussians, and, if the output's type differs from that of the sums, an array of the sums' type.
 pub fn difference_of_gaussians<T: Element, U: Element>(
     x: &Tensor<T>,
     low: impl Into<PerAxis<f64>>,
@@ -169,7 +171,7 @@ pub fn difference_of_gaussians<T: Element, U: Element>(
     sum(x, &[narrow, wide])
 }
 
-/// Combines what a filter for each axis makes: the derivative of this order along it, and none along the others.
+/// Combines the outputs of one filter per axis, each a derivative of order `order` along its axis, and a Gaussian along the others.
 fn derivatives<T: Element, U: Element>(
     op: &'static str,
     x: &Tensor<T>,
@@ -205,7 +207,7 @@ fn derivatives<T: Element, U: Element>(
 }
 
 /// # Errors
-/// [`Error::Argument`] for what only one Gaussian can have.
+/// [`Error::Argument`] for options that only a single Gaussian supports.
 fn refuse(op: &'static str, axes: usize, options: &GaussianOptions) -> Result<()> {
     if options.order.expand(op, "order", axes)?.iter().any(|&order| order > 0) {
         return Err(Error::argument(op, "order", "above 0, which the filter itself gives"));
@@ -220,7 +222,7 @@ fn refuse(op: &'static str, axes: usize, options: &GaussianOptions) -> Result<()
     Ok(())
 }
 
-/// The sum of the results of some filters, in the type that their sums are in.
+/// Returns the combined outputs of the filters, computed in the type of their sums.
 fn sum<T: Element, U: Element>(x: &Tensor<T>, filters: &[Filter]) -> Result<Tensor<U>> {
     filters.iter().try_for_each(|filter| filter.check_type([T::DTYPE, U::DTYPE]))?;
     let wide = (T::DTYPE.is_wide() || U::DTYPE.is_wide()) && !filters.iter().any(|filter| filter.narrow);

@@ -7,30 +7,31 @@ use super::{
 };
 use crate::{Cancel, DType, Element, Error, Result, Tensor};
 
-/// Axes of which sigma is at most this are left alone.
+/// The largest sigma for which an axis is not filtered.
 const LEAST_SIGMA: f64 = 1e-15;
-/// The highest derivative.
+/// The highest order of a derivative.
 const MOST_ORDER: u32 = 100;
 
-/// The Gaussian filter of an array, or a derivative of it: `scipy.ndimage.gaussian_filter`.
+/// Applies a Gaussian filter to an array, or computes a derivative of it, like `scipy.ndimage.gaussian_filter`.
 ///
-/// `sigma` is the standard deviation along each axis in elements, one for all, or one for each filtered axis.
+/// `sigma` is the standard deviation in elements: one value for all filtered axes, or one for each.
 ///
 /// # Shapes
-/// `x`: one to five axes -> the same. The output is of f32, f64 or the type of `x`.
+/// `x`: one to five axes -> the same. The output type is f32, f64 or the type of `x`.
 ///
 /// # Errors
-/// [`Error::Shape`] for an array of no or of more than five axes; [`Error::Argument`] for a sigma or `truncate` that is negative, infinite or NaN, an
-/// order above 100, a number of values that is not that of the filtered axes, an axis that does not exist or is named twice, an output of
-/// another type, `preserve_range` without order 0, and weights that are no numbers; [`Error::NoF64`] (see [the types](crate::filter#types));
-/// [`Error::Limit`] where weights reach over more rows than a binding of the device has room for, of an array that does not fit it
-/// ([`write_gaussian`](super::write_gaussian) cuts arrays along every axis); [`Error::OutOfMemory`].
+/// [`Error::Shape`] for an array without axes or with more than five; [`Error::Argument`] for a sigma or `truncate` that is negative,
+/// infinite or NaN, an order above 100, a number of values that differs from the number of filtered axes, an axis that does not exist or
+/// is named twice, an output of another type, `preserve_range` set to false with an order above 0, and weights that are not finite;
+/// [`Error::NoF64`] (see [the types](crate::filter#types)); [`Error::Limit`] if the array does not fit a binding of the device, and
+/// neither do the rows that the weights of one output cover ([`write_gaussian`](super::write_gaussian) cuts arrays along every axis);
+/// [`Error::OutOfMemory`].
 ///
 /// # Cost
-/// Per element and axis, r products and 2 r sums, where r is the radius, or the number of elements along the axis where that is less (but
-/// with [`Rounding::Scipy`] the radius always). On the cpu each element is read and written about once for up to three
-/// axes of radii up to 32 or two up to 96, on GPUs for two up to about 24; for each further axis, or larger radii, an array of f32 (or f64) is
-/// written and read again, and on wgpu for outputs below 4 bytes whose rows are no whole words.
+/// Per element and axis, r products and 2 r sums, where r is the radius, or the number of elements along the axis if that is less (with
+/// [`Rounding::Scipy`] always the radius). On the cpu, each element is read and written about once for up to three axes of radii up to
+/// 32, or two of radii up to 96; on GPUs, for two axes of radii up to about 24. For each further axis or larger radius, an array of f32
+/// (or f64) is written and read again; on wgpu, also for outputs of less than 4 bytes whose rows do not end at a whole word.
 ///
 /// ```
 /// use teatime::{Device, Tensor, filter::{GaussianOptions, gaussian}};
@@ -51,13 +52,13 @@ pub fn gaussian<T: Element, U: Element>(
     Ok(out)
 }
 
-/// [`gaussian`] into an array that is there. Enqueues; does not wait.
+/// Computes [`gaussian`] into an existing array. Only enqueues the work, without waiting.
 ///
 /// # Shapes
 /// `x` and `out`: the same, one to five axes.
 ///
 /// # Errors
-/// As [`gaussian`]; [`Error::Shape`] unless `out` has the shape of `x`; [`Error::WrongDevice`].
+/// The errors of [`gaussian`]; [`Error::Shape`] unless `out` has the shape of `x`; [`Error::WrongDevice`].
 pub fn gaussian_into<T: Element, U: Element>(
     x: &Tensor<T>,
     sigma: impl Into<PerAxis<f64>>,
@@ -71,8 +72,8 @@ pub fn gaussian_into<T: Element, U: Element>(
     filter.run(x, out)
 }
 
-/// The filter that makes a Gaussian, or a derivative, of an array of that shape, of type `dtype`. `scale` is what skimage multiplies the
-/// elements of an image by, if it does; `cancel` ends the making of very many weights.
+/// Makes the filter for a Gaussian, or a derivative, of an array of this shape, with an output of type `dtype`. `scale` is the factor
+/// that skimage applies to the elements of an image, if any; `cancel` ends the computation of very many weights.
 pub(super) fn gaussian_of(
     op: &'static str,
     shape: &[u64],
@@ -101,7 +102,7 @@ pub(super) fn gaussian_of(
     Ok(filter)
 }
 
-/// The factor of the elements of an image in skimage, if it has one.
+/// Returns the factor that skimage applies to the elements of an image, if any.
 pub(super) fn image_scale(dtype: DType) -> Option<f64> {
     let most = match dtype {
         DType::F32 | DType::F16 | DType::BF16 | DType::F64 => return None,
@@ -115,7 +116,7 @@ pub(super) fn image_scale(dtype: DType) -> Option<f64> {
     Some(f64::recip(most))
 }
 
-/// The axes that are filtered.
+/// Returns the filtered axes, after checking them.
 pub(super) fn checked_axes(op: &'static str, shape: &[u64], axes: Option<&[usize]>) -> Result<Vec<usize>> {
     let count = shape.len();
     if !(1..=5).contains(&count) {
@@ -133,7 +134,7 @@ pub(super) fn checked_axes(op: &'static str, shape: &[u64], axes: Option<&[usize
     Ok(axes)
 }
 
-/// The taps along each of the filtered axes.
+/// Returns the taps along each of the filtered axes.
 fn gaussian_taps(
     op: &'static str,
     (shape, axes): (&[u64], &[usize]),

@@ -6,16 +6,17 @@ use crate::{
     stable_text::{StableText, fields},
 };
 
-/// The elements beyond the ends of an axis `a b c d`, as in scipy. The pattern goes on where weights reach further than the axis is long.
+/// The elements beyond the ends of an axis `a b c d`, as in scipy. The pattern repeats if weights reach further than the axis is long.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum Mode {
     /// `d c b a | a b c d | d c b a`
     #[default]
     Reflect,
-    /// One number everywhere: `k k k | a b c d | k k k`. Sums along one axis meet this number, too, beyond the ends of the next.
+    /// A constant everywhere: `k k k | a b c d | k k k`. Each axis has this number itself beyond its ends, not a sum along an earlier
+    /// axis.
     Constant(f64),
-    /// The last element: `a a a | a b c d | d d d`
+    /// The nearest element: `a a a | a b c d | d d d`
     Nearest,
     /// `d c b | a b c d | c b a`
     Mirror,
@@ -54,12 +55,12 @@ impl StableText for Mode {
     }
 }
 
-/// One value for all filtered axes, or one for each in their order.
+/// One value for all filtered axes, or one for each filtered axis, in order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PerAxis<T> {
-    /// One value for all.
+    /// One value for all filtered axes.
     All(T),
-    /// As many as there are filtered axes.
+    /// One value for each filtered axis.
     Each(Vec<T>),
 }
 
@@ -88,10 +89,10 @@ impl<T, const N: usize> From<[T; N]> for PerAxis<T> {
 }
 
 impl<T: Clone> PerAxis<T> {
-    /// One for each of `count` axes.
+    /// Returns one value for each of `count` axes.
     ///
     /// # Errors
-    /// [`Error::Argument`] for another number.
+    /// [`Error::Argument`] for another number of values.
     pub(super) fn expand(&self, op: &'static str, name: &'static str, count: usize) -> Result<Vec<T>> {
         match self {
             Self::All(value) => Ok(vec![value.clone(); count]),
@@ -113,16 +114,17 @@ impl<T: StableText> StableText for PerAxis<T> {
     }
 }
 
-/// The rounding of an output of integers.
+/// The rounding of an integer output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Rounding {
-    /// Once, to the nearest; of two as near, to the even one.
+    /// The result is rounded once, to the nearest integer; ties go to the even one.
     #[default]
     Once,
-    /// Towards 0 after each axis, as scipy does: what it makes of constants may be less. Sums are in f64, as scipy's, and so are the
-    /// outputs. In f32 ([`narrow`](GaussianOptions::narrow)) outputs of 8 and 16 bits may be 1 off, where a sum is near a whole number: of
-    /// noise in bytes fewer than 1 in 10,000, of 16 bits 1 in 200; of 32 bits f32 does not hold the numbers.
+    /// The result is rounded towards 0 after each axis, as in scipy, so a constant array may get smaller. Sums are in f64 like scipy's,
+    /// and outputs are the same as scipy's. If sums are in f32 ([`narrow`](GaussianOptions::narrow)), outputs of 8 and 16 bits may be off
+    /// by 1 if a sum is close to an integer: for noise, fewer than 1 in 10,000 outputs of 8 bits, and 1 in 200 of 16 bits. 32-bit
+    /// integers are not represented in f32.
     Scipy,
 }
 
@@ -145,23 +147,23 @@ impl StableText for Rounding {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct GaussianOptions {
-    /// The axes that are filtered, in the order in which values for each are given; they are filtered in ascending order. None: all.
+    /// The filtered axes, in the order in which values for each axis are given; filtering is in ascending order. `None` filters all axes.
     pub axes: Option<Vec<usize>>,
-    /// 0 for the Gaussian, 1 for its derivative, and so on, up to 100.
+    /// The order of the derivative, up to 100; 0 for the Gaussian itself.
     pub order: PerAxis<u32>,
     /// The elements beyond the ends of an axis.
     pub mode: PerAxis<Mode>,
-    /// The reach of weights in standard deviations: the radius is `truncate` sigma + 0.5 without its fraction.
+    /// The reach of weights in standard deviations: the radius is `truncate` sigma + 0.5, rounded down.
     pub truncate: f64,
-    /// The reach of weights in elements, in place of `truncate`.
+    /// The reach of weights in elements, which replaces `truncate`.
     pub radius: Option<PerAxis<u32>>,
-    /// The rounding of an output of integers.
+    /// The rounding of an integer output.
     pub rounding: Rounding,
-    /// True where integers are filtered as they are. Else they are divided by the largest of their type, as skimage makes floats of images.
-    /// (It makes -1 of the least integer, too, which is a little less here.)
+    /// True if integers are filtered as they are. If false, they are divided by the maximum of their type, as skimage converts images to
+    /// floats. (Skimage also clips the minimum integer to -1, which is slightly less here.)
     pub preserve_range: bool,
-    /// True where sums that would be in f64 (of f64, of 32-bit integers or by [`Rounding::Scipy`]) are in f32: faster, and the only way on
-    /// devices that do not [compute in f64](crate::Limits::f64). Other sums stay as they are.
+    /// True if sums that would be in f64 (of f64, of 32-bit integers or by [`Rounding::Scipy`]) are in f32. This is faster, and the only
+    /// way on devices that do not [compute in f64](crate::Limits::f64). Other sums do not change.
     pub narrow: bool,
 }
 
@@ -203,7 +205,7 @@ crate::setters! {
 }
 
 impl GaussianOptions {
-    /// As `skimage.filters` has them: [`Mode::Nearest`], and integers made floats of images.
+    /// Returns the options of `skimage.filters`: [`Mode::Nearest`], and integers converted to floats as for images.
     pub fn skimage() -> Self {
         Self::default().mode(Mode::Nearest).preserve_range(false)
     }
@@ -228,16 +230,17 @@ impl StableText for GaussianOptions {
     }
 }
 
-/// Options of filters with a caller's own weights.
+/// Options of filters with the caller's own weights.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct SeparableOptions {
-    /// The axes that are filtered, in the order in which weights for each are given; they are filtered in ascending order. None: all.
+    /// The filtered axes, in the order in which weights for each axis are given; filtering is in ascending order. `None` filters all
+    /// axes.
     pub axes: Option<Vec<usize>>,
     /// The elements beyond the ends of an axis.
     pub mode: PerAxis<Mode>,
-    /// The rounding of an output of integers.
+    /// The rounding of an integer output.
     pub rounding: Rounding,
-    /// As [`GaussianOptions::narrow`].
+    /// See [`GaussianOptions::narrow`].
     pub narrow: bool,
 }

@@ -1,4 +1,4 @@
-//! Plans of passes: the axes that each filters together, and the part of them that one launch takes.
+//! Plans of passes: the axes that a pass filters together, and the part of them that one launch computes.
 
 use std::ops::Range;
 
@@ -11,43 +11,45 @@ use crate::{
     },
 };
 
-/// Outputs along a last axis that is left alone are elements of a place, up to so many; else it is an axis of its own.
+/// The maximum number of outputs along an unfiltered last axis that are treated as elements of one position; more outputs make it an axis
+/// of its own.
 const fn most_step(limits: &Limits) -> u64 {
     if has_workgroups(limits) { 8 } else { 16 }
 }
 
-/// The cpu has none: its kernel takes whole arrays.
+/// True for devices with workgroups. The cpu has none: its kernel takes whole arrays.
 const fn has_workgroups(limits: &Limits) -> bool {
     limits.workgroup_memory < u32::MAX
 }
 
-/// True for outputs of which several share a word, where kernels store words.
+/// True if several outputs share a word, and kernels can store only whole words.
 pub(super) const fn shares_words(limits: &Limits, output: DType) -> bool {
     output.size() < 4 && !limits.stores_bytes
 }
 
-/// Most products of a launch, so that none takes long.
+/// The maximum number of products of a launch, so that no launch takes long.
 const WORK: u64 = 1 << 35;
-/// Elements around a task's outputs at most, along an axis, where the cpu filters it together with one before: a task is of 256 or more.
-/// With two before it, fewer, since both are summed again there.
+/// The maximum number of elements around a task's outputs, along an axis, if the cpu filters that axis together with one before it; a
+/// task has 256 outputs or more. With two axes before it the maximum is lower, since sums along both are repeated there.
 const AROUND: u64 = 192;
 const AROUND_OF_THREE: u64 = 64;
-/// Times that an invocation goes through the weights of an axis at most for its neighbours: half of them for all together, and all for each
-/// whose sum is not finite, which is made again by itself.
+/// The maximum number of times that an invocation goes through the weights of an axis for its adjacent outputs: half of the weights for
+/// all outputs together, and all weights again for each output whose sum is not finite.
 const AGAIN: u64 = MANY + 1;
-/// Workgroups that a GPU is busy with.
+/// The number of workgroups that keeps a GPU busy.
 const BUSY: u64 = 1 << 12;
 
-/// Arrays of up to three axes, of several elements at each place.
+/// A pass over arrays of up to three axes, with several elements at each position.
 pub(super) struct Pass {
     pub(super) outer: u64,
     pub(super) axes: [BoxAxis; 3],
     pub(super) step: u64,
-    /// None where each output is made by itself.
+    /// The strips; `None` if each output is computed separately.
     pub(super) strip: Option<Strip>,
 }
 
-/// The block of outputs that a workgroup makes at once: `width` elements of each of `rows` rows, whose sums see `columns` elements of a row.
+/// The block of outputs that a workgroup computes at once: `width` elements of each of `rows` rows, whose sums cover `columns` elements
+/// of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Strip {
     pub(super) columns: u64,
@@ -61,15 +63,16 @@ impl Strip {
     }
 }
 
-/// Numbers from one column of so many rows to the next: so many that the invocations that run together read few banks twice.
+/// Returns the distance between consecutive columns of `rows` rows in workgroup memory, padded so that concurrent invocations cause few
+/// bank conflicts.
 pub(super) const fn apart(rows: u64) -> u64 {
     rows + if rows == 16 { 2 } else { 1 }
 }
 
-/// Least outputs of a strip: with fewer most of a workgroup is idle.
+/// The minimum number of outputs of a strip; with fewer outputs, most of a workgroup is idle.
 const LEAST: u64 = 512;
 
-/// The axes of each pass, in ascending order: as many as possible in the last one.
+/// Returns the axes of each pass, in ascending order, with as many axes as possible in the last pass.
 pub(super) fn steps(
     axes: &[BoxAxis],
     limits: &Limits,
@@ -97,13 +100,13 @@ pub(super) fn steps(
     steps
 }
 
-/// The number of elements that stand at each place of the axes before.
+/// Returns the number of elements in these axes.
 fn inner(axes: &[BoxAxis]) -> u64 {
     axes.iter().map(|axis| axis.n).product()
 }
 
 impl Pass {
-    /// Along some neighbouring axes, with outputs and sums of these types.
+    /// Makes a pass along the adjacent axes `step`, with outputs and sums of these types.
     pub(super) fn new(
         axes: &[BoxAxis],
         step: &Range<usize>,
@@ -138,8 +141,9 @@ impl Pass {
         with_strip(Self { outer, axes: [z, y, x], step, strip: None })
     }
 
-    /// Its strips; none on the cpu, for sums along z or of very many weights, where rows of outputs end within a word that others share, or where
-    /// each output is better made by itself: that depends on weights alone, so that boxes of an array have the passes of the array.
+    /// Returns the strips of the pass. There are none on the cpu, for sums along z, for very many weights, and if rows of outputs end
+    /// within a shared word. There are also none if separate outputs are faster, which depends only on the weights, so that the boxes of
+    /// an array use the same passes as the array.
     fn strip(&self, limits: &Limits, output: DType, real: DType) -> Option<Strip> {
         let [z, _, x] = &self.axes;
         let line = x.m * self.step;
@@ -156,14 +160,14 @@ impl Pass {
         is_worth.then(|| self.largest_strip(room, shares_words, line)).flatten()
     }
 
-    /// The strip of most outputs for rows of so many elements, of which the cells have room.
+    /// Returns the strip with the most outputs, for rows of `line` elements, that fits in `room` cells of workgroup memory.
     fn largest_strip(&self, room: u64, shares_words: bool, line: u64) -> Option<Strip> {
         let [_, y, x] = &self.axes;
         let wg = u64::from(WG);
         let reach = |axis: &BoxAxis| axis.weights().saturating_sub(1);
         let [below, aside] = [reach(y), reach(x) * self.step];
         let is_across = x.taps.is_some();
-        // Neighbours along x are made together, and the bytes of a word.
+        // An invocation computes adjacent outputs along x together, and also the bytes of a word.
         let unit = match (is_across, shares_words) {
             (true, _) => MANY * self.step,
             (false, true) => 4,
@@ -184,31 +188,32 @@ impl Pass {
         let heights = [8, 16, 32, 64, 4, 2, 1].into_iter().filter(|&rows| rows < 2 * self.outer);
         let strips =
             heights.filter_map(|rows| strip(rows, (room / apart(rows)).min(MANY * wg / rows + aside)));
-        // Fewer than eight rows come from the same banks, and elements beside a strip are loaded for nothing.
+        // Fewer than eight rows cause bank conflicts, and elements to the side of a strip are an extra load.
         let worth = |strip: &Strip| strip.rows.min(8) * strip.outputs() * strip.width / strip.columns;
         strips.rev().max_by_key(worth)
     }
 
-    /// The first axis that sums are along.
+    /// Returns the first filtered axis.
     pub(super) fn first(&self) -> usize {
         self.axes.iter().position(|axis| axis.taps.is_some()).unwrap_or(0)
     }
 
-    /// The number of elements that it makes.
+    /// Returns the number of elements that the pass computes.
     pub(super) fn outputs(&self) -> u64 {
         self.outer * self.step * self.axes.iter().map(|axis| axis.m).product::<u64>()
     }
 
-    /// Elements from one place of the first filtered axis to the next.
+    /// Returns the distance in elements between adjacent positions along the first filtered axis.
     pub(super) fn unit(&self, extent: fn(&BoxAxis) -> u64) -> u64 {
         self.axes[self.first() + 1..].iter().map(extent).product::<u64>() * self.step
     }
 
-    /// Workgroups for some arrays, and some outputs along the first filtered axis, of elements of that size; and how many rows a workgroup
-    /// makes one after another: all that there are, or so few that a GPU is busy, since each such run begins with rows that another has seen.
+    /// Returns the number of workgroups for this number of arrays, and of outputs of `size` bytes along the first filtered axis; and the
+    /// number of rows that a workgroup computes one after another. This number is all rows, or as few as keep a GPU busy, since each
+    /// workgroup begins with rows that another one has already read.
     pub(super) fn groups(&self, arrays: u64, outputs: u64, size: u64, limits: &Limits) -> [u64; 2] {
         let Some(strip) = self.strip else {
-            // A word is one invocation's, and the first may be that of another panel.
+            // Each word belongs to one invocation, and the first word may begin in another panel.
             let each = if limits.stores_bytes { 1 } else { (4 / size).max(1) };
             let words = (arrays * outputs * self.unit(|axis| axis.m) + each - 1).div_ceil(each);
             return [words.div_ceil(WG.into()), 0];
@@ -219,7 +224,7 @@ impl Pass {
             _ => [arrays, outputs, x.m * self.step],
         };
         let others = arrays * line.div_ceil(strip.width);
-        // Grids of tests are small, so that runs are long.
+        // The grids of tests are small, which makes the runs long.
         let busy = BUSY.min(limits.groups_per_axis.into());
         let wanted = rows.div_ceil(busy.div_ceil(others.max(1)));
         let most = u64::from(limits.iterations) / self.iterations() * strip.rows;
@@ -227,12 +232,12 @@ impl Pass {
         [others * rows.div_ceil(run), run]
     }
 
-    /// Iterations of an invocation for a block of rows at most: through the weights, and through what it loads and stores.
+    /// Returns the maximum number of iterations of an invocation for a block of rows: over the weights, and over loads and stores.
     fn iterations(&self) -> u64 {
         AGAIN * self.axes.iter().map(BoxAxis::weights).sum::<u64>() + 512
     }
 
-    /// True where one launch may take some arrays, and inputs and outputs along the first filtered axis.
+    /// True if one launch may compute this number of arrays, with these numbers of inputs and outputs along the first filtered axis.
     pub(super) fn fits(&self, [arrays, inputs, outputs]: [u64; 3], limits: &Limits, sizes: [u64; 2]) -> bool {
         let bytes = |count: u64, unit: u64, size: u64| {
             count.checked_mul(arrays).and_then(|count| count.checked_mul(unit)?.checked_mul(size))
@@ -247,7 +252,7 @@ impl Pass {
                 <= u64::from(limits.groups_per_axis).saturating_pow(2)
     }
 
-    /// The most of a number up to `count` for which extents fit a launch; 0 where none does.
+    /// Returns the largest number up to `count` for which the extents fit a launch; 0 if none fits.
     pub(super) fn most(
         &self,
         count: u64,
@@ -267,14 +272,14 @@ impl Pass {
         least
     }
 
-    /// True where one output along the first axis fits a launch.
+    /// True if one output along the first filtered axis fits a launch.
     pub(super) fn fits_row(&self, limits: &Limits, sizes: [u64; 2]) -> bool {
         let axis = &self.axes[self.first()];
         self.fits([1, axis.n.min(axis.weights()), axis.m.min(1)], limits, sizes)
     }
 
-    /// True where sums along its axes are made in one pass. The cpu sums along an axis once more for what the next one sees around a task: that
-    /// stays below what another pass costs.
+    /// True if sums along all axes of the pass are computed in one pass. The cpu then repeats sums along an axis for the elements around
+    /// a task that the next axis needs, which must cost less than a separate pass.
     fn takes_axes_together(&self, limits: &Limits) -> bool {
         let [z, y, x] = &self.axes;
         let reach = |axis: &BoxAxis| axis.weights().saturating_sub(1);
@@ -290,7 +295,7 @@ mod tests {
     use super::*;
     use crate::{Device, filter::taps::Taps, kernels::correlate::Edge};
 
-    /// The cells of a strip have room, and each of its outputs an invocation.
+    /// Checks that a strip fits in workgroup memory, and that each of its outputs has an invocation.
     fn check(pass: &Pass, memory: u32, [output, real]: [DType; 2], limits: &Limits) -> bool {
         let Some(strip) = pass.strip else { return false };
         let [along, across] = [1, 2].map(|i| pass.axes[i].taps.is_some());

@@ -21,25 +21,27 @@ use crate::{
 
 const OP: &str = "gaussian";
 
-/// Writes the [`gaussian`](super::gaussian()) of a stored array into another one, box by box, and finishes it. Waits.
+/// Writes the [`gaussian`](super::gaussian()) of a stored array into another array, box by box, and finishes that array. Waits for the
+/// device.
 ///
-/// The values are those of the whole array, to the last bit, whatever the boxes are. `begin` makes the array, or goes on with it
-/// (`ArrayWriter::resume`, of [Zarr](crate::store)): it is given all that the values depend on besides the elements of `x`, for the words of its job. Boxes that are there
-/// are not made again. Progress counts elements.
+/// The values equal those of filtering the whole array, to the last bit, whatever the boxes are. `begin` creates or resumes the array
+/// (`ArrayWriter::resume`, of [Zarr](crate::store)); its argument is a text for the job that describes everything that the values depend
+/// on, except for the elements of `x`. Existing boxes are not computed again. Progress counts elements.
 ///
 /// # Shapes and types
-/// `x`: one to five axes; the array that `begin` makes has the same shape, and is of f32, f64 or the type of `x`. Booleans are
-/// numbers 0 and 1 of one byte, also as images ([`GaussianOptions::preserve_range`]); integers of 64 bits are filtered as f64, and the
-/// array is of f32 or f64.
+/// `x`: one to five axes. The array that `begin` creates has the same shape, and is of f32, f64 or the type of `x`. Booleans are read as
+/// the numbers 0 and 1 of one byte, also as images ([`GaussianOptions::preserve_range`]). 64-bit integers are filtered as f64, and the
+/// output is then f32 or f64.
 ///
 /// # Errors
-/// As [`gaussian`](super::gaussian()), and what `begin` gives; [`Error::Shape`] for an array of another shape; [`Error::Argument`] for one of
-/// another type, and for a halo that wraps an axis more than 1024 times; [`Error::Chunk`] for a chunk that cannot be read, and for integers that sums would change: above 2^53 - 1, or 2^24 in f32;
-/// [`Error::Budget`] with the least that would do, for boxes of one tile; [`Error::Io`] for a tile that cannot be written, as where the
-/// disk is full, which ends the pass; [`Error::Cancelled`]. What was written stays.
+/// The errors of [`gaussian`](super::gaussian()) and of `begin`; [`Error::Shape`] for an array of another shape; [`Error::Argument`] for an
+/// array of another type, and for a halo that wraps an axis more than 1024 times; [`Error::Chunk`] for a chunk that cannot be read, and
+/// for integers that sums would round: above 2^53 - 1, or 2^24 in f32; [`Error::Budget`], with the required minimum, if boxes of one tile
+/// do not fit; [`Error::Io`] for a tile that cannot be written, for example because the disk is full, which ends the pass;
+/// [`Error::Cancelled`]. Boxes already written are kept.
 ///
 /// # Cost
-/// That of a [`Sweep`]; a box takes on the device what [`gaussian`](super::gaussian()) takes for it.
+/// The cost of a [`Sweep`]; on the device, a box takes what [`gaussian`](super::gaussian()) takes for an array of its size.
 ///
 /// ```
 /// # #[cfg(feature = "zarr")] {
@@ -79,7 +81,7 @@ pub fn write_gaussian<W: BoxWriter>(
     let job = job(x.shape(), x.dtype(), &sigma, options, &device.info().name);
     let (staged, convert) = staged(x.dtype(), !options.narrow && device.limits().f64);
     let filter = |to| gaussian_of(OP, x.shape(), to, scale(x.dtype()), (&sigma, options), Some(&run.cancel));
-    // Before there is an array.
+    // This check precedes the creation of the array.
     filter(DType::F32)?;
     let (writer, sweep) = (begin(&job)?, Sweep::new(x, device, run).named(OP).convert(convert));
     sweep.check_shape(&writer)?;
@@ -93,7 +95,7 @@ pub fn write_gaussian<W: BoxWriter>(
     sweep.map_untyped(&operation, writer)
 }
 
-/// The words of the job of an array of this shape and type.
+/// Returns the text of the job for an array of this shape and type.
 fn job(
     shape: &[u64],
     dtype: StoredType,
@@ -105,21 +107,21 @@ fn job(
     format!("{shape:?} {dtype} {sigma} {options} {device}")
 }
 
-/// A box of the [`gaussian`](super::gaussian()) of a stored array: its elements, in C order. Waits.
+/// Returns the elements of a box of the [`gaussian`](super::gaussian()) of a stored array, in C order. Waits for the device.
 ///
-/// The values are those of the whole array, to the last bit. With it others write or pass on what [`write_gaussian`] would write: the tasks
-/// of a cluster, or a viewer. Progress counts elements.
+/// The values equal those of filtering the whole array, to the last bit. This serves programs that handle the results of
+/// [`write_gaussian`] themselves, such as the tasks of a cluster, or a viewer. Progress counts elements.
 ///
 /// # Shapes and types
-/// `x`: one to five axes; `within`: a range along each. Types are as of [`write_gaussian`].
+/// `x`: one to five axes; `within`: a range along each axis. Types are those of [`write_gaussian`].
 ///
 /// # Errors
-/// As [`gaussian`](super::gaussian()) and [`write_gaussian`]; [`Error::Argument`] for another number of ranges, and for one that `x` does not
-/// have; [`Error::OutOfHostMemory`].
+/// The errors of [`gaussian`](super::gaussian()) and [`write_gaussian`]; [`Error::Argument`] for a wrong number of ranges, and for a range
+/// that exceeds `x`; [`Error::OutOfHostMemory`].
 ///
 /// # Cost
-/// That of [`write_gaussian`] for the chunks that hold the box and what lies within the radius around it; on the host the result
-/// besides.
+/// The cost of [`write_gaussian`] for the chunks that hold the box and the elements within the radius around it, and host memory for the
+/// result.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -149,8 +151,8 @@ pub fn gaussian_box<U: Element>(
     sweep.map_untyped_to_host(&StoredFilter::new(filter, types, device)?)
 }
 
-/// The type that elements are read as: as they are stored where that can be, else as f64, or as f32 unless sums may be `wide`. Integers that sums would
-/// change are refused.
+/// Returns the type that elements are read as, and the conversion. The type is the stored type if possible, or else f64, or f32 unless
+/// sums may be `wide`. Integers that sums would round are refused.
 fn staged(dtype: StoredType, wide: bool) -> (DType, Arc<dyn Convert>) {
     let to = if wide { Narrowed::F64 } else { Narrowed::F32 };
     let range = [-to.whole(), to.whole()];
@@ -163,7 +165,7 @@ fn staged(dtype: StoredType, wide: bool) -> (DType, Arc<dyn Convert>) {
     }
 }
 
-/// Integers of 32 bits as they are stored, if they are f32 too.
+/// Keeps 32-bit integers as stored, and refuses those that f32 does not represent.
 #[derive(Debug)]
 struct Checked(StoredType, Narrow);
 
@@ -177,13 +179,13 @@ impl Convert for Checked {
     }
 
     fn convert(&self, array: &dyn ChunkedArray, from: &[u8], to: &mut [u8]) -> Result<(), Misfit> {
-        // It writes as many bytes, which are overwritten.
+        // This conversion only checks the elements; its output has the same size, and is overwritten.
         self.1.convert(array, from, to)?;
         AsStored(self.0).convert(array, from, to)
     }
 }
 
-/// The factor of elements in skimage, if it has one: booleans are 0 and 1 of an image.
+/// Returns the factor that skimage applies to elements, if any; booleans are the values 0 and 1 of an image.
 fn scale(dtype: StoredType) -> Option<f64> {
     match dtype {
         StoredType::Bool => Some(1.0),
@@ -193,17 +195,17 @@ fn scale(dtype: StoredType) -> Option<f64> {
     }
 }
 
-/// The type of the elements of an array that is written.
+/// Returns the element type of an array that is written, if the filter supports it for the type `read`.
 fn out_type(dtype: Option<StoredType>, read: DType) -> Option<DType> {
     dtype?.element().filter(|to| [read, DType::F32, DType::F64].contains(to))
 }
 
-/// A filter of boxes.
+/// A filter as an operation on boxes.
 struct StoredFilter {
     filter: Filter,
-    /// The types of the elements as they are read, and as they are written.
+    /// The types of the elements that are read, and of those that are written.
     types: [DType; 2],
-    /// True where sums are in f64.
+    /// True if sums are in f64.
     wide: bool,
 }
 
@@ -222,7 +224,7 @@ impl StoredFilter {
         &self.filter.axes[axis]
     }
 
-    /// Bytes of a sum.
+    /// Returns the number of bytes of a sum.
     fn real(&self) -> u64 {
         if self.wide { 8 } else { 4 }
     }
@@ -271,7 +273,7 @@ mod tests {
     use super::*;
     use crate::filter::{Mode, Rounding};
 
-    /// Arrays that were begun with this text are gone on with.
+    /// The text must not change, so that arrays that were begun with it can be resumed.
     #[test]
     fn words_of_a_job_stay() {
         let sigma = PerAxis::Each(vec![1.5, 1e-7]);

@@ -10,15 +10,15 @@ use crate::{
     kernels::correlate::{Edge, Kind},
 };
 
-/// Weights along one axis, an odd number of them, and what stands beyond its ends. Output i is the sum of `w[t] x[i + t - r]`, with
-/// r = (number - 1) / 2: a correlation.
+/// The weights along one axis, whose number is odd, and the elements beyond its ends. Output i is the sum of `w[t] x[i + t - r]`, with r
+/// = (number of weights - 1) / 2, which is a correlation.
 #[derive(Clone, Debug)]
 pub(crate) struct Taps {
     pub(crate) weights: Vec<f64>,
     pub(crate) edge: Edge,
-    /// The number beyond the ends with [`Edge::Constant`].
+    /// The value beyond the ends with [`Edge::Constant`].
     pub(crate) constant: f64,
-    /// The sum of the weights; 1 where it is that within their rounding, so that constants stay.
+    /// The sum of the weights. A sum that differs from 1 only by rounding is set to 1, so that constant arrays do not change.
     sum: f64,
 }
 
@@ -26,7 +26,7 @@ impl Taps {
     pub(crate) fn new(weights: Vec<f64>, edge: Edge, constant: f64) -> Self {
         let radius = weights.len() / 2;
         let (left, right) = (&weights[..radius], &weights[radius + 1..]);
-        // The kernel takes those of one side for both where they are even or odd.
+        // For even or odd weights, the kernel uses the weights of one side for both sides.
         let sides = match kind(&weights) {
             Kind::Odd => 0.0,
             Kind::Any => left.iter().chain(right.iter().rev()).sum(),
@@ -37,33 +37,35 @@ impl Taps {
         Self { sum: if is_one { 1.0 } else { sum }, weights, edge, constant }
     }
 
-    /// Leaves an axis as it is.
+    /// Returns taps that do not change the elements.
     pub(crate) fn identity() -> Self {
         Self::new(vec![1.0], Edge::Nearest, 0.0)
     }
 
-    /// Makes each output `scale` times as large, if what stands beyond the ends is as large as before.
+    /// Multiplies each output by `scale`, for the same elements and the same constant beyond the ends.
     pub(crate) fn rescale(&mut self, scale: f64) {
         self.weights.iter_mut().for_each(|weight| *weight *= scale);
         self.sum *= scale;
     }
 
-    /// True where outputs have little of what all elements have in common, as derivatives have.
+    /// True if the weights largely cancel, as those of derivatives do, so that a common offset of the elements has little effect on
+    /// outputs.
     pub(crate) fn is_of_differences(&self) -> bool {
         self.sum.abs() < 0.5 * self.weights.iter().map(|weight| weight.abs()).sum::<f64>()
     }
 
-    /// True where an element that is alone along an axis stays as it is.
+    /// True if an axis with a single element keeps that element unchanged.
     pub(crate) fn keep_one(&self) -> bool {
         self.sum == 1.0 && self.edge != Edge::Constant
     }
 
-    /// Elements to each side of the centre.
+    /// Returns the number of elements to each side of the centre.
     pub(crate) const fn radius(&self) -> u64 {
         self.weights.len() as u64 / 2
     }
 
-    /// The way in which sums are made: of pairs as scipy does it to the last bit, or so that errors are relative to differences of elements.
+    /// Returns the way in which sums are computed: with pairs, like scipy to the last bit, or so that errors are relative to differences
+    /// of elements.
     pub(crate) fn kind(&self, is_paired: bool) -> Kind {
         match kind(&self.weights) {
             Kind::Even if is_paired => Kind::Paired,
@@ -71,7 +73,7 @@ impl Taps {
         }
     }
 
-    /// The kernel's numbers: see [`Kind`].
+    /// Returns the kernel's coefficients, which [`Kind`] defines.
     pub(crate) fn numbers(&self, is_paired: bool) -> Vec<f64> {
         let (mut numbers, radius) = (self.weights.clone(), self.weights.len() / 2);
         let mut sum = 0.0;
@@ -94,7 +96,7 @@ impl Taps {
         numbers
     }
 
-    /// The taps [folded](Fold) to an axis of `n` elements, if that saves something.
+    /// Returns the taps [folded](Fold) to an axis of `n` elements, or `None` if folding saves nothing.
     pub(super) fn folded(&self, n: u64) -> Option<Self> {
         let radius = to_usize(self.radius());
         let both = |far| [self.weights[radius - far], self.weights[radius + far]];
@@ -102,13 +104,13 @@ impl Taps {
         Some(Self { weights: weights.ok()?, ..self.clone() })
     }
 
-    /// [`numbers`](Self::numbers) as f32: of paired weights with such a centre that their sum is that of the weights, rounded once, and
-    /// constants stay.
+    /// Returns [`numbers`](Self::numbers) as f32. For paired weights, the centre is chosen so that the rounded weights have the same sum
+    /// as the originals, and constant arrays do not change.
     pub(crate) fn narrow(&self, is_paired: bool) -> Vec<f32> {
         let mut numbers: Vec<f32> = self.numbers(is_paired).into_iter().map(nearest_f32).collect();
         if self.kind(is_paired) == Kind::Paired {
             let radius = numbers.len() / 2;
-            // From the smallest on.
+            // This adds the weights in ascending order.
             let sides: f64 = numbers[..radius].iter().copied().map(f64::from).sum();
             numbers[radius] = nearest_f32(self.sum - 2.0 * sides);
         }
@@ -116,7 +118,8 @@ impl Taps {
     }
 }
 
-/// The kind of weights as scipy tells it: within the distance from 1 to the next f64. One weight alone has no neighbours to differ from.
+/// Returns the kind of weights by scipy's rule, with a tolerance of `f64::EPSILON`. A single weight has no neighbours, so it counts as
+/// paired.
 fn kind(weights: &[f64]) -> Kind {
     let halves = || weights.iter().zip(weights.iter().rev()).take(weights.len() / 2);
     if weights.len() == 1 {
@@ -130,18 +133,18 @@ fn kind(weights: &[f64]) -> Kind {
     }
 }
 
-/// Weights of an axis that reach no further than it is long: what is farther from the centre meets the same elements as something nearer, and
-/// its weights are added to those.
+/// Weights that are reduced to the length of their axis: a distant weight applies to the same element as a nearer one, so it is added to
+/// that one.
 struct Fold {
     radius: usize,
-    /// The radius of folded weights, and the number of elements after which an axis comes again.
+    /// The radius of the folded weights, and the period with which the extended axis repeats.
     reach: usize,
     period: Option<usize>,
 }
 
 impl Fold {
-    /// A fold to an axis of `n` elements. `None` where weights are not folded: of a radius below `n`, so that what a part of an axis and its halo
-    /// give is the same, or where that saves nothing.
+    /// Makes a fold to an axis of `n` elements. Returns `None` if the radius is below `n`, so that a part of an axis with its halo gives
+    /// the same result as the axis, or if folding saves nothing.
     fn new(edge: Edge, n: u64, radius: usize) -> Option<Self> {
         let n = to_usize(n);
         let (reach, period) = match edge {
@@ -154,7 +157,7 @@ impl Fold {
         (n > 0 && radius >= n && radius > reach).then_some(Self { radius, reach, period })
     }
 
-    /// From the weight of the centre and those so far from it on both sides.
+    /// Returns the folded weights, from the centre weight and a function that returns both weights at a distance from it.
     ///
     /// # Errors
     /// [`Error::Cancelled`].
@@ -167,14 +170,14 @@ impl Fold {
         let Self { radius, reach, period } = *self;
         let mut weights = vec![0.0; 2 * reach + 1];
         weights[reach] = centre;
-        // From the outermost on, on both sides alike, so that symmetric weights stay so to the bit.
+        // This goes from the outermost weights inwards, and treats both sides alike, so that symmetric weights stay symmetric to the bit.
         for far in (1..=radius).rev() {
             check(far, cancel)?;
             let [left, right] = both(far);
             let (near, [before, after]) = match period.map(|period| (far % period, period)) {
                 None => (far.min(reach), [left, right]),
                 Some((near, period)) if 2 * near < period => (near, [left, right]),
-                // Both ends meet the same element.
+                // Both weights apply to the same element.
                 Some((near, period)) if 2 * near == period => (near, [left.midpoint(right); 2]),
                 Some((near, period)) => (period - near, [right, left]),
             };
@@ -186,7 +189,7 @@ impl Fold {
 }
 
 /// # Errors
-/// [`Error::Cancelled`], now and then.
+/// [`Error::Cancelled`], which is checked only once in 2^16 calls.
 fn check(number: usize, cancel: Option<&Cancel>) -> Result<()> {
     match cancel {
         Some(cancel) if number.is_multiple_of(1 << 16) => cancel.check(),
@@ -194,7 +197,7 @@ fn check(number: usize, cancel: Option<&Cancel>) -> Result<()> {
     }
 }
 
-/// A derivative of order `order` of a Gaussian of standard deviation `sigma`, of `radius` elements to each side.
+/// A Gaussian of standard deviation `sigma`, or its derivative of order `order`, with a radius of `radius` elements.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Gaussian {
     pub(crate) sigma: f64,
@@ -203,10 +206,11 @@ pub(crate) struct Gaussian {
 }
 
 impl Gaussian {
-    /// Its taps along an axis; where `n` says how many elements that has, they are folded while they are made, if that saves something.
+    /// Returns the Gaussian's taps along an axis. If `n` gives the number of elements of the axis, the weights are folded as they are
+    /// computed, if that saves anything.
     ///
     /// # Errors
-    /// As [`weights`](Self::weights); [`Error::Cancelled`].
+    /// The errors of [`weights`](Self::weights); [`Error::Cancelled`].
     pub(super) fn taps(
         self,
         op: &'static str,
@@ -236,10 +240,10 @@ impl Gaussian {
         Ok(if self.order == 0 { Taps { sum: 1.0, ..taps } } else { taps })
     }
 
-    /// Its weights, for a correlation, by scipy's formulas.
+    /// Returns the Gaussian's weights for a correlation, by scipy's formulas.
     ///
     /// # Errors
-    /// [`Error::Argument`] where a weight is no finite number: of a high order, or a tiny `sigma`; [`Error::Limit`] for a radius beyond 2^24.
+    /// [`Error::Argument`] if a weight is not finite, due to a high order or a tiny `sigma`; [`Error::Limit`] for a radius beyond 2^24.
     pub(crate) fn weights(self, op: &'static str) -> Result<Vec<f64>> {
         const MOST: u64 = 1 << 24;
         let side = i32::try_from(self.side(MOST)?).unwrap_or(i32::MAX);
@@ -269,7 +273,8 @@ impl Gaussian {
         (-0.5 / (self.sigma * self.sigma) * x * x).exp()
     }
 
-    /// The derivative of q(x) p(x), with p'(x) = -x / sigma² p(x), is (q'(x) - x q(x) / sigma²) p(x).
+    /// Returns the polynomial q of the derivative. With p'(x) = -x / sigma² p(x), the derivative of q(x) p(x) is (q'(x) - x q(x) /
+    /// sigma²) p(x).
     fn polynomial(self) -> Vec<f64> {
         let variance = self.sigma * self.sigma;
         let mut q = vec![1.0];
@@ -290,7 +295,7 @@ impl Gaussian {
     }
 }
 
-/// A polynomial's value, reversed for a correlation: at -x.
+/// Returns the value of a polynomial at -x, which is the reversal for a correlation.
 fn value(q: &[f64], x: f64) -> f64 {
     q.iter().rev().fold(0.0, |value, c| value * -x + c)
 }
@@ -306,7 +311,8 @@ mod tests {
             for (n, sigma, order) in [(1, 3.0, 0), (2, 0.9, 1), (5, 7.0, 2), (30, 50.0, 1), (30, 2e4, 0)] {
                 let gaussian = Gaussian { sigma, order, radius: (4.0_f64 * sigma + 0.5).floor() };
                 let all = gaussian.taps("test", mode, None, None).unwrap();
-                // As many sums are rounded; those of a derivative cancel one another as they are folded.
+                // The tolerance allows one rounding per weight, relative to the sum of |weight|: the weights of a derivative cancel when
+                // they are folded.
                 let rounding = f64::EPSILON * all.weights.len() as f64;
                 let rounding = rounding * all.weights.iter().map(|weight| weight.abs()).sum::<f64>();
                 let expected = all.folded(n).unwrap_or(all).weights;

@@ -1,28 +1,28 @@
-//! One launch: its grid, and the part of it that a function for the cpu device gets.
+//! One launch: its grid, and its arguments as the cpu function receives them.
 
 use bytemuck::Pod;
 
 use super::Spec;
 use crate::{Cancel, Error, Result};
 
-/// Number of workgroups (blocks, in CUDA) along each axis, and the arithmetic in them.
+/// The number of workgroups (CUDA's blocks) along each axis, and the amount of arithmetic in them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
-    /// Workgroups along x, y and z. With a zero in it, a launch does nothing.
+    /// Workgroups along x, y and z. If one is zero, the launch does nothing.
     pub groups: [u32; 3],
-    /// Rough number of operations of the whole launch, by which wgpu decides when to submit: in portions of about 50 ms on
-    /// a small GPU, so that a screen goes on being drawn. One launch is not divided.
+    /// The approximate number of operations of the whole launch. With it, wgpu decides when to submit: in portions of about 50 ms on a small
+    /// GPU, so that the screen keeps updating. A single launch is not divided.
     pub work: u64,
 }
 
 impl Grid {
-    /// `groups` workgroups numbered along one line, folded into x and y where x alone would pass `per_axis`, which is
+    /// Creates a grid of `groups` consecutively numbered workgroups, folded into x and y if x alone would exceed `per_axis`, the
     /// [`Limits::groups_per_axis`](crate::Limits::groups_per_axis) of the device.
     ///
-    /// Kernels number them `y * num_workgroups.x + x` and stop past their last item: folding may add some.
+    /// Kernels compute the number as `y * num_workgroups.x + x` and stop after their last item, as folding may add some workgroups.
     ///
     /// # Errors
-    /// [`Error::Limit`] past `per_axis` squared.
+    /// [`Error::Limit`] for more than `per_axis` squared.
     pub fn linear(groups: u64, per_axis: u32, work: u64) -> Result<Self> {
         let rows = groups.div_ceil(u64::from(per_axis.max(1))).max(1);
         let rows_fit = u32::try_from(rows).ok().filter(|&y| y <= per_axis);
@@ -36,25 +36,24 @@ impl Grid {
         Ok(Self { groups: [x, y, u32::from(groups > 0)], work })
     }
 
-    /// `x` by `y` workgroups.
+    /// Creates a grid of `x` by `y` workgroups.
     pub const fn tiles(x: u32, y: u32, work: u64) -> Self {
         Self { groups: [x, y, 1], work }
     }
 }
 
-/// One argument as a function for the cpu device gets it: exactly the elements of the tensor, or of the part of it, that was
-/// given to the launch.
+/// One argument of a function for the cpu device: exactly the elements of the tensor, or of the part of the tensor, that the launch was given.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CpuArg<'a> {
-    /// The bytes of one that is only read.
+    /// The bytes of an argument that is only read.
     Read(&'a [u8]),
-    /// The bytes of one that is written.
+    /// The bytes of an argument that is written.
     Write(&'a mut [u8]),
 }
 
 impl<'a> CpuArg<'a> {
-    /// The elements of an argument. Of one that is only written they may have any value.
+    /// Returns the elements of an argument. An argument that is only written may hold any values.
     pub fn read<T: Pod>(&self) -> &[T] {
         match self {
             Self::Read(bytes) => whole(bytes),
@@ -62,10 +61,10 @@ impl<'a> CpuArg<'a> {
         }
     }
 
-    /// The elements of an argument that is written.
+    /// Returns the elements of an argument that is written.
     ///
     /// # Panics
-    /// When the kernel's binding is only read.
+    /// If the kernel only reads this binding.
     pub fn write<T: Pod>(self) -> &'a mut [T] {
         match self {
             Self::Write(bytes) => {
@@ -77,13 +76,12 @@ impl<'a> CpuArg<'a> {
     }
 }
 
-/// As elements; what is less than one at the end is left out.
+/// Returns bytes as elements; an incomplete element at the end is dropped.
 fn whole<T: Pod>(bytes: &[u8]) -> &[T] {
     bytemuck::cast_slice(&bytes[..bytes.len() / size_of::<T>() * size_of::<T>()])
 }
 
-/// A launch as a function for the cpu device gets it. The function runs inside the device's pool, so rayon's parallel calls
-/// use that pool.
+/// A launch as the cpu function receives it. The function runs inside the device's pool, so rayon's parallel calls use that pool.
 #[derive(Debug)]
 pub struct CpuLaunch<'a> {
     pub(crate) args: Vec<CpuArg<'a>>,
@@ -93,38 +91,38 @@ pub struct CpuLaunch<'a> {
 }
 
 impl<'a> CpuLaunch<'a> {
-    /// The parameters.
+    /// Returns the parameters.
     ///
     /// # Panics
-    /// When `P` has not the size of the kernel's.
+    /// If `P` has not the size of the kernel's parameters.
     pub fn params<P: Pod>(&self) -> P {
         bytemuck::pod_read_unaligned(self.params)
     }
 
-    /// The value of a constant in this launch.
+    /// Returns the value of a constant in this launch.
     ///
     /// # Panics
-    /// When the kernel has no constant of that name.
+    /// If the kernel has no constant of that name.
     pub fn constant(&self, name: &str) -> u32 {
         let value = self.spec.iter().find(|(n, _)| *n == name);
         value.expect("a kernel should declare every constant that it reads").1
     }
 
-    /// The flag that ends the call, if there is one: once it is set, a function that takes long may leave its outputs as they are.
+    /// Returns the flag that cancels the call, if any. Once it is set, a slow function may return early and leave its outputs incomplete.
     pub fn cancel(&self) -> Option<&'a Cancel> {
         self.cancel
     }
 
-    /// The arguments, in the order of the kernel's bindings.
+    /// Returns the arguments, in the order of the kernel's bindings.
     ///
     /// # Panics
-    /// When there are more or fewer than `N`.
+    /// If there are more or fewer than `N`.
     pub fn args<const N: usize>(self) -> [CpuArg<'a>; N] {
         self.args.try_into().expect("a kernel's function should take as many arguments as it has bindings")
     }
 }
 
-/// A number for a kernel's parameters, of a panel that one launch sees.
+/// Converts a size or index within one launch's panel to a kernel parameter.
 pub(crate) fn small(number: u64) -> u32 {
     u32::try_from(number).expect("a panel should be small")
 }

@@ -1,18 +1,18 @@
-//! Declarations that are written into the CUDA and WGSL sources: parameters, and codes of choices.
+//! Declarations that are inserted into the CUDA and WGSL sources: parameters, and codes of enum variants.
 
-/// An enum by its name, and its variants with their codes.
+/// The name of an enum, and its variants with their codes.
 pub(crate) type Codes = (&'static str, &'static [(&'static str, u32)]);
 
 /// The declarations of a kernel.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(not(any(feature = "cuda", feature = "wgpu")), allow(dead_code, reason = "the cpu has no sources"))]
 pub(crate) struct Declared {
-    /// Names and types of the fields of `Params`.
+    /// The names and types of the fields of `Params`.
     pub(crate) params: &'static [(&'static str, &'static str)],
     pub(crate) codes: &'static [Codes],
 }
 
-/// The name of a code's constant: `X_SQUARE` of `XSquare`.
+/// Returns the name of a code's constant: `X_SQUARE` for `XSquare`.
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 fn constant(name: &str) -> String {
     let mut constant = String::new();
@@ -28,7 +28,7 @@ fn constant(name: &str) -> String {
 }
 
 impl Declared {
-    /// One line of CUDA.
+    /// Returns one line of CUDA.
     #[cfg(feature = "cuda")]
     pub(crate) fn cuda(&self) -> String {
         let mut text = "struct Params {".to_owned();
@@ -44,7 +44,7 @@ impl Declared {
         text + " };"
     }
 
-    /// Lines of WGSL, where declarations may stand anywhere.
+    /// Returns the declarations as lines of WGSL, in which declarations may be in any order.
     #[cfg(feature = "wgpu")]
     pub(crate) fn wgsl(&self) -> String {
         let mut text = "struct Params {".to_owned();
@@ -59,7 +59,7 @@ impl Declared {
     }
 }
 
-/// Declares the parameters of a kernel, fields of u32 and f32.
+/// Declares the parameters of a kernel, with fields of u32 and f32.
 macro_rules! params {
     ($(#[$attribute:meta])* $vis:vis struct $name:ident { $($(#[$doc:meta])* $field_vis:vis $field:ident: $type:ident),+ $(,)? }) => {
         $(#[$attribute])*
@@ -68,13 +68,13 @@ macro_rules! params {
         $vis struct $name { $($(#[$doc])* $field_vis $field: $type),+ }
 
         impl $name {
-            /// Names and types of the fields.
+            /// The names and types of the fields.
             pub(crate) const FIELDS: &[(&'static str, &'static str)] = &[$((stringify!($field), stringify!($type))),+];
         }
     };
 }
 
-/// Declares an enum by whose codes a kernel chooses.
+/// Declares an enum whose codes select variants in a kernel.
 macro_rules! codes {
     ($(#[$attribute:meta])* $vis:vis enum $name:ident { $($(#[$doc:meta])* $code:ident $(= $number:literal)?),+ $(,)? }) => {
         $(#[$attribute])*
@@ -83,12 +83,12 @@ macro_rules! codes {
         $vis enum $name { $($(#[$doc])* $code $(= $number)?),+ }
 
         impl $name {
-            /// In the order of their codes, which have no gaps.
+            /// All variants in the order of their codes, which have no gaps.
             const ALL: &[Self] = &[$(Self::$code),+];
             pub(crate) const CODES: $crate::kernel::Codes =
                 (stringify!($name), &[$((stringify!($code), Self::$code as u32)),+]);
 
-            /// The one that has this code.
+            /// Returns the variant with this code.
             pub(crate) const fn from_code(code: u32) -> Self {
                 Self::ALL[(code - Self::ALL[0] as u32) as usize]
             }
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(super::constant("XSquare"), "X_SQUARE");
     }
 
-    /// The header of CUDA's sources is the same for all of them, and so is a file.
+    /// All CUDA sources share one header file, so its codes must match `DType`.
     #[test]
     fn the_header_has_the_codes_of_types() {
         let codes = DType::ALL.map(|dtype| format!("{dtype:?} = {}", dtype.code())).join(", ");

@@ -1,9 +1,8 @@
-//! Kernels: what runs on a device, and how an application adds its own.
+//! Kernels: the programs that run on a device, and the way for an application to add its own.
 //!
-//! A [`Kernel`] is data: a name, one source for each backend, what its arguments are, and the type of its parameters.
-//! [`Device::launch`](crate::Device::launch) checks a launch and enqueues it, in order with everything else on the device. The
-//! operations of this crate are made of the same. `examples/7_own_kernel.rs` is one for every backend; here is one without
-//! CUDA:
+//! A [`Kernel`] is data: a name, one source for each backend, the kinds of its arguments, and the type of its parameters.
+//! [`Device::launch`](crate::Device::launch) checks a launch and enqueues it, in order with all other work on the device. The operations of this
+//! crate use the same mechanism. `examples/7_own_kernel.rs` is a kernel for every backend; this is one without CUDA:
 //!
 //! ```
 //! use teatime::{
@@ -59,40 +58,37 @@
 //!
 //! # What all sources have in common
 //!
-//! - **Arguments** come in the order of the bindings, and then the parameters. An argument starts with its first element, at
-//!   a multiple of 16 bytes; there are no offsets and no strides. One that is written may hold any values before. Of a tensor
-//!   larger than [`Limits::binding`](crate::Limits::binding), a launch is given a [part](crate::Arg::part).
-//! - **Parameters** are a `#[repr(C)]` struct of `u32`, `i32` and `f32`, 128 bytes at most; or one such number; or `()`, for
-//!   which sources declare nothing.
-//! - **Constants** are for what a compiler should know, such as the size of a workgroup. Sources declare each on a line of its
-//!   own with a default, [`Kernel::constants`] names them, and a launch gives all their values.
-//! - **Workgroups** run in any order, and none can wait for another. Launches follow each other: each sees what those
-//!   before it wrote.
+//! - **Arguments** are in the order of the bindings, followed by the parameters. An argument starts with its first element, at a multiple of
+//!   16 bytes, without offsets and strides. An argument that is written may hold any values before. For a tensor larger than
+//!   [`Limits::binding`](crate::Limits::binding), each launch is given a [part](crate::Arg::part).
+//! - **Parameters** are a `#[repr(C)]` struct of `u32`, `i32` and `f32`, at most 128 bytes; or a single such number; or `()`, for which sources
+//!   declare nothing.
+//! - **Constants** are values that a compiler should know, such as the size of a workgroup. Sources declare each constant with a default on its
+//!   own line, [`Kernel::constants`] names them, and a launch gives values for all.
+//! - **Workgroups** run in any order, and none can wait for another. Launches run one after another: each sees the writes of the launches
+//!   before.
 //!
-//! A program (a kernel with values of its constants) is compiled at its first launch on a device, which takes milliseconds to
-//! seconds, or ahead by [`Device::prepare`](crate::Device::prepare). The device keeps it. Sources are `&'static str`: what
-//! `include_str!` gives, or `String::leak` for one that is made at run time. Leak it once, not for each launch: a device knows
-//! a source by its place in memory, and keeps what it compiled of it anyway.
+//! A program (a kernel with values of its constants) is compiled at its first launch on a device, which takes milliseconds to seconds, or ahead
+//! of time by [`Device::prepare`](crate::Device::prepare). The device keeps programs. Sources are `&'static str`, from `include_str!`, or from
+//! `String::leak` if made at run time. Leak a source once, not for each launch: a device identifies a source by its address, and keeps the
+//! compiled program anyway.
 //!
 //! # WGSL
 //!
-//! The entry point has the kernel's name. Arguments are `@group(0) @binding(0)` and on, as `var<storage, read>` where they are
-//! only read, else `var<storage, read_write>`; the parameters are a `var<uniform>` behind them. A constant is
-//! `const NAME: u32 = 256u;`. Elements below 32 bits are parts of `u32` words, the first in the low bits: one invocation
-//! writes a whole word, and what it writes behind the last element is ignored.
+//! The entry point has the kernel's name. Arguments are `@group(0) @binding(0)` and up: `var<storage, read>` if they are only read, otherwise
+//! `var<storage, read_write>`. The parameters follow as a `var<uniform>`. A constant is `const NAME: u32 = 256u;`. Elements below 32 bits are
+//! parts of `u32` words, the first in the low bits. One invocation must write a whole word, and bits written after the last element are ignored.
 //!
-//! The functions of `shaders/common.wgsl` that a source uses are appended to it. Of them, `linear_group(group, groups)` is the
-//! number of a workgroup in a grid of [`Grid::linear`]; `decode_bits`, `decode_four` and `encode_bits`, with `word_of`,
-//! `high_word_of` and `f64_of`, convert between f32 and elements of a type. A type's number is its place in
-//! [`DType::ALL`]; `DTYPE_F32` and the like are these numbers as constants. `byte_dot(a, b)` takes the place of WGSL's own
-//! `dot4I8Packed`, of which wgpu 30 makes wrong programs on Metal and DX12. A source declares nothing by these names, which are
-//! reserved, as are `f16_bits`, `f64_bits`, `half_of`, `is_byte`, `is_half`, `is_finite_bits`, `is_nan_bits`, `opaque`, `two_sum`,
-//! `bounded`, `truncate_to`, `dots`, and all that begin with `DTYPE_`.
+//! The functions of `shaders/common.wgsl` that a source uses are appended to it. `linear_group(group, groups)` is the number of a workgroup in a
+//! grid of [`Grid::linear`]. `decode_bits`, `decode_four` and `encode_bits`, with `word_of`, `high_word_of` and `f64_of`, convert between f32
+//! and elements of a type. Types are numbered by their position in [`DType::ALL`], and `DTYPE_F32` and the like are constants for these numbers.
+//! `byte_dot(a, b)` replaces WGSL's `dot4I8Packed`, which wgpu 30 miscompiles on Metal and DX12. A source must not declare the names above,
+//! which are reserved, nor `f16_bits`, `f64_bits`, `half_of`, `is_byte`, `is_half`, `is_finite_bits`, `is_nan_bits`, `opaque`, `two_sum`,
+//! `bounded`, `truncate_to`, `dots`, and names that begin with `DTYPE_`.
 //!
-//! No optional feature is enabled. A device with WebGPU's default limits has 8 arguments, 256 invocations a workgroup and 16
-//! KiB that they share. wgpu keeps indexes within an argument: what is read or written outside of it meets another of its
-//! elements, or none. What a workgroup shares is not zeroed. Compilers may assume that no float is NaN or infinite: test the
-//! bits.
+//! No optional feature is enabled. A device with WebGPU's default limits has 8 arguments, and 256 invocations and 16 KiB of shared memory for
+//! each workgroup. wgpu keeps indices within an argument: an access out of bounds affects another element of the same argument, or none. Shared
+//! memory is not zeroed. Compilers may assume that no float is NaN or infinite, so test the bits.
 //!
 //! # CUDA
 //!
@@ -108,28 +104,26 @@
 //! EXPORT(scale)
 //! ```
 //!
-//! `KERNEL(name, threads)(arguments)` starts a line. The arguments are a pointer for each binding, to `const` where it is only
-//! read, and then the parameters by value. The threads of a block are a number, a constant, or a product or quotient of these.
-//! A constant is `constexpr u32 NAME = 256;`. `EXPORT(name)` stands last: the crate's feature `cuda-emulator` runs the same
-//! source on the CPU, where each address and barrier is checked.
+//! `KERNEL(name, threads)(arguments)` begins a line. The arguments are a pointer for each binding, to `const` if the binding is only read,
+//! followed by the parameters by value. The number of threads in a block is a number, a constant, or a product or quotient of these. A constant
+//! is `constexpr u32 NAME = 256;`. `EXPORT(name)` is last. The crate's feature `cuda-emulator` runs the same source on the CPU and checks each
+//! address and barrier.
 //!
-//! `cuda/dev.cuh` has the types `u8` to `u64` and `i8` to `i64`; `DEVICE`, for a function of the source's own;
-//! `SHARED(type, name, count)`, an array that a block shares; `linear_block()`, as in WGSL; `div_ceil(a, b)`;
-//! `load<T>(array, i)` and `store_real<T>(array, i, value)`, where `T` is `F32` or another name of
-//! [`DType`]; `float_bits`, `bits_float`, `half_float`, `float_half`; `WARP`, `shuffle_xor(value, mask)`,
-//! `warp_any(holds)`; `atomic_add` and `atomic_max`, of u32. What else it has may change. CUDA's own functions are there
-//! too; of these, the emulator has what the README of the crate `cuda-emulator` names.
+//! `cuda/dev.cuh` has the types `u8` to `u64` and `i8` to `i64`; `DEVICE`, for a function of the source's own; `SHARED(type, name, count)`, an
+//! array shared by a block; `linear_block()`, like WGSL's `linear_group`; `div_ceil(a, b)`; `load<T>(array, i)` and
+//! `store_real<T>(array, i, value)`, with `T` as `F32` or another name of [`DType`]; `float_bits`, `bits_float`, `half_float`, `float_half`;
+//! `WARP`, `shuffle_xor(value, mask)`, `warp_any(holds)`; `atomic_add` and `atomic_max` of u32. Other contents of the header may change. CUDA's
+//! own functions are available too; the emulator supports those listed in the README of the crate `cuda-emulator`.
 //!
-//! NVRTC compiles the source, as C++17, and has to be installed; the code is kept among the user's caches. CUDA checks no
-//! address, so [`Kernel::cuda`] is `unsafe`. A fault that the card does find is
-//! [`Error::DeviceLost`] at some later call.
+//! NVRTC, which must be installed, compiles the source as C++17; compiled code is cached in the user's cache folder. CUDA checks no address, so
+//! [`Kernel::cuda`] is `unsafe`. A fault that the GPU does detect becomes [`Error::DeviceLost`] in a later call.
 //!
 //! # The CPU
 //!
-//! A function does the whole launch at once, whatever the grid: it gets slices of the elements, the parameters and the
-//! constants ([`CpuLaunch`]). It runs on the device's threads, which rayon's parallel iterators share. Where it splits its work
-//! in pieces that the shape alone fixes, any number of threads gives the same bits. Its panic is the caller's of
-//! [`Device::launch`](crate::Device::launch); the device stays usable, and what was to be written may hold any values.
+//! A function performs the whole launch at once, whatever the grid: it receives slices of the elements, the parameters and the constants
+//! ([`CpuLaunch`]). The function runs on the device's threads, which rayon's parallel iterators share. If the function divides its work by the
+//! shape alone, results are the same to the bit for any number of threads. If the function panics, [`Device::launch`](crate::Device::launch)
+//! panics in the caller; the device stays usable, and the outputs may hold any values.
 
 mod call;
 mod declared;
@@ -149,42 +143,42 @@ pub(crate) use self::{
 };
 use crate::{Backend, DType, DeviceInfo, Element, Error, Result};
 
-/// The use that a kernel makes of an argument.
+/// The way in which a kernel accesses an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Access {
     /// Read only.
     Read,
-    /// Written whole over the elements the operation names; what was there is not read.
+    /// Written completely over the elements that the operation names; previous values are not read.
     Write,
     /// Read and written.
     ReadWrite,
 }
 
-/// One place in a kernel's list of arguments, and what it takes there.
+/// One position in a kernel's list of arguments, and the argument that it accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Binding {
     pub(crate) access: Access,
-    /// None for any.
+    /// None for any type.
     pub(crate) dtype: Option<DType>,
 }
 
 impl Binding {
-    /// A tensor of `T` that the kernel reads: [`Tensor::as_read`](crate::Tensor::as_read).
+    /// Accepts a tensor of `T` that the kernel reads: [`Tensor::as_read`](crate::Tensor::as_read).
     pub const fn read<T: Element>() -> Self {
         Self { access: Access::Read, dtype: Some(T::DTYPE) }
     }
 
-    /// A tensor of `T` that the kernel writes, whatever is in it: [`Tensor::as_write`](crate::Tensor::as_write).
+    /// Accepts a tensor of `T` that the kernel writes without reading: [`Tensor::as_write`](crate::Tensor::as_write).
     pub const fn write<T: Element>() -> Self {
         Self { access: Access::Write, dtype: Some(T::DTYPE) }
     }
 
-    /// A tensor of `T` that the kernel reads and writes: [`Tensor::as_read_write`](crate::Tensor::as_read_write).
+    /// Accepts a tensor of `T` that the kernel reads and writes: [`Tensor::as_read_write`](crate::Tensor::as_read_write).
     pub const fn read_write<T: Element>() -> Self {
         Self { access: Access::ReadWrite, dtype: Some(T::DTYPE) }
     }
 
-    /// A tensor of a type that the parameters or the constants tell.
+    /// Accepts a tensor of a type that the parameters or the constants specify.
     pub(crate) const fn any(access: Access) -> Self {
         Self { access, dtype: None }
     }
@@ -201,12 +195,12 @@ impl fmt::Display for Binding {
     }
 }
 
-/// Values for the constants that a kernel's sources declare with defaults; equal in every backend.
+/// Values for the constants that a kernel's sources declare with defaults; the same in every backend.
 pub type Spec<'a> = &'a [(&'static str, u32)];
 
-/// A unit that is compiled for a device: a kernel, and the values of its constants. Operations say which they launch
-/// ([`PackedProduct::programs`](crate::packed::PackedProduct::programs) for one), and [`Device::prepare`](crate::Device::prepare)
-/// compiles them ahead.
+/// A unit of compilation for a device: a kernel, and the values of its constants. Operations list the programs that they launch (for example
+/// [`PackedProduct::programs`](crate::packed::PackedProduct::programs)), and [`Device::prepare`](crate::Device::prepare) compiles programs ahead
+/// of time.
 #[derive(Clone, Debug)]
 pub struct Program {
     pub(crate) kernel: &'static KernelDef,
@@ -214,14 +208,14 @@ pub struct Program {
 }
 
 impl Program {
-    /// A kernel with these values of its constants.
+    /// Creates a program from a kernel and values of its constants.
     pub fn new<P>(kernel: &'static Kernel<P>, spec: Spec<'_>) -> Self {
         Self { kernel: &kernel.def, spec: spec.to_vec() }
     }
 }
 
-/// The identity of a program on a device. Sources are compared by their place: they stay where they are for good, and to read
-/// them all would take as long as a launch.
+/// The identity of a program on a device. Sources are compared by address: a source never moves, and comparing the text would take as long as a
+/// launch.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub(crate) name: &'static str,
@@ -231,33 +225,33 @@ pub(crate) struct Key {
     pub(crate) spec: Box<[(&'static str, u32)]>,
 }
 
-/// A kernel without the type of its parameters: what drivers see.
+/// A kernel without the type of its parameters, as drivers see it.
 ///
 /// The order of `bindings` is the `@binding` order in WGSL (the parameters come last, as a uniform), the argument
 /// order in CUDA, and the slice order of the CPU function.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KernelDef {
-    /// Name of the kernel and its entry point; of this crate's own also of its files.
+    /// The name of the kernel and of its entry point, and for this crate's own kernels also of its files.
     pub(crate) name: &'static str,
-    /// Parameters and codes that are written into both sources; only this crate's own kernels have them.
+    /// Parameters and codes that are inserted into both sources; only this crate's own kernels have these.
     #[cfg_attr(
         not(any(feature = "cuda", feature = "wgpu")),
         allow(dead_code, reason = "the cpu has no sources")
     )]
     pub(crate) declared: Option<Declared>,
-    /// CUDA source, or nothing; it includes `cuda/dev.cuh`.
+    /// The CUDA source, or an empty text; it includes `cuda/dev.cuh`.
     pub(crate) cuda: &'static str,
-    /// WGSL source, or nothing; what it uses of `shaders/common.wgsl` is appended to it.
+    /// The WGSL source, or an empty text; functions of `shaders/common.wgsl` that it uses are appended.
     pub(crate) wgsl: &'static str,
-    /// Runs the whole launch over whole slices, and splits the work itself in pieces fixed by the shape.
+    /// Runs the whole launch over whole slices, and divides the work itself into pieces fixed by the shape.
     pub(crate) cpu: Option<fn(CpuLaunch<'_>)>,
-    /// Use of each argument.
+    /// The access and type of each argument.
     pub(crate) bindings: &'static [Binding],
-    /// Bytes of the parameter block: u32 and f32 only, at most 128 bytes.
+    /// The number of bytes of the parameters: only u32 and f32, at most 128 bytes.
     pub(crate) params: usize,
-    /// Names of the constants of an application's kernel; none for this crate's own, of which the next tells them.
+    /// The names of the constants of an application's kernel; none for this crate's own, whose constants `specs` lists.
     pub(crate) constants: Option<&'static [&'static str]>,
-    /// Every spec that this crate's operations launch it with; tests compile each, and `Device::launch` accepts no other.
+    /// Returns every spec that this crate's operations launch the kernel with. Tests compile each, and debug builds accept no other.
     pub(crate) specs: fn() -> Vec<Vec<(&'static str, u32)>>,
 }
 
@@ -268,10 +262,10 @@ impl KernelDef {
         Key { name, sources, bindings, params, spec: spec.into() }
     }
 
-    /// Checks that it can run on such a device with these values of its constants.
+    /// Checks that the kernel can run on such a device with these values of its constants.
     ///
     /// # Errors
-    /// [`Error::NoSource`]; [`Error::Argument`] for other constants than it has.
+    /// [`Error::NoSource`]; [`Error::Argument`] for constants other than the kernel's.
     pub(crate) fn check(&self, info: &DeviceInfo, spec: Spec<'_>) -> Result<()> {
         let (there, what) = match info.backend {
             Backend::Cpu => (self.cpu.is_some(), "function for the cpu"),
@@ -297,29 +291,29 @@ impl KernelDef {
     }
 }
 
-/// A kernel whose parameters are a `P`. [How to write one](self).
+/// A kernel with parameters of type `P`. [How to write one](self).
 #[derive(Debug)]
 pub struct Kernel<P> {
     pub(crate) def: KernelDef,
-    /// Elements of each argument that a launch uses; none for this crate's own, whose operations give what they use.
+    /// Returns the number of elements of each argument that a launch uses. None for this crate's own kernels, whose operations check themselves.
     pub(crate) lengths: Option<fn(&P) -> Vec<u64>>,
 }
 
 impl<P: Pod> Kernel<P> {
-    /// A kernel without sources, which [`wgsl`](Self::wgsl), [`cuda`](Self::cuda) and [`cpu`](Self::cpu) add: a device
-    /// launches what has one for its backend.
+    /// Creates a kernel without sources, which [`wgsl`](Self::wgsl), [`cuda`](Self::cuda) and [`cpu`](Self::cpu) add. A device can launch a
+    /// kernel that has a source for its backend.
     ///
-    /// `name` is that of its entry points. `lengths` tells how many elements of each argument a launch with these
-    /// parameters uses: one with fewer is refused, on every device.
+    /// `name` is the name of its entry points. `lengths` returns the number of elements of each argument that a launch with these parameters
+    /// uses. Every device refuses a launch whose arguments have fewer.
     ///
-    /// Parameters of more than 128 bytes, or of no whole words, do not compile:
+    /// Parameters of more than 128 bytes, or not of whole words, do not compile:
     /// ```compile_fail,E0080
     /// # use teatime::kernel::Kernel;
     /// static LARGE: Kernel<[u32; 33]> = Kernel::new("large", &[], |_: &[u32; 33]| vec![]);
     /// ```
     ///
     /// # Panics
-    /// When `name` is no identifier of ASCII letters, digits and `_`; in a `static` that is an error of the compiler.
+    /// If `name` is not an identifier of ASCII letters, digits and `_`; in a `static` this is a compiler error.
     pub const fn new(name: &'static str, bindings: &'static [Binding], lengths: fn(&P) -> Vec<u64>) -> Self {
         let bytes = name.as_bytes();
         let mut i = 0;
@@ -336,7 +330,7 @@ impl<P: Pod> Kernel<P> {
         Self { def, lengths: Some(lengths) }
     }
 
-    /// This crate's own: [CUDA, WGSL] sources that its tests check, of elements of any type.
+    /// Creates a kernel of this crate: [CUDA, WGSL] sources that its tests check, with elements of any type.
     pub(crate) const fn built_in(
         name: &'static str,
         [cuda, wgsl]: [&'static str; 2],
@@ -367,7 +361,7 @@ impl<P: Pod> Kernel<P> {
         }
     }
 
-    /// Writes the parameters and codes into both sources.
+    /// Inserts the parameters and codes into both sources.
     pub(crate) const fn declared(
         self,
         params: &'static [(&'static str, &'static str)],
@@ -376,7 +370,7 @@ impl<P: Pod> Kernel<P> {
         Self { def: KernelDef { declared: Some(Declared { params, codes }), ..self.def }, ..self }
     }
 
-    /// Names the constants that each launch gives values for, in this order; none unless this is called.
+    /// Names the constants that each launch gives values for, in this order. Without this call there are none.
     #[must_use]
     pub const fn constants(self, names: &'static [&'static str]) -> Self {
         Self { def: KernelDef { constants: Some(names), ..self.def }, ..self }
@@ -391,13 +385,12 @@ impl<P: Pod> Kernel<P> {
     /// Adds a source for CUDA.
     ///
     /// # Safety
-    /// A launch is safe to call, and CUDA checks nothing of it. So whatever the parameters, the constants' values and the
-    /// grid, the source may read and write only as many elements of each argument as `lengths` says, write only what is
-    /// written by its binding, and take each as a pointer to the binding's type. Else it reads and overwrites other
-    /// tensors, what else the process has on the card, and memory of the host that is mapped there.
+    /// A launch is safe to call, and CUDA does not check it. For all parameters, constants and grids, the source may therefore read and write
+    /// only as many elements of each argument as `lengths` returns, write only arguments whose binding is written, and take each as a pointer to
+    /// the binding's type. Otherwise it reads and overwrites other tensors, other memory of the process on the card, and mapped host memory.
     ///
-    /// A loop without an end is not unsafe, nor are threads that write one place at once: the first hangs, the other leaves
-    /// any value.
+    /// An endless loop is not unsafe, nor are concurrent writes of several threads to one address: the loop hangs, and the writes leave any
+    /// value.
     #[must_use]
     #[allow(unsafe_code, reason = "the author's promise; nothing here is unsafe by itself")]
     pub const unsafe fn cuda(self, source: &'static str) -> Self {
@@ -411,8 +404,8 @@ impl<P: Pod> Kernel<P> {
     }
 }
 
-/// Declares a kernel: `kernel!("name", Params, [Read, Write], cpu_function, specs_function, [Codes])`. The sources of
-/// `"name" + "part"` go on with what the files `name/part` have.
+/// Declares a kernel: `kernel!("name", Params, [Read, Write], cpu_function, specs_function, [Codes])`. With `"name" + "part"`, the files
+/// `name/part` are appended to the sources.
 macro_rules! kernel {
     ($name:literal $(+ $part:literal)*, $params:ty, [$($access:ident),*], $cpu:path, $specs:path $(, [$($codes:ty),*])?) => {
         $crate::kernel::Kernel::<$params>::built_in(
@@ -438,7 +431,7 @@ pub(crate) use kernel;
 
 #[cfg(test)]
 mod tests {
-    /// The page above tells which names a source must not declare again.
+    /// The module's documentation must list the names that a source must not declare again.
     #[test]
     fn what_is_appended_to_shaders_is_named() {
         let declared =

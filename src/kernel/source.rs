@@ -1,14 +1,14 @@
-//! Sources with the values of constants in them, and their lines around a place for the log of an error.
+//! Sources with values of constants inserted, and excerpts of sources for compiler logs.
 
 use std::fmt::Write as _;
 
 use super::Spec;
 
-/// A source with a spec's values in place of the defaults. A constant's line begins with `declaration`, in which `NAME`
-/// is its name, and ends after the value with `end`.
+/// Returns a source with a spec's values in place of the defaults. A constant's line begins with `declaration`, in which `NAME` stands for its
+/// name, and ends with `end` after the value.
 ///
 /// # Errors
-/// A message that names a constant which is not declared exactly once.
+/// A message that names a constant without exactly one declaration.
 pub(crate) fn specialize(
     source: &str,
     spec: Spec<'_>,
@@ -27,8 +27,7 @@ pub(crate) fn specialize(
     Ok(lines.join("\n") + "\n")
 }
 
-/// The lines of a source around the first place that a compiler's log names, with their numbers: a place is `name:LINE` or
-/// `name(LINE`.
+/// Returns numbered lines of a source around the first position in a compiler's log. A position has the form `name:LINE` or `name(LINE`.
 pub(crate) fn numbered(source: &str, log: &str, name: &str) -> String {
     let place = log.split(name).skip(1).find_map(|rest| {
         let rest = rest.strip_prefix([':', '('])?;
@@ -47,5 +46,5 @@ pub(crate) fn numbered(source: &str, log: &str, name: &str) -> String {
     )
 }
 
-/// Lines before and behind a place.
+/// The number of lines shown before and after a position.
 const AROUND: usize = 2;

@@ -1,4 +1,4 @@
-//! `sums[i, j] += block[i, j]`, in f64 or in two f32.
+//! Adds a block to sums: `sums[i, j] += block[i, j]`, in f64 or in pairs of f32.
 
 use rayon::prelude::*;
 
@@ -12,11 +12,11 @@ params! {
         pub(crate) cols: u32,
         pub(crate) block0: u32,
         pub(crate) sums0: u32,
-        /// 1 where the lower triangle alone is added, else 0.
+        /// 1 if only the lower triangle is added, otherwise 0.
         pub(crate) lower: u32,
-        /// The number of the first row, for the triangle.
+        /// The index of the first row in the whole result, which places the diagonal.
         pub(crate) row0: u32,
-        /// It is 0, which the shader's compiler cannot know.
+        /// Always 0, which the shader's compiler cannot know.
         pub(crate) zero: u32,
     }
 }
@@ -24,7 +24,7 @@ params! {
 pub(crate) static ADD_BLOCK: Kernel<Params> =
     kernel!("add_block", Params, [Read, ReadWrite], add_block, wg_alone);
 
-/// Elements that a thread adds at least.
+/// The minimum number of elements that a thread adds.
 const LEAST: usize = 1 << 14;
 
 fn add_block(launch: CpuLaunch<'_>) {

@@ -1,4 +1,4 @@
-//! Rows to their places in another array: `out[i, j] = x[i, j]`, or `x[indices[i], j]`.
+//! Copies rows into another array: `out[i, j] = x[i, j]`, or `out[i, j] = x[indices[i], j]`.
 
 use rayon::prelude::*;
 
@@ -6,24 +6,24 @@ use super::WG;
 use crate::kernel::{CpuLaunch, Kernel, kernel, params, small};
 
 params! {
-    /// Parameters of the kernel, in elements of `BYTES` bytes. Out has segments of whole rows: one, or one for each row.
+    /// Parameters of the kernel, in elements of `BYTES` bytes. The output consists of segments of whole rows: a single segment, or one for each row.
     pub(crate) struct Params {
         pub(crate) segments: u32,
-        /// Elements of a segment.
+        /// The number of elements of a segment.
         pub(crate) span: u32,
-        /// Elements from the start of a segment to that of the next one.
+        /// The number of elements from the start of one segment to the start of the next.
         pub(crate) pitch: u32,
-        /// [`units`] of a segment.
+        /// The number of [`units`] of a segment.
         pub(crate) units: u32,
-        /// Elements of a row.
+        /// The number of elements of a row.
         pub(crate) cols: u32,
         pub(crate) x0: u32,
         pub(crate) out0: u32,
         pub(crate) index0: u32,
-        /// The index of the first row that this launch has of x, and how many it has. Rows of out that are others stay as they are.
+        /// The index of the first row of x that this launch has, and the number of its rows. Output rows from other rows of x stay as they are.
         pub(crate) first_row: u32,
         pub(crate) x_rows: u32,
-        /// The largest index that is not counted.
+        /// The largest valid index: larger ones are counted as errors.
         pub(crate) last_row: u32,
     }
 }
@@ -31,10 +31,10 @@ params! {
 pub(crate) static COPY_ROWS: Kernel<Params> =
     kernel!("copy_rows", Params, [Read, Read, ReadWrite, ReadWrite], copy_rows, specs);
 
-/// Bytes of a unit, which a thread writes.
+/// The number of bytes of a unit, which one thread writes.
 pub(crate) const UNIT: u64 = 16;
 
-/// Units that hold some of `span` elements, wherever in a unit these start.
+/// Returns the maximum number of units that `span` consecutive elements touch, wherever the elements start in a unit.
 pub(crate) const fn units(span: u64, bytes: u64) -> u64 {
     let values = UNIT / bytes;
     (span + 2 * values - 2) / values
@@ -49,7 +49,7 @@ fn specs() -> Vec<Vec<(&'static str, u32)>> {
     [1, 2, 4].iter().flat_map(of_size).collect()
 }
 
-/// Bytes that a thread copies at once.
+/// The number of bytes that a thread copies at once.
 const PIECE: usize = 1 << 16;
 
 fn copy_rows(launch: CpuLaunch<'_>) {
@@ -63,7 +63,7 @@ fn copy_rows(launch: CpuLaunch<'_>) {
     if !by_index {
         return copy(x, out, [span * bytes, pitch * bytes], Some);
     }
-    // Rows by index stand side by side, in one segment.
+    // Rows by index are contiguous, in one segment.
     let indices = &indices.read::<u32>()[p.index0 as usize..][..span / cols];
     let refused = indices.par_iter().filter(|&&index| index > p.last_row).count();
     if refused > 0 {
@@ -83,7 +83,7 @@ fn copy_rows(launch: CpuLaunch<'_>) {
     }
 }
 
-/// Fills runs of `len` bytes, `pitch` from each to the next, with the runs of x that `source` names.
+/// Fills runs of `len` bytes, which start every `pitch` bytes, with the runs of x whose indices `source` returns.
 fn copy(x: &[u8], out: &mut [u8], [len, pitch]: [usize; 2], source: impl Fn(usize) -> Option<usize> + Sync) {
     let runs = (PIECE / pitch).max(1);
     out.par_chunks_mut(runs * pitch).enumerate().for_each(|(part, out)| {
@@ -95,7 +95,7 @@ fn copy(x: &[u8], out: &mut [u8], [len, pitch]: [usize; 2], source: impl Fn(usiz
     });
 }
 
-/// Copies a run, a long one by several threads.
+/// Copies a run, with several threads if it is long.
 fn copy_run(x: &[u8], out: &mut [u8]) {
     if out.len() <= PIECE {
         out.copy_from_slice(x);

@@ -1,5 +1,5 @@
-//! Weighted sums of neighbours along one axis, or along some axes of a box in one launch: the same operations for each element, so that its
-//! bits are the same.
+//! Weighted sums of neighbours along one axis, or along several axes of a box in one launch.
+//! All elements are computed by the same operations, so results do not depend on how the work is divided.
 
 pub(crate) use super::cpu::correlate::{Combine, Edge, Kind};
 use super::{
@@ -12,19 +12,19 @@ use crate::{
 };
 
 params! {
-    /// Parameters of the kernel. Of the axes z, y and x of a box: extents `n` of the input and `m` of the output, the input's coordinate
-    /// `o` (i32) of the first output, and the number `w` of weights: 0 where nothing is summed. GPUs sum along y and x alone, and z is of one
-    /// place there.
+    /// Parameters of the kernel. For the axes z, y and x of a box: the extents `n` of the input and `m` of the output,
+    /// the input's coordinate `o` (i32) of the first output, and the number `w` of weights (0 if nothing is summed
+    /// along the axis). GPUs sum along y and x only, and their extent along z is 1.
     ///
-    /// The weights stand behind the three constants beyond the edges: those of z, of y, of x.
+    /// The weights of z, y and x, in this order, follow the three constants beyond the edges.
     pub(crate) struct Params {
-        /// First elements.
+        /// The indices of the first elements.
         pub(crate) x0: u32,
         pub(crate) out0: u32,
-        /// Codes of types.
+        /// Codes of the element types.
         pub(crate) x_type: u32,
         pub(crate) out_type: u32,
-        /// Boxes, one after another.
+        /// The number of consecutive boxes.
         pub(crate) outer: u32,
         pub(crate) nz: u32,
         pub(crate) ny: u32,
@@ -38,20 +38,20 @@ params! {
         pub(crate) wz: u32,
         pub(crate) wy: u32,
         pub(crate) wx: u32,
-        /// The part of the first axis with weights that the input holds.
+        /// The part of the first axis with weights that the input holds: its start and its length.
         pub(crate) first: u32,
         pub(crate) count: u32,
-        /// Elements at each x, which have nothing to do with each other.
+        /// The number of independent elements at each x.
         pub(crate) step: u32,
-        /// An [`Edge`] and a [`Kind`] for each axis, four bits each, those of z in the lowest.
+        /// An [`Edge`] and a [`Kind`] for each axis, four bits each; those of z are the lowest.
         pub(crate) edges: u32,
         pub(crate) kinds: u32,
         /// A [`Combine`].
         pub(crate) combine: u32,
-        /// The code of the type, and 1, that sums along each axis are made elements of, towards 0; or 0.
+        /// The code, plus 1, of the type to which sums along each axis are truncated (towards 0); 0 for no truncation.
         pub(crate) truncate: u32,
-        /// Elements of a row that the workgroup of a strip sees, rows that it makes at once, rows that it makes one after another, and numbers
-        /// from one column of cells to the next.
+        /// For the workgroup of a strip: the number of elements of a row that it reads, of rows that it computes at
+        /// once, and of rows that it computes in all; and the number of elements from one column of cells to the next.
         pub(crate) columns: u32,
         pub(crate) rows: u32,
         pub(crate) run: u32,
@@ -68,13 +68,13 @@ pub(crate) static CORRELATE: Kernel<Params> = kernel!(
     [Edge, Kind, Combine]
 );
 
-/// Outputs side by side that an invocation makes at once.
+/// The number of adjacent outputs that an invocation computes at once.
 pub(crate) const MANY: u64 = 8;
 
-/// Numbers before the weights.
+/// The number of constants before the weights.
 pub(crate) const BEFORE_WEIGHTS: usize = 3;
 
-/// Numbers that a workgroup has room for, of f64 if `wide`, of the memory that it can have. Devices that compute in f64 have 32 KiB.
+/// Returns the number of elements that fit a workgroup's memory: f64 if `wide`, otherwise f32. Devices that compute in f64 have at least 32 KiB.
 pub(crate) const fn room(wide: bool, workgroup_memory: u32) -> u32 {
     match wide {
         true => 4096,
@@ -83,7 +83,8 @@ pub(crate) const fn room(wide: bool, workgroup_memory: u32) -> u32 {
     }
 }
 
-/// The constants of sums along y, along x, or both, of strips, or of outputs along y by themselves, which need no room; in f64 if `wide`.
+/// Returns the constants of a program: for strips that sum along y, along x, or both; or, if neither is set, for
+/// separate outputs along y, which need no workgroup memory. It computes in f64 if `wide`.
 pub(crate) const fn spec([along, across]: [bool; 2], wide: bool, room: u32) -> [(&'static str, u32); 5] {
     let room = if along || across { room } else { 1 };
     [("WG", WG), ("ALONG", along as u32), ("ACROSS", across as u32), ("WIDE", wide as u32), ("ROOM", room)]
@@ -102,7 +103,7 @@ fn correlate(launch: CpuLaunch<'_>) {
     if launch.constant("WIDE") != 0 { correlate_in::<f64>(launch) } else { correlate_in::<f32>(launch) }
 }
 
-/// Elements of a line side by side from which on lines are summed, and not elements so far apart.
+/// The minimum number of adjacent elements of a line for sums of whole lines; shorter lines are summed as elements that are a line apart.
 const LINE: usize = 64;
 
 fn correlate_in<R: Real>(launch: CpuLaunch<'_>) {

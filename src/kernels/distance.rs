@@ -14,38 +14,38 @@ use crate::{
 };
 
 params! {
-    /// Parameters of the kernel: extents, row strides and first elements in elements.
+    /// Parameters of the kernel: extents, row strides and offsets, in elements.
     pub(crate) struct Params {
-        /// Observations of x and of y, and features.
+        /// The numbers of observations of x and of y, and of features.
         pub(crate) m: u32,
         pub(crate) n: u32,
         pub(crate) k: u32,
         pub(crate) ldx: u32,
         pub(crate) ldy: u32,
-        /// Pairs in a row of the sums.
+        /// The number of pairs from one row of the sums to the next.
         pub(crate) lds: u32,
         pub(crate) x0: u32,
         pub(crate) y0: u32,
-        /// Places where the tables start, and the sums: entries and pairs before.
+        /// The offsets of the tables, in entries, and of the sums, in pairs.
         pub(crate) x_table0: u32,
         pub(crate) y_table0: u32,
         pub(crate) sums0: u32,
         /// Codes of the elements' types.
         pub(crate) x_type: u32,
         pub(crate) y_type: u32,
-        /// 1 if observations are columns of x and y.
+        /// 1 if observations are the columns of x and y.
         pub(crate) by_column: u32,
-        /// 1 if negative elements are missing, where missing ones are left out.
+        /// 1 if negative elements are missing, in programs that leave missing elements out.
         pub(crate) negative: u32,
-        /// 1 if sums are added to.
+        /// 1 if terms are added to the existing sums.
         pub(crate) accumulate: u32,
-        /// 1 if pairs above the diagonal are left out, and where this panel's corner lies in the whole result.
+        /// 1 if pairs above the diagonal are left out; and the row and column of this panel's corner in the whole result.
         pub(crate) lower: u32,
         pub(crate) row0: u32,
         pub(crate) col0: u32,
         /// A [`Term`].
         pub(crate) term: u32,
-        /// The exponent of [`Term::Power`], and its bits as f64.
+        /// The exponent of [`Term::Power`] as f32, and its bits as f64.
         pub(crate) power: f32,
         pub(crate) power_low: u32,
         pub(crate) power_high: u32,
@@ -55,15 +55,15 @@ params! {
 pub(crate) static DISTANCE: Kernel<Params> =
     kernel!("distance", Params, [Read, Read, Read, Read, ReadWrite], distance, specs, [Term]);
 
-/// Observations along each side of what a workgroup makes.
+/// The number of observations along each side of a workgroup's tile.
 pub(crate) const TILE: u32 = 64;
-/// Features whose terms are added up in f32. What is added up so far is two numbers, a sum and what rounding left of it, so
-/// that whole numbers are exact while each of these sums is below 2^24: of squares of differences of bytes. Where `WIDE`, both are in
-/// f64, and the sum is one number.
+/// The number of features whose terms are added in f32 before they are added to the running sum. The running sum is two
+/// numbers, a sum and its rounding error. So sums of whole numbers are exact if the sum of each such block is below
+/// 2^24, as for squared differences of bytes. If `WIDE`, both are in f64, and the running sum is one number.
 pub(crate) const BLOCK: usize = 256;
 
 codes! {
-    /// A term that two elements add to the sum of their pair.
+    /// A term, computed from two elements, that is added to the sum of their pair.
     pub(crate) enum Term {
         /// x y
         Product = 1,
@@ -71,11 +71,11 @@ codes! {
         Square,
         /// |x - y|
         Absolute,
-        /// |x - y|, of which the largest counts and not the sum.
+        /// |x - y|, of which the maximum is taken instead of the sum.
         Largest,
         /// |x - y|^p
         Power,
-        /// |x - y| / (|x| + |y|), 0 of two zeros.
+        /// |x - y| / (|x| + |y|), or 0 if both are 0.
         Canberra,
         /// |x + y|
         Sum,
@@ -83,7 +83,7 @@ codes! {
         Unequal,
         /// 1 if neither is 0.
         Both,
-        /// 1 if exactly one of them is 0.
+        /// 1 if exactly one of x and y is 0.
         One,
         /// 1
         Count,
@@ -97,7 +97,7 @@ codes! {
         YSquare,
         /// √(x y)
         Root,
-        /// x log(x / y); 0 where x is 0, and x log x where y is.
+        /// x log(x / y); 0 if x is 0, and x log x if y is 0.
         Relative,
         /// x log(2 x / (x + y)) + y log(2 y / (x + y)).
         Divergence,
@@ -105,13 +105,13 @@ codes! {
 }
 
 impl Term {
-    /// True for terms that are whole numbers where the elements are.
+    /// Returns true if the term of whole numbers is a whole number.
     pub(crate) const fn is_whole(self) -> bool {
         !matches!(self, Self::Power | Self::Canberra | Self::Root | Self::Relative | Self::Divergence)
     }
 
-    /// The powers of a factor of x, and of one of y, that the term grows by; of terms of differences and sums, where both have the same
-    /// factor, that is all in the first.
+    /// Returns the powers of a factor of x, and of a factor of y, by which the term grows. For terms of differences and
+    /// sums, x and y have the same factor, and the first power is that of both.
     pub(crate) const fn degrees(self, power: f64) -> [f64; 2] {
         match self {
             Self::Product => [1.0, 1.0],
@@ -124,7 +124,7 @@ impl Term {
         }
     }
 
-    /// Roughly, how many products take as long.
+    /// Returns roughly the number of products that take as long as the term.
     pub(crate) const fn cost(self) -> u64 {
         match self {
             Self::Power | Self::Relative | Self::Divergence => 16,
@@ -134,7 +134,7 @@ impl Term {
     }
 }
 
-/// Terms that most are asked for have programs of their own, and all others one; as many compute in f64, where `wide`.
+/// Returns the constants of a program. The most common terms have programs of their own, and all others share one; `wide` computes in f64.
 pub(crate) fn spec(term: Term, masked: bool, wide: bool) -> [(&'static str, u32); 4] {
     let own = !masked && matches!(term, Term::Square | Term::Absolute);
     let term = if own { term as u32 } else { 0 };
@@ -148,30 +148,30 @@ fn specs() -> Vec<Vec<(&'static str, u32)>> {
     kinds.into_iter().flat_map(specs_of).collect()
 }
 
-/// Observations of x that one task takes.
+/// The number of observations of x that one task takes.
 const BAND: usize = 64;
-/// Pairs whose sums are in registers: observations of x, and of y, which are lanes of vectors.
+/// The pairs whose sums are in registers: `ROWS` observations of x by `COLS` of y, which are lanes of vectors.
 const ROWS: usize = 4;
 const COLS: usize = 32;
 
-/// A block of features of some observations, side by side.
+/// A block of features of some adjacent observations.
 type FeatureBlock<R, const W: usize> = [[R; W]; BLOCK];
 
-/// An operand as stored.
+/// An operand as it is stored.
 struct ObservationSource<'a, R> {
     arg: CpuArg<'a>,
     dtype: DType,
     start: usize,
     stride: usize,
     by_column: bool,
-    /// The two parts of what is subtracted from an observation's elements, and what the difference is multiplied by.
+    /// For each observation: the two parts of the shift that is subtracted from its elements, and the factor of the difference.
     table: &'a [[R; 3]],
-    /// True if negative elements are missing, which are made NaN.
+    /// True if negative elements are missing and replaced by NaN.
     negative: bool,
 }
 
 impl<R: Real> ObservationSource<'_, R> {
-    /// Up to `W` observations from `first` on, and `depth` features from `feature` on; any numbers for those that are not there.
+    /// Writes up to `W` observations from `first` on, and `depth` features from `feature` on, to `panel`; absent observations get arbitrary values.
     fn pack<const W: usize>(
         &self,
         first: usize,

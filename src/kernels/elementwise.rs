@@ -1,4 +1,4 @@
-//! A function of the elements of up to three arrays, whose axes repeat.
+//! Applies a function to the elements of up to three arrays with broadcast axes.
 
 use rayon::prelude::*;
 
@@ -13,15 +13,15 @@ use crate::{
 };
 
 params! {
-    /// Parameters of the kernel. The output has three axes, of which a launch takes `n` elements, from `first` of those that its windows begin
-    /// with; an operand's steps are 0 along axes that it lacks.
+    /// Parameters of the kernel. The output has three axes. A launch computes `n` elements, from `first` on, counted
+    /// from the start of its windows. An operand's steps are 0 along the axes that it lacks.
     pub(crate) struct Params {
         /// A [`Function`].
         pub(crate) function: u32,
         pub(crate) operands: u32,
         pub(crate) n: u32,
         pub(crate) first: u32,
-        /// Extents of the last two axes.
+        /// The extents of the last two axes.
         pub(crate) extent1: u32,
         pub(crate) extent2: u32,
         pub(crate) out_type: u32,
@@ -40,7 +40,7 @@ params! {
         pub(crate) c_step0: u32,
         pub(crate) c_step1: u32,
         pub(crate) c_step2: u32,
-        /// Numbers in place of operands b and c that are not there: the bits of an f32, or the two words of an f64.
+        /// The values that replace absent operands b and c: the bits of an f32, or the two words of an f64.
         pub(crate) b_low: u32,
         pub(crate) b_high: u32,
         pub(crate) c_low: u32,
@@ -52,8 +52,8 @@ pub(crate) static ELEMENTWISE: Kernel<Params> =
     kernel!("elementwise", Params, [Read, Read, Read, Write], elementwise, specs, [Function]);
 
 codes! {
-    /// A function of elements. Shaders tell by the order how many operands it has: one before `Add`, then two, and three from
-    /// `Clamp` on; from `Less` on it compares.
+    /// A function of elements. Shaders rely on the order: functions before `Add` have one operand, functions from `Clamp`
+    /// on have three, and all others two. `Less` is the first comparison.
     pub(crate) enum Function {
         Copy,
         Truncate,
@@ -79,7 +79,7 @@ codes! {
     }
 }
 
-/// Arrays of f32 alone have a kernel of their own, and what is computed in f64 has one.
+/// Returns the constants of a program. Arrays of f32 only have a program of their own, and so has computation in f64.
 pub(crate) fn spec(narrow: bool, wide: bool) -> [(&'static str, u32); 3] {
     [("WG", WG), ("NARROW", (narrow && !wide).into()), ("WIDE", wide.into())]
 }
@@ -88,15 +88,15 @@ fn specs() -> Vec<Vec<(&'static str, u32)>> {
     [[false, false], [true, false], [false, true]].map(|[narrow, wide]| spec(narrow, wide).to_vec()).to_vec()
 }
 
-/// Elements that a task makes, and that are computed at once.
+/// The number of elements of a task, and of elements that are computed at once.
 const PIECE: usize = 1 << 14;
 const BLOCK: usize = 1 << 10;
 
-/// The type that is computed in: f32 or f64.
+/// The type in which elements are computed: f32 or f64.
 trait Number: Real + Stored {
-    /// A number of the parameters.
+    /// Returns the number that two words of the parameters hold.
     fn number(low: u32, high: u32) -> Self;
-    /// The function of each element, in place of the first operand.
+    /// Applies the function to each element, and overwrites the first operand.
     fn apply(function: Function, a: &mut [Self], b: &[Self], c: &[Self]);
 }
 
@@ -108,7 +108,7 @@ macro_rules! number {
             }
 
             fn apply(function: Function, a: &mut [Self], b: &[Self], c: &[Self]) {
-                // NaN goes through, as in numpy.
+                // NaN is passed on, as in numpy.
                 let least = |a: Self, b: Self| if a < b || a.is_nan() { a } else { b };
                 let most = |a: Self, b: Self| if a > b || a.is_nan() { a } else { b };
                 let truth = |holds: bool| Self::from(u8::from(holds));
@@ -166,7 +166,7 @@ fn join<R: Copy>(a: &mut [R], b: &[R], c: &[R], f: impl Fn(R, R, R) -> R) {
     );
 }
 
-/// One operand: its elements, or a number in their place.
+/// One operand: its elements, or a number that replaces them.
 struct ElementSource<'a, R> {
     arg: &'a CpuArg<'a>,
     dtype: DType,
@@ -176,7 +176,7 @@ struct ElementSource<'a, R> {
 }
 
 impl<R: Number> ElementSource<'_, R> {
-    /// The elements for the outputs from number `first` on: where they stand, or else in `room`.
+    /// Returns the operand's elements for the outputs from index `first` on: in place if possible, otherwise copied to `room`.
     fn values<'a>(&'a self, first: usize, extents: [usize; 2], room: &'a mut [R]) -> &'a [R] {
         let column = first % extents[1];
         let side_by_side = self.steps[2] == 1 && column + room.len() <= extents[1];
@@ -187,12 +187,12 @@ impl<R: Number> ElementSource<'_, R> {
         room
     }
 
-    /// The operand's place at the start of a row of the output.
+    /// Returns the operand's index at the start of a row of the output.
     fn line(&self, row: usize, [extent1, _]: [usize; 2]) -> usize {
         self.start + row / extent1 * self.steps[0] + row % extent1 * self.steps[1]
     }
 
-    /// Writes the elements for the outputs from number `first` on.
+    /// Writes the operand's elements for the outputs from index `first` on.
     fn load(&self, first: usize, extents: [usize; 2], out: &mut [R]) {
         if let Some(number) = self.number {
             return out.fill(number);

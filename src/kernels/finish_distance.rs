@@ -1,4 +1,4 @@
-//! Distances of the sums of a metric's terms: `out[i, j] = formula(sums[i, j])`, as f32 or as pairs that stay on the device.
+//! Makes distances from the sums of a metric's terms: `out[i, j] = formula(sums[i, j])`, as f32, or as pairs that stay on the device.
 
 use bytemuck::Pod;
 use rayon::prelude::*;
@@ -12,51 +12,51 @@ use crate::{
 params! {
     /// Parameters of the kernel.
     pub(crate) struct Params {
-        /// Pairs of a launch.
+        /// The numbers of rows and columns of pairs of the launch.
         pub(crate) rows: u32,
         pub(crate) cols: u32,
-        /// The first pair, and pairs from one row of the sums to the next.
+        /// The index of the first pair, and the number of pairs from one row of the sums to the next.
         pub(crate) sums0: u32,
         pub(crate) sums_step: u32,
-        /// Pairs from the sums of one term to those of the next.
+        /// The number of pairs from the sums of one term to those of the next.
         pub(crate) term_step: u32,
-        /// The first distance, and elements from one row of the sums to the next, and from one column to the next: a step of 1 along rows
-        /// transposes.
+        /// The index of the first distance, and the number of output elements from one row of the sums to the next, and
+        /// from one column to the next. A step of 1 along rows transposes.
         pub(crate) out0: u32,
         pub(crate) out_row_step: u32,
         pub(crate) out_col_step: u32,
-        /// The first flag of the rows, and of the columns.
+        /// The index of the first flag of the rows, and of the columns.
         pub(crate) row_flag0: u32,
         pub(crate) col_flag0: u32,
-        /// The numbers of the first row and of the first column, which count beside each other.
+        /// The indices of the first row and the first column in the whole result.
         pub(crate) row0: u32,
         pub(crate) col0: u32,
-        /// 1 where pairs whose column has the higher number are left out, else 0.
+        /// 1 if pairs whose column index is above the row index are left out, otherwise 0.
         pub(crate) lower: u32,
-        /// 1 where the distance of a row from the column with its number is 0 if it is a number, else 0.
+        /// 1 if the distance of a row from the column with the same index is set to 0 (unless it is NaN), otherwise 0.
         pub(crate) zero_diagonal: u32,
-        /// 1 where a distance is stored as the two numbers that [`joined`] takes: an f64 where the device computes in it; else 0.
+        /// 1 if a distance is stored as two numbers, which [`joined`] makes an f64; 0 if it is stored as one f32.
         pub(crate) paired: u32,
         /// A [`Formula`].
         pub(crate) formula: u32,
-        /// Terms that have sums: from 1 to 6.
+        /// The number of terms that have sums: from 1 to 6.
         pub(crate) terms: u32,
-        /// A rule for [`Missing`] elements: above `Ignore`, sums are rescaled.
+        /// A rule for [`Missing`] elements: from `Rescale` on, sums are rescaled.
         pub(crate) missing: u32,
-        /// The number of features: an f32, and what that leaves.
+        /// The number of features: the nearest f32, and the remainder.
         pub(crate) features: f32,
         pub(crate) features_rest: f32,
-        /// The exponent of [`Formula::Power`] as the words of an f64, and its reciprocal as an f32 and what that leaves.
+        /// The exponent of [`Formula::Power`] as the words of an f64, and its reciprocal as the nearest f32 and the remainder.
         pub(crate) power_low: u32,
         pub(crate) power_high: u32,
         pub(crate) inverse: f32,
         pub(crate) inverse_rest: f32,
-        /// A power of two that distances are multiplied by: the words of an f64, and two f32 whose product it is.
+        /// A power of two by which distances are multiplied: the words of an f64, and two f32 whose product it is.
         pub(crate) factor_low: u32,
         pub(crate) factor_high: u32,
         pub(crate) factor_first: f32,
         pub(crate) factor_second: f32,
-        /// It is 0, which the shader's compiler cannot know.
+        /// Always 0, which the shader's compiler cannot know.
         pub(crate) zero: u32,
     }
 }
@@ -64,41 +64,41 @@ params! {
 pub(crate) static FINISH_DISTANCE: Kernel<Params> =
     kernel!("finish_distance", Params, [Read, Read, ReadWrite], finish_distance, specs, [Formula, Missing]);
 
-/// Most terms of a metric.
+/// The maximum number of terms of a metric.
 const TERMS: usize = 6;
 
 codes! {
-    /// The number that is made of the sums of a metric's terms.
+    /// The formula that makes a distance from the sums of a metric's terms.
     pub(crate) enum Formula {
         /// The sum.
         Plain = 1,
-        /// Its root.
+        /// The square root of the sum.
         Root,
         /// The largest term, which is never rescaled.
         Largest,
-        /// The root of another exponent.
+        /// The root of the sum with another exponent.
         Power,
         /// Half the squared distance of vectors of length 1.
         HalfSquare,
-        /// One less the cosine, of Σ x y, Σ x² and Σ y².
+        /// 1 less the cosine, from Σ x y, Σ x² and Σ y².
         Angle,
-        /// [`Angle`](Self::Angle) of vectors less their means, of Σ x and Σ y besides.
+        /// [`Angle`](Self::Angle) of vectors less their means, from Σ x and Σ y in addition.
         CentredAngle,
-        /// The first sum over the second; NaN of nothing.
+        /// The first sum divided by the second; NaN unless the second is above 0.
         Ratio,
-        /// The sum over the features; 0 of nothing.
+        /// The sum divided by the number of features; 0 if there are none.
         Share,
-        /// Features that one has over those that any has; 0 of nothing.
+        /// The number of features that exactly one vector has, divided by the number that at least one has; 0 if there are none.
         ShareOfAny,
-        /// Features that one has over what both have, added up; NaN of nothing.
+        /// The number of features that exactly one vector has, divided by the sum of both vectors' numbers of features; NaN if that is 0.
         RatioOfBoth,
-        /// Features that not both have over all; 0 of nothing.
+        /// The number of features that not both vectors have, divided by the number of all features; 0 if there are none.
         ShareOfNone,
         /// Half the sum.
         Half,
-        /// The root of that.
+        /// The square root of half the sum.
         RootOfHalf,
-        /// The root of what the sum leaves of 1.
+        /// The square root of 1 less the sum.
         RootOfRest,
     }
 }
@@ -108,20 +108,20 @@ codes! {
     #[derive(Default)]
     #[non_exhaustive]
     pub enum Missing {
-        /// All distances of an observation with NaN are NaN.
+        /// All distances of an observation that has NaN are NaN.
         #[default]
         Propagate,
-        /// A feature counts nothing for a pair unless both have it, as in sgkit.
+        /// A feature is left out for a pair unless both observations have it, as in sgkit.
         Ignore,
-        /// As [`Ignore`](Self::Ignore), and sums are multiplied by the number of all features over the number of those that both have; NaN where
-        /// that is 0. As scikit-learn's `nan_euclidean_distances`.
+        /// Like [`Ignore`](Self::Ignore), but sums are multiplied by the number of all features divided by the number of features that both
+        /// observations have. The distance is NaN if the latter is 0. This is scikit-learn's `nan_euclidean_distances`.
         Rescale,
-        /// As [`Rescale`](Self::Rescale), but 0 where there is no feature that both have.
+        /// Like [`Rescale`](Self::Rescale), but the distance is 0 if there is no feature that both observations have.
         RescaleOrZero,
     }
 }
 
-/// The share that rounding may leave of terms that cancel, of f32 and of f64.
+/// The relative size of rounding errors that may remain when terms cancel, in f32 and in f64.
 pub(crate) const NOISE: f64 = 1.0 / (1u64 << 20) as f64;
 pub(crate) const NOISE_WIDE: f64 = 1.0 / (1u64 << 47) as f64;
 
@@ -133,21 +133,21 @@ fn specs() -> Vec<Vec<(&'static str, u32)>> {
     [false, true].map(|wide| spec(wide).to_vec()).to_vec()
 }
 
-/// The way from sums to a distance.
+/// The computation of a distance from sums.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Finished {
     pub(crate) formula: Formula,
     /// The exponent of [`Formula::Power`].
     pub(crate) power: f64,
     pub(crate) features: f64,
-    /// But for the first, the number of features that both have is the last sum.
+    /// The rule for missing elements. Unless it is `Propagate`, the last sum is the number of features that both observations have.
     pub(crate) missing: Missing,
-    /// The share that rounding may leave where terms cancel.
+    /// The relative size of rounding errors that may remain when terms cancel.
     pub(crate) noise: f64,
 }
 
 impl Finished {
-    /// The distance, of the sums of the terms.
+    /// Returns the distance for the sums of the terms.
     #[inline(always)]
     pub(crate) fn distance(self, sums: &[f64]) -> f64 {
         let both = match (self.missing, sums) {
@@ -170,7 +170,7 @@ impl Finished {
             Formula::Angle => angle(sum, sums[1] * sums[2]),
             Formula::CentredAngle => {
                 let [xx, yy, x, y] = [1, 2, 3, 4].map(|i| sums[i]);
-                // Rounding leaves a little of elements that are all the same.
+                // If all elements of a vector are equal, only a rounding error remains, which counts as 0.
                 let spread = |squares: f64, sum: f64| {
                     let spread = both * squares - sum * sum;
                     if spread > both * squares * self.noise { spread } else { 0.0 }
@@ -189,26 +189,26 @@ impl Finished {
     }
 }
 
-/// The distance of two vectors, of their product and of that of the squares of their lengths: from 0 to 2, beyond which rounding
-/// leads. NaN where a length is 0.
+/// Returns the cosine distance of two vectors from their product and the product of their squared lengths. It is
+/// limited to 0 to 2, which rounding may exceed, and NaN if a length is 0.
 pub(crate) fn angle(product: f64, squares: f64) -> f64 {
     (1.0 - ratio(product, squares.sqrt())).clamp(0.0, 2.0)
 }
 
-/// NaN unless the whole is above 0.
+/// Returns the ratio, or NaN unless `whole` is above 0.
 fn ratio(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { f64::NAN }
 }
 
-/// 0 of nothing.
+/// Returns the ratio, or 0 unless `whole` is above 0.
 fn share(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
 }
 
-/// Rows of the output that a task makes at least: pairs side by side in the sums are in a line of the cache.
+/// The minimum number of output rows of a task, since adjacent pairs of the sums share a cache line.
 const LINES: usize = 16;
 
-/// One launch.
+/// The work of one launch.
 struct Work<'a> {
     p: Params,
     finished: Finished,
@@ -219,7 +219,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Writes a pair's distance as it is stored, unless the launch leaves it out.
+    /// Writes a pair's distance in its stored form, unless the launch leaves the pair out.
     #[inline(always)]
     fn write<T>(&self, row: usize, col: usize, out: &mut T, stored: &impl Fn(f64) -> T) {
         let p = &self.p;

@@ -1,4 +1,4 @@
-//! c[m, n] (+)= op(a)[m, k] op(b)[k, n], with faer's matmul on tiles fixed by the shape.
+//! c[m, n] (+)= op(a)[m, k] op(b)[k, n]; on the cpu by faer's matmul, with tiles that the shape alone determines.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -20,7 +20,7 @@ use crate::{
 };
 
 params! {
-    /// Parameters of the kernel: extents, row strides, first elements, all in elements.
+    /// Parameters of the kernel: extents, row strides and offsets, all in elements.
     pub(crate) struct Params {
         pub(crate) m: u32,
         pub(crate) n: u32,
@@ -31,9 +31,9 @@ params! {
         pub(crate) a0: u32,
         pub(crate) b0: u32,
         pub(crate) c0: u32,
-        /// 1 if c is added to.
+        /// 1 if the product is added to c.
         pub(crate) accumulate: u32,
-        /// 1 if tiles above the diagonal are left out, and where this panel's corner lies in the whole result.
+        /// 1 if tiles above the diagonal are left out; and the row and column of this panel's corner in the whole result.
         pub(crate) lower: u32,
         pub(crate) row0: u32,
         pub(crate) col0: u32,
@@ -45,7 +45,7 @@ params! {
 
 pub(crate) static MATMUL: Kernel<Params> =
     kernel!("matmul", Params, [Read, Read, ReadWrite], multiply::<f32>, specs);
-/// Products in f64 of two operands of f64, which no shader makes.
+/// Products in f64 of two f64 operands, for which there is no shader.
 pub(crate) static MATMUL_F64: Kernel<Params> = Kernel::built_in(
     "matmul_f64",
     [include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/cuda/matmul_f64.cu")), ""],
@@ -55,14 +55,14 @@ pub(crate) static MATMUL_F64: Kernel<Params> = Kernel::built_in(
 )
 .declared(Params::FIELDS, &[]);
 
-/// Rows and columns of c that one workgroup makes: of small and thin products, and on any device.
+/// The number of rows and of columns of c that a workgroup computes, for small and thin products, on any device.
 pub(crate) const TILE: u32 = 64;
-/// Rows and columns for large products of f32, where each element that is loaded should be used more often.
+/// The number of rows and of columns for large products of f32, so that each loaded element is used more often.
 pub(crate) const LARGE_TILE: u32 = 128;
-/// Bytes of workgroup memory from which a device takes large tiles.
+/// The minimum workgroup memory, in bytes, of a device that uses large tiles.
 pub(crate) const LARGE_TILE_MEMORY: u32 = 48 << 10;
 
-/// f32 has kernels of its own, since in others the type of the elements costs a jump. `transposed`: how a and b are stored.
+/// Returns the constants of a program (f32 has its own, as other types need a branch). `transposed` says if a and b are stored transposed.
 pub(crate) fn spec(tile: u32, transposed: [bool; 2], narrow: bool) -> [(&'static str, u32); 4] {
     let [a, b] = transposed.map(u32::from);
     [("TILE", tile), ("TRANS_A", a), ("TRANS_B", b), ("NARROW", narrow.into())]
@@ -80,35 +80,35 @@ fn each_form((tile, narrow): (u32, bool)) -> [Vec<(&'static str, u32)>; 3] {
     [[false, false], [true, false], [false, true]].map(|transposed| spec(tile, transposed, narrow).to_vec())
 }
 
-/// Tiles of c that run in parallel: packing both panels of one costs 1/48 of its arithmetic at any k, and whole
-/// register tiles fit (96 rows with AVX-512).
+/// The rows and columns of a tile of c. Tiles run in parallel. For any k, packing both panels of a tile costs 1/48 of
+/// its arithmetic, and the tile is a multiple of register tiles (96 rows with AVX-512).
 const CPU_TILE: usize = 192;
-/// Tiles of a small c, so that there are enough for many threads.
+/// The rows and columns of a tile of a small c, so that there are enough tiles for many threads.
 const SMALL_CPU_TILE: usize = 96;
-/// Elements of c from which tiles are large.
+/// The minimum number of elements of c for large tiles.
 const LARGE: usize = 32 * CPU_TILE * CPU_TILE;
-/// Rows of the smaller of two operands of f64 up to which a product of their rows is one of long vectors.
+/// The maximum number of rows of the smaller of two f64 operands whose product is computed as dot products of long rows.
 const THIN: usize = 32;
-/// Rows of the larger of these that one task takes, and of sums that one task adds up.
+/// The number of rows of the larger operand of such a product that one task takes, and of rows of c that one task adds up.
 const COLUMNS: usize = 32;
-/// Elements of c up to which a product is cut along its sums, in place of tiles of c: there are few of these, and where a is transposed each
-/// reads a strip of a's rows, every one of which lies on a page of its own.
+/// The maximum number of elements of c for which a product is split along k instead of into tiles of c. A small c has
+/// few tiles, and if a is transposed, each tile reads a strip of all rows of a, each on a memory page of its own.
 const SPLIT: usize = 1 << 16;
-/// Terms of such a product at least.
+/// The minimum number of terms of a product that is split along k.
 const LONG: usize = 4096;
-/// Most parts along the sums, and terms of one at least: of vectors that are multiplied, and of matrices.
+/// The maximum number of parts along k, and the minimum number of terms of a part: for dot products, and for matrix products.
 const MOST_PARTS: usize = 64;
 const LEAST_OF_VECTORS: usize = 1024;
 const LEAST_OF_MATRICES: usize = 256;
-/// Extent along m and n over which narrow operands are decoded at once: at most 32 MiB of f32 each.
+/// The maximum extent along m and n over which narrow operands are decoded at once: at most 32 MiB of f32 each.
 const SPAN: usize = 8192;
-/// Extent along k of the same.
+/// The maximum extent along k over which narrow operands are decoded at once.
 const DEPTH: usize = 1024;
-/// Terms of one task of operands that are used in place: it takes less than a second, after which a call can be cancelled. Sums are added in
-/// this order whatever the device's limits.
+/// The maximum number of terms of a task whose operands are used in place. It takes less than a second, after which a
+/// call can be cancelled. This order of additions does not depend on the device's limits.
 const LONGEST: usize = 1 << 18;
 
-/// An operand as stored: `rows` by `cols` after `op`, one of the two contiguous.
+/// An operand as it is stored: rows of contiguous elements, which are the rows or (if transposed) the columns of op(x).
 struct MatrixSource<'a> {
     arg: CpuArg<'a>,
     dtype: DType,
@@ -118,12 +118,12 @@ struct MatrixSource<'a> {
 }
 
 impl MatrixSource<'_> {
-    /// The block at (row, col) of op(x), stored as the operand is, and the stride of that.
+    /// Returns a block of op(x), stored in the same way as the operand, and the block's row stride.
     fn block<R: Scalar>(&self, rows: (usize, usize), cols: (usize, usize)) -> (Cow<'_, [R]>, usize) {
         let ((r0, r1), (c0, c1)) = if self.transposed { (cols, rows) } else { (rows, cols) };
         let (height, width) = (r1 - r0, c1 - c0);
         if height == 0 || width == 0 {
-            // The place of an empty block may lie outside of an empty operand.
+            // The start of an empty block may lie outside of an empty operand.
             return (Cow::Borrowed(&[]), width);
         }
         let first = self.start + r0 * self.stride + c0;
@@ -138,13 +138,13 @@ impl MatrixSource<'_> {
         (Cow::Owned(block), width)
     }
 
-    /// The first `count` rows of x, of f64, as columns.
+    /// Returns the first `count` rows of x, which has type f64, as columns.
     fn rows(&self, count: usize, len: usize) -> MatRef<'_, f64> {
         let values = &self.arg.read::<f64>()[self.start..][..(count - 1) * self.stride + len];
         MatRef::from_column_major_slice_with_stride(values, len, count, self.stride)
     }
 
-    /// A view of op(x) on what [`block`](Self::block) gave.
+    /// Returns a view of op(x) on a block that [`block`](Self::block) returned.
     fn view<'b, R: Scalar>(&self, block: &'b [R], stride: usize, rows: usize, cols: usize) -> MatRef<'b, R> {
         if self.transposed {
             MatRef::from_row_major_slice_with_stride(block, cols, rows, stride).transpose()
@@ -172,8 +172,7 @@ fn multiply<R: Scalar>(launch: CpuLaunch<'_>) {
     let c = &mut c.write::<R>()[p.c0 as usize..];
     let c_len = (m - 1) * p.ldc as usize + n;
     let c = &mut c[..c_len];
-    // Not by from_row_major_slice_with_stride_mut, which in faer 0.24.4 takes the rows for columns and so writes outside
-    // of the slice.
+    // This avoids `from_row_major_slice_with_stride_mut`, which in faer 0.24.4 confuses rows with columns and so writes outside of the slice.
     if m.min(n) <= THIN && !ta && tb && [R::DTYPE, a_type, b_type] == [DType::F64; 3] {
         let c = MatMut::from_column_major_slice_with_stride_mut(
             bytemuck::cast_slice_mut(c),
@@ -203,7 +202,7 @@ fn multiply<R: Scalar>(launch: CpuLaunch<'_>) {
         };
         return add_parts(c, p.accumulate != 0, [m, LEAST_OF_MATRICES, k], cancel, part);
     }
-    // Operands of that type are used in place, so only others bound the span.
+    // Operands of type `R` are used in place, so only other types bound the span.
     let span = if a_type == R::DTYPE && b_type == R::DTYPE { usize::MAX } else { SPAN };
     let depth = if span == SPAN { DEPTH } else { LONGEST };
     for rows in pieces(m, span) {
@@ -225,8 +224,8 @@ fn multiply<R: Scalar>(launch: CpuLaunch<'_>) {
     }
 }
 
-/// Adds up products that tasks make, each of `size` rows of c over at least `least` of k terms. The shape alone says which, and they are added
-/// in order: threads change no bit.
+/// Adds up partial products that tasks compute, each for `size` rows of c and at least `least` of the k terms. The
+/// shape alone determines the parts, which are added in order: the result does not depend on the number of threads.
 fn add_parts<R: Scalar>(
     c: MatMut<'_, R>,
     accumulate: bool,
@@ -255,21 +254,21 @@ fn add_parts<R: Scalar>(
     });
 }
 
-/// `0..len` in pieces of at most `size`; one empty piece where there is nothing, so that a product with k = 0 clears.
+/// Divides `0..len` into pieces of at most `size`. If `len` is 0, returns one empty piece, so that a product with k = 0 clears c.
 fn pieces(len: usize, size: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..len.max(1))
         .step_by(size.min(len.max(1)))
         .map(move |start| (start, len.min(start.saturating_add(size))))
 }
 
-/// A product whose tiles run in parallel, each on one thread, so that the thread count changes no bit.
+/// A product whose tiles run in parallel, each on one thread, so that the result does not depend on the number of threads.
 struct TiledProduct<'a, R: Scalar> {
     a: MatRef<'a, R>,
     b: MatRef<'a, R>,
     accum: Accum,
-    /// Row and column of c's corner in the whole result, when only its lower triangle is wanted.
+    /// The row and column of c's corner in the whole result, if only the lower triangle is computed.
     diagonal: Option<(usize, usize)>,
-    /// The flag that leaves out the tiles that have not begun.
+    /// The flag that skips all tiles that have not begun.
     cancel: Option<&'a Cancel>,
 }
 

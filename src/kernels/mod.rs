@@ -1,6 +1,5 @@
-//! Every kernel, each in a room of its own: its parameters, the constants it is compiled with, and its function for the cpu
-//! device, over whole slices and in pieces fixed by the shape alone. Its other sources are `cuda/NAME.cu` and
-//! `shaders/NAME.wgsl`.
+//! All kernels, one per module: parameters, the constants with which a kernel is compiled, and its function for the cpu device.
+//! That function takes whole slices and divides them by the shape alone. The kernel's other sources are `cuda/NAME.cu` and `shaders/NAME.wgsl`.
 
 pub(crate) mod add_block;
 pub(crate) mod copy_rows;
@@ -32,9 +31,9 @@ use crate::Result;
 #[cfg(any(test, feature = "cuda"))]
 use crate::kernel::KernelDef;
 
-/// Invocations of a workgroup, where a kernel has no reason for another number. A device may have fewer, that do more each.
+/// The number of invocations of a workgroup, unless a kernel needs another one. On a device that supports fewer, each invocation does more work.
 pub(crate) const WG: u32 = 256;
-/// The constants of a kernel that has no other.
+/// The constants of a kernel that has only the workgroup size.
 pub(crate) const WG_ALONE: [(&str, u32); 1] = [("WG", WG)];
 
 fn wg_alone() -> Vec<Vec<(&'static str, u32)>> {
@@ -70,15 +69,15 @@ pub(crate) static KERNELS: &[&KernelDef] = &[
     &transpose::TRANSPOSE.def,
 ];
 
-/// Writes every CUDA kernel as PTX into a folder, for machines that have NVIDIA's driver and no NVRTC.
+/// Writes every CUDA kernel as PTX into a folder, for machines that have NVIDIA's driver but no NVRTC.
 ///
-/// A program finds the folder by the name `kernels` beside itself, as `../share/teatime/kernels`, or where
-/// `TEATIME_CUDA_KERNELS` says. It holds what this very version of the crate launches, for compute capability 8.0 and
-/// newer. Needs NVRTC 12.0 (no GPU), so that drivers from 525 on load the PTX: `pip install nvidia-cuda-nvrtc-cu12==12.0.140`.
+/// A program finds the folder as `kernels` next to itself, as `../share/teatime/kernels`, or by `TEATIME_CUDA_KERNELS`.
+/// The folder holds the kernels of exactly this version of the crate, for compute capability 8.0 and newer. Writing
+/// needs NVRTC 12.0 (no GPU), so that drivers from 525 on load the PTX: `pip install nvidia-cuda-nvrtc-cu12==12.0.140`.
 ///
 /// # Errors
-/// [`Error::Driver`](crate::Error::Driver) without NVRTC 12.0, [`Error::Io`](crate::Error::Io) where a file cannot be
-/// written, [`Error::Compile`](crate::Error::Compile).
+/// [`Error::Driver`](crate::Error::Driver) without NVRTC 12.0, [`Error::Io`](crate::Error::Io) if a file cannot be
+/// written, [`Error::Compile`](crate::Error::Compile) if a kernel does not compile.
 #[cfg(feature = "cuda")]
 pub fn write_cuda_kernels(folder: impl AsRef<std::path::Path>) -> Result<()> {
     crate::driver::cuda::write_kernels(KERNELS, folder.as_ref())

@@ -1,4 +1,4 @@
-//! Lists of the nearest of each line, from blocks of sums of pairs that come one after the other.
+//! Lists of the nearest items of each line, updated with one block of sums of pairs after the other.
 
 use std::{cmp::Ordering, ops::Range};
 
@@ -13,36 +13,36 @@ use crate::{
 };
 
 params! {
-    /// Parameters of the kernel: extents, steps and starts in pairs, flags and numbers.
+    /// Parameters of the kernel: extents, steps and offsets, in pairs, flags and indices.
     pub(crate) struct Params {
         pub(crate) lines: u32,
         pub(crate) items: u32,
-        /// The number that a line keeps, up to [`MOST_KEPT`].
+        /// The number of items that a line keeps, at most [`MOST_KEPT`].
         pub(crate) k: u32,
-        /// Pairs from one line to the next, and from one item to the next.
+        /// The number of pairs from one line to the next, and from one item to the next.
         pub(crate) line_step: u32,
         pub(crate) item_step: u32,
-        /// The place of the sum of the first line and the first item.
+        /// The index of the sum of the first line and the first item.
         pub(crate) sums0: u32,
-        /// Numbers of the first line and of the first item.
+        /// The indices of the first line and of the first item in the whole result.
         pub(crate) line0: u32,
         pub(crate) item0: u32,
-        /// The places of their flags.
+        /// The offsets of the flags of the lines and of the items.
         pub(crate) line_flags0: u32,
         pub(crate) item_flags0: u32,
-        /// The places of the first line's list.
+        /// The offsets of the first line's list: its sums and its item indices.
         pub(crate) kept0: u32,
         pub(crate) numbers0: u32,
         /// An [`Offered`].
         pub(crate) offered: u32,
-        /// 1 if larger sums are nearer.
+        /// 1 if larger sums are nearer, otherwise 0.
         pub(crate) falling: u32,
-        /// Bits of two f32: a sum beyond one of them counts as that one.
+        /// The bits of two f32, the lower and the upper bound to which sums are limited.
         pub(crate) low: u32,
         pub(crate) high: u32,
-        /// 1 if lists are empty, whatever is in them.
+        /// 1 if lists count as empty, whatever they hold.
         pub(crate) fresh: u32,
-        /// It is 0, which the shader's compiler cannot know.
+        /// Always 0, which the shader's compiler cannot know.
         pub(crate) zero: u32,
     }
 }
@@ -50,28 +50,28 @@ params! {
 pub(crate) static NEAREST: Kernel<Params> =
     kernel!("nearest", Params, [Read, Read, Read, ReadWrite, ReadWrite], nearest, specs, [Offered]);
 
-/// The most that a line keeps.
+/// The maximum number of items that a line keeps.
 pub(crate) const MOST_KEPT: u32 = 256;
 pub(crate) const WG: u32 = 64;
-/// The number in an empty place of a list.
+/// The item index that marks an empty place of a list.
 pub(crate) const NOWHERE: u32 = u32::MAX;
 
 codes! {
-    /// Items that a line is offered, by their numbers.
+    /// The items that a line is offered, by their indices.
     pub(crate) enum Offered {
         All,
-        /// Items below the line's own number.
+        /// Items whose index is below the line's own.
         Below,
         Above,
-        /// All but the one with the line's own number.
+        /// All items but the one with the line's own index.
         Others,
     }
 }
 
-/// The longest of short lists, of which a multiprocessor has room for more.
+/// The maximum length of short lists: a multiprocessor can run more workgroups with short lists.
 const SHORT: u64 = 16;
 
-/// For lists of k; sums are of f64, if `wide`.
+/// Returns the constants of a program for lists of k items; sums are f64 if `wide`.
 pub(crate) fn spec(k: u64, wide: bool) -> [(&'static str, u32); 3] {
     [("WG", WG), ("MOST_KEPT", if k <= SHORT { 16 } else { MOST_KEPT }), ("WIDE", wide.into())]
 }
@@ -81,18 +81,18 @@ fn specs() -> Vec<Vec<(&'static str, u32)>> {
     [SHORT, MOST_KEPT.into()].into_iter().flat_map(specs_of).collect()
 }
 
-/// Most iterations of an invocation for each [`WG`] items: of candidates among themselves, in the list, and of the list among them.
+/// Returns the maximum number of loop iterations of an invocation per [`WG`] items, for ranking candidates and the list's items.
 pub(crate) fn iterations(k: u64) -> u64 {
     let wg = u64::from(WG);
     (wg + 1) * (1 + k.div_ceil(wg)) + 16
 }
 
-/// Sums that are held against their bounds at once, and neighbouring lines that share the rows of a block.
+/// The number of sums that are compared with a bound at once; and the number of lines that one task takes if lines are adjacent.
 const STRIP: usize = 64;
-/// Lines whose items are neighbours that one task takes.
+/// The number of lines that one task takes if items are adjacent.
 const LINES: usize = 8;
 
-/// A sum as two f32 or as the words of one f64.
+/// A sum, as two f32 or as the words of one f64.
 type Pair = [f32; 2];
 
 /// The way in which sums are compared.
@@ -104,7 +104,7 @@ struct Keys {
 }
 
 impl Keys {
-    /// The number that is less for what is nearer; NaN stays NaN.
+    /// Returns a key that is smaller for a nearer item; NaN stays NaN.
     #[inline(always)]
     fn key(self, sum: &Pair, in_f64: bool) -> f64 {
         let value = joined(sum, in_f64);
@@ -114,7 +114,7 @@ impl Keys {
     }
 }
 
-/// An item of a list.
+/// An item in a list.
 #[derive(Clone, Copy)]
 struct Entry {
     key: f64,
@@ -123,7 +123,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// NaN comes last, and of equal ones the higher number.
+    /// Compares entries by key. NaN comes last, and of equal keys the higher index comes last.
     fn order(&self, other: &Self) -> Ordering {
         let by_key = self.key.partial_cmp(&other.key);
         let by_key = by_key.unwrap_or_else(|| self.key.is_nan().cmp(&other.key.is_nan()));
@@ -131,11 +131,11 @@ impl Entry {
     }
 }
 
-/// The nearest of a line so far, in order.
+/// The nearest items of a line so far, in order.
 struct List {
     entries: Vec<Entry>,
     k: usize,
-    /// The key of the last; NaN while there are not enough.
+    /// The key of the last item; NaN while the list is not full.
     bound: f64,
     has_changed: bool,
 }
@@ -169,13 +169,13 @@ impl List {
     }
 }
 
-/// True if an item may be among the nearest, of which the last has this key; all may if it is NaN.
+/// Returns true if an item with this key may be among the nearest. `bound` is the key of the last of them; NaN admits all items.
 #[inline(always)]
 fn is_within(key: f64, bound: f64) -> bool {
     (key <= bound) | bound.is_nan()
 }
 
-/// Finds where the first strip of a line's items starts, from one on, with one that may be among the nearest.
+/// Finds the start of the first strip of a line's items, from `from` on, that has an item which may be among the nearest.
 struct NextStrip<'a> {
     sums: &'a [Pair],
     from: usize,
@@ -203,14 +203,14 @@ impl NullaryFnOnce for NextStrip<'_> {
 
     #[inline(always)]
     fn call(self) -> usize {
-        // The choice outside of the loop leaves a loop over vectors.
+        // The branch is outside of the loop, so that the loop can use vectors.
         if self.in_f64 { self.find(true) } else { self.find(false) }
     }
 }
 
-/// Finds the first of some items that may be among the nearest of one of neighbouring lines, which have these bounds.
+/// Finds the first of some items that may be among the nearest of at least one of some adjacent lines; `bounds` are the bounds of these lines.
 struct NextItem<'a> {
-    /// From the first line on.
+    /// The sums, from the first line on.
     sums: &'a [Pair],
     step: usize,
     items: Range<usize>,
@@ -244,16 +244,16 @@ impl NullaryFnOnce for NextItem<'_> {
     }
 }
 
-/// The pairs that a launch offers.
+/// The pairs that a launch offers to the lists.
 struct OfferedPairs<'a> {
     p: Params,
     in_f64: bool,
     keys: Keys,
     offered: Offered,
-    /// From the first line and item on.
+    /// The sums, from the first line and item on.
     sums: &'a [Pair],
     undefined: [&'a [u32]; 2],
-    /// The pair that is kept of a sum that is no number.
+    /// The pair that a list keeps for a sum that is not a number.
     nothing: Pair,
 }
 
@@ -270,7 +270,7 @@ impl OfferedPairs<'_> {
         list
     }
 
-    /// The items that a line is offered, among which may be one with its own number.
+    /// Returns the range of items that a line is offered, which may include the item with the line's own index.
     fn range(&self, line: usize) -> Range<usize> {
         let (items, number) = (self.p.items as usize, self.p.line0 as usize + line);
         let below = number.saturating_sub(self.p.item0 as usize).min(items);
@@ -295,7 +295,7 @@ impl OfferedPairs<'_> {
         });
     }
 
-    /// Offers a line its items, which are neighbours.
+    /// Offers a line its items, which are adjacent.
     fn offer_items(&self, line: usize, list: &mut List) {
         let Range { start: mut from, end } = self.range(line);
         while from < end {
@@ -309,7 +309,7 @@ impl OfferedPairs<'_> {
         }
     }
 
-    /// Offers neighbouring lines their items.
+    /// Offers adjacent lines their items.
     fn offer_across(&self, first: usize, lists: &mut [List]) {
         let mut items = self.range(first).start..self.range(first + lists.len() - 1).end;
         let mut bounds: Vec<f64> = lists.iter().map(|list| list.bound).collect();

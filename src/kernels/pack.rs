@@ -1,4 +1,4 @@
-//! Bytes to packed values.
+//! Packs bytes to values of a few bits.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -15,24 +15,24 @@ params! {
     /// Parameters of the kernel.
     pub(crate) struct Params {
         pub(crate) rows: u32,
-        /// Values of a row.
+        /// The number of values of a row.
         pub(crate) cols: u32,
-        /// Bytes of a packed row.
+        /// The number of bytes of a packed row.
         pub(crate) stride: u32,
         pub(crate) x0: u32,
         pub(crate) out0: u32,
         pub(crate) refused0: u32,
-        /// Values from this on are refused.
+        /// The smallest value that is refused.
         pub(crate) entries: u32,
-        /// The value that negative ones become before the table, or [`REFUSE`].
+        /// The value that replaces negative values before the table, or [`REFUSE`].
         pub(crate) negative: u32,
-        /// Entries of the table, four bits each: 0 to 7, then 8 to 15.
+        /// The entries of the table, four bits each: 0 to 7, then 8 to 15.
         pub(crate) table_low: u32,
         pub(crate) table_high: u32,
     }
 }
 
-/// Negative values are refused too.
+/// The marker for refusing negative values too.
 pub(crate) const REFUSE: u32 = u32::MAX;
 
 pub(crate) static PACK: Kernel<Params> = kernel!("pack", Params, [Read, ReadWrite, ReadWrite], pack, specs);
@@ -79,7 +79,7 @@ fn pack(launch: CpuLaunch<'_>) {
     slot[1] = slot[1].max(told[1].load(Ordering::Relaxed));
 }
 
-/// The rule that says which values are packed, before the table.
+/// The rule that says which values are accepted, before the table is applied.
 #[derive(Clone, Copy)]
 struct Code {
     entries: u32,
@@ -87,7 +87,7 @@ struct Code {
 }
 
 impl Code {
-    /// Tells how many values are refused, and the complement of the place of the first.
+    /// Adds the number of refused values to `count`, and records the complement of the first one's index in `place`.
     #[cold]
     fn tell(self, x: &[u8], first: usize, [count, place]: &[AtomicU32; 2]) {
         let is_refused = |&value: &u8| match self.negative {
@@ -102,7 +102,7 @@ impl Code {
     }
 }
 
-/// Packs a row; whether any value is refused.
+/// Packs a row. Returns true if any value is refused.
 struct PackRow<'a, const BITS: usize> {
     x: &'a [u8],
     out: &'a mut [u8],
@@ -119,7 +119,7 @@ impl<const BITS: usize> pulp::NullaryFnOnce for PackRow<'_, BITS> {
         let refused = squeeze_all::<BITS>(x, out, code);
         if let Some(table) = table {
             recode_all::<BITS>(out, table);
-            // The table may have changed the zeros behind the values.
+            // The table may have changed the zeros behind the last value.
             if let (tail @ 1.., Some(last)) = (x.len() % (8 / BITS), out.last_mut()) {
                 *last &= 0xff >> (8 - tail * BITS);
             }
@@ -131,13 +131,13 @@ impl<const BITS: usize> pulp::NullaryFnOnce for PackRow<'_, BITS> {
 const ONES: u64 = 0x0101_0101_0101_0101;
 const TOPS: u64 = 0x80 * ONES;
 
-/// Packs values as they are; whether any is refused.
+/// Packs values without a table. Returns true if any value is refused.
 #[inline(always)]
 fn squeeze_all<const BITS: usize>(x: &[u8], out: &mut [u8], code: Code) -> bool {
     let sign = if code.negative.is_some() { ONES } else { 0 };
     let negative = u64::from(code.negative.unwrap_or(0)) * ONES;
     let room = u64::from(128 - code.entries) * ONES;
-    // Takes eight values in the bytes of a word; gives those to pack, and the top bits of those that are refused.
+    // Checks eight values in the bytes of a word. Returns the values to pack, and the top bits of refused values.
     let check = |word: u64| {
         let below = (word >> 7 & sign) * 255;
         let values = word & !below;
@@ -162,10 +162,10 @@ fn squeeze_all<const BITS: usize>(x: &[u8], out: &mut [u8], code: Code) -> bool 
     refused != 0
 }
 
-/// Eight values in the bytes of a word, to the lowest bits of it.
+/// Moves eight values from the bytes of a word to the word's lowest bits.
 #[inline(always)]
 fn squeeze<const BITS: usize>(mut values: u64) -> u64 {
-    // Neighbours together, until all are.
+    // Each step joins neighbours, until all values are contiguous.
     values |= values >> (8 - BITS);
     values &= ((1 << (2 * BITS)) - 1) * 0x0001_0001_0001_0001;
     values |= values >> (16 - 2 * BITS);
@@ -173,7 +173,7 @@ fn squeeze<const BITS: usize>(mut values: u64) -> u64 {
     values | values >> (32 - 4 * BITS)
 }
 
-/// Packed values through a table of four bits an entry.
+/// Recodes packed values by a table of four bits per entry.
 #[inline(always)]
 fn recode_all<const BITS: usize>(packed: &mut [u8], table: u64) {
     let mask = (1 << BITS) - 1;
@@ -188,7 +188,7 @@ fn recode_all<const BITS: usize>(packed: &mut [u8], table: u64) {
     }
 }
 
-/// Chooses by values among entries spread over words: each bit of a value halves those that are left.
+/// Selects table entries, each repeated over a word, by the packed values: each bit of a value halves the number of candidates.
 #[inline(always)]
 fn recode<const BITS: usize>(packed: u64, entries: &[u64; 16]) -> u64 {
     let mask = (1 << BITS) - 1;

@@ -1,6 +1,6 @@
-//! Packed rows, transposed, times limbs: exact sums.
+//! Multiplies packed rows, transposed, by limbs: exact sums.
 //!
-//! On a cpu whose vectors count bits, limbs that are codes times one factor are multiplied so (`counted`), and others byte by byte.
+//! On a cpu with vector instructions that count bits, limbs that are codes times one factor use them (`counted`); others go byte by byte.
 
 #[cfg(target_arch = "x86_64")]
 mod counted;
@@ -23,22 +23,22 @@ params! {
     /// Parameters of the kernel.
     pub(crate) struct Params {
         pub(crate) rows: u32,
-        /// Words of a row.
+        /// The number of words of a row.
         pub(crate) words: u32,
         pub(crate) entries: u32,
         pub(crate) columns: u32,
-        /// Bytes of a row of one set of limbs.
+        /// The number of bytes of a row of one set of limbs.
         pub(crate) row_limbs: u32,
-        /// The first word of the rows, and how many: a multiple of 4 each.
+        /// The first word of the rows, and the number of words: each is a multiple of 4.
         pub(crate) word0: u32,
         pub(crate) word_count: u32,
-        /// Rows of a workgroup: a multiple of 4.
+        /// The number of rows of a workgroup: a multiple of 4.
         pub(crate) depth: u32,
-        /// Words before the first of each operand.
+        /// The offset of each operand, in words.
         pub(crate) packed0: u32,
         pub(crate) weights0: u32,
         pub(crate) sums0: u32,
-        /// The power of two that weights of one limb are multiplied by. Below 32.
+        /// The exponent of the power of two by which weights of one limb are multiplied: below 32.
         pub(crate) shift: u32,
     }
 }
@@ -46,16 +46,16 @@ params! {
 pub(crate) static PACKED_ADJOINT: Kernel<Params> =
     kernel!("packed_adjoint", Params, [Read, Read, ReadWrite], packed_adjoint, specs);
 
-/// Words of a row that a workgroup takes: 64 entries.
+/// The number of words of a row that a workgroup takes: 64 entries.
 pub(crate) const TILE: u32 = 4;
-/// Words where there are many: with larger tiles, limbs are read less often.
+/// The number of words of a row that a workgroup takes if rows are long: larger tiles read limbs less often.
 pub(crate) const LARGE_TILE: u32 = 16;
 
-/// Columns of a workgroup.
+/// The number of columns of a workgroup.
 pub(crate) const PART_COLUMNS: u64 = 64;
 
-/// Workgroups of a spec that a multiprocessor of CUDA runs at a time, from compute capability 8.0 on: as many as its registers hold, and of small
-/// tiles the least shared memory that such a one has.
+/// Returns the number of workgroups that a CUDA multiprocessor of compute capability 8.0 or newer runs at a time.
+/// Registers limit it, and for small tiles the smallest shared memory of such multiprocessors does too.
 pub(crate) const fn at_once(tile: u32, missing: bool) -> u32 {
     match (tile, missing) {
         (TILE, false) => 5,
@@ -78,17 +78,16 @@ fn specs() -> Vec<Vec<(&'static str, u32)>> {
     [TILE, LARGE_TILE].into_iter().flat_map(specs_of).collect()
 }
 
-/// Words of a row that one task takes: a line of the cache.
+/// The number of words of a row that one task takes: a cache line.
 const STRIP: usize = 16;
-/// Words of a row whose codes, of [`DEPTH`] rows, a level 1 cache holds: 64 entries.
+/// The number of words of a row whose codes, for [`DEPTH`] rows, fit a level 1 cache: 64 entries.
 const NARROW_STRIP: usize = 4;
-/// Rows that are decoded at a time.
+/// The number of rows that are decoded at a time.
 const DEPTH: usize = 256;
-/// Fewest rows of a task, so that adding up its sums costs little beside them.
+/// The minimum number of rows of a task, so that adding up its sums costs little in comparison.
 const LEAST_ROWS: usize = 512;
 
-/// Codes of 64 entries of 4 rows, a byte each: those of entry 4 p + j are word 16 j + p. A vector is in one line of the
-/// cache.
+/// The codes of 64 entries of 4 rows, one byte each. Word 16 j + p has the codes of entry 4 p + j. Each vector is in one cache line.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(64))]
 struct Codes([[u32; 16]; 4]);
@@ -129,7 +128,7 @@ fn packed_adjoint(launch: CpuLaunch<'_>) {
     Path::best().run(Adjoint { product, sums });
 }
 
-/// Columns in whole vectors of 64 bits.
+/// Returns the number of columns, rounded up to whole vectors of 8.
 const fn padded(cols: usize) -> usize {
     cols.next_multiple_of(8)
 }
@@ -147,24 +146,24 @@ struct Operands<'a> {
     width: usize,
     row_limbs: usize,
     cols: usize,
-    /// Limbs of a weight, and the power of two that it is multiplied by.
+    /// The number of limbs of a weight, and the exponent of the power of two by which the weight is multiplied.
     limb_count: usize,
     shift: u32,
     /// True if a code may be 3.
     missing: bool,
-    /// The flag that ends the work before all is added.
+    /// The flag that ends the work early, before everything is added.
     cancel: Option<&'a Cancel>,
 }
 
 impl Operands<'_> {
-    /// Calls `piece` for each task with its rows, the first of its words and how many, and its sums.
+    /// Calls `piece` for each task with its rows, its first word, its number of words, and its sums.
     fn pieces(
         &self,
         sums: &mut [u32],
         piece: impl Fn((usize, usize), usize, usize, &Mutex<&mut [u32]>) + Sync,
     ) {
         let strips: Vec<_> = sums.chunks_mut(16 * STRIP * self.cols * 2).map(Mutex::new).collect();
-        // Enough tasks for every thread; whole numbers add to the same in any order.
+        // There are enough tasks for every thread; sums of whole numbers do not depend on the order.
         let tasks = (4 * rayon::current_num_threads()).div_ceil(strips.len());
         let depth = self.rows.div_ceil(tasks).max(LEAST_ROWS).next_multiple_of(DEPTH);
         let pieces = self.rows.div_ceil(depth);
@@ -177,7 +176,7 @@ impl Operands<'_> {
     }
 }
 
-/// Sums out.
+/// The product and its output sums.
 struct Adjoint<'a> {
     product: Operands<'a>,
     sums: &'a mut [u32],
@@ -194,11 +193,11 @@ impl Work for Adjoint<'_> {
     }
 }
 
-/// Some words of some rows.
+/// A task: some words of some rows.
 struct AdjointPiece<'a, 'b, D, const NARROW: usize, const WIDE: usize> {
     dot: D,
     product: Operands<'a>,
-    /// Sums that the missing codes of each row add: (rows, padded columns).
+    /// The numbers that the missing codes of each row add: (rows, padded columns).
     filled: &'a [i32],
     rows: (usize, usize),
     word: usize,
@@ -214,7 +213,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> NullaryFnOnce for AdjointPi
         let p = &self.product;
         let strips = self.words / NARROW_STRIP;
         let row_limbs = p.limb_count * p.cols;
-        // (strips, row limbs, 64) sums of limbs, and (entries, padded columns) sums of multiples.
+        // These are (strips, row limbs, 64) sums of limbs, and (entries, padded columns) sums of multiples.
         let mut sums = vec![0; strips * row_limbs * 64];
         let mut totals = vec![0; 16 * self.words * padded(p.cols)];
         let mut bytes = [[0; 16]; DEPTH / 4];
@@ -240,7 +239,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> NullaryFnOnce for AdjointPi
                     }
                     if holding > 0 {
                         bytes.iter_mut().for_each(|word| *word &= !(3 * missing(*word)));
-                        // Nothing is left of rows whose missing codes alone are asked for.
+                        // If all codes of these rows were missing or 0, no other codes remain.
                         if bytes.iter().fold(0, |any, word| any | word) == 0 {
                             continue;
                         }
@@ -259,7 +258,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> NullaryFnOnce for AdjointPi
 }
 
 impl<D: Dot, const NARROW: usize, const WIDE: usize> AdjointPiece<'_, '_, D, NARROW, WIDE> {
-    /// Rows of four words, byte by byte. Zeros past the last row.
+    /// Interleaves four words of each row, four rows byte by byte. Rows past the last one are 0.
     #[inline(always)]
     fn interleave(&self, first: usize, word: usize, out: &mut [[u32; 16]]) {
         let p = &self.product;
@@ -277,11 +276,11 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> AdjointPiece<'_, '_, D, NAR
         }
     }
 
-    /// The codes of rows byte by byte.
+    /// Decodes rows that are interleaved byte by byte to codes.
     #[inline(always)]
     fn decode(&self, bytes: &[u32], codes: &mut [Codes]) {
         let (bytes, codes): (&[D::Words], &mut [D::Words]) = (cast_slice(bytes), cast_slice_mut(codes));
-        // Vectors of 16 words.
+        // The number of vectors in 16 words.
         let len = 64 / size_of::<D::Words>();
         for (bytes, codes) in bytes.chunks_exact(len).zip(codes.chunks_exact_mut(4 * len)) {
             for (shift, codes) in (0..).step_by(2).zip(codes.chunks_exact_mut(len)) {
@@ -292,7 +291,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> AdjointPiece<'_, '_, D, NAR
         }
     }
 
-    /// Adds a second product, of the missing codes. Overwrites `codes`.
+    /// Adds a second product, that of the missing codes. Overwrites `codes`.
     #[inline(always)]
     fn add_absent(&self, bytes: &[u32], codes: &mut [Codes], weights: &[u32], sums: &mut [u32]) {
         let mut masked = [0; 4 * DEPTH];
@@ -303,7 +302,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> AdjointPiece<'_, '_, D, NAR
         self.add(codes, &weights[self.product.row_limbs..], sums);
     }
 
-    /// Adds the products of 64 entries to their sums, (row limbs, 64).
+    /// Adds the products of 64 entries to their sums, which are (row limbs, 64).
     #[inline(always)]
     fn add(&self, codes: &[Codes], weights: &[u32], sums: &mut [u32]) {
         let row_limbs = self.product.limb_count * self.product.cols;
@@ -325,11 +324,11 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> AdjointPiece<'_, '_, D, NAR
     }
 }
 
-/// Adds the products of some row limbs to their sums.
+/// Some row limbs, whose products are added to their sums.
 struct LimbTile<'a, W> {
     codes: &'a [W],
     weights: &'a [u32],
-    /// Words of a row of `weights`, and the first of them.
+    /// The number of words of a row of `weights`, and the index of the first row limb.
     width: usize,
     row_limb: usize,
 }
@@ -337,7 +336,7 @@ struct LimbTile<'a, W> {
 impl<W: Pod> LimbTile<'_, W> {
     #[inline(always)]
     fn add<D: Dot<Words = W>, const LIMBS: usize, const VECTORS: usize>(&self, dot: D, sums: &mut [W]) {
-        // Vectors of 64 entries.
+        // The number of vectors in 64 entries.
         let stride = 256 / size_of::<W>();
         for first in (0..stride).step_by(VECTORS) {
             let place = |row_limb: usize| (self.row_limb + row_limb) * stride + first;
@@ -365,7 +364,7 @@ impl<W: Pod> LimbTile<'_, W> {
     }
 }
 
-/// Adds (entries, padded columns) totals, times the power of two, to the sums of as many entries as there are.
+/// Adds (entries, padded columns) totals, times the power of two, to the sums, for as many entries as `out` has.
 #[inline(always)]
 fn merge(totals: &[i64], p: &Operands<'_>, out: &Mutex<&mut [u32]>) {
     let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
@@ -377,7 +376,7 @@ fn merge(totals: &[i64], p: &Operands<'_>, out: &Mutex<&mut [u32]>) {
     }
 }
 
-/// Adds to a sum of 64 bits in two words, the low one first.
+/// Adds to a 64-bit sum in two words, the low word first.
 #[inline(always)]
 pub(super) fn add(sum: &mut [u32; 2], added: i64) {
     let total = (i64::from(sum[0]) | i64::from(sum[1]) << 32).wrapping_add(added);
@@ -385,7 +384,7 @@ pub(super) fn add(sum: &mut [u32; 2], added: i64) {
     *sum = halves.map(u32::from_le_bytes);
 }
 
-/// Adds what (strips, row limbs, 64) sums of limbs stand for to (entries, padded columns).
+/// Converts (strips, row limbs, 64) sums of limbs to values and adds them to the totals, which are (entries, padded columns).
 #[inline(always)]
 fn join(sums: &[u32], p: &Operands<'_>, totals: &mut [i64]) {
     let (cols, padded) = (p.cols, padded(p.cols));

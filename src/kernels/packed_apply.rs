@@ -1,4 +1,4 @@
-//! Packed rows times limbs, in whole numbers.
+//! Multiplies packed rows by limbs, in whole numbers.
 
 use bytemuck::{cast_slice, cast_slice_mut};
 use pulp::NullaryFnOnce;
@@ -19,16 +19,16 @@ params! {
     /// Parameters of the kernel.
     pub(crate) struct Params {
         pub(crate) rows: u32,
-        /// Words of a row.
+        /// The number of words of a row.
         pub(crate) words: u32,
         pub(crate) columns: u32,
-        /// Bytes of a row of limbs: a multiple of 16, at least 3 `columns`.
+        /// The number of bytes of a row of limbs: a multiple of 16, and at least 3 `columns`.
         pub(crate) row_limbs: u32,
-        /// Words before the first of each operand.
+        /// The offset of each operand, in words.
         pub(crate) packed0: u32,
         pub(crate) table0: u32,
         pub(crate) out0: u32,
-        /// 0, which compilers do not know.
+        /// Always 0, which compilers cannot know.
         pub(crate) zero: u32,
     }
 }
@@ -36,11 +36,11 @@ params! {
 pub(crate) static PACKED_APPLY: Kernel<Params> =
     kernel!("packed_apply", Params, [Read, Read, Read, Read, Write], packed_apply, specs);
 
-/// Rows of a workgroup.
+/// The number of rows of a workgroup.
 pub(crate) const TILE: u32 = 64;
-/// Rows of a workgroup where they are many: with larger tiles, limbs are read less often.
+/// The number of rows of a workgroup if there are many rows: larger tiles read limbs less often.
 pub(crate) const LARGE_TILE: u32 = 256;
-/// Workgroups of large tiles that a multiprocessor of CUDA runs at a time, where no code is missing.
+/// The number of workgroups with large tiles that a CUDA multiprocessor runs at a time, if no code is missing.
 pub(crate) const AT_ONCE: u32 = 2;
 
 pub(crate) fn spec(tile: u32, missing: bool, limbs: bool) -> [(&'static str, u32); 3] {
@@ -53,9 +53,9 @@ fn specs() -> Vec<Vec<(&'static str, u32)>> {
     [TILE, LARGE_TILE].into_iter().flat_map(specs_of).collect()
 }
 
-/// Rows of a task: a multiple of 4, so that whole words of weights are written, and of any tile.
+/// The number of rows of a task: a multiple of 4, so that whole words of weights are written, and of the rows of any tile.
 const BLOCK: usize = 48;
-/// Columns that are rounded at a time: loops of as many become vectors, where shorter ones may be unrolled before that.
+/// The number of columns that are rounded at a time: loops of this length are vectorised, while shorter ones may be unrolled first.
 const PART: usize = 32;
 
 fn packed_apply(launch: CpuLaunch<'_>) {
@@ -88,7 +88,7 @@ fn packed_apply(launch: CpuLaunch<'_>) {
     }
 }
 
-/// One of the two numbers of each column, and zeros up to whole parts.
+/// Returns one of the two numbers of each column, in whole parts padded with zeros.
 fn parts(columns: &[[f32; 2]], which: usize) -> Vec<[f32; PART]> {
     let part = |columns: &[[f32; 2]]| std::array::from_fn(|i| columns.get(i).map_or(0.0, |pair| pair[which]));
     columns.chunks(PART).map(part).collect()
@@ -102,23 +102,23 @@ struct Operands<'a> {
     xs: &'a [u32],
     row_limbs: usize,
     table: &'a [[f32; 2]],
-    /// Each column's sum of multiples, and factor.
+    /// The sum of multiples of each column, and its factor.
     totals: &'a [[f32; PART]],
     scales: &'a [[f32; PART]],
     cols: usize,
     missing: bool,
-    /// The flag that leaves out the blocks that have not begun.
+    /// The flag that skips all blocks that have not begun.
     cancel: Option<&'a Cancel>,
 }
 
 impl Operands<'_> {
-    /// Words of four rows of weights.
+    /// Returns the number of words of four rows of weights.
     const fn width(&self) -> usize {
         if self.missing { 2 * self.row_limbs } else { self.row_limbs }
     }
 }
 
-/// f32 out, (rows, columns).
+/// The product with f32 output: (rows, columns).
 struct Values<'a> {
     product: Operands<'a>,
     out: &'a mut [f32],
@@ -138,7 +138,7 @@ impl Work for Values<'_> {
     }
 }
 
-/// Limbs of weights out, (⌈rows / 4⌉, width) words.
+/// The product with limbs of weights as output: (⌈rows / 4⌉, width) words.
 struct Limbs<'a> {
     product: Operands<'a>,
     out: &'a mut [u32],
@@ -159,7 +159,7 @@ impl Work for Limbs<'_> {
     }
 }
 
-/// Some rows.
+/// The rows of a task.
 #[derive(Clone, Copy)]
 struct RowBlock<'a, D, const NARROW: usize, const WIDE: usize> {
     dot: D,
@@ -222,7 +222,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> NullaryFnOnce for LimbsBloc
     }
 }
 
-/// Limbs of a part of the columns of four rows to their places.
+/// Writes the limbs of a part of the columns of four rows to their places.
 #[inline(always)]
 fn put(sets: &[[[u32; PART]; 3]], p: Operands<'_>, part: usize, out: &mut [u32]) {
     let len = PART.min(p.cols - PART * part);
@@ -233,12 +233,12 @@ fn put(sets: &[[[u32; PART]; 3]], p: Operands<'_>, part: usize, out: &mut [u32])
     }
 }
 
-/// Sums of a block's codes, missing ones as 3, and of the limbs of missing entries: (places, row limbs), with room for a vector
-/// that reads past the end.
+/// The sums of a block's codes (missing ones count as 3), and the sums of the limbs of missing entries. Both are
+/// (places, row limbs), with space for a vector read past the end.
 struct Sums {
     codes: Vec<u32>,
     absent: Vec<u32>,
-    /// Each row's place.
+    /// The place of each row.
     places: [usize; BLOCK],
 }
 
@@ -271,7 +271,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> RowBlock<'_, D, NARROW, WID
         sums
     }
 
-    /// Adds the products of these rows, whose places are the first.
+    /// Adds the products of these rows, which have the first places.
     #[inline(always)]
     fn add_dense(&self, packed: &[u32], rows: &[u32], sums: &mut Sums) {
         let p = &self.product;
@@ -281,7 +281,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> RowBlock<'_, D, NARROW, WID
             let count = DEPTH.min(p.words - word);
             let xs = &p.xs[4 * word * p.row_limbs..][..4 * count * p.row_limbs];
             for (first, rows) in (0..).step_by(NARROW).zip(rows.chunks(NARROW)) {
-                // Places past the last row get zeros more.
+                // Places past the last row get zeros added.
                 let place = first * p.row_limbs..(first + NARROW) * p.row_limbs;
                 let mut parts = [&[][..]; NARROW];
                 for (&row, part) in rows.iter().zip(&mut parts) {
@@ -329,7 +329,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> RowBlock<'_, D, NARROW, WID
         }
     }
 
-    /// Adds the limbs of some entries of a row, times the numbers in their bytes.
+    /// Adds the limbs of some entries of a row, each times the number in the entry's byte.
     #[inline(always)]
     fn walk(&self, ones: impl Iterator<Item = (u32, u32)> + Clone, xs: &[u32], sums: &mut [u32]) {
         let (xs, sums) = (cast_slice(xs), cast_slice_mut(sums));
@@ -345,7 +345,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> RowBlock<'_, D, NARROW, WID
         }
     }
 
-    /// The limbs of the weights of some columns of four rows, and of those times the means where there are two sets.
+    /// Returns the limbs of the weights of some columns of four rows. With two sets, the second has the limbs of the weights times the rows' means.
     #[inline(always)]
     fn weights<const SETS: usize>(&self, sums: &Sums, four: usize, part: usize) -> [[[u32; PART]; 3]; SETS] {
         let scales = &self.product.scales[part];
@@ -365,7 +365,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> RowBlock<'_, D, NARROW, WID
         words
     }
 
-    /// The parts of a row's y of some columns; zeros past the last row.
+    /// Returns the terms of a row's result y for some columns; zeros past the last row.
     #[inline(always)]
     fn values<'a>(&self, sums: &'a Sums, row: usize, part: usize) -> RowValues<'a>
     where
@@ -382,7 +382,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> RowBlock<'_, D, NARROW, WID
     }
 }
 
-/// The parts of which a row's y of some columns are made.
+/// The terms of which a row's result y is computed, for some columns.
 struct RowValues<'a> {
     mean: f32,
     factor: f32,
@@ -392,7 +392,7 @@ struct RowValues<'a> {
 }
 
 impl RowValues<'_> {
-    /// y of a column, before the column's factor.
+    /// Returns the y of a column, before it is multiplied by the column's factor.
     #[inline(always)]
     fn at(&self, c: usize) -> f32 {
         let codes = self.codes.map(|limb| limb[c]);

@@ -1,4 +1,4 @@
-//! Packed rows in another order.
+//! Gathers packed rows in another order, with recoding.
 
 use rayon::prelude::*;
 
@@ -8,13 +8,13 @@ use crate::kernel::{CpuLaunch, Kernel, kernel, params};
 params! {
     /// Parameters of the kernel.
     pub(crate) struct Params {
-        /// Rows of the result.
+        /// The number of rows of the result.
         pub(crate) rows: u32,
-        /// Words of a row of the operand, and from one row of the result to the next.
+        /// The number of words of a row of the operand, and from one row of the result to the next.
         pub(crate) words: u32,
         pub(crate) stride: u32,
         pub(crate) entries: u32,
-        /// Words before the first of each operand.
+        /// The offset of each operand, in words.
         pub(crate) packed0: u32,
         pub(crate) order0: u32,
         pub(crate) out0: u32,
@@ -24,34 +24,34 @@ params! {
 pub(crate) static PACKED_GATHER: Kernel<Params> =
     kernel!("packed_gather", Params, [Read, Read, Write], packed_gather, wg_alone);
 
-/// Rows that an order can name: the bits above say what becomes of codes.
+/// The number of rows that an order can name: the bits above hold the recoding.
 pub(crate) const ROWS: u32 = 1 << 24;
 
-/// The code that each of the four codes of a row becomes.
+/// The new code for each of the four codes of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Recode(pub(crate) [u8; 4]);
 
 impl Recode {
     pub(crate) const NOTHING: Self = Self([0, 1, 2, 3]);
-    /// Codes 0 and 2 trade places.
+    /// The recoding that swaps codes 0 and 2.
     pub(crate) const SWAPPED: Self = Self([2, 1, 0, 3]);
-    /// 1 for a missing code.
+    /// The recoding that makes a missing code 1 and all other codes 0.
     pub(crate) const MISSING: Self = Self([0, 0, 0, 1]);
 
-    /// An order's word: that row, recoded.
+    /// Returns the word of an order for a row with this recoding.
     pub(crate) const fn word(self, row: u32) -> u32 {
         let Self([zero, one, two, missing]) = self;
         row | u32::from_le_bytes([0, 0, 0, zero | one << 2 | two << 4 | missing << 6])
     }
 
-    /// The recoding and the row that [`word`](Self::word) was given.
+    /// Returns the recoding and the row from which [`word`](Self::word) made a word.
     pub(crate) const fn split(word: u32) -> (Self, u32) {
         let [.., codes] = word.to_le_bytes();
         (Self([codes & 3, codes >> 2 & 3, codes >> 4 & 3, codes >> 6]), word & (ROWS - 1))
     }
 }
 
-/// Rows of a task.
+/// The number of rows of a task.
 const BAND: usize = 256;
 
 fn packed_gather(launch: CpuLaunch<'_>) {
@@ -71,7 +71,7 @@ fn packed_gather(launch: CpuLaunch<'_>) {
                 out.copy_from_slice(from);
                 continue;
             }
-            // The new code is a polynomial of the two bits of the old one.
+            // Each bit of the new code is a polynomial of the two bits of the old one.
             let Recode([zero, one, two, three]) = recode;
             let terms = [zero, zero ^ one, zero ^ two, zero ^ one ^ two ^ three];
             let [constant, low, high, both] = terms.map(|term| u32::from(term) * 0x5555_5555);

@@ -1,4 +1,4 @@
-//! Packed codes to limbs of a table.
+//! Converts packed codes to limbs by a table.
 
 use bytemuck::{cast_slice, cast_slice_mut};
 use pulp::NullaryFnOnce;
@@ -14,14 +14,14 @@ params! {
     /// Parameters of the kernel.
     pub(crate) struct Params {
         pub(crate) rows: u32,
-        /// Words of a packed row.
+        /// The number of words of a packed row.
         pub(crate) words: u32,
-        /// The word of the first column's entry.
+        /// The index of the word that holds the first column's entry.
         pub(crate) word0: u32,
         pub(crate) columns: u32,
-        /// Bytes of a row of one set of limbs.
+        /// The number of bytes of a row of one set of limbs.
         pub(crate) row_limbs: u32,
-        /// Words before the first of each operand.
+        /// The offset of each operand, in words.
         pub(crate) packed0: u32,
         pub(crate) table0: u32,
         pub(crate) out0: u32,
@@ -42,7 +42,7 @@ fn specs() -> Vec<Vec<(&'static str, u32)>> {
         .to_vec()
 }
 
-/// Fours of rows of a task.
+/// The number of groups of four rows of a task.
 const FOURS: usize = 64;
 
 fn packed_limbs(launch: CpuLaunch<'_>) {
@@ -80,9 +80,9 @@ fn make_limbs<const SETS: usize, const LIMBS: usize>(launch: CpuLaunch<'_>) {
     });
 }
 
-/// Fours of rows.
+/// The groups of four rows of a task.
 struct Fours<'a, const SETS: usize, const LIMBS: usize> {
-    /// From the first column's word on.
+    /// The packed rows, from the first column's word on.
     packed: &'a [u32],
     words: usize,
     table: &'a [u32],
@@ -113,7 +113,7 @@ impl<D: Dot, const SETS: usize, const LIMBS: usize> NullaryFnOnce for Vectorized
             let row_limbs = out.len() / SETS;
             for first in (0..columns).step_by(64) {
                 let len = 64.min(columns - first);
-                // Rows past the last are zeros, and so are their limbs.
+                // Rows past the last one are zeros, and so are their limbs.
                 let mut rows = [[0; 4]; 4];
                 for (row, packed) in rows.iter_mut().zip(packed.chunks(words)) {
                     let held = &packed[first / 16..];
@@ -144,11 +144,10 @@ impl<D: Dot, const SETS: usize, const LIMBS: usize> NullaryFnOnce for Vectorized
     }
 }
 
-/// The limbs of 64 entries of four rows, whose codes are interleaved byte by byte and of which byte g of each row's table is
-/// that of code g.
+/// Returns the limbs of 64 entries of four rows, whose codes are interleaved byte by byte. Byte g of each row's table entry is the limb of code g.
 #[inline(always)]
 fn limbs<D: Dot>(dot: D, bytes: &[u32; 16], entries: [u32; 4]) -> [u32; 64] {
-    // The limbs of entry 4 p + j are word p of the j-th.
+    // Word p of `quads[j]` has the limbs of entry 4 p + j.
     let mut quads = [[0; 16]; 4];
     for (shift, quads) in (0..).step_by(2).zip(&mut quads) {
         let (bytes, quads): (&[D::Words], &mut [D::Words]) = (cast_slice(bytes), cast_slice_mut(quads));

@@ -1,4 +1,4 @@
-//! Products of packed rows that are mostly 0, entry by entry.
+//! Products of packed rows in which most codes are 0, entry by entry.
 
 use bytemuck::{Pod, Zeroable};
 use pulp::NullaryFnOnce;
@@ -21,15 +21,15 @@ params! {
     /// Parameters of the kernel.
     pub(crate) struct Params {
         pub(crate) rows: u32,
-        /// Words of a row.
+        /// The number of words of a row.
         pub(crate) words: u32,
         pub(crate) columns: u32,
-        /// The first word of the entries that have sums, and how many words.
+        /// The first word of the entries that have sums, and the number of words.
         pub(crate) word0: u32,
         pub(crate) word_count: u32,
         /// The first word of the columns.
         pub(crate) column_word: u32,
-        /// Words before the first of each operand.
+        /// The offset of each operand, in words.
         pub(crate) packed0: u32,
         pub(crate) table0: u32,
         pub(crate) sums0: u32,
@@ -39,20 +39,20 @@ params! {
 pub(crate) static PACKED_PAIRS: Kernel<Params> =
     kernel!("packed_pairs", Params, [Read, Read, ReadWrite], packed_pairs, wg_alone);
 
-/// The products of a row's codes.
+/// The products of pairs of codes of a row.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct Terms {
-    /// The products of two codes 1; of 1 and a missing code; of two missing codes. At most 2^23.
+    /// The products of codes 1 and 1, of 1 and a missing code, and of two missing codes; each is at most 2^23.
     pub(crate) one: u32,
     pub(crate) filled: u32,
     pub(crate) square: u32,
-    /// The power of two that these are multiplied by: below 32.
+    /// The exponent of the power of two by which the products are multiplied: below 32.
     pub(crate) shift: u32,
 }
 
 impl Terms {
-    /// The product of two codes, neither of which is 0.
+    /// Returns the product of two codes, neither of which is 0.
     pub(crate) const fn product(&self, a: u32, b: u32) -> i64 {
         let product = match (a, b) {
             (3, 3) => self.square,
@@ -63,9 +63,9 @@ impl Terms {
     }
 }
 
-/// Words of a row that one task takes: 1,024 entries, whose sums a level 2 cache holds.
+/// The number of words of a row that one task takes: 1,024 entries, whose sums fit a level 2 cache.
 const STRIP: usize = 64;
-/// Words of the columns that are looked at together: 64 columns.
+/// The number of words of the columns that are processed together: 64 columns.
 const COLUMN_WORDS: usize = 4;
 
 fn packed_pairs(launch: CpuLaunch<'_>) {
@@ -76,7 +76,7 @@ fn packed_pairs(launch: CpuLaunch<'_>) {
     let (word0, word1) = (p.word0 as usize, (p.word0 + p.word_count) as usize);
     let packed = &packed.read::<u32>()[p.packed0 as usize..][..rows * words];
     let terms: &[Terms] = bytemuck::cast_slice(&terms.read::<u32>()[p.table0 as usize..][..4 * rows]);
-    // The padding of the last words has no sums, and is 0.
+    // The padding of the last words is 0 and has no sums.
     let sums = &mut sums.write::<u32>()[p.sums0 as usize..];
     let len = sums.len().min(16 * (word1 - word0) * cols * 2);
     let column_word = p.column_word as usize;
@@ -97,11 +97,11 @@ struct PairOperands<'a> {
     /// The first word of the columns, and the one past the last.
     columns: (usize, usize),
     cols: usize,
-    /// The flag that ends the work before all is added.
+    /// The flag that ends the work early, before everything is added.
     cancel: Option<&'a Cancel>,
 }
 
-/// The sums of some entries, between these words.
+/// The sums of a strip of entries; `entries` is the range of its words.
 struct Strip<'a> {
     pairs: PairOperands<'a>,
     entries: (usize, usize),
@@ -126,7 +126,7 @@ impl<D: Dot> NullaryFnOnce for VectorizedStrip<'_, D> {
     fn call(self) {
         let Self { dot, strip: Strip { pairs, entries, sums } } = self;
         let PairOperands { packed, words, terms, columns, cols, cancel } = pairs;
-        // The places of codes in the row, and the products of the columns' codes with a code 1, 2 and 3.
+        // These are the positions of codes in the row, and the products of each column's code with codes 1, 2 and 3.
         let mut bits = [0; 16 * STRIP + 16];
         let mut terms_of = [(0, [0; 3]); 16 * COLUMN_WORDS];
         for first in (columns.0..columns.1).step_by(COLUMN_WORDS) {

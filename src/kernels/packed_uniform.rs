@@ -1,4 +1,4 @@
-//! Random words to rows of 2-bit codes.
+//! Converts random words to rows of 2-bit codes.
 
 use pulp::NullaryFnOnce;
 use rayon::prelude::*;
@@ -9,9 +9,9 @@ use crate::kernel::{CpuLaunch, Kernel, kernel, params};
 params! {
     /// Parameters of the kernel.
     pub(crate) struct Params {
-        /// Words of all rows.
+        /// The number of words of all rows.
         pub(crate) n: u32,
-        /// Words of a row.
+        /// The number of words of a row.
         pub(crate) words: u32,
         pub(crate) columns: u32,
         pub(crate) packed0: u32,
@@ -21,7 +21,7 @@ params! {
 pub(crate) static PACKED_UNIFORM: Kernel<Params> =
     kernel!("packed_uniform", Params, [ReadWrite], packed_uniform, wg_alone);
 
-/// Words of a task, about.
+/// The approximate number of words of a task.
 const PIECE: usize = 1 << 14;
 
 fn packed_uniform(launch: CpuLaunch<'_>) {
@@ -41,7 +41,7 @@ fn packed_uniform(launch: CpuLaunch<'_>) {
     });
 }
 
-/// Words that become codes.
+/// Words that are converted to codes in place.
 struct Codes<'a>(&'a mut [u32]);
 
 impl NullaryFnOnce for Codes<'_> {
@@ -55,12 +55,12 @@ impl NullaryFnOnce for Codes<'_> {
     }
 }
 
-/// The first 16 digits of a fraction of 2^32 to the base 3, two bits each.
+/// Returns the first 16 base-3 digits of the fraction `rest` / 2^32, two bits each.
 #[inline(always)]
 fn codes(mut rest: u32) -> u32 {
     let mut codes = 0;
     for j in 0..16 {
-        // 2^32 / 3 and 2^33 / 3, rounded up.
+        // The constants are 2^32 / 3 and 2^33 / 3, rounded up.
         let digit = u32::from(rest >= 0x5555_5556) + u32::from(rest >= 0xaaaa_aaab);
         codes |= digit << (2 * j);
         rest = rest.wrapping_mul(3);

@@ -1,4 +1,4 @@
-//! Philox4x32-10 words, and f32 numbers made of them.
+//! Philox4x32-10 random words, and f32 numbers made from them.
 
 use std::f32::consts::FRAC_PI_4;
 
@@ -14,7 +14,7 @@ params! {
         pub(crate) n: u32,
         pub(crate) seed_low: u32,
         pub(crate) seed_high: u32,
-        /// Number of the first block of four words.
+        /// The index of the first block of four words.
         pub(crate) block_low: u32,
         pub(crate) block_high: u32,
     }
@@ -23,13 +23,13 @@ params! {
 pub(crate) static RANDOM: Kernel<Params> = kernel!("random", Params, [Write], random, specs, [Made]);
 
 codes! {
-    /// The kind of numbers made from random words.
+    /// The kind of numbers that are made from random words.
     pub(crate) enum Made {
-        /// They stay as they are.
+        /// The random words themselves.
         Words,
-        /// A uniform f32 of each, by [`uniform`].
+        /// A uniform f32 from each word, by [`uniform`].
         Uniform,
-        /// Two standard normal f32 of each two, by [`normal_pair`].
+        /// Two standard normal f32 from each two words, by [`normal_pair`].
         Normal,
     }
 }
@@ -42,7 +42,7 @@ fn specs() -> Vec<Vec<(&'static str, u32)>> {
     Made::ALL.iter().map(|&made| spec(made).to_vec()).collect()
 }
 
-/// Philox4x32-10: four words for a 64-bit key and a 64-bit counter.
+/// Computes Philox4x32-10: four random words from a 64-bit key and a 64-bit counter.
 ///
 /// Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).
 pub fn philox(key: [u32; 2], counter: u64) -> [u32; 4] {
@@ -59,33 +59,33 @@ pub fn philox(key: [u32; 2], counter: u64) -> [u32; 4] {
     x
 }
 
-/// The low and the high word.
+/// Returns the low and the high word.
 #[allow(clippy::cast_possible_truncation, reason = "the two halves of the value")]
 pub(crate) const fn split(value: u64) -> [u32; 2] {
     [value as u32, (value >> 32) as u32]
 }
 
-/// The upper 24 bits of a word as a fraction, exactly.
+/// Returns the upper 24 bits of a word as a fraction, exactly.
 #[inline(always)]
 pub(crate) fn uniform(word: u32) -> f32 {
     (word >> 8) as f32 * (1.0 / (1u32 << 24) as f32)
 }
 
-/// The bits of the f32 next to the square root of 1/2.
+/// The bits of the f32 nearest to the square root of 1/2.
 const ROOT_HALF: u32 = 0x3f35_04f3;
 
-/// Two standard normal numbers of two words, by the transform of Box and Muller ("A note on the generation of random normal
-/// deviates", 1958): the radius is the root of -2 ln u, where u is (first + 1/2) / 2^32, and the angle is second / 2^32 of a turn.
+/// Makes two standard normal numbers from two words, by the transform of Box and Muller ("A note on the generation of random normal deviates", 1958).
+/// The radius is the root of -2 ln u with u = (first + 1/2) / 2^32, and the angle is second / 2^32 of a turn.
 ///
-/// Logarithm, sine and cosine are polynomials, the same ones on every device, since those of WGSL are right to a few digits only.
-/// Their coefficients make the largest error least (a linear program); tests hold each number to 1e-6 of the radius.
+/// Logarithm, sine and cosine are the same polynomials on every device, since WGSL's functions are accurate only to a few digits. The coefficients
+/// minimise the largest error (by a linear program); tests check each number to 1e-6 of the radius.
 #[inline(always)]
 pub(crate) fn normal_pair([first, second]: [u32; 2]) -> [f32; 2] {
-    // u, or 1 - u where that is less, so that no digit is lost next to 1, and the radius is never 0.
+    // This uses u, or 1 - u if that is smaller, so that no digit is lost near 1, and the radius is never 0.
     let least = first.min(!first);
     let part = (2 * least + 1) as f32 * (1.0 / (1u64 << 33) as f32);
     let mirrored = first != least;
-    // u = 2^exponent (1 + rest), where 1 + rest is from sqrt(1/2) to sqrt(2).
+    // u = 2^exponent (1 + rest), with 1 + rest from sqrt(1/2) to sqrt(2).
     let u = if mirrored { 1.0 - part } else { part };
     let bits = u.to_bits().wrapping_sub(ROOT_HALF);
     let exponent = bits.cast_signed() >> 23;
@@ -107,7 +107,7 @@ pub(crate) fn normal_pair([first, second]: [u32; 2]) -> [f32; 2] {
     );
     // The factor of the exponent is -2 ln 2.
     let radius = (exponent as f32 * -1.386_294_4 + rest * (rest * log_rest - 2.0)).sqrt();
-    // The nearest quarter of a turn, and what is left of it in eighths, from -1 to 1.
+    // `quarter` is the nearest quarter of a turn, and x is the remainder in eighths of a turn, from -1 to 1.
     let turned = second.wrapping_add(1 << 29);
     let quarter = turned >> 30;
     let x = ((turned & 0x3fff_ffff).cast_signed() - (1 << 29)) as f32 * (1.0 / (1u32 << 29) as f32);
@@ -119,7 +119,7 @@ pub(crate) fn normal_pair([first, second]: [u32; 2]) -> [f32; 2] {
     [signed(radius * across, (quarter + 1) & 2), signed(radius * up, quarter & 2)]
 }
 
-/// The value at `x` of the polynomial with these coefficients, the constant first.
+/// Returns the value at `x` of the polynomial with these coefficients, the constant first.
 #[inline(always)]
 fn polynomial<const N: usize>(x: f32, coefficients: [f32; N]) -> f32 {
     let mut value = coefficients[N - 1];
@@ -129,7 +129,7 @@ fn polynomial<const N: usize>(x: f32, coefficients: [f32; N]) -> f32 {
     value
 }
 
-/// Words that become the bits of normal numbers, a whole number of pairs.
+/// Words that are replaced by the bits of normal numbers: a whole number of pairs.
 struct Normal<'a>(&'a mut [u32]);
 
 impl NullaryFnOnce for Normal<'_> {
@@ -144,7 +144,7 @@ impl NullaryFnOnce for Normal<'_> {
     }
 }
 
-/// Makes numbers in the place of their words, a whole number of blocks.
+/// Makes numbers in place of their words, of which there are whole blocks.
 fn make(made: Made, words: &mut [u32]) {
     match made {
         Made::Words => {}
@@ -153,7 +153,7 @@ fn make(made: Made, words: &mut [u32]) {
     }
 }
 
-/// Words that one task makes.
+/// The number of words that one task makes.
 const PIECE: usize = 1 << 14;
 
 fn random(launch: CpuLaunch<'_>) {
@@ -170,7 +170,7 @@ fn random(launch: CpuLaunch<'_>) {
         }
         make(made, whole.as_flattened_mut());
         if !rest.is_empty() {
-            // The last number may be of a pair of which it is the first.
+            // The last number may be the first of a pair.
             let mut last = block(whole.len());
             make(made, &mut last);
             rest.copy_from_slice(&last[..rest.len()]);

@@ -1,4 +1,4 @@
-//! Codes of two bits to others by a table, with the counts of each row.
+//! Recodes 2-bit codes by a table, and counts the codes of each row.
 
 use pulp::NullaryFnOnce;
 use rayon::prelude::*;
@@ -10,31 +10,31 @@ params! {
     /// Parameters of the kernel.
     pub(crate) struct Params {
         pub(crate) rows: u32,
-        /// Codes of a row.
+        /// The number of codes of a row.
         pub(crate) cols: u32,
-        /// Bytes of a row of `raw`.
+        /// The number of bytes of a row of `raw`.
         pub(crate) row_bytes: u32,
-        /// Words of a row of `packed`.
+        /// The number of words of a row of `packed`.
         pub(crate) words: u32,
-        /// Places where `raw` starts, in bytes, and `packed` and `counts`, in words.
+        /// The offsets of `raw`, in bytes, and of `packed` and `counts`, in words.
         pub(crate) raw0: u32,
         pub(crate) packed0: u32,
         pub(crate) counts0: u32,
-        /// The code that code i becomes, in bits 2 i and 2 i + 1.
+        /// The new code of code i, in bits 2 i and 2 i + 1.
         pub(crate) table: u32,
     }
 }
 
 pub(crate) static RECODE: Kernel<Params> = kernel!("recode", Params, [Read, Write, Write], recode, specs);
 
-/// The constants of the one program.
+/// The constants of the only program.
 pub(crate) const SPEC: [(&str, u32); 1] = [("WG", 64)];
 
 fn specs() -> Vec<Vec<(&'static str, u32)>> {
     vec![SPEC.to_vec()]
 }
 
-/// Least bytes that a task reads.
+/// The minimum number of bytes that a task reads.
 const PIECE: usize = 1 << 16;
 
 fn recode(launch: CpuLaunch<'_>) {
@@ -52,8 +52,7 @@ fn recode(launch: CpuLaunch<'_>) {
     });
 }
 
-/// For the lower and the upper bit of what codes become, all or no bits for each of its terms: 1, the code's lower bit, its
-/// upper bit, and both.
+/// Returns masks for the lower and the upper bit of new codes: all ones or all zeros for the terms 1, lower bit, upper bit, and both.
 fn masks(table: u32) -> [[u32; 4]; 2] {
     [0, 1].map(|bit| {
         let [a, b, c, d] = [0, 2, 4, 6].map(|at| (table >> (at + bit) & 1).wrapping_neg());
@@ -61,7 +60,7 @@ fn masks(table: u32) -> [[u32; 4]; 2] {
     })
 }
 
-/// No closure: the compiler need not inline one, and compiles it without wide vectors then.
+/// Recodes a row. It is not a closure: the compiler may not inline closures, and compiles them without wide vectors then.
 struct RecodeRow<'a> {
     raw: &'a [u8],
     cols: u32,
@@ -84,7 +83,7 @@ impl NullaryFnOnce for RecodeRow<'_> {
             last[..rest.len()].copy_from_slice(rest);
             words[stored.len()] = recoded(masks, last);
         }
-        // Zeros follow the last code, in its word and after that.
+        // Zeros follow the last code, in its word and in the words after it.
         let used = self.cols.div_ceil(16) as usize;
         if !self.cols.is_multiple_of(16) {
             words[used - 1] &= (1 << (2 * (self.cols % 16))) - 1;
@@ -99,7 +98,7 @@ impl NullaryFnOnce for RecodeRow<'_> {
     }
 }
 
-/// 16 codes.
+/// Returns 16 recoded codes.
 #[inline(always)]
 fn recoded(masks: [[u32; 4]; 2], stored: [u8; 4]) -> u32 {
     const LOWER: u32 = 0x5555_5555;
@@ -110,12 +109,12 @@ fn recoded(masks: [[u32; 4]; 2], stored: [u8; 4]) -> u32 {
     lower | upper << 1
 }
 
-/// Adds the codes 1, 2 and 3 of 64.
+/// Counts the codes 1, 2 and 3 among 64 codes.
 #[inline(always)]
 fn count(words: &[u32; 4], counts: &mut [u32; 4]) {
     const LOW: u64 = 0x5555_5555_5555_5555;
     let [a, b] = [0, 2].map(|i| u64::from(words[i]) | u64::from(words[i + 1]) << 32);
-    // The low bits of all codes, those of the second pair beside those of the first, and the high ones.
+    // `low` has the low bits of all codes, those of the second pair of words next to those of the first; `high` has the high bits.
     let (low, high) = (a & LOW | (b & LOW) << 1, a >> 1 & LOW | b & !LOW);
     let both = (low & high).count_ones();
     counts[1] += low.count_ones() - both;

@@ -15,18 +15,18 @@ params! {
         pub(crate) cols: u32,
         pub(crate) x0: u32,
         pub(crate) out0: u32,
-        /// Code of the elements' type.
+        /// The code of the elements' type.
         pub(crate) x_type: u32,
     }
 }
 
 pub(crate) static REDUCE: Kernel<Params> = kernel!("reduce", Params, [Read, Write], reduce, specs);
 
-/// Elements of one partial sum.
+/// The number of elements of one partial sum.
 pub(crate) const BLOCK: u32 = 1024;
 pub(crate) const WG: u32 = 64;
 
-/// f32 has kernels of its own, and bytes by row, whose sums are exact.
+/// Returns the constants of a program. f32 has programs of its own, and so have bytes by row, whose sums are exact.
 pub(crate) fn spec(dtype: DType, by_row: bool, missing: bool) -> [(&'static str, u32); 6] {
     let exact = exact(dtype, by_row);
     [
@@ -50,7 +50,7 @@ fn specs() -> Vec<Vec<(&'static str, u32)>> {
     kinds.into_iter().flat_map(specs_of).collect()
 }
 
-/// Sums kept at once, so that a long sum vectorises; their number fixes the order of additions.
+/// The number of partial sums, so that a long sum is vectorised. It determines the order of additions.
 const LANES: usize = 16;
 
 fn reduce(launch: CpuLaunch<'_>) {
@@ -85,10 +85,10 @@ fn reduce(launch: CpuLaunch<'_>) {
     }
 }
 
-/// Sum, sum of squares, valid, bad: exact, because a block of bytes cannot overflow 32 bits.
+/// Returns the sum, the sum of squares, and the numbers of valid and of bad bytes. All are exact, because a block of bytes cannot overflow 32 bits.
 #[inline(always)]
 fn integers(x: &[i8], missing: bool) -> [u32; 4] {
-    // Below the floor is bad, negative is missing; without missing values every byte counts.
+    // Bytes below the floor are bad, and other negative bytes are missing. Without missing values, every byte is valid.
     let (floor, valid) = if missing { (-1, 0) } else { (i8::MIN, i8::MIN) };
     let (mut sum, mut squares, mut count, mut bad) = (0i32, 0i32, 0i32, 0i32);
     for &x in x {
@@ -102,7 +102,7 @@ fn integers(x: &[i8], missing: bool) -> [u32; 4] {
     [sum, squares, count, bad].map(i32::cast_unsigned)
 }
 
-/// Adds one value: NaN and infinity are bad, negative is missing where that is asked for.
+/// Adds one value. NaN and infinity are bad, and negative values are missing if `missing` is set.
 #[inline(always)]
 fn add(total: &mut [f32; 4], x: f32, missing: bool) {
     let finite = x.is_finite();

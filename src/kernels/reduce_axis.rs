@@ -1,4 +1,4 @@
-//! Sums, extremes and their places, over blocks along the middle axis of an array of three.
+//! Sums, extremes and their indices, over blocks along the middle axis of an array with three axes.
 
 use bytemuck::{Pod, Zeroable};
 use pulp::NullaryFnOnce;
@@ -15,27 +15,27 @@ use crate::{
 params! {
     /// Parameters of the kernel.
     pub(crate) struct Params {
-        /// Extents of what the launch sees.
+        /// The extents of the array that the launch reads.
         pub(crate) outer: u32,
         pub(crate) len: u32,
         pub(crate) inner: u32,
-        /// Items from one to the next along the axis; `inner`, where `outer` is not 1.
+        /// The number of items from one to the next along the axis; equal to `inner` unless `outer` is 1.
         pub(crate) pitch: u32,
-        /// Places where x starts, in elements or totals, and `out`, in words.
+        /// The offsets of x, in elements or totals, and of `out`, in words.
         pub(crate) x0: u32,
         pub(crate) out0: u32,
-        /// The place of the first element along the whole axis.
+        /// The index of the first element along the whole axis.
         pub(crate) first: u32,
-        /// Code of the elements' type.
+        /// The code of the elements' type.
         pub(crate) x_type: u32,
-        /// An [`Op`], and what is [`Stored`] of it.
+        /// An [`Op`], and the form of the result, a [`Stored`].
         pub(crate) op: u32,
         pub(crate) stored: u32,
-        /// 1 where totals are joined to those that `out` has.
+        /// 1 if totals are joined to the totals in `out`.
         pub(crate) accumulate: u32,
-        /// It is 0, which the shader's compiler cannot know.
+        /// Always 0, which the shader's compiler cannot know.
         pub(crate) zero: u32,
-        /// The number of terms of a mean: the f32 next to it, and what that leaves.
+        /// The number of terms of a mean: the nearest f32, and the remainder.
         pub(crate) count: f32,
         pub(crate) count_rest: f32,
     }
@@ -44,18 +44,18 @@ params! {
 pub(crate) static REDUCE_AXIS: Kernel<Params> =
     kernel!("reduce_axis", Params, [Read, ReadWrite], reduce_axis, specs, [Op, Stored]);
 
-/// Elements along the axis that become one total.
+/// The number of elements along the axis that become one total.
 pub(crate) const BLOCK: u32 = 1024;
 pub(crate) const WG: u32 = 64;
 
 codes! {
-    /// The reduction of the elements: those up to `Mean` add.
+    /// The reduction of the elements. `Sum` and `Mean` add elements.
     pub(crate) enum Op {
         Sum,
         Mean,
         Min,
         Max,
-        /// 1 where one is not 0, else 0: the greatest of as many.
+        /// 1 if any element is not 0, otherwise 0: the maximum of 1 or 0 for each element.
         Any,
     }
 }
@@ -67,21 +67,21 @@ impl Op {
 }
 
 codes! {
-    /// The form in which a launch stores the result for each place.
+    /// The form in which a launch stores each result.
     pub(crate) enum Stored {
-        /// A total, for another launch.
+        /// A total, which another launch reads.
         Total,
         /// The value as f32.
         One,
-        /// The value as f64, or as two f32 where the device has no f64.
+        /// The value as f64, or as two f32 if the device has no f64.
         Two,
-        /// The place of the value along the axis.
+        /// The index of the value along the axis.
         Index,
     }
 }
 
 impl Stored {
-    /// Words of each.
+    /// Returns the number of words of a result.
     pub(crate) const fn words(self) -> u64 {
         match self {
             Self::Total => 4,
@@ -91,7 +91,7 @@ impl Stored {
     }
 }
 
-/// f32 has programs of its own; the type of totals is not asked for.
+/// Returns the constants of a program. f32 has programs of its own; for totals, the type has no effect.
 pub(crate) fn spec(by_row: bool, partial: bool, dtype: DType) -> [(&'static str, u32); 5] {
     [
         ("WG", WG),
@@ -108,7 +108,7 @@ fn specs() -> Vec<Vec<(&'static str, u32)>> {
     kinds.into_iter().flat_map(specs_of).collect()
 }
 
-/// A sum, or the greatest number and where it stands along the axis.
+/// A sum, or the greatest number and its index along the axis.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 struct Total {
@@ -117,14 +117,14 @@ struct Total {
     unused: u32,
 }
 
-/// True where the first number is the greater one: NaN is greater than others.
+/// Returns true if the first number is greater. NaN is greater than all other numbers.
 #[inline(always)]
 fn precedes(a: f64, b: f64) -> bool {
     a > b || (a.is_nan() && !b.is_nan())
 }
 
 impl Total {
-    /// With the total of what stands behind.
+    /// Joins this total with the total of the elements that follow.
     fn joined(self, next: Self, op: Op) -> Self {
         if op.adds() {
             return Self { value: self.value + next.value, ..self };
@@ -133,13 +133,13 @@ impl Total {
     }
 }
 
-/// Sums kept at once, so that a long sum vectorises; their number fixes the order of additions.
+/// The number of partial sums, so that a long sum is vectorised. It determines the order of additions.
 const LANES: usize = 16;
-/// Elements of a short row.
+/// The maximum number of elements of a short row.
 const SHORT: usize = 64;
-/// Columns that a task takes.
+/// The number of columns that a task takes.
 const COLUMNS: usize = 1 << 11;
-/// Elements that a task takes at least, where rows are short.
+/// The minimum number of elements of a task, if rows are short.
 const LEAST: usize = 1 << 13;
 
 /// The array that is reduced, and the reduction.
@@ -151,7 +151,7 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// Numbers from one on, of which sums or the greatest are wanted.
+    /// Reads items from `start` on as numbers whose sum or maximum is the result.
     fn load(&self, start: usize, out: &mut [f64]) {
         if self.partial {
             let totals = &self.x.read::<Total>()[start..];
@@ -166,21 +166,21 @@ impl Source<'_> {
         }
     }
 
-    /// The place along the axis of the item at `at`, if that is an element.
+    /// Returns the index along the axis of the item at `at`: `place` if it is an element, or the index that a total has.
     fn index(&self, at: usize, place: u32) -> u32 {
         if self.partial { self.x.read::<Total>()[at].index } else { place }
     }
 
-    /// The total of a block of neighbours.
+    /// Returns the total of a block of adjacent items.
     fn along(&self, start: usize, len: usize, first: u32) -> Total {
-        // A row of a few elements takes less time than a whole block of zeros.
+        // A buffer for a short row takes less time to clear than one for a whole block.
         if len <= SHORT {
             return self.total(start, first, &mut [0.0; SHORT][..len]);
         }
         self.total(start, first, &mut [0.0; BLOCK as usize][..len])
     }
 
-    /// The total of neighbours, for which `block` has room.
+    /// Returns the total of adjacent items, as many as `block` has elements.
     fn total(&self, start: usize, first: u32, block: &mut [f64]) -> Total {
         self.load(start, block);
         if self.op.adds() {
@@ -193,7 +193,7 @@ impl Source<'_> {
         Total { value: block[place], index, unused: 0 }
     }
 
-    /// The totals of neighbouring columns, which have `len` items each, `pitch` apart.
+    /// Computes the totals of adjacent columns, which have `len` items each, `pitch` apart.
     fn across(&self, start: usize, len: usize, pitch: usize, first: u32, totals: &mut [Total]) {
         let mut row = vec![0.0; totals.len()];
         let mut best = vec![0.0; totals.len()];
@@ -211,12 +211,12 @@ impl Source<'_> {
     }
 }
 
-/// Within a block.
+/// Converts an index within a block.
 fn small(place: usize) -> u32 {
     crate::kernel::small(place as u64)
 }
 
-/// The sum of numbers.
+/// Computes the sum of numbers.
 struct LaneSum<'a>(&'a [f64]);
 
 impl NullaryFnOnce for LaneSum<'_> {
@@ -233,7 +233,7 @@ impl NullaryFnOnce for LaneSum<'_> {
     }
 }
 
-/// The place of the first greatest of numbers, of which there is one at least; that of the first NaN, if there is one.
+/// Finds the index of the first of the greatest numbers (at least one number), or of the first NaN if there is one.
 struct Greatest<'a>(&'a [f64]);
 
 impl NullaryFnOnce for Greatest<'_> {
@@ -257,7 +257,7 @@ impl NullaryFnOnce for Greatest<'_> {
     }
 }
 
-/// One more row of columns.
+/// Updates the totals of columns with one more row.
 struct NextRow<'a> {
     row: &'a [f64],
     line: u32,
@@ -294,7 +294,7 @@ fn reduce_axis(launch: CpuLaunch<'_>) {
     let words = to_usize(stored.words());
     let rows = p.outer as usize * parts;
     let out = &mut out.write::<u32>()[p.out0 as usize..][..rows * inner * words];
-    // The first item of a block, how many it has, and the place of the first along the whole axis.
+    // Returns the first item of a block, its number of items, and the index of its first item along the whole axis.
     let block = |row: usize| {
         let start = row % parts * BLOCK as usize;
         let item = p.x0 as usize + (row / parts * len + start) * pitch;
@@ -308,7 +308,7 @@ fn reduce_axis(launch: CpuLaunch<'_>) {
         });
         return;
     }
-    // Few rows of many columns are cut as well.
+    // Rows of many columns are divided too, since there may be few rows.
     let least = (LEAST / inner).div_ceil(len.min(BLOCK as usize)).max(1);
     out.par_chunks_mut(inner * words).enumerate().with_min_len(least).for_each(|(row, out)| {
         let (start, len, first) = block(row);
@@ -321,7 +321,7 @@ fn reduce_axis(launch: CpuLaunch<'_>) {
     });
 }
 
-/// Stores the words of one place.
+/// Stores the words of one result.
 fn store(p: &Params, op: Op, stored: Stored, total: Total, out: &mut [u32]) {
     let value = match op {
         Op::Min => -total.value,

@@ -1,4 +1,4 @@
-//! `out[i, j] = x[i, j] s[j]`.
+//! Scales columns: `out[i, j] = x[i, j] s[j]`.
 
 use rayon::prelude::*;
 

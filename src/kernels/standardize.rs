@@ -1,4 +1,4 @@
-//! `(x - shift[row]) scale[row]` in f32, with a fill for what is missing.
+//! Standardizes rows: `(x - shift[row]) scale[row]` in f32, with a fill value for missing elements.
 
 use rayon::prelude::*;
 
@@ -19,9 +19,9 @@ params! {
         pub(crate) x0: u32,
         pub(crate) table0: u32,
         pub(crate) out0: u32,
-        /// Code of the elements' type.
+        /// The code of the elements' type.
         pub(crate) x_type: u32,
-        /// 1 where negative elements are missing, else 0.
+        /// 1 if negative elements are missing, otherwise 0.
         pub(crate) negative_is_missing: u32,
     }
 }
@@ -56,7 +56,7 @@ fn standardize(launch: CpuLaunch<'_>) {
     });
 }
 
-/// One compare and one select per element.
+/// Standardizes bytes with one compare and one select per element.
 #[inline(always)]
 fn narrow(x: &[i8], negative_is_missing: bool, [shift, scale, fill]: [f32; 3], out: &mut [f32]) {
     let least = if negative_is_missing { 0 } else { i8::MIN };
@@ -68,7 +68,7 @@ fn narrow(x: &[i8], negative_is_missing: bool, [shift, scale, fill]: [f32; 3], o
 fn stored(negative_is_missing: bool, [shift, scale, fill]: [f32; 3], out: &mut [f32]) {
     let least = if negative_is_missing { 0.0 } else { f32::NEG_INFINITY };
     for out in out {
-        // NaN is at least nothing.
+        // Comparisons with NaN are false, so NaN is filled.
         *out = if *out >= least { (*out - shift) * scale } else { fill };
     }
 }

@@ -1,4 +1,4 @@
-//! Rules for all kernels, checked without a device.
+//! Tests of rules for all kernels, without a device.
 
 use std::{
     collections::BTreeSet,
@@ -9,7 +9,7 @@ use std::{
 use super::KERNELS;
 use crate::kernel::{KernelDef, Spec};
 
-/// The kernels that have a shader: all but products in f64.
+/// Returns the kernels that have a shader: all but the product in f64.
 fn shaders() -> Vec<&'static KernelDef> {
     KERNELS.iter().copied().filter(|kernel| !kernel.wgsl.is_empty()).collect()
 }
@@ -42,7 +42,7 @@ fn every_file_is_registered() {
     }
 }
 
-/// Four lines; in CUDA then the reasons that the hardware gives.
+/// Checks the four lines at the start of each source; in CUDA, the reasons that the hardware gives come next.
 #[test]
 fn every_file_opens_with_its_contract() {
     for &def in KERNELS {
@@ -95,9 +95,9 @@ fn specs_name_the_same_constants_in_the_same_order() {
     }
 }
 
-/// Each spec is a program: compiled by NVIDIA's compilers for every generation of devices, shipped as PTX, and waited for
-/// at its first use. What costs nothing where it is decided at run time, as most types of elements, is a parameter.
-/// The first 18 kernels have room for 100 together, each further one for 6.
+/// Limits the number of programs, of which each spec is one: NVIDIA's compilers compile it for every generation of
+/// devices, it ships as PTX, and users wait for it at its first use. Choices that cost nothing at run time, such as most
+/// element types, are parameters instead. The first 18 kernels may have 100 programs together, and each further one 6.
 #[test]
 fn programs_are_few() {
     let counts: Vec<_> = KERNELS.iter().map(|kernel| (kernel.name, (kernel.specs)().len())).collect();
@@ -114,18 +114,18 @@ fn params_are_fields_of_one_word() {
     }
 }
 
-/// Checks of what a compiler does not find; that the sources compile is for the tests that have one.
+/// Checks for mistakes that a compiler does not find; other tests check that the sources compile.
 mod cuda {
     use super::*;
     use crate::kernel::Access;
 
-    /// The source without comments.
+    /// Returns the source without comments.
     fn code(def: &KernelDef) -> String {
         let without_comment = |line: &'static str| line.split("//").next().unwrap_or_default();
         def.cuda.lines().map(without_comment).collect::<Vec<_>>().join("\n")
     }
 
-    /// The text between two texts, of which the first stands once.
+    /// Returns the text between two texts, the first of which occurs once.
     fn between<'a>(def: &KernelDef, code: &'a str, before: &str, after: &str) -> &'a str {
         assert_eq!(code.matches(before).count(), 1, "{}: {before:?}", def.name);
         let (_, rest) = code.split_once(before).unwrap();
@@ -160,7 +160,7 @@ mod cuda {
         }
     }
 
-    /// So that another vendor's header can take the place of `dev.cuh`.
+    /// Checks this so that another vendor's header can replace `dev.cuh`.
     #[test]
     fn only_the_header_knows_the_hardware() {
         for &def in KERNELS {
@@ -171,7 +171,7 @@ mod cuda {
                 assert!(barrier || !word.starts_with("__"), "{}: {word}", def.name);
                 assert!(!["asm", "32", "0x1f", "31", "warpSize"].contains(&word), "{}: {word}", def.name);
             }
-            // Parameters take the place of the empty line.
+            // The parameters replace the empty line.
             assert!(def.cuda.contains("\n#include \"dev.cuh\"\n\n"), "{}", def.name);
             assert!(def.cuda.ends_with(&format!("\nEXPORT({})\n", def.name)), "{}", def.name);
         }
@@ -202,7 +202,7 @@ mod wgsl {
         let source = source(def, spec, wgpu::Backend::Vulkan).unwrap();
         let module = wgsl::parse_str(&source)
             .unwrap_or_else(|error| panic!("{}: {}", def.name, error.emit_to_string(&source)));
-        // No capability: no optional feature of a device.
+        // No capabilities are set, so no optional feature of a device is needed.
         let mut validator = Validator::new(ValidationFlags::all(), Capabilities::empty());
         validator
             .validate(&module)
@@ -210,7 +210,7 @@ mod wgsl {
         module
     }
 
-    /// Checks the bindings that the Rust side says: one storage buffer for each argument, then the parameters.
+    /// Checks that the bindings are those of the Rust side: one storage buffer for each argument, then the parameters.
     fn check_bindings(def: &KernelDef, module: &Module) {
         let mut bindings: Vec<_> = module
             .global_variables
@@ -231,7 +231,7 @@ mod wgsl {
         }
     }
 
-    /// WebGPU's default limits, and what the Rust side says about workgroups.
+    /// Checks WebGPU's default limits, and that workgroups are as the Rust side says.
     fn check_limits(def: &KernelDef, spec: Spec<'_>, module: &Module) {
         let [entry] = &module.entry_points[..] else { panic!("{}: one entry point", def.name) };
         assert_eq!((entry.name.as_str(), entry.stage), (def.name, ShaderStage::Compute));
@@ -251,7 +251,7 @@ mod wgsl {
         layouter.update(module.to_ctx()).unwrap();
         let shared = module.global_variables.iter().filter(|(_, v)| v.space == AddressSpace::WorkGroup);
         let bytes: u32 = shared.map(|(_, variable)| layouter[variable.ty].size).sum();
-        // Larger ones are for devices that have the memory.
+        // Larger tiles and rooms are for devices that have the memory.
         let room = match (constant("TILE"), constant("ROOM")) {
             (Some(matmul::LARGE_TILE), _) => matmul::LARGE_TILE_MEMORY,
             (_, Some(room)) if room != correlate::room(false, 0) => 4 * correlate::room(false, u32::MAX),

@@ -1,4 +1,4 @@
-//! `out[j, i] = x[i, j]`.
+//! Transposes a matrix: `out[j, i] = x[i, j]`.
 
 use bytemuck::Pod;
 use rayon::prelude::*;
@@ -6,7 +6,7 @@ use rayon::prelude::*;
 use crate::kernel::{CpuLaunch, Kernel, kernel, params, small};
 
 params! {
-    /// Parameters of the kernel: extents of x, row strides and first elements.
+    /// Parameters of the kernel: the extents of x, row strides and offsets.
     pub(crate) struct Params {
         pub(crate) m: u32,
         pub(crate) n: u32,
@@ -17,12 +17,12 @@ params! {
     }
 }
 
-/// Rows that a workgroup's threads read at once.
+/// The number of rows that a workgroup's threads read at once.
 const LINES: u32 = 8;
-/// Rows and columns that a workgroup turns.
+/// The number of rows and of columns that a workgroup transposes.
 pub(crate) const TILE: u32 = 4 * LINES;
 
-/// For elements of so many words of four bytes.
+/// Returns the constants of a program for elements of `words` words of four bytes.
 pub(crate) fn spec(words: u64) -> [(&'static str, u32); 2] {
     [("LINES", LINES), ("WORDS", small(words))]
 }
@@ -34,7 +34,7 @@ fn specs() -> Vec<Vec<(&'static str, u32)>> {
     [1, 2].map(|words| spec(words).to_vec()).into()
 }
 
-/// Elements of a row of the transpose that a thread writes at once.
+/// The number of elements of a row of the transpose that a thread writes at once.
 const PIECE: usize = 4096;
 
 fn transpose(launch: CpuLaunch<'_>) {
@@ -58,7 +58,7 @@ fn transpose_of<T: Pod + Send + Sync>(launch: CpuLaunch<'_>) {
             turn(x, ldx, (part * tile, 0), &mut rows);
         });
     }
-    // Rows are cut, so that threads share few long ones. A task has the first row, the place in it, and pieces of as many rows as a tile has.
+    // Rows are divided, so that threads can share a few long rows. A task has its first row, its start in the rows, and a tile's pieces.
     let mut tasks = Vec::new();
     for (part, rows) in out.chunks_mut(tile * ldo).enumerate() {
         let mut rows: Vec<_> = rows.chunks_mut(ldo).map(|row| row[..m].chunks_mut(PIECE)).collect();
@@ -69,7 +69,7 @@ fn transpose_of<T: Pod + Send + Sync>(launch: CpuLaunch<'_>) {
     tasks.into_par_iter().for_each(|(column, first, mut pieces)| turn(x, ldx, (column, first), &mut pieces));
 }
 
-/// Fills pieces of rows of the transpose, tile by tile: of the columns of x from `column` on, the elements from row `first` on.
+/// Fills pieces of rows of the transpose, tile by tile: from the columns of x from `column` on, the elements of rows from `first` on.
 fn turn<T: Pod>(x: &[T], ldx: usize, (column, first): (usize, usize), pieces: &mut [&mut [T]]) {
     let (len, tile) = (pieces.first().map_or(0, |piece| piece.len()), TILE as usize);
     for start in (0..len).step_by(tile) {

@@ -1,4 +1,4 @@
-//! Packed values to elements.
+//! Unpacks values of a few bits to elements.
 
 use bytemuck::Pod;
 
@@ -15,12 +15,12 @@ params! {
     /// Parameters of the kernel.
     pub(crate) struct Params {
         pub(crate) rows: u32,
-        /// Values of a row.
+        /// The number of values of a row.
         pub(crate) cols: u32,
-        /// Bytes of a packed row.
+        /// The number of bytes of a packed row.
         pub(crate) stride: u32,
         pub(crate) packed0: u32,
-        /// In elements.
+        /// The offset of the output, in elements.
         pub(crate) out0: u32,
     }
 }
@@ -82,7 +82,7 @@ fn by_table<T: Pod + Send + Sync>(p: Params, bits: u32, table: &[u32], packed: &
     }
 }
 
-/// Through a table of what each byte becomes: one load and one store for all the values of a byte.
+/// Unpacks by a table with the elements of each byte value: one load and one store for all the values of a byte.
 fn look_up<T: Pod + Send + Sync, const PER: usize>(p: Params, table: &[u32], packed: &[u8], out: CpuArg<'_>) {
     let element =
         |code: usize| bytemuck::pod_read_unaligned(&bytemuck::bytes_of(&table[code])[..size_of::<T>()]);
@@ -102,7 +102,7 @@ fn look_up<T: Pod + Send + Sync, const PER: usize>(p: Params, table: &[u32], pac
     });
 }
 
-/// Values as they are.
+/// Unpacks values without a table.
 #[inline(always)]
 fn spread_all<const BITS: usize>(packed: &[u8], out: &mut [u8]) {
     let (words, rest) = out.as_chunks_mut::<8>();
@@ -117,10 +117,10 @@ fn spread_all<const BITS: usize>(packed: &[u8], out: &mut [u8]) {
     }
 }
 
-/// Eight values in the lowest bits of a word, to its bytes.
+/// Moves eight values from the lowest bits of a word to its bytes.
 #[inline(always)]
 fn spread<const BITS: usize>(mut values: u64) -> [u8; 8] {
-    // Halves apart, until all are.
+    // Each step separates halves, until all values are apart.
     values = (values | values << (32 - 4 * BITS)) & (((1 << (4 * BITS)) - 1) * 0x0000_0001_0000_0001);
     values = (values | values << (16 - 2 * BITS)) & (((1 << (2 * BITS)) - 1) * 0x0001_0001_0001_0001);
     values = (values | values << (8 - BITS)) & (((1 << BITS) - 1) * 0x0101_0101_0101_0101);

@@ -1,11 +1,11 @@
-//! Chunked arrays as the streamer sees them, wherever they are stored.
+//! Chunked arrays, the form in which the streamer reads arrays from any storage.
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use super::StoredBytes;
 use crate::{DType, Result, stable_text::StableText};
 
-/// Element type of a stored array; wider than what a device computes with.
+/// The element type of a stored array. There are more of these types than a device computes with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the names say it")]
@@ -25,7 +25,7 @@ pub enum StoredType {
 }
 
 impl StoredType {
-    /// Bytes of one element.
+    /// Returns the number of bytes of one element.
     pub const fn size(self) -> usize {
         match self {
             Self::Bool | Self::I8 | Self::U8 => 1,
@@ -35,7 +35,7 @@ impl StoredType {
         }
     }
 
-    /// The equal type of a tensor's elements: none for `Bool`, `I64` and `U64`.
+    /// Returns the element type of a tensor that equals this type. `Bool`, `I64` and `U64` have none.
     pub const fn element(self) -> Option<DType> {
         match self {
             Self::I8 => Some(DType::I8),
@@ -71,9 +71,9 @@ impl StableText for StoredType {
     }
 }
 
-/// An array that calls share with their threads: an `Arc` of any [`ChunkedArray`], whether its type is known or not.
+/// An array that callers share with their threads: an `Arc` of any [`ChunkedArray`], whether or not its concrete type is known.
 pub trait SharedArray {
-    /// The array, of no known type.
+    /// Returns the array without its concrete type.
     fn shared(&self) -> Arc<dyn ChunkedArray>;
 }
 
@@ -89,55 +89,54 @@ impl SharedArray for Arc<dyn ChunkedArray> {
     }
 }
 
-/// One chunk as it is stored: read, and not yet decoded.
+/// One chunk as stored: its bytes were read, but not decoded.
 #[derive(Debug, Default)]
 pub struct FetchedChunk {
-    /// Its bytes; none where storage has none, or where they are read when it is decoded.
+    /// The chunk's bytes. `None` if storage lacks the chunk, or if its bytes are read only when it is decoded.
     pub bytes: Option<StoredBytes>,
-    /// Chunks of another array that it is made of.
+    /// The chunks of another array that this chunk is made of.
     pub parts: Vec<Self>,
-    /// Time spent reading its bytes.
+    /// The time spent reading the bytes.
     pub read: Duration,
 }
 
 /// One decoded chunk: all of its elements in C order and native byte order, edge chunks at full chunk shape.
 #[derive(Debug)]
 pub struct DecodedChunk {
-    /// `product(chunk_shape) * dtype.size()` bytes.
+    /// The elements, which take `product(chunk_shape) * dtype.size()` bytes.
     pub bytes: Vec<u8>,
-    /// Bytes read from storage.
+    /// The number of bytes read from storage.
     pub stored: u64,
-    /// Time spent reading.
+    /// The time spent reading.
     pub read: Duration,
-    /// Time spent decoding.
+    /// The time spent decoding.
     pub decode: Duration,
 }
 
-/// The meaning of an absent chunk.
+/// The meaning of a chunk that is missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MissingChunk {
-    /// An error. The default: the fill value, most often 0, would read as data.
+    /// A missing chunk is an error. This is the default, because the fill value, most often 0, would be taken for data.
     #[default]
     Error,
-    /// The array's fill value, as Zarr defines it.
+    /// A missing chunk consists of the array's fill value, as Zarr defines it.
     Fill,
 }
 
-/// Chunks that an array's storage had, of those that were fetched so far.
+/// The chunks that an array's storage had, among the chunks fetched so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LookedFor {
-    /// True where it had one of them.
+    /// True if the storage had at least one of the fetched chunks.
     pub there: bool,
-    /// The number of those that it did not have, each counted once.
+    /// The number of fetched chunks that the storage did not have, each counted once.
     pub absent: u64,
-    /// True where some were found under other names than the metadata say: `0/0` for `0.0`, or the other way round.
+    /// True if some chunks were found under names with the other separator than the metadata give: `0/0` for `0.0`, or the reverse.
     pub other_names: bool,
 }
 
-/// An array in regular chunks, read one chunk at a time from any thread, in two steps: its bytes are fetched from storage, and
-/// decoded.
+/// An array in regular chunks. Any thread can read a chunk, in two steps: its bytes are fetched from storage, then decoded.
 ///
 /// ```
 /// use std::{sync::Arc, time::Duration};
@@ -178,69 +177,70 @@ pub struct LookedFor {
 /// # Ok::<(), teatime::Error>(())
 /// ```
 pub trait ChunkedArray: fmt::Debug + Send + Sync {
-    /// Name for messages, such as the path.
+    /// Returns the array's name for messages, such as its path.
     fn name(&self) -> &str;
-    /// Extent of each axis.
+    /// Returns the extent of each axis.
     fn shape(&self) -> &[u64];
-    /// Extent of one chunk along each axis; the last chunk of an axis may hang over the end.
+    /// Returns the extent of a chunk along each axis; the last chunk of an axis may extend beyond the end of the array.
     fn chunk_shape(&self) -> &[u64];
-    /// Element type.
+    /// Returns the element type.
     fn dtype(&self) -> StoredType;
-    /// The array whose chunks, at the same places, this one is made of: the provided methods below ask it. None by default.
+    /// Returns the array that this one wraps chunk by chunk; the provided methods below delegate to it. `None` by default.
     fn inner(&self) -> Option<&dyn ChunkedArray> {
         None
     }
-    /// A value that means a missing one, as an array's attributes have it; NaN for NaN. None by default.
+    /// Returns the value that marks missing elements, as the array's attributes give it; it may be NaN. `None` by default.
     ///
-    /// Filters and distances read it as a number like others, unless the array is given to them as
+    /// Filters and distances treat this value like any other number, unless the array is passed to them as
     /// [`MissingAsNan`](super::MissingAsNan).
     fn missing_value(&self) -> Option<f64> {
         self.inner()?.missing_value()
     }
-    /// Most bytes of memory that a fetched chunk takes, but for what becomes part of the decoded one: 0 by default. Counted in
-    /// memory budgets, as is [`scratch_bytes`](Self::scratch_bytes).
+    /// Returns the maximum number of bytes of memory of a fetched chunk, without the bytes that become part of the decoded chunk: 0 by
+    /// default. Memory budgets count these bytes and [`scratch_bytes`](Self::scratch_bytes).
     fn fetched_bytes(&self) -> u64 {
         self.inner().map_or(0, |inner| inner.fetched_bytes())
     }
-    /// Most bytes of memory that decoding a chunk takes besides what it is given and what it gives: 0 by default.
+    /// Returns the maximum number of bytes of memory that decoding a chunk takes besides its input and its output: 0 by default.
     fn scratch_bytes(&self) -> u64 {
         self.inner().map_or(0, |inner| inner.scratch_bytes())
     }
-    /// The number of chunks that should be fetched at once, on threads that do nothing else: more than one for storage that takes its
-    /// time to answer. 0, the default, where the thread that decodes a chunk may as well fetch it.
+    /// Returns the number of chunks to fetch concurrently on dedicated threads: more than one for storage with high latency. 0, the
+    /// default, means that the thread that decodes a chunk also fetches it.
     fn fetches(&self) -> usize {
         self.inner().map_or(0, |inner| inner.fetches())
     }
-    /// The chunks that storage had, of those that were fetched; by default nothing is known.
+    /// Returns which of the fetched chunks the storage had; by default nothing is known.
     fn looked_for(&self) -> LookedFor {
         self.inner().map_or_else(LookedFor::default, |inner| inner.looked_for())
     }
-    /// Reads the bytes of the chunk at `index` of the chunk grid; by default none, and [`decode`](Self::decode) does it all.
+    /// Reads the bytes of the chunk at `index` of the chunk grid. By default it reads none, and [`decode`](Self::decode) does all the
+    /// work.
     ///
     /// # Errors
-    /// [`Error::Chunk`](crate::Error::Chunk) when it cannot be read, or is larger than it may be.
+    /// [`Error::Chunk`](crate::Error::Chunk) when the chunk cannot be read, or is larger than allowed.
     fn fetch(&self, index: &[u64]) -> Result<FetchedChunk> {
         self.inner().map_or_else(|| Ok(FetchedChunk::default()), |inner| inner.fetch(index))
     }
-    /// Decodes the chunk at `index`, which was fetched. Reads nothing where [`fetch`](Self::fetch) did.
+    /// Decodes the chunk at `index` from its fetched bytes. Reads nothing if [`fetch`](Self::fetch) already did.
     ///
     /// # Errors
-    /// [`Error::Chunk`](crate::Error::Chunk) when it is missing, damaged, or larger than its declared size.
+    /// [`Error::Chunk`](crate::Error::Chunk) when the chunk is missing, damaged, or larger than its declared size.
     fn decode(&self, index: &[u64], fetched: FetchedChunk) -> Result<DecodedChunk>;
     /// Reads and decodes the chunk at `index`.
     ///
     /// # Errors
-    /// As [`fetch`](Self::fetch) and [`decode`](Self::decode).
+    /// See [`fetch`](Self::fetch) and [`decode`](Self::decode).
     fn read_chunk(&self, index: &[u64]) -> Result<DecodedChunk> {
         self.decode(index, self.fetch(index)?)
     }
 }
 
-/// Most axes of an array in a file: as many as numpy has.
+/// The maximum number of axes of an array in a file, the same as numpy's.
 const MAX_AXES: usize = 64;
 
-/// Bytes of an array of that shape that a file claims, if memory could address them also with one element along each axis that has none:
-/// a zero does not make absurd extents right.
+/// Returns the number of bytes that a file claims for an array of this shape. `None` if memory could not address them, even with each
+/// extent of 0 counted as 1: a zero does not excuse absurd extents.
 pub(super) fn claimed_bytes(shape: &[u64], size: u64) -> Option<u64> {
     let bytes = shape.iter().try_fold(size, |bytes, &extent| bytes.checked_mul(extent.max(1)));
     let bytes = bytes.filter(|&bytes| shape.len() <= MAX_AXES && i64::try_from(bytes).is_ok());

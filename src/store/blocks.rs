@@ -1,6 +1,6 @@
 //! Blocks of larger arrays in memory, in C order.
 
-/// Elements between neighbours along each axis of a C-ordered array.
+/// Returns the distance in elements between neighbours along each axis of a C-ordered array.
 pub(super) fn strides(shape: &[usize]) -> Vec<usize> {
     let mut strides = vec![1; shape.len()];
     for axis in (1..shape.len()).rev() {
@@ -11,7 +11,7 @@ pub(super) fn strides(shape: &[usize]) -> Vec<usize> {
 
 /// Copies the C-ordered block `block` of shape `extent` into `data` of shape `shape` at `origin`.
 ///
-/// `extent + origin` must lie inside `shape`; `size` is the bytes of one element.
+/// `extent + origin` must lie inside `shape`; `size` is the number of bytes of one element.
 pub(super) fn insert_block(
     data: &mut [u8],
     shape: &[usize],
@@ -26,7 +26,7 @@ pub(super) fn insert_block(
     }
 }
 
-/// The block of shape `extent` at `origin` of `data`, which has the shape `shape`: the inverse of [`insert_block`].
+/// Returns the block of shape `extent` at `origin` of `data`, whose shape is `shape`: the inverse of [`insert_block`].
 pub(super) fn extract_block(
     data: &[u8],
     shape: &[usize],
@@ -40,13 +40,14 @@ pub(super) fn extract_block(
     block
 }
 
-/// The runs of a block within an array of `shape`, each contiguous in both: the elements of one, and where they start in the array.
+/// Returns the runs of a block within an array of `shape`, each contiguous in both: the number of elements of a run, and the start of
+/// each run in the array.
 pub(super) fn runs(
     shape: &[usize],
     origin: &[usize],
     extent: &[usize],
 ) -> (usize, impl Iterator<Item = usize>) {
-    // Axes that the block covers whole are one run with the axis before them.
+    // Axes that the block covers entirely are merged into one run with the preceding axis.
     let mut axis = shape.len();
     let mut run = 1;
     while axis > 0 {
@@ -68,7 +69,7 @@ pub(super) fn runs(
     (run, offsets)
 }
 
-/// Steps `index` to the next in C order; false, with `index` back at the origin, after the last.
+/// Advances `index` to the next position in C order; returns false after the last, with `index` back at the origin.
 pub(super) fn advance(index: &mut [usize], shape: &[usize]) -> bool {
     for (i, &extent) in index.iter_mut().zip(shape).rev() {
         *i += 1;

@@ -1,11 +1,11 @@
-//! A place that an array is written to, box by box.
+//! A destination to which an array is written box by box.
 
 use std::ops::Range;
 
 use crate::{Error, Result, StoredType, extent::to_usize};
 
-/// An array that is written box by box, from one thread or several: that of [Zarr](super), [`NpyWriter`](super::NpyWriter), or
-/// a place of your own.
+/// An array that is written box by box, from one thread or several: the writer of [Zarr](super), [`NpyWriter`](super::NpyWriter), or an
+/// implementation of your own.
 ///
 /// ```
 /// use std::{ops::Range, sync::{Arc, Mutex}};
@@ -51,38 +51,40 @@ use crate::{Error, Result, StoredType, extent::to_usize};
 /// # Ok::<(), teatime::Error>(())
 /// ```
 pub trait BoxWriter: Sync {
-    /// Type of its elements; none for strings.
+    /// Returns the type of the elements; `None` for strings.
     fn dtype(&self) -> Option<StoredType>;
 
-    /// Extent of each axis.
+    /// Returns the extent of each axis.
     fn shape(&self) -> &[u64];
 
-    /// Extent along each axis of what is best written at once: boxes are of whole tiles.
+    /// Returns the shape of a tile, the preferred unit of writing: boxes consist of whole tiles.
     fn tile_shape(&self) -> Vec<u64>;
 
-    /// True where a range along each axis, of whole tiles, is written already. May run on several threads of the pool it is called on.
+    /// True if a box of whole tiles, given as a range along each axis, is written already. May use several threads of the pool it is
+    /// called on.
     ///
     /// # Errors
-    /// [`Error::Argument`] for ranges that are not of whole tiles within the array.
+    /// [`Error::Argument`] for ranges that do not consist of whole tiles within the array.
     fn has_box(&self, ranges: &[Range<u64>]) -> Result<bool>;
 
-    /// Writes a range along each axis, of whole tiles: the bytes of its elements in C order, as the host has them. May run on several
-    /// threads of the pool it is called on.
+    /// Writes a box of whole tiles, given as a range along each axis and the bytes of its elements in C order and native byte order. May
+    /// use several threads of the pool it is called on.
     ///
     /// # Errors
-    /// [`Error::Argument`] for ranges that are not of whole tiles within the array, and for bytes of other elements; [`Error::Io`].
+    /// [`Error::Argument`] for ranges that do not consist of whole tiles within the array, and for a wrong number of bytes;
+    /// [`Error::Io`].
     fn write_box_bytes(&self, ranges: &[Range<u64>], elements: &[u8]) -> Result<()>;
 
-    /// Says that the array is complete.
+    /// Marks the array as complete.
     ///
     /// # Errors
-    /// An error that says what is missing; [`Error::Io`].
+    /// An error that says which part is missing; [`Error::Io`].
     fn finish(self) -> Result<()>
     where
         Self: Sized;
 }
 
-/// The extents of a box of whole tiles, of which these are the elements.
+/// Returns the extents of a box of whole tiles, after checking that `elements` has the box's size.
 ///
 /// # Errors
 /// [`Error::Argument`].
@@ -103,7 +105,7 @@ pub(super) fn check_box(
 }
 
 /// # Errors
-/// [`Error::Argument`] unless ranges are of whole tiles within an array of that shape.
+/// [`Error::Argument`] if the ranges do not consist of whole tiles within an array of that shape.
 pub(super) fn check_tiles(shape: &[u64], tile: &[u64], ranges: &[Range<u64>]) -> Result<()> {
     let is_whole = |((range, tile), extent): ((&Range<u64>, &u64), &u64)| {
         let ends = range.end == *extent || range.end < *extent && range.end.is_multiple_of(*tile);

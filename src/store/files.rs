@@ -1,4 +1,4 @@
-//! Files, read from any place on, and written whole or not at all.
+//! Files that are read from any offset, and written completely or not at all.
 
 use std::{
     ffi::OsString,
@@ -9,11 +9,11 @@ use std::{
 
 use crate::{Error, Result};
 
-/// Writes a file that appears whole: `fill` is given one of another name in the same folder, which then takes the name `path`, and the place
-/// of a file that was there.
+/// Writes a file that appears as a whole: `fill` writes to a temporary file in the same folder, which is then renamed to `path` and
+/// replaces an existing file.
 ///
 /// # Errors
-/// [`Error::Io`], and no file is left of this one.
+/// [`Error::Io`]; the temporary file is then removed.
 pub fn write_whole(
     path: impl AsRef<Path>,
     fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -27,13 +27,13 @@ pub fn write_whole(
         fs::rename(&scratch, path)
     });
     written.map_err(|source| {
-        // The rest of it is worth nothing, and the first error says more.
+        // The partial file is useless, and the first error is more informative.
         fs::remove_file(&scratch).ok();
         Error::io(path.display(), source)
     })
 }
 
-/// Another name in a file's folder, until the file is whole.
+/// Returns the hidden temporary name, in the file's folder, for a file that is not complete yet.
 pub(super) fn hidden(path: &Path) -> PathBuf {
     let mut hidden = OsString::from(".");
     hidden.push(path.file_name().unwrap_or_default());
@@ -41,13 +41,13 @@ pub(super) fn hidden(path: &Path) -> PathBuf {
     path.with_file_name(hidden)
 }
 
-/// Writes all bytes from a place of a file on.
+/// Writes all bytes to a file, starting at `offset`.
 #[cfg(unix)]
 pub(super) fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
     std::os::unix::fs::FileExt::write_all_at(file, bytes, offset)
 }
 
-/// Writes all bytes from a place of a file on.
+/// Writes all bytes to a file, starting at `offset`.
 #[cfg(windows)]
 pub(super) fn write_at(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
     while !bytes.is_empty() {
@@ -62,19 +62,19 @@ pub(super) fn write_at(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Re
     Ok(())
 }
 
-/// Fills `out` with what a file has from a place on.
+/// Fills `out` with the bytes of a file, starting at `offset`.
 ///
 /// # Errors
-/// Any error that the system reports; [`io::ErrorKind::UnexpectedEof`] where the file ends before.
+/// Any error that the system reports; [`io::ErrorKind::UnexpectedEof`] if the file is too short.
 #[cfg(unix)]
 pub fn read_at(file: &File, out: &mut [u8], offset: u64) -> io::Result<()> {
     std::os::unix::fs::FileExt::read_exact_at(file, out, offset)
 }
 
-/// Fills `out` with what a file has from a place on.
+/// Fills `out` with the bytes of a file, starting at `offset`.
 ///
 /// # Errors
-/// Any error that the system reports; [`io::ErrorKind::UnexpectedEof`] where the file ends before.
+/// Any error that the system reports; [`io::ErrorKind::UnexpectedEof`] if the file is too short.
 #[cfg(windows)]
 pub fn read_at(file: &File, mut out: &mut [u8], mut offset: u64) -> io::Result<()> {
     while !out.is_empty() {

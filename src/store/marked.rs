@@ -10,14 +10,15 @@ use half::f16;
 use super::blocks::runs;
 use crate::{ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, StoredType, extent::to_usize};
 
-/// The largest whole number up to which f64 holds every whole number.
+/// The largest integer up to which every integer and its successor are different in f64.
 pub(super) const WHOLE: u64 = (1 << 53) - 1;
 
-/// An array in which NaN stands for its [missing value](ChunkedArray::missing_value), so that what computes with numbers of any kind does
-/// not take that for data: NaN spreads, or is left out.
+/// An array in which NaN replaces the [missing value](ChunkedArray::missing_value), so that computations on it do not take missing
+/// elements for data: NaN propagates, or is left out.
 ///
-/// Floating point is read as it is stored, but for the missing value. Integers of 8 and 16 bits and booleans are read as f32, others as f64;
-/// those of 64 bits beyond 2^53 - 1 are an [`Error::Chunk`], unless they are the missing value as f64 has it.
+/// Floating-point elements are read as stored, except for the missing value. Integers of 8 and 16 bits and booleans are read as f32,
+/// other integers as f64. A 64-bit integer beyond 2^53 - 1 is an [`Error::Chunk`], unless it equals the missing value when converted to
+/// f64.
 ///
 /// ```
 /// # #[cfg(feature = "zarr")] {
@@ -47,12 +48,12 @@ pub struct MissingAsNan {
     array: Arc<dyn ChunkedArray>,
     missing: f64,
     dtype: StoredType,
-    /// Missing elements of each chunk that has some, of those that were decoded.
+    /// The number of missing elements of each decoded chunk that has any.
     counts: Mutex<HashMap<Box<[u64]>, u64>>,
 }
 
 impl MissingAsNan {
-    /// None where the array names no missing value.
+    /// Wraps the array; returns `None` if it names no missing value.
     pub fn new(array: Arc<dyn ChunkedArray>) -> Option<Self> {
         use StoredType::{Bool, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
         let dtype = match array.dtype() {
@@ -64,23 +65,23 @@ impl MissingAsNan {
         Some(Self { array, missing, dtype, counts: Mutex::default() })
     }
 
-    /// Keeps integers as they are stored, for results that are integers too: there a missing element is an [`Error::Chunk`].
+    /// Keeps integers as stored, for results that are integers too; a missing element is then an [`Error::Chunk`].
     #[must_use]
     pub fn keeping_integers(self) -> Self {
         Self { dtype: self.array.dtype(), ..self }
     }
 
-    /// Missing elements in the chunks that were decoded so far, NaN among them; those of a chunk count once.
+    /// Returns the number of missing elements, including NaN, in the chunks decoded so far; a chunk that is decoded again counts once.
     pub fn found(&self) -> u64 {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
     }
 
-    /// The missing value, as it is stored.
+    /// Returns the missing value as stored.
     pub fn stored(&self) -> f64 {
         self.missing
     }
 
-    /// Elements of the chunk at `index` that are within the array: the length of a run, and where runs start.
+    /// Returns the elements of the chunk at `index` that lie within the array: the length of a run, and the start of each run.
     fn within(&self, index: &[u64]) -> (usize, Vec<usize>) {
         let whole: Vec<usize> = self.chunk_shape().iter().map(|&n| usize::try_from(n).unwrap_or(0)).collect();
         let extents = self.shape().iter().zip(index).zip(&whole);
@@ -95,7 +96,7 @@ impl MissingAsNan {
         (run, starts.collect())
     }
 
-    /// Counts what is missing of floating point, and makes it NaN.
+    /// Counts the missing floating-point elements, and replaces them by NaN.
     fn floats<const N: usize>(
         &self,
         bytes: &mut [u8],
@@ -118,7 +119,7 @@ impl MissingAsNan {
         count
     }
 
-    /// Counts what is missing of integers, which become floating point unless they are kept.
+    /// Counts the missing integers; converts the elements to floating point unless integers are kept.
     fn integers<const N: usize>(
         &self,
         bytes: &mut Vec<u8>,

@@ -5,7 +5,7 @@ use bytemuck::Pod;
 use super::blocks::{extract_block, insert_block};
 use crate::{ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, StoredType, extent::to_usize};
 
-/// An array in memory, in one chunk per `chunk_shape`.
+/// An array in memory, which is read in chunks of `chunk_shape`.
 #[derive(Debug)]
 pub struct MemoryArray {
     name: String,
@@ -17,7 +17,7 @@ pub struct MemoryArray {
 
 /// A type that a [`MemoryArray`] can hold.
 pub trait Storable: Pod {
-    /// The type as a value.
+    /// The element type as a value.
     const STORED: StoredType;
 }
 
@@ -31,10 +31,10 @@ storable! {
 }
 
 impl MemoryArray {
-    /// An array with the given elements in C order, read in chunks of `chunk_shape`.
+    /// Makes an array of the given elements in C order, which is read in chunks of `chunk_shape`.
     ///
     /// # Errors
-    /// [`Error::Shape`] when the number of elements, or the rank or extents of the chunks, do not fit.
+    /// [`Error::Shape`] when the number of elements, or the rank or the extents of the chunks, do not match.
     pub fn new<T: Storable>(
         name: impl Into<String>,
         values: &[T],
@@ -59,10 +59,10 @@ impl MemoryArray {
         })
     }
 
-    /// An array with an `ndarray`'s values, whatever its memory order, read in chunks of `chunk_shape`. Copies them.
+    /// Makes an array from a copy of an `ndarray` in any memory order, which is read in chunks of `chunk_shape`.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// See [`new`](Self::new).
     ///
     /// ```
     /// use teatime::{ChunkedArray, store::MemoryArray};
@@ -141,7 +141,7 @@ mod tests {
         };
         assert_eq!(read(&rows), [4, 0, 0, 0, 14, 0, 0, 0]);
         assert_eq!(read(&columns), read(&rows));
-        // A view that leaves out every other column, and nothing at all.
+        // A view that skips every other column, and an empty view.
         let view = rows.slice(ndarray::s![.., ..;2]);
         let array = MemoryArray::from_ndarray("view", &view, &[3, 3]).unwrap();
         let bytes = array.read_chunk(&[0, 0]).unwrap().bytes;

@@ -1,15 +1,15 @@
-//! Stored arrays: read a chunk at a time from any thread, wherever they are, and written tile by tile.
+//! Stored arrays: any thread reads a chunk at a time from any storage; arrays are written tile by tile.
 //!
 //! | for | take |
 //! |---|---|
-//! | reading an array of Zarr v2 or v3, of a .npy file, in memory | [`ZarrArray`], [`NpyArray`], [`MemoryArray`] |
-//! | an array whose missing values are to be NaN | [`MissingAsNan`] |
+//! | reading an array from a Zarr v2 or v3 store, a .npy file, or memory | [`ZarrArray`], [`NpyArray`], [`MemoryArray`] |
+//! | reading missing values of an array as NaN | [`MissingAsNan`] |
 //! | an array of your own that the rest of the crate reads | an implementation of [`ChunkedArray`] |
 //! | a column of strings or integers of a Zarr store | [`Column`] |
 //! | writing a Zarr array or a .npy file tile by tile, each tile whole or not at all | [`ArrayWriter`], [`NpyWriter`]; [`write_npy`] at once |
-//! | another place to write boxes to | an implementation of [`BoxWriter`] |
+//! | a destination of your own for boxes that are written | an implementation of [`BoxWriter`] |
 //! | a new Zarr store with several arrays | [`NewStore`] |
-//! | another place of bytes than a [`Folder`], such as a bucket | an implementation of [`Storage`], and of [`WritableStorage`] |
+//! | a storage other than a [`Folder`], such as a bucket | an implementation of [`Storage`], and of [`WritableStorage`] |
 //!
 #![cfg_attr(
     not(feature = "zarr"),

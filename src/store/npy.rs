@@ -22,15 +22,16 @@ use crate::{
     ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, StoredType, extent::to_usize, stream::MAX_CHUNKS,
 };
 
-/// Bytes of a chunk, if it can be as small, and of a line of a matrix in it.
+/// The number of bytes of a chunk, if it can be this small, and of a line of a matrix within a chunk.
 const CHUNK: u64 = 1 << 20;
 const LINE: u64 = 16 << 10;
 
-/// Most bytes of a header: as many as numpy reads of a file that it does not trust.
+/// The maximum number of bytes of a header: the limit that numpy sets for an untrusted file.
 const MAX_HEADER_BYTES: u32 = 10_000;
 
-/// An array in a .npy file, read in chunks of about 1 MiB: of rows, or where the file is in Fortran order of places along the last axis; of a
-/// matrix of parts of these, where they are longer than 16 KiB, so that some columns of all rows can be read in little memory.
+/// An array in a .npy file, read in chunks of about 1 MiB. A chunk consists of rows, or, if the file is in Fortran order, of slices along
+/// the last axis. In a matrix, rows (or columns) longer than 16 KiB are split, so that some columns of all rows can be read in little
+/// memory.
 ///
 /// ```
 /// use teatime::{ChunkedArray, store::NpyArray};
@@ -53,25 +54,25 @@ pub struct NpyArray {
     dtype: StoredType,
     shape: Vec<u64>,
     chunk_shape: Vec<u64>,
-    /// The first element.
+    /// The offset of the first element in the file.
     start: u64,
     fortran: bool,
-    /// True where elements have the other byte order than this machine's.
+    /// True if the elements have the opposite byte order to this machine's.
     swapped: bool,
 }
 
 impl NpyArray {
-    /// Opens a file, of which the header is read, and the length held against it.
+    /// Opens a file, reads its header, and checks the file's length against it.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Store`] for what is no file, a file that is no .npy or is shorter than its header says, and a header of more
-    /// than 10,000 bytes; elements that are no numbers, complex ones among these; an array without axes, or with more than 64.
+    /// [`Error::Io`]; [`Error::Store`] for a path that is not a file, a file that is not a .npy file or is shorter than its header says,
+    /// a header of more than 10,000 bytes, elements that are complex or not numbers, and an array without axes or with more than 64.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let name = path.display().to_string();
         let refuse = |why: String| Err(Error::store(&name, why));
         let unread = |source| Error::io(&name, source);
-        // Opening a named pipe waits for a writer.
+        // This check comes first, since opening a named pipe waits for a writer.
         if !path.metadata().map_err(unread)?.is_file() {
             return refuse("is not a file".to_owned());
         }
@@ -122,13 +123,13 @@ impl NpyArray {
         Ok(Self { name, file, dtype, shape, chunk_shape, start, fortran, swapped })
     }
 
-    /// The axis that chunks are parts of.
+    /// Returns the axis along which the array is cut into chunks.
     fn axis(&self) -> usize {
         if self.fortran { self.shape.len() - 1 } else { 0 }
     }
 }
 
-/// Chunks that are parts of one axis, of a matrix of both, and not more than a plan takes.
+/// Returns the chunk shape. Only `axis` is divided, or both axes of a matrix, each into at most `MAX_CHUNKS` chunks.
 fn chunks(shape: &[u64], size: u64, axis: usize) -> Vec<u64> {
     let mut chunks: Vec<u64> = shape.iter().map(|&extent| extent.max(1)).collect();
     if let [_, _] = shape {
@@ -141,7 +142,7 @@ fn chunks(shape: &[u64], size: u64, axis: usize) -> Vec<u64> {
     chunks
 }
 
-/// The content of a .npy's header: the literal of a Python dict.
+/// The content of a .npy header, which is the literal of a Python dict.
 struct Header {
     descr: String,
     fortran: bool,
@@ -170,7 +171,7 @@ impl Header {
     }
 }
 
-/// A type, and whether its bytes are in big-endian order.
+/// Returns the type, and true if its bytes are in big-endian order.
 fn stored_type(descr: &str) -> Option<(StoredType, bool)> {
     let (order, kind) = descr.split_at_checked(1)?;
     let stored = match kind {
@@ -224,7 +225,7 @@ impl ChunkedArray for NpyArray {
         };
         let (first, count) = within(axis);
         let mut bytes = vec![0; to_usize(self.chunk_shape.iter().product()) * size];
-        // A matrix in parts of lines is read line by line, all else at once.
+        // A matrix with split lines is read line by line, any other array in one piece.
         let (lines, stored, apart): (Vec<u64>, _, _) = match self.shape.len() {
             2 if self.chunk_shape[1 - axis] < self.shape[1 - axis] => {
                 let (start, len) = within(1 - axis);
@@ -256,11 +257,11 @@ impl ChunkedArray for NpyArray {
     }
 }
 
-/// Elements that lie in Fortran order, in C order.
+/// Reorders elements from Fortran order to C order.
 fn in_c_order(bytes: &[u8], shape: &[u64], size: usize) -> Vec<u8> {
     let shape: Vec<usize> = shape.iter().copied().map(to_usize).collect();
     let reversed: Vec<usize> = shape.iter().rev().copied().collect();
-    // Elements between neighbours along each axis, as they lie.
+    // The distance in elements between neighbours along each axis in `bytes`.
     let steps: Vec<usize> = strides(&reversed).into_iter().rev().collect();
     let mut out = Vec::with_capacity(bytes.len());
     let (mut at, mut place) = (vec![0; shape.len()], 0);
@@ -279,10 +280,10 @@ fn in_c_order(bytes: &[u8], shape: &[u64], size: usize) -> Vec<u8> {
     out
 }
 
-/// Writes a matrix of so many rows and columns, in C order, as a .npy file, [whole](write_whole).
+/// Writes a matrix of `[rows, columns]` in C order as a .npy file, [atomically](write_whole).
 ///
 /// # Errors
-/// [`Error::Shape`] unless there are as many elements; [`Error::Io`].
+/// [`Error::Shape`] if the number of elements does not match; [`Error::Io`].
 ///
 /// ```
 /// use teatime::{ChunkedArray, store::{NpyArray, write_npy}};
@@ -308,7 +309,7 @@ pub fn write_npy<T: Storable>(
     })
 }
 
-/// The name of a type in a header, in this machine's byte order.
+/// Returns the name of a type in a header, with this machine's byte order.
 fn descr(dtype: StoredType) -> String {
     let (order, size) = (if cfg!(target_endian = "little") { '<' } else { '>' }, dtype.size());
     match dtype {

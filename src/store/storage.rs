@@ -61,62 +61,62 @@ use crate::extent::to_usize;
 /// # Ok::<(), teatime::Error>(())
 /// ```
 pub trait Storage: fmt::Debug + Send + Sync {
-    /// The place of a key, for messages; for the empty key that of the storage.
+    /// Returns the place of a key, for messages; for the empty key, the place of the storage.
     fn place(&self, key: &str) -> String;
 
-    /// The number of values that should be asked for at once, where answers take their time; 0, the default, where they do not.
+    /// Returns the number of values to request concurrently if the storage has high latency; otherwise 0, the default.
     fn fetches(&self) -> usize {
         0
     }
 
-    /// The value of a key, if it has at most `most` bytes. Takes memory for no more than these.
+    /// Returns the value of a key if it has at most `most` bytes. Allocates memory for no more than `most` bytes.
     ///
     /// # Errors
-    /// An error where the storage cannot tell whether there is a value, or cannot read it. That there is none is no error.
+    /// An error if the storage cannot tell whether the key has a value, or cannot read the value. A missing value is not an error.
     fn get(&self, key: &str, most: u64) -> io::Result<Value>;
 
-    /// Bytes of the value of a key; none where there is no value.
+    /// Returns the number of bytes of a key's value, or `None` if the key has no value.
     ///
     /// # Errors
-    /// As [`get`](Self::get).
+    /// See [`get`](Self::get).
     fn size(&self, key: &str) -> io::Result<Option<u64>>;
 
-    /// The names that follow `prefix`, a key or nothing, in keys of at least one name more. In any order.
+    /// Lists, in any order, the names that directly follow `prefix` in longer keys; `prefix` is a key or empty.
     ///
     /// # Errors
-    /// An error where they cannot be listed; [`ErrorKind::Unsupported`] where the storage lists nothing.
+    /// An error if the names cannot be listed; [`ErrorKind::Unsupported`] if the storage cannot list names at all.
     fn list(&self, prefix: &str) -> io::Result<Vec<String>>;
 }
 
-/// A [`Storage`] that takes values, from any thread.
+/// A [`Storage`] that any thread can write values to.
 pub trait WritableStorage: Storage {
-    /// Gives a key a value: the whole of it or none, whatever happens meanwhile, also to this process.
+    /// Sets the value of a key atomically: the whole value is written or nothing, even if this process is killed meanwhile.
     ///
     /// # Errors
-    /// An error where it cannot be written; what was there before is there still.
+    /// An error if the value cannot be written; an earlier value of the key is kept.
     fn put(&self, key: &str, value: &[u8]) -> io::Result<()>;
 
-    /// Begins to give a key a value, which may be there only when [`flush`](Self::flush) has returned: nothing waits for slow storage. By
-    /// default [`put`](Self::put).
+    /// Begins to set the value of a key, which may become visible only when [`flush`](Self::flush) has returned, so that the caller does
+    /// not wait for slow storage. Calls [`put`](Self::put) by default.
     ///
     /// # Errors
-    /// As [`put`](Self::put), of this value or of one that was begun before.
+    /// The errors of [`put`](Self::put), for this value or for one begun earlier.
     fn begin_put(&self, key: &str, value: &[u8]) -> io::Result<()> {
         self.put(key, value)
     }
 
-    /// Waits until all values are there that were begun.
+    /// Waits until all values that were begun are written.
     ///
     /// # Errors
-    /// An error where one could not be written.
+    /// An error if one of the values could not be written.
     fn flush(&self) -> io::Result<()> {
         Ok(())
     }
 
-    /// Removes what is left of puts that were cut short, under the keys that begin with `prefix`, a key or nothing.
+    /// Removes the leftovers of interrupted puts under the keys that begin with `prefix`, which is a key or empty.
     ///
     /// # Errors
-    /// An error where that cannot be removed.
+    /// An error if a leftover cannot be removed.
     fn sweep(&self, prefix: &str) -> io::Result<()>;
 }
 
@@ -124,15 +124,15 @@ pub trait WritableStorage: Storage {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Value {
-    /// Nothing.
+    /// The key has no value.
     Absent,
-    /// More bytes than were asked for: how many.
+    /// The value has more bytes than were allowed; holds their number.
     Large(u64),
-    /// The value.
+    /// The bytes of the value.
     Bytes(StoredBytes),
 }
 
-/// Bytes as they are stored: the reader's own, or shared with what keeps them.
+/// Bytes as stored: owned by the reader, or shared with the storage.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "the type says it")]
 #[non_exhaustive]
@@ -152,8 +152,8 @@ impl Deref for StoredBytes {
     }
 }
 
-/// The key that a path within a storage names, as metadata have it: `/a//b` is `a/b`. None for one that might lead out of the storage, with
-/// a name that is `.` or `..`, or has a backslash, a zero or, on Windows, a colon in it.
+/// Returns the key for a path within a storage as metadata give it: `/a//b` becomes `a/b`. Returns `None` for a path that might lead out
+/// of the storage: one with a name that is `.` or `..`, or that has a backslash, a NUL byte or, on Windows, a colon in it.
 ///
 /// ```
 /// use teatime::store::key_within;
@@ -169,20 +169,20 @@ pub fn key_within(path: &str) -> Option<String> {
     (!names.iter().any(leads_out)).then(|| names.join("/"))
 }
 
-/// The key of `name` within the group at `path`, which may be empty.
+/// Returns the key of `name` within the group at `path`, which may be empty.
 pub fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") }
 }
 
-/// The files of a folder. Values are put under another name, and then renamed.
+/// The files of a folder. A value is written to a temporary file, which is then renamed.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
-    /// Brings files to the disk, where they are wanted there.
+    /// Syncs files to the disk, if the folder is durable.
     to_disk: Option<ToDisk>,
 }
 
-/// A file that has not got its name; without one it goes when this is dropped.
+/// A temporary file, not yet renamed to its final name. It is removed if this is dropped before the rename.
 #[derive(Debug)]
 pub(crate) struct Unnamed {
     file: File,
@@ -191,8 +191,8 @@ pub(crate) struct Unnamed {
     named: bool,
 }
 
-/// Brings files to the disk, and gives them their names, in the order in which they were written: on a thread that runs from
-/// the first file to [`wait`](Self::wait).
+/// Syncs files to the disk and renames them in the order in which they were written. A thread does this from the first file to
+/// [`wait`](Self::wait).
 #[derive(Debug, Default)]
 struct ToDisk(Mutex<Option<Thread>>);
 
@@ -202,17 +202,17 @@ struct Thread {
     handle: JoinHandle<io::Result<()>>,
 }
 
-/// Most files that wait for the disk.
+/// The maximum number of files that may wait to be written to the disk.
 const WAITING: usize = 4;
 
 impl ToDisk {
-    /// Takes a file. Waits where many wait for the disk.
+    /// Queues a file. Waits while the queue is full.
     fn begin(&self, mut unnamed: Unnamed) -> io::Result<()> {
         loop {
             let sender = self.sender()?;
             let Err(SendError(back)) = sender.send(unnamed) else { return Ok(()) };
             drop(sender);
-            // The thread ends before its time only for an error, which one of those gets who find it ended.
+            // The thread ends early only after an error, which one of the callers that find it ended returns.
             self.wait()?;
             unnamed = back;
         }
@@ -224,7 +224,7 @@ impl ToDisk {
         Ok(held.insert(thread).sender.clone())
     }
 
-    /// Waits until all files have their names.
+    /// Waits until all files are renamed.
     fn wait(&self) -> io::Result<()> {
         let Some(Thread { sender, handle }) = self.lock().take() else { return Ok(()) };
         drop(sender);
@@ -238,7 +238,7 @@ impl ToDisk {
 
 impl Drop for ToDisk {
     fn drop(&mut self) {
-        // Who wanted to know waited.
+        // A caller that needed the result has called `wait`.
         drop(self.wait());
     }
 }
@@ -253,33 +253,33 @@ impl Thread {
 }
 
 impl Folder {
-    /// The folder at `path`, which need not exist.
+    /// Makes a storage of the folder at `path`, which need not exist.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), to_disk: None }
     }
 
-    /// Makes the folder put its files on the disk before they have their names: a power failure cuts none short.
-    /// [`put`](WritableStorage::put) waits for the disk; for [`begin_put`](WritableStorage::begin_put) a thread of its own does.
+    /// Makes the folder sync each file to the disk before its rename, so that a power failure truncates no file.
+    /// [`put`](WritableStorage::put) waits for the disk; [`begin_put`](WritableStorage::begin_put) leaves that to another thread.
     #[must_use]
     pub fn durable(self) -> Self {
         Self { to_disk: Some(ToDisk::default()), ..self }
     }
 
-    /// The path of a key, for messages alone: [`within`](Self::within) looks whether it leads out of the folder.
+    /// Returns the path of a key, for messages only: [`within`](Self::within) checks whether a key leads out of the folder.
     pub(crate) fn path(&self, key: &str) -> PathBuf {
         let mut path = self.path.clone();
         path.extend(key.split('/').filter(|name| !name.is_empty()));
         path
     }
 
-    /// The path of a key, checked to be within the folder.
+    /// Returns the path of a key, checked to be within the folder.
     fn within(&self, key: &str) -> io::Result<PathBuf> {
         let key = key_within(key)
             .ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "is not a path within the folder"))?;
         Ok(self.path(&key))
     }
 
-    /// Writes a value under a name that nothing else has, beside that of its key.
+    /// Writes a value to a temporary file with a unique name, in the same folder as the file of its key.
     pub(crate) fn write(&self, key: &str, value: &[u8]) -> io::Result<Unnamed> {
         let path = self.within(key)?;
         let (file, scratch) = match create_beside(&path) {
@@ -294,7 +294,7 @@ impl Folder {
         Ok(unnamed)
     }
 
-    /// The file of a key and its bytes. It is not opened: opening a named pipe waits for a writer.
+    /// Returns the path and the size of a key's file. Does not open the file, since opening a named pipe waits for a writer.
     fn file(&self, key: &str) -> io::Result<Option<(PathBuf, u64)>> {
         let path = self.within(key)?;
         match path.metadata() {
@@ -310,12 +310,12 @@ impl Folder {
 }
 
 impl Unnamed {
-    /// Gives the file its name: where that is wanted, once it is on the disk.
+    /// Renames the file to its final name; if `on_disk`, syncs it to the disk first.
     pub(crate) fn name(mut self, on_disk: bool) -> io::Result<()> {
         let synced = if on_disk { self.file.sync_data() } else { Ok(()) };
         let named = synced.and_then(|()| std::fs::rename(&self.scratch, &self.path));
         self.named = named.is_ok();
-        // It may be told of another file's key.
+        // The caller may be handling another key, so the error names this file.
         named.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", self.path.display())))
     }
 }
@@ -323,21 +323,21 @@ impl Unnamed {
 impl Drop for Unnamed {
     fn drop(&mut self) {
         if !self.named {
-            // The rest of the file is worth nothing, and the error that led here says more.
+            // The partial file is useless, and the error that led here is more informative than one of its removal.
             std::fs::remove_file(&self.scratch).ok();
         }
     }
 }
 
-/// The end of the names of files that are being written.
+/// The suffix of the names of temporary files.
 const PARTIAL: &str = ".partial";
 
-/// True for the name of a file that is being written, or that a killed process left.
+/// True for the name of a temporary file, including one that a killed process left.
 pub(super) fn is_partial(name: &str) -> bool {
     name.starts_with('.') && name.ends_with(PARTIAL)
 }
 
-/// A new file, hidden, in the folder of `path`.
+/// Creates a new hidden file in the folder of `path`.
 fn create_beside(path: &Path) -> io::Result<(File, PathBuf)> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -345,7 +345,7 @@ fn create_beside(path: &Path) -> io::Result<(File, PathBuf)> {
         let next = NEXT.fetch_add(1, Ordering::Relaxed);
         let scratch = path.with_file_name(format!(".{name}.{}-{next}{PARTIAL}", std::process::id()));
         match File::options().write(true).create_new(true).open(&scratch) {
-            // The file is of a process that was killed, and had the number that this one has.
+            // The file belongs to a killed process that had the same process id.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             created => return Ok((created?, scratch)),
         }
@@ -401,7 +401,7 @@ impl Storage for Folder {
         }
         let mut bytes = Vec::new();
         bytes.try_reserve_exact(to_usize(size))?;
-        // It may have grown meanwhile.
+        // The file may have grown since its size was read.
         File::open(path)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
         let size = bytes.len() as u64;
         Ok(if size > most { Value::Large(size) } else { Value::Bytes(StoredBytes::Owned(bytes)) })
@@ -411,7 +411,7 @@ impl Storage for Folder {
         Ok(self.file(key)?.map(|(_, size)| size))
     }
 
-    /// Folders, and links that lead nowhere and might be some.
+    /// Lists folders, and also broken links, which might have been links to folders.
     fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in std::fs::read_dir(self.within(prefix)?)? {
@@ -431,7 +431,8 @@ mod tests {
     use super::*;
     use crate::openings::Map;
 
-    /// A begun value is there after a flush, or when the folder is gone; one that fails is named, leaves nothing, and stops none after it.
+    /// A begun value exists after a flush or after the folder is dropped. A put that fails is reported with its path, leaves no file, and
+    /// stops no later put.
     #[test]
     fn files_that_are_begun() {
         let scratch = tempfile::tempdir().unwrap();
@@ -448,7 +449,7 @@ mod tests {
             let all = Map::of(path).values;
             assert_eq!(all.len(), 3 * WAITING);
             assert!(keys().all(|key| *all[&key] == *key.as_bytes()));
-            // A folder has the name of the file.
+            // A folder already has the path of the file.
             let failed = folder.begin_put("a", b"x").and_then(|()| folder.flush()).unwrap_err();
             assert!(failed.to_string().contains(&path.join("a").display().to_string()), "{failed}");
             folder.flush().unwrap();
@@ -460,7 +461,7 @@ mod tests {
         }
     }
 
-    /// A folder and the map of its files answer alike; what is put is there, and what was cut short is swept.
+    /// A folder and a map of its files give the same answers; values that are put are found, and interrupted puts are swept.
     #[test]
     fn a_folder_is_values_under_keys() {
         let scratch = tempfile::tempdir().unwrap();
@@ -470,7 +471,7 @@ mod tests {
         for (key, value) in [("a/b/c", &b"12345"[..]), ("a/d", b""), ("e", b"x"), ("e", b"yz")] {
             folder.put(key, value).unwrap();
         }
-        // As of a process that was killed.
+        // This leaves a file as a killed process would.
         std::mem::forget(folder.write("a/b/f", b"cut short").unwrap());
         assert_eq!(Map::of(path).values.len(), 4);
         folder.sweep("a").unwrap();
@@ -489,7 +490,7 @@ mod tests {
                 (vec!["a".into()], vec!["b".into()])
             );
         }
-        // A file beside the folder is none of its values.
+        // A file outside the folder cannot be reached.
         let beside = Folder::new(path.join("a"));
         for key in ["../e", "b/../../e"] {
             assert!(

@@ -4,59 +4,59 @@ use std::ops::Range;
 
 use super::selection::Selection;
 
-/// Axes of an array; those that it lacks have one element.
+/// The number of axes that the code handles; axes that an array lacks have one element.
 pub(crate) const AXES: usize = 5;
 
-/// The axes but the first.
+/// The number of axes without the first.
 pub(super) const ACROSS: usize = AXES - 1;
 
-/// The elements that a halo has beyond the ends of an axis.
+/// The elements of a halo beyond the ends of an axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Edge {
-    /// Nothing: a halo ends there.
+    /// The halo has no elements beyond the ends.
     #[default]
     Clip,
-    /// The other end: a halo longer than the axis has it several times. An axis without elements has no halo.
+    /// The halo continues at the other end, repeatedly if it is longer than the axis. An axis without elements has no halo.
     Wrap,
 }
 
-/// Boxes along an axis.
+/// The division of an axis into boxes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Along {
-    /// Elements of a box, but for the last, without its halo.
+    /// The number of elements of a box without its halo; the last box may have fewer.
     pub size: u64,
-    /// Elements of the halo before and after it; where it is wrapped, at most 1024 times the axis each.
+    /// The number of elements of the halo before and after the box; with `Edge::Wrap`, each is at most 1024 times the axis.
     pub halo: [u64; 2],
-    /// The elements that a halo has beyond the ends.
+    /// The elements of a halo beyond the ends of the axis.
     pub edge: Edge,
-    /// The first element that boxes hold without halos, and the end of them, which may be beyond the axis'.
+    /// The first element that is in a box's core, and the element after the last, which may lie beyond the axis.
     pub within: [u64; 2],
 }
 
 impl Along {
-    /// Boxes of so many elements, without a halo.
+    /// Divides an axis into boxes of `size` elements, without halos.
     pub const fn each(size: u64) -> Self {
         Self { size, halo: [0; 2], edge: Edge::Clip, within: Self::ALL }
     }
 
-    /// All elements of an axis, whatever its extent.
+    /// The range of all elements of an axis, whatever its extent.
     pub const ALL: [u64; 2] = [0, u64::MAX];
 
-    /// The number of boxes on `extent` elements.
+    /// Returns the number of boxes on an axis of `extent` elements.
     pub(super) fn count(&self, extent: u64) -> u64 {
         let [start, end] = self.within;
         end.min(extent).saturating_sub(start).div_ceil(self.size)
     }
 
-    /// The elements of a box, without its halo.
+    /// Returns the elements of a box without its halo.
     pub(super) fn core(&self, extent: u64, number: u64) -> Range<u64> {
         let [first, end] = self.within;
         let start = (first + number * self.size).min(extent);
         start..end.min(extent).min(start.saturating_add(self.size)).max(start)
     }
 
-    /// Elements of the halo before and after the box `core`.
+    /// Returns the number of elements of the halo before and after the box `core`.
     pub(super) fn halo(&self, extent: u64, core: &Range<u64>) -> [u64; 2] {
         match self.edge {
             Edge::Wrap if extent > 0 => self.halo,
@@ -64,11 +64,11 @@ impl Along {
         }
     }
 
-    /// The elements of a box with its halo, in order: one range, or some where it is wrapped.
+    /// Returns the elements of a box with its halo, in order: one range, or several if the halo wraps around.
     pub(super) fn spans(&self, extent: u64, core: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
         let [before, after] = self.halo(extent, core);
         let mut left = before + (core.end - core.start) + after;
-        // A multiple of the extent that is no less than the halo.
+        // Adding a multiple of the extent that is at least `before` keeps the difference from being negative.
         let mut at = (core.start + before.next_multiple_of(extent.max(1)) - before) % extent.max(1);
         std::iter::from_fn(move || {
             let span = at..extent.min(at.saturating_add(left));
@@ -78,14 +78,14 @@ impl Along {
         })
     }
 
-    /// Most elements of a box with its halo.
+    /// Returns an upper bound on the number of elements of a box with its halo.
     pub(super) fn most(&self, extent: u64) -> u64 {
         let size = self.size.min(extent);
         let [before, after] = self.halo;
         match self.edge {
             Edge::Wrap if extent > 0 => size.saturating_add(before).saturating_add(after),
             _ => {
-                // The most of any box is not always that of the first or the last.
+                // The largest box is not always the first or the last.
                 let whole = size.saturating_add(before.min(extent)).saturating_add(after.min(extent));
                 whole.min(extent)
             }
@@ -93,28 +93,28 @@ impl Along {
     }
 }
 
-/// Neighbouring elements of a box along an axis that one chunk holds.
+/// Consecutive elements of a box along an axis that lie in the same chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
-    /// The first of them in the box.
+    /// The index in the box of the piece's first element.
     pub(super) start: u64,
     pub(super) len: u64,
-    /// The number of its chunk among the box's chunks along the axis.
+    /// The index of the piece's chunk among the box's chunks along the axis.
     pub(super) chunk: usize,
-    /// The first of them in the chunk.
+    /// The index in the chunk of the piece's first element.
     pub(super) from: u64,
 }
 
-/// The pieces that make a box along an axis.
+/// The pieces that a box consists of along an axis.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pieces {
     pub(super) pieces: Vec<Piece>,
-    /// The chunks, by their index along the axis, in ascending order.
+    /// The indices of the chunks along the axis, in ascending order.
     pub(super) chunks: Vec<u64>,
 }
 
 impl Pieces {
-    /// Cuts `spans` of the selected elements at the ends of chunks of `chunk` elements.
+    /// Cuts `spans`, given as indices of selected elements, at the ends of chunks of `chunk` elements.
     pub(super) fn new(selection: &Selection, spans: impl Iterator<Item = Range<u64>>, chunk: u64) -> Self {
         let (mut cut, mut start) = (Vec::new(), 0);
         for range in spans.flat_map(|span| selection.places(span)) {
@@ -133,7 +133,7 @@ impl Pieces {
         Self { pieces: cut.into_iter().map(place).collect(), chunks }
     }
 
-    /// For each chunk the range from the first to the last of its elements in the box.
+    /// Returns, for each chunk, the range from the first to the last of its elements that are in the box.
     pub(super) fn ranges(&self) -> Vec<Range<u64>> {
         let mut ranges: Vec<Option<Range<u64>>> = vec![None; self.chunks.len()];
         for &Piece { len, chunk, from, .. } in &self.pieces {
@@ -143,17 +143,17 @@ impl Pieces {
         ranges.into_iter().flatten().collect()
     }
 
-    /// Elements of the box.
+    /// Returns the number of elements of the box.
     pub(super) fn len(&self) -> u64 {
         self.pieces.last().map_or(0, |piece| piece.start + piece.len)
     }
 
-    /// True where the box is all of one chunk of `chunk` elements.
+    /// True if the box is exactly one whole chunk of `chunk` elements.
     pub(super) fn is_whole(&self, chunk: u64) -> bool {
         matches!(&*self.pieces, [piece] if piece.from == 0 && piece.len == chunk)
     }
 
-    /// The chunk that stores an element of the box, and the element's place in it.
+    /// Returns the index of the chunk that stores an element of the box, and the element's index in that chunk.
     pub(super) fn find(&self, element: u64) -> [u64; 2] {
         let piece = &self.pieces[self.pieces.partition_point(|piece| piece.start + piece.len <= element)];
         [self.chunks[piece.chunk], piece.from + (element - piece.start)]
@@ -176,12 +176,12 @@ mod tests {
         assert_eq!(spans(wrap, 10, 0), [[8, 10], [0, 7]]);
         assert_eq!(spans(wrap, 10, 1), [[2, 10], [0, 1]]);
         assert_eq!(spans(wrap, 10, 2), [[6, 10], [0, 3]]);
-        // Several times.
+        // A halo that wraps several times.
         assert_eq!(spans(of(3, [7, 4], Edge::Wrap), 3, 0), [[2, 3], [0, 3], [0, 3], [0, 3], [0, 3], [0, 1]]);
         assert_eq!(spans(of(4, [u64::MAX, 9], Edge::Clip), 10, 1), [[0, 10]]);
-        // Nothing goes around an axis without elements.
+        // An axis without elements has no halo, even with `Wrap`.
         assert_eq!((wrap.halo(0, &(0..0)), wrap.most(0)), ([0, 0], 0));
-        // The most that any box has.
+        // `most` is an upper bound for every box.
         for extent in 1..12 {
             for along in [clip, wrap, of(3, [0, 0], Edge::Clip), of(5, [9, 1], Edge::Clip)] {
                 let len = |i| spans(along, extent, i).iter().map(|[start, end]| end - start).sum::<u64>();
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn pieces_of_selected_elements() {
         let selection = Selection::new("test", "columns", [1..3, 4..9, 11..12], 12).unwrap();
-        // Their places: 1 2 4 5 6 7 8 11.
+        // The selected indices are 1 2 4 5 6 7 8 11.
         let pieces = Pieces::new(&selection, [6..8, 0..5].into_iter(), 4);
         assert_eq!(pieces.chunks, [0, 1, 2]);
         let flat: Vec<_> = pieces.pieces.iter().map(|p| (p.start, p.len, p.chunk, p.from)).collect();

@@ -1,4 +1,4 @@
-//! The chunks that a plan reads, by number: band by band, those of a band in C order.
+//! The numbering of the chunks that a plan reads: band by band (a band shares a range of rows), in C order within a band.
 
 use super::{
     boxes::{ACROSS, AXES, Pieces},
@@ -7,7 +7,7 @@ use super::{
 };
 
 impl Plan {
-    /// The number of chunks that are read, if each is read once.
+    /// Returns the number of chunks that the plan reads, each counted once.
     pub(super) fn chunks(&self) -> usize {
         self.bands().last().map_or(0, |band| band.chunk + self.chunks_across(band.array))
     }
@@ -16,13 +16,13 @@ impl Plan {
         self.across(array).iter().map(Vec::len).product()
     }
 
-    /// The numbers in [`across`](Self::across) of the chunks of `pieces`, which lie along an axis but the first.
+    /// Returns the indices in [`across`](Self::across) of the chunks of `pieces`, which lie along `axis`, not the first axis.
     pub(super) fn places(&self, array: usize, axis: usize, pieces: &Pieces) -> impl Iterator<Item = usize> {
         let across = &self.across(array)[axis - 1];
         pieces.chunks.iter().map(|chunk| across.partition_point(|other| other < chunk))
     }
 
-    /// The numbers of a band's chunks that hold these pieces, in C order.
+    /// Returns the numbers of a band's chunks that hold these pieces, in C order.
     pub(super) fn numbers(&self, band: usize, pieces: &[Pieces; ACROSS]) -> Vec<usize> {
         let band = &self.bands()[band];
         let mut numbers = vec![0];
@@ -35,7 +35,7 @@ impl Plan {
         numbers.iter().map(|at| band.chunk + at).collect()
     }
 
-    /// The band of the chunk of a number, and which chunk it is along each of the other axes.
+    /// Returns the band of a chunk, given by its number, and the chunk's index along each of the other axes.
     pub(super) fn find(&self, number: usize) -> (usize, [usize; ACROSS]) {
         let band = self.bands().partition_point(|band| band.chunk <= number) - 1;
         let (mut left, mut at) = (number - self.bands()[band].chunk, [0; ACROSS]);
@@ -46,7 +46,7 @@ impl Plan {
         (band, at)
     }
 
-    /// Bytes of what is held now of the chunk of a number, with what keeps track of it; none where nothing is.
+    /// Returns the number of bytes that are held for a chunk, including its bookkeeping; 0 if nothing is held.
     pub(super) fn bytes_of(&self, number: usize, parts: &Parts) -> u64 {
         let Some((_, part)) = parts.last() else { return 0 };
         let (band, _) = self.find(number);
@@ -54,7 +54,7 @@ impl Plan {
         part.elements().saturating_mul(size).saturating_add(TRACKING)
     }
 
-    /// The array of the chunk `number`, and the chunk's index in its grid.
+    /// Returns the array of chunk `number`, and the chunk's index in the array's grid.
     pub(super) fn chunk(&self, number: usize) -> (usize, Vec<u64>) {
         let (band, at) = self.find(number);
         let Band { array, chunk_row, .. } = self.bands()[band];

@@ -1,4 +1,4 @@
-//! From stored elements to what is staged.
+//! Conversions from stored elements to staged bytes.
 
 use std::{fmt, sync::Arc};
 
@@ -9,7 +9,8 @@ use crate::{ChunkedArray, DType, Error, Result, StoredType, dtype::nearest_f32};
 
 /// A conversion of stored elements before they are uploaded: [`AsStored`], [`Narrow`], or one of your own.
 ///
-/// It is given runs of the elements of a row: those of all axes but the first, in C order; several at once, on threads of the device's pool.
+/// A conversion is applied to runs of the elements of a row, which are those of all axes except the first, in C order. Several runs are
+/// converted concurrently, on threads of the device's pool.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -53,28 +54,28 @@ use crate::{ChunkedArray, DType, Error, Result, StoredType, dtype::nearest_f32};
 /// # Ok::<(), teatime::Error>(())
 /// ```
 pub trait Convert: fmt::Debug + Send + Sync {
-    /// Refuses an array whose elements it does not take.
+    /// Refuses an array whose elements cannot be converted.
     ///
     /// # Errors
-    /// [`Error::Store`], which names the array and says what it holds.
+    /// [`Error::Store`], which names the array and its type.
     fn accepts(&self, array: &dyn ChunkedArray) -> Result<()>;
 
-    /// The number of elements that become whole bytes together: a run starts at a multiple of it in its row, and has whole ones,
-    /// unless the row ends with it.
+    /// Returns the number of elements that are converted to whole bytes together. A run starts at a multiple of this number in its row,
+    /// and its length is a multiple of it, unless the run ends the row.
     fn unit(&self) -> u64 {
         1
     }
 
-    /// Bytes that so many elements of a row become.
+    /// Returns the number of bytes that `elements` elements of a row are converted to.
     fn bytes(&self, elements: u64) -> u64;
 
-    /// Converts the elements of a run of `array`, which are `from`, to the bytes that they become.
+    /// Converts the elements `from` of a run of `array`, and writes the resulting bytes to `to`.
     ///
     /// # Errors
     /// The first element that does not fit.
     fn convert(&self, array: &dyn ChunkedArray, from: &[u8], to: &mut [u8]) -> Result<(), Misfit>;
 
-    /// Names an element of a row in messages.
+    /// Describes the position of an element of a row in messages.
     fn place(&self, row: u64, element: u64) -> String {
         format!("row {row}, element {element}")
     }
@@ -83,13 +84,13 @@ pub trait Convert: fmt::Debug + Send + Sync {
 /// An element that does not fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misfit {
-    /// Its place in its run.
+    /// The index of the element in its run.
     pub at: usize,
-    /// A text that says why it does not fit, with its value.
+    /// The reason why the element does not fit, with its value.
     pub why: String,
 }
 
-/// Every byte as it is stored.
+/// A conversion that copies every byte as stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AsStored(pub StoredType);
 
@@ -111,7 +112,8 @@ impl Convert for AsStored {
     }
 }
 
-/// The rule by which elements of a stored type become those of a type of the device, which holds each of them: none where it does not.
+/// Returns the conversion from a stored type to a device type, which refuses values that the device type does not represent; `None` if
+/// there is no conversion.
 pub(super) fn to_elements(stored: StoredType, to: DType) -> Option<Arc<dyn Convert>> {
     if stored.element() == Some(to) || stored == StoredType::Bool && to == DType::U8 {
         return Some(Arc::new(AsStored(stored)));
@@ -126,36 +128,36 @@ pub(super) fn to_elements(stored: StoredType, to: DType) -> Option<Arc<dyn Conve
     Some(Arc::new(Narrow { to, range: [-most, most], negative_is_missing: false, nan_is_missing: true }))
 }
 
-/// Numbers of one type, whatever is stored, within a range.
+/// A conversion of any stored numbers to one type, which refuses numbers outside a range.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Narrow {
-    /// The type that is staged.
+    /// The type of the staged elements.
     pub to: Narrowed,
-    /// Least and largest value. Infinity, of floating point, is refused unless it is one of them.
+    /// The minimum and the maximum value. Floating-point infinity is refused unless it is one of the two.
     pub range: [f64; 2],
-    /// If true, negative integers are missing, and staged as -1; then an array's missing value is too, and other negative numbers of
-    /// floating point are an error, since they are more often data. Else negative values are numbers like others, and an array's missing
-    /// value means nothing.
+    /// If true, negative integers mean missing, and are staged as -1; an array's missing value is then staged as -1, too. Other negative
+    /// floating-point numbers are an error, since they are more often data. If false, negative values are ordinary numbers, and an
+    /// array's missing value is ignored.
     pub negative_is_missing: bool,
-    /// If true, NaN is missing rather than an error: staged as -1 where negative values are missing, else as NaN.
+    /// If true, NaN means missing instead of being an error: it is staged as -1 if `negative_is_missing`, and as NaN otherwise.
     pub nan_is_missing: bool,
 }
 
-/// Type of what is staged.
+/// The type of staged elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Narrowed {
-    /// `i8`, of stored integers alone.
+    /// `i8`, only for stored integers.
     I8,
-    /// `f32`, rounded to the nearest.
+    /// `f32`; numbers are rounded to the nearest.
     F32,
-    /// `f64`; integers of 64 bits rounded to the nearest.
+    /// `f64`; 64-bit integers are rounded to the nearest.
     F64,
 }
 
 impl Narrowed {
-    /// The largest whole number up to which it holds every whole number: 127, 2^24 and 2^53 - 1. A larger one of 64 bits is
-    /// larger as f64 too, in which values are compared with it.
+    /// Returns the largest integer up to which the type represents every integer unambiguously: 127, 2^24 and 2^53 - 1. Larger 64-bit
+    /// integers are also larger after conversion to f64, in which values are compared with it.
     pub const fn whole(self) -> f64 {
         match self {
             Self::I8 => i8::MAX as f64,
@@ -200,14 +202,15 @@ impl Convert for Narrow {
 }
 
 impl Narrow {
-    /// The array's missing value, unless that is one anyway.
+    /// Returns the array's missing value if it needs its own check: not if it is ignored, or is a negative integer, which is missing
+    /// anyway.
     pub fn missing(&self, array: &dyn ChunkedArray) -> Option<f64> {
         let floats = matches!(array.dtype(), StoredType::F16 | StoredType::F32 | StoredType::F64);
         let counts = |value: &f64| self.negative_is_missing && (floats || value.is_nan() || *value >= 0.0);
         array.missing_value().filter(counts)
     }
 
-    /// True where every byte of `i8` is staged as it is.
+    /// True if every `i8` byte is staged unchanged.
     fn keeps_bytes(&self) -> bool {
         let keeps_all = self.range[0] <= i8::MIN.into() && self.range[1] >= i8::MAX.into();
         self.to == Narrowed::I8 && !self.negative_is_missing && keeps_all
@@ -221,7 +224,7 @@ impl Narrow {
     ) -> Result<(), Misfit> {
         for (at, (from, to)) in stored::<T>(from).zip(to.chunks_exact_mut(self.width())).enumerate() {
             let value: i64 = from.try_into().map_err(|_| {
-                // Only u64 fails to convert, whatever the range allows.
+                // Only u64 values fail to convert, whatever the range is.
                 let [_, most] = self.range;
                 let most = if most < i64::MAX as f64 { most.to_string() } else { i64::MAX.to_string() };
                 Misfit { at, why: format!("value {from} is above {most}") }
@@ -241,7 +244,7 @@ impl Narrow {
         Ok(())
     }
 
-    /// Refuses a value that is out of the range, with a text that says why.
+    /// Refuses a value that is out of range, with the reason as text.
     fn check(&self, value: f64) -> Result<(), String> {
         let [least, most] = self.range;
         if value > most {
@@ -300,7 +303,7 @@ impl Narrow {
         }
     }
 
-    /// Bytes of an element.
+    /// Returns the number of bytes of a staged element.
     fn width(&self) -> usize {
         match self.to {
             Narrowed::I8 => 1,
@@ -310,7 +313,7 @@ impl Narrow {
     }
 }
 
-/// Elements of bytes that need not be aligned.
+/// Reads elements from bytes that need not be aligned.
 fn stored<T: Pod>(bytes: &[u8]) -> impl Iterator<Item = T> {
     bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned)
 }

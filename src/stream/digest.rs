@@ -1,6 +1,6 @@
-//! Digests of the bytes that a pass read, by which two passes are compared.
+//! Digests of the bytes that a pass read, for the comparison of two passes.
 
-/// For each array the sum over its chunks of a digest of their decoded bytes; the order in which they come does not change it.
+/// For each array, the sum of the digests of its decoded chunks, which does not depend on the order in which the chunks arrive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Digests(Vec<u64>);
 
@@ -14,22 +14,22 @@ impl Digests {
         self.0[array] = self.0[array].wrapping_add(digest);
     }
 
-    /// The first array whose digests differ, or that only one of the two has.
+    /// Returns the first array whose digests differ, or that is missing from one of the two.
     pub fn differ(&self, other: &Self) -> Option<usize> {
         (0..self.0.len().max(other.0.len())).find(|&array| self.0.get(array) != other.0.get(array))
     }
 }
 
-/// A digest of a chunk's bytes that begins with its place. Each step is one to one, so that no change of a single word is
-/// lost; it takes no secret, and tells accidents, not intent.
+/// Returns a digest of a chunk's bytes, seeded with its position. Each step is a bijection, so every change of a single word is detected.
+/// The digest uses no secret: it detects accidents, not attacks.
 pub fn digest(place: u64, bytes: &[u8]) -> u64 {
-    // The prime and the start of FNV-1a, over words: by bytes it takes as long as decoding.
+    // The constants are those of FNV-1a, but applied to words: applied to bytes, it would take as long as decoding.
     const PRIME: u64 = 0x0100_0000_01b3;
     let (words, rest) = bytes.as_chunks::<8>();
     let words =
         words.iter().map(|word| u64::from_le_bytes(*word)).chain(rest.iter().map(|&byte| byte.into()));
     let start = 0xcbf2_9ce4_8422_2325 ^ place;
-    // Turned, so that a change in a word's high bits reaches the low ones.
+    // The rotation lets a change in a word's high bits affect the low bits.
     words.fold(start, |state, word| (state ^ word).wrapping_mul(PRIME).rotate_left(23))
 }
 
@@ -48,7 +48,7 @@ mod tests {
             other[bit / 8] ^= 1 << (bit % 8);
             assert_ne!(whole, digest(3, &other), "bit {bit}");
         }
-        // Bytes that change places, at every distance: as values that do.
+        // Swapping two bytes at any distance changes the digest.
         let long = vec![0u8; 4096];
         for (i, j) in (1..64).map(|j| (7, 7 + 8 * j)).chain((8..4000).map(|j| (7, j))) {
             let (mut one, mut other) = (long.clone(), long.clone());

@@ -1,4 +1,4 @@
-//! The rows of a box out of an array's chunks.
+//! Assembles the rows of a box from an array's chunks.
 
 use super::{
     boxes::{ACROSS, AXES, Pieces},
@@ -8,22 +8,22 @@ use super::{
 };
 use crate::{ChunkedArray, extent::to_usize};
 
-/// Elements that are put together at a time where runs end within a byte.
+/// The number of elements that are assembled at a time if runs end within a byte.
 const GATHERED: u64 = 1 << 14;
 
-/// An element that does not fit: its place in the row, and why.
+/// An element that does not fit: its index in the row, and the reason.
 type Found = (u64, String);
 
-/// The way in which the rows of a box are put together from an array's chunks.
+/// The assembly of the rows of a box from an array's chunks.
 #[derive(Debug)]
 pub(super) struct Layout<'a> {
     array: &'a dyn ChunkedArray,
     convert: &'a dyn Convert,
     pieces: &'a [Pieces; ACROSS],
     chunk: [u64; AXES],
-    /// The axis along which runs of neighbouring elements end: beyond it the box has all of one chunk.
+    /// The axis along which runs of consecutive elements end; along all later axes the box is exactly one whole chunk.
     axis: usize,
-    /// True where elements that share a byte are in several runs.
+    /// True if elements that share a byte lie in different runs.
     cut: bool,
 }
 
@@ -49,13 +49,13 @@ impl<'a> Layout<'a> {
         layout
     }
 
-    /// Elements of a row of the box.
+    /// Returns the number of elements of a row of the box.
     pub(super) fn elements(&self) -> u64 {
         self.pieces.iter().map(Pieces::len).product()
     }
 
-    /// Gives the runs of a row of the chunks, in order: which chunk, where in it they start along each axis, and how many elements they
-    /// have.
+    /// Calls `f` for each run of a row of the chunks, in order, with the index of the chunk, the run's start in the chunk along each
+    /// axis, and the run's number of elements.
     fn each_run<E>(
         &self,
         row: u64,
@@ -89,10 +89,9 @@ impl<'a> Layout<'a> {
         Ok(())
     }
 
-    /// Converts a row of the chunks, of which what the box needs is held, in C order; `room` is kept for the next.
-    ///
+    /// Converts a row of the box, in C order, from the held parts of the chunks; `room` is a buffer that is reused for the next row.
     /// # Errors
-    /// The place in the row of the first element that does not fit, and why.
+    /// The index in the row of the first element that does not fit, and the reason.
     pub(super) fn convert_row(
         &self,
         chunks: &[HeldChunk<'_>],
@@ -133,8 +132,7 @@ impl<'a> Layout<'a> {
         if room.is_empty() { Ok(()) } else { convert(room) }
     }
 
-    /// The place of an element of a row of the box: its number in the stored row, and its chunk's index along the axes but
-    /// the first.
+    /// Locates an element of a row of the box: its index in the stored row, and its chunk's index along all axes but the first.
     pub(super) fn find(&self, element: u64) -> (u64, [u64; ACROSS]) {
         let extents = padded(self.array.shape());
         let (mut left, mut at, mut each, mut index) = (element, 0, 1, [0; ACROSS]);

@@ -1,12 +1,13 @@
-//! A stored array as one tensor.
+//! Loads a stored array into one tensor.
 
 use super::{Block, Blocks, Plan, StreamStats, digest};
 use crate::{ChunkedArray, Device, Element, Result, Run, Tensor};
 
-/// Bytes of a box of rows, where a row has fewer.
+/// The target number of bytes of a box of rows.
 const BOX: u64 = 8 << 20;
 
-/// The number of rows that [`load`] should read at once: whole chunks where these are small, and whole words of any type.
+/// Returns the number of rows that [`load`] should read at once: whole chunks if these are small, and a multiple of 4, so that rows of
+/// any type end at a whole word.
 pub(crate) fn rows_to_load(array: &dyn ChunkedArray, row_bytes: u64) -> u64 {
     let rows = (BOX / row_bytes.max(1)).max(1);
     let chunk = array.chunk_shape().first().copied().unwrap_or(1).max(1);
@@ -14,11 +15,11 @@ pub(crate) fn rows_to_load(array: &dyn ChunkedArray, row_bytes: u64) -> u64 {
     whole.next_multiple_of(4)
 }
 
-/// Reads all of a plan, in boxes of a multiple of 4 rows, into one tensor on the device, of a shape with as many rows. Holds as many bytes of
-/// chunks as [`Blocks::new`] says. To `digested` a digest of all elements is added, which is the same whatever the memory.
+/// Reads a whole plan, in boxes of a multiple of 4 rows, into one tensor on the device, whose shape has the same number of rows. Holds
+/// the bytes of chunks that [`Blocks::new`] describes. Adds to `digested` a digest of all elements, which does not depend on the memory.
 ///
 /// # Errors
-/// As [`Blocks::next_block`]; what the device reports.
+/// The errors of [`Blocks::next_block`], and those of the device.
 pub(crate) fn load<T: Element>(
     plan: &Plan,
     device: &Device,
@@ -40,7 +41,7 @@ pub(crate) fn load<T: Element>(
     Ok(tensor)
 }
 
-/// Puts a box into its rows. Enqueues the upload; what is enqueued from now on sees it.
+/// Copies a box into its rows of the tensor. Only enqueues the upload; work that is enqueued later sees the data.
 fn put<T: Element>(block: Block<'_>, tensor: &mut Tensor<T>) -> Result<()> {
     let (row, rows) = (tensor.shape()[1..].iter().product::<u64>(), block.rows());
     tensor.put(block.slot, rows.start * row..rows.end * row)

@@ -1,4 +1,4 @@
-//! Stored matrices as maps.
+//! Stored matrices as linear maps.
 
 use std::sync::Arc;
 
@@ -14,16 +14,16 @@ use crate::{
 
 const OP: &str = "StoredMatrix";
 
-/// A stored matrix as a [`LinearMap`], bigger than memory or not: at each pass its rows are read again, some at a time, and decoded ahead
-/// while the device multiplies those before.
+/// A stored matrix as a [`LinearMap`], which need not fit memory. Each pass reads its rows again, block by block, and decodes the next
+/// blocks while the device multiplies the current one.
 ///
-/// Elements are taken as f32. What that would change is refused: f64, and of integers of 32 and 64 bits those beyond 2^24, unless
-/// [`narrow`](Self::narrow) says that rounding to the nearest is meant. Products are those of a resident [`Tensor`] of f32, to the bit,
-/// whatever the chunks, the threads and the memory.
+/// Elements are converted to f32. Types and values that f32 cannot represent are refused (f64, and 32-bit and 64-bit integers beyond
+/// 2^24), unless [`narrow`](Self::narrow) permits rounding to the nearest. Products equal those of a resident [`Tensor`] of f32 to the
+/// bit, for any chunks, threads and memory.
 ///
 /// # Cost
-/// A pass reads and decodes every chunk once. Half of the host's budget ([`Budget::host`](crate::Budget::host) of the [`Run`]) is
-/// for chunks; some 8 MiB of rows, or one row, are on the device at a time.
+/// A pass reads and decodes every chunk once. Half of the host's budget ([`Budget::host`](crate::Budget::host) of the [`Run`]) is for
+/// chunks; the device holds some 8 MiB of rows at a time, or one row.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -45,22 +45,22 @@ pub struct StoredMatrix {
 }
 
 impl StoredMatrix {
-    /// The matrix of arrays (rows, columns), appended along their rows. Reads nothing yet.
+    /// Makes the matrix of arrays (rows, columns), concatenated along their rows. Reads nothing yet.
     ///
     /// # Errors
-    /// [`Error::Argument`] without an array, and for one of f64; [`Error::Shape`] for one that is no matrix, and for columns or types that differ;
-    /// [`Error::Store`] for more than [2^20](super::MAX_CHUNKS) chunks along an axis.
+    /// [`Error::Argument`] without an array, and for an array of f64; [`Error::Shape`] for an array that is not a matrix, and for arrays
+    /// whose columns or types differ; [`Error::Store`] for more than [2^20](super::MAX_CHUNKS) chunks along an axis.
     ///
-    /// Passes report what cannot be read; [`Error::Budget`] where one block of rows does not fit half of the budget; and, of other types than
-    /// f32, the first value that is NaN or beyond f32, or of integers beyond 2^24.
+    /// Passes return an error for what cannot be read; [`Error::Budget`] if one block of rows does not fit half of the budget; and, for
+    /// types other than f32, an error for the first value that is NaN, beyond f32, or an integer beyond 2^24.
     pub fn new(arrays: Vec<Arc<dyn ChunkedArray>>, device: &Device) -> Result<Self> {
         Self::build(arrays, device, false)
     }
 
-    /// A matrix like that of [`new`](Self::new), whose f64 and integers are rounded to the nearest f32.
+    /// Makes a matrix like [`new`](Self::new), but rounds f64 and integers to the nearest f32.
     ///
     /// # Errors
-    /// As [`new`](Self::new), but for f64 and integers.
+    /// See [`new`](Self::new); f64 and large integers are not refused.
     pub fn narrow(arrays: Vec<Arc<dyn ChunkedArray>>, device: &Device) -> Result<Self> {
         Self::build(arrays, device, true)
     }
@@ -101,26 +101,26 @@ impl StoredMatrix {
         Ok(Self { plan, device: device.clone(), shape })
     }
 
-    /// The whole matrix on the device, for what takes a tensor. Reads it once.
+    /// Reads the whole matrix into a tensor on the device, in one pass.
     ///
     /// # Errors
-    /// As passes, which [`new`](Self::new) names; [`Error::Limit`] for a matrix that is larger than a buffer of the device;
+    /// The errors of a pass, which [`new`](Self::new) lists; [`Error::Limit`] for a matrix larger than a buffer of the device;
     /// [`Error::OutOfMemory`]; [`Error::Cancelled`].
     pub fn to_tensor(&self, run: &Run) -> Result<Tensor<f32>> {
         let (bytes, stats) = (self.bytes(run)?, &mut StreamStats::default());
         load(&self.plan, &self.device, &self.shape, bytes, run, stats, &mut 0)
     }
 
-    /// Bytes of chunks that a pass holds.
+    /// Returns the number of bytes of chunks that a pass holds.
     fn bytes(&self, run: &Run) -> Result<u64> {
         let (least, staged) = (self.plan.largest_need(), 2 * self.plan.staged_bytes(self.plan.block_rows()));
-        // The other half is for what the products go to.
+        // The other half is for the products.
         let rest = run.memory.fit_host(least.saturating_add(staged).saturating_mul(2))?;
         let ahead = self.plan.ahead(self.device.pool()?.current_num_threads() as u64);
         Ok(least.saturating_add(ahead.min(rest.left(&self.device).host / 2)))
     }
 
-    /// A pass: gives `f` the first row and the rows of each block, in order.
+    /// Makes a pass: calls `f` with the index of the first row and the rows of each block, in order.
     fn each(&self, pass: &Pass<'_>, f: &mut dyn FnMut(u64, &Tensor<f32>) -> Result<()>) -> Result<()> {
         let (bytes, cancel) = (self.bytes(pass.run())?, &pass.run().cancel);
         let mut blocks = Blocks::new(&self.plan, &self.device, self.plan.block_rows(), bytes, cancel)?;
@@ -135,7 +135,7 @@ impl StoredMatrix {
         Ok(())
     }
 
-    /// The sum of a pass for Xᵀ.
+    /// Makes a pass that sums the product `AᵀAX` over blocks of rows; `x` is Xᵀ.
     fn normal(&self, x: &Tensor<f32>, pass: &Pass<'_>) -> Result<InnerSum<f32>> {
         let mut sum = map_tensor::normal_sum(OP, x)?;
         self.each(pass, &mut |_, a| map_tensor::add_normal(OP, a, x, &mut sum, &mut |_| Ok(())))?;

@@ -2,21 +2,22 @@
 //!
 //! | for | take |
 //! |---|---|
-//! | an array made of another by an operation of your own, out to Zarr, .npy or memory | [`Sweep::map`] with a [`BoxOperation`] |
-//! | sums, counts, a histogram of an array | [`Sweep::fold`] with a [`Fold`] |
+//! | an operation of your own that computes an array from another, written to Zarr, .npy or memory | [`Sweep::map`] with a [`BoxOperation`] |
+//! | reductions of an array, such as sums, counts or a histogram | [`Sweep::fold`] with a [`Fold`] |
 //! | products with a stored matrix, its SVD | [`StoredMatrix`] |
-//! | a pass by hand | [`Plan`] and [`Blocks`] |
+//! | a pass under your own control | [`Plan`] and [`Blocks`] |
 //!
-//! A [`Sweep`] needs an array, an operation, a device and a [`Run`](crate::Run). By hand, a [`Plan`] says what is read: arrays appended along rows, which rows and elements are
-//! [selected](Selection), what their elements [become](Convert), and the boxes ([`Along`] for each axis). [`Blocks`] makes one pass of it: each [`Block`] is
-//! bytes on the host, or a tensor on the device.
+//! A [`Sweep`] needs an array, an operation, a device and a [`Run`](crate::Run). To control a pass yourself, make a [`Plan`]: it gives
+//! the arrays, concatenated along rows, the [selected](Selection) rows and elements, the [conversion](Convert) of elements, and the boxes
+//! ([`Along`] for each axis). [`Blocks`] makes one pass of the plan; each [`Block`] is available as bytes on the host, or as a tensor on
+//! the device.
 //!
-//! The unit of decoding is the storage chunk. Each is held from the first box that needs it to the last, so that it is decoded
-//! once a pass, whatever the boxes are, as far as a bound on bytes allows. Where it does not, boxes are gone through in strips, and
-//! chunks that several of these need are decoded for each; the strips are those that take the fewest chunks. Where boxes have halos,
-//! no more is held of a chunk than what later boxes of the strip need. Blocks of rows, which are boxes of full width, come in order and
-//! never need a chunk twice. Chunks are decoded on the device's host pool, in the order of their first use, as far ahead as the
-//! bound allows; the thread that asks for a box waits for its chunks and has their rows converted into a staging slot.
+//! The unit of decoding is the storage chunk. A chunk is held from the first box that needs it to the last, so each chunk is decoded once
+//! per pass, whatever the boxes are, if a bound on bytes allows it. If it does not, boxes are processed in strips, chosen so that the
+//! fewest chunks are read, and chunks that several strips need are decoded for each of these strips. If boxes have halos, only the part
+//! of a chunk that later boxes of the strip need is held. Blocks of rows, which are boxes of full width, come in order and never need a
+//! chunk twice. Chunks are decoded on the device's host pool, in the order of their first use, as far ahead as the bound allows; the
+//! thread that asks for a box waits for the box's chunks and has their rows converted into a staging slot.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -48,7 +49,7 @@
 //! # Ok::<(), teatime::Error>(())
 //! ```
 //!
-//! An image in boxes of 4 x 6 pixels, each with the pixels around it, of which there are none beyond the image:
+//! An image in boxes of 4 x 6 pixels, each with a halo of one pixel, which is clipped at the edges of the image:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -123,32 +124,32 @@ use crate::{
     Cancel, Device, Element, Error, Result, Tensor, driver::Staging, extent::to_usize, tensor::checked_len,
 };
 
-/// The time that a pass took, by stage, and the bytes that it moved.
+/// The time that each stage of a pass took, and the bytes that the pass moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct StreamStats {
-    /// Time in reading files, summed over threads.
+    /// The time spent reading files, summed over threads.
     pub read: Duration,
-    /// Time in decoding chunks, summed over threads.
+    /// The time spent decoding chunks, summed over threads.
     pub decode: Duration,
-    /// Time the consumer waited for chunks.
+    /// The time that the consumer waited for chunks.
     pub stalled: Duration,
-    /// Time in copying or packing rows into staging slots and handing them to the device.
+    /// The time spent copying or packing rows into staging slots and passing the slots to the device.
     pub upload: Duration,
-    /// Time in launching work and waiting for its results.
+    /// The time spent launching work and waiting for its results.
     pub compute: Duration,
-    /// Bytes read from storage.
+    /// The number of bytes read from storage.
     pub stored_bytes: u64,
-    /// Bytes after decoding.
+    /// The number of bytes after decoding.
     pub decoded_bytes: u64,
-    /// Chunks decoded.
+    /// The number of decoded chunks.
     pub chunks: u64,
-    /// Most bytes of decoded chunks held at once, with what keeps track of them.
+    /// The maximum number of bytes of decoded chunks held at once, including their bookkeeping.
     pub peak_chunk_bytes: u64,
 }
 
 impl StreamStats {
-    /// Adds another pass.
+    /// Adds the stats of another pass.
     pub fn add(&mut self, other: &Self) {
         self.read += other.read;
         self.decode += other.decode;
@@ -162,29 +163,29 @@ impl StreamStats {
     }
 }
 
-/// The boxes of one pass, in the order that takes the fewest chunks; where they are along one axis alone, in ascending order.
+/// The boxes of one pass, in an order for which the fewest chunks are decoded; if only one axis is divided, in ascending order.
 #[derive(Debug)]
 pub struct Blocks<'a> {
     plan: &'a Plan,
     device: &'a Device,
     prefetch: Prefetch<'a>,
     next: u64,
-    /// Bytes of the largest box, as staged.
+    /// The number of bytes of the largest box as staged.
     bytes: u64,
-    /// The first is filled while the device may still read the other.
+    /// The staging slots: the first is filled while the device may still read the second.
     slots: [Option<Staging>; 2],
-    /// Times of this pass so far; the consumer adds its own.
+    /// The stats of this pass so far; the consumer adds its own times.
     pub stats: StreamStats,
 }
 
-/// One box: what its elements were converted to, on the host.
+/// One box: its converted elements on the host.
 #[derive(Debug)]
 pub struct Block<'a> {
-    /// Its elements along each axis without the halo, by numbers among the selected.
+    /// The box's range of elements along each axis without the halo, as indices among the selected elements.
     pub core: Vec<Range<u64>>,
-    /// Elements of the halo before the core along each axis.
+    /// The number of halo elements before the core along each axis.
     pub before: Vec<u64>,
-    /// Elements along each axis, the halo among them.
+    /// The number of elements along each axis, including the halo.
     pub shape: Vec<u64>,
     device: &'a Device,
     slot: &'a mut Staging,
@@ -192,21 +193,21 @@ pub struct Block<'a> {
 }
 
 impl Block<'_> {
-    /// The rows without the halo.
+    /// Returns the rows without the halo.
     pub fn rows(&self) -> Range<u64> {
         self.core[0].clone()
     }
 
-    /// Its bytes: row by row what its elements became. Waits for nothing: they are on the host.
+    /// Returns the box's converted elements as bytes, row by row. Does not wait, since they are on the host.
     pub fn bytes(&mut self) -> &[u8] {
         &self.slot.bytes_mut()[..self.bytes]
     }
 
-    /// Its bytes as a tensor on the device. Enqueues the upload; what is enqueued from now on sees it.
+    /// Uploads the box's bytes to a tensor on the device. Only enqueues the upload; work that is enqueued later sees the data.
     ///
     /// # Errors
-    /// [`Error::Shape`] when elements of that shape take other bytes than the box has; [`Error::Limit`] and
-    /// [`Error::OutOfMemory`] when the device has no room.
+    /// [`Error::Shape`] when elements of that shape do not have the box's number of bytes; [`Error::Limit`] and [`Error::OutOfMemory`]
+    /// when the device has no memory for them.
     pub fn tensor<T: Element>(self, shape: &[u64]) -> Result<Tensor<T>> {
         const OP: &str = "Block::tensor";
         if checked_len(OP, shape)?.checked_mul(T::DTYPE.size()) != Some(self.bytes as u64) {
@@ -217,11 +218,11 @@ impl Block<'_> {
     }
 }
 
-/// Rows of a box that are in one band, with the chunks that it needs of it.
+/// The rows of a box that lie in one band of chunks, with those chunks of the band that the box needs.
 struct BlockPart<'a> {
-    /// The first of them in the box, and the one after the last.
+    /// The range of these rows in the box.
     rows: Range<u64>,
-    /// Number of the first among the selected.
+    /// The index of the first of these rows among the selected rows.
     first: u64,
     band: &'a Band,
     layout: &'a Layout<'a>,
@@ -229,21 +230,21 @@ struct BlockPart<'a> {
 }
 
 impl<'a> Blocks<'a> {
-    /// Starts a pass in boxes of so many rows that holds at most `bytes` bytes of decoded chunks (or what one box needs, if
-    /// that is more). With [`Plan::largest_need_of`] so many rows little is decoded ahead; [`Plan::ahead`] tells how many bytes
-    /// more keep the device's threads busy.
+    /// Starts a pass in boxes of `rows` rows that holds at most `bytes` bytes of decoded chunks (or the bytes that one box needs, if
+    /// these are more). With [`Plan::largest_need_of`] these rows, little is decoded ahead; [`Plan::ahead`] returns the additional bytes
+    /// that keep the device's threads busy.
     ///
     /// # Errors
-    /// [`Error::Argument`] for boxes of no rows; [`Error::Driver`] where the system gives no threads.
+    /// [`Error::Argument`] for boxes without rows; [`Error::Driver`] if the system cannot start threads.
     pub fn new(plan: &'a Plan, device: &'a Device, rows: u64, bytes: u64, cancel: &Cancel) -> Result<Self> {
         Self::without(plan, device, rows, bytes, Vec::new(), cancel)
     }
 
-    /// Starts a pass in the plan's boxes, but for those that `left_out` names: a bool for each of [`Plan::boxes`]. What they alone need is
-    /// not read.
+    /// Starts a pass in the plan's boxes, except for those marked in `left_out`, which has a bool for each of [`Plan::boxes`]. Chunks
+    /// that only left-out boxes need are not read.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// See [`new`](Self::new).
     pub fn of_boxes(
         plan: &'a Plan,
         device: &'a Device,
@@ -278,10 +279,10 @@ impl<'a> Blocks<'a> {
         })
     }
 
-    /// Digests what is read. To be called before the first box is asked for.
+    /// Requests digests of the chunks that are read. Call this before the first box is requested.
     ///
     /// # Errors
-    /// [`Error::Argument`] where a box was asked for: chunks that were read without a digest would be missing in the sums.
+    /// [`Error::Argument`] if a box was already requested: chunks read without a digest would be missing from the sums.
     pub fn digest(&mut self) -> Result<()> {
         if self.prefetch.has_started() {
             return Err(Error::argument("Blocks::digest", "self", "a box was asked for before"));
@@ -290,23 +291,23 @@ impl<'a> Blocks<'a> {
         Ok(())
     }
 
-    /// Digests of what was read, where they were asked for.
+    /// Returns the digests of the chunks read so far, if digests were requested.
     pub fn digests(&self) -> Option<&Digests> {
         self.prefetch.digests.as_ref()
     }
 
-    /// The number of times that a chunk is decoded in this pass, on average: 1 where the memory is enough for the boxes.
+    /// Returns the average number of times that a chunk is decoded in this pass: 1 if the memory suffices for the boxes.
     pub fn times_read(&self) -> f64 {
-        // An error is of a flag that nobody sets.
+        // The only possible error is a cancellation, and nothing cancels this flag.
         self.prefetch.schedule().times_read(self.plan, &Cancel::default()).unwrap_or_default()
     }
 
-    /// The next box, or none at the end.
+    /// Returns the next box, or `None` at the end.
     ///
     /// # Errors
-    /// [`Error::Chunk`] for a chunk that cannot be read, and for an element that does not fit, the first by its place in the box;
-    /// [`Error::Cancelled`]; [`Error::OutOfMemory`]. After a chunk that cannot be read the pass is over: each further call is an
-    /// [`Error::Chunk`] that names the chunk.
+    /// [`Error::Chunk`] for a chunk that cannot be read, and for the first element of the box that does not fit; [`Error::Cancelled`];
+    /// [`Error::OutOfMemory`]. A chunk that cannot be read ends the pass: each further call returns an [`Error::Chunk`] that names this
+    /// chunk.
     pub fn next_block(&mut self) -> Result<Option<Block<'_>>> {
         let schedule = self.prefetch.schedule();
         let Some((step, place)) = schedule.steps(self.next).next() else { return Ok(None) };
@@ -317,7 +318,7 @@ impl<'a> Blocks<'a> {
         let chunks: Vec<usize> = needs.chunks(plan).collect();
         self.prefetch.wait(step, &chunks, &mut self.stats)?;
         let waited = started.elapsed();
-        // On the cpu device, an upload has ended before there is a next box.
+        // On the cpu device, an upload has finished before the next box is requested.
         if !self.device.shares_host_memory() {
             self.slots.swap(0, 1);
         }
@@ -359,7 +360,7 @@ impl<'a> Blocks<'a> {
             .pool()?
             .install(|| out.par_chunks_mut(width).enumerate().try_for_each_init(Vec::new, fill));
         if filled.is_err() {
-            // The first error by the order of rows, whichever a thread met first.
+            // This finds the first error in the order of rows, whichever error a thread met first.
             let mut room = Vec::new();
             out.chunks_mut(width).enumerate().try_for_each(|row| fill(&mut room, row))?;
         }
@@ -390,7 +391,7 @@ impl<'a> Blocks<'a> {
 impl BlockPart<'_> {
     /// Fills a row of the box.
     fn fill(&self, plan: &Plan, row: u64, out: &mut [u8], room: &mut Vec<u8>) -> Result<()> {
-        // Errors tell where the row is stored.
+        // Errors give the row's index in the stored arrays.
         let row = plan.row(self.first + (row - self.rows.start));
         let filled = self.layout.convert_row(&self.chunks, row - self.band.first, out, room);
         filled.map_err(|(element, why)| {

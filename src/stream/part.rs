@@ -9,7 +9,7 @@ use crate::extent::to_usize;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ChunkPart(pub(super) [Range<u64>; AXES]);
 
-/// The bytes of a part of a chunk.
+/// The bytes of the held part of a chunk.
 pub(super) struct HeldChunk<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) part: &'a ChunkPart,
@@ -24,7 +24,7 @@ impl ChunkPart {
         self.0.iter().fold(1, |product, range| product.saturating_mul(range.end - range.start))
     }
 
-    /// The least part that has both.
+    /// Returns the smallest part that contains both parts.
     pub(super) fn with(&self, other: &Self) -> Self {
         Self(std::array::from_fn(|axis| {
             let (a, b) = (&self.0[axis], &other.0[axis]);
@@ -32,14 +32,14 @@ impl ChunkPart {
         }))
     }
 
-    /// The place in it of an element of the chunk.
+    /// Returns the index within the part of an element of the chunk.
     fn place(&self, at: &[u64; AXES]) -> usize {
         let along = self.0.iter().zip(at);
         to_usize(along.fold(0, |place, (range, at)| place * (range.end - range.start) + (at - range.start)))
     }
 
-    /// Leaves of its `bytes`, with elements of so many, those of a part of it. Into memory of their own: a heap has no use for what is freed
-    /// at the end of a chunk, where the next one does not fit.
+    /// Reduces `bytes`, the part's elements of `size` bytes each, to those of a smaller part. Copies them to new memory, because
+    /// shrinking in place would leave gaps in the heap that are too small for the next chunk.
     pub(super) fn cut(&self, bytes: &mut Vec<u8>, to: &Self, size: usize) {
         if self == to {
             return;
@@ -66,7 +66,7 @@ impl ChunkPart {
 }
 
 impl<'a> HeldChunk<'a> {
-    /// Neighbouring elements of the chunk from one on, each of so many bytes.
+    /// Returns `len` consecutive elements of the chunk, starting at `at`, each of `size` bytes.
     pub(super) fn run(&self, at: &[u64; AXES], len: usize, size: usize) -> &'a [u8] {
         &self.bytes[self.part.place(at) * size..][..len * size]
     }

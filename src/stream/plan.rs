@@ -11,55 +11,56 @@ use crate::{ChunkedArray, Error, Result};
 
 const OP: &str = "stream";
 
-/// Most chunks of an array along an axis; a claim above it is taken for damage.
+/// The maximum number of chunks of an array along an axis; metadata that claim more are taken to be damaged.
 pub const MAX_CHUNKS: u64 = 1 << 20;
 
-/// Most times that a halo goes around an axis: each of them is gone through.
+/// The maximum number of times that a halo wraps around an axis, since each wrap is processed separately.
 const MAX_WRAPS: u64 = 1 << 10;
 
-/// Bytes that keeping track of a chunk takes, from the task that decodes it to its place among the decoded.
+/// The bytes of bookkeeping for a chunk, from its decoding task to its entry among the decoded chunks.
 pub(super) const TRACKING: u64 = 384;
 
-/// Bytes for each chunk, held or not: whether it was read, and which boxes need it.
+/// The bytes of bookkeeping for each chunk, held or not: whether it was read, and which boxes need it.
 const SCHEDULED: u64 = 64;
 
-/// Arrays of 1 to 5 axes, appended along the first, in boxes: of the selected rows and columns, which are those of the first
-/// and the second axis.
+/// A plan of a pass: arrays of 1 to 5 axes, concatenated along the first, are read in boxes of selected rows (elements of the first axis)
+/// and selected columns (elements of the second axis).
 ///
-/// Rows and columns are known by their numbers among the selected. Chunks without one of them are not read. A box is staged as its
-/// rows, each of which is what its elements are converted to.
+/// Rows and columns are identified by their indices among the selected ones. Chunks without a selected row or column are not read. A box
+/// is staged row by row, as the converted elements of each row.
 #[derive(Debug)]
 pub struct Plan {
     arrays: Vec<Arc<dyn ChunkedArray>>,
     rows: Arc<Selection>,
-    /// The selected elements of each axis but the first.
+    /// The selected elements of each axis except the first.
     selected: [Arc<Selection>; ACROSS],
     along: [Along; AXES],
     convert: Arc<dyn Convert>,
     bands: Vec<Band>,
-    /// For each array the chunks along the axes but the first that are read.
+    /// For each array, the indices of the chunks that are read, along each axis except the first.
     across: Vec<[Vec<u64>; ACROSS]>,
-    /// Most bytes that reading one chunk takes besides the chunk: what is fetched, and what decoding it takes.
+    /// The maximum number of bytes that reading one chunk takes in addition to the chunk: its fetched bytes, and scratch memory of the
+    /// decoding.
     scratch: u64,
-    /// The fetched bytes among these, and the number of chunks that should be fetched at once, ahead of their decoding.
+    /// The part of `scratch` for fetched bytes, and the number of chunks to fetch concurrently, ahead of their decoding.
     fetched: u64,
     fetches: u64,
-    /// Bytes of the lists of bands, of pieces and of chunks, and of what is cut from a chunk.
+    /// The bytes of the lists of bands, pieces and chunks, and of the copy that is made when a chunk is cut.
     lists: u64,
-    /// True where boxes have halos: then elements of a chunk that no box needs any more are freed before its others.
+    /// True if boxes have halos. Parts of a chunk that no box needs any more are then freed before the rest of the chunk.
     is_cut: bool,
 }
 
-/// The amounts that a pass may have under way at once.
+/// The amounts of work that a pass may have in progress at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AtOnce {
-    /// Chunks that are decoded.
+    /// The number of chunks being decoded.
     pub(crate) decoders: usize,
-    /// Threads that do nothing but fetch; none where the thread that decodes a chunk fetches it.
+    /// The number of threads dedicated to fetching; 0 if the decoding thread fetches its own chunk.
     pub(crate) fetches: usize,
-    /// Chunks that are fetched or being fetched, those that are decoded among them, where chunks are fetched ahead.
+    /// The number of chunks that are being fetched, are fetched or are being decoded, if chunks are fetched ahead.
     pub(crate) fetched: usize,
-    /// Most bytes of decoded chunks.
+    /// The maximum number of bytes of decoded chunks.
     pub(crate) bytes: u64,
 }
 
@@ -67,32 +68,33 @@ pub(crate) struct AtOnce {
 #[derive(Clone, Debug)]
 pub(crate) struct Band {
     pub(crate) array: usize,
-    /// Index along the first axis of the chunk grid.
+    /// The band's index along the first axis of the chunk grid.
     pub(crate) chunk_row: u64,
-    /// The row of the appended list that the chunks start with.
+    /// The first row of the band's chunks, as an index into the concatenated arrays.
     pub(super) first: u64,
-    /// The selected rows that they hold.
+    /// The selected rows that the band holds.
     pub(crate) rows: Range<u64>,
-    /// Bytes of those of its decoded chunks that a box needs at most, and of what keeps track of them.
+    /// The maximum number of bytes of the band's decoded chunks that one box needs, including their bookkeeping.
     pub(crate) bytes: u64,
-    /// The bytes among these that keep track of chunks; and the most bytes that a row takes, if no more is held of each than a box needs.
+    /// The part of `bytes` for bookkeeping; and the maximum number of bytes of a row, if only the part of each chunk that a box needs is
+    /// held.
     tracking: u64,
     row_bytes: u64,
-    /// Bytes of all bands before it.
+    /// The number of bytes of all bands before this one.
     before: u64,
-    /// The number of its first chunk among all that are read.
+    /// The number of the band's first chunk among all chunks that are read.
     pub(super) chunk: usize,
 }
 
 impl Plan {
-    /// Plans blocks of `block_rows` of the selected `rows` of `arrays`: boxes of full width, of the selected `columns` or of all.
-    /// `convert` says what elements become.
+    /// Plans blocks of `block_rows` of the selected `rows` of `arrays`, with the selected `columns`, or with all if `columns` is `None`.
+    /// `convert` defines the conversion of elements.
     ///
     /// # Cost
-    /// As [`new`](Self::new).
+    /// See [`new`](Self::new).
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// See [`new`](Self::new).
     pub fn of_rows(
         arrays: Vec<Arc<dyn ChunkedArray>>,
         rows: Arc<Selection>,
@@ -103,17 +105,17 @@ impl Plan {
         Self::new(arrays, rows, columns, convert, &[Along::each(block_rows)])
     }
 
-    /// Plans boxes of the selected `rows` and `columns` of `arrays`, which agree in all but the first extent; without `columns`, of all.
-    /// `convert` says what elements become, `along` how boxes lie along each axis; axes that it does not have are whole.
+    /// Plans boxes of the selected `rows` and `columns` of `arrays`, whose shapes may differ only in the first extent; `None` selects all
+    /// columns. `convert` defines the conversion of elements, `along` the boxes along each axis; further axes are not divided.
     ///
     /// # Cost
-    /// Reads nothing. Holds some 100 bytes for each chunk along the first axis, and [what the selections do](Selection::bytes).
+    /// Reads nothing. Holds some 100 bytes for each chunk along the first axis, and [the memory of the selections](Selection::bytes).
     ///
     /// # Errors
-    /// [`Error::Shape`] when they do not agree, or have no axes or more than five; [`Error::Argument`] for rows or columns that
-    /// the arrays do not have, for boxes that are empty or too large to count, that have more axes than the arrays, that end before
-    /// they begin, or halos that wrap an axis more than 1024 times; [`Error::Store`] for a type that `convert` does not take,
-    /// and for more chunks along the first axis than are believed.
+    /// [`Error::Shape`] when the arrays' shapes do not agree, or have no axes or more than five; [`Error::Argument`] for rows or columns
+    /// that the arrays do not have, for boxes that are empty, are too large to count, have more axes than the arrays, or end before they
+    /// begin, and for halos that wrap an axis more than 1024 times; [`Error::Store`] for a type that `convert` does not accept, and for
+    /// more than `MAX_CHUNKS` chunks along an axis.
     pub fn new(
         arrays: Vec<Arc<dyn ChunkedArray>>,
         rows: Arc<Selection>,
@@ -163,7 +165,7 @@ impl Plan {
         plan.fetched = most(|array| array.fetched_bytes());
         plan.scratch = plan.fetched.saturating_add(most(|array| array.scratch_bytes()));
         if plan.is_cut {
-            // A chunk is whole until it is decoded, and one at a time is cut while boxes use it.
+            // A chunk is whole until it is decoded, and one chunk at a time is cut while boxes use it.
             plan.scratch = plan.scratch.saturating_add(most(decoded_bytes));
             plan.lists = plan.lists.saturating_add(most(decoded_bytes) / 4 * 3);
         }
@@ -171,7 +173,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The bands that have selected rows, and what is read across them.
+    /// Finds the bands that have selected rows, and the chunks that are read along the other axes.
     fn find_bands(&mut self) -> Result<()> {
         let (mut start, mut before, mut pieces, mut chunk) = (0u64, 0u64, 0u64, 0usize);
         for (i, array) in self.arrays.iter().enumerate() {
@@ -228,12 +230,12 @@ impl Plan {
         Ok(())
     }
 
-    /// The number of selected rows.
+    /// Returns the number of selected rows.
     pub fn rows(&self) -> u64 {
         self.rows.len()
     }
 
-    /// The row of the appended list that is the selected one of that number.
+    /// Returns the index, in the concatenated arrays, of the selected row `number`.
     ///
     /// # Panics
     /// When `number` is not below [`rows`](Self::rows).
@@ -241,7 +243,7 @@ impl Plan {
         self.rows.place(number)
     }
 
-    /// The array that the selected row of that number is in.
+    /// Returns the array that holds the selected row `number`.
     ///
     /// # Panics
     /// When `number` is not below [`rows`](Self::rows).
@@ -250,22 +252,22 @@ impl Plan {
         self.array(self.bands[self.bands.partition_point(|band| band.rows.end <= number)].array)
     }
 
-    /// Bytes that the selection holds.
+    /// Returns the number of bytes of memory that the selections hold.
     pub fn selection_bytes(&self) -> u64 {
         self.rows.bytes() + self.selected[0].bytes()
     }
 
-    /// Rows of a box but for the last, without its halo.
+    /// Returns the number of rows of a box without its halo; the last box may have fewer.
     pub fn block_rows(&self) -> u64 {
         self.along[0].size
     }
 
-    /// The number of arrays.
+    /// Returns the number of arrays.
     pub fn arrays(&self) -> usize {
         self.arrays.len()
     }
 
-    /// One of the arrays.
+    /// Returns the array at `index`.
     ///
     /// # Panics
     /// When `index` is not below [`arrays`](Self::arrays).
@@ -273,7 +275,7 @@ impl Plan {
         &self.arrays[index]
     }
 
-    /// The chunks of an array along the axes but the first that are read.
+    /// Returns the indices of an array's chunks that are read, along each axis except the first.
     pub(super) fn across(&self, array: usize) -> &[Vec<u64>; ACROSS] {
         &self.across[array]
     }
@@ -286,40 +288,40 @@ impl Plan {
         &self.bands
     }
 
-    /// Most elements of a box along each axis, its halo among them.
+    /// Returns the maximum number of elements of a box along each axis, including its halo.
     pub(crate) fn box_shape(&self) -> Vec<u64> {
         let axes = self.arrays[0].shape().len();
         (0..axes).map(|axis| self.along[axis].most(self.extent(axis))).collect()
     }
 
-    /// Bytes of a row of the widest box as staged.
+    /// Returns the number of bytes of a row of the widest box as staged.
     pub fn row_bytes(&self) -> u64 {
         let most = |axis: usize| self.along[axis].most(self.extent(axis));
         self.convert.bytes((1..AXES).map(most).product())
     }
 
-    /// Bytes of the largest box as staged.
+    /// Returns the number of bytes of the largest box as staged.
     pub fn block_bytes(&self) -> u64 {
         self.staged_bytes(self.block_rows())
     }
 
-    /// Bytes of a box of so many rows, at least one, or of all if there are fewer, as staged.
+    /// Returns the number of bytes, as staged, of a box of `rows` rows (at least one, and at most all rows).
     pub fn staged_bytes(&self, rows: u64) -> u64 {
         Along { size: rows.max(1), ..self.along[0] }.most(self.rows()).saturating_mul(self.row_bytes())
     }
 
-    /// Least bytes that a pass takes: the decoded chunks of any one box, what decoding one of them takes besides, and the
-    /// lists of what is read.
+    /// Returns the minimum number of bytes that a pass takes: for the decoded chunks of any one box, for scratch memory to decode a
+    /// chunk, and for the lists of what is read.
     pub fn largest_need(&self) -> u64 {
         self.largest_need_of(self.block_rows())
     }
 
-    /// Least bytes that a pass takes in boxes of so many rows, at least one.
+    /// Returns the minimum number of bytes that a pass takes in boxes of `rows` rows (at least one).
     pub fn largest_need_of(&self, rows: u64) -> u64 {
         self.chunks_of_box(rows).saturating_add(self.scratch).saturating_add(self.lists)
     }
 
-    /// Most bytes of decoded chunks that are held for any one box of so many rows, at least one.
+    /// Returns the maximum number of bytes of decoded chunks that are held for any one box of `rows` rows (at least one).
     pub(super) fn chunks_of_box(&self, rows: u64) -> u64 {
         let along = Along { size: rows.max(1), ..self.along[0] };
         let cut = |(band, rows): (usize, Range<u64>)| {
@@ -330,7 +332,7 @@ impl Plan {
             if let (true, [array]) = (self.is_cut && along.edge == Edge::Clip, &self.arrays[..])
                 && self.rows() == array.shape()[0]
             {
-                // Neighbouring rows of chunks alike, of which boxes may be millions.
+                // All rows of chunks are alike and adjacent here, so this avoids a list of bands for each of perhaps millions of boxes.
                 let mut spans = along.spans(self.rows(), &along.core(self.rows(), number));
                 let span = spans.next().unwrap_or(0..0);
                 let bands = self.bands_of(&span);
@@ -347,12 +349,12 @@ impl Plan {
         if self.is_cut || along.halo != [0; 2] || boxes <= self.bands.len() as u64 {
             return (0..boxes).map(need).max().unwrap_or(0);
         }
-        // A box within a band needs no more than the one in which the band begins, and boxes may be many.
+        // A box within a band needs no more than the box in which the band begins, so only these are checked: there may be many boxes.
         let begins = |band: &Band| band.rows.start.saturating_sub(along.within[0]) / along.size;
         self.bands.iter().map(begins).filter(|number| *number < boxes).map(need).max().unwrap_or(0)
     }
 
-    /// The bands that hold any of the rows of a box, and of each the rows of its chunks that the box needs.
+    /// Returns the bands that hold any row of a box, with the rows of each band's chunks that the box needs.
     pub(super) fn rows_of(&self, along: &Along, number: u64) -> Vec<(usize, Range<u64>)> {
         let mut bands: Vec<(usize, Range<u64>)> = Vec::new();
         for span in along.spans(self.rows(), &along.core(self.rows(), number)) {
@@ -376,29 +378,30 @@ impl Plan {
         bands
     }
 
-    /// True where elements of a chunk that no box needs any more are freed before its others.
+    /// True if parts of a chunk that no box needs any more are freed before the rest of the chunk.
     pub(super) fn is_cut(&self) -> bool {
         self.is_cut
     }
 
-    /// Bytes of a range of bands.
+    /// Returns the number of bytes of a range of bands.
     fn bytes(&self, bands: Range<usize>) -> u64 {
         let Some(last) = self.bands[bands.clone()].last() else { return 0 };
         last.before.saturating_add(last.bytes) - self.bands[bands.start].before
     }
 
-    /// Bytes beyond [`largest_need`](Self::largest_need) that keep so many threads busy: room for each to decode in, and to decode ahead.
+    /// Returns the bytes beyond [`largest_need`](Self::largest_need) that keep `threads` threads busy: scratch memory for each thread,
+    /// and room to decode ahead.
     pub fn ahead(&self, threads: u64) -> u64 {
         let band = self.bands.iter().map(|band| band.bytes).max().unwrap_or(0);
         let others = self.scratch.saturating_mul(threads.saturating_sub(1));
-        // Decoders get half of what is beyond the least, and chunks that are fetched ahead a quarter.
+        // Decoders get half of the bytes beyond the minimum, and chunks that are fetched ahead get a quarter.
         let bands =
             band.saturating_mul(threads.saturating_mul(2).saturating_add(2).saturating_add(self.fetches));
         let fetched = self.fetches.saturating_mul(self.fetched);
         bands.max(others).saturating_add(others).saturating_add(fetched).max(fetched.saturating_mul(4))
     }
 
-    /// The amounts that a pass in boxes of `rows` rows may have under way on `threads` threads within `bytes` bytes.
+    /// Returns the amounts that a pass in boxes of `rows` rows may have in progress on `threads` threads within `bytes` bytes.
     pub(crate) fn at_once(&self, threads: usize, rows: u64, bytes: u64) -> AtOnce {
         let spare = bytes.saturating_sub(self.largest_need_of(rows));
         let within = |share: u64, unit: u64, most: u64| share.checked_div(unit).unwrap_or(u64::MAX).min(most);
@@ -414,7 +417,7 @@ impl Plan {
         }
     }
 
-    /// The elements of each box along each axis without its halo, by numbers among the selected, in C order.
+    /// Returns the core of each box in C order: its range along each axis, without its halo, as indices among the selected elements.
     pub fn boxes(&self) -> impl Iterator<Item = Vec<Range<u64>>> {
         let axes = self.arrays[0].shape().len();
         let counts: [u64; AXES] = std::array::from_fn(|axis| match axis {
@@ -441,24 +444,24 @@ impl Plan {
         &self.along[axis]
     }
 
-    /// Elements along an axis that are selected.
+    /// Returns the number of selected elements along an axis.
     pub(super) fn extent(&self, axis: usize) -> u64 {
         if axis == 0 { self.rows() } else { self.selected[axis - 1].len() }
     }
 
-    /// Boxes along an axis but the first: one of none, if it has no elements.
+    /// Returns the number of boxes along an axis except the first; an axis without elements has one empty box.
     pub(super) fn count(&self, axis: usize) -> u64 {
         self.along[axis].count(self.extent(axis)).max(1)
     }
 
-    /// The pieces of a box along an axis but the first.
+    /// Returns the pieces of a box along an axis except the first.
     pub(super) fn pieces(&self, array: usize, axis: usize, number: u64) -> Pieces {
         let (along, extent) = (&self.along[axis], self.extent(axis));
         let spans = along.spans(extent, &along.core(extent, number));
         Pieces::new(&self.selected[axis - 1], spans, padded(self.arrays[array].chunk_shape())[axis])
     }
 
-    /// The bands that hold any of the rows of a box, its halo among them: ranges in ascending order, apart from each other.
+    /// Returns the bands that hold any row of a box or its halo, as disjoint ranges in ascending order.
     pub(super) fn needed(&self, along: &Along, number: u64) -> Vec<Range<usize>> {
         let spans = along.spans(self.rows(), &along.core(self.rows(), number));
         let mut bands: Vec<Range<usize>> = spans.map(|rows| self.bands_of(&rows)).collect();
@@ -473,7 +476,7 @@ impl Plan {
         merged
     }
 
-    /// The bands that hold any of the rows.
+    /// Returns the bands that hold any of these rows.
     pub(super) fn bands_of(&self, rows: &Range<u64>) -> Range<usize> {
         let first = self.bands.partition_point(|band| band.rows.end <= rows.start);
         let end = self.bands.partition_point(|band| band.rows.start < rows.end);
@@ -481,7 +484,7 @@ impl Plan {
     }
 }
 
-/// Refuses an array that has not the axes of the first, or no chunks.
+/// Refuses an array whose extents after the first axis differ from those of `first`, or that has empty chunks.
 fn check(array: &dyn ChunkedArray, first: &dyn ChunkedArray) -> Result<()> {
     let (shape, chunk) = (array.shape(), array.chunk_shape());
     let rest = |shape: &[u64]| shape.get(1..).map(<[u64]>::to_vec);
@@ -497,7 +500,7 @@ fn check(array: &dyn ChunkedArray, first: &dyn ChunkedArray) -> Result<()> {
     Ok(())
 }
 
-/// The boxes along every axis.
+/// Returns the boxes along every axis.
 fn boxes(given: &[Along], axes: usize, extents: [u64; AXES]) -> Result<[Along; AXES]> {
     let refuse = |why: String| Err(Error::argument(OP, "boxes", why));
     if given.len() > axes {
@@ -533,13 +536,13 @@ fn boxes(given: &[Along], axes: usize, extents: [u64; AXES]) -> Result<[Along; A
     Ok(along)
 }
 
-/// Bytes of a decoded chunk.
+/// Returns the number of bytes of a decoded chunk.
 pub(super) fn decoded_bytes(array: &dyn ChunkedArray) -> u64 {
     let size = array.dtype().size() as u64;
     array.chunk_shape().iter().fold(size, |bytes, &extent| bytes.saturating_mul(extent))
 }
 
-/// An extent for each axis; 1 for those that are not there.
+/// Returns an extent for each axis; 1 for axes that the array lacks.
 pub(super) fn padded(shape: &[u64]) -> [u64; AXES] {
     std::array::from_fn(|axis| shape.get(axis).copied().unwrap_or(1))
 }
@@ -566,7 +569,7 @@ mod tests {
         .unwrap()
     }
 
-    /// The least that a pass takes is that of the block with the most bands, whatever chunks and blocks are.
+    /// The minimum for a pass is that of the block with the most bands, whatever the chunks and blocks are.
     #[test]
     fn least_memory_is_that_of_some_block() {
         let lists: [&[(u64, u64)]; 6] = [
@@ -591,7 +594,7 @@ mod tests {
         }
     }
 
-    /// Boxes of no rows count as those of one, and of rows that are not there nothing is told.
+    /// Boxes of 0 rows count as boxes of one row, and a row beyond the end panics.
     #[test]
     fn rows_that_are_not_there() {
         let plan = plan(&[(10, 4), (5, 4)], 4);
@@ -604,7 +607,7 @@ mod tests {
         assert_eq!(message.downcast_ref::<String>().unwrap(), "row 15 of 15 that are selected");
     }
 
-    /// The array has 5 columns in chunks of 2, three a band.
+    /// The array has 5 columns in chunks of 2, so a band has three chunks.
     #[test]
     fn memory_is_shared_by_decoders_and_chunks() {
         let mut plan = plan(&[(100, 10)], 10);
@@ -623,7 +626,7 @@ mod tests {
             let left = bytes - 1000 * most as u64 - plan.lists;
             assert_eq!(decoders(&plan, 4, 10, bytes), (most, left), "{more}");
         }
-        // All threads decode if there is memory for all.
+        // All threads decode if there is enough memory for all of them.
         for scratch in [1, 1000, 1 << 20] {
             plan.scratch = scratch;
             for rows in [10, 40] {

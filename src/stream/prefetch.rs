@@ -1,4 +1,4 @@
-//! Chunks that are read ahead and held, bounded in bytes.
+//! Chunks that are read ahead and held, with a bound on their bytes.
 
 use std::{
     collections::{HashMap, VecDeque, hash_map::Entry},
@@ -17,30 +17,30 @@ use super::{
 };
 use crate::{Cancel, DecodedChunk, Error, Result};
 
-/// Decodes the chunks of a schedule in order on a pool, and keeps what later boxes need of each.
+/// Decodes the chunks of a schedule in order on a pool, and keeps the part of each chunk that later boxes need.
 #[derive(Debug)]
 pub(super) struct Prefetch<'a> {
     plan: &'a Plan,
     schedule: Schedule,
     pool: Arc<ThreadPool>,
-    /// Most bytes of decoded chunks, unless one box needs more.
+    /// The maximum number of bytes of decoded chunks, unless a single box needs more.
     bytes: u64,
     stages: Arc<Stages>,
-    /// True where chunks are fetched on threads that do nothing else.
+    /// True if chunks are fetched on dedicated threads.
     ahead: bool,
     held: u64,
-    /// The first step of which chunks may not have been started, and where it was looked up these.
+    /// The first step whose chunks were not looked up yet, and the chunks that were looked up but not started, each with its step.
     next: u64,
     waiting: VecDeque<(u64, usize)>,
-    /// Chunks that were started and are held.
+    /// The chunks that were started and are still held.
     slots: HashMap<Key, Slot>,
-    /// The number of chunks that have not come.
+    /// The number of started chunks that have not arrived.
     coming: usize,
     /// For each chunk, true once it was started.
     seen: Vec<bool>,
-    /// Digests of the chunks that came, where these are asked for.
+    /// The digests of the chunks that arrived, if digests were requested.
     pub(super) digests: Option<Digests>,
-    /// Set when the pass ends early, so that what is queued is not decoded.
+    /// A flag that is set when the pass ends early, so that queued chunks are not decoded.
     stop: Cancel,
     cancel: Cancel,
     sender: mpsc::Sender<Decoded>,
@@ -49,18 +49,18 @@ pub(super) struct Prefetch<'a> {
 
 #[derive(Debug)]
 struct Slot {
-    /// None while it is on its way.
+    /// The bytes of the chunk; `None` until it arrives.
     chunk: Option<Result<Vec<u8>>>,
     array: usize,
-    /// The parts of it that are held, each until a step.
+    /// The parts of the chunk that are held, each until a certain step.
     parts: Parts,
     bytes: u64,
-    /// True where it was read before.
+    /// True if the chunk was read before.
     again: bool,
 }
 
 impl<'a> Prefetch<'a> {
-    /// A prefetch for a pass in boxes of `rows` rows, without those that are left out.
+    /// Makes a prefetch for a pass in boxes of `rows` rows, without the boxes marked in `left_out`.
     pub(super) fn new(
         plan: &'a Plan,
         pool: Arc<ThreadPool>,
@@ -114,7 +114,7 @@ impl<'a> Prefetch<'a> {
                 self.take(key, result, stats);
             }
             self.cancel.check()?;
-            // The error of a chunk is told when the chunk is needed, so that errors come in order.
+            // The error of a chunk is returned only when the chunk is needed, so that errors come in order.
             if let Some(Slot { chunk: Some(result @ Err(_)), .. }) = self.slots.get_mut(&key) {
                 let (array, index) = self.plan.chunk(chunk);
                 let why = "could not be read before, which ended the pass";
@@ -125,7 +125,7 @@ impl<'a> Prefetch<'a> {
         Ok(())
     }
 
-    /// Keeps a chunk that came.
+    /// Stores a chunk that arrived.
     fn take(&mut self, key: Key, result: Result<(DecodedChunk, u64)>, stats: &mut StreamStats) {
         self.coming -= 1;
         let Some(slot) = self.slots.get_mut(&key) else { return };
@@ -142,14 +142,14 @@ impl<'a> Prefetch<'a> {
         }));
     }
 
-    /// The part that is held of a chunk that was waited for, in the strip of a step.
+    /// Returns the held part of a chunk that was waited for, in the strip of a step.
     pub(super) fn chunk(&self, step: u64, chunk: usize) -> Option<HeldChunk<'_>> {
         let slot = self.slots.get(&(self.schedule.strip(step), chunk))?;
         let (_, part) = slot.parts.last()?;
         Some(HeldChunk { bytes: slot.chunk.as_ref()?.as_deref().ok()?, part })
     }
 
-    /// Starts the chunks of all boxes up to that of a step, and further ones while there is room.
+    /// Starts the chunks of all boxes up to that of `step`, and further chunks while memory allows.
     fn start(&mut self, step: u64) {
         loop {
             let Some(&(first, chunk)) = self.waiting.front() else {
@@ -193,7 +193,7 @@ impl<'a> Prefetch<'a> {
         self.stages.start(&self.pool, job, self.ahead);
     }
 
-    /// Frees of the chunks of a step's box what no later one of its strip needs.
+    /// Frees the parts of a step's chunks that no later box of its strip needs.
     pub(super) fn release(&mut self, step: u64, chunks: &[usize]) {
         for &chunk in chunks {
             let key = (self.schedule.strip(step), chunk);
@@ -220,7 +220,7 @@ impl Drop for Prefetch<'_> {
         let started = Instant::now();
         self.stop.cancel();
         self.stages.close();
-        // Chunks in flight hold memory until they end; a second bounds the wait for one that hangs.
+        // Chunks in flight hold memory until they end; a chunk that hangs delays this by at most a second.
         while self.coming > 0 && started.elapsed().as_secs() < 1 {
             if self.receiver.recv_timeout(std::time::Duration::from_millis(100)).is_ok() {
                 self.coming -= 1;
@@ -242,14 +242,14 @@ mod tests {
 
     const FETCHED: usize = 1000;
 
-    /// Storage that takes its time: how many of its chunks are in each step, and the most there were.
+    /// An array with slow storage, which counts the chunks that are in each stage now, and their maximum.
     #[derive(Debug)]
     struct Late {
         array: MemoryArray,
         fetches: usize,
         broken: fn(&[u64]) -> bool,
         panics: bool,
-        /// Bytes that its decoded chunks lack.
+        /// The number of bytes by which its decoded chunks are too short.
         short: usize,
         now: [AtomicUsize; 3],
         most: [AtomicUsize; 3],
@@ -302,7 +302,7 @@ mod tests {
         fn fetch(&self, index: &[u64]) -> Result<FetchedChunk> {
             self.enter(FETCHING);
             self.enter(HELD);
-            // Several are under way at once only where each takes a while.
+            // Fetches overlap only if each of them takes a while.
             let millis = if self.fetches > 1 { 10 } else { 1 };
             std::thread::sleep(std::time::Duration::from_millis(millis));
             self.leave(FETCHING);
@@ -346,7 +346,7 @@ mod tests {
         Ok(all)
     }
 
-    /// However many are fetched at once, and whatever the budget: the same rows, and never more than was planned of either step.
+    /// For any number of concurrent fetches and any budget, the rows are the same, and neither stage exceeds its planned number.
     #[test]
     fn both_steps_keep_to_their_bounds() {
         let device = Device::cpu();
@@ -369,7 +369,7 @@ mod tests {
                 );
                 assert!(array.now.iter().all(|now| now.load(SeqCst) == 0), "{case}");
             }
-            // With memory enough, as many as were asked for: the bands that are started hold two chunks each.
+            // With enough memory, all requested fetches run concurrently: the bands that are started hold two chunks each.
             assert!(array.most(FETCHING) >= fetches, "{fetches}: {:?}", array.most);
         }
     }
@@ -413,7 +413,7 @@ mod tests {
         assert!(error.contains("late: chunk [0, 0]: was decoded to 15 bytes, expected 16"), "{error}");
     }
 
-    /// A consumer that goes leaves nobody waiting: the threads that fetch end.
+    /// When the consumer is dropped, the fetching threads end.
     #[test]
     fn a_pass_that_is_dropped_ends_its_threads() {
         let device = Device::cpu();

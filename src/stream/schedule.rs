@@ -1,4 +1,4 @@
-//! In which order boxes are gone through, and how long what of each chunk is held for them.
+//! The order in which boxes are processed, and the time for which each part of a chunk is held.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -13,17 +13,17 @@ use super::{
 };
 use crate::{Cancel, Result};
 
-/// The boxes of a pass, in the order of its steps; some steps have none.
+/// The boxes of a pass, in the order of its steps; some steps have no box.
 ///
-/// Chunks are held within a strip of boxes alone, each from the first box that needs it to the last. Those that several strips need are read
-/// for each of them.
+/// Chunks are held only within a strip of boxes, each from the first box that needs it to the last. Chunks that several strips need are
+/// read for each of these strips.
 #[derive(Debug)]
 pub(super) struct Schedule {
     along: Along,
-    /// Boxes along each axis.
+    /// The number of boxes along each axis.
     counts: [u64; AXES],
     strips: Strips,
-    /// For each box, true where it is left out; empty where none is.
+    /// For each box, true if it is left out; empty if no box is left out.
     left_out: Vec<bool>,
     users: Users,
 }
@@ -31,38 +31,38 @@ pub(super) struct Schedule {
 /// The order of the boxes: strip after strip.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Strips {
-    /// Boxes of a strip along each axis.
+    /// The number of boxes of a strip along each axis.
     size: [u64; AXES],
-    /// The axes in the order in which the boxes of a strip go along them, the last the fastest.
+    /// The axes in the order in which the boxes of a strip are traversed; the last axis varies fastest.
     order: [usize; AXES],
 }
 
-/// A box, by its number along an axis, that needs a chunk.
+/// A box, given by its index along an axis, that needs a chunk.
 #[derive(Debug)]
 struct User {
-    /// The chunk along the axis; the band along the first.
+    /// The index of the chunk along the axis; the band on the first axis.
     chunk: usize,
     number: u64,
-    /// Its elements along the axis that are needed.
+    /// The elements of the chunk along the axis that the box needs.
     range: Range<u64>,
 }
 
-/// Along each axis who needs what, in the order of chunks and of boxes.
+/// The users of the chunks along each axis, sorted by chunk and by box.
 #[derive(Debug)]
 struct Users {
     bands: Vec<User>,
     across: Vec<[Vec<User>; ACROSS]>,
 }
 
-/// Parts of a chunk that are held, each with the last step of a box for which that much is; those for later steps stand first.
+/// The parts of a chunk that are held, each with the last step that needs it; parts for later steps come first.
 pub(super) type Parts = Vec<(u64, ChunkPart)>;
 
 impl Schedule {
-    /// A schedule of a pass in boxes of `rows` rows that holds at most `bytes` bytes of decoded chunks (or what one box needs, if that is
-    /// more), in strips for which the fewest chunks are read. Without the boxes that are `left_out`.
+    /// Schedules a pass in boxes of `rows` rows that holds at most `bytes` bytes of decoded chunks (or the bytes that one box needs, if
+    /// these are more), in strips for which the fewest chunks are read. Boxes marked in `left_out` are skipped.
     ///
     /// # Errors
-    /// [`Error::Cancelled`](crate::Error::Cancelled): boxes and chunks may be millions.
+    /// [`Error::Cancelled`](crate::Error::Cancelled), because there may be millions of boxes and chunks.
     pub(super) fn new(
         plan: &Plan,
         rows: u64,
@@ -75,7 +75,7 @@ impl Schedule {
         let counts = std::array::from_fn(count);
         let users = Users::new(plan, &along, counts, cancel)?;
         let mut candidates = users.strips(plan, counts);
-        // The strips that fit with the fewest reads; else the last, in which each box is a strip.
+        // This takes the strips with the fewest reads that fit, or else the last candidate, in which each box is a strip.
         let strips = candidates.pop().unwrap_or_else(|| Strips::along(0, [1; AXES]));
         let mut schedule = Self { along, counts, strips, left_out, users };
         let bytes = bytes.max(plan.chunks_of_box(rows));
@@ -90,13 +90,14 @@ impl Schedule {
         Ok(schedule)
     }
 
-    /// The number of times that a chunk is read, on average: 1 where the memory is enough.
+    /// Returns the average number of times that a chunk is read: 1 if the memory suffices.
     pub(super) fn times_read(&self, plan: &Plan, cancel: &Cancel) -> Result<f64> {
         let [reads, chunks] = self.reads(plan, u64::MAX, cancel)?.unwrap_or_default();
         Ok(reads as f64 / chunks.max(1) as f64)
     }
 
-    /// The number of reads, and of chunks that are read at least once; `None` where more than `bytes` bytes of them are held.
+    /// Returns the number of reads, and the number of chunks that are read at least once; `None` if more than `bytes` bytes of chunks
+    /// would be held.
     fn reads(&self, plan: &Plan, bytes: u64, cancel: &Cancel) -> Result<Option<[u64; 2]>> {
         let mut seen = vec![false; plan.chunks()];
         let (mut held, mut total, mut reads) = (HashMap::<usize, Parts>::new(), 0u64, 0);
@@ -127,7 +128,7 @@ impl Schedule {
         Ok(Some([reads, seen.iter().filter(|seen| **seen).count() as u64]))
     }
 
-    /// The parts of a chunk that are held from `step` on, that of the first box of its strip that needs it.
+    /// Returns the parts of a chunk that are held from `step` on, which is the step of the first box of its strip that needs the chunk.
     pub(super) fn parts(&self, plan: &Plan, chunk: usize, step: u64) -> Parts {
         let (band, at) = plan.find(chunk);
         let array = plan.bands()[band].array;
@@ -142,7 +143,8 @@ impl Schedule {
             }
         });
         let mut parts = Parts::new();
-        // Begins with the part that the last of these boxes needs. A part that is little more than the one before is not held apart.
+        // This begins with the part that the last of the boxes needs. A part that is only slightly larger than the previous one is merged
+        // with it.
         let mut least = 0;
         for mut left in (0..lists.iter().map(|list| list.len()).product()).rev() {
             let mut place = [0; AXES];
@@ -171,7 +173,7 @@ impl Schedule {
         parts
     }
 
-    /// True where a box is left out.
+    /// True if a box is left out.
     fn is_left_out(&self, place: [u64; AXES]) -> bool {
         let number = place.iter().zip(self.counts).fold(0, |number, (at, count)| number * count + at);
         usize::try_from(number).is_ok_and(|number| self.left_out.get(number) == Some(&true))
@@ -181,7 +183,7 @@ impl Schedule {
         &self.along
     }
 
-    /// The boxes from a step on: the step of each, and its number along each axis.
+    /// Returns the boxes from a step on: the step of each box, and its index along each axis.
     pub(super) fn steps(&self, from: u64) -> impl Iterator<Item = (u64, [u64; AXES])> {
         let strips: u64 =
             self.counts.iter().zip(self.strips.size).map(|(n, size)| n.div_ceil(size)).product();
@@ -192,12 +194,12 @@ impl Schedule {
         places.filter(is_there)
     }
 
-    /// The strip that a step is of.
+    /// Returns the strip that a step belongs to.
     pub(super) fn strip(&self, step: u64) -> u64 {
         step / self.strips.boxes()
     }
 
-    /// The number of a step's box along each axis, which may be beyond the last.
+    /// Returns the index of a step's box along each axis, which may be beyond the last box.
     fn place_within(&self, step: u64) -> [u64; AXES] {
         let Strips { size, order } = &self.strips;
         let (mut strip, mut within, mut place) = (self.strip(step), step % self.strips.boxes(), [0; AXES]);
@@ -213,7 +215,7 @@ impl Schedule {
         place
     }
 
-    /// The step of a box.
+    /// Returns the step of a box.
     fn step(&self, place: [u64; AXES]) -> u64 {
         let Strips { size, order } = &self.strips;
         let strip = (0..AXES).fold(0, |strip, axis| {
@@ -222,7 +224,7 @@ impl Schedule {
         order.iter().fold(strip, |step, &axis| step * size[axis] + place[axis] % size[axis])
     }
 
-    /// The chunks that a box needs.
+    /// Returns the chunks that a box needs.
     pub(super) fn needs(&self, plan: &Plan, [row, across @ ..]: [u64; AXES]) -> Needs {
         let bands: Vec<usize> = plan.needed(&self.along, row).into_iter().flatten().collect();
         let mut pieces: Vec<Option<[Pieces; ACROSS]>> = (0..plan.arrays()).map(|_| None).collect();
@@ -235,33 +237,33 @@ impl Schedule {
     }
 }
 
-/// True where less is held of a chunk after a step.
+/// True if a smaller part of a chunk is held after a step.
 fn is_cut(parts: &Parts, step: u64) -> bool {
     parts.last().is_some_and(|(last, _)| *last <= step)
 }
 
-/// Leaves the parts that are held after a step.
+/// Removes the parts that are no longer held after a step.
 pub(super) fn release(parts: &mut Parts, step: u64) {
     while is_cut(parts, step) {
         parts.pop();
     }
 }
 
-/// The users of a chunk along an axis that are within a range of boxes.
+/// Returns the users of a chunk along an axis that are boxes in the range `within`.
 fn users_within<'a>(users: &'a [User], chunk: usize, within: &Range<u64>) -> &'a [User] {
     let before = |number| users.partition_point(|user| (user.chunk, user.number) < (chunk, number));
     &users[before(within.start)..before(within.end)]
 }
 
 impl Strips {
-    /// Strips of `size` boxes along each axis, in an order in which the place along `slowest` changes least often.
+    /// Makes strips of `size` boxes along each axis, traversed so that the index along `slowest` changes least often.
     fn along(slowest: usize, size: [u64; AXES]) -> Self {
         let mut order = std::array::from_fn(|axis| axis);
         order[..=slowest].rotate_right(1);
         Self { size, order }
     }
 
-    /// Boxes of a strip.
+    /// Returns the number of boxes of a strip.
     fn boxes(&self) -> u64 {
         self.size.iter().product()
     }
@@ -293,7 +295,7 @@ impl Users {
         Ok(Self { bands, across: across.collect() })
     }
 
-    /// The number of reads of chunks along an axis for strips of `size` boxes, for each array.
+    /// Returns, for each array, the number of reads of chunks along an axis in strips of `size` boxes.
     fn reads(&self, plan: &Plan, axis: usize, size: u64) -> Vec<u64> {
         let distinct = |users: &mut dyn Iterator<Item = &User>| {
             let (mut count, mut last) = (0, None);
@@ -311,15 +313,15 @@ impl Users {
         (0..plan.arrays()).map(of_array).collect()
     }
 
-    /// Strips to go through boxes in, those for which the fewest chunks are read first; the last are of one box.
+    /// Returns candidate strips in ascending order of the number of chunks that they read; the last has strips of one box.
     fn strips(&self, plan: &Plan, counts: [u64; AXES]) -> Vec<Strips> {
-        // Along each axis possible sizes, each with the reads of each array.
+        // The candidate sizes along each axis, each with the reads of each array.
         let sizes: [Vec<(u64, Vec<u64>)>; AXES] = std::array::from_fn(|axis| {
             let count = counts[axis].max(1);
             let with_reads = |size| (size, self.reads(plan, axis, size));
             let (one, whole) = (with_reads(1), with_reads(count));
             if one.1 == whole.1 {
-                // Boxes share no chunk along it.
+                // Boxes share no chunk along this axis.
                 return vec![one];
             }
             let parts = iter::successors(Some(2), |parts| {
@@ -355,7 +357,8 @@ impl Users {
 }
 
 impl Plan {
-    /// The number of times that a chunk is decoded, on average, in a pass on so many threads that holds so many bytes of decoded chunks.
+    /// Returns the average number of times that a chunk is decoded in a pass on `threads` threads that holds `bytes` bytes of decoded
+    /// chunks.
     ///
     /// # Errors
     /// [`Error::Cancelled`](crate::Error::Cancelled).
@@ -366,19 +369,19 @@ impl Plan {
     }
 }
 
-/// The chunks that a box needs: bands, and for each of their arrays the pieces along the other axes.
+/// The chunks that a box needs: the bands, and for each array with a band the pieces along the other axes.
 pub(super) struct Needs {
     pub(super) bands: Vec<usize>,
     pub(super) pieces: Vec<Option<[Pieces; ACROSS]>>,
 }
 
 impl Needs {
-    /// The numbers of the chunks.
+    /// Returns the numbers of the chunks.
     pub(super) fn chunks(&self, plan: &Plan) -> impl Iterator<Item = usize> {
         self.bands.iter().flat_map(|&band| self.of_band(plan, band))
     }
 
-    /// The chunks of a band, in C order.
+    /// Returns the numbers of the chunks of a band, in C order.
     pub(super) fn of_band(&self, plan: &Plan, band: usize) -> Vec<usize> {
         let pieces = self.pieces[plan.bands()[band].array].as_ref();
         pieces.map_or_else(Vec::new, |pieces| plan.numbers(band, pieces))

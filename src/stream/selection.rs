@@ -1,31 +1,30 @@
-//! Selections of the rows or columns that take part.
+//! Selections of rows or columns.
 
 use std::ops::Range;
 
 use crate::{Error, Result};
 
-/// Places along an axis, in ascending order, and their numbers among themselves.
+/// Selected positions along an axis, in ascending order, and the index of each among the selected ones.
 ///
-/// 16 bytes for each run of neighbouring places.
+/// Takes 16 bytes for each run of consecutive positions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selection {
-    /// For each run its first place, and the number that is selected before it.
+    /// The first position of each run, and the number of selected positions before the run.
     runs: Vec<[u64; 2]>,
     len: u64,
 }
 
 impl Selection {
-    /// The first so many places.
+    /// Selects the first `len` positions.
     pub fn all(len: u64) -> Self {
         Self { runs: vec![[0, 0]], len }
     }
 
-    /// The places in `ranges`, which are in ascending order; neighbouring ones become one run. Errors name `op`, the operation
-    /// that was given the ranges, and `name`, its argument.
+    /// Selects the positions in `ranges`, which are in ascending order; adjacent ranges become one run. Errors name `op`, the operation
+    /// that received the ranges, and `name`, its argument.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a range that starts before the end of the one before, or that ends
-    /// beyond `extent`.
+    /// [`Error::Argument`] for a range that starts before the end of the previous range, or that ends beyond `extent`.
     pub fn new(
         op: &'static str,
         name: &'static str,
@@ -52,17 +51,17 @@ impl Selection {
         Ok(Self { runs, len })
     }
 
-    /// True where none is selected.
+    /// True if no position is selected.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The number of selected places.
+    /// Returns the number of selected positions.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// The place of that number.
+    /// Returns the selected position with index `number`.
     ///
     /// # Panics
     /// When `number` is not below [`len`](Self::len).
@@ -73,12 +72,12 @@ impl Selection {
         first + (number - before)
     }
 
-    /// The place after the last; 0 where there is none.
+    /// Returns the position after the last selected one; 0 if none is selected.
     pub(super) fn end(&self) -> u64 {
         self.ranges().last().map_or(0, |range| range.end)
     }
 
-    /// The number of selected places before `place`.
+    /// Returns the number of selected positions before `place`.
     pub fn before(&self, place: u64) -> u64 {
         let run = self.runs.partition_point(|[first, _]| *first <= place);
         let Some([first, before]) = run.checked_sub(1).map(|run| self.runs[run]) else { return 0 };
@@ -86,13 +85,13 @@ impl Selection {
         end.min(before + (place - first))
     }
 
-    /// The runs.
+    /// Returns the runs of consecutive selected positions.
     pub fn ranges(&self) -> impl Iterator<Item = Range<u64>> {
         let ends = self.runs.iter().skip(1).map(|[_, before]| *before).chain([self.len]);
         self.runs.iter().zip(ends).map(|([first, before], end)| *first..first + (end - before))
     }
 
-    /// The places of the selected `numbers`; there are none from [`len`](Self::len) on.
+    /// Returns the selected positions with indices in `numbers`, as ranges; indices from [`len`](Self::len) on are ignored.
     pub fn places(&self, numbers: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let run = self.runs.partition_point(|[_, before]| *before <= numbers.start).saturating_sub(1);
         let runs = self.runs[run.min(self.runs.len())..].iter().enumerate();
@@ -103,7 +102,7 @@ impl Selection {
         })
     }
 
-    /// Bytes that it holds.
+    /// Returns the bytes of memory that the selection takes.
     pub fn bytes(&self) -> u64 {
         size_of_val(self.runs.as_slice()) as u64
     }

@@ -1,4 +1,4 @@
-//! Fetching chunks and decoding them on threads, each at most some at once.
+//! Fetches and decodes chunks on threads, with a bound on how many are in each stage at once.
 
 use std::{
     collections::VecDeque,
@@ -16,21 +16,21 @@ use super::{
 };
 use crate::{Cancel, ChunkedArray, DecodedChunk, Error, FetchedChunk, Result};
 
-/// A chunk of a strip of boxes: the strip, and the chunk's number.
+/// The key of a chunk in a strip of boxes: the strip, and the chunk's number.
 pub(super) type Key = (u64, usize);
 
-/// A chunk's key, and the part that was asked for with the digest of the whole.
+/// A chunk's key, and the requested part of the chunk with the digest of the whole chunk.
 pub(super) type Decoded = (Key, Result<(DecodedChunk, u64)>);
 
-/// One chunk on its way.
+/// A chunk that is being fetched or decoded.
 pub(super) struct Job {
     pub(super) array: Arc<dyn ChunkedArray>,
     pub(super) index: Vec<u64>,
     pub(super) key: Key,
-    /// The part that is wanted.
+    /// The requested part of the chunk.
     pub(super) part: ChunkPart,
     pub(super) digested: bool,
-    /// Either means that nobody waits for it.
+    /// Flags of which either means that the result is no longer needed.
     pub(super) stops: [Cancel; 2],
     pub(super) sender: mpsc::Sender<Decoded>,
 }
@@ -61,43 +61,43 @@ impl Job {
         })
     }
 
-    /// A panic on the pool's thread would abort the process.
+    /// Catches panics, since a panic on the pool's thread would abort the process.
     fn unwinding<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let panicked = |_| Err(Error::chunk(self.array.name(), &self.index, "decoding panicked"));
         catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(panicked)
     }
 
     fn send(self, result: Result<(DecodedChunk, u64)>) {
-        // If the consumer is gone, nobody minds.
+        // An error of sending is ignored: it means that the receiver is gone.
         let _ = self.sender.send((self.key, result));
     }
 }
 
-/// A chunk that was fetched, or that the thread that decodes it fetches.
+/// A chunk that was fetched, or (`None`) that the decoding thread will fetch.
 type Ready = (Job, Option<Result<FetchedChunk>>);
 
-/// Fetches chunks and decodes them, each at most some at once. What waits does so here and not on a thread of the pool, which
-/// has other work to do.
+/// The stages that fetch and decode chunks, each with a bound on its concurrency. Chunks wait in queues here instead of blocking a thread
+/// of the pool, which has other work.
 #[derive(Default)]
 pub(super) struct Stages {
     state: Mutex<State>,
-    /// Something changed that those who fetch wait for.
+    /// Notified when a change occurs that fetching threads wait for.
     changed: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    /// The number of chunks more that may be decoded: fewer than there are threads, where memory for decoding is short.
+    /// The number of further chunks that may be decoded now. The limit is below the number of threads if memory for decoding is short.
     decoders: usize,
     ready: VecDeque<Ready>,
-    /// The number of chunks more that may be fetched and not yet decoded.
+    /// The number of further chunks that may be held fetched but not decoded.
     room: usize,
     wanted: VecDeque<Job>,
     closed: bool,
 }
 
 impl Stages {
-    /// And whether there are threads that do nothing but fetch.
+    /// Returns the stages, and true if there are threads dedicated to fetching.
     pub(super) fn new(at_once: &AtOnce, pool: &Arc<ThreadPool>) -> (Arc<Self>, bool) {
         let room = at_once.fetched;
         let state = State { decoders: at_once.decoders, room, ..State::default() };
@@ -107,7 +107,7 @@ impl Stages {
             let thread = std::thread::Builder::new().name("teatime-fetch".into());
             thread.spawn(move || stages.fetch_on(&pool)).is_ok()
         };
-        // Fewer where the system has no more.
+        // There are fewer threads if the system cannot start more.
         let ahead = (0..at_once.fetches).take_while(start).count() > 0;
         (stages, ahead)
     }
@@ -116,7 +116,7 @@ impl Stages {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts a chunk: on threads that do nothing but fetch, if there are any.
+    /// Starts a chunk, on the threads dedicated to fetching if there are any.
     pub(super) fn start(self: &Arc<Self>, pool: &ThreadPool, job: Job, ahead: bool) {
         if ahead {
             self.lock().wanted.push_back(job);
@@ -126,7 +126,7 @@ impl Stages {
         }
     }
 
-    /// Fetches until nothing more is wanted.
+    /// Fetches chunks until no more are wanted.
     fn fetch_on(self: Arc<Self>, pool: &ThreadPool) {
         loop {
             let job = {
@@ -159,7 +159,7 @@ impl Stages {
         pool.spawn(move || stages.decode(ready));
     }
 
-    /// Decodes a chunk, then lets the next have its place on the pool that this thread is of.
+    /// Decodes a chunk, then starts the next waiting chunk on the pool of this thread.
     fn decode(self: Arc<Self>, (job, fetched): Ready) {
         let ahead = fetched.is_some();
         let result = fetched.unwrap_or_else(|| job.fetch()).and_then(|fetched| job.decode(fetched));
@@ -178,7 +178,7 @@ impl Stages {
         }
     }
 
-    /// Lets those who fetch go once nothing more is wanted.
+    /// Makes the fetching threads end once no more chunks are wanted.
     pub(super) fn close(&self) {
         self.lock().closed = true;
         self.changed.notify_all();

@@ -1,4 +1,4 @@
-//! Boxes of arrays against a gather of their elements one by one.
+//! Tests that compare boxes of arrays with a gather of their elements one by one.
 
 use std::{
     collections::HashMap,
@@ -43,7 +43,7 @@ impl ChunkedArray for Counting {
     }
 }
 
-/// An array of bytes in one chunk that nobody reads.
+/// An array with a single huge chunk, which is never read.
 #[derive(Debug)]
 struct Claims([u64; 2]);
 
@@ -69,7 +69,7 @@ fn as_stored() -> Arc<dyn Convert> {
     Arc::new(AsStored(StoredType::I32))
 }
 
-/// Numbers below some, one after the other.
+/// A generator of pseudo-random numbers below a bound.
 struct Numbers(u64);
 
 impl Numbers {
@@ -81,7 +81,7 @@ impl Numbers {
 
 struct Case {
     arrays: Vec<Arc<Counting>>,
-    /// Selected rows, by array and row within it, and columns.
+    /// The selected rows, each as an array and a row within that array, and the selected columns.
     rows: Vec<(usize, u64)>,
     columns: Vec<u64>,
     row_ranges: Vec<Range<u64>>,
@@ -89,7 +89,7 @@ struct Case {
     along: Vec<Along>,
 }
 
-/// Some of the places below `extent`, at least one, as ranges.
+/// Returns random non-empty ranges of indices below `extent`.
 fn some(numbers: &mut Numbers, extent: u64) -> Vec<Range<u64>> {
     if numbers.below(3) == 0 {
         return std::iter::once(0..extent).collect();
@@ -155,7 +155,7 @@ impl Case {
         Plan::new(arrays, Arc::new(rows), Some(Arc::new(columns)), convert, &self.along).unwrap()
     }
 
-    /// Extents of what is selected.
+    /// Returns the extents of the selection.
     fn extents(&self) -> Vec<u64> {
         let mut extents = self.arrays[0].shape().to_vec();
         extents[0] = self.rows.len() as u64;
@@ -165,7 +165,7 @@ impl Case {
         extents
     }
 
-    /// A selected element, and its array and chunk.
+    /// Returns a selected element, and the array and the chunk that hold it.
     fn element(&self, at: &[u64]) -> (i32, (usize, Vec<u64>)) {
         let (array, row) = self.rows[usize::try_from(at[0]).unwrap()];
         let mut stored = at.to_vec();
@@ -179,7 +179,8 @@ impl Case {
         (value, (array, stored.iter().zip(chunk).map(|(at, chunk)| at / chunk).collect()))
     }
 
-    /// The boxes but those left out: core, halo before it, shape and elements; and all chunks that they need.
+    /// Returns, for each box that is not left out, its core, the halo before the core, its shape and its elements; and all chunks that
+    /// these boxes need.
     fn naive(&self, left_out: &[bool]) -> (Vec<Naive>, Reads) {
         let extents = self.extents();
         let whole = |axis: usize| Along::each(extents[axis]);
@@ -197,7 +198,7 @@ impl Case {
             if left_out.get(number) == Some(&true) {
                 continue;
             }
-            // Along each axis, the elements of the box in order.
+            // For each axis, the indices of the box's elements in order.
             let (mut core, mut before, mut lists) = (Vec::new(), Vec::new(), Vec::new());
             for ((at, along), &extent) in place.iter().zip(&along).zip(&extents) {
                 let within = within(along, extent);
@@ -232,7 +233,7 @@ impl Case {
         (boxes, chunks)
     }
 
-    /// The number of times that each chunk was decoded since the last call.
+    /// Returns how often each chunk was decoded since the last call.
     fn reads(&self) -> Reads {
         let of = |(i, array): (usize, &Arc<Counting>)| {
             let reads = std::mem::take(&mut *array.reads.lock().unwrap());
@@ -242,13 +243,13 @@ impl Case {
     }
 }
 
-/// For each chunk, by its array and index, the number of times that it is decoded.
+/// The number of times that each chunk is decoded, by array and chunk index.
 type Reads = HashMap<(usize, Vec<u64>), u64>;
 
-/// Core, halo before it, shape and elements.
+/// The core of a box, the halo before the core, the shape of the box, and its elements.
 type Naive = (Vec<Range<u64>>, Vec<u64>, Vec<u64>, Vec<i32>);
 
-/// All places of a grid, in C order.
+/// Returns all positions of a grid, in C order.
 fn grid(counts: &[u64]) -> Vec<Vec<u64>> {
     let mut places = vec![Vec::new()];
     for &count in counts {
@@ -257,7 +258,7 @@ fn grid(counts: &[u64]) -> Vec<Vec<u64>> {
     places
 }
 
-/// A pass, its boxes in C order; its stats, and how many times it says that chunks are read.
+/// Reads a pass. Returns its boxes in C order, its stats, and the average number of reads of a chunk that it reports.
 fn read(plan: &Plan, device: &Device, bytes: u64) -> (Vec<Naive>, StreamStats, f64) {
     read_without(plan, device, bytes, Vec::new())
 }
@@ -273,7 +274,7 @@ fn read_without(
     while let Some(mut block) = blocks.next_block().unwrap() {
         let values: Vec<i32> = bytemuck::pod_collect_to_vec(block.bytes());
         let (core, before, shape) = (block.core.clone(), block.before.clone(), block.shape.clone());
-        // The tensor has what the host saw, from both slots.
+        // The tensor equals the bytes on the host, for both staging slots.
         let tensor = block.tensor::<i32>(&shape).unwrap();
         assert!(tensor.read().unwrap() == values);
         boxes.push((core, before, shape, values));
@@ -318,7 +319,7 @@ fn boxes_are_what_a_gather_gives() {
     assert!(again > 20 && halos > 100, "{again} {halos}");
 }
 
-/// Chunks that left-out boxes alone need are not read, and others are held no longer for them.
+/// Chunks that only left-out boxes need are not read, and left-out boxes do not extend the time for which other chunks are held.
 #[test]
 fn boxes_may_be_left_out() {
     let device = Device::cpu();
@@ -347,7 +348,7 @@ fn boxes_may_be_left_out() {
     assert!(unread > 100, "{unread}");
 }
 
-/// Blocks of rows read no chunk twice, however little memory there is.
+/// Blocks of rows read no chunk twice, however small the memory is.
 #[test]
 fn blocks_of_rows_read_each_chunk_once() {
     let device = Device::cpu();
@@ -363,7 +364,7 @@ fn blocks_of_rows_read_each_chunk_once() {
     }
 }
 
-/// A smaller budget costs reads: those chunks of a row of boxes that the halo of the next row needs are read again.
+/// A smaller budget costs reads: of the chunks of a row of boxes, those that the halo of the next row needs are read again.
 #[test]
 fn a_small_budget_reads_again() {
     let values: Vec<i32> = (0..64 * 64).collect();
@@ -382,13 +383,13 @@ fn a_small_budget_reads_again() {
         let bytes = plan.largest_need() + chunks * chunk;
         read(&plan, &Device::cpu(), bytes).2
     };
-    // A box needs 9 chunks at most. Two rows of 8 chunks, and 3 of the third, hold all that is needed again.
+    // A box needs at most 9 chunks. Two rows of 8 chunks and 3 chunks of the third row are all that is needed again.
     let found = [0, 2, 5, 10, 15].map(times);
     assert!(found.is_sorted_by(|a, b| a >= b) && found[0] > 2.0, "{found:?}");
     assert!((found[4] - 1.0).abs() < 1e-9 && found[3] > 1.0, "{found:?}");
 }
 
-/// Neither the bytes that strips hold nor their reads of a chunk grow with the array, along any axis.
+/// Neither the bytes that strips hold nor the reads per chunk grow with the array, along any axis.
 #[test]
 fn memory_is_flat() {
     let plan = |shape: [u64; 3]| {
@@ -404,12 +405,12 @@ fn memory_is_flat() {
         bytes.map(|more| plan.times_read(1, plan.largest_need() + more, &Cancel::default()).unwrap())
     };
     let of_small = times(&small);
-    // Strips of one box, of 2 x 2 and of 4 x 4, along 4 boxes.
+    // The strips are of one box, of 2 x 2 and of 4 x 4 boxes, along 4 boxes.
     assert!(of_small[0] >= 6.25 && of_small[3] == 1.0, "{of_small:?}");
     assert!(of_small.is_sorted_by(|a, b| a > b), "{of_small:?}");
     for shape in [[256, 32, 32], [32, 256, 32], [32, 32, 256]] {
         let large = plan(shape);
-        // The 27 chunks around a box give 8 and twice 2 elements along each axis.
+        // Of the 27 chunks around a box, 8 + 2 + 2 elements along each axis are held.
         assert_eq!([&small, &large].map(|plan| plan.chunks_of_box(8)), [4 * 12 * 12 * 12 + 27 * 384; 2]);
         let of_large = times(&large);
         assert!(
@@ -452,7 +453,7 @@ fn what_does_not_fit_is_refused() {
         refused(vec![Arc::clone(&two)], &[along], &needle);
         refused(vec![Arc::clone(&two)], &[each, along], "along axis 1: more than 1024 times its 3 elements");
     }
-    // As far as a halo may go, and without an end to stop at.
+    // Wrapping halos of the maximum length, and clipped halos of any length, are accepted.
     let most = Along { halo: [4 * 1024, 4 * 1024], edge: Edge::Wrap, ..Along::each(2) };
     for along in [most, Along { halo: [u64::MAX; 2], edge: Edge::Clip, ..most }] {
         assert!(plan(vec![Arc::clone(&two)], &[along]).is_ok());
@@ -469,7 +470,7 @@ fn what_does_not_fit_is_refused() {
     refused(vec![two, bytes], &[each], "bytes: holds U8, expected I32");
 }
 
-/// Rows and columns that the arrays lack, boxes of no rows, and tensors of another size.
+/// Rows and columns that the arrays lack, boxes without rows, and tensors of a wrong size are refused.
 #[test]
 fn what_is_not_there_is_refused() {
     let array = || -> Arc<dyn ChunkedArray> {
@@ -485,7 +486,7 @@ fn what_is_not_there_is_refused() {
     };
     let of = |range: Range<u64>| vec![range];
     refused(plan(vec![0..2, 7..9], of(0..3)), "rows", "up to 9 are selected, and the arrays have 8");
-    // Two chunks of 2 columns hold the 3 columns, and one of padding.
+    // Two chunks of 2 columns hold the 3 columns and one column of padding.
     refused(plan(of(0..8), vec![0..1, 3..4]), "columns", "up to 4 are selected, and the arrays have 3");
     let (device, cancel) = (Device::cpu(), Cancel::default());
     let plan = plan(of(1..8), of(1..3)).unwrap();
@@ -502,7 +503,7 @@ fn what_is_not_there_is_refused() {
     assert_eq!(block.tensor::<u8>(&[24]).unwrap().read().unwrap().len(), 24);
 }
 
-/// Chunks that were read without a digest would be missing in it.
+/// Digests must be requested first, since chunks read earlier would be missing from them.
 #[test]
 fn digests_are_asked_for_first() {
     let array = Arc::new(MemoryArray::new("array", &[7i32; 12], &[4, 3], &[2, 2]).unwrap());
@@ -514,7 +515,7 @@ fn digests_are_asked_for_first() {
     assert!(matches!(blocks.digest(), Err(Error::Argument { name: "self", .. })));
 }
 
-/// An element that does not fit is named by its row and its place in it, whichever columns are selected.
+/// An element that does not fit is reported with its stored row and its index in that row, whichever columns are selected.
 #[test]
 fn a_misfit_is_named_by_where_it_is_stored() {
     let mut values = vec![0.0f64; 6 * 5 * 2];
@@ -548,7 +549,7 @@ fn a_misfit_is_named_by_where_it_is_stored() {
     assert_eq!(error(5..6, 0..5, Arc::new(Narrow { nan_is_missing: true, ..narrow })), "");
 }
 
-/// Every stored type to every staged one, and what is out of range or missing.
+/// Tests the conversion of every stored type to every staged type, and values that are out of range or missing.
 #[test]
 fn numbers_are_narrowed() {
     fn narrowed<T: crate::store::Storable>(value: T, narrow: Narrow) -> std::result::Result<f64, String> {
@@ -589,13 +590,13 @@ fn numbers_are_narrowed() {
             Narrowed::F32 | Narrowed::F64 => {
                 assert_eq!([narrowed(half, narrow), narrowed(0.5f64, narrow)], [Ok(0.5), Ok(0.5)]);
                 assert_eq!(narrowed(-0.5f32, kept), Ok(-0.5));
-                // Data, more often than what is missing.
+                // Negative floats are refused, since they are more often data than missing.
                 for value in [-0.5f32, -1.0] {
                     let refused = narrowed(value, narrow).unwrap_err();
                     assert!(refused.starts_with(&format!("value {value} is negative")), "{refused}");
                 }
                 assert_eq!(narrowed(100.5f32, narrow).unwrap_err(), "value 100.5 is above 100");
-                // NaN stays one where negatives are numbers like others.
+                // NaN stays NaN if negative values are ordinary numbers.
                 let nan = [true, false].map(|negative_is_missing| {
                     narrowed(f64::NAN, Narrow { nan_is_missing: true, negative_is_missing, ..kept }).unwrap()
                 });

@@ -1,4 +1,4 @@
-//! Packing and unpacking.
+//! Tests of packing and unpacking codes.
 
 use std::{fs, path::Path};
 
@@ -16,16 +16,16 @@ device_tests! {
 }
 
 pub(super) const PLAIN: PackOptions<'_> = PackOptions { row_bytes: None, table: None, missing: None };
-/// Dosages, -1 missing, as PLINK has them.
+/// Options that pack dosages, -1 for missing, into PLINK's codes.
 const PLINK: PackOptions<'_> = PackOptions { row_bytes: None, table: Some(&[3, 2, 0]), missing: Some(1) };
 
-/// Around a byte, a word, what a thread and a group of them write.
+/// Row lengths around a byte, a word, and the elements that a thread and a workgroup write.
 pub(super) const LENGTHS: [usize; 28] = [
     1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 1023, 1024,
     1025, 4095, 4100,
 ];
 
-/// Codes below the number of codes, each row packed alone.
+/// Returns the packed codes, each row packed separately.
 pub(super) fn packed(codes: &[u8], width: Width, len: usize, stride: usize) -> Vec<u8> {
     let bits = width.bits() as usize;
     let row = |row: &[u8]| {
@@ -46,7 +46,7 @@ pub(super) fn tensor<T: crate::Element>(device: &Device, values: &[T], len: usiz
     Tensor::from_slice(device, values, &[(values.len() / len) as u64, len as u64]).unwrap()
 }
 
-/// Packs what becomes `codes`, and unpacks them again.
+/// Checks that `x` packs to `codes`, and that the result unpacks to `codes`.
 fn check<T: Packable>(
     device: &Device,
     x: &[T],
@@ -168,7 +168,7 @@ fn refused_values_are_counted(device: &Device) {
             assert_eq!(why, expected, "{width:?}");
         }
     }
-    // In every launch, and in other shapes.
+    // Bad values are counted in every launch, and for tensors of more axes.
     let mut x = vec![0i8; 700 * 1003];
     for place in [200_000, 200_001, 200_002, 650_000] {
         x[place] = if place % 2 == 0 { -1 } else { 3 };
@@ -217,7 +217,7 @@ fn every_type(device: &Device) {
     unpacked::<i8>(device, Width::Two, &[2.0, -1.0, 1.0, 0.0], &[2, -1, 1, 0]);
 }
 
-/// More than 16 x 16 groups, and rows beyond 64 KiB together.
+/// Packs rows that need more than 16 x 16 workgroups, and rows of more than 64 KiB together.
 fn several_launches(device: &Device) {
     for width in Width::ALL {
         for (rows, len) in [(301, 1003), (40, 8192), (3000, 33)] {
@@ -233,7 +233,7 @@ fn several_launches(device: &Device) {
     }
 }
 
-/// Rows of which one is more than a launch's, at every place in a word.
+/// One row is longer than a launch takes, and parts begin at every place in a word.
 fn rows_beyond_a_binding(device: &Device) {
     for width in Width::ALL {
         for len in [140_001, 140_016] {
@@ -247,12 +247,12 @@ fn rows_beyond_a_binding(device: &Device) {
     }
 }
 
-/// Launches of nothing but bytes behind the values.
+/// Some launches write only padding bytes behind the values.
 fn far_apart_rows(device: &Device) {
     let (len, stride) = (5, 150_001);
     let codes = codes(69, Width::Two, 3 * len);
     check(device, &codes, &codes, Width::Two, len, &PackOptions { row_bytes: Some(stride), ..PLAIN });
-    // No values at all.
+    // The rows have no values at all.
     let x = Tensor::<u8>::zeros(device, &[2, 0]).unwrap();
     let none = pack(&x, Width::Two, &PackOptions { row_bytes: Some(stride), ..PLAIN }).unwrap();
     assert!(none.read().unwrap() == vec![0; 2 * stride as usize]);
@@ -273,7 +273,7 @@ fn what_is_behind_the_values(device: &Device) {
     }
 }
 
-/// The bytes of a file that numpy made.
+/// Returns the bytes of a file that numpy made.
 pub(super) fn fixture(name: &str) -> Vec<u8> {
     fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/bits").join(name)).unwrap()
 }
@@ -339,7 +339,7 @@ fn wrong_arguments(device: &Device) {
     );
 }
 
-/// Parts of rows just fit the least binding.
+/// Parts of rows just fit the smallest binding.
 #[test]
 fn the_least_binding_is_enough() {
     let options = DeviceOptions { binding: Some(16 << 10), checked: true, ..DeviceOptions::default() };

@@ -1,4 +1,4 @@
-//! Sums of blocks that stay on their device.
+//! Tests of sums of blocks, which stay on their device.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -19,7 +19,7 @@ device_tests! {
     past_the_largest_grid, little_is_downloaded, thousands_of_blocks, traffic_is_counted,
 }
 
-/// The sum of blocks as a device makes it.
+/// Returns the sum of blocks as a device computes it.
 fn sums(device: &Device, blocks: &[Vec<f32>], rows: u64, cols: u64, lower: bool) -> Vec<f64> {
     let mut sum =
         if lower { BlockSum::symmetric(device, rows) } else { BlockSum::new(device, rows, cols) }.unwrap();
@@ -29,7 +29,7 @@ fn sums(device: &Device, blocks: &[Vec<f32>], rows: u64, cols: u64, lower: bool)
     sum.finish().unwrap().data().to_vec()
 }
 
-/// The rounding of an addition, relative to the sum of magnitudes.
+/// Returns the rounding error of an addition, relative to the sum of magnitudes.
 fn unit(device: &Device) -> f64 {
     if device.limits().f64 { 0.0 } else { 2f64.powi(-47) }
 }
@@ -52,7 +52,7 @@ fn made(seed: u32, count: u64, scale: f32) -> Vec<f32> {
 }
 
 fn sums_are_those_of_f64(device: &Device) {
-    // Around the elements of a workgroup, and of a thread.
+    // The sizes are around the elements of a workgroup and of a thread.
     for (rows, cols) in [(1, 1), (1, 255), (3, 86), (1, 257), (16, 16), (65, 33), (200, 300)] {
         let blocks: Vec<_> = (0..9).map(|block| made(block, rows * cols, 1.0)).collect();
         check(device, &blocks, rows, cols, false);
@@ -68,7 +68,7 @@ fn sums_are_those_of_f64(device: &Device) {
     }
 }
 
-/// Rounding does not grow beyond its bound.
+/// The rounding error stays within its bound.
 fn thousands_of_blocks(device: &Device) {
     let blocks: Vec<_> = (0..2000).map(|block| made(1000 + block, 6, 1.0)).collect();
     check(device, &blocks, 2, 3, false);
@@ -83,11 +83,11 @@ fn past_the_largest_grid(device: &Device) {
     check(device, &blocks, n, n, true);
 }
 
-/// A sum of one f32 would keep nothing.
+/// A sum in a single f32 would lose all digits of the small terms.
 fn what_cancels_is_kept(device: &Device) {
     let blocks = [[1e8, 3e7], [1.0, -0.25], [1.0, 0.125], [-1e8, -3e7]].map(|block| block.to_vec());
     assert_eq!(sums(device, &blocks, 1, 2, false), [2.0, -0.125]);
-    // There are a thousand small ones, each below half a unit of the large one.
+    // There are a thousand small terms, each below half a unit of the large one.
     let mut blocks = vec![vec![1e8]];
     blocks.extend(vec![vec![1.0]; 1000]);
     assert_eq!(sums(device, &blocks, 1, 1, false), [100_001_000.0]);
@@ -100,7 +100,7 @@ fn values_far_apart(device: &Device) {
     }
     let huge = sums(device, &[vec![3e38], vec![3e38]], 1, 1, false);
     assert_eq!(huge, [if device.limits().f64 { 2.0 * f64::from(3e38f32) } else { f64::INFINITY }]);
-    // Each of the small ones is rounded off, and both together are a unit of the largest f32.
+    // Each small term alone is rounded off, but their sum is a unit of the largest f32.
     let [most, least] = [f32::MAX, 2f32.powi(103) * 0.99];
     let beyond = sums(device, &[vec![most], vec![least], vec![least]], 1, 1, false);
     let exact = f64::from(most) + 2.0 * f64::from(least);
@@ -137,7 +137,7 @@ fn sums_go_elsewhere_and_back(device: &Device) {
     }
 }
 
-/// A part does not start at the device's alignment.
+/// The part does not start at the device's alignment.
 fn rows_of_a_tensor(device: &Device) {
     let values = made(8, 15, 1.0);
     let tensor = Tensor::from_slice(device, &values, &[5, 3]).unwrap();
@@ -161,7 +161,7 @@ fn other_devices_are_refused(device: &Device) {
     assert_eq!(matches!(added, Err(Error::WrongDevice { name: "block", .. })), !device.shares_host_memory());
 }
 
-/// The device's hardware once more, opened so that no other test counts there; the test holds the lock meanwhile.
+/// Opens the same hardware again, so that no other test adds to its counters. The caller holds the lock meanwhile.
 fn alone(device: &Device) -> (Device, MutexGuard<'static, ()>) {
     static ALONE: Mutex<()> = Mutex::new(());
     let lock = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -173,7 +173,7 @@ fn matrix(device: &Device, rows: u64, cols: u64) -> Tensor<f32> {
     Tensor::from_slice(device, &made(3, rows * cols, 1.0), &[rows, cols]).unwrap()
 }
 
-/// Rows do not cross, however many there are: factors and sums do.
+/// Only factors and sums are transferred, never rows, however many there are.
 fn little_is_downloaded(device: &Device) {
     let (device, _lock) = alone(device);
     let moved = [3000, 9000].map(|rows| {
@@ -190,7 +190,7 @@ fn little_is_downloaded(device: &Device) {
     });
     assert_eq!(moved[0], moved[1]);
     if device.limits().f64 {
-        // A pass more of the iteration moves small matrices alone, of as many numbers whatever the extents.
+        // A further pass of the iteration transfers small matrices only, whose number of elements does not depend on the extents.
         let [short, long] = [[300u64, 200], [700, 500]].map(|[rows, cols]| {
             let x = matrix(&device, rows, cols);
             [1, 2].map(|q| {
@@ -205,7 +205,7 @@ fn little_is_downloaded(device: &Device) {
         assert_eq!(more(short), more(long));
         assert!(more(long)[0] < 8 * 12 * 12 * 12, "{long:?}");
     }
-    // One number a block says that it is added.
+    // One number per block reports that the block was added.
     let (mut sum, block) = (BlockSum::new(&device, 1, 500).unwrap(), matrix(&device, 1, 500));
     let before = device.traffic();
     (0..10).for_each(|_| sum.add(&block).unwrap());
@@ -230,7 +230,7 @@ fn traffic_is_counted(device: &Device) {
     assert_eq!(counted(&mut || drop(x.download().unwrap().wait().unwrap())), [0, 60, 0, 1, 0]);
     assert_eq!(counted(&mut || device.synchronize().unwrap()), [0, 0, 0, 1, 0]);
     assert_eq!(counted(&mut || drop(transpose(&x).unwrap())), [0, 0, 0, 0, 1]);
-    // The product is a vendor's library's or our own kernel's.
+    // The product is computed by a vendor's library or by our own kernel.
     assert_eq!(counted(&mut || drop(matmul_nt(&x, &x).unwrap())), [0, 0, 0, 0, 1]);
     let mut x = Some(x);
     assert_eq!(counted(&mut || drop(x.take().unwrap().into_values().unwrap())), [0, 60, 0, 1, 0]);

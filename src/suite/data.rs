@@ -8,11 +8,11 @@ use crate::{
     random::philox,
 };
 
-/// Elements that tests can make and that oracles can read.
+/// Elements that tests can generate and that oracles can read.
 pub(super) trait Sample: Element {
-    /// A value from random bits, of any sign the type has.
+    /// Returns a value from random bits, with either sign if the type is signed.
     fn sample(bits: u32) -> Self;
-    /// Its value, exactly.
+    /// Returns the exact value.
     fn value(self) -> f64;
 }
 
@@ -29,21 +29,21 @@ macro_rules! samples {
     )*};
 }
 
-/// The smallest number above 0 that the device's sums of f32 tell from it: 0 where they tell all.
+/// Returns the smallest positive number that the device's f32 sums do not flush to 0, or 0 if they flush none.
 pub(super) fn smallest(device: &Device) -> f64 {
     let tiny = Tensor::from_slice(device, &[1e-40f32], &[1]).unwrap();
     let sum = zip(Zip::Add, &tiny, &tiny).unwrap().read().unwrap()[0];
     if sum == 0.0 { f32::MIN_POSITIVE.into() } else { 0.0 }
 }
 
-/// Uniform in [-1, 1).
+/// Returns a uniform value in [-1, 1).
 fn uniform(bits: u32) -> f32 {
     (bits.cast_signed() >> 8) as f32 / (1 << 23) as f32
 }
 
 samples! {
     f32: bits => uniform(bits);
-    // One in eight is subnormal.
+    // One in eight values is subnormal.
     f16: bits => if bits.is_multiple_of(8) {
         Self::from_bits((bits >> 16) as u16 & 0x83ff)
     } else {
@@ -59,7 +59,7 @@ samples! {
     f64: bits => f64::from(uniform(bits)) / 3.0;
 }
 
-/// Calls a generic function once for each element type; with `in_f32` for those that f32 holds.
+/// Calls a generic function once for each element type; with `in_f32`, only for types that f32 holds.
 macro_rules! for_each_type {
     ($function:ident($($arg:expr),*)) => {
         for_each_type!(in_f32 $function($($arg),*));
@@ -79,20 +79,20 @@ macro_rules! for_each_type {
 }
 pub(super) use for_each_type;
 
-/// `len` values that depend on the seed and their index alone.
+/// Returns `len` values that depend on the seed and the index only.
 pub(super) fn values<T: Sample>(seed: u32, len: u64) -> Vec<T> {
     let blocks = (0..len.div_ceil(4)).flat_map(|block| philox([seed, 0x7ea], block));
     blocks.take(usize::try_from(len).unwrap()).map(T::sample).collect()
 }
 
-/// A matrix of [`values`], on the host and on the device.
+/// Returns a matrix of [`values`], on the host and on the device.
 pub(super) fn matrix<T: Sample>(device: &Device, seed: u32, rows: u64, cols: u64) -> (Vec<T>, Tensor<T>) {
     let values = values(seed, rows * cols);
     let tensor = Tensor::from_slice(device, &values, &[rows, cols]).unwrap();
     (values, tensor)
 }
 
-/// The bits of floats, for comparisons that tell -0.0 and NaN apart.
+/// Returns the bits of floats, for comparisons that distinguish -0.0 from 0.0 and that include NaN.
 pub(super) fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
 }

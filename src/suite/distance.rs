@@ -1,4 +1,4 @@
-//! Distances of each pair of observations.
+//! Tests of distances between all pairs of observations.
 
 use std::fmt::Arguments;
 
@@ -20,7 +20,7 @@ device_tests! {
     what_has_no_distance, several_blocks, permutations, long_sums,
 }
 
-/// Features, observations first.
+/// The features of each observation.
 pub(super) type Rows = Vec<Vec<f64>>;
 
 pub(super) fn rows<T: Sample>(values: &[T], count: u64) -> Rows {
@@ -30,14 +30,14 @@ pub(super) fn rows<T: Sample>(values: &[T], count: u64) -> Rows {
         .collect()
 }
 
-/// A distance, and what its error is measured by; of metrics with a root, before it is taken.
+/// An expected distance, and the magnitude that its error is relative to; squared for metrics with a final square root.
 pub(super) struct Expected {
     pub(super) value: f64,
     magnitude: f64,
     pub(super) squared: bool,
 }
 
-/// The definitions, in f64.
+/// Computes a distance by its definition, in f64.
 pub(super) fn expected(metric: Metric, x: &[f64], y: &[f64], options: &Options) -> Expected {
     let masked = options.missing != Missing::Propagate;
     let has = |v: f64| !(masked && (v.is_nan() || options.negative && v < 0.0));
@@ -123,7 +123,7 @@ pub(super) fn expected(metric: Metric, x: &[f64], y: &[f64], options: &Options) 
     }
 }
 
-/// Terms lose 2^-22 or so of what they are, powers 2^-18, and sums little more.
+/// The relative error of a distance: about 2^-22 for terms, 2^-18 for powers, and little more for sums.
 const BOUND: f64 = 1.0 / (1 << 17) as f64;
 
 pub(super) fn assert_distance(what: Arguments<'_>, actual: f64, expected: &Expected) {
@@ -140,7 +140,7 @@ pub(super) fn assert_within(bound: f64, what: Arguments<'_>, actual: f64, expect
     }
 }
 
-/// Compares every pair with the definition, and the condensed form with the square.
+/// Compares every pair with the definition, and the condensed form with the square form.
 fn check<T: Sample>(
     device: &Device,
     metric: Metric,
@@ -187,7 +187,7 @@ pub(super) fn metrics() -> impl Iterator<Item = Metric> {
     Metric::ALL.iter().copied().chain([0.5, 1.0, 3.0].map(Metric::Minkowski))
 }
 
-/// 0 or more, a third of them 0: metrics of 0s and of shares see both.
+/// Returns nonnegative values, a third of them 0, for metrics of zeros and metrics of shares.
 pub(super) fn nonnegative(seed: u32, len: u64) -> Vec<f32> {
     values::<u32>(seed, len)
         .iter()
@@ -215,7 +215,7 @@ fn every_type(device: &Device) {
         for metric in
             [Metric::Euclidean, Metric::CityBlock, Metric::Chebyshev, Metric::Correlation, Metric::Hamming]
         {
-            // In f32 on every device.
+            // `narrow` computes in f32 on every device.
             let options = Options { narrow: true, ..Options::default() };
             check(device, metric, &x, None, [9, 9, 131], &options);
         }
@@ -223,7 +223,7 @@ fn every_type(device: &Device) {
     for_each_type!(with(device));
 }
 
-/// Integers that f32 does not hold are taken in f64, or refused: not rounded without being asked.
+/// Integers that f32 does not hold are computed in f64, or refused: they are never rounded unless requested.
 fn integers_beyond_f32(device: &Device) {
     let x = Tensor::from_slice(device, &[16_777_217i32, 0, 16_777_216, 0], &[2, 2]).unwrap();
     let of = |options: &Options| pairwise(&x, None, Metric::CityBlock, options, &Run::default());
@@ -257,11 +257,11 @@ fn missing_elements(device: &Device) {
     let (m, k) = (12, 70);
     let mut x: Vec<f32> = values::<u32>(8, m * k).iter().map(|bits| (bits % 5) as f32 - 1.0).collect();
     x.iter_mut().step_by(7).for_each(|x| *x = f32::NAN);
-    // One of NaN alone, one of negative ones alone.
+    // One observation has only NaN, and one has only negative elements.
     x[..70].fill(f32::NAN);
     x[70..140].fill(-2.0);
     for missing in [Missing::Propagate, Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero] {
-        // The host rescales, from the same sums.
+        // The host rescales the same sums, so one case is enough.
         let is_rescaled = matches!(missing, Missing::Rescale | Missing::RescaleOrZero);
         let all = [(true, true), (true, false), (false, false)];
         for &(negative, columns) in &all[..if is_rescaled { 1 } else { 3 }] {
@@ -293,7 +293,7 @@ fn observations_in_columns(device: &Device) {
     }
 }
 
-/// Sums past 2^24, of bytes: equal to the last bit on every device.
+/// Sums of bytes beyond 2^24 are equal to the last bit on every device.
 fn whole_numbers_are_exact(device: &Device) {
     let k = 3001;
     let x: Vec<u8> = values::<u8>(12, 3 * k)
@@ -326,7 +326,7 @@ fn whole_numbers_are_exact(device: &Device) {
     }
 }
 
-/// Observations stay apart where |x|² + |y|² - 2 x·y loses them, in f32.
+/// Distances of close observations stay above 0 where |x|² + |y|² - 2 x·y in f32 would cancel.
 fn close_observations_stay_apart(device: &Device) {
     let k = 1000;
     let near = |step: f32| (0..k).map(move |i| 1000.0 + (i % 7) as f32 + step * (i % 3) as f32);
@@ -334,7 +334,7 @@ fn close_observations_stay_apart(device: &Device) {
     for metric in [Metric::Euclidean, Metric::Minkowski(2.0)] {
         check(device, metric, &x, None, [3, 3, k], &Options::default());
     }
-    // 3e-13 to 2e-12: of 1 - cos, f32 would leave nothing.
+    // The distances are 3e-13 to 2e-12, which 1 - cos in f32 would round to 0.
     let tensor = Tensor::from_slice(device, &x, &[3, k]).unwrap();
     let cosine = pairwise(&tensor, None, Metric::Cosine, &Options::default(), &Run::default()).unwrap();
     let rows = rows(&x, 3);
@@ -348,7 +348,7 @@ fn close_observations_stay_apart(device: &Device) {
     }
 }
 
-/// Squares, powers and sums of elements leave f32 here, or elements differ in their last bits.
+/// Squares, powers and sums of elements are beyond f32, or elements differ in their last bits only.
 fn far_and_near(device: &Device) {
     let (m, k) = (5, 300);
     for (shift, scale) in
@@ -356,13 +356,13 @@ fn far_and_near(device: &Device) {
     {
         let x: Vec<f32> = nonnegative(21, m * k).iter().map(|&x| shift + x / 256.0 * scale).collect();
         for metric in metrics().chain([Metric::Minkowski(f64::INFINITY)]) {
-            // Shares of f32 do not tell such elements apart, and x log x is beyond it.
+            // Shares in f32 do not distinguish such elements, and x log x is beyond f32.
             let as_shares =
                 matches!(metric, Metric::JensenShannon | Metric::Hellinger | Metric::KlDivergence);
             if as_shares && (shift > 0.0 || scale > 1.0) || metric == Metric::Hellinger {
                 continue;
             }
-            // Not even in f64, of scipy's definition.
+            // With an infinite exponent, scipy's definition of Minkowski has no value even in f64.
             let of = if metric == Metric::Minkowski(f64::INFINITY) { Metric::Chebyshev } else { metric };
             for missing in [Missing::Propagate, Missing::Ignore] {
                 if of.check(missing).is_err() {
@@ -379,14 +379,14 @@ fn far_and_near(device: &Device) {
             }
         }
     }
-    // The sum of their magnitudes is beyond f32.
+    // The sum of the two magnitudes is beyond f32.
     let x = Tensor::from_slice(device, &[2e38f32, 1.0, 1.9e38, 3.0], &[2, 2]).unwrap();
     let of = |metric| pairwise(&x, None, metric, &Options::default(), &Run::default()).unwrap().row(0)[1];
     assert!((of(Metric::Canberra) - (0.1 / 3.9 + 0.5)).abs() < 1e-6, "{device:?}");
     assert!((of(Metric::BrayCurtis) - 0.1 / 3.9).abs() < 1e-6, "{device:?}");
 }
 
-/// From 0 to 2, also where rounding leads beyond.
+/// Angular distances stay within 0 to 2, even if rounding would exceed that range.
 fn angles(device: &Device) {
     for seed in 0..20 {
         let x = values::<f32>(30 + seed, 30);
@@ -420,11 +420,11 @@ fn what_has_no_distance(device: &Device) {
     let zero = [0.0, 0.0, 1.0, 2.0];
     assert!(distances(Metric::Cosine, &zero).row(0).iter().all(|d| d.is_nan()));
     assert_eq!(distances(Metric::Cosine, &zero).row(1)[1], 0.0);
-    // An observation that adds up to 0 alone.
+    // Only one observation adds up to 0.
     let divergence = distances(Metric::JensenShannon, &zero);
     assert!(divergence.row(0).iter().all(|d| d.is_nan()) && divergence.row(1)[0].is_nan());
     assert_eq!(divergence.row(1)[1], 0.0);
-    // Constant, also where the mean is rounded.
+    // The observation is constant, even if its mean is rounded.
     for constant in [3.0, 0.1, 1e-30, 0.7e20] {
         let x: Vec<f32> = [[constant; 1000], std::array::from_fn(|i| i as f32)].concat();
         let x = Tensor::from_slice(device, &x, &[2, 1000]).unwrap();
@@ -435,7 +435,7 @@ fn what_has_no_distance(device: &Device) {
             "{constant}: {distances:?}"
         );
     }
-    // Lengths whose squares are beyond f32.
+    // The squares of lengths are beyond f32.
     for scale in [1e20, 1e-25] {
         let cosine = distances(Metric::Cosine, &[scale, 0.0, scale, scale]);
         assert!((cosine.row(0)[1] - (1.0 - 0.5f64.sqrt())).abs() < 1e-6, "{scale}: {cosine:?}");
@@ -449,7 +449,7 @@ fn what_has_no_distance(device: &Device) {
     assert!(f16s.row(0).iter().all(|d| d.is_nan()) && f16s.row(1)[1] == 0.0);
 }
 
-/// Distances are those of scipy, also of observations of 0s alone.
+/// Distances equal those of scipy, even for observations that are all 0.
 fn scipys(device: &Device) {
     let text = include_str!("../../tests/fixtures/distance/scipy.txt");
     let mut tensor = None;
@@ -501,7 +501,7 @@ fn refused(device: &Device) {
     let tiny = tensor(&[1.0, 2.0, 1e-40, 0.0], &[2, 2]);
     match pairwise(&tiny, None, Metric::JensenShannon, &plain, &run) {
         Err(error) => says(error.to_string(), "observation 1 adds up to"),
-        // Taken for 0, the observation has no distances, as one of zeros.
+        // If the device flushes 1e-40 to 0, the observation has no distances, just as an observation of zeros has none.
         Ok(found) => assert!(smallest(device) > 0.0 && found[(0, 1)].is_nan() && found[(1, 1)].is_nan()),
     }
     for infinite in [f32::INFINITY, f32::NEG_INFINITY] {
@@ -530,7 +530,7 @@ fn refused(device: &Device) {
     }
     let z = tensor(&[1.0, f32::INFINITY], &[1, 2]);
     says(message(&x, Some(&z), Metric::Euclidean, &plain), "`y`");
-    // Nine distances of 8 bytes, and a pair's sums.
+    // The host needs nine distances of 8 bytes, and the sums of one pair.
     let within = |host, device| Run { memory: Budget::default().host(host).device(device), ..Run::default() };
     let error = pairwise(&x, None, Metric::Jaccard, &plain, &within(72, None)).unwrap_err();
     let Error::Budget { minimum, given: true, .. } = error else { panic!("{error}") };
@@ -547,7 +547,7 @@ fn refused(device: &Device) {
     assert!(matches!(pairwise(&x, None, Metric::Euclidean, &plain, &cancelled), Err(Error::Cancelled)));
 }
 
-/// Past the 2,048 observations of a block.
+/// There are more observations than the 2,048 of a block.
 fn several_blocks(device: &Device) {
     let (m, n) = (2100, 70);
     let (x, y) = (values::<i8>(13, m), values::<i8>(14, n));
@@ -563,7 +563,7 @@ fn several_blocks(device: &Device) {
     }
 }
 
-/// Observations in another order have the same distances, to the last bit.
+/// Reordered observations have the same distances, to the last bit.
 fn permutations(device: &Device) {
     let (m, k) = (70, 300);
     let x = values::<f32>(15, m * k);
@@ -580,7 +580,7 @@ fn permutations(device: &Device) {
     }
 }
 
-/// More features than an invocation has iterations for.
+/// There are more features than an invocation may have iterations.
 fn long_sums(device: &Device) {
     if device.limits().iterations == u32::MAX {
         return;

@@ -1,4 +1,4 @@
-//! Distances computed in f64, of f64 and of integers, or of f64 rounded to f32.
+//! Tests of distances computed in f64 from f64 and integers, or from f64 rounded to f32.
 
 use super::{
     data::values,
@@ -15,10 +15,10 @@ device_tests! {
     narrow_is_f32, refused; every_metric, missing_elements, integers, what_f32_does_not_tell_apart, what_has_no_distance, parts,
 }
 
-/// The error of sums of a few hundred terms, here and in the definitions.
+/// The relative error of sums of a few hundred terms, here and in the definitions.
 const BOUND: f64 = 1e-13;
 
-/// Numbers with all bits of an f64.
+/// Returns values that use all bits of an f64.
 fn wide(values: &[f32]) -> Vec<f64> {
     values.iter().map(|&x| f64::from(x) / 3.0).collect()
 }
@@ -64,7 +64,7 @@ fn every_metric(device: &Device) {
     }
     let (m, n, k) = (9, 70, 300);
     let (x, y) = (wide(&nonnegative(1, m * k)), wide(&nonnegative(2, n * k)));
-    // Close to one another: by series, and not by logarithms.
+    // The observations are close, so that series replace logarithms.
     let near: Vec<f64> =
         x[..k as usize].iter().cycle().zip(&y).map(|(x, y)| x + y / 64.0).take(x.len()).collect();
     let signed = wide(&values::<f32>(3, m * k));
@@ -84,7 +84,7 @@ fn missing_elements(device: &Device) {
     let (m, k) = (8, 70);
     let mut x: Vec<f32> = values::<u32>(8, m * k).iter().map(|bits| (bits % 5) as f32 - 1.0).collect();
     x.iter_mut().step_by(7).for_each(|x| *x = f32::NAN);
-    // One of NaN alone, one of negative ones alone.
+    // One observation has only NaN, and one has only negative elements.
     x[..70].fill(f32::NAN);
     let mut x = wide(&x);
     x[70..140].fill(-2.0);
@@ -96,7 +96,7 @@ fn missing_elements(device: &Device) {
     }
 }
 
-/// Whole numbers of all types, at once and in parts.
+/// Tests whole numbers of all types, at once and in parts.
 fn integers(device: &Device) {
     if device.limits().f64 {
         integers_of::<u8>(device, |bits| (bits >> 24) as u8);
@@ -146,7 +146,7 @@ fn what_f32_does_not_tell_apart(device: &Device) {
     let of = |x: &[f64], metric| {
         pairwise(&matrix(x), None, metric, &Options::default(), &Run::default()).unwrap().row(0)[1]
     };
-    // Differences that are exact.
+    // These differences are exact.
     assert_eq!(
         of(&[1e9, 0.0, 1e9 + 3.0 * 2f64.powi(-20), 4.0 * 2f64.powi(-20)], Metric::Euclidean),
         5.0 * 2f64.powi(-20)
@@ -166,7 +166,7 @@ fn what_f32_does_not_tell_apart(device: &Device) {
             [(0.25, 0.5), (0.75, 0.5)].iter().map(|&(p, q)| term(p, q) + term(q, p)).sum::<f64>().sqrt()
         });
     }
-    // Almost as long as is possible.
+    // The first observation is almost as long as possible.
     assert_eq!(of(&[4e307, 0.0, 0.0, 1e300], Metric::Cosine), 1.0);
     // The mean is a million times the spread.
     let x: Vec<f64> = values::<f32>(9, 600).iter().map(|&x| f64::from(x) + 1e6).collect();
@@ -197,7 +197,7 @@ fn what_has_no_distance(device: &Device) {
             assert_eq!(distances.row(1)[1], 0.0);
         }
     }
-    // One that differs in the last bit is not constant.
+    // An observation in which one element differs in the last bit is not constant.
     let x: Vec<f64> = (0..1000)
         .map(|i| if i == 500 { 0.1 } else { 0.1f64.next_up() })
         .chain((0..1000).map(f64::from))
@@ -219,7 +219,7 @@ fn what_has_no_distance(device: &Device) {
     assert!(nan.row(0).iter().all(|d| d.is_nan()) && nan.row(1)[1] == 0.0);
 }
 
-/// Chunks of features, merged; of two types they do not mix, and merge.
+/// Chunks of features are added and merged. Sums in f32 take no chunk of f64, but sums of both types merge.
 fn parts(device: &Device) {
     if !device.limits().f64 {
         return;
@@ -252,7 +252,7 @@ fn parts(device: &Device) {
             assert_within(BOUND, format_args!("{metric:?} {i} {j}"), distances.row(i)[j], &exact);
         }
     }
-    // Far from 0, and beyond where products are numbers of f64.
+    // Elements are far from 0, or their products are beyond f64.
     let far: Vec<f64> = values::<f32>(6, 600).iter().map(|&x| f64::from(x) + 1e10).collect();
     for (metric, scale) in [(Metric::Cosine, 1e-200), (Metric::Cosine, 1e200), (Metric::Correlation, 1e-200)]
     {
@@ -289,7 +289,7 @@ fn parts(device: &Device) {
     assert_eq!(sums.finish().unwrap().distances.row(0)[1], 1e300);
 }
 
-/// To the bit, on every device.
+/// `narrow` gives the bits of f32 on every device.
 fn narrow_is_f32(device: &Device) {
     let (m, k) = (5, 40);
     let mut x = wide(&nonnegative(5, m * k));
@@ -317,7 +317,7 @@ fn narrow_is_f32(device: &Device) {
     assert!(error.contains("observation 1: an infinite element"), "{error}");
 }
 
-/// A device that computes in f32 alone refuses f64, unless f32 is asked for.
+/// A device without f64 refuses f64 unless f32 is requested.
 fn refused(device: &Device) {
     let x = Tensor::from_slice(device, &[1.0, 2.0, 3.0, 5.0], &[2, 2]).unwrap();
     let (plain, run) = (Options::default(), Run::default());

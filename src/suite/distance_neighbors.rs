@@ -1,4 +1,4 @@
-//! The nearest of other observations, beside a sort of all distances.
+//! Tests of nearest observations, against a sort of all distances.
 
 use std::{
     collections::BTreeSet,
@@ -20,14 +20,14 @@ device_tests! {
     every_metric, every_rule, lists_of_distances, missing_elements, little_crosses,
 }
 
-/// A budget by which blocks of a metric of one term have about this many observations on a side.
+/// Returns a budget for which blocks of a one-term metric have about `side` observations on a side.
 fn budget(m: u64, k: u64, side: u64) -> Run {
     let host = 8 * m * (4 * k + 5) + 40 * side * side;
     let device = m * (16 * k + 4) + 4 * 300 + 8 + 40 * side * side;
     Run { memory: Budget::default().host(host).device(device), ..Run::default() }
 }
 
-/// Compares with a stable sort of the distances: to the last bit, unless a device makes them in pairs of f32.
+/// Compares neighbors with a stable sort of the distances: to the last bit, unless the device computes distances in pairs of f32.
 fn check(x: &Tensor<f32>, y: Option<&Tensor<f32>>, k: usize, metric: Metric, options: &Options, run: &Run) {
     let all = pairwise(x, y, metric, options, &Run::default()).unwrap();
     let is_exact = x.device().limits().f64 || Order::of_sums(metric, options.missing).is_some();
@@ -56,12 +56,12 @@ fn check(x: &Tensor<f32>, y: Option<&Tensor<f32>>, k: usize, metric: Metric, opt
             distances.row(row).iter().zip(numbers).zip(sorted)
         {
             assert!(near(found, expected), "{what}: {found:e} for {expected:e}");
-            // Either of two angles that differ by rounding alone may come first.
+            // If two angles differ by rounding only, either may come first.
             let is_as_near = is_angle && !is_exact && near(found, all.row(row)[number as usize]);
             assert!(number == expected_number as u64 || is_as_near, "{what}: {expected_number}");
         }
     }
-    // Tensors may have them in the order of sums, and distances of f32.
+    // Tensors may order neighbors by sums, and hold distances in f32.
     let found = neighbor_tensors(x, y, k, metric, options, run).unwrap();
     let (numbers, near) = (found.indices.read().unwrap(), found.distances.read().unwrap());
     assert_eq!(
@@ -80,14 +80,14 @@ fn check(x: &Tensor<f32>, y: Option<&Tensor<f32>>, k: usize, metric: Metric, opt
     }
 }
 
-/// Few different values: many distances are equal.
+/// Returns few different values, so that many distances are equal.
 fn with_ties(seed: u32, len: u64) -> Vec<f32> {
     values::<u32>(seed, len).iter().map(|bits| (bits >> 9) as f32).map(|x| x % 3.0).collect()
 }
 
 fn every_metric(device: &Device) {
     let (m, n, features) = (23, 70, 4);
-    // No observation of 0s alone, which `jensenshannon` refuses.
+    // No observation is all 0, which `jensenshannon` refuses.
     let tensor = |seed, count| {
         let mut values = with_ties(seed, count * features);
         values.iter_mut().step_by(4).for_each(|x| *x += 1.0);
@@ -106,16 +106,16 @@ fn every_metric(device: &Device) {
     check(&x, Some(&y), 70, Metric::CityBlock, &Options::default(), &run);
 }
 
-/// Makes observations of few different values, of which some are missing.
+/// Makes observations of few different values, some of which are missing.
 fn with_gaps(device: &Device, seed: u32, count: u64) -> Tensor<f32> {
     let mut values = with_ties(seed, count * 3);
     values.iter_mut().step_by(7).for_each(|x| *x = f32::NAN);
-    // Two observations have NaN alone.
+    // Two observations have only NaN.
     values[3..9].fill(f32::NAN);
     Tensor::from_slice(device, &values, &[count, 3]).unwrap()
 }
 
-/// Sums are rescaled by 3 / 2 and 3, so that those that are equal stay so.
+/// Sums are rescaled by 3 / 2 or 3, so that equal sums stay equal.
 fn every_rule(device: &Device) {
     let (x, y) = (with_gaps(device, 9, 23), with_gaps(device, 10, 40));
     for missing in [Missing::Propagate, Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero] {
@@ -127,7 +127,7 @@ fn every_rule(device: &Device) {
     }
 }
 
-/// Lists may be short, long, or of a `k` that a device does not keep.
+/// Lists may be short, long, or of a `k` that is too large for a device.
 fn lists_of_distances(device: &Device) {
     let (x, y) = (with_gaps(device, 11, 4), with_gaps(device, 12, 270));
     for (metric, missing) in [
@@ -145,9 +145,9 @@ fn lists_of_distances(device: &Device) {
     }
 }
 
-/// The nearest go to the host, and nothing else of each pair.
+/// Only the nearest pairs are transferred to the host.
 fn little_crosses(device: &Device) {
-    // The device is opened once more, so that no other test counts there.
+    // The device is opened again, so that no other test adds to its traffic.
     static ALONE: Mutex<()> = Mutex::new(());
     let _lock = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let options = DeviceOptions { threads: Some(2), ..DeviceOptions::default() };
@@ -163,20 +163,20 @@ fn little_crosses(device: &Device) {
             let (options, run) = (Options { missing, ..Options::default() }, Run::default());
             let before = device.traffic();
             neighbor_tensors(&x, None, k, metric, &options, &run).unwrap();
-            // The cpu's memory is the host's.
+            // The cpu device has the host's memory.
             if !device.shares_host_memory() {
                 neighbors(&x, None, k, metric, &options, &run).unwrap();
             }
             device.traffic() - before
         };
         let (few, many) = (moved(100), moved(1000));
-        // The host gets a pair and a number of each of the nearest, some numbers of each observation, and ends of blocks.
+        // The host gets a distance and an index for each neighbor, some numbers for each observation, and the ends of blocks.
         assert!(many.to_host <= 10 * few.to_host + 64, "{metric}: {few:?} {many:?}");
         assert!(many.to_host <= 1000 * (12 * k as u64 + 400), "{metric}: {many:?}");
     }
 }
 
-/// NaN comes last, by number.
+/// NaN comes last, ordered by index.
 fn missing_elements(device: &Device) {
     let mut x = with_ties(3, 40 * 3);
     x.iter_mut().step_by(7).for_each(|x| *x = f32::NAN);
@@ -196,7 +196,7 @@ fn several_blocks(device: &Device) {
     let tensor = |seed, count| Tensor::from_slice(device, &with_ties(seed, count * 3), &[count, 3]).unwrap();
     let (x, y) = (tensor(4, 300), tensor(5, 90));
     for metric in [Metric::SqEuclidean, Metric::InnerProduct] {
-        // One of them is no multiple of the tiles.
+        // One side is no multiple of the tiles.
         for side in [64, 37] {
             check(&x, None, 7, metric, &Options::default(), &budget(300, 7, side));
             check(&x, Some(&y), 7, metric, &Options::default(), &budget(300, 7, side));
@@ -206,7 +206,7 @@ fn several_blocks(device: &Device) {
     check(&x, None, 7, Metric::KlDivergence, &Options::default(), &budget(300, 7, 64));
 }
 
-/// Distances of some observations at a time from all of others.
+/// Offers distances of some rows at a time, each to all observations of the other matrix.
 fn from_others(device: &Device) {
     let [x, y] = [(7, 90), (8, 60)]
         .map(|(seed, rows)| Tensor::from_slice(device, &with_ties(seed, rows * 3), &[rows, 3]).unwrap());
@@ -227,7 +227,7 @@ fn from_others(device: &Device) {
     }
 }
 
-/// Distances that come in bands of some observations from themselves and all that follow.
+/// Distances come in bands: some observations against themselves and all later ones.
 fn bands(device: &Device) {
     let x = Tensor::from_slice(device, &with_ties(6, 200 * 3), &[200, 3]).unwrap();
     for metric in [Metric::CityBlock, Metric::InnerProduct] {
@@ -236,7 +236,7 @@ fn bands(device: &Device) {
         for own in [0..1, 1..70, 70..199, 199..200] {
             let mut band: Vec<f64> =
                 (own.start..200).flat_map(|row| &all.row(row)[own.clone()]).copied().collect();
-            // The diagonal and the part above it are not read.
+            // The diagonal and the part above it are never read.
             (0..own.len()).for_each(|row| band[row * own.len() + row..(row + 1) * own.len()].fill(f64::NAN));
             let band = Matrix::from_vec(band, 200 - own.start, own.len()).unwrap();
             found.offer(own.start, own.start, band).unwrap();
@@ -287,7 +287,7 @@ fn refused(device: &Device) {
     let cancelled = Run::default();
     cancelled.cancel.cancel();
     assert!(matches!(of(None, 1, &cancelled), Err(Error::Cancelled)));
-    // Memory holds lists, flags and distances, and of a pair two sums and a distance.
+    // Memory holds lists, flags and distances, and for one pair two sums and a distance.
     let of = |bytes| {
         let memory = Budget::default().host(bytes).device(bytes);
         let run = Run { memory, ..Run::default() };

@@ -1,4 +1,4 @@
-//! Distances that stay on the device, beside those of the host.
+//! Tests of distances that stay on the device, against those on the host.
 
 use std::{
     fmt::Arguments,
@@ -22,10 +22,10 @@ device_tests! {
     little_crosses, every_metric, missing_elements, every_rule_of_angles, far_and_near, elements_of_f64, what_has_no_distance, several_blocks,
 }
 
-/// Half the distance from 1 to the next f32, twice: a unit in the last place is at most this share.
+/// The distance from 1 to the next f32: the largest relative size of a unit in the last place.
 const UNIT: f64 = 1.0 / (1 << 23) as f64;
 
-/// Compares a distance with that of the host, made of the same sums.
+/// Compares a distance with the host's, which is computed from the same sums.
 fn assert_near(
     device: &Device,
     what: Arguments<'_>,
@@ -50,7 +50,7 @@ fn assert_near(
     assert!(actual == nearest || bound > 0.0 && is_near, "{what}: {actual} for {expected}");
 }
 
-/// Compares every pair, and mirrored ones to the bit. The distances.
+/// Compares every pair with the host, and mirrored pairs to the bit; returns the distances.
 fn check<T: Element>(
     x: &Tensor<T>,
     y: Option<&Tensor<T>>,
@@ -79,7 +79,7 @@ fn check<T: Element>(
     found
 }
 
-/// A tensor of observations, which are columns if the options say so.
+/// Returns a tensor of observations, as columns if the options say so.
 fn observations<T: Sample>(device: &Device, values: &[T], count: u64, options: &Options) -> Tensor<T> {
     let k = values.len() as u64 / count;
     if !options.columns {
@@ -89,7 +89,7 @@ fn observations<T: Sample>(device: &Device, values: &[T], count: u64, options: &
     Tensor::from_slice(device, &turned.collect::<Vec<_>>(), &[k, count]).unwrap()
 }
 
-/// Budgets by which blocks of a metric of so many terms have this many observations on a side.
+/// Returns budgets for which blocks of a metric of `terms` terms have `side` observations on a side.
 fn within([m, n]: [u64; 2], terms: u64, side: u64) -> Run {
     let bytes = Some(4 * m * n + 8 * terms * side * side);
     Run { memory: Budget::default().host(bytes).device(bytes), ..Run::default() }
@@ -122,7 +122,7 @@ fn missing_elements(device: &Device) {
     let (m, k) = (70, 40);
     let mut x: Vec<f32> = values::<u32>(5, m * k).iter().map(|bits| (bits % 5) as f32 - 1.0).collect();
     x.iter_mut().step_by(7).for_each(|x| *x = f32::NAN);
-    // One of NaN alone, one of negative ones alone.
+    // One observation has only NaN, and one has only negative elements.
     x[..40].fill(f32::NAN);
     x[40..80].fill(-2.0);
     for missing in [Missing::Propagate, Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero] {
@@ -134,7 +134,7 @@ fn missing_elements(device: &Device) {
     }
 }
 
-/// All six terms have sums here, and products of them cancel.
+/// All six terms have sums here, and their products cancel.
 fn every_rule_of_angles(device: &Device) {
     let (m, n, k) = (66, 9, 257);
     for shift in [0.0f32, 3.0, 1e8] {
@@ -142,7 +142,7 @@ fn every_rule_of_angles(device: &Device) {
             let mut x: Vec<f32> =
                 values::<f32>(seed, count * k).iter().map(|x| shift + x * shift.max(1.0)).collect();
             x.iter_mut().step_by(5).for_each(|x| *x = f32::NAN);
-            // A constant one.
+            // The first observation is constant.
             x[..k as usize].fill(0.1);
             observations(device, &x, count, &Options::default())
         };
@@ -157,7 +157,7 @@ fn every_rule_of_angles(device: &Device) {
     }
 }
 
-/// Squares leave f32 here, and distances may too.
+/// Squares are beyond f32 here, and distances may be too.
 fn far_and_near(device: &Device) {
     for scale in [1e-30, 1e-20, 1e18, 1e30, 3e36] {
         let x: Vec<f32> = nonnegative(8, 5 * 90).iter().map(|&x| x / 256.0 * scale).collect();
@@ -195,7 +195,7 @@ fn what_has_no_distance(device: &Device) {
     let x = observations(device, &[0.0f32, 0.0, 1.0, 2.0], 2, &plain);
     let cosine = check(&x, None, Metric::Cosine, &plain, &Run::default());
     assert!(cosine[..3].iter().all(|d| d.is_nan()) && cosine[3] == 0.0);
-    // NaN stands in every block.
+    // Every block contains NaN.
     let mut x = nonnegative(11, 150 * 6);
     x.iter_mut().step_by(6 * 37).for_each(|x| *x = f32::NAN);
     let y = observations(device, &nonnegative(12, 90 * 6), 90, &plain);
@@ -224,7 +224,7 @@ fn sizes(device: &Device) {
     }
 }
 
-/// Past the observations of a block, whose number no budget lowers.
+/// There are more observations than a block has without a budget.
 fn several_blocks(device: &Device) {
     let (m, n) = (2100, 70);
     let [x, y] = [(15, m), (16, n)]
@@ -252,9 +252,9 @@ fn empty(device: &Device) {
     }
 }
 
-/// Nothing of each pair goes to the host.
+/// Nothing is transferred to the host for each pair.
 fn little_crosses(device: &Device) {
-    // Opened once more, so that no other test counts there.
+    // The test opens the device for itself, so that no other test adds to its traffic.
     static ALONE: Mutex<()> = Mutex::new(());
     let _lock = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let options = DeviceOptions { threads: Some(2), ..DeviceOptions::default() };
@@ -266,7 +266,7 @@ fn little_crosses(device: &Device) {
         device.traffic() - before
     };
     let (few, many) = (moved(100), moved(1000));
-    // The host learns some numbers of each observation, and the ends of blocks.
+    // The host reads some numbers for each observation, and the ends of blocks.
     let of_observations = 10 * few.to_host + 36 * 4;
     assert!(many.to_host <= of_observations, "{few:?} {many:?}");
 }
@@ -287,7 +287,7 @@ fn refused(device: &Device) {
         let error = of(Some(&y), Metric::Euclidean, &run).unwrap_err();
         assert!(matches!(error, Error::WrongDevice { name: "y", .. }), "{error}");
     }
-    // Nine distances, and the sums of a pair.
+    // Memory holds nine distances, and the sums of one pair.
     let least = within([3, 3], 2, 1);
     assert!(of(None, Metric::Jaccard, &least).is_ok());
     let bytes = least.memory.host.map(|bytes| bytes - 1);
@@ -297,7 +297,7 @@ fn refused(device: &Device) {
     let cancelled = Run::default();
     cancelled.cancel.cancel();
     assert!(matches!(of(None, Metric::Euclidean, &cancelled), Err(Error::Cancelled)));
-    // Distances of an observation that no binding holds.
+    // The distances of one observation exceed a binding.
     let n = device.limits().binding / 4 + 1;
     if n < 1 << 20 {
         let [one, many] = [1, n].map(|count| Tensor::<u8>::zeros(device, &[count, 1]).unwrap());

@@ -1,4 +1,4 @@
-//! Distances of the columns of packed rows.
+//! Tests of distances between the columns of packed rows.
 
 use super::{
     device_tests,
@@ -41,7 +41,7 @@ pub(super) fn upload(device: &Device, codes: &[u8], entries: u64) -> Tensor<u32>
     Tensor::from_slice(device, &packed_words(codes, entries), &[rows, row_words(entries)]).unwrap()
 }
 
-/// The rows `kept`, in panels of so many.
+/// Computes the distances over the rows `kept`, in panels of `panel` rows.
 fn distances(
     device: &Device,
     codes: &[u8],
@@ -66,7 +66,7 @@ fn distances(
     pairs.finish().unwrap()
 }
 
-/// By the definitions.
+/// Compares distances with the definitions.
 fn check(
     result: &Distances,
     codes: &[u8],
@@ -79,7 +79,7 @@ fn check(
     assert_eq!(result.shared.is_some(), rows.iter().any(|codes| codes.contains(&3)));
     for i in 0..entries {
         for j in 0..entries {
-            // This counts how often each two codes meet.
+            // Counts how often each pair of codes occurs together.
             let mut met = [[0u32; 4]; 4];
             rows.iter().for_each(|row| met[usize::from(row[i])][usize::from(row[j])] += 1);
             let known = || (0..9u8).map(|both| [both / 3, both % 3]);
@@ -135,7 +135,7 @@ fn check(
     }
 }
 
-/// The cosine distance of whole numbers, rounded as it is defined.
+/// Returns the cosine distance of whole numbers, rounded as documented.
 fn cosine(part: f64, xx: f64, yy: f64) -> f64 {
     if xx * yy > 0.0 { 1.0 - part / (xx * yy).sqrt() } else { f64::NAN }
 }
@@ -144,7 +144,7 @@ fn all(_: usize) -> bool {
     true
 }
 
-/// Rows of all kinds: most codes 0, most 2, half 1, few or many missing, all missing.
+/// Returns rows of all kinds: most codes 0, most 2, half 1, few or many missing, all missing.
 pub(super) fn rows(seed: u32, rows: u64, entries: u64, missing: bool) -> Vec<u8> {
     let mut all = codes(seed, rows, entries, missing);
     for (i, row) in all.chunks_mut(entries as usize).enumerate() {
@@ -182,7 +182,7 @@ fn every_metric(device: &Device) {
 
 fn every_rule(device: &Device) {
     let mut codes = rows(92, 21, 70, true);
-    // Two columns that no row knows both of.
+    // No row knows both of these two columns.
     for (i, row) in codes.chunks_mut(70).enumerate() {
         row[3 + i % 2] = 3;
     }
@@ -222,7 +222,7 @@ fn panels_change_nothing(device: &Device) {
     assert_eq!(whole.shared, parts.shared);
 }
 
-/// In any order, to the same bits.
+/// Columns are computed some at a time, in any order, with the same bits.
 fn some_columns_at_a_time(device: &Device) {
     for missing in [false, true] {
         let codes = rows(97, 90, 200, missing);
@@ -255,12 +255,12 @@ fn some_columns_at_a_time(device: &Device) {
     }
 }
 
-/// Sums over some rows, merged with those over others, become the distances over all, to the same bits.
+/// Sums over some rows merge with sums over the others to the distances over all, with the same bits.
 fn parts_merge(device: &Device) {
     for missing in [false, true] {
         let mut codes = rows(99, 40, 70, missing);
         if missing {
-            // Two columns that no row knows both of.
+            // No row knows both of these two columns.
             codes.chunks_mut(70).enumerate().for_each(|(i, row)| row[3 + i % 2] = 3);
         }
         for metric in METRICS {
@@ -293,7 +293,7 @@ fn parts_merge(device: &Device) {
     }
 }
 
-/// By the definition, and of some columns at a time to the same bits.
+/// Two codes 1 count as different. Distances equal the definition, and computed for some columns at a time they have the same bits.
 fn ones_that_differ(device: &Device) {
     for missing in [false, true] {
         let codes = rows(98, 90, 200, missing);
@@ -395,7 +395,7 @@ fn refused(device: &Device) {
     let error = of(64..100, Metric::CityBlock).unwrap().ones_differ().unwrap().finish_columns(&other);
     let error = error.unwrap_err().to_string();
     assert!(error.contains("rows, for cityblock with ones that differ of 100 columns"), "{error}");
-    // Each of the three refuses what it is not for.
+    // Each of the three kinds of sums refuses calls for the other kinds.
     let all = || new(Metric::Hamming).unwrap();
     let diagonal = || PackedPairs::diagonal(device, 20, 3, Metric::Hamming).unwrap();
     let some = || of(0..64, Metric::Hamming).unwrap();

@@ -1,4 +1,4 @@
-//! Distances of the columns of one packed matrix from those of another, beside those of one that has both.
+//! Tests of distances between the columns of two packed matrices, against those of one matrix that has both.
 
 use super::{
     device_tests,
@@ -18,7 +18,7 @@ device_tests! {
 
 const ROWS: usize = 120;
 
-/// To the bits of the block of one matrix, and with ones that differ likewise.
+/// Distances have the bits of one matrix's block, also if two codes 1 count as different.
 fn every_metric(device: &Device) {
     for (own, others, missing) in [(70, 5, true), (5, 130, true), (64, 1, false), (1, 64, true)] {
         let codes = rows(98, ROWS as u64, (own + others) as u64, missing);
@@ -52,7 +52,7 @@ fn every_metric(device: &Device) {
     }
 }
 
-/// The distances of rows in two panels, where every third of the first matrix is turned round.
+/// Returns the distances of rows in two panels, where every third row of the first matrix has its codes swapped.
 fn beside(device: &Device, [own, others]: [usize; 2], codes: &[u8], mut pairs: PackedPairs) -> Distances {
     let turned = |row: usize| if row % 3 == 1 { [2, 1, 0, 3] } else { [0, 1, 2, 3] };
     let (mut left, mut right, mut sums) = (Vec::new(), Vec::new(), Vec::new());
@@ -84,7 +84,7 @@ fn refused(device: &Device) {
         let error = side_by_side((&packed, 20, 0), (&packed, 20, from), &codes).unwrap_err().to_string();
         assert!(error.contains("side_by_side"), "{error}");
     }
-    // Each of them refuses what it is not for.
+    // Each kind of sums refuses calls for the other kinds.
     let all = PackedPairs::new(device, 20, 3, Metric::Hamming, Missing::Ignore).unwrap();
     let diagonal = PackedPairs::diagonal(device, 20, 3, Metric::Hamming).unwrap().finish_diagonal().unwrap();
     for error in [

@@ -1,4 +1,4 @@
-//! Sums over chunks of features: added, exported, merged, finished.
+//! Tests of sums over chunks of features, which are added, exported, merged and finished.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -21,12 +21,12 @@ device_tests! {
 
 const RULES: [Missing; 4] = [Missing::Propagate, Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero];
 
-/// True where elements may be negative, and missing.
+/// Returns true if elements may be negative, and missing.
 fn takes_any(metric: Metric) -> bool {
     !matches!(metric, Metric::JensenShannon | Metric::Hellinger | Metric::KlDivergence)
 }
 
-/// Observations of so many features each.
+/// Observations with `features` features each.
 struct Data<'a, T> {
     values: &'a [T],
     features: usize,
@@ -53,7 +53,7 @@ impl<T: Sample> Data<'_, T> {
     }
 }
 
-/// The sums of some chunks, of which `taken` says the lengths and which are added.
+/// Returns the sums over chunks; `taken` has the length of each chunk and whether it is added.
 fn added<T: Sample>(
     device: &Device,
     (x, y): (&Data<T>, Option<&Data<T>>),
@@ -76,11 +76,11 @@ fn added<T: Sample>(
 }
 
 fn bits(matrix: &Matrix) -> Vec<u64> {
-    // NaN of any kind.
+    // All kinds of NaN are equal here.
     matrix.data().iter().map(|d| if d.is_nan() { f64::NAN.to_bits() } else { d.to_bits() }).collect()
 }
 
-/// All chunks in one, and every other one in each of two that are merged: as the definition says, and as each other where that is `exact`.
+/// Checks the sums of all chunks, and of odd and even chunks merged, against the definition, and if `exact` against each other.
 fn check<T: Sample>(
     device: &Device,
     (x, y): (&Data<T>, Option<&Data<T>>),
@@ -136,17 +136,17 @@ fn missing_elements(device: &Device) {
     let features = 14;
     let mut x: Vec<f32> = values::<u32>(3, 5 * 14).iter().map(|bits| (bits % 5) as f32 - 1.0).collect();
     x.iter_mut().step_by(9).for_each(|x| *x = f32::NAN);
-    // NaN alone; negative elements alone.
+    // One observation has only NaN, and one has only negative elements.
     x[..14].fill(f32::NAN);
     x[14..28].fill(-2.0);
-    // NaN in the first chunk alone.
+    // This observation has NaN in the first chunk only.
     (x[56], x[63]) = (f32::NAN, 1.0);
     let y = [vec![f32::NAN; 14], x[42..].to_vec()].concat();
     let (x, y) = (Data { values: &x, features }, Data { values: &y, features });
     for (i, missing) in RULES.into_iter().enumerate() {
         let options = Options { missing, negative: i % 2 == 1, columns: i == 1, narrow: false };
         let metrics = metrics().filter(|&metric| takes_any(metric)).enumerate();
-        // The last two rules are the same to devices: each metric takes one of them.
+        // Devices treat the last two rules alike, so each metric tests one of the two.
         for (_, metric) in metrics.filter(|(of, _)| i < 2 || of % 2 == i % 2) {
             let exact = !matches!(metric, Metric::Canberra | Metric::Minkowski(_));
             let result = check(device, (&x, None), (metric, &options), &[1, 13], exact);
@@ -163,7 +163,7 @@ fn missing_elements(device: &Device) {
     }
 }
 
-/// Around the 256 features that are added up in f32; chunks of other element types.
+/// Chunks have sizes around the 256 features that are summed in f32, and other element types.
 fn sizes_of_chunks(device: &Device) {
     let (features, chunks) = (769, [1, 255, 256, 257]);
     let x = values::<i8>(4, 3 * 769);
@@ -183,7 +183,7 @@ fn sizes_of_chunks(device: &Device) {
         pairwise(&x.tensor(device, 0, features, false), None, metric, &options, &Run::default()).unwrap()
     };
     assert_eq!(mixed.distances, at_once(Metric::CityBlock, &floats));
-    // Multiples of 256 features, of numbers that are not whole.
+    // Chunks are multiples of 256 features, whose values are not whole numbers.
     let x = values::<f32>(5, 3 * 769);
     let x = Data { values: &x, features };
     let sums =
@@ -191,7 +191,7 @@ fn sizes_of_chunks(device: &Device) {
     assert_eq!(sums.finish().unwrap().distances, at_once(Metric::Euclidean, &x));
 }
 
-/// More sums than one binding holds, where that is small.
+/// There are more sums than one binding holds, if bindings are small.
 fn several_panels(device: &Device) {
     let (m, n) = (150, 70);
     let [x, y] = [(6, m), (7, n)].map(|(seed, count)| {
@@ -215,7 +215,7 @@ fn several_panels(device: &Device) {
             }
         }
     }
-    // Above the diagonal and below it others.
+    // Sums above the diagonal differ from sums below it.
     let floats = nonnegative(8, 2 * m);
     let floats = Data { values: &floats, features: 2 };
     let of = (Metric::KlDivergence, &Options::default());
@@ -224,22 +224,22 @@ fn several_panels(device: &Device) {
     assert_eq!(result.distances, pairwise(&tensor, None, of.0, of.1, &Run::default()).unwrap());
 }
 
-/// Correlations of elements that are far from 0, however they are cut into chunks and parts.
+/// Correlations of elements far from 0 are accurate, however features are cut into chunks and parts.
 fn large_means(device: &Device) {
     let features = 700;
     let mut x: Vec<f32> = values::<f32>(9, 3 * 700);
     for mean in [10.0, 288.0, 1e4, 1e6] {
-        // One has a trend, and one begins with an element that is far from its mean.
+        // One observation has a trend, and one begins with an element far from its mean.
         let mut far: Vec<f32> = x.iter().map(|x| x + mean).collect();
         (0..700u16).for_each(|f| far[700 + f as usize] += f32::from(f) / 100.0);
         far[1400] = 0.0;
         for missing in RULES {
             let options = Options { missing, ..Options::default() };
             if missing != Missing::Propagate {
-                // Not all pairs have that element.
+                // Not all pairs have this element.
                 far[1400] = mean;
                 far.iter_mut().step_by(11).for_each(|x| *x = f32::NAN);
-                // None of the first chunk.
+                // One observation has no element of the first chunk.
                 far[..260].fill(f32::NAN);
             }
             let data = Data { values: &far, features };
@@ -249,7 +249,7 @@ fn large_means(device: &Device) {
         }
         x.iter_mut().for_each(|x| *x = -*x);
     }
-    // Chunks of features that are a multiple of 256.
+    // Chunks of features are multiples of 256.
     let far: Vec<f32> = x.iter().map(|x| x + 288.0).collect();
     let data = Data { values: &far, features };
     let of = |taken: &[(usize, bool)]| {
@@ -262,7 +262,7 @@ fn large_means(device: &Device) {
     assert!((0..3).all(|i| whole.row(i)[i] == 0.0));
 }
 
-/// Rows that take no part, as zeros: sums are as without them.
+/// Features of zeros that take no part are subtracted: the sums are as without them.
 fn zeros_taken_away(device: &Device) {
     let features = 300;
     let x: Vec<f32> = values::<f32>(10, 3 * 300).iter().map(|x| x + 1.5).collect();
@@ -283,7 +283,7 @@ fn zeros_taken_away(device: &Device) {
     }
 }
 
-/// Frames of observations that change beside no observations at all, and beside one that lacks all elements.
+/// The frames of observations change although the other side has no observations, or an observation without any elements.
 fn nothing_to_frame(device: &Device) {
     let tensor = |values: &[f32], shape: &[u64]| Tensor::from_slice(device, values, shape).unwrap();
     let options = Options { missing: Missing::Ignore, ..Options::default() };
@@ -306,7 +306,7 @@ fn nothing_to_frame(device: &Device) {
     }
 }
 
-/// Elements that leave f32, or what was added before, when they are squared: one chunk after the other.
+/// Squares of elements are beyond f32, or far beyond earlier sums, as chunks are added.
 fn growing(device: &Device) {
     let features = 900;
     for scales in [
@@ -339,7 +339,7 @@ fn empty(device: &Device) {
             let none = sums.finish().unwrap();
             assert_eq!((none.distances.rows(), none.distances.cols()), (m as usize, n.unwrap_or(m) as usize));
             assert!(none.distances.data().iter().all(|d| d.is_nan()));
-            // Nothing is added by what is over no features.
+            // A chunk of no features adds nothing.
             partial.add(&zero(&[m, 3]), n.map(|n| zero(&[n, 3])).as_ref()).unwrap();
             let mut all = partial.export().unwrap();
             let before = all.clone();
@@ -405,7 +405,7 @@ fn refused(device: &Device) {
     let result = divergence.export().unwrap().finish().unwrap().distances;
     assert!(result.row(0).iter().all(|d| d.is_nan()) && result.row(1)[0].is_nan() && result.row(1)[1] == 0.0);
 
-    // Four distances and four numbers of features of 8 bytes, and the sums of a pair.
+    // Memory holds four distances and four numbers of features of 8 bytes, and the sums of a pair.
     let within = |host| Run { memory: Budget::default().host(host), ..Run::default() };
     let counted = |run| pairwise_counted(&two, None, Metric::Euclidean, &ignore, &run);
     let Error::Budget { minimum, .. } = counted(within(64)).unwrap_err() else { panic!("no budget") };
@@ -432,7 +432,7 @@ fn what_does_not_merge(device: &Device) {
     says(merge(&sums(3, None, Metric::CityBlock, &Options { negative: true, ..ignore })), "true");
     says(merge(&sums(4, None, Metric::CityBlock, &ignore)), "4 observations with themselves");
     says(merge(&sums(3, Some(3), Metric::CityBlock, &ignore)), "3 observations with 3");
-    // Sums and frames that were lost on their way.
+    // Exported sums that lost elements or frames are refused.
     let mut short = sums(3, None, Metric::Cosine, &ignore);
     short.frames_x.pop();
     says(short.finish(), "[3, 0] frames");
@@ -445,13 +445,13 @@ fn what_does_not_merge(device: &Device) {
     says(short.finish(), "[6]");
     short.metric = Metric::Minkowski(f64::NAN);
     says(short.finish(), "above 0");
-    // Negative elements are no matter where missing ones are propagated.
+    // If missing elements are propagated, the option for negative ones does not matter.
     let negative = Options { negative: true, ..Options::default() };
     let mut plain = sums(3, None, Metric::CityBlock, &Options::default());
     plain.merge(&sums(3, None, Metric::CityBlock, &negative)).unwrap();
 }
 
-/// After what was added in f32, more that needs f64 is refused, and not rounded.
+/// A chunk that needs f64 is refused after chunks that were added in f32; it is not rounded.
 fn f64_after_f32(device: &Device) {
     let mut partial = Partial::new(device, 2, None, Metric::CityBlock, &Options::default()).unwrap();
     partial.add(&Tensor::from_slice(device, &[1u8, 3], &[2, 1]).unwrap(), None).unwrap();
@@ -464,7 +464,7 @@ fn f64_after_f32(device: &Device) {
     assert_eq!(exported.distances.row(0)[1], if device.limits().f64 { 2.0 } else { 6.0 });
 }
 
-/// By a flag that is set when it is looked at for the so many-th time: either nothing was added, or the sums are refused.
+/// The flag is set at the n-th check, for each n: either nothing was added, or the sums are refused.
 fn cancelled_midway(device: &Device) {
     let values: Vec<f32> = (0..200u8).map(f32::from).collect();
     let mut refused = false;

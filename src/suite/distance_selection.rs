@@ -1,4 +1,4 @@
-//! The nearest that a device keeps, beside a sort of all sums.
+//! Tests of the neighbors that a device selects, against a sort of all sums.
 
 use super::{data::values, device_tests};
 use crate::{
@@ -15,7 +15,7 @@ device_tests! {
 
 const RISING: Order = Order { falling: false, low: f32::NEG_INFINITY, high: f32::INFINITY };
 
-/// Sums that observations are offered, and how.
+/// The sums that are offered, and how they are offered.
 struct Case {
     m: u64,
     n: u64,
@@ -23,24 +23,24 @@ struct Case {
     order: Order,
     wide: bool,
     is_self: bool,
-    /// Blocks hold what is below the diagonal alone.
+    /// Blocks hold only the part below the diagonal.
     lower: bool,
-    /// Observations along each side of a block.
+    /// The number of observations along each side of a block.
     side: u64,
-    /// (m, n)
+    /// The sums of shape (m, n).
     sums: Vec<[f32; 2]>,
     undefined: [Vec<bool>; 2],
 }
 
 impl Case {
-    /// Whole numbers, many of which are equal.
+    /// Makes a case of whole numbers, many of which are equal.
     fn new([m, n, k]: [u64; 3], side: u64) -> Self {
         let sums = numbers(7, m * n, 50).into_iter().map(|sum| halves(sum, false)).collect();
         let undefined = [m, n].map(|count| vec![false; to_usize(count)]);
         Self { m, n, k, order: RISING, wide: false, is_self: false, lower: false, side, sums, undefined }
     }
 
-    /// A case of observations with themselves, where `lower` by what is below the diagonal.
+    /// Makes a case of observations with themselves; if `lower`, only sums below the diagonal are offered.
     fn of_self(n: u64, k: u64, side: u64, lower: bool) -> Self {
         Self { is_self: true, lower, ..Self::new([n, n, k], side) }
     }
@@ -56,7 +56,7 @@ impl Case {
         if self.order.falling { -bounded } else { bounded }
     }
 
-    /// The numbers and sums that a sort gives, NaN last, and then empty places.
+    /// Returns the indices and sums that a sort gives: NaN last, then empty places.
     fn expected(&self, line: u64) -> Vec<(u32, f64)> {
         let [lines, items] = [0, usize::from(!self.is_self)].map(|side| &self.undefined[side]);
         let others = (0..self.n).filter(|&item| !self.is_self || item != line);
@@ -74,7 +74,7 @@ impl Case {
         all
     }
 
-    /// Block by block, those of the last columns first.
+    /// Offers the sums block by block, the last columns first, and compares the result.
     fn check(&self, device: &Device, what: &str) {
         let Self { m, n, k, side, .. } = *self;
         let flags = self.undefined.each_ref().map(|flags| &flags[..]);
@@ -90,7 +90,7 @@ impl Case {
                 }
                 let pairs = rows.clone().flat_map(|row| columns.clone().map(move |column| (row, column)));
                 let sums = pairs.flat_map(|(row, column)| match self.lower && column >= row {
-                    // It is not read.
+                    // This element must not be read.
                     true => halves(-1e9, self.wide),
                     false => self.at(row, column),
                 });
@@ -120,7 +120,7 @@ impl Case {
     }
 }
 
-/// Whole numbers from 0 on.
+/// Returns whole numbers from 0 to `different` - 1.
 fn numbers(seed: u32, count: u64, different: u32) -> Vec<f64> {
     values::<u32>(seed, count).into_iter().map(|bits| f64::from((bits >> 8) % different)).collect()
 }
@@ -132,10 +132,10 @@ fn sizes(device: &Device) {
             Case::new([m, n, k], side).check(device, "sizes");
         }
     }
-    // More than the items of a step, and than a binding of a small device sees.
+    // Blocks have more items than a step takes, and than a binding of a small device holds.
     Case::new([3, 3000, 256], 3000).check(device, "a wide block");
     Case::new([300, 300, 40], 300).check(device, "a large block");
-    // Each item is nearer than all before.
+    // Each item is nearer than all items before it.
     let mut case = Case::new([2, 1500, 100], 1500);
     case.sums = (0..3000u32).rev().map(|i| halves(i.into(), false)).collect();
     case.check(device, "falling sums");
@@ -168,7 +168,7 @@ fn falling_and_bounds(device: &Device) {
         }
         let mut case = Case::new([4, 200, 50], 64);
         case.order.falling = falling;
-        // Below and above 0, infinite, and two zeros.
+        // Sums are below and above 0, infinite, and zeros of both signs.
         let special = [0.0, -0.0, f64::INFINITY, f64::NEG_INFINITY];
         let numbers = numbers(3, 800, 60).into_iter().enumerate();
         let numbers = numbers.map(|(i, x)| if i % 5 == 0 { special[i / 5 % 4] } else { x / 4.0 - 7.0 });
@@ -185,7 +185,7 @@ fn no_numbers(device: &Device) {
         case.undefined[1].iter_mut().skip(1).step_by(6).for_each(|flag| *flag = true);
         case.check(device, "no numbers");
     }
-    // Undefined observations whose sums would be the nearest.
+    // These observations are undefined, and their sums would be the nearest.
     let mut case = Case::new([3, 130, 5], 64);
     case.undefined[1][7..20].fill(true);
     (0..3).for_each(|line| case.sums[line * 130 + 7..][..13].fill([-1.0, 0.0]));
@@ -199,7 +199,7 @@ fn pairs_that_only_rests_tell_apart(device: &Device) {
         let rests = numbers(5, 1200, 97).into_iter().map(|rest| (rest as f32 - 48.0) / (1u64 << 32) as f32);
         case.sums = rests.map(|rest| [1.0, rest]).collect();
         case.check(device, "rests");
-        // Sums of two that are not the nearest f32 and a rest.
+        // A sum is two f32, and the first is not the f32 nearest to their sum.
         let eighths = numbers(6, 1200, 9).into_iter().map(|rest| rest as f32 / 8.0);
         case.sums = eighths.enumerate().map(|(i, rest)| [(1 + i % 2) as f32, rest]).collect();
         case.check(device, "not normalised");
@@ -213,7 +213,7 @@ fn wide_and_narrow(device: &Device) {
         }
         for (lower, is_self) in [(false, false), (false, true), (true, true)] {
             let mut case = Case::new([140, 140, 20], 64);
-            // Some of f64 are beyond f32, or differ only in their last bits.
+            // Some f64 sums are beyond f32, or differ in their last bits only.
             let sum = |(i, x): (usize, f64)| match (wide, i % 3) {
                 (true, 0) => 1e60 * x,
                 (true, 1) => 3.0 + x * f64::EPSILON * 2.0,

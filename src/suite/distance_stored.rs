@@ -1,4 +1,4 @@
-//! Distances of stored matrices, against those of the same matrices on a device.
+//! Tests of distances of stored matrices, against those of the same matrices on a device.
 
 use std::sync::{Arc, Mutex};
 
@@ -39,7 +39,7 @@ fn found(
     Distances { distances, shared }
 }
 
-/// Sums that are added up in other parts differ in the last bits of f32 at most.
+/// Asserts that distances agree up to the last bits of f32, since sums may be added in other parts.
 fn assert_close(found: &Distances, expected: &Distances) {
     assert_eq!(found.distances.rows(), expected.distances.rows());
     for (found, expected) in found.distances.data().iter().zip(expected.distances.data()) {
@@ -89,7 +89,7 @@ fn boxes_of_features(device: &Device) {
     }
 }
 
-/// To the bit, whatever the memory and the chunks: as of tensors, where terms are the same.
+/// Memory and chunks do not change results, which equal those of tensors to the bit if the terms are the same.
 fn any_budget(device: &Device) {
     let (count, features) = (9u64, 2500u64);
     let x: Vec<f32> = values(7, count * features);
@@ -113,7 +113,7 @@ fn any_budget(device: &Device) {
             let at_once = pairwise_counted(&tensor, None, metric, &Options::default(), &Run::default());
             assert_eq!(at_once.unwrap().distances, expected, "{metric:?}");
         }
-        // The page says that fewer than 256 features at a time change bits.
+        // As documented, results may change if fewer than 256 features are read at a time.
         for (chunks, host) in [
             ([9, 1000], None),
             ([4, 100], Some(60_000)),
@@ -148,7 +148,7 @@ fn far_from_zero(device: &Device) {
     }
 }
 
-/// Computed in f64 where the device can, and else refused unless f32 is asked for.
+/// Distances are computed in f64 if the device can; otherwise they are refused unless f32 is requested.
 fn f64s(device: &Device) {
     let (options, run) = (Options::default(), Run::default());
     let narrow = Options { narrow: true, ..options };
@@ -175,11 +175,11 @@ fn f64s(device: &Device) {
     assert_eq!(euclidean(&x, Some(&y), &options).unwrap(), [0.0, apart]);
     assert_eq!(euclidean(&y, Some(&x), &options).unwrap(), [0.0, apart]);
     assert_eq!(of(&large, Some(&x), Metric::CityBlock, &options).unwrap(), [(1i64 << 53) as f64; 2]);
-    // Integers of two types.
+    // The integers are of two types.
     let (bytes, shorts) = (stored(&[1i8, 2, 3], [1, 3], [1, 2]), stored(&[3i16, 2, 2], [1, 3], [1, 3]));
     let found = of(&bytes, Some(&shorts), Metric::Canberra, &options).unwrap()[0];
     assert!((found - 0.7).abs() < 1e-15, "{found}");
-    // The sums of the first pass too.
+    // The sums of the first pass are in f64 too.
     let all: Vec<f64> = (0..600).map(|i| 0.1 + f64::from(i * 7919 % 101) / 1e3).collect();
     let tensor = Tensor::from_slice(device, &all, &[2, 300]).unwrap();
     let expected = pairwise_counted(&tensor, None, Metric::JensenShannon, &options, &run).unwrap();
@@ -189,12 +189,12 @@ fn f64s(device: &Device) {
     }
 }
 
-/// The nearest are those of tensors, whatever the chunks, and with observations in either direction.
+/// Neighbors equal those of tensors for any chunks, whether observations are rows or columns.
 fn nearest(device: &Device) {
     let (count, others, features) = (70u64, 9u64, 33u64);
     let x: Vec<u8> = values::<f32>(5, count * features).iter().map(|x| (x * 50.0).abs() as u8).collect();
     let y: Vec<u8> = values::<f32>(6, others * features).iter().map(|x| (x * 50.0).abs() as u8).collect();
-    // Sums of whole numbers, the same on every device.
+    // Sums are whole numbers, the same on every device.
     let cpu = Device::cpu();
     let tensor = |values: &[u8], n| Tensor::from_slice(&cpu, values, &[n, features]).unwrap();
     let (left, right) = (tensor(&x, count), tensor(&y, others));
@@ -220,7 +220,7 @@ fn nearest(device: &Device) {
     }
 }
 
-/// The budgets that errors name as enough, for boxes of one observation: where the host's alone counts, the first error's.
+/// Returns the budgets that errors name as the minimum for boxes of one observation; if only the host's counts, the first error names it.
 fn enough(find: &dyn Fn(&Run) -> Result<Neighbors, Error>) -> Budget {
     let (mut budget, mut named) = (Budget::default().host(1).device(1), Vec::new());
     loop {
@@ -239,7 +239,7 @@ fn enough(find: &dyn Fn(&Run) -> Result<Neighbors, Error>) -> Budget {
     }
 }
 
-/// Neighbors are those of tensors, however few observations the device holds at a time: to the bit where it computes in f64.
+/// Neighbors equal those of tensors, however few observations the device holds at a time: to the bit if it computes in f64.
 fn nearest_within_any_budget(device: &Device) {
     let run = Run::default();
     for (n, others, features, metric, missing, columns) in [
@@ -254,14 +254,14 @@ fn nearest_within_any_budget(device: &Device) {
         (9, None, 0, Metric::CityBlock, Missing::Propagate, true),
     ] {
         if n > 1000 && others.is_some() && !device.shares_host_memory() {
-            // A million pairs more take half a minute where a GPU is emulated.
+            // On an emulated GPU, a million more pairs take half a minute.
             continue;
         }
         let options = Options { missing, columns, ..Options::default() };
         let made = |seed, n: u64| {
             let mut values: Vec<f32> = values(seed, n * features);
             values.iter_mut().for_each(|x| *x = x.abs() + 0.5);
-            // All are scaled by the largest of them, which is in one box.
+            // All observations are scaled by the largest element, which is in one box only.
             if metric == Metric::Euclidean {
                 values[n as usize] = 1e25;
             }
@@ -284,7 +284,7 @@ fn nearest_within_any_budget(device: &Device) {
         let (x, y) = (array(&x, n), y.as_ref().map(|y| array(y, others.unwrap())));
         let find = |run: &Run| neighbors_stored(&x, y.as_ref(), 3, metric, &options, device, run);
         let all = find(&run).unwrap();
-        // A device that does not compute in f64 makes distances of several sums itself, but not in boxes.
+        // A device without f64 computes distances of several sums itself, but not when it works in boxes.
         let is_exact = device.limits().f64 || missing == Missing::Propagate;
         let same = |found: &Neighbors| {
             let near =
@@ -294,7 +294,7 @@ fn nearest_within_any_budget(device: &Device) {
             assert!(is_same, "{metric} of {n}: {found:?}, not {expected:?}");
         };
         same(&all.nearest);
-        // Chunks are read once where memory is enough, and then more often.
+        // Chunks are read once if memory is enough, otherwise more often.
         assert_eq!(
             all.stats.chunks,
             [Some(n), others]
@@ -306,7 +306,7 @@ fn nearest_within_any_budget(device: &Device) {
                 })
                 .sum::<u64>()
         );
-        // Boxes have one observation, and then more; of many observations, they are larger than a tile.
+        // Boxes have one observation, then more; with many observations, they are larger than a tile.
         let budgets: Vec<Budget> = if n < 100 {
             let enough = enough(&|run| find(run).map(|found| found.nearest));
             let more = |bytes: Option<u64>, times| bytes.map(|bytes| bytes * times / 8);
@@ -337,7 +337,7 @@ fn nearest_within_any_budget(device: &Device) {
     }
 }
 
-/// Neighbors are those of tensors in boxes of one observation of each type, and by a metric that prepares sums.
+/// Neighbors equal those of tensors, in boxes of one observation, for each type and for a metric that prepares sums.
 fn nearest_of_each_type(device: &Device) {
     fn check<T: Storable + Element>(device: &Device, values: &[T], metric: Metric) {
         let (options, chunks) = (Options { narrow: !device.limits().f64, ..Options::default() }, [4, 100]);
@@ -364,7 +364,7 @@ fn nearest_of_each_type(device: &Device) {
     check(device, &doubles, Metric::JensenShannon);
 }
 
-/// Observations have their numbers in the whole matrix, whatever box they are in.
+/// Errors name observations by their index in the whole matrix, whatever box they are in.
 fn errors_name_observations(device: &Device) {
     let mut x = vec![1.0f32; 40];
     x[27] = f32::INFINITY;
@@ -434,7 +434,7 @@ fn types(device: &Device) {
     }
 }
 
-/// A metric whose observations are divided by their sums first.
+/// Uses a metric that first divides observations by their sums.
 fn both_passes(device: &Device) {
     let mut x: Vec<f32> = values::<f32>(3, 4 * 1500).iter().map(|x| x.abs()).collect();
     let tensor = |x: &[f32]| Tensor::from_slice(device, x, &[4, 1500]).unwrap();

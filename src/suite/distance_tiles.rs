@@ -1,4 +1,4 @@
-//! Distances that are written tile by tile, beside those that the host holds.
+//! Tests of distances that are written tile by tile, against those that the host holds.
 
 use std::{
     collections::BTreeMap,
@@ -38,7 +38,7 @@ fn start(folder: &Path, spec: ArraySpec) -> ArrayWriter {
     ArrayWriter::resume(Arc::new(Folder::new(folder)), "d", spec).unwrap()
 }
 
-/// The bits of an array of up to two axes, in C order.
+/// Returns the bits of an array of up to two axes, in C order.
 fn read(folder: &Path) -> Vec<u64> {
     let array = ZarrArray::open(folder, "d", MissingChunk::Error).unwrap();
     let extents =
@@ -69,7 +69,7 @@ fn stored(values: &[f64], dtype: StoredType) -> Vec<u64> {
     values.iter().map(|x| stored(x).to_bits()).collect()
 }
 
-/// Blocks of about this many observations on a side.
+/// Returns a budget for blocks of about `side` observations on a side.
 fn small_blocks(elements: u64, side: u64) -> Run {
     Run { memory: Budget::default().host(8 * elements + 40 * side * side), ..Run::default() }
 }
@@ -99,7 +99,7 @@ fn squares(device: &Device) {
             assert!(read(folder.path()) == stored(all.data(), dtype), "{metric} {tile:?} {run:?}");
         }
     }
-    // An observation that is NaN, and a rule.
+    // One observation has only NaN, and a rule for missing elements is given.
     let mut values = x.read().unwrap();
     values[5..10].fill(f32::NAN);
     let x = Tensor::from_slice(device, &values, &[70, 5]).unwrap();
@@ -109,7 +109,7 @@ fn squares(device: &Device) {
     write_pairwise(&x, None, Metric::Cosine, &options, &Run::default(), writer).unwrap();
     let all = pairwise(&x, None, Metric::Cosine, &options, &Run::default()).unwrap();
     assert!(read(folder.path()) == stored(all.data(), StoredType::F64));
-    // With the numbers of features, of tiles that are squares and of others.
+    // The numbers of features are written too, in tiles that are squares and in others.
     for (y, tile) in [(None, [32, 32]), (None, [20, 32]), (Some(&x), [32, 32])] {
         let folder = tempfile::tempdir().unwrap();
         let writer = start(folder.path(), spec(StoredType::F64, &[70, 70], &tile));
@@ -126,7 +126,7 @@ fn squares(device: &Device) {
 fn runs_of_pairs(device: &Device) {
     for (count, tile) in [(70, 1), (70, 100), (70, 700), (70, 3000), (2, 1), (3, 2), (90, 89)] {
         if tile == 1 && count > 2 {
-            // Every pair alone is many files: of fewer observations.
+            // Tiles of one pair would be too many files here, so only fewer observations use them.
             continue;
         }
         let x = nonnegative(device, 3, count);
@@ -141,12 +141,12 @@ fn runs_of_pairs(device: &Device) {
     }
 }
 
-/// The files of a folder.
+/// Returns the files of a folder.
 fn files(path: &Path) -> BTreeMap<String, Arc<[u8]>> {
     Map::of(path).values
 }
 
-/// Calls that are stopped after each number of tiles, and another that goes on: to the same bytes.
+/// Calls are stopped after each number of tiles, and another call resumes to the same bytes.
 fn resumed(device: &Device) {
     let x = nonnegative(device, 4, 70);
     let write = |folder: &Path, run: &Run| {
@@ -155,7 +155,7 @@ fn resumed(device: &Device) {
     };
     let whole = tempfile::tempdir().unwrap();
     write(whole.path(), &Run::default()).unwrap();
-    // A tile is missing whose copy is there, and the other way round.
+    // One of two mirrored tiles is missing, then the other.
     for removed in ["d/c/0/1", "d/c/1/0"] {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), &Run::default()).unwrap();
@@ -199,7 +199,7 @@ fn refused(device: &Device) {
     let flat = |name| create(name, ArraySpec::new(StoredType::F64, &[28], &[4])).unwrap();
     let error = write_condensed(&x, Metric::KlDivergence, &plain, &run, flat("kl")).unwrap_err();
     assert!(error.to_string().contains("not symmetric"), "{error}");
-    // Less than a tile takes.
+    // The budget is less than a tile takes.
     let square = |name| create(name, ArraySpec::new(StoredType::F64, &[8, 8], &[4, 4])).unwrap();
     let within = |host| Run { memory: Budget::default().host(host), ..Run::default() };
     let Err(Error::Budget { minimum, given: true, .. }) = write(square("small"), &within(100)) else {
@@ -208,7 +208,7 @@ fn refused(device: &Device) {
     assert!(minimum > 6 * 8 * 16, "{minimum}");
     assert!(write(square("less"), &within(minimum - 1)).is_err());
     write(square("enough"), &within(minimum)).unwrap();
-    // An array that is there is kept.
+    // An existing array is kept.
     let before = files(folder.path());
     let error = create("enough", ArraySpec::new(StoredType::F64, &[8, 8], &[4, 4])).unwrap_err();
     assert!(error.to_string().contains("exists already"), "{error}");
@@ -248,7 +248,7 @@ impl WritableStorage for Full {
     }
 }
 
-/// 400 tiles.
+/// Writes 400 tiles.
 fn write_all(storage: Arc<dyn WritableStorage>) -> Result<()> {
     let x = nonnegative(&Device::cpu(), 6, 200);
     let writer = ArrayWriter::resume(storage, "d", spec(StoredType::F64, &[200, 200], &[10, 10]))?;
@@ -273,7 +273,7 @@ fn a_full_disk_keeps_whole_tiles() {
     }
 }
 
-/// A process that is killed while it writes tiles, several times, and another that goes on: to the same bytes.
+/// A process is killed several times while it writes tiles, and another process resumes to the same bytes.
 #[test]
 fn a_killed_process_is_taken_up() {
     const CHILD: &str = "TEATIME_TEST_KILLED_DISTANCES";
@@ -303,7 +303,7 @@ fn a_killed_process_is_taken_up() {
     assert!(files(folder.path()) == files(whole.path()));
 }
 
-/// Files of a folder of rows of tiles.
+/// Returns the number of files in a folder with one subfolder per row of tiles.
 fn walk(folder: &Path) -> usize {
     let entries = |path: &Path| std::fs::read_dir(path).into_iter().flatten().flatten().collect::<Vec<_>>();
     entries(folder).iter().map(|row| entries(&row.path()).len()).sum()

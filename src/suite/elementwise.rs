@@ -1,4 +1,4 @@
-//! Functions of elements, and shapes that go together.
+//! Tests of elementwise functions, and of broadcast shapes.
 
 use half::{bf16, f16};
 
@@ -19,7 +19,7 @@ device_tests! {
     past_the_largest_grid, operands_beyond_a_binding,
 }
 
-/// Numbers that people have, and those that are none.
+/// Common numbers, special values and NaN.
 const NUMBERS: [f32; 22] = [
     0.0,
     -0.0,
@@ -45,8 +45,8 @@ const NUMBERS: [f32; 22] = [
     0.1,
 ];
 
-/// Equal, both NaN, or within so many units of f32; a subnormal result may be 0. `of` gives the results of operands; where a device takes
-/// subnormal operands for 0, the results of 0 do too.
+/// Asserts that results equal `of` of the operands, are both NaN, or differ by at most `units` of f32; a subnormal result may be 0. If a device
+/// flushes subnormal operands to 0, the results of 0 are accepted too.
 #[track_caller]
 fn check<const N: usize>(
     what: &str,
@@ -86,13 +86,13 @@ fn functions_of_one(device: &Device) {
     };
     for function in [Map::Negative, Map::Absolute, Map::SquareRoot, Map::Exponential, Map::Logarithm] {
         let found = map(function, &tensor(device, &x)).unwrap().read().unwrap();
-        // By WGSL's own bounds, and half a unit for the rounding of the reference.
+        // The bounds are WGSL's, plus half a unit for the rounding of the reference.
         let wgsl = !device.limits().f64;
         let units = |i: usize| match function {
             Map::Negative | Map::Absolute => 0.0,
             Map::SquareRoot => 4.5,
             Map::Exponential if wgsl => 3.5 + 2.0 * f64::from(x[i]).abs(),
-            // An absolute bound from 0.5 to 2.
+            // From 0.5 to 2, the bound is absolute.
             Map::Logarithm if wgsl => 3.5 + 4.0 / f64::from(x[i]).ln().abs().max(1e-9),
             _ => 2.0,
         };
@@ -119,7 +119,7 @@ fn functions_of_one(device: &Device) {
     }
 }
 
-/// Every pair of numbers.
+/// Returns every pair of [`NUMBERS`].
 fn pairs() -> (Vec<f32>, Vec<f32>) {
     NUMBERS.iter().flat_map(|&a| NUMBERS.map(|b| (a, b))).unzip()
 }
@@ -177,7 +177,7 @@ fn bounds(device: &Device) {
     let x = tensor(device, &NUMBERS);
     let found = clamp(&x, -1.0, &tensor(device, &[2.0f32])).unwrap().read().unwrap();
     check("clamp", device, &found, [&NUMBERS], |[x]| least(most(x, -1.0), 2.0), |_| 0.0);
-    // The upper bound goes before the lower one, and NaN goes through.
+    // The upper bound has precedence over the lower one, and NaN is kept.
     assert_eq!(clamp(&tensor(device, &[1.0f32, 9.0]), 5.0, 2.0).unwrap().read().unwrap(), [2.0, 2.0]);
     let none = clamp(&tensor(device, &[1.0f32]), &tensor(device, &[f32::NAN]), 2.0).unwrap();
     assert!(none.read().unwrap()[0].is_nan());
@@ -194,7 +194,7 @@ fn choices(device: &Device) {
     check("select", device, &found, [&NUMBERS, &masks], chosen, |_| 0.0);
 }
 
-/// Each with itself and with bytes.
+/// Combines each type with itself and with bytes.
 fn every_type(device: &Device) {
     fn with<T: Sample>(device: &Device)
     where
@@ -217,7 +217,7 @@ fn every_type(device: &Device) {
     for_each_type!(with(device));
 }
 
-/// The element that Rust's `as` makes of a number, or at the bounds of integers, where that wraps.
+/// Returns the result of Rust's `as`; for integers out of range, the nearest bound.
 fn expected_cast<U: Sample>(value: f64) -> f64 {
     let whole = |least: f64, most: f64| if value.is_nan() { 0.0 } else { value.trunc().clamp(least, most) };
     match U::DTYPE {
@@ -251,7 +251,7 @@ fn check_cast<T: Sample, U: Sample>(device: &Device, x: &[T]) {
     for (x, found) in x.iter().zip(found) {
         let expected = expected_cast::<U>(x.value());
         let same = found.value() == expected || found.value().is_nan() && expected.is_nan();
-        // A device may take what is subnormal for 0.
+        // A device may flush subnormal values to 0.
         let tiny = expected.abs() < f64::from(f32::MIN_POSITIVE) && found.value() == 0.0;
         assert!(same || tiny, "{what}: {found:?} of {x:?}");
     }
@@ -314,7 +314,7 @@ fn bounds_of_casts(device: &Device) {
     check_cast::<i32, i16>(device, &[i32::MIN, -32_769, -32_768, 32_768, i32::MAX]);
     check_cast::<f64, f32>(device, &[1.0 + 1e-12, 1e300, -1e300, f64::NAN, 1e-320, 0.1]);
     check_cast::<f64, u8>(device, &[0.999_999_999_999, 255.999_999_999, -1e-300, 1e300]);
-    // Types that hold every value, and types that do not.
+    // Some types hold every value, and some do not.
     let bytes = tensor(device, &[1u8, 255]);
     assert_eq!(cast::<i16, _>(&bytes).unwrap().read().unwrap(), [1, 255]);
     assert_eq!(cast::<f16, _>(&bytes).unwrap().read().unwrap().map_to_f32(), [1.0, 255.0]);
@@ -337,7 +337,7 @@ impl MapToF32 for Vec<f16> {
     }
 }
 
-/// An operand's element for a place of the result, by numpy's rule.
+/// Returns the operand's element for an index of the result, by numpy's broadcasting rule.
 fn at(x: &[f32], shape: &[u64], out: &[u64], mut place: u64) -> f32 {
     let (mut step, mut i) = (1, 0);
     for (axis, &extent) in out.iter().enumerate().rev() {
@@ -362,7 +362,7 @@ fn check_shapes(device: &Device, a: &[u64], b: &[u64], out: &[u64]) {
     assert_eq!(found.shape(), out, "{a:?} {b:?}");
     let expected = (0..out.iter().product()).map(|i| at(&xa, a, out, i) - at(&xb, b, out, i));
     assert!(found.read().unwrap().into_iter().eq(expected), "{a:?} {b:?}");
-    // Words that several elements share.
+    // Several elements of the result share a word.
     let found = compare(Compare::Less, &ta, &tb).unwrap().read().unwrap();
     let expected = (0..out.iter().product()).map(|i| u8::from(at(&xa, a, out, i) < at(&xb, b, out, i)));
     assert!(found.into_iter().eq(expected), "{a:?} {b:?}: comparison");
@@ -470,7 +470,7 @@ fn past_the_largest_grid(device: &Device) {
     }
 }
 
-/// A row beyond half a binding is refused, unless each element goes with one.
+/// A row larger than half a binding is refused, unless the operands have equal shapes.
 fn operands_beyond_a_binding(device: &Device) {
     let most = device.limits().binding / 4;
     if most > 1 << 20 {

@@ -1,4 +1,4 @@
-//! Gaussian filters, against sums straight from the definition.
+//! Tests of Gaussian filters, against sums straight from the definition.
 
 use super::{
     cpu,
@@ -19,7 +19,7 @@ device_tests! {
 pub(super) const MODES: [Mode; 5] =
     [Mode::Reflect, Mode::Constant(1.5), Mode::Nearest, Mode::Mirror, Mode::Wrap];
 
-/// The element that stands at a coordinate: none is the constant. Steps back towards the array, one end at a time.
+/// Returns the index of the element at a coordinate, or None for the constant. Folds the coordinate back until it is within the array.
 pub(super) fn source(mode: Mode, mut at: i64, n: i64) -> Option<usize> {
     while !(0..n).contains(&at) {
         at = match mode {
@@ -37,7 +37,7 @@ pub(super) fn source(mode: Mode, mut at: i64, n: i64) -> Option<usize> {
     usize::try_from(at).ok()
 }
 
-/// Sums along one axis, by the definition, and of magnitudes.
+/// Returns sums along one axis by the definition, with sums of magnitudes.
 pub(super) fn correlate(
     x: &[Reference],
     shape: &[u64],
@@ -64,7 +64,7 @@ pub(super) fn correlate(
     (0..x.len()).map(sum).collect()
 }
 
-/// The Gaussian of whole numbers from its centre, normalised, and its derivatives for a correlation by Hermite's polynomials.
+/// Returns the normalised Gaussian at whole offsets from its centre, or its derivatives by Hermite polynomials, for a correlation.
 pub(super) fn weights(sigma: f64, order: u32, radius: i32) -> Vec<f64> {
     let density = |x: i32| (-f64::from(x * x) / (2.0 * sigma * sigma)).exp();
     let sum: f64 = (-radius..=radius).map(density).sum();
@@ -78,11 +78,11 @@ pub(super) fn weights(sigma: f64, order: u32, radius: i32) -> Vec<f64> {
         };
         hermite / sigma.powi(order as i32)
     };
-    // The derivative has the sign (-1)^order, and so has what reversing it for a correlation does.
+    // The derivative's sign (-1)^order cancels with the sign from reversing weights for a correlation.
     (-radius..=radius).map(|x| polynomial(f64::from(x)) * density(x) / sum).collect()
 }
 
-/// One filter: sigma, order and mode of each axis.
+/// A filter: sigma, order and mode of each axis.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Case<'a> {
     pub(super) shape: &'a [u64],
@@ -110,7 +110,7 @@ impl Case<'_> {
         sums
     }
 
-    /// The tolerance that the documentation names.
+    /// Returns the documented tolerance.
     fn tolerance(&self, wide: bool) -> f64 {
         let terms: f64 = self.sigma.iter().map(|sigma| (4.0 * sigma + 0.5).floor() + 4.0).sum();
         if wide { terms / (1u64 << 52) as f64 } else { terms / (1 << 23) as f64 }
@@ -122,7 +122,7 @@ fn is_wide<T: Element, U: Element>(device: &Device) -> bool {
     device.limits().f64 && (wide.contains(&T::DTYPE) || wide.contains(&U::DTYPE))
 }
 
-/// With f32 and, where sums are in it, f64 as the output, and the type itself.
+/// Checks outputs in f32, in f64 (if sums are in f64), and in the type itself.
 fn check<T: Sample>(device: &Device, seed: u32, case: Case<'_>) {
     let x: Vec<T> = values(seed, case.shape.iter().product());
     let tx = Tensor::from_slice(device, &x, case.shape).unwrap();
@@ -159,7 +159,7 @@ fn check<T: Sample>(device: &Device, seed: u32, case: Case<'_>) {
     }
 }
 
-/// The bounds of integers.
+/// Returns the bounds of an integer type.
 fn bounds(dtype: DType) -> (f64, f64) {
     match dtype {
         DType::U8 => (0.0, 255.0),
@@ -204,7 +204,7 @@ fn modes_and_orders(device: &Device) {
     }
 }
 
-/// Workgroups make 8 rows or more at once of strips of some hundred elements, the cpu 4 rows and 64 elements of a line at once, and words hold up to 4 elements.
+/// A workgroup computes 8 rows or more of strips of some hundred elements, the cpu 4 rows and 64 elements of a line; a word holds up to 4 elements.
 fn sizes_around_the_tiles(device: &Device) {
     for [rows, columns] in [[1, 1], [1, 70], [2, 31], [15, 32], [16, 33], [17, 64], [33, 65], [5, 3]] {
         let case =
@@ -215,7 +215,7 @@ fn sizes_around_the_tiles(device: &Device) {
     for n in [1, 2, 63, 64, 65, 1030] {
         check::<f32>(device, 66, Case { shape: &[n], sigma: &[2.0], order: &[0], mode: &[Mode::Mirror] });
     }
-    // Radius 13: both axes in a pass of their own where a workgroup has the least memory.
+    // The radius is 13: each axis has a pass of its own if a workgroup has the least memory.
     check::<f32>(
         device,
         67,
@@ -235,7 +235,7 @@ fn weights_longer_than_the_axis(device: &Device) {
             69,
             Case { shape: &[1, 7], sigma: &[2.0, 6.0], order: &[0; 2], mode: &[mode; 2] },
         );
-        // Radii of many times the axis, and as large as it or next to that.
+        // Radii are many times the axis, equal to it, or close to it.
         for (n, sigma) in [(6, 40.0), (7, 40.0), (8, 2.0), (9, 2.0), (7, 2.0), (2, 5.0), (1, 5.0)] {
             for order in [0, 1, 2] {
                 let case =
@@ -247,7 +247,7 @@ fn weights_longer_than_the_axis(device: &Device) {
     }
 }
 
-/// Weights reach over the axis hundreds of thousands of times, and are folded: else each output would be a sum of two million products.
+/// Weights span the axis hundreds of thousands of times, so they are folded: otherwise each output would sum two million products.
 fn weights_far_longer_than_the_axis(device: &Device) {
     let x: Vec<f32> = values(72, 4096);
     let x = Tensor::from_slice(device, &x, &[512, 8]).unwrap();
@@ -265,7 +265,7 @@ fn weights_far_longer_than_the_axis(device: &Device) {
     }
 }
 
-/// Axes that are left alone: first, between, last and few, last and many.
+/// Unfiltered axes are first, in between, last and short, or last and long.
 fn axes_in_any_place(device: &Device) {
     let r = Mode::Reflect;
     for (shape, sigma) in [
@@ -334,7 +334,7 @@ fn wrong_arguments(device: &Device) {
     }
     refused(gaussian(&x, 1e-12, &GaussianOptions { order: 60.into(), ..plain.clone() }), "sigma");
     assert!(matches!(gaussian::<_, f32>(&x, 1e9, &plain), Err(Error::Limit { .. })));
-    // The seventh row of outputs meets 17 rows of 4,000 bytes, which lie one after another: the first that does not fit.
+    // The seventh row of outputs needs 17 consecutive rows of 4,000 bytes, the first such group that does not fit a binding.
     if device.limits().binding <= 64 << 10 {
         let options = GaussianOptions { radius: Some([10, 1].into()), ..plain.clone() };
         let rows = gaussian::<_, f32>(&Tensor::<f32>::zeros(device, &[40, 1000]).unwrap(), 1.0, &options);

@@ -1,4 +1,4 @@
-//! Arrays filtered in boxes with halos: the bits of the whole.
+//! Tests of arrays filtered in boxes with halos: they have the bits of the whole array.
 
 use super::{
     data::{Sample, values},
@@ -30,13 +30,13 @@ fn filtered<T: Sample>(device: &Device, x: &[T], axes: Vec<BoxAxis>) -> Vec<T> {
     out.read().unwrap()
 }
 
-/// The beginning and the end of each piece of an axis, which are uneven.
+/// Returns the start and the end of each piece of an axis; sizes are uneven.
 fn pieces(n: u64, count: u64) -> Vec<(u64, u64)> {
     let cut = |i: u64| if i == count { n } else { n * i / count + i % 2 };
     (0..count).map(|i| (cut(i), cut(i + 1))).collect()
 }
 
-/// Elements of an array of which the indices along each axis are given.
+/// Returns the elements of an array at the given indices of each axis.
 fn chosen<T: Copy>(x: &[T], shape: &[u64], indices: &[Vec<u64>]) -> Vec<T> {
     let mut places = vec![0];
     for (n, along) in shape.iter().zip(indices) {
@@ -92,12 +92,12 @@ fn boxes_are_the_whole(device: &Device) {
     }
     check::<u8>(device, &[37, 70], 1.2, Mode::Reflect, 2);
     check::<f32>(device, &[11, 18, 35], 0.7, Mode::Mirror, 2);
-    // Radius 14, and 29, which takes a pass for each axis.
+    // The radius is 14, then 29, which takes a pass for each axis.
     check::<f32>(device, &[40, 75], 3.4, Mode::Reflect, 2);
     check::<f32>(device, &[61, 75], 7.2, Mode::Reflect, 2);
 }
 
-/// Larger than a binding of the devices with low limits.
+/// Arrays are larger than a binding of the devices with low limits.
 fn panels_are_the_whole(device: &Device) {
     fn check<T: Sample>(device: &Device, shape: &[u64], sigma: f64, bound: f64) {
         let x: Vec<T> = values(81, shape.iter().product());
@@ -116,9 +116,9 @@ fn panels_are_the_whole(device: &Device) {
     check::<f32>(device, &[150, 161], 1.0, 1e-5);
     check::<f32>(device, &[150, 161], 3.5, 1e-5);
     check::<f32>(device, &[30_001], 2.0, 1e-5);
-    // Panels share words: of two numbers as near, devices may make another one.
+    // Panels share words. In a rounding tie, devices may choose either of two integers.
     check::<u8>(device, &[300, 251], 1.0, 1.0);
-    // A second panel would begin within a word, in a row that ends with one, and in one that does not.
+    // A second panel would begin within a word, in rows that do and do not end with a whole word.
     let room = device.limits().room();
     if room < 1 << 20 {
         let radius = (1..).find(|radius| (room - 2 * radius) % 4 == 2).unwrap();

@@ -1,4 +1,4 @@
-//! Properties of filters on any array: sums, flips, single elements, constants.
+//! Tests of properties of filters on any array: sums, flips, single elements, constants.
 
 use super::{
     data::{Sample, values},
@@ -31,14 +31,14 @@ fn filtered(device: &Device, x: &[f32], order: [u32; 3], mode: Mode) -> Vec<f32>
     gaussian::<f32, f32>(&x, SIGMA, &options).unwrap().read().unwrap()
 }
 
-/// An array the other way round along an axis.
+/// Returns an array reversed along an axis.
 fn flipped(x: &[f32], axis: usize) -> Vec<f32> {
     let inner = SHAPE[axis + 1..].iter().product::<u64>() as usize;
     let lines = x.chunks(inner * SHAPE[axis] as usize);
     lines.flat_map(|line| line.chunks(inner).rev().flatten().copied()).collect()
 }
 
-/// To the bit: of derivatives of odd order the opposite.
+/// Filtering a flipped array gives the flipped result to the bit, negated for derivatives of odd order.
 fn of_a_flip_the_flip(device: &Device) {
     let x: Vec<f32> = values(90, SHAPE.iter().product());
     for (axis, order, mode) in [
@@ -55,7 +55,7 @@ fn of_a_flip_the_flip(device: &Device) {
     }
 }
 
-/// In the middle of zeros each output is a product of weights, those from the end for what comes first.
+/// For a single 1 among zeros, each output is a product of weights in reverse order.
 fn of_one_element_the_weights(device: &Device) {
     let weights = [vec![2.0, 3.0, 5.0], vec![1.0, -4.0, 7.0, 8.0, -9.0], vec![-3.0, 6.0, 11.0]];
     let middle = SHAPE.map(|extent| extent / 2);
@@ -92,7 +92,7 @@ fn of_a_sum_the_sum(device: &Device) {
     }
 }
 
-/// Integers of each mode but that which has another constant beyond the ends; weights reach beyond the first axis.
+/// Constants stay constant in each mode except `Constant` with another value; weights reach beyond the first axis.
 fn constants_stay(device: &Device) {
     fn check<T: Sample>(device: &Device, constants: [T; 3]) {
         for (i, constant) in constants.into_iter().enumerate() {
@@ -113,8 +113,8 @@ fn constants_stay(device: &Device) {
     }
 }
 
-/// A Gaussian moves elements about and loses none, however far it reaches, if what is beyond the ends stands for what is within: but for
-/// what weights of three axes lack of 1.
+/// A Gaussian keeps the sum of elements, however far it reaches, if elements beyond the ends repeat the array, up to the rounding of the weights of
+/// three axes.
 fn sums_stay(device: &Device) {
     for mode in [Mode::Reflect, Mode::Wrap] {
         for sigma in [[0.4, 1.0, 2.0], [4.0, 0.0, 9.0]] {
@@ -129,7 +129,7 @@ fn sums_stay(device: &Device) {
     }
 }
 
-/// Halves of integers.
+/// Halves of integers are rounded to even.
 fn ties_are_even(device: &Device) {
     fn check<T: Sample>(device: &Device) {
         let x: Vec<T> = values(94, 301);
@@ -148,9 +148,9 @@ fn ties_are_even(device: &Device) {
     }
 }
 
-/// As scipy: a volume along all axes is one along each, after one another.
+/// As in scipy, filtering a volume along all axes equals filtering along each axis in turn.
 fn truncated_after_each_axis(device: &Device) {
-    // Lines of whole words, which wgpu and CUDA filter along all axes at once.
+    // Lines are whole words, which wgpu and CUDA filter along all axes at once.
     let shape = [5, 19, 36];
     let x = Tensor::from_slice(device, &values::<i16>(95, shape.iter().product()), &shape).unwrap();
     let along = |x: &Tensor<i16>, axes: &[usize]| -> Tensor<i16> {
@@ -166,7 +166,7 @@ fn truncated_after_each_axis(device: &Device) {
     assert!(all == along(&along(&along(&x, &[0]), &[1]), &[2]).read().unwrap());
 }
 
-/// Weights beyond a tile, along one axis a pass, of which the last alone adds to the terms before.
+/// Weights reach beyond a tile, so each pass filters one axis, and only the last pass adds to the earlier terms.
 fn terms_of_several_passes(device: &Device) {
     let shape = [40, 52];
     let x = Tensor::from_slice(device, &values::<f32>(96, shape.iter().product()), &shape).unwrap();
@@ -180,7 +180,7 @@ fn terms_of_several_passes(device: &Device) {
     }
 }
 
-/// NaN and infinity spread as far as the weights reach: in volumes, and over the ends of axes as the mode says.
+/// NaN and infinity spread as far as the weights reach: in volumes, and across the ends of axes by the mode.
 fn not_finite_at_the_ends(device: &Device) {
     const SHAPE: [u64; 3] = [4, 6, 9];
     const RADIUS: [i64; 3] = [1, 2, 3];
@@ -206,7 +206,7 @@ fn not_finite_at_the_ends(device: &Device) {
     }
 }
 
-/// No further from the cpu than both may be from exact sums; integers at most 1.
+/// Results differ from the cpu's by at most the sum of both tolerances; integers differ by at most 1.
 fn as_the_cpu(device: &Device) {
     fn integers<T: Sample>(device: &Device) {
         let x = values::<T>(97, SHAPE.iter().product());
@@ -237,11 +237,11 @@ fn as_the_cpu(device: &Device) {
     }
 }
 
-/// f32 of numbers that are all on one side of 0: of the input's range, derivatives of their own.
+/// In f32, for elements on one side of 0, errors are relative to the input's range; for derivatives, to the output's range.
 fn within_2e_6_of_the_range(device: &Device) {
     let x: Vec<f32> = values::<u16>(99, 90 * 70).into_iter().map(f32::from).collect();
     let tx = Tensor::from_slice(device, &x, &[90, 70]).unwrap();
-    // All but some of 16 bits.
+    // The input's range is almost all of 16 bits.
     let input = 65_000.0;
     for sigma in [1.0, 10.0] {
         for order in [[0, 0], [1, 0], [0, 2]] {
@@ -262,7 +262,7 @@ fn within_2e_6_of_the_range(device: &Device) {
     }
 }
 
-/// Pressures in pascal: errors are relative to how far apart they are, and to the output.
+/// Elements are pressures in pascal: errors are relative to their range, and to the output.
 fn far_from_zero(device: &Device) {
     let shape = [40, 44];
     let x: Vec<f32> =
@@ -270,7 +270,7 @@ fn far_from_zero(device: &Device) {
     let least = x.iter().copied().fold(f32::MAX, f32::min);
     let range = f64::from(x.iter().copied().fold(f32::MIN, f32::max) - least);
     let tx = Tensor::from_slice(device, &x, &shape).unwrap();
-    // Along both axes at once, and one after another.
+    // Sigma 0.8 filters both axes at once, 3.3 one after another.
     for sigma in [0.8, 3.3] {
         for order in [[0, 0], [0, 1], [1, 0], [0, 2], [2, 0], [1, 1]] {
             let case = Case { shape: &shape, sigma: &[sigma; 2], order: &order, mode: &[Mode::Reflect; 2] };
@@ -297,7 +297,7 @@ fn means_stay_within(device: &Device) {
             [(98, 0.7, 4.0), (99, 2.0, 4.0), (100, 6.0, 4.0), (102, 3.75, 6.0), (103, 6.25, 6.0)]
         {
             let noise: Vec<u8> = values(seed, 50 * 60);
-            // Mostly the one, and mostly the other; and one alone among the others, which far from it has tiny weights.
+            // Most elements have one value, or most the other, or a single element differs, whose weights are tiny far from it.
             let lone = |i: usize| i == 50 * 60 / 2 + 30;
             let is_least: [&dyn Fn(usize) -> bool; 5] =
                 [&|i| noise[i] < 20, &|i| noise[i] < 128, &|i| noise[i] < 250, &lone, &|i| !lone(i)];
@@ -325,7 +325,7 @@ fn means_stay_within(device: &Device) {
     }
 }
 
-/// The largest numbers, as where there are no data: what is between elements is infinite, and what is made of them is not.
+/// Elements are the largest numbers, as fill values are: differences between elements are infinite, but results are not.
 fn differences_beyond_the_type(device: &Device) {
     differences_of(device, [30, 36], [[0, 0], [1, 0], [0, 1]]);
     differences_of(device, [12, 14, 20], [[0, 0, 0], [1, 0, 0], [0, 0, 1]]);
@@ -348,7 +348,7 @@ fn differences_beyond_the_type(device: &Device) {
     }
 }
 
-/// Elements whose differences f32 does not hold.
+/// Returns elements whose differences exceed f32.
 fn beyond(shape: &[u64]) -> Vec<f32> {
     let noise: Vec<u8> = values(101, shape.iter().product());
     noise.iter().map(|byte| [-3.4e38, 3e38, 250.0, -3.4e38][usize::from(byte % 4)]).collect()
@@ -370,7 +370,7 @@ fn differences_of<const N: usize>(device: &Device, shape: [u64; N], orders: [[u3
     }
 }
 
-/// An element that is alone along an axis is its mean there, but beside a constant, and its derivatives are 0.
+/// Along an axis of one element, the mean is that element and derivatives are 0, except with a constant beyond the ends.
 fn alone_along_an_axis(device: &Device) {
     let x = values::<f32>(105, 30 * 36);
     let plane = Tensor::from_slice(device, &x, &[30, 36]).unwrap();
@@ -388,7 +388,7 @@ fn alone_along_an_axis(device: &Device) {
     }
 }
 
-/// Squares of large numbers are beyond the type, and those of small ones 0: lengths of gradients are not.
+/// Squares of large elements overflow and those of small ones underflow, but gradient magnitudes do not.
 fn gradients_of_any_magnitude(device: &Device) {
     let shape = [14, 15, 16];
     let x: Vec<f32> = values::<u8>(104, shape.iter().product()).into_iter().map(f32::from).collect();
@@ -407,7 +407,7 @@ fn gradients_of_any_magnitude(device: &Device) {
     }
 }
 
-/// The part of weights that is lost in f32 is put into the centre: they add up to 1 but for its rounding.
+/// The rounding errors of f32 weights are added to the centre, so that weights add up to 1 except for the centre's rounding.
 #[test]
 fn weights_add_up() {
     for tenths in 3..200 {

@@ -1,4 +1,4 @@
-//! Filters as scipy and scikit-image have them: their results, and scipy's own tests again.
+//! Tests of filters against results of scipy and scikit-image, and scipy's own tests.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ fn golden() -> Golden {
     text.lines().filter_map(|line| line.split_once(':')).map(|(name, text)| (name, numbers(text))).collect()
 }
 
-/// The mode of that place, with a constant.
+/// Returns the i-th mode and its name, with a constant.
 fn mode(i: usize, constant: f64) -> (&'static str, Mode) {
     let mode = if let Mode::Constant(_) = MODES[i] { Mode::Constant(constant) } else { MODES[i] };
     (["reflect", "constant", "nearest", "mirror", "wrap"][i], mode)
@@ -39,7 +39,7 @@ fn tensor<T: Element>(device: &Device, golden: &Golden, name: &str, of: fn(f64) 
     Tensor::from_slice(device, &golden[name].iter().map(|&x| of(x)).collect::<Vec<_>>(), shape).unwrap()
 }
 
-/// Within rounding of the largest: of f64, or of f32 where the device has no other.
+/// Asserts equality up to rounding relative to the largest element: in f64, or in f32 on devices without f64.
 #[track_caller]
 fn assert_same<T: Sample>(device: &Device, golden: &Golden, name: &str, got: &Tensor<T>) {
     let got: Vec<f64> = got.read().unwrap().into_iter().map(Sample::value).collect();
@@ -100,7 +100,7 @@ fn as_scipy(device: &Device) {
     }
 }
 
-/// Integers truncated after each axis: the same in f64, and in f32 here and there 1 less or more.
+/// Integers truncated after each axis are equal in f64, and in f32 may differ by 1 in places.
 fn truncated(device: &Device, golden: &Golden, i: usize) {
     fn check<T: Sample>(expected: &[f64], x: &Tensor<T>, options: &GaussianOptions) {
         let out: Tensor<T> = gaussian(x, [1.1, 1.6], options).unwrap();
@@ -142,7 +142,7 @@ fn sigmas_orders_and_radii(device: &Device) {
     let plain = options(device, Mode::Reflect);
     let truncate = GaussianOptions { truncate: 2.2, ..plain.clone() };
     assert_same(device, &golden, "truncate", &gaussian::<_, f64>(&image, 1.3, &truncate).unwrap());
-    // A radius goes before `truncate`.
+    // A radius has precedence over `truncate`.
     let radius = GaussianOptions { radius: Some([1, 4].into()), ..truncate };
     assert_same(device, &golden, "radius", &gaussian::<_, f64>(&image, 1.3, &radius).unwrap());
     for (axes, sigma, mode) in
@@ -151,7 +151,7 @@ fn sigmas_orders_and_radii(device: &Device) {
         let options = GaussianOptions { axes: Some(axes.to_vec()), mode: mode.into(), ..plain.clone() };
         assert_same(device, &golden, "axes", &gaussian::<_, f64>(&volume, sigma, &options).unwrap());
     }
-    // The derivative along an axis has the mode of that axis everywhere; axes that are not named are left alone.
+    // The derivative along an axis uses the mode of that axis; axes that are not named are not filtered.
     let modes = [Mode::Wrap, Mode::Mirror, Mode::Constant(-1.5)];
     let modes = GaussianOptions { mode: modes.into(), ..plain.clone() };
     let axes =
@@ -168,7 +168,7 @@ fn sigmas_orders_and_radii(device: &Device) {
         assert_same(device, &golden, &name("laplace"), &laplace);
         assert_same(device, &golden, &name("magnitude"), &magnitude);
     }
-    // No sigma, as test_gauss01; one for all or one each, as 04 and 05; of f16, as test_gaussian_filter with it.
+    // Sigma is 0 as in test_gauss01, one for all axes or one each as in 04 and 05; f16 as in test_gaussian_filter.
     let copy: Tensor<f64> =
         gaussian(&image, 0.0, &GaussianOptions { order: 1.into(), ..plain.clone() }).unwrap();
     assert_same(device, &golden, "image", &copy);
@@ -184,7 +184,7 @@ fn sigmas_orders_and_radii(device: &Device) {
     assert!((4..16).all(|i| (out[i] - i as f32 / 8.0).abs() < 2e-3), "{out:?}");
 }
 
-/// `test_gauss02` and `test_gauss03`: of f32, which 10,000 numbers in a row keep within 1.5 of 49,995,000.
+/// Repeats `test_gauss02` and `test_gauss03` in f32, in which 10,000 consecutive numbers keep their sum within 1.5 of 49,995,000.
 fn sums_are_kept(device: &Device) {
     for (mode, bound) in [(Mode::Reflect, 1.5), (Mode::Wrap, 1.5)] {
         let x: Vec<f32> = (0..10_000u16).map(f32::from).collect();

@@ -1,4 +1,4 @@
-//! Gaussians of stored arrays, beside those of the same arrays on the device: the same bits.
+//! Tests of Gaussians of stored arrays: the same bits as for the same arrays on the device.
 
 use std::{
     ops::Range,
@@ -32,7 +32,7 @@ pub(super) fn stored<T: Storable>(values: &[T], shape: &[u64], chunk: &[u64]) ->
     Arc::new(MemoryArray::new("image", values, shape, chunk).unwrap())
 }
 
-/// Writes into the array `blurred` of a folder.
+/// Writes the filtered array as `blurred` into a folder.
 pub(super) fn blur(
     x: &Arc<dyn ChunkedArray>,
     sigma: &PerAxis<f64>,
@@ -52,7 +52,7 @@ pub(super) fn within(host: u64) -> Run {
     Run { memory: Budget::default().host(host).device(1 << 28), ..Run::default() }
 }
 
-/// The elements of the array `blurred` of a folder.
+/// Returns the elements of the array `blurred` in a folder.
 pub(super) fn read<T: Element>(folder: &Path) -> Vec<T> {
     let array = ZarrArray::open(folder, "blurred", MissingChunk::Error).unwrap();
     let (dtype, rows) = (array.dtype(), Arc::new(Selection::all(array.shape()[0])));
@@ -62,7 +62,7 @@ pub(super) fn read<T: Element>(folder: &Path) -> Vec<T> {
     bytemuck::pod_collect_to_vec(blocks.next_block().unwrap().unwrap().bytes())
 }
 
-/// An array that is stored as `T` and written as `U`, in boxes of one tile and in one box, has the bits of the whole array.
+/// Checks that an array stored as `T` and written as `U`, in boxes of one tile and in one box, has the bits of the whole array.
 fn check<T: Sample + Storable, U: Element + Storable>(
     device: &Device,
     sigma: impl Into<PerAxis<f64>>,
@@ -113,7 +113,7 @@ fn bytes(device: &Device) {
 }
 
 fn floats(device: &Device) {
-    // Longer than the first axis, and than the second.
+    // The weights are longer than the first axis, or than the second.
     for mode in [Mode::Reflect, Mode::Mirror, Mode::Nearest, Mode::Wrap, Mode::Constant(-1.0)] {
         let options =
             GaussianOptions { mode: mode.into(), order: [0, 1, 0].into(), ..GaussianOptions::default() };
@@ -126,7 +126,7 @@ fn floats(device: &Device) {
     }
 }
 
-/// Time, channels and a volume: as each volume alone.
+/// Filters an array of time, channels and volumes: the results equal those of each volume alone.
 fn five_axes(device: &Device) {
     let (shape, volume) = ([2, 3, 4, 20, 24], [4, 20, 24]);
     let elements = values::<u8>(9, shape.iter().product());
@@ -147,7 +147,7 @@ fn five_axes(device: &Device) {
     assert!(read::<f32>(folder.path()) == expected);
 }
 
-/// Shapes, chunks, tiles, modes, orders, reaches and memory by chance.
+/// Tests random shapes, chunks, tiles, modes, orders, radii and budgets.
 fn any_boxes(device: &Device) {
     fn check<T: Sample + Storable>(device: &Device, seed: u32) {
         let mut words = values::<u32>(seed, 64).into_iter();
@@ -180,7 +180,7 @@ fn any_boxes(device: &Device) {
             == bytemuck::cast_slice::<T, u8>(&expected);
         assert!(same, "{seed}: {shape:?} {chunk:?} {tile:?} {sigma:?} {options:?}");
     }
-    // Each box is some launches, which take long on a cpu that stands for a GPU.
+    // Each box takes some launches, which are slow on an emulated GPU.
     let cases = if device.shares_host_memory() { 60 } else { 6 };
     for seed in (0..3 * cases).step_by(3) {
         check::<f32>(device, seed);
@@ -189,7 +189,7 @@ fn any_boxes(device: &Device) {
     }
 }
 
-/// Boxes are long, if memory is short, along the axis of which they need most beyond their sides.
+/// If memory is short, boxes are longest along the axis with the largest halo.
 #[test]
 fn boxes_grow_along_the_halo() {
     let (shape, device) = ([256, 256], super::cpu());
@@ -205,11 +205,11 @@ fn boxes_grow_along_the_halo() {
         write(memory(minimum)).unwrap().times_covered
     };
     let [least, more]: [f64; 2] = [covered(&|least| least), covered(&|least| 2 * least)];
-    // 24 x 10 elements for 8 x 8.
+    // A box reads 24 x 10 elements for 8 x 8.
     assert!((3.5..3.75).contains(&least) && more < 2.2, "{least} {more}");
 }
 
-/// Calls that are stopped after each number of boxes, and another that goes on: to the same bytes, without reading what is done.
+/// Calls are stopped after each number of boxes, and another call resumes to the same bytes, without reading for finished boxes.
 fn resumed(device: &Device) {
     let (elements, options, sigma) =
         (values::<f32>(8, SHAPE.iter().product()), GaussianOptions::default(), PerAxis::All(1.0));
@@ -296,7 +296,7 @@ fn refused(device: &Device) {
         fails(&doubles, 1.0, spec(StoredType::F64, &[3, 4]), "narrow");
     }
     if !device.shares_host_memory() {
-        // A pass an axis: of the box, which is all of the array, two arrays of sums beside what is read and written.
+        // Each axis has a pass: for the box, which is the whole array, there are two arrays of sums in addition to input and output.
         let x = stored(&values::<f32>(11, SHAPE.iter().product()), &SHAPE, &CHUNK);
         let run = Run { memory: Budget::default().host(1 << 30).device(10), ..Run::default() };
         let target = (&*folder.path().join("none"), StoredType::F32, &TILE[..]);
@@ -321,7 +321,7 @@ fn refused(device: &Device) {
     assert!(matches!(error, Error::Budget { .. }), "{error}");
     let six = stored(&[0u8; 1], &[1; 6], &[1; 6]);
     fails(&six, 1.0, spec(StoredType::U8, &[1]), "one to five axes");
-    // Nothing to filter.
+    // There is nothing to filter.
     for shape in [[0, 4], [3, 0]] {
         let empty = stored::<f32>(&[], &shape, &[2, 2]);
         let path = folder.path().join(format!("{shape:?}"));

@@ -1,4 +1,4 @@
-//! Gaussians of stored arrays with what stores may have: no room, chunks that are not there, numbers that are none, types of their own.
+//! Tests of Gaussians of stored arrays in special cases: full disks, missing chunks, NaN and infinity, types that tensors lack.
 
 use std::{
     io,
@@ -23,7 +23,7 @@ use crate::{
 
 device_tests! { ; missing_and_not_finite }
 
-/// A folder on a disk that is full for a moment, after so many values.
+/// A folder on a disk that is full once, after `full_after` values.
 #[derive(Debug)]
 struct Disk {
     folder: Folder,
@@ -54,7 +54,7 @@ impl WritableStorage for Disk {
         if self.puts.fetch_add(1, Ordering::Relaxed) == self.full_after {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        // So that boxes wait for the threads that write.
+        // The delay makes boxes wait for the threads that write.
         thread::sleep(Duration::from_micros(300));
         self.folder.put(key, value)
     }
@@ -64,12 +64,12 @@ impl WritableStorage for Disk {
     }
 }
 
-/// One tile that finds no room ends the pass, however many threads write others; what is written stays, and the rest is added.
+/// A tile that finds the disk full ends the pass, however many threads write; written tiles stay, and a later call adds the rest.
 #[test]
 fn a_full_disk() {
     let options = DeviceOptions { threads: Some(8), binding: Some(16 << 10), ..DeviceOptions::default() };
     let device = Device::open_with("cpu", &options).unwrap();
-    // A box of one tile and its halo fits a binding, and one of two does not.
+    // A box of one tile and its halo fits a binding, but a box of two tiles does not.
     let (shape, tile) = ([512, 512], [32, 64]);
     let elements = values::<f32>(12, shape.iter().product());
     let (array, folder) = (stored(&elements, &shape, &[64, 64]), tempfile::tempdir().unwrap());
@@ -83,7 +83,7 @@ fn a_full_disk() {
             });
         (written, disk.puts.load(Ordering::Relaxed))
     };
-    // The metadata, 20 tiles, and one that is lost.
+    // The disk takes the metadata and 20 tiles, and one tile is lost.
     let (stopped, puts) = write(21);
     let Err(Error::Io { path, source }) = stopped else { panic!("{stopped:?}") };
     assert_eq!(source.kind(), io::ErrorKind::StorageFull);
@@ -98,7 +98,7 @@ fn a_full_disk() {
     assert!(read::<f32>(folder.path()) == expected.read().unwrap());
 }
 
-/// skimage's range of what tensors do not hold: booleans are 0 and 1 already.
+/// skimage's ranges also apply to types that tensors do not hold: booleans are 0 and 1 already.
 #[test]
 fn ranges_of_stored_types() {
     let (device, options, run) = (super::cpu(), GaussianOptions::skimage(), Run::default());
@@ -127,8 +127,7 @@ fn ranges_of_stored_types() {
     }
 }
 
-/// A chunk that is not there holds the fill value, or is an error that names it; NaN and infinity reach over the sides of boxes as within
-/// one.
+/// A missing chunk holds the fill value, or is an error that names it; NaN and infinity spread across the sides of boxes as within one box.
 fn missing_and_not_finite(device: &Device) {
     let mut elements: Vec<f32> = values(13, SHAPE.iter().product());
     let place = |[z, y, x]: [u64; 3]| ((z * SHAPE[1] + y) * SHAPE[2] + x) as usize;

@@ -1,4 +1,4 @@
-//! Rows by number, and tensors one behind the other.
+//! Tests of selecting rows by index, and of concatenating tensors.
 
 use half::f16;
 
@@ -20,7 +20,7 @@ device_tests! {
     past_the_largest_grid, concat_past_the_largest_grid, row_beyond_a_binding,
 }
 
-/// Compares rows by number with a loop on the host, by indices of the host and of the device.
+/// Compares selected rows with a loop on the host, for indices on the host and on the device.
 fn check_rows<T: Sample>(device: &Device, x: &Tensor<T>, indices: &[u64]) {
     let host = x.read().unwrap();
     let cols = to_usize(x.shape()[1..].iter().product());
@@ -42,12 +42,12 @@ fn tensor<T: Sample>(device: &Device, seed: u32, shape: &[u64]) -> Tensor<T> {
     Tensor::from_slice(device, &values(seed, shape.iter().product()), shape).unwrap()
 }
 
-/// `k` numbers below m.
+/// Returns `k` random indices below `m`.
 fn random(seed: u32, k: u64, m: u64) -> Vec<u64> {
     values::<u32>(seed, k).into_iter().map(|bits| u64::from(bits) % m).collect()
 }
 
-/// Takes rows that end around a word, and around what a thread writes.
+/// Takes rows that end around a word, and around the elements that a thread writes.
 fn rows_of_every_length(device: &Device) {
     fn check<T: Sample>(device: &Device) {
         for cols in [1, 2, 3, 4, 5, 8, 15, 16, 17, 33, 100] {
@@ -80,7 +80,7 @@ fn repeated_and_reversed(device: &Device) {
 fn every_type(device: &Device) {
     fn check<T: Sample>(device: &Device) {
         check_rows(device, &tensor::<T>(device, 5, &[21, 3, 5]), &random(6, 50, 21));
-        // One axis: rows of one element.
+        // A tensor of one axis has rows of one element.
         check_rows(device, &tensor::<T>(device, 7, &[301]), &random(8, 500, 301));
     }
     for_each_type!(check(device));
@@ -127,7 +127,7 @@ fn empty(device: &Device) {
 }
 
 fn indices_out_of_range(device: &Device) {
-    // Rows that start within words, several within what a thread writes, and long ones.
+    // Some rows start within words, some are so short that a thread writes several, and some are long.
     for (m, cols) in [(3, 2), (40, 1), (9, 5), (2, 3000), (5, 0), (0, 3), (0, 0)] {
         let x = Tensor::<u8>::zeros(device, &[m, cols]).unwrap();
         let mut indices: Vec<u32> = (0..100).map(|i| i % u32::try_from(m.max(1)).unwrap()).collect();
@@ -166,20 +166,20 @@ fn wrong_arguments(device: &Device) {
     assert_eq!(refused, !device.shares_host_memory());
 }
 
-/// A launch has some of the rows of the result, and some of the tensor.
+/// Each launch takes some of the rows of the result, and some of the tensor.
 fn past_the_largest_grid(device: &Device) {
     check_rows(device, &tensor::<f32>(device, 11, &[9000, 33]), &random(12, 9000, 9000));
     check_rows(device, &tensor::<u8>(device, 13, &[200_001]), &random(14, 70_000, 200_001));
     check_rows(device, &tensor::<u16>(device, 15, &[5, 20_001]), &random(16, 70, 5));
     check_rows(device, &tensor::<f64>(device, 17, &[3000, 51]), &(0..3000).rev().collect::<Vec<_>>());
-    // Indices out of range are counted once, whatever the parts.
+    // Indices out of range are counted once, however the work is split.
     let x = Tensor::<u8>::zeros(device, &[200_001]).unwrap();
     let indices: Vec<u32> = (0..70_000).map(|i| if i % 7 == 0 { 200_001 + i } else { i }).collect();
     let error = gather_by(&x, &Tensor::from_slice(device, &indices, &[70_000]).unwrap()).unwrap_err();
     assert!(error.to_string().contains("10000 of 70000 are not below 200001"), "{error}");
 }
 
-/// Compares tensors one behind the other with a loop on the host.
+/// Compares concatenated tensors with a loop on the host.
 fn check_concat<T: Sample>(tensors: &[&Tensor<T>], axis: usize) {
     let mut shape = tensors[0].shape().to_vec();
     shape[axis] = tensors.iter().map(|x| x.shape()[axis]).sum();
@@ -198,7 +198,7 @@ fn check_concat<T: Sample>(tensors: &[&Tensor<T>], axis: usize) {
     assert!(found.read().unwrap() == expected, "{what}");
 }
 
-/// Checks tensors that have these extents along an axis of a shape.
+/// Checks tensors of a shape with these extents along one axis.
 fn check_extents<T: Sample>(device: &Device, shape: &[u64], axis: usize, extents: &[u64]) {
     let tensors: Vec<Tensor<T>> = (20..)
         .zip(extents)
@@ -211,7 +211,7 @@ fn check_extents<T: Sample>(device: &Device, shape: &[u64], axis: usize, extents
     check_concat(&tensors.iter().collect::<Vec<_>>(), axis);
 }
 
-/// Extents around a word and what a thread writes.
+/// Extents around a word and the elements that a thread writes.
 const EXTENTS: [&[u64]; 6] =
     [&[1], &[1, 1], &[2, 3, 1], &[4, 0, 4], &[5, 16, 1, 1, 1, 2], &[17, 33, 100, 64]];
 
@@ -252,7 +252,7 @@ fn last_axis(device: &Device) {
     check::<f64>(device);
 }
 
-/// Has several rows in a word, of each of which a launch writes a part.
+/// A word holds parts of several rows, of each of which a launch writes a part.
 fn short_rows_share_words(device: &Device) {
     for rows in [2, 3, 63, 64, 65, 1000] {
         check_extents::<u8>(device, &[rows, 0], 1, &[1, 1]);
@@ -306,7 +306,7 @@ fn concat_past_the_largest_grid(device: &Device) {
     check_extents::<u8>(device, &[50_000, 0], 1, &[1, 30, 2]);
     check_extents::<f32>(device, &[9000, 0], 1, &[33, 1]);
     check_extents::<f64>(device, &[3, 0], 1, &[2000, 5000]);
-    // One row, longer than a binding.
+    // There is one row, longer than a binding.
     check_extents::<u16>(device, &[1, 0], 1, &[70_001, 70_002]);
 }
 

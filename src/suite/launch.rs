@@ -124,7 +124,7 @@ fn grids_have_limits(device: &Device) {
         let error = launch(device, &SOUND_KERNEL, &[], Grid::tiles(1, more, 1));
         assert!(matches!(error, Err(Error::Limit { requested, max, .. }) if requested == max + 1));
     }
-    // A grid of nothing does nothing.
+    // An empty grid does nothing.
     assert_eq!(launch(device, &SOUND_KERNEL, &[], Grid::tiles(0, 1, 0)).unwrap(), [0; 4]);
     still_works(device);
 }
@@ -164,7 +164,7 @@ fn a_written_buffer_stands_once(device: &Device) {
     assert_eq!(launched.unwrap_err().to_string(), expected);
 }
 
-/// Each item launches kernels of several tasks, whose buffers come and go meanwhile.
+/// Each item launches kernels from several tasks, whose buffers are created and dropped meanwhile.
 fn items_are_worked_on_at_once(device: &Device) {
     let seeds: Vec<u64> = (0..40).collect();
     let words = |seed: u64| random_words(device, seed, 0, 3000).unwrap();
@@ -194,7 +194,7 @@ fn calls_are_cancelled(device: &Device) {
     let own = device.cancelled_by(&cancel);
     assert!(own.is_same(device) && device.is_same(&own));
     let x = random_words(&own, 1, 0, 4).unwrap();
-    // Tensors of both meet, and what becomes of one has its handle.
+    // One launch may take tensors of both handles; a tensor keeps the handle that it was made with.
     let mut out = Tensor::<u32>::zeros(device, &[4]).unwrap();
     let copy = |out: &mut Tensor<u32>| {
         let args = [x.window(0..4).arg, out.window_mut(0..4).arg];
@@ -207,7 +207,7 @@ fn calls_are_cancelled(device: &Device) {
     still_works(device);
 }
 
-/// Within one launch, so that it ends soon after the flag is set: at each tile of a product, and at every few lines of a filter.
+/// The flag is checked within a launch, so that it ends soon after: at each tile of a product, and at every few lines of a filter.
 #[test]
 fn launches_on_the_cpu_are_cancelled_midway() {
     let looks = Arc::new(AtomicUsize::new(0));
@@ -222,7 +222,7 @@ fn launches_on_the_cpu_are_cancelled_midway() {
     }
 }
 
-/// The caller's thread may be the only one that can tell that a call is to end.
+/// Only the caller's thread may be able to tell that a call should end.
 #[test]
 fn who_waits_for_items_looks_at_the_flag() {
     let caller = thread::current().id();
@@ -239,7 +239,7 @@ fn who_waits_for_items_looks_at_the_flag() {
 
 type Call = dyn Fn(&Tensor<f32>) -> Result<(), Error>;
 
-/// Calls that take no `Run`, by a flag that is set when it is looked at for the so many-th time.
+/// Calls without a `Run` end when a flag is set, here at the n-th check.
 fn calls_end_midway(device: &Device) {
     let values: Vec<f32> = (0..300u16 * 7).map(|i| f32::from(i % 13)).collect();
     let looked_at = |looks: usize, call: &Call| {

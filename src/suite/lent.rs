@@ -1,4 +1,4 @@
-//! Tests of what `Device::from_wgpu` promises to the application that lends a device.
+//! Tests of the guarantees of `Device::from_wgpu` to an application that lends a device.
 
 use std::sync::{
     Arc,
@@ -15,7 +15,7 @@ use crate::{
     openings::skip,
 };
 
-/// A lent device with the application's handles, or why there is none.
+/// A lent device with the application's handles.
 struct Lent {
     gpu: wgpu::Device,
     queue: wgpu::Queue,
@@ -51,7 +51,7 @@ impl Lent {
 
 const SHARED: BufferUsages = BufferUsages::STORAGE.union(BufferUsages::COPY_SRC);
 
-/// wgpu's GL panics where a thread has waited six seconds for another's call, and an application's threads take no turns with ours.
+/// wgpu's GL panics if a thread waits six seconds for another's call, and an application's threads take no turns with ours.
 #[test]
 fn gl_is_not_shared() {
     let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
@@ -89,7 +89,7 @@ fn packed_buffers_are_shared() {
     }
     let x = Tensor::<f32>::from_wgpu_buffer(&lent.device, &buffer, 0, &[200], None).unwrap();
     assert_eq!(lent.device.allocated_bytes(), before, "lent memory is not counted");
-    // Values that the application writes later are seen.
+    // Values that the application writes later are visible.
     lent.queue.write_buffer(&buffer, 0, bytemuck::bytes_of(&42.0f32));
     lent.queue.submit([]);
     assert_eq!(x.read().unwrap()[0], 42.0);
@@ -101,10 +101,10 @@ fn other_layouts_are_copied() {
     let bytes: Vec<u8> = (0..1024u32).map(|i| (i * 7) as u8).collect();
     for usage in [SHARED, BufferUsages::COPY_SRC] {
         let buffer = lent.buffer(usage, &bytes);
-        // Misaligned for a binding.
+        // The offset is misaligned for a binding.
         let x = Tensor::<u8>::from_wgpu_buffer(&lent.device, &buffer, 4, &[3, 5], None).unwrap();
         assert_eq!(x.read().unwrap(), bytes[4..19]);
-        // Rows with gaps; the last has none behind it.
+        // Rows have gaps; the last row has none behind it.
         let x = Tensor::<u8>::from_wgpu_buffer(&lent.device, &buffer, 8, &[2, 2, 8], Some(336)).unwrap();
         let expected: Vec<u8> =
             (0..4).flat_map(|row| bytes[8 + row * 336..][..8].to_vec()).take(32).collect();
@@ -148,7 +148,7 @@ fn mistakes_are_named() {
     assert!(matches!(tensor.wgpu_buffer(), Err(Error::Argument { name: "device", .. })));
 }
 
-/// Another device's buffer is refused, and what was enqueued before is not lost with it.
+/// Another device's buffer is refused, and work that was enqueued before is not lost.
 #[test]
 fn foreign_buffers_are_refused() {
     let (Some(lent), Some(other)) = (Lent::open(), Lent::open()) else { return };
@@ -165,7 +165,7 @@ fn foreign_buffers_are_refused() {
     assert_eq!(four.read().unwrap(), [4.0]);
 }
 
-/// Tensors of one buffer, of which a launch would write one: wgpu refuses it, and would with what was enqueued before.
+/// A launch that reads one tensor of a buffer and writes another is refused: wgpu would reject it along with the work enqueued before.
 #[test]
 fn tensors_of_one_buffer_are_not_both_used_and_written() {
     static COPY: Kernel<u32> =
@@ -183,7 +183,7 @@ fn tensors_of_one_buffer_are_not_both_used_and_written() {
     assert_eq!(own.read().unwrap(), [0x0101_0108]);
 }
 
-/// The application's handler stays, and hears nothing of errors that a call here returned.
+/// The application's error handler stays, and is not called for errors that teatime's calls returned.
 #[test]
 fn handlers_are_left_alone() {
     let Some(lent) = Lent::open() else { return };
@@ -206,7 +206,7 @@ fn handlers_are_left_alone() {
     assert_eq!(heard.load(Ordering::Relaxed), 1);
 }
 
-/// A destroyed device is lost for good, and says so at every call.
+/// A destroyed device is lost for good, and every call says so.
 #[test]
 fn loss_sticks() {
     let Some(lent) = Lent::open() else { return };

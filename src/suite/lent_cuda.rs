@@ -1,4 +1,4 @@
-//! Tests of what `Device::from_cuda` promises to the application that lends a context.
+//! Tests of the guarantees of `Device::from_cuda` to an application that lends a context.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::{
     openings::{On, devices, skip},
 };
 
-/// A lent device with the application's handles, or why there is none.
+/// A lent device with the application's handles.
 struct Lent {
     context: Arc<CudaContext>,
     stream: Arc<CudaStream>,
@@ -30,7 +30,7 @@ impl Lent {
     }
 }
 
-/// The address of a slice's memory.
+/// Returns the address of a slice's memory.
 fn address<T>(slice: &cudarc::driver::CudaSlice<T>, stream: &CudaStream) -> u64 {
     slice.device_ptr(stream).0
 }
@@ -39,7 +39,7 @@ fn address<T>(slice: &cudarc::driver::CudaSlice<T>, stream: &CudaStream) -> u64 
 fn slices_are_shared() {
     let Some(Lent { context, stream, device }) = Lent::open() else { return };
     let numbers = values::<f32>(70, 60);
-    // Filled on one stream and read on another, with the device's in between.
+    // The slice is filled on one stream and read on another, with work on the device's stream in between.
     let [before, after] = [context.new_stream().unwrap(), context.new_stream().unwrap()];
     let slice = before.clone_htod(&numbers).unwrap();
     let place = address(&slice, &stream);
@@ -68,7 +68,7 @@ fn results_are_handed_over() {
     assert_eq!(slice.len(), 4);
     let other = context.new_stream().unwrap();
     assert_eq!(other.clone_dtoh(&slice).unwrap(), [7.0, 10.0, 15.0, 22.0]);
-    // And back, as another shape.
+    // The slice becomes a tensor again, of another shape.
     let place = address(&slice, &stream);
     let again = Tensor::from_cuda_slice(&device, slice, &[4]).unwrap();
     assert_eq!(again.read().unwrap(), [7.0, 10.0, 15.0, 22.0]);
@@ -104,7 +104,7 @@ fn what_does_not_fit_is_refused() {
     );
 }
 
-/// A view of `values` in another library's memory, which starts `before` elements after a multiple of 16 bytes.
+/// Makes a view of `values` in another library's memory, which starts `before` elements after a multiple of 16 bytes.
 #[allow(unsafe_code, reason = "what is tested")]
 fn borrowed<T: crate::Element + cudarc::driver::DeviceRepr>(
     device: &Device,
@@ -133,7 +133,7 @@ fn memory_of_another_library_is_read_where_it_is() {
         return skip("cuda", why);
     }
     let device = Device::open_with("cuda:0", &DeviceOptions::default().threads(3)).unwrap();
-    // CuPy's memory is of the primary context, on streams of its own.
+    // CuPy's memory is in the primary context, on streams of its own.
     let stream = CudaContext::new(0).unwrap().new_stream().unwrap();
     let floats = values::<f32>(71, 64);
     let allocated = device.allocated_bytes();
@@ -143,7 +143,7 @@ fn memory_of_another_library_is_read_where_it_is() {
         let product = linalg::matmul_tn(&x, &x).unwrap();
         assert!(product.cuda_address().unwrap() > 0);
     });
-    // Kernels cannot read in place what starts within 16 bytes, or is not of whole words.
+    // Kernels cannot read memory in place if it is not 16-byte aligned, or is not whole words.
     for (count, before) in [(64, 1), (63, 0), (61, 3), (1, 0)] {
         let bytes: Vec<u8> = (0..count).collect();
         borrowed(&device, &stream, &bytes, before, |x, start| {
@@ -157,13 +157,13 @@ fn memory_of_another_library_is_read_where_it_is() {
 #[allow(unsafe_code, reason = "what is tested")]
 fn memory_that_cannot_be_borrowed_is_refused() {
     let Some(Lent { device, .. }) = Lent::open() else { return };
-    // SAFETY: there are no elements; the host's memory is not read.
+    // SAFETY: there are no elements; the host's memory is never read.
     let none = unsafe { TensorView::<f32>::from_cuda_memory(&device, 0, &[3, 0], 1) }.unwrap();
     assert_eq!((none.shape(), none.read().unwrap()), (&[3, 0][..], vec![]));
-    // SAFETY: refused before anything is read.
+    // SAFETY: the call is refused before anything is read.
     let wrong = unsafe { TensorView::<f32>::from_cuda_memory(cpu(), 16, &[4], 1) };
     assert!(matches!(wrong, Err(Error::Argument { name: "device", .. })), "{wrong:?}");
-    // SAFETY: as above.
+    // SAFETY: the call is refused before anything is read.
     let wrong = unsafe { TensorView::<f32>::from_cuda_memory(&device, 16, &[1 << 40, 1 << 40], 1) };
     assert!(matches!(wrong, Err(Error::Shape { op: "TensorView::from_cuda_memory", .. })), "{wrong:?}");
     let host = Tensor::from_slice(cpu(), &[1.0f32], &[1]).unwrap().cuda_address();

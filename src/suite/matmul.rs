@@ -1,4 +1,4 @@
-//! Products of matrices.
+//! Tests of products of matrices.
 
 use half::{bf16, f16};
 
@@ -25,7 +25,7 @@ device_tests! {
     long_sums,
 }
 
-/// op(a)[m, k] op(b)[k, n], by its definition.
+/// Returns op(a)[m, k] op(b)[k, n] by its definition.
 fn oracle<A: Sample, B: Sample>(op: Op, a: &[A], b: &[B], [m, n, k]: [u64; 3]) -> Vec<Reference> {
     let mut out = Vec::new();
     for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
@@ -60,12 +60,12 @@ fn check<A: Sample, B: Sample>(device: &Device, op: Op, extents: [u64; 3]) {
     assert_close(&what, &c.read().unwrap(), &oracle(op, &a, &b, extents), dot_of(real, k));
 }
 
-/// A device without products in f64 says so.
+/// Asserts that the error is that of a device without products in f64.
 fn refused(device: &Device, error: &Error) {
     assert!(matches!(error, Error::NoF64 { .. }) && !device.limits().f64, "{device:?}: {error}");
 }
 
-/// Digits that f32 would lose, and numbers that it does not have.
+/// Products keep digits that f32 would lose, and values beyond f32.
 fn f64_stays_f64(device: &Device) {
     let of = |values: &[f64], shape: &[u64]| Tensor::from_slice(device, values, shape).unwrap();
     let (ones, near) = (of(&[1.0, 1.0], &[2, 1]), of(&[1.0 + 1e-10, -1.0, 1e300, 1e300], &[2, 2]));
@@ -75,7 +75,7 @@ fn f64_stays_f64(device: &Device) {
             assert!((sums[0] - 1e-10).abs() < 1e-15 && sums[1] == 2e300, "{sums:?}");
             let whole = Tensor::from_slice(device, &[16_777_217i32, i32::MIN], &[2, 1]).unwrap();
             assert_eq!(matmul_nt(&whole, &whole).unwrap().read().unwrap()[0], 281_475_010_265_089.0);
-            // Rows that start within 16 bytes.
+            // The rows start at an address that is not 16-byte aligned.
             let last = of(&[0.0, 1.0 + 1e-10, -1.0], &[3, 1]);
             let sum = matmul_tn(&*last.rows(1..3).unwrap(), &ones).unwrap().read().unwrap();
             assert!((sum[0] - 1e-10).abs() < 1e-15);
@@ -88,12 +88,12 @@ fn f64_stays_f64(device: &Device) {
 
 const OPS: [Op; 3] = [Op::Nn, Op::Tn, Op::Nt];
 
-/// The shader's tile is 64 x 64, 16 deep.
+/// The shader's tile is 64 x 64, and 16 deep.
 fn sizes_around_the_tiles(device: &Device) {
     for m in [0, 1, 63, 64, 65, 131] {
         for n in [0, 1, 63, 64, 65, 131] {
             for k in [0, 1, 15, 16, 17, 35] {
-                // Every operand form meets every extent, in a third of the combinations.
+                // Every operand form is combined with every extent, in a third of the combinations.
                 let op = OPS[((m + 2 * n + 3 * k) % 7 % 3) as usize];
                 check::<f32, f32>(device, op, [m, n, k]);
             }
@@ -103,14 +103,14 @@ fn sizes_around_the_tiles(device: &Device) {
     OPS.into_iter().for_each(|op| check::<f32, f32>(device, op, [65, 3, 700]));
 }
 
-/// Large tiles, which `matmul` takes only for products that would take long here.
+/// `matmul` uses large tiles only for products that would take long here, so the test requests them.
 fn sizes_around_the_large_tiles(device: &Device) {
     if device.limits().workgroup_memory < 32 << 10 {
         return println!("SKIP {device:?}: too little workgroup memory for large tiles");
     }
     let mut sizes =
         vec![[127, 129, 17], [128, 128, 16], [1, 130, 33], [130, 1, 1], [257, 260, 40], [4, 4, 0]];
-    // Rows of whole 16 bytes, and others.
+    // Rows of the first case are multiples of 16 bytes, and rows of the second are not.
     sizes.extend([[132, 136, 32], [131, 135, 31]]);
     for (op, extents) in OPS.into_iter().flat_map(|op| sizes.iter().map(move |&extents| (op, extents))) {
         let [m, n, k] = extents;
@@ -150,7 +150,7 @@ fn every_type(device: &Device) {
     for_each_type!(with(device));
 }
 
-/// Each bit pattern of the narrow types but NaN and infinity, times 1.
+/// Multiplies each finite bit pattern of the narrow types by 1.
 fn every_stored_value(device: &Device) {
     fn all<T: Sample>(device: &Device, values: &[T]) {
         let x = Tensor::from_slice(device, values, &[values.len() as u64, 1]).unwrap();
@@ -163,7 +163,7 @@ fn every_stored_value(device: &Device) {
         let near = x.to_f32().unwrap().read().unwrap();
         assert_close(&format!("{:?} as f32", T::DTYPE), &near, &expected, EXACT);
     }
-    // The nearest f32, and of two as near the even one; carries into the exponent, and what is no f32.
+    // The result is the nearest f32, the even one in a tie; some carry into the exponent, and some are below f32.
     let wide: Vec<f64> = [1.0, 1.5, 8_388_607.0, 16_777_215.0, 2f64.powi(-126), 2f64.powi(127)]
         .into_iter()
         .flat_map(|x| {
@@ -218,7 +218,7 @@ fn transpose(x: &[f32], rows: u64, cols: u64) -> Vec<f32> {
     (0..rows * cols).map(|i| x[(i % rows * cols + i / rows) as usize]).collect()
 }
 
-/// (a b)ᵀ = bᵀ aᵀ, by all three forms.
+/// (a b)ᵀ equals bᵀ aᵀ in all three operand forms.
 fn transposes_agree(device: &Device) {
     let (m, n, k) = (67, 130, 41);
     let (a, ta) = matrix::<f32>(device, 5, m, k);
@@ -233,11 +233,11 @@ fn transposes_agree(device: &Device) {
     assert_close("(a b)ᵀ", &transpose(&c, m, n), &expected, dot(k));
 }
 
-/// a (b + c) = a b + a c.
+/// a (b + c) equals a b + a c.
 fn is_linear(device: &Device) {
     let (m, n, k) = (65, 66, 50);
     let (a, ta) = matrix::<f32>(device, 7, m, k);
-    // Small integers, so that the sum is exact.
+    // Elements are small integers, so that the sum is exact.
     let small = |seed| values::<i8>(seed, k * n).iter().map(|v| f32::from(v / 4)).collect::<Vec<_>>();
     let (b, c) = (small(8), small(9));
     let sum: Vec<f32> = b.iter().zip(&c).map(|(b, c)| b + c).collect();
@@ -285,7 +285,7 @@ fn an_operand_twice(device: &Device) {
     assert_close("xᵀ x", &gram, &oracle(Op::Tn, &x, &x, [66, 66, 40]), dot(40));
 }
 
-/// More terms than an invocation has iterations for.
+/// There are more terms than an invocation may have iterations.
 fn long_sums(device: &Device) {
     if device.limits().iterations == u32::MAX {
         return;
@@ -297,7 +297,7 @@ fn long_sums(device: &Device) {
     assert_eq!(matmul_tn(&a, &b).unwrap().read().unwrap(), [(3 * k) as f32]);
 }
 
-/// More blocks of 64 rows than the 65,535 groups that an axis of a grid may have.
+/// There are more blocks of 64 rows than the 65,535 workgroups of a grid's axis.
 fn past_the_largest_grid(device: &Device) {
     let m = u64::from(device.limits().groups_per_axis.min(65_535)) * 64 + 65;
     let (a, ta) = matrix::<i8>(device, 15, m, 1);
@@ -329,7 +329,7 @@ fn wrong_device(device: &Device) {
     assert_eq!(other, format!("matmul_nt: `b` is on device {name}, not on the call's device, cpu"));
 }
 
-/// The longest row that fits a binding wherever it starts, and one element more.
+/// Tests the longest row that fits a binding at any offset, and one element more.
 fn row_beyond_a_binding(device: &Device) {
     let limits = device.limits();
     if limits.binding > 1 << 20 {

@@ -1,4 +1,4 @@
-//! Every operation on every device: the same tests against the same f64 oracles.
+//! Tests of every operation on every device, against the same f64 oracles.
 
 mod bits;
 mod block_sum;

@@ -1,4 +1,4 @@
-//! Names of devices.
+//! Tests of names of devices.
 
 use std::collections::HashSet;
 
@@ -19,7 +19,7 @@ fn names_open_what_they_list(device: &Device) {
         assert!(Device::open(backend).is_ok());
     }
     if info.backend == Backend::Wgpu {
-        // By the card's identity, by a part of the hardware's name, and by the interface, whatever the case.
+        // Selects by the card's identity, by a part of the hardware's name, and by the interface, in upper or lower case.
         let found = Device::open(&format!("wgpu:{}", info.identity.to_uppercase())).unwrap();
         assert_eq!(found.info().identity, info.identity);
         for selector in [&info.description.to_uppercase(), &info.api, &format!("{}:0", info.api)] {
@@ -35,7 +35,7 @@ fn unknown_names_list_the_others() {
     for name in ["", "gpu", "cpu:1", "wgpu:99", "wgpu:vulkan:99", "wgpu:no such card", "cuda:99", "cuda:x"] {
         let Err(Error::NoDevice { wanted, tried }) = Device::open(name) else { panic!("{name}") };
         assert_eq!(&*wanted, name);
-        // The names are those of every backend, each once.
+        // The error lists the devices of every backend, each once.
         for backend in ["cpu", "cuda", "wgpu"] {
             assert!(
                 tried.iter().any(|(name, _)| name.starts_with(backend)),

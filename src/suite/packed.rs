@@ -1,4 +1,4 @@
-//! Products with packed rows, against oracles in whole numbers.
+//! Tests of products with packed rows, against oracles in whole numbers.
 
 use super::{
     device_tests,
@@ -25,7 +25,7 @@ device_tests! {
     large_tiles_change_nothing,
 }
 
-/// (entries, columns, rows): around words, quads, tiles of 64 rows and of 16 row limbs.
+/// (entries, columns, rows) around words, groups of four, tiles of 64 rows and tiles of 16 row limbs.
 const SIZES: [(u64, u64, u64); 14] = [
     (1, 1, 1),
     (3, 2, 3),
@@ -82,7 +82,7 @@ fn products_are_close(device: &Device) {
                     assert_eq!(y[at].to_bits(), exact[at].to_bits(), "{size:?} {missing} {row} {c}");
                 }
             }
-            // A number is good to 2^-23 of the column's largest; six operations of 2^-24 each.
+            // An element is accurate to 2^-23 of its column's largest; six operations add 2^-24 each.
             assert_close(&format!("{size:?} {missing}"), &y, &expected, 4e-6);
         }
     }
@@ -101,7 +101,7 @@ fn sums_are_exact(device: &Device) {
     }
 }
 
-/// Around tiles of 256 rows and of 256 entries.
+/// The sizes are around tiles of 256 rows and of 256 entries.
 fn large_tiles_change_nothing(device: &Device) {
     for size in [(1, 1, 1), (255, 20, 257), (256, 4, 255), (257, 22, 256), (1030, 3, 600)] {
         for missing in [false, true] {
@@ -121,9 +121,9 @@ fn large_tiles_change_nothing(device: &Device) {
     }
 }
 
-/// Weights, and sums in small and large tiles: with no, one, few, many and all codes missing, also in rows that are 0 elsewhere,
-/// and in blocks beside some without; added over and under the edge of the low word, with both signs. The sizes are around
-/// words, blocks and passes of columns, and enough rows for several panels of 64 KiB.
+/// Tests weights, and sums in small and large tiles, with no, one, few, many and all codes missing, also in rows whose other codes are 0, and in
+/// blocks next to blocks without missing codes. Sums start near the overflow of the low word, with both signs. Sizes are around words, blocks and
+/// passes of columns, and have rows for several panels of 64 KiB.
 fn missing_codes_of_every_share(device: &Device) {
     let sizes = [
         (1, 1, 1),
@@ -175,8 +175,7 @@ fn panels_change_nothing(device: &Device) {
     assert_eq!(sums.read().unwrap(), case.sums(&x));
 }
 
-/// Workgroups that add to the same sums at once: 40 on a device of 132 multiprocessors, the emulator's that is lent, 32 on one of
-/// two.
+/// Several workgroups add to the same sums at once: 40 on a device of 132 multiprocessors, as the lent emulator has, and 32 on one of two.
 fn many_parts(device: &Device) {
     let case = Case::new(device, (64, 8, 20_000), true);
     let x = case.operand();

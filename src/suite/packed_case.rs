@@ -1,4 +1,4 @@
-//! Operands of products with packed rows, and what is to come out.
+//! Operands of products with packed rows, and the expected results.
 
 use super::data::values;
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     random::philox,
 };
 
-/// Codes of a matrix: few are missing, and none unless `missing` is false.
+/// Returns the codes of a matrix; few are missing, and none if `missing` is false.
 pub(super) fn codes(seed: u32, rows: u64, entries: u64, missing: bool) -> Vec<u8> {
     let code = |byte: u8| match byte % 16 {
         0..=7 => 0,
@@ -37,7 +37,7 @@ pub(crate) fn packed_words(codes: &[u8], entries: u64) -> Vec<u32> {
     codes.chunks(entries as usize).flat_map(pack).collect()
 }
 
-/// A product's operands on a device, and what the oracle needs.
+/// A product's operands on a device, and the data for the oracle.
 pub(super) struct Case {
     pub(super) entries: usize,
     pub(super) columns: usize,
@@ -97,13 +97,13 @@ impl Case {
             .unwrap()
     }
 
-    /// Units that bound every weight.
+    /// Returns units that bound every weight.
     fn units(&self, x: &LimbMatrix) -> Vec<f64> {
         let bound = |c: usize| 30.0 * self.x.column(c).map(f64::abs).sum::<f64>();
         (0..self.columns).map(|c| unit(bound(c) / x.units[c])).collect()
     }
 
-    /// The factors of weights in these units.
+    /// Returns the factors of weights in these units.
     pub(super) fn factors(&self, x: &LimbMatrix) -> Tensor<f32> {
         x.factors(Some(&self.units(x))).unwrap()
     }
@@ -112,7 +112,7 @@ impl Case {
         (self.x.row(entry)[c] / x.units[c]).round_ties_even() as i64
     }
 
-    /// y before its factor of the column, each operation rounded to f32 in the documented order.
+    /// Returns y before the column's factor is applied, each operation rounded to f32 in the documented order.
     pub(super) fn rounded(&self, x: &LimbMatrix) -> Vec<f32> {
         let join = |[low, middle, high]: [i32; 3]| (high as f32 * 256.0 + middle as f32) * 256.0 + low as f32;
         let multiple = |at: usize| self.multiple(x, at / self.columns, at % self.columns) as i32;
@@ -120,7 +120,7 @@ impl Case {
             (0..self.entries * self.columns).map(|at| limbs(multiple(at)).map(i32::from)).collect();
         let mut y = Vec::new();
         for (codes, [mean, factor]) in self.codes.chunks(self.entries).zip(&self.table) {
-            // Each column sums the row's codes times multiples, and the multiples of the missing.
+            // Each column sums the row's codes times multiples, and the multiples of missing codes.
             let mut sums = vec![[[0; 3]; 2]; self.columns];
             for (&code, limbs) in codes.iter().zip(all.chunks(self.columns)) {
                 let (kind, times) = if code == 3 { (1, 1) } else { (0, i32::from(code)) };
@@ -137,7 +137,7 @@ impl Case {
         y
     }
 
-    /// The multiples of w and of mean w.
+    /// Returns the multiples of w and of mean w.
     fn weights(&self, x: &LimbMatrix) -> Vec<[i32; 2]> {
         let units = self.units(x);
         let weights = |(at, rounded): (usize, f32)| {
@@ -148,7 +148,7 @@ impl Case {
         self.rounded(x).into_iter().enumerate().map(weights).collect()
     }
 
-    /// The words that `packed_weights` should give.
+    /// Returns the words that `packed_weights` should compute.
     pub(super) fn weight_words(&self, x: &LimbMatrix) -> Vec<u32> {
         let row_limbs = row_limbs(LIMBS, self.columns as u64) as usize;
         let sets = 1 + usize::from(self.missing);
@@ -165,7 +165,7 @@ impl Case {
         words
     }
 
-    /// The sums that `packed_adjoint` should add.
+    /// Returns the sums that `packed_adjoint` should add.
     pub(super) fn sums(&self, x: &LimbMatrix) -> Vec<i64> {
         let mut sums = vec![0i64; self.entries * self.columns];
         for (codes, weights) in self.codes.chunks(self.entries).zip(self.weights(x).chunks(self.columns)) {
@@ -179,13 +179,13 @@ impl Case {
     }
 }
 
-/// Powers of two that operands are multiplied by: from where the last bit is f64's smallest number, to about 1e300.
+/// Returns powers of two to scale operands by: from one at which the last bit is f64's smallest number, to about 1e300.
 pub(super) fn powers() -> [f64; 6] {
     let smallest = f64::from_bits(1);
     [smallest * 2f64.powi(20), 2f64.powi(-996), 2f64.powi(-100), 1.0, 2f64.powi(100), 2f64.powi(996)]
 }
 
-/// Multiples of 2^-20, the same in each column, and each column times its power of two.
+/// Returns a matrix of multiples of 2^-20 with equal columns, and the same matrix with each column scaled by its power of two.
 pub(super) fn one_operand_in_magnitudes(rows: usize) -> [Matrix; 2] {
     let powers = powers();
     let matrix = |factor: &dyn Fn(usize) -> f64| {
@@ -196,7 +196,7 @@ pub(super) fn one_operand_in_magnitudes(rows: usize) -> [Matrix; 2] {
     [matrix(&|_| 1.0), matrix(&|c| powers[c])]
 }
 
-/// Asserts that each column of `scaled` is that of `y` times its power of two.
+/// Asserts that each column of `scaled` equals the column of `y` times its power of two.
 pub(super) fn assert_magnitudes(scaled: &Matrix, y: &Matrix) {
     for i in 0..y.rows() {
         for ((scaled, y), power) in scaled.row(i).iter().zip(y.row(i)).zip(powers()) {

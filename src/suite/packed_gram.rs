@@ -1,4 +1,4 @@
-//! Gram matrices of packed rows, and the kernels that they are made of.
+//! Tests of Gram matrices of packed rows, and of the kernels that compute them.
 
 use std::{array, sync::LazyLock};
 
@@ -26,7 +26,7 @@ device_tests! {
     limbs_add_up, grams_are_exact, grams_are_centred,
 }
 
-/// Codes, some of them missing.
+/// Returns codes, some of them missing if `missing` is true.
 fn codes(seed: u32, rows: u64, entries: u64, missing: bool) -> Vec<u8> {
     let code = |&byte: &u8| if byte % 13 == 0 && missing { 3 } else { byte % 3 };
     values::<u8>(seed, rows * entries).iter().map(code).collect()
@@ -36,7 +36,7 @@ fn upload(device: &Device, codes: &[u8], rows: u64, entries: u64) -> Tensor<u32>
     Tensor::from_slice(device, &packed_words(codes, entries), &[rows, row_words(entries)]).unwrap()
 }
 
-/// A table whose bytes are all different from 0, and rows that do not begin with the first.
+/// The table's bytes are random, and rows do not begin with the first.
 fn limbs_are_the_tables(device: &Device) {
     for (entries, rows, columns) in
         [(1, 1, 0..1), (20, 7, 0..20), (70, 66, 64..70), (200, 130, 64..128), (300, 2100, 48..99)]
@@ -73,7 +73,7 @@ fn limbs_are_the_tables(device: &Device) {
     }
 }
 
-/// Weights of every number of limbs, of both signs, at every shift's ends, for all entries or some.
+/// Tests weights of every number of limbs and either sign, at the ends of every shift, for all entries or some.
 fn limbs_add_up(device: &Device) {
     for (entries, rows, columns, first) in [
         (1, 1, 1, 0),
@@ -125,7 +125,7 @@ fn limbs_add_up(device: &Device) {
     }
 }
 
-/// Rows that are left out, that come twice, and whose codes become any others; what pads them stays 0.
+/// Gathers rows of which some are left out, repeated or recoded; padding stays 0.
 fn rows_in_order(device: &Device) {
     for (entries, rows, taken) in
         [(1, 1, 3), (15, 5, 4), (16, 5, 9), (17, 70, 66), (64, 9, 30), (333, 130, 259)]
@@ -158,7 +158,7 @@ fn rows_in_order(device: &Device) {
     }
 }
 
-/// Sparse and dense rows, with and without missing codes, at every shift's ends, for all entries or some.
+/// Tests sparse and dense rows, with and without missing codes, at the ends of every shift, for all entries or some.
 fn pairs_add_up(device: &Device) {
     for (entries, rows, columns, first) in
         [(1, 1, 1, 0), (70, 66, 6, 4), (130, 330, 64, 0), (200, 115, 64, 8), (330, 130, 16, 16)]
@@ -200,20 +200,20 @@ fn pairs_add_up(device: &Device) {
     }
 }
 
-/// Factors that are 1 or not, with means that are subtracted or not.
+/// The options: whether factors are 1, and whether means are subtracted.
 const OPTIONS: [GramOptions; 3] = [
     GramOptions { centred: true, unit_factors: false },
     GramOptions { centred: true, unit_factors: true },
     GramOptions { centred: false, unit_factors: true },
 ];
 
-/// Rows of many codes that are not 0 and of few, also such of which most codes are 2, and how they take part.
+/// Rows with many or few nonzero codes, some with mostly codes 2, and how rows take part.
 struct Case {
     columns: u64,
     codes: Vec<u8>,
     scales: Vec<RowScale>,
     options: GramOptions,
-    /// As many rows as there are said to be.
+    /// The number of rows that is announced.
     rows: u64,
 }
 
@@ -244,7 +244,7 @@ impl Case {
         Self { columns, codes, scales, options, rows: said }
     }
 
-    /// The [`Gram`] of panels that begin with these rows, each added in two parts.
+    /// Returns the [`Gram`] of panels that begin with these rows, each added in two parts.
     fn gram(&self, device: &Device, starts: &[u64]) -> Gram {
         let mut gram = Gram::new(device, self.columns, self.rows, self.options).unwrap();
         for (i, &start) in starts.iter().enumerate() {
@@ -260,7 +260,7 @@ impl Case {
         gram
     }
 
-    /// Σ f(row, its scale, code, code) over the rows that take part.
+    /// Returns Σ f(row, scale of the row, code, code) over the rows that take part.
     fn pairs(&self, f: impl Fn(usize, &RowScale, u8, u8) -> f64) -> Vec<f64> {
         let n = self.columns as usize;
         let mut sums = vec![0.0; n * n];
@@ -277,8 +277,8 @@ impl Case {
         sums
     }
 
-    /// The mean where at most 1 is made of it, and what two codes 1 come to, a 1 and a missing code, and two missing codes, by
-    /// what the documentation says.
+    /// Returns the mean, made at most 1 by swapping alleles, and the documented products of two codes 1, of a 1 and a missing code, and of two
+    /// missing codes.
     fn weights(&self, row: usize, s: &RowScale) -> [f64; 4] {
         let GramOptions { centred, unit_factors: whole } = self.options;
         let mean = if s.mean > 1.0 && centred { 2.0 - s.mean } else { s.mean };
@@ -299,12 +299,12 @@ impl Case {
         [mean, round(1.0), round(mean), round(mean * mean)]
     }
 
-    /// The documented multiples, added up.
+    /// Returns the sums of the documented multiples.
     fn sums(&self) -> Vec<f64> {
         let weights: Vec<_> = self.scales.iter().enumerate().map(|(i, s)| self.weights(i, s)).collect();
         self.pairs(|row, s, a, b| {
             let [mean, one, filled, square] = weights[row];
-            // The codes 2 trade places with 0 where most codes are 2.
+            // The codes 2 and 0 are swapped if most codes are 2.
             let [a, b] = [a, b].map(|code| if code < 3 && mean != s.mean { 2 - code } else { code });
             match (a, b) {
                 (3, 3) => square,
@@ -314,7 +314,7 @@ impl Case {
         })
     }
 
-    /// The Gram matrix by its definition, from the number that each code stands for.
+    /// Returns the Gram matrix by its definition, from the value that each code stands for.
     fn matrix(&self) -> Vec<f64> {
         let shift = |s: &RowScale| if self.options.centred { s.mean } else { 0.0 };
         let value =
@@ -326,10 +326,10 @@ impl Case {
 const SIZES: [(u64, u64); 8] =
     [(1, 1), (2, 9), (3, 40), (17, 64), (64, 130), (65, 31), (130, 300), (200, 400)];
 
-/// A case, what it is, the exact sums, and the matrix by the definition.
+/// A case, its description, the exact sums, and the matrix by the definition.
 type Known = (Case, String, Vec<f64>, Vec<f64>);
 
-/// Every case, made once for all devices.
+/// Every case, computed once for all devices.
 static CASES: LazyLock<Vec<Known>> = LazyLock::new(|| {
     let mut cases = Vec::new();
     for (columns, rows) in SIZES {
@@ -347,7 +347,7 @@ static CASES: LazyLock<Vec<Known>> = LazyLock::new(|| {
     cases
 });
 
-/// Each number is the documented multiple; sums of these are exact, so that the order of rows changes no bit.
+/// Each term is the documented multiple; sums are exact, so the order of rows does not change results.
 fn grams_are_exact(device: &Device) {
     for (case, name, expected, _) in &*CASES {
         let rows = case.scales.len() as u64;
@@ -363,7 +363,7 @@ fn grams_are_centred(device: &Device) {
         let (columns, centred) = (case.columns, case.options.centred);
         let gram = case.gram(device, &[0]).finish().unwrap();
         let largest = expected.iter().fold(1.0, |largest: f64, x| largest.max(x.abs()));
-        // Two bytes for a number are meant for more rows than these: each of four terms is good to 2^-11 of it.
+        // Two-byte multiples are meant for more rows than these: each of four terms is accurate to 2^-11 of its value.
         let squares: f64 = case.scales.iter().map(|s| 4.0 * s.factor * s.factor).sum();
         let tolerance = if case.rows < 1 << 17 { 1e-6 * largest } else { squares / 512.0 };
         for (at, (a, b)) in gram.data().iter().zip(expected).enumerate() {
@@ -377,17 +377,17 @@ fn grams_are_centred(device: &Device) {
     }
 }
 
-/// Sums of wide groups of columns, which devices with many processors make, are those of narrow ones: of all kinds of pairs.
+/// Wide groups of columns, which devices with many processors use, give the sums of narrow groups, for all kinds of pairs.
 #[test]
 fn wide_groups_change_nothing() {
     const COLUMNS: u64 = 4203;
     const ROWS: u64 = 24;
     let narrow = Device::cpu();
-    // It has two threads, as groups of a cpu with many stay narrow.
+    // The device has two threads, since a cpu with many threads keeps groups narrow.
     let wide = DeviceOptions { fill: Some(1024), threads: Some(2), ..DeviceOptions::default() };
     let wide = Device::open_with("cpu", &wide).unwrap();
     let mut codes = codes(91, ROWS, COLUMNS, true);
-    // Two rows of three are rare.
+    // Two of every three rows are rare.
     let is_left_out = |place: usize| !(place as u64 / COLUMNS).is_multiple_of(3) && !place.is_multiple_of(29);
     codes.iter_mut().enumerate().filter(|(place, _)| is_left_out(*place)).for_each(|(_, code)| *code = 0);
     let terms = |_: &PairProducts, row: usize| {
@@ -455,7 +455,7 @@ fn wrong_shapes(device: &Device) {
     let rows = PackedRows { packed: &packed, table: &factors, range: (0, 6), missing: false };
     let limbs = Tensor::<u32>::zeros(device, &[2, 16]).unwrap();
     let weights = Weights { words: &limbs, limb_count: 1, shift: 0 };
-    // Sums of rows of 5 words are refused, and weights of three limbs.
+    // Sums of rows of 5 words are refused, and so are weights of three limbs.
     let mut sums = ColumnSums::zeros_from(device, [4; 2], 70, 16).unwrap();
     let error = packed_adjoint(rows, weights, &mut sums).unwrap_err();
     assert!(matches!(error, Error::Shape { op: "packed_adjoint", .. }), "{error}");
@@ -463,7 +463,7 @@ fn wrong_shapes(device: &Device) {
     packed_adjoint(rows, weights, &mut sums).unwrap();
     let error = packed_adjoint(rows, &limbs, &mut sums).unwrap_err();
     assert!(matches!(error, Error::Shape { op: "packed_adjoint", .. }), "{error}");
-    // Rows that are not there, and rows of other entries.
+    // The rows do not exist, or have another number of entries.
     for (entries, rows, order) in
         [(60, 0..7, vec![0]), (60, 2..6, vec![0, Recode::SWAPPED.word(4)]), (65, 0..6, vec![0])]
     {

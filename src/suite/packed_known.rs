@@ -1,4 +1,4 @@
-//! Sums over the rows in which both of two columns are known, and some code is missing.
+//! Tests of sums over the rows in which two columns are both known and some code is missing.
 
 use super::{data::values, device_tests, packed_case::packed_words};
 use crate::{
@@ -14,7 +14,7 @@ device_tests! {
     counts_are_exact, weights_are_close,
 }
 
-/// Rows of no, few and many missing codes, of which one in 29 is all missing, and their weights.
+/// Rows of no, few and many missing codes, one in 29 all missing, and the weights of rows.
 struct Case {
     columns: u64,
     codes: Vec<u8>,
@@ -36,7 +36,7 @@ impl Case {
         Self { columns, codes, weights: (0..rows as usize).map(weight).collect() }
     }
 
-    /// The sums of panels that begin with these rows, each added in two parts.
+    /// Returns the sums of panels that begin with these rows, each added in two parts.
     fn sums(&self, device: &Device, largest: Option<f64>, starts: &[usize]) -> Vec<f64> {
         let (rows, n) = (self.weights.len(), self.columns as usize);
         let mut pairs = KnownPairs::new(device, self.columns, rows as u64, largest).unwrap();
@@ -56,7 +56,7 @@ impl Case {
         pairs.finish().unwrap().data().to_vec()
     }
 
-    /// Sums in f64, one row after the other.
+    /// Returns sums in f64, added row by row.
     fn expected(&self) -> Vec<f64> {
         let n = self.columns as usize;
         let mut sums = vec![0.0; n * n];
@@ -89,7 +89,7 @@ fn counts_are_exact(device: &Device) {
     });
 }
 
-/// Weights of up to 1 / 2, some of them small, each rounded to 23 bits where a code is missing.
+/// Weights are at most 1 / 2, some of them small; each is rounded to 23 bits if a code is missing.
 fn weights_are_close(device: &Device) {
     let weight = |i: usize| 0.5 / (1.0 + (i * i % 1009) as f64 * 0.37);
     each_case(weight, |case, name| {
@@ -103,7 +103,7 @@ fn weights_are_close(device: &Device) {
     });
 }
 
-/// Pairs that no row knows are 0, not what rounding leaves.
+/// Pairs that no row knows are exactly 0, not a rounding error.
 fn nothing_is_known(device: &Device) {
     let mut case = Case::new((70, 40), 2, |i| 0.1 + 0.3 / (1.0 + i as f64));
     for (i, row) in case.codes.chunks_mut(70).enumerate() {

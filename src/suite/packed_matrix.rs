@@ -1,4 +1,4 @@
-//! Packed matrices as maps: random entries, pushed rows, decompositions against f64.
+//! Tests of packed matrices as maps: random entries, pushed rows, decompositions against f64.
 
 use faer::Mat;
 
@@ -21,7 +21,7 @@ device_tests! {
 const SIZES: [(u64, u64); 10] =
     [(1, 1), (3, 2), (5, 15), (4, 16), (7, 17), (9, 63), (64, 64), (65, 65), (300, 129), (4500, 33)];
 
-/// Limbs to the base 3 of each word over 2^32, by powers in 128 bits.
+/// Returns the base-3 digits of each word divided by 2^32, computed in 128 bits.
 fn oracle(rows: u64, columns: u64, seed: u64) -> Vec<u8> {
     let key = [seed as u32, (seed >> 32) as u32];
     let words = row_words(columns);
@@ -46,7 +46,7 @@ fn pass(run: &Run) -> Pass<'_> {
     Pass::new(run, Status::new(0, 1, 0))
 }
 
-/// An operand whose columns differ in size, far beyond the range of f32.
+/// Returns an operand whose columns differ in size, far beyond the range of f32.
 fn operand(rows: u64, columns: usize) -> Matrix {
     let value = |i: usize| gaussian(9, i as u64) * 10f64.powi(2 * (i % columns) as i32 - 60);
     Matrix::from_vec((0..rows as usize * columns).map(value).collect(), rows as usize, columns).unwrap()
@@ -91,7 +91,7 @@ fn steps_and_groups_change_nothing(device: &Device) {
         assert_eq!((device.limits().step, device.limits().fill), (step, fill));
         let matrix = random(&device, rows, columns, 3).unwrap();
         assert_eq!(matrix.apply_normal(&x, &pass(&run)).unwrap(), product, "step {step}, fill {fill}");
-        // In stages, as the benchmarks take it.
+        // Computes the product in stages, as the benchmarks do.
         let table = vec![[0.0f32, 1.0]; rows as usize];
         let table = Tensor::from_slice(&device, table.as_flattened(), &[rows, 2]).unwrap();
         let bounds = [2.0 * (columns as f64).sqrt(), 2.0 * columns as f64];
@@ -105,7 +105,7 @@ fn steps_and_groups_change_nothing(device: &Device) {
     }
 }
 
-/// Single entries and neighbours, each within five standard deviations.
+/// The frequencies of entries and of adjacent pairs are within five standard deviations.
 fn entries_are_uniform(device: &Device) {
     let (rows, columns) = (400, 1024);
     let words = random(device, rows, columns, 11).unwrap().words();
@@ -177,8 +177,7 @@ fn products_are_close(device: &Device) {
             let applied = host::product(a.as_ref(), x.as_faer());
             let expected = host::product(a.transpose(), applied.as_ref());
             for c in 0..l {
-                // Rounding may lose 2^-23 of a column's largest element in each of a row's terms, and 2^-22 of the bound of
-                // A X in each row's weight.
+                // Rounding may lose 2^-23 of a column's largest element in each term of a row, and 2^-22 of the bound of A X in each row's weight.
                 let largest = x.column(c).fold(0.0, |largest: f64, x| largest.max(x.abs()));
                 let length = x.column(c).map(|x| x * x).sum::<f64>().sqrt();
                 let norm = 2.0 * (columns as f64).sqrt();
@@ -274,7 +273,7 @@ fn refused_rows(device: &Device) {
     let error = matrix.push(&Tensor::from_slice(device, &entries, &[3, 5]).unwrap()).unwrap_err();
     let expected = "PackedMatrix::push: `entries`: 2 of the 5 values of row 1 are not 0, 1 or 2";
     assert_eq!(error.to_string(), expected);
-    // The one value of two bits that is none.
+    // 3 is the only value of two bits that is invalid.
     entries = [1; 15];
     entries[12] = 3;
     let error = matrix.push(&Tensor::from_slice(device, &entries, &[3, 5]).unwrap()).unwrap_err();
@@ -283,7 +282,7 @@ fn refused_rows(device: &Device) {
 }
 
 fn larger_than_memory(device: &Device) {
-    // 16 TiB, where the device says how much it has.
+    // The matrix would take 16 TiB; this is tested if the device reports its memory.
     if device.info().memory.is_some() || device.info().backend == Backend::Cpu {
         let error = random(device, 1 << 36, 1000, 0).unwrap_err();
         assert!(
@@ -304,7 +303,7 @@ fn rows_beyond_a_binding(device: &Device) {
     }
 }
 
-/// Columns of rows that are longer than 64 KiB.
+/// The number of columns of rows longer than 64 KiB.
 const MOST: u64 = 300_000;
 
 fn cancelled_between_panels(device: &Device) {

@@ -1,4 +1,4 @@
-//! Tests of what sums and products over packed rows refuse.
+//! Tests of arguments that sums and products over packed rows refuse.
 
 use super::device_tests;
 use crate::{
@@ -105,7 +105,7 @@ fn weights(device: &Device) {
     ] {
         assert_eq!(argument(add(largest, row)), "rows", "{largest:?} {row:?}");
     }
-    // One row was said, and sums of so many do not fit.
+    // One row was announced, and the sums of many more would overflow.
     let mut pairs = KnownPairs::new(device, COLUMNS, 1, Some(0.5)).unwrap();
     let row = KnownRow { weight: 0.5, known: 60 };
     pairs.count(&[row; 1000]).unwrap();
@@ -115,7 +115,7 @@ fn weights(device: &Device) {
     }
 }
 
-/// A product has bounds, or it is given to a sink.
+/// A product needs bounds, unless it goes to a sink.
 fn bounds(device: &Device) {
     let (x, packed) = (Matrix::zeros(COLUMNS as usize, 2), panel(device, 1, COLUMNS));
     let table = Tensor::from_slice(device, &[0.0f32, 1.0], &[1, 2]).unwrap();
@@ -147,7 +147,7 @@ fn panels_of_the_host(device: &Device) {
         found
     };
     assert_eq!(rows(&panels), [(0..1, 7), (1..2, 7)], "a row at a time");
-    // A longer one, after the slots were made.
+    // Longer rows are pushed after the slots were allocated.
     panels.push(2..4, &Tensor::from_slice(device, &[9; 80], &[2, 40]).unwrap(), false).unwrap();
     panels.complete().unwrap();
     assert_eq!(rows(&panels)[2..], [(2..3, 9), (3..4, 9)]);

@@ -1,4 +1,4 @@
-//! QR: identities for any condition number, rank, scale and shape.
+//! Tests of QR: identities for any condition number, rank, scale and shape.
 
 use faer::{Mat, MatRef};
 
@@ -20,7 +20,8 @@ device_tests!(
     constant_columns,
 );
 
-/// Q orthonormal, R upper with a diagonal >= 0, and each column of x - Q R small against that of x; in f64 too, where the device computes in it.
+/// Checks that Q is orthonormal, R is upper triangular with a diagonal >= 0, and each column of x - Q R is small relative to x's; in f64 too, if the
+/// device has it.
 fn check(name: &str, dev: &Device, x: MatRef<'_, f64>) -> Mat<f64> {
     if dev.limits().f64 {
         check_in::<f64>(&format!("{name} of f64"), dev, x);
@@ -50,7 +51,7 @@ fn check_in<R: Real>(name: &str, dev: &Device, x: MatRef<'_, f64>) -> Mat<f64> {
 }
 
 fn any_condition_number(dev: &Device) {
-    // More columns than one, two and four tiles of 64, and fewer.
+    // There are more columns than one, two and four tiles of 64, and fewer.
     for (m, n) in [(2100, 40), (300, 130), (257, 257)] {
         for condition in [1.0, 1e2, 1e4, 1e6, 1e8, 1e12, 1e16] {
             let a = with_spectrum(m, n, &geometric(n, condition), 3);
@@ -80,7 +81,7 @@ fn dependent_columns(dev: &Device) {
     check("one column 90 times", dev, same.as_ref());
 }
 
-/// Sums that are exact leave no rounding noise to tell columns apart.
+/// Exact sums leave no rounding noise that would make columns independent.
 fn structured_dependence(dev: &Device) {
     check("all zero", dev, Mat::zeros(300, 20).as_ref());
     check("all zero, square", dev, Mat::zeros(60, 60).as_ref());
@@ -90,7 +91,7 @@ fn structured_dependence(dev: &Device) {
     check("integers", dev, Mat::from_fn(64, 64, |i, j| ((i * j) % 3) as f64).as_ref());
 }
 
-/// Adding equal numbers rounds to one side every time.
+/// Adding equal numbers rounds in the same direction every time.
 fn constant_columns(dev: &Device) {
     for (n, value) in [(4, 0.7), (4, 1.3), (130, 0.7), (260, 1.1)] {
         let rest = random(2100, n, 11);
@@ -154,7 +155,7 @@ fn threads_change_nothing() {
 
 #[test]
 fn too_many_columns_are_named() {
-    // Memory that is never touched takes no room.
+    // Memory that is never touched is not allocated.
     let x = Tensor::<f32>::empty(&Device::cpu(), &[16_385, 16_385]).unwrap();
     let error = qr(&x).unwrap_err();
     assert!(matches!(&error, Error::Argument { name: "x", why, .. } if why.contains("16385")), "{error}");

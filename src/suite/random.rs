@@ -1,4 +1,4 @@
-//! Random numbers.
+//! Tests of random numbers.
 
 use std::f64::consts::TAU;
 
@@ -17,7 +17,7 @@ device_tests! {
     normal_is_of_words, parts_are_of_the_whole, normal_by_moments, normal_by_its_distribution
 }
 
-/// The largest error of a normal number on any device, of its radius.
+/// The maximum error of a normal number on any device, relative to its radius.
 const OF_RADIUS: f64 = 1e-6;
 
 /// Lengths around a block, a workgroup, and the launches of a small device.
@@ -42,9 +42,9 @@ fn oracle(seed: u64, first: u64, len: u64) -> Vec<u32> {
     words.take(len as usize).collect()
 }
 
-/// The numbers of two words by the formula in f64, with their radius as magnitude.
+/// Returns the normal numbers of two words by the formula in f64, with their radius as magnitude.
 fn exact([first, second]: [u32; 2]) -> [Reference; 2] {
-    // Next to 1 the logarithm is that of 1 less a fraction, of which no digit is lost.
+    // Close to 1, the logarithm is computed from 1 less a fraction, so that no digit is lost.
     let fraction = |word: u32| (f64::from(word) + 0.5) / 2f64.powi(32);
     let log = if first < 1 << 31 { fraction(first).ln() } else { (-fraction(!first)).ln_1p() };
     let radius = (-2.0 * log).sqrt();
@@ -52,7 +52,7 @@ fn exact([first, second]: [u32; 2]) -> [Reference; 2] {
     [cos, sin].map(|of_radius| Reference { value: radius * of_radius, magnitude: radius })
 }
 
-/// Normal numbers that a device made, by words that it made.
+/// Compares a device's normal numbers with the formula, for words that the device made.
 fn check_normal(device: &Device, seed: u64, first: u64, len: u64) {
     let numbers = normal(device, seed, first, len).unwrap().read().unwrap();
     let blocks = len.div_ceil(4);
@@ -90,7 +90,7 @@ fn counters_carry(device: &Device) {
     }
 }
 
-/// More than 16 x 16 groups.
+/// The numbers need more than 16 x 16 workgroups.
 fn several_launches(device: &Device) {
     check(device, 5, 1, 3 * 16 * 16 * 1024 + 5);
 }
@@ -119,7 +119,7 @@ fn uniform_is_of_words(device: &Device) {
     for len in LENGTHS {
         let numbers = uniform(device, 7, 2, len).unwrap().read().unwrap();
         let words = random_words(device, 7, 2, len).unwrap().read().unwrap();
-        // Exact in f64, and in f32.
+        // The value is exact in f64 and in f32.
         let expected = words.iter().map(|word| (f64::from(word >> 8) / 2f64.powi(24)) as f32);
         assert!(expected.map(f32::to_bits).eq(numbers.iter().map(|number| number.to_bits())), "{len}");
         assert!(numbers.iter().all(|number| (0.0..1.0).contains(number)), "{len}");
@@ -145,7 +145,7 @@ fn parts_are_of_the_whole(device: &Device) {
     }
 }
 
-/// Enough numbers for what follows, each moment of which has a standard error then.
+/// The number of values for the statistical tests, which determines the standard error of each moment.
 const MANY: u64 = 100_000;
 
 fn many(device: &Device) -> Vec<f64> {
@@ -153,7 +153,7 @@ fn many(device: &Device) -> Vec<f64> {
     numbers.into_iter().map(f64::from).collect()
 }
 
-/// Moments and products of neighbours, each within four of its standard errors.
+/// Moments and products of adjacent numbers are within four standard errors.
 fn normal_by_moments(device: &Device) {
     let numbers = many(device);
     let n = MANY as f64;
@@ -174,15 +174,15 @@ fn normal_by_moments(device: &Device) {
     }
 }
 
-/// The test of Kolmogorov and Smirnov, at a level of 1 %.
+/// Applies the test of Kolmogorov and Smirnov, at a level of 1 %.
 fn normal_by_its_distribution(device: &Device) {
     let mut numbers = many(device);
     numbers.sort_by(f64::total_cmp);
-    // The integral of the density up to each number, from one to the next by Simpson's rule.
+    // The density is integrated up to each number, from one number to the next by Simpson's rule.
     let density = |x: f64| (-x * x / 2.0).exp() / TAU.sqrt();
     let (mut below, mut at, mut farthest) = (0.0, -9.0, 0f64);
     for (i, &x) in numbers.iter().enumerate() {
-        // The first and the last numbers are far apart.
+        // The first and the last numbers are far from their neighbours and need more steps.
         let steps = ((x - at) / 0.05).ceil();
         let step = (x - at) / steps.max(1.0);
         for k in 0..steps as u32 {
@@ -199,9 +199,9 @@ fn normal_by_its_distribution(device: &Device) {
 #[test]
 fn extreme_words_give_finite_numbers() {
     let around = |word: u32| [-2, -1, 0, 1, 2].map(|step| word.wrapping_add_signed(step));
-    // Ends, the middle, and where u is the root of 1/2, its double or half; then where numbers are rounded to 1.
+    // The words are the ends, the middle, the root of 1/2 with its double and half, then words that round to 1.
     let first = [0, 1 << 24, 1 << 30, 0x5a82_799a, 1 << 31, 0xb504_f334, 0xffff_ff00, 0xffff_ff80];
-    // Each eighth of a turn.
+    // The angles are multiples of an eighth of a turn.
     let second = (0u32..8).map(|eighth| eighth << 29);
     let all = second
         .flat_map(around)

@@ -1,4 +1,4 @@
-//! Randomized decomposition over maps: passes, stopping, restarts, signs and every error.
+//! Tests of randomized decomposition over maps: passes, stopping, restarts, signs and every error.
 
 use std::{cell::Cell, sync::Mutex};
 
@@ -39,7 +39,7 @@ fn stop(stop: Stop) -> SvdOptions {
     SvdOptions { stop, ..SvdOptions::default() }
 }
 
-/// A few large values over a flat rest, as of genotypes.
+/// Returns a few large values over a flat rest, as genotypes have.
 fn flat(count: usize) -> Vec<f64> {
     let rest = (0..count).map(|i| 1.0 - 0.6 * i as f64 / count as f64);
     [4.0, 2.5, 2.2].into_iter().chain(rest).take(count).collect()
@@ -65,7 +65,7 @@ fn check(name: &str, a: &Mat<f64>, spectrum: &[f64], found: &RightSvd) {
 }
 
 fn values_vectors_and_residuals(dev: &Device) {
-    // More rows than one and than two blocks of 1,024, and fewer.
+    // There are more rows than one block and two blocks of 1,024, and fewer.
     for (m, n) in [(1100, 200), (200, 1100), (2100, 64)] {
         let spectrum = geometric(m.min(n), 100.0);
         let a = with_spectrum(m, n, &spectrum, 3);
@@ -80,13 +80,13 @@ fn values_vectors_and_residuals(dev: &Device) {
 
 fn flat_spectrum_takes_passes(dev: &Device) {
     let spectrum = flat(340);
-    // More rows than a block of 1,024.
+    // There are more rows than a block of 1,024.
     let a = with_spectrum(1030, 340, &spectrum, 3);
     let x = upload::<f32>(dev, a.as_ref());
     let found = solve(&x, 10, &SvdOptions::default().oversamples(10));
     check("to tolerance", a, &spectrum, &found);
     assert!(found.is_converged() && (8..=24).contains(&found.passes), "{} passes", found.passes);
-    // As many columns as components take some passes more, each of which costs half as much.
+    // Without oversamples, some more passes are needed, each at half the cost.
     let narrow = solve(&x, 10, &SvdOptions::default());
     check("without oversamples", a, &spectrum, &narrow);
     assert!(narrow.is_converged() && narrow.passes < 2 * found.passes, "{} passes", narrow.passes);
@@ -173,7 +173,7 @@ fn edge_shapes(dev: &Device) {
     }
 }
 
-/// Integers beyond 2^24, and values that f32 takes for 0.
+/// Tests integers beyond 2^24, and values that f32 flushes to 0.
 fn wide_types(dev: &Device) {
     let spectrum = geometric(60, 1e6);
     let a = with_spectrum(500, 60, &spectrum, 3);
@@ -190,7 +190,7 @@ fn wide_types(dev: &Device) {
     let found = found.unwrap();
     assert!(found.is_converged());
     for (s, expected) in found.s.iter().zip(&spectrum) {
-        // The rounding of products is beside the square of the largest.
+        // The rounding of products is relative to the square of the largest value.
         assert!((s - expected).abs() <= 1e-9 * expected + 1e-15 / expected, "{s} is not {expected}");
     }
     let same = solve(&whole.to_f64().unwrap(), 3, &options);
@@ -200,12 +200,12 @@ fn wide_types(dev: &Device) {
 
 fn restarts_reach_the_same(dev: &Device) {
     let spectrum = flat(400);
-    // Restarts are of the basis, whose columns have 400 elements however many rows there are.
+    // Restarts limit the basis, whose columns have 400 elements however many rows there are.
     let a = with_spectrum(450, 400, &spectrum, 3);
     let x = upload::<f32>(dev, a.as_ref());
     let options = SvdOptions { max_passes: 200, ..SvdOptions::default() };
     let free = solve(&x, 6, &options);
-    // Room for 100 columns of the basis; it takes more without a restart.
+    // Memory holds 100 columns of the basis; without a restart, the iteration takes more.
     let column = 2 * 16 * 400;
     // The basis is on the device or on the host.
     let run = |bytes| Run { memory: Budget::default().host(bytes).device(bytes), ..Run::default() };
@@ -236,7 +236,7 @@ fn signs_follow_their_rules(dev: &Device) {
         let column: Vec<f64> = stable.v.column(j).collect();
         let most = column.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
         assert!(*column.iter().find(|x| x.abs() >= 0.999 * most).unwrap() > 0.0);
-        // dask's `svd_flip`: 1 where the sum of v is at least 0, else -1.
+        // dask's `svd_flip` multiplies by 1 if the sum of v is at least 0, otherwise by -1.
         let flip = if none.v.column(j).sum::<f64>() >= 0.0 { 1.0 } else { -1.0 };
         assert!(dask.v.column(j).zip(none.v.column(j)).all(|(dask, none)| dask == flip * none));
         assert!(largest(by_v.v.column(j).collect()) > 0.0);
@@ -266,7 +266,7 @@ fn bad_arguments_are_named(dev: &Device) {
     assert!(matches!(x.apply(&Matrix::zeros(5, 2), &pass, &mut |_, _| Ok(())), Err(Error::Shape { .. })));
 }
 
-/// Multiplies as a tensor does, and then spoils the product.
+/// Multiplies as a tensor does, and then changes the product.
 struct Spoiled<'a>(&'a Tensor<f32>, fn(Matrix) -> Matrix, Cell<u32>);
 
 impl LinearMap for Spoiled<'_> {

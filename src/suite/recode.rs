@@ -1,4 +1,4 @@
-//! Codes of two bits by a table, with counts.
+//! Tests of recoding two-bit codes by a table, with counts.
 
 use super::{
     data::values,
@@ -14,7 +14,7 @@ device_tests! {
     every_table, every_width, rows_into_the_middle, rows_at_every_byte, several_launches, empty, wrong_shapes,
 }
 
-/// As they are, and PLINK's with either allele counted.
+/// The identity, and PLINK's tables with either allele counted.
 const TABLES: [[u8; 4]; 3] = [[0, 1, 2, 3], [2, 3, 1, 0], [0, 3, 1, 2]];
 
 fn check(device: &Device, raw: &[u8], table: [u8; 4], rows: u64, cols: u64) {
@@ -83,13 +83,13 @@ fn rows_into_the_middle(device: &Device) {
     assert_eq!(packed.read().unwrap(), expected);
 }
 
-/// Rows so long that a launch of 64 KiB takes few of them, and the next starts in the middle of a word.
+/// Rows are so long that a launch of 64 KiB takes few of them, and the next launch starts within a word.
 fn rows_at_every_byte(device: &Device) {
     check(device, &values::<u8>(75, 200 * 1001), TABLES[0], 200, 4001);
     check(device, &values::<u8>(76, 40 * 2501), TABLES[1], 40, 10_003);
 }
 
-/// Enough rows for several launches of 64 KiB.
+/// There are enough rows for several launches of 64 KiB.
 fn several_launches(device: &Device) {
     check(device, &values::<u8>(70, 4500 * 9), TABLES[2], 4500, 33);
 }

@@ -1,4 +1,4 @@
-//! Sums by row and by column.
+//! Tests of sums by row and by column.
 
 use half::{bf16, f16};
 
@@ -21,7 +21,8 @@ device_tests! {
     past_the_largest_grid,
 }
 
-/// Sum and sum of squares of the finite (and, with `missing`, not negative) values; their number; that of the others.
+/// Returns the sum and the sum of squares of the finite values (without negative ones if `missing`), their number, and the number of the other
+/// values.
 fn oracle<T: Sample>(values: impl Iterator<Item = T>, missing: bool) -> ([Reference; 2], [u64; 2]) {
     let (mut sums, mut counts) = <([Reference; 2], [u64; 2])>::default();
     for value in values.map(T::value) {
@@ -127,7 +128,7 @@ fn negative_is_missing(device: &Device) {
         check("missing", &stats, &rows_of(&x, 1300), true);
     }
     for_each_type!(with(device));
-    // As dosages are: mostly 0 to 2, some -1, few bad codes.
+    // The values are like dosages: mostly 0 to 2, some -1, few bad codes.
     let x: Vec<i8> =
         values::<u8>(24, 5 * 2050).iter().map(|v| [0, 1, 2, 0, -1, 1, 0, -2][*v as usize / 32]).collect();
     let tx = Tensor::from_slice(device, &x, &[5, 2050]).unwrap();
@@ -137,7 +138,7 @@ fn negative_is_missing(device: &Device) {
     assert_eq!(pending_row_stats(&zeros, true).unwrap().wait().unwrap()[0].count, 2);
 }
 
-/// The extremes of i8 by rows, where f32 would round.
+/// Sums rows of i8 extremes, which f32 would round.
 fn bytes_are_exact(device: &Device) {
     let cols = 40_000;
     let x: Vec<i8> = (0..cols).map(|i| if i % 3 == 0 { 127 } else { -128 }).collect();
@@ -148,7 +149,7 @@ fn bytes_are_exact(device: &Device) {
     assert_eq!((stats.sum, stats.sum_squares, stats.count), (sum as f64, squares as f64, cols));
 }
 
-/// Digits that f32 would lose, and numbers that it does not have; of rows in several pieces and runs, and of columns in several.
+/// Sums keep digits that f32 would lose, and values beyond f32, for rows in several pieces and runs and columns in several.
 fn f64_stays_f64(device: &Device) {
     let (rows, cols) = (300, 257);
     let mut x = vec![0.0; (rows * cols) as usize];
@@ -195,7 +196,7 @@ fn empty(device: &Device) {
     assert_eq!(column_stats(&columns).unwrap(), vec![Stats::default(); 3]);
 }
 
-/// One group each: more than the 65,535 along an axis.
+/// Each row has one workgroup, and there are more than the 65,535 of a grid's axis.
 fn past_the_largest_grid(device: &Device) {
     let rows = u64::from(device.limits().groups_per_axis.min(65_535)) + 4_465;
     let (x, tx) = matrix::<i8>(device, 27, rows, 2);
@@ -211,7 +212,7 @@ fn many_rows(device: &Device) {
     check_columns::<f32>(device, 5000, 9);
 }
 
-/// By columns, a block of 1,024 rows has to fit a binding.
+/// For sums by column, a block of 1,024 rows has to fit a binding.
 fn many_columns(device: &Device) {
     let (x, tx) = matrix::<f32>(device, 28, 1030, 130);
     match column_stats(&tx) {

@@ -1,4 +1,4 @@
-//! Sums, means, extremes and their places along an axis.
+//! Tests of sums, means, extremes and their indices along an axis.
 
 use half::f16;
 
@@ -43,7 +43,7 @@ impl Line {
     }
 }
 
-/// The lines along an axis of an array in C order, in the order of the results.
+/// Returns the lines along an axis of an array in C order, in the order of the results.
 fn lines<T: Sample>(x: &[T], shape: &[u64], axis: usize) -> Vec<Line> {
     let [outer, inner] =
         [&shape[..axis], &shape[axis + 1..]].map(|part| part.iter().product::<u64>() as usize);
@@ -52,7 +52,7 @@ fn lines<T: Sample>(x: &[T], shape: &[u64], axis: usize) -> Vec<Line> {
     (0..outer).flat_map(|o| (0..inner).map(move |i| (o, i))).map(|(o, i)| Line::of(line(o, i))).collect()
 }
 
-/// Within the rounding of the result, and of the additions in f64 or in two f32.
+/// Asserts that the error is within the rounding of the result, and of the additions in f64 or in two f32.
 #[track_caller]
 fn assert_near<T: Element>(what: &str, device: &Device, found: f64, exact: Reference, len: usize) {
     if !exact.value.is_finite() {
@@ -124,7 +124,7 @@ fn every_type(device: &Device) {
         }
         check(device, &x, &shape);
         check(device, &values::<T>(81, 2 * 1100), &[2, 1100]);
-        // Lines of zeros, and of one number that is none.
+        // One line is all zeros except a single number.
         let number = x[1];
         x[..1000].fill(bytemuck::Zeroable::zeroed());
         x[500] = number;
@@ -158,7 +158,7 @@ fn nan_and_infinity(device: &Device) {
             (x[at(4, 0)], x[at(4, 1025)]) = (plus, nan);
             check(device, &x, &shape);
         }
-        // There is no greater one, nor a lesser one.
+        // No element is greater or less than the others.
         check(device, &[minus; 5], &[5]);
         check(device, &[plus; 5], &[5]);
         check(device, &[nan, minus, nan], &[3]);
@@ -182,7 +182,7 @@ fn first_of_equal_ones(device: &Device) {
     for found in [min(&x, 1), max(&x, 1)] {
         assert_eq!(bits(&found.unwrap().read().unwrap()), [0x8000_0000, 0]);
     }
-    // Devices may take these for 0 where they compute.
+    // Devices may flush these values to 0 when they compute.
     let least = [3e-45f32, 1e-45, 6e-45, 1e-45];
     let x = Tensor::from_slice(device, &least, &[4]).unwrap();
     let places = [argmin(&x, 0), argmax(&x, 0)].map(|found| found.unwrap().read().unwrap()[0]);
@@ -195,7 +195,7 @@ fn far_from_zero(device: &Device) {
     let x: Vec<f32> = values::<f32>(87, 2 * n).iter().map(|x| 1e6 + x).collect();
     check(device, &x, &[2, n]);
     check(device, &x, &[n, 2]);
-    // One f32 would keep nothing of what cancels.
+    // A single f32 would lose the digits that remain after cancellation.
     let x: Vec<f32> = (0..n).map(|i| if i % 2 == 0 { 1e8 } else { -1e8 } + (i % 7) as f32 * 8.0).collect();
     check(device, &x, &[n]);
 }
@@ -213,7 +213,7 @@ fn tiny_and_huge(device: &Device) {
     assert_eq!(mean(&x, 1).unwrap().read().unwrap(), [beyond, -beyond]);
 }
 
-/// A mean of equal numbers is that number, and whole numbers are added exactly.
+/// The mean of equal numbers is that number, and whole numbers are added exactly.
 fn constants(device: &Device) {
     for n in [3u64, 7, 1000, 2049] {
         let number = 0.1f32;
@@ -236,7 +236,7 @@ fn rows_within_a_word(device: &Device) {
     of::<f32>(device);
 }
 
-/// Rows by themselves have the bits that they have together.
+/// Rows have the same bits alone as together.
 fn parts_change_no_bit(device: &Device) {
     for (n, inner) in [(1, 9), (50, 1), (1500, 1), (1500, 3), (20, 2000)] {
         let rows = 5;
@@ -257,7 +257,7 @@ fn parts_change_no_bit(device: &Device) {
     }
 }
 
-/// Elements that trade places along the other axes take their results along; a shift moves extremes and leaves their places.
+/// Swapping elements along the other axes swaps their results; a shift changes extremes but not their indices.
 fn a_shift_and_a_swap(device: &Device) {
     let (rows, n) = (4, 1200);
     let x: Vec<i16> = values::<i8>(91, rows * n).into_iter().map(i16::from).collect();
@@ -278,7 +278,7 @@ fn a_shift_and_a_swap(device: &Device) {
     assert_eq!(made(&shifted), (moved(sums, 1000.0 * n as f32), moved(least, 1000.0), places));
 }
 
-/// A launch of a device with low limits has part of a row.
+/// On a device with low limits, a launch has part of a row.
 fn more_columns_than_fit(device: &Device) {
     for (n, cols) in [(3, 20_000), (1030, 70), (40, 5000), (1, 20_000)] {
         check_tensor_of(device, n, cols);
@@ -335,12 +335,12 @@ fn refused(device: &Device) {
     let number = Tensor::<f32>::zeros(device, &[]).unwrap();
     let error = argmin(&number, 0).unwrap_err();
     assert!(matches!(error, Error::Argument { op: "argmin", name: "axis", .. }), "{error}");
-    // So long an axis is told before anything is computed; a tensor without elements takes no memory.
+    // The error for such a long axis comes before anything is computed; a tensor without elements takes no memory.
     let long = Tensor::<f32>::zeros(device, &[1 << 32, 0]).unwrap();
     assert!(matches!(argmax(&long, 0), Err(Error::Limit { requested: 0x1_0000_0000, .. })));
 }
 
-/// Blocks of blocks of blocks.
+/// The axis is so long that blocks of blocks are reduced once more.
 fn three_stages(device: &Device) {
     let n = 2_100_000;
     let mut x = values::<i8>(95, n);
@@ -351,7 +351,7 @@ fn three_stages(device: &Device) {
     check_tensor(&Tensor::from_slice(device, &x, &[n / 2, 2]).unwrap(), &x, 0);
 }
 
-/// More workgroups than 65,535, or so many that the grid of a device with low limits is cut.
+/// There are more than 65,535 workgroups, or so many that a device with low limits splits the grid.
 fn past_the_largest_grid(device: &Device) {
     let rows = u64::from(device.limits().groups_per_axis.min(65_535)) + 400;
     let x = values::<u8>(97, rows * 65);

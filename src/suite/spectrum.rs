@@ -1,4 +1,4 @@
-//! Factorisations, by identities on matrices of known spectra.
+//! Helpers for tests of factorisations, by identities on matrices of known spectra.
 #![allow(clippy::cast_possible_truncation, reason = "small extents")]
 
 use std::{
@@ -11,12 +11,12 @@ use faer::{Mat, MatRef};
 
 use crate::{Device, DeviceOptions, Element, Real, Tensor, linalg::host, random::gaussian};
 
-/// max|QᵀQ - I|, for any x.
+/// Returns the bound of max|QᵀQ - I|, for any x.
 pub(super) fn orthonormal<R: Real>() -> f64 {
     if R::DTYPE.is_wide() { 1e-13 } else { 2e-6 }
 }
 
-/// A device with this many threads.
+/// Opens a cpu device with this many threads.
 pub(super) fn threads(threads: usize) -> Device {
     let options = DeviceOptions { checked: true, threads: Some(threads), ..DeviceOptions::default() };
     Device::open_with("cpu", &options).unwrap()
@@ -26,7 +26,7 @@ pub(super) fn random(rows: usize, cols: usize, seed: u64) -> Mat<f64> {
     Mat::from_fn(rows, cols, |i, j| gaussian(seed, (i * cols + j) as u64))
 }
 
-/// U diag(s) Vᵀ with dense orthonormal U and V. Made once for all devices.
+/// Returns U diag(s) Vᵀ with dense orthonormal U and V, computed once for all devices.
 pub(super) fn with_spectrum(m: usize, n: usize, s: &[f64], seed: u64) -> &'static Mat<f64> {
     type Key = (usize, usize, Vec<u64>, u64);
     static MADE: Mutex<BTreeMap<Key, &'static OnceLock<Mat<f64>>>> = Mutex::new(BTreeMap::new());
@@ -42,7 +42,7 @@ pub(super) fn with_spectrum(m: usize, n: usize, s: &[f64], seed: u64) -> &'stati
     })
 }
 
-/// Multiplies by an orthogonal matrix: random rotations of pairs, in a butterfly, twice.
+/// Multiplies by an orthogonal matrix: random rotations of pairs in a butterfly, done twice.
 fn rotate(rows: &mut [Vec<f64>], seed: u64) {
     let len = rows.len();
     let once = (0..usize::BITS).map(|bit| 1 << bit).take_while(|&stride| stride < len);
@@ -57,7 +57,7 @@ fn rotate(rows: &mut [Vec<f64>], seed: u64) {
     }
 }
 
-/// `count` values falling by equal factors from 1 to 1 / condition.
+/// Returns `count` values that decrease geometrically from 1 to 1 / condition.
 pub(super) fn geometric(count: usize, condition: f64) -> Vec<f64> {
     (0..count).map(|i| condition.powf(-(i as f64) / (count.max(2) - 1) as f64)).collect()
 }
@@ -72,7 +72,7 @@ pub(super) fn download<T: Element>(x: &Tensor<T>) -> Mat<f64> {
     Mat::from_fn(x.shape()[0] as usize, cols, |i, j| values[i * cols + j].to_f64())
 }
 
-/// max|QᵀQ - I|.
+/// Returns max|QᵀQ - I|.
 pub(super) fn distance_from_orthonormal(q: MatRef<'_, f64>) -> f64 {
     let gram = host::product(q.transpose(), q);
     (gram - Mat::<f64>::identity(q.ncols(), q.ncols())).norm_max()

@@ -1,4 +1,4 @@
-//! Rows centred and scaled.
+//! Tests of centring and scaling rows.
 
 use half::{bf16, f16};
 
@@ -82,7 +82,7 @@ fn negative_is_a_number(device: &Device) {
     check_of(device, &[i16::MIN, -1, 0, i16::MAX], false, 1, 4);
 }
 
-/// The streamed PCA computes one subtraction and one product, rounded the same everywhere.
+/// The streamed PCA computes one subtraction and one product, rounded equally on every device.
 fn dosages_agree_with_cpu(device: &Device) {
     let x: Vec<i8> = (0..40 * 333).map(|i| (i * 7 % 11 % 4) as i8 - 1).collect();
     let table: Vec<[f32; 3]> =
@@ -94,7 +94,7 @@ fn dosages_agree_with_cpu(device: &Device) {
     assert_eq!(on(device), on(cpu()));
 }
 
-/// 256 elements a group, 65,535 groups an axis.
+/// A workgroup takes 256 elements, and a grid's axis has 65,535 workgroups.
 fn past_the_largest_grid(device: &Device) {
     let cols = 4096;
     let rows = u64::from(device.limits().groups_per_axis.min(65_535)) * 256 / cols + 2;

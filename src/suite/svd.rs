@@ -1,4 +1,4 @@
-//! Exact and truncated decompositions with both sides' vectors: identities against known spectra.
+//! Tests of exact and truncated decompositions with vectors of both sides: identities against known spectra.
 
 use faer::Mat;
 
@@ -26,13 +26,13 @@ device_tests!(
     two_runs_are_equal,
 );
 
-/// ‖a - U diag(s) Vᵀ‖ in the Frobenius norm.
+/// Returns ‖a - U diag(s) Vᵀ‖ in the Frobenius norm.
 fn distance(a: &Mat<f64>, u: &Mat<f64>, s: &[f64], v: &Mat<f64>) -> f64 {
     let scaled = Mat::from_fn(u.nrows(), s.len(), |i, j| u[(i, j)] * s[j]);
     (a - host::product(scaled.as_ref(), v.transpose())).norm_l2()
 }
 
-/// In f64 too, where the device computes in it.
+/// Checks a decomposition; in f64 too, if the device computes in f64.
 fn check(name: &str, dev: &Device, a: &Mat<f64>, spectrum: &[f64]) {
     if dev.limits().f64 {
         check_in::<f64>(&format!("{name} of f64"), dev, a, spectrum);
@@ -87,7 +87,7 @@ fn sizes(dev: &Device) {
     }
 }
 
-/// The result, checked against the best approximation of rank k; in f64 too, where the device computes in it.
+/// Returns the result, checked against the best approximation of rank k; in f64 too, if the device computes in f64.
 fn check_truncated(
     name: &str,
     dev: &Device,
@@ -116,7 +116,7 @@ fn check_truncated_in<R: Real>(
     assert_eq!((u.shape(), v.shape()), ((a.nrows(), k), (a.ncols(), k)), "{name}");
     assert_orthonormal::<R>(&format!("{name}: u"), u.as_ref());
     assert_orthonormal::<R>(&format!("{name}: v"), v.as_ref());
-    // The tail is relative to the largest, since squares of values may be beyond f64.
+    // The tail is relative to the largest value, since squares of values may be beyond f64.
     let largest = spectrum[0].max(f64::MIN_POSITIVE);
     let tail =
         |k: usize| largest * spectrum.iter().skip(k).map(|s| (s / largest).powi(2)).sum::<f64>().sqrt();
@@ -143,7 +143,7 @@ fn truncated_any_condition_number(dev: &Device) {
     }
 }
 
-/// Sizes past which the exact decomposition is not chosen.
+/// The sizes are beyond those for which the exact decomposition is chosen.
 fn truncated_by_iteration(dev: &Device) {
     let options = SvdOptions { oversamples: Some(10), ..SvdOptions::default() };
     for (m, n) in [(1100, 400), (400, 1100)] {
@@ -157,7 +157,7 @@ fn truncated_by_iteration(dev: &Device) {
     }
 }
 
-/// Values far below the square root of f32's rounding error, which AᵀA alone could not see.
+/// Values are far below the square root of f32's rounding error, so AᵀA alone would lose them.
 fn truncated_small_values(dev: &Device) {
     for condition in [1e3, 1e4, 1e6] {
         let spectrum = geometric(20, condition);
@@ -219,7 +219,7 @@ fn any_scale(dev: &Device) {
     }
 }
 
-/// Adding equal numbers rounds to one side every time.
+/// Adding equal numbers rounds in the same direction every time.
 fn constant_matrix(dev: &Device) {
     let a = Mat::from_fn(1030, 330, |_, _| f64::from(0.7f32));
     let spectrum = [a.norm_l2()];
@@ -308,7 +308,7 @@ fn everything<R: Real>(dev: &Device) -> Everything<R> {
         .map(|(u, s, v)| (u.read().unwrap(), s, v.read().unwrap()))
 }
 
-/// A tolerance below what f32 can reach.
+/// The tolerance is below what f32 can reach.
 fn truncated_to_the_last_digit(dev: &Device) {
     if !dev.limits().f64 {
         return;

@@ -1,4 +1,4 @@
-//! Sweeps with operations and folds of a caller's own: the same as of the whole array, however it is cut, and a plain end of every fault.
+//! Tests of sweeps with a caller's operations and folds: results equal those of the whole array, however it is cut, and faults end in errors.
 
 use std::{
     ops::Range,
@@ -22,10 +22,10 @@ use crate::{
 
 device_tests! { mapped, folded, refused, types, faults_of_operations, full_devices }
 
-/// An element less the one before along the first axis, and of the last axis the one two after: beyond the ends of the first the
-/// other end, and beyond those of the last 0.
+/// Computes each element minus its predecessor along the first axis, minus the element two places later along the last. The first axis wraps around;
+/// beyond the end of the last axis, elements are 0.
 struct Neighbors {
-    /// Is called for each box, with its number.
+    /// The function that is called for each box, with its index.
     each: fn(u32, &Place) -> Result<()>,
     count: AtomicU32,
 }
@@ -76,7 +76,7 @@ impl BoxOperation for Neighbors {
     }
 }
 
-/// [`Neighbors`] of a whole array.
+/// Returns [`Neighbors`] of a whole array.
 fn expected(x: &[f32]) -> Vec<f32> {
     let [depth, height, width] = SHAPE.map(|extent| extent as usize);
     let at = |z: usize, y: usize, x_: usize| x[(z * height + y) * width + x_];
@@ -118,13 +118,13 @@ fn mapped(device: &Device) {
     assert_eq!((small.boxes, small.found), (3 * 5 * 3, 0));
     let whole = write("whole", &Neighbors::plain(), &Run::default()).unwrap();
     assert!(whole.boxes < small.boxes && whole.times_covered < small.times_covered, "{whole:?}");
-    // A sweep that an error ended goes on later, without the boxes that are there.
+    // A sweep that an error ended resumes later, without the finished boxes.
     let fails = |count, _: &Place| if count < 5 { Ok(()) } else { Err(Error::Cancelled) };
     let ended = write("resumed", &Neighbors::new(fails), &within(minimum));
     assert!(matches!(ended, Err(Error::Cancelled)), "{ended:?}");
     let rest = write("resumed", &Neighbors::plain(), &within(minimum)).unwrap();
     assert!((3..=5).contains(&rest.found) && rest.boxes + rest.found == small.boxes, "{rest:?}");
-    // A part of it, in memory.
+    // Sweeps a part of the array into memory.
     let run = Run::default();
     let ranges = [1..3, 9..20, 5..47];
     let part = Sweep::new(&array, device, &run).within(&ranges).unwrap().map_to_host(&Neighbors::plain());
@@ -134,7 +134,7 @@ fn mapped(device: &Device) {
     assert_eq!(part.unwrap(), of_part);
 }
 
-/// A fold that keeps each box, doubled, on the device, and adds them up at last; and the number of times that it was begun.
+/// A fold that keeps each box, doubled, on the device, and adds up all boxes at the end; it counts how often it was started.
 struct Sum {
     sums: Vec<Tensor<f32>>,
     begun: u32,
@@ -172,7 +172,7 @@ impl Fold for Sum {
 }
 
 fn folded(device: &Device) {
-    // Whole numbers, so that every order gives the same sum.
+    // Elements are whole numbers, so that every order gives the same sum.
     let small: Vec<u8> = (0..SHAPE.iter().product::<u64>()).map(|i| (i * i % 7) as u8).collect();
     let total = |values: &mut dyn Iterator<Item = &u8>| values.map(|&x| f32::from(x)).sum::<f32>();
     let array = stored(&small, &SHAPE, &CHUNK);
@@ -189,7 +189,7 @@ fn folded(device: &Device) {
     for run in [within(minimum), Run::default()] {
         let (swept, sums) = fold(&run, &whole).unwrap();
         assert_eq!(sums, [total(&mut small.iter()); 2]);
-        // One reading for both.
+        // One pass serves both.
         assert_eq!((swept.times_decoded, swept.stats.chunks), (1.0, 3 * 4 * 3));
     }
     let part = [2..5, 0..33, 0..48];
@@ -217,7 +217,7 @@ fn refused(device: &Device) {
     let writer = NpyWriter::create(folder.path().join("x.npy"), StoredType::F32, &[1, 3, 4]).unwrap();
     let part = Sweep::new(&x, device, &run).within(&[0..1, 0..2, 0..4]).unwrap();
     fails(&part.map(&Neighbors::plain(), writer).unwrap_err().to_string(), "`within`: a range alone");
-    // By a rule of the caller's, bytes are what it says.
+    // The caller's conversion decides what the stored bytes mean.
     let bits = stored(&[1.5f32.to_bits(); 12], &[1, 3, 4], &[1, 2, 2]);
     let sweep = Sweep::new(&bits, device, &run).convert(Arc::new(AsStored(StoredType::U32)));
     assert_eq!(sweep.map_to_host(&Neighbors::plain()).unwrap()[..4], [-1.5, -1.5, 0.0, 0.0]);
@@ -228,7 +228,7 @@ fn refused(device: &Device) {
     }
 }
 
-/// An operation that fails or panics ends the sweep with its error, and so does one that is cancelled.
+/// An operation that fails or panics ends the sweep with its error, and so does a cancelled one.
 fn faults_of_operations(device: &Device) {
     let array = stored(&elements().0, &SHAPE, &CHUNK);
     let folder = tempfile::tempdir().unwrap();
@@ -254,7 +254,7 @@ fn faults_of_operations(device: &Device) {
     assert!(matches!(error, Error::Cancelled), "{error}");
 }
 
-/// Where the device is full, what is left is cut into smaller boxes, until they are of one tile; no box is written twice.
+/// If the device is full, the remaining work is cut into smaller boxes, down to one tile; no box is written twice.
 fn full_devices(device: &Device) {
     fn full(most: u64, place: &Place) -> Result<()> {
         let elements = place.shape.iter().product::<u64>();
@@ -269,7 +269,7 @@ fn full_devices(device: &Device) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.npy");
     let map = |each, run: &Run| {
-        // It counts what is written, and wants each element once.
+        // The writer counts the written elements, and requires each element once.
         let writer = NpyWriter::create(&path, StoredType::F32, &SHAPE).unwrap();
         Sweep::new(&array, device, run).map(&Neighbors::new(each), writer)
     };
@@ -299,7 +299,7 @@ fn full_devices(device: &Device) {
     }
 }
 
-/// Each element as it is.
+/// Copies each element.
 struct Same;
 
 impl BoxOperation for Same {
@@ -312,7 +312,7 @@ impl BoxOperation for Same {
 
     fn run(&self, x: &Tensor<f32>, place: &Place, out: &mut Tensor<f32>) -> Result<()> {
         if place.array == [7] {
-            // An output of another shape than the box's.
+            // The output gets another shape than the box's.
             *out = Tensor::zeros(x.device(), &[1])?;
             return Ok(());
         }
@@ -320,7 +320,7 @@ impl BoxOperation for Same {
     }
 }
 
-/// Numbers of every type become those of an operation where it holds them: infinity and NaN too.
+/// Elements of every type are converted to the operation's type if it holds them, including infinity and NaN.
 fn types(device: &Device) {
     fn same<T: Storable>(device: &Device, values: &[T]) -> Result<Vec<f32>> {
         let x = stored(values, &[values.len() as u64], &[2]);

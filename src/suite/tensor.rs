@@ -1,4 +1,4 @@
-//! Tensors and their windows.
+//! Tests of tensors and their windows.
 
 use std::{
     task::{Context, Poll, Waker},
@@ -35,11 +35,11 @@ fn values_come_back(device: &Device) {
     for_each_type!(with(device));
 }
 
-/// Futures of any runtime, which nobody but the device has to wake.
+/// Reads are futures for any runtime, and only the device wakes them.
 fn reads_are_awaited(device: &Device) {
     let mut tensor = Tensor::from_slice(device, &values::<f32>(1, 300), &[20, 15]).unwrap();
     let expected = linalg::matmul_nt(&tensor, &tensor).unwrap().read().unwrap();
-    // Many at once, of tensors that are dropped and of what is changed later; some are dropped before they arrive.
+    // Many reads are pending at once, of tensors that are dropped or changed later; some reads are dropped before they complete.
     let reads: Vec<_> = (0..20)
         .map(|_| {
             let product = linalg::matmul_nt(&tensor, &tensor).unwrap();
@@ -58,7 +58,7 @@ fn reads_are_awaited(device: &Device) {
         assert_eq!(pollster::block_on(factor).unwrap(), before);
     }
     assert!(pollster::block_on(Tensor::<u8>::zeros(device, &[0]).unwrap().read_async()).unwrap().is_empty());
-    // The frames of an application, which goes on submitting and never waits.
+    // An application submits frames continually and never waits.
     let mut frames = Box::pin(linalg::matmul_nt(&tensor, &tensor).unwrap().read_async());
     let arrived = loop {
         match frames.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -70,7 +70,7 @@ fn reads_are_awaited(device: &Device) {
     assert_eq!(arrived, vec![15.0; 400]);
 }
 
-/// Calls that a flag may end read in several pieces, from devices that check nothing.
+/// A cancellable call reads in several pieces, on a device without checks.
 #[test]
 fn values_come_back_in_pieces() {
     let values: Vec<u8> =
@@ -84,8 +84,7 @@ fn values_come_back_in_pieces() {
     assert!(matches!(tensor.write(&values), Err(Error::Cancelled)));
 }
 
-/// Uploads go into memory that kernels have just used, while others run. On checked devices, poisoning and reading back
-/// would put them in order.
+/// Uploads go into memory that kernels have just used, while other kernels run. Checked devices would serialise them by poisoning and reading back.
 fn unchecked_uploads_overlap_work(device: &Device) {
     const LEN: u64 = 300_000;
     let name = &device.info().name;
@@ -100,7 +99,7 @@ fn unchecked_uploads_overlap_work(device: &Device) {
         let slot = &mut slots[usize::from(i % 2)];
         bytemuck::cast_slice_mut::<_, f32>(&mut slot.bytes_mut()[..4 * LEN as usize]).fill(f32::from(i));
         let x = Tensor::<f32>::from_staging(&unchecked, slot, &[LEN / 100, 100]).unwrap();
-        // Its block is dropped while the product is under way.
+        // The memory block of `x` is dropped while the product is running.
         products.push(linalg::matmul_tn(&x, &x).unwrap());
     }
     for (i, product) in (0u8..).zip(products) {
@@ -150,7 +149,7 @@ fn writes_keep_their_order(device: &Device) {
     }
 }
 
-/// More launches than go into one submission, each with parameters of its own.
+/// There are more launches than one submission takes, each with its own parameters.
 fn many_launches_keep_their_params(device: &Device) {
     let results: Vec<_> = (0..100).map(|seed| random_words(device, seed, seed, 4).unwrap()).collect();
     for (seed, result) in (0..).zip(&results) {
@@ -158,7 +157,7 @@ fn many_launches_keep_their_params(device: &Device) {
     }
 }
 
-/// One slot, filled again while earlier uploads may be under way.
+/// One slot is refilled while earlier uploads may be running.
 fn uploads_keep_their_order(device: &Device) {
     let driver = device.driver();
     let one = Tensor::from_slice(device, &[1.0f32], &[1, 1]).unwrap();
@@ -178,7 +177,7 @@ fn uploads_keep_their_order(device: &Device) {
     }
 }
 
-/// A size at which buffers of the slot and of the tensor, with its guard words, are as long.
+/// At this size, the buffers of the slot and of the tensor with its guard words are equally long.
 fn uploads_leave_guard_words(device: &Device) {
     let mut slot = device.driver().staging(1_000_000).unwrap();
     slot.bytes_mut().fill(5);
@@ -197,7 +196,7 @@ fn copies(device: &Device) {
 }
 
 fn memory_is_counted(_: &Device) {
-    // A device of its own: the shared ones are in use by other tests.
+    // The test opens its own device, since other tests use the shared ones.
     let device = Device::open_with("cpu", &DeviceOptions { threads: Some(1), ..Default::default() }).unwrap();
     let x = Tensor::<f32>::zeros(&device, &[1000]).unwrap();
     assert_eq!(device.allocated_bytes(), 4000);
@@ -230,7 +229,7 @@ fn reads_can_overlap(device: &Device) {
     assert_eq!(values, [3, 2, 1]);
 }
 
-/// Work that is enqueued before sees the old values.
+/// Work that was enqueued before sees the old values.
 fn values_are_replaced(device: &Device) {
     fn with<T: Sample>(device: &Device) {
         for len in [0, 1, 3, 4, 1001] {
@@ -281,19 +280,19 @@ fn rows_are_views(device: &Device) {
     assert!(matches!(scalar.rows(0..1), Err(Error::Shape { .. })));
 }
 
-/// To the bit as they take a tensor of the same rows alone, but where a vendor's library multiplies one of the two.
+/// Operations on rows equal those on a tensor of these rows alone to the bit, unless a vendor's library computes one of two products.
 fn operations_take_rows(device: &Device) {
     fn with<T: Sample>(device: &Device) {
         let (_, x) = matrix::<T>(device, 54, 70, 33);
         let x = x.rows(5..66).unwrap();
         let alone = Tensor::from_slice(device, &x.read().unwrap(), x.shape()).unwrap();
-        // Numbers that f32 holds, where there are no products in f64.
+        // On devices without products in f64, the values are converted to f32.
         let product = |x: &Tensor<T>| linalg::matmul_nt(x, x).and_then(|product| product.to_f32());
         let narrow = |x: &Tensor<T>| x.to_f32().and_then(|x| linalg::matmul_nt(&x, &x));
         let [products, expected] =
             [&*x, &alone].map(|x| product(x).or_else(|_| narrow(x)).unwrap().read().unwrap());
         if device.info().backend == Backend::Cuda {
-            // cuBLAS multiplies what starts at a multiple of 16 bytes, our own kernels the rest: in another order.
+            // cuBLAS multiplies operands that start at a multiple of 16 bytes; our own kernels multiply the rest, and add in another order.
             let length = |i: usize| expected[62 * i].sqrt();
             for (at, (product, value)) in products.iter().zip(&expected).enumerate() {
                 let room = 2e-6 * length(at / 61) * length(at % 61);
@@ -320,7 +319,7 @@ fn operations_take_rows(device: &Device) {
     assert_eq!(blurred(&x), blurred(&alone));
 }
 
-/// Wherever they start, and whether they are whole words.
+/// Views of host values work at any offset, and for lengths that are not whole words.
 fn values_of_the_host(device: &Device) {
     fn with<T: Sample>(device: &Device) {
         let values = values::<T>(57, 40 * 33 + 20);
@@ -349,7 +348,7 @@ fn values_of_the_host(device: &Device) {
     for_each_type!(with(device));
     let error = TensorView::from_slice(device, &[1u8], &[2]);
     assert!(matches!(error, Err(Error::Shape { op: "TensorView::from_slice", .. })));
-    // On the cpu device, values stay where they were if they are aligned.
+    // On the cpu device, aligned values are not copied.
     let cpu = Device::open_with("cpu", &DeviceOptions { threads: Some(1), ..Default::default() }).unwrap();
     let lines = [[0u64; 2]; 64];
     let bytes: &[u8] = bytemuck::cast_slice(&lines);

@@ -1,22 +1,22 @@
-//! Distances that a device's f32 or f64 may have from the oracle's f64, by name.
+//! Tolerances, by name: the errors that a device's f32 or f64 may have relative to the oracle's f64.
 
 use crate::{DType, Real};
 
-/// Half the distance from 1 to the next f32, twice: WGSL lets a sum or product be off by one unit in the last place.
+/// The distance from 1 to the next f32: WGSL lets a sum or product be off by one unit in the last place.
 const EPSILON: f64 = 1.0 / (1 << 23) as f64;
 
-/// Integers, copies, selections: no difference at all.
+/// The tolerance of integers, copies and selections: no difference at all.
 pub(super) const EXACT: f64 = 0.0;
 
-/// One rounded operation, and one rounded conversion of a wide integer.
+/// The tolerance of one rounded operation and one rounded conversion of a wide integer.
 pub(super) const ONE_OPERATION: f64 = 2.0 * EPSILON;
 
-/// A sum of `n` products in any order, with each factor rounded to f32.
+/// Returns the tolerance of a sum of `n` products in any order, with each factor rounded to f32.
 pub(super) fn dot(n: u64) -> f64 {
     dot_of(DType::F32, n)
 }
 
-/// A tolerance in f32 or f64, with the oracle's own rounding.
+/// Returns the tolerance of a sum of `n` products in f32 or f64, including the oracle's own rounding.
 pub(super) fn dot_of(real: DType, n: u64) -> f64 {
     (n + 3) as f64 * if real == DType::F64 { 4.0 * f64::EPSILON } else { EPSILON }
 }
@@ -41,14 +41,14 @@ impl From<f64> for Reference {
     }
 }
 
-/// Each element within `tolerance` times the magnitude of its reference; NaN never is.
+/// Asserts that each element is within `tolerance` times the magnitude of its reference; NaN never is.
 #[track_caller]
 pub(super) fn assert_close<R: Real>(what: &str, actual: &[R], expected: &[Reference], tolerance: f64) {
     assert_eq!(actual.len(), expected.len(), "{what}: number of elements");
     let error = |i: usize| (actual[i].to_f64() - expected[i].value).abs();
     let wrong: Vec<usize> = (0..actual.len())
         .filter(|&i| {
-            // NaN compares false, and so is wrong.
+            // NaN compares false, so it counts as wrong.
             let close = error(i) <= tolerance * expected[i].magnitude;
             !close && actual[i].to_f64() != expected[i].value
         })

@@ -1,4 +1,4 @@
-//! Rows that become columns.
+//! Tests of transposing.
 
 use super::device_tests;
 use crate::{Device, Element, Error, Tensor, linalg::transpose};
@@ -31,7 +31,7 @@ fn sizes_around_the_tiles(device: &Device) {
     }
 }
 
-/// A launch has some of the rows, or some of the columns.
+/// Each launch takes some of the rows, or some of the columns.
 fn past_the_largest_grid(device: &Device) {
     for (rows, cols) in [(5, 12_000), (12_000, 5), (9000, 33), (700, 800)] {
         check_of(device, rows, cols, |i| i as f32);
@@ -45,7 +45,7 @@ fn every_bit_is_kept(device: &Device) {
     assert_eq!(found, [0, 3, 1, 4, 2, 5].map(|place: usize| bits[place]));
 }
 
-/// A part does not start at the device's alignment.
+/// The part does not start at the device's alignment.
 fn rows_of_a_tensor(device: &Device) {
     let x: Vec<f32> = (0..70 * 3).map(|i| i as f32).collect();
     let x = Tensor::from_slice(device, &x, &[70, 3]).unwrap();

@@ -17,12 +17,12 @@ use crate::{
     driver::{Download, HostLines},
 };
 
-/// A tensor's elements on the host, in C order: what [`Tensor::into_values`] gives. A slice of them, as a [`Vec`] is.
+/// A tensor's elements on the host, in C order, as [`Tensor::into_values`] returns them. Dereferences to a slice, like a [`Vec`].
 pub struct HostValues<T>(pub(super) Values<T>);
 
 pub(super) enum Values<T> {
     Owned(Vec<T>),
-    /// The first bytes of memory that was the cpu device's.
+    /// The first bytes of memory that belonged to the cpu device.
     Lines(HostLines, usize),
 }
 
@@ -52,16 +52,16 @@ impl<T: Element> fmt::Debug for HostValues<T> {
     }
 }
 
-/// Elements on their way to the host that their device needs no more: what [`Tensor::send`] gives.
+/// Elements in transfer to the host that their device no longer needs: the result of [`Tensor::send`].
 #[derive(Debug)]
 pub(crate) enum Sent<T: Element> {
-    /// The cpu device's, which are there.
+    /// Elements of the cpu device, which are on the host already.
     Here(Tensor<T>),
     Enqueued(Pending<T>),
 }
 
 impl<T: Element> Sent<T> {
-    /// Waits for them: in C order.
+    /// Waits for the elements and returns them in C order.
     ///
     /// # Errors
     /// As [`Tensor::read`].
@@ -73,19 +73,19 @@ impl<T: Element> Sent<T> {
     }
 }
 
-/// A tensor's elements on their way to the host: what [`Tensor::download`] gives. [`wait`](Self::wait) for them, or `await` them.
+/// A tensor's elements in transfer to the host, as [`Tensor::download`] returns them. Call [`wait`](Self::wait), or `await` them.
 #[derive(Debug)]
 #[must_use = "nothing waits for what was enqueued, and no error is seen"]
 pub struct Pending<T> {
     pub(super) download: Download,
-    /// Bytes before the first element.
+    /// The number of bytes before the first element.
     pub(super) before: usize,
     pub(super) len: usize,
     pub(super) guard: u64,
     pub(super) element: PhantomData<T>,
 }
 
-/// Elements that arrive later, of any runtime and of none: `pending.await`.
+/// Makes `pending.await` work, in any async runtime or without one.
 impl<T: Element> IntoFuture for Pending<T> {
     type Output = Result<Vec<T>>;
     type IntoFuture = Arrival<T>;
@@ -95,11 +95,12 @@ impl<T: Element> IntoFuture for Pending<T> {
     }
 }
 
-/// The future of [`Pending`]: in C order, or the error of [`Tensor::read`]. A thread of its own waits for the device from the first poll on.
+/// The future of [`Pending`]: the elements in C order, or the error of [`Tensor::read`]. The first poll starts a thread that waits for the
+/// device.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct Arrival<T: Element> {
-    /// None from the first poll on.
+    /// None after the first poll.
     pending: Option<Pending<T>>,
     shared: Arc<Mutex<Shared<T>>>,
 }
@@ -116,7 +117,7 @@ impl<T> Default for Shared<T> {
     }
 }
 
-// No part of it is pinned.
+// No part of the future is pinned.
 impl<T: Element> Unpin for Arrival<T> {}
 
 impl<T: Element> Future for Arrival<T> {
@@ -151,7 +152,7 @@ impl<T: Element> Future for Arrival<T> {
 }
 
 impl<T: Element> Pending<T> {
-    /// Waits for them: in C order.
+    /// Waits for the elements and returns them in C order.
     ///
     /// # Errors
     /// As [`Tensor::read`].
@@ -167,13 +168,13 @@ impl<T: Element> Pending<T> {
         Ok(values)
     }
 
-    /// Waits for them as bytes, which are not copied again.
+    /// Waits for the elements and returns their bytes, without another copy.
     ///
     /// # Errors
     /// As [`Tensor::read`].
     ///
     /// # Panics
-    /// On devices that check their kernels, when one wrote past the end of the tensor.
+    /// On devices that check their kernels, if a kernel wrote past the end of the tensor.
     pub fn bytes(self) -> Result<Vec<u8>> {
         self.bytes_by(Download::wait)
     }

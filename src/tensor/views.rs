@@ -1,33 +1,32 @@
-//! Tensors whose memory is another's.
+//! Tensors that borrow their memory.
 
 use std::{fmt, marker::PhantomData, ops::Deref};
 
 use super::{Tensor, check_len};
 use crate::{Device, Element, Result, device::Buffer, driver::Memory};
 
-/// A tensor whose memory is another's: some rows of a tensor, by [`Tensor::rows`], or values of the host, by
-/// [`from_slice`](Self::from_slice).
+/// A tensor that borrows its memory: some rows of a tensor, by [`Tensor::rows`], or values of the host, by [`from_slice`](Self::from_slice).
 ///
-/// It has a tensor's methods that read, and `&view` is taken where a `&Tensor` is. Where the compiler does not see that, as in
-/// `&*x.rows(0..4)?`, or where a `&dyn` [`LinearMap`](crate::linalg::LinearMap) is asked for, `&*view` says it.
+/// A view has a tensor's read-only methods, and `&view` is accepted in place of a `&Tensor`. If the compiler does not convert by itself, as in
+/// `&*x.rows(0..4)?`, or if a `&dyn` [`LinearMap`](crate::linalg::LinearMap) is required, write `&*view`.
 pub struct TensorView<'a, T: Element> {
     pub(super) part: Tensor<T>,
     pub(super) borrowed: PhantomData<&'a Tensor<T>>,
 }
 
 impl<'a, T: Element> TensorView<'a, T> {
-    /// A view of memory that is there for as long as the caller promises.
+    /// Creates a view of memory that stays valid for as long as the caller promises.
     pub(crate) fn new(part: Tensor<T>) -> Self {
         Self { part, borrowed: PhantomData }
     }
 
-    /// A view of the bits as elements of another type of the same size.
+    /// Reinterprets the bits as elements of another type of the same size.
     pub(crate) fn cast<U: Element>(self) -> TensorView<'a, U> {
         TensorView::new(self.part.cast())
     }
 
-    /// A tensor of the host's values, in C order, for operations that read it: of the cpu device without a copy, where they start at a
-    /// multiple of 16 bytes and are whole words of 4; else as [`Tensor::from_slice`].
+    /// Creates a tensor of the host's values, in C order, for operations that read it. On the cpu device it copies nothing if the values start
+    /// at a multiple of 16 bytes and are whole words of 4; otherwise it copies as [`Tensor::from_slice`].
     ///
     /// # Errors
     /// As [`Tensor::from_slice`].
@@ -49,12 +48,12 @@ impl<'a, T: Element> TensorView<'a, T> {
     }
 }
 
-/// Values of the host as memory of a device that uses them where they are.
+/// Returns values of the host as memory of a device that can use them in place.
 #[allow(unsafe_code, reason = "drivers do not know for how long memory is lent")]
 fn lent<T: Element>(device: &Device, values: &[T]) -> Option<Memory> {
     let bytes: &[u8] = bytemuck::cast_slice(values);
-    // SAFETY: what has the memory is a tensor within a view that borrows the values, and views of that, which borrow it: none
-    // outlives them, and no operation writes them.
+    // SAFETY: the memory belongs to a tensor within a view that borrows the values, and to views of that view, which borrow it. None of them
+    // outlives the values, and no operation writes the memory.
     let bytes: &'static [u8] = unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) };
     if bytes.is_empty() { None } else { device.driver().lend(bytes) }
 }

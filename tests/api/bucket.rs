@@ -1,4 +1,4 @@
-//! Stored bytes in a place of an application's own. The tests of other packages take it too.
+//! Storage of an application's own, for tests. The tests of other packages include it too.
 
 use std::{
     collections::BTreeMap,
@@ -8,11 +8,11 @@ use std::{
 
 use teatime::store::{Storage, StoredBytes, Value, WritableStorage};
 
-/// A bucket: values in a map, some of which cannot be had.
+/// Storage that holds values in a map, one of which may be unreadable.
 #[derive(Debug, Default)]
 pub(crate) struct Bucket {
     values: Mutex<BTreeMap<String, Arc<[u8]>>>,
-    /// A key that cannot be read.
+    /// The key that cannot be read.
     pub(crate) refused: Mutex<Option<&'static str>>,
 }
 

@@ -1,4 +1,4 @@
-//! Long calls: told about, stopped, and bounded in memory.
+//! Tests of long calls: progress, cancelling, and memory budgets.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,7 +12,7 @@ use teatime::{
 
 use super::devices;
 
-/// 600 x 20 bytes in chunks of 50 rows.
+/// Returns an array of 600 x 20 bytes in chunks of 50 rows.
 fn stored() -> Arc<MemoryArray> {
     let values: Vec<u8> = (0..12_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     Arc::new(MemoryArray::new("values", &values, &[600, 20], &[50, 20]).unwrap())
@@ -35,12 +35,12 @@ fn a_call_stops_where_its_progress_says() {
         let stopped = randomized_svd(&matrix, 2, &options, &run);
         assert!(matches!(stopped, Err(Error::Cancelled)), "{device:?}: {stopped:?}");
         assert_eq!(*seen.lock().unwrap(), [(0, 600, 600)], "{device:?}");
-        // The device is as it was.
+        // The device still works.
         assert_eq!(Tensor::from_slice(&device, &[1.0f32], &[1]).unwrap().read().unwrap(), [1.0]);
     }
 }
 
-/// The least that an error names is enough, and one byte less is not.
+/// The minimum memory that an error names is enough, and one byte less is not.
 #[test]
 fn budgets_name_what_is_enough() {
     for device in devices() {
@@ -50,7 +50,7 @@ fn budgets_name_what_is_enough() {
             randomized_svd(&matrix, 2, &SvdOptions::default(), &run)
         };
         let mut host = 1;
-        // The basis, then the chunks.
+        // The first error is for the memory of the basis, the next for that of chunks.
         while let Err(Error::Budget { minimum, given: true, budget, .. }) = svd(host) {
             assert!(budget == host && minimum > host && minimum < 10 << 20, "{device:?}: {minimum}");
             assert!(matches!(svd(minimum - 1), Err(Error::Budget { .. })), "{device:?}");

@@ -1,4 +1,4 @@
-//! Devices that an application owns.
+//! Tests of devices that an application owns.
 
 #[cfg(feature = "cuda")]
 use teatime::cudarc::driver::CudaContext;
@@ -11,7 +11,7 @@ use super::is_required;
 #[cfg(feature = "cuda")]
 #[test]
 fn a_lent_context_stays_the_applications() {
-    // The device's own driver says why there is no CUDA, where cudarc panics.
+    // teatime's driver reports why there is no CUDA, where cudarc would panic.
     if let Err(why) = Device::open("cuda") {
         assert!(!is_required("cuda"), "{why}");
         return;
@@ -29,7 +29,7 @@ fn a_lent_context_stays_the_applications() {
     context.check_err().unwrap();
 }
 
-/// It goes on after teatime is done with it, and sees results without a copy through the host.
+/// The application uses its device after teatime is done with it, and sees results without a copy through the host.
 #[cfg(feature = "wgpu")]
 #[test]
 fn a_lent_device_stays_the_applications() {

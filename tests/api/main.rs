@@ -1,4 +1,4 @@
-//! The public interface as an application uses it: nothing here sees what is private. On every device of this machine.
+//! Tests of the public interface as an application uses it, without access to private items, on every device of this machine.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -19,7 +19,7 @@ use std::sync::OnceLock;
 
 use teatime::{Device, DeviceOptions};
 
-/// Every device that can be used, each card once.
+/// Returns every usable device, each card once.
 fn devices() -> Vec<Device> {
     let usable =
         Device::all().into_iter().filter(|listed| listed.info.is_ok() && listed.same_card_as.is_none());
@@ -28,13 +28,13 @@ fn devices() -> Vec<Device> {
     devices
 }
 
-/// True where a backend that is not here is a failure: `TEATIME_REQUIRE_DEVICES=cpu,wgpu`.
+/// Returns true if a missing backend is a failure: `TEATIME_REQUIRE_DEVICES=cpu,wgpu`.
 fn is_required(backend: &str) -> bool {
     let required = std::env::var("TEATIME_REQUIRE_DEVICES").unwrap_or_default();
     required.split(',').any(|required| required == backend)
 }
 
-/// Runs a test on every device, also with low limits.
+/// Runs a test on every device, and again with low limits.
 fn on_each_device(test: fn(&Device)) {
     static OPEN: OnceLock<Vec<Device>> = OnceLock::new();
     let devices = OPEN.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! Kernels of an application: what they compute, and what of them is refused, and how.
+//! Tests of an application's own kernels: their results, and the errors for invalid ones.
 #![allow(unsafe_code, reason = "CUDA checks no index: the author of a kernel does")]
 
 #[allow(dead_code, reason = "its own main")]
@@ -29,12 +29,12 @@ fn the_example_is_right() {
     });
 }
 
-/// `out[i] = STEP x[i] + bytes[i]`.
+/// The kernel `out[i] = STEP x[i] + bytes[i]`.
 static SUM: Kernel<u32> = {
     const BINDINGS: &[Binding] =
         &[Binding::read::<u32>(), Binding::read::<u8>(), Binding::read_write::<u32>()];
     let kernel = Kernel::new("sum", BINDINGS, |n: &u32| vec![(*n).into(); 3]).constants(&["STEP"]);
-    // SAFETY: three pointers to what the bindings say, used at i < n only.
+    // SAFETY: the three pointers have the types of the bindings, and are used at i < n only.
     unsafe { kernel.cuda(SUM_CUDA) }.wgsl(SUM_WGSL).cpu(|launch| {
         let (n, step) = (launch.params::<u32>() as usize, launch.constant("STEP"));
         let [x, bytes, out] = launch.args();
@@ -67,7 +67,7 @@ EXPORT(sum)
 "#;
 const ONE: Spec<'static> = &[("STEP", 1)];
 
-/// Arguments of [`SUM`]: of four elements, and one byte fewer where so many are wanted.
+/// The arguments of [`SUM`], of four elements each; tests of too few bytes leave one out of the second.
 struct Sum(Tensor<u32>, Tensor<u8>, Tensor<u32>);
 
 impl Sum {
@@ -83,7 +83,7 @@ impl Sum {
     }
 }
 
-/// Returns the error that refused a launch; after it, the same device makes sound ones.
+/// Returns the error of a refused launch, and checks that the device still makes valid ones.
 fn refused(device: &Device, launched: Result<(), Error>) -> Error {
     let error = launched.expect_err("a launch should be refused");
     let mut sound = Sum::of(device, 4);
@@ -158,15 +158,15 @@ fn what_a_kernel_lacks_is_named() {
     });
 }
 
-/// A kernel `bad` of one binding that is written, and of one word of parameters.
+/// Returns a kernel `bad` of one written binding, and of one word of parameters.
 const fn bad(wgsl: &'static str, cuda: &'static str) -> Kernel<u32> {
     let kernel =
         Kernel::new("bad", const { &[Binding::write::<u32>()] }, |_: &u32| vec![1]).constants(&["STEP"]);
-    // SAFETY: none of these compiles.
+    // SAFETY: none of these sources compiles.
     unsafe { kernel.cuda(cuda) }.wgsl(wgsl)
 }
 
-/// Each with what stands in the log of wgpu and in that of CUDA. Where there is no source, the other's mistake has no like.
+/// Each kernel with a text of wgpu's log and one of CUDA's. A source is empty if its language has no such mistake.
 static BAD: [(Kernel<u32>, &str, &str); 6] = [
     (
         bad(
@@ -184,7 +184,7 @@ static BAD: [(Kernel<u32>, &str, &str); 6] = [
         "constant `STEP` is not declared exactly once",
         "constant `STEP` is not declared exactly once",
     ),
-    // Parameters larger than in Rust.
+    // The source's parameters are larger than those in Rust.
     (
         bad(
             "@group(0) @binding(1) var<uniform> params: vec2<u32>;\nconst STEP: u32 = 0u;\n@compute @workgroup_size(1) fn bad() { _ = params; }",
@@ -193,7 +193,7 @@ static BAD: [(Kernel<u32>, &str, &str); 6] = [
         "with [(\"STEP\", 1)]",
         "parameters have 4 bytes in Rust",
     ),
-    // Another use of an argument.
+    // The source reads an argument that the binding writes.
     (
         bad(
             "@group(0) @binding(0) var<storage, read> out: array<u32>;\nconst STEP: u32 = 0u;\n@compute @workgroup_size(1) fn bad() { _ = out[0]; }",
@@ -202,7 +202,7 @@ static BAD: [(Kernel<u32>, &str, &str); 6] = [
         "with [(\"STEP\", 1)]",
         "argument 0 is `const u32* out`, and the kernel's binding is written, of U32",
     ),
-    // An argument more; another name.
+    // The source has one more argument, or another name for one.
     (
         bad(
             "@group(0) @binding(2) var<storage, read> x: array<u32>;\nconst STEP: u32 = 0u;\n@compute @workgroup_size(1) fn bad() { _ = x[0]; }",
@@ -234,16 +234,16 @@ fn sources_that_do_not_compile_are_shown() {
             let error = refused(device, launched);
             let Error::Compile { kernel: "bad", log, .. } = &error else { panic!("{error}") };
             assert!(log.contains(if backend == Backend::Cuda { cuda } else { wgpu }), "{log}");
-            // The compiler's words and the lines around the place, and none of the functions that are appended to the source.
+            // The log has the compiler's messages and nearby lines, but none of the functions that are appended to the source.
             assert!(log.lines().count() < 25 && !log.contains("fn linear_group"), "{log}");
         }
     });
 }
 
-/// Kernels `fill` that leave a number in their argument: of one name, and of sources of their own.
+/// Returns a kernel `fill` that writes a number to its argument; all have one name but different sources.
 const fn fill(cuda: &'static str, wgsl: &'static str, cpu: fn(CpuLaunch<'_>)) -> Kernel<()> {
     let kernel = Kernel::new("fill", const { &[Binding::write::<u32>()] }, |()| vec![1]).cpu(cpu).wgsl(wgsl);
-    // SAFETY: the first element of its only argument is written.
+    // SAFETY: only the first element of the only argument is written.
     unsafe { kernel.cuda(cuda) }
 }
 
@@ -272,7 +272,7 @@ fn kernels_of_one_name_are_told_apart() {
     });
 }
 
-/// Tensors larger than a binding, part by part; a part is seen from 0 on, and by the cpu to its end.
+/// Tensors larger than a binding are passed in parts; a kernel sees a part from index 0, and the cpu kernel up to its end.
 #[test]
 fn parts_of_tensors() {
     const LEN: u32 = 40_001;
@@ -310,7 +310,7 @@ fn parts_of_tensors() {
     });
 }
 
-/// A source may want more of an argument than its type tells: refused before anything is recorded that would be lost with it.
+/// A source may need more bytes of an argument than its type says; the launch is refused before work is recorded that would be lost.
 #[test]
 fn arguments_of_too_few_bytes_for_the_source() {
     static QUADS: Kernel<()> = Kernel::new("quads", &[Binding::read::<f32>()], |()| vec![1]).wgsl(

@@ -1,4 +1,4 @@
-//! Short programs, as the README and the docs have them, and the numbered examples.
+//! Tests of short programs, as the README and the docs have them, and of the numbered examples.
 
 #[allow(dead_code, reason = "its own main")]
 #[path = "../../examples/3_distances.rs"]
@@ -43,7 +43,7 @@ use teatime::{
 
 use super::devices;
 
-/// They assert what they compute. Example 7 is `own_kernel`'s.
+/// The examples assert their results. Example 7 is tested in `own_kernel`.
 #[test]
 fn the_examples_run() {
     hello::main().unwrap();
@@ -67,7 +67,7 @@ fn the_examples_run() {
     smooth::run(&cpu, &cpu).unwrap();
 }
 
-/// Principal components of observations: centred columns, their decomposition, scores of the first half alone.
+/// Computes principal components of observations: centred columns, their decomposition, and scores of the first half.
 #[test]
 fn principal_components() {
     for device in devices() {
@@ -84,7 +84,7 @@ fn principal_components() {
         for (s, exact) in found.s.iter().zip(&whole.s) {
             assert!((s - exact).abs() <= 1e-5 * whole.s[0], "{device:?}: {s}, {exact}");
         }
-        // Scores X V are U diag(s), also of some rows.
+        // Scores X V equal U diag(s), also for some rows only.
         let half = matmul(&*x.rows(0..20).unwrap(), &found.v).unwrap();
         let (half, u) = (Matrix::from_tensor(&half).unwrap(), Matrix::from_tensor(&found.u).unwrap());
         for i in 0..20 {
@@ -96,7 +96,7 @@ fn principal_components() {
     }
 }
 
-/// The result of one operation is the input of the next, on the same device; another device is an error that says so.
+/// The result of one operation is the input of the next on the same device; another device is an error that says so.
 #[test]
 fn operations_follow_each_other() {
     for device in devices() {
@@ -118,7 +118,7 @@ fn operations_follow_each_other() {
     }
 }
 
-/// A program as one writes it who reads the page of each for the first time.
+/// The program is what a first-time reader of each page would write.
 #[test]
 fn options_take_what_is_at_hand() {
     let x = Tensor::from_slice(&Device::cpu(), &[f16::ONE; 12], &[3, 4]).unwrap();
@@ -133,7 +133,7 @@ fn options_take_what_is_at_hand() {
     }
 }
 
-/// Devices that were opened by one name are one, and their tensors meet in one call.
+/// Devices opened by one name are the same device, so their tensors can be used in one call.
 #[test]
 fn a_device_opened_twice_is_one() {
     for first in devices() {
@@ -155,7 +155,7 @@ fn a_device_opened_twice_is_one() {
 #[cfg(feature = "ndarray")]
 #[test]
 fn arrays_of_ndarray_go_in_and_come_out() {
-    // Made by the crate itself, so that an application needs no version of its own for this.
+    // The crate converts the matrix itself, so that an application needs no matching version of ndarray.
     let matrix = Matrix::from([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]);
     let array = ndarray::Array2::from(matrix.clone());
     for device in devices() {

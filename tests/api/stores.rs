@@ -1,4 +1,4 @@
-//! Stored arrays of an application's own, and stored bytes in a place of its own.
+//! Tests of an application's own stored arrays and storage.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ use teatime::{
 use super::bucket::Bucket;
 use super::devices;
 
-/// Numbers that a formula gives, in chunks of 7 x 4; chunk [2, 0] can be made bad.
+/// Elements that a formula gives, in chunks of 7 x 4; chunk [2, 0] can be made invalid.
 #[derive(Debug)]
 struct Formula {
     shape: [u64; 2],
@@ -86,7 +86,7 @@ fn a_computed_array_is_taken_as_any_other() {
     }
 }
 
-/// Blocks of a matrix are fixed by its shape: whatever chunks come, and threads take them, they add up to the same bits.
+/// The shape of a matrix fixes its blocks: for any chunks and threads, the sums have the same bits.
 #[test]
 fn a_stored_matrix_of_several_blocks_is_its_tensor() {
     let shape = [3 * 1024 + 5, 10];
@@ -144,7 +144,7 @@ fn stored_matrices_that_cannot_be_are_named() {
     assert!((found.s[0] - 4.0).abs() < 1e-5 && (found.s[1] - 3.0).abs() < 1e-5, "{:?}", found.s);
 }
 
-/// f64, and integers that f32 does not hold, are rounded where that is said alone.
+/// f64 elements and integers that f32 does not hold are rounded only if requested.
 #[test]
 fn stored_matrices_round_nothing_unasked() {
     for device in devices() {

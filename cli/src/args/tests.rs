@@ -1,4 +1,4 @@
-//! Tests that the arguments are consistent, and are what the documents say.
+//! Tests that the arguments are consistent and as the documents describe them.
 
 use std::{fs, path::Path};
 
@@ -12,7 +12,7 @@ fn arguments_are_consistent() {
     Cli::command().debug_assert();
 }
 
-/// Parses the commands that a reader types: those of the README, of the pages under `docs` and of `--help`.
+/// Parses the commands that documents show: in the README, in the pages under `docs`, and in `--help`.
 #[test]
 fn commands_of_the_documents_are_understood() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -29,7 +29,7 @@ fn commands_of_the_documents_are_understood() {
         for line in text.lines().map(str::trim_start).filter(|line| line.starts_with("teatime ")) {
             let command = line.split(" #").next().unwrap_or_default();
             if let Err(error) = Cli::try_parse_from(command.split_whitespace()) {
-                // `--help` is one.
+                // clap reports `--help` as an error.
                 assert_eq!(error.exit_code(), 0, "{command}: {error}");
             }
             tried += 1;

@@ -1,15 +1,15 @@
-//! Tests of which variants of the stores and of the loadings are paired.
+//! Tests of the matching of the stores' variants with the variants of the loadings.
 
 use super::*;
 
-/// Contig, position, and the alleles that are not counted and those that are.
+/// A contig, a position, the alleles that are not counted, and the counted ones.
 type Site<'a> = (&'a str, u64, &'a str, &'a str);
 
 fn run(by: MatchBy, rows: &[(&str, Site)], variants: &[(&str, Site)]) -> (Vec<Option<Match>>, Counts) {
     carrying(by, rows, variants, &[])
 }
 
-/// Matches variants; those with several alternate alleles that are not the loadings' carry `carried`, or all where that is empty.
+/// Matches variants. A variant with alternate alleles beyond the loadings' carries `carried`, or all alleles if `carried` is empty.
 fn carrying(
     by: MatchBy,
     rows: &[(&str, Site)],
@@ -37,7 +37,7 @@ fn carrying(
     (matches, counts)
 }
 
-/// The counts that are not 0, of the loadings and of the stores.
+/// Formats the nonzero counts of the loadings and of the stores.
 fn told(counts: &Counts) -> String {
     let counts = serde_json::to_value(counts).unwrap();
     let of = |what: &str| {
@@ -90,32 +90,32 @@ fn by_place_and_alleles() {
 #[test]
 fn known_alleles_tell_which_way_round() {
     for (row, variant, expected) in [
-        // Nobody carries the other allele: ALT `.`, or A1 `0` of a .bim.
+        // No sample carries the other allele, so its name is ALT `.`, or A1 `0` of a .bim.
         (("A", "C"), ("A", "."), SAME(0)),
         (("A", "C"), ("C", "."), SWAPPED(0)),
         (("A", "C"), (".", "C"), SAME(0)),
         (("A", "C"), (".", "a"), SWAPPED(0)),
-        // The longer of two.
+        // The known allele is the longer of the row's two.
         (("AT", "A"), ("AT", "."), SAME(0)),
         (("AT", "A"), (".", "AT"), SWAPPED(0)),
         (("A", "AT"), ("AT", "."), SWAPPED(0)),
         (("A", "TA,C"), ("TA", "."), SWAPPED(0)),
         (("AT", "GC"), ("GC", "."), SWAPPED(0)),
-        // As long as all of the other side.
+        // The known allele is as long as every allele of the other side.
         (("A", "C,AT"), ("C", "."), SWAPPED(0)),
         (("A", "C"), ("", "C"), SAME(0)),
         (("A", "C"), ("G", "."), None),
         (("A", "C"), (".", "T"), None),
-        // One of several alternate alleles.
+        // The variant names one of several alternate alleles.
         (("A", "T,C"), ("A", "C"), SAME(0)),
         (("A", "T,C"), ("T", "A"), SWAPPED(0)),
         (("A", "T,C"), ("T", "."), SWAPPED(0)),
         (("A", "T,C"), ("A", "."), SAME(0)),
-        // Copies of either are copies of counted alleles: no way round says that.
+        // Both of the variant's alleles are counted ones in the row, so neither orientation fits.
         (("A", "T,C"), ("T", "C"), None),
-        // Copies of C would count as copies of T.
+        // If they matched, copies of C would count as copies of T.
         (("A", "T"), ("A", "T,C"), None),
-        // An allele that nobody knows is not the same as any other.
+        // An unknown allele equals no other allele.
         (("A", "C"), (".", "."), None),
         ((".", "."), ("A", "C"), None),
         (("A", "."), ("A", "C"), None),
@@ -142,13 +142,13 @@ fn alleles_that_nobody_carries_drop_nothing() {
         (&[("C", "A")], ("A", "C,T"), 0b010, SWAPPED(0)),
         (&[("A", "C")], ("A", "C,T"), 0b111, None),
         (&[("A", "C")], ("A", "C,T"), 0b100, None),
-        // The loadings' own names for both.
+        // The loadings have these names for both alleles.
         (&[("A", "C,T")], ("A", "C,T"), 0b011, SAME(0)),
         (&[("A", "C,T")], ("A", "C,T,G"), 0b011, SAME(0)),
         (&[("A", "C"), ("A", "T")], ("A", "C,T"), 0b011, SAME(0)),
         (&[("A", "C"), ("A", "T")], ("A", "C,T"), 0b101, SAME(1)),
         (&[("A", "C"), ("A", "T")], ("A", "C,T"), 0b111, None),
-        // An insertion, whose name says what the base before it does not.
+        // The name of an indel tells what its first base alone would not.
         (&[("A", "AT")], ("A", "AT,ATT"), 0b001, SAME(0)),
         (&[("AT", "A")], ("AT", "A,<*>"), 0b001, SAME(0)),
     ] {
@@ -167,7 +167,7 @@ fn alleles_that_nobody_carries_drop_nothing() {
 
 #[test]
 fn a_base_alone_is_no_insertion_or_deletion() {
-    // An all-sites VCF has the base before them as `A` and `.` of samples that may have either; a .bed, as `0` and `A`.
+    // An all-sites VCF names the base before an indel `A` and `.` even if samples may carry either allele; a .bed names it `0` and `A`.
     let rows = [("AT", "A"), ("A", "AT"), ("A", "C,AT"), ("AT", "A,ATT"), ("A", "<DEL>"), ("ATT", "AT")];
     for row in rows {
         let known = if row.0 == "ATT" { "AT" } else { "A" };
@@ -179,12 +179,12 @@ fn a_base_alone_is_no_insertion_or_deletion() {
             assert_eq!(told(&counts), "1 variants, 1 ambiguous; 1 variants, 1 ambiguous");
             let (found, counts) = run(MatchBy::Id, &[("rs", rows[0])], &[("rs", variants[0])]);
             assert_eq!((found, counts.stores.ambiguous), (vec![None], 1));
-            // A variant of an id that occurs twice is counted as that alone.
+            // A variant whose id occurs twice is counted as doubled only.
             let (_, counts) = run(MatchBy::Id, &[("rs", rows[0])], &[("rs", variants[0]); 2]);
             assert_eq!((counts.stores.doubled_id, counts.stores.ambiguous), (2, 0));
         }
     }
-    // A variant with names for both alleles, if there is one too, is the loadings'.
+    // If another variant names both alleles, the loadings match that variant.
     let deletion = ("1", 5, "AT", "A");
     for (variants, expected) in [
         ([deletion, ("1", 5, "A", ".")], [SAME(0), None]),
@@ -194,7 +194,7 @@ fn a_base_alone_is_no_insertion_or_deletion() {
         assert_eq!(found, expected);
         assert_eq!((counts.loadings.ambiguous, counts.stores.ambiguous), (0, 1));
     }
-    // Nor does it tell which of several.
+    // The base alone does not tell which of several variants it is.
     let (found, counts) = by_position(&[deletion, ("1", 5, "A", "C")], &[("1", 5, "A", ".")]);
     assert_eq!((found, counts.loadings.ambiguous), (vec![None], 2));
 }
@@ -206,7 +206,7 @@ fn what_could_be_several_is_none() {
     assert_eq!(found, [None, SAME(2)]);
     assert_eq!((counts.loadings.ambiguous, counts.stores.ambiguous), (2, 1));
     assert_eq!(counts.reasons(), "2 with alleles that fit several");
-    // A variant with the same alleles comes first, in whatever order.
+    // A variant with the same alleles is matched first, whatever the order of the variants.
     for variants in [[("1", 5, "A", "T"), ("1", 5, "C", ".")], [("1", 5, "C", "."), ("1", 5, "A", "T")]] {
         let (found, counts) = by_position(&split, &variants);
         let expected = variants.map(|variant| if variant.2 == "A" { SAME(0) } else { SWAPPED(1) });
@@ -219,11 +219,11 @@ fn what_could_be_several_is_none() {
     let known_first = [("1", 5, "A", "."), ("1", 5, "A", "T")];
     let (found, counts) = by_position(&split[..1], &known_first);
     assert_eq!((found, counts.stores.repeated), (vec![None, SAME(0)], 1));
-    // Copies of T and of C are those of one variant of the loadings.
+    // Two variants of the store (T and C) fit a single variant of the loadings.
     let (found, counts) = by_position(&[("1", 5, "A", "T,C")], &[("1", 5, "A", "T"), ("1", 5, "A", "C")]);
     assert_eq!(found, [None, None]);
     assert_eq!((counts.loadings.ambiguous, counts.stores.ambiguous), (1, 2));
-    // Each of two equal variants, as of two probes, is one of the loadings'.
+    // Two equal variants, as of two probes, match different variants of the loadings.
     let twice = [("1", 5, "A", "."), ("1", 5, "A", ".")];
     let (found, counts) = by_position(&split[..1], &twice);
     assert_eq!((found, counts.stores.repeated), (vec![SAME(0), None], 1));
@@ -267,7 +267,7 @@ fn what_has_no_place_matches_nothing() {
 fn names_of_a_contig() {
     let rows = [("1", 5, "A", "C"), ("chrX", 5, "A", "C"), ("M", 5, "A", "C"), ("23", 5, "A", "C")];
     let of = |rows: &[Site], name| by_position(rows, &[(name, 5, "A", "C")]).0[0];
-    // In a human, 23 is X and 26 MT; where there are a contig 23 and a contig X, they are two.
+    // In a human, 23 is X and 26 is MT. If contigs 23 and X both exist, they stay distinct.
     for (name, human, other) in [
         ("chr1", Some(0), Some(0)),
         ("01", Some(0), Some(0)),

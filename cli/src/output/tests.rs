@@ -1,4 +1,4 @@
-//! Tests of what a folder of results holds after each kind of end.
+//! Tests of the contents of a folder of results after a run ends in each way.
 
 use std::sync::RwLock;
 
@@ -10,7 +10,7 @@ const EIGENVAL: &str = "pca.eigenval";
 const PLOT: &str = "pca.svg";
 const RESULTS: [&str; 5] = [RECORD, EIGENVEC, EIGENVAL, SCORES, PLOT];
 
-/// Held by whoever starts processes: until they run their own program, these hold the locks of all runs of this one.
+/// A test that starts processes holds this for writing: until a child runs its own program, it holds the locks of all runs of this process.
 static STARTS: RwLock<()> = RwLock::new(());
 
 fn prepare(target: &Path, overwrite: bool) -> Result<Output, String> {
@@ -32,7 +32,7 @@ fn run(target: &Path, names: &[&str], text: &str) {
     output.commit().unwrap();
 }
 
-/// The names and the texts of the files in a folder, by name.
+/// Returns the names and the texts of the files in a folder, sorted by name.
 fn contents(folder: &Path) -> Vec<(String, String)> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
     let content =
@@ -67,7 +67,7 @@ fn a_dropped_output_leaves_nothing() {
     assert_eq!(names_in(&target), ["mine.txt", EIGENVEC, RECORD], "stale results go, other files stay");
 }
 
-/// One may be at work on another machine.
+/// Another run may be working on another machine.
 #[test]
 fn folders_of_other_runs_stay() {
     let _no_starts = STARTS.read().unwrap();
@@ -83,17 +83,17 @@ fn folders_of_other_runs_stay() {
     assert!(left.contains("`.teatime.partial-other` left by a run") && !left.contains(ASIDE), "{left}");
 }
 
-/// In the process of a run that is killed, and of none other.
+/// The environment variable that is set in the process of a run that is to be killed, and in no other.
 const DIES: &str = "TEATIME_TEST_DIES_BEFORE_MOVE";
 
-/// Ends the process before a move of its last steps.
+/// Ends the process before one of the last moves of files.
 pub(crate) fn may_die(move_: usize) {
     if std::env::var(DIES).is_ok_and(|at| at == move_.to_string()) {
         std::process::abort();
     }
 }
 
-/// A run that another test kills among its last steps; on its own it does nothing.
+/// Does a run that another test kills during its last steps; does nothing if started as a test of its own.
 #[test]
 fn killed() {
     if let Some(target) = std::env::var_os("TEATIME_TEST_TARGET") {
@@ -104,7 +104,7 @@ fn killed() {
 #[test]
 fn after_a_kill_among_the_last_steps_earlier_results_come_back() {
     let _alone = STARTS.write().unwrap();
-    // Three files go aside, two and the record come.
+    // Three files are moved aside, then two files and the record are moved in.
     for at in 0..=6 {
         let root = tempfile::tempdir().unwrap();
         let target = root.path().join("out");
@@ -127,7 +127,7 @@ fn after_a_kill_among_the_last_steps_earlier_results_come_back() {
         if let Err(why) = prepare(&target, true) {
             assert!(at > 0 && why.contains(&said), "{why}");
         }
-        // As it says.
+        // Follows the message's advice.
         for entry in fs::read_dir(&aside).unwrap() {
             let path = entry.unwrap().path();
             fs::rename(&path, target.join(path.file_name().unwrap())).unwrap();
@@ -156,7 +156,7 @@ fn only_what_the_record_lists_gives_way() {
     mine(&[(SCORES, "mine")], SCORES);
     mine(&[(RECORD, "{\"name\": \"mine\"}")], RECORD);
     mine(&[(RECORD, "{\"command\": \"pca\", \"files\": [\"run.json\"]}"), (PLOT, "mine")], PLOT);
-    // Nor what is no result, whatever a record says.
+    // A file that is no result is not replaced either, whatever a record says.
     let target = root.path().join("out");
     fs::create_dir(&target).unwrap();
     fs::write(target.join("mine.txt"), "mine").unwrap();
@@ -177,7 +177,7 @@ fn a_failure_among_the_last_steps_brings_the_earlier_results_back() {
     fs::write(target.join(PLOT), "mine").unwrap();
     let why = output.commit().unwrap_err().to_string();
     assert!(why.contains(PLOT) && why.contains("exists"), "{why}");
-    // The new ones stay where they are.
+    // The new results stay in the scratch folder.
     let (_, scratch) = why.split_once("the results so far are in ").unwrap();
     let new: Vec<_> = contents(Path::new(scratch)).into_iter().filter(|(_, text)| text == "new").collect();
     assert_eq!(new.len(), 4, "{new:?}");
@@ -188,7 +188,7 @@ fn a_failure_among_the_last_steps_brings_the_earlier_results_back() {
     assert_eq!(contents(&target), before);
 }
 
-/// As where a disk fails between a move and its way back.
+/// The test acts like a disk that fails between a move and its undoing.
 #[test]
 fn earlier_results_that_cannot_go_back_are_named() {
     let _no_starts = STARTS.read().unwrap();
@@ -199,7 +199,7 @@ fn earlier_results_that_cannot_go_back_are_named() {
     fill(&output, &[SCORES], "new");
     let mut moves = Moves::default();
     output.move_in(&mut moves).unwrap();
-    // Something else is by now where the record was.
+    // Something else now has the record's place.
     fs::create_dir_all(output.path(RECORD).join("other")).unwrap();
     let undone = moves.undo();
     let why = output.keep_both(Failure::Error("broken".into()), undone.is_ok()).to_string();
@@ -219,7 +219,7 @@ fn one_run_at_a_time() {
     let first = prepare(&target, false).unwrap();
     let why = prepare(&target, false).unwrap_err();
     assert!(why.contains("another run of teatime is writing run.json there"), "{why}");
-    // A run that writes results of other names is let in, and does not take these results for those of a run that was killed.
+    // A run that writes results under other names may start, and does not mistake these results for those of a killed run.
     let named = |name: &str| Output::prepare(&target, "blur", &[name], &[], false);
     let other = named("b.run.json").unwrap();
     assert!(named("b.run.json").is_err());

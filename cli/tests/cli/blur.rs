@@ -1,4 +1,4 @@
-//! Tests of what `teatime blur` makes of arrays and images, and what results keep of them.
+//! Tests of what `teatime blur` computes from arrays and images, and of the metadata that results keep.
 
 use std::{fs, path::Path};
 
@@ -15,19 +15,19 @@ fn open(path: &Path) -> ZarrArray {
     ZarrArray::open(path, "", MissingChunk::Error).unwrap()
 }
 
-/// The bytes of a .npy file after its header.
+/// Returns the bytes of a .npy file after its header.
 fn data(scratch: &Scratch, name: &str) -> Vec<u8> {
     scratch.bytes(name).split_off(128)
 }
 
-/// The file of a blur in f32.
+/// Blurs in f32 and returns the bytes of the output file.
 fn blurred(scratch: &Scratch, words: &str) -> Vec<u8> {
     let (input, more) = words.split_once(' ').unwrap();
     scratch.ok(&format!("blur {input} blurred.npy --overwrite --dtype f32 {more}"));
     scratch.bytes("blurred.npy")
 }
 
-/// Each option arrives: the result of an image that numpy wrote is scipy's Gaussian of it.
+/// Each option takes effect: the result for an image that numpy wrote equals scipy's Gaussian of the same image.
 #[test]
 fn as_scipy_has_it() {
     let scratch = Scratch::new();
@@ -41,7 +41,7 @@ fn as_scipy_has_it() {
     assert!(found.len() == 23 * 31 * 3 && found.iter().zip(&expected).all(|(a, b)| (a - b).abs() <= 1e-10));
     let npy = scratch.bytes("soft.npy");
     let words = "--sigma 1.5,0.7 --mode nearest,wrap --dtype f64 --overwrite";
-    // Axes from the end.
+    // Axes are counted from the end.
     for last in ["--channel-axis -1", "--channel-axis=-1", "--axes -3,-2"] {
         scratch.ok(&format!("blur @filter/blur.npy soft.npy {last} {words}"));
         assert!(scratch.bytes("soft.npy") == npy, "{last}");
@@ -50,13 +50,13 @@ fn as_scipy_has_it() {
     let record = scratch.record(&format!("blur @filter/blur.npy soft.zarr {words}"));
     assert_eq!(record["files"], json!(["soft.run.json", "soft.zarr"]));
     assert_eq!((&record["boxes"]["filtered"], &record["boxes"]["times_decoded"]), (&1.into(), &1.0.into()));
-    // The .npy was of this command.
+    // The .npy file is gone, since it belonged to the replaced run.
     assert_eq!(scratch.names(), ["soft.run.json", "soft.zarr"]);
     scratch.ok("blur soft.zarr again.npy --sigma 0");
     assert!(scratch.bytes("again.npy") == npy);
 }
 
-/// Images that other programs wrote: the axes along space are filtered, in their units, and the result is such an image.
+/// In images that other programs wrote, the spatial axes are filtered in their units, and the result is such an image too.
 #[test]
 fn images() {
     let scratch = Scratch::new();
@@ -79,7 +79,7 @@ fn images() {
     }
 }
 
-/// Another level than that of full size, with its scale and translation; sigma in its pixels.
+/// Filters a smaller level, with its own scale and translation; sigma is in the pixels of that level.
 #[test]
 fn a_level() {
     let scratch = Scratch::new();
@@ -95,7 +95,7 @@ fn a_level() {
     assert!(blurred(&scratch, &physical) == plain);
 }
 
-/// The time axis of an image is left alone, too, whatever axis is named.
+/// The time axis of an image is not filtered either, whatever channel axis is named.
 #[test]
 fn channels_of_an_image() {
     let scratch = Scratch::new();
@@ -106,7 +106,7 @@ fn channels_of_an_image() {
     assert!(planes == of("--axes 3,4") && planes != space);
 }
 
-/// A chunk that is not there holds the fill value, unless that is said to be damage.
+/// A missing chunk holds the fill value, unless an option declares it damage.
 #[test]
 fn missing_chunks() {
     let scratch = Scratch::new();
@@ -121,7 +121,7 @@ fn missing_chunks() {
         let said = ["unless --missing-chunk fill is given", "it is missing from the store"];
         scratch.refused(&format!("blur {input} x.npy {more} --missing-chunk error"), 1, &said);
     }
-    // Zeros stay zeros, and what is beside them along an axis that is left alone is as it was.
+    // A missing chunk reads as zeros, which stay zeros; chunks beside it along an unfiltered axis do not change.
     let [some, every] = ["array.zarr", "@filter/blur.npy"].map(|input| {
         blurred(&scratch, &format!("{input} --sigma 0.7 --channel-axis 2"));
         data(&scratch, "blurred.npy").chunks(4).map(<[u8]>::to_vec).collect::<Vec<_>>()
@@ -131,7 +131,7 @@ fn missing_chunks() {
     }
 }
 
-/// The version of Zarr, names of axes and attributes, but those that would change what numbers mean.
+/// The result keeps the version of Zarr, the names of axes and the attributes, except those that change the meaning of elements.
 #[test]
 fn kept() {
     let scratch = Scratch::new();
@@ -148,7 +148,7 @@ fn kept() {
     ] {
         scratch.ok(&format!("blur {words} --sigma 1"));
         let array = open(scratch.join(metadata).parent().unwrap());
-        // A missing value of a result is NaN.
+        // In the result, NaN stands for a missing value.
         assert_eq!(
             (array.missing_value(), array.dimension_names()),
             (None, &["y".to_owned(), "x".to_owned()][..])
@@ -163,7 +163,7 @@ fn kept() {
     assert_eq!(scratch.json("v2.zarr/.zarray")["zarr_format"], 2);
 }
 
-/// Without `--overwrite` a result stays as it is, be it of another format.
+/// Without `--overwrite`, an existing result stays unchanged, even if its format differs.
 #[test]
 fn there_already() {
     let scratch = Scratch::new();
@@ -176,7 +176,7 @@ fn there_already() {
     }
 }
 
-/// Values that are missing by the attributes spread as NaN and are counted, once, whatever the boxes are; integers refuse them.
+/// Values that the attributes declare missing spread as NaN and are counted once, whatever the boxes are; an integer output refuses them.
 #[test]
 fn missing_values_spread_as_nan() {
     let scratch = Scratch::new();
@@ -195,7 +195,7 @@ fn missing_values_spread_as_nan() {
     let record = scratch.json("out.run.json");
     assert_eq!((&record["input"]["missing"], &record["input"]["absent_chunks"]), (&1.into(), &0.into()));
     assert_eq!(record["warnings"].as_array().unwrap().len(), 1);
-    // NaN is missing in the result, where any number may be a value.
+    // NaN stands for missing values in the result, where any finite number may be a value.
     let attributes = scratch.json("out.zarr/.zattrs");
     assert_eq!((attributes.get("missing_value"), &attributes["units"]), (None, &"K".into()));
     let floats = blurred(&scratch, "floats.zarr --sigma 1 --radius 1");
@@ -206,7 +206,7 @@ fn missing_values_spread_as_nan() {
     scratch.refused("blur integers.zarr no.npy --sigma 1", 1, &["-9999", "--dtype f32"]);
 }
 
-/// Chunks that are not there are counted; where none is, that is no array.
+/// Missing chunks are counted; an array without any chunk is refused.
 #[test]
 fn chunks_that_are_not_there() {
     let scratch = Scratch::new();
@@ -220,7 +220,7 @@ fn chunks_that_are_not_there() {
     assert_eq!(data(&scratch, "out.npy").iter().filter(|byte| **byte == 9).count(), 4);
 }
 
-/// Shards stay shards, unless other chunks are asked for; where memory does not hold one, that is said.
+/// A sharded input gives a sharded result unless other chunks are requested; an error says so if memory does not hold a shard.
 #[test]
 fn shards_stay() {
     let scratch = Scratch::new();
@@ -240,7 +240,7 @@ fn shards_stay() {
     scratch.refused("blur sharded.zarr none.zarr --sigma 1 --memory 1K", 1, &[said]);
 }
 
-/// The derivative of bytes may be below 0, which they cannot hold.
+/// A derivative of bytes may be negative, which bytes cannot hold.
 #[test]
 fn derivatives_of_unsigned_integers_keep_their_sign() {
     let scratch = Scratch::new();

@@ -1,4 +1,4 @@
-//! `teatime blur` that is killed, finds no room, finds another input, or is not alone.
+//! Tests of `teatime blur` when it is killed, has no disk space, gets another input, or does not run alone.
 
 use std::{fs, path::Path, process::Command};
 
@@ -10,7 +10,7 @@ use teatime_image::{Axis, ImageSpec, Multiscale, MultiscaleWriter};
 
 use crate::support::{Busy, Scratch, empty_array, files, names, run};
 
-/// An image of 264 x 512 pixels, in 4 x 16 chunks.
+/// Writes an image of 264 x 512 pixels, in 4 x 16 chunks.
 fn image(path: &Path) {
     let axes = vec![Axis::space("y", "micrometer"), Axis::space("x", "micrometer")];
     let array = ArraySpec::new(StoredType::U8, &[264, 512], &[66, 32]);
@@ -23,7 +23,7 @@ fn image(path: &Path) {
     image.finish(&Device::cpu(), &Run::default()).unwrap();
 }
 
-/// Two folders hold the same files, but for those that say how arrays came about.
+/// Asserts that two folders hold the same files, except those that describe the run.
 #[track_caller]
 fn assert_same(scratch: &Scratch, a: &str, b: &str) {
     let [one, other] = [a, b].map(|name| {
@@ -34,12 +34,12 @@ fn assert_same(scratch: &Scratch, a: &str, b: &str) {
     assert!(one == other && one.len() > 3, "{} and {}", one.len(), other.len());
 }
 
-/// A run on an image with a pyramid is killed in its first level and gone on with, and once more where some smaller levels are there.
+/// A run on an image with a pyramid is killed in its first level and resumed, then killed and resumed again after some smaller levels exist.
 #[test]
 fn killed() {
     let scratch = Scratch::new();
     image(&scratch.join("in.zarr"));
-    // Boxes of one chunk.
+    // With the least memory, boxes have one chunk.
     let least = scratch.least("blur in.zarr none.zarr --sigma 0.5 --memory 1K");
     let words = "--sigma 0.5 --resume --pyramid";
     let killed = || {
@@ -62,7 +62,7 @@ fn killed() {
     assert_eq!(Multiscale::open(scratch.join("out.zarr")).unwrap().levels().len(), 2);
 }
 
-/// A chunk that cannot be read is named, and what was made without it stays where it is to be gone on with, by the same input.
+/// An unreadable chunk is named; the output so far is kept, and a run on the same input can resume it.
 #[test]
 fn damaged() {
     let scratch = Scratch::new();
@@ -88,14 +88,14 @@ fn damaged() {
     assert_same(&scratch, "soft.zarr", "whole.zarr");
 }
 
-/// Several blurs into one folder; two of one name are refused, and what one leaves that is killed is of its own name.
+/// Several blurs may write into one folder; two with one output name are refused, and a killed run leaves files of its own name only.
 #[test]
 fn at_once() {
     let scratch = Scratch::new();
     empty_array(&scratch.join("endless.zarr"), "|u1", &[1 << 20, 1 << 20], &[1 << 10, 1 << 10]);
     write_npy(scratch.join("small.npy"), &[1.0f32; 12], [3, 4]).unwrap();
     let folder = scratch.join("out");
-    // Once it writes, it holds nothing that others need.
+    // Once a run writes its output, it holds no lock that other runs need.
     let begun = || folder.exists() && names(&folder).iter().any(|name| !names(&folder.join(name)).is_empty());
     let held = Busy::start(scratch.command("blur endless.zarr out/a.zarr --sigma 0.5"), begun).unwrap();
     held.signal("-STOP");
@@ -112,11 +112,11 @@ fn at_once() {
     assert_eq!(names(&folder)[1..], results);
 }
 
-/// A chunk that finds no room is named; what is done stays.
+/// If the disk has no space for a chunk, the error names the chunk, and the finished chunks stay.
 #[test]
 fn no_room() {
     let scratch = Scratch::new();
-    // Two chunks that zstd makes small, and two that it does not.
+    // Two chunks compress well with zstd, and two do not.
     let mut state = 1u32;
     let mut next = || {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -127,7 +127,7 @@ fn no_room() {
     let least = scratch.least("blur in.npy none.zarr --sigma 0.5 --memory 1K --chunks 64,64");
     let words = format!("--sigma 0.5 --chunks 64,64 --resume --memory {least}");
     scratch.ok(&format!("blur in.npy expected.zarr {words}"));
-    // A block of `ulimit` has 512 or 1,024 bytes.
+    // `ulimit -f` counts blocks of 512 or of 1,024 bytes.
     let ran =
         run(scratch.behind("trap '' XFSZ; ulimit -f 10; exec", &format!("blur in.npy out.zarr {words}")));
     assert!(ran.code == 1 && ran.err.contains("out.zarr/c/2/0"), "{}", ran.err);
@@ -138,7 +138,7 @@ fn no_room() {
     assert_same(&scratch, "out.zarr", "expected.zarr");
 }
 
-/// A file may have no byte: that is an error, and not the end of the process.
+/// If no file may grow by even a byte, the run ends with an error instead of being killed by a signal.
 #[test]
 fn no_file_may_grow() {
     let scratch = Scratch::new();
@@ -148,7 +148,7 @@ fn no_file_may_grow() {
     assert_eq!(scratch.names(), ["in.npy"]);
 }
 
-/// `--resume` knows the input by its files, not by the words for its place; others are another job.
+/// `--resume` recognises the input by its files, not by the path as typed; another input is another job.
 #[test]
 fn another_input() {
     let scratch = Scratch::new();
@@ -160,7 +160,7 @@ fn another_input() {
     scratch.refused("blur in.zarr out.zarr --sigma 0.5 --resume", 1, &["another job"]);
 }
 
-/// A path of an image's metadata that begins with `/` is one within the image, also where there is such a folder beside it.
+/// A path in an image's metadata that begins with `/` is relative to the image, even if such a folder exists elsewhere.
 #[test]
 fn another_level() {
     let scratch = Scratch::new();
@@ -184,7 +184,7 @@ fn another_level() {
     scratch.refused("blur in.zarr other.zarr --sigma 0.5 --resume", 1, &[said]);
 }
 
-/// A change of the input during the run is noticed at its end, and nothing stays.
+/// A change of the input during the run is detected at the end, and no result is kept.
 #[test]
 fn changed_meanwhile() {
     let scratch = Scratch::new();
@@ -202,7 +202,7 @@ fn changed_meanwhile() {
     assert!((0..5).any(changed), "it ends before the input is changed");
 }
 
-/// Something with the name of a record or of an output is not waited for, and not read to an end that it does not have.
+/// A named pipe or an endless device in place of a record or an output is neither waited for nor read without end.
 #[test]
 fn outputs_that_are_no_files() {
     let scratch = Scratch::new();

@@ -1,6 +1,6 @@
-//! Stores that claim more than fits: refused within the memory that was given, with the numbers, before it is taken.
+//! Tests of stores that claim to be larger than memory: teatime refuses them within the given memory and names the sizes before it allocates.
 //!
-//! The shell bounds what the command may map: past that it would abort, and a library that asks first says so.
+//! The shell limits the memory that the command may map. Beyond the limit an allocation aborts, unless the library checks it first.
 
 use std::{fs, io::Write};
 
@@ -9,21 +9,21 @@ use teatime::store::write_npy;
 
 use crate::support::{Ran, Scratch, assert_has, empty_array, least, run, store};
 
-/// Memory that the command maps before it reads anything, and some room, in KiB: programs are mapped whole, and each thread's stack.
+/// The memory in KiB that the command maps before it reads anything, with some room: whole programs and the stack of each thread are mapped.
 const BASE: u64 = 400 << 10;
 
-/// `teatime pca` of one component, with so many KiB of memory beyond [`BASE`], which ends with an error.
+/// Runs `teatime pca` for one component with `kib` KiB of memory beyond [`BASE`], asserts that it fails, and returns the error.
 fn pca(scratch: &Scratch, words: &str, kib: u64) -> String {
     let shell = format!("ulimit -v {} && exec", BASE + kib);
     let mut command = scratch.behind(&shell, &format!("pca {words} --out out -k 1"));
-    // One heap for all threads: each maps 64 MiB.
+    // All threads share one heap, since each heap maps 64 MiB.
     command.env("MALLOC_ARENA_MAX", "1");
     let Ran { code, err, .. } = run(command);
     assert!(code == 1 && !scratch.join("out").exists(), "{code} {err}");
     err
 }
 
-/// Runs with 64 MiB, and expects an error with these words.
+/// Runs with 64 MiB and expects an error with these words.
 #[track_caller]
 fn too_small(scratch: &Scratch, words: &str, said: &str) -> String {
     let why = pca(scratch, &format!("{words} --memory 64M --threads 2"), 64 << 10);
@@ -70,19 +70,19 @@ fn arrays_that_claim_much() {
     ] {
         empty_array(&scratch.join(name), "|i1", shape, chunks);
         let why = too_small(&scratch, name, said);
-        // The memory that keeps track of 16 million chunks counts.
+        // The memory for bookkeeping of 16 million chunks counts too.
         assert!(name != "chunks" || least(&why) > 2 << 30, "{why}");
     }
 }
 
-/// The memory that the message names is enough for what decoding takes besides its results, whatever the number of threads.
+/// The memory that the message names covers what decoding takes in addition to its results, whatever the number of threads.
 #[test]
 fn decoders_keep_to_the_memory() {
     let scratch = Scratch::new();
     empty_array(&scratch.join("turned"), "|i1", &[1 << 19, 1024], &[1 << 19, 64]);
     let gzip = json!({ "id": "gzip", "level": 1 });
     edit(&scratch, "turned", &[("order", json!("F")), ("compressor", gzip)]);
-    // A dosage that is none ends the run once the first rows, which are in all chunks, are decoded.
+    // An invalid dosage ends the run as soon as the first rows are decoded, which need every chunk.
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     gzip.write_all(&vec![9; 32 << 20]).unwrap();
     let chunk = gzip.finish().unwrap();
@@ -103,7 +103,7 @@ fn no_memory_is_no_damage() {
     assert_has(&why, &["chunk [0, 0]: out of memory: 1073741824 bytes"]);
 }
 
-/// Every command: the least that an error names is enough, and a byte less is not.
+/// For every command, the minimum memory that an error names is enough, and one byte less is not.
 #[test]
 fn the_least_that_is_named_is_enough() {
     let scratch = Scratch::new();

@@ -1,4 +1,4 @@
-//! Tests of which contigs take part, and what is told of them.
+//! Tests of which contigs take part, and of what is reported about them.
 
 use std::{fs, ops::Range};
 
@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use crate::support::{Scratch, Site, assert_has, files, plain_array, site, store_of};
 
-/// Contigs of the rows of a store. In chunks of 1,000 variants, the third has nothing but X.
+/// The contigs of a store's rows. In chunks of 1,000 variants, the third chunk has X only.
 const CONTIGS: [(&str, Range<u64>); 5] =
     [("chr1", 0..1400), ("chrX", 1400..3300), ("chr2", 3300..3600), ("chrM", 3600..3650), ("0", 3650..3660)];
 const ALL: Range<u64> = 0..3660;
 
-/// Writes these rows as a store of their own.
+/// Writes these rows as a separate store.
 fn store(scratch: &Scratch, name: &str, rows: impl IntoIterator<Item = u64>) {
     let dosage = |row: u64, i: u64| {
         let word = (row * 17 + i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
@@ -24,7 +24,7 @@ fn store(scratch: &Scratch, name: &str, rows: impl IntoIterator<Item = u64>) {
     store_of(&scratch.join(name), "s", &rows.into_iter().map(of_row).collect::<Vec<_>>());
 }
 
-/// Runs a command: its record, and what it said.
+/// Runs a command and returns its record and its messages.
 fn run(scratch: &Scratch, words: &str) -> (Value, String) {
     let ran = scratch.ok(&format!("{words} --overwrite --json"));
     (crate::support::json(&ran.out), ran.err)
@@ -46,7 +46,7 @@ fn sex_mitochondria_and_unplaced_are_told() {
         });
         assert_eq!(record["contigs"], contigs);
     }
-    // A projection tells of the variants that the loadings have as well; those on contig 0 are nowhere.
+    // A projection reports only variants that the loadings have too; variants on contig 0 are not among them.
     run(&scratch, "pca all.vcz --out all --loadings");
     run(&scratch, "pca all.vcz --out autosomes --loadings --autosome");
     for (words, warning) in [
@@ -69,7 +69,7 @@ fn sex_mitochondria_and_unplaced_are_told() {
     assert!(ran.err.is_empty(), "{}", ran.err);
 }
 
-/// As from a store of nothing else; chunks of nothing else are not read, since they are not there.
+/// Results equal those of a store of the chosen contigs alone. Chunks of other contigs only are not read: the test removes them.
 #[test]
 fn chosen_contigs_are_a_store_of_their_own() {
     let scratch = Scratch::new();
@@ -77,7 +77,7 @@ fn chosen_contigs_are_a_store_of_their_own() {
     store(&scratch, "all.vcz", ALL);
     store(&scratch, "tail.vcz", 3500..3660);
     store(&scratch, "alone.vcz", autosomes());
-    // Twice the last autosomal rows.
+    // The last autosomal rows are there twice.
     store(&scratch, "twice.vcz", autosomes().chain(3500..3600));
     fs::remove_file(scratch.join("all.vcz/call_genotype/2.0.0")).unwrap();
     let results = |out: &str| {
@@ -104,7 +104,7 @@ fn chosen_contigs_are_a_store_of_their_own() {
     scratch.refused("pca all.vcz --out lost", 1, &["chunk [2, 0, 0]"]);
 }
 
-/// A .bed of 230 variants, whose contigs and positions `of` tells.
+/// Writes a .bed of 230 variants, with the contigs and positions that `of` returns.
 fn bed(scratch: &Scratch, name: &str, of: impl Fn(usize) -> (String, usize)) {
     scratch.copies("plink1/biallelic", name, &["bed", "fam"]);
     let bytes = scratch.bytes(&format!("{name}.bed"));
@@ -116,11 +116,11 @@ fn bed(scratch: &Scratch, name: &str, of: impl Fn(usize) -> (String, usize)) {
     scratch.write(&format!("{name}.bim"), (0..230).map(line).collect::<String>());
 }
 
-/// 23 to 26 are X, Y, XY and MT of a human; else autosomes.
+/// Contigs 23 to 26 are X, Y, XY and MT of a human, and autosomes of other species.
 #[test]
 fn contigs_of_other_species() {
     let scratch = Scratch::new();
-    // Five variants a contig: 1 to 38, and the rest on X.
+    // Contigs 1 to 38 have five variants each, and X has the rest.
     let dog = |row: usize| if row < 190 { (1 + row / 5).to_string() } else { "X".into() };
     bed(&scratch, "dog", |row| (dog(row), 1000 * (1 + row % 5)));
     let number = |row: usize| (1 + row / 9).to_string();
@@ -143,7 +143,7 @@ fn contigs_of_other_species() {
     }
     let said = ["--autosome: no variant", "--chr-set says how many autosomes there are"];
     scratch.refused("pca dog --out new --autosome", 1, &said);
-    // A store of one contig: its header says how long it is.
+    // The contig length in the metadata tells whether a store of one contig is human.
     store(&scratch, "alone.vcz", 0..30);
     plain_array(&scratch.join("alone.vcz/contig_length"), "<i8", &[1], &[0; 8]);
     for (length, autosomes) in [(0_i64, json!(22)), (248_956_422, json!(22)), (122_678_785, json!(null))] {
@@ -153,7 +153,7 @@ fn contigs_of_other_species() {
     }
 }
 
-/// Names of samples: none are invented for several stores, which would be those of the same people.
+/// Sample names are made up for one store, but not for several, where they would claim that the samples are the same people.
 #[test]
 fn stores_without_names() {
     let scratch = Scratch::new();
@@ -176,14 +176,14 @@ fn contigs_that_are_not_there() {
     store(&scratch, "all.vcz", ALL);
     let said = ["--chr 5-9: no variant", "`0`, `chr1`, `chr2`, `chrM`, `chrX`"];
     scratch.refused("pca all.vcz --out new/x --chr 5-9", 1, &said);
-    // A column that cannot be read is an error for what needs it.
+    // An unreadable column is an error for commands that need it.
     scratch.write("all.vcz/variant_contig/0", "damaged");
     scratch.refused("pca all.vcz --out new/x --chr 1", 1, &["variant_contig: chunk [0]"]);
     let ran = scratch.ok("pca all.vcz --out fine");
     assert!(ran.err.starts_with("warning: which contigs the variants are on is not known: "), "{}", ran.err);
 }
 
-/// A chunk of contigs that is not there is told of once, whatever reads them.
+/// A missing chunk of contigs is reported once, whatever reads it.
 #[test]
 fn chunks_of_contigs_that_are_not_there_are_told() {
     let scratch = Scratch::new();

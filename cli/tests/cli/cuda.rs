@@ -1,4 +1,4 @@
-//! CUDA as users meet it, on the emulator: what is listed, what is computed, and what goes wrong.
+//! Tests of CUDA as users meet it, on the emulator: listed devices, results and faults.
 
 use std::process::{Command, Stdio};
 
@@ -8,7 +8,7 @@ use crate::support::{Ran, Scratch, assert_has, json, run};
 
 const PCA: &str = "pca @biallelic.vcz --out out --device cuda --overwrite";
 
-/// A command with what goes wrong in its environment.
+/// Returns a command with environment variables that cause faults.
 fn with(scratch: &Scratch, words: &str, faults: &[(&str, &str)]) -> Command {
     let mut command = scratch.command(words);
     command.envs(faults.iter().copied());
@@ -28,7 +28,7 @@ fn the_device_is_described() {
     assert_has(&scratch.ok("devices").out, &words);
 }
 
-/// Both start with nothing compiled, and write to one cache.
+/// Both processes start with nothing compiled, and write to one cache.
 #[test]
 fn two_processes_share_a_gpu_and_a_cache() {
     let scratch = Scratch::new();
@@ -46,7 +46,7 @@ fn two_processes_share_a_gpu_and_a_cache() {
     assert_eq!(scratch.json("a/run.json")["device"]["backend"], "cuda");
 }
 
-/// Whoever asks for CUDA is told of a fault, and so is a reader of `devices` where it keeps CUDA away.
+/// A command on CUDA reports a fault, and so does `devices` if the fault makes CUDA unavailable.
 #[test]
 fn faults_are_told() {
     let scratch = Scratch::new();
@@ -65,7 +65,7 @@ fn faults_are_told() {
     }
 }
 
-/// `teatime` where no device is named, and emulated ones are taken for real ones.
+/// Runs `teatime` without a device setting, with emulated GPUs that look like real ones.
 fn with_cards(scratch: &Scratch, words: &str, more: &[(&str, &str)]) -> Ran {
     let mut command = with(scratch, words, &[("CUDA_EMULATOR_NAME", "A card")]);
     command.env_remove("TEATIME_DEVICE").env_remove("TEATIME_CUDA_KERNELS").envs(more.iter().copied());
@@ -85,7 +85,7 @@ fn the_default_is_the_card_with_most_memory() {
     let three =
         [("CUDA_EMULATOR_DEVICES", "3"), ("CUDA_EMULATOR_MEMORY", "1073741824,2147483648,2147483648")];
     assert_eq!(defaults(with_cards(&scratch, "devices --json", &three)), ["\"cuda:1\""]);
-    // An emulator is none that is taken.
+    // An emulated GPU is never the default device.
     let mut devices = scratch.command("devices --json");
     devices.env_remove("TEATIME_DEVICE");
     assert!(!defaults(run(devices).ok()).contains(&"\"cuda:0\"".to_owned()));

@@ -1,4 +1,4 @@
-//! `teatime demo`.
+//! Tests of `teatime demo`.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use crate::support::{Scratch, assert_has, files, names, provenance};
 
 const SMALL: &str = "demo --variants 2500 --samples 90";
 
-/// Every file below a folder with its bytes, but for the record, which has times in it.
+/// Returns every file below a folder with its bytes, except the record, which contains times.
 fn contents(scratch: &Scratch, out: &str) -> Vec<(String, Vec<u8>)> {
     let mut all = files(&scratch.join(out));
     all.retain(|(name, _)| name != "run.json");
@@ -54,7 +54,7 @@ fn replaces_its_own_folder_and_nothing_else() {
     assert_eq!(scratch.text("demo/notes.txt"), "mine");
     fs::remove_file(scratch.join("demo/notes.txt")).unwrap();
     assert!(first == contents(&scratch, "demo"));
-    // A store that no demo wrote.
+    // This store was not written by a demo.
     fs::create_dir_all(scratch.join("other/genotypes.vcz")).unwrap();
     scratch.refused(&format!("{SMALL} --out other"), 1, &["genotypes.vcz"]);
     assert_eq!(names(&scratch.join("other")), ["genotypes.vcz"]);

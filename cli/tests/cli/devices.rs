@@ -1,4 +1,4 @@
-//! `teatime devices`.
+//! Tests of `teatime devices`.
 
 use crate::support::{Scratch, json, run};
 
@@ -24,7 +24,7 @@ fn a_default_that_is_not_there_is_an_error() {
     assert!(ran.code == 1 && ran.err.contains("abacus"), "{}", ran.err);
 }
 
-/// Mesa's Vulkan looks for a desktop, and prints that there is none as an error.
+/// Mesa's Vulkan looks for a desktop, and prints an error if there is none.
 #[test]
 #[cfg(feature = "wgpu")]
 fn no_desktop_is_no_error() {

@@ -1,4 +1,4 @@
-//! `teatime distance` on stores that other tools wrote.
+//! Tests of `teatime distance` on stores that other tools wrote.
 
 use std::fs;
 
@@ -17,11 +17,11 @@ fn plink_writes_the_same_bytes() {
             assert_eq!(scratch.bytes(name), fs::read(fixture(&format!("plink19/{name}"))).unwrap(), "{name}");
         }
     }
-    // The triangle that was there belonged to the record that gave way.
+    // The earlier triangle is gone, since it belonged to the replaced record.
     assert_eq!(scratch.names(), ["biallelic.dist.bin", "biallelic.dist.id", "biallelic.run.json"]);
 }
 
-/// The files of each ending; those of another give way. Matrices and neighbors are the same in each.
+/// Each ending has its own files, which replace those of another ending. Matrices and neighbors are equal in all of them.
 #[test]
 fn endings_choose_formats() {
     let scratch = Scratch::new();
@@ -102,7 +102,7 @@ fn calls(scratch: &Scratch, calls: &[[u8; 4]]) {
     plain_array(&scratch.join("calls.zarr/call_genotype"), "|i1", &shape, calls.as_flattened());
 }
 
-/// The four haplotypes of two samples at four sites, one allele missing.
+/// Two samples have four haplotypes at four sites, and one allele is missing.
 #[test]
 fn haplotypes_are_samples_of_one_allele() {
     let scratch = Scratch::new();
@@ -113,13 +113,13 @@ fn haplotypes_are_samples_of_one_allele() {
     assert_eq!(scratch.text("x.id"), "S0001_1\nS0001_2\nS0002_1\nS0002_2\n");
     assert_has(&scratch.text("x.nwk"), &["'S0002_1':0.5", "'S0002_2':0.5"]);
     let record = scratch.record(&format!("{words} --counted-allele 2"));
-    // The tree belonged to the run that gave way.
+    // The tree is gone, since it belonged to the replaced run.
     assert_eq!(scratch.names(), ["calls.zarr", "x.id", "x.npy", "x.run.json"]);
     assert_eq!((&record["shape"]["samples"], &record["shape"]["ploidy"]), (&4.into(), &1.into()));
     assert_eq!((&record["haplotypes"], &record["counted_allele"]), (&true.into(), &"2".into()));
 }
 
-/// Two sites of two samples: 0/1 and 2/2, 0/0 and 1/2.
+/// Two samples have the calls 0/1 and 2/2 at the first site, 0/0 and 1/2 at the second.
 #[test]
 fn alleles_are_told_apart_or_said_to_be_merged() {
     let scratch = Scratch::new();
@@ -137,7 +137,7 @@ fn alleles_are_told_apart_or_said_to_be_merged() {
         assert_eq!((&record["multiallelic"], &record["merged"]), (&2.into(), &merged.into()), "{words}");
         assert_eq!(ran.err.contains(warning), warns, "{words} {}", ran.err);
     }
-    // A store that is written by some samples at a time is made only with --merge-alleles, and warns then.
+    // A store that is written in bands requires --merge-alleles, and warns then.
     let resume = "distance calls.zarr --out y.zarr --resume";
     let refused = scratch.run(resume);
     assert!(refused.code == 1 && refused.err.contains("--merge-alleles: 2 of the variants have"));
@@ -162,14 +162,14 @@ fn results_are_replaced_only_when_asked() {
     let distance = |words: &str| scratch.ok(&format!("distance @all_v3.vcz --out {words}"));
     distance("x.npy");
     scratch.refused("distance @all_v3.vcz --out x.npy", 1, &["--overwrite"]);
-    // Another result beside it is nobody's to remove.
+    // `--overwrite` does not remove another result in the same folder.
     distance("y.npy");
     distance("x.tsv --overwrite");
     assert_eq!(scratch.names(), ["x.run.json", "x.tsv", "y.id", "y.npy", "y.run.json"]);
     fs::remove_file(scratch.join("x.run.json")).unwrap();
     scratch.write("x.tsv", "mine");
     scratch.refused("distance @all_v3.vcz --out x.tsv --overwrite", 1, &["holds x.tsv"]);
-    // Beside it, results of another ending are no harm, nor beside the store that they are of.
+    // Results with another ending do not interfere with it, nor with the input store in the same folder.
     distance("x.npy");
     distance("x.npy --overwrite");
     assert_eq!(scratch.text("x.tsv"), "mine");

@@ -1,4 +1,4 @@
-//! `teatime distance` for some samples at a time, and runs that go on where others were stopped.
+//! Tests of `teatime distance` in bands of samples, and of resumed runs.
 
 use std::fs;
 
@@ -6,11 +6,11 @@ use serde_json::json;
 
 use crate::support::{Busy, Scratch, assert_has, files};
 
-/// Squares have sides of 1024 samples: three of them.
+/// The number of samples: three squares on a side, each up to 1,024 samples wide.
 const SAMPLES: usize = 2500;
 const VARIANTS: usize = 40;
 
-/// PLINK files of calls that look random.
+/// Writes PLINK files of calls that look random.
 fn cohort(scratch: &Scratch) {
     let lines = |count: usize, line: &dyn Fn(usize) -> String| (0..count).map(line).collect::<String>();
     scratch.write("c.fam", lines(SAMPLES, &|i| format!("F{i}\tS{i}\t0\t0\t0\t-9\n")));
@@ -32,17 +32,17 @@ fn stopped_runs_are_gone_on_with() {
     let record = scratch.record(&words("whole.zarr", "--resume"));
     assert_eq!(record["bands"], json!({ "computed": 1, "squares": 9, "found": 0 }));
     assert_eq!(record["files"], json!(["whole.run.json", "whole.zarr"]));
-    // The least for one square's width, which the whole matrix does not fit.
+    // `small` is the least memory for bands as wide as one square, too little for the whole matrix.
     let small = scratch.least(&words("killed.zarr", "--resume --memory 1M"));
     assert_eq!(scratch.least(&words("killed.zarr", "--memory 1M")), small);
     assert!(small < scratch.least(&words("m.npy", &format!("--memory {small}"))));
     let small = format!("--memory {small}");
-    // Squares without metadata, and what is not whole.
+    // Counts complete squares, without metadata and partial files.
     let squares = || {
         let names = fs::read_dir(scratch.join("killed.zarr/distance")).into_iter().flatten().flatten();
         names.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.')).count()
     };
-    // Without --resume, and killed.
+    // This run has no --resume, and is killed.
     let run = Busy::start(scratch.command(&words("killed.zarr", &small)), || squares() > 1);
     assert!(run.is_some_and(Busy::kill) && squares() < 9 && !scratch.join("killed.run.json").exists());
     for more in ["", "--overwrite"] {
@@ -53,7 +53,7 @@ fn stopped_runs_are_gone_on_with() {
     assert_has(&page, &["9 squares of each array; ", " were there"]);
     let [killed, whole] = ["killed.zarr", "whole.zarr"].map(|name| files(&scratch.join(name)));
     assert!(killed == whole);
-    // Once more: nothing is left to do, and the record is new.
+    // A further run has nothing left to compute, and writes a new record.
     let record = scratch.record(&words("killed.zarr", "--resume"));
     assert_eq!(record["bands"], json!({ "computed": 0, "squares": 9, "found": 18 }));
     scratch.refused(&words("killed.zarr", &format!("--overwrite {small}")), 1, &["move them away"]);

@@ -1,10 +1,10 @@
-//! `teatime distance --with`: distances between the samples of two stores.
+//! Tests of `teatime distance --with`: distances between the samples of two stores.
 
 use serde_json::json;
 
 use crate::support::{Scratch, assert_has, npy, site, store_of};
 
-/// Two stores: of six and five variants, three are in both, one of them turned round, two in another order; one has other alleles.
+/// Writes two stores of six and five variants. They share three: one has its alleles swapped, two are in another order. One has other alleles.
 fn stores(scratch: &Scratch) {
     let ours = [
         site("1", 10, ["A", "C"], &[0, 1, 2]),
@@ -27,8 +27,8 @@ fn stores(scratch: &Scratch) {
 
 const WORDS: &str = "distance new.vcz --with known.vcz --metric cityblock --overwrite";
 
-/// Over `20 A G`, `20 A T` and `30 C G`, which the others have as 2 0, 1 0 and, turned round, 2 0. The second sample lacks the last, which is
-/// made up for.
+/// The shared variants are `20 A G`, `20 A T` and `30 C G`; the other store's dosages are 2 0, 1 0 and, with swapped alleles, 2 0. The second sample
+/// lacks the last variant, which the metric rescales for.
 #[test]
 fn formats_hold_the_same() {
     let scratch = Scratch::new();
@@ -38,11 +38,11 @@ fn formats_hold_the_same() {
     assert_eq!(["d.id", "d.with.id"].map(|name| scratch.text(name)), ["n0\nn1\nn2\n", "k0\nk1\n"]);
     scratch.ok(&format!("{WORDS} --out d.tsv"));
     assert_eq!(scratch.text("d.tsv"), "sample\tk0\tk1\nn0\t2\t3\nn1\t1.5\t3\nn2\t4\t1\n");
-    // The files of the run that gave way are gone.
+    // The files of the replaced run are gone.
     assert_eq!(scratch.names(), ["d.run.json", "d.tsv", "known.vcz", "new.vcz"]);
     scratch.ok(&format!("{WORDS} --out d.zarr"));
     assert!(scratch.join("d.zarr/sample_id_with").exists());
-    // By id, the same but for the two of one id, so that n1 lacks the only one.
+    // Matched by id, the two variants of one id are left out, so that n1 lacks the only shared variant.
     scratch.ok(&format!("{WORDS} --out d.tsv --match id"));
     assert_eq!(scratch.text("d.tsv"), "sample\tk0\tk1\nn0\t1\t1\nn1\tNaN\tNaN\nn2\t2\t0\n");
 }
@@ -87,7 +87,7 @@ fn what_did_not_match_is_counted() {
         "of the stores, 3 not in STORE2",
     ];
     assert_has(&page, &said);
-    // --maf counts the samples of both.
+    // --maf counts the samples of both stores.
     assert_eq!(scratch.record(&format!("{WORDS} --out d.npy --maf 0.3"))["variants_kept"], 2);
     let said = "none of the 3 variants is left";
     scratch.refused(&format!("{WORDS} --out d.npy --chr 1 --maf 0.5"), 1, &[said]);
@@ -96,7 +96,7 @@ fn what_did_not_match_is_counted() {
     scratch.refused("distance new.vcz --with far.vcz --out x.npy", 1, &[said]);
 }
 
-/// The samples of a .bed from themselves, as a Zarr store has them, whichever allele is counted.
+/// Computes distances between a .bed and a Zarr store of the same samples, with either allele counted.
 #[test]
 fn a_bed_with_a_store() {
     let scratch = Scratch::new();

@@ -1,4 +1,4 @@
-//! `teatime grm` on stores that other tools wrote.
+//! Tests of `teatime grm` on stores that other tools wrote.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::support::{Scratch, assert_has, fixture, names, provenance, store};
 
-/// Each format has its files, with the samples as plink2 names them.
+/// Each format has its files, with sample names as plink2 writes them.
 #[test]
 fn words_choose_methods_and_files() {
     let scratch = Scratch::new();
@@ -15,7 +15,7 @@ fn words_choose_methods_and_files() {
         ("--method vanraden1 --format npy", "grm.id grm.npy run.json", ["vanraden1", "pairwise", "npy"]),
         ("--format zarr", "grm.zarr run.json", ["gcta", "pairwise", "zarr"]),
     ] {
-        // Those of another format give way.
+        // The new files replace those of another format.
         let record = scratch.record(&format!("grm @biallelic.vcz --out out --overwrite {words}"));
         assert_eq!(names(&scratch.join("out")).join(" "), files);
         assert_eq!(["method", "missing", "format"].map(|key| record[key].as_str().unwrap()), said);

@@ -1,4 +1,4 @@
-//! The command line as its users meet it: arguments in; files, text and an exit code out.
+//! Tests of the command line as users meet it: arguments in; files, text and an exit code out.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of tests may fail as tests do")]
 

@@ -1,5 +1,7 @@
-//! Files that were changed by chance, always in the same way, under a limit of memory and of time: each gives the right result, or an error
-//! of one line that names a file. None ends the process in another way, and what it holds does not act on the terminal.
+//! Tests of files with reproducible random changes, under limits of memory and time.
+//!
+//! Each change gives the right result, or an error of one line that names a file. No change ends the process in another way, and no content of
+//! a file acts on the terminal.
 
 use std::{fs, io::Write};
 
@@ -16,16 +18,16 @@ use teatime_image::{Axis, ImageSpec, MultiscaleWriter};
 
 use crate::support::{Ran, Scratch, copy, empty_array, run};
 
-/// Rows and columns of the array, and of a chunk.
+/// The rows and columns of the array.
 const SHAPE: [u64; 2] = [24, 20];
 const CHUNK: [u64; 2] = [8, 10];
 
-/// Chance.
+/// A random number generator.
 struct Numbers(u64);
 
 impl Numbers {
     fn below(&mut self, n: usize) -> usize {
-        // xorshift64*
+        // The generator is xorshift64*.
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -36,7 +38,7 @@ impl Numbers {
         all[self.below(all.len())].clone()
     }
 
-    /// Bytes of which one has another bit, of which the end lacks, or which are followed by others.
+    /// Returns the bytes with one bit flipped, with the end cut off, or with other bytes appended.
     fn change(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut bytes = bytes.to_vec();
         let at = self.below(bytes.len());
@@ -48,7 +50,7 @@ impl Numbers {
         bytes
     }
 
-    /// JSON of which one value is another.
+    /// Returns the JSON with one value replaced.
     fn change_json(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut json: Value = serde_json::from_slice(bytes).unwrap();
         let mut at = &mut json;
@@ -91,14 +93,14 @@ impl Numbers {
     }
 }
 
-/// `teatime` with these words, of which `./` begins files of the folder, in little memory and for ten seconds at most.
+/// Runs `teatime` with these words, where `./` begins a file of the folder, in little memory and for at most ten seconds.
 fn limited(scratch: &Scratch, words: &str) -> Ran {
     let words = words.replace("./", &format!("{}/", scratch.join("").display()));
     let shell = "ulimit -v 500000; exec timeout --signal=KILL 10";
     run(scratch.behind(shell, &format!("{words} --memory 64M --threads 2")))
 }
 
-/// True where the command succeeded; else its messages have to be as they should.
+/// Returns true if the command succeeded; otherwise asserts that its messages are well-formed.
 #[track_caller]
 fn is_right(ran: &Ran, scratch: &Scratch, case: &str) -> bool {
     let said = ran.err.trim_end_matches('\n');
@@ -118,14 +120,14 @@ fn values() -> Vec<f32> {
     (0..24 * 20u32).map(|i| (i * 37 % 101) as f32).collect()
 }
 
-/// The elements of a .npy that is not changed.
+/// Returns the expected result: that of the unchanged .npy file.
 fn expected(scratch: &Scratch) -> Vec<u8> {
     write_npy(scratch.join("right.npy"), &values(), [24, 20]).unwrap();
     limited(scratch, "blur ./right.npy ./right.out.npy --sigma 1").ok();
     scratch.bytes("right.out.npy")
 }
 
-/// Writes the array by a writer.
+/// Writes the whole array with a writer.
 fn write(writer: &ArrayWriter) {
     let (values, tile_shape) = (values(), writer.tile_shape());
     let [height, width] = [tile_shape[0], tile_shape[1]];
@@ -144,7 +146,7 @@ fn spec() -> ArraySpec {
     ArraySpec::new(teatime::StoredType::F32, &SHAPE, &CHUNK).compression(Compression::Zstd { level: 1 })
 }
 
-/// Stores of the array, each with a checksum, and the file of a chunk.
+/// Writes stores of the array, each with a checksum, and returns each with the file of a chunk.
 fn stores(scratch: &Scratch) -> Vec<(&'static str, &'static str)> {
     let blosc = Compression::Blosc { level: 1, shuffle: Shuffle::Bytes };
     let ways = [
@@ -177,7 +179,7 @@ fn stores(scratch: &Scratch) -> Vec<(&'static str, &'static str)> {
     stores
 }
 
-/// The file of a folder's metadata.
+/// Returns the name of the metadata file of a folder.
 fn metadata(scratch: &Scratch, folder: &str) -> String {
     let files = ["zarr.json", ".zarray", ".zattrs"].map(|name| format!("{folder}/{name}"));
     files.into_iter().find(|file| scratch.join(file).exists()).unwrap()
@@ -188,7 +190,7 @@ fn remove(scratch: &Scratch, names: &[&str]) {
     names.iter().for_each(|name| drop(fs::remove_file(scratch.join(name))));
 }
 
-/// Headers of .npy files: of other numbers, versions and lengths.
+/// Changes headers of .npy files: dtypes, shapes, versions and lengths.
 #[test]
 fn npy() {
     let scratch = Scratch::new();
@@ -217,7 +219,7 @@ fn npy() {
         };
         scratch.write("x.npy", &bytes);
         if case % 3 == 1 {
-            // Sparse: it takes no room on the disk.
+            // The file is sparse, so it takes no disk space.
             fs::File::options().write(true).open(scratch.join("x.npy")).unwrap().set_len(1 << 33).unwrap();
         }
         let case = format!("{case}: {}", String::from_utf8_lossy(&bytes[..bytes.len().min(header)]));
@@ -236,7 +238,7 @@ fn npy() {
     assert!(succeeded > 10, "{succeeded}");
 }
 
-/// Chunks of every codec that has a checksum, and metadata.
+/// Changes metadata, and chunks of every codec that has a checksum.
 #[test]
 fn zarr() {
     let scratch = Scratch::new();
@@ -245,7 +247,7 @@ fn zarr() {
     for (store, chunk) in stores(&scratch) {
         for (file, is_chunk) in [(format!("{store}/{chunk}"), true), (metadata(&scratch, store), false)] {
             let whole = scratch.bytes(&file);
-            // The first case changes nothing.
+            // Case 0 keeps the file unchanged.
             for case in 0..15 {
                 let changed = match case {
                     0 => whole.clone(),
@@ -269,7 +271,7 @@ fn zarr() {
     }
 }
 
-/// Metadata of images, and outputs that a run goes on with: a chunk that was changed is made again.
+/// Changes metadata of images, and partial outputs before a run resumes them: a changed chunk is computed again.
 #[test]
 fn images_and_resumed_outputs() {
     let scratch = Scratch::new();
@@ -298,7 +300,7 @@ fn images_and_resumed_outputs() {
             [("out.zarr", "right.zarr", "0/c/1/1"), ("d.zarr", "right_d.zarr", "distance/0.0")]
         {
             copy(&scratch.join(right), &scratch.join(out));
-            // As of a process that was killed.
+            // A killed process leaves such a file.
             let partial = format!("{out}/.zgroup.7-0.partial");
             scratch.write(&partial, "{");
             let is_chunk = case % 3 > 0;

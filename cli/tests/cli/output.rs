@@ -1,10 +1,10 @@
-//! The folder of results among signals and other runs.
+//! Tests of the folder of results when signals arrive and other runs write.
 
 use std::{fs, thread::sleep, time::Duration};
 
 use crate::support::{Busy, Ran, Scratch, copy, fixture, names, plain_array};
 
-/// Starts a command that heeds signals, even where the tests run in the background of a script, which has them ignored.
+/// Starts a command that reacts to signals, even if a script runs the tests in the background, which makes children ignore them.
 fn busy(scratch: &Scratch, shell: &str, words: &str, begun: impl Fn() -> bool) -> Busy {
     let heeding = if cfg!(target_os = "linux") { "exec env --default-signal=INT,TERM,HUP" } else { "exec" };
     let command = scratch.behind(if shell.is_empty() { heeding } else { shell }, words);
@@ -13,7 +13,7 @@ fn busy(scratch: &Scratch, shell: &str, words: &str, begun: impl Fn() -> bool) -
     busy
 }
 
-/// A PCA of more variants than any machine reads in the time of a test.
+/// Returns the words of a PCA of more variants than any machine reads during a test.
 fn long_pca() -> String {
     format!("pca {}--method exact --out out --overwrite", "@all_v3.vcz ".repeat(5000))
 }
@@ -40,7 +40,7 @@ fn signals_leave_nothing() {
     }
 }
 
-/// As under `nohup`, on systems that tell.
+/// Under `nohup` the hangup signal is ignored, as here; tested on systems that report ignored signals.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_signal_that_is_ignored_stays_ignored() {
@@ -71,7 +71,7 @@ fn after_a_kill_the_next_run_works() {
     assert!(scratch.join("out").join(left).exists(), "it may be of a run on another machine");
 }
 
-/// The components that were computed are not lost because a later variant has no place.
+/// The computed components are not lost because a later variant has no position.
 #[test]
 fn an_error_in_the_loadings_keeps_the_components() {
     let scratch = Scratch::new();

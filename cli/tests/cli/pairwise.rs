@@ -1,4 +1,4 @@
-//! `teatime pairwise` on arrays that numpy wrote.
+//! Tests of `teatime pairwise` on arrays that numpy wrote.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use teatime::{
 
 use crate::support::{Scratch, assert_has, files, npy, number, plain_array, provenance};
 
-/// The shape of an array of a store, its axes, and the bytes of its first chunk by eight.
+/// Returns the shape of a store's array, its axes, and the bytes of its first chunk in groups of eight.
 fn array(scratch: &Scratch, store: &str, name: &str) -> (Vec<u64>, String, Vec<[u8; 8]>) {
     let array = ZarrArray::open(scratch.join(store), name, MissingChunk::Error).unwrap();
     let bytes = array.read_chunk(&[0, 0]).unwrap().bytes;
@@ -43,7 +43,7 @@ fn formats_hold_the_same() {
     for (row, expected) in scratch.rows("d.tsv").iter().zip(square.chunks(6)) {
         assert!(row[1..].iter().map(|cell| number(cell)).eq(expected.iter().copied()));
     }
-    // Neighbors: their numbers, and the distances that the matrix has.
+    // The table of neighbors has their indices, and the distances of the matrix.
     assert_eq!(of(".tsv", "--neighbors 2")["neighbors"], 2);
     let rows = scratch.rows("d.tsv");
     let cell = |row: &[String], at: usize| row[at].parse::<usize>().unwrap();
@@ -71,7 +71,7 @@ fn formats_hold_the_same() {
     assert_eq!((npy(&scratch.join("d.npy"), [6, 6]), &record["with"]["observations"]), (square, &6.into()));
 }
 
-/// Reasons why distances are NaN.
+/// Warnings name the reasons why distances are NaN.
 #[test]
 fn warnings() {
     let scratch = Scratch::new();
@@ -90,7 +90,7 @@ fn warnings() {
     }
 }
 
-/// Runs that are stopped go on, and end with the same bytes.
+/// Stopped runs resume, and end with the same bytes.
 #[test]
 fn tiles() {
     let scratch = Scratch::new();
@@ -98,11 +98,11 @@ fn tiles() {
     write_npy(scratch.join("x.npy"), &values, [2100, 4]).unwrap();
     let record = scratch.record("pairwise x.npy --out w.zarr --resume");
     assert_eq!((&record["tiles"], &record["undefined"]), (&true.into(), &().into()));
-    // A matrix that does not fit memory as a whole is written in tiles, too.
+    // A matrix that does not fit in memory is written in tiles without `--resume` too.
     assert_eq!(scratch.record("pairwise x.npy --out s.zarr --memory 64M")["tiles"], true);
     let tiles = |store: &str| files(&scratch.join(store).join("distance"));
     assert!(tiles("s.zarr") == tiles("w.zarr"));
-    // As a run leaves it that was stopped.
+    // A stopped run leaves the store like this.
     assert_has(&scratch.text("w.zarr/distance/.zattrs"), &["complete"]);
     for name in ["w.zarr/distance/1.0", "w.run.json"] {
         fs::remove_file(scratch.join(name)).unwrap();
@@ -111,17 +111,17 @@ fn tiles() {
     scratch.refused("pairwise x.npy --out w.zarr --resume --metric cityblock", 1, &["another job"]);
     scratch.ok("pairwise x.npy --out w.zarr --resume --memory 64M");
     assert!(tiles("s.zarr") == tiles("w.zarr"));
-    // The numbers of features, too, where elements may be missing.
+    // The numbers of shared features are stored too if elements may be missing.
     scratch.ok("pairwise x.npy --out c.zarr --resume --missing ignore");
     let (shape, _, shared) = array(&scratch, "c.zarr", "shared_features");
     assert!(shape == [2100, 2100] && shared.iter().all(|&count| u64::from_le_bytes(count) == 4));
-    // Without memory for a tile nothing is left.
+    // Without memory for a tile, no output is left.
     write_npy(scratch.join("tall.npy"), &values[..1500 * 4], [1500, 4]).unwrap();
     scratch.refused("pairwise tall.npy --out t.zarr --memory 24M", 1, &["at least"]);
     let record = scratch.record("pairwise tall.npy --out t.zarr --memory 52M");
     let bytes = &record["budgets"]["host"]["bytes"];
     assert_eq!((&record["tiles"], bytes), (&true.into(), &(52u64 << 20).into()));
-    // Equal bytes of another type are another job, and so are x and y the other way round, and other numbers.
+    // Equal bytes of another type are another job; so are x and y swapped, and other elements.
     write_npy(scratch.join("b.npy"), &[200u8, 1, 7], [3, 1]).unwrap();
     write_npy(scratch.join("i.npy"), &[-56i8, 1, 7], [3, 1]).unwrap();
     scratch.ok("pairwise b.npy --with b.npy --out r.zarr --resume");
@@ -142,7 +142,7 @@ fn f64_where_it_is_not_computed() {
     scratch.ok(&format!("{words} --narrow"));
 }
 
-/// Observations without features, and no others.
+/// Observations may have no features, and one side may have no observations.
 #[test]
 fn empty() {
     let scratch = Scratch::new();
@@ -160,7 +160,7 @@ fn empty() {
     assert_eq!(array.shape(), [3, 0]);
 }
 
-/// Elements that are missing by the attributes are counted, of floating point and of integers, and left out as NaN is.
+/// Elements that the attributes declare missing are counted, in floating point and integers, and ignored as NaN is.
 #[test]
 fn missing_values_of_attributes() {
     let scratch = Scratch::new();

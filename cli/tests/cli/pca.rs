@@ -1,4 +1,4 @@
-//! `teatime pca` on stores that other tools wrote, against results that other tools computed.
+//! Tests of `teatime pca` on stores that other tools wrote, against results that other tools computed.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::support::{Scratch, assert_has, fixture, names, number, plain_array, provenance, store, unpacked};
 
-/// Compares a table of vectors with plink2's: the same text but for signs and the last digits.
+/// Compares a table of vectors with plink2's: the text must be equal except for signs and the last digits.
 fn assert_like_plink(scratch: &Scratch, out: &str, name: &str, ids: bool) {
     let theirs = |ending: &str| fs::read_to_string(fixture(&format!("plink2/{name}.{ending}"))).unwrap();
     let (ours, theirs_too) = (scratch.text(&format!("{out}/pca.eigenvec")), theirs("eigenvec"));
@@ -39,7 +39,7 @@ fn plink2_writes_the_same() {
     assert_like_plink(&scratch, "complete", "complete", false);
 }
 
-/// Samples that the components tell nothing of, and names that readers divide.
+/// Warnings name samples that are 0 in every component, and names that other programs split at white space.
 #[test]
 fn odd_samples_are_named() {
     let scratch = Scratch::new();
@@ -74,7 +74,7 @@ fn loadings_name_variants_and_what_a_projection_needs() {
     let header = "contig\tposition\tid\tref\talt\tcounted\tfrequency\tmean\tscale\tPC1\tPC2\tPC3";
     assert_eq!(lines.next(), Some(header));
     let table: Vec<Vec<&str>> = lines.map(|line| line.split('\t').collect()).collect();
-    // 240 without those that do not vary or have no call.
+    // Of 240 variants, those that do not vary or have no call are left out.
     assert_eq!(table.len(), 232);
     assert_eq!((table[0][0], table[0][2], table[231][0]), ("2L", "rs0", "3R"));
     assert!(table.iter().any(|row| row[4].contains(',')) && table.iter().all(|row| row[4] == row[5]));
@@ -114,7 +114,7 @@ fn the_record_says_what_happened() {
     assert_eq!(names(&scratch.join("new/out")), files);
 }
 
-/// One call of three alleles makes a whole store three alleles wide.
+/// A single call of three alleles makes the whole store three alleles wide.
 #[test]
 fn a_triploid_call_among_diploid_ones() {
     let scratch = Scratch::new();
@@ -129,14 +129,14 @@ fn a_triploid_call_among_diploid_ones() {
         fs::create_dir(&store).unwrap();
         fs::write(store.join(".zgroup"), r#"{"zarr_format": 2}"#).unwrap();
         plain_array(&store.join("call_genotype"), "|i1", &[40, 10, ploidy], calls);
-        // Names that are numbers.
+        // These sample names are integers.
         let names: Vec<u8> = (100..110_i64).flat_map(i64::to_le_bytes).collect();
         plain_array(&store.join("sample_id"), "<i8", &[10], &names);
     }
     let said = "allele -2 pads a call of lower ploidy than 3; a ploidy above 2 must be that of all calls, unless \
                 --ploidy-mismatch missing is given";
     scratch.refused("pca wide --out new -k 2", 1, &[said]);
-    // Only one of two stores is wide.
+    // Only one of the two stores has room for three alleles.
     let said = "which must be that of all calls, unless --ploidy-mismatch missing is given, got [40, 10, ";
     scratch.refused("pca diploid wide --out new -k 2", 1, &[said]);
     let page = scratch.ok("pca wide --out out -k 2 --ploidy-mismatch missing").out;
@@ -195,11 +195,11 @@ fn components_that_do_not_converge() {
     scratch.ok("pca @all_v3.vcz --out fine --strict");
 }
 
-/// As PLINK 1.9 says it: "Total genotyping rate is".
+/// The call rate is the one PLINK 1.9 reports as "Total genotyping rate is".
 #[test]
 fn call_rates() {
     let scratch = Scratch::new();
-    // Three of the fourth sample and one of the second are missing.
+    // Three calls of the fourth sample and one of the second are missing.
     let dosage = |i: usize| if [3, 8, 13, 21].contains(&i) { 255 } else { [0, 1, 2][i * i % 7 % 3] };
     plain_array(&scratch.join("x"), "|i1", &[20, 5], &(0..100).map(dosage).collect::<Vec<_>>());
     let ran = scratch.ok("pca x --out out -k 2");

@@ -1,8 +1,8 @@
-//! PLINK files on the command line.
+//! Tests of PLINK files on the command line.
 
 use crate::support::{Scratch, assert_has};
 
-/// Up to three lines too few leave the length of a .bed right.
+/// A .fam that lacks up to three lines may still fit the length of the .bed.
 #[test]
 fn tables_that_lack_lines_are_told() {
     let scratch = Scratch::new();
@@ -18,7 +18,7 @@ fn tables_that_lack_lines_are_told() {
     scratch.refused("pca major --out out -k 1", 1, &said);
 }
 
-/// plink lets samples of two families share a name, and so do we; of one family, we say so.
+/// plink lets samples of two families share a name, and so does teatime; two samples of one family give a warning.
 #[test]
 fn doubled_names_are_told() {
     let scratch = Scratch::new();
@@ -32,7 +32,7 @@ fn doubled_names_are_told() {
     }
 }
 
-/// Up to three lines too many leave the length of a .bed right: samples that have two copies of A1 everywhere.
+/// A .fam with up to three extra lines may still fit the length of the .bed: the extra samples have two copies of A1 everywhere.
 #[test]
 fn lines_too_many_are_told() {
     let scratch = Scratch::new();
@@ -51,7 +51,7 @@ fn lines_too_many_are_told() {
     assert_has(&three, &["the last 3 samples of", "`f x`, `f y`, `f z`, have"]);
 }
 
-/// A PCA needs no positions; a table of loadings does.
+/// A PCA needs no positions, but a table of loadings does.
 #[test]
 fn positions_that_are_no_numbers() {
     let scratch = Scratch::new();

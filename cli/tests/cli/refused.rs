@@ -1,4 +1,4 @@
-//! Tests of words and input that must end in a clear error: no panic, no hang, and nothing left behind.
+//! Tests of arguments and input that must end in a clear error: no panic, no hang, and no files left behind.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use teatime::store::write_npy;
 
 use crate::support::{Scratch, assert_has, copy, fixture, names, plain_array, store};
 
-/// Commands, and below each what is added to it and what is said of it.
+/// The commands; below each one, added words and the texts that the error must have.
 const WRONG_USAGE: &str = r#"
 teatime
     brew | brew
@@ -94,7 +94,7 @@ demo --out x
     --samples 1000000000000 | --samples 1000000000000
 "#;
 
-/// Such commands on input that is not there or will not do, or with options that do not fit it.
+/// The commands on missing or unsuitable input, or with options that do not fit the input; same format as above.
 const ERRORS: &str = r#"
 pca --out new/x
     nowhere | nowhere
@@ -176,7 +176,7 @@ demo --out new/x --variants 2500 --samples 90
     --missing 1 | 2500 have no call
 "#;
 
-/// Runs the commands of a table, which have to end with this code.
+/// Runs the commands of a table, which must end with this exit code.
 #[track_caller]
 fn refused(scratch: &Scratch, code: i32, table: &str) {
     let mut command = "";
@@ -229,8 +229,8 @@ fn remote_stores() {
     }
 }
 
-/// Names that would break lines and columns of a table, or act on a terminal: of samples, families, and variants where these
-/// are written.
+/// Names that would break lines and columns of a table, or act on a terminal, are refused: names of samples, families, and of variants if they are
+/// written.
 #[test]
 fn control_characters_in_names() {
     let scratch = Scratch::new();
@@ -282,7 +282,7 @@ fn damaged_chunks_are_named() {
     let file = "damaged.vcz/call_genotype/c/1/2/0";
     let (bytes, said) = (scratch.bytes(file), ["call_genotype", "[1, 2, 0]"]);
     let other = fs::read(fixture("biallelic.vcz/call_genotype/c/0/0/0")).unwrap();
-    // The last decodes to more than its shape.
+    // The last case decodes to more than its shape holds.
     for damaged in [&bytes[..bytes.len() / 2], &vec![0xa5; bytes.len()], &[], &other] {
         scratch.write(file, damaged);
         scratch.refused("pca damaged.vcz --out out", 1, &said);
@@ -294,7 +294,7 @@ fn damaged_chunks_are_named() {
     scratch.ok("pca damaged.vcz --out out --missing-chunk fill");
 }
 
-/// Numbers that are no dosages, and the options and attributes by which some are.
+/// Values out of range are refused as dosages, unless options or attributes allow them.
 #[test]
 fn dosages_out_of_range() {
     let scratch = Scratch::new();
@@ -329,12 +329,12 @@ fn output_that_cannot_be_written() {
     for out in ["file", "file/below"] {
         scratch.refused(&format!("pca @all_v3.vcz --out {out}"), 1, &["file"]);
     }
-    // That is known before anything is read.
+    // The error occurs before anything is read.
     scratch.refused("pca nowhere --out file", 1, &["is a file"]);
     assert_eq!(scratch.text("file"), "mine");
 }
 
-/// What is there and is no result of the command stays as it is.
+/// Existing files that are no result of the command stay unchanged.
 #[test]
 fn results_do_not_replace_what_is_not_theirs() {
     let scratch = Scratch::new();
@@ -359,7 +359,7 @@ fn results_do_not_replace_what_is_not_theirs() {
         scratch.refused(&format!("{words} --resume"), 1, &[said]);
     }
     assert_eq!(names(&scratch.join("mine.zarr")), ["notes.txt"]);
-    // Nor are the input, and what it is part of.
+    // The input and the store that contains it are not replaced either.
     copy(&fixture("ome_0.5.zarr"), &scratch.join("in.zarr"));
     for input in ["in.zarr", "in.zarr/s0"] {
         for how in ["--overwrite", "--resume"] {

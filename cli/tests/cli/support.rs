@@ -1,4 +1,4 @@
-//! Running the binary, and stores to run it on.
+//! Helpers to run the binary, and stores to run it on.
 
 use std::{
     ffi::OsString,
@@ -18,7 +18,7 @@ use serde_json::Value;
 use teatime_genotype::{Variant, VcfZarrHeader, VcfZarrWriter};
 use tempfile::TempDir;
 
-/// A folder of a test's own, in which its commands run.
+/// The folder of one test, in which its commands run.
 pub(crate) struct Scratch(TempDir);
 
 impl Scratch {
@@ -30,7 +30,7 @@ impl Scratch {
         self.0.path().join(name)
     }
 
-    /// Names of what is in it, sorted.
+    /// Returns the sorted names of the entries of the folder.
     pub(crate) fn names(&self) -> Vec<String> {
         names(self.0.path())
     }
@@ -47,7 +47,7 @@ impl Scratch {
         json(&self.text(name))
     }
 
-    /// Rows of a tab-separated table, without its first line.
+    /// Returns the rows of a tab-separated table, without its first line.
     pub(crate) fn rows(&self, name: &str) -> Vec<Vec<String>> {
         self.text(name).lines().skip(1).map(|line| line.split('\t').map(str::to_owned).collect()).collect()
     }
@@ -56,19 +56,19 @@ impl Scratch {
         fs::write(self.join(name), bytes).unwrap_or_else(|error| panic!("{name}: {error}"));
     }
 
-    /// Copies the files NAME.ENDING of a fixture as `to`.ENDING.
+    /// Copies the fixture's files `name`.ENDING to files `to`.ENDING.
     pub(crate) fn copies(&self, name: &str, to: &str, endings: &[&str]) {
         for ending in endings {
             self.write(&format!("{to}.{ending}"), fs::read(fixture(&format!("{name}.{ending}"))).unwrap());
         }
     }
 
-    /// `teatime` with these words, of which `@NAME` is the path of a fixture, on the cpu device unless they say otherwise.
+    /// Returns a `teatime` command with these words, where `@NAME` is the path of a fixture; it uses the cpu device unless they name another.
     pub(crate) fn command(&self, words: &str) -> Command {
         self.behind("", words)
     }
 
-    /// The command behind a start in the shell's language, such as `ulimit -f 1; exec`.
+    /// Returns the command after a prefix in shell language, such as `ulimit -f 1; exec`.
     pub(crate) fn behind(&self, shell: &str, words: &str) -> Command {
         let teatime = env!("CARGO_BIN_EXE_teatime");
         let mut command = Command::new(if shell.is_empty() { teatime } else { "sh" });
@@ -88,7 +88,7 @@ impl Scratch {
         run(self.command(words))
     }
 
-    /// Runs a command that has to succeed.
+    /// Runs a command that must succeed.
     #[track_caller]
     pub(crate) fn ok(&self, words: &str) -> Ran {
         let ran = self.run(words);
@@ -96,13 +96,13 @@ impl Scratch {
         ran
     }
 
-    /// The record that a command prints.
+    /// Runs a command and returns the record that it prints.
     #[track_caller]
     pub(crate) fn record(&self, words: &str) -> Value {
         json(&self.ok(&format!("{words} --json")).out)
     }
 
-    /// Runs a command that has to end with this code and an error that has all of `said`, and to leave nothing.
+    /// Runs a command that must end with this code, an error that contains all of `said`, and no new files.
     #[track_caller]
     pub(crate) fn refused(&self, words: &str, code: i32, said: &[&str]) {
         let before = self.names();
@@ -113,14 +113,14 @@ impl Scratch {
         assert_eq!(self.names(), before, "{words}");
     }
 
-    /// The least memory that the error of a command names.
+    /// Returns the minimum memory that the command's error names.
     #[track_caller]
     pub(crate) fn least(&self, words: &str) -> u64 {
         least(&self.run(words).err)
     }
 }
 
-/// The memory that a message says is enough.
+/// Returns the minimum memory that a message names.
 #[track_caller]
 pub(crate) fn least(why: &str) -> u64 {
     let least = why.split_once("--memory ").and_then(|(_, least)| least.split_once(')'));
@@ -142,7 +142,7 @@ pub(crate) fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Files by their place within a folder, sorted.
+/// Returns the files of a folder with their relative paths, sorted.
 pub(crate) fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let mut all = Vec::new();
     for name in names(folder) {
@@ -156,7 +156,7 @@ pub(crate) fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     all
 }
 
-/// A store, file or image that other tools made.
+/// Returns the path of a store, file or image that other tools made.
 pub(crate) fn fixture(name: &str) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let paths =
@@ -165,7 +165,7 @@ pub(crate) fn fixture(name: &str) -> PathBuf {
     path.unwrap_or_else(|| panic!("{name} is missing; it belongs to the repository"))
 }
 
-/// The exit code and the output of a command.
+/// The exit code, the output and the messages of a command.
 pub(crate) struct Ran {
     pub(crate) code: i32,
     pub(crate) out: String,
@@ -197,13 +197,13 @@ pub(crate) fn run(mut command: Command) -> Ran {
     command.output().expect("the binary should start").into()
 }
 
-/// A command that is at work, and killed where it is dropped before it ends.
+/// A running command, which is killed if this is dropped before the command ends.
 #[cfg(unix)]
 pub(crate) struct Busy(Child);
 
 #[cfg(unix)]
 impl Busy {
-    /// Starts it and waits until it has `begun`. None where it has ended by then.
+    /// Starts the command and waits until it has `begun`. Returns None if the command ended before that.
     pub(crate) fn start(mut command: Command, begun: impl Fn() -> bool) -> Option<Self> {
         let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
         let mut busy = Self(child.expect("the binary should start"));
@@ -224,13 +224,13 @@ impl Busy {
         assert!(kill.expect("there should be a kill command").success());
     }
 
-    /// True where it dies of this, and has not ended by itself.
+    /// Kills the command; returns true if the kill ended it, false if it had ended by itself.
     pub(crate) fn kill(mut self) -> bool {
         self.0.kill().ok();
         self.0.wait().unwrap().code().is_none()
     }
 
-    /// The exit code and the messages, at its end.
+    /// Waits for the end of the command; returns the exit code and the messages.
     pub(crate) fn end(mut self) -> (i32, String) {
         let deadline = Instant::now() + Duration::from_secs(60);
         while self.code().is_none() {
@@ -251,7 +251,7 @@ impl Drop for Busy {
     }
 }
 
-/// The text of a file that gzip made smaller.
+/// Returns the text of a file that gzip compressed.
 pub(crate) fn unpacked(path: &Path) -> String {
     let mut text = String::new();
     let mut file = flate2::read::MultiGzDecoder::new(fs::File::open(path).unwrap());
@@ -267,7 +267,7 @@ pub(crate) fn json(text: &str) -> Value {
     serde_json::from_str(text).expect("the text should be JSON")
 }
 
-/// Copies a folder with all it holds.
+/// Copies a folder with all of its contents.
 pub(crate) fn copy(from: &Path, to: &Path) {
     fs::create_dir(to).expect("the copy should be new");
     for name in names(from) {
@@ -280,7 +280,7 @@ pub(crate) fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// A variant, and the dosages of its samples: -1 where the call is missing.
+/// A variant, and the dosages of its samples: -1 for a missing call.
 pub(crate) struct Site {
     pub(crate) variant: Variant,
     pub(crate) dosages: Vec<i8>,
@@ -292,13 +292,13 @@ pub(crate) fn site(contig: &str, position: u64, alleles: [&str; 2], dosages: &[i
     Site { variant, dosages: dosages.to_vec() }
 }
 
-/// A VCF-Zarr store of diploids with the given dosages.
+/// Writes a VCF-Zarr store of diploids with the given dosages.
 pub(crate) fn store(path: &Path, samples: &[&str], dosages: &[&[i8]]) {
     let sites = dosages.iter().zip(100..).map(|(dosages, at)| site("1", at, ["A", "C"], dosages));
     write_store(path, samples.iter().map(ToString::to_string).collect(), &sites.collect::<Vec<_>>());
 }
 
-/// A VCF-Zarr store of diploids whose names begin alike.
+/// Writes a VCF-Zarr store of diploids, whose sample names are `prefix` and an index.
 pub(crate) fn store_of(path: &Path, prefix: &str, sites: &[Site]) {
     let samples = (0..sites[0].dosages.len()).map(|i| format!("{prefix}{i}"));
     write_store(path, samples.collect(), sites);
@@ -327,7 +327,7 @@ fn write_store(path: &Path, samples: Vec<String>, sites: &[Site]) {
     writer.finish().expect("the store should be finished");
 }
 
-/// A Zarr v2 array in one uncompressed chunk.
+/// Writes a Zarr v2 array in one uncompressed chunk.
 pub(crate) fn plain_array(path: &Path, dtype: &str, shape: &[u64], bytes: &[u8]) {
     let chunks: Vec<u64> = shape.iter().map(|extent| (*extent).max(1)).collect();
     empty_array(path, dtype, shape, &chunks);
@@ -335,7 +335,7 @@ pub(crate) fn plain_array(path: &Path, dtype: &str, shape: &[u64], bytes: &[u8])
     fs::write(path.join(index), bytes).expect("the chunk should be written");
 }
 
-/// A Zarr v2 array of uncompressed chunks, of which none is there.
+/// Writes a Zarr v2 array of uncompressed chunks, all of which are missing.
 pub(crate) fn empty_array(path: &Path, dtype: &str, shape: &[u64], chunks: &[u64]) {
     fs::create_dir(path).expect("the array should be new");
     let metadata = serde_json::json!({
@@ -345,7 +345,7 @@ pub(crate) fn empty_array(path: &Path, dtype: &str, shape: &[u64], chunks: &[u64
     fs::write(path.join(".zarray"), metadata.to_string()).expect("the metadata should be written");
 }
 
-/// Checks what every record says of how its run came about; the budgets that were given, of the host and the device.
+/// Checks what every record says about its run, and the memory budgets that were given for the host and the device.
 pub(crate) fn provenance(record: &Value, command: &str, given: [Option<u64>; 2]) {
     let words: Vec<_> =
         record["command_line"].as_array().unwrap().iter().map(|w| w.as_str().unwrap()).collect();
@@ -366,7 +366,7 @@ pub(crate) fn provenance(record: &Value, command: &str, given: [Option<u64>; 2])
     }
 }
 
-/// The numbers of a numpy file of f64 of that shape.
+/// Returns the elements of a numpy file of f64 with that shape.
 pub(crate) fn npy(path: &Path, [rows, columns]: [usize; 2]) -> Vec<f64> {
     let bytes = fs::read(path).unwrap();
     assert_eq!(&bytes[..8], b"\x93NUMPY\x01\x00");

@@ -1,4 +1,4 @@
-//! Faults made on purpose, and errors of the compiler.
+//! Tests of injected faults, and of errors of the compiler.
 
 use std::ptr;
 
@@ -11,7 +11,7 @@ const NOTHING: &str = "EMULATOR_KERNEL(nothing, 32)(int* out) {}\nEMULATOR_EXPOR
 
 fn alloc(bytes: usize) -> CUresult {
     let mut place = 0;
-    // SAFETY: a place for the result.
+    // SAFETY: the pointer is valid for writing the result.
     unsafe { sys::cuMemAllocAsync(&mut place, bytes, ptr::null_mut()) }
 }
 
@@ -23,7 +23,7 @@ fn memory_runs_out() {
     assert_eq!(alloc((1 << 20) + 1), out_of_memory);
     assert_eq!([alloc(1 << 19), alloc(1 << 19), alloc(1)], [OK, OK, out_of_memory]);
     let (mut free, mut total) = (1, 0);
-    // SAFETY: places for results.
+    // SAFETY: the pointers are valid for writing the results.
     unsafe { ok(sys::cuMemGetInfo_v2(&mut free, &mut total)) };
     assert_eq!((free, total), (0, 1 << 20));
     control::memory(48, 2 << 30);
@@ -43,7 +43,7 @@ fn a_device_is_lost() {
         assert_eq!([launch(), launch(), launch()], [OK, OK, lost]);
         assert_eq!(context.synchronize(), lost);
         let mut again = ptr::null_mut();
-        // SAFETY: a place for the result.
+        // SAFETY: the pointer is valid for writing the result.
         assert_eq!(unsafe { sys::cuDevicePrimaryCtxRetain(&mut again, 49) }, lost);
     }
     control::lose(49, 0, 0);
@@ -69,7 +69,7 @@ fn launches_are_checked() {
     }
     let (mut threads, mut module) = (0, ptr::null_mut());
     let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
-    // SAFETY: a live function, places for results, and an image with its end.
+    // SAFETY: the function is live, the pointers are valid for writing, and the image has its terminator.
     unsafe {
         ok(sys::cuFuncGetAttribute(&mut threads, attribute, function));
         image[0] ^= 1;

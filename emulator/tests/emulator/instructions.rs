@@ -1,4 +1,4 @@
-//! Functions that wrap an instruction, against plain loops.
+//! Tests of functions that wrap an instruction, against plain loops.
 
 use std::ptr;
 
@@ -69,7 +69,7 @@ fn words_by_themselves() {
         let dot: i32 = xs.iter().zip(ys).map(|(&x, y)| signed(x) * signed(y)).sum();
         assert_eq!(got[0], x.count_ones());
         assert_eq!(got[1], u32::from_le_bytes([xs[1], xs[3], ys[1], ys[3]]));
-        // Digits 0 (byte 0), 6 (byte 6), 10 (the sign of byte 2) and 15 (the sign of byte 7).
+        // The selector's digits are 0 (byte 0), 6 (byte 6), 10 (the sign of byte 2) and 15 (the sign of byte 7).
         assert_eq!(got[2], u32::from_le_bytes([xs[0], ys[2], sign(xs[2]), sign(ys[3])]));
         assert_eq!(got[3].cast_signed(), dot + 5);
         assert_eq!(u64::from(got[4]), (u64::from(x) * u64::from(y)) >> 32);

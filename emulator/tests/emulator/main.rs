@@ -1,4 +1,4 @@
-//! The emulator tested by itself: what it computes, and that it catches what GPUs would do wrong now and then.
+//! Tests of the emulator by itself: it computes correctly, and reports the bugs that GPUs show only now and then.
 // The emulator is for Linux; elsewhere its crate is empty.
 #![cfg(target_os = "linux")]
 #![allow(unsafe_code, clippy::unwrap_used, reason = "tests call the driver")]
@@ -26,7 +26,7 @@ fn ok(result: CUresult) {
     assert_eq!(result, OK);
 }
 
-/// Compiles a kernel by the emulator's NVRTC; the error is the program's log.
+/// Compiles a kernel with the emulator's NVRTC; the error is the compiler's log.
 fn compile(name: &str, source: &str) -> Result<Vec<u8>, String> {
     load().unwrap();
     let options =
@@ -38,7 +38,7 @@ fn compile(name: &str, source: &str) -> Result<Vec<u8>, String> {
     }
 }
 
-/// A context of a test's own: a fault in it is no other test's.
+/// A context of one test, so that a fault in it affects no other test.
 struct Context {
     context: sys::CUcontext,
 }
@@ -47,7 +47,7 @@ impl Context {
     fn new(device: i32) -> Self {
         load().unwrap();
         let mut context = ptr::null_mut();
-        // SAFETY: places for results.
+        // SAFETY: the pointers are valid for writing the results.
         unsafe {
             ok(sys::cuInit(0));
             ok(sys::cuCtxCreate_v4(&mut context, ptr::null_mut(), 0, device));
@@ -57,44 +57,44 @@ impl Context {
 
     fn stream(&self) -> CUstream {
         let mut stream = ptr::null_mut();
-        // SAFETY: a place for the result.
+        // SAFETY: the pointer is valid for writing the result.
         unsafe { ok(sys::cuStreamCreate(&mut stream, 1)) };
         stream
     }
 
     fn synchronize(&self) -> CUresult {
-        // SAFETY: no arguments.
+        // SAFETY: the call takes no arguments.
         unsafe { sys::cuCtxSynchronize() }
     }
 
     fn alloc(&self, bytes: usize) -> u64 {
         let mut place = 0;
-        // SAFETY: a place for the result.
+        // SAFETY: the pointer is valid for writing the result.
         unsafe { ok(sys::cuMemAlloc_v2(&mut place, bytes)) };
         place
     }
 
     fn upload<T: Pod>(&self, values: &[T]) -> u64 {
         let place = self.alloc(size_of_val(values));
-        // SAFETY: the bytes of `values`.
+        // SAFETY: the pointer and the size are those of `values`.
         unsafe { ok(sys::cuMemcpyHtoD_v2(place, values.as_ptr().cast(), size_of_val(values))) };
         place
     }
 
     fn download<T: Pod>(&self, place: u64, count: usize) -> Result<Vec<T>, CUresult> {
         let mut values = vec![T::zeroed(); count];
-        // SAFETY: room for the bytes of `values`.
+        // SAFETY: `values` has room for the bytes.
         let code = unsafe {
             sys::cuMemcpyDtoH_v2(values.as_mut_ptr().cast(), place, size_of_val(values.as_slice()))
         };
         if code == OK { Ok(values) } else { Err(code) }
     }
 
-    /// Loads a kernel of an image.
+    /// Loads a kernel from a compiled image.
     fn function(&self, image: &[u8], name: &str) -> sys::CUfunction {
         let (mut module, mut function) = (ptr::null_mut(), ptr::null_mut());
         let name = CString::new(name).unwrap();
-        // SAFETY: a whole image, and places for results. The module stays.
+        // SAFETY: the image is complete, and the pointers are valid for writing. The module is never unloaded.
         unsafe {
             ok(sys::cuModuleLoadData(&mut module, image.as_ptr().cast()));
             ok(sys::cuModuleGetFunction(&mut function, module, name.as_ptr()));
@@ -112,7 +112,7 @@ impl Context {
     ) -> CUresult {
         let mut places: Vec<*mut c_void> =
             arguments.iter().map(|argument| argument.as_ptr().cast_mut().cast()).collect();
-        // SAFETY: as many arguments as each test's kernel takes, of their sizes.
+        // SAFETY: each test passes as many arguments as its kernel takes, of the same sizes.
         unsafe {
             sys::cuLaunchKernel(
                 function,
@@ -133,12 +133,12 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: made by `new`, and nothing of it is used after it.
+        // SAFETY: `new` created the context, and nothing of it is used afterwards.
         unsafe { ok(sys::cuCtxDestroy_v2(self.context)) };
     }
 }
 
-/// A test's kernel file.
+/// Includes the source of a test's kernel.
 macro_rules! kernel_file {
     ($name:literal) => {
         include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels/", $name))
@@ -146,7 +146,7 @@ macro_rules! kernel_file {
 }
 use kernel_file;
 
-/// Small whole numbers, exact in every type and sum here.
+/// Returns small whole numbers, which every type here and all sums hold exactly.
 fn numbers(count: usize, seed: u32) -> Vec<f32> {
     let mut state = seed;
     let next = |_| {

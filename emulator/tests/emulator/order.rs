@@ -1,4 +1,4 @@
-//! The order of work: what no event orders runs in the worst order.
+//! Tests of the order of operations: operations that no event orders run in the worst order.
 
 use std::{ffi::c_void, ptr, slice};
 
@@ -7,7 +7,7 @@ use cudarc::driver::sys::{self, CUevent, CUresult, CUstream};
 
 use super::{Context, OK, compile, control, ok};
 
-/// Copies words: the kernel of these tests.
+/// The source of the kernel of these tests, which copies words.
 const COPY: &str = "EMULATOR_KERNEL(copy, 32)(const int* in, int* out) { out[threadIdx.x] = in[threadIdx.x]; }\nEMULATOR_EXPORT(copy)\n";
 const BYTES: usize = 128;
 const POISON: u32 = 0xabab_abab;
@@ -18,7 +18,7 @@ struct Pinned(*mut c_void);
 impl Pinned {
     fn new(word: u32) -> Self {
         let mut place = ptr::null_mut();
-        // SAFETY: a place for the result.
+        // SAFETY: the pointer is valid for writing the result.
         unsafe { ok(sys::cuMemHostAlloc(&mut place, BYTES, 0)) };
         let mut pinned = Self(place);
         pinned.words().fill(word);
@@ -26,15 +26,15 @@ impl Pinned {
     }
 
     fn words(&mut self) -> &mut [u32] {
-        // SAFETY: 32 words, read by no other thread: the emulator copies in calls of this one.
+        // SAFETY: the memory has 32 words, which no other thread reads: the emulator copies within calls of this thread.
         unsafe { slice::from_raw_parts_mut(self.0.cast(), 32) }
     }
 }
 
-/// Makes `after` wait for what is in `before`.
+/// Makes `after` wait for the work enqueued in `before`.
 fn fence(before: CUstream, after: CUstream) {
     let mut event: CUevent = ptr::null_mut();
-    // SAFETY: a place for the result, then live handles.
+    // SAFETY: the pointer is valid for writing the result; the handles are live.
     unsafe {
         ok(sys::cuEventCreate(&mut event, 2));
         ok(sys::cuEventRecord(event, before));
@@ -43,7 +43,7 @@ fn fence(before: CUstream, after: CUstream) {
     }
 }
 
-/// A copy stream, a compute stream, memory for a slot's bytes and for the kernel's result.
+/// A copy stream, a compute stream, and device memory for the bytes of a slot and for the kernel's result.
 struct Pipeline {
     context: Context,
     copies: CUstream,
@@ -63,7 +63,7 @@ impl Pipeline {
     }
 
     fn upload(&self, slot: &Pinned) {
-        // SAFETY: 32 words in a slot.
+        // SAFETY: a slot has 32 words.
         unsafe { ok(sys::cuMemcpyHtoDAsync_v2(self.input, slot.0, BYTES, self.copies)) };
     }
 
@@ -72,11 +72,11 @@ impl Pipeline {
         ok(self.context.launch(self.compute, self.function, [1, 1], 32, &arguments));
     }
 
-    /// Reads what the kernel has written, by the compute stream alone.
+    /// Reads the first word that the kernel has written, ordered by the compute stream alone.
     fn result(&self) -> Result<u32, CUresult> {
         let mut word = 0_u32;
         let place = (&raw mut word).cast();
-        // SAFETY: room for a word. To pageable memory: waits.
+        // SAFETY: there is room for a word. A copy to pageable memory waits.
         let code = unsafe { sys::cuMemcpyDtoHAsync_v2(place, self.output, 4, self.compute) };
         if code == OK { Ok(word) } else { Err(code) }
     }
@@ -102,10 +102,10 @@ fn a_slot_filled_in_flight_is_seen() {
     pipeline.launch();
     slot.words().fill(8);
     assert_eq!(pipeline.result(), Ok(8));
-    // Pageable memory is copied at the call.
+    // Pageable memory is copied during the call.
     let mut words = [9_u32; 32];
     let place = words.as_ptr().cast();
-    // SAFETY: 32 words.
+    // SAFETY: the array has 32 words.
     unsafe { ok(sys::cuMemcpyHtoDAsync_v2(pipeline.input, place, BYTES, pipeline.copies)) };
     words.fill(10);
     fence(pipeline.copies, pipeline.compute);
@@ -118,7 +118,7 @@ fn a_slot_freed_in_flight_faults() {
     let pipeline = Pipeline::new(36);
     let slot = Pinned::new(7);
     pipeline.upload(&slot);
-    // SAFETY: that the copy has not run is what this tests; nothing else has the slot.
+    // SAFETY: the test checks that the copy has not run; nothing else uses the slot.
     unsafe { ok(sys::cuMemFreeHost(slot.0)) };
     assert_eq!(pipeline.context.synchronize(), CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
     assert!(control::fault(36).contains("in pinned memory that was freed"), "{}", control::fault(36));
@@ -128,7 +128,7 @@ fn a_slot_freed_in_flight_faults() {
 fn a_free_before_the_last_use_faults() {
     for fenced in [true, false] {
         let mut pipeline = Pipeline::new(35);
-        // SAFETY: handles and places of the pipeline.
+        // SAFETY: the handles and the memory are those of the pipeline.
         unsafe {
             ok(sys::cuMemAllocAsync(&mut pipeline.input, BYTES, pipeline.copies));
             ok(sys::cuMemsetD32Async(pipeline.input, 7, 32, pipeline.copies));
@@ -153,7 +153,7 @@ fn a_free_before_the_last_use_faults() {
 #[test]
 fn memory_used_before_its_allocation_faults() {
     let mut pipeline = Pipeline::new(34);
-    // SAFETY: a place for the result.
+    // SAFETY: the pointer is valid for writing the result.
     unsafe { ok(sys::cuMemAllocAsync(&mut pipeline.input, BYTES, pipeline.copies)) };
     pipeline.launch();
     assert_eq!(pipeline.result(), Err(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS));
@@ -190,7 +190,7 @@ fn whoever_asks_gets_there() {
     for _ in 0..3 {
         pipeline.upload(&slot);
     }
-    // SAFETY: a live stream.
+    // SAFETY: the stream is live.
     let ask = || unsafe { sys::cuStreamQuery(pipeline.copies) };
     let not_ready = CUresult::CUDA_ERROR_NOT_READY;
     assert_eq!([ask(), ask(), ask()], [not_ready, not_ready, OK]);
@@ -200,7 +200,7 @@ fn whoever_asks_gets_there() {
 fn the_null_stream_keeps_order_with_blocking_streams() {
     let mut pipeline = Pipeline::new(37);
     pipeline.compute = ptr::null_mut();
-    // SAFETY: a place for the result.
+    // SAFETY: the pointer is valid for writing the result.
     unsafe { ok(sys::cuStreamCreate(&mut pipeline.copies, 0)) };
     pipeline.upload(&Pinned::new(7));
     pipeline.launch();

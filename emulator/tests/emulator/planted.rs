@@ -1,4 +1,4 @@
-//! Bugs planted in sound kernels: each must be seen.
+//! Tests of bugs planted in correct kernels: the emulator must detect each.
 
 use std::ptr;
 
@@ -16,7 +16,7 @@ const TOTAL: &str = kernel_file!("total.cu");
 const BLOCKS: &str = kernel_file!("blocks.cu");
 const VECTORS: &str = kernel_file!("vectors.cu");
 
-/// Waits for all tiles but the next.
+/// The instruction that waits for all groups of copies but the newest.
 const WAIT: &str = "ptx_cp_async_wait_group<1>();";
 
 /// The outcome of a launch.
@@ -27,7 +27,7 @@ enum Outcome {
     Fault(CUresult, String),
 }
 
-/// Launches with inputs that fill their memory to the last byte, and compares what comes out.
+/// Launches a kernel with inputs that fill their memory to the last byte, and compares the output.
 fn outcome<T: Pod + PartialEq>(
     device: i32,
     [name, source]: [&str; 2],
@@ -49,7 +49,7 @@ fn outcome<T: Pod + PartialEq>(
         Ok(got) if got == want => Outcome::Right,
         Ok(_) => Outcome::Wrong,
         Err(code) => {
-            // For good, in this context.
+            // The error persists in this context.
             assert_eq!(context.synchronize(), code);
             Outcome::Fault(code, control::fault(device))
         }
@@ -71,7 +71,7 @@ fn total(device: i32, source: &str) -> Outcome {
     outcome(device, ["total", source], &[cast_slice(&values)], &want, &[1000], ([2, 2], 256))
 }
 
-/// The word that memory holds where nothing was written.
+/// The word that unwritten memory holds.
 const POISON: u32 = 0xabab_abab;
 
 fn blocks(device: i32, source: &str) -> Outcome {
@@ -93,7 +93,7 @@ fn vectors(device: i32, source: &str) -> Outcome {
     outcome(device, ["vectors", source], &[cast_slice(&values)], &want, &[0], ([1, 1], 32))
 }
 
-/// A source with a bug in place of a text that stands there once.
+/// Returns a source with a bug in place of a text that occurs once.
 fn plant(source: &str, sound: &str, bug: &str) -> String {
     assert_eq!(source.matches(sound).count(), 1, "{sound}");
     source.replace(sound, bug)
@@ -110,7 +110,7 @@ fn sound_kernels_are_right_in_every_order() {
     }
 }
 
-/// Runs a kernel with a bug from the first warp on, from the last, and as the suite does, which must show it.
+/// Runs a kernel with a bug in ascending, descending and alternating order; the last, which the suite uses, must show the bug.
 fn seen(device: i32, run: fn(i32, &str) -> Outcome, source: &str) -> [Outcome; 3] {
     let outcomes = [Ascending, Descending, Alternating].map(|order| {
         control::order(device, order);
@@ -120,7 +120,7 @@ fn seen(device: i32, run: fn(i32, &str) -> Outcome, source: &str) -> [Outcome; 3
     outcomes
 }
 
-/// Runs it as [`seen`] does; each outcome must be a fault of that code whose report has a text.
+/// Runs a kernel as [`seen`] does; each outcome must be a fault with this code and a report that contains `text`.
 fn faults(device: i32, run: fn(i32, &str) -> Outcome, source: &str, code: CUresult, text: &str) {
     for outcome in seen(device, run, source) {
         match &outcome {
@@ -145,7 +145,7 @@ fn a_dropped_barrier_before_writes() {
 #[test]
 fn a_dropped_wait() {
     seen(43, product, &plant(PRODUCT, WAIT, ""));
-    // For all groups but two: too few.
+    // A wait that exempts the newest two groups waits for too few.
     seen(43, product, &plant(PRODUCT, WAIT, "ptx_cp_async_wait_group<2>();"));
 }
 
@@ -211,7 +211,7 @@ fn blocks_that_write_the_same_place() {
 
 #[test]
 fn blocks_that_wait_for_none() {
-    // Each reads what the block before it should have written; or what the next should not have written yet.
+    // Each block reads words that the block before it should have written, or that the next block should not have written yet.
     let source = plant(BLOCKS, "out[2 + i];", "i < 32 ? out[2 + i] : out[2 + i - 32] - in[i - 32];");
     seen(53, blocks, &source);
     let source = plant(BLOCKS, "out[2 + i];", "out[2 + (i + 32 < len ? i + 32 : i)];");

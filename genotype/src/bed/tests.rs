@@ -1,4 +1,4 @@
-//! .bed files: those that plink2 wrote, against its own VCF export; random ones, against the format's definition.
+//! Tests of .bed files: plink2's files against its own VCF export, random files against the definition of the format.
 
 mod tables;
 
@@ -17,7 +17,7 @@ use crate::{
     tests::{assert_refused as refused, fixture},
 };
 
-/// A folder that goes away with its value.
+/// A temporary folder, which is removed when this is dropped.
 struct Scratch(TempDir);
 
 impl Scratch {
@@ -31,7 +31,7 @@ impl Scratch {
         path
     }
 
-    /// The tables of `name`, and a .bed of this mode and these calls.
+    /// Writes the tables of `name` and a .bed of this mode and these calls; returns the path of the .bed.
     fn bed(&self, name: &str, [variants, samples]: [usize; 2], mode: u8, calls: &[u8]) -> PathBuf {
         let samples = (0..samples).map(|i| format!("f{}\ti{i}\t0\t0\t0\t-9\n", i % 7));
         self.put(&format!("{name}.fam"), samples.collect::<String>());
@@ -45,7 +45,7 @@ fn size(n: u64) -> usize {
     usize::try_from(n).unwrap()
 }
 
-/// All rows of an array, its chunks read by several threads.
+/// Returns all rows of an array, whose chunks several threads read.
 fn rows(array: &dyn ChunkedArray) -> Vec<u8> {
     let [variants, width] = [0, 1].map(|axis| array.shape()[axis]);
     let height = array.chunk_shape()[0];
@@ -59,7 +59,7 @@ fn rows(array: &dyn ChunkedArray) -> Vec<u8> {
     chunks.collect::<Vec<_>>().concat()
 }
 
-/// Copies of A1 by PLINK's definition, -1 missing.
+/// Returns the copies of A1 by PLINK's definition, -1 for missing calls.
 fn copies_of_a1(bed: &BedFile) -> Vec<i8> {
     let width = size(bed.array().shape()[1]);
     let row = |row: &[u8]| -> Vec<i8> {
@@ -108,7 +108,7 @@ fn codes_count_either_allele() {
     assert_eq!((genotypes.kind(), genotypes.variants(), genotypes.samples()), (GenotypeKind::Plink, 17, 5));
     let [a1, a2] = [1, 0].map(|allele| genotypes.clone().count_allele(allele).unwrap());
     assert_eq!([&genotypes, &a1, &a2].map(Genotypes::counted_allele), [Some(1), Some(1), Some(0)]);
-    // 0 two copies of A1, 1 missing, 2 one of each, 3 two copies of A2.
+    // Code 0 is two copies of A1, 1 a missing call, 2 one copy of each, 3 two copies of A2.
     for (genotypes, codes) in [(&genotypes, [2, 3, 1, 0]), (&a1, [2, 3, 1, 0]), (&a2, [0, 3, 1, 2])] {
         assert_eq!(Form::new(genotypes, false).0, Form::Packed(codes));
     }
@@ -125,7 +125,7 @@ fn bio2zarr_has_the_same_calls_names_and_variants() {
     let bed = BedFile::open(fixture("plink1/biallelic.bed")).unwrap();
     let store = GenotypeStore::open(fixture("biallelic.vcz"), None, MissingChunk::Error).unwrap();
     assert_eq!((bed.n_variants(), bed.n_samples()), (store.n_variants(), store.n_samples()));
-    // bio2zarr stored it as a single chunk.
+    // bio2zarr stored the calls as a single chunk.
     let calls = store.arrays()[0].read_chunk(&[0, 0, 0]).unwrap().bytes;
     let dosage = |call: &[u8]| match (call[0] | call[1]) >= 0x80 {
         true => -1,
@@ -152,7 +152,7 @@ fn plink2_writes_the_same_sample_major() {
     assert!(rows(&**one.array()) == rows(&**other.array()));
 }
 
-/// Sizes around bytes, strips of samples, tiles of variants, and chunks of either order.
+/// [variants, samples] around the sizes of bytes, strips of samples, tiles of variants, and chunks in either order.
 const SIZES: [[usize; 2]; 12] = [
     [1, 1],
     [2, 3],
@@ -172,7 +172,7 @@ const SIZES: [[usize; 2]; 12] = [
 fn both_orders_are_the_matrix() {
     let scratch = Scratch::new();
     for [variants, samples] in SIZES {
-        // The last byte of a row has bits beyond the samples, which stay, or beyond the variants, which nobody sees.
+        // The last byte of a row has padding bits: beyond the samples, they are kept; beyond the variants, they are never read.
         let code = |v: usize, s: usize| philox([5, 6], ((v << 16) | s) as u64)[0].to_le_bytes()[0] & 3;
         let pack = |rows: usize, columns: usize, code: &(dyn Fn(usize, usize) -> u8 + Sync)| -> Vec<u8> {
             let byte = |row, b: usize| (0..4).fold(0, |byte, j| byte | (code(row, 4 * b + j) << (2 * j)));
@@ -238,7 +238,7 @@ fn damaged_beds_are_refused() {
     let numbers = ["3 variants of", "bad.bim", "5 samples of", "bad.fam", "take 9"];
     with(&[0x6c, 0x1b, 1, 0, 0, 0, 0, 0], &[&["too short", "8 bytes"], &numbers[..]].concat());
     with(&[0x6c, 0x1b, 1, 0, 0, 0, 0, 0, 0, 0], &[&["too long", "10 bytes"], &numbers[..]].concat());
-    // Sample-major, the same numbers take 5 bytes.
+    // In sample-major order, the same calls take 5 bytes, 8 with the header.
     with(&[0x6c, 0x1b, 0, 0, 0, 0, 0, 0, 0], &["9 bytes", "take 8"]);
     fs::write(&path, [0x6c, 0x1b, 0, 0, 0, 0, 0, 0]).unwrap();
     BedFile::open(&path).unwrap();
@@ -281,7 +281,7 @@ fn names_of_files() {
         assert_eq!(open(name).unwrap(), path);
     }
     assert!(open("chr1").is_err());
-    // A .bed by another name.
+    // The .bed gets another name.
     fs::rename(&path, scratch.0.path().join("chr1.kept.data")).unwrap();
     assert_eq!(open("chr1.kept.data").unwrap(), scratch.0.path().join("chr1.kept.data"));
     let options = BedOptions {

@@ -1,4 +1,4 @@
-//! Sites of more than two alleles, against the definitions.
+//! Tests of distances at sites of more than two alleles, against the definitions.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ const APART: [SampleMetric; 6] = [
     SampleMetric::IbsOfAlleles,
 ];
 
-/// Calls: of every third variant, of four alleles, of others of two, one of which may be the third; some are missing, or in part.
+/// Returns calls. Every third variant has four alleles, the others two, of which one may be the third allele; some calls are missing or partial.
 fn calls(variants: usize, samples: usize, ploidy: usize) -> Vec<i8> {
     let word = |i: usize| philox([3, 9], i as u64);
     let mut calls = Vec::new();
@@ -43,7 +43,7 @@ fn genotypes(calls: &[i8], variants: usize, samples: usize, ploidy: usize) -> Ge
     Genotypes::new(vec![Arc::new(array)]).unwrap()
 }
 
-/// The difference or likeness of two calls, by copies of each allele.
+/// Returns the difference or similarity of two calls, from the copies of each allele.
 fn term(metric: SampleMetric, x: &[i8], y: &[i8]) -> f64 {
     let copies = |call: &[i8], allele: i8| call.iter().filter(|other| **other == allele).count() as f64;
     let half = |term: &dyn Fn(f64, f64) -> f64| {
@@ -132,7 +132,7 @@ fn different_alleles_differ() {
     }
 }
 
-/// Variants of more than two alleles count where samples carry two alternate ones, of what takes part.
+/// A variant counts as multiallelic if selected samples carry two alternate alleles.
 #[test]
 fn merged_alleles_are_counted() {
     let (variants, samples) = (90, 12);
@@ -148,13 +148,13 @@ fn merged_alleles_are_counted() {
         assert_eq!((expected.multiallelic, &found.matrix), (0, &expected.matrix), "{options:?}");
     }
     assert_eq!(compute(&all.clone().count_allele(2).unwrap(), &plain).multiallelic, 0);
-    // Bands are of dosages.
+    // Bands hold dosages, in which alternate alleles are merged.
     let bands =
         |options: &DistanceOptions| DistanceBands::new(&all, &Device::cpu(), options, 64, &Run::default());
     let error = bands(&plain).unwrap_err().to_string();
     assert!(error.contains("`merge_alleles`") && error.contains("30 of the variants"), "{error}");
     assert_eq!(bands(&plain.merge_alleles(true)).unwrap().multiallelic(), 30);
-    // The nearest are by a matrix of all, then.
+    // The nearest samples then come from the whole matrix.
     let nearest = sample_neighbors(&all, &Device::cpu(), &of(Metric::CityBlock), 3, &Run::default()).unwrap();
     assert_eq!((nearest.bands, nearest.multiallelic, nearest.merged), (None, 30, false));
     let matrix = compute(&all, &of(Metric::CityBlock)).matrix;
@@ -164,7 +164,7 @@ fn merged_alleles_are_counted() {
             .zip(nearest.nearest.distances.row(0))
             .all(|(at, near)| matrix.row(0)[to_usize(*at)] == *near)
     );
-    // Two matrices number their alleles each in a way of its own.
+    // Two stores number their alleles independently.
     let matches: Vec<_> = (0..90).rev().map(|row| (row % 2 == 0).then_some(Match::Same(row))).collect();
     let between =
         distances_between(&all, &biallelic, &matches, &Device::cpu(), &plain, &Run::default()).unwrap();
@@ -187,10 +187,10 @@ fn parts_tell_alleles_apart() {
     }
 }
 
-/// A sample that lacks calls is not nearer for it.
+/// Missing calls do not make a sample nearer.
 #[test]
 fn missing_calls_bring_no_sample_near() {
-    // The second sample is as far from the first as the third is, but lacks half of its calls.
+    // The second sample is as far from the first as the third is, but lacks half of the calls.
     let dosages: Vec<i8> = (0..40).flat_map(|row| [0, if row % 2 == 0 { 1 } else { -1 }, 1, -1]).collect();
     let array = MemoryArray::new("dosages", &dosages, &[40, 4], &[10, 4]).unwrap();
     let genotypes = Genotypes::new(vec![Arc::new(array)]).unwrap();

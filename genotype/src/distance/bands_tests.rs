@@ -1,4 +1,4 @@
-//! Distances in bands, beside those of all samples at once.
+//! Tests of distances in bands, against the distances of all samples at once.
 
 use teatime::{Cancel, Device, Error, Progress, Run, distance::Metric};
 
@@ -22,7 +22,7 @@ fn bits(matrix: &Matrix) -> Vec<u64> {
     matrix.data().iter().map(|x| x.to_bits()).collect()
 }
 
-/// The distances that bands have, and of which samples each is.
+/// Returns the distances that bands give, and the end of each band's samples.
 fn of_bands(genotypes: &Genotypes, options: &DistanceOptions, run: &Run) -> Result<(Distances, Vec<u64>)> {
     let bands = DistanceBands::new(genotypes, &Device::cpu(), options, SIDE, run)?;
     let mut all = distances(genotypes, &Device::cpu(), options, &Run::default())?;
@@ -54,7 +54,7 @@ fn of_bands(genotypes: &Genotypes, options: &DistanceOptions, run: &Run) -> Resu
     Ok((all, ends))
 }
 
-/// The least memory of the host that will do.
+/// Returns the minimum host memory that is enough.
 fn least(genotypes: &Genotypes, options: &DistanceOptions) -> u64 {
     let refused = of_bands(genotypes, options, &within(1000));
     let Err(Error::Budget { minimum, given: true, .. }) = refused else { panic!("{refused:?}") };
@@ -70,7 +70,7 @@ fn bands_are_parts_of_the_matrix() {
         for (dosages, missing) in
             [(&dosages, Missing::Ignore), (&dosages, Missing::Rescale), (&complete, Missing::Ignore)]
         {
-            // A mean already, which is not rescaled.
+            // This metric is a mean already, and a mean is not rescaled.
             let is_mean = metric.het_het().is_some() && missing == Missing::Rescale;
             let missing = if is_mean { Missing::Propagate } else { missing };
             let options =
@@ -111,7 +111,7 @@ fn passes_are_told_and_cancelled() {
         Ok(())
     };
     bands.each(&run, &|tile| [1, 3].contains(&tile), &mut keep).unwrap();
-    // Tile 1 and tile 3 of the five are done.
+    // Tiles 1 and 3 of the five exist already.
     assert_eq!(owners, [0..64, 128..192, 256..300]);
     let mut told = std::mem::take(&mut *told.lock().unwrap());
     told.dedup();
@@ -155,7 +155,7 @@ mod stored {
     }
 
     fn write(path: &Path, metric: SampleMetric, job: &str, run: &Run) -> Result<WrittenBands> {
-        // A sample without calls: its distances are NaN.
+        // One sample has no calls, so its distances are NaN.
         let mut dosages = dosages(150, to_usize(SAMPLES));
         dosages.iter_mut().skip(100).step_by(to_usize(SAMPLES)).for_each(|x| *x = -1);
         let options = DistanceOptions { metric, ..DistanceOptions::default() };
@@ -199,7 +199,7 @@ mod stored {
         assert!(narrow.bands > 2 && narrow.undefined == 330, "{narrow:?}");
         let expected = files(&path("whole"));
         assert!(files(&path("narrow")) == expected);
-        // A file that is gone is made again, and nothing else.
+        // A removed file is written again, and no other file.
         for gone in ["distance/4.1", "distance/1.4", "shared_variants/0.0"] {
             fs::remove_file(path("narrow").join(gone)).unwrap();
             let again = write(&path("narrow"), IBS, "job", &within(1 << 30)).unwrap();
@@ -207,12 +207,12 @@ mod stored {
             assert!(files(&path("narrow")) == expected, "{gone}");
         }
         assert_eq!(write(&path("narrow"), IBS, "job", &within(1 << 30)).unwrap().bands, 0);
-        // The values are those of the whole matrix.
+        // The values equal those of the whole matrix.
         let array = ZarrArray::open(path("whole"), "distance", MissingChunk::Error).unwrap();
         let above: Vec<u64> = bytemuck::pod_collect_to_vec(&array.read_chunk(&[1, 4]).unwrap().bytes);
         let below: Vec<u64> = bytemuck::pod_collect_to_vec(&array.read_chunk(&[4, 1]).unwrap().bytes);
         assert!((0..64).all(|i| (0..64).all(|j| above[i * 64 + j] == below[j * 64 + i])));
-        // Anything else that is there stays.
+        // Any other existing output is kept.
         let error = write(&path("narrow"), IBS, "other", &Run::default()).unwrap_err();
         assert!(error.to_string().contains("is of another job"), "{error}");
         let error = write(&path("narrow"), SampleMetric::Of(Metric::Hamming), "job", &Run::default());
@@ -224,7 +224,7 @@ mod stored {
         assert!(error.contains("mine: is there, and has no array `distance`"), "{error}");
     }
 
-    /// A process that is killed while it writes, several times, and another that goes on.
+    /// A process is killed several times while it writes, and another process resumes.
     #[test]
     fn a_killed_process_is_taken_up() {
         const CHILD: &str = "TEATIME_TEST_KILLED_BANDS";
@@ -255,7 +255,7 @@ mod stored {
         assert!(files(&killed) != files(&whole));
         let attributes = fs::read_to_string(killed.join("distance/.zattrs")).unwrap();
         assert!(attributes.contains("incomplete"), "{attributes}");
-        // As a process leaves it that is killed while it writes the group.
+        // A process that is killed while it writes the group leaves this file.
         fs::write(killed.join("..zgroup.1-0.partial"), "{").unwrap();
         let last = write(&killed, IBS, "job", &within(1 << 30)).unwrap();
         assert!(last.found > 0 && last.undefined == 330, "{last:?}");

@@ -1,4 +1,4 @@
-//! Distances between the samples of two stores, beside those of one store that has the samples of both.
+//! Tests of distances between the samples of two stores, against those of one store that has the samples of both.
 
 use teatime::{Cancel, DeviceOptions, distance::Metric};
 
@@ -11,23 +11,23 @@ use crate::{
     tests::{dosages, memory},
 };
 
-/// Dosages of some samples, and of others, and which variants are the same.
+/// Dosages of the samples of two sides, and which variants of the sides match.
 struct Case {
     sides: [Vec<i8>; 2],
     samples: [usize; 2],
     matches: Vec<Option<Match>>,
-    /// Dosages of the samples of both at the variants that both have, in the order of the first.
+    /// Dosages of the samples of both sides at the shared variants, in the order of the first side.
     joint: Vec<i8>,
 }
 
 impl Case {
-    /// One in five of the variants is not in the second, one in seven not in the first; one in four is turned round in the second,
-    /// where some are one place further. `turn` says what a dosage becomes there.
+    /// Makes a case. One in five variants is not in the second side, one in seven not in the first. One in four has swapped alleles in the second
+    /// side, where some are one place later; `turn` swaps the alleles of a dosage.
     fn new(variants: usize, samples: [usize; 2], turn: impl Fn(i8) -> i8) -> Self {
         Self::of(&dosages(variants, samples[0] + samples[1]), samples, turn)
     }
 
-    /// [`new`](Self::new) with these dosages of the samples of both.
+    /// Makes the case of [`new`](Self::new) from these dosages of the samples of both sides.
     fn of(all: &[i8], samples: [usize; 2], turn: impl Fn(i8) -> i8) -> Self {
         let rows: Vec<&[i8]> = all.chunks(samples[0] + samples[1]).collect();
         let variants = rows.len();
@@ -50,7 +50,7 @@ impl Case {
         Self { sides: [first, second], samples, matches, joint }
     }
 
-    /// Genotypes of each side and of both together: `store` makes them of dosages, the number of samples, and a number of its own.
+    /// Returns the genotypes of each side and of both together. `store` makes them from dosages, the number of samples, and an index from 0 to 2.
     fn stores(&self, store: impl Fn(&[i8], u64, usize) -> Genotypes) -> [Genotypes; 3] {
         let [n, others] = self.samples;
         [(&self.sides[0], n), (&self.sides[1], others), (&self.joint, n + others)]
@@ -81,7 +81,7 @@ impl Case {
         sample_neighbors_between(&stores[0], &stores[1], &self.matches, &Device::cpu(), options, k, run)
     }
 
-    /// Checks that `same` holds for all entries, beside those of the distances of both together.
+    /// Checks that `same` holds for each distance and its equal among the distances of both sides together.
     fn check(
         &self,
         stores: &[Genotypes; 3],
@@ -114,7 +114,7 @@ fn closely(actual: f64, expected: f64) -> bool {
     (actual - expected).abs() <= 2e-5 * expected.abs().max(1.0) || actual.is_nan() && expected.is_nan()
 }
 
-/// Dosages, in chunks of their own for each side.
+/// Returns genotypes, with a different chunk shape for each side.
 fn chunked(dosages: &[i8], samples: u64, number: usize) -> Genotypes {
     let chunk = [[100, 25], [37, 64], [500, 500]][number];
     memory(dosages, &[dosages.len() as u64 / samples, samples], &chunk)
@@ -127,7 +127,7 @@ fn the_block_of_one_store() {
         let stores = case.stores(chunked);
         for metric in METRICS {
             for missing in [Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero, Missing::Propagate] {
-                // A mean already, which is not rescaled.
+                // This metric is a mean already, and a mean is not rescaled.
                 if metric.het_het().is_some() && matches!(missing, Missing::Rescale | Missing::RescaleOrZero)
                 {
                     continue;
@@ -136,7 +136,7 @@ fn the_block_of_one_store() {
             }
         }
     }
-    // Filters are by the samples of both, and without missing calls nothing is counted.
+    // Filters use the samples of both sides; without missing calls, shared variants are not counted.
     let (filtered, whole) = (Case::new(500, [40, 30], |x| 2 - x), dosages(300, 50));
     let whole = Case::of(&whole.iter().map(|&x| x.max(0)).collect::<Vec<_>>(), [20, 30], |x| 2 - x);
     let filter = VariantFilter { min_maf: 0.3, max_missing: 0.03 };
@@ -148,7 +148,7 @@ fn the_block_of_one_store() {
     }
 }
 
-/// Whatever the chunks, the threads and the memory.
+/// Results stay the same to the bit for any chunks, threads and memory.
 #[test]
 fn chunks_threads_and_budgets_change_no_bit() {
     let case = Case::new(1300, [33, 70], |x| 2 - x);
@@ -179,7 +179,7 @@ fn chunks_threads_and_budgets_change_no_bit() {
     }
 }
 
-/// A panel holds all of these variants for few samples, but only some of them for many.
+/// A panel holds all variants of a side with few samples, but only some variants of a side with many.
 #[test]
 fn panels_of_different_lengths() {
     for (samples, metric) in [([1, 2500], Metric::CityBlock), ([2500, 1], Metric::Chebyshev)] {
@@ -209,7 +209,7 @@ fn panels_of_different_lengths() {
     }
 }
 
-/// Tries other metrics, other ploidies, dosages that are held otherwise, and two stores of different kinds.
+/// Tries other metrics, ploidies and forms of dosages, and two stores of different kinds.
 #[test]
 fn other_metrics_and_dosages() {
     let as_calls = |ploidy: usize| {
@@ -259,7 +259,7 @@ fn other_metrics_and_dosages() {
     }
 }
 
-/// The file and the store are of the same samples.
+/// The .bed file and the store have the same samples.
 #[cfg(feature = "zarr")]
 #[test]
 fn a_bed_and_a_store() {
@@ -280,7 +280,7 @@ fn a_bed_and_a_store() {
     }
 }
 
-/// The variants are few, so that many distances are equal.
+/// There are few variants, so that many distances are equal.
 #[test]
 fn the_nearest_are_what_a_sort_says() {
     for metric in

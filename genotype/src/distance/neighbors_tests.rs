@@ -1,4 +1,4 @@
-//! The nearest samples, beside a sort of all distances.
+//! Tests of the nearest samples, against a sort of all distances.
 
 use std::sync::{
     Arc,
@@ -19,14 +19,14 @@ fn genotypes(dosages: &[i8]) -> Genotypes {
     memory(dosages, &[dosages.len() as u64 / SAMPLES, SAMPLES], &[100, 25])
 }
 
-/// The least memory that does.
+/// Returns the minimum memory that is enough.
 fn least(genotypes: &Genotypes, options: &DistanceOptions, k: usize) -> u64 {
     let refused = sample_neighbors(genotypes, &Device::cpu(), options, k, &within(1000));
     let Err(Error::Budget { minimum, given: true, .. }) = refused else { panic!("{refused:?}") };
     minimum
 }
 
-/// Checks that the neighbors are those of a stable sort of the distances, to the last bit. Returns the number of bands that these came in.
+/// Checks that the neighbors are those of a stable sort of the distances, to the last bit. Returns the number of bands they were computed in.
 fn check(genotypes: &Genotypes, options: &DistanceOptions, k: usize, run: &Run) -> Option<u32> {
     let all = distances(genotypes, &Device::cpu(), options, &Run::default()).unwrap();
     let found = sample_neighbors(genotypes, &Device::cpu(), options, k, run).unwrap();
@@ -51,11 +51,11 @@ fn check(genotypes: &Genotypes, options: &DistanceOptions, k: usize, run: &Run) 
     found.bands
 }
 
-/// The variants are few, so that many distances are equal, or NaN.
+/// There are few variants, so that many distances are equal or NaN.
 #[test]
 fn is_what_a_sort_says() {
     let mut dosages = dosages(12, to_usize(SAMPLES));
-    // A sample without calls.
+    // One sample has no calls.
     dosages.iter_mut().skip(70).step_by(to_usize(SAMPLES)).for_each(|x| *x = -1);
     let complete: Vec<i8> = dosages.iter().map(|&x| x.max(0)).collect();
     let whole = [Metric::Canberra, Metric::RussellRao].map(|metric| (SampleMetric::Of(metric), false));
@@ -66,7 +66,7 @@ fn is_what_a_sort_says() {
             (&dosages, Missing::Propagate),
             (&complete, Missing::Ignore),
         ] {
-            // A mean already, which is not rescaled.
+            // This metric is a mean already, and a mean is not rescaled.
             if metric.het_het().is_some() && missing == Missing::Rescale {
                 continue;
             }
@@ -130,7 +130,7 @@ fn bad_input_is_named() {
     );
 }
 
-/// Three samples, the first two alike.
+/// There are three samples, and the first two are equal.
 #[test]
 fn files() {
     let (scratch, dosages) = (tempfile::tempdir().unwrap(), [0i8, 0, 2, 1, 1, 1]);
@@ -157,7 +157,7 @@ fn files() {
     assert!(!path("y.tsv").exists() && !path("y.npy").exists());
 }
 
-/// In several chunks.
+/// Writes neighbors to a store in several chunks.
 #[cfg(feature = "zarr")]
 #[test]
 fn stores() {
@@ -180,7 +180,7 @@ fn stores() {
         assert_eq!((array.shape(), array.dimension_names()), (&[n as u64, k as u64][..], &axes[..]));
     }
     assert_eq!(of_neighbors.dtype(), teatime::StoredType::I64);
-    // So that xarray does not take number 0 for a missing one.
+    // There is no fill value, so that xarray does not take index 0 for a missing value.
     let metadata = std::fs::read_to_string(path.join("neighbor/.zarray")).unwrap();
     assert!(metadata.contains(r#""fill_value":null"#), "{metadata}");
     let rows = to_usize(of_neighbors.chunk_shape()[0]);

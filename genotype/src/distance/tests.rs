@@ -1,4 +1,4 @@
-//! Distances of samples against their definitions, and the promises.
+//! Tests of distances of samples against their definitions, and of the documented guarantees.
 
 use teatime::{
     Device, Error, Run, Tensor,
@@ -29,7 +29,7 @@ fn compute(genotypes: &Genotypes, options: &DistanceOptions) -> Result<Distances
     distances(genotypes, &Device::cpu(), options, &Run::default())
 }
 
-/// By the definitions, over the variants called in both; below 0 is missing.
+/// Computes a distance by its definition over the variants called in both samples; negative values are missing.
 fn oracle(metric: SampleMetric, pairs: &[[f64; 2]], ploidy: f64) -> f64 {
     let n = pairs.len() as f64;
     let sum = |term: &dyn Fn(f64, f64) -> f64| pairs.iter().map(|[x, y]| term(*x, *y)).sum::<f64>();
@@ -85,7 +85,7 @@ fn matches_the_definitions() {
             let genotypes = memory(dosages, &[variants as u64, samples as u64], &[100, 25]);
             let result = compute(&genotypes, &options(metric)).unwrap();
             assert_matches(&result, dosages, 2.0);
-            // Each shares all variants with each where no call is missing, which no count says.
+            // Without missing calls, all samples share all variants, so `shared` is None.
             let is_complete = !dosages.contains(&-1);
             assert_eq!(result.shared.is_none(), is_complete);
             let mut own = (0..samples).map(|j| result.matrix.row(j)[j]);
@@ -99,7 +99,7 @@ fn matches_the_definitions() {
     }
 }
 
-/// Calls of one allele, and identity by state of bytes and f32.
+/// Tests calls of one allele, and identity by state of dosages in bytes and f32.
 #[test]
 fn other_ploidies_and_forms() {
     let dosages = dosages(300, 20);
@@ -125,7 +125,7 @@ fn other_ploidies_and_forms() {
     assert!(compute(&memory(&complete, &[300, 20], &[100, 20]), &ibs).unwrap().shared.is_none());
 }
 
-/// Metrics that are not made of whole numbers, and dosages that are held in bytes or f32.
+/// Tests metrics whose sums are not whole numbers, and dosages in bytes or f32.
 #[test]
 fn other_metrics_and_dosages() {
     let metrics =
@@ -137,7 +137,7 @@ fn other_metrics_and_dosages() {
     let fractions: Vec<f32> =
         dosages.iter().map(|&x| if x < 0 { f32::NAN } else { f32::from(x) * 0.75 }).collect();
     let [v, s] = [variants as u64, samples as u64];
-    // Two bits, bytes of three alleles a call, and f32.
+    // The forms are two bits, bytes of triploid calls, and f32.
     let forms = [
         (memory(&dosages, &[v, s], &[100, 25]), 1.0f32),
         (memory(&calls, &[v, s, 3], &[100, 25, 3]), 1.0),
@@ -210,7 +210,7 @@ fn trees_count_in_the_budget() {
     assert!(least(Some(Linkage::Average)) >= least(None) + 4 * 200 * 200);
 }
 
-/// The distances that plink 1.9 computes of the same file.
+/// Compares with the distances that plink 1.9 computes from the same file.
 #[test]
 fn plinks_distances() {
     let genotypes = crate::bed::BedFile::open(fixture("plink1/biallelic.bed")).unwrap().genotypes().unwrap();
@@ -247,7 +247,7 @@ fn bad_input_is_named() {
     }
     let tree = Some(Linkage::Average);
     let of_products = DistanceOptions { tree, ..options(SampleMetric::Of(Metric::InnerProduct)) };
-    // Before anything is read.
+    // The error occurs before anything is read.
     fails(&memory(&[3i8; 720], &[60, 12], &[20, 12]), &of_products, "`tree`: inner_product is a similarity");
     let propagated =
         DistanceOptions { tree, missing: Some(Missing::Propagate), ..DistanceOptions::default() };
@@ -265,7 +265,7 @@ fn bad_input_is_named() {
             fails(&memory(&good, &[60, 12], &[20, 12]), &options, "of ibs: it is a mean already");
         }
     }
-    // Whatever computes it.
+    // Every function that computes the metric refuses these dosages.
     let ibs = options(SampleMetric::IbsOfAlleles);
     let fail = |genotypes: &Genotypes, words: &str| {
         fails(genotypes, &ibs, words);
@@ -312,7 +312,7 @@ fn files() {
     assert!(matches!(result.write_plink(path("no/x.dist"), number), Err(Error::Io { .. })));
 }
 
-/// Sums over parts of the variants merge to what distances of all are: of whole numbers to the same bits.
+/// Sums over parts of the variants merge to the distances over all variants; sums of whole numbers do so to the bit.
 #[test]
 fn parts_merge() {
     let genotypes = memory(&dosages(150, 13), &[150, 13], &[40, 5]);

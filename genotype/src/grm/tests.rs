@@ -1,4 +1,4 @@
-//! Relationship matrices against their definitions in f64, and the promises.
+//! Tests of relationship matrices against their definitions in f64, and of the documented guarantees.
 
 use tempfile::TempDir;
 
@@ -22,7 +22,7 @@ fn every() -> impl Iterator<Item = GrmOptions> {
     })
 }
 
-/// The relationships and the numbers of variants as the definitions have them, pair by pair; below 0 is missing.
+/// Returns the relationships and the numbers of variants by the definitions, pair by pair; negative dosages are missing.
 fn oracle(dosages: &[f64], samples: usize, ploidy: f64, options: &GrmOptions) -> (Vec<f64>, Vec<f64>) {
     let gcta = options.method == GrmMethod::Gcta;
     let (mut over, mut under) = (vec![0.0; samples * samples], vec![0.0; samples * samples]);
@@ -97,7 +97,7 @@ fn matches_the_definitions() {
 
 #[test]
 fn blocks_without_missing_calls_count_for_every_pair() {
-    // Two blocks of 4,096 variants and one of 100: complete, with one missing call, with nobody called at one variant.
+    // The first block of 4,096 variants is complete, the second has one missing call, and the third, of 100 variants, has a variant without calls.
     let mut dosages: Vec<i8> = dosages(8292, 6).into_iter().map(|x| x.max(0)).collect();
     dosages[5000 * 6 + 2] = -1;
     dosages[8250 * 6..8251 * 6].fill(-1);
@@ -105,7 +105,7 @@ fn blocks_without_missing_calls_count_for_every_pair() {
         let grm = compute(&memory(&dosages, &[8292, 6], &[1000, 6]), &options).unwrap();
         assert_matches(&grm, &wide(&dosages), 2.0, &options);
     }
-    // And without a missing call the rules for them are the same to the bit.
+    // Without missing calls, both rules for them give the same bits.
     let complete: Vec<i8> = dosages.into_iter().map(|x| x.max(0)).collect();
     for method in METHODS {
         let [pairwise, mean] = MISSING.map(|missing| {
@@ -129,7 +129,7 @@ fn chunks_threads_types_and_budgets_change_no_bit() {
 
 #[test]
 fn pairs_that_share_nothing_are_nan() {
-    // Samples 0 and 1 are never called together; nobody calls sample 5; 3 and 4 share only what does not vary.
+    // Samples 0 and 1 are never called together; sample 5 has no calls; samples 3 and 4 share only variants that do not vary.
     let mut rows = dosages(60, 6).into_iter().map(|x| x.max(0)).collect::<Vec<i8>>();
     for (i, row) in rows.chunks_mut(6).enumerate() {
         row[i % 2] = -1;
@@ -201,7 +201,7 @@ fn bad_input_is_named() {
     }
 }
 
-/// The names of what a folder holds, in order.
+/// Returns the sorted names of the entries of a folder.
 fn names(folder: &TempDir) -> Vec<String> {
     let entries = std::fs::read_dir(folder.path()).unwrap();
     let mut names: Vec<_> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();

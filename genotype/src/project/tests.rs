@@ -1,4 +1,4 @@
-//! Projections against sums in f64, against the reference's own PCA, and against other tools.
+//! Tests of projections against sums in f64, the reference's own PCA, and other tools.
 
 mod refused;
 
@@ -30,7 +30,7 @@ fn rows(values: &[i8], samples: usize) -> Genotypes {
 struct Fit {
     pca: Pca,
     reference: ReferenceLoadings,
-    /// Each variant of the genotypes as the reference's own.
+    /// The match of each variant of the genotypes with the reference's variants.
     matches: Vec<Option<Match>>,
 }
 
@@ -56,7 +56,7 @@ fn run_on_cpu(
     project(genotypes, &Device::cpu(), reference, matches, ProjectMethod::Mean, &Run::default())
 }
 
-/// The number of the matched variants that each sample has a call of.
+/// Returns, for each sample, the number of matched variants that it has a call of.
 fn called(dosages: &[i8], samples: usize, matches: &[Option<Match>]) -> Vec<u64> {
     let rows: Vec<&[i8]> = dosages.chunks(samples).zip(matches).filter_map(|(r, m)| m.map(|_| r)).collect();
     (0..samples).map(|i| rows.iter().filter(|row| row[i] >= 0).count() as u64).collect()
@@ -76,7 +76,7 @@ fn assert_close(actual: &[f64], expected: &[f64], tolerance: f64) {
 
 #[test]
 fn the_references_samples_get_their_scores_back() {
-    // More variants than one canonical block.
+    // There are more variants than one canonical block has.
     let dosages = dosages(5000, 31);
     let genotypes = rows(&dosages, 31);
     for scaler in SCALERS {
@@ -119,7 +119,7 @@ fn chunks_threads_types_and_budgets_change_no_bit() {
     }
 }
 
-/// In whole numbers, nothing depends on how the variants are written down.
+/// Sums are in whole numbers, so the order of variants and swapped alleles do not change results.
 #[test]
 fn order_and_swaps_of_variants_change_no_bit() {
     let samples = 33;
@@ -158,7 +158,7 @@ fn least_squares_of_all_calls_are_the_sums() {
         });
         assert_eq!(score_bits(&mean)[K..], score_bits(&least_squares)[K..], "{scaler:?}");
         assert!((0..K).all(|j| mean.scores.row(0)[j] != least_squares.scores.row(0)[j]), "{scaler:?}");
-        // Nobody has all calls once a variant is absent.
+        // If a variant is absent, no sample has all calls.
         let mut absent = matches.clone();
         absent[11] = None;
         let [mean, least_squares] = METHODS.map(|method| {
@@ -169,7 +169,7 @@ fn least_squares_of_all_calls_are_the_sums() {
     }
 }
 
-/// The sums of a sample that has all calls are its least squares for orthonormal loadings only.
+/// The sums of a sample with all calls equal its least-squares scores only if loadings are orthonormal.
 #[test]
 fn least_squares_of_loadings_that_are_not_orthonormal() {
     let mut reference = ReferenceLoadings::new(Scaler::Patterson, 2, 1).unwrap();
@@ -177,7 +177,7 @@ fn least_squares_of_loadings_that_are_not_orthonormal() {
     let (matches, run) = ([0, 1].map(|row| Some(Match::Same(row))), Run::default());
     let (new, method) = (rows(&[2, 0], 1), ProjectMethod::LeastSquares);
     let projection = project(&new, &Device::cpu(), &reference, &matches, method, &run).unwrap();
-    // z = 2 and -2.
+    // The standardised dosages are 2 and -2.
     let expected = (0.5 * 2.0 - 0.25 * 2.0) / (0.5 * 0.5 + 0.25 * 0.25);
     assert_close(projection.scores.data(), &[expected], 1e-7);
 }
@@ -185,7 +185,7 @@ fn least_squares_of_loadings_that_are_not_orthonormal() {
 #[test]
 fn what_calls_do_not_determine_is_nan() {
     let mut reference = ReferenceLoadings::new(Scaler::Patterson, 2, 3).unwrap();
-    // The third component is beyond the rank. The last two variants do not tell the first two apart.
+    // The third component is beyond the rank. The first and the last variant have parallel loadings, which do not determine two components.
     for loadings in [[0.6, 0.8, 0.0], [-0.8, 0.6, 0.0], [0.3, 0.4, 0.0]] {
         reference.push(0.5, 1.0, 0.5, &loadings).unwrap();
     }
@@ -195,7 +195,7 @@ fn what_calls_do_not_determine_is_nan() {
     let least_squares = ProjectMethod::LeastSquares;
     let projection = project(&new, &Device::cpu(), &reference, &matches, least_squares, &run).unwrap();
     assert_eq!((projection.undetermined, &projection.called[..]), (3, &[2, 1, 2, 0][..]));
-    // z = -2 and 2 of orthogonal loadings.
+    // The standardised dosages are -2 and 2, and the loadings are orthogonal.
     assert_close(projection.scores.row(0), &[-2.0 * 0.6 - 2.0 * 0.8, -2.0 * 0.8 + 2.0 * 0.6, 0.0], 1e-7);
     assert!(projection.scores.data()[3..].iter().all(|score| score.is_nan()), "{:?}", projection.scores);
     let mean = project(&new, &Device::cpu(), &reference, &matches, ProjectMethod::Mean, &run).unwrap();
@@ -233,10 +233,10 @@ fn the_stated_minimum_is_enough() {
         assert!(minimum > reference.bytes());
         assert!(matches!(with(minimum - 1), Err(Error::Budget { .. })));
         with(minimum).unwrap();
-        // Packed rows and sums.
+        // The peak covers packed rows and sums.
         let (packed, peak) = ((variants * samples / 4) as u64, device.peak_bytes());
         assert!((packed..minimum).contains(&peak), "{peak} of {minimum}");
-        // No rows of f32.
+        // The mean method holds no rows of f32.
         assert!(method == ProjectMethod::LeastSquares || peak < 16 * packed, "{peak}");
     }
 }
@@ -246,7 +246,7 @@ mod goldens {
     use super::*;
     use crate::tests::{fixture, stored};
 
-    /// The projection of `SET_new` onto `SET_reference` over `divisor`, against a table of the same up to signs.
+    /// Compares the projection of `SET_new` onto `SET_reference`, divided by `divisor`, with a table, up to signs.
     fn assert_projects(set: &str, scaler: Scaler, divisor: f64, golden: &str) {
         let [old, new] =
             ["reference", "new"].map(|part| stored("projection.zarr", Some(&format!("{set}_{part}"))));

@@ -1,4 +1,4 @@
-//! Genotypes packed on the host while they are copied, whatever the chunks, against what the definition says.
+//! Tests of packing on the host while genotypes are copied, for any chunks, against the definition.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use teatime::{
 use super::*;
 use crate::{GenotypeKind, Scaler, VariantFilter, counts::CallCounts, scaler::ScaleRule};
 
-/// Any of these values.
+/// Returns `len` random values out of `kinds`.
 fn values(kinds: &[i8], len: u64) -> Vec<i8> {
     (0..len).map(|i| kinds[philox([11, 3], i)[0] as usize % kinds.len()]).collect()
 }
@@ -23,7 +23,7 @@ fn genotypes<T: Storable>(parts: &[(&[T], &[u64], &[u64])]) -> Genotypes {
     Genotypes::new(parts.iter().map(array).collect()).unwrap()
 }
 
-/// Form, words of all panels, [mean, scale] of all variants, sum and count of each by their hash.
+/// The form, the words of all panels, the bits of each variant's [mean, scale], and a digest of each variant's sum and count.
 type Packed = (Form, Vec<u32>, Vec<u32>, u64);
 
 fn packed(genotypes: &Genotypes, device: &Device) -> Result<Packed> {
@@ -44,7 +44,7 @@ fn packed(genotypes: &Genotypes, device: &Device) -> Result<Packed> {
     Ok((reader.form, words, factors, counts.digest()))
 }
 
-/// The words of the codes of all calls.
+/// Returns the words that hold the codes of all calls.
 fn words(kind: GenotypeKind, values: &[i8], samples: u64) -> Vec<u32> {
     let alternate = |allele: i8| u8::from(allele > 0);
     let code = |call: &[i8]| match (kind, call) {
@@ -108,7 +108,7 @@ fn any_chunks_give_the_same() {
     }
 }
 
-/// Arrays of other chunks each, some of which cut what shares a byte.
+/// Appended arrays have different chunks, some of which split the calls that share a byte.
 #[test]
 fn appended_arrays_of_any_chunks() {
     let device = Device::cpu();
@@ -121,7 +121,7 @@ fn appended_arrays_of_any_chunks() {
     }
 }
 
-/// Calls whose alleles lie in two chunks, or beside padding, also in rows longer than what is put together at a time.
+/// Alleles of a call may lie in two chunks or next to padding, also in rows longer than one step assembles.
 #[test]
 fn cut_calls_are_put_together() {
     for (rows, samples, chunks) in [
@@ -137,7 +137,7 @@ fn cut_calls_are_put_together() {
     }
 }
 
-/// The first bad value by variant and sample, and in the same words, whether runs are packed alone or rows put together.
+/// The error names the first bad value by variant and sample, in the same words whether packing is direct or assembles rows first.
 #[test]
 fn the_first_bad_value_is_named() {
     let device = Device::cpu();

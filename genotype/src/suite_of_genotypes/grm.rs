@@ -1,4 +1,4 @@
-//! Relationship matrices.
+//! Relationship matrices on every device.
 
 use teatime::{Backend, Budget, Device, Error, MemoryKind, Run, Tensor, device_tests, openings::cpu};
 
@@ -13,7 +13,7 @@ device_tests! {
     relationships,
 }
 
-/// One in eleven missing.
+/// Returns dosages, one in eleven of them missing.
 fn dosages(variants: u64, samples: u64) -> Vec<i8> {
     random_dosages(7, 11, variants as usize, samples as usize)
 }
@@ -38,7 +38,7 @@ fn called_or_not(device: &Device) {
     }
 }
 
-/// Sums leave a device and come back.
+/// Sums are exported from a device and imported again.
 fn parts(device: &Device) {
     let (genotypes, options, run) = (genotypes(4200, 70), GrmOptions::default(), Run::default());
     let wanted = Wanted::default().grm(&options);
@@ -50,7 +50,7 @@ fn parts(device: &Device) {
     assert_eq!((ours.matrix, ours.shared, ours.digest), (whole.matrix, whole.shared, whole.digest));
 }
 
-/// The definitions are tested on the cpu device; here, that other devices agree with it.
+/// The cpu device is tested against the definitions elsewhere; this test compares other devices with it.
 fn relationships(device: &Device) {
     for (variants, samples) in [(3, 3), (40, 2), (300, 33), (4100, 20), (256, 70)] {
         let genotypes = genotypes(variants, samples);
@@ -62,7 +62,7 @@ fn relationships(device: &Device) {
                 assert_eq!((ours.digest, ours.counts), (reference.digest, reference.counts));
                 assert!(ours.shared == reference.shared, "{options:?}: counts are exact");
                 for (at, (a, b)) in ours.matrix.data().iter().zip(reference.matrix.data()).enumerate() {
-                    // Up to 4,096 terms of a sum one after the other in f32.
+                    // A sum has up to 4,096 terms, which are added in f32 one after another.
                     let same = (a - b).abs() < 1e-5 * (1.0 + b.abs()) || a.is_nan() && b.is_nan();
                     assert!(same, "{options:?} {variants} {samples}, entry {at}: {a} and {b}");
                 }

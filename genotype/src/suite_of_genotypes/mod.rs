@@ -1,5 +1,4 @@
-//! Results of genotypes on every device: the same tests against the same f64 oracles. In bundles for other machines, the program
-//! of these tests has this module's name.
+//! Tests of genotypes on every device against the same f64 oracles. In bundles for other machines, the test program has this module's name.
 
 mod grm;
 mod project;

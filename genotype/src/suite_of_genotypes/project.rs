@@ -1,4 +1,4 @@
-//! Projections on every device, against sums in f64.
+//! Tests of projections on every device, against sums in f64.
 
 use teatime::{Device, Run, random::philox};
 
@@ -19,7 +19,7 @@ struct Row {
     loadings: Vec<f64>,
 }
 
-/// New samples, and a reference that has some of their variants, in another order, and a few that they have not.
+/// New samples, and a reference that has some of their variants in another order, and a few more.
 struct Case {
     dosages: Vec<i8>,
     shape: [usize; 2],
@@ -31,7 +31,7 @@ struct Case {
 }
 
 impl Case {
-    /// With one call in 100 `missing`.
+    /// Makes a case in which `missing` of 100 calls are missing.
     fn new([variants, samples, k]: [usize; 3], missing: u32, ploidy: u64, scaler: Scaler) -> Self {
         let word = |seed: u32, i: usize| philox([7, seed], i as u64)[0] >> 8;
         let alleles = ploidy as f64;
@@ -43,7 +43,7 @@ impl Case {
         let row = |i: usize| {
             let frequency = 0.05 + f64::from(word(1, i) % 90) / 100.0;
             let scale = (2.0 * frequency * (1.0 - frequency)).sqrt();
-            // As devices have them.
+            // The loadings are rounded to f32, as on devices.
             let loading = |j| f64::from((f64::from(word(2, i * k + j) % 2000) / 1000.0 - 1.0) as f32);
             let loadings: Vec<f64> = (0..k).map(loading).collect();
             let shift = if scaler == Scaler::None { 0.0 } else { alleles * frequency };
@@ -75,7 +75,7 @@ impl Case {
         project(&genotypes, device, &self.reference, &self.matches, method, &Run::default()).unwrap()
     }
 
-    /// A sample's terms: the loadings, and the standardised dosage if it is called.
+    /// Returns a sample's terms: the loadings, and the standardised dosage if the call is not missing.
     fn terms(&self, sample: usize) -> impl Iterator<Item = (&Row, Option<f64>)> {
         let dosages = self.dosages.chunks(self.shape[1]).map(move |row| row[sample]);
         let found = dosages.zip(&self.matches).filter_map(|(g, found)| Some((g, (*found)?)));
@@ -93,8 +93,8 @@ impl Case {
         (0..self.shape[1]).map(|s| self.terms(s).filter(|(_, z)| z.is_some()).count() as u64).collect()
     }
 
-    /// Asserts that these are the sums of the formula, to `tolerance` of the sum of the magnitudes of the terms, and if they are
-    /// `packed` to what rounding the terms of a variant may add.
+    /// Asserts that scores are the sums of the formula, within `tolerance` of the terms' summed magnitudes, plus, if dosages are `packed`, the bound
+    /// of rounding the terms of a variant.
     fn assert_sums(&self, projection: &Projection, tolerance: f64, packed: bool) {
         let weight = |row: &Row, j: usize| {
             let farthest = [1.0, row.mean, 2.0 - row.mean, 2.0 - row.shift].into_iter().fold(0.0, f64::max);
@@ -109,7 +109,7 @@ impl Case {
                     let term = row.loadings[j] * z.unwrap_or((row.mean - row.shift) / row.scale);
                     sum += term;
                     size += term.abs();
-                    // Two alleles and a constant, half a unit each.
+                    // Two alleles and a constant are rounded, by half a unit each.
                     rounding += 1.5 * largest[j] / f64::from(1 << 30);
                 }
                 let off = (score - sum).abs();
@@ -119,12 +119,12 @@ impl Case {
         }
     }
 
-    /// Asserts that residuals are orthogonal to loadings, which is what makes them least: to `tolerance` of the magnitudes.
+    /// Asserts that residuals are orthogonal to loadings, as least squares require, within `tolerance` of the magnitudes.
     fn assert_least_squares(&self, projection: &Projection, tolerance: f64) {
         let called = self.called();
         let mut undetermined = 0;
         for (sample, scores) in projection.scores.data().chunks(self.k).enumerate() {
-            // With loadings at random, as many calls as components are enough.
+            // Since loadings are random, the scores are determined by as many calls as there are components.
             if called[sample] < self.k as u64 {
                 assert!(scores.iter().all(|score| score.is_nan()), "{sample}: {scores:?}");
                 undetermined += 1;
@@ -146,11 +146,11 @@ impl Case {
     }
 }
 
-/// Calls in a hundred that are missing, and how dosages are scaled.
+/// The percentage of missing calls, and how dosages are scaled.
 const CALLS: [(u32, Scaler); 5] =
     [(0, Scaler::Binom2), (0, Scaler::None), (1, Scaler::Binom2), (50, Scaler::None), (99, Scaler::Binom2)];
 
-/// For numbers of samples and components around tiles and groups of columns.
+/// [variants, samples, components] around the sizes of tiles and groups of columns.
 const SIZES: [[usize; 3]; 6] =
     [[1, 1, 1], [3, 5, 2], [300, 33, 10], [520, 130, 17], [90, 64, 33], [4100, 3, 2]];
 

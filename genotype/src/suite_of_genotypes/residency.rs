@@ -1,5 +1,4 @@
-//! The store, the host's memory and the device give the same bits, on every device, of an array and of rows selected
-//! from a longer one.
+//! Tests that genotypes in the store, in host memory and on the device give the same bits.
 
 use std::{ops::Range, sync::OnceLock};
 
@@ -14,13 +13,13 @@ device_tests! { ; residency_changes_no_bit }
 
 const VARIANTS: u64 = 9000;
 const SAMPLES: u64 = 70;
-/// More than there is to keep.
+/// A budget that is larger than all genotypes.
 const ENOUGH: u64 = 1 << 30;
 
-/// As many rows as there are variants, of 12,000.
+/// The selected ranges of 12,000 rows, which together have as many rows as there are variants.
 const SELECTED: [Range<u64>; 3] = [100..1300, 2500..5300, 7000..12_000];
 
-/// Dosages: alone, and as rows selected among others that hold no dosages.
+/// Returns dosages: alone, and as rows selected from an array whose other rows hold no dosages.
 fn genotypes() -> &'static [Genotypes; 2] {
     static GENOTYPES: OnceLock<[Genotypes; 2]> = OnceLock::new();
     GENOTYPES.get_or_init(|| {
@@ -47,18 +46,18 @@ fn of(genotypes: &Genotypes, device: &Device, host: u64, on_device: u64) -> Resu
     pca(genotypes, device, &options, &Run::default().memory(memory))
 }
 
-/// The budgets of each residency that the device has.
+/// Returns the residencies that the device has, each with host and device budgets.
 fn budgets(device: &Device) -> Vec<(Residency, u64, u64)> {
     let mut budgets = vec![(Residency::Device, ENOUGH, ENOUGH)];
     if device.info().backend == Backend::Cpu {
-        // Its memory is the host's. The least that will do is below what the plan would keep.
+        // The device's memory is the host's. The least budget that works is below what the plan would keep.
         let least = (1..).map(|i| i << 19).find(|&host| with_budgets(device, host, 1).is_ok());
         budgets.push((Residency::Store, least.unwrap(), 1));
     } else {
         let Err(Error::Budget { minimum, .. }) = with_budgets(device, ENOUGH, 1) else {
             panic!("a budget of one byte should not do")
         };
-        // A panel of a block twice, 2 x 4,096 x 32 bytes, but not all of 9,000.
+        // Two panels of one block fit, 2 x 4,096 x 32 bytes, but not all 9,000 variants.
         budgets.push((Residency::Host, ENOUGH, minimum + 280_000));
         budgets.push((Residency::Store, ENOUGH, minimum));
     }

@@ -1,4 +1,4 @@
-//! One load, several results: the same bits as each by itself, and no more passes than are said.
+//! Tests of several results from one load: the same bits as each result alone, in no more passes than reported.
 
 use teatime::{Result, Status, linalg::Pass};
 
@@ -23,7 +23,7 @@ fn loadings_of(write: impl FnOnce(&mut LoadingsSink<'_>) -> Result<()>) -> Vec<(
     rows
 }
 
-/// A reference of the genotypes' own components, whose every second variant is turned round or left out.
+/// Makes a reference from the genotypes' own components, where every second variant has its alleles swapped or is left out.
 fn reference(
     genotypes: &Genotypes,
     pca: &Pca,
@@ -63,7 +63,7 @@ fn one_load_gives_what_each_result_is_by_itself() {
             .loadings()
             .grm(&relationships)
             .projection(&reference, &matches, method);
-        // With everything wanted, and with nothing.
+        // The cohort is loaded with all results wanted, and with none.
         for (wanted, kept) in [(wanted, true), (Wanted::default(), false)] {
             let cohort = Cohort::load(&genotypes, &device, &wanted, &run).unwrap();
             let together = cohort.pca(&components, &run).unwrap();
@@ -90,7 +90,7 @@ fn one_load_gives_what_each_result_is_by_itself() {
     }
 }
 
-/// Dosages that do not fit two bits, and calls of more alleles.
+/// Dosages that do not fit in two bits, and calls of more than two alleles, also stay on the device if memory allows.
 #[test]
 fn bytes_and_fractions_stay_too() {
     let (device, run) = (Device::cpu(), Run::default());
@@ -111,7 +111,7 @@ fn bytes_and_fractions_stay_too() {
     }
 }
 
-/// A relationship matrix is handed over, and made again if it is asked for again.
+/// A relationship matrix is moved to the caller, and computed again for the next call.
 #[test]
 fn a_matrix_asked_for_twice_is_made_twice() {
     let (genotypes, device, run) = (genotypes(), Device::cpu(), Run::default());
@@ -123,7 +123,7 @@ fn a_matrix_asked_for_twice_is_made_twice() {
     assert_eq!((grm_bits(&first), cohort.passes_over_store()), (grm_bits(&second), 2));
 }
 
-/// The exact components with the scaling of a relationship matrix are made of its sums, in either order, and whether they were wanted or not.
+/// Exact components with the scaling of a relationship matrix reuse its sums, in either order, whether the components were wanted or not.
 #[test]
 fn results_share_sums() {
     let (genotypes, device, run) = (genotypes(), Device::cpu(), Run::default());
@@ -161,7 +161,7 @@ fn the_stated_minimum_holds_for_all_results() {
     }
 }
 
-/// Genotypes that leave the device for the host, and the host for the store, give the same bits; results of all kinds follow.
+/// Genotypes give the same bits on the device, on the host and in the store, for results of all kinds.
 #[test]
 fn where_genotypes_are_changes_no_bit() {
     let (genotypes, run) = (genotypes(), Run::default());
@@ -186,7 +186,7 @@ fn where_genotypes_are_changes_no_bit() {
             let left = cohort.leave_device(Default::default()).unwrap();
             assert_eq!(left, residency != Residency::Store);
         }
-        // Once to load, and once for each pass from the store: three of the components, and one of each other result.
+        // The store is read once to load, and once for each pass: three for the components, and one for each of three other results.
         assert_eq!(cohort.passes_over_store(), 1 + 3 + 3);
     }
 }
@@ -222,7 +222,7 @@ fn parts_of_a_panel_add_up() {
     }
 }
 
-/// A dosage that no result made an error on loading cannot become one later.
+/// A result that refuses certain dosages fails if no wanted result checked them during loading.
 #[test]
 fn results_that_allow_more_do_not_prepare_those_that_do_not() {
     let (device, run) = (Device::cpu(), Run::default());
@@ -239,7 +239,7 @@ fn results_that_allow_more_do_not_prepare_those_that_do_not() {
     }
 }
 
-/// A pass that nobody planned finds a change by its counts.
+/// A pass that was not planned detects a change by its counts.
 #[test]
 fn a_change_before_a_pass_that_was_not_wanted_is_named() {
     let before = dosages(9000, 60);
@@ -262,7 +262,7 @@ fn threads_may_share_one() {
     shared::<Cohort>();
 }
 
-/// Counted one by one, of genotypes in two bits, bytes and f32.
+/// Missing calls are compared with a count by a loop, for genotypes in two bits, bytes and f32.
 #[test]
 fn missing_calls_of_each_sample_are_counted() {
     let (device, run) = (Device::cpu(), Run::default());

@@ -1,6 +1,6 @@
-//! Long calls on the CUDA emulator: what is compiled before they read, full memory, a lost device.
+//! Tests of long calls on the CUDA emulator: compiling before reading, full memory, a lost device.
 //!
-//! Each test has a device of its own.
+//! Each test has its own device.
 
 use std::sync::{Arc, OnceLock};
 
@@ -20,7 +20,7 @@ fn words(count: u64) -> Vec<u32> {
     (0..count.div_ceil(4)).flat_map(|block| philox([7, 0], block)).collect()
 }
 
-/// Dosages with a strong first component.
+/// Returns dosages with a strong first component.
 fn genotypes(variants: u64, samples: u64) -> Genotypes {
     let words = words(variants * samples);
     let dosage = |(word, i): (&u32, u64)| -> i8 {
@@ -36,7 +36,7 @@ fn genotypes(variants: u64, samples: u64) -> Genotypes {
 #[test]
 fn a_pca_retries_smaller() {
     let genotypes = genotypes(20_000, 400);
-    // This scaling may have dosages above 2, which are held as bytes.
+    // This scaling allows dosages above 2, which are held as bytes.
     let scaler = Scaler::Standard;
     let mut options = PcaOptions { components: 2, method: Method::Randomized, scaler, ..Default::default() };
     options.svd.stop = Stop::PowerIterations(1);
@@ -45,8 +45,8 @@ fn a_pca_retries_smaller() {
     let roomy = pca(&genotypes, &whole, &options, &Run::default()).unwrap();
     let peak = whole.peak_bytes();
     drop(whole);
-    // The device says 2 GiB when it is opened, and has less by the time: others hold the rest. All dosages are 8 MB, so
-    // that there is room for the work only if they do not stay on the device.
+    // The device reports 2 GiB when it is opened, and has less later, as if others held the rest. All dosages are 8 MB, so that the work fits only if
+    // the dosages do not stay on the device.
     let device = device(9);
     memory(9, peak - 4 * MIB);
     let tight = pca(&genotypes, &device, &options, &Run::default()).unwrap();
@@ -57,7 +57,7 @@ fn a_pca_retries_smaller() {
     for (a, b) in tight.singular_values.iter().zip(&expected.singular_values) {
         assert!((a - b).abs() <= 1e-5 * b, "{a} {b}");
     }
-    // Nothing is small enough.
+    // No plan fits in this memory.
     memory(9, MIB);
     let none = pca(&genotypes, &device, &options, &Run::default());
     assert!(matches!(none, Err(Error::OutOfMemory { .. })), "{none:?}");

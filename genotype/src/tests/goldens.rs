@@ -1,8 +1,8 @@
-//! PCA against numpy, PLINK 2 and scikit-allel.
+//! Tests of PCA against numpy, PLINK 2 and scikit-allel.
 
 use super::*;
 
-/// Numbers of a table, without its first `skip` columns.
+/// Returns the values of a table, without its first `skip` columns.
 fn table(name: &str, skip: usize) -> Vec<Vec<f64>> {
     let text = std::fs::read_to_string(fixture(name)).unwrap();
     let rows = text.lines().filter(|line| !line.starts_with('#'));

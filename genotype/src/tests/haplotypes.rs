@@ -1,10 +1,10 @@
-//! Haplotypes as samples, and the copies of one allele.
+//! Tests of haplotypes as samples, and of copies of one allele.
 
 use teatime::distance::Metric;
 
 use super::*;
 
-/// Calls of up to four alleles, some of which are missing or not there.
+/// Returns calls of up to four alleles, some of which are missing.
 fn calls(variants: usize, samples: usize, ploidy: usize) -> Vec<i8> {
     let allele = |at: usize| [0, 0, 0, 1, 1, 2, 3, -1][philox([5, 6], at as u64)[0] as usize % 8];
     (0..variants * samples * ploidy).map(allele).collect()
@@ -40,16 +40,16 @@ fn a_haplotype_is_a_haploid_sample() {
             assert_eq!((haplotypes.samples(), haplotypes.words()), (20 * k, haploid.words()), "{case}");
             assert_same(&haplotypes, &haploid, &case);
             assert_same(&memory(&wide, &[300, 20, k], &chunk).haplotypes().unwrap(), &haploid, &case);
-            // They are of one ploidy already.
+            // Haplotypes have ploidy 1 already.
             assert_same(&haplotypes.clone().with_ploidy(1).unwrap(), &haploid, &case);
-            // Samples and variants that were selected stay so.
+            // Selected samples and variants stay selected.
             let some = memory(&calls, &[300, 20, k], &chunk).select([10..90, 200..300]).unwrap();
             let some = some.select_samples([1..4, 9..17]).unwrap().haplotypes().unwrap();
             let expected = haploid.clone().select([10..90, 200..300]).unwrap();
             let expected = expected.select_samples([k..4 * k, 9 * k..17 * k]).unwrap();
             assert_eq!(some.samples(), 11 * k);
             assert_same(&some, &expected, &case);
-            // And of haplotypes.
+            // Haplotypes can be selected too.
             let some = haplotypes.select_samples([1..5, 9..10]).unwrap();
             assert_same(&some, &haploid.clone().select_samples([1..5, 9..10]).unwrap(), &case);
         }
@@ -65,7 +65,7 @@ fn haplotypes_of_calls_of_several_ploidies() {
     let decoded = [0, 1].map(|row| haplotypes.arrays()[0].read_chunk(&[row, 0, 0]).unwrap().bytes);
     let expected: [[i8; 8]; 2] = [[0, 1, 2, -1, 1, -2, -1, -1], [-1, -1, -1, 1, -1, -1, -1, -1]];
     assert_eq!(decoded, expected.map(|row| row.map(i8::cast_unsigned).to_vec()));
-    // A part that has others missing is no part of one that has not.
+    // Genotypes that take other ploidies as missing differ from genotypes that do not, so their parts do not merge.
     let plain = memory(&expected.concat(), &[2, 4, 2], &[1, 4, 2]).haplotypes().unwrap();
     assert_ne!(haplotypes.words(), plain.words());
 }

@@ -1,4 +1,4 @@
-//! Cohorts read in parts: the same bits as read at once.
+//! Tests of cohorts read in parts: the same bits as cohorts read at once.
 
 use std::ops::Range;
 
@@ -10,10 +10,10 @@ use crate::{
     part::{CohortPart, SumValues},
 };
 
-/// Bits of components, relationships and scores, and the digest.
+/// The bits of components, relationships and scores, and the digest.
 type Results = (Vec<u64>, Vec<u64>, Vec<u64>, u64);
 
-/// The results that are wanted of a cohort.
+/// The options of the results that are wanted of a cohort.
 struct Asked {
     components: PcaOptions,
     relationships: GrmOptions,
@@ -53,7 +53,7 @@ impl Asked {
         self.results(&Cohort::load(genotypes, &Device::cpu(), &self.wanted(), &Run::default()).unwrap())
     }
 
-    /// Each by way of its bytes.
+    /// Reads `count` parts, each converted to bytes and back.
     fn parts(&self, genotypes: &Genotypes, count: u64) -> Vec<CohortPart> {
         let part = |rows| {
             let part =
@@ -86,7 +86,7 @@ impl Asked {
     }
 }
 
-/// Merges neighbours, whichever comes up.
+/// Merges adjacent parts, in random order.
 fn merged(mut parts: Vec<CohortPart>, seed: u32) -> CohortPart {
     while parts.len() > 1 {
         let word = philox([seed, 8], parts.len() as u64)[0] as usize;
@@ -135,7 +135,7 @@ fn parts_merged_in_any_order_are_the_whole() {
     }
 }
 
-/// Numbers have as many bytes as of all variants, of which there are more than in a part; [`Method::Auto`] finds the sums.
+/// The number of all variants, not of the part's, sets the bytes of each multiple; [`Method::Auto`] uses the sums.
 #[test]
 fn numbers_of_a_part_are_those_of_the_whole() {
     let (variants, device, run) = (132_000, Device::cpu(), Run::default());
@@ -149,7 +149,7 @@ fn numbers_of_a_part_are_those_of_the_whole() {
         (bits(&cohort.pca(&components, &run).unwrap()), cohort.passes_over_store()),
         (bits(&loaded), 0)
     );
-    // A result that was not added up is made by reading.
+    // A result without sums in the part is computed by reading the store.
     let randomized = randomized(K, Stop::PowerIterations(1));
     let expected = pca(&genotypes, &device, &randomized, &run).unwrap();
     assert_eq!(bits(&cohort.pca(&randomized, &run).unwrap()), bits(&expected));
@@ -175,7 +175,7 @@ fn parts_of_fractions_and_polyploids_are_close() {
         assert!(found[0] == found[1]);
         for (pca, grm, scores, digest) in found {
             assert_eq!(digest, whole.3);
-            // Eigenvectors are as certain as their eigenvalues are apart.
+            // The error of eigenvectors depends on the gaps between eigenvalues.
             for (found, whole, tolerance) in
                 [(pca, &whole.0, 1e-9), (grm, &whole.1, 1e-13), (scores, &whole.2, 1e-12)]
             {
@@ -209,7 +209,7 @@ fn what_does_not_fit_is_named() {
     let [first, second, third] = [0, 1, 2].map(|at| parts[at].clone());
     refused(first.clone().merge(third.clone()), "the variants 0..4096 and 8192..9000 leave a gap");
     refused(second.clone().merge(second.clone()), "the variants 4096..8192 and 4096..8192 overlap");
-    // Other samples, as many of them.
+    // The other part has other samples, but the same number of them.
     let chosen = |range| genotypes.clone().select_samples([range]).unwrap();
     for (one, other) in [(chosen(0..11), genotypes.clone()), (chosen(0..11), chosen(1..12))] {
         let one = part(&one, 0..4096, &asked.wanted()).unwrap();
@@ -264,7 +264,7 @@ fn a_part_states_its_least_memory() {
     let nothing = Cohort::part(&genotypes, 0..4096, &Device::cpu(), &Wanted::default(), &run);
     let Err(Error::Budget { minimum: least, .. }) = nothing else { panic!("1000 bytes should not do") };
     assert!(minimum > least + asked.parts(&genotypes, 3)[0].to_bytes().len() as u64 - 12 * 4096);
-    // Less than all variants take.
+    // A part needs less memory than all variants do.
     let Err(Error::Budget { minimum: whole, .. }) =
         Cohort::load(&genotypes, &Device::cpu(), &asked.wanted(), &run)
     else {
@@ -273,7 +273,7 @@ fn a_part_states_its_least_memory() {
     assert!(minimum + 12 * 4000 < whole);
 }
 
-/// A damaged byte or another length is an error for either kind of genotypes, and nothing that a digest approves makes a panic.
+/// A damaged byte or a wrong length is an error for either kind of genotypes, and bytes with a valid digest never cause a panic.
 #[test]
 fn damaged_bytes_are_refused() {
     let asked = Asked::new(9, GrmMethod::Gcta, MissingCalls::Pairwise, 2);
@@ -287,7 +287,7 @@ fn damaged_bytes_are_refused() {
                 damaged[at] = bytes[at] ^ change;
                 let error = CohortPart::from_bytes(&damaged).unwrap_err();
                 assert!(matches!(error, Error::Argument { name: "bytes", .. }), "{at}: {error}");
-                // As it would be if the digest fitted.
+                // The digest is corrected, so that only other checks can fail.
                 let (read, sum) = damaged.split_last_chunk_mut::<8>().unwrap();
                 *sum = digest(read.len() as u64, read).to_le_bytes();
                 if let Ok(part) = CohortPart::from_bytes(&damaged) {
@@ -303,7 +303,7 @@ fn damaged_bytes_are_refused() {
     }
 }
 
-/// A part that says one thing of its genotypes and holds the counts of another.
+/// A part is refused if its description of the genotypes contradicts its counts.
 #[test]
 fn counts_of_another_kind_are_refused() {
     let asked = Asked::new(9, GrmMethod::Gcta, MissingCalls::Mean, 2);
@@ -317,7 +317,7 @@ fn counts_of_another_kind_are_refused() {
     assert!(matches!(error, Error::Argument { name: "part", .. }), "{error}");
 }
 
-/// Two bits hold the dosages since a relationship matrix was wanted too.
+/// The part holds dosages in two bits because a relationship matrix was wanted too.
 #[test]
 fn less_may_be_wanted_than_a_part_has() {
     let genotypes = memory(&dosages(90, 13), &[90, 13], &[90, 13]);
@@ -336,7 +336,7 @@ fn less_may_be_wanted_than_a_part_has() {
     );
 }
 
-/// Calls are read alike whether dosages are said to be bounded or not; dosages are not.
+/// Declaring dosages bounded changes how dosages are read, but not how calls are.
 #[test]
 fn what_is_bounded_matters_for_dosages_alone() {
     let (device, run) = (Device::cpu(), Run::default());
@@ -352,7 +352,7 @@ fn what_is_bounded_matters_for_dosages_alone() {
     }
 }
 
-/// Calls of another ploidy are missing to the one, and an error to the other.
+/// One part takes calls of another ploidy as missing, and the other as an error.
 #[test]
 fn other_readings_do_not_merge() {
     let calls: Vec<i8> = (0..5000 * 9).map(|i| (i % 2) as i8).collect();

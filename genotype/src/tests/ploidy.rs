@@ -1,11 +1,11 @@
-//! Calls of several ploidies in one array.
+//! Tests of calls of several ploidies in one array.
 
 use super::{refused::Broken, *};
 
 const SHAPE: [u64; 3] = [300, 20, 3];
 
-/// Diploid calls, every seventh of one allele, missing ones in each of their forms; and the same with room for three alleles,
-/// three calls of which have them.
+/// Returns diploid calls, with every seventh of one allele and missing calls in every form; and the same calls with room for three alleles, which
+/// three calls have.
 fn calls() -> (Vec<i8>, Vec<i8>) {
     let (mut narrow, mut wide) = (Vec::new(), Vec::new());
     for (at, dosage) in dosages(300, 20).into_iter().enumerate() {
@@ -80,7 +80,7 @@ fn arrays_of_several_ploidies() {
         let genotypes = Genotypes::of_any_ploidy(arrays).unwrap();
         assert_eq!(genotypes.kind(), GenotypeKind::Calls { ploidy: 3 });
         let found = ploidies(&genotypes);
-        // The narrow array has the same calls, but for three.
+        // The narrow array has the same calls, except three.
         let all: Vec<u64> = of_one.counts().iter().zip([1, 2, 2, 1]).map(|(calls, n)| calls * n).collect();
         assert_eq!((found.counts(), found.common(), found.unfit(2)), (&*all, 2, 3));
         assert!(components(&genotypes.with_ploidy(2).unwrap()) == expected);
@@ -98,7 +98,7 @@ fn the_ploidy_is_that_of_most_calls() {
     let found = |calls: &[i8], ploidy: u64| {
         ploidies(&memory(calls, &[calls.len() as u64 / ploidy, 1, ploidy], &[2, 1, 2]))
     };
-    // Three of three alleles, two of two, one of one: in a tie the lower.
+    // Three calls have three alleles, two have two, and one has one. In a tie, the lower ploidy is the common one.
     let triploid = [0, 1, 1, 0, 0, 1, 1, 1, 0, 0, 1, -2, 1, 1, -2, 0, -2, -2];
     assert_eq!((found(&triploid, 3).common(), found(&triploid, 3).unfit(2)), (2, 3));
     let triploid = [&triploid[..], &[0, 0, 0]].concat();
@@ -107,7 +107,7 @@ fn the_ploidy_is_that_of_most_calls() {
     assert_eq!(found(&[0, 1, -1], 1).common(), 1);
     assert_eq!(found(&[-1; 12], 4).common(), 2);
 
-    // Diploid calls among triploid ones.
+    // Diploid calls are among triploid ones.
     let mut wide: Vec<i8> = dosages(400, 48).iter().map(|d| i8::from(*d > 0)).collect();
     let mut known: Vec<i8> = wide.chunks(3).map(|call| call.iter().sum()).collect();
     for at in [3, 77, 6000] {

@@ -1,4 +1,4 @@
-//! The inputs that a PCA refuses: damaged chunks, absurd shapes, bad input.
+//! Tests of inputs that a PCA refuses: damaged chunks, absurd shapes, bad values.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -17,7 +17,7 @@ fn absurd_numbers_of_chunks_are_refused() {
     }
 }
 
-/// Sums of whole numbers of 32 bits hold so many samples, and no more: nothing is read.
+/// Exact sums in 32-bit integers limit the number of samples; more are refused before anything is read.
 #[test]
 fn more_samples_than_exact_sums_hold_are_refused() {
     let array = Broken(MemoryArray::new("broken", &[0i8; 4], &[2, 2], &[1, 2]).unwrap(), |_| true, true);
@@ -49,7 +49,7 @@ impl ChunkedArray for Claims {
     }
 }
 
-/// An array of which some chunks cannot be read: with true, reading them panics.
+/// An array with some unreadable chunks. If the last field is true, reading such a chunk panics.
 #[derive(Debug)]
 pub(super) struct Broken(pub(super) MemoryArray, pub(super) fn(&[u64]) -> bool, pub(super) bool);
 
@@ -72,7 +72,7 @@ impl ChunkedArray for Broken {
     }
 }
 
-/// An array that is another from some number of reads on.
+/// An array that has other values after a number of reads.
 #[derive(Debug)]
 pub(super) struct Changing {
     pub(super) arrays: [MemoryArray; 2],
@@ -98,7 +98,7 @@ impl ChunkedArray for Changing {
     }
 }
 
-/// Samples that change places leave every count as it was.
+/// Swapping samples changes no count of a variant.
 #[test]
 fn a_store_that_changes_between_passes_is_named() {
     let before = dosages(9000, 60);
@@ -121,7 +121,7 @@ fn a_store_that_changes_between_passes_is_named() {
     }
 }
 
-/// Loadings are of the genotypes that gave the components.
+/// Loadings are refused for genotypes other than those of the components.
 #[test]
 fn loadings_of_other_genotypes_are_refused() {
     let (one, mut other) = (dosages(600, 20), dosages(600, 20));
@@ -138,7 +138,7 @@ fn loadings_of_other_genotypes_are_refused() {
 #[test]
 fn a_default_budget_that_is_too_small_says_so() {
     let array = Broken(MemoryArray::new("broken", &[0i8; 4], &[2, 2], &[1, 2]).unwrap(), |_| true, true);
-    // 36 bytes for each pair of samples: more than any host has.
+    // The sums take 36 bytes for each pair of samples, more than any host has.
     let genotypes = Genotypes::new(vec![Arc::new(Claims(Arc::new(array), [2, 1 << 22]))]).unwrap();
     let exact = PcaOptions { method: Method::Exact, ..options(1) };
     let with = |host| {
@@ -174,7 +174,7 @@ fn damaged_chunks_end_the_call() {
     }
 }
 
-/// Without a word from the caller, dosages may be above 2 where the scaler needs no frequency.
+/// By default, dosages may be above 2 if the scaler needs no frequency.
 #[test]
 fn dosages_above_2_where_they_are_said_to_be_none() {
     let (mut good, device, run) = (dosages(300, 80), Device::cpu(), Run::default());
@@ -226,7 +226,7 @@ fn bad_input_is_named() {
     assert!(matches!(Genotypes::new(Vec::new()), Err(Error::Argument { .. })));
 }
 
-/// A result of genotypes, of which a filter leaves some variants.
+/// Computes a result of genotypes after a filter of variants.
 type Compute<'a> = &'a dyn Fn(&Genotypes, VariantFilter) -> Result<()>;
 
 /// Each result checks its extents, its filter and its dosages.

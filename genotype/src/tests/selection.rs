@@ -1,28 +1,28 @@
-//! Selected rows and samples give what a store of nothing but them gives, and no chunk of others is read.
+//! Tests that selected rows and samples give the results of a store of these alone, and that no other chunk is read.
 
 use super::{refused::Broken, *};
 use crate::{GrmOptions, Match, MissingCalls, ProjectMethod, ReferenceLoadings, grm, project};
 
 const SAMPLES: usize = 33;
-/// Rows of the first array, in chunks of 40, and of the second, in chunks of 7 variants and 16 samples.
+/// The number of rows of the first array, in chunks of 40; the second has chunks of 7 variants and 16 samples.
 const SPLIT: usize = 300;
 const VARIANTS: usize = 700;
-/// Cuts chunks, crosses from one array to the other, and leaves out whole chunks of both.
+/// The selected rows cut chunks, cross from one array to the other, and leave out whole chunks of both.
 const SELECTED: [std::ops::Range<u64>; 5] = [3..5, 39..41, 130..165, 299..341, 421..700];
 
-/// True where a chunk holds none of the selected rows.
+/// Returns true if a chunk holds none of the selected rows.
 fn unselected(start: u64, height: u64, chunk: u64) -> bool {
     let rows = start + chunk * height..start + (chunk + 1) * height;
     SELECTED.iter().all(|range| range.end <= rows.start || rows.end <= range.start)
 }
 
-/// The selected rows alone.
+/// Returns the selected rows alone.
 fn alone<T: Copy>(values: &[T], width: usize) -> Vec<T> {
     let row = |row: u64| &values[usize::try_from(row).unwrap() * width..][..width];
     SELECTED.into_iter().flatten().flat_map(row).copied().collect()
 }
 
-/// Two arrays with selected rows, whose other chunks cannot be read, and an array of the selected rows.
+/// Returns the selected rows of two arrays whose other chunks are unreadable, and an array of the selected rows alone.
 fn both<T: Storable>(values: &[T], rest: &[u64]) -> [Genotypes; 2] {
     let width = values.len() / VARIANTS;
     let array = |values: &[T], chunk: &[u64]| {
@@ -39,7 +39,7 @@ fn both<T: Storable>(values: &[T], rest: &[u64]) -> [Genotypes; 2] {
     [selected, Genotypes::new(vec![Arc::new(alone)]).unwrap()].map(|of| of.nan_is_missing(true))
 }
 
-/// Chunks with selected rows: of 40 rows in one, of 7 rows in three, side by side.
+/// Returns the number of chunks with selected rows: 40 rows are one chunk, 7 rows are three chunks side by side.
 fn chunks() -> u64 {
     let wide = (0..8).filter(|&i| !unselected(0, 40, i)).count();
     let narrow = (0..58).filter(|&i| !unselected(300, 7, i)).count();
@@ -69,7 +69,7 @@ fn components_are_those_of_the_rows_alone() {
     }
 }
 
-/// Loadings name the rows of the arrays; matches of a projection are of the selected.
+/// Loadings name the rows of the arrays; the matches of a projection refer to the selected rows.
 #[test]
 fn loadings_and_matches_are_of_the_selected() {
     let [selected, alone] = both(&dosages(VARIANTS, SAMPLES), &[33]);
@@ -129,10 +129,10 @@ fn errors_name_the_row_of_the_arrays() {
     assert!(matches!(genotypes.select([0..1, 59..61]), Err(Error::Argument { name: "rows", .. })));
 }
 
-/// Cuts chunks of 5 samples, some of which are left out, and bytes of four codes.
+/// The selected samples cut chunks of 5 samples, some of which are left out, and bytes of four codes.
 const SAMPLES_SELECTED: [std::ops::Range<u64>; 4] = [1..2, 3..9, 22..26, 31..33];
 
-/// An array of which only the selected chunks can be read, with those samples and rows selected, and one of nothing else.
+/// Returns an array of which only the selected chunks are readable, with the samples and rows selected, and an array of these alone.
 fn both_ways<T: Storable>(values: &[T], rest: &[u64], deep: u64) -> [Genotypes; 2] {
     let of_sample = values.len() / VARIANTS / SAMPLES;
     let chosen: Vec<T> = alone(values, values.len() / VARIANTS)

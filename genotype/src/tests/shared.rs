@@ -1,4 +1,4 @@
-//! Genotypes that tests share, the bits of results, and what changes none.
+//! Genotypes that tests share, the bits of results, and checks that results stay the same to the bit.
 
 use std::{
     path::{Path, PathBuf},
@@ -16,12 +16,12 @@ use teatime::{
 use crate::GenotypeStore;
 use crate::{Genotypes, Grm, Pca, Projection};
 
-/// Dosages of three populations, one in 97 missing; constant and empty rows among them.
+/// Returns dosages of three populations, one in 97 missing; some rows are constant or empty.
 pub(crate) fn dosages(variants: usize, samples: usize) -> Vec<i8> {
     random_dosages(2, 97, variants, samples)
 }
 
-/// [`dosages`] of a seed, one in so many `missing`. Seeds share the frequencies.
+/// Returns dosages like [`dosages`] from a seed, with one in `missing` missing. All seeds share the frequencies.
 pub(crate) fn random_dosages(seed: u32, missing: u32, variants: usize, samples: usize) -> Vec<i8> {
     let dosage = |at: usize| {
         let (i, j) = (at / samples, at % samples);
@@ -55,7 +55,7 @@ pub(crate) fn score_bits(projection: &Projection) -> Vec<u64> {
     projection.scores.data().iter().map(|x| x.to_bits()).collect()
 }
 
-/// Asserts that a call failed, with all of these words in its message.
+/// Asserts that a call failed with all of these words in its message.
 #[track_caller]
 pub(crate) fn assert_refused<T>(result: Result<T>, words: &[&str]) {
     let error = result.map(|_| ()).unwrap_err().to_string();
@@ -78,8 +78,8 @@ pub(crate) fn stored(name: &str, array: Option<&str>) -> Genotypes {
     Genotypes::new(open(name, array).arrays().to_vec()).unwrap().nan_is_missing(true)
 }
 
-/// Asserts that what `result` makes of 700 variants of 33 samples, with its digest, is the same bits in any chunks, by any number
-/// of threads, of any type, from one array or several, and in any memory that is enough.
+/// Asserts that `result` gives the same bits and digest for 700 variants of 33 samples in any chunks, for any number of threads, in any type, from
+/// one array or several, and within any sufficient memory.
 pub(crate) fn changes_no_bit(result: impl Fn(&Genotypes, &Device, &Run) -> Result<(Vec<u64>, u64)>) {
     let dosages = dosages(700, 33);
     let shape = [700, 33];

@@ -1,4 +1,4 @@
-//! Tests of images: those of other programs, damaged ones, and ours.
+//! Tests of images: those of other programs, damaged ones, and our own.
 
 mod pyramids;
 mod reading;
@@ -27,7 +27,7 @@ fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
 }
 
-/// Values in memory, of which so many more may be put.
+/// A store in memory that accepts a limited number of puts.
 #[derive(Debug)]
 struct Values {
     values: Mutex<BTreeMap<String, Arc<[u8]>>>,
@@ -105,7 +105,7 @@ impl WritableStorage for Values {
     }
 }
 
-/// All elements of an array, in C order.
+/// Returns all elements of an array, in C order.
 fn read<T: Pod>(array: &impl ChunkedArray) -> Vec<T> {
     let (shape, chunk) = (array.shape(), array.chunk_shape());
     let mut out = vec![T::zeroed(); shape.iter().product::<u64>() as usize];
@@ -124,7 +124,7 @@ fn read<T: Pod>(array: &impl ChunkedArray) -> Vec<T> {
     out
 }
 
-/// The place along each axis of an element, by its number in C order.
+/// Returns the index along each axis of an element, from its index in C order.
 fn place(mut number: u64, shape: &[u64]) -> Vec<u64> {
     let mut place: Vec<u64> = shape
         .iter()
@@ -143,7 +143,7 @@ fn number_of(place: &[u64], shape: &[u64]) -> usize {
     place.iter().zip(shape).fold(0, |number, (at, n)| number * n + at) as usize
 }
 
-/// The message of a call that has to fail, which has all of these in it.
+/// Asserts that a call failed with all of `needles` in its message; returns the error.
 #[track_caller]
 fn refused<T>(result: Result<T>, needles: &[&str]) -> Error {
     let Err(error) = result else { panic!("not refused: {needles:?}") };
@@ -168,14 +168,14 @@ fn axes(names: &str) -> Vec<Axis> {
     names.chars().map(axis).collect()
 }
 
-/// An image of these axes with pixels of 1, with levels down to one pixel.
+/// Returns the spec of an image with these axes, pixels of size 1, and levels down to one pixel.
 fn spec(names: &str, dtype: StoredType, shape: &[u64], chunk: &[u64]) -> ImageSpec {
     let mut spec = ImageSpec::new(axes(names), &vec![1.0; shape.len()], ArraySpec::new(dtype, shape, chunk));
     spec.pyramid = Pyramid::Levels(99);
     spec
 }
 
-/// Writes the tiles of level 0 that are left, of what is at each place.
+/// Writes the missing tiles of level 0, with `pixel` of each index.
 fn fill<T: Storable>(base: &ArrayWriter, pixel: impl Fn(&[u64]) -> T) -> Result<()> {
     let spec = base.spec();
     let tile = spec.shard_shape.as_ref().unwrap_or(&spec.chunk_shape).clone();
@@ -203,7 +203,7 @@ fn open(values: &Arc<Values>) -> Multiscale {
     Multiscale::open_in(&values.storage(), "").unwrap()
 }
 
-/// Shapes and pixels of all levels.
+/// Returns the shapes and pixels of all levels.
 fn levels<T: Pod>(image: &Multiscale) -> Vec<(Vec<u64>, Vec<T>)> {
     let level = |n| {
         let array = image.level(n, MissingChunk::Error).unwrap();
@@ -212,7 +212,7 @@ fn levels<T: Pod>(image: &Multiscale) -> Vec<(Vec<u64>, Vec<T>)> {
     (0..image.levels().len()).map(level).collect()
 }
 
-/// Numbers by chance, the same ones each time.
+/// Returns a reproducible random number for an index.
 fn noise(at: &[u64]) -> u64 {
     let mix = |state: u64, n: &u64| (state ^ n).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
     at.iter().fold(0x1234_5678, mix).wrapping_mul(0xd6e8_feb8_6659_fd93)

@@ -1,4 +1,4 @@
-//! Smaller levels, beside means by definition.
+//! Tests of smaller levels, against means by definition.
 
 use std::sync::{
     Arc, OnceLock,
@@ -14,7 +14,7 @@ use teatime::{
 use super::{Values, device, fill, fixture, levels, noise, number_of, open, place, spec, written};
 use crate::{ImageSpec, Multiscale, MultiscaleWriter, Pyramid};
 
-/// The mean by definition, in f64, of one pixel.
+/// Returns the mean of one pixel by definition, in f64.
 fn naive_mean(before: &(Vec<u64>, Vec<f64>), factors: &[u64], at: &[u64]) -> f64 {
     let (shape, pixels) = before;
     let (mut sum, mut count) = (0.0, 0.0);
@@ -29,7 +29,7 @@ fn naive_mean(before: &(Vec<u64>, Vec<f64>), factors: &[u64], at: &[u64]) -> f64
     sum / count
 }
 
-/// Each level beside the naive means of the one before, as they are to be rounded.
+/// Compares each level with the naive means of the level before, `rounded` as documented.
 fn check<T: Storable>(
     names: &str,
     shape: &[u64],
@@ -61,7 +61,7 @@ fn check<T: Storable>(
     }
 }
 
-/// Odd and even sizes in odd chunks; all types. 64-bit integers within what f64 holds.
+/// Sizes are odd and even, chunks odd, in all types; 64-bit integers are within the range that f64 holds.
 #[test]
 fn levels_are_means() {
     let even: fn(f64) -> f64 = f64::round_ties_even;
@@ -83,7 +83,7 @@ fn levels_are_means() {
     check("tczyx", &[2, 3, 3, 6, 5], &[1, 2, 2, 4, 4], |n| n as u8, f64::from, even);
 }
 
-/// The nearest of all numbers of f16, the even one of two.
+/// Returns the nearest f16, the even one in a tie.
 fn naive_f16(x: f64) -> f16 {
     static ALL: OnceLock<Vec<f64>> = OnceLock::new();
     let all = ALL.get_or_init(|| (0..0x7c00).map(|bits| f16::from_bits(bits).to_f64()).collect());
@@ -96,7 +96,7 @@ fn naive_f16(x: f64) -> f16 {
     if x < 0.0 { -near } else { near }
 }
 
-/// An image of one value has that one everywhere, at the ends of the types too; NaN is only where it was.
+/// A constant image stays constant, also at the limits of a type; NaN is only where it was.
 #[test]
 fn constants_stay() {
     fn constant<T: Storable + PartialEq + std::fmt::Debug>(value: T) {
@@ -133,7 +133,7 @@ fn constants_stay() {
     }
 }
 
-/// A mean halfway between two integers becomes the even one; below 0 as above.
+/// A mean halfway between two integers is rounded to the even one, for negative means too.
 #[test]
 fn halves_go_to_the_even_one() {
     let pairs = [
@@ -153,7 +153,7 @@ fn halves_go_to_the_even_one() {
     }
 }
 
-/// A mean just above the middle of two numbers of f16, which in f32 is the middle itself.
+/// The mean is just above the midpoint of two f16 values, and exactly the midpoint in f32.
 #[test]
 fn f16_is_rounded_once() {
     let pixels = [1.0, 1.0, 2.0 + 2f64.powi(-9), 2f64.powi(-24)].map(f16::from_f64);
@@ -164,7 +164,7 @@ fn f16_is_rounded_once() {
     }
 }
 
-/// Chunks, shards, compression, threads and memory change no pixel.
+/// Chunks, shards, compression, threads and memory do not change pixels.
 #[test]
 fn pixels_are_the_same_however_they_are_stored() {
     let shape = [3, 2, 37, 50];
@@ -188,7 +188,7 @@ fn pixels_are_the_same_however_they_are_stored() {
     two.array.compression = Compression::Blosc { level: 1, shuffle: Shuffle::Bytes };
     assert!(of(two) == expected);
 
-    // With the least memory, and one byte less; with one thread, and with several.
+    // Runs with the minimum memory and one byte less, with one thread and with several.
     let spec = spec("tcyx", StoredType::U16, &shape, &[1, 1, 8, 8]);
     let begin = || {
         let values = Values::new();
@@ -215,12 +215,12 @@ fn pixels_are_the_same_however_they_are_stored() {
         });
         image.finish(&device, &with(minimum).progress(progress)).unwrap();
         assert!(levels::<u16>(&open(&values)) == expected);
-        // Tile by tile: there is no memory for two.
+        // Work goes tile by tile, since there is no memory for two tiles.
         assert_eq!(told.load(Relaxed), 3 * 2 * 3 * 4);
     }
 }
 
-/// The middle of a box of pixels is where OME has it; time, channels and flat stacks stay.
+/// The centre of a box of pixels is where OME puts it; time, channels and flat stacks are not downsampled.
 #[test]
 fn scales_and_translations() {
     let mut spec = spec("tczyx", StoredType::U8, &[3, 2, 4, 40, 16], &[1, 1, 4, 16, 16]);
@@ -229,14 +229,14 @@ fn scales_and_translations() {
     let values = written(spec.clone(), |_| 1u8);
     let image = open(&values);
     let shapes: Vec<Vec<u64>> = levels::<u8>(&image).into_iter().map(|(shape, _)| shape).collect();
-    // Stacks of 4 are short beside 40 and 20, not beside 16 and less.
+    // Stacks of 4 are flat relative to 40 and 20, but not to 16 and less.
     assert_eq!(shapes, [[3, 2, 4, 40, 16], [3, 2, 4, 20, 8], [3, 2, 4, 10, 4], [3, 2, 2, 5, 2]]);
     let level = |n: usize| (&*image.levels()[n].scale, &*image.levels()[n].translation);
     assert_eq!(level(0), (&*spec.scale, &*spec.translation));
     assert_eq!(level(1), (&[2.0, 1.0, 3.0, 1.0, 0.5][..], &[7.0, 0.0, -1.0, 10.25, 0.125][..]));
     assert_eq!(level(2), (&[2.0, 1.0, 3.0, 2.0, 1.0][..], &[7.0, 0.0, -1.0, 10.75, 0.375][..]));
     assert_eq!(level(3), (&[2.0, 1.0, 6.0, 4.0, 2.0][..], &[7.0, 0.0, 0.5, 11.75, 0.875][..]));
-    // Pixels that hold their own place, as means of places, are where the level says they are, but at the ends.
+    // If pixels hold their own positions, means are where the level says they are, except at the ends.
     let mut spec = super::spec("yx", StoredType::F64, &[24, 40], &[16, 16]);
     (spec.scale, spec.translation, spec.pyramid) = (vec![0.5, 3.0], vec![10.0, -2.0], Pyramid::Levels(4));
     let values = written(spec, |at| 10.0 + 0.5 * at[0] as f64 + 1000.0 * (3.0 * at[1] as f64 - 2.0));
@@ -268,7 +268,7 @@ fn numbers_of_levels() {
     assert_eq!(count(Pyramid::UntilWithin(1), [3, 5]), 4);
 }
 
-/// ngff-zarr's own means: the same scale, translation and pixels, but for the odd end that it leaves out.
+/// ngff-zarr's means agree: the same scale, translation and pixels, except the odd end, which it leaves out.
 #[test]
 fn ngff_zarr_has_the_same_means() {
     let theirs = Multiscale::open(fixture("ngff_0.5.zarr")).unwrap();

@@ -1,4 +1,4 @@
-//! Images of other programs, and damaged ones.
+//! Tests of images that other programs wrote, and of damaged ones.
 
 use serde_json::{Value as Json, json};
 use teatime::{ChunkedArray, Error, MissingChunk, StoredType};
@@ -15,7 +15,7 @@ fn five_axes() -> Vec<Axis> {
     [vec![Axis::time("t", "second"), Axis::channel("c")], space.to_vec()].concat()
 }
 
-/// Both versions by ome-zarr: numbers that grow by one, and every other of them.
+/// ome-zarr wrote both versions: level 0 has consecutive numbers, and level 1 has every other number.
 #[test]
 fn images_of_ome_zarr() {
     for (name, version, seconds) in
@@ -50,7 +50,7 @@ fn images_of_bioio_and_ngff_zarr() {
     assert_eq!(image.axes()[0].kind, AxisKind::Channel);
     assert_eq!(image.levels()[1].scale, [1.0, 1.0, 1.0]);
     let level = image.level(0, MissingChunk::Error).unwrap();
-    // A chunk of ours is a shard of the store.
+    // A shard of the store is read as one chunk.
     assert_eq!(level.chunk_shape(), [1, 8, 12]);
     assert!(read::<u8>(&level).into_iter().eq(0..192));
 
@@ -67,7 +67,7 @@ fn images_of_bioio_and_ngff_zarr() {
     }
 }
 
-/// A plate's image is an image; of all else the message names what there is.
+/// An image in a plate opens; for anything else, the message says what was found.
 #[test]
 fn what_is_no_image() {
     let plate = fixture("plate.zarr");
@@ -113,7 +113,7 @@ fn what_is_no_image() {
     );
 }
 
-/// Each way to damage metadata is told with the file, the key, what is there and what was expected.
+/// Each damage of metadata is reported with the file, the key, the value found and what was expected.
 #[test]
 fn damaged_metadata() {
     let axes = "attributes.ome.multiscales[0].axes";
@@ -186,7 +186,7 @@ fn damaged_metadata() {
         let error = refused(Multiscale::open_in(&values.storage(), ""), &needles);
         assert!(matches!(&error, Error::Store { path, .. } if **path == *"values:zarr.json"), "{error}");
     }
-    // Scales that are finite one by one, and not together.
+    // Each scale is finite, but their product is not.
     let values = Values::of("ome_0.5.zarr");
     let mut json = values.json("zarr.json");
     let image = &mut json["attributes"]["ome"]["multiscales"][0];
@@ -206,7 +206,7 @@ fn damaged_metadata() {
     refused(Multiscale::open_in(&values.storage(), ""), &[".zattrs", "is not valid JSON"]);
 }
 
-/// Whatever becomes of the bytes of metadata, nothing panics, and what opens has a scale above 0 for each axis.
+/// Random damage of metadata never causes a panic, and an image that opens has a positive scale for each axis.
 #[test]
 fn random_damage_panics_nowhere() {
     let (mut state, mut opened) = (1u64, 0);
@@ -255,7 +255,7 @@ fn levels_that_are_not_as_said() {
         image.level(0, MissingChunk::Fill),
         &["values:s0", "has the axes c, t, z, y, x, expected", "t, c, z, y, x"],
     );
-    // No names say nothing.
+    // Missing dimension names are no contradiction.
     json["dimension_names"] = Json::Null;
     values.set("s0/zarr.json", json.to_string());
     image.level(0, MissingChunk::Fill).unwrap();
@@ -267,12 +267,12 @@ fn levels_that_are_not_as_said() {
     );
     values.remove("s0/zarr.json");
     refused(image.level(0, MissingChunk::Fill), &["values:s0", "no such array"]);
-    // A path that would lead out of the image.
+    // This path would lead out of the image.
     let text = values.json("zarr.json").to_string().replace("\"s1\"", "\"../s1\"");
     values.set("zarr.json", text);
     let words = ["datasets[1].path` is \"../s1\"", "a path within the image"];
     refused(Multiscale::open_in(&values.storage(), ""), &words);
-    // One that begins as that of a file does is within it.
+    // A path that begins with `/`, like a file's, is relative to the image.
     let text = values.json("zarr.json").to_string().replace("\"../s1\"", "\"//s1/\"");
     values.set("zarr.json", text);
     let image = Multiscale::open_in(&values.storage(), "").unwrap();
@@ -306,7 +306,7 @@ fn lengths_in_pixels() {
     refused(none.sigma_in_pixels(0, &[-2.0]), &["-2 (no unit) along `y`"]);
 }
 
-/// Axes without a type go by their names, and a type of its own is neither space nor time.
+/// Axes without a type are classified by name; a custom type is neither space nor time.
 #[test]
 fn axes_without_types() {
     let values = Values::of("ome_0.4.zarr");

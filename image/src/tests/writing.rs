@@ -1,4 +1,4 @@
-//! Images that we write: metadata, what is there already, faults.
+//! Tests of images that we write: metadata, existing outputs, faults.
 
 use std::{
     path::Path,
@@ -15,7 +15,7 @@ use teatime::{
 use super::{Values, axes, device, fill, fixture, noise, number_of, open, refused, spec, written};
 use crate::{Axis, AxisKind, ImageSpec, Multiscale, MultiscaleWriter, OmeVersion, Pyramid};
 
-/// The metadata of both versions, word for word.
+/// Compares the metadata of both versions word for word.
 #[test]
 fn metadata_of_both_versions() {
     let source = Multiscale::open(fixture("ome_0.4.zarr")).unwrap();
@@ -65,7 +65,7 @@ fn metadata_of_both_versions() {
     assert_eq!((&image["datasets"], image.get("name"), image.get("type")), (&json!([level]), None, None));
 }
 
-/// Killed at any put, an image looks like none, and another process goes on to the same bytes.
+/// An image whose writer is killed at any put does not open, and another process resumes it to the same bytes.
 #[test]
 fn killed_anywhere_and_gone_on_with() {
     for format in [ZarrFormat::V2, ZarrFormat::V3] {
@@ -80,7 +80,7 @@ fn killed_anywhere_and_gone_on_with() {
         let whole = Values::new();
         go_on(&whole).unwrap();
         let expected = whole.all();
-        // Gone over again, only metadata are put, of five levels and the group, the one tile that is not there, and one that is damaged.
+        // A second run puts only the metadata of five levels and the group, a missing tile and a damaged one.
         let (puts, tile, damaged) = if format == ZarrFormat::V2 {
             (14, "image/1/1/0/1", "image/0/0/0/0")
         } else {
@@ -99,7 +99,7 @@ fn killed_anywhere_and_gone_on_with() {
                 break;
             }
             assert!(Multiscale::open_in(&values.storage(), "image").is_err(), "{killed}");
-            // Killed once more on the way.
+            // The resuming process is killed too.
             values.puts.store(3, Relaxed);
             go_on(&values).ok();
             values.puts.store(usize::MAX, Relaxed);
@@ -111,7 +111,7 @@ fn killed_anywhere_and_gone_on_with() {
     }
 }
 
-/// A folder that is there already is left alone unless it holds the same image.
+/// An existing folder is left alone unless it holds the same image.
 #[test]
 fn what_is_there_already() {
     let scratch = tempfile::tempdir().unwrap();
@@ -147,7 +147,7 @@ fn what_is_there_already() {
         refused(MultiscaleWriter::resume(&path, other), &["other.zarr/0", "is of another job"]);
     }
     MultiscaleWriter::resume(&path, spec.clone()).unwrap();
-    // An image of another program, and what is no store at all.
+    // The folder holds an image of another program, or no store at all.
     let foreign = Values::of("ome_0.5.zarr");
     let before = foreign.all();
     refused(
@@ -167,7 +167,7 @@ fn what_is_there_already() {
     assert!(matches!(error, Error::Io { .. }));
 }
 
-/// Each thing that an image may not be.
+/// Each invalid property of an image is refused.
 #[test]
 fn images_that_may_not_be() {
     let refuse = |needles: &[&str], change: &dyn Fn(&mut ImageSpec)| {
@@ -197,7 +197,7 @@ fn images_that_may_not_be() {
     refuse(&["of None"], &|spec| spec.array.dtype = None);
     refuse(&["`pyramid`: 0"], &|spec| spec.pyramid = Pyramid::Levels(0));
     refuse(&["`pyramid`: 0"], &|spec| spec.pyramid = Pyramid::UntilWithin(0));
-    // These errors are of the array alone.
+    // These errors concern the array alone.
     refuse(&["neither shards nor checksums"], &|spec| {
         (spec.array.format, spec.array.checksum) = (ZarrFormat::V2, true)
     });
@@ -211,7 +211,7 @@ fn images_that_may_not_be() {
     assert!(matches!(error, Error::Argument { .. }));
 }
 
-/// Progress goes up pass by pass, a cancelled call ends as one, and a damaged tile is named.
+/// Progress increases with each pass, a cancelled call ends with that error, and a damaged tile is named.
 #[test]
 fn progress_and_faults() {
     let begin = |values: &Arc<Values>| {
@@ -263,7 +263,7 @@ fn progress_and_faults() {
     assert!(matches!(error, Error::Io { .. }), "{error}");
 }
 
-/// `TEATIME_OME_ZARR_PYTHON` names a Python that has what `tests/fixtures/requirements.txt` lists; without it, nothing is tested.
+/// `TEATIME_OME_ZARR_PYTHON` names a Python with the packages of `tests/fixtures/requirements.txt`; the test is skipped without it.
 #[test]
 fn ome_zarr_reads_it() {
     let Some(python) = std::env::var_os("TEATIME_OME_ZARR_PYTHON") else { return };
@@ -295,7 +295,7 @@ fn ome_zarr_reads_it() {
     assert!(ran.status.success() && text.contains("6 images as they should be"), "{text}");
 }
 
-/// Images that were begun with this text are gone on with.
+/// Partial images with this text as their job can be resumed.
 #[test]
 fn words_of_a_job_stay() {
     for (pyramid, text) in [

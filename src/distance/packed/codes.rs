@@ -1,4 +1,4 @@
-//! The codes of a row, and the terms with which they are added up.
+//! The counts of a row's codes, and the terms that add the row to sums.
 
 use super::LIMBS;
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
     packed::pair_products::{Kind, Multiples, PairProducts, RowTerms},
 };
 
-/// The number of times that a row has each code.
+/// The number of occurrences of each code in a row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Codes {
     zero: u64,
@@ -16,14 +16,14 @@ pub(super) struct Codes {
     pub(super) absent: u64,
 }
 
-/// A row recoded, and how many of its codes are not 0.
+/// A recoding of a row, and the number of codes that it leaves nonzero.
 pub(super) struct Recoded {
     recode: Recode,
     codes: u64,
 }
 
 impl Codes {
-    /// None where no row has such sums.
+    /// `None` if no row can have these statistics.
     pub(super) fn new(stats: &Stats, columns: u64) -> Option<Self> {
         let Stats { sum, sum_squares, count, .. } = *stats;
         let [one, two] = [2.0 * sum - sum_squares, (sum_squares - sum) / 2.0];
@@ -36,7 +36,7 @@ impl Codes {
         Some(Self { zero: count.checked_sub(one + two)?, one, two, absent: columns - count })
     }
 
-    /// True where a row has missing codes; `None` where it takes no part.
+    /// True if the row has missing codes; `None` if the row is skipped.
     pub(super) fn part(row: &Option<Self>) -> Option<bool> {
         row.as_ref().map(|codes| codes.absent > 0)
     }
@@ -66,9 +66,9 @@ impl Codes {
 }
 
 impl Recoded {
-    /// None where nothing would be added.
+    /// Returns the row's terms, or `None` if they would add nothing.
     pub(super) fn terms(&self, sums: &PairProducts, factor: i32) -> Option<RowTerms> {
-        // Rare rows take no negative factors.
+        // The kernel for rare rows does not support negative factors.
         let rare = factor > 0 && sums.is_rare(self.codes as f64);
         (factor != 0 && self.codes > 0).then_some(RowTerms {
             recode: self.recode,

@@ -1,4 +1,4 @@
-//! Sums of columns alone, over the rows that another column knows too.
+//! Sums over single columns, restricted to the rows in which another column is known.
 
 use super::super::{Metric, metric::angle};
 use crate::{
@@ -10,26 +10,26 @@ use crate::{
     },
 };
 
-/// Sums of the codes of each column, and what is missing of them where another column is.
+/// Sums of the codes of each column, and the part of these sums in rows where another column is missing.
 #[derive(Debug)]
 pub(super) struct ColumnMoments {
     columns: u64,
     wanted: PairSet,
     codes: WeightedSums,
-    /// Sums of codes and of their squares over the rows in which another column is missing, once a code is.
+    /// Sums of codes and of squared codes over the rows in which another column is missing. None before the first missing code.
     absent: Option<AbsentSums<2>>,
 }
 
-/// The numbers that codes 0, 1, 2 and a missing one count as: themselves, and their squares.
+/// The values of codes 0, 1, 2 and missing: the codes themselves, and their squares.
 const NUMBERS: [[u8; 4]; 2] = [[0, 1, 2, 0], [0, 1, 4, 0]];
 
 impl ColumnMoments {
-    /// True where a metric needs them.
+    /// True if the metric needs column moments.
     pub(super) fn serve(metric: Metric) -> bool {
         matches!(metric, Metric::Cosine | Metric::Correlation)
     }
 
-    /// Sums of no rows, for the pairs that are wanted.
+    /// Creates empty sums for the `wanted` pairs.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
@@ -37,12 +37,12 @@ impl ColumnMoments {
         Ok(Self { columns, wanted, codes: WeightedSums::new(device, columns, 1)?, absent: None })
     }
 
-    /// The memory of the sums on the device, for panels of so many rows and so many pairs of columns, both ways round.
+    /// Returns the device memory of the sums, for panels of `rows` rows and for `pairs` ordered pairs of columns.
     pub(super) fn needs(device: &Device, columns: u64, pairs: u64, rows: u64) -> Needs {
         Needs { host: 0, ..WeightedSums::needs(device, columns, 1, rows) } + AbsentSums::<2>::needs(pairs)
     }
 
-    /// Adds rows of `packed` from row `from` on: whether each that takes part has a missing code.
+    /// Adds rows of `packed` from row `from` on. `rows` says for each row whether it has a missing code, or `None` for a row to skip.
     ///
     /// # Errors
     /// Any error that the device reports.
@@ -64,7 +64,7 @@ impl ColumnMoments {
         sums.add(packed, &absent)
     }
 
-    /// Waits. `squares` are the products of each column with itself.
+    /// Returns the sums on the host. Waits. `squares` are the products of each column with itself.
     ///
     /// # Errors
     /// Any error that the device reports.
@@ -80,12 +80,12 @@ impl ColumnMoments {
 pub(super) struct Moments {
     codes: Vec<f64>,
     squares: Vec<f64>,
-    /// The parts of `codes` and `squares` to subtract where another column is missing, if any code is.
+    /// The parts of `codes` and `squares` to subtract for rows in which another column is missing. None if no code is missing.
     absent: Option<[Absent; 2]>,
 }
 
 impl Moments {
-    /// The sums of a column's codes and of their squares, over the rows that another knows too.
+    /// Returns the sums of a column's codes and of their squares, over the rows in which the other column is known.
     pub(super) fn sums(&self, [column, other]: [usize; 2]) -> [f64; 2] {
         let [codes, squares] = [self.codes[column], self.squares[column]];
         match &self.absent {
@@ -94,7 +94,8 @@ impl Moments {
         }
     }
 
-    /// The distance of two columns, of the sum of their products over the rows that both know. All sums are whole numbers.
+    /// Returns the distance between two columns, from the sum of their products over the rows in which both are known. All sums are whole
+    /// numbers.
     pub(super) fn distance(&self, metric: Metric, [i, j]: [usize; 2], product: f64, shared: f64) -> f64 {
         let ([x, xx], [y, yy]) = (self.sums([i, j]), self.sums([j, i]));
         let (part, whole) = match metric {

@@ -1,4 +1,4 @@
-//! The distances that sums of packed rows come to.
+//! The distances computed from sums of packed rows.
 
 use rayon::prelude::*;
 
@@ -16,7 +16,8 @@ use crate::{
 };
 
 impl PackedPairs {
-    /// Waits for the distances, (columns, columns), and the number of rows in which both are known unless all codes are.
+    /// Waits and returns the distances, (columns, columns). Unless all codes are known, also returns the number of rows in which both columns
+    /// are known.
     ///
     /// # Errors
     /// [`Error::Argument`] for sums of [some columns](Self::of_columns) or of the [diagonal](Self::diagonal); what the device reports.
@@ -27,10 +28,10 @@ impl PackedPairs {
         }
     }
 
-    /// Waits for the distances of the columns of the second matrix, as rows, from those of the first; numbers of rows likewise.
+    /// Waits and returns the distances from the columns of the second matrix (rows) to those of the first, and row counts in the same shape.
     ///
     /// # Errors
-    /// [`Error::Argument`] for other sums than those [between](Self::between) two matrices; what the device reports.
+    /// [`Error::Argument`] for sums that were not created by [`between`](Self::between); what the device reports.
     pub fn finish_between(self) -> Result<Distances> {
         match &self.wanted {
             PairSet::Across(_) => self.results(None),
@@ -38,10 +39,10 @@ impl PackedPairs {
         }
     }
 
-    /// Waits for what is to be known of each column, over the same rows that are added for the distances.
+    /// Waits and returns the sums of each column with itself, over the same rows as the sums for the distances.
     ///
     /// # Errors
-    /// [`Error::Argument`] for other sums than those of the [diagonal](Self::diagonal); what the device reports.
+    /// [`Error::Argument`] for sums that were not created by [`diagonal`](Self::diagonal); what the device reports.
     pub fn finish_diagonal(self) -> Result<PackedDiagonal> {
         if self.wanted != PairSet::Diagonal {
             return Err(mistaken("PackedPairs::finish_diagonal", &self.wanted));
@@ -55,12 +56,12 @@ impl PackedPairs {
         })
     }
 
-    /// Waits for the distances of the columns that were asked for from one another and from all that follow: (those and all that
-    /// follow, those). Numbers of rows likewise, unless all codes of all columns are known.
+    /// Waits and returns the distances of the `own` columns from one another and from all later columns. Rows are `own` and all later columns,
+    /// columns are `own`. Row counts have the same shape, and are present unless all codes of all columns are known.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a diagonal of another metric, of other columns or of another number of rows, and for sums of the diagonal
-    /// itself; what the device reports.
+    /// [`Error::Argument`] for a diagonal of another metric, of other columns or of another number of rows, and for sums that are a diagonal
+    /// themselves; what the device reports.
     pub fn finish_columns(self, diagonal: &PackedDiagonal) -> Result<Distances> {
         let op = "PackedPairs::finish_columns";
         if !matches!(self.wanted, PairSet::From(_)) {
@@ -79,15 +80,15 @@ impl PackedPairs {
         self.results(Some(diagonal))
     }
 
-    /// Waits for the sums themselves, which merge with those over other rows and become the distances that [`finish`](Self::finish)
-    /// gives. Negative elements count as missing in them, unless missing ones are propagated.
+    /// Waits and returns the sums themselves, which merge with sums over other rows and become the distances that [`finish`](Self::finish)
+    /// returns. In the exported sums, negative elements count as missing unless missing elements are propagated.
     ///
     /// # Errors
     /// [`Error::Argument`] for sums of [some columns](Self::of_columns), of the [diagonal](Self::diagonal), [between](Self::between) two
     /// matrices or with [1s that differ](Self::ones_differ); [`Error::OutOfHostMemory`]; what the device reports.
     ///
     /// # Cost
-    /// One thread; on the host, what [`PartialSums`] holds beside what [`needs`](Self::needs) says.
+    /// One thread. Host memory: a [`PartialSums`] in addition to the memory that [`needs`](Self::needs) returns.
     pub fn export(self) -> Result<PartialSums> {
         const OP: &str = "PackedPairs::export";
         if self.wanted != PairSet::From(0..self.sums.columns()) {
@@ -153,13 +154,13 @@ impl PackedPairs {
         Ok(Distances { distances: pairs, shared: absent })
     }
 
-    /// Waits for what was added up.
+    /// Waits for the sums and moves them to the host.
     fn on_host(self, diagonal: Option<&PackedDiagonal>) -> Result<HostSums> {
         let Self { metric, recipe, missing, wanted, own, sums, absent, ones, of_columns, rows, complete } =
             self;
         let (n, own) = (to_usize(sums.columns()), to_usize(own));
         let is_across = matches!(wanted, PairSet::Across(_));
-        // A spread is the sum of each of two columns with itself, less twice the sum of both with one another.
+        // The spread of two columns is each column's sum with itself, minus twice the sum of their products.
         let spread = |both: i64, [one, other]: [i64; 2]| (one + other - 2 * both) as f64 * UNIT;
         let product = |both: i64, _: [i64; 2]| both as f64;
         let is_spread = matches!(recipe, Recipe::Spreads(_));
@@ -192,18 +193,18 @@ impl PackedPairs {
     }
 }
 
-/// The sums that were added up, on the host.
+/// All sums, on the host.
 struct HostSums {
     of_pairs: OfPairs,
-    /// The sum of each pair over all rows, also those where a code is missing.
+    /// The sum of each pair over all rows, including rows where a code is missing.
     pairs: Matrix,
-    /// The number of rows that neither column of a pair knows, unless all codes are known.
+    /// For each pair, the number of rows in which both columns are missing. None if all codes are known.
     absent: Option<Matrix>,
-    /// The columns of the first entry.
+    /// The two columns of the first entry.
     first: [usize; 2],
 }
 
-/// All that distances are made of besides the sums of pairs.
+/// The inputs of distances other than the sums of pairs.
 struct OfPairs {
     metric: Metric,
     missing: Missing,
@@ -212,13 +213,13 @@ struct OfPairs {
     /// The number of missing codes of each column.
     missing_of: Vec<i64>,
     moments: Option<Moments>,
-    /// The number of codes 1 of each column, where they count.
+    /// The number of codes 1 in each column. None unless 1s differ.
     ones: Option<Vec<i64>>,
 }
 
 impl OfPairs {
-    /// The sum of two columns over the rows that both know, and how many these are, of the sum over all rows and the number of those that
-    /// neither knows, if any.
+    /// Returns the sum of two columns over the rows in which both are known, and the number of these rows. `sum` is over all rows, and `absent`
+    /// is the number of rows in which both columns are missing.
     fn known(&self, [i, j]: [usize; 2], sum: f64, absent: Option<f64>) -> [f64; 2] {
         let ones = self.ones.as_ref().map_or(0, |ones| ones[i] + ones[j]);
         let sum = sum + ones as f64 / 2.0;
@@ -228,7 +229,7 @@ impl OfPairs {
         [sum, self.rows - alone + absent]
     }
 
-    /// The distance of two columns, from the sum over the rows that both know, of which there are `shared`.
+    /// Returns the distance of two columns, from the sum over the `shared` rows in which both are known.
     fn distance(&self, pair: [usize; 2], sum: f64, shared: f64) -> f64 {
         let Self { metric, missing, rows, ref moments, .. } = *self;
         match moments {
@@ -239,7 +240,7 @@ impl OfPairs {
         }
     }
 
-    /// The sum of a term that distances in parts are made of.
+    /// Returns the sum of a term of [`PartialSums`] for a pair.
     fn term(&self, term: Term, [i, j]: [usize; 2], [sum, shared]: [f64; 2]) -> f64 {
         let alone = |pair| self.moments.as_ref().map_or([0.0; 2], |moments| moments.sums(pair));
         match term {
@@ -253,7 +254,7 @@ impl OfPairs {
     }
 }
 
-/// The error of sums that are not for what was called.
+/// Returns the error for a call that does not fit the kind of sums.
 fn mistaken(op: &'static str, wanted: &PairSet) -> Error {
     let why = match wanted {
         PairSet::From(own) => format!("sums of the columns {own:?} with all that follow"),
@@ -274,7 +275,7 @@ pub struct PackedDiagonal {
 }
 
 impl PackedDiagonal {
-    /// True where no code of the rows that were added is missing: then no distances have numbers of rows.
+    /// True if no code of the added rows is missing. Then distances come without row counts.
     pub fn is_complete(&self) -> bool {
         self.absent.iter().all(|&count| count == 0)
     }

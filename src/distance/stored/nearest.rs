@@ -1,4 +1,4 @@
-//! The nearest observations of stored matrices that do not fit the device: some boxes of observations stay there while the others come and go.
+//! The nearest neighbors for stored matrices that do not fit the device: some boxes stay on the device while the others pass through.
 
 use std::{
     mem::take,
@@ -21,42 +21,41 @@ use crate::{
     stream::{Blocks, Plan, StreamStats},
 };
 
-/// Bytes of a box of observations, where as many observations as a block's side have fewer.
+/// The minimum number of bytes of a box, unless a block's side of observations is larger.
 const BOX: u64 = 8 << 20;
 
-/// Boxes that are on the device beside those that stay: one that is uploaded, one that is worked on, and one that blocks before may still
-/// need.
+/// The number of boxes on the device in addition to those that stay: one being uploaded, one in use, and one that earlier blocks may still need.
 const PASSING: u64 = 3;
 
-/// Bytes that a box takes besides its elements, read or not: on the host its tensors and its place in the order of reading; on the device
-/// what a table's buffer takes beyond its numbers.
+/// The memory of a box in addition to its elements, read or not. Host: its tensors and its place in the order of reading. Device: the overhead
+/// of the table's buffer.
 const TRACKING: Needs = Needs { host: 256, device: 512 };
 
-/// Names of the arrays in messages.
+/// The arrays' names in messages.
 const NAMES: [&str; 2] = ["x", "y"];
 
-/// The tables of the boxes of x, and of y.
+/// The tables of the boxes of x and of y.
 type Tables = [Vec<Arc<Tensor<f32>>>; 2];
 
-/// A search of stored observations.
+/// A search for neighbors among stored observations.
 pub(super) struct Search<'a> {
     reading: &'a StoredOperands<'a>,
     run: &'a Run,
     measure: Measure,
-    /// Boxes of all features of some observations, of each array.
+    /// A plan for each array, of boxes with all features of some observations.
     plans: Vec<Plan>,
-    /// The number of observations in a box, which is read at once.
+    /// The number of observations in a box.
     of_box: u64,
-    /// Bytes of chunks.
+    /// Bytes for chunks.
     chunk_bytes: u64,
-    /// Boxes of x that stay on the device, at least 1.
+    /// The number of boxes of x that stay on the device, at least 1.
     staying: usize,
-    /// Observations along each side of a block of pairs.
+    /// The number of observations along each side of a block of pairs.
     side: u64,
 }
 
 impl<'a> Search<'a> {
-    /// The largest boxes that memory holds, with the sums of pairs.
+    /// Creates the search with the largest boxes that fit memory together with the sums of pairs.
     ///
     /// # Errors
     /// [`Error::Budget`]; [`Error::Limit`].
@@ -83,7 +82,7 @@ impl<'a> Search<'a> {
             let plans = reading.plans(Some(of_box), reading.features)?;
             let most = |size: fn(&Plan) -> u64| plans.iter().map(size).max().unwrap_or(0);
             let (block, chunks) = (most(Plan::block_bytes), most(Plan::largest_need));
-            // Five boxes stay at least, where they are larger than a tile: with fewer, reading would take longer than distances.
+            // At least five boxes stay if they are larger than a tile: with fewer, reading would take longer than computing.
             let (least, pairs) = if of_box > tile { (5, tile * tile) } else { (1, 1) };
             let boxes = observations.div_ceil(of_box) + 1;
             let of_boxes = Needs::device(block) * (least + PASSING) + TRACKING * boxes;
@@ -91,7 +90,7 @@ impl<'a> Search<'a> {
             match run.memory.fit(device, known + of_boxes + staged + pair * pairs) {
                 Ok(rest) => break (plans, block, least, pairs, rest.left(device)),
                 Err(error) => {
-                    // Many boxes are tracked: the least is not always that of boxes of one observation.
+                    // Tracking many boxes takes memory too, so the smallest boxes do not always need the least.
                     let least = match smallest.take() {
                         Some(smallest) => error.or_of_less_memory(smallest),
                         None => error,
@@ -103,7 +102,7 @@ impl<'a> Search<'a> {
                 }
             }
         };
-        // Pairs get a third, chunks an eighth of the host's, and boxes the rest.
+        // A third of the memory goes to pairs, an eighth of the host's to chunks, and the rest to boxes.
         let first = (pair * pairs).on(device);
         let memory =
             Budget::default().host(first.host + left.host / 3).device(first.device + left.device / 3);
@@ -118,7 +117,7 @@ impl<'a> Search<'a> {
         Ok(Self { reading, run, measure, plans, of_box, chunk_bytes, staying, side })
     }
 
-    /// The k nearest. Progress tells of two passes: all observations are read and prepared, and then their distances are made.
+    /// Returns the k nearest. Progress reports two passes: the first reads and prepares all observations, the second computes distances.
     ///
     /// # Errors
     /// As [`neighbors_stored`](super::neighbors_stored).
@@ -150,7 +149,8 @@ impl<'a> Search<'a> {
         nearest.finish()
     }
 
-    /// Makes the distances of the boxes of a strip, which are on the device, from those of x before and among them, or from all of y.
+    /// Computes the distances from a strip's boxes, which are on the device, to all of y, or to the strip itself and preceding boxes of x (all
+    /// boxes unless symmetric).
     fn strip<T: Element>(
         &self,
         strip: Range<usize>,
@@ -172,12 +172,12 @@ impl<'a> Search<'a> {
         let mut status = Status::new(1, 2, self.reading.counts[0]);
         let [start, end] = [strip.start, strip.end].map(|number| self.observations(0, number).start);
         let columns = if is_lower { strip.end } else { boxes } as u64;
-        // In this order of columns and rows, the numbers that an observation is offered rise.
+        // In this order of columns and rows, each observation is offered increasing indices.
         let mut column = |number: usize, y: &Tensor<T>| -> Result<()> {
             let y = &self.operand((of_columns, number), y, tables)?;
             let mut below = rows.iter().filter(|x| !is_lower || x.range().start >= y.range().start);
             below.try_for_each(|x| pipeline.add((x, x.range()), (y, y.range())))?;
-            // The last block is still on its way.
+            // The last block is still in transfer.
             status.rows = start + (end - start) / columns.max(1) * number as u64;
             self.run.progress.tell(status);
             Ok(())
@@ -191,7 +191,7 @@ impl<'a> Search<'a> {
         self.each(of_columns, after, stats, &mut |number, y| column(number, &y))
     }
 
-    /// A box that is prepared.
+    /// Returns the prepared observations of a box.
     fn operand<'t, T: Element>(
         &self,
         (array, number): (usize, usize),
@@ -211,14 +211,14 @@ impl<'a> Search<'a> {
         to_usize(self.reading.counts[array].div_ceil(self.of_box))
     }
 
-    /// The observations of a box; none of a box after the last.
+    /// Returns the observations of a box; an empty range for a box after the last.
     fn observations(&self, array: usize, number: usize) -> Range<u64> {
         let first = (number as u64).saturating_mul(self.of_box);
         let end = self.reading.counts[array];
         first.min(end)..end.min(first.saturating_add(self.of_box))
     }
 
-    /// Reads all observations once and prepares them: the boxes of the first strip, and the tables of the boxes of x and of y.
+    /// Reads all observations once and prepares them. Returns the boxes of the first strip, and the tables of all boxes.
     fn prepare<T: Element>(&mut self, stats: &mut StreamStats) -> Result<(Vec<Tensor<T>>, Tables)> {
         let (mut first_strip, mut tables) = (Vec::new(), Tables::default());
         let (mut undefined, mut size) = (<[Vec<_>; 2]>::default(), 0.0f64);
@@ -255,7 +255,7 @@ impl<'a> Search<'a> {
         Ok((first_strip, tables))
     }
 
-    /// Gives some boxes of an array, in order.
+    /// Passes the boxes `numbers` of an array to `sink`, in order.
     fn each<T: Element>(
         &self,
         array: usize,
@@ -292,7 +292,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// The k nearest of the observations of `reading`: where all of them fit the device, by `resident`.
+/// Returns the k nearest neighbors, by `resident` if all observations fit the device.
 ///
 /// # Errors
 /// As [`neighbors_stored`](super::neighbors_stored).
@@ -321,7 +321,7 @@ pub(super) fn nearest<T: Element>(
     }
     match (Search::within(reading, measure, k, run), side) {
         (Ok(search), _) => search.find::<T>(k, stats),
-        // Small blocks of pairs are better than none.
+        // Small blocks of pairs are better than failing.
         (Err(Error::Budget { .. }), Ok(_)) => resident(stats),
         (Err(error), Err(of_all)) => Err(error.or_of_less_memory(of_all)),
         (Err(error), _) => Err(error),

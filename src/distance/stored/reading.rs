@@ -1,4 +1,4 @@
-//! Reading of stored matrices: their checks, the type that elements become, and the boxes that are read.
+//! Reading of stored matrices: checks, the element type after conversion, and the boxes that are read.
 
 use std::{sync::Arc, time::Instant};
 
@@ -13,13 +13,13 @@ use crate::{
     },
 };
 
-/// Features that are added at once, if there are as many and memory allows: what adding takes besides then costs little.
+/// The number of features added at once, if memory allows: enough that the overhead of an addition is small.
 const FEATURES: u64 = 1024;
 
-/// Bytes on the host that are known of an observation.
+/// The host memory in bytes for the state of an observation.
 pub(super) const OBSERVATION: u64 = 32;
 
-/// The extents of a stored matrix, observations first.
+/// Returns the extents of a stored matrix, observations first.
 fn extents(x: &Arc<dyn ChunkedArray>, columns: bool) -> Result<[u64; 2]> {
     match *x.shape() {
         [rows, cols] => Ok(if columns { [cols, rows] } else { [rows, cols] }),
@@ -27,18 +27,18 @@ fn extents(x: &Arc<dyn ChunkedArray>, columns: bool) -> Result<[u64; 2]> {
     }
 }
 
-/// The matrices that are read, and the type that their elements become.
+/// The matrices to read, and their element type after conversion.
 pub(super) struct StoredOperands<'a> {
     pub(super) arrays: &'a [Arc<dyn ChunkedArray>],
     pub(super) columns: bool,
-    /// Observations of each array.
+    /// The number of observations of each array.
     pub(super) counts: Vec<u64>,
     pub(super) features: u64,
     pub(super) staged: DType,
     convert: Arc<dyn Convert>,
 }
 
-/// Boxes of so many features of each array, and bytes for the chunks of each.
+/// A plan of boxes for each array, with the same features, and bytes for the chunks of each.
 pub(super) struct FeatureBoxes {
     plans: Vec<Plan>,
     chunk_bytes: u64,
@@ -96,7 +96,7 @@ impl<'a> StoredOperands<'a> {
         Ok(Self { arrays, columns: options.columns, counts, features, staged, convert })
     }
 
-    /// The measure of elements of type `T`, of which nothing is known yet.
+    /// Returns the measure for elements of type `T`, before any observation is known.
     ///
     /// # Errors
     /// [`Error::NoF64`].
@@ -111,18 +111,18 @@ impl<'a> StoredOperands<'a> {
         Ok(Measure::new(device, metric, options, self.features, wide, self.others().is_none()))
     }
 
-    /// Observations of y.
+    /// Returns the number of observations of y.
     pub(super) fn others(&self) -> Option<u64> {
         self.counts.get(1).copied()
     }
 
-    /// Bytes of all elements.
+    /// Returns the number of bytes of all elements.
     fn bytes(&self) -> u64 {
         let elements = self.counts.iter().map(|count| count.saturating_mul(self.features));
         elements.fold(0, u64::saturating_add).saturating_mul(self.staged.size())
     }
 
-    /// Rows of each array at a time, to hold them all, with bytes for chunks, and what holding them leaves of the memory.
+    /// Plans the loading of whole arrays: a plan and bytes for chunks for each array, and the memory that remains once they are loaded.
     ///
     /// # Errors
     /// [`Error::Budget`].
@@ -139,7 +139,7 @@ impl<'a> StoredOperands<'a> {
         };
         let plans = self.arrays.iter().map(plan).collect::<Result<Vec<_>>>()?;
         let of_pass = |plan: &Plan| plan.block_bytes().saturating_mul(2).saturating_add(plan.largest_need());
-        // Each observation takes something, also where it has no features.
+        // Each observation takes memory, even without features.
         let known = self
             .counts
             .iter()
@@ -153,11 +153,11 @@ impl<'a> StoredOperands<'a> {
             let bytes = plan.largest_need().saturating_add(ahead);
             (plan, bytes)
         };
-        // Once all is held, nothing is read.
+        // Once all arrays are loaded, reading takes no memory.
         Ok((plans.into_iter().map(with_chunks).collect(), memory.fit(device, held)?))
     }
 
-    /// Boxes of so many observations, or of all, and so many features.
+    /// Returns plans of boxes with `observations` observations (or all) and `features` features.
     pub(super) fn plans(&self, observations: Option<u64>, features: u64) -> Result<Vec<Plan>> {
         let plan = |(array, count): (&Arc<dyn ChunkedArray>, u64)| {
             let count = observations.unwrap_or(count);
@@ -169,7 +169,7 @@ impl<'a> StoredOperands<'a> {
         self.arrays.iter().zip(self.counts.iter().copied()).map(plan).collect()
     }
 
-    /// The widest boxes that memory holds with the sums.
+    /// Returns the widest boxes that fit memory together with the sums.
     ///
     /// # Errors
     /// [`Error::Budget`].
@@ -189,7 +189,7 @@ impl<'a> StoredOperands<'a> {
         loop {
             let plans = self.plans(None, width)?;
             let total = |size: fn(&Plan) -> u64| plans.iter().map(size).fold(0, u64::saturating_add);
-            // One is filled while another is added; a tensor of each.
+            // For each array, one block is filled while another is added, and each block becomes a tensor.
             let staged = total(Plan::block_bytes).saturating_mul(2);
             let needs = Partial::needs(self.counts[0], self.others(), metric, missing)
                 + Needs::device(staged)
@@ -202,14 +202,14 @@ impl<'a> StoredOperands<'a> {
                     return Ok(FeatureBoxes { chunk_bytes: ahead.min(left), plans });
                 }
                 Err(error) if width == 1 => return Err(error),
-                // Sums are over as many features at a time, to the bit, as long as one block fits.
+                // Sums in whole blocks of features stay the same to the bit.
                 Err(_) if width > block => width = (width / 2).next_multiple_of(block).min(width - 1),
                 Err(_) => width /= 2,
             }
         }
     }
 
-    /// Gives the blocks of the arrays that hold the same features, in order.
+    /// Passes the arrays' blocks with the same features to `sink`, in order.
     pub(super) fn each(
         &self,
         boxes: &FeatureBoxes,
@@ -243,7 +243,7 @@ impl<'a> StoredOperands<'a> {
         Ok(())
     }
 
-    /// The sum of each observation.
+    /// Returns the sum of each observation of each array.
     pub(super) fn sums(
         &self,
         boxes: &FeatureBoxes,

@@ -1,18 +1,18 @@
-//! Memory of the cpu device, and what of it was freed.
+//! Memory of the cpu device, and the list of freed buffers that are used again.
 
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use crate::{Error, Result, extent::to_usize, fresh};
 
-/// Bytes of a buffer.
+/// The bytes of a buffer.
 #[derive(Debug)]
 pub(super) enum CpuBytes {
-    /// Zeros at first, from the start of a cache line on: aligned for any element type and vector.
+    /// Memory that is zero at first and starts at a cache line, so that it is aligned for any element type and vector.
     ///
-    /// Fresh pages come as zeros from the system where an allocation asks for no more than the allocator's own alignment; for
-    /// more, each would be written once before its first use.
+    /// The system provides fresh pages as zeros if an allocation needs no more than the allocator's own alignment. With
+    /// a larger alignment, the allocator would write each page once before its first use.
     Own { room: Vec<u8>, first: usize, len: usize },
-    /// An application's, which are only read.
+    /// An application's bytes, which are only read.
     Lent(&'static [u8]),
 }
 
@@ -23,7 +23,7 @@ impl Default for CpuBytes {
 }
 
 impl CpuBytes {
-    /// A buffer of `bytes` bytes or a few more: it has one of few sizes, so that freed ones serve again.
+    /// Makes a buffer of at least `bytes` bytes. Sizes are rounded up to few different ones, so that freed buffers can be used again.
     pub(super) fn new(bytes: u64) -> Result<Self> {
         let len = to_usize(Self::size(bytes));
         let lacking = |_| Error::OutOfMemory { requested: bytes, free: None };
@@ -31,7 +31,7 @@ impl CpuBytes {
         Ok(Self::Own { first: room.as_ptr().align_offset(64), len, room })
     }
 
-    /// The size of a buffer of so many bytes: at most an eighth more, which nobody touches.
+    /// Returns the size of a buffer for `bytes` bytes: larger by at most an eighth, whose pages are never touched.
     fn size(bytes: u64) -> u64 {
         let step = bytes.max(1).ilog2().saturating_sub(3);
         bytes.max(1).next_multiple_of((1 << step).max(64))
@@ -56,7 +56,7 @@ impl CpuBytes {
     }
 }
 
-/// A buffer that the host has: freed ones serve again.
+/// A buffer that the host holds. When it is dropped, its memory is used again.
 #[derive(Debug)]
 pub(crate) struct HostLines {
     lines: CpuBytes,
@@ -91,18 +91,18 @@ impl Drop for HostLines {
     }
 }
 
-/// Freed buffers, kept for the next allocation of their size: the blocks of a stream repeat, and fresh pages cost
-/// more to map than the kernels' work on them.
+/// Freed buffers, kept for the next allocation of the same size. A stream allocates the same sizes again and again, and
+/// mapping fresh pages costs more than the kernels' work on them.
 #[derive(Debug, Default)]
 pub(super) struct FreeList(Mutex<Vec<CpuBytes>>);
 
-/// Most bytes of freed buffers that are kept.
+/// The maximum number of bytes of freed buffers that are kept.
 pub(crate) const FREE_BYTES: usize = 64 << 20;
 
-/// Bytes of the smallest that is: an allocator has smaller ones at hand.
+/// The minimum number of bytes of a buffer that is kept: an allocator serves smaller ones quickly.
 const LEAST_KEPT: usize = 16 << 10;
 
-/// Most buffers that are kept.
+/// The maximum number of buffers that are kept.
 const MOST_KEPT: usize = 64;
 
 impl FreeList {
@@ -112,12 +112,12 @@ impl FreeList {
         Some(buffers.remove(at))
     }
 
-    /// Keeps a buffer for later, or frees it where another thread has locked the list, or had when the process was forked.
+    /// Keeps a buffer for later use. Frees it if another thread has locked the list, or had locked it when the process was forked.
     pub(super) fn keep(&self, buffer: CpuBytes) {
         if !(LEAST_KEPT..=FREE_BYTES).contains(&buffer.len()) || matches!(buffer, CpuBytes::Lent(_)) {
             return;
         }
-        // Unmapped after the lock is gone.
+        // Dropped buffers are unmapped after the lock is released.
         let mut gone = Vec::new();
         let mut buffers = match self.0.try_lock() {
             Ok(buffers) => buffers,
@@ -125,7 +125,7 @@ impl FreeList {
             Err(TryLockError::WouldBlock) => return,
         };
         buffers.push(buffer);
-        // The oldest go first.
+        // The oldest buffers are dropped first.
         while buffers.len() > MOST_KEPT || buffers.iter().map(CpuBytes::len).sum::<usize>() > FREE_BYTES {
             gone.push(buffers.remove(0));
         }
@@ -165,20 +165,20 @@ mod tests {
         assert!(free.take(500_000).is_none());
         assert_eq!(free.take(999_000).unwrap().bytes()[7], 1);
         assert!(free.take(999_000).is_none());
-        // The oldest go first.
+        // The oldest buffers are dropped first.
         for bytes in [20, 30, 40] {
             free.keep(CpuBytes::new(bytes << 20).unwrap());
         }
         assert!([20, 30].iter().all(|bytes| free.take(bytes << 20).is_none()));
         assert!(free.take(40 << 20).is_some());
-        // Small ones are not kept, and not too many.
+        // Small buffers are not kept, and only a limited number of large ones is.
         free.keep(CpuBytes::new(1000).unwrap());
         assert!(free.take(1000).is_none());
         (0..100).for_each(|_| free.keep(CpuBytes::new(20_000).unwrap()));
         assert_eq!((0..100).filter(|_| free.take(20_000).is_some()).count(), MOST_KEPT);
     }
 
-    /// As in a forked child, in which nobody unlocks what was locked in its parent.
+    /// Checks a locked list, as in a forked child, where nobody unlocks a mutex that was locked in the parent.
     #[test]
     fn a_locked_list_frees() {
         let free = Arc::new(FreeList::default());

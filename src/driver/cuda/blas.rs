@@ -17,7 +17,7 @@ use cudarc::cublas::{
 use super::{gpu::Gpu, libraries, memory, trail::Launch};
 use crate::{DType, Error, Result, driver::GemmCall};
 
-/// cuBLAS on one device, opened at the first product: loading it takes longer than opening the device.
+/// The cuBLAS handle of one device. It is opened at the first product, since loading cuBLAS takes longer than opening the device.
 #[derive(Debug, Default)]
 pub(super) struct Blas(Mutex<State>);
 
@@ -32,14 +32,14 @@ enum State {
 #[derive(Debug)]
 struct Handle(sys::cublasHandle_t, Arc<Gpu>);
 
-// SAFETY: a handle may move between threads; the mutex around it keeps it to one at a time.
+// SAFETY: a handle may move between threads; the mutex around it lets only one thread use it at a time.
 unsafe impl Send for Handle {}
 
 impl Drop for Handle {
     fn drop(&mut self) {
         self.1.take_left_error();
         self.1.context().record_err(self.1.context().bind_to_thread());
-        // SAFETY: created by `create_handle`, destroyed once. A failure leaves nothing to do.
+        // SAFETY: the handle was created by `create_handle` and is destroyed once. Nothing can be done about a failure.
         let _ = unsafe { result::destroy_handle(self.0) };
     }
 }
@@ -47,19 +47,19 @@ impl Drop for Handle {
 impl Handle {
     fn new(gpu: &Arc<Gpu>) -> Result<Self> {
         let handle = Self(result::create_handle().map_err(|error| failed(gpu, error))?, gpu.clone());
-        // SAFETY: both are alive; the handle keeps the device, and so the stream.
+        // SAFETY: the handle and the stream are alive; the handle keeps the device, and so the stream.
         unsafe { result::set_stream(handle.0, gpu.compute().cu_stream().cast()) }
             .map_err(|error| failed(gpu, error))?;
         Ok(handle)
     }
 }
 
-/// The version of cuBLAS, or why there is none.
+/// Returns the version of cuBLAS, or the reason why there is none.
 pub(super) fn version(driver_version: i32) -> Result<String, String> {
     libraries::cublas(driver_version)?;
     let part = |which| {
         let mut value = 0;
-        // SAFETY: the library is loaded, and writes one number.
+        // SAFETY: the library is loaded, and writes one integer.
         unsafe { sys::cublasGetProperty(which, &raw mut value) }.result().map(|()| value)
     };
     let version = part(sys::libraryPropertyType::MAJOR_VERSION).and_then(|major| {
@@ -68,7 +68,7 @@ pub(super) fn version(driver_version: i32) -> Result<String, String> {
     version.map_err(|error| error.to_string())
 }
 
-/// The error of a failed call. The context knows better what happened, where it is lost.
+/// Returns the error of a failed call. If the context is lost, its own error says better what happened.
 fn failed(gpu: &Gpu, error: CublasError) -> Error {
     let lost = gpu.enter().err();
     lost.unwrap_or_else(|| match error.0 {
@@ -77,7 +77,7 @@ fn failed(gpu: &Gpu, error: CublasError) -> Error {
     })
 }
 
-/// The library's name for an element type that it multiplies with f32 sums, or of f64 with f64 sums.
+/// Returns the library's name for an element type whose products it adds in f32 (for f64: in f64).
 fn kind(dtype: DType) -> Option<sys::cudaDataType> {
     match dtype {
         DType::F32 => Some(sys::cudaDataType::CUDA_R_32F),
@@ -89,8 +89,8 @@ fn kind(dtype: DType) -> Option<sys::cudaDataType> {
 }
 
 impl Blas {
-    /// The product, or none where cuBLAS is absent or has none for these types and sizes. f32 is multiplied as f32
-    /// unless `tf32`; sums are f32, of f64 f64.
+    /// Computes the product. Returns `None` if cuBLAS is absent or does not support these types and sizes. f32 is
+    /// multiplied as f32 unless `tf32` is set; sums are f32, or f64 for f64 operands.
     pub(super) fn gemm(&self, gpu: &Arc<Gpu>, call: &GemmCall<'_>, tf32: bool) -> Option<Result<()>> {
         let ((a_type, a, lda), (b_type, b, ldb), (c, ldc)) = (call.a, call.b, call.c);
         let element = kind(a_type).filter(|_| a_type == b_type)?;
@@ -101,7 +101,7 @@ impl Blas {
         if matches!(*state, State::Unknown) {
             *state = match libraries::cublas(libraries::driver_version()).map(|_| Handle::new(gpu)) {
                 Ok(Ok(handle)) => State::Open(handle),
-                // There may be room for it at the next product.
+                // The next product tries again, since memory may be free by then.
                 Ok(Err(error)) => return Some(Err(error)),
                 Err(_) => State::Absent,
             };
@@ -118,20 +118,20 @@ impl Blas {
         };
         let compute = match a_type {
             DType::F64 => sys::cublasComputeType_t::CUBLAS_COMPUTE_64F,
-            // The others have no more than TF32's 10 bits, and no such product.
+            // f16 and bf16 have no more bits than TF32's 10, and no TF32 product.
             DType::F32 if tf32 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
             _ => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
         };
         let (alpha, beta) = (1.0f32, f32::from(u8::from(call.accumulate)));
         let wide = [alpha, beta].map(f64::from);
-        // Scalars are of the type of the sums.
+        // The scalars have the type of the sums.
         let (sums, [alpha, beta]) = match a_type {
             DType::F64 => (element, wide.each_ref().map(|scalar| ptr::from_ref(scalar).cast())),
             _ => (sys::cudaDataType::CUDA_R_32F, [&alpha, &beta].map(|scalar| ptr::from_ref(scalar).cast())),
         };
         let extents = [("m", call.m), ("n", call.n), ("k", call.k)];
         let launch = Launch { name: "cuBLAS", spec: extents.into(), grid: None };
-        // The library's matrices are column-major: the same memory read so is the transpose, and cᵀ = op(b)ᵀ op(a)ᵀ.
+        // The library's matrices are column-major: it reads the same memory as the transpose, so it computes cᵀ = op(b)ᵀ op(a)ᵀ.
         // SAFETY: the pointers are windows of live memory of this context with the extents and strides of the call, which
         // `linalg::matmul` takes from the tensors' shapes; the scalars are read during the call (host pointer mode).
         let product = || unsafe {
@@ -159,7 +159,7 @@ impl Blas {
         };
         let launched = gpu.launch(launch, || match product() {
             Ok(()) => Ok(true),
-            // Refused before anything was enqueued: a product it does not have.
+            // The library refused a product that it does not support, before it enqueued anything.
             Err(error) if error.0 == sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED => Ok(false),
             Err(error) => Err(failed(gpu, error)),
         });

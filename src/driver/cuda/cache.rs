@@ -1,8 +1,7 @@
-//! Compiled kernels in files, one an image: the user's cache, and the folders that releases carry.
+//! Compiled kernels in files, one image each: the user's cache, and the folders that releases ship.
 //!
-//! A file is lines of text that name what it was made from, then the deflated image. A file that is cut short, damaged,
-//! or made from anything else is as good as none. Files get their names when they are complete, so that processes do
-//! not see each other's unfinished ones.
+//! A file consists of lines of text that name the inputs of the image, then the deflated image. A file that is truncated, damaged, or made from other
+//! inputs is treated as missing. A file gets its final name when it is complete, so that no process sees another's unfinished file.
 
 use std::{
     env,
@@ -17,10 +16,10 @@ use std::{
 use flate2::{Compression, read::ZlibDecoder, write::ZlibEncoder};
 use sha2::{Digest, Sha256};
 
-/// Most bytes of an image that are read; the largest of ours has some hundred thousand.
+/// The maximum number of bytes of an image that is read; the largest image of this crate has some hundred thousand.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// A key that stands for all that an image is made from.
+/// A key that identifies all inputs of an image.
 #[derive(Clone, Debug)]
 pub(super) struct Key {
     kernel: &'static str,
@@ -30,7 +29,7 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// The key of a kernel's program, with its headers, the compiler's options and version, and the architecture.
+    /// Makes the key from a kernel's program, its headers, the compiler's options and version, and the architecture.
     pub(super) fn new(
         kernel: &'static str,
         source: &str,
@@ -44,7 +43,7 @@ impl Key {
         parts.extend(headers.iter().flat_map(|&(name, text)| [name, text]));
         let mut hash = Sha256::new();
         for part in parts {
-            // With its length first, so that no other parts read the same.
+            // Each part is preceded by its length, so that different parts cannot have the same bytes.
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }
@@ -55,7 +54,7 @@ impl Key {
         format!("{}-{}.image", self.kernel, self.digest)
     }
 
-    /// The text that a file begins with, before the number of bytes and the digest of its image.
+    /// Returns the text that a file begins with, up to the number of bytes and the digest of its image.
     fn head(&self) -> String {
         let kind = if self.arch.starts_with("sm_") { "cubin" } else { "ptx" };
         let Self { kernel, arch, nvrtc: (major, minor), digest } = self;
@@ -70,13 +69,13 @@ impl Key {
 pub(super) struct Cache(PathBuf);
 
 impl Cache {
-    /// The images in a folder, which need not be there.
+    /// Makes a cache of the images in a folder, which need not exist.
     pub(super) const fn new(folder: PathBuf) -> Self {
         Self(folder)
     }
 
-    /// `TEATIME_CACHE`, where it is set (nothing is kept if it is empty), else a folder in the platform's place for
-    /// caches; none where there is no such place.
+    /// Returns the cache in `TEATIME_CACHE` if that is set (`None` if it is empty), otherwise in the platform's folder
+    /// for caches (`None` if there is no such folder).
     pub(super) fn of_user() -> Option<Self> {
         let variable = |name| env::var_os(name).map(PathBuf::from);
         let absolute = |name| variable(name).filter(|path| path.is_absolute());
@@ -92,15 +91,15 @@ impl Cache {
         Some(Self(root.join("cuda")))
     }
 
-    /// The image of a key, if a sound one is here.
+    /// Returns the image of a key if this folder has an intact one.
     pub(super) fn get(&self, key: &Key) -> Option<Vec<u8>> {
         decode(key, &fs::read(self.0.join(key.file_name())).ok()?)
     }
 
-    /// Keeps the image of a key; a second process that does the same at the same time does no harm.
+    /// Stores the image of a key. Another process may store the same image at the same time.
     ///
     /// # Errors
-    /// The operating system's. A folder that cannot be written is no reason not to go on.
+    /// The operating system's error. A caller can continue without the cache.
     pub(super) fn put(&self, key: &Key, image: &[u8]) -> io::Result<()> {
         static UNIQUE: AtomicU64 = AtomicU64::new(0);
         fs::create_dir_all(&self.0)?;
@@ -110,7 +109,7 @@ impl Cache {
             .and_then(|file| write_new(&unfinished, &file))
             .and_then(|()| fs::rename(&unfinished, self.0.join(key.file_name())));
         if written.is_err() {
-            // The first error is the one to tell.
+            // The first error is the one to return.
             let _ = fs::remove_file(&unfinished);
         }
         written
@@ -135,7 +134,7 @@ fn decode(key: &Key, file: &[u8]) -> Option<Vec<u8>> {
     let (count, digest) = str::from_utf8(line).ok()?.split_once(" sha256 ")?;
     let count: u64 = count.parse().ok().filter(|&count| count <= MAX_BYTES)?;
     let mut image = Vec::new();
-    // One byte more than there should be, so that a longer one shows.
+    // Reads up to one byte more than expected, so that an image that is too long is detected.
     ZlibDecoder::new(&deflated[1..]).take(count + 1).read_to_end(&mut image).ok()?;
     (image.len() as u64 == count && hex(&Sha256::digest(&image)) == digest).then_some(image)
 }
@@ -156,7 +155,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder of a test's own.
+    /// A temporary folder of one test.
     struct Folder(TempDir);
 
     impl Folder {
@@ -168,7 +167,7 @@ mod tests {
             Cache::new(self.0.path().join("cuda"))
         }
 
-        /// The one file of the cache.
+        /// Returns the only file of the cache.
         fn file(&self) -> PathBuf {
             let files: Vec<_> = fs::read_dir(self.0.path().join("cuda")).unwrap().collect();
             assert_eq!(files.len(), 1, "{files:?}");
@@ -214,7 +213,7 @@ mod tests {
         for other in &others {
             assert_ne!(other.digest, key("sm_80").digest, "{other:?}");
             assert_eq!(cache.get(other), None, "{other:?}");
-            // Nor by the name alone.
+            // A file whose name alone matches the key is not accepted either.
             fs::copy(cache.0.join(key("sm_80").file_name()), cache.0.join(other.file_name())).unwrap();
             assert_eq!(cache.get(other), None, "{other:?}");
         }
@@ -233,7 +232,7 @@ mod tests {
         for place in 0..sound.len() {
             let mut damaged = sound.clone();
             damaged[place] ^= 0x20;
-            // Some bits of deflated data mean nothing.
+            // Some bits of deflated data have no effect.
             let read = decode(&key, &damaged);
             assert!(read.is_none_or(|read| read == image), "byte {place}");
         }
@@ -278,7 +277,7 @@ mod tests {
     fn what_cannot_be_named_leaves_nothing() {
         let folder = Folder::new();
         let cache = folder.cache();
-        // A folder stands where the file should.
+        // A folder exists at the path of the file.
         fs::create_dir_all(cache.0.join(key("sm_80").file_name()).join("x")).unwrap();
         assert!(cache.put(&key("sm_80"), b"cubin").is_err());
         folder.file();

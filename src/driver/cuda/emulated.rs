@@ -1,4 +1,4 @@
-//! Devices of the emulator for tests, here and in other packages.
+//! Emulated CUDA devices for the tests of this package and of others.
 
 use std::collections::BTreeSet;
 
@@ -7,24 +7,24 @@ pub use cuda_emulator::control::{lose, memory};
 use super::select;
 use crate::{Device, DeviceOptions, kernels::KERNELS};
 
-/// The emulated device of that number, counted or not.
+/// Opens the emulated device with this number, even if the number is above the device count.
 pub fn device(place: usize) -> Device {
     open(place, &DeviceOptions::default())
 }
 
-/// The same, with options.
+/// Opens the emulated device with this number, with options.
 ///
 /// # Panics
-/// When it does not open.
+/// Panics if the device does not open.
 pub fn open(place: usize, options: &DeviceOptions) -> Device {
     let driver = select::open_place(KERNELS[0], place, options);
     Device::from_driver(driver.expect("an emulated device should open"), options)
 }
 
-/// The programs that a CUDA device has loaded: the name and the constants of each.
+/// Returns the programs that a CUDA device has loaded: the name and the constants of each.
 ///
 /// # Panics
-/// For a device of another backend.
+/// Panics if the device belongs to another backend.
 pub fn loaded(device: &Device) -> BTreeSet<String> {
     device.driver().cuda().expect("a CUDA device").modules.loaded()
 }

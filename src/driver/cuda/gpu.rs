@@ -1,4 +1,4 @@
-//! An open device: its context, its two streams, and what its errors mean.
+//! An open CUDA device: its context, its two streams, and the handling of its errors.
 
 use std::{
     collections::VecDeque,
@@ -17,8 +17,8 @@ use crate::{Error, Result};
 
 /// A device that is open.
 ///
-/// Work goes to two streams: everything to `compute`, in program order, but uploads to `copy`, so that the copy of one
-/// block overlaps the kernels of the one before it. Events order the two where one needs the other.
+/// Work is enqueued on two streams. Uploads go to `copy`, so that the copy of a block overlaps the kernels of the block before. All other work goes
+/// to `compute`, in program order. Events order the two streams if one needs the other's results.
 #[derive(Debug)]
 pub(crate) struct Gpu {
     context: Arc<CudaContext>,
@@ -26,13 +26,13 @@ pub(crate) struct Gpu {
     copy: Arc<CudaStream>,
     name: String,
     pub(super) pool: Pool,
-    /// Why the device is gone, once it is.
+    /// The reason why the device is lost, once it is lost.
     lost: OnceLock<String>,
     pub(super) pinned: PinnedPool,
     trail: Trail,
-    /// Points of the compute stream, one for each upload that it may still be working on the data of.
+    /// Points of the compute stream, one for each upload whose data the compute stream may still be using.
     pace: Mutex<VecDeque<Mark>>,
-    /// The kind of events that are recorded.
+    /// The flags of the events that are recorded.
     events: sys::CUevent_flags,
 }
 
@@ -40,16 +40,16 @@ pub(crate) struct Gpu {
 #[derive(Debug)]
 pub(super) struct Mark {
     pub(super) event: CudaEvent,
-    /// The number of launches before it.
+    /// The number of launches before this point.
     launches: u64,
 }
 
-/// Uploads whose kernels may be under way when the next is prepared: one is computed on while the next is copied. More
-/// would only hold more memory.
+/// The number of uploads whose kernels may be running when the next upload is prepared. With one, a block is computed
+/// while the next is copied. More would only hold more memory.
 const AHEAD: usize = 1;
 
 impl Gpu {
-    /// `compute` belongs to `context`.
+    /// Makes a device of a context and of `compute`, a stream of that context.
     pub(super) fn new(
         context: Arc<CudaContext>,
         compute: Arc<CudaStream>,
@@ -70,25 +70,25 @@ impl Gpu {
         })
     }
 
-    /// The context that all memory and both streams belong to.
+    /// Returns the context that all memory and both streams belong to.
     pub(super) fn context(&self) -> &Arc<CudaContext> {
         &self.context
     }
 
-    /// The stream that keeps program order.
+    /// Returns the stream that keeps program order.
     pub(super) fn compute(&self) -> &Arc<CudaStream> {
         &self.compute
     }
 
-    /// The stream of uploads.
+    /// Returns the stream of uploads.
     pub(super) fn copy(&self) -> &Arc<CudaStream> {
         &self.copy
     }
 
-    /// Makes the context the calling thread's, and fails once the device is lost.
+    /// Makes the context current on the calling thread. Fails once the device is lost.
     ///
     /// # Errors
-    /// [`Error::DeviceLost`].
+    /// [`Error::DeviceLost`] if the device is lost.
     pub(super) fn enter(&self) -> Result<()> {
         self.alive()?;
         self.take_left_error();
@@ -96,26 +96,26 @@ impl Gpu {
         self.check(self.context.bind_to_thread())
     }
 
-    /// Takes the error that dropping something left in the context, where it would come out of an unrelated call, which
-    /// then does nothing. One that is fatal makes the loss stick; another has no call that it belongs to.
+    /// Takes the error that a drop left in the context. Otherwise an unrelated call would return that error and do nothing. A fatal error marks the
+    /// device as lost. Any other error is discarded, since no call is there to return it.
     pub(super) fn take_left_error(&self) {
         drop(self.check(self.context.check_err()));
     }
 
-    /// Waits on the host for an event.
+    /// Blocks the host until an event has passed.
     pub(super) fn wait(&self, event: &CudaEvent) -> Result<()> {
         self.take_left_error();
         self.check(event.synchronize())
     }
 
-    /// Waits on the host for a point of the compute stream.
+    /// Blocks the host until a point of the compute stream has passed.
     pub(super) fn wait_until(&self, mark: &Mark) -> Result<()> {
         self.wait(&mark.event)?;
         self.trail.ended(mark.launches);
         Ok(())
     }
 
-    /// Enqueues a launch on the compute stream by `enqueue`; waits for it where `TEATIME_SYNC` asks for that.
+    /// Enqueues a launch on the compute stream by `enqueue`. Waits for the launch to end if `TEATIME_SYNC` asks for that.
     pub(super) fn launch<T>(&self, launch: Launch, enqueue: impl FnOnce() -> Result<T>) -> Result<T> {
         let alone = self.trail.alone();
         let enqueued = self.trail.enqueue(launch, enqueue)?;
@@ -126,7 +126,7 @@ impl Gpu {
         Ok(enqueued)
     }
 
-    /// True once the device is lost.
+    /// Returns true once the device is lost.
     pub(super) fn is_lost(&self) -> bool {
         self.lost.get().is_some()
     }
@@ -139,7 +139,7 @@ impl Gpu {
         Error::DeviceLost { device: self.name.as_str().into(), why: why.into() }
     }
 
-    /// A call's result as this crate's. What the context cannot recover from makes the loss stick.
+    /// Converts a call's result to this crate's. An error that the context cannot recover from marks the device as lost.
     pub(super) fn check<T>(&self, result: Result<T, DriverError>) -> Result<T> {
         result.map_err(|error| match fatal(error.0) {
             Some(what) => {
@@ -147,7 +147,7 @@ impl Gpu {
                 self.gone(self.lost.get_or_init(why))
             }
             None if error.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
-                // The request was not to the pool, but for code or the driver itself. The pool's rest makes room for the next try.
+                // The pool was not asked for this memory: code or the driver needed it. Trimming the pool makes space for the next attempt.
                 let full = self.full(0);
                 self.context.record_err(self.pool.trim());
                 full
@@ -156,26 +156,26 @@ impl Gpu {
         })
     }
 
-    /// The error for a request of `requested` bytes that found no room; 0 where the driver does not say.
+    /// Returns the error for a failed request of `requested` bytes (0 if the driver does not report the number).
     pub(super) fn full(&self, requested: u64) -> Error {
         let free = self.context.mem_get_info().ok().map(|(free, _)| free as u64);
         Error::OutOfMemory { requested, free }
     }
 
-    /// An event at the end of a stream.
+    /// Records an event at the end of a stream.
     pub(super) fn event(&self, stream: &CudaStream) -> Result<CudaEvent> {
         self.check(stream.record_event(Some(self.events)))
     }
 
-    /// The end of the compute stream.
+    /// Records a point at the end of the compute stream.
     pub(super) fn mark(&self) -> Result<Mark> {
-        // Counted first: what another thread launches meanwhile may come after the event.
+        // Launches are counted before the event is recorded: a launch of another thread in between may come after the event.
         let launches = self.trail.launched();
         Ok(Mark { event: self.event(&self.compute)?, launches })
     }
 
-    /// Waits on the host until the kernels of all but the last uploads are done, so that the memory of their blocks is
-    /// free before the next block takes some: the host may be far ahead of the device.
+    /// Blocks the host until the kernels of all but the last uploads have ended, so that the memory of their blocks is
+    /// free before the next block is allocated. Without this, the host may run far ahead of the device.
     pub(super) fn keep_pace(&self) -> Result<()> {
         let here = self.mark()?;
         let passed = {
@@ -190,7 +190,7 @@ impl Gpu {
         self.pace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for everything enqueued on both streams.
+    /// Blocks the host until everything enqueued on both streams has ended.
     pub(super) fn synchronize(&self) -> Result<()> {
         self.enter()?;
         let launches = self.trail.launched();
@@ -201,8 +201,8 @@ impl Gpu {
     }
 }
 
-/// The kind of events on a machine of so many cores. A thread that waits for an event is awake; but where cores are few it sleeps, so that
-/// decoders have its core.
+/// Returns the flags of events on a machine with this number of cores. A thread that waits for an event spins, but
+/// sleeps if cores are few, so that decoders can use its core.
 const fn event_flags(cores: usize) -> sys::CUevent_flags {
     if cores <= 4 {
         sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC
@@ -212,8 +212,7 @@ const fn event_flags(cores: usize) -> sys::CUevent_flags {
 }
 
 impl Drop for Gpu {
-    /// Waits for what is enqueued, since copies may be using page-locked memory, and leaves no memory in the pool that
-    /// another process could use.
+    /// Waits for enqueued work, since copies may be using page-locked memory, and then frees the pool's unused memory for other processes.
     fn drop(&mut self) {
         self.take_left_error();
         self.pinned.clear();
@@ -222,9 +221,9 @@ impl Drop for Gpu {
     }
 }
 
-/// A failure that belongs to one call.
+/// Returns the error of a failure that belongs to one call only.
 pub(super) fn driver_error(error: DriverError) -> Error {
-    // A child that was forked has the library's memory and none of its threads.
+    // A forked child has a copy of the library's memory, but none of the library's threads.
     let forked = if error.0 == sys::CUresult::CUDA_ERROR_NOT_INITIALIZED {
         "; a process that was forked from one that used CUDA cannot use it: start it anew (\"spawn\")"
     } else {
@@ -233,8 +232,8 @@ pub(super) fn driver_error(error: DriverError) -> Error {
     Error::Driver { backend: "cuda", source: format!("{error}{forked}").into() }
 }
 
-/// A text for an error after which the context is no longer usable: for all errors of which CUDA's documentation says so,
-/// and those of hardware and drivers that are gone.
+/// Returns a text for an error after which the context is no longer usable: one for which CUDA's documentation says so,
+/// or one of hardware or drivers that are gone. Returns `None` for any other error.
 fn fatal(code: sys::CUresult) -> Option<&'static str> {
     use sys::CUresult as C;
     Some(match code {

@@ -1,7 +1,7 @@
 //! Finds NVIDIA's libraries and loads them, before cudarc asks the system's loader for them by name.
 //!
-//! They stay loaded for good: they have threads and exit handlers of their own. Each is loaded for its own handle only
-//! (`RTLD_LOCAL`), so that two versions in one process do not bind to each other's symbols.
+//! The libraries are never unloaded, since they have threads and exit handlers of their own. Each is loaded with
+//! `RTLD_LOCAL`, so that two versions in one process do not bind to each other's symbols.
 
 #![allow(unsafe_code, reason = "loading a library runs its initialisers")]
 
@@ -12,14 +12,14 @@ use std::{
 
 use libloading::Library;
 
-/// File names of NVRTC with the major version of CUDA that each belongs to, newest first.
+/// The file names of NVRTC, newest first, each with the major version of CUDA that it belongs to.
 const NVRTC: &[(i32, &str)] = if cfg!(windows) {
     &[(13, "nvrtc64_130_0.dll"), (12, "nvrtc64_120_0.dll"), (11, "nvrtc64_112_0.dll")]
 } else {
     &[(13, "libnvrtc.so.13"), (12, "libnvrtc.so.12"), (11, "libnvrtc.so.11.2")]
 };
 
-/// File names of cuBLAS, likewise. cudarc finds the last two majors only.
+/// The file names of cuBLAS, newest first, each with its major version of CUDA. cudarc finds the last two major versions only.
 #[cfg(any(test, not(feature = "cuda-emulator")))]
 const CUBLAS: &[(i32, &str)] = if cfg!(windows) {
     &[(13, "cublas64_13.dll"), (12, "cublas64_12.dll")]
@@ -27,7 +27,7 @@ const CUBLAS: &[(i32, &str)] = if cfg!(windows) {
     &[(13, "libcublas.so.13"), (12, "libcublas.so.12")]
 };
 
-/// The driver's own library.
+/// The file name of the CUDA driver's library.
 #[cfg(not(feature = "cuda-emulator"))]
 const DRIVER: &str = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
 
@@ -35,22 +35,22 @@ const DRIVER: &str = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) path: PathBuf,
-    /// Major version of CUDA that the library belongs to.
+    /// The major version of CUDA that the library belongs to.
     pub(super) major: i32,
-    /// A folder of headers that programs need besides our own.
+    /// A folder of headers that programs need in addition to this crate's.
     pub(super) include: Option<PathBuf>,
 }
 
-/// Loads the driver's library, where cudarc then finds it.
+/// Loads the driver's library, so that cudarc finds it.
 ///
 /// # Errors
-/// Why there is none, in one line.
+/// One line that says why there is none.
 #[cfg(not(feature = "cuda-emulator"))]
 pub(crate) fn driver() -> Result<(), String> {
     if cfg!(target_os = "macos") {
         return Err("CUDA does not exist for macOS".into());
     }
-    // Under WSL the driver is the host's.
+    // Under WSL the driver belongs to the Windows host.
     let folders = explicit_folders().into_iter().chain([PathBuf::from("/usr/lib/wsl/lib")]);
     let path = load_driver(DRIVER, folders)?;
     // SAFETY: the library was loaded just now, so its initialisers have run already.
@@ -61,7 +61,7 @@ pub(crate) fn driver() -> Result<(), String> {
     }
 }
 
-/// Loads the driver's library `name` from the first of `folders` where it can be, or else by name alone.
+/// Loads the driver's library `name` from the first of `folders` that has it. If none has it, the system's loader looks for the name.
 #[cfg(any(test, not(feature = "cuda-emulator")))]
 fn load_driver(name: &str, folders: impl Iterator<Item = PathBuf>) -> Result<PathBuf, String> {
     let paths = folders.map(|folder| folder.join(name)).filter(|path| path.is_file());
@@ -76,31 +76,31 @@ fn load_driver(name: &str, folders: impl Iterator<Item = PathBuf>) -> Result<Pat
     Err(failed.unwrap_or_else(|| format!("no {name}: the NVIDIA driver is not installed")))
 }
 
-/// The newest CUDA that the driver is for, as 1000 major + 10 minor.
+/// Returns the newest CUDA version that the driver supports, as 1000 major + 10 minor.
 pub(super) fn driver_version() -> i32 {
     let mut version = 0;
-    // SAFETY: only called once the library is loaded; a failure leaves the 0.
+    // SAFETY: callers have loaded the library before; if the call fails, the version stays 0.
     let _ = unsafe { cudarc::driver::sys::cuDriverGetVersion(&raw mut version) };
     version
 }
 
-/// Loads a cuBLAS that a driver for CUDA `driver_version` (13000 for 13.0) can run, where cudarc then finds it.
-/// It takes a large part of a second: to be called at the first product, not when a device is opened.
+/// Loads a cuBLAS that a driver for CUDA `driver_version` (13000 for 13.0) can run, so that cudarc finds it. This takes
+/// a large part of a second, so callers call it at the first product, not when a device is opened.
 ///
 /// # Errors
-/// Why there is none and what to install, in one line.
+/// One line that says why there is none and what to install.
 #[cfg(not(feature = "cuda-emulator"))]
 pub(crate) fn cublas(driver_version: i32) -> Result<PathBuf, String> {
     load_cublas(driver_version / 1000)
 }
 
-/// Loads the newest cuBLAS up to CUDA `major`.
+/// Loads the newest cuBLAS whose major version of CUDA is at most `major`.
 #[cfg(any(test, not(feature = "cuda-emulator")))]
 fn load_cublas(major: i32) -> Result<PathBuf, String> {
     let mut failed = None;
     for Candidate { path, .. } in candidates(CUBLAS, &explicit_folders(), &folders(), major) {
         if let Some((folder, name)) = folder_and_name(&path) {
-            // cuBLAS needs cuBLASLt, and outside of the system's folders only one that is loaded already is found.
+            // cuBLAS needs cuBLASLt. Outside of the system's folders, it finds cuBLASLt only if that is loaded already.
             let lt = folder.join(name.replace("cublas", "cublasLt"));
             if let Err(why) = if lt.is_file() { load(&lt).map(|_| ()) } else { Ok(()) } {
                 failed = Some(why);
@@ -119,34 +119,34 @@ fn load_cublas(major: i32) -> Result<PathBuf, String> {
     }))
 }
 
-/// Places where NVRTC may be, for a driver of CUDA major version `major` or newer, best first.
+/// Returns the places where NVRTC may be, best first, for a driver that supports CUDA up to major version `major`.
 #[cfg(not(feature = "cuda-emulator"))]
 pub(super) fn nvrtc_candidates(major: i32) -> Result<Vec<Candidate>, String> {
     Ok(real_nvrtc_candidates(major))
 }
 
-/// The emulator's libraries take the place of all.
+/// The emulator's libraries, which replace NVIDIA's.
 #[cfg(feature = "cuda-emulator")]
 mod emulated {
     use super::*;
 
-    /// Makes and loads the emulator's libraries, where cudarc then finds them.
+    /// Makes and loads the emulator's libraries, so that cudarc finds them.
     ///
     /// # Errors
-    /// Why they cannot be made.
+    /// The reason why they cannot be made.
     pub(crate) fn driver() -> Result<(), String> {
         cuda_emulator::load().map(|_| ())
     }
 
-    /// The emulator's cuBLAS.
+    /// Returns the path of the emulator's cuBLAS.
     ///
     /// # Errors
-    /// Why it cannot be made.
+    /// The reason why it cannot be made.
     pub(crate) fn cublas(_: i32) -> Result<PathBuf, String> {
         cuda_emulator::load().map(|libraries| libraries.cublas.clone())
     }
 
-    /// The emulator's NVRTC; with `TEATIME_EMULATOR_NVRTC=none` none, for tests of programs without one.
+    /// Returns the emulator's NVRTC, or nothing with `TEATIME_EMULATOR_NVRTC=none`, for tests of programs without NVRTC.
     pub(in crate::driver::cuda) fn nvrtc_candidates(major: i32) -> Result<Vec<Candidate>, String> {
         let libraries = cuda_emulator::load()?;
         if env::var_os("TEATIME_EMULATOR_NVRTC").is_some_and(|value| value == "none") {
@@ -161,18 +161,18 @@ pub(super) use emulated::nvrtc_candidates;
 #[cfg(feature = "cuda-emulator")]
 pub(crate) use emulated::{cublas, driver};
 
-/// Places where NVIDIA's own NVRTC may be, emulator or not.
+/// Returns the places where NVIDIA's own NVRTC may be, whether or not the emulator is used.
 pub(super) fn real_nvrtc_candidates(major: i32) -> Vec<Candidate> {
     candidates(NVRTC, &explicit_folders(), &folders(), major)
 }
 
-/// Loads the builtins of an NVRTC of that version, without which it compiles nothing: from beside it, else by their name. From
-/// 13.0 on it finds them only where they are loaded already.
+/// Loads the builtins library of an NVRTC of this version, which cannot compile without it: from the folder of NVRTC,
+/// or by name alone. NVRTC 13.0 and newer finds the builtins only if they are loaded already.
 ///
 /// # Errors
 /// The loader's reason.
 pub(super) fn load_builtins(nvrtc: &Path, (major, minor): (i32, i32)) -> Result<(), String> {
-    // The emulator's has none.
+    // The emulator's NVRTC has no builtins.
     if !NVRTC.iter().any(|&(_, name)| nvrtc.ends_with(name)) {
         return Ok(());
     }
@@ -187,12 +187,12 @@ pub(super) fn load_builtins(nvrtc: &Path, (major, minor): (i32, i32)) -> Result<
         .map_err(|why| format!("{} lacks a part of it: {why}", nvrtc.display()))
 }
 
-/// Loads a library for good.
+/// Loads a library and never unloads it.
 ///
 /// # Errors
 /// The loader's reason.
 pub(super) fn load(path: &Path) -> Result<&'static Library, String> {
-    // SAFETY: these are NVIDIA's libraries by their names; their initialisers need nothing of us.
+    // SAFETY: by their names these are NVIDIA's libraries, whose initialisers have no requirements.
     let library = unsafe { Library::new(path) }.map_err(|error| {
         let why = error.to_string();
         if why.contains(&*path.to_string_lossy()) { why } else { format!("{}: {why}", path.display()) }
@@ -200,8 +200,8 @@ pub(super) fn load(path: &Path) -> Result<&'static Library, String> {
     Ok(Box::leak(Box::new(library)))
 }
 
-/// Files of `named` up to CUDA `major`: in the folders that the user named, then, newest first, by name alone through
-/// the system's loader and in the other folders.
+/// Returns candidates for the files of `named` up to CUDA `major`: first those in the folders that the user named;
+/// then, newest first, the name alone (for the system's loader) and the files in the other folders.
 fn candidates(named: &[(i32, &str)], first: &[PathBuf], then: &[PathBuf], major: i32) -> Vec<Candidate> {
     let candidate = |path, major| Candidate { path, major, include: None };
     let in_folder = |folder: &PathBuf, (major, name): (i32, &str)| {
@@ -220,12 +220,12 @@ fn candidates(named: &[(i32, &str)], first: &[PathBuf], then: &[PathBuf], major:
     candidates
 }
 
-/// The folders of `TEATIME_CUDA_LIBRARIES`.
+/// Returns the folders of `TEATIME_CUDA_LIBRARIES`.
 fn explicit_folders() -> Vec<PathBuf> {
     env::var_os("TEATIME_CUDA_LIBRARIES").iter().flat_map(env::split_paths).collect()
 }
 
-/// Every other folder that toolkits and pip put libraries in.
+/// Returns all other folders in which toolkits and pip install libraries.
 fn folders() -> Vec<PathBuf> {
     let variable = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let mut toolkits: Vec<_> = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(variable).collect();
@@ -246,7 +246,7 @@ fn folders() -> Vec<PathBuf> {
     folders
 }
 
-/// Prefixes of the first Python on the path: of the file as it is called (a virtual environment), and of the file it links to.
+/// Returns the prefixes of the first Python on the path: that of the file as it is called (a virtual environment), and that of the file it links to.
 fn python_prefixes() -> Vec<PathBuf> {
     let name = if cfg!(windows) { "python.exe" } else { "python3" };
     let path = env::var_os("PATH").unwrap_or_default();
@@ -254,7 +254,7 @@ fn python_prefixes() -> Vec<PathBuf> {
     else {
         return Vec::new();
     };
-    // On Windows the program lies in the prefix itself, elsewhere in its `bin`.
+    // On Windows the program is in the prefix itself, elsewhere in `bin` of the prefix.
     let prefix = |file: &Path| file.ancestors().nth(if cfg!(windows) { 1 } else { 2 }).map(PathBuf::from);
     [prefix(&python), fs::canonicalize(&python).ok().and_then(|file| prefix(&file))]
         .into_iter()
@@ -262,7 +262,7 @@ fn python_prefixes() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Folders of NVIDIA's wheels under the prefix of a Python.
+/// Returns the folders of NVIDIA's wheels under the prefix of a Python.
 fn wheel_folders(prefix: &Path) -> Vec<PathBuf> {
     let lib = prefix.join("lib");
     let mut roots: Vec<_> = names(&lib)
@@ -280,14 +280,14 @@ fn wheel_folders(prefix: &Path) -> Vec<PathBuf> {
     wheels.flat_map(|folder| libraries.iter().map(move |library| folder.join(library))).collect()
 }
 
-/// Folder and file name of a path that is more than a name.
+/// Returns the folder and the file name of a path, or `None` if the path has no folder.
 #[cfg(any(test, not(feature = "cuda-emulator")))]
 fn folder_and_name(path: &Path) -> Option<(PathBuf, &str)> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty())?;
     Some((folder.into(), path.file_name().and_then(std::ffi::OsStr::to_str)?))
 }
 
-/// Names in a folder, the highest first; none where it cannot be read.
+/// Returns the names in a folder in descending order, or nothing if the folder cannot be read.
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names: Vec<_> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();

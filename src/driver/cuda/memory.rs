@@ -1,4 +1,4 @@
-//! Device memory: from the device's pool, or slices that an application lends.
+//! Device memory: allocations from the device's pool, or slices that an application lends.
 #![allow(unsafe_code, reason = "cudarc has no safe call for memory whose frees are ordered by hand")]
 
 use std::{
@@ -28,24 +28,24 @@ struct Allocation {
     gpu: Arc<Gpu>,
     pointer: sys::CUdeviceptr,
     owner: Owner,
-    /// True where the compute stream may have used it.
+    /// True if the compute stream may have used the memory.
     used: AtomicBool,
-    /// The last that happened to it on the copy stream.
+    /// The last event of the copy stream after a use of the memory.
     copied: Mutex<Option<Arc<CudaEvent>>>,
 }
 
-/// Who frees the memory.
+/// The owner, who frees the memory.
 #[derive(Debug)]
 enum Owner {
     Pool,
     Application(Box<dyn Lent>),
-    /// Handed to an application, or borrowed of one.
+    /// Nobody frees it here: it was given to an application, or borrowed from one.
     Nobody,
 }
 
-/// An application's slice, whatever its elements.
+/// An application's slice of elements of any type.
 trait Lent: fmt::Debug + Send + Sync {
-    /// Tells the slice that everything enqueued on `stream` may have used it, and the stream to wait for its other uses.
+    /// Marks the slice as used by everything enqueued on `stream`, and makes `stream` wait for the slice's other uses.
     fn settle(&mut self, stream: &CudaStream) -> Result<sys::CUdeviceptr, DriverError>;
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
 }
@@ -55,12 +55,11 @@ struct LentSlice<T>(CudaSlice<T>);
 
 impl<T: fmt::Debug + Send + Sync + 'static> Lent for LentSlice<T> {
     fn settle(&mut self, stream: &CudaStream) -> Result<sys::CUdeviceptr, DriverError> {
-        // Its own stream in any case: cudarc orders streams by events only where it knows of several, and not where
-        // event tracking is off.
+        // The slice's own stream is joined explicitly: cudarc orders streams by events only if it knows of several, and tracking is on.
         let own = self.0.stream().clone();
         stream.join(&own)?;
         own.join(stream)?;
-        // The guard records the slice's event as it is dropped.
+        // When the guard is dropped, it records the slice's event.
         let (pointer, _guard) = self.0.device_ptr_mut(stream);
         Ok(pointer)
     }
@@ -76,13 +75,12 @@ impl CudaMemory {
         Self(Box::new(Allocation { gpu: gpu.clone(), pointer, owner, used, copied }))
     }
 
-    /// Memory from the pool, in the order of the compute stream: what the stream freed before can be taken at once.
+    /// Allocates memory from the pool, in the order of the compute stream: memory that this stream freed before can be used at once.
     pub(super) fn alloc(gpu: &Arc<Gpu>, bytes: u64) -> Result<Self> {
         Ok(Self::new(gpu, take(gpu, gpu.compute(), bytes)?, Owner::Pool))
     }
 
-    /// Memory that an upload fills: in the order of the copy stream, so that the copy need not wait for the kernels that
-    /// are enqueued.
+    /// Allocates memory that an upload fills, in the order of the copy stream, so that the copy need not wait for enqueued kernels.
     pub(super) fn alloc_for_upload(gpu: &Arc<Gpu>, bytes: u64) -> Result<Self> {
         gpu.keep_pace()?;
         let memory = Self::new(gpu, take(gpu, gpu.copy(), bytes)?, Owner::Pool);
@@ -90,7 +88,7 @@ impl CudaMemory {
         Ok(memory)
     }
 
-    /// Memory that an application lends as its slice, until [`give_back`](Self::give_back).
+    /// Wraps a slice that an application lends, until [`give_back`](Self::give_back).
     pub(super) fn lend<T: fmt::Debug + Send + Sync + 'static>(
         gpu: &Arc<Gpu>,
         op: &'static str,
@@ -111,7 +109,7 @@ impl CudaMemory {
         Ok(memory)
     }
 
-    /// Memory of another library, which is not freed here.
+    /// Wraps memory of another library, which is not freed here.
     pub(super) fn borrowed(gpu: &Arc<Gpu>, pointer: sys::CUdeviceptr) -> Self {
         let memory = Self::new(gpu, pointer, Owner::Nobody);
         memory.0.used.store(true, Ordering::Relaxed);
@@ -122,7 +120,7 @@ impl CudaMemory {
         self.0.pointer
     }
 
-    /// The memory as a slice of `len` elements that an application owns.
+    /// Returns the memory as a slice of `len` elements that the application owns.
     pub(super) fn give_back<T: 'static>(self, len: usize) -> CudaSlice<T> {
         let mut allocation = self.0;
         allocation.order_compute();
@@ -136,10 +134,10 @@ impl CudaMemory {
                 }
             }
             Owner::Pool => {
-                // SAFETY: the pointer is a live allocation of at least `len` elements of any bit pattern; with the owner
-                // gone the slice is the only one that frees it, on the stream that used it last.
+                // SAFETY: the pointer is a live allocation of at least `len` elements of any bit pattern; since the
+                // owner was taken, only the slice frees the memory, on the stream that used it last.
                 let mut slice = unsafe { stream.upgrade_device_ptr(allocation.pointer, len) };
-                // Its events are new: what is enqueued is recorded, so that other streams wait for it.
+                // The slice's events are new: this records the enqueued work, so that other streams wait for it.
                 drop(slice.device_ptr_mut(&stream));
                 slice
             }
@@ -147,7 +145,7 @@ impl CudaMemory {
         }
     }
 
-    /// Notes an event of the copy stream.
+    /// Stores the event of the copy stream after which the memory is complete.
     pub(super) fn copied_until(&self, event: Arc<CudaEvent>) {
         *self.0.copied.lock().unwrap_or_else(PoisonError::into_inner) = Some(event);
     }
@@ -156,14 +154,14 @@ impl CudaMemory {
         Arc::ptr_eq(&self.0.gpu, gpu)
     }
 
-    /// True where the compute stream may have used the memory.
+    /// Returns true if the compute stream may have used the memory.
     pub(super) fn is_used(&self) -> bool {
         self.0.used.load(Ordering::Relaxed)
     }
 }
 
 impl Allocation {
-    /// Makes the compute stream wait for what the copy stream does with the memory.
+    /// Makes the compute stream wait for the copy stream's uses of the memory.
     fn order_compute(&mut self) {
         if let Some(event) = self.copied.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
             self.gpu.context().record_err(self.gpu.compute().wait(&event));
@@ -171,7 +169,7 @@ impl Allocation {
     }
 
     fn free(&mut self) -> Result<(), DriverError> {
-        // An error that an earlier drop left would keep these calls from doing anything.
+        // Otherwise an error that an earlier drop left would make these calls do nothing.
         self.gpu.take_left_error();
         self.order_compute();
         let stream = self.gpu.compute().clone();
@@ -180,7 +178,7 @@ impl Allocation {
             Owner::Application(slice) => slice.settle(&stream).map(drop),
             Owner::Pool => {
                 self.gpu.context().bind_to_thread()?;
-                // SAFETY: the pointer came from the pool, and is freed once, in the order of the stream after all uses.
+                // SAFETY: the pointer came from the pool, and is freed once, in stream order after all uses.
                 unsafe { result::free_async(self.pointer, stream.cu_stream()) }
             }
         }
@@ -189,13 +187,13 @@ impl Allocation {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        // There is no caller to tell; the next call on the context does.
+        // There is no caller to return an error to: the next call on the context returns it.
         let freed = self.free();
         self.gpu.context().record_err(freed);
     }
 }
 
-/// Memory from the pool; when there is no room, once more after everything that was dropped is free.
+/// Allocates memory from the pool. If there is not enough, tries again after all dropped memory is free.
 fn take(gpu: &Gpu, stream: &CudaStream, bytes: u64) -> Result<sys::CUdeviceptr> {
     let size = to_usize(bytes);
     let attempt = || gpu.pool.take(stream, size);
@@ -212,14 +210,14 @@ fn take(gpu: &Gpu, stream: &CudaStream, bytes: u64) -> Result<sys::CUdeviceptr> 
     gpu.check(pointer)
 }
 
-/// The address of a window, which the compute stream is about to use.
+/// Returns the address of a window that the compute stream is about to use.
 pub(super) fn pointer(slice: Slice<'_>) -> Result<sys::CUdeviceptr> {
     let memory = cuda(slice)?;
     memory.0.used.store(true, Ordering::Relaxed);
     Ok(memory.0.pointer + slice.offset)
 }
 
-/// The address of a window that the copy stream is about to fill; the compute stream's earlier uses come first.
+/// Returns the address of a window that the copy stream is about to fill, after the compute stream's earlier uses.
 pub(super) fn upload_pointer(gpu: &Gpu, slice: Slice<'_>) -> Result<sys::CUdeviceptr> {
     let memory = cuda(slice)?;
     if memory.is_used() {
@@ -231,7 +229,7 @@ pub(super) fn upload_pointer(gpu: &Gpu, slice: Slice<'_>) -> Result<sys::CUdevic
 /// Zeroes a window.
 pub(super) fn clear(gpu: &Gpu, dst: Slice<'_>) -> Result<()> {
     let (to, bytes) = (pointer(dst)?, to_usize(dst.bytes));
-    // SAFETY: a window of live memory, in the order of the stream that frees it.
+    // SAFETY: the window lies in live memory, and the call is in the order of the stream that frees the memory.
     gpu.check(unsafe { result::memset_d8_async(to, 0, bytes, gpu.compute().cu_stream()) })
 }
 
@@ -240,14 +238,14 @@ pub(super) fn copy(gpu: &Gpu, src: Slice<'_>, dst: Slice<'_>) -> Result<()> {
     copy_from(gpu, pointer(src)?, dst)
 }
 
-/// Copies to a window as much as that holds.
+/// Copies from an address to a window, as many bytes as the window has.
 pub(super) fn copy_from(gpu: &Gpu, from: sys::CUdeviceptr, dst: Slice<'_>) -> Result<()> {
     let (to, bytes) = (pointer(dst)?, to_usize(dst.bytes));
-    // SAFETY: as in `clear`, of two different memories.
+    // SAFETY: as in `clear`; the source and the destination are different memory.
     gpu.check(unsafe { result::memcpy_dtod_async(to, from, bytes, gpu.compute().cu_stream()) })
 }
 
-/// The memory of a window.
+/// Returns the CUDA memory of a window, or an error if the memory is of another backend.
 pub(super) fn cuda(slice: Slice<'_>) -> Result<&CudaMemory> {
     match slice.memory {
         Memory::Cuda(memory) => Ok(memory),

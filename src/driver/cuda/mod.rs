@@ -1,4 +1,4 @@
-//! NVIDIA GPUs through CUDA's driver interface, loaded at run time.
+//! NVIDIA GPUs through CUDA's driver interface, which is loaded at run time.
 
 mod blas;
 mod cache;
@@ -50,17 +50,17 @@ pub(crate) struct CudaDriver {
     gpu: Arc<Gpu>,
     info: DeviceInfo,
     limits: Limits,
-    /// True where products stay with our own kernel.
+    /// True if products use this crate's own kernel and not cuBLAS.
     own_kernels: bool,
-    /// True where f32 may be multiplied with 10 bits of mantissa.
+    /// True if f32 may be multiplied with 10 bits of mantissa (TF32).
     tf32: bool,
 }
 
 impl CudaDriver {
-    /// Takes over an application's slice.
+    /// Takes over an application's slice as memory.
     ///
     /// # Errors
-    /// [`Error::WrongDevice`] when it is another context's; [`Error::Argument`] when it starts within 16 bytes.
+    /// [`Error::WrongDevice`] if the slice belongs to another context; [`Error::Argument`] if it is not aligned to 16 bytes.
     pub(crate) fn lend<T: Element>(&self, op: &'static str, slice: CudaSlice<T>) -> Result<CudaMemory> {
         self.gpu.enter()?;
         if slice.context().cu_ctx() != self.gpu.context().cu_ctx() {
@@ -70,40 +70,40 @@ impl CudaDriver {
         CudaMemory::lend(&self.gpu, op, slice)
     }
 
-    /// Memory of another library.
+    /// Wraps memory of another library.
     ///
     /// # Safety
-    /// It is this context's, and there until what is enqueued with it has ended.
+    /// The memory belongs to this context, and stays valid until all work that is enqueued with it has ended.
     #[allow(unsafe_code, reason = "nothing tells whose memory an address is")]
     pub(crate) unsafe fn borrow(&self, address: u64) -> CudaMemory {
         CudaMemory::borrowed(&self.gpu, address)
     }
 
-    /// Copies as many bytes of another library's memory as `dst` has.
+    /// Copies from another library's memory to `dst`, as many bytes as `dst` has.
     ///
     /// # Safety
-    /// As of [`borrow`](Self::borrow).
+    /// The requirements of [`borrow`](Self::borrow) hold.
     #[allow(unsafe_code, reason = "nothing tells whose memory an address is")]
     pub(crate) unsafe fn copy_from(&self, address: u64, dst: Slice<'_>) -> Result<()> {
         self.gpu.enter()?;
         memory::copy_from(&self.gpu, address, dst)
     }
 
-    /// Waits for what another library has enqueued on a stream.
+    /// Blocks the host until everything that another library has enqueued on a stream has ended.
     ///
     /// # Safety
-    /// The stream is there.
+    /// The stream is valid.
     #[allow(unsafe_code, reason = "cudarc waits for its own streams alone")]
     pub(crate) unsafe fn wait_for(&self, stream: u64) -> Result<()> {
         self.gpu.enter()?;
         let stream = std::ptr::with_exposed_provenance_mut::<sys::CUstream_st>(
             usize::try_from(stream).unwrap_or_default(),
         );
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller promises that the stream is valid.
         self.gpu.check(unsafe { result::stream::synchronize(stream) })
     }
 
-    /// The first `len` elements of memory that nobody else holds, as an application's slice.
+    /// Converts memory without other owners to an application's slice of its first `len` elements.
     pub(crate) fn give_back<T: Element>(&self, memory: CudaMemory, len: usize) -> Result<CudaSlice<T>> {
         self.gpu.enter()?;
         Ok(memory.give_back(len))
@@ -111,9 +111,9 @@ impl CudaDriver {
 }
 
 impl Drop for CudaDriver {
-    /// Waits for kernels, whose code is unloaded next; memory may live on.
+    /// Waits for running kernels, since their code is unloaded next. Memory may outlive the driver.
     fn drop(&mut self) {
-        // There is no caller to tell.
+        // There is no caller to return an error to.
         let _ = self.gpu.synchronize();
     }
 }

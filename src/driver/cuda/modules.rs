@@ -1,4 +1,4 @@
-//! Kernels to functions of the device, loaded once per device and spec; and the launch.
+//! Loads kernels as functions of the device, once per device and spec, and launches them.
 #![allow(unsafe_code, reason = "a launch hands untyped memory to code that the compiler cannot see")]
 
 use std::{
@@ -21,11 +21,11 @@ struct Function {
     context: Arc<CudaContext>,
     module: sys::CUmodule,
     function: sys::CUfunction,
-    /// Threads of a block.
+    /// The number of threads of a block.
     threads: u32,
 }
 
-// SAFETY: handles that any thread may use while the context is its current one.
+// SAFETY: any thread may use these handles while the context is current on it.
 unsafe impl Send for Function {}
 // SAFETY: as above.
 unsafe impl Sync for Function {}
@@ -40,9 +40,9 @@ impl Function {
             }
         };
         let threads = source::threads(kernel, spec)?;
-        // PTX is text that ends with a zero; after a cubin it does no harm.
+        // PTX is text that ends with a zero byte; a cubin may end with one too.
         let image = [image, vec![0]].concat();
-        // SAFETY: the image is whole (compiled just now, or with a digest that was checked) and ends with a zero.
+        // SAFETY: the image is complete (just compiled, or its digest was checked) and ends with a zero byte.
         let module = unsafe { result::module::load_data(image.as_ptr().cast()) }
             .map_err(|error| refused("does not load the code", error))?;
         let mut loaded =
@@ -51,9 +51,9 @@ impl Function {
         // SAFETY: the module is loaded.
         loaded.function = unsafe { result::module::get_function(module, name) }
             .map_err(|error| refused("does not find the entry point", error))?;
-        // Code says by __launch_bounds__ for how many it is at least.
+        // By `__launch_bounds__`, the code supports at least this number of threads.
         let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
-        // SAFETY: the function was found.
+        // SAFETY: the function was found in the module.
         let bound = unsafe { result::function::get_function_attribute(loaded.function, attribute) };
         let bound = gpu.check(bound)?.unsigned_abs();
         if bound < threads {
@@ -69,12 +69,12 @@ impl Function {
 impl Drop for Function {
     fn drop(&mut self) {
         self.context.record_err(self.context.bind_to_thread());
-        // SAFETY: loaded by `load_data`, unloaded once, after the driver has waited for what runs.
+        // SAFETY: the module was loaded by `load_data`, and is unloaded once, after the driver has waited for all kernels.
         self.context.record_err(unsafe { result::module::unload(self.module) });
     }
 }
 
-/// The functions that were loaded on a device, and the images that they come from.
+/// The functions that were loaded on a device, and the source of their images.
 #[derive(Debug)]
 pub(super) struct Modules {
     images: Images,
@@ -86,7 +86,7 @@ impl Modules {
         Self { images, loaded: Mutex::default() }
     }
 
-    /// The function of a kernel and a spec. Two threads that want the same new one both load it.
+    /// Returns the function of a kernel and a spec. If two threads request the same new function, both load it.
     fn get(&self, gpu: &Gpu, kernel: &'static KernelDef, spec: Spec<'_>) -> Result<Arc<Function>> {
         let key = kernel.key(spec);
         let lock = || self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
@@ -98,7 +98,7 @@ impl Modules {
         Ok(lock().entry(key).or_insert(function).clone())
     }
 
-    /// The name and the constants of each function.
+    /// Returns the name and the constants of each loaded function.
     #[cfg(all(any(test, feature = "suite"), feature = "cuda-emulator"))]
     pub(super) fn loaded(&self) -> std::collections::BTreeSet<String> {
         let loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
@@ -106,14 +106,14 @@ impl Modules {
         loaded.keys().map(|key| format!("{} {:?}", key.name, values(key))).collect()
     }
 
-    /// Loads a kernel for a spec, which compiles it unless it is cached.
+    /// Loads a kernel for a spec, and compiles it first unless it is cached.
     pub(super) fn prepare(&self, gpu: &Gpu, kernel: &'static KernelDef, spec: Spec<'_>) -> Result<()> {
         self.get(gpu, kernel, spec).map(drop)
     }
 
-    /// Enqueues a kernel on the compute stream; `pointers` are its arguments in order.
+    /// Enqueues a kernel on the compute stream; `pointers` are the kernel's arguments in order.
     ///
-    /// The one place where a kernel is launched.
+    /// This is the only place that launches a kernel.
     pub(super) fn launch(
         &self,
         gpu: &Gpu,
@@ -124,22 +124,21 @@ impl Modules {
         params: &[u8],
     ) -> Result<()> {
         let function = self.get(gpu, kernel, spec)?;
-        // Aligned for any parameter; CUDA copies the block during the call.
+        // The block is aligned for any parameter; CUDA copies it during the call.
         let mut block = [0u64; 16];
         bytemuck::bytes_of_mut(&mut block)[..params.len()].copy_from_slice(params);
         let mut arguments: Vec<*mut c_void> = pointers.iter_mut().map(|p| (&raw mut *p).cast()).collect();
         arguments.push((&raw mut block).cast());
         let [x, y, z] = grid.groups;
         let launch = Launch { name: kernel.name, spec: spec.into(), grid: Some(grid.groups) };
-        // SAFETY: CUDA checks neither number nor types of arguments, so this relies on the following. A kernel's source
-        // takes one pointer for each of its bindings, then its parameters by value (tests compare both with the Rust side,
-        // field by field; of an application's kernel `source` does, with the size of the parameters, and `Kernel::cuda` has
-        // the promise that it stays within the elements that `lengths` says). `Device::launch` has checked that the list given
-        // here is the kernel's, that each window lies in its memory and is as large as the operation or `lengths` says, that
-        // what is written stands once in the list, and that params is the kernel's block of at most 128 bytes. All memory belongs to this context: other memory
-        // has no pointer here. It outlives the kernel, since frees are enqueued on the same stream when its owner is
-        // dropped, and what the copy stream writes is ordered before by the fence that the caller waited for. The
-        // function is of a module that the cache keeps loaded as long as the driver.
+        // SAFETY: CUDA checks neither number nor types of arguments, so this relies on the following. A kernel's source takes one pointer for each of
+        // its bindings, then its parameters by value. (Tests compare both with the Rust side, field by field. For an application's kernel, `source`
+        // checks the bindings and the size of the parameters, and the caller of `Kernel::cuda` promises that it accesses only the elements that
+        // `lengths` gives.) `Device::launch` has checked that the argument list is the kernel's, that each window lies in its memory and is as large
+        // as the operation or `lengths` says, that written memory occurs once in the list, and that `params` is the kernel's block of at most 128
+        // bytes. All memory belongs to this context: other memory has no pointer here. It outlives the kernel, since frees are enqueued on the same
+        // stream when the owner is dropped. The copy stream's writes come before, by the fence that the caller waited for. The function's module
+        // stays loaded as long as the driver.
         let mut enqueue = || unsafe {
             result::launch_kernel(
                 function.function,
@@ -197,7 +196,7 @@ mod tests {
             let image = cuda.modules.images.image(Box::leak(Box::new(planted)), spec)?;
             Function::load(&cuda.gpu, sound, spec, image)
         };
-        // A driver may allow more than the code asks for.
+        // A driver may allow more threads than the code asks for.
         for threads in ["WG / 4", "WG"] {
             assert_eq!(load(threads).unwrap().threads, 64);
         }

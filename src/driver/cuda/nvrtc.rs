@@ -1,6 +1,6 @@
-//! NVIDIA's run-time compiler, through the functions that we need of it.
+//! NVIDIA's run-time compiler (NVRTC), by direct calls of the functions that this crate needs.
 //!
-//! Not through cudarc, which knows one NVRTC a process, gives PTX only, and panics where a function is missing.
+//! cudarc is not used here: it supports only one NVRTC per process, returns PTX only, and panics if a function is missing.
 
 #![allow(unsafe_code, reason = "NVRTC is a C library")]
 
@@ -15,13 +15,13 @@ use libloading::Library;
 
 use super::libraries;
 
-/// Options of every program, beside the architecture.
+/// The options of every program, in addition to the architecture.
 pub(super) const OPTIONS: &str = "--std=c++17";
 
 type Program = *mut c_void;
 type Status = c_int;
 
-/// An NVRTC, loaded for good.
+/// A loaded NVRTC, which is never unloaded.
 #[derive(Debug)]
 pub(crate) struct Nvrtc {
     functions: Functions,
@@ -30,17 +30,17 @@ pub(crate) struct Nvrtc {
     options: Vec<String>,
 }
 
-/// A program as the compiler left it.
+/// A compiled program.
 #[derive(Debug)]
 pub(crate) struct Compiled {
-    /// A cubin for a real architecture (`sm_80`), PTX ending in a zero for a virtual one (`compute_80`).
+    /// A cubin for a real architecture (`sm_80`), or PTX that ends with a zero byte for a virtual one (`compute_80`).
     pub(crate) image: Vec<u8>,
-    /// Warnings; for a real architecture also registers and spills of each kernel.
+    /// Warnings, and for a real architecture also the registers and spills of each kernel.
     #[cfg_attr(not(test), allow(dead_code, reason = "the compile gate reads it"))]
     pub(crate) log: String,
 }
 
-/// The types are those of nvrtc.h.
+/// The functions of NVRTC, with their types in nvrtc.h.
 #[derive(Debug)]
 struct Functions {
     version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> Status,
@@ -68,9 +68,9 @@ struct Functions {
 impl Functions {
     fn load(library: &'static Library) -> Result<Self, String> {
         /// # Safety
-        /// `T` is the type of the function of that name.
+        /// `T` is the type of the function with this name.
         unsafe fn symbol<T: Copy>(library: &'static Library, name: &str) -> Result<T, String> {
-            // SAFETY: as above.
+            // SAFETY: the caller promises that `T` is the function's type.
             let symbol = unsafe { library.get::<T>(name.as_bytes()) };
             symbol
                 .map(|symbol| *symbol)
@@ -100,12 +100,12 @@ impl Functions {
         if status == 0 {
             return Ok(());
         }
-        // SAFETY: any status may be given; the answer is a constant string.
+        // SAFETY: any status may be passed; the function returns a constant string.
         let text = unsafe { CStr::from_ptr((self.error_string)(status)) };
         Err(text.to_string_lossy().into_owned())
     }
 
-    /// Bytes that a program gives through a pair of functions for their number and themselves.
+    /// Returns bytes that a program has, by a pair of functions: `size` gives their number, and the other one writes them.
     fn bytes(
         &self,
         program: Program,
@@ -113,7 +113,7 @@ impl Functions {
         get: unsafe extern "C" fn(Program, *mut c_char) -> Status,
     ) -> Result<Vec<u8>, String> {
         let mut count = 0;
-        // SAFETY: the program lives; the second function writes as many bytes as the first says.
+        // SAFETY: the program is alive; the second function writes as many bytes as the first one says.
         unsafe {
             self.check(size(program, &mut count))?;
             let mut bytes = vec![0; count];
@@ -123,7 +123,7 @@ impl Functions {
     }
 }
 
-/// A program, destroyed on drop.
+/// A program, which is destroyed on drop.
 struct Guard<'a> {
     functions: &'a Functions,
     program: Program,
@@ -131,16 +131,16 @@ struct Guard<'a> {
 
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
-        // SAFETY: made by `create` and destroyed once.
+        // SAFETY: the program was made by `create` and is destroyed once.
         unsafe { (self.functions.destroy)(&mut self.program) };
     }
 }
 
 impl Nvrtc {
-    /// Loads an NVRTC by path, or by a name for the system's loader; `include` is one more folder of headers.
+    /// Loads an NVRTC by a path, or by a name for the system's loader; `include` is an additional folder of headers.
     ///
     /// # Errors
-    /// The loader's reason, or the function that it lacks; so too where its builtins are not here.
+    /// The loader's reason, the function that the library lacks, or the reason why its builtins cannot be loaded.
     pub(crate) fn open(path: &Path, include: Option<&Path>) -> Result<Self, String> {
         let functions = Functions::load(libraries::load(path)?)?;
         let (mut major, mut minor, mut count) = (0, 0, 0);
@@ -159,10 +159,10 @@ impl Nvrtc {
         Ok(Self { functions, version: (major, minor), archs, options })
     }
 
-    /// The NVRTC for a driver of CUDA `driver_version` (13000 for 13.0), chosen and loaded by the first call.
+    /// Returns the NVRTC for a driver of CUDA `driver_version` (13000 for 13.0). The first call chooses and loads it.
     ///
-    /// Its major version is the driver's or older. A newer minor version is good too: within a major version any
-    /// driver runs its cubins, and PTX of a newer one [`arch`](Self::arch) does not ask for.
+    /// Its major version is at most the driver's. Its minor version may be newer than the driver's: a driver runs cubins of any minor version of its
+    /// major version, and [`arch`](Self::arch) does not ask for PTX from a newer compiler.
     ///
     /// # Errors
     /// A line that says what to install.
@@ -186,23 +186,23 @@ impl Nvrtc {
         best.as_ref().map_err(Clone::clone)
     }
 
-    /// Version of CUDA that it belongs to.
+    /// Returns the version of CUDA that this NVRTC belongs to.
     pub(crate) const fn version(&self) -> (i32, i32) {
         self.version
     }
 
-    /// The architecture to compile for, so that a device of that compute capability under a driver for CUDA
-    /// `driver_version` runs it well; none where this NVRTC is too old for the device and too new for the driver.
+    /// Returns the architecture to compile for, so that a device of this compute capability under a driver for CUDA `driver_version` runs the code
+    /// well. Returns `None` if this NVRTC is too old for the device and too new for the driver.
     pub(crate) fn arch(&self, capability: (i32, i32), driver_version: i32) -> Option<String> {
         arch(&self.archs, self.version, capability, driver_version)
     }
 
-    /// Everything besides source, headers and architecture that an image depends on.
+    /// Returns the options that an image depends on, in addition to source, headers and architecture.
     pub(super) fn options(&self) -> String {
         self.options.join(" ")
     }
 
-    /// Compiles a program for `arch`: to a cubin for `sm_80`, to PTX for `compute_80`. `name` stands in messages.
+    /// Compiles a program for `arch`: to a cubin for `sm_80`, to PTX for `compute_80`. `name` appears in messages.
     ///
     /// # Errors
     /// The compiler's log.
@@ -220,14 +220,14 @@ impl Nvrtc {
         let names = headers.iter().map(|(name, _)| text(name)).collect::<Result<Vec<_>, _>>()?;
         let mut options = vec![text(&format!("--gpu-architecture={arch}"))?];
         options.extend(self.options.iter().map(|option| text(option)).collect::<Result<Vec<_>, _>>()?);
-        // Registers and spills into the log.
+        // This option writes registers and spills into the log.
         options.extend(real.then(|| c"--ptxas-options=-v".to_owned()));
         let pointers = |texts: &[CString]| texts.iter().map(|text| text.as_ptr()).collect::<Vec<_>>();
         let length = |texts: &[CString]| c_int::try_from(texts.len()).map_err(|_| "too many".to_owned());
 
         let functions = &self.functions;
         let mut program: Program = ptr::null_mut();
-        // SAFETY: all strings end in a zero and outlive the call; the lists are as long as the count says.
+        // SAFETY: all strings end with a zero byte and outlive the call; the lists are as long as the count says.
         functions.check(unsafe {
             (functions.create)(
                 &mut program,
@@ -239,7 +239,7 @@ impl Nvrtc {
             )
         })?;
         let program = Guard { functions, program };
-        // SAFETY: as above.
+        // SAFETY: the same holds for the options.
         let status =
             unsafe { (functions.compile)(program.program, length(&options)?, pointers(&options).as_ptr()) };
         let log = functions.bytes(program.program, functions.log_size, functions.log)?;
@@ -257,7 +257,7 @@ impl Nvrtc {
     }
 }
 
-/// A function that PTX declares and does not define: no driver would load it.
+/// Returns a function that PTX declares and does not define, if there is one: no driver would load such PTX.
 fn lacking(ptx: &[u8]) -> Option<String> {
     let declaration = b".extern .func";
     let place = ptx.windows(declaration.len()).position(|text| text == declaration)?;
@@ -265,20 +265,20 @@ fn lacking(ptx: &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(line).into_owned())
 }
 
-/// [`Nvrtc::arch`] of a compiler with these architectures, in order.
+/// Computes [`Nvrtc::arch`] for a compiler that has these architectures, in ascending order.
 fn arch(archs: &[i32], version: (i32, i32), capability: (i32, i32), driver_version: i32) -> Option<String> {
     let device = 10 * capability.0 + capability.1;
     if archs.contains(&device) {
-        // 9.0 alone has instructions that only its own variant gives; compilers before 12.0 do not know it.
+        // Capability 9.0 has instructions that only the variant `sm_90a` provides; compilers before 12.0 do not know it.
         let own = if device == 90 && version.0 >= 12 { "a" } else { "" };
         return Some(format!("sm_{device}{own}"));
     }
     let older = archs.iter().rev().find(|&&arch| arch < device)?;
     if 1000 * version.0 + 10 * version.1 <= driver_version {
-        // The driver compiles PTX for the device itself, if it is no newer than the driver.
+        // The driver compiles PTX for the device itself if the compiler is no newer than the driver.
         return Some(format!("compute_{older}"));
     }
-    // A cubin runs on later devices of its own major capability.
+    // A cubin also runs on later devices with the same major capability.
     (older / 10 == capability.0).then(|| format!("sm_{older}"))
 }
 
@@ -293,20 +293,20 @@ mod tests {
         assert_eq!(chosen((12, 0), (9, 0), 12_000).as_deref(), Some("sm_90a"));
         assert_eq!(chosen((11, 8), (9, 0), 12_000).as_deref(), Some("sm_90"));
         assert_eq!(chosen((12, 4), (8, 6), 12_000).as_deref(), Some("sm_86"));
-        // A device newer than the compiler: PTX, unless the compiler is newer than the driver.
+        // For a device newer than the compiler, PTX is chosen, unless the compiler is newer than the driver.
         assert_eq!(chosen((12, 0), (10, 0), 13_000).as_deref(), Some("compute_90"));
         assert_eq!(chosen((12, 4), (8, 7), 12_020).as_deref(), Some("sm_86"));
         assert_eq!(chosen((12, 4), (10, 0), 12_020), None);
         assert_eq!(arch(&[], (12, 0), (8, 0), 12_000), None);
     }
 
-    /// In a process of its own: here, other tests have loaded the builtins, which are then found by their name.
+    /// Runs in a process of its own: in this process, other tests have loaded the builtins, which are then found by name.
     #[test]
     #[cfg(unix)]
     fn what_opens_compiles() {
         const ALONE: &str = "TEATIME_TEST_NVRTC";
         if let Some(path) = std::env::var_os(ALONE) {
-            // If the system's loader knows the builtins, all is well.
+            // Opening may succeed if the system's loader finds the builtins.
             match Nvrtc::open(Path::new(&path), None) {
                 Ok(nvrtc) => {
                     assert!(!nvrtc.compile("empty.cu", "", &[], "compute_80").unwrap().image.is_empty())

@@ -1,4 +1,4 @@
-//! Page-locked blocks of the host's memory, and those that are kept for the next copy.
+//! Page-locked blocks of host memory, and a pool of blocks that are kept for the next copies.
 #![allow(
     unsafe_code,
     reason = "page-locked memory is a raw pointer, and cudarc's wrapper races on streams it does not track"
@@ -13,9 +13,9 @@ use std::{
 
 use cudarc::driver::{CudaContext, CudaEvent, DriverError, result, sys};
 
-/// Most bytes that are kept for the next copies: all of a large one, and some of small ones.
+/// The maximum number of bytes that are kept for the next copies: enough for one large copy and some small ones.
 const MOST: usize = 96 << 20;
-/// Least bytes of a block that is kept.
+/// The minimum number of bytes of a block that is kept.
 const LEAST: usize = 64 << 10;
 
 /// A block of page-locked memory.
@@ -28,14 +28,14 @@ pub(super) struct Pinned {
 
 // SAFETY: the memory belongs to this value alone, and CUDA frees it from any thread.
 unsafe impl Send for Pinned {}
-// SAFETY: shared access only reads.
+// SAFETY: shared access only reads the memory.
 unsafe impl Sync for Pinned {}
 
 impl Pinned {
-    /// Zeroed memory. The context is the calling thread's.
+    /// Allocates zeroed memory. The context must be current on the calling thread.
     pub(super) fn new(context: &Arc<CudaContext>, len: usize) -> Result<Self, DriverError> {
-        // Without flags: write-combined memory is slow to read, and decoders read what they wrote.
-        // SAFETY: the memory is initialised below, before anyone sees it.
+        // No flags are set: write-combined memory is slow to read, and decoders read the bytes that they wrote.
+        // SAFETY: the memory is initialised below, before any other code reads it.
         let pointer = unsafe { result::malloc_host(len, 0) }?.cast::<u8>();
         let pointer = NonNull::new(pointer).ok_or(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY))?;
         // SAFETY: the memory has `len` bytes.
@@ -48,24 +48,23 @@ impl Pinned {
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
-        // SAFETY: `len` initialised bytes that live as long as self; callers wait for copies that write them.
+        // SAFETY: the memory has `len` initialised bytes and lives as long as self; callers wait for copies that write it.
         unsafe { slice::from_raw_parts(self.pointer.as_ptr(), self.len) }
     }
 
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `bytes`, and self is borrowed alone.
+        // SAFETY: as in `bytes`, and self is borrowed exclusively.
         unsafe { slice::from_raw_parts_mut(self.pointer.as_ptr(), self.len) }
     }
 
-    /// Enqueues a copy of the first `len` bytes to the device; they must stay as they are until an event after it.
+    /// Enqueues a copy of the first `len` bytes to the device; the caller must not change these bytes until an event after the copy.
     pub(super) fn copy_to(
         &self,
         stream: sys::CUstream,
         to: sys::CUdeviceptr,
         len: usize,
     ) -> Result<(), DriverError> {
-        // SAFETY: `to` has room (checked by the caller against the window), and callers keep the memory alive and
-        // unchanged until an event that follows the copy.
+        // SAFETY: `to` has enough memory (the caller checked the window), and callers keep the block unchanged until an event after the copy.
         unsafe { result::memcpy_htod_async(to, &self.bytes()[..len], stream) }
     }
 
@@ -82,8 +81,8 @@ impl Pinned {
 
     /// Waits until no copy uses the block, which is about to be freed.
     pub(super) fn wait(&self, event: &CudaEvent) {
-        // There is no caller to tell; the next call on the context does.
-        // An error that an earlier drop left would keep this from waiting.
+        // There is no caller to return an error to: the next call on the context returns it. An earlier error is taken
+        // out first, since it would prevent the wait.
         let left = self.context.check_err();
         self.context.record_err(event.synchronize());
         self.context.record_err(left);
@@ -93,24 +92,24 @@ impl Pinned {
 impl Drop for Pinned {
     fn drop(&mut self) {
         self.context.record_err(self.context.bind_to_thread());
-        // SAFETY: allocated by `malloc_host`, freed once; holders waited for the copies.
+        // SAFETY: the memory was allocated by `malloc_host` and is freed once; holders have waited for its copies.
         self.context.record_err(unsafe { result::free_host(self.pointer.as_ptr().cast()) });
     }
 }
 
-/// Page-locked blocks kept for the next small copy, since making one takes longer than most copies.
+/// Page-locked blocks that are kept for the next small copy, since making a block takes longer than most copies.
 #[derive(Debug, Default)]
 pub(super) struct PinnedPool(Mutex<Kept>);
 
 #[derive(Debug, Default)]
 struct Kept {
-    /// Oldest first, each with the end of its last copy.
+    /// The blocks, oldest first, each with the event at the end of its last copy.
     blocks: VecDeque<(Pinned, Option<CudaEvent>)>,
     bytes: usize,
 }
 
 impl PinnedPool {
-    /// A block of at least `len` bytes, with the copy to wait for before it is used; or how large a new one is to be.
+    /// Returns a block of at least `len` bytes with the event to wait for before its use, or the size of the block to make if there is none.
     pub(super) fn take(&self, len: usize) -> Result<(Pinned, Option<CudaEvent>), usize> {
         let len = len.next_power_of_two().max(LEAST);
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -120,7 +119,7 @@ impl PinnedPool {
         };
         let mut place = kept.blocks.iter().position(|(block, event)| fits(block) && idle(event));
         if place.is_none() && kept.bytes + len > MOST {
-            // Rather wait for a block than lock more memory.
+            // It is better to wait for a block than to lock more memory.
             place = kept.blocks.iter().position(|(block, _)| fits(block));
         }
         let (block, event) = place.and_then(|at| kept.blocks.remove(at)).ok_or(len)?;
@@ -128,7 +127,7 @@ impl PinnedPool {
         Ok((block, event))
     }
 
-    /// Keeps a block whose last copy ends at the event.
+    /// Keeps a block whose last copy ends at `event`.
     pub(super) fn keep(&self, block: Pinned, event: Option<CudaEvent>) {
         let mut dropped = Vec::new();
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -144,7 +143,7 @@ impl PinnedPool {
         finish(dropped);
     }
 
-    /// Waits for the copies and frees the blocks.
+    /// Waits for the copies of all kept blocks and frees the blocks.
     pub(super) fn clear(&self) {
         let kept = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         finish(kept.blocks);

@@ -1,5 +1,4 @@
-//! Uploads and downloads, through host memory that the device copies from and to by itself: page-locked, and cached as
-//! other memory is.
+//! Uploads and downloads through page-locked host memory, which the device copies directly. It is cached as other memory is.
 
 use std::{
     num::NonZero,
@@ -15,15 +14,16 @@ use super::{
 };
 use crate::{Error, Result, driver::Download, extent::to_usize, fresh};
 
-/// Bytes of host data that travel at once, where they go through memory of ours.
+/// The number of bytes of one piece of a copy between the device and host memory that is not page-locked.
 const PIECE: usize = 4 << 20;
-/// Downloads up to this size are asynchronous.
+/// The maximum number of bytes of an asynchronous download.
 const LARGE: usize = 32 << 20;
-/// Threads that share a copy, at least and at most: one alone moves a seventh of what the device takes, and less where pages are made for it.
+/// The minimum and the maximum number of threads that share a copy. One thread alone moves a seventh of what the device
+/// takes, and less if the destination's pages are new.
 const FEWEST_THREADS: usize = 4;
 const MOST_THREADS: usize = 16;
 
-/// A new block.
+/// Allocates a new block.
 fn lock(gpu: &Gpu, len: usize) -> Result<Pinned> {
     gpu.enter()?;
     match Pinned::new(gpu.context(), len) {
@@ -34,16 +34,16 @@ fn lock(gpu: &Gpu, len: usize) -> Result<Pinned> {
     }
 }
 
-/// A block of at least `len` bytes that no copy uses.
+/// Returns a block of at least `len` bytes that no copy uses.
 fn take(gpu: &Gpu, len: usize) -> Result<Pinned> {
     match gpu.pinned.take(len) {
         Ok((block, event)) => event.map_or(Ok(()), |event| gpu.wait(&event)).map(|()| block),
         Err(len) => lock(gpu, len),
     }
 }
-/// Copies host data to the device in the order of the compute stream; `bytes` is free again on return.
+/// Copies host data to the device in the order of the compute stream. On return, the caller may reuse `bytes`.
 ///
-/// Through page-locked pieces, since the driver may read other memory after the call has returned.
+/// The data goes through page-locked pieces, since the driver may read other memory after the call has returned.
 pub(super) fn write(gpu: &Gpu, to: sys::CUdeviceptr, bytes: &[u8]) -> Result<()> {
     let stream = gpu.compute();
     share(gpu, bytes.len(), bytes.chunks(PIECE).enumerate(), |(i, bytes)| {
@@ -56,8 +56,8 @@ pub(super) fn write(gpu: &Gpu, to: sys::CUdeviceptr, bytes: &[u8]) -> Result<()>
     })
 }
 
-/// Gives the pieces of a copy to `f`, on several threads where they are several. All of them enqueue on one stream, so what the caller
-/// enqueues before and after keeps its place.
+/// Calls `f` for each piece of a copy, on several threads if there are several pieces. All threads enqueue on one
+/// stream, so the copy keeps its place in the order of the caller's other work.
 fn share<T: Send>(
     gpu: &Gpu,
     bytes: usize,
@@ -79,7 +79,7 @@ fn share<T: Send>(
     let threads = thread::available_parallelism().map_or(FEWEST_THREADS, NonZero::get);
     let threads = threads.clamp(FEWEST_THREADS, MOST_THREADS).min(bytes.div_ceil(PIECE));
     thread::scope(|scope| {
-        // A thread that the system does not give is done without.
+        // If the system cannot start a thread, the copy continues with fewer.
         let others = (1..threads).map_while(|_| thread::Builder::new().spawn_scoped(scope, copy).ok());
         let others: Vec<_> = others.collect();
         let own = copy();
@@ -91,7 +91,7 @@ fn share<T: Send>(
     })
 }
 
-/// Bytes on their way to the host.
+/// Bytes that are being copied to the host.
 #[derive(Debug)]
 pub(crate) struct CudaDownload {
     gpu: Arc<Gpu>,
@@ -100,7 +100,7 @@ pub(crate) struct CudaDownload {
     len: usize,
 }
 
-/// Starts a copy to the host, in the order of the compute stream; large ones are complete on return.
+/// Starts a copy to the host, in the order of the compute stream. A large copy is complete on return.
 pub(super) fn download(gpu: &Arc<Gpu>, from: sys::CUdeviceptr, len: usize) -> Result<Download> {
     if len > LARGE {
         let mut bytes = fresh::zeros(len)?;
@@ -116,7 +116,7 @@ pub(super) fn download(gpu: &Arc<Gpu>, from: sys::CUdeviceptr, len: usize) -> Re
 }
 
 impl CudaDownload {
-    /// Waits for the bytes.
+    /// Waits for the bytes and returns them.
     pub(crate) fn wait(self) -> Result<Vec<u8>> {
         if let Some(end) = &self.end {
             self.gpu.wait_until(end)?;
@@ -134,10 +134,10 @@ impl Drop for CudaDownload {
     }
 }
 
-/// Copies to host data, in the order of the compute stream, and waits: some pieces travel while others are copied out.
+/// Copies from the device to host data, in the order of the compute stream, and waits. Some pieces travel while others are copied to `bytes`.
 pub(super) fn read(gpu: &Gpu, from: sys::CUdeviceptr, bytes: &mut [u8]) -> Result<()> {
     let stream = gpu.compute();
-    // One thread waits for what is under way, and not many.
+    // Only this thread waits for earlier work, so that the other threads need not.
     gpu.wait_until(&gpu.mark()?)?;
     share(gpu, bytes.len(), bytes.chunks_mut(PIECE).enumerate(), |(i, to)| {
         let mut piece = take(gpu, to.len())?;
@@ -150,15 +150,15 @@ pub(super) fn read(gpu: &Gpu, from: sys::CUdeviceptr, bytes: &mut [u8]) -> Resul
     })
 }
 
-/// A slot of page-locked memory that uploads are made from.
+/// A slot of page-locked memory from which uploads are made.
 #[derive(Debug)]
 pub(crate) struct CudaStaging {
     gpu: Arc<Gpu>,
     block: Pinned,
     len: usize,
-    /// The end of the last upload.
+    /// The event at the end of the last upload.
     in_flight: Option<Arc<CudaEvent>>,
-    /// The error of waiting for the last upload, for the next call that can tell.
+    /// The error of waiting for the last upload, which the next call that can fail returns.
     failed: Option<Error>,
 }
 
@@ -173,7 +173,7 @@ impl CudaStaging {
         Arc::ptr_eq(&self.gpu, gpu)
     }
 
-    /// The slot's bytes; waits until the last upload has read them.
+    /// Returns the slot's bytes, after the last upload has read them.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         if let Some(event) = self.in_flight.take()
             && let Err(error) = self.gpu.wait(&event)

@@ -1,11 +1,11 @@
-//! The pool of the device's memory: one of our own, since the default one is everybody's in the process.
+//! The pool of device memory: a pool of this crate, since the whole process shares the default one.
 #![allow(unsafe_code, reason = "cudarc has no safe calls for pools")]
 
 use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, CudaStream, DriverError, result, sys};
 
-/// Memory that is taken from the system, and kept for what is allocated next: taking it again costs more than most kernels.
+/// A pool that keeps freed memory for the next allocations: allocating from the system again costs more than most kernels.
 #[derive(Debug)]
 pub(super) struct Pool {
     handle: sys::CUmemoryPool,
@@ -14,7 +14,7 @@ pub(super) struct Pool {
 
 // SAFETY: CUDA's calls on a pool may come from any thread.
 unsafe impl Send for Pool {}
-// SAFETY: as above; they lock for themselves.
+// SAFETY: any thread may call CUDA's functions on a pool; they lock internally.
 unsafe impl Sync for Pool {}
 
 impl Pool {
@@ -33,7 +33,7 @@ impl Pool {
             reserved: [0; 54],
         };
         let mut threshold = u64::MAX;
-        // SAFETY: the properties are whole; this attribute's value is a 64-bit number, which outlives the call.
+        // SAFETY: the properties are complete; this attribute's value is a 64-bit integer, which outlives the call.
         unsafe {
             let pool = Self { handle: result::mem_pool::create(&raw const properties)?, context };
             result::mem_pool::set_attribute(
@@ -45,7 +45,7 @@ impl Pool {
         }
     }
 
-    /// Memory in the order of a stream, freed by `cuMemFreeAsync`; nobody knows what it holds.
+    /// Allocates memory in the order of a stream, which `cuMemFreeAsync` frees. Its content is undefined.
     pub(super) fn take(&self, stream: &CudaStream, bytes: usize) -> Result<sys::CUdeviceptr, DriverError> {
         let mut pointer = 0;
         // SAFETY: the stream and the pool are alive.
@@ -54,7 +54,7 @@ impl Pool {
             .map(|()| pointer)
     }
 
-    /// Gives what it holds and nobody uses back to the system.
+    /// Gives the pool's unused memory back to the system.
     pub(super) fn trim(&self) -> Result<(), DriverError> {
         // SAFETY: the pool is alive.
         unsafe { result::mem_pool::trim_to(self.handle, 0) }
@@ -62,10 +62,10 @@ impl Pool {
 }
 
 impl Drop for Pool {
-    /// Memory that an application has of it stays that application's.
+    /// Destroys the pool. Memory of the pool that an application holds stays valid.
     fn drop(&mut self) {
         let bound = self.context.bind_to_thread();
-        // SAFETY: destroyed once.
+        // SAFETY: the pool is destroyed once.
         self.context.record_err(bound.and_then(|()| unsafe { result::mem_pool::destroy(self.handle) }));
     }
 }

@@ -1,4 +1,4 @@
-//! Finding devices and opening them.
+//! Finds CUDA devices and opens them.
 #![allow(unsafe_code, reason = "questions about a device that cudarc's safe layer asks only of an open one")]
 
 use std::{cmp::Reverse, sync::Arc};
@@ -19,18 +19,18 @@ use crate::{
     Backend, DeviceInfo, DeviceKind, DeviceOptions, Error, Limits, Result, driver::Driver, kernel::KernelDef,
 };
 
-/// The oldest CUDA version that a driver may have: the one whose PTX is shipped.
+/// The oldest CUDA version that a driver may have: the version whose PTX is shipped.
 const OLDEST_DRIVER: i32 = 12_000;
-/// The oldest generation of GPUs (Turing): the newest compiler knows none before it.
+/// The oldest supported generation of GPUs (Turing): the newest compiler supports no older one.
 const LEAST_CAPABILITY: (i32, i32) = (7, 5);
 
-/// The start of the name of a device that is computed on the processor.
+/// The prefix of the name of an emulated device, whose kernels run on the CPU.
 const EMULATOR: &str = "CUDA emulator";
 
 /// The name of a device that an application lends.
 const LENT: &str = "cuda:lent";
 
-/// The device with most memory that opens and is no emulator; `skipped` gets those that could not be used.
+/// Opens the device with the most memory that works and is not emulated; `skipped` gets the devices that could not be used, with reasons.
 pub(crate) fn best(
     sample: &'static KernelDef,
     options: &DeviceOptions,
@@ -52,7 +52,7 @@ pub(crate) fn best(
             Err(why) => skipped.push((format!("cuda:{place}"), why)),
         }
     }
-    // The first of equal ones stays first.
+    // The sort is stable: devices with equal memory keep their order.
     usable.sort_by_key(|&(_, memory)| Reverse(memory));
     usable.into_iter().find_map(|(place, _)| match devices.open(place, options) {
         Ok(driver) => Some(driver),
@@ -63,10 +63,10 @@ pub(crate) fn best(
     })
 }
 
-/// The device that `selector` means: a number, or nothing for the first.
+/// Opens the device that `selector` names: a number, or an empty text for the first device.
 ///
 /// # Errors
-/// [`Error::NoDevice`]: there is none such, or it does not do, with the reason.
+/// [`Error::NoDevice`] with the reason if there is no such device or it cannot be used.
 pub(crate) fn open(
     sample: &'static KernelDef,
     selector: &str,
@@ -83,7 +83,7 @@ pub(crate) fn open(
     })
 }
 
-/// The device of that number, also where it is not counted.
+/// Opens the device with this number, even if the number is above the device count.
 #[cfg(all(any(test, feature = "suite"), feature = "cuda-emulator"))]
 pub(crate) fn open_place(
     sample: &'static KernelDef,
@@ -97,7 +97,7 @@ pub(crate) fn open_place(
     })
 }
 
-/// Every device, or why there is none, each with the name that [`open`] takes.
+/// Lists every device with the name that [`open`] takes, or the reason why there is none.
 pub(crate) fn list(sample: &'static KernelDef) -> Vec<(String, Result<DeviceInfo, String>)> {
     match Devices::find(sample) {
         Ok(devices) => {
@@ -107,10 +107,10 @@ pub(crate) fn list(sample: &'static KernelDef) -> Vec<(String, Result<DeviceInfo
     }
 }
 
-/// A context and a stream that an application made.
+/// Makes a driver from a context and a stream that an application made.
 ///
 /// # Errors
-/// [`Error::Argument`] when the stream is another context's or the device lacks what kernels need.
+/// [`Error::Argument`] if the stream belongs to another context or the device cannot run the kernels.
 pub(crate) fn lent(
     sample: &'static KernelDef,
     context: Arc<CudaContext>,
@@ -129,17 +129,17 @@ pub(crate) fn lent(
     Ok(Box::new(driver.map_err(super::gpu::driver_error)?))
 }
 
-/// The number of the device that has the memory at an address.
+/// Returns the number of the device that has the memory at an address.
 ///
 /// # Errors
-/// [`Error::NoDevice`] where there is no CUDA; [`Error::Argument`] where none has it.
+/// [`Error::NoDevice`] if there is no CUDA; [`Error::Argument`] if no device has the memory.
 pub(crate) fn place_of(op: &'static str, address: u64) -> Result<i32> {
     let none = |why| Error::NoDevice { wanted: "cuda".into(), tried: vec![("cuda".into(), why)] };
     libraries::driver().map_err(none)?;
     let asked = some_context().and_then(|_kept| {
         let mut place = -1;
         let wanted = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL;
-        // SAFETY: the library is loaded, and the attribute is an int.
+        // SAFETY: the library is loaded, and the attribute's type is int.
         unsafe { sys::cuPointerGetAttribute((&raw mut place).cast(), wanted, address) }.result()?;
         Ok(place)
     });
@@ -152,7 +152,7 @@ pub(crate) fn place_of(op: &'static str, address: u64) -> Result<i32> {
     })
 }
 
-/// Gives the thread a context to ask of where it has none: one that is there already, since another would take memory of a device.
+/// Makes a context current if the thread has none. Uses a context that exists already, since a new one would take memory of a device.
 fn some_context() -> Result<Option<Arc<CudaContext>>, DriverError> {
     result::init()?;
     if result::ctx::get_current()?.is_some() {
@@ -160,7 +160,7 @@ fn some_context() -> Result<Option<Arc<CudaContext>>, DriverError> {
     }
     for place in 0..CudaContext::device_count()? {
         let (mut flags, mut active) = (0, 0);
-        // SAFETY: the library is loaded, and the device is one that it counts.
+        // SAFETY: the library is loaded, and the device number is below the device count.
         unsafe {
             sys::cuDevicePrimaryCtxGetState(result::device::get(place)?, &raw mut flags, &raw mut active)
         }
@@ -174,7 +174,7 @@ fn some_context() -> Result<Option<Arc<CudaContext>>, DriverError> {
     Ok(None)
 }
 
-/// NVRTC and cuBLAS with their versions, or how to get them.
+/// Returns NVRTC and cuBLAS with their versions, or how to install them.
 pub(crate) fn versions() -> Vec<String> {
     let version = libraries::driver_version();
     let nvrtc = match Nvrtc::best(version) {
@@ -191,7 +191,7 @@ pub(crate) fn versions() -> Vec<String> {
     vec![nvrtc, cublas]
 }
 
-/// Why a device did not open.
+/// The reason why a device did not open.
 enum Refused {
     Why(String),
     Failed(Error),
@@ -206,11 +206,11 @@ impl Refused {
     }
 }
 
-/// Why there are no devices.
+/// The reason why there are no devices.
 enum Absent {
     /// There is no driver, or no GPU.
     Nothing(String),
-    /// There is a driver that does not do.
+    /// There is a driver, but it cannot be used.
     Unusable(String),
 }
 
@@ -229,10 +229,10 @@ struct Devices {
 }
 
 impl Devices {
-    /// Loads and starts CUDA; never panics.
+    /// Loads and initialises CUDA; never panics.
     fn find(sample: &'static KernelDef) -> Result<Self, Absent> {
         libraries::driver().map_err(Absent::Nothing)?;
-        // SAFETY: the library is loaded. Asked first, since an older driver lacks functions that are called next.
+        // SAFETY: the library is loaded. The version is checked first, since an older driver lacks functions that are called later.
         let version = unsafe {
             let mut version = 0;
             sys::cuDriverGetVersion(&raw mut version).result().map(|()| version)
@@ -278,7 +278,7 @@ impl Devices {
     }
 }
 
-/// A device that need not be open.
+/// A device, which may not be open.
 struct Device {
     place: usize,
     handle: sys::CUdevice,
@@ -304,7 +304,7 @@ impl Device {
         Ok((major, self.attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?))
     }
 
-    /// Refuses a device that kernels do not run on. If there is code for `sample`, there is for all that this version has.
+    /// Refuses a device that cannot run kernels. If there is code for `sample`, there is code for all kernels of this version.
     fn usable(&self, sample: &'static KernelDef) -> Result<(), String> {
         let name = || result::device::get_name(self.handle).unwrap_or_else(|_| "this GPU".into());
         let (major, minor) = self.capability()?;
@@ -351,7 +351,7 @@ impl Device {
             driver: kernel_module(),
             memory: Some(memory as u64),
             compute_capability: Some((major.unsigned_abs(), minor.unsigned_abs())),
-            // As Vulkan's drivers write it, so that one card has one identity.
+            // The address is written as Vulkan's drivers write it, so that a card has the same identity in both.
             identity: format!("{domain:04x}:{bus:02x}:{slot:02x}.0"),
             description,
         })
@@ -395,16 +395,16 @@ impl Device {
     }
 }
 
-/// 13010 as 13.1.
+/// Formats a version: 13010 as 13.1.
 fn version_text(version: i32) -> String {
     format!("{}.{}", version / 1000, version % 1000 / 10)
 }
 
-/// The version of the kernel's module, where the system tells: `580.159.03`.
+/// Returns the version of the operating system's kernel module if the system reports it: `580.159.03`.
 fn kernel_module() -> String {
     let text = std::fs::read_to_string("/proc/driver/nvidia/version").unwrap_or_default();
     let line = text.lines().next().unwrap_or_default();
-    // NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.03  Tue ...
+    // The line has this form: NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.03  Tue ...
     let version = line
         .split_whitespace()
         .find(|word| word.contains('.') && word.chars().all(|c| c.is_ascii_digit() || c == '.'));

@@ -1,19 +1,19 @@
-//! Kernels as programs for NVRTC.
+//! Makes the sources of kernels that NVRTC compiles.
 
 use crate::{
     Error, Result,
     kernel::{Access, KernelDef, Spec, specialize},
 };
 
-/// Headers that every kernel includes, by their names.
+/// The headers that every kernel includes, with their names.
 pub(super) const HEADERS: &[(&str, &str)] =
     &[("dev.cuh", include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/cuda/dev.cuh")))];
 
 /// The line that includes the header.
 const INCLUDE: &str = "\n#include \"dev.cuh\"\n";
 
-/// The CUDA source of a kernel with the spec's values in place of the defaults, and its parameters and codes in place of the empty line
-/// behind [`INCLUDE`].
+/// Returns the CUDA source of a kernel. The spec's values replace the defaults, and the kernel's parameters and codes
+/// replace the empty line behind [`INCLUDE`].
 ///
 /// # Errors
 /// [`Error::Compile`] unless each name of the spec is declared exactly once, as `constexpr u32 NAME = VALUE;`.
@@ -30,17 +30,17 @@ pub(super) fn source(kernel: &KernelDef, spec: Spec<'_>) -> Result<String> {
     Ok(source + &size)
 }
 
-/// The texts in the brackets of a kernel's `KERNEL(name, ...)(...)`.
+/// Returns the texts in the two pairs of brackets of a kernel's `KERNEL(name, ...)(...)`.
 fn head<'a>(source: &'a str, name: &str) -> Option<[&'a str; 2]> {
     let (_, rest) = source.split_once(&format!("\nKERNEL({name}, "))?;
     let (threads, rest) = rest.split_once(")(")?;
     Some([threads, rest.split_once(')')?.0])
 }
 
-/// A line that does not compile where the parameters have another size than in Rust, since a launch copies them unseen.
+/// Returns a line that fails to compile if the size of the parameters is not the size in Rust, since a launch copies their bytes unchecked.
 ///
 /// # Errors
-/// A text about the arguments that are not as the bindings say. (This crate's own are compared by tests, with the names of parameters.)
+/// A text about arguments that do not match the bindings. (For this crate's own kernels, tests compare them, and the names of parameters.)
 fn size_of_params(kernel: &KernelDef, source: &str) -> Result<String, String> {
     let [_, arguments] = head(source, kernel.name)
         .ok_or_else(|| format!("no line of its source begins with `KERNEL({}, THREADS)(`", kernel.name))?;
@@ -66,11 +66,11 @@ fn size_of_params(kernel: &KernelDef, source: &str) -> Result<String, String> {
     }
 }
 
-/// Threads of a block that a kernel is written for: what its `KERNEL` says, with the spec's values. Asked of the source, since
-/// a driver only says how many it takes of the code that was loaded.
+/// Returns the number of threads of a block that a kernel's `KERNEL` declares, with the spec's values. It is read from
+/// the source, since a driver only reports the maximum number for the loaded code.
 ///
 /// # Errors
-/// [`Error::Compile`] where that is more than names, numbers, `*`, `/`, and one `a == b ? c : d`; as [`source`].
+/// [`Error::Compile`] if the expression has anything but names, numbers, `*`, `/`, and one `a == b ? c : d`; and the errors of [`source`].
 pub(super) fn threads(kernel: &KernelDef, spec: Spec<'_>) -> Result<u32> {
     let source = source(kernel, spec)?;
     let threads =
@@ -82,14 +82,14 @@ pub(super) fn threads(kernel: &KernelDef, spec: Spec<'_>) -> Result<u32> {
     })
 }
 
-/// The value of an expression in a source.
+/// Evaluates an expression of a source.
 fn value(source: &str, expression: &str) -> Option<u32> {
     let value = |expression: &str| value(source, expression);
     if let Some((condition, choices)) = expression.split_once(" ? ") {
         let ((a, b), (yes, no)) = (condition.split_once(" == ")?, choices.split_once(" : ")?);
         return value(if value(a)? == value(b)? { yes } else { no });
     }
-    // From the left on, as C does it.
+    // Operators are evaluated from left to right, as in C.
     if let Some((left, right)) = expression.rsplit_once(['*', '/']) {
         let (product, left, right) = (expression[left.len()..].starts_with('*'), value(left)?, value(right)?);
         return if product { left.checked_mul(right) } else { left.checked_div(right) };

@@ -1,6 +1,6 @@
-//! The driver on the emulator: the order of what it enqueues, and what it makes of faults.
+//! Tests of the driver on the emulator: the order of what it enqueues, and its handling of faults.
 //!
-//! Each test has a device of its own, so that what it plants there meets no other test.
+//! Each test has a device of its own, so that a planted fault affects no other test.
 
 mod faults;
 mod order;
@@ -11,7 +11,7 @@ use cuda_emulator::control;
 pub(super) use crate::openings::emulated::device;
 use crate::openings::emulated::open;
 
-/// The suite's lent device.
+/// Checks the limits of device 1, which the test suite lends, and of another device.
 #[test]
 fn one_device_is_a_large_card() {
     let fill = |place| device(place).limits().fill;

@@ -1,4 +1,4 @@
-//! Launches that may be under way: CUDA tells of a kernel's fault at some later call, which has nothing to do with it.
+//! The launches that may be running: CUDA reports a kernel's fault at a later, unrelated call.
 
 use std::{
     collections::VecDeque,
@@ -8,15 +8,15 @@ use std::{
 
 use crate::{Result, extent::to_usize};
 
-/// Launches that an error names at most.
+/// The maximum number of launches that an error names.
 const NAMED: usize = 8;
 
 /// A launch, as an error names it.
 #[derive(Debug)]
 pub(super) struct Launch {
-    /// A kernel, or a library's product.
+    /// The name of a kernel, or of a library's product.
     pub(super) name: &'static str,
-    /// Values of its constants, or extents of the product.
+    /// The values of the kernel's constants, or the extents of the product.
     pub(super) spec: Box<[(&'static str, u32)]>,
     pub(super) grid: Option<[u32; 3]>,
 }
@@ -31,13 +31,13 @@ impl fmt::Display for Launch {
     }
 }
 
-/// The last launches of a device.
+/// The last launches on a device.
 #[derive(Debug)]
 pub(super) struct Trail {
     recent: Mutex<Recent>,
-    /// Held while a launch is added and enqueued, so that what is counted is on the stream.
+    /// Locked while a launch is added and enqueued, so that every counted launch is on the stream.
     enqueuing: Mutex<()>,
-    /// Held from a launch to the end of the wait for it, where each is waited for.
+    /// Locked from a launch to the end of the wait for it, if `TEATIME_SYNC` asks to wait for each launch.
     alone: Option<Mutex<()>>,
 }
 
@@ -45,23 +45,23 @@ pub(super) struct Trail {
 struct Recent {
     launched: u64,
     ended: u64,
-    /// The last of them, oldest first.
+    /// The last launches, oldest first.
     last: VecDeque<Launch>,
 }
 
 impl Trail {
-    /// A trail of no launches. `TEATIME_SYNC` says whether each launch is waited for.
+    /// Makes a trail without launches. `TEATIME_SYNC` says whether each launch is waited for.
     pub(super) fn new() -> Self {
         let sync = env::var_os("TEATIME_SYNC").is_some_and(|value| !value.is_empty() && value != "0");
         Self { recent: Mutex::default(), enqueuing: Mutex::default(), alone: sync.then(Mutex::default) }
     }
 
-    /// Held while the caller launches and waits; nothing where it need not wait.
+    /// Returns a lock to hold while the caller launches and waits; `None` if the caller need not wait.
     pub(super) fn alone(&self) -> Option<MutexGuard<'_, ()>> {
         self.alone.as_ref().map(|alone| alone.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Adds a launch and enqueues it; one that is refused is taken away again.
+    /// Adds a launch and enqueues it. Removes the launch again if it is refused.
     pub(super) fn enqueue<T>(&self, launch: Launch, enqueue: impl FnOnce() -> Result<T>) -> Result<T> {
         let _order = self.enqueuing();
         self.add(launch);
@@ -87,19 +87,19 @@ impl Trail {
         }
     }
 
-    /// The number of launches so far, for [`ended`](Self::ended) when the host has waited for them.
+    /// Returns the number of launches so far, to pass to [`ended`](Self::ended) when the host has waited for them.
     pub(super) fn launched(&self) -> u64 {
         let _order = self.enqueuing();
         self.recent().launched
     }
 
-    /// The first `launches` have ended without a fault.
+    /// Notes that the first `launches` launches have ended without a fault.
     pub(super) fn ended(&self, launches: u64) {
         let mut recent = self.recent();
         recent.ended = recent.ended.max(launches);
     }
 
-    /// The launches that a fault may have come from, as the end of a message; empty where none was under way.
+    /// Returns the launches that may have caused a fault, as the end of a message; empty if none was running.
     pub(super) fn suspects(&self) -> String {
         let recent = self.recent();
         let under_way = recent.launched - recent.ended;

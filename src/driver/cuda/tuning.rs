@@ -1,4 +1,4 @@
-//! The lengths of launches, by what a device is: all of them are made here.
+//! The sizes of launches, chosen by the properties of a device. All are set in this file.
 
 #[cfg(test)]
 mod plan;
@@ -8,20 +8,20 @@ use crate::Limits;
 /// A device, as its driver describes it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Card {
-    /// Bytes.
+    /// The device's memory in bytes.
     pub(super) memory: u64,
     pub(super) capability: (i32, i32),
     pub(super) multiprocessors: u32,
-    /// The clock of those.
+    /// The clock rate of the multiprocessors.
     pub(super) kilohertz: u32,
-    /// True where a launch of some seconds is ended, as on a card that shows a desktop.
+    /// True if the system ends a launch that takes some seconds, as on a card that drives a desktop.
     pub(super) has_watchdog: bool,
 }
 
-/// Workgroups for each multiprocessor, so that it has some to change between, and few wait for the last.
+/// The number of workgroups for each multiprocessor, so that it can switch between several, and few multiprocessors wait for the last one.
 const GROUPS: u32 = 8;
 
-/// The limits that every CUDA device has at least.
+/// The minimum limits of every CUDA device.
 pub(super) const LEAST_LIMITS: Limits = Limits {
     // Kernels count elements with u32.
     binding: (u32::MAX as u64) & !255,
@@ -44,22 +44,23 @@ impl Card {
     pub(super) fn limits(self) -> Limits {
         Limits {
             buffer: self.memory & !255,
-            // Large devices take long to fill, and have the memory for it.
+            // Large devices need more work to be busy, and have the memory for it.
             step: (self.memory / 24).clamp(LEAST_LIMITS.step, 3 << 30),
             fill: GROUPS * self.multiprocessors.max(1),
-            // Older multiprocessors run other numbers of workgroups.
+            // The number of workgroups that older multiprocessors run at once is not known.
             processors: if self.capability < (8, 0) { 0 } else { self.multiprocessors },
             work: self.work(),
             ..LEAST_LIMITS
         }
     }
 
-    /// Terms of a launch: where no watchdog ends it, what the device's lanes could do in 100 ms, of which kernels take some 250.
+    /// Returns the maximum number of terms of a launch. Without a watchdog, it is what the device's lanes could compute
+    /// in 100 ms; real kernels need about 250 ms for it.
     fn work(self) -> u64 {
         if self.has_watchdog {
             return Limits::SMALL_WORK;
         }
-        // These have half as many lanes of f32.
+        // Multiprocessors of these capabilities have half as many f32 lanes.
         let lanes = if matches!(self.capability, (7, 5) | (8, 0)) { 64 } else { 128 };
         let rate = u64::from(self.multiprocessors) * lanes * u64::from(self.kilohertz) * 1000;
         (rate / 10).max(Limits::SMALL_WORK)

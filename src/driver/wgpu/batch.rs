@@ -1,43 +1,43 @@
-//! Commands recorded together and submitted in portions that a screen does not notice.
+//! Commands that are recorded together and submitted in portions short enough not to disturb a screen.
 
 use std::collections::VecDeque;
 
 use super::Gpu;
 use crate::{DeviceInfo, DeviceKind, Result};
 
-/// Launches of one submission: enough to hide what submitting costs.
+/// The number of launches of one submission: enough to hide the cost of submitting.
 const LAUNCHES: usize = 32;
-/// Most cost of a submission: about 50 ms at 340 GFLOP/s or 20 GB/s, a small GPU.
+/// The maximum cost of a submission: about 50 ms on a small GPU, at 340 GFLOP/s or 20 GB/s.
 const COST: u64 = 1 << 34;
-/// Most cost of a submission on an adapter that computes on the processor.
+/// The maximum cost of a submission on an adapter that runs on the CPU.
 const SOFTWARE_COST: u64 = 1 << 29;
-/// Submissions under way when another one is begun, at most: enough to keep a GPU busy, and few enough that a cancelled call ends within
-/// a fraction of a second and that their memory is bounded.
+/// The maximum number of submissions under way when another one begins: enough to keep a GPU busy. They are few enough
+/// that a cancelled call ends within a fraction of a second, and that their memory is bounded.
 const AHEAD: usize = 8;
-/// Most host bytes in staging buffers that are not yet copied.
+/// The maximum number of host bytes in staging buffers that have not been copied.
 const STAGED: u64 = 64 << 20;
-/// Most bytes of parameters, and so of one slot where offsets need less alignment.
+/// The maximum number of bytes of a parameter block. A slot has this size if offsets need no larger alignment.
 const PARAMS: u64 = 128;
 
-/// The cost of `work` operations on `bytes` bytes, in operations: whichever takes longer counts most.
+/// Returns the cost of `work` operations on `bytes` bytes, in operations: a byte counts as 16 operations.
 pub(super) fn cost(work: u64, bytes: u64) -> u64 {
     work.saturating_add(bytes.saturating_mul(16))
 }
 
-/// The commands that are recorded and not yet submitted.
+/// The commands that are recorded and not submitted yet.
 #[derive(Debug)]
 pub(super) struct Batch {
     encoder: Option<wgpu::CommandEncoder>,
     params: Vec<u8>,
-    /// Bytes between parameter blocks.
+    /// The number of bytes from one parameter block to the next.
     slot: usize,
     launches: usize,
     cost: u64,
     most_cost: u64,
-    /// Bytes in staging buffers since `staged_from` was submitted.
+    /// The number of bytes in staging buffers since `staged_from` was submitted.
     staged: u64,
     staged_from: Option<wgpu::SubmissionIndex>,
-    /// The last submissions, the newest at the end.
+    /// The last submissions, the newest last.
     submitted: VecDeque<wgpu::SubmissionIndex>,
 }
 
@@ -58,12 +58,12 @@ impl Batch {
         }
     }
 
-    /// Bytes of a submission's parameters.
+    /// Returns the number of bytes of a submission's parameters.
     pub(super) fn uniform_bytes(&self) -> u64 {
         (LAUNCHES * self.slot) as u64
     }
 
-    /// Records commands, and submits what came before if they would make it too much.
+    /// Records commands. Submits the earlier commands first if the total cost would be too high.
     pub(super) fn record(
         &mut self,
         gpu: &Gpu,
@@ -84,7 +84,7 @@ impl Batch {
         recorded.map_err(|error| gpu.failed(error))
     }
 
-    /// Records a launch; `commands` is told where its parameters will be.
+    /// Records a launch; `commands` gets the offset of its parameters.
     pub(super) fn launch(
         &mut self,
         gpu: &Gpu,
@@ -103,8 +103,8 @@ impl Batch {
         self.record(gpu, cost, |encoder| commands(encoder, offset))
     }
 
-    /// Counts host bytes in staging buffers. Where too many are under way, tells the submission to wait for: the portion
-    /// before this one, so that the copy of one overlaps the filling of the next.
+    /// Counts host bytes in staging buffers. If there are too many, submits and returns the submission to wait for: the
+    /// one of the portion before, so that the copy of one portion overlaps the filling of the next.
     pub(super) fn staged(&mut self, gpu: &Gpu, bytes: u64) -> Result<Option<wgpu::SubmissionIndex>> {
         self.staged += bytes;
         if self.staged < STAGED {
@@ -115,12 +115,12 @@ impl Batch {
         Ok(self.staged_from.replace(last))
     }
 
-    /// A submission to wait for before more is recorded, where too many are under way.
+    /// Returns a submission to wait for before more is recorded, if too many are under way.
     pub(super) fn overdue(&mut self) -> Option<wgpu::SubmissionIndex> {
         if self.submitted.len() > AHEAD { self.submitted.pop_front() } else { None }
     }
 
-    /// Submits what is recorded; the index of the last submission, which is a new one if there was none.
+    /// Submits the recorded commands. Returns the index of the last submission, which is an earlier one if nothing was recorded.
     pub(super) fn submit(&mut self, gpu: &Gpu) -> Result<wgpu::SubmissionIndex> {
         let encoder = self.encoder.take();
         if let (None, Some(last)) = (&encoder, self.submitted.back()) {
@@ -129,7 +129,7 @@ impl Batch {
         self.params.resize(self.params.len().next_multiple_of(4), 0);
         let submitted = gpu.scoped(|_| {
             let commands = encoder.map(wgpu::CommandEncoder::finish);
-            // This write takes effect before the encoder's commands and after all earlier submissions, so it is made once per submission.
+            // This write takes effect before the encoder's commands and after all earlier submissions, so one write per submission is enough.
             if !self.params.is_empty() {
                 gpu.queue.write_buffer(&gpu.uniforms, 0, &self.params);
             }
@@ -139,7 +139,7 @@ impl Batch {
         (self.launches, self.cost) = (0, 0);
         let index = submitted.map_err(|error| gpu.failed(error))?;
         self.submitted.push_back(index.clone());
-        // Uploads and downloads submit too, and nobody asks what of them is overdue.
+        // Uploads and downloads submit too, but do not call `overdue`.
         if self.submitted.len() > AHEAD + 1 {
             self.submitted.pop_front();
         }

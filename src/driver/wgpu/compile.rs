@@ -1,4 +1,4 @@
-//! Kernels to pipelines: constants rewritten by name, compiled once per device and spec.
+//! Compiles kernels to pipelines, once per device and spec, with constants rewritten by name.
 
 use std::{
     collections::HashMap,
@@ -14,7 +14,7 @@ use crate::{
     kernel::{Access, KernelDef, Key, Spec, numbered, specialize},
 };
 
-/// Functions for every kernel.
+/// Functions that all kernels can use.
 const COMMON: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/shaders/common.wgsl"));
 
 /// A kernel compiled for one spec.
@@ -29,7 +29,7 @@ pub(super) struct Pipeline {
 pub(super) struct Cache(Mutex<HashMap<Key, Arc<Pipeline>>>);
 
 impl Cache {
-    /// The pipeline of a kernel and a spec. Two threads that want the same new one both compile it.
+    /// Returns the pipeline of a kernel and a spec. If two threads request the same new pipeline, both compile it.
     pub(super) fn get(&self, gpu: &Gpu, kernel: &'static KernelDef, spec: Spec<'_>) -> Result<Arc<Pipeline>> {
         let key = kernel.key(spec);
         let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -41,8 +41,8 @@ impl Cache {
     }
 }
 
-/// The whole WGSL program of a kernel: its file with the spec's values in place of the defaults, then its parameters and codes, and what
-/// of [`COMMON`] it uses. Declarations are order-free in WGSL, and so line numbers stay those of the kernel's file.
+/// Returns the whole WGSL program of a kernel: its file with the spec's values in place of the defaults, its parameters and codes, and the functions
+/// of [`COMMON`] that it uses. In WGSL the order of declarations is free, so the additions follow the file and its line numbers stay.
 ///
 /// # Errors
 /// [`Error::Compile`] unless each name of the spec is declared exactly once, as `const NAME: u32 = VALUE;`.
@@ -55,12 +55,12 @@ pub(crate) fn source(kernel: &'static KernelDef, spec: Spec<'_>, backend: wgpu::
     Ok(if backend == wgpu::Backend::Dx12 { source.replace(BYTE_DOT, BYTE_DOT_OF_DX12) } else { source })
 }
 
-/// The product of bytes in [`COMMON`], and the one that takes its place on DX12: naga makes of the first a text that the compiler DXC
-/// takes for an invalid program (DirectXShaderCompiler#7400).
+/// The byte product in [`COMMON`], and its replacement on DX12. From the first, naga makes a text that the compiler DXC
+/// rejects as an invalid program (DirectXShaderCompiler#7400).
 const BYTE_DOT: &str = "dot4I8Packed(a, b)";
 const BYTE_DOT_OF_DX12: &str = "dot(unpack4xI8(a), unpack4xI8(b))";
 
-/// A source, and the functions of [`COMMON`] and codes of types that it or these use.
+/// Adds to a source the functions of [`COMMON`] that it uses, directly or through others, and the codes of the types that are used.
 fn with_common(mut source: String) -> String {
     let mut functions: Vec<_> = COMMON
         .split_inclusive("\n}\n")
@@ -102,7 +102,7 @@ fn compile(gpu: &Gpu, kernel: &'static KernelDef, spec: Spec<'_>) -> Result<Pipe
             layout: Some(&pipeline_layout),
             module: &module,
             entry_point: Some(kernel.name),
-            // Kernels write what they read of workgroup memory.
+            // Kernels write workgroup memory before they read it.
             compilation_options: wgpu::PipelineCompilationOptions {
                 zero_initialize_workgroup_memory: false,
                 ..Default::default()
@@ -121,10 +121,11 @@ fn compile(gpu: &Gpu, kernel: &'static KernelDef, spec: Spec<'_>) -> Result<Pipe
     })
 }
 
-/// One group: the arguments in the order of the bindings, then the parameters. With the least bytes that the source declares
-/// for each, so that a smaller one is refused when it is bound: while it is recorded, it would spoil what is recorded with it.
+/// Returns one bind group layout: the arguments in the order of the bindings, then the parameters. Each entry has the
+/// minimum number of bytes that the source declares, so that a smaller buffer is refused when it is bound. If it were
+/// refused while the launch is recorded, all recorded commands would fail.
 fn layout(kernel: &KernelDef, source: &str) -> Vec<wgpu::BindGroupLayoutEntry> {
-    // One that cannot be parsed is refused as a whole.
+    // A source that cannot be parsed is refused later as a whole.
     let module = wgsl::parse_str(source).unwrap_or_default();
     let least = |place: usize| {
         let is_it = |binding: ResourceBinding| binding.group == 0 && binding.binding as usize == place;

@@ -28,10 +28,10 @@ pub(crate) use self::{
 #[cfg(test)]
 pub(crate) use self::{compile::source, select::STORAGE_BUFFERS};
 
-/// Bytes of host data that travel in one staging buffer.
+/// The maximum number of bytes of host data in one staging buffer.
 const PIECE: u64 = 16 << 20;
 
-/// A buffer, or the part of an application's buffer from `base` on.
+/// A buffer, or the part of an application's buffer that starts at `base`.
 #[derive(Clone, Debug)]
 pub(crate) struct WgpuMemory {
     pub(crate) buffer: GpuBuffer,
@@ -39,13 +39,13 @@ pub(crate) struct WgpuMemory {
 }
 
 impl WgpuMemory {
-    /// An application's buffer. A device that it lends is never GL's.
+    /// Wraps an application's buffer. A device that an application lends is never a GL device.
     pub(crate) fn lent(buffer: wgpu::Buffer, base: u64) -> Self {
         Self { buffer: GpuBuffer::new(buffer, Turn::NONE), base }
     }
 }
 
-/// An open device and what is enqueued on it.
+/// An open device and the work that is enqueued on it.
 #[derive(Debug)]
 pub(crate) struct Gpu {
     device: wgpu::Device,
@@ -53,30 +53,30 @@ pub(crate) struct Gpu {
     name: String,
     backend: wgpu::Backend,
     turn: Turn,
-    /// Why the device is gone, once it is.
+    /// The reason why the device is lost, once it is lost.
     lost: Arc<OnceLock<String>>,
     pipelines: Cache,
     batch: Mutex<Batch>,
-    /// Parameter blocks of the launches of one submission.
+    /// The parameter blocks of the launches of one submission.
     uniforms: wgpu::Buffer,
 }
 
 impl Gpu {
-    /// Runs wgpu calls in error scopes of their own, so that their errors belong to this call: on a lent device the
-    /// application's handler must not see them, and wgpu's own panics. Scopes are per thread.
+    /// Runs wgpu calls in error scopes of their own, so that their errors belong to this call: on a lent device, the
+    /// application's handler must not see the errors, and wgpu's default handler panics. Scopes are per thread.
     fn scoped<T>(&self, calls: impl FnOnce(&wgpu::Device) -> T) -> Result<T, wgpu::Error> {
         let _turn = self.turn.take();
         scoped(&self.device, calls)
     }
 
-    /// The error of a failed call.
+    /// Returns the error of a failed call, or that of a lost device.
     fn failed(&self, error: wgpu::Error) -> Error {
         self.probe().err().unwrap_or_else(|| Error::Driver { backend: "wgpu", source: Box::new(error) })
     }
 
-    /// Finds out whether the device is gone. wgpu tells that only by a callback, which on a lent device is the
-    /// application's; other calls make invalid objects and say nothing. Memory that is not mapped when it should be
-    /// gives it away.
+    /// Finds out whether the device is lost. wgpu reports a loss only by a callback, which on a lent device belongs to
+    /// the application. After a loss, other calls make invalid objects without an error. But a buffer that should be
+    /// mapped at creation is then not mapped, which this function tests.
     fn probe(&self) -> Result<()> {
         self.alive()?;
         let descriptor = wgpu::BufferDescriptor {
@@ -101,7 +101,7 @@ impl Gpu {
         }
     }
 
-    /// Makes the loss stick.
+    /// Marks the device as lost and returns the error.
     fn lose(&self, why: &str) -> Error {
         let why = self.lost.get_or_init(|| why.to_owned());
         Error::DeviceLost { device: self.name.as_str().into(), why: why.as_str().into() }
@@ -111,28 +111,28 @@ impl Gpu {
         self.batch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records commands that move `bytes` bytes, in order with everything enqueued.
+    /// Records commands that move `bytes` bytes, after everything enqueued before.
     fn record(&self, bytes: u64, commands: impl FnOnce(&mut wgpu::CommandEncoder)) -> Result<()> {
         self.alive()?;
         self.batch().record(self, batch::cost(0, bytes), commands)
     }
 
-    /// Submits what is recorded; the index of the last submission.
+    /// Submits the recorded commands and returns the index of the last submission.
     fn submit(&self) -> Result<wgpu::SubmissionIndex> {
         self.alive()?;
         self.batch().submit(self)
     }
 
-    /// Waits for a submission and all before it, and for nothing else: a lent device may be busy for good.
+    /// Waits for a submission and all earlier ones, and for nothing else: a lent device may never become idle.
     fn wait_for(&self, submission: &wgpu::SubmissionIndex) -> Result<()> {
         self.poll(wgpu::PollType::Wait { submission_index: Some(submission.clone()), timeout: None })
     }
 
-    /// Calls what waits for what has ended.
+    /// Polls the device, which calls the callbacks of work that has ended.
     fn poll(&self, how: wgpu::PollType) -> Result<()> {
         self.alive()?;
         let _turn = self.turn.take();
-        // wgpu 30 panics where the device is lost during the wait.
+        // wgpu 30 panics if the device is lost during the wait.
         match catch_unwind(AssertUnwindSafe(|| self.device.poll(how))) {
             Ok(Ok(_)) => self.alive(),
             Ok(Err(error)) => Err(self.lose(&error.to_string())),
@@ -140,7 +140,7 @@ impl Gpu {
         }
     }
 
-    /// A new buffer; when there is no room, once more after everything that was dropped is free.
+    /// Makes a buffer. If there is not enough memory, tries again after all dropped memory is free.
     fn buffer(&self, size: u64, usage: wgpu::BufferUsages, mapped_at_creation: bool) -> Result<GpuBuffer> {
         self.alive()?;
         let descriptor = wgpu::BufferDescriptor { label: Some("teatime"), size, usage, mapped_at_creation };
@@ -159,7 +159,7 @@ impl Gpu {
         Ok(GpuBuffer::new(made?, self.turn.clone()))
     }
 
-    /// A staging buffer, ready for the host to write.
+    /// Makes a staging buffer that is mapped for the host to write.
     fn mapped_buffer(&self, bytes: u64) -> Result<GpuBuffer> {
         let usage = wgpu::BufferUsages::MAP_WRITE | wgpu::BufferUsages::COPY_SRC;
         self.buffer(bytes.next_multiple_of(4).max(4), usage, true)
@@ -172,7 +172,7 @@ fn scoped<T>(device: &wgpu::Device, calls: impl FnOnce(&wgpu::Device) -> T) -> R
         [wgpu::ErrorFilter::Internal, wgpu::ErrorFilter::OutOfMemory, wgpu::ErrorFilter::Validation];
     let scopes = filters.map(|filter| device.push_error_scope(filter));
     let value = calls(device);
-    // The innermost first. Native scopes are ready at once.
+    // The innermost scope is popped first. On native backends, the results of scopes are ready at once.
     let errors = scopes.into_iter().rev().map(|scope| pollster::block_on(scope.pop()));
     match errors.fold(None, |first, error| first.or(error)) {
         Some(error) => Err(error),
@@ -189,7 +189,7 @@ pub(crate) struct WgpuDriver {
 }
 
 impl WgpuDriver {
-    /// `lost` is set by the callback of a device that we opened.
+    /// Makes a driver. For a device that this crate opened, the device's callback sets `lost`.
     fn new(
         device: wgpu::Device,
         queue: wgpu::Queue,
@@ -223,7 +223,7 @@ impl WgpuDriver {
         Ok(Self { gpu: Arc::new(gpu), info, limits })
     }
 
-    /// The buffers and offsets of the arguments, and the parameters, as one group.
+    /// Makes a bind group of the arguments' buffers and offsets, and of the parameters.
     fn bind(
         &self,
         layout: &wgpu::BindGroupLayout,
@@ -233,7 +233,7 @@ impl WgpuDriver {
         let mut resources = Vec::with_capacity(args.len() + 1);
         for arg in args {
             let (buffer, offset) = window(arg.slice)?;
-            // Whole words; an empty one sees the word it starts in.
+            // A binding covers whole words; that of an empty window covers the word in which the window starts.
             let size = NonZeroU64::new(arg.slice.bytes.next_multiple_of(4).max(4));
             resources.push(wgpu::BufferBinding { buffer, offset, size });
         }
@@ -253,18 +253,17 @@ impl WgpuDriver {
 }
 
 impl WgpuDriver {
-    /// Refuses GL.
+    /// Returns an error on GL devices.
     pub(crate) fn check_shared(&self, op: &'static str) -> Result<()> {
         select::check_shared(self.gpu.backend, op)
     }
 
-    /// Submits what is recorded.
+    /// Submits the recorded commands.
     pub(crate) fn flush(&self) -> Result<()> {
         self.gpu.submit().map(drop)
     }
 
-    /// Refuses an application's storage buffer that was not created on this device: a launch would fail later, together with
-    /// all that is recorded with it.
+    /// Refuses an application's storage buffer that was not created on this device: a launch would fail later, with all recorded commands.
     pub(crate) fn check_owner(&self, op: &'static str, buffer: &wgpu::Buffer) -> Result<()> {
         self.gpu.alive()?;
         let entry = wgpu::BindGroupLayoutEntry {
@@ -277,7 +276,7 @@ impl WgpuDriver {
             },
             count: None,
         };
-        // The binding is of one word, since a whole buffer may be larger than a binding.
+        // One word is bound, since a whole buffer may be larger than a binding can be.
         let word = wgpu::BufferBinding { buffer, offset: 0, size: NonZeroU64::new(4) };
         let bound = self.gpu.scoped(|device| {
             let layout = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
@@ -298,8 +297,7 @@ impl WgpuDriver {
         Error::wrong_device(op, "buffer", "another wgpu device", &self.info.name)
     }
 
-    /// Copies (from, to, length) pieces of an application's buffer in a submission of their own, so that a mistake in
-    /// them spoils nothing else.
+    /// Copies (from, to, length) pieces of an application's buffer in a submission of their own, so that a mistake fails no other commands.
     pub(crate) fn copy_in(
         &self,
         op: &'static str,
@@ -319,7 +317,7 @@ impl WgpuDriver {
     }
 }
 
-/// The buffer of a window, and where in it the window starts.
+/// Returns the buffer of a window, and the window's offset in it.
 fn window(slice: Slice<'_>) -> Result<(&wgpu::Buffer, u64)> {
     match slice.memory {
         Memory::Wgpu(memory) => Ok((&memory.buffer, memory.base + slice.offset)),
@@ -354,7 +352,7 @@ impl Driver for WgpuDriver {
         })
     }
 
-    /// Through staging buffers rather than `Queue::write_buffer`, which would run before what is recorded.
+    /// Uses staging buffers rather than `Queue::write_buffer`, which would take effect before the recorded commands.
     fn write(&self, dst: Slice<'_>, bytes: &[u8]) -> Result<()> {
         let (buffer, offset) = window(dst)?;
         let piece = usize::try_from(PIECE).expect("a piece should fit the address space");
@@ -415,7 +413,7 @@ impl Driver for WgpuDriver {
         let Staging::Wgpu(slot) = slot else { return Err(foreign("wgpu")) };
         let (buffer, offset) = window(dst)?;
         slot.upload(&self.gpu, buffer, offset, dst.bytes)?;
-        // One queue: what is enqueued from now on is ordered after the copy.
+        // There is only one queue: all work that is enqueued from now on comes after the copy.
         Ok(Fence::Passed)
     }
 

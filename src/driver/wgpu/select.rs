@@ -1,11 +1,11 @@
-//! The adapters that there are, their names, and opening one.
+//! Finds wgpu's adapters, names them, and opens one.
 
 use std::sync::{Arc, OnceLock};
 
 use super::WgpuDriver;
 use crate::{Backend, DeviceInfo, DeviceKind, DeviceOptions, Error, Limits, Result, driver::Driver};
 
-/// The interfaces that GPUs are best reached through, and GL, which reaches some of the same cards again.
+/// The preferred backends for GPUs; GL, which may reach the same cards again, comes after them.
 const FIRST: wgpu::Backends = wgpu::Backends::PRIMARY;
 const NAMED: [(&str, wgpu::Backends); 4] = [
     ("vulkan", wgpu::Backends::VULKAN),
@@ -14,15 +14,15 @@ const NAMED: [(&str, wgpu::Backends); 4] = [
     ("gl", wgpu::Backends::GL),
 ];
 
-/// True where there may be a discrete GPU. Linux has a file for each, by its own drivers, NVIDIA's or Windows' below it; to look
-/// for one through Vulkan takes 0.1 s and 60 MB.
+/// Returns true if there may be a discrete GPU. Linux has a file for each GPU: by its own drivers, NVIDIA's driver, or
+/// Windows below it. Searching through Vulkan would take 0.1 s and 60 MB.
 fn may_be_there() -> bool {
     let files = ["/dev/dri", "/dev/nvidiactl", "/dev/dxg"];
     !cfg!(target_os = "linux") || files.iter().any(|file| std::path::Path::new(file).exists())
 }
 
-/// A discrete GPU, or Apple's; no other, since none was measured to be faster than the processor. `skipped` gets those that
-/// could not be used.
+/// Opens a discrete GPU or one of Apple's. Others are not used, since none was measured to be faster than the CPU.
+/// `skipped` gets the GPUs that could not be used.
 pub(crate) fn best(options: &DeviceOptions, skipped: &mut Vec<(String, String)>) -> Option<Box<dyn Driver>> {
     if !may_be_there() {
         return None;
@@ -40,12 +40,12 @@ pub(crate) fn best(options: &DeviceOptions, skipped: &mut Vec<(String, String)>)
     })
 }
 
-/// The adapter that a selector names: nothing, `N`, an interface, an interface and `N`, a part of the name, or a PCI address.
+/// Opens the adapter that a selector names: an empty text, `N`, a backend, a backend and `N`, a part of the name, or a PCI address.
 pub(crate) fn open(selector: &str, options: &DeviceOptions) -> Result<Box<dyn Driver>> {
     let (interface, rest) = selector.split_once(':').unwrap_or((selector, ""));
     let wanted = NAMED.iter().find(|(name, _)| name.eq_ignore_ascii_case(interface));
     let named = wanted.is_some_and(|(_, backend)| backend.contains(wgpu::Backends::GL));
-    // GL is asked where it is named, and where no other adapter does. Its own come last, so the others' numbers do not depend on it.
+    // GL is searched if it is named or if no other adapter matches. Its adapters come last, so the numbers of the others do not depend on it.
     let first = if named { Vec::new() } else { adapters(FIRST) };
     let of_interface = |adapter: &wgpu::Adapter| {
         wanted.is_none_or(|(_, backend)| backend.contains(adapter.get_info().backend.into()))
@@ -80,7 +80,7 @@ pub(crate) fn open(selector: &str, options: &DeviceOptions) -> Result<Box<dyn Dr
     }
 }
 
-/// Every adapter with its exact name, or why there is none.
+/// Lists every adapter with its exact name, or the reason why there is none.
 pub(crate) fn list() -> Vec<(String, Result<DeviceInfo, String>)> {
     let adapters = all_adapters();
     if adapters.is_empty() {
@@ -94,7 +94,7 @@ pub(crate) fn list() -> Vec<(String, Result<DeviceInfo, String>)> {
     (0..adapters.len()).map(entry).collect()
 }
 
-/// The driver of a device that an application opened.
+/// Makes a driver from a device that an application opened.
 pub(crate) fn lent(
     device: wgpu::Device,
     queue: wgpu::Queue,
@@ -109,8 +109,8 @@ pub(crate) fn lent(
     Ok(Box::new(WgpuDriver::new(device, queue, info, limits, Arc::default())?))
 }
 
-/// Refuses what an application would share of GL, where wgpu panics in a thread that has waited six seconds for another's call:
-/// its threads and ours cannot take turns.
+/// Refuses to share a GL device with an application: on GL, wgpu panics in a thread that has waited six seconds for
+/// another thread's call, and the application's threads do not take turns with those of this crate.
 pub(super) fn check_shared(backend: wgpu::Backend, op: &'static str) -> Result<()> {
     if backend == wgpu::Backend::Gl {
         let why = "it is GL's, which wgpu shares with no other thread for long: take one of Vulkan";
@@ -128,14 +128,14 @@ fn instance(backends: wgpu::Backends) -> wgpu::Instance {
     }
     wgpu::Instance::new(wgpu::InstanceDescriptor {
         backends,
-        // No validation layers: they would print.
+        // Validation layers are off, since they would print.
         flags: wgpu::InstanceFlags::empty(),
         ..wgpu::InstanceDescriptor::new_without_display_handle()
     })
 }
 
-/// Vulkan without what draws into windows, where there is no desktop: Mesa's layer for the choice of a GPU looks for the desktop of an
-/// instance that could draw there, and prints as an error that there is none.
+/// Makes a Vulkan instance without the extensions for windows, for use without a desktop. Otherwise Mesa's layer that
+/// chooses a GPU looks for the desktop of an instance that could draw there, and prints an error if there is none.
 #[cfg(target_os = "linux")]
 #[allow(
     unsafe_code,
@@ -155,14 +155,14 @@ fn headless() -> Option<wgpu::Instance> {
         display: None,
     };
     let windows = [&b"VK_KHR_xlib_surface"[..], b"VK_KHR_xcb_surface", b"VK_KHR_wayland_surface"];
-    // SAFETY: what is left out is looked up by wgpu before it makes a surface, and none is made here; nothing else needs it.
+    // SAFETY: wgpu looks up the removed extensions only before it makes a surface, and none is made here; nothing else needs them.
     let instance = unsafe {
         Instance::init_with_callback(
             &descriptor,
             Some(Box::new(move |args| args.extensions.retain(|name| !windows.contains(&name.to_bytes())))),
         )
     };
-    // SAFETY: a new instance of Vulkan, which nothing else has.
+    // SAFETY: the Vulkan instance is new, and nothing else owns it.
     instance.ok().map(|instance| unsafe { wgpu::Instance::from_hal::<Vulkan>(instance) })
 }
 
@@ -170,14 +170,14 @@ fn adapters(backends: wgpu::Backends) -> Vec<wgpu::Adapter> {
     pollster::block_on(instance(backends).enumerate_adapters(backends))
 }
 
-/// The adapters of wgpu's primary backends (Vulkan, Metal, DX12), then those of GL.
+/// Returns the adapters of wgpu's primary backends (Vulkan, Metal, DX12), then those of GL.
 fn all_adapters() -> Vec<wgpu::Adapter> {
     let mut list = adapters(FIRST);
     list.extend(adapters(wgpu::Backends::GL));
     list
 }
 
-/// Why there is no adapter.
+/// Returns the reason why there is no adapter.
 fn absent() -> String {
     let backends = FIRST | wgpu::Backends::GL;
     let request = instance(backends).request_adapter(&wgpu::RequestAdapterOptions::default());
@@ -195,14 +195,14 @@ fn absent() -> String {
     }
 }
 
-/// wgpu's text without the interfaces that this system cannot have.
+/// Returns wgpu's error text without the backends that this system cannot have.
 fn reasons(text: &str) -> String {
     let (_, list) = text.split_once("; ").unwrap_or(("", text));
     let moot = |reason: &&str| !reason.ends_with("not requested") && !reason.ends_with("not compiled in");
     list.split(", ").filter(moot).collect::<Vec<_>>().join(", ")
 }
 
-/// The rank of an adapter where several would do, the best lowest: hardware of its own first, then anything but GL.
+/// Returns the rank of an adapter among several that match; the lowest is best. Discrete GPUs come first, and GL last within a kind.
 fn rank(adapter: &wgpu::Adapter) -> (u32, bool) {
     let info = adapter.get_info();
     let kind = match info.device_type {
@@ -225,8 +225,8 @@ fn usable(adapter: &wgpu::Adapter) -> Result<(), String> {
     fits(&adapter.limits()).map_err(|why| format!("{}: {why}", info.name))
 }
 
-/// False for the versions of GL, as drivers write them, whose shading language has no compute shaders: NVIDIA gives wgpu the 3.3 that it asks
-/// for, with compute shaders as an extension for which naga writes none.
+/// Returns false for versions of GL (as drivers write them) whose shading language has no compute shaders. NVIDIA's
+/// driver provides the version 3.3 that wgpu asks for, with compute shaders as an extension that naga does not write.
 fn gl_computes(version: &str) -> bool {
     let (text, least) = match version.strip_prefix("OpenGL ES ") {
         Some(text) => (text, (3, 1)),
@@ -239,10 +239,10 @@ fn gl_computes(version: &str) -> bool {
     }
 }
 
-/// Arguments of the kernel that has most: WebGPU grants 8, its downlevel limits 4.
+/// The maximum number of buffer arguments of a kernel: WebGPU grants 8, its downlevel limits 4.
 pub(crate) const STORAGE_BUFFERS: u32 = 5;
 
-/// Refuses limits within which not every kernel runs.
+/// Returns an error for limits with which some kernel cannot run.
 fn fits(limits: &wgpu::Limits) -> Result<(), String> {
     let least = wgpu::Limits::downlevel_defaults();
     let checks = [
@@ -265,7 +265,7 @@ fn fits(limits: &wgpu::Limits) -> Result<(), String> {
     }
 }
 
-/// The limits of an adapter, as the options change them.
+/// Returns the limits of an adapter, lowered as the options say.
 fn lowered(options: &DeviceOptions, granted: &wgpu::Limits) -> Limits {
     let limits = options.lower(limits(granted));
     let is_least = options.groups_per_axis.is_some();
@@ -284,16 +284,16 @@ fn limits(granted: &wgpu::Limits) -> Limits {
         groups_per_axis: granted.max_compute_workgroups_per_dimension,
         workgroup_memory: granted.max_compute_workgroup_storage_size,
         workgroup_size: granted.max_compute_invocations_per_workgroup,
-        // It is a whole number of elements of any type.
+        // The alignment is a multiple of the size of any element type.
         alignment: granted.min_storage_buffer_offset_alignment.max(8).into(),
         step: 64 << 20,
-        // It does not tell how many processors there are: 8 for each of 128, as the largest have.
+        // wgpu does not report the number of multiprocessors: this is 8 workgroups for each of 128, as the largest GPUs have.
         fill: 1024,
         processors: 0,
         work: Limits::SMALL_WORK,
-        // No interface tells which devices these are, and a launch more costs the others little.
+        // wgpu does not report which devices need this limit, and an additional launch costs other devices little.
         iterations: 65_535,
-        // WGSL has neither.
+        // WGSL has neither f64 nor stores of bytes.
         f64: false,
         stores_bytes: false,
     }
@@ -301,7 +301,7 @@ fn limits(granted: &wgpu::Limits) -> Limits {
 
 fn describe(adapters: &[wgpu::Adapter], place: usize) -> DeviceInfo {
     let info = adapters[place].get_info();
-    // GL tells no address: it is the same card as an earlier adapter whose name it repeats.
+    // GL reports no address. A GL adapter is taken for the same card as an earlier adapter with the same name.
     let same = adapters[..place].iter().map(wgpu::Adapter::get_info).find(|earlier| {
         info.backend == wgpu::Backend::Gl
             && earlier.backend != wgpu::Backend::Gl
@@ -311,7 +311,7 @@ fn describe(adapters: &[wgpu::Adapter], place: usize) -> DeviceInfo {
     device_info(info, format!("wgpu:{place}"), identity)
 }
 
-/// The hardware's name without what interfaces add: `Mesa Intel(R) UHD (KBL GT2)`, `NVIDIA T4/PCIe/SSE2`.
+/// Returns the hardware's name without what backends add to it: `Mesa Intel(R) UHD (KBL GT2)`, `NVIDIA T4/PCIe/SSE2`.
 fn plain_name(name: &str) -> &str {
     let name = name.strip_prefix("Mesa ").unwrap_or(name);
     let end = [" (", "/"].iter().filter_map(|mark| name.find(mark)).min();
@@ -347,7 +347,7 @@ fn device_info(info: wgpu::AdapterInfo, name: String, identity: String) -> Devic
     }
 }
 
-/// The maker behind a PCI (or Khronos) number.
+/// Returns the vendor's name for a PCI (or Khronos) number.
 fn vendor(id: u32) -> String {
     let known = [
         (0x1002, "AMD"),
@@ -384,11 +384,11 @@ fn open_adapter(
     let lost = Arc::new(OnceLock::new());
     let tell = lost.clone();
     device.set_device_lost_callback(move |reason, message| {
-        // The first reason stands.
+        // The first reason is kept.
         let _ = tell.set(format!("{reason:?}: {message}"));
     });
-    // Every call that can fail has an error scope of its own; what comes outside of one comes from dropping something
-    // on a lost device, where wgpu would panic and there is no caller to tell.
+    // Every call that can fail has an error scope of its own. Errors outside of scopes come only from dropping objects
+    // on a lost device: wgpu would panic, and there is no caller to return an error to.
     device.on_uncaptured_error(Arc::new(|_| {}));
     let limits = lowered(options, &device.limits());
     Ok(Box::new(WgpuDriver::new(device, queue, info, limits, lost)?))

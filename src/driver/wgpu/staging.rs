@@ -1,4 +1,4 @@
-//! Host memory that a wgpu device copies from and to.
+//! Host memory for copies from and to a wgpu device.
 
 use std::{
     sync::{Arc, mpsc},
@@ -8,10 +8,10 @@ use std::{
 use super::{Gpu, GpuBuffer};
 use crate::{Error, Result, extent::to_usize, fresh};
 
-/// The end of a request to map a buffer.
+/// The channel that reports the end of a request to map a buffer.
 type Mapped = mpsc::Receiver<Result<(), wgpu::BufferAsyncError>>;
 
-/// The time between two looks of a thread that does not wait in wgpu.
+/// The time between two polls of a thread that does not wait inside wgpu.
 const BETWEEN: Duration = Duration::from_micros(500);
 
 /// A buffer that the host maps after a submission.
@@ -23,7 +23,7 @@ struct Mapping {
 }
 
 impl Mapping {
-    /// Asks for the mapping; `submission` is the last that uses the buffer.
+    /// Requests the mapping; `submission` is the last submission that uses the buffer.
     fn request(
         gpu: &Gpu,
         buffer: GpuBuffer,
@@ -33,7 +33,7 @@ impl Mapping {
         let (sender, mapped) = mpsc::channel();
         let request = gpu.scoped(|_| {
             buffer.map_async(mode, .., move |result| {
-                // Nobody waits any more when the receiver was dropped.
+                // If the receiver was dropped, nobody waits for the result.
                 let _ = sender.send(result);
             });
         });
@@ -44,12 +44,12 @@ impl Mapping {
     /// Waits until the buffer is mapped.
     fn wait(self, gpu: &Gpu) -> Result<GpuBuffer> {
         gpu.wait_for(&self.submission)?;
-        // Another thread's poll may be about to call the callback, so this waits too.
+        // Another thread's poll may be about to run the callback, so this waits for the callback too.
         let mapped = self.mapped.recv();
         self.buffer(gpu, matches!(mapped, Ok(Ok(()))))
     }
 
-    /// Looks now and then whether the buffer is mapped: a thread that waits in wgpu keeps others from submitting.
+    /// Polls at intervals until the buffer is mapped: a thread that waits inside wgpu prevents other threads from submitting.
     fn wait_aside(self, gpu: &Gpu) -> Result<GpuBuffer> {
         loop {
             gpu.poll(wgpu::PollType::Poll)?;
@@ -61,12 +61,12 @@ impl Mapping {
     }
 
     fn buffer(self, gpu: &Gpu, is_mapped: bool) -> Result<GpuBuffer> {
-        // The request itself was valid.
+        // The request was valid, so a failure means that the device is lost.
         if is_mapped { Ok(self.buffer) } else { Err(gpu.lose("a buffer could not be mapped")) }
     }
 }
 
-/// Bytes on their way to the host.
+/// Bytes that are being copied to the host.
 #[derive(Debug)]
 pub(crate) struct WgpuDownload {
     gpu: Arc<Gpu>,
@@ -74,7 +74,7 @@ pub(crate) struct WgpuDownload {
 }
 
 impl WgpuDownload {
-    /// `buffer` is filled by what is enqueued.
+    /// Submits the enqueued commands, which fill `buffer`, and requests its mapping.
     pub(super) fn new(gpu: &Arc<Gpu>, buffer: GpuBuffer) -> Result<Self> {
         let submission = gpu.submit()?;
         let mapping = Mapping::request(gpu, buffer, wgpu::MapMode::Read, submission)?;
@@ -93,14 +93,14 @@ impl WgpuDownload {
         Ok(())
     }
 
-    /// As [`Download::wait_aside`](crate::driver::Download::wait_aside).
+    /// Implements [`Download::wait_aside`](crate::driver::Download::wait_aside).
     pub(crate) fn wait_aside(self) -> Result<Vec<u8>> {
         let buffer = self.mapping.wait_aside(&self.gpu)?;
         bytes(&self.gpu, &buffer)
     }
 }
 
-/// The bytes of a mapped buffer.
+/// Returns a copy of a mapped buffer's bytes.
 fn bytes(gpu: &Gpu, buffer: &GpuBuffer) -> Result<Vec<u8>> {
     let view = buffer.get_mapped_range(..).map_err(|error| map_error(gpu, error))?;
     Ok(view.to_vec())
@@ -108,8 +108,8 @@ fn bytes(gpu: &Gpu, buffer: &GpuBuffer) -> Result<Vec<u8>> {
 
 /// A slot of host memory and a buffer that the device copies from.
 ///
-/// The host's part is memory of its own: a decoder reads what it wrote, and mapped memory may be uncached, so wgpu lets
-/// it only be written. Filling the slot again can start while its last upload is under way.
+/// The host memory is separate from the buffer: a decoder reads the bytes that it wrote, while mapped memory may be
+/// uncached, and wgpu allows only writes to it. The slot can be filled again while its last upload is under way.
 #[derive(Debug)]
 pub(crate) struct WgpuStaging {
     bytes: Vec<u8>,
@@ -129,18 +129,18 @@ impl WgpuStaging {
         &mut self.bytes
     }
 
-    /// Copies the first `len` bytes to `dst`, and submits.
+    /// Copies the first `len` bytes to `dst`, and submits the copy.
     pub(super) fn upload(&mut self, gpu: &Gpu, dst: &wgpu::Buffer, offset: u64, len: u64) -> Result<()> {
         let buffer = match (self.buffer.take(), self.in_flight.take()) {
             (Some(buffer), _) => buffer,
             (None, Some(mapping)) => mapping.wait(gpu)?,
-            // The last upload failed, and took the buffer with it.
+            // The last upload failed, and its buffer was dropped.
             (None, None) => gpu.mapped_buffer(self.bytes.len() as u64)?,
         };
         let used = to_usize(len).min(self.bytes.len());
         fill(gpu, &buffer, &self.bytes[..used])?;
         gpu.record(len, |encoder| encoder.copy_buffer_to_buffer(&buffer, 0, dst, offset, len))?;
-        // A buffer may be mapped again only once the copy is submitted.
+        // The buffer may be mapped again only after the copy is submitted.
         let submission = gpu.submit()?;
         self.in_flight = Some(Mapping::request(gpu, buffer, wgpu::MapMode::Write, submission)?);
         Ok(())

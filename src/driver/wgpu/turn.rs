@@ -1,11 +1,11 @@
-//! Calls of GL, of one thread at a time: wgpu's GL panics in a thread that has waited six seconds for another's call.
+//! Makes threads call GL in turn: wgpu panics in a thread that has waited six seconds for another thread's GL call.
 
 use std::{
     ops::Deref,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// The turn that threads take before they call GL, where a device is GL's.
+/// The lock that a thread holds while it calls GL; `None` for devices of other backends.
 #[derive(Clone, Debug)]
 pub(crate) struct Turn(Option<Arc<Mutex<()>>>);
 
@@ -14,16 +14,16 @@ impl Turn {
         Self((backend == wgpu::Backend::Gl).then(Arc::default))
     }
 
-    /// Waits for the turn, which ends when what it returns is dropped.
+    /// Waits for the turn, which ends when the returned guard is dropped.
     pub(super) fn take(&self) -> Option<MutexGuard<'_, ()>> {
         self.0.as_ref().map(|turn| turn.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A turn for those who need none: the calls of a lent device, which is never GL's.
+    /// No lock, for devices that need none: a lent device is never a GL device.
     pub(crate) const NONE: Self = Self(None);
 }
 
-/// A buffer that is freed in its device's turn.
+/// A buffer that is freed while the turn of its device is held.
 #[derive(Clone, Debug)]
 pub(crate) struct GpuBuffer {
     buffer: Option<wgpu::Buffer>,

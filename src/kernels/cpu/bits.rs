@@ -1,38 +1,38 @@
-//! Rows of packed values, halved until each part is a task's.
+//! Rows of packed values, which are halved until each part is small enough for a task.
 
 use bytemuck::Pod;
 
-/// Values that one task works on, about.
+/// The approximate number of values of a task.
 const PIECE: usize = 1 << 16;
-/// Values that the pieces of a row are multiples of: whole bytes of every width.
+/// The number of values to a multiple of which pieces of a row start: whole bytes at every bit width.
 const STEP: usize = 64;
 
 /// The layout of the rows of an array.
 #[derive(Clone, Copy)]
 pub(crate) struct Layout {
-    /// Elements from row to row.
+    /// The number of elements from one row to the next.
     pub(crate) stride: usize,
-    /// Values of an element.
+    /// The number of values in an element.
     pub(crate) per: usize,
 }
 
-/// Rows of two arrays that have the same values, or of one row a piece.
+/// Rows of two arrays that hold the same values, or a piece of one such row.
 pub(crate) struct PairedRows<'a, A, B> {
     pub(crate) from: &'a [A],
     pub(crate) input: Layout,
-    /// Elements behind a row's values are zeroed.
+    /// The output; elements behind a row's values are set to zero.
     pub(crate) to: &'a mut [B],
     pub(crate) output: Layout,
     pub(crate) rows: usize,
-    /// Values of a row.
+    /// The number of values of a row.
     pub(crate) len: usize,
-    /// Place of the first value, counted without what is behind the values of rows.
+    /// The index of the first value among all values, without the padding behind rows.
     pub(crate) first: usize,
 }
 
 impl<A: Pod + Sync, B: Pod + Send> PairedRows<'_, A, B> {
-    /// Calls `f` with the place of the first value, the elements of a row or of a piece of it, and those to write. Pieces
-    /// are fixed by the shape and run in parallel.
+    /// Calls `f` for each row or piece of a row with the index of its first value, the elements to read, and the
+    /// elements to write. The shape alone determines the pieces, which run in parallel.
     pub(crate) fn for_each(self, f: &(impl Fn(usize, &[A], &mut [B]) + Sync)) {
         let Self { from, input, to, output, rows, len, first } = self;
         let (mid_row, mid) = match rows {

@@ -1,4 +1,4 @@
-//! Dot products of codes and limbs, four bytes a lane, on what the processor has for them.
+//! Dot products of codes and limbs, four bytes per lane, by the best instructions of the processor.
 
 #![cfg_attr(
     target_arch = "x86_64",
@@ -8,36 +8,36 @@
 use bytemuck::Pod;
 use pulp::NullaryFnOnce;
 
-/// Vectors of words, and the product of four unsigned bytes of 0 to 3 with four signed ones.
+/// Vectors of words, and products of four unsigned bytes (0 to 3) with four signed bytes.
 pub(crate) trait Dot: Copy + Send + Sync {
     /// A vector in registers.
     type Vector: Pod;
-    /// A vector in memory: an array of words, at no alignment of its own.
+    /// A vector in memory: an array of words without any alignment of its own.
     type Words: Pod;
 
-    /// Runs `f` compiled for these vectors: only what is inlined into it gains.
+    /// Runs `f` compiled for these vectors: only code that is inlined into `f` benefits.
     fn vectorize<F: NullaryFnOnce>(self, f: F) -> F::Output;
 
-    /// A vector of one word.
+    /// Returns a vector with the same word in all lanes.
     fn splat(self, word: u32) -> Self::Vector;
 
     /// Adds to each lane of `sums` the products of its four codes and limbs.
     fn dot(self, sums: Self::Vector, codes: Self::Vector, limbs: Self::Vector) -> Self::Vector;
 
-    /// The bytes of `words` shifted right by `shift`, modulo 4.
+    /// Returns the bytes of `words` shifted right by `shift`, modulo 4.
     fn quads(self, words: Self::Vector, shift: u32) -> Self::Vector;
 
-    /// For a code in byte r of a word, that byte of word r of the table.
+    /// Looks up codes: for a code in byte r of a word, returns the byte of word r of the table whose index is the code.
     fn lookup(self, table: [u32; 4], codes: Self::Vector) -> Self::Vector;
 
-    /// The number of words that hold a missing code, or with `ANY` one that is not 0.
+    /// Returns the number of words that hold a missing code, or with `ANY` a code that is not 0.
     #[inline(always)]
     fn holding<const ANY: bool>(self, words: &[u32]) -> usize {
         holding::<ANY>(words)
     }
 
-    /// Writes where each missing code is, or with `ANY` each that is not 0: 32 times its word's place, plus its lower bit's in
-    /// the word. In any order; gives how many. `bits` has room for 16 more than there are.
+    /// Lists the missing codes, or with `ANY` the codes that are not 0, in any order: for each, 32 times the word's index plus the position of the
+    /// code's lower bit in the word. Returns their number. `bits` must have space for 16 more entries than there are.
     #[inline(always)]
     fn list<const ANY: bool>(self, words: &[u32], bits: &mut [u32]) -> usize {
         const PART: usize = 64;
@@ -46,7 +46,7 @@ pub(crate) trait Dot: Copy + Send + Sync {
         for (first, words) in (0..).step_by(32 * PART).zip(words.chunks(PART)) {
             let mut holding = 0;
             for (place, &word) in (first..).step_by(32).zip(words) {
-                // Without a branch: no processor would foretell which hold some.
+                // This has no branch: a processor cannot predict which words hold such codes.
                 held[holding] = (place, listed::<ANY>(word));
                 holding += usize::from(held[holding].1 != 0);
             }
@@ -61,7 +61,7 @@ pub(crate) trait Dot: Copy + Send + Sync {
         used
     }
 
-    /// Four rows byte by byte: byte r of word p is byte p of row r.
+    /// Interleaves four rows byte by byte: byte r of word p is byte p of row r.
     #[inline(always)]
     fn interleave(self, rows: [[u32; 4]; 4]) -> [u32; 16] {
         let bytes: [[u8; 16]; 4] = bytemuck::cast(rows.map(|row| row.map(u32::to_le)));
@@ -69,29 +69,28 @@ pub(crate) trait Dot: Copy + Send + Sync {
     }
 }
 
-/// In a table of four words, where each byte's own begins.
+/// For each byte of a word, the index at which the byte's part of a table of four words starts.
 #[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
 const ROWS: u32 = 0x0c08_0400;
 
-/// True where a second product takes less time than a walk over the missing codes: more than four words in five hold one, as
-/// with one code in 10 missing by chance.
+/// Returns true if a second product is faster than a loop over the missing codes: if more than four words in five hold one (10 % missing).
 pub(crate) const fn is_dense(holding: usize, words: usize) -> bool {
     5 * holding > 4 * words
 }
 
-/// 1 at each code of a word that is missing.
+/// Returns 1 at each missing code of a word.
 #[inline(always)]
 pub(crate) const fn missing(word: u32) -> u32 {
     word & word >> 1 & 0x5555_5555
 }
 
-/// 1 at each code of a word that is missing, or with `ANY` that is not 0.
+/// Returns 1 at each missing code of a word, or with `ANY` at each code that is not 0.
 #[inline(always)]
 const fn listed<const ANY: bool>(word: u32) -> u32 {
     if ANY { (word | word >> 1) & 0x5555_5555 } else { missing(word) }
 }
 
-/// [`Dot::holding`] in plain code.
+/// Computes [`Dot::holding`] in plain code.
 #[inline(always)]
 fn holding<const ANY: bool>(words: &[u32]) -> usize {
     let mut holding = 0;
@@ -103,14 +102,14 @@ fn holding<const ANY: bool>(words: &[u32]) -> usize {
 
 /// Work that runs on the vectors of a [`Path`].
 pub(crate) trait Work {
-    /// Runs. Tiles of `NARROW` words by `WIDE` vectors of sums fit the registers.
+    /// Runs the work. Tiles of `NARROW` words by `WIDE` vectors of sums fit the registers.
     fn run<D: Dot, const NARROW: usize, const WIDE: usize>(self, dot: D);
 }
 
 /// A way to compute dot products.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Path {
-    /// 64 products an instruction.
+    /// 64 products per instruction.
     #[cfg(target_arch = "x86_64")]
     Vnni(Vnni),
     /// 32 products in three instructions.
@@ -119,12 +118,12 @@ pub(crate) enum Path {
     /// 16 products in four instructions.
     #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
     Neon(pulp::aarch64::Neon),
-    /// Plain code.
+    /// Code without vector instructions.
     Plain,
 }
 
 impl Path {
-    /// The fastest one here.
+    /// Returns the fastest path of this processor.
     pub(crate) fn best() -> Self {
         #[cfg(target_arch = "x86_64")]
         if let Some(vnni) = Vnni::try_new() {
@@ -139,7 +138,7 @@ impl Path {
         Self::Plain
     }
 
-    /// Every one that this processor has.
+    /// Returns all paths that this processor supports.
     #[cfg(test)]
     pub(crate) fn supported() -> Vec<Self> {
         #[allow(unused_mut, reason = "one on other processors")]
@@ -255,14 +254,14 @@ impl Dot for Vnni {
                 };
                 simd._mm512_and_si512(bits, self.splat(0x5555_5555))
             };
-            // The codes of 16 more words are listed at the bits between.
+            // The codes of 16 more words are listed at the bits in between.
             let mut left = simd._mm512_or_si512(listed(even), simd._mm512_slli_epi32::<1>(listed(odd)));
             loop {
                 let some = simd._mm512_test_epi32_mask(left, left);
                 if some == 0 {
                     break;
                 }
-                // The lowest of each word: a power of two, which a floating-point number's exponent tells.
+                // Takes the lowest bit of each word: a power of two, whose position is the exponent of its floating-point value.
                 let lowest = simd._mm512_and_si512(left, simd._mm512_sub_epi32(self.splat(0), left));
                 left = simd._mm512_andnot_si512(lowest, left);
                 let power = simd._mm512_castps_si512(simd._mm512_cvtepu32_ps(lowest));
@@ -281,7 +280,7 @@ impl Dot for Vnni {
 
     #[inline(always)]
     fn interleave(self, rows: [[u32; 4]; 4]) -> [u32; 16] {
-        // Word w of each row side by side, then the bytes of four words.
+        // Brings word w of all rows together, then interleaves the bytes of these four words.
         const WORDS: [u32; 16] = [0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15];
         const BYTES: [u8; 16] = [0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15];
         let fours = self.avx512f._mm512_permutexvar_epi32(pulp::cast(WORDS), pulp::cast(rows));
@@ -306,7 +305,7 @@ impl Dot for pulp::x86::V3 {
 
     #[inline(always)]
     fn dot(self, sums: Self::Vector, codes: Self::Vector, limbs: Self::Vector) -> Self::Vector {
-        // Far from the ends of 16 bits: two products of 3 by 128 at most.
+        // The sums are far from the bounds of 16 bits: at most two products of 3 by 128.
         let pairs = self.avx2._mm256_maddubs_epi16(codes, limbs);
         let fours = self.avx2._mm256_madd_epi16(pairs, self.splat(0x0001_0001));
         self.avx2._mm256_add_epi32(sums, fours)
@@ -362,7 +361,7 @@ impl Dot for pulp::aarch64::Neon {
     }
 }
 
-/// Vectors of the compiler's own.
+/// The path without explicit vector instructions: the compiler vectorises it by itself.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plain;
 

@@ -3,15 +3,15 @@
 use faer::{Mat, MatRef};
 use pulp::{Simd, WithSimd};
 
-/// Columns of either side that are multiplied at a time.
+/// The number of columns of either side that are multiplied at a time.
 const WIDTH: usize = 4;
 
-/// `aᵀ b`. Columns of a and b are contiguous.
+/// Returns `aᵀ b`. The columns of a and b are contiguous.
 pub(crate) fn dots(a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> Mat<f64> {
     let mut out = Mat::zeros(a.ncols(), b.ncols());
     let arch = pulp::Arch::new();
     let columns = |x: &MatRef<'_, f64>, first: usize| -> [usize; WIDTH] {
-        // The last one is repeated where there are fewer left.
+        // If fewer columns remain, the last one is repeated.
         std::array::from_fn(|i| (first + i).min(x.ncols() - 1))
     };
     for i in (0..a.ncols()).step_by(WIDTH) {
@@ -29,12 +29,12 @@ pub(crate) fn dots(a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> Mat<f64> {
     out
 }
 
-/// One column, all of whose elements stand one after the other.
+/// Returns a column, whose elements are contiguous.
 fn column(x: MatRef<'_, f64>, j: usize) -> &[f64] {
     x.col(j).try_as_col_major().expect("columns should be contiguous").as_slice()
 }
 
-/// Some columns of both sides, all of one length.
+/// Some columns of both sides, all of the same length.
 #[derive(Clone, Copy, Debug)]
 struct ColumnTile<'a> {
     a: [&'a [f64]; WIDTH],
@@ -44,7 +44,7 @@ struct ColumnTile<'a> {
 impl WithSimd for ColumnTile<'_> {
     type Output = [[f64; WIDTH]; WIDTH];
 
-    // No closures in the loop: they need not be inlined, and have narrow vectors then.
+    // The loop has no closures: they may not be inlined, and then have narrow vectors.
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> Self::Output {
         let [a, b] = [self.a, self.b].map(|columns| columns.map(S::as_simd_f64s));

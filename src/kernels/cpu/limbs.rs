@@ -1,6 +1,6 @@
-//! Whole numbers as three balanced bytes: limbs to the base 256, of -128 to 127.
+//! Whole numbers as three balanced bytes: limbs in base 256, from -128 to 127.
 
-/// The limbs of a multiple, the lowest first.
+/// Returns the limbs of a multiple, the lowest first.
 pub(crate) const fn limbs(multiple: i32) -> [i8; 3] {
     let [low, ..] = multiple.to_le_bytes();
     let rest = (multiple - low.cast_signed() as i32) >> 8;
@@ -10,11 +10,11 @@ pub(crate) const fn limbs(multiple: i32) -> [i8; 3] {
     [low.cast_signed(), middle.cast_signed(), high.cast_signed()]
 }
 
-/// The nearest whole number within the range of limbs, ties to even.
+/// Returns the nearest whole number within the range of limbs, ties to even.
 #[inline(always)]
 pub(crate) fn multiple(weight: f32) -> i32 {
-    // 1.5 times 2^23: what is added to it is rounded to whole numbers, which its bits then show. Vectors have no
-    // conversion that Rust's `as` is.
+    // The constant is 1.5 times 2^23: a number that is added to it is rounded to a whole number, which the lower bits
+    // of the sum hold. Vectors have no conversion like Rust's `as`.
     const SHIFT: f32 = 12_582_912.0;
     let whole = |x: f32| x.to_bits().cast_signed() - SHIFT.to_bits().cast_signed();
     #[allow(clippy::manual_clamp, reason = "of NaN, this makes a number whose bits do not overflow")]
@@ -24,13 +24,13 @@ pub(crate) fn multiple(weight: f32) -> i32 {
     256 * whole(high) + whole(low)
 }
 
-/// The number that three sums of limbs stand for: exact until the last additions round.
+/// Returns the value of three sums of limbs: exact until the last additions round.
 #[inline(always)]
 pub(crate) fn join([low, middle, high]: [u32; 3]) -> f32 {
     (widen(high) * 256.0 + widen(middle)) * 256.0 + widen(low)
 }
 
-/// A whole number in f32: rounded once.
+/// Converts a whole number to f32, rounded once.
 #[inline(always)]
 fn widen(x: u32) -> f32 {
     x.cast_signed() as f32

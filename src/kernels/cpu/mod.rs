@@ -1,4 +1,4 @@
-//! Code that cpu functions of several kernels share.
+//! Code that the cpu functions of several kernels share.
 
 pub(crate) mod bits;
 pub(crate) mod correlate;

@@ -1,13 +1,13 @@
-//! Packed rows as quads, and the tiles in which their products are added.
+//! Packed rows as quads (four codes, one per byte of a word), and tiles that add up their products.
 
 use bytemuck::Pod;
 
 use super::dot::{Dot, missing};
 
-/// Words of a row that are decoded at a time.
+/// The number of words of a row that are decoded at a time.
 pub(crate) const DEPTH: usize = 64;
 
-/// The quads of a piece of a row: at j and w that of word w shifted by 2 j. In lines of the cache.
+/// The quads of a piece of a row: at `[j][w]`, that of word w shifted right by 2 j. They are aligned to cache lines.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 pub(crate) struct Quads([[u32; DEPTH]; 4]);
@@ -19,7 +19,7 @@ impl Default for Quads {
 }
 
 impl Quads {
-    /// Zeros past the end.
+    /// Decodes the words of a piece; quads past its end are 0.
     #[inline(always)]
     pub(crate) fn decode(&mut self, packed: &[u32]) {
         for (shift, quads) in self.0.iter_mut().enumerate() {
@@ -32,7 +32,7 @@ impl Quads {
         }
     }
 
-    /// 1 where a code is missing.
+    /// Decodes to 1 at each missing code and 0 elsewhere.
     #[inline(always)]
     pub(crate) fn decode_gaps(&mut self, packed: &[u32]) {
         for (shift, quads) in self.0.iter_mut().enumerate() {
@@ -46,13 +46,13 @@ impl Quads {
     }
 }
 
-/// The quad of a bit of a row.
+/// Returns the index of the quad that holds the code at a bit of a row.
 #[inline(always)]
 pub(crate) const fn quad(bit: u32) -> u32 {
     bit / 32 * 4 + bit / 2 % 4
 }
 
-/// That, and 1 in its byte: from a table, of which a word goes to all lanes of a vector at once.
+/// Returns the same index, and a word with 1 in the code's byte. The word comes from a table, so that one load can broadcast it to all lanes.
 #[inline(always)]
 pub(crate) const fn one(bit: &u32) -> (u32, u32) {
     const ONES: [u32; 4] = [1, 1 << 8, 1 << 16, 1 << 24];
@@ -64,7 +64,7 @@ pub(crate) struct RowTile<'a, W, const ROWS: usize> {
     pub(crate) quads: &'a [Quads; ROWS],
     pub(crate) words: usize,
     pub(crate) xs: &'a [W],
-    /// Vectors of a row of `xs` and of the sums, and the first of them.
+    /// The number of vectors of a row of `xs` and of the sums, and the first vector to compute.
     pub(crate) stride: usize,
     pub(crate) first: usize,
 }
@@ -98,9 +98,9 @@ impl<W: Pod, const ROWS: usize> RowTile<'_, W, ROWS> {
     }
 }
 
-/// Some entries of a row: their limbs are added, each times the number in its byte.
+/// Some entries of a row, whose limbs are added, each multiplied by the code in its byte.
 pub(crate) struct Walk<'a, W, I> {
-    /// The quad of each, and the number in its byte.
+    /// The index of each entry's quad, and a word with the factor in the entry's byte.
     pub(crate) ones: I,
     pub(crate) xs: &'a [W],
     pub(crate) stride: usize,

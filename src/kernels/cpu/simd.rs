@@ -1,9 +1,8 @@
-//! Loops compiled for the processor at hand.
+//! Loops that are compiled for the processor on which they run.
 
-/// Runs a loop with the widest vectors of this processor: a plain x86-64 build stops at SSE2.
+/// Runs a loop with the widest vectors of this processor: a plain x86-64 build uses only SSE2.
 ///
-/// Only what is inlined into `op` gains. A closure that is large may not be inlined itself; a struct with
-/// `#[inline(always)]` on its `call` is.
+/// Only code that is inlined into `op` benefits. A large closure may not be inlined; a struct whose `call` has `#[inline(always)]` is.
 #[inline(always)]
 pub(crate) fn wide<Op: pulp::NullaryFnOnce>(op: Op) -> Op::Output {
     pulp::Arch::new().dispatch(op)

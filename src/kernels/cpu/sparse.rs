@@ -1,22 +1,22 @@
-//! Rows of which most codes are 0. What the others add is found one by one.
+//! Rows in which most codes are 0, and whose other codes are processed one by one.
 
 use super::dot::Dot;
 
-/// A row is sparse with a code in one word of as many: then its codes take less than a third of a product's time.
+/// A row is sparse if at most one word in this number holds a code that is not 0: its codes then take less than a third of a product's time.
 const SPARSE: usize = 4;
 
-/// True where a row is sparse.
+/// Returns true if a row is sparse.
 #[inline(always)]
 pub(crate) fn is_sparse<D: Dot>(dot: D, packed: &[u32]) -> bool {
     dot.holding::<true>(packed) * SPARSE <= packed.len()
 }
 
-/// Most codes of a sparse row of so many words that are not 0.
+/// Returns the maximum number of nonzero codes of a sparse row of `words` words.
 pub(crate) const fn most_codes(words: usize) -> usize {
     16 * (words / SPARSE)
 }
 
-/// The code at a bit of a row.
+/// Returns the code at a bit of a row.
 #[inline(always)]
 pub(crate) const fn code(packed: &[u32], bit: u32) -> u32 {
     packed[bit as usize / 32] >> (bit % 32) & 3
@@ -24,13 +24,13 @@ pub(crate) const fn code(packed: &[u32], bit: u32) -> u32 {
 
 /// Rows in the order in which they are multiplied.
 pub(crate) struct Split {
-    /// The rows that are not sparse, then those that are.
+    /// The indices of the rows that are not sparse, then those of the sparse rows.
     pub(crate) order: Vec<u32>,
     pub(crate) dense: usize,
 }
 
 impl Split {
-    /// Splits rows of so many words.
+    /// Splits rows of `words` words.
     #[inline(always)]
     pub(crate) fn new<D: Dot>(dot: D, packed: &[u32], words: usize) -> Self {
         let rows = packed.len() / words;

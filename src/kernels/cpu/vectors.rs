@@ -1,11 +1,11 @@
-//! Vectors of f32 or f64, as wide as the processor has them.
+//! Vectors of f32 or f64, as wide as the processor supports.
 
 use bytemuck::Pod;
 use pulp::Simd;
 
-/// f32 or f64.
+/// A type that vectors can hold: f32 or f64.
 pub(crate) trait SimdFloat: Copy {
-    /// As many as a register holds.
+    /// A vector that fills a register.
     type Vector<S: Simd>: Pod;
 
     fn splat<S: Simd>(simd: S, value: Self) -> Self::Vector<S>;

@@ -1,4 +1,4 @@
-//! The type that terms are computed in: f32 or f64.
+//! The type in which terms are computed: f32 or f64.
 
 use std::ops::{Add, AddAssign, Div, Mul, Sub};
 
@@ -8,7 +8,7 @@ use pulp::Simd;
 use super::{Params, Term};
 use crate::kernels::cpu::vectors::SimdFloat;
 
-/// f32 or f64.
+/// A type in which terms are computed: f32 or f64.
 pub(super) trait Real:
     crate::Real
     + Default
@@ -21,16 +21,16 @@ pub(super) trait Real:
     + Mul<Output = Self>
     + Div<Output = Self>
 {
-    /// The running sum, or largest term, of a pair.
+    /// The running sum, or the largest term, of a pair.
     type Sum: Pod + Send + Sync;
 
-    /// The exponent of [`Term::Power`].
+    /// Returns the exponent of [`Term::Power`].
     fn power(p: &Params) -> Self;
-    /// Adds what a block of features adds to a pair, or keeps the larger.
+    /// Adds the sum of a block of features to the running sum of a pair, or keeps the larger term.
     fn fold(p: &Params, sum: &mut Self::Sum, value: Self);
-    /// log(x / y), with t = (x - y) / (x + y) below a half: nothing cancels.
+    /// Returns log(x / y) from t = (x - y) / (x + y) below one half, without cancellation.
     fn near_log(t: Self) -> Self;
-    /// (1 + t) log(1 + t) + (1 - t) log(1 - t) of a t below a half: nothing cancels.
+    /// Returns (1 + t) log(1 + t) + (1 - t) log(1 - t) for t below one half, without cancellation.
     fn near_divergence(t: Self) -> Self;
 
     fn abs(self) -> Self;
@@ -39,7 +39,7 @@ pub(super) trait Real:
     fn powf(self, exponent: Self) -> Self;
     fn is_nan(self) -> bool;
 
-    /// x y + z
+    /// Returns x y + z.
     fn mul_add<S: Simd>(
         simd: S,
         x: Self::Vector<S>,
@@ -80,7 +80,7 @@ macro_rules! arithmetic {
 impl Real for f32 {
     arithmetic!(f32s mul_add_f32s);
 
-    /// The sum, and what rounding left of it.
+    /// The sum and its rounding error.
     type Sum = [Self; 2];
 
     #[inline(always)]
@@ -88,7 +88,7 @@ impl Real for f32 {
         p.power
     }
 
-    /// The rest that rounding leaves (Knuth's two-sum) stays below half a unit of the sum.
+    /// Adds by Knuth's two-sum, which keeps the rounding error below half a unit in the last place of the sum.
     #[inline(always)]
     fn fold(p: &Params, [sum, left]: &mut [Self; 2], value: Self) {
         if p.term == Term::Largest as u32 {
@@ -98,21 +98,21 @@ impl Real for f32 {
         let total = *sum + value;
         let part = total - *sum;
         let rest = *left + ((*sum - (total - part)) + (value - part));
-        // An infinite sum has no rest.
+        // An infinite sum has no rounding error.
         (*sum, *left) = match total.is_finite() {
             true => (total + rest, rest - ((total + rest) - total)),
             false => (total, 0.0),
         };
     }
 
-    /// 2 artanh t, by its series.
+    /// Computes 2 artanh t by its series.
     #[inline(always)]
     fn near_log(t: Self) -> Self {
         let square = t * t;
         2.0 * t * (0..11).rev().fold(0.0, |sum, n| sum * square + 1.0 / (2 * n + 1) as Self)
     }
 
-    /// By the series Σ t^2n / (n (2 n - 1)).
+    /// Computes the series Σ t^2n / (n (2 n - 1)).
     #[inline(always)]
     fn near_divergence(t: Self) -> Self {
         let square = t * t;
@@ -146,7 +146,7 @@ impl Real for f64 {
     }
 }
 
-/// 1 / (n (2 n - 1)).
+/// The coefficients 1 / (n (2 n - 1)).
 const SERIES: [f32; 10] = [
     1.0,
     1.0 / 6.0,

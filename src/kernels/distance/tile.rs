@@ -1,11 +1,11 @@
-//! Terms of a block of features, added up in registers.
+//! Adds up the terms of a block of features in registers.
 
 use pulp::{Arch, NullaryFnOnce, Simd, WithSimd};
 
 use super::{COLS, Params, ROWS, Real, Term};
 use crate::kernels::cpu::simd::wide;
 
-/// The sums of a block, of [`ROWS`] and [`COLS`] observations.
+/// Returns the sums of a block of features for [`ROWS`] by [`COLS`] observations.
 pub(super) fn tile<R: Real>(p: &Params, masked: bool, x: &[[R; ROWS]], y: &[[R; COLS]]) -> [[R; COLS]; ROWS] {
     macro_rules! by_term {
         ($($term:ident => |$a:ident, $b:ident| $value:expr;)*) => {
@@ -43,7 +43,7 @@ pub(super) fn tile<R: Real>(p: &Params, masked: bool, x: &[[R; ROWS]], y: &[[R; 
     }
 }
 
-/// No closures: the compiler need not inline them, and compiles them without wide vectors then.
+/// A tile of any term. It uses no closures for its loops: the compiler may not inline them, and compiles them without wide vectors then.
 struct TermTile<'a, R, F, const MASKED: bool> {
     x: &'a [[R; ROWS]],
     y: &'a [[R; COLS]],
@@ -68,7 +68,7 @@ impl<R: Real, F: Fn(R, R) -> R, const MASKED: bool> NullaryFnOnce for TermTile<'
     }
 }
 
-/// Terms of one or two instructions. Their loops are unrolled before they are vectorised, and then are not: 10 times slower.
+/// Terms of one or two instructions. The compiler unrolls their plain loops and then does not vectorise them, which is 10 times slower.
 #[derive(Clone, Copy)]
 enum Common {
     Product,
@@ -89,7 +89,7 @@ impl Common {
     }
 }
 
-/// A [`TermTile`] of those, where no element is missing.
+/// A tile of such a term, if no element is missing.
 struct CommonTile<'a, R> {
     x: &'a [[R; ROWS]],
     y: &'a [[R; COLS]],
@@ -118,7 +118,7 @@ impl<R: Real> WithSimd for CommonTile<'_, R> {
     }
 }
 
-/// Two vectors of each row at a time: eight sums in registers.
+/// Adds the terms of two vectors of each row at a time, so that eight sums are in registers.
 #[inline(always)]
 fn add<R: Real, S: Simd>(
     simd: S,
@@ -145,7 +145,7 @@ fn add<R: Real, S: Simd>(
     out
 }
 
-/// The largest |x - y|. NaN is no larger than anything.
+/// Computes the largest |x - y|. NaN never counts as larger.
 struct Largest<'a, R> {
     x: &'a [[R; ROWS]],
     y: &'a [[R; COLS]],
@@ -169,13 +169,13 @@ impl<R: Real> NullaryFnOnce for Largest<'_, R> {
     }
 }
 
-/// 0 of two zeros.
+/// Returns the quotient, or 0 if `whole` is not above 0.
 #[inline(always)]
 fn quotient<R: Real>(part: R, whole: R) -> R {
     if whole > R::default() { part / whole } else { R::default() }
 }
 
-/// With t = (x - y) / (x + y), log(x / y) is 2 artanh t.
+/// Returns the term `Relative`: with t = (x - y) / (x + y), log(x / y) is 2 artanh t.
 #[inline(always)]
 fn relative<R: Real>(x: R, y: R) -> R {
     if x <= R::default() || y <= R::default() {
@@ -186,7 +186,7 @@ fn relative<R: Real>(x: R, y: R) -> R {
     x * log
 }
 
-/// With t = (x - y) / (x + y), half of x + y times (1 + t) log(1 + t) + (1 - t) log(1 - t).
+/// Returns the term `Divergence`: with t = (x - y) / (x + y), it is (x + y) / 2 times (1 + t) log(1 + t) + (1 - t) log(1 - t).
 #[inline(always)]
 fn divergence<R: Real>(x: R, y: R) -> R {
     let whole = x + y;

@@ -1,12 +1,12 @@
-//! Products of codes with codes times one factor, by counting bits: 512 rows and entries an instruction.
+//! Products of codes with codes times one factor, by counting bits: 512 row-entry pairs per instruction.
 //!
-//! Let p be 1 where a code a is 1 or 2, and q where it is 2; let r and s be the same for b. With `F(t) = (t ? q : ¬p)`, which one
-//! instruction makes of the bits of many rows,
+//! Let p be 1 if a code a is 1 or 2, and q be 1 if it is 2; let r and s be the same for b. With `F(t) = (t ? q : ¬p)`,
+//! which one instruction computes from the bits of many rows,
 //!
-//! - a b = F(r) + F(s) - 2 F(0) + b, as each pair of codes shows, and
-//! - a b = p r where no code is 2.
+//! - a b = F(r) + F(s) - 2 F(0) + b, which holds for each pair of codes, and
+//! - a b = p r if no code is 2.
 //!
-//! The part that `- 2 F(0)` adds is found as one more column, of 0s.
+//! The term `- 2 F(0)` is computed with one additional column of zeros.
 
 #![allow(unsafe_code, reason = "pulp has the token of AVX-512 VPOPCNTDQ, and not its instructions")]
 
@@ -20,7 +20,7 @@ use super::{Operands, STRIP, merge, padded};
 use crate::Cancel;
 
 pulp::simd_type! {
-    /// Proof that the processor counts the bits of a vector.
+    /// Proof that the processor can count the bits of a vector's lanes.
     pub(super) struct Popcount {
         pub(super) avx2: "avx2",
         pub(super) bmi1: "bmi1",
@@ -35,24 +35,24 @@ pulp::simd_type! {
     }
 }
 
-/// Bits of 8 entries, in 64 rows each.
+/// The bits of 8 entries, for 64 rows each.
 type BitVector = [u64; 8];
 
-/// Rows of a block: the bits of a lane. In the order of [`row_of`].
+/// The number of rows of a block: the bits of a lane, in the order of [`row_of`].
 const ROWS: usize = 64;
-/// Blocks that are multiplied at a time: a level 1 cache holds what a tile reads of them.
+/// The number of blocks that are multiplied at a time: a level 1 cache holds the parts that a tile reads.
 const BLOCKS: usize = 16;
-/// Vectors of a tile, whose sums for [`TILE_COLUMNS`] columns stay in registers.
+/// The number of vectors of a tile, whose sums for [`TILE_COLUMNS`] columns stay in registers.
 const TILE: usize = 4;
 const TILE_COLUMNS: usize = 4;
 
-/// The row of a block that a bit belongs to: eight fours of rows, from which the limbs of a column are read byte by byte.
+/// Returns the row of a block that a bit belongs to: eight groups of four rows, so that a column's limbs can be read byte by byte.
 const fn row_of(bit: usize) -> usize {
     bit / 32 * 32 + bit % 8 * 4 + bit % 32 / 8
 }
 
 impl Popcount {
-    /// Adds the product, or does nothing where it is none of codes of 0, 1 and 2 with the same times one factor.
+    /// Adds the product and returns true. Does nothing and returns false if the weights are not codes of 0, 1 and 2 times one factor.
     pub(super) fn add(self, p: &Operands<'_>, sums: &mut [u32]) -> bool {
         let Some(columns) = Columns::new(self, p) else { return false };
         let columns = &columns;
@@ -62,14 +62,14 @@ impl Popcount {
         true
     }
 
-    /// Adds how many bits of each lane are 1.
+    /// Adds the number of 1 bits of each lane to `sum`.
     #[inline(always)]
     fn count(self, sum: __m512i, bits: __m512i) -> __m512i {
         // SAFETY: `self` proves that the processor has AVX-512 VPOPCNTDQ.
         self.avx512f._mm512_add_epi64(sum, unsafe { std::arch::x86_64::_mm512_popcnt_epi64(bits) })
     }
 
-    /// Swaps, in rows `APART` from each other, the upper half of each `2 * shift` bits of the first and the lower of the second.
+    /// Swaps, for rows that are `APART` apart, the upper half of each `2 * shift` bits of the first with the lower half in the second.
     #[inline(always)]
     fn swap<const APART: usize>(self, rows: &mut [__m512i; 8], shift: i64, below: i64) {
         let simd = self.avx512f;
@@ -84,18 +84,18 @@ impl Popcount {
     }
 }
 
-/// The columns' codes.
+/// The codes of the columns.
 struct Columns {
-    /// The number that all products are multiplied by.
+    /// The factor of all products.
     factor: i64,
-    /// True where no code is 2.
+    /// True if no code is 2.
     single: bool,
-    /// (blocks, columns and one of 0s) bits: where the code is 1 or 2, and where it is 2.
+    /// Bits for (blocks, columns and one of zeros): 1 if the code is 1 or 2, and 1 if it is 2.
     planes: Vec<[u64; 2]>,
 }
 
 impl Columns {
-    /// None of numbers that are not such codes times a factor.
+    /// Returns `None` if the weights are not such codes times one factor.
     fn new(popcount: Popcount, p: &Operands<'_>) -> Option<Self> {
         if p.missing || p.limb_count != 1 {
             return None;
@@ -113,7 +113,7 @@ impl Columns {
     }
 }
 
-/// The least magnitude of bytes that are not 0, and whether one is negative.
+/// Finds the least magnitude of nonzero bytes, and finds out if any byte is negative.
 struct Least<'a>(&'a [u8]);
 
 impl NullaryFnOnce for Least<'_> {
@@ -123,7 +123,7 @@ impl NullaryFnOnce for Least<'_> {
     fn call(self) -> Self::Output {
         let (mut least, mut any) = (u8::MAX, 0);
         for &byte in self.0 {
-            // One less, so that 0 is the largest.
+            // Magnitudes are reduced by 1 (wrapping), so that 0 becomes the largest.
             least = least.min(byte.cast_signed().unsigned_abs().wrapping_sub(1));
             any |= byte;
         }
@@ -131,7 +131,7 @@ impl NullaryFnOnce for Least<'_> {
     }
 }
 
-/// The bits of a block of rows, from bytes that are 0 or one of two codes.
+/// Makes the bits of a block of rows, from bytes that are 0 or one of two codes.
 struct Planes<'a> {
     weights: &'a [u32],
     width: usize,
@@ -140,7 +140,7 @@ struct Planes<'a> {
 }
 
 impl NullaryFnOnce for Planes<'_> {
-    /// None where another byte is among them; else whether none is the second.
+    /// `None` if there is any other byte; otherwise true if no byte is the second code.
     type Output = Option<bool>;
 
     #[inline(always)]
@@ -173,13 +173,13 @@ impl NullaryFnOnce for Planes<'_> {
     }
 }
 
-/// The codes of a strip of entries in a block of rows: where they are 1 or 2, and where they are 2. With room for a vector more.
+/// The codes of a strip of entries in a block of rows: bits for codes 1 or 2, and bits for codes 2. There is space for one more vector.
 struct CodeBlock {
     held: [BitVector; 2 * STRIP + 1],
     double: [BitVector; 2 * STRIP + 1],
 }
 
-/// Some words of some rows.
+/// A task: some words of some rows.
 struct CountedPiece<'a, 'b> {
     popcount: Popcount,
     product: Operands<'a>,
@@ -196,10 +196,10 @@ impl NullaryFnOnce for CountedPiece<'_, '_> {
     #[inline(always)]
     fn call(self) {
         let (p, cols) = (&self.product, self.product.cols);
-        // The lanes that hold entries, of 32 each, are put side by side.
+        // The lanes that hold entries, 32 each, are stored contiguously.
         let lanes = self.words / 2;
         let vectors = 4 * lanes;
-        // (columns and one of 0s, vectors), and what is added for each column.
+        // These are sums of (columns and one of zeros, vectors), and the number to add for each column.
         let mut sums = vec![[0; 8]; (cols + 1) * vectors];
         let mut codes = vec![0; cols];
         let mut blocks = [const { CodeBlock { held: [[0; 8]; _], double: [[0; 8]; _] } }; BLOCKS];
@@ -226,7 +226,7 @@ impl NullaryFnOnce for CountedPiece<'_, '_> {
                 }
             }
         }
-        // (entries, padded columns).
+        // These are (entries, padded columns).
         let mut totals = vec![0; 16 * self.words * padded(cols)];
         let (sums, zeros) = sums.split_at(cols * vectors);
         for (vector, zeros) in zeros.iter().enumerate() {
@@ -246,11 +246,11 @@ impl NullaryFnOnce for CountedPiece<'_, '_> {
 }
 
 impl CountedPiece<'_, '_> {
-    /// The codes of a block of rows. Zeros past the last row. Gives whether none is 2.
+    /// Stores the codes of a block of rows as bits; rows past the last one are 0. Returns true if no code is 2.
     #[inline(always)]
     fn split(&self, first: usize, lanes: usize, block: &mut CodeBlock) -> bool {
         let (popcount, simd) = (self.popcount, self.popcount.avx512f);
-        // Bits of entries in rows become those of rows in entries: of squares of bits, two quarters change places.
+        // The bits of entries by rows become bits of rows by entries: each step swaps two quarters of squares of bits.
         let mut rows: [[BitVector; 8]; ROWS / 8] = [[[0; 8]; 8]; ROWS / 8];
         for place in 0..8 {
             let mut eight = std::array::from_fn(|i| self.row(first, 8 * i + place));
@@ -269,7 +269,7 @@ impl CountedPiece<'_, '_> {
             popcount.swap::<2>(&mut eight, 2, 0x3333_3333_3333_3333);
             popcount.swap::<1>(&mut eight, 1, 0x5555_5555_5555_5555);
             for (place, &[low, high]) in (place..).step_by(lanes).zip(eight.as_chunks().0) {
-                // With fewer lanes, the next write covers the rest.
+                // With fewer lanes, the next write overwrites the excess.
                 let (held, double) = (&mut held[place..][..8], &mut double[place..][..8]);
                 held.copy_from_slice(&cast::<_, BitVector>(simd._mm512_or_si512(low, high)));
                 double.copy_from_slice(&cast::<_, BitVector>(high));
@@ -279,7 +279,7 @@ impl CountedPiece<'_, '_> {
         cast::<_, BitVector>(any)[..lanes].iter().all(|&bits| bits == 0)
     }
 
-    /// The words of a block's row, and others past those of the piece.
+    /// Returns the words of a row of a block; lanes past the piece have arbitrary words.
     #[inline(always)]
     fn row(&self, first: usize, bit: usize) -> __m512i {
         let (p, row) = (&self.product, first + row_of(bit));
@@ -295,18 +295,18 @@ impl CountedPiece<'_, '_> {
     }
 }
 
-/// Blocks of entries and of columns.
+/// Blocks of entries, and the columns to multiply them by.
 struct BitProduct<'a> {
     popcount: Popcount,
     blocks: &'a [CodeBlock],
-    /// (blocks, columns) bits.
+    /// The bits of (blocks, columns).
     columns: &'a [[u64; 2]],
     cols: usize,
     vectors: usize,
 }
 
 impl BitProduct<'_> {
-    /// Adds to (columns, vectors) sums.
+    /// Adds the products to sums of (columns, vectors).
     #[inline(always)]
     fn add<const SINGLE: bool>(&self, sums: &mut [BitVector]) {
         for vector in (0..self.vectors).step_by(TILE) {
@@ -329,7 +329,7 @@ impl BitProduct<'_> {
         column: usize,
         sums: &mut [BitVector],
     ) {
-        /// A truth table of three bits: the second where the first is 1, else the opposite of the third.
+        /// A truth table of three bits: the second bit if the first is 1, otherwise the inverse of the third.
         const CHOOSE: i32 = 0b1100_0101;
         let (popcount, simd) = (self.popcount, self.popcount.avx512f);
         let place = |c: usize| (column + c) * self.vectors + vector;

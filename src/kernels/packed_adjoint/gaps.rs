@@ -1,20 +1,20 @@
-//! The part of a transposed product that the missing codes of rows add, found one by one.
+//! The sums that the missing codes of rows add to a transposed product, code by code.
 
 use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
 use super::{DEPTH, Dot, Operands, padded};
 
-/// Entries of a narrow strip.
+/// The number of entries of a narrow strip.
 const ENTRIES: usize = 64;
-/// Most terms of a sum of 32 bits: multiples are 8,355,711 at most, `operand::MAX`, and whoever makes limbs keeps to it.
+/// The maximum number of terms of a 32-bit sum: multiples are at most 8,355,711, `operand::MAX`, which the code that makes limbs ensures.
 const TERMS: usize = 256;
 const _: () = assert!(DEPTH <= TERMS && TERMS as i64 * 8_355_711 <= i32::MAX as i64);
 
-/// Fours of rows whose numbers one task makes.
+/// The number of groups of four rows whose multiples one task computes.
 const FOURS: usize = 64;
 
-/// The numbers that are added for the missing codes of each row: (rows, padded columns).
+/// Returns the numbers that a missing code of each row adds: (rows, padded columns).
 pub(super) fn multiples<D: Dot>(dot: D, p: &Operands<'_>) -> Vec<i32> {
     let width = padded(p.cols);
     let mut out = vec![0; p.rows * width];
@@ -23,7 +23,7 @@ pub(super) fn multiples<D: Dot>(dot: D, p: &Operands<'_>) -> Vec<i32> {
     out
 }
 
-/// Some of them.
+/// Computes these numbers for some rows.
 struct Multiples<'a, 'b> {
     p: &'a Operands<'b>,
     weights: &'a [u32],
@@ -50,13 +50,13 @@ impl NullaryFnOnce for Multiples<'_, '_> {
     }
 }
 
-/// Sums that are to be added to the totals, of (narrow strips, 64, padded columns).
+/// Sums that will be added to the totals, of (narrow strips, 64, padded columns).
 pub(super) struct Gaps<'a> {
     /// The numbers that a missing code of each row adds: (rows, padded columns).
     filled: &'a [i32],
     padded: usize,
     sums: Vec<i32>,
-    /// For each narrow strip, the most terms that one of its sums has.
+    /// For each narrow strip, the maximum number of terms of one of its sums.
     terms: Vec<usize>,
     bits: Vec<u32>,
 }
@@ -67,7 +67,7 @@ impl<'a> Gaps<'a> {
         Self { filled, padded, sums, terms: vec![0; strips], bits: vec![0; 16 * 4 * DEPTH + 16] }
     }
 
-    /// Adds those of [`DEPTH`] rows at most, byte by byte.
+    /// Adds the missing codes of at most [`DEPTH`] rows, which are interleaved byte by byte.
     #[inline(always)]
     pub(super) fn add<D: Dot>(
         &mut self,
@@ -103,25 +103,25 @@ impl<'a> Gaps<'a> {
         }
     }
 
-    /// Adds all that is left.
+    /// Adds the remaining sums to the totals.
     #[inline(always)]
     pub(super) fn finish(mut self, totals: &mut [i64]) {
         flush(&mut self.sums, totals);
     }
 }
 
-/// Bits of missing codes, and the sums of their entries to which the multiples of their rows are added.
+/// The positions of missing codes, and the sums of their entries, to which the multiples of their rows are added.
 struct Walk<'a> {
     gaps: &'a [u32],
     filled: &'a [[i32; 8]],
     sums: &'a mut [[i32; 8]],
-    /// Vectors of a row, and the first of those that are added.
+    /// The number of vectors of a row, and the first vector to add.
     stride: usize,
     first: usize,
 }
 
 impl Walk<'_> {
-    /// Adds so many vectors of a row.
+    /// Adds `VECTORS` vectors of a row.
     #[inline(always)]
     fn add<const VECTORS: usize>(&mut self) {
         for &bit in self.gaps {
@@ -131,14 +131,14 @@ impl Walk<'_> {
             for (sums, filled) in
                 sums.iter_mut().zip(&self.filled[row * self.stride + self.first..][..VECTORS])
             {
-                // All read before any is written, as one vector is.
+                // All elements are read before any is written, so that they are one vector.
                 *sums = std::array::from_fn(|i| sums[i] + filled[i]);
             }
         }
     }
 }
 
-/// Moves sums to the totals.
+/// Adds the sums to the totals and clears them.
 #[inline(always)]
 fn flush(sums: &mut [i32], totals: &mut [i64]) {
     for (sum, total) in sums.iter_mut().zip(totals) {

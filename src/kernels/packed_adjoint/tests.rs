@@ -1,10 +1,9 @@
-//! Every way to compute dot products, against plain sums.
+//! Tests of every way to compute the sums, against plain sums.
 
 use super::*;
 use crate::random::philox;
 
-/// (rows, entries, words before and after, columns, missing of 256): around fours, pieces and strips, with few and many
-/// missing.
+/// (rows, entries, words before and after, columns, missing codes in 256): sizes around fours, pieces and strips, with few and many missing.
 const SIZES: [(usize, usize, usize, usize, u32); 17] = [
     (1, 1, 0, 1, 0),
     (1, 1, 0, 1, 40),
@@ -18,7 +17,7 @@ const SIZES: [(usize, usize, usize, usize, u32); 17] = [
     (300, 257, 0, 33, 0),
     (513, 520, 0, 4, 3),
     (1030, 90, 0, 6, 5),
-    // Each number of vectors of columns.
+    // These have each number of vectors of columns.
     (70, 70, 0, 12, 3),
     (70, 70, 0, 30, 3),
     (70, 70, 0, 48, 3),
@@ -26,7 +25,7 @@ const SIZES: [(usize, usize, usize, usize, u32); 17] = [
     (70, 70, 0, 100, 3),
 ];
 
-/// A path, on any weights.
+/// Checks a path with arbitrary weights.
 fn check(size: (usize, usize, usize, usize, u32), limb_count: usize, rare: bool, path: Path) {
     let any = |i| philox([2, 0], i as u64)[0];
     check_of(size, limb_count, rare, 2, any, &format!("{path:?}"), |product, sums| {
@@ -34,7 +33,7 @@ fn check(size: (usize, usize, usize, usize, u32), limb_count: usize, rare: bool,
     });
 }
 
-/// A product of codes up to `most`, on words of four weights.
+/// Checks a product of codes up to `most`; `weights` returns words of four weights.
 fn check_of(
     (rows, entries, beside, cols, missing): (usize, usize, usize, usize, u32),
     limb_count: usize,
@@ -49,7 +48,7 @@ fn check_of(
     let width = if missing > 0 { 2 * row_limbs } else { row_limbs };
     let taken = entries.div_ceil(64) * 4;
     let words = taken + 2 * beside;
-    // Two rows of three hold few codes.
+    // Two rows in three hold few codes.
     let absent = |place: usize, chance: u32| {
         rare && !(place / (16 * words)).is_multiple_of(3) && !chance.is_multiple_of(64)
     };
@@ -62,7 +61,7 @@ fn check_of(
         (0..rows * words).map(|i| (0..16).map(|j| code(16 * i + j) << (2 * j)).sum()).collect();
     let mut weights: Vec<u32> = (0..rows.div_ceil(4) * width).map(word).collect();
     if rows % 4 > 0 {
-        // Rows that are not there have no weights.
+        // Rows past the last one have no weights.
         let last = weights.len() - width;
         weights[last..].iter_mut().for_each(|word| *word &= (1 << (8 * (rows % 4))) - 1);
     }
@@ -130,7 +129,7 @@ fn every_path_is_exact() {
     }
 }
 
-/// Bits are counted for codes times a factor, and come to what every path comes to. For other numbers they are not.
+/// Checks that bits are counted for codes times a factor, with the same results as every path, and are not counted for other weights.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn counted_bits_are_exact() {
@@ -147,7 +146,7 @@ fn counted_bits_are_exact() {
         (1540, 260, 8, 5, 0),
     ]);
     for size in sizes {
-        // All factors are multiplied alike, at the end.
+        // All factors are multiplied in the same way, at the end.
         let factors = if size.0 > 100 { &[-64i8][..] } else { &[1, 3, -2, -64] };
         for &factor in factors {
             for (most_held, most) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
@@ -176,7 +175,7 @@ fn counted_bits_are_exact() {
     }
 }
 
-/// Whole numbers add to the same in any order.
+/// Sums of whole numbers do not depend on the order of additions.
 #[test]
 fn threads_change_nothing() {
     for threads in [1, 3, 16] {
@@ -185,13 +184,13 @@ fn threads_change_nothing() {
     }
 }
 
-/// Sums of the largest numbers, of an entry that is missing in every row, go as near to the end of 32 bits as they can.
+/// Checks sums of the largest multiples for an entry that is missing in every row, which come as close as possible to overflow in 32 bits.
 #[test]
 fn the_largest_numbers_do_not_wrap() {
     for (rows, sign) in [(256, 1), (1030, 1), (1030, -1)] {
         for path in Path::supported() {
             let (row_limbs, words) = (16, 4);
-            // Few of the others, so that gaps are walked over.
+            // Few other codes are missing, so that missing codes are added one by one.
             let code = |row: usize, entry: usize| {
                 if entry == 5 || (row + entry).is_multiple_of(50) { 3 } else { 1 }
             };

@@ -1,9 +1,9 @@
-//! Every way to compute dot products, against plain sums.
+//! Tests of every way to compute dot products, against plain sums.
 
 use super::*;
 use crate::random::philox;
 
-/// (rows, words, columns, missing of 256): around tiles, tasks and pieces, with few and many missing.
+/// (rows, words, columns, missing codes in 256): sizes around tiles, tasks and pieces, with few and many missing codes.
 const SIZES: [(usize, usize, usize, u32); 14] = [
     (1, 4, 1, 0),
     (1, 4, 1, 40),
@@ -34,7 +34,7 @@ struct Case {
 }
 
 impl Case {
-    /// With `rare`, two rows of three hold few codes.
+    /// Makes a case. With `rare`, two rows in three hold few codes.
     fn new((rows, words, cols, missing): (usize, usize, usize, u32), rare: bool) -> Self {
         let row_limbs = (3 * cols).next_multiple_of(16);
         let absent = |place: usize, chance: u32| {
@@ -78,7 +78,7 @@ impl Case {
         path.run(Limbs { product, out: limbs });
     }
 
-    /// A row's sum of codes times one limb of each column, and of those of the missing.
+    /// Returns a row's sum of codes times one limb of each column, and the sum of that limb over the missing entries.
     fn sums(&self, row: usize, row_limb: usize) -> [i32; 2] {
         let mut sums = [0; 2];
         for quad in 0..4 * self.words {
@@ -94,7 +94,7 @@ impl Case {
         sums
     }
 
-    /// y of a row and column before the column's factor.
+    /// Returns the y of a row and column, before it is multiplied by the column's factor.
     fn y(&self, row: usize, c: usize) -> f32 {
         let sums = [0, 1, 2].map(|t| self.sums(row, t * self.cols + c));
         let join = |i: usize| {

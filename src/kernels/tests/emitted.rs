@@ -1,5 +1,6 @@
-//! Every kernel as wgpu's backends emit it, for compilers that are not wgpu's: MSL for a C++ compiler, with a stub of Metal's library;
-//! HLSL for a search of what DX12's compilers refuse; SPIR-V for Khronos' validator. With wgpu's checks of bounds and without.
+//! Checks every kernel as wgpu's backends emit it, with compilers other than wgpu's.
+//! MSL is compiled by a C++ compiler with a stub of Metal's library; HLSL is searched for constructs that DX12's
+//! compilers refuse; SPIR-V is checked by Khronos' validator. Each is tested with and without wgpu's bounds checks.
 
 use std::{
     collections::HashSet,
@@ -27,7 +28,7 @@ struct Program {
 }
 
 impl Program {
-    /// Every one for an interface.
+    /// Returns all programs for a backend.
     fn all(backend: wgpu::Backend) -> Vec<Self> {
         let specs = shaders()
             .into_iter()
@@ -41,7 +42,7 @@ impl Program {
         made.collect()
     }
 
-    /// The places of the arguments in the order of their bindings: whether each is a uniform, and whether it is written.
+    /// Returns the bindings of the arguments in order; for each, if it is a uniform, and if it is written.
     fn arguments(&self) -> Vec<(naga::ResourceBinding, bool, bool)> {
         let mut arguments: Vec<_> = self
             .module
@@ -80,7 +81,7 @@ impl Program {
     }
 
     fn hlsl(&self, checked: bool, shader_model: hlsl::ShaderModel) -> String {
-        // Registers are counted apart: uniforms, buffers that are written, buffers that are read.
+        // Registers are counted separately: uniforms, buffers that are written, buffers that are read.
         let mut next = [0; 3];
         let target = |register, space| hlsl::BindTarget { space, register, ..Default::default() };
         let mut binding_map = hlsl::BindingMap::default();
@@ -106,7 +107,7 @@ impl Program {
         text
     }
 
-    /// For a device with products of bytes, or without: these want more than the capabilities that every device has.
+    /// Emits SPIR-V, for devices with byte products if `dots`: these need capabilities that not every device has.
     fn spirv(&self, checked: bool, dots: bool) -> Vec<u8> {
         let options = spv::Options {
             lang_version: (1, 3),
@@ -133,13 +134,12 @@ fn policies(checked: bool) -> BoundsCheckPolicies {
     }
 }
 
-/// MSL is C++ with a library and attributes of its own: `tests/metal` has their names. naga multiplies bytes in another way before
-/// version 2.1.
+/// Compiles MSL as C++: `tests/metal` stubs Metal's library and attributes. Before version 2.1, naga emits byte products in another way.
 #[test]
 fn metal() {
     let folder = tempfile::tempdir().unwrap();
     let programs = Program::all(wgpu::Backend::Metal);
-    // A file for each way to write them, so that processors share the work.
+    // There is one file for each variant, so that several cores share the work.
     let ways = [(true, (3, 2)), (false, (3, 2)), (true, (2, 0)), (false, (2, 0))];
     let compilers = ways.map(|(checked, version)| {
         let mut text = String::from("#include <metal_stdlib>\n");
@@ -163,7 +163,7 @@ fn metal() {
     }
 }
 
-/// DX12 has two compilers, of which FXC knows shader model 5.1 and no later one.
+/// Checks HLSL for both compilers of DX12, of which FXC supports shader model 5.1 and no later one.
 #[test]
 fn dx12() {
     for program in Program::all(wgpu::Backend::Dx12) {
@@ -171,16 +171,15 @@ fn dx12() {
             for model in [hlsl::ShaderModel::V5_1, hlsl::ShaderModel::V6_6] {
                 let text = program.hlsl(checked, model);
                 assert_eq!(twice_declared(&text), Vec::<String>::new(), "{}, {model:?}", program.name);
-                // DXC takes the literal that naga gives these for one of 64 bits, and makes an invalid program
-                // (DirectXShaderCompiler#7400).
+                // DXC takes the literal that naga emits here for a 64-bit one, and makes an invalid program (DirectXShaderCompiler#7400).
                 assert!(!text.contains("8packed("), "{}, {model:?}", program.name);
             }
         }
     }
 }
 
-/// The names that a text declares again in the same scope, of which the parameters of a function are part. A declaration is a type, a
-/// name, perhaps an extent, and an initial value or an end.
+/// Returns the names that a text declares twice in the same scope; the parameters of a function belong to its scope. A
+/// declaration is a type, a name, perhaps an extent, and an initial value or an end.
 fn twice_declared(text: &str) -> Vec<String> {
     let is_word = |word: &str| word.chars().all(|c| c.is_alphanumeric() || c == '_');
     let declared = |text: &str| -> Option<String> {
@@ -194,7 +193,7 @@ fn twice_declared(text: &str) -> Vec<String> {
     for c in text.chars() {
         match c {
             '{' | ';' => {
-                // A name before a brace is declared where an array's values follow.
+                // A name before a brace is a declaration if the values of an array follow.
                 let name = declared(&statement).filter(|_| c == ';' || statement.contains('='));
                 twice.extend(name.filter(|name| !scopes.last_mut().unwrap().insert(name.clone())));
                 if c == '{' {

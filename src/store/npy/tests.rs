@@ -1,4 +1,4 @@
-//! Files as numpy writes them, and damaged ones.
+//! Tests of files as numpy writes them, and of damaged files.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn file(header: &str, data: &[u8]) -> tempfile::NamedTempFile {
 
 #[test]
 fn orders_of_axes_and_of_bytes() {
-    // 2 x 3 x 2 of 10, 11 ... in C order.
+    // The elements 10, 11, ... in shape 2 x 3 x 2, in C order.
     let header = |descr: &str, fortran: &str| {
         format!("{{'descr': '{descr}', 'fortran_order': {fortran}, 'shape': (2, 3, 2), }}")
     };
@@ -37,7 +37,7 @@ fn orders_of_axes_and_of_bytes() {
 
 #[test]
 fn several_chunks() {
-    // 300 x 7,000 bytes are three chunks along either axis.
+    // An array of 300 x 7,000 bytes has three chunks along either axis.
     let data: Vec<u8> = (0..300 * 7000u32).map(|i| (i % 251) as u8).collect();
     for (fortran, chunk, at) in [("False", [149, 7000], [2, 0]), ("True", [300, 3495], [0, 2])] {
         let header = format!("{{'descr': '|u1', 'fortran_order': {fortran}, 'shape': (300, 7000), }}");
@@ -45,14 +45,14 @@ fn several_chunks() {
         let array = NpyArray::open(file.path()).unwrap();
         assert_eq!(array.chunk_shape(), chunk);
         let bytes = array.read_chunk(&at).unwrap().bytes;
-        // The second row and the third column of the last chunk.
+        // The element in the second row and the third column of the last chunk.
         let [row, column] = [at[0] * chunk[0] + 1, at[1] * chunk[1] + 2];
         let place = if fortran == "True" { column * 300 + row } else { row * 7000 + column };
         assert_eq!(u64::from(bytes[usize::try_from(chunk[1] + 2).unwrap()]), place % 251);
     }
 }
 
-/// Lines of 18,000 bytes are in two parts.
+/// Lines of 18,000 bytes are split into two chunks.
 #[test]
 fn parts_of_lines() {
     let data: Vec<u8> = (0..70 * 9000u32).flat_map(|i| ((i % 65_521) as u16).to_le_bytes()).collect();
@@ -88,7 +88,7 @@ fn refused() {
         (shaped("<f4", "(4,)"), "too few"),
         (shaped("<f8", "(4294967296, 4294967296, 2)"), "too few"),
         (shaped("<f4", "()"), "no axes"),
-        // The last axis has no elements, and the others have too many; more axes than numpy has.
+        // The last axis has no elements but the other extents are too large; then an array with more axes than numpy allows.
         (shaped("<f8", "(1099511627776, 1099511627776, 0)"), "too few"),
         (shaped("<f4", &format!("({})", "1, ".repeat(65))), "too few"),
     ] {
@@ -110,7 +110,7 @@ fn refused() {
         assert!(matches!(error, Error::Store { .. }), "{error}");
     }
     assert!(matches!(NpyArray::open(file.path().join("none")), Err(Error::Io { .. })));
-    // As numpy, it reads no header of more than 10,000 bytes.
+    // Like numpy, this reads no header of more than 10,000 bytes.
     for (bytes, is_read) in [(10_000u32, true), (10_001, false), (1 << 29, false)] {
         let mut header = b"\x93NUMPY\x02\x00".to_vec();
         header.extend(bytes.to_le_bytes());
@@ -124,12 +124,12 @@ fn refused() {
     }
     let folder = tempfile::tempdir().unwrap();
     assert!(NpyArray::open(folder.path()).unwrap_err().to_string().contains("is not a file"));
-    // Cut after it was opened.
+    // The file is truncated after it was opened.
     let file = shaped("<f4", "(3,)");
     let array = NpyArray::open(file.path()).unwrap();
     file.as_file().set_len(70).unwrap();
     assert!(matches!(array.read_chunk(&[0]), Err(Error::Chunk { .. })));
-    // Nothing to read.
+    // The array has no elements to read.
     let none = NpyArray::open(shaped("<f4", "(0, 3)").path()).unwrap();
     assert_eq!(none.chunk_shape(), [1, 3]);
 }

@@ -19,10 +19,10 @@ use crate::{
     },
 };
 
-/// Writes an array in C order into a .npy file, box by box, from one thread or several: it need not fit memory.
+/// Writes an array in C order into a .npy file, box by box, from one thread or several. The array need not fit memory.
 ///
-/// The file has another name in its folder, and gets its own from [`finish`](BoxWriter::finish); until then nothing is there, and what takes the place of
-/// an earlier file does so whole.
+/// The data goes to a temporary file in the same folder, which [`finish`](BoxWriter::finish) renames. Until then no file appears under
+/// the final name, and an earlier file of that name is replaced as a whole.
 ///
 /// ```
 /// use teatime::{ChunkedArray, StoredType, store::{BoxWriter, NpyArray, NpyWriter}};
@@ -42,12 +42,12 @@ pub struct NpyWriter {
     file: File,
     dtype: StoredType,
     shape: Vec<u64>,
-    /// Bytes of the header, and elements that were written.
+    /// The number of bytes of the header, and the number of elements written so far.
     start: u64,
     written: AtomicU64,
 }
 
-/// A file that goes when this is dropped, unless it has another name by then.
+/// A temporary file that is removed when this is dropped, unless it has been renamed.
 #[derive(Debug)]
 struct Scratch(PathBuf);
 
@@ -58,10 +58,10 @@ impl Drop for Scratch {
 }
 
 impl NpyWriter {
-    /// Starts a file of an array of that type and shape.
+    /// Starts a file of an array of this type and shape.
     ///
     /// # Errors
-    /// [`Error::Io`], also where the disk has no room for it.
+    /// [`Error::Io`], also if the disk has no space for the array.
     pub fn create(path: impl AsRef<Path>, dtype: StoredType, shape: &[u64]) -> Result<Self> {
         let path = path.as_ref().to_path_buf();
         let scratch = Scratch(hidden(&path));
@@ -88,7 +88,7 @@ impl BoxWriter for NpyWriter {
         &self.shape
     }
 
-    /// A row: of the last axis all elements, of the others one.
+    /// Returns the shape of a row: all elements along the last axis, one along each other axis.
     fn tile_shape(&self) -> Vec<u64> {
         let last = self.shape.len().saturating_sub(1);
         self.shape.iter().enumerate().map(|(axis, &n)| if axis == last { n.max(1) } else { 1 }).collect()
@@ -112,7 +112,7 @@ impl BoxWriter for NpyWriter {
         Ok(())
     }
 
-    /// Gives the file its name. To be called when each element was written once.
+    /// Renames the file to its final name. Call this when each element has been written once.
     fn finish(self) -> Result<()> {
         let [written, elements] = [self.written.load(Ordering::Relaxed), self.shape.iter().product()];
         if written != elements {
@@ -126,14 +126,14 @@ impl BoxWriter for NpyWriter {
     }
 }
 
-/// The header, which stands before the elements: a multiple of 64 bytes.
+/// Returns the header, which precedes the elements; its length is a multiple of 64 bytes.
 pub(super) fn header(dtype: StoredType, shape: &[u64]) -> Vec<u8> {
     let extents: Vec<String> = shape.iter().map(ToString::to_string).collect();
-    // As Python writes a tuple.
+    // Python writes a tuple of one element with a comma.
     let comma = if shape.len() == 1 { "," } else { "" };
     let (kind, extents) = (descr(dtype), extents.join(", "));
     let entries = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({extents}{comma}), }}");
-    // Ten bytes before, and a line feed.
+    // Ten bytes precede the entries, and a line feed follows them.
     let len = (10 + entries.len() + 1).next_multiple_of(64) - 10;
     let mut header = b"\x93NUMPY\x01\x00".to_vec();
     #[allow(clippy::cast_possible_truncation, reason = "four extents take less than 64 KiB")]

@@ -29,24 +29,24 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct StoredArray {
     storage: Arc<dyn Storage>,
-    /// Its key within the storage; empty where it is the whole of it.
+    /// The array's key within the storage; empty if the array is at its root.
     path: String,
     name: String,
     pub(crate) metadata: Metadata,
     looked: Looked,
 }
 
-/// The chunks that the storage had, of those that were fetched.
+/// The chunks that the storage had, among the fetched chunks.
 #[derive(Debug, Default)]
 struct Looked {
     there: AtomicBool,
     other_names: AtomicBool,
-    /// A bit for each chunk that was not there, in C order, 64 by 64.
+    /// A bit for each chunk that was missing, in C order, in words of 64 bits.
     absent: Mutex<HashMap<u64, u64>>,
 }
 
 impl StoredArray {
-    /// Opens the array at `path` within `storage`; an empty path is the storage itself.
+    /// Opens the array at `path` within `storage`; an empty path means the root of the storage.
     pub(crate) fn open(storage: &Arc<dyn Storage>, path: &str) -> Result<Self> {
         let path = json::path_within(&**storage, path)?;
         let metadata = metadata::read(&**storage, &path)?;
@@ -58,7 +58,7 @@ impl StoredArray {
         &self.name
     }
 
-    /// The chunks that the storage had, of those that were fetched.
+    /// Returns which of the fetched chunks the storage had.
     fn looked_for(&self) -> LookedFor {
         let absent = self.looked.absent.lock().unwrap_or_else(PoisonError::into_inner);
         LookedFor {
@@ -68,10 +68,10 @@ impl StoredArray {
         }
     }
 
-    /// Reads the bytes of one chunk; without bytes where it is missing.
+    /// Reads the bytes of one chunk; the result has no bytes if the chunk is missing.
     ///
-    /// Until one is there by the name that the metadata say, it is looked for by the [other](Metadata::other_keys) too: writers of version 2
-    /// have left `dimension_separator` out.
+    /// Until a chunk is found under the name that the metadata give, this also tries the [other](Metadata::other_keys) name: some writers
+    /// of version 2 have omitted `dimension_separator`.
     pub(crate) fn fetch(&self, index: &[u64]) -> Decoded<FetchedChunk> {
         let grid = self.metadata.grid();
         if index.len() != grid.len() || index.iter().zip(&grid).any(|(i, n)| i >= n) {
@@ -98,7 +98,7 @@ impl StoredArray {
         Ok(FetchedChunk { bytes, read: start.elapsed(), ..FetchedChunk::default() })
     }
 
-    /// The bytes of a chunk by its name; none where there are none.
+    /// Reads the bytes of a chunk by its name; `None` if there is no such chunk.
     fn get(&self, keys: &ChunkKeyEncoding, index: &[u64]) -> Decoded<Option<StoredBytes>> {
         let key = join(&self.path, keys.encode(index).as_str());
         let cap = self.metadata.chain.encoded_cap(&self.metadata.spec);
@@ -111,7 +111,7 @@ impl StoredArray {
         }
     }
 
-    /// Decodes one chunk that was fetched; `None` where it is missing. `fill` is asked about inner chunks.
+    /// Decodes one fetched chunk; returns `None` if it is missing. `fill` is called for inner chunks.
     pub(crate) fn decode(
         &self,
         index: &[u64],
@@ -130,7 +130,7 @@ impl StoredArray {
         Ok(Some(DecodedChunk { bytes, stored, read: fetched.read, decode: start.elapsed() }))
     }
 
-    /// The error of a chunk that could not be had.
+    /// Returns the error for a chunk that could not be read or decoded.
     pub(crate) fn error(&self, index: &[u64], fault: Fault) -> Error {
         match fault {
             Fault::Wrong(why) | Fault::Missing(why) | Fault::Large(_, why) => {
@@ -146,12 +146,12 @@ impl StoredArray {
 
 /// A numeric array of a Zarr v2 or v3 store.
 ///
-/// Reads whole chunks on the calling thread only, and starts no threads of its own. Codecs: blosc, zstd, gzip,
-/// zlib, crc32c, transpose (and v2's order `F`), and `sharding_indexed`, whose shards are the chunks.
+/// Reads each chunk as a whole on the calling thread, and starts no threads of its own. Codecs: blosc, zstd, gzip, zlib, crc32c,
+/// transpose (and v2's order `F`), and `sharding_indexed`, whose shards are the chunks.
 ///
-/// A damaged or hostile chunk is an [`Error::Chunk`], never a panic, an abort or a huge allocation: claimed
-/// sizes are checked before they are believed. Only gzip, zlib, crc32c, and zstd where its frames have a
-/// checksum, notice every changed byte; blosc and uncompressed chunks have none, so wrong values in them read as values.
+/// A damaged or hostile chunk is an [`Error::Chunk`], never a panic, an abort or a huge allocation: claimed sizes are checked before they
+/// are used. Only gzip, zlib, crc32c, and zstd frames with a checksum detect every changed byte. Blosc and uncompressed chunks have no
+/// checksum, so changed bytes in them read as values.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -183,26 +183,26 @@ pub struct ZarrArray {
 }
 
 impl ZarrArray {
-    /// Opens the array at `path` within the store in folder `store`; an empty path means the folder itself.
+    /// Opens the array at `path` within the store in the folder `store`; an empty path means the folder itself.
     ///
-    /// Reads the array's own metadata and nothing else, so an unsupported neighbour does no harm.
+    /// Reads only the array's own metadata, so an unsupported array next to it does no harm.
     ///
     /// # Errors
-    /// - [`Error::Store`]: no array there, an unsupported data type or codec, or an attribute that changes values, such as
-    ///   `scale_factor` (all of these are named), or sizes that overflow or exceed [`MAX_CHUNK_BYTES`](super::MAX_CHUNK_BYTES); with
+    /// - [`Error::Store`]: no array at the path, an unsupported data type or codec, or an attribute that changes values, such as
+    ///   `scale_factor` (the error names it), or sizes that overflow or exceed [`MAX_CHUNK_BYTES`](super::MAX_CHUNK_BYTES); with
     ///   [`MissingChunk::Fill`] an array that [`ArrayWriter`](super::ArrayWriter) has not finished.
     /// - [`Error::Io`]: the metadata cannot be read.
     pub fn open(store: impl AsRef<Path>, path: &str, missing: MissingChunk) -> Result<Self> {
         Self::open_in(&(Arc::new(Folder::new(store.as_ref())) as Arc<dyn Storage>), path, missing)
     }
 
-    /// Opens the array at `path` within a store that is anywhere, as [`open`](Self::open) does.
+    /// Opens the array at `path` within a store in any storage, as [`open`](Self::open) does in a folder.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// See [`open`](Self::open).
     pub fn open_in(storage: &Arc<dyn Storage>, path: &str, missing: MissingChunk) -> Result<Self> {
         let inner = StoredArray::open(storage, path)?;
-        // `ArrayWriter` says so.
+        // `ArrayWriter` marks an unfinished array so.
         let is_incomplete =
             || Ok(metadata::read_attributes(&**storage, path)?["teatime"]["status"] == "incomplete");
         if missing == MissingChunk::Fill && is_incomplete()? {
@@ -215,7 +215,7 @@ impl ZarrArray {
         }
     }
 
-    /// The error of a chunk that could not be had; of one that is missing, with what there is to know about it.
+    /// Returns the error for a chunk that could not be read; for a missing chunk, the error gives all known details.
     fn error(&self, index: &[u64], fault: Fault) -> Error {
         let Fault::Missing(why) = fault else { return self.inner.error(index, fault) };
         let fill = layout::number(&self.inner.metadata.fill, self.dtype);
@@ -230,12 +230,12 @@ impl ZarrArray {
         Error::chunk(&self.inner.name, index, why)
     }
 
-    /// Names of the axes as the store gives them; empty where it does not.
+    /// Returns the names of the axes as the store gives them; empty if it does not.
     pub fn dimension_names(&self) -> &[String] {
         &self.inner.metadata.dimensions
     }
 
-    /// Extents of a chunk within a shard, where [chunks](ChunkedArray::chunk_shape) are shards.
+    /// Returns the extents of a chunk within a shard, if the [chunks](ChunkedArray::chunk_shape) are shards.
     pub fn inner_chunk_shape(&self) -> Option<Vec<u64>> {
         self.inner.metadata.chain.inner_chunk()
     }

@@ -1,4 +1,4 @@
-//! Attributes that change what stored numbers mean, as CF and xarray have them.
+//! Attributes that change the meaning of stored numbers, as defined by CF and xarray.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use half::f16;
@@ -7,9 +7,9 @@ use serde_json::Value;
 use super::guard::Why;
 use crate::{StoredType, dtype::nearest_f32};
 
-/// The number that stands for a missing one, where `attributes` name one; as an element of `dtype` holds it.
+/// Returns the number that marks missing elements, as an element of `dtype` holds it, if `attributes` give one.
 ///
-/// Attributes that scale values, or read their bits as another type, are refused by name.
+/// Attributes that scale values, or reinterpret their bits as another type, are refused with an error that names them.
 pub(super) fn missing_value(attributes: &Value, dtype: StoredType) -> Why<Option<f64>> {
     let get = |name: &str| attributes.get(name).filter(|value| !value.is_null());
     let refuse = |name: &str, value: &Value| {
@@ -36,8 +36,8 @@ pub(super) fn missing_value(attributes: &Value, dtype: StoredType) -> Why<Option
     Ok(missing.map(|(value, _)| value))
 }
 
-/// A number as JSON has it, alone or as the only one of a list; floating ones also by name, or, as xarray writes them to
-/// Zarr v3, as base64 of a little-endian f64.
+/// Reads a number from JSON, either alone or as the only element of a list. A floating-point number may also be given by name or, as
+/// xarray writes it to Zarr v3, as base64 of a little-endian f64.
 fn number(value: &Value) -> Option<f64> {
     match value {
         Value::Number(number) => number.as_f64(),
@@ -55,7 +55,7 @@ fn number(value: &Value) -> Option<f64> {
     }
 }
 
-/// The nearest number that an element of `dtype` holds, with one NaN.
+/// Returns the nearest number that an element of `dtype` holds; all NaNs become the same NaN.
 fn stored(value: f64, dtype: StoredType) -> f64 {
     let value = match dtype {
         StoredType::F16 => f16::from_f64(value).to_f64(),

@@ -1,22 +1,21 @@
-//! Undoing blosc's bit shuffle of one-byte elements, which is how numbers of few values are often stored.
+//! Undoes blosc's bit shuffle of one-byte elements, which is how arrays with few distinct values are often stored.
 //!
-//! c-blosc falls back to scalar code for this size: 0.34 of its 0.54 CPU seconds per decoded GB. Here eight bit
-//! planes are transposed in registers, 16 bytes of each at a time: 0.15 s.
+//! c-blosc falls back to scalar code for this size, which takes 0.34 of its 0.54 CPU seconds per decoded GB. Here eight bit planes are
+//! transposed in registers, 16 bytes of each at a time, which takes 0.15 s.
 
-/// Words of a bit plane that are transposed together: as many as an SSE2 register holds.
+/// Words of a bit plane that are transposed together: the number that an SSE2 register holds.
 const LANES: usize = 2;
 
 /// Bytes of a bit plane that are transposed together.
 const STEP: usize = 8 * LANES;
 
-/// Eight rows of words, to be transposed.
+/// Eight rows of words, which are to be transposed.
 type WordRows = [[u64; LANES]; 8];
 
-/// Undoes the shuffle in each block of `block` bytes of `data`, the last of which may be shorter; `shuffled` has room
-/// for one.
+/// Undoes the shuffle in each block of `block` bytes of `data`; the last block may be shorter. `shuffled` has capacity for one block.
 pub(super) fn unshuffle_blocks(data: &mut [u8], block: usize, mut shuffled: Vec<u8>) {
     for out in data.chunks_mut(block) {
-        // As c-blosc has it, a block of another length is not shuffled at all.
+        // c-blosc does not shuffle a block whose length is not a multiple of 8.
         if out.len().is_multiple_of(8) {
             shuffled.clear();
             shuffled.extend_from_slice(out);
@@ -25,7 +24,7 @@ pub(super) fn unshuffle_blocks(data: &mut [u8], block: usize, mut shuffled: Vec<
     }
 }
 
-/// Bit `j` of byte `i` of plane `b` becomes bit `b` of byte `8 i + j`; the planes follow each other.
+/// Moves bit `j` of byte `i` of plane `b` to bit `b` of byte `8 i + j`; the planes are consecutive.
 fn unshuffle(shuffled: &[u8], out: &mut [u8]) {
     let plane = shuffled.len() / 8;
     let whole = plane / STEP * STEP;
@@ -35,7 +34,7 @@ fn unshuffle(shuffled: &[u8], out: &mut [u8]) {
             let (words, _) = shuffled[b * plane + at..][..STEP].as_chunks::<8>();
             *row = std::array::from_fn(|lane| u64::from_le_bytes(words[lane]));
         }
-        // Rows against the bits of each byte, then rows against the bytes of each word.
+        // This transposes rows with the bits of each byte, then rows with the bytes of each word.
         swap::<4>(&mut rows, 4, 0x0f0f_0f0f_0f0f_0f0f);
         swap::<2>(&mut rows, 2, 0x3333_3333_3333_3333);
         swap::<1>(&mut rows, 1, 0x5555_5555_5555_5555);
@@ -53,7 +52,7 @@ fn unshuffle(shuffled: &[u8], out: &mut [u8]) {
     }
 }
 
-/// Exchanges the upper `shift` bits of each group in a row with the lower ones `ROWS` rows on.
+/// Exchanges the upper `shift` bits of each group of bits in a row with the lower bits of the row `ROWS` further.
 fn swap<const ROWS: usize>(rows: &mut WordRows, shift: u32, mask: u64) {
     for row in (0..8).filter(|row| row & ROWS == 0) {
         let (first, second) = rows.split_at_mut(row + ROWS);

@@ -10,11 +10,11 @@ use super::{
     shard::{Fill, Shard},
 };
 
-/// The encoding of chunks.
+/// The codecs of chunks: plain, or in shards.
 #[derive(Debug)]
 pub(crate) enum Chain {
     Plain(Codecs),
-    /// A shard, and what is done with its bytes.
+    /// The codec of a shard, and the codecs that are applied to the shard's bytes.
     Sharded(Box<Shard>, BytesCodecs),
 }
 
@@ -34,7 +34,7 @@ impl Chain {
         }
     }
 
-    /// Elements of an inner chunk along each axis, of shards.
+    /// For shards, returns the extent of an inner chunk along each axis.
     pub(crate) fn inner_chunk(&self) -> Option<Vec<u64>> {
         match self {
             Self::Plain(_) => None,
@@ -42,7 +42,7 @@ impl Chain {
         }
     }
 
-    /// Most bytes an encoded chunk may have: more is refused unread.
+    /// Returns the maximum number of bytes of an encoded chunk: a larger one is refused before it is read.
     pub(crate) fn encoded_cap(&self, spec: &ChunkSpec) -> usize {
         match self {
             Self::Plain(codecs) => codecs.encoded_cap(spec),
@@ -50,7 +50,7 @@ impl Chain {
         }
     }
 
-    /// Most bytes of an encoded chunk beside its elements.
+    /// Returns the maximum number of bytes of memory of an encoded chunk in addition to its elements.
     pub(crate) fn fetched(&self, spec: &ChunkSpec) -> u64 {
         match self {
             Self::Plain(codecs) => codecs.fetched(spec),
@@ -58,7 +58,7 @@ impl Chain {
         }
     }
 
-    /// Most bytes that decoding a chunk takes besides what is encoded and its elements.
+    /// Returns the maximum number of bytes of memory that decoding a chunk takes besides the encoded chunk and its elements.
     pub(crate) fn scratch(&self, spec: &ChunkSpec) -> u64 {
         match self {
             Self::Plain(codecs) => codecs.scratch(spec),
@@ -66,9 +66,9 @@ impl Chain {
         }
     }
 
-    /// Decodes one chunk: exactly `spec.bytes()` bytes, or the serialised strings.
+    /// Decodes one chunk. The result has exactly `spec.bytes()` bytes, or is the serialised strings.
     ///
-    /// `extent` is the part of the chunk that is within the array; `fill` is asked about its inner chunks.
+    /// `extent` is the part of the chunk that lies within the array; `fill` is called for its inner chunks.
     pub(crate) fn decode(
         &self,
         encoded: Cow<'_, [u8]>,

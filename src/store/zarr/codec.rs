@@ -1,4 +1,4 @@
-//! Codecs from elements to bytes: parsed from metadata, refused where they cannot be decoded safely.
+//! Codecs from elements to bytes, parsed from metadata; codecs that cannot be decoded safely are refused.
 
 use std::borrow::Cow;
 
@@ -10,45 +10,45 @@ use super::{
     layout,
 };
 
-/// Codecs named in errors about others.
+/// The codecs that errors about other codecs list.
 pub(crate) const SUPPORTED: &str =
     "blosc, zstd, gzip, zlib, crc32c, bytes, transpose, sharding_indexed and vlen-utf8 are supported";
 
-/// Room above the decoded size, and an eighth of it, that an encoded chunk may take.
+/// The bytes that an encoded chunk may take beyond nine eighths of its decoded size.
 const ENCODED_SLACK: usize = 64 << 10;
 
-/// Largest block that blosc chooses by itself, in bytes.
+/// The largest block, in bytes, that blosc chooses by itself.
 const BLOSC_BLOCK: usize = 1 << 20;
 
-/// Most bytes of one chunk of variable-length strings, whose decoded size no metadata tells.
+/// The maximum number of bytes of one chunk of variable-length strings, whose decoded size the metadata do not give.
 pub(crate) const MAX_TEXT_BYTES: usize = 256 << 20;
 
-/// The elements of one chunk, as decoded.
+/// The layout of the elements of one decoded chunk.
 #[derive(Clone, Debug)]
 pub(crate) struct ChunkSpec {
-    /// Elements along each axis.
+    /// The number of elements along each axis.
     pub(crate) shape: Vec<usize>,
-    /// Bytes of one element; 0 for variable-length strings.
+    /// The number of bytes of one element; 0 for variable-length strings.
     pub(crate) size: usize,
-    /// Bytes of the numbers that an element is made of.
+    /// The number of bytes of each number that an element consists of.
     pub(crate) unit: usize,
-    /// Most bytes of variable-length strings, serialised.
+    /// The maximum number of bytes of serialised variable-length strings.
     pub(crate) text: usize,
 }
 
 impl ChunkSpec {
-    /// Elements; the product was checked when the array was opened.
+    /// Returns the number of elements; the product was checked for overflow when the array was opened.
     pub(crate) fn count(&self) -> usize {
         self.shape.iter().product()
     }
 
-    /// Bytes of the decoded chunk.
+    /// Returns the number of bytes of the decoded chunk.
     pub(crate) fn bytes(&self) -> usize {
         self.count() * self.size
     }
 }
 
-/// The steps that make bytes of elements, and then encode these.
+/// The steps that turn elements into bytes, and then encode the bytes.
 #[derive(Debug)]
 pub(crate) struct Codecs {
     transpose: Option<Vec<usize>>,
@@ -90,7 +90,7 @@ impl Codecs {
         Err(format!("no codec makes bytes of its elements; {SUPPORTED}"))
     }
 
-    /// Most bytes an encoded chunk may have: more is refused unread.
+    /// Returns the maximum number of bytes of an encoded chunk: a larger one is refused before it is read.
     pub(crate) fn encoded_cap(&self, spec: &ChunkSpec) -> usize {
         match &self.to_bytes {
             ToBytes::Text => spec.text,
@@ -98,7 +98,8 @@ impl Codecs {
         }
     }
 
-    /// Most bytes of an encoded chunk beside its elements: none where it is not compressed, and decoded in place.
+    /// Returns the maximum number of bytes of memory of an encoded chunk in addition to its elements: 0 if it is not compressed, and so
+    /// decoded in place.
     pub(crate) fn fetched(&self, spec: &ChunkSpec) -> u64 {
         match &self.to_bytes {
             ToBytes::Plain { .. } if !self.bytes.compress() => 0,
@@ -106,7 +107,7 @@ impl Codecs {
         }
     }
 
-    /// Most bytes that decoding a chunk takes besides what is encoded and its elements.
+    /// Returns the maximum number of bytes of memory that decoding a chunk takes besides the encoded chunk and its elements.
     pub(crate) fn scratch(&self, spec: &ChunkSpec) -> u64 {
         let cap = self.encoded_cap(spec) as u64;
         self.bytes.scratch(cap)
@@ -119,7 +120,7 @@ impl Codecs {
             }
     }
 
-    /// Decodes one chunk: exactly `spec.bytes()` bytes, or the serialised strings.
+    /// Decodes one chunk. The result has exactly `spec.bytes()` bytes, or is the serialised strings.
     pub(crate) fn decode(&self, encoded: Cow<'_, [u8]>, spec: &ChunkSpec) -> Decoded<Vec<u8>> {
         let cap = Size::AtMost(self.encoded_cap(spec));
         match &self.to_bytes {
@@ -138,7 +139,7 @@ impl Codecs {
     }
 }
 
-/// Codecs from bytes to bytes, in encoding order: the last is undone first.
+/// Bytes-to-bytes codecs, in encoding order: decoding starts with the last.
 #[derive(Debug)]
 pub(crate) struct BytesCodecs(Vec<BytesCodec>);
 
@@ -148,20 +149,20 @@ impl BytesCodecs {
         parsed.collect::<Why<_>>().map(Self)
     }
 
-    /// True where any of them needs room for its result beside what it is given.
+    /// True if any of the codecs needs memory for its output in addition to its input.
     fn compress(&self) -> bool {
         self.0.iter().any(|codec| *codec != BytesCodec::Crc32c)
     }
 
-    /// Most bytes that they need for themselves to undo at most `cap`.
+    /// Returns the maximum number of bytes of scratch memory that the codecs need to decode at most `cap` bytes.
     pub(crate) fn scratch(&self, cap: u64) -> u64 {
         let block =
             |codec: &BytesCodec| if let BytesCodec::Blosc { block } = codec { *block as u64 } else { 0 };
-        // Two for c-blosc, and one for its bits to be unshuffled from.
+        // c-blosc needs two blocks, and the bit unshuffle needs one as its source.
         3 * self.0.iter().map(block).max().unwrap_or(0).min(cap)
     }
 
-    /// Undoes them: what lies between two has at most `cap`, the result the size `innermost`.
+    /// Decodes with all codecs: each intermediate result has at most size `cap`, and the final result has size `innermost`.
     pub(crate) fn decode<'a>(
         &self,
         encoded: Cow<'a, [u8]>,
@@ -177,7 +178,7 @@ impl BytesCodecs {
     }
 }
 
-/// Most bytes that so many may have once they are encoded.
+/// Returns the maximum number of encoded bytes for `decoded` bytes.
 pub(crate) fn encoded_cap(decoded: usize) -> usize {
     decoded.saturating_add(decoded / 8).saturating_add(ENCODED_SLACK)
 }
@@ -201,7 +202,7 @@ fn bytes_codec(codec: &MetadataV3) -> Option<BytesCodec> {
     })
 }
 
-/// True where a `bytes` codec stores numbers of `unit` bytes in big-endian order.
+/// True if a `bytes` codec stores numbers of `unit` bytes in big-endian order.
 pub(crate) fn is_big_endian(codec: &MetadataV3, unit: usize) -> Why<bool> {
     match codec.configuration().and_then(|c| c.get("endian")).map(|v| (v, v.as_str())) {
         Some((_, Some("little"))) => Ok(false),

@@ -1,10 +1,10 @@
-//! Fill values, as programs have written them.
+//! Fill values in the various forms that programs write.
 
 use serde_json::Value;
 
 use crate::store::marked::WHOLE;
 
-/// Rewrites a fill value that a number or a text stands for, such as `0.0` or `"0"` of integers, as the number that it is.
+/// Rewrites a fill value that is written in another form, such as `0.0` or `"0"` for integers, as the number it stands for.
 pub(super) fn adapt(json: &mut Value, dtype: &str) {
     let Some(fill) = json.get_mut("fill_value") else { return };
     let dtype = dtype.trim_start_matches(['<', '>', '|', '=']);
@@ -25,12 +25,12 @@ pub(super) fn adapt(json: &mut Value, dtype: &str) {
     } else if dtype.starts_with(['i', 'u']) && number.fract() == 0.0 && number.abs() <= WHOLE as f64 {
         #[allow(clippy::cast_possible_truncation, reason = "a whole number of 53 bits")]
         let number = number as i64;
-        // Larger ones stay as they are written.
+        // Larger numbers stay as written.
         *fill = number.into();
     }
 }
 
-/// A fill value that could not be read, in words.
+/// Describes a fill value that could not be read.
 pub(super) fn wrong(fill: &str, dtype: &str, why: &dyn std::fmt::Display) -> String {
     format!("its fill value {fill} is none of its data type {dtype}: {why}")
 }

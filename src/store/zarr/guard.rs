@@ -1,8 +1,7 @@
-//! Bytes-to-bytes decoders that never produce, or allocate for, more than they were told to expect.
+//! Bytes-to-bytes decoders that never produce, or allocate memory for, more than the expected number of bytes.
 //!
-//! A 16-byte zstd chunk that claims 2^50 bytes aborts a process that believes it, and an abort cannot be
-//! caught. So every size a chunk claims is compared with what the metadata promises before memory is taken,
-//! and memory is taken fallibly.
+//! A 16-byte zstd chunk that claims 2^50 bytes aborts a process that trusts the claim, and an abort cannot be caught. So every size that
+//! a chunk claims is compared with the size that the metadata give before memory is allocated, and allocations may fail.
 
 use std::{
     borrow::Cow,
@@ -14,24 +13,24 @@ use zarrs::array::codec::blosc_decompress_bytes;
 
 use super::bitshuffle;
 
-/// A result, or in words what is wrong with metadata; the caller adds the array.
+/// A result, or a text that says what is wrong with metadata; the caller adds the name of the array.
 pub(crate) type Why<T> = Result<T, String>;
 
-/// Why there is no chunk; the caller adds the array and the index.
+/// The reason why there is no chunk; the caller adds the array and the index.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Something is wrong with it; what it is, in words.
+    /// The chunk is faulty; the text says how.
     Wrong(String),
-    /// It is not there; which part of it, in words.
+    /// The chunk is missing; the text says which part.
     Missing(String),
-    /// It, or a part of it, has so many bytes: more than it may.
+    /// The chunk, or a part of it, has this number of bytes, which is more than allowed.
     Large(u64, String),
-    /// The host has no room for so many bytes.
+    /// The host cannot allocate this number of bytes.
     Memory(u64),
 }
 
 impl Fault {
-    /// Says which part of the chunk it is about.
+    /// Adds to the fault the name of the faulty part of the chunk.
     pub(crate) fn in_part(self, part: &str) -> Self {
         match self {
             Self::Wrong(why) => Self::Wrong(format!("{part}: {why}")),
@@ -54,21 +53,21 @@ impl From<&str> for Fault {
     }
 }
 
-/// A chunk, or why there is none.
+/// A chunk, or the reason why there is none.
 pub(crate) type Decoded<T> = Result<T, Fault>;
 
-/// Bytes of a blosc header, before the table of block offsets.
+/// The number of bytes of a blosc header, which precedes the table of block offsets.
 const BLOSC_HEADER: usize = 16;
 /// c-blosc splits a block into one stream per byte of the element only up to this element size ...
 const BLOSC_MAX_SPLITS: usize = 16;
 /// ... and only if each stream has at least this many bytes.
 const BLOSC_MIN_SPLIT: usize = 128;
 
-/// A bytes-to-bytes codec that can be undone.
+/// A bytes-to-bytes codec that can be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BytesCodec {
     Blosc {
-        /// Most bytes of a block.
+        /// The maximum number of bytes of a block.
         block: usize,
     },
     Zstd,
@@ -77,7 +76,7 @@ pub(crate) enum BytesCodec {
     Crc32c,
 }
 
-/// The decoded size that is acceptable, in bytes.
+/// The decoded size that is accepted, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Size {
     Exactly(usize),
@@ -105,7 +104,7 @@ impl Size {
 }
 
 impl BytesCodec {
-    /// Undoes this codec.
+    /// Decodes `data` with this codec.
     pub(crate) fn decode(self, data: Cow<'_, [u8]>, size: Size) -> Decoded<Cow<'_, [u8]>> {
         match self {
             Self::Blosc { block } => blosc(data, size, block).map(Cow::Owned),
@@ -117,14 +116,14 @@ impl BytesCodec {
     }
 }
 
-/// An empty vector with room for `bytes`, or an error where the allocator refuses.
+/// Returns an empty vector with a capacity of `bytes`, or an error if the allocation fails.
 pub(crate) fn buffer(bytes: usize) -> Decoded<Vec<u8>> {
     let mut buffer = Vec::new();
     buffer.try_reserve_exact(bytes).map_err(|_| Fault::Memory(bytes as u64))?;
     Ok(buffer)
 }
 
-/// Little-endian `u32` at `at`, if it is there.
+/// Reads the little-endian `u32` at `at`, if `data` is long enough.
 pub(crate) fn u32_at(data: &[u8], at: usize) -> Option<u32> {
     let bytes = data.get(at..at.checked_add(4)?)?;
     Some(u32::from_le_bytes(bytes.try_into().ok()?))
@@ -142,12 +141,12 @@ fn blosc(mut data: Cow<'_, [u8]>, size: Size, block: usize) -> Decoded<Vec<u8>> 
         return Err(why.into());
     }
     frame.check_streams(&data)?;
-    // c-blosc does not look at what its own malloc of two blocks returned, so ask first.
+    // c-blosc does not check whether its own malloc of two blocks succeeded, so this tests it beforehand.
     drop(buffer(frame.nbytes.saturating_add(frame.block.saturating_mul(2)).saturating_add(4096))?);
     let bits = frame.flags & (BloscFrame::STORED | BloscFrame::BIT_SHUFFLE) == BloscFrame::BIT_SHUFFLE
         && frame.typesize == 1;
     if bits {
-        // Left to us, who are faster at it.
+        // The bit shuffle is undone by our own code, which is faster.
         data.to_mut()[2] &= !BloscFrame::BIT_SHUFFLE;
     }
     let mut decoded = blosc_decompress_bytes(&data, frame.nbytes, 1)
@@ -195,7 +194,7 @@ impl BloscFrame {
         Ok(Self { flags, typesize: typesize.into(), nbytes, block })
     }
 
-    /// Walks every block's streams, which must lie inside `data`.
+    /// Checks the streams of every block, which must lie inside `data`.
     fn check_streams(&self, data: &[u8]) -> Decoded<()> {
         if self.flags & Self::STORED != 0 {
             return Size::Exactly(self.nbytes.saturating_add(BLOSC_HEADER))
@@ -215,7 +214,7 @@ impl BloscFrame {
         Ok(())
     }
 
-    /// Streams in a whole block, by the rule c-blosc decodes with.
+    /// Returns the number of streams in a whole block, by the rule that c-blosc uses for decoding.
     const fn splits(&self) -> usize {
         let split = self.flags & Self::DONT_SPLIT == 0
             && self.typesize <= BLOSC_MAX_SPLITS
@@ -244,12 +243,12 @@ fn zstd(data: &[u8], size: Size) -> Decoded<Vec<u8>> {
     let claimed = zstd::zstd_safe::get_frame_content_size(data)
         .map_err(|_| "it does not start with a zstd frame".to_owned())?;
     if let Some(claimed) = claimed {
-        // Several frames may follow each other, so the first may claim less than the whole.
+        // Several frames may be concatenated, so the first may claim fewer bytes than the whole.
         Size::AtMost(size.cap()).check(claimed, "zstd frame claims")?;
     }
     match size {
         Size::Exactly(expected) => {
-            // Writes into the room it is given and nowhere else, whatever the frames claim.
+            // The decoder writes only into the given buffer, whatever size the frames claim.
             let mut decoded = buffer(expected)?;
             zstd::bulk::Decompressor::new()
                 .and_then(|mut zstd| zstd.decompress_to_buffer(data, &mut decoded))
@@ -272,7 +271,7 @@ fn zlib(mut data: &[u8], size: Size) -> Decoded<Vec<u8>> {
     }
 }
 
-/// Reads to the end, giving up one byte past `size`.
+/// Reads to the end, but stops one byte past `size`.
 fn inflate(reader: impl Read, size: Size, what: &str) -> Decoded<Vec<u8>> {
     let mut decoded = buffer(if let Size::Exactly(expected) = size { expected } else { 0 })?;
     reader
@@ -283,7 +282,8 @@ fn inflate(reader: impl Read, size: Size, what: &str) -> Decoded<Vec<u8>> {
     Ok(decoded)
 }
 
-/// The fault that a decompressor's error means: zstd's has no kind of its own where its memory ran out.
+/// Returns the fault for a decompressor's error; an out-of-memory error of zstd is recognised by its text, since it has no error kind of
+/// its own.
 fn damaged(what: &str, size: Size, error: &std::io::Error) -> Fault {
     let why = error.to_string();
     if error.kind() == ErrorKind::OutOfMemory || why.starts_with("Allocation error") {

@@ -1,4 +1,4 @@
-//! JSON of a store, as it is found.
+//! The JSON documents of a store, in all forms that programs write.
 
 use std::io::ErrorKind;
 
@@ -9,15 +9,15 @@ use crate::{
     store::{Storage, Value as Stored, storage::key_within},
 };
 
-/// Most bytes of the metadata of one array.
+/// The maximum number of bytes of the metadata of one array.
 const MAX_METADATA_BYTES: u64 = 16 << 20;
 
-/// Reads a JSON value of at most 16 MiB, such as the metadata of a group; `None` where there is none. The numbers `NaN`, `Infinity` and
-/// `-Infinity`, which Python writes and JSON does not have, are read as strings.
+/// Reads a JSON value of at most 16 MiB, such as the metadata of a group; returns `None` if there is no such key. The numbers `NaN`,
+/// `Infinity` and `-Infinity`, which Python writes although they are not JSON, are read as strings.
 ///
 /// # Errors
-/// [`Error::Store`]: what is there is longer, or no JSON; a key that might lead [out of the storage](crate::store::key_within).
-/// [`Error::Io`]: it cannot be read.
+/// [`Error::Store`]: the value is longer, or is not JSON, or the key might lead [out of the storage](crate::store::key_within).
+/// [`Error::Io`]: the value cannot be read.
 pub fn read_json(storage: &dyn Storage, key: &str) -> Result<Option<Value>> {
     let key = &path_within(storage, key)?;
     let refuse = |why: String| Err(Error::store(storage.place(key), why));
@@ -33,19 +33,19 @@ pub fn read_json(storage: &dyn Storage, key: &str) -> Result<Option<Value>> {
     }
 }
 
-/// The path without empty names; an error where it might lead out of the store.
+/// Returns the path without empty names, or an error if it might lead out of the store.
 pub(super) fn path_within(storage: &dyn Storage, path: &str) -> Result<String> {
     key_within(path)
         .ok_or_else(|| Error::store(storage.place(""), format!("`{path}` is not a path within the store")))
 }
 
-/// JSON as it is found: after a byte order mark, and with numbers that Python writes.
+/// Parses JSON that may begin with a byte order mark, and may contain the numbers that Python writes.
 fn parse_json(bytes: &[u8]) -> serde_json::Result<Value> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     serde_json::from_slice(bytes).or_else(|error| serde_json::from_slice(&quoted(bytes)).map_err(|_| error))
 }
 
-/// JSON text with its `NaN`, `Infinity` and `-Infinity` as strings.
+/// Returns JSON text in which `NaN`, `Infinity` and `-Infinity` are quoted as strings.
 fn quoted(text: &[u8]) -> Vec<u8> {
     let (mut out, mut rest, mut in_string) = (Vec::with_capacity(text.len()), text, false);
     while let Some(&byte) = rest.first() {

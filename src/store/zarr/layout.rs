@@ -13,7 +13,7 @@ pub(crate) fn swap_bytes(data: &mut [u8], unit: usize) {
     }
 }
 
-/// A number in words: `element` is one of `dtype`, in native byte order.
+/// Formats a number: `element` is an element of `dtype` in native byte order.
 pub(crate) fn number(element: &[u8], dtype: StoredType) -> String {
     macro_rules! read {
         ($number:ty) => {
@@ -28,7 +28,7 @@ pub(crate) fn number(element: &[u8], dtype: StoredType) -> String {
     }
 }
 
-/// The value of an integer: `element` is one of `dtype`, in native byte order; none for other types.
+/// Returns the value of an integer: `element` is an element of `dtype` in native byte order. `None` for other types.
 pub(crate) fn integer(element: &[u8], dtype: StoredType) -> Option<i128> {
     macro_rules! read {
         ($number:ty) => {
@@ -48,7 +48,7 @@ pub(crate) fn integer(element: &[u8], dtype: StoredType) -> Option<i128> {
     }
 }
 
-/// `count` copies of `element`.
+/// Returns `count` copies of `element`.
 pub(crate) fn filled(element: &[u8], count: usize) -> Decoded<Vec<u8>> {
     let bytes = element.len().checked_mul(count).ok_or("more bytes than can be addressed")?;
     let mut data = buffer(bytes)?;
@@ -59,7 +59,7 @@ pub(crate) fn filled(element: &[u8], count: usize) -> Decoded<Vec<u8>> {
     Ok(data)
 }
 
-/// Undoes Zarr's `transpose` codec: axis `i` of `data` is axis `order[i]` of the result of `shape`.
+/// Undoes Zarr's `transpose` codec: axis `i` of `data` is axis `order[i]` of the result, which has shape `shape`.
 pub(crate) fn untranspose(data: &[u8], shape: &[usize], order: &[usize], size: usize) -> Decoded<Vec<u8>> {
     let encoded: Vec<usize> = order.iter().map(|&axis| shape[axis]).collect();
     let mut source = vec![0; shape.len()];
@@ -87,7 +87,7 @@ pub(crate) fn untranspose(data: &[u8], shape: &[usize], order: &[usize], size: u
     Ok(out)
 }
 
-/// Every so many elements, of a size that the compiler knows.
+/// Copies every `step`-th element from `at` on to `out`; the compiler knows the element size.
 fn gather<const SIZE: usize>(data: &[u8], out: &mut [u8], at: usize, step: usize) {
     let elements = data.as_chunks::<SIZE>().0;
     out.as_chunks_mut::<SIZE>().0.iter_mut().enumerate().for_each(|(i, out)| *out = elements[at + i * step]);

@@ -1,4 +1,4 @@
-//! Array metadata, v2 and v3, checked before anything trusts it.
+//! Array metadata, v2 and v3, checked before any other code relies on it.
 
 use serde_json::{Value, json};
 use zarrs::{
@@ -22,10 +22,10 @@ use crate::{
     store::{Storage, array::claimed_bytes, storage::join},
 };
 
-/// Most decoded bytes of one chunk; an array with larger ones is refused when it is opened.
+/// The maximum number of decoded bytes of one chunk. An array with larger chunks is refused when it is opened.
 pub const MAX_CHUNK_BYTES: u64 = 2 << 30;
 
-/// Most bytes of one fixed-length string.
+/// The maximum number of bytes of one fixed-length string.
 const MAX_STRING_BYTES: usize = 64 << 10;
 
 /// The kind of an array's elements.
@@ -44,29 +44,30 @@ pub(crate) enum Element {
     Text,
 }
 
-/// An array's metadata, with all sizes checked.
+/// An array's metadata, of which all sizes are checked.
 #[derive(Debug)]
 pub(crate) struct Metadata {
     pub(crate) shape: Vec<u64>,
     pub(crate) chunk_shape: Vec<u64>,
     pub(crate) element: Element,
-    /// The number that its attributes say is a missing one.
+    /// The number that marks missing elements, according to the array's attributes.
     pub(crate) missing: Option<f64>,
-    /// Names of the axes, where the store gives them.
+    /// Names of the axes, if the store gives them.
     pub(crate) dimensions: Vec<String>,
     pub(crate) spec: ChunkSpec,
-    /// One element of fill, in native byte order.
+    /// One element that holds the fill value, in native byte order.
     pub(crate) fill: Vec<u8>,
     pub(crate) chain: Chain,
     /// Names of chunk files, relative to the array's folder.
     pub(crate) keys: ChunkKeyEncoding,
-    /// The keys with the other separator, `/` for `.` or the other way round; none where that makes no difference.
+    /// The names of chunk files with the other separator (`/` instead of `.`, or the reverse); `None` if the separator makes no
+    /// difference.
     pub(crate) other_keys: Option<ChunkKeyEncoding>,
 }
 
-/// The writer of a store, in the words of its root; empty where that says nothing.
+/// Returns the name of the program that wrote a store, from the attributes of its root; empty if these do not say.
 pub(crate) fn writer(storage: &dyn Storage) -> String {
-    // Only told beside an error, which is not to be hidden by another.
+    // The name is only added to another error, which a failure to read it must not hide.
     let attributes = read_attributes(storage, "").unwrap_or_default();
     let says = |(name, value): (&String, &Value)| match value.as_str() {
         Some(value) if name == "source" || name.ends_with("version") => Some(format!("{name} {value}")),
@@ -75,10 +76,10 @@ pub(crate) fn writer(storage: &dyn Storage) -> String {
     attributes.as_object().into_iter().flatten().filter_map(says).collect::<Vec<_>>().join(", ")
 }
 
-/// The attributes of the array or the group at `path`; null where it has none.
+/// Reads the attributes of the array or the group at `path`; null if it has none.
 ///
 /// # Errors
-/// As [`read_json`].
+/// See [`read_json`].
 pub fn read_attributes(storage: &dyn Storage, path: &str) -> Result<Value> {
     Ok(match read_json(storage, &join(path, "zarr.json"))? {
         Some(mut v3) => v3.get_mut("attributes").map(Value::take),
@@ -104,10 +105,10 @@ pub(crate) fn read(storage: &dyn Storage, path: &str) -> Result<Metadata> {
     Err(refuse(if group { is_group(storage, path) } else { "no such array".to_owned() }))
 }
 
-/// Why a group is no array, and a few of the arrays in it.
+/// Returns the reason why a group is not an array, with the names of a few arrays in the group.
 fn is_group(storage: &dyn Storage, path: &str) -> String {
     const LISTED: usize = 8;
-    // AnnData names them so. Only told beside an error, which is not to be hidden by another.
+    // AnnData has these attribute names. They are only added to another error, which a failure to read them must not hide.
     let attributes = read_attributes(storage, path).unwrap_or_default();
     if let Some(sparse @ ("csr_matrix" | "csc_matrix")) = attributes["encoding-type"].as_str() {
         return format!(
@@ -123,7 +124,7 @@ fn is_group(storage: &dyn Storage, path: &str) -> String {
     format!("is a group, not an array{named}")
 }
 
-/// Runs `work`, turning a panic inside the Zarr library into an error: the last line of defence.
+/// Runs `work`, and turns a panic inside the Zarr library into an error, as the last line of defence.
 pub(crate) fn guarded<T, E: From<String>>(work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(work))
         .unwrap_or_else(|_| Err("the Zarr library failed on it".to_owned().into()))
@@ -135,7 +136,7 @@ pub(crate) fn parse_v2(mut json: Value, attributes: &Value) -> Why<Metadata> {
             return Err(format!("codec `{id}` is not supported; {SUPPORTED}"));
         }
     }
-    // Before anything else sees it: zarrs builds a fill value of the length that is claimed.
+    // This check comes first, because zarrs builds a fill value of the claimed length.
     let dtype = json.get("dtype").and_then(Value::as_str).ok_or("its data type is not a simple one")?;
     let length = dtype.trim_start_matches(|c: char| !c.is_ascii_digit()).parse::<usize>();
     if length.is_ok_and(|length| length > MAX_STRING_BYTES) || dtype.len() > 16 {
@@ -147,7 +148,7 @@ pub(crate) fn parse_v2(mut json: Value, attributes: &Value) -> Why<Metadata> {
     fill::adapt(&mut json, &dtype);
     let fill_text = json.get("fill_value").cloned().unwrap_or_default().to_string();
     let codecs = v2_chain(&json);
-    // zarrs refuses levels of compression that only a writer needs to know.
+    // zarrs refuses some compression levels, which only a writer needs to know.
     json["compressor"] = Value::Null;
     let v2: ArrayMetadataV2 = serde_json::from_value(json).map_err(|e| format!("invalid metadata: {e}"))?;
     let v3 = array_metadata_v2_to_v3(&v2).map_err(|e| e.to_string())?;
@@ -160,7 +161,7 @@ pub(crate) fn parse_v2(mut json: Value, attributes: &Value) -> Why<Metadata> {
     Metadata::new(v3, &codecs, fill, text, dimensions.collect(), attributes)
 }
 
-/// Makes chunks of no elements, into which zarr-python cuts an axis of none, chunks of one.
+/// Replaces chunk extents of 0, which zarr-python gives to axes without elements, by 1.
 fn adapt_chunks(json: &mut Value, place: &str) {
     let shape = json.get("shape").and_then(Value::as_array).cloned().unwrap_or_default();
     let chunks = json.pointer_mut(place).and_then(Value::as_array_mut);
@@ -171,7 +172,7 @@ fn adapt_chunks(json: &mut Value, place: &str) {
     }
 }
 
-/// Filters and compressor as the codecs of v3. (The conversion that zarrs has loses a compressor behind `vlen-utf8`.)
+/// Converts filters and compressor to the codecs of v3. (The conversion in zarrs loses a compressor that follows `vlen-utf8`.)
 fn v2_chain(json: &Value) -> Vec<MetadataV3> {
     let codec = |name: &str, configuration: Value| match configuration {
         Value::Object(map) => MetadataV3::new_with_configuration(name, map),
@@ -191,7 +192,7 @@ fn v2_chain(json: &Value) -> Vec<MetadataV3> {
     chain
 }
 
-/// The filters and the compressor, in encoding order.
+/// Returns the filters and the compressor, in encoding order.
 fn v2_codecs(json: &Value) -> Vec<&Value> {
     let filters = json.get("filters").and_then(Value::as_array).into_iter().flatten();
     filters.chain(json.get("compressor").filter(|c| !c.is_null())).collect()
@@ -201,8 +202,7 @@ fn v2_id(codec: &Value) -> &str {
     codec.get("id").and_then(Value::as_str).unwrap_or("unnamed")
 }
 
-/// Rewrites the string types that zarrs refuses: `|S` as raw bytes, and fill values it has no reading for.
-/// Returns whether raw bytes are text.
+/// Rewrites string types that zarrs refuses: `|S` as raw bytes, with fill values that zarrs can read. Returns true if raw bytes are text.
 fn adapt_v2_text(json: &mut Value) -> bool {
     let dtype = json.get("dtype").and_then(Value::as_str).unwrap_or_default().to_owned();
     if let Some(length) = dtype.strip_prefix("|S") {
@@ -211,7 +211,7 @@ fn adapt_v2_text(json: &mut Value) -> bool {
         return true;
     }
     if dtype.get(1..2) == Some("U") || dtype == "|O" {
-        // zarr-python writes 0 or null where it means the empty string.
+        // zarr-python writes 0 or null for the empty string.
         if !json.get("fill_value").is_some_and(Value::is_string) {
             json["fill_value"] = "".into();
         }
@@ -235,14 +235,14 @@ pub(crate) fn parse_v3(mut json: Value) -> Why<Metadata> {
     Metadata::new(v3, &codecs, fill, text, dimensions, &attributes)
 }
 
-/// Rewrites zarr-python's `null_terminated_bytes` as raw bytes. Returns whether raw bytes are text.
+/// Rewrites zarr-python's `null_terminated_bytes` as raw bytes. Returns true if raw bytes are text.
 fn adapt_v3_text(json: &mut Value) -> bool {
     let Some(data_type) = json.get("data_type") else { return false };
     if data_type.get("name").and_then(Value::as_str) != Some("null_terminated_bytes") {
         return false;
     }
     let bytes = data_type.pointer("/configuration/length_bytes").and_then(Value::as_u64).unwrap_or(0);
-    // An absurd length is refused below; this only avoids building its fill value.
+    // An absurd length is refused below; here it must only not lead to a huge fill value.
     let fill = usize::try_from(bytes).unwrap_or(0).min(MAX_STRING_BYTES);
     json["data_type"] = format!("r{}", bytes.saturating_mul(8)).into();
     json["fill_value"] = vec![0; fill].into();
@@ -250,7 +250,7 @@ fn adapt_v3_text(json: &mut Value) -> bool {
 }
 
 impl Metadata {
-    /// `fill` makes the fill value, which may be as long as an element claims to be.
+    /// `fill` makes the fill value, which is as long as the metadata claim.
     fn new(
         v3: ArrayMetadataV3,
         codecs: &[MetadataV3],
@@ -300,12 +300,12 @@ impl Metadata {
         })
     }
 
-    /// Chunks along each axis.
+    /// Returns the number of chunks along each axis.
     pub(crate) fn grid(&self) -> Vec<u64> {
         self.shape.iter().zip(&self.chunk_shape).map(|(&n, &chunk)| n.div_ceil(chunk)).collect()
     }
 
-    /// The extents of the part within the array of the chunk at `index`, which lies in the grid.
+    /// Returns the extents of the part of the chunk at `index`, which lies in the grid, that is within the array.
     pub(crate) fn extent(&self, index: &[u64]) -> Vec<u64> {
         let axes = self.shape.iter().zip(&self.chunk_shape).zip(index);
         axes.map(|((&n, &chunk), &i)| chunk.min(n.saturating_sub(i.saturating_mul(chunk)))).collect()
@@ -313,7 +313,7 @@ impl Metadata {
 }
 
 impl Element {
-    /// Bytes of an element, 0 where they vary, and of the numbers it is made of.
+    /// Returns the number of bytes of an element (0 if it varies), and of each number that an element consists of.
     const fn size_and_unit(self) -> (usize, usize) {
         match self {
             Self::Number(dtype) => (dtype.size(), dtype.size()),
@@ -324,7 +324,7 @@ impl Element {
     }
 }
 
-/// Names of chunk files with the other separator than that of the metadata, where an array has several axes.
+/// Returns the names of chunk files with the separator that the metadata do not give, if the array has several axes.
 fn other_keys(v3: &ArrayMetadataV3) -> Why<Option<ChunkKeyEncoding>> {
     let encoding = &v3.chunk_key_encoding;
     let named = encoding.configuration().and_then(|c| c.get("separator")).and_then(Value::as_str);
@@ -374,9 +374,9 @@ fn parse_element(v3: &ArrayMetadataV3, text: bool) -> Why<Element> {
 
 /// Refuses arrays whose sizes overflow and chunks above [`MAX_CHUNK_BYTES`].
 fn check_sizes(shape: &[u64], chunks: &[u64], size: usize) -> Why<()> {
-    // A string takes a few bytes at least once it is decoded.
+    // A decoded string takes at least 4 bytes.
     let size = if size == 0 { 4 } else { size as u64 };
-    // Chunks overhang the array, so the padded extent must fit as well.
+    // Chunks may extend beyond the array, so the padded extent must fit as well.
     let padded = shape.iter().zip(chunks).map(|(&n, &chunk)| n.div_ceil(chunk).checked_mul(chunk));
     if padded.collect::<Option<Vec<u64>>>().and_then(|padded| claimed_bytes(&padded, size)).is_none() {
         return Err(format!("its shape {shape:?} in chunks of {chunks:?} is more than can be addressed"));

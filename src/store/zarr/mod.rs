@@ -1,7 +1,6 @@
 //! Arrays of [Zarr](https://zarr.dev) v2 and v3 stores, read and written.
 //!
-//! Metadata is parsed by the `zarrs` crate, which nothing outside this module names; chunks are decoded under
-//! the guards of `guard.rs`.
+//! Metadata is parsed by the `zarrs` crate, which only this module uses; chunks are decoded under the guards of `guard.rs`.
 
 mod array;
 mod attributes;

@@ -1,4 +1,4 @@
-//! A store that is being written: a hidden folder that gets its name when it is whole.
+//! A store that is being written: a hidden folder that is renamed to its final name when it is complete.
 
 use std::{
     io::ErrorKind,
@@ -16,12 +16,12 @@ use crate::{
     store::{Folder, Storable, storage::is_partial},
 };
 
-/// Most elements of a chunk of whole rows, and the sides of other chunks.
+/// The maximum number of elements of a chunk that spans whole rows, and the side length of other chunks.
 const CHUNK: usize = 1 << 20;
 const CHUNK_SIDE: usize = 1000;
 
-/// A new Zarr v2 store of one array or several, in a hidden folder that gets the store's name when all is written. Dropping it before
-/// removes what was written.
+/// A new Zarr v2 store of one or more arrays, in a hidden folder that is renamed to the store's name when everything is written. Dropping
+/// it earlier removes what was written.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -53,7 +53,7 @@ impl NewStore {
     /// Starts a Zarr v2 store at `path`, which must not exist, and writes its root group.
     ///
     /// # Errors
-    /// [`Error::Store`] where it does; [`Error::Io`] where no folder can be made beside it.
+    /// [`Error::Store`] if `path` exists; [`Error::Io`] if no folder can be created next to it.
     pub fn create(path: impl AsRef<Path>, attributes: &Attributes) -> Result<Self> {
         let path = path.as_ref();
         if path.symlink_metadata().is_ok() {
@@ -69,19 +69,19 @@ impl NewStore {
     /// Starts the array `name`.
     ///
     /// # Errors
-    /// As [`ArrayWriter::create`].
+    /// See [`ArrayWriter::create`].
     pub fn array(&self, name: &str, spec: ArraySpec) -> Result<ArrayWriter> {
         ArrayWriter::create(self.folder.clone(), name, spec)
     }
 
-    /// Writes the array `name`: a matrix (rows, columns), with the names of its axes, each element as `convert` has it. Chunks are of
-    /// 1000 x 1000, or of whole rows where these are shorter, up to 2^20 elements.
+    /// Writes the array `name`, a matrix (rows, columns), with the names of its axes and with each element converted by `convert`. Chunks
+    /// have 1000 x 1000 elements, or whole rows of shorter matrices, up to 2^20 elements.
     ///
     /// # Cost
     /// Memory for one chunk and its compressed copy.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless there are as many elements; [`Error::Io`].
+    /// [`Error::Shape`] if the number of elements does not match; [`Error::Io`].
     pub fn put_matrix<S: Copy, T: Storable>(
         &self,
         name: &str,
@@ -113,10 +113,10 @@ impl NewStore {
         Ok(())
     }
 
-    /// Gives the store its name.
+    /// Renames the folder to the store's name.
     ///
     /// # Errors
-    /// [`Error::Io`] when the name was taken meanwhile.
+    /// [`Error::Io`] when another file or folder has taken the name meanwhile.
     pub fn finish(self) -> Result<()> {
         std::fs::rename(&self.scratch, &self.path).map_err(|source| Error::io(self.path.display(), source))
     }
@@ -124,16 +124,16 @@ impl NewStore {
 
 impl Drop for NewStore {
     fn drop(&mut self) {
-        // After `finish` it has another name. Nobody is left to hear of a folder that cannot be removed.
+        // After `finish` the folder has another name. An error of removing the folder has no caller to go to.
         std::fs::remove_dir_all(&self.scratch).ok();
     }
 }
 
-/// True where nothing is at `path` yet. Ask before [`ArrayWriter::resume`] begins the array `name` in a store there, or goes on with it;
-/// an empty name means the store itself.
+/// True if nothing exists at `path` yet; false if it holds the array `name`, or nothing but leftovers. Call this before
+/// [`ArrayWriter::resume`] starts or continues the array in a store at `path`; an empty name means the store itself.
 ///
 /// # Errors
-/// [`Error::Store`] where `path` exists and has no such array; [`Error::Io`].
+/// [`Error::Store`] if `path` exists and has no such array; [`Error::Io`].
 pub fn is_free(path: impl AsRef<Path>, name: &str) -> Result<bool> {
     let path = path.as_ref();
     let entries = match std::fs::read_dir(path) {
@@ -152,7 +152,7 @@ pub fn is_free(path: impl AsRef<Path>, name: &str) -> Result<bool> {
     Err(Error::store(path.display(), format_args!("is there, and {why}")))
 }
 
-/// Makes a new folder beside `path`.
+/// Creates a new folder next to `path`.
 fn make_scratch(path: &Path) -> Result<PathBuf> {
     let name = path.file_name().ok_or_else(|| Error::store(path.display(), "is not the name of a store"))?;
     for attempt in 0.. {

@@ -10,25 +10,25 @@ use crate::{
     store::{Storage, storage::join},
 };
 
-/// The kind of thing that stands at a path of a Zarr store.
+/// The kind of node at a path of a Zarr store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Node {
     /// An array.
     Array,
     /// A group of arrays and other groups.
     Group,
-    /// Nothing.
+    /// There is nothing at the path.
     Absent,
 }
 
 impl Node {
-    /// Looks at `path` within `storage`; an empty path means the storage itself. Reads no more than `zarr.json`, and of
-    /// version 2 nothing.
+    /// Looks at `path` within `storage`; an empty path means the root of the storage. Reads at most `zarr.json`; of version 2
+    /// it only checks which metadata exist.
     ///
     /// # Errors
-    /// - [`Error::Store`]: a path with a name that is `.` or `..`, or has a backslash or a zero in it; a `zarr.json` that is not
-    ///   valid, or names neither an array nor a group.
-    /// - [`Error::Io`]: what is there cannot be read.
+    /// - [`Error::Store`]: a path with a name that is `.` or `..`, or has a backslash or a NUL byte in it; a `zarr.json` that is not
+    ///   valid, or describes neither an array nor a group.
+    /// - [`Error::Io`]: the metadata cannot be read.
     pub fn at(storage: &dyn Storage, path: &str) -> Result<Self> {
         let path = &path_within(storage, path)?;
         if let Some(v3) = read_json(storage, &join(path, "zarr.json"))? {
@@ -43,7 +43,7 @@ impl Node {
         if is_there(storage, &join(path, ".zarray"))? {
             return Ok(Self::Array);
         }
-        // Some copies of groups of version 2 have lost the first of these.
+        // Some copies of version 2 groups have lost their `.zgroup`.
         for name in [".zgroup", ".zattrs", ".zmetadata"] {
             if is_there(storage, &join(path, name))? {
                 return Ok(Self::Group);
@@ -52,7 +52,7 @@ impl Node {
         Ok(Self::Absent)
     }
 
-    /// Names of the arrays right in the group at `path`, in the order of their bytes, for messages: what cannot be read is left out.
+    /// Lists, for messages, the arrays directly in the group at `path`, in byte order of their names; leaves out what it cannot read.
     pub fn arrays(storage: &dyn Storage, path: &str) -> Vec<String> {
         let mut names = storage.list(path).unwrap_or_default();
         names.retain(|name| matches!(Self::at(storage, &join(path, name)), Ok(Self::Array)));
@@ -61,11 +61,11 @@ impl Node {
     }
 }
 
-/// True where a key has a value.
+/// True if a key has a value.
 fn is_there(storage: &dyn Storage, key: &str) -> Result<bool> {
     match storage.size(key) {
         Ok(size) => Ok(size.is_some()),
-        // A file has no further keys below it.
+        // A key below a file cannot exist.
         Err(error) if error.kind() == ErrorKind::NotADirectory => Ok(false),
         Err(source) => Err(Error::io(storage.place(key), source)),
     }

@@ -12,31 +12,31 @@ use super::{
 };
 use crate::store::blocks::{advance, insert_block};
 
-/// Bytes of an index entry: offset and length.
+/// The number of bytes of an index entry: offset and length.
 const ENTRY: usize = 16;
 
-/// Most inner chunks of a shard, which bounds the index at 16 MiB.
+/// The maximum number of inner chunks of a shard, which bounds the index at 16 MiB.
 const MAX_INNER_CHUNKS: usize = 1 << 20;
 
 /// An inner chunk of a shard.
 #[derive(Debug)]
 pub(crate) struct Inner<'a> {
-    /// Its first element within the shard, and how many it has along each axis.
+    /// The index within the shard of the inner chunk's first element, and the chunk's extents.
     pub(crate) origin: &'a [usize],
     pub(crate) shape: &'a [usize],
-    /// True where the shard has it.
+    /// True if the shard contains the inner chunk.
     pub(crate) there: bool,
 }
 
-/// Is told of each inner chunk within the array, and says what stands for each element of one that is missing; where nothing
-/// does, that is a fault.
+/// A function that is called for each inner chunk within the array, and returns the fill element for a missing inner chunk. If it returns
+/// `None`, the missing chunk is a fault.
 pub(crate) type Fill<'a, 'f> = &'a mut dyn FnMut(&Inner) -> Option<&'f [u8]>;
 
 /// A parsed `sharding_indexed` codec.
 #[derive(Debug)]
 pub(crate) struct Shard {
     inner: ChunkSpec,
-    /// Inner chunks along each axis.
+    /// The number of inner chunks along each axis.
     grid: Vec<usize>,
     codecs: Codecs,
     index_first: bool,
@@ -86,24 +86,25 @@ impl Shard {
         Ok(Self { inner, grid, codecs, index_first, index_crc, index_big_endian })
     }
 
-    /// Elements of an inner chunk along each axis.
+    /// Returns the extent of an inner chunk along each axis.
     pub(crate) fn inner_shape(&self) -> &[usize] {
         &self.inner.shape
     }
 
-    /// Bytes of the encoded index.
+    /// Returns the number of bytes of the encoded index.
     pub(crate) fn index_bytes(&self) -> usize {
         self.grid.iter().product::<usize>() * ENTRY + if self.index_crc { 4 } else { 0 }
     }
 
-    /// Most bytes that decoding takes besides the shard's file and its elements: an inner chunk, and the index twice.
+    /// Returns the maximum number of bytes of memory that decoding takes besides the shard's file and its elements: for an inner chunk,
+    /// and for the index twice.
     pub(crate) fn scratch(&self) -> u64 {
         (2 * self.index_bytes() + self.inner.bytes()) as u64
             + self.codecs.fetched(&self.inner)
             + self.codecs.scratch(&self.inner)
     }
 
-    /// Decodes a whole shard; `extent` is the part of it that is within the array.
+    /// Decodes a whole shard; `extent` is the part of the shard that lies within the array.
     pub(crate) fn decode(
         &self,
         data: &[u8],
@@ -118,7 +119,7 @@ impl Shard {
         let mut at = vec![0; self.grid.len()];
         for entry in index.chunks_exact(ENTRY) {
             let origin: Vec<usize> = at.iter().zip(&self.inner.shape).map(|(i, n)| i * n).collect();
-            // Writers leave out the inner chunks of an edge shard that are beyond the array.
+            // Writers leave out the inner chunks of an edge shard that lie beyond the array.
             if origin.iter().zip(extent).all(|(&origin, &extent)| (origin as u64) < extent) {
                 let entry = self.entry(entry)?;
                 let fill = fill(&Inner { origin: &origin, shape: &self.inner.shape, there: entry.is_some() });
@@ -146,7 +147,7 @@ impl Shard {
         }
     }
 
-    /// Refuses entries that are not apart from the index and from each other, as those of a file that lost a part are.
+    /// Refuses entries that overlap the index or each other, as in a truncated file.
     fn check_entries(&self, data: &[u8], index: &[u8]) -> Decoded<()> {
         let (bytes, end) = (self.index_bytes() as u64, data.len() as u64);
         let body = if self.index_first { bytes..end } else { 0..end - bytes };
@@ -166,7 +167,7 @@ impl Shard {
         }
     }
 
-    /// Offset and length of an index entry; `None` for an inner chunk that is missing.
+    /// Returns the offset and the length of an index entry; `None` for a missing inner chunk.
     fn entry(&self, entry: &[u8]) -> Decoded<Option<(u64, u64)>> {
         let number = |bytes: &[u8]| -> Decoded<u64> {
             let bytes = bytes.try_into().map_err(|_| "short index entry".to_owned())?;

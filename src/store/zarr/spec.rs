@@ -1,4 +1,4 @@
-//! The stored form of an array that is to be written: its metadata, and its encoded chunks.
+//! The stored form of an array to be written: its metadata, and its encoded chunks.
 
 use std::borrow::Cow;
 
@@ -15,28 +15,28 @@ use crate::{
 /// Attributes of an array or a group, by name.
 pub type Attributes = serde_json::Map<String, Value>;
 
-/// Most bytes that blosc takes at once.
+/// The maximum number of bytes that blosc compresses at once.
 const MAX_BLOSC_BYTES: usize = i32::MAX as usize - 16;
 
 /// A version of the Zarr format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ZarrFormat {
-    /// Version 2, which older readers know; it has neither shards nor checksums.
+    /// Version 2, which older readers understand; it has neither shards nor checksums.
     V2,
     /// Version 3.
     #[default]
     V3,
 }
 
-/// The order into which blosc brings bytes before it compresses them.
+/// The reordering of bytes that blosc applies before compression.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Shuffle {
-    /// Bytes of the same place in their elements stand together: for numbers of several bytes.
+    /// Groups bytes by their position within the element: for elements of several bytes.
     #[default]
     Bytes,
-    /// Bits do: for few different values.
+    /// Groups bits by their position within the element: for few distinct values.
     Bits,
 }
 
@@ -44,52 +44,53 @@ pub enum Shuffle {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Compression {
-    /// Not at all.
+    /// Chunks are not compressed.
     #[default]
     None,
-    /// By zstd, with a checksum of the elements.
+    /// Zstd, with a checksum of the elements.
     Zstd {
-        /// From -7, the fastest, to 22.
+        /// The level, from -7, the fastest, to 22.
         level: i32,
     },
-    /// By blosc with zstd.
+    /// Blosc with zstd.
     Blosc {
-        /// 0 to 9.
+        /// The level, from 0 to 9.
         level: u8,
-        /// The order into which it brings bytes first.
+        /// The reordering of bytes before compression.
         shuffle: Shuffle,
     },
 }
 
-/// An array that is to be written, and how it is stored.
+/// An array to be written, and the way in which it is stored.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ArraySpec {
-    /// Type of its elements; none for strings.
+    /// The type of the elements; `None` for strings.
     pub dtype: Option<StoredType>,
     /// Extent of each axis.
     pub shape: Vec<u64>,
     /// Extent of a chunk along each axis.
     pub chunk_shape: Vec<u64>,
-    /// Extent of a shard, a file of several chunks, along each axis: multiples of those of a chunk. Default none: each chunk is a
+    /// Extent of a shard (a file of several chunks) along each axis, a multiple of the chunk's extent. `None` by default: each chunk is a
     /// file.
     pub shard_shape: Option<Vec<u64>>,
-    /// Default version 3.
+    /// The version of the format. Version 3 by default.
     pub format: ZarrFormat,
-    /// Default none.
+    /// The compression of chunks. None by default.
     pub compression: Compression,
-    /// True where chunks of version 2 are in folders, as those of version 3 always are: `0/3` instead of `0.3`. Default false.
+    /// True if version 2 chunks are stored in nested folders, as version 3 chunks always are: `0/3` instead of `0.3`. False by default.
     pub nested: bool,
-    /// True where each chunk has a checksum (crc32c), by which readers notice damage. Default false.
+    /// True if each chunk has a checksum (crc32c), with which readers detect damage. False by default.
     pub checksum: bool,
-    /// Names of the axes, all or none.
+    /// Names of the axes, either for all axes or for none.
     pub axes: Vec<String>,
-    /// The value of chunks that are not there. Default NaN for floating types, so that holes show; 0; or the empty string.
+    /// The value of missing chunks. By default NaN for floating-point types, so that gaps are visible; 0 for other numbers; the empty
+    /// string for strings.
     pub fill: Value,
-    /// Default none.
+    /// Attributes of the array. None by default.
     pub attributes: Attributes,
-    /// All that the values depend on, in any words: given, what a process wrote that was stopped, another one finishes
-    /// ([`ArrayWriter::resume`](super::ArrayWriter::resume)). Default none.
+    /// A description, in any words, of everything that the values depend on. With it, another process can finish an array whose writer
+    /// was stopped ([`ArrayWriter::resume`](super::ArrayWriter::resume)). `None` by default.
     pub job: Option<String>,
 }
 
@@ -108,7 +109,7 @@ crate::setters! {
 }
 
 impl ArraySpec {
-    /// An array of numbers, or of strings where `dtype` is none.
+    /// Describes an array of numbers, or of strings if `dtype` is `None`.
     pub fn new(dtype: impl Into<Option<StoredType>>, shape: &[u64], chunk_shape: &[u64]) -> Self {
         let dtype = dtype.into();
         let fill = match dtype {
@@ -133,8 +134,9 @@ impl ArraySpec {
         }
     }
 
-    /// Sets what suits results that other programs read: names of the axes; version 2, which all readers know; little compression, since
-    /// digits of results look random; and for integers no fill value, which xarray would take for a missing one.
+    /// Sets options that suit results read by other programs: names of the axes; version 2, which all readers understand; a low
+    /// compression level, since digits of results look random; for integers no fill value, since xarray would take it for a missing
+    /// value.
     #[must_use]
     pub fn of_results(mut self, axes: &[&str]) -> Self {
         self.format = ZarrFormat::V2;
@@ -145,7 +147,7 @@ impl ArraySpec {
         self.axes(axes)
     }
 
-    /// Its metadata, without attributes in version 2.
+    /// Returns the array's metadata; in version 2, without attributes.
     pub(crate) fn metadata(&self, attributes: &Attributes) -> Value {
         if self.format == ZarrFormat::V2 {
             return json!({
@@ -191,7 +193,7 @@ impl ArraySpec {
         metadata
     }
 
-    /// The codecs of a chunk in version 3.
+    /// Returns the codecs of a chunk in version 3.
     fn codecs(&self) -> Vec<Value> {
         let size = self.dtype.map_or(1, StoredType::size);
         let mut codecs = vec![match (self.dtype, size) {
@@ -215,12 +217,12 @@ impl ArraySpec {
         codecs
     }
 
-    /// The shape of what is written at once: a shard, or a chunk.
+    /// Returns the shape of a tile: of a shard if there are shards, or else of a chunk.
     pub(crate) fn tile_shape(&self) -> &[u64] {
         self.shard_shape.as_deref().unwrap_or(&self.chunk_shape)
     }
 
-    /// Checks it for faults that metadata do not tell.
+    /// Checks the spec for faults that do not show in the metadata.
     pub(crate) fn check(&self) -> Why<()> {
         if self.format == ZarrFormat::V2 && (self.shard_shape.is_some() || self.checksum) {
             return Err("version 2 of Zarr has neither shards nor checksums".to_owned());
@@ -242,7 +244,7 @@ impl ArraySpec {
         }
     }
 
-    /// A tile encoded: `bytes` are the elements of a whole one, little-endian, of which `extent` is within the array.
+    /// Encodes a tile: `bytes` are the little-endian elements of a whole tile, of which the part of shape `extent` lies within the array.
     pub(crate) fn encode<'a>(&self, bytes: &'a [u8], extent: &[u64]) -> Why<Cow<'a, [u8]>> {
         let Some(shard) = &self.shard_shape else { return self.encode_chunk(bytes) };
         let size = self.dtype.map_or(1, StoredType::size);
@@ -272,7 +274,7 @@ impl ArraySpec {
         let encoded = match self.compression {
             Compression::None => bytes.into(),
             Compression::Zstd { level } => {
-                // The checksum is of the elements, at the end of the frame: any decoder notices by it bytes that changed.
+                // The checksum covers the elements and ends the frame, so that any decoder detects changed bytes.
                 let with_checksum = zstd::bulk::Compressor::new(level).and_then(|mut zstd| {
                     zstd.include_checksum(true)?;
                     zstd.compress(bytes)
@@ -307,14 +309,14 @@ fn named(codec: &str) -> Value {
 
 macro_rules! names {
     ($($dtype:ident $v2:literal $v3:literal;)*) => {
-        /// A type's names in version 2, little-endian, and in version 3.
+        /// Returns a type's names: in version 2 (little-endian), and in version 3.
         const fn names(dtype: StoredType) -> [&'static str; 2] {
             match dtype {
                 $(StoredType::$dtype => [$v2, $v3],)*
             }
         }
 
-        /// The type of a name in version 3.
+        /// Returns the type that has this name in version 3.
         pub(super) fn dtype(name: &str) -> Option<StoredType> {
             match name {
                 $($v3 => Some(StoredType::$dtype),)*

@@ -31,26 +31,26 @@ use crate::{
     tensor::index_at,
 };
 
-/// Most tiles of an array.
+/// The maximum number of tiles of an array.
 const MAX_TILES: u64 = 1 << 28;
 
-/// The attribute that says which job an array is of, and whether it is complete.
+/// The attribute that says to which job an array belongs, and whether the array is complete.
 const ATTRIBUTE: &str = "teatime";
 
-/// The states of a tile: it is not there, something has its name, or it is there with each of its bytes.
+/// The states of a tile: it is missing; a value with its key exists but is unchecked; it is known to be complete.
 const ABSENT: u8 = 0;
 const FOUND: u8 = 1;
 const WRITTEN: u8 = 2;
 
 /// Writes an array tile by tile, from one thread or several. A tile is a chunk, or a shard.
 ///
-/// Each tile appears whole, so that a process that is killed at any time leaves whole ones behind. Where the
-/// [`ArraySpec`] names a job, another process goes on with [`resume`](Self::resume): what is there is done, once it was read and decoded
-/// without a fault, which happens when one first asks for it. Bytes that changed are noticed by the checksums of [`Compression::Zstd`](super::Compression::Zstd)
-/// and [`ArraySpec::checksum`]; without one of these, lengths are, and what the compression notices. The attribute `teatime`
-/// holds the SHA-256 of the job, of the array's metadata and of the version of this crate, `job`, and `status`, which is `incomplete` until
-/// [`finish`](Self::finish). Until then tiles may be on their way ([`WritableStorage::begin_put`]). Only one process may write an
-/// array at a time.
+/// Each tile appears as a whole, so a process that is killed at any time leaves only whole tiles behind. If the [`ArraySpec`] names a
+/// job, another process continues the array with [`resume`](Self::resume). A tile that exists counts as written if it can be read and
+/// decoded without a fault, which is checked on the first query. Changed bytes are detected by the checksums of
+/// [`Compression::Zstd`](super::Compression::Zstd) and [`ArraySpec::checksum`]; without a checksum, only wrong lengths and the errors of
+/// decompression are detected. The attribute `teatime` holds `job` (the SHA-256 of the job, the array's metadata and the version of
+/// this crate) and `status`, which is `incomplete` until [`finish`](Self::finish). Until then some tiles may not be stored yet
+/// ([`WritableStorage::begin_put`]). Only one process may write an array at a time.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -75,19 +75,19 @@ pub struct ArrayWriter {
     path: String,
     spec: ArraySpec,
     metadata: Metadata,
-    /// The hash of the job, where there is one.
+    /// The hash of the job, if there is a job.
     hash: Option<String>,
     /// The state of each tile, in C order.
     done: Vec<AtomicU8>,
 }
 
 impl ArrayWriter {
-    /// Starts the array at `path` within `storage`, where there is none; an empty path means the storage itself.
+    /// Starts a new array at `path` within `storage`; an empty path means the root of the storage.
     ///
     /// # Errors
-    /// - [`Error::Argument`]: a `spec` that does not fit itself, or is not of what can be read.
-    /// - [`Error::Store`]: something is there already.
-    /// - [`Error::Io`]: metadata cannot be written.
+    /// - [`Error::Argument`]: a `spec` that contradicts itself, or that describes an array that could not be read.
+    /// - [`Error::Store`]: something exists there already.
+    /// - [`Error::Io`]: the metadata cannot be written.
     pub fn create(storage: Arc<dyn WritableStorage>, path: &str, spec: ArraySpec) -> Result<Self> {
         let writer = Self::new(storage, path, spec)?;
         if Node::at(&*writer.storage, path)? != Node::Absent {
@@ -97,27 +97,27 @@ impl ArrayWriter {
         Ok(writer)
     }
 
-    /// Goes on with an array that [`create`](Self::create) started with the same `spec`, or starts it. Removes what a process
-    /// left that was killed while it wrote a tile.
+    /// Continues an array that [`create`](Self::create) started with the same `spec`, or starts it. Removes the partial tiles of a
+    /// process that was killed while it wrote them.
     ///
     /// # Errors
-    /// As [`create`](Self::create), and
+    /// The errors of [`create`](Self::create), and
     /// - [`Error::Argument`]: `spec` names no job.
-    /// - [`Error::Store`]: what is there is no array, or of another job: both hashes are named.
+    /// - [`Error::Store`]: the path holds no array, or an array of another job; the error gives both hashes.
     pub fn resume(storage: Arc<dyn WritableStorage>, path: &str, spec: ArraySpec) -> Result<Self> {
         let writer = Self::new(storage, path, spec)?;
         let Some(hash) = writer.hash.clone() else {
             return Err(Error::argument("resume", "spec", "names no job"));
         };
         let io = |source| writer.io(path, source);
-        // A value that this process has begun is no leftover.
+        // A temporary file of a put that this process has begun is not a leftover.
         writer.storage.flush().map_err(io)?;
         let attributes = metadata::read_attributes(&*writer.storage, path)?;
         let job = attributes.pointer(&format!("/{ATTRIBUTE}/job")).and_then(Value::as_str);
         match Node::at(&*writer.storage, path)? {
             Node::Array => {}
             Node::Group if job.is_none() => return Err(writer.refuse("is a group, not an array")),
-            // A process that was killed may have left the attributes alone, which it writes first.
+            // A process writes the attributes first, so one that was killed may have left only these.
             Node::Group | Node::Absent => {
                 writer.storage.sweep(path).map_err(io)?;
                 writer.put_metadata("incomplete")?;
@@ -166,14 +166,14 @@ impl ArrayWriter {
         Ok(Self { storage, path: path.to_owned(), spec, metadata, hash, done })
     }
 
-    /// Indices of all tiles, in C order.
+    /// Returns the indices of all tiles, in C order.
     pub fn tiles(&self) -> impl Iterator<Item = Vec<u64>> + use<> {
         let grid = self.metadata.grid();
         (0..self.done.len() as u64).map(move |at| index_at(at, &grid))
     }
 
-    /// Indices of the tiles that are not written, in C order. As [`is_written`](Self::is_written), it may read tiles; one that cannot be read
-    /// is among them.
+    /// Returns the indices of the tiles that are not written, in C order. May read tiles, as [`is_written`](Self::is_written) does; a
+    /// tile that cannot be read counts as not written.
     pub fn left(&self) -> impl Iterator<Item = Vec<u64>> {
         self.tiles()
             .zip(&self.done)
@@ -181,10 +181,10 @@ impl ArrayWriter {
             .map(|(index, _)| index)
     }
 
-    /// True where a tile is written. One that another process wrote is read, once: with a fault, it is not.
+    /// True if a tile is written. A tile that another process wrote is read once to check it; if it is faulty, it counts as not written.
     ///
     /// # Errors
-    /// [`Error::Argument`]: no such tile. [`Error::Io`]: it is there, and cannot be read.
+    /// [`Error::Argument`]: no such tile. [`Error::Io`]: the tile exists, but cannot be read.
     pub fn is_written(&self, index: &[u64]) -> Result<bool> {
         self.is_whole(index, &self.done[self.place(index)?])
     }
@@ -192,13 +192,13 @@ impl ArrayWriter {
     fn is_whole(&self, index: &[u64], done: &AtomicU8) -> Result<bool> {
         if done.load(Ordering::Relaxed) == FOUND {
             let state = if self.decodes(index)? { WRITTEN } else { ABSENT };
-            // Unless it was written meanwhile.
+            // The state is kept if another thread wrote the tile meanwhile.
             done.compare_exchange(FOUND, state, Ordering::Relaxed, Ordering::Relaxed).ok();
         }
         Ok(done.load(Ordering::Relaxed) == WRITTEN)
     }
 
-    /// True where the stored bytes of a tile decode to a complete one.
+    /// True if the stored bytes of a tile decode to a complete tile.
     fn decodes(&self, index: &[u64]) -> Result<bool> {
         let Metadata { chain, spec, element, .. } = &self.metadata;
         let most = chain.encoded_cap(spec) as u64;
@@ -210,30 +210,30 @@ impl ArrayWriter {
         Ok(metadata::guarded(decode).is_ok_and(|bytes| is_text(&bytes)))
     }
 
-    /// The description of the array.
+    /// Returns the spec of the array.
     pub fn spec(&self) -> &ArraySpec {
         &self.spec
     }
 
-    /// Extent along each axis of the part of a tile that is within the array.
+    /// Returns the extent along each axis of the part of a tile that lies within the array.
     pub fn extent(&self, index: &[u64]) -> Vec<u64> {
         self.metadata.extent(index)
     }
 
-    /// Writes a tile: the elements within the array, in C order. One that is there is replaced.
+    /// Writes a tile from its elements within the array, in C order. An existing tile is replaced.
     ///
-    /// Takes memory for the encoded tile, and at the end of an axis, or in shards, for the tile itself.
+    /// Takes memory for the encoded tile; for tiles that extend beyond the array, or for shards, also for the tile itself.
     ///
     /// # Errors
-    /// [`Error::Argument`]: no such tile, or elements of another number or type; [`Error::Io`]: it cannot be written.
+    /// [`Error::Argument`]: no such tile, or a wrong number or type of elements; [`Error::Io`]: the tile cannot be written.
     pub fn write<T: Storable>(&self, index: &[u64], elements: &[T]) -> Result<()> {
         self.write_bytes(index, T::STORED, bytemuck::cast_slice(elements))
     }
 
-    /// Writes a tile from the bytes of its elements, as the host has them.
+    /// Writes a tile from the bytes of its elements, in the host's byte order.
     ///
     /// # Errors
-    /// As [`write`](Self::write).
+    /// See [`write`](Self::write).
     fn write_bytes(&self, index: &[u64], dtype: StoredType, elements: &[u8]) -> Result<()> {
         let refuse = |why: String| Err(Error::argument("write", "elements", why));
         let (at, extent) = (self.place(index)?, self.extent(index));
@@ -258,17 +258,18 @@ impl ArrayWriter {
         self.put(index, at, &bytes)
     }
 
-    /// Writes a tile of strings, in an array with one axis, or of tiles that are whole. [`NewStore`](super::NewStore) has an example.
+    /// Writes a tile of strings; the array must have one axis, or the tile must lie entirely within the array.
+    /// [`NewStore`](super::NewStore) has an example.
     ///
     /// # Errors
-    /// As [`write`](Self::write).
+    /// See [`write`](Self::write).
     pub fn write_text<'a>(&self, index: &[u64], strings: impl IntoIterator<Item = &'a str>) -> Result<()> {
         let refuse = |why: String| Error::argument("write_text", "strings", why);
         let at = self.place(index)?;
         if self.spec.dtype.is_some() {
             return Err(refuse(format!("for an array of {:?}", self.spec.dtype)));
         }
-        // As numcodecs' VLenUTF8 serialises them.
+        // The strings are serialised like numcodecs' VLenUTF8.
         let too_long = |_| refuse("2^32 bytes or more in a string".to_owned());
         let count = self.metadata.spec.count();
         let mut bytes = u32::try_from(count).map_err(too_long)?.to_le_bytes().to_vec();
@@ -284,15 +285,15 @@ impl ArrayWriter {
         {
             return Err(refuse(format!("{given} for {extent:?}")));
         }
-        // Empty ones beyond the end.
+        // The elements beyond the end of the array are empty strings.
         bytes.resize(bytes.len() + 4 * (count - given), 0);
         self.put(index, at, &bytes)
     }
 
-    /// Says that the array is complete. Reads no tile: those that nobody asked for are taken for whole.
+    /// Marks the array as complete. Reads no tile: existing tiles that were never checked are taken to be complete.
     ///
     /// # Errors
-    /// [`Error::Chunk`]: a tile was not written; [`Error::Io`]: the attributes cannot be.
+    /// [`Error::Chunk`]: a tile was not written; [`Error::Io`]: the attributes cannot be written.
     pub fn finish(self) -> Result<()> {
         let is_absent = |(_, done): &(Vec<u64>, &AtomicU8)| done.load(Ordering::Relaxed) == ABSENT;
         if let Some((index, _)) = self.tiles().zip(&self.done).find(is_absent) {
@@ -302,7 +303,7 @@ impl ArrayWriter {
         if self.hash.is_some() { self.put_metadata("complete") } else { Ok(()) }
     }
 
-    /// The tiles that a range along each axis holds, in C order.
+    /// Returns the indices of the tiles in a box, given as a range along each axis, in C order.
     fn tiles_of(&self, ranges: &[Range<u64>]) -> Result<Vec<Vec<u64>>> {
         let tile = self.spec.tile_shape();
         check_tiles(&self.spec.shape, tile, ranges)?;
@@ -317,7 +318,7 @@ impl ArrayWriter {
         Ok((0..counts.iter().product()).map(place).collect())
     }
 
-    /// The number of a tile.
+    /// Returns the position of a tile in C order.
     fn place(&self, index: &[u64]) -> Result<usize> {
         let grid = self.metadata.grid();
         if index.len() != grid.len() || index.iter().zip(&grid).any(|(i, n)| i >= n) {
@@ -355,7 +356,7 @@ impl ArrayWriter {
         if !self.spec.axes.is_empty() {
             attributes.insert("_ARRAY_DIMENSIONS".to_owned(), json!(self.spec.axes));
         }
-        // First, so that what has metadata has attributes too.
+        // The attributes are written first, so that an array with metadata always has attributes.
         self.put_value(&join(&self.path, ".zattrs"), Value::Object(attributes).to_string().as_bytes())?;
         let metadata = self.spec.metadata(&self.spec.attributes);
         self.put_value(&join(&self.path, ".zarray"), metadata.to_string().as_bytes())
@@ -383,7 +384,7 @@ impl BoxWriter for ArrayWriter {
         &self.spec.shape
     }
 
-    /// That of a chunk, or of a shard.
+    /// Returns the shape of a chunk, or of a shard if there are shards.
     fn tile_shape(&self) -> Vec<u64> {
         self.spec.tile_shape().to_vec()
     }
@@ -393,7 +394,8 @@ impl BoxWriter for ArrayWriter {
         tiles.par_iter().map(|index| self.is_written(index)).try_reduce(|| true, |a, b| Ok(a && b))
     }
 
-    /// Tiles that are there are left. Takes a copy of a tile on each thread, besides what [`write`](Self::write) takes.
+    /// Writes the tiles of a box; existing tiles are kept. Takes memory for a copy of a tile on each thread, in addition to that of
+    /// [`write`](Self::write).
     fn write_box_bytes(&self, ranges: &[Range<u64>], elements: &[u8]) -> Result<()> {
         let shape = check_box(self, ranges, elements)?;
         let Some(dtype) = self.spec.dtype else { return Ok(()) };
@@ -417,11 +419,11 @@ impl BoxWriter for ArrayWriter {
     }
 }
 
-/// Writes the metadata of a Zarr group at `path` within `storage`, or in place of those that are there; an empty path means the
-/// storage itself.
+/// Writes the metadata of a Zarr group at `path` within `storage`, and replaces existing metadata; an empty path means the root of the
+/// storage.
 ///
 /// # Errors
-/// [`Error::Io`] where they cannot be written.
+/// [`Error::Io`] if the metadata cannot be written.
 pub fn write_group(
     storage: &dyn WritableStorage,
     path: &str,

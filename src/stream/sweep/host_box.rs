@@ -1,4 +1,4 @@
-//! A box of an array in the host's memory, which is written in boxes.
+//! A box of an array in the host's memory, which smaller boxes are written into.
 
 use std::{
     ops::Range,
@@ -7,7 +7,7 @@ use std::{
 
 use crate::{ChunkedArray, Result, StoredType, extent::to_usize, store::BoxWriter};
 
-/// Room for the elements of a box, in C order.
+/// The memory for the elements of a box, in C order.
 pub(super) struct HostBox<'a> {
     shape: &'a [u64],
     within: &'a [Range<u64>],
@@ -16,12 +16,12 @@ pub(super) struct HostBox<'a> {
 }
 
 impl<'a> HostBox<'a> {
-    /// A box of an array such as `x`, in tiles of its chunks.
+    /// Makes the box `within` of an array shaped like `x`, with tiles of the shape of its chunks.
     pub(super) fn new(x: &'a dyn ChunkedArray, within: &'a [Range<u64>], out: &'a mut [u8]) -> Self {
         Self { shape: x.shape(), within, tile: chunk_tile(x, within), out: Mutex::new(out) }
     }
 
-    /// The first element of a line of a box, and how many lines it has.
+    /// Returns the index of the first element of each line of the box `ranges`.
     fn lines(&self, ranges: &[Range<u64>]) -> impl Iterator<Item = u64> {
         let last = ranges.len() - 1;
         let count = ranges[..last].iter().map(|range| range.end - range.start).product();
@@ -44,7 +44,7 @@ impl<'a> HostBox<'a> {
     }
 }
 
-/// The shape of chunks, as far as a box has so many elements.
+/// Returns the chunk shape, limited to the extents of the box.
 pub(super) fn chunk_tile(x: &dyn ChunkedArray, within: &[Range<u64>]) -> Vec<u64> {
     let extents = within.iter().map(|range| range.end - range.start);
     x.chunk_shape().iter().zip(extents).map(|(&chunk, extent)| chunk.min(extent)).collect()

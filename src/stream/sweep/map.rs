@@ -1,4 +1,4 @@
-//! Sweeps that map: each box of an array becomes one of another.
+//! Sweeps that map: each box of an array becomes a box of another array.
 
 use std::{ops::Range, time::Instant};
 
@@ -17,13 +17,13 @@ use crate::{
     stream::{Blocks, Plan},
 };
 
-/// Areas of an array: a range along each axis.
+/// Parts of an array, each given as a range along each axis.
 type Areas = Vec<Vec<Range<u64>>>;
 
-/// Counts of a map, whose plans may be several.
+/// The counts of a map, which may take several plans.
 struct Mapped {
     swept: Swept,
-    /// Elements that were read, and those that were made of them.
+    /// The number of elements that were read, and the number that were computed from them.
     covered: u64,
     made: u64,
     status: Status,
@@ -34,7 +34,7 @@ impl Mapped {
         Self { swept, covered: 0, made: 0, status: Status::new(0, 1, 0) }
     }
 
-    /// Begins a plan, of whose boxes some are there. The first one says how much there is to do.
+    /// Begins a plan, in which the boxes marked in `there` are already written. The first plan sets the total amount of work.
     fn begin(&mut self, plan: &Plan, there: &[bool]) {
         let sum = |which: bool| {
             let boxes = plan.boxes().zip(there).filter(|(_, there)| **there == which);
@@ -94,10 +94,10 @@ impl Sweep<'_> {
         Ok(out)
     }
 
-    /// Maps an area by one plan.
+    /// Maps an area with one plan.
     ///
     /// # Errors
-    /// An error, and the areas that are left.
+    /// The error, and the areas that remain.
     fn map_once<W: BoxWriter>(
         &self,
         operation: &dyn UntypedOperation,
@@ -140,7 +140,7 @@ impl Sweep<'_> {
         boxes.plan(self.device, memory, &self.run.cancel)
     }
 
-    /// True for each box of a plan that is written already. To know that takes reading it.
+    /// Returns, for each box of a plan, true if it is already written. The writer may read its tiles to check this.
     fn boxes_there<W: BoxWriter>(&self, plan: &Plan, writer: &W) -> Result<Vec<bool>> {
         let is_there = |core: Vec<Range<u64>>| {
             self.run.cancel.check()?;
@@ -172,7 +172,7 @@ impl Sweep<'_> {
                 mapped.swept.stats.compute += started.elapsed();
                 mapped.add(inputs, elements(&core));
                 let number = planned.number(area, &core);
-                // An error of writing is told by `write_all`.
+                // `write_all` returns the error of writing.
                 if !give(core, values) {
                     break;
                 }

@@ -1,4 +1,4 @@
-//! Sweeps: an array of any size is read in boxes, and an operation maps them to another array, or folds gather from them.
+//! Sweeps: an array of any size is read in boxes, and an operation maps them to another array, or folds reduce them.
 
 mod host_box;
 mod map;
@@ -28,41 +28,42 @@ use crate::{
     store::BoxWriter,
 };
 
-/// The numbers of boxes that a sweep went through, and the memory and time that it took: all of it, where boxes were cut smaller on the way.
+/// The numbers of boxes that a sweep went through, and the memory and time that it took, including any retries with smaller boxes.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Swept {
-    /// Boxes that were computed.
+    /// The number of boxes that were computed.
     pub boxes: u64,
-    /// Boxes that were there before.
+    /// The number of boxes that were already written.
     pub found: u64,
-    /// Elements that were read, halos among them, for each that was computed.
+    /// The number of elements that were read, including halos, per computed element.
     pub times_covered: f64,
-    /// The number of times that a chunk was decoded, on average.
+    /// The average number of times that a chunk was decoded.
     pub times_decoded: f64,
-    /// The memory that the last plan was made with, defaults in place; of the device none where it shares the host's.
+    /// The memory of the last plan, with defaults filled in; no device memory if the device shares the host's.
     pub memory: Budget,
-    /// The time that each step took.
+    /// The time that each stage took.
     pub stats: StreamStats,
 }
 
-/// A pass over a stored array, which need not fit memory, in boxes: [`map`](Self::map) makes another array of it by a
-/// [`BoxOperation`], [`fold`](Self::fold) gathers from it. This is `map_overlap`, and the reductions, of dask.
+/// A pass in boxes over a stored array, which need not fit memory: [`map`](Self::map) computes another array with a [`BoxOperation`],
+/// [`fold`](Self::fold) reduces the array. This corresponds to `map_overlap` and the reductions of dask.
 ///
-/// A sweep plans its boxes, their halos and the chunks that it holds within the memory of its [`Run`], decodes ahead, and writes on threads of its own
-/// while the device computes. Where the device is full, since others hold memory that it said it had, what is left is cut into smaller boxes. Progress
-/// counts elements. Waits.
+/// A sweep plans its boxes, their halos and the held chunks to fit the memory of its [`Run`], decodes ahead, and writes on separate
+/// threads while the device computes. If the device runs out of memory, because other programs hold memory that it reported as free, the
+/// remaining part is cut into smaller boxes. Progress counts elements. Waits for the device.
 ///
 /// # Types
-/// An operation reads elements of its own type: those of the array, f32 or f64. Integers that such a type does not hold are refused, above 2^24 and
-/// from 2^53 on, and f64 where f32 is asked for; NaN and infinity are taken as they are. [`convert`](Self::convert) takes another rule.
+/// An operation reads elements of its own type: the array's type, f32 or f64. Integers that this type cannot represent are refused (above
+/// 2^24 for f32, from 2^53 on for f64), and so is f64 if f32 is asked for; NaN and infinity are kept. [`convert`](Self::convert) sets
+/// another rule.
 ///
 /// # Cost
-/// One pass, in which elements within the halo of a box's sides are read and computed for both. Boxes are of whole tiles, as many as make 32 MiB
-/// if memory allows: tiles of the array that is written, and where none is, chunks of the one that is read. The host holds two boxes as they are
-/// read, two or more as they are written, and of chunks what boxes still need; the device holds a box, its output and what the operation needs.
-/// Boxes come in strips for which memory holds that, so it does not grow with the array; chunks that several strips need are decoded for each of
-/// them, and strips are as wide as memory allows.
+/// One pass. Elements within the halo of two neighbouring boxes are read and computed for both. Boxes consist of whole tiles, and have
+/// about 32 MiB if memory allows; the tiles are those of the array that is written, or else the chunks of the array that is read. The
+/// host holds two boxes as read, two or more as written, and the parts of chunks that boxes still need; the device holds a box, its
+/// output and the memory of the operation. Boxes are processed in strips that fit memory, so the memory does not grow with the array.
+/// Chunks that several strips need are decoded for each strip, and strips are as wide as memory allows.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -107,22 +108,23 @@ pub struct Sweep<'a> {
 }
 
 impl<'a> Sweep<'a> {
-    /// A sweep of an array of one to five axes. Reads nothing yet.
+    /// Prepares a sweep of an array of one to five axes. Reads nothing yet.
     pub fn new(x: &impl SharedArray, device: &'a Device, run: &'a Run) -> Self {
         let array = x.shared();
         let within = array.shape().iter().map(|&extent| 0..extent).collect();
         Self { op: "sweep", array, within, convert: None, device, run }
     }
 
-    /// Gives it the name of an operation, which errors tell.
+    /// Sets the name of the operation that errors report.
     pub(crate) fn named(self, op: &'static str) -> Self {
         Self { op, ..self }
     }
 
-    /// Computes a range along each axis alone, for [`map_to_host`](Self::map_to_host) and [`fold`](Self::fold); halos reach beyond it.
+    /// Computes only a box, given as a range along each axis, for [`map_to_host`](Self::map_to_host) and [`fold`](Self::fold); halos
+    /// reach beyond the box.
     ///
     /// # Errors
-    /// [`Error::Argument`] for another number of ranges than there are axes, and for one that the array does not have.
+    /// [`Error::Argument`] if the number of ranges is not the number of axes, or if a range exceeds the array.
     pub fn within(self, within: &[Range<u64>]) -> Result<Self> {
         let shape = self.array.shape();
         let is_there =
@@ -134,24 +136,25 @@ impl<'a> Sweep<'a> {
         Ok(Self { within: within.to_vec(), ..self })
     }
 
-    /// Reads elements by a rule of the caller's: the bytes of each become an element of the operation's type.
+    /// Reads elements by a rule of the caller: it converts the bytes of each element to the operation's type.
     #[must_use]
     pub fn convert(self, convert: Arc<dyn Convert>) -> Self {
         Self { convert: Some(convert), ..self }
     }
 
-    /// Writes what an operation makes of the array into another one, box by box, and finishes it. Boxes that are there already, as where a
-    /// killed process left them, are not made again.
+    /// Writes the output of an operation on the array into another array, box by box, and finishes that array. Boxes that are already
+    /// written, for example by a process that was killed, are not computed again.
     ///
     /// # Shapes
-    /// The writer's array has the shape of the one that is read, and elements of the operation's output.
+    /// The writer's array has the shape of the array that is read, and the operation's output type.
     ///
     /// # Errors
-    /// [`Error::Shape`] for an array of no axes or more than five, for a writer of another shape, and an output of another; [`Error::Argument`] for a
-    /// writer of other elements, where a range is to be computed [alone](Self::within), for [`BoxOperation::run`] that panics, and a halo that wraps an axis
-    /// more than 1024 times; [`Error::Store`] for elements that are not read as the operation's; [`Error::Chunk`] for a chunk that cannot be read, and
-    /// a number that is refused; [`Error::Budget`] with the least that would do, for boxes of one tile; [`Error::Io`] for a tile that cannot be
-    /// written, as where the disk is full, which ends the pass; [`Error::Cancelled`]; errors of the operation. What was written stays.
+    /// [`Error::Shape`] for an array without axes or with more than five, for a writer of another shape, and for an output of another
+    /// shape; [`Error::Argument`] for a writer of another type, for a [range](Self::within) that was set, for [`BoxOperation::run`] that
+    /// panics, and for a halo that wraps an axis more than 1024 times; [`Error::Store`] for elements that cannot be read as the
+    /// operation's type; [`Error::Chunk`] for a chunk that cannot be read, and for a number that is refused; [`Error::Budget`], with the
+    /// required minimum, if boxes of one tile do not fit; [`Error::Io`] for a tile that cannot be written, for example because the disk
+    /// is full, which ends the pass; [`Error::Cancelled`]; errors of the operation. Boxes already written are kept.
     pub fn map<O: BoxOperation>(&self, operation: &O, writer: impl BoxWriter) -> Result<Swept> {
         self.check_shape(&writer)?;
         let out = writer.dtype().and_then(StoredType::element);
@@ -167,21 +170,21 @@ impl<'a> Sweep<'a> {
         self.map_untyped(&Typed(operation), writer)
     }
 
-    /// Makes what an operation gives of the array, or of the [range](Self::within): its elements in C order.
+    /// Returns the output of an operation on the array, or on the [range](Self::within), in C order.
     ///
     /// # Errors
-    /// As [`map`](Self::map); [`Error::OutOfHostMemory`].
+    /// The errors of [`map`](Self::map); [`Error::OutOfHostMemory`].
     ///
     /// # Cost
-    /// On the host the result besides.
+    /// Host memory for the result, in addition to the cost of `map`.
     pub fn map_to_host<O: BoxOperation>(&self, operation: &O) -> Result<Vec<O::Output>> {
         self.map_untyped_to_host(&Typed(operation))
     }
 
-    /// Gives each box to each of some folds, one after another, of a single reading.
+    /// Passes each box to each of the folds in turn, and reads the array only once.
     ///
     /// # Errors
-    /// As [`map`](Self::map), for [`Fold::add`] that panics; errors of the folds.
+    /// The errors of [`map`](Self::map), also for [`Fold::add`] that panics; errors of the folds.
     pub fn fold<T: Element>(&self, folds: &mut [&mut dyn Fold<Input = T>]) -> Result<Swept> {
         let (mut retry, mut swept) = (Retry::new(self.run.memory), self.swept());
         if self.elements()? == 0 {
@@ -212,7 +215,7 @@ impl<'a> Sweep<'a> {
             knows_whole_axes: true,
             written: 0,
             widest: T::DTYPE.size(),
-            // One is uploaded while another is added.
+            // One box is uploaded while another is added.
             on_device: 2,
             needs: &needs,
         }
@@ -255,16 +258,16 @@ impl<'a> Sweep<'a> {
         Err(Error::shape(self.op, expected, format_args!("{:?}", writer.shape())))
     }
 
-    /// Nothing yet, in the memory of the run.
+    /// Returns counts of zero, with the memory of the run.
     fn swept(&self) -> Swept {
         let (memory, stats) = (self.run.memory.planned(self.device), StreamStats::default());
         Swept { boxes: 0, found: 0, times_covered: 0.0, times_decoded: 0.0, memory, stats }
     }
 
-    /// The number of elements that are computed.
+    /// Returns the number of elements to compute.
     ///
     /// # Errors
-    /// [`Error::Shape`] for an array of no axes, or more than five.
+    /// [`Error::Shape`] for an array without axes, or with more than five.
     fn elements(&self) -> Result<u64> {
         let shape = self.array.shape();
         if !(1..=AXES).contains(&shape.len()) {
@@ -274,7 +277,7 @@ impl<'a> Sweep<'a> {
         Ok(elements(&self.within))
     }
 
-    /// The rule by which elements become those of a type.
+    /// Returns the rule that converts elements to type `to`.
     fn conversion(&self, to: DType) -> Result<Arc<dyn Convert>> {
         let of_type = || to_elements(self.array.dtype(), to);
         self.convert.clone().or_else(of_type).ok_or_else(|| {
@@ -284,10 +287,10 @@ impl<'a> Sweep<'a> {
         })
     }
 
-    /// Does work with a box that is a caller's.
+    /// Runs the caller's code on a box.
     ///
     /// # Errors
-    /// [`Error::Argument`] with its words where it panics; the error that it gives.
+    /// [`Error::Argument`] with the panic message if the code panics; the error that the code returns.
     fn unless_it_panics<T>(&self, core: &[Range<u64>], work: impl FnOnce() -> Result<T>) -> Result<T> {
         catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
             let words =
@@ -298,7 +301,7 @@ impl<'a> Sweep<'a> {
     }
 }
 
-/// Elements of a box.
+/// Returns the number of elements of a box.
 fn elements(ranges: &[Range<u64>]) -> u64 {
     ranges.iter().fold(1, |elements: u64, range| elements.saturating_mul(range.end - range.start))
 }

@@ -1,4 +1,4 @@
-//! Work that a sweep does with the boxes of an array.
+//! The work that a sweep does on the boxes of an array.
 
 use std::ops::Range;
 
@@ -8,17 +8,17 @@ use crate::{
     stream::{Block, Edge},
 };
 
-/// The place of a box in its array.
+/// The position of a box in its array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Place {
-    /// Its elements along each axis, without the halo.
+    /// The box's range of elements along each axis, without the halo.
     pub core: Vec<Range<u64>>,
-    /// Elements of the halo before the core along each axis: fewer where the array begins.
+    /// The number of halo elements before the core along each axis; fewer at the start of the array.
     pub before: Vec<u64>,
-    /// Elements along each axis, the halo among them.
+    /// The number of elements of the box along each axis, including the halo.
     pub shape: Vec<u64>,
-    /// Elements of the whole array along each axis.
+    /// The number of elements of the whole array along each axis.
     pub array: Vec<u64>,
 }
 
@@ -28,99 +28,99 @@ impl Place {
         Self { core, before, shape, array: array.to_vec() }
     }
 
-    /// Elements of the core along each axis.
+    /// Returns the number of elements of the core along each axis.
     pub fn extents(&self) -> Vec<u64> {
         self.core.iter().map(|range| range.end - range.start).collect()
     }
 }
 
-/// An operation that makes each element of its output from the elements around the one at its place: [`Sweep::map`](super::Sweep::map)
+/// An operation that computes each output element from the input elements around the same position. [`Sweep::map`](super::Sweep::map)
 /// applies it to an array of any size, box by box.
 ///
-/// The output should not depend on how the array is cut: an operation is told the [`Place`] of a box in it.
+/// The output should not depend on how the array is cut into boxes; the operation receives the [`Place`] of each box.
 pub trait BoxOperation: Sync {
-    /// The type that elements are read as.
+    /// The type to which elements are converted when they are read.
     type Input: Element;
-    /// The type of the output's elements.
+    /// The type of the output elements.
     type Output: Element;
 
-    /// The numbers of elements before and after one, along an axis, that its output depends on.
+    /// Returns the numbers of elements before and after a position, along an axis, on which the output at that position depends.
     fn halo(&self, axis: usize) -> [u64; 2];
 
-    /// The elements that a box has beyond the ends of an axis: with [`Edge::Clip`] none, with [`Edge::Wrap`] those of the other end.
+    /// Returns the elements of a box beyond the ends of an axis: none with [`Edge::Clip`], those of the other end with [`Edge::Wrap`].
     fn edge(&self, _axis: usize) -> Edge {
         Edge::Clip
     }
 
-    /// Bytes that [`run`](Self::run) takes for a box of a shape, its halo among it, beside the box and its output. None unless it says so.
+    /// Returns the bytes of memory that [`run`](Self::run) takes for a box of this shape, halo included, in addition to the box and its
+    /// output. None by default.
     fn needs(&self, _shape: &[u64], _device: &Device) -> Needs {
         Needs::default()
     }
 
-    /// Makes the output of a box. `x` has the shape of the [`Place`], and `out` its [`extents`](Place::extents), of undefined elements;
-    /// both are on the device. It need not wait.
+    /// Computes the output of a box. `x` has the shape of the [`Place`]; `out` has the shape of its [`extents`](Place::extents), with
+    /// undefined elements. Both are on the device. This need not wait for the device.
     ///
     /// # Errors
-    /// Any error, which ends the sweep; but after [`Error::OutOfMemory`] the sweep tries the boxes that are left
-    /// again, cut smaller.
+    /// Any error, which ends the sweep; only after [`Error::OutOfMemory`] the sweep retries the remaining boxes, cut smaller.
     fn run(&self, x: &Tensor<Self::Input>, place: &Place, out: &mut Tensor<Self::Output>) -> Result<()>;
 }
 
-/// Sums, counts or whatever else is gathered from the boxes of an array: [`Sweep::fold`](super::Sweep::fold) gives it each box once.
+/// A reduction of an array, such as a sum or a count: [`Sweep::fold`](super::Sweep::fold) passes it each box once.
 pub trait Fold {
-    /// The type that elements are read as.
+    /// The type to which elements are converted when they are read.
     type Input: Element;
 
-    /// Bytes that it takes while boxes of at most that shape are added, beside two of these: what it keeps, and what the device has not
-    /// done yet when [`add`](Self::add) returns. None unless it says so.
+    /// Returns the bytes of memory that the fold takes while boxes of at most this shape are added, in addition to two boxes: its state,
+    /// and work that the device has not finished when [`add`](Self::add) returns. None by default.
     fn needs(&self, _shape: &[u64], _device: &Device) -> Needs {
         Needs::default()
     }
 
-    /// Begins with nothing added. A sweep that finds the device full begins once more, with smaller boxes.
+    /// Resets the fold to its initial state. A sweep that finds the device full starts over with smaller boxes, and calls this again.
     ///
     /// # Errors
     /// Any error, which ends the sweep.
     fn begin(&mut self, device: &Device) -> Result<()>;
 
-    /// Adds a box, which has no halo. Boxes come in an order of their own. It should enqueue work and not wait, so that the next box is
-    /// read meanwhile.
+    /// Adds a box, which has no halo. The order of the boxes is unspecified. This should enqueue work without waiting, so that the next
+    /// box is read meanwhile.
     ///
     /// # Errors
-    /// As [`BoxOperation::run`].
+    /// See [`BoxOperation::run`].
     fn add(&mut self, x: &Tensor<Self::Input>, place: &Place) -> Result<()>;
 
-    /// Ends after the last box: the place to wait for results.
+    /// Ends the fold after the last box; this is the place to wait for results.
     ///
     /// # Errors
-    /// As [`BoxOperation::run`].
+    /// See [`BoxOperation::run`].
     fn settle(&mut self) -> Result<()> {
         Ok(())
     }
 }
 
-/// A [`BoxOperation`] whose types are known at run time, so that sweeps are compiled once.
+/// A [`BoxOperation`] whose types are known only at run time, so that the code of sweeps is compiled once.
 pub(crate) trait UntypedOperation: Sync {
-    /// The types of the elements as they are read, and as they are written.
+    /// Returns the types of the elements that are read, and of those that are written.
     fn types(&self) -> [DType; 2];
 
     fn halo(&self, axis: usize) -> [u64; 2];
 
     fn edge(&self, axis: usize) -> Edge;
 
-    /// True where it needs no halo along an axis that a box holds whole, whatever the edge.
+    /// True if the operation needs no halo along an axis that a box covers entirely, whatever the edge.
     fn knows_whole_axes(&self) -> bool;
 
-    /// Bytes of the widest element that a binding holds on the way.
+    /// Returns the size in bytes of the widest element in any buffer that a kernel binds.
     fn widest(&self) -> u64;
 
     fn needs(&self, shape: &[u64], device: &Device) -> Needs;
 
-    /// The outputs of a box of an array of that shape, in C order. Waits.
+    /// Computes the output of a box, in C order, of an array of shape `array`. Waits for the device.
     fn run(&self, block: Block<'_>, array: &[u64], device: &Device) -> Result<HostBytes>;
 }
 
-/// A [`BoxOperation`] without its types.
+/// A wrapper that makes a [`BoxOperation`] an `UntypedOperation`.
 pub(super) struct Typed<'a, O>(pub(super) &'a O);
 
 impl<O: BoxOperation> UntypedOperation for Typed<'_, O> {

@@ -1,4 +1,4 @@
-//! The boxes of a sweep, as large as memory allows.
+//! The boxes of a sweep, which are as large as memory allows.
 
 use std::{ops::Range, sync::Arc};
 
@@ -8,52 +8,52 @@ use crate::{
     stream::{Along, Convert, Edge, Plan, Selection},
 };
 
-/// Bytes of a box as it is read, if its tiles are not larger: enough that halos are a small part of it.
+/// The target bytes of a box as read, unless its tiles are larger: large enough for halos to be a small part.
 const BOX: u64 = 32 << 20;
-/// Bytes of chunks beyond the least, so that few are decoded twice.
+/// The bytes for chunks beyond the minimum, so that few chunks are decoded twice.
 const HELD: u64 = 128 << 20;
-/// Tiles in memory for each that is written: a copy of its own, and encoded.
+/// The number of copies in memory of each tile being written: the tile itself, and its encoded form.
 const ENCODED: u64 = 2;
-/// Most boxes that are written at once, where each is of few tiles.
+/// The maximum number of boxes that are written concurrently if each has few tiles.
 const WRITERS: u64 = 8;
 
-/// An array that is read in boxes, and what becomes of a box.
+/// An array to be read in boxes, and the work on each box.
 pub(super) struct Boxes<'a> {
     pub(super) array: &'a Arc<dyn ChunkedArray>,
-    /// The part of the array that boxes lie in.
+    /// The part of the array that is divided into boxes.
     pub(super) within: &'a [Range<u64>],
     pub(super) convert: Arc<dyn Convert>,
-    /// Boxes are of whole tiles of this shape.
+    /// The shape of a tile; boxes consist of whole tiles.
     pub(super) tile: Vec<u64>,
-    /// The halo along an axis, and what it has beyond the ends.
+    /// The halo along an axis, and its elements beyond the ends.
     pub(super) halo: &'a dyn Fn(usize) -> ([u64; 2], Edge),
-    /// True where no halo is needed along an axis that a box holds whole.
+    /// True if no halo is needed along an axis that a box covers entirely.
     pub(super) knows_whole_axes: bool,
-    /// Bytes of an element of the output; 0 where nothing is written.
+    /// The number of bytes of an output element; 0 if nothing is written.
     pub(super) written: u64,
-    /// Bytes of the widest element that is bound to a kernel.
+    /// The number of bytes of the widest element in any buffer that a kernel binds.
     pub(super) widest: u64,
-    /// The number of boxes that the device has at once: one, or two where nobody waits for the first.
+    /// The number of boxes on the device at a time: one, or two if the next box is uploaded without waiting for the first.
     pub(super) on_device: u64,
-    /// Bytes that work with a box of a shape takes beside the box and its output.
+    /// The memory that the work on a box of a given shape takes in addition to the box and its output.
     pub(super) needs: &'a dyn Fn(&[u64]) -> Needs,
 }
 
-/// The plan by which an array is swept.
+/// The plan of a sweep over an array.
 pub(super) struct BoxPlan {
     pub(super) plan: Plan,
-    /// Bytes of the chunks that are held.
+    /// The number of bytes of held chunks.
     pub(super) bytes: u64,
-    /// The number of boxes that are written at once.
+    /// The number of boxes that are written concurrently.
     pub(super) writers: u64,
-    /// Elements of a box along each axis, without its halo.
+    /// The number of elements of a box along each axis, without its halo.
     pub(super) size: Vec<u64>,
-    /// Bytes of the device's memory that it takes.
+    /// The number of bytes of device memory that the plan takes.
     pub(super) on_device: u64,
 }
 
 impl BoxPlan {
-    /// The number of a box among those of an area.
+    /// Returns the index of a box among the boxes of an area.
     pub(super) fn number(&self, area: &[Range<u64>], core: &[Range<u64>]) -> usize {
         let axes = area.iter().zip(core).zip(&self.size);
         to_usize(axes.fold(0, |number, ((area, core), size)| {
@@ -62,28 +62,28 @@ impl BoxPlan {
     }
 }
 
-/// A plan of boxes of one size.
+/// A plan with boxes of one size.
 struct Candidate {
     plan: Plan,
-    /// Bytes of the host's memory that it leaves.
+    /// The number of bytes of host memory that remain.
     left: u64,
-    /// Bytes of the device's memory that it takes.
+    /// The number of bytes of device memory that the plan takes.
     on_device: u64,
 }
 
 impl Boxes<'_> {
-    /// Boxes of whole tiles, and bytes for chunks: boxes grow along the axis of which the halo is the largest part, as far as memory
-    /// allows.
+    /// Plans boxes of whole tiles and the bytes for chunks. Boxes grow along the axis on which the halo is the largest part of a box, as
+    /// far as memory allows.
     ///
     /// # Errors
-    /// [`Error::Budget`] for boxes of one tile; [`Error::Cancelled`]; as [`Plan::new`].
+    /// [`Error::Budget`] if boxes of one tile do not fit; [`Error::Cancelled`]; those of [`Plan::new`].
     pub(super) fn plan(&self, device: &Device, memory: &Budget, cancel: &Cancel) -> Result<BoxPlan> {
         let shape: Vec<u64> = self.within.iter().map(|range| range.end - range.start).collect();
         let within = |size: u64, axis: usize| size.min(shape[axis]).max(1);
         let mut size: Vec<u64> =
             self.tile.iter().enumerate().map(|(axis, &size)| within(size, axis)).collect();
         let mut best = self.candidate(&size, device, memory)?;
-        // A box fits a binding.
+        // A box must fit in a single buffer binding.
         let read = self.convert.bytes(1);
         let most = BOX.min(device.limits().room() / self.widest.max(read) * read);
         let mut can_grow: Vec<bool> = size.iter().zip(&shape).map(|(size, extent)| size < extent).collect();
@@ -115,7 +115,7 @@ impl Boxes<'_> {
         Ok(BoxPlan { plan, bytes, writers, size, on_device })
     }
 
-    /// A plan of boxes of a size, which memory holds.
+    /// Returns a plan with boxes of `size`, or an error if it does not fit memory.
     fn candidate(&self, size: &[u64], device: &Device, memory: &Budget) -> Result<Candidate> {
         let along = |(axis, &size): (usize, &u64)| {
             let Range { start, end } = self.within[axis];
@@ -133,7 +133,7 @@ impl Boxes<'_> {
         let core = Needs::device(self.written) * product(size);
         let at_once = tiles(size, &self.tile).min(device.threads() as u64);
         let encoded = Needs::host(self.written) * product(&self.tile) * (at_once * ENCODED);
-        // One box is read or written while there is another on the device: where that is the host, nothing is twice.
+        // One box is read or written while another is on the device; if the device shares the host's memory, there is only one copy.
         let copies = if device.shares_host_memory() { 1 } else { 2 };
         let staged = Needs::host((read + core).device) * copies;
         let beside = (self.needs)(&plan.box_shape());
@@ -143,7 +143,7 @@ impl Boxes<'_> {
         Ok(Candidate { plan, left, on_device: needs.on(device).device })
     }
 
-    /// The number of boxes of a size that are written at once, in so much memory of the host.
+    /// Returns the number of boxes of this size that are written concurrently, with `left` bytes of host memory.
     fn writers(&self, size: &[u64], threads: u64, left: u64) -> u64 {
         let tiles = tiles(size, &self.tile);
         let core = size.iter().product::<u64>() * self.written;
@@ -153,7 +153,7 @@ impl Boxes<'_> {
     }
 }
 
-/// Bytes of chunks to hold, at most `most`: those with which the fewest chunks are decoded twice.
+/// Returns the number of bytes of chunks to hold, at most `most`: the number for which the fewest chunks are decoded twice.
 fn chunk_bytes(plan: &Plan, threads: usize, most: u64, cancel: &Cancel) -> Result<u64> {
     let ahead = plan.largest_need().saturating_add(plan.ahead(threads as u64));
     let mut more = [0, HELD / 4, HELD / 2, HELD].map(|more| ahead.saturating_add(more).min(most)).to_vec();
@@ -167,7 +167,7 @@ fn chunk_bytes(plan: &Plan, threads: usize, most: u64, cancel: &Cancel) -> Resul
         if times < fewest {
             (fewest, bytes) = (times, more);
         }
-        // None is read fewer times than once.
+        // Every chunk is read at least once.
         if times <= 1.0 {
             break;
         }
@@ -179,7 +179,7 @@ fn product(extents: &[u64]) -> u64 {
     extents.iter().fold(1, |product: u64, n| product.saturating_mul(*n))
 }
 
-/// Tiles of a box.
+/// Returns the number of tiles of a box.
 fn tiles(size: &[u64], tile: &[u64]) -> u64 {
     size.iter().zip(tile).map(|(size, tile)| size.div_ceil(*tile)).product()
 }

@@ -1,13 +1,13 @@
-//! Another try of a sweep.
+//! Retries of a sweep.
 
 use crate::{Budget, Device, Error, MemoryKind, Result};
 
-/// Memory for another try, where the device had less than a plan counted on.
+/// The memory for a retry after the device had less memory than the plan assumed.
 pub(super) struct Retry {
     pub(super) memory: Budget,
-    /// Bytes of the device that the last plan took; 0 before there was one.
+    /// The number of bytes of device memory that the last plan took; 0 before the first plan.
     pub(super) taken: u64,
-    /// True once the memory is the least that would do.
+    /// True if the memory is already the required minimum.
     is_least: bool,
 }
 
@@ -16,10 +16,10 @@ impl Retry {
         Self { memory, taken: 0, is_least: false }
     }
 
-    /// Takes half of the device's memory, or at last the least that will do.
+    /// Halves the device memory, or finally sets the required minimum.
     ///
     /// # Errors
-    /// `error`, where another try is of no use.
+    /// `error`, if a retry is useless.
     pub(super) fn smaller(&mut self, error: Error, device: &Device) -> Result<()> {
         let budget = match error {
             Error::OutOfMemory { .. } if self.taken > 0 && !self.is_least && !device.shares_host_memory() => {

@@ -1,4 +1,4 @@
-//! Threads that write boxes while others are made.
+//! Threads that write boxes while further boxes are computed.
 
 use std::{
     ops::Range,
@@ -15,13 +15,14 @@ use rayon::ThreadPool;
 
 use crate::{Error, Result, driver::HostBytes, store::BoxWriter};
 
-/// The outputs that a box has along each axis, and their elements.
+/// The ranges of a computed box along each axis, and its output elements.
 type Made = (Vec<Range<u64>>, HostBytes);
 
-/// A function that is given boxes; it returns false where no more are wanted.
+/// A function that takes boxes, and returns false if no more are wanted.
 pub(super) type Give<'a> = dyn FnMut(Vec<Range<u64>>, HostBytes) -> bool + 'a;
 
-/// Writes what `make` gives, on so many threads, and ends when all is written. Of two errors, that of writing is told: it came first.
+/// Writes the boxes that `make` gives on `threads` threads, and returns when all are written. If both fail, returns the error of writing,
+/// which came first.
 pub(super) fn write_all(
     writer: &impl BoxWriter,
     threads: u64,
@@ -30,7 +31,7 @@ pub(super) fn write_all(
 ) -> Result<()> {
     let (send, receive) = mpsc::sync_channel::<Made>(0);
     let failed = AtomicBool::new(false);
-    // Gone with the last of the threads, so that a box that nobody takes is known.
+    // The receiver is dropped with the last thread, so that sending a box that no thread will take fails.
     let receive = Arc::new(Mutex::new(receive));
     thread::scope(|scope| {
         let start = |_| {
@@ -45,7 +46,7 @@ pub(super) fn write_all(
         let writing = (0..threads).map(start).collect::<std::io::Result<Vec<_>>>();
         drop(receive);
         let writing = writing.map_err(|source| Error::Driver { backend: "cpu", source: source.into() })?;
-        // Other threads may be at work still after one has failed.
+        // Other threads may still be working after one thread has failed.
         let made =
             make(&mut |core, values| send.send((core, values)).is_ok() && !failed.load(Ordering::Relaxed));
         drop(send);
@@ -55,7 +56,7 @@ pub(super) fn write_all(
     })
 }
 
-/// Writes boxes as they come.
+/// Writes boxes as they arrive.
 fn put_all(writer: &impl BoxWriter, pool: &ThreadPool, boxes: Arc<Mutex<Receiver<Made>>>) -> Result<()> {
     let next = || boxes.lock().unwrap_or_else(PoisonError::into_inner).recv();
     while let Ok((core, values)) = next() {

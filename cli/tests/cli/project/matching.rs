@@ -1,4 +1,4 @@
-//! Tests of which variants of the loadings are those of the stores.
+//! Tests of the matching of the stores' variants with the variants of the loadings.
 
 use std::sync::Arc;
 
@@ -19,9 +19,9 @@ fn order_swaps_and_other_variants_change_nothing() {
         std::mem::swap(reference, alternate);
         site.dosages.iter_mut().filter(|g| **g >= 0).for_each(|g| *g = 2 - *g);
     }
-    // This variant has the same alleles in another order and in small letters.
+    // This variant has the same alleles in another order and in lower case.
     changed[3].variant.alternate = "g,t".into();
-    // Variants that the reference does not have, one of them at a place that it has; and one twice.
+    // The reference lacks the first two variants, although it has the position of one; the third occurs twice.
     changed.push(site("1", 105, ["A", "C"], &[2; 6]));
     changed.push(site("2", 100, ["A", "G"], &[2; 6]));
     changed.push(site("1", 100, ["C", "A"], &[2; 6]));
@@ -56,7 +56,7 @@ fn order_swaps_and_other_variants_change_nothing() {
     assert_eq!((&record["files"], names(&scratch.join("out")).len()), (&files, 4));
 }
 
-/// As joint calling names alleles that are of other samples alone.
+/// Joint calling names alleles that only other samples carry.
 #[test]
 fn names_of_alleles_that_nobody_carries_change_nothing() {
     let scratch = Scratch::new();
@@ -75,7 +75,7 @@ fn names_of_alleles_that_nobody_carries_change_nothing() {
         });
         assert!(old == new, "{more}: {} {}", new.0, new.1);
     }
-    // Distances from another store are the same, too.
+    // Distances to another store are the same, too.
     let [old, new] = ["old", "new"].map(|name| {
         scratch.ok(&format!("distance {name}.vcz --out {name}.tsv --with old.vcz --metric ibs"));
         scratch.text(&format!("{name}.tsv"))
@@ -96,7 +96,7 @@ fn nothing_in_common_is_refused_however_much_may_be_missing() {
     scratch.refused(&format!("project new.vcz {LOADINGS} --out out --max-mismatch 1"), 1, &said);
 }
 
-/// New samples as plink 1.9 writes them, without the names of alleles that none of them carries.
+/// plink 1.9 writes new samples without the names of alleles that none of them carries.
 #[test]
 fn known_alleles_tell_which_way_round() {
     let scratch = Scratch::new();
@@ -111,7 +111,7 @@ fn known_alleles_tell_which_way_round() {
         let counts = ["used", "fewer_alleles"].map(|name| matched["loadings"][name].as_u64().unwrap());
         assert_eq!((counts, &matched["stores"]["not_in_loadings"]), ([603, 98], &0.into()));
         assert_close(&numbers(&scratch, "out/projection.tsv", 2), &expected, true);
-        // One sample of five has no call of 46 variants.
+        // One of the five samples has no call at 46 variants.
         let warning = "1 sample lacks more than 5 % of the calls of the variants used";
         assert_has(&ran.err, &[warning, "`NA06994 (7.63 %)`"]);
         let calls = numbers(&scratch, "out/projection.samples.tsv", 2);
@@ -119,7 +119,7 @@ fn known_alleles_tell_which_way_round() {
     }
 }
 
-/// By id, positions need not be numbers.
+/// When variants are matched by id, positions need not be numbers.
 #[test]
 fn other_builds_and_names_of_the_contig() {
     let scratch = Scratch::new();

@@ -1,4 +1,4 @@
-//! `teatime project`, and the stores that its tests are made of.
+//! Tests of `teatime project`, and the stores that they share.
 
 mod matching;
 mod samples;
@@ -8,17 +8,17 @@ use crate::support::{Scratch, Site, number, site, store_of};
 
 const LOADINGS: &str = "--loadings reference/loadings.tsv.gz";
 
-/// The PCA of a store with its loadings, [`LOADINGS`].
+/// Computes the PCA of a store with its loadings, [`LOADINGS`].
 fn reference(scratch: &Scratch, words: &str) {
     scratch.ok(&format!("pca --loadings --overwrite --out reference {words}"));
 }
 
-/// Numbers of a table of samples, after so many columns of names.
+/// Returns the values of a table of samples, without the first `names` columns.
 fn numbers(scratch: &Scratch, name: &str, names: usize) -> Vec<Vec<f64>> {
     scratch.rows(name).iter().map(|row| row[names..].iter().map(|value| number(value)).collect()).collect()
 }
 
-/// Every number as near to the other's as a fraction of its column's largest, or its negative in all of the column.
+/// Asserts that values agree within a fraction of their column's largest; with `any_sign`, a whole column may be negated.
 #[track_caller]
 fn assert_close(ours: &[Vec<f64>], theirs: &[Vec<f64>], any_sign: bool) {
     assert_eq!((ours.len(), ours[0].len()), (theirs.len(), theirs[0].len()));
@@ -37,7 +37,7 @@ fn write(scratch: &Scratch, name: &str, sites: &[Site]) {
     store_of(&scratch.join(name), "s", sites);
 }
 
-/// Twenty sites of six samples on two contigs, all of which vary; some calls are missing.
+/// Returns twenty sites of six samples on two contigs. All sites vary, and some calls are missing.
 fn sites() -> Vec<Site> {
     let word =
         |i: usize, j: usize| (u32::try_from(i * 6 + j + 1).unwrap().wrapping_mul(2_654_435_761) >> 20) % 10;
@@ -55,7 +55,7 @@ fn sites() -> Vec<Site> {
     (0..20).map(site).collect()
 }
 
-/// The reference's samples get their own scores, in the tables that a PCA has, which name families where there are such.
+/// The reference's samples get their own scores, in tables like those of a PCA, with family names if there are any.
 #[test]
 fn the_references_samples_get_their_scores_back() {
     let scratch = Scratch::new();
@@ -81,14 +81,14 @@ fn the_references_samples_get_their_scores_back() {
     }
 }
 
-/// Scores do not change where variants that the reference has are in two stores, and those that are left out are told.
+/// Scores do not change if the reference's variants are spread over two stores, and left-out variants are reported.
 #[test]
 fn stores_are_appended_and_variants_left_out_are_told() {
     let scratch = Scratch::new();
     let mut all = sites();
     write(&scratch, "old.vcz", &all);
     reference(&scratch, "old.vcz -k 3");
-    // One lost, one with other alleles, the others in two stores.
+    // One variant is removed and one has other alleles; the rest is spread over two stores.
     all.remove(17);
     all[4].variant.alternate = "T".into();
     write(&scratch, "all.vcz", &all);

@@ -1,4 +1,4 @@
-//! Calls of each sample.
+//! Tests of the call rates of samples in a projection.
 
 use serde_json::json;
 
@@ -11,7 +11,7 @@ fn samples_with_many_missing_calls_are_named() {
     let mut all = sites();
     write(&scratch, "old.vcz", &all);
     reference(&scratch, "old.vcz -k 2");
-    // One sample loses three calls of four, one all, one none; two variants are not there.
+    // One sample loses three of four calls, one all calls, one none; two variants are absent.
     for (i, site) in all.iter_mut().enumerate() {
         site.dosages.iter_mut().for_each(|g| *g = (*g).max(0));
         (site.dosages[1], site.dosages[4]) = (-1, if i % 4 == 0 { site.dosages[4] } else { -1 });
@@ -47,11 +47,11 @@ fn least_squares_of_the_calls_that_are_there() {
         let ran = scratch.ok(&format!("project new.vcz {LOADINGS} --out out --overwrite {more}"));
         (numbers(&scratch, "out/projection.tsv", 1), scratch.json("out/run.json"), ran.err)
     };
-    // Without a missing call the scores are the same, to the last digit.
+    // Without missing calls, the scores are the same to the last digit.
     let (full, record, _) = scores("");
     assert_eq!(record["missing"], "mean");
     assert_eq!(scores("--missing least-squares").0, full);
-    // The first sample lacks every third call, the second all but one.
+    // The first sample lacks every third call, and the second lacks all calls but one.
     for (i, site) in all.iter_mut().enumerate() {
         site.dosages[0] = if i % 3 == 0 { -1 } else { site.dosages[0] };
         site.dosages[1] = if i > 0 { -1 } else { site.dosages[1] };

@@ -1,4 +1,4 @@
-//! Tables of loadings, and what is refused.
+//! Tests of tables of loadings, and of refused ones.
 
 use std::{fs, io::Write};
 
@@ -7,7 +7,7 @@ use flate2::{Compression, write::GzEncoder};
 use super::{LOADINGS, assert_close, numbers, reference, sites, write};
 use crate::support::{Scratch, names, plain_array, unpacked};
 
-/// A scratch folder with a store and its loadings, and their text.
+/// Returns a scratch folder with a store and its loadings, and the text of the loadings.
 fn with_loadings() -> (Scratch, String) {
     let scratch = Scratch::new();
     write(&scratch, "old.vcz", &sites());
@@ -30,11 +30,11 @@ fn packed(parts: &[&[u8]]) -> Vec<u8> {
     file
 }
 
-/// Files that are no table: cut, broken, too long, a folder, a pipe.
+/// Files that are no valid table are named: truncated, broken or too long files, a folder, a pipe.
 #[test]
 fn damaged_files_are_named() {
     let (scratch, text) = with_loadings();
-    // The table as it is, unpacked, will do, and so will two members of gzip.
+    // An uncompressed table is accepted, and so are two gzip members.
     scratch.write("table.tsv", &text);
     let (first, second) = text.as_bytes().split_at(text.len() / 2);
     scratch.write("two.gz", packed(&[first, second]));
@@ -53,12 +53,12 @@ fn damaged_files_are_named() {
     broken[bytes.len() / 2] ^= 0x55;
     refused(&broken, &[]);
     refused(b"#teatime-loadings\t\xff\xfe\n", &["line 1", "UTF-8"]);
-    // What gzip makes small is not read into memory whole.
+    // A line that is small only when compressed is not read into memory whole.
     let start: String = text.lines().take(2).map(|line| format!("{line}\n")).collect();
     refused(&packed(&[start.as_bytes(), &vec![b'A'; 17 << 20], b"\n"]), &["line 3", "more than 16 MiB"]);
     scratch.refused(&project("nowhere.gz"), 1, &["nowhere.gz"]);
     scratch.refused(&project("reference"), 1, &["is a folder", "loadings.tsv.gz"]);
-    // Opening a named pipe waits for a writer.
+    // Opening a named pipe blocks until there is a writer.
     if cfg!(unix) {
         let made = std::process::Command::new("mkfifo").arg(scratch.join("pipe")).status();
         assert!(made.expect("there should be a mkfifo command").success());
@@ -117,11 +117,11 @@ fn tables_of_earlier_versions() {
     scratch.write("table.tsv", format!("#teatime-loadings\tversion=1\tscaler=patterson\n{rest}"));
     let record = scratch.record(&project("table.tsv"));
     assert!(record["reference"]["singular_values"].is_null() && record["reference"]["samples"].is_null());
-    // Without singular values no eigenvectors.
+    // Without singular values, no eigenvectors are written.
     assert_eq!(names(&scratch.join("out")), ["projection.samples.tsv", "projection.tsv", "run.json"]);
     let [ours, own] = ["out/projection.tsv", "reference/scores.tsv"].map(|name| numbers(&scratch, name, 1));
     assert_close(&ours, &own, false);
-    // It does not say its ploidy, but its means do.
+    // The table does not state its ploidy, but its means do.
     plain_array(&scratch.join("haploid"), "|i1", &[20, 6, 1], &[0; 120]);
     scratch.refused("project haploid --loadings table.tsv --out new", 1, &["line 3", "ploidy 1"]);
     scratch.refused(&format!("project haploid {LOADINGS} --out new"), 1, &["ploidy 2", "ploidy 1"]);
@@ -130,7 +130,7 @@ fn tables_of_earlier_versions() {
 #[test]
 fn other_refusals() {
     let (scratch, _) = with_loadings();
-    // Variants without alleles have no more than a position, which those of a store that is given twice share.
+    // Variants without alleles are known by position only, and a store that is given twice repeats each position.
     write(&scratch, "plain.vcz", &sites());
     fs::remove_dir_all(scratch.join("plain.vcz/variant_allele")).unwrap();
     scratch.ok("pca plain.vcz --out by_row --loadings -k 1");
@@ -146,7 +146,7 @@ fn other_refusals() {
     ] {
         scratch.refused(&format!("project {words} --out new"), 1, said);
     }
-    // The reference's own folder holds a record already.
+    // The folder of the reference holds a record already.
     let before = crate::support::files(&scratch.join("reference"));
     for more in ["", "--overwrite"] {
         let words = format!("project old.vcz {LOADINGS} --out reference {more}");

@@ -1,4 +1,4 @@
-//! Tables beside a .bed: damaged ones, and as people write them.
+//! Tests of the tables of a .bed: damaged ones, and ones as people write them.
 
 use super::*;
 
@@ -25,7 +25,7 @@ fn damaged_tables_are_refused() {
     with("bad.fam", format!("#FID\tIID\n{fam}").as_bytes(), &["line 1", "`#`", ".psam"]);
     with("bad.fam", &[fam.as_bytes(), &[0xff, 0xfe]].concat(), &["line 6", "UTF-8"]);
     with("bad.bim", &vec![b'x'; 17 << 20], &["line 1", "16777216 bytes"]);
-    // Lines that are there, but not as many as the .bed has.
+    // The lines are valid, but their number does not fit the .bed.
     with("bad.fam", format!("{fam}{fam}").as_bytes(), &["10 samples", "bad.bed", "9 bytes", "take 12"]);
     with("bad.bim", format!("{bim}{bim}").as_bytes(), &["6 variants", "bad.bed", "take 15"]);
     for name in ["bad.fam", "bad.bim"] {
@@ -37,7 +37,7 @@ fn damaged_tables_are_refused() {
     }
 }
 
-/// Only who asks for the variants needs them.
+/// Only a call that reads the variants needs positions.
 #[test]
 fn positions_that_are_no_numbers() {
     let scratch = Scratch::new();
@@ -82,7 +82,7 @@ fn tables_as_people_write_them() {
     assert_eq!(bed.path(), path);
 }
 
-/// A byte order mark is no part of the first name, in whatever order lines are read.
+/// A byte order mark is not part of the first name, whatever the order of reading.
 #[test]
 fn tables_may_begin_with_a_byte_order_mark() {
     let scratch = Scratch::new();

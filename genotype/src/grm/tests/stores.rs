@@ -1,11 +1,11 @@
-//! Relationship matrices of stores against other tools, and written as stores.
+//! Tests of relationship matrices of stores against other tools, and of writing them as stores.
 
 use teatime::{ChunkedArray, MissingChunk, store::ZarrArray};
 
 use super::*;
 use crate::tests::{fixture, stored};
 
-/// A lower triangle of f32, as plink2 wrote it.
+/// Reads a lower triangle of f32, as plink2 wrote it.
 fn triangle(name: &str) -> Vec<f64> {
     let bytes = std::fs::read(fixture(&format!("plink2/{name}"))).unwrap();
     bytes.as_chunks::<4>().0.iter().map(|bytes| f64::from(f32::from_le_bytes(*bytes))).collect()
@@ -33,7 +33,7 @@ fn plink2_has_the_same() {
     }
 }
 
-/// plink2's covariance is `VanRaden`'s numerator over M.
+/// plink2's covariance is `VanRaden`'s numerator divided by M.
 #[test]
 fn plink2_has_the_same_covariance() {
     let missing = MissingCalls::Mean;

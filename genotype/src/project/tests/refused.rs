@@ -1,4 +1,4 @@
-//! Input that is refused.
+//! Tests of input that projections refuse.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Attributes that change values.
+//! Tests of attributes that change the meaning of values.
 
 use teatime::{Device, Run};
 
@@ -8,7 +8,7 @@ use crate::{Genotypes, PcaOptions, pca};
 /// Dosages with a missing one in each row.
 const DOSAGES: [[i8; 3]; 4] = [[0, 1, -1], [-1, 2, 0], [2, -1, 1], [1, 0, -1]];
 
-/// A store of the dosages, as `of` has them.
+/// Writes a store of the dosages, each converted by `of`.
 fn store<T: Storable>(format: ZarrFormat, attributes: Value, of: impl Fn(i8) -> T) -> Scratch {
     let scratch = Scratch::new();
     let mut spec = ArraySpec::new(T::STORED, &[4, 3], &[4, 3]);
@@ -19,7 +19,7 @@ fn store<T: Storable>(format: ZarrFormat, attributes: Value, of: impl Fn(i8) -> 
     scratch
 }
 
-/// The digest of the sums and the numbers of called samples of every variant.
+/// Returns the digest of each variant's sum and number of called samples.
 fn digest(scratch: &Scratch) -> teatime::Result<u64> {
     let store = GenotypeStore::open(scratch.path(), Some("a"), MissingChunk::Error)?;
     let genotypes = Genotypes::new(store.arrays().to_vec())?;
@@ -39,23 +39,23 @@ fn fill_values_are_missing() {
         store(V2, json!({ "_FillValue": -32768 }), |x| if x < 0 { i16::MIN } else { x.into() }),
         store(V2, json!({ "_FillValue": "NaN", "scale_factor": 1, "add_offset": 0.0 }), |x| or(x, f32::NAN)),
         store(V2, json!({ "missing_value": -9 }), |x| or(x, -9.0)),
-        // Not a number that an f32 holds: the nearest one is meant.
+        // An f32 does not hold this value; the nearest f32 is meant.
         store(V2, json!({ "_FillValue": 9.1e15 }), |x| or(x, 9.1e15)),
-        // As xarray writes it.
+        // xarray writes the value like this.
         store(V3, json!({ "_FillValue": "AAAAAAAA+H8=" }), |x| or(x, f32::NAN)),
         store(V3, json!({ "_FillValue": 255, "_Unsigned": "false" }), i8::cast_unsigned),
     ];
     for (case, store) in stores.iter().enumerate() {
         assert_eq!(digest(store).unwrap(), plain, "{case}");
     }
-    // Without the attribute, each of the first is an error.
+    // Without the attribute, each of these stores is an error.
     for store in [&stores[0], &stores[2], &stores[4], &stores[5], &stores[6]] {
         store.put("a/.zattrs", "{}");
         assert!(matches!(digest(store), Err(Error::Chunk { .. })));
     }
 }
 
-/// Calls have numbers of their own for missing and for padding; any other is an allele.
+/// Calls have reserved values for missing alleles and for padding; any other value is an allele.
 #[test]
 fn calls_have_their_own_missing_values() {
     let scratch = Scratch::new();
@@ -69,7 +69,7 @@ fn calls_have_their_own_missing_values() {
     assert!(digest(&scratch).unwrap_err().to_string().contains("`_FillValue`"));
 }
 
-/// A field of VCF with a number for each alternate allele, of one: the dosages of an array of two axes.
+/// A VCF field with a value for each alternate allele, of which there is one, gives the dosages of an array of two axes.
 #[test]
 fn dosages_may_have_an_axis_of_one_element() {
     let dosages: Vec<f32> =
@@ -85,7 +85,7 @@ fn dosages_may_have_an_axis_of_one_element() {
     let scratch = Scratch::new();
     scratch.numbers("a", &[2, 3, 2], &dosages);
     refused(store::open(&scratch, Some("a")), &["F32", "[2, 3, 2]"]);
-    // Integers are calls of haploids.
+    // Integers of this shape are calls of haploids.
     let scratch = Scratch::new();
     scratch.numbers("a", &[4, 3, 1], DOSAGES.as_flattened());
     assert_eq!(store::open(&scratch, Some("a")).unwrap().kind(), GenotypeKind::Calls { ploidy: 1 });

@@ -1,11 +1,11 @@
-//! Columns that lost chunks, and columns that are too large.
+//! Tests of columns that lost chunks, and of columns that are too large.
 
 use teatime::Budget;
 
 use super::store::{contig, open, put_i32, put_text, vcf};
 use super::*;
 
-/// Nobody writes a fill value that cannot be meant, so what is missing is lost.
+/// The fill value is not valid in these columns, so a missing chunk is a lost one.
 #[test]
 fn lost_chunks_are_errors() {
     for chunk in ["variant_position/0", "variant_allele/0.0", "contig_id/0", "sample_id/0"] {
@@ -29,7 +29,7 @@ fn lost_chunks_are_errors() {
         let error = open(&scratch, None).unwrap().variants(0..2).unwrap_err();
         assert!(matches!(&error, Error::Chunk { .. }) && error.to_string().contains(array), "{error}");
     }
-    // The fill value is no contig.
+    // The fill value is not the index of a contig.
     let scratch = vcf(&["a"]);
     for fill in [-1, 2] {
         let mut spec = v2(StoredType::I32, &[3], &[3]);
@@ -38,7 +38,7 @@ fn lost_chunks_are_errors() {
         let error = open(&scratch, None).unwrap().variants(0..3).unwrap_err();
         assert!(matches!(error, Error::Chunk { .. }), "{error}");
     }
-    // Nor is one name that of all variants.
+    // One fill value cannot be the id of all variants either.
     let scratch = vcf(&["a"]);
     let mut spec = v2(None, &[3], &[3]);
     spec.fill = "rs1".into();
@@ -46,7 +46,7 @@ fn lost_chunks_are_errors() {
     assert!(open(&scratch, None).unwrap().variants(0..3).is_err());
 }
 
-/// Contigs of number 0, unknown names, and further alleles that nobody has are left out by writers.
+/// Writers leave out chunks of contig 0, of unknown ids, and of further alleles that no sample has.
 #[test]
 fn chunks_that_hold_the_fill_value_are_filled_and_counted() {
     let scratch = vcf(&["a"]);
@@ -66,18 +66,18 @@ fn chunks_that_hold_the_fill_value_are_filled_and_counted() {
         assert_eq!(contigs, [("X", "."), ("1", "."), ("X", ".")]);
         let alleles: Vec<_> = variants.iter().map(|v| (&*v.reference, &*v.alternate)).collect();
         assert_eq!(alleles, [("A", "T"), ("C", "G"), ("G", ".")]);
-        // Two chunks of contigs, each once; those of names and of third alleles are none that might be lost.
+        // The two missing chunks of contigs count once each; missing chunks of ids and of third alleles never count as lost.
         let [column] = &store.doubtful_columns()[..] else { panic!("{:?}", store.doubtful_columns()) };
         assert_eq!((&*column.path, column.chunks, &*column.value), ("variant_contig", 2, "X"));
     }
 }
 
-/// Chunks that came before a contig 0 that is there can have held nothing else; nobody knows what others held.
+/// Missing chunks before a stored chunk of contig 0 hold contig 0; other missing chunks are doubtful.
 #[test]
 fn filled_contigs_are_counted_once_and_doubted() {
     const LOST: i32 = -1;
     let (up, down, start) = ([5, 7, 9], [5, 9, 2], [7, 2, 9]);
-    // Positions, contigs of the chunks of one variant, and which are not there.
+    // Each case has the positions, the contig of each chunk of one variant (or `LOST`), and whether the missing chunks are doubtful.
     for (positions, contigs, doubtful) in [
         (up, [LOST, LOST, LOST], false),
         (down, [LOST, LOST, LOST], true),
@@ -109,7 +109,7 @@ fn filled_contigs_are_counted_once_and_doubted() {
             assert_eq!(found, Vec::from_iter(expected), "{positions:?}, {contigs:?}");
         }
     }
-    // Nothing says that all are of one contig where positions cannot be read.
+    // If positions are unreadable, nothing shows that all variants are on one contig.
     let scratch = vcf(&["a"]);
     ["variant_contig/0", "variant_position/0"].iter().for_each(|chunk| scratch.lose(chunk));
     let store = open(&scratch, None).unwrap();
@@ -117,7 +117,7 @@ fn filled_contigs_are_counted_once_and_doubted() {
     assert_eq!(store.doubtful_columns().len(), 1);
 }
 
-/// Third alleles, which few variants have, may be left out; of alternate ones it is told, even where all are.
+/// Missing chunks of third alleles, which few variants have, are accepted; missing chunks of alternate alleles are reported, even if all are missing.
 #[test]
 fn alleles_that_are_not_there() {
     let (reference, alternate) = (Some(["A", "C", "G"]), Some(["T", "G", "A"]));
@@ -152,7 +152,7 @@ fn alleles_that_are_not_there() {
     assert_eq!(found, [("2L/variants/ALT".into(), 1)]);
 }
 
-/// Each column is bounded by the memory that the store may take.
+/// The memory that the store may take bounds each column.
 #[test]
 fn memory_bounds_columns() {
     const MEMORY: u64 = 1 << 20;
@@ -169,16 +169,16 @@ fn memory_bounds_columns() {
         store.variants(0..store.n_variants()).map(|variants| variants.len())
     };
     assert_eq!(variants(&vcf(&["a"])).unwrap(), 3);
-    // Numbers, by the elements of a chunk.
+    // For numeric columns, the size of a chunk is bounded.
     let scratch = vcf(&["a"]);
     scratch.array("variant_position", v2(StoredType::I32, &[3], &[1 << 24]));
     over(variants(&scratch), 1 << 28);
-    // A column of strings is beyond the memory though each of its many chunks is small.
+    // A column of strings exceeds the memory although each of its many chunks is small.
     let scratch = vcf(&["a"]);
     let writer = scratch.array("variant_allele", v2(None, &[3, 100], &[3, 1]));
     (0..100).for_each(|i| writer.write_text(&[0, i], [&*"A".repeat(6000); 3]).unwrap());
     over(variants(&scratch), MEMORY);
-    // Names of samples, which the store need not have.
+    // Sample names, which are optional in a store, are bounded too.
     let scratch = Scratch::new();
     scratch.array("", v2(StoredType::I8, &[1, 1 << 26], &[1, 1 << 26]));
     over(within(&scratch).sample_ids().map(|names| names.map_or(0, |names| names.len())), 1 << 34);

@@ -1,4 +1,4 @@
-//! Stores that other tools wrote, all of the same genotypes; `tests/fixtures/README.md` says how.
+//! Tests of stores that other tools wrote from the same genotypes; `tests/fixtures/README.md` says how.
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
@@ -10,7 +10,7 @@ use crate::{
     to_usize,
 };
 
-/// The bytes of all chunks.
+/// Returns the bytes of all chunks.
 fn chunks(array: &dyn ChunkedArray) -> Vec<Vec<u8>> {
     let counts = array.shape().iter().zip(array.chunk_shape()).map(|(n, chunk)| n.div_ceil(*chunk));
     let counts: Vec<u64> = counts.collect();
@@ -18,7 +18,7 @@ fn chunks(array: &dyn ChunkedArray) -> Vec<Vec<u8>> {
     indices.map(|index| array.read_chunk(&index[..counts.len()]).unwrap().bytes).collect()
 }
 
-/// All calls of an array, chunks put together.
+/// Returns all calls of an array, assembled from its chunks.
 fn calls(array: &dyn ChunkedArray) -> Vec<i8> {
     let [rows, columns, ploidy] = [0, 1, 2].map(|axis| to_usize(array.shape()[axis]));
     let [height, width] = [0, 1].map(|axis| to_usize(array.chunk_shape()[axis]));
@@ -66,7 +66,7 @@ fn layouts_agree() {
             }
         }
         assert_eq!(theirs, variants, "{name}");
-        // Ranges that do not start at chunks.
+        // The range does not start at a chunk.
         assert_eq!(store.variants(149..151).unwrap()[0].position, variants[149].position);
     }
 }
@@ -77,7 +77,7 @@ fn several_arrays_and_none_named() {
     assert!(error.to_string().contains("uint8_zlib"), "{error}");
 }
 
-/// Stores as values in memory equal those in folders in all that can be read, and nothing is asked for but what is needed.
+/// Stores in memory and in folders have equal content, and only the necessary bytes are requested.
 #[test]
 fn storage_that_is_no_folder() {
     for (name, array) in [
@@ -113,7 +113,7 @@ fn storage_that_is_no_folder() {
                 .map(|(_, value)| value.len() as u64)
                 .sum::<u64>();
         }
-        // Each chunk once, and no byte else.
+        // Each chunk is read once, and no other bytes.
         assert_eq!(map.bytes.load(Relaxed) - opened, stored, "{name}");
         assert_eq!(theirs.sample_ids().unwrap(), ours.sample_ids().unwrap());
         let n = ours.n_variants();

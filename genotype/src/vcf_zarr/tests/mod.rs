@@ -1,4 +1,4 @@
-//! Genotypes in Zarr stores, by concern.
+//! Tests of genotypes in Zarr stores, one module for each topic.
 
 mod attributes;
 mod columns;
@@ -20,7 +20,7 @@ use self::scratch::{Scratch, v2};
 use super::*;
 use crate::{GenotypeKind, Variant, tests::assert_refused as refused};
 
-/// The names of the samples, which are there.
+/// Returns the sample names, which must exist.
 fn ids(store: &GenotypeStore) -> Vec<String> {
     store.sample_ids().unwrap().unwrap()
 }

@@ -1,4 +1,4 @@
-//! Stores that tests make: written by the library, and changed where it writes no such thing.
+//! Stores that tests make: written by the library, and edited if the library never writes such a store.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -10,7 +10,7 @@ use teatime::{
     store::{ArraySpec, ArrayWriter, Folder, Storable, WritableStorage, ZarrFormat},
 };
 
-/// A folder that goes away with its value.
+/// A temporary folder, which is removed when this is dropped.
 pub(super) struct Scratch(TempDir);
 
 impl Scratch {
@@ -18,7 +18,7 @@ impl Scratch {
         Self(tempfile::tempdir().unwrap())
     }
 
-    /// A group of Zarr version 2.
+    /// Makes a folder that is a group of Zarr version 2.
     pub(super) fn group() -> Self {
         let scratch = Self::new();
         scratch.put(".zgroup", r#"{"zarr_format":2}"#);
@@ -29,7 +29,7 @@ impl Scratch {
         self.0.path()
     }
 
-    /// Writes a file and the folders it is in.
+    /// Writes a file, and creates its parent folders.
     pub(super) fn put(&self, key: &str, bytes: impl AsRef<[u8]>) {
         Folder::new(self.path()).put(key, bytes.as_ref()).unwrap();
     }
@@ -40,7 +40,7 @@ impl Scratch {
         if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }.unwrap();
     }
 
-    /// Starts an array, in place of one that is there.
+    /// Creates an array, and replaces an existing one.
     pub(super) fn array(&self, path: &str, spec: ArraySpec) -> ArrayWriter {
         if self.path().join(path).is_dir() {
             self.lose(path);
@@ -59,7 +59,7 @@ impl Scratch {
         writer.write_text(&vec![0; shape.len()], strings.iter().copied()).unwrap();
     }
 
-    /// Changes a file of metadata.
+    /// Edits a JSON file of metadata.
     pub(super) fn edit(&self, key: &str, change: impl FnOnce(&mut Value)) {
         let mut metadata = serde_json::from_slice(&fs::read(self.path().join(key)).unwrap()).unwrap();
         change(&mut metadata);
@@ -67,7 +67,7 @@ impl Scratch {
     }
 }
 
-/// An array of Zarr version 2, not compressed, whose metadata name no fill value.
+/// Returns the spec of an uncompressed array of Zarr version 2 without a fill value.
 pub(super) fn v2(dtype: impl Into<Option<StoredType>>, shape: &[u64], chunk_shape: &[u64]) -> ArraySpec {
     let mut spec = ArraySpec::new(dtype, shape, chunk_shape);
     (spec.format, spec.fill) = (ZarrFormat::V2, Value::Null);

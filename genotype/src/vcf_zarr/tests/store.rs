@@ -1,4 +1,4 @@
-//! Finding genotypes, samples and variants.
+//! Tests of finding genotypes, samples and variants in a store.
 
 use super::*;
 
@@ -148,7 +148,7 @@ fn contigs_that_disagree() {
     refused(open(&scratch, None), &["3/calldata/GT", "[2, 5, 2]"]);
 }
 
-/// A group of one contig is a store of its own, with the names of the group that it is in.
+/// The group of one contig is a store of its own, which takes sample names from its parent group.
 #[test]
 fn names_of_the_group_above() {
     let scratch = Scratch::group();
@@ -159,7 +159,7 @@ fn names_of_the_group_above() {
     let one = |array| GenotypeStore::open(scratch.path().join("set/2L"), array, MissingChunk::Error).unwrap();
     assert_eq!(one(None).sample_ids().unwrap(), None);
     put_text(&scratch, "set/samples", &["a", "b"]);
-    // It is no group yet, so that its arrays are not ours.
+    // The parent is not a group yet, so its arrays are not used.
     assert_eq!(one(None).sample_ids().unwrap(), None);
     scratch.put("set/.zgroup", r#"{"zarr_format":2}"#);
     for array in [None, Some("calldata/GT"), Some("/calldata/GT")] {
@@ -167,7 +167,7 @@ fn names_of_the_group_above() {
         assert_eq!(&*one(array).variants(1..2).unwrap()[0].contig, "2L");
     }
     assert_eq!(ids(&open(&scratch, Some("set/3R/calldata/GT")).unwrap()), ["a", "b"]);
-    // Its own come first; those of other samples are told.
+    // The contig's own names come first; names of a wrong number of samples are an error.
     put_text(&scratch, "set/2L/samples", &["c", "d"]);
     assert_eq!(ids(&one(None)), ["c", "d"]);
     scratch.lose("set/2L/samples");
@@ -204,7 +204,7 @@ fn names_that_are_numbers() {
     refused(open(&scratch, None).unwrap().sample_ids(), &["sample_id", "holds no integers"]);
 }
 
-/// One contig of several loses its genotypes: not a store of the others.
+/// If one contig of several loses its genotypes, the rest is not opened as a store.
 #[cfg(unix)]
 #[test]
 fn contigs_that_lost_their_genotypes() {
@@ -308,7 +308,7 @@ fn wrong_ranks_types_and_axes() {
     refused(&scratch, "variants have to come first");
 }
 
-/// Such as sgkit wrote them, and copies that lost a file of the group.
+/// Early sgkit wrote contigs as an attribute; some copies of stores lost the metadata file of the group.
 #[test]
 fn contigs_of_an_attribute_and_a_group_without_its_file() {
     let scratch = vcf(&["a", "b"]);

@@ -1,12 +1,12 @@
-//! No thread is started but those of a device.
+//! Tests that no threads are started except those of a device.
 
 use teatime::{Device, Run};
 
 use super::*;
 use crate::{Genotypes, PcaOptions, pca};
 
-/// Rayon's pool for the whole process, which starts as many threads as there are cores, and panics where it may not, is
-/// left to the application. That it was never started shows in a process of its own: it still can be.
+/// Rayon's global pool is left to the application: it starts as many threads as there are cores, and panics if threads are not allowed. A separate
+/// process can still start the pool, so it was not started before.
 #[test]
 fn the_global_pool_is_left_alone() {
     const CHILD: &str = "TEATIME_TEST_GLOBAL_POOL";

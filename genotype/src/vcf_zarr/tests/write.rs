@@ -1,4 +1,4 @@
-//! Stores that we write.
+//! Tests of stores that the library writes.
 
 use teatime::random::philox;
 
@@ -28,7 +28,7 @@ fn calls(row: u64) -> Vec<i8> {
     words.map(|word| [0, 0, 1, 1, 2, -1, -2][word as usize % 7]).take(SAMPLES * 2).collect()
 }
 
-/// Names in `folder`, hidden ones included.
+/// Returns the names in `folder`, including hidden ones.
 fn entries(folder: &Path) -> Vec<String> {
     fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect()
 }
@@ -121,7 +121,7 @@ fn what_exists_is_not_touched() {
     assert_eq!(entries(scratch.path()), ["x.vcz"]);
     assert_eq!(entries(&path), ["precious"]);
 
-    // Taken between the start and the end.
+    // The target gets other content between start and end.
     let late = scratch.path().join("late.vcz");
     let writer = VcfZarrWriter::create(&late, header(1)).unwrap();
     writer.write_chunk(0, &calls(0), &[variant(0)]).unwrap();

@@ -1,4 +1,4 @@
-//! Full memory, faults of kernels, lost devices.
+//! Tests of full memory, faults of kernels, and lost devices.
 
 use bytemuck::{Pod, Zeroable};
 use cudarc::driver::{CudaContext, result, sys};
@@ -22,19 +22,19 @@ fn full_memory_is_told_and_the_device_stays_usable() {
         panic!("there should be no room")
     };
     assert_eq!((requested, free), (5 * MIB, Some(4 * MIB)));
-    // Memory that is dropped is free for the next.
+    // Memory that is dropped is free for the next allocation.
     drop(held);
     let x = Tensor::<f32>::zeros(&device, &[5 * MIB / 4]).unwrap();
     assert_eq!(linalg::row_stats(&x.reshape(&[1, 5 * MIB / 4]).unwrap()).unwrap()[0].sum, 0.0);
 }
 
-/// Bytes of the process's own pool and the threshold of it, and what is free on the device.
+/// Returns the reserved bytes and the release threshold of the process's default pool, and the free memory of the device.
 #[allow(unsafe_code, reason = "cudarc has no safe calls for pools")]
 fn of_the_process(place: i32) -> ([u64; 2], usize) {
     use sys::CUmemPool_attribute::{CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT};
     let asked = [CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD].map(|which| {
         let mut value = u64::MAX;
-        // SAFETY: the device is open, and both attributes are 64-bit numbers.
+        // SAFETY: the device is open, and both attributes are 64-bit integers.
         unsafe {
             let pool = result::device::get_default_mem_pool(place).unwrap();
             result::mem_pool::get_attribute(pool, which, (&raw mut value).cast()).unwrap();
@@ -110,7 +110,7 @@ fn a_fault_of_a_kernel_sticks() {
     assert!(control::fault(10).contains("stray"), "{}", control::fault(10));
 }
 
-/// Launches that are right, then one that is not, then right ones; the error that tells of it.
+/// Launches correct kernels, then a faulty one, then a correct one; returns the error that reports the fault.
 fn stray_among(device: &Device) -> String {
     let mut x = Tensor::<u32>::zeros(device, &[64]).unwrap();
     let grid = |x| Grid::tiles(x, 1, 0);
@@ -129,7 +129,7 @@ fn a_fault_names_the_launches_under_way() {
     assert!(why.contains(expected), "{why}");
 }
 
-/// In a process of its own, which reads the variable.
+/// Runs in a process of its own, which reads the variable.
 #[test]
 fn a_fault_names_the_launch_that_was_waited_for() {
     if std::env::var_os("TEATIME_SYNC").is_some() {
@@ -150,7 +150,7 @@ fn a_fault_names_the_launch_that_was_waited_for() {
 #[test]
 fn errors_that_end_a_context_stick() {
     use cudarc::driver::sys::CUresult as C;
-    // All of which CUDA's documentation says that further work will return the same error.
+    // These are all errors for which CUDA's documentation says that further work returns the same error.
     let codes = [
         C::CUDA_ERROR_CONTAINED,
         C::CUDA_ERROR_ILLEGAL_ADDRESS,
@@ -171,7 +171,7 @@ fn errors_that_end_a_context_stick() {
         control::lose(21, 0, code as i32);
         let grid = Grid::tiles(1, 1, 0);
         let launched = device.launch(&STRAY, &[], grid, &[x.window_mut(0..64).arg], &Place { i: 0 });
-        // Also when nothing more is asked of the device.
+        // The fault is also reported if nothing more is asked of the device.
         control::lose(21, 0, 0);
         let again = device.synchronize();
         for result in [launched, again] {
@@ -180,7 +180,7 @@ fn errors_that_end_a_context_stick() {
     }
 }
 
-/// The emulator's cuBLAS rounds to 10 bits where it is told to.
+/// Checks that the emulator's cuBLAS rounds to 10 bits only if `tf32` is set.
 #[test]
 fn products_are_rounded_to_tf32_only_when_asked() {
     let a: Vec<f32> = words(64 * 64).iter().map(|&word| (word >> 8) as f32 / 1e7).collect();

@@ -1,4 +1,4 @@
-//! Happens-before, read off the emulator's log of driver calls.
+//! Checks the happens-before order in the emulator's log of driver calls.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,12 +11,12 @@ use crate::{
 /// The happens-before order of the calls of a log.
 #[derive(Debug, Default)]
 struct Order {
-    /// The calls that are over before what a stream is given next.
+    /// For each stream, the calls that have ended before the next call on the stream.
     streams: HashMap<String, HashSet<usize>>,
     events: HashMap<String, HashSet<usize>>,
     /// The calls that the host has waited for.
     host: HashSet<usize>,
-    /// Each use of an allocation: the call's number, its line, and what is over before it.
+    /// The uses of each allocation: the call's number, its line, and the calls that have ended before it.
     uses: HashMap<String, Vec<(usize, String, HashSet<usize>)>>,
 }
 
@@ -54,7 +54,7 @@ impl Order {
                 past.extend(host);
                 let before = past.clone();
                 past.insert(number);
-                // m3, m3+256
+                // Words for memory look like m3 or m3+256.
                 let memory = words.iter().filter(|word| {
                     word.strip_prefix('m').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
                 });
@@ -71,7 +71,7 @@ impl Order {
         self.streams.entry(stream.into()).or_default()
     }
 
-    /// Pairs of uses of one allocation in neither order, of which one makes, fills or frees it.
+    /// Returns pairs of unordered uses of one allocation, of which at least one allocates, fills or frees it.
     fn races(&self) -> Vec<String> {
         let changes = |line: &str| {
             ["cuMemAllocAsync", "cuMemFreeAsync", "cuMemcpyHtoDAsync"]
@@ -92,7 +92,7 @@ impl Order {
     }
 }
 
-/// Uploads blocks through two slots, uses each and drops it; the sum of each.
+/// Uploads blocks through two slots, uses each block and drops it. Returns the sum of each block.
 fn stream_blocks(device: &Device, blocks: u32) -> Vec<f64> {
     const LEN: usize = 5000;
     let slot = || device.driver().staging(4 * LEN as u64).unwrap();
@@ -101,7 +101,7 @@ fn stream_blocks(device: &Device, blocks: u32) -> Vec<f64> {
     let mut sums = Vec::new();
     for i in 0..blocks {
         let slot = &mut slots[i as usize % 2];
-        // Bytes that the last upload from this slot has not read yet would be overwritten here.
+        // Without a wait, this would overwrite bytes that the last upload from this slot has not yet read.
         bytemuck::cast_slice_mut::<_, f32>(slot.bytes_mut()).fill(i as f32 + 1.0);
         let x = Tensor::<f32>::from_staging(device, slot, &[1, LEN as u64]).unwrap();
         if let Some(x) = last.replace(x) {
@@ -124,7 +124,7 @@ fn uploads_kernels_and_frees_are_ordered() {
         calls("cuMemcpyHtoDAsync") >= 9 && calls("cuLaunchKernel") >= 9 && calls("cuMemFreeAsync") >= 9,
         "{log:#?}"
     );
-    // Uploads have a stream of their own.
+    // Uploads are enqueued on another stream than kernels.
     let stream = |call: &str| {
         let line = log.iter().find(|line| line.starts_with(call)).unwrap();
         line.split_whitespace().nth(1).unwrap().to_owned()
@@ -167,7 +167,7 @@ fn an_upload_into_used_memory_waits_for_its_uses() {
 
 #[test]
 fn large_copies_are_shared_by_threads_and_keep_their_place() {
-    // Nine pieces of 4 MiB and some more, either way.
+    // Both copies have nine pieces of 4 MiB and a smaller one.
     const COLUMNS: usize = 9 * 256 + 5;
     let device = device(15);
     let values: Vec<f32> = (0..4096 * COLUMNS).map(|i| (i % 1021) as f32).collect();

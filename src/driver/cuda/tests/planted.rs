@@ -1,4 +1,4 @@
-//! Bugs planted in the kernels that ship: each must show.
+//! Plants bugs in the kernels that ship: a test must detect each.
 
 mod array;
 mod correlate;
@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// A kernel with a bug in place of a text that stands once in its CUDA source.
+/// Returns a kernel in whose CUDA source a bug replaces a text that occurs once.
 fn plant<P: Pod + Debug>(kernel: &Kernel<P>, sound: &str, bug: &str) -> &'static Kernel<P> {
     let def = &kernel.def;
     assert_eq!(def.cuda.matches(sound).count(), 1, "{}: {sound}", def.name);
@@ -31,15 +31,15 @@ fn plant<P: Pod + Debug>(kernel: &Kernel<P>, sound: &str, bug: &str) -> &'static
     Box::leak(Box::new(Kernel { def: KernelDef { cuda: source, ..*def }, lengths: None }))
 }
 
-/// Runs with the sound kernel, which must be right, and with each bug, which must be wrong or fail; by a device each, since
-/// a device keeps the kernels that it has loaded.
+/// Runs the sound kernel, whose result must be right, and the kernel with each bug, which must give a wrong result or
+/// fail. Each runs on a device of its own, since a device keeps the kernels that it has loaded.
 fn each_bug_shows<P: Pod + Debug>(
     place: usize,
     kernel: &'static Kernel<P>,
     bugs: &[(&str, &str)],
     right: impl Fn(&Device, &'static Kernel<P>) -> Result<bool>,
 ) {
-    // Not checked: guard words behind tensors would hide what lies beyond them.
+    // The devices do not check bounds: guard words behind tensors would hide accesses beyond the end.
     let device = || open(place, &DeviceOptions::default());
     assert!(right(&device(), kernel).unwrap(), "{}", kernel.def.name);
     let unseen =
@@ -52,7 +52,7 @@ fn numbers(len: u32) -> Vec<f32> {
     (0..len).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as f32 - 100.0).collect()
 }
 
-/// Multiplies an operand of type `A`, which `stored` makes of whole numbers, by one of R.
+/// Multiplies an operand of type `A`, which `stored` makes from whole numbers, by an operand of type `R`.
 fn product<A: Element, R: Real>(
     device: &Device,
     kernel: &'static Kernel<matmul::Params>,
@@ -74,7 +74,7 @@ fn product<A: Element, R: Real>(
     let at = |i: u32, j: u32, l: u32| a[(i * k + l) as usize].to_f64() * b[(l * n + j) as usize].to_f64();
     let sum = |place: u32| R::of((0..k).map(|l| at(place / n, place % n, l)).sum::<f64>());
     let expected: Vec<R> = (0..m * n).map(sum).collect();
-    // Whole numbers below 2^24: exact in any order.
+    // Sums of whole numbers below 2^24 are exact in any order.
     Ok(c.read()? == expected)
 }
 
@@ -123,7 +123,7 @@ fn bugs_in_products_show() {
 
 fn sums(device: &Device, kernel: &'static Kernel<reduce::Params>, dtype: DType) -> Result<bool> {
     const ROWS: u32 = 3;
-    // Rows that start anywhere in a word.
+    // Rows start at any byte of a word.
     const COLS: u32 = 2501;
     let x: Vec<i8> = (0..ROWS * COLS).map(|i| (i.wrapping_mul(2_654_435_761) >> 30) as i8).collect();
     let exact = (dtype == DType::I8).into();

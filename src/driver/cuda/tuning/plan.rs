@@ -1,6 +1,6 @@
-//! A driver that notes each launch and runs none: so the launches on cards that are not here are known.
+//! A driver that records each launch and runs none, so that the launches on cards that are not available are known.
 //!
-//! `scripts/cuda-plan` prints it.
+//! `scripts/cuda-plan` prints the launches.
 
 use std::{
     collections::BTreeMap,
@@ -36,7 +36,7 @@ const T4: Card = Card {
     has_watchdog: false,
 };
 
-/// Rates of a card by its data sheet, per second: bytes of memory, operations on bytes, and on f32.
+/// Rates of a card by its data sheet, per second: bytes of memory, byte operations, and f32 operations.
 #[derive(Clone, Copy, Debug)]
 struct Rates {
     memory: f64,
@@ -44,26 +44,26 @@ struct Rates {
     floats: f64,
 }
 
-// The large ones do two thirds of their operations on bytes by instructions of single warps, which are ours.
+// The large cards reach two thirds of their byte operations with instructions of single warps, which this crate uses.
 const CARDS: [(&str, Card, Rates); 3] = [
     ("H100", H100, Rates { memory: 3.35e12, bytes: 1.32e15, floats: 6.7e13 }),
     ("H200", H200, Rates { memory: 4.8e12, bytes: 1.32e15, floats: 6.7e13 }),
     ("T4", T4, Rates { memory: 3.2e11, bytes: 1.3e14, floats: 8.1e12 }),
 ];
 
-/// Launches of a kernel of some constants.
+/// The launches of a kernel with certain constants.
 #[derive(Clone, Copy, Debug, Default)]
 struct Launches {
     count: u64,
     blocks: u64,
-    /// Places for blocks in all waves; 0 where that is not known.
+    /// The number of blocks that all waves could hold; 0 if it is not known.
     places: u64,
-    /// Additions to sums of 64 bits.
+    /// The number of additions to 64-bit sums.
     atomics: u64,
 }
 
 impl Launches {
-    /// The share of the places that have a block.
+    /// Returns the share of the places that a block fills.
     fn filled(&self) -> f64 {
         self.blocks as f64 / self.places as f64
     }
@@ -71,7 +71,7 @@ impl Launches {
 
 type Noted = Arc<Mutex<BTreeMap<String, Launches>>>;
 
-/// A card that runs nothing: memory of a few bytes whatever was asked for, which is read as zeros.
+/// A card that runs nothing: an allocation of any size gets a few bytes, which are read as zeros.
 #[derive(Debug)]
 struct Planned {
     inner: CpuDriver,
@@ -80,7 +80,7 @@ struct Planned {
     noted: Noted,
 }
 
-/// Blocks that a multiprocessor runs at a time, of kernels whose registers or shared memory say so; 0 of others.
+/// Returns the number of blocks that a multiprocessor runs at a time, for kernels whose registers or shared memory limit it; 0 for other kernels.
 fn at_once(kernel: &str, spec: Spec<'_>) -> u32 {
     let constant =
         |name: &str| spec.iter().find(|(constant, _)| *constant == name).map_or(0, |&(_, value)| value);
@@ -162,7 +162,7 @@ impl Driver for Planned {
     }
 }
 
-/// The launches of `work` on a card.
+/// Returns the launches of `work` on a card.
 fn plan(card: Card, work: impl FnOnce(&Device)) -> BTreeMap<String, Launches> {
     let noted = Noted::default();
     let info = DeviceInfo {
@@ -185,7 +185,7 @@ fn plan(card: Card, work: impl FnOnce(&Device)) -> BTreeMap<String, Launches> {
     noted.clone()
 }
 
-/// A pass of products with so many rows of so many codes, and 20 columns.
+/// Returns the launches of a pass of products over `rows` rows of `columns` codes, with 20 columns.
 fn pass(card: Card, rows: u64, columns: u64) -> BTreeMap<String, Launches> {
     plan(card, |device| {
         let x = Matrix::from_vec(vec![1.0; 20 * to_usize(columns)], to_usize(columns), 20).unwrap();
@@ -201,7 +201,7 @@ fn pass(card: Card, rows: u64, columns: u64) -> BTreeMap<String, Launches> {
     })
 }
 
-/// A panel of the Gram matrix of so many columns, and its rows.
+/// Returns the launches for one panel of the Gram matrix of `columns` columns, and the panel's number of rows.
 fn pairs(card: Card, columns: u64) -> (BTreeMap<String, Launches>, u64) {
     let mut rows = 0;
     let plan = plan(card, |device| {
@@ -230,7 +230,7 @@ fn dense(card: Card) -> BTreeMap<String, Launches> {
     })
 }
 
-/// `floors` are seconds by the memory and by the arithmetic.
+/// Prints a plan; `floors` are the minimum seconds by memory and by arithmetic.
 #[allow(clippy::print_stdout, reason = "this is what the script shows")]
 fn print(title: &str, floors: [f64; 2], card: Card, plan: &BTreeMap<String, Launches>) {
     let [memory, arithmetic] = floors.map(|seconds| 1e3 * seconds);
@@ -251,7 +251,7 @@ fn lengths_of_launches() {
     for (name, card, rates) in CARDS {
         let (rows, columns) = (10_000_000, 20_000);
         let headline = pass(card, rows, columns);
-        // Both products read all codes, and multiply each with 64 limbs.
+        // Both products read all codes, and multiply each code by 64 limbs.
         let codes = (rows * columns) as f64;
         let floors = [2.0 * codes / 4.0 / rates.memory, 2.0 * 2.0 * 64.0 * codes / rates.bytes];
         print(
@@ -264,7 +264,7 @@ fn lengths_of_launches() {
         let (codes, sums) = ((panel * columns) as f64, (columns * columns) as f64 / 2.0);
         let floors = [codes / 4.0 / rates.memory, 2.0 * sums * panel as f64 / rates.bytes];
         print(&format!("{name}: pairs of {columns} columns, {panel} rows"), floors, card, &pairs);
-        // A term of a distance is a subtraction and a product that is added: as long as two of the latter, which count twice.
+        // A term of a distance is a subtraction and a fused multiply-add: as long as two multiply-adds, which count as two operations each.
         let (products, distances) = (3.0 * 8192f64.powi(3), 4.0 * 4096.0 * 4096.0 / 2.0 * 10_000.0);
         let images = 2.0 * 2.0 * 4.0 * 50.0 * 1104.0 * 1104.0;
         let floors = [images / rates.memory, (products + distances) / rates.floats];

@@ -1,4 +1,4 @@
-//! One axis of a box: which elements of the input a tap meets.
+//! One axis of a box, and the input elements that a tap reads along it.
 
 use std::ops::Range;
 
@@ -6,8 +6,7 @@ use super::Kind;
 use crate::kernel::codes;
 
 codes! {
-    /// A rule for what stands beyond the ends of an axis: elements of it, or a constant. As in scipy, which counts no
-    /// element twice at the end for `Mirror`.
+    /// A rule for the elements beyond the ends of an axis, named as in scipy (so `Mirror` does not repeat the last element).
     pub(crate) enum Edge {
         /// `d c b a | a b c d | d c b a`
         Reflect,
@@ -23,7 +22,7 @@ codes! {
 }
 
 impl Edge {
-    /// The one of `n` elements, at least one, that stands at a coordinate; none where it is the constant.
+    /// Returns the index of the element, of at least one, that is used at a coordinate; `None` if the constant is used.
     pub(crate) fn source(self, at: i64, n: usize) -> Option<usize> {
         let n = i64::try_from(n).unwrap_or(i64::MAX);
         let source = match self {
@@ -45,45 +44,45 @@ impl Edge {
     }
 }
 
-/// An axis, and the weights along it.
+/// An axis, and the weights along the axis.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Axis<'a, R> {
-    /// Extents of the input and of the output.
+    /// The extents of the input and of the output.
     pub(crate) n: usize,
     pub(crate) m: usize,
-    /// Coordinate in the input of the first of the output.
+    /// The input's coordinate of the first output.
     pub(crate) offset: i64,
-    /// The part of the input that is at hand.
+    /// The part of the input that is available: its start and its length.
     pub(crate) first: usize,
     pub(crate) count: usize,
     pub(crate) edge: Edge,
-    /// The element beyond the ends with [`Edge::Constant`].
+    /// The value beyond the ends with [`Edge::Constant`].
     pub(crate) constant: R,
-    /// `None` where nothing is summed along this axis; then input, output and what is at hand are the same.
+    /// The way to sum; `None` if nothing is summed along this axis. In that case input, output and the available part have the same extent.
     pub(crate) kind: Option<Kind>,
     pub(crate) weights: &'a [R],
 }
 
-/// The lines that some outputs along an axis need, and where each is kept meanwhile.
+/// The lines that some outputs along an axis need, and the place where each line is kept.
 pub(super) struct Plan {
-    /// The place of the line of each tap of the first output, and of the last tap of each output after it.
+    /// The place of the line that each tap reads: for all taps of the first output, then for the last tap of each further output.
     pub(super) places: Vec<usize>,
-    /// The line that the place is filled with for it, unless it is there.
+    /// For each tap, the line to load into its place; `None` if the line is there already.
     pub(super) fills: Vec<Option<usize>>,
-    /// The number of places; the last is that of the constant.
+    /// The number of places; the last one holds the constant.
     pub(super) count: usize,
 }
 
-/// Elements of a line that come from as many of the input, in the same order.
+/// Elements of a line that are consecutive elements of the input, or all the constant.
 pub(super) struct Part {
     pub(super) to: usize,
     pub(super) len: usize,
-    /// None: the constant.
+    /// The first element of the input; `None` for the constant.
     pub(super) from: Option<usize>,
 }
 
 impl<R: Default> Axis<'_, R> {
-    /// An axis along which nothing is summed.
+    /// Makes an axis along which nothing is summed.
     pub(crate) fn plain(n: usize) -> Self {
         let (edge, constant) = (Edge::Nearest, R::default());
         Self { n, m: n, offset: 0, first: 0, count: n, edge, constant, kind: None, weights: &[] }
@@ -93,7 +92,7 @@ impl<R: Default> Axis<'_, R> {
         self.weights.len() / 2
     }
 
-    /// The elements that the taps of some outputs meet.
+    /// Returns the indices of the elements that the taps of some outputs read.
     fn sources(&self, outputs: &Range<usize>) -> impl Iterator<Item = Option<usize>> {
         let taps = outputs.len() + 2 * self.radius();
         let signed = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
@@ -101,11 +100,11 @@ impl<R: Default> Axis<'_, R> {
         (0..signed(taps)).map(move |tap| self.edge.source(first + tap, self.n))
     }
 
-    /// Keeps a line from the group of `group` outputs that first needs it to the last one.
+    /// Plans the places so that a line stays from the first to the last group of `group` outputs that needs it.
     pub(super) fn plan(&self, outputs: &Range<usize>, group: usize) -> Plan {
         let taps = outputs.len() + 2 * self.radius();
         let (mut places, mut fills) = (Vec::with_capacity(taps), Vec::with_capacity(taps));
-        // The source in each place, and the last tap that needs it.
+        // The source in each place, and the last tap that needs the source.
         let mut kept: Vec<(usize, usize)> = Vec::new();
         for (tap, source) in self.sources(outputs).enumerate() {
             let Some(source) = source else {
@@ -129,7 +128,7 @@ impl<R: Default> Axis<'_, R> {
         Plan { places, fills, count: constant + 1 }
     }
 
-    /// A line of what the taps of some outputs meet, in parts.
+    /// Returns the line of elements that the taps of some outputs read, in parts.
     pub(super) fn parts(&self, outputs: &Range<usize>) -> Vec<Part> {
         let mut parts: Vec<Part> = Vec::new();
         for (to, from) in self.sources(outputs).enumerate() {

@@ -1,8 +1,8 @@
 //! Sums of taps along one to three axes of a box, by streaming lines through the processor's caches.
 //!
-//! A task makes the outputs of some planes, rows and columns. It goes along the rows: of each row of the input that is new it
-//! loads the lines of its planes, sums across the planes, and keeps the sums until no row needs them any more; sums across the rows;
-//! and sums along the line. So each element is loaded about once, and what is in between stays in a cache.
+//! A task computes the outputs of some planes, rows and columns, row by row. For each new input row, it loads the row's lines in all planes, sums
+//! across the planes, and keeps the sums as long as output rows need them. Then it sums across the rows, and at last along the line. So each element
+//! is loaded about once, and intermediate sums stay in a cache.
 
 mod axis;
 mod real;
@@ -24,32 +24,32 @@ use crate::{
 };
 
 codes! {
-    /// The way in which sums along an axis are made, and the meaning of its numbers: as many as it has weights.
+    /// The way in which sums along an axis are computed, and the meaning of the axis's coefficients, of which there are as many as weights.
     pub(crate) enum Kind {
-        /// Weights are the same on both sides. To the centre times the sum of all weights differences of neighbours are added, so that errors
-        /// are relative to how far apart elements are: each times the sum of the weights from the outermost to that of the outer neighbour. These
-        /// sums are the numbers on the left, the sum of all weights that in the middle, and the weights those on the right.
+        /// Weights are symmetric. The sum is the centre times the sum of all weights, plus differences of neighbours, each times the sum of the
+        /// weights from the outermost to the outer neighbour's, so that errors are relative to differences of elements. The left coefficients are
+        /// these partial sums, the middle one is the sum of all weights, and the right ones are the weights.
         Even = 1,
-        /// Weights are opposite on both sides: elements as far from the centre are subtracted first.
+        /// Weights are antisymmetric: elements at the same distance from the centre are subtracted first.
         Odd,
-        /// Weights are neither: each element times its weight.
+        /// Weights have no symmetry: each element is multiplied by its weight.
         Any,
-        /// Weights are the same on both sides: elements as far from the centre are added first, as scipy does.
+        /// Weights are symmetric: elements at the same distance from the centre are added first, as in scipy.
         Paired,
     }
 }
 
 codes! {
-    /// A rule for what the output holds already.
+    /// A rule that combines a result with the value that the output holds.
     pub(crate) enum Combine {
         Replace,
         Add,
-        /// The length of the vector of it and the sum of taps.
+        /// The root of the sum of both squares.
         Length,
     }
 }
 
-/// Arrays side by side of planes, rows and columns, and of several elements at each place, each of which is by itself.
+/// Adjacent arrays of planes, rows and columns, with several independent elements at each place.
 #[derive(Debug)]
 pub(crate) struct Correlation<'a, R> {
     pub(crate) x: &'a CpuArg<'a>,
@@ -59,26 +59,26 @@ pub(crate) struct Correlation<'a, R> {
     pub(crate) outer: usize,
     pub(crate) axes: [Axis<'a, R>; 3],
     pub(crate) step: usize,
-    /// The type that sums along each axis are made elements of, towards 0.
+    /// The type to which sums along each axis are truncated, towards 0.
     pub(crate) truncate: Option<DType>,
     pub(crate) combine: Combine,
-    /// The flag that ends the work before all outputs are written.
+    /// The flag that ends the work early, before all outputs are written.
     pub(crate) cancel: Option<&'a Cancel>,
 }
 
-/// Elements below this have finite sums, where the numbers of the axes are within [`GAIN`].
+/// Sums of elements below this are finite if the axes' coefficients are within [`GAIN`].
 const SAFE: f32 = (1u128 << 96) as f32;
-/// The largest product over the axes of four times their numbers' magnitudes with which sums of such elements are finite.
+/// The largest product, over the axes, of four times the sum of the coefficients' magnitudes with which sums of such elements are finite.
 const GAIN: f64 = (1u64 << 30) as f64;
 
-/// Bytes of the rows that a task keeps, of which a processor's second cache has room for.
+/// The number of bytes of the rows that a task keeps, which fit a level 2 cache.
 const KEPT: usize = 512 << 10;
-/// Planes of a task at most.
+/// The maximum number of planes of a task.
 const PLANES: usize = 64;
-/// Tasks, that many threads have some each.
+/// The number of tasks to aim at, so that each of many threads has some.
 const TASKS: usize = 32;
 
-/// A part of the output for one task, and the rows that it fills: those of the first plane, then those of the next.
+/// The part of the output that a task computes, and the lines that it fills: those of the first plane, then those of the next.
 struct Task<'a> {
     array: usize,
     planes: Range<usize>,
@@ -88,7 +88,7 @@ struct Task<'a> {
 }
 
 impl<R: Real> Correlation<'_, R> {
-    /// Writes the outputs, all of `out`, unless it is cancelled meanwhile.
+    /// Writes all outputs to `out`, unless the work is cancelled.
     pub(crate) fn run(&self, out: &mut [u8]) {
         let [planes, rows, columns] = self.axes.map(|axis| axis.m);
         if self.outer * planes * rows * columns * self.step == 0 {
@@ -99,17 +99,17 @@ impl<R: Real> Correlation<'_, R> {
         self.tasks(out).into_par_iter().for_each_init(kept, |kept, task| self.make(task, kept));
     }
 
-    /// True where sums may not be finite, whatever elements are.
+    /// Returns true if sums may be infinite even for small elements.
     fn may_overflow(&self) -> bool {
         let axes = || self.axes.iter().filter(|axis| axis.kind.is_some());
         let gain =
             |axis: &Axis<'_, R>| -> f64 { axis.weights.iter().map(|weight| weight.to_f64().abs()).sum() };
-        // A term has four elements at most.
+        // A term combines at most four elements.
         let gain: f64 = axes().map(|axis| (4.0 * gain(axis)).max(1.0)).product();
         gain > GAIN || axes().any(|axis| axis.constant.may_overflow())
     }
 
-    /// Planes, rows and columns of a task: by the shapes alone, and on whole extents shared out evenly, rows by whole groups.
+    /// Returns the number of planes, rows and columns of a task, from the shapes alone. Extents are divided evenly, rows into whole groups.
     fn tile(&self) -> [usize; 3] {
         let [z, y, x] = &self.axes;
         let evenly = |extent: usize, most: usize| extent.div_ceil(extent.div_ceil(most.max(1)));

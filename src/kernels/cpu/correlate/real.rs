@@ -1,4 +1,4 @@
-//! The types that sums are computed in, f32 and f64, with conversions from and to elements.
+//! The types in which sums are computed, f32 and f64, with conversions from and to elements.
 
 use half::{bf16, f16};
 use pulp::Simd;
@@ -11,28 +11,28 @@ use crate::{
     kernels::cpu::{load::load, simd::wide, vectors::SimdFloat},
 };
 
-/// f32 or f64.
+/// A type in which sums are computed: f32 or f64.
 pub(crate) trait Real: Element + Default + SimdFloat {
-    /// The number of this type that is nearest to `value`.
+    /// Returns the number of this type that is nearest to `value`.
     fn nearest(value: f64) -> Self;
-    /// True for a number that is infinite, or so large that sums may be.
+    /// Returns true for a value that is infinite, or so large that sums may be infinite.
     fn may_overflow(self) -> bool;
-    /// True where one of the numbers is such.
+    /// Returns true if any value is infinite, or so large that sums may be infinite.
     fn any_may_overflow(values: &[Self]) -> bool;
-    /// True where all numbers are finite.
+    /// Returns true if all values are finite.
     fn are_finite(values: &[Self]) -> bool;
-    /// Each element of a line less that `step` behind it.
+    /// Subtracts from each element of a line the element that is `step` behind.
     fn subtract(line: &[Self], step: usize, out: &mut [Self]);
-    /// Elements from `start` on.
+    /// Reads elements, from `start` on.
     fn load(arg: &CpuArg<'_>, dtype: DType, start: usize, out: &mut [Self]);
-    /// Writes elements of a type: the nearest, of two as near the even one.
+    /// Writes values as elements of a type, rounded to nearest (ties to even).
     fn store(values: &[Self], dtype: DType, out: &mut [u8]);
-    /// Makes each the element that it would be stored as, truncated.
+    /// Converts each value to the element that truncation makes of it.
     fn truncate(values: &mut [Self], dtype: DType);
-    /// Makes each value the sum of it and of what was there, or the length of the vector of both.
+    /// Combines each value with the element in `old`: the sum of both, or the root of the sum of their squares.
     fn combine(combine: Combine, old: &[u8], values: &mut [Self]);
 
-    /// x y + z: f32 rounded once where the processor does that as fast; f64 rounded twice, as scipy's.
+    /// Returns x y + z. f32 is rounded once if the processor has a fast instruction for it; f64 is rounded twice, as in scipy.
     fn mul_add<S: Simd>(
         simd: S,
         x: Self::Vector<S>,
@@ -41,15 +41,15 @@ pub(crate) trait Real: Element + Default + SimdFloat {
     ) -> Self::Vector<S>;
 }
 
-/// An element that converts from and to numbers of type `R`.
+/// An element that can be converted from and to type `R`.
 trait Cell<R>: Element {
     fn rounded(value: R) -> Self;
     fn truncated(value: R) -> Self;
     fn real(self) -> R;
 }
 
-/// The integer next to a number, of two as near the even one: a sum with a number so large that what is below 1 is rounded
-/// off. Conversions would check each number for what is beyond the integers, one after the other.
+/// Rounds to the nearest integer (ties to even), by adding a value so large that the sum has no bits below 1. Casts
+/// would check each value against the bounds of the integer type, one value after the other.
 #[inline(always)]
 const fn near_f32(value: f32) -> i32 {
     const LARGE: f32 = 1.5 * (1 << 23) as f32;
@@ -62,7 +62,7 @@ const fn near_f64(value: f64) -> i64 {
     (value + LARGE).to_bits().wrapping_sub(LARGE.to_bits()).cast_signed()
 }
 
-/// For large integers.
+/// Rounds to the nearest integer, for types of large integers.
 #[allow(clippy::cast_possible_truncation, reason = "within the bounds of 32-bit integers")]
 #[inline(always)]
 const fn near_large(value: f32) -> i64 {
@@ -74,13 +74,13 @@ macro_rules! integers {
         integers!(@ $type, f32, $of_f32);
         integers!(@ $type, f64, $of_f64);
     )*};
-    // The bound of what is beyond it, and 0 of NaN.
+    // Values beyond the bounds become the bound, and NaN becomes 0.
     (@ $type:ty, $real:ty, $near:ident) => {
         #[allow(clippy::cast_possible_truncation, reason = "within the bounds")]
         impl Cell<$real> for $type {
             #[inline(always)]
             fn rounded(value: $real) -> Self {
-                // The largest number up to the bound, which of u32 and i32 is no f32.
+                // The largest float up to the bound; the bounds of u32 and i32 are not exact in f32.
                 let most = if Self::MAX as $real as i128 > Self::MAX as i128 {
                     (Self::MAX as $real).next_down()
                 } else {
@@ -203,7 +203,7 @@ macro_rules! real {
             }
 
             fn combine(combine: Combine, old: &[u8], values: &mut [Self]) {
-                // The numbers are scaled by a power of two where squares may be beyond the type, or nearly 0.
+                // The values are scaled by a power of two if their squares may overflow or be nearly 0.
                 let length = |x: Self, y: Self| {
                     let [large, by]: [Self; 2] = $large;
                     let most = x.abs().max(y.abs());

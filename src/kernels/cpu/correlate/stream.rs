@@ -1,4 +1,4 @@
-//! One task: rows of the input come, rows of the output go.
+//! Runs one task, which streams rows of the input to rows of the output.
 
 use super::{
     Combine, Correlation, Kind, Task,
@@ -8,29 +8,29 @@ use super::{
 };
 use crate::Cancel;
 
-/// The radius up to which differences are made again for each sum that meets them.
+/// The maximum radius for which each sum computes the differences itself.
 const FEW: usize = 8;
-/// Numbers of lines that are made at once.
+/// The numbers of lines that can be computed at once.
 const GROUPS: [usize; 3] = [1, GROUP / 2, GROUP];
 
-/// The lines that a task keeps, in the memory of the task before.
+/// The lines that a task keeps. The next task uses the same memory.
 #[derive(Default)]
 pub(super) struct Kept<R> {
-    /// Elements from one line to the next.
+    /// The number of elements from one line to the next.
     stride: usize,
-    /// Elements of each that sums meet.
+    /// The number of elements of each line that sums read.
     width: usize,
-    /// The planes' lines of one row of the input.
+    /// The lines of one input row in all planes.
     planes: Vec<R>,
-    /// Rows that are summed across the planes: a line for each plane of the output.
+    /// Rows that are summed across the planes, with a line for each plane of the output.
     rows: Vec<R>,
     /// Lines that are summed across the rows.
     lines: Vec<R>,
-    /// Differences of these lines: each element less that a step behind it.
+    /// Differences of these lines: each element less the element that is a step behind.
     apart: Vec<R>,
     /// A line of sums.
     sums: Vec<R>,
-    /// True where sums may not be finite though their exact values are, whatever elements are.
+    /// True if sums may be infinite, though their exact values are finite, even for small elements.
     may_overflow: bool,
 }
 
@@ -40,7 +40,7 @@ impl<R: Real> Kept<R> {
     }
 }
 
-/// The places of a task's lines.
+/// The places of a task's lines along the three axes.
 struct Plans {
     planes: Plan,
     rows: Plan,
@@ -48,7 +48,7 @@ struct Plans {
 }
 
 impl<R: Real> Correlation<'_, R> {
-    /// The outputs of a task. Where it is cancelled it returns before the next line that it would load or make.
+    /// Computes the outputs of a task. If the work is cancelled, returns before the next line.
     pub(super) fn make(&self, mut task: Task<'_>, kept: &mut Kept<R>) {
         if Cancel::is_set(self.cancel) {
             return;
@@ -71,7 +71,7 @@ impl<R: Real> Correlation<'_, R> {
         let is_apart = x.kind == Some(Kind::Even) && x.radius() > FEW;
         kept.apart.resize(if is_apart { GROUP * stride } else { 0 }, R::default());
         kept.sums.resize(sums, R::default());
-        // The last places are those of the constant.
+        // The last places hold the constant.
         let last = kept.planes.len().saturating_sub(stride);
         kept.planes[last..].fill(z.constant);
         let last = kept.rows.len() - depth * stride;
@@ -98,7 +98,7 @@ impl<R: Real> Correlation<'_, R> {
                 }
                 let rows = plane * task.rows.len() + first;
                 let out = &mut task.out[rows..][..count];
-                // Outputs that hold something are made once.
+                // If outputs are combined or truncated, one call must be enough.
                 let care = self.combine != Combine::Replace || self.truncate.is_some();
                 if !self.make_rows((&places, plane * stride), &plans.parts, kept, out, care) {
                     self.make_rows((&places, plane * stride), &plans.parts, kept, out, true);
@@ -107,8 +107,8 @@ impl<R: Real> Correlation<'_, R> {
         }
     }
 
-    /// Makes lines of the output from rows of the input at these places of a plane. False where that is to be done again with `care`, since sums
-    /// are not finite though their exact values may be.
+    /// Computes lines of the output from rows of the input at these places of a plane. Returns false if the caller has
+    /// to call again with `care`, since sums are infinite and their exact values may be finite.
     fn make_rows(
         &self,
         (places, shift): (&[usize], usize),
@@ -127,7 +127,7 @@ impl<R: Real> Correlation<'_, R> {
         are_finite || care || !(kept.may_overflow || places.iter().any(is_large))
     }
 
-    /// The lines of a row of the input, summed across the planes, to the row's place.
+    /// Loads the lines of an input row, sums them across the planes, and stores the sums at the row's place.
     fn load_row(
         &self,
         plans: &Plans,
@@ -160,7 +160,7 @@ impl<R: Real> Correlation<'_, R> {
         }
     }
 
-    /// Loads the elements that the taps along a line meet, but for the constant.
+    /// Loads the elements that the taps along a line read, except the constant.
     fn load_line(&self, parts: &[Part], [array, plane, row]: [usize; 3], line: &mut [R]) {
         let [z, y, x] = &self.axes;
         let plane = array * z.count + plane - z.first;
@@ -174,7 +174,7 @@ impl<R: Real> Correlation<'_, R> {
         }
     }
 
-    /// Some lines of one plane, summed across the rows.
+    /// Sums some lines of one plane across the rows.
     fn sum_rows(&self, places: &[usize], shift: usize, count: usize, kept: &mut Kept<R>, care: bool) {
         let (y, stride) = (&self.axes[1], kept.stride);
         let lines = &mut kept.lines[..count * stride];
@@ -195,7 +195,7 @@ impl<R: Real> Correlation<'_, R> {
         }
     }
 
-    /// Puts the constant beyond the ends of lines, and makes their differences.
+    /// Writes the constant beyond the ends of lines, and computes the lines' differences.
     fn prepare_lines(&self, parts: &[Part], count: usize, kept: &mut Kept<R>) {
         let Axis { kind: Some(_), constant, .. } = self.axes[2] else { return };
         let Kept { lines, apart, stride, .. } = kept;
@@ -209,7 +209,7 @@ impl<R: Real> Correlation<'_, R> {
         }
     }
 
-    /// One line summed along itself, to the output; with `care` sums are made again that are not finite and may be. True if all were finite.
+    /// Sums one line along itself to `out`. With `care`, repeats sums that are infinite and may be finite. Returns true if all were finite.
     fn finish_line(&self, i: usize, kept: &mut Kept<R>, out: &mut [u8], care: bool) -> bool {
         let Axis { weights, kind, .. } = self.axes[2];
         let line = &mut kept.lines[i * kept.stride..][..kept.stride];
@@ -223,7 +223,7 @@ impl<R: Real> Correlation<'_, R> {
                 let along = LineSums { line, step: self.step, numbers, apart };
                 let is_plain =
                     self.out_type == R::DTYPE && self.truncate.is_none() && self.combine == Combine::Replace;
-                // Whole vectors go where they belong at once, the rest and what is not finished yet by way of a line of sums.
+                // Whole vectors are written to the output directly; the remainder, and sums that need conversion, go through a line of sums.
                 let whole = if is_plain { count / LANES * LANES } else { 0 };
                 let (at_once, rest) = out.split_at_mut(whole * size);
                 if whole > 0 {
@@ -249,15 +249,15 @@ impl<R: Real> Correlation<'_, R> {
     }
 }
 
-/// Lines next to each other, as many as `out` holds.
+/// Computes adjacent lines, as many as `out` holds.
 fn sum_lines<R: Real>(lines: LineGroup<'_, R>, out: &mut [R], stride: usize, care: bool) {
     let count = out.len() / stride;
-    // Differences of lines that are next to each other are worth more lines at once than sums.
+    // Differences of adjacent lines gain more from large groups than plain sums do.
     let most = if lines.numbers.kind == Kind::Even { GROUP } else { GROUP / 2 };
     let mut first = 0;
     while first < count {
         let left = (count - first).min(most);
-        // The last group may make lines of the one before again, which costs less than lines one by one.
+        // The last group may overlap the one before: computing lines twice costs less than computing them one by one.
         let again = GROUPS.into_iter().find(|group| (left..=count).contains(group));
         let group = again.or(GROUPS.into_iter().rfind(|&group| group <= left)).unwrap_or(1);
         first = first.min(count - group);

@@ -1,8 +1,8 @@
-//! Weighted sums of lines side by side, and along one line. A sum begins with the centre (of differences it ends there, and of weights
-//! without symmetry it begins with the last), and goes on from the outermost to the innermost: the same operations for each element,
-//! wherever it stands.
+//! Weighted sums of adjacent lines, and along one line.
+//! A sum starts with the centre and continues from the outermost tap to the innermost. (With differences it ends with the centre; with weights
+//! without symmetry it starts with the last tap.) So all elements are computed by the same operations, wherever they are.
 //!
-//! Differences of finite numbers may be infinite, and of infinite ones NaN. Such a sum is made again of elements times a power of two.
+//! Differences of finite values may be infinite, and differences of infinite values are NaN. Such a sum is computed again from scaled elements.
 
 #![allow(
     clippy::needless_range_loop,
@@ -13,27 +13,27 @@ use pulp::{Arch, Simd, WithSimd};
 
 use super::{Kind, real::Real};
 
-/// Elements of which lines are made in multiples, as many as two of the longest vectors have.
+/// The number of elements to a multiple of which lines are padded: that of two of the longest vectors.
 pub(super) const PAD: usize = 32;
-/// Lines that are made at once, so that each line read serves several.
+/// The number of lines that are computed at once, so that each line that is read serves several.
 pub(super) const GROUP: usize = 8;
-/// Elements of the longest vector.
+/// The number of elements of the longest vector.
 pub(super) const LANES: usize = PAD / 2;
-/// Vectors that are made at once along a line.
+/// The number of vectors that are computed at once along a line.
 const AHEAD: usize = 4;
 
-/// The numbers of an axis.
+/// The coefficients of an axis.
 #[derive(Clone, Copy)]
 pub(super) struct Numbers<'a, R> {
     pub(super) weights: &'a [R],
     pub(super) kind: Kind,
-    /// True where sums may not be finite though their exact values are, whatever elements are.
+    /// True if sums may be infinite, though their exact values are finite, even for small elements.
     pub(super) may_overflow: bool,
 }
 
 impl<R: Real> Numbers<'_, R> {
-    /// Makes sums that are not finite again, of elements divided by a power of two: none of those is beyond the type unless the result is.
-    /// Infinite elements have no differences: their sum is that of elements and weights. `at` is the element of sum i that a tap meets.
+    /// Computes sums that are not finite again, from elements divided by a power of two: intermediate values then overflow only if the result does.
+    /// Infinite elements have no differences, so elements times weights are added. `at(t, i)` is the element that tap t of sum i reads.
     #[cold]
     fn again(&self, sums: &mut [R], at: impl Fn(usize, usize) -> R) {
         const SCALE: f64 = (1u64 << 32) as f64;
@@ -63,27 +63,27 @@ impl<R: Real> Numbers<'_, R> {
     }
 }
 
-/// Lines next to each other, of lines that stand at `places` of `from`; line g takes those from place g on.
+/// Adjacent output lines, which are computed from the lines at `places` of `from`; output line g reads from place g on.
 #[derive(Clone, Copy)]
 pub(super) struct LineGroup<'a, R> {
     pub(super) from: &'a [R],
-    /// The place of each line, to which `shift` is added: multiples of [`PAD`].
+    /// The place of each line; `shift` is added to all. All are multiples of [`PAD`].
     pub(super) places: &'a [usize],
     pub(super) shift: usize,
-    /// Elements of each that are made, and maybe some more.
+    /// The minimum number of elements of each line to compute.
     pub(super) width: usize,
     pub(super) numbers: Numbers<'a, R>,
 }
 
 impl<'a, R: Real> LineGroup<'a, R> {
-    /// True where sums of line `g` may not be finite though their exact values are.
+    /// Returns true if sums of line `g` may be infinite though their exact values are finite.
     fn may_overflow(&self, g: usize) -> bool {
         let met = &self.places[g..][..self.numbers.weights.len()];
         let is_large = |place: &usize| R::any_may_overflow(&self.from[place + self.shift..][..self.width]);
         self.numbers.may_overflow || met.iter().any(is_large)
     }
 
-    /// Makes `G` lines, one after another, in as much room each. With `care` sums are made again that are not finite and may be.
+    /// Computes `G` consecutive lines of equal length. With `care`, computes sums again if they are infinite and may be finite.
     pub(super) fn make<const G: usize>(self, out: &mut [R], care: bool) {
         let (arch, lines, kind) = (Arch::new(), self, self.numbers.kind);
         match kind {
@@ -104,13 +104,13 @@ impl<'a, R: Real> LineGroup<'a, R> {
         }
     }
 
-    /// The lines from one on.
+    /// Returns the group that starts at line `first`.
     #[inline(always)]
     pub(super) fn from(self, first: usize) -> Self {
         Self { places: &self.places[first..], ..self }
     }
 
-    /// Elements from i on of the line at place t.
+    /// Returns the elements from i on of the line at place t.
     #[inline(always)]
     fn at<S: Simd, const A: usize>(&self, simd: S, t: usize, i: usize) -> [R::Vector<S>; A] {
         let elements = A * size_of::<R::Vector<S>>() / size_of::<R>();
@@ -121,8 +121,8 @@ impl<'a, R: Real> LineGroup<'a, R> {
         values
     }
 
-    /// Elements of the line at place t; or where sums are of differences these, which are `held`, less those of the line at `inner`, its
-    /// neighbour, which are held then.
+    /// Returns the elements of the line at place t. With `APART`, `held` has these elements; returns them less those of
+    /// the neighbouring line at place `inner`, which `held` has afterwards.
     #[inline(always)]
     fn term<S: Simd, const A: usize, const APART: bool>(
         &self,
@@ -144,8 +144,7 @@ impl<'a, R: Real> LineGroup<'a, R> {
     }
 }
 
-/// Tells whether sums are finite: 0 times them is added, which is NaN where one is not. (Or where several are so large that together they are not,
-/// which does no harm.)
+/// Finds out if all sums are finite: 0 times a sum is NaN if it is not. (It is also NaN if several sums together overflow, which is harmless.)
 struct Finite<R: Real, S: Simd> {
     simd: S,
     zero: R::Vector<S>,
@@ -173,19 +172,19 @@ impl<R: Real, S: Simd> Finite<R, S> {
     }
 }
 
-/// Makes lines of weights without symmetry.
+/// Computes lines with weights without symmetry.
 struct OneByOne<'a, 'o, R, const G: usize> {
     lines: LineGroup<'a, R>,
     out: &'o mut [R],
 }
 
-/// Makes lines of weights that are the same on both sides, of differences of neighbours if they are `APART`; or opposite if they are `ODD`.
+/// Computes lines with symmetric weights (by differences of neighbours if `APART`), or with antisymmetric weights if `ODD`.
 struct InPairs<'a, 'o, R, const G: usize, const APART: bool, const ODD: bool> {
     lines: LineGroup<'a, R>,
     out: &'o mut [R],
 }
 
-/// True where a vector is of 64 bytes: processors with those have 32 registers of them, others half as many at least.
+/// Returns true if vectors have 64 bytes: processors with such vectors have 32 vector registers, others at least 16.
 const fn is_long<R: Real, S: Simd>() -> bool {
     size_of::<R::Vector<S>>() >= 64
 }
@@ -272,9 +271,9 @@ impl<R: Real, const G: usize, const APART: bool, const ODD: bool> InPairs<'_, '_
                     }
                 }
             }
-            // The neighbours of the G lines before and after. One each is new at each step, and takes the place of the line that is
-            // needed no more: unrolled by G, every place is a constant, and no vector moves.
-            // These are the lines whose differences are next.
+            // The lines before and after the centres of the G sums. At each step, one new line on each side replaces
+            // the line that is no longer needed. Since the loop is unrolled by G, all indices are constants, and no
+            // vector moves. `left` and `right` are the lines for the next differences.
             let (mut left, mut right) = (zero[0], zero[0]);
             if radius > 0 {
                 (left, right) = (lines.at(simd, 0, i), lines.at(simd, 2 * radius + G - 1, i));
@@ -316,7 +315,7 @@ impl<R: Real, const G: usize, const APART: bool, const ODD: bool> InPairs<'_, '_
                     }
                 };
             }
-            // Unrolled by hand: a compiler that keeps the loop keeps the lines in memory.
+            // The loop is unrolled by hand: otherwise a compiler may keep the lines in memory.
             steps!(0 1 2 3 4 5 6 7);
             for g in 0..G {
                 if APART {
@@ -331,24 +330,23 @@ impl<R: Real, const G: usize, const APART: bool, const ODD: bool> InPairs<'_, '_
     }
 }
 
-/// One line along itself: element i is a sum of those `step` apart, from element i of the line on.
+/// Sums along one line: sum i has taps that are `step` apart, from element i of the line on.
 #[derive(Clone, Copy)]
 pub(super) struct LineSums<'a, R> {
     pub(super) line: &'a [R],
     pub(super) step: usize,
     pub(super) numbers: Numbers<'a, R>,
-    /// Each element of the line less that `step` behind it, for [`Kind::Even`]. Empty where few sums meet a difference, which are faster
-    /// without.
+    /// Each element of the line less the element that is `step` behind, for [`Kind::Even`]. Empty for small radii, where sums are faster without it.
     pub(super) apart: &'a [R],
 }
 
 impl<R: Real> LineSums<'_, R> {
-    /// The sums from element `first` on.
+    /// Returns the sums from element `first` on.
     pub(super) fn from(self, first: usize) -> Self {
         Self { line: &self.line[first..], apart: self.apart.get(first..).unwrap_or_default(), ..self }
     }
 
-    /// Makes sums, a multiple of [`LANES`] of them; with `care` those again that are not finite and may be. True if all were finite.
+    /// Computes a multiple of [`LANES`] sums. With `care`, repeats sums that are infinite and may be finite. Returns true if all were finite.
     #[inline(always)]
     pub(super) fn make(self, out: &mut [R], care: bool) -> bool {
         let is_finite = Arch::new().dispatch(LineSumsTo { along: self, out: &mut *out });
@@ -389,14 +387,14 @@ impl<R: Real> WithSimd for LineSumsTo<'_, '_, R> {
 }
 
 impl<R: Real> LineSums<'_, R> {
-    /// The sums from element `first` on.
+    /// Computes the sums from element `first` on.
     #[inline(always)]
     fn sums<S: Simd, const N: usize>(&self, simd: S, first: usize) -> [R::Vector<S>; N] {
         let Self { line, step, numbers: Numbers { weights, kind, .. }, apart } = *self;
         let elements = N * size_of::<R::Vector<S>>() / size_of::<R>();
         let radius = weights.len() / 2;
         let end = 2 * radius * step;
-        // Terms are of the line, or of its differences, of which there are as many but one.
+        // The terms are elements of the line or its differences, of which there is one fewer.
         let is_apart = !apart.is_empty();
         let (terms, last) = if is_apart { (apart, end - step) } else { (line, end) };
         let terms = &terms[first..][..last + elements];
@@ -422,7 +420,7 @@ impl<R: Real> LineSums<'_, R> {
         }
         let centre = R::splat(simd, weights[radius]);
         if kind == Kind::Even && !is_apart {
-            // Differences of the line itself, two at a time, so that no vector moves.
+            // Computes differences of the line itself, two at a time, so that no vector moves.
             let (mut before, mut after) = (sums, sums);
             before.copy_from_slice(at!(0));
             after.copy_from_slice(at!(end));

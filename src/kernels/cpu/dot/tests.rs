@@ -1,4 +1,4 @@
-//! Codes counted and listed on every path, against plain code.
+//! Tests of counting and listing codes on every path, against plain code.
 
 use super::*;
 use crate::random::philox;
@@ -44,7 +44,7 @@ impl<D: Dot> NullaryFnOnce for Call<'_, D> {
     }
 }
 
-/// Around vectors and parts, with room for no more than is promised.
+/// Lengths are around the sizes of vectors and parts, and the list has exactly the space that is required.
 #[test]
 fn codes_are_listed_once_each() {
     for len in [0, 1, 15, 16, 31, 32, 33, 63, 64, 65, 96, 130] {
@@ -61,7 +61,7 @@ fn codes_are_listed_once_each() {
     }
 }
 
-/// Tables of four words, and words of codes.
+/// A lookup of words of codes in tables of four words.
 struct Look<'a>(&'a [[u32; 4]], &'a [u32; 64]);
 
 impl Work for Look<'_> {

@@ -1,4 +1,4 @@
-//! Columns of strings and integers, such as names and positions, read whole.
+//! Columns of strings and integers, such as names and positions, each read as a whole.
 
 mod values;
 
@@ -15,44 +15,46 @@ use super::{
 };
 use crate::{Budget, Error, Result, extent::to_usize, store::Storage};
 
-/// Most elements of one row.
+/// The maximum number of elements in one row.
 const MAX_ROW: u64 = 1 << 16;
 
-/// True where the bytes of a decoded chunk are as many elements as it has.
+/// True if the bytes of a decoded chunk parse as its number of elements.
 pub(super) fn is_text(metadata: &Metadata, bytes: &[u8]) -> bool {
     parse(metadata, bytes).is_ok()
 }
 
-/// An array of strings or integers of a Zarr v2 or v3 store, with one axis, its rows, or two, in memory.
+/// A column in memory: an array of strings or integers from a Zarr v2 or v3 store, whose first axis is the rows; it may have a second
+/// axis.
 /// [`NewStore`](super::NewStore) has an example.
 ///
-/// Strings are UTF-8 by the codec `vlen-utf8`, or of a fixed length: UTF-32, or UTF-8 padded with zeros. Integers are of any size, as
-/// long as they are below 2^63. Codecs are those of [`ZarrArray`](super::ZarrArray), and damage is an error as there.
+/// Strings are UTF-8 with the codec `vlen-utf8`, or of a fixed length: UTF-32, or UTF-8 padded with zeros. Integers may have any type,
+/// but their values must be below 2^63. The supported codecs are those of [`ZarrArray`](super::ZarrArray), and damage is an error as for
+/// that type.
 #[derive(Debug)]
 pub struct Column {
     name: String,
-    /// Its path within the store.
+    /// The column's path within the store.
     path: Box<str>,
     shape: [u64; 2],
     chunk: [u64; 2],
-    /// Elements of each chunk, in C order; none of one that was left out.
+    /// The elements of each chunk, in C order; `None` for a chunk that was left out.
     chunks: Vec<Option<Values>>,
-    /// The fill value alone, where the column can have such an element.
+    /// The fill value as the only element, if the column can have such an element.
     fill: Option<Values>,
     gaps: Gaps,
 }
 
-/// Chunks, and inner chunks of shards, that were not there and were filled.
+/// The chunks, and inner chunks of shards, that were missing and were filled.
 #[derive(Debug, Default)]
 struct Gaps {
-    /// Numbers of chunks by the column of the array that they start at: filled, and there.
+    /// The numbers of filled chunks and of present chunks, by the column of the array at which the chunks start.
     columns: BTreeMap<u64, [u64; 2]>,
-    /// Rows whose first element was filled, in order.
+    /// The rows whose first element was filled, in ascending order.
     rows: Vec<Range<u64>>,
 }
 
 impl Gaps {
-    /// Notes a chunk or an inner chunk that starts at this column of the array.
+    /// Records a chunk or an inner chunk that starts at `column` of the array.
     fn note(&mut self, column: u64, rows: Range<u64>, there: bool) {
         self.columns.entry(column).or_default()[usize::from(there)] += 1;
         match self.rows.last_mut() {
@@ -64,21 +66,21 @@ impl Gaps {
 }
 
 impl Column {
-    /// Reads the column at `path` within `storage`; `None` where nothing is there. Chunks are read and decoded on the calling thread,
-    /// one after the other.
+    /// Reads the column at `path` within `storage`; returns `None` if nothing is there. Reads and decodes the chunks one after another on
+    /// the calling thread.
     ///
-    /// `left_out` says whether a writer may have left out chunks, and inner chunks of shards, that hold nothing but the fill value: it gets
-    /// the column of the array that they start at, and the fill value, an integer as its digits. These are read as the fill
-    /// value; others that are not there are lost, which is an error.
+    /// `left_out` says whether a writer may have left out chunks (and inner chunks of shards) that hold only the fill value. Its
+    /// arguments are the column of the array at which the chunk starts, and the fill value (the digits of an integer).
+    /// Missing chunks that `left_out` accepts are read as the fill value. Other missing chunks are lost, which is an error.
     ///
-    /// The column, with what decoding a chunk takes, may take half of the host's memory that `memory` allows.
+    /// The column, together with the memory for decoding a chunk, may take half of the host's memory that `memory` allows.
     ///
     /// # Errors
-    /// - [`Error::Store`]: a group, an array of another rank, of no columns or of more than 65536, and as
-    ///   [`ZarrArray::open`](super::ZarrArray::open), but for strings.
-    /// - [`Error::Budget`]: it takes more memory than it may.
-    /// - [`Error::Chunk`] and [`Error::OutOfHostMemory`]: a chunk that is lost, damaged, or cannot be read, or holds other numbers
-    ///   than integers below 2^63.
+    /// - [`Error::Store`]: a group; an array of another rank, without columns or with more than 65536; the errors of
+    ///   [`ZarrArray::open`](super::ZarrArray::open), except that strings are allowed.
+    /// - [`Error::Budget`]: the column takes more memory than allowed.
+    /// - [`Error::Chunk`] and [`Error::OutOfHostMemory`]: a chunk is lost, damaged, or cannot be read, or holds numbers other than
+    ///   integers below 2^63.
     /// - [`Error::Io`]: the metadata cannot be read.
     pub fn read_in(
         storage: &Arc<dyn Storage>,
@@ -111,7 +113,8 @@ impl Column {
         Ok(Some(column))
     }
 
-    /// Reads all chunks within the budget. Where strings of any length take more, what they take is counted to the end.
+    /// Reads all chunks within the budget. If strings of variable length exceed it, reading goes on to the end to count the bytes that
+    /// they need.
     fn read(
         &mut self,
         mut array: StoredArray,
@@ -119,13 +122,13 @@ impl Column {
         memory: &Budget,
     ) -> Result<()> {
         let memory = memory.fit_host(0)?;
-        // Half of what is left would hold more than the bytes that did not fit.
+        // Since `read` uses half of the remaining memory, twice the bytes, plus one, are certain not to fit.
         let over = |bytes: u64| memory.fit_host(bytes.saturating_mul(2).saturating_add(1)).map(drop);
         let (allowed, grid, axes) = (memory.left_of_host() / 2, self.grid(), array.metadata.shape.len());
         let (spec, chain) = (&array.metadata.spec, &array.metadata.chain);
         let (is_text, count, bytes) = (spec.size == 0, spec.count() as u64, spec.bytes() as u64);
-        // Four times a chunk of strings of any length, each with its length of four bytes: as it is stored, decoded, and parsed, and as
-        // much for what blosc takes.
+        // A chunk of strings of variable length counts four times, with a length of four bytes per string: as stored, decoded, parsed,
+        // and as scratch memory for blosc.
         let need = if is_text {
             4 * 4 * count
         } else {
@@ -154,7 +157,7 @@ impl Column {
                         if used == 0 {
                             return over(peak);
                         }
-                        // With nothing held, the rest is counted.
+                        // From now on nothing is kept, and the remaining chunks are only counted.
                         peak = peak.max(allowed + 1);
                         self.chunks = Vec::new();
                     }
@@ -174,12 +177,12 @@ impl Column {
         if peak > allowed { over(peak) } else { Ok(()) }
     }
 
-    /// Chunks along each axis.
+    /// Returns the number of chunks along each axis.
     fn grid(&self) -> [u64; 2] {
         [0, 1].map(|axis| self.shape[axis].div_ceil(self.chunk[axis]))
     }
 
-    /// The elements of a chunk, none of one that was left out, and its bytes, as it is stored or decoded.
+    /// Returns the elements of a chunk (`None` if it was left out) and its number of bytes, stored or decoded, whichever is larger.
     fn chunk(
         &mut self,
         array: &StoredArray,
@@ -209,44 +212,44 @@ impl Column {
         Ok((Some(parse(metadata, &chunk.bytes)?), chunk.stored.max(chunk.bytes.len() as u64)))
     }
 
-    /// Bytes of the host's memory that it takes.
+    /// Returns the number of bytes of host memory that the column takes.
     pub fn bytes(&self) -> u64 {
         let place = size_of::<Option<Values>>() as u64;
         self.chunks.iter().map(|values| place + values.as_ref().map_or(0, Values::bytes)).sum()
     }
 
-    /// Extent of its first axis.
+    /// Returns the number of rows, the extent of the first axis.
     pub fn rows(&self) -> u64 {
         self.shape[0]
     }
 
-    /// Its path within the store, as it was read.
+    /// Returns the column's path within the store, as it was read.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// Chunks, and inner chunks of shards, that were not in the store and were read as the fill value.
+    /// Returns the number of chunks, and inner chunks of shards, that were missing from the store and were read as the fill value.
     pub fn filled(&self) -> u64 {
         self.gaps.columns.values().map(|[filled, _]| filled).sum()
     }
 
-    /// True where some of these start at one of the columns of the array in `range`.
+    /// True if some filled chunks start at a column of the array within `range`.
     pub fn is_filled_in(&self, range: Range<u64>) -> bool {
         self.gaps.columns.range(range).any(|(_, [filled, _])| *filled > 0)
     }
 
-    /// The rows whose first element was in one of these, in ascending order.
+    /// Returns the rows whose first element was in a filled chunk, in ascending order.
     pub fn filled_rows(&self) -> &[Range<u64>] {
         &self.gaps.rows
     }
 
-    /// True where some of these might have held something else: of the chunks that start at the same column of the array, some were
-    /// filled and others are there.
+    /// True if some filled chunks might have held other values: among the chunks that start at the same column of the array, some were
+    /// filled and some are present.
     pub fn is_doubtful(&self) -> bool {
         self.gaps.columns.values().any(|[filled, there]| *filled > 0 && *there > 0)
     }
 
-    /// The chunk of an element, and its place there; none beyond the end.
+    /// Returns the chunk of an element, and the element's index in it; `None` beyond the end.
     fn at(&self, row: u64, place: u64) -> Option<(&Values, usize)> {
         if row >= self.shape[0] || place >= self.shape[1] {
             return None;
@@ -259,18 +262,18 @@ impl Column {
         }
     }
 
-    /// The string at this place of a row; none beyond the end. An integer is read as its decimal digits, as pandas and xarray write names
-    /// that are numbers.
+    /// Returns the string at `place` in a row; `None` beyond the end. An integer is returned as its decimal digits, as pandas and xarray
+    /// write numeric names.
     pub fn text(&self, row: u64, place: u64) -> Option<Cow<'_, str>> {
         self.at(row, place).and_then(|(values, at)| values.text(at))
     }
 
-    /// The first string of each row, as [`text`](Self::text) has it.
+    /// Returns the first string of each row, like [`text`](Self::text).
     pub fn strings(&self) -> impl Iterator<Item = Cow<'_, str>> {
         (0..self.rows()).map_while(|row| self.text(row, 0))
     }
 
-    /// The first integer of a row.
+    /// Returns the first integer of a row.
     ///
     /// # Errors
     /// - [`Error::Argument`]: a row beyond the end.

@@ -1,4 +1,4 @@
-//! Elements of columns: strings and integers out of decoded bytes.
+//! Elements of columns: strings and integers parsed from decoded bytes.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use super::super::{
 };
 use crate::StoredType;
 
-/// Decoded elements of one chunk.
+/// The decoded elements of one chunk.
 #[derive(Debug)]
 pub(super) enum Values {
     Text(Text),
@@ -17,7 +17,7 @@ pub(super) enum Values {
 }
 
 impl Values {
-    /// An element; an integer as its digits.
+    /// Returns an element as a string; an integer as its decimal digits.
     pub(super) fn text(&self, at: usize) -> Option<Cow<'_, str>> {
         match self {
             Self::Text(text) => text.get(at).map(Cow::Borrowed),
@@ -25,7 +25,7 @@ impl Values {
         }
     }
 
-    /// An element; none where they are strings.
+    /// Returns an element as an integer, or `None` if the elements are strings.
     pub(super) fn whole(&self, at: usize) -> Option<i64> {
         match self {
             Self::Whole(numbers) => numbers.get(at).copied(),
@@ -33,7 +33,7 @@ impl Values {
         }
     }
 
-    /// Bytes of memory that the elements take.
+    /// Returns the number of bytes of memory that the elements take.
     pub(super) fn bytes(&self) -> u64 {
         match self {
             Self::Text(text) => (text.bytes.capacity() + size_of::<u32>() * text.ends.capacity()) as u64,
@@ -42,7 +42,7 @@ impl Values {
     }
 }
 
-/// Strings, one after the other; a chunk has less than 4 GiB of them.
+/// Concatenated strings; those of a chunk take less than 4 GiB.
 #[derive(Debug)]
 pub(super) struct Text {
     bytes: String,
@@ -66,7 +66,7 @@ impl Text {
     }
 }
 
-/// The fill value, where it is a string or an integer.
+/// Returns the fill value if it is a string or an integer.
 pub(super) fn fill(metadata: &Metadata) -> Option<Values> {
     let stored = metadata.fill.as_slice();
     match metadata.element {
@@ -79,7 +79,7 @@ pub(super) fn fill(metadata: &Metadata) -> Option<Values> {
     }
 }
 
-/// The elements of a decoded chunk.
+/// Parses the elements of a decoded chunk.
 pub(super) fn parse(metadata: &Metadata, bytes: &[u8]) -> Decoded<Values> {
     let spec = &metadata.spec;
     let elements = bytes.chunks_exact(spec.size.max(1));
@@ -104,7 +104,7 @@ pub(super) fn parse(metadata: &Metadata, bytes: &[u8]) -> Decoded<Values> {
     Ok(Values::Text(text))
 }
 
-/// Strings as numcodecs' `VLenUTF8` serialises them: their number, then each as its length and bytes.
+/// Parses strings in the format of numcodecs' `VLenUTF8`: the number of strings, then the length and the bytes of each.
 fn parse_vlen(data: &[u8], count: usize) -> Decoded<Text> {
     const CUT: &str = "its strings are cut short";
     let claimed = u32_at(data, 0).ok_or(CUT)?;

@@ -1,4 +1,4 @@
-//! Damaged and hostile chunks: each is an error that names the array and the chunk; none panics or aborts.
+//! Tests of damaged and hostile chunks: each is an error that names the array and the chunk; none panics or aborts.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ fn plain() -> Vec<u8> {
     Numbers(11).compressible(BYTES)
 }
 
-/// An array of two chunks whose second is `chunk`, by v2 compressor.
+/// Writes an array of two chunks with a v2 compressor, in which the second chunk is `chunk`.
 fn v2_store(compressor: &Value, chunk: Vec<u8>) -> Scratch {
     let scratch = Scratch::new();
     let metadata = v2(&[64, 64, 2], &SHAPE, "|i1", compressor.clone());
@@ -19,7 +19,7 @@ fn v2_store(compressor: &Value, chunk: Vec<u8>) -> Scratch {
     scratch
 }
 
-/// The array of [`v2_store`], by v3 codecs behind `bytes`.
+/// Writes the array of [`v2_store`] with v3 codecs that follow `bytes`.
 fn v3_store(codecs: &[Value], chunk: Vec<u8>) -> Scratch {
     let scratch = Scratch::new();
     let chain: Vec<Value> = [json!({ "name": "bytes" })].into_iter().chain(codecs.iter().cloned()).collect();
@@ -27,7 +27,7 @@ fn v3_store(codecs: &[Value], chunk: Vec<u8>) -> Scratch {
     scratch
 }
 
-/// The error of reading that chunk, which has to name the array and the chunk.
+/// Returns the error of reading the chunk at `index`, and checks that it names the array and the chunk.
 fn why(scratch: &Scratch, index: &[u64], case: &str) -> String {
     let array = ZarrArray::open(scratch.path(), "a", MissingChunk::Error).unwrap();
     match array.read_chunk(index) {
@@ -43,14 +43,14 @@ fn refused(scratch: &Scratch, case: &str) -> String {
     why(scratch, &[1, 0, 0], case)
 }
 
-/// `bytes` with the little-endian `value` at `at`.
+/// Returns `bytes` with `value` written at `at`.
 fn patched(bytes: &[u8], at: usize, value: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     bytes[at..at + value.len()].copy_from_slice(value);
     bytes
 }
 
-/// A zstd frame of 16 bytes that claims `size` bytes.
+/// Returns a zstd frame of 16 bytes that claims `size` bytes.
 fn zstd_claim(size: u64) -> Vec<u8> {
     let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0xe0];
     frame.extend(size.to_le_bytes());
@@ -75,7 +75,7 @@ fn oversized_files_are_not_read() {
     for compressor in [Value::Null, blosc_meta()] {
         let scratch = v2_store(&compressor, vec![]);
         let file = fs::File::options().write(true).open(scratch.path().join("a/1.0.0")).unwrap();
-        // Sparse: takes no room on disk.
+        // The file is sparse, so it takes no space on disk.
         file.set_len(1 << 40).unwrap();
         assert!(refused(&scratch, "1 TiB").contains("its file has 1099511627776 bytes, expected at most"));
     }
@@ -142,7 +142,7 @@ fn blosc_headers() {
     for (case, chunk) in cases {
         refused(&v2_store(&blosc_meta(), chunk), case);
     }
-    // Claims and file agree, the metadata does not.
+    // The chunk claims the size that it has, but the metadata say another.
     for n in [BYTES / 2, BYTES * 2, 1 << 27] {
         let why = refused(&v2_store(&blosc_meta(), blosc(&vec![0; n])), "another size");
         assert!(why.contains(&format!("expected {BYTES}")), "{why}");
@@ -185,7 +185,7 @@ fn claims_and_bombs() {
     let gzip_meta = [json!({ "name": "gzip", "configuration": { "level": 3 } })];
     let zlib_meta = [json!({ "name": "numcodecs.zlib", "configuration": { "level": 3 } })];
     let with_crc = [zstd_meta[0].clone(), json!("crc32c")];
-    // The outer of two compressors has no exact size to be held to, only the cap.
+    // The outer of two compressors has no exact size to check, only a maximum.
     let twice = [gzip_meta[0].clone(), zstd_meta[0].clone()];
     let good = plain();
     let cases: Vec<(&str, &[Value], Vec<u8>)> = vec![
@@ -272,7 +272,7 @@ fn shard_indices() {
     assert!(why(&sharded(true, good), &[0, 1], "no index crc").contains("shard index"));
 }
 
-/// Any six bytes are an uncompressed inner chunk: those of the index, or of neighbours.
+/// Any six bytes are a valid uncompressed inner chunk, even those of the index or of a neighbouring chunk.
 #[test]
 fn inner_chunks_that_overlap() {
     let good = shard(&[vec![1; 6], vec![2; 6], vec![3; 6], vec![4; 6]].map(Some), false);
@@ -286,12 +286,12 @@ fn inner_chunks_that_overlap() {
         let why = why(&scratch, &[0, 1], "an entry that is another's");
         assert!(why.contains(words), "{why}");
     }
-    // The shard was cut before its index: the last entry is six bytes of the index.
+    // The shard lost its first bytes, so the last entry points to six bytes of the index.
     scratch.put("a/c/0/1", &good[6..]);
     assert!(why(&scratch, &[0, 1], "cut").contains("6 bytes at 18"));
 }
 
-/// Whatever single bytes are changed, decoding says so or gives a chunk of the right size.
+/// If random bytes are changed, decoding either fails or gives a chunk of the right size.
 #[test]
 fn flipped_bytes_never_panic() {
     let plain = plain();
@@ -316,14 +316,14 @@ fn flipped_bytes_never_panic() {
         (sharded(false, vec![]), shard(&inner, false)),
     ];
     for (case, (scratch, good)) in stores.iter().enumerate() {
-        // Below the catch of panics, which would hide them.
+        // This calls the code below the one that catches panics, which would hide them.
         let array = scratch.open("a").unwrap();
         let (chain, spec) = (&array.metadata.chain, &array.metadata.spec);
         let mut numbers = Numbers(1000 + case as u64);
         for round in 0..4000 {
             let mut bytes = good.clone();
             for _ in 0..1 + numbers.below(3) {
-                // Headers matter most, so half of the changes are there.
+                // Half of the changes are in the headers, which matter most.
                 let end = if numbers.below(2) == 0 { bytes.len().min(32) } else { bytes.len() };
                 let at = numbers.below(end);
                 bytes[at] = numbers.next().to_le_bytes()[0];

@@ -1,4 +1,4 @@
-//! Missing values as NaN.
+//! Tests of missing values that are read as NaN.
 
 use super::*;
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     store::{MissingAsNan, Storable},
 };
 
-/// An array of 3 x 3 in chunks of 2 x 2, edges of which hang over, with an element of it missing.
+/// Writes an array of 3 x 3 in chunks of 2 x 2, which extend beyond its ends, with `missing` as the missing value.
 fn marked<T: Storable>(values: [T; 9], missing: Value) -> (Scratch, Arc<ZarrArray>) {
     let scratch = Scratch::new();
     let mut spec = ArraySpec::new(T::STORED, &[3, 3], &[2, 2]);
@@ -22,7 +22,7 @@ fn marked<T: Storable>(values: [T; 9], missing: Value) -> (Scratch, Arc<ZarrArra
     (scratch, Arc::new(array))
 }
 
-/// The elements, read from chunks, some of them twice.
+/// Returns the elements, read from the chunks; one chunk is read twice.
 fn elements(array: &MissingAsNan) -> crate::Result<Vec<f64>> {
     let mut all = vec![0.0; 9];
     for (i, j) in [(0, 0), (0, 1), (1, 0), (1, 1), (0, 0)] {
@@ -45,7 +45,7 @@ fn elements(array: &MissingAsNan) -> crate::Result<Vec<f64>> {
     Ok(all)
 }
 
-/// Every type, with the fifth element and the last one missing.
+/// Tests every type, with the fifth and the last element missing.
 #[test]
 fn of_every_type() {
     fn check<T: Storable>(value: impl Fn(u8) -> T, missing: T, named: Value, read_as: StoredType) {
@@ -60,7 +60,7 @@ fn of_every_type() {
                 "{read_as:?} {i}: {found}"
             );
         }
-        // Each chunk once, and nothing that hangs over.
+        // Each chunk counts once, and elements beyond the array do not count.
         assert_eq!(array.found(), 2);
     }
     check(|i| i, 255, json!(255), F32);
@@ -74,9 +74,9 @@ fn of_every_type() {
     check(|i| half::f16::from_f32(i.into()), half::f16::from_f32(-999.0), json!(-999), F16);
     check(f32::from, 9.969_21e36, json!(9.969_21e36), F32);
     check(f64::from, f64::NAN, json!("NaN"), F64);
-    // NaN is missing too where there is another mark.
+    // NaN is missing too, even if another value marks missing elements.
     check(f64::from, f64::NAN, json!(-1), F64);
-    // Zero, which is also what hangs over.
+    // Zero is the missing value, and also the value of the elements beyond the array.
     let (_scratch, array) = marked([1i16, 2, 3, 4, 0, 6, 7, 8, 9], json!(0));
     let array = MissingAsNan::new(array).unwrap();
     let found = elements(&array).unwrap();
@@ -92,7 +92,7 @@ fn integers_are_kept_unless_one_is_missing() {
     let error = elements(&MissingAsNan::new(array).unwrap().keeping_integers()).unwrap_err();
     let why = error.to_string();
     assert!(matches!(error, Error::Chunk { .. }) && why.contains("255") && why.contains("U8"), "{why}");
-    // Integers that f64 does not hold.
+    // Integers that f64 does not represent.
     let (_scratch, array) = marked([1 << 53, 2, 3, 4, 5, 6, 7, 8, 9i64], json!(-1));
     let why = elements(&MissingAsNan::new(array).unwrap()).unwrap_err().to_string();
     assert!(why.contains("9007199254740992"), "{why}");

@@ -1,4 +1,4 @@
-//! Metadata that cannot be used: refused when the array is opened, with the path and the reason.
+//! Tests of unusable metadata: the array is refused when it is opened, with the path and the reason.
 
 use super::*;
 
@@ -51,12 +51,12 @@ fn absurd_sizes() {
         }
     }
     refused(&v2(&[1_000_000_000_000; 2], &[1000, 1000], "|i1", blosc_meta()));
-    // Also where there are no elements.
+    // The sizes are refused even if the array has no elements.
     refused(&v2(&[0, 1 << 40, 1 << 40], &[1, 1, 1], "|i1", blosc_meta()));
     refused(&v2(&[1; 65], &[1; 65], "|i1", blosc_meta()));
     refused(&v2(&[3 << 30], &[3 << 30], "|i1", blosc_meta()));
     assert!(refused(&v2(&[1 << 40], &[1 << 31], "<f8", Value::Null)).contains("17179869184 bytes"));
-    // A huge array in small chunks is no reason to refuse it here.
+    // A huge array in small chunks is accepted.
     let scratch = Scratch::new();
     scratch.array("a", &v2(&[1 << 40, 4], &[5, 4], "|i1", blosc_meta()), &[]);
     ZarrArray::open(scratch.path(), "a", MissingChunk::Fill).unwrap();
@@ -144,7 +144,7 @@ fn impossible_chains() {
     let mut packed_index = shard(json!([5, 2]));
     packed_index[0]["configuration"]["index_codecs"] = json!([bytes(), zstd()]);
     refused(&with(good3(), "codecs", packed_index));
-    // 2^28 inner chunks, whose index would have 4 GiB.
+    // 2^28 inner chunks, for which the index would take 4 GiB.
     let many = v3(&[1 << 28, 1], &[1 << 28, 1], "int8", shard(json!([1, 1])));
     assert!(refused(&many).contains("inner chunks"));
 }
@@ -222,7 +222,7 @@ fn not_json_and_not_there() {
     }
 }
 
-/// Fill values as zarr-python, tensorstore and others have written them; what is none is named with its type.
+/// Tests fill values in the forms that zarr-python, tensorstore and other programs write; an invalid one is reported with its type.
 #[test]
 fn fill_values_of_other_kinds() {
     for (dtype, name, fill, bytes) in [
@@ -253,7 +253,7 @@ fn fill_values_of_other_kinds() {
     }
 }
 
-/// Numbers that Python writes and JSON lacks, but for those within strings; and a byte order mark.
+/// Reads the numbers that Python writes although JSON lacks them, except within strings; and a byte order mark.
 #[test]
 fn pythons_json() {
     let scratch = Scratch::new();
@@ -295,7 +295,7 @@ fn strings_are_not_numbers() {
     assert!(error.contains("strings"), "{error}");
 }
 
-/// Metadata with changed bytes either opens or is an error; what opens can be asked for chunks.
+/// Metadata with changed bytes is either an error or opens an array whose chunks can be read without a panic.
 #[test]
 fn flipped_metadata() {
     let shards = shard_codecs(json!([{ "name": "bytes" }, "crc32c"]), index_codecs(true), "end");
@@ -314,7 +314,7 @@ fn flipped_metadata() {
         for _ in 0..1500 {
             let mut bytes = good.clone();
             let at = numbers.below(bytes.len());
-            // Digits and brackets find more than random bytes do.
+            // Digits and brackets find more faults than random bytes do.
             bytes[at] = b"0123456789-,[]{}\"e."[numbers.below(19)];
             scratch.put(name, &bytes);
             if let Ok(array) = scratch.open("a") {

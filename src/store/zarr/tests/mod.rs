@@ -1,4 +1,4 @@
-//! Tests of Zarr arrays, by concern.
+//! Tests of Zarr arrays, by topic.
 
 mod attributes;
 mod column;
@@ -21,7 +21,7 @@ use crate::{
     store::{Folder, Storage},
 };
 
-/// A folder that goes away with its value.
+/// A folder that is removed when this is dropped.
 pub(crate) struct Scratch(TempDir);
 
 impl Scratch {
@@ -33,21 +33,21 @@ impl Scratch {
         self.0.path()
     }
 
-    /// The array at `path`.
+    /// Opens the array at `path`.
     pub(crate) fn open(&self, path: &str) -> crate::Result<StoredArray> {
         StoredArray::open(&(Arc::new(Folder::new(self.path())) as Arc<dyn Storage>), path)
     }
 
-    /// Writes a file and the folders it is in.
+    /// Writes a file, and creates the folders above it.
     pub(crate) fn put(&self, key: &str, bytes: impl AsRef<[u8]>) {
         let path = self.path().join(key.trim_start_matches('/'));
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        // Some file systems wait for the disk when a file is overwritten, and not when it is new.
+        // Some file systems sync to the disk when a file is overwritten, but not when it is new.
         fs::remove_file(&path).ok();
         fs::write(path, bytes).unwrap();
     }
 
-    /// Writes metadata and chunks of the array at `path`.
+    /// Writes the metadata and the chunks of the array at `path`.
     pub(crate) fn array(&self, path: &str, metadata: &Value, chunks: &[(&str, Vec<u8>)]) {
         let name = if metadata["zarr_format"] == 3 { "zarr.json" } else { ".zarray" };
         self.put(&format!("{path}/{name}"), metadata.to_string());
@@ -73,7 +73,7 @@ pub(crate) fn v3(shape: &[u64], chunks: &[u64], dtype: &str, codecs: Value) -> V
     })
 }
 
-/// One-axis strings by `vlen-utf8`, uncompressed.
+/// Returns the metadata and the chunk of a one-axis array of strings, encoded by `vlen-utf8` and not compressed.
 pub(crate) fn text(strings: &[&str]) -> (Value, Vec<u8>) {
     let n = strings.len() as u64;
     let mut metadata = v2(&[n], &[n], "|O", Value::Null);
@@ -107,7 +107,7 @@ pub(crate) fn zstd(bytes: &[u8]) -> Vec<u8> {
     ::zstd::bulk::compress(bytes, 3).unwrap()
 }
 
-/// Without the content size in the header.
+/// Compresses without storing the content size in the header.
 pub(crate) fn zstd_stream(bytes: &[u8]) -> Vec<u8> {
     ::zstd::stream::encode_all(bytes, 3).unwrap()
 }
@@ -129,7 +129,7 @@ pub(crate) fn crc(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// A shard with the index at its end; `None` is a missing inner chunk.
+/// Returns a shard with its index at the end; `None` is a missing inner chunk.
 pub(crate) fn shard(inner: &[Option<Vec<u8>>], index_crc: bool) -> Vec<u8> {
     let (mut data, mut index) = (Vec::new(), Vec::new());
     for chunk in inner {
@@ -145,7 +145,7 @@ pub(crate) fn shard(inner: &[Option<Vec<u8>>], index_crc: bool) -> Vec<u8> {
     data
 }
 
-/// Deterministic numbers for the tests.
+/// A generator of deterministic pseudo-random numbers.
 pub(crate) struct Numbers(pub(crate) u64);
 
 impl Numbers {
@@ -161,7 +161,7 @@ impl Numbers {
         usize::try_from(self.next() % n as u64).unwrap()
     }
 
-    /// Compressible bytes: few values, most of them 0.
+    /// Returns compressible bytes: few distinct values, most of them 0.
     pub(crate) fn compressible(&mut self, n: usize) -> Vec<u8> {
         (0..n).map(|_| [0, 0, 0, 0, 0, 1, 1, 255][self.below(8)]).collect()
     }

@@ -1,4 +1,4 @@
-//! Chunks that are as they should be.
+//! Tests of reading valid chunks.
 
 use super::*;
 use crate::StoredType;
@@ -28,11 +28,11 @@ fn every_blosc_codec() {
     }
 }
 
-/// We undo the bit shuffle ourselves, c-blosc being the reference.
+/// Our own bit unshuffle gives the same result as c-blosc.
 #[test]
 fn bit_shuffle_agrees_with_blosc() {
     let mut numbers = Numbers(5);
-    // Around the step of 128 bytes, and lengths that no 8 divides, with several blocks and a short last one.
+    // Lengths around the step of 128 bytes, lengths not divisible by 8, and lengths of several blocks with a short last one.
     let lengths = (1..300).chain([4096, 4097, 65_535, 1 << 20, (1 << 20) + 24, 1_500_000, 1_500_004]);
     for n in lengths {
         let plain = numbers.compressible(n);
@@ -82,7 +82,7 @@ fn every_stream_codec() {
         assert_eq!(read(&scratch, &[0]), plain, "{codecs}");
     }
     for (id, encoded) in [("zstd", zstd(&plain)), ("gzip", gzip(&plain)), ("zlib", zlib(&plain))] {
-        // Levels that compressors know, -1 as their own choice, do not concern a reader.
+        // A reader ignores the compression level; -1 is the compressor's default.
         for level in [3, -1, 100] {
             let scratch = Scratch::new();
             let compressor = json!({ "id": id, "level": level });
@@ -172,19 +172,19 @@ fn order_f_and_transpose() {
     assert_eq!(read(&scratch, &[0, 0, 0]), native16(&plain));
 }
 
-/// Little-endian 16-bit numbers in native order.
+/// Converts little-endian 16-bit numbers to native byte order.
 fn native16(bytes: &[u8]) -> Vec<u8> {
     bytes.chunks(2).flat_map(|b| u16::from_le_bytes([b[0], b[1]]).to_ne_bytes()).collect()
 }
 
-/// Shards of [4, 6] with inner chunks of [2, 3]; `index_codecs` and the location are the caller's.
+/// Returns the codecs of shards of [4, 6] with inner chunks of [2, 3]; the caller gives `index_codecs` and the index location.
 pub(crate) fn shard_codecs(inner: Value, index_codecs: Value, location: &str) -> Value {
     json!([{ "name": "sharding_indexed", "configuration": {
         "chunk_shape": [2, 3], "codecs": inner, "index_codecs": index_codecs, "index_location": location,
     }}])
 }
 
-/// The index codecs that every writer uses.
+/// Returns the index codecs that every writer uses.
 pub(crate) fn index_codecs(crc: bool) -> Value {
     let bytes = json!({ "name": "bytes", "configuration": { "endian": "little" } });
     if crc { json!([bytes, "crc32c"]) } else { json!([bytes]) }
@@ -214,7 +214,7 @@ fn shards() {
     scratch.array("a", &metadata, &[("c/0/0", shard(&compressed, true))]);
     assert_eq!(read(&scratch, &[0, 0]), plain);
 
-    // The index first: offsets count from the start of the shard.
+    // If the index comes first, offsets still count from the start of the shard.
     let mut first = Vec::new();
     for at in 0..4_u64 {
         first.extend((64 + 6 * at).to_le_bytes());
@@ -277,7 +277,7 @@ fn keys_of_every_kind() {
     }
 }
 
-/// Chunks with the other separator are found, and that is known; names that are right are not doubted.
+/// Chunks with the other separator are found, which `looked_for` reports; after correct names the other separator is not tried.
 #[test]
 fn keys_of_the_other_separator() {
     for (metadata, keys) in [
@@ -291,7 +291,7 @@ fn keys_of_the_other_separator() {
         let chunk = |index: u64| array.read_chunk(&[index, 0]).unwrap().bytes;
         assert_eq!((chunk(0), chunk(1), chunk(0)), (vec![0; 4], vec![5; 4], vec![0; 4]));
         assert_eq!(array.looked_for(), LookedFor { there: true, absent: 1, other_names: true });
-        // One by the name of the metadata is taken first.
+        // A chunk with the name that the metadata give takes precedence.
         let right = keys[1].replace(['/', '.'], if keys[1].contains('/') { "." } else { "/" });
         scratch.array("a", &metadata, &[(keys[1], vec![6; 4]), (&right, vec![7; 4])]);
         assert_eq!(chunk(0), vec![7; 4]);

@@ -1,4 +1,4 @@
-//! Arrays that we write, whole or in spite of a killed process.
+//! Tests of arrays that are written at once, or continued after a process was killed.
 
 use std::{
     collections::BTreeMap,
@@ -20,14 +20,14 @@ const BLOSC: Compression = Compression::Blosc { level: 1, shuffle: Shuffle::Byte
 const BITS: Compression = Compression::Blosc { level: 5, shuffle: Shuffle::Bits };
 const ZSTD: Compression = Compression::Zstd { level: 3 };
 
-/// 70 x 50 numbers in tiles of 32 x 24: some are cut by the ends of both axes.
+/// The array's shape, 70 x 50, which tiles of 32 x 24 do not divide on either axis.
 const SHAPE: [u64; 2] = [70, 50];
 
 fn spec(dtype: StoredType) -> ArraySpec {
     ArraySpec::new(dtype, &SHAPE, &[32, 24])
 }
 
-/// Ways in which an array may be stored, and their names.
+/// Returns ways to store an array, and their names.
 fn ways() -> Vec<(String, ArraySpec)> {
     let mut ways = Vec::new();
     for format in [ZarrFormat::V2, ZarrFormat::V3] {
@@ -71,7 +71,7 @@ fn folder(scratch: &Scratch) -> Arc<dyn WritableStorage> {
     Arc::new(Folder::new(scratch.path()))
 }
 
-/// The values that are read in the place of each element.
+/// Reads the value of each element.
 fn read(scratch: &Scratch, name: &str) -> Vec<f32> {
     let array = ZarrArray::open(scratch.path(), name, MissingChunk::Fill).unwrap();
     assert_eq!((array.shape(), array.chunk_shape()), (&SHAPE[..], &[32, 24][..]));
@@ -141,7 +141,7 @@ fn every_type() {
     other_types(&Scratch::new());
 }
 
-/// Floating numbers are NaN where nothing was written.
+/// Unwritten elements of floating-point arrays are NaN.
 #[test]
 fn holes_show() {
     let scratch = Scratch::new();
@@ -227,7 +227,7 @@ fn arguments_are_checked() {
         ArrayWriter::resume(folder(&scratch), "a", spec(StoredType::F32)),
         Err(Error::Argument { name: "spec", .. })
     ));
-    // A file where there should be a folder.
+    // A file exists where a folder is needed.
     scratch.put("file", "");
     let inside = ArrayWriter::create(folder(&scratch), "file/a", spec(StoredType::F32));
     assert!(matches!(inside, Err(Error::Io { .. })), "{inside:?}");
@@ -239,7 +239,7 @@ fn job(job: &str) -> ArraySpec {
     spec
 }
 
-/// Status and hash of the job.
+/// Returns the status and the hash of the job.
 fn said(scratch: &Scratch, name: &str) -> (String, String) {
     let said = read_attributes(&Folder::new(scratch.path()), name).unwrap();
     let said = |key: &str| said["teatime"][key].as_str().unwrap().to_owned();
@@ -280,7 +280,7 @@ fn another_job_is_refused_by_name() {
     }
 }
 
-/// A tile that is empty, cut short or changed is none that is there.
+/// A tile that is empty, truncated or changed does not count as written.
 #[test]
 fn damaged_tiles_are_left() {
     let scratch = Scratch::new();
@@ -310,7 +310,7 @@ fn damaged_tiles_are_left() {
         }
         assert!(write().is_empty(), "{name}");
     }
-    // Strings are known without a checksum too.
+    // Truncated strings are detected even without a checksum.
     let texts = ArraySpec::new(None, &[3], &[3]).job("job".to_owned());
     let strings = || ArrayWriter::resume(folder(&scratch), "strings", texts.clone()).unwrap();
     strings().write_text(&[0], ["a", "bc", ""]).unwrap();
@@ -321,7 +321,7 @@ fn damaged_tiles_are_left() {
     assert!(!strings().is_written(&[0]).unwrap());
 }
 
-/// A process that is killed as it begins an array of version 2 leaves its attributes.
+/// A process that is killed when it starts an array of version 2 leaves only the attributes; another process continues from there.
 #[test]
 fn attributes_alone_are_taken_up() {
     let scratch = Scratch::new();
@@ -339,7 +339,7 @@ fn attributes_alone_are_taken_up() {
     assert!(refused.contains("is a group, not an array"), "{refused}");
 }
 
-/// A folder in which an array may be begun or gone on with holds it, or nothing but what a killed process left.
+/// An array may be started or continued only in a folder that holds this array, or only leftovers of a killed process.
 #[test]
 fn other_folders_are_refused() {
     let scratch = Scratch::new();
@@ -358,12 +358,12 @@ fn other_folders_are_refused() {
     assert!(free("plain/zarr.json", "").is_err());
 }
 
-/// The files of a folder, but for names of leftovers.
+/// Returns the files of a folder, by their keys.
 fn files(path: &Path) -> BTreeMap<String, Arc<[u8]>> {
     Map::of(path).values
 }
 
-/// A folder that aborts the process at the given put, before it, or before its file has its name.
+/// A folder that aborts the process at the given put, either before the put or before the rename of its file.
 #[derive(Debug)]
 struct Crashing {
     folder: Folder,
@@ -412,7 +412,7 @@ fn write_all(storage: Arc<dyn WritableStorage>) {
     writer.finish().unwrap();
 }
 
-/// A process that ends at any put, be it of metadata, a tile or the status, leaves what another goes on with, to the same bytes.
+/// If a process is killed at any put (of metadata, a tile or the status), another one continues, and the result is identical to the byte.
 #[test]
 fn a_killed_process_is_taken_up() {
     const CHILD: &str = "TEATIME_TEST_KILLED_WRITER";
@@ -431,7 +431,7 @@ fn a_killed_process_is_taken_up() {
     write_all(folder(&whole));
     let whole = files(whole.path());
     assert_eq!(whole.len(), 10);
-    // Metadata, nine tiles, and the status.
+    // The puts are those of the metadata, of nine tiles, and of the status.
     for at in 0..11 {
         for named in [false, true] {
             let scratch = Scratch::new();
@@ -445,7 +445,7 @@ fn a_killed_process_is_taken_up() {
             assert_eq!((partial, left.len()), (usize::from(!named), at + usize::from(!named)));
             if at > 0 {
                 assert_eq!(said(&scratch, "a").0, "incomplete");
-                // Its missing chunks are not taken for zeros.
+                // Missing chunks of an incomplete array are not read as zeros.
                 let error = ZarrArray::open(scratch.path(), "a", MissingChunk::Fill).unwrap_err();
                 assert!(error.to_string().contains("not written to its end"), "{error}");
                 let writer = ArrayWriter::resume(folder(&scratch), "a", job("crash")).unwrap();
@@ -460,21 +460,21 @@ fn a_killed_process_is_taken_up() {
     }
 }
 
-/// A file system that is full in the middle of a tile leaves no part of it.
+/// A tile that cannot be written leaves no partial file.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_cannot_be_written_leaves_nothing() {
     let scratch = Scratch::new();
     let writer = ArrayWriter::create(folder(&scratch), "a", job("full")).unwrap();
     writer.write(&[0, 0], &tile(&writer, &[0, 0])).unwrap();
-    // A folder stands where the tile is to be.
+    // A folder exists at the path of the tile.
     fs::create_dir_all(scratch.path().join("a/c/0/1/x")).unwrap();
     assert!(matches!(writer.write(&[0, 1], &tile(&writer, &[0, 1])), Err(Error::Io { .. })));
     assert!(files(scratch.path()).keys().all(|key| !key.ends_with(".partial")));
     assert_eq!(writer.left().count(), 8);
 }
 
-/// The metadata that other readers go by.
+/// The metadata matches what other readers expect.
 #[test]
 fn metadata_as_zarr_has_them() {
     let scratch = Scratch::new();
@@ -498,7 +498,7 @@ fn metadata_as_zarr_has_them() {
     assert_eq!(read, expected);
 }
 
-/// `TEATIME_ZARR_PYTHON` names a Python that has zarr-python (`tests/fixtures/requirements.txt`); without it, nothing is tested.
+/// Tests only if `TEATIME_ZARR_PYTHON` names a Python that has zarr-python (`tests/fixtures/requirements.txt`).
 #[test]
 fn zarr_python_reads_it() {
     let Some(python) = std::env::var_os("TEATIME_ZARR_PYTHON") else { return };

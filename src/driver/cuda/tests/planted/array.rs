@@ -1,4 +1,4 @@
-//! Bugs in copies of rows, random numbers and functions of elements.
+//! Plants bugs in copies of rows, random numbers and elementwise functions.
 
 use super::each_bug_shows;
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     tensor::Window,
 };
 
-/// Rows by index, some of which the launch does not have, rows with gaps between them, and the count, as the kernel leaves them.
+/// Copies rows by index, some of which the launch lacks, and rows with gaps. Returns the output and the count as the kernel leaves them.
 fn copied(device: &Device, kernel: &'static Kernel<copy_rows::Params>) -> Result<Vec<u32>> {
     const ROWS: u32 = 40;
     const COLS: u32 = 37;
@@ -21,7 +21,7 @@ fn copied(device: &Device, kernel: &'static Kernel<copy_rows::Params>) -> Result
     let mut count = Tensor::<u32>::zeros(device, &[1])?;
     let x: Vec<u8> = numbers(3 + 20 * 37).into_iter().map(|i| (i % 251).to_le_bytes()[0]).collect();
     let x = Tensor::from_slice(device, &x, &[x.len() as u64])?;
-    // More stand behind the last index, so that a launch that goes on writes more rows.
+    // More indices follow the last one, so that a launch that goes too far writes more rows.
     let indices: Vec<u32> = (0..2 + ROWS).map(|i| i * 7 % 30).chain([5; 30]).collect();
     let indices = Tensor::from_slice(device, &indices, &[indices.len() as u64])?;
     let mut out = Tensor::from_slice(device, &[1u8; 5 + 40 * 37 + 100], &[5 + 40 * 37 + 100])?;
@@ -96,7 +96,7 @@ fn bugs_in_copies_of_rows_show() {
     each_bug_shows(31, &COPY_ROWS, &bugs, |device, kernel| Ok(copied(device, kernel)? == expected));
 }
 
-/// Numbers of a kind, the last block of which is not whole, and whose counters carry.
+/// Makes random numbers of a kind. The last block is incomplete, and the counters carry.
 fn random(
     device: &Device,
     kernel: &'static Kernel<random_numbers::Params>,
@@ -106,7 +106,7 @@ fn random(
     let mut out = Tensor::<f32>::zeros(device, &[n.into()])?;
     let params =
         random_numbers::Params { n, seed_low: 7, seed_high: 1, block_low: u32::MAX - 300, block_high: 2 };
-    // A workgroup more than there are blocks for.
+    // The grid has one workgroup more than the blocks need.
     let grid = Grid::linear(u64::from(n).div_ceil(4 * 256) + 1, 2, 0)?;
     let len = out.len();
     device.launch(kernel, &random_numbers::spec(kind), grid, &[out.window_mut(0..len).arg], &params)?;
@@ -140,7 +140,7 @@ fn bugs_in_random_numbers_show() {
     let expected = cpu(Made::Normal);
     each_bug_shows(33, &RANDOM, &[&both[..], &normal].concat(), |device, kernel| {
         let numbers = random(device, kernel, Made::Normal, N)?;
-        // NaN is not within it.
+        // A difference of NaN is not within the tolerance.
         let near = |(i, number): (usize, &f32)| {
             let [a, b] = [expected[i & !1], expected[i | 1]];
             (number - expected[i]).abs() <= 1e-6 * a.hypot(b)
@@ -149,7 +149,7 @@ fn bugs_in_random_numbers_show() {
     });
 }
 
-/// Differences of bytes and columns of f32, or what is less, with a number of elements that fills no word.
+/// Computes differences of bytes and columns of f32, or comparisons (less than), for a number of elements that is not a multiple of a word.
 fn differences(
     device: &Device,
     kernel: &'static Kernel<elementwise::Params>,
@@ -161,7 +161,7 @@ fn differences(
     let b: Vec<f32> = (0..5 + ROWS).map(|i| (i * 11 % 64) as f32).collect();
     let ta = Tensor::from_slice(device, &a, &[a.len() as u64])?;
     let tb = Tensor::from_slice(device, &b, &[b.len() as u64])?;
-    // The first row is begun by the launch before.
+    // The launch starts in the middle of the first row.
     let (first, n) = (2, ROWS * COLS - 2);
     let of = |i: u32| (f32::from(a[(3 + i) as usize]), b[(5 + i / COLS) as usize]);
     let mut params = elementwise::Params {
@@ -181,7 +181,7 @@ fn differences(
         ..Default::default()
     };
     let args = [ta.window(0..ta.len()).arg, tb.window(0..tb.len()).arg, tb.window(0..tb.len()).arg];
-    // A block more than there are words for.
+    // The grid has one block more than the words need.
     let mut launch = |dtype: DType, out: Window<'_>| {
         params.out_type = dtype.code();
         let [a, b, c] = args;

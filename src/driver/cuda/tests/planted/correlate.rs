@@ -1,4 +1,4 @@
-//! Bugs in sums of neighbours.
+//! Plants bugs in weighted sums of neighbours.
 
 use super::{each_bug_shows, numbers};
 use crate::{
@@ -9,24 +9,24 @@ use crate::{
     kernels::correlate::{CORRELATE, Edge, Params, room, spec},
 };
 
-/// Arrays, and their extents along y and x.
+/// The number of arrays, and their extents along y and x.
 const SHAPE: [u32; 3] = [5, 53, 45];
-/// Weights of y and x: whole numbers, so that sums are exact.
+/// Weights along y and x: whole numbers, so that sums are exact.
 const WEIGHTS: [&[f32]; 2] = [&[-1.0, -3.0, 0.0, 3.0, 1.0], &[2.0, 0.0, 5.0]];
-/// Weights of y alone: opposite on both sides, or the same; and of x alone.
+/// Weights along y alone that are opposite (`ODD`) or equal (`EVEN`) on both sides, and weights along x alone.
 const ODD: [&[f32]; 2] = [WEIGHTS[0], &[]];
 const EVEN: [&[f32]; 2] = [&[1.0, 3.0, 2.0, 3.0, 1.0], &[]];
 const ACROSS: [&[f32]; 2] = [&[], WEIGHTS[1]];
-/// The edges of y and x.
+/// The edges along y and x.
 const EDGES: [Edge; 2] = [Edge::Reflect, Edge::Constant];
-/// Constants beyond the edges of z, y and x.
+/// The constants beyond the edges along z, y and x.
 const CONSTANTS: [f32; 3] = [5.0, 7.0, 6.0];
-/// Elements of a row that a strip makes, rows that it makes at once, and one after another.
+/// For a strip: the number of elements of a row, the number of rows that are computed at once, and the number of rows in all.
 const WIDTH: u32 = 16;
 const ROWS: u32 = 16;
 const RUN: u32 = 32;
 
-/// Sums along the axes that have weights, one after another.
+/// Computes sums along the axes that have weights, one axis after the other.
 fn expected(x: &[f32], weights: [&[f32]; 2], edges: [Edge; 2]) -> Vec<f32> {
     let mut x = x.to_vec();
     for axis in 0..2 {
@@ -49,7 +49,7 @@ fn expected(x: &[f32], weights: [&[f32]; 2], edges: [Edge; 2]) -> Vec<f32> {
     x
 }
 
-/// Sums of R along the axes that have weights, of strips, or each by itself; the input and output begin behind others.
+/// Computes sums of type `R` along the axes that have weights, by strips, or each output separately. Input and output start behind other elements.
 fn sums<T: Element, R: Element + From<f32>>(
     device: &Device,
     kernel: &'static Kernel<Params>,
@@ -73,7 +73,7 @@ fn sums<T: Element, R: Element + From<f32>>(
     let [wy, wx] = weights.map(|weights| small(weights.len() as u64));
     let code = |[y, x]: [u32; 2]| y << 4 | x << 8;
     let kinds = taps.map(|taps| taps.map_or(0, |taps| taps.kind(false) as u32));
-    // If sums are along x alone, all rows are of one array.
+    // If sums are along x alone, all rows belong to one array.
     let [outer, ny, count] = if wy == 0 { [1, outer * ny, nx] } else { [outer, ny, ny] };
     let params = Params {
         x0: BEFORE,
@@ -111,7 +111,7 @@ fn sums<T: Element, R: Element + From<f32>>(
     device.launch(
         kernel,
         &spec(filtered, wide, room(wide, u32::MAX)),
-        // Folded in rows that are not all full, so that there are workgroups beyond the last.
+        // The grid is folded into rows, the last of which is incomplete, so that there are workgroups beyond the last one needed.
         Grid::linear(groups, 8, 0)?,
         &args,
         &params,

@@ -1,4 +1,4 @@
-//! Bugs in the distances that are made of sums.
+//! Plants bugs in the kernel that makes distances of sums.
 
 use super::each_bug_shows;
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
     kernels::finish_distance::{FINISH_DISTANCE, Formula, Missing, Params, spec},
 };
 
-/// The bits of distances of some pairs of a block, in place or transposed, as f32 or as pairs, in an output that is larger.
+/// Returns the bits of distances of some pairs of a block, in place or transposed, as f32 or as pairs, in a larger output.
 fn finished(
     device: &Device,
     kernel: &'static Kernel<Params>,
@@ -20,7 +20,7 @@ fn finished(
     const STEP: u32 = 23;
     let (rows, cols) = (31, 17);
     let len = 2 * (5 + 40 * STEP);
-    // Sums of x y, x², y², x and y of both features, of which some are one and the same number, and how many both have.
+    // The sums are those of x y, x², y², x and y, some of which are the same number, and the number of features that both have.
     let made = (0..6u32).map(|term| {
         let sums = (0..len / 2).flat_map(|pair| {
             let both = f64::from(pair % 5);
@@ -61,7 +61,7 @@ fn finished(
         features: 5.0,
         features_rest: 0.0,
         power_high: 0x4008_0000,
-        // A ratio has no factor.
+        // A ratio is not scaled.
         factor_high: if matches!(formula, Formula::Root | Formula::Largest) {
             0x4000_0000
         } else {
@@ -71,14 +71,14 @@ fn finished(
     };
     let all = out.len();
     let args = [sums.window(0..sums.len()).arg, flags.window(0..80).arg, out.window_update(0..all).arg];
-    // A block more than there are pairs for.
+    // The grid has one block more than the pairs need.
     let grid = Grid::linear(u64::from(rows * cols).div_ceil(256) + 1, 2, 0)?;
     device.launch(kernel, &spec(wide), grid, &args, &params)?;
     let bits = |x: f32| if x.is_nan() { u32::MAX } else { x.to_bits() };
     Ok(out.read()?.into_iter().map(bits).collect())
 }
 
-/// All that bugs show in.
+/// The cases in which the bugs show.
 const CASES: [(Formula, u32, Missing); 6] = [
     (Formula::Root, 2, Missing::Rescale),
     (Formula::CentredAngle, 6, Missing::Ignore),

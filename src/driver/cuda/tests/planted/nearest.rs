@@ -1,4 +1,4 @@
-//! Bugs in lists of the nearest.
+//! Plants bugs in the kernel that makes lists of the nearest items.
 
 use super::each_bug_shows;
 use crate::{
@@ -12,7 +12,7 @@ const LINES: u32 = 5;
 const ITEMS: u32 = 700;
 const K: u32 = 70;
 
-/// Bits of the lists after two launches: of items above the lines' own numbers, and then of some below them.
+/// Returns the bits of the lists after two launches: the first offers items above the lines' own indices, the second some items below.
 fn lists(device: &Device, kernel: &'static Kernel<Params>) -> Result<Vec<u32>> {
     let number = |i: u32| match i % 11 {
         0 => f32::NAN,
@@ -22,12 +22,12 @@ fn lists(device: &Device, kernel: &'static Kernel<Params>) -> Result<Vec<u32>> {
     let sums = Tensor::from_slice(device, &sums, &[sums.len() as u64])?;
     let flags: Vec<u32> = (0..ITEMS + LINES).map(|i| u32::from(i % 9 == 3)).collect();
     let flags = Tensor::from_slice(device, &flags, &[flags.len() as u64])?;
-    // A list more than there are lines, which stays as it is.
+    // There is one list more than lines, which stays unchanged.
     const PLACES: usize = ((LINES + 1) * K) as usize;
     let places = PLACES as u64;
     let mut kept = Tensor::from_slice(device, &[7f32; 2 * PLACES], &[2 * places])?;
     let mut numbers = Tensor::from_slice(device, &[7u32; PLACES], &[places])?;
-    // The lines' own numbers are among those of the items.
+    // The lines' own indices are among those of the items.
     let all = Params {
         lines: LINES,
         items: ITEMS,
@@ -41,7 +41,7 @@ fn lists(device: &Device, kernel: &'static Kernel<Params>) -> Result<Vec<u32>> {
         ..Params::default()
     };
     let above = Params { offered: Offered::Above as u32, fresh: 1, ..all };
-    // The items are lines of the block, which starts behind some pairs.
+    // The items are rows of the block, which starts behind some pairs.
     let below = Params {
         offered: Offered::Below as u32,
         items: ITEMS - 1,
@@ -58,7 +58,7 @@ fn lists(device: &Device, kernel: &'static Kernel<Params>) -> Result<Vec<u32>> {
             kept.window_update(0..2 * places).arg,
             numbers.window_update(0..places).arg,
         ];
-        // A workgroup more than there are lines.
+        // The grid has one workgroup more than the lines need.
         device.launch(kernel, &spec(K.into(), false), Grid::linear(LINES.into(), 3, 0)?, &args, &params)?;
     }
     Ok(kept.read()?.into_iter().map(f32::to_bits).chain(numbers.read()?).collect())

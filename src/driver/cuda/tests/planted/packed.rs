@@ -1,4 +1,4 @@
-//! Bugs in the kernels of packed genotypes. What is right is what the CPU's kernels make.
+//! Plants bugs in the kernels of packed genotypes. The CPU's kernels give the right results.
 
 mod gram;
 
@@ -27,7 +27,7 @@ fn words(len: u32) -> Vec<u32> {
     (0..len).map(|i| (mix(i) >> 32) as u32).collect()
 }
 
-/// Codes, of which few are missing.
+/// Returns codes, of which few are missing.
 fn codes(rows: u32, row_words: u32) -> Vec<u32> {
     let few = |(i, word): (usize, u32)| {
         let called = word & !(word >> 1 & 0x5555_5555);
@@ -36,7 +36,7 @@ fn codes(rows: u32, row_words: u32) -> Vec<u32> {
     words(rows * row_words).into_iter().enumerate().map(few).collect()
 }
 
-/// Extents of a product: columns take two passes, words two chunks or tiles of which one is not whole.
+/// Extents of a product: columns take two passes; words take two chunks or tiles, the last of which is incomplete.
 #[derive(Clone, Copy)]
 struct Extents {
     rows: u32,
@@ -67,7 +67,7 @@ fn apply(
     )?;
     let table: Vec<f32> = numbers(2 * rows).iter().map(|x| 0.01 * x).collect();
     let table = Tensor::from_slice(device, &table, &[rows.into(), 2])?;
-    // Weights of some columns are out of range.
+    // The weights of some columns are out of range.
     let terms: Vec<f32> =
         (0..columns).flat_map(|c| [1e5 - 3e4 * c as f32, 10f32.powi(c as i32 % 3 - 2)]).collect();
     let terms = Tensor::from_slice(device, &terms, &[columns.into(), 2])?;
@@ -153,11 +153,11 @@ fn adjoint(
 ) -> Result<Vec<u32>> {
     let Extents { rows, words: row_words, columns } = of;
     let row_limbs = (limb_count * columns).next_multiple_of(16);
-    // Weights of one limb are for rows without a missing code.
+    // Weights of one limb are only for rows without missing codes.
     let missing = u32::from(limb_count == 3);
     let width = (1 + missing) * row_limbs;
     let depth = 600;
-    // All numbers of a limb have one sign, so that sums of limbs pass 16 bits.
+    // All bytes of a limb have the same sign, so that sums of limbs exceed 16 bits.
     let limbs = |(row_limb, word): (usize, u32)| match row_limb % 2 {
         0 => (word | 0x4040_4040) & 0x7f7f_7f7f,
         _ => word | 0xc0c0_c0c0,
@@ -183,7 +183,7 @@ fn adjoint(
         shift: 20,
     };
     let parts = columns.div_ceil(64);
-    // Folded, with workgroups to spare.
+    // The grid is folded, and has more workgroups than needed.
     let axis = 3 + parts;
     let grid = Grid::linear((row_words.div_ceil(tile) * parts * rows.div_ceil(depth)).into(), axis, 0)?;
     let args = [
@@ -245,7 +245,7 @@ fn bugs_in_transposed_products_show() {
         ("(part_of_split - split * parts) * PART_COLUMNS", "0"),
         ("first % PART_COLUMNS != 0 && first < params.columns", "first < params.columns"),
     ];
-    // Two parts, the second of three tiles.
+    // The columns need two parts, the second of which has three tiles.
     let of = Extents { columns: 104, ..of };
     let expected = adjoint(&cpu(), &PACKED_ADJOINT, 4, 1, of).unwrap();
     for tile in [adjoint::TILE, adjoint::LARGE_TILE] {
@@ -254,7 +254,7 @@ fn bugs_in_transposed_products_show() {
     }
 }
 
-/// Codes, then counts.
+/// Returns the recoded codes, then the counts.
 fn recoded(
     device: &Device,
     kernel: &'static Kernel<recoding::Params>,
@@ -305,8 +305,8 @@ fn bugs_in_recoding_show() {
         ("a ^ b ^ c ^ d", "a ^ b ^ c"),
         ("params.cols - own.ones - own.twos", "params.cols - own.ones"),
     ];
-    // Rows that start anywhere in a word, and of whose units more than one warp has some. Tables: 1, 0, 3 and 2, in whose
-    // codes each term counts, and 2, 2, 0 and 1.
+    // Rows start at any byte of a word, and their units need more than one warp. The first table is 1, 0, 3 and 2: each
+    // term contributes to its codes. The second is 2, 2, 0 and 1.
     let all = |device: &Device, kernel| -> Result<Vec<u32>> {
         let tables = [0b10_11_00_01, 0b01_00_10_10].map(|table| recoded(device, kernel, table, 3013));
         Ok(tables.into_iter().collect::<Result<Vec<_>>>()?.concat())
@@ -315,14 +315,14 @@ fn bugs_in_recoding_show() {
     each_bug_shows(17, &RECODE, &bugs, |device, kernel| Ok(all(device, kernel)? == expected));
 }
 
-/// Random words to codes, behind words that stay.
+/// Converts random words to codes, behind words that stay unchanged.
 fn uniform(device: &Device, kernel: &'static Kernel<uniform::Params>, columns: u32) -> Result<Vec<u32>> {
     const BEFORE: u32 = 4;
     let row_words = u32::try_from(row_words(columns.into())).unwrap();
-    // Two workgroups, of which not all threads of the second.
+    // There are two workgroups, in the second of which some threads have no work.
     let n = 50 * row_words;
     let mut all = words(BEFORE + n);
-    // One digit becomes the next at these words.
+    // At these words, one digit changes to the next.
     let edges = [0, 0x5555_5555, 0x5555_5556, 0xaaaa_aaaa, 0xaaaa_aaab, u32::MAX];
     all[BEFORE as usize..].iter_mut().step_by(5).zip(edges).for_each(|(word, edge)| *word = edge);
     let mut packed = Tensor::from_slice(device, &all, &[all.len() as u64])?;
@@ -352,7 +352,7 @@ fn bugs_in_random_codes_show() {
         ("digit << (2 * j)", "digit << j"),
         ("rest *= 3", "rest *= 2"),
     ];
-    // Rows whose last code is in the first, the third and the last of four words.
+    // The rows' last codes are in the first, the third and the last of four words.
     let all = |device: &Device, kernel| {
         [325, 360, 375]
             .into_iter()

@@ -1,4 +1,4 @@
-//! Bugs in sums and extremes along an axis.
+//! Plants bugs in sums and extremes along an axis.
 
 use super::each_bug_shows;
 use crate::{
@@ -11,13 +11,13 @@ use crate::{
 const OUTER: u32 = 3;
 const LEN: u32 = 2501;
 
-/// Whole numbers, of which the greatest stands twice in each line.
+/// Returns whole numbers, the greatest of which occurs twice in each line.
 fn numbers(inner: u32) -> Vec<f32> {
     let x = (0..OUTER * LEN * inner).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as f32 - 100.0);
     x.collect()
 }
 
-/// Launches over elements and then over totals, whose results are those of the host.
+/// Launches over elements and then over totals. Returns true if the results are those of the host.
 fn along(
     device: &Device,
     kernel: &'static Kernel<Params>,
@@ -45,7 +45,7 @@ fn along(
         let by_row = inner == 1;
         let made = OUTER * len.div_ceil(BLOCK);
         let groups = if by_row { made } else { (made * inner).div_ceil(WG) };
-        // Folded, so that some workgroups have nothing to do.
+        // The grid is folded, so that some workgroups have no work.
         let grid = Grid::linear(groups.into(), if by_row { 5 } else { 3 }, 0)?;
         let spec = spec(by_row, partial, crate::DType::F32);
         if partial {
@@ -67,7 +67,7 @@ fn along(
                 let most = line().fold(f32::NEG_INFINITY, f32::max);
                 (0..).zip(line()).find(|(_, x)| *x == most).unwrap().0
             }
-            // Whole numbers below 2^24: exact in any order.
+            // Sums of whole numbers below 2^24 are exact in any order.
             _ => line().sum::<f32>().to_bits(),
         }
     });

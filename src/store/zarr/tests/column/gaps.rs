@@ -1,8 +1,8 @@
-//! Chunks of columns that are not there.
+//! Tests of missing chunks of columns.
 
 use super::*;
 
-/// Shards of such inner chunks of four bytes an element.
+/// Returns the codecs of shards with inner chunks of shape `inner` and elements of four bytes.
 fn shards(inner: Value) -> Value {
     json!([{ "name": "sharding_indexed", "configuration": {
         "chunk_shape": inner, "codecs": little_endian(), "index_codecs": index_codecs(true),
@@ -10,7 +10,7 @@ fn shards(inner: Value) -> Value {
     }}])
 }
 
-/// Chunks are lost where nobody said that they may be left out, or hold a fill value that is not meant.
+/// Missing chunks are lost, and an error, unless `left_out` accepts them and their fill value.
 #[test]
 fn lost_chunks_are_errors() {
     let lost = |metadata: &Value, left_out| {
@@ -28,7 +28,7 @@ fn lost_chunks_are_errors() {
     lost(&numbers, NEVER);
     numbers["fill_value"] = (-1).into();
     lost(&numbers, &|_, fill| fill != "-1");
-    // No integer is a fill value of such numbers.
+    // A float array has no fill value that is an integer.
     lost(&v2(&[3], &[3], "<f4", Value::Null), &|_, _| true);
 }
 
@@ -67,7 +67,7 @@ fn chunks_that_were_left_out_are_filled_and_counted() {
     }
 }
 
-/// Chunks of further columns may be left out, and those of the first not.
+/// Chunks of further columns may be left out, but not those of the first.
 #[test]
 fn columns_that_are_not_there() {
     let letters_of =

@@ -1,4 +1,4 @@
-//! Columns of strings and integers.
+//! Tests of columns of strings and integers.
 
 mod gaps;
 
@@ -12,7 +12,7 @@ type LeftOut<'a> = &'a dyn Fn(u64, &str) -> bool;
 
 const NEVER: LeftOut = &|_, _| false;
 
-/// Strings that may be left out, in any column of the array.
+/// Accepts missing strings in any column of the array.
 const DOTS: LeftOut = &|_, fill| ["", "."].contains(&fill);
 
 fn read(scratch: &Scratch, left_out: LeftOut) -> Result<Column> {
@@ -24,14 +24,14 @@ fn read_within(scratch: &Scratch, left_out: LeftOut, memory: &Budget) -> Result<
     Ok(Column::read_in(&storage, "a", left_out, memory)?.expect("it is there"))
 }
 
-/// The array `a`, in a folder of its own.
+/// Writes the array `a` to a new folder.
 fn array(metadata: &Value, chunks: &[(&str, Vec<u8>)]) -> Scratch {
     let scratch = Scratch::new();
     scratch.array("a", metadata, chunks);
     scratch
 }
 
-/// Makes the type UTF-32 in version 3: strings of at most one letter.
+/// Changes the type to version 3 UTF-32: strings of at most one letter.
 fn letters(mut metadata: Value) -> Value {
     metadata["data_type"] = json!({ "name": "fixed_length_utf32", "configuration": { "length_bytes": 4 } });
     metadata["fill_value"] = "".into();
@@ -42,7 +42,7 @@ fn little_endian() -> Value {
     json!([{ "name": "bytes", "configuration": { "endian": "little" } }])
 }
 
-/// The strings of a row.
+/// Returns the strings of a row.
 fn cells(column: &Column, row: u64) -> Vec<String> {
     (0..).map_while(|place| column.text(row, place)).map(String::from).collect()
 }
@@ -68,7 +68,7 @@ fn what_stands_at_a_path() {
     }
     assert!(matches!(Node::at(&folder, "k"), Err(Error::Store { .. })));
     let storage = Arc::new(folder) as Arc<dyn Storage>;
-    // Outside the folder nothing is looked at, whatever is there.
+    // Nothing outside the folder is read, whatever exists there.
     for path in ["../a", "g/../a", "./a", "g\\a", "a\0"] {
         let inner = Arc::new(Folder::new(scratch.path().join("g"))) as Arc<dyn Storage>;
         let column = Column::read_in(&inner, path, NEVER, &Budget::default()).map(|_| Node::Array);
@@ -83,7 +83,7 @@ fn what_stands_at_a_path() {
     assert!(group.to_string().contains("is a group"), "{group}");
 }
 
-/// A column of 5 rows, in chunks of 3 rows and, where it has two axes, of 2 of its 5 columns; each element says where it is.
+/// Writes a column of 5 rows, in chunks of 3 rows and, if it has two axes, of 2 of its 5 columns; each element encodes its position.
 fn numbered(axes: usize, strings: bool) -> Scratch {
     let (shape, chunks) = (&[5, 5][..axes], &[3, 2][..axes]);
     let metadata = v3(shape, chunks, "uint32", little_endian());
@@ -213,7 +213,7 @@ fn strings_of_fixed_length() {
     assert_eq!([cells(&column, 0), cells(&column, 1)], [["A", "xyz"], ["B", "ab"]]);
 }
 
-/// A column takes at most half of the memory, whatever its metadata and chunks claim.
+/// A column takes at most half of the memory, whatever sizes its metadata and chunks claim.
 #[test]
 fn memory_bounds_columns() {
     const MEMORY: u64 = 1 << 20;
@@ -235,12 +235,12 @@ fn memory_bounds_columns() {
     };
     let (mut metadata, chunk) = text(&["A", "C", "G"]);
     assert_eq!(bytes(&array(&metadata, &[("0", chunk)])).unwrap(), 3);
-    // As many strings as a chunk may hold, if none has a letter.
+    // The maximum number of strings of a chunk, if all are empty.
     (metadata["shape"], metadata["chunks"]) = (json!([3, 1]), json!([3, 1 << 24]));
     over(bytes(&array(&metadata, &[])), 3 << 29);
-    // Numbers, by the elements of a chunk.
+    // Numbers: the chunk's number of elements decides.
     over(bytes(&array(&v2(&[3], &[1 << 24], "<i4", Value::Null), &[])), 1 << 28);
-    // Strings that say how long they are ...
+    // A chunk of long strings, uncompressed or compressed ...
     for stored in [true, false] {
         let (mut metadata, mut chunk) = text(&[&"A".repeat(200_000), "C", "G"]);
         if !stored {
@@ -249,7 +249,7 @@ fn memory_bounds_columns() {
         }
         over(bytes(&array(&metadata, &[("0", chunk)])), 8 * 200_000);
     }
-    // ... and those of many chunks, small ones all of them.
+    // ... and many chunks, each of which is small.
     let keys: Vec<_> = (0..100).map(|i| format!("0.{i}")).collect();
     let chunks: Vec<_> = keys.iter().map(|key| (key.as_str(), vec![b'A'; 3 * 6000])).collect();
     over(bytes(&array(&v2(&[3, 100], &[3, 1], "|S6000", Value::Null), &chunks)), MEMORY);
@@ -258,7 +258,7 @@ fn memory_bounds_columns() {
     let keys: Vec<_> = (0..100).map(|i| i.to_string()).collect();
     let chunks: Vec<_> = keys.iter().map(|key| (key.as_str(), chunk.clone())).collect();
     over(bytes(&array(&metadata, &chunks)), MEMORY);
-    // Nothing is made of a fill value, however long it is.
+    // No copies of the fill value are made, however long it is.
     let (mut metadata, _) = text(&["", "", ""]);
     metadata["fill_value"] = "A".repeat(100_000).into();
     assert!(matches!(bytes(&array(&metadata, &[])), Err(Error::Chunk { .. })));

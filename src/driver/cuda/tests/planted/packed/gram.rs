@@ -1,4 +1,4 @@
-//! Bugs in the kernels of Gram matrices.
+//! Plants bugs in the kernels of Gram matrices.
 
 use super::{Extents, cpu, each_bug_shows, words};
 use crate::{
@@ -56,7 +56,7 @@ fn bugs_in_limbs_show() {
 
 fn gather(device: &Device, kernel: &'static Kernel<gather::Params>) -> Result<Vec<u32>> {
     const WORDS: u32 = 8;
-    // Words beside the rows stay.
+    // Words next to the rows stay unchanged.
     const STRIDE: u32 = WORDS + 4;
     let order: Vec<u32> = words(30).iter().map(|&word| (word & !(gather::ROWS - 1)) | (word % 9)).collect();
     // The padding of rows is 0.
@@ -107,15 +107,15 @@ fn bugs_in_rows_in_order_show() {
 }
 
 fn pairs(device: &Device, kernel: &'static Kernel<pairs::Params>) -> Result<Vec<u32>> {
-    // Two blocks, of which not all threads of the second.
+    // There are two blocks, in the second of which some threads have no work.
     const ROWS: u32 = 80;
     const WORDS: u32 = 8;
     const COLUMNS: u32 = 32;
-    // One word of three holds codes.
+    // One word in three holds codes.
     let sparse = |(i, word): (usize, u32)| if i % 3 == 1 { word } else { 0 };
     let packed: Vec<u32> = words(ROWS * WORDS).into_iter().enumerate().map(sparse).collect();
     let packed = Tensor::from_slice(device, &packed, &[ROWS.into(), WORDS.into()])?;
-    // Few bits more than 32 with the shift.
+    // With the shift, the terms need a few bits more than 32.
     let term = |(i, word): (usize, u32)| if i % 4 == 3 { word % 12 } else { word >> 9 };
     let table: Vec<u32> = words(4 * ROWS).into_iter().enumerate().map(term).collect();
     let table = Tensor::from_slice(device, &table, &[ROWS.into(), 4])?;
