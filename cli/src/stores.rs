@@ -24,7 +24,7 @@ pub(crate) struct Opening<'a> {
     /// Path of the genotype array within each store, where it has another name.
     pub(crate) array: Option<&'a str>,
     pub(crate) missing: MissingChunk,
-    /// It has to be an allele of such stores.
+    /// The allele that is counted, which the kind of the stores has to have.
     pub(crate) counted: Option<CountedAllele>,
     /// Unless calls may be of any, all stores have to have room for the same number of alleles.
     pub(crate) any_ploidy: bool,

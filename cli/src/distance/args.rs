@@ -202,7 +202,7 @@ Examples:
   teatime distance new.vcz --with reference.bed --out new.tsv --metric ibs
   teatime distance phased.vcz --out h.npy --haplotypes --metric cityblock --tree average";
 
-/// Those of the library that have sums for genotypes, and identity by state.
+/// The library's metrics that have sums for genotypes, and identity by state.
 const METRICS: &str = "euclidean sqeuclidean cityblock hamming correlation cosine inner_product chebyshev minkowski \
                        canberra braycurtis jaccard dice russellrao ibs manhattan l1 l2";
 

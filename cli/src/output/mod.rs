@@ -145,7 +145,8 @@ impl Output {
         lines(&mut file).and_then(|()| file.flush()).map_err(Failure::io(&path))
     }
 
-    /// Writes a line of `header`, and one for each row of the numbers: its name, and the `text` of a column and its number.
+    /// Writes a line of `header`, and one for each row of the numbers: the row's name, then each number as `text` writes it, which is given the
+    /// number's column too.
     pub(crate) fn numbers(
         &self,
         name: &str,
@@ -157,8 +158,10 @@ impl Output {
         self.table(name, |file| {
             writeln!(file, "{header}")?;
             (0..numbers.rows()).zip(names).try_for_each(|(row, name)| {
-                let row = numbers.row(row).iter().enumerate();
-                writeln!(file, "{name}{}", row.map(|(i, x)| format!("\t{}", text(i, *x))).collect::<String>())
+                write!(file, "{name}")?;
+                let mut row = numbers.row(row).iter().enumerate();
+                row.try_for_each(|(column, x)| write!(file, "\t{}", text(column, *x)))?;
+                writeln!(file)
             })
         })
     }

@@ -73,7 +73,7 @@ pub(crate) fn run(args: &PcaArgs, cancel: &Cancel) -> Result<(), Failure> {
 /// One run.
 #[derive(Debug)]
 pub(crate) struct Job {
-    /// The time that making the store took is the first.
+    /// The first stage is the making of the store, if there is one.
     pub(crate) stages: Stages,
     pub(crate) run: Run,
     pub(crate) device: Device,

@@ -186,7 +186,7 @@ impl DistanceOptions {
         }
     }
 
-    /// Checks extents, filter and these options; `op` is the call that they were given to.
+    /// Checks the extents and the filter, whose errors name the call `op`, and these options.
     fn check(&self, op: &'static str, genotypes: &Genotypes) -> Result<()> {
         check_extents(op, genotypes)?;
         self.filter.check(op)?;
