@@ -4,19 +4,31 @@ use std::{fs::File, io::Read, path::Path};
 
 use crate::failure::Failure;
 
-/// File extensions of unsupported formats, the name of each format, and how to convert it.
-const FOREIGN: &str = "\
-zip ozx | a zip file | unpack it into a folder (`unzip`, or `python -m zipfile -e FILE FOLDER`)
-h5 hdf5 h5ad loom mat ims | an HDF5 file | write its array with `zarr.save` or `numpy.save` in Python, or an AnnData with `write_zarr`
-nc nc4 cdf grib grib2 | a file of xarray's | `xarray.open_dataset(FILE).to_zarr(FOLDER)`
-tif tiff czi nd2 lif svs ndpi vsi lsm dcm mrc | a file of images | `bioformats2raw FILE FOLDER` makes an OME-Zarr image of it, and \
-`numpy.save` a .npy file of an array in Python
-png jpg jpeg | a picture | `numpy.save` its array in Python as a .npy file
-vcf vcf.gz vcf.bgz bcf | a VCF file | `vcf2zarr convert FILE FOLDER` (bio2zarr) or `plink2 --make-bed`
-pgen pvar psam bgen gen | a file of PLINK 2 or BGEN | `plink2 --make-bed` makes a .bed of it
-npz | several arrays in one file | `numpy.save` the one that is meant as a .npy file
-csv tsv txt parquet mtx | a table | `numpy.save` its numbers in Python as a .npy file
-tar tar.gz tgz gz | an archive | unpack it";
+/// Endings of files that are not read, what these are, and what to do.
+const FOREIGN: [(&str, &str, &str); 10] = [
+    ("zip ozx", "a zip file", "unpack it into a folder (`unzip`, or `python -m zipfile -e FILE FOLDER`)"),
+    (
+        "h5 hdf5 h5ad loom mat ims",
+        "an HDF5 file",
+        "write its array with `zarr.save` or `numpy.save` in Python, or an AnnData with `write_zarr`",
+    ),
+    ("nc nc4 cdf grib grib2", "a file of xarray's", "`xarray.open_dataset(FILE).to_zarr(FOLDER)`"),
+    (
+        "tif tiff czi nd2 lif svs ndpi vsi lsm dcm mrc",
+        "a file of images",
+        "`bioformats2raw FILE FOLDER` makes an OME-Zarr image of it, and `numpy.save` a .npy file of an array in Python",
+    ),
+    ("png jpg jpeg", "a picture", "`numpy.save` its array in Python as a .npy file"),
+    (
+        "vcf vcf.gz vcf.bgz bcf",
+        "a VCF file",
+        "`vcf2zarr convert FILE FOLDER` (bio2zarr) or `plink2 --make-bed`",
+    ),
+    ("pgen pvar psam bgen gen", "a file of PLINK 2 or BGEN", "`plink2 --make-bed` makes a .bed of it"),
+    ("npz", "several arrays in one file", "`numpy.save` the one that is meant as a .npy file"),
+    ("csv tsv txt parquet mtx", "a table", "`numpy.save` its numbers in Python as a .npy file"),
+    ("tar tar.gz tgz gz", "an archive", "unpack it"),
+];
 
 /// Refuses a file of an unsupported format, recognised by its extension or first bytes, and says how to convert it.
 ///
@@ -47,13 +59,9 @@ pub(crate) fn refuse(path: &Path) -> Result<(), Failure> {
     };
     let row_of = |name: &str| {
         let is_of = |ending: &str| name.strip_suffix(ending).is_some_and(|start| start.ends_with('.'));
-        let mut rows = FOREIGN.lines().map(|row| row.split(" | ").collect::<Vec<_>>());
-        rows.find(|row| row[0].split(' ').any(is_of))
+        FOREIGN.iter().find(|(endings, ..)| endings.split(' ').any(is_of))
     };
-    match row_of(&name).or_else(|| row_of(by_start)).as_deref() {
-        Some([_, what, how]) => foreign(what, how),
-        _ => Ok(()),
-    }
+    row_of(&name).or_else(|| row_of(by_start)).map_or(Ok(()), |(_, what, how)| foreign(what, how))
 }
 
 #[cfg(test)]

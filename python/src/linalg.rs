@@ -6,7 +6,7 @@ use numpy::{IntoPyArray, PyArray1, PyArrayDyn, PyReadonlyArrayDyn};
 use pyo3::{exceptions::PyValueError, prelude::*};
 use teatime::{
     Error, Status,
-    linalg::{LinearMap, Matrix, Pass, SignRule, Stop, SvdOptions, SvdSteps, transpose},
+    linalg::{LinearMap, Matrix, Pass, RightSvd, SignRule, Stop, SvdOptions, SvdSteps, transpose},
 };
 
 use crate::{
@@ -132,11 +132,12 @@ pub(crate) fn as_matrix(x: &PyReadonlyArrayDyn<'_, f64>) -> PyResult<Matrix> {
     Matrix::from_vec(values.to_vec(), rows, cols).map_err(exception)
 }
 
-/// The next X (n, columns) to multiply, or the results of the iteration: values, V (n, k), residuals, and whether each component converged.
-type Step<'py> = (
-    Option<Bound<'py, PyArrayDyn<f64>>>,
-    Option<(Bound<'py, PyArray1<f64>>, Bound<'py, PyArrayDyn<f64>>, Bound<'py, PyArray1<f64>>, Vec<bool>)>,
-);
+/// The values, V (n, k), the residuals, and whether each converged.
+type Results<'py> =
+    (Bound<'py, PyArray1<f64>>, Bound<'py, PyArrayDyn<f64>>, Bound<'py, PyArray1<f64>>, Vec<bool>);
+
+/// The X (n, columns) that an iteration wants next, or its results.
+type Step<'py> = (Option<Bound<'py, PyArrayDyn<f64>>>, Option<Results<'py>>);
 
 /// The iteration of the randomized decomposition of a matrix (m, n). The caller computes the products with the matrix.
 #[pyclass(module = "teatime._teatime", frozen)]
@@ -145,59 +146,80 @@ pub(crate) struct Iteration {
     shape: [u64; 2],
     k: usize,
     options: SvdOptions,
-    /// The iteration after some products. `None` before the first product, after an error, and while a thread is using it.
-    reached: Mutex<Option<SvdSteps>>,
+    /// None before any product, after an error, and while a thread is at it.
+    reached: Mutex<Option<Reached>>,
+}
+
+/// A state of an iteration.
+#[derive(Debug)]
+enum Reached {
+    /// The iteration after some products.
+    Steps(Box<SvdSteps>),
+    /// The components after so many products. The basis is gone.
+    Components(usize, RightSvd),
 }
 
 #[pymethods]
 impl Iteration {
     #[new]
     fn new(shape: [u64; 2], k: usize, options: Options) -> PyResult<Self> {
-        Ok(Self { shape, k, options: options.svd_options()?, reached: Mutex::default() })
+        let options = options.svd_options()?;
+        if k > 0 && options.sign == SignRule::MaxAbsU {
+            let why = "u: that takes another pass; stable, v, dask or none";
+            return Err(exception(Error::argument("pca", "signs", why)));
+        }
+        Ok(Self { shape, k, options, reached: Mutex::default() })
     }
 
-    /// Returns the next step, given all products `Aᵀ (A X)` so far in the order in which they were requested. Products from earlier calls are
-    /// not processed again.
+    /// The next step after the products `Aᵀ (A X)` that are given: all so far, in the order in which they were asked for. It goes on from the
+    /// products that it has had, which have to be the same.
     fn step<'py>(
         &self,
         py: Python<'py>,
         made: Vec<PyReadonlyArrayDyn<'py, f64>>,
         run: RunOptions,
     ) -> PyResult<Step<'py>> {
-        let reached = self.reached().take().filter(|steps| steps.given() as usize <= made.len());
+        let reached = match self.reached().take() {
+            Some(Reached::Components(products, svd)) if products <= made.len() => {
+                let results = results(py, svd.clone())?;
+                *self.reached() = Some(Reached::Components(products, svd));
+                return Ok((None, Some(results)));
+            }
+            Some(Reached::Steps(steps)) if steps.given() as usize <= made.len() => Some(*steps),
+            _ => None,
+        };
         let had = reached.as_ref().map_or(0, SvdSteps::given) as usize;
         let new = made[had..].iter().map(as_matrix).collect::<PyResult<Vec<_>>>()?;
-        let (steps, asked, components) = call(py, run, |run| {
+        let (steps, asked, svd) = call(py, run, |run| {
             let fresh = || SvdSteps::new(self.shape, self.k, &self.options, run);
             let mut steps = reached.map_or_else(fresh, Ok)?;
-            let mut asked = steps.next_input()?;
             for product in new {
                 run.cancel.check()?;
-                if asked.is_some() {
+                if !steps.is_done() {
                     steps.give(&product)?;
-                    asked = steps.next_input()?;
                 }
             }
-            if asked.is_none() && self.k > 0 && self.options.sign == SignRule::MaxAbsU {
-                let why = "u: that takes another pass; stable, v, dask or none";
-                return Err(Error::argument("pca", "signs", why));
-            }
-            let components = asked.is_none().then(|| steps.components()).transpose()?;
-            Ok((steps, asked, components))
+            let asked = steps.next_input()?;
+            let svd = asked.is_none().then(|| steps.components()).transpose()?;
+            Ok((steps, asked, svd))
         })?;
-        *self.reached() = Some(steps);
-        let asked = asked.map(|asked| matrix(py, asked)).transpose()?;
-        let results = components.map(|components| {
-            let residuals = components.residuals.into_pyarray(py);
-            let (values, vectors) = (components.s.into_pyarray(py), matrix(py, components.v)?);
-            Ok::<_, PyErr>((values, vectors, residuals, components.converged))
+        *self.reached() = Some(match &svd {
+            Some(svd) => Reached::Components(steps.given() as usize, svd.clone()),
+            None => Reached::Steps(Box::new(steps)),
         });
-        Ok((asked, results.transpose()?))
+        let asked = asked.map(|asked| matrix(py, asked)).transpose()?;
+        Ok((asked, svd.map(|svd| results(py, svd)).transpose()?))
     }
 }
 
+/// Makes arrays of the results.
+fn results(py: Python<'_>, svd: RightSvd) -> PyResult<Results<'_>> {
+    let residuals = svd.residuals.into_pyarray(py);
+    Ok((svd.s.into_pyarray(py), matrix(py, svd.v)?, residuals, svd.converged))
+}
+
 impl Iteration {
-    fn reached(&self) -> MutexGuard<'_, Option<SvdSteps>> {
+    fn reached(&self) -> MutexGuard<'_, Option<Reached>> {
         self.reached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

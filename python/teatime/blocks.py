@@ -36,7 +36,7 @@ _Array = NDArray[np.float64]
 class Rounds:
     """The randomized iteration for the largest singular values of a matrix, of which others make the products.
 
-    It is small and can be pickled after any round: to go on later, or elsewhere. Singular values below about 1e-3 of the largest are found
+    It can be pickled after any round, which takes the products alone: to go on later, or elsewhere. In memory it holds the basis of the iteration besides. Singular values below about 1e-3 of the largest are found
     as 0: they are those of squares, which products in float32 cannot tell from 0.
 
     Parameters

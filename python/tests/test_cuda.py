@@ -155,6 +155,15 @@ def test_what_cannot_be_taken_is_refused(card):
     assert x.__cuda_array_interface__ == interface
 
 
+def test_arrays_of_several_gpus_do_not_meet(card):
+    _card("cuda:1")
+    x = _values("f4", (6, 5))
+    one, other = teatime.to_cuda(x, "cuda:0"), teatime.to_cuda(x, "cuda:1")
+    assert teatime.gaussian_filter(_Lent(other), 1).device == "cuda:1"
+    with pytest.raises(ValueError, match="`x` is in the memory of cuda:0, and `y` is not"):
+        teatime.pairwise_distance(one, other)
+
+
 def test_the_current_gpu_is_left_as_it_was(card):
     """What CuPy and PyTorch take for the current GPU is the thread's context."""
     _card("cuda:1")
@@ -249,9 +258,6 @@ def test_arrays_of_cupy_give_arrays_of_cupy(cupy, card):
     x = _values("f4", (6, 5))
     result = teatime.gaussian_filter(cupy(x, 1), 1)
     assert isinstance(result, _OnCard) and result.device.id == 1
-    assert teatime.gaussian_filter(_Lent(teatime.to_cuda(x, "cuda:1")), 1).device == "cuda:1"
-    with pytest.raises(ValueError, match="`x` is in the memory of cuda:0, and `y` is not"):
-        teatime.pairwise_distance(cupy(x), cupy(x, 1))
     np.testing.assert_array_equal(result.get(), teatime.gaussian_filter(x, 1, device=card))
     assert all(isinstance(part, _OnCard) for part in teatime.truncated_svd(cupy(x), 2))
     # An array that takes the result, wherever either is.

@@ -43,7 +43,7 @@ use crate::{Result, Run, Status};
 /// # Ok::<(), teatime::Error>(())
 /// ```
 pub fn randomized_svd(map: &dyn LinearMap, k: usize, options: &SvdOptions, run: &Run) -> Result<RightSvd> {
-    let mut steps = SvdPlan::new(OP, Products::from_map(map)?, k, options, run)?.start()?;
+    let mut steps = SvdPlan::new(OP, Products::from_map(map, "map")?, k, options, run)?.start()?;
     steps.run(map, run)?;
     let mut svd = steps.unsigned()?;
     if k > 0 {

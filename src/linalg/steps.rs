@@ -25,7 +25,7 @@ pub(super) const FLOOR: f64 = 4.0 * ROUNDING;
 /// use teatime::{Run, linalg::{Matrix, SvdOptions, SvdSteps}};
 /// let mut steps = SvdSteps::new([3, 2], 1, &SvdOptions::default(), &Run::default())?;
 /// while let Some(x) = steps.next_input()? {
-///     // Of a diagonal matrix of 3 and 4, with a row of zeros below.
+///     // The matrix is diagonal, with 3 and 4, and has a row of zeros below.
 ///     let product = (0..x.cols()).map(|j| 9.0 * x[(0, j)]).chain((0..x.cols()).map(|j| 16.0 * x[(1, j)]));
 ///     steps.give(&Matrix::from_vec(product.collect(), 2, x.cols())?)?;
 /// }
@@ -40,32 +40,77 @@ pub struct SvdSteps {
     block: Option<Tensor<f64>>,
     status: Status,
     pub(crate) found: Found,
+    /// True after a product that could not be taken: the basis and the components do not belong together then.
+    is_broken: bool,
 }
 
 impl SvdSteps {
-    /// Creates the iteration for the `k` largest singular values of a matrix of shape (m, n).
+    /// Begins the iteration for the `k` largest singular values of a matrix of that shape, (m, n). Of `run` the memory counts: the basis is planned
+    /// within it.
+    ///
+    /// # Cost
+    /// The object holds an open cpu device of one thread, and in its memory twice as many vectors of n f64 as products have columns so far, up to
+    /// the budget, where the iteration restarts.
     ///
     /// # Errors
-    /// As [`randomized_svd`](super::randomized_svd).
+    /// [`Error::Argument`] for more components than m or n, options that [`randomized_svd`](super::randomized_svd) refuses, and
+    /// [`SignRule::MaxAbsU`], which takes a product with A; [`Error::Budget`] with the least that would do.
     pub fn new(shape: [u64; 2], k: usize, options: &SvdOptions, run: &Run) -> Result<Self> {
-        let products = Products { shape, precision: f32::EPSILON.into(), home: one_thread()? };
+        if options.sign == SignRule::MaxAbsU {
+            return Err(Error::argument(OP, "sign", "MaxAbsU, which takes a product with the matrix"));
+        }
+        let (precision, names) = (f32::EPSILON.into(), ["shape", "product"]);
+        let products = Products { shape, precision, home: one_thread()?, names };
         SvdPlan::new(OP, products, k, options, run)?.start()
     }
 
-    /// Returns the X (n, columns) that is to be multiplied next, or None if the components are found.
+    /// The X (n, columns) that is to be multiplied next. None where the components are found. Makes a copy.
     ///
     /// # Errors
-    /// [`Error::OutOfHostMemory`].
+    /// [`Error::Argument`] after a product that could not be taken; [`Error::OutOfHostMemory`].
     pub fn next_input(&self) -> Result<Option<Matrix>> {
+        self.check()?;
         self.block.as_ref().map(|block| Matrix::from_tensor(&transpose(block)?)).transpose()
     }
 
-    /// Takes `Aᵀ (A X)` for the X of [`next_input`](Self::next_input). After an error the iteration cannot continue.
+    /// True where the components are found, and no more product is wanted.
+    pub fn is_done(&self) -> bool {
+        self.block.is_none() && !self.is_broken
+    }
+
+    /// Takes the product `Aᵀ (A X)` (n, columns) of the [`next_input`](Self::next_input).
     ///
     /// # Errors
-    /// [`Error::Shape`] for a product of another shape; [`Error::Argument`] if the product holds NaN or infinity, or if no product is needed.
+    /// [`Error::Shape`] for a product of another shape, after which the right one is still taken; [`Error::Argument`] where none is wanted, and
+    /// for NaN and infinity; [`Error::OutOfHostMemory`]. After these two the iteration cannot go on.
     pub fn give(&mut self, product: &Matrix) -> Result<()> {
-        self.push(transpose(&product.to_real(&self.plan.home)?)?)
+        self.check()?;
+        let Some(block) = self.block.take() else {
+            return Err(Error::argument(OP, "product", "the iteration is done, and wants none"));
+        };
+        let (wanted, got) =
+            ([block.shape()[1], block.shape()[0]], [product.rows() as u64, product.cols() as u64]);
+        if got != wanted {
+            self.block = Some(block);
+            return Err(Error::shape(OP, format_args!("a product of {wanted:?}"), format_args!("{got:?}")));
+        }
+        self.is_broken = true;
+        self.push(block, transpose(&product.to_real(&self.plan.home)?)?)?;
+        self.is_broken = false;
+        Ok(())
+    }
+
+    /// # Errors
+    /// [`Error::Argument`] after a product that could not be taken.
+    fn check(&self) -> Result<()> {
+        if self.is_broken {
+            return Err(Error::argument(
+                self.plan.op,
+                "self",
+                "a product could not be taken, which ended the iteration",
+            ));
+        }
+        Ok(())
     }
 
     /// Returns the number of products that were given.
@@ -73,18 +118,12 @@ impl SvdSteps {
         self.status.pass
     }
 
-    /// Returns the components that follow from the products so far.
+    /// The components as the products so far have them: none before the first. They are made at each call.
     ///
     /// # Errors
-    /// [`Error::Argument`] for [`SignRule::MaxAbsU`], which takes a product with A.
+    /// [`Error::Argument`] after a product that could not be taken; [`Error::OutOfHostMemory`].
     pub fn components(&self) -> Result<RightSvd> {
-        if self.plan.sign == SignRule::MaxAbsU {
-            return Err(Error::argument(
-                self.plan.op,
-                "sign",
-                "MaxAbsU, which takes a product with the matrix",
-            ));
-        }
+        self.check()?;
         let mut svd = self.unsigned()?;
         svd.v.negate_columns(&self.plan.sign.negative(&svd.v));
         Ok(svd)
@@ -102,19 +141,17 @@ impl SvdSteps {
 
     /// Takes the products that `map` makes, until no more products are needed.
     pub(super) fn run(&mut self, map: &dyn LinearMap, run: &Run) -> Result<()> {
-        while let Some(block) = &self.block {
+        while let Some(block) = self.block.take() {
             run.cancel.check()?;
-            let image = map.apply_normal_rows(block, &Pass::new(run, self.status))?;
-            self.push(image)?;
+            let image = map.apply_normal_rows(&block, &Pass::new(run, self.status))?;
+            self.push(block, image)?;
         }
         Ok(())
     }
 
-    fn push(&mut self, image: Tensor<f64>) -> Result<()> {
+    /// Adds a block and its image, and makes the next block.
+    fn push(&mut self, block: Tensor<f64>, image: Tensor<f64>) -> Result<()> {
         let plan = &self.plan;
-        let Some(block) = self.block.take() else {
-            return Err(Error::argument(plan.op, "product", "the iteration is done, and wants none"));
-        };
         if image.shape() != block.shape() {
             let (wanted, got) = (format!("products of {:?}", block.shape()), format!("{:?}", image.shape()));
             return Err(Error::shape(plan.op, wanted, got));
@@ -127,7 +164,7 @@ impl SvdSteps {
         let done = plan.early && self.found.converged.iter().all(|&converged| converged);
         if !done && self.status.pass < plan.passes {
             let next = self.krylov.next(ROUNDING * plan.precision * self.found.ritz.theta[0])?;
-            // If no direction is new, AᵀA maps the basis to itself, as far as products can tell.
+            // AᵀA maps the basis to itself if nothing is new, as far as products can tell.
             self.block = Some(next).filter(|next| !next.is_empty());
         }
         Ok(())
@@ -170,6 +207,8 @@ pub(crate) struct SvdPlan {
     capacity: usize,
     seed: u64,
     sign: SignRule,
+    /// The argument that products come from, in messages.
+    source: &'static str,
 }
 
 impl SvdPlan {
@@ -181,7 +220,7 @@ impl SvdPlan {
         options: &SvdOptions,
         run: &Run,
     ) -> Result<Self> {
-        let Products { shape: [m, n], precision, home } = of;
+        let Products { shape: [m, n], precision, home, names: [matrix, source] } = of;
         if k as u64 > m.min(n) {
             let why = format!("{k} components of a matrix of {m} x {n}, which has at most {}", m.min(n));
             return Err(Error::argument(op, "k", why));
@@ -197,7 +236,7 @@ impl SvdPlan {
             return Err(Error::argument(op, "max_passes", "0; at least 1 is needed"));
         }
         let cols = usize::try_from(n).ok().filter(|n| n.checked_mul(16).is_some());
-        let n = cols.ok_or_else(|| Error::argument(op, "map", format_args!("{n} columns")))?;
+        let n = cols.ok_or_else(|| Error::argument(op, matrix, format_args!("{n} columns")))?;
         let (l, seed, sign) = (options.block(k).min(n), options.seed, options.sign);
         // The memory is for both halves of the basis, a block, its image, two copies while these are made orthonormal or joined with others,
         // and the vectors that a restart keeps.
@@ -209,7 +248,7 @@ impl SvdPlan {
         let needs = Needs::device(2 * column) * (least + 3 * l + k) as u64;
         let rest = run.memory.fit(&home, Needs::device(held) + needs)?;
         let capacity = least.saturating_add(to_usize(rest.left(&home).of_tensors(&home) / 2 / column));
-        Ok(Self { op, m, n, k, l, passes, early, tolerance, precision, home, capacity, seed, sign })
+        Ok(Self { op, m, n, k, l, passes, early, tolerance, precision, home, capacity, seed, sign, source })
     }
 
     /// Returns the iteration before its first product. Without components it needs no product.
@@ -219,7 +258,7 @@ impl SvdPlan {
         let first = || krylov.first(&random(&self.home, [self.l, self.n], self.seed)?);
         let block = (self.k > 0).then(first).transpose()?;
         let status = Status::new(0, self.passes, self.m);
-        Ok(SvdSteps { krylov, block, status, found: Found::default(), plan: self })
+        Ok(SvdSteps { krylov, block, status, found: Found::default(), is_broken: false, plan: self })
     }
 
     fn find(&self, krylov: &Krylov) -> Result<Found> {
@@ -246,7 +285,7 @@ impl SvdPlan {
         let why = format!(
             "{bad} of the {all} products are NaN or infinite: the matrix holds such values, or its products overflow"
         );
-        Err(Error::argument(self.op, if self.op == OP { "map" } else { "a" }, why))
+        Err(Error::argument(self.op, self.source, why))
     }
 }
 
@@ -256,17 +295,19 @@ pub(super) struct Products {
     precision: f64,
     /// The device that holds the basis.
     home: Device,
+    /// The arguments that the shape and the products come from, in messages.
+    names: [&'static str; 2],
 }
 
 impl Products {
-    /// Returns the properties of a map's products. The map's device holds the basis, or otherwise the host, with the threads of that device.
-    pub(super) fn from_map(map: &dyn LinearMap) -> Result<Self> {
+    /// The products of a map, which messages call `source`. The map's device has the basis, or else the host with its threads.
+    pub(super) fn from_map(map: &dyn LinearMap, source: &'static str) -> Result<Self> {
         let home = match (map.keeps_vectors_on(), map.device()) {
             (Some(device), _) if device.limits().f64 => device.clone(),
             (_, Some(device)) => device.host()?,
             _ => one_thread()?,
         };
-        Ok(Self { shape: map.shape(), precision: map.precision(), home })
+        Ok(Self { shape: map.shape(), precision: map.precision(), home, names: ["map", source] })
     }
 }
 
@@ -335,11 +376,27 @@ mod tests {
 
     #[test]
     fn what_cannot_be_taken_is_refused() {
-        let other = start(1, &SvdOptions::default()).give(&Matrix::zeros(5, 3)).unwrap_err();
+        let a = Diagonal([2.0, 5.0, 1.0, 4.0, 3.0]);
+        let mut steps = start(1, &SvdOptions::default().oversamples(0));
+        let other = steps.give(&Matrix::zeros(5, 3)).unwrap_err();
         assert!(matches!(other, Error::Shape { .. }), "{other}");
+        assert!(other.to_string().contains("a product of [5, 1]"), "{other}");
+        assert!(!steps.is_done() && steps.components().unwrap().s.is_empty());
+        // The right product is still taken; one that holds NaN ends the iteration.
+        let x = steps.next_input().unwrap().unwrap();
+        steps.give(&a.product(&x)).unwrap();
+        let mut product = steps.next_input().unwrap().unwrap();
+        product.data_mut()[2] = f64::NAN;
+        let error = steps.give(&product).unwrap_err().to_string();
+        assert!(error.contains("`product`: 1 of the 5 products are NaN or infinite"), "{error}");
+        for ended in [steps.next_input().err(), steps.components().err(), steps.give(&x).err()] {
+            assert!(ended.unwrap().to_string().contains("ended the iteration"));
+        }
+        assert!(!steps.is_done());
         let done = start(0, &SvdOptions::default()).give(&Matrix::zeros(5, 1)).unwrap_err();
         assert!(done.to_string().contains("`product`: the iteration is done"), "{done}");
-        let signs = start(1, &SvdOptions::default().sign(SignRule::MaxAbsU)).components().unwrap_err();
+        let options = SvdOptions::default().sign(SignRule::MaxAbsU);
+        let signs = SvdSteps::new([5, 5], 1, &options, &Run::default()).unwrap_err();
         assert!(signs.to_string().contains("`sign`: MaxAbsU"), "{signs}");
     }
 }

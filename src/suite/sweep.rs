@@ -278,9 +278,9 @@ fn full_devices(device: &Device) {
     assert!(matches!(never, Err(Error::OutOfMemory { .. })), "{never:?}");
     for run in [Run::default(), within(4 * minimum)] {
         let whole = map(|_, _| Ok(()), &run).unwrap();
-        let large = map(|_, place| full(2000, place), &run);
+        let large = map(|_, place| full(600, place), &run);
         let third = map(|number, place| full(if number == 2 { 0 } else { u64::MAX }, place), &run);
-        let mut sum = Sum::new(|place| full(4000, place));
+        let mut sum = Sum::new(|place| full(600, place));
         let threes = stored(&[3u8; 5 * 33 * 48], &SHAPE, &CHUNK);
         let folded = Sweep::new(&threes, device, &run).fold(&mut [&mut sum]);
         if device.shares_host_memory() {

@@ -157,8 +157,10 @@ impl Output {
         self.table(name, |file| {
             writeln!(file, "{header}")?;
             (0..numbers.rows()).zip(names).try_for_each(|(row, name)| {
-                let row = numbers.row(row).iter().enumerate();
-                writeln!(file, "{name}{}", row.map(|(i, x)| format!("\t{}", text(i, *x))).collect::<String>())
+                write!(file, "{name}")?;
+                let mut row = numbers.row(row).iter().enumerate();
+                row.try_for_each(|(column, x)| write!(file, "\t{}", text(column, *x)))?;
+                writeln!(file)
             })
         })
     }

@@ -468,8 +468,8 @@ impl<'a> Sums<'a> {
     }
 }
 
-/// The work that a pass does in addition to loading: the memory that it takes, its start value over
-/// no variants, and how a panel is added with the sums of its rows.
+/// The work that a pass does besides loading: the memory that it takes, its start over no variants, and the adding of a panel with the
+/// sums of its rows. `add` keeps nothing but in what `start` made, since all begins again where the device is full.
 pub(crate) struct Each<'a, T> {
     pub(crate) needs: &'a dyn Fn(&Reader) -> Needs,
     pub(crate) start: &'a dyn Fn(&Reader) -> Result<T>,

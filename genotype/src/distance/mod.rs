@@ -186,7 +186,7 @@ impl DistanceOptions {
         }
     }
 
-    /// Checks extents, filter and these options; `op` names the function that the caller called.
+    /// Checks the extents and the filter, whose errors name the call `op`, and these options.
     fn check(&self, op: &'static str, genotypes: &Genotypes) -> Result<()> {
         check_extents(op, genotypes)?;
         self.filter.check(op)?;
