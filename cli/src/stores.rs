@@ -224,8 +224,8 @@ impl Stores {
     }
 
     /// # Errors
-    /// [`Failure::Error`] for a sample whose name is empty or has white space, so that readers that split at white space would misread it.
-    /// `format` says what cannot hold it.
+    /// [`Failure::Error`] for a sample whose name is empty or has white space, since programs that split lines at white space would misread it.
+    /// `format` ends the message: it says which file format cannot hold such a name.
     pub(crate) fn refuse_splitting(&self, format: &str) -> Result<(), Failure> {
         match self.samples.iter().find(|id| id.is_empty() || id.contains(char::is_whitespace)) {
             Some(id) => {

@@ -101,7 +101,7 @@ impl Code {
             .map(|half| half.iter().rev().fold(0, |word, &code| word << 4 | u32::from(code)))
     }
 
-    /// Describes the values that are packed, for messages.
+    /// Describes the values that can be packed, for error messages.
     fn accepted(&self) -> String {
         let negative = if self.negative == REFUSE { "" } else { " or negative" };
         format!("0 to {}{negative}", self.entries - 1)

@@ -431,7 +431,7 @@ pub(crate) use kernel;
 
 #[cfg(test)]
 mod tests {
-    /// The module's documentation must list the names that a source must not declare again.
+    /// Checks that the module's documentation lists every function that a WGSL source gets and so may not declare itself.
     #[test]
     fn what_is_appended_to_shaders_is_named() {
         let declared =

@@ -180,7 +180,8 @@ impl PackedProduct {
         Ok(())
     }
 
-    /// Returns the device memory of a product `Aᵀ (A X)` in addition to the `rows` rows of A: X, the sums, and A X of some rows at a time.
+    /// Returns the device memory that a product `Aᵀ (A X)` takes: X, the sums, and A X of some rows at a time. The memory of A, which has `rows` rows,
+    /// is not included.
     pub fn needs(device: &Device, rows: u64, entries: u64, columns: u64) -> Needs {
         let (words, width) = (row_words(entries), 2 * row_limbs(LIMBS, columns));
         let weights = batches(device, words, width).longest(rows).next_multiple_of(4) * width;

@@ -1,4 +1,4 @@
-//! The numbering of the chunks that a plan reads: band by band (a band shares a range of rows), in C order within a band.
+//! The numbering of the chunks that a plan reads: those that cover the first rows come first, in C order among chunks of the same rows.
 
 use super::{
     boxes::{ACROSS, AXES, Pieces},

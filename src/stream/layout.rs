@@ -11,7 +11,7 @@ use crate::{ChunkedArray, extent::to_usize};
 /// The number of elements that are assembled at a time if runs end within a byte.
 const GATHERED: u64 = 1 << 14;
 
-/// An element that does not fit: its index in the row, and the reason.
+/// An element whose value the target type cannot hold: its index in the row, and the reason.
 type Found = (u64, String);
 
 /// The assembly of the rows of a box from an array's chunks.

@@ -143,8 +143,8 @@ impl Schedule {
             }
         });
         let mut parts = Parts::new();
-        // This begins with the part that the last of the boxes needs. A part that is only slightly larger than the previous one is merged
-        // with it.
+        // The loop goes from the last box that needs the chunk to the first. A part that is only slightly larger than the part before it is merged
+        // with that part.
         let mut least = 0;
         for mut left in (0..lists.iter().map(|list| list.len()).product()).rev() {
             let mut place = [0; AXES];

@@ -363,7 +363,8 @@ fn grams_are_centred(device: &Device) {
         let (columns, centred) = (case.columns, case.options.centred);
         let gram = case.gram(device, &[0]).finish().unwrap();
         let largest = expected.iter().fold(1.0, |largest: f64, x| largest.max(x.abs()));
-        // Two-byte multiples are meant for more rows than these: each of four terms is accurate to 2^-11 of its value.
+        // The scaled weights have two bytes, as for many more rows than this test has: each of the four terms of a product is accurate to 2^-11 of its
+        // value.
         let squares: f64 = case.scales.iter().map(|s| 4.0 * s.factor * s.factor).sum();
         let tolerance = if case.rows < 1 << 17 { 1e-6 * largest } else { squares / 512.0 };
         for (at, (a, b)) in gram.data().iter().zip(expected).enumerate() {

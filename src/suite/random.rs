@@ -42,7 +42,8 @@ fn oracle(seed: u64, first: u64, len: u64) -> Vec<u32> {
     words.take(len as usize).collect()
 }
 
-/// Returns the normal numbers of two words by the formula in f64, with their radius as magnitude.
+/// Returns the two normally distributed numbers that Box-Muller makes from two random words, computed in f64. Errors are measured against the
+/// radius.
 fn exact([first, second]: [u32; 2]) -> [Reference; 2] {
     // Close to 1, the logarithm is computed from 1 less a fraction, so that no digit is lost.
     let fraction = |word: u32| (f64::from(word) + 0.5) / 2f64.powi(32);

@@ -143,7 +143,7 @@ impl Accumulator {
         Self::needs(from_ref(reader), options, sums) + tree
     }
 
-    /// Adds some rows of a panel of the only reader, with their sums.
+    /// Adds some rows of a panel, given the sums of these rows, where all panels come from one reader.
     ///
     /// # Errors
     /// Any error of the device.

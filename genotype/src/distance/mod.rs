@@ -234,7 +234,7 @@ pub struct Distances {
     pub shared: Option<Matrix>,
     /// The tree of the samples, if the options ask for one.
     pub tree: Option<Tree>,
-    /// Counts of the variants that took part and were dropped.
+    /// The number of variants that took part, and the numbers that were dropped by each filter.
     pub counts: VariantCounts,
     /// The number of variants that took part and at which samples carry two or more alternate alleles.
     pub multiallelic: u64,

@@ -71,7 +71,7 @@ impl WithSimd for ColumnTile<'_> {
     }
 }
 
-/// Adds each product of `x` and `y` to its sum.
+/// Adds the product of each element of `x` with each of `y` to the sum of that pair.
 #[inline(always)]
 fn add<S: Simd>(simd: S, x: [S::f64s; WIDTH], y: [S::f64s; WIDTH], sums: &mut [[S::f64s; WIDTH]; WIDTH]) {
     for (sums, x) in sums.iter_mut().zip(x) {

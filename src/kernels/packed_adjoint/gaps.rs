@@ -1,4 +1,4 @@
-//! The sums that the missing codes of rows add to a transposed product, code by code.
+//! The sums over the codes that mark missing entries, which a transposed product adds: computed one code at a time.
 
 use pulp::NullaryFnOnce;
 use rayon::prelude::*;

@@ -25,7 +25,7 @@ pub(super) struct Boxes<'a> {
     pub(super) convert: Arc<dyn Convert>,
     /// The shape of a tile; boxes consist of whole tiles.
     pub(super) tile: Vec<u64>,
-    /// The halo along an axis, and its elements beyond the ends.
+    /// The numbers of halo elements before and after a box along an axis, and the values that stand beyond the ends of the array.
     pub(super) halo: &'a dyn Fn(usize) -> ([u64; 2], Edge),
     /// True if no halo is needed along an axis that a box covers entirely.
     pub(super) knows_whole_axes: bool,
