@@ -71,7 +71,7 @@ const BEST: &[Best] = &[
 
 impl Device {
     /// Opens the device that is fastest for most work: a GPU through CUDA (the one with the most memory), a discrete GPU or Apple's through
-    /// wgpu, otherwise the CPU. A device that cannot be used, such as a GPU without compiled kernels, is [`skipped`](Self::skipped).
+    /// wgpu, otherwise the CPU. A device that cannot be used, such as a GPU for which there is no kernel code, is [`skipped`](Self::skipped).
     ///
     /// The environment variable `TEATIME_DEVICE` selects a device by name instead. Integrated and software adapters are selected only by name.
     ///

@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | all distances, as a matrix on the host | [`pairwise`], [`pairwise_counted`]; [`condensed`] | [`pairwise_stored`] |
 //! | all distances, as f32 that stay on the device | [`pairwise_tensor`] | |
-//! | all distances, written tile by tile into a Zarr array; a call after an interruption resumes | [`write_pairwise`], [`write_pairwise_counted`], [`write_condensed`] | [`write_pairwise_stored`] |
+//! | all distances, written tile by tile into a Zarr array; with a writer that resumes, a call goes on where another was stopped | [`write_pairwise`], [`write_pairwise_counted`], [`write_condensed`] | [`write_pairwise_stored`] |
 //! | the nearest neighbors of each observation, without a distance matrix | [`neighbors`](fn@neighbors) | [`neighbors_stored`] |
 //! | the nearest neighbors, as tensors that stay on the device | [`neighbor_tensors()`] | |
 //! | the nearest neighbors from distances that arrive block by block | [`NearestSoFar`] | |

@@ -123,8 +123,8 @@ pub enum Rounding {
     Once,
     /// The result is rounded towards 0 after each axis, as in scipy, so a constant array may get smaller. Sums are in f64 like scipy's,
     /// and outputs are the same as scipy's. If sums are in f32 ([`narrow`](GaussianOptions::narrow)), outputs of 8 and 16 bits may be off
-    /// by 1 if a sum is close to an integer: for noise, fewer than 1 in 10,000 outputs of 8 bits, and 1 in 200 of 16 bits. 32-bit
-    /// integers are not represented in f32.
+    /// by 1 if a sum is close to an integer: for noise, fewer than 1 in 10,000 outputs of 8 bits, and 1 in 200 of 16 bits. Outputs
+    /// of 32 bits may differ by more, since f32 does not represent all 32-bit integers.
     Scipy,
 }
 

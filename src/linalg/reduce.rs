@@ -74,8 +74,8 @@ pub fn column_stats<T: Element>(x: &Tensor<T>) -> Result<Vec<Stats>> {
     pending_column_stats(x, false)?.wait()
 }
 
-/// [`row_stats`] that enqueues, except for f64, `u32` and `i32`; [`PendingStats::wait`] waits. With `negative_is_missing`, the sums leave out
-/// elements below 0.
+/// [`row_stats`] that enqueues, except for f64, `u32` and `i32`; [`PendingStats::wait`] waits. With `negative_is_missing`, elements
+/// below 0 are left out of the sums and of the number of elements.
 ///
 /// # Errors
 /// As [`row_stats`].
@@ -83,8 +83,8 @@ pub fn pending_row_stats<T: Element>(x: &Tensor<T>, negative_is_missing: bool) -
     pending("row_stats", x, true, negative_is_missing)
 }
 
-/// [`column_stats`] that enqueues, except for f64, `u32` and `i32`; [`PendingStats::wait`] waits. With `negative_is_missing`, the sums leave
-/// out elements below 0.
+/// [`column_stats`] that enqueues, except for f64, `u32` and `i32`; [`PendingStats::wait`] waits. With `negative_is_missing`, elements
+/// below 0 are left out of the sums and of the number of elements.
 ///
 /// # Errors
 /// As [`row_stats`].

@@ -73,8 +73,8 @@ impl DistancesBetween {
 /// `genotypes`: (variants, samples), `with`: (its variants, its samples) -> (samples, samples of `with`).
 ///
 /// # Cost
-/// One pass over both at the same time, reading chunks with variants that both have; further passes if `with` has the
-/// variants in another order. For a metric that [`PackedPairs`] takes, each variant costs what [`PackedPairs::between`]
+/// One pass over both at the same time, reading chunks with variants that both have; a further pass for those variants
+/// alone that `with` has in another order than the variants before them. For a metric that [`PackedPairs`] takes, each variant costs what [`PackedPairs::between`]
 /// says, otherwise a few operations in f32 for each pair of samples and term of the metric. Each pair takes 8 bytes on the
 /// host and the device, and as many again for missing calls; otherwise 8 on the device and 16 on the host for each term.
 ///

@@ -54,7 +54,7 @@ impl Distances {
         })
     }
 
-    /// Writes a table: a header line with an empty first column and the samples' names, and a line
+    /// Writes a table: a header line with `sample` and the samples' names, and a line
     /// for each sample, which starts with its name. `number` formats each distance.
     ///
     /// # Errors

@@ -228,7 +228,8 @@ impl<'a> Matched<'a> {
         Ok(())
     }
 
-    /// Returns true if dosages above the ploidy are an error: the ploidy less the dosage would then be negative.
+    /// Returns true if dosages above the ploidy are an error: if the scaler needs the allele frequency, or if the alleles of a match are swapped,
+    /// since the ploidy less the dosage would then be negative.
     pub(crate) fn bounded(&self) -> bool {
         let swapped = |found: &Option<Match>| matches!(found, Some(Match::Swapped(_)));
         self.reference.scaler.needs_frequency() || self.matches.iter().any(swapped)

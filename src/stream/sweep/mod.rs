@@ -150,7 +150,7 @@ impl<'a> Sweep<'a> {
     ///
     /// # Errors
     /// [`Error::Shape`] for an array without axes or with more than five, for a writer of another shape, and for an output of another
-    /// shape; [`Error::Argument`] for a writer of another type, for a [range](Self::within) that was set, for [`BoxOperation::run`] that
+    /// shape; [`Error::Argument`] for a writer of another type, for a [range](Self::within) that is not the whole array, for [`BoxOperation::run`] that
     /// panics, and for a halo that wraps an axis more than 1024 times; [`Error::Store`] for elements that cannot be read as the
     /// operation's type; [`Error::Chunk`] for a chunk that cannot be read, and for a number that is refused; [`Error::Budget`], with the
     /// required minimum, if boxes of one tile do not fit; [`Error::Io`] for a tile that cannot be written, for example because the disk

@@ -37,7 +37,8 @@ impl Place {
 /// An operation that computes each output element from the input elements around the same position. [`Sweep::map`](super::Sweep::map)
 /// applies it to an array of any size, box by box.
 ///
-/// The output should not depend on how the array is cut into boxes; the operation receives the [`Place`] of each box.
+/// The output must not depend on how the array is cut into boxes: other budgets, retries and resumed sweeps cut it otherwise. The operation
+/// receives the [`Place`] of each box in the array.
 pub trait BoxOperation: Sync {
     /// The type to which elements are converted when they are read.
     type Input: Element;
