@@ -292,7 +292,8 @@ fn full_devices(device: &Device) {
         assert!(large.boxes > whole.boxes && large.found == 0, "{whole:?} {large:?}");
         assert!(third.boxes > whole.boxes || whole.boxes < 3, "{whole:?} {third:?}");
         let values = NpyArray::open(&path).unwrap();
-        let values: Vec<f32> = Sweep::new(&Arc::new(values), device, &run).map_to_host(&Same).unwrap();
+        let values: Vec<f32> =
+            Sweep::new(&Arc::new(values), device, &Run::default()).map_to_host(&Same).unwrap();
         assert_eq!(values, expected);
         folded.unwrap();
         assert!(sum.begun > 1 && sum.sum == 3.0 * 5.0 * 33.0 * 48.0, "{} {}", sum.begun, sum.sum);
