@@ -179,7 +179,9 @@ impl Iteration {
         made: Vec<PyReadonlyArrayDyn<'py, f64>>,
         run: RunOptions,
     ) -> PyResult<Step<'py>> {
-        let reached = match self.reached().take() {
+        // The lock is released before the match: an arm takes it again.
+        let taken = self.reached().take();
+        let reached = match taken {
             Some(Reached::Components(products, svd)) if products <= made.len() => {
                 let results = results(py, svd.clone())?;
                 *self.reached() = Some(Reached::Components(products, svd));
