@@ -6,6 +6,8 @@ use super::{
     right_svd::{OP, RightSvd, SvdOptions},
     steps::{Products, SvdPlan},
 };
+#[cfg(doc)]
+use crate::Error;
 use crate::{Result, Run, Status};
 
 /// Returns the `k` largest singular values and right singular vectors of `map`, found by randomized block Krylov iteration.

@@ -81,7 +81,7 @@ impl PackedRows<'_> {
     }
 }
 
-/// Returns y = A x in f32, (rows, columns), in the units of x times the [factors](Operand::factors). Enqueues; does not wait.
+/// Returns y = A x in f32, (rows, columns), in the units of x times the [factors](LimbMatrix::factors). Enqueues; does not wait.
 ///
 /// For a row with codes g, mean μ and factor s, y = s (Σ g x - μ Σ x). Both sums are over the entries that are not missing, in integers. The
 /// other operations each round to f32.
@@ -115,7 +115,7 @@ pub(crate) fn apply_in_tiles(
 /// Returns the limbs of w = s A x, followed by the limbs of μ w if codes are missing: (⌈rows / 4⌉, sets x row limbs) words. Byte b of word
 /// (i, limb) belongs to row 4 i + b. Enqueues; does not wait.
 ///
-/// `factors` are the [factors](Operand::factors) of the units of the weights, in the units of x: |w| and |μ w| are at most
+/// `factors` are the [factors](LimbMatrix::factors) of the units of the weights, in the units of x: |w| and |μ w| are at most
 /// [`MAX`](super::operand::MAX) of these units.
 ///
 /// # Errors

@@ -70,7 +70,7 @@ pub fn unpack_rows(
 }
 
 /// Returns the rows of `packed` that `order` names, counted from the first of `rows`, and recoded as the words of `order` say
-/// ([`Recode::of`]). Enqueues; does not wait.
+/// ([`Recode::word`]). Enqueues; does not wait.
 ///
 /// # Errors
 /// [`Error::Shape`] when a row of the order is not one of `rows`, or `rows` are not in `packed`; [`Error::Limit`] for more rows than

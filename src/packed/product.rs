@@ -30,7 +30,7 @@ const LEAST_ROWS: usize = 1024;
 struct Group {
     first: usize,
     x: LimbMatrix,
-    /// The [factors](Operand::factors) of `x`; for `Aᵀ (A X)`, the factors of the units of the weights.
+    /// The [factors](LimbMatrix::factors) of `x`; for `Aᵀ (A X)`, the factors of the units of the weights.
     factors: Tensor<f32>,
     /// For `Aᵀ (A X)` alone: the unit of each column's weights, in units of `x`, and the sums.
     adjoint: Option<(Vec<f64>, ColumnSums)>,

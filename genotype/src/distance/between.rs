@@ -39,7 +39,7 @@ pub struct DistancesBetween {
     /// The distances, (samples of `genotypes`, samples of `with`).
     pub matrix: Matrix,
     /// The number of variants called in both samples, in the same shape, if a call is missing; otherwise it
-    /// is [`VariantCounts::loaded`] for every pair. None with [`Missing::Propagate`] if sums are in f32.
+    /// is [`VariantCounts::loaded`] for every pair. None with [`Missing::Propagate`](teatime::distance::Missing::Propagate) if sums are in f32.
     pub shared: Option<Matrix>,
     /// Counts of the variants that both have, and of those that took part.
     pub counts: VariantCounts,
