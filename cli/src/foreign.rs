@@ -50,18 +50,21 @@ pub(crate) fn refuse(path: &Path) -> Result<(), Failure> {
         };
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
-    let mut start = [0; 4];
-    let is_read = path.is_file() && File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok();
-    let by_start = match start {
-        [b'P', b'K', 3 | 5, _] if is_read => ".zip",
-        [0x89, b'H', b'D', b'F'] if is_read => ".h5",
-        _ => "",
+    let by_start = || {
+        let mut start = [0; 4];
+        let is_read =
+            path.is_file() && File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok();
+        match start {
+            [b'P', b'K', 3 | 5, _] if is_read => ".zip",
+            [0x89, b'H', b'D', b'F'] if is_read => ".h5",
+            _ => "",
+        }
     };
     let row_of = |name: &str| {
         let is_of = |ending: &str| name.strip_suffix(ending).is_some_and(|start| start.ends_with('.'));
         FOREIGN.iter().find(|(endings, ..)| endings.split(' ').any(is_of))
     };
-    row_of(&name).or_else(|| row_of(by_start)).map_or(Ok(()), |(_, what, how)| foreign(what, how))
+    row_of(&name).or_else(|| row_of(by_start())).map_or(Ok(()), |(_, what, how)| foreign(what, how))
 }
 
 #[cfg(test)]

@@ -36,8 +36,9 @@ _Array = NDArray[np.float64]
 class Rounds:
     """The randomized iteration for the largest singular values of a matrix, of which others make the products.
 
-    It can be pickled after any round, which takes the products alone: to go on later, or elsewhere. In memory it holds the basis of the iteration besides. Singular values below about 1e-3 of the largest are found
-    as 0: they are those of squares, which products in float32 cannot tell from 0.
+    It can be pickled after any round, to go on later, or elsewhere: the pickle holds the products alone. In memory it also holds the basis
+    of the iteration, until the components are found. Singular values below about 1e-3 of the largest are found as 0: they are those of
+    squares, which products in float32 cannot tell from 0.
 
     Parameters
     ----------

@@ -79,19 +79,20 @@ pub fn write_gaussian<W: BoxWriter>(
 ) -> Result<Swept> {
     let (x, sigma) = (&x.shared(), sigma.into());
     let job = job(x.shape(), x.dtype(), &sigma, options, &device.info().name);
-    let (staged, convert) = staged(x.dtype(), !options.narrow && device.limits().f64);
+    let wide = !options.narrow && device.limits().f64;
+    let read = read_type(x.dtype(), wide);
     let filter = |to| gaussian_of(OP, x.shape(), to, scale(x.dtype()), (&sigma, options), Some(&run.cancel));
     // This check precedes the creation of the array.
     filter(DType::F32)?;
-    let (writer, sweep) = (begin(&job)?, Sweep::new(x, device, run).named(OP).convert(convert));
+    let (writer, sweep) = (begin(&job)?, sweep(x, (read, wide), device, run));
     sweep.check_shape(&writer)?;
-    let Some(to) = out_type(writer.dtype(), staged) else {
+    let Some(to) = out_type(writer.dtype(), read) else {
         let (to, from) = (writer.dtype(), x.dtype());
         let why =
             format_args!("an array of {to:?} for one of {from:?}; F32, F64 and its own type are possible");
         return Err(Error::argument(OP, "writer", why));
     };
-    let operation = StoredFilter::new(filter(to)?, [staged, to], device)?;
+    let operation = StoredFilter::new(filter(to)?, [read, to], device)?;
     sweep.map_untyped(&operation, writer)
 }
 
@@ -142,32 +143,44 @@ pub fn gaussian_box<U: Element>(
     run: &Run,
 ) -> Result<Vec<U>> {
     let x = &x.shared();
-    let (staged, convert) = staged(x.dtype(), !options.narrow && device.limits().f64);
-    let types = [staged, U::DTYPE];
+    let wide = !options.narrow && device.limits().f64;
+    let types @ [read, _] = [read_type(x.dtype(), wide), U::DTYPE];
     let filter =
         gaussian_of(OP, x.shape(), U::DTYPE, scale(x.dtype()), (&sigma.into(), options), Some(&run.cancel))?;
     filter.check_type(types)?;
-    let sweep = Sweep::new(x, device, run).named(OP).convert(convert).within(within)?;
+    let sweep = sweep(x, (read, wide), device, run).within(within)?;
     sweep.map_untyped_to_host(&StoredFilter::new(filter, types, device)?)
 }
 
-/// Returns the type that elements are read as, and the conversion. The type is the stored type if possible, or else f64, or f32 unless
-/// sums may be `wide`. Integers that sums would round are refused.
-fn staged(dtype: StoredType, wide: bool) -> (DType, Arc<dyn Convert>) {
-    let to = if wide { Narrowed::F64 } else { Narrowed::F32 };
-    let range = [-to.whole(), to.whole()];
-    let whole = Narrow { to, range, negative_is_missing: false, nan_is_missing: false };
-    match if dtype == StoredType::Bool { Some(DType::U8) } else { dtype.element() } {
-        Some(staged @ (DType::I32 | DType::U32)) if !wide => (staged, Arc::new(Checked(dtype, whole))),
-        Some(staged) => (staged, Arc::new(AsStored(dtype))),
-        None if wide => (DType::F64, Arc::new(whole)),
-        None => (DType::F32, Arc::new(whole)),
+/// Returns the type that elements are read as: the stored type if possible, or else f64, or f32 unless sums may be `wide`.
+fn read_type(dtype: StoredType, wide: bool) -> DType {
+    let real = if wide { DType::F64 } else { DType::F32 };
+    if dtype == StoredType::Bool { DType::U8 } else { dtype.element().unwrap_or(real) }
+}
+
+/// Makes a sweep of elements that are read as `read`. Integers that sums would round are refused.
+fn sweep<'a>(
+    x: &Arc<dyn ChunkedArray>,
+    (read, wide): (DType, bool),
+    device: &'a Device,
+    run: &'a Run,
+) -> Sweep<'a> {
+    let sweep = Sweep::new(x, device, run).named(OP);
+    match read {
+        DType::I32 | DType::U32 if !wide => sweep.convert(Arc::new(Checked(x.dtype()))),
+        _ => sweep,
     }
 }
 
 /// Keeps 32-bit integers as stored, and refuses those that f32 does not represent.
 #[derive(Debug)]
-struct Checked(StoredType, Narrow);
+struct Checked(StoredType);
+
+/// The conversion that refuses them.
+const IN_F32: Narrow = {
+    let most = Narrowed::F32.whole();
+    Narrow { to: Narrowed::F32, range: [-most, most], negative_is_missing: false, nan_is_missing: false }
+};
 
 impl Convert for Checked {
     fn accepts(&self, array: &dyn ChunkedArray) -> Result<()> {
@@ -180,7 +193,7 @@ impl Convert for Checked {
 
     fn convert(&self, array: &dyn ChunkedArray, from: &[u8], to: &mut [u8]) -> Result<(), Misfit> {
         // This conversion only checks the elements; its output has the same size, and is overwritten.
-        self.1.convert(array, from, to)?;
+        IN_F32.convert(array, from, to)?;
         AsStored(self.0).convert(array, from, to)
     }
 }

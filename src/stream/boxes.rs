@@ -3,12 +3,16 @@
 use std::ops::Range;
 
 use super::selection::Selection;
+use crate::{Error, Result};
 
 /// The number of axes that the code handles; axes that an array lacks have one element.
 pub(crate) const AXES: usize = 5;
 
 /// The number of axes without the first.
 pub(super) const ACROSS: usize = AXES - 1;
+
+/// The maximum number of times that a halo wraps around an axis, since each wrap is processed separately.
+const MAX_WRAPS: u64 = 1 << 10;
 
 /// The elements of a halo beyond the ends of an axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -158,6 +162,47 @@ impl Pieces {
         let piece = &self.pieces[self.pieces.partition_point(|piece| piece.start + piece.len <= element)];
         [self.chunks[piece.chunk], piece.from + (element - piece.start)]
     }
+}
+
+/// Returns the boxes along every axis.
+pub(super) fn along_axes(
+    op: &'static str,
+    given: &[Along],
+    axes: usize,
+    extents: [u64; AXES],
+) -> Result<[Along; AXES]> {
+    let refuse = |why: String| Err(Error::argument(op, "boxes", why));
+    if given.len() > axes {
+        return refuse(format!("of {} axes, and the arrays have {axes}", given.len()));
+    }
+    let along: [Along; AXES] = std::array::from_fn(|axis| {
+        given.get(axis).copied().unwrap_or_else(|| Along::each(extents[axis].max(1)))
+    });
+    let mut elements = 1u64;
+    for (axis, (along, extent)) in along.iter().zip(extents).enumerate() {
+        if along.size == 0 {
+            return refuse(format!("have no elements along axis {axis}"));
+        }
+        if along.within[0] > along.within[1] {
+            return refuse(format!(
+                "lie within {:?} along axis {axis}, which ends before it begins",
+                along.within
+            ));
+        }
+        let wraps = along.halo.iter().any(|&halo| halo > extent.saturating_mul(MAX_WRAPS));
+        if along.edge == Edge::Wrap && extent > 0 && wraps {
+            let halo = along.halo;
+            return refuse(format!(
+                "have a halo of {halo:?} along axis {axis}: more than {MAX_WRAPS} times its {extent} elements"
+            ));
+        }
+        let most = along.most(extent);
+        match elements.checked_mul(most.max(1)).filter(|_| most < 1 << 62) {
+            Some(product) => elements = product,
+            None => return refuse(format!("of {along:?} along axis {axis} have 2^64 elements")),
+        }
+    }
+    Ok(along)
 }
 
 #[cfg(test)]

@@ -1,9 +1,14 @@
 //! A plan of a pass: the chunks that hold each box.
 
+mod memory;
+#[cfg(test)]
+mod tests;
+
 use std::{ops::Range, sync::Arc};
 
+pub(crate) use self::memory::AtOnce;
 use super::{
-    boxes::{ACROSS, AXES, Along, Edge, Pieces},
+    boxes::{ACROSS, AXES, Along, Pieces, along_axes},
     convert::Convert,
     selection::Selection,
 };
@@ -13,9 +18,6 @@ const OP: &str = "stream";
 
 /// The maximum number of chunks of an array along an axis; metadata that claim more are taken to be damaged.
 pub const MAX_CHUNKS: u64 = 1 << 20;
-
-/// The maximum number of times that a halo wraps around an axis, since each wrap is processed separately.
-const MAX_WRAPS: u64 = 1 << 10;
 
 /// The bytes of bookkeeping for a chunk, from its decoding task to its entry among the decoded chunks.
 pub(super) const TRACKING: u64 = 384;
@@ -49,19 +51,6 @@ pub struct Plan {
     lists: u64,
     /// True if boxes have halos. Parts of a chunk that no box needs any more are then freed before the rest of the chunk.
     is_cut: bool,
-}
-
-/// The amounts of work that a pass may have in progress at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct AtOnce {
-    /// The number of chunks being decoded.
-    pub(crate) decoders: usize,
-    /// The number of threads dedicated to fetching; 0 if the decoding thread fetches its own chunk.
-    pub(crate) fetches: usize,
-    /// The number of chunks that are being fetched, are fetched or are being decoded, if chunks are fetched ahead.
-    pub(crate) fetched: usize,
-    /// The maximum number of bytes of decoded chunks.
-    pub(crate) bytes: u64,
 }
 
 /// The chunks of one array that share a range of rows.
@@ -143,7 +132,7 @@ impl Plan {
             std::array::from_fn(|axis| if axis == 0 { Arc::clone(&columns) } else { whole(across[axis]) });
         let extents =
             std::array::from_fn(|axis| if axis == 0 { rows.len() } else { selected[axis - 1].len() });
-        let along = boxes(along, first.shape().len(), extents)?;
+        let along = along_axes(OP, along, first.shape().len(), extents)?;
         let mut plan = Self {
             is_cut: along.iter().any(|along| along.halo != [0; 2]),
             along,
@@ -294,66 +283,6 @@ impl Plan {
         (0..axes).map(|axis| self.along[axis].most(self.extent(axis))).collect()
     }
 
-    /// Returns the number of bytes of a row of the widest box as staged.
-    pub fn row_bytes(&self) -> u64 {
-        let most = |axis: usize| self.along[axis].most(self.extent(axis));
-        self.convert.bytes((1..AXES).map(most).product())
-    }
-
-    /// Returns the number of bytes of the largest box as staged.
-    pub fn block_bytes(&self) -> u64 {
-        self.staged_bytes(self.block_rows())
-    }
-
-    /// Returns the number of bytes, as staged, of a box of `rows` rows (at least one, and at most all rows).
-    pub fn staged_bytes(&self, rows: u64) -> u64 {
-        Along { size: rows.max(1), ..self.along[0] }.most(self.rows()).saturating_mul(self.row_bytes())
-    }
-
-    /// Returns the minimum number of bytes that a pass takes: for the decoded chunks of any one box, for scratch memory to decode a
-    /// chunk, and for the lists of what is read.
-    pub fn largest_need(&self) -> u64 {
-        self.largest_need_of(self.block_rows())
-    }
-
-    /// Returns the minimum number of bytes that a pass takes in boxes of `rows` rows (at least one).
-    pub fn largest_need_of(&self, rows: u64) -> u64 {
-        self.chunks_of_box(rows).saturating_add(self.scratch).saturating_add(self.lists)
-    }
-
-    /// Returns the maximum number of bytes of decoded chunks that are held for any one box of `rows` rows (at least one).
-    pub(super) fn chunks_of_box(&self, rows: u64) -> u64 {
-        let along = Along { size: rows.max(1), ..self.along[0] };
-        let cut = |(band, rows): (usize, Range<u64>)| {
-            let Band { tracking, row_bytes, .. } = &self.bands[band];
-            tracking.saturating_add(row_bytes.saturating_mul(rows.end - rows.start))
-        };
-        let need = |number| -> u64 {
-            if let (true, [array]) = (self.is_cut && along.edge == Edge::Clip, &self.arrays[..])
-                && self.rows() == array.shape()[0]
-            {
-                // All rows of chunks are alike and adjacent here, so this avoids a list of bands for each of perhaps millions of boxes.
-                let mut spans = along.spans(self.rows(), &along.core(self.rows(), number));
-                let span = spans.next().unwrap_or(0..0);
-                let bands = self.bands_of(&span);
-                let Some(Band { tracking, row_bytes, .. }) = self.bands.get(bands.start) else { return 0 };
-                let tracking = tracking.saturating_mul(bands.len() as u64);
-                return tracking.saturating_add(row_bytes.saturating_mul(span.end - span.start));
-            }
-            if self.is_cut {
-                return self.rows_of(&along, number).into_iter().map(cut).fold(0, u64::saturating_add);
-            }
-            self.needed(&along, number).into_iter().map(|bands| self.bytes(bands)).sum()
-        };
-        let boxes = along.count(self.rows());
-        if self.is_cut || along.halo != [0; 2] || boxes <= self.bands.len() as u64 {
-            return (0..boxes).map(need).max().unwrap_or(0);
-        }
-        // A box within a band needs no more than the box in which the band begins, so only these are checked: there may be many boxes.
-        let begins = |band: &Band| band.rows.start.saturating_sub(along.within[0]) / along.size;
-        self.bands.iter().map(begins).filter(|number| *number < boxes).map(need).max().unwrap_or(0)
-    }
-
     /// Returns the bands that hold any row of a box, with the rows of each band's chunks that the box needs.
     pub(super) fn rows_of(&self, along: &Along, number: u64) -> Vec<(usize, Range<u64>)> {
         let mut bands: Vec<(usize, Range<u64>)> = Vec::new();
@@ -381,40 +310,6 @@ impl Plan {
     /// True if parts of a chunk that no box needs any more are freed before the rest of the chunk.
     pub(super) fn is_cut(&self) -> bool {
         self.is_cut
-    }
-
-    /// Returns the number of bytes of a range of bands.
-    fn bytes(&self, bands: Range<usize>) -> u64 {
-        let Some(last) = self.bands[bands.clone()].last() else { return 0 };
-        last.before.saturating_add(last.bytes) - self.bands[bands.start].before
-    }
-
-    /// Returns the bytes beyond [`largest_need`](Self::largest_need) that keep `threads` threads busy: scratch memory for each thread,
-    /// and room to decode ahead.
-    pub fn ahead(&self, threads: u64) -> u64 {
-        let band = self.bands.iter().map(|band| band.bytes).max().unwrap_or(0);
-        let others = self.scratch.saturating_mul(threads.saturating_sub(1));
-        // Decoders get half of the bytes beyond the minimum, and chunks that are fetched ahead get a quarter.
-        let bands =
-            band.saturating_mul(threads.saturating_mul(2).saturating_add(2).saturating_add(self.fetches));
-        let fetched = self.fetches.saturating_mul(self.fetched);
-        bands.max(others).saturating_add(others).saturating_add(fetched).max(fetched.saturating_mul(4))
-    }
-
-    /// Returns the amounts that a pass in boxes of `rows` rows may have in progress on `threads` threads within `bytes` bytes.
-    pub(crate) fn at_once(&self, threads: usize, rows: u64, bytes: u64) -> AtOnce {
-        let spare = bytes.saturating_sub(self.largest_need_of(rows));
-        let within = |share: u64, unit: u64, most: u64| share.checked_div(unit).unwrap_or(u64::MAX).min(most);
-        let others = within(spare / 2, self.scratch, threads.saturating_sub(1) as u64);
-        let waiting = within(spare / 4, self.fetched, self.fetches);
-        let taken = (1 + others) * self.scratch + waiting * self.fetched;
-        let count = |n: u64| usize::try_from(n).unwrap_or(threads);
-        AtOnce {
-            decoders: count(1 + others),
-            fetches: count(self.fetches.min(1 + others + waiting)),
-            fetched: count(1 + others + waiting),
-            bytes: bytes.saturating_sub(taken).saturating_sub(self.lists),
-        }
     }
 
     /// Returns the core of each box in C order: its range along each axis, without its halo, as indices among the selected elements.
@@ -500,42 +395,6 @@ fn check(array: &dyn ChunkedArray, first: &dyn ChunkedArray) -> Result<()> {
     Ok(())
 }
 
-/// Returns the boxes along every axis.
-fn boxes(given: &[Along], axes: usize, extents: [u64; AXES]) -> Result<[Along; AXES]> {
-    let refuse = |why: String| Err(Error::argument(OP, "boxes", why));
-    if given.len() > axes {
-        return refuse(format!("of {} axes, and the arrays have {axes}", given.len()));
-    }
-    let along: [Along; AXES] = std::array::from_fn(|axis| {
-        given.get(axis).copied().unwrap_or_else(|| Along::each(extents[axis].max(1)))
-    });
-    let mut elements = 1u64;
-    for (axis, (along, extent)) in along.iter().zip(extents).enumerate() {
-        if along.size == 0 {
-            return refuse(format!("have no elements along axis {axis}"));
-        }
-        if along.within[0] > along.within[1] {
-            return refuse(format!(
-                "lie within {:?} along axis {axis}, which ends before it begins",
-                along.within
-            ));
-        }
-        let wraps = along.halo.iter().any(|&halo| halo > extent.saturating_mul(MAX_WRAPS));
-        if along.edge == Edge::Wrap && extent > 0 && wraps {
-            let halo = along.halo;
-            return refuse(format!(
-                "have a halo of {halo:?} along axis {axis}: more than {MAX_WRAPS} times its {extent} elements"
-            ));
-        }
-        let most = along.most(extent);
-        match elements.checked_mul(most.max(1)).filter(|_| most < 1 << 62) {
-            Some(product) => elements = product,
-            None => return refuse(format!("of {along:?} along axis {axis} have 2^64 elements")),
-        }
-    }
-    Ok(along)
-}
-
 /// Returns the number of bytes of a decoded chunk.
 pub(super) fn decoded_bytes(array: &dyn ChunkedArray) -> u64 {
     let size = array.dtype().size() as u64;
@@ -545,93 +404,4 @@ pub(super) fn decoded_bytes(array: &dyn ChunkedArray) -> u64 {
 /// Returns an extent for each axis; 1 for axes that the array lacks.
 pub(super) fn padded(shape: &[u64]) -> [u64; AXES] {
     std::array::from_fn(|axis| shape.get(axis).copied().unwrap_or(1))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{StoredType, store::MemoryArray, stream::AsStored};
-
-    fn plan(rows_and_chunks: &[(u64, u64)], block_rows: u64) -> Plan {
-        let array = |&(rows, chunk): &(u64, u64)| -> Arc<dyn ChunkedArray> {
-            let values = vec![0i8; usize::try_from(5 * rows).unwrap()];
-            Arc::new(MemoryArray::new("array", &values, &[rows, 5], &[chunk, 2]).unwrap())
-        };
-        let rows = rows_and_chunks.iter().map(|(rows, _)| rows).sum();
-        let arrays = rows_and_chunks.iter().map(array).collect();
-        Plan::of_rows(
-            arrays,
-            Arc::new(Selection::all(rows)),
-            None,
-            Arc::new(AsStored(StoredType::I8)),
-            block_rows,
-        )
-        .unwrap()
-    }
-
-    /// The minimum for a pass is that of the block with the most bands, whatever the chunks and blocks are.
-    #[test]
-    fn least_memory_is_that_of_some_block() {
-        let lists: [&[(u64, u64)]; 6] = [
-            &[(1, 1)],
-            &[(100, 1)],
-            &[(100, 7)],
-            &[(64, 16), (1, 3), (30, 9)],
-            &[(40, 64), (40, 8)],
-            &[(3, 1), (3, 2), (90, 90), (5, 1)],
-        ];
-        for list in lists {
-            for block_rows in [1, 2, 8, 16, 64, 256] {
-                let plan = plan(list, block_rows);
-                let need = |start: u64| -> u64 {
-                    let bands = plan.bands_of(&(start..plan.rows().min(start + block_rows)));
-                    plan.bands()[bands].iter().map(|band| band.bytes).sum()
-                };
-                let blocks = (0..plan.rows()).step_by(usize::try_from(block_rows).unwrap());
-                let most = blocks.map(need).max().unwrap();
-                assert_eq!(plan.largest_need(), most + plan.lists, "{list:?} {block_rows}");
-            }
-        }
-    }
-
-    /// Boxes of 0 rows count as boxes of one row, and a row beyond the end panics.
-    #[test]
-    fn rows_that_are_not_there() {
-        let plan = plan(&[(10, 4), (5, 4)], 4);
-        assert_eq!(plan.largest_need_of(0), plan.largest_need_of(1));
-        assert_eq!((plan.staged_bytes(0), plan.ahead(u64::MAX)), (5, u64::MAX));
-        assert_eq!((plan.row(14), plan.array_of(14).shape()[0]), (14, 5));
-        let quiet = std::panic::AssertUnwindSafe(&plan);
-        assert!(std::panic::catch_unwind(|| quiet.row(15)).is_err());
-        let message = std::panic::catch_unwind(|| quiet.array_of(15).name().len()).unwrap_err();
-        assert_eq!(message.downcast_ref::<String>().unwrap(), "row 15 of 15 that are selected");
-    }
-
-    /// The array has 5 columns in chunks of 2, so a band has three chunks.
-    #[test]
-    fn memory_is_shared_by_decoders_and_chunks() {
-        let mut plan = plan(&[(100, 10)], 10);
-        let least = plan.largest_need();
-        assert_eq!(plan.ahead(4), 10 * plan.bands()[0].bytes);
-        let decoders = |plan: &Plan, threads, rows, bytes| {
-            let at_once = plan.at_once(threads, rows, bytes);
-            (at_once.decoders, at_once.bytes)
-        };
-        assert_eq!(decoders(&plan, 4, 10, 0), (4, 0));
-        plan.scratch = 1000;
-        assert_eq!(plan.largest_need(), least + 1000);
-        assert_eq!(plan.ahead(4), 10 * plan.bands()[0].bytes + 3000);
-        for (more, most) in [(0, 1), (1999, 1), (2000, 2), (5999, 3), (6000, 4), (1 << 20, 4)] {
-            let bytes = least + 1000 + more;
-            let left = bytes - 1000 * most as u64 - plan.lists;
-            assert_eq!(decoders(&plan, 4, 10, bytes), (most, left), "{more}");
-        }
-        // All threads decode if there is enough memory for all of them.
-        for scratch in [1, 1000, 1 << 20] {
-            plan.scratch = scratch;
-            for rows in [10, 40] {
-                assert_eq!(decoders(&plan, 64, rows, plan.largest_need_of(rows) + plan.ahead(64)).0, 64);
-            }
-        }
-    }
 }

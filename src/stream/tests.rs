@@ -410,7 +410,7 @@ fn memory_is_flat() {
     assert!(of_small.is_sorted_by(|a, b| a > b), "{of_small:?}");
     for shape in [[256, 32, 32], [32, 256, 32], [32, 32, 256]] {
         let large = plan(shape);
-        // Of the 27 chunks around a box, 8 + 2 + 2 elements along each axis are held.
+        // A box holds 8 + 2 + 2 elements along each axis of the 27 chunks around it.
         assert_eq!([&small, &large].map(|plan| plan.chunks_of_box(8)), [4 * 12 * 12 * 12 + 27 * 384; 2]);
         let of_large = times(&large);
         assert!(

@@ -74,7 +74,7 @@ fn loadings_name_variants_and_what_a_projection_needs() {
     let header = "contig\tposition\tid\tref\talt\tcounted\tfrequency\tmean\tscale\tPC1\tPC2\tPC3";
     assert_eq!(lines.next(), Some(header));
     let table: Vec<Vec<&str>> = lines.map(|line| line.split('\t').collect()).collect();
-    // Of 240 variants, those that do not vary or have no call are left out.
+    // The 8 of 240 variants that do not vary or have no call are left out.
     assert_eq!(table.len(), 232);
     assert_eq!((table[0][0], table[0][2], table[231][0]), ("2L", "rs0", "3R"));
     assert!(table.iter().any(|row| row[4].contains(',')) && table.iter().all(|row| row[4] == row[5]));

@@ -141,13 +141,19 @@ impl Cohort {
         if wanted.missing_calls {
             sums.missing = Some(MissingSums::new(&plan.reader)?);
         }
-        let mut made = (each.start)(&plan.reader)?;
+        // Started at the first panel, while the next ones are read.
+        let mut made = None;
         let mut kept = KeptPanels::new(plan.allowance.residency, plan.allowance.host_rows);
         let read = sums.read(&plan, run, &mut |panel, stats| {
-            (each.add)(&mut made, &plan.reader, &panel, stats)?;
+            let made = match &mut made {
+                Some(made) => made,
+                none => none.insert((each.start)(&plan.reader)?),
+            };
+            (each.add)(made, &plan.reader, &panel, stats)?;
             kept.push(panel)
         })?;
         kept.complete()?;
+        let made = made.map_or_else(|| (each.start)(&plan.reader), Ok)?;
         Ok((made, Self::finish(plan, sums, kept, Some(read))?))
     }
 

@@ -5,7 +5,7 @@ use std::{ops::Range, slice::from_ref};
 use teatime::{
     Needs, Result,
     distance::{Distances, Metric, Missing, Options, PackedPairs, Partial, PartialSums},
-    linalg::Stats,
+    linalg::{Matrix, Stats},
     packed::unpack_rows,
 };
 
@@ -223,14 +223,8 @@ fn export(sums: &Partial, variants: u64) -> Result<PartialSums> {
 
 /// Removes the numbers of shared variants if every pair shares all variants.
 pub(super) fn without_equal(mut distances: Distances, variants: u64) -> Distances {
-    let all_variants = variants as f64;
-    if distances
-        .shared
-        .as_ref()
-        .is_some_and(|shared| shared.data().iter().all(|&count| count == all_variants))
-    {
-        distances.shared = None;
-    }
+    let is_equal = |shared: &Matrix| shared.data().iter().all(|&count| count == variants as f64);
+    distances.shared = distances.shared.filter(|shared| !is_equal(shared));
     distances
 }
 

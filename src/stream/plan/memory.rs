@@ -1,0 +1,115 @@
+//! The memory that a pass takes: what is staged, the chunks of a box, and what is decoded ahead.
+
+use std::ops::Range;
+
+use super::{Band, Plan};
+use crate::stream::boxes::{AXES, Along, Edge};
+
+/// The amounts of work that a pass may have in progress at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AtOnce {
+    /// The number of chunks being decoded.
+    pub(crate) decoders: usize,
+    /// The number of threads dedicated to fetching; 0 if the decoding thread fetches its own chunk.
+    pub(crate) fetches: usize,
+    /// The number of chunks that are being fetched, are fetched or are being decoded, if chunks are fetched ahead.
+    pub(crate) fetched: usize,
+    /// The maximum number of bytes of decoded chunks.
+    pub(crate) bytes: u64,
+}
+
+impl Plan {
+    /// Returns the number of bytes of a row of the widest box as staged.
+    pub fn row_bytes(&self) -> u64 {
+        let most = |axis: usize| self.along[axis].most(self.extent(axis));
+        self.convert.bytes((1..AXES).map(most).product())
+    }
+
+    /// Returns the number of bytes of the largest box as staged.
+    pub fn block_bytes(&self) -> u64 {
+        self.staged_bytes(self.block_rows())
+    }
+
+    /// Returns the number of bytes, as staged, of a box of `rows` rows (at least one, and at most all rows).
+    pub fn staged_bytes(&self, rows: u64) -> u64 {
+        Along { size: rows.max(1), ..self.along[0] }.most(self.rows()).saturating_mul(self.row_bytes())
+    }
+
+    /// Returns the minimum number of bytes that a pass takes: for the decoded chunks of any one box, for scratch memory to decode a
+    /// chunk, and for the lists of what is read.
+    pub fn largest_need(&self) -> u64 {
+        self.largest_need_of(self.block_rows())
+    }
+
+    /// Returns the minimum number of bytes that a pass takes in boxes of `rows` rows (at least one).
+    pub fn largest_need_of(&self, rows: u64) -> u64 {
+        self.chunks_of_box(rows).saturating_add(self.scratch).saturating_add(self.lists)
+    }
+
+    /// Returns the maximum number of bytes of decoded chunks that are held for any one box of `rows` rows (at least one).
+    pub(in crate::stream) fn chunks_of_box(&self, rows: u64) -> u64 {
+        let along = Along { size: rows.max(1), ..self.along[0] };
+        let cut = |(band, rows): (usize, Range<u64>)| {
+            let Band { tracking, row_bytes, .. } = &self.bands[band];
+            tracking.saturating_add(row_bytes.saturating_mul(rows.end - rows.start))
+        };
+        let need = |number| -> u64 {
+            if let (true, [array]) = (self.is_cut && along.edge == Edge::Clip, &self.arrays[..])
+                && self.rows() == array.shape()[0]
+            {
+                // All rows of chunks are alike and adjacent here, so this avoids a list of bands for each of perhaps millions of boxes.
+                let mut spans = along.spans(self.rows(), &along.core(self.rows(), number));
+                let span = spans.next().unwrap_or(0..0);
+                let bands = self.bands_of(&span);
+                let Some(Band { tracking, row_bytes, .. }) = self.bands.get(bands.start) else { return 0 };
+                let tracking = tracking.saturating_mul(bands.len() as u64);
+                return tracking.saturating_add(row_bytes.saturating_mul(span.end - span.start));
+            }
+            if self.is_cut {
+                return self.rows_of(&along, number).into_iter().map(cut).fold(0, u64::saturating_add);
+            }
+            self.needed(&along, number).into_iter().map(|bands| self.bytes(bands)).sum()
+        };
+        let boxes = along.count(self.rows());
+        if self.is_cut || along.halo != [0; 2] || boxes <= self.bands.len() as u64 {
+            return (0..boxes).map(need).max().unwrap_or(0);
+        }
+        // A box within a band needs no more than the box in which the band begins, so only these are checked: there may be many boxes.
+        let begins = |band: &Band| band.rows.start.saturating_sub(along.within[0]) / along.size;
+        self.bands.iter().map(begins).filter(|number| *number < boxes).map(need).max().unwrap_or(0)
+    }
+
+    /// Returns the number of bytes of a range of bands.
+    fn bytes(&self, bands: Range<usize>) -> u64 {
+        let Some(last) = self.bands[bands.clone()].last() else { return 0 };
+        last.before.saturating_add(last.bytes) - self.bands[bands.start].before
+    }
+
+    /// Returns the bytes beyond [`largest_need`](Self::largest_need) that keep `threads` threads busy: scratch memory for each thread,
+    /// and room to decode ahead.
+    pub fn ahead(&self, threads: u64) -> u64 {
+        let band = self.bands.iter().map(|band| band.bytes).max().unwrap_or(0);
+        let others = self.scratch.saturating_mul(threads.saturating_sub(1));
+        // Decoders get half of the bytes beyond the minimum, and chunks that are fetched ahead get a quarter.
+        let bands =
+            band.saturating_mul(threads.saturating_mul(2).saturating_add(2).saturating_add(self.fetches));
+        let fetched = self.fetches.saturating_mul(self.fetched);
+        bands.max(others).saturating_add(others).saturating_add(fetched).max(fetched.saturating_mul(4))
+    }
+
+    /// Returns the amounts that a pass in boxes of `rows` rows may have in progress on `threads` threads within `bytes` bytes.
+    pub(crate) fn at_once(&self, threads: usize, rows: u64, bytes: u64) -> AtOnce {
+        let spare = bytes.saturating_sub(self.largest_need_of(rows));
+        let within = |share: u64, unit: u64, most: u64| share.checked_div(unit).unwrap_or(u64::MAX).min(most);
+        let others = within(spare / 2, self.scratch, threads.saturating_sub(1) as u64);
+        let waiting = within(spare / 4, self.fetched, self.fetches);
+        let taken = (1 + others) * self.scratch + waiting * self.fetched;
+        let count = |n: u64| usize::try_from(n).unwrap_or(threads);
+        AtOnce {
+            decoders: count(1 + others),
+            fetches: count(self.fetches.min(1 + others + waiting)),
+            fetched: count(1 + others + waiting),
+            bytes: bytes.saturating_sub(taken).saturating_sub(self.lists),
+        }
+    }
+}
