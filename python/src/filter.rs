@@ -6,8 +6,8 @@ use half::f16;
 use numpy::IntoPyArray;
 use pyo3::{exceptions::PyValueError, prelude::*};
 use teatime::{
-    ChunkedArray, DType, Device, Element, MissingChunk, StoredType,
-    filter::{self, GaussianOptions, Mode, PerAxis, Rounding},
+    ChunkedArray, DType, Device, Element, MissingChunk, Real, StoredType,
+    filter::{self, GaussianOptions, Mode, PerAxis, Rounding, TvOptions},
     store::{MissingAsNan, ZarrArray},
 };
 
@@ -81,6 +81,39 @@ pub(crate) fn gaussian<'py>(
     let device = run.device(py)?;
     let how = options.on(&device)?;
     with_array!(x, x => gaussian_of(py, x, how, out, &device, run))
+}
+
+/// Returns the images along the axes, denoised in f32 or f64 as `out` names it, and the number of iterations for each.
+#[pyfunction]
+pub(crate) fn denoise_tv<'py>(
+    py: Python<'py>,
+    x: Array<'py>,
+    (axes, weight, eps, max_iterations): (Vec<usize>, f64, f64, u64),
+    out: &str,
+    run: RunOptions,
+) -> PyResult<(Bound<'py, PyAny>, Vec<u64>)> {
+    let device = run.device(py)?;
+    let options = TvOptions::default().axes(axes).weight(weight).eps(eps).max_iterations(max_iterations);
+    match out {
+        "float64" => with_array!(x, x => denoise_tv_in::<_, f64>(py, x, &options, &device, run)),
+        _ => with_array!(x, x => denoise_tv_in::<_, f32>(py, x, &options, &device, run)),
+    }
+}
+
+fn denoise_tv_in<'py, T: Element + numpy::Element, R: Real + numpy::Element>(
+    py: Python<'py>,
+    x: &Given<'py, T>,
+    options: &TvOptions,
+    device: &Device,
+    run: RunOptions,
+) -> PyResult<(Bound<'py, PyAny>, Vec<u64>)> {
+    let mut iterations = Vec::new();
+    let denoised = mapped(py, x, device, run, |x| {
+        let (out, counts) = filter::denoise_tv::<T, R>(x, options)?;
+        iterations = counts;
+        Ok(out)
+    })?;
+    Ok((denoised, iterations))
 }
 
 fn gaussian_of<'py, T: Element + numpy::Element>(

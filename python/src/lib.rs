@@ -30,7 +30,7 @@ mod _teatime {
         cuda::CudaArray,
         device::{Device, devices},
         distance::{DistanceBands, DistanceSums, condensed, distances, metric_name, pairwise},
-        filter::{StoredArray, gaussian},
+        filter::{StoredArray, denoise_tv, gaussian},
         genotype::{Genotypes, Loaded, Part, check, grm, part_step, pca},
         linalg::{Iteration, normal_product, svd, truncated_svd},
         operand::to_cuda,

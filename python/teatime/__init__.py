@@ -11,6 +11,7 @@ names another default. They release the interpreter's lock.
 :func:`pca`               principal components of observations
 :func:`pairwise_distance` distances in 17 metrics, as scipy's ``cdist`` and ``pdist``
 :func:`gaussian_filter`   as :func:`scipy.ndimage.gaussian_filter`
+:func:`denoise_tv_chambolle` as :func:`skimage.restoration.denoise_tv_chambolle`
 :func:`pack`              values of 1, 2 and 4 bits in bytes, and :func:`unpack`
 :mod:`teatime.genotype`   PCA, relationship matrices and distances of genotypes
 :mod:`teatime.dask`       the same on dask arrays and Zarr stores, on a cluster
@@ -26,7 +27,7 @@ from ._bits import pack, unpack
 from ._cuda import CudaArray, to_cuda
 from ._device import Device, devices
 from ._distance import pairwise_distance
-from ._filter import gaussian_filter
+from ._filter import denoise_tv_chambolle, gaussian_filter
 from ._linalg import PCA, SVD, pca, svd, truncated_svd
 from ._teatime import __version__
 from .genotype import grm
@@ -39,6 +40,7 @@ __all__ = [
     "__version__",
     "adapter",
     "devices",
+    "denoise_tv_chambolle",
     "gaussian_filter",
     "grm",
     "pack",

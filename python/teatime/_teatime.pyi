@@ -96,6 +96,9 @@ class DistanceBands:
     @property
     def digest(self) -> int: ...
 
+def denoise_tv(
+    x: NDArray[Any], options: tuple[list[int], float, float, int], out: str, run: _RunOptions
+) -> tuple[NDArray[Any], list[int]]: ...
 def gaussian(x: NDArray[Any], options: dict[str, Any], out: str, run: _RunOptions) -> NDArray[Any]: ...
 @final
 class StoredArray:

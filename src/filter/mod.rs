@@ -1,4 +1,5 @@
-//! Separable filters, given by weights along each axis: Gaussians, their derivatives, and combinations of these.
+//! Separable filters, given by weights along each axis: Gaussians, their derivatives, and combinations of these; and total variation
+//! denoising.
 //!
 //! | for | take | scipy, skimage |
 //! |---|---|---|
@@ -8,13 +9,15 @@
 //! | weights of your own along each axis | [`separable`] | `correlate1d` along each axis |
 //! | a Gaussian of a stored array into another, box by box | [`write_gaussian`] | |
 //! | a box of the Gaussian of a stored array | [`gaussian_box`] | |
+//! | an image without noise, with its edges | [`denoise_tv()`] | `denoise_tv_chambolle` |
+//! | that of a stored array into another, box by box | [`write_denoised_tv`] | |
 //!
-//! The first four rows filter an array of one to five axes that the device holds, the last two an array that need not fit memory. To
+//! Functions of tensors filter an array of one to five axes that the device holds, those of stored arrays one that need not fit memory. To
 //! filter such an array by a method of your own, write a [`BoxOperation`](crate::stream::BoxOperation).
 //!
 //! # Conventions
 //!
-//! The conventions are exactly those of `scipy.ndimage`. A Gaussian of standard deviation sigma has 2 r + 1 weights along an axis,
+//! What follows is about separable filters; [`denoise_tv()`] says its own. The conventions are exactly those of `scipy.ndimage`. A Gaussian of standard deviation sigma has 2 r + 1 weights along an axis,
 //! exp(-x² / 2 sigma²) divided by their sum, where r is truncate sigma + 0.5, rounded down; the weights of a derivative are multiplied by
 //! a polynomial. Axes with a sigma of 0 (1e-15 or less) are not filtered. Axes are filtered in ascending order, and the elements beyond
 //! the ends of an axis are derived from the results of the axes before it ([`Mode`]). NaN and infinity spread as far as the weights
@@ -46,6 +49,7 @@
 
 pub(crate) mod axis;
 pub(crate) mod boxes;
+mod denoise_tv;
 mod derived;
 mod gaussian;
 mod options;
@@ -54,6 +58,7 @@ mod stored;
 pub(crate) mod taps;
 
 pub use self::{
+    denoise_tv::{DenoisedTv, TvOptions, denoise_tv, write_denoised_tv},
     derived::{difference_of_gaussians, gaussian_gradient_magnitude, gaussian_laplace, separable},
     gaussian::{gaussian, gaussian_into},
     options::{GaussianOptions, Mode, PerAxis, Rounding, SeparableOptions},

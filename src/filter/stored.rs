@@ -199,7 +199,7 @@ impl Convert for Checked {
 }
 
 /// Returns the factor that skimage applies to elements, if any; booleans are the values 0 and 1 of an image.
-fn scale(dtype: StoredType) -> Option<f64> {
+pub(super) fn scale(dtype: StoredType) -> Option<f64> {
     match dtype {
         StoredType::Bool => Some(1.0),
         StoredType::I64 => Some((i64::MAX as f64).recip()),

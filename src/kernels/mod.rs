@@ -5,6 +5,7 @@ pub(crate) mod add_block;
 pub(crate) mod copy_rows;
 pub(crate) mod correlate;
 pub(crate) mod cpu;
+pub(crate) mod denoise_tv;
 pub(crate) mod distance;
 pub(crate) mod elementwise;
 pub(crate) mod finish_distance;
@@ -45,6 +46,7 @@ fn wg_alone() -> Vec<Vec<(&'static str, u32)>> {
 pub(crate) static KERNELS: &[&KernelDef] = &[
     &distance::DISTANCE.def,
     &correlate::CORRELATE.def,
+    &denoise_tv::DENOISE_TV.def,
     &pack::PACK.def,
     &unpack::UNPACK.def,
     &matmul::MATMUL.def,

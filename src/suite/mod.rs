@@ -3,6 +3,9 @@
 mod bits;
 mod block_sum;
 mod data;
+mod denoise_tv;
+#[cfg(feature = "zarr")]
+mod denoise_tv_stored;
 mod distance;
 mod distance_f64;
 mod distance_neighbors;

@@ -133,6 +133,7 @@ impl Sweep<'_> {
             halo: &|axis| (operation.halo(axis), operation.edge(axis)),
             knows_whole_axes: operation.knows_whole_axes(),
             written: written.size(),
+            box_bytes: operation.box_bytes(),
             widest: operation.widest(),
             on_device: 1,
             needs: &|shape| operation.needs(shape, self.device),

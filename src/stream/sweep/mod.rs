@@ -18,7 +18,7 @@ pub(crate) use self::operation::UntypedOperation;
 pub use self::operation::{BoxOperation, Fold, Place};
 use self::{
     host_box::chunk_tile,
-    operation::Typed,
+    operation::{BOX, Typed},
     plan::{BoxPlan, Boxes},
     retry::Retry,
 };
@@ -214,6 +214,7 @@ impl<'a> Sweep<'a> {
             halo: &|_| ([0; 2], Edge::Clip),
             knows_whole_axes: true,
             written: 0,
+            box_bytes: BOX,
             widest: T::DTYPE.size(),
             // One box is uploaded while another is added.
             on_device: 2,

@@ -100,6 +100,9 @@ pub trait Fold {
     }
 }
 
+/// The target bytes of a box as read, unless its tiles are larger: large enough for halos to be a small part.
+pub(super) const BOX: u64 = 32 << 20;
+
 /// A [`BoxOperation`] whose types are known only at run time, so that the code of sweeps is compiled once.
 pub(crate) trait UntypedOperation: Sync {
     /// Returns the types of the elements that are read, and of those that are written.
@@ -114,6 +117,11 @@ pub(crate) trait UntypedOperation: Sync {
 
     /// Returns the size in bytes of the widest element in any buffer that a kernel binds.
     fn widest(&self) -> u64;
+
+    /// Returns the target bytes of a box as read, unless its tiles are larger.
+    fn box_bytes(&self) -> u64 {
+        BOX
+    }
 
     fn needs(&self, shape: &[u64], device: &Device) -> Needs;
 

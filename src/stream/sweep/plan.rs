@@ -8,8 +8,6 @@ use crate::{
     stream::{Along, Convert, Edge, Plan, Selection},
 };
 
-/// The target bytes of a box as read, unless its tiles are larger: large enough for halos to be a small part.
-const BOX: u64 = 32 << 20;
 /// The bytes for chunks beyond the minimum, so that few chunks are decoded twice.
 const HELD: u64 = 128 << 20;
 /// The number of copies in memory of each tile being written: the tile itself, and its encoded form.
@@ -31,6 +29,8 @@ pub(super) struct Boxes<'a> {
     pub(super) knows_whole_axes: bool,
     /// The number of bytes of an output element; 0 if nothing is written.
     pub(super) written: u64,
+    /// The target bytes of a box as read, unless its tiles are larger.
+    pub(super) box_bytes: u64,
     /// The number of bytes of the widest element in any buffer that a kernel binds.
     pub(super) widest: u64,
     /// The number of boxes on the device at a time: one, or two if the next box is uploaded without waiting for the first.
@@ -85,7 +85,7 @@ impl Boxes<'_> {
         let mut best = self.candidate(&size, device, memory)?;
         // A box must fit in a single buffer binding.
         let read = self.convert.bytes(1);
-        let most = BOX.min(device.limits().room() / self.widest.max(read) * read);
+        let most = self.box_bytes.min(device.limits().room() / self.widest.max(read) * read);
         let mut can_grow: Vec<bool> = size.iter().zip(&shape).map(|(size, extent)| size < extent).collect();
         loop {
             cancel.check()?;

@@ -1,0 +1,171 @@
+//! Tests of total variation denoising of stored images: the same bits as on the device, however they are cut.
+
+use std::{path::Path, sync::Arc};
+
+use super::{
+    data::values,
+    device_tests,
+    filter_stored::{read, stored, within},
+};
+use crate::{
+    ChunkedArray, Device, Error, Progress, Result, Run, StoredType, Tensor,
+    filter::{DenoisedTv, TvOptions, denoise_tv, write_denoised_tv},
+    store::{ArraySpec, ArrayWriter, Folder, MemoryArray},
+};
+
+device_tests! { types_and_refusals; cut_anyhow, resumed }
+
+const SHAPE: [u64; 4] = [2, 4, 21, 290];
+const CHUNK: [u64; 4] = [2, 3, 10, 100];
+const TILE: [u64; 4] = [1, 2, 8, 90];
+
+fn write(
+    x: &Arc<dyn ChunkedArray>,
+    options: &TvOptions,
+    device: &Device,
+    (folder, dtype): (&Path, StoredType),
+    run: &Run,
+) -> Result<DenoisedTv> {
+    write_denoised_tv(x, options, device, run, |job| {
+        let mut spec = ArraySpec::new(dtype, x.shape(), &TILE[TILE.len() - x.shape().len()..]);
+        spec.job = Some(job.to_owned());
+        ArrayWriter::resume(Arc::new(Folder::new(folder)), "blurred", spec)
+    })
+}
+
+/// Returns the result of [`denoise_tv`], or none where the fields of an image do not fit a binding of the device.
+fn on_device(x: &Tensor<u8>, options: &TvOptions) -> Option<(Vec<f32>, Vec<u64>)> {
+    match denoise_tv::<_, f32>(x, options) {
+        Err(Error::Limit { .. }) => None,
+        result => result.map(|(out, iterations)| (out.read().unwrap(), iterations)).ok(),
+    }
+}
+
+/// Returns the least host memory for which `write` succeeds; a pass that needs more memory than one before it refuses what was enough for that.
+fn least(write: impl Fn(&Run) -> Result<DenoisedTv>) -> u64 {
+    let mut host = 10;
+    loop {
+        match write(&within(host)) {
+            Err(Error::Budget { minimum, .. }) if minimum > host => host = minimum,
+            result => {
+                result.unwrap();
+                return host;
+            }
+        }
+    }
+}
+
+fn cut_anyhow(device: &Device) {
+    let x = values::<u8>(31, SHAPE.iter().product());
+    let array = stored(&x, &SHAPE, &CHUNK);
+    let x = Tensor::from_slice(device, &x, &SHAPE).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let volumes = TvOptions::default().axes([1, 2, 3]).weight(0.4);
+    let planes = volumes.clone().axes([2, 3]).eps(5e-3);
+    for (i, options) in [volumes.clone().max_iterations(5).eps(0.0), volumes, planes].iter().enumerate() {
+        let of = |name: &str, run: &Run| {
+            let folder = folder.path().join(format!("{i}{name}"));
+            let _ = std::fs::remove_dir_all(&folder);
+            let denoised = write(&array, options, device, (&folder, StoredType::F32), run)?;
+            Ok::<_, Error>((read::<f32>(&folder), denoised))
+        };
+        let (whole, of_whole) = match of("whole", &Run::default()) {
+            // A binding of 64 KiB does not hold a tile with its halo.
+            Err(Error::Limit { max, .. }) if max < 1 << 16 => continue,
+            result => result.unwrap(),
+        };
+        if let Some((expected, iterations)) = on_device(&x, options) {
+            assert!(whole == expected, "{options:?}");
+            assert_eq!(of_whole.iterations, iterations);
+        }
+        let least = least(|run| Ok(of("small", run)?.1));
+        for memory in [least, 3 * least] {
+            let (small, of_small) = of("small", &within(memory)).unwrap();
+            assert!(small == whole, "{memory} {options:?}");
+            assert_eq!(of_small.iterations, of_whole.iterations, "{memory}");
+            let boxes = [&of_small, &of_whole].map(|denoised| denoised.swept.boxes);
+            assert!(boxes[0] > boxes[1] || memory > least, "{boxes:?}");
+        }
+    }
+}
+
+fn types_and_refusals(device: &Device) {
+    let (shape, folder) = ([3u64, 40], tempfile::tempdir().unwrap());
+    let options = TvOptions::default();
+    let run = Run::default();
+    let path = |name: &str| folder.path().join(name);
+    let wide = values::<f64>(32, 120);
+    let array = stored(&wide, &shape, &[2, 16]);
+    let write_to =
+        |name: &str, options: &TvOptions, dtype| write(&array, options, device, (&path(name), dtype), &run);
+    if device.limits().f64 {
+        let x = Tensor::from_slice(device, &wide, &shape).unwrap();
+        let expected = denoise_tv::<_, f64>(&x, &options).unwrap().0.read().unwrap();
+        write_to("f64", &options, StoredType::F64).unwrap();
+        assert_eq!(read::<f64>(&path("f64")), expected);
+        write_to("f32", &options, StoredType::F32).unwrap();
+        let rounded: Vec<f32> = expected.iter().map(|&x| x as f32).collect();
+        assert_eq!(read::<f32>(&path("f32")), rounded);
+    } else {
+        let refused = write_to("f64", &options, StoredType::F64);
+        assert!(matches!(refused, Err(Error::NoF64 { .. })), "{refused:?}");
+    }
+    let narrow: Vec<f32> = wide.iter().map(|&x| x as f32).collect();
+    let expected =
+        denoise_tv::<_, f32>(&Tensor::from_slice(device, &narrow, &shape).unwrap(), &options).unwrap().0;
+    write_to("narrow", &options.clone().narrow(true), StoredType::F32).unwrap();
+    assert_eq!(read::<f32>(&path("narrow")), expected.read().unwrap());
+    let refused = write_to("u8", &options.clone().narrow(true), StoredType::U8);
+    assert!(matches!(refused, Err(Error::Argument { name: "writer", .. })), "{refused:?}");
+    let refused = write_to("axes", &options.clone().axes([2]), StoredType::F64);
+    assert!(matches!(refused, Err(Error::Argument { name: "axes", .. })), "{refused:?}");
+    for (bad, words) in [(f32::NAN, "NaN"), (f32::INFINITY, "inf"), (-3e17, "below")] {
+        let mut x = narrow.clone();
+        x[77] = bad;
+        let refused =
+            write(&stored(&x, &shape, &[2, 16]), &options, device, (&path(words), StoredType::F32), &run);
+        let error = refused.unwrap_err();
+        assert!(matches!(error, Error::Chunk { .. }) && error.to_string().contains(words), "{error}");
+    }
+    let empty = MemoryArray::new("empty", &[0u16; 0], &[0, 4], &[1, 4]).unwrap();
+    let none = write(
+        &(Arc::new(empty) as Arc<dyn ChunkedArray>),
+        &options,
+        device,
+        (&path("empty"), StoredType::F32),
+        &run,
+    );
+    assert!(none.unwrap().iterations.is_empty());
+}
+
+/// A pass that was cancelled goes on where it ended, and an array that is complete is not computed again.
+fn resumed(device: &Device) {
+    let x = values::<u8>(33, SHAPE[1..].iter().product());
+    let array = stored(&x, &SHAPE[1..], &CHUNK[1..]);
+    for options in
+        [TvOptions::default().eps(0.0).max_iterations(4), TvOptions::default().axes([1, 2]).eps(2e-3)]
+    {
+        let [whole, folder] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let to = |folder: &Path, run: &Run| write(&array, &options, device, (folder, StoredType::F32), run);
+        let memory = least(|run| {
+            let folder = tempfile::tempdir().unwrap();
+            to(folder.path(), run)
+        });
+        let expected = to(whole.path(), &within(memory)).unwrap();
+        let mut run = within(memory);
+        let cancel = run.cancel.clone();
+        run.progress = Progress::new(move |status| {
+            if 2 * status.rows > status.total {
+                cancel.cancel();
+            }
+        });
+        let ended = to(folder.path(), &run);
+        assert!(matches!(ended, Err(Error::Cancelled)), "{ended:?}");
+        let rest = to(folder.path(), &within(memory)).unwrap();
+        assert!(rest.swept.found > 0 || options.eps > 0.0, "{rest:?}");
+        assert_eq!(rest.iterations, expected.iterations);
+        let again = to(folder.path(), &within(memory)).unwrap();
+        assert_eq!((again.swept.boxes, again.iterations), (0, expected.iterations));
+        assert!(read::<f32>(folder.path()) == read::<f32>(whole.path()));
+    }
+}
