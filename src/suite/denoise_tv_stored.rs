@@ -15,9 +15,9 @@ use crate::{
 
 device_tests! { types_and_refusals; cut_anyhow, resumed }
 
-const SHAPE: [u64; 4] = [2, 4, 21, 290];
+const SHAPE: [u64; 4] = [2, 4, 13, 270];
 const CHUNK: [u64; 4] = [2, 3, 10, 100];
-const TILE: [u64; 4] = [1, 2, 8, 90];
+const TILE: [u64; 4] = [1, 2, 8, 130];
 
 fn write(
     x: &Arc<dyn ChunkedArray>,
@@ -60,7 +60,7 @@ fn cut_anyhow(device: &Device) {
     let array = stored(&x, &SHAPE, &CHUNK);
     let x = Tensor::from_slice(device, &x, &SHAPE).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let volumes = TvOptions::default().axes([1, 2, 3]).weight(0.4);
+    let volumes = TvOptions::default().axes([1, 2, 3]).weight(0.4).eps(2e-3);
     let planes = volumes.clone().axes([2, 3]).eps(5e-3);
     for (i, options) in [volumes.clone().max_iterations(5).eps(0.0), volumes, planes].iter().enumerate() {
         let of = |name: &str, run: &Run| {
@@ -79,12 +79,13 @@ fn cut_anyhow(device: &Device) {
             assert_eq!(of_whole.iterations, iterations);
         }
         let least = least(|run| Ok(of("small", run)?.1));
-        for memory in [least, 3 * least] {
+        for memory in [least, 3 * least].into_iter().take(if i == 0 { 2 } else { 1 }) {
             let (small, of_small) = of("small", &within(memory)).unwrap();
             assert!(small == whole, "{memory} {options:?}");
             assert_eq!(of_small.iterations, of_whole.iterations, "{memory}");
             let boxes = [&of_small, &of_whole].map(|denoised| denoised.swept.boxes);
-            assert!(boxes[0] > boxes[1] || memory > least, "{boxes:?}");
+            let is_cut = device.limits().binding < 1 << 20 || memory > least;
+            assert!(boxes[0] > boxes[1] || is_cut, "{boxes:?}");
         }
     }
 }
