@@ -16,7 +16,9 @@ mod genotype;
 mod linalg;
 mod names;
 mod operand;
+mod overlap;
 mod rows;
+mod stored;
 
 use pyo3::prelude::*;
 
@@ -30,11 +32,13 @@ mod _teatime {
         cuda::CudaArray,
         device::{Device, devices},
         distance::{DistanceBands, DistanceSums, condensed, distances, metric_name, pairwise},
-        filter::{StoredArray, denoise_tv, gaussian},
+        filter::{denoise_tv, gaussian},
         genotype::{Genotypes, Loaded, Part, check, grm, part_step, pca},
         linalg::{Iteration, normal_product, svd, truncated_svd},
         operand::to_cuda,
+        overlap::{map_box, map_to_zarr},
         panic,
+        stored::StoredArray,
     };
 
     #[pymodule_export]

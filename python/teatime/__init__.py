@@ -12,6 +12,7 @@ names another default. They release the interpreter's lock.
 :func:`pairwise_distance` distances in 17 metrics, as scipy's ``cdist`` and ``pdist``
 :func:`gaussian_filter`   as :func:`scipy.ndimage.gaussian_filter`
 :func:`denoise_tv_chambolle` as :func:`skimage.restoration.denoise_tv_chambolle`
+:func:`map_overlap`       a function of your own on an array that need not fit memory, as dask's
 :func:`pack`              values of 1, 2 and 4 bits in bytes, and :func:`unpack`
 :mod:`teatime.genotype`   PCA, relationship matrices and distances of genotypes
 :mod:`teatime.dask`       the same on dask arrays and Zarr stores, on a cluster
@@ -29,6 +30,7 @@ from ._device import Device, devices
 from ._distance import pairwise_distance
 from ._filter import denoise_tv_chambolle, gaussian_filter
 from ._linalg import PCA, SVD, pca, svd, truncated_svd
+from ._overlap import Mapped, map_overlap
 from ._teatime import __version__
 from .genotype import grm
 
@@ -37,12 +39,14 @@ __all__ = [
     "SVD",
     "CudaArray",
     "Device",
+    "Mapped",
     "__version__",
     "adapter",
     "devices",
     "denoise_tv_chambolle",
     "gaussian_filter",
     "grm",
+    "map_overlap",
     "pack",
     "pairwise_distance",
     "pca",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import itertools
 import operator
 import os
 from typing import Any
@@ -173,3 +176,23 @@ def folder(path: str | os.PathLike[str], name: str) -> str:
             "array that dask.array.from_zarr gives"
         )
     return os.path.abspath(given)
+
+
+#: Folders, and files, of a store that are looked at.
+_MOST_FOLDERS, _MOST_FILES = 1000, 10_000
+
+
+def stamp(path: str) -> str:
+    """What tells that a store was written anew: how large its first folders and files are, and when they last changed."""
+    entries, left = [], _MOST_FILES
+    for within, folders, files in itertools.islice(os.walk(path), _MOST_FOLDERS):
+        folders.sort()
+        some = sorted(files)[:left]
+        left -= len(some)
+        entries += [within, *(os.path.join(within, name) for name in some)]
+    digest = hashlib.blake2b(digest_size=16)
+    for entry in entries or [path]:
+        with contextlib.suppress(OSError):
+            status = os.stat(entry)
+            digest.update(f"{entry} {status.st_mtime_ns} {status.st_size}\n".encode(errors="surrogateescape"))
+    return digest.hexdigest()

@@ -15,9 +15,10 @@ from dask.base import tokenize
 from dask.utils import parse_bytes
 
 from . import __version__, _worker
-from ._arrays import folder, whole
+from ._arrays import folder, stamp, whole
 from ._filter import computed_type, filter_options, filtered_axes, is_long, warn_of_sign
-from ._tasks import annotated, device_name, finished, known, stamp, task_memory
+from ._overlap import Overlap
+from ._tasks import annotated, device_name, finished, known, task_memory
 from ._teatime import StoredArray
 
 #: What dask puts beyond the ends of a mode.
@@ -123,6 +124,60 @@ def _filtered_store(x: _Stored, radii: Sequence[int], options: dict[str, Any], d
     computed = computed_type(x.dtype, dtype, options["rounding"])
     if options["rounding"] == "scipy" and is_long(dtype):
         raise ValueError(f"`rounding` of scipy for {dtype} of a path: of the dask array that da.from_zarr gives, it is done")
+    chunks = _result_chunks(x, radii, dtype)
+    # An axis that weights reach over needs no neighbours.
+    chunks = tuple((extent,) if radius >= extent else sizes for sizes, radius, extent in zip(chunks, radii, x.shape))
+    given = (*x.place, options, str(computed), str(dtype), name)
+    token = tokenize(__version__, stamp(os.path.join(x.place[0], x.place[1] or "")), chunks, *given)
+    return da.map_blocks(
+        _worker.filtered_box, *given, name=f"teatime-gaussian-of-store-{token}", chunks=chunks, dtype=dtype, meta=np.empty((0,) * x.ndim, dtype)
+    )
+
+
+def map_overlap(
+    func: Callable[..., Any], x: str | os.PathLike[str], depth: Any = 0, boundary: Any = "none", dtype: Any = None, *, trim: bool = True,
+    chunks: Any = None, fill: bool = False, temporary: float = 0, device: str = "cpu", resources: dict[str, float] | None = None,
+    compute: bool = False, **kwargs: Any,
+) -> Any:
+    """A function on a Zarr array, of which each task reads a box with its halo: :func:`teatime.map_overlap` in tasks.
+
+    A task cuts its box further where its worker has less memory. Of a dask array, :func:`dask.array.map_overlap` maps the blocks.
+
+    Parameters
+    ----------
+    func, depth, boundary, dtype, trim, fill, temporary, kwargs
+        As in :func:`teatime.map_overlap`.
+    x
+        The path of a Zarr array or of a .npy file.
+    chunks
+        As those of a path in :func:`gaussian_filter`.
+    device, resources, compute
+        As in :func:`pca`.
+
+    Examples
+    --------
+    >>> import tempfile, teatime
+    >>> path = tempfile.mkdtemp() + "/x.zarr"
+    >>> _ = teatime.map_overlap(np.abs, np.arange(-3, 3, dtype="f4"), path, chunks=2)
+    >>> map_overlap(np.gradient, path, depth=1, chunks=2).compute()
+    array([-1., -1., -1.,  0.,  1.,  1.], dtype=float32)
+    """
+    if not isinstance(x, (str, os.PathLike)):
+        raise TypeError(f"`x` is {type(x)}: the path of a Zarr array is taken; dask.array.map_overlap takes a dask array")
+    stored, name = _Stored(folder(x, "x"), None, fill, chunks), device_name(device)
+    overlap = Overlap(func, stored.shape, stored.dtype, depth, boundary, dtype, trim, temporary, kwargs)
+    chunks, dtype = _result_chunks(stored, [max(sides) for sides in overlap.depth], overlap.dtype), overlap.dtype
+    token = tokenize(__version__, stamp(stored.place[0]), stored.place, chunks, dtype, func, kwargs, overlap.job(name))
+    with annotated(resources, compute):
+        boxes = da.map_blocks(
+            _worker.mapped_box, *stored.place, overlap, name, name=f"teatime-map-overlap-{token}", chunks=chunks, dtype=dtype,
+            meta=np.empty((0,) * stored.ndim, dtype),
+        )
+        return finished(boxes, compute)
+
+
+def _result_chunks(x: _Stored, radii: Sequence[int], dtype: np.dtype[Any]) -> Any:
+    """Returns the chunks that are wanted, or boxes of whole stored chunks that suit the workers."""
     chunks = x.wanted
     if chunks is None:
         most, memory = parse_bytes(dask.config.get("array.chunk-size")), task_memory()
@@ -132,14 +187,7 @@ def _filtered_store(x: _Stored, radii: Sequence[int], options: dict[str, Any], d
         chunks = _box(x.shape, x.chunk, radii, most // max(x.dtype.itemsize, dtype.itemsize))
     elif chunks == 0 or (isinstance(chunks, (tuple, list)) and 0 in chunks):
         raise ValueError(f"`chunks` of {chunks}: at least 1 along each axis")
-    chunks = da.core.normalize_chunks(chunks, x.shape, dtype=dtype)
-    # An axis that weights reach over needs no neighbours.
-    chunks = tuple((extent,) if radius >= extent else sizes for sizes, radius, extent in zip(chunks, radii, x.shape))
-    given = (*x.place, options, str(computed), str(dtype), name)
-    token = tokenize(__version__, stamp(os.path.join(x.place[0], x.place[1] or "")), chunks, *given)
-    return da.map_blocks(
-        _worker.filtered_box, *given, name=f"teatime-gaussian-of-store-{token}", chunks=chunks, dtype=dtype, meta=np.empty((0,) * x.ndim, dtype)
-    )
+    return da.core.normalize_chunks(chunks, x.shape, dtype=dtype)
 
 
 def _box(shape: Sequence[int], chunk: Sequence[int], radii: Sequence[int], most: int) -> list[int]:

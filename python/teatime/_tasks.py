@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
-import itertools
 import math
 import os
 import sys
@@ -22,7 +20,7 @@ from dask.delayed import Delayed, delayed
 from dask.highlevelgraph import HighLevelGraph
 
 from . import __version__, _worker
-from ._arrays import folder
+from ._arrays import folder, stamp
 from ._device import Device
 from ._teatime import part_step
 from .genotype import Genotypes, open_store
@@ -262,23 +260,3 @@ def _rows(rows_per_task: int | None, row: int, samples: int, pair_bytes: int) ->
     step = part_step(samples)
     rows = rows_per_task or max(_TASK_BYTES, 4 * pair_bytes * samples * samples) // max(1, row)
     return max(step, rows // step * step)
-
-
-#: Folders, and files, of a store that are looked at.
-_MOST_FOLDERS, _MOST_FILES = 1000, 10_000
-
-
-def stamp(path: str) -> str:
-    """What tells that a store was written anew: how large its first folders and files are, and when they last changed."""
-    entries, left = [], _MOST_FILES
-    for within, folders, files in itertools.islice(os.walk(path), _MOST_FOLDERS):
-        folders.sort()
-        some = sorted(files)[:left]
-        left -= len(some)
-        entries += [within, *(os.path.join(within, name) for name in some)]
-    digest = hashlib.blake2b(digest_size=16)
-    for entry in entries or [path]:
-        with contextlib.suppress(OSError):
-            status = os.stat(entry)
-            digest.update(f"{entry} {status.st_mtime_ns} {status.st_size}\n".encode(errors="surrogateescape"))
-    return digest.hexdigest()

@@ -390,21 +390,35 @@ def filtered_box(
     path: str, array: str | None, fill: bool, options: dict[str, Any], computed: str, becomes: str, on: str | None, *, block_info: Any
 ) -> NDArray[Any]:
     """A box of a stored array, filtered."""
-    within = [(int(start), int(end)) for start, end in block_info[None]["array-location"]]
-    memory = _memory()
-    if memory is not None:
-        # The result is held twice: as it is computed and as it is handed over.
-        types = {np.dtype(computed), np.dtype(becomes)}
-        held = math.prod(end - start for start, end in within) * sum(dtype.itemsize for dtype in types)
-        if held >= memory:
-            raise MemoryError(
-                f"a box of {[end - start for start, end in within]} takes {held / 1e9:.3g} GB, and a task may hold {memory / 1e9:.3g} GB of "
-                "this worker: take smaller `chunks`, or fewer threads a worker"
-            )
-        memory -= held
+    # The result is held twice: as it is computed and as it is handed over.
+    held = {np.dtype(computed), np.dtype(becomes)}
+    within, memory = _box(block_info, sum(dtype.itemsize for dtype in held))
     with seen_here():
         stored = _teatime.StoredArray(path, array, fill)
     return of_type(stored.gaussian(within, options, computed, run_options(device(on), memory=memory)), np.dtype(becomes))
+
+
+def mapped_box(path: str, array: str | None, fill: bool, overlap: Any, on: str, *, block_info: Any) -> NDArray[Any]:
+    """Returns a box of what a function makes of a stored array."""
+    within, memory = _box(block_info, overlap.dtype.itemsize)
+    with seen_here():
+        stored = _teatime.StoredArray(path, array, fill)
+    return _teatime.map_box(stored, overlap.compiled(), within, run_options(device(on), memory=memory))
+
+
+def _box(block_info: Any, item: int) -> tuple[list[tuple[int, int]], int | None]:
+    """Returns the box of a task, and the bytes that it may hold besides its result, of which an element takes ``item`` bytes."""
+    within = [(int(start), int(end)) for start, end in block_info[None]["array-location"]]
+    memory = _memory()
+    if memory is None:
+        return within, None
+    held = math.prod(end - start for start, end in within) * item
+    if held >= memory:
+        raise MemoryError(
+            f"a box of {[end - start for start, end in within]} takes {held / 1e9:.3g} GB, and a task may hold {memory / 1e9:.3g} GB of "
+            "this worker: take smaller `chunks`, or fewer threads a worker"
+        )
+    return within, memory - held
 
 
 def packed(block: NDArray[Any], *, bits: int, table: Any, missing: int | None, on: str | None) -> NDArray[np.uint8]:

@@ -31,13 +31,13 @@ except ImportError as error:  # pragma: no cover
 from . import _teatime, _worker
 from ._arrays import float_type
 from ._arrays import whole as whole_number
-from ._dask_blocks import gaussian_filter, pack, unpack
+from ._dask_blocks import gaussian_filter, map_overlap, pack, unpack
 from ._device import run_options
 from ._distance import distance_options
 from ._tasks import Source, annotated, array_of, device_name, finished, iterated, known, named, tree
 from .genotype import GRM, PCA, Genotypes, pca_options
 
-__all__ = ["GRM", "PCA", "gaussian_filter", "grm", "pack", "pairwise_distance", "pca", "svd_compressed", "unpack"]
+__all__ = ["GRM", "PCA", "gaussian_filter", "grm", "map_overlap", "pack", "pairwise_distance", "pca", "svd_compressed", "unpack"]
 
 
 _OF_EACH_COMPONENT = ("singular_values", "explained_variance", "explained_variance_ratio", "residuals", "converged")

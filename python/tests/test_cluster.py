@@ -71,6 +71,7 @@ def jobs(genotypes, store, images, many_samples):
         "svd": td.svd_compressed(da.from_array(matrix, chunks=(60, 30)), 4, n_power_iter=2),
         "gaussian": (td.gaussian_filter(da.from_array(image, chunks=(20, 41)), 2),),
         "gaussian of a store": (td.gaussian_filter(stored, 2, array=array, chunks=(20, 70)),),
+        "function of a store": (td.map_overlap(lambda x, lower: x // 2 - lower, os.path.join(stored, array), 3, chunks=(20, 70), lower=1),),
         "bits": (td.unpack(td.pack(da.from_array((d + 1).astype("u1"), chunks=(10, -1))), 9000),),
     }
 
@@ -79,7 +80,8 @@ def jobs(genotypes, store, images, many_samples):
 MIDWAY = {
     "pca": "part-of-block", "pca of a store": "part-of-store", "grm of a store": "part-of-store", "randomized": "teatime-product",
     "randomized of a store": "teatime-product", "distances": "pair-sums", "distances of a store": "pair-sums",
-    "tiles of a store": "teatime-tiles", "svd": "projected", "gaussian": "gaussian", "gaussian of a store": "gaussian", "bits": "unpack",
+    "tiles of a store": "teatime-tiles", "svd": "projected", "gaussian": "gaussian", "gaussian of a store": "gaussian", "function of a store": "map-overlap",
+    "bits": "unpack",
 }
 
 

@@ -297,6 +297,17 @@ def test_arrays_of_other_libraries_give_theirs(library, function, card, monkeypa
     assert (device, waited) == (({"device": "cuda:0"}, ["cuda:0"]) if library == "torch" else ({}, []))
 
 
+def test_functions_of_boxes_get_arrays_of_cupy(cupy, card):
+    x = _values("f4", (9, 8))
+
+    def function(box):
+        assert isinstance(box, _OnCard) and box.device.id == 1
+        return cupy(box.get() * 2, 1)
+
+    for trim, depth in ((True, 2), (False, 0)):
+        np.testing.assert_array_equal(teatime.map_overlap(function, x, None, depth, trim=trim, device="cuda:1"), x * 2)
+
+
 def test_blocks_of_cupy_stay_there(cupy):
     da = pytest.importorskip("dask.array", reason="dask is not installed")
     import teatime.dask as td

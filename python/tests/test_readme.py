@@ -13,7 +13,7 @@ from conftest import calls
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 #: What blocks import, where that may not be installed.
-OPTIONAL = ("dask", "distributed", "zarr", "xarray", "sklearn", "sgkit")
+OPTIONAL = ("dask", "distributed", "zarr", "xarray", "scipy", "sklearn", "sgkit")
 PROGRAMS = [
     pytest.param(block, id=f"{name}-{number}")
     for name in ("README.md", "docs/python.md", "docs/cluster.md", "docs/python-peers.md", "python/README.md")

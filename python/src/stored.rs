@@ -1,0 +1,131 @@
+//! Stored arrays: Zarr arrays, .npy files, and NumPy arrays as they are.
+
+use std::{path::PathBuf, sync::Arc};
+
+use numpy::IntoPyArray;
+use pyo3::{exceptions::PyValueError, prelude::*};
+use teatime::{
+    ChunkedArray, DType, MissingChunk, StoredType, filter,
+    store::{ArraySpec, Compression, MissingAsNan, NpyArray, ZarrArray, ZarrFormat},
+};
+
+use crate::{
+    array::{reshaped, sizes},
+    call::{RunOptions, call_on},
+    dlpack::{TYPES, with_type},
+    errors::exception,
+    filter::Options,
+    operand::{Array, with_array},
+    rows::{Rows, range},
+};
+
+/// An array that is read in boxes. No elements have been read.
+#[pyclass(module = "teatime._teatime", frozen)]
+pub(crate) struct StoredArray {
+    pub(crate) array: Arc<dyn ChunkedArray>,
+    #[pyo3(get)]
+    shape: Vec<u64>,
+    /// The shape of a chunk.
+    #[pyo3(get)]
+    chunk: Vec<u64>,
+    /// The shape of a shard's inner chunks, if the array has shards.
+    inner_chunk: Option<Vec<u64>>,
+    /// The names of the axes, if all have one.
+    axes: Vec<String>,
+    format: ZarrFormat,
+}
+
+impl StoredArray {
+    fn new(array: Arc<dyn ChunkedArray>) -> Self {
+        let (shape, chunk) = (array.shape().to_vec(), array.chunk_shape().to_vec());
+        Self { array, shape, chunk, inner_chunk: None, axes: Vec::new(), format: ZarrFormat::V3 }
+    }
+
+    /// Describes an array of results of type `dtype`: it has the axes and the version of Zarr of this array, and also its chunks and shards
+    /// unless `chunks` are given.
+    pub(crate) fn result(&self, dtype: StoredType, chunks: Option<Vec<u64>>) -> ArraySpec {
+        let whole = self.chunk.iter().zip(&self.shape).map(|(&chunk, &extent)| chunk.min(extent.max(1)));
+        let shards = self.inner_chunk.as_ref().filter(|_| chunks.is_none()).map(|_| self.chunk.clone());
+        let chunks = chunks.or_else(|| self.inner_chunk.clone()).unwrap_or_else(|| whole.collect());
+        let mut spec = ArraySpec::new(dtype, &self.shape, &chunks)
+            .shard_shape(shards)
+            .format(self.format)
+            .compression(Compression::Zstd { level: 1 });
+        spec.axes.clone_from(&self.axes);
+        // xarray takes the fill value of a version 2 array for a missing value.
+        if self.format == ZarrFormat::V2 { spec.fill(()) } else { spec }
+    }
+
+    /// Returns the type as which operations read the elements: 64-bit integers as f64, and booleans as bytes.
+    pub(crate) fn element(&self) -> DType {
+        let dtype = self.array.dtype();
+        if dtype == StoredType::Bool { DType::U8 } else { dtype.element().unwrap_or(DType::F64) }
+    }
+}
+
+#[pymethods]
+impl StoredArray {
+    /// Opens a .npy file, or the Zarr array of that name in a folder, or the folder itself. A missing chunk has the fill value if `fill`;
+    /// otherwise it is an error. Elements that are missing by the array's attributes are NaN; in integers, they are an error.
+    #[new]
+    fn open(py: Python<'_>, path: PathBuf, array: Option<String>, fill: bool) -> PyResult<Self> {
+        if array.is_none() && path.is_file() {
+            let opened = py.detach(|| NpyArray::open(path)).map_err(exception)?;
+            return Ok(Self::new(Arc::new(opened)));
+        }
+        let missing = if fill { MissingChunk::Fill } else { MissingChunk::Error };
+        let name = array.unwrap_or_default();
+        let is_v3 = path.join(&name).join("zarr.json").exists();
+        let opened = py.detach(|| ZarrArray::open(path, &name, missing)).map_err(exception)?;
+        let (axes, inner_chunk) = (opened.dimension_names().to_vec(), opened.inner_chunk_shape());
+        let opened: Arc<dyn ChunkedArray> = Arc::new(opened);
+        // The sizes of tasks depend on the stored type.
+        let marked = MissingAsNan::new(Arc::clone(&opened)).map(MissingAsNan::keeping_integers);
+        let stored = Self::new(marked.map_or(opened, |marked| Arc::new(marked)));
+        let axes = if axes.len() == stored.shape.len() { axes } else { Vec::new() };
+        let format = if is_v3 { ZarrFormat::V3 } else { ZarrFormat::V2 };
+        Ok(Self { inner_chunk, axes, format, ..stored })
+    }
+
+    /// Wraps an array in the host's memory, without a copy.
+    #[staticmethod]
+    fn of_array(array: Array<'_>) -> PyResult<Self> {
+        Ok(Self::new(Arc::new(with_array!(array, array => Rows::new(array, 0, None))?)))
+    }
+
+    /// NumPy's name of the element type.
+    #[getter]
+    fn dtype(&self) -> PyResult<&'static str> {
+        let dtype = self.array.dtype();
+        let known = TYPES.iter().find(|(held, ..)| Some(*held) == dtype.element());
+        match (dtype, known) {
+            (StoredType::Bool, _) => Ok("bool"),
+            (StoredType::I64, _) => Ok("int64"),
+            (StoredType::U64, _) => Ok("uint64"),
+            (_, Some((.., name))) => Ok(name),
+            _ => Err(PyValueError::new_err(format!("an array of {dtype:?} has no type in NumPy"))),
+        }
+    }
+
+    /// Returns a box of the filtered array, of the type that `out` names.
+    fn gaussian<'py>(
+        &self,
+        py: Python<'py>,
+        within: Vec<(u64, u64)>,
+        options: Options,
+        out: &str,
+        run: RunOptions,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let device = run.device(py)?;
+        let (sigma, options) = options.on(&device)?;
+        let shape: Vec<u64> = within.iter().map(|(start, end)| end - start).collect();
+        let within: Vec<_> = within.into_iter().map(range).collect();
+        let dtype = TYPES.iter().find(|(.., name)| *name == out).map_or(DType::F64, |(dtype, ..)| *dtype);
+        with_type!(dtype, T => {
+            let filtered = call_on(py, &device, run, |device, run| {
+                filter::gaussian_box::<T>(&self.array, sigma, &options, &within, device, run)
+            })?;
+            Ok(reshaped(filtered.into_pyarray(py), &sizes(&shape))?.into_any())
+        })
+    }
+}

@@ -1,0 +1,352 @@
+"""Functions of a caller's own on arrays that need not fit memory."""
+
+import _thread
+import json
+import re
+import signal
+import threading
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+from conftest import write
+
+import teatime
+from teatime._overlap import Overlap
+
+ndimage = pytest.importorskip("scipy.ndimage", reason="scipy is not installed")
+da = pytest.importorskip("dask.array", reason="dask is not installed")
+zarr = pytest.importorskip("zarr", minversion="3", reason="zarr 3 is not installed")
+
+
+def stored(path, values, chunks, zarr_format=3, **options):
+    write(path, "x", values, chunks, zarr_format, **options)
+    return str(path / "x")
+
+
+def least(*given, **options):
+    """Returns the smallest budget that does."""
+    with pytest.raises(MemoryError, match="budget of 1 bytes is too small") as error:
+        teatime.map_overlap(*given, memory=1, **options)
+    return int(re.search(r"(?:at least|needs?) (\d+)", str(error.value))[1])
+
+
+#: For functions that count their calls.
+ALONE = teatime.Device("cpu", threads=1)
+
+
+@pytest.fixture
+def image(rng, tmp_path):
+    values = rng.random((70, 90)).astype("f4")
+    return stored(tmp_path / "image.zarr", values, (16, 20)), values
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "?"])
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_elements_of_each_type_arrive(rng, tmp_path, dtype, zarr_format):
+    values = rng.integers(0, 2 if dtype == "?" else 100, (23, 31)).astype(dtype)
+    path = stored(tmp_path / "x.zarr", values, (7, 20), zarr_format)
+    arrived = np.dtype("f8") if dtype in ("i8", "u8") else values.dtype
+    seen = []
+
+    def negated(x):
+        seen.append(x.dtype)
+        return ~x if dtype == "?" else 100 - x
+
+    for x in (path, values):
+        result = teatime.map_overlap(negated, x, depth=1)
+        assert result.dtype == (np.uint8 if dtype == "?" else arrived)
+        np.testing.assert_array_equal(result, ~values if dtype == "?" else 100 - values.astype(arrived))
+    assert set(seen) == {arrived}
+
+
+@pytest.mark.parametrize("tight", [False, True])
+def test_results_are_those_of_dask_and_of_scipy(image, tmp_path, tight):
+    path, values = image
+    how = {"depth": {0: 2, 1: (1, 1)}, "size": (5, 3), "mode": "nearest"}
+    want = ndimage.median_filter(values, (5, 3), mode="nearest")
+    np.testing.assert_array_equal(teatime.map_overlap(ndimage.median_filter, path, memory="2 MB", **how), want)
+    for chunks in ((16, 20), (11, 90), (70, 7)):
+        out = tmp_path / f"of{chunks}.zarr"
+        told = []
+        memory = least(ndimage.median_filter, path, tmp_path / f"none{chunks}", chunks=chunks, **how) if tight else None
+        counts = teatime.map_overlap(
+            ndimage.median_filter, path, out, chunks=chunks, memory=memory, progress=lambda done, total: told.append((done, total)), **how
+        )
+        assert told[-1] == (values.size, values.size)
+        assert counts.found == 0 and counts.boxes == (-(-70 // chunks[0]) * -(-90 // chunks[1]) if tight else 1) and counts.times_covered >= 1 <= counts.times_decoded
+        written = zarr.open_array(str(out), mode="r")
+        assert written.chunks == chunks and written.dtype == values.dtype
+        np.testing.assert_array_equal(written[...], want)
+        blocks = da.from_array(values, chunks=chunks).map_overlap(ndimage.median_filter, dtype="f4", **{"boundary": "none", **how})
+        np.testing.assert_array_equal(written[...], blocks.compute(scheduler="sync"))
+
+
+@pytest.mark.parametrize("boundary", ["none", "periodic", "reflect", "nearest", 3.0, {1: "reflect"}, ("none", "periodic")])
+@pytest.mark.parametrize("depth", [2, (0, 3), {0: 17}])
+def test_boundaries_are_those_of_dask(image, tmp_path, boundary, depth):
+    path, values = image
+    sides = {axis: depth if depth == 2 else dict(enumerate(depth)).get(axis, 0) if isinstance(depth, tuple) else depth.get(axis, 0) for axis in (0, 1)}
+    kernel = np.arange(1.0, 1 + np.prod([2 * side + 1 for side in sides.values()])).reshape([2 * side + 1 for side in sides.values()])
+
+    def correlated(x):
+        # Beyond the ends of what is given are zeros, which the halo keeps away.
+        return ndimage.correlate(x, kernel, mode="constant", output="f8")
+
+    blocks = da.from_array(values, chunks=(35, 30)).map_overlap(correlated, depth, boundary, dtype="f8")
+    want = blocks.compute(scheduler="sync")
+    out = tmp_path / "out.zarr"
+    memory = least(correlated, path, tmp_path / "none", depth, boundary, "f8")
+    counts = teatime.map_overlap(correlated, path, out, depth, boundary, "f8", memory=memory, device=ALONE)
+    assert counts.boxes > 4
+    np.testing.assert_allclose(zarr.open_array(str(out), mode="r")[...], want, rtol=1e-13)
+    # One box in parts.
+    for threads in (2, 5):
+        result = teatime.map_overlap(correlated, values, None, depth, boundary, "f8", device=teatime.Device("cpu", threads=threads))
+        np.testing.assert_allclose(result, want, rtol=1e-13)
+
+
+def test_parts_of_a_box_are_computed_at_once(image):
+    _, values = image
+    together = threading.Barrier(3, timeout=20)
+
+    def waits(x):
+        together.wait()
+        return x
+
+    np.testing.assert_array_equal(teatime.map_overlap(waits, values, depth=(40, 1), device=teatime.Device("cpu", threads=3)), values)
+
+
+def test_boxes_tell_where_they_are(image, tmp_path):
+    path, values = image
+
+    def lower(x, block_info=None, offset=0):
+        """The difference from the element before, and the first elements as they are: without the halo."""
+        (start, end), (left, right) = block_info[None]["array-location"]
+        (above, _), (before, after) = block_info[0]["array-location"]
+        assert block_info[0]["shape"] == (70, 90) and x.shape == (end - above, after - before) and above == max(start - 1, 0)
+        assert (before, after) == (left, right)
+        np.testing.assert_array_equal(x, values[above:end, left:right])
+        return np.diff(x, axis=0, prepend=np.zeros((int(start == 0), x.shape[1]), "f4")) + offset
+
+    how = {"trim": False, "offset": np.float32(2)}
+    memory = least(lower, path, tmp_path / "none", {0: (1, 0)}, **how)
+    result = teatime.map_overlap(lower, path, None, {0: (1, 0)}, memory=memory + values.nbytes, **how)
+    np.testing.assert_array_equal(result, np.diff(values, axis=0, prepend=np.float32(0)) + 2)
+
+
+class Odd(Exception):
+    """An exception that takes arguments of its own."""
+
+    def __init__(self, first, second):
+        super().__init__(first)
+        self.second = second
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_exceptions_arrive_as_they_were_raised_and_name_the_box(image, tmp_path, threads):
+    path, _ = image
+    raised = Odd("it", 7)
+
+    def fails(x, block_info):
+        if block_info[None]["array-location"][0][0] > 0:
+            raise raised
+        return x
+
+    memory = least(fails, path, tmp_path / "none", 1)
+    with pytest.raises(Odd) as error:
+        teatime.map_overlap(fails, path, tmp_path / "out.zarr", 1, memory=memory, device=teatime.Device("cpu", threads=threads))
+    assert error.value is raised and error.traceback[-1].name == "fails"
+    if hasattr(raised, "add_note"):
+        assert re.fullmatch(r"in the box \[\d+:\d+, \d+:\d+\]", raised.__notes__[0])
+    assert json.loads((tmp_path / "out.zarr" / "zarr.json").read_text())["attributes"]["teatime"]["status"] == "incomplete"
+
+    def full(x):
+        raise MemoryError("of its own")
+
+    with pytest.raises(MemoryError, match="of its own"):
+        teatime.map_overlap(full, path)
+    with pytest.raises(LookupError, match="enough"):
+        teatime.map_overlap(np.abs, path, progress=lambda *_: (_ for _ in ()).throw(LookupError("enough")))
+
+
+def test_what_was_begun_is_gone_on_with(image, tmp_path):
+    path, values = image
+    left = [3]
+
+    def doubled(x, more=0):
+        left[0] -= 1
+        if left[0] < 0:
+            raise InterruptedError
+        return 2 * x + np.float32(more)
+
+    memory = least(doubled, path, tmp_path / "none", 1)
+    out, whole = tmp_path / "out.zarr", tmp_path / "whole.zarr"
+    for _ in range(2):
+        left[0] = 3
+        with pytest.raises(InterruptedError):
+            teatime.map_overlap(doubled, path, out, 1, resume=True, memory=memory, device=ALONE)
+    left[0] = 1000
+    with pytest.raises(FileExistsError, match="resume=True goes on"):
+        teatime.map_overlap(doubled, path, out, 1)
+    for changed in ({"more": 1}, {"boundary": "periodic"}, {"trim": False}, {"chunks": 35}):
+        with pytest.raises(OSError, match="of another job"):
+            teatime.map_overlap(doubled, path, out, 1, resume=True, **changed)
+    other = {}
+    exec("def doubled(x, more=0):\n    return 3 * x", other)
+    other["doubled"].__module__, other["doubled"].__qualname__ = doubled.__module__, doubled.__qualname__
+    with pytest.raises(OSError, match="of another job"):
+        teatime.map_overlap(other["doubled"], path, out, 1, resume=True)
+    counts = teatime.map_overlap(doubled, path, out, 1, resume=True, memory=memory, device=ALONE)
+    assert counts.found == 6 and counts.boxes > 0
+    assert teatime.map_overlap(doubled, path, out, 1, resume=True).boxes == 0
+    np.testing.assert_array_equal(zarr.open_array(str(out), mode="r")[...], 2 * values)
+    teatime.map_overlap(doubled, path, whole, 1, resume=True)
+    for file in (file for file in whole.rglob("*") if file.is_file()):
+        assert file.read_bytes() == (out / file.relative_to(whole)).read_bytes(), file
+    zarr.open_array(path, mode="r+")[0, 0] = 9
+    with pytest.raises(OSError, match="of another job"):
+        teatime.map_overlap(doubled, path, out, 1, resume=True)
+
+
+@pytest.mark.parametrize("where", ["in the function", "beside it"])
+def test_ctrl_c_ends_a_sweep(image, tmp_path, where):
+    path, values = image
+    calls, pressed = [], []
+
+    def slow(x):
+        calls.append(time.monotonic())
+        if len(calls) == 2:
+            threading.Thread(target=lambda: (pressed.append(time.monotonic()), _thread.interrupt_main())).start()
+        deadline = time.monotonic() + (0.3 if where == "in the function" else 0.02)
+        while time.monotonic() < deadline:
+            time.sleep(0.001)
+        return x
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    memory = least(slow, path, tmp_path / "none")
+    with pytest.raises(KeyboardInterrupt):
+        teatime.map_overlap(slow, path, tmp_path / "out.zarr", memory=memory, device=ALONE)
+    signal.signal(signal.SIGINT, before)
+    assert len(calls) <= 8 and time.monotonic() - pressed[0] < 1
+    np.testing.assert_array_equal(teatime.map_overlap(np.negative, path), -values)
+
+
+def test_a_budget_that_is_too_small_names_the_least(image, tmp_path):
+    path, values = image
+    bytes_ = least(np.abs, path, tmp_path / "none", 3)
+    # More for a function that takes more, by a quarter for parts, or pads: a chunk of 16 x 20 with its halo has 22 x 26 elements.
+    assert least(np.abs, path, tmp_path / "none1", 3, temporary=104) == bytes_ + 125 * 22 * 26
+    assert least(np.abs, path, tmp_path / "none2", 3, "reflect") == bytes_ + 15 * (28 * 32 - 22 * 26)
+    assert teatime.map_overlap(np.abs, path, tmp_path / "out.zarr", 3, memory=bytes_).memory == bytes_
+    np.testing.assert_array_equal(zarr.open_array(str(tmp_path / "out.zarr"), mode="r")[...], values)
+
+
+@pytest.mark.parametrize("function, dtypes", [(np.negative, ("f4", "f4")), (np.isfinite, ("f8", "u1")), (lambda x: x.astype("f8"), ("u1", "f8"))])
+@pytest.mark.parametrize("boundary", ["none", "reflect"])
+@pytest.mark.parametrize("threads", [1, 4])
+def test_what_a_call_takes_is_counted(function, dtypes, boundary, threads):
+    x = np.ones((800, 600), dtypes[0])
+    overlap = Overlap(function, x.shape, x.dtype, 8, boundary, dtypes[1], True, 0, {}, threads)
+    tracemalloc.start()
+    overlap(x[:780], [(0, 772), (0, 600)], [0, 0])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    function = overlap.compiled()
+    elements = np.prod([extent + more for extent, more in zip((780, 600), function["padding"])])
+    assert peak < (function["held"] - x.itemsize) * elements + 20_000
+
+
+def test_layout_of_the_input_stays(rng, tmp_path):
+    values = rng.integers(0, 9, (20, 30)).astype("i2")
+    older = stored(tmp_path / "v2.zarr", values, (8, 7), 2)
+    teatime.map_overlap(np.negative, older, tmp_path / "out2.zarr")
+    written = zarr.open_array(str(tmp_path / "out2.zarr"), mode="r")
+    assert written.metadata.zarr_format == 2 and written.chunks == (8, 7)
+    np.testing.assert_array_equal(written[...], -values)
+    sharded = stored(tmp_path / "v3.zarr", values, (4, 5), 3, shards=(8, 10), dimension_names=("y", "x"))
+    teatime.map_overlap(lambda x: x / 2, sharded, tmp_path / "out3.zarr", dtype="f8")
+    written = zarr.open_array(str(tmp_path / "out3.zarr"), mode="r")
+    assert (written.chunks, written.shards, written.metadata.dimension_names) == ((4, 5), (8, 10), ("y", "x"))
+    np.testing.assert_array_equal(written[...], values / 2)
+    np.save(tmp_path / "x.npy", values)
+    for x in (tmp_path / "x.npy", np.load(tmp_path / "x.npy", mmap_mode="r"), values.T.copy().T):
+        np.testing.assert_array_equal(teatime.map_overlap(np.negative, x, depth=1), -values)
+    assert teatime.map_overlap(np.negative, np.empty((0, 4), "f4"), depth=1).shape == (0, 4)
+
+
+def test_what_is_refused_is_named(image, tmp_path):
+    path, values = image
+    beyond = np.array([2**53 + 1], "i8")
+    for function, x, options, error, words in (
+        (np.abs, values, {"out": values}, TypeError, "`out` is <class 'numpy.ndarray'>; it is the path of a Zarr array"),
+        (np.abs, da.ones(3), {}, TypeError, "`x` is a dask array"),
+        (np.abs, zarr.open_array(path), {}, TypeError, "`x` is <class 'zarr.*the path of a Zarr array is read in boxes"),
+        (np.abs, 3.0, {}, ValueError, "`x` has no axis"),
+        (np.abs, np.ones((1,) * 6), {}, ValueError, "one to five axes|one to 5 axes"),
+        (np.abs, np.ones(2, "c8"), {}, TypeError, "`x` has the type complex64"),
+        (np.abs, beyond, {}, ValueError, "integers beyond 2\\*\\*53"),
+        (np.abs, values, {"dtype": "i8"}, ValueError, "`dtype` of int64: a float, or an integer of up to 32 bits"),
+        (np.abs, values, {"dtype": "f8"}, TypeError, "`func` gave float32, and `dtype` is float64"),
+        (lambda x: x[1:], values, {}, ValueError, r"`func` gave an array of \(69, \d+\) for one of \(70, (\d+)\); with trim=True it is of \(70, \1\)"),
+        (np.abs, path, {"depth": 1, "trim": False, "memory": "200 KB"}, ValueError, "the box without its halo"),
+        (np.abs, values, {"depth": (1, 2, 3)}, ValueError, "`depth` has 3 values, and the array has 2 axes"),
+        (np.abs, values, {"depth": {2: 1}}, ValueError, r"`depth` has the axes \[2\], and the array has 2"),
+        (np.abs, values, {"depth": -1}, ValueError, "`depth` is -1; it is at least 0"),
+        (np.abs, values, {"depth": {0: (1, 2)}, "boundary": "reflect"}, ValueError, "as large after a box as before"),
+        (np.abs, values, {"boundary": "wrap"}, ValueError, "`boundary` is none, periodic, reflect, nearest or a number, not 'wrap'"),
+        (np.abs, values, {"resume": True}, TypeError, "`resume` and `chunks` are for a Zarr array as `out`"),
+        (np.abs, tmp_path / "nowhere", {}, OSError, "nowhere"),
+    ):
+        with pytest.raises(error, match=words):
+            teatime.map_overlap(function, x, **options)
+
+
+def test_functions_on_a_gpu_get_arrays_there(image, tmp_path):
+    path, values = image
+    try:
+        device = teatime.Device("cuda:0")
+    except RuntimeError as error:
+        pytest.skip(f"no CUDA: {error}")
+    kept = []
+
+    def on_card(x):
+        assert isinstance(x, teatime.CudaArray) and x.device == "cuda:0"
+        kept.append(x)
+        return teatime.to_cuda(teatime.gaussian_filter(x, 1, radius=3).get())
+
+    def to_host(x):
+        return -x.get()
+
+    for function, want in ((on_card, teatime.gaussian_filter(values, 1, radius=3, device=device)), (to_host, -values)):
+        teatime.map_overlap(function, path, tmp_path / f"{function.__name__}.zarr", 0 if function is on_card else 2, device=device)
+        np.testing.assert_array_equal(zarr.open_array(str(tmp_path / f"{function.__name__}.zarr"), mode="r")[...], want)
+    # What a function keeps stays as it was.
+    np.testing.assert_array_equal(kept[0].get(), values)
+    with pytest.raises(MemoryError, match="again"):
+        teatime.map_overlap(lambda x: (_ for _ in ()).throw(MemoryError("again")), path, device=device)
+    full = [2]
+
+    def sometimes_full(x):
+        full[0] -= 1
+        if full[0] > 0:
+            raise MemoryError
+        return x
+
+    np.testing.assert_array_equal(teatime.map_overlap(sometimes_full, path, device=device), values)
+
+
+def test_tasks_read_boxes_of_a_store(image):
+    import teatime.dask as td
+
+    path, values = image
+    want = ndimage.median_filter(values, 5, mode="nearest")
+    for chunks in (None, (30, 45)):
+        result = td.map_overlap(ndimage.median_filter, path, depth=2, chunks=chunks, size=5, mode="nearest")
+        assert result.dtype == values.dtype and (chunks is None or result.numblocks == (3, 2))
+        np.testing.assert_array_equal(result.compute(scheduler="threads"), want)
+    doubled = td.map_overlap(lambda x, more: 2.0 * x + more, path, dtype="f4", more=np.float32(1), compute=True)
+    np.testing.assert_array_equal(doubled, 2 * values + 1)
+    with pytest.raises(TypeError, match="dask.array.map_overlap takes a dask array"):
+        td.map_overlap(np.abs, da.ones(3))
