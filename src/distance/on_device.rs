@@ -104,8 +104,7 @@ pub(super) fn each_block<T: Element>(
     run: &Run,
     mut sink: impl FnMut(&Tensor<f32>, Range<u64>, Range<u64>) -> Result<()>,
 ) -> Result<()> {
-    let (measure, x) = (&job.measure, &job.x);
-    let y = job.y.as_ref().unwrap_or(x);
+    let (measure, [x, y]) = (&job.measure, job.operands());
     let shape = [terms.len() as u64 * x.count.min(side), 2 * y.count.min(side)];
     let mut sums = Tensor::empty(&measure.device, &shape)?;
     let mut ends = Ends { word: Tensor::zeros(&measure.device, &[1])?, before: None };

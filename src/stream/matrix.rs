@@ -108,7 +108,7 @@ impl StoredMatrix {
     /// [`Error::OutOfMemory`]; [`Error::Cancelled`].
     pub fn to_tensor(&self, run: &Run) -> Result<Tensor<f32>> {
         let (bytes, stats) = (self.bytes(run)?, &mut StreamStats::default());
-        load(&self.plan, &self.device, &self.shape, bytes, run, stats, &mut 0)
+        Ok(load(&self.plan, &self.device, &self.shape, bytes, run, stats)?.0)
     }
 
     /// Returns the number of bytes of chunks that a pass holds.
