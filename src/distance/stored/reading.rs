@@ -102,19 +102,10 @@ impl StoredOperands {
         let mixed = !same && !types.iter().any(|dtype| floats.contains(dtype));
         let wide = types.contains(&StoredType::F64) || (whole || mixed) && device.limits().f64;
         let wide = wide && !options.narrow;
-        let (to, staged, largest) = if wide {
-            (Narrowed::F64, DType::F64, f64::MAX)
-        } else {
-            (Narrowed::F32, DType::F32, f32::MAX.into())
-        };
-        let most = if whole { to.whole() } else { largest };
+        let (to, staged) = if wide { (Narrowed::F64, DType::F64) } else { (Narrowed::F32, DType::F32) };
         let (staged, convert): (_, Arc<dyn Convert>) = match as_stored {
             Some(staged) if same => (staged, Arc::new(AsStored(types[0]))),
-            _ => {
-                let range = [-most, most];
-                let narrow = Narrow { to, range, negative_is_missing: false, nan_is_missing: true };
-                (staged, Arc::new(narrow))
-            }
+            _ => (staged, Arc::new(Narrow::finite(to, whole, true))),
         };
         if staged == DType::F64 {
             device.computes_f64("distance")?;
