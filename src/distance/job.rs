@@ -32,9 +32,8 @@ pub(super) fn most(device: &Device) -> u64 {
 
 /// The prepared inputs of one call.
 pub(super) struct Job<'a, T: Element> {
-    pub(super) x: PreparedObservations<'a, T>,
-    /// None if the observations of x are paired with themselves.
-    pub(super) y: Option<PreparedObservations<'a, T>>,
+    /// Those of x, and of y unless the observations of x are paired with themselves.
+    operands: Vec<PreparedObservations<'a, T>>,
     pub(super) measure: Measure,
 }
 
@@ -45,6 +44,7 @@ pub(super) struct Measure {
     pub(super) options: Options,
     pub(super) features: u64,
     pub(super) terms: Vec<Term>,
+    prepare: Prepare,
     /// The factor for the sums of each term.
     pub(super) factors: Vec<f64>,
     /// The reciprocal of the power of two that elements were multiplied by.
@@ -57,27 +57,42 @@ pub(super) struct Measure {
 }
 
 impl Measure {
-    pub(super) fn new(
+    /// Creates the measure for elements of type `T`, before any observation is known.
+    ///
+    /// # Errors
+    /// [`Error::NoF64`].
+    pub(super) fn new<T: Element>(
         device: &Device,
         metric: Metric,
         options: &Options,
         features: u64,
-        wide: bool,
         is_self: bool,
-    ) -> Self {
-        let (terms, _) = metric.recipe(options.missing != Missing::Propagate);
-        Self {
+    ) -> Result<Self> {
+        let (terms, prepare) = metric.recipe(options.missing != Missing::Propagate);
+        Ok(Self {
             device: device.clone(),
             metric,
             options: *options,
             features,
             factors: vec![1.0; terms.len()],
             unscale: 1.0,
+            wide: is_wide::<T>(device, &terms, prepare, options)?,
             terms,
-            wide,
+            prepare,
             is_self,
             undefined: Default::default(),
-        }
+        })
+    }
+
+    /// Checks and prepares observations, the first of which has the index `first`.
+    ///
+    /// # Errors
+    /// As [`PreparedObservations::new`].
+    pub(super) fn prepared<'a, T: Element>(
+        &self,
+        named: (&'static str, &'a Tensor<T>, u64),
+    ) -> Result<PreparedObservations<'a, T>> {
+        PreparedObservations::new(named, self.metric, self.prepare, self.wide, &self.options)
     }
 
     /// Returns the power of two to multiply all elements by, given the largest element's size, or `None` for no scaling. From then on, sums are
@@ -98,11 +113,6 @@ impl Measure {
     /// True if blocks hold only the lower triangle.
     pub(super) fn is_lower(&self) -> bool {
         self.is_self && self.metric.is_symmetric()
-    }
-
-    /// Returns the terms of the metric, and the preparation.
-    pub(super) fn recipe(&self) -> (Vec<Term>, Prepare) {
-        self.metric.recipe(self.options.missing != Missing::Propagate)
     }
 
     /// Returns the memory for each pair of a block. On the device: the sums of two blocks. On the host: a distance, and unless host and device
@@ -304,7 +314,6 @@ impl<'a, T: Element> Job<'a, T> {
         options: &Options,
     ) -> Result<Self> {
         metric.check(options.missing)?;
-        let (terms, prepare) = metric.recipe(options.missing != Missing::Propagate);
         let features = features(x, options.columns)?;
         if let Some(y) = y {
             if features != self::features(y, options.columns)? {
@@ -313,29 +322,29 @@ impl<'a, T: Element> Job<'a, T> {
             }
             x.device().has("distance", "y", y.device())?;
         }
-        let wide = is_wide::<T>(x.device(), &terms, prepare, options)?;
-        let operand = |(name, x)| PreparedObservations::new((name, x, 0), metric, prepare, wide, options);
-        let mut measure = Measure::new(x.device(), metric, options, features, wide, y.is_none());
-        let mut x = operand(("x", x))?;
-        let mut y = y.map(|y| operand(("y", y))).transpose()?;
-        let size = largest(&x.sizes).max(y.as_ref().map_or(0.0, |y| largest(&y.sizes)));
-        if let Some(scale) = measure.scale(size) {
-            [Some(&mut x), y.as_mut()].into_iter().flatten().try_for_each(|operand| operand.scale(scale))?;
+        let mut measure = Measure::new::<T>(x.device(), metric, options, features, y.is_none())?;
+        let given = [Some(x), y].into_iter().flatten().zip(["x", "y"]);
+        let mut operands =
+            given.map(|(x, name)| measure.prepared((name, x, 0))).collect::<Result<Vec<_>>>()?;
+        let sizes = operands.iter().map(|operand| largest(&operand.sizes));
+        if let Some(scale) = measure.scale(sizes.fold(0.0, f64::max)) {
+            operands.iter_mut().try_for_each(|operand| operand.scale(scale))?;
         }
-        measure.undefined =
-            [take(&mut x.undefined), y.as_mut().map_or_else(Vec::new, |y| take(&mut y.undefined))];
-        Ok(Self { x, y, measure })
+        for (undefined, operand) in measure.undefined.iter_mut().zip(&mut operands) {
+            *undefined = take(&mut operand.undefined);
+        }
+        Ok(Self { operands, measure })
+    }
+
+    /// Returns the observations of x, and those that they are paired with.
+    pub(super) fn operands(&self) -> [&PreparedObservations<'a, T>; 2] {
+        [&self.operands[0], &self.operands[self.operands.len() - 1]]
     }
 
     /// Returns the numbers of observations of x and of y.
     pub(super) fn extents(&self) -> [usize; 2] {
         let [x, y] = self.measure.undefined.each_ref().map(Vec::len);
         [x, if self.measure.is_self { x } else { y }]
-    }
-
-    /// Same as [`Measure::is_lower`].
-    pub(super) fn is_lower(&self) -> bool {
-        self.measure.is_lower()
     }
 
     /// Passes each block of the result, or of the lower triangle, to `sink`. A block has `side` observations on a side.
@@ -348,8 +357,7 @@ impl<'a, T: Element> Job<'a, T> {
         run: &Run,
         sink: impl FnMut(&mut DistanceBlock),
     ) -> Result<()> {
-        let y = self.y.as_ref().unwrap_or(&self.x);
-        self.each_block_of([self.x.range(), y.range()], side, run, sink)
+        self.each_block_of(self.operands().map(PreparedObservations::range), side, run, sink)
     }
 
     /// Passes each block of some observations of x with some of y to `sink`, as [`each_block`](Self::each_block) does.
@@ -363,27 +371,19 @@ impl<'a, T: Element> Job<'a, T> {
         run: &Run,
         mut sink: impl FnMut(&mut DistanceBlock),
     ) -> Result<()> {
-        let y = self.y.as_ref().unwrap_or(&self.x);
-        let (mut status, end) = (Status::new(0, 1, self.x.count), whole(columns.clone()).end);
+        let [x, y] = self.operands();
+        let (mut status, end) = (Status::new(0, 1, x.count), whole(columns.clone()).end);
         let mut pipeline = Pipeline::new(&self.measure, side, run, |block: &mut DistanceBlock| {
             let rows = block.rows.end;
-            let is_last = block.columns.end == end || self.is_lower() && block.columns.end >= rows;
+            let is_last = block.columns.end == end || self.measure.is_lower() && block.columns.end >= rows;
             sink(block);
             if is_last {
                 status.rows = rows as u64;
                 run.progress.tell(status);
             }
         });
-        pipeline.add((&self.x, rows), (y, columns))?;
+        pipeline.add((x, rows), (y, columns))?;
         pipeline.finish()
-    }
-
-    /// Returns [`Measure::side`] when the host also holds `results` values of 8 bytes.
-    ///
-    /// # Errors
-    /// [`Error::Limit`]; [`Error::Budget`].
-    pub(super) fn side(&self, results: u64, memory: &Budget) -> Result<u64> {
-        self.measure.side(Needs::host(8) * results, memory)
     }
 }
 

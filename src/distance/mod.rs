@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | all distances, as a matrix on the host | [`pairwise`], [`pairwise_counted`]; [`condensed`] | [`pairwise_stored`] |
 //! | all distances, as f32 that stay on the device | [`pairwise_tensor`] | |
-//! | all distances, written tile by tile into a Zarr array; with a writer that resumes, a call goes on where another was stopped | [`write_pairwise`], [`write_pairwise_counted`], [`write_condensed`] | [`write_pairwise_stored`] |
+//! | all distances, written tile by tile into a Zarr array; with a writer that resumes, a call goes on where another was stopped | [`write_pairwise`], [`write_condensed`] | [`write_pairwise_stored`] |
 //! | the nearest neighbors of each observation, without a distance matrix | [`neighbors`](fn@neighbors) | [`neighbors_stored`] |
 //! | the nearest neighbors, as tensors that stay on the device | [`neighbor_tensors()`] | |
 //! | the nearest neighbors from distances that arrive block by block | [`NearestSoFar`] | |
@@ -107,17 +107,16 @@
     not(feature = "zarr"),
     doc = "[`write_condensed`]: self
 [`write_pairwise`]: self
-[`write_pairwise_counted`]: self
 [`write_pairwise_stored`]: self"
 )]
 
 mod frame;
 mod job;
 mod metric;
-mod neighbor_tensors;
 mod neighbors;
 mod on_device;
 mod packed;
+mod pairs;
 mod partial;
 mod partial_sums;
 mod precision;
@@ -128,25 +127,25 @@ mod sums;
 #[cfg(feature = "zarr")]
 mod tiles;
 
-use self::job::{DistanceBlock, Job};
+use self::{job::Job, pairs::condensed_len};
 pub use self::{
     metric::Metric,
-    neighbor_tensors::{NeighborTensors, neighbor_tensors},
     neighbors::{NearestSoFar, Neighbors, neighbors},
     on_device::pairwise_tensor,
     packed::{PackedDiagonal, PackedPairs},
     partial::Partial,
     partial_sums::PartialSums,
+    search::{NeighborTensors, neighbor_tensors},
     stored::{StoredDistances, StoredNeighbors, neighbors_stored, pairwise_stored},
 };
 #[cfg(feature = "zarr")]
 pub use self::{
     stored::{WrittenDistances, write_pairwise_stored},
-    tiles::{write_condensed, write_pairwise, write_pairwise_counted},
+    tiles::{write_condensed, write_pairwise},
 };
 pub use crate::kernels::finish_distance::Missing;
 use crate::{
-    Element, Error, Result, Run, Tensor,
+    Element, Error, Needs, Result, Run, Tensor,
     linalg::Matrix,
     stable_text::{StableText, fields},
 };
@@ -292,21 +291,10 @@ fn square<T: Element>(
     counted: bool,
 ) -> Result<Distances> {
     let job = Job::new(x, y, metric, options)?;
-    let extents = job.extents();
-    let results = extents.iter().fold(1 + u64::from(counted), |product, &n| product.saturating_mul(n as u64));
-    let side = job.side(results, &run.memory)?;
-    let mut distances = matrix(extents)?;
-    let mut shared = counted.then(|| matrix(extents)).transpose()?;
-    job.each_block(side, run, |block| {
-        fill(block, block.distances.iter().copied(), &mut distances);
-        if let Some(shared) = &mut shared {
-            fill(block, block.shared(), shared);
-        }
-    })?;
-    if job.is_lower() {
-        [Some(&mut distances), shared.as_mut()].into_iter().flatten().for_each(mirror);
-    }
-    Ok(Distances { distances, shared })
+    let extents = job.extents().map(|extent| extent as u64);
+    let results = extents.iter().fold(1 + u64::from(counted), |product, &n| product.saturating_mul(n));
+    let side = job.measure.side(Needs::host(8) * results, &run.memory)?;
+    job.rectangle(extents.map(|extent| 0..extent), side, counted, run)
 }
 
 /// Returns the distances between the observations of `x`, each pair once, in scipy's condensed order: from the first observation to the second
@@ -331,18 +319,9 @@ pub fn condensed<T: Element>(
 ) -> Result<Vec<f64>> {
     symmetric(metric)?;
     let job = Job::new(x, None, metric, options)?;
-    let [m, _] = job.extents();
-    let count = condensed_len(m);
-    let side = job.side(count as u64, &run.memory)?;
-    let mut distances = zeros(count)?;
-    job.each_block(side, run, |block| {
-        for (row, values) in block.rows.clone().zip(block.distances.chunks(block.columns.len())) {
-            for (col, &value) in block.columns.clone().zip(values).take_while(|&(col, _)| col < row) {
-                distances[condensed_place(m, col, row)] = value;
-            }
-        }
-    })?;
-    Ok(distances)
+    let count = condensed_len(job.extents()[0]);
+    let side = job.measure.side(Needs::host(8) * count as u64, &run.memory)?;
+    job.condensed(0..count, side, run)
 }
 
 /// # Errors
@@ -353,55 +332,4 @@ fn symmetric(metric: Metric) -> Result<()> {
     }
     let why = format_args!("{metric} is not symmetric: there is no condensed form");
     Err(Error::argument("distance", "metric", why))
-}
-
-/// Returns the number of pairs in the condensed form of `m` observations.
-fn condensed_len(m: usize) -> usize {
-    m.saturating_mul(m.saturating_sub(1)) / 2
-}
-
-/// Returns the index of a pair in the condensed form. All pairs whose first observation is before `first` precede it.
-fn condensed_place(m: usize, first: usize, second: usize) -> usize {
-    first * (2 * m - first - 1) / 2 + second - first - 1
-}
-
-/// # Errors
-/// [`Error::OutOfHostMemory`].
-fn zeros<T: Clone + Default>(count: usize) -> Result<Vec<T>> {
-    let mut zeros = Vec::new();
-    let requested = (count as u64).saturating_mul(size_of::<T>() as u64);
-    let lacking = |_| Error::OutOfHostMemory { what: "distances".into(), requested };
-    zeros.try_reserve_exact(count).map_err(lacking)?;
-    zeros.resize(count, T::default());
-    Ok(zeros)
-}
-
-/// # Errors
-/// [`Error::OutOfHostMemory`].
-fn matrix([m, n]: [usize; 2]) -> Result<Matrix> {
-    Matrix::from_vec(zeros(m.saturating_mul(n))?, m, n)
-}
-
-/// Copies the values of a block into their place in the matrix.
-fn fill(block: &DistanceBlock, mut values: impl Iterator<Item = f64>, matrix: &mut Matrix) {
-    let width = matrix.cols();
-    let rows = matrix.data_mut().chunks_mut(width).skip(block.rows.start);
-    for row in rows.take(block.rows.len()) {
-        row[block.columns.clone()].iter_mut().zip(values.by_ref()).for_each(|(out, value)| *out = value);
-    }
-}
-
-/// Copies the lower triangle to the upper one, in tiles that fit a cache.
-fn mirror(square: &mut Matrix) {
-    const TILE: usize = 64;
-    let n = square.rows();
-    let data = square.data_mut();
-    for (row, col) in (0..n).step_by(TILE).flat_map(|row| (0..=row).step_by(TILE).map(move |col| (row, col)))
-    {
-        for i in row..n.min(row + TILE) {
-            for j in col..i.min(col + TILE) {
-                data[j * n + i] = data[i * n + j];
-            }
-        }
-    }
 }

@@ -7,8 +7,8 @@ use rayon::{ThreadPool, prelude::*};
 use super::{
     Metric, Options,
     job::{DistanceBlock, Job, Measure},
+    pairs::zeros,
     search::select,
-    zeros,
 };
 use crate::{Device, Element, Error, Needs, Result, Run, Tensor, linalg::Matrix, tensor::Pending};
 

@@ -89,9 +89,10 @@ fn fill<T: Element>(
     each_block(job, &measure.terms, side, run, |sums, rows, columns| {
         let flags = measure.flags(&rows, &columns)?;
         let flags = flags.as_ref().unwrap_or(&clear);
-        let block = TensorBlock { measure, sums, flags, rows, columns };
-        block.write(out, lines, false)?;
-        if measure.is_lower() { block.write(out, lines, true) } else { Ok(()) }
+        let mut write =
+            |is_transposed| measure.write_block((sums, flags), [&rows, &columns], out, lines, is_transposed);
+        write(false)?;
+        if measure.is_lower() { write(true) } else { Ok(()) }
     })
 }
 
@@ -104,8 +105,7 @@ pub(super) fn each_block<T: Element>(
     run: &Run,
     mut sink: impl FnMut(&Tensor<f32>, Range<u64>, Range<u64>) -> Result<()>,
 ) -> Result<()> {
-    let (measure, x) = (&job.measure, &job.x);
-    let y = job.y.as_ref().unwrap_or(x);
+    let (measure, [x, y]) = (&job.measure, job.operands());
     let shape = [terms.len() as u64 * x.count.min(side), 2 * y.count.min(side)];
     let mut sums = Tensor::empty(&measure.device, &shape)?;
     let mut ends = Ends { word: Tensor::zeros(&measure.device, &[1])?, before: None };
@@ -155,27 +155,23 @@ impl Ends {
     }
 }
 
-/// The enqueued sums of some observations of x with some of y.
-struct TensorBlock<'a> {
-    measure: &'a Measure,
-    /// The sums of each term, row by row, one term after the other.
-    sums: &'a Tensor<f32>,
-    /// Flags for the rows, then for the columns.
-    flags: &'a Tensor<u32>,
-    rows: Range<u64>,
-    columns: Range<u64>,
-}
-
-impl TensorBlock<'_> {
-    /// Enqueues the distances, in place or transposed, `lines` lines of the output at a time.
-    fn write(&self, out: &mut Tensor<f32>, lines: u64, transposed: bool) -> Result<()> {
-        let Self { measure, rows, columns, .. } = self;
+impl Measure {
+    /// Enqueues the distances of a block from the sums of its terms, in place or transposed, `lines` lines of the output at a time. `flags` are for
+    /// the rows, then for the columns.
+    fn write_block(
+        &self,
+        (sums, flags): (&Tensor<f32>, &Tensor<u32>),
+        [rows, columns]: [&Range<u64>; 2],
+        out: &mut Tensor<f32>,
+        lines: u64,
+        transposed: bool,
+    ) -> Result<()> {
         let n = out.shape()[1];
         let [height, width] = [rows, columns].map(|range| range.end - range.start);
         let (along, across) = if transposed { (columns, rows) } else { (rows, columns) };
-        let (formula, factor) = measure.formula();
-        let terms = measure.terms.len() as u64;
-        let sums = self.sums.window(0..2 * terms * height * width).arg;
+        let (formula, factor) = self.formula();
+        let terms = self.terms.len() as u64;
+        let sums = sums.window(0..2 * terms * height * width).arg;
         // Only the differences between indices matter; the indices themselves may exceed the kernel's u32.
         let least = rows.start.min(columns.start);
         for part in blocks(along.end - along.start, lines) {
@@ -200,17 +196,15 @@ impl TensorBlock<'_> {
                 col_flag0: small(height + col),
                 row0: small(rows.start + row - least),
                 col0: small(columns.start + col - least),
-                lower: measure.is_lower().into(),
-                zero_diagonal: (measure.is_self && measure.metric.is_zero_on_diagonal()).into(),
-                ..measure.params(formula, factor)
+                lower: self.is_lower().into(),
+                zero_diagonal: (self.is_self && self.metric.is_zero_on_diagonal()).into(),
+                ..self.params(formula, factor)
             };
-            measure.finish((sums, measure.wide), self.flags.as_read(), target.arg, &params)?;
+            self.finish((sums, self.wide), flags.as_read(), target.arg, &params)?;
         }
         Ok(())
     }
-}
 
-impl Measure {
     /// Returns the formula that computes distances from sums, and the factor of the sums.
     pub(super) fn formula(&self) -> (Formula, f64) {
         let formula = match self.metric {

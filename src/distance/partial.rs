@@ -7,10 +7,10 @@ use super::{
     frame::{Frame, Way, between},
     job::SIDE,
     metric::{Prepare, Scaling},
+    pairs::zeros,
     partial_sums::PartialSums,
     precision::{factor, is_exact, is_wide, shares},
     sums::{ObservationPairs, PreparedObservations, extents, largest},
-    zeros,
 };
 use crate::{
     Device, Element, Error, Needs, Result, Tensor,
@@ -59,9 +59,8 @@ pub struct Partial {
     accurate: bool,
     /// False after an addition that ended midway.
     is_whole: bool,
-    x: Side,
-    /// None if the observations of x are paired with themselves.
-    y: Option<Side>,
+    /// Those of x, and of y unless the observations of x are paired with themselves.
+    sides: Vec<Side>,
     panels: Vec<SumPanel>,
 }
 
@@ -89,7 +88,7 @@ struct SumPanel {
 }
 
 impl Side {
-    fn new(name: &'static str, count: u64) -> Result<Self> {
+    fn new((count, name): (u64, &'static str)) -> Result<Self> {
         let count = to_usize(count);
         Ok(Self { name, undefined: zeros(count)?, frames: zeros(count)?, sums: None })
     }
@@ -129,8 +128,12 @@ impl Partial {
             wide: None,
             accurate: true,
             is_whole: true,
-            x: Side::new("x", m)?,
-            y: n.map(|n| Side::new("y", n)).transpose()?,
+            sides: [Some(m), n]
+                .into_iter()
+                .flatten()
+                .zip(["x", "y"])
+                .map(Side::new)
+                .collect::<Result<_>>()?,
             panels: Vec::new(),
         };
         for start in (0..m).step_by(to_usize(height)) {
@@ -175,13 +178,13 @@ impl Partial {
             return Err(Error::argument("distance", "metric", why));
         }
         let sums = [x, y.unwrap_or_default()];
-        let counts = [self.x.undefined.len(), self.y.as_ref().map_or(0, |y| y.undefined.len())];
+        let counts = [0, 1].map(|side| self.sides.get(side).map_or(0, |side| side.undefined.len()));
         if sums.map(<[f64]>::len) != counts {
             let [x, y] = counts;
             let got = format_args!("{:?}", sums.map(<[f64]>::len));
             return Err(Error::shape("distance", format_args!("{x} sums of x and {y} of y"), got));
         }
-        for (side, sums) in [Some(&mut self.x), self.y.as_mut()].into_iter().flatten().zip(sums) {
+        for (side, sums) in self.sides.iter_mut().zip(sums) {
             side.undefined.iter_mut().zip(sums).for_each(|(undefined, sum)| *undefined |= sum.is_nan());
             shares((side.name, 0), sums, &mut side.undefined, true)?;
             side.sums = Some(sums.into());
@@ -212,25 +215,25 @@ impl Partial {
             return Err(Error::argument("distance", "x", why));
         }
         self.check()?;
-        let mut left = self.operand(&self.x, x, features, wide)?;
-        let mut right = match (&self.y, y) {
-            (Some(side), Some(y)) => Some(self.operand(side, y, features, wide)?),
-            (None, None) => None,
+        let mut operands = vec![self.operand(&self.sides[0], x, features, wide)?];
+        match (self.sides.get(1), y) {
+            (Some(side), Some(y)) => operands.push(self.operand(side, y, features, wide)?),
+            (None, None) => {}
             (side, _) => {
                 let why = if side.is_some() { "is missing" } else { "x is taken with itself" };
                 return Err(Error::argument("distance", "y", why));
             }
-        };
+        }
         if features > 0 {
             self.wide = Some(wide);
             self.accurate &= wide || is_exact::<T>(&self.terms, Prepare::Nothing);
             let (metric, lower) = (self.metric, self.is_lower());
-            let frames = self.frames(&mut left, right.as_mut(), wide)?;
+            let frames = self.frames(&mut operands, wide)?;
             self.is_whole = false;
             self.take_frames(frames, wide)?;
-            let columns = right.as_ref().unwrap_or(&left);
-            for SumPanel { rows, columns: width, sums } in &mut self.panels {
-                let (x, y) = ((&left, rows.clone()), (columns, 0..*width));
+            let (x, y) = (&operands[0], &operands[operands.len() - 1]);
+            for SumPanel { rows, columns, sums } in &mut self.panels {
+                let (x, y) = ((x, rows.clone()), (y, 0..*columns));
                 let pairs = ObservationPairs { x, y, features: 0..features, accumulate: true, sums0: 0 };
                 for (&term, sums) in self.terms.iter().zip(sums) {
                     pairs.add(term, metric.power(), &self.options, lower, sums)?;
@@ -239,8 +242,7 @@ impl Partial {
             self.is_whole = true;
         }
         self.features += features;
-        let operands = [Some(left), right].into_iter().flatten();
-        for (side, operand) in [Some(&mut self.x), self.y.as_mut()].into_iter().flatten().zip(operands) {
+        for (side, operand) in self.sides.iter_mut().zip(operands) {
             let undefined = side.undefined.iter_mut().zip(operand.undefined);
             undefined.for_each(|(flag, new)| *flag |= new);
         }
@@ -248,16 +250,15 @@ impl Partial {
     }
 
     /// Returns the frames of all observations, updated for the features to add, and sets the operands' tables to them.
-    fn frames<'a, T: Element>(
+    fn frames<T: Element>(
         &self,
-        x: &mut PreparedObservations<'a, T>,
-        y: Option<&mut PreparedObservations<'a, T>>,
+        operands: &mut [PreparedObservations<'_, T>],
         wide: bool,
-    ) -> Result<[Vec<Frame>; 2]> {
-        let mut frames = [self.x.frames.clone(), self.y.as_ref().map_or_else(Vec::new, |y| y.frames.clone())];
+    ) -> Result<Vec<Vec<Frame>>> {
+        let mut frames: Vec<_> = self.sides.iter().map(|side| side.frames.clone()).collect();
         let scaling = self.metric.scaling(wide);
         if let Scaling::Common(range) = scaling {
-            let sizes = y.as_ref().map_or(0.0, |y| largest(&y.sizes)).max(largest(&x.sizes));
+            let sizes = operands.iter().map(|operand| largest(&operand.sizes)).fold(0.0, f64::max);
             let before = frames.iter().flatten().next().map_or(0.0, |frame| frame.scale);
             let mut scale = before;
             if sizes > 0.0 && (before == 0.0 || sizes * before >= range[1].exp2()) {
@@ -269,8 +270,7 @@ impl Partial {
             }
             frames.iter_mut().flatten().for_each(|frame| frame.scale = scale);
         }
-        let operands = [Some(x), y].into_iter().flatten();
-        for (operand, frames) in operands.zip(&mut frames).filter(|_| scaling != Scaling::None) {
+        for (operand, frames) in operands.iter_mut().zip(&mut frames).filter(|_| scaling != Scaling::None) {
             if scaling == Scaling::Each {
                 frames.iter_mut().zip(&operand.sizes).for_each(|(frame, size)| frame.fit(*size, wide));
             }
@@ -283,14 +283,13 @@ impl Partial {
         Ok(frames)
     }
 
-    /// Converts the sums so far to the frames `x` and `y`; for frames that differ by powers of two, this is exact.
-    fn take_frames(&mut self, [x, y]: [Vec<Frame>; 2], wide: bool) -> Result<()> {
-        let ways = |old: &[Frame], new: &[Frame]| -> Vec<Way> {
-            old.iter().zip(new).map(|(old, new)| Way::new(old.plain(), new.plain())).collect()
+    /// Converts the sums so far to these frames; for frames that differ by powers of two, this is exact.
+    fn take_frames(&mut self, frames: Vec<Vec<Frame>>, wide: bool) -> Result<()> {
+        let ways = |(side, new): (&Side, &Vec<Frame>)| -> Vec<Way> {
+            side.frames.iter().zip(new).map(|(old, new)| Way::new(old.plain(), new.plain())).collect()
         };
-        let of_x = ways(&self.x.frames, &x);
-        let of_y = self.y.as_ref().map(|side| ways(&side.frames, &y));
-        let of_y = of_y.as_ref().unwrap_or(&of_x);
+        let ways: Vec<_> = self.sides.iter().zip(&frames).map(ways).collect();
+        let (of_x, of_y) = (&ways[0], &ways[ways.len() - 1]);
         if self.features > 0 && of_x.iter().chain(of_y).any(|way| !way.is_none()) {
             let by_pair = self.metric.scaling(wide) == Scaling::Each;
             let (masked, features) = (self.options.missing != Missing::Propagate, self.features as f64);
@@ -322,10 +321,7 @@ impl Partial {
                 }
             }
         }
-        self.x.frames = x;
-        if let Some(side) = &mut self.y {
-            side.frames = y;
-        }
+        self.sides.iter_mut().zip(frames).for_each(|(side, frames)| side.frames = frames);
         Ok(())
     }
 
@@ -341,14 +337,14 @@ impl Partial {
             negative: self.options.negative,
             features: self.features,
             wide: self.accurate,
-            undefined_x: self.x.undefined.clone(),
-            undefined_y: self.y.as_ref().map(|y| y.undefined.clone()),
-            frames_x: self.plain_frames(&self.x),
-            frames_y: self.y.as_ref().map(|y| self.plain_frames(y)),
+            undefined_x: self.sides[0].undefined.clone(),
+            undefined_y: self.sides.get(1).map(|y| y.undefined.clone()),
+            frames_x: self.plain_frames(&self.sides[0]),
+            frames_y: self.sides.get(1).map(|y| self.plain_frames(y)),
             sums: Vec::new(),
         };
         let scale = match self.metric.scaling(self.wide == Some(true)) {
-            Scaling::Common(_) => self.x.frames.first().map_or(1.0, Frame::factor),
+            Scaling::Common(_) => self.sides[0].frames.first().map_or(1.0, Frame::factor),
             _ => 1.0,
         };
         for term in 0..self.terms.len() {
@@ -386,7 +382,7 @@ impl Partial {
     }
 
     fn is_lower(&self) -> bool {
-        self.y.is_none() && self.metric.is_symmetric()
+        self.sides.len() == 1 && self.metric.is_symmetric()
     }
 
     /// Checks and prepares the features to add.

@@ -7,11 +7,10 @@ use super::Partial;
 use super::{
     Distances, Metric, Missing,
     frame::{Moments, Way},
-    matrix,
     metric::{Finish, Scaling},
-    mirror,
+    pairs::matrix,
 };
-use crate::{Error, Result, kernels::distance::Term};
+use crate::{Error, Result, kernels::distance::Term, linalg::Matrix};
 
 /// Sums over some of the features for each pair of observations, on the host: plain values that can be stored or sent elsewhere.
 ///
@@ -220,23 +219,23 @@ impl PartialSums {
             is_self: self.undefined_y.is_none(),
             wide: self.wide,
         };
-        let mut distances = matrix(extents)?;
         let counted = self.missing != Missing::Propagate;
-        let mut shared = counted.then(|| matrix(extents)).transpose()?;
+        let shared = counted.then(|| matrix(extents)).transpose()?;
+        let mut square = Distances { distances: matrix(extents)?, shared };
         for row in 0..extents[0] {
             let pairs = self.row(row);
             let first = row * extents[1];
-            if let (Some(shared), Some(counts)) = (&mut shared, self.sums.last()) {
+            if let (Some(shared), Some(counts)) = (&mut square.shared, self.sums.last()) {
                 shared.data_mut()[first..][..pairs.len()].copy_from_slice(&counts[pairs.clone()]);
             }
-            let out = &mut distances.data_mut()[first..][..pairs.len()];
+            let out = &mut square.distances.data_mut()[first..][..pairs.len()];
             let sums = self.sums.iter().map(|sums| sums[pairs.clone()].iter().copied());
             finish.row(row, 0, sums.collect(), out);
         }
         if self.is_lower() {
-            [Some(&mut distances), shared.as_mut()].into_iter().flatten().for_each(mirror);
+            square.matrices().for_each(Matrix::mirror_lower);
         }
-        Ok(Distances { distances, shared })
+        Ok(square)
     }
 
     fn terms(&self) -> Vec<Term> {

@@ -7,7 +7,10 @@ use crate::{
     Device, Limits, Needs, Result, Tensor,
     extent::{blocks, pieces},
     kernel::{Grid, small},
-    kernels::nearest::{MOST_KEPT, NEAREST, Offered, Params, WG, iterations, spec},
+    kernels::{
+        finish_distance::Formula,
+        nearest::{MOST_KEPT, NEAREST, Offered, Params, WG, iterations, spec},
+    },
     tensor::Window,
 };
 
@@ -32,24 +35,18 @@ impl Order {
             Missing::Ignore => metric.is_of_sum(),
             Missing::Rescale | Missing::RescaleOrZero => false,
         };
-        match metric {
+        match metric.formula(true) {
             _ if !is_of_first => None,
-            Metric::Euclidean
-            | Metric::SqEuclidean
-            | Metric::CityBlock
-            | Metric::Chebyshev
-            | Metric::Minkowski(_)
-            | Metric::Canberra
-            | Metric::Hamming
-            | Metric::KlDivergence => Some(Self::RISING),
+            Formula::Ratio | Formula::ShareOfAny | Formula::RatioOfBoth => None,
+            Formula::Plain if metric == Metric::InnerProduct => Some(Self::FALLING),
+            Formula::ShareOfNone => Some(Self::FALLING),
             // The distance is half the sum, clamped to at most 2.
-            Metric::Cosine | Metric::Correlation => Some(Self { high: 4.0, ..Self::RISING }),
+            Formula::HalfSquare => Some(Self { high: 4.0, ..Self::RISING }),
             // The distance is a square root, and sums below 0 count as 0.
-            Metric::JensenShannon => Some(Self { low: 0.0, ..Self::RISING }),
-            Metric::InnerProduct | Metric::RussellRao => Some(Self::FALLING),
+            Formula::RootOfHalf => Some(Self { low: 0.0, ..Self::RISING }),
             // The distance is the root of 1 minus the sum, or 0 if that is negative.
-            Metric::Hellinger => Some(Self { high: 1.0, ..Self::FALLING }),
-            Metric::BrayCurtis | Metric::Jaccard | Metric::Dice => None,
+            Formula::RootOfRest => Some(Self { high: 1.0, ..Self::FALLING }),
+            _ => Some(Self::RISING),
         }
     }
 

@@ -6,23 +6,18 @@ mod reading;
 use std::time::Instant;
 
 use self::{nearest::nearest, reading::StoredOperands};
-use super::{
-    Metric, Neighbors, Options, Partial,
-    neighbors::{check_k, neighbors},
-};
+use super::{Metric, Neighbors, Options, Partial, neighbors::check_k, sums::observation_sums};
 #[cfg(feature = "zarr")]
 use super::{
     Missing,
-    tiles::{tile_needs, write_pairwise, write_pairwise_counted},
+    tiles::{tile_needs, write_pairwise},
 };
 use crate::{
-    Budget, Device, Element, Needs, Result, Run, SharedArray, Status, Tensor,
-    dtype::with_dtype,
-    linalg::Matrix,
-    stream::{StreamStats, load},
+    Budget, Device, Result, Run, SharedArray, Status, dtype::with_dtype, extent::to_usize, linalg::Matrix,
+    stream::StreamStats,
 };
 #[cfg(feature = "zarr")]
-use crate::{DType, stable_text::StableText, store::ArrayWriter};
+use crate::{DType, Element, stable_text::StableText, store::ArrayWriter};
 
 /// Distances of stored matrices.
 #[derive(Clone, Debug)]
@@ -102,26 +97,28 @@ pub fn pairwise_stored<A: SharedArray>(
     device: &Device,
     run: &Run,
 ) -> Result<StoredDistances> {
-    let arrays: Vec<_> = [Some(x), y].into_iter().flatten().map(A::shared).collect();
-    let reading = StoredOperands::new(&arrays, metric, options, device)?;
-    let pass = reading.within(device, metric, options.missing, &run.memory)?;
+    let reading = StoredOperands::new(x, y, metric, options, device)?;
+    let plans = reading.feature_boxes(&run.memory)?;
     let passes = if metric == Metric::JensenShannon { 2 } else { 1 };
     let mut stats = StreamStats::default();
     let mut partial = Partial::new(device, reading.counts[0], reading.others(), metric, options)?;
-    if passes == 2 {
-        let status = Status::new(0, passes, reading.features);
-        let sums = reading.sums(&pass, device, options, run, status, &mut stats)?;
-        partial = partial.with_sums(&sums[0], sums.get(1).map(Vec::as_slice))?;
-    }
-    let status = Status::new(passes - 1, passes, reading.features);
-    reading.each(&pass, device, run, status, &mut stats, &mut |blocks| {
-        let mut blocks = blocks.into_iter();
-        with_dtype!(reading.staged, T => {
-            let mut next = || blocks.next().map(|block| { let shape = block.shape.clone(); block.tensor::<T>(&shape) }).transpose();
-            let (x, y) = (next()?, next()?);
-            x.map_or(Ok(()), |x| partial.add(&x, y.as_ref()))
-        })
-    })?;
+    with_dtype!(reading.staged, T => {
+        if passes == 2 {
+            let mut sums: Vec<_> = reading.counts.iter().map(|count| vec![0.0; to_usize(*count)]).collect();
+            let status = Status::new(0, passes, reading.features);
+            reading.each_features::<T>(&plans, run, status, &mut stats, |operands| {
+                for (x, sums) in operands.iter().zip(&mut sums) {
+                    sums.iter_mut().zip(observation_sums(x, options)?).for_each(|(sum, added)| *sum += added);
+                }
+                Ok(())
+            })?;
+            partial = partial.with_sums(&sums[0], sums.get(1).map(Vec::as_slice))?;
+        }
+        let status = Status::new(passes - 1, passes, reading.features);
+        reading.each_features::<T>(&plans, run, status, &mut stats, |operands| {
+            partial.add(&operands[0], operands.get(1))
+        })?;
+    });
     let started = Instant::now();
     let sums = partial.export()?;
     drop(partial);
@@ -169,21 +166,11 @@ pub fn neighbors_stored<A: SharedArray>(
     device: &Device,
     run: &Run,
 ) -> Result<StoredNeighbors> {
-    let arrays: Vec<_> = [Some(x), y].into_iter().flatten().map(A::shared).collect();
-    let reading = StoredOperands::new(&arrays, metric, options, device)?;
+    let reading = StoredOperands::new(x, y, metric, options, device)?;
     let others = reading.others();
     check_k(k, others.unwrap_or(reading.counts[0]), others.is_none())?;
     let mut stats = StreamStats::default();
-    let nearest = with_dtype!(reading.staged, T => {
-        let measure = reading.measure::<T>(device, metric, options)?;
-        nearest::<T>(&reading, measure, k, run, &mut stats, |stats| {
-            let Loaded { tensors, rest, .. } = Loaded::<T>::load(&reading, device, run, Needs::default(), stats)?;
-            let started = Instant::now();
-            let result = neighbors(&tensors[0], tensors.get(1), k, metric, options, &rest);
-            stats.compute += started.elapsed();
-            result
-        })?
-    });
+    let nearest = with_dtype!(reading.staged, T => nearest::<T>(&reading, k, run, &mut stats)?);
     Ok(StoredNeighbors { nearest, memory: run.memory.planned(device), stats })
 }
 
@@ -191,8 +178,8 @@ pub fn neighbors_stored<A: SharedArray>(
 ///
 /// Works like [`write_pairwise`] on arrays, whose elements are converted as by [`pairwise_stored`]. `begin` creates the array or resumes it
 /// ([`ArrayWriter::resume`](crate::store::ArrayWriter::resume)). The argument of `begin` is the job text, which names all that the distances
-/// depend on. If `begin` returns a second array, for feature counts, the call is [`write_pairwise_counted`]. `tile` has the extents of the
-/// array's tiles, for planning memory before anything is read.
+/// depend on. It may also return a second array, for the numbers of features. `tile` has the extents of the array's tiles, for planning memory
+/// before anything is read.
 ///
 /// # Errors
 /// As [`pairwise_stored`] and [`write_pairwise`], and any error that `begin` returns.
@@ -211,25 +198,19 @@ pub fn write_pairwise_stored<A: SharedArray>(
     tile: [u64; 2],
     begin: impl FnOnce(&str) -> Result<(ArrayWriter, Option<ArrayWriter>)>,
 ) -> Result<WrittenDistances> {
-    let arrays: Vec<_> = [Some(x), y].into_iter().flatten().map(A::shared).collect();
-    let reading = StoredOperands::new(&arrays, metric, options, device)?;
+    let reading = StoredOperands::new(x, y, metric, options, device)?;
     let mut stats = StreamStats::default();
     with_dtype!(reading.staged, T => {
-        let measure = reading.measure::<T>(device, metric, options)?;
+        let measure = reading.measure::<T>()?;
         let shape = [reading.counts[0], *reading.counts.last().unwrap_or(&0)];
         let counted = options.missing != Missing::Propagate;
         let later = tile_needs(measure.is_lower(), tile, shape, counted) + measure.pair_needs();
-        let Loaded { tensors, rest, digests } = Loaded::<T>::load(&reading, device, run, later, &mut stats)?;
-        let shapes: Vec<_> = arrays.iter().map(|array| array.shape()).collect();
+        let (tensors, rest, digests) = reading.load::<T>(run, later, &mut stats)?;
+        let shapes: Vec<_> = reading.arrays.iter().map(|array| array.shape()).collect();
         let job = job(&shapes, T::DTYPE, &digests, metric, options, &device.info().name);
-        let ((writer, shared), started) = (begin(&job)?, Instant::now());
-        let (x, y) = (&tensors[0], tensors.get(1));
-        let written = match shared {
-            Some(shared) => write_pairwise_counted(x, y, metric, options, &rest, [writer, shared]),
-            None => write_pairwise(x, y, metric, options, &rest, writer),
-        };
+        let (writers, started) = (begin(&job)?, Instant::now());
+        write_pairwise(&tensors[0], tensors.get(1), metric, options, &rest, writers)?;
         stats.compute += started.elapsed();
-        written?;
     });
     Ok(WrittenDistances { memory: run.memory.planned(device), stats })
 }
@@ -246,39 +227,6 @@ fn job(
 ) -> String {
     let [staged, metric, options] = [staged.stable_text(), metric.stable_text(), options.stable_text()];
     format!("{shapes:?} {staged} {digests:016x?} {metric} {options} {device}")
-}
-
-/// Arrays loaded on the device.
-struct Loaded<T: Element> {
-    tensors: Vec<Tensor<T>>,
-    /// The run, with the remaining memory budget.
-    rest: Run,
-    /// The digest of each array.
-    #[cfg(feature = "zarr")]
-    digests: Vec<u64>,
-}
-
-impl<T: Element> Loaded<T> {
-    /// Loads the arrays, if memory holds them together with the `later` needs.
-    fn load(
-        reading: &StoredOperands<'_>,
-        device: &Device,
-        run: &Run,
-        later: Needs,
-        stats: &mut StreamStats,
-    ) -> Result<Self> {
-        let (plans, memory) = reading.to_load(device, &run.memory, later)?;
-        let (mut tensors, mut digests) = (Vec::new(), vec![0; plans.len()]);
-        for (((plan, bytes), array), digest) in plans.iter().zip(reading.arrays).zip(&mut digests) {
-            tensors.push(load(plan, device, array.shape(), *bytes, run, stats, digest)?);
-        }
-        Ok(Self {
-            tensors,
-            rest: Run { memory, ..run.clone() },
-            #[cfg(feature = "zarr")]
-            digests,
-        })
-    }
 }
 
 #[cfg(all(test, feature = "zarr"))]

@@ -6,8 +6,8 @@ use super::{
     Metric, Missing, Options,
     frame::{Frame, Moments, near_one},
     metric::{Prepare, Scaling},
+    pairs::zeros,
     precision::{PLAIN, is_normal, is_wide, shares, table},
-    zeros,
 };
 use crate::{
     DType, Element, Error, Result, Tensor,
@@ -76,12 +76,7 @@ impl<'a, T: Element> PreparedObservations<'a, T> {
 
     /// Creates unprepared observations.
     fn plain((name, x): (&'static str, &'a Tensor<T>), wide: bool, options: &Options) -> Result<Self> {
-        let [count, _] = extents(x, options.columns)?;
-        let len = usize::try_from(count).map_err(|_| Error::Limit {
-            what: "observations",
-            requested: count,
-            max: usize::MAX as u64,
-        })?;
+        let len = to_usize(extents(x, options.columns)?[0]);
         let mut plain = zeros(len)?;
         plain.fill(PLAIN);
         let table = table(x.device(), &plain, wide)?.into();
@@ -317,17 +312,7 @@ impl<'a, T: Element> PreparedObservations<'a, T> {
         let device = self.x.device();
         let features = features(self.x, options.columns)?;
         let zeros = Tensor::zeros(device, &if self.by_column { [features, 1] } else { [1, features] })?;
-        let zero = PreparedObservations::<T> {
-            x: &zeros,
-            name: "zero",
-            by_column: self.by_column,
-            first: 0,
-            count: 1,
-            wide: self.wide,
-            table: table(device, &[PLAIN], self.wide)?.into(),
-            undefined: vec![false],
-            sizes: Vec::new(),
-        };
+        let zero = PreparedObservations::plain(("zero", &zeros), self.wide, options)?;
         let mut sums = Tensor::empty(device, &[self.count, 2])?;
         let pairs = ObservationPairs {
             x: (self, self.range()),

@@ -1,14 +1,8 @@
 //! Distances written into a stored array tile by tile, so that they need not fit host memory.
 
-use std::{borrow::Cow, ops::Range, sync::Arc};
+use std::ops::Range;
 
-use rayon::{ThreadPool, prelude::*};
-
-use super::{
-    Metric, Missing, Options, condensed_len, condensed_place,
-    job::{DistanceBlock, Job},
-    matrix, mirror, symmetric, zeros,
-};
+use super::{Distances, Metric, Missing, Options, job::Job, pairs::condensed_len, symmetric};
 use crate::{
     Device, Element, Error, Needs, Progress, Result, Run, Status, StoredType, Tensor, dtype::nearest_f32,
     extent::to_usize, linalg::Matrix, store::ArrayWriter,
@@ -21,16 +15,19 @@ use crate::{
 /// if the metric is symmetric and tiles are squares, each tile above the diagonal is written as the transpose of the tile below. Progress is
 /// reported as a share of the rows.
 ///
+/// A second array, of u64, takes the number of features that both observations of a pair have, if elements may be missing. Each of its tiles is
+/// written before that of the distances.
+///
 /// # Shapes
-/// As [`pairwise`](super::pairwise); the array has the shape of its result.
+/// As [`pairwise`](super::pairwise); the arrays have the shape of its result.
 ///
 /// # Errors
-/// As [`pairwise`](super::pairwise), with [`Error::Budget`] for the memory stated below; [`Error::Argument`] for an array of another type;
-/// [`Error::Shape`] for an array of another shape; [`Error::Io`] and [`Error::Chunk`] for a tile that cannot be written. Written tiles stay.
+/// As [`pairwise`](super::pairwise), with [`Error::Budget`] for the memory stated below; [`Error::Argument`] for an array of another type,
+/// for a second array in other tiles, and for one if missing elements are propagated; [`Error::Shape`] for an array of another shape; [`Error::Io`] and [`Error::Chunk`] for a tile that cannot be written. Written tiles stay.
 ///
 /// # Cost
 /// As [`pairwise`](super::pairwise), but without `y` each pair is computed twice unless tiles are squares. Host memory: instead of 8 bytes for
-/// each pair, up to 24 for each element of a tile, or 48 if two tiles are written at once. Tiles whose sides are multiples of 64 waste no
+/// each pair, up to 24 for each element of a tile, or 48 if two tiles are written at once; with a second array, twice that. Tiles whose sides are multiples of 64 waste no
 /// computation.
 ///
 /// ```
@@ -46,7 +43,7 @@ use crate::{
 /// let x = Tensor::from_slice(&Device::best()?, &[0u8, 1, 3, 7], &[4, 1])?;
 ///
 /// let writer = ArrayWriter::create(storage.clone(), "square", ArraySpec::new(StoredType::F64, &[4, 4], &[4, 4]))?;
-/// write_pairwise(&x, None, Metric::CityBlock, &options, &run, writer)?;
+/// write_pairwise(&x, None, Metric::CityBlock, &options, &run, (writer, None))?;
 /// let writer = ArrayWriter::create(storage, "condensed", ArraySpec::new(StoredType::F32, &[6], &[6]))?;
 /// write_condensed(&x, Metric::CityBlock, &options, &run, writer)?;
 ///
@@ -61,24 +58,29 @@ pub fn write_pairwise<T: Element>(
     metric: Metric,
     options: &Options,
     run: &Run,
-    writer: ArrayWriter,
+    (writer, shared): (ArrayWriter, Option<ArrayWriter>),
 ) -> Result<()> {
-    write_squares((x, y), metric, options, run, writer, None)
+    if let Some(shared) = &shared {
+        check_shared(shared, &writer, options)?;
+    }
+    let job = Job::new(x, y, metric, options)?;
+    let extents = job.extents().map(|extent| extent as u64);
+    let (tile, counted) = (tile_shape(&writer, extents)?, shared.is_some());
+    let is_lower = job.measure.is_lower();
+    let side = job.measure.side(tile_needs(is_lower, tile, extents, counted), &run.memory)?;
+    let is_mirrored = is_lower && tile[0] == tile[1];
+    // Counts are written first, so that every written tile of distances has its counts.
+    let writers = shared.into_iter().chain([writer]).collect();
+    write_tiles(writers, is_mirrored, (x.device(), extents[0]), run, |ranges, run| {
+        let rectangle = [ranges[0].clone(), ranges[1].clone()];
+        let Distances { distances, shared } = job.rectangle(rectangle, side, counted, run)?;
+        Ok(shared.into_iter().chain([distances]).collect())
+    })
 }
 
-/// Writes the result of [`pairwise_counted`](super::pairwise_counted) if elements may be missing: the distances as [`write_pairwise`] does, and
-/// into `shared` of u64 the number of features that both observations have. Each tile of `shared` is written before that of the distances.
-///
 /// # Errors
-/// As [`write_pairwise`]; [`Error::Argument`] if missing elements are propagated, and if the two arrays have different tile shapes.
-pub fn write_pairwise_counted<T: Element>(
-    x: &Tensor<T>,
-    y: Option<&Tensor<T>>,
-    metric: Metric,
-    options: &Options,
-    run: &Run,
-    [distances, shared]: [ArrayWriter; 2],
-) -> Result<()> {
+/// [`Error::Argument`] if nothing is counted, or if `shared` is not an array of u64 in the tiles of the distances.
+fn check_shared(shared: &ArrayWriter, distances: &ArrayWriter, options: &Options) -> Result<()> {
     let refuse = |name, why: &dyn std::fmt::Display| Err(Error::argument("write distances", name, why));
     if options.missing == Missing::Propagate {
         return refuse("options", &"nothing is counted where missing elements are propagated");
@@ -90,54 +92,7 @@ pub fn write_pairwise_counted<T: Element>(
         let got = format_args!("{:?} {:?} in {:?}", spec.dtype, spec.shape, spec.tile_shape());
         return refuse("shared", &format_args!("{got}: u64 in the tiles of the distances"));
     }
-    write_squares((x, y), metric, options, run, distances, Some(shared))
-}
-
-fn write_squares<T: Element>(
-    (x, y): (&Tensor<T>, Option<&Tensor<T>>),
-    metric: Metric,
-    options: &Options,
-    run: &Run,
-    writer: ArrayWriter,
-    shared: Option<ArrayWriter>,
-) -> Result<()> {
-    let job = Job::new(x, y, metric, options)?;
-    let [m, n] = job.extents().map(|extent| extent as u64);
-    let tile = tile_shape(&writer, [m, n])?;
-    let by_two = job.is_lower() && tile[0] == tile[1];
-    let needs = tile_needs(job.is_lower(), tile, [m, n], shared.is_some());
-    let is_written = |index: &[u64]| {
-        Ok(writer.is_written(index)?
-            && shared.as_ref().map_or(Ok(true), |shared| shared.is_written(index))?)
-    };
-    let mut tiles = Tiles::new(job, x.device(), run, &writer, needs, is_written)?;
-    for index in writer.tiles() {
-        if is_written(&index)? {
-            continue;
-        }
-        let [rows, columns] = [0, 1].map(|axis| {
-            let start = index[axis] * tile[axis];
-            start..start + writer.extent(&index)[axis]
-        });
-        let (distances, counts) = tiles.square(rows, columns, shared.is_some())?;
-        let other = [index[1], index[0]];
-        let is_copied = by_two && index[0] != index[1] && !is_written(&other)?;
-        // Counts are written first, so that every written tile of distances has its counts.
-        let counted = shared.as_ref().zip(counts.as_ref());
-        for (writer, values) in counted.into_iter().chain([(&writer, &distances)]) {
-            let put = || put(writer, &index, values.data());
-            if is_copied {
-                let put_copy = || self::put(writer, &other, &transposed(values.data(), values.cols()));
-                let (one, two) = tiles.pool.install(|| rayon::join(put, put_copy));
-                one.and(two)?;
-            } else {
-                put()?;
-            }
-        }
-        tiles.tell(1 + u64::from(is_copied));
-    }
-    shared.map_or(Ok(()), ArrayWriter::finish)?;
-    writer.finish()
+    Ok(())
 }
 
 /// Writes the result of [`condensed`](super::condensed), the same to the bit, into an array of f64 or f32 with one axis, and finishes the array.
@@ -163,15 +118,61 @@ pub fn write_condensed<T: Element>(
     let job = Job::new(x, None, metric, options)?;
     let m = job.extents()[0];
     let tile = tile_shape(&writer, [condensed_len(m) as u64])?;
-    let needs = Needs::host(3 * 8) * tile[0].min(writer.spec().shape[0]);
-    let mut tiles = Tiles::new(job, x.device(), run, &writer, needs, |index| writer.is_written(index))?;
-    for index in writer.left() {
-        let start = index[0] * tile[0];
-        let pairs = to_usize(start)..to_usize(start + writer.extent(&index)[0]);
-        put(&writer, &index, &tiles.run_of_pairs(m, pairs)?)?;
-        tiles.tell(1);
+    let side = job.measure.side(Needs::host(3 * 8) * tile[0].min(writer.spec().shape[0]), &run.memory)?;
+    write_tiles(vec![writer], false, (x.device(), m as u64), run, |pairs, run| {
+        let pairs = to_usize(pairs[0].start)..to_usize(pairs[0].end);
+        let count = pairs.len();
+        Ok(vec![Matrix::from_vec(job.condensed(pairs, side, run)?, 1, count)?])
+    })
+}
+
+/// Writes the tiles that are left, and finishes the arrays. `make` returns the values of a tile for each of the writers, whose tiles are alike, from
+/// its range along each axis; a tile counts as written once all have it. If `is_mirrored`, the tile at the mirrored place is the transpose.
+/// Progress is a share of `rows`.
+fn write_tiles(
+    writers: Vec<ArrayWriter>,
+    is_mirrored: bool,
+    (device, rows): (&Device, u64),
+    run: &Run,
+    make: impl Fn(&[Range<u64>], &Run) -> Result<Vec<Matrix>>,
+) -> Result<()> {
+    let (pool, silent) = (device.pool()?, Run { progress: Progress::default(), ..run.clone() });
+    let is_written = |index: &[u64]| {
+        writers.iter().try_fold(true, |all, writer| Ok::<_, Error>(all && writer.is_written(index)?))
+    };
+    let (mut written, mut count) = (0, 0u64);
+    for index in writers[0].tiles() {
+        // Checking a written tile reads it, which takes time.
+        run.cancel.check()?;
+        count += 1;
+        written += u64::from(is_written(&index)?);
     }
-    writer.finish()
+    let mut status = Status::new(0, 1, rows);
+    for index in writers[0].tiles() {
+        if is_written(&index)? {
+            continue;
+        }
+        let extents = index.iter().zip(writers[0].spec().tile_shape()).zip(writers[0].extent(&index));
+        let ranges: Vec<_> = extents.map(|((i, tile), extent)| i * tile..i * tile + extent).collect();
+        let made = make(&ranges, &silent)?;
+        let other: Vec<u64> = index.iter().rev().copied().collect();
+        let is_copied = is_mirrored && other != index && !is_written(&other)?;
+        for (writer, values) in writers.iter().zip(made) {
+            let put = || put(writer, &index, values.data());
+            if is_copied {
+                let put_copy = || self::put(writer, &other, values.transposed().data());
+                let (one, two) = pool.install(|| rayon::join(put, put_copy));
+                one.and(two)?;
+            } else {
+                put()?;
+            }
+        }
+        written += 1 + u64::from(is_copied);
+        let done = u128::from(rows) * u128::from(written) / u128::from(count);
+        status.rows = u64::try_from(done).unwrap_or(rows);
+        run.progress.tell(status);
+    }
+    writers.into_iter().try_for_each(ArrayWriter::finish)
 }
 
 /// Returns the host memory for a tile of distances: computed, transposed and encoded. The memory doubles if the mirrored tile is written at the
@@ -197,129 +198,6 @@ fn tile_shape<const N: usize>(writer: &ArrayWriter, shape: [u64; N]) -> Result<[
     })
 }
 
-/// The state of one call.
-struct Tiles<'a, 'w, T: Element> {
-    job: Job<'a, T>,
-    pool: Arc<ThreadPool>,
-    side: u64,
-    /// The run, without progress reports.
-    run: Run,
-    progress: &'w Progress,
-    /// The total number of tiles, and the number of written tiles.
-    count: u64,
-    written: u64,
-}
-
-impl<'a, 'w, T: Element> Tiles<'a, 'w, T> {
-    /// Prepares tiles that take `needs`; `is_written` returns whether a tile is written already.
-    ///
-    /// # Errors
-    /// As [`Measure::side`](super::job::Measure::side).
-    fn new(
-        job: Job<'a, T>,
-        device: &Device,
-        run: &'w Run,
-        writer: &'w ArrayWriter,
-        needs: Needs,
-        is_written: impl Fn(&[u64]) -> Result<bool>,
-    ) -> Result<Self> {
-        let side = job.measure.side(needs, &run.memory)?;
-        let pool = device.pool()?.clone();
-        let silent = Run { progress: Progress::default(), ..run.clone() };
-        let count = writer.tiles().count() as u64;
-        // Checking a written tile reads it, which takes time.
-        let whole = |tile: Vec<u64>| run.cancel.check().and_then(|()| is_written(&tile));
-        let written =
-            writer.tiles().try_fold(0, |written, tile| Ok::<_, Error>(written + u64::from(whole(tile)?)))?;
-        Ok(Self { job, pool, side, run: silent, progress: &run.progress, count, written })
-    }
-
-    /// Returns the distances from some observations of x to some of y, and the numbers of features that both have if `counted`.
-    fn square(
-        &self,
-        rows: Range<u64>,
-        columns: Range<u64>,
-        counted: bool,
-    ) -> Result<(Matrix, Option<Matrix>)> {
-        let [top, left] = [rows.start, columns.start].map(to_usize);
-        let extents @ [_, width] = [&rows, &columns].map(|range| to_usize(range.end - range.start));
-        let (mut out, mut counts) = (matrix(extents)?, counted.then(|| matrix(extents)).transpose()?);
-        let is_lower = self.job.is_lower();
-        self.job.each_block_of([rows.clone(), columns.clone()], self.side, &self.run, |block| {
-            let first = block.columns.start;
-            for (out, values) in each(&mut out, &mut counts, block) {
-                for (row, values) in block.rows.clone().zip(values.chunks(block.columns.len())) {
-                    let end = if is_lower { block.columns.end.min(row + 1) } else { block.columns.end };
-                    let len = end.saturating_sub(first);
-                    out.data_mut()[(row - top) * width + first - left..][..len]
-                        .copy_from_slice(&values[..len]);
-                }
-            }
-        })?;
-        if is_lower && rows == columns {
-            [Some(&mut out), counts.as_mut()].into_iter().flatten().for_each(mirror);
-        } else if is_lower && rows.start + 1 < columns.end {
-            // Distances above the diagonal are computed below the diagonal and transposed.
-            self.job.each_block_of([columns, rows], self.side, &self.run, |block| {
-                for (out, values) in each(&mut out, &mut counts, block) {
-                    let turned = self.pool.install(|| transposed(&values, block.columns.len()));
-                    for (row, values) in block.columns.clone().zip(turned.chunks(block.rows.len())) {
-                        let first = block.rows.start.max(row + 1).min(block.rows.end);
-                        let values = &values[first - block.rows.start..];
-                        out.data_mut()[(row - top) * width + first - left..][..values.len()]
-                            .copy_from_slice(values);
-                    }
-                }
-            })?;
-        }
-        Ok((out, counts))
-    }
-
-    /// Returns the distances of a range of pairs of the condensed form.
-    fn run_of_pairs(&self, m: usize, pairs: Range<usize>) -> Result<Vec<f64>> {
-        let mut out = zeros(pairs.len())?;
-        let [(first, row), (last, last_row)] = [pairs.start, pairs.end - 1].map(|pair| observations(m, pair));
-        let rows = if first == last { row..last_row + 1 } else { first + 1..m };
-        let area = [rows, first..last + 1].map(|range| range.start as u64..range.end as u64);
-        self.job.each_block_of(area, self.side, &self.run, |block| {
-            let turned = self.pool.install(|| transposed(&block.distances, block.columns.len()));
-            for (col, values) in block.columns.clone().zip(turned.chunks(block.rows.len())) {
-                let row = block.rows.start.max(col + 1);
-                if row >= block.rows.end {
-                    continue;
-                }
-                let values = &values[row - block.rows.start..];
-                let start = condensed_place(m, col, row);
-                let [from, to] = [start, start + values.len()].map(|pair| pair.clamp(pairs.start, pairs.end));
-                if from < to {
-                    out[from - pairs.start..to - pairs.start]
-                        .copy_from_slice(&values[from - start..to - start]);
-                }
-            }
-        })?;
-        Ok(out)
-    }
-
-    /// Reports that `more` tiles are written, as a share of the rows.
-    fn tell(&mut self, more: u64) {
-        self.written += more;
-        let mut status = Status::new(0, 1, self.job.extents()[0] as u64);
-        let rows = u128::from(status.total) * u128::from(self.written) / u128::from(self.count);
-        status.rows = u64::try_from(rows).unwrap_or(status.total);
-        self.progress.tell(status);
-    }
-}
-
-/// Returns the matrices that a block fills, each with the block's values for it.
-fn each<'a>(
-    distances: &'a mut Matrix,
-    counts: &'a mut Option<Matrix>,
-    block: &'a DistanceBlock,
-) -> impl Iterator<Item = (&'a mut Matrix, Cow<'a, [f64]>)> {
-    let counts = counts.as_mut().map(|counts| (counts, block.shared().collect()));
-    [(distances, Cow::Borrowed(&block.distances[..]))].into_iter().chain(counts)
-}
-
 fn put(writer: &ArrayWriter, index: &[u64], values: &[f64]) -> Result<()> {
     match writer.spec().dtype {
         Some(StoredType::F64) => writer.write(index, values),
@@ -331,56 +209,6 @@ fn put(writer: &ArrayWriter, index: &[u64], values: &[f64]) -> Result<()> {
         _ => {
             let rounded: Vec<f32> = values.iter().copied().map(nearest_f32).collect();
             writer.write(index, &rounded)
-        }
-    }
-}
-
-/// Returns the two observations of a pair of the condensed form, the lower index first.
-fn observations(m: usize, pair: usize) -> (usize, usize) {
-    let (mut first, mut end) = (0, m);
-    while end - first > 1 {
-        let middle = usize::midpoint(first, end);
-        if condensed_place(m, middle, middle + 1) <= pair { first = middle } else { end = middle }
-    }
-    (first, pair - condensed_place(m, first, first + 1) + first + 1)
-}
-
-/// Transposes rows and columns, in tiles that fit a cache.
-fn transposed(values: &[f64], width: usize) -> Vec<f64> {
-    const TILE: usize = 64;
-    let height = values.len() / width;
-    let mut out = vec![0.0; values.len()];
-    out.par_chunks_mut(TILE * height).enumerate().for_each(|(strip, out)| {
-        for top in (0..height).step_by(TILE) {
-            for (col, out) in out.chunks_mut(height).enumerate() {
-                for row in top..height.min(top + TILE) {
-                    out[row] = values[row * width + strip * TILE + col];
-                }
-            }
-        }
-    });
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::distance::{condensed_len, condensed_place};
-
-    /// Includes pair counts beyond 2^30, 2^31 and 2^32.
-    #[test]
-    fn pairs_of_many_observations() {
-        for m in [2, 3, 64, 65, 46_341, 46_342, 65_536, 65_537, 92_683, 3_000_000_000] {
-            let len = condensed_len(m);
-            assert_eq!(condensed_place(m, m - 2, m - 1), len - 1);
-            let near = [0, 1 << 30, 1 << 31, 1 << 32, len - 1, len / 2].into_iter();
-            for pair in
-                near.flat_map(|pair: usize| pair.saturating_sub(2)..pair + 3).filter(|&pair| pair < len)
-            {
-                let (first, second) = observations(m, pair);
-                assert!(first < second && second < m, "{m} {pair}: {first} {second}");
-                assert_eq!(condensed_place(m, first, second), pair);
-            }
         }
     }
 }

@@ -15,7 +15,9 @@ use crate::{
     kernels::correlate::Edge as Beyond,
     stable_text::StableText,
     store::BoxWriter,
-    stream::{AsStored, Block, Convert, Edge, Misfit, Narrow, Narrowed, Sweep, Swept, UntypedOperation},
+    stream::{
+        AsStored, Block, Convert, Edge, Misfit, Narrow, Narrowed, Place, Sweep, Swept, UntypedOperation,
+    },
     untyped::{Untyped, empty_of},
 };
 
@@ -270,12 +272,10 @@ impl UntypedOperation for StoredFilter {
         shape.iter().fold(Needs::device(sums), |needs, &extent| needs * extent)
     }
 
-    fn run(&self, block: Block<'_>, _: &[u64], device: &Device) -> Result<HostBytes> {
-        let of_box = self.filter.of_box(&block.shape, &block.core, &block.before);
-        let extents: Vec<u64> = block.core.iter().map(|range| range.end - range.start).collect();
-        let mut out = empty_of(self.types[1], device, &extents)?;
-        let shape = block.shape.clone();
-        let x: Box<dyn Untyped> = with_dtype!(self.types[0], T => Box::new(block.tensor::<T>(&shape)?));
+    fn run(&self, block: Block<'_>, place: &Place, device: &Device) -> Result<HostBytes> {
+        let of_box = self.filter.of_box(&place.shape, &place.core, &place.before);
+        let mut out = empty_of(self.types[1], device, &place.extents())?;
+        let x: Box<dyn Untyped> = with_dtype!(self.types[0], T => Box::new(block.tensor::<T>(&place.shape)?));
         of_box.run(&*x, &mut *out)?;
         out.into_bytes()
     }

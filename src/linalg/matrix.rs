@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    ops::{Index, IndexMut},
+    ops::{Index, IndexMut, Range},
 };
 
 use faer::{MatMut, MatRef};
@@ -97,7 +97,15 @@ impl Matrix {
 
     /// Returns the transpose.
     pub fn transposed(&self) -> Self {
-        Self::from_faer(self.as_faer().transpose())
+        let mut out = Self::zeros(self.cols, self.rows);
+        for (rows, cols) in tiles(self.rows, self.cols) {
+            for i in rows {
+                for j in cols.clone() {
+                    out.data[j * self.rows + i] = self.data[i * self.cols + j];
+                }
+            }
+        }
+        out
     }
 
     /// Copies the matrix to a device, in f32.
@@ -129,9 +137,11 @@ impl Matrix {
 
     /// Copies the lower triangle of a square matrix to the upper triangle.
     pub(crate) fn mirror_lower(&mut self) {
-        for i in 0..self.rows {
-            for j in 0..i {
-                self.data[j * self.cols + i] = self.data[i * self.cols + j];
+        for (rows, cols) in tiles(self.rows, self.cols) {
+            for i in rows {
+                for j in cols.start..cols.end.min(i) {
+                    self.data[j * self.cols + i] = self.data[i * self.cols + j];
+                }
             }
         }
     }
@@ -153,6 +163,14 @@ impl Matrix {
         assert!(j < self.cols, "column {j} of {}", self.cols);
         self.data.iter().skip(j).step_by(self.cols).copied()
     }
+}
+
+/// Divides a matrix into tiles that fit a cache: the rows and the columns of each.
+fn tiles(rows: usize, cols: usize) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
+    const SIDE: usize = 64;
+    let corners =
+        (0..rows).step_by(SIDE).flat_map(move |row| (0..cols).step_by(SIDE).map(move |col| (row, col)));
+    corners.map(move |(row, col)| (row..rows.min(row + SIDE), col..cols.min(col + SIDE)))
 }
 
 impl<const ROWS: usize, const COLS: usize> From<[[f64; COLS]; ROWS]> for Matrix {

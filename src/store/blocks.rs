@@ -12,7 +12,7 @@ pub(super) fn strides(shape: &[usize]) -> Vec<usize> {
 /// Copies the C-ordered block `block` of shape `extent` into `data` of shape `shape` at `origin`.
 ///
 /// `extent + origin` must lie inside `shape`; `size` is the number of bytes of one element.
-pub(super) fn insert_block(
+pub(crate) fn insert_block(
     data: &mut [u8],
     shape: &[usize],
     origin: &[usize],
@@ -27,7 +27,7 @@ pub(super) fn insert_block(
 }
 
 /// Returns the block of shape `extent` at `origin` of `data`, whose shape is `shape`: the inverse of [`insert_block`].
-pub(super) fn extract_block(
+pub(crate) fn extract_block(
     data: &[u8],
     shape: &[usize],
     origin: &[usize],

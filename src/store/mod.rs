@@ -30,6 +30,7 @@ mod storage;
 #[cfg(feature = "zarr")]
 mod zarr;
 
+pub(crate) use self::blocks::{extract_block, insert_block};
 #[cfg(feature = "zarr")]
 pub use self::zarr::{
     ArraySpec, ArrayWriter, Attributes, Column, Compression, MAX_CHUNK_BYTES, NewStore, Node, Shuffle,

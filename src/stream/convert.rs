@@ -202,6 +202,16 @@ impl Convert for Narrow {
 }
 
 impl Narrow {
+    /// Creates a conversion that refuses infinity and, if `exactly`, integers that `to` may not represent.
+    pub(crate) fn finite(to: Narrowed, exactly: bool, nan_is_missing: bool) -> Self {
+        let most = match to {
+            _ if exactly => to.whole(),
+            Narrowed::F64 => f64::MAX,
+            _ => f32::MAX.into(),
+        };
+        Self { to, range: [-most, most], negative_is_missing: false, nan_is_missing }
+    }
+
     /// Returns the array's missing value if it needs its own check: not if it is ignored, or is a negative integer, which is missing
     /// anyway.
     pub fn missing(&self, array: &dyn ChunkedArray) -> Option<f64> {

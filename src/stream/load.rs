@@ -1,6 +1,6 @@
 //! Loads a stored array into one tensor.
 
-use super::{Block, Blocks, Plan, StreamStats, digest};
+use super::{Blocks, Plan, StreamStats, digest};
 use crate::{ChunkedArray, Device, Element, Result, Run, Tensor};
 
 /// The target number of bytes of a box of rows.
@@ -16,7 +16,7 @@ pub(crate) fn rows_to_load(array: &dyn ChunkedArray, row_bytes: u64) -> u64 {
 }
 
 /// Reads a whole plan, in boxes of a multiple of 4 rows, into one tensor on the device, whose shape has the same number of rows. Holds
-/// the bytes of chunks that [`Blocks::new`] describes. Adds to `digested` a digest of all elements, which does not depend on the memory.
+/// the bytes of chunks that [`Blocks::new`] describes. Also returns a digest of all elements, which does not depend on the memory.
 ///
 /// # Errors
 /// The errors of [`Blocks::next_block`], and those of the device.
@@ -27,22 +27,16 @@ pub(crate) fn load<T: Element>(
     bytes: u64,
     run: &Run,
     stats: &mut StreamStats,
-    digested: &mut u64,
-) -> Result<Tensor<T>> {
-    let mut tensor = Tensor::for_parts(device, shape)?;
+) -> Result<(Tensor<T>, u64)> {
+    let (mut tensor, mut digested) = (Tensor::for_parts(device, shape)?, 0u64);
     let mut blocks = Blocks::new(plan, device, plan.block_rows(), bytes, &run.cancel)?;
     if !tensor.is_empty() {
         while let Some(mut block) = blocks.next_block()? {
-            *digested = digested.wrapping_add(digest(block.rows().start, block.bytes()));
-            put(block, &mut tensor)?;
+            digested = digested.wrapping_add(digest(block.rows().start, block.bytes()));
+            let (row, rows) = (shape[1..].iter().product::<u64>(), block.rows());
+            tensor.put(block.slot, rows.start * row..rows.end * row)?;
         }
     }
     stats.add(&blocks.stats);
-    Ok(tensor)
-}
-
-/// Copies a box into its rows of the tensor. Only enqueues the upload; work that is enqueued later sees the data.
-fn put<T: Element>(block: Block<'_>, tensor: &mut Tensor<T>) -> Result<()> {
-    let (row, rows) = (tensor.shape()[1..].iter().product::<u64>(), block.rows());
-    tensor.put(block.slot, rows.start * row..rows.end * row)
+    Ok((tensor, digested))
 }

@@ -86,15 +86,9 @@ impl StoredMatrix {
         }
         let beyond = [StoredType::I32, StoredType::U32, StoredType::I64, StoredType::U64];
         let exactly = !narrow && arrays.iter().any(|array| beyond.contains(&array.dtype()));
-        let most = if exactly { Narrowed::F32.whole() } else { f32::MAX.into() };
         let convert: Arc<dyn Convert> = match first.dtype() {
             StoredType::F32 => Arc::new(AsStored(StoredType::F32)),
-            _ => Arc::new(Narrow {
-                to: Narrowed::F32,
-                range: [-most, most],
-                negative_is_missing: false,
-                nan_is_missing: false,
-            }),
+            _ => Arc::new(Narrow::finite(Narrowed::F32, exactly, false)),
         };
         let at_once = rows_to_load(&**first, shape[1].saturating_mul(4)).next_multiple_of(map_tensor::BLOCK);
         let plan = Plan::of_rows(arrays, Arc::new(Selection::all(rows)), None, convert, at_once)?;
@@ -108,7 +102,7 @@ impl StoredMatrix {
     /// [`Error::OutOfMemory`]; [`Error::Cancelled`].
     pub fn to_tensor(&self, run: &Run) -> Result<Tensor<f32>> {
         let (bytes, stats) = (self.bytes(run)?, &mut StreamStats::default());
-        load(&self.plan, &self.device, &self.shape, bytes, run, stats, &mut 0)
+        Ok(load(&self.plan, &self.device, &self.shape, bytes, run, stats)?.0)
     }
 
     /// Returns the number of bytes of chunks that a pass holds.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::boxes::AXES;
-use crate::extent::to_usize;
+use crate::{extent::to_usize, store::extract_block};
 
 /// A part of a chunk: its elements within a range along each axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,24 +44,10 @@ impl ChunkPart {
         if self == to {
             return;
         }
-        let starts: [u64; AXES] = std::array::from_fn(|axis| to.0[axis].start);
-        let mut at = starts;
-        let mut kept = Vec::with_capacity(to_usize(to.elements()) * size);
-        let last = AXES - 1;
-        let run = to_usize(to.0[last].end - to.0[last].start) * size;
-        let runs = to.0[..last].iter().map(|range| range.end - range.start).product();
-        for _ in 0u64..runs {
-            let from = self.place(&at) * size;
-            kept.extend_from_slice(&bytes[from..from + run]);
-            for axis in (0..last).rev() {
-                at[axis] += 1;
-                if at[axis] < to.0[axis].end {
-                    break;
-                }
-                at[axis] = starts[axis];
-            }
-        }
-        *bytes = kept;
+        let extents = |part: &Self| part.0.each_ref().map(|range| to_usize(range.end - range.start));
+        let origin: [usize; AXES] =
+            std::array::from_fn(|axis| to_usize(to.0[axis].start - self.0[axis].start));
+        *bytes = extract_block(bytes, &extents(self), &origin, &extents(to), size);
     }
 }
 

@@ -69,8 +69,6 @@ pub(crate) struct Band {
     /// held.
     tracking: u64,
     row_bytes: u64,
-    /// The number of bytes of all bands before this one.
-    before: u64,
     /// The number of the band's first chunk among all chunks that are read.
     pub(super) chunk: usize,
 }
@@ -164,7 +162,7 @@ impl Plan {
 
     /// Finds the bands that have selected rows, and the chunks that are read along the other axes.
     fn find_bands(&mut self) -> Result<()> {
-        let (mut start, mut before, mut pieces, mut chunk) = (0u64, 0u64, 0u64, 0usize);
+        let (mut start, mut pieces, mut chunk) = (0u64, 0u64, 0usize);
         for (i, array) in self.arrays.iter().enumerate() {
             let chunks = padded(array.chunk_shape());
             for (axis, (extent, chunk)) in array.shape().iter().zip(array.chunk_shape()).enumerate() {
@@ -204,10 +202,8 @@ impl Plan {
                 let end = start + rows.min((chunk_row + 1).saturating_mul(chunks[0]));
                 let rows = self.rows.before(first)..self.rows.before(end);
                 if !rows.is_empty() {
-                    let band =
-                        Band { array: i, chunk_row, first, rows, bytes, tracking, row_bytes, before, chunk };
+                    let band = Band { array: i, chunk_row, first, rows, bytes, tracking, row_bytes, chunk };
                     self.bands.push(band);
-                    before = before.saturating_add(bytes);
                     chunk = chunk.saturating_add(band_chunks);
                 }
             }
@@ -283,7 +279,7 @@ impl Plan {
         (0..axes).map(|axis| self.along[axis].most(self.extent(axis))).collect()
     }
 
-    /// Returns the bands that hold any row of a box, with the rows of each band's chunks that the box needs.
+    /// Returns the bands that hold any row of a box or its halo, in ascending order, with the rows of each band's chunks that are held for the box.
     pub(super) fn rows_of(&self, along: &Along, number: u64) -> Vec<(usize, Range<u64>)> {
         let mut bands: Vec<(usize, Range<u64>)> = Vec::new();
         for span in along.spans(self.rows(), &along.core(self.rows(), number)) {
@@ -291,9 +287,11 @@ impl Plan {
                 let Band { array, first, rows, .. } = &self.bands[band];
                 let place = |number: u64| self.row(number) - first;
                 let (start, end) = (span.start.max(rows.start), span.end.min(rows.end));
-                let within = place(start)..place(end - 1) + 1;
-                bands
-                    .push((band, if self.is_cut { within } else { 0..self.arrays[*array].chunk_shape()[0] }));
+                let held = match self.is_cut {
+                    true => place(start)..place(end - 1) + 1,
+                    false => 0..self.arrays[*array].chunk_shape()[0],
+                };
+                bands.push((band, held));
             }
         }
         bands.sort_by_key(|(band, _)| *band);
@@ -354,21 +352,6 @@ impl Plan {
         let (along, extent) = (&self.along[axis], self.extent(axis));
         let spans = along.spans(extent, &along.core(extent, number));
         Pieces::new(&self.selected[axis - 1], spans, padded(self.arrays[array].chunk_shape())[axis])
-    }
-
-    /// Returns the bands that hold any row of a box or its halo, as disjoint ranges in ascending order.
-    pub(super) fn needed(&self, along: &Along, number: u64) -> Vec<Range<usize>> {
-        let spans = along.spans(self.rows(), &along.core(self.rows(), number));
-        let mut bands: Vec<Range<usize>> = spans.map(|rows| self.bands_of(&rows)).collect();
-        bands.sort_unstable_by_key(|bands| bands.start);
-        let mut merged: Vec<Range<usize>> = Vec::with_capacity(bands.len());
-        for range in bands {
-            match merged.last_mut() {
-                Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
-                _ => merged.push(range),
-            }
-        }
-        merged
     }
 
     /// Returns the bands that hold any of these rows.

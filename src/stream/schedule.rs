@@ -226,7 +226,7 @@ impl Schedule {
 
     /// Returns the chunks that a box needs.
     pub(super) fn needs(&self, plan: &Plan, [row, across @ ..]: [u64; AXES]) -> Needs {
-        let bands: Vec<usize> = plan.needed(&self.along, row).into_iter().flatten().collect();
+        let bands: Vec<usize> = plan.rows_of(&self.along, row).into_iter().map(|(band, _)| band).collect();
         let mut pieces: Vec<Option<[Pieces; ACROSS]>> = (0..plan.arrays()).map(|_| None).collect();
         for &band in &bands {
             let array = plan.bands()[band].array;

@@ -17,7 +17,6 @@ use crate::{
     Budget, Device, Error, MissingChunk, Progress, Result, Run, StoredType, Tensor,
     distance::{
         Metric, Missing, Options, condensed, pairwise, pairwise_counted, write_condensed, write_pairwise,
-        write_pairwise_counted,
     },
     openings::Map,
     store::{
@@ -95,7 +94,7 @@ fn squares(device: &Device) {
         for run in [Run::default(), small_blocks(6 * tile[0].min(70) * tile[1].min(70), 16)] {
             let folder = tempfile::tempdir().unwrap();
             let writer = start(folder.path(), spec(dtype, &shape, &tile));
-            write_pairwise(&x, y, metric, &options, &run, writer).unwrap();
+            write_pairwise(&x, y, metric, &options, &run, (writer, None)).unwrap();
             assert!(read(folder.path()) == stored(all.data(), dtype), "{metric} {tile:?} {run:?}");
         }
     }
@@ -106,7 +105,7 @@ fn squares(device: &Device) {
     let options = Options { missing: Missing::Rescale, ..Options::default() };
     let folder = tempfile::tempdir().unwrap();
     let writer = start(folder.path(), spec(StoredType::F64, &[70, 70], &[32, 32]));
-    write_pairwise(&x, None, Metric::Cosine, &options, &Run::default(), writer).unwrap();
+    write_pairwise(&x, None, Metric::Cosine, &options, &Run::default(), (writer, None)).unwrap();
     let all = pairwise(&x, None, Metric::Cosine, &options, &Run::default()).unwrap();
     assert!(read(folder.path()) == stored(all.data(), StoredType::F64));
     // The numbers of features are written too, in tiles that are squares and in others.
@@ -115,7 +114,7 @@ fn squares(device: &Device) {
         let writer = start(folder.path(), spec(StoredType::F64, &[70, 70], &tile));
         let counts = start(&folder.path().join("shared"), spec(StoredType::U64, &[70, 70], &tile));
         let run = Run::default();
-        write_pairwise_counted(&x, y, Metric::Cosine, &options, &run, [writer, counts]).unwrap();
+        write_pairwise(&x, y, Metric::Cosine, &options, &run, (writer, Some(counts))).unwrap();
         let all = pairwise_counted(&x, y, Metric::Cosine, &options, &run).unwrap();
         assert!(read(folder.path()) == stored(all.distances.data(), StoredType::F64));
         let counts: Vec<u64> = all.shared.unwrap().data().iter().map(|&count| count as u64).collect();
@@ -151,7 +150,7 @@ fn resumed(device: &Device) {
     let x = nonnegative(device, 4, 70);
     let write = |folder: &Path, run: &Run| {
         let writer = start(folder, spec(StoredType::F32, &[70, 70], &[30, 30]));
-        write_pairwise(&x, None, Metric::Euclidean, &Options::default(), run, writer)
+        write_pairwise(&x, None, Metric::Euclidean, &Options::default(), run, (writer, None))
     };
     let whole = tempfile::tempdir().unwrap();
     write(whole.path(), &Run::default()).unwrap();
@@ -185,7 +184,7 @@ fn refused(device: &Device) {
     let folder = tempfile::tempdir().unwrap();
     let create = |name: &str, spec| ArrayWriter::create(Arc::new(Folder::new(folder.path())), name, spec);
     let (plain, run) = (Options::default(), Run::default());
-    let write = |writer, run: &Run| write_pairwise(&x, None, Metric::Euclidean, &plain, run, writer);
+    let write = |writer, run: &Run| write_pairwise(&x, None, Metric::Euclidean, &plain, run, (writer, None));
     for (name, dtype, shape, words) in [
         ("i32", StoredType::I32, &[8, 8][..], "distances are f32 or f64"),
         ("f16", StoredType::F16, &[8, 8], "distances are f32 or f64"),
@@ -252,7 +251,7 @@ impl WritableStorage for Full {
 fn write_all(storage: Arc<dyn WritableStorage>) -> Result<()> {
     let x = nonnegative(&Device::cpu(), 6, 200);
     let writer = ArrayWriter::resume(storage, "d", spec(StoredType::F64, &[200, 200], &[10, 10]))?;
-    write_pairwise(&x, None, Metric::Euclidean, &Options::default(), &Run::default(), writer)
+    write_pairwise(&x, None, Metric::Euclidean, &Options::default(), &Run::default(), (writer, None))
 }
 
 #[test]

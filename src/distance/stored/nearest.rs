@@ -1,24 +1,20 @@
 //! The nearest neighbors for stored matrices that do not fit the device: some boxes stay on the device while the others pass through.
 
-use std::{
-    mem::take,
-    ops::Range,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{mem::take, ops::Range, sync::Arc, time::Instant};
 
-use super::reading::{OBSERVATION, StoredOperands};
+use super::reading::{OBSERVATION, Plans, StoredOperands, largest_that_fits};
 use crate::{
     Budget, Element, Error, Needs, Result, Run, Status, Tensor,
     distance::{
         Metric, NearestSoFar, Neighbors,
         job::{DistanceBlock, Measure, Pipeline, most},
+        neighbors::neighbors,
         precision::{PLAIN, table},
         sums::{PreparedObservations, largest},
     },
     extent::to_usize,
     kernels::distance::TILE,
-    stream::{Blocks, Plan, StreamStats},
+    stream::{Plan, StreamStats},
 };
 
 /// The minimum number of bytes of a box, unless a block's side of observations is larger.
@@ -38,16 +34,14 @@ const NAMES: [&str; 2] = ["x", "y"];
 type Tables = [Vec<Arc<Tensor<f32>>>; 2];
 
 /// A search for neighbors among stored observations.
-pub(super) struct Search<'a> {
-    reading: &'a StoredOperands<'a>,
+struct Search<'a> {
+    reading: &'a StoredOperands,
     run: &'a Run,
     measure: Measure,
     /// A plan for each array, of boxes with all features of some observations.
-    plans: Vec<Plan>,
+    plans: Plans,
     /// The number of observations in a box.
     of_box: u64,
-    /// Bytes for chunks.
-    chunk_bytes: u64,
     /// The number of boxes of x that stay on the device, at least 1.
     staying: usize,
     /// The number of observations along each side of a block of pairs.
@@ -59,26 +53,21 @@ impl<'a> Search<'a> {
     ///
     /// # Errors
     /// [`Error::Budget`]; [`Error::Limit`].
-    pub(super) fn within(
-        reading: &'a StoredOperands<'_>,
-        measure: Measure,
-        k: usize,
-        run: &'a Run,
-    ) -> Result<Self> {
+    fn within(reading: &'a StoredOperands, measure: Measure, k: usize, run: &'a Run) -> Result<Self> {
         let (device, tile) = (&measure.device, u64::from(TILE));
-        let counts = || reading.counts.iter().copied();
-        let observations = counts().fold(0, u64::saturating_add);
+        let observations = reading.observations();
         let tables = Needs::device(if measure.wide { 24 } else { 12 }) * observations;
         let known = NearestSoFar::needs(reading.counts[0], k as u64)
             + Needs::host(OBSERVATION) * observations
             + tables;
         let of_observation = reading.features.saturating_mul(reading.staged.size()).max(1);
         let pair = measure.pair_needs();
-        let mut of_box = (BOX / of_observation).max(1).next_multiple_of(most(device));
-        of_box =
-            of_box.min(counts().max().unwrap_or(0).max(1).checked_next_power_of_two().unwrap_or(u64::MAX));
-        let mut smallest: Option<Error> = None;
-        let (plans, block, least, pairs, left) = loop {
+        let largest = reading.counts.iter().copied().max().unwrap_or(0).max(1);
+        let of_box = (BOX / of_observation).max(1).next_multiple_of(most(device));
+        let of_box = of_box.min(largest.checked_next_power_of_two().unwrap_or(u64::MAX));
+        // Tracking many boxes takes memory too, so the smallest boxes do not always need the least.
+        let smaller = |of_box| of_box / 2;
+        let (plans, of_box, block, least, pairs, left) = largest_that_fits(of_box, smaller, |of_box| {
             let plans = reading.plans(Some(of_box), reading.features)?;
             let most = |size: fn(&Plan) -> u64| plans.iter().map(size).max().unwrap_or(0);
             let (block, chunks) = (most(Plan::block_bytes), most(Plan::largest_need));
@@ -87,21 +76,9 @@ impl<'a> Search<'a> {
             let boxes = observations.div_ceil(of_box) + 1;
             let of_boxes = Needs::device(block) * (least + PASSING) + TRACKING * boxes;
             let staged = Needs::host(block) * 2 + Needs::host(chunks);
-            match run.memory.fit(device, known + of_boxes + staged + pair * pairs) {
-                Ok(rest) => break (plans, block, least, pairs, rest.left(device)),
-                Err(error) => {
-                    // Tracking many boxes takes memory too, so the smallest boxes do not always need the least.
-                    let least = match smallest.take() {
-                        Some(smallest) => error.or_of_less_memory(smallest),
-                        None => error,
-                    };
-                    if of_box == 1 {
-                        return Err(least);
-                    }
-                    (smallest, of_box) = (Some(least), (of_box / 2).max(1));
-                }
-            }
-        };
+            let rest = run.memory.fit(device, known + of_boxes + staged + pair * pairs)?;
+            Ok((plans, of_box, block, least, pairs, rest.left(device)))
+        })?;
         // A third of the memory goes to pairs, an eighth of the host's to chunks, and the rest to boxes.
         let first = (pair * pairs).on(device);
         let memory =
@@ -111,17 +88,16 @@ impl<'a> Search<'a> {
         let ahead = ahead.min(left.host / 8);
         let more = (pair * (side * side).saturating_sub(pairs)).on(device);
         let taken = more.of_tensors(device) + if device.shares_host_memory() { ahead } else { 0 };
-        let staying = least + left.of_tensors(device).saturating_sub(taken) / block.max(1);
-        let chunk_bytes = ahead + plans.iter().map(Plan::largest_need).max().unwrap_or(0);
-        let staying = to_usize(staying);
-        Ok(Self { reading, run, measure, plans, of_box, chunk_bytes, staying, side })
+        let staying = to_usize(least + left.of_tensors(device).saturating_sub(taken) / block.max(1));
+        let plans = reading.with_bytes(plans, ahead);
+        Ok(Self { reading, run, measure, plans, of_box, staying, side })
     }
 
     /// Returns the k nearest. Progress reports two passes: the first reads and prepares all observations, the second computes distances.
     ///
     /// # Errors
     /// As [`neighbors_stored`](super::neighbors_stored).
-    pub(super) fn find<T: Element>(mut self, k: usize, stats: &mut StreamStats) -> Result<Neighbors> {
+    fn find<T: Element>(mut self, k: usize, stats: &mut StreamStats) -> Result<Neighbors> {
         let (mut first_strip, tables) = self.prepare::<T>(stats)?;
         let (search, m) = (&self, self.reading.counts[0]);
         let how = (search.reading.others().is_none(), search.measure.is_lower());
@@ -222,14 +198,12 @@ impl<'a> Search<'a> {
     fn prepare<T: Element>(&mut self, stats: &mut StreamStats) -> Result<(Vec<Tensor<T>>, Tables)> {
         let (mut first_strip, mut tables) = (Vec::new(), Tables::default());
         let (mut undefined, mut size) = (<[Vec<_>; 2]>::default(), 0.0f64);
-        let Measure { metric, wide, options, .. } = self.measure;
-        let (_, prepare) = self.measure.recipe();
-        let mut status = Status::new(0, 2, self.reading.counts.iter().copied().fold(0, u64::saturating_add));
+        let wide = self.measure.wide;
+        let mut status = Status::new(0, 2, self.reading.observations());
         for (array, tables) in tables.iter_mut().enumerate().take(self.plans.len()) {
             self.each(array, 0..self.boxes(array), stats, &mut |number, x: Tensor<T>| {
                 let range = self.observations(array, number);
-                let named = (NAMES[array], &x, range.start);
-                let mut operand = PreparedObservations::new(named, metric, prepare, wide, &options)?;
+                let mut operand = self.measure.prepared((NAMES[array], &x, range.start))?;
                 size = size.max(largest(&operand.sizes));
                 undefined[array].append(&mut operand.undefined);
                 tables.push(operand.table);
@@ -266,44 +240,35 @@ impl<'a> Search<'a> {
         if numbers.is_empty() {
             return Ok(());
         }
-        let device = &self.measure.device;
+        let columns = self.reading.options.columns;
         if self.reading.features == 0 {
             return numbers.into_iter().try_for_each(|number| {
                 let range = self.observations(array, number);
                 let count = range.end - range.start;
-                let shape = if self.reading.columns { [0, count] } else { [count, 0] };
-                sink(number, Tensor::zeros(device, &shape)?)
+                let shape = if columns { [0, count] } else { [count, 0] };
+                sink(number, Tensor::zeros(&self.measure.device, &shape)?)
             });
         }
-        let left_out = (0..self.boxes(array)).map(|number| !numbers.contains(&number)).collect();
-        let plan = &self.plans[array];
-        let mut blocks = Blocks::of_boxes(plan, device, self.chunk_bytes, left_out, &self.run.cancel)?;
-        let mut compute = Duration::ZERO;
-        while let Some(block) = blocks.next_block()? {
-            let started = Instant::now();
-            let number = to_usize(block.core[usize::from(self.reading.columns)].start / self.of_box);
-            let shape = block.shape.clone();
-            sink(number, block.tensor(&shape)?)?;
-            compute += started.elapsed();
-        }
-        blocks.stats.compute += compute;
-        stats.add(&blocks.stats);
-        Ok(())
+        let left_out: Vec<bool> = (0..self.boxes(array)).map(|number| !numbers.contains(&number)).collect();
+        let plan = &self.plans[array..=array];
+        self.reading.each(plan, &left_out, &self.run.cancel, stats, |core, x| {
+            let number = to_usize(core[usize::from(columns)].start / self.of_box);
+            x.into_iter().try_for_each(|x| sink(number, x))
+        })
     }
 }
 
-/// Returns the k nearest neighbors, by `resident` if all observations fit the device.
+/// Returns the k nearest neighbors, as [`neighbors`] does if all observations fit the device.
 ///
 /// # Errors
 /// As [`neighbors_stored`](super::neighbors_stored).
 pub(super) fn nearest<T: Element>(
-    reading: &StoredOperands<'_>,
-    measure: Measure,
+    reading: &StoredOperands,
     k: usize,
     run: &Run,
     stats: &mut StreamStats,
-    resident: impl FnOnce(&mut StreamStats) -> Result<Neighbors>,
 ) -> Result<Neighbors> {
+    let measure = reading.measure::<T>()?;
     let of_search = NearestSoFar::needs(reading.counts[0], k as u64);
     let extents = [reading.counts[0], *reading.counts.last().unwrap_or(&0)];
     let finds_all = !measure.device.shares_host_memory() && measure.can_search(extents, k as u64);
@@ -311,11 +276,18 @@ pub(super) fn nearest<T: Element>(
         true => measure.search_needs(extents, k as u64),
         false => [Needs::default(), measure.pair_needs()],
     };
-    let loaded = reading.to_load(&measure.device, &run.memory, of_search + kept + pair);
+    let loaded = reading.to_load(&run.memory, of_search + kept + pair);
     let side = loaded.and_then(|(_, rest)| match finds_all {
         true => measure.search_side(extents, k as u64, of_search, &rest),
         false => measure.side(of_search, &rest),
     });
+    let resident = |stats: &mut StreamStats| {
+        let (tensors, rest, _) = reading.load::<T>(run, Needs::default(), stats)?;
+        let started = Instant::now();
+        let result = neighbors(&tensors[0], tensors.get(1), k, reading.metric, &reading.options, &rest);
+        stats.compute += started.elapsed();
+        result
+    };
     if side.as_ref().is_ok_and(|&side| side >= u64::from(TILE)) {
         return resident(stats);
     }

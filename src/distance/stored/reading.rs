@@ -1,15 +1,14 @@
 //! Reading of stored matrices: checks, the element type after conversion, and the boxes that are read.
 
-use std::{sync::Arc, time::Instant};
+use std::{ops::Range, sync::Arc, time::Instant};
 
 use crate::{
-    Budget, ChunkedArray, DType, Device, Element, Error, Needs, Result, Run, Status, StoredType,
-    distance::{Metric, Missing, Options, Partial, job::Measure, precision::is_wide, sums::observation_sums},
-    dtype::with_dtype,
-    extent::to_usize,
+    Budget, Cancel, ChunkedArray, DType, Device, Element, Error, Needs, Result, Run, SharedArray, Status,
+    StoredType, Tensor,
+    distance::{Metric, Options, Partial, job::Measure},
     kernels::distance::BLOCK,
     stream::{
-        Along, AsStored, Block, Blocks, Convert, Narrow, Narrowed, Plan, Selection, StreamStats, rows_to_load,
+        Along, AsStored, Blocks, Convert, Narrow, Narrowed, Plan, Selection, StreamStats, load, rows_to_load,
     },
 };
 
@@ -27,10 +26,38 @@ fn extents(x: &Arc<dyn ChunkedArray>, columns: bool) -> Result<[u64; 2]> {
     }
 }
 
+/// Returns the plan for the largest of the sizes `size`, `smaller(size)` and so on that fits memory. The smallest is 1.
+///
+/// # Errors
+/// If no plan fits, the error of the one that needs the least memory; other errors of `plan`.
+pub(super) fn largest_that_fits<P>(
+    mut size: u64,
+    smaller: impl Fn(u64) -> u64,
+    plan: impl Fn(u64) -> Result<P>,
+) -> Result<P> {
+    let mut least: Option<Error> = None;
+    loop {
+        let error = match plan(size) {
+            Err(error @ Error::Budget { .. }) => error,
+            planned => return planned,
+        };
+        let error = match least.take() {
+            Some(least) => error.or_of_less_memory(least),
+            None => error,
+        };
+        if size == 1 {
+            return Err(error);
+        }
+        (least, size) = (Some(error), smaller(size));
+    }
+}
+
 /// The matrices to read, and their element type after conversion.
-pub(super) struct StoredOperands<'a> {
-    pub(super) arrays: &'a [Arc<dyn ChunkedArray>],
-    pub(super) columns: bool,
+pub(super) struct StoredOperands {
+    pub(super) arrays: Vec<Arc<dyn ChunkedArray>>,
+    pub(super) device: Device,
+    pub(super) metric: Metric,
+    pub(super) options: Options,
     /// The number of observations of each array.
     pub(super) counts: Vec<u64>,
     pub(super) features: u64,
@@ -38,22 +65,21 @@ pub(super) struct StoredOperands<'a> {
     convert: Arc<dyn Convert>,
 }
 
-/// A plan of boxes for each array, with the same features, and bytes for the chunks of each.
-pub(super) struct FeatureBoxes {
-    plans: Vec<Plan>,
-    chunk_bytes: u64,
-}
+/// A plan for each array, each with the bytes for its chunks.
+pub(super) type Plans = Vec<(u64, Plan)>;
 
-impl<'a> StoredOperands<'a> {
+impl StoredOperands {
     /// # Errors
     /// [`Error::Shape`]; [`Error::NoF64`]; [`Error::Argument`] as [`Metric::check`].
-    pub(super) fn new(
-        arrays: &'a [Arc<dyn ChunkedArray>],
+    pub(super) fn new<A: SharedArray>(
+        x: &A,
+        y: Option<&A>,
         metric: Metric,
         options: &Options,
         device: &Device,
     ) -> Result<Self> {
         metric.check(options.missing)?;
+        let arrays: Vec<_> = [Some(x), y].into_iter().flatten().map(A::shared).collect();
         let shapes =
             arrays.iter().map(|array| extents(array, options.columns)).collect::<Result<Vec<_>>>()?;
         let features = shapes[0][1];
@@ -76,39 +102,24 @@ impl<'a> StoredOperands<'a> {
         let mixed = !same && !types.iter().any(|dtype| floats.contains(dtype));
         let wide = types.contains(&StoredType::F64) || (whole || mixed) && device.limits().f64;
         let wide = wide && !options.narrow;
-        let (to, staged, largest) = if wide {
-            (Narrowed::F64, DType::F64, f64::MAX)
-        } else {
-            (Narrowed::F32, DType::F32, f32::MAX.into())
-        };
-        let most = if whole { to.whole() } else { largest };
+        let (to, staged) = if wide { (Narrowed::F64, DType::F64) } else { (Narrowed::F32, DType::F32) };
         let (staged, convert): (_, Arc<dyn Convert>) = match as_stored {
             Some(staged) if same => (staged, Arc::new(AsStored(types[0]))),
-            _ => {
-                let range = [-most, most];
-                let narrow = Narrow { to, range, negative_is_missing: false, nan_is_missing: true };
-                (staged, Arc::new(narrow))
-            }
+            _ => (staged, Arc::new(Narrow::finite(to, whole, true))),
         };
         if staged == DType::F64 {
             device.computes_f64("distance")?;
         }
-        Ok(Self { arrays, columns: options.columns, counts, features, staged, convert })
+        let (device, options) = (device.clone(), *options);
+        Ok(Self { arrays, device, metric, options, counts, features, staged, convert })
     }
 
     /// Returns the measure for elements of type `T`, before any observation is known.
     ///
     /// # Errors
     /// [`Error::NoF64`].
-    pub(super) fn measure<T: Element>(
-        &self,
-        device: &Device,
-        metric: Metric,
-        options: &Options,
-    ) -> Result<Measure> {
-        let (terms, prepare) = metric.recipe(options.missing != Missing::Propagate);
-        let wide = is_wide::<T>(device, &terms, prepare, options)?;
-        Ok(Measure::new(device, metric, options, self.features, wide, self.others().is_none()))
+    pub(super) fn measure<T: Element>(&self) -> Result<Measure> {
+        Measure::new::<T>(&self.device, self.metric, &self.options, self.features, self.others().is_none())
     }
 
     /// Returns the number of observations of y.
@@ -116,22 +127,38 @@ impl<'a> StoredOperands<'a> {
         self.counts.get(1).copied()
     }
 
-    /// Returns the number of bytes of all elements.
-    fn bytes(&self) -> u64 {
-        let elements = self.counts.iter().map(|count| count.saturating_mul(self.features));
-        elements.fold(0, u64::saturating_add).saturating_mul(self.staged.size())
+    /// Returns the number of observations of all arrays.
+    pub(super) fn observations(&self) -> u64 {
+        self.counts.iter().copied().fold(0, u64::saturating_add)
     }
 
-    /// Plans the loading of whole arrays: a plan and bytes for chunks for each array, and the memory that remains once they are loaded.
+    /// Loads whole arrays, if memory holds them together with the `later` needs. Returns the tensors, the run with the memory that remains, and the
+    /// digest of each array.
+    ///
+    /// # Errors
+    /// [`Error::Budget`]; as [`load`].
+    pub(super) fn load<T: Element>(
+        &self,
+        run: &Run,
+        later: Needs,
+        stats: &mut StreamStats,
+    ) -> Result<(Vec<Tensor<T>>, Run, Vec<u64>)> {
+        let (plans, memory) = self.to_load(&run.memory, later)?;
+        let (mut tensors, mut digests) = (Vec::new(), Vec::new());
+        for ((bytes, plan), array) in plans.iter().zip(&self.arrays) {
+            let (tensor, digest) = load(plan, &self.device, array.shape(), *bytes, run, stats)?;
+            tensors.push(tensor);
+            digests.push(digest);
+        }
+        Ok((tensors, Run { memory, ..run.clone() }, digests))
+    }
+
+    /// Plans the loading of whole arrays, and returns the memory that remains once they are loaded.
     ///
     /// # Errors
     /// [`Error::Budget`].
-    pub(super) fn to_load(
-        &self,
-        device: &Device,
-        memory: &Budget,
-        later: Needs,
-    ) -> Result<(Vec<(Plan, u64)>, Budget)> {
+    pub(super) fn to_load(&self, memory: &Budget, later: Needs) -> Result<(Plans, Budget)> {
+        let device = &self.device;
         let plan = |array: &Arc<dyn ChunkedArray>| {
             let rows = rows_to_load(&**array, array.shape()[1].saturating_mul(self.staged.size()));
             let every_row = Arc::new(Selection::all(array.shape()[0]));
@@ -140,28 +167,27 @@ impl<'a> StoredOperands<'a> {
         let plans = self.arrays.iter().map(plan).collect::<Result<Vec<_>>>()?;
         let of_pass = |plan: &Plan| plan.block_bytes().saturating_mul(2).saturating_add(plan.largest_need());
         // Each observation takes memory, even without features.
-        let known = self
-            .counts
-            .iter()
-            .fold(0, |total: u64, &count| total.saturating_add(count.saturating_mul(OBSERVATION)));
+        let known = self.observations().saturating_mul(OBSERVATION);
         let reading = plans.iter().map(of_pass).max().unwrap_or(0).max(known);
-        let held = Needs::device(self.bytes());
+        let held = Needs::device(self.staged.size()) * self.features * self.observations();
         memory.fit(device, held + Needs::host(reading).max(later.on(device)))?;
         let host = memory.fit(device, held + Needs::host(reading))?.left(device).host;
-        let with_chunks = |plan: Plan| {
-            let ahead = plan.ahead(device.threads() as u64).min(host);
-            let bytes = plan.largest_need().saturating_add(ahead);
-            (plan, bytes)
-        };
         // Once all arrays are loaded, reading takes no memory.
-        Ok((plans.into_iter().map(with_chunks).collect(), memory.fit(device, held)?))
+        Ok((self.with_bytes(plans, host), memory.fit(device, held)?))
+    }
+
+    /// Adds to each plan the bytes for the chunks of a box, and at most `most` for chunks decoded ahead.
+    pub(super) fn with_bytes(&self, plans: Vec<Plan>, most: u64) -> Plans {
+        let threads = self.device.threads() as u64;
+        let bytes = |plan: &Plan| plan.largest_need().saturating_add(plan.ahead(threads).min(most));
+        plans.into_iter().map(|plan| (bytes(&plan), plan)).collect()
     }
 
     /// Returns plans of boxes with `observations` observations (or all) and `features` features.
     pub(super) fn plans(&self, observations: Option<u64>, features: u64) -> Result<Vec<Plan>> {
         let plan = |(array, count): (&Arc<dyn ChunkedArray>, u64)| {
             let count = observations.unwrap_or(count);
-            let along = if self.columns { [features, count] } else { [count, features] };
+            let along = if self.options.columns { [features, count] } else { [count, features] };
             let along = along.map(|size| Along::each(size.max(1)));
             let rows = Arc::new(Selection::all(array.shape()[0]));
             Plan::new(vec![Arc::clone(array)], rows, None, Arc::clone(&self.convert), &along)
@@ -169,100 +195,86 @@ impl<'a> StoredOperands<'a> {
         self.arrays.iter().zip(self.counts.iter().copied()).map(plan).collect()
     }
 
-    /// Returns the widest boxes that fit memory together with the sums.
+    /// Returns the widest boxes, with the same features of all observations, that fit memory together with the sums.
     ///
     /// # Errors
     /// [`Error::Budget`].
-    pub(super) fn within(
-        &self,
-        device: &Device,
-        metric: Metric,
-        missing: Missing,
-        memory: &Budget,
-    ) -> Result<FeatureBoxes> {
-        let threads = device.threads() as u64;
-        let chunk = self.arrays[0].chunk_shape()[usize::from(!self.columns)];
-        let most = self.features.max(1);
+    pub(super) fn feature_boxes(&self, memory: &Budget) -> Result<Plans> {
+        let device = &self.device;
+        let chunk = self.arrays[0].chunk_shape()[usize::from(!self.options.columns)];
         let block = BLOCK as u64;
-        let mut width = FEATURES.next_multiple_of(chunk.min(FEATURES)).max(chunk);
-        width = width.next_multiple_of(block).min(most);
-        loop {
+        let width = FEATURES.next_multiple_of(chunk.min(FEATURES)).max(chunk);
+        let width = width.next_multiple_of(block).min(self.features.max(1));
+        // Sums in whole blocks of features stay the same to the bit.
+        let smaller = |width: u64| match width > block {
+            true => (width / 2).next_multiple_of(block).min(width - 1),
+            false => width / 2,
+        };
+        largest_that_fits(width, smaller, |width| {
             let plans = self.plans(None, width)?;
             let total = |size: fn(&Plan) -> u64| plans.iter().map(size).fold(0, u64::saturating_add);
             // For each array, one block is filled while another is added, and each block becomes a tensor.
             let staged = total(Plan::block_bytes).saturating_mul(2);
-            let needs = Partial::needs(self.counts[0], self.others(), metric, missing)
+            let needs = Partial::needs(self.counts[0], self.others(), self.metric, self.options.missing)
                 + Needs::device(staged)
                 + Needs::host(staged)
                 + Needs::host(total(Plan::largest_need));
-            match memory.fit(device, needs) {
-                Ok(rest) => {
-                    let ahead = plans.iter().map(|plan| plan.ahead(threads)).max().unwrap_or(0);
-                    let left = rest.left(device).host / plans.len() as u64;
-                    return Ok(FeatureBoxes { chunk_bytes: ahead.min(left), plans });
-                }
-                Err(error) if width == 1 => return Err(error),
-                // Sums in whole blocks of features stay the same to the bit.
-                Err(_) if width > block => width = (width / 2).next_multiple_of(block).min(width - 1),
-                Err(_) => width /= 2,
-            }
-        }
+            let left = memory.fit(device, needs)?.left(device).host / plans.len() as u64;
+            Ok(self.with_bytes(plans, left))
+        })
     }
 
-    /// Passes the arrays' blocks with the same features to `sink`, in order.
-    pub(super) fn each(
+    /// Passes the boxes of the plans, one of each at a time, to `sink` as tensors, with the core of the first. Leaves out those that `left_out` marks.
+    ///
+    /// # Errors
+    /// As [`Blocks::next_block`] and [`Block::tensor`](crate::stream::Block::tensor); those of `sink`.
+    pub(super) fn each<T: Element>(
         &self,
-        boxes: &FeatureBoxes,
-        device: &Device,
-        run: &Run,
-        mut status: Status,
+        plans: &[(u64, Plan)],
+        left_out: &[bool],
+        cancel: &Cancel,
         stats: &mut StreamStats,
-        sink: &mut dyn FnMut(Vec<Block<'_>>) -> Result<()>,
+        mut sink: impl FnMut(&[Range<u64>], Vec<Tensor<T>>) -> Result<()>,
     ) -> Result<()> {
-        let start = |plan| {
-            let bytes = Plan::largest_need(plan).saturating_add(boxes.chunk_bytes);
-            Blocks::new(plan, device, plan.block_rows(), bytes, &run.cancel)
-        };
-        let mut streams = boxes.plans.iter().map(start).collect::<Result<Vec<_>>>()?;
-        if self.features > 0 && self.counts[0] > 0 {
-            loop {
-                let blocks = streams.iter_mut().map(Blocks::next_block).collect::<Result<Vec<_>>>()?;
-                let Some(blocks) = blocks.into_iter().collect::<Option<Vec<_>>>() else { break };
-                let Some(last) = blocks.first().map(|block| block.core[usize::from(!self.columns)].end)
-                else {
-                    break;
-                };
-                let started = Instant::now();
-                sink(blocks)?;
-                stats.compute += started.elapsed();
-                status.rows = last;
-                run.progress.tell(status);
-            }
+        let mut streams = Vec::new();
+        for (bytes, plan) in plans {
+            streams.push(Blocks::of_boxes(plan, &self.device, *bytes, left_out.to_vec(), cancel)?);
+        }
+        loop {
+            let blocks = streams.iter_mut().map(Blocks::next_block).collect::<Result<Vec<_>>>()?;
+            let Some(blocks) = blocks.into_iter().collect::<Option<Vec<_>>>() else { break };
+            let (started, core) = (Instant::now(), blocks[0].core.clone());
+            let tensors = blocks.into_iter().map(|block| {
+                let shape = block.shape.clone();
+                block.tensor(&shape)
+            });
+            sink(&core, tensors.collect::<Result<_>>()?)?;
+            stats.compute += started.elapsed();
         }
         streams.iter().for_each(|stream| stats.add(&stream.stats));
         Ok(())
     }
 
-    /// Returns the sum of each observation of each array.
-    pub(super) fn sums(
+    /// Passes the boxes with the same features to `sink`, in order, and reports progress.
+    ///
+    /// # Errors
+    /// As [`each`](Self::each).
+    pub(super) fn each_features<T: Element>(
         &self,
-        boxes: &FeatureBoxes,
-        device: &Device,
-        options: &Options,
+        plans: &[(u64, Plan)],
         run: &Run,
-        status: Status,
+        mut status: Status,
         stats: &mut StreamStats,
-    ) -> Result<Vec<Vec<f64>>> {
-        let mut sums: Vec<Vec<f64>> = self.counts.iter().map(|count| vec![0.0; to_usize(*count)]).collect();
-        self.each(boxes, device, run, status, stats, &mut |blocks| {
-            for (block, sums) in blocks.into_iter().zip(&mut sums) {
-                let shape = block.shape.clone();
-                let block_sums =
-                    with_dtype!(self.staged, T => observation_sums(&block.tensor::<T>(&shape)?, options)?);
-                sums.iter_mut().zip(block_sums).for_each(|(sum, added)| *sum += added);
-            }
+        mut sink: impl FnMut(&[Tensor<T>]) -> Result<()>,
+    ) -> Result<()> {
+        if self.features == 0 || self.counts[0] == 0 {
+            return Ok(());
+        }
+        self.each(plans, &[], &run.cancel, stats, |core, tensors| {
+            sink(&tensors)?;
+            status.rows = core[usize::from(!self.options.columns)].end;
+            run.progress.tell(status);
             Ok(())
-        })?;
-        Ok(sums)
+        })
     }
 }

@@ -49,9 +49,12 @@ impl Plan {
     /// Returns the maximum number of bytes of decoded chunks that are held for any one box of `rows` rows (at least one).
     pub(in crate::stream) fn chunks_of_box(&self, rows: u64) -> u64 {
         let along = Along { size: rows.max(1), ..self.along[0] };
-        let cut = |(band, rows): (usize, Range<u64>)| {
-            let Band { tracking, row_bytes, .. } = &self.bands[band];
-            tracking.saturating_add(row_bytes.saturating_mul(rows.end - rows.start))
+        let held = |(band, rows): (usize, Range<u64>)| {
+            let Band { bytes, tracking, row_bytes, .. } = &self.bands[band];
+            match self.is_cut {
+                true => tracking.saturating_add(row_bytes.saturating_mul(rows.end - rows.start)),
+                false => *bytes,
+            }
         };
         let need = |number| -> u64 {
             if let (true, [array]) = (self.is_cut && along.edge == Edge::Clip, &self.arrays[..])
@@ -65,10 +68,7 @@ impl Plan {
                 let tracking = tracking.saturating_mul(bands.len() as u64);
                 return tracking.saturating_add(row_bytes.saturating_mul(span.end - span.start));
             }
-            if self.is_cut {
-                return self.rows_of(&along, number).into_iter().map(cut).fold(0, u64::saturating_add);
-            }
-            self.needed(&along, number).into_iter().map(|bands| self.bytes(bands)).sum()
+            self.rows_of(&along, number).into_iter().map(held).fold(0, u64::saturating_add)
         };
         let boxes = along.count(self.rows());
         if self.is_cut || along.halo != [0; 2] || boxes <= self.bands.len() as u64 {
@@ -77,12 +77,6 @@ impl Plan {
         // A box within a band needs no more than the box in which the band begins, so only these are checked: there may be many boxes.
         let begins = |band: &Band| band.rows.start.saturating_sub(along.within[0]) / along.size;
         self.bands.iter().map(begins).filter(|number| *number < boxes).map(need).max().unwrap_or(0)
-    }
-
-    /// Returns the number of bytes of a range of bands.
-    fn bytes(&self, bands: Range<usize>) -> u64 {
-        let Some(last) = self.bands[bands.clone()].last() else { return 0 };
-        last.before.saturating_add(last.bytes) - self.bands[bands.start].before
     }
 
     /// Returns the bytes beyond [`largest_need`](Self::largest_need) that keep `threads` threads busy: scratch memory for each thread,

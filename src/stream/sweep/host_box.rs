@@ -5,7 +5,11 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use crate::{ChunkedArray, Result, StoredType, extent::to_usize, store::BoxWriter};
+use crate::{
+    ChunkedArray, Result, StoredType,
+    extent::to_usize,
+    store::{BoxWriter, insert_block},
+};
 
 /// The memory for the elements of a box, in C order.
 pub(super) struct HostBox<'a> {
@@ -20,34 +24,16 @@ impl<'a> HostBox<'a> {
     pub(super) fn new(x: &'a dyn ChunkedArray, within: &'a [Range<u64>], out: &'a mut [u8]) -> Self {
         Self { shape: x.shape(), within, tile: chunk_tile(x, within), out: Mutex::new(out) }
     }
-
-    /// Returns the index of the first element of each line of the box `ranges`.
-    fn lines(&self, ranges: &[Range<u64>]) -> impl Iterator<Item = u64> {
-        let last = ranges.len() - 1;
-        let count = ranges[..last].iter().map(|range| range.end - range.start).product();
-        let axes: Vec<[u64; 3]> = ranges
-            .iter()
-            .zip(self.within)
-            .map(|(range, within)| {
-                [range.start - within.start, range.end - range.start, within.end - within.start]
-            })
-            .collect();
-        (0..count).map(move |line: u64| {
-            let (mut left, mut place, mut stride) = (line, axes[last][0], axes[last][2]);
-            for &[start, len, extent] in axes[..last].iter().rev() {
-                place += (start + left % len) * stride;
-                left /= len;
-                stride *= extent;
-            }
-            place
-        })
-    }
 }
 
 /// Returns the chunk shape, limited to the extents of the box.
 pub(super) fn chunk_tile(x: &dyn ChunkedArray, within: &[Range<u64>]) -> Vec<u64> {
     let extents = within.iter().map(|range| range.end - range.start);
     x.chunk_shape().iter().zip(extents).map(|(&chunk, extent)| chunk.min(extent)).collect()
+}
+
+fn extents(ranges: &[Range<u64>]) -> impl Iterator<Item = usize> {
+    ranges.iter().map(|range| to_usize(range.end - range.start))
 }
 
 impl BoxWriter for HostBox<'_> {
@@ -69,12 +55,11 @@ impl BoxWriter for HostBox<'_> {
 
     fn write_box_bytes(&self, ranges: &[Range<u64>], elements: &[u8]) -> Result<()> {
         let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
-        let count: u64 = self.within.iter().map(|range| range.end - range.start).product();
-        let size = out.len() / to_usize(count);
-        let line = ranges.last().map_or(1, |range| to_usize(range.end - range.start)) * size;
-        for (place, line) in self.lines(ranges).zip(elements.chunks_exact(line)) {
-            out[to_usize(place) * size..][..line.len()].copy_from_slice(line);
-        }
+        let shape: Vec<usize> = extents(self.within).collect();
+        let extent: Vec<usize> = extents(ranges).collect();
+        let origin = ranges.iter().zip(self.within).map(|(range, within)| range.start - within.start);
+        let size = out.len() / shape.iter().product::<usize>();
+        insert_block(&mut out, &shape, &origin.map(to_usize).collect::<Vec<_>>(), elements, &extent, size);
         Ok(())
     }
 

@@ -1,9 +1,9 @@
 //! Sweeps that map: each box of an array becomes a box of another array.
 
-use std::{ops::Range, time::Instant};
+use std::ops::Range;
 
 use super::{
-    Sweep, Swept, elements,
+    Place, Sweep, Swept, elements,
     host_box::HostBox,
     operation::UntypedOperation,
     plan::{BoxPlan, Boxes},
@@ -14,7 +14,7 @@ use crate::{
     Budget, Element, Error, Result, Status,
     extent::to_usize,
     store::BoxWriter,
-    stream::{Blocks, Plan},
+    stream::{Block, Plan},
 };
 
 /// Parts of an array, each given as a range along each axis.
@@ -46,13 +46,6 @@ impl Mapped {
         } else {
             self.status.rows += sum(true);
         }
-    }
-
-    fn add(&mut self, inputs: u64, outputs: u64) {
-        self.swept.boxes += 1;
-        self.covered += inputs;
-        self.made += outputs;
-        self.status.rows += outputs;
     }
 }
 
@@ -160,30 +153,18 @@ impl Sweep<'_> {
         done: &mut [bool],
         mapped: &mut Mapped,
     ) -> Result<()> {
-        let BoxPlan { plan, bytes, writers, .. } = planned;
-        let mut blocks = Blocks::of_boxes(plan, self.device, *bytes, done.to_vec(), &self.run.cancel)?;
-        let written = write_all(writer, *writers, self.device.pool()?, |give| {
-            self.run.progress.tell(mapped.status);
-            while let Some(block) = blocks.next_block()? {
-                self.run.cancel.check()?;
-                let started = Instant::now();
-                let (core, inputs) = (block.core.clone(), block.shape.iter().product());
-                let run = || operation.run(block, self.array.shape(), self.device);
-                let values = self.unless_it_panics(&core, run)?;
-                mapped.swept.stats.compute += started.elapsed();
-                mapped.add(inputs, elements(&core));
-                let number = planned.number(area, &core);
+        let Mapped { swept, covered, made, status } = mapped;
+        write_all(writer, planned.writers, self.device.pool()?, |give| {
+            let run = |block: Block<'_>, place: &Place| operation.run(block, place, self.device);
+            self.each_box(planned, done.to_vec(), (swept, status), run, |place, values| {
+                *covered += place.shape.iter().product::<u64>();
+                *made += elements(&place.core);
+                let number = planned.number(area, &place.core);
                 // `write_all` returns the error of writing.
-                if !give(core, values) {
-                    break;
-                }
-                done[number] = true;
-                self.run.progress.tell(mapped.status);
-            }
-            Ok(())
-        });
-        mapped.swept.stats.add(&blocks.stats);
-        mapped.swept.times_decoded = blocks.times_read();
-        written
+                let is_taken = give(place.core, values);
+                done[number] |= is_taken;
+                is_taken
+            })
+        })
     }
 }

@@ -22,7 +22,7 @@ use self::{
     plan::{BoxPlan, Boxes},
     retry::Retry,
 };
-use super::{Blocks, Convert, Edge, StreamStats, boxes::AXES, convert::to_elements};
+use super::{Block, Blocks, Convert, Edge, StreamStats, boxes::AXES, convert::to_elements};
 use crate::{
     Budget, ChunkedArray, DType, Device, Element, Error, Result, Run, SharedArray, Status, StoredType,
     store::BoxWriter,
@@ -206,7 +206,7 @@ impl<'a> Sweep<'a> {
         swept: &mut Swept,
     ) -> Result<()> {
         let needs = |shape: &[u64]| folds.iter().map(|fold| fold.needs(shape, self.device)).sum();
-        let BoxPlan { plan, bytes, on_device, .. } = Boxes {
+        let planned = Boxes {
             array: &self.array,
             within: &self.within,
             convert: self.conversion(T::DTYPE)?,
@@ -221,32 +221,48 @@ impl<'a> Sweep<'a> {
             needs: &needs,
         }
         .plan(self.device, &retry.memory, &self.run.cancel)?;
-        retry.taken = on_device;
+        retry.taken = planned.on_device;
         folds.iter_mut().try_for_each(|fold| fold.begin(self.device))?;
-        let mut blocks = Blocks::of_boxes(&plan, self.device, bytes, Vec::new(), &self.run.cancel)?;
-        let mut status = Status::new(0, 1, self.elements()?);
         swept.times_covered = 1.0;
-        self.run.progress.tell(status);
-        let mut add_all = || -> Result<()> {
+        let mut status = Status::new(0, 1, self.elements()?);
+        let add = |block: Block<'_>, place: &Place| {
+            let x = block.tensor(&place.shape)?;
+            folds.iter_mut().try_for_each(|fold| fold.add(&x, place))
+        };
+        self.each_box(&planned, Vec::new(), (swept, &mut status), add, |_, ()| true)
+    }
+
+    /// Runs `work` on each box of a plan that is not left out, and passes its result to `give`, until that returns false.
+    fn each_box<V>(
+        &self,
+        planned: &BoxPlan,
+        left_out: Vec<bool>,
+        (swept, status): (&mut Swept, &mut Status),
+        mut work: impl FnMut(Block<'_>, &Place) -> Result<V>,
+        mut give: impl FnMut(Place, V) -> bool,
+    ) -> Result<()> {
+        let (plan, cancel) = (&planned.plan, &self.run.cancel);
+        let mut blocks = Blocks::of_boxes(plan, self.device, planned.bytes, left_out, cancel)?;
+        self.run.progress.tell(*status);
+        let mut each = || {
             while let Some(block) = blocks.next_block()? {
-                self.run.cancel.check()?;
-                let started = Instant::now();
-                let place = Place::new(&block, self.array.shape());
-                let x = block.tensor(&place.shape)?;
-                self.unless_it_panics(&place.core, || {
-                    folds.iter_mut().try_for_each(|fold| fold.add(&x, &place))
-                })?;
+                cancel.check()?;
+                let (started, place) = (Instant::now(), Place::new(&block, self.array.shape()));
+                let made = self.unless_it_panics(&place.core, || work(block, &place))?;
                 swept.stats.compute += started.elapsed();
                 swept.boxes += 1;
-                status.rows += x.len();
-                self.run.progress.tell(status);
+                status.rows += elements(&place.core);
+                if !give(place, made) {
+                    break;
+                }
+                self.run.progress.tell(*status);
             }
             Ok(())
         };
-        let added = add_all();
+        let ended = each();
         swept.stats.add(&blocks.stats);
         swept.times_decoded = blocks.times_read();
-        added
+        ended
     }
 
     /// # Errors

@@ -113,10 +113,14 @@ pub(crate) trait UntypedOperation: Sync {
     fn edge(&self, axis: usize) -> Edge;
 
     /// True if the operation needs no halo along an axis that a box covers entirely, whatever the edge.
-    fn knows_whole_axes(&self) -> bool;
+    fn knows_whole_axes(&self) -> bool {
+        false
+    }
 
     /// Returns the size in bytes of the widest element in any buffer that a kernel binds.
-    fn widest(&self) -> u64;
+    fn widest(&self) -> u64 {
+        self.types().map(DType::size).into_iter().fold(4, u64::max)
+    }
 
     /// Returns the target bytes of a box as read, unless its tiles are larger.
     fn box_bytes(&self) -> u64 {
@@ -125,8 +129,8 @@ pub(crate) trait UntypedOperation: Sync {
 
     fn needs(&self, shape: &[u64], device: &Device) -> Needs;
 
-    /// Computes the output of a box, in C order, of an array of shape `array`. Waits for the device.
-    fn run(&self, block: Block<'_>, array: &[u64], device: &Device) -> Result<HostBytes>;
+    /// Computes the output of a box, in C order. Waits for the device.
+    fn run(&self, block: Block<'_>, place: &Place, device: &Device) -> Result<HostBytes>;
 }
 
 /// A wrapper that makes a [`BoxOperation`] an `UntypedOperation`.
@@ -145,23 +149,14 @@ impl<O: BoxOperation> UntypedOperation for Typed<'_, O> {
         self.0.edge(axis)
     }
 
-    fn knows_whole_axes(&self) -> bool {
-        false
-    }
-
-    fn widest(&self) -> u64 {
-        self.types().map(DType::size).into_iter().fold(4, u64::max)
-    }
-
     fn needs(&self, shape: &[u64], device: &Device) -> Needs {
         self.0.needs(shape, device)
     }
 
-    fn run(&self, block: Block<'_>, array: &[u64], device: &Device) -> Result<HostBytes> {
-        let place = Place::new(&block, array);
+    fn run(&self, block: Block<'_>, place: &Place, device: &Device) -> Result<HostBytes> {
         let (x, extents) = (block.tensor(&place.shape)?, place.extents());
         let mut out = Tensor::empty(device, &extents)?;
-        self.0.run(&x, &place, &mut out)?;
+        self.0.run(&x, place, &mut out)?;
         if out.shape() != extents {
             return Err(Error::shape(
                 "sweep",

@@ -1,0 +1,160 @@
+//! Distances of some pairs of observations, on the host: of a rectangle of pairs, or of a range of the condensed form.
+
+use std::ops::Range;
+
+use super::{
+    Distances,
+    job::{DistanceBlock, Job},
+};
+use crate::{Element, Error, Result, Run, extent::to_usize, linalg::Matrix};
+
+impl<T: Element> Job<'_, T> {
+    /// Returns the distances from some observations of x to some of y, and the numbers of features that both have if `counted`. Blocks have `side`
+    /// observations along each side.
+    ///
+    /// # Errors
+    /// As [`each_block_of`](Self::each_block_of); [`Error::OutOfHostMemory`].
+    pub(super) fn rectangle(
+        &self,
+        [rows, columns]: [Range<u64>; 2],
+        side: u64,
+        counted: bool,
+        run: &Run,
+    ) -> Result<Distances> {
+        let mut square = self.computed([&rows, &columns], side, counted, run)?;
+        if self.measure.is_lower() && rows == columns {
+            square.matrices().for_each(Matrix::mirror_lower);
+        } else if self.measure.is_lower() && rows.start + 1 < columns.end {
+            // Distances above the diagonal are computed below the diagonal and transposed.
+            let mut below = self.computed([&columns, &rows], side, counted, run)?;
+            for (square, below) in square.matrices().zip(below.matrices()) {
+                let (width, turned) = (square.cols(), below.transposed());
+                for (i, row) in square.data_mut().chunks_mut(width).enumerate() {
+                    let above = rows.start + i as u64 + 1;
+                    let first = to_usize(above.clamp(columns.start, columns.end) - columns.start);
+                    row[first..].copy_from_slice(&turned.row(i)[first..]);
+                }
+            }
+        }
+        Ok(square)
+    }
+
+    /// Returns what [`rectangle`](Self::rectangle) returns, but with arbitrary values above the diagonal if only the lower triangle is computed.
+    fn computed(&self, ranges: [&Range<u64>; 2], side: u64, counted: bool, run: &Run) -> Result<Distances> {
+        let extents = ranges.map(|range| to_usize(range.end - range.start));
+        let shared = counted.then(|| matrix(extents)).transpose()?;
+        let mut square = Distances { distances: matrix(extents)?, shared };
+        let first = ranges.map(|range| to_usize(range.start));
+        self.each_block_of(ranges.map(Range::clone), side, run, |block| {
+            fill(block, block.distances.iter().copied(), first, &mut square.distances);
+            if let Some(shared) = &mut square.shared {
+                fill(block, block.shared(), first, shared);
+            }
+        })?;
+        Ok(square)
+    }
+
+    /// Returns the distances of a range of pairs of the condensed form. Blocks have `side` observations along each side.
+    ///
+    /// # Errors
+    /// As [`rectangle`](Self::rectangle).
+    pub(super) fn condensed(&self, pairs: Range<usize>, side: u64, run: &Run) -> Result<Vec<f64>> {
+        let (m, mut out) = (self.extents()[0], zeros(pairs.len())?);
+        if pairs.is_empty() {
+            return Ok(out);
+        }
+        let [(first, row), (last, last_row)] = [pairs.start, pairs.end - 1].map(|pair| observations(m, pair));
+        let rows = if first == last { row..last_row + 1 } else { first..m };
+        let area = [rows, first..last + 1].map(|range| range.start as u64..range.end as u64);
+        self.each_block_of(area, side, run, |block| {
+            for (row, values) in block.rows.clone().zip(block.distances.chunks(block.columns.len())) {
+                for (col, &value) in block.columns.clone().zip(values).take_while(|&(col, _)| col < row) {
+                    // A pair before the range wraps around to a place behind it.
+                    if let Some(out) = out.get_mut(condensed_place(m, col, row).wrapping_sub(pairs.start)) {
+                        *out = value;
+                    }
+                }
+            }
+        })?;
+        Ok(out)
+    }
+}
+
+impl Distances {
+    pub(super) fn matrices(&mut self) -> impl Iterator<Item = &mut Matrix> {
+        [&mut self.distances].into_iter().chain(&mut self.shared)
+    }
+}
+
+/// Copies the values of a block into the matrix whose first element is the pair `first`.
+fn fill(
+    block: &DistanceBlock,
+    mut values: impl Iterator<Item = f64>,
+    [top, left]: [usize; 2],
+    matrix: &mut Matrix,
+) {
+    let (columns, width) = (block.columns.start - left..block.columns.end - left, matrix.cols());
+    let rows = matrix.data_mut().chunks_mut(width).skip(block.rows.start - top);
+    for row in rows.take(block.rows.len()) {
+        row[columns.clone()].iter_mut().zip(values.by_ref()).for_each(|(out, value)| *out = value);
+    }
+}
+
+/// Returns the number of pairs in the condensed form of `m` observations.
+pub(super) fn condensed_len(m: usize) -> usize {
+    m.saturating_mul(m.saturating_sub(1)) / 2
+}
+
+/// Returns the index of a pair in the condensed form. All pairs whose first observation is before `first` precede it.
+fn condensed_place(m: usize, first: usize, second: usize) -> usize {
+    first * (2 * m - first - 1) / 2 + second - first - 1
+}
+
+/// Returns the two observations of a pair of the condensed form, the lower index first.
+fn observations(m: usize, pair: usize) -> (usize, usize) {
+    let (mut first, mut end) = (0, m);
+    while end - first > 1 {
+        let middle = usize::midpoint(first, end);
+        if condensed_place(m, middle, middle + 1) <= pair { first = middle } else { end = middle }
+    }
+    (first, pair - condensed_place(m, first, first + 1) + first + 1)
+}
+
+/// # Errors
+/// [`Error::OutOfHostMemory`].
+pub(super) fn zeros<T: Clone + Default>(count: usize) -> Result<Vec<T>> {
+    let mut zeros = Vec::new();
+    let requested = (count as u64).saturating_mul(size_of::<T>() as u64);
+    let lacking = |_| Error::OutOfHostMemory { what: "distances".into(), requested };
+    zeros.try_reserve_exact(count).map_err(lacking)?;
+    zeros.resize(count, T::default());
+    Ok(zeros)
+}
+
+/// # Errors
+/// [`Error::OutOfHostMemory`].
+pub(super) fn matrix([m, n]: [usize; 2]) -> Result<Matrix> {
+    Matrix::from_vec(zeros(m.saturating_mul(n))?, m, n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Includes pair counts beyond 2^30, 2^31 and 2^32.
+    #[test]
+    fn pairs_of_many_observations() {
+        for m in [2, 3, 64, 65, 46_341, 46_342, 65_536, 65_537, 92_683, 3_000_000_000] {
+            let len = condensed_len(m);
+            assert_eq!(condensed_place(m, m - 2, m - 1), len - 1);
+            let near = [0, 1 << 30, 1 << 31, 1 << 32, len - 1, len / 2].into_iter();
+            for pair in
+                near.flat_map(|pair: usize| pair.saturating_sub(2)..pair + 3).filter(|&pair| pair < len)
+            {
+                let (first, second) = observations(m, pair);
+                assert!(first < second && second < m, "{m} {pair}: {first} {second}");
+                assert_eq!(condensed_place(m, first, second), pair);
+            }
+        }
+    }
+}
