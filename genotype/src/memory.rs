@@ -5,13 +5,12 @@ use std::iter;
 use teatime::{
     Budget, Device, Error, Needs, Result, Run,
     linalg::{BlockSum, Stats, Stop},
-    packed::{Gram, PANEL_ROWS, PackedProduct, panel_bytes},
+    packed::{Gram, PANEL_ROWS, PackedProduct, RowFactors, panel_bytes},
 };
 
 use super::{
     counts::CallCounts,
     options::PcaOptions,
-    panel::Factors,
     reader::{Reader, Reading},
     residency::Residency,
     scaler::VariantScale,
@@ -26,7 +25,7 @@ pub(super) fn eigenvectors(reader: &Reader) -> Needs {
 /// Returns the memory for passes of products with that many columns.
 fn products(reader: &Reader, columns: u64) -> Needs {
     let (variants, n) = (reader.variants(), reader.samples());
-    let factors = Needs::host(size_of::<Factors>() as u64) * variants;
+    let factors = Needs::host(size_of::<RowFactors>() as u64) * variants;
     let products = if reader.form.is_packed() {
         PackedProduct::needs(&reader.device, variants.min(PANEL_ROWS), n, columns)
     } else {
@@ -251,7 +250,7 @@ impl Memory {
 
 /// Returns the bytes of the genotypes that stay between passes, with each variant's mean and scale.
 fn kept_bytes(reader: &Reader) -> u64 {
-    reader.variants().saturating_mul(reader.held_row_bytes() + size_of::<Factors>() as u64)
+    reader.variants().saturating_mul(reader.held_row_bytes() + size_of::<RowFactors>() as u64)
 }
 
 /// Returns a size as text.
@@ -271,7 +270,7 @@ pub(super) fn stream(reader: &Reader) -> Needs {
 /// Returns the bytes of the sums and scales of panels of at most `panel_bytes`: one panel is filled while another is used.
 fn scaling_bytes(reader: &Reader, panel_bytes: u64) -> u64 {
     let rows = reader.panel_rows(panel_bytes).min(reader.variants());
-    let used = (size_of::<VariantScale>() + size_of::<Factors>()) as u64 + Gram::HOST_ROW_BYTES;
+    let used = (size_of::<VariantScale>() + size_of::<RowFactors>()) as u64 + Gram::HOST_ROW_BYTES;
     rows * (2 * size_of::<Stats>() as u64 + used)
 }
 

@@ -5,14 +5,13 @@ use std::ops::Range;
 use teatime::{
     Element, Needs, Result,
     linalg::{BlockSum, Matrix, Stats, gram_lower},
-    packed::{Gram, GramOptions, IntegerSums, KnownPairs, KnownRow, RowScale},
+    packed::{Entries, Gram, GramOptions, IntegerSums, KnownPairs, KnownRow, Panel, RowScale},
 };
 
 use super::{
     filter::VariantFilter,
     intake::Form,
     memory::f32_blocks,
-    panel::{Held, Panel},
     part::{CohortPart, PartSums, SumValues},
     reader::Reader,
     scaler::{ScaleRule, Scaler, VariantScale},
@@ -123,7 +122,7 @@ impl PairAccumulator {
         let products = match reader.form {
             Form::Packed(_) => {
                 let options =
-                    GramOptions::default().centred(scaler != Scaler::None).unit_factors(scaler.is_whole());
+                    GramOptions::default().centred(scaler.is_centred()).unit_factors(scaler.is_whole());
                 reader.prepare(Gram::programs(device, n, variants, options))?;
                 SumOf::Packed(Gram::new(device, n, variants, options)?)
             }
@@ -168,7 +167,7 @@ impl PairAccumulator {
     ) -> Result<()> {
         let from = rows.start - panel.rows.start;
         let scales = self.count(reader, rows, stats)?;
-        if let (SumOf::Packed(sum), Held::Packed(packed)) = (&mut self.products, &panel.held) {
+        if let (SumOf::Packed(sum), Entries::Packed(packed)) = (&mut self.products, &panel.entries) {
             sum.add(
                 packed,
                 from,
@@ -340,7 +339,7 @@ impl CalledPairs {
 
     /// Adds packed variants of a panel, from row `from` on.
     fn add_rows(&mut self, panel: &Panel, from: u64, scales: &[VariantScale]) -> Result<()> {
-        let (SumOf::Packed(sum), Held::Packed(packed)) = (&mut self.sum, &panel.held) else {
+        let (SumOf::Packed(sum), Entries::Packed(packed)) = (&mut self.sum, &panel.entries) else {
             return Ok(());
         };
         sum.add(packed, from, &self.weight.known_rows(scales))
@@ -373,7 +372,7 @@ impl CalledPairs {
         }
         // The product of two square roots is the weight.
         let roots: Vec<f32> = scales.iter().map(|scale| self.weight.weigh(scale).sqrt().to_f32()).collect();
-        sum.add(&gram_lower(&panel.called(&roots)?)?)
+        sum.add(&gram_lower(&panel.known(&roots)?)?)
     }
 
     fn finish(self) -> Result<Matrix> {

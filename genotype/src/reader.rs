@@ -9,13 +9,12 @@ use teatime::{
     Device, Result, Tensor,
     kernel::Program,
     linalg::{Pass, Stats, pending_row_stats},
-    packed::{PANEL_ROWS, recode, recode_program, row_words},
+    packed::{Entries, PANEL_ROWS, Panel, recode, recode_program, row_words},
     stream::{Blocks, Digests, Plan, StreamStats},
 };
 
 use super::{
     intake::{Counting, Form, Sums, float_sums},
-    panel::{Held, Panel},
     residency::Residency,
     source::Genotypes,
     to_usize,
@@ -68,7 +67,7 @@ pub(crate) struct Read {
 }
 
 /// A callback that takes a panel, and the sums of each of its rows.
-pub(crate) type PanelSink<'a> = dyn FnMut(Panel, &[Stats]) -> Result<()> + 'a;
+pub(crate) type CountedSink<'a> = dyn FnMut(Panel, &[Stats]) -> Result<()> + 'a;
 
 fn in_steps(rows: &Range<u64>, step: u64) -> impl Iterator<Item = Range<u64>> + use<> {
     let end = rows.end;
@@ -202,7 +201,7 @@ impl Reader {
         pass: &Pass<'_>,
         reading: Reading,
         digest: bool,
-        f: &mut PanelSink<'_>,
+        f: &mut CountedSink<'_>,
     ) -> Result<Read> {
         let cancel = &pass.run().cancel;
         pass.tell(0)?;
@@ -255,9 +254,9 @@ impl Reader {
                     let panel_range = rows.start..self.variants().min(rows.start + panel_rows);
                     let packed =
                         Tensor::empty(device, &[panel_range.end - panel_range.start, row_words(samples)])?;
-                    open.push_back(Filling::new(panel_range, Held::Packed(packed)));
+                    open.push_back(Filling::new(panel_range, Entries::Packed(packed)));
                 }
-                let Some(Panel { rows: panel_range, held: Held::Packed(packed), .. }) =
+                let Some(Panel { rows: panel_range, entries: Entries::Packed(packed), .. }) =
                     open.back_mut().map(|filling| &mut filling.panel)
                 else {
                     unreachable!("a packed panel was just made");
@@ -268,13 +267,13 @@ impl Reader {
             Form::Dosages => {
                 let x = block.tensor(&[count, samples])?;
                 let sums = pending_row_stats(&x, true)?;
-                open.push_back(Filling::new(rows.clone(), Held::I8(x)));
+                open.push_back(Filling::new(rows.clone(), Entries::I8(x)));
                 Box::new(|| sums.wait())
             }
             Form::Fractions => {
                 let sums = device.pool()?.install(|| float_sums(block.bytes(), samples));
                 let x = block.tensor(&[count, samples])?;
-                open.push_back(Filling::new(rows.clone(), Held::F32(x)));
+                open.push_back(Filling::new(rows.clone(), Entries::F32(x)));
                 Box::new(|| Ok(sums))
             }
         };
@@ -292,8 +291,8 @@ impl Reader {
 }
 
 impl Filling {
-    fn new(rows: Range<u64>, held: Held) -> Self {
+    fn new(rows: Range<u64>, entries: Entries) -> Self {
         let stats = Vec::with_capacity(to_usize(rows.end - rows.start));
-        Self { panel: Panel { rows, held, missing: false }, stats }
+        Self { panel: Panel { rows, entries, missing: false }, stats }
     }
 }

@@ -36,6 +36,11 @@ impl Scaler {
         }
     }
 
+    /// Returns true if the mean is subtracted from dosages.
+    pub(crate) const fn is_centred(self) -> bool {
+        !matches!(self, Self::None)
+    }
+
     /// Returns true if dosages are not divided.
     pub(crate) const fn is_whole(self) -> bool {
         matches!(self, Self::Center | Self::None)

@@ -2,11 +2,11 @@
 
 use super::device_tests;
 use crate::{
-    Device, Error, Result, Tensor,
-    linalg::{BlockSum, Matrix, SignRule, gram_svd},
+    Device, Error, Result, Run, Status, Tensor,
+    linalg::{BlockSum, Matrix, Pass, SignRule, gram_svd},
     packed::{
-        Gram, GramOptions, HostPanels, KnownPairs, KnownRow, PackedProduct, PackedRows, RowScale, Weight,
-        WeightedSums, packed_uniform, recode, row_words,
+        Entries, Gram, GramOptions, KnownPairs, KnownRow, PackedMatrix, PackedProduct, PackedRows, Panel,
+        RowScale, Weight, WeightedSums, packed_uniform, recode, row_words,
     },
 };
 
@@ -131,26 +131,39 @@ fn bounds(device: &Device) {
 }
 
 fn panels_of_the_host(device: &Device) {
-    let mut panels = HostPanels::new(0);
-    assert!(is_shape(panels.push(0..3, &panel(device, 2, COLUMNS), false)));
-    let word = |value: u32| Tensor::from_slice(device, &[value; 8], &[2, 4]).unwrap();
-    panels.push(0..2, &word(7), false).unwrap();
-    assert_eq!(argument(panels.each(device, &mut |_, _, _| Ok(()))), "self");
-    panels.complete().unwrap();
-    let rows = |panels: &HostPanels| {
-        let mut found = Vec::new();
-        let mut sink = |rows: std::ops::Range<u64>, packed: Tensor<u32>, _: bool| {
-            found.push((rows, packed.read()?[0]));
-            Ok(())
-        };
-        panels.each(device, &mut sink).unwrap();
-        found
+    let panel = |rows, entries| Panel { rows, entries, missing: false };
+    let packed = |rows: std::ops::Range<u64>, word: u32| {
+        let words = vec![word; 4 * (rows.end - rows.start) as usize];
+        panel(
+            rows.clone(),
+            Entries::Packed(Tensor::from_slice(device, &words, &[rows.end - rows.start, 4]).unwrap()),
+        )
     };
-    assert_eq!(rows(&panels), [(0..1, 7), (1..2, 7)], "a row at a time");
-    // Longer rows are pushed after the slots were allocated.
-    panels.push(2..4, &Tensor::from_slice(device, &[9; 80], &[2, 40]).unwrap(), false).unwrap();
-    panels.complete().unwrap();
-    assert_eq!(rows(&panels)[2..], [(2..3, 9), (3..4, 9)]);
+    let mut matrix = PackedMatrix::in_panels(device, 5, Some(0));
+    assert!(is_shape(matrix.keep(panel(0..3, packed(0..2, 1).entries))));
+    assert_eq!(argument(matrix.keep(packed(1..2, 1))), "panel", "a gap");
+    let unpacked = panel(0..1, Entries::I8(Tensor::zeros(device, &[1, 5]).unwrap()));
+    assert_eq!(argument(unpacked.packed(&Tensor::zeros(device, &[0, 2]).unwrap())), "self");
+    assert_eq!(argument(matrix.keep(unpacked)), "panel");
+    assert_eq!(argument(packed(0..1, 1).standardized(&[[0.0; 3]])), "self");
+    matrix.keep(packed(0..2, 7)).unwrap();
+    let run = Run::default();
+    let rows = |matrix: &PackedMatrix| {
+        let mut found = Vec::new();
+        matrix.each(&Pass::new(&run, Status::new(0, 1, 0)), &mut |panel| {
+            let Entries::Packed(packed) = &panel.entries else { panic!("{panel:?} should be packed") };
+            found.push((panel.rows.clone(), packed.read()?[0]));
+            Ok(())
+        })?;
+        Ok(found)
+    };
+    assert_eq!(argument(rows(&matrix)), "self");
+    matrix.complete().unwrap();
+    assert_eq!(rows(&matrix).unwrap(), [(0..1, 7), (1..2, 7)], "a row at a time");
+    // A longer panel is kept after the slots were allocated.
+    matrix.keep(packed(2..12, 9)).unwrap();
+    matrix.complete().unwrap();
+    assert_eq!(rows(&matrix).unwrap()[2..4], [(2..3, 9), (3..4, 9)]);
 }
 
 fn codes(device: &Device) {

@@ -66,11 +66,16 @@ impl Kind {
     /// Returns the panels with their tables, each for one call.
     pub(super) fn rows<'a>(
         &self,
-        panels: &'a [Tensor<u32>],
+        panels: impl IntoIterator<Item = &'a Tensor<u32>>,
         table: &'a Tensor<f32>,
     ) -> impl Iterator<Item = PackedRows<'a>> {
         let missing = self.missing;
-        panels.iter().map(move |packed| PackedRows { packed, table, range: (0, packed.shape()[0]), missing })
+        panels.into_iter().map(move |packed| PackedRows {
+            packed,
+            table,
+            range: (0, packed.shape()[0]),
+            missing,
+        })
     }
 }
 

@@ -3,13 +3,14 @@
 use teatime::{
     Budget, Cancel, Device, Error, Result, Run,
     linalg::{LinearMap, Matrix, RightSvd, SignRule, gram_svd, randomized_svd},
+    packed::{Panel, RowFactors, RowProducts},
     stream::StreamStats,
 };
 
 use super::{
     Cohort, Each, no_variant,
     plan::{Wanted, check_samples},
-    standardized::{RowProducts, Standardized},
+    standardized::prepare,
 };
 use crate::{
     choice::{Choice, MethodCosts},
@@ -17,7 +18,6 @@ use crate::{
     memory,
     options::{Method, OP, PcaOptions},
     pair_sums,
-    panel::{Factors, Panel},
     reader::Reader,
     residency::Residency,
     scaler::{ScaleRule, Scaler, VariantScale},
@@ -186,9 +186,11 @@ impl Cohort {
         }
         let needs = memory::loadings(&self.reader, options.components as u64);
         self.with_room(needs, &mut |reading| {
-            let (mut svd, map) = (svd.clone(), Standardized::new(self, rule, reading)?);
-            sign.apply(&map, &mut svd.v, &mut svd.passes, run)?;
-            Ok((svd, map.totals))
+            self.standardized(rule, reading, |map| {
+                let mut svd = svd.clone();
+                sign.apply(map, &mut svd.v, &mut svd.passes, run)?;
+                Ok(svd)
+            })
         })
     }
 
@@ -200,12 +202,14 @@ impl Cohort {
     ) -> Result<(RightSvd, VariantTotals)> {
         check_samples(&self.reader)?;
         self.with_room(memory::randomized(&self.reader, options), &mut |reading| {
-            let map = Standardized::new(self, rule, reading)?;
+            prepare(&self.reader, memory::columns(rule.samples, options), self.panels(reading))?;
             // The SVD takes half of the memory that it is given for the basis.
             let basis = self.memory.basis(&self.reader, self.residency(), options);
             let memory = run.memory.host(basis.saturating_mul(2));
             let run = run.clone().memory(memory);
-            Ok((randomized_svd(&map, options.components, &options.svd, &run)?, map.totals))
+            self.standardized(rule, reading, |map| {
+                randomized_svd(map, options.components, &options.svd, &run)
+            })
         })
     }
 
@@ -245,7 +249,9 @@ impl Cohort {
         }
         let rule = ScaleRule::new(&self.reader, options.scaler, options.filter);
         self.with_room(memory::randomized(&self.reader, options), &mut |reading| {
-            Standardized::new(self, rule, reading)?.apply_normal(x, &self.pass(run))
+            prepare(&self.reader, x.cols() as u64, self.panels(reading))?;
+            let product = self.standardized(rule, reading, |map| map.apply_normal(x, &self.pass(run)));
+            Ok(product?.0)
         })
     }
 
@@ -274,7 +280,7 @@ impl Cohort {
         check_digest(self, pca)?;
         let reading = self.reading(memory::loadings(&self.reader, options.components as u64))?;
         let rule = ScaleRule::new(&self.reader, options.scaler, options.filter);
-        let products = RowProducts::new(&self.reader, rule, &pca.vectors)?;
+        let products = products(&self.reader, rule, pca)?;
         let mut rows = LoadingRows { cancel: &run.cancel, ploidy: rule.ploidy, inverse: inverses(pca), sink };
         self.each_panel(&self.pass(run), reading, &mut |panel| {
             let scales = self.device().pool()?.install(|| rule.scales(&self.stats_of(&panel.rows)));
@@ -332,7 +338,7 @@ pub fn loadings(
         needs: &|reader| memory::loadings(reader, options.components as u64),
         start: &|reader| {
             let rule = ScaleRule::new(reader, options.scaler, options.filter);
-            Ok((rule, RowProducts::new(reader, rule, &pca.vectors)?))
+            Ok((rule, products(reader, rule, pca)?))
         },
         add: &mut |(rule, products), reader, panel, stats| {
             let scales = reader.device.pool()?.install(|| rule.scales(stats));
@@ -342,6 +348,11 @@ pub fn loadings(
     // This is not tried again with less memory, since rows that were given to `sink` cannot be taken back.
     let (_, cohort) = Cohort::attempt(genotypes, device, &Wanted::default(), run, &mut each)?;
     check_digest(&cohort, pca)
+}
+
+/// Prepares the products with the components.
+fn products(reader: &Reader, rule: ScaleRule, pca: &Pca) -> Result<RowProducts> {
+    RowProducts::new(&reader.device, &pca.vectors, rule.scaler.is_centred(), reader.form.is_packed())
 }
 
 const LOADINGS: &str = "loadings";
@@ -381,8 +392,8 @@ impl LoadingRows<'_, '_> {
         panel: &Panel,
         scales: &[VariantScale],
     ) -> Result<()> {
-        let factors: Vec<Factors> = scales.iter().map(VariantScale::factors).collect();
-        products.each_block(reader, panel, &factors, self.cancel, &mut |rows, y| {
+        let factors: Vec<RowFactors> = scales.iter().map(VariantScale::factors).collect();
+        products.each(panel, &factors, reader.plan.block_rows(), self.cancel, &mut |rows, y| {
             let scales = &scales[to_usize(rows.start - panel.rows.start)..];
             for (i, scale) in scales.iter().enumerate().take(y.rows()).filter(|(_, scale)| scale.is_used()) {
                 let loadings: Vec<f64> = y.row(i).iter().zip(&self.inverse).map(|(y, i)| y * i).collect();
