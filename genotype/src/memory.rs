@@ -223,25 +223,21 @@ impl Memory {
         let kept = kept_bytes(reader);
         let packed = reader.form.is_packed();
         let what = format!("{} of {}", mib(kept), if packed { "packed genotypes" } else { "dosages" });
-        let [left, left_on_device] = [host, device].map(mib);
-        if self.shared {
-            return if kept <= host {
-                (Residency::Device, format!("{what} fit what is left of the memory budget, {left}"))
-            } else {
-                (Residency::Store, format!("{what} do not fit what is left of the memory budget, {left}"))
-            };
+        let (memory, free) = if self.shared { ("memory", host) } else { ("device memory", device) };
+        let why = |fits| format!("{what} {fits} what is left of the {memory} budget, {}", mib(free));
+        if kept <= free {
+            return (Residency::Device, why("fit"));
         }
-        if kept <= device {
-            let why = format!("{what} fit what is left of the device memory budget, {left_on_device}");
-            return (Residency::Device, why);
+        if self.shared {
+            return (Residency::Store, why("do not fit"));
         }
         // A panel has at least one block; two panels are on the device, and two slots on the host.
         let block = reader.panel_rows(0).min(rows).saturating_mul(reader.held_row_bytes());
         let slots = 2 * Residency::HOST_BYTES.max(block).min(kept);
         if packed && 2 * block <= device && kept.saturating_add(slots) <= host {
-            let why = format!("{what} do not fit what is left of the device memory budget, {left_on_device}");
-            return (Residency::Host, why);
+            return (Residency::Host, why("do not fit"));
         }
+        let [left, left_on_device] = [host, device].map(mib);
         let why =
             format!("{what} fit neither budget, of which {left} and {left_on_device} of the device are left");
         (Residency::Store, why)

@@ -123,7 +123,7 @@ impl PairAccumulator {
             Form::Packed(_) => {
                 let options =
                     GramOptions::default().centred(scaler.is_centred()).unit_factors(scaler.is_whole());
-                reader.prepare(Gram::programs(device, n, variants, options))?;
+                device.prepare(Gram::programs(device, n, variants, options))?;
                 SumOf::Packed(Gram::new(device, n, variants, options)?)
             }
             _ => SumOf::Dense(Box::new(BlockSum::symmetric(device, n)?)),
@@ -181,8 +181,9 @@ impl PairAccumulator {
         for block in reader.blocks(rows) {
             let scales = &scales[to_usize(block.start - rows.start)..to_usize(block.end - rows.start)];
             if let SumOf::Dense(sum) = &mut self.products {
-                let table: Vec<[f32; 3]> = scales.iter().map(VariantScale::row).collect();
-                sum.add(&gram_lower(&panel.standardized(&table)?)?)?;
+                let factors: Vec<_> = scales.iter().map(VariantScale::factors).collect();
+                let centred = self.wanted.rule.scaler.is_centred();
+                sum.add(&gram_lower(&panel.scaled(&factors, centred)?)?)?;
             }
             for called in self.called.iter_mut().flatten() {
                 called.add_block(panel, scales)?;

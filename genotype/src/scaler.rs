@@ -150,14 +150,6 @@ impl VariantScale {
         if self.called == 0 { 0.0 } else { self.mean * (1.0 - self.mean / ploidy as f64) }
     }
 
-    /// Returns the row for a kernel that standardises: shift, scale, and the value of a missing dosage.
-    pub(crate) fn row(&self) -> [f32; 3] {
-        if !self.is_used() {
-            return [0.0; 3];
-        }
-        [self.shift, self.scale, (self.mean - self.shift) * self.scale].map(Element::to_f32)
-    }
-
     /// Returns the row for a kernel that multiplies: the mean, which a missing dosage becomes, and the scale.
     pub(crate) fn factors(&self) -> [f32; 2] {
         if self.is_used() { [self.mean.to_f32(), self.scale.to_f32()] } else { [0.0; 2] }

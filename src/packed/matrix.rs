@@ -253,21 +253,15 @@ impl PackedMatrix {
         4 * row_words(self.columns)
     }
 
-    /// Returns the packed rows on the device.
-    #[doc(hidden)]
-    pub fn panels(&self) -> Vec<&Tensor<u32>> {
-        let Place::Device(panels) = &self.place else { return Vec::new() };
-        let packed = panels.iter().filter_map(|panel| match &panel.entries {
-            Entries::Packed(packed) => Some(packed),
-            _ => None,
-        });
-        packed.collect()
-    }
-
     /// Returns the packed rows, panel after panel.
     #[cfg(test)]
     pub(crate) fn words(&self) -> Vec<u32> {
-        self.panels().into_iter().flat_map(|panel| panel.read().unwrap()).collect()
+        let Place::Device(panels) = &self.place else { return Vec::new() };
+        let read = |panel: &Panel| match &panel.entries {
+            Entries::Packed(packed) => packed.read().unwrap(),
+            _ => Vec::new(),
+        };
+        panels.iter().flat_map(read).collect()
     }
 
     /// Calls `work` with the matrix as a map, if X has a row for each column. `at_once` rows of A X are read at a time.

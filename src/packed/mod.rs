@@ -73,9 +73,9 @@ pub use self::{
     known_pairs::{KnownPairs, KnownRow},
     matrix::PackedMatrix,
     panel::{Entries, Panel, RowFactors},
-    panel_map::{PanelMap, PanelPass, PanelSink, RowProducts},
+    panel_map::{PanelMap, PanelPass, PanelSink},
     product::PackedProduct,
-    recode::{PendingCounts, recode, recode_program},
+    recode::{PendingCounts, recode},
     uniform::packed_uniform,
     weighted::{Weight, WeightedSums, weight_unit},
 };

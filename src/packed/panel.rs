@@ -50,6 +50,18 @@ impl Panel {
         }
     }
 
+    /// Returns unpacked rows in f32, times their factors, and if `centred` less their means. Enqueues; does not wait.
+    ///
+    /// # Errors
+    /// As [`standardized`](Self::standardized).
+    pub fn scaled(&self, factors: &[RowFactors], centred: bool) -> Result<Tensor<f32>> {
+        // A missing entry becomes the mean, which is 0 once the rows are centred.
+        let row = |&[mean, factor]: &RowFactors| {
+            if centred { [mean, factor, 0.0] } else { [0.0, factor, mean * factor] }
+        };
+        self.standardized(&factors.iter().map(row).collect::<Vec<_>>())
+    }
+
     /// Returns `weights[i]` for each known entry of row i, and 0 for missing entries. Enqueues; does not wait.
     ///
     /// # Errors
@@ -67,15 +79,15 @@ impl Panel {
         self.standardized(&vec![[0.0, 0.0, 1.0]; to_usize(self.rows.end - self.rows.start)])
     }
 
-    /// Returns packed rows as an operand, with the [factors](RowFactors) of each row in `table` (rows, 2).
+    /// Returns packed rows as an operand.
     ///
     /// # Errors
     /// [`Error::Argument`] for rows that are not packed.
-    pub fn packed<'a>(&'a self, table: &'a Tensor<f32>) -> Result<PackedRows<'a>> {
+    pub fn packed(&self) -> Result<PackedRows<'_>> {
         let Entries::Packed(packed) = &self.entries else {
             return Err(Error::argument("Panel::packed", "self", "rows of more than two bits an entry"));
         };
         let range = (0, self.rows.end - self.rows.start);
-        Ok(PackedRows { packed, table, range, missing: self.missing })
+        Ok(PackedRows { packed, range, missing: self.missing })
     }
 }

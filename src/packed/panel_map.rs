@@ -1,6 +1,6 @@
 //! A matrix as a linear map, whose rows come in panels.
 
-use std::{borrow::Cow, ops::Range};
+use std::borrow::Cow;
 
 use super::{
     PackedProduct, PackedRows,
@@ -8,7 +8,7 @@ use super::{
     panel::{Panel, RowFactors},
 };
 use crate::{
-    Cancel, Device, Result, Tensor,
+    Device, Error, Result, Tensor,
     extent::to_usize,
     linalg::{BlockSum, LinearMap, Matrix, Pass, matmul, matmul_tn},
 };
@@ -24,33 +24,6 @@ pub type PanelPass<'a> = dyn Fn(&Pass<'_>, &mut PanelSink<'_>) -> Result<()> + '
 ///
 /// # Accuracy
 /// Products of packed rows are those of [`PackedProduct`]. Products of other rows are in f32 over each panel, and a [`BlockSum`] adds them up.
-///
-/// ```
-/// use teatime::{
-///     Device, Run, Status, Tensor,
-///     linalg::{LinearMap, Matrix, Pass},
-///     packed::{Entries, Panel, PanelMap},
-/// };
-///
-/// let device = Device::cpu();
-/// // The means are of the known entries, 0 and 2, and 1.
-/// let entries = Entries::I8(Tensor::from_slice(&device, &[0i8, 2, -1, 1, 1, 1], &[2, 3])?);
-/// let panel = Panel { rows: 0..2, entries, missing: true };
-/// let map = PanelMap {
-///     device: &device,
-///     shape: [2, 3],
-///     packed: false,
-///     table: Some(&[[1.0, 1.0], [1.0, 3.0]]),
-///     centred: true,
-///     bounds: [0.0; 2],
-///     at_once: 100,
-///     each: &|pass, sink| sink(&panel).and_then(|()| pass.tell(2)),
-/// };
-/// let run = Run::default();
-/// let x = Matrix::from_vec(vec![1.0, 0.0, 0.0], 3, 1)?;
-/// assert_eq!(map.apply_normal(&x, &Pass::new(&run, Status::new(0, 1, 2)))?.data(), [1.0, -1.0, 0.0]);
-/// # Ok::<(), teatime::Error>(())
-/// ```
 #[allow(missing_debug_implementations, reason = "a function has none")]
 pub struct PanelMap<'a> {
     /// The device of the panels.
@@ -73,11 +46,18 @@ pub struct PanelMap<'a> {
 
 impl PanelMap<'_> {
     /// Returns the means and factors of a panel's rows.
-    fn factors(&self, Range { start, end }: &Range<u64>) -> Cow<'_, [RowFactors]> {
-        match self.table {
-            Some(table) => Cow::Borrowed(&table[to_usize(*start)..to_usize(*end)]),
-            None => Cow::Owned(vec![[0.0, 1.0]; to_usize(end - start)]),
-        }
+    fn factors(&self, Panel { rows, .. }: &Panel) -> Result<Cow<'_, [RowFactors]>> {
+        let Some(table) = self.table else {
+            return Ok(Cow::Owned(vec![[0.0, 1.0]; to_usize(rows.end - rows.start)]));
+        };
+        let factors = table.get(to_usize(rows.start)..to_usize(rows.end)).map(Cow::Borrowed);
+        factors.ok_or_else(|| Error::shape("PanelMap", format_args!("a table of rows {rows:?}"), table.len()))
+    }
+
+    /// Uploads the means and factors of a panel's rows.
+    fn uploaded(&self, panel: &Panel) -> Result<Tensor<f32>> {
+        let factors = self.factors(panel)?;
+        Tensor::from_slice(self.device, factors.as_flattened(), &[factors.len() as u64, 2])
     }
 }
 
@@ -93,17 +73,14 @@ impl LinearMap for PanelMap<'_> {
     fn apply_normal(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {
         if self.packed {
             let mut product = PackedProduct::new(self.device, x, self.centred, Some(self.bounds))?;
-            (self.each)(pass, &mut |panel| {
-                let table = upload(self.device, &self.factors(&panel.rows))?;
-                product.add(panel.packed(&table)?)
-            })?;
+            (self.each)(pass, &mut |panel| product.add(panel.packed()?, &self.uploaded(panel)?))?;
             return product.finish();
         }
         let thin = x.to_tensor(self.device)?;
         // The result is transposed: long rows fill the register tiles that a thin column leaves half empty.
         let mut sum = BlockSum::new(self.device, x.cols() as u64, x.rows() as u64)?;
         (self.each)(pass, &mut |panel| {
-            let block = standardized(panel, self.centred, &self.factors(&panel.rows))?;
+            let block = panel.scaled(&self.factors(panel)?, self.centred)?;
             sum.add(&matmul_tn(&matmul(&block, &thin)?, &block)?)
         })?;
         Ok(sum.finish()?.transposed())
@@ -115,87 +92,24 @@ impl LinearMap for PanelMap<'_> {
         pass: &Pass<'_>,
         sink: &mut dyn FnMut(u64, &Matrix) -> Result<()>,
     ) -> Result<()> {
-        let products = RowProducts::new(self.device, x, self.centred, self.packed)?;
+        let cancel = &pass.run().cancel;
+        if self.packed {
+            let product = PackedProduct::new(self.device, x, self.centred, None)?;
+            return (self.each)(pass, &mut |panel| {
+                let packed = panel.packed()?;
+                let parts = pieces(packed.range(), self.at_once.max(1));
+                let parts = parts.map(|range| PackedRows { range, ..packed });
+                product.each_part(parts, &self.uploaded(panel)?, &mut |rows, y| {
+                    cancel.check()?;
+                    sink(panel.rows.start + rows.start, y)
+                })
+            });
+        }
+        let x = x.to_tensor(self.device)?;
         (self.each)(pass, &mut |panel| {
-            let factors = self.factors(&panel.rows);
-            let mut sink = |rows: Range<u64>, y: &Matrix| sink(rows.start, y);
-            products.each(panel, &factors, self.at_once, &pass.run().cancel, &mut sink)
+            cancel.check()?;
+            let y = matmul(&panel.scaled(&self.factors(panel)?, self.centred)?, &x)?;
+            sink(panel.rows.start, &Matrix::from_tensor(&y)?)
         })
     }
-}
-
-/// The product `A X`, panel by panel, where [`PanelMap`] would need the means and factors of all rows before the first panel.
-#[derive(Debug)]
-pub struct RowProducts {
-    device: Device,
-    centred: bool,
-    operand: Operand,
-}
-
-#[derive(Debug)]
-enum Operand {
-    Packed(PackedProduct),
-    Unpacked(Tensor<f32>),
-}
-
-impl RowProducts {
-    /// Prepares products with X, (columns of A, columns). `centred` and `packed` are those of [`PanelMap`].
-    ///
-    /// # Errors
-    /// As [`PackedProduct::new`]; [`Error::OutOfMemory`](crate::Error::OutOfMemory).
-    pub fn new(device: &Device, x: &Matrix, centred: bool, packed: bool) -> Result<Self> {
-        let operand = if packed {
-            Operand::Packed(PackedProduct::new(device, x, centred, None)?)
-        } else {
-            Operand::Unpacked(x.to_tensor(device)?)
-        };
-        Ok(Self { device: device.clone(), centred, operand })
-    }
-
-    /// Calls `sink` with the indices of some rows of a panel and their products, in order: at most `at_once` rows at a time of a packed
-    /// panel, else all rows. `factors` are those of the panel's rows. Waits.
-    ///
-    /// # Errors
-    /// Any error of the device and of `sink`; [`Error::Cancelled`](crate::Error::Cancelled) before a call of `sink`.
-    pub fn each(
-        &self,
-        panel: &Panel,
-        factors: &[RowFactors],
-        at_once: u64,
-        cancel: &Cancel,
-        sink: &mut dyn FnMut(Range<u64>, &Matrix) -> Result<()>,
-    ) -> Result<()> {
-        match &self.operand {
-            Operand::Packed(product) => {
-                let first = panel.rows.start;
-                let table = upload(&self.device, factors)?;
-                let packed = panel.packed(&table)?;
-                let parts = pieces(packed.range(), at_once.max(1));
-                let parts = parts.map(|range| (first, PackedRows { range, ..packed }));
-                product.each_part(parts, &mut |rows, y| {
-                    cancel.check()?;
-                    sink(rows, y)
-                })
-            }
-            Operand::Unpacked(x) => {
-                cancel.check()?;
-                let y = matmul(&standardized(panel, self.centred, factors)?, x)?;
-                sink(panel.rows.clone(), &Matrix::from_tensor(&y)?)
-            }
-        }
-    }
-}
-
-/// Uploads the means and factors of rows, for products on packed rows.
-fn upload(device: &Device, factors: &[RowFactors]) -> Result<Tensor<f32>> {
-    Tensor::from_slice(device, factors.as_flattened(), &[factors.len() as u64, 2])
-}
-
-/// Returns unpacked rows in f32: a missing entry becomes the mean, which is 0 once the rows are centred.
-fn standardized(panel: &Panel, centred: bool, factors: &[RowFactors]) -> Result<Tensor<f32>> {
-    let row = |&[mean, factor]: &RowFactors| {
-        if centred { [mean, factor, 0.0] } else { [0.0, factor, mean * factor] }
-    };
-    let table: Vec<[f32; 3]> = factors.iter().map(row).collect();
-    panel.standardized(&table)
 }

@@ -37,18 +37,18 @@ fn rows_beyond(device: &Device) {
     let (table, short) = ([[0.0f32, 1.0]; 3], [[0.0f32, 1.0]; 2]);
     let [table, short] = [&table[..], &short[..]]
         .map(|table| Tensor::from_slice(device, table.as_flattened(), &[table.len() as u64, 2]).unwrap());
-    let rows = |packed, table, range| PackedRows { packed, table, range, missing: true };
+    let rows = |packed, range| PackedRows { packed, range, missing: true };
     let cases = [
-        (rows(&other, &table, (0, 3)), false),
-        (rows(&line, &table, (0, 3)), false),
-        (rows(&packed, &table, (0, 4)), false),
-        (rows(&packed, &table, (2, 1)), false),
-        (rows(&packed, &short, (0, 3)), true),
+        (rows(&other, (0, 3)), &table, false),
+        (rows(&line, (0, 3)), &table, false),
+        (rows(&packed, (0, 4)), &table, false),
+        (rows(&packed, (2, 1)), &table, false),
+        (rows(&packed, (0, 3)), &short, true),
     ];
-    for (rows, needs_no_table) in cases {
-        assert!(is_shape(PackedProduct::new(device, &x, true, Some([1.0; 2])).unwrap().add(rows)));
+    for (rows, table, needs_no_table) in cases {
+        assert!(is_shape(PackedProduct::new(device, &x, true, Some([1.0; 2])).unwrap().add(rows, table)));
         let product = PackedProduct::new(device, &x, true, None).unwrap();
-        assert!(is_shape(product.each_part([(0, rows)].into_iter(), &mut |_, _| Ok(()))));
+        assert!(is_shape(product.each_part([rows].into_iter(), table, &mut |_, _| Ok(()))));
         let mut sums = WeightedSums::new(device, COLUMNS, 1).unwrap();
         let added = sums.add(rows, |_, _, weights| weights[0] = Weight { one: 1, missing: 0 });
         assert_eq!(is_shape(added), !needs_no_table);
@@ -119,15 +119,15 @@ fn weights(device: &Device) {
 fn bounds(device: &Device) {
     let (x, packed) = (Matrix::zeros(COLUMNS as usize, 2), panel(device, 1, COLUMNS));
     let table = Tensor::from_slice(device, &[0.0f32, 1.0], &[1, 2]).unwrap();
-    let rows = PackedRows { packed: &packed, table: &table, range: (0, 1), missing: false };
+    let rows = PackedRows { packed: &packed, range: (0, 1), missing: false };
     let new = |bounds| PackedProduct::new(device, &x, false, bounds);
     for bound in [-1.0, f64::NAN, f64::INFINITY] {
         assert_eq!(argument(new(Some([1.0, bound]))), "bounds");
     }
-    assert_eq!(argument(new(None).unwrap().add(rows)), "self");
+    assert_eq!(argument(new(None).unwrap().add(rows, &table)), "self");
     assert_eq!(argument(new(None).unwrap().finish()), "self");
-    let parts = [(0, rows)].into_iter();
-    assert_eq!(argument(new(Some([1.0; 2])).unwrap().each_part(parts, &mut |_, _| Ok(()))), "self");
+    let product = new(Some([1.0; 2])).unwrap();
+    assert_eq!(argument(product.each_part([rows].into_iter(), &table, &mut |_, _| Ok(()))), "self");
 }
 
 fn panels_of_the_host(device: &Device) {
@@ -143,7 +143,7 @@ fn panels_of_the_host(device: &Device) {
     assert!(is_shape(matrix.keep(panel(0..3, packed(0..2, 1).entries))));
     assert_eq!(argument(matrix.keep(packed(1..2, 1))), "panel", "a gap");
     let unpacked = panel(0..1, Entries::I8(Tensor::zeros(device, &[1, 5]).unwrap()));
-    assert_eq!(argument(unpacked.packed(&Tensor::zeros(device, &[0, 2]).unwrap())), "self");
+    assert_eq!(argument(unpacked.packed()), "self");
     assert_eq!(argument(matrix.keep(unpacked)), "panel");
     assert_eq!(argument(packed(0..1, 1).standardized(&[[0.0; 3]])), "self");
     matrix.keep(packed(0..2, 7)).unwrap();

@@ -50,9 +50,7 @@ impl MissingSums {
         }
         match self {
             Self::Packed(sums) => {
-                // Products of codes alone do not read means or factors.
-                let factors = Tensor::<f32>::empty(&reader.device, &[0, 2])?;
-                sums.add(panel.packed(&factors)?, |_, _, weights| weights.fill(Weight { one: 0, missing: 1 }))
+                sums.add(panel.packed()?, |_, _, weights| weights.fill(Weight { one: 0, missing: 1 }))
             }
             Self::Dense(sums) => {
                 let count = panel.rows.end - panel.rows.start;

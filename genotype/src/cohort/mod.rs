@@ -113,9 +113,19 @@ impl Cohort {
     /// device has not even that, though the budget allows it; [`Error::Chunk`] for a damaged or missing chunk or values out
     /// of range; [`Error::Cancelled`].
     pub fn load(genotypes: &Genotypes, device: &Device, wanted: &Wanted<'_>, run: &Run) -> Result<Self> {
-        let nothing =
-            Each { needs: &|_| Needs::default(), start: &|_| Ok(()), add: &mut |(), _, _, _| Ok(()) };
-        Self::load_with(genotypes, device, wanted, run, nothing).map(|((), cohort)| cohort)
+        Self::load_beside(genotypes, device, wanted, run, &|_| Needs::default())
+    }
+
+    /// Loads as [`load`](Self::load) does, with room for work that needs `needs`.
+    fn load_beside(
+        genotypes: &Genotypes,
+        device: &Device,
+        wanted: &Wanted<'_>,
+        run: &Run,
+        needs: &dyn Fn(&Reader) -> Needs,
+    ) -> Result<Self> {
+        let each = Each { needs, start: &|_| Ok(()), add: &mut |(), _, _, _| Ok(()) };
+        Self::load_with(genotypes, device, wanted, run, each).map(|((), cohort)| cohort)
     }
 
     /// Loads as [`load`](Self::load) does, and also returns what `each` made from the panels of the pass.
@@ -124,43 +134,34 @@ impl Cohort {
         device: &Device,
         wanted: &Wanted<'_>,
         run: &Run,
-        mut each: Each<'_, T>,
+        each: Each<'_, T>,
     ) -> Result<(T, Self)> {
-        with_less_memory(device, run, |run| Self::attempt(genotypes, device, wanted, run, &mut each))
-    }
-
-    /// Makes one attempt to load within the budget.
-    pub(crate) fn attempt<T>(
-        genotypes: &Genotypes,
-        device: &Device,
-        wanted: &Wanted<'_>,
-        run: &Run,
-        each: &mut Each<'_, T>,
-    ) -> Result<(T, Self)> {
-        let plan = LoadPlan::new(genotypes, None, device, wanted, each.needs, run)?;
-        let mut sums = Sums::new(&plan, wanted.projection)?;
-        if wanted.missing_calls {
-            sums.missing = Some(MissingSums::new(&plan.reader)?);
-        }
-        // Started at the first panel, while the next ones are read.
-        let mut made = None;
-        let host_rows = match plan.allowance.residency {
-            Residency::Device => Some(None),
-            Residency::Host => Some(Some(plan.allowance.host_rows)),
-            Residency::Store => None,
-        };
-        let mut kept = host_rows.map(|rows| PackedMatrix::in_panels(device, plan.reader.samples(), rows));
-        let read = sums.read(&plan, run, &mut |panel, stats| {
-            let made = match &mut made {
-                Some(made) => made,
-                none => none.insert((each.start)(&plan.reader)?),
+        with_less_memory(device, run, |run| {
+            let plan = LoadPlan::new(genotypes, None, device, wanted, each.needs, run)?;
+            let mut sums = Sums::new(&plan, wanted.projection)?;
+            if wanted.missing_calls {
+                sums.missing = Some(MissingSums::new(&plan.reader)?);
+            }
+            // Started at the first panel, while the next ones are read.
+            let mut made = None;
+            let host_rows = match plan.allowance.residency {
+                Residency::Device => Some(None),
+                Residency::Host => Some(Some(plan.allowance.host_rows)),
+                Residency::Store => None,
             };
-            (each.add)(made, &plan.reader, &panel, stats)?;
-            kept.as_mut().map_or(Ok(()), |kept| kept.keep(panel))
-        })?;
-        kept.as_mut().map_or(Ok(()), PackedMatrix::complete)?;
-        let made = made.map_or_else(|| (each.start)(&plan.reader), Ok)?;
-        Ok((made, Self::finish(plan, sums, kept, Some(read))?))
+            let mut kept = host_rows.map(|rows| PackedMatrix::in_panels(device, plan.reader.samples(), rows));
+            let read = sums.read(&plan, run, &mut |panel, stats| {
+                let made = match &mut made {
+                    Some(made) => made,
+                    none => none.insert((each.start)(&plan.reader)?),
+                };
+                (each.add)(made, &plan.reader, &panel, stats)?;
+                kept.as_mut().map_or(Ok(()), |kept| kept.keep(panel))
+            })?;
+            kept.as_mut().map_or(Ok(()), PackedMatrix::complete)?;
+            let made = made.map_or_else(|| (each.start)(&plan.reader), Ok)?;
+            Ok((made, Self::finish(plan, sums, kept, Some(read))?))
+        })
     }
 
     /// Waits for the sums and makes the cohort; `read` has the results of the pass, if there was one.

@@ -62,5 +62,6 @@ pub(super) fn prepare(reader: &Reader, columns: u64, reading: Reading) -> Result
     }
     let (variants, whole) = (reader.variants(), reader.whole_panel(reading));
     let panels = [whole.min(variants), variants % whole];
-    reader.prepare(PackedProduct::programs(&reader.device, reader.samples(), columns, panels)?)
+    let device = &reader.device;
+    device.prepare(PackedProduct::programs(device, reader.samples(), columns, panels)?)
 }

@@ -83,7 +83,7 @@ impl Accumulator {
         let (reader, metric, missing) = (&readers[0], options.metric.summed(), options.missing_rule());
         let (device, samples) = (&reader.device, readers.iter().map(Reader::samples).sum());
         let pairs = if is_packed(readers, options) {
-            reader.prepare(PackedPairs::programs(device, samples, variants))?;
+            device.prepare(PackedPairs::programs(device, samples, variants))?;
             let pairs = packed(metric, missing)?;
             let ones_differ = options.metric == SampleMetric::IbsOfAlleles;
             Pairs::Packed(if ones_differ { pairs.ones_differ()? } else { pairs })

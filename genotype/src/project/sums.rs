@@ -85,7 +85,7 @@ impl<'a> ProjectionSums<'a> {
         let form = if reader.form.is_packed() {
             let columns = [Some(k + 1), products].into_iter().flatten();
             let programs = columns.flat_map(|columns| WeightedSums::programs(device, n, columns, variants));
-            reader.prepare(programs.collect())?;
+            device.prepare(programs.collect())?;
             let scores = WeightedSums::new(device, n, k + 1)?;
             let normal = products.map(|columns| WeightedSums::new(device, n, columns)).transpose()?;
             Form::Packed(Units::new(matched), Packed { scores, normal })
@@ -131,9 +131,7 @@ impl<'a> ProjectionSums<'a> {
     pub(crate) fn add(&mut self, reader: &Reader, panel: &Panel) -> Result<()> {
         let matched = self.matched;
         match &mut self.form {
-            Form::Packed(units, sums) if matched.any(&panel.rows) => {
-                sums.add(&reader.device, panel, matched, units)
-            }
+            Form::Packed(units, sums) if matched.any(&panel.rows) => sums.add(panel, matched, units),
             Form::Packed(..) => Ok(()),
             Form::Dense(sums) => reader.blocks(&panel.rows).try_for_each(|rows| {
                 if matched.any(&rows) { sums.add(reader, panel, rows, matched) } else { Ok(()) }
@@ -210,10 +208,8 @@ impl<'a> ProjectionSums<'a> {
 }
 
 impl Packed {
-    fn add(&mut self, device: &Device, panel: &Panel, matched: Matched<'_>, units: &Units) -> Result<()> {
-        // Products of codes alone do not read means or factors.
-        let factors = Tensor::<f32>::empty(device, &[0, 2])?;
-        let rows = panel.packed(&factors)?;
+    fn add(&mut self, panel: &Panel, matched: Matched<'_>, units: &Units) -> Result<()> {
+        let rows = panel.packed()?;
         let match_of = |row: u64| matched.matches[to_usize(panel.rows.start + row)];
         let k = units.scores.len();
         self.scores.add(rows, |row, first, weights| {
