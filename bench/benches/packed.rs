@@ -63,7 +63,7 @@ fn pass(bench: &mut Bench, missing: Option<u32>) {
         let missing = missing.is_some();
         Ok(move || {
             let mut pass = PackedProduct::new(device, &x, true, Some(bounds))?;
-            pass.add(PackedRows { packed: &packed, table: &table, range: (0, ROWS), missing })?;
+            pass.add(PackedRows { packed: &packed, range: (0, ROWS), missing }, &table)?;
             pass.finish().map(drop)
         })
     });

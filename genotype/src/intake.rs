@@ -1,6 +1,6 @@
 //! The form in which genotypes reach a device, and how they are counted.
 
-use std::{ops::Range, sync::Arc};
+use std::sync::Arc;
 
 use rayon::prelude::*;
 use teatime::{
@@ -86,11 +86,8 @@ impl Form {
 /// A function that waits for the sums of each row of a block.
 pub(crate) type Sums = Box<dyn FnOnce() -> Result<Vec<Stats>>>;
 
-/// A block whose sums are being computed.
-pub(crate) struct Counting {
-    pub(crate) rows: Range<u64>,
-    pub(crate) sums: Sums,
-}
+/// A block whose sums are being computed, and the index after its last row.
+pub(crate) type Counting = (u64, Sums);
 
 /// Computes sums in f64 of rows of f32, in which negative is missing. Sums in f32 could not distinguish a constant row from one that varies a little.
 pub(crate) fn float_sums(rows: &[u8], samples: u64) -> Vec<Stats> {

@@ -97,7 +97,6 @@ mod memory;
 mod of_ploidy;
 mod options;
 mod pair_sums;
-mod panel;
 mod part;
 mod ploidy;
 mod project;

@@ -5,13 +5,12 @@ use std::iter;
 use teatime::{
     Budget, Device, Error, Needs, Result, Run,
     linalg::{BlockSum, Stats, Stop},
-    packed::{Gram, PANEL_ROWS, PackedProduct, panel_bytes},
+    packed::{Gram, PANEL_ROWS, PackedProduct, RowFactors, panel_bytes},
 };
 
 use super::{
     counts::CallCounts,
     options::PcaOptions,
-    panel::Factors,
     reader::{Reader, Reading},
     residency::Residency,
     scaler::VariantScale,
@@ -26,7 +25,7 @@ pub(super) fn eigenvectors(reader: &Reader) -> Needs {
 /// Returns the memory for passes of products with that many columns.
 fn products(reader: &Reader, columns: u64) -> Needs {
     let (variants, n) = (reader.variants(), reader.samples());
-    let factors = Needs::host(size_of::<Factors>() as u64) * variants;
+    let factors = Needs::host(size_of::<RowFactors>() as u64) * variants;
     let products = if reader.form.is_packed() {
         PackedProduct::needs(&reader.device, variants.min(PANEL_ROWS), n, columns)
     } else {
@@ -224,25 +223,21 @@ impl Memory {
         let kept = kept_bytes(reader);
         let packed = reader.form.is_packed();
         let what = format!("{} of {}", mib(kept), if packed { "packed genotypes" } else { "dosages" });
-        let [left, left_on_device] = [host, device].map(mib);
-        if self.shared {
-            return if kept <= host {
-                (Residency::Device, format!("{what} fit what is left of the memory budget, {left}"))
-            } else {
-                (Residency::Store, format!("{what} do not fit what is left of the memory budget, {left}"))
-            };
+        let (memory, free) = if self.shared { ("memory", host) } else { ("device memory", device) };
+        let why = |fits| format!("{what} {fits} what is left of the {memory} budget, {}", mib(free));
+        if kept <= free {
+            return (Residency::Device, why("fit"));
         }
-        if kept <= device {
-            let why = format!("{what} fit what is left of the device memory budget, {left_on_device}");
-            return (Residency::Device, why);
+        if self.shared {
+            return (Residency::Store, why("do not fit"));
         }
         // A panel has at least one block; two panels are on the device, and two slots on the host.
         let block = reader.panel_rows(0).min(rows).saturating_mul(reader.held_row_bytes());
         let slots = 2 * Residency::HOST_BYTES.max(block).min(kept);
         if packed && 2 * block <= device && kept.saturating_add(slots) <= host {
-            let why = format!("{what} do not fit what is left of the device memory budget, {left_on_device}");
-            return (Residency::Host, why);
+            return (Residency::Host, why("do not fit"));
         }
+        let [left, left_on_device] = [host, device].map(mib);
         let why =
             format!("{what} fit neither budget, of which {left} and {left_on_device} of the device are left");
         (Residency::Store, why)
@@ -251,7 +246,7 @@ impl Memory {
 
 /// Returns the bytes of the genotypes that stay between passes, with each variant's mean and scale.
 fn kept_bytes(reader: &Reader) -> u64 {
-    reader.variants().saturating_mul(reader.held_row_bytes() + size_of::<Factors>() as u64)
+    reader.variants().saturating_mul(reader.held_row_bytes() + size_of::<RowFactors>() as u64)
 }
 
 /// Returns a size as text.
@@ -271,7 +266,7 @@ pub(super) fn stream(reader: &Reader) -> Needs {
 /// Returns the bytes of the sums and scales of panels of at most `panel_bytes`: one panel is filled while another is used.
 fn scaling_bytes(reader: &Reader, panel_bytes: u64) -> u64 {
     let rows = reader.panel_rows(panel_bytes).min(reader.variants());
-    let used = (size_of::<VariantScale>() + size_of::<Factors>()) as u64 + Gram::HOST_ROW_BYTES;
+    let used = (size_of::<VariantScale>() + size_of::<RowFactors>()) as u64 + Gram::HOST_ROW_BYTES;
     rows * (2 * size_of::<Stats>() as u64 + used)
 }
 

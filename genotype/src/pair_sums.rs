@@ -5,14 +5,13 @@ use std::ops::Range;
 use teatime::{
     Element, Needs, Result,
     linalg::{BlockSum, Matrix, Stats, gram_lower},
-    packed::{Gram, GramOptions, IntegerSums, KnownPairs, KnownRow, RowScale},
+    packed::{Entries, Gram, GramOptions, IntegerSums, KnownPairs, KnownRow, Panel, RowScale},
 };
 
 use super::{
     filter::VariantFilter,
     intake::Form,
     memory::f32_blocks,
-    panel::{Held, Panel},
     part::{CohortPart, PartSums, SumValues},
     reader::Reader,
     scaler::{ScaleRule, Scaler, VariantScale},
@@ -123,8 +122,8 @@ impl PairAccumulator {
         let products = match reader.form {
             Form::Packed(_) => {
                 let options =
-                    GramOptions::default().centred(scaler != Scaler::None).unit_factors(scaler.is_whole());
-                reader.prepare(Gram::programs(device, n, variants, options))?;
+                    GramOptions::default().centred(scaler.is_centred()).unit_factors(scaler.is_whole());
+                device.prepare(Gram::programs(device, n, variants, options))?;
                 SumOf::Packed(Gram::new(device, n, variants, options)?)
             }
             _ => SumOf::Dense(Box::new(BlockSum::symmetric(device, n)?)),
@@ -168,7 +167,7 @@ impl PairAccumulator {
     ) -> Result<()> {
         let from = rows.start - panel.rows.start;
         let scales = self.count(reader, rows, stats)?;
-        if let (SumOf::Packed(sum), Held::Packed(packed)) = (&mut self.products, &panel.held) {
+        if let (SumOf::Packed(sum), Entries::Packed(packed)) = (&mut self.products, &panel.entries) {
             sum.add(
                 packed,
                 from,
@@ -182,8 +181,9 @@ impl PairAccumulator {
         for block in reader.blocks(rows) {
             let scales = &scales[to_usize(block.start - rows.start)..to_usize(block.end - rows.start)];
             if let SumOf::Dense(sum) = &mut self.products {
-                let table: Vec<[f32; 3]> = scales.iter().map(VariantScale::row).collect();
-                sum.add(&gram_lower(&panel.standardized(&table)?)?)?;
+                let factors: Vec<_> = scales.iter().map(VariantScale::factors).collect();
+                let centred = self.wanted.rule.scaler.is_centred();
+                sum.add(&gram_lower(&panel.scaled(&factors, centred)?)?)?;
             }
             for called in self.called.iter_mut().flatten() {
                 called.add_block(panel, scales)?;
@@ -340,7 +340,7 @@ impl CalledPairs {
 
     /// Adds packed variants of a panel, from row `from` on.
     fn add_rows(&mut self, panel: &Panel, from: u64, scales: &[VariantScale]) -> Result<()> {
-        let (SumOf::Packed(sum), Held::Packed(packed)) = (&mut self.sum, &panel.held) else {
+        let (SumOf::Packed(sum), Entries::Packed(packed)) = (&mut self.sum, &panel.entries) else {
             return Ok(());
         };
         sum.add(packed, from, &self.weight.known_rows(scales))
@@ -373,7 +373,7 @@ impl CalledPairs {
         }
         // The product of two square roots is the weight.
         let roots: Vec<f32> = scales.iter().map(|scale| self.weight.weigh(scale).sqrt().to_f32()).collect();
-        sum.add(&gram_lower(&panel.called(&roots)?)?)
+        sum.add(&gram_lower(&panel.known(&roots)?)?)
     }
 
     fn finish(self) -> Result<Matrix> {

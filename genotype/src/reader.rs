@@ -7,15 +7,13 @@ use std::{collections::VecDeque, ops::Range, time::Instant};
 
 use teatime::{
     Device, Result, Tensor,
-    kernel::Program,
     linalg::{Pass, Stats, pending_row_stats},
-    packed::{PANEL_ROWS, recode, recode_program, row_words},
+    packed::{Entries, PANEL_ROWS, Panel, recode, row_words},
     stream::{Blocks, Digests, Plan, StreamStats},
 };
 
 use super::{
     intake::{Counting, Form, Sums, float_sums},
-    panel::{Held, Panel},
     residency::Residency,
     source::Genotypes,
     to_usize,
@@ -68,7 +66,7 @@ pub(crate) struct Read {
 }
 
 /// A callback that takes a panel, and the sums of each of its rows.
-pub(crate) type PanelSink<'a> = dyn FnMut(Panel, &[Stats]) -> Result<()> + 'a;
+pub(crate) type CountedSink<'a> = dyn FnMut(Panel, &[Stats]) -> Result<()> + 'a;
 
 fn in_steps(rows: &Range<u64>, step: u64) -> impl Iterator<Item = Range<u64>> + use<> {
     let end = rows.end;
@@ -76,10 +74,7 @@ fn in_steps(rows: &Range<u64>, step: u64) -> impl Iterator<Item = Range<u64>> + 
 }
 
 /// A panel that is being filled, with the sums of the rows counted so far.
-struct Filling {
-    panel: Panel,
-    stats: Vec<Stats>,
-}
+type Filling = (Panel, Vec<Stats>);
 
 impl Reader {
     /// Prepares to read `genotypes`; `bounded` is true if dosages above the ploidy are an error.
@@ -172,17 +167,6 @@ impl Reader {
         (1..16).map(|doublings| block << doublings).take_while(fits).last().unwrap_or(block)
     }
 
-    /// Compiles `programs`, which take packed rows, and the program that recodes packed rows.
-    ///
-    /// # Errors
-    /// Fails as [`Device::prepare`] does.
-    pub(crate) fn prepare(&self, mut programs: Vec<Program>) -> Result<()> {
-        if self.form.is_packed() {
-            programs.push(recode_program());
-        }
-        self.device.prepare(programs)
-    }
-
     /// Returns the canonical blocks of some rows, which start with a block.
     pub(crate) fn blocks(&self, rows: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
         in_steps(rows, self.plan.block_rows())
@@ -202,7 +186,7 @@ impl Reader {
         pass: &Pass<'_>,
         reading: Reading,
         digest: bool,
-        f: &mut PanelSink<'_>,
+        f: &mut CountedSink<'_>,
     ) -> Result<Read> {
         let cancel = &pass.run().cancel;
         pass.tell(0)?;
@@ -219,12 +203,13 @@ impl Reader {
             // The next block is enqueued before the sums of the current block are waited for.
             let next = self.start(&mut blocks, &mut open, rows)?;
             let ended = next.is_none();
-            if let Some(block) = std::mem::replace(&mut counting, next) {
+            if let Some((end, sums)) = std::mem::replace(&mut counting, next) {
                 let started = Instant::now();
-                let (end, filling) = (block.rows.end, &mut open[0]);
-                self.finish(block, filling)?;
-                if filling.panel.rows.end == end
-                    && let Some(Filling { panel, stats }) = open.pop_front()
+                let (mut added, (panel, stats)) = (sums()?, &mut open[0]);
+                panel.missing |= added.iter().any(|stats| stats.count < self.samples());
+                stats.append(&mut added);
+                if panel.rows.end == end
+                    && let Some((panel, stats)) = open.pop_front()
                 {
                     f(panel, &stats)?;
                 }
@@ -248,17 +233,21 @@ impl Reader {
         let Some(mut block) = blocks.next_block()? else { return Ok(None) };
         let (rows, started) = (block.rows(), Instant::now());
         let (device, count, samples) = (&self.device, rows.end - rows.start, self.samples());
+        let filling = |rows: Range<u64>, entries| {
+            let stats = Vec::with_capacity(to_usize(rows.end - rows.start));
+            (Panel { rows, entries, missing: false }, stats)
+        };
         let sums: Sums = match self.form {
             Form::Packed(table) => {
                 let raw = block.tensor(&[count, samples.div_ceil(4)])?;
-                if open.back().is_none_or(|filling| filling.panel.rows.end <= rows.start) {
+                if open.back().is_none_or(|(panel, _)| panel.rows.end <= rows.start) {
                     let panel_range = rows.start..self.variants().min(rows.start + panel_rows);
                     let packed =
                         Tensor::empty(device, &[panel_range.end - panel_range.start, row_words(samples)])?;
-                    open.push_back(Filling::new(panel_range, Held::Packed(packed)));
+                    open.push_back(filling(panel_range, Entries::Packed(packed)));
                 }
-                let Some(Panel { rows: panel_range, held: Held::Packed(packed), .. }) =
-                    open.back_mut().map(|filling| &mut filling.panel)
+                let Some((Panel { rows: panel_range, entries: Entries::Packed(packed), .. }, _)) =
+                    open.back_mut()
                 else {
                     unreachable!("a packed panel was just made");
                 };
@@ -268,32 +257,17 @@ impl Reader {
             Form::Dosages => {
                 let x = block.tensor(&[count, samples])?;
                 let sums = pending_row_stats(&x, true)?;
-                open.push_back(Filling::new(rows.clone(), Held::I8(x)));
+                open.push_back(filling(rows.clone(), Entries::I8(x)));
                 Box::new(|| sums.wait())
             }
             Form::Fractions => {
                 let sums = device.pool()?.install(|| float_sums(block.bytes(), samples));
                 let x = block.tensor(&[count, samples])?;
-                open.push_back(Filling::new(rows.clone(), Held::F32(x)));
+                open.push_back(filling(rows.clone(), Entries::F32(x)));
                 Box::new(|| Ok(sums))
             }
         };
         blocks.stats.compute += started.elapsed();
-        Ok(Some(Counting { rows, sums }))
-    }
-
-    /// Waits for a block's sums, and adds them to its panel.
-    fn finish(&self, block: Counting, filling: &mut Filling) -> Result<()> {
-        let mut stats = (block.sums)()?;
-        filling.panel.missing |= stats.iter().any(|stats| stats.count < self.samples());
-        filling.stats.append(&mut stats);
-        Ok(())
-    }
-}
-
-impl Filling {
-    fn new(rows: Range<u64>, held: Held) -> Self {
-        let stats = Vec::with_capacity(to_usize(rows.end - rows.start));
-        Self { panel: Panel { rows, held, missing: false }, stats }
+        Ok(Some((rows.end, sums)))
     }
 }

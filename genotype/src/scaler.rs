@@ -36,6 +36,11 @@ impl Scaler {
         }
     }
 
+    /// Returns true if the mean is subtracted from dosages.
+    pub(crate) const fn is_centred(self) -> bool {
+        !matches!(self, Self::None)
+    }
+
     /// Returns true if dosages are not divided.
     pub(crate) const fn is_whole(self) -> bool {
         matches!(self, Self::Center | Self::None)
@@ -143,14 +148,6 @@ impl VariantScale {
     /// Returns the variance of the dosages in Hardy-Weinberg equilibrium, k p (1 - p) at ploidy k; 0 if no sample is called.
     pub(crate) fn binomial_variance(&self, ploidy: u64) -> f64 {
         if self.called == 0 { 0.0 } else { self.mean * (1.0 - self.mean / ploidy as f64) }
-    }
-
-    /// Returns the row for a kernel that standardises: shift, scale, and the value of a missing dosage.
-    pub(crate) fn row(&self) -> [f32; 3] {
-        if !self.is_used() {
-            return [0.0; 3];
-        }
-        [self.shift, self.scale, (self.mean - self.shift) * self.scale].map(Element::to_f32)
     }
 
     /// Returns the row for a kernel that multiplies: the mean, which a missing dosage becomes, and the scale.

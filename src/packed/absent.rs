@@ -132,9 +132,7 @@ impl<const N: usize> AbsentSums<N> {
             let entries = [0, 0, u32::from_le_bytes(numbers), 0].repeat(rows.len());
             Tensor::from_slice(device, &entries, &[count, SETS * LIMBS])
         }))?;
-        // These products are of codes alone, and read no means or factors.
-        let factors = Tensor::<f32>::empty(device, &[0, 2])?;
-        let left = PackedRows { packed: &left, table: &factors, range: (0, count), missing: true };
+        let left = PackedRows { packed: &left, range: (0, count), missing: true };
         device.each(&mut self.groups, |(own, sums)| {
             tables.iter().zip(sums).try_for_each(|(words, sums)| {
                 let table = Table { words, first: 0, sets: SETS, limb_count: LIMBS };

@@ -30,9 +30,6 @@ pub(crate) fn program_of_weights(device: &Device, rows: u64) -> Program {
 pub struct PackedRows<'a> {
     /// The codes of the panel, (rows, [`row_words`] of the entries).
     pub packed: &'a Tensor<u32>,
-    /// For each row of the panel, the mean that is subtracted, and then the factor: (rows, 2). Both are 0 for a row that is left out.
-    /// [`WeightedSums`](super::WeightedSums) does not read the table, which may then have no rows.
-    pub table: &'a Tensor<f32>,
     /// The index of the first row, and the index after the last row.
     pub range: (u64, u64),
     /// True if a code may be missing. If false, a missing code counts as 3.
@@ -40,16 +37,15 @@ pub struct PackedRows<'a> {
 }
 
 impl PackedRows<'_> {
-    /// Refuses rows that do not have `entries` entries, or are beyond their panel. If `table` is true, also refuses rows beyond their table.
+    /// Refuses rows that do not have `entries` entries, or are beyond their panel or their table (rows, 2), if there is one.
     ///
     /// # Errors
     /// [`Error::Shape`].
-    pub(super) fn check(&self, op: &'static str, entries: u64, table: bool) -> Result<()> {
+    pub(super) fn check(&self, op: &'static str, entries: u64, table: Option<&Tensor<f32>>) -> Result<()> {
         let [held, words] = self.packed.matrix(op)?;
-        let [factors, width] = self.table.matrix(op)?;
+        let [factors, width] = table.map_or(Ok([held, 2]), |table| table.matrix(op))?;
         let (first, end) = self.range;
-        let fit = first <= end && end <= held && words == row_words(entries);
-        if fit && width == 2 && (end <= factors || !table) {
+        if first <= end && end <= held.min(factors) && words == row_words(entries) && width == 2 {
             return Ok(());
         }
         let expected = format!("rows of {entries} entries, and a table (rows, 2)");
@@ -83,23 +79,25 @@ impl PackedRows<'_> {
 
 /// Returns y = A x in f32, (rows, columns), in the units of x times the [factors](LimbMatrix::factors). Enqueues; does not wait.
 ///
-/// For a row with codes g, mean μ and factor s, y = s (Σ g x - μ Σ x). Both sums are over the entries that are not missing, in integers. The
+/// For a row with codes g, mean μ and factor s, in `table` for each row of the panel, y = s (Σ g x - μ Σ x). Both sums are over the entries that are not missing, in integers. The
 /// other operations each round to f32.
 ///
 /// # Errors
 /// [`Error::Limit`] when a row or the limbs do not fit a binding; [`Error::OutOfMemory`].
 pub(crate) fn packed_apply(
     rows: PackedRows<'_>,
+    table: &Tensor<f32>,
     x: &LimbMatrix,
     factors: &Tensor<f32>,
 ) -> Result<Tensor<f32>> {
-    apply_in_tiles(rows.tile(), rows, x, factors)
+    apply_in_tiles(rows.tile(), rows, table, x, factors)
 }
 
 /// [`packed_apply`] in tiles of a given size. Results stay the same to the bit.
 pub(crate) fn apply_in_tiles(
     tile: u32,
     rows: PackedRows<'_>,
+    table: &Tensor<f32>,
     x: &LimbMatrix,
     factors: &Tensor<f32>,
 ) -> Result<Tensor<f32>> {
@@ -108,7 +106,7 @@ pub(crate) fn apply_in_tiles(
         return Tensor::zeros(rows.device(), &shape);
     }
     let mut out = Tensor::<f32>::empty(rows.device(), &shape)?;
-    launch(tile, rows, x, factors, false, &mut out)?;
+    launch(tile, rows, table, x, factors, false, &mut out)?;
     Ok(out)
 }
 
@@ -122,16 +120,18 @@ pub(crate) fn apply_in_tiles(
 /// As [`packed_apply`].
 pub(crate) fn packed_weights(
     rows: PackedRows<'_>,
+    table: &Tensor<f32>,
     x: &LimbMatrix,
     factors: &Tensor<f32>,
 ) -> Result<Tensor<u32>> {
-    weights_in_tiles(rows.tile(), rows, x, factors)
+    weights_in_tiles(rows.tile(), rows, table, x, factors)
 }
 
 /// [`packed_weights`] in tiles of a given size. Results stay the same to the bit.
 pub(crate) fn weights_in_tiles(
     tile: u32,
     rows: PackedRows<'_>,
+    table: &Tensor<f32>,
     x: &LimbMatrix,
     factors: &Tensor<f32>,
 ) -> Result<Tensor<u32>> {
@@ -141,13 +141,14 @@ pub(crate) fn weights_in_tiles(
         return Tensor::zeros(rows.device(), &shape);
     }
     let mut out = Tensor::<u32>::empty(rows.device(), &shape)?;
-    launch(tile, rows, x, factors, true, &mut out)?;
+    launch(tile, rows, table, x, factors, true, &mut out)?;
     Ok(out)
 }
 
 fn launch<T: crate::Element>(
     tile: u32,
     rows: PackedRows<'_>,
+    table: &Tensor<f32>,
     x: &LimbMatrix,
     factors: &Tensor<f32>,
     limbs: bool,
@@ -164,7 +165,7 @@ fn launch<T: crate::Element>(
     let from = rows.range.0;
     for (first, last) in pieces(rows.range(), step) {
         let packed = rows.packed.window(first * words..last * words);
-        let table = rows.table.window(first * 2..last * 2);
+        let table = table.window(first * 2..last * 2);
         let place = if limbs {
             (first - from) / 4 * width..(last - from).div_ceil(4) * width
         } else {

@@ -7,7 +7,11 @@ use std::{
 
 use rayon::prelude::*;
 
-use super::PANEL_ROWS;
+use super::{
+    PANEL_ROWS,
+    panel::{Entries, Panel},
+    panel_map::PanelSink,
+};
 use crate::{Device, Error, Result, Tensor, driver::Staging, extent::to_usize, tensor::Pending};
 
 /// The number of bytes of a panel that a thread copies at a time.
@@ -15,7 +19,7 @@ const PART: usize = 1 << 20;
 
 /// Panels of packed rows in the host's memory, which each pass uploads.
 #[derive(Debug)]
-pub struct HostPanels {
+pub(crate) struct HostPanels {
     /// The number of rows that are uploaded at a time.
     step: u64,
     panels: Vec<HostPanel>,
@@ -37,12 +41,9 @@ struct HostPanel {
     bytes: Vec<u8>,
 }
 
-/// A function that takes the rows of a panel, their codes on the device, and true if a code is missing.
-pub type PanelSink<'a> = dyn FnMut(Range<u64>, Tensor<u32>, bool) -> Result<()> + 'a;
-
 impl HostPanels {
     /// Creates an empty list of panels, of which `step` rows are uploaded at a time, from 1 to [`PANEL_ROWS`].
-    pub fn new(step: u64) -> Self {
+    pub(crate) fn new(step: u64) -> Self {
         Self {
             step: step.clamp(1, PANEL_ROWS),
             panels: Vec::new(),
@@ -51,12 +52,16 @@ impl HostPanels {
         }
     }
 
-    /// Starts the download of a panel, and waits for the previous download. `packed`: (rows, words).
+    /// Starts the download of a panel, and waits for the previous download.
     ///
     /// # Errors
-    /// [`Error::Shape`] for a tensor with another number of rows; any error that the device reports, after which no panel is of use.
-    pub fn push(&mut self, rows: Range<u64>, packed: &Tensor<u32>, missing: bool) -> Result<()> {
-        let op = "HostPanels::push";
+    /// [`Error::Shape`] for another number of rows; [`Error::Argument`] for rows that are not packed; any error that the device reports,
+    /// after which no panel is of use.
+    pub(crate) fn push(&mut self, panel: &Panel) -> Result<()> {
+        let (op, rows, missing) = ("PackedMatrix::keep", panel.rows.clone(), panel.missing);
+        let Entries::Packed(packed) = &panel.entries else {
+            return Err(Error::argument(op, "panel", "rows that are not packed stay on the device alone"));
+        };
         let [held, words] = packed.matrix(op)?;
         if rows.end.checked_sub(rows.start) != Some(held) {
             return Err(Error::shape(op, format_args!("rows {rows:?}"), format_args!("{held} rows")));
@@ -73,7 +78,7 @@ impl HostPanels {
     ///
     /// # Errors
     /// Any error that the device reports.
-    pub fn complete(&mut self) -> Result<()> {
+    pub(crate) fn complete(&mut self) -> Result<()> {
         let coming = self.coming.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if let (Some(coming), Some(panel)) = (coming, self.panels.last_mut()) {
             panel.bytes = coming.bytes()?;
@@ -85,10 +90,10 @@ impl HostPanels {
     ///
     /// # Errors
     /// [`Error::Argument`] if the last panel is still being downloaded; any error of the device or of `f`.
-    pub fn each(&self, device: &Device, f: &mut PanelSink<'_>) -> Result<()> {
+    pub(crate) fn each(&self, device: &Device, f: &mut PanelSink<'_>) -> Result<()> {
         if self.coming.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
             return Err(Error::argument(
-                "HostPanels::each",
+                "PackedMatrix::each",
                 "self",
                 "`complete` was not called after the last panel",
             ));
@@ -119,7 +124,8 @@ impl HostPanels {
                 });
                 let rows = first..rows.end.min(first + self.step);
                 let shape = [rows.end - rows.start, *words];
-                f(rows, Tensor::from_staging(device, slot, &shape)?, *missing)?;
+                let entries = Entries::Packed(Tensor::from_staging(device, slot, &shape)?);
+                f(&Panel { rows, entries, missing: *missing })?;
             }
         }
         *lock() = slots;

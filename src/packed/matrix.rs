@@ -1,7 +1,12 @@
-//! A matrix of 0, 1 and 2 that stays on a device, with two bits for each entry.
+//! A matrix that stays on a device or in the host's memory, with two bits for each entry.
 
 use super::{
-    MAX_ENTRIES, PANEL_ROWS, apply::PackedRows, panel_bytes, product::PackedProduct, row_words,
+    MAX_ENTRIES, PANEL_ROWS,
+    host_panels::HostPanels,
+    panel::{Entries, Panel},
+    panel_bytes,
+    panel_map::{PanelMap, PanelSink},
+    row_words,
     uniform::packed_uniform,
 };
 use crate::{
@@ -16,11 +21,12 @@ use crate::{
 /// The number of bytes of `A X` that are read at a time.
 const APPLY_BYTES: usize = 4 << 20;
 
-/// A matrix A of entries 0, 1 and 2 on one device, with two bits for each entry. Products take the entries as they are: nothing is subtracted
-/// or scaled.
+/// A matrix A of entries 0, 1, 2 and missing, with two bits for each entry: on one device, or in the host's memory, from where each pass
+/// uploads it.
 ///
 /// The matrix is a [`LinearMap`], which [`randomized_svd`](crate::linalg::randomized_svd) and [`left_vectors`](crate::linalg::left_vectors)
-/// take. Products run on the packed bytes.
+/// take. Products run on the packed bytes, and take the entries as they are: nothing is subtracted or scaled, and missing entries are 0. A
+/// [`PanelMap`] over [`each`](Self::each) takes a mean and a factor for each row.
 ///
 /// # Accuracy
 /// Each column of an operand is rounded to 23 bits and a sign, relative to its largest element. Between the two products of Aᵀ (A X), A X is
@@ -48,8 +54,14 @@ pub struct PackedMatrix {
     device: Device,
     rows: u64,
     columns: u64,
-    /// Panels of consecutive rows, (rows, words) of codes.
-    panels: Vec<Tensor<u32>>,
+    place: Place,
+}
+
+/// The place of the panels.
+#[derive(Debug)]
+enum Place {
+    Device(Vec<Panel>),
+    Host(HostPanels),
 }
 
 impl PackedMatrix {
@@ -65,7 +77,15 @@ impl PackedMatrix {
             let what = "columns of a packed matrix";
             return Err(Error::Limit { what, requested: columns, max: MAX_ENTRIES });
         }
-        Ok(Self { device: device.clone(), rows: 0, columns, panels: Vec::new() })
+        Ok(Self::in_panels(device, columns, None))
+    }
+
+    /// Creates a matrix without rows for panels of any number of columns, that [`keep`](Self::keep) takes. They stay on the device, or with
+    /// `host_rows` in the host's memory, from where that many rows are uploaded at a time.
+    pub fn in_panels(device: &Device, columns: u64, host_rows: Option<u64>) -> Self {
+        let place = host_rows
+            .map_or_else(|| Place::Device(Vec::new()), |host_rows| Place::Host(HostPanels::new(host_rows)));
+        Self { device: device.clone(), rows: 0, columns, place }
     }
 
     /// Creates a matrix (rows, columns) of independent entries on the device, with 0, 1 and 2 equally likely. Waits.
@@ -114,7 +134,7 @@ impl PackedMatrix {
         while matrix.rows < rows {
             let count = step.min(rows - matrix.rows);
             let panel = packed_uniform(device, seed, matrix.rows, count, columns)?;
-            matrix.add(panel);
+            matrix.add(panel)?;
             // Without this wait, all panels would be enqueued at once, before a caller could stop.
             device.synchronize()?;
             pass.tell(matrix.rows)?;
@@ -147,13 +167,71 @@ impl PackedMatrix {
             Err(Error::Argument { name: "x", .. }) => return Err(refused(op, entries)?),
             packed => packed?.into_elements(&[rows, row_words(columns)]),
         };
-        self.add(packed);
+        self.add(packed)
+    }
+
+    fn add(&mut self, packed: Tensor<u32>) -> Result<()> {
+        let rows = self.rows..self.rows + packed.shape()[0];
+        self.keep(Panel { rows, entries: Entries::Packed(packed), missing: false })
+    }
+
+    /// Appends a panel. In the host's memory, this starts the panel's download, and waits for that of the panel before.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for rows that do not follow those of the matrix, and for rows that are not packed, unless they stay on the device;
+    /// [`Error::Shape`] for another number of rows; any error that the device reports, after which the matrix is of no use.
+    pub fn keep(&mut self, panel: Panel) -> Result<()> {
+        let rows = panel.rows.clone();
+        if rows.start != self.rows {
+            let why = format_args!("rows {rows:?} of a matrix of {} rows", self.rows);
+            return Err(Error::argument("PackedMatrix::keep", "panel", why));
+        }
+        match &mut self.place {
+            Place::Device(panels) => panels.push(panel),
+            Place::Host(panels) => panels.push(&panel)?,
+        }
+        self.rows = rows.end;
         Ok(())
     }
 
-    fn add(&mut self, panel: Tensor<u32>) {
-        self.rows += panel.shape()[0];
-        self.panels.push(panel);
+    /// Waits for the last panel. Must be called after the last panel of a matrix in the host's memory, before a pass.
+    ///
+    /// # Errors
+    /// Any error that the device reports.
+    pub fn complete(&mut self) -> Result<()> {
+        if let Place::Host(panels) = &mut self.place { panels.complete() } else { Ok(()) }
+    }
+
+    /// Moves packed panels to the host's memory, from where `host_rows` rows are uploaded at a time. Waits.
+    ///
+    /// # Errors
+    /// As [`keep`](Self::keep).
+    pub fn to_host(self, host_rows: u64) -> Result<Self> {
+        let Place::Device(panels) = self.place else { return Ok(self) };
+        let mut moved = Self::in_panels(&self.device, self.columns, Some(host_rows));
+        panels.into_iter().try_for_each(|panel| moved.keep(panel))?;
+        moved.complete()?;
+        Ok(moved)
+    }
+
+    /// Returns true if the panels are in the host's memory.
+    pub fn is_on_host(&self) -> bool {
+        matches!(self.place, Place::Host(_))
+    }
+
+    /// Makes a pass: calls `sink` with each panel on the device, in order.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a matrix that is not [complete](Self::complete); any error of the device or of `sink`; [`Error::Cancelled`].
+    pub fn each(&self, pass: &Pass<'_>, sink: &mut PanelSink<'_>) -> Result<()> {
+        let mut sink = |panel: &Panel| {
+            sink(panel)?;
+            pass.tell(panel.rows.end)
+        };
+        match &self.place {
+            Place::Device(panels) => panels.iter().try_for_each(sink),
+            Place::Host(panels) => panels.each(&self.device, &mut sink),
+        }
     }
 
     /// Returns the device that holds the matrix.
@@ -175,46 +253,40 @@ impl PackedMatrix {
         4 * row_words(self.columns)
     }
 
-    /// Returns the packed rows.
-    #[doc(hidden)]
-    pub fn panels(&self) -> &[Tensor<u32>] {
-        &self.panels
-    }
-
     /// Returns the packed rows, panel after panel.
     #[cfg(test)]
     pub(crate) fn words(&self) -> Vec<u32> {
-        self.panels.iter().flat_map(|panel| panel.read().unwrap()).collect()
+        let Place::Device(panels) = &self.place else { return Vec::new() };
+        let read = |panel: &Panel| match &panel.entries {
+            Entries::Packed(packed) => packed.read().unwrap(),
+            _ => Vec::new(),
+        };
+        panels.iter().flat_map(read).collect()
     }
 
-    fn product(&self, op: &'static str, x: &Matrix, bounds: Option<[f64; 2]>) -> Result<PackedProduct> {
+    /// Calls `work` with the matrix as a map, if X has a row for each column. `at_once` rows of A X are read at a time.
+    fn as_map<T>(
+        &self,
+        op: &'static str,
+        x: &Matrix,
+        at_once: u64,
+        work: impl FnOnce(&PanelMap<'_>) -> Result<T>,
+    ) -> Result<T> {
         if x.rows() as u64 != self.columns {
             let expected = format!("{} rows", self.columns);
             return Err(Error::shape(op, expected, format_args!("({}, {})", x.rows(), x.cols())));
         }
-        PackedProduct::new(&self.device, x, false, bounds)
-    }
-
-    /// Returns the table for products without means and factors: mean 0 and factor 1 for each row of the longest panel.
-    fn table(&self) -> Result<Tensor<f32>> {
-        let longest = self.panels.iter().map(|panel| panel.shape()[0]).max().unwrap_or(0);
-        let factors = vec![[0.0f32, 1.0]; to_usize(longest)];
-        Tensor::from_slice(&self.device, factors.as_flattened(), &[longest, 2])
-    }
-
-    /// Returns all rows in parts of at most `step` rows of one panel. Each part comes with the index of its panel's first row.
-    fn parts<'a>(
-        &'a self,
-        table: &'a Tensor<f32>,
-        step: usize,
-    ) -> impl Iterator<Item = (u64, PackedRows<'a>)> + use<'a> {
-        let mut next = 0;
-        self.panels.iter().flat_map(move |packed| {
-            let (first, count) = (next, packed.shape()[0]);
-            next += count;
-            let end = move |start: u64| count.min(start.saturating_add(step as u64));
-            let part = move |start| PackedRows { packed, table, range: (start, end(start)), missing: false };
-            (0..count).step_by(step).map(move |start| (first, part(start)))
+        // The largest Euclidean norm and the largest sum of a row: those of a row of 2s.
+        let columns = self.columns as f64;
+        work(&PanelMap {
+            device: &self.device,
+            shape: self.shape(),
+            packed: true,
+            table: None,
+            centred: false,
+            bounds: [2.0 * columns.sqrt(), 2.0 * columns],
+            at_once,
+            each: &|pass, sink| self.each(pass, sink),
         })
     }
 }
@@ -240,15 +312,7 @@ impl LinearMap for PackedMatrix {
     }
 
     fn apply_normal(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {
-        // The largest Euclidean norm and the largest sum of a row: those of a row of 2s.
-        let columns = self.columns as f64;
-        let bounds = [2.0 * columns.sqrt(), 2.0 * columns];
-        let mut product = self.product("PackedMatrix::apply_normal", x, Some(bounds))?;
-        for (first, rows) in self.parts(&self.table()?, usize::MAX) {
-            product.add(rows)?;
-            pass.tell(first + rows.range.1)?;
-        }
-        product.finish()
+        self.as_map("PackedMatrix::apply_normal", x, 0, |map| map.apply_normal(x, pass))
     }
 
     fn apply(
@@ -257,11 +321,7 @@ impl LinearMap for PackedMatrix {
         pass: &Pass<'_>,
         sink: &mut dyn FnMut(u64, &Matrix) -> Result<()>,
     ) -> Result<()> {
-        let product = self.product("PackedMatrix::apply", x, None)?;
-        let step = APPLY_BYTES / (4 * x.cols()).max(1);
-        product.each_part(self.parts(&self.table()?, step.max(1)), &mut |rows, part| {
-            sink(rows.start, part)?;
-            pass.tell(rows.end)
-        })
+        let at_once = (APPLY_BYTES / (4 * x.cols()).max(1)) as u64;
+        self.as_map("PackedMatrix::apply", x, at_once, |map| map.apply(x, pass, sink))
     }
 }

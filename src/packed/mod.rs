@@ -2,13 +2,13 @@
 //!
 //! | for | take |
 //! |---|---|
-//! | a matrix that one device holds, for [`randomized_svd`](crate::linalg::randomized_svd) | [`PackedMatrix`] |
+//! | a matrix that a device or the host's memory holds, for [`randomized_svd`](crate::linalg::randomized_svd) | [`PackedMatrix`] |
+//! | a matrix with a mean and a factor for each row, wherever its panels are | [`PanelMap`] |
 //! | converting other two-bit codes, and counting them | [`recode()`] |
 //! | sums for each pair of columns | [`Gram`]; for codes that are not missing, [`KnownPairs`] |
 //! | products with other matrices, panel by panel | [`PackedProduct`] |
 //! | weighted sums of rows for each column | [`WeightedSums`] |
 //! | distances of columns | [`PackedPairs`](crate::distance::PackedPairs) |
-//! | keeping panels in the host's memory | [`HostPanels`] |
 //!
 //! # Layout
 //!
@@ -21,7 +21,7 @@
 //!
 //! Sums over rows take panels of rows one after the other, each a tensor (rows, [`row_words`]), so that a matrix need not fit the device.
 //! [`Gram`] and [`KnownPairs`] are sums for pairs of columns, [`WeightedSums`] for each column, and [`PackedProduct`] for products with other
-//! matrices. [`PackedMatrix`] keeps all panels on one device.
+//! matrices. [`PackedMatrix`] keeps panels on a device or in the host's memory, and [`PanelMap`] multiplies them.
 //!
 //! ```
 //! use teatime::{Device, Tensor, packed::{Gram, GramOptions, RowScale, recode, row_words}};
@@ -58,6 +58,8 @@ mod matrix;
 pub(crate) mod operand;
 pub(crate) mod pair_products;
 pub(crate) mod pairs;
+mod panel;
+mod panel_map;
 pub(crate) mod product;
 pub(crate) mod recode;
 mod row_batches;
@@ -68,11 +70,12 @@ pub use self::{
     apply::PackedRows,
     gather::{side_by_side, unpack_rows},
     gram::{Gram, GramOptions, RowScale},
-    host_panels::{HostPanels, PanelSink},
     known_pairs::{KnownPairs, KnownRow},
     matrix::PackedMatrix,
+    panel::{Entries, Panel, RowFactors},
+    panel_map::{PanelMap, PanelPass, PanelSink},
     product::PackedProduct,
-    recode::{PendingCounts, recode, recode_program},
+    recode::{PendingCounts, recode},
     uniform::packed_uniform,
     weighted::{Weight, WeightedSums, weight_unit},
 };

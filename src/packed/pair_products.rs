@@ -21,6 +21,7 @@ use super::{
     limbs::{self, Table, packed_limbs},
     operand::{LIMBS, row_limbs},
     pairs::{self, packed_pairs},
+    recode,
     row_batches::RowBatches,
     row_words,
 };
@@ -217,13 +218,21 @@ impl PairProducts {
         exponent(max / bound).clamp(self.point - 31, self.point)
     }
 
-    /// Returns the programs that sums of `rows` rows may launch if no code is missing. The programs that take longest to compile come first.
+    /// Returns the programs that sums of `rows` rows may launch if no code is missing, and that of [`recode`](super::recode()). The programs
+    /// that take longest to compile come first.
     pub(crate) fn programs(device: &Device, columns: u64, rows: u64, limb_count: u64) -> Vec<Program> {
         let rows = batches(device, columns, 1, limb_count).longest(rows);
         // The first and the last group are enough, since each group between them launches the program of one of the two.
         let groups = [columns, columns.min(COLUMNS)].map(row_words);
         let [first, last] = groups.map(|words| adjoint::program(words, rows, limb_count));
-        vec![first, last, limbs::program(1, limb_count), pairs::program(), gather::program()]
+        vec![
+            first,
+            last,
+            limbs::program(1, limb_count),
+            pairs::program(),
+            gather::program(),
+            recode::program(),
+        ]
     }
 
     /// Returns the bytes on the device in addition to the panel, for `rows` rows with `sets` sets of integers.
@@ -322,11 +331,9 @@ impl PairProducts {
         let table: Vec<u32> =
             terms.iter().flat_map(|(_, terms)| terms.multiples.table(sets, limb_count)).collect();
         let table = Tensor::from_slice(&self.device, &table, &[terms.len() as u64, sets * limb_count])?;
-        // These products are of codes alone, and read no means or factors.
-        let factors = Tensor::<f32>::empty(&self.device, &[0, 2])?;
         let shift = (self.point - power).unsigned_abs();
         for range in batches(&self.device, self.columns, sets, limb_count).split((rows.start, rows.end)) {
-            let of_batch = PackedRows { packed, table: &factors, range, missing };
+            let of_batch = PackedRows { packed, range, missing };
             let table = Table { words: &table, first: range.0 - rows.start, sets, limb_count };
             self.device.each(&mut self.groups, |sums| {
                 let columns = 16 * sums.own..16 * sums.own + sums.columns();

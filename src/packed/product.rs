@@ -9,6 +9,7 @@ use super::{
     apply::{self, PackedRows, packed_apply, packed_weights},
     check_entries,
     operand::{LIMBS, LimbMatrix, MAX_COLUMNS, row_limbs, unit},
+    recode,
     row_batches::RowBatches,
     row_words,
 };
@@ -63,7 +64,7 @@ struct Group {
 /// // A x is (1, 3).
 /// let x = Matrix::from_vec(vec![1.0, 0.0, 0.0, 1.0], 4, 1)?;
 /// let mut product = PackedProduct::new(&device, &x, false, Some(bounds))?;
-/// product.add(PackedRows { packed: &panel, table: &table, range: (0, 2), missing: false })?;
+/// product.add(PackedRows { packed: &panel, range: (0, 2), missing: false }, &table)?;
 /// for (found, expected) in product.finish()?.data().iter().zip([6.0, 1.0, 2.0, 4.0]) {
 ///     assert!((found - expected).abs() < 1e-5);
 /// }
@@ -121,8 +122,9 @@ impl PackedProduct {
         Ok(Self { device: device.clone(), groups, entries, columns, centred, twice: bounds.is_some() })
     }
 
-    /// Returns the programs that `Aᵀ (A X)` launches for an X (entries, columns) if no code is missing, for [`Device::prepare`]. The programs
-    /// that take longest to compile come first. `panels`: the numbers of rows of a panel and of the last panel.
+    /// Returns the programs that `Aᵀ (A X)` launches for an X (entries, columns) if no code is missing, and that of
+    /// [`recode`](super::recode()), for [`Device::prepare`]. The programs that take longest to compile come first. `panels`: the numbers of
+    /// rows of a panel and of the last panel.
     ///
     /// # Errors
     /// [`Error::Limit`] when not even one column fits a binding.
@@ -135,7 +137,7 @@ impl PackedProduct {
         let rows: Vec<u64> = of_panels.map(|(first, end)| end - first).collect();
         let weights = rows.iter().map(|&rows| apply::program_of_weights(device, rows));
         let adjoint = rows.iter().map(|&rows| adjoint::program(words, rows, LIMBS));
-        Ok(weights.chain(adjoint).collect())
+        Ok(weights.chain(adjoint).chain([recode::program()]).collect())
     }
 
     /// # Errors
@@ -146,19 +148,20 @@ impl PackedProduct {
         if self.twice == twice { Ok(()) } else { Err(Error::argument(op, "self", why)) }
     }
 
-    /// Adds the part of `Aᵀ (A X)` that comes from some rows. Enqueues; does not wait.
+    /// Adds the part of `Aᵀ (A X)` that comes from some rows. `table` has for each row of their panel the mean that is subtracted, and then
+    /// the factor: (rows, 2). Both are 0 for a row that is left out. Enqueues; does not wait.
     ///
     /// # Errors
     /// [`Error::Shape`] for rows with another number of entries than X, or beyond their panel or table; [`Error::Argument`] for a product
     /// without bounds; any error that the device reports.
-    pub fn add(&mut self, rows: PackedRows<'_>) -> Result<()> {
+    pub fn add(&mut self, rows: PackedRows<'_>, table: &Tensor<f32>) -> Result<()> {
         let op = "PackedProduct::add";
-        rows.check(op, self.entries, true)?;
+        rows.check(op, self.entries, Some(table))?;
         self.check_twice(op, true)?;
         for Group { x, factors, adjoint, .. } in &mut self.groups {
             let Some((_, sums)) = adjoint else { continue };
             for part in parts(rows, x.columns) {
-                packed_adjoint(part, &packed_weights(part, x, factors)?, sums)?;
+                packed_adjoint(part, &packed_weights(part, table, x, factors)?, sums)?;
             }
         }
         Ok(())
@@ -170,11 +173,11 @@ impl PackedProduct {
     /// # Errors
     /// As [`add`](Self::add).
     #[doc(hidden)]
-    pub fn weigh(&self, rows: PackedRows<'_>) -> Result<()> {
-        rows.check("PackedProduct::weigh", self.entries, true)?;
+    pub fn weigh(&self, rows: PackedRows<'_>, table: &Tensor<f32>) -> Result<()> {
+        rows.check("PackedProduct::weigh", self.entries, Some(table))?;
         for Group { x, factors, .. } in &self.groups {
             for part in parts(rows, x.columns) {
-                packed_weights(part, x, factors)?;
+                packed_weights(part, table, x, factors)?;
             }
         }
         Ok(())
@@ -215,24 +218,23 @@ impl PackedProduct {
         Ok(total)
     }
 
-    /// Calls `sink` with `A X` part by part, in order: with the indices of the part's rows among all rows, and with the product (rows,
-    /// columns). Each of `parts` comes with the number of rows before its panel. While some parts are being downloaded, the next parts are
-    /// computed. Waits.
+    /// Calls `sink` with `A X` part by part, in order: with the indices of the part's rows in their panel, and with the product (rows,
+    /// columns). `table` is that of [`add`](Self::add). While some parts are being downloaded, the next parts are computed. Waits.
     ///
     /// # Errors
     /// [`Error::Shape`] as for [`add`](Self::add); [`Error::Argument`] for a product with bounds; any error of the device or of `sink`.
     pub fn each_part<'a>(
         &self,
-        parts: impl Iterator<Item = (u64, PackedRows<'a>)>,
+        parts: impl Iterator<Item = PackedRows<'a>>,
+        table: &Tensor<f32>,
         sink: &mut dyn FnMut(Range<u64>, &Matrix) -> Result<()>,
     ) -> Result<()> {
         let op = "PackedProduct::each_part";
         self.check_twice(op, false)?;
         let mut pending = VecDeque::with_capacity(IN_FLIGHT + 1);
-        for (first, rows) in parts {
-            rows.check(op, self.entries, true)?;
-            let (start, end) = rows.range;
-            pending.push_back((first + start..first + end, self.start(rows)?));
+        for rows in parts {
+            rows.check(op, self.entries, Some(table))?;
+            pending.push_back((rows.range(), self.start(rows, table)?));
             if pending.len() > IN_FLIGHT
                 && let Some((rows, parts)) = pending.pop_front()
             {
@@ -243,8 +245,9 @@ impl PackedProduct {
     }
 
     /// Enqueues `A X` for some rows: the columns of each group.
-    fn start(&self, rows: PackedRows<'_>) -> Result<Vec<Pending<f32>>> {
-        self.groups.iter().map(|group| packed_apply(rows, &group.x, &group.factors)?.download()).collect()
+    fn start(&self, rows: PackedRows<'_>, table: &Tensor<f32>) -> Result<Vec<Pending<f32>>> {
+        let start = |group: &Group| packed_apply(rows, table, &group.x, &group.factors)?.download();
+        self.groups.iter().map(start).collect()
     }
 
     /// Waits, and returns rows of `A X`.

@@ -12,9 +12,8 @@ use crate::{
     tensor::Pending,
 };
 
-/// Returns the program that [`recode`] launches. For other packages of this workspace.
-#[doc(hidden)]
-pub fn recode_program() -> Program {
+/// Returns the program that [`recode`] launches.
+pub(super) fn program() -> Program {
     Program::new(&RECODE, &SPEC)
 }
 

@@ -10,7 +10,7 @@ use super::{
     IntegerSums,
     adjoint::{self, ColumnSums, LEAST_DEPTH, Weights, packed_adjoint},
     apply::PackedRows,
-    check_sums, operand,
+    check_sums, operand, recode,
     row_batches::RowBatches,
     row_words,
 };
@@ -59,8 +59,7 @@ pub fn weight_unit(largest: f64) -> f64 {
 ///
 /// // One column: each 1 of a code adds 10 in the first row and 20 in the second, a missing code 5.
 /// let mut sums = WeightedSums::new(&device, 4, 1)?;
-/// let table = Tensor::zeros(&device, &[0, 2])?;
-/// let rows = PackedRows { packed: &panel, table: &table, range: (0, 2), missing: true };
+/// let rows = PackedRows { packed: &panel, range: (0, 2), missing: true };
 /// sums.add(rows, |row, _, weights| {
 ///     weights[0] = Weight { one: if row == 0 { 10 } else { 20 }, missing: 5 };
 /// })?;
@@ -87,14 +86,15 @@ impl WeightedSums {
         Ok(Self { entries, columns, groups: groups(columns).map(zeros).collect::<Result<_>>()? })
     }
 
-    /// Returns the programs that sums over panels of `rows` rows launch if no code is missing, for [`Device::prepare`].
+    /// Returns the programs that sums over panels of `rows` rows launch if no code is missing, and that of [`recode`](super::recode()), for
+    /// [`Device::prepare`].
     pub fn programs(device: &Device, entries: u64, columns: usize, rows: u64) -> Vec<Program> {
         let words = row_words(entries);
         let program = |group: Range<usize>| {
             let rows = batches(device, words, width(1, group.len())).longest(rows);
             adjoint::program(words, rows, LIMBS as u64)
         };
-        groups(columns).map(program).collect()
+        groups(columns).map(program).chain([recode::program()]).collect()
     }
 
     /// Returns the memory of sums over panels of `rows` rows, without the panels. On the device it is for the sums, and for the weights of a
@@ -120,7 +120,7 @@ impl WeightedSums {
         rows: PackedRows<'_>,
         weigh: impl Fn(u64, usize, &mut [Weight]) + Sync,
     ) -> Result<()> {
-        rows.check("WeightedSums::add", self.entries, false)?;
+        rows.check("WeightedSums::add", self.entries, None)?;
         let (device, sets) = (rows.device(), to_usize(rows.sets()));
         for (columns, sums) in &mut self.groups {
             let width = width(sets, columns.len());

@@ -48,7 +48,7 @@ fn weights_are_the_oracles(device: &Device) {
         for missing in [false, true] {
             let case = Case::new(device, size, missing);
             let x = case.operand();
-            let weights = packed_weights(case.rows(), &x, &case.factors(&x)).unwrap();
+            let weights = packed_weights(case.rows(), &case.table_on_device, &x, &case.factors(&x)).unwrap();
             assert_eq!(weights.read().unwrap(), case.weight_words(&x), "{size:?} {missing}");
         }
     }
@@ -60,7 +60,7 @@ fn products_are_close(device: &Device) {
             let case = Case::new(device, size, missing);
             let x = case.operand();
             let ones = x.factors(None).unwrap();
-            let y = packed_apply(case.rows(), &x, &ones).unwrap();
+            let y = packed_apply(case.rows(), &case.table_on_device, &x, &ones).unwrap();
             assert_eq!(y.shape(), [case.rows as u64, case.columns as u64]);
             let y = y.read().unwrap();
             let mut expected = Vec::new();
@@ -93,7 +93,7 @@ fn sums_are_exact(device: &Device) {
         for missing in [false, true] {
             let case = Case::new(device, size, missing);
             let x = case.operand();
-            let weights = packed_weights(case.rows(), &x, &case.factors(&x)).unwrap();
+            let weights = packed_weights(case.rows(), &case.table_on_device, &x, &case.factors(&x)).unwrap();
             let mut sums = ColumnSums::zeros(device, size.0, size.1).unwrap();
             packed_adjoint(case.rows(), &weights, &mut sums).unwrap();
             assert_eq!(sums.read().unwrap(), case.sums(&x), "{size:?} {missing}");
@@ -109,10 +109,23 @@ fn large_tiles_change_nothing(device: &Device) {
             let x = case.operand();
             let bits = |y: Tensor<f32>| y.read().unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>();
             let ones = x.factors(None).unwrap();
-            let y = bits(apply_in_tiles(packed_apply::LARGE_TILE, case.rows(), &x, &ones).unwrap());
-            assert_eq!(y, bits(packed_apply(case.rows(), &x, &ones).unwrap()), "{size:?} {missing}");
-            let weights =
-                weights_in_tiles(packed_apply::LARGE_TILE, case.rows(), &x, &case.factors(&x)).unwrap();
+            let y = bits(
+                apply_in_tiles(packed_apply::LARGE_TILE, case.rows(), &case.table_on_device, &x, &ones)
+                    .unwrap(),
+            );
+            assert_eq!(
+                y,
+                bits(packed_apply(case.rows(), &case.table_on_device, &x, &ones).unwrap()),
+                "{size:?} {missing}"
+            );
+            let weights = weights_in_tiles(
+                packed_apply::LARGE_TILE,
+                case.rows(),
+                &case.table_on_device,
+                &x,
+                &case.factors(&x),
+            )
+            .unwrap();
             assert_eq!(weights.read().unwrap(), case.weight_words(&x), "{size:?} {missing}");
             let mut sums = ColumnSums::zeros(device, size.0, size.1).unwrap();
             adjoint_in_tiles(packed_adjoint::LARGE_TILE, case.rows(), (&weights).into(), &mut sums).unwrap();
@@ -148,7 +161,7 @@ fn missing_codes_of_every_share(device: &Device) {
             codes.iter_mut().rev().take(missing).step_by(every).for_each(|code| *code = 3);
             let case = Case::of(device, size, codes, true);
             let x = case.operand();
-            let weights = packed_weights(case.rows(), &x, &case.factors(&x)).unwrap();
+            let weights = packed_weights(case.rows(), &case.table_on_device, &x, &case.factors(&x)).unwrap();
             assert_eq!(weights.read().unwrap(), case.weight_words(&x), "{what}");
             let before: Vec<i64> = (0..size.0 * size.1).map(|i| kinds[i as usize % 8]).collect();
             let words: Vec<u32> = before.iter().flat_map(|&sum| [sum as u32, (sum >> 32) as u32]).collect();
@@ -169,7 +182,7 @@ fn panels_change_nothing(device: &Device) {
     let mut sums = ColumnSums::zeros(device, 130, 7).unwrap();
     for range in [(0, 64), (64, 68), (68, 199), (199, 200)] {
         let rows = PackedRows { range, ..case.rows() };
-        let weights = packed_weights(rows, &x, &case.factors(&x)).unwrap();
+        let weights = packed_weights(rows, &case.table_on_device, &x, &case.factors(&x)).unwrap();
         packed_adjoint(rows, &weights, &mut sums).unwrap();
     }
     assert_eq!(sums.read().unwrap(), case.sums(&x));
@@ -179,7 +192,7 @@ fn panels_change_nothing(device: &Device) {
 fn many_parts(device: &Device) {
     let case = Case::new(device, (64, 8, 20_000), true);
     let x = case.operand();
-    let weights = packed_weights(case.rows(), &x, &case.factors(&x)).unwrap();
+    let weights = packed_weights(case.rows(), &case.table_on_device, &x, &case.factors(&x)).unwrap();
     let mut sums = ColumnSums::zeros(device, 64, 8).unwrap();
     for _ in 0..16 {
         packed_adjoint(case.rows(), &weights, &mut sums).unwrap();
@@ -194,14 +207,14 @@ fn operands_of_any_magnitude(device: &Device) {
         let [y, scaled] = one_operand_in_magnitudes(200).map(|x| {
             let new = |bounds| PackedProduct::new(device, &x, centred, bounds).unwrap();
             let mut gram = new(Some([100.0, 1000.0]));
-            gram.add(case.rows()).unwrap();
+            gram.add(case.rows(), &case.table_on_device).unwrap();
             let used = PackedRows { range: (0, 7), ..case.rows() };
             let mut applied = Matrix::zeros(0, 0);
             let mut sink = |_, rows: &Matrix| {
                 applied.clone_from(rows);
                 Ok(())
             };
-            new(None).each_part([(0, used)].into_iter(), &mut sink).unwrap();
+            new(None).each_part([used].into_iter(), &case.table_on_device, &mut sink).unwrap();
             [applied, gram.finish().unwrap()]
         });
         scaled.iter().zip(&y).for_each(|(scaled, y)| assert_magnitudes(scaled, y));
@@ -212,18 +225,18 @@ fn empty(device: &Device) {
     for (entries, rows) in [(0, 3), (5, 0), (0, 0)] {
         let packed = Tensor::<u32>::zeros(device, &[rows, row_words(entries)]).unwrap();
         let table = Tensor::<f32>::zeros(device, &[rows, 2]).unwrap();
-        let rows = PackedRows { packed: &packed, table: &table, range: (0, rows), missing: true };
+        let rows = PackedRows { packed: &packed, range: (0, rows), missing: true };
         let x =
             LimbMatrix::new(device, &Matrix::zeros(entries as usize, 2), 0, 2, row_words(entries)).unwrap();
         assert!(
-            packed_apply(rows, &x, &x.factors(None).unwrap())
+            packed_apply(rows, &table, &x, &x.factors(None).unwrap())
                 .unwrap()
                 .read()
                 .unwrap()
                 .iter()
                 .all(|&y| y == 0.0)
         );
-        let weights = packed_weights(rows, &x, &x.factors(Some(&[1.0; 2])).unwrap()).unwrap();
+        let weights = packed_weights(rows, &table, &x, &x.factors(Some(&[1.0; 2])).unwrap()).unwrap();
         let mut sums = ColumnSums::zeros(device, entries, 2).unwrap();
         packed_adjoint(rows, &weights, &mut sums).unwrap();
         assert!(sums.read().unwrap().iter().all(|&sum| sum == 0));
@@ -232,8 +245,7 @@ fn empty(device: &Device) {
 
 fn wrong_shapes(device: &Device) {
     let packed = Tensor::<u32>::zeros(device, &[2, row_words(5)]).unwrap();
-    let table = Tensor::<f32>::zeros(device, &[2, 2]).unwrap();
-    let rows = PackedRows { packed: &packed, table: &table, range: (0, 2), missing: false };
+    let rows = PackedRows { packed: &packed, range: (0, 2), missing: false };
     let weights = Tensor::<u32>::zeros(device, &[1, 32]).unwrap();
     let mut sums = ColumnSums::zeros(device, 5, 2).unwrap();
     let error = packed_adjoint(rows, &weights, &mut sums).unwrap_err();

@@ -84,12 +84,7 @@ impl Case {
     }
 
     pub(super) fn rows(&self) -> PackedRows<'_> {
-        PackedRows {
-            packed: &self.packed,
-            table: &self.table_on_device,
-            range: (0, self.rows as u64),
-            missing: self.missing,
-        }
+        PackedRows { packed: &self.packed, range: (0, self.rows as u64), missing: self.missing }
     }
 
     pub(super) fn operand(&self) -> LimbMatrix {

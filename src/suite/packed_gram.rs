@@ -86,7 +86,6 @@ fn limbs_add_up(device: &Device) {
         for (limb_count, missing) in [(1, false), (2, false), (2, true), (3, true)] {
             let codes = codes(83, rows, entries, missing);
             let packed = upload(device, &codes, rows, entries);
-            let table = Tensor::<f32>::zeros(device, &[rows, 2]).unwrap();
             let (row_limbs, sets) = (row_limbs(limb_count, columns), 1 + u64::from(missing));
             let words = values::<u32>(84, rows.div_ceil(4) * sets * row_limbs);
             let weight = |row: u64, set: u64, c: u64| -> i64 {
@@ -112,7 +111,7 @@ fn limbs_add_up(device: &Device) {
             }
             for shift in [0, 1, 20, 31] {
                 let mut sums = ColumnSums::zeros_from(device, [first; 2], entries, columns).unwrap();
-                let rows_of = PackedRows { packed: &packed, table: &table, range: (0, rows), missing };
+                let rows_of = PackedRows { packed: &packed, range: (0, rows), missing };
                 let weights = Weights { words: &limbs, limb_count, shift };
                 for _ in 0..3 {
                     packed_adjoint(rows_of, weights, &mut sums).unwrap();
@@ -452,8 +451,7 @@ fn wrong_shapes(device: &Device) {
         let error = packed_limbs(&packed, rows, columns, table).unwrap_err();
         assert!(matches!(error, Error::Shape { op: "packed_limbs", .. }), "{error}");
     }
-    let factors = Tensor::<f32>::zeros(device, &[6, 2]).unwrap();
-    let rows = PackedRows { packed: &packed, table: &factors, range: (0, 6), missing: false };
+    let rows = PackedRows { packed: &packed, range: (0, 6), missing: false };
     let limbs = Tensor::<u32>::zeros(device, &[2, 16]).unwrap();
     let weights = Weights { words: &limbs, limb_count: 1, shift: 0 };
     // Sums of rows of 5 words are refused, and so are weights of three limbs.

@@ -6,15 +6,15 @@ use super::{cpu, device_tests, packed_case::packed_words};
 use crate::{
     Backend, Budget, Cancel, Device, DeviceOptions, Error, Progress, Result, Run, Status, Tensor,
     linalg::{LinearMap, Matrix, Pass, SvdOptions, host, left_vectors, randomized_svd},
-    packed::{PackedMatrix, apply::PackedRows, product::PackedProduct, row_words},
+    packed::{Entries, PackedMatrix, Panel, PanelMap, PanelSink, product::PackedProduct, row_words},
     random::{gaussian, philox},
 };
 
 device_tests! {
     entries_are_the_oracles, panels_change_nothing, entries_are_uniform, products_are_close, no_rows, refused_arguments,
-    refused_rows, larger_than_memory, rows_beyond_a_binding, cancelled_between_panels,
+    refused_rows, rows_that_are_not_packed, larger_than_memory, rows_beyond_a_binding, cancelled_between_panels,
     cancelled_while_made, beyond_the_budget;
-    steps_and_groups_change_nothing, pushed_rows_are_the_same, values_and_vectors,
+    steps_and_groups_change_nothing, pushed_rows_are_the_same, the_place_changes_nothing, values_and_vectors,
 }
 
 /// (rows, columns) around words of 16 codes, blocks of four words, and launches.
@@ -96,11 +96,11 @@ fn steps_and_groups_change_nothing(device: &Device) {
         let table = Tensor::from_slice(&device, table.as_flattened(), &[rows, 2]).unwrap();
         let bounds = [2.0 * (columns as f64).sqrt(), 2.0 * columns as f64];
         let mut stages = PackedProduct::new(&device, &x, false, Some(bounds)).unwrap();
-        for packed in matrix.panels() {
-            let rows = PackedRows { packed, table: &table, range: (0, packed.shape()[0]), missing: false };
-            stages.weigh(rows).unwrap();
-            stages.add(rows).unwrap();
-        }
+        let mut add = |panel: &Panel| {
+            stages.weigh(panel.packed()?, &table)?;
+            stages.add(panel.packed()?, &table)
+        };
+        matrix.each(&pass(&run), &mut add).unwrap();
         assert_eq!(stages.finish().unwrap(), product, "in stages, step {step}, fill {fill}");
     }
 }
@@ -128,6 +128,49 @@ fn entries_are_uniform(device: &Device) {
     for (i, count) in pairs.into_iter().enumerate().filter(|(i, _)| i / 4 < 3 && i % 4 < 3) {
         assert!(close(count, 1.0 / 9.0), "pair {i}: {count} of {n}");
     }
+}
+
+fn the_place_changes_nothing(device: &Device) {
+    let (x, run) = (operand(129, 4), Run::default());
+    let matrix = PackedMatrix::random_in_panels(device, 300, 129, 3, 48 * 70, &run).unwrap();
+    let products = |matrix: &PackedMatrix| {
+        let (mut rows, pass) = (Vec::new(), pass(&run));
+        let mut add = |first: u64, part: &Matrix| {
+            assert_eq!(first, (rows.len() / 4) as u64);
+            rows.extend_from_slice(part.data());
+            Ok(())
+        };
+        matrix.apply(&x, &pass, &mut add).unwrap();
+        (matrix.apply_normal(&x, &pass).unwrap(), rows)
+    };
+    let expected = products(&matrix);
+    let matrix = matrix.to_host(64).unwrap();
+    assert!(matrix.is_on_host());
+    assert_eq!(products(&matrix), expected);
+}
+
+/// Panels of unpacked rows are multiplied too, and a missing entry is the mean.
+fn rows_that_are_not_packed(device: &Device) {
+    let run = Run::default();
+    let mut matrix = PackedMatrix::in_panels(device, 3, None);
+    let entries = Entries::I8(Tensor::from_slice(device, &[0i8, 2, -1, 1, 1, 1], &[2, 3]).unwrap());
+    matrix.keep(Panel { rows: 0..2, entries, missing: true }).unwrap();
+    let each = |pass: &Pass<'_>, sink: &mut PanelSink<'_>| matrix.each(pass, sink);
+    let map = |table| PanelMap {
+        device,
+        shape: matrix.shape(),
+        packed: false,
+        table: Some(table),
+        centred: true,
+        bounds: [0.0; 2],
+        at_once: 1,
+        each: &each,
+    };
+    let x = Matrix::from_vec(vec![1.0, 0.0, 0.0], 3, 1).unwrap();
+    let product = map(&[[1.0, 1.0], [1.0, 3.0]]).apply_normal(&x, &pass(&run)).unwrap();
+    assert_eq!(product.data(), [1.0, -1.0, 0.0]);
+    let error = map(&[[1.0, 1.0]]).apply_normal(&x, &pass(&run)).unwrap_err();
+    assert!(matches!(error, Error::Shape { op: "PanelMap", .. }), "{error}");
 }
 
 fn pushed_rows_are_the_same(device: &Device) {

@@ -2,11 +2,11 @@
 
 use super::device_tests;
 use crate::{
-    Device, Error, Result, Tensor,
-    linalg::{BlockSum, Matrix, SignRule, gram_svd},
+    Device, Error, Result, Run, Status, Tensor,
+    linalg::{BlockSum, Matrix, Pass, SignRule, gram_svd},
     packed::{
-        Gram, GramOptions, HostPanels, KnownPairs, KnownRow, PackedProduct, PackedRows, RowScale, Weight,
-        WeightedSums, packed_uniform, recode, row_words,
+        Entries, Gram, GramOptions, KnownPairs, KnownRow, PackedMatrix, PackedProduct, PackedRows, Panel,
+        RowScale, Weight, WeightedSums, packed_uniform, recode, row_words,
     },
 };
 
@@ -37,18 +37,18 @@ fn rows_beyond(device: &Device) {
     let (table, short) = ([[0.0f32, 1.0]; 3], [[0.0f32, 1.0]; 2]);
     let [table, short] = [&table[..], &short[..]]
         .map(|table| Tensor::from_slice(device, table.as_flattened(), &[table.len() as u64, 2]).unwrap());
-    let rows = |packed, table, range| PackedRows { packed, table, range, missing: true };
+    let rows = |packed, range| PackedRows { packed, range, missing: true };
     let cases = [
-        (rows(&other, &table, (0, 3)), false),
-        (rows(&line, &table, (0, 3)), false),
-        (rows(&packed, &table, (0, 4)), false),
-        (rows(&packed, &table, (2, 1)), false),
-        (rows(&packed, &short, (0, 3)), true),
+        (rows(&other, (0, 3)), &table, false),
+        (rows(&line, (0, 3)), &table, false),
+        (rows(&packed, (0, 4)), &table, false),
+        (rows(&packed, (2, 1)), &table, false),
+        (rows(&packed, (0, 3)), &short, true),
     ];
-    for (rows, needs_no_table) in cases {
-        assert!(is_shape(PackedProduct::new(device, &x, true, Some([1.0; 2])).unwrap().add(rows)));
+    for (rows, table, needs_no_table) in cases {
+        assert!(is_shape(PackedProduct::new(device, &x, true, Some([1.0; 2])).unwrap().add(rows, table)));
         let product = PackedProduct::new(device, &x, true, None).unwrap();
-        assert!(is_shape(product.each_part([(0, rows)].into_iter(), &mut |_, _| Ok(()))));
+        assert!(is_shape(product.each_part([rows].into_iter(), table, &mut |_, _| Ok(()))));
         let mut sums = WeightedSums::new(device, COLUMNS, 1).unwrap();
         let added = sums.add(rows, |_, _, weights| weights[0] = Weight { one: 1, missing: 0 });
         assert_eq!(is_shape(added), !needs_no_table);
@@ -119,38 +119,51 @@ fn weights(device: &Device) {
 fn bounds(device: &Device) {
     let (x, packed) = (Matrix::zeros(COLUMNS as usize, 2), panel(device, 1, COLUMNS));
     let table = Tensor::from_slice(device, &[0.0f32, 1.0], &[1, 2]).unwrap();
-    let rows = PackedRows { packed: &packed, table: &table, range: (0, 1), missing: false };
+    let rows = PackedRows { packed: &packed, range: (0, 1), missing: false };
     let new = |bounds| PackedProduct::new(device, &x, false, bounds);
     for bound in [-1.0, f64::NAN, f64::INFINITY] {
         assert_eq!(argument(new(Some([1.0, bound]))), "bounds");
     }
-    assert_eq!(argument(new(None).unwrap().add(rows)), "self");
+    assert_eq!(argument(new(None).unwrap().add(rows, &table)), "self");
     assert_eq!(argument(new(None).unwrap().finish()), "self");
-    let parts = [(0, rows)].into_iter();
-    assert_eq!(argument(new(Some([1.0; 2])).unwrap().each_part(parts, &mut |_, _| Ok(()))), "self");
+    let product = new(Some([1.0; 2])).unwrap();
+    assert_eq!(argument(product.each_part([rows].into_iter(), &table, &mut |_, _| Ok(()))), "self");
 }
 
 fn panels_of_the_host(device: &Device) {
-    let mut panels = HostPanels::new(0);
-    assert!(is_shape(panels.push(0..3, &panel(device, 2, COLUMNS), false)));
-    let word = |value: u32| Tensor::from_slice(device, &[value; 8], &[2, 4]).unwrap();
-    panels.push(0..2, &word(7), false).unwrap();
-    assert_eq!(argument(panels.each(device, &mut |_, _, _| Ok(()))), "self");
-    panels.complete().unwrap();
-    let rows = |panels: &HostPanels| {
-        let mut found = Vec::new();
-        let mut sink = |rows: std::ops::Range<u64>, packed: Tensor<u32>, _: bool| {
-            found.push((rows, packed.read()?[0]));
-            Ok(())
-        };
-        panels.each(device, &mut sink).unwrap();
-        found
+    let panel = |rows, entries| Panel { rows, entries, missing: false };
+    let packed = |rows: std::ops::Range<u64>, word: u32| {
+        let words = vec![word; 4 * (rows.end - rows.start) as usize];
+        panel(
+            rows.clone(),
+            Entries::Packed(Tensor::from_slice(device, &words, &[rows.end - rows.start, 4]).unwrap()),
+        )
     };
-    assert_eq!(rows(&panels), [(0..1, 7), (1..2, 7)], "a row at a time");
-    // Longer rows are pushed after the slots were allocated.
-    panels.push(2..4, &Tensor::from_slice(device, &[9; 80], &[2, 40]).unwrap(), false).unwrap();
-    panels.complete().unwrap();
-    assert_eq!(rows(&panels)[2..], [(2..3, 9), (3..4, 9)]);
+    let mut matrix = PackedMatrix::in_panels(device, 5, Some(0));
+    assert!(is_shape(matrix.keep(panel(0..3, packed(0..2, 1).entries))));
+    assert_eq!(argument(matrix.keep(packed(1..2, 1))), "panel", "a gap");
+    let unpacked = panel(0..1, Entries::I8(Tensor::zeros(device, &[1, 5]).unwrap()));
+    assert_eq!(argument(unpacked.packed()), "self");
+    assert_eq!(argument(matrix.keep(unpacked)), "panel");
+    assert_eq!(argument(packed(0..1, 1).standardized(&[[0.0; 3]])), "self");
+    matrix.keep(packed(0..2, 7)).unwrap();
+    let run = Run::default();
+    let rows = |matrix: &PackedMatrix| {
+        let mut found = Vec::new();
+        matrix.each(&Pass::new(&run, Status::new(0, 1, 0)), &mut |panel| {
+            let Entries::Packed(packed) = &panel.entries else { panic!("{panel:?} should be packed") };
+            found.push((panel.rows.clone(), packed.read()?[0]));
+            Ok(())
+        })?;
+        Ok(found)
+    };
+    assert_eq!(argument(rows(&matrix)), "self");
+    matrix.complete().unwrap();
+    assert_eq!(rows(&matrix).unwrap(), [(0..1, 7), (1..2, 7)], "a row at a time");
+    // A longer panel is kept after the slots were allocated.
+    matrix.keep(packed(2..12, 9)).unwrap();
+    matrix.complete().unwrap();
+    assert_eq!(rows(&matrix).unwrap()[2..4], [(2..3, 9), (3..4, 9)]);
 }
 
 fn codes(device: &Device) {

@@ -5,7 +5,7 @@ use std::{cell::RefCell, time::Instant};
 use teatime::{
     Device, DeviceKind, Result, Run, Status, Tensor,
     linalg::{LinearMap, Matrix, Pass, Stop, SvdOptions, randomized_svd},
-    packed::{PackedMatrix, packed_uniform},
+    packed::{PackedMatrix, PackedRows, packed_uniform},
     random::random_words,
     to_usize,
 };
@@ -149,25 +149,29 @@ struct Staged<'a> {
 
 impl<'a> Staged<'a> {
     fn new(matrix: &'a PackedMatrix) -> Result<Self> {
-        let longest = matrix.panels().iter().map(|panel| panel.shape()[0]).max().unwrap_or(1);
-        let table = Kind::PLAIN.table(matrix.device(), longest)?;
+        let table = Kind::PLAIN.table(matrix.device(), panel(matrix.device()).min(matrix.shape()[0]))?;
         Ok(Self { matrix, table, spent: RefCell::default() })
+    }
+
+    /// Gives the panels to `f`.
+    fn each(&self, f: &mut dyn FnMut(PackedRows<'_>) -> Result<()>) -> Result<()> {
+        let run = Run::default();
+        let pass = Pass::new(&run, Status::new(0, 1, self.matrix.shape()[0]));
+        self.matrix.each(&pass, &mut |panel| f(panel.packed()?))
     }
 
     /// Returns the seconds of `A X` on the device.
     fn apply_alone(&self, x: &Matrix) -> Result<f64> {
         let device = self.matrix.device();
         let pass = Kind::PLAIN.start(device, x)?;
-        let mut rows = Kind::PLAIN.rows(self.matrix.panels(), &self.table);
-        Ok(timed(device, || rows.try_for_each(|rows| pass.weigh(rows)))?.1)
+        Ok(timed(device, || self.each(&mut |rows| pass.weigh(rows, &self.table)))?.1)
     }
 
     /// Returns `Aᵀ (A X)`, and the seconds for the operand, on the device, and for the sums.
     fn pass(&self, x: &Matrix) -> Result<(Matrix, [f64; 3])> {
         let device = self.matrix.device();
         let (mut pass, start) = timed(device, || Kind::PLAIN.start(device, x))?;
-        let mut rows = Kind::PLAIN.rows(self.matrix.panels(), &self.table);
-        let ((), middle) = timed(device, || rows.try_for_each(|rows| pass.add(rows)))?;
+        let ((), middle) = timed(device, || self.each(&mut |rows| pass.add(rows, &self.table)))?;
         let (product, end) = timed(device, || pass.finish())?;
         Ok((product, [start, middle, end]))
     }

@@ -42,11 +42,11 @@ fn job(device: &Device, rows: u64, rate: u32, kind: Kind, whole: bool) -> Result
     let table = kind.table(device, rows.min(panel(device)))?;
     let mut pass = kind.start(device, &operand()?)?;
     Ok(Box::new(move || {
-        let mut rows = kind.rows(&panels, &table);
+        let mut rows = panels.iter().map(|panel| kind.rows(panel));
         if whole {
-            rows.try_for_each(|rows| pass.add(rows))
+            rows.try_for_each(|rows| pass.add(rows, &table))
         } else {
-            rows.try_for_each(|rows| pass.weigh(rows))
+            rows.try_for_each(|rows| pass.weigh(rows, &table))
         }
     }))
 }

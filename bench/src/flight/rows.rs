@@ -63,14 +63,9 @@ impl Kind {
         PackedProduct::new(device, x, self.centred, Some(bounds))
     }
 
-    /// Returns the panels with their tables, each for one call.
-    pub(super) fn rows<'a>(
-        &self,
-        panels: &'a [Tensor<u32>],
-        table: &'a Tensor<f32>,
-    ) -> impl Iterator<Item = PackedRows<'a>> {
-        let missing = self.missing;
-        panels.iter().map(move |packed| PackedRows { packed, table, range: (0, packed.shape()[0]), missing })
+    /// Returns the rows of a panel.
+    pub(super) fn rows<'a>(&self, packed: &'a Tensor<u32>) -> PackedRows<'a> {
+        PackedRows { packed, range: (0, packed.shape()[0]), missing: self.missing }
     }
 }
 

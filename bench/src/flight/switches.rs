@@ -1,6 +1,6 @@
 //! Comparison of ways to divide a pass: panels, steps and workgroups. Results stay the same to the bit.
 
-use teatime::{Device, DeviceOptions, Error, Run, packed::PackedMatrix};
+use teatime::{Device, DeviceOptions, Error, Run, Status, linalg::Pass, packed::PackedMatrix};
 
 use super::{
     missing::ROWS,
@@ -56,7 +56,9 @@ fn job(device: &Device, rows: u64, panel: u64) -> Result<Job, Error> {
     let mut pass = Kind::PLAIN.start(device, &operand()?)?;
     let device = device.clone();
     Ok(Box::new(move || {
-        Kind::PLAIN.rows(matrix.panels(), &table).try_for_each(|rows| pass.add(rows))?;
+        let run = Run::default();
+        let each = Pass::new(&run, Status::new(0, 1, rows));
+        matrix.each(&each, &mut |panel| pass.add(panel.packed()?, &table))?;
         // The session waits only for its own device, which is a different one.
         device.synchronize()
     }))

@@ -3,10 +3,10 @@
 use teatime::{
     Needs, Result, Tensor,
     linalg::{BlockSum, matmul_tn},
-    packed::{Weight, WeightedSums},
+    packed::{Panel, Weight, WeightedSums},
 };
 
-use crate::{memory::f32_blocks, panel::Panel, reader::Reader, to_usize};
+use crate::{memory::f32_blocks, reader::Reader, to_usize};
 
 /// Sums over the panels that have missing calls.
 pub(super) enum MissingSums {
@@ -50,15 +50,12 @@ impl MissingSums {
         }
         match self {
             Self::Packed(sums) => {
-                // Products of codes alone do not read means or factors.
-                let factors = Tensor::<f32>::empty(&reader.device, &[0, 2])?;
-                let Some(rows) = panel.packed(&factors) else { return Ok(()) };
-                sums.add(rows, |_, _, weights| weights.fill(Weight { one: 0, missing: 1 }))
+                sums.add(panel.packed()?, |_, _, weights| weights.fill(Weight { one: 0, missing: 1 }))
             }
             Self::Dense(sums) => {
                 let count = panel.rows.end - panel.rows.start;
                 let ones = Tensor::from_slice(&reader.device, &vec![1f32; to_usize(count)], &[count, 1])?;
-                sums.add(&matmul_tn(&ones, &panel.not_called()?)?)
+                sums.add(&matmul_tn(&ones, &panel.absent()?)?)
             }
         }
     }

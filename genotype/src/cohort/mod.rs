@@ -20,6 +20,7 @@ use std::{
 use teatime::{
     Budget, Device, Error, MemoryKind, Needs, Result, Run, Status,
     linalg::{Pass, Stats},
+    packed::{PackedMatrix, Panel, PanelSink},
     stream::{Digests, StreamStats},
 };
 
@@ -34,10 +35,9 @@ use super::{
     memory::{Memory, Wishes},
     options::PcaOptions,
     pair_sums::{self, PairAccumulator, PairSums},
-    panel::Panel,
     project::{Matched, Projection, ProjectionSums},
-    reader::{PanelSink, Read, Reader, Reading},
-    residency::{KeptPanels, Residency},
+    reader::{CountedSink, Read, Reader, Reading},
+    residency::Residency,
     source::Genotypes,
 };
 use crate::to_usize;
@@ -93,7 +93,8 @@ pub struct Cohort {
 /// The place where genotypes stay, and why they stay there.
 #[derive(Debug)]
 struct Place {
-    kept: KeptPanels,
+    /// The genotypes in memory; `None` if they stay in the store.
+    kept: Option<PackedMatrix>,
     reason: String,
 }
 
@@ -112,9 +113,19 @@ impl Cohort {
     /// device has not even that, though the budget allows it; [`Error::Chunk`] for a damaged or missing chunk or values out
     /// of range; [`Error::Cancelled`].
     pub fn load(genotypes: &Genotypes, device: &Device, wanted: &Wanted<'_>, run: &Run) -> Result<Self> {
-        let nothing =
-            Each { needs: &|_| Needs::default(), start: &|_| Ok(()), add: &mut |(), _, _, _| Ok(()) };
-        Self::load_with(genotypes, device, wanted, run, nothing).map(|((), cohort)| cohort)
+        Self::load_beside(genotypes, device, wanted, run, &|_| Needs::default())
+    }
+
+    /// Loads as [`load`](Self::load) does, with room for work that needs `needs`.
+    fn load_beside(
+        genotypes: &Genotypes,
+        device: &Device,
+        wanted: &Wanted<'_>,
+        run: &Run,
+        needs: &dyn Fn(&Reader) -> Needs,
+    ) -> Result<Self> {
+        let each = Each { needs, start: &|_| Ok(()), add: &mut |(), _, _, _| Ok(()) };
+        Self::load_with(genotypes, device, wanted, run, each).map(|((), cohort)| cohort)
     }
 
     /// Loads as [`load`](Self::load) does, and also returns what `each` made from the panels of the pass.
@@ -123,42 +134,43 @@ impl Cohort {
         device: &Device,
         wanted: &Wanted<'_>,
         run: &Run,
-        mut each: Each<'_, T>,
+        each: Each<'_, T>,
     ) -> Result<(T, Self)> {
-        with_less_memory(device, run, |run| Self::attempt(genotypes, device, wanted, run, &mut each))
-    }
-
-    /// Makes one attempt to load within the budget.
-    pub(crate) fn attempt<T>(
-        genotypes: &Genotypes,
-        device: &Device,
-        wanted: &Wanted<'_>,
-        run: &Run,
-        each: &mut Each<'_, T>,
-    ) -> Result<(T, Self)> {
-        let plan = LoadPlan::new(genotypes, None, device, wanted, each.needs, run)?;
-        let mut sums = Sums::new(&plan, wanted.projection)?;
-        if wanted.missing_calls {
-            sums.missing = Some(MissingSums::new(&plan.reader)?);
-        }
-        // Started at the first panel, while the next ones are read.
-        let mut made = None;
-        let mut kept = KeptPanels::new(plan.allowance.residency, plan.allowance.host_rows);
-        let read = sums.read(&plan, run, &mut |panel, stats| {
-            let made = match &mut made {
-                Some(made) => made,
-                none => none.insert((each.start)(&plan.reader)?),
+        with_less_memory(device, run, |run| {
+            let plan = LoadPlan::new(genotypes, None, device, wanted, each.needs, run)?;
+            let mut sums = Sums::new(&plan, wanted.projection)?;
+            if wanted.missing_calls {
+                sums.missing = Some(MissingSums::new(&plan.reader)?);
+            }
+            // Started at the first panel, while the next ones are read.
+            let mut made = None;
+            let host_rows = match plan.allowance.residency {
+                Residency::Device => Some(None),
+                Residency::Host => Some(Some(plan.allowance.host_rows)),
+                Residency::Store => None,
             };
-            (each.add)(made, &plan.reader, &panel, stats)?;
-            kept.push(panel)
-        })?;
-        kept.complete()?;
-        let made = made.map_or_else(|| (each.start)(&plan.reader), Ok)?;
-        Ok((made, Self::finish(plan, sums, kept, Some(read))?))
+            let mut kept = host_rows.map(|rows| PackedMatrix::in_panels(device, plan.reader.samples(), rows));
+            let read = sums.read(&plan, run, &mut |panel, stats| {
+                let made = match &mut made {
+                    Some(made) => made,
+                    none => none.insert((each.start)(&plan.reader)?),
+                };
+                (each.add)(made, &plan.reader, &panel, stats)?;
+                kept.as_mut().map_or(Ok(()), |kept| kept.keep(panel))
+            })?;
+            kept.as_mut().map_or(Ok(()), PackedMatrix::complete)?;
+            let made = made.map_or_else(|| (each.start)(&plan.reader), Ok)?;
+            Ok((made, Self::finish(plan, sums, kept, Some(read))?))
+        })
     }
 
     /// Waits for the sums and makes the cohort; `read` has the results of the pass, if there was one.
-    fn finish(plan: LoadPlan, sums: Sums<'_>, kept: KeptPanels, read: Option<Read>) -> Result<Self> {
+    fn finish(
+        plan: LoadPlan,
+        sums: Sums<'_>,
+        kept: Option<PackedMatrix>,
+        read: Option<Read>,
+    ) -> Result<Self> {
         let LoadPlan { reader, memory, shares_sums, choice, allowance, .. } = plan;
         let Sums { counts, adding, projecting, missing } = sums;
         let missing_calls = missing.map(MissingSums::finish).transpose()?;
@@ -200,7 +212,11 @@ impl Cohort {
 
     /// Returns the place where the genotypes stay for later passes.
     pub fn residency(&self) -> Residency {
-        self.place().kept.residency()
+        match &self.place().kept {
+            Some(kept) if kept.is_on_host() => Residency::Host,
+            Some(_) => Residency::Device,
+            None => Residency::Store,
+        }
     }
 
     /// Returns the reason why the genotypes stay [there](Self::residency), as text: what fits which budget.
@@ -324,23 +340,13 @@ impl Cohort {
     }
 
     /// Gives the panels to `f`, in order: one pass over the genotypes in memory, or over the store by the settings `reading`.
-    pub(super) fn each_panel(
-        &self,
-        pass: &Pass<'_>,
-        reading: Reading,
-        f: &mut dyn FnMut(&Panel) -> Result<()>,
-    ) -> Result<()> {
+    pub(super) fn each_panel(&self, pass: &Pass<'_>, reading: Reading, f: &mut PanelSink<'_>) -> Result<()> {
         // The lock is not held here, since `f` may lock again.
         let place = self.place();
-        if let KeptPanels::Nothing = place.kept {
-            return self.read_again(pass, reading, f);
-        }
+        let Some(kept) = &place.kept else { return self.read_again(pass, reading, f) };
         pass.tell(0)?;
         let started = Instant::now();
-        place.kept.each(self.device(), &mut |panel| {
-            f(panel)?;
-            pass.tell(panel.rows.end)
-        })?;
+        kept.each(pass, f)?;
         lock(&self.stats).compute += started.elapsed();
         Ok(())
     }
@@ -353,12 +359,7 @@ impl Cohort {
         })
     }
 
-    fn read_again(
-        &self,
-        pass: &Pass<'_>,
-        reading: Reading,
-        f: &mut dyn FnMut(&Panel) -> Result<()>,
-    ) -> Result<()> {
+    fn read_again(&self, pass: &Pass<'_>, reading: Reading, f: &mut PanelSink<'_>) -> Result<()> {
         let changed = |array: &str| {
             let why = "changed while it was read: a later pass found other genotypes than the first";
             Error::store(array, why)
@@ -405,20 +406,15 @@ impl Cohort {
             return Ok(false);
         }
         let reason = || "the device had less memory left than it said".to_owned();
-        let nothing = Arc::new(Place { kept: KeptPanels::Nothing, reason: reason() });
+        let nothing = Arc::new(Place { kept: None, reason: reason() });
         let place = std::mem::replace(&mut *lock(&self.place), nothing);
         // Panels that another thread's pass still uses are freed when that pass ends.
-        let Ok(Place { kept: KeptPanels::Device(panels), .. }) = Arc::try_unwrap(place) else {
-            return Ok(true);
-        };
+        let Ok(Place { kept: Some(kept), .. }) = Arc::try_unwrap(place) else { return Ok(true) };
         let slots = Needs::host(2 * Residency::HOST_BYTES);
         let on_host = needs + Memory::kept(&self.reader, Residency::Host) + slots;
-        if self.reader.form.is_packed() && self.memory.fits(&self.reader, on_host) {
-            let mut kept = KeptPanels::new(Residency::Host, self.host_rows);
-            let moved =
-                panels.into_iter().try_for_each(|panel| kept.push(panel)).and_then(|()| kept.complete());
-            match moved {
-                Ok(()) => *lock(&self.place) = Arc::new(Place { kept, reason: reason() }),
+        if self.reader.form.is_packed() && !kept.is_on_host() && self.memory.fits(&self.reader, on_host) {
+            match kept.to_host(self.host_rows) {
+                Ok(kept) => *lock(&self.place) = Arc::new(Place { kept: Some(kept), reason: reason() }),
                 Err(Error::OutOfMemory { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -455,7 +451,7 @@ impl<'a> Sums<'a> {
     }
 
     /// Makes the pass, and gives each panel to `f` as well.
-    fn read(&mut self, plan: &LoadPlan, run: &Run, f: &mut PanelSink<'_>) -> Result<Read> {
+    fn read(&mut self, plan: &LoadPlan, run: &Run, f: &mut CountedSink<'_>) -> Result<Read> {
         let LoadPlan { reader, allowance, later_passes, again, .. } = plan;
         let digested = *again && allowance.residency == Residency::Store;
         let pass = Pass::new(run, Status::new(0, 1 + later_passes, reader.variants()));

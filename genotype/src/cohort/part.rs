@@ -14,7 +14,6 @@ use crate::{
     pair_sums::{self, PRODUCTS},
     part::CohortPart,
     reader::{Reader, block_rows},
-    residency::KeptPanels,
     source::{GenotypeKind, Genotypes},
     to_usize,
 };
@@ -169,7 +168,7 @@ impl Cohort {
                 choice.reason = format!("the part {has} the sums of the exact method");
             }
             plan.allowance.reason = "sums of parts: nothing was read".into();
-            Self::finish(plan, sums, KeptPanels::Nothing, None)
+            Self::finish(plan, sums, None, None)
         })
     }
 }

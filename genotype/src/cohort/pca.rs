@@ -1,15 +1,15 @@
 //! Principal components of genotypes bigger than memory.
 
 use teatime::{
-    Budget, Cancel, Device, Error, Result, Run,
+    Budget, Device, Error, Result, Run,
     linalg::{LinearMap, Matrix, RightSvd, SignRule, gram_svd, randomized_svd},
     stream::StreamStats,
 };
 
 use super::{
-    Cohort, Each, no_variant,
+    Cohort, no_variant,
     plan::{Wanted, check_samples},
-    standardized::{RowProducts, Standardized},
+    standardized::prepare,
 };
 use crate::{
     choice::{Choice, MethodCosts},
@@ -17,12 +17,10 @@ use crate::{
     memory,
     options::{Method, OP, PcaOptions},
     pair_sums,
-    panel::{Factors, Panel},
     reader::Reader,
     residency::Residency,
-    scaler::{ScaleRule, Scaler, VariantScale},
+    scaler::{ScaleRule, Scaler},
     source::Genotypes,
-    to_usize,
     totals::VariantTotals,
 };
 
@@ -186,9 +184,11 @@ impl Cohort {
         }
         let needs = memory::loadings(&self.reader, options.components as u64);
         self.with_room(needs, &mut |reading| {
-            let (mut svd, map) = (svd.clone(), Standardized::new(self, rule, reading)?);
-            sign.apply(&map, &mut svd.v, &mut svd.passes, run)?;
-            Ok((svd, map.totals))
+            self.standardized(rule, reading, |map| {
+                let mut svd = svd.clone();
+                sign.apply(map, &mut svd.v, &mut svd.passes, run)?;
+                Ok(svd)
+            })
         })
     }
 
@@ -200,12 +200,14 @@ impl Cohort {
     ) -> Result<(RightSvd, VariantTotals)> {
         check_samples(&self.reader)?;
         self.with_room(memory::randomized(&self.reader, options), &mut |reading| {
-            let map = Standardized::new(self, rule, reading)?;
+            prepare(&self.reader, memory::columns(rule.samples, options), self.panels(reading))?;
             // The SVD takes half of the memory that it is given for the basis.
             let basis = self.memory.basis(&self.reader, self.residency(), options);
             let memory = run.memory.host(basis.saturating_mul(2));
             let run = run.clone().memory(memory);
-            Ok((randomized_svd(&map, options.components, &options.svd, &run)?, map.totals))
+            self.standardized(rule, reading, |map| {
+                randomized_svd(map, options.components, &options.svd, &run)
+            })
         })
     }
 
@@ -245,7 +247,9 @@ impl Cohort {
         }
         let rule = ScaleRule::new(&self.reader, options.scaler, options.filter);
         self.with_room(memory::randomized(&self.reader, options), &mut |reading| {
-            Standardized::new(self, rule, reading)?.apply_normal(x, &self.pass(run))
+            prepare(&self.reader, x.cols() as u64, self.panels(reading))?;
+            let product = self.standardized(rule, reading, |map| map.apply_normal(x, &self.pass(run)));
+            Ok(product?.0)
         })
     }
 
@@ -271,15 +275,31 @@ impl Cohort {
         sink: &mut LoadingsSink<'_>,
     ) -> Result<()> {
         self.check_bounded(LOADINGS, options.scaler.needs_frequency())?;
-        check_digest(self, pca)?;
+        if self.digest() != pca.digest {
+            let why = "not those of the components: their allele counts are others than before";
+            return Err(Error::argument(LOADINGS, "genotypes", why));
+        }
         let reading = self.reading(memory::loadings(&self.reader, options.components as u64))?;
         let rule = ScaleRule::new(&self.reader, options.scaler, options.filter);
-        let products = RowProducts::new(&self.reader, rule, &pca.vectors)?;
-        let mut rows = LoadingRows { cancel: &run.cancel, ploidy: rule.ploidy, inverse: inverses(pca), sink };
-        self.each_panel(&self.pass(run), reading, &mut |panel| {
-            let scales = self.device().pool()?.install(|| rule.scales(&self.stats_of(&panel.rows)));
-            rows.of_panel(&self.reader, &products, panel, &scales)
-        })
+        let inverse = |s: &f64| if *s > 0.0 { 1.0 / s } else { 0.0 };
+        let inverses: Vec<f64> = pca.singular_values.iter().map(inverse).collect();
+        let mut rows = |first: u64, y: &Matrix| {
+            let stats = self.stats_of(&(first..first + y.rows() as u64));
+            let scales = self.device().pool()?.install(|| rule.scales(&stats));
+            for (i, scale) in scales.iter().enumerate().filter(|(_, scale)| scale.is_used()) {
+                let loadings: Vec<f64> = y.row(i).iter().zip(&inverses).map(|(y, i)| y * i).collect();
+                sink(VariantLoadings {
+                    variant: self.reader.plan.row(first + i as u64),
+                    frequency: scale.mean / rule.ploidy as f64,
+                    shift: scale.shift,
+                    scale: 1.0 / scale.scale,
+                    loadings: &loadings,
+                })?;
+            }
+            Ok(())
+        };
+        self.standardized(rule, reading, |map| map.apply(&pca.vectors, &self.pass(run), &mut rows))?;
+        Ok(())
     }
 }
 
@@ -312,8 +332,8 @@ pub struct VariantLoadings<'a> {
 /// operations. If memory holds the genotypes, the second pass does not read the store.
 ///
 /// # Errors
-/// Fails as [`pca`] does, and with any error of `sink`; at the end with [`Error::Argument`] if the
-/// allele counts of the genotypes differ from those of `pca`.
+/// Fails as [`pca`] does, and with any error of `sink`; with [`Error::Argument`] if the allele counts of the genotypes differ from those of
+/// `pca`.
 pub fn loadings(
     genotypes: &Genotypes,
     device: &Device,
@@ -325,76 +345,12 @@ pub fn loadings(
     // Dosages are bounded as they were for the components.
     let genotypes =
         &genotypes.clone().dosages_are_bounded(genotypes.bounded() || options.scaler.needs_frequency());
-    let mut rows =
-        LoadingRows { cancel: &run.cancel, ploidy: genotypes.ploidy(), inverse: inverses(pca), sink };
-    // The rule and the products are made once memory is planned.
-    let mut each = Each {
-        needs: &|reader| memory::loadings(reader, options.components as u64),
-        start: &|reader| {
-            let rule = ScaleRule::new(reader, options.scaler, options.filter);
-            Ok((rule, RowProducts::new(reader, rule, &pca.vectors)?))
-        },
-        add: &mut |(rule, products), reader, panel, stats| {
-            let scales = reader.device.pool()?.install(|| rule.scales(stats));
-            rows.of_panel(reader, products, panel, &scales)
-        },
-    };
-    // This is not tried again with less memory, since rows that were given to `sink` cannot be taken back.
-    let (_, cohort) = Cohort::attempt(genotypes, device, &Wanted::default(), run, &mut each)?;
-    check_digest(&cohort, pca)
+    let needs = |reader: &Reader| memory::loadings(reader, options.components as u64);
+    let cohort = Cohort::load_beside(genotypes, device, &Wanted::default().more_passes(1), run, &needs)?;
+    cohort.loadings(pca, options, run, sink)
 }
 
 const LOADINGS: &str = "loadings";
 
 /// A callback that takes the loadings of one variant after the other.
 pub type LoadingsSink<'a> = dyn FnMut(VariantLoadings<'_>) -> Result<()> + 'a;
-
-/// # Errors
-/// [`Error::Argument`] if the allele counts of the genotypes differ from those of the components.
-fn check_digest(cohort: &Cohort, pca: &Pca) -> Result<()> {
-    if cohort.digest() != pca.digest {
-        let why = "not those of the components: their allele counts are others than before";
-        return Err(Error::argument(LOADINGS, "genotypes", why));
-    }
-    Ok(())
-}
-
-/// Returns 1 / s of each component, and 0 if s is 0.
-fn inverses(pca: &Pca) -> Vec<f64> {
-    pca.singular_values.iter().map(|s| if *s > 0.0 { 1.0 / s } else { 0.0 }).collect()
-}
-
-/// A writer that gives loadings to the caller's sink.
-struct LoadingRows<'a, 'b> {
-    cancel: &'a Cancel,
-    ploidy: u64,
-    inverse: Vec<f64>,
-    sink: &'a mut LoadingsSink<'b>,
-}
-
-impl LoadingRows<'_, '_> {
-    /// Gives the loadings of a panel's variants to the sink, with their scales; skips variants that take no part.
-    fn of_panel(
-        &mut self,
-        reader: &Reader,
-        products: &RowProducts,
-        panel: &Panel,
-        scales: &[VariantScale],
-    ) -> Result<()> {
-        let factors: Vec<Factors> = scales.iter().map(VariantScale::factors).collect();
-        products.each_block(reader, panel, &factors, self.cancel, &mut |rows, y| {
-            let scales = &scales[to_usize(rows.start - panel.rows.start)..];
-            for (i, scale) in scales.iter().enumerate().take(y.rows()).filter(|(_, scale)| scale.is_used()) {
-                let loadings: Vec<f64> = y.row(i).iter().zip(&self.inverse).map(|(y, i)| y * i).collect();
-                (self.sink)(VariantLoadings {
-                    variant: reader.plan.row(rows.start + i as u64),
-                    frequency: scale.mean / self.ploidy as f64,
-                    shift: scale.shift,
-                    scale: 1.0 / scale.scale,
-                    loadings: &loadings,
-                })?;
-            }
-            Ok(())
-        })
-    }
-}

@@ -6,14 +6,13 @@ use teatime::{
     Needs, Result,
     distance::{Distances, Metric, Missing, Options, PackedPairs, Partial, PartialSums},
     linalg::{Matrix, Stats},
-    packed::unpack_rows,
+    packed::{Entries, Panel, unpack_rows},
 };
 
 use super::{DistanceOptions, SampleMetric, tree};
 use crate::{
     filter::VariantCounts,
     memory::f32_blocks,
-    panel::{Held, Panel},
     reader::Reader,
     scaler::{ScaleRule, Scaler},
     to_usize,
@@ -84,7 +83,7 @@ impl Accumulator {
         let (reader, metric, missing) = (&readers[0], options.metric.summed(), options.missing_rule());
         let (device, samples) = (&reader.device, readers.iter().map(Reader::samples).sum());
         let pairs = if is_packed(readers, options) {
-            reader.prepare(PackedPairs::programs(device, samples, variants))?;
+            device.prepare(PackedPairs::programs(device, samples, variants))?;
             let pairs = packed(metric, missing)?;
             let ones_differ = options.metric == SampleMetric::IbsOfAlleles;
             Pairs::Packed(if ones_differ { pairs.ones_differ()? } else { pairs })
@@ -155,17 +154,19 @@ impl Accumulator {
         stats: &[Stats],
     ) -> Result<()> {
         let kept = self.variants.kept(reader, stats)?;
-        match (&mut self.pairs, &panel.held) {
-            (Pairs::Packed(pairs), Held::Packed(packed)) => {
+        match (&mut self.pairs, &panel.entries) {
+            (Pairs::Packed(pairs), Entries::Packed(packed)) => {
                 pairs.add(packed, rows.start - panel.rows.start, &kept)
             }
             (Pairs::Packed(_), _) => unreachable!("dosages that are packed should be held so"),
-            (Pairs::Real { sums, .. }, Held::Packed(packed)) => reader.blocks(rows).try_for_each(|block| {
-                let is_kept = |row: &u64| kept[to_usize(row - rows.start)].is_some();
-                let rows: Vec<u64> = block.filter(is_kept).map(|row| row - panel.rows.start).collect();
-                let numbers = unpack_rows(packed, &rows, reader.samples(), [0.0, 1.0, 2.0, f32::NAN])?;
-                sums.add(&numbers, None)
-            }),
+            (Pairs::Real { sums, .. }, Entries::Packed(packed)) => {
+                reader.blocks(rows).try_for_each(|block| {
+                    let is_kept = |row: &u64| kept[to_usize(row - rows.start)].is_some();
+                    let rows: Vec<u64> = block.filter(is_kept).map(|row| row - panel.rows.start).collect();
+                    let numbers = unpack_rows(packed, &rows, reader.samples(), [0.0, 1.0, 2.0, f32::NAN])?;
+                    sums.add(&numbers, None)
+                })
+            }
             // A panel that is not packed is one block.
             (Pairs::Real { sums, missing }, _) => {
                 let table: Vec<_> = kept.iter().map(|kept| row(kept.is_some(), *missing)).collect();

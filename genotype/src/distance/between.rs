@@ -8,7 +8,7 @@ use teatime::{
     Budget, Device, Error, Needs, Result, Run, Status, Tensor,
     distance::{Distances as Found, PackedPairs},
     linalg::{Matrix, Pass, Stats, standardize},
-    packed::{side_by_side, unpack_rows},
+    packed::{Entries, Panel, side_by_side, unpack_rows},
     stream::{StreamStats, digest},
 };
 
@@ -23,7 +23,6 @@ use crate::{
     cohort::{no_variant, with_less_memory},
     filter::VariantCounts,
     memory::Memory,
-    panel::{Held, Panel},
     project::Match,
     reader::{Reader, block_rows},
     source::{Genotypes, check_extents},
@@ -300,7 +299,7 @@ fn beside(
     rows: &Range<u64>,
     swapped: &[bool],
 ) -> Result<Tensor<u32>> {
-    let [Held::Packed(first), Held::Packed(others)] = panels.map(|panel| &panel.held) else {
+    let [Entries::Packed(first), Entries::Packed(others)] = panels.map(|panel| &panel.entries) else {
         unreachable!("dosages that are packed should be held so");
     };
     let turned = if readers[0].genotypes.ploidy() == 1 { [1, 0, 2, 3] } else { [2, 1, 0, 3] };
@@ -311,7 +310,7 @@ fn beside(
 
 /// Returns a block of rows of a panel in f32, with the rows of `table` for [`standardize`].
 fn numbers(reader: &Reader, panel: &Panel, block: &Range<u64>, table: &[[f32; 3]]) -> Result<Tensor<f32>> {
-    let Held::Packed(packed) = &panel.held else {
+    let Entries::Packed(packed) = &panel.entries else {
         // A panel that is not packed is a single block.
         return panel.standardized(table);
     };

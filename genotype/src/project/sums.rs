@@ -4,7 +4,7 @@ use rayon::prelude::*;
 use teatime::{
     Device, Needs, Result, Tensor,
     linalg::{BlockSum, Matrix, matmul_tn},
-    packed::{Weight, WeightedSums, weight_unit},
+    packed::{Panel, Weight, WeightedSums, weight_unit},
 };
 
 use super::{
@@ -13,7 +13,6 @@ use super::{
 };
 use crate::{
     memory::f32_blocks,
-    panel::Panel,
     part::{CohortPart, PartSums, SumValues},
     reader::Reader,
     to_usize,
@@ -66,7 +65,7 @@ struct Packed {
     normal: Option<WeightedSums>,
 }
 
-/// Sums in f32 over a block, and [`BlockSum`]s across blocks. They are transposed, as in `Standardized`'s product with the normal matrix.
+/// Sums in f32 over a block, and [`BlockSum`]s across blocks. They are transposed, as in `PanelMap`'s product with the normal matrix.
 struct Dense {
     scores: BlockSum,
     missing: BlockSum,
@@ -86,7 +85,7 @@ impl<'a> ProjectionSums<'a> {
         let form = if reader.form.is_packed() {
             let columns = [Some(k + 1), products].into_iter().flatten();
             let programs = columns.flat_map(|columns| WeightedSums::programs(device, n, columns, variants));
-            reader.prepare(programs.collect())?;
+            device.prepare(programs.collect())?;
             let scores = WeightedSums::new(device, n, k + 1)?;
             let normal = products.map(|columns| WeightedSums::new(device, n, columns)).transpose()?;
             Form::Packed(Units::new(matched), Packed { scores, normal })
@@ -132,9 +131,7 @@ impl<'a> ProjectionSums<'a> {
     pub(crate) fn add(&mut self, reader: &Reader, panel: &Panel) -> Result<()> {
         let matched = self.matched;
         match &mut self.form {
-            Form::Packed(units, sums) if matched.any(&panel.rows) => {
-                sums.add(&reader.device, panel, matched, units)
-            }
+            Form::Packed(units, sums) if matched.any(&panel.rows) => sums.add(panel, matched, units),
             Form::Packed(..) => Ok(()),
             Form::Dense(sums) => reader.blocks(&panel.rows).try_for_each(|rows| {
                 if matched.any(&rows) { sums.add(reader, panel, rows, matched) } else { Ok(()) }
@@ -211,10 +208,8 @@ impl<'a> ProjectionSums<'a> {
 }
 
 impl Packed {
-    fn add(&mut self, device: &Device, panel: &Panel, matched: Matched<'_>, units: &Units) -> Result<()> {
-        // Products of codes alone do not read means or factors.
-        let factors = Tensor::<f32>::empty(device, &[0, 2])?;
-        let Some(rows) = panel.packed(&factors) else { return Ok(()) };
+    fn add(&mut self, panel: &Panel, matched: Matched<'_>, units: &Units) -> Result<()> {
+        let rows = panel.packed()?;
         let match_of = |row: u64| matched.matches[to_usize(panel.rows.start + row)];
         let k = units.scores.len();
         self.scores.add(rows, |row, first, weights| {
@@ -274,13 +269,13 @@ impl Dense {
         let used = matched.used(&rows);
         if panel.missing {
             let used = Tensor::from_slice(device, &used, &[count, 1])?;
-            self.missing.add(&matmul_tn(&used, &panel.not_called()?)?)?;
+            self.missing.add(&matmul_tn(&used, &panel.absent()?)?)?;
         }
         let Some(normal) = &mut self.normal else { return Ok(()) };
         let products = loadings.chunks_exact(k).flat_map(|row| pairs(k).map(|[a, b]| row[a] * row[b]));
         let products = products.collect::<Vec<_>>();
         let products = Tensor::from_slice(device, &products, &[count, triangle(k) as u64])?;
-        normal.add(&matmul_tn(&products, &panel.called(&used)?)?)
+        normal.add(&matmul_tn(&products, &panel.known(&used)?)?)
     }
 }
 

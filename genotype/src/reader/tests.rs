@@ -35,7 +35,7 @@ fn packed(genotypes: &Genotypes, device: &Device) -> Result<Packed> {
     let pass = Pass::new(&run, Status::new(0, 1, genotypes.variants()));
     let reading = Reading { panel_bytes: 0, prefetch: 0, upload_rows: reader.plan.block_rows() };
     reader.read(&pass, reading, false, &mut |panel, stats| {
-        let Held::Packed(packed) = &panel.held else { panic!("{:?} should be packed", panel.held) };
+        let Entries::Packed(packed) = &panel.entries else { panic!("{:?} should be packed", panel.entries) };
         words.extend(packed.read()?);
         factors.extend(rule.scales(stats).iter().flat_map(|scale| scale.factors().map(f32::to_bits)));
         counts.push(stats);
@@ -194,8 +194,8 @@ fn larger_uploads_change_no_bit() {
             let reading = Reading { panel_bytes, prefetch: 0, upload_rows: factor * block };
             reader
                 .read(&pass, reading, false, &mut |panel, stats| {
-                    let Held::Packed(packed) = &panel.held else {
-                        panic!("{:?} should be packed", panel.held)
+                    let Entries::Packed(packed) = &panel.entries else {
+                        panic!("{:?} should be packed", panel.entries)
                     };
                     words.extend(packed.read()?);
                     sums.extend_from_slice(stats);

@@ -1,10 +1,13 @@
 //! Relationship matrices on every device.
 
-use teatime::{Backend, Budget, Device, Error, MemoryKind, Run, Tensor, device_tests, openings::cpu};
+use teatime::{
+    Backend, Budget, Device, Error, MemoryKind, Run, Tensor, device_tests,
+    openings::cpu,
+    packed::{Entries, Panel},
+};
 
 use crate::{
     Cohort, Genotypes, GrmMethod, GrmOptions, MissingCalls, Wanted, grm,
-    panel::{Held, Panel},
     tests::{memory, random_dosages},
 };
 
@@ -31,9 +34,9 @@ fn called_or_not(device: &Device) {
         let fractional = Tensor::from_slice(device, &floats, &[rows, cols]).unwrap();
         let expected: Vec<f32> =
             (0..).zip(&x).map(|(at, &x)| if x < 0 { 0.0 } else { weights[(at / cols) as usize] }).collect();
-        for held in [Held::I8(tensor), Held::F32(fractional)] {
-            let panel = Panel { rows: 0..rows, held, missing: true };
-            assert_eq!(panel.called(&weights).unwrap().read().unwrap(), expected);
+        for entries in [Entries::I8(tensor), Entries::F32(fractional)] {
+            let panel = Panel { rows: 0..rows, entries, missing: true };
+            assert_eq!(panel.known(&weights).unwrap().read().unwrap(), expected);
         }
     }
 }

@@ -47,9 +47,8 @@ impl ColumnMoments {
     /// # Errors
     /// Any error that the device reports.
     pub(super) fn add(&mut self, packed: &Tensor<u32>, from: u64, rows: &[Option<bool>]) -> Result<()> {
-        let table = Tensor::<f32>::empty(packed.device(), &[0, 2])?;
         let range = (from, from + rows.len() as u64);
-        let packed_rows = PackedRows { packed, table: &table, range, missing: rows.contains(&Some(true)) };
+        let packed_rows = PackedRows { packed, range, missing: rows.contains(&Some(true)) };
         let is_kept = |row: u64| usize::try_from(row - from).is_ok_and(|row| rows[row].is_some());
         self.codes.add(packed_rows, |row, _, weights| weights[0].one = is_kept(row).into())?;
         let with_missing = (from..).zip(rows).filter(|(_, missing)| **missing == Some(true));

@@ -10,13 +10,13 @@ use std::{
 use teatime::{
     Error, Needs, Result, Run, Status,
     linalg::{Pass, Stats},
+    packed::Panel,
     stream::StreamStats,
 };
 
 use super::OP;
 use crate::{
     memory::{Memory, Wishes, blocks, stream},
-    panel::Panel,
     project::Match,
     reader::{Read, Reader, Reading},
 };

@@ -196,7 +196,7 @@ fn pass(card: Card, rows: u64, columns: u64) -> BTreeMap<String, Launches> {
             let range = (0, step.min(rows - first));
             let packed = Tensor::empty(device, &[range.1, words]).unwrap();
             let table = Tensor::empty(device, &[range.1, 2]).unwrap();
-            product.add(PackedRows { packed: &packed, table: &table, range, missing: false }).unwrap();
+            product.add(PackedRows { packed: &packed, range, missing: false }, &table).unwrap();
         }
     })
 }
