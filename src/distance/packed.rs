@@ -150,7 +150,7 @@ impl PackedPairs {
     }
 
     /// Creates sums for the distances of the `own` columns of one packed matrix from the `others` columns of another, which
-    /// [`finish_between`](Self::finish_between) returns. Added rows hold both matrices [`side_by_side`](crate::packed::side_by_side), the matrix
+    /// [`finish`](Self::finish) returns. Added rows hold both matrices [`side_by_side`](crate::packed::side_by_side), the matrix
     /// of `own` first. Statistics are over the whole row, in which the padding of the first matrix counts as codes 0. A row takes a product of
     /// bytes for each pair, and 64 for each column.
     ///
@@ -285,7 +285,7 @@ impl PackedPairs {
     }
 
     /// Returns the memory of sums by [`between`](Self::between), including a panel of `rows` rows of both matrices and
-    /// [`finish_between`](Self::finish_between), like [`needs`](Self::needs).
+    /// [`finish`](Self::finish), like [`needs`](Self::needs).
     pub fn needs_between(device: &Device, columns: [u64; 2], rows: u64, metric: Metric) -> Needs {
         let matrices = if ColumnMoments::serve(metric) { 6 } else { 2 };
         let (split, both) = Self::beside(columns);

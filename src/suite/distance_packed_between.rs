@@ -71,7 +71,7 @@ fn beside(device: &Device, [own, others]: [usize; 2], codes: &[u8], mut pairs: P
         let panel = side_by_side(sides[0], sides[1], &turned[rows.clone()]).unwrap();
         pairs.add(&panel, 0, &sums[rows]).unwrap();
     }
-    pairs.finish_between().unwrap()
+    pairs.finish().unwrap()
 }
 
 fn refused(device: &Device) {
@@ -84,12 +84,10 @@ fn refused(device: &Device) {
         let error = side_by_side((&packed, 20, 0), (&packed, 20, from), &codes).unwrap_err().to_string();
         assert!(error.contains("side_by_side"), "{error}");
     }
-    // Each kind of sums refuses calls for the other kinds.
-    let all = PackedPairs::new(device, 20, 3, Metric::Hamming, Missing::Ignore).unwrap();
+    // These sums refuse calls for the other kinds.
     let diagonal = PackedPairs::diagonal(device, 20, 3, Metric::Hamming).unwrap().finish_diagonal().unwrap();
     for error in [
-        all.finish_between().unwrap_err(),
-        between([20, 1]).unwrap().finish().unwrap_err(),
+        between([20, 1]).unwrap().finish_diagonal().unwrap_err(),
         between([20, 1]).unwrap().finish_columns(&diagonal).unwrap_err(),
     ] {
         assert!(error.to_string().contains("sums of"), "{error}");

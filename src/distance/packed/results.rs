@@ -16,26 +16,18 @@ use crate::{
 };
 
 impl PackedPairs {
-    /// Waits and returns the distances, (columns, columns). Unless all codes are known, also returns the number of rows in which both columns
-    /// are known.
+    /// Waits and returns the distances, (columns, columns); of two matrices, from the columns of the second (rows) to those of the first. Unless
+    /// all codes are known, also returns the number of rows in which both columns are known, in the same shape.
     ///
     /// # Errors
     /// [`Error::Argument`] for sums of [some columns](Self::of_columns) or of the [diagonal](Self::diagonal); what the device reports.
     pub fn finish(self) -> Result<Distances> {
         match &self.wanted {
-            PairSet::From(own) if *own == (0..self.sums.columns()) => self.results(None),
-            wanted => Err(mistaken("PackedPairs::finish", wanted)),
-        }
-    }
-
-    /// Waits and returns the distances from the columns of the second matrix (rows) to those of the first, and row counts in the same shape.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] for sums that were not created by [`between`](Self::between); what the device reports.
-    pub fn finish_between(self) -> Result<Distances> {
-        match &self.wanted {
-            PairSet::Across(_) => self.results(None),
-            wanted => Err(mistaken("PackedPairs::finish_between", wanted)),
+            PairSet::From(own) if *own != (0..self.sums.columns()) => {
+                Err(mistaken("PackedPairs::finish", &self.wanted))
+            }
+            PairSet::Diagonal => Err(mistaken("PackedPairs::finish", &self.wanted)),
+            PairSet::From(_) | PairSet::Across(_) => self.results(None),
         }
     }
 
