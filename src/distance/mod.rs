@@ -134,7 +134,7 @@ pub use self::{
     neighbor_tensors::{NeighborTensors, neighbor_tensors},
     neighbors::{NearestSoFar, Neighbors, neighbors},
     on_device::pairwise_tensor,
-    packed::{PackedDiagonal, PackedPairs},
+    packed::{ColumnPairs, PackedDiagonal, PackedPairs},
     partial::Partial,
     partial_sums::PartialSums,
     stored::{StoredDistances, StoredNeighbors, neighbors_stored, pairwise_stored},

@@ -4,7 +4,9 @@ use std::{ops::Range, slice::from_ref};
 
 use teatime::{
     Device, Error, Needs, Result, Run,
-    distance::{Distances as Found, Missing, Options, PackedDiagonal, PackedPairs, Partial, PartialSums},
+    distance::{
+        ColumnPairs, Distances as Found, Missing, Options, PackedDiagonal, PackedPairs, Partial, PartialSums,
+    },
     linalg::{Matrix, Stats},
     packed::unpack_rows,
 };
@@ -99,16 +101,17 @@ impl Accumulator {
         // Dosages that two bits hold are summed in packed form.
         let bounded = genotypes.bounded() || PackedPairs::takes(options.metric.summed());
         let genotypes = &genotypes.clone().dosages_are_bounded(bounded).watched();
+        let all = ColumnPairs::All(genotypes.samples());
         let each = Each {
-            needs: &|reader| Self::needs(from_ref(reader), options, None) + Needs::host(beside),
-            start: &|reader| Self::new(from_ref(reader), reader.variants(), options, None),
+            needs: &|reader| Self::needs(from_ref(reader), options, &all) + Needs::host(beside),
+            start: &|reader| Self::new(from_ref(reader), reader.variants(), options, &all),
             add: &mut |adding: &mut Self, reader, panel, stats| adding.add(reader, panel, &panel.rows, stats),
         };
         Cohort::load_with(genotypes, device, &Wanted::default().sums_of_pairs(), run, each)
     }
 
-    /// Makes sums over no variants, for `variants` to come: of the pairs of a sample of each of two readers; or of those of the samples of one
-    /// reader, with a `band` only of its samples with themselves and all later ones.
+    /// Makes sums over no variants, for `variants` to come, of `pairs` of the samples of one or two readers; of two, the samples of the second
+    /// come first. Sums in f32 are of all pairs.
     ///
     /// # Errors
     /// Fails as [`distances`](super::distances()) does.
@@ -116,44 +119,25 @@ impl Accumulator {
         readers: &[Reader],
         variants: u64,
         options: &DistanceOptions,
-        band: Option<&Range<u64>>,
+        pairs: &ColumnPairs,
     ) -> Result<Self> {
-        let (device, (n, others)) = (&readers[0].device, samples(readers));
-        let (metric, missing) = (options.metric.summed(), options.missing_rule());
-        if is_packed(readers, options) {
-            return Self::packed(readers, variants, options, || match (others, band) {
-                // The samples of the second come first, so that their columns become the columns of the result.
-                (Some(m), _) => PackedPairs::between(device, [m, n], variants, metric, missing),
-                (None, Some(own)) => {
-                    PackedPairs::of_columns(device, n, own.clone(), variants, metric, missing)
-                }
-                (None, None) => PackedPairs::new(device, n, variants, metric, missing),
-            });
-        }
-        let of_columns = Options::default().missing(missing).columns(true);
-        let pairs = Pairs::Real { sums: Partial::new(device, n, others, metric, &of_columns)?, missing };
+        let (device, metric, missing) = (&readers[0].device, options.metric.summed(), options.missing_rule());
+        let pairs = if is_packed(readers, options) {
+            let samples = readers.iter().map(Reader::samples).sum();
+            readers[0].prepare(PackedPairs::programs(device, samples, variants))?;
+            let pairs = PackedPairs::new(device, pairs, variants, metric, missing)?;
+            let ones_differ = options.metric == SampleMetric::IbsOfAlleles;
+            Pairs::Packed(if ones_differ { pairs.ones_differ()? } else { pairs })
+        } else {
+            let of_columns = Options::default().missing(missing).columns(true);
+            let (n, others) = samples(readers);
+            Pairs::Real { sums: Partial::new(device, n, others, metric, &of_columns)?, missing }
+        };
         Ok(Self { variants: Variants::new(readers, options), pairs })
     }
 
-    /// Makes the sums of `pairs`, for `variants` to come.
-    ///
-    /// # Errors
-    /// Any error of the device.
-    pub(super) fn packed(
-        readers: &[Reader],
-        variants: u64,
-        options: &DistanceOptions,
-        pairs: impl FnOnce() -> Result<PackedPairs>,
-    ) -> Result<Self> {
-        let samples = readers.iter().map(Reader::samples).sum();
-        readers[0].prepare(PackedPairs::programs(&readers[0].device, samples, variants))?;
-        let ones_differ = options.metric == SampleMetric::IbsOfAlleles;
-        let pairs = if ones_differ { pairs()?.ones_differ()? } else { pairs()? };
-        Ok(Self { variants: Variants::new(readers, options), pairs: Pairs::Packed(pairs) })
-    }
-
     /// Returns the memory of the sums that [`new`](Self::new) makes, of their results, and of a tree.
-    pub(super) fn needs(readers: &[Reader], options: &DistanceOptions, band: Option<&Range<u64>>) -> Needs {
+    pub(super) fn needs(readers: &[Reader], options: &DistanceOptions, pairs: &ColumnPairs) -> Needs {
         let (reader, (n, others), metric) = (&readers[0], samples(readers), options.metric.summed());
         let tree = Needs::host(options.tree.map_or(0, |_| tree::bytes(n)));
         if !is_packed(readers, options) {
@@ -167,16 +151,12 @@ impl Accumulator {
         }
         let rows = readers.iter().map(|reader| reader.panel_rows(reader.step_bytes));
         let rows = rows.min().map_or(0, |rows| rows.min(reader.variants()));
-        let sums = match (others, band) {
-            (Some(m), _) => PackedPairs::needs_between(&reader.device, [m, n], rows, metric),
-            (None, Some(own)) => PackedPairs::needs_of_columns(&reader.device, n, own.clone(), rows, metric),
-            (None, None) => PackedPairs::needs(&reader.device, n, rows, metric),
-        };
+        let sums = PackedPairs::needs(&reader.device, pairs, rows, metric) + tree;
         if options.metric != SampleMetric::IbsOfAlleles {
-            return sums + tree;
+            return sums;
         }
         let columns = others.map_or(0, |others| others.next_multiple_of(64)).saturating_add(n);
-        sums + PackedPairs::needs_of_ones(&reader.device, columns, rows) + tree
+        sums + PackedPairs::needs_of_ones(&reader.device, columns, rows)
     }
 
     /// Adds some rows of a panel, given the sums of these rows, where all panels come from one reader.
@@ -210,7 +190,7 @@ impl Accumulator {
         }
     }
 
-    /// Waits for the sums of the [diagonal](PackedPairs::diagonal), over genotypes that two bits hold.
+    /// Waits for the sums of the [diagonal](ColumnPairs::Diagonal), over genotypes that two bits hold.
     ///
     /// # Errors
     /// Any error of the device.

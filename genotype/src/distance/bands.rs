@@ -4,7 +4,7 @@ use std::{iter, ops::Range, slice::from_ref};
 
 use teatime::{
     Device, Error, Needs, Result, Run, Status,
-    distance::{Distances as Found, PackedDiagonal, PackedPairs},
+    distance::{ColumnPairs, Distances as Found, PackedDiagonal, PackedPairs},
     linalg::{Matrix, Pass},
 };
 
@@ -78,7 +78,7 @@ impl DistanceBands {
     /// device, and about the same share of operations as it has of the distances of [`distances`](super::distances()).
     ///
     /// # Errors
-    /// [`Error::Argument`] for a metric that [`PackedPairs::of_columns`] does not take, dosages that two bits do not hold, variants of
+    /// [`Error::Argument`] for a metric that [`PackedPairs`] does not take, dosages that two bits do not hold, variants of
     /// more than two alleles if different alleles are to differ, a tree, and a side that is not a multiple of 64; [`Error::Budget`]
     /// with the smallest budget that would do for bands of one tile; other errors as for [`distances`](super::distances()).
     pub fn new(
@@ -129,12 +129,9 @@ impl DistanceBands {
         let genotypes = &genotypes.clone().dosages_are_bounded(true).watched();
         let n = genotypes.samples();
         let each = Each {
-            needs: &|reader| needs(reader, options, &(0..side.min(n)), beside),
+            needs: &|reader| needs(reader, options, 0..side.min(n), beside),
             start: &|reader| {
-                let variants = reader.variants();
-                Accumulator::packed(from_ref(reader), variants, options, || {
-                    PackedPairs::diagonal(device, n, variants, options.metric.summed())
-                })
+                Accumulator::new(from_ref(reader), reader.variants(), options, &ColumnPairs::Diagonal(n))
             },
             add: &mut |adding: &mut Accumulator, reader, panel, stats| {
                 reader
@@ -203,7 +200,7 @@ impl DistanceBands {
         while too_many - fits > 1 {
             let middle = u64::midpoint(fits, too_many);
             let own = self.samples_of(&(first..middle));
-            let needs = needs(&self.cohort.reader, &self.options, &own, self.beside);
+            let needs = needs(&self.cohort.reader, &self.options, own, self.beside);
             if self.cohort.memory.fits(&self.cohort.reader, needs + self.cohort.held()) {
                 fits = middle;
             } else {
@@ -216,8 +213,9 @@ impl DistanceBands {
     fn band(&self, own: Range<u64>, pass: &Pass<'_>) -> Result<DistanceBand> {
         let (reader, options) = (&self.cohort.reader, &self.options);
         let Found { mut distances, shared, .. } =
-            self.cohort.with_room(needs(reader, options, &own, self.beside), &mut |reading| {
-                let mut adding = Accumulator::new(from_ref(reader), reader.variants(), options, Some(&own))?;
+            self.cohort.with_room(needs(reader, options, own.clone(), self.beside), &mut |reading| {
+                let band = ColumnPairs::Band { columns: reader.samples(), own: own.clone() };
+                let mut adding = Accumulator::new(from_ref(reader), reader.variants(), options, &band)?;
                 self.cohort.each_step(pass, reading, &mut |panel, rows, stats| {
                     adding.add(reader, panel, rows, stats)
                 })?;
@@ -256,8 +254,9 @@ pub(super) fn unfit(
 }
 
 /// Returns the memory for a band, for the sums that concern single samples, and for `beside` bytes more on the host.
-fn needs(reader: &Reader, options: &DistanceOptions, own: &Range<u64>, beside: u64) -> Needs {
-    let sums = Accumulator::needs(from_ref(reader), options, Some(own));
+fn needs(reader: &Reader, options: &DistanceOptions, own: Range<u64>, beside: u64) -> Needs {
+    let band = ColumnPairs::Band { columns: reader.samples(), own };
+    let sums = Accumulator::needs(from_ref(reader), options, &band);
     sums + Needs::host(beside) + Needs::host(48) * reader.samples()
 }
 

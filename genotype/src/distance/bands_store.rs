@@ -193,11 +193,7 @@ impl Squares<'_> {
 
 #[cfg(test)]
 mod tests {
-    use teatime::{
-        Budget,
-        distance::{Metric, Missing},
-        stream::StreamStats,
-    };
+    use teatime::distance::{Metric, Missing};
 
     use super::*;
     use crate::{DistanceOptions, Linkage, SampleMetric, VariantCounts, VariantFilter};
@@ -224,17 +220,7 @@ mod tests {
                         filter: VariantFilter { min_maf: 0.01, max_missing: 1.0 }, tree: Some(Ward), merge_alleles: true }\n\
                         VariantCounts { total: 9, used: 2, above_missing: 3, all_missing: 1, below_maf: 2, zero_variance: 1, \
                         missing_calls: 70 } 00000000000000ff\n[\"a\", \"b\"]\nmore";
-        let (memory, stats) = (Budget::default(), StreamStats::default());
-        let facts = DistanceFacts {
-            others: None,
-            counts,
-            multiallelic: 0,
-            merged: true,
-            options,
-            digest: 255,
-            memory,
-            stats,
-        };
+        let facts = DistanceFacts { options, counts, digest: 255, ..DistanceFacts::default() };
         assert_eq!(words(&facts, &["a", "b"], "more"), format!("{SOURCE}\n{expected}"));
     }
 }

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use teatime::{
     Device, Error, Needs, Result, Run, Status, Tensor,
-    distance::PackedPairs,
+    distance::{ColumnPairs, PackedPairs},
     linalg::{Pass, Stats, standardize},
     packed::{side_by_side, unpack_rows},
     stream::{StreamStats, digest},
@@ -105,6 +105,8 @@ fn attempt(
     let host = chains.iter().map(Chain::bytes).fold(beside, u64::saturating_add);
     let variants = chains.iter().map(|chain| chain.swapped.len() as u64).sum();
     let samples = sides.each_ref().map(Genotypes::samples);
+    // The samples of the second come first, so that their columns become the columns of the result.
+    let pairs = ColumnPairs::Between([samples[1], samples[0]]);
     let passes = u32::try_from(chains.len()).unwrap_or(u32::MAX);
     // The sums are made once memory is planned.
     let (mut adding, mut digested, mut stats) = (None, 0, StreamStats::default());
@@ -115,11 +117,11 @@ fn attempt(
             Ok::<_, Error>(memory.in_steps(reader))
         };
         let readers = [reader(0)?, reader(1)?];
-        let need = Accumulator::needs(&readers, options, None) + Needs::host(host);
+        let need = Accumulator::needs(&readers, options, &pairs) + Needs::host(host);
         let reading = plan(&memory, &readers, need)?;
         let adding = match &mut adding {
             Some(adding) => adding,
-            none => none.insert(Accumulator::new(&readers, variants, options, None)?),
+            none => none.insert(Accumulator::new(&readers, variants, options, &pairs)?),
         };
         let pass = Pass::new(run, Status::new(number, passes, readers[0].variants()));
         let read = read_both(&readers, reading, &pass, &mut |panels, rows| {

@@ -65,24 +65,12 @@ impl Case {
             .unwrap()
     }
 
-    fn compute(&self, stores: &[Genotypes; 3], options: &DistanceOptions, run: &Run) -> Result<Distances> {
-        distances(SamplePairs::between(&stores[0], &stores[1], &self.matches), &Device::cpu(), options, run)
+    fn pairs<'a>(&'a self, stores: &'a [Genotypes; 3]) -> SamplePairs<'a> {
+        SamplePairs::between(&stores[0], &stores[1], &self.matches)
     }
 
-    fn nearest(
-        &self,
-        stores: &[Genotypes; 3],
-        options: &DistanceOptions,
-        k: usize,
-        run: &Run,
-    ) -> Result<SampleNeighbors> {
-        sample_neighbors(
-            SamplePairs::between(&stores[0], &stores[1], &self.matches),
-            &Device::cpu(),
-            options,
-            k,
-            run,
-        )
+    fn compute(&self, stores: &[Genotypes; 3], options: &DistanceOptions, run: &Run) -> Result<Distances> {
+        distances(self.pairs(stores), &Device::cpu(), options, run)
     }
 
     /// Checks that `same` holds for each distance and its equal among the distances of both sides together.
@@ -165,8 +153,9 @@ fn chunks_threads_and_budgets_change_no_bit() {
         let device = Device::open_with("cpu", &opening).unwrap();
         let run = Run::default().memory(Budget::default().host(host));
         let options = DistanceOptions::default();
-        let result =
-            distances(SamplePairs::between(&store(0), &store(1), &case.matches), &device, &options, &run)?;
+        let stores = [store(0), store(1)];
+        let pairs = SamplePairs::between(&stores[0], &stores[1], &case.matches);
+        let result = distances(pairs, &device, &options, &run)?;
         let shared = result.shared.iter().flat_map(Matrix::data);
         let bits: Vec<u64> = result.matrix.data().iter().chain(shared).map(|x| x.to_bits()).collect();
         Ok((bits, result.facts.digest))
@@ -279,12 +268,8 @@ fn a_bed_and_a_store() {
         let options = options(metric);
         let expected = distances(&store, &Device::cpu(), &options, &Run::default()).unwrap();
         for [one, other] in [[&bed, &store], [&store, &bed]] {
-            let result = distances(
-                SamplePairs::between(one, other, &matches),
-                &Device::cpu(),
-                &options,
-                &Run::default(),
-            );
+            let pairs = SamplePairs::between(one, other, &matches);
+            let result = distances(pairs, &Device::cpu(), &options, &Run::default());
             assert!(result.unwrap().matrix == expected.matrix, "{metric:?}");
         }
     }
@@ -300,7 +285,8 @@ fn the_nearest_are_what_a_sort_says() {
         let (stores, options) = (case.stores(chunked), options(metric));
         let all = case.compute(&stores, &options, &Run::default()).unwrap();
         for k in [1, 9, 70] {
-            let found = case.nearest(&stores, &options, k, &Run::default()).unwrap();
+            let found =
+                sample_neighbors(case.pairs(&stores), &Device::cpu(), &options, k, &Run::default()).unwrap();
             assert_eq!(
                 (found.facts.others, found.undefined, found.facts.digest),
                 (Some(70), all.undefined, all.facts.digest)
@@ -315,11 +301,15 @@ fn the_nearest_are_what_a_sort_says() {
             }
         }
         for k in [0, 71] {
-            let error = case.nearest(&stores, &options, k, &Run::default()).unwrap_err().to_string();
+            let error = sample_neighbors(case.pairs(&stores), &Device::cpu(), &options, k, &Run::default())
+                .unwrap_err()
+                .to_string();
             assert!(error.contains(&format!("{k} of 70 samples: from 1 to 70")), "{error}");
         }
         let small = Run::default().memory(Budget::default().host(1000));
-        let error = case.nearest(&stores, &options, 1, &small).unwrap_err().to_string();
+        let error = sample_neighbors(case.pairs(&stores), &Device::cpu(), &options, 1, &small)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("for the matrix of all distances"), "{error}");
     }
 }
@@ -330,8 +320,8 @@ fn files() {
     let matches = [Some(Match::Same(1)), Some(Match::Swapped(0))];
     let cityblock = options(SampleMetric::Of(Metric::CityBlock));
     let run = Run::default();
-    let result =
-        distances(SamplePairs::between(&first, &second, &matches), &Device::cpu(), &cityblock, &run).unwrap();
+    let pairs = SamplePairs::between(&first, &second, &matches);
+    let result = distances(pairs, &Device::cpu(), &cityblock, &run).unwrap();
     let scratch = tempfile::tempdir().unwrap();
     let path = |name: &str| scratch.path().join(name);
     result.write_table(path("x.tsv"), &["a", "b"], Some(&["c"]), |value| value.to_string()).unwrap();
@@ -340,14 +330,7 @@ fn files() {
     let npy = std::fs::read(path("x.npy")).unwrap();
     assert!(npy.windows(15).any(|bytes| bytes == b"'shape': (2, 1)"));
     assert_eq!(npy[128..], [2.0f64.to_le_bytes(), 3.0f64.to_le_bytes()].concat());
-    let nearest = sample_neighbors(
-        SamplePairs::between(&first, &second, &matches),
-        &Device::cpu(),
-        &cityblock,
-        1,
-        &run,
-    )
-    .unwrap();
+    let nearest = sample_neighbors(pairs, &Device::cpu(), &cityblock, 1, &run).unwrap();
     nearest.write_table(path("n.tsv"), &["a", "b"], Some(&["c"]), |value| value.to_string()).unwrap();
     let table = "sample\trank\tneighbor\tdistance\na\t1\tc\t2\nb\t1\tc\t3\n";
     assert_eq!(std::fs::read_to_string(path("n.tsv")).unwrap(), table);
@@ -397,7 +380,14 @@ fn stores() {
     let axes = std::fs::read_to_string(path.join("distance/.zattrs")).unwrap();
     assert!(axes.contains("samples_with"), "{axes}");
     let stores = case.stores(chunked);
-    let nearest = case.nearest(&stores, &DistanceOptions::default(), 1, &Run::default()).unwrap();
+    let nearest = sample_neighbors(
+        case.pairs(&stores),
+        &Device::cpu(),
+        &DistanceOptions::default(),
+        1,
+        &Run::default(),
+    )
+    .unwrap();
     let path = scratch.path().join("n.zarr");
     assert!(nearest.write_zarr(&path, &["a", "b", "c"], None).is_err());
     nearest.write_zarr(&path, &["a", "b", "c"], Some(&["d", "e"])).unwrap();

@@ -105,7 +105,7 @@ impl<'a> SamplePairs<'a> {
 }
 
 /// What the results of distances say of their variants and their passes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct DistanceFacts {
     /// The number of samples of the other matrix, for pairs of a sample of each of two matrices.

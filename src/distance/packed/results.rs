@@ -20,7 +20,7 @@ impl PackedPairs {
     /// all codes are known, also returns the number of rows in which both columns are known, in the same shape.
     ///
     /// # Errors
-    /// [`Error::Argument`] for sums of [some columns](Self::of_columns) or of the [diagonal](Self::diagonal); what the device reports.
+    /// [`Error::Argument`] for sums of [some columns](super::ColumnPairs::Band) or of the [diagonal](super::ColumnPairs::Diagonal); what the device reports.
     pub fn finish(self) -> Result<Distances> {
         match &self.wanted {
             PairSet::From(own) if *own != (0..self.sums.columns()) => {
@@ -34,7 +34,7 @@ impl PackedPairs {
     /// Waits and returns the sums of each column with itself, over the same rows as the sums for the distances.
     ///
     /// # Errors
-    /// [`Error::Argument`] for sums that were not created by [`diagonal`](Self::diagonal); what the device reports.
+    /// [`Error::Argument`] for sums of other pairs than a [diagonal](super::ColumnPairs::Diagonal); what the device reports.
     pub fn finish_diagonal(self) -> Result<PackedDiagonal> {
         if self.wanted != PairSet::Diagonal {
             return Err(mistaken("PackedPairs::finish_diagonal", &self.wanted));
@@ -76,7 +76,7 @@ impl PackedPairs {
     /// returns. In the exported sums, negative elements count as missing unless missing elements are propagated.
     ///
     /// # Errors
-    /// [`Error::Argument`] for sums of [some columns](Self::of_columns), of the [diagonal](Self::diagonal), [between](Self::between) two
+    /// [`Error::Argument`] for sums of [some columns](super::ColumnPairs::Band), of the [diagonal](super::ColumnPairs::Diagonal), [between](super::ColumnPairs::Between) two
     /// matrices or with [1s that differ](Self::ones_differ); [`Error::OutOfHostMemory`]; what the device reports.
     ///
     /// # Cost
