@@ -52,14 +52,9 @@ const MAX_ROWS: u64 = 1 << 46;
 pub enum ColumnPairs {
     /// All pairs of that many columns.
     All(u64),
-    /// The pairs of the `own` columns with one another and with all later columns, so that the distances of all columns need not fit memory
-    /// at once. `own` begins with a multiple of 64 and ends with one or with the last column.
-    Band {
-        /// The number of all columns.
-        columns: u64,
-        /// The columns of the band.
-        own: Range<u64>,
-    },
+    /// The pairs of a range of that many columns with one another and with all later columns, so that the distances of all columns need not
+    /// fit memory at once. The range begins with a multiple of 64 and ends with one or with the last column.
+    Band(u64, Range<u64>),
     /// Each of that many columns with itself: what the distances of a [`Band`](Self::Band) need besides.
     Diagonal(u64),
     /// The pairs of a column of one packed matrix with a column of another, given their numbers of columns. Rows hold both matrices
@@ -73,7 +68,7 @@ impl ColumnPairs {
     fn in_rows(&self) -> (u64, PairSet) {
         match self {
             Self::All(columns) => (*columns, PairSet::From(0..*columns)),
-            Self::Band { columns, own } => (*columns, PairSet::From(own.clone())),
+            Self::Band(columns, own) => (*columns, PairSet::From(own.clone())),
             Self::Diagonal(columns) => (*columns, PairSet::Diagonal),
             Self::Between([own, others]) => {
                 let split = own.div_ceil(COLUMNS).saturating_mul(COLUMNS);
@@ -173,7 +168,7 @@ impl PackedPairs {
         let refuse = |name, why: String| Err(Error::argument("PackedPairs", name, why));
         let mut own = 0;
         match pairs {
-            ColumnPairs::Band { columns, own } => {
+            ColumnPairs::Band(columns, own) => {
                 let whole = |end: u64| end.is_multiple_of(64) || end == *columns;
                 if own.is_empty() || own.end > *columns || !own.start.is_multiple_of(64) || !whole(own.end) {
                     return refuse("own", format!("{own:?} of {columns} columns: not whole groups of 64"));
@@ -181,10 +176,8 @@ impl PackedPairs {
             }
             ColumnPairs::Between([first, others]) => {
                 if *first == 0 || *others == 0 {
-                    return refuse(
-                        "columns",
-                        format!("{first} and {others}: at least one of each is needed"),
-                    );
+                    let why = format!("{first} and {others}: at least one of each is needed");
+                    return refuse("columns", why);
                 }
                 own = *first;
             }
@@ -269,7 +262,7 @@ impl PackedPairs {
                 let results = Needs::host(PairProducts::host_bytes(device, columns)) * matrices(4);
                 (columns.saturating_mul(columns), results)
             }
-            ColumnPairs::Band { own, .. } => {
+            ColumnPairs::Band(_, own) => {
                 let (width, later) = (own.end.saturating_sub(own.start), columns.saturating_sub(own.start));
                 let following = later.saturating_add(columns.saturating_sub(own.end));
                 let results = Needs::host(8 * matrices(6)) * width * later;

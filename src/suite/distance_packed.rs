@@ -242,14 +242,8 @@ fn some_columns_at_a_time(device: &Device) {
             diagonal.add(&packed, 0, &stats).unwrap();
             let diagonal = diagonal.finish_diagonal().unwrap();
             for own in [192..200, 0..64, 64..192] {
-                let mut pairs = PackedPairs::new(
-                    device,
-                    &Band { columns: 200, own: own.clone() },
-                    90,
-                    metric,
-                    Missing::Rescale,
-                )
-                .unwrap();
+                let band = Band(200, own.clone());
+                let mut pairs = PackedPairs::new(device, &band, 90, metric, Missing::Rescale).unwrap();
                 pairs.add(&packed, 0, &stats).unwrap();
                 let part = pairs.finish_columns(&diagonal).unwrap();
                 let [start, width] = [own.start, own.end - own.start].map(|n| n as usize);
@@ -336,8 +330,7 @@ fn ones_that_differ(device: &Device) {
         let diagonal = add(sums_of_columns(device, 200, 90, metric));
         let diagonal = diagonal.finish_diagonal().unwrap();
         for own in [64..192, 192..200] {
-            let pairs =
-                PackedPairs::new(device, &Band { columns: 200, own: own.clone() }, 90, metric, rule).unwrap();
+            let pairs = PackedPairs::new(device, &Band(200, own.clone()), 90, metric, rule).unwrap();
             let part = add(pairs).finish_columns(&diagonal).unwrap();
             let [start, end] = [own.start, own.end].map(|n| n as usize);
             let same = |i: usize| part.distances.row(i) == &whole.distances.row(start + i)[start..end];
@@ -364,8 +357,7 @@ fn nothing(device: &Device) {
 
 fn refused(device: &Device) {
     let new = |metric| PackedPairs::new(device, &All(20), 3, metric, Missing::Ignore);
-    let some =
-        PackedPairs::new(device, &Band { columns: 70, own: 0..64 }, 3, Metric::Euclidean, Missing::Ignore);
+    let some = PackedPairs::new(device, &Band(70, 0..64), 3, Metric::Euclidean, Missing::Ignore);
     let ones = new(Metric::CityBlock).unwrap().ones_differ();
     for (sums, why) in [(some, "columns 0..64 with all"), (ones, "1s that differ")] {
         let error = sums.unwrap().export().unwrap_err().to_string();
@@ -392,7 +384,7 @@ fn refused(device: &Device) {
     }
     assert!(matches!(pairs.add(&packed, 3, &[right; 2]), Err(Error::Shape { .. })));
     assert!(matches!(pairs.add(&packed, 0, &[right; 4]), Err(Error::Argument { .. })));
-    let of = |own, metric| PackedPairs::new(device, &Band { columns: 100, own }, 3, metric, Missing::Ignore);
+    let of = |own, metric| PackedPairs::new(device, &Band(100, own), 3, metric, Missing::Ignore);
     for own in [0..0, 1..64, 0..63, 64..101, 100..100] {
         let error = of(own, Metric::Hamming).unwrap_err().to_string();
         assert!(error.contains("not whole groups of 64"), "{error}");

@@ -214,7 +214,7 @@ impl DistanceBands {
         let (reader, options) = (&self.cohort.reader, &self.options);
         let Found { mut distances, shared, .. } =
             self.cohort.with_room(needs(reader, options, own.clone(), self.beside), &mut |reading| {
-                let band = ColumnPairs::Band { columns: reader.samples(), own: own.clone() };
+                let band = ColumnPairs::Band(reader.samples(), own.clone());
                 let mut adding = Accumulator::new(from_ref(reader), reader.variants(), options, &band)?;
                 self.cohort.each_step(pass, reading, &mut |panel, rows, stats| {
                     adding.add(reader, panel, rows, stats)
@@ -255,7 +255,7 @@ pub(super) fn unfit(
 
 /// Returns the memory for a band, for the sums that concern single samples, and for `beside` bytes more on the host.
 fn needs(reader: &Reader, options: &DistanceOptions, own: Range<u64>, beside: u64) -> Needs {
-    let band = ColumnPairs::Band { columns: reader.samples(), own };
+    let band = ColumnPairs::Band(reader.samples(), own);
     let sums = Accumulator::needs(from_ref(reader), options, &band);
     sums + Needs::host(beside) + Needs::host(48) * reader.samples()
 }
