@@ -11,7 +11,7 @@ const FNV_PRIME: u64 = 0x0100_0000_01b3;
 const AT_ONCE: usize = 4096;
 
 /// Sums over the called samples of each variant, in order.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug)]
 pub(crate) struct CallCounts {
     samples: u64,
     by_variant: CountsByVariant,
@@ -26,6 +26,27 @@ pub enum CountsByVariant {
     Codes(Vec<[u32; 3]>),
     /// The sums of other dosages.
     Dosages(Vec<Stats>),
+}
+
+impl CountsByVariant {
+    /// Returns the number of variants.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Codes(codes) => codes.len(),
+            Self::Dosages(sums) => sums.len(),
+        }
+    }
+
+    /// Adds the counts of the next variants; returns false if they are of another kind.
+    #[must_use]
+    pub(crate) fn append(&mut self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Codes(codes), Self::Codes(other)) => codes.extend_from_slice(other),
+            (Self::Dosages(sums), Self::Dosages(other)) => sums.extend_from_slice(other),
+            _ => return false,
+        }
+        true
+    }
 }
 
 impl CallCounts {
@@ -72,41 +93,24 @@ impl CallCounts {
         self.digest_next(stats);
     }
 
-    /// Takes counts that were made elsewhere; returns none if a variant counts more samples than there are.
-    pub(crate) fn counted(samples: u64, by_variant: CountsByVariant) -> Option<Self> {
-        let fits = match &by_variant {
+    /// Adds the counts of the next variants, which were made elsewhere; returns false if they are of another kind, or if a variant counts
+    /// more samples than there are.
+    #[must_use]
+    pub(crate) fn append(&mut self, other: &CountsByVariant) -> bool {
+        let (len, samples) = (self.len(), self.samples);
+        let fits = match other {
             CountsByVariant::Codes(codes) => codes
                 .iter()
                 .all(|counts| counts.iter().map(|&count| u64::from(count)).sum::<u64>() <= samples),
             CountsByVariant::Dosages(sums) => sums.iter().all(|stats| stats.count <= samples),
         };
-        fits.then(|| {
-            let mut counts = Self { samples, by_variant, digest: FNV_OFFSET };
-            counts.digest_from(0);
-            counts
-        })
-    }
-
-    /// Adds the counts of the next variants, of the same samples; returns false if `other` has another kind of counts.
-    #[must_use]
-    pub(crate) fn append(&mut self, other: &Self) -> bool {
-        let len = self.len();
-        match (&mut self.by_variant, &other.by_variant) {
-            (CountsByVariant::Codes(codes), CountsByVariant::Codes(other)) => codes.extend_from_slice(other),
-            (CountsByVariant::Dosages(sums), CountsByVariant::Dosages(other)) => {
-                sums.extend_from_slice(other)
-            }
-            _ => return false,
+        if !fits || !self.by_variant.append(other) {
+            return false;
         }
-        self.digest_from(len);
-        true
-    }
-
-    /// Digests the variants from `first` on.
-    fn digest_from(&mut self, first: usize) {
-        for first in (first..self.len()).step_by(AT_ONCE) {
+        for first in (len..self.len()).step_by(AT_ONCE) {
             self.digest_next(&self.stats(first..self.len().min(first + AT_ONCE)));
         }
+        true
     }
 
     fn digest_next(&mut self, stats: &[Stats]) {
@@ -116,9 +120,9 @@ impl CallCounts {
         self.digest = bytes.fold(self.digest, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME));
     }
 
-    /// Returns the counts of each variant.
-    pub(crate) fn by_variant(&self) -> &CountsByVariant {
-        &self.by_variant
+    /// Hands over the counts of each variant.
+    pub(crate) fn into_by_variant(self) -> CountsByVariant {
+        self.by_variant
     }
 
     /// Returns the sums of the variants in `variants`.
@@ -147,10 +151,7 @@ impl CallCounts {
 
     /// Returns the number of variants.
     pub(crate) fn len(&self) -> usize {
-        match &self.by_variant {
-            CountsByVariant::Codes(codes) => codes.len(),
-            CountsByVariant::Dosages(sums) => sums.len(),
-        }
+        self.by_variant.len()
     }
 
     /// Returns the FNV-1a digest of each variant's sum (f64) and number of called samples (u64), little-endian.

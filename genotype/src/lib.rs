@@ -40,8 +40,8 @@
 //! |---|---|
 //! | loadings of the variants; new samples on components | [`loadings()`], [`ReferenceLoadings`], [`project()`] |
 //! | distances of some samples at a time, where the matrix does not fit memory | [`DistanceBands`] |
-//! | distances from the samples of other genotypes | [`distances_between`] |
-//! | the nearest of each sample | [`sample_neighbors`], [`sample_neighbors_between`] |
+//! | distances from the samples of other genotypes | [`SamplePairs::between`] |
+//! | the nearest of each sample | [`sample_neighbors`] |
 //! | some variants, some samples | [`Genotypes::select`], [`Genotypes::select_samples`] |
 //! | haplotypes for samples; copies of one allele | [`Genotypes::haplotypes`], [`Genotypes::count_allele`] |
 //! | calls of one ploidy among several | [`call_ploidies`], [`Genotypes::with_ploidy`] |
@@ -133,9 +133,8 @@ pub use self::{
     },
     counts::CountsByVariant,
     distance::{
-        DistanceBand, DistanceBands, DistanceOptions, Distances, DistancesBetween, Linkage, Merge,
-        SampleMetric, SampleNeighbors, Tree, distance_sums, distances, distances_between, sample_neighbors,
-        sample_neighbors_between,
+        DistanceBand, DistanceBands, DistanceFacts, DistanceOptions, Distances, Linkage, Merge, SampleMetric,
+        SampleNeighbors, SamplePairs, Tree, distance_sums, distances, sample_neighbors,
     },
     filter::{VariantCounts, VariantFilter},
     grm::{Grm, GrmMethod, GrmOptions, MissingCalls},

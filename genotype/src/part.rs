@@ -9,7 +9,7 @@ use teatime::{
     stream::digest,
 };
 
-use super::counts::{CallCounts, CountsByVariant};
+use super::counts::CountsByVariant;
 #[cfg(doc)]
 use super::{Cohort, Wanted};
 
@@ -19,15 +19,19 @@ use super::{Cohort, Wanted};
 #[derive(Clone, Debug, PartialEq)]
 pub struct CohortPart {
     /// The indices of the part's variants among all variants.
-    pub(super) rows: Range<u64>,
-    pub(super) variants: u64,
-    pub(super) samples: u64,
+    pub rows: Range<u64>,
+    /// The number of variants of the whole matrix.
+    pub variants: u64,
+    /// The number of samples.
+    pub samples: u64,
     /// True if dosages above the ploidy were an error.
-    pub(super) bounded: bool,
-    /// A description of the genotypes.
-    pub(super) genotypes: String,
-    pub(super) counts: CallCounts,
-    pub(super) sums: Vec<PartSums>,
+    pub bounded: bool,
+    /// A description of the genotypes, which parts of the same genotypes share.
+    pub genotypes: String,
+    /// The counts of each of the part's variants.
+    pub counts: CountsByVariant,
+    /// The sums over the part's variants.
+    pub sums: Vec<PartSums>,
 }
 
 /// Sums over the variants of a part.
@@ -107,31 +111,6 @@ impl SumValues {
 }
 
 impl CohortPart {
-    /// Returns the indices of the part's variants among all variants.
-    pub fn rows(&self) -> Range<u64> {
-        self.rows.clone()
-    }
-
-    /// Returns the number of variants of the whole matrix.
-    pub fn variants(&self) -> u64 {
-        self.variants
-    }
-
-    /// Returns the number of samples.
-    pub fn samples(&self) -> u64 {
-        self.samples
-    }
-
-    /// Returns the counts of each of the part's variants.
-    pub fn counts(&self) -> &CountsByVariant {
-        self.counts.by_variant()
-    }
-
-    /// Returns the sums over the part's variants.
-    pub fn sums(&self) -> &[PartSums] {
-        &self.sums
-    }
-
     /// Merges the counts and sums of two parts, whose variants are next to each other, into one part.
     ///
     /// Integer sums are the same to the bit whatever the order of merging. Sums of f64 are rounded at
@@ -183,7 +162,7 @@ impl CohortPart {
             SumValues::Whole { values, .. } => size_of_val(&values[..]),
             SumValues::Real(values) => size_of_val(&values[..]),
         };
-        let of_counts = match self.counts() {
+        let of_counts = match &self.counts {
             CountsByVariant::Codes(codes) => size_of_val(&codes[..]),
             CountsByVariant::Dosages(stats) => size_of_val(&stats[..]),
         };
@@ -219,7 +198,7 @@ impl CohortPart {
             .into_iter()
             .for_each(|n| number(&mut out, n));
         text(&mut out, &self.genotypes);
-        match self.counts() {
+        match &self.counts {
             CountsByVariant::Codes(codes) => {
                 number(&mut out, CODES);
                 out.extend(codes.as_flattened().iter().flat_map(|count| count.to_le_bytes()));
@@ -314,7 +293,6 @@ impl<'a> Fields<'a> {
             };
             sums.push(PartSums { name, values });
         }
-        let counts = CallCounts::counted(samples, counts)?;
         let part = CohortPart { rows: start..end, variants, samples, bounded, genotypes, counts, sums };
         self.0.is_empty().then_some(part)
     }

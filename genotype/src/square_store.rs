@@ -10,26 +10,11 @@ use teatime::{
     store::{ArraySpec, Attributes, NewStore},
 };
 
-/// Writes a store that appears whole: `sample_id`, a matrix in f64 under its name, and, if there are any, counts
-/// of variants as `shared_variants` in u32. Takes memory for one chunk, at most 8 MB, and its compressed copy.
+/// Writes a store that appears whole: names, each with an array and an axis of its own; a matrix in f64 under its name, with the given axes;
+/// and, if there are any, counts of variants as `shared_variants` in u32. Takes memory for one chunk, at most 8 MB, and its compressed copy.
 ///
 /// # Errors
 /// [`Error::Store`](teatime::Error::Store) if `path` exists; [`Error::Io`](teatime::Error::Io).
-pub(crate) fn write_squares(
-    path: &Path,
-    attributes: impl IntoIterator<Item = (&'static str, Value)>,
-    samples: &[impl AsRef<str>],
-    (name, matrix): (&str, &Matrix),
-    shared: Option<&Matrix>,
-) -> Result<()> {
-    let names = [("sample_id", "samples", samples)];
-    write_pairs(path, attributes, &names, ["samples_0", "samples_1"], (name, matrix), shared)
-}
-
-/// Writes as [`write_squares`] does, a matrix with the given axes, and lists of names, each with an array and an axis of its own.
-///
-/// # Errors
-/// Fails as [`write_squares`] does.
 pub(crate) fn write_pairs<S: AsRef<str>>(
     path: &Path,
     attributes: impl IntoIterator<Item = (&'static str, Value)>,
@@ -59,7 +44,7 @@ pub(crate) type Names<'a, S> = (&'a str, &'a str, &'a [S]);
 /// Begins a store with names, which appears once it is finished.
 ///
 /// # Errors
-/// Fails as [`write_squares`] does.
+/// Fails as [`write_pairs`] does.
 pub(crate) fn begin<S: AsRef<str>>(
     path: &Path,
     attributes: impl IntoIterator<Item = (&'static str, Value)>,

@@ -157,8 +157,9 @@ pub(crate) fn distances<'py>(
     let distances = call_on(py, &device, run, |device, run| {
         teatime_genotype::distances(&genotypes.genotypes, device, &options, run)
     })?;
+    let facts = distances.facts;
     let (matrix, shared) = pair(py, distances.matrix, distances.shared)?;
-    Ok(((matrix, shared, counts(py, &distances.counts)?), distances.multiallelic, distances.merged))
+    Ok(((matrix, shared, counts(py, &facts.counts)?), facts.multiallelic, facts.merged))
 }
 
 /// The pickled fields of [`DistanceSums`]: metric, exponent, rule for missing elements, whether negative ones are missing; undefined x and y;
@@ -325,7 +326,7 @@ impl DistanceBands {
     /// The digest of the counts of each variant.
     #[getter]
     fn digest(&self) -> u64 {
-        self.0.digest()
+        self.0.facts().digest
     }
 }
 

@@ -301,7 +301,7 @@ impl Part {
     /// The range of the part's variants.
     #[getter]
     fn rows(&self) -> (u64, u64) {
-        (self.0.rows().start, self.0.rows().end)
+        (self.0.rows.start, self.0.rows.end)
     }
 
     /// Returns the number of bytes that the part takes, by which dask decides where tasks run.
@@ -310,7 +310,7 @@ impl Part {
             SumValues::Whole { values, .. } => size_of_val(&values[..]),
             SumValues::Real(values) => size_of_val(&values[..]),
         };
-        self.0.sums().iter().map(bytes).sum()
+        self.0.sums.iter().map(bytes).sum()
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {

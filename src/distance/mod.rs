@@ -132,7 +132,7 @@ pub use self::{
     metric::Metric,
     neighbors::{NearestSoFar, Neighbors, neighbors},
     on_device::pairwise_tensor,
-    packed::{PackedDiagonal, PackedPairs},
+    packed::{ColumnPairs, PackedDiagonal, PackedPairs},
     partial::Partial,
     partial_sums::PartialSums,
     search::{NeighborTensors, neighbor_tensors},

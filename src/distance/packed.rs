@@ -47,6 +47,37 @@ const LARGEST: f64 = 4.0 * 4.0 + 2.0 + 2.0;
 /// The maximum number of rows: sums of three times this number times [`LARGEST`] are exact in f64.
 const MAX_ROWS: u64 = 1 << 46;
 
+/// The pairs of columns of packed rows whose distances are computed at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ColumnPairs {
+    /// All pairs of that many columns.
+    All(u64),
+    /// The pairs of a range of that many columns with one another and with all later columns, so that the distances of all columns need not
+    /// fit memory at once. The range begins with a multiple of 64 and ends with one or with the last column.
+    Band(u64, Range<u64>),
+    /// Each of that many columns with itself: what the distances of a [`Band`](Self::Band) need besides.
+    Diagonal(u64),
+    /// The pairs of a column of one packed matrix with a column of another, given their numbers of columns. Rows hold both matrices
+    /// [`side_by_side`](crate::packed::side_by_side). Their statistics are over the whole row, in which the padding of the first matrix counts
+    /// as codes 0.
+    Between([u64; 2]),
+}
+
+impl ColumnPairs {
+    /// Returns the number of columns of a row, padding included, and the pairs that have sums.
+    fn in_rows(&self) -> (u64, PairSet) {
+        match self {
+            Self::All(columns) => (*columns, PairSet::From(0..*columns)),
+            Self::Band(columns, own) => (*columns, PairSet::From(own.clone())),
+            Self::Diagonal(columns) => (*columns, PairSet::Diagonal),
+            Self::Between([own, others]) => {
+                let split = own.div_ceil(COLUMNS).saturating_mul(COLUMNS);
+                (split.saturating_add(*others), PairSet::Across(split))
+            }
+        }
+    }
+}
+
 /// Sums from which the distances between columns of packed rows are computed, over panels of rows. The sums are exact, and the same on every
 /// device for any division into panels. [`PackedPairs::finish`] returns the distances.
 ///
@@ -58,10 +89,11 @@ const MAX_ROWS: u64 = 1 << 46;
 /// codes takes twice as many, or three times for [`Metric::Euclidean`], [`Metric::SqEuclidean`] and [`Metric::Hamming`]. A row in which few
 /// codes differ from the most common code takes only the products of pairs of those few codes. Missing codes cost [`Metric::Cosine`] and
 /// [`Metric::Correlation`] a few more sums of all columns. Device memory: 4 columns² bytes, as much again for missing codes, and 16 columns²
-/// bytes for missing codes with the last two metrics.
+/// bytes for missing codes with the last two metrics. Of a [diagonal](ColumnPairs::Diagonal), a row takes 64 products for each column; of two
+/// matrices, one for each pair and 64 for each column.
 ///
 /// ```
-/// use teatime::{Device, Tensor, distance::{Metric, Missing, PackedPairs}, packed::{recode, row_words}};
+/// use teatime::{Device, Tensor, distance::{ColumnPairs, Metric, Missing, PackedPairs}, packed::{recode, row_words}};
 ///
 /// let device = Device::cpu();
 /// // Two rows of four codes, the first in the lowest bits: 0 1 2 1, and 2 0 0 missing.
@@ -69,7 +101,7 @@ const MAX_ROWS: u64 = 1 << 46;
 /// let mut panel = Tensor::zeros(&device, &[2, row_words(4)])?;
 /// let stats = recode(&codes, [0, 1, 2, 3], 4, &mut panel, 0)?.wait()?;
 ///
-/// let mut pairs = PackedPairs::new(&device, 4, 2, Metric::CityBlock, Missing::Ignore)?;
+/// let mut pairs = PackedPairs::new(&device, &ColumnPairs::All(4), 2, Metric::CityBlock, Missing::Ignore)?;
 /// pairs.add(&panel, 0, &stats.into_iter().map(Some).collect::<Vec<_>>())?;
 /// let result = pairs.finish()?;
 /// assert_eq!(result.distances.row(0), [0.0, 3.0, 4.0, 1.0]);
@@ -120,107 +152,64 @@ impl Recipe {
 }
 
 impl PackedPairs {
-    /// Creates empty sums, for at most `rows` rows.
+    /// Creates empty sums, for at most `rows` rows. [`finish`](Self::finish), [`finish_columns`](Self::finish_columns) of a band, or
+    /// [`finish_diagonal`](Self::finish_diagonal) takes them.
     ///
     /// # Errors
-    /// [`Error::Argument`] for an unsupported metric; [`Error::Limit`] for more columns or rows than sums are exact for; [`Error::OutOfMemory`].
-    pub fn new(device: &Device, columns: u64, rows: u64, metric: Metric, missing: Missing) -> Result<Self> {
-        Self::for_pairs(device, columns, &PairSet::From(0..columns), rows, metric, missing)
-    }
-
-    /// Creates sums for the distances of the columns `own` from one another and from all later columns, which
-    /// [`finish_columns`](Self::finish_columns) returns. Thus the distances of all columns need not fit memory at once.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new); [`Error::Argument`] unless `own` begins with a multiple of 64 and ends with one or with the last column.
-    pub fn of_columns(
+    /// [`Error::Argument`] for an unsupported metric, a band of other columns than [`ColumnPairs::Band`] says, and a matrix without columns
+    /// beside another; [`Error::Limit`] for more columns or rows than sums are exact for; [`Error::OutOfMemory`].
+    pub fn new(
         device: &Device,
-        columns: u64,
-        own: Range<u64>,
+        pairs: &ColumnPairs,
         rows: u64,
         metric: Metric,
         missing: Missing,
     ) -> Result<Self> {
-        let whole = |end: u64| end.is_multiple_of(64) || end == columns;
-        if own.is_empty() || own.end > columns || !own.start.is_multiple_of(64) || !whole(own.end) {
-            let why = format_args!("{own:?} of {columns} columns: not whole groups of 64");
-            return Err(Error::argument("PackedPairs", "own", why));
+        let refuse = |name, why: String| Err(Error::argument("PackedPairs", name, why));
+        let mut own = 0;
+        match pairs {
+            ColumnPairs::Band(columns, own) => {
+                let whole = |end: u64| end.is_multiple_of(64) || end == *columns;
+                if own.is_empty() || own.end > *columns || !own.start.is_multiple_of(64) || !whole(own.end) {
+                    return refuse("own", format!("{own:?} of {columns} columns: not whole groups of 64"));
+                }
+            }
+            ColumnPairs::Between([first, others]) => {
+                if *first == 0 || *others == 0 {
+                    let why = format!("{first} and {others}: at least one of each is needed");
+                    return refuse("columns", why);
+                }
+                own = *first;
+            }
+            ColumnPairs::All(_) | ColumnPairs::Diagonal(_) => {}
         }
-        Self::for_pairs(device, columns, &PairSet::From(own), rows, metric, missing)
-    }
-
-    /// Creates sums for the distances of the `own` columns of one packed matrix from the `others` columns of another, which
-    /// [`finish_between`](Self::finish_between) returns. Added rows hold both matrices [`side_by_side`](crate::packed::side_by_side), the matrix
-    /// of `own` first. Statistics are over the whole row, in which the padding of the first matrix counts as codes 0. A row takes a product of
-    /// bytes for each pair, and 64 for each column.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new); [`Error::Argument`] if `own` or `others` is 0.
-    pub fn between(
-        device: &Device,
-        [own, others]: [u64; 2],
-        rows: u64,
-        metric: Metric,
-        missing: Missing,
-    ) -> Result<Self> {
-        if own == 0 || others == 0 {
-            let why = format_args!("{own} and {others}: at least one of each is needed");
-            return Err(Error::argument("PackedPairs", "columns", why));
-        }
-        let (split, columns) = Self::beside([own, others]);
-        Ok(Self { own, ..Self::for_pairs(device, columns, &PairSet::Across(split), rows, metric, missing)? })
-    }
-
-    /// Returns the first column of the second of two matrices side by side, and the total number of columns, padding included.
-    fn beside([own, others]: [u64; 2]) -> (u64, u64) {
-        let split = own.div_ceil(COLUMNS).saturating_mul(COLUMNS);
-        (split, split.saturating_add(others))
-    }
-
-    /// Creates the sums of each column with itself that [`finish_columns`](Self::finish_columns) needs, which
-    /// [`finish_diagonal`](Self::finish_diagonal) returns. A row takes 64 products for each column.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
-    pub fn diagonal(device: &Device, columns: u64, rows: u64, metric: Metric) -> Result<Self> {
-        Self::for_pairs(device, columns, &PairSet::Diagonal, rows, metric, Missing::Ignore)
-    }
-
-    fn for_pairs(
-        device: &Device,
-        columns: u64,
-        wanted: &PairSet,
-        rows: u64,
-        metric: Metric,
-        missing: Missing,
-    ) -> Result<Self> {
         let Some(recipe) = Recipe::for_metric(metric) else {
-            let why = format_args!("{metric} is not made of sums of packed rows");
-            return Err(Error::argument("PackedPairs", "metric", why));
+            return refuse("metric", format!("{metric} is not made of sums of packed rows"));
         };
         if rows > MAX_ROWS {
             return Err(Error::Limit { what: "rows of packed sums", requested: rows, max: MAX_ROWS });
         }
-        let moments = *wanted != PairSet::Diagonal && ColumnMoments::serve(metric);
+        let (columns, wanted) = pairs.in_rows();
+        let moments = wanted != PairSet::Diagonal && ColumnMoments::serve(metric);
         Ok(Self {
             metric,
             recipe,
             missing,
-            wanted: wanted.clone(),
-            own: 0,
-            sums: PairProducts::for_pairs(device, columns, wanted, 3 * rows, LARGEST, 0)?,
-            absent: PairProducts::for_pairs(device, columns, wanted, rows, 1.0, 0)?,
+            own,
+            sums: PairProducts::for_pairs(device, columns, &wanted, 3 * rows, LARGEST, 0)?,
+            absent: PairProducts::for_pairs(device, columns, &wanted, rows, 1.0, 0)?,
             ones: None,
             of_columns: moments
                 .then(|| ColumnMoments::new(device, columns, wanted.clone()).map(Box::new))
                 .transpose()?,
+            wanted,
             rows: 0,
             complete: true,
         })
     }
 
     /// Makes two codes which are both 1 differ by 1, not by 0: for codes a and b the sum is Σ 1 - (a - 1) (b - 1). Only for
-    /// [`Metric::CityBlock`] and before any rows; with a [diagonal](Self::diagonal), call it on the diagonal and on the sums it is for. Costs 64
+    /// [`Metric::CityBlock`] and before any rows; with a [diagonal](ColumnPairs::Diagonal), call it on the diagonal and on the sums it is for. Costs 64
     /// more products for each row and column, and saves half of the other products.
     ///
     /// # Errors
@@ -260,61 +249,36 @@ impl PackedPairs {
         PairProducts::programs(device, columns, rows, LIMBS)
     }
 
-    /// Returns the memory of sums by [`new`](Self::new) for panels of `rows` rows (without the panels) and of [`finish`](Self::finish): the
-    /// results and the buffers for reading them.
-    pub fn needs(device: &Device, columns: u64, rows: u64, metric: Metric) -> Needs {
-        let matrices = if ColumnMoments::serve(metric) { 4 } else { 2 };
-        let results = Needs::host(PairProducts::host_bytes(device, columns)) * matrices;
-        Self::sums_needs(device, columns, 0..columns, rows, metric) + results
-    }
-
-    /// Returns the memory of sums by [`of_columns`](Self::of_columns), including [`finish_columns`](Self::finish_columns), like
-    /// [`needs`](Self::needs).
-    pub fn needs_of_columns(
-        device: &Device,
-        columns: u64,
-        own: Range<u64>,
-        rows: u64,
-        metric: Metric,
-    ) -> Needs {
-        let matrices = if ColumnMoments::serve(metric) { 6 } else { 2 };
-        let width = own.end.saturating_sub(own.start);
-        let results = Needs::host(8 * matrices) * width * columns.saturating_sub(own.start);
-        let read = Needs::host(PairProducts::read_bytes(device, columns)) * 2 + Needs::host(32) * columns;
-        Self::sums_needs(device, columns, own, rows, metric) + results + read
-    }
-
-    /// Returns the memory of sums by [`between`](Self::between), including a panel of `rows` rows of both matrices and
-    /// [`finish_between`](Self::finish_between), like [`needs`](Self::needs).
-    pub fn needs_between(device: &Device, columns: [u64; 2], rows: u64, metric: Metric) -> Needs {
-        let matrices = if ColumnMoments::serve(metric) { 6 } else { 2 };
-        let (split, both) = Self::beside(columns);
-        let (wanted, pairs) = (PairSet::Across(split), split.saturating_mul(2 * columns[1]));
-        let panel = Needs::device(4 * row_words(both)) * rows;
-        let results = Needs::host(8 * matrices) * split * columns[1];
-        let read = Needs::host(PairProducts::read_bytes(device, both)) + Needs::host(64) * both;
-        Self::pairs_needs(device, both, &wanted, rows, metric, pairs) + panel + results + read
-    }
-
-    fn sums_needs(device: &Device, columns: u64, own: Range<u64>, rows: u64, metric: Metric) -> Needs {
-        let width = own.end.saturating_sub(own.start);
-        let following = columns.saturating_sub(own.start).saturating_add(columns.saturating_sub(own.end));
-        let pairs = width.saturating_mul(following);
-        Self::pairs_needs(device, columns, &PairSet::From(own), rows, metric, pairs)
-    }
-
-    fn pairs_needs(
-        device: &Device,
-        columns: u64,
-        wanted: &PairSet,
-        rows: u64,
-        metric: Metric,
-        pairs: u64,
-    ) -> Needs {
-        let sums = Needs::device(PairProducts::device_bytes_of(device, columns, wanted, rows, 1)) * 2;
-        let moments =
-            ColumnMoments::serve(metric).then(|| ColumnMoments::needs(device, columns, pairs, rows));
-        sums + moments.unwrap_or_default()
+    /// Returns the memory of sums for panels of `rows` rows, without the panels of one matrix, but with those of two matrices side by side; and
+    /// of finishing the sums: the results and the buffers for reading them.
+    pub fn needs(device: &Device, pairs: &ColumnPairs, rows: u64, metric: Metric) -> Needs {
+        let (columns, wanted) = pairs.in_rows();
+        let has_moments = wanted != PairSet::Diagonal && ColumnMoments::serve(metric);
+        let matrices = |with_moments: u64| if has_moments { with_moments } else { 2 };
+        let read = Needs::host(PairProducts::read_bytes(device, columns));
+        // The number of pairs that have moments, and the memory besides sums.
+        let (count, rest) = match pairs {
+            ColumnPairs::All(_) => {
+                let results = Needs::host(PairProducts::host_bytes(device, columns)) * matrices(4);
+                (columns.saturating_mul(columns), results)
+            }
+            ColumnPairs::Band(_, own) => {
+                let (width, later) = (own.end.saturating_sub(own.start), columns.saturating_sub(own.start));
+                let following = later.saturating_add(columns.saturating_sub(own.end));
+                let results = Needs::host(8 * matrices(6)) * width * later;
+                (width.saturating_mul(following), results + read * 2 + Needs::host(32) * columns)
+            }
+            ColumnPairs::Diagonal(_) => (0, read * 2 + Needs::host(32) * columns),
+            ColumnPairs::Between([_, others]) => {
+                let split = columns.saturating_sub(*others);
+                let panel = Needs::device(4 * row_words(columns)) * rows;
+                let results = Needs::host(8 * matrices(6)) * split * *others;
+                (split.saturating_mul(2 * others), panel + results + read + Needs::host(64) * columns)
+            }
+        };
+        let sums = Needs::device(PairProducts::device_bytes_of(device, columns, &wanted, rows, 1)) * 2;
+        let moments = has_moments.then(|| ColumnMoments::needs(device, columns, count, rows));
+        sums + moments.unwrap_or_default() + rest
     }
 
     /// Adds the rows of `packed` from row `from` on. `stats` has the sums and counts of each row's codes, or `None` for a row to skip. Enqueues;

@@ -6,7 +6,10 @@ use super::{
 };
 use crate::{
     Device, Error, Tensor,
-    distance::{Distances, Metric, Missing, PackedPairs},
+    distance::{
+        ColumnPairs::{All, Band, Diagonal},
+        Distances, Metric, Missing, PackedPairs,
+    },
     linalg::{Matrix, Stats},
     packed::row_words,
 };
@@ -25,6 +28,11 @@ pub(super) const METRICS: [Metric; 7] = [
     Metric::Cosine,
     Metric::Correlation,
 ];
+
+/// Returns empty sums of each column with itself.
+pub(super) fn sums_of_columns(device: &Device, columns: u64, rows: u64, metric: Metric) -> PackedPairs {
+    PackedPairs::new(device, &Diagonal(columns), rows, metric, Missing::Ignore).unwrap()
+}
 
 pub(super) fn stats(codes: &[u8]) -> Stats {
     let known = || codes.iter().filter(|&&code| code < 3).map(|&code| f64::from(code));
@@ -51,7 +59,7 @@ fn distances(
     kept: impl Fn(usize) -> bool,
 ) -> Distances {
     let rows = codes.len() as u64 / entries;
-    let mut pairs = PackedPairs::new(device, entries, rows, metric, missing).unwrap();
+    let mut pairs = PackedPairs::new(device, &All(entries), rows, metric, missing).unwrap();
     let stats: Vec<_> = codes
         .chunks(entries as usize)
         .enumerate()
@@ -230,12 +238,12 @@ fn some_columns_at_a_time(device: &Device) {
         let stats: Vec<_> = codes.chunks(200).map(|codes| Some(stats(codes))).collect();
         for metric in METRICS {
             let whole = distances(device, &codes, 200, (metric, Missing::Rescale), 90, all);
-            let mut diagonal = PackedPairs::diagonal(device, 200, 90, metric).unwrap();
+            let mut diagonal = sums_of_columns(device, 200, 90, metric);
             diagonal.add(&packed, 0, &stats).unwrap();
             let diagonal = diagonal.finish_diagonal().unwrap();
             for own in [192..200, 0..64, 64..192] {
-                let mut pairs =
-                    PackedPairs::of_columns(device, 200, own.clone(), 90, metric, Missing::Rescale).unwrap();
+                let band = Band(200, own.clone());
+                let mut pairs = PackedPairs::new(device, &band, 90, metric, Missing::Rescale).unwrap();
                 pairs.add(&packed, 0, &stats).unwrap();
                 let part = pairs.finish_columns(&diagonal).unwrap();
                 let [start, width] = [own.start, own.end - own.start].map(|n| n as usize);
@@ -268,7 +276,7 @@ fn parts_merge(device: &Device) {
                 let whole = distances(device, &codes, 70, (metric, rule), 40, all);
                 let sums = |codes: &[u8]| {
                     let count = codes.len() / 70;
-                    let mut pairs = PackedPairs::new(device, 70, count as u64, metric, rule).unwrap();
+                    let mut pairs = PackedPairs::new(device, &All(70), count as u64, metric, rule).unwrap();
                     let stats: Vec<_> = codes.chunks(70).map(|codes| Some(stats(codes))).collect();
                     if count > 0 {
                         pairs.add(&upload(device, codes, 70), 0, &stats).unwrap();
@@ -306,7 +314,7 @@ fn ones_that_differ(device: &Device) {
             pairs
         };
         let (metric, rule) = (Metric::CityBlock, Missing::Rescale);
-        let whole = add(PackedPairs::new(device, 200, 90, metric, rule).unwrap()).finish().unwrap();
+        let whole = add(PackedPairs::new(device, &All(200), 90, metric, rule).unwrap()).finish().unwrap();
         for (i, j) in (0..200).flat_map(|i| (0..200).map(move |j| (i, j))) {
             let (mut sum, mut both) = (0, 0);
             for [a, b] in codes.chunks(200).map(|row| [row[i], row[j]].map(i32::from)) {
@@ -319,10 +327,10 @@ fn ones_that_differ(device: &Device) {
             assert_eq!(whole.distances.row(i)[j], f64::from(sum) * (90.0 / both), "{missing} {i} {j}");
             assert!(whole.shared.as_ref().is_none_or(|shared| shared.row(i)[j] == both));
         }
-        let diagonal = add(PackedPairs::diagonal(device, 200, 90, metric).unwrap());
+        let diagonal = add(sums_of_columns(device, 200, 90, metric));
         let diagonal = diagonal.finish_diagonal().unwrap();
         for own in [64..192, 192..200] {
-            let pairs = PackedPairs::of_columns(device, 200, own.clone(), 90, metric, rule).unwrap();
+            let pairs = PackedPairs::new(device, &Band(200, own.clone()), 90, metric, rule).unwrap();
             let part = add(pairs).finish_columns(&diagonal).unwrap();
             let [start, end] = [own.start, own.end].map(|n| n as usize);
             let same = |i: usize| part.distances.row(i) == &whole.distances.row(start + i)[start..end];
@@ -339,7 +347,7 @@ fn nothing(device: &Device) {
         (Missing::RescaleOrZero, 0.0),
     ] {
         for (columns, len) in [(0, 0), (2, 4)] {
-            let pairs = PackedPairs::new(device, columns, 0, Metric::CityBlock, missing).unwrap();
+            let pairs = PackedPairs::new(device, &All(columns), 0, Metric::CityBlock, missing).unwrap();
             let distances = pairs.finish().unwrap().distances;
             assert!(distances.data().len() == len, "{missing:?}");
             assert!(distances.data().iter().all(|d| d.to_bits() == f64::to_bits(expected)), "{missing:?}");
@@ -348,14 +356,14 @@ fn nothing(device: &Device) {
 }
 
 fn refused(device: &Device) {
-    let new = |metric| PackedPairs::new(device, 20, 3, metric, Missing::Ignore);
-    let some = PackedPairs::of_columns(device, 70, 0..64, 3, Metric::Euclidean, Missing::Ignore);
+    let new = |metric| PackedPairs::new(device, &All(20), 3, metric, Missing::Ignore);
+    let some = PackedPairs::new(device, &Band(70, 0..64), 3, Metric::Euclidean, Missing::Ignore);
     let ones = new(Metric::CityBlock).unwrap().ones_differ();
     for (sums, why) in [(some, "columns 0..64 with all"), (ones, "1s that differ")] {
         let error = sums.unwrap().export().unwrap_err().to_string();
         assert!(error.contains("PackedPairs::export") && error.contains(why), "{error}");
     }
-    let too_many = PackedPairs::new(device, 20, u64::MAX, Metric::Hamming, Missing::Ignore);
+    let too_many = PackedPairs::new(device, &All(20), u64::MAX, Metric::Hamming, Missing::Ignore);
     assert!(matches!(too_many, Err(Error::Limit { requested: u64::MAX, .. })));
     let error = new(Metric::Canberra).unwrap_err().to_string();
     assert!(error.contains("canberra is not made of"), "{error}");
@@ -376,13 +384,13 @@ fn refused(device: &Device) {
     }
     assert!(matches!(pairs.add(&packed, 3, &[right; 2]), Err(Error::Shape { .. })));
     assert!(matches!(pairs.add(&packed, 0, &[right; 4]), Err(Error::Argument { .. })));
-    let of = |own, metric| PackedPairs::of_columns(device, 100, own, 3, metric, Missing::Ignore);
+    let of = |own, metric| PackedPairs::new(device, &Band(100, own), 3, metric, Missing::Ignore);
     for own in [0..0, 1..64, 0..63, 64..101, 100..100] {
         let error = of(own, Metric::Hamming).unwrap_err().to_string();
         assert!(error.contains("not whole groups of 64"), "{error}");
     }
     for (columns, metric) in [(100, Metric::CityBlock), (99, Metric::Hamming)] {
-        let other = PackedPairs::diagonal(device, columns, 3, metric).unwrap().finish_diagonal().unwrap();
+        let other = sums_of_columns(device, columns, 3, metric).finish_diagonal().unwrap();
         let error = of(64..100, Metric::Hamming).unwrap().finish_columns(&other).unwrap_err();
         assert!(matches!(error, Error::Argument { name: "diagonal", .. }), "{error}");
     }
@@ -391,13 +399,13 @@ fn refused(device: &Device) {
     let mut begun = new(Metric::CityBlock).unwrap();
     begun.add(&packed, 0, &[right]).unwrap();
     assert!(begun.ones_differ().unwrap_err().to_string().contains("cityblock of 1 rows"));
-    let other = PackedPairs::diagonal(device, 100, 3, Metric::CityBlock).unwrap().finish_diagonal().unwrap();
+    let other = sums_of_columns(device, 100, 3, Metric::CityBlock).finish_diagonal().unwrap();
     let error = of(64..100, Metric::CityBlock).unwrap().ones_differ().unwrap().finish_columns(&other);
     let error = error.unwrap_err().to_string();
     assert!(error.contains("rows, for cityblock with ones that differ of 100 columns"), "{error}");
     // Each of the three kinds of sums refuses calls for the other kinds.
     let all = || new(Metric::Hamming).unwrap();
-    let diagonal = || PackedPairs::diagonal(device, 20, 3, Metric::Hamming).unwrap();
+    let diagonal = || sums_of_columns(device, 20, 3, Metric::Hamming);
     let some = || of(0..64, Metric::Hamming).unwrap();
     for error in [
         diagonal().finish().unwrap_err(),

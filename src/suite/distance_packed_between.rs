@@ -2,11 +2,14 @@
 
 use super::{
     device_tests,
-    distance_packed::{METRICS, rows, stats, upload},
+    distance_packed::{METRICS, rows, stats, sums_of_columns, upload},
 };
 use crate::{
     Device, Error, Result,
-    distance::{Distances, Metric, Missing, PackedPairs},
+    distance::{
+        ColumnPairs::{All, Between},
+        Distances, Metric, Missing, PackedPairs,
+    },
     linalg::Matrix,
     packed::side_by_side,
 };
@@ -32,11 +35,11 @@ fn every_metric(device: &Device) {
             };
             let (columns, rule) = ([own as u64, others as u64], Missing::Rescale);
             let all = columns[0] + columns[1];
-            let mut whole = pairs(PackedPairs::new(device, all, ROWS as u64, metric, rule));
+            let mut whole = pairs(PackedPairs::new(device, &All(all), ROWS as u64, metric, rule));
             let sums: Vec<_> = codes.chunks(own + others).map(|codes| Some(stats(codes))).collect();
             whole.add(&upload(device, &codes, all), 0, &sums).unwrap();
             let whole = whole.finish().unwrap();
-            let part = pairs(PackedPairs::between(device, columns, ROWS as u64, metric, rule));
+            let part = pairs(PackedPairs::new(device, &Between(columns), ROWS as u64, metric, rule));
             let part = beside(device, [own, others], &codes, part);
             assert_eq!((part.distances.rows(), part.distances.cols()), (others, own));
             assert_eq!((part.shared.is_some(), whole.shared.is_some()), (missing, missing));
@@ -71,11 +74,11 @@ fn beside(device: &Device, [own, others]: [usize; 2], codes: &[u8], mut pairs: P
         let panel = side_by_side(sides[0], sides[1], &turned[rows.clone()]).unwrap();
         pairs.add(&panel, 0, &sums[rows]).unwrap();
     }
-    pairs.finish_between().unwrap()
+    pairs.finish().unwrap()
 }
 
 fn refused(device: &Device) {
-    let between = |columns| PackedPairs::between(device, columns, 3, Metric::Hamming, Missing::Ignore);
+    let between = |columns| PackedPairs::new(device, &Between(columns), 3, Metric::Hamming, Missing::Ignore);
     for columns in [[0, 3], [3, 0]] {
         assert!(matches!(between(columns), Err(Error::Argument { name: "columns", .. })));
     }
@@ -84,12 +87,10 @@ fn refused(device: &Device) {
         let error = side_by_side((&packed, 20, 0), (&packed, 20, from), &codes).unwrap_err().to_string();
         assert!(error.contains("side_by_side"), "{error}");
     }
-    // Each kind of sums refuses calls for the other kinds.
-    let all = PackedPairs::new(device, 20, 3, Metric::Hamming, Missing::Ignore).unwrap();
-    let diagonal = PackedPairs::diagonal(device, 20, 3, Metric::Hamming).unwrap().finish_diagonal().unwrap();
+    // These sums refuse calls for the other kinds.
+    let diagonal = sums_of_columns(device, 20, 3, Metric::Hamming).finish_diagonal().unwrap();
     for error in [
-        all.finish_between().unwrap_err(),
-        between([20, 1]).unwrap().finish().unwrap_err(),
+        between([20, 1]).unwrap().finish_diagonal().unwrap_err(),
         between([20, 1]).unwrap().finish_columns(&diagonal).unwrap_err(),
     ] {
         assert!(error.to_string().contains("sums of"), "{error}");

@@ -27,7 +27,7 @@ pub(super) fn compute(
         let written = bands
             .write_zarr(args.out.path(), &stores.samples, &job(stores, args.haplotypes), run)
             .inspect_err(|error| args.out.note_unfinished(error))?;
-        Ok(Results::Written(Box::new(bands), written))
+        Ok(Results::Written(written))
     };
     if args.resume {
         return in_place().map_err(Error::into);

@@ -12,13 +12,10 @@ use teatime::{
     Cancel,
     distance::{Metric, Missing},
 };
-use teatime_genotype::{DistanceOptions, Linkage, SampleMetric, sample_neighbors};
+use teatime_genotype::{DistanceFacts, Linkage, SampleMetric, SamplePairs, distances, sample_neighbors};
 
 pub(crate) use self::args::{DistanceArgs, MISSING};
-use self::{
-    with::With,
-    write::{Facts, Results},
-};
+use self::{with::With, write::Results};
 use crate::{
     failure::Failure,
     progress::Bar,
@@ -50,17 +47,17 @@ pub(crate) fn run(args: &DistanceArgs, cancel: &Cancel) -> Result<(), Failure> {
     }
     let (bar, run) = Bar::over(&run, "Distances", stores.genotypes.variants(), "variants");
     stages.end("open");
+    let pairs =
+        with.as_ref().map_or_else(|| SamplePairs::from(&stores.genotypes), |with| with.pairs(&stores));
     let results = match (args.neighbors, &with) {
-        (k, Some(with)) => with.compute(&stores, &device, &options, k, &run)?,
-        (Some(k), None) => {
-            Results::Neighbors(sample_neighbors(&stores.genotypes, &device, &options, k, &run)?)
-        }
+        (Some(k), _) => Results::Neighbors(sample_neighbors(pairs, &device, &options, k, &run)?),
+        (None, Some(_)) => Results::Matrix(distances(pairs, &device, &options, &run)?),
         (None, None) => bands::compute(&mut output, args, &stores, &device, &options, &run)?,
     };
     for stores in iter::once(&stores).chain(with.as_ref().map(|with| &with.stores)) {
         stores.check_found()?;
     }
-    let facts = results.facts();
+    let (undefined, facts) = results.facts();
     if with.is_none() {
         stores.count_calls(&facts.counts, None);
     }
@@ -70,7 +67,7 @@ pub(crate) fn run(args: &DistanceArgs, cancel: &Cancel) -> Result<(), Failure> {
     stages.end("write");
 
     let ran = Ran { stages, device, run, planned: facts.memory, stats: facts.stats, output };
-    let mut report = report(args, ran, &stores, &options, &results, &facts, with.as_ref());
+    let mut report = report(args, ran, &stores, &results, (undefined, facts), with.as_ref());
     report.seconds();
     report.streamed("distances", "", "");
     report.finish(args.json)
@@ -80,12 +77,11 @@ fn report(
     args: &DistanceArgs,
     ran: Ran,
     stores: &Stores,
-    options: &DistanceOptions,
     results: &Results,
-    facts: &Facts,
+    (undefined, facts): (u64, &DistanceFacts),
     with: Option<&With>,
 ) -> Report {
-    let Facts { undefined, counts, multiallelic, merged, digest, .. } = *facts;
+    let DistanceFacts { counts, multiallelic, merged, options, digest, .. } = *facts;
     let (metric, missing) = (options.metric, options.missing_rule());
     let warning = (undefined > 0).then(|| {
         let why = match (metric, missing) {
@@ -107,9 +103,9 @@ fn report(
     let mut report = Report::of_stores(ran, stores, digest, None, warnings.collect());
     let linkage = options.tree.map(Linkage::name);
     let (bands, neighbors) = match results {
-        Results::Written(_, bands) => (Some(bands), None),
+        Results::Written(bands) => (Some(bands), None),
         Results::Neighbors(result) => (None, Some((result.nearest.distances.cols(), result.bands))),
-        _ => (None, None),
+        Results::Matrix(_) => (None, None),
     };
     report.put(json!({
         "variants": variants(&counts),

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 use teatime::{Device, Run};
-use teatime_genotype::{DistanceOptions, Match, distances_between, sample_neighbors_between};
+use teatime_genotype::{Match, SamplePairs};
 
-use super::{DistanceArgs, write::Results};
+use super::DistanceArgs;
 use crate::{
     failure::Failure,
     matching::{Index, MatchBy, counts::Counts},
@@ -52,22 +52,9 @@ impl With {
         Ok(Some(Self { stores: other, matches, counts }))
     }
 
-    /// Computes the distances, or the `k` nearest samples of the other store.
-    pub(super) fn compute(
-        &self,
-        stores: &Stores,
-        device: &Device,
-        options: &DistanceOptions,
-        k: Option<usize>,
-        run: &Run,
-    ) -> teatime::Result<Results> {
-        let (ours, with, matches) = (&stores.genotypes, &self.stores.genotypes, &self.matches);
-        Ok(match k {
-            Some(k) => {
-                Results::Neighbors(sample_neighbors_between(ours, with, matches, device, options, k, run)?)
-            }
-            None => Results::Between(distances_between(ours, with, matches, device, options, run)?),
-        })
+    /// Returns the pairs of a sample of the stores with a sample of the other store.
+    pub(super) fn pairs<'a>(&'a self, stores: &'a Stores) -> SamplePairs<'a> {
+        SamplePairs::between(&stores.genotypes, &self.stores.genotypes, &self.matches)
     }
 
     /// Returns warnings of unusual properties of the other store that are no errors.

@@ -1,9 +1,6 @@
 //! The files that `teatime distance` writes.
 
-use teatime::{Budget, stream::StreamStats};
-use teatime_genotype::{
-    DistanceBands, Distances, DistancesBetween, SampleNeighbors, VariantCounts, WrittenBands,
-};
+use teatime_genotype::{DistanceFacts, Distances, SampleNeighbors, WrittenBands};
 
 use crate::{
     failure::Failure,
@@ -69,54 +66,18 @@ impl Target {
 /// The distances, in the form in which they were computed.
 pub(super) enum Results {
     Matrix(Distances),
-    Between(DistancesBetween),
     Neighbors(SampleNeighbors),
     /// Distances that were written at their final path, band by band.
-    Written(Box<DistanceBands>, WrittenBands),
-}
-
-/// The properties that results of all forms have.
-pub(super) struct Facts {
-    /// The number of pairs of samples whose distance is NaN.
-    pub(super) undefined: u64,
-    pub(super) counts: VariantCounts,
-    /// The number of variants of which the samples carry two or more different alternate alleles.
-    pub(super) multiallelic: u64,
-    /// True if all alternate alleles of such a variant count as one.
-    pub(super) merged: bool,
-    pub(super) digest: u64,
-    pub(super) memory: Budget,
-    pub(super) stats: StreamStats,
+    Written(WrittenBands),
 }
 
 impl Results {
-    pub(super) fn facts(&self) -> Facts {
-        macro_rules! facts {
-            ($result:ident, $undefined:expr, $merged:expr) => {
-                Facts {
-                    undefined: $undefined,
-                    counts: $result.counts,
-                    multiallelic: $result.multiallelic,
-                    merged: $merged,
-                    digest: $result.digest,
-                    memory: $result.memory,
-                    stats: $result.stats,
-                }
-            };
-        }
+    /// Returns the number of pairs of samples whose distance is NaN, and what is known of the variants and the passes.
+    pub(super) fn facts(&self) -> (u64, &DistanceFacts) {
         match self {
-            Self::Matrix(result) => facts!(result, result.undefined(), result.merged),
-            Self::Between(result) => facts!(result, result.undefined(), true),
-            Self::Neighbors(result) => facts!(result, result.undefined, result.merged),
-            Self::Written(bands, written) => Facts {
-                undefined: written.undefined,
-                counts: *bands.counts(),
-                multiallelic: bands.multiallelic(),
-                merged: true,
-                digest: bands.digest(),
-                memory: bands.memory(),
-                stats: bands.stats(),
-            },
+            Self::Matrix(result) => (result.undefined, &result.facts),
+            Self::Neighbors(result) => (result.undefined, &result.facts),
+            Self::Written(result) => (result.undefined, &result.facts),
         }
     }
 
@@ -129,19 +90,17 @@ impl Results {
         others: Option<&[String]>,
     ) -> Result<(), Failure> {
         let (path, samples) = (output.path(&target.name), &stores.samples);
-        let names = [samples, others.unwrap_or_default()];
         match (self, target.format) {
             (Self::Written(..), _) => return Ok(()),
             (Self::Matrix(result), Format::Npy) => result.write_npy(path)?,
-            (Self::Matrix(result), Format::Table) => result.write_table(path, samples, text::exact)?,
-            (Self::Matrix(result), Format::Zarr) => result.write_zarr(path, samples)?,
+            (Self::Matrix(result), Format::Table) => {
+                result.write_table(path, samples, others, text::exact)?
+            }
+            (Self::Matrix(result), Format::Zarr) => result.write_zarr(path, samples, others)?,
             (Self::Matrix(result), Format::Plink) => {
                 result.write_plink(path, |distance| text::general(distance, 6))?
             }
             (Self::Matrix(result), Format::PlinkBinary) => result.write_plink_binary(path)?,
-            (Self::Between(result), Format::Npy) => result.write_npy(path)?,
-            (Self::Between(result), Format::Table) => result.write_table(path, names, text::exact)?,
-            (Self::Between(result), _) => result.write_zarr(path, names)?,
             (Self::Neighbors(near), Format::Npy) => {
                 near.write_npy(path, output.path(&target.file(NEIGHBORS)))?
             }

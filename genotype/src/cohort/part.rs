@@ -117,7 +117,7 @@ impl Cohort {
                 sums.extend(projecting.into_part(&matched.words())?);
             }
             let (genotypes, samples) = (words(genotypes, &plan.reader), genotypes.samples());
-            let bounded = plan.reader.bounded;
+            let (bounded, counts) = (plan.reader.bounded, counts.into_by_variant());
             Ok(CohortPart { rows: rows.clone(), variants, samples, bounded, genotypes, counts, sums })
         })
     }
@@ -177,7 +177,7 @@ impl Sums<'_> {
     /// Replaces the counts and sums with the counts and sums of `part`.
     fn set_part(&mut self, reader: &Reader, part: &CohortPart) -> Result<()> {
         if !self.counts.append(&part.counts) {
-            let why = "its counts are of genotypes that are held otherwise";
+            let why = "its counts are of genotypes that are held otherwise, or of more samples";
             return Err(Error::argument("Cohort::of_part", "part", why));
         }
         for adding in &mut self.adding {

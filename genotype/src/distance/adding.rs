@@ -3,18 +3,22 @@
 use std::{ops::Range, slice::from_ref};
 
 use teatime::{
-    Needs, Result,
-    distance::{Distances, Metric, Missing, Options, PackedPairs, Partial, PartialSums},
+    Device, Error, Needs, Result, Run,
+    distance::{
+        ColumnPairs, Distances as Found, Missing, Options, PackedDiagonal, PackedPairs, Partial, PartialSums,
+    },
     linalg::{Matrix, Stats},
     packed::{Entries, Panel, unpack_rows},
 };
 
 use super::{DistanceOptions, SampleMetric, tree};
 use crate::{
+    cohort::{Cohort, Each, no_variant, plan::Wanted},
     filter::VariantCounts,
     memory::f32_blocks,
     reader::Reader,
     scaler::{ScaleRule, Scaler},
+    source::Genotypes,
     to_usize,
     totals::VariantTotals,
 };
@@ -52,8 +56,16 @@ impl Variants {
         }))
     }
 
-    pub(super) fn counts(&self) -> VariantCounts {
-        self.totals.counts
+    /// Returns the counts of the variants, of which at least one took part.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] of the call `op` if none did.
+    pub(super) fn counts(&self, op: &'static str) -> Result<VariantCounts> {
+        let counts = self.totals.counts;
+        if counts.loaded() == 0 {
+            return Err(Error::argument(op, "genotypes", no_variant(&counts)));
+        }
+        Ok(counts)
     }
 }
 
@@ -68,42 +80,65 @@ fn is_packed(readers: &[Reader], options: &DistanceOptions) -> bool {
     readers.iter().all(|reader| reader.form.is_packed()) && PackedPairs::takes(options.metric.summed())
 }
 
+/// Returns the number of samples of the first reader, and of the second if there is one.
+fn samples(readers: &[Reader]) -> (u64, Option<u64>) {
+    (readers[0].samples(), readers.get(1).map(Reader::samples))
+}
+
 impl Accumulator {
-    /// Makes sums over no variants, for `variants` to come. Pairs are of the samples of one reader,
-    /// or of samples of the first with samples of the second; `packed` makes the integer sums.
+    /// Reads `genotypes` and adds up the sums of all pairs of samples, with `beside` bytes on the host left for the caller's work on them.
     ///
     /// # Errors
-    /// Fails as [`distances`](super::distances) does.
+    /// Fails as [`distances`](super::distances()) does.
+    pub(super) fn load(
+        genotypes: &Genotypes,
+        device: &Device,
+        options: &DistanceOptions,
+        beside: u64,
+        run: &Run,
+    ) -> Result<(Self, Cohort)> {
+        // Dosages that two bits hold are summed in packed form.
+        let bounded = genotypes.bounded() || PackedPairs::takes(options.metric.summed());
+        let genotypes = &genotypes.clone().dosages_are_bounded(bounded).watched();
+        let all = ColumnPairs::All(genotypes.samples());
+        let each = Each {
+            needs: &|reader| Self::needs(from_ref(reader), options, &all) + Needs::host(beside),
+            start: &|reader| Self::new(from_ref(reader), reader.variants(), options, &all),
+            add: &mut |adding: &mut Self, reader, panel, stats| adding.add(reader, panel, &panel.rows, stats),
+        };
+        Cohort::load_with(genotypes, device, &Wanted::default().sums_of_pairs(), run, each)
+    }
+
+    /// Makes sums over no variants, for `variants` to come, of `pairs` of the samples of one or two readers; of two, the samples of the second
+    /// come first. Sums in f32 are of all pairs.
+    ///
+    /// # Errors
+    /// Fails as [`distances`](super::distances()) does.
     pub(super) fn new(
         readers: &[Reader],
         variants: u64,
         options: &DistanceOptions,
-        packed: impl FnOnce(Metric, Missing) -> Result<PackedPairs>,
+        pairs: &ColumnPairs,
     ) -> Result<Self> {
-        let (reader, metric, missing) = (&readers[0], options.metric.summed(), options.missing_rule());
-        let (device, samples) = (&reader.device, readers.iter().map(Reader::samples).sum());
+        let (device, metric, missing) = (&readers[0].device, options.metric.summed(), options.missing_rule());
         let pairs = if is_packed(readers, options) {
+            let samples = readers.iter().map(Reader::samples).sum();
             device.prepare(PackedPairs::programs(device, samples, variants))?;
-            let pairs = packed(metric, missing)?;
+            let pairs = PackedPairs::new(device, pairs, variants, metric, missing)?;
             let ones_differ = options.metric == SampleMetric::IbsOfAlleles;
             Pairs::Packed(if ones_differ { pairs.ones_differ()? } else { pairs })
         } else {
             let of_columns = Options::default().missing(missing).columns(true);
-            let others = readers.get(1).map(Reader::samples);
-            let sums = Partial::new(device, reader.samples(), others, metric, &of_columns)?;
-            Pairs::Real { sums, missing }
+            let (n, others) = samples(readers);
+            Pairs::Real { sums: Partial::new(device, n, others, metric, &of_columns)?, missing }
         };
         Ok(Self { variants: Variants::new(readers, options), pairs })
     }
 
-    /// Returns the memory of the sums and their results. `packed` returns the memory of integer sums, for panels of that many rows.
-    pub(super) fn needs(
-        readers: &[Reader],
-        options: &DistanceOptions,
-        packed: impl FnOnce(u64, Metric) -> Needs,
-    ) -> Needs {
-        let (reader, other) = (&readers[0], readers.get(1));
-        let (n, others, metric) = (reader.samples(), other.map(Reader::samples), options.metric.summed());
+    /// Returns the memory of the sums that [`new`](Self::new) makes, of their results, and of a tree.
+    pub(super) fn needs(readers: &[Reader], options: &DistanceOptions, pairs: &ColumnPairs) -> Needs {
+        let (reader, (n, others), metric) = (&readers[0], samples(readers), options.metric.summed());
+        let tree = Needs::host(options.tree.map_or(0, |_| tree::bytes(n)));
         if !is_packed(readers, options) {
             let numbers = match others {
                 // One block in f32: unpacked rows, or dosages without variants that take no part.
@@ -111,35 +146,16 @@ impl Accumulator {
                 // Blocks in f32 of both readers, before and after dosages of swapped variants become the ploidy less the dosage.
                 Some(others) => Needs::device(8 * (n + others)) * reader.plan.block_rows(),
             };
-            return Partial::needs(n, others, metric, options.missing_rule()) + numbers;
+            return Partial::needs(n, others, metric, options.missing_rule()) + numbers + tree;
         }
         let rows = readers.iter().map(|reader| reader.panel_rows(reader.step_bytes));
         let rows = rows.min().map_or(0, |rows| rows.min(reader.variants()));
+        let sums = PackedPairs::needs(&reader.device, pairs, rows, metric) + tree;
+        if options.metric != SampleMetric::IbsOfAlleles {
+            return sums;
+        }
         let columns = others.map_or(0, |others| others.next_multiple_of(64)).saturating_add(n);
-        let ones = match options.metric {
-            SampleMetric::IbsOfAlleles => PackedPairs::needs_of_ones(&reader.device, columns, rows),
-            _ => Needs::default(),
-        };
-        packed(rows, metric) + ones
-    }
-
-    /// Makes sums for each pair of the samples of `reader`.
-    ///
-    /// # Errors
-    /// Fails as [`new`](Self::new) does.
-    pub(super) fn all_pairs(reader: &Reader, options: &DistanceOptions) -> Result<Self> {
-        let (n, variants) = (reader.samples(), reader.variants());
-        Self::new(from_ref(reader), variants, options, |metric, missing| {
-            PackedPairs::new(&reader.device, n, variants, metric, missing)
-        })
-    }
-
-    /// Returns the memory that [`all_pairs`](Self::all_pairs) takes.
-    pub(super) fn needs_of_all_pairs(reader: &Reader, options: &DistanceOptions) -> Needs {
-        let (device, n) = (&reader.device, reader.samples());
-        let tree = Needs::host(options.tree.map_or(0, |_| tree::bytes(n)));
-        let sums = |rows, metric| PackedPairs::needs(device, n, rows, metric);
-        Self::needs(from_ref(reader), options, sums) + tree
+        sums + PackedPairs::needs_of_ones(&reader.device, columns, rows)
     }
 
     /// Adds some rows of a panel, given the sums of these rows, where all panels come from one reader.
@@ -175,23 +191,27 @@ impl Accumulator {
         }
     }
 
-    /// Returns the sums over genotypes that two bits hold, for a metric whose sums are of integers.
-    pub(super) fn into_packed(self) -> PackedPairs {
+    /// Waits for the sums of the [diagonal](ColumnPairs::Diagonal), over genotypes that two bits hold.
+    ///
+    /// # Errors
+    /// Any error of the device.
+    pub(super) fn finish_diagonal(self) -> Result<PackedDiagonal> {
         match self.pairs {
-            Pairs::Packed(pairs) => pairs,
+            Pairs::Packed(pairs) => pairs.finish_diagonal(),
             Pairs::Real { .. } => unreachable!("sums of packed genotypes should be whole numbers"),
         }
     }
 
-    /// Waits for the distances; `packed` makes them from integer sums.
+    /// Waits for the distances; those of a band need the sums of the `diagonal`.
     ///
     /// # Errors
     /// Any error of the device.
-    pub(super) fn finish(self, packed: impl FnOnce(PackedPairs) -> Result<Distances>) -> Result<Distances> {
-        match self.pairs {
-            Pairs::Packed(pairs) => packed(pairs),
-            Pairs::Real { sums, .. } => {
-                let variants = self.variants.counts().loaded();
+    pub(super) fn finish(self, diagonal: Option<&PackedDiagonal>) -> Result<Found> {
+        match (self.pairs, diagonal) {
+            (Pairs::Packed(pairs), Some(diagonal)) => pairs.finish_columns(diagonal),
+            (Pairs::Packed(pairs), None) => pairs.finish(),
+            (Pairs::Real { sums, .. }, _) => {
+                let variants = self.variants.totals.counts.loaded();
                 Ok(without_equal(export(&sums, variants)?.finish()?, variants))
             }
         }
@@ -204,7 +224,7 @@ impl Accumulator {
     pub(super) fn export(self) -> Result<PartialSums> {
         match self.pairs {
             Pairs::Packed(pairs) => pairs.export(),
-            Pairs::Real { sums, .. } => export(&sums, self.variants.counts().loaded()),
+            Pairs::Real { sums, .. } => export(&sums, self.variants.totals.counts.loaded()),
         }
     }
 }
@@ -223,7 +243,7 @@ fn export(sums: &Partial, variants: u64) -> Result<PartialSums> {
 }
 
 /// Removes the numbers of shared variants if every pair shares all variants.
-pub(super) fn without_equal(mut distances: Distances, variants: u64) -> Distances {
+pub(super) fn without_equal(mut distances: Found, variants: u64) -> Found {
     let is_equal = |shared: &Matrix| shared.data().iter().all(|&count| count == variants as f64);
     distances.shared = distances.shared.filter(|shared| !is_equal(shared));
     distances

@@ -8,18 +8,17 @@
 
 use teatime::{
     Device, Result, Run,
-    distance::{Distances as Found, Metric, Missing, PackedPairs},
+    distance::{Distances as Found, Metric, Missing},
     linalg::Matrix,
 };
 
 use super::{
-    DistanceOptions, SampleMetric, added_up,
+    DistanceOptions, OP, SampleMetric,
     adding::{Accumulator, Variants, without_equal},
 };
 use crate::{
     carried::carried_alleles,
     cohort::Cohort,
-    filter::VariantFilter,
     source::{GenotypeKind, Genotypes},
     to_usize,
 };
@@ -72,7 +71,7 @@ impl Several {
         self.variants.len() as u64
     }
 
-    /// Computes what the sums of each pair of samples lack, (samples, samples); returns none if that is nothing, or
+    /// Computes what the sums of each pair of the cohort's samples lack, (samples, samples); returns none if that is nothing, or
     /// if alternate alleles count as one. `beside` is the number of bytes that are held on the host in addition.
     ///
     /// # Cost
@@ -82,12 +81,12 @@ impl Several {
     /// Fails as [`distances`](super::distances()) does.
     pub(super) fn lack(
         &self,
-        genotypes: &Genotypes,
-        device: &Device,
+        cohort: &Cohort,
         options: &DistanceOptions,
         beside: u64,
         run: &Run,
     ) -> Result<Option<Matrix>> {
+        let genotypes = cohort.genotypes();
         if self.variants.is_empty() || !options.tells_alleles(genotypes.ploidy()) {
             return Ok(None);
         }
@@ -99,20 +98,14 @@ impl Several {
             // City block gives the same sums as Hamming for haplotypes.
             _ => SampleMetric::Of(Metric::CityBlock),
         };
-        let options = DistanceOptions {
-            metric,
-            missing: Some(Missing::Ignore),
-            filter: VariantFilter::default(),
-            tree: None,
-            merge_alleles: true,
-        };
+        let options = DistanceOptions::default().metric(metric).missing(Missing::Ignore).merge_alleles(true);
         let beside = beside.saturating_add(8 * genotypes.samples().saturating_pow(2));
         let sums = |alleles: u128, allele: Option<u8>| {
             let with = self.variants.iter().filter(|(_, carried)| carried & alleles != 0);
             let part = genotypes.part(&with.map(|(variant, _)| *variant..variant + 1).collect::<Vec<_>>())?;
             let part = allele.map_or(Ok(part.clone()), |allele| part.count_allele(allele))?;
-            let (adding, _) = added_up(&part, device, &options, beside, run)?;
-            Ok::<_, teatime::Error>(adding.finish(PackedPairs::finish)?.distances)
+            let (adding, _) = Accumulator::load(&part, cohort.device(), &options, beside, run)?;
+            Ok::<_, teatime::Error>(adding.finish(None)?.distances)
         };
         let mut lack = sums(u128::MAX, None)?;
         lack.data_mut().iter_mut().for_each(|lack| *lack /= -2.0);
@@ -138,29 +131,27 @@ fn alternates(carried: u128) -> u32 {
 pub(super) fn finish(
     adding: Accumulator,
     cohort: &Cohort,
-    genotypes: &Genotypes,
     options: &DistanceOptions,
     beside: u64,
     run: &Run,
 ) -> Result<(Found, u64)> {
-    let (device, n) = (&cohort.reader.device, genotypes.samples());
-    let several = Several::new(cohort, options, run)?;
+    let (several, genotypes) = (Several::new(cohort, options, run)?, cohort.genotypes());
     if several.variants.is_empty() || !options.tells_alleles(genotypes.ploidy()) {
-        return Ok((adding.finish(PackedPairs::finish)?, several.len()));
+        return Ok((adding.finish(None)?, several.len()));
     }
-    let loaded = adding.variants.counts().loaded();
+    let loaded = adding.variants.counts(OP)?.loaded();
     // These bytes are for sums, counts, and the distances that they become.
-    let beside = beside.saturating_add(32 * n.saturating_pow(2));
+    let beside = beside.saturating_add(32 * genotypes.samples().saturating_pow(2));
     if options.metric == SampleMetric::IbsOfAlleles {
         // No metric of `PartialSums` has these sums: the sums themselves are the similarities.
-        let mut ibs = adding.finish(PackedPairs::finish)?;
-        if let Some(lack) = several.lack(genotypes, device, options, beside, run)? {
+        let mut ibs = adding.finish(None)?;
+        if let Some(lack) = several.lack(cohort, options, beside, run)? {
             ibs.distances.data_mut().iter_mut().zip(lack.data()).for_each(|(sum, lack)| *sum += lack);
         }
         return Ok((ibs, several.len()));
     }
     let mut sums = adding.export()?;
-    if let Some(lack) = several.lack(genotypes, device, options, beside, run)? {
+    if let Some(lack) = several.lack(cohort, options, beside, run)? {
         add_lower(&mut sums.sums[0], &lack);
     }
     Ok((without_equal(sums.finish()?, loaded), several.len()))

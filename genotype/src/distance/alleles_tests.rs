@@ -10,7 +10,7 @@ use teatime::{
 };
 
 use super::*;
-use crate::{Match, distance_sums, distances_between, sample_neighbors, to_usize};
+use crate::{Match, VariantFilter, distance_sums, sample_neighbors, to_usize};
 
 const APART: [SampleMetric; 6] = [
     SampleMetric::Of(Metric::CityBlock),
@@ -114,7 +114,10 @@ fn different_alleles_differ() {
                             continue;
                         }
                         let found = compute(&genotypes, &options);
-                        assert_eq!((found.counts.loaded(), found.merged), (rows.len() as u64, false));
+                        assert_eq!(
+                            (found.facts.counts.loaded(), found.facts.merged),
+                            (rows.len() as u64, false)
+                        );
                         for (i, j) in (0..samples).flat_map(|i| (0..samples).map(move |j| (i, j))) {
                             let expected = oracle(&options, &rows, ploidy, [i, j]);
                             let actual = found.matrix.row(i)[j];
@@ -144,19 +147,19 @@ fn merged_alleles_are_counted() {
     let biallelic = genotypes(&merged, variants, samples, 2);
     for options in [of(Metric::Correlation), of(Metric::Hamming), of(Metric::CityBlock).merge_alleles(true)] {
         let (found, expected) = (compute(&all, &options), compute(&biallelic, &options));
-        assert_eq!((found.multiallelic, found.merged), (30, true), "{options:?}");
-        assert_eq!((expected.multiallelic, &found.matrix), (0, &expected.matrix), "{options:?}");
+        assert_eq!((found.facts.multiallelic, found.facts.merged), (30, true), "{options:?}");
+        assert_eq!((expected.facts.multiallelic, &found.matrix), (0, &expected.matrix), "{options:?}");
     }
-    assert_eq!(compute(&all.clone().count_allele(2).unwrap(), &plain).multiallelic, 0);
+    assert_eq!(compute(&all.clone().count_allele(2).unwrap(), &plain).facts.multiallelic, 0);
     // Bands hold dosages, in which alternate alleles are merged.
     let bands =
         |options: &DistanceOptions| DistanceBands::new(&all, &Device::cpu(), options, 64, &Run::default());
     let error = bands(&plain).unwrap_err().to_string();
     assert!(error.contains("`merge_alleles`") && error.contains("30 of the variants"), "{error}");
-    assert_eq!(bands(&plain.merge_alleles(true)).unwrap().multiallelic(), 30);
+    assert_eq!(bands(&plain.merge_alleles(true)).unwrap().facts().multiallelic, 30);
     // The nearest samples then come from the whole matrix.
     let nearest = sample_neighbors(&all, &Device::cpu(), &of(Metric::CityBlock), 3, &Run::default()).unwrap();
-    assert_eq!((nearest.bands, nearest.multiallelic, nearest.merged), (None, 30, false));
+    assert_eq!((nearest.bands, nearest.facts.multiallelic, nearest.facts.merged), (None, 30, false));
     let matrix = compute(&all, &of(Metric::CityBlock)).matrix;
     let row = &nearest.nearest.indices[..3];
     assert!(
@@ -167,8 +170,9 @@ fn merged_alleles_are_counted() {
     // Two stores number their alleles independently.
     let matches: Vec<_> = (0..90).rev().map(|row| (row % 2 == 0).then_some(Match::Same(row))).collect();
     let between =
-        distances_between(&all, &biallelic, &matches, &Device::cpu(), &plain, &Run::default()).unwrap();
-    assert_eq!((between.counts.loaded(), between.multiallelic), (45, 15));
+        distances(SamplePairs::between(&all, &biallelic, &matches), &Device::cpu(), &plain, &Run::default())
+            .unwrap();
+    assert_eq!((between.facts.counts.loaded(), between.facts.multiallelic), (45, 15));
 }
 
 #[test]

@@ -3,15 +3,14 @@
 use std::{iter, ops::Range, slice::from_ref};
 
 use teatime::{
-    Budget, Device, Error, Needs, Result, Run, Status,
-    distance::{Distances as Found, Metric, Missing, PackedDiagonal, PackedPairs},
+    Device, Error, Needs, Result, Run, Status,
+    distance::{ColumnPairs, Distances as Found, PackedDiagonal, PackedPairs},
     linalg::{Matrix, Pass},
-    stream::StreamStats,
 };
 
-use super::{DistanceOptions, adding::Accumulator, alleles::Several, are_packed};
+use super::{DistanceFacts, DistanceOptions, adding::Accumulator, alleles::Several, are_packed};
 use crate::{
-    cohort::{Cohort, Each, no_variant, plan::Wanted},
+    cohort::{Cohort, Each, plan::Wanted},
     filter::VariantCounts,
     reader::Reader,
     source::Genotypes,
@@ -51,7 +50,7 @@ pub struct DistanceBands {
     pub(super) options: DistanceOptions,
     pub(super) counts: VariantCounts,
     /// The number of variants that took part and have more than two alleles.
-    pub(super) multiallelic: u64,
+    multiallelic: u64,
     diagonal: PackedDiagonal,
     pub(super) side: u64,
     /// Bytes on the host that a band leaves free for the caller's work on its result.
@@ -70,14 +69,6 @@ pub struct DistanceBand {
     pub shared: Option<Matrix>,
 }
 
-impl DistanceBand {
-    /// Returns the number of pairs, of the band's samples with themselves, with one another and with later samples, whose distance is NaN.
-    pub(super) fn undefined(&self) -> u64 {
-        let lower = (0..self.matrix.rows()).flat_map(|row| self.matrix.row(row).iter().take(row + 1));
-        lower.filter(|distance| distance.is_nan()).count() as u64
-    }
-}
-
 impl DistanceBands {
     /// Reads `genotypes` once, in memory bounded by `run.memory`, which holds for all bands. A band has whole tiles
     /// of `side` samples, as many as memory allows; memory is left for each thread to write squares of that side.
@@ -87,7 +78,7 @@ impl DistanceBands {
     /// device, and about the same share of operations as it has of the distances of [`distances`](super::distances()).
     ///
     /// # Errors
-    /// [`Error::Argument`] for a metric that [`PackedPairs::of_columns`] does not take, dosages that two bits do not hold, variants of
+    /// [`Error::Argument`] for a metric that [`PackedPairs`] does not take, dosages that two bits do not hold, variants of
     /// more than two alleles if different alleles are to differ, a tree, and a side that is not a multiple of 64; [`Error::Budget`]
     /// with the smallest budget that would do for bands of one tile; other errors as for [`distances`](super::distances()).
     pub fn new(
@@ -140,9 +131,7 @@ impl DistanceBands {
         let each = Each {
             needs: &|reader| needs(reader, options, 0..side.min(n), beside),
             start: &|reader| {
-                accumulator(reader, options, |metric, _| {
-                    PackedPairs::diagonal(device, n, reader.variants(), metric)
-                })
+                Accumulator::new(from_ref(reader), reader.variants(), options, &ColumnPairs::Diagonal(n))
             },
             add: &mut |adding: &mut Accumulator, reader, panel, stats| {
                 reader
@@ -153,11 +142,8 @@ impl DistanceBands {
         // The number of bands is unknown until memory is planned, so this is its maximum.
         let wanted = Wanted::default().sums_of_pairs().more_passes(n.div_ceil(side));
         let (adding, cohort) = Cohort::load_with(genotypes, device, &wanted, run, each)?;
-        let counts = adding.variants.counts();
-        if counts.loaded() == 0 {
-            return Err(Error::argument(OP, "genotypes", no_variant(&counts)));
-        }
-        let diagonal = adding.into_packed().finish_diagonal()?;
+        let counts = adding.variants.counts(OP)?;
+        let diagonal = adding.finish_diagonal()?;
         let multiallelic = Several::new(&cohort, options, run)?.len();
         Ok(Self { cohort, options: *options, counts, multiallelic, diagonal, side, beside })
     }
@@ -228,14 +214,12 @@ impl DistanceBands {
         let (reader, options) = (&self.cohort.reader, &self.options);
         let Found { mut distances, shared, .. } =
             self.cohort.with_room(needs(reader, options, own.clone(), self.beside), &mut |reading| {
-                let mut adding = accumulator(reader, options, |metric, missing| {
-                    let (device, variants) = (&reader.device, reader.variants());
-                    PackedPairs::of_columns(device, reader.samples(), own.clone(), variants, metric, missing)
-                })?;
+                let band = ColumnPairs::Band(reader.samples(), own.clone());
+                let mut adding = Accumulator::new(from_ref(reader), reader.variants(), options, &band)?;
                 self.cohort.each_step(pass, reading, &mut |panel, rows, stats| {
                     adding.add(reader, panel, rows, stats)
                 })?;
-                adding.finish(|pairs| pairs.finish_columns(&self.diagonal))
+                adding.finish(Some(&self.diagonal))
             })?;
         options.finish(&mut distances, shared.as_ref(), &self.counts, reader.genotypes.ploidy());
         Ok(DistanceBand { own, matrix: distances, shared })
@@ -246,39 +230,10 @@ impl DistanceBands {
         !self.diagonal.is_complete()
     }
 
-    /// Returns counts of the variants that took part and were dropped.
-    pub fn counts(&self) -> &VariantCounts {
-        &self.counts
+    /// Returns what is known of the variants, and of the passes so far.
+    pub fn facts(&self) -> DistanceFacts {
+        DistanceFacts::of_cohort(&self.cohort, &self.options, self.counts, self.multiallelic, true)
     }
-
-    /// Returns the number of variants that took part and have more than two alleles; their alternate alleles count as one.
-    pub fn multiallelic(&self) -> u64 {
-        self.multiallelic
-    }
-
-    /// Returns the 64-bit FNV-1a digest of every variant's sum of dosages (f64) and number of called samples (u64), little-endian.
-    pub fn digest(&self) -> u64 {
-        self.cohort.digest()
-    }
-
-    /// Returns the memory budgets of the plan, with defaults filled in. A device that shares the host's memory has no budget of its own.
-    pub fn memory(&self) -> Budget {
-        self.cohort.memory()
-    }
-
-    /// Returns the time that each step of all passes so far took.
-    pub fn stats(&self) -> StreamStats {
-        self.cohort.stats()
-    }
-}
-
-/// Makes sums over no variants; `packed` makes the integer sums.
-fn accumulator(
-    reader: &Reader,
-    options: &DistanceOptions,
-    packed: impl FnOnce(Metric, Missing) -> Result<PackedPairs>,
-) -> Result<Accumulator> {
-    Accumulator::new(from_ref(reader), reader.variants(), options, packed)
 }
 
 /// Returns the name of the argument for which there can be no bands, and the reason; none if bands can be made.
@@ -300,9 +255,9 @@ pub(super) fn unfit(
 
 /// Returns the memory for a band, for the sums that concern single samples, and for `beside` bytes more on the host.
 fn needs(reader: &Reader, options: &DistanceOptions, own: Range<u64>, beside: u64) -> Needs {
-    let (device, n) = (&reader.device, reader.samples());
-    let sums = |rows, metric| PackedPairs::needs_of_columns(device, n, own, rows, metric);
-    Accumulator::needs(from_ref(reader), options, sums) + Needs::host(beside) + Needs::host(48) * n
+    let band = ColumnPairs::Band(reader.samples(), own);
+    let sums = Accumulator::needs(from_ref(reader), options, &band);
+    sums + Needs::host(beside) + Needs::host(48) * reader.samples()
 }
 
 /// Returns the number of passes: the first pass, and one for each band.

@@ -13,8 +13,8 @@ use teatime::{
     },
 };
 
-use super::{DistanceBand, DistanceBands, DistanceOptions, OP, write::attributes};
-use crate::{SOURCE, VariantCounts, source::check_names, to_usize};
+use super::{DistanceBand, DistanceBands, DistanceFacts, OP, undefined, write::attributes};
+use crate::{SOURCE, source::check_names, to_usize};
 
 const DISTANCE: &str = "distance";
 
@@ -22,6 +22,8 @@ const DISTANCE: &str = "distance";
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct WrittenBands {
+    /// What is known of the variants and the passes.
+    pub facts: DistanceFacts,
     /// The number of pairs of samples, including each sample with itself, whose distance is NaN.
     pub undefined: u64,
     /// The number of bands that were computed.
@@ -33,13 +35,7 @@ pub struct WrittenBands {
 }
 
 /// Describes the job by its options, counts of variants, their digest, names of samples, and what else distances depend on.
-fn words(
-    options: &DistanceOptions,
-    counts: &VariantCounts,
-    digest: u64,
-    names: &[&str],
-    job: &str,
-) -> String {
+fn words(DistanceFacts { options, counts, digest, .. }: &DistanceFacts, names: &[&str], job: &str) -> String {
     let [options, counts] = [options.stable_text(), counts.stable_text()];
     format!("{SOURCE}\n{options}\n{counts} {digest:016x}\n{names:?}\n{job}")
 }
@@ -72,7 +68,8 @@ impl DistanceBands {
         check_names(OP, samples, to_usize(n))?;
         is_free(path, DISTANCE)?;
         let names: Vec<&str> = samples.iter().map(AsRef::as_ref).collect();
-        let job = words(&self.options, &self.counts, self.digest(), &names, job);
+        let facts = self.facts();
+        let job = words(&facts, &names, job);
         let storage: Arc<dyn WritableStorage> = Arc::new(Folder::new(path).durable());
         let start = |name: &str, mut spec: ArraySpec| {
             // Zstd has a checksum, which blosc lacks.
@@ -84,9 +81,8 @@ impl DistanceBands {
         let distance = start(DISTANCE, square(ArraySpec::new(f64::STORED, &shape, &tile)))?;
         // The array is of this job, and so are the remains of a group that a killed process was writing.
         storage.sweep("").map_err(|source| Error::io(path.display(), source))?;
-        let attributes = attributes(&self.options, &self.counts);
-        let attributes: Attributes =
-            attributes.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let attributes = attributes(&facts).into_iter().map(|(name, value)| (name.to_owned(), value));
+        let attributes: Attributes = attributes.collect();
         write_group(&*storage, "", ZarrFormat::V2, &attributes)?;
         let of_names = start("sample_id", ArraySpec::new(None, &[n], &[n]).of_results(&["samples"]))?;
         if !of_names.is_written(&[0])? {
@@ -106,19 +102,20 @@ impl Squares<'_> {
         let already_written = self.writers().map(|writer| squares - left(writer)).sum();
         let tiles = 0..self.bands.tiles();
         let was_there = tiles.clone().map(|tile| self.is_done(tile)).collect::<Result<Vec<_>>>()?;
-        let (mut undefined, mut bands) = (0, 0);
+        let (mut not_numbers, mut bands) = (0, 0);
         self.bands.each(run, &|tile| was_there[to_usize(tile)], &mut |band| {
-            undefined += band.undefined();
+            not_numbers += undefined(&band.matrix, true);
             bands += 1;
             self.put(&band, run)
         })?;
         for tile in tiles.filter(|tile| was_there[to_usize(*tile)]) {
             run.cancel.check()?;
-            undefined += self.undefined(path, tile)?;
+            not_numbers += self.undefined(path, tile)?;
         }
         self.distance.finish()?;
         self.shared.map_or(Ok(()), ArrayWriter::finish)?;
-        Ok(WrittenBands { undefined, bands, squares, found: already_written })
+        let facts = self.bands.facts();
+        Ok(WrittenBands { facts, undefined: not_numbers, bands, squares, found: already_written })
     }
 
     fn writers(&self) -> impl Iterator<Item = &ArrayWriter> {
@@ -185,14 +182,12 @@ impl Squares<'_> {
     fn undefined(&self, path: &Path, tile: u64) -> Result<u64> {
         let array = ZarrArray::open(path, DISTANCE, MissingChunk::Error)?;
         let width = to_usize(array.chunk_shape()[1]);
-        let mut undefined = 0;
-        for row in tile..self.bands.tiles() {
+        let counted = (tile..self.bands.tiles()).map(|row| {
             let values: Vec<f64> = bytemuck::pod_collect_to_vec(&array.read_chunk(&[row, tile])?.bytes);
-            let counted = |i: usize| if row == tile { i + 1 } else { width };
-            let lower = values.chunks(width).enumerate().flat_map(|(i, row)| row.iter().take(counted(i)));
-            undefined += lower.filter(|distance| distance.is_nan()).count() as u64;
-        }
-        Ok(undefined)
+            let rows = values.len() / width;
+            Ok(undefined(&Matrix::from_vec(values, rows, width)?, row == tile))
+        });
+        counted.sum()
     }
 }
 
@@ -201,7 +196,7 @@ mod tests {
     use teatime::distance::{Metric, Missing};
 
     use super::*;
-    use crate::{Linkage, SampleMetric, VariantFilter};
+    use crate::{DistanceOptions, Linkage, SampleMetric, VariantCounts, VariantFilter};
 
     /// Stores begun with this text can be finished only while the text stays the same.
     #[test]
@@ -225,6 +220,7 @@ mod tests {
                         filter: VariantFilter { min_maf: 0.01, max_missing: 1.0 }, tree: Some(Ward), merge_alleles: true }\n\
                         VariantCounts { total: 9, used: 2, above_missing: 3, all_missing: 1, below_maf: 2, zero_variance: 1, \
                         missing_calls: 70 } 00000000000000ff\n[\"a\", \"b\"]\nmore";
-        assert_eq!(words(&options, &counts, 255, &["a", "b"], "more"), format!("{SOURCE}\n{expected}"));
+        let facts = DistanceFacts { options, counts, digest: 255, ..DistanceFacts::default() };
+        assert_eq!(words(&facts, &["a", "b"], "more"), format!("{SOURCE}\n{expected}"));
     }
 }

@@ -1,9 +1,13 @@
 //! Tests of distances in bands, against the distances of all samples at once.
 
-use teatime::{Cancel, Device, Error, Progress, Run, distance::Metric};
+use teatime::{
+    Budget, Cancel, Device, Error, Progress, Run,
+    distance::{Metric, Missing},
+};
 
 use super::*;
 use crate::{
+    VariantFilter,
     tests::{dosages, memory},
     to_usize,
 };
@@ -28,7 +32,7 @@ fn of_bands(genotypes: &Genotypes, options: &DistanceOptions, run: &Run) -> Resu
     let mut all = distances(genotypes, &Device::cpu(), options, &Run::default())?;
     let expected = all.clone();
     let (matrix, shared) = (&mut all.matrix, &mut all.shared);
-    assert_eq!((bands.has_shared(), bands.digest()), (shared.is_some(), all.digest));
+    assert_eq!((bands.has_shared(), bands.facts().digest), (shared.is_some(), all.facts.digest));
     matrix.data_mut().fill(-1.0);
     let mut ends = Vec::new();
     bands.each(run, &|_| false, &mut |band| {
@@ -50,7 +54,7 @@ fn of_bands(genotypes: &Genotypes, options: &DistanceOptions, run: &Run) -> Resu
     })?;
     assert!(bits(&all.matrix) == bits(&expected.matrix), "{options:?}");
     assert_eq!(all.shared.as_ref().map(bits), expected.shared.as_ref().map(bits));
-    assert_eq!(bands.counts().loaded(), expected.counts.loaded());
+    assert_eq!(bands.facts().counts.loaded(), expected.facts.counts.loaded());
     Ok((all, ends))
 }
 

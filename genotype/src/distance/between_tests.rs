@@ -1,13 +1,16 @@
 //! Tests of distances between the samples of two stores, against those of one store that has the samples of both.
 
-use teatime::{Cancel, DeviceOptions, distance::Metric};
+use teatime::{
+    Cancel, DeviceOptions,
+    distance::{Metric, Missing},
+};
 
 use super::{
     tests::{METRICS, options},
     *,
 };
 use crate::{
-    Match,
+    Match, VariantFilter,
     tests::{dosages, memory},
 };
 
@@ -62,23 +65,12 @@ impl Case {
             .unwrap()
     }
 
-    fn compute(
-        &self,
-        stores: &[Genotypes; 3],
-        options: &DistanceOptions,
-        run: &Run,
-    ) -> Result<DistancesBetween> {
-        distances_between(&stores[0], &stores[1], &self.matches, &Device::cpu(), options, run)
+    fn pairs<'a>(&'a self, stores: &'a [Genotypes; 3]) -> SamplePairs<'a> {
+        SamplePairs::between(&stores[0], &stores[1], &self.matches)
     }
 
-    fn nearest(
-        &self,
-        stores: &[Genotypes; 3],
-        options: &DistanceOptions,
-        k: usize,
-        run: &Run,
-    ) -> Result<SampleNeighbors> {
-        sample_neighbors_between(&stores[0], &stores[1], &self.matches, &Device::cpu(), options, k, run)
+    fn compute(&self, stores: &[Genotypes; 3], options: &DistanceOptions, run: &Run) -> Result<Distances> {
+        distances(self.pairs(stores), &Device::cpu(), options, run)
     }
 
     /// Checks that `same` holds for each distance and its equal among the distances of both sides together.
@@ -87,12 +79,12 @@ impl Case {
         stores: &[Genotypes; 3],
         options: &DistanceOptions,
         same: impl Fn(f64, f64) -> bool,
-    ) -> DistancesBetween {
+    ) -> Distances {
         let result = self.compute(stores, options, &Run::default()).unwrap();
         let expected = distances(&stores[2], &Device::cpu(), options, &Run::default()).unwrap();
         let [n, others] = self.samples;
         assert_eq!((result.matrix.rows(), result.matrix.cols()), (n, others));
-        assert_eq!(result.counts, expected.counts);
+        assert_eq!(result.facts.counts, expected.facts.counts);
         assert_eq!(result.shared.is_some(), expected.shared.is_some(), "{options:?}");
         let shared = result.shared.as_ref().zip(expected.shared.as_ref());
         let pairs = [Some((&result.matrix, &expected.matrix)), shared];
@@ -142,7 +134,7 @@ fn the_block_of_one_store() {
     let filter = VariantFilter { min_maf: 0.3, max_missing: 0.03 };
     for metric in METRICS {
         let counts =
-            filtered.check(&filtered.stores(chunked), &options(metric).filter(filter), exactly).counts;
+            filtered.check(&filtered.stores(chunked), &options(metric).filter(filter), exactly).facts.counts;
         assert!(counts.below_maf > 0 && counts.above_missing > 0);
         assert!(whole.check(&whole.stores(chunked), &options(metric), exactly).shared.is_none());
     }
@@ -161,10 +153,12 @@ fn chunks_threads_and_budgets_change_no_bit() {
         let device = Device::open_with("cpu", &opening).unwrap();
         let run = Run::default().memory(Budget::default().host(host));
         let options = DistanceOptions::default();
-        let result = distances_between(&store(0), &store(1), &case.matches, &device, &options, &run)?;
+        let stores = [store(0), store(1)];
+        let pairs = SamplePairs::between(&stores[0], &stores[1], &case.matches);
+        let result = distances(pairs, &device, &options, &run)?;
         let shared = result.shared.iter().flat_map(Matrix::data);
         let bits: Vec<u64> = result.matrix.data().iter().chain(shared).map(|x| x.to_bits()).collect();
-        Ok((bits, result.digest))
+        Ok((bits, result.facts.digest))
     };
     let whole = bits([[2000, 100]; 2], 1, None).unwrap();
     let chunks = [[[1, 33], [2000, 70]], [[300, 5], [7, 9]], [[64, 64], [63, 1]]];
@@ -274,7 +268,8 @@ fn a_bed_and_a_store() {
         let options = options(metric);
         let expected = distances(&store, &Device::cpu(), &options, &Run::default()).unwrap();
         for [one, other] in [[&bed, &store], [&store, &bed]] {
-            let result = distances_between(one, other, &matches, &Device::cpu(), &options, &Run::default());
+            let pairs = SamplePairs::between(one, other, &matches);
+            let result = distances(pairs, &Device::cpu(), &options, &Run::default());
             assert!(result.unwrap().matrix == expected.matrix, "{metric:?}");
         }
     }
@@ -290,12 +285,13 @@ fn the_nearest_are_what_a_sort_says() {
         let (stores, options) = (case.stores(chunked), options(metric));
         let all = case.compute(&stores, &options, &Run::default()).unwrap();
         for k in [1, 9, 70] {
-            let found = case.nearest(&stores, &options, k, &Run::default()).unwrap();
+            let found =
+                sample_neighbors(case.pairs(&stores), &Device::cpu(), &options, k, &Run::default()).unwrap();
             assert_eq!(
-                (found.others, found.undefined, found.digest),
-                (Some(70), all.undefined(), all.digest)
+                (found.facts.others, found.undefined, found.facts.digest),
+                (Some(70), all.undefined, all.facts.digest)
             );
-            assert_eq!((found.counts, found.bands), (all.counts, None));
+            assert_eq!((found.facts.counts, found.bands), (all.facts.counts, None));
             for (row, indices) in found.nearest.indices.chunks(k).enumerate() {
                 let sign = if metric == SampleMetric::IbsOfAlleles { -1.0 } else { 1.0 };
                 let mut sorted: Vec<(u64, f64)> = (0..).zip(all.matrix.row(row).iter().copied()).collect();
@@ -305,11 +301,15 @@ fn the_nearest_are_what_a_sort_says() {
             }
         }
         for k in [0, 71] {
-            let error = case.nearest(&stores, &options, k, &Run::default()).unwrap_err().to_string();
+            let error = sample_neighbors(case.pairs(&stores), &Device::cpu(), &options, k, &Run::default())
+                .unwrap_err()
+                .to_string();
             assert!(error.contains(&format!("{k} of 70 samples: from 1 to 70")), "{error}");
         }
         let small = Run::default().memory(Budget::default().host(1000));
-        let error = case.nearest(&stores, &options, 1, &small).unwrap_err().to_string();
+        let error = sample_neighbors(case.pairs(&stores), &Device::cpu(), &options, 1, &small)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("for the matrix of all distances"), "{error}");
     }
 }
@@ -320,17 +320,17 @@ fn files() {
     let matches = [Some(Match::Same(1)), Some(Match::Swapped(0))];
     let cityblock = options(SampleMetric::Of(Metric::CityBlock));
     let run = Run::default();
-    let result = distances_between(&first, &second, &matches, &Device::cpu(), &cityblock, &run).unwrap();
+    let pairs = SamplePairs::between(&first, &second, &matches);
+    let result = distances(pairs, &Device::cpu(), &cityblock, &run).unwrap();
     let scratch = tempfile::tempdir().unwrap();
     let path = |name: &str| scratch.path().join(name);
-    result.write_table(path("x.tsv"), [&["a", "b"][..], &["c"]], |value| value.to_string()).unwrap();
+    result.write_table(path("x.tsv"), &["a", "b"], Some(&["c"]), |value| value.to_string()).unwrap();
     assert_eq!(std::fs::read_to_string(path("x.tsv")).unwrap(), "sample\tc\na\t2\nb\t3\n");
     result.write_npy(path("x.npy")).unwrap();
     let npy = std::fs::read(path("x.npy")).unwrap();
     assert!(npy.windows(15).any(|bytes| bytes == b"'shape': (2, 1)"));
     assert_eq!(npy[128..], [2.0f64.to_le_bytes(), 3.0f64.to_le_bytes()].concat());
-    let nearest =
-        sample_neighbors_between(&first, &second, &matches, &Device::cpu(), &cityblock, 1, &run).unwrap();
+    let nearest = sample_neighbors(pairs, &Device::cpu(), &cityblock, 1, &run).unwrap();
     nearest.write_table(path("n.tsv"), &["a", "b"], Some(&["c"]), |value| value.to_string()).unwrap();
     let table = "sample\trank\tneighbor\tdistance\na\t1\tc\t2\nb\t1\tc\t3\n";
     assert_eq!(std::fs::read_to_string(path("n.tsv")).unwrap(), table);
@@ -338,10 +338,15 @@ fn files() {
         let wrong = nearest.write_table(path("y.tsv"), &["a", "b"], with, |value| value.to_string());
         assert!(wrong.unwrap_err().to_string().contains(words), "{words}");
     }
-    let wrong = result.write_table(path("y.tsv"), [&["a", "b"][..], &["c", "d"]], |value| value.to_string());
+    let wrong = result.write_table(path("y.tsv"), &["a", "b"], Some(&["c", "d"]), |value| value.to_string());
     assert!(wrong.unwrap_err().to_string().contains("2 names for 1"));
-    let wrong = result.write_table(path("y.tsv"), [&["a", "b"][..], &["c\t"]], |value| value.to_string());
+    let wrong = result.write_table(path("y.tsv"), &["a", "b"], Some(&["c\t"]), |value| value.to_string());
     assert!(wrong.unwrap_err().to_string().contains("does not fit a table"));
+    for refused in
+        [result.write_plink(path("y.dist"), |_| String::new()), result.write_plink_binary(path("y.bin"))]
+    {
+        assert!(matches!(refused, Err(Error::Argument { name: "self", .. })), "{refused:?}");
+    }
 }
 
 #[cfg(feature = "zarr")]
@@ -353,8 +358,8 @@ fn stores() {
     let result = case.compute(&case.stores(chunked), &DistanceOptions::default(), &Run::default()).unwrap();
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("d.zarr");
-    assert!(result.write_zarr(&path, [&["a", "b"], &["d", "e"]]).is_err());
-    result.write_zarr(&path, [&["a", "b", "c"][..], &["d", "e"]]).unwrap();
+    assert!(result.write_zarr(&path, &["a", "b"], Some(&["d", "e"])).is_err());
+    result.write_zarr(&path, &["a", "b", "c"], Some(&["d", "e"])).unwrap();
     for (name, expected) in
         [("distance", &result.matrix), ("shared_variants", result.shared.as_ref().unwrap())]
     {
@@ -375,7 +380,14 @@ fn stores() {
     let axes = std::fs::read_to_string(path.join("distance/.zattrs")).unwrap();
     assert!(axes.contains("samples_with"), "{axes}");
     let stores = case.stores(chunked);
-    let nearest = case.nearest(&stores, &DistanceOptions::default(), 1, &Run::default()).unwrap();
+    let nearest = sample_neighbors(
+        case.pairs(&stores),
+        &Device::cpu(),
+        &DistanceOptions::default(),
+        1,
+        &Run::default(),
+    )
+    .unwrap();
     let path = scratch.path().join("n.zarr");
     assert!(nearest.write_zarr(&path, &["a", "b", "c"], None).is_err());
     nearest.write_zarr(&path, &["a", "b", "c"], Some(&["d", "e"])).unwrap();
@@ -394,7 +406,7 @@ fn bad_input_is_named() {
     let case = Case::new(200, [9, 8], |x| 2 - x);
     let stores = case.stores(chunked);
     let between = |with: &Genotypes, matches: &[Option<Match>], options: &DistanceOptions, run: &Run| {
-        distances_between(&stores[0], with, matches, &Device::cpu(), options, run)
+        distances(SamplePairs::between(&stores[0], with, matches), &Device::cpu(), options, run)
     };
     let fails = |with: &Genotypes, matches: &[Option<Match>], needle: &str| {
         let error = between(with, matches, &DistanceOptions::default(), &Run::default());

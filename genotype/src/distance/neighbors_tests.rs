@@ -5,7 +5,10 @@ use std::sync::{
     atomic::{AtomicU32, Ordering::Relaxed},
 };
 
-use teatime::{Device, Error, Progress, Run, distance::Metric};
+use teatime::{
+    Device, Error, Progress, Run,
+    distance::{Metric, Missing},
+};
 
 use super::{bands_tests::within, *};
 use crate::{
@@ -30,8 +33,11 @@ fn least(genotypes: &Genotypes, options: &DistanceOptions, k: usize) -> u64 {
 fn check(genotypes: &Genotypes, options: &DistanceOptions, k: usize, run: &Run) -> Option<u32> {
     let all = distances(genotypes, &Device::cpu(), options, &Run::default()).unwrap();
     let found = sample_neighbors(genotypes, &Device::cpu(), options, k, run).unwrap();
-    assert_eq!((found.undefined, found.digest), (all.undefined(), all.digest));
-    assert_eq!((found.counts.loaded(), found.options.metric), (all.counts.loaded(), options.metric));
+    assert_eq!((found.undefined, found.facts.digest), (all.undefined, all.facts.digest));
+    assert_eq!(
+        (found.facts.counts.loaded(), found.facts.options.metric),
+        (all.facts.counts.loaded(), options.metric)
+    );
     let (n, nearest) = (all.matrix.rows(), &found.nearest);
     let sizes = (nearest.distances.rows(), nearest.distances.cols(), nearest.indices.len());
     assert_eq!(sizes, (n, k, n * k));

@@ -6,7 +6,8 @@ use teatime::{
 };
 
 use super::{
-    DistanceOptions, OP, SampleMetric, added_up,
+    DistanceOptions, OP, SampleMetric,
+    adding::Accumulator,
     alleles::{Several, add_lower},
 };
 use crate::source::Genotypes;
@@ -50,10 +51,9 @@ pub fn distance_sums(
     let options = DistanceOptions::default().metric(SampleMetric::Of(metric)).missing(missing);
     options.check(OP, genotypes)?;
     let beside = Partial::needs(genotypes.samples(), None, metric, missing).host;
-    let (adding, cohort) = added_up(genotypes, device, &options, beside, run)?;
+    let (adding, cohort) = Accumulator::load(genotypes, device, &options, beside, run)?;
     let mut sums = adding.export()?;
-    let lack = Several::new(&cohort, &options, run)?.lack(genotypes, device, &options, beside, run)?;
-    if let Some(lack) = lack {
+    if let Some(lack) = Several::new(&cohort, &options, run)?.lack(&cohort, &options, beside, run)? {
         add_lower(&mut sums.sums[0], &lack);
     }
     Ok(sums)

@@ -6,7 +6,10 @@ use teatime::{
 };
 
 use super::*;
-use crate::tests::{changes_no_bit, dosages, fixture, memory};
+use crate::{
+    VariantFilter,
+    tests::{changes_no_bit, dosages, fixture, memory},
+};
 
 /// The metrics whose sums are whole numbers.
 pub(super) const METRICS: [SampleMetric; 9] = [
@@ -56,15 +59,15 @@ fn oracle(metric: SampleMetric, pairs: &[[f64; 2]], ploidy: f64) -> f64 {
 fn assert_matches(result: &Distances, dosages: &[i8], ploidy: f64) {
     let n = result.matrix.rows();
     let rows: Vec<&[i8]> = dosages.chunks(n).collect();
-    assert_eq!(result.counts.loaded(), rows.len() as u64);
+    assert_eq!(result.facts.counts.loaded(), rows.len() as u64);
     for j in 0..n {
         for k in 0..n {
             let called = rows.iter().map(|row| [row[j], row[k]]).filter(|pair| pair.iter().all(|&x| x >= 0));
             let called: Vec<[f64; 2]> = called.map(|pair| pair.map(f64::from)).collect();
-            let expected = oracle(result.options.metric, &called, ploidy);
+            let expected = oracle(result.facts.options.metric, &called, ploidy);
             let actual = result.matrix.row(j)[k];
             let close = (actual - expected).abs() <= 1e-12 * expected.abs().max(1.0);
-            let case = format!("{:?} {j} {k}: {actual}, {expected}", result.options);
+            let case = format!("{:?} {j} {k}: {actual}, {expected}", result.facts.options);
             assert!(close || actual.is_nan() && expected.is_nan(), "{case}");
             assert_eq!(actual.to_bits(), result.matrix.row(k)[j].to_bits(), "{case}");
             if let Some(shared) = &result.shared {
@@ -168,7 +171,7 @@ fn other_metrics_and_dosages() {
                     .flatten()
                     .map(|&x| if x < 0 { f32::NAN } else { f32::from(x) * size })
                     .collect();
-                assert_eq!(result.counts.loaded() * s, kept.len() as u64);
+                assert_eq!(result.facts.counts.loaded() * s, kept.len() as u64);
                 let x = Tensor::from_slice(&Device::cpu(), &kept, &[kept.len() as u64 / s, s]).unwrap();
                 let of = distance::Options::default().missing(missing).columns(true);
                 let expected = distance::pairwise(&x, None, metric, &of, &Run::default()).unwrap();
@@ -190,7 +193,10 @@ fn chunks_threads_types_and_budgets_change_no_bit() {
         changes_no_bit(|genotypes, device, run| {
             let result = distances(genotypes, device, &options(metric), run)?;
             let shared = result.shared.iter().flat_map(Matrix::data);
-            Ok((result.matrix.data().iter().chain(shared).map(|x| x.to_bits()).collect(), result.digest))
+            Ok((
+                result.matrix.data().iter().chain(shared).map(|x| x.to_bits()).collect(),
+                result.facts.digest,
+            ))
         });
     }
 }
@@ -253,7 +259,7 @@ fn bad_input_is_named() {
         DistanceOptions { tree, missing: Some(Missing::Propagate), ..DistanceOptions::default() };
     fails(&memory(&good, &[60, 12], &[20, 12]), &propagated, "of 66 of 66 pairs of samples is NaN");
     let all_missing = compute(&memory(&[-1i8; 40], &[10, 4], &[4, 4]), &options(SampleMetric::Ibs)).unwrap();
-    assert_eq!(all_missing.undefined(), 10);
+    assert_eq!(all_missing.undefined, 10);
     for missing in [Missing::Propagate, Missing::Ignore] {
         let options = DistanceOptions { missing: Some(missing), ..options(SampleMetric::Ibs) };
         let result = compute(&memory(&good, &[60, 12], &[20, 12]), &options).unwrap();
@@ -296,7 +302,7 @@ fn files() {
     let number = |value: f64| value.to_string();
     result.write_plink(path("x.dist"), number).unwrap();
     assert_eq!(std::fs::read_to_string(path("x.dist")).unwrap(), "1\n5\t2\n");
-    result.write_table(path("x.tsv"), &["a", "b c", "d"], number).unwrap();
+    result.write_table(path("x.tsv"), &["a", "b c", "d"], None, number).unwrap();
     let table = "sample\ta\tb c\td\na\t0\t1\t5\nb c\t1\t0\t2\nd\t5\t2\t0\n";
     assert_eq!(std::fs::read_to_string(path("x.tsv")).unwrap(), table);
     result.write_plink_binary(path("x.dist.bin")).unwrap();
@@ -306,7 +312,7 @@ fn files() {
     let values: Vec<f64> = binary.as_chunks::<8>().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect();
     assert_eq!(values, result.matrix.data());
     for names in [vec!["a", "b"], vec!["a", "b\t", "c"], vec!["a", "b\n", "c"]] {
-        let refused = result.write_table(path("x.tsv"), &names, number);
+        let refused = result.write_table(path("x.tsv"), &names, None, number);
         assert!(matches!(refused, Err(Error::Argument { name: "samples", .. })), "{names:?}");
     }
     assert!(matches!(result.write_plink(path("no/x.dist"), number), Err(Error::Io { .. })));

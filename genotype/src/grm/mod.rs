@@ -8,6 +8,7 @@ mod tests;
 use teatime::{Budget, Result, linalg::Matrix, stream::StreamStats};
 
 use super::{
+    distance::undefined,
     filter::{VariantCounts, VariantFilter},
     pair_sums::PairTerms,
     reader::Reader,
@@ -113,8 +114,7 @@ impl Grm {
 
     /// Returns the number of pairs of samples, including each sample with itself, whose relationship is NaN.
     pub fn undefined(&self) -> u64 {
-        let lower = (0..self.matrix.rows()).flat_map(|j| &self.matrix.row(j)[..=j]);
-        lower.filter(|relationship| relationship.is_nan()).count() as u64
+        undefined(&self.matrix, true)
     }
 }
 

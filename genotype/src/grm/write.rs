@@ -10,7 +10,7 @@ use teatime::{
 use super::{Grm, OP};
 use crate::source::check_names;
 #[cfg(feature = "zarr")]
-use crate::{SOURCE, square_store::write_squares};
+use crate::{SOURCE, square_store::write_pairs};
 
 impl Grm {
     /// Writes GCTA's binary format, as plink2's `--make-grm-bin` does: `PREFIX.grm.bin`, the lower triangle with its diagonal row by row in
@@ -84,7 +84,8 @@ impl Grm {
             ("missing", self.missing.name().into()),
             ("variants", self.counts.loaded().into()),
         ];
+        let (names, axes) = ([("sample_id", "samples", samples)], ["samples_0", "samples_1"]);
         let relationship = ("genomic_relationship", &self.matrix);
-        write_squares(path.as_ref(), attributes, samples, relationship, self.shared.as_ref())
+        write_pairs(path.as_ref(), attributes, &names, axes, relationship, self.shared.as_ref())
     }
 }

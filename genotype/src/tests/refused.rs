@@ -243,7 +243,13 @@ fn what_no_result_takes() {
         &|genotypes, filter| {
             let variants = u32::try_from(genotypes.variants()).unwrap();
             let matches: Vec<_> = (0..variants).map(|row| Some(Match::Same(row))).collect();
-            distances_between(genotypes, genotypes, &matches, &device, &by_distance(filter), &run).map(drop)
+            distances(
+                SamplePairs::between(genotypes, genotypes, &matches),
+                &device,
+                &by_distance(filter),
+                &run,
+            )
+            .map(drop)
         },
     ];
     let good = memory(&values, &[60, 12], &[20, 12]);

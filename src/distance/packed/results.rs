@@ -16,33 +16,25 @@ use crate::{
 };
 
 impl PackedPairs {
-    /// Waits and returns the distances, (columns, columns). Unless all codes are known, also returns the number of rows in which both columns
-    /// are known.
+    /// Waits and returns the distances, (columns, columns); of two matrices, from the columns of the second (rows) to those of the first. Unless
+    /// all codes are known, also returns the number of rows in which both columns are known, in the same shape.
     ///
     /// # Errors
-    /// [`Error::Argument`] for sums of [some columns](Self::of_columns) or of the [diagonal](Self::diagonal); what the device reports.
+    /// [`Error::Argument`] for sums of [some columns](super::ColumnPairs::Band) or of the [diagonal](super::ColumnPairs::Diagonal); what the device reports.
     pub fn finish(self) -> Result<Distances> {
         match &self.wanted {
-            PairSet::From(own) if *own == (0..self.sums.columns()) => self.results(None),
-            wanted => Err(mistaken("PackedPairs::finish", wanted)),
-        }
-    }
-
-    /// Waits and returns the distances from the columns of the second matrix (rows) to those of the first, and row counts in the same shape.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] for sums that were not created by [`between`](Self::between); what the device reports.
-    pub fn finish_between(self) -> Result<Distances> {
-        match &self.wanted {
-            PairSet::Across(_) => self.results(None),
-            wanted => Err(mistaken("PackedPairs::finish_between", wanted)),
+            PairSet::From(own) if *own != (0..self.sums.columns()) => {
+                Err(mistaken("PackedPairs::finish", &self.wanted))
+            }
+            PairSet::Diagonal => Err(mistaken("PackedPairs::finish", &self.wanted)),
+            PairSet::From(_) | PairSet::Across(_) => self.results(None),
         }
     }
 
     /// Waits and returns the sums of each column with itself, over the same rows as the sums for the distances.
     ///
     /// # Errors
-    /// [`Error::Argument`] for sums that were not created by [`diagonal`](Self::diagonal); what the device reports.
+    /// [`Error::Argument`] for sums of other pairs than a [diagonal](super::ColumnPairs::Diagonal); what the device reports.
     pub fn finish_diagonal(self) -> Result<PackedDiagonal> {
         if self.wanted != PairSet::Diagonal {
             return Err(mistaken("PackedPairs::finish_diagonal", &self.wanted));
@@ -84,7 +76,7 @@ impl PackedPairs {
     /// returns. In the exported sums, negative elements count as missing unless missing elements are propagated.
     ///
     /// # Errors
-    /// [`Error::Argument`] for sums of [some columns](Self::of_columns), of the [diagonal](Self::diagonal), [between](Self::between) two
+    /// [`Error::Argument`] for sums of [some columns](super::ColumnPairs::Band), of the [diagonal](super::ColumnPairs::Diagonal), [between](super::ColumnPairs::Between) two
     /// matrices or with [1s that differ](Self::ones_differ); [`Error::OutOfHostMemory`]; what the device reports.
     ///
     /// # Cost

@@ -39,11 +39,8 @@ impl Chain {
         let refuse = |why: String| Err(Error::argument(OP, "matches", why));
         let mut chains: Vec<Self> = Vec::new();
         for (row, matched) in (0..).zip(matches) {
-            let (with, swapped) = match *matched {
-                Some(Match::Same(with)) => (u64::from(with), false),
-                Some(Match::Swapped(with)) => (u64::from(with), true),
-                None => continue,
-            };
+            let Some(matched) = matched else { continue };
+            let (with, swapped) = (u64::from(matched.row()), matches!(matched, Match::Swapped(_)));
             if with >= variants {
                 return refuse(format!("variant {row} is number {with} of {variants}"));
             }
