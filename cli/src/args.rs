@@ -7,10 +7,10 @@ use std::path::PathBuf;
 
 use clap::{
     Args,
-    builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser},
+    builder::{PathBufValueParser, PossibleValue, PossibleValuesParser, TypedValueParser},
 };
 use teatime::{Budget, Cancel, Device, DeviceOptions, Run};
-use teatime_genotype::VariantFilter;
+use teatime_genotype::{MatchBy, VariantFilter};
 
 use crate::failure::Failure;
 
@@ -150,6 +150,16 @@ pub(crate) fn by_name<T: Copy + Send + Sync>(
 pub(crate) fn default_of<T: Copy + Default + PartialEq>(values: Named<T>) -> &'static str {
     let default = T::default();
     values.iter().find(|(_, value)| *value == default).map_or("", |(name, _)| name)
+}
+
+/// Returns a parser of the property that variants are matched by.
+pub(crate) fn match_by() -> impl TypedValueParser<Value = MatchBy> {
+    let position = "Contig and position, both in the same genome build";
+    let id = "Names of variants, such as rs numbers, wherever they are";
+    let values = [(MatchBy::Position, position), (MatchBy::Id, id)];
+    let values = values.map(|(by, help)| PossibleValue::new(by.name()).help(help));
+    PossibleValuesParser::new(values)
+        .map(|name| if name == MatchBy::Id.name() { MatchBy::Id } else { MatchBy::Position })
 }
 
 /// Parses a whole number of at least 1.

@@ -1,6 +1,6 @@
 //! Missing calls, call rates, and calls of another ploidy.
 
-use serde::Serialize;
+use serde_json::{Value, json};
 use teatime::stable_text::{StableText, fields};
 
 use crate::text;
@@ -12,22 +12,15 @@ const LOW: f64 = 0.9;
 const LISTED: usize = 5;
 
 /// Missing calls of all variants that were read, before filters.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub(crate) struct Calls {
     missing: u64,
     total: u64,
     /// The fraction of calls that are not missing: PLINK 1.9's genotyping rate.
     rate: f64,
-    /// The samples with the lowest call rates, the lowest first; null if missing calls were not counted by sample.
-    lowest_samples: Option<Vec<SampleRate>>,
-    #[serde(skip)]
+    /// The samples with the lowest call rates, the lowest first; `None` if missing calls were not counted by sample.
+    lowest_samples: Option<Vec<(String, f64)>>,
     low_samples: Vec<String>,
-}
-
-#[derive(Clone, Debug, Serialize)]
-struct SampleRate {
-    sample: String,
-    rate: f64,
 }
 
 impl Calls {
@@ -46,20 +39,26 @@ impl Calls {
         lowest.sort_by_key(|(missing, _)| std::cmp::Reverse(*missing));
         let is_low = |(missing, _): &&(u64, &String)| rate(*missing, variants) < LOW;
         let low_samples = lowest.iter().take_while(is_low).map(|(_, name)| (*name).clone()).collect();
-        let named = lowest
-            .iter()
-            .take(LISTED)
-            .map(|(missing, name)| SampleRate { sample: (*name).clone(), rate: rate(*missing, variants) });
+        let named =
+            lowest.iter().take(LISTED).map(|(missing, name)| ((*name).clone(), rate(*missing, variants)));
         let lowest_samples = by_sample.map(|_| named.collect());
         Self { missing, total, rate: rate(missing, total), lowest_samples, low_samples }
+    }
+
+    /// Returns the record's entry of the calls.
+    pub(crate) fn record(&self) -> Value {
+        let lowest = self.lowest_samples.as_ref().map(|samples| {
+            samples.iter().map(|(sample, rate)| json!({ "sample": sample, "rate": rate })).collect::<Value>()
+        });
+        json!({ "missing": self.missing, "total": self.total, "rate": self.rate, "lowest_samples": lowest })
     }
 
     /// Returns a line of the summary, if a call is missing.
     pub(crate) fn line(&self) -> Option<String> {
         let rate = |rate: f64| text::general(rate, 6);
         let lowest = self.lowest_samples.iter().flatten().next();
-        let lowest = lowest.map_or_else(String::new, |SampleRate { sample, rate: lowest_rate }| {
-            format!(", of samples at least {} (`{sample}`)", rate(*lowest_rate))
+        let lowest = lowest.map_or_else(String::new, |(sample, lowest)| {
+            format!(", of samples at least {} (`{sample}`)", rate(*lowest))
         });
         let Self { missing, total, .. } = self;
         (*missing > 0).then(|| {
@@ -87,8 +86,8 @@ impl Calls {
     }
 }
 
-/// Calls whose number of alleles differs from that of most calls, as run.json reports them.
-#[derive(Clone, Copy, Debug, Serialize)]
+/// Calls whose number of alleles differs from that of most calls.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct PloidyMismatch {
     /// The maximum number of alleles that a store can hold in a call.
     pub(crate) stored: u64,
@@ -96,6 +95,13 @@ pub(crate) struct PloidyMismatch {
     pub(crate) ploidy: u64,
     /// The number of calls of another ploidy, which are treated as missing.
     pub(crate) calls: u64,
+}
+
+impl PloidyMismatch {
+    /// Returns the record's entry of these calls.
+    pub(crate) fn record(&self) -> Value {
+        json!({ "stored": self.stored, "ploidy": self.ploidy, "calls": self.calls })
+    }
 }
 
 impl StableText for PloidyMismatch {
@@ -120,12 +126,12 @@ mod tests {
         let warnings = calls.warnings();
         assert!(warnings[0].contains("0.86, below 90 %"), "{warnings:?}");
         assert!(warnings[1].starts_with("1 sample has") && warnings[1].ends_with("`c`"), "{warnings:?}");
-        let record = serde_json::to_value(&calls).unwrap();
+        let record = calls.record();
         assert_eq!(record["missing"], 42);
-        assert_eq!(record["lowest_samples"][1], serde_json::json!({ "sample": "a", "rate": 0.98 }));
+        assert_eq!(record["lowest_samples"][1], json!({ "sample": "a", "rate": 0.98 }));
 
         let whole = Calls::new(100, &names, 0, None);
         assert_eq!((whole.line(), whole.warnings().len()), (None, 0));
-        assert_eq!(serde_json::to_value(whole).unwrap()["lowest_samples"], serde_json::Value::Null);
+        assert_eq!(whole.record()["lowest_samples"], Value::Null);
     }
 }

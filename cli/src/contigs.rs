@@ -1,25 +1,20 @@
 //! The choice of contigs, and counts of variants by kind of contig.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::BTreeMap,
     iter,
     ops::{Range, RangeInclusive},
-    sync::Arc,
 };
 
 use clap::Args;
-use serde::Serialize;
+use serde_json::{Value, json};
 use teatime::{
-    Cancel, Error,
+    Cancel,
     stable_text::{StableText, fields},
 };
+use teatime_genotype::{ContigClass as Class, ContigRuns, Karyotype, VariantIndex, VariantSource};
 
-use crate::{
-    contig::{Class, Karyotype, digits},
-    failure::Failure,
-    store::Store,
-    text,
-};
+use crate::{failure::Failure, text};
 
 /// Contigs to take, on the command line.
 #[derive(Args, Clone, Debug, Default)]
@@ -117,15 +112,13 @@ fn list(text: &str, karyotype: Karyotype) -> Result<Chosen, String> {
     Ok(Chosen::Listed { names, numbers })
 }
 
-/// The contigs of the variants, as run.json reports them.
-#[derive(Clone, Debug, Default, Serialize)]
+/// The contigs of the variants.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Contigs {
-    /// The number of autosomes; null if it is not known.
     autosomes: Karyotype,
     /// True if the user gave the number of autosomes; otherwise it is derived from the contigs.
-    #[serde(skip)]
     said: bool,
-    /// The option that chose contigs; null if all take part.
+    /// The option that chose contigs, unless all take part.
     asked: Option<String>,
     /// The number of variants on contigs that were not asked for.
     left_out: u64,
@@ -139,7 +132,6 @@ pub(crate) struct Contigs {
     /// Variants on contigs of any other name.
     other: u64,
     /// Requested names that no variant is on.
-    #[serde(skip)]
     absent: Vec<String>,
 }
 
@@ -170,47 +162,19 @@ impl Contigs {
     ///
     /// Holds 16 bytes of memory for each run of consecutive variants on one contig, and for each such run that takes part.
     pub(crate) fn read(
-        stores: &[Store],
+        sources: &[&dyn VariantSource],
         args: &ContigArgs,
         cancel: &Cancel,
     ) -> Result<(Self, Vec<Range<u64>>), Failure> {
-        let (mut names, mut numbers) = (Vec::<Arc<str>>::new(), HashMap::<Arc<str>, usize>::new());
-        // Each run of consecutive variants on one contig, as the index of the contig's name and the row after the run.
-        let (mut runs, mut end, mut karyotype) = (Vec::<(usize, u64)>::new(), 0, Karyotype::HUMAN);
-        for store in stores {
-            let (first, start) = (runs.len(), end);
-            store.contigs(&mut |name, variants| {
-                cancel.check()?;
-                let number = numbers.get(name).copied().unwrap_or_else(|| {
-                    names.push(name.into());
-                    numbers.insert(name.into(), names.len() - 1);
-                    names.len() - 1
-                });
-                end += variants;
-                match runs[first..].last() {
-                    Some((last, _)) if *last == number => runs.pop(),
-                    _ => None,
-                };
-                runs.push((number, end));
-                Ok(())
-            })?;
-            let of_store = karyotype_of(store, start, &runs[first..], &names)?;
-            if of_store != Karyotype::HUMAN {
-                karyotype = of_store;
-            }
-        }
-        if let Some(autosomes) = args.chr_set {
-            karyotype = Karyotype(Some(autosomes));
-        }
+        let read = ContigRuns::read(sources, cancel)?;
+        let karyotype = args.chr_set.map_or(read.karyotype(), |autosomes| Karyotype(Some(autosomes)));
         let chosen = args.chosen(karyotype)?;
         let (said, asked) = (args.chr_set.is_some(), args.asked());
         let mut contigs = Self { autosomes: karyotype, said, asked, ..Self::default() };
-        let classes: Vec<_> = names.iter().map(|name| karyotype.normalized(name)).collect();
-        let (mut rows, mut start) = (Vec::<Range<u64>>::new(), 0);
-        for (number, end) in runs {
+        let classes: Vec<_> = read.names().iter().map(|name| karyotype.normalized(name)).collect();
+        let mut rows = Vec::<Range<u64>>::new();
+        for (number, range) in read.runs() {
             let (normal, class) = &classes[number];
-            let range = start..end;
-            start = end;
             if !chosen.takes(normal, *class, karyotype) {
                 contigs.left_out += range.end - range.start;
                 continue;
@@ -222,6 +186,7 @@ impl Contigs {
             }
         }
         if let (Some(asked), true) = (&contigs.asked, rows.is_empty()) {
+            let mut names = read.names().to_vec();
             names.sort_unstable();
             let unknown =
                 "; --chr-set says how many autosomes there are, and so which numbers are X, Y, XY and MT";
@@ -234,26 +199,38 @@ impl Contigs {
         Ok((contigs, rows))
     }
 
-    /// Returns the karyotype of the stores and of the contigs `names` together: human only if both are human.
-    pub(crate) fn karyotype_with<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Karyotype {
-        match Karyotype::from_contigs(names.into_iter().map(|name| (name, None))) {
-            Karyotype::HUMAN => self.autosomes,
-            _ if self.said => self.autosomes,
-            other => other,
-        }
+    /// Returns the karyotype of the stores and of the reference `index` together: human only if both are human, unless the user gave it.
+    pub(crate) fn karyotype_with(&self, index: &VariantIndex) -> Karyotype {
+        if self.said { self.autosomes } else { index.karyotype_with(self.autosomes) }
+    }
+
+    /// Returns the record's entry of the contigs.
+    pub(crate) fn record(&self) -> Value {
+        json!({
+            // Null if the number is not known.
+            "autosomes": self.autosomes.0,
+            // Null if all contigs take part.
+            "asked": self.asked,
+            "left_out": self.left_out,
+            "autosomal": self.autosomal,
+            "sex": self.sex,
+            "mitochondrial": self.mitochondrial,
+            "unplaced": self.unplaced,
+            "other": self.other,
+        })
     }
 
     /// Counts again, with only the variants in `rows`, which are ascending.
     pub(crate) fn count_only(
         &mut self,
-        stores: &[Store],
+        sources: &[&dyn VariantSource],
         rows: impl Iterator<Item = u64>,
     ) -> teatime::Result<()> {
         let Self { autosomes, said, asked, left_out, absent, .. } = std::mem::take(self);
         *self = Self { autosomes, said, asked, left_out, absent, ..Self::default() };
         let (mut rows, mut end) = (rows.peekable(), 0);
-        for store in stores {
-            store.contigs(&mut |name, variants| {
+        for source in sources {
+            source.contigs(&mut |name, variants| {
                 end += variants;
                 let used = iter::from_fn(|| rows.next_if(|row| *row < end)).count() as u64;
                 if used > 0 {
@@ -272,7 +249,7 @@ impl Contigs {
             Class::X | Class::Y | Class::Pseudoautosomal => self.sex.entry(name.to_owned()).or_default(),
             Class::Mitochondrial => &mut self.mitochondrial,
             Class::Unplaced => &mut self.unplaced,
-            Class::Other => &mut self.other,
+            _ => &mut self.other,
         };
         *count += variants;
     }
@@ -306,31 +283,6 @@ impl Contigs {
         let (left, asked) = (text::count(self.left_out), self.asked.as_ref()?);
         Some(format!("{left} of other contigs left out by {asked}"))
     }
-}
-
-/// Returns the karyotype that the contigs of one store suggest. `start` is the number of variants in earlier stores, and `runs` are the store's.
-/// Considers the contigs and lengths that the store names, and the contigs of its variants.
-fn karyotype_of(
-    store: &Store,
-    start: u64,
-    runs: &[(usize, u64)],
-    names: &[Arc<str>],
-) -> teatime::Result<Karyotype> {
-    let named = store.named_contigs()?;
-    let used: BTreeSet<usize> = runs.iter().map(|(number, _)| *number).collect();
-    let is_last =
-        |(number, _): &&(usize, u64)| digits(&Karyotype::UNKNOWN.normalized(&names[*number]).0) == Some(26);
-    // Variants are roughly in order of position, so the last on contig 26 has the largest. A position that cannot be read is ignored.
-    let last = match runs.iter().rev().find(is_last).map(|(_, end)| store.position(end - start - 1)) {
-        Some(Err(error @ Error::Budget { .. })) => return Err(error),
-        last => last.and_then(Result::ok),
-    };
-    let named = named.iter().map(|(name, length)| (&**name, *length));
-    Ok(Karyotype::from_contigs(
-        named
-            .chain(used.iter().map(|number| (&*names[*number], None)))
-            .chain(last.map(|at| ("26", Some(at)))),
-    ))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::{
     output::{Output, made_by},
     pca::{Groups, Job, RESULTS},
     progress::Bar,
-    report::Stages,
+    report::Report,
     simulate::Model,
     stores::{Opening, Stores},
 };
@@ -64,7 +64,7 @@ pub(crate) struct DemoArgs {
 
 /// Runs `teatime demo`.
 pub(crate) fn run(args: &DemoArgs, cancel: &Cancel) -> Result<(), Failure> {
-    let (mut stages, run) = (Stages::start(), args.resources.run(cancel));
+    let (mut report, run) = Report::start(&args.resources, cancel);
     if args.populations > args.samples {
         let why = format!("--populations {} is more than --samples {}", args.populations, args.samples);
         return Err(Failure::Usage(why));
@@ -80,7 +80,7 @@ pub(crate) fn run(args: &DemoArgs, cancel: &Cancel) -> Result<(), Failure> {
     }
     let names: Vec<&str> = RESULTS.into_iter().chain([POPULATIONS, STORE]).collect();
     let output =
-        Output::prepare(&args.out, COMMAND, &names, &[], made_by(&args.out).as_deref() == Some(COMMAND))?;
+        Output::begin(&args.out, COMMAND, &names, &[], made_by(&args.out).as_deref() == Some(COMMAND))?;
     let device = args.resources.open()?;
     let model = Model {
         variants: args.variants,
@@ -92,7 +92,7 @@ pub(crate) fn run(args: &DemoArgs, cancel: &Cancel) -> Result<(), Failure> {
     };
     let since = Instant::now();
     simulate(&model, &output, args.resources.threads, cancel)?;
-    stages.took("simulate", Some(since.elapsed()));
+    report.took("simulate", Some(since.elapsed()));
     let groups = Groups {
         names: model.population_names(),
         of: (0..model.samples).map(|sample| model.population(sample)).collect(),
@@ -102,7 +102,7 @@ pub(crate) fn run(args: &DemoArgs, cancel: &Cancel) -> Result<(), Failure> {
     // The store is moved to this path at the end.
     stores.paths = vec![args.out.join(STORE)];
     let job = Job {
-        stages,
+        report,
         run,
         device,
         stores,
@@ -119,12 +119,12 @@ pub(crate) fn run(args: &DemoArgs, cancel: &Cancel) -> Result<(), Failure> {
 
 /// Writes the store and the table of populations.
 fn simulate(model: &Model, output: &Output, threads: Option<usize>, cancel: &Cancel) -> Result<(), Failure> {
-    let bar = Bar::new("Simulating", model.variants);
+    let bar = Bar::new("Simulating", model.variants, "variants");
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.unwrap_or(0)).build();
     let pool = pool.map_err(|error| Failure::Error(format!("no threads: {error}")))?;
     pool.install(|| model.write(&output.path(STORE), cancel, &bar))?;
     let populations = model.population_names();
-    output.table(POPULATIONS, |file| {
+    output.put(POPULATIONS, |file| {
         writeln!(file, "sample\tpopulation")?;
         for (i, id) in model.sample_names().iter().enumerate() {
             writeln!(file, "{id}\t{}", populations[model.population(i)])?;

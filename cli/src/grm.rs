@@ -12,7 +12,7 @@ use crate::{
     failure::Failure,
     output::{Output, RECORD},
     progress::Bar,
-    report::{Ran, Report, Stages, used, variants},
+    report::{Report, used, variants},
     store_args::StoreArgs,
     stores::Stores,
     text,
@@ -103,8 +103,8 @@ const RESULTS: [&str; 7] = [RECORD, "grm.grm.bin", "grm.grm.N.bin", "grm.grm.id"
 
 /// Runs `teatime grm`.
 pub(crate) fn run(args: &GrmArgs, cancel: &Cancel) -> Result<(), Failure> {
-    let (mut stages, run) = (Stages::start(), args.resources.run(cancel));
-    let output = Output::prepare(&args.out, COMMAND, &RESULTS, &[], args.results.overwrite)?;
+    let (mut report, run) = Report::start(&args.resources, cancel);
+    let output = Output::begin(&args.out, COMMAND, &RESULTS, &[], args.results.overwrite)?;
     let mut stores = args.stores.open(&run)?;
     if matches!(args.format, FormatArg::Gcta) {
         // This check comes first, so that no work is wasted.
@@ -115,32 +115,30 @@ pub(crate) fn run(args: &GrmArgs, cancel: &Cancel) -> Result<(), Failure> {
     let options =
         GrmOptions::default().method(args.method).missing(args.missing).filter((&args.filter).into());
     let (bar, run) = Bar::over(&run, "GRM", stores.genotypes.variants(), "variants");
-    stages.end("open");
+    report.stage("open");
     let wanted = Wanted::default().grm(&options).missing_calls();
     let cohort = Cohort::load(&stores.genotypes, &device, &wanted, &run)?;
     stores.check_found()?;
     let result = cohort.grm(&options, &run)?;
     stores.count_calls(&result.counts, cohort.missing_calls());
     drop(cohort);
-    stages.end("grm");
+    report.stage("grm");
     write(&output, args.format, &result, &stores)?;
     drop(bar);
-    stages.end("write");
+    report.stage("write");
 
-    let ran = Ran { stages, device, run, planned: result.memory, stats: result.stats, output };
-    let mut report = report(args, ran, &stores, &result);
-    report.seconds();
-    report.streamed("grm", "", "");
-    report.finish(args.results.json)
+    report.head_of_stores((&device, &output), (result.memory, result.stats), &stores, result.digest);
+    describe(&mut report, args, &stores, &result);
+    report.times("grm");
+    report.finish(output, args.results.json)
 }
 
-fn report(args: &GrmArgs, ran: Ran, stores: &Stores, grm: &Grm) -> Report {
+fn describe(report: &mut Report, args: &GrmArgs, stores: &Stores, grm: &Grm) {
     let undefined = grm.undefined();
-    let warning = (undefined > 0).then(|| {
+    report.warn((undefined > 0).then(|| {
         let pairs = text::plural(undefined, "pair");
         format!("{pairs} of samples share no variant that counts: their relationship is NaN (--missing mean has none)")
-    });
-    let mut report = Report::of_stores(ran, stores, grm.digest, None, warning.into_iter().collect());
+    }));
     let [method, missing] = [grm.method.name(), grm.missing.name()];
     report.put(json!({
         "variants": variants(&grm.counts),
@@ -157,7 +155,6 @@ fn report(args: &GrmArgs, ran: Ran, stores: &Stores, grm: &Grm) -> Report {
     report.line("variants", used(&grm.counts));
     report.lines(stores.changes());
     report.line("method", format!("{method}, missing {missing}{}", report.peaks("; ")));
-    report
 }
 
 fn write(output: &Output, format: FormatArg, grm: &Grm, stores: &Stores) -> Result<(), Failure> {

@@ -6,7 +6,6 @@ mod args;
 mod array;
 mod blur;
 mod calls;
-mod contig;
 mod contigs;
 mod demo;
 mod devices;
@@ -18,7 +17,7 @@ mod grm;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod heap;
 mod interrupt;
-mod matching;
+mod matched;
 mod output;
 mod pairwise;
 mod pca;

@@ -12,12 +12,8 @@ use crate::text;
 pub(crate) struct Bar(ProgressBar);
 
 impl Bar {
-    /// Creates a bar for `total` variants.
-    pub(crate) fn new(what: &str, total: u64) -> Self {
-        Self::with_noun(what, total, "variants")
-    }
-
-    fn with_noun(what: &str, total: u64, noun: &str) -> Self {
+    /// Creates a bar for `total` items, named by `noun`.
+    pub(crate) fn new(what: &str, total: u64, noun: &str) -> Self {
         let bar = ProgressBar::new(total).with_message(what.to_owned());
         let template = format!("{{msg}} [{{bar:40}}] {{percent:>3}} % of {{human_len}} {noun}, {{eta}} left");
         if let Ok(style) = ProgressStyle::with_template(&template) {
@@ -26,9 +22,9 @@ impl Bar {
         Self(bar)
     }
 
-    /// Creates a bar for `total` items, named by `noun`, and returns it with a run that updates it.
+    /// Creates a bar, and returns it with a run that updates it.
     pub(crate) fn over(run: &Run, what: &'static str, total: u64, noun: &str) -> (Self, Run) {
-        let bar = Self::with_noun(what, total, noun);
+        let bar = Self::new(what, total, noun);
         let run = run.clone().progress(bar.progress(what));
         (bar, run)
     }

@@ -3,30 +3,56 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Map, Value, json};
-use teatime::{Budget, Device, DeviceInfo, Run, plain, stream::StreamStats};
-use teatime_genotype::{GenotypeKind, VariantCounts};
+use teatime::{Budget, Cancel, Device, DeviceInfo, Run, plain, stream::StreamStats};
+use teatime_genotype::{GenotypeKind, VariantCounts, VariantSource};
 
 use crate::{
-    args::Resources, contigs::Contigs, failure::Failure, interrupt::own_status, output::Output,
-    stores::Stores, text,
+    args::Resources,
+    calls::{Calls, PloidyMismatch},
+    contigs::Contigs,
+    failure::Failure,
+    interrupt::own_status,
+    output::Output,
+    stores::Stores,
+    text,
 };
 
-/// The times of a run's consecutive stages.
+/// The report of a run: the times of its consecutive stages; a record, whose entries keep the order in which they were added; a page of lines.
 #[derive(Debug)]
-pub(crate) struct Stages {
+pub(crate) struct Report {
     started: Instant,
     /// The time is `None` for a stage that did not occur.
-    times: Vec<(&'static str, Option<Duration>)>,
+    stages: Vec<(&'static str, Option<Duration>)>,
+    /// The run, with the memory budgets that the user gave.
+    run: Run,
+    record: Map<String, Value>,
+    pub(crate) page: String,
+    warnings: Vec<String>,
+    stats: StreamStats,
+    /// The seconds from the start to the first entry.
+    pub(crate) wall: f64,
 }
 
-impl Stages {
-    pub(crate) fn start() -> Self {
-        Self { started: Instant::now(), times: Vec::new() }
+impl Report {
+    /// Starts the clock of a run that `resources` bound, and returns the run too, without a progress bar.
+    pub(crate) fn start(resources: &Resources, cancel: &Cancel) -> (Self, Run) {
+        let run = resources.run(cancel);
+        let report = Self {
+            started: Instant::now(),
+            stages: Vec::new(),
+            run: run.clone(),
+            record: Map::new(),
+            page: String::new(),
+            warnings: Vec::new(),
+            stats: StreamStats::default(),
+            wall: 0.0,
+        };
+        (report, run)
     }
 
     /// Ends a stage, whose time is all the time that no earlier stage has.
-    pub(crate) fn end(&mut self, stage: &'static str) -> Duration {
-        let before: Duration = self.times.iter().filter_map(|(_, time)| *time).sum();
+    pub(crate) fn stage(&mut self, stage: &'static str) -> Duration {
+        let before: Duration = self.stages.iter().filter_map(|(_, time)| *time).sum();
         let time = self.started.elapsed().saturating_sub(before);
         self.took(stage, Some(time));
         time
@@ -34,47 +60,26 @@ impl Stages {
 
     /// Adds a stage with this time.
     pub(crate) fn took(&mut self, stage: &'static str, time: Option<Duration>) {
-        self.times.push((stage, time));
+        self.stages.push((stage, time));
     }
-}
 
-/// A finished run, for the report.
-#[derive(Debug)]
-pub(crate) struct Ran {
-    pub(crate) stages: Stages,
-    pub(crate) device: Device,
-    /// The run, with the memory budgets that the user gave.
-    pub(crate) run: Run,
-    /// The memory budgets that the plan used.
-    pub(crate) planned: Budget,
-    pub(crate) stats: StreamStats,
-    pub(crate) output: Output,
-}
-
-/// A record, whose entries keep the order in which they were added, and a page of lines.
-#[derive(Debug)]
-pub(crate) struct Report {
-    record: Map<String, Value>,
-    pub(crate) page: String,
-    warnings: Vec<String>,
-    ran: Ran,
-    /// The seconds from the start to the report.
-    pub(crate) wall: f64,
-}
-
-impl Report {
-    /// Returns a report with the entries that all commands have, these warnings in addition to others, and the page's first lines; `input` names
-    /// the input.
-    pub(crate) fn new(ran: Ran, warnings: Vec<String>, input: &str, size: &str) -> Self {
-        let Ran { stages, device, run, planned, stats, output } = &ran;
-        let (wall, info, given) = (stages.started.elapsed(), device.info(), run.memory);
+    /// Adds the entries and warnings that all commands have, and the page's first lines; `input` names the input. `planned` are the memory budgets
+    /// that the plan used.
+    pub(crate) fn head(
+        &mut self,
+        (device, output): (&Device, &Output),
+        (planned, stats): (Budget, StreamStats),
+        input: &str,
+        size: &str,
+    ) {
+        let (wall, info, given) = (self.started.elapsed(), device.info(), self.run.memory);
         let share = |bytes: Option<u64>, given: Option<u64>| {
             bytes.map(|bytes| json!({ "bytes": bytes, "given": given.is_some() }))
         };
         let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
-        let warnings: Vec<String> =
-            Resources::warnings(device).into_iter().chain(output.left.clone()).chain(warnings).collect();
-        let record = json!({
+        self.warn(Resources::warnings(device).into_iter().chain(output.left.clone()));
+        (self.stats, self.wall) = (stats, wall.as_secs_f64());
+        self.put(json!({
             "schema_version": 1,
             "command": output.command,
             "teatime_version": env!("CARGO_PKG_VERSION"),
@@ -92,57 +97,50 @@ impl Report {
                 "peak_host": peak_host(),
                 "peak_device": device.peak_bytes(),
             },
-            "warnings": warnings,
+            "warnings": null,
             "out": output.target.display().to_string(),
             "files": output.files(),
-        });
+        }));
         let device = format!("{} ({})", info.name, info.description);
-        let (page, wall) = (String::new(), wall.as_secs_f64());
-        let mut report = Self { record: Map::new(), page, warnings, ran, wall };
-        report.put(record);
         for (name, what) in [("device", &*device), ("input", input), ("", size)] {
-            report.line(name, plain(what));
+            self.line(name, plain(what));
         }
-        report
     }
 
-    /// Returns the report of [`new`](Self::new), with the entries that all commands have that read genotypes. `digest` is a digest of every
+    /// Does the same as [`head`](Self::head), and adds the entries that all commands have that read genotypes. `digest` is a digest of every
     /// variant's sum of dosages and number of called samples.
-    pub(crate) fn of_stores(
-        ran: Ran,
+    pub(crate) fn head_of_stores(
+        &mut self,
+        place: (&Device, &Output),
+        took: (Budget, StreamStats),
         stores: &Stores,
         digest: u64,
-        components: Option<usize>,
-        warnings: Vec<String>,
-    ) -> Self {
-        let (genotypes, paths) =
-            (&stores.genotypes, stores.paths.iter().map(|path| path.display().to_string()));
-        let paths: Vec<_> = paths.collect();
+    ) {
+        let genotypes = &stores.genotypes;
+        let paths: Vec<_> = stores.paths.iter().map(|path| path.display().to_string()).collect();
+        self.head(place, took, &paths.join(", "), &size(genotypes.variants(), genotypes.samples()));
         let unasked = stores.contigs.as_ref().and_then(Contigs::unasked);
-        let warnings = stores.warnings().into_iter().chain(unasked).chain(warnings).collect();
-        let mut report =
-            Self::new(ran, warnings, &paths.join(", "), &size(genotypes.variants(), genotypes.samples()));
+        self.warn(stores.warnings().into_iter().chain(unasked));
         let read = paths.iter().zip(&stores.arrays).zip(&stores.stores).map(|((path, arrays), store)| {
             json!({ "path": path, "arrays": arrays, "variants": store.n_variants() })
         });
         let ploidy = (genotypes.kind() != GenotypeKind::Dosages).then(|| genotypes.ploidy());
-        let mut shape =
-            json!({ "variants": genotypes.variants(), "samples": genotypes.samples(), "ploidy": ploidy });
-        if let Some(components) = components {
-            shape["components"] = components.into();
-        }
-        report.put(json!({
+        self.put(json!({
             "stores": read.collect::<Vec<_>>(),
-            "shape": shape,
-            "contigs": stores.contigs,
+            "shape": { "variants": genotypes.variants(), "samples": genotypes.samples(), "ploidy": ploidy },
+            "contigs": stores.contigs.as_ref().map(Contigs::record),
             "counted_allele": stores.counted_allele(),
-            "ploidy_mismatch": stores.ploidy_mismatch,
+            "ploidy_mismatch": stores.ploidy_mismatch.as_ref().map(PloidyMismatch::record),
             // Null for `project`, which counts the missing calls of the used variants only.
-            "calls": stores.calls,
+            "calls": stores.calls.as_ref().map(Calls::record),
             "absent_chunks": stores.absent_chunks(),
             "allele_counts": format!("fnv1a64:{digest:016x}"),
         }));
-        report
+    }
+
+    /// Adds the number of components to the record's shape.
+    pub(crate) fn components(&mut self, components: usize) {
+        self.record["shape"]["components"] = components.into();
     }
 
     /// Adds the entries of an object to the record.
@@ -150,6 +148,11 @@ impl Report {
         if let Value::Object(entries) = entries {
             self.record.extend(entries);
         }
+    }
+
+    /// Adds warnings, which the record has and which are printed in the end.
+    pub(crate) fn warn(&mut self, warnings: impl IntoIterator<Item = String>) {
+        self.warnings.extend(warnings);
     }
 
     /// Adds a line to the page.
@@ -173,7 +176,7 @@ impl Report {
 
     /// Adds the seconds of the stages, null for a stage that did not occur. If several occurred, also adds a line to the page.
     pub(crate) fn seconds(&mut self) {
-        let StreamStats { read, decode, stalled, upload, compute, .. } = self.ran.stats;
+        let StreamStats { read, decode, stalled, upload, compute, .. } = self.stats;
         let streamed = [
             ("read", read),
             ("decode", decode),
@@ -181,7 +184,7 @@ impl Report {
             ("upload", upload),
             ("compute", compute),
         ];
-        let stages = &self.ran.stages.times;
+        let stages = &self.stages;
         let mut seconds = json!({ "wall": self.wall });
         for (stage, time) in stages.iter().copied().chain(streamed.map(|(stage, time)| (stage, Some(time)))) {
             seconds[stage] = json!(time.map(|time| time.as_secs_f64()));
@@ -201,7 +204,7 @@ impl Report {
 
     /// Adds lines to the page about how a stage spent its time; `before` and `after` surround the first line's text.
     pub(crate) fn streamed(&mut self, stage: &str, before: &str, after: &str) {
-        let StreamStats { read, decode, stalled, upload, compute, .. } = self.ran.stats;
+        let StreamStats { read, decode, stalled, upload, compute, .. } = self.stats;
         let [read, decode, stalled, upload, compute] =
             [read, decode, stalled, upload, compute].map(|time| time.as_secs_f64());
         let waits =
@@ -211,12 +214,18 @@ impl Report {
         self.line("", format!("meanwhile, summed over threads: read {read:.2} s, decode {decode:.2} s"));
     }
 
+    /// Adds the seconds of all stages, and how `stage` spent its time.
+    pub(crate) fn times(&mut self, stage: &str) {
+        self.seconds();
+        self.streamed(stage, "", "");
+    }
+
     /// Ends the run: writes the record, moves the results into place, and prints the page, or the record if `is_json`.
-    pub(crate) fn finish(self, is_json: bool) -> Result<(), Failure> {
-        let Ran { output, run, .. } = self.ran;
+    pub(crate) fn finish(mut self, output: Output, is_json: bool) -> Result<(), Failure> {
+        self.record["warnings"] = json!(self.warnings);
         let wrote = format!("{}: {}", output.target.display(), output.files().join(", "));
         let page = (!is_json).then(|| format!("{}wrote     {}\n", self.page, plain(&wrote)));
-        output.finish(&Value::Object(self.record), &self.warnings, page, &run.cancel)
+        output.commit(&Value::Object(self.record), &self.warnings, page, &self.run.cancel)
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::{ops::Range, path::Path, sync::Arc};
 
-use teatime::{Budget, ChunkedArray, Error, MissingChunk, to_usize};
+use teatime::{Budget, ChunkedArray, Error, MissingChunk};
 use teatime_genotype::{
-    DoubtfulColumn, GenotypeStore, Variant,
+    DoubtfulColumn, GenotypeStore, Variant, VariantSource,
     bed::{BedFile, Sample},
 };
 
@@ -51,13 +51,6 @@ impl Store {
         Ok(Self::Plink(BedFile::open(path)?))
     }
 
-    pub(crate) fn n_variants(&self) -> u64 {
-        match self {
-            Self::Zarr(store) => store.n_variants(),
-            Self::Plink(bed) => bed.n_variants(),
-        }
-    }
-
     /// Frees the memory of variants that is kept for reading the next range.
     pub(crate) fn forget_variants(&self) {
         if let Self::Zarr(store) = self {
@@ -72,24 +65,6 @@ impl Store {
         }
     }
 
-    /// Returns the variants in `range`, after a check that their names are safe to print. Without `positions`, the positions of a .bim are 0 and
-    /// need not be numeric.
-    pub(crate) fn variants(&self, range: Range<u64>, positions: bool) -> teatime::Result<Vec<Variant>> {
-        let variants = match self {
-            Self::Zarr(store) => store.variants(range),
-            Self::Plink(bed) if positions => bed.variants(range),
-            Self::Plink(bed) => bed.variants_without_positions(range),
-        }?;
-        for Variant { contig, id, reference, alternate, .. } in &variants {
-            for (what, name) in
-                [("contig", &**contig), ("variant", id), ("allele", reference), ("allele", alternate)]
-            {
-                self.plain(what, name)?;
-            }
-        }
-        Ok(variants)
-    }
-
     /// Refuses names that would break the lines and columns of a table, or control the terminal that shows them.
     fn plain(&self, what: &str, name: &str) -> teatime::Result<()> {
         // Nearly all names are printable ASCII.
@@ -102,33 +77,10 @@ impl Store {
         Err(Error::Store { path: self.arrays()[0].name().into(), why: why.into() })
     }
 
-    /// Calls `f` with each contig and the number of consecutive variants on it, in order.
-    pub(crate) fn contigs(&self, f: &mut dyn FnMut(&str, u64) -> teatime::Result<()>) -> teatime::Result<()> {
-        let f = &mut |name: &str, variants| {
-            self.plain("contig", name)?;
-            f(name, variants)
-        };
+    fn source(&self) -> &dyn VariantSource {
         match self {
-            Self::Zarr(store) => store.contigs(f),
-            Self::Plink(bed) => bed.contigs(f),
-        }
-    }
-
-    /// Returns the contigs that a store names, with or without variants, and their lengths.
-    pub(crate) fn named_contigs(&self) -> teatime::Result<Vec<(String, Option<u64>)>> {
-        match self {
-            Self::Zarr(store) => store.named_contigs(),
-            Self::Plink(_) => Ok(Vec::new()),
-        }
-    }
-
-    /// Returns the position of a variant.
-    pub(crate) fn position(&self, variant: u64) -> teatime::Result<u64> {
-        match self {
-            Self::Zarr(store) => store.position(variant),
-            Self::Plink(bed) => {
-                Ok(bed.variants(variant..variant + 1)?.iter().map(|variant| variant.position).sum())
-            }
+            Self::Zarr(store) => store,
+            Self::Plink(bed) => bed,
         }
     }
 
@@ -162,51 +114,44 @@ impl Store {
     }
 }
 
+/// The store's own variants, after a check that their names are safe to print.
+impl VariantSource for Store {
+    fn n_variants(&self) -> u64 {
+        self.source().n_variants()
+    }
+
+    fn variants(&self, range: Range<u64>, positions: bool) -> teatime::Result<Vec<Variant>> {
+        let variants = self.source().variants(range, positions)?;
+        for Variant { contig, id, reference, alternate, .. } in &variants {
+            for (what, name) in
+                [("contig", &**contig), ("variant", id), ("allele", reference), ("allele", alternate)]
+            {
+                self.plain(what, name)?;
+            }
+        }
+        Ok(variants)
+    }
+
+    fn contigs(&self, f: &mut dyn FnMut(&str, u64) -> teatime::Result<()>) -> teatime::Result<()> {
+        self.source().contigs(&mut |name, variants| {
+            self.plain("contig", name)?;
+            f(name, variants)
+        })
+    }
+
+    fn named_contigs(&self) -> teatime::Result<Vec<(String, Option<u64>)>> {
+        self.source().named_contigs()
+    }
+
+    fn position(&self, variant: u64) -> teatime::Result<u64> {
+        self.source().position(variant)
+    }
+}
+
 /// Returns true if `path` names a PLINK .bed, by its extension or as the prefix of an existing file.
 pub(crate) fn is_bed(path: &Path) -> bool {
     let mut prefixed = path.as_os_str().to_owned();
     prefixed.push(".bed");
     let ends = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("bed"));
     !path.is_dir() && (ends || Path::new(&prefixed).is_file())
-}
-
-/// The number of variants that are read at once.
-const BATCH: u64 = 4096;
-
-/// The variants of all stores, read in batches.
-pub(crate) struct Variants<'a> {
-    stores: &'a [Store],
-    positions: bool,
-    batch: Vec<Variant>,
-    first: u64,
-}
-
-impl<'a> Variants<'a> {
-    /// Creates a reader. Without `positions`, the positions of a .bim are 0 and need not be numeric.
-    pub(crate) fn new(stores: &'a [Store], positions: bool) -> Self {
-        Self { stores, positions, batch: Vec::new(), first: 0 }
-    }
-
-    /// Returns the variant with that index, counted over all stores; indices have to be ascending.
-    ///
-    /// # Panics
-    /// Panics if the stores have no variant with that index.
-    pub(crate) fn get(&mut self, number: u64) -> teatime::Result<&mut Variant> {
-        let within = |first: u64| to_usize(number.saturating_sub(first));
-        if number < self.first || within(self.first) >= self.batch.len() {
-            let mut start = 0;
-            for store in self.stores {
-                let end = start + store.n_variants();
-                if number < end {
-                    let range = number - start..end.min(number + BATCH) - start;
-                    self.batch = store.variants(range, self.positions)?;
-                    self.first = number;
-                    break;
-                }
-                start = end;
-            }
-        }
-        let at = within(self.first);
-        Ok(self.batch.get_mut(at).expect("a variant that takes part should be in a store"))
-    }
 }

@@ -5,8 +5,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use teatime::{Cancel, MissingChunk, Run};
-use teatime_genotype::{DoubtfulColumn, GenotypeKind, Genotypes, Match, Variant, VariantCounts};
+use teatime::{Cancel, Device, MissingChunk, Run};
+use teatime_genotype::{
+    DoubtfulColumn, GenotypeKind, Genotypes, Karyotype, Match, Variant, VariantCounts, VariantIndex,
+    VariantMatches, VariantSource,
+};
 
 use crate::{
     array::{check_found, other_names},
@@ -14,6 +17,7 @@ use crate::{
     contigs::{ContigArgs, Contigs},
     ends,
     failure::Failure,
+    matched::Matched,
     store::{CountedAllele, Store},
     text,
 };
@@ -139,7 +143,7 @@ impl Stores {
 
     /// Reads the contigs of the variants, and selects the variants on the requested contigs.
     pub(crate) fn take(&mut self, args: &ContigArgs, cancel: &Cancel) -> Result<(), Failure> {
-        match Contigs::read(&self.stores, args, cancel) {
+        match Contigs::read(&self.sources(), args, cancel) {
             Ok((contigs, rows)) => {
                 self.genotypes = self.genotypes.clone().select(rows)?;
                 self.odd.extend(contigs.absent());
@@ -167,11 +171,33 @@ impl Stores {
         Ok(())
     }
 
-    /// Counts the contigs again for the used variants only: `used` has an entry for each variant that takes part.
-    pub(crate) fn count_contigs(&mut self, used: &[Option<Match>]) -> teatime::Result<()> {
-        let Some(contigs) = &mut self.contigs else { return Ok(()) };
-        let rows = self.genotypes.selected().flatten().zip(used).filter(|(_, used)| used.is_some());
-        contigs.count_only(&self.stores, rows.map(|(row, _)| row))
+    /// Returns the sources of the stores' variants.
+    pub(crate) fn sources(&self) -> Vec<&dyn VariantSource> {
+        self.stores.iter().map(|store| store as &dyn VariantSource).collect()
+    }
+
+    /// Matches the variants that take part with those of `index`, whose name in messages is `reference`. Contigs are counted again, for the
+    /// matched variants only.
+    ///
+    /// # Errors
+    /// Fails as [`VariantIndex::matches`] does.
+    pub(crate) fn match_with(
+        &mut self,
+        index: &VariantIndex,
+        reference: &'static str,
+        device: &Device,
+        run: &Run,
+    ) -> teatime::Result<(Vec<Option<Match>>, Matched)> {
+        let mut contigs = self.contigs.take();
+        let karyotype = contigs.as_ref().map_or(Karyotype::HUMAN, |contigs| contigs.karyotype_with(index));
+        let found = index.matches(&self.genotypes, &self.sources(), Some(karyotype), device, run)?;
+        let VariantMatches { matches, counts, .. } = found;
+        if let Some(contigs) = &mut contigs {
+            let rows = self.genotypes.selected().flatten().zip(&matches).filter(|(_, used)| used.is_some());
+            contigs.count_only(&self.sources(), rows.map(|(row, _)| row))?;
+        }
+        self.contigs = contigs;
+        Ok((matches, Matched { counts, reference }))
     }
 
     /// Records how many calls were missing in the variants that were read, in all and, if counted, for each sample.

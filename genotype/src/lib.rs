@@ -41,6 +41,7 @@
 //! | loadings of the variants; new samples on components | [`loadings()`], [`ReferenceLoadings`], [`project()`] |
 //! | distances of some samples at a time, where the matrix does not fit memory | [`DistanceBands`] |
 //! | distances from the samples of other genotypes | [`SamplePairs::between`] |
+//! | the variants of other genotypes, or of loadings, that are the same | [`VariantIndex`] |
 //! | the nearest of each sample | [`sample_neighbors`] |
 //! | some variants, some samples | [`Genotypes::select`], [`Genotypes::select_samples`] |
 //! | haplotypes for samples; copies of one allele | [`Genotypes::haplotypes`], [`Genotypes::count_allele`] |
@@ -87,12 +88,14 @@ mod calls;
 mod carried;
 mod choice;
 mod cohort;
+mod contig;
 mod conversion;
 mod counts;
 mod distance;
 mod filter;
 mod grm;
 mod intake;
+mod matching;
 mod memory;
 mod of_ploidy;
 mod options;
@@ -131,6 +134,7 @@ pub use self::{
         plan::Wanted,
         project::project,
     },
+    contig::{ContigClass, ContigRuns, Karyotype},
     counts::CountsByVariant,
     distance::{
         DistanceBand, DistanceBands, DistanceFacts, DistanceOptions, Distances, Linkage, Merge, SampleMetric,
@@ -138,6 +142,7 @@ pub use self::{
     },
     filter::{VariantCounts, VariantFilter},
     grm::{Grm, GrmMethod, GrmOptions, MissingCalls},
+    matching::{GenotypeCounts, MatchBy, MatchCounts, ReferenceCounts, VariantIndex, VariantMatches},
     options::{Method, PcaOptions},
     part::{CohortPart, PartSums, SumValues},
     ploidy::{CallPloidies, call_ploidies},
@@ -145,7 +150,7 @@ pub use self::{
     residency::Residency,
     scaler::Scaler,
     source::{GenotypeKind, Genotypes},
-    variant::Variant,
+    variant::{Variant, VariantReader, VariantSource},
 };
 
 /// The program name that stores record as their writer.

@@ -1,6 +1,10 @@
-//! A variant: its position and its alleles.
+//! Variants, and what they are read from.
 
-use std::sync::Arc;
+use std::{fmt::Debug, ops::Range, sync::Arc};
+
+use teatime::{Error, Result};
+
+use crate::to_usize;
 
 /// One variant: its position and its alleles. Unknown parts are `.`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,4 +19,99 @@ pub struct Variant {
     pub reference: String,
     /// The alternate alleles, joined with commas; A1 of a PLINK .bim.
     pub alternate: String,
+}
+
+/// Numbered variants that are read some at a time: those of a store, of a .bed, or a list in memory.
+pub trait VariantSource: Debug + Send + Sync {
+    /// Returns the number of variants.
+    fn n_variants(&self) -> u64;
+
+    /// Returns the variants in `range`. Without `positions`, those of a .bim are 0 and need not be numbers.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a range that ends beyond the last variant; otherwise any of the source's own.
+    fn variants(&self, range: Range<u64>, positions: bool) -> Result<Vec<Variant>>;
+
+    /// Gives `f` the contigs of the variants in order: a name, and the number of consecutive variants on it. A name may be given several times in
+    /// succession.
+    ///
+    /// # Errors
+    /// Fails as [`variants`](Self::variants) does, and with any error of `f`.
+    fn contigs(&self, f: &mut dyn FnMut(&str, u64) -> Result<()>) -> Result<()>;
+
+    /// Returns the contigs that the source names in addition to those of its variants, and their lengths in bases if they are known.
+    ///
+    /// # Errors
+    /// Fails as [`contigs`](Self::contigs) does.
+    fn named_contigs(&self) -> Result<Vec<(String, Option<u64>)>> {
+        Ok(Vec::new())
+    }
+
+    /// Returns the position of a variant.
+    ///
+    /// # Errors
+    /// Fails as [`variants`](Self::variants) does.
+    fn position(&self, variant: u64) -> Result<u64> {
+        Ok(self.variants(variant..variant + 1, true)?.iter().map(|variant| variant.position).sum())
+    }
+}
+
+impl VariantSource for Vec<Variant> {
+    fn n_variants(&self) -> u64 {
+        self.len() as u64
+    }
+
+    fn variants(&self, range: Range<u64>, _: bool) -> Result<Vec<Variant>> {
+        let variants = self.get(to_usize(range.start)..to_usize(range.end)).map(<[Variant]>::to_vec);
+        variants.ok_or_else(|| {
+            Error::argument("variants", "range", format_args!("{range:?} is not within the {}", self.len()))
+        })
+    }
+
+    fn contigs(&self, f: &mut dyn FnMut(&str, u64) -> Result<()>) -> Result<()> {
+        self.iter().try_for_each(|variant| f(&variant.contig, 1))
+    }
+}
+
+/// The number of variants that are read at once.
+const BATCH: u64 = 4096;
+
+/// The variants of several sources, which are appended in order and read in batches of 4,096.
+#[derive(Debug)]
+pub struct VariantReader<'a> {
+    sources: Vec<&'a dyn VariantSource>,
+    positions: bool,
+    batch: Vec<Variant>,
+    first: u64,
+}
+
+impl<'a> VariantReader<'a> {
+    /// Creates a reader. Without `positions`, the positions of a .bim are 0 and need not be numbers.
+    pub fn new(sources: &[&'a dyn VariantSource], positions: bool) -> Self {
+        Self { sources: sources.to_vec(), positions, batch: Vec::new(), first: 0 }
+    }
+
+    /// Returns the variant with that index, counted over all sources. Indices in ascending order read each variant once.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if the sources have no variant with that index; otherwise fails as [`VariantSource::variants`] does.
+    pub fn get(&mut self, number: u64) -> Result<&Variant> {
+        let within = |first: u64| to_usize(number.saturating_sub(first));
+        if number < self.first || within(self.first) >= self.batch.len() {
+            let mut start = 0;
+            for source in &self.sources {
+                let end = start + source.n_variants();
+                if number < end {
+                    let range = number - start..end.min(number + BATCH) - start;
+                    self.batch = source.variants(range, self.positions)?;
+                    self.first = number;
+                    break;
+                }
+                start = end;
+            }
+        }
+        self.batch.get(within(self.first)).ok_or_else(|| {
+            Error::argument("variants", "sources", format_args!("none of them has the variant {number}"))
+        })
+    }
 }

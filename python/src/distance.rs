@@ -145,14 +145,7 @@ pub(crate) fn distances<'py>(
     filters: (f64, f64),
     run: RunOptions,
 ) -> PyResult<(Relationships<'py>, u64, bool)> {
-    let metric = match metric {
-        "ibs" => SampleMetric::Ibs,
-        "ibs-of-alleles" => SampleMetric::IbsOfAlleles,
-        name => SampleMetric::Of(self::metric(name, p)?),
-    };
-    let missing = missing.map(self::missing).transpose()?;
-    let options = OfSamples::default().metric(metric).missing(missing).merge_alleles(merge_alleles);
-    let options = options.filter(filter(filters.0, filters.1));
+    let options = samples_options(metric, p, missing, filters)?.merge_alleles(merge_alleles);
     let device = run.device(py)?;
     let distances = call_on(py, &device, run, |device, run| {
         teatime_genotype::distances(&genotypes.genotypes, device, &options, run)
@@ -160,6 +153,25 @@ pub(crate) fn distances<'py>(
     let facts = distances.facts;
     let (matrix, shared) = pair(py, distances.matrix, distances.shared)?;
     Ok(((matrix, shared, counts(py, &facts.counts)?), facts.multiallelic, facts.merged))
+}
+
+/// Returns the options of distances of samples with these names, and the least frequency and the largest share of missing calls of a variant.
+///
+/// # Errors
+/// `ValueError` for unknown names.
+pub(crate) fn samples_options(
+    metric: &str,
+    p: f64,
+    missing: Option<&str>,
+    filters: (f64, f64),
+) -> PyResult<OfSamples> {
+    let metric = match metric {
+        "ibs" => SampleMetric::Ibs,
+        "ibs-of-alleles" => SampleMetric::IbsOfAlleles,
+        name => SampleMetric::Of(self::metric(name, p)?),
+    };
+    let missing = missing.map(self::missing).transpose()?;
+    Ok(OfSamples::default().metric(metric).missing(missing).filter(filter(filters.0, filters.1)))
 }
 
 /// The pickled fields of [`DistanceSums`]: metric, exponent, rule for missing elements, whether negative ones are missing; undefined x and y;

@@ -10,7 +10,8 @@ use pyo3::{
 use teatime::{ChunkedArray, MissingChunk, Result};
 use teatime_genotype::{
     Cohort, CohortPart, GenotypeStore, Genotypes as OfSamples, GrmMethod, GrmOptions, Method, MissingCalls,
-    PartSums, Pca, PcaOptions, Scaler, SumValues, VariantCounts, VariantFilter, Wanted, bed::BedFile,
+    PartSums, Pca, PcaOptions, Scaler, SumValues, VariantCounts, VariantFilter, VariantSource, Wanted,
+    bed::BedFile,
 };
 
 use crate::{
@@ -38,6 +39,8 @@ pub(crate) struct Genotypes {
     /// The names of the samples, if the store has them.
     #[pyo3(get)]
     names: Option<Vec<String>>,
+    /// The source of the variants' names, unless they are of an array.
+    pub(crate) source: Option<Arc<dyn VariantSource>>,
 }
 
 #[pymethods]
@@ -48,7 +51,7 @@ impl Genotypes {
         let rows = with_array!(array, array => Rows::new(array, first, variants))?;
         let arrays: Vec<Arc<dyn ChunkedArray>> = vec![Arc::new(rows)];
         let genotypes = OfSamples::new(arrays).map_err(exception)?.nan_is_missing(nan_is_missing);
-        Ok(Self { genotypes, names: None })
+        Ok(Self { genotypes, names: None, source: None })
     }
 
     /// Opens the genotypes of a Zarr store, or of a PLINK .bed.
@@ -59,11 +62,12 @@ impl Genotypes {
             if path.extension().is_some_and(|ending| ending == "bed") {
                 let bed = BedFile::open(&path)?;
                 let names = bed.samples().iter().map(|sample| sample.id.clone()).collect();
-                return Ok(Self { genotypes: bed.genotypes()?, names: Some(names) });
+                let genotypes = bed.genotypes()?;
+                return Ok(Self { genotypes, names: Some(names), source: Some(Arc::new(bed)) });
             }
             let store = GenotypeStore::open(&path, array.as_deref(), missing)?;
             let genotypes = OfSamples::of_any_ploidy(store.arrays().to_vec())?;
-            Ok(Self { genotypes, names: store.sample_ids()? })
+            Ok(Self { genotypes, names: store.sample_ids()?, source: Some(Arc::new(store)) })
         });
         opened.map_err(exception)
     }
@@ -108,7 +112,7 @@ impl Genotypes {
     /// Returns a copy to which `change` has been applied.
     fn changed(&self, change: impl FnOnce(OfSamples) -> Result<OfSamples>) -> PyResult<Self> {
         let genotypes = change(self.genotypes.clone()).map_err(exception)?;
-        Ok(Self { genotypes, names: self.names.clone() })
+        Ok(Self { genotypes, names: self.names.clone(), source: self.source.clone() })
     }
 }
 
@@ -125,7 +129,7 @@ pub(crate) struct OfPca {
 }
 
 impl OfPca {
-    fn pca_options(self) -> PyResult<PcaOptions> {
+    pub(crate) fn pca_options(self) -> PyResult<PcaOptions> {
         let scalers = [Scaler::Patterson, Scaler::Binom2, Scaler::Standard, Scaler::Center, Scaler::None];
         let scaler = one_of("scaler", &self.scaler, scalers.map(|scaler| (scaler.name(), scaler)))?;
         let methods = [("auto", Method::Auto), ("exact", Method::Exact), ("randomized", Method::Randomized)];
@@ -184,7 +188,7 @@ pub(crate) fn check(of: Of) -> PyResult<()> {
 }
 
 /// Returns a dictionary of the results of a PCA.
-fn components<'py>(py: Python<'py>, pca: Pca) -> PyResult<Bound<'py, PyDict>> {
+pub(crate) fn components<'py>(py: Python<'py>, pca: Pca) -> PyResult<Bound<'py, PyDict>> {
     let result = PyDict::new(py);
     result.set_item("scores", matrix(py, pca.scores())?)?;
     result.set_item("explained_variance", pca.explained_variance().into_pyarray(py))?;

@@ -14,6 +14,7 @@ mod errors;
 mod filter;
 mod genotype;
 mod linalg;
+mod matching;
 mod names;
 mod operand;
 mod overlap;
@@ -35,6 +36,7 @@ mod _teatime {
         filter::{denoise_tv, gaussian},
         genotype::{Genotypes, Loaded, Part, check, grm, part_step, pca},
         linalg::{Iteration, normal_product, svd, truncated_svd},
+        matching::{distances_between, project},
         operand::to_cuda,
         overlap::{map_box, map_to_zarr},
         panic,

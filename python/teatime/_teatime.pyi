@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from typing import Any, final
 
-from numpy import dtype, float32, float64, uint8
+from numpy import dtype, float32, float64, uint8, uint64
 from numpy.typing import NDArray
 
 __version__: str
@@ -158,6 +158,13 @@ def distances(
     genotypes: Genotypes, metric: str, p: float, missing: str | None, merge_alleles: bool, filters: tuple[float, float],
     run: _RunOptions,
 ) -> tuple[tuple[NDArray[float64], NDArray[float64] | None, dict[str, int]], int, bool]: ...
+def distances_between(
+    genotypes: Genotypes, others: Genotypes, match_by: str, metric: str, p: float, missing: str | None, filters: tuple[float, float],
+    run: _RunOptions,
+) -> tuple[tuple[NDArray[float64], NDArray[float64] | None, dict[str, int]], int, dict[str, dict[str, int]]]: ...
+def project(
+    genotypes: Genotypes, reference: Genotypes, match_by: str, options: dict[str, Any], missing: str, run: _RunOptions
+) -> tuple[NDArray[float64], NDArray[uint64], dict[str, Any], dict[str, dict[str, int]]]: ...
 
 @final
 class Part:

@@ -1,4 +1,4 @@
-"""PCA, relationship matrices and distances of genotypes.
+"""PCA, relationship matrices, projections and distances of genotypes.
 
 Genotypes are an array of calls (variants, samples, ploidy) or dosages (variants, samples), negative integers missing; or the path of a
 store: VCF-Zarr, scikit-allel's and MalariaGEN's layout, or a PLINK .bed. Stores are streamed, in bounded memory.
@@ -20,7 +20,10 @@ from ._device import Device, run_options
 from ._linalg import svd_options, warn_unconverged
 from ._teatime import Genotypes
 
-__all__ = ["Distances", "GRM", "GenotypePCA", "Genotypes", "distances", "grm", "open_store", "pca"]
+__all__ = [
+    "Distances", "DistancesBetween", "GRM", "GenotypePCA", "Genotypes", "Projection", "distances", "distances_between", "grm", "open_store",
+    "pca", "project",
+]
 
 #: An array of genotypes, the path of a store, or what :func:`open_store` gives.
 Source = Union[str, "os.PathLike[str]", NDArray[Any], Genotypes]
@@ -98,6 +101,35 @@ class Distances:
     #: How many of the variants have more than two alleles, and whether all but the reference of these count as one.
     multiallelic: int
     merged: bool
+
+
+@dataclass(frozen=True)
+class DistancesBetween:
+    """Distances of samples from those of another store."""
+
+    #: (samples, samples of the others)
+    matrix: NDArray[np.float64]
+    #: Variants called in both, where a call is missing.
+    shared: NDArray[np.float64] | None
+    counts: dict[str, int]
+    #: How many of the variants have more than two alleles, of which all but the reference count as one.
+    multiallelic: int
+    #: How many variants were matched, and how many were not for what: of the others as ``"reference"``, and of the ``"genotypes"``.
+    matched: dict[str, dict[str, int]]
+
+
+@dataclass(frozen=True)
+class Projection:
+    """Samples on the components of a reference."""
+
+    #: (samples, n_components), on the scale of the reference's.
+    scores: NDArray[np.float64]
+    #: How many of the matched variants each sample has a call of.
+    called: NDArray[np.uint64]
+    #: The reference's own components.
+    reference: GenotypePCA
+    #: As in :class:`DistancesBetween`.
+    matched: dict[str, dict[str, int]]
 
 
 def open_store(path: str | os.PathLike[str], array: str | None = None, *, fill: bool = False) -> Genotypes:
@@ -272,3 +304,58 @@ def distances(
             f"{several} variants have more than two alleles, of which all but the reference count as one by {metric}", stacklevel=2
         )
     return Distances(*matrices, several, merged)
+
+
+def distances_between(
+    genotypes: Source, others: Source, metric: str = "euclidean", *, match: str = "position", p: float = 2.0, missing: str | None = None,
+    ploidy: int | None = None, min_maf: float = 0.0, max_missing: float = 1.0, device: Device | str | None = None,
+    memory: int | str | None = None, progress: Any = None,
+) -> DistancesBetween:
+    """Distances of the samples of one store from those of another, over the variants that both have.
+
+    Parameters
+    ----------
+    genotypes, others
+        Paths of stores, or what :func:`open_store` gives: arrays do not say which variants they have.
+    match
+        ``"position"``: variants are the same by contig, position and alleles. ``"id"``: by id and alleles. Dosages of the others are turned
+        round where reference and alternate allele have changed places; strands are taken as they are.
+    metric, p, missing
+        As in :func:`distances`.
+    ploidy, min_maf, max_missing, device, memory, progress
+        As in :func:`pca`; variants are counted over the samples of both.
+    """
+    ours, theirs = (genotypes_of(source, ploidy, "pairwise_distance") for source in (genotypes, others))
+    run = run_options(device, progress, memory)
+    matrices, several, matched = _teatime.distances_between(ours, theirs, match, metric, p, missing, (min_maf, max_missing), run)
+    return DistancesBetween(*matrices, several, matched)
+
+
+def project(
+    genotypes: Source, reference: Source, n_components: int = 10, *, match: str = "position", missing: str = "mean",
+    scaler: str | None = "patterson", ploidy: int | None = None, method: str = "auto", min_maf: float = 0.0, max_missing: float = 1.0,
+    n_iter: int | None = None, n_oversamples: int | None = None, tol: float = 1e-4, random_state: int = 0,
+    device: Device | str | None = None, memory: int | str | None = None, progress: Any = None,
+) -> Projection:
+    """Coordinates of the samples of one store on the principal components of another.
+
+    Parameters
+    ----------
+    genotypes, reference, match
+        As ``genotypes`` and ``others`` of :func:`distances_between`.
+    missing
+        ``"mean"``: a missing call is the reference's mean, so that scores are nearer to zero. ``"least-squares"``: the scores that explain
+        best what is called, as EIGENSOFT's lsqproject; NaN for a sample whose calls do not determine them.
+    n_components, scaler, ploidy, method, min_maf, max_missing, n_iter, n_oversamples, tol, random_state, device, memory, progress
+        Of the reference's components, as in :func:`pca`.
+    """
+    options = pca_options(
+        n_components, scaler=scaler, method=method, min_maf=min_maf, max_missing=max_missing, n_iter=n_iter,
+        n_oversamples=n_oversamples, tol=tol, random_state=random_state,
+    )
+    new, known = (genotypes_of(source, ploidy, "pca") for source in (genotypes, reference))
+    run = run_options(device, progress, memory)
+    scores, called, components, matched = _teatime.project(new, known, match, options, missing, run)
+    pca = GenotypePCA(**components)
+    warn_unconverged(pca.residuals, pca.converged, options["svd"])
+    return Projection(scores, called, pca, matched)

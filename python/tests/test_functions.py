@@ -164,6 +164,40 @@ def test_genotypes(device, rng):
     assert genotype.grm(g, missing="mean", device=device).shared is None
 
 
+def bed(path, dosages, variants):
+    """Writes copies of A1 as a PLINK .bed with the variants, each (contig, position, A1, A2); returns its path."""
+    codes = np.array([3, 2, 0, 1], "u1")[np.asarray(dosages)]
+    codes = np.pad(codes, ((0, 0), (0, -codes.shape[1] % 4))).reshape(len(codes), -1, 4)
+    path.write_bytes(b"\x6c\x1b\x01" + (codes << np.array([0, 2, 4, 6], "u1")).sum(2, dtype="u1").tobytes())
+    lines = (f"{contig} v{at} 0 {at} {a1} {a2}\n" for contig, at, a1, a2 in variants)
+    path.with_suffix(".bim").write_text("".join(lines))
+    path.with_suffix(".fam").write_text("".join(f"f s{i} 0 0 0 -9\n" for i in range(len(dosages[0]))))
+    return path
+
+
+def test_cohorts_are_compared_by_the_variants_that_both_have(tmp_path, rng):
+    d = dosages(calls(rng, 400, 21))
+    variants = [("1", 10 * (i + 1), "A", "C") for i in range(400)]
+    known = bed(tmp_path / "known.bed", d, variants)
+    # Other names of the contig, another order, another allele that is counted, one variant less and one more.
+    turned = [("chr1", at, "C", "A") for _, at, _, _ in variants[:0:-1]] + [("chr2", 5, "A", "C")]
+    new = bed(tmp_path / "new.bed", np.vstack([np.where(d < 0, d, 2 - d)[:0:-1], d[:1]]), turned)
+    between = genotype.distances_between(new, known, "cityblock", device="cpu")
+    # Without the variant that the new one lacks, distances are those of the known samples.
+    alone = genotype.distances(np.ascontiguousarray(d[1:]), "cityblock", device="cpu")
+    np.testing.assert_array_equal(between.matrix, alone.matrix)
+    reference, own = between.matched["reference"], between.matched["genotypes"]
+    assert (reference["variants"], reference["used"], reference["swapped"], reference["absent"]) == (400, 399, 399, 1)
+    assert (own["variants"], own["not_in_reference"]) == (400, 1)
+    for match in ("position", "id"):
+        projected = genotype.project(known, genotype.open_store(known), 3, match=match, device="cpu")
+        np.testing.assert_allclose(projected.scores, projected.reference.scores, rtol=0, atol=1e-4)
+    with pytest.raises(ValueError, match="`match` is position or id"):
+        genotype.distances_between(new, known, match="place")
+    with pytest.raises(ValueError, match="an array does not say which variants it has"):
+        genotype.project(d, known, 3, device="cpu")
+
+
 def test_alleles_of_distances():
     g = np.array([[[0, 1], [2, 2]], [[0, 0], [1, 2]]], "i1")
     for metric, want in (("cityblock", 4), ("ibs", 0), ("ibs-of-alleles", 0)):

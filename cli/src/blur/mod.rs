@@ -13,19 +13,13 @@ use teatime::{
 
 pub(crate) use self::args::BlurArgs;
 use self::{args::Format, input::Input};
-use crate::{
-    failure::Failure,
-    output::Output,
-    progress::Bar,
-    report::{Ran, Report, Stages},
-    text,
-};
+use crate::{failure::Failure, output::Output, progress::Bar, report::Report, text};
 
 const COMMAND: &str = "blur";
 
 /// Runs `teatime blur`.
 pub(crate) fn run(args: &BlurArgs, cancel: &Cancel) -> Result<(), Failure> {
-    let (mut stages, run) = (Stages::start(), args.resources.run(cancel));
+    let (mut report, run) = Report::start(&args.resources, cancel);
     args.refuse_input()?;
     args.refuse_options()?;
     let input = Input::open(args)?;
@@ -35,28 +29,28 @@ pub(crate) fn run(args: &BlurArgs, cancel: &Cancel) -> Result<(), Failure> {
     let options = input.options(args)?;
     let device = args.resources.open()?;
     let (bar, run) = Bar::over(&run, "Filter", input.stored.array.shape().iter().product(), "elements");
-    stages.end("open");
+    report.stage("open");
     let written = write(args, &input, &options, &device, &run, &mut output)?;
     drop(bar);
     if written.found == 0 {
         input.stored.check_found()?;
     }
     input.stored.files.check()?;
-    let ran = Ran { stages, device, run, planned: written.memory, stats: written.stats, output };
-    let mut report = report(args, ran, &input, &written);
+    let shape: Vec<String> = input.stored.array.shape().iter().map(ToString::to_string).collect();
+    let size = format!("{} of {}", shape.join(" x "), input.stored.type_name());
+    report.head((&device, &output), (written.memory, written.stats), &input.stored.path, &size);
+    describe(&mut report, args, &input, &written);
     report.seconds();
     report.streamed("time", &format!("{:.2} s: ", report.wall), "");
-    report.finish(args.json)
+    report.finish(output, args.json)
 }
 
-fn report(args: &BlurArgs, ran: Ran, input: &Input, written: &Swept) -> Report {
-    let (stored, shape) = (&input.stored, input.stored.array.shape());
-    let extents: Vec<String> = shape.iter().map(ToString::to_string).collect();
-    let warnings = stored.warnings("they are NaN, and so is the result where weights reach one");
-    let size = format!("{} of {}", extents.join(" x "), stored.type_name());
-    let mut report = Report::new(ran, warnings, &stored.path, &size);
+fn describe(report: &mut Report, args: &BlurArgs, input: &Input, written: &Swept) {
+    let stored = &input.stored;
+    report.warn(stored.warnings("they are NaN, and so is the result where weights reach one"));
     let Swept { boxes, found: earlier_boxes, times_covered, times_decoded, .. } = *written;
-    let mut of_input = json!({ "path": stored.path, "shape": shape, "dtype": stored.type_name() });
+    let mut of_input =
+        json!({ "path": stored.path, "shape": stored.array.shape(), "dtype": stored.type_name() });
     stored.record_gaps(&mut of_input);
     report.put(json!({
         "input": of_input,
@@ -73,7 +67,6 @@ fn report(args: &BlurArgs, ran: Ran, input: &Input, written: &Swept) -> Report {
     };
     let read = format!("elements read {times_covered:.2} times, chunks decoded {times_decoded:.2} times");
     report.line("boxes", format!("{}: {read}{earlier}", text::count(boxes)));
-    report
 }
 
 fn write(

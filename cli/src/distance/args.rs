@@ -7,13 +7,12 @@ use clap::{
     builder::{PossibleValuesParser, TypedValueParser},
 };
 use teatime::distance::{Metric, Missing};
-use teatime_genotype::{DistanceOptions, Linkage, SampleMetric};
+use teatime_genotype::{DistanceOptions, Linkage, MatchBy, SampleMetric};
 
 use super::write::{FORMATS, Target};
 use crate::{
-    args::{FilterArgs, Named, Resources, by_name, local, named, refuse, with_exits},
+    args::{FilterArgs, Named, Resources, by_name, local, match_by, named, refuse, with_exits},
     failure::Failure,
-    matching::MatchBy,
     store_args::StoreArgs,
 };
 
@@ -117,7 +116,7 @@ pub(super) struct WithArgs {
     ///
     /// Positions are those of one genome build; `chr1` and `1`, `chrM` and `MT`, 23 and X are the same contigs. By id,
     /// variants without one (`.`), and those of an id that occurs more than once, are left out.
-    #[arg(long = "match", value_name = "WHAT", value_enum, default_value_t, requires = "store")]
+    #[arg(long = "match", value_name = "WHAT", value_parser = match_by(), default_value = MatchBy::default().name(), requires = "store")]
     pub(super) match_by: MatchBy,
 }
 

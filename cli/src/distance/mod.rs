@@ -19,7 +19,7 @@ use self::{with::With, write::Results};
 use crate::{
     failure::Failure,
     progress::Bar,
-    report::{Ran, Report, Stages, variants},
+    report::{Report, variants},
     stores::Stores,
     text,
 };
@@ -28,7 +28,7 @@ const COMMAND: &str = "distance";
 
 /// Runs `teatime distance`.
 pub(crate) fn run(args: &DistanceArgs, cancel: &Cancel) -> Result<(), Failure> {
-    let (mut stages, run) = (Stages::start(), args.resources.run(cancel));
+    let (mut report, run) = Report::start(&args.resources, cancel);
     let (target, options) = (&args.out, args.options()?);
     let beside = target.beside(args.tree.is_some(), args.neighbors.is_some(), args.with.store.is_some());
     let mut output = target.open(COMMAND, &beside, args.overwrite, args.resume.then_some("distance"))?;
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &DistanceArgs, cancel: &Cancel) -> Result<(), Failure> {
         }
     }
     let (bar, run) = Bar::over(&run, "Distances", stores.genotypes.variants(), "variants");
-    stages.end("open");
+    report.stage("open");
     let pairs =
         with.as_ref().map_or_else(|| SamplePairs::from(&stores.genotypes), |with| with.pairs(&stores));
     let results = match (args.neighbors, &with) {
@@ -61,27 +61,26 @@ pub(crate) fn run(args: &DistanceArgs, cancel: &Cancel) -> Result<(), Failure> {
     if with.is_none() {
         stores.count_calls(&facts.counts, None);
     }
-    stages.end("distances");
+    report.stage("distances");
     results.write(&output, target, &stores, with.as_ref().map(|with| &*with.stores.samples))?;
     drop(bar);
-    stages.end("write");
+    report.stage("write");
 
-    let ran = Ran { stages, device, run, planned: facts.memory, stats: facts.stats, output };
-    let mut report = report(args, ran, &stores, &results, (undefined, facts), with.as_ref());
-    report.seconds();
-    report.streamed("distances", "", "");
-    report.finish(args.json)
+    report.head_of_stores((&device, &output), (facts.memory, facts.stats), &stores, facts.digest);
+    describe(&mut report, args, &stores, &results, (undefined, facts), with.as_ref());
+    report.times("distances");
+    report.finish(output, args.json)
 }
 
-fn report(
+fn describe(
+    report: &mut Report,
     args: &DistanceArgs,
-    ran: Ran,
     stores: &Stores,
     results: &Results,
     (undefined, facts): (u64, &DistanceFacts),
     with: Option<&With>,
-) -> Report {
-    let DistanceFacts { counts, multiallelic, merged, options, digest, .. } = *facts;
+) {
+    let DistanceFacts { counts, multiallelic, merged, options, .. } = *facts;
     let (metric, missing) = (options.metric, options.missing_rule());
     let warning = (undefined > 0).then(|| {
         let why = match (metric, missing) {
@@ -99,8 +98,7 @@ fn report(
         format!("{variants} of more than two alleles, of which all but the reference are {how}")
     });
     let unasked = alleles.clone().filter(|_| merged && !options.merge_alleles);
-    let warnings = warning.into_iter().chain(unasked).chain(with.iter().flat_map(|with| with.warnings()));
-    let mut report = Report::of_stores(ran, stores, digest, None, warnings.collect());
+    report.warn(warning.into_iter().chain(unasked).chain(with.iter().flat_map(|with| with.warnings())));
     let linkage = options.tree.map(Linkage::name);
     let (bands, neighbors) = match results {
         Results::Written(bands) => (Some(bands), None),
@@ -126,7 +124,7 @@ fn report(
         "bands": bands.map(|written| json!({ "computed": written.bands, "squares": written.squares, "found": written.found })),
         "neighbors": neighbors.map(|(k, bands)| json!({ "k": k, "bands": bands })),
     }));
-    with.into_iter().for_each(|with| with.describe(&mut report));
+    with.into_iter().for_each(|with| with.describe(report));
     report.line("variants", format!("{} used", text::count(counts.loaded())));
     report.lines(alleles);
     report.lines(args.haplotypes.then(|| "each sample is one haplotype".into()));
@@ -150,5 +148,4 @@ fn report(
         );
         report.line("neighbors", format!("{} of each sample, {how}", text::count(k as u64)));
     }
-    report
 }

@@ -2,15 +2,14 @@
 
 use serde_json::{Value, json};
 use teatime::{Device, Run};
-use teatime_genotype::{Match, SamplePairs};
+use teatime_genotype::{Match, SamplePairs, VariantIndex};
 
 use super::DistanceArgs;
 use crate::{
     failure::Failure,
-    matching::{Index, MatchBy, counts::Counts},
+    matched::Matched,
     progress::Bar,
     report::{Report, size},
-    store::Variants,
     stores::Stores,
 };
 
@@ -22,7 +21,7 @@ const OTHER: &str = "STORE2";
 pub(super) struct With {
     pub(super) stores: Stores,
     matches: Vec<Option<Match>>,
-    counts: Counts,
+    matched: Matched,
 }
 
 impl With {
@@ -36,20 +35,11 @@ impl With {
         let Some(path) = &args.with.store else { return Ok(None) };
         let other = args.stores.open_other(path, run)?;
         let by = args.with.match_by;
-        let bar = Bar::new("Matching", other.genotypes.variants() + stores.genotypes.variants());
-        let mut index = Index::new(by, OTHER);
-        let mut variants = Variants::new(&other.stores, by == MatchBy::Position);
-        for row in other.genotypes.selected().flatten() {
-            run.cancel.check()?;
-            let variant = variants.get(row)?;
-            let [not_counted, counted] = [&variant.reference, &variant.alternate];
-            index.push((&variant.contig, variant.position, &variant.id), not_counted, counted);
-            bar.advance(1);
-        }
-        let (matches, counts) = index.matches(stores, device, &bar, run)?;
-        counts.check(path)?;
-        stores.count_contigs(&matches)?;
-        Ok(Some(Self { stores: other, matches, counts }))
+        let (_bar, run) = Bar::over(run, "Matching", other.genotypes.variants(), "variants");
+        let index = VariantIndex::of_genotypes(by, &other.genotypes, &other.sources(), &run)?;
+        let (matches, matched) = stores.match_with(&index, OTHER, device, &run)?;
+        matched.check(path)?;
+        Ok(Some(Self { stores: other, matches, matched }))
     }
 
     /// Returns the pairs of a sample of the stores with a sample of the other store.
@@ -59,46 +49,33 @@ impl With {
 
     /// Returns warnings of unusual properties of the other store that are no errors.
     pub(super) fn warnings(&self) -> Vec<String> {
-        self.counts.unsure().into_iter().chain(self.stores.warnings()).collect()
+        self.matched.unsure().into_iter().chain(self.stores.warnings()).collect()
     }
 
     /// Returns the record's entry of the other store: its samples, and the variants that both stores or only one of them has.
     pub(super) fn record(&self) -> Value {
-        let (other, stores) = (&self.counts.loadings, &self.counts.stores);
+        let counts = &self.matched.counts;
+        let other = &counts.reference;
         json!({
             "path": self.stores.paths[0].display().to_string(),
             "arrays": self.stores.arrays[0],
             "samples": self.stores.samples.len(),
             "variants": other.variants,
-            "matched_by": self.counts.by,
+            "matched_by": counts.by.name(),
             "matched": other.used,
             "swapped": other.swapped,
             "alleles_unknown": other.alleles_unknown,
             "fewer_alleles": other.fewer_alleles,
-            "left_out": {
-                "absent": other.absent,
-                "other_alleles": other.other_alleles,
-                "repeated": other.repeated,
-                "ambiguous": other.ambiguous,
-                "nowhere": other.nowhere,
-                "doubled_id": other.doubled_id,
-            },
-            // `absent` includes variants with other alleles.
-            "stores_left_out": {
-                "absent": stores.not_in_loadings,
-                "repeated": stores.repeated,
-                "ambiguous": stores.ambiguous,
-                "nowhere": stores.nowhere,
-                "doubled_id": stores.doubled_id,
-            },
+            "left_out": self.matched.left_out().into_iter().collect::<Value>(),
+            "stores_left_out": self.matched.stores_left_out("absent").into_iter().collect::<Value>(),
         })
     }
 
     /// Adds lines about the other store to the page.
     pub(super) fn describe(&self, report: &mut Report) {
         report.line("with", self.stores.paths[0].display().to_string());
-        report.line("", size(self.counts.loadings.variants, self.stores.samples.len() as u64));
-        report.lines([self.counts.used(), self.counts.ignored()]);
+        report.line("", size(self.matched.counts.reference.variants, self.stores.samples.len() as u64));
+        report.lines([self.matched.used(), self.matched.ignored()]);
         report.lines(self.stores.changes());
     }
 }

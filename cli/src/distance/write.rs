@@ -109,7 +109,7 @@ impl Results {
         }
         if let Self::Matrix(Distances { tree: Some(tree), .. }) = self {
             let tree = tree.newick(samples, text::exact)?;
-            output.table(&target.file(TREE), |file| writeln!(file, "{tree}"))?;
+            output.put(&target.file(TREE), |file| writeln!(file, "{tree}"))?;
         }
         match target.format {
             Format::Npy => {
@@ -117,7 +117,7 @@ impl Results {
                 output.list(&target.file(NPY_NAMES), samples)
             }
             // PLINK uses a sample's name as its family if the family is unknown.
-            Format::Plink | Format::PlinkBinary => output.table(&target.file(PLINK_NAMES), |file| {
+            Format::Plink | Format::PlinkBinary => output.put(&target.file(PLINK_NAMES), |file| {
                 let mut names = stores.families.as_ref().unwrap_or(samples).iter().zip(samples);
                 names.try_for_each(|(family, id)| writeln!(file, "{family}\t{id}"))
             }),

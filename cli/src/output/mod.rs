@@ -13,7 +13,6 @@ use std::{
     path::{self, Path, PathBuf},
 };
 
-use serde::Deserialize;
 use serde_json::Value;
 use teatime::{
     Cancel,
@@ -64,7 +63,7 @@ impl Output {
     /// `names` are the files and folders that the command writes, its record first. An existing file of such a name is an error unless
     /// `overwrite` is set, the folder's record is of this command, and that record lists the file: other files belong to the user. `others` are
     /// not written, but removed if that record lists them.
-    pub(crate) fn prepare(
+    pub(crate) fn begin(
         target: &Path,
         command: &str,
         names: &[&str],
@@ -96,23 +95,11 @@ impl Output {
         })
     }
 
-    /// Does the same as [`prepare`](Self::prepare), for a run that resumes the result `name`: that result and its record may exist.
-    pub(crate) fn resume(
-        target: &Path,
-        command: &str,
-        [names, others]: [&[&str]; 2],
-        name: &str,
-    ) -> Result<Self, Failure> {
-        let is_listed = Earlier::read(&target.join(names[0]))
-            .is_some_and(|record| record.command == command && record.files.iter().any(|file| file == name));
-        let begun: Vec<&str> = names.iter().copied().filter(|other| *other != name).collect();
-        let mut output = Self::prepare(target, command, &begun, others, is_listed)?;
-        output.names.push(name.to_owned());
-        Ok(output)
-    }
-
-    /// Records that a result is written directly at its final path.
+    /// Records that a result is written directly at its final path. If the run resumes it, it was not among the names to begin with.
     pub(crate) fn written_in_place(&mut self, name: &str) {
+        if self.names.iter().all(|other| other != name) {
+            self.names.push(name.to_owned());
+        }
         self.in_place = Some(name.to_owned());
     }
 
@@ -135,7 +122,7 @@ impl Output {
     }
 
     /// Writes a text file.
-    pub(crate) fn table(
+    pub(crate) fn put(
         &self,
         name: &str,
         lines: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
@@ -154,7 +141,7 @@ impl Output {
         numbers: &Matrix,
         text: impl Fn(usize, f64) -> String,
     ) -> Result<(), Failure> {
-        self.table(name, |file| {
+        self.put(name, |file| {
             writeln!(file, "{header}")?;
             (0..numbers.rows()).zip(names).try_for_each(|(row, name)| {
                 write!(file, "{name}")?;
@@ -167,11 +154,11 @@ impl Output {
 
     /// Writes a line for each name.
     pub(crate) fn list(&self, name: &str, names: &[String]) -> Result<(), Failure> {
-        self.table(name, |file| names.iter().try_for_each(|name| writeln!(file, "{name}")))
+        self.put(name, |file| names.iter().try_for_each(|name| writeln!(file, "{name}")))
     }
 
     /// Ends a run: writes its record, prints the warnings, moves the results into place, and prints the summary, or the record if there is none.
-    pub(crate) fn finish(
+    pub(crate) fn commit(
         self,
         record: &Value,
         warnings: &[String],
@@ -179,14 +166,14 @@ impl Output {
         cancel: &Cancel,
     ) -> Result<(), Failure> {
         let json = text::lines(&format!("{record:#}")) + "\n";
-        if let Err(failure) = self.table(self.record(), |file| file.write_all(json.as_bytes())) {
+        if let Err(failure) = self.put(self.record(), |file| file.write_all(json.as_bytes())) {
             return Err(self.keep(failure));
         }
         cancel.check()?;
         for warning in warnings {
             note(&format!("warning: {}", plain(warning)));
         }
-        self.commit()?;
+        self.move_all()?;
         say(&summary.map_or(json, |summary| text::lines(&summary)))
     }
 
@@ -200,7 +187,7 @@ impl Output {
 
     /// Moves the results, including the record, to their final names. If that fails, earlier results stay, and the new ones stay in the scratch
     /// folder.
-    fn commit(mut self) -> Result<(), Failure> {
+    fn move_all(mut self) -> Result<(), Failure> {
         let mut moves = Moves::default();
         let Err(failure) = self.move_in(&mut moves) else {
             self.made.keep();
@@ -313,14 +300,14 @@ fn earlier(
     let refuse = |why: String| Err(Failure::Error(format!("{}: {why}", target.display())));
     // The record of a single result file is named after the file.
     let place = if names[0] == RECORD { "folder" } else { "name" };
-    let record = Earlier::read(&target.join(names[0]));
-    if let Some(Earlier { command: other, .. }) = record.as_ref().filter(|record| record.command != command) {
+    let record = listed(&target.join(names[0]));
+    if let Some((other, _)) = record.as_ref().filter(|(other, _)| other != command) {
         return refuse(format!(
             "holds results of `teatime {other}` ({}), which `teatime {command}` does not replace; choose another {place}",
             names[0]
         ));
     }
-    let mut files = record.map(|record| record.files).unwrap_or_default();
+    let mut files = record.map(|(_, files)| files).unwrap_or_default();
     files.retain(|name| names.iter().chain(others).any(|other| other == name));
     let is_ours = |name: &&str| files.iter().any(|file| file == name);
     let held = names.iter().copied().filter(|name| target.join(name).symlink_metadata().is_ok());
@@ -364,20 +351,13 @@ fn left(target: &Path, record: &str) -> Option<String> {
 
 /// Returns the command whose record the folder holds.
 pub(crate) fn made_by(folder: &Path) -> Option<String> {
-    Earlier::read(&folder.join(RECORD)).map(|record| record.command)
+    listed(&folder.join(RECORD)).map(|(command, _)| command)
 }
 
-/// The fields that are read from the record of an earlier run.
-#[derive(Debug, Deserialize)]
-struct Earlier {
-    command: String,
-    files: Vec<String>,
-}
-
-impl Earlier {
-    /// Reads the record, if it exists and is a file below the size limit of metadata.
-    fn read(record: &Path) -> Option<Self> {
-        let folder = Folder::new(record.parent()?);
-        serde_json::from_value(read_json(&folder, record.file_name()?.to_str()?).ok()??).ok()
-    }
+/// Returns the command and the files that the record of an earlier run names, if it exists and is a file below the size limit of metadata.
+fn listed(record: &Path) -> Option<(String, Vec<String>)> {
+    let folder = Folder::new(record.parent()?);
+    let record = read_json(&folder, record.file_name()?.to_str()?).ok()??;
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    Some((text(&record["command"])?, record["files"].as_array()?.iter().map(text).collect::<Option<_>>()?))
 }

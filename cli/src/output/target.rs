@@ -7,7 +7,7 @@ use teatime::{
     store::{Folder, is_free, read_json},
 };
 
-use super::Output;
+use super::{Output, listed};
 use crate::{failure::Failure, note};
 
 /// The file extension of the record.
@@ -76,14 +76,18 @@ impl<F: Copy + 'static> Target<F> {
                 let why = "is there, of a run that was stopped; --resume goes on with it, or move it away";
                 return Err(Failure::Error(format!("{}: {why}", path.display())));
             }
-            return Output::prepare(&self.folder, command, &names, &others, overwrite);
+            return Output::begin(&self.folder, command, &names, &others, overwrite);
         };
         if !self.name.ends_with(".zarr") {
             return Err(Failure::Usage("--resume is for a .zarr alone".into()));
         }
         // This check comes first, so that no work is wasted.
         is_free(self.path(), array)?;
-        Output::resume(&self.folder, command, [&names, &others], &self.name)
+        // The result that is resumed and its record may exist.
+        let begun: Vec<&str> = names.into_iter().filter(|name| *name != self.name).collect();
+        let is_ours = listed(&self.folder.join(&record))
+            .is_some_and(|(other, files)| other == command && files.contains(&self.name));
+        Output::begin(&self.folder, command, &begun, &others, is_ours)
     }
 
     /// Checks, before a store is written at its final path, that no earlier result would be lost.

@@ -14,22 +14,22 @@ const RESULTS: [&str; 5] = [RECORD, EIGENVEC, EIGENVAL, SCORES, PLOT];
 static STARTS: RwLock<()> = RwLock::new(());
 
 fn prepare(target: &Path, overwrite: bool) -> Result<Output, String> {
-    Output::prepare(target, "pca", &RESULTS, &[], overwrite).map_err(|failure| failure.to_string())
+    Output::begin(target, "pca", &RESULTS, &[], overwrite).map_err(|failure| failure.to_string())
 }
 
 /// Writes files that hold `text`, and a record that lists them.
 fn fill(output: &Output, names: &[&str], text: &str) {
     for name in names {
-        output.table(name, |file| write!(file, "{text}")).unwrap();
+        output.put(name, |file| write!(file, "{text}")).unwrap();
     }
     let record = serde_json::json!({ "command": "pca", "files": output.files(), "text": text });
-    output.table(RECORD, |file| write!(file, "{record}")).unwrap();
+    output.put(RECORD, |file| write!(file, "{record}")).unwrap();
 }
 
 fn run(target: &Path, names: &[&str], text: &str) {
     let output = prepare(target, true).unwrap();
     fill(&output, names, text);
-    output.commit().unwrap();
+    output.move_all().unwrap();
 }
 
 /// Returns the names and the texts of the files in a folder, sorted by name.
@@ -52,14 +52,14 @@ fn a_dropped_output_leaves_nothing() {
     let root = tempfile::tempdir().unwrap();
     let target = root.path().join("a/b/out");
     let output = prepare(&target, false).unwrap();
-    output.table(SCORES, |file| writeln!(file, "x")).unwrap();
+    output.put(SCORES, |file| writeln!(file, "x")).unwrap();
     assert!(output.path(SCORES).exists() && !target.join(SCORES).exists());
     drop(output);
     assert!(!root.path().join("a").exists());
 
     let output = prepare(&target, false).unwrap();
     fill(&output, &[SCORES], "x");
-    output.commit().unwrap();
+    output.move_all().unwrap();
     assert_eq!(names_in(&target), [RECORD, SCORES]);
     fs::write(target.join("mine.txt"), "mine").unwrap();
     assert!(prepare(&target, false).is_err());
@@ -175,7 +175,7 @@ fn a_failure_among_the_last_steps_brings_the_earlier_results_back() {
     let output = prepare(&target, true).unwrap();
     fill(&output, &[SCORES, EIGENVEC, EIGENVAL, PLOT], "new");
     fs::write(target.join(PLOT), "mine").unwrap();
-    let why = output.commit().unwrap_err().to_string();
+    let why = output.move_all().unwrap_err().to_string();
     assert!(why.contains(PLOT) && why.contains("exists"), "{why}");
     // The new results stay in the scratch folder.
     let (_, scratch) = why.split_once("the results so far are in ").unwrap();
@@ -220,7 +220,7 @@ fn one_run_at_a_time() {
     let why = prepare(&target, false).unwrap_err();
     assert!(why.contains("another run of teatime is writing run.json there"), "{why}");
     // A run that writes results under other names may start, and does not mistake these results for those of a killed run.
-    let named = |name: &str| Output::prepare(&target, "blur", &[name], &[], false);
+    let named = |name: &str| Output::begin(&target, "blur", &[name], &[], false);
     let other = named("b.run.json").unwrap();
     assert!(named("b.run.json").is_err());
     for name in ["a.b.run.json", "a.run.json"] {
@@ -228,7 +228,7 @@ fn one_run_at_a_time() {
     }
     drop(other);
     fill(&first, &[SCORES], "first");
-    first.commit().unwrap();
+    first.move_all().unwrap();
     assert_eq!(contents(&target)[1].1, "first");
     drop(prepare(&target, true).unwrap());
 }

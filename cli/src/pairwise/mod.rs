@@ -32,7 +32,7 @@ use crate::{
         target::{NEIGHBORS, Target},
     },
     progress::Bar,
-    report::{Ran, Report, Stages},
+    report::Report,
     store_args::MISSING_CHUNKS,
     text,
 };
@@ -158,7 +158,7 @@ enum Found {
 
 /// Runs `teatime pairwise`.
 pub(crate) fn run(args: &PairwiseArgs, cancel: &Cancel) -> Result<(), Failure> {
-    let (mut stages, run) = (Stages::start(), args.resources.run(cancel));
+    let (mut report, run) = Report::start(&args.resources, cancel);
     let metric = args.p.map_or(Some(args.metric), |p| args.metric.with_exponent(p));
     refuse(&[
         (metric.is_none(), "--p is of --metric minkowski alone"),
@@ -182,25 +182,24 @@ pub(crate) fn run(args: &PairwiseArgs, cancel: &Cancel) -> Result<(), Failure> {
         .narrow(args.narrow);
     let (total, noun) = input.steps(args);
     let (bar, run) = Bar::over(&run, "Distances", total, noun);
-    stages.end("open");
+    report.stage("open");
     let results = find(args, &input, metric, &options, &device, &run, &mut output)?;
     input.matrices().try_for_each(Array::check_found)?;
-    stages.end("distances");
+    report.stage("distances");
     input.y.iter().chain([&input.x]).try_for_each(|matrix| matrix.files.check())?;
     write::write(&output, args, metric, &results)?;
     drop(bar);
-    stages.end("write");
+    report.stage("write");
 
-    let (stats, planned) = match &results {
-        Found::Distances(distances) => (distances.stats, distances.memory),
-        Found::Neighbors(neighbors) => (neighbors.stats, neighbors.memory),
-        Found::Tiles(written) => (written.stats, written.memory),
+    let took = match &results {
+        Found::Distances(distances) => (distances.memory, distances.stats),
+        Found::Neighbors(neighbors) => (neighbors.memory, neighbors.stats),
+        Found::Tiles(written) => (written.memory, written.stats),
     };
-    let ran = Ran { stages, device, run, planned, stats, output };
-    let mut report = report(args, ran, metric, &input, &results);
-    report.seconds();
-    report.streamed("distances", "", "");
-    report.finish(args.json)
+    report.head((&device, &output), took, &input.x.path, &size(&input.x, args));
+    describe(&mut report, args, metric, &input, &results);
+    report.times("distances");
+    report.finish(output, args.json)
 }
 
 fn find(
@@ -236,7 +235,7 @@ fn find(
     }
 }
 
-fn report(args: &PairwiseArgs, ran: Ran, metric: Metric, input: &Input, results: &Found) -> Report {
+fn describe(report: &mut Report, args: &PairwiseArgs, metric: Metric, input: &Input, results: &Found) {
     let distances = match results {
         Found::Distances(stored) => Some(stored.distances.data()),
         Found::Neighbors(stored) => Some(stored.nearest.distances.data()),
@@ -251,13 +250,10 @@ fn report(args: &PairwiseArgs, ran: Ran, metric: Metric, input: &Input, results:
         Some(1) => Some(format!("1 distance is {why}")),
         Some(count) => Some(format!("{} distances are {why}", text::count(count))),
     };
-    let warnings = [
-        warning(undefined, format!("NaN: {}", why_undefined(metric, args.missing))),
-        warning(infinite, "infinite: sums of squares, powers or products are beyond f64".into()),
-    ];
-    let warnings = input.warnings(args).into_iter().chain(warnings.into_iter().flatten()).collect();
-    let (mut report, p) =
-        (Report::new(ran, warnings, &input.x.path, &size(&input.x, args)), exponent(metric));
+    report.warn(input.warnings(args));
+    report.warn(warning(undefined, format!("NaN: {}", why_undefined(metric, args.missing))));
+    report.warn(warning(infinite, "infinite: sums of squares, powers or products are beyond f64".into()));
+    let p = exponent(metric);
     report.put(json!({
         "x": record(&input.x, args),
         "with": input.y.as_ref().map(|y| record(y, args)),
@@ -284,7 +280,6 @@ fn report(args: &PairwiseArgs, ran: Ran, metric: Metric, input: &Input, results:
     if distances.is_none() {
         report.line("tiles", "written one after another");
     }
-    report
 }
 
 fn record(matrix: &Array, args: &PairwiseArgs) -> Value {

@@ -84,7 +84,7 @@ pub(super) fn write(
         }
         (Found::Neighbors(found), Format::Table) => {
             let (nearest, k) = (&found.nearest, found.nearest.distances.cols());
-            output.table(&target.name, |file| {
+            output.put(&target.name, |file| {
                 writeln!(file, "observation\trank\tneighbor\tdistance")?;
                 let pairs = nearest.indices.iter().zip(nearest.distances.data()).enumerate();
                 pairs.into_iter().try_for_each(|(at, (neighbor, distance))| {

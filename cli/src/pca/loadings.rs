@@ -4,9 +4,9 @@ use std::{fs, io::Write};
 
 use flate2::{Compression, write::GzEncoder};
 use teatime::{Element, Error, Result, Run};
-use teatime_genotype::{Cohort, Pca, PcaOptions, Variant, VariantLoadings};
+use teatime_genotype::{Cohort, Pca, PcaOptions, Variant, VariantLoadings, VariantReader};
 
-use crate::{output::Output, store::Variants, stores::Stores, text};
+use crate::{output::Output, stores::Stores, text};
 
 pub(super) const LOADINGS: &str = "loadings.tsv.gz";
 
@@ -29,11 +29,11 @@ pub(crate) fn write(
     let columns: String = (1..=pca.singular_values.len()).map(|i| format!("\tPC{i}")).collect();
     let names = "contig\tposition\tid\tref\talt\tcounted\tfrequency\tmean\tscale";
     writeln!(file, "{}\n{names}{columns}", header(stores, pca)).map_err(fail)?;
-    let mut variants = Variants::new(&stores.stores, true);
+    let mut variants = VariantReader::new(&stores.sources(), true);
     let mut line = Vec::new();
     cohort.loadings(pca, options, run, &mut |row| {
         let VariantLoadings { variant, frequency, shift, scale, loadings, .. } = row;
-        let variant = &*variants.get(variant)?;
+        let variant = variants.get(variant)?;
         let Variant { contig, position, id, reference, alternate, .. } = variant;
         let counted = stores.counted(variant);
         line.clear();

@@ -9,13 +9,13 @@ pub(crate) mod tables;
 use std::fs;
 
 use teatime::{Cancel, Device, Run};
-use teatime_genotype::{Cohort, PcaOptions, Wanted};
+use teatime_genotype::{Cohort, PcaOptions, VariantSource, Wanted};
 
 use self::{
     args::options,
     loadings::LOADINGS,
     plot::PLOT,
-    report::{report, unconverged},
+    report::{describe, unconverged},
     tables::{EIGENVAL, EIGENVALUES, EIGENVEC, SCORES},
 };
 pub(crate) use self::{
@@ -26,7 +26,7 @@ use crate::{
     failure::Failure,
     output::{Output, RECORD},
     progress::Bar,
-    report::{Ran, Stages},
+    report::Report,
     stores::Stores,
 };
 
@@ -37,13 +37,13 @@ pub(crate) const RESULTS: [&str; 7] = [RECORD, EIGENVEC, EIGENVAL, SCORES, EIGEN
 
 /// Runs `teatime pca`.
 pub(crate) fn run(args: &PcaArgs, cancel: &Cancel) -> Result<(), Failure> {
-    let (mut stages, run) = (Stages::start(), args.resources.run(cancel));
-    stages.took("simulate", None);
+    let (mut report, run) = Report::start(&args.resources, cancel);
+    report.took("simulate", None);
     let (options, reason) = options(args)?;
     if args.loadings {
         args.stores.names_alleles("--loadings")?;
     }
-    let output = Output::prepare(&args.out, COMMAND, &RESULTS, &[], args.overwrite)?;
+    let output = Output::begin(&args.out, COMMAND, &RESULTS, &[], args.overwrite)?;
     let mut stores = args.stores.open(&run)?;
     if args.loadings {
         // This check comes first: a store whose variants cannot be read has no table of loadings.
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &PcaArgs, cancel: &Cancel) -> Result<(), Failure> {
     let device = args.resources.open()?;
     args.stores.settle_ploidy(&mut stores, &device, &run)?;
     let job = Job {
-        stages,
+        report,
         run,
         device,
         stores,
@@ -74,7 +74,7 @@ pub(crate) fn run(args: &PcaArgs, cancel: &Cancel) -> Result<(), Failure> {
 #[derive(Debug)]
 pub(crate) struct Job {
     /// The first stage is the simulation of the store.
-    pub(crate) stages: Stages,
+    pub(crate) report: Report,
     pub(crate) run: Run,
     pub(crate) device: Device,
     pub(crate) stores: Stores,
@@ -92,14 +92,14 @@ impl Job {
     /// Computes the components, writes all results, and reports them.
     pub(crate) fn run(mut self) -> Result<(), Failure> {
         let (bar, run) = Bar::over(&self.run, "PCA", self.stores.genotypes.variants(), "variants");
-        self.stages.end("open");
+        self.report.stage("open");
         let wanted = Wanted::default().pca(&self.options).missing_calls();
         let wanted = if self.loadings { wanted.loadings() } else { wanted };
         let cohort = Cohort::load(&self.stores.genotypes, &self.device, &wanted, &run)?;
         self.stores.check_found()?;
         let mut result = cohort.pca(&self.options, &run)?;
         self.stores.count_calls(&result.counts, cohort.missing_calls());
-        let pca = self.stages.end("pca");
+        let pca = self.report.stage("pca");
         if let Some(reason) = self.reason {
             result.reason = reason.into();
         }
@@ -109,7 +109,7 @@ impl Job {
 
         tables::write(&self.output, &result, &self.stores)?;
         plot::write(&self.output, &result, self.groups.as_ref())?;
-        self.stages.end("write");
+        self.report.stage("write");
         if self.loadings {
             let run = run.progress(bar.progress("Loadings"));
             let written = loadings::write(&self.output, &self.stores, &cohort, &result, &self.options, &run);
@@ -119,14 +119,15 @@ impl Job {
                 drop(fs::remove_file(self.output.path(LOADINGS)));
                 return Err(self.output.keep(error.into()));
             }
-            self.stages.end("loadings");
+            self.report.stage("loadings");
         } else {
-            self.stages.took("loadings", None);
+            self.report.took("loadings", None);
         }
         drop(bar);
-        let Self { stages, run, device, output, .. } = self;
-        let ran = Ran { stages, device, run, planned: result.memory, stats: result.stats, output };
-        // The report comes last, since warnings depend on everything that was read.
-        report(ran, &self.stores, &self.options, &result, pca).finish(self.json)
+        let Self { mut report, device, stores, options, output, json, .. } = self;
+        // This comes last, since warnings depend on everything that was read.
+        report.head_of_stores((&device, &output), (result.memory, result.stats), &stores, result.digest);
+        describe(&mut report, &stores, &options, &result, pca);
+        report.finish(output, json)
     }
 }

@@ -1,17 +1,16 @@
 //! The plot of the first two components.
 
-use std::{error::Error, iter, ops::Range, sync::Once};
+use std::{error::Error, ops::Range, sync::Once};
 
 use plotters::{
     coord::{Shift, types::RangedCoordf64},
-    element::{Drawable, PointCollection},
+    element::DynElement,
     prelude::*,
     style::{
         FontStyle,
         text_anchor::{HPos, Pos, VPos},
     },
 };
-use plotters_backend::{BackendCoord, DrawingErrorKind};
 use teatime_genotype::Pca;
 
 use crate::{failure::Failure, output::Output, text};
@@ -56,7 +55,7 @@ type Drawn<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 pub(crate) fn write(output: &Output, pca: &Pca, groups: Option<&Groups>) -> Result<(), Failure> {
     let mut svg = String::new();
     draw(&mut svg, &Points::new(pca), groups).map_err(|why| Failure::Error(format!("{PLOT}: {why}")))?;
-    output.table(PLOT, |file| file.write_all(svg.as_bytes()))
+    output.put(PLOT, |file| file.write_all(svg.as_bytes()))
 }
 
 /// The content of the plot.
@@ -131,8 +130,9 @@ fn draw(svg: &mut String, points: &Points, groups: Option<&Groups>) -> Drawn {
         _ => 3,
     };
     let group = |sample: usize| groups.map_or(0, |groups| groups.of[sample]);
-    let marks = points.at.iter().map(|(sample, [x, y])| mark((*x, *y), radius, group(*sample), 0.6));
-    chart.draw_series(marks)?;
+    for (sample, [x, y]) in &points.at {
+        chart.plotting_area().draw(&mark((*x, *y), radius, group(*sample), 0.6))?;
+    }
     drop(chart);
     root.present()?;
     Ok(())
@@ -173,45 +173,18 @@ fn legend(area: &Canvas<'_>, groups: &Groups) -> Drawn {
     Ok(())
 }
 
-/// Returns the mark of a group: one of the colours as a disc, then other shapes in the same colours.
-fn mark<C>(at: C, radius: i32, group: usize, opacity: f64) -> Mark<C> {
-    let style = COLOURS[group % COLOURS.len()].mix(opacity).filled();
-    Mark { at, radius, shape: group / COLOURS.len() % 3, style }
-}
-
-/// A disc, square or triangle at a point.
-struct Mark<C> {
+/// Returns the mark of a group: one of the colours as a disc, then as a square and a triangle.
+fn mark<'a, C: Clone + 'static>(
     at: C,
-    radius: i32,
-    shape: usize,
-    style: ShapeStyle,
-}
-
-impl<'a, C> PointCollection<'a, C> for &'a Mark<C> {
-    type Point = &'a C;
-    type IntoIter = iter::Once<&'a C>;
-
-    fn point_iter(self) -> Self::IntoIter {
-        iter::once(&self.at)
-    }
-}
-
-impl<C, B: DrawingBackend> Drawable<B> for Mark<C> {
-    fn draw<I: Iterator<Item = BackendCoord>>(
-        &self,
-        points: I,
-        backend: &mut B,
-        _: (u32, u32),
-    ) -> Result<(), DrawingErrorKind<B::ErrorType>> {
-        let r = self.radius;
-        for (x, y) in points {
-            match self.shape {
-                0 => backend.draw_circle((x, y), self.radius.unsigned_abs(), &self.style, true)?,
-                1 => backend.draw_rect((x - r, y - r), (x + r, y + r), &self.style, true)?,
-                _ => backend.fill_polygon([(x - r, y + r), (x + r, y + r), (x, y - r)], &self.style)?,
-            }
-        }
-        Ok(())
+    r: i32,
+    group: usize,
+    opacity: f64,
+) -> DynElement<'a, SVGBackend<'a>, C> {
+    let style = COLOURS[group % COLOURS.len()].mix(opacity).filled();
+    match group / COLOURS.len() % 3 {
+        0 => Circle::new(at, r, style).into_dyn(),
+        1 => (EmptyElement::at(at) + Rectangle::new([(-r, -r), (r, r)], style)).into_dyn(),
+        _ => (EmptyElement::at(at) + Polygon::new(vec![(-r, r), (r, r), (0, -r)], style)).into_dyn(),
     }
 }
 

@@ -7,15 +7,21 @@ use teatime::linalg::Stop;
 use teatime_genotype::{Method, Pca, PcaOptions, Scaler};
 
 use crate::{
-    report::{Ran, Report, used, variants},
+    report::{Report, used, variants},
     stores::Stores,
     text,
 };
 
-/// Returns the report of the components, and of the `time` that they took.
-pub(super) fn report(ran: Ran, stores: &Stores, options: &PcaOptions, pca: &Pca, time: Duration) -> Report {
-    let (components, warnings) = (Some(pca.singular_values.len()), warnings(pca, options, &stores.samples));
-    let mut report = Report::of_stores(ran, stores, pca.digest, components, warnings);
+/// Describes the components, and the `time` that they took.
+pub(super) fn describe(
+    report: &mut Report,
+    stores: &Stores,
+    options: &PcaOptions,
+    pca: &Pca,
+    time: Duration,
+) {
+    report.components(pca.singular_values.len());
+    report.warn(warnings(pca, options, &stores.samples));
     let method = if pca.method == Method::Exact { "exact" } else { "randomized" };
     let convention = match pca.scaler {
         Scaler::Patterson => "s^2 / (2 M), which is s^2 / M of the binom2 scaling",
@@ -78,7 +84,6 @@ pub(super) fn report(ran: Ran, stores: &Stores, options: &PcaOptions, pca: &Pca,
         report.page += &format!("{:>9} {value:>12} {s:>15} {share:>17.3} % {residual:>9}{mark}\n", i + 1);
     }
     report.page.push('\n');
-    report
 }
 
 fn warnings(result: &Pca, options: &PcaOptions, samples: &[String]) -> Vec<String> {

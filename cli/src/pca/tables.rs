@@ -13,11 +13,11 @@ pub(super) const EIGENVALUES: &str = "eigenvalues.tsv";
 /// Writes the tables of every run.
 pub(super) fn write(output: &Output, pca: &Pca, stores: &Stores) -> Result<(), Failure> {
     eigenvec(output, EIGENVEC, stores, &pca.vectors, |_, v| v)?;
-    output.table(EIGENVAL, |file| {
+    output.put(EIGENVAL, |file| {
         pca.eigenvalues().iter().try_for_each(|value| writeln!(file, "{}", text::general(*value, 6)))
     })?;
     scores(output, SCORES, stores, &pca.scores())?;
-    output.table(EIGENVALUES, |file| {
+    output.put(EIGENVALUES, |file| {
         let names = "singular_value\texplained_variance\texplained_variance_ratio\tresidual\tconverged";
         writeln!(file, "component\t{names}")?;
         let (variance, ratio) = (pca.explained_variance(), pca.explained_variance_ratio());

@@ -6,22 +6,22 @@ mod table;
 use std::path::PathBuf;
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 use teatime::Cancel;
-use teatime_genotype::{ProjectMethod, Projection, project};
+use teatime_genotype::{MatchBy, ProjectMethod, Projection, project};
 
 use self::{
     samples::Samples,
     table::{Header, Table},
 };
 use crate::{
-    args::{FolderArgs, Resources, between, by_name, local, with_exits},
+    args::{FolderArgs, Resources, between, by_name, local, match_by, with_exits},
     failure::Failure,
-    matching::{MatchBy, counts::Counts},
+    matched::Matched,
     output::{Output, RECORD},
     pca::tables::{eigenvec, scores},
     progress::Bar,
-    report::{Ran, Report, Stages},
+    report::Report,
     store_args::StoreArgs,
     stores::Stores,
     text,
@@ -59,7 +59,7 @@ pub(crate) struct ProjectArgs {
     ///
     /// Positions are those of one genome build; `chr1` and `1`, `chrM` and `MT`, 23 and X are the same contigs. By id,
     /// variants without one (`.`), and those of an id that occurs more than once, are left out.
-    #[arg(long = "match", value_name = "WHAT", value_enum, default_value_t)]
+    #[arg(long = "match", value_name = "WHAT", value_parser = match_by(), default_value = MatchBy::default().name())]
     match_by: MatchBy,
     /// Rule for calls that a sample lacks
     ///
@@ -116,27 +116,28 @@ const METHODS: &[ProjectMethod] = &[ProjectMethod::Mean, ProjectMethod::LeastSqu
 
 /// Runs `teatime project`.
 pub(crate) fn run(args: &ProjectArgs, cancel: &Cancel) -> Result<(), Failure> {
-    let (mut stages, run) = (Stages::start(), args.resources.run(cancel));
+    let (mut report, run) = Report::start(&args.resources, cancel);
     args.stores.names_alleles("teatime project")?;
-    let output = Output::prepare(&args.out, COMMAND, &RESULTS, &[], args.results.overwrite)?;
+    let output = Output::begin(&args.out, COMMAND, &RESULTS, &[], args.results.overwrite)?;
     let mut stores = args.stores.open(&run)?;
     let device = args.resources.open()?;
     args.stores.settle_ploidy(&mut stores, &device, &run)?;
-    stages.end("open");
+    report.stage("open");
     let Table { header, reference, index } =
         Table::read(&args.loadings, stores.genotypes.ploidy(), args.match_by, cancel)?;
-    let bar = Bar::new("Matching", stores.genotypes.variants());
-    let (matches, counts) = index.matches(&stores, &device, &bar, &run)?;
-    let mut warnings = check(args, &counts)?;
-    stores.count_contigs(&matches)?;
-    stages.end("matching");
+    let (bar, matching) = Bar::over(&run, "Matching", stores.genotypes.variants(), "variants");
+    let (matches, matched) = stores.match_with(&index, "the loadings", &device, &matching)?;
+    drop(index);
+    let mut warnings = check(args, &matched)?;
+    let used = matched.counts.reference.used;
+    report.stage("matching");
 
     let run = run.progress(bar.progress("Projection"));
     let result = project(&stores.genotypes, &device, &reference, &matches, args.missing, &run)?;
     stores.check_found()?;
-    stages.end("project");
-    if result.missing_calls == counts.loadings.used * stores.genotypes.samples() {
-        let n = text::plural(counts.loadings.used, "variant");
+    report.stage("project");
+    if result.missing_calls == used * stores.genotypes.samples() {
+        let n = text::plural(used, "variant");
         return Err(Failure::Error(format!(
             "the stores have no call of the {n} that are also in the loadings"
         )));
@@ -152,13 +153,13 @@ pub(crate) fn run(args: &ProjectArgs, cancel: &Cancel) -> Result<(), Failure> {
     samples.write(&output, &stores)?;
     drop(bar);
 
-    let ran = Ran { stages, device, run, planned: result.memory, stats: result.stats, output };
-    let components = Some(result.scores.cols());
-    let mut report = Report::of_stores(ran, &stores, result.digest, components, warnings);
-    describe(&mut report, args, &stores, &header, &result, &counts, &samples);
+    report.head_of_stores((&device, &output), (result.memory, result.stats), &stores, result.digest);
+    report.components(result.scores.cols());
+    report.warn(warnings);
+    describe(&mut report, args, &stores, &header, &result, &matched, &samples);
     report.seconds();
     report.page.push('\n');
-    report.finish(args.results.json)
+    report.finish(output, args.results.json)
 }
 
 fn describe(
@@ -167,10 +168,22 @@ fn describe(
     stores: &Stores,
     header: &Header,
     result: &Projection,
-    matched: &Counts,
+    matched: &Matched,
     samples: &Samples<'_>,
 ) {
     let (path, scaler) = (args.loadings.display().to_string(), header.scaler.name());
+    let counts = &matched.counts;
+    let loadings = &counts.reference;
+    let how = [
+        ("variants", loadings.variants),
+        ("used", loadings.used),
+        ("swapped", loadings.swapped),
+        ("alleles_unknown", loadings.alleles_unknown),
+        ("fewer_alleles", loadings.fewer_alleles),
+    ];
+    let of_loadings = how.into_iter().chain(matched.left_out());
+    let left_out = matched.stores_left_out("not_in_loadings");
+    let of_stores = [("variants", counts.genotypes.variants)].into_iter().chain(left_out);
     report.put(json!({
         // Null if the table of an earlier version lacks the value. Variants are counted after the filters of the PCA.
         "reference": {
@@ -180,20 +193,24 @@ fn describe(
             "variants": header.variants,
             "singular_values": header.singular_values,
         },
-        "matched": matched,
+        "matched": {
+            "loadings": of_loadings.collect::<Value>(),
+            "stores": of_stores.collect::<Value>(),
+            "by": counts.by.name(),
+        },
         "max_mismatch": args.max_mismatch,
         "missing": args.missing.name(),
         // The number of missing calls of the used variants, summed over samples.
         "missing_calls": result.missing_calls,
         "samples": samples.record(),
     }));
-    let variants = text::plural(matched.loadings.variants, "variant");
+    let variants = text::plural(loadings.variants, "variant");
     let components = text::plural(result.scores.cols() as u64, "component");
     report.line("loadings", format!("{path}: {variants} x {components}, scaler {scaler}"));
     report.line("variants", matched.used());
     report.line("", matched.ignored());
     report.lines(stores.changes());
-    let calls = matched.loadings.used as f64 * stores.genotypes.samples() as f64;
+    let calls = loadings.used as f64 * stores.genotypes.samples() as f64;
     let share = text::general(100.0 * result.missing_calls as f64 / calls, 3);
     report.line("missing", format!("{share} % of the calls, {}", args.missing.name()));
     let peaks = report.peaks("");
@@ -201,14 +218,14 @@ fn describe(
 }
 
 /// Fails if too few of the loadings' variants can be used, and returns warnings.
-fn check(args: &ProjectArgs, counts: &Counts) -> Result<Vec<String>, Failure> {
-    let loadings = &counts.loadings;
+fn check(args: &ProjectArgs, matched: &Matched) -> Result<Vec<String>, Failure> {
+    let (loadings, mismatch) = (&matched.counts.reference, matched.counts.mismatch());
     let (total, left) = (text::count(loadings.variants), loadings.variants - loadings.used);
-    let (path, most, reasons) = (args.loadings.display(), args.max_mismatch, counts.reasons());
-    counts.check(&args.loadings)?;
-    let share = text::general(100.0 * counts.mismatch(), 3);
+    let (path, most, reasons) = (args.loadings.display(), args.max_mismatch, matched.reasons());
+    matched.check(&args.loadings)?;
+    let share = text::general(100.0 * mismatch, 3);
     let what = format!("{} of {total} variants of {path} ({share} %)", text::count(left));
-    if counts.mismatch() > most {
+    if mismatch > most {
         return Err(Failure::Error(format!(
             "{what} cannot be used, more than --max-mismatch {most} allows: {reasons}; a higher one goes on without them"
         )));
@@ -221,6 +238,6 @@ fn check(args: &ProjectArgs, counts: &Counts) -> Result<Vec<String>, Failure> {
         };
         warnings.push(format!("{what} are left out{shrinks}: {reasons}"));
     }
-    warnings.extend(counts.unsure());
+    warnings.extend(matched.unsure());
     Ok(warnings)
 }

@@ -78,7 +78,7 @@ impl Samples<'_> {
 
     /// Writes the table.
     pub(super) fn write(&self, output: &Output, stores: &Stores) -> Result<(), Failure> {
-        output.table(SAMPLES, |file| {
+        output.put(SAMPLES, |file| {
             let header = stores.sample_header(["sample", "family\tsample"]);
             writeln!(file, "{header}\tused\tmissing\tmissing_share")?;
             stores.sample_cells().zip(&self.0.called).try_for_each(|(id, &called)| {

@@ -9,11 +9,10 @@ use std::{
 
 use flate2::read::MultiGzDecoder;
 use teatime::{Cancel, Error};
-use teatime_genotype::{ReferenceLoadings, Scaler};
+use teatime_genotype::{MatchBy, ReferenceLoadings, Scaler, VariantIndex};
 
 use crate::{
     failure::Failure,
-    matching::{Index, MatchBy},
     pca::{SCALERS, loadings::MAGIC},
 };
 
@@ -48,7 +47,7 @@ pub(crate) struct Header {
 pub(crate) struct Table {
     pub(crate) header: Header,
     pub(crate) reference: ReferenceLoadings,
-    pub(crate) index: Index,
+    pub(crate) index: VariantIndex,
 }
 
 impl Table {
@@ -65,7 +64,7 @@ impl Table {
             return Err(lines.fail(why));
         }
         let mut reference = ReferenceLoadings::new(header.scaler, ploidy, components)?;
-        let mut index = Index::new(by, "the loadings");
+        let mut index = VariantIndex::new(by);
         if let Some(rows) = header.rows {
             reference.reserve(rows).map_err(|_| lines.fail(format!("no memory for {rows} variants")))?;
         }
@@ -79,7 +78,7 @@ impl Table {
                 Error::Argument { name, why, .. } => lines.fail(format!("{name}: {why}")),
                 error => error.into(),
             })?;
-            index.push((row.contig, row.position, row.id), row.other, row.counted);
+            index.push((row.contig, row.position, row.id), row.other, row.counted)?;
             if lines.number.is_multiple_of(BATCH) {
                 cancel.check()?;
             }

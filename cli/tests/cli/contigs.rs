@@ -123,19 +123,12 @@ fn contigs_of_other_species() {
     // Contigs 1 to 38 have five variants each, and X has the rest.
     let dog = |row: usize| if row < 190 { (1 + row / 5).to_string() } else { "X".into() };
     bed(&scratch, "dog", |row| (dog(row), 1000 * (1 + row % 5)));
-    let number = |row: usize| (1 + row / 9).to_string();
-    bed(&scratch, "human", |row| (number(row), 1000 * (1 + row % 9)));
-    bed(&scratch, "sheep", |row| (number(row), 1_000_000 * (1 + row % 9)));
+    bed(&scratch, "human", |row| ((1 + row / 9).to_string(), 1000 * (1 + row % 9)));
     for (words, expected) in [
         ("dog --chr 1-38", json!([null, 40, 0, 0])),
-        ("dog --chr 23-26", json!([null, 210, 0, 0])),
         ("dog --chr-set 38 --autosome", json!([38, 40, 190, 0])),
-        ("dog --chr-set 38 --chr 39", json!([38, 190, 0, 0])),
         ("dog --chr-set 22 --chr 1-22", json!([22, 120, 110, 0])),
-        ("human --autosome", json!([22, 32, 198, 0])),
         ("human --chr MT", json!([22, 225, 0, 5])),
-        ("sheep --chr 1-26", json!([null, 0, 0, 0])),
-        ("sheep --chr-set 26 --autosome", json!([26, 0, 230, 0])),
     ] {
         let (record, _) = run(&scratch, &format!("pca {words} --out out -k 3"));
         let counts = ["autosomes", "left_out", "autosomal", "mitochondrial"];

@@ -15,7 +15,7 @@ use super::{
     array::{BedArray, HEADER, Order},
     text::{self, Bim, Sample},
 };
-use crate::{Genotypes, Variant};
+use crate::{Genotypes, Variant, VariantSource};
 
 /// The bytes that every PLINK 1 .bed starts with.
 const MAGIC: [u8; 2] = [0x6c, 0x1b];
@@ -199,6 +199,20 @@ impl BedFile {
             return Err(Error::argument("variants", "range", why));
         }
         self.bim.read(range, positions)
+    }
+}
+
+impl VariantSource for BedFile {
+    fn n_variants(&self) -> u64 {
+        self.n_variants()
+    }
+
+    fn variants(&self, range: Range<u64>, positions: bool) -> Result<Vec<Variant>> {
+        if positions { self.variants(range) } else { self.variants_without_positions(range) }
+    }
+
+    fn contigs(&self, f: &mut dyn FnMut(&str, u64) -> Result<()>) -> Result<()> {
+        self.contigs(f)
     }
 }
 

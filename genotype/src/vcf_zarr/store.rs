@@ -11,7 +11,7 @@ use super::{
     columns::{NEVER, column},
     variants::{DoubtfulColumn, Layout, VariantTable},
 };
-use crate::{GenotypeKind, Variant};
+use crate::{GenotypeKind, Variant, VariantSource};
 
 /// The maximum number of samples of a store; a store that claims more is taken for damaged.
 const MAX_SAMPLES: u64 = 1 << 26;
@@ -291,6 +291,28 @@ impl GenotypeStore {
             start = end;
         }
         Ok(out)
+    }
+}
+
+impl VariantSource for GenotypeStore {
+    fn n_variants(&self) -> u64 {
+        self.n_variants()
+    }
+
+    fn variants(&self, range: Range<u64>, _: bool) -> Result<Vec<Variant>> {
+        self.variants(range)
+    }
+
+    fn contigs(&self, f: &mut dyn FnMut(&str, u64) -> Result<()>) -> Result<()> {
+        self.contigs(f)
+    }
+
+    fn named_contigs(&self) -> Result<Vec<(String, Option<u64>)>> {
+        self.named_contigs()
+    }
+
+    fn position(&self, variant: u64) -> Result<u64> {
+        self.position(variant)
     }
 }
 

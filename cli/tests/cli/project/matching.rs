@@ -56,33 +56,6 @@ fn order_swaps_and_other_variants_change_nothing() {
     assert_eq!((&record["files"], names(&scratch.join("out")).len()), (&files, 4));
 }
 
-/// Joint calling names alleles that only other samples carry.
-#[test]
-fn names_of_alleles_that_nobody_carries_change_nothing() {
-    let scratch = Scratch::new();
-    write(&scratch, "old.vcz", &sites());
-    reference(&scratch, "old.vcz -k 4");
-    let mut named = sites();
-    for site in named.iter_mut().filter(|site| !site.variant.alternate.contains(',')).step_by(3) {
-        site.variant.alternate += ",TTTT";
-    }
-    write(&scratch, "new.vcz", &named);
-    for more in ["", "--match id --max-mismatch 1"] {
-        let [old, new] = ["old", "new"].map(|name| {
-            let ran = scratch.ok(&format!("project {name}.vcz {LOADINGS} --out {name} --overwrite {more}"));
-            let matched = scratch.json(&format!("{name}/run.json"))["matched"].clone();
-            (ran.err, matched, scratch.bytes(&format!("{name}/projection.tsv")))
-        });
-        assert!(old == new, "{more}: {} {}", new.0, new.1);
-    }
-    // Distances to another store are the same, too.
-    let [old, new] = ["old", "new"].map(|name| {
-        scratch.ok(&format!("distance {name}.vcz --out {name}.tsv --with old.vcz --metric ibs"));
-        scratch.text(&format!("{name}.tsv"))
-    });
-    assert_eq!(old, new);
-}
-
 #[test]
 fn nothing_in_common_is_refused_however_much_may_be_missing() {
     let scratch = Scratch::new();
@@ -94,29 +67,6 @@ fn nothing_in_common_is_refused_however_much_may_be_missing() {
     write(&scratch, "new.vcz", &renamed);
     let said = ["no variant", "--match id", "20 not in the stores", "contig `1`", "`scaffold1`"];
     scratch.refused(&format!("project new.vcz {LOADINGS} --out out --max-mismatch 1"), 1, &said);
-}
-
-/// plink 1.9 writes new samples without the names of alleles that none of them carries.
-#[test]
-fn known_alleles_tell_which_way_round() {
-    let scratch = Scratch::new();
-    scratch.copies("hapmap/scores", "expected", &["tsv"]);
-    let expected = numbers(&scratch, "expected.tsv", 1);
-    for [counted, of_new] in [["a1", "a1"], ["a1", "a2"], ["a2", "a1"]] {
-        reference(&scratch, &format!("@hapmap/reference.bed -k 4 --counted-allele {counted}"));
-        let words = format!("{LOADINGS} --out out --counted-allele {of_new} --overwrite");
-        let ran = scratch.ok(&format!("project @hapmap/new.bed {words}"));
-        let record = scratch.json("out/run.json");
-        let matched = &record["matched"];
-        let counts = ["used", "fewer_alleles"].map(|name| matched["loadings"][name].as_u64().unwrap());
-        assert_eq!((counts, &matched["stores"]["not_in_loadings"]), ([603, 98], &0.into()));
-        assert_close(&numbers(&scratch, "out/projection.tsv", 2), &expected, true);
-        // One of the five samples has no call at 46 variants.
-        let warning = "1 sample lacks more than 5 % of the calls of the variants used";
-        assert_has(&ran.err, &[warning, "`NA06994 (7.63 %)`"]);
-        let calls = numbers(&scratch, "out/projection.samples.tsv", 2);
-        assert!(calls.iter().map(|row| row[1]).eq([9.0, 6.0, 9.0, 46.0, 5.0]));
-    }
 }
 
 /// When variants are matched by id, positions need not be numbers.

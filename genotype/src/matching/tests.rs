@@ -1,53 +1,74 @@
-//! Tests of the matching of the stores' variants with the variants of the loadings.
+//! Tests of the matching of genotypes' variants with the variants of a reference.
 
 use super::*;
+use crate::{
+    PcaOptions, ProjectMethod, ReferenceLoadings,
+    bed::BedFile,
+    loadings, pca, project,
+    tests::{assert_refused, fixture, memory},
+};
 
 /// A contig, a position, the alleles that are not counted, and the counted ones.
 type Site<'a> = (&'a str, u64, &'a str, &'a str);
 
-fn run(by: MatchBy, rows: &[(&str, Site)], variants: &[(&str, Site)]) -> (Vec<Option<Match>>, Counts) {
+fn run(by: MatchBy, rows: &[(&str, Site)], variants: &[(&str, Site)]) -> (Vec<Option<Match>>, MatchCounts) {
     carrying(by, rows, variants, &[])
 }
 
-/// Matches variants. A variant with alternate alleles beyond the loadings' carries `carried`, or all alleles if `carried` is empty.
+/// Returns an index of sites, each with its id.
+fn indexed(by: MatchBy, rows: &[(&str, Site)]) -> VariantIndex {
+    let mut index = VariantIndex::new(by);
+    for (id, (contig, position, other, counted)) in rows {
+        index.push((contig, *position, id), other, counted).unwrap();
+    }
+    index
+}
+
+fn variant(id: &str, (contig, position, reference, alternate): Site) -> Variant {
+    let [id, reference, alternate] = [id, reference, alternate].map(str::to_owned);
+    Variant { contig: contig.into(), position, id, reference, alternate }
+}
+
+/// Matches variants. A variant with alternate alleles beyond the reference's carries `carried`, or all alleles if `carried` is empty.
 fn carrying(
     by: MatchBy,
     rows: &[(&str, Site)],
     variants: &[(&str, Site)],
     carried: &[u128],
-) -> (Vec<Option<Match>>, Counts) {
-    let mut index = Index::new(by, "the loadings");
-    for (id, (contig, position, other, counted)) in rows {
-        index.push((contig, *position, id), other, counted);
-    }
-    let karyotype = Karyotype::from_contigs(index.contigs().map(|name| (name, None)));
-    let mut matching = Matching::new(index, karyotype);
-    for (row, &(id, (contig, position, reference, alternate))) in (0..).zip(variants) {
-        let [id, reference, alternate] = [id, reference, alternate].map(str::to_owned);
-        matching.add(row, &Variant { contig: contig.into(), position, id, reference, alternate });
+) -> (Vec<Option<Match>>, MatchCounts) {
+    let index = indexed(by, rows);
+    let mut matching = Matching::new(&index, index.karyotype_with(Karyotype::HUMAN));
+    for (row, (id, site)) in (0..).zip(variants) {
+        let variant = variant(id, *site);
+        matching.add(row, &variant, [&variant.reference, &variant.alternate]);
     }
     let all = vec![u128::MAX; matching.several.len()];
     matching.find_carried(if carried.is_empty() { &all } else { carried });
-    let (matches, counts) = matching.finish();
-    let LoadingsCounts { used, absent, other_alleles, repeated, ambiguous, nowhere, doubled_id, .. } =
-        counts.loadings;
+    let VariantMatches { matches, counts } = matching.finish();
+    let ReferenceCounts { used, absent, other_alleles, repeated, ambiguous, nowhere, doubled_id, .. } =
+        counts.reference;
     let all = used + absent + other_alleles + repeated + ambiguous + nowhere + doubled_id;
-    assert_eq!((counts.loadings.variants, all), (rows.len() as u64, rows.len() as u64), "{counts:?}");
+    assert_eq!((counts.reference.variants, all), (rows.len() as u64, rows.len() as u64), "{counts:?}");
     assert_eq!(used, matches.iter().flatten().count() as u64);
     (matches, counts)
 }
 
-/// Formats the nonzero counts of the loadings and of the stores.
-fn told(counts: &Counts) -> String {
-    let counts = serde_json::to_value(counts).unwrap();
-    let of = |what: &str| {
-        let counts = counts[what].as_object().unwrap().iter().filter(|(_, n)| **n != 0);
-        counts.map(|(name, n)| format!("{n} {name}")).collect::<Vec<_>>().join(", ")
-    };
-    format!("{}; {}", of("loadings"), of("stores"))
+/// Formats the nonzero counts of the reference and of the genotypes.
+fn told(counts: &MatchCounts) -> String {
+    [format!("{:?}", counts.reference), format!("{:?}", counts.genotypes)]
+        .map(|counts| {
+            let (_, fields) = counts.trim_end_matches(" }").split_once("{ ").unwrap();
+            let fields = fields.split(", ").filter_map(|field| field.split_once(": "));
+            fields
+                .filter(|(_, n)| *n != "0")
+                .map(|(name, n)| format!("{n} {name}"))
+                .collect::<Vec<_>>()
+                .join(", ")
+        })
+        .join("; ")
 }
 
-fn by_position<'a>(rows: &[Site<'a>], variants: &[Site<'a>]) -> (Vec<Option<Match>>, Counts) {
+fn by_position<'a>(rows: &[Site<'a>], variants: &[Site<'a>]) -> (Vec<Option<Match>>, MatchCounts) {
     let [rows, variants] =
         [rows, variants].map(|all| all.iter().map(|site| (".", *site)).collect::<Vec<_>>());
     run(MatchBy::Position, &rows, &variants)
@@ -80,11 +101,9 @@ fn by_place_and_alleles() {
     ];
     let (found, counts) = by_position(&rows, &cases.map(|(variant, _)| variant));
     assert_eq!(found, cases.map(|(_, expected)| expected));
-    let expected =
-        "7 variants, 5 used, 2 swapped, 1 absent, 1 other_alleles; 9 variants, 3 not_in_loadings, 1 repeated";
+    let expected = "7 variants, 5 used, 2 swapped, 1 absent, 1 other_alleles; 9 variants, 3 not_in_reference, 1 repeated";
     assert_eq!(told(&counts), expected);
     assert!((counts.mismatch() - 2.0 / 7.0).abs() < 1e-15);
-    assert_eq!(counts.reasons(), "1 not in the stores, 1 there with other alleles or none");
 }
 
 #[test]
@@ -126,9 +145,9 @@ fn known_alleles_tell_which_way_round() {
         let (found, counts) = by_position(&[site(row)], &[site(variant)]);
         assert_eq!(found, [expected], "{row:?} {variant:?}");
         let fewer = !row.1.contains('.') && expected.is_some();
-        assert_eq!(counts.loadings.fewer_alleles, u64::from(fewer), "{row:?} {variant:?}");
-        assert_eq!(counts.loadings.alleles_unknown, 0);
-        let (other, not) = (counts.loadings.other_alleles, counts.stores.not_in_loadings);
+        assert_eq!(counts.reference.fewer_alleles, u64::from(fewer), "{row:?} {variant:?}");
+        assert_eq!(counts.reference.alleles_unknown, 0);
+        let (other, not) = (counts.reference.other_alleles, counts.genotypes.not_in_reference);
         assert_eq!((other, not), (u64::from(expected.is_none()), u64::from(expected.is_none())));
     }
 }
@@ -142,7 +161,7 @@ fn alleles_that_nobody_carries_drop_nothing() {
         (&[("C", "A")], ("A", "C,T"), 0b010, SWAPPED(0)),
         (&[("A", "C")], ("A", "C,T"), 0b111, None),
         (&[("A", "C")], ("A", "C,T"), 0b100, None),
-        // The loadings have these names for both alleles.
+        // The reference has these names for both alleles.
         (&[("A", "C,T")], ("A", "C,T"), 0b011, SAME(0)),
         (&[("A", "C,T")], ("A", "C,T,G"), 0b011, SAME(0)),
         (&[("A", "C"), ("A", "T")], ("A", "C,T"), 0b011, SAME(0)),
@@ -160,7 +179,7 @@ fn alleles_that_nobody_carries_drop_nothing() {
             let (found, _) = carrying(MatchBy::Id, &rows, &[site(variant)], &[carried]);
             assert_eq!(found, [expected], "{rows:?} {variant:?} {carried:b} by id");
         } else {
-            assert_eq!(counts.loadings.used, u64::from(expected.is_some()));
+            assert_eq!(counts.reference.used, u64::from(expected.is_some()));
         }
     }
 }
@@ -178,13 +197,13 @@ fn a_base_alone_is_no_insertion_or_deletion() {
             assert_eq!(found, [None], "{row:?} {variant:?}");
             assert_eq!(told(&counts), "1 variants, 1 ambiguous; 1 variants, 1 ambiguous");
             let (found, counts) = run(MatchBy::Id, &[("rs", rows[0])], &[("rs", variants[0])]);
-            assert_eq!((found, counts.stores.ambiguous), (vec![None], 1));
+            assert_eq!((found, counts.genotypes.ambiguous), (vec![None], 1));
             // A variant whose id occurs twice is counted as doubled only.
             let (_, counts) = run(MatchBy::Id, &[("rs", rows[0])], &[("rs", variants[0]); 2]);
-            assert_eq!((counts.stores.doubled_id, counts.stores.ambiguous), (2, 0));
+            assert_eq!((counts.genotypes.doubled_id, counts.genotypes.ambiguous), (2, 0));
         }
     }
-    // If another variant names both alleles, the loadings match that variant.
+    // If another variant names both alleles, the reference matches that variant.
     let deletion = ("1", 5, "AT", "A");
     for (variants, expected) in [
         ([deletion, ("1", 5, "A", ".")], [SAME(0), None]),
@@ -192,11 +211,11 @@ fn a_base_alone_is_no_insertion_or_deletion() {
     ] {
         let (found, counts) = by_position(&[deletion], &variants);
         assert_eq!(found, expected);
-        assert_eq!((counts.loadings.ambiguous, counts.stores.ambiguous), (0, 1));
+        assert_eq!((counts.reference.ambiguous, counts.genotypes.ambiguous), (0, 1));
     }
     // The base alone does not tell which of several variants it is.
     let (found, counts) = by_position(&[deletion, ("1", 5, "A", "C")], &[("1", 5, "A", ".")]);
-    assert_eq!((found, counts.loadings.ambiguous), (vec![None], 2));
+    assert_eq!((found, counts.reference.ambiguous), (vec![None], 2));
 }
 
 #[test]
@@ -204,29 +223,28 @@ fn what_could_be_several_is_none() {
     let split = [("1", 5, "A", "T"), ("1", 5, "A", "C"), ("1", 6, "A", "T")];
     let (found, counts) = by_position(&split, &[("1", 5, "A", "."), ("1", 6, "A", ".")]);
     assert_eq!(found, [None, SAME(2)]);
-    assert_eq!((counts.loadings.ambiguous, counts.stores.ambiguous), (2, 1));
-    assert_eq!(counts.reasons(), "2 with alleles that fit several");
+    assert_eq!((counts.reference.ambiguous, counts.genotypes.ambiguous), (2, 1));
     // A variant with the same alleles is matched first, whatever the order of the variants.
     for variants in [[("1", 5, "A", "T"), ("1", 5, "C", ".")], [("1", 5, "C", "."), ("1", 5, "A", "T")]] {
         let (found, counts) = by_position(&split, &variants);
         let expected = variants.map(|variant| if variant.2 == "A" { SAME(0) } else { SWAPPED(1) });
         assert_eq!(found, expected);
-        assert_eq!((counts.loadings.ambiguous, counts.loadings.absent), (0, 1));
+        assert_eq!((counts.reference.ambiguous, counts.reference.absent), (0, 1));
         let (found, counts) = by_position(&split[..1], &variants);
         assert_eq!(found.iter().flatten().count(), 1);
-        assert_eq!(counts.stores.not_in_loadings, 1);
+        assert_eq!(counts.genotypes.not_in_reference, 1);
     }
     let known_first = [("1", 5, "A", "."), ("1", 5, "A", "T")];
     let (found, counts) = by_position(&split[..1], &known_first);
-    assert_eq!((found, counts.stores.repeated), (vec![None, SAME(0)], 1));
-    // Two variants of the store (T and C) fit a single variant of the loadings.
+    assert_eq!((found, counts.genotypes.repeated), (vec![None, SAME(0)], 1));
+    // Two variants of the genotypes (T and C) fit a single variant of the reference.
     let (found, counts) = by_position(&[("1", 5, "A", "T,C")], &[("1", 5, "A", "T"), ("1", 5, "A", "C")]);
     assert_eq!(found, [None, None]);
-    assert_eq!((counts.loadings.ambiguous, counts.stores.ambiguous), (1, 2));
-    // Two equal variants, as of two probes, match different variants of the loadings.
+    assert_eq!((counts.reference.ambiguous, counts.genotypes.ambiguous), (1, 2));
+    // Two equal variants, as of two probes, match different variants of the reference.
     let twice = [("1", 5, "A", "."), ("1", 5, "A", ".")];
     let (found, counts) = by_position(&split[..1], &twice);
-    assert_eq!((found, counts.stores.repeated), (vec![SAME(0), None], 1));
+    assert_eq!((found, counts.genotypes.repeated), (vec![SAME(0), None], 1));
     let (found, _) = by_position(&[split[0], split[0]], &twice);
     assert_eq!(found, [SAME(0), SAME(1)]);
 }
@@ -237,11 +255,11 @@ fn repeats_pair_up_in_order() {
     let variants = [("A", "C"), ("C", "A"), ("A", "C"), ("A", "C")];
     let (found, counts) = by_position(&rows, &variants.map(|(other, counted)| ("1", 5, other, counted)));
     assert_eq!(found, [SAME(0), SAME(1), SAME(2), None]);
-    assert_eq!((counts.loadings.used, counts.loadings.absent, counts.stores.repeated), (3, 1, 1));
+    assert_eq!((counts.reference.used, counts.reference.absent, counts.genotypes.repeated), (3, 1, 1));
 
     let (found, counts) = by_position(&[rows[0], rows[0]], &[("1", 5, "C", "A")]);
     assert_eq!(found, [SWAPPED(0)]);
-    assert_eq!((counts.loadings.used, counts.loadings.repeated), (1, 1));
+    assert_eq!((counts.reference.used, counts.reference.repeated), (1, 1));
 }
 
 #[test]
@@ -249,8 +267,7 @@ fn places_without_alleles_are_ambiguous_if_repeated() {
     let site = |position| (".", position, ".", ".");
     let (found, counts) = by_position(&[site(0), site(1)], &[site(0), site(1), site(0)]);
     assert_eq!(found, [SAME(0), SAME(1), None]);
-    assert_eq!((counts.loadings.alleles_unknown, counts.unknown_repeated), (2, 1));
-    assert!(counts.unsure().is_some_and(|why| why.contains("their alleles being unknown")));
+    assert_eq!((counts.reference.alleles_unknown, counts.unknown_repeated), (2, 1));
 }
 
 #[test]
@@ -258,9 +275,8 @@ fn what_has_no_place_matches_nothing() {
     let rows = [("0", 0, "A", "C"), ("0", 7, "A", "C"), ("1", 0, "A", "C"), ("1", 7, "A", "C")];
     let (found, counts) = by_position(&rows, &[rows[3], rows[2], ("chr0", 7, "A", "C"), rows[0]]);
     assert_eq!(found, [SAME(3), None, None, None]);
-    assert_eq!((counts.loadings.nowhere, counts.stores.nowhere), (3, 3));
-    assert_eq!(counts.used(), "1 used; 3 without a place");
-    assert_eq!(counts.ignored(), "of the stores, 0 not in the loadings, 3 without a place");
+    assert_eq!((counts.reference.nowhere, counts.genotypes.nowhere), (3, 3));
+    assert_eq!(told(&counts), "4 variants, 1 used, 3 nowhere; 4 variants, 3 nowhere");
 }
 
 #[test]
@@ -286,7 +302,7 @@ fn names_of_a_contig() {
     }
     let (found, counts) = by_position(&rows[..1], &[("2", 5, "A", "C")]);
     assert_eq!(found, [None]);
-    assert_eq!(counts.reasons(), "1 not in the stores, the loadings are of contig `1`, the stores of `2`");
+    assert_eq!((counts.reference.absent, counts.contigs), (1, Some(("1".into(), "2".into()))));
 }
 
 #[test]
@@ -321,15 +337,85 @@ fn by_id_and_alleles() {
     let mut expected = vec![None; variants.len()];
     (expected[0], expected[1], expected[8]) = (SWAPPED(1), SAME(0), SAME(8));
     assert_eq!(found, expected);
-    let of_loadings =
+    let of_reference =
         "11 variants, 3 used, 1 swapped, 1 fewer_alleles, 2 absent, 1 other_alleles, 2 nowhere, 3 doubled_id";
-    let of_stores = "11 variants, 3 not_in_loadings, 2 nowhere, 3 doubled_id";
-    assert_eq!(told(&counts), format!("{of_loadings}; {of_stores}"));
+    let of_genotypes = "11 variants, 3 not_in_reference, 2 nowhere, 3 doubled_id";
+    assert_eq!(told(&counts), format!("{of_reference}; {of_genotypes}"));
+}
+
+/// The alleles that samples carry are read from their calls; what a selection leaves out is not matched.
+#[test]
+fn genotypes_are_matched_with_what_their_sources_name() {
+    let (device, run) = (Device::cpu(), Run::default());
+    let sites = [("1", 5, "A", "C"), ("1", 6, "G", "T"), ("1", 7, "C", "T"), ("1", 8, "A", "G")];
+    let named: Vec<_> = sites.map(|site| ("rs", site)).to_vec();
+    let index = indexed(MatchBy::Position, &named);
+    // The first two variants name an allele that only the second carries.
+    let new =
+        [("1", 5, "A", "C,T"), ("1", 6, "G", "T,C"), ("1", 7, "C", "T")].map(|site| variant("rs", site));
+    let genotypes = memory(&[0i8, 1, 0, 0, 0, 2, 1, 1, 0, 1, 0, 0, 0, 0, 1, 1], &[4, 2, 2], &[1, 2, 2]);
+    let (first, last) = (new.to_vec(), vec![variant("rs", ("chr1", 8, "G", "A"))]);
+    let sources: [&dyn VariantSource; 2] = [&first, &last];
+    let matches = |genotypes: &Genotypes| index.matches(genotypes, &sources, None, &device, &run);
+    let found = matches(&genotypes).unwrap();
+    assert_eq!(found.matches, [SAME(0), None, SAME(2), SWAPPED(3)]);
     assert_eq!(
-        counts.reasons(),
-        "2 not in the stores, 1 there with other alleles or none, 2 without an id, 3 of an id that occurs more than once"
+        matches(&genotypes.clone().select([0..1, 3..4]).unwrap()).unwrap().matches,
+        [SAME(0), SWAPPED(3)]
     );
-    let ignored =
-        "of the stores, 3 not in the loadings, 2 without an id, 3 of an id that occurs more than once";
-    assert_eq!(counts.ignored(), ignored);
+    // Copies of the reference are counted.
+    let swapped = matches(&genotypes.clone().count_allele(0).unwrap()).unwrap();
+    assert_eq!(swapped.matches[2..], [SWAPPED(2), SAME(3)]);
+    let own = VariantIndex::of_genotypes(
+        MatchBy::Position,
+        &genotypes.clone().count_allele(0).unwrap(),
+        &sources,
+        &run,
+    );
+    assert_eq!(
+        own.unwrap().matches(&genotypes, &sources, None, &device, &run).unwrap().counts.reference.swapped,
+        4
+    );
+
+    assert_refused(matches(&genotypes.count_allele(2).unwrap()), &["genotypes", "copies of allele 2"]);
+    let one = memory(&[0i8, 1], &[2, 1], &[2, 1]);
+    assert_refused(matches(&one), &["sources", "name 4 variants", "have 2"]);
+}
+
+/// plink 1.9 writes new samples without the names of alleles that none of them carries. Scores of the matched variants are another tool's,
+/// whichever alleles are counted.
+#[test]
+fn new_samples_of_plink_get_the_scores_that_another_tool_gives() {
+    let (device, run) = (Device::cpu(), Run::default());
+    let [reference, new] =
+        ["reference", "new"].map(|name| BedFile::open(fixture(&format!("hapmap/{name}.bed"))).unwrap());
+    let text = std::fs::read_to_string(fixture("hapmap/scores.tsv")).unwrap();
+    let rows = text.lines().skip(1).map(|line| line.split('\t').skip(1));
+    let expected: Vec<f64> = rows.flatten().map(|value| value.parse().unwrap()).collect();
+    let options = PcaOptions::default().components(4);
+    for [allele, of_new] in [[1, 1], [1, 0], [0, 1]] {
+        let known = reference.genotypes().unwrap().count_allele(allele).unwrap();
+        let pca = pca(&known, &device, &options, &run).unwrap();
+        let (mut loaded, mut rows) = (ReferenceLoadings::new(options.scaler, 2, 4).unwrap(), Vec::new());
+        loadings(&known, &device, &pca, &options, &run, &mut |row| {
+            rows.push(row.variant..row.variant + 1);
+            loaded.push(row.frequency, row.shift, row.scale, row.loadings)
+        })
+        .unwrap();
+        let known = known.select(rows).unwrap();
+        let index = VariantIndex::of_genotypes(MatchBy::Position, &known, &[&reference], &run).unwrap();
+        let genotypes = new.genotypes().unwrap().count_allele(of_new).unwrap();
+        let found = index.matches(&genotypes, &[&new], None, &device, &run).unwrap();
+        let ReferenceCounts { used, fewer_alleles, .. } = found.counts.reference;
+        assert_eq!((used, fewer_alleles, found.counts.genotypes.not_in_reference), (603, 98, 0));
+        let scores =
+            project(&genotypes, &device, &loaded, &found.matches, ProjectMethod::Mean, &run).unwrap().scores;
+        assert_eq!(scores.data().len(), expected.len());
+        for component in 0..4 {
+            let pairs = || scores.data().iter().zip(&expected).skip(component).step_by(4);
+            let sign = pairs().map(|(a, b)| a * b).sum::<f64>().signum();
+            let largest = pairs().fold(0.0, |most: f64, (_, b)| most.max(b.abs()));
+            assert!(pairs().all(|(a, b)| (a * sign - b).abs() <= 1e-5 * largest), "PC{}", component + 1);
+        }
+    }
 }

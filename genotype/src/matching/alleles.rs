@@ -6,7 +6,7 @@ use std::{collections::HashMap, sync::Arc};
 pub(super) const UNKNOWN: &str = ".";
 
 /// Distinct names, and the index of each.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Names {
     numbers: HashMap<Arc<str>, u32>,
     pub(super) names: Vec<Arc<str>>,
@@ -47,24 +47,24 @@ pub(super) fn pair(other: &str, counted: &str) -> String {
     format!("{}\t{}", sorted(other), sorted(counted))
 }
 
-/// The relation between a variant's alleles and those of a variant of the loadings.
+/// The relation between a variant's alleles and those of a variant of the reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fit {
     Same,
-    /// The variant's counted alleles are those that the loadings do not count.
+    /// The variant's counted alleles are those that the reference does not count.
     Swapped,
-    /// The variant's only named allele may be the loadings' allele, or merely the base before another insertion or deletion.
+    /// The variant's only named allele may be the reference's allele, or merely the base before another insertion or deletion.
     Anchor,
 }
 
-/// Returns how the alleles `ours`, a [`pair`], can be those of a variant of the loadings, if they can: all named alleles are among the loadings'
-/// and on one side each. An allele without a name is one that nobody carries, or the other of two. If it would be longer than the named allele,
+/// Returns how the alleles `ours`, a [`pair`], can be those of a variant of the reference, if they can: all named alleles are among the
+/// reference's and on one side each. An allele without a name is one that nobody carries, or the other of two. If it would be longer than the named allele,
 /// the latter may be the base of another site.
-pub(super) fn fit(ours: &str, loadings: &str) -> Option<Fit> {
-    if ours == loadings {
+pub(super) fn fit(ours: &str, theirs: &str) -> Option<Fit> {
+    if ours == theirs {
         return Some(Fit::Same);
     }
-    let ([other, counted], [no, yes]) = (sides(ours)?, sides(loadings)?);
+    let ([other, counted], [no, yes]) = (sides(ours)?, sides(theirs)?);
     let among = |part: &str, whole: &str| {
         part == UNKNOWN || part.split(',').all(|allele| whole.split(',').any(|other| other == allele))
     };

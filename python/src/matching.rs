@@ -1,0 +1,155 @@
+//! Results of two cohorts, by the variants that both have.
+
+use std::sync::Arc;
+
+use numpy::{IntoPyArray, PyArray1, PyArrayDyn};
+use pyo3::{
+    prelude::*,
+    types::{IntoPyDict, PyDict},
+};
+use teatime::{Device, Error, Result, Run};
+use teatime_genotype::{
+    Cohort, MatchBy, MatchCounts, ProjectMethod, ReferenceLoadings, VariantIndex, VariantMatches,
+    VariantSource, Wanted,
+};
+
+use crate::{
+    array::{matrix, pair},
+    call::{RunOptions, call_on},
+    distance::samples_options,
+    genotype::{Genotypes, OfPca, Relationships, components, counts},
+    names::either,
+};
+
+/// Returns the property to match variants by that has this name.
+fn by(name: &str) -> PyResult<MatchBy> {
+    either("match", name, [MatchBy::Position, MatchBy::Id].map(|by| (by.name(), by)))
+}
+
+/// Returns the source of the variants of `genotypes`, the argument `name`.
+///
+/// # Errors
+/// [`Error::Argument`] for an array, whose variants have no names.
+fn source(genotypes: &Genotypes, name: &'static str) -> Result<Arc<dyn VariantSource>> {
+    let why = "an array does not say which variants it has; the path of a store or of a .bed does";
+    genotypes.source.clone().ok_or_else(|| Error::argument("matching", name, why))
+}
+
+/// Matches the variants of `genotypes` with those of `index`.
+///
+/// # Errors
+/// Fails as [`VariantIndex::matches`] does; with [`Error::Argument`] if variants repeat a position without naming alleles.
+fn matches(
+    index: &VariantIndex,
+    genotypes: &Genotypes,
+    device: &Device,
+    run: &Run,
+) -> Result<VariantMatches> {
+    let source = source(genotypes, "genotypes")?;
+    let found = index.matches(&genotypes.genotypes, &[&*source], None, device, run)?;
+    match found.counts.unknown_repeated {
+        0 => Ok(found),
+        n => {
+            let why = format!(
+                "{n} variants repeat the position of another, and without alleles nothing tells them apart"
+            );
+            Err(Error::argument("matching", "genotypes", why))
+        }
+    }
+}
+
+/// Returns a dictionary of the counts of matched variants, and of others by reason, of each side.
+fn matched<'py>(py: Python<'py>, counts: &MatchCounts) -> PyResult<Bound<'py, PyDict>> {
+    let (reference, own) = (&counts.reference, &counts.genotypes);
+    let reference = [
+        ("variants", reference.variants),
+        ("used", reference.used),
+        ("swapped", reference.swapped),
+        ("alleles_unknown", reference.alleles_unknown),
+        ("fewer_alleles", reference.fewer_alleles),
+        ("absent", reference.absent),
+        ("other_alleles", reference.other_alleles),
+        ("repeated", reference.repeated),
+        ("ambiguous", reference.ambiguous),
+        ("nowhere", reference.nowhere),
+        ("doubled_id", reference.doubled_id),
+    ];
+    let own = [
+        ("variants", own.variants),
+        ("not_in_reference", own.not_in_reference),
+        ("repeated", own.repeated),
+        ("ambiguous", own.ambiguous),
+        ("nowhere", own.nowhere),
+        ("doubled_id", own.doubled_id),
+    ];
+    [("reference", reference.into_py_dict(py)?), ("genotypes", own.into_py_dict(py)?)].into_py_dict(py)
+}
+
+/// Computes the distances of the samples of `genotypes` from those of `others`. Also returns the numbers of variants called in both, how many
+/// variants took part, how many of these have more than two alleles, and how variants were matched.
+#[pyfunction]
+#[allow(clippy::too_many_arguments, reason = "the package's functions gather them")]
+pub(crate) fn distances_between<'py>(
+    py: Python<'py>,
+    genotypes: &Genotypes,
+    others: &Genotypes,
+    match_by: &str,
+    metric: &str,
+    p: f64,
+    missing: Option<&str>,
+    filters: (f64, f64),
+    run: RunOptions,
+) -> PyResult<(Relationships<'py>, u64, Bound<'py, PyDict>)> {
+    let (by, options) = (by(match_by)?, samples_options(metric, p, missing, filters)?);
+    let device = run.device(py)?;
+    let (found, distances) = call_on(py, &device, run, |device, run| {
+        let index = VariantIndex::of_genotypes(by, &others.genotypes, &[&*source(others, "others")?], run)?;
+        let found = matches(&index, genotypes, device, run)?;
+        let (ours, theirs) = (&genotypes.genotypes, &others.genotypes);
+        let distances =
+            teatime_genotype::distances_between(ours, theirs, &found.matches, device, &options, run)?;
+        Ok((found, distances))
+    })?;
+    let (matrix, shared) = pair(py, distances.matrix, distances.shared)?;
+    let relationships = (matrix, shared, counts(py, &distances.counts)?);
+    Ok((relationships, distances.multiallelic, matched(py, &found.counts)?))
+}
+
+/// The scores of the samples, the number of variants called in each, the components of the reference, and how variants were matched.
+type Projected<'py> =
+    (Bound<'py, PyArrayDyn<f64>>, Bound<'py, PyArray1<u64>>, Bound<'py, PyDict>, Bound<'py, PyDict>);
+
+/// Computes the principal components of `reference`, and the coordinates of the samples of `genotypes` on these.
+#[pyfunction]
+pub(crate) fn project<'py>(
+    py: Python<'py>,
+    genotypes: &Genotypes,
+    reference: &Genotypes,
+    match_by: &str,
+    options: OfPca,
+    missing: &str,
+    run: RunOptions,
+) -> PyResult<Projected<'py>> {
+    let methods = [ProjectMethod::Mean, ProjectMethod::LeastSquares].map(|method| (method.name(), method));
+    let (by, method, options) = (by(match_by)?, either("missing", missing, methods)?, options.pca_options()?);
+    let device = run.device(py)?;
+    let (pca, found, projection) = call_on(py, &device, run, |device, run| {
+        let (own, source) = (&reference.genotypes, source(reference, "reference")?);
+        let cohort = Cohort::load(own, device, &Wanted::default().pca(&options).loadings(), run)?;
+        let pca = cohort.pca(&options, run)?;
+        let mut loadings = ReferenceLoadings::new(pca.scaler, own.ploidy(), pca.singular_values.len())?;
+        let mut rows = Vec::new();
+        cohort.loadings(&pca, &options, run, &mut |row| {
+            rows.push(row.variant..row.variant + 1);
+            loadings.push(row.frequency, row.shift, row.scale, row.loadings)
+        })?;
+        drop(cohort);
+        let index = VariantIndex::of_genotypes(by, &own.clone().select(rows)?, &[&*source], run)?;
+        let found = matches(&index, genotypes, device, run)?;
+        let new = &genotypes.genotypes;
+        let projection = teatime_genotype::project(new, device, &loadings, &found.matches, method, run)?;
+        Ok((pca, found, projection))
+    })?;
+    let (scores, called) = (matrix(py, projection.scores)?, projection.called.into_pyarray(py));
+    Ok((scores, called, components(py, pca)?, matched(py, &found.counts)?))
+}
