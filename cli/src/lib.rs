@@ -8,10 +8,12 @@ mod blur;
 mod calls;
 mod contigs;
 mod demo;
+mod denoise;
 mod devices;
 mod distance;
 mod ends;
 mod failure;
+mod filter;
 mod foreign;
 mod grm;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -56,6 +58,7 @@ enum Command {
     Distance(Box<distance::DistanceArgs>),
     Pairwise(Box<pairwise::PairwiseArgs>),
     Blur(Box<blur::BlurArgs>),
+    Denoise(Box<denoise::DenoiseArgs>),
     Demo(demo::DemoArgs),
     Devices(devices::DevicesArgs),
 }
@@ -74,7 +77,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, is_alone: bool) -> u8
     }
     let cli = Cli::parse_from(arguments);
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    if is_alone && matches!(cli.command, Command::Blur(_)) {
+    if is_alone && matches!(cli.command, Command::Blur(_) | Command::Denoise(_)) {
         heap::return_large();
     }
     let cancel = Cancel::default();
@@ -97,6 +100,7 @@ fn run(command: &Command, cancel: &Cancel) -> Result<(), Failure> {
         Command::Distance(args) => distance::run(args, cancel),
         Command::Pairwise(args) => pairwise::run(args, cancel),
         Command::Blur(args) => blur::run(args, cancel),
+        Command::Denoise(args) => denoise::run(args, cancel),
         Command::Demo(args) => demo::run(args, cancel),
         Command::Devices(args) => devices::run(args),
     }

@@ -11,6 +11,7 @@ mod contigs;
 #[cfg(feature = "cuda-emulator")]
 mod cuda;
 mod demo;
+mod denoise;
 mod devices;
 mod distance;
 #[cfg(unix)]

@@ -18,7 +18,7 @@ use crate::{
     kernels::WG,
     stable_text::StableText,
     store::BoxWriter,
-    stream::{Block, Edge, Narrow, Narrowed, Sweep, Swept, UntypedOperation},
+    stream::{Block, Edge, Narrow, Narrowed, Place, Sweep, Swept, UntypedOperation},
 };
 
 /// The numbers of iterations of [`write_denoised_tv`], and the boxes, memory and time that it took.
@@ -242,25 +242,23 @@ impl ImageBoxes<'_> {
         }
     }
 
-    fn run_in<R: Real>(&self, block: Block<'_>, device: &Device) -> Result<HostBytes> {
-        let Images { axes, scale, weight, .. } = self.images;
-        let (place, before, shape) = (block.core.clone(), block.before.clone(), block.shape.clone());
-        let extents: Vec<u64> = place.iter().map(|range| range.end - range.start).collect();
+    fn run_in<R: Real>(&self, block: Block<'_>, place: &Place, device: &Device) -> Result<HostBytes> {
+        let (Images { axes, scale, weight, .. }, extents) = (self.images, place.extents());
         let in_image = |values: &[u64], lacking: u64| {
             let mut out = [lacking; 3];
             axes.iter().enumerate().for_each(|(i, &axis)| out[3 - axes.len() + i] = values[axis]);
             out
         };
-        let core = Core { start: in_image(&before, 0), extents: in_image(&extents, 1) };
-        let (frame, out_frame) = (Frame::new(axes, &shape), Frame::new(axes, &extents));
+        let core = Core { start: in_image(&place.before, 0), extents: in_image(&extents, 1) };
+        let (frame, out_frame) = (Frame::new(axes, &place.shape), Frame::new(axes, &extents));
         let measured = match &self.until {
             Until::Rule(..) => Core { start: [0; 3], extents: frame.extents },
             _ => core,
         };
-        let f = block.tensor::<R>(&shape)?;
+        let f = block.tensor::<R>(&place.shape)?;
         let mut out = Tensor::<R>::empty(device, if self.writes() { &extents } else { &[0] })?;
         let mut projection = Projection::new(&f, (frame, axes.len()), measured, [*scale, *weight])?;
-        for (image, number) in self.numbers(&place).into_iter().enumerate() {
+        for (image, number) in self.numbers(&place.core).into_iter().enumerate() {
             projection.begin(image)?;
             match &self.until {
                 Until::Rule(rule, iterations) => {
@@ -290,12 +288,12 @@ impl ImageBoxes<'_> {
     }
 
     /// Returns the numbers of the images of a box, in C order.
-    fn numbers(&self, place: &[Range<u64>]) -> Vec<usize> {
+    fn numbers(&self, core: &[Range<u64>]) -> Vec<usize> {
         let Images { axes, shape, .. } = self.images;
         let others = (0..shape.len()).filter(|axis| !axes.contains(axis));
         others.fold(vec![0], |numbers, axis| {
             let along = |number: usize| {
-                place[axis].clone().map(move |at| number * to_usize(shape[axis]) + to_usize(at))
+                core[axis].clone().map(move |at| number * to_usize(shape[axis]) + to_usize(at))
             };
             numbers.into_iter().flat_map(along).collect()
         })
@@ -339,10 +337,10 @@ impl UntypedOperation for ImageBoxes<'_> {
         needs + shape.iter().fold(Needs::device(converted), |needs, &extent| needs * extent)
     }
 
-    fn run(&self, block: Block<'_>, _: &[u64], device: &Device) -> Result<HostBytes> {
+    fn run(&self, block: Block<'_>, place: &Place, device: &Device) -> Result<HostBytes> {
         match self.images.types[0] {
-            DType::F64 => self.run_in::<f64>(block, device),
-            _ => self.run_in::<f32>(block, device),
+            DType::F64 => self.run_in::<f64>(block, place, device),
+            _ => self.run_in::<f32>(block, place, device),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The files that `teatime blur` writes.
+//! The files that filters write.
 
 use std::{path::Path, sync::Arc};
 
@@ -11,7 +11,7 @@ use teatime::{
 };
 use teatime_image::{ImageSpec, MultiscaleWriter, OmeVersion, Pyramid};
 
-use super::{args::BlurArgs, input::Input};
+use super::{Task, args::ResultArgs, input::Input};
 
 /// The maximum number of pixels along an axis of a plane of an image's smallest level.
 const PLANE: u64 = 256;
@@ -29,17 +29,18 @@ const OWN: [&str; 7] = [
 ];
 
 /// Starts the .npy file of the result.
-pub(super) fn npy(args: &BlurArgs, input: &Input, path: &Path) -> Result<NpyWriter> {
-    NpyWriter::create(path, args.result_type(input.stored.array.dtype()), input.stored.array.shape())
+pub(super) fn npy(task: &Task<'_>, input: &Input, path: &Path) -> Result<NpyWriter> {
+    NpyWriter::create(path, (task.result_type)(input.stored.array.dtype()), input.stored.array.shape())
 }
 
 /// Starts the array of the result, or resumes it. For an image, the array is level 0 of a new image.
 pub(super) fn zarr(
-    args: &BlurArgs,
+    task: &Task<'_>,
     input: &Input,
     path: &Path,
     job: &str,
 ) -> Result<(ArrayWriter, Option<MultiscaleWriter>)> {
+    let args = task.result;
     let shape = input.stored.array.shape();
     let within = |extents: &[u64]| {
         extents.iter().zip(shape).map(|(&chunk, &extent)| chunk.min(extent.max(1))).collect()
@@ -48,7 +49,7 @@ pub(super) fn zarr(
     // Shards and their inner chunks keep the input's shapes unless --shards or --chunks is given.
     let shards = inner.as_ref().filter(|_| args.chunks.is_none()).map(|_| stored.to_vec());
     let chunks = args.chunks.clone().or_else(|| inner.clone()).unwrap_or_else(|| within(stored));
-    let mut spec = ArraySpec::new(args.result_type(input.stored.array.dtype()), shape, &chunks);
+    let mut spec = ArraySpec::new((task.result_type)(input.stored.array.dtype()), shape, &chunks);
     spec.shard_shape = args.shards.clone().or(shards);
     spec.compression = args.compression.unwrap_or(Compression::Zstd { level: 1 });
     spec.job =
@@ -65,8 +66,8 @@ pub(super) fn zarr(
         spec.format = ZarrFormat::V2;
     }
     with_checksum(&mut spec, args);
-    let mut spec = ImageSpec::like(source, args.level.unwrap_or(0), spec)?;
-    if args.pyramid {
+    let mut spec = ImageSpec::like(source, task.array.level.unwrap_or(0), spec)?;
+    if task.array.pyramid {
         spec.pyramid = Pyramid::UntilWithin(PLANE);
     }
     let image = MultiscaleWriter::resume(path, spec)?;
@@ -75,7 +76,7 @@ pub(super) fn zarr(
 
 /// Adds checksums to chunks of a resumable result, so that partly written chunks are detected; zstd has its own. Zarr version 2 has no
 /// checksums.
-fn with_checksum(spec: &mut ArraySpec, args: &BlurArgs) {
+fn with_checksum(spec: &mut ArraySpec, args: &ResultArgs) {
     let is_zstd = matches!(spec.compression, Compression::Zstd { .. });
     spec.checksum = args.resume && spec.format == ZarrFormat::V3 && !is_zstd;
 }
