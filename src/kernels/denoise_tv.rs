@@ -219,7 +219,7 @@ impl<R: Number> Image<'_, R> {
                 energies: energies.next().unwrap_or_default(),
             })
             .collect();
-        tasks.into_par_iter().for_each(|task| wide(task));
+        tasks.into_par_iter().for_each(wide);
     }
 }
 
