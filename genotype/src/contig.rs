@@ -42,9 +42,9 @@ const FIRST: std::ops::RangeInclusive<u64> = 240_000_000..=255_000_000;
 /// ```
 /// use teatime_genotype::{ContigClass, Karyotype};
 ///
-/// assert_eq!(Karyotype::HUMAN.normalized("chr23"), ("X".into(), ContigContigClass::X));
+/// assert_eq!(Karyotype::HUMAN.normalized("chr23"), ("X".into(), ContigClass::X));
 /// let dog = Karyotype(Some(38));
-/// assert_eq!(dog.normalized("chr23"), ("23".into(), ContigContigClass::Autosome(23)));
+/// assert_eq!(dog.normalized("chr23"), ("23".into(), ContigClass::Autosome(23)));
 /// // A contig above 26 is not human.
 /// assert_eq!(Karyotype::from_contigs([("chr1", None), ("chr29", None)]), Karyotype::UNKNOWN);
 /// ```
@@ -63,9 +63,9 @@ impl Karyotype {
     /// An unknown number of autosomes.
     pub const UNKNOWN: Self = Self(None);
 
-    /// Returns the human karyotype unless contigs, given by name and length, are not human. They are not if a number is above 26; if a number from 23 to 26
-    /// occurs together with X, Y, XY or MT, since writers use one or the other; or if the length of contig 1 or 26, or a position on 26, is not
-    /// possible in humans.
+    /// Returns the human karyotype unless contigs, given by name and length, are not human. They are not if a number is above 26; if a number
+    /// from 23 to 26 occurs together with X, Y, XY or MT, since writers use one or the other; or if the length of contig 1 or 26, or a position
+    /// on 26, is not possible in humans.
     pub fn from_contigs<'a>(contigs: impl IntoIterator<Item = (&'a str, Option<u64>)>) -> Self {
         let (mut letters, mut numbers) = (false, false);
         for (name, length) in contigs {

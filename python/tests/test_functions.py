@@ -180,8 +180,9 @@ def test_cohorts_are_compared_by_the_variants_that_both_have(tmp_path, rng):
     variants = [("1", 10 * (i + 1), "A", "C") for i in range(400)]
     known = bed(tmp_path / "known.bed", d, variants)
     # Other names of the contig, another order, another allele that is counted, one variant less and one more.
-    turned = [("chr1", at, "C", "A") for _, at, _, _ in variants[:0:-1]] + [("chr2", 5, "A", "C")]
-    new = bed(tmp_path / "new.bed", np.vstack([np.where(d < 0, d, 2 - d)[:0:-1], d[:1]]), turned)
+    order = [*range(200, 400), *range(1, 200)]
+    turned = [("chr1", variants[i][1], "C", "A") for i in order] + [("chr2", 5, "A", "C")]
+    new = bed(tmp_path / "new.bed", np.vstack([np.where(d < 0, d, 2 - d)[order], d[:1]]), turned)
     between = genotype.distances_between(new, known, "cityblock", device="cpu")
     # Without the variant that the new one lacks, distances are those of the known samples.
     alone = genotype.distances(np.ascontiguousarray(d[1:]), "cityblock", device="cpu")
