@@ -209,8 +209,8 @@ impl PackedPairs {
     }
 
     /// Makes two codes which are both 1 differ by 1, not by 0: for codes a and b the sum is Σ 1 - (a - 1) (b - 1). Only for
-    /// [`Metric::CityBlock`] and before any rows; with a [diagonal](ColumnPairs::Diagonal), call it on the diagonal and on the sums it is for. Costs 64
-    /// more products for each row and column, and saves half of the other products.
+    /// [`Metric::CityBlock`] and before any rows; with a [diagonal](ColumnPairs::Diagonal), call it on the diagonal and on the sums it is for.
+    /// Costs 64 more products for each row and column, and saves half of the other products.
     ///
     /// # Errors
     /// [`Error::Argument`] for another metric, or if rows were added; [`Error::OutOfMemory`].
