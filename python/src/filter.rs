@@ -81,11 +81,11 @@ pub(crate) fn gaussian<'py>(
 pub(crate) fn denoise_tv<'py>(
     py: Python<'py>,
     x: Array<'py>,
-    (axes, weight, eps, max_iterations): (Vec<usize>, f64, f64, u64),
+    options: (Vec<usize>, f64, f64, u64),
     out: &str,
     run: RunOptions,
 ) -> PyResult<(Bound<'py, PyAny>, Vec<u64>)> {
-    let device = run.device(py)?;
+    let (device, (axes, weight, eps, max_iterations)) = (run.device(py)?, options);
     let options = TvOptions::default().axes(axes).weight(weight).eps(eps).max_iterations(max_iterations);
     match out {
         "float64" => with_array!(x, x => denoise_tv_in::<_, f64>(py, x, &options, &device, run)),

@@ -1,6 +1,8 @@
 //! The compiled code of the Python package `teatime`, whose Python functions pass checked NumPy arrays in C order.
 // Lints of the workspace without CUDA include this package, so that dependencies are built once with one set of features.
 #![cfg(feature = "cuda")]
+// Types that hold a device are nested deep.
+#![recursion_limit = "256"]
 
 mod array;
 mod bits;

@@ -9,8 +9,8 @@ use pyo3::{
 };
 use teatime::{Device, Error, Result, Run};
 use teatime_genotype::{
-    Cohort, MatchBy, MatchCounts, ProjectMethod, ReferenceLoadings, VariantIndex, VariantMatches,
-    VariantSource, Wanted,
+    Cohort, MatchBy, MatchCounts, ProjectMethod, ReferenceLoadings, SamplePairs, VariantIndex,
+    VariantMatches, VariantSource, Wanted,
 };
 
 use crate::{
@@ -105,14 +105,13 @@ pub(crate) fn distances_between<'py>(
     let (found, distances) = call_on(py, &device, run, |device, run| {
         let index = VariantIndex::of_genotypes(by, &others.genotypes, &[&*source(others, "others")?], run)?;
         let found = matches(&index, genotypes, device, run)?;
-        let (ours, theirs) = (&genotypes.genotypes, &others.genotypes);
-        let distances =
-            teatime_genotype::distances_between(ours, theirs, &found.matches, device, &options, run)?;
+        let pairs = SamplePairs::between(&genotypes.genotypes, &others.genotypes, &found.matches);
+        let distances = teatime_genotype::distances(pairs, device, &options, run)?;
         Ok((found, distances))
     })?;
     let (matrix, shared) = pair(py, distances.matrix, distances.shared)?;
-    let relationships = (matrix, shared, counts(py, &distances.counts)?);
-    Ok((relationships, distances.multiallelic, matched(py, &found.counts)?))
+    let relationships = (matrix, shared, counts(py, &distances.facts.counts)?);
+    Ok((relationships, distances.facts.multiallelic, matched(py, &found.counts)?))
 }
 
 /// The scores of the samples, the number of variants called in each, the components of the reference, and how variants were matched.

@@ -71,7 +71,7 @@ impl Variants {
 
 /// Sums for pairs of samples: integers over packed rows, or terms in f32.
 pub(super) enum Pairs {
-    Packed(PackedPairs),
+    Packed(Box<PackedPairs>),
     Real { sums: Partial, missing: Missing },
 }
 
@@ -126,7 +126,7 @@ impl Accumulator {
             device.prepare(PackedPairs::programs(device, samples, variants))?;
             let pairs = PackedPairs::new(device, pairs, variants, metric, missing)?;
             let ones_differ = options.metric == SampleMetric::IbsOfAlleles;
-            Pairs::Packed(if ones_differ { pairs.ones_differ()? } else { pairs })
+            Pairs::Packed(Box::new(if ones_differ { pairs.ones_differ()? } else { pairs }))
         } else {
             let of_columns = Options::default().missing(missing).columns(true);
             let (n, others) = samples(readers);
