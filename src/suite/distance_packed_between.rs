@@ -2,7 +2,8 @@
 
 use super::{
     device_tests,
-    distance_packed::{METRICS, rows, stats, upload},
+    distance_packed::{METRICS, rows, stats},
+    packed_case::upload,
 };
 use crate::{
     Device, Error, Result,
