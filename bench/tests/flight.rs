@@ -201,12 +201,6 @@ fn three_calls_have_all_pieces() {
     let mut all = PIECES;
     all.sort_unstable();
     assert_eq!(pieces, all);
-    let (code, said) = bundle.flight(&["first", "--limit", "20"], Some("brief last"));
-    assert_eq!(code, Some(0), "{said}");
-    for piece in ["devices", "suite", "rates", "headline", "pairs"] {
-        assert!(said.contains(&format!("done     {piece}")), "{said}");
-    }
-    assert!(said.contains("A pass should take twice its 50 GB"), "{said}");
 }
 
 #[test]
@@ -231,28 +225,6 @@ fn every_piece_runs_by_itself() {
         assert!(said.contains(&format!("== flight: {piece}")), "{said}");
         assert!(said.contains(&format!("{status}{piece}")), "{said}");
         assert!(fs::metadata(archive).is_ok_and(|file| file.len() > 0), "{piece}");
-        let measured: &[&str] = match piece {
-            "rates" => &["skipped: they are of CUDA alone"],
-            "headline" => {
-                &["headline 0.0001: packed_apply, none missing", "random", "packed_uniform", "svd without"]
-            }
-            "missing" => &["pass, none missing", "pass, 0.1 % missing", "packed_apply, 1 % missing"],
-            "switches" => &["panels of 67584 rows", "steps of 64 MiB"],
-            "pairs" => &["pairs of codes, as of distances", "pairs of codes, as of relationships"],
-            "dense" => &[
-                "distances of 2000",
-                "nearest of 2000",
-                "chain: standardise, svd, scores, nearest",
-                "Gaussian of 3, 2 planes",
-                "Gram product 2048",
-            ],
-            "startup" => &["headline 0.0001 in a new process, whole, cold", "teatime pca of 1650x1000, warm"],
-            "bed" => &["bed of 1000 variants: first pass"],
-            _ => &[],
-        };
-        for &row in measured {
-            assert!(said.contains(row), "{row}: {said}");
-        }
         assert!(!said.contains("FAILED"), "{said}");
     }
 }

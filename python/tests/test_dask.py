@@ -97,9 +97,9 @@ def test_small_singular_values_are_found():
 
 
 
-@pytest.mark.parametrize("rules", [{}, {"missing": "ignore"}, {"missing": "rescale", "negative": True}, {"negative": True}], ids=str)
+@pytest.mark.parametrize("rules", [{}, {"missing": "rescale", "negative": True}], ids=str)
 @pytest.mark.parametrize("dtype", ["f8", "f4", "i1", "i2", "i8"])
-@pytest.mark.parametrize("metric", ["cosine", "hamming", "minkowski"])
+@pytest.mark.parametrize("metric", ["cosine", "minkowski"])
 def test_distances_are_those_of_the_plain_function(rng, metric, dtype, rules):
     x = (rng.standard_normal((9, 70)) * 3).astype(dtype)
     if dtype.startswith("f"):

@@ -429,7 +429,7 @@ impl Storage for Folder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::openings::Map;
+    use crate::openings::{Map, files};
 
     /// A begun value exists after a flush or after the folder is dropped. A put that fails is reported with its path, leaves no file, and
     /// stops no later put.
@@ -446,7 +446,7 @@ mod tests {
                 }
             });
             folder.flush().unwrap();
-            let all = Map::of(path).values;
+            let all = files(path);
             assert_eq!(all.len(), 3 * WAITING);
             assert!(keys().all(|key| *all[&key] == *key.as_bytes()));
             // A folder already has the path of the file.
@@ -455,7 +455,7 @@ mod tests {
             folder.flush().unwrap();
             folder.begin_put("b", b"y").unwrap();
             drop(folder);
-            assert_eq!(Map::of(path).values.len(), 3 * WAITING + 1);
+            assert_eq!(files(path).len(), 3 * WAITING + 1);
             std::fs::remove_dir_all(path).unwrap();
             std::fs::create_dir(path).unwrap();
         }
@@ -473,10 +473,10 @@ mod tests {
         }
         // This leaves a file as a killed process would.
         std::mem::forget(folder.write("a/b/f", b"cut short").unwrap());
-        assert_eq!(Map::of(path).values.len(), 4);
+        assert_eq!(files(path).len(), 4);
         folder.sweep("a").unwrap();
         let map = Map::of(path);
-        assert_eq!(map.values.keys().collect::<Vec<_>>(), ["a/b/c", "a/d", "e"]);
+        assert_eq!(map.all().keys().collect::<Vec<_>>(), ["a/b/c", "a/d", "e"]);
         for storage in [&folder as &dyn Storage, &map] {
             let get = |key: &str, most| storage.get(key, most).unwrap();
             assert!(matches!(get("a/b/c", 5), Value::Bytes(bytes) if *bytes == *b"12345"));
@@ -501,6 +501,6 @@ mod tests {
         assert!(matches!(beside.get("/d", 9).unwrap(), Value::Bytes(_)));
         assert!(folder.get("a", 9).is_err() && folder.size("a").is_err());
         assert!(folder.put("a", b"a folder is there").is_err() && folder.list("b").is_err());
-        assert_eq!(Map::of(path).values.len(), 3);
+        assert_eq!(files(path).len(), 3);
     }
 }

@@ -364,31 +364,6 @@ fn blocks_of_rows_read_each_chunk_once() {
     }
 }
 
-/// A smaller budget costs reads: of the chunks of a row of boxes, those that the halo of the next row needs are read again.
-#[test]
-fn a_small_budget_reads_again() {
-    let values: Vec<i32> = (0..64 * 64).collect();
-    let array = MemoryArray::new("image", &values, &[64, 64], &[8, 8]).unwrap();
-    let case = Case {
-        arrays: vec![Arc::new(Counting { array, reads: Mutex::default() })],
-        rows: (0..64).map(|row| (0, row)).collect(),
-        columns: (0..64).collect(),
-        row_ranges: std::iter::once(0..64).collect(),
-        column_ranges: std::iter::once(0..64).collect(),
-        along: vec![Along { halo: [2, 2], ..Along::each(8) }; 2],
-    };
-    let plan = case.plan();
-    let chunk = 8 * 8 * 4 + 384;
-    let times = |chunks: u64| {
-        let bytes = plan.largest_need() + chunks * chunk;
-        read(&plan, &Device::cpu(), bytes).2
-    };
-    // A box needs at most 9 chunks. Two rows of 8 chunks and 3 chunks of the third row are all that is needed again.
-    let found = [0, 2, 5, 10, 15].map(times);
-    assert!(found.is_sorted_by(|a, b| a >= b) && found[0] > 2.0, "{found:?}");
-    assert!((found[4] - 1.0).abs() < 1e-9 && found[3] > 1.0, "{found:?}");
-}
-
 /// Neither the bytes that strips hold nor the reads per chunk grow with the array, along any axis.
 #[test]
 fn memory_is_flat() {

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use half::f16;
 
-use super::{cpu, data::values, device_tests};
+use super::{data::values, device_tests};
 use crate::{
     Device, DeviceOptions, Error, Tensor,
     bits::{PackOptions, Packable, Unpackable, Width, pack, unpack},
@@ -12,7 +12,7 @@ use crate::{
 
 device_tests! {
     every_length, every_stride, tables, negative_is_missing, refused_values_are_counted, every_type, several_launches,
-    rows_beyond_a_binding, far_apart_rows, what_is_behind_the_values, as_numpy_packs, agrees_with_cpu, empty, wrong_arguments,
+    rows_beyond_a_binding, far_apart_rows, what_is_behind_the_values, as_numpy_packs, empty, wrong_arguments,
 }
 
 pub(super) const PLAIN: PackOptions<'_> = PackOptions { row_bytes: None, table: None, missing: None };
@@ -287,16 +287,6 @@ fn as_numpy_packs(device: &Device) {
         let bytes = tensor(device, &bytes, bytes.len() / 7);
         assert_eq!(unpack::<u8>(&bytes, 61, width, None).unwrap().read().unwrap(), codes);
     }
-}
-
-fn agrees_with_cpu(device: &Device) {
-    let x: Vec<i8> = values::<u8>(73, 40 * 333).iter().map(|v| (v % 4) as i8 - 1).collect();
-    let on = |device| {
-        let packed = pack(&tensor(device, &x, 333), Width::Two, &PLINK).unwrap();
-        let f32s = unpack::<f32>(&packed, 333, Width::Two, Some(&[2.0, -9.0, 1.0, 0.0])).unwrap();
-        (packed.read().unwrap(), f32s.read().unwrap())
-    };
-    assert_eq!(on(device), on(cpu()));
 }
 
 fn empty(device: &Device) {

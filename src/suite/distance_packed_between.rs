@@ -2,7 +2,8 @@
 
 use super::{
     device_tests,
-    distance_packed::{METRICS, rows, stats, sums_of_columns, upload},
+    distance_packed::{METRICS, rows, stats, sums_of_columns},
+    packed_case::upload,
 };
 use crate::{
     Device, Error, Result,

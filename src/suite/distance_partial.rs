@@ -6,10 +6,12 @@ use super::{
     cpu,
     data::{Sample, values},
     device_tests,
-    distance::{assert_distance, expected, metrics, nonnegative, rows},
+    distance::{
+        BOUND, WIDE_BOUND, assert_within, expected, metrics, nonnegative, observations, of_shares, rows,
+    },
 };
 use crate::{
-    Budget, Cancel, Device, Error, Run, Tensor,
+    Budget, Cancel, DType, Device, Error, Run, Tensor,
     distance::{Distances, Metric, Missing, Options, Partial, PartialSums, pairwise, pairwise_counted},
     linalg::Matrix,
 };
@@ -20,11 +22,6 @@ device_tests! {
 }
 
 const RULES: [Missing; 4] = [Missing::Propagate, Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero];
-
-/// Returns true if elements may be negative, and missing.
-fn takes_any(metric: Metric) -> bool {
-    !matches!(metric, Metric::JensenShannon | Metric::Hellinger | Metric::KlDivergence)
-}
 
 /// Observations with `features` features each.
 struct Data<'a, T> {
@@ -38,14 +35,9 @@ impl<T: Sample> Data<'_, T> {
     }
 
     fn tensor(&self, device: &Device, from: usize, len: usize, columns: bool) -> Tensor<T> {
-        let place =
-            |observation: usize, feature: usize| self.values[observation * self.features + from + feature];
-        let count = self.values.len() / self.features;
-        let (values, shape): (Vec<T>, _) = match columns {
-            true => ((0..len * count).map(|i| place(i % count, i / count)).collect(), [len, count]),
-            false => ((0..count * len).map(|i| place(i / len, i % len)).collect(), [count, len]),
-        };
-        Tensor::from_slice(device, &values, &shape.map(|extent| extent as u64)).unwrap()
+        let rows = self.values.chunks(self.features).flat_map(|row| &row[from..from + len]);
+        let values: Vec<T> = rows.copied().collect();
+        observations(device, &values, [self.count(), len as u64], columns)
     }
 
     fn sums(&self) -> Vec<f64> {
@@ -98,6 +90,7 @@ fn check<T: Sample>(
     assert_eq!(merged.features, x.features as u64);
     let merged = merged.finish().unwrap();
     let (rows_x, rows_y) = (rows(x.values, x.count()), rows(y.unwrap_or(x).values, y.unwrap_or(x).count()));
+    let bound = if T::DTYPE == DType::F64 && device.limits().f64 { WIDE_BOUND } else { BOUND };
     for result in [&whole, &merged] {
         assert_eq!([result.distances.rows(), result.distances.cols()], [rows_x.len(), rows_y.len()]);
         for (i, x) in rows_x.iter().enumerate() {
@@ -108,7 +101,7 @@ fn check<T: Sample>(
                 if i == j && y.is_none() && metric.is_zero_on_diagonal() {
                     assert!(actual == 0.0 || actual.is_nan() && expected.value.is_nan(), "{what}: {actual}");
                 } else {
-                    assert_distance(what, actual, &expected);
+                    assert_within(bound, what, actual, &expected);
                 }
             }
         }
@@ -121,8 +114,17 @@ fn check<T: Sample>(
 }
 
 fn every_metric(device: &Device) {
+    every_metric_of(device, |x| x);
+    if device.limits().f64 {
+        // The values use all bits of an f64.
+        every_metric_of(device, |x| f64::from(x) / 3.0);
+    }
+}
+
+fn every_metric_of<T: Sample>(device: &Device, of: impl Fn(f32) -> T) {
     let features = 20;
-    let (x, y) = (nonnegative(1, 5 * 20), nonnegative(2, 3 * 20));
+    let [x, y] = [(1, 5), (2, 3)]
+        .map(|(seed, count)| nonnegative(seed, count * 20).into_iter().map(&of).collect::<Vec<T>>());
     let (x, y) = (Data { values: &x, features }, Data { values: &y, features });
     for (i, metric) in metrics().enumerate() {
         let options = Options { columns: i % 2 == 0, ..Options::default() };
@@ -145,7 +147,7 @@ fn missing_elements(device: &Device) {
     let (x, y) = (Data { values: &x, features }, Data { values: &y, features });
     for (i, missing) in RULES.into_iter().enumerate() {
         let options = Options { missing, negative: i % 2 == 1, columns: i == 1, narrow: false };
-        let metrics = metrics().filter(|&metric| takes_any(metric)).enumerate();
+        let metrics = metrics().filter(|&metric| !of_shares(metric)).enumerate();
         // Devices treat the last two rules alike, so each metric tests one of the two.
         for (_, metric) in metrics.filter(|(of, _)| i < 2 || of % 2 == i % 2) {
             let exact = !matches!(metric, Metric::Canberra | Metric::Minkowski(_));
@@ -228,12 +230,13 @@ fn several_panels(device: &Device) {
 fn large_means(device: &Device) {
     let features = 700;
     let mut x: Vec<f32> = values::<f32>(9, 3 * 700);
-    for mean in [10.0, 288.0, 1e4, 1e6] {
+    for mean in [288.0, 1e6] {
         // One observation has a trend, and one begins with an element far from its mean.
         let mut far: Vec<f32> = x.iter().map(|x| x + mean).collect();
         (0..700u16).for_each(|f| far[700 + f as usize] += f32::from(f) / 100.0);
         far[1400] = 0.0;
-        for missing in RULES {
+        // Other rules only rescale the same sums.
+        for missing in [Missing::Propagate, Missing::Ignore] {
             let options = Options { missing, ..Options::default() };
             if missing != Missing::Propagate {
                 // Not all pairs have this element.
@@ -243,7 +246,7 @@ fn large_means(device: &Device) {
                 far[..260].fill(f32::NAN);
             }
             let data = Data { values: &far, features };
-            for chunks in [&[700][..], &[256, 444], &[300, 1, 399], &[1, 699]] {
+            for chunks in [&[700][..], &[300, 1, 399], &[1, 699]] {
                 check(device, (&data, None), (Metric::Correlation, &options), chunks, false);
             }
         }
@@ -309,20 +312,14 @@ fn nothing_to_frame(device: &Device) {
 /// Squares of elements are beyond f32, or far beyond earlier sums, as chunks are added.
 fn growing(device: &Device) {
     let features = 900;
-    for scales in [
-        [1e-30f32, 1e-30, 1e-30],
-        [1e-25, 1.0, 1.0],
-        [1.0, 1.0, 1e25],
-        [1e-20, 1e20, 1.0],
-        [0.0, 1e-28, 1e-28],
-    ] {
+    for scales in [[1e-25, 1.0, 1.0], [1.0, 1.0, 1e25], [0.0, 1e-28, 1e-28]] {
         let x: Vec<f32> = nonnegative(11, 4 * 900)
             .iter()
             .enumerate()
             .map(|(i, x)| x / 256.0 * scales[i % 900 / 300])
             .collect();
         let data = Data { values: &x, features };
-        for metric in metrics().filter(|metric| takes_any(*metric)) {
+        for metric in metrics().filter(|&metric| !of_shares(metric)) {
             check(device, (&data, None), (metric, &Options::default()), &[300, 300, 300], false);
         }
     }

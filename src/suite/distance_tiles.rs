@@ -1,27 +1,21 @@
 //! Tests of distances that are written tile by tile, against those that the host holds.
 
 use std::{
-    collections::BTreeMap,
-    io,
     path::Path,
-    process::Command,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
     },
-    time::{Duration, Instant},
 };
 
 use super::{data::values, device_tests};
 use crate::{
-    Budget, Device, Error, MissingChunk, Progress, Result, Run, StoredType, Tensor,
+    Budget, Device, Error, MissingChunk, Progress, Run, StoredType, Tensor,
     distance::{
         Metric, Missing, Options, condensed, pairwise, pairwise_counted, write_condensed, write_pairwise,
     },
-    openings::Map,
-    store::{
-        ArraySpec, ArrayWriter, ChunkedArray, Compression, Folder, Storage, Value, WritableStorage, ZarrArray,
-    },
+    openings::files,
+    store::{ArraySpec, ArrayWriter, ChunkedArray, Compression, Folder, ZarrArray},
 };
 
 device_tests! { squares, refused; runs_of_pairs, resumed }
@@ -140,11 +134,6 @@ fn runs_of_pairs(device: &Device) {
     }
 }
 
-/// Returns the files of a folder.
-fn files(path: &Path) -> BTreeMap<String, Arc<[u8]>> {
-    Map::of(path).values
-}
-
 /// Calls are stopped after each number of tiles, and another call resumes to the same bytes.
 fn resumed(device: &Device) {
     let x = nonnegative(device, 4, 70);
@@ -212,98 +201,4 @@ fn refused(device: &Device) {
     let error = create("enough", ArraySpec::new(StoredType::F64, &[8, 8], &[4, 4])).unwrap_err();
     assert!(error.to_string().contains("exists already"), "{error}");
     assert!(files(folder.path()) == before);
-}
-
-/// A folder on a disk that is full after some files.
-#[derive(Debug)]
-struct Full {
-    folder: Folder,
-    left: AtomicU32,
-}
-
-impl Storage for Full {
-    fn place(&self, key: &str) -> String {
-        self.folder.place(key)
-    }
-    fn get(&self, key: &str, most: u64) -> io::Result<Value> {
-        self.folder.get(key, most)
-    }
-    fn size(&self, key: &str) -> io::Result<Option<u64>> {
-        self.folder.size(key)
-    }
-    fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
-        self.folder.list(prefix)
-    }
-}
-
-impl WritableStorage for Full {
-    fn put(&self, key: &str, value: &[u8]) -> io::Result<()> {
-        let left = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-        left.map_err(|_| io::Error::from(io::ErrorKind::StorageFull))?;
-        self.folder.put(key, value)
-    }
-    fn sweep(&self, prefix: &str) -> io::Result<()> {
-        self.folder.sweep(prefix)
-    }
-}
-
-/// Writes 400 tiles.
-fn write_all(storage: Arc<dyn WritableStorage>) -> Result<()> {
-    let x = nonnegative(&Device::cpu(), 6, 200);
-    let writer = ArrayWriter::resume(storage, "d", spec(StoredType::F64, &[200, 200], &[10, 10]))?;
-    write_pairwise(&x, None, Metric::Euclidean, &Options::default(), &Run::default(), (writer, None))
-}
-
-#[test]
-fn a_full_disk_keeps_whole_tiles() {
-    let whole = tempfile::tempdir().unwrap();
-    write_all(Arc::new(Folder::new(whole.path()))).unwrap();
-    for left in [0, 1, 2, 40] {
-        let folder = tempfile::tempdir().unwrap();
-        let full = Full { folder: Folder::new(folder.path()), left: left.into() };
-        let error = write_all(Arc::new(full)).unwrap_err();
-        assert!(
-            matches!(&error, Error::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull),
-            "{error}"
-        );
-        assert_eq!(files(folder.path()).len(), left as usize);
-        write_all(Arc::new(Folder::new(folder.path()))).unwrap();
-        assert!(files(folder.path()) == files(whole.path()), "{left}");
-    }
-}
-
-/// A process is killed several times while it writes tiles, and another process resumes to the same bytes.
-#[test]
-fn a_killed_process_is_taken_up() {
-    const CHILD: &str = "TEATIME_TEST_KILLED_DISTANCES";
-    if let Ok(path) = std::env::var(CHILD) {
-        write_all(Arc::new(Folder::new(path).durable())).unwrap();
-        return;
-    }
-    let whole = tempfile::tempdir().unwrap();
-    write_all(Arc::new(Folder::new(whole.path()))).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let mut written = 0;
-    for more in [1, 17, 60, 90] {
-        let mut child = Command::new(std::env::current_exe().unwrap());
-        child.args(["--exact", "suite::distance_tiles::a_killed_process_is_taken_up"]);
-        let mut child = child.env(CHILD, folder.path()).spawn().unwrap();
-        let started = Instant::now();
-        let tiles = || walk(&folder.path().join("d/c"));
-        while tiles() < written + more && child.try_wait().unwrap().is_none() {
-            assert!(started.elapsed() < Duration::from_secs(60), "it writes nothing");
-        }
-        child.kill().unwrap();
-        child.wait().unwrap();
-        written = tiles();
-    }
-    assert!((1..400).contains(&written), "{written}");
-    write_all(Arc::new(Folder::new(folder.path()))).unwrap();
-    assert!(files(folder.path()) == files(whole.path()));
-}
-
-/// Returns the number of files in a folder with one subfolder per row of tiles.
-fn walk(folder: &Path) -> usize {
-    let entries = |path: &Path| std::fs::read_dir(path).into_iter().flatten().flatten().collect::<Vec<_>>();
-    entries(folder).iter().map(|row| entries(&row.path()).len()).sum()
 }

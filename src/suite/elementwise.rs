@@ -317,7 +317,8 @@ fn bounds_of_casts(device: &Device) {
     // Some types hold every value, and some do not.
     let bytes = tensor(device, &[1u8, 255]);
     assert_eq!(cast::<i16, _>(&bytes).unwrap().read().unwrap(), [1, 255]);
-    assert_eq!(cast::<f16, _>(&bytes).unwrap().read().unwrap().map_to_f32(), [1.0, 255.0]);
+    let halves = cast::<f16, _>(&bytes).unwrap().read().unwrap();
+    assert_eq!(halves, [1.0, 255.0].map(f16::from_f32));
     assert_eq!(cast::<u8, _>(&bytes).unwrap().read().unwrap(), [1, 255]);
     let refused = cast::<i8, _>(&bytes);
     assert!(matches!(refused, Err(Error::Argument { op: "cast", name: "x", .. })), "{refused:?}");
@@ -325,16 +326,6 @@ fn bounds_of_casts(device: &Device) {
         cast::<f16, _>(&tensor(device, &[1u16])).is_err()
             && cast::<u8, _>(&tensor(device, &[1.0f32])).is_err()
     );
-}
-
-trait MapToF32 {
-    fn map_to_f32(&self) -> Vec<f32>;
-}
-
-impl MapToF32 for Vec<f16> {
-    fn map_to_f32(&self) -> Vec<f32> {
-        self.iter().map(|x| x.to_f32()).collect()
-    }
 }
 
 /// Returns the operand's element for an index of the result, by numpy's broadcasting rule.

@@ -1,9 +1,10 @@
-//! Tests of properties of filters on any array: sums, flips, single elements, constants.
+//! Tests of properties of filters on any array: flips, constants, ends of axes, elements far from zero.
 
 use super::{
     data::{Sample, values},
     device_tests,
     filter::{Case, MODES, source},
+    tolerance::Reference,
 };
 use crate::{
     Device, Tensor,
@@ -16,10 +17,10 @@ use crate::{
 };
 
 device_tests! {
-    of_a_flip_the_flip, of_one_element_the_weights;
-    of_a_sum_the_sum, constants_stay, sums_stay, ties_are_even, truncated_after_each_axis,
-    terms_of_several_passes, not_finite_at_the_ends, as_the_cpu, within_2e_6_of_the_range,
-    far_from_zero, means_stay_within, differences_beyond_the_type, alone_along_an_axis, gradients_of_any_magnitude,
+    of_a_flip_the_flip;
+    constants_stay, ties_are_even, truncated_after_each_axis,
+    not_finite_at_the_ends, within_2e_6_of_the_range,
+    far_from_zero, means_stay_within, differences_beyond_the_type, gradients_of_any_magnitude,
 }
 
 const SHAPE: [u64; 3] = [5, 19, 35];
@@ -55,43 +56,6 @@ fn of_a_flip_the_flip(device: &Device) {
     }
 }
 
-/// For a single 1 among zeros, each output is a product of weights in reverse order.
-fn of_one_element_the_weights(device: &Device) {
-    let weights = [vec![2.0, 3.0, 5.0], vec![1.0, -4.0, 7.0, 8.0, -9.0], vec![-3.0, 6.0, 11.0]];
-    let middle = SHAPE.map(|extent| extent / 2);
-    let mut x = vec![0.0f32; SHAPE.iter().product::<u64>() as usize];
-    let place = |at: [u64; 3]| ((at[0] * SHAPE[1] + at[1]) * SHAPE[2] + at[2]) as usize;
-    x[place(middle)] = 1.0;
-    let tx = Tensor::from_slice(device, &x, &SHAPE).unwrap();
-    let out: Tensor<f32> = separable(&tx, weights.clone(), &SeparableOptions::default()).unwrap();
-    let weight = |axis: usize, at: u64| {
-        let from_end = at + weights[axis].len() as u64 / 2;
-        let place =
-            from_end.checked_sub(middle[axis]).map(|place| weights[axis].iter().rev().nth(place as usize));
-        place.flatten().copied().unwrap_or(0.0)
-    };
-    let out = out.read().unwrap();
-    for at in
-        (0..SHAPE[0]).flat_map(|z| (0..SHAPE[1]).flat_map(move |y| (0..SHAPE[2]).map(move |x| [z, y, x])))
-    {
-        let expected = weight(0, at[0]) * weight(1, at[1]) * weight(2, at[2]);
-        assert_eq!(f64::from(out[place(at)]), expected, "{at:?}");
-    }
-}
-
-fn of_a_sum_the_sum(device: &Device) {
-    let [x, y]: [Vec<f32>; 2] = [91, 92].map(|seed| values(seed, SHAPE.iter().product()));
-    for (order, mode) in [([0; 3], Mode::Reflect), ([1, 0, 2], Mode::Wrap)] {
-        let [fx, fy] = [&x, &y].map(|x| filtered(device, x, order, mode));
-        let sum: Vec<f32> = x.iter().zip(&y).map(|(x, y)| 0.5 * x - 3.0 * y).collect();
-        let largest = fx.iter().chain(&fy).fold(0.0f32, |most, x| most.max(x.abs()));
-        for ((got, fx), fy) in filtered(device, &sum, order, mode).iter().zip(&fx).zip(&fy) {
-            let expected = 0.5 * fx - 3.0 * fy;
-            assert!((got - expected).abs() <= 1e-5 * largest, "{order:?} {mode:?}: {got} for {expected}");
-        }
-    }
-}
-
 /// Constants stay constant in each mode except `Constant` with another value; weights reach beyond the first axis.
 fn constants_stay(device: &Device) {
     fn check<T: Sample>(device: &Device, constants: [T; 3]) {
@@ -110,22 +74,6 @@ fn constants_stay(device: &Device) {
     check::<i16>(device, [-32_768, -13, 32_767]);
     if device.limits().f64 {
         check::<i32>(device, [i32::MIN, 1_000_000_007, i32::MAX]);
-    }
-}
-
-/// A Gaussian keeps the sum of elements, however far it reaches, if elements beyond the ends repeat the array, up to the rounding of the weights of
-/// three axes.
-fn sums_stay(device: &Device) {
-    for mode in [Mode::Reflect, Mode::Wrap] {
-        for sigma in [[0.4, 1.0, 2.0], [4.0, 0.0, 9.0]] {
-            let x: Vec<f32> = values::<u8>(93, SHAPE.iter().product()).into_iter().map(f32::from).collect();
-            let sum = |x: &[f32]| x.iter().copied().map(f64::from).sum::<f64>();
-            let tx = Tensor::from_slice(device, &x, &SHAPE).unwrap();
-            let options = GaussianOptions { mode: mode.into(), ..GaussianOptions::default() };
-            let out: Tensor<f32> = gaussian(&tx, sigma, &options).unwrap();
-            let (got, expected) = (sum(&out.read().unwrap()), sum(&x));
-            assert!((got / expected - 1.0).abs() < 2.4e-7, "{mode:?} {sigma:?}: {got} for {expected}");
-        }
     }
 }
 
@@ -166,20 +114,6 @@ fn truncated_after_each_axis(device: &Device) {
     assert!(all == along(&along(&along(&x, &[0]), &[1]), &[2]).read().unwrap());
 }
 
-/// Weights reach beyond a tile, so each pass filters one axis, and only the last pass adds to the earlier terms.
-fn terms_of_several_passes(device: &Device) {
-    let shape = [40, 52];
-    let x = Tensor::from_slice(device, &values::<f32>(96, shape.iter().product()), &shape).unwrap();
-    let term = |order: [u32; 2]| {
-        let options = GaussianOptions { order: order.into(), ..GaussianOptions::default() };
-        gaussian::<f32, f32>(&x, 3.3, &options).unwrap().read().unwrap()
-    };
-    let out: Tensor<f32> = gaussian_laplace(&x, 3.3, &GaussianOptions::default()).unwrap();
-    for ((got, a), b) in out.read().unwrap().iter().zip(term([2, 0])).zip(term([0, 2])) {
-        assert!((got - (a + b)).abs() < 1e-6, "{got} for {a} + {b}");
-    }
-}
-
 /// NaN and infinity spread as far as the weights reach: in volumes, and across the ends of axes by the mode.
 fn not_finite_at_the_ends(device: &Device) {
     const SHAPE: [u64; 3] = [4, 6, 9];
@@ -206,96 +140,63 @@ fn not_finite_at_the_ends(device: &Device) {
     }
 }
 
-/// Results differ from the cpu's by at most the sum of both tolerances; integers differ by at most 1.
-fn as_the_cpu(device: &Device) {
-    fn integers<T: Sample>(device: &Device) {
-        let x = values::<T>(97, SHAPE.iter().product());
-        let on = |device: &Device| {
-            let x = Tensor::from_slice(device, &x, &SHAPE).unwrap();
-            gaussian::<T, T>(&x, SIGMA, &GaussianOptions::default()).unwrap().read().unwrap()
-        };
-        let far = |(a, b): (T, T)| (a.value() - b.value()).abs();
-        assert!(
-            on(device).into_iter().zip(on(super::cpu())).map(far).all(|far| far <= 1.0),
-            "{:?}",
-            T::DTYPE
-        );
-    }
-    integers::<u8>(device);
-    integers::<i16>(device);
-    integers::<u16>(device);
-    let x: Vec<f32> = values(98, SHAPE.iter().product());
-    for order in [[0; 3], [1, 0, 2]] {
-        let case = Case { shape: &SHAPE, sigma: &SIGMA, order: &order, mode: &[Mode::Mirror; 3] };
-        let terms: f64 = SIGMA.iter().map(|sigma| (4.0 * sigma + 0.5).floor() + 4.0).sum();
-        let bound = 2.0 * terms / f64::from(1 << 23);
-        let cpu = filtered(super::cpu(), &x, order, Mode::Mirror);
-        let both = filtered(device, &x, order, Mode::Mirror).into_iter().zip(cpu);
-        for ((a, b), exact) in both.zip(case.oracle(&x)) {
-            assert!(f64::from((a - b).abs()) <= bound * exact.magnitude, "{order:?}: {a} beside {b}");
+/// Compares Gaussians of each sigma and each order with the definition. From the order and the exact results, `bounds` makes the bound of each error.
+fn compare<const N: usize, B: Fn(&Reference) -> f64>(
+    device: &Device,
+    x: &[f32],
+    shape: [u64; N],
+    sigmas: [f64; 2],
+    orders: &[[u32; N]],
+    bounds: impl Fn([u32; N], &[Reference]) -> B,
+) {
+    let tx = Tensor::from_slice(device, x, &shape).unwrap();
+    for (sigma, &order) in sigmas.into_iter().flat_map(|sigma| orders.iter().map(move |order| (sigma, order)))
+    {
+        let case = Case { shape: &shape, sigma: &[sigma; N], order: &order, mode: &[Mode::Reflect; N] };
+        let options = GaussianOptions { order: order.into(), ..GaussianOptions::default() };
+        let out: Tensor<f32> = gaussian(&tx, sigma, &options).unwrap();
+        let exact = case.oracle(x);
+        let bound = bounds(order, &exact);
+        for (out, exact) in out.read().unwrap().into_iter().zip(&exact) {
+            let (off, most) = ((f64::from(out) - exact.value).abs(), bound(exact));
+            assert!(off <= most, "{sigma} {order:?}: {out} for {}, and the bound is {most}", exact.value);
         }
     }
+}
+
+/// Returns the difference between the largest and the least of these numbers.
+fn range(x: impl Iterator<Item = f64> + Clone) -> f64 {
+    x.clone().fold(f64::MIN, f64::max) - x.fold(f64::MAX, f64::min)
 }
 
 /// In f32, for elements on one side of 0, errors are relative to the input's range; for derivatives, to the output's range.
 fn within_2e_6_of_the_range(device: &Device) {
     let x: Vec<f32> = values::<u16>(99, 90 * 70).into_iter().map(f32::from).collect();
-    let tx = Tensor::from_slice(device, &x, &[90, 70]).unwrap();
-    // The input's range is almost all of 16 bits.
-    let input = 65_000.0;
-    for sigma in [1.0, 10.0] {
-        for order in [[0, 0], [1, 0], [0, 2]] {
-            let case =
-                Case { shape: &[90, 70], sigma: &[sigma; 2], order: &order, mode: &[Mode::Reflect; 2] };
-            let options = GaussianOptions { order: order.into(), ..GaussianOptions::default() };
-            let out: Tensor<f32> = gaussian(&tx, sigma, &options).unwrap();
-            let exact: Vec<f64> = case.oracle(&x).into_iter().map(|exact| exact.value).collect();
-            let range = |x: &[f64]| {
-                x.iter().fold(f64::MIN, |a, &b| a.max(b)) - x.iter().fold(f64::MAX, |a, &b| a.min(b))
-            };
-            let range = if order == [0, 0] { input } else { range(&exact) };
-            for (out, exact) in out.read().unwrap().into_iter().zip(&exact) {
-                let off = (f64::from(out) - exact).abs();
-                assert!(off <= 2e-6 * range, "{sigma} {order:?}: {out} for {exact} in a range of {range}");
-            }
-        }
-    }
+    compare(device, &x, [90, 70], [1.0, 10.0], &[[0, 0], [1, 0], [0, 2]], |order, exact| {
+        // The input's range is almost all of 16 bits.
+        let range = if order == [0, 0] { 65_000.0 } else { range(exact.iter().map(|exact| exact.value)) };
+        move |_: &Reference| 2e-6 * range
+    });
 }
 
 /// Elements are pressures in pascal: errors are relative to their range, and to the output.
 fn far_from_zero(device: &Device) {
-    let shape = [40, 44];
-    let x: Vec<f32> =
-        values::<f32>(97, shape.iter().product()).into_iter().map(|x| 101_325.0 + x / 4.0).collect();
-    let least = x.iter().copied().fold(f32::MAX, f32::min);
-    let range = f64::from(x.iter().copied().fold(f32::MIN, f32::max) - least);
-    let tx = Tensor::from_slice(device, &x, &shape).unwrap();
+    let x: Vec<f32> = values::<f32>(97, 40 * 44).into_iter().map(|x| 101_325.0 + x / 4.0).collect();
+    let range = range(x.iter().copied().map(f64::from));
     // Sigma 0.8 filters both axes at once, 3.3 one after another.
-    for sigma in [0.8, 3.3] {
-        for order in [[0, 0], [0, 1], [1, 0], [0, 2], [2, 0], [1, 1]] {
-            let case = Case { shape: &shape, sigma: &[sigma; 2], order: &order, mode: &[Mode::Reflect; 2] };
-            let options = GaussianOptions { order: order.into(), ..GaussianOptions::default() };
-            let out: Tensor<f32> = gaussian(&tx, sigma, &options).unwrap();
-            for (out, exact) in out.read().unwrap().into_iter().zip(case.oracle(&x)) {
-                let gain = exact.magnitude / 101_325.0;
-                let bound = 2e-6 * range * gain + 2.0 * exact.value.abs() / f64::from(1 << 23);
-                let off = (f64::from(out) - exact.value).abs();
-                assert!(
-                    off <= bound,
-                    "{sigma} {order:?}: {out} for {}, and the bound is {bound}",
-                    exact.value
-                );
-            }
+    let orders = [[0, 0], [0, 1], [1, 0], [0, 2], [2, 0], [1, 1]];
+    compare(device, &x, [40, 44], [0.8, 3.3], &orders, |_, _| {
+        move |exact: &Reference| {
+            let gain = exact.magnitude / 101_325.0;
+            2e-6 * range * gain + 2.0 * exact.value.abs() / f64::from(1 << 23)
         }
-    }
+    });
 }
 
 /// A mean is between the least and the largest of its elements.
 fn means_stay_within(device: &Device) {
     fn check<T: Sample + PartialOrd>(device: &Device, [least, most]: [T; 2]) {
-        for (seed, sigma, truncate) in
-            [(98, 0.7, 4.0), (99, 2.0, 4.0), (100, 6.0, 4.0), (102, 3.75, 6.0), (103, 6.25, 6.0)]
-        {
+        for (seed, sigma, truncate) in [(98, 0.7, 4.0), (100, 6.0, 4.0), (102, 3.75, 6.0)] {
             let noise: Vec<u8> = values(seed, 50 * 60);
             // Most elements have one value, or most the other, or a single element differs, whose weights are tiny far from it.
             let lone = |i: usize| i == 50 * 60 / 2 + 30;
@@ -327,10 +228,12 @@ fn means_stay_within(device: &Device) {
 
 /// Elements are the largest numbers, as fill values are: differences between elements are infinite, but results are not.
 fn differences_beyond_the_type(device: &Device) {
-    differences_of(device, [30, 36], [[0, 0], [1, 0], [0, 1]]);
-    differences_of(device, [12, 14, 20], [[0, 0, 0], [1, 0, 0], [0, 0, 1]]);
+    let bounds = |exact: &Reference| 2e-6 * exact.magnitude;
+    let (shape, volume) = ([30, 36], [12, 14, 20]);
+    compare(device, &beyond(&shape), shape, [1.0, 3.3], &[[0, 0], [1, 0], [0, 1]], |_, _| bounds);
+    let orders = [[0, 0, 0], [1, 0, 0], [0, 0, 1]];
+    compare(device, &beyond(&volume), volume, [1.0, 3.3], &orders, |_, _| bounds);
     // One derivative is added to the other.
-    let shape = [30, 36];
     let x = beyond(&shape);
     let tx = Tensor::from_slice(device, &x, &shape).unwrap();
     let out: Tensor<f32> = gaussian_laplace(&tx, 3.3, &GaussianOptions::default()).unwrap();
@@ -352,40 +255,6 @@ fn differences_beyond_the_type(device: &Device) {
 fn beyond(shape: &[u64]) -> Vec<f32> {
     let noise: Vec<u8> = values(101, shape.iter().product());
     noise.iter().map(|byte| [-3.4e38, 3e38, 250.0, -3.4e38][usize::from(byte % 4)]).collect()
-}
-
-fn differences_of<const N: usize>(device: &Device, shape: [u64; N], orders: [[u32; N]; 3]) {
-    let x = beyond(&shape);
-    let tx = Tensor::from_slice(device, &x, &shape).unwrap();
-    for sigma in [1.0, 3.3] {
-        for order in orders {
-            let case = Case { shape: &shape, sigma: &[sigma; N], order: &order, mode: &[Mode::Reflect; N] };
-            let options = GaussianOptions { order: order.into(), ..GaussianOptions::default() };
-            let out: Tensor<f32> = gaussian(&tx, sigma, &options).unwrap();
-            for (out, exact) in out.read().unwrap().into_iter().zip(case.oracle(&x)) {
-                let off = (f64::from(out) - exact.value).abs();
-                assert!(off <= 2e-6 * exact.magnitude, "{sigma} {order:?}: {out} for {}", exact.value);
-            }
-        }
-    }
-}
-
-/// Along an axis of one element, the mean is that element and derivatives are 0, except with a constant beyond the ends.
-fn alone_along_an_axis(device: &Device) {
-    let x = values::<f32>(105, 30 * 36);
-    let plane = Tensor::from_slice(device, &x, &[30, 36]).unwrap();
-    let volume = Tensor::from_slice(device, &x, &[1, 30, 36]).unwrap();
-    for mode in [Mode::Reflect, Mode::Mirror, Mode::Wrap, Mode::Nearest, Mode::Constant(7.0)] {
-        let options = GaussianOptions { mode: mode.into(), ..GaussianOptions::default() };
-        let expected: Tensor<f32> = gaussian(&plane, 1.3, &options).unwrap();
-        let out: Tensor<f32> = gaussian(&volume, 1.3, &options).unwrap();
-        let same = out.read().unwrap() == expected.read().unwrap();
-        assert_eq!(same, mode != Mode::Constant(7.0), "{mode:?}");
-        let options = GaussianOptions { order: [1, 0, 0].into(), ..options };
-        let out: Tensor<f32> = gaussian(&volume, 1.3, &options).unwrap();
-        let zeros = out.read().unwrap().iter().all(|&out| out.abs() < 1e-6);
-        assert!(zeros || mode == Mode::Constant(7.0), "{mode:?}");
-    }
 }
 
 /// Squares of large elements overflow and those of small ones underflow, but gradient magnitudes do not.

@@ -17,7 +17,7 @@ use crate::{
     Budget, Cancel, ChunkedArray, Device, Element, Error, MemoryKind, MissingChunk, Progress, Result, Run,
     StoredType, Tensor,
     filter::{GaussianOptions, Mode, PerAxis, gaussian, gaussian_box, write_gaussian},
-    openings::Map,
+    openings::files,
     store::{ArraySpec, ArrayWriter, Folder, MemoryArray, NpyArray, NpyWriter, Storable, ZarrArray},
     stream::{AsStored, Blocks, Plan, Selection, Swept},
 };
@@ -114,11 +114,8 @@ fn bytes(device: &Device) {
 
 fn floats(device: &Device) {
     // The weights are longer than the first axis, or than the second.
-    for mode in [Mode::Reflect, Mode::Mirror, Mode::Nearest, Mode::Wrap, Mode::Constant(-1.0)] {
-        let options =
-            GaussianOptions { mode: mode.into(), order: [0, 1, 0].into(), ..GaussianOptions::default() };
-        check::<f32, f32>(device, [3.0, 1.0, 0.0], &options);
-    }
+    let options = GaussianOptions { order: [0, 1, 0].into(), ..GaussianOptions::default() };
+    check::<f32, f32>(device, [3.0, 1.0, 0.0], &options);
     check::<half::f16, half::f16>(device, [0.0, 3.0, 0.5], &GaussianOptions::default());
     if device.limits().f64 {
         check::<i32, f64>(device, 1.0, &GaussianOptions::default());
@@ -217,7 +214,6 @@ fn resumed(device: &Device) {
     let write = |folder: &Path, run: &Run| {
         blur(&array, &sigma, &options, device, (folder, StoredType::F32, &TILE), run)
     };
-    let files = |path: &Path| Map::of(path).values;
     let whole = tempfile::tempdir().unwrap();
     let none = tempfile::tempdir().unwrap();
     let Err(Error::Budget { minimum, .. }) = write(none.path(), &within(10)) else { panic!() };
@@ -321,12 +317,4 @@ fn refused(device: &Device) {
     assert!(matches!(error, Error::Budget { .. }), "{error}");
     let six = stored(&[0u8; 1], &[1; 6], &[1; 6]);
     fails(&six, 1.0, spec(StoredType::U8, &[1]), "one to five axes");
-    // There is nothing to filter.
-    for shape in [[0, 4], [3, 0]] {
-        let empty = stored::<f32>(&[], &shape, &[2, 2]);
-        let path = folder.path().join(format!("{shape:?}"));
-        let written =
-            blur(&empty, &1.0.into(), &options, device, (&path, StoredType::F32, &[2, 2]), &run).unwrap();
-        assert_eq!(written.boxes, 0);
-    }
 }

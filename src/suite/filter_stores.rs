@@ -4,7 +4,7 @@ use std::{
     io,
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     thread,
     time::Duration,
@@ -18,50 +18,20 @@ use super::{
 use crate::{
     ChunkedArray, Device, DeviceOptions, Error, MissingChunk, Run, StoredType, Tensor,
     filter::{GaussianOptions, Mode, gaussian, gaussian_box, write_gaussian},
-    store::{ArraySpec, ArrayWriter, BoxWriter, Folder, Storage, Value, WritableStorage, ZarrArray},
+    openings::Puts,
+    store::{ArraySpec, ArrayWriter, BoxWriter, Folder, WritableStorage, ZarrArray},
 };
 
 device_tests! { ; missing_and_not_finite }
 
-/// A folder on a disk that is full once, after `full_after` values.
-#[derive(Debug)]
-struct Disk {
-    folder: Folder,
-    full_after: u32,
-    puts: AtomicU32,
-}
-
-impl Storage for Disk {
-    fn place(&self, key: &str) -> String {
-        self.folder.place(key)
+/// Puts a value unless the disk is full, which it is once.
+fn full_once(disk: &Puts, number: u64, key: &str, value: &[u8]) -> io::Result<()> {
+    if number == disk.at {
+        return Err(io::ErrorKind::StorageFull.into());
     }
-
-    fn get(&self, key: &str, most: u64) -> io::Result<Value> {
-        self.folder.get(key, most)
-    }
-
-    fn size(&self, key: &str) -> io::Result<Option<u64>> {
-        self.folder.size(key)
-    }
-
-    fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
-        self.folder.list(prefix)
-    }
-}
-
-impl WritableStorage for Disk {
-    fn put(&self, key: &str, value: &[u8]) -> io::Result<()> {
-        if self.puts.fetch_add(1, Ordering::Relaxed) == self.full_after {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        // The delay makes boxes wait for the threads that write.
-        thread::sleep(Duration::from_micros(300));
-        self.folder.put(key, value)
-    }
-
-    fn sweep(&self, prefix: &str) -> io::Result<()> {
-        self.folder.sweep(prefix)
-    }
+    // The delay makes boxes wait for the threads that write.
+    thread::sleep(Duration::from_micros(300));
+    disk.folder.put(key, value)
 }
 
 /// A tile that finds the disk full ends the pass, however many threads write; written tiles stay, and a later call adds the rest.
@@ -73,15 +43,15 @@ fn a_full_disk() {
     let (shape, tile) = ([512, 512], [32, 64]);
     let elements = values::<f32>(12, shape.iter().product());
     let (array, folder) = (stored(&elements, &shape, &[64, 64]), tempfile::tempdir().unwrap());
-    let write = |full_after: u32| {
-        let disk = Disk { folder: Folder::new(folder.path()), full_after, puts: AtomicU32::new(0) };
-        let disk = Arc::new(disk);
+    let write = |at: u64| {
+        let folder = Folder::new(folder.path());
+        let disk = Arc::new(Puts { folder, count: AtomicU64::new(0), at, put: full_once });
         let written =
             write_gaussian(&array, 1.0, &GaussianOptions::default(), &device, &Run::default(), |job| {
                 let spec = ArraySpec::new(StoredType::F32, &shape, &tile).job(job.to_owned());
                 ArrayWriter::resume(disk.clone(), "blurred", spec)
             });
-        (written, disk.puts.load(Ordering::Relaxed))
+        (written, disk.count.load(Ordering::Relaxed))
     };
     // The disk takes the metadata and 20 tiles, and one tile is lost.
     let (stopped, puts) = write(21);
@@ -89,10 +59,10 @@ fn a_full_disk() {
     assert_eq!(source.kind(), io::ErrorKind::StorageFull);
     assert!(path.contains("blurred"), "{path}");
     assert!(puts < 80, "{puts} of 128 tiles");
-    let (written, more) = write(u32::MAX);
+    let (written, more) = write(u64::MAX);
     let written = written.unwrap();
-    assert_eq!((written.found, written.boxes), (u64::from(puts) - 2, 130 - u64::from(puts)));
-    assert_eq!(u64::from(more), written.boxes + 1);
+    assert_eq!((written.found, written.boxes), (puts - 2, 130 - puts));
+    assert_eq!(more, written.boxes + 1);
     let x = Tensor::from_slice(super::cpu(), &elements, &shape).unwrap();
     let expected: Tensor<f32> = gaussian(&x, 1.0, &GaussianOptions::default()).unwrap();
     assert!(read::<f32>(folder.path()) == expected.read().unwrap());

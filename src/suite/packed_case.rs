@@ -1,6 +1,6 @@
 //! Operands of products with packed rows, and the expected results.
 
-use super::data::values;
+use super::{data::values, tolerance::Reference};
 use crate::{
     Device, Tensor,
     kernels::cpu::limbs::limbs,
@@ -35,6 +35,11 @@ pub(crate) fn packed_words(codes: &[u8], entries: u64) -> Vec<u32> {
         packed
     };
     codes.chunks(entries as usize).flat_map(pack).collect()
+}
+
+pub(super) fn upload(device: &Device, codes: &[u8], entries: u64) -> Tensor<u32> {
+    let rows = codes.len() as u64 / entries;
+    Tensor::from_slice(device, &packed_words(codes, entries), &[rows, row_words(entries)]).unwrap()
 }
 
 /// A product's operands on a device, and the data for the oracle.
@@ -105,6 +110,24 @@ impl Case {
 
     fn multiple(&self, x: &LimbMatrix, entry: usize, c: usize) -> i64 {
         (self.x.row(entry)[c] / x.units[c]).round_ties_even() as i64
+    }
+
+    /// Returns y before the column's factor is applied, by its definition in f64.
+    pub(super) fn products(&self, x: &LimbMatrix) -> Vec<Reference> {
+        let mut products = Vec::new();
+        for (codes, table) in self.codes.chunks(self.entries).zip(&self.table) {
+            let [mean, factor] = table.map(f64::from);
+            for c in 0..self.columns {
+                let mut product = Reference::default();
+                for (entry, &code) in codes.iter().enumerate().filter(|(_, code)| **code < 3) {
+                    let x = self.x.row(entry)[c] / x.units[c];
+                    product.add(f64::from(code) * x * factor);
+                    product.add(-mean * x * factor);
+                }
+                products.push(product);
+            }
+        }
+        products
     }
 
     /// Returns y before the column's factor is applied, each operation rounded to f32 in the documented order.

@@ -2,7 +2,11 @@
 
 use std::{array, sync::LazyLock};
 
-use super::{data::values, device_tests, packed_case::packed_words};
+use super::{
+    data::values,
+    device_tests,
+    packed_case::{codes, upload},
+};
 use crate::{
     Device, DeviceOptions, Error, Tensor,
     kernels::{packed_gather::Recode, packed_pairs::Terms},
@@ -26,23 +30,13 @@ device_tests! {
     limbs_add_up, grams_are_exact, grams_are_centred,
 }
 
-/// Returns codes, some of them missing if `missing` is true.
-fn codes(seed: u32, rows: u64, entries: u64, missing: bool) -> Vec<u8> {
-    let code = |&byte: &u8| if byte % 13 == 0 && missing { 3 } else { byte % 3 };
-    values::<u8>(seed, rows * entries).iter().map(code).collect()
-}
-
-fn upload(device: &Device, codes: &[u8], rows: u64, entries: u64) -> Tensor<u32> {
-    Tensor::from_slice(device, &packed_words(codes, entries), &[rows, row_words(entries)]).unwrap()
-}
-
 /// The table's bytes are random, and rows do not begin with the first.
 fn limbs_are_the_tables(device: &Device) {
     for (entries, rows, columns) in
         [(1, 1, 0..1), (20, 7, 0..20), (70, 66, 64..70), (200, 130, 64..128), (300, 2100, 48..99)]
     {
         let codes = codes(81, rows, entries, true);
-        let packed = upload(device, &codes, rows, entries);
+        let packed = upload(device, &codes, entries);
         for (sets, limb_count) in [(1, 1), (1, 2), (1, 3), (2, 2), (2, 3)] {
             let per_row = (sets * limb_count) as usize;
             let bytes: Vec<[u8; 4]> =
@@ -85,7 +79,7 @@ fn limbs_add_up(device: &Device) {
     ] {
         for (limb_count, missing) in [(1, false), (2, false), (2, true), (3, true)] {
             let codes = codes(83, rows, entries, missing);
-            let packed = upload(device, &codes, rows, entries);
+            let packed = upload(device, &codes, entries);
             let (row_limbs, sets) = (row_limbs(limb_count, columns), 1 + u64::from(missing));
             let words = values::<u32>(84, rows.div_ceil(4) * sets * row_limbs);
             let weight = |row: u64, set: u64, c: u64| -> i64 {
@@ -109,7 +103,7 @@ fn limbs_add_up(device: &Device) {
                     sums.iter_mut().zip(weights).for_each(|(sum, weight)| *sum += times * weight);
                 }
             }
-            for shift in [0, 1, 20, 31] {
+            for shift in [0, 20, 31] {
                 let mut sums = ColumnSums::zeros_from(device, [first; 2], entries, columns).unwrap();
                 let rows_of = PackedRows { packed: &packed, range: (0, rows), missing };
                 let weights = Weights { words: &limbs, limb_count, shift };
@@ -130,7 +124,7 @@ fn rows_in_order(device: &Device) {
         [(1, 1, 3), (15, 5, 4), (16, 5, 9), (17, 70, 66), (64, 9, 30), (333, 130, 259)]
     {
         let codes = codes(86, rows, entries, true);
-        let packed = upload(device, &codes, rows, entries);
+        let packed = upload(device, &codes, entries);
         let first = rows / 3;
         let order: Vec<u32> = values::<u32>(87, taken)
             .iter()
@@ -151,7 +145,7 @@ fn rows_in_order(device: &Device) {
             let codes = &codes[row as usize..(row + entries) as usize];
             expected.extend(codes.iter().map(|&code| becomes[usize::from(code)]));
         }
-        let expected = upload(device, &expected, taken, entries).read().unwrap();
+        let expected = upload(device, &expected, entries).read().unwrap();
         let out = packed_gather(&packed, entries, first..rows, &order).unwrap();
         assert_eq!(out.read().unwrap(), expected, "{rows} x {entries}, {taken}");
     }
@@ -165,7 +159,7 @@ fn pairs_add_up(device: &Device) {
         let sparse =
             |(i, code): (usize, &u8)| if i as u64 / entries % 3 < 2 && i % 29 > 0 { 0 } else { *code };
         let codes: Vec<u8> = codes(88, rows, entries, true).iter().enumerate().map(sparse).collect();
-        let packed = upload(device, &codes, rows, entries);
+        let packed = upload(device, &codes, entries);
         let start = rows / 3;
         let terms: Vec<Terms> = (start..rows)
             .zip(values::<u32>(89, 3 * rows).as_chunks::<3>().0)
@@ -249,7 +243,7 @@ impl Case {
         for (i, &start) in starts.iter().enumerate() {
             let end = starts.get(i + 1).copied().unwrap_or(self.scales.len() as u64);
             let codes = &self.codes[(start * self.columns) as usize..(end * self.columns) as usize];
-            let packed = upload(device, codes, end - start, self.columns);
+            let packed = upload(device, codes, self.columns);
             let middle = (end - start) / 3;
             for rows in [0..middle, middle..end - start] {
                 let scales = &self.scales[(start + rows.start) as usize..(start + rows.end) as usize];
@@ -350,10 +344,8 @@ static CASES: LazyLock<Vec<Known>> = LazyLock::new(|| {
 fn grams_are_exact(device: &Device) {
     for (case, name, expected, _) in &*CASES {
         let rows = case.scales.len() as u64;
-        for starts in [&[0][..], &[0, rows / 4, rows.div_ceil(2)]] {
-            let sums = case.gram(device, starts).sums().unwrap();
-            assert_eq!(sums.data(), expected, "{name}, {starts:?}");
-        }
+        let sums = case.gram(device, &[0, rows / 4, rows.div_ceil(2)]).sums().unwrap();
+        assert_eq!(sums.data(), expected, "{name}");
     }
 }
 
@@ -397,7 +389,7 @@ fn wide_groups_change_nothing() {
     };
     let sums = |device: &Device, wanted: &PairSet| {
         let mut sums = PairProducts::for_pairs(device, COLUMNS, wanted, ROWS, 1e4, 0).unwrap();
-        sums.add(&upload(device, &codes, ROWS, COLUMNS), 0, ROWS as usize, terms).unwrap();
+        sums.add(&upload(device, &codes, COLUMNS), 0, ROWS as usize, terms).unwrap();
         let value = |sum: i64, [a, b]: [i64; 2]| (sum + 3 * a + 5 * b) as f64;
         match wanted {
             PairSet::From(own) if own.start == 0 && own.end == COLUMNS => {

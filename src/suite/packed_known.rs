@@ -1,6 +1,6 @@
 //! Tests of sums over the rows in which two columns are both known and some code is missing.
 
-use super::{data::values, device_tests, packed_case::packed_words};
+use super::{data::values, device_tests, packed_case::upload};
 use crate::{
     Device, Tensor,
     packed::{
@@ -43,8 +43,7 @@ impl Case {
         for (i, &start) in starts.iter().enumerate() {
             let end = starts.get(i + 1).copied().unwrap_or(rows);
             let codes = &self.codes[start * n..end * n];
-            let shape = [(end - start) as u64, row_words(self.columns)];
-            let packed = Tensor::from_slice(device, &packed_words(codes, self.columns), &shape).unwrap();
+            let packed = upload(device, codes, self.columns);
             let known = |codes: &[u8]| codes.iter().filter(|&&code| code < 3).count() as u64;
             let of_rows = self.weights[start..end].iter().zip(codes.chunks(n));
             let of_rows = of_rows.map(|(&weight, codes)| KnownRow { weight, known: known(codes) });

@@ -53,7 +53,7 @@ fn check_in<R: Real>(name: &str, dev: &Device, x: MatRef<'_, f64>) -> Mat<f64> {
 fn any_condition_number(dev: &Device) {
     // There are more columns than one, two and four tiles of 64, and fewer.
     for (m, n) in [(2100, 40), (300, 130), (257, 257)] {
-        for condition in [1.0, 1e2, 1e4, 1e6, 1e8, 1e12, 1e16] {
+        for condition in [1.0, 1e4, 1e8, 1e16] {
             let a = with_spectrum(m, n, &geometric(n, condition), 3);
             check(&format!("({m}, {n}), condition {condition:.0e}"), dev, a.as_ref());
         }

@@ -22,7 +22,6 @@ device_tests!(
     truncated_rank_deficient,
     any_scale,
     constant_matrix,
-    transposing_swaps_the_sides,
     two_runs_are_equal,
 );
 
@@ -132,10 +131,10 @@ fn check_truncated_in<R: Real>(
 
 fn truncated_any_condition_number(dev: &Device) {
     for (m, n) in [(1100, 100), (100, 1100)] {
-        for condition in [1.0, 1e3, 1e6] {
+        for condition in [1.0, 1e6] {
             let spectrum = geometric(m.min(n), condition);
             let a = with_spectrum(m, n, &spectrum, 3);
-            for k in [1, 10, 100] {
+            for k in [10, 100] {
                 let name = format!("({m}, {n}), condition {condition:.0e}, k = {k}");
                 check_truncated(&name, dev, a, &spectrum, k, &SvdOptions::default());
             }
@@ -147,7 +146,7 @@ fn truncated_any_condition_number(dev: &Device) {
 fn truncated_by_iteration(dev: &Device) {
     let options = SvdOptions { oversamples: Some(10), ..SvdOptions::default() };
     for (m, n) in [(1100, 400), (400, 1100)] {
-        for condition in [1e2, 1e4, 1e6] {
+        for condition in [1e2, 1e6] {
             let spectrum = geometric(400, condition);
             let a = with_spectrum(m, n, &spectrum, 3);
             let name = format!("({m}, {n}), condition {condition:.0e}");
@@ -159,7 +158,7 @@ fn truncated_by_iteration(dev: &Device) {
 
 /// Values are far below the square root of f32's rounding error, so AᵀA alone would lose them.
 fn truncated_small_values(dev: &Device) {
-    for condition in [1e3, 1e4, 1e6] {
+    for condition in [1e3, 1e6] {
         let spectrum = geometric(20, condition);
         let a = with_spectrum(1100, 400, &spectrum, 6);
         for stop in [Stop::Tolerance(1e-4), Stop::PowerIterations(0), Stop::PowerIterations(2)] {
@@ -204,13 +203,13 @@ fn truncated_sizes(dev: &Device) {
 fn any_scale(dev: &Device) {
     let spectrum = geometric(330, 1e3);
     let a = with_spectrum(400, 330, &spectrum, 3);
-    for scale in [1e30, 1e-30, 1e15, 1e-15] {
+    for scale in [1e30, 1e-30] {
         let scaled = Mat::from_fn(400, 330, |i, j| a[(i, j)] * scale);
         let spectrum: Vec<f64> = spectrum.iter().map(|s| s * scale).collect();
         check_truncated(&format!("{scale:e}"), dev, &scaled, &spectrum, 3, &SvdOptions::default());
         check(&format!("{scale:e}"), dev, &scaled, &spectrum);
     }
-    for scale in [1e290, 1e-290, 1e150, 1e-150].into_iter().filter(|_| dev.limits().f64) {
+    for scale in [1e290, 1e-290].into_iter().filter(|_| dev.limits().f64) {
         let scaled = Mat::from_fn(400, 330, |i, j| a[(i, j)] * scale);
         let spectrum: Vec<f64> = spectrum.iter().map(|s| s * scale).collect();
         let (name, options) = (format!("{scale:e} of f64"), SvdOptions::default());
@@ -226,15 +225,6 @@ fn constant_matrix(dev: &Device) {
     check("constant", dev, &a, &spectrum);
     let found = check_truncated("constant", dev, &a, &spectrum, 1, &SvdOptions::default());
     assert!((found.s[0] / spectrum[0] - 1.0).abs() <= 1e-5, "{} is not {}", found.s[0], spectrum[0]);
-}
-
-fn transposing_swaps_the_sides(dev: &Device) {
-    let spectrum = geometric(12, 50.0);
-    let a = with_spectrum(90, 30, &spectrum, 3);
-    let [tall, wide] = [a.as_ref(), a.transpose()].map(|a| svd(&upload::<f32>(dev, a)).unwrap());
-    assert_eq!(tall.s, wide.s);
-    assert_eq!(tall.u.read().unwrap(), wide.v.read().unwrap());
-    assert_eq!(tall.v.read().unwrap(), wide.u.read().unwrap());
 }
 
 fn signs(dev: &Device) {

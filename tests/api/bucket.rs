@@ -1,4 +1,4 @@
-//! Storage of an application's own, for tests. The tests of other packages include it too.
+//! Storage of an application's own, for tests.
 
 use std::{
     collections::BTreeMap,

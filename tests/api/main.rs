@@ -9,8 +9,6 @@
 #[cfg(feature = "zarr")]
 mod bucket;
 mod calls;
-#[cfg(any(feature = "wgpu", feature = "cuda"))]
-mod lent;
 mod own_kernel;
 mod programs;
 mod stores;

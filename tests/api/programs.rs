@@ -34,11 +34,10 @@ mod resident_chain;
 mod smooth;
 
 use teatime::{
-    Device, DeviceOptions, Error, Run, Tensor,
-    distance::{Metric, Options, pairwise},
-    filter::{GaussianOptions, Mode, PerAxis, difference_of_gaussians, gaussian},
+    Device, DeviceOptions, Tensor,
+    filter::{GaussianOptions, PerAxis, difference_of_gaussians},
     half::f16,
-    linalg::{Matrix, SvdOptions, column_stats, matmul, matmul_nt, matmul_tn, svd, truncated_svd},
+    linalg::{Matrix, matmul},
 };
 
 use super::devices;
@@ -65,57 +64,6 @@ fn the_examples_run() {
     }
     let cpu = Device::cpu();
     smooth::run(&cpu, &cpu).unwrap();
-}
-
-/// Computes principal components of observations: centred columns, their decomposition, and scores of the first half.
-#[test]
-fn principal_components() {
-    for device in devices() {
-        let values: Vec<f32> = (0..40 * 6).map(|i| ((i * 37 % 101) as f32 - 50.0) / 25.0).collect();
-        let mut x = Tensor::from_slice(&device, &values, &[40, 6]).unwrap();
-        let means: Vec<f64> =
-            column_stats(&x).unwrap().iter().map(|stats| stats.sum / stats.count as f64).collect();
-        let centred: Vec<f32> =
-            values.iter().enumerate().map(|(i, value)| value - means[i % 6] as f32).collect();
-        x.write(&centred).unwrap();
-
-        let found = truncated_svd(&x, 2, &SvdOptions::default().seed(7), &Run::default()).unwrap();
-        let whole = svd(&x).unwrap();
-        for (s, exact) in found.s.iter().zip(&whole.s) {
-            assert!((s - exact).abs() <= 1e-5 * whole.s[0], "{device:?}: {s}, {exact}");
-        }
-        // Scores X V equal U diag(s), also for some rows only.
-        let half = matmul(&*x.rows(0..20).unwrap(), &found.v).unwrap();
-        let (half, u) = (Matrix::from_tensor(&half).unwrap(), Matrix::from_tensor(&found.u).unwrap());
-        for i in 0..20 {
-            for (j, s) in found.s.iter().enumerate() {
-                assert!((half[(i, j)] - u[(i, j)] * s).abs() < 1e-4, "{device:?}: score ({i}, {j})");
-            }
-        }
-        assert!(found.is_converged() && format!("{u:.2?}").ends_with("shape=[40, 2]"));
-    }
-}
-
-/// The result of one operation is the input of the next on the same device; another device is an error that says so.
-#[test]
-fn operations_follow_each_other() {
-    for device in devices() {
-        let image: Vec<u8> = (0..12 * 9).map(|i| (i * 7 % 256) as u8).collect();
-        let image = Tensor::from_slice(&device, &image, &[12, 9]).unwrap();
-        let options = GaussianOptions::default().mode(Mode::Nearest).radius(2);
-        let smooth: Tensor<f32> = gaussian(&image, 1.0, &options).unwrap();
-        let (metric, run) = (Metric::SqEuclidean, Run::default());
-        let distances = pairwise(&smooth, None, metric, &Options::default(), &run).unwrap();
-        let products = Matrix::from_tensor(&matmul_nt(&smooth, &smooth).unwrap()).unwrap();
-        for (i, j) in [(0, 0), (0, 11), (5, 3)] {
-            let expected = products[(i, i)] + products[(j, j)] - 2.0 * products[(i, j)];
-            let close = (distances[(i, j)] - expected).abs() <= 1e-5 * (products[(i, i)] + products[(j, j)]);
-            assert!(close, "{device:?}: {} is not {expected}", distances[(i, j)]);
-        }
-        let elsewhere = smooth.to_device(&Device::cpu()).unwrap();
-        let mixed = matmul_tn(&smooth, &elsewhere);
-        assert!(matches!(mixed, Err(Error::WrongDevice { .. })) || device.info().name == "cpu", "{device:?}");
-    }
 }
 
 /// The program is what a first-time reader of each page would write.

@@ -112,32 +112,6 @@ fn at_once() {
     assert_eq!(names(&folder)[1..], results);
 }
 
-/// If the disk has no space for a chunk, the error names the chunk, and the finished chunks stay.
-#[test]
-fn no_room() {
-    let scratch = Scratch::new();
-    // Two chunks compress well with zstd, and two do not.
-    let mut state = 1u32;
-    let mut next = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (state >> 8) as f32
-    };
-    let values: Vec<f32> = (0..4 * 4096).map(|i| if i < 2 * 4096 { 1.0 } else { next() }).collect();
-    write_npy(scratch.join("in.npy"), &values, [256, 64]).unwrap();
-    let least = scratch.least("blur in.npy none.zarr --sigma 0.5 --memory 1K --chunks 64,64");
-    let words = format!("--sigma 0.5 --chunks 64,64 --resume --memory {least}");
-    scratch.ok(&format!("blur in.npy expected.zarr {words}"));
-    // `ulimit -f` counts blocks of 512 or of 1,024 bytes.
-    let ran =
-        run(scratch.behind("trap '' XFSZ; ulimit -f 10; exec", &format!("blur in.npy out.zarr {words}")));
-    assert!(ran.code == 1 && ran.err.contains("out.zarr/c/2/0"), "{}", ran.err);
-    assert!(ran.err.contains("--resume goes on with it"), "{}", ran.err);
-    assert_eq!(names(&scratch.join("out.zarr/c")), ["0", "1", "2"]);
-    assert!(names(&scratch.join("out.zarr/c/2")).is_empty());
-    scratch.ok(&format!("blur in.npy out.zarr {words}"));
-    assert_same(&scratch, "out.zarr", "expected.zarr");
-}
-
 /// If no file may grow by even a byte, the run ends with an error instead of being killed by a signal.
 #[test]
 fn no_file_may_grow() {

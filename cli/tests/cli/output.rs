@@ -2,7 +2,7 @@
 
 use std::{fs, thread::sleep, time::Duration};
 
-use crate::support::{Busy, Ran, Scratch, copy, fixture, names, plain_array};
+use crate::support::{Busy, Scratch, copy, fixture, names, plain_array};
 
 /// Starts a command that reacts to signals, even if a script runs the tests in the background, which makes children ignore them.
 fn busy(scratch: &Scratch, shell: &str, words: &str, begun: impl Fn() -> bool) -> Busy {
@@ -94,34 +94,4 @@ fn an_error_in_the_loadings_keeps_the_components() {
     }
     let there = |name| scratch.join("out").join(left).join(name).exists();
     assert!(!there("run.json") && !there("loadings.tsv.gz"));
-}
-
-#[test]
-fn runs_at_once_do_not_mix_their_files() {
-    let scratch = Scratch::new();
-    for round in 0..3 {
-        let start = |k: usize| {
-            let loadings = if k.is_multiple_of(2) { "--loadings" } else { "" };
-            let mut command =
-                scratch.command(&format!("pca @all_v3.vcz --out out --overwrite -k {k} {loadings}"));
-            command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap()
-        };
-        let runs: Vec<_> = (1..=4).map(|i| start(round + i)).collect();
-        let ran: Vec<Ran> = runs.into_iter().map(|run| run.wait_with_output().unwrap().into()).collect();
-        assert!(ran.iter().any(|ran| ran.code == 0));
-        for ran in ran.iter().filter(|ran| ran.code != 0) {
-            assert!(ran.code == 1 && ran.err.contains("another run"), "{}", ran.err);
-        }
-        let record = scratch.json("out/run.json");
-        let k = usize::try_from(record["shape"]["components"].as_u64().unwrap()).unwrap();
-        let [scores, vectors, values] = ["scores.tsv", "pca.eigenvec", "eigenvalues.tsv"]
-            .map(|name| scratch.rows(&format!("out/{name}")));
-        assert_eq!([scores[0].len(), vectors[0].len(), values.len()], [k + 1, k + 1, k]);
-        assert_eq!(scratch.text("out/pca.eigenval").lines().count(), k);
-        assert_eq!(scratch.join("out/loadings.tsv.gz").exists(), k.is_multiple_of(2));
-        let mut files: Vec<_> =
-            record["files"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
-        files.sort_unstable();
-        assert_eq!(names(&scratch.join("out")), files);
-    }
 }

@@ -50,16 +50,3 @@ fn lines_too_many_are_told() {
     let three = warning("f x 0 0 0 -9\nf y 0 0 0 -9\nf z 0 0 0 -9\n").unwrap();
     assert_has(&three, &["the last 3 samples of", "`f x`, `f y`, `f z`, have"]);
 }
-
-/// A PCA needs no positions, but a table of loadings does.
-#[test]
-fn positions_that_are_no_numbers() {
-    let scratch = Scratch::new();
-    scratch.copies("plink1/few5", "some", &["bed", "bim", "fam"]);
-    let bim = scratch.text("some.bim");
-    let position = bim.split('\t').nth(3).unwrap();
-    scratch.write("some.bim", bim.replacen(&format!("\t{position}\t"), "\tunknown\t", 1));
-    scratch.ok("pca some.bed --out out -k 2");
-    let said = "some.bim: line 1 has the position \"unknown\", which is no number";
-    scratch.refused("pca some.bed --out new -k 2 --loadings", 1, &[said]);
-}

@@ -146,9 +146,9 @@ fn what_bands_are_not_for_is_named() {
 
 #[cfg(feature = "zarr")]
 mod stored {
-    use std::{collections::BTreeMap, fs, path::Path, process::Command, time::Duration};
+    use std::{fs, path::Path};
 
-    use teatime::{ChunkedArray, MissingChunk, store::ZarrArray};
+    use teatime::{ChunkedArray, MissingChunk, openings::files, store::ZarrArray};
 
     use super::*;
 
@@ -172,21 +172,6 @@ mod stored {
         )
     }
 
-    fn files(path: &Path) -> BTreeMap<String, Vec<u8>> {
-        let mut found = BTreeMap::new();
-        for entry in fs::read_dir(path).into_iter().flatten().flatten() {
-            let name = entry.file_name().into_string().unwrap();
-            if entry.path().is_dir() {
-                found.extend(
-                    files(&entry.path()).into_iter().map(|(key, value)| (format!("{name}/{key}"), value)),
-                );
-            } else if let Ok(bytes) = fs::read(entry.path()) {
-                found.insert(name, bytes);
-            }
-        }
-        found
-    }
-
     const IBS: SampleMetric = SampleMetric::Ibs;
 
     #[test]
@@ -203,6 +188,8 @@ mod stored {
         assert!(narrow.bands > 2 && narrow.undefined == 330, "{narrow:?}");
         let expected = files(&path("whole"));
         assert!(files(&path("narrow")) == expected);
+        // A process that is killed while it writes the group leaves this file.
+        fs::write(path("narrow/..zgroup.1-0.partial"), "{").unwrap();
         // A removed file is written again, and no other file.
         for gone in ["distance/4.1", "distance/1.4", "shared_variants/0.0"] {
             fs::remove_file(path("narrow").join(gone)).unwrap();
@@ -226,45 +213,5 @@ mod stored {
         fs::write(path("mine/notes"), "mine").unwrap();
         let error = write(&path("mine"), IBS, "job", &Run::default()).unwrap_err().to_string();
         assert!(error.contains("mine: is there, and has no array `distance`"), "{error}");
-    }
-
-    /// A process is killed several times while it writes, and another process resumes.
-    #[test]
-    fn a_killed_process_is_taken_up() {
-        const CHILD: &str = "TEATIME_TEST_KILLED_BANDS";
-        let narrow = within(6 << 20);
-        if let Ok(path) = std::env::var(CHILD) {
-            write(Path::new(&path), IBS, "job", &narrow).unwrap();
-            return;
-        }
-        let scratch = tempfile::tempdir().unwrap();
-        let [whole, killed] = ["whole", "killed"].map(|name| scratch.path().join(name));
-        write(&whole, IBS, "job", &within(1 << 30)).unwrap();
-        let mut written = 0;
-        for more in [1, 9, 20] {
-            let mut child = Command::new(std::env::current_exe().unwrap());
-            child.args(["--exact", "distance::bands_tests::stored::a_killed_process_is_taken_up"]);
-            let mut child = child.env(CHILD, &killed).spawn().unwrap();
-            let started = std::time::Instant::now();
-            let count =
-                || ["distance", "shared_variants"].map(|name| files(&killed.join(name)).len()).iter().sum();
-            let count = || -> usize { count() };
-            while count() < written + more && child.try_wait().unwrap().is_none() {
-                assert!(started.elapsed() < Duration::from_secs(60), "it writes nothing");
-            }
-            child.kill().unwrap();
-            child.wait().unwrap();
-            written = count();
-        }
-        assert!(files(&killed) != files(&whole));
-        let attributes = fs::read_to_string(killed.join("distance/.zattrs")).unwrap();
-        assert!(attributes.contains("incomplete"), "{attributes}");
-        // A process that is killed while it writes the group leaves this file.
-        fs::write(killed.join("..zgroup.1-0.partial"), "{").unwrap();
-        let last = write(&killed, IBS, "job", &within(1 << 30)).unwrap();
-        assert!(last.found > 0 && last.undefined == 330, "{last:?}");
-        let names = |path: &Path| files(path).into_keys().collect::<Vec<_>>();
-        assert_eq!(names(&killed), names(&whole));
-        assert!(files(&killed) == files(&whole));
     }
 }

@@ -66,16 +66,9 @@ fn is_what_a_sort_says() {
     let complete: Vec<i8> = dosages.iter().map(|&x| x.max(0)).collect();
     let whole = [Metric::Canberra, Metric::RussellRao].map(|metric| (SampleMetric::Of(metric), false));
     for (metric, in_bands) in tests::METRICS.map(|metric| (metric, true)).into_iter().chain(whole) {
-        for (dosages, missing) in [
-            (&dosages, Missing::Ignore),
-            (&dosages, Missing::Rescale),
-            (&dosages, Missing::Propagate),
-            (&complete, Missing::Ignore),
-        ] {
-            // This metric is a mean already, and a mean is not rescaled.
-            if metric.het_het().is_some() && missing == Missing::Rescale {
-                continue;
-            }
+        for (dosages, missing) in
+            [(&dosages, Missing::Ignore), (&dosages, Missing::Propagate), (&complete, Missing::Ignore)]
+        {
             let (genotypes, options) = (
                 genotypes(dosages),
                 DistanceOptions { metric, missing: Some(missing), ..DistanceOptions::default() },
@@ -155,10 +148,8 @@ fn files() {
     assert!(neighbors.windows(15).any(|bytes| bytes == b"'shape': (3, 2)"));
     assert_eq!(neighbors[128..], *bytemuck::cast_slice::<i64, u8>(&[1, 2, 0, 2, 0, 1]));
     assert_eq!(distances[128..], *bytemuck::cast_slice::<f64, u8>(&[0.0, 2.0, 0.0, 2.0, 2.0, 2.0]));
-    for names in [vec!["a", "b"], vec!["a", "b\t", "c"], vec!["a", "b\n", "c"]] {
-        let refused = found.write_table(path("y.tsv"), &names, None, number);
-        assert!(matches!(refused, Err(Error::Argument { name: "samples", .. })), "{names:?}");
-    }
+    let refused = found.write_table(path("y.tsv"), &["a", "b"], None, number);
+    assert!(matches!(refused, Err(Error::Argument { name: "samples", .. })));
     assert!(matches!(found.write_npy(path("no/x.npy"), path("y.npy")), Err(Error::Io { .. })));
     assert!(!path("y.tsv").exists() && !path("y.npy").exists());
 }

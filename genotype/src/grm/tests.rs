@@ -119,7 +119,7 @@ fn blocks_without_missing_calls_count_for_every_pair() {
 
 #[test]
 fn chunks_threads_types_and_budgets_change_no_bit() {
-    for options in every() {
+    for options in [GrmOptions::default(), every().last().unwrap()] {
         changes_no_bit(|genotypes, device, run| {
             let grm = grm(genotypes, device, &options, run)?;
             Ok((grm_bits(&grm), grm.digest))

@@ -86,13 +86,13 @@ fn any_chunks_give_the_same() {
     ];
     for device in ["cpu", "wgpu", "cuda"].into_iter().filter_map(|name| Device::open(name).ok()) {
         for (kind, kinds) in kinds {
-            for samples in [2u64, 3, 4, 5, 15, 16, 17, 63, 64, 65, 130, 257] {
+            for samples in [2u64, 3, 5, 16, 17, 64, 130] {
                 let values = values(kinds, rows * samples * alleles(kind) as u64);
                 let [shape, whole] = shapes(kind, rows, samples, [7, samples]);
                 let expected = packed(&genotypes(&[(&values, &shape, &whole)]), &device).unwrap();
                 assert!(expected.1 == words(kind, &values, samples), "{kind:?} {samples}");
                 let wide: Vec<i32> = values.iter().map(|&value| value.into()).collect();
-                for chunk in [1, 3, 4, 6, 8, 60, 64, samples + 3] {
+                for chunk in [1, 3, 4, 60, samples + 3] {
                     let [shape, chunks] = shapes(kind, rows, samples, [5, chunk]);
                     for genotypes in
                         [genotypes(&[(&values, &shape, &chunks)]), genotypes(&[(&wide, &shape, &chunks)])]

@@ -47,11 +47,16 @@ fn numpy_with_every_scaler() {
 
 #[test]
 fn plink2_eigenvalues_and_vectors() {
-    let pca = pca(&stored("biallelic.vcz", None), &Device::cpu(), &options(10), &Run::default()).unwrap();
-    for (actual, expected) in pca.eigenvalues().iter().zip(table("plink2/meanimpute.eigenval", 0)) {
-        assert!((actual / expected[0] - 1.0).abs() < 1e-5, "{actual} against {expected:?}");
+    for (name, array, golden) in
+        [("biallelic.vcz", None, "meanimpute"), ("dosages_v2.zarr", Some("uint8_zlib"), "complete")]
+    {
+        let pca = pca(&stored(name, array), &Device::cpu(), &options(10), &Run::default()).unwrap();
+        for (actual, expected) in pca.eigenvalues().iter().zip(table(&format!("plink2/{golden}.eigenval"), 0))
+        {
+            assert!((actual / expected[0] - 1.0).abs() < 1e-5, "{actual} against {expected:?}");
+        }
+        assert_vectors(&pca.vectors, &table(&format!("plink2/{golden}.eigenvec"), 1), 1e-5);
     }
-    assert_vectors(&pca.vectors, &table("plink2/meanimpute.eigenvec", 1), 1e-5);
 }
 
 #[test]

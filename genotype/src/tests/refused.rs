@@ -153,27 +153,6 @@ fn a_default_budget_that_is_too_small_says_so() {
     assert!(error.to_string().starts_with("the memory budget of"), "{error}");
 }
 
-#[test]
-fn damaged_chunks_end_the_call() {
-    let dosages = dosages(600, 20);
-    for (at, panics) in [(0u64, false), (5, false), (29, false), (7, true)] {
-        let broken: fn(&[u64]) -> bool = match at {
-            0 => |i| i[0] == 0,
-            5 => |i| i[0] == 5,
-            7 => |i| i[0] == 7,
-            _ => |i| i[0] == 29,
-        };
-        let array = MemoryArray::new("broken", &dosages, &[600, 20], &[20, 20]).unwrap();
-        let genotypes = Genotypes::new(vec![Arc::new(Broken(array, broken, panics))]).unwrap();
-        match pca(&genotypes, &Device::cpu(), &options(3), &Run::default()) {
-            Err(Error::Chunk { array, index, .. }) => {
-                assert_eq!((&*array, &*index), ("broken", &[at, 0][..]))
-            }
-            other => panic!("{other:?}"),
-        }
-    }
-}
-
 /// By default, dosages may be above 2 if the scaler needs no frequency.
 #[test]
 fn dosages_above_2_where_they_are_said_to_be_none() {

@@ -5,20 +5,15 @@ mod reading;
 mod writing;
 
 use std::{
-    collections::BTreeMap,
-    io,
     path::{Path, PathBuf},
-    sync::{
-        Arc, Mutex, OnceLock,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
+    sync::{Arc, OnceLock},
 };
 
 use bytemuck::Pod;
 use teatime::{
     ChunkedArray, Device, Error, MissingChunk, Result, Run, StoredType,
     openings::Map,
-    store::{ArraySpec, ArrayWriter, Storable, Storage, StoredBytes, Value, WritableStorage},
+    store::{ArraySpec, ArrayWriter, Storable, Storage},
 };
 
 use crate::{Axis, ImageSpec, Multiscale, MultiscaleWriter, Pyramid};
@@ -27,82 +22,16 @@ fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
 }
 
-/// A store in memory that accepts a limited number of puts.
-#[derive(Debug)]
-struct Values {
-    values: Mutex<BTreeMap<String, Arc<[u8]>>>,
-    puts: AtomicUsize,
+fn values_of(fixture_name: &str) -> Arc<Map> {
+    Arc::new(Map::of(&fixture(fixture_name)))
 }
 
-impl Values {
-    fn new() -> Arc<Self> {
-        Self::with(BTreeMap::new())
-    }
-
-    fn of(fixture_name: &str) -> Arc<Self> {
-        Self::with(Map::of(&fixture(fixture_name)).values)
-    }
-
-    fn with(values: BTreeMap<String, Arc<[u8]>>) -> Arc<Self> {
-        Arc::new(Self { values: Mutex::new(values), puts: AtomicUsize::new(usize::MAX) })
-    }
-
-    fn set(&self, key: &str, value: impl AsRef<[u8]>) {
-        self.values.lock().unwrap().insert(key.to_owned(), value.as_ref().into());
-    }
-
-    fn remove(&self, key: &str) {
-        assert!(self.values.lock().unwrap().remove(key).is_some(), "{key}");
-    }
-
-    fn all(&self) -> BTreeMap<String, Arc<[u8]>> {
-        self.values.lock().unwrap().clone()
-    }
-
-    fn json(&self, key: &str) -> serde_json::Value {
-        serde_json::from_slice(&self.all()[key]).unwrap()
-    }
-
-    fn storage(self: &Arc<Self>) -> Arc<dyn Storage> {
-        self.clone()
-    }
+fn json_of(values: &Map, key: &str) -> serde_json::Value {
+    serde_json::from_slice(&values.all()[key]).unwrap()
 }
 
-impl Storage for Values {
-    fn place(&self, key: &str) -> String {
-        format!("values:{key}")
-    }
-
-    fn get(&self, key: &str, _: u64) -> io::Result<Value> {
-        let value = self.values.lock().unwrap().get(key).cloned();
-        Ok(value.map_or(Value::Absent, |value| Value::Bytes(StoredBytes::Shared(value))))
-    }
-
-    fn size(&self, key: &str) -> io::Result<Option<u64>> {
-        Ok(self.values.lock().unwrap().get(key).map(|value| value.len() as u64))
-    }
-
-    fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
-        let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
-        let values = self.values.lock().unwrap();
-        let rest = values.keys().filter_map(|key| key.strip_prefix(&prefix)?.split_once('/'));
-        let mut names: Vec<String> = rest.map(|(name, _)| name.to_owned()).collect();
-        names.dedup();
-        Ok(names)
-    }
-}
-
-impl WritableStorage for Values {
-    fn put(&self, key: &str, value: &[u8]) -> io::Result<()> {
-        let left = self.puts.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1));
-        left.map_err(|_| io::Error::other("killed"))?;
-        self.set(key, value);
-        Ok(())
-    }
-
-    fn sweep(&self, _: &str) -> io::Result<()> {
-        Ok(())
-    }
+fn storage(values: &Arc<Map>) -> Arc<dyn Storage> {
+    values.clone()
 }
 
 /// Returns all elements of an array, in C order.
@@ -191,16 +120,16 @@ fn fill<T: Storable>(base: &ArrayWriter, pixel: impl Fn(&[u64]) -> T) -> Result<
 }
 
 /// Writes an image into memory.
-fn written<T: Storable>(spec: ImageSpec, pixel: impl Fn(&[u64]) -> T) -> Arc<Values> {
-    let values = Values::new();
+fn written<T: Storable>(spec: ImageSpec, pixel: impl Fn(&[u64]) -> T) -> Arc<Map> {
+    let values = Arc::new(Map::default());
     let image = MultiscaleWriter::create_in(values.clone(), "", spec).unwrap();
     fill(&image.base().unwrap(), pixel).unwrap();
     image.finish(device(), &Run::default()).unwrap();
     values
 }
 
-fn open(values: &Arc<Values>) -> Multiscale {
-    Multiscale::open_in(&values.storage(), "").unwrap()
+fn open(values: &Arc<Map>) -> Multiscale {
+    Multiscale::open_in(&storage(values), "").unwrap()
 }
 
 /// Returns the shapes and pixels of all levels.

@@ -8,10 +8,11 @@ use std::sync::{
 use half::f16;
 use teatime::{
     Budget, Device, DeviceOptions, Error, MemoryKind, Progress, Run, StoredType,
+    openings::Map,
     store::{ArraySpec, Compression, Shuffle, Storable, ZarrFormat},
 };
 
-use super::{Values, device, fill, fixture, levels, noise, number_of, open, place, spec, written};
+use super::{device, fill, fixture, levels, noise, number_of, open, place, spec, written};
 use crate::{ImageSpec, Multiscale, MultiscaleWriter, Pyramid};
 
 /// Returns the mean of one pixel by definition, in f64.
@@ -133,26 +134,6 @@ fn constants_stay() {
     }
 }
 
-/// A mean halfway between two integers is rounded to the even one, for negative means too.
-#[test]
-fn halves_go_to_the_even_one() {
-    let pairs = [
-        (0, 1, 0),
-        (1, 2, 2),
-        (2, 3, 2),
-        (-1, 0, 0),
-        (-2, -1, -2),
-        (-3, -2, -2),
-        (5, 5, 5),
-        (i8::MIN, i8::MIN + 1, i8::MIN),
-    ];
-    for (one, other, mean) in pairs {
-        let values =
-            written(spec("yx", StoredType::I8, &[1, 2], &[1, 2]), |at| if at[1] == 0 { one } else { other });
-        assert_eq!(levels::<i8>(&open(&values))[1].1, [mean], "{one} {other}");
-    }
-}
-
 /// The mean is just above the midpoint of two f16 values, and exactly the midpoint in f32.
 #[test]
 fn f16_is_rounded_once() {
@@ -191,7 +172,7 @@ fn pixels_are_the_same_however_they_are_stored() {
     // Runs with the minimum memory and one byte less, with one thread and with several.
     let spec = spec("tcyx", StoredType::U16, &shape, &[1, 1, 8, 8]);
     let begin = || {
-        let values = Values::new();
+        let values = Arc::new(Map::default());
         let image = MultiscaleWriter::create_in(values.clone(), "", spec.clone()).unwrap();
         fill(&image.base().unwrap(), pixel).unwrap();
         (values, image)
@@ -256,7 +237,7 @@ fn numbers_of_levels() {
     let count = |pyramid: Pyramid, shape: [u64; 2]| {
         let mut spec = spec("yx", StoredType::U8, &shape, &[512, 512]);
         spec.pyramid = pyramid;
-        MultiscaleWriter::create_in(Values::new(), "", spec).unwrap().shapes().count()
+        MultiscaleWriter::create_in(Arc::new(Map::default()), "", spec).unwrap().shapes().count()
     };
     assert_eq!(count(Pyramid::None, [1000, 1000]), 1);
     for (side, levels) in [(256, 1), (257, 2), (512, 2), (513, 3), (1024, 3)] {

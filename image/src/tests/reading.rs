@@ -3,7 +3,7 @@
 use serde_json::{Value as Json, json};
 use teatime::{ChunkedArray, Error, MissingChunk, StoredType};
 
-use super::{Values, fixture, read, refused};
+use super::{fixture, json_of, read, refused, storage, values_of};
 use crate::{Axis, AxisKind, Multiscale, OmeVersion};
 
 fn open(name: &str) -> Multiscale {
@@ -90,8 +90,8 @@ fn what_is_no_image() {
     let error = refused(Multiscale::open(scratch.path()), &["zarr.json"]);
     assert!(matches!(error, Error::Io { .. }), "{error}");
 
-    let values = Values::of("ome_0.4.zarr");
-    let open = || Multiscale::open_in(&values.storage(), "");
+    let values = values_of("ome_0.4.zarr");
+    let open = || Multiscale::open_in(&storage(&values), "");
     values.set(".zattrs", json!({ "bioformats2raw.layout": 3 }).to_string());
     for n in [0, 1, 10] {
         values.set(&format!("{n}/.zgroup"), "{}");
@@ -109,7 +109,7 @@ fn what_is_no_image() {
     values.remove(".zattrs");
     refused(
         open(),
-        &["values:.zattrs: has no `multiscales`", "an array in it can be named by itself: `s0`, `s1`"],
+        &["map:.zattrs: has no `multiscales`", "an array in it can be named by itself: `s0`, `s1`"],
     );
 }
 
@@ -172,8 +172,8 @@ fn damaged_metadata() {
         ),
     ];
     for (pointer, value, needles) in cases {
-        let values = Values::of("ome_0.5.zarr");
-        let mut json = values.json("zarr.json");
+        let values = values_of("ome_0.5.zarr");
+        let mut json = json_of(&values, "zarr.json");
         let pointer = pointer
             .replace("FIRST", "IMAGE/datasets/0/coordinateTransformations")
             .replace("IMAGE", "/attributes/ome/multiscales/0");
@@ -183,27 +183,27 @@ fn damaged_metadata() {
             parent => parent[name.parse::<usize>().unwrap()] = value,
         }
         values.set("zarr.json", json.to_string());
-        let error = refused(Multiscale::open_in(&values.storage(), ""), &needles);
-        assert!(matches!(&error, Error::Store { path, .. } if **path == *"values:zarr.json"), "{error}");
+        let error = refused(Multiscale::open_in(&storage(&values), ""), &needles);
+        assert!(matches!(&error, Error::Store { path, .. } if **path == *"map:zarr.json"), "{error}");
     }
     // Each scale is finite, but their product is not.
-    let values = Values::of("ome_0.5.zarr");
-    let mut json = values.json("zarr.json");
+    let values = values_of("ome_0.5.zarr");
+    let mut json = json_of(&values, "zarr.json");
     let image = &mut json["attributes"]["ome"]["multiscales"][0];
     image["datasets"][1]["coordinateTransformations"][0]["scale"][0] = json!(1e300);
     image["coordinateTransformations"] = json!([{ "type": "scale", "scale": [1e300, 1, 1, 1, 1] }]);
     values.set("zarr.json", json.to_string());
     refused(
-        Multiscale::open_in(&values.storage(), ""),
+        Multiscale::open_in(&storage(&values), ""),
         &["datasets[1].coordinateTransformations", "finite with those of the whole"],
     );
 
-    let values = Values::of("ome_0.4.zarr");
+    let values = values_of("ome_0.4.zarr");
     let text = String::from_utf8(values.all()[".zattrs"].to_vec()).unwrap();
     values.set(".zattrs", text.replace("\"0.4\"", "\"0.3\""));
-    refused(Multiscale::open_in(&values.storage(), ""), &[".zattrs", "multiscales[0].version` is \"0.3\""]);
+    refused(Multiscale::open_in(&storage(&values), ""), &[".zattrs", "multiscales[0].version` is \"0.3\""]);
     values.set(".zattrs", &text[..text.len() / 2]);
-    refused(Multiscale::open_in(&values.storage(), ""), &[".zattrs", "is not valid JSON"]);
+    refused(Multiscale::open_in(&storage(&values), ""), &[".zattrs", "is not valid JSON"]);
 }
 
 /// Random damage of metadata never causes a panic, and an image that opens has a positive scale for each axis.
@@ -214,8 +214,8 @@ fn random_damage_panics_nowhere() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as usize % n
     };
-    let values = Values::of("ome_0.4.zarr");
-    let text = values.json(".zattrs").to_string().into_bytes();
+    let values = values_of("ome_0.4.zarr");
+    let text = json_of(&values, ".zattrs").to_string().into_bytes();
     let pieces: [&[u8]; 8] = [b"null", b"-1", b"1e999", b"[]", b"{}", b"\"\"", b"0", b","];
     for _ in 0..1500 {
         let mut text = text.clone();
@@ -226,7 +226,7 @@ fn random_damage_panics_nowhere() {
             text.splice(at..end, piece.iter().copied());
         }
         values.set(".zattrs", text);
-        if let Ok(image) = Multiscale::open_in(&values.storage(), "") {
+        if let Ok(image) = Multiscale::open_in(&storage(&values), "") {
             opened += 1;
             let axes = image.axes().len();
             for (n, level) in image.levels().iter().enumerate() {
@@ -244,38 +244,38 @@ fn random_damage_panics_nowhere() {
 
 #[test]
 fn levels_that_are_not_as_said() {
-    let values = Values::of("ome_0.5.zarr");
-    let image = Multiscale::open_in(&values.storage(), "").unwrap();
-    let error = refused(image.level(2, MissingChunk::Fill), &["2, and values: has 2 levels"]);
+    let values = values_of("ome_0.5.zarr");
+    let image = Multiscale::open_in(&storage(&values), "").unwrap();
+    let error = refused(image.level(2, MissingChunk::Fill), &["2, and map: has 2 levels"]);
     assert!(matches!(error, Error::Argument { .. }));
-    let mut json = values.json("s0/zarr.json");
+    let mut json = json_of(&values, "s0/zarr.json");
     json["dimension_names"] = json!(["c", "t", "z", "y", "x"]);
     values.set("s0/zarr.json", json.to_string());
     refused(
         image.level(0, MissingChunk::Fill),
-        &["values:s0", "has the axes c, t, z, y, x, expected", "t, c, z, y, x"],
+        &["map:s0", "has the axes c, t, z, y, x, expected", "t, c, z, y, x"],
     );
     // Missing dimension names are no contradiction.
     json["dimension_names"] = Json::Null;
     values.set("s0/zarr.json", json.to_string());
     image.level(0, MissingChunk::Fill).unwrap();
-    let flat = Values::of("ngff_0.5.zarr").json("scale0/floats/zarr.json");
+    let flat = json_of(&values_of("ngff_0.5.zarr"), "scale0/floats/zarr.json");
     values.set("s0/zarr.json", flat.to_string());
     refused(
         image.level(0, MissingChunk::Fill),
-        &["values:s0", "has 2 axes, expected the 5 of its image: t, c, z, y, x"],
+        &["map:s0", "has 2 axes, expected the 5 of its image: t, c, z, y, x"],
     );
     values.remove("s0/zarr.json");
-    refused(image.level(0, MissingChunk::Fill), &["values:s0", "no such array"]);
+    refused(image.level(0, MissingChunk::Fill), &["map:s0", "no such array"]);
     // This path would lead out of the image.
-    let text = values.json("zarr.json").to_string().replace("\"s1\"", "\"../s1\"");
+    let text = json_of(&values, "zarr.json").to_string().replace("\"s1\"", "\"../s1\"");
     values.set("zarr.json", text);
     let words = ["datasets[1].path` is \"../s1\"", "a path within the image"];
-    refused(Multiscale::open_in(&values.storage(), ""), &words);
+    refused(Multiscale::open_in(&storage(&values), ""), &words);
     // A path that begins with `/`, like a file's, is relative to the image.
-    let text = values.json("zarr.json").to_string().replace("\"../s1\"", "\"//s1/\"");
+    let text = json_of(&values, "zarr.json").to_string().replace("\"../s1\"", "\"//s1/\"");
     values.set("zarr.json", text);
-    let image = Multiscale::open_in(&values.storage(), "").unwrap();
+    let image = Multiscale::open_in(&storage(&values), "").unwrap();
     assert_eq!(image.levels()[1].path, "s1");
     image.level(1, MissingChunk::Fill).unwrap();
 }
@@ -309,21 +309,21 @@ fn lengths_in_pixels() {
 /// Axes without a type are classified by name; a custom type is neither space nor time.
 #[test]
 fn axes_without_types() {
-    let values = Values::of("ome_0.4.zarr");
-    let mut json = values.json(".zattrs");
+    let values = values_of("ome_0.4.zarr");
+    let mut json = json_of(&values, ".zattrs");
     for axis in json["multiscales"][0]["axes"].as_array_mut().unwrap() {
         axis.as_object_mut().unwrap().remove("type");
     }
     values.set(".zattrs", json.to_string());
-    let image = Multiscale::open_in(&values.storage(), "").unwrap();
+    let image = Multiscale::open_in(&storage(&values), "").unwrap();
     assert_eq!(image.axes(), five_axes());
     json["multiscales"][0]["axes"][1] = json!({ "name": "angle", "type": "rotation" });
     values.set(".zattrs", json.to_string());
-    let image = Multiscale::open_in(&values.storage(), "").unwrap();
+    let image = Multiscale::open_in(&storage(&values), "").unwrap();
     assert_eq!(image.axes()[1].kind, AxisKind::Other(Some("rotation".into())));
     assert_eq!(image.spatial_axes(), [2, 3, 4]);
     json["multiscales"][0]["axes"][1] = json!({ "name": "phase", "type": null });
     values.set(".zattrs", json.to_string());
-    let image = Multiscale::open_in(&values.storage(), "").unwrap();
+    let image = Multiscale::open_in(&storage(&values), "").unwrap();
     assert_eq!(image.axes()[1].kind, AxisKind::Other(None));
 }

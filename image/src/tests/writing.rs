@@ -9,10 +9,13 @@ use std::{
 use serde_json::json;
 use teatime::{
     Cancel, Error, Progress, Result, Run, StoredType,
+    openings::Map,
     store::{ArraySpec, Compression, Shuffle, ZarrFormat},
 };
 
-use super::{Values, axes, device, fill, fixture, noise, number_of, open, refused, spec, written};
+use super::{
+    axes, device, fill, fixture, json_of, noise, number_of, open, refused, spec, storage, values_of, written,
+};
 use crate::{Axis, AxisKind, ImageSpec, Multiscale, MultiscaleWriter, OmeVersion, Pyramid};
 
 /// Compares the metadata of both versions word for word.
@@ -40,17 +43,17 @@ fn metadata_of_both_versions() {
         let mut image = json!({ "name": "cells", "axes": axes, "datasets": datasets, "type": "mean" });
         if format == ZarrFormat::V2 {
             image["version"] = json!("0.4");
-            assert_eq!(values.json(".zattrs"), json!({ "multiscales": [image], "omero": omero }));
-            assert_eq!(values.json(".zgroup"), json!({ "zarr_format": 2 }));
+            assert_eq!(json_of(&values, ".zattrs"), json!({ "multiscales": [image], "omero": omero }));
+            assert_eq!(json_of(&values, ".zgroup"), json!({ "zarr_format": 2 }));
             assert!(values.all().contains_key("0/1/0/0/0/1"), "chunks in folders");
         } else {
             omero.as_object_mut().unwrap().remove("version");
             let ome = json!({ "version": "0.5", "multiscales": [image], "omero": omero });
             assert_eq!(
-                values.json("zarr.json"),
+                json_of(&values, "zarr.json"),
                 json!({ "zarr_format": 3, "node_type": "group", "attributes": { "ome": ome } })
             );
-            assert_eq!(values.json("1/zarr.json")["dimension_names"], json!(["t", "c", "z", "y", "x"]));
+            assert_eq!(json_of(&values, "1/zarr.json")["dimension_names"], json!(["t", "c", "z", "y", "x"]));
             assert!(values.all().contains_key("0/c/1/0/0/0/1"));
         }
         let image = open(&values);
@@ -61,7 +64,7 @@ fn metadata_of_both_versions() {
     let values = written(ImageSpec { pyramid: Pyramid::None, ..plain }, |_| 0u8);
     let level =
         json!({ "path": "0", "coordinateTransformations": [{ "type": "scale", "scale": [1.0, 1.0] }] });
-    let image = &values.json("zarr.json")["attributes"]["ome"]["multiscales"][0];
+    let image = &json_of(&values, "zarr.json")["attributes"]["ome"]["multiscales"][0];
     assert_eq!((&image["datasets"], image.get("name"), image.get("type")), (&json!([level]), None, None));
 }
 
@@ -72,12 +75,12 @@ fn killed_anywhere_and_gone_on_with() {
         let mut spec = spec("cyx", StoredType::U8, &[2, 9, 10], &[1, 4, 4]);
         spec.array.format = format;
         spec.array.job = Some("noise".into());
-        let go_on = |values: &Arc<Values>| -> Result<()> {
+        let go_on = |values: &Arc<Map>| -> Result<()> {
             let image = MultiscaleWriter::resume_in(values.clone(), "image", spec.clone())?;
             fill(&image.base()?, |at| noise(at) as u8)?;
             image.finish(device(), &Run::default())
         };
-        let whole = Values::new();
+        let whole = Arc::new(Map::default());
         go_on(&whole).unwrap();
         let expected = whole.all();
         // A second run puts only the metadata of five levels and the group, a missing tile and a damaged one.
@@ -93,16 +96,16 @@ fn killed_anywhere_and_gone_on_with() {
         assert!(whole.all() == expected);
         let mut killed = 0;
         loop {
-            let values = Values::new();
+            let values = Arc::new(Map::default());
             values.puts.store(killed, Relaxed);
             if go_on(&values).is_ok() {
                 break;
             }
-            assert!(Multiscale::open_in(&values.storage(), "image").is_err(), "{killed}");
+            assert!(Multiscale::open_in(&storage(&values), "image").is_err(), "{killed}");
             // The resuming process is killed too.
             values.puts.store(3, Relaxed);
             go_on(&values).ok();
-            values.puts.store(usize::MAX, Relaxed);
+            values.puts.store(u64::MAX, Relaxed);
             go_on(&values).unwrap();
             assert!(values.all() == expected, "{killed}");
             killed += 1;
@@ -148,7 +151,7 @@ fn what_is_there_already() {
     }
     MultiscaleWriter::resume(&path, spec.clone()).unwrap();
     // The folder holds an image of another program, or no store at all.
-    let foreign = Values::of("ome_0.5.zarr");
+    let foreign = values_of("ome_0.5.zarr");
     let before = foreign.all();
     refused(
         MultiscaleWriter::resume_in(foreign.clone(), "", spec.clone()),
@@ -173,7 +176,7 @@ fn images_that_may_not_be() {
     let refuse = |needles: &[&str], change: &dyn Fn(&mut ImageSpec)| {
         let mut spec = spec("cyx", StoredType::U8, &[2, 6, 6], &[1, 4, 4]);
         change(&mut spec);
-        let error = refused(MultiscaleWriter::create_in(Values::new(), "", spec), needles);
+        let error = refused(MultiscaleWriter::create_in(Arc::new(Map::default()), "", spec), needles);
         assert!(matches!(error, Error::Argument { .. }), "{error}");
     };
     refuse(&["`axes`: 1, expected 2 to 5"], &|spec| spec.axes.truncate(1));
@@ -214,7 +217,7 @@ fn images_that_may_not_be() {
 /// Progress increases with each pass, a cancelled call ends with that error, and a damaged tile is named.
 #[test]
 fn progress_and_faults() {
-    let begin = |values: &Arc<Values>| {
+    let begin = |values: &Arc<Map>| {
         let mut spec = spec("cyx", StoredType::U8, &[2, 33, 20], &[1, 8, 8]);
         (spec.array.job, spec.array.checksum) = (Some("job".into()), true);
         let image = MultiscaleWriter::resume_in(values.clone(), "", spec).unwrap();
@@ -226,7 +229,7 @@ fn progress_and_faults() {
     let progress = Progress::new(move |status| {
         tell.lock().unwrap().push((status.pass, status.rows, status.total, status.passes))
     });
-    let values = Values::new();
+    let values = Arc::new(Map::default());
     begin(&values).finish(device(), &Run::default().progress(progress)).unwrap();
     let told = told.lock().unwrap().clone();
     assert!(told.is_sorted(), "{told:?}");
@@ -238,7 +241,7 @@ fn progress_and_faults() {
     assert_eq!(ends, [(0, 17, 6), (1, 9, 6), (2, 5, 6), (3, 3, 6), (4, 2, 6), (5, 1, 6)]);
 
     let cancel = Cancel::default();
-    let (stop, values) = (cancel.clone(), Values::new());
+    let (stop, values) = (cancel.clone(), Arc::new(Map::default()));
     let progress = Progress::new(move |status| {
         if status.pass == 1 {
             stop.cancel()
@@ -249,14 +252,14 @@ fn progress_and_faults() {
     assert!(values.all().contains_key("2/zarr.json") && !values.all().contains_key("zarr.json"));
     assert!(!values.all().contains_key("4/zarr.json"));
 
-    let values = Values::new();
+    let values = Arc::new(Map::default());
     let image = begin(&values);
     let mut chunk = values.all()["0/c/1/2/0"].to_vec();
     chunk[3] ^= 1;
     values.set("0/c/1/2/0", chunk);
-    let error = refused(image.finish(device(), &Run::default()), &["values:0", "[1, 2, 0]"]);
+    let error = refused(image.finish(device(), &Run::default()), &["map:0", "[1, 2, 0]"]);
     assert!(matches!(error, Error::Chunk { .. }), "{error}");
-    let values = Values::new();
+    let values = Arc::new(Map::default());
     let image = begin(&values);
     values.puts.store(4, Relaxed);
     let error = refused(image.finish(device(), &Run::default()), &["killed"]);

@@ -1,10 +1,9 @@
 //! Tests of the driver on the emulator: the order of what it enqueues, and its handling of faults.
 //!
-//! Each test has a device of its own, so that a planted fault affects no other test.
+//! Each test has a device of its own, so that a fault in it affects no other test.
 
 mod faults;
 mod order;
-mod planted;
 
 use cuda_emulator::control;
 

@@ -1,6 +1,4 @@
-//! Tests of columns that lost chunks, and of columns that are too large.
-
-use teatime::Budget;
+//! Tests of columns that lost chunks.
 
 use super::store::{contig, open, put_i32, put_text, vcf};
 use super::*;
@@ -150,36 +148,4 @@ fn alleles_that_are_not_there() {
     store.variants(0..2).unwrap();
     let found: Vec<_> = store.doubtful_columns().into_iter().map(|c| (c.path, c.chunks)).collect();
     assert_eq!(found, [("2L/variants/ALT".into(), 1)]);
-}
-
-/// The memory that the store may take bounds each column.
-#[test]
-fn memory_bounds_columns() {
-    const MEMORY: u64 = 1 << 20;
-    let over = |result: teatime::Result<usize>, least: u64| match result {
-        Err(Error::Budget { budget: MEMORY, minimum, given: true, .. }) => {
-            assert!(minimum >= least, "{minimum}");
-        }
-        other => panic!("{other:?}"),
-    };
-    let within =
-        |scratch: &Scratch| open(scratch, None).unwrap().with_memory(&Budget::default().host(MEMORY));
-    let variants = |scratch: &Scratch| {
-        let store = within(scratch);
-        store.variants(0..store.n_variants()).map(|variants| variants.len())
-    };
-    assert_eq!(variants(&vcf(&["a"])).unwrap(), 3);
-    // For numeric columns, the size of a chunk is bounded.
-    let scratch = vcf(&["a"]);
-    scratch.array("variant_position", v2(StoredType::I32, &[3], &[1 << 24]));
-    over(variants(&scratch), 1 << 28);
-    // A column of strings exceeds the memory although each of its many chunks is small.
-    let scratch = vcf(&["a"]);
-    let writer = scratch.array("variant_allele", v2(None, &[3, 100], &[3, 1]));
-    (0..100).for_each(|i| writer.write_text(&[0, i], [&*"A".repeat(6000); 3]).unwrap());
-    over(variants(&scratch), MEMORY);
-    // Sample names, which are optional in a store, are bounded too.
-    let scratch = Scratch::new();
-    scratch.array("", v2(StoredType::I8, &[1, 1 << 26], &[1, 1 << 26]));
-    over(within(&scratch).sample_ids().map(|names| names.map_or(0, |names| names.len())), 1 << 34);
 }

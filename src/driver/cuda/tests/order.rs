@@ -1,96 +1,10 @@
-//! Checks the happens-before order in the emulator's log of driver calls.
-
-use std::collections::{HashMap, HashSet};
+//! Tests of the order of uploads, kernels and frees. The emulator runs calls that no event orders in the worst order, so that results tell.
 
 use super::{control, device};
 use crate::{
     Device, Tensor,
     linalg::{pending_row_stats, row_stats},
 };
-
-/// The happens-before order of the calls of a log.
-#[derive(Debug, Default)]
-struct Order {
-    /// For each stream, the calls that have ended before the next call on the stream.
-    streams: HashMap<String, HashSet<usize>>,
-    events: HashMap<String, HashSet<usize>>,
-    /// The calls that the host has waited for.
-    host: HashSet<usize>,
-    /// The uses of each allocation: the call's number, its line, and the calls that have ended before it.
-    uses: HashMap<String, Vec<(usize, String, HashSet<usize>)>>,
-}
-
-impl Order {
-    fn of(log: &[String]) -> Self {
-        let mut order = Self::default();
-        for (number, line) in log.iter().enumerate().filter(|(_, line)| !line.starts_with(' ')) {
-            order.call(number, line);
-        }
-        order
-    }
-
-    fn call(&mut self, number: usize, line: &str) {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        match words[..] {
-            ["cuEventRecord", stream, event] => {
-                let past = self.past(stream).clone();
-                self.events.insert(event.into(), past);
-            }
-            ["cuStreamWaitEvent", stream, event] => {
-                let past = self.events.get(event).cloned().unwrap_or_default();
-                self.past(stream).extend(past);
-            }
-            ["cuEventSynchronize", event] => {
-                let past = self.events.get(event).cloned().unwrap_or_default();
-                self.host.extend(past);
-            }
-            ["cuStreamSynchronize", stream] => {
-                let past = self.past(stream).clone();
-                self.host.extend(past);
-            }
-            [_, stream, ..] if stream.starts_with('s') => {
-                let host = self.host.clone();
-                let past = self.past(stream);
-                past.extend(host);
-                let before = past.clone();
-                past.insert(number);
-                // Words for memory look like m3 or m3+256.
-                let memory = words.iter().filter(|word| {
-                    word.strip_prefix('m').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
-                });
-                for word in memory {
-                    let name = word.split('+').next().unwrap_or_default().to_owned();
-                    self.uses.entry(name).or_default().push((number, line.into(), before.clone()));
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn past(&mut self, stream: &str) -> &mut HashSet<usize> {
-        self.streams.entry(stream.into()).or_default()
-    }
-
-    /// Returns pairs of unordered uses of one allocation, of which at least one allocates, fills or frees it.
-    fn races(&self) -> Vec<String> {
-        let changes = |line: &str| {
-            ["cuMemAllocAsync", "cuMemFreeAsync", "cuMemcpyHtoDAsync"]
-                .iter()
-                .any(|call| line.starts_with(call))
-        };
-        let mut races = Vec::new();
-        for uses in self.uses.values() {
-            for (i, (number, first, _)) in uses.iter().enumerate() {
-                for (_, second, before) in &uses[i + 1..] {
-                    if (changes(first) || changes(second)) && !before.contains(number) {
-                        races.push(format!("{first} | {second}"));
-                    }
-                }
-            }
-        }
-        races
-    }
-}
 
 /// Uploads blocks through two slots, uses each block and drops it. Returns the sum of each block.
 fn stream_blocks(device: &Device, blocks: u32) -> Vec<f64> {
@@ -130,22 +44,6 @@ fn uploads_kernels_and_frees_are_ordered() {
         line.split_whitespace().nth(1).unwrap().to_owned()
     };
     assert_ne!(stream("cuMemcpyHtoDAsync"), stream("cuLaunchKernel"));
-    let races = Order::of(&log).races();
-    assert!(races.is_empty(), "{races:#?}");
-}
-
-#[test]
-fn the_order_comes_from_the_events() {
-    let device = device(6);
-    control::log_start(6);
-    stream_blocks(&device, 4);
-    let mut log = control::log_take(6);
-    log.retain(|line| !line.starts_with("cuStreamWaitEvent"));
-    let races = Order::of(&log).races();
-    let uploads = races
-        .iter()
-        .filter(|race| race.starts_with("cuMemcpyHtoDAsync") && race.contains("| cuLaunchKernel"));
-    assert_eq!(uploads.count(), 4, "{races:#?}");
 }
 
 #[test]
@@ -155,14 +53,11 @@ fn an_upload_into_used_memory_waits_for_its_uses() {
     let numbers = bytemuck::cast_slice_mut::<_, f32>(slot.bytes_mut());
     numbers.fill(2.0);
     let x = Tensor::from_slice(&device, &[1.0f32; 1000], &[1, 1000]).unwrap();
-    control::log_start(7);
     let first = pending_row_stats(&x, true).unwrap();
     let fence = device.driver().upload(&mut slot, x.whole()).unwrap();
     device.driver().order_after(&fence).unwrap();
     assert_eq!(row_stats(&x).unwrap()[0].sum, 2000.0);
     assert_eq!(first.wait().unwrap()[0].sum, 1000.0);
-    let races = Order::of(&control::log_take(7)).races();
-    assert!(races.is_empty(), "{races:#?}");
 }
 
 #[test]
@@ -181,6 +76,4 @@ fn large_copies_are_shared_by_threads_and_keep_their_place() {
     let copies = |log: &[String]| log.iter().filter(|line| line.starts_with("cuMemcpyHtoDAsync")).count();
     let launch = log.iter().position(|line| line.starts_with("cuLaunchKernel")).unwrap();
     assert!(copies(&log[..launch]) >= 10, "{log:#?}");
-    let races = Order::of(&log).races();
-    assert!(races.is_empty(), "{races:#?}");
 }

@@ -1,19 +1,12 @@
 //! Tests of arrays that are written at once, or continued after a process was killed.
 
-use std::{
-    collections::BTreeMap,
-    io,
-    process::Command,
-    sync::atomic::{AtomicU32, Ordering},
-};
+use std::{io, process::Command, sync::atomic::AtomicU64};
 
 use super::*;
 use crate::{
     StoredType,
-    openings::Map,
-    store::{
-        ArraySpec, ArrayWriter, Compression, Shuffle, Value as Stored, WritableStorage, ZarrFormat, is_free,
-    },
+    openings::{Puts, files},
+    store::{ArraySpec, ArrayWriter, Compression, Shuffle, WritableStorage, ZarrFormat, is_free},
 };
 
 const BLOSC: Compression = Compression::Blosc { level: 1, shuffle: Shuffle::Bytes };
@@ -358,52 +351,6 @@ fn other_folders_are_refused() {
     assert!(free("plain/zarr.json", "").is_err());
 }
 
-/// Returns the files of a folder, by their keys.
-fn files(path: &Path) -> BTreeMap<String, Arc<[u8]>> {
-    Map::of(path).values
-}
-
-/// A folder that aborts the process at the given put, either before the put or before the rename of its file.
-#[derive(Debug)]
-struct Crashing {
-    folder: Folder,
-    puts: AtomicU32,
-    at: u32,
-    named: bool,
-}
-
-impl Storage for Crashing {
-    fn place(&self, key: &str) -> String {
-        self.folder.place(key)
-    }
-    fn get(&self, key: &str, most: u64) -> io::Result<Stored> {
-        self.folder.get(key, most)
-    }
-    fn size(&self, key: &str) -> io::Result<Option<u64>> {
-        self.folder.size(key)
-    }
-    fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
-        self.folder.list(prefix)
-    }
-}
-
-impl WritableStorage for Crashing {
-    fn put(&self, key: &str, value: &[u8]) -> io::Result<()> {
-        let now = self.puts.fetch_add(1, Ordering::Relaxed);
-        if now == self.at && self.named {
-            std::process::abort();
-        }
-        let unnamed = self.folder.write(key, value)?;
-        if now == self.at {
-            std::process::abort();
-        }
-        unnamed.name(true)
-    }
-    fn sweep(&self, prefix: &str) -> io::Result<()> {
-        self.folder.sweep(prefix)
-    }
-}
-
 fn write_all(storage: Arc<dyn WritableStorage>) {
     let writer = ArrayWriter::resume(storage, "a", job("crash")).unwrap();
     for index in writer.left().collect::<Vec<_>>() {
@@ -412,19 +359,32 @@ fn write_all(storage: Arc<dyn WritableStorage>) {
     writer.finish().unwrap();
 }
 
+/// Aborts the process before a put.
+fn abort_before(puts: &Puts, number: u64, key: &str, value: &[u8]) -> io::Result<()> {
+    if number == puts.at {
+        std::process::abort();
+    }
+    puts.folder.put(key, value)
+}
+
+/// Aborts the process before the file of a put gets its name.
+fn abort_unnamed(puts: &Puts, number: u64, key: &str, value: &[u8]) -> io::Result<()> {
+    let unnamed = puts.folder.write(key, value)?;
+    if number == puts.at {
+        std::process::abort();
+    }
+    unnamed.name(true)
+}
+
 /// If a process is killed at any put (of metadata, a tile or the status), another one continues, and the result is identical to the byte.
 #[test]
 fn a_killed_process_is_taken_up() {
     const CHILD: &str = "TEATIME_TEST_KILLED_WRITER";
     if let Ok(child) = std::env::var(CHILD) {
         let [path, at, named] = child.split('|').collect::<Vec<_>>().try_into().unwrap();
-        let (at, named) = (at.parse().unwrap(), named == "true");
-        write_all(Arc::new(Crashing {
-            folder: Folder::new(path).durable(),
-            puts: AtomicU32::new(0),
-            at,
-            named,
-        }));
+        let put = if named == "true" { abort_before } else { abort_unnamed };
+        let folder = Folder::new(path).durable();
+        write_all(Arc::new(Puts { folder, count: AtomicU64::new(0), at: at.parse().unwrap(), put }));
         return;
     }
     let whole = Scratch::new();
