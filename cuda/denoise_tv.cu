@@ -100,6 +100,6 @@ KERNEL(denoise_tv, WG)(const real* __restrict__ f, const real* __restrict__ p, r
         if (threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
         __syncthreads();
     }
-    if (in_grid && threadIdx.x == 0) energies[params.energies0 + row * params.groups + group] = sums[0];
+    if (in_grid && threadIdx.x == 0) energies[row * params.groups + group] = sums[0];
 }
 EXPORT(denoise_tv)

@@ -100,6 +100,9 @@ fn denoise_tv(
             i += size;
         }
     }
+    if params.energies == 0u {
+        return;
+    }
     sums[lane] = energy;
     workgroupBarrier();
     for (var half = WG / 2u; half > 0u; half /= 2u) {
@@ -108,7 +111,7 @@ fn denoise_tv(
         }
         workgroupBarrier();
     }
-    if params.energies == 1u && in_grid && lane == 0u {
-        energies[params.energies0 + row * params.groups + group] = sums[0];
+    if in_grid && lane == 0u {
+        energies[row * params.groups + group] = sums[0];
     }
 }

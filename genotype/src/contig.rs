@@ -208,7 +208,12 @@ fn karyotype_of(
     let is_last =
         |(number, _): &&(usize, u64)| digits(&Karyotype::UNKNOWN.normalized(&names[*number]).0) == Some(26);
     // Variants are roughly in order of position, so the last on contig 26 has the largest. A position that cannot be read is ignored.
-    let last = match ends.iter().rev().find(is_last).map(|(_, end)| source.position(end - start - 1)) {
+    let last = match ends
+        .iter()
+        .rev()
+        .find(is_last)
+        .map(|(_, end)| source.position(end.saturating_sub(start + 1)))
+    {
         Some(Err(error @ Error::Budget { .. })) => return Err(error),
         last => last.and_then(Result::ok),
     };

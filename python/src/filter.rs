@@ -1,4 +1,4 @@
-//! Gaussian filters.
+//! Gaussian filters, and total variation denoising.
 
 use half::f16;
 use pyo3::{exceptions::PyValueError, prelude::*};

@@ -105,6 +105,7 @@ pub(crate) fn distances_between<'py>(
     let (found, distances) = call_on(py, &device, run, |device, run| {
         let index = VariantIndex::of_genotypes(by, &others.genotypes, &[&*source(others, "others")?], run)?;
         let found = matches(&index, genotypes, device, run)?;
+        drop(index);
         let pairs = SamplePairs::between(&genotypes.genotypes, &others.genotypes, &found.matches);
         let distances = teatime_genotype::distances(pairs, device, &options, run)?;
         Ok((found, distances))
@@ -145,6 +146,7 @@ pub(crate) fn project<'py>(
         drop(cohort);
         let index = VariantIndex::of_genotypes(by, &own.clone().select(rows)?, &[&*source], run)?;
         let found = matches(&index, genotypes, device, run)?;
+        drop(index);
         let new = &genotypes.genotypes;
         let projection = teatime_genotype::project(new, device, &loadings, &found.matches, method, run)?;
         Ok((pca, found, projection))

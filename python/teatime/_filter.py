@@ -1,4 +1,4 @@
-"""Gaussian filters."""
+"""Gaussian filters, and total variation denoising."""
 
 from __future__ import annotations
 
@@ -186,8 +186,8 @@ def denoise_tv_chambolle(
     ----------
     image
         One to three axes, besides that of channels. Integers are divided by the maximum of their type, as skimage does. float64 and
-        integers of 32 and 64 bits are computed in float64, but see ``narrow``; others in float32, which is the type of the result then
-        (skimage's is float64 for integers). The result for an array in a GPU's memory is there too.
+        integers of 32 and 64 bits are computed in float64, but see ``narrow``, and give float64; others are computed in float32, and give it
+        (skimage's result for integers is float64). The result for an array in a GPU's memory is there too.
     weight
         The larger it is, the smoother is the result.
     eps, max_num_iter
@@ -217,6 +217,8 @@ def denoise_tv_chambolle(
     options = ([axis for axis in range(x.ndim) if axis not in channels], float(weight), float(eps), whole(max_num_iter, "max_num_iter"))
     in_f64 = x.dtype in WIDE and not narrows("image", x, narrow, device)
     result, _ = _teatime.denoise_tv(c_order(x), options, "float64" if in_f64 else "float32", run_options(device))
+    if x.dtype in WIDE and not in_f64:
+        result = result.astype(np.float64)
     return as_given(result, image)  # type: ignore[no-any-return]
 
 

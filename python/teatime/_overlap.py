@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
 import os
@@ -82,7 +83,7 @@ class Overlap:
     def job(self, *words: Any) -> str:
         """Returns a text that differs where results do, as far as this process can tell."""
         with np.printoptions(threshold=sys.maxsize, floatmode="unique"):
-            return " ".join(map(str, [*words, _identity(self.func), sorted(self.kwargs.items()), self.depth, self.boundary, self.trim]))
+            return " ".join(map(str, [*words, _identity(self.func), _ordered(self.kwargs), self.depth, self.boundary, self.trim]))
 
     def __call__(self, x: Any, core: list[tuple[int, int]], before: list[int]) -> Any:
         """Returns the result for the box ``core``, of which ``x`` has ``before`` elements of the halo before it along each axis."""
@@ -100,10 +101,12 @@ class Overlap:
             around = slice(max(0, place - head), place + last - first + tail)
             inner = [*core[:axis], (first, last), *core[axis + 1 :]]
             halo = [*before[:axis], place - around.start, *before[axis + 1 :]]
-            return self._part(x[(slice(None),) * axis + (around,)], inner, halo)
+            piece = x[(slice(None),) * axis + (around,)]
+            # A function may write to its argument, and halos of neighbours overlap.
+            return self._part(piece.copy() if head + tail else piece, inner, halo)
 
         with ThreadPoolExecutor(count) as pool:
-            return np.concatenate(list(pool.map(part, cuts, cuts[1:])), axis)
+            return c_order(np.concatenate(list(pool.map(part, cuts, cuts[1:])), axis))
 
     def _part(self, x: Any, core: list[tuple[int, int]], before: list[int]) -> Any:
         """Returns the result for a part of a box. Its place is noted where that fails."""
@@ -177,14 +180,29 @@ def _takes(func: Callable[..., Any], name: str) -> bool:
 
 
 def _identity(func: Any) -> str:
-    """Returns the name of a function, with a digest of its code if that is Python's."""
+    """Returns the name of a function, with its defaults and a digest of its code if that is Python's. An object stands for its type's call."""
 
     def parts(code: CodeType) -> list[Any]:
-        return [code.co_code, code.co_names, *(parts(each) if isinstance(each, CodeType) else each for each in code.co_consts)]
+        return [code.co_code, code.co_names, *(parts(each) if isinstance(each, CodeType) else _ordered(each) for each in code.co_consts)]
 
-    name = f"{getattr(func, '__module__', '')}.{getattr(func, '__qualname__', repr(func))}"
-    code = getattr(func, "__code__", None)
-    return f"{name} {hashlib.blake2b(repr(parts(code)).encode(), digest_size=8).hexdigest()}" if code else name
+    if isinstance(func, functools.partial):
+        return f"{_identity(func.func)} {_ordered(func.args)} {_ordered(func.keywords)}"
+    if not hasattr(func, "__qualname__"):
+        return _identity(type(func).__call__)
+    name, code = f"{func.__module__}.{func.__qualname__}", getattr(func, "__code__", None)
+    if not code:
+        return name
+    defaults = [_ordered(func.__defaults__), _ordered(func.__kwdefaults__)]
+    return f"{name} {hashlib.blake2b(repr([parts(code), defaults]).encode(), digest_size=8).hexdigest()}"
+
+
+def _ordered(value: Any) -> Any:
+    """Returns a value whose text is the same in every process: the elements of sets, and of sets in lists and dicts, in order."""
+    if isinstance(value, (set, frozenset)):
+        return ["set", *sorted(map(repr, map(_ordered, value)))]
+    if isinstance(value, (list, tuple)):
+        return [type(value).__name__, *map(_ordered, value)]
+    return sorted((repr(key), _ordered(each)) for key, each in value.items()) if isinstance(value, dict) else value
 
 
 def _of_library(x: Any) -> Any:

@@ -358,4 +358,7 @@ def project(
     scores, called, components, matched = _teatime.project(new, known, match, options, missing, run)
     pca = GenotypePCA(**components)
     warn_unconverged(pca.residuals, pca.converged, options["svd"])
+    used, variants = matched["reference"]["used"], matched["reference"]["variants"]
+    if used < 0.95 * variants:
+        warnings.warn(f"teatime: {used} of the reference's {variants} variants were matched: scores are less exact", stacklevel=2)
     return Projection(scores, called, pca, matched)

@@ -2,8 +2,11 @@
 
 import _thread
 import json
+import os
 import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 import tracemalloc
@@ -350,3 +353,38 @@ def test_tasks_read_boxes_of_a_store(image):
     np.testing.assert_array_equal(doubled, 2 * values + 1)
     with pytest.raises(TypeError, match="dask.array.map_overlap takes a dask array"):
         td.map_overlap(np.abs, da.ones(3))
+
+
+def test_functions_that_write_to_their_argument_or_give_another_order():
+    x = np.random.default_rng(3).random((40, 9))
+
+    def in_place(x):
+        x *= 2
+        x[1:-1] += x[:-2].copy() + x[2:].copy()
+        return x
+
+    for func in (in_place, lambda x: np.asfortranarray(in_place(x))):
+        one, four = (teatime.map_overlap(func, x, depth={0: 1, 1: 0}, device=teatime.Device("cpu", threads=count)) for count in (1, 4))
+        np.testing.assert_array_equal(one, four)
+
+
+def test_a_job_has_the_same_text_in_every_process():
+    from teatime._overlap import _identity
+
+    code = (
+        "from teatime._overlap import _identity\nimport functools\n"
+        "def f(x, among=frozenset('abc'), *, more={'d', 'e'}): return x in {'a', 'b', 'c'}\n"
+        "class Call:\n    def __call__(self, x): return x\n"
+        "print(_identity(f), _identity(functools.partial(f, more={'x', 'y'})), _identity(Call()))"
+    )
+    run = lambda seed: subprocess.run(  # noqa: E731
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
+    ).stdout
+    assert run("1") == run("2") == run("3")
+
+    def first(x, by=1):
+        return x
+
+    before = _identity(first)
+    first.__defaults__ = (2,)
+    assert _identity(first) != before

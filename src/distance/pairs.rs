@@ -6,7 +6,11 @@ use super::{
     Distances,
     job::{DistanceBlock, Job},
 };
-use crate::{Element, Error, Result, Run, extent::to_usize, linalg::Matrix};
+use crate::{
+    Element, Error, Result, Run,
+    extent::to_usize,
+    linalg::{Matrix, matrix::tiles},
+};
 
 impl<T: Element> Job<'_, T> {
     /// Returns the distances from some observations of x to some of y, and the numbers of features that both have if `counted`. Blocks have `side`
@@ -67,11 +71,16 @@ impl<T: Element> Job<'_, T> {
         let rows = if first == last { row..last_row + 1 } else { first..m };
         let area = [rows, first..last + 1].map(|range| range.start as u64..range.end as u64);
         self.each_block_of(area, side, run, |block| {
-            for (row, values) in block.rows.clone().zip(block.distances.chunks(block.columns.len())) {
-                for (col, &value) in block.columns.clone().zip(values).take_while(|&(col, _)| col < row) {
-                    // A pair before the range wraps around to a place behind it.
-                    if let Some(out) = out.get_mut(condensed_place(m, col, row).wrapping_sub(pairs.start)) {
-                        *out = value;
+            let width = block.columns.len();
+            for (rows, columns) in tiles(block.rows.len(), width) {
+                for j in columns {
+                    let col = block.columns.start + j;
+                    for i in rows.clone().filter(|i| block.rows.start + i > col) {
+                        let place = condensed_place(m, col, block.rows.start + i);
+                        // A pair before the range wraps around to a place behind it.
+                        if let Some(out) = out.get_mut(place.wrapping_sub(pairs.start)) {
+                            *out = block.distances[i * width + j];
+                        }
                     }
                 }
             }

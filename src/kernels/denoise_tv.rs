@@ -24,7 +24,7 @@ params! {
         pub(crate) fz: u32,
         pub(crate) fy: u32,
         pub(crate) fx: u32,
-        /// The part of the image that becomes the result: its start and its extents; `mz` would be unused.
+        /// The part of the image that becomes the result: its start, and its extents along y and x.
         pub(crate) oz: u32,
         pub(crate) oy: u32,
         pub(crate) ox: u32,
@@ -40,9 +40,8 @@ params! {
         pub(crate) rows: u32,
         /// The number of groups of a row.
         pub(crate) groups: u32,
-        /// 1 if energies are written, and the index of the first energy.
+        /// 1 if energies are written.
         pub(crate) energies: u32,
-        pub(crate) energies0: u32,
         /// The factor of the image's elements in steps, and the factors of its elements and of d in the result: the nearest f32, and
         /// the remainder.
         pub(crate) factor: f32,
@@ -205,7 +204,7 @@ impl<R: Number> Image<'_, R> {
             q.chunks_mut(size).map(|field| field[rows.start * nx..rows.end * nx].chunks_mut(each * nx));
         let mut fields: Vec<_> = fields.collect();
         let energies = if p.energies == 1 {
-            &mut energies[p.energies0 as usize + rows.start * groups..][..rows.len() * groups]
+            &mut energies[rows.start * groups..][..rows.len() * groups]
         } else {
             &mut []
         };
@@ -333,6 +332,7 @@ const LANES: usize = 16;
 #[inline(always)]
 fn energies<R: Number>(d: &[R], lengths: &[R], origin: usize, out: &mut [R]) {
     let wg = WG as usize;
+    // The number of elements that the first group lacks.
     let before = origin.next_multiple_of(wg) - origin;
     for (group, out) in out.iter_mut().enumerate() {
         let columns = (group * wg).saturating_sub(before)..((group + 1) * wg - before).min(d.len());

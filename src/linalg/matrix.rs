@@ -166,7 +166,7 @@ impl Matrix {
 }
 
 /// Divides a matrix into tiles that fit a cache: the rows and the columns of each.
-fn tiles(rows: usize, cols: usize) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
+pub(crate) fn tiles(rows: usize, cols: usize) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
     const SIDE: usize = 64;
     let corners =
         (0..rows).step_by(SIDE).flat_map(move |row| (0..cols).step_by(SIDE).map(move |col| (row, col)));

@@ -47,7 +47,7 @@ mod krylov;
 pub(crate) mod map;
 pub(crate) mod map_tensor;
 pub(crate) mod matmul;
-mod matrix;
+pub(crate) mod matrix;
 mod qr;
 pub(crate) mod reduce;
 mod right_svd;

@@ -179,12 +179,21 @@ impl PackedMatrix {
     ///
     /// # Errors
     /// [`Error::Argument`] for rows that do not follow those of the matrix, and for rows that are not packed, unless they stay on the device;
-    /// [`Error::Shape`] for another number of rows; any error that the device reports, after which the matrix is of no use.
+    /// [`Error::Shape`] for another number of rows or of columns; any error that the device reports, after which the matrix is of no use.
     pub fn keep(&mut self, panel: Panel) -> Result<()> {
-        let rows = panel.rows.clone();
+        let (op, rows) = ("PackedMatrix::keep", panel.rows.clone());
         if rows.start != self.rows {
             let why = format_args!("rows {rows:?} of a matrix of {} rows", self.rows);
-            return Err(Error::argument("PackedMatrix::keep", "panel", why));
+            return Err(Error::argument(op, "panel", why));
+        }
+        let (held, width) = match &panel.entries {
+            Entries::Packed(packed) => (packed.matrix(op)?, row_words(self.columns)),
+            Entries::I8(entries) => (entries.matrix(op)?, self.columns),
+            Entries::F32(entries) => (entries.matrix(op)?, self.columns),
+        };
+        if rows.end.checked_sub(rows.start) != Some(held[0]) || held[1] != width {
+            let expected = format_args!("{width} elements in each of the rows {rows:?}");
+            return Err(Error::shape(op, expected, format_args!("{held:?}")));
         }
         match &mut self.place {
             Place::Device(panels) => panels.push(panel),

@@ -31,7 +31,8 @@ pub struct Panel {
 }
 
 impl Panel {
-    /// Returns the positions of `rows` within the panel.
+    /// Returns the positions of `rows`, which the panel has, within the panel.
+    #[doc(hidden)]
     pub fn places(&self, rows: &Range<u64>) -> Range<usize> {
         to_usize(rows.start - self.rows.start)..to_usize(rows.end - self.rows.start)
     }

@@ -84,8 +84,8 @@ fn cut_anyhow(device: &Device) {
             assert!(small == whole, "{memory} {options:?}");
             assert_eq!(of_small.iterations, of_whole.iterations, "{memory}");
             let boxes = [&of_small, &of_whole].map(|denoised| denoised.swept.boxes);
-            let is_cut = device.limits().binding < 1 << 20 || memory > least;
-            assert!(boxes[0] > boxes[1] || is_cut, "{boxes:?}");
+            let is_small = device.limits().binding < 1 << 20;
+            assert!(boxes[0] > boxes[1] || memory > least || is_small, "{boxes:?}");
         }
     }
 }
@@ -143,9 +143,8 @@ fn types_and_refusals(device: &Device) {
 fn resumed(device: &Device) {
     let x = values::<u8>(33, SHAPE[1..].iter().product());
     let array = stored(&x, &SHAPE[1..], &CHUNK[1..]);
-    for options in
-        [TvOptions::default().eps(0.0).max_iterations(4), TvOptions::default().axes([1, 2]).eps(2e-3)]
-    {
+    for (eps, most) in [(0.0, 4), (2e-3, 200)] {
+        let options = TvOptions::default().axes([1, 2]).eps(eps).max_iterations(most);
         let [whole, folder] = [(); 2].map(|()| tempfile::tempdir().unwrap());
         let to = |folder: &Path, run: &Run| write(&array, &options, device, (folder, StoredType::F32), run);
         let memory = least(|run| {

@@ -1,6 +1,7 @@
 //! Tests of distances that are written tile by tile, against those that the host holds.
 
 use std::{
+    io,
     path::Path,
     sync::{
         Arc,
@@ -14,8 +15,8 @@ use crate::{
     distance::{
         Metric, Missing, Options, condensed, pairwise, pairwise_counted, write_condensed, write_pairwise,
     },
-    openings::files,
-    store::{ArraySpec, ArrayWriter, ChunkedArray, Compression, Folder, ZarrArray},
+    openings::{Puts, files},
+    store::{ArraySpec, ArrayWriter, ChunkedArray, Compression, Folder, WritableStorage, ZarrArray},
 };
 
 device_tests! { squares, refused; runs_of_pairs, resumed }
@@ -201,4 +202,29 @@ fn refused(device: &Device) {
     let error = create("enough", ArraySpec::new(StoredType::F64, &[8, 8], &[4, 4])).unwrap_err();
     assert!(error.to_string().contains("exists already"), "{error}");
     assert!(files(folder.path()) == before);
+}
+
+/// A disk that is full at any put leaves whole tiles, and another call goes on to the same bytes.
+#[test]
+fn a_full_disk_keeps_whole_tiles() {
+    let x = nonnegative(&Device::cpu(), 6, 60);
+    let write = |storage: Arc<dyn WritableStorage>| {
+        let writer = ArrayWriter::resume(storage, "d", spec(StoredType::F64, &[60, 60], &[10, 10]))?;
+        write_pairwise(&x, None, Metric::Euclidean, &Options::default(), &Run::default(), (writer, None))
+    };
+    let whole = tempfile::tempdir().unwrap();
+    write(Arc::new(Folder::new(whole.path()))).unwrap();
+    for at in [0, 1, 2, 20] {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |puts: &Puts, count: u64, key: &str, value: &[u8]| {
+            if count < puts.at { puts.folder.put(key, value) } else { Err(io::ErrorKind::StorageFull.into()) }
+        };
+        let full = Puts { folder: Folder::new(folder.path()), count: 0.into(), at, put };
+        let error = write(Arc::new(full)).unwrap_err();
+        let is_full = |error: &Error| matches!(error, Error::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull);
+        assert!(is_full(&error), "{error}");
+        assert_eq!(files(folder.path()).len() as u64, at);
+        write(Arc::new(Folder::new(folder.path()))).unwrap();
+        assert!(files(folder.path()) == files(whole.path()), "{at}");
+    }
 }

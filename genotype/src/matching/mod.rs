@@ -66,7 +66,7 @@ impl MatchBy {
 #[non_exhaustive]
 pub struct VariantMatches {
     /// The match of each selected variant, if it has one, as [`project`](crate::project()) and
-    /// [`distances_between`](crate::distances_between) take them. No variant of the reference occurs twice.
+    /// [`SamplePairs::between`](crate::SamplePairs::between) take them. No variant of the reference occurs twice.
     pub matches: Vec<Option<Match>>,
     /// The numbers of variants that were matched, and of others by reason.
     pub counts: MatchCounts,
@@ -89,7 +89,7 @@ pub struct VariantMatches {
 /// use std::sync::Arc;
 /// use teatime::{Device, Run, distance::Metric, store::MemoryArray};
 /// use teatime_genotype::{
-///     DistanceOptions, Genotypes, Match, MatchBy, SampleMetric, Variant, VariantIndex, distances_between,
+///     DistanceOptions, Genotypes, Match, MatchBy, SampleMetric, SamplePairs, Variant, VariantIndex, distances,
 /// };
 ///
 /// // `GenotypeStore` and `BedFile` are sources of variants, as lists of them are.
@@ -115,7 +115,8 @@ pub struct VariantMatches {
 /// assert_eq!((found.counts.reference.used, found.counts.genotypes.not_in_reference), (2, 1));
 ///
 /// let options = DistanceOptions::default().metric(SampleMetric::Of(Metric::CityBlock));
-/// let result = distances_between(&of_new, &of_known, &found.matches, &device, &options, &run)?;
+/// let pairs = SamplePairs::between(&of_new, &of_known, &found.matches);
+/// let result = distances(pairs, &device, &options, &run)?;
 /// assert_eq!(result.matrix.row(0), [1.0 + 2.0]);
 /// # Ok::<(), teatime::Error>(())
 /// ```

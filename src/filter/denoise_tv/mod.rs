@@ -7,7 +7,7 @@ use self::projection::{Core, Frame, Projection, Rule};
 pub use self::stored::{DenoisedTv, write_denoised_tv};
 use super::gaussian::{checked_axes, image_scale};
 use crate::{
-    Element, Error, Real, Result, Tensor,
+    Element, Error, Real, Result, Tensor, TensorView,
     array::elementwise::converted,
     stable_text::{StableText, fields},
 };
@@ -27,7 +27,7 @@ pub struct TvOptions {
     /// The axes of an image, one to three; `None` takes all axes. Images along the other axes, such as channels, are denoised separately.
     pub axes: Option<Vec<usize>>,
     /// The weight of the total variation, in the units of the image's elements as floats: the larger it is, the smoother is the result.
-    /// It is finite and above 0.
+    /// It is above 0, and from 1e-30 to 1e30, also relative to the scale of integers.
     pub weight: f64,
     /// The iteration ends when the energy changes by less than this factor of its first value. 0 for always the maximum number of
     /// iterations.
@@ -75,9 +75,9 @@ impl StableText for TvOptions {
 /// least sum of (u - x)² / 2 + `weight` |∇u|, where ∇u are the differences of neighbours. Returns it, and the number of iterations for
 /// each image, in C order of the axes that are not [denoised](TvOptions::axes).
 ///
-/// Integers become floats as in skimage: they are divided by the maximum of their type. With the default options the result is far from
-/// that minimum; it is what skimage returns, which ends after 5 to 50 iterations. More [iterations](TvOptions::max_iterations) with an
-/// `eps` of 0 come closer.
+/// Integers become floats as in skimage: they are divided by the maximum of their type. (Skimage also clips the minimum integer to -1,
+/// which is slightly less here.) The default options end after 5 to 50 iterations, as skimage does; the result is then far from that
+/// minimum. More [iterations](TvOptions::max_iterations) with an `eps` of 0 come closer.
 ///
 /// The method is that of A. Chambolle, "An algorithm for total variation minimization and applications", Journal of Mathematical Imaging
 /// and Vision 20 (2004), with the fixed step 1 / (2 axes) of skimage. In each iteration, u is x + d, where d is the divergence of a vector
@@ -88,13 +88,13 @@ impl StableText for TvOptions {
 /// `x`: one to five axes -> the same. The type R of the result, f32 or f64, is that of the computation, to which elements are rounded.
 ///
 /// # Errors
-/// [`Error::Argument`] for options out of range, for more than three axes, and for elements that are infinite, NaN or above 10^18 times
-/// the weight; [`Error::Shape`] for an array without axes or with more than five; [`Error::NoF64`] for f64 on a device that does not
+/// [`Error::Argument`] for options out of range, for more than three axes, and if the first energy is infinite or NaN: for elements that
+/// are, or that differ by more than some 10^18 times the weight; [`Error::Shape`] for an array without axes or with more than five; [`Error::NoF64`] for f64 on a device that does not
 /// [compute in f64](crate::Limits::f64); [`Error::Limit`] if a number for each element and axis of an image does not fit a binding
 /// ([`write_denoised_tv`] cuts images); [`Error::OutOfMemory`].
 ///
 /// # Cost
-/// Memory for two numbers for each element and axis of an image, and for the result. Each iteration reads the image and as many fields as
+/// Memory for two numbers for each element and axis of an image, for the result, and for `x` in its type if it has another. Each iteration reads the image and as many fields as
 /// there are axes, and writes these, once each; with an `eps` it also waits for the device.
 ///
 /// ```
@@ -115,7 +115,9 @@ pub fn denoise_tv<T: Element, R: Real>(x: &Tensor<T>, options: &TvOptions) -> Re
         return Ok((out, Vec::new()));
     }
     let scale = image_scale(T::DTYPE).unwrap_or(1.0);
-    let (f, frame) = (converted(OP, x)?, Frame::new(&axes, x.shape()));
+    let f: TensorView<'_, R> =
+        if T::DTYPE == R::DTYPE { x.view().cast() } else { TensorView::new(converted(OP, x)?) };
+    let frame = Frame::new(&axes, x.shape());
     let core = Core { start: [0; 3], extents: frame.extents };
     let mut projection =
         Projection::<R>::new(&f, (frame.clone(), axes.len()), core, [scale, options.weight])?;

@@ -1,6 +1,9 @@
 //! The iteration for one image on a device.
 
-use std::{mem::swap, ops::Range};
+use std::{
+    mem::swap,
+    ops::{Range, RangeInclusive},
+};
 
 use super::{OP, TvOptions};
 use crate::{
@@ -13,6 +16,9 @@ use crate::{
         denoise_tv::{DENOISE_TV, Params, groups, spec},
     },
 };
+
+/// The factors that two f32 hold with about 48 bits.
+const FACTORS: RangeInclusive<f64> = 1e-30..=1e30;
 
 /// The number of operations of a step for an element.
 const WORK: u64 = 64;
@@ -42,6 +48,13 @@ impl Frame {
             }
         }
         Self { extents, strides, firsts }
+    }
+
+    /// Returns the elements from the first of an image to its last.
+    fn places(&self, image: usize) -> Range<u64> {
+        let axes = self.extents.iter().zip(&self.strides);
+        let last: u64 = axes.map(|(extent, stride)| (extent - 1) * stride).sum();
+        self.firsts[image]..self.firsts[image] + last + 1
     }
 }
 
@@ -122,8 +135,8 @@ pub(super) struct Projection<'a, R: Real> {
     energies: Tensor<R>,
     /// The number of groups of a row, each of which has an energy.
     groups: u64,
-    /// The index of the image's first element.
-    first: u64,
+    /// The elements from the image's first to its last.
+    places: Range<u64>,
 }
 
 impl<'a, R: Real> Projection<'a, R> {
@@ -131,7 +144,7 @@ impl<'a, R: Real> Projection<'a, R> {
     /// measured.
     ///
     /// # Errors
-    /// [`Error::Limit`] if the fields do not fit a binding; [`Error::OutOfMemory`].
+    /// [`Error::Limit`] if the fields do not fit a binding; [`Error::Argument`] for a weight out of range; [`Error::OutOfMemory`].
     pub(super) fn new(
         f: &'a Tensor<R>,
         (frame, axes): (Frame, usize),
@@ -141,7 +154,17 @@ impl<'a, R: Real> Projection<'a, R> {
         let (device, count) = (f.device(), axes as u64 * frame.extents.iter().product::<u64>());
         let [requested, max] = [count * R::DTYPE.size(), device.limits().room()];
         if requested > max {
-            return Err(Error::Limit { what: "bytes of the fields of an image", requested, max });
+            return Err(Error::Limit {
+                what: "bytes of the fields of an image or of a box with its halo",
+                requested,
+                max,
+            });
+        }
+        if ![weight, scale / weight].iter().all(|factor| FACTORS.contains(factor)) {
+            let why = format_args!(
+                "{weight}; it is from 1e-30 to 1e30, also relative to the elements' scale {scale:e}"
+            );
+            return Err(Error::argument(OP, "weight", why));
         }
         let [depth, height, width] = frame.extents;
         let groups = groups(width, core.start[2]);
@@ -154,7 +177,7 @@ impl<'a, R: Real> Projection<'a, R> {
             next: Tensor::empty(device, &[count])?,
             energies: Tensor::empty(device, &[depth * height * groups])?,
             groups,
-            first: 0,
+            places: 0..0,
             frame,
         })
     }
@@ -170,8 +193,10 @@ impl<'a, R: Real> Projection<'a, R> {
 
     /// Begins with an image of the frame.
     pub(super) fn begin(&mut self, image: usize) -> Result<()> {
+        // The last image's fields are freed first.
+        self.p = Tensor::empty(self.f.device(), &[0])?;
         self.p = Tensor::zeros(self.f.device(), self.next.shape())?;
-        self.first = self.frame.firsts[image];
+        self.places = self.frame.places(image);
         Ok(())
     }
 
@@ -225,8 +250,8 @@ impl<'a, R: Real> Projection<'a, R> {
         for first in (0..depth * height).step_by(to_usize(rows)) {
             let count = rows.min(depth * height - first);
             (params.row0, params.rows) = (small(first), small(count));
-            let (f, p) = (self.f.window(0..self.f.len()), self.p.window(0..self.p.len()));
-            params.f0 = f.start + small(self.first);
+            let (f, p) = (self.f.window(self.places.clone()), self.p.window(0..self.p.len()));
+            params.f0 = f.start;
             let [len, places] = [self.next.len(), self.energies.len()];
             let (q, energies) = (self.next.window_update(0..len), self.energies.window_update(0..places));
             launch(
@@ -256,11 +281,12 @@ impl<'a, R: Real> Projection<'a, R> {
         for first in (0..depth * height).step_by(to_usize(rows)) {
             let count = rows.min(depth * height - first);
             (params.row0, params.rows) = (small(first), small(count));
-            let (f, p) = (self.f.window(0..self.f.len()), self.p.window(0..self.p.len()));
-            params.f0 = f.start + small(self.first);
-            let [len, places] = [out.len(), self.energies.len()];
-            let (q, energies) = (out.window_update(0..len), self.energies.window_update(0..places));
-            params.q0 = q.start + small(frame.firsts[image]);
+            let (f, p) = (self.f.window(self.places.clone()), self.p.window(0..self.p.len()));
+            params.f0 = f.start;
+            let places = self.energies.len();
+            let (q, energies) =
+                (out.window_update(frame.places(image)), self.energies.window_update(0..places));
+            params.q0 = q.start;
             launch(self.f.device(), true, count * groups, &params, [f.arg, p.arg, q.arg, energies.arg])?;
         }
         Ok(())

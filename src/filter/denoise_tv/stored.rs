@@ -2,7 +2,10 @@
 
 use std::{
     ops::Range,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use super::{
@@ -25,7 +28,8 @@ use crate::{
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DenoisedTv {
-    /// The number of iterations for each image, in C order of the axes that are not denoised; 0 for images that were written before.
+    /// The number of iterations for each image, in C order of the axes that are not denoised; 0 for images that were written before, if
+    /// images are denoised as a whole.
     pub iterations: Vec<u64>,
     /// The counts of the last pass.
     pub swept: Swept,
@@ -33,11 +37,13 @@ pub struct DenoisedTv {
 
 /// The largest multiple of the weight that an element may be: the square of a difference of two must be finite in f32.
 const MOST: f64 = 1e18;
+/// The maximum number of images, each of which has its own energies.
+const MAX_IMAGES: u64 = 1 << 20;
 /// The maximum number of energies of the first pass that measures them, and the factor for each further pass.
 const ENERGIES: u64 = 16;
 const MORE: u64 = 4;
-/// The target bytes of a box as read, for each element of its halo: the halo is computed too, so it should be a small part.
-const BOX: u64 = 32 << 20;
+/// The target bytes of a box as read, for each element of its halo: halos are computed as often as boxes, so they should be a small part.
+const BYTES_PER_HALO: u64 = 32 << 20;
 
 /// Writes [`denoise_tv`](super::denoise_tv) of a stored array into another, box by box: neither has to fit memory. Waits for the device.
 ///
@@ -47,7 +53,7 @@ const BOX: u64 = 32 << 20;
 /// If memory holds an image and its fields, each image is read and denoised at once. Otherwise it is cut into boxes with a halo of one
 /// element for each iteration, so that the result is the same to the bit however it is cut: no state is kept between boxes or passes. With
 /// an [`eps`](TvOptions::eps), passes before that measure the energies of the first 16, 64, 256... iterations of the whole image until
-/// they end the iteration. Their sums have 106 bits, so that neither this depends on the cut.
+/// they end the iteration. Their sums have 106 bits, so that the number of iterations does not depend on the cut either.
 ///
 /// # Shapes and types
 /// `x`: one to five axes. Computation is in f32, and in f64 for f64 and integers of 32 and 64 bits, unless [`TvOptions::narrow`] is set.
@@ -55,11 +61,13 @@ const BOX: u64 = 32 << 20;
 /// # Errors
 /// The errors of [`denoise_tv`](super::denoise_tv), with [`Error::Chunk`] for elements that are infinite, NaN or above 10^18 times the
 /// weight, and for integers above 2^53 - 1; the errors of [`Sweep::map`], of which [`Error::Budget`] may come after the energies are
-/// measured, since they decide how large a halo is; errors of `begin`.
+/// measured, since they decide how large a halo is; [`Error::Limit`] if a tile with its halo does not fit a binding of the device;
+/// [`Error::Argument`] for more than 2^20 images; errors of `begin`.
 ///
 /// # Cost
 /// The cost of a [`Sweep`] with a halo of as many elements as there are iterations, less 1, and with larger boxes: the device holds two
-/// numbers for each element and axis of a box and its halo. A box of s elements along each of n axes computes (1 + 2 i / s)^n times as
+/// numbers for each element and axis of a box and its halo; for a whole image of f32 on the cpu, memory takes 16 + 8 n bytes for each
+/// element. A box of s elements along each of n axes computes (1 + 2 i / s)^n times as
 /// many elements as it has, for i iterations.
 ///
 /// ```
@@ -94,6 +102,9 @@ pub fn write_denoised_tv<W: BoxWriter>(
     let x = &x.shared();
     let (shape, stored) = (x.shape(), x.dtype());
     let axes = options.image_axes(shape)?;
+    // The iterations of a box take long: each of them looks at the flag of the device's handle.
+    let own = device.cancel().is_none().then(|| device.cancelled_by(&run.cancel));
+    let device = own.as_ref().unwrap_or(device);
     let in_f64 = matches!(
         stored,
         StoredType::F64 | StoredType::I32 | StoredType::U32 | StoredType::I64 | StoredType::U64
@@ -113,13 +124,19 @@ pub fn write_denoised_tv<W: BoxWriter>(
     };
     let scale = scale(stored).unwrap_or(1.0);
     let is_integer = scale != 1.0 && stored != StoredType::Bool;
-    let most = if read == DType::F64 { f64::MAX } else { f32::MAX.into() };
-    let most = (MOST * options.weight / scale).min(most);
-    let most = if is_integer && !options.narrow { most.min(narrowed.whole()) } else { most };
+    let finite = if read == DType::F64 { f64::MAX } else { f32::MAX.into() };
+    let exact = if is_integer && !options.narrow { narrowed.whole() } else { finite };
+    let most = (MOST * options.weight / scale).min(finite).min(exact);
     let convert =
         Narrow { to: narrowed, range: [-most, most], negative_is_missing: false, nan_is_missing: false };
     let sweep = Sweep::new(x, device, run).named(OP).convert(Arc::new(convert));
     sweep.check_shape(&writer)?;
+    let count = (0..shape.len()).filter(|axis| !axes.contains(axis)).map(|axis| shape[axis]);
+    let count = count.fold(1, u64::saturating_mul);
+    if count > MAX_IMAGES {
+        let why = format_args!("{count} images along the other axes; at most {MAX_IMAGES}");
+        return Err(Error::argument(OP, "axes", why));
+    }
     let images = Images { axes, shape: shape.to_vec(), scale, weight: options.weight, types: [read, to] };
     let denoised = images.write(&sweep, &Rule::new(options), device, &writer)?;
     writer.finish()?;
@@ -155,10 +172,13 @@ impl Images {
     ) -> Result<DenoisedTv> {
         if rule.measures() && self.image_fits(device) {
             let iterations = Mutex::new(vec![0; self.count()]);
-            match sweep.map_untyped(&self.boxes(Until::Rule(rule, &iterations)), Kept(writer)) {
-                // The boxes may have been written before a part of the memory was taken by others; they stay.
-                Err(Error::Budget { .. } | Error::OutOfMemory { .. }) => {}
-                swept => {
+            let whole = Kept::new(writer, self.whole_tile(writer));
+            match (
+                sweep.map_untyped(&self.boxes(Until::Rule(rule, &iterations)), &whole),
+                whole.is_untouched(),
+            ) {
+                (Err(Error::Budget { .. } | Error::OutOfMemory { .. } | Error::Limit { .. }), true) => {}
+                (swept, _) => {
                     let iterations = iterations.into_inner().unwrap_or_else(PoisonError::into_inner);
                     return Ok(DenoisedTv { iterations, swept: swept? });
                 }
@@ -166,7 +186,8 @@ impl Images {
         }
         let updates =
             if rule.measures() { self.updates(sweep, rule)? } else { vec![rule.most; self.count()] };
-        let swept = sweep.map_untyped(&self.boxes(Until::Updates(&updates)), Kept(writer))?;
+        let swept = sweep
+            .map_untyped(&self.boxes(Until::Updates(&updates)), &Kept::new(writer, writer.tile_shape()))?;
         Ok(DenoisedTv { iterations: updates.into_iter().map(|updates| updates + 1).collect(), swept })
     }
 
@@ -196,7 +217,14 @@ impl Images {
         }
     }
 
-    /// Returns the tiles of passes that measure energies: whole groups of a row.
+    /// Returns the tiles of passes over whole images.
+    fn whole_tile(&self, writer: &impl BoxWriter) -> Vec<u64> {
+        let mut tile = writer.tile_shape();
+        self.axes.iter().for_each(|&axis| tile[axis] = self.shape[axis].max(1));
+        tile
+    }
+
+    /// Returns the tiles of passes that measure energies: whole groups of a row, and few rows, so that a box with its halo is small.
     fn tile(&self) -> Vec<u64> {
         let extent = |(axis, &extent): (usize, &u64)| {
             let is_last = self.axes.last() == Some(&axis);
@@ -251,13 +279,15 @@ impl ImageBoxes<'_> {
         };
         let core = Core { start: in_image(&place.before, 0), extents: in_image(&extents, 1) };
         let (frame, out_frame) = (Frame::new(axes, &place.shape), Frame::new(axes, &extents));
-        let measured = match &self.until {
+        let of_energies = match &self.until {
             Until::Rule(..) => Core { start: [0; 3], extents: frame.extents },
             _ => core,
         };
         let f = block.tensor::<R>(&place.shape)?;
         let mut out = Tensor::<R>::empty(device, if self.writes() { &extents } else { &[0] })?;
-        let mut projection = Projection::new(&f, (frame, axes.len()), measured, [*scale, *weight])?;
+        let mut projection = Projection::new(&f, (frame, axes.len()), of_energies, [*scale, *weight])?;
+        // A box that fails is computed again, so its energies count only when all its images are done.
+        let mut measured = Vec::new();
         for (image, number) in self.numbers(&place.core).into_iter().enumerate() {
             projection.begin(image)?;
             match &self.until {
@@ -266,14 +296,18 @@ impl ImageBoxes<'_> {
                     iterations.lock().unwrap_or_else(PoisonError::into_inner)[number] = updates + 1;
                 }
                 Until::Updates(updates) => projection.update(updates[number])?,
-                Until::Energies(times, energies) => {
-                    let sums = projection.measure(*times)?;
-                    let mut energies = energies.lock().unwrap_or_else(PoisonError::into_inner);
-                    energies[number].iter_mut().zip(sums).for_each(|(total, sum)| total.join(sum));
+                Until::Energies(times, _) => {
+                    measured.push((number, projection.measure(*times)?));
                     continue;
                 }
             }
             projection.result(core, &mut out, (&out_frame, image))?;
+        }
+        if let Until::Energies(_, energies) = &self.until {
+            let mut energies = energies.lock().unwrap_or_else(PoisonError::into_inner);
+            for (number, sums) in measured {
+                energies[number].iter_mut().zip(sums).for_each(|(total, sum)| total.join(sum));
+            }
         }
         match self.types()[1] {
             _ if !self.writes() => Ok(HostBytes::Owned(Vec::new())),
@@ -326,7 +360,7 @@ impl UntypedOperation for ImageBoxes<'_> {
     fn box_bytes(&self) -> u64 {
         match self.until {
             Until::Rule(..) => u64::MAX,
-            _ => BOX.saturating_mul(1 + self.reach(0)),
+            _ => BYTES_PER_HALO.saturating_mul(1 + self.reach(0)),
         }
     }
 
@@ -345,28 +379,44 @@ impl UntypedOperation for ImageBoxes<'_> {
     }
 }
 
-/// A writer that stays unfinished, since several passes may write to it.
-struct Kept<'a, W>(&'a W);
+/// A writer with tiles of another shape that stays unfinished, since another pass may write to it.
+struct Kept<'a, W> {
+    writer: &'a W,
+    tile: Vec<u64>,
+    /// True if a box was written.
+    wrote: AtomicBool,
+}
 
-impl<W: BoxWriter> BoxWriter for Kept<'_, W> {
+impl<'a, W: BoxWriter> Kept<'a, W> {
+    fn new(writer: &'a W, tile: Vec<u64>) -> Self {
+        Self { writer, tile, wrote: AtomicBool::new(false) }
+    }
+
+    fn is_untouched(&self) -> bool {
+        !self.wrote.load(Ordering::Relaxed)
+    }
+}
+
+impl<W: BoxWriter> BoxWriter for &Kept<'_, W> {
     fn dtype(&self) -> Option<StoredType> {
-        self.0.dtype()
+        self.writer.dtype()
     }
 
     fn shape(&self) -> &[u64] {
-        self.0.shape()
+        self.writer.shape()
     }
 
     fn tile_shape(&self) -> Vec<u64> {
-        self.0.tile_shape()
+        self.tile.clone()
     }
 
     fn has_box(&self, ranges: &[Range<u64>]) -> Result<bool> {
-        self.0.has_box(ranges)
+        self.writer.has_box(ranges)
     }
 
     fn write_box_bytes(&self, ranges: &[Range<u64>], elements: &[u8]) -> Result<()> {
-        self.0.write_box_bytes(ranges, elements)
+        self.wrote.store(true, Ordering::Relaxed);
+        self.writer.write_box_bytes(ranges, elements)
     }
 
     fn finish(self) -> Result<()> {
