@@ -113,6 +113,7 @@
 mod frame;
 mod job;
 mod metric;
+mod neighbor_tensors;
 mod neighbors;
 mod on_device;
 mod packed;
@@ -120,6 +121,7 @@ mod pairs;
 mod partial;
 mod partial_sums;
 mod precision;
+mod results;
 mod search;
 pub(crate) mod selection;
 mod stored;
@@ -130,12 +132,12 @@ mod tiles;
 use self::{job::Job, pairs::condensed_len};
 pub use self::{
     metric::Metric,
+    neighbor_tensors::{NeighborTensors, neighbor_tensors},
     neighbors::{NearestSoFar, Neighbors, neighbors},
     on_device::pairwise_tensor,
     packed::{ColumnPairs, PackedDiagonal, PackedPairs},
     partial::Partial,
     partial_sums::PartialSums,
-    search::{NeighborTensors, neighbor_tensors},
     stored::{StoredDistances, StoredNeighbors, neighbors_stored, pairwise_stored},
 };
 #[cfg(feature = "zarr")]

@@ -7,7 +7,7 @@ use rayon::{ThreadPool, prelude::*};
 use super::{
     Metric, Options,
     job::{DistanceBlock, Job, Measure},
-    pairs::zeros,
+    results::zeros,
     search::select,
 };
 use crate::{Device, Element, Error, Needs, Result, Run, Tensor, linalg::Matrix, tensor::Pending};

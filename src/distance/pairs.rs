@@ -5,9 +5,10 @@ use std::ops::Range;
 use super::{
     Distances,
     job::{DistanceBlock, Job},
+    results::{matrix, zeros},
 };
 use crate::{
-    Element, Error, Result, Run,
+    Element, Result, Run,
     extent::to_usize,
     linalg::{Matrix, matrix::tiles},
 };
@@ -127,23 +128,6 @@ fn observations(m: usize, pair: usize) -> (usize, usize) {
         if condensed_place(m, middle, middle + 1) <= pair { first = middle } else { end = middle }
     }
     (first, pair - condensed_place(m, first, first + 1) + first + 1)
-}
-
-/// # Errors
-/// [`Error::OutOfHostMemory`].
-pub(super) fn zeros<T: Clone + Default>(count: usize) -> Result<Vec<T>> {
-    let mut zeros = Vec::new();
-    let requested = (count as u64).saturating_mul(size_of::<T>() as u64);
-    let lacking = |_| Error::OutOfHostMemory { what: "distances".into(), requested };
-    zeros.try_reserve_exact(count).map_err(lacking)?;
-    zeros.resize(count, T::default());
-    Ok(zeros)
-}
-
-/// # Errors
-/// [`Error::OutOfHostMemory`].
-pub(super) fn matrix([m, n]: [usize; 2]) -> Result<Matrix> {
-    Matrix::from_vec(zeros(m.saturating_mul(n))?, m, n)
 }
 
 #[cfg(test)]

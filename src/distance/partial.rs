@@ -7,9 +7,9 @@ use super::{
     frame::{Frame, Way, between},
     job::SIDE,
     metric::{Prepare, Scaling},
-    pairs::zeros,
     partial_sums::PartialSums,
     precision::{factor, is_exact, is_wide, shares},
+    results::zeros,
     sums::{ObservationPairs, PreparedObservations, extents, largest},
 };
 use crate::{

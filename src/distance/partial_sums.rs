@@ -8,7 +8,7 @@ use super::{
     Distances, Metric, Missing,
     frame::{Moments, Way},
     metric::{Finish, Scaling},
-    pairs::matrix,
+    results::matrix,
 };
 use crate::{Error, Result, kernels::distance::Term, linalg::Matrix};
 

@@ -6,8 +6,8 @@ use super::{
     Metric, Missing, Options,
     frame::{Frame, Moments, near_one},
     metric::{Prepare, Scaling},
-    pairs::zeros,
     precision::{PLAIN, is_normal, is_wide, shares, table},
+    results::zeros,
 };
 use crate::{
     DType, Element, Error, Result, Tensor,

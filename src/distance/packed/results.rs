@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::{
-    super::{Distances, Metric, Missing, PartialSums, pairs::zeros},
+    super::{Distances, Metric, Missing, PartialSums, results::zeros},
     PackedPairs, Recipe, UNIT,
     moments::{ColumnMoments, Moments},
 };
