@@ -203,7 +203,7 @@ def denoise_tv_chambolle(
     >>> import numpy as np, teatime
     >>> noisy = np.array([0.1, -0.1, 0.1, -0.1, 1.1, 0.9, 1.1, 0.9])
     >>> teatime.denoise_tv_chambolle(noisy, weight=0.2).round(1)
-    array([0. , 0. , 0. , 0.1, 0.9, 1. , 1. , 1. ])
+    array([0. , 0. , 0.1, 0.1, 0.9, 0.9, 1. , 1. ])
     """
     given = given_array(image, "image", "denoise_tv_chambolle")
     x = as_array(given, "image", "denoise_tv_chambolle")

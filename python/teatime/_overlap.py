@@ -68,8 +68,9 @@ class Overlap:
         if any(each == "reflect" and before != after for each, (before, after) in zip(self.boundary, self.depth)):
             raise ValueError(f"`depth` of {depth}: with the boundary reflect, it is as large after a box as before")
         self.padded = [each not in ("none", "periodic") and depth != (0, 0) for each, depth in zip(self.boundary, self.depth)]
-        # Padding copies the argument, once an axis; then the function makes its result of that; then the part without its halo is copied.
-        own, made = read.itemsize * any(self.padded), self.dtype.itemsize
+        # Padding copies the argument, once an axis, and parts are copies; then the function makes its result of that; then the part without its halo is copied.
+        self.shares = threads > 1 and any(map(any, self.depth))
+        own, made = read.itemsize * (self.shares or any(self.padded)), self.dtype.itemsize
         self.held = _HALOS * (read.itemsize + max(2 * own, own + made + temporary, 2 * made))
         self.tells = _takes(func, "block_info")
 
@@ -101,9 +102,7 @@ class Overlap:
             around = slice(max(0, place - head), place + last - first + tail)
             inner = [*core[:axis], (first, last), *core[axis + 1 :]]
             halo = [*before[:axis], place - around.start, *before[axis + 1 :]]
-            piece = x[(slice(None),) * axis + (around,)]
-            # A function may write to its argument, and halos of neighbours overlap.
-            return self._part(piece.copy() if head + tail else piece, inner, halo)
+            return self._part(x[(slice(None),) * axis + (around,)], inner, halo)
 
         with ThreadPoolExecutor(count) as pool:
             return c_order(np.concatenate(list(pool.map(part, cuts, cuts[1:])), axis))
@@ -120,6 +119,9 @@ class Overlap:
     def _result(self, x: Any, core: list[tuple[int, int]], before: list[int]) -> Any:
         extents = tuple(end - start for start, end in core)
         x, before = self._padded(_of_library(x), extents, before)
+        if isinstance(x, np.ndarray) and self.shares:
+            # A function may write to its argument, and the halos of parts overlap.
+            x = x.copy() if x.base is not None else x
         if self.is_bool and isinstance(x, np.ndarray):
             x = x.view(np.bool_)
         told: dict[str, Any] = {}

@@ -188,7 +188,7 @@ fn shifted_scaled_and_turned(device: &Device) {
     };
     let shifted: Vec<f32> = x.iter().map(|x| x + 1_048_576.0).collect();
     near("shifted", denoised(&shifted, &shape, 30.0), &|u| u + 1_048_576.0, 0.126);
-    for factor in [1e-30f32, 1e-12, 1e12, 1e30] {
+    for factor in [1e-28f32, 1e-12, 1e12, 1e28] {
         let scaled: Vec<f32> = x.iter().map(|x| x * factor).collect();
         let bound = 255e-6 * 4.0 * f64::from(factor);
         near(
@@ -218,6 +218,8 @@ fn refused(device: &Device) {
         ("weight", two.clone().weight(0.0)),
         ("weight", two.clone().weight(f64::NAN)),
         ("weight", two.clone().weight(f64::INFINITY)),
+        ("weight", two.clone().weight(1e31)),
+        ("weight", two.clone().weight(1e-31)),
         ("eps", two.clone().eps(-1e-9)),
         ("eps", two.clone().eps(f64::NAN)),
         ("max_iterations", two.clone().max_iterations(0)),
