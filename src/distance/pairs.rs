@@ -18,7 +18,7 @@ impl<T: Element> Job<'_, T> {
     /// observations along each side.
     ///
     /// # Errors
-    /// As [`each_block_of`](Self::each_block_of); [`Error::OutOfHostMemory`].
+    /// As [`each_block_of`](Self::each_block_of); [`Error::OutOfHostMemory`](crate::Error::OutOfHostMemory).
     pub(super) fn rectangle(
         &self,
         [rows, columns]: [Range<u64>; 2],

@@ -141,7 +141,7 @@ impl Measure {
     /// Computes distances from kept pairs on the device, as f32: (m, 2 k) -> (m, k). Enqueues; does not wait.
     ///
     /// # Errors
-    /// [`Error::Limit`] when a row of pairs does not fit a binding; what the device reports.
+    /// [`Error::Limit`](crate::Error::Limit) when a row of pairs does not fit a binding; what the device reports.
     pub(super) fn finish_kept_on_device(&self, kept: &Tensor<f32>) -> Result<Tensor<f32>> {
         let [m, width] = kept.matrix("distance")?;
         let mut out = Tensor::empty(&self.device, &[m, width / 2])?;

@@ -130,7 +130,7 @@ pub fn pairwise_stored<A: SharedArray>(
 
 /// Returns the `k` nearest observations of `y`, or of the rest of `x`, for each of `x`, without a matrix of distances. Waits.
 ///
-/// Computes [`neighbors`](fn@neighbors) of arrays, whose elements are converted as by [`pairwise_stored`]. If a GPU cannot hold all elements,
+/// Computes [`neighbors`](fn@super::neighbors) of arrays, whose elements are converted as by [`pairwise_stored`]. If a GPU cannot hold all elements,
 /// the host finds the nearest. Then ties in distance are broken by the lower index even if the sums differ, and all distances equal those of
 /// [`pairwise`](super::pairwise) to the bit.
 ///
@@ -142,7 +142,7 @@ pub fn pairwise_stored<A: SharedArray>(
 /// is enough when the device holds few observations at a time.
 ///
 /// # Cost
-/// As [`neighbors`](fn@neighbors). Arrays are read once if the device holds all elements. Otherwise a first pass reads and prepares them. In a
+/// As [`neighbors`](fn@super::neighbors). Arrays are read once if the device holds all elements. Otherwise a first pass reads and prepares them. In a
 /// second pass, the device holds as many observations of `x` as memory allows while the other observations are read (only the preceding ones if
 /// the metric is symmetric). The second pass reads the arrays once, or half, for each such share of `x`. The host holds all chunks that overlap
 /// the observations being read: if chunks are long and have few features, the chunks of all features.

@@ -37,10 +37,10 @@ impl Panel {
         to_usize(rows.start - self.rows.start)..to_usize(rows.end - self.rows.start)
     }
 
-    /// Returns unpacked rows in f32, as [`standardize`] does, with [shift, scale, fill] of each row in `table`. Enqueues; does not wait.
+    /// Returns unpacked rows in f32, as [`standardize()`] does, with [shift, scale, fill] of each row in `table`. Enqueues; does not wait.
     ///
     /// # Errors
-    /// As [`standardize`]; [`Error::Argument`] for packed rows, which are multiplied as they are.
+    /// As [`standardize()`]; [`Error::Argument`] for packed rows, which are multiplied as they are.
     pub fn standardized(&self, table: &[[f32; 3]]) -> Result<Tensor<f32>> {
         match &self.entries {
             Entries::Packed(_) => {
