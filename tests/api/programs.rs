@@ -37,7 +37,7 @@ use teatime::{
     Device, DeviceOptions, Tensor,
     filter::{GaussianOptions, PerAxis, difference_of_gaussians},
     half::f16,
-    linalg::{Matrix, matmul},
+    linalg::matmul,
 };
 
 use super::devices;
@@ -104,12 +104,12 @@ fn a_device_opened_twice_is_one() {
 #[test]
 fn arrays_of_ndarray_go_in_and_come_out() {
     // The crate converts the matrix itself, so that an application needs no matching version of ndarray.
-    let matrix = Matrix::from([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]);
+    let matrix = teatime::linalg::Matrix::from([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]);
     let array = ndarray::Array2::from(matrix.clone());
     for device in devices() {
         let tensor = Tensor::from_ndarray(&device, &array.t()).unwrap();
         assert_eq!(tensor.shape(), [2, 3], "{device:?}");
         let back = tensor.to_ndarray().unwrap().into_dimensionality().unwrap();
-        assert_eq!(Matrix::from(&back.t()), matrix, "{device:?}");
+        assert_eq!(teatime::linalg::Matrix::from(&back.t()), matrix, "{device:?}");
     }
 }
