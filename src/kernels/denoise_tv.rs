@@ -337,11 +337,15 @@ fn energies<R: Number>(d: &[R], lengths: &[R], origin: usize, out: &mut [R]) {
     for (group, out) in out.iter_mut().enumerate() {
         let columns = (group * wg).saturating_sub(before)..((group + 1) * wg - before).min(d.len());
         let mut sums = [R::default(); LANES];
-        let elements = d[columns.clone()].chunks(LANES).zip(lengths[columns].chunks(LANES));
-        for (d, lengths) in elements {
-            for (sum, (&d, &length)) in sums.iter_mut().zip(d.iter().zip(lengths)) {
-                *sum = *sum + (d * d + length);
+        let (d, d_rest) = d[columns.clone()].as_chunks::<LANES>();
+        let (lengths, lengths_rest) = lengths[columns].as_chunks::<LANES>();
+        for (d, lengths) in d.iter().zip(lengths) {
+            for lane in 0..LANES {
+                sums[lane] = sums[lane] + (d[lane] * d[lane] + lengths[lane]);
             }
+        }
+        for (sum, (&d, &length)) in sums.iter_mut().zip(d_rest.iter().zip(lengths_rest)) {
+            *sum = *sum + (d * d + length);
         }
         *out = sums.into_iter().fold(R::default(), |total, sum| total + sum);
     }

@@ -40,8 +40,8 @@ const MOST: f64 = 1e18;
 /// The maximum number of images, each of which has its own energies.
 const MAX_IMAGES: u64 = 1 << 20;
 /// The maximum number of energies of the first pass that measures them, and the factor for each further pass.
-const ENERGIES: u64 = 16;
-const MORE: u64 = 4;
+const ENERGIES: u64 = 8;
+const MORE: u64 = 3;
 /// The target bytes of a box as read, for each element of its halo: halos are computed as often as boxes, so they should be a small part.
 const BYTES_PER_HALO: u64 = 32 << 20;
 
@@ -52,7 +52,7 @@ const BYTES_PER_HALO: u64 = 32 << 20;
 ///
 /// If memory holds an image and its fields, each image is read and denoised at once. Otherwise it is cut into boxes with a halo of one
 /// element for each iteration, so that the result is the same to the bit however it is cut: no state is kept between boxes or passes. With
-/// an [`eps`](TvOptions::eps), passes before that measure the energies of the first 16, 64, 256... iterations of the whole image until
+/// an [`eps`](TvOptions::eps), passes before that measure the energies of the first 8, 24, 72... iterations of the whole image until
 /// they end the iteration. Their sums have 106 bits, so that the number of iterations does not depend on the cut either.
 ///
 /// # Shapes and types
