@@ -25,10 +25,10 @@ use crate::{
 #[command(after_long_help = with_exits(HELP, Some("an OUT.zarr that is written with --resume stays")))]
 pub(crate) struct DenoiseArgs {
     /// Weight of the total variation, in the units of the image as floats: the larger, the smoother
-    #[arg(long, value_name = "W", default_value_t = 0.1, allow_negative_numbers = true)]
+    #[arg(long, value_name = "W", default_value_t = TvOptions::default().weight, allow_negative_numbers = true)]
     weight: f64,
     /// End when the energy changes by less than this factor of its first value
-    #[arg(long, value_name = "E", default_value_t = 2e-4, allow_negative_numbers = true)]
+    #[arg(long, value_name = "E", default_value_t = TvOptions::default().eps, allow_negative_numbers = true)]
     eps: f64,
     /// Take exactly that many iterations, instead of --eps [default: up to 200, by --eps]
     #[arg(long, value_name = "N", conflicts_with = "eps", value_parser = clap::value_parser!(u64).range(1..))]
@@ -57,27 +57,25 @@ Examples:
 
 /// Runs `teatime denoise`.
 pub(crate) fn run(args: &DenoiseArgs, cancel: &Cancel) -> Result<(), Failure> {
+    let computed = TvOptions::default().narrow(args.result.narrow);
     let task = Task {
         command: "denoise",
         array: &args.array,
         result: &args.result,
         of_images: &[],
-        result_type: &|of| args.result_type(of),
+        result_type: &|of| args.dtype.unwrap_or_else(|| computed.computed_type(of)),
         of_missing: "missing elements cannot be denoised",
     };
     task.run(cancel, |input| {
-        let mut options =
-            TvOptions::default().axes(input.axes(&args.array)?).weight(args.weight).eps(args.eps);
-        if let Some(iterations) = args.iterations {
-            options = options.eps(0.0).max_iterations(iterations);
-        }
-        Ok(TotalVariation { options: options.narrow(args.result.narrow) })
+        let options = computed.clone().axes(input.axes(&args.array)?).weight(args.weight);
+        Ok(TotalVariation(match args.iterations {
+            Some(iterations) => options.eps(0.0).max_iterations(iterations),
+            None => options.eps(args.eps),
+        }))
     })
 }
 
-struct TotalVariation {
-    options: TvOptions,
-}
+struct TotalVariation(TvOptions);
 
 impl Filter for TotalVariation {
     type Made = DenoisedTv;
@@ -89,7 +87,7 @@ impl Filter for TotalVariation {
         run: &Run,
         begin: impl FnOnce(&str) -> teatime::Result<W>,
     ) -> teatime::Result<DenoisedTv> {
-        write_denoised_tv(x, &self.options, device, run, begin)
+        write_denoised_tv(x, &self.0, device, run, begin)
     }
 
     fn swept(made: &DenoisedTv) -> &Swept {
@@ -97,7 +95,7 @@ impl Filter for TotalVariation {
     }
 
     fn describe(&self, made: &DenoisedTv, report: &mut Report) {
-        let TvOptions { weight, eps, max_iterations, .. } = self.options;
+        let TvOptions { weight, eps, max_iterations, .. } = self.0;
         let iterations = &made.iterations;
         report.put(json!({
             "weight": weight,
@@ -112,14 +110,5 @@ impl Filter for TotalVariation {
             (_, most) => most.copied().unwrap_or(0).to_string(),
         };
         report.line("iterated", format!("{range} times, weight {weight}{}", report.peaks("; ")));
-    }
-}
-
-impl DenoiseArgs {
-    /// Returns the type of the result for an input of type `of`.
-    fn result_type(&self, of: StoredType) -> StoredType {
-        use StoredType::{F32, F64, I32, I64, U32, U64};
-        let is_wide = matches!(of, F64 | I32 | U32 | I64 | U64) && !self.result.narrow;
-        self.dtype.unwrap_or(if is_wide { F64 } else { F32 })
     }
 }

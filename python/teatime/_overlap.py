@@ -60,6 +60,8 @@ class Overlap:
         if self.dtype not in NATIVE:
             raise ValueError(f"`dtype` of {self.dtype}: a float, or an integer of up to 32 bits; uint8 takes booleans")
         sides = [each if isinstance(each, (tuple, list)) else (each, each) for each in _per_axis(depth, 0, ndim, "depth")]
+        if wrong := [each for each in sides if len(each) != 2]:
+            raise ValueError(f"`depth` of {wrong[0]}: the elements before and after a box")
         self.depth = [(whole(before, "depth"), whole(after, "depth")) for before, after in sides]
         self.boundary = ["none" if each is None else each for each in _per_axis(boundary, "none", ndim, "boundary")]
         for each in self.boundary:

@@ -32,7 +32,7 @@ pub(super) fn most(device: &Device) -> u64 {
 
 /// The prepared inputs of one call.
 pub(super) struct Job<'a, T: Element> {
-    /// Those of x, and of y unless the observations of x are paired with themselves.
+    /// The observations of x, and of y unless the observations of x are paired with themselves.
     operands: Vec<PreparedObservations<'a, T>>,
     pub(super) measure: Measure,
 }

@@ -59,7 +59,7 @@ pub struct Partial {
     accurate: bool,
     /// False after an addition that ended midway.
     is_whole: bool,
-    /// Those of x, and of y unless the observations of x are paired with themselves.
+    /// The observations of x, and of y unless the observations of x are paired with themselves.
     sides: Vec<Side>,
     panels: Vec<SumPanel>,
 }

@@ -46,7 +46,14 @@ impl Order {
             Formula::RootOfHalf => Some(Self { low: 0.0, ..Self::RISING }),
             // The distance is the root of 1 minus the sum, or 0 if that is negative.
             Formula::RootOfRest => Some(Self { high: 1.0, ..Self::FALLING }),
-            _ => Some(Self::RISING),
+            Formula::Plain
+            | Formula::Root
+            | Formula::Largest
+            | Formula::Power
+            | Formula::Angle
+            | Formula::CentredAngle
+            | Formula::Share
+            | Formula::Half => Some(Self::RISING),
         }
     }
 

@@ -17,11 +17,11 @@
 //!
 //! # Conventions
 //!
-//! What follows is about separable filters; [`denoise_tv()`] says its own. The conventions are exactly those of `scipy.ndimage`. A Gaussian of standard deviation sigma has 2 r + 1 weights along an axis,
-//! exp(-x² / 2 sigma²) divided by their sum, where r is truncate sigma + 0.5, rounded down; the weights of a derivative are multiplied by
-//! a polynomial. Axes with a sigma of 0 (1e-15 or less) are not filtered. Axes are filtered in ascending order, and the elements beyond
-//! the ends of an axis are derived from the results of the axes before it ([`Mode`]). NaN and infinity spread as far as the weights
-//! reach, and no further.
+//! These are the conventions of separable filters; [`denoise_tv()`] states its own. The conventions are exactly those of `scipy.ndimage`. A
+//! Gaussian of standard deviation sigma has 2 r + 1 weights along an axis, exp(-x² / 2 sigma²) divided by their sum, where r is truncate
+//! sigma + 0.5, rounded down; the weights of a derivative are multiplied by a polynomial. Axes with a sigma of 0 (1e-15 or less) are not
+//! filtered. Axes are filtered in ascending order, and the elements beyond the ends of an axis are derived from the results of the axes
+//! before it ([`Mode`]). NaN and infinity spread as far as the weights reach, and no further.
 //!
 //! # Types
 //!

@@ -95,7 +95,9 @@ pub fn write_gaussian<W: BoxWriter>(
         return Err(Error::argument(OP, "writer", why));
     };
     let operation = StoredFilter::new(filter(to)?, [read, to], device)?;
-    sweep.map_untyped(&operation, writer)
+    let swept = sweep.map_untyped(&operation, &writer)?;
+    writer.finish()?;
+    Ok(swept)
 }
 
 /// Returns the text of the job for an array of this shape and type.

@@ -30,7 +30,7 @@ params! {
         pub(crate) ox: u32,
         pub(crate) my: u32,
         pub(crate) mx: u32,
-        /// The same as for the image, for the result.
+        /// The index of the result's first element, and the number of elements from one to the next along each axis.
         pub(crate) q0: u32,
         pub(crate) qz: u32,
         pub(crate) qy: u32,

@@ -22,7 +22,7 @@ const DISTANCE: &str = "distance";
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct WrittenBands {
-    /// What is known of the variants and the passes.
+    /// The counts of the variants, and the memory and time of the passes.
     pub facts: DistanceFacts,
     /// The number of pairs of samples, including each sample with itself, whose distance is NaN.
     pub undefined: u64,

@@ -104,7 +104,7 @@ impl<'a> SamplePairs<'a> {
     }
 }
 
-/// What the results of distances say of their variants and their passes.
+/// The facts that results of distances have in common: counts of variants, and the memory and time of the passes.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct DistanceFacts {
@@ -156,7 +156,7 @@ pub struct Distances {
     pub tree: Option<Tree>,
     /// The number of pairs of samples whose distance is NaN, including each sample with itself.
     pub undefined: u64,
-    /// What is known of the variants and the passes.
+    /// The counts of the variants, and the memory and time of the passes.
     pub facts: DistanceFacts,
 }
 

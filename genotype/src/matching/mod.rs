@@ -21,8 +21,6 @@ use crate::{
     variant::{Variant, VariantReader, VariantSource},
 };
 
-const OP: &str = "VariantIndex::matches";
-
 /// The name that stands for an unknown position or id.
 const NOWHERE: &str = "";
 
@@ -162,7 +160,7 @@ impl VariantIndex {
         run: &Run,
     ) -> Result<Self> {
         let mut index = Self::new(by);
-        each(by, genotypes, sources, run, |_, variant, [other, counted]| {
+        each("VariantIndex::of_genotypes", by, genotypes, sources, run, |_, variant, [other, counted]| {
             index.push((&variant.contig, variant.position, &variant.id), other, counted)
         })?;
         Ok(index)
@@ -230,7 +228,7 @@ impl VariantIndex {
             karyotype => karyotype.unwrap_or_default(),
         };
         let mut matching = Matching::new(self, karyotype);
-        each(self.by, genotypes, sources, run, |row, variant, alleles| {
+        each("VariantIndex::matches", self.by, genotypes, sources, run, |row, variant, alleles| {
             matching.add(row, variant, alleles);
             Ok(())
         })?;
@@ -252,6 +250,7 @@ const STEP: u64 = 4096;
 
 /// Gives `take` each selected variant of `genotypes`: its row, itself, and the alleles that are not counted and those that are.
 fn each(
+    op: &'static str,
     by: MatchBy,
     genotypes: &Genotypes,
     sources: &[&dyn VariantSource],
@@ -262,12 +261,12 @@ fn each(
     let named: u64 = sources.iter().map(|source| source.n_variants()).sum();
     if named != rows {
         let why = format!("they name {named} variants, and the genotypes have {rows}");
-        return Err(Error::argument(OP, "sources", why));
+        return Err(Error::argument(op, "sources", why));
     }
     let is_swapped = match (genotypes.kind(), genotypes.counted_allele()) {
         (GenotypeKind::Calls { .. }, Some(number @ 1..)) => {
             let why = format!("copies of allele {number} are their dosages, and its name is not known");
-            return Err(Error::argument(OP, "genotypes", why));
+            return Err(Error::argument(op, "genotypes", why));
         }
         (_, allele) => allele == Some(0),
     };

@@ -3,11 +3,11 @@
 mod projection;
 mod stored;
 
-use self::projection::{Core, Frame, Projection, Rule};
+use self::projection::{Core, FACTORS, Frame, Projection, Rule};
 pub use self::stored::{DenoisedTv, write_denoised_tv};
 use super::gaussian::{checked_axes, image_scale};
 use crate::{
-    Element, Error, Real, Result, Tensor, TensorView,
+    Element, Error, Real, Result, StoredType, Tensor, TensorView,
     array::elementwise::converted,
     stable_text::{StableText, fields},
 };
@@ -89,13 +89,14 @@ impl StableText for TvOptions {
 ///
 /// # Errors
 /// [`Error::Argument`] for options out of range, for more than three axes, and if the first energy is infinite or NaN: for elements that
-/// are, or that differ by more than some 10^18 times the weight; [`Error::Shape`] for an array without axes or with more than five; [`Error::NoF64`] for f64 on a device that does not
-/// [compute in f64](crate::Limits::f64); [`Error::Limit`] if a number for each element and axis of an image does not fit a binding
-/// ([`write_denoised_tv`] cuts images); [`Error::OutOfMemory`].
+/// are, or that differ by more than some 10^18 times the weight; [`Error::Shape`] for an array without axes or with more than five;
+/// [`Error::NoF64`] for f64 on a device that does not [compute in f64](crate::Limits::f64); [`Error::Limit`] if a number for each element
+/// and axis of an image does not fit a binding ([`write_denoised_tv`] cuts images); [`Error::OutOfMemory`].
 ///
 /// # Cost
-/// Memory for two numbers for each element and axis of an image, for the result, and for `x` in its type if it has another. Each iteration reads the image and as many fields as
-/// there are axes, and writes these, once each; with an `eps` it also waits for the device.
+/// Memory for two numbers for each element and axis of an image, for the result, and for `x` in its type if it has another. Each
+/// iteration reads the image and as many fields as there are axes, and writes these, once each; with an `eps` it also waits for the
+/// device.
 ///
 /// ```
 /// use teatime::{Device, Tensor, filter::{TvOptions, denoise_tv}};
@@ -109,12 +110,12 @@ impl StableText for TvOptions {
 pub fn denoise_tv<T: Element, R: Real>(x: &Tensor<T>, options: &TvOptions) -> Result<(Tensor<R>, Vec<u64>)> {
     let device = x.device();
     device.computes::<R>(OP)?;
-    let axes = options.image_axes(x.shape())?;
+    let scale = image_scale(T::DTYPE).unwrap_or(1.0);
+    let axes = options.image_axes(x.shape(), scale)?;
     let mut out = Tensor::empty(device, x.shape())?;
     if x.is_empty() {
         return Ok((out, Vec::new()));
     }
-    let scale = image_scale(T::DTYPE).unwrap_or(1.0);
     let f: TensorView<'_, R> =
         if T::DTYPE == R::DTYPE { x.view().cast() } else { TensorView::new(converted(OP, x)?) };
     let frame = Frame::new(&axes, x.shape());
@@ -132,11 +133,18 @@ pub fn denoise_tv<T: Element, R: Real>(x: &Tensor<T>, options: &TvOptions) -> Re
 }
 
 impl TvOptions {
-    /// Returns the axes of an image in an array of this shape, in ascending order.
+    /// Returns the type in which [`write_denoised_tv`] computes images of a stored type: f64 for f64 and integers of 32 and 64 bits unless
+    /// [`narrow`](Self::narrow) is set, otherwise f32.
+    pub fn computed_type(&self, stored: StoredType) -> StoredType {
+        use StoredType::{F32, F64, I32, I64, U32, U64};
+        if matches!(stored, F64 | I32 | U32 | I64 | U64) && !self.narrow { F64 } else { F32 }
+    }
+
+    /// Returns the axes of an image in an array of this shape, in ascending order. `scale` is the factor that makes floats of its elements.
     ///
     /// # Errors
     /// [`Error::Shape`], and [`Error::Argument`] for any option that is out of range.
-    fn image_axes(&self, shape: &[u64]) -> Result<Vec<usize>> {
+    fn image_axes(&self, shape: &[u64], scale: f64) -> Result<Vec<usize>> {
         let mut axes = checked_axes(OP, shape, self.axes.as_deref())?;
         axes.sort_unstable();
         if !(1..=3).contains(&axes.len()) {
@@ -144,8 +152,10 @@ impl TvOptions {
             return Err(Error::argument(OP, "axes", why));
         }
         let Self { weight, eps, max_iterations, .. } = *self;
-        if !(weight.is_finite() && weight > 0.0) {
-            let why = format_args!("{weight}; it is a finite number above 0");
+        if ![weight, scale / weight].iter().all(|factor| FACTORS.contains(factor)) {
+            let why = format_args!(
+                "{weight}; it is from 1e-30 to 1e30, also over {scale:e}, the factor of the elements"
+            );
             return Err(Error::argument(OP, "weight", why));
         }
         if !(eps.is_finite() && eps >= 0.0) {

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// The factors that two f32 hold with about 48 bits.
-const FACTORS: RangeInclusive<f64> = 1e-30..=1e30;
+pub(super) const FACTORS: RangeInclusive<f64> = 1e-30..=1e30;
 
 /// The number of operations of a step for an element.
 const WORK: u64 = 64;
@@ -99,13 +99,13 @@ pub(super) struct Rule {
 }
 
 impl Rule {
+    pub(super) fn new(options: &TvOptions) -> Self {
+        Self { eps: options.eps, most: options.max_iterations - 1 }
+    }
+
     /// True if energies may end the iteration.
     pub(super) fn measures(&self) -> bool {
         self.eps > 0.0 && self.most > 0
-    }
-
-    pub(super) fn new(options: &TvOptions) -> Self {
-        Self { eps: options.eps, most: options.max_iterations - 1 }
     }
 
     /// True if the last of these energies, one for each iteration, ends the iteration.
@@ -144,7 +144,7 @@ impl<'a, R: Real> Projection<'a, R> {
     /// measured.
     ///
     /// # Errors
-    /// [`Error::Limit`] if the fields do not fit a binding; [`Error::Argument`] for a weight out of range; [`Error::OutOfMemory`].
+    /// [`Error::Limit`] if the fields do not fit a binding; [`Error::OutOfMemory`].
     pub(super) fn new(
         f: &'a Tensor<R>,
         (frame, axes): (Frame, usize),
@@ -159,12 +159,6 @@ impl<'a, R: Real> Projection<'a, R> {
                 requested,
                 max,
             });
-        }
-        if ![weight, scale / weight].iter().all(|factor| FACTORS.contains(factor)) {
-            let why = format_args!(
-                "{weight}; it is from 1e-30 to 1e30, also relative to the elements' scale {scale:e}"
-            );
-            return Err(Error::argument(OP, "weight", why));
         }
         let [depth, height, width] = frame.extents;
         let groups = groups(width, core.start[2]);

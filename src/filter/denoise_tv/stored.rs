@@ -2,10 +2,7 @@
 
 use std::{
     ops::Range,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use super::{
@@ -67,8 +64,7 @@ const BYTES_PER_HALO: u64 = 32 << 20;
 /// # Cost
 /// The cost of a [`Sweep`] with a halo of as many elements as there are iterations, less 1, and with larger boxes: the device holds two
 /// numbers for each element and axis of a box and its halo; for a whole image of f32 on the cpu, memory takes 16 + 8 n bytes for each
-/// element. A box of s elements along each of n axes computes (1 + 2 i / s)^n times as
-/// many elements as it has, for i iterations.
+/// element. A box of s elements along each of n axes computes (1 + 2 i / s)^n times as many elements as it has, for i iterations.
 ///
 /// ```
 /// # #[cfg(feature = "zarr")] {
@@ -101,16 +97,21 @@ pub fn write_denoised_tv<W: BoxWriter>(
 ) -> Result<DenoisedTv> {
     let x = &x.shared();
     let (shape, stored) = (x.shape(), x.dtype());
-    let axes = options.image_axes(shape)?;
+    let scale = scale(stored).unwrap_or(1.0);
+    let axes = options.image_axes(shape, scale)?;
+    let others = (0..shape.len()).filter(|axis| !axes.contains(axis)).map(|axis| shape[axis]);
+    let count = if shape.contains(&0) { 0 } else { others.fold(1, u64::saturating_mul) };
+    if count > MAX_IMAGES {
+        let why = format_args!("{count} images along the other axes; at most {MAX_IMAGES}");
+        return Err(Error::argument(OP, "axes", why));
+    }
     // The iterations of a box take long: each of them looks at the flag of the device's handle.
     let own = device.cancel().is_none().then(|| device.cancelled_by(&run.cancel));
     let device = own.as_ref().unwrap_or(device);
-    let in_f64 = matches!(
-        stored,
-        StoredType::F64 | StoredType::I32 | StoredType::U32 | StoredType::I64 | StoredType::U64
-    );
-    let (read, narrowed) =
-        if in_f64 && !options.narrow { (DType::F64, Narrowed::F64) } else { (DType::F32, Narrowed::F32) };
+    let (read, narrowed) = match options.computed_type(stored) {
+        StoredType::F64 => (DType::F64, Narrowed::F64),
+        _ => (DType::F32, Narrowed::F32),
+    };
     if read == DType::F64 {
         device.computes_f64(OP)?;
     }
@@ -122,7 +123,6 @@ pub fn write_denoised_tv<W: BoxWriter>(
         let why = format_args!("an array of {:?}; F32 and F64 are possible", writer.dtype());
         return Err(Error::argument(OP, "writer", why));
     };
-    let scale = scale(stored).unwrap_or(1.0);
     let is_integer = scale != 1.0 && stored != StoredType::Bool;
     let finite = if read == DType::F64 { f64::MAX } else { f32::MAX.into() };
     let exact = if is_integer && !options.narrow { narrowed.whole() } else { finite };
@@ -131,13 +131,8 @@ pub fn write_denoised_tv<W: BoxWriter>(
         Narrow { to: narrowed, range: [-most, most], negative_is_missing: false, nan_is_missing: false };
     let sweep = Sweep::new(x, device, run).named(OP).convert(Arc::new(convert));
     sweep.check_shape(&writer)?;
-    let count = (0..shape.len()).filter(|axis| !axes.contains(axis)).map(|axis| shape[axis]);
-    let count = count.fold(1, u64::saturating_mul);
-    if count > MAX_IMAGES {
-        let why = format_args!("{count} images along the other axes; at most {MAX_IMAGES}");
-        return Err(Error::argument(OP, "axes", why));
-    }
-    let images = Images { axes, shape: shape.to_vec(), scale, weight: options.weight, types: [read, to] };
+    let (shape, count) = (shape.to_vec(), to_usize(count));
+    let images = Images { axes, shape, scale, weight: options.weight, types: [read, to], count };
     let denoised = images.write(&sweep, &Rule::new(options), device, &writer)?;
     writer.finish()?;
     Ok(denoised)
@@ -151,18 +146,11 @@ struct Images {
     weight: f64,
     /// The types of the elements that are read, and of those that are written.
     types: [DType; 2],
+    /// The number of images; 0 for an array without elements.
+    count: usize,
 }
 
 impl Images {
-    /// Returns the number of images; none of an array without elements.
-    fn count(&self) -> usize {
-        if self.shape.contains(&0) {
-            return 0;
-        }
-        let others = (0..self.shape.len()).filter(|axis| !self.axes.contains(axis));
-        to_usize(others.map(|axis| self.shape[axis]).product())
-    }
-
     fn write(
         &self,
         sweep: &Sweep<'_>,
@@ -171,23 +159,19 @@ impl Images {
         writer: &impl BoxWriter,
     ) -> Result<DenoisedTv> {
         if rule.measures() && self.image_fits(device) {
-            let iterations = Mutex::new(vec![0; self.count()]);
-            let whole = Kept::new(writer, self.whole_tile(writer));
-            match (
-                sweep.map_untyped(&self.boxes(Until::Rule(rule, &iterations)), &whole),
-                whole.is_untouched(),
-            ) {
-                (Err(Error::Budget { .. } | Error::OutOfMemory { .. } | Error::Limit { .. }), true) => {}
-                (swept, _) => {
-                    let iterations = iterations.into_inner().unwrap_or_else(PoisonError::into_inner);
-                    return Ok(DenoisedTv { iterations, swept: swept? });
-                }
+            let iterations = Mutex::new(vec![0; self.count]);
+            let swept = sweep.map_untyped(&self.boxes(Until::Rule(rule, &iterations)), writer);
+            let iterations = iterations.into_inner().unwrap_or_else(PoisonError::into_inner);
+            let is_untouched = iterations.iter().all(|count| *count == 0);
+            match swept {
+                // A writer may refuse a second pass over boxes that it has.
+                Err(Error::Budget { .. } | Error::OutOfMemory { .. } | Error::Limit { .. })
+                    if is_untouched => {}
+                swept => return Ok(DenoisedTv { iterations, swept: swept? }),
             }
         }
-        let updates =
-            if rule.measures() { self.updates(sweep, rule)? } else { vec![rule.most; self.count()] };
-        let swept = sweep
-            .map_untyped(&self.boxes(Until::Updates(&updates)), &Kept::new(writer, writer.tile_shape()))?;
+        let updates = if rule.measures() { self.updates(sweep, rule)? } else { vec![rule.most; self.count] };
+        let swept = sweep.map_untyped(&self.boxes(Until::Updates(&updates)), writer)?;
         Ok(DenoisedTv { iterations: updates.into_iter().map(|updates| updates + 1).collect(), swept })
     }
 
@@ -202,10 +186,9 @@ impl Images {
         let mut times = ENERGIES;
         loop {
             times = times.min(rule.most);
-            let energies = Mutex::new(vec![vec![Sum::default(); to_usize(times)]; self.count()]);
+            let energies = Mutex::new(vec![vec![Sum::default(); to_usize(times)]; self.count]);
             let boxes = self.boxes(Until::Energies(times, &energies));
-            let nowhere = Nowhere { shape: &self.shape, tile: self.tile() };
-            sweep.map_untyped(&boxes, nowhere)?;
+            sweep.map_untyped(&boxes, &Nowhere { shape: &self.shape })?;
             let energies = energies.into_inner().unwrap_or_else(PoisonError::into_inner);
             let updates = energies
                 .iter()
@@ -215,28 +198,6 @@ impl Images {
             }
             times *= MORE;
         }
-    }
-
-    /// Returns the tiles of passes over whole images.
-    fn whole_tile(&self, writer: &impl BoxWriter) -> Vec<u64> {
-        let mut tile = writer.tile_shape();
-        self.axes.iter().for_each(|&axis| tile[axis] = self.shape[axis].max(1));
-        tile
-    }
-
-    /// Returns the tiles of passes that measure energies: whole groups of a row, and few rows, so that a box with its halo is small.
-    fn tile(&self) -> Vec<u64> {
-        let extent = |(axis, &extent): (usize, &u64)| {
-            let is_last = self.axes.last() == Some(&axis);
-            extent.min(if is_last {
-                WG.into()
-            } else if self.axes.contains(&axis) {
-                16
-            } else {
-                1
-            })
-        };
-        self.shape.iter().enumerate().map(extent).collect()
     }
 
     fn boxes<'a>(&'a self, until: Until<'a>) -> ImageBoxes<'a> {
@@ -364,6 +325,18 @@ impl UntypedOperation for ImageBoxes<'_> {
         }
     }
 
+    fn tile(&self, written: Vec<u64>) -> Vec<u64> {
+        let Images { axes, shape, .. } = self.images;
+        let extent = |(axis, (written, &extent)): (usize, (u64, &u64))| match self.until {
+            Until::Rule(..) if axes.contains(&axis) => extent.max(1),
+            // Whole groups of a row, and few rows, so that a box with its halo is small.
+            Until::Energies(..) if axes.last() == Some(&axis) => extent.min(WG.into()),
+            Until::Energies(..) => extent.min(if axes.contains(&axis) { 16 } else { 1 }),
+            _ => written,
+        };
+        written.into_iter().zip(shape).enumerate().map(extent).collect()
+    }
+
     fn needs(&self, shape: &[u64], _: &Device) -> Needs {
         let Images { axes, types: [read, to], .. } = self.images;
         let needs = with_dtype!(*read, T => Projection::<<T as Element>::Real>::needs(shape, axes));
@@ -379,55 +352,9 @@ impl UntypedOperation for ImageBoxes<'_> {
     }
 }
 
-/// A writer with tiles of another shape that stays unfinished, since another pass may write to it.
-struct Kept<'a, W> {
-    writer: &'a W,
-    tile: Vec<u64>,
-    /// True if a box was written.
-    wrote: AtomicBool,
-}
-
-impl<'a, W: BoxWriter> Kept<'a, W> {
-    fn new(writer: &'a W, tile: Vec<u64>) -> Self {
-        Self { writer, tile, wrote: AtomicBool::new(false) }
-    }
-
-    fn is_untouched(&self) -> bool {
-        !self.wrote.load(Ordering::Relaxed)
-    }
-}
-
-impl<W: BoxWriter> BoxWriter for &Kept<'_, W> {
-    fn dtype(&self) -> Option<StoredType> {
-        self.writer.dtype()
-    }
-
-    fn shape(&self) -> &[u64] {
-        self.writer.shape()
-    }
-
-    fn tile_shape(&self) -> Vec<u64> {
-        self.tile.clone()
-    }
-
-    fn has_box(&self, ranges: &[Range<u64>]) -> Result<bool> {
-        self.writer.has_box(ranges)
-    }
-
-    fn write_box_bytes(&self, ranges: &[Range<u64>], elements: &[u8]) -> Result<()> {
-        self.wrote.store(true, Ordering::Relaxed);
-        self.writer.write_box_bytes(ranges, elements)
-    }
-
-    fn finish(self) -> Result<()> {
-        Ok(())
-    }
-}
-
 /// The writer of passes that only measure.
 struct Nowhere<'a> {
     shape: &'a [u64],
-    tile: Vec<u64>,
 }
 
 impl BoxWriter for Nowhere<'_> {
@@ -440,7 +367,7 @@ impl BoxWriter for Nowhere<'_> {
     }
 
     fn tile_shape(&self) -> Vec<u64> {
-        self.tile.clone()
+        self.shape.to_vec()
     }
 
     fn has_box(&self, _: &[Range<u64>]) -> Result<bool> {

@@ -50,10 +50,11 @@ impl Mapped {
 }
 
 impl Sweep<'_> {
+    /// Maps the array, and leaves the writer unfinished.
     pub(crate) fn map_untyped(
         &self,
         operation: &dyn UntypedOperation,
-        writer: impl BoxWriter,
+        writer: &impl BoxWriter,
     ) -> Result<Swept> {
         let (mut retry, mut mapped) = (Retry::new(self.run.memory), Mapped::new(self.swept()));
         let mut left = Vec::new();
@@ -61,12 +62,11 @@ impl Sweep<'_> {
             left.push(self.within.clone());
         }
         while let Some(area) = left.pop() {
-            if let Err((error, rest)) = self.map_once(operation, &writer, &area, &mut retry, &mut mapped) {
+            if let Err((error, rest)) = self.map_once(operation, writer, &area, &mut retry, &mut mapped) {
                 retry.smaller(error, self.device)?;
                 left.extend(rest);
             }
         }
-        writer.finish()?;
         let Mapped { mut swept, covered, made, .. } = mapped;
         swept.times_covered = covered as f64 / made.max(1) as f64;
         swept.memory = retry.memory.planned(self.device);
@@ -82,7 +82,7 @@ impl Sweep<'_> {
         let mut out = bytemuck::try_zeroed_vec(to_usize(len)).map_err(lacking)?;
         if len > 0 {
             let writer = HostBox::new(&*self.array, &self.within, bytemuck::cast_slice_mut(&mut out));
-            self.map_untyped(operation, writer)?;
+            self.map_untyped(operation, &writer)?;
         }
         Ok(out)
     }
@@ -122,7 +122,7 @@ impl Sweep<'_> {
             array: &self.array,
             within: area,
             convert: self.conversion(read)?,
-            tile: writer.tile_shape(),
+            tile: operation.tile(writer.tile_shape()),
             halo: &|axis| (operation.halo(axis), operation.edge(axis)),
             knows_whole_axes: operation.knows_whole_axes(),
             written: written.size(),

@@ -167,7 +167,9 @@ impl<'a> Sweep<'a> {
                 "a range alone does not make a whole array: `map_to_host` gives what it makes of the range";
             return Err(Error::argument(self.op, "within", why));
         }
-        self.map_untyped(&Typed(operation), writer)
+        let swept = self.map_untyped(&Typed(operation), &writer)?;
+        writer.finish()?;
+        Ok(swept)
     }
 
     /// Returns the output of an operation on the array, or on the [range](Self::within), in C order.

@@ -127,6 +127,11 @@ pub(crate) trait UntypedOperation: Sync {
         BOX
     }
 
+    /// Returns the shape of the tiles that boxes consist of, given those of the writer, of which they consist too.
+    fn tile(&self, written: Vec<u64>) -> Vec<u64> {
+        written
+    }
+
     fn needs(&self, shape: &[u64], device: &Device) -> Needs;
 
     /// Computes the output of a box, in C order. Waits for the device.
