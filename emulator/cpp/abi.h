@@ -1,4 +1,4 @@
-// Declarations for kernels' shared objects and the emulator's libcuda. No headers: kernels compile fast.
+// Declarations that kernels' shared objects and the emulator's libcuda share. They include no headers, so that kernels compile fast.
 
 #pragma once
 
@@ -6,13 +6,13 @@ struct EmulatorDim {
     unsigned x, y, z;
 };
 
-// State that the threads of a running block share.
+// The state that the threads of a running block share.
 struct EmulatorBlock {
     EmulatorDim index, threads, grid;
 };
 
-// A running thread. It stands at the top of the thread's stack, which is aligned to its size, so that code finds its
-// thread from any address on the stack: no thread-local variable, and a switch changes none.
+// A running thread. This object is at the top of the thread's stack. Stacks are aligned to their size, so code finds its thread from any
+// address on the stack, without a thread-local variable that each switch would have to set.
 struct EmulatorThread {
     EmulatorDim index;
     unsigned number;
@@ -26,13 +26,13 @@ static inline __attribute__((always_inline)) EmulatorThread* emulator_thread() {
     return (EmulatorThread*)end - 1;
 }
 
-// EMULATOR_EXPORT leaves this for cuModuleGetFunction under the kernel's name and `_emulator`.
+// The description of a kernel. EMULATOR_EXPORT defines it as the kernel's name and `_emulator`, where cuModuleGetFunction finds it.
 struct EmulatorKernel {
     const char* name;
-    // Threads of a block, as EMULATOR_KERNEL says.
+    // The number of threads of a block that EMULATOR_KERNEL gives.
     unsigned threads;
     unsigned arguments;
-    // Bytes of each argument, whether it is a pointer, and one through which is written.
+    // For each argument: its size in bytes, true if it is a pointer, and true if the kernel writes through it.
     const unsigned* sizes;
     const bool* pointers;
     const bool* written;
@@ -40,7 +40,7 @@ struct EmulatorKernel {
     void (*run)(void** arguments);
 };
 
-// Operations of kernels on a word, or two, that other blocks change too.
+// The atomic operations of kernels, on one word or on two.
 enum EmulatorAtomic : unsigned { EMULATOR_ADD, EMULATOR_MAX, EMULATOR_ADD_LONG };
 
 static inline void emulator_apply_atomic(EmulatorAtomic operation, void* place, unsigned long long value) {
@@ -51,20 +51,20 @@ static inline void emulator_apply_atomic(EmulatorAtomic operation, void* place, 
 }
 
 extern "C" {
-// The rest is called by running threads alone; `line` is that of the call in the kernel's source.
+// Only running threads call the functions below. `line` is the line of the call in the kernel's source.
 
-// __syncthreads.
+// Waits for the block's other threads: __syncthreads.
 void emulator_barrier(unsigned line);
-// Leaves `size` (at most 32) bytes, waits for all 32 threads of the warp, and returns what they left, 32 bytes each, or what
-// `together`, called once for all, has made of that.
+// Stores `size` (at most 32) bytes of this thread, waits for all 32 threads of the warp, and returns the bytes of all, 32 for each
+// thread. `together`, if given, is called once on these bytes before they are returned.
 const unsigned char* emulator_exchange(const void* bytes, unsigned size, unsigned line, void (*together)(unsigned char*));
-// The place of the array that `tag` stands for in the block's shared memory.
+// Returns the address of the array `tag` in the block's shared memory.
 void* emulator_shared(const void* tag, const char* name, unsigned long size);
-// cp.async of `size` bytes: `bytes` from `global`, then zeros.
+// Starts cp.async of `size` bytes: the first `bytes` bytes come from `global`, the others are 0.
 void emulator_copy_async(void* shared, const void* global, unsigned size, unsigned bytes);
 void emulator_copy_commit();
 void emulator_copy_wait(unsigned groups);
 void emulator_atomic(EmulatorAtomic operation, void* place, unsigned long long value);
-// Fails unless a matrix's row is aligned to 16 bytes.
+// Fails unless the row of a matrix is aligned to 16 bytes.
 void emulator_check_row(const void* row);
 }

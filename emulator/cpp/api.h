@@ -1,4 +1,4 @@
-// How every function of the driver API begins and ends.
+// The steps with which every function of the driver API begins and ends.
 
 #pragma once
 
@@ -8,12 +8,12 @@
 
 namespace emulator {
 
-// The contexts of this host thread, the current one last.
+// The stack of contexts of this host thread. The last one is current.
 inline thread_local std::vector<Context*> current_contexts;
 
 inline Context* current_context() { return current_contexts.empty() ? nullptr : current_contexts.back(); }
 
-// Runs `body` behind the lock, once cuInit has been called.
+// Runs `body` while holding the lock. Fails before cuInit.
 template <class F> Code initialized(F body) {
     State& state = State::get();
     Guard guard(state.lock);
@@ -21,7 +21,7 @@ template <class F> Code initialized(F body) {
     return body(guard, state);
 }
 
-// The same with the current context; a fault in it is the answer of this call too.
+// Runs `body` with the current context. Returns the context's error if it has one, also one that `body` caused.
 template <class F> Code in_context(F body) {
     return initialized([&](Guard& guard, State& state) -> Code {
         Context* context = current_context();
@@ -32,10 +32,10 @@ template <class F> Code in_context(F body) {
     });
 }
 
-// The same with a stream of the current context.
+// Runs `body` with a stream of the current context.
 template <class F> Code in_stream(void* handle, F body) {
     return in_context([&](Guard& guard, State& state, Context& context) -> Code {
-        // The default stream's names, one of them a thread's own.
+        // 0, 1 and 2 name the default stream, and 2 is a thread's own one.
         if ((uintptr_t)handle <= 2) return body(guard, state, context.null_stream);
         auto found = state.streams.find((Stream*)handle);
         if (found == state.streams.end() || found->second->context != &context) return INVALID_HANDLE;

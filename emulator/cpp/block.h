@@ -1,9 +1,8 @@
-// Runs the blocks of a launch, in an order by chance: a fiber for each thread, and what threads do together. What blocks
-// write is kept from one another, see writes.h.
+// Runs the blocks of a launch in a random order, with a fiber for each thread. Blocks do not see each other's writes: see writes.h.
 //
-// A warp runs until each of its threads waits, then the next; so what another warp should have waited for is missing as
-// often as can be. Shared memory is poisoned at the start of each block, and the target of a background copy from its
-// start until the wait for it.
+// A warp runs until each of its threads waits. Then the next warp runs, so a kernel that forgets to wait for another warp mostly finds
+// that warp's data missing. Shared memory is poisoned when a block starts. The target of a background copy is poisoned until the thread
+// waits for the copy.
 
 #pragma once
 
@@ -21,32 +20,32 @@
 
 namespace emulator {
 
-// The driver API's numbers for what a kernel can do wrong.
+// The driver API's error codes for faults of a kernel.
 enum Fault : int { NO_FAULT = 0, INVALID_VALUE = 1, ILLEGAL_ADDRESS = 700, MISALIGNED_ADDRESS = 716, LAUNCH_FAILED = 719 };
 
-// In which order warps run between two barriers, and threads in a warp.
+// The order in which warps, and the threads of a warp, run between two barriers.
 enum Order : int { ALTERNATING = 0, ASCENDING = 1, DESCENDING = 2 };
 
-// What one host thread needs to run operations. A fault in one ends at `escape`.
+// Runs operations on one host thread. A fault jumps to `escape`.
 class Runner : EmulatorBlock {
 public:
     static Runner& current() {
         static thread_local Runner runner;
         return runner;
     }
-    // That of the running CUDA thread.
+    // Returns the runner of the running CUDA thread.
     static Runner& of_thread() { return *(Runner*)emulator_thread()->block; }
 
     sigjmp_buf escape;
-    // Whether faults go to `escape`.
+    // True while a fault jumps to `escape`.
     bool armed = false;
-    // What happened, for whoever reads `escape`.
+    // The fault, and a report for the code at `escape`.
     Fault fault = NO_FAULT;
     std::string report;
-    // The address that a signal told of, and the last one that was tried again.
+    // The address of the last signal, and the last address whose access was tried again.
     uintptr_t address = 0, tried = 0;
 
-    // Runs all blocks; `written` is memory that the launch may write to. Comes back through `escape` from a fault.
+    // Runs all blocks. `written` is the memory that the launch may write to. A fault jumps to `escape`.
     void run(const EmulatorKernel& of, void** with, EmulatorDim blocks, EmulatorDim block, Order in_order,
              unsigned long long seed, const std::vector<const Mapping*>& written) {
         kernel = &of;
@@ -69,18 +68,18 @@ public:
         }
         kernel = nullptr;
         if (!writes.watching()) return;
-        // All that was protected is open by then.
+        // No page is read-only any more.
         writes.end();
         writes.apply();
     }
 
-    // After a launch of more than one block: whether two of them wrote what they should not both have.
+    // Returns true if two blocks of the last launch wrote the same byte, and describes where in `found`.
     bool conflict(Writes::Conflict& found) { return numbers.size() > 1 && writes.conflict(found); }
 
-    // A fault's address: whether it was a block's first write to a page, which now goes on.
+    // Returns true if a fault at this address was a block's first write to a page. The page is then writable, and the block goes on.
     bool first_write(uintptr_t at) { return writes.first_write(at); }
 
-    // After a fault: threads stopped anywhere are forgotten.
+    // Drops all threads of a launch that ended with a fault.
     void reset() {
         kernel = nullptr;
         writes.end();
@@ -89,17 +88,17 @@ public:
         for (Lane& lane : lanes) lane.copies.clear();
     }
 
-    // "kernel reduce, block (1, 0, 0), thread (3, 0, 0)", or nothing outside of kernels.
+    // Returns a text such as "kernel reduce, block (1, 0, 0), thread (3, 0, 0)", which is empty outside of kernels.
     std::string where() const {
         if (!kernel) return "";
         std::string block = format("kernel %s, block (%u, %u, %u)", kernel->name, index.x, index.y, index.z);
-        // The block as a whole.
+        // No single thread is at fault, but the block.
         if (running == count) return block;
         const EmulatorDim at = place(running);
         return block + format(", thread (%u, %u, %u)", at.x, at.y, at.z);
     }
 
-    // "shared memory `tile`, 12 bytes past its end", or nothing for an address elsewhere.
+    // Returns a text such as "12 bytes past the end of the shared array `tile` of 64", which is empty for an address elsewhere.
     std::string shared_place(uintptr_t at) const {
         for (const Array& array : arrays) {
             uintptr_t start = (uintptr_t)array.data;
@@ -120,14 +119,14 @@ public:
         return text;
     }
 
-    // Ends the operation with a fault, from any stack.
+    // Ends the operation with a fault. May be called on any stack.
     [[noreturn]] void fail(Fault with, std::string what) {
         fault = with;
         report = std::move(what);
         siglongjmp(escape, 1);
     }
 
-    // What running threads call.
+    // Running threads call the functions below.
 
     void barrier(unsigned line) {
         Lane& lane = lanes[running];
@@ -140,7 +139,7 @@ public:
     const unsigned char* exchange(const void* bytes, unsigned size, unsigned line, void (*together)(unsigned char*)) {
         Lane& lane = lanes[running];
         Warp& warp = warps[running / 32];
-        // Two places, by turns: all have read one when all have come to the other.
+        // The warp alternates between two buffers: once all threads write to one of them, all have read the other.
         unsigned char* place = warp.places[warp.turn];
         memcpy(place + 32 * (running % 32), bytes, size);
         if (warp.arrived > 0 && warp.line != line) {
@@ -189,7 +188,7 @@ public:
         std::vector<Copy>& copies = lanes[running].copies;
         copies.push_back({target, size, lanes[running].groups, {}});
         unsigned char* held = copies.back().bytes;
-        // The usual two without calls.
+        // The two usual sizes compile to moves without a call.
         if (bytes == 4) memcpy(held, source, 4);
         else if (bytes == 16) memcpy(held, source, 16);
         else memcpy(held, source, bytes);
@@ -216,7 +215,7 @@ public:
             fail(MISALIGNED_ADDRESS, format("misaligned atomic operation on %u bytes at %p", size, place));
         }
         if (!writes.watching()) return emulator_apply_atomic(operation, place, value);
-        // Not a place that faults only when it is added to.
+        // This read faults if the address is invalid. Otherwise the fault would come only when the addition is applied.
         (void)*(volatile const char*)place;
         writes.add(number, operation, place, value);
     }
@@ -236,7 +235,7 @@ private:
     struct Lane {
         State state;
         unsigned line;
-        // The stack it runs on, if it has begun and not ended, and where it was left.
+        // The number of the thread's stack (-1 before its start), and the stack pointer with which it continues.
         int fiber;
         void* left;
         unsigned groups;
@@ -258,7 +257,7 @@ private:
     void** arguments = nullptr;
     Order order = ALTERNATING;
     unsigned count = 0, running = 0, waiting = 0, ended = 0;
-    // The block that runs, and all of them in their order.
+    // The number of the running block, and all numbers in the order in which blocks run.
     unsigned number = 0;
     std::vector<unsigned> numbers;
     Writes writes;
@@ -267,7 +266,7 @@ private:
     std::vector<Array> arrays;
     std::vector<std::unique_ptr<Mapping>> mappings;
     Stacks stacks;
-    // Stacks that have run a thread to its end; `started` stacks are in use or free.
+    // The stacks whose thread has ended. `started` stacks are free or in use.
     std::vector<std::pair<int, void*>> free_fibers;
     unsigned started = 0;
     void* scheduler = nullptr;
@@ -281,7 +280,7 @@ private:
     void shuffle(unsigned blocks, unsigned long long seed) {
         numbers.resize(blocks);
         for (unsigned i = 0; i < blocks; i++) {
-            // splitmix64
+            // One step of the generator splitmix64.
             unsigned long long mixed = seed += 0x9e3779b97f4a7c15;
             mixed = (mixed ^ mixed >> 30) * 0xbf58476d1ce4e5b9;
             mixed = (mixed ^ mixed >> 27) * 0x94d049bb133111eb;
@@ -352,7 +351,7 @@ private:
 
     void leave(Lane& lane) { emulator_switch(&lane.left, scheduler); }
 
-    // The bottom of every stack: one thread after another.
+    // Runs one thread after another. It is the first function on every stack.
     static void loop() {
         for (;;) {
             Runner& runner = of_thread();
@@ -369,7 +368,7 @@ private:
         emulator_switch(&free_fibers.back().second, scheduler);
     }
 
-    // Why no thread of the block can go on.
+    // Returns the reason why no thread of the block can continue.
     std::string stuck() const {
         std::string text;
         unsigned exchanging = 0, line = 0;

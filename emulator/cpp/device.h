@@ -1,4 +1,4 @@
-// Devices, contexts, and what is queued: nothing runs before the host waits for it, and then only what that depends on.
+// Devices, contexts and queued operations. An operation runs only when the host waits for it, or for one that depends on it.
 
 #pragma once
 
@@ -38,25 +38,25 @@ enum : Code {
 struct Stream;
 struct Context;
 
-// An operation in a stream; or, with `after`, the wait until that stream has run `position` operations.
+// An operation of a stream. If `after` is given, it waits until that stream has run `position` operations.
 struct Operation {
     std::string what;
     std::function<void()> run;
     std::shared_ptr<Stream> after;
     unsigned long long position = 0;
-    // Bytes that it holds on the host.
+    // The bytes of host memory that the operation holds.
     size_t held = 0;
 };
 
 struct Stream {
     Context* context;
     unsigned number;
-    // Whether it keeps order with the null stream.
+    // True if the stream is ordered with the null stream.
     bool blocking;
     std::deque<Operation> queue;
     unsigned long long issued = 0, done = 0;
     size_t held = 0;
-    // Whether a host thread is running the operation at its front.
+    // True while a host thread runs the stream's first operation.
     bool busy = false;
 };
 
@@ -70,10 +70,10 @@ struct Event {
 
 struct Device;
 
-// Memory that is taken from the device and kept for what is allocated next.
+// A memory pool: memory that it takes from the device, and keeps for later allocations.
 struct Pool {
     Device* device;
-    // Bytes: in use; taken; and kept when the host waits.
+    // The bytes in use, the bytes taken from the device, and the bytes that stay when the host waits.
     unsigned long long used = 0, reserved = 0, threshold = 0;
     bool destroyed = false;
 
@@ -87,16 +87,16 @@ struct Allocation {
     Context* context;
     size_t bytes;
     std::unique_ptr<Mapping> mapping;
-    // Null for memory of no pool.
+    // The pool of the memory; null for memory without a pool.
     Pool* pool;
-    // Whether its free stands in a stream, and whether that has run.
+    // `freeing` is true once the free is in a stream, `freed` once the free has run.
     bool freeing = false, freed = false;
 };
 
-// Host memory that copies read and write when they run.
+// Pinned host memory. Copies read and write it when they run.
 struct Pinned {
     size_t bytes;
-    // Null for memory that the application registered.
+    // The mapping; null for memory that the application registered.
     std::unique_ptr<Mapping> mapping;
     bool freed = false;
 };
@@ -105,21 +105,22 @@ struct Context {
     Device* device;
     Code error = SUCCESS;
     std::shared_ptr<Stream> null_stream;
-    // Destroyed streams too, as long as they have work.
+    // The streams of the context. A destroyed stream stays until its work is done.
     std::set<std::shared_ptr<Stream>> streams;
 };
 
 struct Device {
     int ordinal;
-    // Bytes: in all, and in use without a pool.
+    // The bytes of the device's memory, and the bytes in use that belong to no pool.
     unsigned long long memory = 2ull << 30, plain = 0;
-    // The default one first.
+    // The pools. The first is the default pool.
     std::deque<Pool> pools;
     Context* primary = nullptr;
     unsigned retained = 0;
     unsigned streams = 0, events = 0, allocations = 0;
 
-    // Faults to make: the allocation that fails, counted down; the launches until it is lost, and with what.
+    // Injected faults: the number of allocations until one fails, and the number of launches until the device is lost with the error
+    // `loss`. 0 injects none.
     unsigned long long failing = 0, launches_left = 0;
     Code loss = SUCCESS;
     bool lost = false;
@@ -140,32 +141,32 @@ struct Device {
         auto add = [](unsigned long long sum, const Pool& pool) { return sum + pool.reserved; };
         return std::accumulate(pools.begin(), pools.end(), plain, add);
     }
-    // Lets pools keep as much as they are told to.
+    // Returns memory beyond each pool's threshold to the device.
     void shrink_pools() {
         for (Pool& pool : pools) pool.shrink(pool.threshold);
     }
 };
 
 constexpr int DEVICES = 64;
-// A stream with more than this runs its oldest operation.
+// If a stream has more operations, or holds more bytes, than these limits, it runs its oldest operation.
 constexpr size_t MOST_QUEUED = 1024, MOST_HELD = 64 << 20;
-// Freed memory whose addresses are not used again yet.
+// The number of freed allocations whose addresses are not reused yet.
 constexpr size_t MOST_RETIRED = 2048;
 
-// Everything; behind `lock`, except while an operation runs.
+// The state of the emulator. `lock` protects it, and is released while an operation runs.
 struct State {
     std::mutex lock;
     std::condition_variable moved;
     bool initialized = false;
     int count = 1, driver_version = 13000;
-    // Of the order of blocks.
+    // The seed of the order of blocks.
     unsigned long long seed = 0;
-    // Of all devices.
+    // The name of all devices.
     std::string name;
     Device devices[DEVICES];
     std::map<uintptr_t, Allocation> allocations;
     std::map<uintptr_t, Pinned> pinned;
-    // Freed ones, which stay inaccessible, and known by name, for a while.
+    // Freed memory, which stays inaccessible and named in reports for a while.
     std::deque<uintptr_t> retired, retired_pinned;
     std::map<Stream*, std::shared_ptr<Stream>> streams;
     std::set<Event*> events;
@@ -175,7 +176,7 @@ struct State {
         for (int i = 0; i < DEVICES; i++) devices[i].ordinal = i;
     }
 
-    // Never destroyed: other threads may still run at exit.
+    // The state is never destroyed, since other threads may still run at exit.
     static State& get() {
         static State& state = *new State;
         return state;
@@ -188,7 +189,7 @@ inline void note(Device& device, const std::string& line) {
     if (device.logging) device.log += line + "\n";
 }
 
-// "m3 + 256" for an address in an allocation.
+// Returns a text such as "m3+256" for an address in an allocation.
 inline std::string named(uintptr_t address) {
     State& state = State::get();
     auto next = state.allocations.upper_bound(address);
@@ -201,7 +202,7 @@ inline std::string named(uintptr_t address) {
     return Runner::format("%#llx", (unsigned long long)address);
 }
 
-// Where a bad address lies by the nearest allocation.
+// Describes a bad address by the nearest allocation.
 inline std::string nearest(uintptr_t address) {
     State& state = State::get();
     for (auto& [start, pinned] : state.pinned) {
@@ -229,14 +230,14 @@ inline std::string nearest(uintptr_t address) {
 void install_handlers();
 void ready_thread();
 
-// Runs one operation; with the lock released.
+// Runs one operation, while the lock is released.
 inline Code execute(const Operation& operation, std::string& report) {
     ready_thread();
     Runner& runner = Runner::current();
     runner.fault = NO_FAULT;
     runner.address = runner.tried = 0;
     runner.report.clear();
-    // Lives outside of what a jump cuts off.
+    // `runner` outlives the jump.
     if (sigsetjmp(runner.escape, 1) == 0) {
         runner.armed = true;
         operation.run();
@@ -256,7 +257,7 @@ inline Code execute(const Operation& operation, std::string& report) {
     return runner.fault;
 }
 
-// Makes every later call of a context fail.
+// Makes every later call of the context return the error `code`.
 inline void poison_context(Context& context, Code code, const std::string& report) {
     if (context.error) return;
     context.error = code;
@@ -264,7 +265,7 @@ inline void poison_context(Context& context, Code code, const std::string& repor
     fprintf(stderr, "CUDA emulator: %s\n", report.c_str());
 }
 
-// Runs a stream's operations up to `position`, and what they wait for.
+// Runs a stream's operations up to `position`, after the operations of other streams that they wait for.
 inline void run_until(Guard& guard, std::shared_ptr<Stream> stream, unsigned long long position) {
     State& state = State::get();
     while (stream->done < position) {
@@ -309,7 +310,7 @@ inline void append(Guard& guard, const std::shared_ptr<Stream>& stream, Operatio
     if (stream->queue.size() > MOST_QUEUED || stream->held > MOST_HELD) run_until(guard, stream, stream->done + 1);
 }
 
-// Appends an operation, after what the null stream's order asks for.
+// Appends an operation, after the waits that its order with the null stream takes.
 inline void enqueue(Guard& guard, const std::shared_ptr<Stream>& stream, Operation operation) {
     Context& context = *stream->context;
     auto follow = [&](const std::shared_ptr<Stream>& other) {

@@ -1,5 +1,4 @@
-// The switch between stacks: a few pushes and pops, since ucontext's system call at each switch would take most of the
-// time. fiber.h declares it.
+// The switch between stacks. It is written in assembly, since the system call of ucontext would take most of the time.
 
 #if defined(__x86_64__)
 asm(R"(

@@ -1,4 +1,4 @@
-// Stacks for running CUDA threads, and the switch between them.
+// Stacks of running CUDA threads, and the switch between stacks.
 
 #pragma once
 
@@ -10,12 +10,12 @@
 
 #include "abi.h"
 
-// Leaves the place of this stack in `from` and goes on where `to` was left.
+// Saves the current stack pointer in `from`, and continues on the stack whose pointer `to` was saved.
 extern "C" void emulator_switch(void** from, void* to);
 
 namespace emulator {
 
-// Stacks of EMULATOR_STACK bytes, aligned to that, each with an inaccessible page at its low end.
+// Stacks of EMULATOR_STACK bytes, which are aligned to their size. The lowest page of each stack is inaccessible.
 class Stacks {
 public:
     static constexpr unsigned COUNT = 1024;
@@ -24,19 +24,19 @@ public:
         if (region) munmap(region, BYTES);
     }
 
-    // The thread at the top of stack `i`.
+    // Returns the thread at the top of stack `i`.
     EmulatorThread* thread(unsigned i) { return (EmulatorThread*)(stack(i) + EMULATOR_STACK) - 1; }
 
-    // Whether an address is in the inaccessible page of a stack.
+    // Returns true if an address is in the inaccessible page of a stack.
     bool past_the_end(uintptr_t address) const {
         uintptr_t start = (uintptr_t)region;
         return region && address >= start && address < start + BYTES && address % EMULATOR_STACK < (uintptr_t)sysconf(_SC_PAGESIZE);
     }
 
-    // Where emulator_switch enters `start` on stack `i`, which must not return.
+    // Returns a stack pointer with which emulator_switch enters `start` on stack `i`. `start` must not return.
     void* fresh(unsigned i, void (*start)()) {
         if (i >= ready) prepare(i);
-        // Tops at one distance from the alignment would share a few sets of the cache.
+        // Stack pointers at equal offsets would share a few sets of the cache, so offsets differ by stack.
         char* top = (char*)thread(i) - 16 - (i * 208) % 8192;
         top = (char*)((uintptr_t)top & ~(uintptr_t)15);
 #if defined(__x86_64__)
@@ -52,7 +52,7 @@ public:
     }
 
 private:
-    // One stack more than there are, for the alignment.
+    // The mapping has room for one more stack, so that stacks can be aligned.
     static constexpr size_t BYTES = (COUNT + 1) * EMULATOR_STACK;
     char* region = nullptr;
     unsigned ready = 0;

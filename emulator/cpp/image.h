@@ -1,5 +1,5 @@
-// What libnvrtc gives for a kernel and libcuda loads: a shared object behind a line that tells its length and the
-// emulator it was made with; or, for what stands for PTX, the same as hexadecimal text.
+// The images that libnvrtc makes and libcuda loads: a line with the length and the emulator's digest, then a shared object. An image that
+// stands for PTX has the object as hexadecimal text.
 
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace emulator {
 
-// EMULATOR_DIGEST is that of the emulator's own sources.
+// EMULATOR_DIGEST is the digest of the emulator's sources.
 inline std::string image_head(const char* kind) { return std::string("CUDA emulator ") + kind + " " EMULATOR_DIGEST " "; }
 
 inline std::string make_image(const std::string& object) {
@@ -28,7 +28,7 @@ inline std::string make_text(const std::string& object) {
     return text;
 }
 
-// The shared object in an image or a text; else says why there is none.
+// Reads the shared object of an image or a text. If there is none, returns false and the reason in `why`.
 inline bool read_image(const void* image, std::string& object, std::string& why) {
     const char* bytes = (const char*)image;
     std::string head = image_head("image"), text = "// " + image_head("text");

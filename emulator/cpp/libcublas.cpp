@@ -1,4 +1,4 @@
-// A cuBLAS of plain loops, in the order of the emulator's streams.
+// A cuBLAS of plain loops, which run in the order of the emulator's streams.
 
 #include <cstdint>
 #include <cstdio>
@@ -9,7 +9,7 @@
 
 #include "half.h"
 
-// From the emulator's libcuda.
+// Functions of the emulator's libcuda.
 extern "C" int emulator_enqueue(void* stream, const char* name, const char* operands, void (*run)(void*), void* data,
                                 void (*drop)(void*));
 extern "C" const char* emulator_named(const void* address);
@@ -21,7 +21,7 @@ typedef int Status;
 enum : Status { SUCCESS = 0, NOT_INITIALIZED = 1, INVALID_VALUE = 7, EXECUTION_FAILED = 13, NOT_SUPPORTED = 15 };
 enum Type : int { F32 = 0, F64 = 1, F16 = 2, BF16 = 14 };
 enum Compute : int { COMPUTE_32F = 68, COMPUTE_32F_PEDANTIC = 69, COMPUTE_64F = 70, COMPUTE_32F_FAST_TF32 = 77 };
-// CUBLAS_TF32_TENSOR_OP_MATH.
+// The value of CUBLAS_TF32_TENSOR_OP_MATH.
 constexpr int TF32_MATH = 3;
 
 struct Handle {
@@ -39,7 +39,7 @@ struct Gemm {
     int a_type, b_type, c_type;
 };
 
-// Rounds to the nearest even value with the last `drop` bits of the fraction zero.
+// Rounds to the nearest value whose last `drop` fraction bits are zero, ties to even.
 float rounded(float value, int drop) {
     uint32_t bits = emulator_float_bits(value);
     if ((bits & 0x7f800000) == 0x7f800000) return value;
@@ -61,7 +61,7 @@ void store(void* array, int type, size_t i, double value) {
     else ((float*)array)[i] = (float)value;
 }
 
-// c = alpha op(a) op(b) + beta c, by columns; sums along k in f32, or of f64 in f64.
+// Computes c = alpha op(a) op(b) + beta c, in column-major order. Sums along k are in f32, or in f64 for f64.
 template <typename Real> void run(void* data) {
     const Gemm& of = *(const Gemm*)data;
     auto value = [&](const void* array, int type, size_t i) {
@@ -81,7 +81,7 @@ template <typename Real> void run(void* data) {
             for (size_t i = 0; i < of.m; i++) sums[i] += a[p * of.m + i] * b;
         }
         for (size_t i = 0; i < of.m; i++) {
-            // With beta = 0, c is not read.
+            // If beta is 0, c is not read.
             Real before = of.beta == 0 ? 0 : (Real)(of.beta * load(of.c, of.c_type, j * of.ldc + i));
             store(of.c, of.c_type, j * of.ldc + i, (Real)of.alpha * sums[i] + before);
         }
@@ -92,12 +92,12 @@ Status gemm(Handle* handle, std::unique_ptr<Gemm> of, int op_a, int op_b) {
     if (!handle) return NOT_INITIALIZED;
     size_t rows_a = op_a ? of->k : of->m, rows_b = op_b ? of->n : of->k;
     if (of->lda < rows_a || of->ldb < rows_b || of->ldc < of->m || (of->m | of->n | of->k) >> 31) return INVALID_VALUE;
-    // Scalars on the device would be read when this runs.
+    // Scalars on the device would be read only when the operation runs, so they are refused.
     if (handle->pointers != 0) return NOT_SUPPORTED;
     of->transpose_a = op_a != 0;
     of->transpose_b = op_b != 0;
     if (of->m == 0 || of->n == 0) return SUCCESS;
-    // Three names one by one: each call overwrites the last.
+    // Each call overwrites the text of the previous call, so the three names are copied one by one.
     std::string operands = emulator_named(of->a);
     operands += std::string(" ") + emulator_named(of->b);
     operands += std::string(" ") + emulator_named(of->c);
@@ -138,7 +138,7 @@ API cublasGetVersion_v2(Handle*, int* version) {
     return SUCCESS;
 }
 
-// Major, minor and patch of the version.
+// Returns the major, minor or patch number of the version.
 API cublasGetProperty(int which, int* value) {
     if (which < 0 || which > 2) return INVALID_VALUE;
     *value = which == 0 ? 13 : 0;
@@ -174,9 +174,9 @@ API cublasGemmEx(Handle* handle, int op_a, int op_b, int m, int n, int k, const 
     if (compute != COMPUTE_32F && compute != COMPUTE_32F_PEDANTIC && !tf32 && !wide) return NOT_SUPPORTED;
     if (tf32 && a_type != F32) return NOT_SUPPORTED;
     auto known = [=](int type) { return wide ? type == F64 : type == F32 || type == F16 || type == BF16; };
-    // The pairs of types that cuBLAS has.
+    // Only the pairs of types that cuBLAS supports are accepted.
     if (!known(a_type) || a_type != b_type || !known(c_type) || (c_type != F32 && c_type != a_type)) return NOT_SUPPORTED;
-    // Scalars are of the type of the sums.
+    // Scalars have the type of the sums.
     auto scalar = [=](const void* at) { return wide ? *(const double*)at : *(const float*)at; };
     if (handle && handle->math == TF32_MATH && compute == COMPUTE_32F && a_type == F32) tf32 = true;
     return gemm(handle,

@@ -1,7 +1,7 @@
-// A libcuda for machines without a GPU: devices, contexts and errors. Memory is in libcuda_memory.cpp; streams, modules
-// and launches are in libcuda_work.cpp; what tests ask of the emulator is in libcuda_control.cpp.
+// A libcuda for machines without a GPU: devices, contexts and errors. libcuda_memory.cpp has memory, libcuda_work.cpp has streams,
+// modules and launches, and libcuda_control.cpp has the functions for tests.
 //
-// It keeps to what the driver API promises and to nothing that real drivers do beyond it.
+// It does what the driver API promises, and nothing that real drivers do beyond that.
 
 #include <csignal>
 #include <ctime>
@@ -21,7 +21,7 @@ void on_signal(int signal, siginfo_t* info, void* machine) {
         bool memory = signal == SIGSEGV || signal == SIGBUS;
         uintptr_t address = memory ? (uintptr_t)info->si_addr : 0;
         if (memory && runner.first_write(address)) return;
-        // A copy beside a launch on another thread is tried again until that has ended, and once more.
+        // A copy may meet pages that a launch on another thread has made read-only. It is tried until that launch ends, and once more.
         if (memory && (Writes::watched(address) || runner.tried != address)) {
             runner.tried = address;
             return (void)sched_yield();
@@ -36,12 +36,12 @@ void on_signal(int signal, siginfo_t* info, void* machine) {
     } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
         before.sa_handler(signal);
     } else {
-        // Comes again, and ends the process as it would have.
+        // The signal is raised again, and ends the process as it would without the emulator.
         sigaction(signal, &before, nullptr);
     }
 }
 
-// A stack for the handler where the thread has none: a fault may be that its own is full.
+// The stack for the signal handler of a thread that has none. The handler needs a stack of its own, since a full stack may be the fault.
 struct SignalStack {
     std::unique_ptr<char[]> bytes;
 
@@ -71,12 +71,12 @@ void read_environment(State& state) {
     state.count = (int)variable("CUDA_EMULATOR_DEVICES", (unsigned long long)state.count);
     if (state.count > DEVICES) state.count = DEVICES;
     state.seed = variable("CUDA_EMULATOR_SEED", ((unsigned long long)time(nullptr) * 1000003 ^ (unsigned long long)getpid()) % 1000000);
-    // With the seed, so that a test that fails on a device tells by which order of blocks.
+    // The default name has the seed, so that the report of a failed test tells the order of blocks.
     const char* name = getenv("CUDA_EMULATOR_NAME");
     state.name = name ? name : "CUDA emulator, seed " + std::to_string(state.seed);
     const char* memory = getenv("CUDA_EMULATOR_MEMORY");
     for (Device& device : state.devices) {
-        // The last number is that of all further devices.
+        // The last size holds for all remaining devices.
         if (memory) device.memory = strtoull(memory, nullptr, 10);
         if (const char* comma = memory ? strchr(memory, ',') : nullptr) memory = comma + 1;
         device.failing = variable("CUDA_EMULATOR_FAIL_ALLOCATION", device.failing);
@@ -98,7 +98,7 @@ Context* create_context(State& state, Device& device) {
     return context;
 }
 
-// Finishes a context's work, if it is sound, and frees what it holds.
+// Finishes the work of a context, unless it has an error, and frees all that it holds.
 void destroy_context(Guard& guard, State& state, Context* context) {
     run_all(guard, *context);
     for (auto m = state.allocations.begin(); m != state.allocations.end();) {
@@ -117,7 +117,7 @@ void destroy_context(Guard& guard, State& state, Context* context) {
 
 template <class F> Code of_device(int ordinal, F body) {
     return initialized([&](Guard& guard, State& state) -> Code {
-        // Past the count they exist too: tests that make faults take one of their own.
+        // Devices beyond the count exist too, so that each test of faults can use its own device.
         if (ordinal < 0 || ordinal >= DEVICES) return INVALID_DEVICE;
         return body(guard, state, state.devices[ordinal]);
     });
@@ -149,7 +149,7 @@ const Named ERRORS[] = {
     {NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
 };
 
-// An Ampere card's: what kernels are compiled for by default.
+// Returns an attribute of an Ampere card, for which kernels are compiled by default.
 int attribute(int which, int ordinal) {
     switch (which) {
         case 1: return 1024;        // MAX_THREADS_PER_BLOCK
@@ -215,7 +215,7 @@ API cuInit(unsigned) {
 API cuDriverGetVersion(int* version) {
     State& state = State::get();
     Guard guard(state.lock);
-    // Asked before cuInit too.
+    // This call is valid before cuInit.
     *version = (int)variable("CUDA_EMULATOR_DRIVER", (unsigned long long)state.driver_version);
     return SUCCESS;
 }

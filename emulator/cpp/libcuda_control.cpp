@@ -1,4 +1,4 @@
-// What tests ask of the emulator, by device, so that tests on several threads do not meet.
+// The functions by which tests control the emulator. Each is for one device, so that tests on several threads do not interfere.
 
 #include "device.h"
 
@@ -16,18 +16,18 @@ template <class F> auto control(int device, F body) {
 
 }  // namespace
 
-// A device's memory in bytes.
+// Sets the size of a device's memory in bytes.
 CONTROL(void) emulator_memory(int device, unsigned long long bytes) {
     control(device, [&](Device& of) { of.memory = bytes; });
 }
 
-// Makes the `nth` allocation from now fail, the next being 1; 0 none.
+// Makes the `nth` allocation from now fail, where 1 is the next one. 0 cancels this.
 CONTROL(void) emulator_fail_allocation(int device, unsigned long long nth) {
     control(device, [&](Device& of) { of.failing = nth; });
 }
 
-// Makes a device answer every call with the error `code` once it has taken `launches` more; with `code` 0, never, and
-// a lost one is found again by new contexts.
+// Makes a device answer every call with the error `code` after `launches` more launches. A `code` of 0 cancels this, and contexts created
+// later work again.
 CONTROL(void) emulator_lose(int device, unsigned long long launches, int code) {
     control(device, [&](Device& of) {
         of.launches_left = launches;
@@ -36,12 +36,12 @@ CONTROL(void) emulator_lose(int device, unsigned long long launches, int code) {
     });
 }
 
-// The order of warps between barriers: 0 by turns, 1 up, 2 down.
+// Sets the order of warps between barriers: 0 alternates, 1 ascends, 2 descends.
 CONTROL(void) emulator_order(int device, int order) {
     control(device, [&](Device& of) { of.order = (Order)order; });
 }
 
-// Begins a log of calls, and of what runs, on a device.
+// Starts a log of the calls for a device and of the operations that run on it.
 CONTROL(void) emulator_log_start(int device) {
     control(device, [&](Device& of) {
         of.logging = true;
@@ -49,7 +49,7 @@ CONTROL(void) emulator_log_start(int device) {
     });
 }
 
-// Ends it; the text is valid until the next call for the device.
+// Ends the log. The returned text is valid until the next call for the device.
 CONTROL(const char*) emulator_log_take(int device) {
     return control(device, [&](Device& of) {
         of.logging = false;
@@ -59,7 +59,7 @@ CONTROL(const char*) emulator_log_take(int device) {
     });
 }
 
-// What the last fault on a device was; valid until the next call for the device.
+// Returns the last fault on a device. The text is valid until the next call for the device.
 CONTROL(const char*) emulator_fault(int device) {
     return control(device, [&](Device& of) {
         of.fault_taken = of.fault;

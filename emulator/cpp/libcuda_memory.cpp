@@ -1,5 +1,5 @@
-// The driver API's memory: each allocation is a mapping of its own, which is accessible from where its allocation runs
-// in its stream to where its free does. Copies read and write pinned memory when they run, other host memory at once.
+// The memory functions of the driver API. Each allocation is a mapping, which is accessible from the time its allocation runs in its
+// stream until its free runs. Copies read and write pinned memory when they run, and other host memory at once.
 
 #include <algorithm>
 
@@ -11,7 +11,7 @@ namespace {
 
 typedef unsigned long long Pointer;
 
-// The live allocation that holds all of a range, or null.
+// Returns the live allocation that holds the whole range, or null.
 Allocation* holding(State& state, uintptr_t address, size_t bytes) {
     auto next = state.allocations.upper_bound(address);
     if (next == state.allocations.begin()) return nullptr;
@@ -28,14 +28,14 @@ bool is_pinned(State& state, const void* host, size_t bytes) {
     return !pinned.freed && (uintptr_t)host + bytes <= start + pinned.bytes;
 }
 
-// Reserves memory, whose bytes become accessible by Mapping::open.
+// Reserves memory. Mapping::open makes its bytes accessible.
 Code allocate(Guard& guard, State& state, Context& context, size_t bytes, Pool* pool, Pointer* place) {
     Device& device = *context.device;
     if (bytes == 0) return INVALID_VALUE;
     if (device.failing > 0 && --device.failing == 0) return OUT_OF_MEMORY;
     auto fits = [&] { return bytes <= device.memory && device.used() <= device.memory - bytes; };
     if (!fits()) {
-        // As the pool does, waits for the frees that are under way.
+        // A real pool also waits for pending frees before it fails.
         run_all(guard, context);
         if (context.error) return context.error;
         if (!fits()) return OUT_OF_MEMORY;
@@ -53,7 +53,7 @@ Code allocate(Guard& guard, State& state, Context& context, size_t bytes, Pool* 
     return SUCCESS;
 }
 
-// Makes memory inaccessible and gives it back.
+// Makes memory inaccessible and returns it to the system.
 void release(State& state, uintptr_t address, Allocation& allocation) {
     (allocation.pool ? allocation.pool->used : allocation.context->device->plain) -= allocation.bytes;
     allocation.freed = true;
@@ -69,12 +69,12 @@ void open(Allocation& allocation) {
     if (!allocation.mapping->open(allocation.bytes)) Runner::current().fail(LAUNCH_FAILED, "the machine is out of memory");
 }
 
-// An operation that copies what is there when it runs.
+// Returns an operation that copies the bytes that are there when it runs.
 Operation copy(std::string what, void* target, const void* source, size_t bytes) {
     return {std::move(what), [=] { memcpy(target, source, bytes); }, nullptr};
 }
 
-// Enqueues `operation` and waits for it.
+// Enqueues `operation`, and waits for it.
 void now(Guard& guard, const std::shared_ptr<Stream>& stream, Operation operation) {
     enqueue(guard, stream, std::move(operation));
     run_until(guard, stream, stream->issued);
@@ -205,7 +205,7 @@ API cuDeviceGetDefaultMemPool(Pool** pool, int device) {
 
 API cuDeviceGetMemPool(Pool** pool, int device) { return cuDeviceGetDefaultMemPool(pool, device); }
 
-// The properties begin with the type of memory and of handles, and the place's type and number.
+// `properties` starts with the type of memory, the type of handles, and the type and number of the location.
 API cuMemPoolCreate(Pool** pool, const int* properties) {
     return initialized([&](Guard&, State& state) -> Code {
         const int PINNED = 1, ON_DEVICE = 1;
@@ -219,7 +219,7 @@ API cuMemPoolCreate(Pool** pool, const int* properties) {
     });
 }
 
-// What is allocated of it stays.
+// Memory that was allocated from the pool stays valid.
 API cuMemPoolDestroy(Pool* pool) {
     return initialized([&](Guard&, State&) -> Code {
         if (pool->destroyed || pool == &pool->device->default_pool()) return INVALID_VALUE;
@@ -263,7 +263,7 @@ API cuMemHostAlloc(void** place, size_t bytes, unsigned) {
     });
 }
 
-// Waits for nothing: copies that have not run then fault.
+// Does not wait: copies that have not run yet will fault.
 API cuMemFreeHost(void* place) {
     return in_context([&](Guard&, State& state, Context& context) -> Code {
         auto found = state.pinned.find((uintptr_t)place);
@@ -359,7 +359,7 @@ API cuMemcpyDtoDAsync_v2(Pointer target, Pointer source, size_t bytes, void* han
     });
 }
 
-// In the null stream, which the host does not wait for.
+// The copy runs in the null stream, and the host does not wait.
 API cuMemcpyDtoD_v2(Pointer target, Pointer source, size_t bytes) {
     return cuMemcpyDtoDAsync_v2(target, source, bytes, nullptr);
 }

@@ -1,4 +1,4 @@
-// The driver API's streams, events, modules and launches, and what running kernels call.
+// The streams, events, modules and launches of the driver API, and the functions that running kernels call.
 
 #include <algorithm>
 #include <dlfcn.h>
@@ -10,7 +10,7 @@ using namespace emulator;
 
 namespace {
 
-// A loaded shared object; launches that have not run keep it.
+// A loaded shared object. Pending launches keep it loaded.
 struct Module {
     void* library;
 
@@ -52,8 +52,8 @@ template <class F> Code with_event(Event* event, F body) {
 
 bool is_past(const Event& event) { return !event.stream || event.stream->done >= event.position; }
 
-// Loads a shared object through a file that is gone at once; says why it cannot. No memfd: the loader takes two objects
-// of one path for one, also when the first is closed.
+// Loads a shared object from a temporary file, which is deleted at once. On failure, `why` has the reason. memfd is of no use: the loader
+// takes two objects of one path for the same object, even after the first is closed.
 void* load(const std::string& object, std::string& why) {
     const char* folder = getenv("TMPDIR");
     std::string path = std::string(folder && *folder ? folder : "/tmp") + "/cuda-emulator-kernel-XXXXXX";
@@ -75,12 +75,12 @@ void* load(const std::string& object, std::string& why) {
     return library;
 }
 
-// The arguments of a launch, which a call leaves before it runs.
+// The arguments of a launch, copied so that the caller may change its own.
 struct Launch {
     Function function;
     EmulatorDim grid, block;
     Order order;
-    // Of the order of blocks: that of the process, by kernel and grid.
+    // The seed of the order of blocks, made from the process's seed, the kernel and the grid.
     unsigned long long seed;
     std::vector<std::unique_ptr<char[]>> values;
     std::vector<void*> arguments;
@@ -96,7 +96,7 @@ std::string describe(const Launch& launch, unsigned stream) {
     return text;
 }
 
-// The memory that a launch may write to, as far as it is accessible.
+// Returns the accessible memory that a launch may write to.
 std::vector<const Mapping*> written(const Launch& launch) {
     const EmulatorKernel& kernel = *launch.function.kernel;
     State& state = State::get();
@@ -115,7 +115,7 @@ std::vector<const Mapping*> written(const Launch& launch) {
 
 void run(const Launch& launch) {
     Runner& runner = Runner::current();
-    // Outside of what a fault cuts off.
+    // `mappings` is static, since a fault jumps out of this function without destructors.
     static thread_local std::vector<const Mapping*> mappings;
     mappings = written(launch);
     runner.run(*launch.function.kernel, const_cast<void**>(launch.arguments.data()), launch.grid, launch.block, launch.order,
@@ -131,7 +131,7 @@ void run(const Launch& launch) {
                                               place.c_str(), conflict.atomic ? ", the second by an atomic operation" : ""));
 }
 
-// Counts a launch; a device that is due is lost.
+// Counts a launch. Loses the device if that is due.
 Code survive(State& state, Device& device) {
     if (!device.loss || device.lost) return SUCCESS;
     if (device.launches_left > 0) return device.launches_left--, SUCCESS;
@@ -148,12 +148,12 @@ API cuStreamCreate(Stream** stream, unsigned flags) { return create_stream(strea
 
 API cuStreamCreateWithPriority(Stream** stream, unsigned flags, int) { return create_stream(stream, !(flags & 1)); }
 
-// Its work is done all the same, when something waits for it.
+// The pending work of the stream still runs when something waits for it.
 API cuStreamDestroy_v2(Stream* handle) {
     return in_context([&](Guard&, State& state, Context& context) -> Code {
         if (!state.streams.erase(handle)) return INVALID_HANDLE;
         note(*context.device, Runner::format("cuStreamDestroy s%u", handle->number));
-        // Of the destroyed ones, those with work are kept.
+        // Destroyed streams without pending work are removed.
         for (auto stream = context.streams.begin(); stream != context.streams.end();) {
             bool idle = (*stream)->done == (*stream)->issued && !state.streams.count(stream->get());
             stream = idle ? context.streams.erase(stream) : std::next(stream);
@@ -172,7 +172,7 @@ API cuStreamSynchronize(void* handle) {
     });
 }
 
-// Runs one operation, so that whoever asks again and again gets there.
+// Runs one operation, so that a caller that polls makes progress.
 API cuStreamQuery(void* handle) {
     return in_stream(handle, [&](Guard& guard, State&, std::shared_ptr<Stream> stream) -> Code {
         if (stream->done < stream->issued) run_until(guard, stream, stream->done + 1);
@@ -215,7 +215,7 @@ API cuLaunchHostFunc(void* handle, void (*function)(void*), void* data) {
     });
 }
 
-// For libcublas: `run(data)` in the order of a stream, then `drop(data)`, whether it ran or not.
+// Enqueues `run(data)` in a stream, for libcublas. `drop(data)` follows, even if `run` was skipped.
 API emulator_enqueue(void* handle, const char* name, const char* operands, void (*run)(void*), void* data,
                      void (*drop)(void*)) {
     std::shared_ptr<void> owned(data, drop);
@@ -227,7 +227,7 @@ API emulator_enqueue(void* handle, const char* name, const char* operands, void 
     });
 }
 
-// "m3+256", for the logs of libcublas; valid until this thread's next call.
+// Returns a text such as "m3+256" for the logs of libcublas. It is valid until this thread's next call.
 extern "C" __attribute__((visibility("default"))) const char* emulator_named(const void* address) {
     static thread_local std::string text;
     Guard guard(State::get().lock);
@@ -298,7 +298,7 @@ API cuEventElapsedTime_v2(float* milliseconds, Event* start, Event* end) {
 
 API cuModuleLoadData(ModuleHandle** handle, const void* image) {
     return in_context([&](Guard& guard, State&, Context&) -> Code {
-        // The kernels' constructors, if any, must not meet the lock.
+        // Constructors of the kernel's object run without the lock, since they might call this library.
         guard.unlock();
         std::string object, why;
         void* library = nullptr;
@@ -364,7 +364,7 @@ API cuLaunchKernel(Function* function, unsigned grid_x, unsigned grid_y, unsigne
             return INVALID_VALUE;
         }
         const EmulatorKernel& kernel = *function->kernel;
-        // As with __launch_bounds__.
+        // A launch with more threads than __launch_bounds__ fails.
         if (threads > kernel.threads) return INVALID_VALUE;
         auto launch = std::make_shared<Launch>();
         launch->function = *function;
@@ -386,7 +386,7 @@ API cuLaunchKernel(Function* function, unsigned grid_x, unsigned grid_y, unsigne
     });
 }
 
-// What abi.h declares.
+// The functions that abi.h declares.
 
 #define FOR_KERNELS(type) extern "C" __attribute__((visibility("default"))) type
 
@@ -413,7 +413,7 @@ FOR_KERNELS(void) emulator_atomic(EmulatorAtomic operation, void* place, unsigne
 
 FOR_KERNELS(void) emulator_check_row(const void* row) { Runner::of_thread().check_row(row); }
 
-// What the compiler has kernels call where they use memory that is not aligned as its type; the types are its own.
+// The compiler's check for alignment: kernels call this function if memory is not aligned to its type. The compiler defines the struct.
 
 struct AlignmentCheck {
     const char* file;

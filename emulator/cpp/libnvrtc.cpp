@@ -1,5 +1,5 @@
-// An NVRTC whose compiler is the host's: a kernel becomes a shared object against shim.h, which stands beside this
-// library, and with CUDA_EMULATOR defined.
+// An NVRTC that uses the host's compiler. It compiles a kernel to a shared object, with shim.h from this library's folder and with
+// CUDA_EMULATOR defined.
 
 #include <cstdlib>
 #include <cstring>
@@ -27,11 +27,11 @@ enum : Result { SUCCESS = 0, INVALID_INPUT = 3, INVALID_PROGRAM = 4, INVALID_OPT
 struct Program {
     std::string source, name, log, image, text;
     std::vector<std::pair<std::string, std::string>> headers;
-    // Compiled for a real architecture, so that there is a CUBIN.
+    // True if the architecture is a real one, so that the result has a CUBIN.
     bool real = false;
 };
 
-// A folder that goes with its files.
+// A temporary folder, which is deleted with its files.
 struct Folder {
     std::string path;
     std::vector<std::string> files;
@@ -60,7 +60,7 @@ std::string contents(const std::string& path) {
     return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// Where this library and shim.h are.
+// Returns the folder of this library and shim.h.
 std::string own_folder() {
     Dl_info info;
     if (!dladdr((void*)&own_folder, &info) || !info.dli_fname) return ".";
@@ -68,7 +68,7 @@ std::string own_folder() {
     return path.substr(0, path.rfind('/'));
 }
 
-// Runs a command whose output goes to a file; its exit status.
+// Runs a command with its output in a file. Returns the exit status.
 int run(std::vector<std::string>& command, const std::string& output) {
     std::vector<char*> words;
     for (std::string& word : command) words.push_back(&word[0]);
@@ -155,7 +155,7 @@ API nvrtcDestroyProgram(Program** program) {
     return SUCCESS;
 }
 
-// Options that mean nothing on a host are taken and ignored, but not what NVRTC would refuse.
+// Options without a meaning on a host are ignored. Options that NVRTC would refuse are refused.
 API nvrtcCompileProgram(Program* program, int count, const char* const* options) {
     if (!program) return INVALID_PROGRAM;
     for (int i = 0; i < count; i++) {
@@ -175,8 +175,8 @@ API nvrtcCompileProgram(Program* program, int count, const char* const* options)
     folder.write("kernel.cpp", "#line 1 \"" + program->name + "\"\n" + program->source);
     std::string object = folder.file("kernel.so"), output = folder.file("log");
     std::vector<std::string> command = compiler();
-    // Fused operations, as NVRTC makes them. Each use of memory is checked for its alignment, by a function of libcuda.
-    // Casts between types of pointers and overflow are as NVRTC has them, and a wrong index must stay one.
+    // Multiplications and additions are fused, as NVRTC does. A function of libcuda checks the alignment of each memory access. Casts of
+    // pointers and overflow behave as with NVRTC, and no optimisation may hide a wrong index.
     for (const char* word : {"-x", "c++", "-std=c++17", "-O1", "-fexpensive-optimizations", "-w", "-fPIC", "-shared", "-DCUDA_EMULATOR",
                              "-ffp-contract=fast", "-fsanitize=alignment", "-fno-sanitize-recover=all", "-nodefaultlibs",
                              "-fno-strict-aliasing", "-fwrapv", "-fvisibility=hidden",

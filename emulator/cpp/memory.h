@@ -1,4 +1,4 @@
-// Memory that is what it should not be until it is written, and inaccessible past its ends.
+// Device memory. It is poisoned until it is written, and inaccessible beyond its ends.
 
 #pragma once
 
@@ -18,13 +18,13 @@ inline size_t page_size() {
     return size;
 }
 
-// Bytes at both ends of a mapping that nobody can read or write: a wrong index, even a wild one, seldom jumps over them.
+// The inaccessible bytes at each end of a mapping: even a badly wrong index rarely jumps over them.
 constexpr size_t GUARD = 1 << 30;
 
-// A mapping between guards. Bytes in it end at the second, but for the alignment to 16.
+// A mapping between two guards. Its data end at the second guard, up to the alignment to 16 bytes.
 class Mapping {
 public:
-    // Reserves room for `bytes`; `valid` is false where the machine refuses.
+    // Reserves room for `bytes` bytes. `valid` returns false if the system refused.
     explicit Mapping(size_t bytes) : inner((bytes + page_size() - 1) / page_size() * page_size()) {
         int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
         void* place = mmap(nullptr, inner + 2 * GUARD, PROT_NONE, flags, -1, 0);
@@ -37,16 +37,16 @@ public:
     }
 
     bool valid() const { return base; }
-    // Where `bytes`, at most as many as it has room for, stand against its end.
+    // Returns the address of `bytes` bytes at the end of the mapping. They have to fit.
     char* data(size_t bytes) const { return base + GUARD + inner - ((bytes + 15) & ~(size_t)15); }
     size_t room() const { return inner; }
-    // Where its pages start, and whether they are accessible.
+    // Returns the start of the pages.
     char* start() const { return base + GUARD; }
     bool is_open() const { return opened; }
-    // Whether an address is in it or its guards.
+    // Returns true if an address is in the mapping or its guards.
     bool spans(uintptr_t address) const { return address - (uintptr_t)base < inner + 2 * GUARD; }
 
-    // Makes its bytes accessible and fills the last `bytes` with poison; false where the machine refuses.
+    // Makes the pages accessible, and poisons the last `bytes` bytes. Returns false if the system refuses.
     bool open(size_t bytes) {
         if (mprotect(base + GUARD, inner, PROT_READ | PROT_WRITE) != 0) return false;
         opened = true;
@@ -54,7 +54,7 @@ public:
         return true;
     }
 
-    // Makes its bytes inaccessible and gives them back to the machine.
+    // Makes the pages inaccessible, and returns them to the system.
     void close() {
         opened = false;
         mprotect(base + GUARD, inner, PROT_NONE);

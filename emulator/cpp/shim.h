@@ -1,6 +1,6 @@
-// Names that CUDA has in scope by itself, for a host C++ compiler; kernels, shared arrays and instructions that have no function in
-// CUDA, by names of the emulator's own. It stands before each source, which becomes a shared object that the emulator's libcuda
-// loads. It includes no standard header: that would take longer to compile than the kernel.
+// The names that CUDA defines without a header, for a host C++ compiler, and the emulator's own names for kernels, shared arrays and PTX
+// instructions. This file comes before each kernel source. It includes no standard header, which would take longer to compile than the
+// kernel.
 
 #pragma once
 
@@ -11,17 +11,17 @@
 #define __forceinline__ inline
 #define __align__(bytes) alignas(bytes)
 
-// A kernel of blocks of at most `threads` threads: EMULATOR_KERNEL(name, threads)(arguments) { ... }. What more stands behind
-// `threads`, as in __launch_bounds__, is not looked at.
+// Defines a kernel of blocks of at most `threads` threads: EMULATOR_KERNEL(name, threads)(arguments) { ... }. Further arguments after
+// `threads`, as in __launch_bounds__, are ignored.
 template <class... Rest> constexpr unsigned emulator_first(unsigned first, Rest...) { return first; }
 #define EMULATOR_KERNEL(name, ...) \
     enum : unsigned { name##_threads = emulator_first(__VA_ARGS__) }; \
     static void name
-// `count` elements that the threads of a block share. Bound by reference, so that it is an array as in CUDA.
+// Declares an array of `count` elements that the block shares. It is a reference to an array, so that it has an array's type, as in CUDA.
 #define EMULATOR_SHARED(type, name, count) \
     static char name##_tag; \
     type (&name)[count] = *(type (*)[count])emulator_shared(&name##_tag, #name, sizeof(type) * (count))
-// Stands behind a kernel: makes it known to cuModuleGetFunction.
+// Makes a kernel known to cuModuleGetFunction. Comes after the kernel.
 #define EMULATOR_EXPORT(name) \
     extern "C" __attribute__((visibility("default"))) const EmulatorKernel name##_emulator = { \
         #name, \
@@ -41,7 +41,7 @@ template <unsigned... I> struct EmulatorIndices {};
 template <unsigned N, unsigned... I> struct EmulatorCount : EmulatorCount<N - 1, N - 1, I...> {};
 template <unsigned... I> struct EmulatorCount<0, I...> { typedef EmulatorIndices<I...> type; };
 
-// A kernel's arguments by its own type.
+// Finds the types of a kernel's arguments from the kernel's type.
 template <class F> struct EmulatorEntry;
 template <class... A> struct EmulatorEntry<void (*)(A...)> {
     static constexpr unsigned count = sizeof...(A);
@@ -61,10 +61,10 @@ template <class... A> struct EmulatorEntry<void (*)(A...)> {
 #define blockIdx (emulator_thread()->block->index)
 #define blockDim (emulator_thread()->block->threads)
 #define gridDim (emulator_thread()->block->grid)
-// Here and below, `line` is the caller's.
+// Here and below, `line` is the line of the caller.
 static inline void __syncthreads(unsigned line = __builtin_LINE()) { emulator_barrier(line); }
 
-// Vectors, aligned as CUDA's.
+// The vector types, aligned as in CUDA.
 #define EMULATOR_VECTOR(scalar, name) \
     struct alignas(2 * sizeof(scalar)) name##2 { scalar x, y; }; \
     struct alignas(4 * sizeof(scalar)) name##4 { scalar x, y, z, w; }; \
@@ -88,7 +88,7 @@ EMULATOR_ORDER(long long)
 EMULATOR_ORDER(unsigned long long)
 #undef EMULATOR_ORDER
 
-// Functions of one number; CUDA has the ones without `f` for float too.
+// Math functions of one argument. CUDA also has the names without `f` for float.
 #define EMULATOR_MATH(name) \
     static inline float name##f(float x) { return __builtin_##name##f(x); } \
     static inline float name(float x) { return __builtin_##name##f(x); } \
@@ -129,7 +129,7 @@ static inline float __uint_as_float(unsigned bits) { return emulator_bits_float(
 static inline double __longlong_as_double(long long bits) { return __builtin_bit_cast(double, bits); }
 static inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((unsigned long long)a * b >> 32); }
 static inline unsigned __popc(unsigned bits) { return (unsigned)__builtin_popcount(bits); }
-// Other blocks see them later, so that they cannot tell what stood there.
+// Atomic operations return nothing, since a block cannot know what other blocks have written.
 static inline void atomicAdd(unsigned* place, unsigned value) { emulator_atomic(EMULATOR_ADD, place, value); }
 static inline void atomicAdd(unsigned long long* place, unsigned long long value) {
     emulator_atomic(EMULATOR_ADD_LONG, place, value);
@@ -157,7 +157,7 @@ static inline unsigned __dp4a(unsigned a, unsigned b, unsigned sum) {
     return sum;
 }
 
-// These take whole warps only.
+// These functions need all threads of a warp.
 template <class T>
 static inline T __shfl_xor_sync(unsigned threads, T value, unsigned mask, int width = 32, unsigned line = __builtin_LINE()) {
     if (threads != ~0u || width != 32) __builtin_trap();
@@ -175,7 +175,7 @@ static inline int __any_sync(unsigned threads, bool holds, unsigned line = __bui
     return any;
 }
 
-// Hides from the compiler that it is a product, which it would fuse with what follows.
+// Hides from the compiler that the result is a product. The compiler would fuse it with the next addition.
 template <class T> static inline T emulator_product(T a, T b) {
     T product = a * b;
 #if defined(__x86_64__)
@@ -189,12 +189,11 @@ template <class T> static inline T emulator_product(T a, T b) {
 static inline float __fmul_rn(float a, float b) { return emulator_product(a, b); }
 static inline double __dmul_rn(double a, double b) { return emulator_product(a, b); }
 
-// Instructions of PTX.
 
-// cvt.f32.f16 and cvt.rn.f16.f32, whose halves are bits.
+// PTX instructions. cvt.f32.f16 and cvt.rn.f16.f32 convert from and to the bits of a half.
 static inline float ptx_cvt_f32_f16(unsigned bits) { return emulator_half_float(bits); }
 static inline unsigned ptx_cvt_rn_f16_f32(float value) { return emulator_float_half(value); }
-// cp.async of 16 or 4 bytes to shared memory: the first `bytes` of them, then zeros.
+// cp.async copies 16 or 4 bytes to shared memory: the first `bytes` bytes are copied, the others are 0.
 static inline void ptx_cp_async16(void* shared, const void* global, unsigned bytes) {
     emulator_copy_async(shared, global, 16, bytes);
 }
@@ -203,11 +202,11 @@ static inline void ptx_cp_async4(void* shared, const void* global, unsigned byte
 }
 static inline void ptx_cp_async_commit_group() { emulator_copy_commit(); }
 template <int N> static inline void ptx_cp_async_wait_group() { emulator_copy_wait(N); }
-// prefetch.global.L2: only what may be read may be fetched.
+// prefetch.global.L2 faults here if the address may not be read.
 static inline void ptx_prefetch(const void* global) { (void)*(const volatile unsigned char*)global; }
 
-// ldmatrix.x4 of 16-bit elements: thread 8 m + r names row r of matrix m. `transposed`: element (2 (lane % 4) + h, lane / 4)
-// instead of (lane / 4, 2 (lane % 4) + h).
+// ldmatrix.x4 loads 16-bit elements. Thread 8 m + r gives the address of row r of matrix m. The result is element (lane / 4, 2 (lane % 4)
+// + h), or if `transposed` element (2 (lane % 4) + h, lane / 4).
 static inline void emulator_load_matrix(unsigned (&values)[4], const void* row, bool transposed, unsigned line) {
     emulator_check_row(row);
     unsigned char eight[16];
@@ -232,9 +231,9 @@ static inline void ptx_ldmatrix_x4_trans(unsigned (&values)[4], const void* row,
     emulator_load_matrix(values, row, true, line);
 }
 
-// mma.m16n8k32 of bytes and mma.m16n8k16 of halves, d += a b. Word w of a row of A or a column of B stands with thread `w % 4` of
-// its group of four, in the half `w / 4` of its registers. The thread that comes last makes all sums of the warp, rows of eight
-// columns at once, and leaves each thread its own four. `Dot`: the type of sums, and terms i of COUNT in a word of A and of B.
+// mma.m16n8k32 of bytes and mma.m16n8k16 of halves: d += a b. Thread `w % 4` of a group of four has word w of a row of A or a column of
+// B, in half `w / 4` of its registers. The last thread to arrive computes all sums of the warp, eight columns of a row at once. Each
+// thread then takes its four sums. `Dot` has the type of sums, and the COUNT terms of a word of A and a word of B.
 template <class Dot> static void emulator_multiply(unsigned char* all) {
     typedef typename Dot::Sum Sum;
     typedef Sum Row __attribute__((vector_size(8 * sizeof(Sum))));
@@ -285,7 +284,7 @@ struct EmulatorS8S8 {
 struct EmulatorU8S8 : EmulatorS8S8 {
     static int of_a(unsigned word, unsigned i) { return (unsigned char)(word >> (8 * i)); }
 };
-// Hardware adds with some more bits than f32 and rounds in its own way; f64, rounded once, is between all of those.
+// Hardware adds with a few more bits than f32 and its own rounding. Sums in f64, rounded once, are a good stand-in.
 struct EmulatorF16 {
     typedef double Sum;
     static constexpr unsigned COUNT = 2;

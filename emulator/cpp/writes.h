@@ -1,9 +1,9 @@
-// What the blocks of a launch write, kept from one another as if they ran at once.
+// Keeps the writes of a launch's blocks apart, as if all blocks ran at once.
 //
-// Each block finds memory as it was before its half of the blocks ran, so that what one block writes another has not, and
-// one that comes later sees what it should have read before. Pages are read-only until a block writes there; what it has
-// changed is noted and undone when it ends, and done when its half ends. Bytes that two blocks change, but for atomic
-// additions, are a conflict.
+// Blocks run in two halves, and each block sees memory as it was before its half. A block that relies on a write of its own half misses
+// that write, and a block of the second half may find a write that it should not see yet. Pages are read-only until a block writes to
+// them. A block's changes are recorded and undone when it ends, and applied when its half ends. Bytes that two blocks change are a
+// conflict, except by atomic additions.
 
 #pragma once
 
@@ -19,14 +19,14 @@ namespace emulator {
 
 class Writes {
 public:
-    // Bytes that two blocks change; `atomic`: the second by an atomic operation.
+    // A byte that two blocks change. `atomic` is true if the second block does so by an atomic operation.
     struct Conflict {
         uintptr_t at;
         unsigned first, second;
         bool atomic;
     };
 
-    // Watches these mappings from now on.
+    // Starts watching these mappings.
     void begin(const std::vector<const Mapping*>& of) {
         ranges.clear();
         for (const Mapping* mapping : of) ranges.push_back({mapping, mapping->start(), mapping->room()});
@@ -41,7 +41,7 @@ public:
 
     bool watching() const { return active; }
 
-    // Called by a fault: whether it was the block's first write to some pages, which it may now write to.
+    // Handles a fault. Returns true if it was the block's first write to some pages, which are then writable.
     bool first_write(uintptr_t address) {
         if (!active) return false;
         for (const Range& range : ranges) {
@@ -57,7 +57,7 @@ public:
         return false;
     }
 
-    // Whether another thread's launch watches an address, for who has to wait until it has ended.
+    // Returns true if a launch on another thread watches an address, so that the caller has to wait for its end.
     static bool watched(uintptr_t address) {
         for (unsigned i = 0; i < MOST; i++) {
             uintptr_t start = everywhere[i].start;
@@ -70,7 +70,7 @@ public:
         additions.push_back({(uintptr_t)place, value, block, operation});
     }
 
-    // Notes what a block has changed, and undoes it.
+    // Records the changes of a block, and undoes them.
     void end_block(unsigned block) {
         for (size_t i = 0; i < dirty.size(); i++) {
             compare(dirty[i], (const unsigned*)copies[i].get(), block);
@@ -79,7 +79,7 @@ public:
         close();
     }
 
-    // Does what the blocks that have ended did; the others find it. Opens pages by faults.
+    // Applies the changes of all ended blocks, so that later blocks see them. Makes pages writable through faults.
     void apply() {
         for (; applied_runs < runs.size(); applied_runs++) {
             const Run& run = runs[applied_runs];
@@ -92,7 +92,7 @@ public:
         if (active) close();
     }
 
-    // Ends watching; what was not applied is lost, unless that follows.
+    // Stops watching. Changes that are not applied by a later call of `apply` are lost.
     void end() {
         if (!active) return;
         active = false;
@@ -101,10 +101,10 @@ public:
         for (const Range& range : ranges) retract(range);
     }
 
-    // The first conflict of the launch that has ended, by address; false where there is none.
+    // Finds the first conflict of the last launch in order of addresses. Returns false if there is none.
     bool conflict(Conflict& found) {
         std::sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) { return a.at < b.at; });
-        // Of the runs so far the one that ends last.
+        // The run that ends last, of the runs so far.
         const Run* last = nullptr;
         for (const Run& run : runs) {
             if (last && run.at < last->end() && meet(*last, run, found)) return true;
@@ -129,7 +129,7 @@ private:
         char* start;
         size_t bytes;
     };
-    // Words that a block has changed one after another; what they differ by is in `deltas`.
+    // Adjacent words that a block has changed. `deltas` has the exclusive or of old and new words.
     struct Run {
         uintptr_t at;
         unsigned words, block;
@@ -151,13 +151,14 @@ private:
         std::atomic<uintptr_t> start;
         std::atomic<size_t> bytes;
     };
-    // As many as all threads together have arguments that are written; what is more is not waited for.
+    // The maximum number of ranges that all threads together publish: written arguments of running launches. Copies do not wait for
+    // further ranges.
     static constexpr unsigned MOST = 256;
     static inline Shared everywhere[MOST];
 
     bool active = false;
     std::vector<Range> ranges;
-    // Pages that the running block has written to, and what they were; there may be more copies than such pages.
+    // The pages that the running block has written to, and copies of their old bytes. There may be unused copies.
     std::vector<Pages> dirty;
     std::vector<std::unique_ptr<char[]>> copies;
     std::vector<Run> runs;
@@ -169,10 +170,10 @@ private:
         for (const Range& range : ranges) mprotect(range.start, range.bytes, how);
     }
 
-    // Makes the pages that were opened read-only again.
+    // Makes the block's writable pages read-only again.
     void close() {
         for (size_t i = 0; i < dirty.size();) {
-            // One call for those that stand side by side.
+            // Adjacent pages take one call.
             Pages side = dirty[i++];
             for (; i < dirty.size() && dirty[i].start == side.start + side.bytes; i++) side.bytes += dirty[i].bytes;
             mprotect(side.start, side.bytes, PROT_READ);
@@ -198,7 +199,7 @@ private:
         }
     }
 
-    // A fault opens so many: dense writes fault less often, and what is not written costs a copy and a comparison.
+    // The number of bytes that a fault makes writable. More pages mean fewer faults, but unwritten pages cost a copy and a comparison.
     static size_t pages_bytes() { return 4 * page_size(); }
 
     void compare(const Pages& pages, const unsigned* was, unsigned block) {
@@ -217,7 +218,7 @@ private:
         }
     }
 
-    // Whether two runs that share words have changed the same byte.
+    // Returns true if two overlapping runs have changed the same byte.
     bool meet(const Run& first, const Run& second, Conflict& found) const {
         if (first.block == second.block) return false;
         uintptr_t end = std::min(first.end(), second.end());
