@@ -1,9 +1,9 @@
-// Decodes stored elements to f32, numbers workgroups along a line, and multiplies bytes.
-// The functions that a kernel uses are appended to it, so that the line numbers of its own file stay. `dtype` is the code of a
-// DType: DTYPE_F32, for which the switches fold away, or one of the parameters, the same for all invocations. The codes that are
-// used, DTYPE_F32 to DTYPE_F64, are appended as well.
+// Functions that decode stored elements to f32, number workgroups in a line, and multiply bytes.
+// The functions that a kernel uses are appended to the kernel's file, so that its line numbers stay. `dtype` is the code of a DType:
+// DTYPE_F32, for which compilers remove the switches, or a parameter, which is the same for all invocations. The codes DTYPE_F32 to
+// DTYPE_F64 that are used are appended too.
 
-// The word of a buffer that holds element i, or of an f64 the low word.
+// Returns the index of the word that holds element i, or of the low word of an f64.
 fn word_of(i: u32, dtype: u32) -> u32 {
     switch dtype {
         case DTYPE_F64: { return 2u * i; }
@@ -13,13 +13,13 @@ fn word_of(i: u32, dtype: u32) -> u32 {
     }
 }
 
-// The high word of an f64, and of others the same one.
+// Returns the index of the high word of an f64; for other types, of the only word.
 fn high_word_of(i: u32, dtype: u32) -> u32 {
     return word_of(i, dtype) + select(0u, 1u, dtype == DTYPE_F64);
 }
 
-// Element i, found in `word` and `high`, as the bits of an f32: where NaN and infinity are told apart, since compilers may
-// assume that floats hold neither.
+// Returns element i, which `word` and `high` hold, as the bits of an f32. Bits distinguish NaN and infinity, while compilers may assume
+// that no float is either.
 fn decode_bits(word: u32, high: u32, i: u32, dtype: u32) -> u32 {
     let byte = (word >> ((i & 3u) * 8u)) & 0xffu;
     let half = (word >> ((i & 1u) * 16u)) & 0xffffu;
@@ -37,7 +37,7 @@ fn decode_bits(word: u32, high: u32, i: u32, dtype: u32) -> u32 {
     }
 }
 
-// Four elements by one choice of their type.
+// Decodes four elements, with one switch over their type.
 fn decode_four(words: vec4<u32>, highs: vec4<u32>, i: vec4<u32>, dtype: u32) -> vec4<f32> {
     let bytes = (words >> ((i & vec4(3u)) * 8u)) & vec4(0xffu);
     let halves = (words >> ((i & vec4(1u)) * 16u)) & vec4(0xffffu);
@@ -76,7 +76,7 @@ fn f16_bits(half: u32) -> u32 {
     return sign | ((exponent + 112u) << 23u) | (mantissa << 13u);
 }
 
-// The nearest f32; of two as near, the even one.
+// Returns the nearest f32; of two that are equally near, the even one.
 fn f64_bits(low: u32, high: u32) -> u32 {
     let sign = high & 0x80000000u;
     if (high & 0x7ff00000u) == 0x7ff00000u {
@@ -87,11 +87,11 @@ fn f64_bits(low: u32, high: u32) -> u32 {
     if exponent > 254 {
         return sign | 0x7f800000u;
     }
-    // 24 bits, and what is below them as a fraction of 2^32.
+    // The mantissa has 24 bits. The bits below it are a fraction of 2^32.
     var mantissa = 0x800000u | ((high & 0xfffffu) << 3u) | (low >> 29u);
     var rest = low << 3u;
     if exponent < 1 {
-        // Subnormal: fewer bits.
+        // A subnormal number has fewer bits.
         let shift = u32(1 - exponent);
         if shift > 24u {
             return sign;
@@ -99,7 +99,7 @@ fn f64_bits(low: u32, high: u32) -> u32 {
         rest = (mantissa << (32u - shift)) | u32(rest != 0u);
         mantissa >>= shift;
     }
-    // What rounding carries goes on into the exponent.
+    // A carry from rounding goes into the exponent.
     let bits = (u32(max(exponent, 1) - 1) << 23u) + mantissa;
     let up = rest > 0x80000000u || (rest == 0x80000000u && (bits & 1u) == 1u);
     return sign | (bits + u32(up));
@@ -113,14 +113,14 @@ fn is_nan_bits(bits: u32) -> bool {
     return (bits & 0x7fffffffu) > 0x7f800000u;
 }
 
-// A number of which the compiler does not know how it was made, so that it takes nothing of it together with what follows: `zero` is
-// 0, which it cannot know either.
+// Returns `value` in a way that hides its origin from the compiler, which then cannot combine it with later operations. `zero` is 0, but
+// the compiler cannot know that.
 fn opaque(value: f32, zero: u32) -> f32 {
     return bitcast<f32>(bitcast<u32>(value) ^ zero);
 }
 
-// A sum and what rounding left of it, with a value added: Knuth's two-sum. The rest stays below half a unit of the sum; an infinite
-// sum has none.
+// Adds a value to a pair (sum, rounding error), by Knuth's two-sum. The error stays below half a unit in the last place of the sum, and is
+// 0 for an infinite sum.
 fn two_sum(pair: vec2<f32>, value: f32, zero: u32) -> vec2<f32> {
     let total = opaque(pair.x + value, zero);
     let part = opaque(total - pair.x, zero);
@@ -131,18 +131,18 @@ fn two_sum(pair: vec2<f32>, value: f32, zero: u32) -> vec2<f32> {
     return vec2(sum, select(0.0, rest - opaque(all - total, zero), is_finite_bits(bitcast<u32>(sum))));
 }
 
-// The number of a workgroup in a grid that Grid::linear folded.
+// Returns the number of a workgroup in a grid that Grid::linear folded.
 fn linear_group(group: vec3<u32>, groups: vec3<u32>) -> u32 {
     return group.y * groups.x + group.x;
 }
 
-// The sum of the products of four signed bytes and four others. In Metal's language naga declares the same name for each of these
-// calls that has an argument in common with another one of its function, so that this one stands alone in a function.
+// Returns the sum of the products of four signed bytes. The call is in a function of its own, since in Metal's language naga gives the same
+// name to all such calls of a function that share an argument.
 fn byte_dot(a: u32, b: u32) -> i32 {
     return dot4I8Packed(a, b);
 }
 
-// A word of four codes times one of four digits, for four columns.
+// Multiplies a word of four codes by one word of four limbs for each of four columns.
 fn dots(four: u32, words: vec4<u32>) -> vec4<i32> {
     return vec4(byte_dot(four, words.x), byte_dot(four, words.y), byte_dot(four, words.z), byte_dot(four, words.w));
 }
@@ -155,7 +155,7 @@ fn is_half(dtype: u32) -> bool {
     return dtype == DTYPE_F16 || dtype == DTYPE_BF16 || dtype == DTYPE_U16 || dtype == DTYPE_I16;
 }
 
-// A number within the bounds of integers of a type; NaN is 0.
+// Returns a number limited to the range of an integer type; NaN becomes 0.
 fn bounded(bits: u32, dtype: u32) -> f32 {
     if (bits & 0x7fffffffu) > 0x7f800000u {
         return 0.0;
@@ -171,7 +171,7 @@ fn bounded(bits: u32, dtype: u32) -> f32 {
     }
 }
 
-// The element of a type, if that is one of integers, next to a number towards 0.
+// Returns a number rounded towards 0 to an element of an integer type, or unchanged for other types.
 fn truncate_to(value: f32, dtype: u32) -> f32 {
     if dtype < DTYPE_U8 || dtype == DTYPE_F64 {
         return value;
@@ -179,7 +179,8 @@ fn truncate_to(value: f32, dtype: u32) -> f32 {
     return trunc(bounded(bitcast<u32>(value), dtype));
 }
 
-// The bits of the element of a type next to a number, of two as near of the even one. Of f64 there are more: f64_of.
+// Returns the bits of the nearest element of a type; of two that are equally near, those of the even one. f64_of makes f64, which has two
+// words.
 fn encode_bits(bits: u32, dtype: u32) -> u32 {
     switch dtype {
         case DTYPE_F32, DTYPE_F64: { return bits; }
@@ -200,25 +201,25 @@ fn encode_bits(bits: u32, dtype: u32) -> u32 {
     }
 }
 
-// pack2x16float may round another way.
+// pack2x16float may round in another way.
 fn half_of(bits: u32) -> u32 {
     let sign = (bits >> 16u) & 0x8000u;
     let size = bits & 0x7fffffffu;
     if size > 0x7f800000u {
         return sign | 0x7e00u;
     }
-    // From halfway between the largest half and the next power of two on.
+    // These values are at least halfway from the largest half to the next power of two.
     if size >= 0x477ff000u {
         return sign | 0x7c00u;
     }
-    // A subnormal half is a multiple of 2^-24, to which a sum with 0.5 rounds.
+    // A subnormal half is a multiple of 2^-24. Adding 0.5 rounds to such a multiple.
     if size < 0x38800000u {
         return sign | (bitcast<u32>(bitcast<f32>(size) + 0.5) - 0x3f000000u);
     }
     return sign | ((size - 0x38000000u + 0xfffu + ((size >> 13u) & 1u)) >> 13u);
 }
 
-// The words of an f32 as an f64, the low one first.
+// Returns an f32 as the words of an f64, the low word first.
 fn f64_of(bits: u32) -> vec2<u32> {
     let sign = bits & 0x80000000u;
     let exponent = (bits >> 23u) & 255u;

@@ -13,13 +13,13 @@ const WG: u32 = 256u;
 const BYTES: u32 = 4u;
 const BY_INDEX: u32 = 1u;
 
-// Words of a unit.
+// The number of words of a unit.
 const WORDS: u32 = 4u;
-// Elements of a word.
+// The number of elements of a word.
 const EACH: u32 = 4u / BYTES;
 const ELEMENT: u32 = 0xffffffffu >> (32u - 8u * BYTES);
 
-// The row of this launch's part of x that becomes a row of out; x_rows or more where the part does not have it.
+// Returns the row of this launch's part of x that becomes row `row` of out, or at least x_rows if the part does not have that row.
 fn source_of(row: u32) -> u32 {
     if BY_INDEX == 1u {
         return indices[params.index0 + row] - params.first_row;
@@ -27,7 +27,7 @@ fn source_of(row: u32) -> u32 {
     return row;
 }
 
-// Writes one word, and returns how many of the rows that start in it have an index past the last row.
+// Writes one word, and returns how many of the rows that start in it have an index above last_row.
 fn copy_word(item: u32) -> u32 {
     let words = WORDS * params.units;
     let segment = item / words;
@@ -38,7 +38,7 @@ fn copy_word(item: u32) -> u32 {
     let end = begin + params.span;
     let place = begin / EACH + item - segment * words;
     let first = EACH * place;
-    // A word that several segments share is written with the first of them.
+    // If several segments share a word, the invocation of the first segment writes it.
     let shared_before = segment > 0u && end - params.pitch > first;
     if first >= end || shared_before {
         return 0u;

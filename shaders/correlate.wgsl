@@ -14,13 +14,13 @@ const ACROSS: u32 = 1u;
 const WIDE: u32 = 0u;
 const ROOM: u32 = 8192u;
 
-// Outputs along an axis that an invocation makes at once: two vectors.
+// The number of outputs along an axis that an invocation computes at once: two vectors.
 const MANY: u32 = 8u;
 
 var<workgroup> cells: array<f32, select(1u, ROOM, ALONG + ACROSS > 0u)>;
 
-// The element, of n, that stands at a coordinate; below 0 where it is the constant. Remainders, which are slow, are for elements farther
-// beyond an edge than the other edge.
+// Returns the index of the element, of n, that is used at a coordinate, or a negative number for the constant. Slow remainders are only
+// computed for coordinates that are further beyond an edge than the axis is long.
 fn source_of(edge: u32, at: i32, n: i32) -> i32 {
     if at >= 0 && at < n {
         return at;
@@ -32,7 +32,7 @@ fn source_of(edge: u32, at: i32, n: i32) -> i32 {
     if edge == NEAREST {
         return select(n - 1, 0, is_left);
     }
-    // How far beyond the edge: remainders of numbers below 0 are not the same on every device.
+    // The distance beyond the edge is not negative: remainders of negative numbers differ between devices.
     var place = select(at - n, -1 - at, is_left);
     if edge == WRAP || edge == REFLECT {
         let period = select(2 * n, n, edge == WRAP);
@@ -75,7 +75,7 @@ fn all_truncated(values: vec4<f32>) -> vec4<f32> {
     return vec4(truncated(values.x), truncated(values.y), truncated(values.z), truncated(values.w));
 }
 
-// The length of a vector: where squares may be beyond the type, or so near to 0 that a device takes them for 0, that of numbers times a power
+// Returns the length of a vector. If squares may overflow, or be so small that a device flushes them to 0, the numbers are first multiplied by a power
 // of two.
 fn length_of(x: f32, y: f32) -> f32 {
     let most = max(abs(x), abs(y));
@@ -88,7 +88,7 @@ fn length_of(x: f32, y: f32) -> f32 {
     return sqrt(fma(across, across, down * down)) * inverse;
 }
 
-// The new element i of the output; it is f32 where the old one counts.
+// Returns the new element i of the output, combined with the old one, which is then f32.
 fn combined(value: f32, i: u32) -> f32 {
     let sum = truncated(value);
     if params.combine == REPLACE {
@@ -101,7 +101,7 @@ fn combined(value: f32, i: u32) -> f32 {
     return length_of(old, sum);
 }
 
-// Elements of a word of the output: of f64, an element has two.
+// Returns the number of elements of a word of the output. An f64 counts as one, although it has two words.
 fn elements_of_word() -> u32 {
     return select(select(select(1u, 2u, is_half(params.out_type)), 4u, is_byte(params.out_type)), 1u, params.out_type == DTYPE_F64);
 }

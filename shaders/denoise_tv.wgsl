@@ -15,7 +15,7 @@ const WIDE: u32 = 0u;
 
 var<workgroup> sums: array<f32, WG>;
 
-// A place is an element's coordinates along z, y and x.
+// Returns the image's element at coordinates along z, y and x.
 fn image_at(at: vec3<u32>) -> f32 {
     return f[params.f0 + at.x * params.fz + at.y * params.fy + at.z * params.fx];
 }

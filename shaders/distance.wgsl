@@ -15,13 +15,14 @@ const TERM: u32 = 0u;
 const MASKED: u32 = 0u;
 const WIDE: u32 = 0u;
 
-// Invocations along each side. Each makes 4 x 4 pairs.
+// The number of invocations along each side. Each invocation computes 4 x 4 pairs.
 const SIDE: u32 = TILE / 4u;
-// Features of a slice, and slices whose terms are added up before they are folded into the sums: 256 features.
+// The number of features of a slice, and the number of slices whose terms are added up before they are folded into the sums: 256 features
+// together.
 const DEPTH: u32 = 16u;
 const SLICES: u32 = 16u;
 
-// Missing: NaN, told by its bits, since compilers may assume that floats hold none.
+// A missing element is NaN. Bits are compared, since compilers may assume that no float is NaN.
 const MISSING: u32 = 0x7fc00000u;
 
 // [feature][4 observations], as bits.
@@ -30,7 +31,7 @@ var<workgroup> y_slice: array<vec4<u32>, DEPTH * SIDE>;
 
 fn shifted(bits: u32, shift: f32, rest: f32, scale: f32) -> u32 {
     if MASKED == 1u {
-        // Below zero, -0.0 excluded; NaN of either sign.
+        // Numbers below zero, but not -0.0; and NaN of either sign.
         if (params.negative == 1u && bits > 0x80000000u) || (bits & 0x7fffffffu) > 0x7f800000u {
             return MISSING;
         }
@@ -38,7 +39,7 @@ fn shifted(bits: u32, shift: f32, rest: f32, scale: f32) -> u32 {
     return bitcast<u32>((bitcast<f32>(bits) - shift - rest) * scale);
 }
 
-// Beyond the ends nothing is added: zeros add nothing, and where elements may be missing, these are.
+// The element beyond the ends: zero, which adds nothing, or missing, if elements may be missing.
 fn outside() -> u32 {
     return select(0u, MISSING, MASKED == 1u);
 }
@@ -63,8 +64,8 @@ fn load_y(observation: u32, feature: u32) -> u32 {
     return shifted(bits, y_table[entry], y_table[entry + 1u], y_table[entry + 2u]);
 }
 
-// A vec4 is stored whole, since a store to one component may touch the others. Neighbours load along the direction in
-// which the operands are contiguous.
+// Loads slices of x and y. Each vec4 is stored whole, since a store to one component may change the others. Neighbours load along the
+// direction in which the operands are contiguous.
 fn load_slices(first_row: u32, first_col: u32, k0: u32, lane: u32) {
     var place = vec2(lane % DEPTH, lane / DEPTH);
     if params.by_column == 1u {
@@ -86,13 +87,13 @@ fn part_log(part: vec4<f32>) -> vec4<f32> {
     return select(vec4(0.0), part * log(max(part, vec4(0x1p-126f))), part > vec4(0.0));
 }
 
-// With t = (x - y) / (x + y), half of x + y times (1 + t) log(1 + t) + (1 - t) log(1 - t); where t is small, by the series of
-// t^2n / (n (2 n - 1)), in which nothing cancels.
+// Returns the term Divergence: with t = (x - y) / (x + y), (x + y) / 2 times (1 + t) log(1 + t) + (1 - t) log(1 - t). For small t, it adds
+// the series of t^2n / (n (2 n - 1)), which has no cancellation.
 fn divergence(x: vec4<f32>, y: vec4<f32>) -> vec4<f32> {
     let whole = x + y;
     let t = quotient(x - y, whole);
     let square = t * t;
-    // No loop: software Vulkan ends those of an invocation after 65,535 iterations in all.
+    // There is no loop: software Vulkan ends the loops of an invocation after 65,535 iterations in all.
     var sum = (1.0 / 190.0) * square;
     sum = (sum + 1.0 / 153.0) * square;
     sum = (sum + 1.0 / 120.0) * square;
@@ -107,7 +108,8 @@ fn divergence(x: vec4<f32>, y: vec4<f32>) -> vec4<f32> {
     return 0.5 * whole * select(logs, sum, square < vec4(0.25));
 }
 
-// With t = (x - y) / (x + y), log(x / y) is 2 artanh t; where t is small, by its series, in which nothing cancels.
+// Returns the term Relative: with t = (x - y) / (x + y), log(x / y) is 2 artanh t. For small t, it adds the series, which has no
+// cancellation.
 fn relative(x: vec4<f32>, y: vec4<f32>) -> vec4<f32> {
     let t = quotient(x - y, x + y);
     let square = t * t;
@@ -154,7 +156,7 @@ fn is_missing(bits: vec4<u32>) -> vec4<bool> {
     return (bits & vec4(0x7fffffffu)) > vec4(0x7f800000u);
 }
 
-// What one observation of x and four of y add.
+// Adds the terms of one observation of x and four of y.
 fn added(kind: u32, sum: vec4<f32>, x_bits: u32, y_bits: vec4<u32>) -> vec4<f32> {
     var value = term_of(kind, vec4(bitcast<f32>(x_bits)), bitcast<vec4<f32>>(y_bits));
     if MASKED == 1u {

@@ -40,8 +40,8 @@ fn c_bits(i: u32) -> u32 {
     return decode_bits(c[word_of(i, dtype)], c[high_word_of(i, dtype)], i, dtype);
 }
 
-// A number that grows with the one of these bits, which is not NaN: devices may take subnormal floats for 0, and compilers may assume that
-// there is no infinity.
+// Returns a key that grows with the number of these bits, which is not NaN. Devices may flush subnormal floats to 0, and compilers may
+// assume that no float is infinite.
 fn key(bits: u32) -> u32 {
     if (bits & 0x7fffffffu) == 0u {
         return 0x80000000u;
@@ -49,7 +49,7 @@ fn key(bits: u32) -> u32 {
     return select(bits | 0x80000000u, ~bits, (bits >> 31u) == 1u);
 }
 
-// The smaller and the larger one, or the one that is NaN.
+// Returns the smaller number, or the NaN.
 fn least(x: u32, y: u32) -> u32 {
     return select(y, x, is_nan_bits(x) || (!is_nan_bits(y) && key(x) < key(y)));
 }
@@ -74,7 +74,7 @@ fn compared(x: u32, y: u32) -> bool {
     }
 }
 
-// The logarithm and the root of negative numbers are NaN, and so is what is made of NaN.
+// The logarithm and the root of negative numbers are NaN, and so are results of NaN.
 fn of_one(x: u32) -> u32 {
     let value = bitcast<f32>(x);
     let is_negative = (x >> 31u) == 1u && (x & 0x7fffffffu) != 0u;
@@ -82,7 +82,7 @@ fn of_one(x: u32) -> u32 {
         case NEGATIVE: { return x ^ 0x80000000u; }
         case ABSOLUTE: { return x & 0x7fffffffu; }
         case SQUARE_ROOT: {
-            // 0 and infinity are told by their bits.
+            // Bits identify 0 and infinity.
             let is_own = (x & 0x7fffffffu) == 0u || x == 0x7f800000u;
             return select(select(bitcast<u32>(sqrt(value)), x, is_own), NAN, is_negative || is_nan_bits(x));
         }
@@ -97,7 +97,7 @@ fn of_one(x: u32) -> u32 {
             if is_negative || is_nan_bits(x) {
                 return NAN;
             }
-            // 0 and infinity are told by their bits, and a subnormal number is a whole multiple of 2^-149.
+            // Bits identify 0 and infinity. A subnormal number is a multiple of 2^-149.
             let found = select(log(value), log(f32(x)) - 103.27893, x < 0x800000u);
             return select(select(bitcast<u32>(found), 0xff800000u, (x & 0x7fffffffu) == 0u), x, x == 0x7f800000u);
         }

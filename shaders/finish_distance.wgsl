@@ -11,15 +11,15 @@
 const WG: u32 = 256u;
 const WIDE: u32 = 0u;
 
-// The share that rounding may leave of terms that cancel.
+// The relative size of rounding errors that may remain when terms cancel.
 const NOISE: f32 = 0x1p-20f;
 
-// Compilers may assume that no number is NaN, so that it is told, and made, by its bits.
+// Compilers may assume that no number is NaN, so bits are used to test for NaN and to make it.
 const NONE: vec2<u32> = vec2<u32>(0x7fc00000u, 0u);
 
-// Below, a number is two f32: the one next to it, and what that leaves.
+// From here on, a number is two f32: the nearest f32, and the remainder.
 
-// Its first 12 bits.
+// Returns the first 12 bits of a number.
 fn upper(value: f32) -> f32 {
     return bitcast<f32>(bitcast<u32>(value) & 0xfffff000u);
 }
@@ -28,8 +28,8 @@ fn difference(x: vec2<f32>, y: vec2<f32>) -> vec2<f32> {
     return two_sum(two_sum(x, -y.x, params.zero), -y.y, params.zero);
 }
 
-// Products of halves of the digits are exact, and so is each sum with them (Dekker, "A floating-point technique for extending the
-// available precision", 1971).
+// Multiplies two numbers. Products of halves of the digits are exact, and so is each sum with them (Dekker, "A floating-point technique for
+// extending the available precision", 1971).
 fn product(x: vec2<f32>, y: vec2<f32>) -> vec2<f32> {
     let zero = params.zero;
     let all = opaque(x.x * y.x, zero);
@@ -47,12 +47,14 @@ fn product(x: vec2<f32>, y: vec2<f32>) -> vec2<f32> {
     return two_sum(vec2(all, 0.0), rest + (x.x * y.y + x.y * y.x), zero);
 }
 
-// Where a number is so small or large that what rounding leaves of its products is not within f32, a factor that brings it back.
+// Returns the factor that brings a very small or very large number into the range in which the rounding errors of its products are normal
+// f32.
 fn back(value: f32) -> f32 {
     return select(select(1.0, 0x1p64f, value < 0x1p-40f), 0x1p-64f, value > 0x1p80f);
 }
 
-// Divides a part by a whole above 0, digit by digit. A device may be some units off in each, so that the third makes equal shares equal.
+// Divides by a number above 0, digit by digit. A device may be off by some units in each digit; with three digits, equal quotients are
+// equal.
 fn quotient(part: vec2<f32>, whole: vec2<f32>) -> vec2<f32> {
     let factor = back(whole.x);
     let y = whole * factor;
@@ -69,7 +71,7 @@ fn quotient(part: vec2<f32>, whole: vec2<f32>) -> vec2<f32> {
     return found;
 }
 
-// 0 of what is below it.
+// Returns the square root, or 0 for a negative number.
 fn root(number: vec2<f32>) -> vec2<f32> {
     if !(number.x > 0.0) || !is_finite_bits(bitcast<u32>(number.x)) {
         return vec2(max(number.x, 0.0), 0.0);
@@ -82,13 +84,13 @@ fn root(number: vec2<f32>) -> vec2<f32> {
     return found * select(select(1.0, 0x1p-32f, factor > 1.0), 0x1p32f, factor < 1.0);
 }
 
-// The power of 2 to a whole exponent, or what is next to it within f32.
+// Returns 2 to a whole exponent, or the nearest power of two that f32 has.
 fn two_to(exponent: i32) -> f32 {
     return bitcast<f32>(u32(clamp(exponent, -126, 127) + 127) << 23u);
 }
 
-// A number to the power `inverse`, unscaled, by that of its exponent and that of what is near 1: the logarithm of the whole would lose
-// digits.
+// Returns a number to the power `inverse`, not yet unscaled. Exponent and mantissa are raised separately, since the logarithm of the whole
+// number would lose digits.
 fn power(number: vec2<f32>) -> f32 {
     var bits = bitcast<u32>(number.x);
     if bits == 0u || (bits >> 31u) == 1u || !is_finite_bits(bits) {
@@ -96,7 +98,7 @@ fn power(number: vec2<f32>) -> f32 {
     }
     var exponent = 0;
     if bits < 0x800000u {
-        // Subnormal: a whole multiple of 2^-149.
+        // A subnormal number is a multiple of 2^-149.
         bits = bitcast<u32>(f32(bits));
         exponent = -149;
     }
@@ -112,12 +114,12 @@ fn power(number: vec2<f32>) -> f32 {
     let whole = round(all.x);
     let value = exp2(opaque(all.x - whole, params.zero) + all.y);
     let first = i32(whole) / 2;
-    // In this order nothing is beyond f32 before the last.
+    // In this order, only the last product can overflow.
     let half = value * two_to(first) * params.factor_first;
     return half * two_to(i32(whole) - first) * params.factor_second;
 }
 
-// Rounding leads beyond 0 and 2, between which all angles are.
+// Limits an angle to 0 to 2, which rounding may exceed.
 fn at_most_two(value: vec2<f32>) -> vec2<u32> {
     if value.x < 0.0 {
         return vec2(0u);
@@ -126,7 +128,7 @@ fn at_most_two(value: vec2<f32>) -> vec2<u32> {
     return bitcast<vec2<u32>>(select(value, vec2(2.0, 0.0), is_beyond));
 }
 
-// An angle with a length of 0 is no number.
+// Returns an angle; NaN if a length is 0.
 fn angle(part: vec2<f32>, x_length: vec2<f32>, y_length: vec2<f32>) -> vec2<u32> {
     let lengths = product(x_length, y_length);
     if !(lengths.x > 0.0) {
@@ -135,14 +137,14 @@ fn angle(part: vec2<f32>, x_length: vec2<f32>, y_length: vec2<f32>) -> vec2<u32>
     return at_most_two(difference(vec2(1.0, 0.0), quotient(part, lengths)));
 }
 
-// The root of what an observation's elements vary by. Of elements that are all the same, rounding leaves a little.
+// Returns the root of the variation of an observation's elements, or 0 if only a rounding error remains.
 fn spread(both: vec2<f32>, squares: vec2<f32>, sum: vec2<f32>) -> vec2<f32> {
     let all = product(both, squares);
     let value = difference(all, product(sum, sum));
     return root(select(vec2(0.0), value, value.x > all.x * NOISE));
 }
 
-// No number unless the whole is above 0.
+// Returns the quotient, or NaN unless `whole` is above 0.
 fn ratio(part: vec2<f32>, whole: vec2<f32>) -> vec2<u32> {
     if !(whole.x > 0.0) {
         return NONE;
@@ -150,17 +152,17 @@ fn ratio(part: vec2<f32>, whole: vec2<f32>) -> vec2<u32> {
     return bitcast<vec2<u32>>(quotient(part, whole));
 }
 
-// 0 of nothing.
+// Returns the quotient, or 0 unless `whole` is above 0.
 fn share(part: vec2<f32>, whole: vec2<f32>) -> vec2<u32> {
     return select(vec2(0u), ratio(part, whole), whole.x > 0.0);
 }
 
-// A distance as it is of elements that no power of two has multiplied.
+// Returns a distance without the power of two by which elements were multiplied.
 fn unscaled(value: vec2<f32>) -> vec2<u32> {
     return bitcast<vec2<u32>>(value * params.factor_first * params.factor_second);
 }
 
-// The distance of the sums of up to six terms.
+// Returns the distance for the sums of up to six terms.
 fn distance(sums: array<vec2<f32>, 6>) -> vec2<u32> {
     let features = vec2(params.features, params.features_rest);
     var both = features;

@@ -13,20 +13,20 @@ const TRANS_A: u32 = 0u;
 const TRANS_B: u32 = 0u;
 const NARROW: u32 = 0u;
 
-// Invocations along each side. Each makes 8 x 8 elements of c, as four blocks of 4 x 4 that lie half a tile apart, so that
-// neighbours read neighbouring vec4s: 4 vec4 loads for 64 products. (With 4 x 4 each, lavapipe took 1.5 times as long;
-// without sharing, 10 times.)
+// The number of invocations along each side. Each invocation computes 8 x 8 elements of c, as four blocks of 4 x 4 that are half a tile
+// apart, so that neighbours read neighbouring vec4s: 4 vec4 loads for 64 products. (With 4 x 4 each, lavapipe takes 1.5 times as long;
+// without shared memory, 10 times.)
 const SIDE: u32 = TILE / 8u;
-// vec4s along each side of the tile.
+// The number of vec4s along each side of the tile.
 const VECS: u32 = TILE / 4u;
-// Extent along k of what a workgroup holds at once.
+// The extent along k of the slices that a workgroup holds at once.
 const DEPTH: u32 = 16u;
 
 // Slices of op(a) and op(b), [k][4 rows] and [k][4 columns]: 8 KiB together.
 var<workgroup> a_slice: array<vec4<f32>, DEPTH * VECS>;
 var<workgroup> b_slice: array<vec4<f32>, DEPTH * VECS>;
 
-// Where elements of a in four rows, or of b in four columns, stand.
+// Returns the indices of elements of a in four rows, or of b in four columns.
 fn place_a(rows: vec4<u32>, depth: u32) -> vec4<u32> {
     if TRANS_A == 1u {
         return params.a0 + depth * params.lda + rows;
@@ -41,7 +41,7 @@ fn place_b(depth: u32, cols: vec4<u32>) -> vec4<u32> {
     return params.b0 + depth * params.ldb + cols;
 }
 
-// The words that hold an element; beyond the ends zeros, which are zero in any type.
+// Returns the words that hold an element; beyond the ends zeros, which are zero in any type.
 fn words_a(row: u32, depth: u32, place: u32, dtype: u32) -> vec2<u32> {
     if row >= params.m || depth >= params.k {
         return vec2(0u);
@@ -76,7 +76,7 @@ fn load_b(k: u32, cols: vec4<u32>) -> vec4<f32> {
     return decode_four(vec4(x.x, y.x, z.x, w.x), vec4(x.y, y.y, z.y, w.y), at, dtype);
 }
 
-// What the i-th vec4 of a slice is, as (depth, vec4 along the tile): neighbours load along the direction in which the
+// Returns the position of the i-th vec4 of a slice, as (depth, vec4 along the tile). Neighbours load along the direction in which the
 // operand is contiguous.
 fn slice_place(i: u32, along_k: bool) -> vec2<u32> {
     if along_k {
@@ -85,7 +85,7 @@ fn slice_place(i: u32, along_k: bool) -> vec2<u32> {
     return vec2(i / VECS, i % VECS);
 }
 
-// A vec4 is stored whole, since a store to one component may touch the others.
+// Each vec4 is stored whole, since a store to one component may change the others.
 fn load_slices(first_row: u32, first_col: u32, k0: u32, lane: u32) {
     for (var i = lane; i < DEPTH * VECS; i += SIDE * SIDE) {
         let a_place = slice_place(i, TRANS_A == 0u);
@@ -129,7 +129,7 @@ fn matmul(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_ind
     }
     let row = lane / SIDE;
     let col = lane % SIDE;
-    // Upper left, upper right, lower left, lower right block, for each of the four rows of a block.
+    // The upper left, upper right, lower left and lower right block, each with its four rows.
     var sums: array<vec4<f32>, 16>;
     for (var k0 = 0u; k0 < params.k; k0 += DEPTH) {
         load_slices(first_row, first_col, k0, lane);
@@ -160,7 +160,7 @@ fn matmul(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_ind
     }
     let c_row = first_row + 4u * row;
     let c_col = first_col + 4u * col;
-    // By constant indices, which keeps the sums in registers.
+    // Indices are constant, which keeps the sums in registers.
     store_row(c_row, c_col, sums[0], sums[1]);
     store_row(c_row + TILE / 2u, c_col, sums[2], sums[3]);
     store_row(c_row + 1u, c_col, sums[4], sums[5]);

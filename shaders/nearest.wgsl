@@ -14,28 +14,28 @@ const WG: u32 = 64u;
 const MOST_KEPT: u32 = 256u;
 const WIDE: u32 = 0u;
 
-// Items of an invocation between two barriers.
+// The number of items that an invocation takes between two barriers.
 const LOADS: u32 = 4u;
-// The number of no item.
+// The index that means no item.
 const NOWHERE: u32 = 0xffffffffu;
-// The key of a sum that is no number.
+// The key of a NaN sum.
 const LAST: vec2<u32> = vec2<u32>(0xffffffffu, 0u);
-// A sum that is no number.
+// A NaN sum.
 const NONE: vec2<u32> = vec2<u32>(0x7fc00000u, 0u);
 const SIGN: u32 = 0x80000000u;
 
-// Where candidates stand, behind two lists that take turns.
+// The place of the candidates, behind two lists that are used in turn.
 const FOUND: u32 = 2u * MOST_KEPT;
 
-// Keys, sums and numbers of two lists and of the candidates of a step.
+// The keys, sums and indices of two lists, and of the candidates of a step.
 var<workgroup> keys: array<vec2<u32>, 2u * MOST_KEPT + WG>;
 var<workgroup> pairs: array<vec2<u32>, 2u * MOST_KEPT + WG>;
 var<workgroup> numbers: array<u32, 2u * MOST_KEPT + WG>;
-// The last turn in which an invocation had a candidate, and whether that is this one.
+// The last turn in which an invocation had a candidate, and 1 if it is the current turn.
 var<workgroup> last_turn: atomic<u32>;
 var<workgroup> any_near: u32;
 
-// Items that a line is offered: from `first` to `end - 1`, but not the one of number `skipped`.
+// The items that a line is offered: from `first` to `end - 1`, without the item of index `skipped`.
 struct Line {
     start: u32,
     first: u32,
@@ -44,8 +44,8 @@ struct Line {
     is_undefined: bool,
 }
 
-// A number that grows with the one of these bits, which is no NaN: floats are not compared, since devices take subnormal ones for 0. Here
-// -0 is as large as 0.
+// Returns a key that grows with the number of these bits, which is not NaN. Floats are not compared, since devices may flush subnormal ones
+// to 0. -0 and 0 have the same key.
 fn ordered(bits: u32) -> u32 {
     if bits > SIGN {
         return ~bits;
@@ -61,11 +61,11 @@ fn is_less(a: vec2<u32>, b: vec2<u32>) -> bool {
     return a.x < b.x || (a.x == b.x && a.y < b.y);
 }
 
-// The part of a rest that f64 keeps beside the sum of these bits, as the host and other devices join them.
+// Returns the part of a sum's rounding error that f64 keeps beside the sum, as the host and other devices join both.
 fn kept_rest(bits: u32, rest: f32) -> f32 {
     let is_power = (bits & 0x7fffffu) == 0u && (bits ^ bitcast<u32>(rest)) >= SIGN;
     let exponent = i32((bits >> 23u) & 255u) - select(127, 128, is_power);
-    // Smaller sums keep their rests, which are told apart by few bits more than f64 has.
+    // Small sums keep their rounding errors, which then have few more bits than f64 keeps.
     if exponent < -60 {
         return rest;
     }
@@ -73,7 +73,7 @@ fn kept_rest(bits: u32, rest: f32) -> f32 {
     return select(round(steps) * bitcast<f32>(u32(exponent + 75) << 23u), rest, abs(steps) >= 0x1p23f);
 }
 
-// The f32 next to the sum of two numbers, and what that leaves, of which the first is the larger one.
+// Returns the f32 nearest to the sum of two numbers, and the remainder. The first number is the larger one.
 fn normalised(pair: vec2<u32>) -> vec2<u32> {
     let zero = params.zero;
     let high = bitcast<f32>(pair.x);
@@ -84,7 +84,7 @@ fn normalised(pair: vec2<u32>) -> vec2<u32> {
     return vec2(bits, select(0u, bitcast<u32>(kept_rest(bits, rest)), is_finite_bits(bits)));
 }
 
-// The key that a sum is compared by: two words that grow with it, or fall.
+// Returns the key by which a sum is compared: two words that grow with the sum, or with `falling` decrease.
 fn key_of(pair: vec2<u32>) -> vec2<u32> {
     if is_nan_bits(pair.x) || is_nan_bits(pair.y) {
         return LAST;
@@ -107,7 +107,7 @@ fn key_of(pair: vec2<u32>) -> vec2<u32> {
     return ordered_pair(value);
 }
 
-// Tells if the first of two items is nearer; of equal ones that of the lower number.
+// Returns true if the first of two items is nearer. Of equal items, the one with the lower index is nearer.
 fn precedes(a: vec2<u32>, a_number: u32, b: vec2<u32>, b_number: u32) -> bool {
     if a.x == b.x && a.y == b.y {
         return a_number < b_number;
@@ -138,7 +138,7 @@ fn put(i: u32, key: vec2<u32>, pair: vec2<u32>, number: u32) {
     numbers[i] = number;
 }
 
-// The number of candidates, which are in no order, that are nearer than an item.
+// Returns the number of candidates, which are unordered, that are nearer than an item.
 fn candidates_before(key: vec2<u32>, number: u32) -> u32 {
     var count = 0u;
     for (var i = FOUND; i < FOUND + WG; i++) {
@@ -147,7 +147,7 @@ fn candidates_before(key: vec2<u32>, number: u32) -> u32 {
     return count;
 }
 
-// The number of items of the list, which is in order, that are nearer than an item.
+// Returns the number of items of the ordered list that are nearer than an item.
 fn kept_before(list: u32, key: vec2<u32>, number: u32) -> u32 {
     var low = 0u;
     var high = params.k;
@@ -162,7 +162,7 @@ fn kept_before(list: u32, key: vec2<u32>, number: u32) -> u32 {
     return low;
 }
 
-// Puts the first k of a list and of the candidates into the other list.
+// Writes the first k of a list and the candidates to the other list.
 fn merge_lists(list: u32, lane: u32) {
     let next = MOST_KEPT - list;
     let key = keys[FOUND + lane];
@@ -181,7 +181,7 @@ fn merge_lists(list: u32, lane: u32) {
     }
 }
 
-// Leaves an item among the candidates where it is nearer than the last of the list, else none.
+// Writes an item to the candidates if it is nearer than the last item of the list, and otherwise an empty place.
 fn propose(line: Line, item: u32, list: u32, lane: u32) -> bool {
     let number = params.item0 + item;
     var key = LAST;
@@ -201,13 +201,14 @@ fn propose(line: Line, item: u32, list: u32, lane: u32) -> bool {
     if is_near {
         put(FOUND + lane, key, pair, number);
     } else {
-        // It precedes nothing.
+        // An empty place precedes no item.
         put(FOUND + lane, LAST, NONE, NOWHERE);
     }
     return is_near;
 }
 
-// Tells if an item of the step may be nearer than the last of the list; of undefined items, and of the line's own, it is what their sums say.
+// Returns true if an item of the step may be nearer than the last of the list. Undefined items and the line's own item are not excluded
+// here.
 fn may_be_near(line: Line, start: u32, list: u32, lane: u32) -> bool {
     let last = list + params.k - 1u;
     let last_key = keys[last];
@@ -226,7 +227,7 @@ fn may_be_near(line: Line, start: u32, list: u32, lane: u32) -> bool {
     return some;
 }
 
-// Tells all invocations whether it holds for any; each turn is above the one before.
+// Tells all invocations if `holds` is true for any of them. Each turn is larger than the turn before.
 fn tell(holds: bool, turn: u32, lane: u32) {
     if holds {
         atomicMax(&last_turn, turn);

@@ -19,7 +19,7 @@ const EACH: u32 = 0xffffffffu / MASK;
 const REFUSE: u32 = 0xffffffffu;
 const ONES: u32 = 0x01010101u;
 
-// Up to four values from a place on, in the bytes of a word, then zeros.
+// Returns up to four values from a place on, in the bytes of a word, followed by zeros.
 fn load_values(place: u32, count: u32) -> u32 {
     let start = params.x0 + place;
     let shift = 8u * (start & 3u);
@@ -30,7 +30,7 @@ fn load_values(place: u32, count: u32) -> u32 {
     return values & (0xffffffffu >> (32u - 8u * count));
 }
 
-// Up to four values from a place on, checked, in the lowest bits of a word.
+// Returns up to four values from a place on, checked, in the lowest bits of a word.
 fn pack_values(place: u32, count: u32) -> u32 {
     let words = load_values(place, count);
     let negative = select((words >> 7u) & ONES, 0u, params.negative == REFUSE);
@@ -49,7 +49,7 @@ fn pack_values(place: u32, count: u32) -> u32 {
     return packed & ((1u << (4u * BITS)) - 1u);
 }
 
-// The byte of up to PER values from a place on.
+// Returns the byte of up to PER values from a place on.
 fn pack_byte(place: u32, count: u32) -> u32 {
     var byte = pack_values(place, min(count, 4u));
     if count > 4u {
@@ -63,7 +63,7 @@ fn entry(i: u32) -> u32 {
     return ((half >> (4u * (i & 7u))) & MASK) * EACH;
 }
 
-// Packed values through the table: of each bit of a value, the half of the entries that is left.
+// Replaces packed values by the table's entries: each bit of a value halves the number of candidates.
 fn recode(packed: u32) -> u32 {
     var entries: array<u32, MASK + 1u>;
     for (var i = 0u; i <= MASK; i++) {
@@ -96,7 +96,7 @@ fn pack(
     var row = (start - params.out0) / params.stride;
     var column = (start - params.out0) % params.stride;
     var word = 0u;
-    // Bits of the values, and of the bytes that are written.
+    // The bits of the values, and of the bytes that are written.
     var used = 0u;
     var written = 0u;
     for (var i = start; i < min(first + 4u, end); i++) {

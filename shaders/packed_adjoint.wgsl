@@ -12,28 +12,28 @@ const TILE: u32 = 4u;
 const MISSING: u32 = 0u;
 const LIMBS: u32 = 3u;
 
-// Words that a workgroup has at once.
+// The number of words that a workgroup takes at once.
 const PART: u32 = 4u;
-// Columns of a workgroup.
+// The number of columns of a workgroup.
 const PART_COLUMNS: u32 = 64u;
 
-// Four rows make a word for each entry: a byte each. An invocation sums 4 entries, those of a byte of a word, and 4 columns
-// with all three limbs of them: 4 vec4 loads for 48 products of four bytes. Neighbours take the next entries, so that whole
-// subgroups have nothing to do where columns are few.
+// Four rows of an entry are a word, with a byte for each row. An invocation adds products for 4 entries, which are a byte of a word, and 4
+// columns with all three limbs: 4 vec4 loads for 48 products of four bytes. Neighbours take the next entries, so that whole subgroups are
+// idle if columns are few.
 const FOURS: u32 = 4u * PART;
-// Four columns each; what a workgroup does at once.
+// The groups of four columns that a workgroup takes at once.
 const SLOTS: u32 = 8u;
 const WG: u32 = FOURS * SLOTS;
 const SETS: u32 = 1u + MISSING;
-// Rows that a workgroup holds at once, by fours.
+// The number of groups of four rows that a workgroup holds at once.
 const DEPTH: u32 = 16u / SETS;
-// Where no code is missing these take no room.
+// Without missing codes, the masks take no memory.
 const MASKS: u32 = 1u + MISSING * (DEPTH * FOURS - 1u);
 
-// [4 rows][4 entries]: codes, 0 where missing, and 1 where missing: 4 KiB, or 2 KiB each.
+// [4 rows][4 entries]: codes, with 0 for missing ones, and masks with 1 for missing codes: 4 KiB, or 2 KiB each.
 var<workgroup> codes: array<vec4<u32>, DEPTH * FOURS>;
 var<workgroup> masks: array<vec4<u32>, MASKS>;
-// [4 rows][word]: whether a code is missing.
+// [4 rows][word]: 1 if a code is missing.
 var<workgroup> some_missing: array<u32, DEPTH * PART>;
 // [4 rows][set][limb][4 columns]: limbs, 6 KiB at most.
 var<workgroup> limbs: array<vec4<u32>, DEPTH * SETS * LIMBS * SLOTS>;
@@ -45,7 +45,7 @@ fn load_word(row: u32, end: u32, word: u32) -> u32 {
     return packed[params.packed0 + row * params.words + word];
 }
 
-// Byte i of each of four words, as one word.
+// Returns byte i of each of four words, as one word.
 fn byte_of_each(words: vec4<u32>, i: u32) -> u32 {
     let bytes = (words >> vec4(8u * i)) & vec4(0xffu);
     return bytes.x | (bytes.y << 8u) | (bytes.z << 16u) | (bytes.w << 24u);
@@ -93,7 +93,7 @@ fn load_limbs(row0: u32, end: u32, first_column: u32, lane: u32) {
     }
 }
 
-// [entry][limb], by constant indices, which keeps the sums in registers.
+// [entry][limb]: indices are constant, which keeps the sums in registers.
 fn add_products(totals: ptr<function, array<vec4<i32>, 12>>, entries: vec4<u32>, place: u32) {
     let low = limbs[place];
     (*totals)[0] += dots(entries.x, low);
@@ -116,8 +116,8 @@ fn add_products(totals: ptr<function, array<vec4<i32>, 12>>, entries: vec4<u32>,
     }
 }
 
-// Adds low + 256 middle + 65536 high, times a power of two, in 64 bits. Whichever order workgroups add in, each carry out of
-// the low word is seen by one of them.
+// Adds low + 256 middle + 65536 high, times a power of two, in 64 bits. In whatever order workgroups add, exactly one of them sees each
+// carry out of the low word.
 fn add(i: u32, low: i32, middle: i32, high: i32) {
     let first = bitcast<u32>(low);
     let second = first + (bitcast<u32>(middle) << 8u);
@@ -125,7 +125,7 @@ fn add(i: u32, low: i32, middle: i32, high: i32) {
     let carries = select(0, 1, second < first) + select(0, 1, third < second);
     let upper = (low >> 31u) + (middle >> 24u) + (high >> 16u) + carries;
     let shifted = third << params.shift;
-    // In two steps, since a shift by 32 would be none.
+    // The shift is in two steps, since a shift by 32 would do nothing.
     let over = (third >> 1u) >> (31u - params.shift);
     let before = atomicAdd(&sums[i], shifted);
     let carry = select(0u, 1u, before + shifted < before);
@@ -144,7 +144,7 @@ fn store(entry: u32, column: u32, low: vec4<i32>, middle: vec4<i32>, high: vec4<
     }
 }
 
-// The words from `word` on, of rows `first` to `end`, for the columns from `start` on.
+// Multiplies the words from `word` on of rows `first` to `end`, for the columns from `start` on.
 fn multiply_part(word: u32, first: u32, end: u32, start: u32, lane: u32) {
     let four = lane % FOURS;
     let slot = lane / FOURS;
@@ -186,11 +186,11 @@ fn packed_adjoint(
     let tiles = (params.word_count + TILE - 1u) / TILE;
     let parts = (params.columns + PART_COLUMNS - 1u) / PART_COLUMNS;
     let number = linear_group(group, groups);
-    // Neighbours read on in the same rows.
+    // Workgroups with adjacent numbers read adjacent words of the same rows.
     let tile = number % tiles;
     let split = number / tiles / parts;
     let start = number / tiles % parts * PART_COLUMNS;
-    // Not by the first row, which may wrap in the last workgroups of a folded grid.
+    // The first row is not compared, since it may overflow in the last workgroups of a folded grid.
     if split > (params.rows - 1u) / params.depth {
         return;
     }

@@ -14,26 +14,26 @@ const TILE: u32 = 64u;
 const MISSING: u32 = 0u;
 const AS_LIMBS: u32 = 0u;
 
-// Rows that a workgroup has at once.
+// The number of rows that a workgroup takes at once.
 const PART: u32 = 64u;
 
-// An invocation makes 4 rows of 4 columns with all three limbs of them: 4 vec4 loads for 48 products of four bytes, and at
-// the end it holds what belongs to a number, and the four rows of a word of limbs. Neighbours take the next rows, so that
-// whole subgroups have nothing to do where columns are few.
+// An invocation computes 4 rows of 4 columns with all three limbs: 4 vec4 loads for 48 products of four bytes. At the end it holds all
+// limbs of a number, and the four rows of a word of limbs. Neighbours take the next rows, so that whole subgroups are idle if columns are
+// few.
 const FOURS: u32 = PART / 4u;
-// Four columns each; what a workgroup does at once.
+// The groups of four columns that a workgroup takes at once.
 const SLOTS: u32 = 8u;
 const WG: u32 = FOURS * SLOTS;
-// Words of a row that a workgroup holds at once, and quads.
+// The number of words of a row that a workgroup holds at once, and of their quads.
 const WORDS: u32 = 4u;
 const QUADS: u32 = 4u * WORDS;
-// Where no code is missing these take no room.
+// Without missing codes, the masks take no memory.
 const MASKS: u32 = 1u + MISSING * (QUADS * FOURS - 1u);
 
-// [quad][4 rows]: codes, 0 where missing, and 1 where missing: 4 KiB each.
+// [quad][4 rows]: codes, with 0 for missing ones, and masks with 1 for missing codes: 4 KiB each.
 var<workgroup> codes: array<vec4<u32>, QUADS * FOURS>;
 var<workgroup> masks: array<vec4<u32>, MASKS>;
-// [4 rows][word]: whether a code is missing.
+// [4 rows][word]: 1 if a code is missing.
 var<workgroup> some_missing: array<u32, FOURS * WORDS>;
 // [quad][limb][4 columns]: limbs, 6 KiB.
 var<workgroup> limbs: array<vec4<u32>, QUADS * 3u * SLOTS>;
@@ -87,7 +87,7 @@ fn load_limbs(first_column: u32, quad0: u32, lane: u32) {
     }
 }
 
-// [row][limb], by constant indices, which keeps the sums in registers.
+// [row][limb]: indices are constant, which keeps the sums in registers.
 fn add_products(sums: ptr<function, array<vec4<i32>, 12>>, rows: vec4<u32>, place: u32) {
     let low = limbs[place];
     let middle = limbs[place + SLOTS];
@@ -106,23 +106,23 @@ fn add_products(sums: ptr<function, array<vec4<i32>, 12>>, rows: vec4<u32>, plac
     (*sums)[11] += dots(rows.w, high);
 }
 
-// Hides from the compiler where a number comes from, so that its operation is rounded by itself: no product becomes part
-// of a fused operation, and no order is changed.
+// Hides the origin of a number from the compiler, so that each operation is rounded by itself: compilers then fuse no product and change no
+// order.
 fn rounded(x: vec4<f32>) -> vec4<f32> {
     return bitcast<vec4<f32>>(bitcast<vec4<u32>>(x) ^ vec4(params.zero));
 }
 
-// Whole numbers in f32, to nearest, which a conversion need not be: the halves are exact.
+// Converts whole numbers to the nearest f32, which a plain conversion need not return. Both halves are exact.
 fn widen(x: vec4<i32>) -> vec4<f32> {
     return rounded(vec4<f32>(x >> vec4(16u)) * 65536.0 + vec4<f32>(x & vec4(0xffff)));
 }
 
-// The numbers that sums of limbs stand for. Products with powers of two are exact, fused or not.
+// Returns the numbers that the sums of limbs stand for. Products with powers of two are exact, fused or not.
 fn join(low: vec4<i32>, middle: vec4<i32>, high: vec4<i32>) -> vec4<f32> {
     return rounded(rounded(widen(high) * 256.0 + widen(middle)) * 256.0 + widen(low));
 }
 
-// Four columns of the pairs of totals and factors: part 0 or 1.
+// Returns the totals (part 0) or the factors (part 1) of four columns.
 fn column_part(column: u32, part: u32) -> vec4<f32> {
     var values = vec4<f32>();
     for (var j = 0u; j < 4u && column + j < params.columns; j++) {
@@ -131,12 +131,12 @@ fn column_part(column: u32, part: u32) -> vec4<f32> {
     return values;
 }
 
-// What a row's mean and factor make of its sums, before the factors of the columns.
+// Returns a row's results, from its mean, its factor and its sums, before the columns' factors.
 fn standardized(row: vec2<f32>, sum: vec4<f32>, present: vec4<f32>) -> vec4<f32> {
     return rounded(rounded(sum - rounded(row.x * present)) * row.y);
 }
 
-// Mean and factor of a row; 0 past the last, and so are its limbs.
+// Returns the mean and the factor of a row; 0 past the last row, where limbs are 0 too.
 fn table_row(row: u32) -> vec2<f32> {
     if row >= params.rows {
         return vec2<f32>();
@@ -154,19 +154,19 @@ fn store_values(row: u32, column: u32, values: vec4<f32>) {
     }
 }
 
-// Words of a row of limbs.
+// Returns the number of words of a row of limbs.
 fn width() -> u32 {
     return (1u + MISSING) * params.row_limbs;
 }
 
-// The limbs of whole numbers, in the lower three bytes. Bytes of -128 to 127 differ from those of the number plus 128 in
-// each by their highest bit.
+// Returns the limbs of whole numbers, in the lower three bytes. Bytes from -128 to 127 differ by their highest bit from the bytes of the
+// number plus 128 in each byte.
 fn bytes(weights: vec4<f32>) -> vec4<u32> {
     let multiples = vec4<i32>(clamp(round(weights), vec4(-8355711.0), vec4(8355711.0)));
     return bitcast<vec4<u32>>(multiples + vec4(0x808080)) ^ vec4(0x808080u);
 }
 
-// The limbs of four rows, each a vec4 of columns, as words, from `start` on for the first column.
+// Stores the limbs of four rows as words, from `start` on for the first column. Each vec4 has four columns of a row.
 fn store_limbs(start: u32, column: u32, a: vec4<u32>, b: vec4<u32>, c: vec4<u32>, d: vec4<u32>) {
     for (var limb = 0u; limb < 3u; limb++) {
         let shift = vec4(8u * limb);
@@ -181,7 +181,7 @@ fn store_limbs(start: u32, column: u32, a: vec4<u32>, b: vec4<u32>, c: vec4<u32>
     }
 }
 
-// What pads a row of limbs to whole tiles.
+// Clears the padding of a row of limbs to whole tiles.
 fn clear_padding(first_row: u32, lane: u32) {
     let padding = params.row_limbs - 3u * params.columns;
     let each = (1u + MISSING) * padding;
@@ -231,7 +231,7 @@ fn store(row: u32, column: u32, sums: array<vec4<i32>, 12>, absent: array<vec4<i
     }
 }
 
-// The rows from `first_row` on.
+// Multiplies the rows from `first_row` on.
 fn multiply_part(first_row: u32, lane: u32) {
     let four = lane % FOURS;
     let slot = lane / FOURS;
@@ -271,7 +271,7 @@ fn packed_apply(
     @builtin(local_invocation_index) lane: u32,
 ) {
     let number = linear_group(group, groups);
-    // Not by the first row, which may wrap in the last workgroups of a folded grid.
+    // The first row is not compared, since it may overflow in the last workgroups of a folded grid.
     if number > (params.rows - 1u) / TILE {
         return;
     }

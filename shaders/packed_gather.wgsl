@@ -27,7 +27,7 @@ fn packed_gather(
     let place = order[params.order0 + row];
     let at = item - row * params.words;
     let word = packed[params.packed0 + (place % ROWS) * params.words + at];
-    // Of the two bits of a code, as a polynomial of them.
+    // Each bit of the new code is a polynomial of the two bits of the old one.
     let zero = (place >> 24u) & 3u;
     let one = (place >> 26u) & 3u;
     let two = (place >> 28u) & 3u;
@@ -36,7 +36,7 @@ fn packed_gather(
     let highs = ((word >> 1u) & EACH) * 3u;
     var codes = (((zero ^ one) * EACH) & lows) ^ (((zero ^ two) * EACH) & highs);
     codes ^= ((zero ^ one ^ two ^ three) * EACH) & lows & highs;
-    // What pads the row stays 0.
+    // The padding of the row stays 0.
     if 16u * at < params.entries {
         let used = min(16u, params.entries - 16u * at);
         codes ^= zero * (EACH >> (2u * (16u - used)));

@@ -42,7 +42,7 @@ fn packed_limbs(
         for (var t = 0u; t < LIMBS; t++) {
             out[start + t * params.columns + column] = words[of_set * LIMBS + t];
         }
-        // What pads a row of limbs to whole tiles.
+        // Clears the padding of a row of limbs to whole tiles.
         for (var pad = LIMBS * params.columns + column; pad < params.row_limbs; pad += params.columns) {
             out[start + pad] = 0u;
         }

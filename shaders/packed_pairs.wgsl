@@ -10,7 +10,7 @@
 
 const WG: u32 = 256u;
 
-// What two codes, neither of which is 0, come to.
+// Returns the product of two codes, neither of which is 0.
 fn product(a: u32, b: u32, terms: u32) -> u32 {
     if a == 3u && b == 3u {
         return table[terms + 2u];
@@ -21,11 +21,11 @@ fn product(a: u32, b: u32, terms: u32) -> u32 {
     return a * b * table[terms];
 }
 
-// Adds in 64 bits. Whichever order invocations add in, each carry out of the low word is seen by one of them.
+// Adds in 64 bits. In whatever order invocations add, exactly one of them sees each carry out of the low word.
 fn add(i: u32, value: u32, shift: u32) {
     let low = value << shift;
     let before = atomicAdd(&sums[i], low);
-    // In two steps, since a shift by 32 would be none.
+    // The shift is in two steps, since a shift by 32 would do nothing.
     let carried = ((value >> 1u) >> (31u - shift)) + select(0u, 1u, before + low < before);
     if carried != 0u {
         atomicAdd(&sums[i + 1u], carried);

@@ -12,7 +12,7 @@ fn codes(word: u32, count: u32) -> u32 {
     var rest = word;
     var digits = 0u;
     for (var j = 0u; j < min(count, 16u); j++) {
-        // 2^32 / 3 and 2^33 / 3, rounded up.
+        // The constants are 2^32 / 3 and 2^33 / 3, rounded up.
         let digit = select(0u, 1u, rest >= 0x55555556u) + select(0u, 1u, rest >= 0xaaaaaaabu);
         digits |= digit << (2u * j);
         rest *= 3u;

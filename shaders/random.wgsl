@@ -9,7 +9,7 @@
 const WG: u32 = 256u;
 const KIND: u32 = 0u;
 
-// The high word of a 64-bit product, from products of 16-bit halves.
+// Returns the high word of a 64-bit product, computed from products of 16-bit halves.
 fn multiply_high(a: u32, b: u32) -> u32 {
     let a0 = a & 0xffffu;
     let a1 = a >> 16u;
@@ -20,19 +20,19 @@ fn multiply_high(a: u32, b: u32) -> u32 {
     return a1 * b1 + (middle >> 16u) + (carry >> 16u);
 }
 
-// The upper 24 bits of each word as a fraction, exactly.
+// Returns the upper 24 bits of each word as a fraction, exactly.
 fn uniform_numbers(words: vec4<u32>) -> vec4<f32> {
     return vec4<f32>(words >> vec4(8u)) * 0x1p-24f;
 }
 
-// Two standard normal numbers by the transform of Box and Muller. src/kernels/random.rs has the reasons and the errors. WGSL's own
+// Makes two standard normal numbers by the transform of Box and Muller. src/kernels/random.rs has the reasons and the errors. WGSL's own
 // logarithm, sine and cosine may be wrong from the fourth digit on.
 fn normal_pair(first: u32, second: u32) -> vec2<f32> {
-    // u = (first + 1/2) / 2^32, or 1 - u where that is less.
+    // u is (first + 1/2) / 2^32, or 1 - u if that is smaller.
     let least = min(first, ~first);
     let part = f32(2u * least + 1u) * 0x1p-33f;
     let mirrored = first != least;
-    // u = 2^exponent (1 + rest), where 1 + rest is from sqrt(1/2) to sqrt(2).
+    // u = 2^exponent (1 + rest), with 1 + rest from sqrt(1/2) to sqrt(2).
     let bits = bitcast<u32>(select(part, 1.0 - part, mirrored)) - 0x3f3504f3u;
     let exponent = bitcast<i32>(bits) >> 23u;
     let above = bitcast<f32>((bits & 0x7fffffu) + 0x3f3504f3u) - 1.0;
@@ -46,7 +46,7 @@ fn normal_pair(first: u32, second: u32) -> vec2<f32> {
     log_rest = log_rest * rest - 0.66667867;
     log_rest = log_rest * rest + 0.99999964;
     let radius = sqrt(f32(exponent) * -1.3862944 + rest * (rest * log_rest - 2.0));
-    // The nearest quarter of a turn, and what is left of it in eighths.
+    // `turned` gives the nearest quarter of a turn, and the remainder in eighths.
     let turned = second + 0x20000000u;
     let quarter = turned >> 30u;
     let x = f32(bitcast<i32>(turned & 0x3fffffffu) - 0x20000000) * 0x1p-29f;

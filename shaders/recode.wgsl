@@ -13,11 +13,11 @@ const WG: u32 = 64u;
 // The lower bit of each code.
 const LOWER: u32 = 0x55555555u;
 
-// Each invocation's counts of 1, 2 and 3.
+// The counts of codes 1, 2 and 3 of each invocation.
 var<workgroup> partial: array<vec3<u32>, WG>;
 
-// Four bytes of a row from byte i of `raw` on, which need not be aligned. Of the words that hold them none past the one
-// that holds byte `last`, the row's last, is read: what stands for bytes after it is not used.
+// Returns four bytes of a row from byte i of `raw` on, which need not be aligned. No word after the one that holds byte `last`, the row's
+// last byte, is read; bytes after `last` are arbitrary.
 fn four_bytes(i: u32, last: u32) -> u32 {
     let word = i >> 2u;
     let shift = (i & 3u) * 8u;
@@ -28,7 +28,8 @@ fn four_bytes(i: u32, last: u32) -> u32 {
     return low | (raw[min(word + 1u, last >> 2u)] << (32u - shift));
 }
 
-// One bit of what 16 codes become, of which `low` and `high` are the bits. `table`: that bit of what code i becomes, at bit 2 i.
+// Returns one bit of each of 16 new codes; `low` and `high` are the bits of the old codes. `table` has that bit of the new code for code i
+// at bit 2 i.
 fn plane(low: u32, high: u32, table: u32) -> u32 {
     let a = 0u - (table & 1u);
     let b = 0u - ((table >> 2u) & 1u);

@@ -15,7 +15,7 @@ const NARROW: u32 = 0u;
 const EXACT: u32 = 0u;
 const MISSING: u32 = 0u;
 
-// Words of each invocation's four sums.
+// The four sums of each invocation, as words.
 var<workgroup> partial: array<vec4<u32>, WG>;
 
 fn terms(i: u32) -> vec4<f32> {
@@ -89,7 +89,7 @@ fn by_column(group: u32, lane: u32) {
     let part = group / across;
     let col = (group % across) * WG + lane;
     let first = part * BLOCK;
-    // Not by first, which wraps in the last workgroups of a folded grid.
+    // `first` is not compared, since it overflows in the last workgroups of a folded grid.
     if part > (params.rows - 1u) / BLOCK || col >= params.cols {
         return;
     }

@@ -13,17 +13,17 @@ const BY_ROW: u32 = 1u;
 const PARTIAL: u32 = 0u;
 const NARROW: u32 = 0u;
 
-// Bits of what is among the terms of a sum besides numbers.
+// Flags for terms of a sum that are not finite.
 const NAN: u32 = 1u;
 const PLUS: u32 = 2u;
 const MINUS: u32 = 4u;
 
-// Each invocation's total. Of a sum: the bits of the f32 next to it, those of what that leaves, and what else is among the terms. Of an
-// extreme: its bits, its key, which is 0 before the first element, and its place along the axis.
+// The total of each invocation. For a sum: the bits of the nearest f32 and of the remainder, and flags for terms that are not finite. For
+// an extreme: its bits, its key (0 before the first element), and its index along the axis.
 var<workgroup> totals: array<vec4<u32>, WG>;
 
-// A number that grows with the one of these bits, and is largest of NaN: floats are not compared, since compilers may assume that they are
-// no NaN, and devices take subnormal ones for 0.
+// Returns a key that grows with the number of these bits, and is largest for NaN. Floats are not compared, since compilers may assume that
+// none is NaN, and devices may flush subnormal ones to 0.
 fn key(bits: u32) -> u32 {
     if is_nan_bits(bits) {
         return 0xffffffffu;
@@ -31,7 +31,7 @@ fn key(bits: u32) -> u32 {
     if bits == 0u {
         return 0x80000000u;
     }
-    // Here -0 is as large as 0.
+    // -0 and 0 have the same key.
     if bits > 0x80000000u {
         return ~bits;
     }
@@ -57,7 +57,7 @@ fn joined(a: vec4<u32>, b: vec4<u32>) -> vec4<u32> {
     return plus(plus(vec4(a.xy, a.z | b.z, 0u), b.x), b.y);
 }
 
-// A total with an element more.
+// Returns a total with one more element.
 fn added(total: vec4<u32>, bits: u32, index: u32) -> vec4<u32> {
     if params.op > MEAN {
         var mapped = bits;
@@ -75,7 +75,7 @@ fn added(total: vec4<u32>, bits: u32, index: u32) -> vec4<u32> {
     return plus(total, bits);
 }
 
-// A total with element i of x, or with total i of it.
+// Returns a total joined with element i of x, or with total i of x.
 fn with_item(total: vec4<u32>, i: u32, index: u32) -> vec4<u32> {
     if PARTIAL == 1u {
         let word = 4u * i;
@@ -85,12 +85,12 @@ fn with_item(total: vec4<u32>, i: u32, index: u32) -> vec4<u32> {
     return added(total, decode_bits(x[word_of(i, dtype)], x[high_word_of(i, dtype)], i, dtype), index);
 }
 
-// The twelve leading bits of a number: products of two such are exact.
+// Returns the twelve leading bits of a number; products of two such numbers are exact.
 fn leading(value: f32) -> f32 {
     return bitcast<f32>(bitcast<u32>(value) & 0xfffff000u);
 }
 
-// A sum by the number of its terms: a quotient, and then that of what its product with the number leaves.
+// Divides a sum by the number of its terms. A second quotient corrects the remainder of the first.
 fn mean(sum: vec2<f32>) -> f32 {
     let zero = params.zero;
     let guess = opaque(sum.x / params.count, zero);
@@ -106,7 +106,7 @@ fn mean(sum: vec2<f32>) -> f32 {
     return guess + opaque(left / params.count, zero);
 }
 
-// The bits of a sum or a mean, and those of what the f32 next to it leaves.
+// Returns the bits of a sum or a mean, as the nearest f32 and the remainder.
 fn sum_words(total: vec4<u32>) -> vec2<u32> {
     if (total.z & NAN) != 0u || total.z == (PLUS | MINUS) {
         return vec2(0x7fc00000u, 0u);

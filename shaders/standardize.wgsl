@@ -25,7 +25,7 @@ fn standardize(
     let dtype = select(DTYPE_F32, params.x_type, NARROW == 1u);
     let bits = decode_bits(x[word_of(i, dtype)], x[high_word_of(i, dtype)], i, dtype);
     let row = params.table0 + 3u * (item / params.cols);
-    // Below zero, -0.0 excluded; NaN of either sign.
+    // Numbers below zero, but not -0.0; and NaN of either sign.
     let missing_above = select(0xffffffffu, 0x80000000u, params.negative_is_missing == 1u);
     if bits > missing_above || (bits & 0x7fffffffu) > 0x7f800000u {
         out[params.out0 + item] = table[row + 2u];

@@ -10,7 +10,7 @@
 const LINES: u32 = 8u;
 const WORDS: u32 = 1u;
 const TILE: u32 = 4u * LINES;
-// One more than a row has, so that a column's elements are in different banks.
+// One more than the length of a row, so that the elements of a column are in different banks.
 const STRIDE: u32 = TILE + 1u;
 
 var<workgroup> tile: array<u32, TILE * STRIDE * WORDS>;

@@ -14,7 +14,7 @@ const BYTES: u32 = 4u;
 
 const PER: u32 = 8u / BITS;
 const MASK: u32 = (1u << BITS) - 1u;
-// Elements of a word.
+// The number of elements of a word.
 const EACH: u32 = 4u / BYTES;
 const ELEMENT: u32 = 0xffffffffu >> (32u - 8u * BYTES);
 

@@ -1,7 +1,7 @@
-// An invocation sums along y straight from memory: where a workgroup has no room for the elements that sums see, or where rows of the output end
-// within a word.
+// Sums along y, straight from memory: if workgroup memory cannot hold the elements that sums need, or if rows of the output end within a
+// word.
 
-// The output of an invocation, or those of a word.
+// Computes the output of an invocation, or the outputs of a word.
 fn make_directly(nth: u32) {
     let line = params.nx * params.step;
     let each = elements_of_word();

@@ -1,23 +1,23 @@
-// A workgroup sums along y, along x, or along y and then x, by way of its memory; then comes the kernel.
+// Sums along y, along x, or along y and then x, through workgroup memory. The kernel is last.
 
-// A strip of an array: `width` elements of the rows `first` to `end` of its output, of which an invocation has a column and every few rows.
+// A strip of an array: `width` elements of the rows `first` to `end` of the output. An invocation has one column, and every few rows of it.
 struct Strip {
     array: u32,
     first_x: u32,
     width: u32,
     first: u32,
     end: u32,
-    // Elements of a row of the output, and of the part of a row of the input that is at hand; the first element of the array there.
+    // The number of elements of a row of the output, and of a row of the available input; and the index of the first available element.
     out_line: u32,
     line: u32,
     base: u32,
-    // Rows that the sums along y of `rows` rows see.
+    // The number of rows that the sums along y of `rows` rows need.
     ring: u32,
-    // An invocation has MANY neighbours along y from this row of this column on, and again MANY every `next_row` rows.
+    // An invocation computes MANY neighbours along y in this column, from this row on, and MANY more every `next_row` rows.
     column: u32,
     row: u32,
     next_row: u32,
-    // An invocation has MANY neighbours along x from this element of this row on.
+    // An invocation computes MANY neighbours along x in this row, from this element on.
     row_across: u32,
     element: u32,
 }
@@ -54,7 +54,7 @@ fn strip_at(nth: u32, lane: u32) -> Strip {
     );
 }
 
-// These stand for the place of an element in its row: it is beyond an edge of x, or no output sees it.
+// Markers in place of an element's place in its row: BEYOND an edge of x, or UNSEEN by any output.
 const BEYOND: u32 = 0xfffffffeu;
 const UNSEEN: u32 = 0xffffffffu;
 
@@ -72,7 +72,7 @@ fn place_in_row(strip: Strip, column: u32) -> u32 {
     return (u32(at_x) - first) * params.step + (strip.first_x + column - place * params.step);
 }
 
-// The element of a row, counted from the first that the strip sees, at a place in it.
+// Returns the element at a place of a row. Rows are counted from the first row that the strip needs.
 fn seen(strip: Strip, place: u32, row: i32) -> f32 {
     if place >= BEYOND {
         return select(0.0, numbers[2], place == BEYOND);
@@ -84,8 +84,8 @@ fn seen(strip: Strip, place: u32, row: i32) -> f32 {
     return element(strip.base + place + (u32(at_y) - select(0u, params.first, ALONG == 1u)) * strip.line);
 }
 
-// Loads `count` rows, of which the first is row `row` of those that the strip sees and goes to a slot; but none before row 0, and zeros after
-// the last up to a multiple of MANY. `own` is the place of this invocation's column.
+// Loads `count` rows into consecutive slots, from row `row` of those that the strip needs on. Skips rows before row 0, and fills up with
+// rows of zeros to a multiple of MANY. `own` is the place of this invocation's column.
 fn load_rows(strip: Strip, own: u32, row: i32, count: u32, slot: u32) {
     for (var column = strip.column; column < params.columns; column += WG) {
         var place = own;
@@ -108,7 +108,7 @@ fn load_rows(strip: Strip, own: u32, row: i32, count: u32, slot: u32) {
     }
 }
 
-// Stores the outputs of a word, of which the first is an element of row `y` and stands at `cell`, one in each column.
+// Stores the outputs of a word. The first is an element of row `y`, and is at `cell`; each further one is one column on.
 fn store_cells(strip: Strip, y: u32, column: u32, each: u32, cell: u32) {
     let i = params.out0 + (strip.array * params.my + y) * strip.out_line + strip.first_x + column;
     var values = vec4(0.0);
@@ -140,14 +140,14 @@ fn correlate(
     let before = (reach + params.rows - 1u) / params.rows * params.rows;
     let width = min(strip.width, strip.out_line - strip.first_x);
     let is_by_columns = ACROSS == 1u || each > 1u;
-    // Cells stand by rows where they are summed along y. Sums along y, and cells without these, stand by columns where they are summed along x,
-    // or share words.
+    // If sums along y are computed, cells are stored row by row. Sums along y, and cells without such sums, are stored column by column if
+    // sums along x follow or if outputs share words.
     let columns = select(0u, strip.ring * params.columns, ALONG == 1u);
     let place = place_in_row(strip, strip.column);
     let rows = select(0u, before + strip.end - strip.first, strip.array < params.outer);
-    // Where the next rows go to in the ring.
+    // The slot of the next rows in the ring.
     var slot = 0u;
-    // Blocks of rows before the first are only loaded, since its sums see some of them.
+    // The blocks of rows before the first are only loaded, since the first block's sums need some of their rows.
     for (var seen_rows = 0u; seen_rows < rows; seen_rows += params.rows) {
         let y = strip.first + seen_rows - before;
         let is_made = seen_rows >= before;
@@ -204,7 +204,7 @@ fn correlate(
                 }
             }
         }
-        // The next rows take the place of cells that were read: before sums along x, or before this barrier.
+        // The next rows overwrite cells that were read before this barrier, or before the sums along x.
         if ALONG + ACROSS == 1u {
             workgroupBarrier();
         }

@@ -1,7 +1,7 @@
-// Sums of taps along an axis, of which those that are not finite are made again.
+// Sums of taps along an axis. Sums that are not finite are computed again.
 
-// Elements along an axis that are `stride` apart, of which `base` is the first at hand. In a strip they are cells, and behind the last of n
-// comes the first, which sums along x never reach.
+// Elements along an axis, `stride` apart; `base` is the first that is available. In a strip, elements are cells in a ring of n; sums along
+// x never wrap around.
 struct Axis {
     base: u32,
     stride: u32,
@@ -21,7 +21,7 @@ fn at(axis: Axis, coordinate: i32) -> f32 {
     return element(axis.base + (u32(place) - params.first) * axis.stride);
 }
 
-// A number below twice `n`, less `n` where it is not below that.
+// Returns i, or i - n if i is at least n. i is below 2 n.
 fn around(i: u32, n: u32) -> u32 {
     return min(i, i - n);
 }
@@ -30,7 +30,7 @@ fn four(axis: Axis, first: i32) -> vec4<f32> {
     return vec4(at(axis, first), at(axis, first + 1), at(axis, first + 2), at(axis, first + 3));
 }
 
-// A tap that is added to that as far before the centre.
+// Returns the term of a tap that is added to the tap at the same distance before the centre.
 fn other(value: f32, kind: u32) -> f32 {
     return select(select(value, -value, kind == ODD), 0.0, kind == ANY);
 }
@@ -39,8 +39,8 @@ fn others(values: vec4<f32>, kind: u32) -> vec4<f32> {
     return select(select(values, -values, kind == ODD), vec4(0.0), kind == ANY);
 }
 
-// The tap with which a sum begins; each before it then adds to the sum, and where weights are symmetric that on the other side
-// with it.
+// Returns the tap with which a sum begins. Each tap before it then adds to the sum, together with the tap at the same distance behind the
+// centre if weights are symmetric.
 fn first_tap(count: u32, kind: u32) -> u32 {
     return select(count / 2u, count - 1u, kind == ANY);
 }
@@ -53,13 +53,13 @@ fn are_nan(values: vec4<f32>) -> vec4<bool> {
     return (bitcast<vec4<u32>>(values) & vec4(0x7fffffffu)) > vec4(0x7f800000u);
 }
 
-// A power of two, by which elements whose sums are not finite are divided: no sum of theirs is beyond the type unless the result
-// is, or weights add up to as much.
+// A power of two. Elements are divided by it if their sum is not finite. Then the sum only overflows if the result does, or if the weights
+// add up to as much.
 const SCALE: f32 = 0x1p32f;
 const INVERSE: f32 = 0x1p-32f;
 
-// Sums, made tap by tap, of elements divided by SCALE: with weights; and for EVEN with differences, which are no numbers where
-// elements are infinite. With the centre, and the tap before.
+// Sums of elements divided by SCALE, computed tap by tap: `sums` from weights, and `steps` for EVEN from differences, which are NaN for
+// infinite elements; also the centre and the last tap.
 struct Again {
     sums: vec4<f32>,
     steps: vec4<f32>,
@@ -67,7 +67,7 @@ struct Again {
     last: vec4<f32>,
 }
 
-// Adds tap t. Numbers of EVEN: on the left, sums of weights; in the middle, that of all; on the right, weights.
+// Adds tap t. The numbers of EVEN are sums of weights on the left, the sum of all weights in the middle, and weights on the right.
 fn add_again(again: Again, tap: vec4<f32>, weights: u32, count: u32, kind: u32, t: u32) -> Again {
     let radius = count / 2u;
     let end = count - 1u;
@@ -87,16 +87,16 @@ fn add_again(again: Again, tap: vec4<f32>, weights: u32, count: u32, kind: u32, 
     );
 }
 
-// The sums, of which those that are not finite are taken from what was made again.
+// Returns the sums, with those that are not finite replaced by the ones that were computed again.
 fn end_again(again: Again, weights: u32, count: u32, kind: u32, sums: vec4<f32>) -> vec4<f32> {
     let steps = fma(again.centre, vec4(numbers[weights + count / 2u]), again.steps);
     let made = select(again.sums, steps, are_finite(steps) & vec4(kind == EVEN)) * SCALE;
     return select(made, sums, are_finite(sums));
 }
 
-// Makes those of the sums of four neighbours again that are not finite.
+// Computes the sums of four neighbours again that are not finite.
 fn sums_again(axis: Axis, weights: u32, count: u32, kind: u32, start: i32, sums: vec4<f32>) -> vec4<f32> {
-    // Sums are NaN where their centre is.
+    // A sum is NaN if its centre is NaN.
     if all(are_finite(sums) | are_nan(four(axis, start + i32(count / 2u)))) {
         return sums;
     }
@@ -107,9 +107,9 @@ fn sums_again(axis: Axis, weights: u32, count: u32, kind: u32, start: i32, sums:
     return end_again(again, weights, count, kind, sums);
 }
 
-// The sum whose taps begin at a coordinate: from the centre, then from the outermost taps to the innermost, those as far from the
-// centre together; of weights without symmetry from the last, then from the first. Sums of EVEN are of each tap less its neighbour
-// towards the centre, then of the centre.
+// Returns the sum whose taps begin at a coordinate. It starts with the centre and adds taps from the outermost to the innermost, the two at
+// the same distance together. Without symmetry, it starts with the last tap and adds from the first on. For EVEN, it adds differences of
+// each tap and its neighbour towards the centre, and then the centre.
 fn sum_at(axis: Axis, weights: u32, count: u32, kind: u32, start: i32) -> f32 {
     let end = start + i32(count) - 1;
     let first = i32(first_tap(count, kind));
@@ -135,7 +135,7 @@ fn sum_at(axis: Axis, weights: u32, count: u32, kind: u32, start: i32) -> f32 {
     return sums_again(axis, weights, count, kind, start, vec4(sum)).x;
 }
 
-// The sums of four neighbours, of which the first has its taps from there: each element is loaded once for all of them.
+// Returns the sums of four neighbours; the taps of the first begin at `start`. Each element is loaded once for all four.
 fn sums_at(axis: Axis, weights: u32, count: u32, kind: u32, start: i32) -> vec4<f32> {
     let end = start + i32(count) - 1;
     let first = i32(first_tap(count, kind));

@@ -61,8 +61,8 @@ pub(super) enum Prepare {
 pub(super) enum Scaling {
     /// No scaling.
     None,
-    /// One power of two for all observations. If the largest element is between 2 to these two powers, sums in f32 neither overflow nor lose
-    /// digits.
+    /// One power of two for all observations. It scales the largest element to between 2 to the two powers given here, where sums in f32
+    /// neither overflow nor lose digits.
     Common([f64; 2]),
     /// A power of two for each observation, which does not change its distances.
     Each,

@@ -157,7 +157,7 @@ fn lacking(bytes: u64, count: usize) -> Error {
 ///
 /// ```
 /// use teatime::{Device, distance::NearestSoFar, linalg::Matrix};
-/// // Of 0, 1, 3 and 7: the first two from all, and then the others from themselves.
+/// // The observations are 0, 1, 3 and 7. First come the distances of all to 0 and 1, then those of 3 and 7 to each other.
 /// let mut so_far = NearestSoFar::new(&Device::cpu(), 4, 2, false)?;
 /// let first = vec![0.0, 1.0, 1.0, 0.0, 3.0, 2.0, 7.0, 6.0];
 /// so_far.offer(0, 0, Matrix::from_vec(first, 4, 2)?)?;

@@ -55,7 +55,7 @@ pub enum ColumnPairs {
     /// The pairs of a range of that many columns with one another and with all later columns, so that the distances of all columns need not
     /// fit memory at once. The range begins with a multiple of 64 and ends with one or with the last column.
     Band(u64, Range<u64>),
-    /// Each of that many columns with itself: what the distances of a [`Band`](Self::Band) need besides.
+    /// Each of that many columns with itself. The distances of a [`Band`](Self::Band) need these sums too.
     Diagonal(u64),
     /// The pairs of a column of one packed matrix with a column of another, given their numbers of columns. Rows hold both matrices
     /// [`side_by_side`](crate::packed::side_by_side). Their statistics are over the whole row, in which the padding of the first matrix counts
@@ -122,7 +122,7 @@ pub struct PackedPairs {
     /// Σ h hᵀ, whose diagonal is the number of codes 1 in each column. Only for `ones_differ`.
     ones: Option<PairProducts>,
     of_columns: Option<Box<ColumnMoments>>,
-    /// The number of added rows, and whether all their codes are known.
+    /// The number of added rows, and true if all their codes are known.
     rows: u64,
     complete: bool,
 }

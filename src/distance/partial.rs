@@ -372,7 +372,7 @@ impl Partial {
     }
 
     /// # Errors
-    /// [`Error::Argument`] where an addition ended midway.
+    /// [`Error::Argument`] after an addition that ended midway.
     fn check(&self) -> Result<()> {
         if self.is_whole {
             return Ok(());

@@ -126,9 +126,9 @@ pub fn write_condensed<T: Element>(
     })
 }
 
-/// Writes the tiles that are left, and finishes the arrays. `make` returns the values of a tile for each of the writers, whose tiles are alike, from
-/// its range along each axis; a tile counts as written once all have it. If `is_mirrored`, the tile at the mirrored place is the transpose.
-/// Progress is a share of `rows`.
+/// Writes the tiles that are not written yet, and finishes the arrays. All writers have the same tiles, and a tile counts as written once
+/// all writers have it. `make` computes the values of a tile, given as a range along each axis, for each writer. If `is_mirrored`, the
+/// mirrored tile is the transpose. Progress is a share of `rows`.
 fn write_tiles(
     writers: Vec<ArrayWriter>,
     is_mirrored: bool,

@@ -208,9 +208,9 @@ impl Pass {
         self.axes[self.first() + 1..].iter().map(extent).product::<u64>() * self.step
     }
 
-    /// Returns the number of workgroups for this number of arrays, and of outputs of `size` bytes along the first filtered axis; and the
-    /// number of rows that a workgroup computes one after another. This number is all rows, or as few as keep a GPU busy, since each
-    /// workgroup begins with rows that another one has already read.
+    /// Returns the number of workgroups, and the number of rows that a workgroup computes one after another: all rows, or as few as keep a
+    /// GPU busy, since each workgroup first reads rows that another one has read too. `outputs` is the number of outputs along the first
+    /// filtered axis, each of `size` bytes.
     pub(super) fn groups(&self, arrays: u64, outputs: u64, size: u64, limits: &Limits) -> [u64; 2] {
         let Some(strip) = self.strip else {
             // Each word belongs to one invocation, and the first word may begin in another panel.

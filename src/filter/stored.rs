@@ -180,7 +180,7 @@ fn sweep<'a>(
 #[derive(Debug)]
 struct Checked(StoredType);
 
-/// The conversion that refuses them.
+/// The conversion that refuses integers that f32 does not represent.
 const IN_F32: Narrow = {
     let most = Narrowed::F32.whole();
     Narrow { to: Narrowed::F32, range: [-most, most], negative_is_missing: false, nan_is_missing: false }

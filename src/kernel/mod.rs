@@ -11,7 +11,7 @@
 //!     kernel::{Binding, Grid, Kernel},
 //! };
 //!
-//! // The second line says whose bytemuck the derives mean; a program that depends on one itself needs none.
+//! // The second line names the bytemuck that the derives use. A program that depends on bytemuck itself needs no such line.
 //! #[derive(Clone, Copy, Pod, Zeroable)]
 //! #[bytemuck(crate = "teatime::bytemuck")]
 //! #[repr(C)]
@@ -20,7 +20,7 @@
 //!     factor: f32,
 //! }
 //!
-//! // Its bindings, and how many elements of each a launch with such parameters uses.
+//! // The bindings, and the number of elements of each that a launch with these parameters uses.
 //! static SCALE: Kernel<Params> =
 //!     Kernel::new("scale", &[Binding::read::<f32>(), Binding::write::<f32>()], |p: &Params| vec![p.n.into(); 2])
 //!         .wgsl(

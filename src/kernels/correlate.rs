@@ -50,8 +50,8 @@ params! {
         pub(crate) combine: u32,
         /// The code, plus 1, of the type to which sums along each axis are truncated (towards 0); 0 for no truncation.
         pub(crate) truncate: u32,
-        /// For the workgroup of a strip: the number of elements of a row that it reads, of rows that it computes at
-        /// once, and of rows that it computes in all; and the number of elements from one column of cells to the next.
+        /// The numbers of a strip's workgroup: elements of a row that it reads, rows that it computes at once, rows that it computes in
+        /// all, and elements from one column of cells to the next.
         pub(crate) columns: u32,
         pub(crate) rows: u32,
         pub(crate) run: u32,

@@ -40,7 +40,7 @@ params! {
         pub(crate) rows: u32,
         /// The number of groups of a row.
         pub(crate) groups: u32,
-        /// 1 if energies are written.
+        /// 1 if energies are written, otherwise 0.
         pub(crate) energies: u32,
         /// The factor of the image's elements in steps, and the factors of its elements and of d in the result: the nearest f32, and
         /// the remainder.
@@ -243,7 +243,7 @@ fn divided<R>(
     tasks
 }
 
-/// Adds the elements of the field at the positions before, if they exist, less those at the positions.
+/// Adds to each element of `d` the field's element in `before`, or 0 without one, less the field's element in `at`.
 #[inline(always)]
 fn add_differences<R: Number>(d: &mut [R], before: Option<&[R]>, at: &[R]) {
     match before {
@@ -315,7 +315,7 @@ impl<R: Number> NullaryFnOnce for Task<'_, R> {
     }
 }
 
-/// Computes the differences between elements, given with their divergences, and those of a row.
+/// Computes the differences from a row, `line`, to the next elements `f` with divergences `d`.
 #[inline(always)]
 fn differences<R: Number>(g: &mut [R], (f, d): (&[R], &[R]), factor: R, line: &Line<R>) {
     let next = f.iter().zip(d);

@@ -87,9 +87,9 @@ const CPU_TILE: usize = 192;
 const SMALL_CPU_TILE: usize = 96;
 /// The minimum number of elements of c for large tiles.
 const LARGE: usize = 32 * CPU_TILE * CPU_TILE;
-/// The maximum number of rows of the smaller of two f64 operands whose product is computed as dot products of long rows.
+/// The maximum number of rows of the smaller operand of a thin product: one of f64 that is computed as dot products of long rows.
 const THIN: usize = 32;
-/// The number of rows of the larger operand of such a product that one task takes, and of rows of c that one task adds up.
+/// The number of rows of a thin product's larger operand that one task takes, and of rows of c that one task adds up.
 const COLUMNS: usize = 32;
 /// The maximum number of elements of c for which a product is split along k instead of into tiles of c. A small c has
 /// few tiles, and if a is transposed, each tile reads a strip of all rows of a, each on a memory page of its own.

@@ -1,6 +1,7 @@
 //! Multiplies packed rows, transposed, by limbs: exact sums.
 //!
-//! On a cpu with vector instructions that count bits, limbs that are codes times one factor use them (`counted`); others go byte by byte.
+//! If weights are codes times one factor and the cpu can count the bits of vectors, `counted` computes the product; otherwise it goes byte
+//! by byte.
 
 #[cfg(target_arch = "x86_64")]
 mod counted;

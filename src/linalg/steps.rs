@@ -40,17 +40,17 @@ pub struct SvdSteps {
     block: Option<Tensor<f64>>,
     status: Status,
     pub(crate) found: Found,
-    /// True after a product that could not be taken: the basis and the components do not belong together then.
+    /// True after a product that was refused halfway: the basis and the components no longer belong together.
     is_broken: bool,
 }
 
 impl SvdSteps {
-    /// Begins the iteration for the `k` largest singular values of a matrix of that shape, (m, n). Of `run` the memory counts: the basis is planned
+    /// Starts the iteration for the `k` largest singular values of a matrix (m, n). Only the memory of `run` is used: the basis is planned
     /// within it.
     ///
     /// # Cost
-    /// The object holds an open cpu device of one thread, and in its memory twice as many vectors of n f64 as products have columns so far, up to
-    /// the budget, where the iteration restarts.
+    /// The object holds a cpu device of one thread, and in its memory twice as many vectors of n f64 as all products so far have columns.
+    /// The iteration restarts when these reach the budget.
     ///
     /// # Errors
     /// [`Error::Argument`] for more components than m or n, options that [`randomized_svd`](super::randomized_svd) refuses, and
@@ -64,7 +64,7 @@ impl SvdSteps {
         SvdPlan::new(OP, products, k, options, run)?.start()
     }
 
-    /// The X (n, columns) that is to be multiplied next. None where the components are found. Makes a copy.
+    /// Returns a copy of the X (n, columns) that is multiplied next, or `None` if no more products are needed.
     ///
     /// # Errors
     /// [`Error::Argument`] after a product that could not be taken; [`Error::OutOfHostMemory`].
@@ -73,7 +73,7 @@ impl SvdSteps {
         self.block.as_ref().map(|block| Matrix::from_tensor(&transpose(block)?)).transpose()
     }
 
-    /// True where the components are found, and no more product is wanted.
+    /// Returns true if the components are found and no more products are needed.
     pub fn is_done(&self) -> bool {
         self.block.is_none() && !self.is_broken
     }
@@ -81,8 +81,8 @@ impl SvdSteps {
     /// Takes the product `Aᵀ (A X)` (n, columns) of the [`next_input`](Self::next_input).
     ///
     /// # Errors
-    /// [`Error::Shape`] for a product of another shape, after which the right one is still taken; [`Error::Argument`] where none is wanted, and
-    /// for NaN and infinity; [`Error::OutOfHostMemory`]. After these two the iteration cannot go on.
+    /// [`Error::Shape`] for a product of another shape, after which the right product is still taken; [`Error::Argument`] if none is needed, and
+    /// for NaN and infinity; [`Error::OutOfHostMemory`]. After NaN, infinity or a lack of memory, the iteration cannot continue.
     pub fn give(&mut self, product: &Matrix) -> Result<()> {
         self.check()?;
         let Some(block) = self.block.take() else {
@@ -118,7 +118,7 @@ impl SvdSteps {
         self.status.pass
     }
 
-    /// The components as the products so far have them: none before the first. They are made at each call.
+    /// Computes the components from the products so far. There are none before the first product.
     ///
     /// # Errors
     /// [`Error::Argument`] after a product that could not be taken; [`Error::OutOfHostMemory`].
@@ -300,7 +300,8 @@ pub(super) struct Products {
 }
 
 impl Products {
-    /// The products of a map, which messages call `source`. The map's device has the basis, or else the host with its threads.
+    /// Returns the products of a map, which messages call `source`. The basis is on the map's device, or else on the host with that
+    /// device's threads.
     pub(super) fn from_map(map: &dyn LinearMap, source: &'static str) -> Result<Self> {
         let home = match (map.keeps_vectors_on(), map.device()) {
             (Some(device), _) if device.limits().f64 => device.clone(),

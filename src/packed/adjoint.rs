@@ -12,7 +12,7 @@ use crate::{
     kernels::packed_adjoint::{LARGE_TILE, PACKED_ADJOINT, PART_COLUMNS, Params, TILE, at_once, spec},
 };
 
-/// The number of words of all rows from which on large tiles fill the largest processors: 256 workgroups of the fewest rows.
+/// With this many words in all rows, large tiles fill the largest processors: 256 workgroups of the fewest rows.
 const LARGE_WORDS: u64 = 256 * LEAST_DEPTH * LARGE_TILE as u64;
 /// The minimum number of rows of a workgroup, so that adding up its sums costs little compared to the products.
 pub(super) const LEAST_DEPTH: u64 = 512;

@@ -27,8 +27,8 @@ pub(crate) const fn row_limbs(limb_count: u64, columns: u64) -> u64 {
     (limb_count * columns).next_multiple_of(16)
 }
 
-/// Returns the smallest power of two of which numbers up to `largest` are at most [`MAX`] times as large. If it is below the smallest
-/// positive f64, of which every f64 is a multiple, returns the smallest positive f64.
+/// Returns the smallest power of two that is at least `largest` / [`MAX`], or the smallest positive f64 if that is larger: every f64 is a
+/// multiple of it.
 pub(crate) fn unit(largest: f64) -> f64 {
     if largest <= 0.0 {
         return 1.0;

@@ -10,7 +10,7 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RowBatches {
     rows: u64,
-    /// The number of which batch sizes are multiples: the rows of a tile, or of a wave of tiles.
+    /// Batch sizes are multiples of this number: the rows of a tile, or of a wave of tiles.
     unit: u64,
 }
 

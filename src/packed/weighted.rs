@@ -36,8 +36,7 @@ pub struct Weight {
     pub missing: i32,
 }
 
-/// Returns a unit for weights up to `largest`, finite and not negative: a power of two of which `largest` is at most 2,139,062,016 times as
-/// large.
+/// Returns a unit for weights up to `largest`, finite and not negative: a power of two that is at least `largest` / 2,139,062,016.
 pub fn weight_unit(largest: f64) -> f64 {
     (operand::unit(largest) / 256.0).max(f64::from_bits(1))
 }

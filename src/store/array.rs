@@ -145,7 +145,7 @@ pub struct LookedFor {
 ///     stream::StoredMatrix,
 /// };
 ///
-/// /// A matrix whose element (i, j) is i + 10 j, in chunks of 2 x 3, made as they are asked for.
+/// /// A matrix whose element (i, j) is i + 10 j, in chunks of 2 x 3, which are made on request.
 /// #[derive(Debug)]
 /// struct Formula;
 ///
@@ -163,7 +163,7 @@ pub struct LookedFor {
 ///         StoredType::U16
 ///     }
 ///     fn decode(&self, index: &[u64], _: FetchedChunk) -> Result<DecodedChunk> {
-///         // Whole chunks: the last one hangs over the end.
+///         // Chunks are whole: the last one extends beyond the end.
 ///         let rows = 2 * index[0]..2 * index[0] + 2;
 ///         let values = rows.flat_map(|i| (0..3).map(move |j| (i + 10 * j) as u16));
 ///         let bytes = values.flat_map(u16::to_ne_bytes).collect();

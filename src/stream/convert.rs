@@ -20,7 +20,7 @@ use crate::{ChunkedArray, DType, Error, Result, StoredType, dtype::nearest_f32};
 ///     stream::{Blocks, Convert, Misfit, Plan, Selection},
 /// };
 ///
-/// /// Whether an i16 is above 100, as a byte; negative ones are refused.
+/// /// Converts an i16 to a byte: 1 if it is above 100. Refuses negative numbers.
 /// #[derive(Debug)]
 /// struct Above;
 ///

@@ -33,7 +33,7 @@ const OP: &str = "StoredMatrix";
 /// let a = StoredMatrix::new(vec![Arc::new(array)], &Device::best()?)?;
 /// let svd = randomized_svd(&a, 1, &SvdOptions::default(), &Run::default())?;
 /// assert!((svd.s[0] - 4.0).abs() < 1e-5 && (svd.v[(1, 0)] - 1.0).abs() < 1e-5);
-/// // Where it fits the device, all of it.
+/// // The whole matrix, if it fits the device.
 /// assert_eq!(a.to_tensor(&Run::default())?.read()?, [3.0, 0.0, 0.0, 4.0, 0.0, 0.0]);
 /// # Ok::<(), teatime::Error>(())
 /// ```

@@ -35,7 +35,7 @@
 //! let plan = Plan::of_rows(vec![array], rows, None, Arc::new(AsStored(StoredType::U8)), 64)?;
 //!
 //! let device = Device::cpu();
-//! // What one block needs, and as much as lets every thread decode ahead.
+//! // The bytes that one block needs, and enough more for every thread to decode ahead.
 //! let bytes = plan.largest_need() + plan.ahead(device.pool()?.current_num_threads() as u64);
 //! let mut blocks = Blocks::new(&plan, &device, 64, bytes, &Cancel::default())?;
 //! let mut sum = 0.0;
@@ -70,11 +70,11 @@
 //! let mut blocks = Blocks::new(&plan, &device, plan.block_rows(), bytes, &Cancel::default())?;
 //! let mut boxes = 0;
 //! while let Some(mut block) = blocks.next_block()? {
-//!     // The first pixel of the core stands behind the halo before it.
+//!     // The first pixel of the core comes after the halo before it.
 //!     let first = block.before[0] * block.shape[1] + block.before[1];
 //!     let [row, column] = [block.core[0].start, block.core[1].start];
 //!     assert_eq!(block.bytes()[first as usize], pixels[(row * 12 + column) as usize]);
-//!     // At the corners of the image, the halo is on two sides.
+//!     // Each box is at a corner of the image and has a halo on two sides.
 //!     assert_eq!(block.shape, [5, 7]);
 //!     boxes += 1;
 //! }

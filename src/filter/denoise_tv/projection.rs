@@ -28,7 +28,7 @@ const WORK: u64 = 64;
 pub(super) struct Frame {
     /// The extents of an image along z, y and x; 1 along those that it lacks.
     pub(super) extents: [u64; 3],
-    /// The number of elements from one to the next along each.
+    /// The number of elements from one to the next along each axis.
     strides: [u64; 3],
     /// The index of the first element of each image, in C order of the other axes.
     pub(super) firsts: Vec<u64>,
@@ -140,8 +140,7 @@ pub(super) struct Projection<'a, R: Real> {
 }
 
 impl<'a, R: Real> Projection<'a, R> {
-    /// Makes space for the images along so many axes of a frame, one of which is denoised at a time. `core` is the part whose energy is
-    /// measured.
+    /// Makes space to denoise the images of a frame one at a time; images have `axes` axes. `core` is the part whose energy is measured.
     ///
     /// # Errors
     /// [`Error::Limit`] if the fields do not fit a binding; [`Error::OutOfMemory`].
@@ -194,7 +193,7 @@ impl<'a, R: Real> Projection<'a, R> {
         Ok(())
     }
 
-    /// Updates the fields so many times.
+    /// Updates the fields `times` times.
     pub(super) fn update(&mut self, times: u64) -> Result<()> {
         (0..times).try_for_each(|_| {
             self.step(false)?;
@@ -203,7 +202,7 @@ impl<'a, R: Real> Projection<'a, R> {
         })
     }
 
-    /// Updates the fields so many times, and returns the energy before each update. Waits.
+    /// Updates the fields `times` times, and returns the energy before each update. Waits.
     pub(super) fn measure(&mut self, times: u64) -> Result<Vec<Sum>> {
         let measure = |_| {
             self.step(true)?;

@@ -205,7 +205,7 @@ impl Images {
     }
 }
 
-/// The number of updates of the fields, and what they are for.
+/// The end of the updates of the fields, and the numbers that are gathered.
 enum Until<'a> {
     /// A rule for images that boxes hold as a whole; the numbers of iterations of the images.
     Rule(&'a Rule, &'a Mutex<Vec<u64>>),
@@ -222,7 +222,7 @@ struct ImageBoxes<'a> {
 }
 
 impl ImageBoxes<'_> {
-    /// Returns the number of elements of the halo along the axes of an image, of so many elements.
+    /// Returns the number of halo elements along an axis of an image with `extent` elements.
     fn reach(&self, extent: u64) -> u64 {
         match &self.until {
             Until::Rule(..) => extent,

@@ -89,7 +89,7 @@ impl Common {
     }
 }
 
-/// A tile of such a term, if no element is missing.
+/// A tile of a [`Common`] term, if no element is missing.
 struct CommonTile<'a, R> {
     x: &'a [[R; ROWS]],
     y: &'a [[R; COLS]],

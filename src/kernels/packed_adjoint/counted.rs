@@ -95,7 +95,7 @@ struct Columns {
 }
 
 impl Columns {
-    /// Returns `None` if the weights are not such codes times one factor.
+    /// Returns `None` if the weights are not codes of 0, 1 and 2 times one factor.
     fn new(popcount: Popcount, p: &Operands<'_>) -> Option<Self> {
         if p.missing || p.limb_count != 1 {
             return None;

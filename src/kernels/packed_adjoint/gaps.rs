@@ -23,7 +23,7 @@ pub(super) fn multiples<D: Dot>(dot: D, p: &Operands<'_>) -> Vec<i32> {
     out
 }
 
-/// Computes these numbers for some rows.
+/// Computes the [`multiples`] of some rows.
 struct Multiples<'a, 'b> {
     p: &'a Operands<'b>,
     weights: &'a [u32],

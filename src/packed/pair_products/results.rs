@@ -20,9 +20,9 @@ impl PairProducts {
         Ok(self.panel(Vec::new(), value)?.0)
     }
 
-    /// Waits, and returns a matrix. Its columns are the columns that have sums with all later columns, and its rows are these columns and all
-    /// later columns. It is symmetric if both are the same. `squares` are the sums of each column with itself. Those of the matrix's columns
-    /// need not be given: they are filled in, and returned.
+    /// Waits, and returns a matrix. Its columns are the columns of all groups, and its rows are these columns and all later ones. It is
+    /// symmetric if there are no later columns. `squares` are the sums of each column with itself: this function adds those of the groups'
+    /// columns and returns all.
     ///
     /// # Errors
     /// Any error that the device reports.

@@ -162,7 +162,7 @@ impl StoredArray {
 /// };
 /// # let folder = tempfile::tempdir()?;
 /// # let store = folder.path();
-/// // Written tile by tile, here two of two rows.
+/// // The array is written tile by tile: here two tiles of two rows.
 /// let spec = ArraySpec::new(StoredType::F32, &[3, 2], &[2, 2]);
 /// let writer = ArrayWriter::create(Arc::new(Folder::new(store)), "x", spec)?;
 /// writer.write(&[0, 0], &[1.0f32, 2.0, 3.0, 4.0])?;

@@ -73,7 +73,7 @@ pub struct Swept {
 ///     stream::{BoxOperation, Place, Sweep},
 /// };
 ///
-/// /// Each element less the one before it, and the first as it is.
+/// /// The difference of each element and the element before it. The first element stays as it is.
 /// struct Difference;
 ///
 /// impl BoxOperation for Difference {

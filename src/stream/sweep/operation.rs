@@ -127,7 +127,7 @@ pub(crate) trait UntypedOperation: Sync {
         BOX
     }
 
-    /// Returns the shape of the tiles that boxes consist of, given those of the writer, of which they consist too.
+    /// Returns the shape of the tiles that boxes consist of: whole tiles of the writer, whose shape is `written`.
     fn tile(&self, written: Vec<u64>) -> Vec<u64> {
         written
     }

@@ -121,8 +121,8 @@ impl<'a, R: Real> LineGroup<'a, R> {
         values
     }
 
-    /// Returns the elements of the line at place t. With `APART`, `held` has these elements; returns them less those of
-    /// the neighbouring line at place `inner`, which `held` has afterwards.
+    /// Returns the elements of the line at place t. With `APART`, returns `held`, the elements of that line, less the elements of the line
+    /// at place `inner`, and stores the latter in `held`.
     #[inline(always)]
     fn term<S: Simd, const A: usize, const APART: bool>(
         &self,
