@@ -119,8 +119,8 @@ fn opaque(value: f32, zero: u32) -> f32 {
     return bitcast<f32>(bitcast<u32>(value) ^ zero);
 }
 
-// Adds a value to a pair (sum, rounding error), by Knuth's two-sum. The error stays below half a unit in the last place of the sum, and is
-// 0 for an infinite sum.
+// Adds a value to a pair (sum, rounding error), by Knuth's two-sum. The error stays below half a unit in the last place, and is 0 for an
+// infinite sum.
 fn two_sum(pair: vec2<f32>, value: f32, zero: u32) -> vec2<f32> {
     let total = opaque(pair.x + value, zero);
     let part = opaque(total - pair.x, zero);
@@ -179,8 +179,7 @@ fn truncate_to(value: f32, dtype: u32) -> f32 {
     return trunc(bounded(bitcast<u32>(value), dtype));
 }
 
-// Returns the bits of the nearest element of a type; of two that are equally near, those of the even one. f64_of makes f64, which has two
-// words.
+// Returns the bits of the nearest element of a type; if two are equally near, those of the even one. f64_of makes f64, of two words.
 fn encode_bits(bits: u32, dtype: u32) -> u32 {
     switch dtype {
         case DTYPE_F32, DTYPE_F64: { return bits; }

@@ -75,8 +75,7 @@ fn all_truncated(values: vec4<f32>) -> vec4<f32> {
     return vec4(truncated(values.x), truncated(values.y), truncated(values.z), truncated(values.w));
 }
 
-// Returns the length of a vector. If squares may overflow, or be so small that a device flushes them to 0, the numbers are first multiplied by a power
-// of two.
+// Returns the length of a vector. Its numbers are first multiplied by a power of two if squares may overflow, or be flushed to 0.
 fn length_of(x: f32, y: f32) -> f32 {
     let most = max(abs(x), abs(y));
     let is_small = most < 0x1p-50f;

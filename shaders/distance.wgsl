@@ -108,8 +108,7 @@ fn divergence(x: vec4<f32>, y: vec4<f32>) -> vec4<f32> {
     return 0.5 * whole * select(logs, sum, square < vec4(0.25));
 }
 
-// Returns the term Relative: with t = (x - y) / (x + y), log(x / y) is 2 artanh t. For small t, it adds the series, which has no
-// cancellation.
+// Returns the term Relative: with t = (x - y) / (x + y), log(x / y) is 2 artanh t. For small t, its series has no cancellation.
 fn relative(x: vec4<f32>, y: vec4<f32>) -> vec4<f32> {
     let t = quotient(x - y, x + y);
     let square = t * t;

@@ -47,8 +47,7 @@ fn product(x: vec2<f32>, y: vec2<f32>) -> vec2<f32> {
     return two_sum(vec2(all, 0.0), rest + (x.x * y.y + x.y * y.x), zero);
 }
 
-// Returns the factor that brings a very small or very large number into the range in which the rounding errors of its products are normal
-// f32.
+// Returns the factor that scales a very small or large number, so that the rounding errors of its products are normal f32.
 fn back(value: f32) -> f32 {
     return select(select(1.0, 0x1p64f, value < 0x1p-40f), 0x1p-64f, value > 0x1p80f);
 }

@@ -207,8 +207,7 @@ fn propose(line: Line, item: u32, list: u32, lane: u32) -> bool {
     return is_near;
 }
 
-// Returns true if an item of the step may be nearer than the last of the list. Undefined items and the line's own item are not excluded
-// here.
+// Returns true if an item of the step may be nearer than the list's last. Undefined items and the line's own are not excluded.
 fn may_be_near(line: Line, start: u32, list: u32, lane: u32) -> bool {
     let last = list + params.k - 1u;
     let last_key = keys[last];

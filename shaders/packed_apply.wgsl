@@ -106,8 +106,7 @@ fn add_products(sums: ptr<function, array<vec4<i32>, 12>>, rows: vec4<u32>, plac
     (*sums)[11] += dots(rows.w, high);
 }
 
-// Hides the origin of a number from the compiler, so that each operation is rounded by itself: compilers then fuse no product and change no
-// order.
+// Hides the origin of a number from the compiler, so that each operation is rounded by itself, in the given order.
 fn rounded(x: vec4<f32>) -> vec4<f32> {
     return bitcast<vec4<f32>>(bitcast<vec4<u32>>(x) ^ vec4(params.zero));
 }

@@ -26,8 +26,7 @@ use crate::{
 
 /// A processor that computes: a GPU or the CPU. Clones refer to the same device.
 ///
-/// Operations enqueue in program order and mostly do not wait; reading a tensor waits. All methods can be called
-/// from any thread.
+/// Operations enqueue in program order and mostly do not wait; reading a tensor waits. All methods can be called from any thread.
 ///
 /// ```
 /// let device = teatime::Device::cpu();

@@ -11,8 +11,8 @@ const PIECES: [&str; 13] = [
     "bed", "bench", "sanitize",
 ];
 
-/// Lists modules, and is killed before that where they are `broken`: as `suite` four or those in MODULES, as
-/// `suite_of_genotypes` one or those in OTHERS. Of the modules, crash is killed by a signal, flood writes 30 MB and slow never ends.
+/// A suite that lists its modules, or is killed before it does if they are `broken`. Those of `suite` are four or MODULES, and those of
+/// `suite_of_genotypes` one or OTHERS. The module crash is killed by a signal, flood writes 30 MB and slow never ends.
 const SUITE: &str = r#"#!/usr/bin/env bash
 suite=$(basename "$0") modules=${MODULES-brief crash flood last}
 [ "$suite" = suite ] || modules=${OTHERS-beside}
@@ -40,7 +40,7 @@ impl Bundle {
         for (from, to) in [("gpu-bundle-run", "run"), ("gpu-bundle-flight", "flight")] {
             fs::copy(scripts.join(from), folder.join(to)).expect("the script should be there");
         }
-        // Not a symbolic link: the program looks for others beside itself.
+        // A symbolic link would not do: the program looks for others beside itself.
         let (built, bench) = (env!("CARGO_BIN_EXE_teatime-bench"), folder.join("teatime-bench"));
         fs::hard_link(built, &bench)
             .or_else(|_| fs::copy(built, &bench).map(drop))
@@ -57,16 +57,16 @@ impl Bundle {
         self.0.path()
     }
 
-    /// A script in place of a program.
+    /// Writes a script in place of a program.
     fn program(&self, name: &str, text: &str) {
         let path = self.folder().join(name);
         fs::write(&path, text).expect("the folder should be writable");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("it should be ours");
     }
 
-    /// Puts the programs where `scripts/gpu-bundle` does.
+    /// Compresses the programs, which `scripts/gpu-bundle` also does.
     fn compress(&self) {
-        // The program has to be a copy: where other tests link it meanwhile, tar says that it changed, and fails.
+        // The program has to be a copy. If other tests link it meanwhile, tar says that it changed, and fails.
         let bench = self.folder().join("teatime-bench");
         fs::remove_file(&bench).expect("the program should be there");
         fs::copy(env!("CARGO_BIN_EXE_teatime-bench"), &bench).expect("the folder should be writable");
@@ -77,7 +77,7 @@ impl Bundle {
         assert!(packed.status().expect("tar should start").success());
     }
 
-    /// The exit status and what was said of `./run flight`.
+    /// Returns the exit status and the output of `./run flight`.
     fn flight(&self, args: &[&str], modules: Option<&str>) -> (Option<i32>, String) {
         let mut command = Command::new("bash");
         command.arg(self.folder().join("run")).arg("flight").args(args).current_dir(self.folder());
@@ -149,7 +149,7 @@ fn what_there_is_no_time_for_is_named() {
     assert!(said.contains("suite-cpu: 1 tests passed, 0 modules failed; no time for: slow then"), "{said}");
 }
 
-/// The smallest file is decomposed whatever it takes.
+/// The smallest file is decomposed however long it takes.
 #[test]
 fn a_command_line_that_takes_long_gets_no_larger_file() {
     let bundle = Bundle::new();
@@ -181,7 +181,7 @@ fn many_long_logs_leave_an_archive_that_travels() {
     assert!(said.contains("the archive has no logs") && (1..16 << 20).contains(&bundle.archive()), "{said}");
 }
 
-/// All pieces are in the three calls, whose seconds are less than nine minutes.
+/// The three calls have all pieces, and take less than nine minutes.
 #[test]
 fn three_calls_have_all_pieces() {
     let bundle = Bundle::new();
@@ -218,7 +218,7 @@ fn every_piece_runs_by_itself() {
         let archive = archive.to_str().expect("the folder's name should be UTF-8");
         let (code, said) =
             bundle.flight(&[piece, "--archive", archive, "--limit", "300"], Some("brief last"));
-        // Without a CUDA device, there is nothing to run.
+        // Without a CUDA device, nothing can be profiled or checked.
         let (expected, status) =
             if matches!(piece, "profile" | "sanitize") { (3, "SKIPPED  ") } else { (0, "done     ") };
         assert_eq!(code, Some(expected), "{piece}: {said}");

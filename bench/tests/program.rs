@@ -1,4 +1,4 @@
-//! The program as people run it, on small sizes of the cpu device.
+//! ! Runs the program as users do, with small sizes on the cpu device.
 
 use std::{
     fs,
@@ -86,7 +86,7 @@ fn names_choose_measurements() {
     assert!(!text(&output.stdout).contains("copy"), "{}", text(&output.stdout));
 }
 
-/// The rates of a card, on the emulator of one where the build has it.
+/// The rates are measured on a card, or on its emulator if the build has it.
 #[test]
 #[allow(clippy::print_stdout, reason = "a skip is said")]
 fn rates_of_a_card() {

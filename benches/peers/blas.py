@@ -13,11 +13,11 @@ import os
 import pathlib
 import sys
 
-# They hold OpenBLAS to the kernels and the cache of an older processor; it reads them when it is loaded.
+# These variables hold OpenBLAS to the kernels and the cache of an older processor. OpenBLAS reads them when it is loaded.
 for held in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):
     os.environ.pop(held, None)
 
-# The kernels of each width of vectors, from the widest on, with the processor's flag for it.
+# The kernels of each width of vectors, widest first, with the processor's flag.
 KERNELS = {
     "avx512f": {"SkylakeX", "Cooperlake", "SapphireRapids"},
     "avx2": {"Haswell", "Zen", "Excavator"},
@@ -35,7 +35,7 @@ def processor():
 
 def loaded():
     """A line for each OpenBLAS that this process or plink2 loads. Exits where one does not run at full speed."""
-    # What plink2 is linked to, where it is installed.
+    # plink2 is linked to this library, if it is installed.
     with contextlib.suppress(OSError):
         ctypes.CDLL("libblas.so.3")
     import threadpoolctl

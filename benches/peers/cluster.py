@@ -98,7 +98,7 @@ def gaussian_jobs(folder):
     x = da.from_zarr(path)
 
     def run(filtered):
-        # The largest number of each block travels: what is timed is the filter.
+        # The filter is timed, so each block returns only its largest number.
         return lambda: filtered().max().compute()
 
     return {
@@ -148,7 +148,7 @@ def measure(jobs, rounds, clustered=True):
     peaks = dict.fromkeys(jobs, 0.0)
     for round_ in range(rounds + 1):
         for name, job in jobs.items():
-            # Fresh workers, so that the peak of memory is the job's; imports are not timed.
+            # Workers are new, so that the peak of memory is the job's. Imports are not timed.
             with workers() if clustered else contextlib.nullcontext() as client:
                 started = time.perf_counter()
                 job()

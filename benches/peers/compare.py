@@ -126,7 +126,7 @@ def angle(xs, ys):
     for vectors in (xs, ys):
         basis = []
         for v in vectors:
-            # Twice, so that what is left is orthogonal to all digits.
+            # Each vector is projected twice, so that the rest is orthogonal to all digits.
             for w in basis + basis:
                 d = math.fsum(map(operator.mul, v, w))
                 v = [a - d * b for a, b in zip(v, w, strict=True)]
@@ -135,7 +135,7 @@ def angle(xs, ys):
         bases.append(basis)
     outside = 0.0
     for v in bases[0]:
-        # Not as 1 less a sum of squares, which would lose small angles.
+        # 1 less a sum of squares would lose small angles.
         for w in bases[1]:
             d = math.fsum(map(operator.mul, v, w))
             v = [a - d * b for a, b in zip(v, w, strict=True)]
@@ -204,7 +204,7 @@ POWER = ["--method", "randomized", "--power-iterations"]
 
 def randomized(a, report, lapack):
     dask = [a.python, HERE / "dask_svd.py", a.store]
-    # dask's own advice: one BLAS thread a task, fewer and larger tasks. f32 as sgkit asks for.
+    # dask advises one BLAS thread a task, and fewer and larger tasks. sgkit asks for f32.
     tuned = ["env", "OPENBLAS_NUM_THREADS=1", *dask, "--dtype", "f4", "--store-chunks", "10"]
     commands = {"dask q=2": dask, "dask q=2, tuned": tuned}
     if a.separately:
@@ -307,7 +307,7 @@ def approx(a, report, _):
     report.note(f"plink2's eigenvalues: {' '.join(f'{v:.5f}' for v in theirs)}")
     if a.teatime:
         ours = list(map(float, (a.work / "dummy" / "pca.eigenval").read_text().split()))
-        # No approximation is above what is there, but for the digits that plink2 prints.
+        # An approximation is at most the true value, except for the digits that plink2 prints.
         lower = all(v >= t * (1 - 1e-5) for v, t in zip(ours, theirs, strict=True))
         report.rule("no eigenvalue is below plink2's", lower, " ".join(f"{v:.5f}" for v in ours))
         _, vectors, info = read_teatime(a.work / "dummy")

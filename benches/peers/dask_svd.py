@@ -13,7 +13,7 @@ def patterson(calls, dtype, ploidy=2):
     mean = x.mean(1, keepdims=True)
     p = mean / ploidy
     scale = da.sqrt(p * (1 - p))
-    # Monomorphic variants would be 0/0, and one NaN is enough to lose the whole result.
+    # Monomorphic variants would be 0/0, and one NaN loses the whole result.
     return da.where(scale > 0, (x - mean) / da.where(scale > 0, scale, 1), 0)
 
 
@@ -25,7 +25,7 @@ def main():
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--seeds", type=int, help="this many seeds, a line each, the matrix kept in memory")
     p.add_argument("--separately", action="store_true", help="three computes: the work is done thrice")
-    # f8 is what dask makes of integers left to itself; f4 is what sgkit asks for.
+    # dask makes f8 of integers by default. sgkit asks for f4.
     p.add_argument("--dtype", choices=["f4", "f8"], default="f8")
     p.add_argument("--store-chunks", type=int, default=1, help="chunks of the store in one dask chunk")
     a = p.parse_args()

@@ -12,7 +12,7 @@ import sys
 import tempfile
 
 COLUMNS = 1024
-# Parts of teatime-bench that have a peer here, beside the flight's dense ones.
+# The measurements of teatime-bench that have a peer here, in addition to the flight's dense ones.
 OWN = ["matmul", "truncated_svd", "copy on the device", "kernel"]
 
 

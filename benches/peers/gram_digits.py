@@ -10,7 +10,7 @@ src/packed/gram.rs rounds the same way. Needs numpy, and 4 GB for the largest.
 import numpy as np
 
 SAMPLES = 1000
-# The largest number of two balanced digits, and what rounding up may add.
+# The largest number of two balanced digits, and the maximum that rounding up adds.
 LARGEST, SPARE = 127 * 257, 4
 
 
@@ -20,7 +20,7 @@ def errors(variants, frequencies, rng):
     mean = dosages.mean(1, keepdims=True)
     square = 2 / (mean * (2 - mean))
     unit = 2 ** np.floor(np.log2((LARGEST - SPARE) / (2 * np.maximum(mean, 1) * square)))
-    # Multiples of the golden ratio, modulo 1, say which are rounded up.
+    # Multiples of the golden ratio, modulo 1, determine the numbers that are rounded up.
     turn = np.arange(variants, dtype=np.uint64)[:, None] * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(44)
     rounded = np.floor(square * unit + turn / 2**20) / unit
     dosages -= mean

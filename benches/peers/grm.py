@@ -57,7 +57,7 @@ def main():
         resources = ["--threads", a.threads, "--device", a.device, "--overwrite"]
         ours = [a.teatime, "grm", store, "--out", out, "--method", method, "--missing", "mean", *resources]
         bed = ["plink2", "--bfile", a.data / a.name, "--threads", a.threads, "--out", work / "plink2"]
-        # What plink2 prints is in its .log too.
+        # The output of plink2 is also in its .log.
         plink2 = ["sh", "-c", '"$@" >/dev/null', "sh", *bed, "--make-grm-bin", "meanimpute", *extra]
         numpy = [a.python, HERE / "grm_numpy.py", store, "--method", method]
         run([*numpy, "--products", 0, "--reference", reference], a.threads)

@@ -11,7 +11,7 @@ import json
 import os
 import time
 
-# OpenBLAS reads this when it is loaded, so before numpy.
+# OpenBLAS reads this variable when numpy loads it.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", os.environ.get("THREADS", "2"))
 
 import numpy as np

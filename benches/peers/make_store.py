@@ -35,7 +35,7 @@ def simulate(samples, length, seed):
         recombination_rate=1e-8,
         random_seed=seed,
     )
-    # Two alleles only: PLINK's .bed has no room for a third.
+    # Variants have two alleles, since PLINK's .bed has no room for a third.
     two = msprime.MatrixMutationModel(["A", "T"], [1, 0], [[0, 1], [1, 0]])
     return msprime.sim_mutations(trees, rate=1e-8, model=two, random_seed=seed + 1)
 

@@ -19,7 +19,7 @@ import time
 
 from compare import HERE, Report, interleave, run
 
-# Where weights end, in standard deviations: the default of scipy and of teatime.
+# The radius of the weights in standard deviations: the default of scipy and of teatime.
 TRUNCATE = 4.0
 
 
@@ -46,10 +46,10 @@ def blur(source, target, sigma, threads):
     started = time.perf_counter()
     x = zarr.open_array(source, mode="r")
     out = zarr.create_array(target, shape=x.shape, chunks=x.chunks, dtype=x.dtype, compressors=x.compressors or None, overwrite=True)
-    # What scipy does at the ends of a block is in the overlap alone, which dask cuts off.
+    # dask cuts off the overlap, the only part that scipy's boundary at the ends of a block changes.
     blurred = da.from_zarr(x).map_overlap(gaussian_filter, depth=int(TRUNCATE * sigma + 0.5), boundary="reflect", sigma=sigma)
     with dask.config.set(scheduler="threads", num_workers=threads):
-        # No lock: the chunks of dask are those of the array.
+        # No lock is needed, since dask's chunks are those of the array.
         da.store(blurred, out, lock=False)
     return {"seconds": time.perf_counter() - started, "dask": dask.__version__, "zarr": zarr.__version__}
 

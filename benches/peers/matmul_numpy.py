@@ -7,7 +7,7 @@ import os
 import statistics
 import time
 
-# OpenBLAS reads this when it is loaded, so before numpy.
+# OpenBLAS reads this variable when numpy loads it.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "2")
 
 import blas

@@ -25,7 +25,7 @@ def with_missing(source, target):
     draw = random.Random(1)
     at = 12
     while True:
-        # The gaps between hits of probability 0.01, four calls a byte.
+        # Gaps between missing calls are drawn for a probability of 0.01 each. A byte has four calls.
         at += 1 + int(draw.expovariate(0.01))
         byte, shift = at // 4, at % 4 * 2
         if byte >= len(data):

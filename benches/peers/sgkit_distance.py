@@ -27,7 +27,7 @@ def main():
     p.add_argument("--limit", type=int, help="the first variants alone")
     p.add_argument("--out", help="where to save the matrix")
     a = p.parse_args()
-    # What numba compiles at its first call is not counted.
+    # A first call compiles the functions of numba, which is not timed.
     warm = da.zeros((4, 4), chunks=2, dtype=np.int8)
     pairwise_distance(warm, metric=a.metric).compute()
     started = time.perf_counter()

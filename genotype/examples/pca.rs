@@ -25,14 +25,14 @@ pub(crate) fn run(path: &Path) -> Result<()> {
     let device = Device::best()?;
     eprintln!("{} variants of {} samples on {device:?}", genotypes.variants(), genotypes.samples());
 
-    // 3. Run, and hear how far it is.
+    // 3. Run, and report progress.
     let progress =
         Progress::new(|status| eprint!("\rpass {}: {} of {}", status.pass, status.rows, status.total));
     let components = genotypes.samples().min(4) as usize;
     let options = PcaOptions::default().components(components);
     let result = pca(&genotypes, &device, &options, &Run::default().progress(progress))?;
 
-    // 4. Eigenvalues as plink2 has them, and the coordinates of the first samples.
+    // 4. Print plink2's eigenvalues, and the coordinates of the first samples.
     eprintln!("\n{} variants used; method: {:?}, {}", result.counts.used, result.method, result.reason);
     println!("eigenvalues {:.4?}", result.eigenvalues());
     let scores = result.scores();

@@ -271,7 +271,7 @@ mod tests {
         {
             assert_eq!(Karyotype::HUMAN.normalized(name), (name.to_owned(), ContigClass::Other), "{name}");
         }
-        // Other names of nothing else.
+        // `0L` is no other name of `L`.
         assert_ne!(Karyotype::HUMAN.normalized("0L").0, Karyotype::HUMAN.normalized("L").0);
     }
 
@@ -298,7 +298,7 @@ mod tests {
         ] {
             assert_eq!(Karyotype::from_contigs([(one, None), (other, None)]), expected, "{one} {other}");
         }
-        // GRCh37, GRCh38 and T2T; dog, cow and sheep.
+        // Contig 1 of GRCh37, GRCh38 and T2T, and of dog, cow and sheep.
         for (length, expected) in [
             (249_250_621, Karyotype::HUMAN),
             (248_956_422, Karyotype::HUMAN),

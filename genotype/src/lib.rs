@@ -1,5 +1,4 @@
-//! Principal components, relationship matrices, projections and distances of genotypes bigger than memory, on the devices of
-//! [`teatime`].
+//! Principal components, relationship matrices, projections and distances of genotypes bigger than memory, on the devices of [`teatime`].
 //!
 //! # Concepts
 //!

@@ -270,7 +270,7 @@ fn scaling_bytes(reader: &Reader, panel_bytes: u64) -> u64 {
     rows * (2 * size_of::<Stats>() as u64 + used)
 }
 
-/// Returns the device bytes that panels of `bytes` bytes, whose Gram matrices are added up, take beyond those of short panels.
+/// Returns the additional device bytes of panels of `bytes` bytes compared with short panels, if Gram matrices are added up.
 fn longer_panels(reader: &Reader, bytes: u64) -> u64 {
     let (device, variants) = (&reader.device, reader.variants());
     let rows = |bytes| reader.panel_rows(bytes).min(variants);

@@ -141,7 +141,7 @@ impl ChunkedArray for OfPloidy {
         self.array.dtype()
     }
 
-    /// Returns the chunks over which a call is spread are held together.
+    /// Returns the bytes of the fetched chunks over which a call is spread, which are held together.
     fn fetched_bytes(&self) -> u64 {
         self.deep().saturating_mul(self.array.fetched_bytes())
     }

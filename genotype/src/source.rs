@@ -30,7 +30,8 @@ pub enum GenotypeKind {
         ploidy: u64,
     },
     /// Dosages of non-reference alleles of diploids, 0 to 2: (variants, samples), or (variants, samples, 1) of floating point. Negative
-    /// integers are missing. In floating point, the array's missing value is, and NaN if [`Genotypes::nan_is_missing`] says so.
+    /// integers are missing. In floating point, the array's missing value is missing, and so is NaN if [`Genotypes::nan_is_missing`] says
+    /// so.
     Dosages,
     /// PLINK 1's packed calls of diploids, (variants, bytes): sample 4 b + j at bits 2 j and 2 j + 1 of byte b. A code is 0 for two copies
     /// of A1, the fifth column of the .bim, 1 for a missing call, 2 for one copy of each allele, and 3 for two copies of A2, the sixth.

@@ -16,7 +16,7 @@ def pca(path, n_components, world, **options):
     shape, ranges = blocks.Variants.ranges(path, world.size)
     mine = blocks.Variants(path, ranges[world.rank]) if world.rank < len(ranges) else None
     rounds = blocks.Rounds(shape, n_components, **options)
-    # What is wanted next, is said by one rank: others may round otherwise.
+    # One rank determines the next vectors, since others may round differently.
     while (x := world.bcast(rounds.wanted() if world.rank == 0 else None)) is not None:
         part = np.zeros_like(x) if mine is None else mine.normal_product(x)
         product = np.empty_like(part)
@@ -35,7 +35,7 @@ if __name__ == "__main__":
     try:
         found = pca(args.path, args.components, world)
     except Exception as error:
-        # Others would wait for this rank for ever.
+        # The other ranks would wait for this one for ever.
         print(f"rank {world.rank}: {error}", flush=True)
         world.Abort(1)
     if world.rank == 0:

@@ -16,7 +16,7 @@ Part = ray.remote(max_restarts=3, max_task_retries=3)(blocks.Variants)
 def pca(path, n_components, parts, **options):
     """The rounds, and the products of all parts, added in their order."""
     shape, ranges = blocks.Variants.ranges(path, parts)
-    # Of GPUs, Part.options(num_gpus=1) gives each actor its own.
+    # On GPUs, Part.options(num_gpus=1) gives each actor its own card.
     actors = [Part.remote(path, rows) for rows in ranges]
     rounds = blocks.Rounds(shape, n_components, **options)
     while (x := rounds.wanted()) is not None:

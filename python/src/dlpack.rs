@@ -30,7 +30,7 @@ pub(crate) const TYPES: [(DType, &str, &str); 9] = [
     (DType::U32, "<u4", "uint32"),
 ];
 
-/// The value of an expression in which `$T` is the type of elements that a [`DType`] names; u8 for one that Python's tensors do not hold.
+/// The value of an expression in which `$T` is the type of elements that a [`DType`] names, or u8 if Python's tensors do not hold it.
 macro_rules! with_type {
     ($dtype:expr, $T:ident => $body:expr) => {
         $crate::dlpack::with_type!(@ $dtype, $T, $body; F16 half::f16, F32 f32, F64 f64, I8 i8, I16 i16, U16 u16, I32 i32, U32 u32)

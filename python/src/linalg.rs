@@ -146,7 +146,7 @@ pub(crate) struct Iteration {
     shape: [u64; 2],
     k: usize,
     options: SvdOptions,
-    /// None before any product, after an error, and while a thread is at it.
+    /// None before any product, after an error, and while a thread uses the iteration.
     reached: Mutex<Option<Reached>>,
 }
 
@@ -155,7 +155,7 @@ pub(crate) struct Iteration {
 enum Reached {
     /// The iteration after some products.
     Steps(Box<SvdSteps>),
-    /// The components after so many products. The basis is gone.
+    /// The components after this number of products. The basis is gone.
     Components(usize, RightSvd),
 }
 
@@ -171,8 +171,8 @@ impl Iteration {
         Ok(Self { shape, k, options, reached: Mutex::default() })
     }
 
-    /// The next step after the products `Aᵀ (A X)` that are given: all so far, in the order in which they were asked for. It goes on from the
-    /// products that it has had, which have to be the same.
+    /// Returns the next step after `made`, all products `Aᵀ (A X)` so far in the order in which they were asked for. Those that the
+    /// iteration has had already must be the same.
     fn step<'py>(
         &self,
         py: Python<'py>,

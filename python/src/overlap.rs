@@ -141,7 +141,7 @@ fn swept<R: Send>(
     made.map_err(|error| raised.into_inner().unwrap_or_else(PoisonError::into_inner).unwrap_or(error))
 }
 
-/// Returns a box of what a function makes of an array.
+/// Returns a box of the result of a function of an array.
 #[pyfunction]
 pub(crate) fn map_box<'py>(
     py: Python<'py>,
@@ -161,12 +161,11 @@ pub(crate) fn map_box<'py>(
     })
 }
 
-/// The number of boxes that were computed, and that were already written; how many times elements were read and chunks decoded; and the
-/// bytes of host memory that were planned.
+/// The number of boxes that were computed, and of those that were already written; how many times elements were read and chunks decoded;
+/// and the bytes of host memory that were planned.
 type Counts = (u64, u64, f64, f64, Option<u64>);
 
-/// Writes what a function makes of an array to a new Zarr array in the folder `out`; or goes on with the array of this `job` there, if
-/// `resume`.
+/// Writes the result of a function of an array to a new Zarr array in the folder `out`, or continues the array of this `job` if `resume`.
 #[pyfunction]
 pub(crate) fn map_to_zarr(
     py: Python<'_>,

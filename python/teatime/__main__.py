@@ -10,7 +10,7 @@ def main() -> None:
 
     status = command_line(["teatime", *sys.argv[1:]])
     sys.stdout.flush()
-    # Threads of a device may still stand in a driver: there is nothing that they would finish.
+    # Threads of a device may still run code of a driver. They have nothing left to finish.
     os._exit(status)
 
 

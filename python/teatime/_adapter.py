@@ -20,7 +20,7 @@ def _kernel(function: Callable[..., Any]) -> Callable[..., Any] | None:
     module, name = getattr(function, "__module__", "") or "", getattr(function, "__name__", "")
     if name != "gaussian_filter" or not module.startswith(("scipy.ndimage", "cupyx.scipy.ndimage")):
         return None
-    # Integers are rounded as the function that it takes the place of does.
+    # Integers are rounded like those of the function that is replaced.
     return functools.partial(gaussian_filter, rounding="scipy")
 
 
@@ -53,7 +53,7 @@ def adapter(input_device: str | None = None, output_device: str | None = None) -
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             output = _output(args, kwargs, place)
-            # What is to be filled on a GPU, the function fills.
+            # A function without a kernel runs as it is, and so does one that fills an array of a GPU.
             if kernel is None or _card(output) is not None:
                 on, named = _moved(args, input_device), _moved(kwargs, input_device)
                 result, filled = function(*on, **named), _output(on, named, place)
@@ -61,9 +61,9 @@ def adapter(input_device: str | None = None, output_device: str | None = None) -
                     _fill(output, filled)
                     result = output if result is filled else result
                 return _moved(result, output_device)
-            # Of the host's memory, the device is where kernels compute; what is in a GPU's stays, or moves to another.
+            # Kernels compute on the device if arrays are in the host's memory. Arrays of a GPU stay there, or move to another GPU.
             device = {} if input_device is None else {"device": input_device}
-            # Of types that kernels take from the host alone, as bool, arrays go there and back.
+            # Kernels take some types, such as bool, from the host alone. Their arrays move to the host and back.
             others = (leaf.dtype for leaf in _leaves([args, kwargs]) if on_card(leaf))
             to = input_device if all(not isinstance(dtype, np.dtype) or dtype in NATIVE for dtype in others) else "cpu"
             on, named = _moved(args, to, arrays=False), _moved(kwargs, to, arrays=False)
@@ -121,7 +121,7 @@ def _card(value: Any) -> str | None:
     """The GPU that the first array in ``value`` is on, if one is."""
     array = next((leaf for leaf in _leaves(value) if on_card(leaf)), None)
     device = getattr(array, "device", None)
-    # Ours, CuPy's and PyTorch's.
+    # The array is ours, CuPy's or PyTorch's.
     return device if array is None or isinstance(device, str) else f"cuda:{getattr(device, 'id', getattr(device, 'index', 0))}"
 
 

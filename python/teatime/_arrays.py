@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from ._teatime import CudaArray
 
-#: Types that are taken as they are.
+#: Types that kernels take without a conversion.
 NATIVE = frozenset(np.dtype(t) for t in ("f2", "f4", "f8", "i1", "u1", "i2", "u2", "i4", "u4"))
-#: Types whose numbers float32 does not hold.
+#: Types with numbers that float32 does not hold.
 WIDE = frozenset(np.dtype(t) for t in ("f8", "i4", "u4"))
 _LARGEST = 2**53
 
@@ -35,7 +35,7 @@ def library(x: Any) -> str:
 def on_card(x: Any) -> bool:
     """Whether an array is in the memory of a CUDA GPU, as it says itself: by an interface of its own, or by DLPack alone."""
     if library(x) == "torch":
-        # Of a tensor with a gradient, the interface raises what `hasattr` does not take for an answer.
+        # The interface of a tensor with a gradient raises an error that `hasattr` lets through.
         return bool(getattr(x, "is_cuda", False))
     if hasattr(x, "__cuda_array_interface__"):
         return True
@@ -178,7 +178,7 @@ def folder(path: str | os.PathLike[str], name: str) -> str:
     return os.path.abspath(given)
 
 
-#: Folders, and files, of a store that are looked at.
+#: The maximum numbers of a store's folders and files that are looked at.
 _MOST_FOLDERS, _MOST_FILES = 1000, 10_000
 
 

@@ -18,12 +18,12 @@ __all__ = ["CudaArray", "as_given", "device_of", "given_array", "on_card", "to_c
 
 def _cupy(card: CudaArray) -> Any:
     cupy = import_module("cupy")
-    # It copies what is on another GPU than the current one.
+    # CuPy copies an array of another GPU than the current one.
     with cupy.cuda.Device(int(card.device.partition(":")[2])):
         return cupy.asarray(card)
 
 
-#: What makes an array of a library's of one of ours, which keeps the memory.
+#: Functions that make a library's array of one of ours. The array keeps the memory.
 _ARRAYS: dict[str, Callable[[CudaArray], Any]] = {
     "cupy": _cupy,
     "torch": lambda card: import_module("torch").as_tensor(card, device=card.device),
@@ -45,7 +45,7 @@ def given_array(x: Any, name: str, instead: str) -> Any:
             x = cupy.ascontiguousarray(x)
     elif library(x) == "torch":
         x = x.detach().contiguous()
-        # Its interface does not say which stream fills it.
+        # The tensor's interface does not say which stream fills it.
         import_module("torch").cuda.current_stream(x.device).synchronize()
     return CudaArray._of(x, name)
 

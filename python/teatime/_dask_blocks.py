@@ -21,7 +21,7 @@ from ._overlap import Overlap
 from ._tasks import annotated, device_name, finished, known, task_memory
 from ._teatime import StoredArray
 
-#: What dask puts beyond the ends of a mode.
+#: dask's boundary for each mode.
 _BOUNDARIES = {
     **dict.fromkeys(("reflect", "nearest", "mirror", "constant", "grid-mirror", "grid-constant"), "none"),
     **dict.fromkeys(("wrap", "grid-wrap"), "periodic"),
@@ -91,7 +91,7 @@ def gaussian_filter(
 
 
 def _filtered_blocks(x: Any, radii: Sequence[int], options: dict[str, Any], dtype: np.dtype[Any], name: str | None) -> Any:
-    # An axis that weights reach over needs no neighbours.
+    # An axis needs no neighbours if the radius is at least its extent.
     fitted = zip(x.chunks, radii, x.shape)
     x = x.rechunk(tuple((extent,) if r >= extent else da.overlap.ensure_minimum_chunksize(r, sizes) for sizes, r, extent in fitted))
     depth = [radius if blocks > 1 else 0 for radius, blocks in zip(radii, x.numblocks)]
@@ -125,7 +125,7 @@ def _filtered_store(x: _Stored, radii: Sequence[int], options: dict[str, Any], d
     if options["rounding"] == "scipy" and is_long(dtype):
         raise ValueError(f"`rounding` of scipy for {dtype} of a path: of the dask array that da.from_zarr gives, it is done")
     chunks = _result_chunks(x, radii, dtype)
-    # An axis that weights reach over needs no neighbours.
+    # An axis needs no neighbours if the radius is at least its extent.
     chunks = tuple((extent,) if radius >= extent else sizes for sizes, radius, extent in zip(chunks, radii, x.shape))
     given = (*x.place, options, str(computed), str(dtype), name)
     token = tokenize(__version__, stamp(os.path.join(x.place[0], x.place[1] or "")), chunks, *given)
@@ -182,7 +182,7 @@ def _result_chunks(x: _Stored, radii: Sequence[int], dtype: np.dtype[Any]) -> An
     if chunks is None:
         most, memory = parse_bytes(dask.config.get("array.chunk-size")), task_memory()
         if memory is not None:
-            # A quarter is for a box of the result; what it is made of takes the rest.
+            # A box of the result may take a quarter. The rest is for the arrays from which it is computed.
             most = min(most, memory // 4)
         chunks = _box(x.shape, x.chunk, radii, most // max(x.dtype.itemsize, dtype.itemsize))
     elif chunks == 0 or (isinstance(chunks, (tuple, list)) and 0 in chunks):

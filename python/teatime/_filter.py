@@ -59,13 +59,13 @@ def filter_options(
 
 def computed_type(given: np.dtype[Any], dtype: np.dtype[Any], rounding: str) -> np.dtype[Any]:
     """The type in which an array of type ``given`` is filtered for a result of ``dtype``, into which that is put at last."""
-    # Native, bool as uint8, and 64-bit integers as float64.
+    # Native types are taken as they are, bool as uint8, and 64-bit integers as float64.
     wide = is_long(given)
     taken = np.dtype("u1") if given.kind == "b" else np.dtype("f8") if wide else given
     computed = np.dtype("u1") if dtype.kind == "b" else dtype
     if is_long(dtype) and dtype == given:
         computed = np.dtype("f8")
-    # Sums of narrower types are of float32, whatever they are put into.
+    # Narrower types are summed in float32, whatever the type of the result.
     if computed == np.dtype("f8") and taken not in WIDE and rounding == "once":
         computed = np.dtype("f4")
     if computed not in NATIVE or (computed != taken and computed.kind != "f"):
@@ -165,7 +165,7 @@ def gaussian_filter(
         raise ValueError("`input` has no axis")
     warn_of_sign(options, dtype)
     for part in [options] if rounding != "scipy" or not is_long(dtype) else axis_by_axis(options):
-        # In C order always: axes are filtered in turn, and another order would round otherwise.
+        # The array is in C order, since axes are filtered in turn and another order would round differently.
         x = _teatime.gaussian(c_order(x), part, str(computed) if computed != x.dtype else "same", run_options(device))
         if part is not options:
             np.trunc(x, out=x)

@@ -30,15 +30,15 @@ class SVD(NamedTuple):
 class PCA(NamedTuple):
     """Principal components of observations."""
 
-    #: (observations, n_components): the observations along the components.
+    #: The observations in coordinates of the components, (observations, n_components).
     scores: _Array
     #: (n_components, features), orthonormal.
     components: _Array
-    #: s² / (observations - 1), as scikit-learn's.
+    #: s² / (observations - 1), as in scikit-learn.
     explained_variance: _Array
     explained_variance_ratio: _Array
     singular_values: _Array
-    #: What was subtracted from each feature.
+    #: The mean of each feature, which was subtracted.
     mean: _Array
 
 
@@ -173,9 +173,9 @@ def warn_unconverged(residuals: _Array, converged: Sequence[bool], svd: dict[str
     stopped = by_tol if svd["n_iter"] is None else f"with `n_iter` of {svd['n_iter']}, above 0.0001"
     shown = ", ".join(f"{residual:.1e}" for residual in left[:10])
     message = f"teatime: {left.size} of {len(residuals)} components have not converged: {stopped} their residuals are {shown}"
-    # Importing it takes some tenths of a second, and on a worker it is there.
+    # distributed is not imported here, which takes some tenths of a second: a worker has imported it.
     worker = getattr(sys.modules.get("distributed"), "worker", None)
-    # Releases before 2022 have no `warn`.
+    # Releases of distributed before 2022 have no `warn`.
     getattr(worker, "warn", warnings.warn)(message + ", ..." * (left.size > 10), stacklevel=3)
 
 
@@ -235,7 +235,7 @@ def pca(
     return PCA(*(part.astype(out, copy=False) for part in (u * s, vt, explained, ratio, s, mean)))
 
 
-#: Bytes of float64 of the rows that are centred at once.
+#: The bytes of float64 of the rows that are centred at once.
 _BLOCK = 8 << 20
 
 

@@ -26,22 +26,22 @@ from ._teatime import CudaArray, StoredArray
 #: NumPy's modes of padding for dask's boundaries; any other boundary is a constant.
 _PADDING = {"reflect": "symmetric", "nearest": "edge"}
 
-#: The most elements that parts of a box have with their halos, for each element of the box.
+#: The maximum number of elements of the parts of a box with their halos, for each element of the box.
 _HALOS = 1.25
 
 
 class Mapped(NamedTuple):
     """The counts of a :func:`map_overlap` to a Zarr array."""
 
-    #: Boxes that were computed.
+    #: The number of boxes that were computed.
     boxes: int
-    #: Boxes that an earlier call had written.
+    #: The number of boxes that an earlier call had written.
     found: int
-    #: Elements that were read, halos included, for each that was computed.
+    #: The number of elements that were read, halos included, for each element that was computed.
     times_covered: float
-    #: Decodings of a chunk, on average.
+    #: The number of times that a chunk was decoded, on average.
     times_decoded: float
-    #: Bytes of the host's memory that were planned, if they are bounded.
+    #: The bytes of host memory that were planned, if the memory is bounded.
     memory: int | None
 
 
@@ -70,7 +70,7 @@ class Overlap:
         if any(each == "reflect" and before != after for each, (before, after) in zip(self.boundary, self.depth)):
             raise ValueError(f"`depth` of {depth}: with the boundary reflect, it is as large after a box as before")
         self.padded = [each not in ("none", "periodic") and depth != (0, 0) for each, depth in zip(self.boundary, self.depth)]
-        # Padding copies the argument, once an axis, and parts are copies; then the function makes its result of that; then the part without its halo is copied.
+        # Padding copies the argument once per axis, and parts are copies. The function makes its result, of which the core is then copied.
         self.shares = threads > 1 and any(map(any, self.depth))
         own, made = read.itemsize * (self.shares or any(self.padded)), self.dtype.itemsize
         self.held = _HALOS * (read.itemsize + max(2 * own, own + made + temporary, 2 * made))
@@ -90,7 +90,7 @@ class Overlap:
 
     def __call__(self, x: Any, core: list[tuple[int, int]], before: list[int]) -> Any:
         """Returns the result for the box ``core``, of which ``x`` has ``before`` elements of the halo before it along each axis."""
-        # A box is cut along the axis on which halos are the least part of it.
+        # A box is cut along the axis on which halos are the smallest share of it.
         axis = max(range(len(core)), key=lambda axis: (core[axis][1] - core[axis][0]) / (1 + sum(self.depth[axis])))
         (start, end), (head, tail) = core[axis], self.depth[axis]
         most = (end - start) * (_HALOS - 1) / (head + tail) if head + tail else end - start

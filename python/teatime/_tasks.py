@@ -25,10 +25,10 @@ from ._device import Device
 from ._teatime import part_step
 from .genotype import Genotypes, open_store
 
-#: Tasks of some samples and all variants take multiples of so many.
+#: Tasks of some samples and all variants take multiples of this number of samples.
 _TILE = 64
 
-#: Bytes of genotypes that a task takes at least, some tenths of a second: with less, passing sums between workers takes longer.
+#: The minimum bytes of genotypes of a task, some tenths of a second. In smaller ones, passing sums between workers takes longer.
 _TASK_BYTES = 96 << 20
 
 
@@ -72,7 +72,7 @@ def tree(items: Sequence[Delayed], name: str, merge: Callable[..., Any] = _worke
 
 def workers() -> list[dict[str, Any]] | None:
     """What is known of a cluster's workers; None where there is no client, or one that can only be asked by ``await``."""
-    # Importing it takes some tenths of a second, and whoever has a client has done so.
+    # distributed is not imported here, which takes some tenths of a second: whoever has a client has imported it.
     distributed = sys.modules.get("distributed")
     try:
         client = distributed.get_client() if distributed else None
@@ -121,12 +121,12 @@ class Source:
 
     #: (variants, samples)
     shape: tuple[int, int]
-    #: A store: its path, its array, and whether absent chunks are filled; or an array of no variant.
+    #: A store's path, its array, and whether absent chunks are filled; or an array without variants.
     like: Any
-    #: The range of variants of each task, and its block, where there is no store.
+    #: The range of variants of each task, and its block if there is no store.
     ranges: list[tuple[int, int]]
     blocks: list[Any] | None
-    #: A word that tells stores of the same path apart.
+    #: A token that distinguishes stores of the same path.
     stamp: Any
 
     @classmethod
@@ -235,7 +235,7 @@ def iterated(bands: Sequence[Delayed], shape: tuple[int, int], k: int, svd: dict
             parts = [multiply(band, delayed(x, pure=True)) for band in bands]
             done.append(tree(parts, "add-products", _worker.add_products).compute())
         return delayed(_worker.components(iteration, done, svd), pure=True)
-    # One layer, since there may be many thousands of tasks, and each layer is merged with all before.
+    # The graph has one layer: there may be many thousands of tasks, and dask merges each layer with all earlier ones.
     token = tokenize(__version__, shape, k, svd, [band.key for band in bands])
     iteration, result = (f"teatime-{name}-{token}" for name in ("iteration", "components"))
     graph: dict[Any, Any] = {iteration: (start,)}
@@ -245,7 +245,7 @@ def iterated(bands: Sequence[Delayed], shape: tuple[int, int], k: int, svd: dict
         graph[x] = (_worker.next_vectors, iteration, list(made))
         level = [(f"teatime-product-{token}", number, i) for i in range(len(bands))]
         graph.update((part, (_worker.product_of_band, band.key, x)) for part, band in zip(level, bands))
-        # Neighbours first, as `tree` has it.
+        # Neighbours are added first, as in `tree`.
         while len(level) > 1:
             sums = [(f"teatime-add-products-{token}", number, len(level), i) for i in range(len(level) // 2)]
             graph.update((key, (_worker.add_products, *level[2 * i : 2 * i + 2])) for i, key in enumerate(sums))

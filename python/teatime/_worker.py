@@ -106,7 +106,7 @@ def grm_of_part(part: Any, like: Any, variants: int, ploidy: int | None, options
     return _teatime.grm(_genotypes(like, ploidy, "pca", 0, variants), options, run_options(device(name)), part)
 
 
-#: Of variants: how many there are, took part, and were left out for what.
+#: The names of the counts of variants: all, those used, and those left out for each reason.
 COUNTS = ("total", "used", "above_missing", "all_missing", "below_maf", "zero_variance")
 
 
@@ -114,7 +114,7 @@ class Product(NamedTuple):
     """A product of some of the variants, or of all; or another sum over them."""
 
     values: NDArray[np.float64]
-    #: Of the sum of each variant's dosages and of its calls, modulo 2^64: where it changes, sums are not of the same genotypes.
+    #: A digest of each variant's sum of dosages and number of calls, modulo 2^64. If it differs, sums are of different genotypes.
     digest: int
 
 
@@ -149,7 +149,7 @@ class Band(_Kept):
         if isinstance(source, tuple):
             opened = opened.select([rows])
         self._packed = opened.variants * opened.samples // 4
-        # Fewer variants than components are no error here: there are more in other bands.
+        # A band with fewer variants than components is no error, since other bands have more.
         few = {**options, "n_components": min(options["n_components"], opened.variants)}
         return _teatime.Loaded(opened, few, run_options(device(name)))
 
@@ -200,7 +200,7 @@ def _values(made: Sequence[Product | None]) -> list[NDArray[np.float64]]:
 
 def product_of_block(block: NDArray[Any], x: NDArray[np.float64], name: str | None) -> NDArray[np.float64]:
     """A block's part of ``Aᵀ (A x)``: of float64 and integers of 32 and 64 bits where the CPU computes, in float64."""
-    # On a GPU products are of float32 alone: others are copied to the host, and computed on the device that is asked for.
+    # A GPU computes products in float32 only. Other types are copied to the host, and computed on the device that is asked for.
     given = (given_array if block.dtype == np.float32 else on_host)(block, "a", "svd_compressed")
     a = as_array(given, "a", "svd_compressed")
     on = device_of(device_for(given, name), a=a)
@@ -312,7 +312,7 @@ def sums_of_blocks(x: NDArray[Any], y: NDArray[Any] | None, options: dict[str, A
     on: Device | str | None = device_for(x, name)
     narrow = options["narrow"]
     a = operand(x, "x", narrow, on)
-    # Another block of `x`.
+    # `b` is another block of `x`.
     b = None if y is None else operand(y, "x", narrow, on)
     on = device_of(on, x=a, y=b)
     if b is None:
@@ -325,7 +325,7 @@ def sums_of_blocks(x: NDArray[Any], y: NDArray[Any] | None, options: dict[str, A
     return _teatime.DistanceSums(a, b, options, run_options(on))
 
 
-#: Metrics whose sums are made of packed dosages.
+#: Metrics with sums that are computed from packed dosages.
 OF_DOSAGES = frozenset(("euclidean", "sqeuclidean", "cityblock", "hamming", "inner_product", "cosine", "correlation"))
 
 
@@ -390,7 +390,7 @@ def filtered_box(
     path: str, array: str | None, fill: bool, options: dict[str, Any], computed: str, becomes: str, on: str | None, *, block_info: Any
 ) -> NDArray[Any]:
     """A box of a stored array, filtered."""
-    # The result is held twice: as it is computed and as it is handed over.
+    # The result is held twice: in the type in which it is computed, and in that in which it is returned.
     held = {np.dtype(computed), np.dtype(becomes)}
     within, memory = _box(block_info, sum(dtype.itemsize for dtype in held))
     with seen_here():

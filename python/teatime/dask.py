@@ -41,7 +41,7 @@ __all__ = ["GRM", "PCA", "gaussian_filter", "grm", "map_overlap", "pack", "pairw
 
 
 _OF_EACH_COMPONENT = ("singular_values", "explained_variance", "explained_variance_ratio", "residuals", "converged")
-#: The exact method's sums are of each pair of samples: with more samples, the randomized one is chosen.
+#: The maximum number of samples for the exact method, which sums over each pair. With more samples, the randomized one is chosen.
 _MOST_EXACT = 5000
 
 
@@ -247,7 +247,7 @@ def grm(
         return finished(GRM(matrix, shared if pairwise else None, pick(results, 2)), compute)
 
 
-#: Sums for each pair, of metrics that have more than others.
+#: The number of sums for each pair, of metrics that have more than others.
 _TERMS = {"cosine": 4, "correlation": 6}
 
 
@@ -309,7 +309,7 @@ def pairwise_distance(
     of_store = isinstance(x, (str, os.PathLike, Genotypes))
     missing = missing or ("rescale" if of_store else "propagate")
     options = distance_options(metric, p=p, missing=missing, negative=negative, narrow=narrow)
-    # A metric or rule that there is not is refused before anything is submitted.
+    # An unknown metric or rule is refused before anything is submitted.
     _teatime.pairwise(np.empty((0, 1), np.float32), None, options, False, run_options("cpu"))
     symmetric = options["metric"] != "kl_divergence"
     finish = named(_worker.distances_of_sums, "distances")
@@ -349,7 +349,7 @@ def pairwise_distance(
         return finished(da.block([[tiles[i, j] for j in places] for i in places]), compute)
 
 
-#: Bytes that a task takes for each pair of samples, the sums and their copies among them, of metrics that take more than others.
+#: The bytes of a task for each pair of samples, sums and their copies included, of metrics that take more than others.
 _PAIR_BYTES = {"cosine": 128, "correlation": 128}
 
 
@@ -358,7 +358,7 @@ def _tiles_of_store(source: Source, ploidy: int | None, options: dict[str, Any],
     side, memory = source.band(samples_per_task, _PAIR_BYTES.get(options["metric"], 64))
     bands = named(_worker.bands_of_store, "bands-of-store", source.stamp)(source.like, ploidy, options, side, memory, name)
     extents = tuple(min(side, source.shape[1] - first) for first in range(0, source.shape[1], side))
-    # One layer, since there may be many thousands of tiles. Of layers of one task, dask keeps some that nothing asks for.
+    # The graph has one layer, since there may be many thousands of tiles. dask keeps some layers of one task that nothing asks for.
     token = tokenize(bands.key)
     tile = f"teatime-tile-{token}"
     graph: dict[Any, Any] = {}

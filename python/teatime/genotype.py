@@ -25,7 +25,7 @@ __all__ = [
     "pca", "project",
 ]
 
-#: An array of genotypes, the path of a store, or what :func:`open_store` gives.
+#: An array of genotypes, the path of a store, or the result of :func:`open_store`.
 Source = Union[str, "os.PathLike[str]", NDArray[Any], Genotypes]
 
 
@@ -36,12 +36,12 @@ _A = TypeVar("_A")
 class _Components(Generic[_A]):
     """The fields that both kinds of principal components begin with."""
 
-    #: (samples, n_components): eigenvectors times singular values, scikit-allel's and scikit-learn's coordinates.
+    #: Eigenvectors times singular values, (samples, n_components): the coordinates of scikit-allel and scikit-learn.
     scores: _A
-    #: (samples, n_components), of unit length: right singular vectors of the standardised matrix, plink2's eigenvectors.
+    #: Right singular vectors of the standardised matrix, of unit length, (samples, n_components): the eigenvectors of plink2.
     vectors: _A
     singular_values: _A
-    #: s² / samples, scikit-allel's.
+    #: s² / samples, as in scikit-allel.
     explained_variance: _A
     explained_variance_ratio: _A
 
@@ -50,10 +50,10 @@ class _Components(Generic[_A]):
 class PCA(_Components[_A]):
     """Principal components of samples, of :mod:`teatime.dask`: dask arrays, or NumPy's where they were computed."""
 
-    #: ‖AᵀA v - s² v‖ / (s s₁) of each component, and whether that is at most ``tol``, or 1e-4 with ``n_iter``; 0 of the exact method.
+    #: ‖AᵀA v - s² v‖ / (s s₁) of each component, 0 with the exact method; whether it is at most ``tol``, or 1e-4 with ``n_iter``.
     residuals: _A
     converged: Any
-    #: Passes over the genotypes, and how many variants there are, took part, and were left out for what: Delayed until they were computed.
+    #: The number of passes, and the counts of variants: all, used, and left out for each reason. Delayed until they were computed.
     passes: Any
     counts: Any
 
@@ -62,19 +62,19 @@ class PCA(_Components[_A]):
 class GenotypePCA(_Components[NDArray[np.float64]]):
     """Principal components of samples."""
 
-    #: s² over the number of variants, plink2's.
+    #: s² over the number of variants, as in plink2.
     eigenvalues: NDArray[np.float64]
     #: As in :class:`teatime.dask.PCA`.
     residuals: NDArray[np.float64]
     converged: list[bool]
-    #: ``"exact"`` or ``"randomized"``, and why.
+    #: ``"exact"`` or ``"randomized"``, and the reason for it.
     method: str
     reason: str
-    #: Passes over the genotypes.
+    #: The number of passes over the genotypes.
     passes: int
-    #: Sum of squares of the standardised matrix.
+    #: The sum of squares of the standardised matrix.
     sum_squares: float
-    #: How many variants there are, took part, and were left out for what.
+    #: The counts of variants: all, those used, and those left out for each reason.
     counts: dict[str, int]
 
 
@@ -84,7 +84,7 @@ class GRM(Generic[_A]):
 
     #: (samples, samples)
     matrix: _A
-    #: Variants called in both, where missing calls count by pairs; else None.
+    #: The number of variants called in both, if missing calls count by pairs; else None.
     shared: _A | None
     counts: Any
 
@@ -95,10 +95,10 @@ class Distances:
 
     #: (samples, samples)
     matrix: NDArray[np.float64]
-    #: Variants called in both, where a call is missing.
+    #: The number of variants called in both, if a call is missing; else None.
     shared: NDArray[np.float64] | None
     counts: dict[str, int]
-    #: How many of the variants have more than two alleles, and whether all but the reference of these count as one.
+    #: The number of variants with more than two alleles, and whether all their alleles but the reference count as one.
     multiallelic: int
     merged: bool
 
@@ -109,12 +109,12 @@ class DistancesBetween:
 
     #: (samples, samples of the others)
     matrix: NDArray[np.float64]
-    #: Variants called in both, where a call is missing.
+    #: The number of variants called in both, if a call is missing; else None.
     shared: NDArray[np.float64] | None
     counts: dict[str, int]
-    #: How many of the variants have more than two alleles, of which all but the reference count as one.
+    #: The number of variants with more than two alleles. All their alleles but the reference count as one.
     multiallelic: int
-    #: How many variants were matched, and how many were not for what: of the others as ``"reference"``, and of the ``"genotypes"``.
+    #: The numbers of variants that were matched, and of others by reason: of the other ``"reference"``, and of the ``"genotypes"``.
     matched: dict[str, dict[str, int]]
 
 
@@ -122,9 +122,9 @@ class DistancesBetween:
 class Projection:
     """Samples on the components of a reference."""
 
-    #: (samples, n_components), on the scale of the reference's.
+    #: Coordinates on the scale of the reference's, (samples, n_components).
     scores: NDArray[np.float64]
-    #: How many of the matched variants each sample has a call of.
+    #: The number of matched variants that each sample has a call of.
     called: NDArray[np.uint64]
     #: The reference's own components.
     reference: GenotypePCA
@@ -178,7 +178,7 @@ def genotypes_of(source: Source, ploidy: int | None, name: str, *, first: int = 
         opened = Genotypes.of_array(c_order(a), first, variants, a.dtype.kind == "f")
         if a.ndim == 2:
             return opened
-    # Calls of at most two alleles fit as they are: of more, those of another ploidy become missing.
+    # Calls of at most two alleles need no other ploidy. Of calls with more alleles, those of another ploidy become missing.
     return opened if ploidy is None or ploidy == opened.ploidy <= 2 else opened.with_ploidy(ploidy)
 
 

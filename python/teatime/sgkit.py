@@ -26,7 +26,7 @@ from ._distance import pairwise_distance
 __all__ = ["correlation_map", "euclidean_map", "install", "uninstall"]
 
 _Array = NDArray[Any]
-#: Functions of sgkit's that are replaced: module, name, function.
+#: The functions of sgkit that are replaced: module, name, function.
 _replaced: list[tuple[Any, str, Any]] = []
 
 
@@ -62,7 +62,7 @@ def euclidean_map(f: _Array, g: _Array, _: Any = None) -> _Array:
     """
     x, y, dtype = _operands(f, g)
     if x.dtype.kind == "f":
-        # Products would cancel between close ones.
+        # Products would cancel if two rows are close.
         sums = pairwise_distance(x, y, "sqeuclidean", missing="ignore", negative=True, device=_worker.device(None))
     else:
         xx, xy, yy = _sums(x, y, "xx", "xy", "yy")
@@ -88,7 +88,7 @@ def _operands(f: _Array, g: _Array) -> tuple[_Array, _Array, np.dtype[Any]]:
     x, y = f.reshape(f.shape[0], f.shape[-1]), np.asarray(g)
     dtype = float_type(np.empty(0, np.result_type(x, y)))
     numbers = [z if z.dtype.kind in "bu" else np.where(z >= 0, z, -1) for z in (x, y)]
-    # Their sums, and sums of their squares, are exact in float32.
+    # The sums of these numbers, and of their squares, are exact in float32.
     if all(z.max(initial=0) <= 255 and (z.dtype.kind != "f" or np.array_equal(np.rint(z), z)) for z in numbers):
         return numbers[0].astype(np.int16), numbers[1].astype(np.int16), dtype
     return x.astype(dtype, copy=False), y.astype(dtype, copy=False), dtype
@@ -96,7 +96,7 @@ def _operands(f: _Array, g: _Array) -> tuple[_Array, _Array, np.dtype[Any]]:
 
 def _sums(x: _Array, y: _Array, *names: str) -> list[_Array]:
     """Sums over the features that both have, as products of matrices in which missing numbers are 0."""
-    # Squares of small whole numbers are of 16 bits.
+    # Squares of small whole numbers fit in 16 bits.
     kind = np.uint16 if x.dtype.kind == "i" else x.dtype
     (x, in_x), (y, in_y) = ((np.where(z >= 0, z, 0).astype(kind), (z >= 0).astype(kind)) for z in (x, y))
     factors = {"x": (x, in_y), "y": (in_x, y), "xx": (x * x, in_y), "yy": (in_x, y * y), "xy": (x, y), "n": (in_x, in_y)}
@@ -105,7 +105,7 @@ def _sums(x: _Array, y: _Array, *names: str) -> list[_Array]:
 
 def _product(a: _Array, b: _Array) -> _Array:
     shape, device = (len(a), len(b)), _worker.device(None)
-    # These are sums of each observation where nothing is missing.
+    # With a factor of ones, products are sums of each observation.
     if (b == 1).all():
         return np.broadcast_to(a.sum(axis=1, dtype=np.float64)[:, np.newaxis], shape)
     if (a == 1).all():

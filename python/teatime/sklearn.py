@@ -103,7 +103,7 @@ class _Decomposition(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 x, k, n_oversamples=self.n_oversamples, n_iter=self.n_iter, tol=self.tol, random_state=int(seed), device=self.device
             )
         if x.dtype == np.float64 and not opened_device(self.device).f64:
-            # The best that float64 finds within the span of x @ vt.T: a step of subspace iteration (Halko, Martinsson, Tropp 2011).
+            # These are the best components in float64 within the span of x @ vt.T (a step of subspace iteration: Halko et al. 2011).
             q, _ = np.linalg.qr(x @ vt.T)
             _, s, vt = np.linalg.svd(q.T @ x, full_matrices=False)
         largest = np.abs(vt).argmax(axis=1)

@@ -5,14 +5,14 @@ import os
 import numpy as np
 import pytest
 
-# The emulator has as many GPUs as tests meet. Others are as many as there are.
+# The emulator has three GPUs, on which the tests depend. Other devices are the machine's.
 os.environ.setdefault("CUDA_EMULATOR_DEVICES", "3")
-# Tests that name no device, and the processes that they start, run on this one.
+# Tests that name no device, and the processes that they start, run on the cpu device.
 os.environ["TEATIME_DEVICE"] = "cpu"
 
 import teatime  # noqa: E402
 
-#: What tests of all devices run on; one that CI requires is a failure where it is not there.
+#: Devices for tests of all devices. If CI requires one that does not exist, the test fails.
 WANTED = ["cpu", "wgpu:0", "cuda:0"]
 REQUIRED = os.environ.get("TEATIME_REQUIRE_DEVICES", "cpu").split(",")
 

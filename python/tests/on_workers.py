@@ -18,7 +18,7 @@ class Killer(WorkerPlugin):
         self.folder, self.task, self.pids, self.count = folder, task, pids, count
 
     def setup(self, worker):
-        # So long a worker tries to fetch from one that was killed, which is 30 s else; at the start of a worker these hold.
+        # A worker tries for this long to fetch from one that was killed, by default 30 s. The setting must be made when the worker starts.
         dask.config.set({"distributed.comm.timeouts.connect": "2s"})
 
     def transition(self, key, start, finish, **_):

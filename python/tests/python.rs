@@ -1,5 +1,5 @@
-//! Runs the tests of the Python package with the interpreter that `TEATIME_PYTHON` names, which has what `requirements.txt` beside
-//! this file says. Without it they are skipped, unless `TEATIME_REQUIRE_DEVICES` is set, as where CI runs.
+//! ! Runs the tests of the Python package with the interpreter that `TEATIME_PYTHON` names, which has the packages of `requirements.txt`
+//! beside this file. Without it the tests are skipped, unless `TEATIME_REQUIRE_DEVICES` is set, as in CI.
 
 use std::{env, fs, io, io::Write, path::Path, process::Command, thread};
 
@@ -21,7 +21,7 @@ fn the_package_passes_its_tests() {
         built.with_file_name(format!("{}_teatime{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX));
     let module = package.path().join("teatime");
     fs::create_dir(&module).expect("the package's folder should be made");
-    // Python looks into the folder that it is started in first: not into the package's, where the compiled module is not.
+    // Python first looks into the folder in which it is started, which must not be the package's: that has no compiled module.
     for entry in fs::read_dir(here.join("teatime")).expect("the package should be readable") {
         let entry = entry.expect("the package should be readable").path();
         if entry.is_file() && entry.extension().is_none_or(|ending| ending != "so") {
@@ -38,7 +38,7 @@ fn the_package_passes_its_tests() {
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .output()
             .expect("the interpreter should start");
-        // `println!` shows output only where a test fails.
+        // `println!` shows output only if a test fails.
         io::stdout().write_all(&[ran.stdout, ran.stderr].concat()).expect("what it said should be shown");
         assert!(ran.status.success(), "{arguments:?}: {}", ran.status);
     };
@@ -46,7 +46,7 @@ fn the_package_passes_its_tests() {
     let text = |path: &Path| path.to_str().expect("a folder should have a plain name").to_owned();
     let [modules, settings] = [&module, &settings].map(|path| text(path));
     let pytest = ["-m", "pytest", "-p", "no:cacheprovider", "-c", &settings];
-    // The tests of dask, which wait for processes much of the time, take as long as the others.
+    // The tests of dask take as long as all others, and wait for processes most of the time.
     let [cluster, dask] = ["test_cluster.py", "test_dask.py"].map(|name| text(&tests.join(name)));
     let ignored = [&cluster, &dask].map(|path| format!("--ignore={path}"));
     thread::scope(|scope| {

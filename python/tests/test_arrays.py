@@ -115,7 +115,7 @@ def test_other_types_are_named(bad):
         teatime.pairwise_distance(bad)
 
 
-#: Calls with an array of two axes, of a type: what teatime.dask has in place of each function.
+#: Calls with an array of two axes, with its type and the name of the function in teatime.dask.
 TAKERS = [
     ("f8", "pairwise_distance", teatime.pairwise_distance),
     ("f8", "gaussian_filter", lambda x: teatime.gaussian_filter(x, 1)),
@@ -159,7 +159,7 @@ def test_results_are_arrays_like_others():
     result = teatime.gaussian_filter(x, 1, device="cpu")
     kept, part = result.copy(), result[3:5]
     assert result.flags.writeable and result.flags.aligned and result.flags.c_contiguous
-    # Memory of an array that is gone serves again, and that of one that is there, or of which a part is, does not.
+    # The memory of a deleted array is used again. The memory of one that exists, or of which a part exists, is not.
     del result
     for _ in range(5):
         teatime.gaussian_filter(x + 1, 1, device="cpu")

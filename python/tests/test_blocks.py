@@ -74,7 +74,7 @@ def test_bad_rounds():
 def run(folder, *command):
     root = str(Path(teatime.__file__).parent.parent)
     environment = {**os.environ, "PYTHONPATH": root, "RAY_USAGE_STATS_ENABLED": "0"}
-    # Containers have no other user.
+    # In containers, the only user is root.
     environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     command = [str(part) for part in command]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False)

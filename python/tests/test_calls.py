@@ -29,7 +29,7 @@ def test_progress_and_what_it_raises(rng):
         def update(self, n):
             self.n += n
 
-    # The second needs a part of the passes that there may be, and the third is one step that tells nothing.
+    # The second call ends before its maximum number of passes, and the third is one step without reports.
     for call in (
         teatime.pairwise_distance,
         lambda x, **options: teatime.truncated_svd(x.reshape(400, 300), 2, **options),
@@ -77,7 +77,7 @@ def test_ctrl_c_ends_a_long_call(rng, monkeypatch, name):
     x, device = rng.random((3000, 1500), dtype="f4"), teatime.Device("cpu", threads=2)
     function = name.partition(" ")[0]
     ended, pressed, whole, native = threading.Event(), [], [], getattr(_teatime, function)
-    # Python looks for signals after each call: this one returns nothing to it before it has kept the result.
+    # Python looks for signals after each call. This call keeps its result before Python can look.
     monkeypatch.setattr(_teatime, function, lambda *given: whole.extend(map(native, *zip(given))))
 
     def press():
@@ -86,7 +86,7 @@ def test_ctrl_c_ends_a_long_call(rng, monkeypatch, name):
         pressed.append(time.monotonic())
         _thread.interrupt_main()
 
-    # A shell has what it runs in the background ignore it.
+    # A shell lets processes in the background ignore the signal.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     thread = threading.Thread(target=press)
     thread.start()

@@ -20,8 +20,8 @@ import teatime.dask as td  # noqa: E402
 pytestmark = pytest.mark.filterwarnings("ignore:teatime. rechunked")
 
 
-#: Processes are forked from one that has imported what they need, in a tenth of the time of new ones, also those after a killed one;
-#: the example of slides has new ones.
+#: Processes are forked from one that has imported the modules, in a tenth of the time of new ones. Replacements of killed workers are too.
+#: Only the example of slides starts new ones.
 FORKED = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
 
 
@@ -30,7 +30,7 @@ def cluster(*workers):
     """A client of workers with these options."""
     spec = {name: {"cls": distributed.Nanny, "options": options} for name, options in enumerate(workers)}
     scheduler = {"cls": distributed.Scheduler, "options": {"dashboard_address": ":0"}}
-    # A cluster gives a worker up that is gone so long after it was lost, also where it was there again and was killed anew.
+    # A cluster gives up a worker this long after it was lost, even if the worker came back and was killed again.
     lost = {"distributed.deploy.lost-worker-timeout": "1h"}
     with dask.config.set({"distributed.worker.multiprocessing-method": FORKED, **lost}):
         distributed.utils.get_mp_context()
@@ -76,7 +76,7 @@ def jobs(genotypes, store, images, many_samples):
     }
 
 
-#: A part of the names of tasks: the first two of these that end have their workers killed.
+#: A part of the names of tasks. The workers of the first two of these tasks that end are killed.
 MIDWAY = {
     "pca": "part-of-block", "pca of a store": "part-of-store", "grm of a store": "part-of-store", "randomized": "teatime-product",
     "randomized of a store": "teatime-product", "distances": "pair-sums", "distances of a store": "pair-sums",

@@ -44,7 +44,7 @@ class _Lent:
         return {**self.array.__cuda_array_interface__, **self.interface}
 
 
-#: Functions with what they take: (function of an array, type, shape).
+#: Functions with their arguments: (function of an array, type, shape).
 FUNCTIONS = {
     "gaussian_filter": (lambda x, **on: teatime.gaussian_filter(x, 1.5, mode="wrap", **on), "f4", (33, 20)),
     "gaussian_filter of bytes": (lambda x, **on: teatime.gaussian_filter(x, 2, output="f4", **on), "u1", (7, 9)),
@@ -242,7 +242,7 @@ def cupy(monkeypatch):
 
     module = types.ModuleType("cupy")
     module.asarray, module.ascontiguousarray, module.cuda = asarray, lambda x: x, types.SimpleNamespace(Device=on)
-    # What dask looks for as it is imported.
+    # dask looks for this class when it is imported.
     module.ndarray = _OnCard
     monkeypatch.setitem(sys.modules, "cupy", module)
     return lambda values, card=0: _OnCard(teatime.to_cuda(np.asarray(values), f"cuda:{card}"))
@@ -260,7 +260,7 @@ def test_arrays_of_cupy_give_arrays_of_cupy(cupy, card):
     assert isinstance(result, _OnCard) and result.device.id == 1
     np.testing.assert_array_equal(result.get(), teatime.gaussian_filter(x, 1, device=card))
     assert all(isinstance(part, _OnCard) for part in teatime.truncated_svd(cupy(x), 2))
-    # An array that takes the result, wherever either is.
+    # The result may be put into an array of the host or of a GPU.
     for given in (x, cupy(x)):
         for output in (np.zeros(x.shape, "f4"), cupy(np.zeros(x.shape, "f4"))):
             assert teatime.gaussian_filter(given, 1, output=output, device=card) is output
@@ -335,7 +335,7 @@ def test_genotypes_of_cupy_are_copied(cupy, rng):
     import teatime.dask as td
 
     here = da.from_array(rng.integers(-1, 3, (200, 7), dtype="i1"), chunks=(200, 7))
-    # CuPy's integers, unless told otherwise.
+    # CuPy's integers are 64-bit by default.
     wide = types.SimpleNamespace(get=lambda: here.compute().astype("i8"), dtype=np.dtype("i8"), shape=(200, 7), __cuda_array_interface__={})
     np.testing.assert_array_equal(on_host(wide, "genotypes", "pca"), here)
     there = here.map_blocks(cupy, dtype=here.dtype, meta=np.empty((0, 0), "i1"))
@@ -356,7 +356,7 @@ def test_adapters_leave_arrays_where_the_function_does(cupy, rng):
     result = teatime.adapter("cpu", "cuda:1")(gaussian_filter)(x, 1)
     assert result.device.id == 1
     teatime.sync(result, x, result.array)
-    # Of types that kernels take from the host alone.
+    # Kernels take some types from the host alone.
     mask = rng.random((6, 5)) > 0.5
     masked = types.SimpleNamespace(get=lambda: mask, dtype=mask.dtype, device=given.device, __cuda_array_interface__={})
     np.testing.assert_array_equal(teatime.adapter(output_device="cpu")(gaussian_filter)(masked, 1), teatime.gaussian_filter(mask, 1, rounding="scipy"))
@@ -402,7 +402,7 @@ def test_dlpack_in_and_out(card):
     taken = teatime.CudaArray._of(_dlpack_alone(given, asked), "x")
     place = given.__cuda_array_interface__["data"]
     assert taken.__cuda_array_interface__["data"] == place
-    # What was handed over is there for as long as somebody has it.
+    # An array that was handed over exists for as long as somebody holds it.
     capsule, _ = given.__dlpack__(), given.__dlpack__(stream=None, max_version=(1, 0), dl_device=(2, 0), copy=False)
     del given
     gc.collect()

@@ -121,7 +121,7 @@ def test_distances_of_a_store(genotypes, store, metric):
     want = genotype.distances(genotypes, metric, device="cpu").matrix
     result = td.pairwise_distance(store, metric, rows_per_task=4096)
     assert result.shape == (40, 40) and result.dtype == np.float64
-    # Terms of canberra are no whole numbers.
+    # Terms of canberra are not whole numbers.
     np.testing.assert_allclose(result.compute(), want, rtol=1e-6 if metric == "canberra" else 0)
     blocks = da.from_array(np.tile(dosages(genotypes).T, (2, 1)), chunks=(80, 3000))
     of_blocks = td.pairwise_distance(blocks, metric, missing="rescale", negative=True)
@@ -178,7 +178,7 @@ def test_tiles_of_a_store_that_changes_are_told(many_samples, tmp_path):
     bands = _worker.bands_of_store((str(path), None, False), None, distance_options(missing="ignore"), 64, None, "cpu")
     other = pickle.loads(pickle.dumps(bands))
     np.testing.assert_array_equal(_worker.tiles_of_band(other, 1, 64)[1], _worker.tiles_of_band(bands, 1, 64)[1])
-    # Another one is unpickled after the store was written.
+    # The second copy is unpickled after the store was written.
     other = pickle.loads(pickle.dumps(bands))
     shutil.copyfile(path / "call_genotype" / "0.0.0", path / "call_genotype" / "1.0.0")
     with pytest.raises(RuntimeError, match="changed between two tasks"):
@@ -204,7 +204,7 @@ def test_what_stored_images_are_filtered_into(images):
         np.testing.assert_array_equal(td.gaussian_filter(path, 2, array=array, chunks=20, **options), want)
     with pytest.raises(ValueError, match="`chunks` of 0"):
         td.gaussian_filter(path, 2, array=array, chunks=0)
-    # Far around a short axis, which is whole then.
+    # The radius exceeds a short axis, which then has one chunk.
     far = td.gaussian_filter(path, 90, mode="wrap", array=array, chunks=20)
     np.testing.assert_array_equal(far, teatime.gaussian_filter(values, 90, mode="wrap", device="cpu"))
 
@@ -291,7 +291,7 @@ def test_a_band_is_read_again_elsewhere(store, tmp_path):
     assert len(pickled) < 2000
     np.testing.assert_array_equal(pickle.loads(pickled).product(x).values, band.product(x).values)
     path.rename(tmp_path / "elsewhere.zarr")
-    # An error while dask unpickles would never be told.
+    # An error while dask unpickles would never be reported.
     other = pickle.loads(pickled)
     with pytest.raises(OSError, match="every worker has to see the store"):
         _worker.product_of_band(other, x)

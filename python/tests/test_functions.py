@@ -120,7 +120,7 @@ def test_gaussians_of_complex_numbers(rng, dtype, within):
     options = {"sigma": 1.5, "order": [0, 1], "mode": "constant", "cval": 2 - 3j}
     want, result = ndimage.gaussian_filter(x, **options), teatime.gaussian_filter(x, **options)
     assert result.dtype == want.dtype and np.abs(result - want).max() <= within
-    # Into an array, which may be the input.
+    # The result may be put into an array, such as the input.
     assert teatime.gaussian_filter(x, **options, output=x) is x and np.array_equal(x, result)
     assert teatime.gaussian_filter(x, 1.0, output=np.complex128).dtype == np.complex128
 
@@ -190,7 +190,7 @@ def test_genotypes(device, rng):
     randomized = genotype.pca(g, 6, method="randomized", device=device)
     np.testing.assert_allclose(randomized.singular_values, want.singular_values, rtol=1e-5)
     d = dosages(g)
-    # NumPy's integers, unless told otherwise; NaN of floats is missing.
+    # NumPy's integers are 64-bit by default. In floats, NaN is missing.
     for same, within in ((d, 0), (d.astype("i8"), 0), (np.where(d < 0, np.nan, d), 1e-3)):
         np.testing.assert_allclose(genotype.pca(same, 6, method="exact", device=device).scores, want.scores, rtol=0, atol=within)
     called = (d >= 0).T.astype(int)
@@ -215,12 +215,12 @@ def test_cohorts_are_compared_by_the_variants_that_both_have(tmp_path, rng):
     d = dosages(calls(rng, 400, 21))
     variants = [("1", 10 * (i + 1), "A", "C") for i in range(400)]
     known = bed(tmp_path / "known.bed", d, variants)
-    # Other names of the contig, another order, another allele that is counted, one variant less and one more.
+    # The new variants have another name of the contig, another order, another counted allele, one variant less and one more.
     order = [*range(200, 400), *range(1, 200)]
     turned = [("chr1", variants[i][1], "C", "A") for i in order] + [("chr2", 5, "A", "C")]
     new = bed(tmp_path / "new.bed", np.vstack([np.where(d < 0, d, 2 - d)[order], d[:1]]), turned)
     between = genotype.distances_between(new, known, "cityblock", device="cpu")
-    # Without the variant that the new one lacks, distances are those of the known samples.
+    # The distances are those of the known samples, without the variant that the new store lacks.
     alone = genotype.distances(np.ascontiguousarray(d[1:]), "cityblock", device="cpu")
     np.testing.assert_array_equal(between.matrix, alone.matrix)
     reference, own = between.matched["reference"], between.matched["genotypes"]
@@ -243,7 +243,7 @@ def test_alleles_of_distances():
     assert genotype.distances(g, "cityblock", merge_alleles=True, device="cpu").matrix[0, 1] == 3
     with pytest.warns(UserWarning, match="2 variants have more than two alleles"):
         assert genotype.distances(g, "hamming", device="cpu").merged
-    # No sample is near because it lacks calls; sgkit's rule makes one so.
+    # A sample is not near because it lacks calls, except by sgkit's rule.
     d = np.array([[0, 1, 1], [0, 1, -1]], "i1")
     assert genotype.distances(d, "cityblock", device="cpu").matrix[0].tolist() == [0, 2, 2]
     assert genotype.distances(d, "cityblock", missing="ignore", device="cpu").matrix[0].tolist() == [0, 2, 1]

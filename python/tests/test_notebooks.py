@@ -6,7 +6,7 @@ import pytest
 
 nbformat = pytest.importorskip("nbformat", reason="nbformat, which comes with nbclient, is not installed")
 nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed")
-# Matplotlib's fonts are found here: a notebook that has to find them says so on stderr.
+# Matplotlib's fonts are found here, since a notebook that has to find them writes to stderr.
 for needed in ("ipykernel", "matplotlib.font_manager", "dask.array", "scipy", "zarr"):
     pytest.importorskip(needed, reason=f"{needed} is not installed")
 
@@ -19,7 +19,7 @@ def test_notebooks_run(name, tmp_path, monkeypatch):
     monkeypatch.delenv("MPLBACKEND", raising=False)
     for variable in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR"):
         monkeypatch.setenv(variable, str(tmp_path / variable))
-    # Without folders of other kernels, python3 is that of this interpreter.
+    # Without folders of other kernels, the kernel python3 is that of this interpreter.
     kernel = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=KernelSpecManager(kernel_dirs=[]))
     notebook = nbformat.read(Path(__file__).parents[1] / f"notebooks/{name}.ipynb", as_version=nbformat.NO_CONVERT)
     nbformat.validate(notebook)

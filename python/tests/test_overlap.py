@@ -35,7 +35,7 @@ def least(*given, **options):
     return int(re.search(r"(?:at least|needs?) (\d+)", str(error.value))[1])
 
 
-#: For functions that count their calls.
+#: The device for functions that count their calls.
 ALONE = teatime.Device("cpu", threads=1)
 
 
@@ -94,7 +94,7 @@ def test_boundaries_are_those_of_dask(image, tmp_path, boundary, depth):
     kernel = np.arange(1.0, 1 + np.prod([2 * side + 1 for side in sides.values()])).reshape([2 * side + 1 for side in sides.values()])
 
     def correlated(x):
-        # Beyond the ends of what is given are zeros, which the halo keeps away.
+        # The function sees zeros beyond the ends of its argument. The halo keeps them away from the result.
         return ndimage.correlate(x, kernel, mode="constant", output="f8")
 
     blocks = da.from_array(values, chunks=(35, 30)).map_overlap(correlated, depth, boundary, dtype="f8")
@@ -104,7 +104,7 @@ def test_boundaries_are_those_of_dask(image, tmp_path, boundary, depth):
     counts = teatime.map_overlap(correlated, path, out, depth, boundary, "f8", memory=memory, device=ALONE)
     assert counts.boxes > 4
     np.testing.assert_allclose(zarr.open_array(str(out), mode="r")[...], want, rtol=1e-13)
-    # One box in parts.
+    # The box is computed in parts.
     for threads in (2, 5):
         result = teatime.map_overlap(correlated, values, None, depth, boundary, "f8", device=teatime.Device("cpu", threads=threads))
         np.testing.assert_allclose(result, want, rtol=1e-13)
@@ -239,7 +239,7 @@ def test_ctrl_c_ends_a_sweep(image, tmp_path, where):
 def test_a_budget_that_is_too_small_names_the_least(image, tmp_path):
     path, values = image
     bytes_ = least(np.abs, path, tmp_path / "none", 3)
-    # More for a function that takes more, by a quarter for parts, or pads: a chunk of 16 x 20 with its halo has 22 x 26 elements.
+    # A function needs more memory if it takes more, by a quarter for parts, or pads. A chunk of 16 x 20 with its halo has 22 x 26 elements.
     more = 125 if teatime.Device("cpu").threads == 1 else 130  # Parts are copies of four bytes an element.
     assert least(np.abs, path, tmp_path / "none1", 3, temporary=104) == bytes_ + more * 22 * 26
     assert least(np.abs, path, tmp_path / "none2", 3, "reflect") == bytes_ + 15 * (28 * 32 - 22 * 26)
@@ -326,7 +326,7 @@ def test_functions_on_a_gpu_get_arrays_there(image, tmp_path):
     for function, want in ((on_card, teatime.gaussian_filter(values, 1, radius=3, device=device)), (to_host, -values)):
         teatime.map_overlap(function, path, tmp_path / f"{function.__name__}.zarr", 0 if function is on_card else 2, device=device)
         np.testing.assert_array_equal(zarr.open_array(str(tmp_path / f"{function.__name__}.zarr"), mode="r")[...], want)
-    # What a function keeps stays as it was.
+    # An array that a function keeps does not change.
     np.testing.assert_array_equal(kept[0].get(), values)
     with pytest.raises(MemoryError, match="again"):
         teatime.map_overlap(lambda x: (_ for _ in ()).throw(MemoryError("again")), path, device=device)

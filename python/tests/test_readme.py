@@ -12,7 +12,7 @@ from conftest import calls
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-#: What blocks import, where that may not be installed.
+#: Modules that blocks import, but that may not be installed.
 OPTIONAL = ("dask", "distributed", "zarr", "xarray", "scipy", "sklearn", "sgkit")
 PROGRAMS = [
     pytest.param(block, id=f"{name}-{number}")
@@ -60,7 +60,7 @@ def test_programs_run(program, cohort, request, monkeypatch):
         client = request.getfixturevalue("client")
         monkeypatch.setattr("dask.distributed.Client", lambda **_: client)
     with warnings.catch_warnings():
-        # The blocks of so small a store are not those that tasks want.
+        # The store is so small that tasks want other blocks.
         warnings.filterwarnings("ignore", message="teatime. rechunked")
         exec(compile(program, "<document>", "exec"), given)
     if "sgkit" in program:

@@ -16,7 +16,7 @@ def sgkit():
     import dask
 
     teatime.sgkit.install()
-    # Not on a cluster that other tests have left open, where each worker would compile sgkit's functions.
+    # The scheduler is synchronous, since each worker of a cluster that other tests left open would compile sgkit's functions.
     with dask.config.set(scheduler="synchronous"):
         yield sgkit
     teatime.sgkit.uninstall()

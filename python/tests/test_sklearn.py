@@ -24,7 +24,7 @@ def data(shape=(60, 40), dtype="f8"):
 
 @pytest.mark.parametrize("shape", [(60, 40), (40, 60)])
 @pytest.mark.parametrize("whiten", [False, True])
-# Vectors of some components are those of the iteration. In float32, components far below the first are noise.
+# The first k vectors come from the iteration. In float32, components far below the first are noise.
 @pytest.mark.parametrize(
     ("k", "dtype", "within", "of_values"), [(None, "f8", 1e-9, 1e-9), (5, "f8", 1e-6, 1e-11), (5, "f4", 2e-4, 1e-5)]
 )
@@ -64,7 +64,7 @@ def test_truncated_svd_is_that_of_scikit_learn(dtype, within):
     "estimator", [PCA(4), PCA(4, whiten=True), PCA(4, n_iter=0), PCA(), TruncatedSVD(4), TruncatedSVD(4, n_iter=0)], ids=str
 )
 def test_fitting_gives_what_transform_gives(estimator, dtype):
-    # Means far from 0, of which little would be left in float32.
+    # The means are far from 0, so that float32 would keep little of the rest.
     x = (data() + 1000).astype(dtype)
     got = estimator.fit_transform(x)
     again = estimator.transform(x)

@@ -88,7 +88,7 @@ def test_what_is_sgkits_alone_is_refused(ds, options, words):
         ds.teatime.genomic_relationship(**options)
 
 
-#: Calls of one, two and three alleles, with each that there is: missing ones (-1), and ones that are absent (-2).
+#: Calls of one, two and three alleles, with all values that occur: missing (-1) and absent (-2) alleles too.
 KINDS = {
     "haploid": np.random.default_rng(1).integers(-2, 3, (300, 12, 1)),
     "diploid": np.random.default_rng(2).integers(-2, 3, (300, 12, 2)),
@@ -109,7 +109,7 @@ def test_distances_of_genotypes_mean_the_same_everywhere(tmp_path, kind, metric)
     dims = ("variants", "samples", "ploidy")[: values.ndim]
     ds = xarray.Dataset({"call_genotype": (dims, values)})
     some = genotype.distances(values, metric, missing="propagate", merge_alleles=True).matrix
-    # Of dosages in floating point, a negative number is an error.
+    # A negative dosage in floating point is an error.
     floats = ds.astype("f8") if values.ndim == 3 else ds.where(ds.call_genotype >= 0)
     for of in (ds, ds.chunk(variants=100, samples=5), floats.chunk(variants=70)):
         result = of.teatime.pairwise_distance(metric).stat_pairwise_distance

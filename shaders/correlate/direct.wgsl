@@ -1,5 +1,4 @@
-// Sums along y, straight from memory: if workgroup memory cannot hold the elements that sums need, or if rows of the output end within a
-// word.
+// Sums along y from memory: if workgroup memory cannot hold the elements for sums, or if rows of the output end within a word.
 
 // Computes the output of an invocation, or the outputs of a word.
 fn make_directly(nth: u32) {

@@ -39,8 +39,7 @@ fn others(values: vec4<f32>, kind: u32) -> vec4<f32> {
     return select(select(values, -values, kind == ODD), vec4(0.0), kind == ANY);
 }
 
-// Returns the tap with which a sum begins. Each tap before it then adds to the sum, together with the tap at the same distance behind the
-// centre if weights are symmetric.
+// Returns the tap with which a sum begins. Each tap before it then adds to the sum, with its mirror tap if weights are symmetric.
 fn first_tap(count: u32, kind: u32) -> u32 {
     return select(count / 2u, count - 1u, kind == ANY);
 }

@@ -1,5 +1,4 @@
-//! Distances between observations, within one matrix or between two.
-//! Observations are rows, or columns with [`Options::columns`].
+//! Distances between observations, within one matrix or between two. Observations are rows, or columns with [`Options::columns`].
 //!
 //! | result | from tensors | from stored arrays |
 //! |---|---|---|

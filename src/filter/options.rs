@@ -13,8 +13,7 @@ pub enum Mode {
     /// `d c b a | a b c d | d c b a`
     #[default]
     Reflect,
-    /// A constant everywhere: `k k k | a b c d | k k k`. Each axis has this number itself beyond its ends, not a sum along an earlier
-    /// axis.
+    /// A constant everywhere: `k k k | a b c d | k k k`. Each axis has this number itself beyond its ends, not a sum along an earlier axis.
     Constant(f64),
     /// The nearest element: `a a a | a b c d | d d d`
     Nearest,
@@ -234,8 +233,7 @@ impl StableText for GaussianOptions {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct SeparableOptions {
-    /// The filtered axes, in the order in which weights for each axis are given; filtering is in ascending order. `None` filters all
-    /// axes.
+    /// The filtered axes, in the order in which weights for each axis are given; filtering is in ascending order. `None` filters all axes.
     pub axes: Option<Vec<usize>>,
     /// The elements beyond the ends of an axis.
     pub mode: PerAxis<Mode>,

@@ -1,7 +1,6 @@
 //! Multiplies packed rows, transposed, by limbs: exact sums.
 //!
-//! If weights are codes times one factor and the cpu can count the bits of vectors, `counted` computes the product; otherwise it goes byte
-//! by byte.
+//! If weights are codes times one factor and the cpu can count bits of vectors, `counted` computes the product; else it goes byte by byte.
 
 #[cfg(target_arch = "x86_64")]
 mod counted;

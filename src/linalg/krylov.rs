@@ -227,8 +227,7 @@ impl Krylov {
         let mut block = self.orthonormalize(block, noise)?;
         let inside = self.q.inner(&block)?;
         self.q.add_to(&mut block, -1.0, inside.as_ref())?;
-        // Two rounds are enough (Giraud, Langou and Rozložník 2005); a direction that loses half its length in the second round was in the
-        // basis.
+        // Two rounds are enough (Giraud, Langou and Rozložník 2005): a direction that loses half its length in the second was in the basis.
         self.orthonormalize(&block, 0.5)
     }
 

@@ -45,8 +45,7 @@ pub struct SvdSteps {
 }
 
 impl SvdSteps {
-    /// Starts the iteration for the `k` largest singular values of a matrix (m, n). Only the memory of `run` is used: the basis is planned
-    /// within it.
+    /// Starts the iteration for the `k` largest singular values of a matrix (m, n). The basis is planned within the memory of `run`.
     ///
     /// # Cost
     /// The object holds a cpu device of one thread, and in its memory twice as many vectors of n f64 as all products so far have columns.

@@ -214,8 +214,7 @@ pub trait ChunkedArray: fmt::Debug + Send + Sync {
     fn looked_for(&self) -> LookedFor {
         self.inner().map_or_else(LookedFor::default, |inner| inner.looked_for())
     }
-    /// Reads the bytes of the chunk at `index` of the chunk grid. By default it reads none, and [`decode`](Self::decode) does all the
-    /// work.
+    /// Reads the bytes of the chunk at `index` of the chunk grid. By default it reads none, and [`decode`](Self::decode) does all the work.
     ///
     /// # Errors
     /// [`Error::Chunk`](crate::Error::Chunk) when the chunk cannot be read, or is larger than allowed.

@@ -16,9 +16,8 @@ pub(super) const WHOLE: u64 = (1 << 53) - 1;
 /// An array in which NaN replaces the [missing value](ChunkedArray::missing_value), so that computations on it do not take missing
 /// elements for data: NaN propagates, or is left out.
 ///
-/// Floating-point elements are read as stored, except for the missing value. Integers of 8 and 16 bits and booleans are read as f32,
-/// other integers as f64. A 64-bit integer beyond 2^53 - 1 is an [`Error::Chunk`], unless it equals the missing value when converted to
-/// f64.
+/// Floating-point elements are read as stored, except for the missing value. Integers of 8 and 16 bits and booleans are read as f32, other
+/// integers as f64. A 64-bit integer beyond 2^53 - 1 is an [`Error::Chunk`], unless it equals the missing value when converted to f64.
 ///
 /// ```
 /// # #[cfg(feature = "zarr")] {

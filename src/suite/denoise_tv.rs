@@ -32,7 +32,7 @@ impl Oracle {
         }
     }
 
-    /// Returns the image after so many iterations at most, and their number.
+    /// Returns the image after at most `most` iterations, and the number of iterations.
     fn denoise(&self, f: &[f64], eps: f64, most: u64) -> (Vec<f64>, u64) {
         let axes = 3 - self.axes..3;
         let tau = 1.0 / (2.0 * self.axes as f64);
@@ -95,7 +95,7 @@ fn assert_near<R: Real>(what: &str, got: &Tensor<R>, expected: &[f64]) {
     }
 }
 
-/// Checks an image after a few iterations, and where the rule ends them.
+/// Checks an image after a few iterations, and the iteration at which the rule ends.
 fn check<T: Sample>(device: &Device, x: &[T], shape: &[u64], weight: f64) {
     let tensor = Tensor::from_slice(device, x, shape).unwrap();
     let mut extents = [1; 3];

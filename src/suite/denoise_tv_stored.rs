@@ -47,7 +47,7 @@ fn on_device(x: &Tensor<u8>, options: &TvOptions) -> Option<(Vec<f32>, Vec<u64>)
     }
 }
 
-/// Returns the least host memory for which `write` succeeds; a pass that needs more memory than one before it refuses what was enough for that.
+/// Returns the least host memory for which `write` succeeds. Each pass refuses too little memory, and a later pass may need more.
 fn least(write: impl Fn(&Run) -> Result<DenoisedTv>) -> u64 {
     let mut host = 10;
     loop {

@@ -57,7 +57,7 @@ teatime::setters! {
 /// assert_eq!((bed.n_variants(), bed.samples()[1].id.as_str()), (2, "b"));
 /// // Copies of A1 are 2, 1, 0 at the first variant, and missing, 2, 0 at the second.
 /// let distances = distances(&bed.genotypes()?, &Device::best()?, &DistanceOptions::default(), &Run::default())?;
-/// // Of one variant of two, rescaled.
+/// // The distances are over one of two variants, and rescaled.
 /// assert_eq!(distances.matrix.row(0)[1..], [f64::sqrt(2.0), f64::sqrt(8.0)]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

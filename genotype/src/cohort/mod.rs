@@ -142,7 +142,7 @@ impl Cohort {
             if wanted.missing_calls {
                 sums.missing = Some(MissingSums::new(&plan.reader)?);
             }
-            // Started at the first panel, while the next ones are read.
+            // `made` is started at the first panel, while the next panels are read.
             let mut made = None;
             let host_rows = match plan.allowance.residency {
                 Residency::Device => Some(None),
@@ -470,8 +470,8 @@ impl<'a> Sums<'a> {
     }
 }
 
-/// The work that a pass does besides loading: the memory that it takes, its start over no variants, and the adding of a panel with the
-/// sums of its rows. `add` keeps nothing but in what `start` made, since all begins again where the device is full.
+/// The work that a pass does besides loading: the memory that it takes, its start over no variants, and the addition of a panel with the
+/// sums of its rows. `add` keeps state only in the result of `start`, since everything starts again if the device is full.
 pub(crate) struct Each<'a, T> {
     pub(crate) needs: &'a dyn Fn(&Reader) -> Needs,
     pub(crate) start: &'a dyn Fn(&Reader) -> Result<T>,

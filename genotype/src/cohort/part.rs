@@ -55,7 +55,7 @@ impl Cohort {
     /// let components = PcaOptions::default().components(2);
     /// let (device, run, wanted) = (Device::cpu(), Run::default(), Wanted::default().pca(&components));
     ///
-    /// // Each by a process of its own, perhaps.
+    /// // Each part may be made by its own process.
     /// let ranges = Cohort::part_ranges(&genotypes, 2);
     /// assert_eq!(ranges, [0..4096, 4096..6000]);
     /// let mut parts = Vec::new();

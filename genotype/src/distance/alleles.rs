@@ -45,7 +45,7 @@ impl DistanceOptions {
 }
 
 impl Several {
-    /// Finds such variants among those that `cohort` counted. Makes a pass if any call has an allele above 1, else none.
+    /// Finds these variants among those that `cohort` counted. Makes a pass if any call has an allele above 1, else none.
     ///
     /// # Errors
     /// Fails as [`carried_alleles`] does.
@@ -71,8 +71,8 @@ impl Several {
         self.variants.len() as u64
     }
 
-    /// Computes what the sums of each pair of the cohort's samples lack, (samples, samples); returns none if that is nothing, or
-    /// if alternate alleles count as one. `beside` is the number of bytes that are held on the host in addition.
+    /// Computes the part that the sums of each pair of the cohort's samples lack, (samples, samples); returns none if it is zero, or if
+    /// alternate alleles count as one. `beside` is the number of bytes that are held on the host in addition.
     ///
     /// # Cost
     /// A pass over these variants, and for each alternate allele one over the variants that have it. Takes 24 samples² bytes on the host.

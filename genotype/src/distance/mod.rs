@@ -149,8 +149,7 @@ pub struct Distances {
     /// The distances, (samples, samples), symmetric to the bit; or (samples, samples of the other matrix).
     pub matrix: Matrix,
     /// The number of variants called in both samples, in the same shape, if a call is missing; otherwise it is [`VariantCounts::loaded`]
-    /// for every pair. None with [`Missing::Propagate`] if sums are in f32 or different alternate
-    /// alleles differ.
+    /// for every pair. None with [`Missing::Propagate`] if sums are in f32 or different alternate alleles differ.
     pub shared: Option<Matrix>,
     /// The tree of the samples, if the options ask for one.
     pub tree: Option<Tree>,
@@ -209,8 +208,8 @@ pub(super) fn undefined(matrix: &Matrix, is_lower: bool) -> u64 {
 /// on the device, and as many again for missing calls; in f32, 8 on the device and 16 on the host for each term. A tree
 /// takes 4 samples² bytes more on the host, and time in proportion to samples² on one thread, which cannot be cancelled.
 ///
-/// Two matrices are read at the same time, in chunks with variants that both have; a further pass reads those variants alone that `with` has
-/// in another order than the variants before them. Each pair takes 8 bytes on the device.
+/// Two matrices are read at the same time, in chunks with variants that both have. Variants that `with` has in another order take a further
+/// pass. Each pair takes 8 bytes on the device.
 ///
 /// # Errors
 /// [`Error::Argument`] without samples or variants; for a filter out of range; for a metric that is not symmetric or that
@@ -235,11 +234,11 @@ pub(super) fn undefined(matrix: &Matrix, is_lower: bool) -> u64 {
 /// let genotypes = store(dosages.as_flattened(), 3)?;
 /// let options = DistanceOptions::default().metric(SampleMetric::Of(Metric::CityBlock));
 /// let result = distances(&genotypes, &Device::cpu(), &options, &Run::default())?;
-/// // The second sample lacks the last variant, which is made up for.
+/// // The second sample lacks the last variant, so its distances are rescaled.
 /// assert_eq!(result.matrix.row(0), [0.0, 4.0 / 3.0, 8.0]);
 /// assert!(result.shared.is_some_and(|shared| shared.row(0) == [4.0, 3.0, 4.0]));
 ///
-/// // Of three variants of another sample, the first is the third of the genotypes, and the last is the second with other alleles counted.
+/// // Another sample has three variants. The first is variant 2 of the genotypes, and the last is variant 1 with the other allele counted.
 /// let new = store(&[0, 1, 2], 1)?;
 /// let matches = [Some(Match::Same(2)), None, Some(Match::Swapped(1))];
 /// let pairs = SamplePairs::between(&new, &genotypes, &matches);

@@ -134,7 +134,7 @@ impl GrmOptions {
         self.filter.check(OP)
     }
 
-    /// Returns which sums a relationship matrix is made from.
+    /// Returns the sums that a relationship matrix is made from.
     pub(super) fn sums(&self, reader: &Reader) -> PairTerms {
         let scaler = match self.method {
             GrmMethod::Gcta => Scaler::Binom2,

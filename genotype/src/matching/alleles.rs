@@ -30,8 +30,7 @@ impl Names {
     }
 }
 
-/// Returns the alleles that are not counted, a tab, and the counted alleles. Names are in upper case and several are sorted; [`UNKNOWN`] stands
-/// for none.
+/// Returns the alleles that are not counted, a tab, and the counted ones. Names are in upper case, and sorted; [`UNKNOWN`] stands for none.
 pub(super) fn pair(other: &str, counted: &str) -> String {
     let sorted = |alleles: &str| {
         if alleles.is_empty() {
@@ -57,9 +56,9 @@ pub(super) enum Fit {
     Anchor,
 }
 
-/// Returns how the alleles `ours`, a [`pair`], can be those of a variant of the reference, if they can: all named alleles are among the
-/// reference's and on one side each. An allele without a name is one that nobody carries, or the other of two. If it would be longer than the named allele,
-/// the latter may be the base of another site.
+/// Returns the relation of the alleles `ours`, a [`pair`], to those of a variant of the reference, or `None` if they cannot be the same.
+/// All named alleles must be among the reference's, on one side each. An allele without a name is one that nobody carries, or the other of
+/// two. If it would be longer than the named allele, the named one may be the base of another site.
 pub(super) fn fit(ours: &str, theirs: &str) -> Option<Fit> {
     if ours == theirs {
         return Some(Fit::Same);

@@ -12,8 +12,8 @@ pub struct MatchCounts {
     pub reference: ReferenceCounts,
     /// Counts of the genotypes' variants.
     pub genotypes: GenotypeCounts,
-    /// The number of variants of the genotypes with unknown alleles at the position of an earlier one: which of them the reference means is not
-    /// known, so that its match is a guess.
+    /// The number of the genotypes' variants with unknown alleles at the position of an earlier one. The match of such a variant is a
+    /// guess, since nothing tells the two apart.
     pub unknown_repeated: u64,
     /// The first contig of the reference and that of the genotypes, if nothing matched and the reference lacks the genotypes' contig.
     pub contigs: Option<(String, String)>,

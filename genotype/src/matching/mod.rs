@@ -75,10 +75,10 @@ pub struct VariantMatches {
 /// Variants are the same if contig and position, or ids, are the same, and if the named alleles are:
 /// - in any case of letters, several counted ones in any order;
 /// - with reference and alternate allele swapped, which is a [`Match::Swapped`]. Strands are taken as they are;
-/// - without those that no sample carries. An allele without a name (`.`) is such a one, or the other of two. Where the named one is the shorter
+/// - without alleles that no sample carries. An allele without a name (`.`) is such a one, or the other of two. If the named is the shorter
 ///   of an insertion or deletion, it may be the base before it, so that nothing matches.
 ///
-/// Variants of the same position and alleles pair up in order. One that could be several others matches none. By id, variants whose id occurs more
+/// Variants of the same position and alleles pair up in order. A variant that could be several others matches none. By id, variants with an id that occurs more
 /// than once match nothing.
 ///
 /// Takes 16 bytes for each variant, and the names of contigs and of pairs of alleles once; by id, some 150 bytes for each variant.
@@ -148,7 +148,7 @@ impl VariantIndex {
         Self { by, ..Self::default() }
     }
 
-    /// Makes an index of the selected variants of `genotypes`, whose variants `sources` name in order, and whose counted alleles are those of `genotypes`.
+    /// Makes an index of the selected variants of `genotypes`, with the alleles that these count. `sources` name all variants, in order.
     ///
     /// # Errors
     /// [`Error::Argument`] if the sources name more or fewer variants than the arrays of `genotypes` have, and for calls of which one alternate
@@ -200,9 +200,9 @@ impl VariantIndex {
         }
     }
 
-    /// Matches the selected variants of `genotypes`, whose variants `sources` name in order, with the reference's.
+    /// Matches the selected variants of `genotypes` with the reference's. `sources` name all variants of `genotypes`, in order.
     ///
-    /// Names of contigs are compared as `karyotype` [normalises](Karyotype::normalized) them. If it is none, it is that of the sources' contigs
+    /// Names of contigs are compared as `karyotype` [normalises](Karyotype::normalized) them. If `None`, it is that of the sources' contigs
     /// and of the reference's [together](Self::karyotype_with). If variants have several counted alleles that do not match, their calls are read
     /// on `device` to find the alleles that samples carry.
     ///
@@ -212,7 +212,7 @@ impl VariantIndex {
     /// that are decided last, since their alleles differ from the reference's.
     ///
     /// # Errors
-    /// Fails as [`of_genotypes`](Self::of_genotypes), [`ContigRuns::read`] and [`carried_alleles`] do. That nothing matches is no error.
+    /// Fails as [`of_genotypes`](Self::of_genotypes), [`ContigRuns::read`] and [`carried_alleles`] do. Finding no match is no error.
     pub fn matches(
         &self,
         genotypes: &Genotypes,

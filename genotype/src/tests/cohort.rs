@@ -222,7 +222,7 @@ fn parts_of_a_panel_add_up() {
     }
 }
 
-/// A result that refuses certain dosages fails if no wanted result checked them during loading.
+/// A result that refuses dosages above the ploidy fails if the dosages were loaded only for results that allow them.
 #[test]
 fn results_that_allow_more_do_not_prepare_those_that_do_not() {
     let (device, run) = (Device::cpu(), Run::default());
@@ -239,7 +239,7 @@ fn results_that_allow_more_do_not_prepare_those_that_do_not() {
     }
 }
 
-/// A pass that was not planned detects a change by its counts.
+/// A further pass that was not planned detects a changed store by the counts of its variants.
 #[test]
 fn a_change_before_a_pass_that_was_not_wanted_is_named() {
     let before = dosages(9000, 60);

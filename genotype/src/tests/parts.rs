@@ -135,7 +135,7 @@ fn parts_merged_in_any_order_are_the_whole() {
     }
 }
 
-/// The number of all variants, not of the part's, sets the bytes of each multiple; [`Method::Auto`] uses the sums.
+/// The number of all variants, not that of the part, sets the bytes of each multiple. [`Method::Auto`] uses the sums.
 #[test]
 fn numbers_of_a_part_are_those_of_the_whole() {
     let (variants, device, run) = (132_000, Device::cpu(), Run::default());

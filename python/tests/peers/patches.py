@@ -16,7 +16,7 @@ def of_sgkit(config):
 
     config.addinivalue_line("markers", "gpu: run on a GPU by sgkit")
     teatime.sgkit.install()
-    # What sgkit runs on a GPU is ours, which needs none.
+    # sgkit's functions for a GPU are replaced by ours, which need none.
     numba.cuda.list_devices = lambda: [None]
     sgkit.stats.grm._grm_VanRaden = van_raden
 
@@ -46,12 +46,12 @@ def of_scipy(config):
 
     import teatime
 
-    # What the tests look up of the function.
+    # SciPy's tests look up these capabilities of the function.
     xp_capabilities_table[teatime.gaussian_filter] = xp_capabilities_table[scipy.ndimage.gaussian_filter]
     scipy.ndimage.gaussian_filter = scipy.ndimage._filters.gaussian_filter = teatime.gaussian_filter
 
 
-#: Metrics that SciPy has too, where weights and such are left out.
+#: The metrics that SciPy has too. They are replaced unless weights or other options are given.
 METRICS = (
     "braycurtis canberra chebyshev cityblock correlation cosine dice euclidean hamming jaccard jensenshannon minkowski russellrao sqeuclidean"
 ).split()
@@ -75,7 +75,7 @@ def of_scipy_distance(config):
             takes = {"p"} if metric == "minkowski" else set()
             if metric not in METRICS or not plain or booleans or not options.keys() <= takes:
                 return theirs(*arrays, metric=metric, out=out, **options)
-            # SciPy computes all in float64.
+            # SciPy computes everything in float64.
             given = [x.astype("f8") if x.dtype.kind == "f" else x for x in given]
             found = pairwise_distance(*given, metric=metric, **options, **fixed).astype("f8")
             if out is None:

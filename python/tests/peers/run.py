@@ -28,11 +28,11 @@ class Suite:
 
     tests: list[str]
     replaced: str
-    #: A file beside this one: what is installed.
+    #: The file beside this one that lists the packages to install.
     pins: str = "new.txt"
-    #: Files of a repository, where the package has no tests: address, tag, folder.
+    #: The repository with the tests, if the package has none: address, tag, folder.
     repository: tuple[str, str, str] | None = None
-    #: Why a test fails that we let fail, by a part of its name.
+    #: Reasons for which a test may fail, by a part of its name.
     known: dict[str, str] = field(default_factory=dict)
 
 

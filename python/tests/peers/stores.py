@@ -16,7 +16,7 @@ from zarr.storage import LocalStore
 
 import teatime.dask
 
-#: Codecs that are read, of bytes and of values alike; others are refused by name.
+#: Codecs that are read, for bytes and values alike. Others are refused by name.
 READ = {"blosc", "gzip", "zlib", "zstd"}
 
 
@@ -27,7 +27,7 @@ def read(path):
 
 def check(path, expected):
     """Looks that an array is read as zarr-python has it, or, of a type that is no number, refused by the type's name."""
-    # Integers of 64 bits are float64 to a filter.
+    # A filter takes integers of 64 bits as float64.
     rounded = expected.dtype.kind in "iu" and ((expected > 2**53 - 1) | (expected.astype("f8") < -(2**53) + 1)).any()
     if expected.dtype.kind not in "biuf" or rounded:
         with pytest.raises((ValueError, OSError)) as refused:
@@ -38,7 +38,7 @@ def check(path, expected):
 
 
 FOLDERS = st.builds(lambda: LocalStore(tempfile.mkdtemp(prefix="teatime-")))
-#: Without half characters, which Python alone takes for text.
+#: Attributes without lone surrogates, which only Python takes for text.
 ATTRIBUTES = strategies.attrs.filter(lambda attributes: not re.search(r"\\ud[89a-f]", json.dumps(attributes)))
 
 

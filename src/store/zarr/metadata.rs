@@ -60,8 +60,7 @@ pub(crate) struct Metadata {
     pub(crate) chain: Chain,
     /// Names of chunk files, relative to the array's folder.
     pub(crate) keys: ChunkKeyEncoding,
-    /// The names of chunk files with the other separator (`/` instead of `.`, or the reverse); `None` if the separator makes no
-    /// difference.
+    /// The names of chunk files with the other separator (`/` instead of `.`, or the reverse); `None` if the separator makes no difference.
     pub(crate) other_keys: Option<ChunkKeyEncoding>,
 }
 

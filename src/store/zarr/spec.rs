@@ -134,9 +134,8 @@ impl ArraySpec {
         }
     }
 
-    /// Sets options that suit results read by other programs: names of the axes; version 2, which all readers understand; a low
-    /// compression level, since digits of results look random; for integers no fill value, since xarray would take it for a missing
-    /// value.
+    /// Sets options that suit results read by other programs: names of the axes; version 2, which all readers understand; a low compression
+    /// level, since digits of results look random; for integers no fill value, since xarray would take it for a missing value.
     #[must_use]
     pub fn of_results(mut self, axes: &[&str]) -> Self {
         self.format = ZarrFormat::V2;

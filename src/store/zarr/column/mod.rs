@@ -23,8 +23,7 @@ pub(super) fn is_text(metadata: &Metadata, bytes: &[u8]) -> bool {
     parse(metadata, bytes).is_ok()
 }
 
-/// A column in memory: an array of strings or integers from a Zarr v2 or v3 store, whose first axis is the rows; it may have a second
-/// axis.
+/// A column in memory: an array of strings or integers from a Zarr v2 or v3 store, whose first axis is the rows; it may have a second axis.
 /// [`NewStore`](super::NewStore) has an example.
 ///
 /// Strings are UTF-8 with the codec `vlen-utf8`, or of a fixed length: UTF-32, or UTF-8 padded with zeros. Integers may have any type,
