@@ -78,8 +78,8 @@ pub struct VariantMatches {
 /// - without alleles that no sample carries. An allele without a name (`.`) is such a one, or the other of two. If the named is the shorter
 ///   of an insertion or deletion, it may be the base before it, so that nothing matches.
 ///
-/// Variants of the same position and alleles pair up in order. A variant that could be several others matches none. By id, variants with an id that occurs more
-/// than once match nothing.
+/// Variants of the same position and alleles pair up in order. A variant that could be several others matches none. By id, variants with an
+/// id that occurs more than once match nothing.
 ///
 /// Takes 16 bytes for each variant, and the names of contigs and of pairs of alleles once; by id, some 150 bytes for each variant.
 ///
