@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn known_answers() {
-        // From the known-answer file of the reference implementation, for philox4x32 with 10 rounds.
+        // The values are in the known-answer file of the reference implementation, for philox4x32 with 10 rounds.
         assert_eq!(philox([0, 0], 0), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
     }
 

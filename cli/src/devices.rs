@@ -28,7 +28,7 @@ pub(crate) fn run(args: &DevicesArgs) -> Result<(), Failure> {
 }
 
 /// Returns an entry of the JSON array: the device's name for --device, true if it is the default, the earlier entry that is the same card, the
-/// libraries that its driver loads on demand (with their versions or what is missing), and why the device cannot be used.
+/// libraries that its driver loads on demand (with their versions or the reason why they are missing), and why the device cannot be used.
 fn entry(listed: &ListedDevice, best: &str) -> Value {
     json!({
         "name": listed.name,

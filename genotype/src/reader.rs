@@ -61,7 +61,7 @@ pub(crate) struct Reading {
 /// The results of a pass over the store besides its panels.
 pub(crate) struct Read {
     pub(crate) stats: StreamStats,
-    /// The digests of what was read, if asked for.
+    /// The digests of the bytes that were read, if asked for.
     pub(crate) digests: Option<Digests>,
 }
 

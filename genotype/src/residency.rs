@@ -4,11 +4,11 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Residency {
-    /// On the device: later passes read neither the store nor the host's memory.
+    /// The data stay on the device: later passes read neither the store nor the host's memory.
     Device,
-    /// Packed in the host's memory, from where each later pass uploads them.
+    /// Packed rows stay in the host's memory, from where each later pass uploads them.
     Host,
-    /// In the store, which each pass reads and decodes again.
+    /// The data stay in the store, which each pass reads and decodes again.
     Store,
 }
 

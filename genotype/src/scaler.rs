@@ -65,7 +65,7 @@ pub(crate) struct VariantScale {
     pub(crate) dropped: Option<DropReason>,
 }
 
-/// The settings that decide a variant's scale besides its sums.
+/// The settings that determine a variant's scale, together with its sums.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ScaleRule {
     pub(crate) samples: u64,

@@ -517,7 +517,7 @@ impl Launches<'_> {
                         0
                     }
                 }
-                // As many rows as fit, wherever they begin.
+                // Takes as many rows as fit, wherever they begin.
                 (false, [along, ..]) => (fits / along).saturating_sub(1).saturating_mul(row) + 1,
             });
         }

@@ -230,7 +230,7 @@ struct PendingBlock {
 pub(super) struct DistanceBlock {
     pub(super) rows: Range<usize>,
     pub(super) columns: Range<usize>,
-    /// In C order. If only the lower triangle is computed, values above the diagonal are arbitrary.
+    /// The distances in C order. If only the lower triangle is computed, values above the diagonal are arbitrary.
     pub(super) distances: Vec<f64>,
     /// The numbers of features that both observations have, as device values. None if missing elements are propagated.
     counts: Option<HostValues<f32>>,

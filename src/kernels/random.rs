@@ -144,7 +144,7 @@ impl NullaryFnOnce for Normal<'_> {
     }
 }
 
-/// Makes numbers in place of their words, of which there are whole blocks.
+/// Replaces words by the numbers made from them. There are whole blocks of words.
 fn make(made: Made, words: &mut [u32]) {
     match made {
         Made::Words => {}

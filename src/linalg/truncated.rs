@@ -27,7 +27,7 @@ pub struct TruncatedSvd<R: Real = f32> {
     pub s: Vec<f64>,
     /// Right singular vectors (n, k), orthonormal columns.
     pub v: Tensor<R>,
-    /// As [`RightSvd::residuals`](super::RightSvd::residuals), for the iteration; 0 if `a` was decomposed exactly.
+    /// The residuals of the iteration, as in [`RightSvd::residuals`](super::RightSvd::residuals); 0 if `a` was decomposed exactly.
     pub residuals: Vec<f64>,
     /// True for each component that converged, as in [`RightSvd::converged`](super::RightSvd::converged).
     pub converged: Vec<bool>,

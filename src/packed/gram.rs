@@ -222,7 +222,7 @@ fn terms(
         (_, true) => 1,
         _ => limb_count,
     };
-    // A code is at most 2, and so is a mean. The margin is for twice a multiple that is rounded up.
+    // A code is at most 2, and so is a mean. The margin allows for twice a multiple that is rounded up.
     let power = products.power(max_of(limb_count) - 4.0, 2.0 * mean.max(1.0) * factor * factor);
     // The threshold is 20 bits of a multiple of the golden ratio, so that integers stay unchanged.
     let threshold = (row.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44) as f64 / f64::from(1 << 20);

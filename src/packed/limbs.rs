@@ -20,7 +20,7 @@ pub(crate) fn program(sets: u64, limb_count: u64) -> Program {
     Program::new(&PACKED_LIMBS, &spec(sets, limb_count))
 }
 
-/// The number that each code of each row stands for, in limbs.
+/// The numbers, in limbs, that replace the codes of each row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Table<'a> {
     /// (rows, sets x limbs) words: byte g is the limb for code g.

@@ -269,7 +269,7 @@ fn sizes_around_the_tiles(device: &Device) {
 fn missing_elements(device: &Device) {
     missing_elements_of(device, |x| x);
     if device.limits().f64 {
-        // The values use all bits of an f64, but for those of an observation whose elements are equal.
+        // The values use all bits of an f64, except in an observation whose elements are equal.
         missing_elements_of(device, |x| if x == -2.0 { -2.0 } else { f64::from(x) / 3.0 });
     }
 }

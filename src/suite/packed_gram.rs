@@ -200,7 +200,7 @@ const OPTIONS: [GramOptions; 3] = [
     GramOptions { centred: false, unit_factors: true },
 ];
 
-/// Rows with many or few nonzero codes, some with mostly codes 2, and how rows take part.
+/// Rows with many or few nonzero codes, some with mostly codes 2; and the scales and options of their Gram matrix.
 struct Case {
     columns: u64,
     codes: Vec<u8>,

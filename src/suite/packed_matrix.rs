@@ -65,7 +65,7 @@ fn entries_are_the_oracles(device: &Device) {
     }
 }
 
-/// Converts the words at which a digit changes to the next, of which random numbers have one in billions.
+/// Converts the words at which a digit changes, which are one in billions among random words.
 fn words_between_digits(device: &Device) {
     let words = [0, 0x5555_5555, 0x5555_5556, 0xaaaa_aaaa, 0xaaaa_aaab, u32::MAX, 1, 2];
     let mut packed = Tensor::from_slice(device, &words, &[8]).unwrap();

@@ -72,7 +72,7 @@ pub(super) enum Results {
 }
 
 impl Results {
-    /// Returns the number of pairs of samples whose distance is NaN, and what is known of the variants and the passes.
+    /// Returns the number of pairs of samples whose distance is NaN, and the facts on the variants and the passes.
     pub(super) fn facts(&self) -> (u64, &DistanceFacts) {
         match self {
             Self::Matrix(result) => (result.undefined, &result.facts),

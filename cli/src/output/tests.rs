@@ -93,7 +93,7 @@ pub(crate) fn may_die(move_: usize) {
     }
 }
 
-/// Does a run that another test kills during its last steps; does nothing if started as a test of its own.
+/// Starts a run that another test kills during its last steps. Does nothing if the test harness starts it.
 #[test]
 fn killed() {
     if let Some(target) = std::env::var_os("TEATIME_TEST_TARGET") {

@@ -186,7 +186,7 @@ impl Bim {
     }
 }
 
-/// A reader of the lines of a file, one at a time, which knows where they are.
+/// A reader of the lines of a file, which knows the number and the place of the line.
 struct Lines<'a> {
     path: &'a Path,
     reader: BufReader<File>,

@@ -125,7 +125,7 @@ impl Cohort {
     /// Makes a cohort from the counts and sums in `part`, which has all variants, without a pass. Wanted results also take no pass if they take none
     /// after [`load`](Self::load). Genotypes stay in the store, which must not change: only a later pass notices a changed store of the same shape.
     ///
-    /// Results equal those of [`load`](Self::load), to the bit if two bits hold a genotype. `wanted` is what the part was
+    /// Results equal those of [`load`](Self::load), to the bit if two bits hold a genotype. `wanted` are the results for which the part was
     /// made for, or a subset of it. For [`Method::Auto`] components are exact if the part has the sums of the exact method.
     ///
     /// # Errors

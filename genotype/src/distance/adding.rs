@@ -56,7 +56,7 @@ impl Variants {
         }))
     }
 
-    /// Returns the counts of the variants, of which at least one took part.
+    /// Returns the counts of the variants, if at least one was used.
     ///
     /// # Errors
     /// [`Error::Argument`] of the call `op` if none did.

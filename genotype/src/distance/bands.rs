@@ -230,7 +230,7 @@ impl DistanceBands {
         !self.diagonal.is_complete()
     }
 
-    /// Returns what is known of the variants, and of the passes so far.
+    /// Returns the facts on the variants, and on the passes so far.
     pub fn facts(&self) -> DistanceFacts {
         DistanceFacts::of_cohort(&self.cohort, &self.options, self.counts, self.multiallelic, true)
     }

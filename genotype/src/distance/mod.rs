@@ -178,8 +178,8 @@ pub(super) fn undefined(matrix: &Matrix, is_lower: bool) -> u64 {
     counted.filter(|element| element.is_nan()).count() as u64
 }
 
-/// Computes the distances of pairs of samples, in memory bounded by `run.memory`: of the samples of a matrix `&genotypes` from one another,
-/// or of those of two matrices, [`SamplePairs::between`].
+/// Computes the distances of pairs of samples, in memory bounded by `run.memory`: between all samples of one matrix, `&genotypes`, or
+/// between the samples of two matrices, [`SamplePairs::between`].
 ///
 /// The dosage of a call is its number of non-reference alleles, or as [`Genotypes::count_allele`] says; with
 /// [`Genotypes::haplotypes`], a sample is one haplotype. A call with a missing allele is missing; `options.missing` says how missing
