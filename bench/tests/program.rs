@@ -1,4 +1,4 @@
-//! ! Runs the program as users do, with small sizes on the cpu device.
+//! Runs the program as users do, with small sizes on the cpu device.
 
 use std::{
     fs,

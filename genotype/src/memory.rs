@@ -57,7 +57,7 @@ pub(super) fn f32_blocks(reader: &Reader, count: u64) -> Needs {
     f32 + Needs::device(freed[1] - freed[0])
 }
 
-/// Returns the bytes of two blocks of variants, one in use and one in transfer, each both as uploaded and as the device holds it.
+/// Returns the bytes of two blocks of variants, one in use and one in transfer. Each counts as uploaded and as the device holds it.
 fn block_bytes(reader: &Reader) -> u64 {
     let held = reader.panel_rows(reader.step_bytes).min(reader.variants());
     let held = held.saturating_mul(reader.held_row_bytes());
@@ -99,7 +99,7 @@ impl Memory {
         })
     }
 
-    /// Sets the reader's steps: long ones if the device has its own memory, as far as they take less than a hundredth of both budgets.
+    /// Sets the reader's steps. If the device has its own memory, steps are long, up to a hundredth of each budget.
     pub(super) fn in_steps(&self, reader: Reader) -> Reader {
         let (host, device) = (self.budget.host_bytes(), self.budget.device_bytes(reader.device.info()));
         let most = if self.shared { 0 } else { (device / 128).min(self.longest_step) };

@@ -211,7 +211,7 @@ impl PairAccumulator {
         Ok(())
     }
 
-    /// Counts rows, except what integer sums over packed rows count themselves. Returns the scales of the rows.
+    /// Counts rows, except for counts that integer sums over packed rows make. Returns the scales of the rows.
     fn count(&mut self, reader: &Reader, rows: &Range<u64>, stats: &[Stats]) -> Result<Vec<VariantScale>> {
         let (rule, totals) = (self.wanted.rule, &mut self.totals);
         let scales = reader.device.pool()?.install(|| {

@@ -63,7 +63,7 @@ pub enum SumValues {
     Whole {
         /// The sums as multiples of `unit`.
         values: Vec<i64>,
-        /// The unit that they are multiples of: a power of two.
+        /// The unit, a power of two.
         unit: f64,
     },
     /// Sums over other genotypes.

@@ -1,4 +1,4 @@
-//! Variants, and what they are read from.
+//! Variants, and the sources from which they are read.
 
 use std::{fmt::Debug, ops::Range, sync::Arc};
 

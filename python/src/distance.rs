@@ -213,7 +213,7 @@ impl DistanceSums {
         sums.map(Self)
     }
 
-    /// Computes the sums of samples with themselves. Negative dosages are missing.
+    /// Computes the sums for all pairs of samples. Negative dosages are missing.
     #[staticmethod]
     fn of_genotypes(
         py: Python<'_>,
@@ -232,7 +232,7 @@ impl DistanceSums {
         })
     }
 
-    /// Returns the sums over the features of both.
+    /// Returns the sums over the features of both sums.
     fn merge(&self, py: Python<'_>, other: &Self) -> PyResult<Self> {
         let mut sums = self.0.clone();
         py.detach(|| sums.merge(&other.0)).map_err(exception)?;

@@ -58,7 +58,7 @@ fn matches(
     }
 }
 
-/// Returns a dictionary of the counts of matched variants, and of others by reason, of each side.
+/// Returns a dictionary with the counts of each side: of matched variants, and of others by reason.
 fn matched<'py>(py: Python<'py>, counts: &MatchCounts) -> PyResult<Bound<'py, PyDict>> {
     let (reference, own) = (&counts.reference, &counts.genotypes);
     let reference = [

@@ -1,4 +1,4 @@
-//! ! Runs the tests of the Python package with the interpreter that `TEATIME_PYTHON` names, which has the packages of `requirements.txt`
+//! Runs the tests of the Python package with the interpreter that `TEATIME_PYTHON` names, which has the packages of `requirements.txt`
 //! beside this file. Without it the tests are skipped, unless `TEATIME_REQUIRE_DEVICES` is set, as in CI.
 
 use std::{env, fs, io, io::Write, path::Path, process::Command, thread};

@@ -66,7 +66,7 @@ impl SvdSteps {
     /// Returns a copy of the X (n, columns) that is multiplied next, or `None` if no more products are needed.
     ///
     /// # Errors
-    /// [`Error::Argument`] after a product that could not be taken; [`Error::OutOfHostMemory`].
+    /// [`Error::Argument`] after a product that ended the iteration; [`Error::OutOfHostMemory`].
     pub fn next_input(&self) -> Result<Option<Matrix>> {
         self.check()?;
         self.block.as_ref().map(|block| Matrix::from_tensor(&transpose(block)?)).transpose()
@@ -100,7 +100,7 @@ impl SvdSteps {
     }
 
     /// # Errors
-    /// [`Error::Argument`] after a product that could not be taken.
+    /// [`Error::Argument`] after a product that ended the iteration.
     fn check(&self) -> Result<()> {
         if self.is_broken {
             return Err(Error::argument(
@@ -120,7 +120,7 @@ impl SvdSteps {
     /// Computes the components from the products so far. There are none before the first product.
     ///
     /// # Errors
-    /// [`Error::Argument`] after a product that could not be taken; [`Error::OutOfHostMemory`].
+    /// [`Error::Argument`] after a product that ended the iteration; [`Error::OutOfHostMemory`].
     pub fn components(&self) -> Result<RightSvd> {
         self.check()?;
         let mut svd = self.unsigned()?;

@@ -109,8 +109,8 @@ impl Accumulator {
         Cohort::load_with(genotypes, device, &Wanted::default().sums_of_pairs(), run, each)
     }
 
-    /// Makes sums over no variants, for `variants` to come, of `pairs` of the samples of one or two readers; of two, the samples of the second
-    /// come first. Sums in f32 are of all pairs.
+    /// Creates empty sums for `pairs` of the samples of one or two readers, and for `variants` variants that are added later. The samples
+    /// of a second reader come first. Sums in f32 are for all pairs.
     ///
     /// # Errors
     /// Fails as [`distances`](super::distances()) does.
@@ -143,7 +143,7 @@ impl Accumulator {
             let numbers = match others {
                 // One block in f32: unpacked rows, or dosages without variants that take no part.
                 None => f32_blocks(reader, 1),
-                // Blocks in f32 of both readers, before and after dosages of swapped variants become the ploidy less the dosage.
+                // These are blocks in f32 of both readers, before and after swapped variants' dosages become the ploidy less the dosage.
                 Some(others) => Needs::device(8 * (n + others)) * reader.plan.block_rows(),
             };
             return Partial::needs(n, others, metric, options.missing_rule()) + numbers + tree;

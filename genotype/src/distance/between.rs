@@ -27,7 +27,7 @@ use crate::{
     to_usize,
 };
 
-/// The name of the call in errors of two matrices.
+/// The name of the call in errors about two matrices.
 pub(super) const OP: &str = "distances_between";
 
 /// The second matrix, and its variant that matches each variant of the first.
@@ -187,7 +187,7 @@ fn add(
     }
 }
 
-/// Adds the sums of both; with `turned`, the ploidy, dosages of the other become the ploidy less the dosage.
+/// Adds the sums of a variant in both matrices. If `turned`, the ploidy, is given, dosages of the second become the ploidy less the dosage.
 fn both(one: &Stats, other: &Stats, turned: Option<f64>) -> Stats {
     let Stats { sum, sum_squares, count, .. } = *other;
     let (sum, sum_squares) = match turned {

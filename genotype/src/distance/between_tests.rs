@@ -73,7 +73,7 @@ impl Case {
         distances(self.pairs(stores), &Device::cpu(), options, run)
     }
 
-    /// Checks that `same` holds for each distance and its equal among the distances of both sides together.
+    /// Checks that `same` holds for each distance and the same distance in the matrix of all samples.
     fn check(
         &self,
         stores: &[Genotypes; 3],

@@ -43,8 +43,8 @@ use super::{cohort::Cohort, filter::VariantCounts, project::Match, reader::Reade
 
 const OP: &str = "distances";
 
-/// The pairs of samples that distances are of: all pairs of the samples of one genotype matrix, which `&Genotypes` becomes; or the pairs
-/// of a sample of each of two matrices.
+/// The pairs of samples whose distances are computed: all pairs of samples of one matrix, from `&Genotypes`; or the pairs of a sample of
+/// one matrix and a sample of another.
 #[derive(Clone, Copy, Debug)]
 pub struct SamplePairs<'a> {
     genotypes: &'a Genotypes,
@@ -108,23 +108,23 @@ impl<'a> SamplePairs<'a> {
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct DistanceFacts {
-    /// The number of samples of the other matrix, for pairs of a sample of each of two matrices.
+    /// The number of samples of the other matrix, if there are two matrices.
     pub others: Option<u64>,
     /// Counts of the variants that took part and were dropped, among those that both matrices have.
     pub counts: VariantCounts,
-    /// The number of variants that took part and of which the samples carry two or more alternate alleles. Of two matrices: the number of
-    /// variants that both have and of which the samples of one carry two or more.
+    /// The number of variants that took part and at which samples carry two or more alternate alleles. For two matrices, it is the number
+    /// of shared variants at which the samples of one carry two or more.
     pub multiallelic: u64,
     /// True if the alternate alleles of such variants count as one. They do for two matrices, since each numbers them by itself.
     pub merged: bool,
     /// The options that were given.
     pub options: DistanceOptions,
-    /// The 64-bit FNV-1a digest of every variant's sum of dosages (f64) and number of called samples (u64), little-endian; of two matrices, of
-    /// both sums in the order of reading.
+    /// The 64-bit FNV-1a digest of every variant's sum of dosages (f64) and number of called samples (u64), little-endian. For two
+    /// matrices, it is over both sums in the order of reading.
     pub digest: u64,
     /// The memory budgets of the plan, with defaults filled in. A device that shares the host's memory has no budget of its own.
     pub memory: Budget,
-    /// The time that each step took; of two matrices, waiting for chunks counts for both readings.
+    /// The time that each step took. For two matrices, waiting for chunks counts in both readings.
     pub stats: StreamStats,
 }
 

@@ -39,8 +39,8 @@ pub struct ReferenceCounts {
     pub other_alleles: u64,
     /// Variants that repeat the position and alleles of an earlier one, beyond the number of such variants in the genotypes.
     pub repeated: u64,
-    /// Variants whose alleles in the genotypes could be those of several variants of either, or for which the genotypes name only what may be the
-    /// base before an insertion or deletion.
+    /// Variants whose alleles in the genotypes fit several variants of the reference or of the genotypes, or for which the genotypes name
+    /// only the possible base before an insertion or deletion.
     pub ambiguous: u64,
     /// Variants without the position or id that they are matched by.
     pub nowhere: u64,
@@ -58,8 +58,8 @@ pub struct GenotypeCounts {
     pub not_in_reference: u64,
     /// Variants that repeat the position and alleles of an earlier one, beyond the number of such variants in the reference.
     pub repeated: u64,
-    /// Variants whose alleles could be those of several variants of either, or that name only what may be the base before an insertion or
-    /// deletion.
+    /// Variants whose alleles fit several variants of the reference or of the genotypes, or that name only the possible base before an
+    /// insertion or deletion.
     pub ambiguous: u64,
     /// Variants without the position or id that they are matched by.
     pub nowhere: u64,

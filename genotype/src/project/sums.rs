@@ -110,7 +110,7 @@ impl<'a> ProjectionSums<'a> {
             let rows = reader.panel_rows(reader.step_bytes).min(variants);
             let columns = [k + 1, products].into_iter().filter(|&columns| columns > 0);
             let sums = columns.map(|columns| WeightedSums::needs(&reader.device, n, columns, rows));
-            // The scores are held once more by themselves.
+            // The scores are held a second time, without the other sums.
             return sums.sum::<Needs>() + Needs::host(8 * (k as u64 + 1)) * n;
         }
         let rows = reader.plan.block_rows().min(variants);
@@ -287,7 +287,7 @@ struct Units {
     products: Vec<Product>,
 }
 
-/// A product of a variant's loadings of two components, and its unit.
+/// The product of a variant's loadings on two components, and the product's unit.
 struct Product {
     of: [usize; 2],
     unit: f64,
