@@ -50,7 +50,7 @@ impl CountsByVariant {
 }
 
 impl CallCounts {
-    /// Makes counts of no variants, with room for `variants`. `codes` is true if dosages are 0, 1 and 2.
+    /// Creates empty counts, with room for `variants` variants. `codes` is true if dosages are 0, 1 and 2.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] if the system does not have that much memory.

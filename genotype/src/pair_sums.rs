@@ -112,7 +112,7 @@ impl<P: IntegerSums> SumOf<P> {
 }
 
 impl PairAccumulator {
-    /// Makes sums over no variants.
+    /// Creates empty sums.
     ///
     /// # Errors
     /// Any error of the device.

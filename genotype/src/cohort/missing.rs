@@ -17,7 +17,7 @@ pub(super) enum MissingSums {
 }
 
 impl MissingSums {
-    /// Makes sums over no variants.
+    /// Creates empty sums.
     ///
     /// # Errors
     /// Any error of the device.

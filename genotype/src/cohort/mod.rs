@@ -441,7 +441,7 @@ struct Sums<'a> {
 }
 
 impl<'a> Sums<'a> {
-    /// Makes sums over no variants.
+    /// Creates empty sums.
     fn new(plan: &LoadPlan, projection: Option<Matched<'a>>) -> Result<Self> {
         let LoadPlan { reader, pairs, .. } = plan;
         let adding = pairs.iter().map(|pairs| PairAccumulator::new(reader, *pairs)).collect::<Result<_>>()?;

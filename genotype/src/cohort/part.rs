@@ -126,7 +126,7 @@ impl Cohort {
     /// after [`load`](Self::load). Genotypes stay in the store, which must not change: only a later pass notices a changed store of the same shape.
     ///
     /// Results equal those of [`load`](Self::load), to the bit if two bits hold a genotype. `wanted` are the results for which the part was
-    /// made for, or a subset of it. For [`Method::Auto`] components are exact if the part has the sums of the exact method.
+    /// made, or some of them. For [`Method::Auto`] components are exact if the part has the sums of the exact method.
     ///
     /// # Errors
     /// [`Error::Argument`] for a part of only some variants, or of other genotypes, and for wanted sums that the part

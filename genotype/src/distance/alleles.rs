@@ -143,7 +143,7 @@ pub(super) fn finish(
     // These bytes are for sums, counts, and the distances that they become.
     let beside = beside.saturating_add(32 * genotypes.samples().saturating_pow(2));
     if options.metric == SampleMetric::IbsOfAlleles {
-        // No metric of `PartialSums` has these sums: the sums themselves are the similarities.
+        // `PartialSums` has no metric for these sums, which are the similarities.
         let mut ibs = adding.finish(None)?;
         if let Some(lack) = several.lack(cohort, options, beside, run)? {
             ibs.distances.data_mut().iter_mut().zip(lack.data()).for_each(|(sum, lack)| *sum += lack);

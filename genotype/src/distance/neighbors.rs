@@ -21,7 +21,8 @@ pub struct SampleNeighbors {
     pub nearest: Neighbors,
     /// The number of pairs of samples whose distance is NaN, including each sample with itself.
     pub undefined: u64,
-    /// The counts of the variants, and the memory and time of the passes; its `others` is the number of samples that neighbors are from, unless they are the same.
+    /// The counts of the variants, and the memory and time of the passes. Its `others` is the number of samples of the second matrix, if
+    /// there is one.
     pub facts: DistanceFacts,
     /// The number of bands in which the distances were computed; None if they were one matrix.
     pub bands: Option<u32>,

@@ -143,7 +143,7 @@ impl Key {
 }
 
 impl VariantIndex {
-    /// Makes an index of no variants yet.
+    /// Creates an empty index.
     pub fn new(by: MatchBy) -> Self {
         Self { by, ..Self::default() }
     }

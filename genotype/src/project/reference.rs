@@ -33,7 +33,7 @@ pub(super) struct Largest {
 }
 
 impl ReferenceLoadings {
-    /// Makes loadings of no variants yet, with `components` for each variant of a reference of that ploidy, centred and scaled by `scaler`.
+    /// Creates empty loadings, with `components` for each variant of a reference of that ploidy, centred and scaled by `scaler`.
     ///
     /// # Errors
     /// [`Error::Argument`] for no components, or a ploidy of 0 or above 127.

@@ -73,7 +73,7 @@ struct Dense {
 }
 
 impl<'a> ProjectionSums<'a> {
-    /// Makes sums over no variants.
+    /// Creates empty sums.
     ///
     /// # Errors
     /// Any error of the device.
@@ -166,7 +166,7 @@ impl<'a> ProjectionSums<'a> {
     /// Replaces the sums with the sums of `part`.
     ///
     /// # Errors
-    /// Fails as setting the sums for pairs of samples does.
+    /// Fails as the `set_part` of sums for pairs of samples does.
     pub(crate) fn set_part(&mut self, part: &CohortPart) -> Result<()> {
         let words = self.matched.words();
         let find = |what| part.find(&name(what, &words));
