@@ -39,7 +39,7 @@ pub(crate) fn matrix(py: Python<'_>, matrix: Matrix) -> PyResult<Bound<'_, PyArr
     reshaped(matrix.into_vec().into_pyarray(py), &shape)
 }
 
-/// Two matrices as arrays, of which the second is optional.
+/// Two matrices as arrays. The second is optional.
 pub(crate) type Pair<'py> = (Bound<'py, PyArrayDyn<f64>>, Option<Bound<'py, PyArrayDyn<f64>>>);
 
 /// Converts a matrix over pairs, and the matrix of shared features of each pair if there is one.

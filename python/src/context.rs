@@ -1,4 +1,4 @@
-//! The CUDA context of a thread, which calls restore.
+//! The CUDA context of a thread, which calls from Python restore.
 
 use std::{
     ops::Deref,

@@ -36,7 +36,7 @@ const SIDE: u64 = 1104;
 const SIDES: [u64; 4] = [2048, 4096, 8192, 16_384];
 /// The number of measurements among which the piece's time is divided.
 pub(super) const PAIRS: f64 = 2.0;
-/// The number for `dense`; the 1 is the chain.
+/// The number of measurements of `dense`. The 1 is the chain.
 pub(super) const DENSE: f64 = (OBSERVED.len() + SEARCHED.len() + 1 + 2 * PLANES.len() + SIDES.len()) as f64;
 
 /// Measures the sums for relationships and for distances of samples: milliseconds for adding rows to existing sums.

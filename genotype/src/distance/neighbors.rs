@@ -21,8 +21,7 @@ pub struct SampleNeighbors {
     pub nearest: Neighbors,
     /// The number of pairs of samples whose distance is NaN, including each sample with itself.
     pub undefined: u64,
-    /// The counts of the variants, and the memory and time of the passes. Its `others` is the number of samples of the second matrix, if
-    /// there is one.
+    /// The counts of the variants, the memory and time of the passes, and in `others` the number of samples of a second matrix.
     pub facts: DistanceFacts,
     /// The number of bands in which the distances were computed; None if they were one matrix.
     pub bands: Option<u32>,
