@@ -29,8 +29,8 @@ pub(super) const fn shares_words(limits: &Limits, output: DType) -> bool {
 
 /// The maximum number of products of a launch, so that no launch takes long.
 const WORK: u64 = 1 << 35;
-/// The maximum number of elements around a task's outputs, along an axis, if the cpu filters that axis together with one before it; a
-/// task has 256 outputs or more. With two axes before it the maximum is lower, since sums along both are repeated there.
+/// The cpu filters an axis together with the axes before it only if a task has at most this number of elements around its outputs along
+/// that axis; a task has 256 outputs or more. The number is lower with two axes before it, since sums along both are repeated.
 const AROUND: u64 = 192;
 const AROUND_OF_THREE: u64 = 64;
 /// The maximum number of times that an invocation goes through the weights of an axis for its adjacent outputs: half of the weights for

@@ -1,4 +1,4 @@
-//! Storage of an application's own, for tests.
+//! An application's own storage, for tests.
 
 use std::{
     collections::BTreeMap,

@@ -202,7 +202,7 @@ static BAD: [(Kernel<u32>, &str, &str); 6] = [
         "with [(\"STEP\", 1)]",
         "argument 0 is `const u32* out`, and the kernel's binding is written, of U32",
     ),
-    // The source has one more argument, or another name for one.
+    // The source has an additional argument, or another name for an argument.
     (
         bad(
             "@group(0) @binding(2) var<storage, read> x: array<u32>;\nconst STEP: u32 = 0u;\n@compute @workgroup_size(1) fn bad() { _ = x[0]; }",

@@ -148,7 +148,7 @@ impl VariantIndex {
         Self { by, ..Self::default() }
     }
 
-    /// Makes an index of the selected variants of `genotypes`, with the alleles that these count. `sources` name all variants, in order.
+    /// Makes an index of the selected variants of `genotypes`, with their counted alleles. `sources` name all variants, in order.
     ///
     /// # Errors
     /// [`Error::Argument`] if the sources name more or fewer variants than the arrays of `genotypes` have, and for calls of which one alternate
