@@ -369,7 +369,7 @@ impl Device {
     /// Returns the maximum number of bytes of freed host memory that the device keeps. For memory plans in other packages of this workspace.
     #[doc(hidden)]
     pub fn kept_host_bytes(&self) -> u64 {
-        if self.shares_host_memory() { FREE_BYTES as u64 } else { 0 }
+        if self.shares_host_memory() { FREE_BYTES } else { 0 }
     }
 
     /// Returns the number of items that [`each`](Self::each) processes at once.

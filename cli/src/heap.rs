@@ -9,13 +9,3 @@ pub(crate) fn share() {
     // SAFETY: sets a parameter of the allocator, while no other thread allocates.
     unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
 }
-
-/// Makes the allocator map each buffer of 4 MiB or more separately and return it to the system when freed. Otherwise buffers of many sizes
-/// fragment the heap, in memory that no budget counts.
-///
-/// Has to be called before other threads start.
-#[allow(unsafe_code, reason = "the C library has no safe way")]
-pub(crate) fn return_large() {
-    // SAFETY: sets a parameter of the allocator, while no other thread allocates.
-    unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, 4 << 20) };
-}

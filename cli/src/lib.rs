@@ -76,10 +76,6 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, is_alone: bool) -> u8
         heap::share();
     }
     let cli = Cli::parse_from(arguments);
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    if is_alone && matches!(cli.command, Command::Blur(_) | Command::Denoise(_)) {
-        heap::return_large();
-    }
     let cancel = Cancel::default();
     let watched = interrupt::watch(&cancel);
     let watched = watched.map_err(|error| Failure::Error(format!("no handler for signals: {error}")));

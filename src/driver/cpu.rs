@@ -6,15 +6,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Rw
 
 use rayon::ThreadPool;
 
-use self::lines::{CpuBytes, FreeList};
-pub(crate) use self::lines::{FREE_BYTES, HostLines};
+use self::lines::CpuBytes;
+pub(crate) use self::lines::HostLines;
 use super::{ArgSlice, Download, Driver, Fence, HostBytes, Memory, Slice, Staging, foreign};
 use crate::{
     Backend, Cancel, DeviceInfo, DeviceKind, Limits, Result,
     extent::to_usize,
+    fresh::{DEVICES, Room},
     kernel::{Access, CpuArg, CpuLaunch, Grid, KernelDef, Spec},
     waiting::install,
 };
+
+/// The maximum number of bytes of freed buffers that a device keeps.
+pub(crate) const FREE_BYTES: u64 = 64 << 20;
 
 /// The minimum alignment of an application's memory that can be lent: allocators align all but small objects so.
 const LENT_ALIGNMENT: usize = 16;
@@ -25,13 +29,6 @@ pub(crate) struct CpuMemory {
     lines: RwLock<CpuBytes>,
     /// The number of bytes that the caller asked for.
     bytes: u64,
-    free: Arc<FreeList>,
-}
-
-impl Drop for CpuMemory {
-    fn drop(&mut self) {
-        self.free.keep(std::mem::take(self.lines.get_mut().unwrap_or_else(PoisonError::into_inner)));
-    }
 }
 
 impl CpuMemory {
@@ -43,9 +40,8 @@ impl CpuMemory {
         self.lines.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn into_host(mut self) -> HostLines {
-        let lines = std::mem::take(self.lines.get_mut().unwrap_or_else(PoisonError::into_inner));
-        HostLines::new(lines, Arc::clone(&self.free))
+    fn into_host(self) -> HostLines {
+        HostLines(self.lines.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -54,6 +50,8 @@ impl CpuMemory {
 pub(crate) struct CpuStaging {
     lines: HostLines,
     bytes: u64,
+    /// Room for the memory of two blocks, where all devices' room is too small for them.
+    _room: Room,
 }
 
 impl CpuStaging {
@@ -70,7 +68,8 @@ pub(crate) struct CpuDriver {
     limits: Limits,
     pool: Arc<ThreadPool>,
     queue: Mutex<()>,
-    free: Arc<FreeList>,
+    /// Room for freed buffers.
+    _room: Room,
 }
 
 impl CpuDriver {
@@ -89,7 +88,7 @@ impl CpuDriver {
             compute_capability: None,
             identity: "cpu".into(),
         };
-        Self { info, limits, pool, queue: Mutex::new(()), free: Arc::default() }
+        Self { info, limits, pool, queue: Mutex::new(()), _room: Room::new(&DEVICES, FREE_BYTES) }
     }
 
     /// Returns the limits of a CPU with `threads` threads: those of kernels that index with u32.
@@ -110,11 +109,6 @@ impl CpuDriver {
             f64: true,
             stores_bytes: true,
         }
-    }
-
-    /// Returns the memory of a freed buffer of this size, or new memory if there is none.
-    fn lines(&self, bytes: u64) -> Result<CpuBytes> {
-        self.free.take(bytes).map_or_else(|| CpuBytes::new(bytes), Ok)
     }
 
     fn enter(&self) -> MutexGuard<'_, ()> {
@@ -153,8 +147,7 @@ impl Driver for CpuDriver {
     }
 
     fn alloc(&self, bytes: u64) -> Result<Memory> {
-        let lines = RwLock::new(self.lines(bytes)?);
-        Ok(Memory::Cpu(CpuMemory { lines, bytes, free: Arc::clone(&self.free) }))
+        Ok(Memory::Cpu(CpuMemory { lines: RwLock::new(CpuBytes::new(bytes)?), bytes }))
     }
 
     fn clear(&self, dst: Slice<'_>) -> Result<()> {
@@ -191,9 +184,7 @@ impl Driver for CpuDriver {
         // Kernels access whole words.
         let fits = bytes.as_ptr().addr().is_multiple_of(LENT_ALIGNMENT) && bytes.len().is_multiple_of(4);
         let lines = RwLock::new(CpuBytes::Lent(bytes));
-        fits.then(|| {
-            Memory::Cpu(CpuMemory { lines, bytes: bytes.len() as u64, free: Arc::clone(&self.free) })
-        })
+        fits.then(|| Memory::Cpu(CpuMemory { lines, bytes: bytes.len() as u64 }))
     }
 
     fn take(&self, memory: Memory, bytes: usize) -> Result<HostBytes> {
@@ -235,8 +226,9 @@ impl Driver for CpuDriver {
     }
 
     fn staging(&self, bytes: u64) -> Result<Staging> {
-        let lines = HostLines::new(self.lines(bytes)?, Arc::clone(&self.free));
-        Ok(Staging::Cpu(CpuStaging { lines, bytes }))
+        let lines = HostLines(CpuBytes::new(bytes)?);
+        let room = Room::new(&DEVICES, bytes.saturating_mul(2).saturating_sub(FREE_BYTES));
+        Ok(Staging::Cpu(CpuStaging { lines, bytes, _room: room }))
     }
 
     fn upload(&self, slot: &mut Staging, dst: Slice<'_>) -> Result<Fence> {

@@ -14,7 +14,7 @@ use std::{
     thread::JoinHandle,
 };
 
-use crate::extent::to_usize;
+use crate::{extent::to_usize, fresh};
 
 /// Values under keys, such as the files of a folder or the objects of a bucket, read from any thread.
 ///
@@ -399,8 +399,7 @@ impl Storage for Folder {
         if size > most {
             return Ok(Value::Large(size));
         }
-        let mut bytes = Vec::new();
-        bytes.try_reserve_exact(to_usize(size))?;
+        let mut bytes = fresh::chunk(to_usize(size))?;
         // The file may have grown since its size was read.
         File::open(path)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
         let size = bytes.len() as u64;

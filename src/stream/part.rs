@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::boxes::AXES;
-use crate::{extent::to_usize, store::extract_block};
+use crate::{extent::to_usize, fresh::CHUNKS, store::extract_block};
 
 /// A part of a chunk: its elements within a range along each axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +47,8 @@ impl ChunkPart {
         let extents = |part: &Self| part.0.each_ref().map(|range| to_usize(range.end - range.start));
         let origin: [usize; AXES] =
             std::array::from_fn(|axis| to_usize(to.0[axis].start - self.0[axis].start));
-        *bytes = extract_block(bytes, &extents(self), &origin, &extents(to), size);
+        let part = extract_block(bytes, &extents(self), &origin, &extents(to), size);
+        CHUNKS.keep(std::mem::replace(bytes, part));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Chunks that are read ahead and held, with a bound on their bytes.
 
 use std::{
-    collections::{HashMap, VecDeque, hash_map::Entry},
+    collections::{HashMap, VecDeque},
     sync::{Arc, mpsc},
     time::Instant,
 };
@@ -15,7 +15,10 @@ use super::{
     schedule::{Parts, Schedule, release},
     stages::{Decoded, Job, Key, Stages},
 };
-use crate::{Cancel, DecodedChunk, Error, Result};
+use crate::{
+    Cancel, DecodedChunk, Error, Result,
+    fresh::{CHUNKS, Room},
+};
 
 /// Decodes the chunks of a schedule in order on a pool, and keeps the part of each chunk that later boxes need.
 #[derive(Debug)]
@@ -29,6 +32,12 @@ pub(super) struct Prefetch<'a> {
     /// True if chunks are fetched on dedicated threads.
     ahead: bool,
     held: u64,
+    /// The number of bytes of held chunks that have arrived.
+    arrived: u64,
+    /// Room for the buffers of chunks that are still to be read.
+    room: Room,
+    /// True once all chunks were started.
+    all_started: bool,
     /// The first step whose chunks were not looked up yet, and the chunks that were looked up but not started, each with its step.
     next: u64,
     waiting: VecDeque<(u64, usize)>,
@@ -80,6 +89,9 @@ impl<'a> Prefetch<'a> {
             ahead,
             pool,
             held: 0,
+            arrived: 0,
+            room: Room::new(&CHUNKS, at_once.bytes),
+            all_started: false,
             next: 0,
             waiting: VecDeque::new(),
             slots: HashMap::new(),
@@ -129,6 +141,7 @@ impl<'a> Prefetch<'a> {
     fn take(&mut self, key: Key, result: Result<(DecodedChunk, u64)>, stats: &mut StreamStats) {
         self.coming -= 1;
         let Some(slot) = self.slots.get_mut(&key) else { return };
+        self.arrived += slot.bytes;
         slot.chunk = Some(result.map(|(decoded, digest)| {
             if let Some(digests) = self.digests.as_mut().filter(|_| !slot.again) {
                 digests.add(slot.array, digest);
@@ -140,6 +153,13 @@ impl<'a> Prefetch<'a> {
             stats.chunks += 1;
             decoded.bytes
         }));
+        self.make_room();
+    }
+
+    /// Makes room for chunks that did not arrive yet: for all that may be held, or for the last ones.
+    fn make_room(&mut self) {
+        let most = if self.all_started { self.held } else { self.bytes };
+        self.room.set(most.saturating_sub(self.arrived));
     }
 
     /// Returns the held part of a chunk that was waited for, in the strip of a step.
@@ -153,7 +173,10 @@ impl<'a> Prefetch<'a> {
     fn start(&mut self, step: u64) {
         loop {
             let Some(&(first, chunk)) = self.waiting.front() else {
-                let Some((first, place)) = self.schedule.steps(self.next).next() else { return };
+                let Some((first, place)) = self.schedule.steps(self.next).next() else {
+                    self.all_started = true;
+                    return self.make_room();
+                };
                 self.waiting.extend(
                     self.schedule.needs(self.plan, place).chunks(self.plan).map(|chunk| (first, chunk)),
                 );
@@ -197,19 +220,23 @@ impl<'a> Prefetch<'a> {
     pub(super) fn release(&mut self, step: u64, chunks: &[usize]) {
         for &chunk in chunks {
             let key = (self.schedule.strip(step), chunk);
-            let Entry::Occupied(mut entry) = self.slots.entry(key) else { continue };
-            let slot = entry.get_mut();
+            let Some(mut slot) = self.slots.remove(&key) else { continue };
             let Some((_, before)) = slot.parts.last().cloned() else { continue };
             release(&mut slot.parts, step);
-            self.held -= slot.bytes;
-            slot.bytes = self.plan.bytes_of(chunk, &slot.parts);
-            self.held += slot.bytes;
+            let bytes = self.plan.bytes_of(chunk, &slot.parts);
+            self.held = self.held - slot.bytes + bytes;
+            self.arrived = self.arrived - slot.bytes + bytes;
+            slot.bytes = bytes;
+            self.make_room();
             match (slot.parts.last(), &mut slot.chunk) {
                 (Some((_, part)), Some(Ok(bytes))) => {
                     before.cut(bytes, part, self.plan.array(slot.array).dtype().size());
                 }
-                (Some(_), _) => {}
-                (None, _) => drop(entry.remove()),
+                (None, Some(Ok(bytes))) => CHUNKS.keep(std::mem::take(bytes)),
+                _ => {}
+            }
+            if !slot.parts.is_empty() {
+                self.slots.insert(key, slot);
             }
         }
     }

@@ -8,10 +8,11 @@ use std::{
     io::{ErrorKind, Read},
 };
 
+use blosc_src::blosc_decompress_ctx;
 use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
-use zarrs::array::codec::blosc_decompress_bytes;
 
 use super::bitshuffle;
+use crate::fresh;
 
 /// A result, or a text that says what is wrong with metadata; the caller adds the name of the array.
 pub(crate) type Why<T> = Result<T, String>;
@@ -118,9 +119,7 @@ impl BytesCodec {
 
 /// Returns an empty vector with a capacity of `bytes`, or an error if the allocation fails.
 pub(crate) fn buffer(bytes: usize) -> Decoded<Vec<u8>> {
-    let mut buffer = Vec::new();
-    buffer.try_reserve_exact(bytes).map_err(|_| Fault::Memory(bytes as u64))?;
-    Ok(buffer)
+    fresh::chunk(bytes).map_err(|_| Fault::Memory(bytes as u64))
 }
 
 /// Reads the little-endian `u32` at `at`, if `data` is long enough.
@@ -141,21 +140,37 @@ fn blosc(mut data: Cow<'_, [u8]>, size: Size, block: usize) -> Decoded<Vec<u8>> 
         return Err(why.into());
     }
     frame.check_streams(&data)?;
+    let mut decoded = buffer(frame.nbytes)?;
     // c-blosc does not check whether its own malloc of two blocks succeeded, so this tests it beforehand.
-    drop(buffer(frame.nbytes.saturating_add(frame.block.saturating_mul(2)).saturating_add(4096))?);
+    drop(buffer(frame.block.saturating_mul(2).saturating_add(4096))?);
     let bits = frame.flags & (BloscFrame::STORED | BloscFrame::BIT_SHUFFLE) == BloscFrame::BIT_SHUFFLE
         && frame.typesize == 1;
     if bits {
         // The bit shuffle is undone by our own code, which is faster.
         data.to_mut()[2] &= !BloscFrame::BIT_SHUFFLE;
     }
-    let mut decoded = blosc_decompress_bytes(&data, frame.nbytes, 1)
-        .map_err(|_| "blosc cannot decompress it: the data is damaged".to_owned())?;
-    Size::Exactly(frame.nbytes).check(decoded.len() as u64, "blosc decompressed")?;
+    decompress_blosc(&data, &mut decoded, frame.nbytes)?;
     if bits {
         bitshuffle::unshuffle_blocks(&mut decoded, frame.block, buffer(frame.block)?);
     }
     Ok(decoded)
+}
+
+/// Decompresses a whole frame of `len` bytes into an empty vector.
+#[allow(unsafe_code, reason = "zarrs' safe function decompresses to new memory alone")]
+fn decompress_blosc(frame: &[u8], out: &mut Vec<u8>, len: usize) -> Decoded<()> {
+    out.clear();
+    out.reserve_exact(len);
+    // SAFETY: the frame was checked: it has as many bytes as its header says, and its streams lie within. c-blosc writes at most `len` bytes,
+    // for which there is room, and returns how many it wrote.
+    let decompressed =
+        unsafe { blosc_decompress_ctx(frame.as_ptr().cast(), out.as_mut_ptr().cast(), len, 1) };
+    if usize::try_from(decompressed) != Ok(len) {
+        return Err("blosc cannot decompress it: the data is damaged".to_owned().into());
+    }
+    // SAFETY: c-blosc wrote all of them.
+    unsafe { out.set_len(len) };
+    Ok(())
 }
 
 /// The header of a blosc 1 frame.
