@@ -1,7 +1,7 @@
 //! Matrices seen only through their products.
 
 use super::{matrix::Matrix, transpose::transpose};
-use crate::{Device, Result, Run, Status, Tensor, TensorView};
+use crate::{Device, Needs, Result, Run, Status, Tensor, TensorView};
 
 /// One pass over the rows of a [`LinearMap`], through which the implementation reports progress and asks whether to stop.
 #[derive(Clone, Copy, Debug)]
@@ -103,6 +103,12 @@ pub trait LinearMap {
     /// times the square root of this error, relative to the largest, count as 0.
     fn precision(&self) -> f64 {
         f32::EPSILON.into()
+    }
+
+    /// Returns the least memory that a pass with `columns` columns of X takes besides X and the result. A decomposition leaves these bytes of
+    /// its budget to the passes, and half of those that it does not need. None by default.
+    fn needs(&self, _columns: u64) -> Needs {
+        Needs::default()
     }
 
     /// Returns `Aᵀ (A X)` for X (n, l), in one pass.

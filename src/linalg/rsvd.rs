@@ -45,7 +45,10 @@ use crate::{Result, Run, Status};
 /// # Ok::<(), teatime::Error>(())
 /// ```
 pub fn randomized_svd(map: &dyn LinearMap, k: usize, options: &SvdOptions, run: &Run) -> Result<RightSvd> {
-    let mut steps = SvdPlan::new(OP, Products::from_map(map, "map")?, k, options, run)?.start()?;
+    let products = Products::from_map(map, options.block(k), "map")?;
+    let plan = SvdPlan::new(OP, products, k, options, run)?;
+    let run = &run.clone().memory(plan.memory);
+    let mut steps = plan.start()?;
     steps.run(map, run)?;
     let mut svd = steps.unsigned()?;
     if k > 0 {

@@ -8,7 +8,7 @@ use super::{
     sign::SignRule,
     transpose::transpose,
 };
-use crate::{Device, DeviceOptions, Error, Needs, Result, Run, Status, Tensor, extent::to_usize};
+use crate::{Budget, Device, DeviceOptions, Error, Needs, Result, Run, Status, Tensor, extent::to_usize};
 
 /// The fraction of the largest singular value's square that products cannot tell from zero, in units of their precision.
 const ROUNDING: f64 = 4.0;
@@ -59,7 +59,7 @@ impl SvdSteps {
             return Err(Error::argument(OP, "sign", "MaxAbsU, which takes a product with the matrix"));
         }
         let (precision, names) = (f32::EPSILON.into(), ["shape", "product"]);
-        let products = Products { shape, precision, home: one_thread()?, names };
+        let products = Products { shape, precision, home: one_thread()?, needs: Needs::default(), names };
         SvdPlan::new(OP, products, k, options, run)?.start()
     }
 
@@ -202,8 +202,10 @@ pub(crate) struct SvdPlan {
     precision: f64,
     /// The device that holds the basis.
     home: Device,
-    /// The maximum number of columns of the basis that fits the budget.
+    /// The maximum number of columns of the basis, which fits the budget.
     capacity: usize,
+    /// The caller's budget, in which the basis is held.
+    pub(super) memory: Budget,
     seed: u64,
     sign: SignRule,
     /// The argument that products come from, in messages.
@@ -219,7 +221,7 @@ impl SvdPlan {
         options: &SvdOptions,
         run: &Run,
     ) -> Result<Self> {
-        let Products { shape: [m, n], precision, home, names: [matrix, source] } = of;
+        let Products { shape: [m, n], precision, home, needs: pass, names: [matrix, source] } = of;
         if k as u64 > m.min(n) {
             let why = format!("{k} components of a matrix of {m} x {n}, which has at most {}", m.min(n));
             return Err(Error::argument(op, "k", why));
@@ -244,16 +246,34 @@ impl SvdPlan {
         let is_default = run.memory.device.is_none() && !home.shares_host_memory();
         let held = if is_default { home.allocated_bytes() } else { 0 };
         let least = n.min(k + 2 * l);
-        let needs = Needs::device(2 * column) * (least + 3 * l + k) as u64;
-        let rest = run.memory.fit(&home, Needs::device(held) + needs)?;
-        let capacity = least.saturating_add(to_usize(rest.left(&home).of_tensors(&home) / 2 / column));
-        Ok(Self { op, m, n, k, l, passes, early, tolerance, precision, home, capacity, seed, sign, source })
+        let needs = |basis| Needs::device(held) + Needs::device(2 * column) * (basis + 3 * l + k) as u64;
+        let rest = run.memory.fit(&home, needs(least) + pass)?;
+        let more = to_usize(rest.left(&home).of_tensors(&home) / 2 / column);
+        let longest = to_usize(passes.into()).saturating_mul(l).min(n);
+        let capacity = least.saturating_add(more).min(longest);
+        let memory = run.memory.fit(&home, needs(capacity))?;
+        Ok(Self {
+            op,
+            m,
+            n,
+            k,
+            l,
+            passes,
+            early,
+            tolerance,
+            precision,
+            home,
+            capacity,
+            memory,
+            seed,
+            sign,
+            source,
+        })
     }
 
     /// Returns the iteration before its first product. Without components it needs no product.
     pub(super) fn start(self) -> Result<SvdSteps> {
-        let longest = to_usize(self.passes.into()).saturating_mul(self.l);
-        let krylov = Krylov::new(self.op, &self.home, self.n, self.capacity.min(longest).min(self.n));
+        let krylov = Krylov::new(self.op, &self.home, self.n, self.capacity);
         let first = || krylov.first(&random(&self.home, [self.l, self.n], self.seed)?);
         let block = (self.k > 0).then(first).transpose()?;
         let status = Status::new(0, self.passes, self.m);
@@ -294,20 +314,23 @@ pub(super) struct Products {
     precision: f64,
     /// The device that holds the basis.
     home: Device,
+    /// The least memory of a pass.
+    needs: Needs,
     /// The arguments that the shape and the products come from, in messages.
     names: [&'static str; 2],
 }
 
 impl Products {
-    /// Returns the products of a map, which messages call `source`. The basis is on the map's device, or else on the host with that
-    /// device's threads.
-    pub(super) fn from_map(map: &dyn LinearMap, source: &'static str) -> Result<Self> {
+    /// Returns the products of a map, which messages call `source`, with blocks of at most `l` columns. The basis is on the map's device, or
+    /// else on the host with that device's threads.
+    pub(super) fn from_map(map: &dyn LinearMap, l: usize, source: &'static str) -> Result<Self> {
         let home = match (map.keeps_vectors_on(), map.device()) {
             (Some(device), _) if device.limits().f64 => device.clone(),
             (_, Some(device)) => device.host()?,
             _ => one_thread()?,
         };
-        Ok(Self { shape: map.shape(), precision: map.precision(), home, names: ["map", source] })
+        let (shape, precision, needs) = (map.shape(), map.precision(), map.needs(l as u64));
+        Ok(Self { shape, precision, home, needs, names: ["map", source] })
     }
 }
 

@@ -110,7 +110,7 @@ pub fn truncated_svd<R: Real>(
 ) -> Result<TruncatedSvd<R>> {
     let [m, n] = a.matrix(OP)?;
     a.device().computes::<R>(OP)?;
-    let plan = SvdPlan::new(OP, Products::from_map(a, "a")?, k, options, run)?;
+    let plan = SvdPlan::new(OP, Products::from_map(a, options.block(k), "a")?, k, options, run)?;
     if k == 0 {
         let [u, v] = [m, n].map(|rows| Tensor::zeros(a.device(), &[rows, 0]));
         let (residuals, converged) = (Vec::new(), Vec::new());

@@ -8,7 +8,7 @@ use super::{
     load::{load, rows_to_load},
 };
 use crate::{
-    ChunkedArray, Device, Error, Result, Run, StoredType, Tensor,
+    ChunkedArray, Device, Error, Needs, Result, Run, StoredType, Tensor,
     linalg::{LinearMap, Matrix, Pass, gram::InnerSum, map_tensor, transpose},
 };
 
@@ -22,8 +22,8 @@ const OP: &str = "StoredMatrix";
 /// bit, for any chunks, threads and memory.
 ///
 /// # Cost
-/// A pass reads and decodes every chunk once. Half of the host's budget ([`Budget::host`](crate::Budget::host) of the [`Run`]) is for
-/// chunks; the device holds some 8 MiB of rows at a time, or one row.
+/// A pass reads and decodes every chunk once. It holds, within the host's budget ([`Budget::host`](crate::Budget::host) of the [`Run`]),
+/// two blocks of rows and the chunks of one, and decodes ahead within half of the rest. A block has 1,024 rows, or more up to 8 MiB.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -51,7 +51,7 @@ impl StoredMatrix {
     /// [`Error::Argument`] without an array, and for an array of f64; [`Error::Shape`] for an array that is not a matrix, and for arrays
     /// whose columns or types differ; [`Error::Store`] for more than [2^20](super::MAX_CHUNKS) chunks along an axis.
     ///
-    /// Passes return an error for what cannot be read; [`Error::Budget`] if one block of rows does not fit half of the budget; and, for
+    /// Passes return an error for what cannot be read; [`Error::Budget`], with the required minimum, if a pass does not fit; and, for
     /// types other than f32, an error for the first value that is NaN, beyond f32, or an integer beyond 2^24.
     pub fn new(arrays: Vec<Arc<dyn ChunkedArray>>, device: &Device) -> Result<Self> {
         Self::build(arrays, device, false)
@@ -101,22 +101,25 @@ impl StoredMatrix {
     /// The errors of a pass, which [`new`](Self::new) lists; [`Error::Limit`] for a matrix larger than a buffer of the device;
     /// [`Error::OutOfMemory`]; [`Error::Cancelled`].
     pub fn to_tensor(&self, run: &Run) -> Result<Tensor<f32>> {
-        let (bytes, stats) = (self.bytes(run)?, &mut StreamStats::default());
+        let (bytes, stats) = (self.bytes(0, run)?, &mut StreamStats::default());
         Ok(load(&self.plan, &self.device, &self.shape, bytes, run, stats)?.0)
     }
 
-    /// Returns the number of bytes of chunks that a pass holds.
-    fn bytes(&self, run: &Run) -> Result<u64> {
-        let (least, staged) = (self.plan.largest_need(), 2 * self.plan.staged_bytes(self.plan.block_rows()));
-        // The other half is for the products.
-        let rest = run.memory.fit_host(least.saturating_add(staged).saturating_mul(2))?;
+    /// Returns the number of bytes of chunks that a pass with `columns` columns holds.
+    fn bytes(&self, columns: u64, run: &Run) -> Result<u64> {
+        let rest = run.memory.fit(&self.device, self.needs(columns))?;
         let ahead = self.plan.ahead(self.device.pool()?.current_num_threads() as u64);
-        Ok(least.saturating_add(ahead.min(rest.left(&self.device).host / 2)))
+        Ok(self.plan.largest_need().saturating_add(ahead.min(rest.left(&self.device).host / 2)))
     }
 
-    /// Makes a pass: calls `f` with the index of the first row and the rows of each block, in order.
-    fn each(&self, pass: &Pass<'_>, f: &mut dyn FnMut(u64, &Tensor<f32>) -> Result<()>) -> Result<()> {
-        let (bytes, cancel) = (self.bytes(pass.run())?, &pass.run().cancel);
+    /// Makes a pass with `columns` columns: calls `f` with the index of the first row and the rows of each block, in order.
+    fn each(
+        &self,
+        columns: u64,
+        pass: &Pass<'_>,
+        f: &mut dyn FnMut(u64, &Tensor<f32>) -> Result<()>,
+    ) -> Result<()> {
+        let (bytes, cancel) = (self.bytes(columns, pass.run())?, &pass.run().cancel);
         let mut blocks = Blocks::new(&self.plan, &self.device, self.plan.block_rows(), bytes, cancel)?;
         if self.shape.contains(&0) {
             return Ok(());
@@ -132,7 +135,9 @@ impl StoredMatrix {
     /// Makes a pass that sums the product `AᵀAX` over blocks of rows; `x` is Xᵀ.
     fn normal(&self, x: &Tensor<f32>, pass: &Pass<'_>) -> Result<InnerSum<f32>> {
         let mut sum = map_tensor::normal_sum(OP, x)?;
-        self.each(pass, &mut |_, a| map_tensor::add_normal(OP, a, x, &mut sum, &mut |_| Ok(())))?;
+        self.each(x.shape()[0], pass, &mut |_, a| {
+            map_tensor::add_normal(OP, a, x, &mut sum, &mut |_| Ok(()))
+        })?;
         Ok(sum)
     }
 }
@@ -144,6 +149,18 @@ impl LinearMap for StoredMatrix {
 
     fn device(&self) -> Option<&Device> {
         Some(&self.device)
+    }
+
+    fn needs(&self, columns: u64) -> Needs {
+        let block = self.plan.block_rows().min(self.shape[0]);
+        let staged = self.plan.staged_bytes(block);
+        let kept = staged.min(self.device.kept_host_bytes());
+        // X and the rows of A X in f32, and the sum over blocks.
+        let products = Needs::device(4 + 16) * self.shape[1] + Needs::device(4 + 8) * block;
+        Needs::host(self.plan.largest_need())
+            + Needs::host(staged) * 2
+            + Needs::host(kept)
+            + products * columns
     }
 
     fn apply_normal(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {
@@ -167,6 +184,8 @@ impl LinearMap for StoredMatrix {
         sink: &mut dyn FnMut(u64, &Matrix) -> Result<()>,
     ) -> Result<()> {
         let x = map_tensor::upload(OP, &self.device, x, self.shape[1])?;
-        self.each(pass, &mut |first, a| sink(first, &Matrix::from_tensor(&map_tensor::product(OP, a, &x)?)?))
+        self.each(x.shape()[1], pass, &mut |first, a| {
+            sink(first, &Matrix::from_tensor(&map_tensor::product(OP, a, &x)?)?)
+        })
     }
 }

@@ -1,6 +1,9 @@
 //! Tests of randomized decomposition over maps: passes, stopping, restarts, signs and every error.
 
-use std::{cell::Cell, sync::Mutex};
+use std::{
+    cell::Cell,
+    sync::{Arc, Mutex},
+};
 
 use faer::Mat;
 
@@ -11,6 +14,8 @@ use crate::{
         LinearMap, Matrix, Pass, RightSvd, SignRule, Stop, SvdOptions, host, left_vectors, randomized_svd,
     },
     random::gaussian,
+    store::MemoryArray,
+    stream::StoredMatrix,
 };
 
 device_tests!(
@@ -26,6 +31,7 @@ device_tests!(
     power_iterations_count_passes,
     past_the_rank,
     restarts_reach_the_same,
+    least_memory_of_a_stored_matrix,
     wide_types,
     signs_follow_their_rules,
     seeds_agree_and_runs_are_equal,
@@ -222,6 +228,34 @@ fn restarts_reach_the_same(dev: &Device) {
     let least = randomized_svd(&x, 6, &options, &run(minimum)).unwrap();
     check("least memory", a, &spectrum, &least);
     assert!(matches!(randomized_svd(&x, 6, &options, &run(minimum - 1)), Err(Error::Budget { .. })));
+}
+
+/// The least budget that an error names suffices for the basis and for passes over a stored matrix, and one byte less does not.
+fn least_memory_of_a_stored_matrix(dev: &Device) {
+    let values: Vec<f32> = (0..2100 * 70).map(|i| ((i * 7919) % 1000) as f32 / 500.0 - 1.0).collect();
+    let array = MemoryArray::new("a", &values, &[2100, 70], &[300, 40]).unwrap();
+    let a = StoredMatrix::new(vec![Arc::new(array)], dev).unwrap();
+    let options = stop(Stop::PowerIterations(2));
+    let within = |[host, device]: [u64; 2]| {
+        let run = Run::default().memory(Budget::default().host(host).device(device));
+        randomized_svd(&a, 3, &options, &run)
+    };
+    let (mut least, mut smaller) = ([1, 1], [0, 0]);
+    let found = loop {
+        match within(least) {
+            Ok(found) => break found,
+            Err(Error::Budget { memory, minimum, .. }) => {
+                let which = usize::from(memory == MemoryKind::Device);
+                assert!(minimum > least[which], "{minimum}");
+                least[which] = minimum;
+                smaller = least;
+                smaller[which] -= 1;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert!(matches!(within(smaller), Err(Error::Budget { .. })), "{least:?}");
+    assert_eq!(found.s, solve(&a, 3, &options).s);
 }
 
 fn signs_follow_their_rules(dev: &Device) {
