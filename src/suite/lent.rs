@@ -9,7 +9,7 @@ use wgpu::BufferUsages;
 
 use super::{application_device, data::values, launch};
 use crate::{
-    Arg, Device, Error, Tensor,
+    Arg, Device, Error, Tensor, assert_err,
     kernel::{Binding, Grid, Kernel},
     linalg,
     openings::skip,
@@ -193,8 +193,7 @@ fn handlers_are_left_alone() {
         count.fetch_add(1, Ordering::Relaxed);
     }));
     let device = Device::from_wgpu(lent.gpu.clone(), lent.queue.clone()).unwrap();
-    let too_large = Tensor::<u8>::zeros(&device, &[device.limits().buffer + 1]);
-    assert!(matches!(too_large, Err(Error::Limit { .. })));
+    assert_err!(Tensor::<u8>::zeros(&device, &[device.limits().buffer + 1]), Error::Limit { .. });
     let foreign = Lent::open().unwrap().buffer(SHARED, &[0; 64]);
     assert!(Tensor::<u8>::from_wgpu_buffer(&device, &foreign, 0, &[16], None).is_err());
     assert_eq!(Tensor::<u8>::zeros(&device, &[3]).unwrap().read().unwrap(), [0; 3]);
@@ -212,8 +211,7 @@ fn loss_sticks() {
     let Some(lent) = Lent::open() else { return };
     let x = Tensor::<f32>::zeros(&lent.device, &[2, 2]).unwrap();
     lent.gpu.destroy();
-    let error = x.read();
-    assert!(matches!(error, Err(Error::DeviceLost { .. })), "{error:?}");
+    assert_err!(x.read(), Error::DeviceLost { .. });
     assert!(matches!(Tensor::<f32>::zeros(&lent.device, &[2]), Err(Error::DeviceLost { .. })));
     assert!(matches!(linalg::matmul(&x, &x), Err(Error::DeviceLost { .. })));
     assert!(matches!(lent.device.synchronize(), Err(Error::DeviceLost { .. })));

@@ -7,7 +7,7 @@ use super::{
     tolerance::assert_close,
 };
 use crate::{
-    Device, Error, Tensor,
+    Device, Error, Tensor, assert_err,
     kernels::{cpu::limbs::limbs, packed_adjoint, packed_apply},
     linalg::Matrix,
     packed::{
@@ -192,8 +192,7 @@ fn wrong_shapes(device: &Device) {
     let rows = PackedRows { packed: &packed, range: (0, 2), missing: false };
     let weights = Tensor::<u32>::zeros(device, &[1, 32]).unwrap();
     let mut sums = ColumnSums::zeros(device, 5, 2).unwrap();
-    let error = packed_adjoint(rows, &weights, &mut sums).unwrap_err();
-    assert!(matches!(error, Error::Shape { op: "packed_adjoint", .. }), "{error}");
+    assert_err!(packed_adjoint(rows, &weights, &mut sums), Error::Shape { op: "packed_adjoint", .. });
 }
 
 fn nan_is_refused(device: &Device) {

@@ -1,8 +1,9 @@
 //! Tests of distances in bands, against the distances of all samples at once.
 
 use teatime::{
-    Budget, Cancel, Device, Error, Progress, Run,
+    Cancel, Device, Error, Progress, Run, assert_err,
     distance::{Metric, Missing},
+    openings::{least, within},
 };
 
 use super::*;
@@ -16,10 +17,6 @@ const SIDE: u64 = 64;
 
 fn genotypes(dosages: &[i8], samples: u64) -> Genotypes {
     memory(dosages, &[dosages.len() as u64 / samples, samples], &[100, 25])
-}
-
-pub(super) fn within(host: u64) -> Run {
-    Run::default().memory(Budget::default().host(host))
 }
 
 fn bits(matrix: &Matrix) -> Vec<u64> {
@@ -58,13 +55,6 @@ fn of_bands(genotypes: &Genotypes, options: &DistanceOptions, run: &Run) -> Resu
     Ok((all, ends))
 }
 
-/// Returns the minimum host memory that is enough.
-fn least(genotypes: &Genotypes, options: &DistanceOptions) -> u64 {
-    let refused = of_bands(genotypes, options, &within(1000));
-    let Err(Error::Budget { minimum, given: true, .. }) = refused else { panic!("{refused:?}") };
-    minimum
-}
-
 #[test]
 fn bands_are_parts_of_the_matrix() {
     let dosages = dosages(150, 300);
@@ -80,8 +70,7 @@ fn bands_are_parts_of_the_matrix() {
             let options =
                 DistanceOptions { metric, missing: Some(missing), filter, ..DistanceOptions::default() };
             let genotypes = genotypes(dosages, 300);
-            let narrow = within(least(&genotypes, &options));
-            let (_, ends) = of_bands(&genotypes, &options, &narrow).unwrap();
+            let (_, (_, ends)) = least(|run| of_bands(&genotypes, &options, run));
             assert!(ends.len() > 2, "{options:?}: {ends:?}");
             of_bands(&genotypes, &options, &within(16 << 20)).unwrap();
         }
@@ -91,10 +80,8 @@ fn bands_are_parts_of_the_matrix() {
 #[test]
 fn bands_are_as_wide_as_memory_allows() {
     let (genotypes, options) = (genotypes(&dosages(150, 700), 700), DistanceOptions::default());
-    let minimum = least(&genotypes, &options);
-    assert!(of_bands(&genotypes, &options, &within(minimum - 1)).is_err());
+    let (minimum, (_, narrow)) = least(|run| of_bands(&genotypes, &options, run));
     let ends = |host| of_bands(&genotypes, &options, &within(host)).unwrap().1;
-    let narrow = ends(minimum);
     assert!(narrow.len() > 4 && narrow[0] == SIDE && *narrow.last().unwrap() == 700, "{narrow:?}");
     let wider = ends(minimum + 2 * 16 * 700 * 128);
     assert!(wider[0] > SIDE && wider[0].is_multiple_of(SIDE) && wider.len() < narrow.len(), "{wider:?}");
@@ -122,8 +109,7 @@ fn passes_are_told_and_cancelled() {
     assert_eq!(told, [(0, 6), (1, 4), (2, 4), (3, 4)]);
     let cancel = Cancel::default();
     cancel.cancel();
-    let stopped = bands.each(&Run::default().cancel(cancel), &|_| false, &mut |_| Ok(()));
-    assert!(matches!(stopped, Err(Error::Cancelled)));
+    assert_err!(bands.each(&Run::default().cancel(cancel), &|_| false, &mut |_| Ok(())), Error::Cancelled);
 }
 
 #[test]
@@ -180,11 +166,10 @@ mod stored {
         let path = |name: &str| scratch.path().join(name);
         let whole = write(&path("whole"), IBS, "job", &within(1 << 30)).unwrap();
         assert_eq!((whole.undefined, whole.bands, whole.squares, whole.found), (330, 1, 36, 0));
-        let Err(Error::Budget { minimum, .. }) = write(&path("x"), IBS, "job", &within(1000)) else {
-            panic!("1000 bytes should not do")
-        };
-        assert!(!path("x").exists());
-        let narrow = write(&path("narrow"), IBS, "job", &within(minimum)).unwrap();
+        let (_, narrow) = least(|run| {
+            assert!(!path("narrow").exists());
+            write(&path("narrow"), IBS, "job", run)
+        });
         assert!(narrow.bands > 2 && narrow.undefined == 330, "{narrow:?}");
         let expected = files(&path("whole"));
         assert!(files(&path("narrow")) == expected);

@@ -2,7 +2,7 @@
 
 use tempfile::TempDir;
 
-use teatime::{Device, Error, Run};
+use teatime::{Device, Error, Run, assert_err};
 
 use super::*;
 use crate::{
@@ -234,8 +234,7 @@ fn files() {
         let refused = grm.write_gcta(&prefix, None, &names);
         assert!(matches!(refused, Err(Error::Argument { name: "samples", .. })), "{names:?}");
     }
-    let nowhere = grm.write_gcta(scratch.path().join("no/such/x"), None, &["a", "b", "c"]);
-    assert!(matches!(nowhere, Err(Error::Io { .. })));
+    assert_err!(grm.write_gcta(scratch.path().join("no/such/x"), None, &["a", "b", "c"]), Error::Io { .. });
     std::fs::create_dir(scratch.path().join("y.grm.bin")).unwrap();
     assert!(matches!(
         grm.write_gcta(scratch.path().join("y"), None, &["a", "b", "c"]),

@@ -36,8 +36,7 @@ fn dosages_above_the_ploidy_only_where_nothing_is_swapped() {
     let projection = run_on_cpu(&genotypes, &reference, &matches).unwrap();
     assert_close(projection.scores.data(), pca.scores().data(), 2e-6);
     matches[0] = Some(Match::Swapped(0));
-    let error = run_on_cpu(&genotypes, &reference, &matches);
-    assert!(matches!(error, Err(Error::Chunk { .. })), "{error:?}");
+    assert_err!(run_on_cpu(&genotypes, &reference, &matches), Error::Chunk { .. });
 }
 
 #[test]
@@ -62,8 +61,7 @@ fn a_reference_holds_finite_numbers() {
         assert!(error.contains(needle), "`{needle}` is not in: {error}");
     }
     assert!(reference.is_empty() && reference.bytes() == 0);
-    let full = reference.reserve(u64::MAX / 2);
-    assert!(matches!(full, Err(Error::OutOfMemory { .. })), "{full:?}");
+    assert_err!(reference.reserve(u64::MAX / 2), Error::OutOfMemory { .. });
     reference.reserve(3).unwrap();
     assert!(reference.is_empty() && reference.bytes() >= 3 * (24 + 8));
     reference.push(0.5, 1.0, 1.0, &[0.5, -0.5]).unwrap();

@@ -12,7 +12,7 @@ use std::{fs, path::Path};
 
 use serde_json::{Value, json};
 use teatime::{
-    ChunkedArray, Error, MissingChunk, StoredType,
+    ChunkedArray, Error, MissingChunk, StoredType, assert_err,
     store::{ArraySpec, Storable, ZarrFormat},
 };
 
