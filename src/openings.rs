@@ -98,6 +98,15 @@ pub fn run(on: On, test: fn(&Device)) {
     assert!(failed.is_empty(), "failed on {failed:?}, {on:?}");
 }
 
+/// Asserts that a call failed with all of these words in its message, and returns the error.
+#[track_caller]
+pub fn assert_refused<T>(result: crate::Result<T>, words: &[&str]) -> Error {
+    let Err(error) = result else { panic!("not refused: {words:?}") };
+    let said = error.to_string();
+    words.iter().for_each(|word| assert!(said.contains(word), "`{word}` is not in: {said}"));
+    error
+}
+
 /// Returns a run with so many bytes of host memory.
 pub fn within(host: u64) -> Run {
     Run::default().memory(Budget::default().host(host))

@@ -13,6 +13,7 @@ use crate::{
         selection::Order,
     },
     linalg::Matrix,
+    openings::assert_refused,
     openings::least,
 };
 
@@ -236,11 +237,9 @@ fn bands(device: &Device) {
     for (row, column, rows, columns) in [(1, 0, 3, 1), (0, 1, 1, 3), (usize::MAX, 0, 2, 1)] {
         assert_err!(found.offer(row, column, Matrix::zeros(rows, columns)), Error::Shape { .. });
     }
-    let error = found.offer(0, 0, Matrix::zeros(2, 3)).unwrap_err();
-    assert!(error.to_string().contains("0 to 3, of rows to 2"), "{error}");
+    assert_refused(found.offer(0, 0, Matrix::zeros(2, 3)), &["0 to 3, of rows to 2"]);
     found.offer(0, 0, Matrix::zeros(2, 2)).unwrap();
-    let error = found.finish().unwrap_err().to_string();
-    assert!(error.contains("observation 2 was offered 0 of 1"), "{error}");
+    assert_refused(found.finish(), &["observation 2 was offered 0 of 1"]);
 }
 
 fn of_nothing(device: &Device) {

@@ -14,6 +14,7 @@ use crate::{
     Cancel, DType, Device, Error, Run, Tensor,
     distance::{Distances, Metric, Missing, Options, Partial, PartialSums, pairwise, pairwise_counted},
     linalg::Matrix,
+    openings::assert_refused,
     openings::least,
 };
 
@@ -348,8 +349,7 @@ fn empty(device: &Device) {
 }
 
 fn says<T: std::fmt::Debug>(result: Result<T, Error>, words: &str) {
-    let message = result.unwrap_err().to_string();
-    assert!(message.contains(words), "{message}");
+    assert_refused(result, &[words]);
 }
 
 fn refused(device: &Device) {

@@ -9,6 +9,7 @@ use crate::{
         Distances, Metric, Missing, Neighbors, Options, StoredDistances, neighbors, neighbors_stored,
         pairwise_counted, pairwise_stored,
     },
+    openings::assert_refused,
     openings::least,
     store::{MemoryArray, Storable},
 };
@@ -333,8 +334,7 @@ fn errors_name_observations(device: &Device) {
     ] {
         let find = |run: &Run| neighbors_stored(x, y, 2, metric, &Options::default(), device, run);
         for found in [raised(&find).1, find(&Run::default())] {
-            let error = found.unwrap_err().to_string();
-            assert!(error.contains(why), "{error}");
+            assert_refused(found, &[why]);
         }
     }
 }

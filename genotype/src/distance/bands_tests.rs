@@ -9,7 +9,7 @@ use teatime::{
 use super::*;
 use crate::{
     VariantFilter,
-    tests::{dosages, memory},
+    tests::{assert_refused, dosages, memory, pair_bits},
     to_usize,
 };
 
@@ -17,10 +17,6 @@ const SIDE: u64 = 64;
 
 fn genotypes(dosages: &[i8], samples: u64) -> Genotypes {
     memory(dosages, &[dosages.len() as u64 / samples, samples], &[100, 25])
-}
-
-fn bits(matrix: &Matrix) -> Vec<u64> {
-    matrix.data().iter().map(|x| x.to_bits()).collect()
 }
 
 /// Returns the distances that bands give, and the end of each band's samples.
@@ -49,8 +45,8 @@ fn of_bands(genotypes: &Genotypes, options: &DistanceOptions, run: &Run) -> Resu
         }
         Ok(())
     })?;
-    assert!(bits(&all.matrix) == bits(&expected.matrix), "{options:?}");
-    assert_eq!(all.shared.as_ref().map(bits), expected.shared.as_ref().map(bits));
+    let [found, expected_bits] = [&all, &expected].map(|all| pair_bits(&all.matrix, &all.shared));
+    assert!(found == expected_bits, "{options:?}");
     assert_eq!(bands.facts().counts.loaded(), expected.facts.counts.loaded());
     Ok((all, ends))
 }
@@ -189,8 +185,7 @@ mod stored {
         let below: Vec<u64> = bytemuck::pod_collect_to_vec(&array.read_chunk(&[4, 1]).unwrap().bytes);
         assert!((0..64).all(|i| (0..64).all(|j| above[i * 64 + j] == below[j * 64 + i])));
         // Any other existing output is kept.
-        let error = write(&path("narrow"), IBS, "other", &Run::default()).unwrap_err();
-        assert!(error.to_string().contains("is of another job"), "{error}");
+        assert_refused(write(&path("narrow"), IBS, "other", &Run::default()), &["is of another job"]);
         let error = write(&path("narrow"), SampleMetric::Of(Metric::Hamming), "job", &Run::default());
         assert!(error.unwrap_err().to_string().contains("is of another job"));
         assert!(files(&path("narrow")) == expected);

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     Match, VariantFilter,
-    tests::{dosages, memory},
+    tests::{assert_refused, dosages, memory, pair_bits},
 };
 
 /// Dosages of the samples of two sides, and which variants of the sides match.
@@ -156,9 +156,7 @@ fn chunks_threads_and_budgets_change_no_bit() {
         let stores = [store(0), store(1)];
         let pairs = SamplePairs::between(&stores[0], &stores[1], &case.matches);
         let result = distances(pairs, &device, &options, run)?;
-        let shared = result.shared.iter().flat_map(Matrix::data);
-        let bits: Vec<u64> = result.matrix.data().iter().chain(shared).map(|x| x.to_bits()).collect();
-        Ok((bits, result.facts.digest))
+        Ok((pair_bits(&result.matrix, &result.shared), result.facts.digest))
     };
     let whole = bits([[2000, 100]; 2], 1, &Run::default()).unwrap();
     let chunks = [[[1, 33], [2000, 70]], [[300, 5], [7, 9]], [[64, 64], [63, 1]]];
@@ -409,9 +407,7 @@ fn bad_input_is_named() {
         distances(SamplePairs::between(&stores[0], with, matches), &Device::cpu(), options, run)
     };
     let fails = |with: &Genotypes, matches: &[Option<Match>], needle: &str| {
-        let error = between(with, matches, &DistanceOptions::default(), &Run::default());
-        let error = error.expect_err(needle).to_string();
-        assert!(error.contains(needle), "`{needle}` is not in: {error}");
+        assert_refused(between(with, matches, &DistanceOptions::default(), &Run::default()), &[needle]);
     };
     let count = case.matches.len();
     fails(&stores[1], &case.matches[1..], &format!("{} for {count} variants", count - 1));

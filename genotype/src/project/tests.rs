@@ -9,7 +9,7 @@ use teatime::{Device, DeviceOptions, Error, Result, Run, assert_err, openings::l
 use super::*;
 use crate::{
     Genotypes, Pca, PcaOptions, Scaler, loadings, pca, project,
-    tests::{changes_no_bit, memory, random_dosages, score_bits},
+    tests::{assert_refused, changes_no_bit, memory, random_dosages, score_bits},
     to_usize,
 };
 

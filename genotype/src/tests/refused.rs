@@ -169,8 +169,7 @@ fn bad_input_is_named() {
     let good = dosages(60, 12);
     let genotypes = memory(&good, &[60, 12], &[20, 12]);
     let fails = |genotypes: &Genotypes, options: &PcaOptions, run: &Run, needle: &str| {
-        let error = pca(genotypes, &device, options, run).expect_err(needle).to_string();
-        assert!(error.contains(needle), "`{needle}` is not in: {error}");
+        assert_refused(pca(genotypes, &device, options, run), &[needle])
     };
     fails(&genotypes, &options(13), &run, "at most 12");
     fails(&memory(&[-1i8; 40], &[10, 4], &[4, 4]), &options(1), &run, "10 have no call");
@@ -178,14 +177,6 @@ fn bad_input_is_named() {
     let infinite: Vec<f32> =
         good.iter().map(|&x| if x == 2 { f32::INFINITY } else { f32::from(x) }).collect();
     fails(&memory(&infinite, &[60, 12], &[20, 12]), &options(1), &run, "not a finite");
-    let mut calls = vec![0i8; 60 * 12];
-    calls[(40 * 4 + 3) * 3 + 1] = -2;
-    let triploid = memory(&calls, &[60, 4, 3], &[20, 3, 3]);
-    fails(&triploid, &options(1), &run, "chunk [2, 1, 0]: variant 40, sample 3: allele -2 pads");
-    calls.fill(0);
-    calls[(40 * 6 + 5) * 2 + 1] = -7;
-    let bad = memory(&calls, &[60, 6, 2], &[20, 4, 2]);
-    fails(&bad, &options(1), &run, "chunk [2, 1, 0]: variant 40, sample 5: -7 is no allele");
     fails(&genotypes, &options(1), &within(1000), "needs at least");
     let uneven = [&[60u64, 12][..], &[60, 11]].map(|shape| {
         let len = usize::try_from(shape[0] * shape[1]).unwrap();
@@ -235,6 +226,6 @@ fn what_no_result_takes() {
         (&good, filter.max_missing(-0.1), "max_missing"),
         (&row, filter.min_maf(0.5).max_missing(0.0), "none of the 1 variants is left"),
     ] {
-        results.iter().for_each(|result| assert_refused(result(genotypes, filter), &[words]));
+        results.iter().for_each(|result| drop(assert_refused(result(genotypes, filter), &[words])));
     }
 }

@@ -16,6 +16,7 @@ use teatime::{
 #[cfg(feature = "zarr")]
 use crate::GenotypeStore;
 use crate::{Genotypes, Grm, Pca, Projection};
+pub(crate) use teatime::openings::assert_refused;
 
 /// Returns dosages of three populations, one in 97 missing; some rows are constant or empty.
 pub(crate) fn dosages(variants: usize, samples: usize) -> Vec<i8> {
@@ -48,21 +49,16 @@ pub(crate) fn bits(pca: &Pca) -> Vec<u64> {
 }
 
 pub(crate) fn grm_bits(grm: &Grm) -> Vec<u64> {
-    let shared = grm.shared.iter().flat_map(Matrix::data);
-    grm.matrix.data().iter().chain(shared).map(|x| x.to_bits()).collect()
+    pair_bits(&grm.matrix, &grm.shared)
+}
+
+/// Returns the bits of values of pairs of samples, and of the numbers of variants that both have.
+pub(crate) fn pair_bits(matrix: &Matrix, shared: &Option<Matrix>) -> Vec<u64> {
+    matrix.data().iter().chain(shared.iter().flat_map(Matrix::data)).map(|x| x.to_bits()).collect()
 }
 
 pub(crate) fn score_bits(projection: &Projection) -> Vec<u64> {
     projection.scores.data().iter().map(|x| x.to_bits()).collect()
-}
-
-/// Asserts that a call failed with all of these words in its message.
-#[track_caller]
-pub(crate) fn assert_refused<T>(result: Result<T>, words: &[&str]) {
-    let error = result.map(|_| ()).unwrap_err().to_string();
-    for word in words {
-        assert!(error.contains(word), "`{word}` is not in: {error}");
-    }
 }
 
 pub(crate) fn fixture(name: &str) -> PathBuf {
