@@ -201,7 +201,7 @@ fn rows_have_means_and_factors(device: &Device) {
         let twice = host::product(a.as_faer().transpose(), expected.as_ref());
         for (found, expected) in [(&found[..], &expected), (normal.data(), &twice)] {
             for (at, found) in found.iter().enumerate() {
-                assert!((found - expected[(at / 2, at % 2)]).abs() < 1e-4, "{case}: {found:?}, {expected:?}");
+                assert!((found - expected[(at / 2, at % 2)]).abs() < 5e-4, "{case}: {found:?}, {expected:?}");
             }
         }
         assert_err!(map(&table[..4]).apply_normal(&x, &pass(&run)), Error::Shape { op: "PanelMap", .. });
