@@ -22,7 +22,7 @@ use std::{
 #[cfg(all(test, feature = "zarr"))]
 use crate::store::Folder;
 use crate::{
-    Device, DeviceOptions,
+    Budget, Device, DeviceOptions, Error, Run,
     store::{Storage, StoredBytes, Value, WritableStorage},
 };
 
@@ -66,6 +66,21 @@ macro_rules! device_tests {
     };
 }
 
+/// Asserts that a call failed with an error of a pattern, and returns the error.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! assert_err {
+    ($result:expr, $pattern:pat $(if $guard:expr)?) => {
+        match $result {
+            Ok(_) => panic!("not refused: {}", stringify!($result)),
+            Err(error) => {
+                assert!(matches!(error, $pattern $(if $guard)?), "{error}");
+                error
+            }
+        }
+    };
+}
+
 /// Runs a test on every device of a kind, and panics with the devices on which it failed.
 pub fn run(on: On, test: fn(&Device)) {
     let (devices, backend) = match on {
@@ -81,6 +96,32 @@ pub fn run(on: On, test: fn(&Device)) {
     let failed: Vec<String> =
         devices.iter().filter(|device| !passes(device)).map(|device| format!("{device:?}")).collect();
     assert!(failed.is_empty(), "failed on {failed:?}, {on:?}");
+}
+
+/// Asserts that a call failed with all of these words in its message, and returns the error.
+#[track_caller]
+pub fn assert_refused<T>(result: crate::Result<T>, words: &[&str]) -> Error {
+    let Err(error) = result else { panic!("not refused: {words:?}") };
+    let said = error.to_string();
+    words.iter().for_each(|word| assert!(said.contains(word), "`{word}` is not in: {said}"));
+    error
+}
+
+/// Returns a run with so many bytes of host memory.
+pub fn within(host: u64) -> Run {
+    Run::default().memory(Budget::default().host(host))
+}
+
+/// Returns the least host memory that a call names, with its result. A byte less is refused.
+pub fn least<T>(mut call: impl FnMut(&Run) -> crate::Result<T>) -> (u64, T) {
+    let mut refused = |host| match call(&within(host)) {
+        Err(Error::Budget { minimum, given: true, .. }) => minimum,
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("{host} bytes should not do"),
+    };
+    let least = refused(1);
+    refused(least - 1);
+    (least, call(&within(least)).unwrap())
 }
 
 /// Prints why a test is skipped, or panics if the test is required to run.

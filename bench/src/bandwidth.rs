@@ -34,11 +34,6 @@ fn moved(factor: f64) -> impl Fn(&u64) -> Size {
     }
 }
 
-/// Creates a matrix of bytes with 1024 columns.
-fn byte_matrix(device: &Device, values: &[i8]) -> Result<Tensor<i8>, Error> {
-    Tensor::from_slice(device, values, &[values.len() as u64 / COLS, COLS])
-}
-
 /// Measures copies to, from and on the device, and the time of a launch.
 pub(crate) fn copies(session: &mut Session<'_>) {
     session.largest("copy to the device", Unit::Bandwidth, &HOST_SIZES, moved(1.0), |device, &bytes| {
@@ -164,7 +159,9 @@ pub(crate) fn kernels(session: &mut Session<'_>) {
         reduce::<f32>(session, way, by_row, |device, bytes| {
             data::matrix(device, 1, [bytes / 4 / COLS, COLS])
         });
-        reduce::<i8>(session, way, by_row, |device, bytes| byte_matrix(device, &data::dosages(1, bytes)));
+        reduce::<i8>(session, way, by_row, |device, bytes| {
+            Tensor::from_slice(device, &data::dosages(1, bytes), &[bytes / COLS, COLS])
+        });
     }
 }
 

@@ -40,13 +40,8 @@ pub(crate) struct ContigArgs {
 }
 
 impl ContigArgs {
-    /// Returns true if all contigs take part.
-    pub(crate) fn is_all(&self) -> bool {
-        self.asked().is_none()
-    }
-
     /// Returns the option that chooses contigs, as on the command line; `None` if all contigs take part.
-    fn asked(&self) -> Option<String> {
+    pub(crate) fn asked(&self) -> Option<String> {
         let chr = self.chr.as_ref().map(|list| format!("--chr {list}"));
         chr.or_else(|| self.autosome.then(|| "--autosome".to_owned()))
     }

@@ -103,30 +103,10 @@ impl Matched {
         }
     }
 
-    /// Returns the numbers of the reference's variants that are left out, by the name of the reason in the record.
-    pub(crate) fn left_out(&self) -> [(&'static str, u64); 6] {
-        let counts = &self.counts.reference;
-        [
-            ("absent", counts.absent),
-            ("other_alleles", counts.other_alleles),
-            ("repeated", counts.repeated),
-            ("ambiguous", counts.ambiguous),
-            ("nowhere", counts.nowhere),
-            ("doubled_id", counts.doubled_id),
-        ]
-    }
-
-    /// Returns the numbers of the stores' variants that are left out, likewise. `absent` is the name of the first reason, that the reference lacks
-    /// them or has them with other alleles.
-    pub(crate) fn stores_left_out(&self, absent: &'static str) -> [(&'static str, u64); 5] {
-        let counts = &self.counts.genotypes;
-        [
-            (absent, counts.not_in_reference),
-            ("repeated", counts.repeated),
-            ("ambiguous", counts.ambiguous),
-            ("nowhere", counts.nowhere),
-            ("doubled_id", counts.doubled_id),
-        ]
+    /// Returns the record's counts of the stores' variants. `absent` is the name of those that the reference lacks or has with other alleles.
+    pub(crate) fn of_stores(&self, absent: &'static str) -> [(&'static str, u64); 6] {
+        let named = self.counts.genotypes.named();
+        named.map(|(name, count)| (if name == "not_in_reference" { absent } else { name }, count))
     }
 }
 

@@ -151,7 +151,7 @@ impl Stores {
                 Ok(())
             }
             // If no option needs contigs, the run continues without them.
-            Err(Failure::Error(why)) if args.is_all() => {
+            Err(Failure::Error(why)) if args.asked().is_none() => {
                 self.odd.push(format!("which contigs the variants are on is not known: {why}"));
                 Ok(())
             }

@@ -14,7 +14,7 @@ const AT_ONCE: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct CallCounts {
     samples: u64,
-    by_variant: CountsByVariant,
+    pub(crate) by_variant: CountsByVariant,
     digest: u64,
 }
 
@@ -118,11 +118,6 @@ impl CallCounts {
             .iter()
             .flat_map(|stats| stats.sum.to_le_bytes().into_iter().chain(stats.count.to_le_bytes()));
         self.digest = bytes.fold(self.digest, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME));
-    }
-
-    /// Hands over the counts of each variant.
-    pub(crate) fn into_by_variant(self) -> CountsByVariant {
-        self.by_variant
     }
 
     /// Returns the sums of the variants in `variants`.

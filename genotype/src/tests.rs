@@ -3,8 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use teatime::{
-    Budget, ChunkedArray, Device, Error, Progress, Run,
+    Budget, ChunkedArray, Device, Error, Progress, Run, assert_err,
     linalg::{Matrix, Stop},
+    openings::{least, within},
     random::philox,
     store::{MemoryArray, Storable},
 };
@@ -205,8 +206,7 @@ fn cancelling_stops_between_blocks() {
                 cancel.cancel();
             }
         });
-        let result = result(&genotypes, &run);
-        assert!(matches!(result, Err(Error::Cancelled)), "{result:?}");
+        assert_err!(result(&genotypes, &run), Error::Cancelled);
     }
 }
 

@@ -87,7 +87,10 @@ pub(crate) fn call<T: Send>(
     let _kept = CurrentContext::kept_for_devices();
     let looking = Arc::new(Looking::from_here(py)?);
     let asking = Arc::clone(&looking);
-    let cancel = Cancel::asking(move || asking.is_due() && asking.look(|_| Ok(())));
+    let cancel = Cancel::asking(move || {
+        let is_due = asking.main == Some(thread::current().id()) && asking.last().elapsed() >= BETWEEN;
+        is_due && asking.look(|_| Ok(()))
+    });
     let (told, last) = (options.progress.as_ref().map(|callback| callback.clone_ref(py)), Arc::default());
     let progress = progress(options.progress, Arc::clone(&last), cancel.clone(), Arc::clone(&looking));
     let memory = Budget::default().host(options.memory.map(Size::bytes).transpose()?);
@@ -130,11 +133,6 @@ impl Looking {
         let is_main = main.eq(threading.call_method0("get_ident")?)?;
         let main = is_main.then(|| thread::current().id());
         Ok(Self { main, last: Mutex::new(Instant::now()), raised: Mutex::default() })
-    }
-
-    /// Returns true if this thread can check for signals, and the last check was long enough ago.
-    fn is_due(&self) -> bool {
-        self.main == Some(thread::current().id()) && self.last().elapsed() >= BETWEEN
     }
 
     /// Checks for signals, then calls `also` with the interpreter's lock. Returns true if a signal handler or `also` raised an exception.

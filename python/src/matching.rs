@@ -60,28 +60,7 @@ fn matches(
 
 /// Returns a dictionary with the counts of each side: of matched variants, and of others by reason.
 fn matched<'py>(py: Python<'py>, counts: &MatchCounts) -> PyResult<Bound<'py, PyDict>> {
-    let (reference, own) = (&counts.reference, &counts.genotypes);
-    let reference = [
-        ("variants", reference.variants),
-        ("used", reference.used),
-        ("swapped", reference.swapped),
-        ("alleles_unknown", reference.alleles_unknown),
-        ("fewer_alleles", reference.fewer_alleles),
-        ("absent", reference.absent),
-        ("other_alleles", reference.other_alleles),
-        ("repeated", reference.repeated),
-        ("ambiguous", reference.ambiguous),
-        ("nowhere", reference.nowhere),
-        ("doubled_id", reference.doubled_id),
-    ];
-    let own = [
-        ("variants", own.variants),
-        ("not_in_reference", own.not_in_reference),
-        ("repeated", own.repeated),
-        ("ambiguous", own.ambiguous),
-        ("nowhere", own.nowhere),
-        ("doubled_id", own.doubled_id),
-    ];
+    let (reference, own) = (counts.reference.named(), counts.genotypes.named());
     [("reference", reference.into_py_dict(py)?), ("genotypes", own.into_py_dict(py)?)].into_py_dict(py)
 }
 

@@ -265,8 +265,7 @@ mod tests {
     fn bytes_without_a_sign_are_never_missing() {
         let x = Tensor::from_slice(&Device::cpu(), &[200u8], &[1]).unwrap();
         let options = PackOptions { table: Some(&[0, 1, 2]), missing: Some(3), ..PackOptions::default() };
-        let error = pack(&x, Width::Two, &options).unwrap_err();
-        assert!(matches!(error, Error::Argument { name: "missing", .. }), "{error}");
+        crate::assert_err!(pack(&x, Width::Two, &options), Error::Argument { name: "missing", .. });
     }
 
     #[test]

@@ -90,13 +90,8 @@ impl Moments {
         }
     }
 
-    /// True if the shift is near enough to the mean that sums of shifted elements lose nothing.
-    pub(super) fn are_near(&self, shift: f64) -> bool {
-        (self.mean - shift).abs() <= 2.0 * self.spread()
-    }
-
     /// Returns the standard deviation.
-    fn spread(&self) -> f64 {
+    pub(super) fn spread(&self) -> f64 {
         if self.count > 0.0 { (self.squares / self.count).sqrt() } else { 0.0 }
     }
 }

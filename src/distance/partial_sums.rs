@@ -91,7 +91,9 @@ impl PartialSums {
         let ways = |own: &mut [[f64; 2]], other: &[[f64; 2]], side: usize| -> Vec<[Way; 2]> {
             let both = own.iter_mut().zip(other).enumerate().map(|(i, (own, other))| {
                 let joint = moments[0][side][i].with(moments[1][side][i]);
-                let near = [own[0], other[0]].into_iter().find(|shift| joint.are_near(*shift));
+                // Sums of elements that are shifted by less lose nothing.
+                let most = 2.0 * joint.spread();
+                let near = [own[0], other[0]].into_iter().find(|shift| (joint.mean - shift).abs() <= most);
                 // Takes the smaller scale so that no square leaves f64, but not the scale 0 of an observation of 0s.
                 let scales = [own[1], other[1]];
                 let scale = scales.into_iter().filter(|scale| *scale > 0.0).reduce(f64::min).unwrap_or(0.0);

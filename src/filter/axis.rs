@@ -22,11 +22,6 @@ impl BoxAxis {
         Self { n, m: n, offset: 0, taps }
     }
 
-    /// Returns a copy of the axis that is filtered only if `is` holds for its taps.
-    pub(super) fn only_if(&self, is: impl FnOnce(&Taps) -> bool) -> Self {
-        Self { taps: self.taps.clone().filter(is), ..self.clone() }
-    }
-
     /// Returns the number of elements to either side that a sum along the axis covers.
     pub(super) fn radius(&self) -> u64 {
         self.taps.as_ref().map_or(0, Taps::radius)

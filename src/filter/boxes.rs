@@ -231,7 +231,10 @@ impl Filter {
         let mut passes = Vec::new();
         for stage in 0..stages {
             let is_of_stage = |taps: &Taps| stages == 1 || is_first(taps) == (stage == 0);
-            let of_stage: Vec<BoxAxis> = axes.iter().map(|axis| axis.only_if(is_of_stage)).collect();
+            let of_stage: Vec<BoxAxis> = axes
+                .iter()
+                .map(|axis| BoxAxis { taps: axis.taps.clone().filter(is_of_stage), ..axis.clone() })
+                .collect();
             let types = [if stage == 0 { from } else { real }, if stage + 1 == stages { to } else { real }];
             let steps = steps(&of_stage, limits, types, real);
             let last = steps.len() - 1;

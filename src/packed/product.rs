@@ -86,8 +86,8 @@ impl PackedProduct {
     ///
     /// - `centred`: true if means are subtracted from codes. If false, means only replace missing codes. For a centred `Aᵀ (A X)`, a row's
     ///   mean has to be the mean of its known codes.
-    /// - `bounds`: the largest Euclidean norm of a row of A, and the largest sum of a row's magnitudes, each row times the larger of 1 and
-    ///   its mean. The bounds determine how `A X` is rounded: larger bounds cost digits, and with smaller bounds sums overflow.
+    /// - `bounds`: the largest Euclidean norm of a row of A, and the largest sum of a row's magnitudes, each row times its factor and the
+    ///   larger of 1 and its mean. The bounds determine how `A X` is rounded: larger bounds cost digits, and with smaller bounds sums overflow.
     ///
     /// # Errors
     /// [`Error::Argument`] for NaN and infinity in X, and for `bounds` that are negative or not finite; [`Error::Limit`] for more entries

@@ -14,7 +14,7 @@ use super::{
     filter_stored::{read, stored, within},
 };
 use crate::{
-    ChunkedArray, Device, Error, Progress, Result, Run, StoredType, Tensor,
+    ChunkedArray, Device, Error, Progress, Result, Run, StoredType, Tensor, assert_err,
     filter::{DenoisedTv, TvOptions, denoise_tv, write_denoised_tv},
     store::{ArraySpec, ArrayWriter, Folder, MemoryArray},
 };
@@ -114,8 +114,7 @@ fn types_and_refusals(device: &Device) {
         let rounded: Vec<f32> = expected.iter().map(|&x| x as f32).collect();
         assert_eq!(read::<f32>(&path("f32")), rounded);
     } else {
-        let refused = write_to("f64", &options, StoredType::F64);
-        assert!(matches!(refused, Err(Error::NoF64 { .. })), "{refused:?}");
+        assert_err!(write_to("f64", &options, StoredType::F64), Error::NoF64 { .. });
     }
     let narrow: Vec<f32> = wide.iter().map(|&x| x as f32).collect();
     let expected =
@@ -131,8 +130,8 @@ fn types_and_refusals(device: &Device) {
         x[77] = bad;
         let refused =
             write(&stored(&x, &shape, &[2, 16]), &options, device, (&path(words), StoredType::F32), &run);
-        let error = refused.unwrap_err();
-        assert!(matches!(error, Error::Chunk { .. }) && error.to_string().contains(words), "{error}");
+        let error = assert_err!(refused, Error::Chunk { .. });
+        assert!(error.to_string().contains(words), "{error}");
     }
     let empty = MemoryArray::new("empty", &[0u16; 0], &[0, 4], &[1, 4]).unwrap();
     let none = write(
@@ -172,8 +171,7 @@ fn resumed(device: &Device) {
                 cancel.cancel();
             }
         });
-        let ended = to(folder.path(), &run);
-        assert!(matches!(ended, Err(Error::Cancelled)), "{ended:?}");
+        assert_err!(to(folder.path(), &run), Error::Cancelled);
         let rest = to(folder.path(), &within(memory)).unwrap();
         assert!(rest.swept.found > 0, "{rest:?}");
         assert_eq!(rest.iterations, expected.iterations);

@@ -10,8 +10,9 @@ use super::{
     device_tests,
 };
 use crate::{
-    Budget, DType, Device, Error, Run, Tensor,
+    Budget, DType, Device, Error, Run, Tensor, assert_err,
     distance::{Metric, Missing, Options, Partial, condensed, pairwise},
+    openings::least,
 };
 
 device_tests! {
@@ -545,16 +546,12 @@ fn refused(device: &Device) {
     let z = tensor(&[1.0, f32::INFINITY], &[1, 2]);
     says(message(&x, Some(&z), Metric::Euclidean, &plain), "`y`");
     // The host needs nine distances of 8 bytes, and the sums of one pair.
-    let within = |host, device| Run { memory: Budget::default().host(host).device(device), ..Run::default() };
-    let error = pairwise(&x, None, Metric::Jaccard, &plain, &within(72, None)).unwrap_err();
-    let Error::Budget { minimum, given: true, .. } = error else { panic!("{error}") };
-    let enough = within(minimum, None);
-    let small = pairwise(&x, None, Metric::Jaccard, &plain, &enough).unwrap();
-    assert!(small == pairwise(&x, None, Metric::Jaccard, &plain, &run).unwrap());
-    assert!(pairwise(&x, None, Metric::Jaccard, &plain, &within(minimum - 1, None)).is_err());
+    let jaccard = |run: &Run| pairwise(&x, None, Metric::Jaccard, &plain, run);
+    let (bytes, small) = least(jaccard);
+    assert!(bytes > 72 && small == jaccard(&run).unwrap(), "{bytes}");
     if !device.shares_host_memory() {
-        let error = pairwise(&x, None, Metric::Jaccard, &plain, &within(1 << 20, Some(31))).unwrap_err();
-        assert!(matches!(error, Error::Budget { budget: 31, minimum: 32, .. }), "{error}");
+        let run = Run::default().memory(Budget::default().host(1 << 20).device(31));
+        assert_err!(jaccard(&run), Error::Budget { budget: 31, minimum: 32, .. });
     }
     let cancelled = Run::default();
     cancelled.cancel.cancel();

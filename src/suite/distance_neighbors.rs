@@ -7,12 +7,14 @@ use std::{
 
 use super::{data::values, device_tests, distance::metrics};
 use crate::{
-    Budget, Device, DeviceOptions, Error, Run, Tensor,
+    Budget, Device, DeviceOptions, Error, Run, Tensor, assert_err,
     distance::{
         Metric, Missing, NearestSoFar, Neighbors, Options, neighbor_tensors, neighbors, pairwise,
         selection::Order,
     },
     linalg::Matrix,
+    openings::assert_refused,
+    openings::least,
 };
 
 device_tests! {
@@ -208,8 +210,7 @@ fn from_others(device: &Device) {
     }
     let mut found = NearestSoFar::new(device, 3, 1, false).unwrap();
     for (row, rows) in [(0, 4), (2, 2), (usize::MAX, 1)] {
-        let error = found.offer_others(row, Matrix::zeros(rows, 2)).unwrap_err();
-        assert!(matches!(error, Error::Shape { .. }), "{error}");
+        assert_err!(found.offer_others(row, Matrix::zeros(rows, 2)), Error::Shape { .. });
     }
 }
 
@@ -230,19 +231,15 @@ fn bands(device: &Device) {
         let expected = neighbors(&x, None, 7, metric, &Options::default(), &Run::default()).unwrap();
         assert_eq!(found.finish().unwrap(), expected, "{metric}");
     }
-    let error = NearestSoFar::new(device, 3, 0, false).unwrap_err();
-    assert!(matches!(error, Error::Argument { name: "k", .. }), "{error}");
+    assert_err!(NearestSoFar::new(device, 3, 0, false), Error::Argument { name: "k", .. });
     let mut found = NearestSoFar::new(device, 3, 1, false).unwrap();
     found.offer(0, 0, Matrix::zeros(0, 0)).unwrap();
     for (row, column, rows, columns) in [(1, 0, 3, 1), (0, 1, 1, 3), (usize::MAX, 0, 2, 1)] {
-        let error = found.offer(row, column, Matrix::zeros(rows, columns)).unwrap_err();
-        assert!(matches!(error, Error::Shape { .. }), "{error}");
+        assert_err!(found.offer(row, column, Matrix::zeros(rows, columns)), Error::Shape { .. });
     }
-    let error = found.offer(0, 0, Matrix::zeros(2, 3)).unwrap_err();
-    assert!(error.to_string().contains("0 to 3, of rows to 2"), "{error}");
+    assert_refused(found.offer(0, 0, Matrix::zeros(2, 3)), &["0 to 3, of rows to 2"]);
     found.offer(0, 0, Matrix::zeros(2, 2)).unwrap();
-    let error = found.finish().unwrap_err().to_string();
-    assert!(error.contains("observation 2 was offered 0 of 1"), "{error}");
+    assert_refused(found.finish(), &["observation 2 was offered 0 of 1"]);
 }
 
 fn of_nothing(device: &Device) {
@@ -261,15 +258,11 @@ fn refused(device: &Device) {
         (Some(&x), 0, "0 of 3 observations"),
         (Some(&x), 4, "4 of 3 observations"),
     ] {
-        let error = of(y, k, &run).unwrap_err();
-        assert!(matches!(error, Error::Argument { name: "k", .. }), "{error}");
+        let error = assert_err!(of(y, k, &run), Error::Argument { name: "k", .. });
         assert!(error.to_string().contains(words), "{error}");
     }
-    let within = |host| Run { memory: Budget::default().host(host), ..Run::default() };
-    let Err(Error::Budget { minimum, given: true, .. }) = of(None, 2, &within(3)) else { panic!() };
-    assert!(minimum >= 3 * 8 * 13, "{minimum}");
-    assert_eq!(of(None, 2, &within(minimum)).unwrap(), of(None, 2, &run).unwrap());
-    assert!(of(None, 2, &within(minimum - 1)).is_err());
+    let (bytes, found) = least(|run| of(None, 2, run));
+    assert!(bytes >= 3 * 8 * 13 && found == of(None, 2, &run).unwrap(), "{bytes}");
     let cancelled = Run::default();
     cancelled.cancel.cancel();
     assert!(matches!(of(None, 1, &cancelled), Err(Error::Cancelled)));

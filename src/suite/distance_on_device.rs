@@ -12,7 +12,7 @@ use super::{
     distance::{metrics, nonnegative, of_shares},
 };
 use crate::{
-    Budget, Device, DeviceOptions, Element, Error, Progress, Run, Tensor,
+    Budget, Device, DeviceOptions, Element, Error, Progress, Run, Tensor, assert_err,
     distance::{Metric, Missing, Options, pairwise, pairwise_tensor},
     dtype::nearest_f32,
 };
@@ -263,24 +263,20 @@ fn refused(device: &Device) {
     let (x, plain) = (tensor(&[1.0, 2.0, 0.0, 0.0, -1.0, 3.0], &[3, 2]), Options::default());
     let of = |y: Option<&Tensor<f32>>, metric, run: &Run| pairwise_tensor(&x, y, metric, &plain, run);
     let run = Run::default();
-    let error = of(Some(&tensor(&[1.0; 3], &[1, 3])), Metric::Euclidean, &run).unwrap_err();
-    assert!(matches!(error, Error::Shape { .. }), "{error}");
+    assert_err!(of(Some(&tensor(&[1.0; 3], &[1, 3])), Metric::Euclidean, &run), Error::Shape { .. });
     for metric in [Metric::Minkowski(0.0), Metric::Hellinger] {
-        let error = of(None, metric, &run).unwrap_err();
-        assert!(matches!(error, Error::Argument { .. }), "{error}");
+        assert_err!(of(None, metric, &run), Error::Argument { .. });
     }
     if !device.shares_host_memory() {
         let y = Tensor::from_slice(cpu(), &[1.0f32; 2], &[1, 2]).unwrap();
-        let error = of(Some(&y), Metric::Euclidean, &run).unwrap_err();
-        assert!(matches!(error, Error::WrongDevice { name: "y", .. }), "{error}");
+        assert_err!(of(Some(&y), Metric::Euclidean, &run), Error::WrongDevice { name: "y", .. });
     }
     // Memory holds nine distances, and the sums of one pair.
     let least = within([3, 3], 2, 1);
     assert!(of(None, Metric::Jaccard, &least).is_ok());
     let bytes = least.memory.host.map(|bytes| bytes - 1);
     let less = Run { memory: Budget::default().host(bytes).device(bytes), ..Run::default() };
-    let error = of(None, Metric::Jaccard, &less).unwrap_err();
-    assert!(matches!(error, Error::Budget { minimum: 52, given: true, .. }), "{error}");
+    assert_err!(of(None, Metric::Jaccard, &less), Error::Budget { minimum: 52, given: true, .. });
     let cancelled = Run::default();
     cancelled.cancel.cancel();
     assert!(matches!(of(None, Metric::Euclidean, &cancelled), Err(Error::Cancelled)));
@@ -288,8 +284,7 @@ fn refused(device: &Device) {
     let n = device.limits().binding / 4 + 1;
     if n < 1 << 20 {
         let [one, many] = [1, n].map(|count| Tensor::<u8>::zeros(device, &[count, 1]).unwrap());
-        let error = pairwise_tensor(&one, Some(&many), Metric::CityBlock, &plain, &run).unwrap_err();
-        assert!(matches!(error, Error::Limit { .. }), "{error}");
+        assert_err!(pairwise_tensor(&one, Some(&many), Metric::CityBlock, &plain, &run), Error::Limit { .. });
         check(&many, Some(&one), Metric::CityBlock, &plain, &run);
     }
 }

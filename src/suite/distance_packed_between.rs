@@ -12,6 +12,7 @@ use crate::{
         Distances, Metric, Missing, PackedPairs,
     },
     linalg::Matrix,
+    openings::assert_refused,
     packed::side_by_side,
 };
 
@@ -85,8 +86,7 @@ fn refused(device: &Device) {
     }
     let packed = upload(device, &rows(96, 4, 20, false), 20);
     for (from, codes) in [(3, [[0, 1, 2, 3]; 2]), (0, [[0, 1, 2, 4]; 2])] {
-        let error = side_by_side((&packed, 20, 0), (&packed, 20, from), &codes).unwrap_err().to_string();
-        assert!(error.contains("side_by_side"), "{error}");
+        assert_refused(side_by_side((&packed, 20, 0), (&packed, 20, from), &codes), &["side_by_side"]);
     }
     // These sums refuse calls for the other kinds.
     let diagonal = sums_of_columns(device, 20, 3, Metric::Hamming).finish_diagonal().unwrap();

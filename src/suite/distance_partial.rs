@@ -11,9 +11,11 @@ use super::{
     },
 };
 use crate::{
-    Budget, Cancel, DType, Device, Error, Run, Tensor,
+    Cancel, DType, Device, Error, Run, Tensor,
     distance::{Distances, Metric, Missing, Options, Partial, PartialSums, pairwise, pairwise_counted},
     linalg::Matrix,
+    openings::assert_refused,
+    openings::least,
 };
 
 device_tests! {
@@ -347,8 +349,7 @@ fn empty(device: &Device) {
 }
 
 fn says<T: std::fmt::Debug>(result: Result<T, Error>, words: &str) {
-    let message = result.unwrap_err().to_string();
-    assert!(message.contains(words), "{message}");
+    assert_refused(result, &[words]);
 }
 
 fn refused(device: &Device) {
@@ -403,11 +404,9 @@ fn refused(device: &Device) {
     assert!(result.row(0).iter().all(|d| d.is_nan()) && result.row(1)[0].is_nan() && result.row(1)[1] == 0.0);
 
     // Memory holds four distances and four numbers of features of 8 bytes, and the sums of a pair.
-    let within = |host| Run { memory: Budget::default().host(host), ..Run::default() };
-    let counted = |run| pairwise_counted(&two, None, Metric::Euclidean, &ignore, &run);
-    let Error::Budget { minimum, .. } = counted(within(64)).unwrap_err() else { panic!("no budget") };
-    assert!(minimum > 64 && counted(within(minimum - 1)).is_err());
-    assert_eq!(counted(within(minimum)).unwrap(), counted(Run::default()).unwrap());
+    let counted = |run: &Run| pairwise_counted(&two, None, Metric::Euclidean, &ignore, run);
+    let (least, found) = least(counted);
+    assert!(least > 64 && found == counted(&Run::default()).unwrap(), "{least}");
 }
 
 fn what_does_not_merge(device: &Device) {

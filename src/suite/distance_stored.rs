@@ -9,6 +9,8 @@ use crate::{
         Distances, Metric, Missing, Neighbors, Options, StoredDistances, neighbors, neighbors_stored,
         pairwise_counted, pairwise_stored,
     },
+    openings::assert_refused,
+    openings::least,
     store::{MemoryArray, Storable},
 };
 
@@ -332,8 +334,7 @@ fn errors_name_observations(device: &Device) {
     ] {
         let find = |run: &Run| neighbors_stored(x, y, 2, metric, &Options::default(), device, run);
         for found in [raised(&find).1, find(&Run::default())] {
-            let error = found.unwrap_err().to_string();
-            assert!(error.contains(why), "{error}");
+            assert_refused(found, &[why]);
         }
     }
 }
@@ -420,9 +421,6 @@ fn refused(device: &Device) {
     assert!(matches!(none, Err(Error::Argument { name: "k", .. })), "{none:?}");
     let infinite = stored(&[1.0f32, f32::INFINITY], [2, 1], [2, 1]);
     assert!(matches!(of(&infinite, None, &run), Error::Argument { name: "x", .. }));
-    let budget = |host| Run { memory: Budget::default().host(host), ..Run::default() };
-    let error = of(&x, None, &budget(100));
-    let Error::Budget { minimum, .. } = error else { panic!("{error}") };
-    assert!(pairwise_stored(&x, None, Metric::Euclidean, &options, device, &budget(minimum)).is_ok());
+    least(|run| pairwise_stored(&x, None, Metric::Euclidean, &options, device, run));
     assert_eq!(x.dtype(), StoredType::F32);
 }

@@ -11,6 +11,7 @@ use super::{
 use crate::{
     DType, Device, Element, Error, Real, Result, Tensor,
     array::{Compare, Map, Zip, cast, cast_lossy, clamp, compare, map, select, zip},
+    assert_err,
 };
 
 device_tests! {
@@ -320,8 +321,7 @@ fn bounds_of_casts(device: &Device) {
     let halves = cast::<f16, _>(&bytes).unwrap().read().unwrap();
     assert_eq!(halves, [1.0, 255.0].map(f16::from_f32));
     assert_eq!(cast::<u8, _>(&bytes).unwrap().read().unwrap(), [1, 255]);
-    let refused = cast::<i8, _>(&bytes);
-    assert!(matches!(refused, Err(Error::Argument { op: "cast", name: "x", .. })), "{refused:?}");
+    assert_err!(cast::<i8, _>(&bytes), Error::Argument { op: "cast", name: "x", .. });
     assert!(
         cast::<f16, _>(&tensor(device, &[1u16])).is_err()
             && cast::<u8, _>(&tensor(device, &[1.0f32])).is_err()
@@ -433,10 +433,8 @@ fn refused(device: &Device) {
         let found = zip(Zip::Add, &of(a), &of(b));
         assert!(matches!(found, Err(Error::Shape { op: "zip", .. })), "{a:?} {b:?}: {found:?}");
     }
-    let four = zip(Zip::Add, &of(&[2, 1, 4, 1]), &of(&[1, 3, 1, 5]));
-    assert!(matches!(four, Err(Error::Shape { op: "zip", .. })), "{four:?}");
-    let numbers = zip(Zip::Add, 1.0, 2.0);
-    assert!(matches!(numbers, Err(Error::Argument { op: "zip", name: "operands", .. })), "{numbers:?}");
+    assert_err!(zip(Zip::Add, &of(&[2, 1, 4, 1]), &of(&[1, 3, 1, 5])), Error::Shape { op: "zip", .. });
+    assert_err!(zip(Zip::Add, 1.0, 2.0), Error::Argument { op: "zip", name: "operands", .. });
 }
 
 fn other_devices(device: &Device) {
@@ -468,8 +466,7 @@ fn operands_beyond_a_binding(device: &Device) {
         return;
     }
     let of = |shape: &[u64]| Tensor::<f32>::zeros(device, shape).unwrap();
-    let long = zip(Zip::Add, &of(&[2, most + 1]), &of(&[2, 1]));
-    assert!(matches!(long, Err(Error::Limit { .. })), "{long:?}");
+    assert_err!(zip(Zip::Add, &of(&[2, most + 1]), &of(&[2, 1])), Error::Limit { .. });
     let len = 2 * (most + 1);
     let x: Vec<f32> = (0..len).map(|i| (i % 1000) as f32).collect();
     let x = Tensor::from_slice(device, &x, &[2, most + 1]).unwrap();

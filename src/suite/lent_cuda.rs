@@ -6,7 +6,7 @@ use cudarc::driver::{CudaContext, CudaStream, DevicePtr};
 
 use super::{cpu, data::values};
 use crate::{
-    Device, DeviceOptions, Error, Tensor, TensorView, linalg,
+    Device, DeviceOptions, Error, Tensor, TensorView, assert_err, linalg,
     openings::{On, devices, skip},
 };
 
@@ -95,12 +95,10 @@ fn what_does_not_fit_is_refused() {
     let wrong = Tensor::from_cuda_slice(cpu(), floats(), &[2]);
     assert_eq!(wrong.unwrap_err().to_string(), "Tensor::from_cuda_slice: `device`: cpu is not a CUDA device");
     let odd = stream.clone_htod(&[1u8, 2, 3]).unwrap();
-    let wrong = Tensor::from_cuda_slice(&device, odd, &[3]);
-    assert!(matches!(wrong, Err(Error::Argument { name: "slice", .. })), "{wrong:?}");
-    let host = Tensor::from_slice(cpu(), &[1.0f32], &[1]).unwrap().into_cuda_slice();
-    assert!(
-        matches!(host, Err(Error::Argument { op: "Tensor::into_cuda_slice", name: "device", .. })),
-        "{host:?}"
+    assert_err!(Tensor::from_cuda_slice(&device, odd, &[3]), Error::Argument { name: "slice", .. });
+    assert_err!(
+        Tensor::from_slice(cpu(), &[1.0f32], &[1]).unwrap().into_cuda_slice(),
+        Error::Argument { op: "Tensor::into_cuda_slice", name: "device", .. }
     );
 }
 
@@ -169,6 +167,5 @@ fn memory_that_cannot_be_borrowed_is_refused() {
     let host = Tensor::from_slice(cpu(), &[1.0f32], &[1]).unwrap().cuda_address();
     assert!(matches!(host, Err(Error::Argument { op: "Tensor::cuda_address", .. })), "{host:?}");
     let here = &raw const *cpu() as u64;
-    let wrong = Device::name_of_cuda_memory(here);
-    assert!(matches!(wrong, Err(Error::Argument { name: "address", .. })), "{wrong:?}");
+    assert_err!(Device::name_of_cuda_memory(here), Error::Argument { name: "address", .. });
 }

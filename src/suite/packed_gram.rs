@@ -8,7 +8,7 @@ use super::{
     packed_case::{codes, upload},
 };
 use crate::{
-    Device, DeviceOptions, Error, Tensor,
+    Device, DeviceOptions, Error, Tensor, assert_err,
     kernels::{packed_gather::Recode, packed_pairs::Terms},
     linalg::Matrix,
     packed::{
@@ -440,32 +440,27 @@ fn wrong_shapes(device: &Device) {
         (2..6, 0..5, later),
         (0..6, 0..5, wide),
     ] {
-        let error = packed_limbs(&packed, rows, columns, table).unwrap_err();
-        assert!(matches!(error, Error::Shape { op: "packed_limbs", .. }), "{error}");
+        assert_err!(packed_limbs(&packed, rows, columns, table), Error::Shape { op: "packed_limbs", .. });
     }
     let rows = PackedRows { packed: &packed, range: (0, 6), missing: false };
     let limbs = Tensor::<u32>::zeros(device, &[2, 16]).unwrap();
     let weights = Weights { words: &limbs, limb_count: 1, shift: 0 };
     // Sums of rows of 5 words are refused, and so are weights of three limbs.
     let mut sums = ColumnSums::zeros_from(device, [4; 2], 70, 16).unwrap();
-    let error = packed_adjoint(rows, weights, &mut sums).unwrap_err();
-    assert!(matches!(error, Error::Shape { op: "packed_adjoint", .. }), "{error}");
+    assert_err!(packed_adjoint(rows, weights, &mut sums), Error::Shape { op: "packed_adjoint", .. });
     let mut sums = ColumnSums::zeros(device, 60, 16).unwrap();
     packed_adjoint(rows, weights, &mut sums).unwrap();
-    let error = packed_adjoint(rows, &limbs, &mut sums).unwrap_err();
-    assert!(matches!(error, Error::Shape { op: "packed_adjoint", .. }), "{error}");
+    assert_err!(packed_adjoint(rows, &limbs, &mut sums), Error::Shape { op: "packed_adjoint", .. });
     // The rows do not exist, or have another number of entries.
     for (entries, rows, order) in
         [(60, 0..7, vec![0]), (60, 2..6, vec![0, Recode::SWAPPED.word(4)]), (65, 0..6, vec![0])]
     {
-        let error = packed_gather(&packed, entries, rows, &order).unwrap_err();
-        assert!(matches!(error, Error::Shape { op: "packed_gather", .. }), "{error}");
+        assert_err!(packed_gather(&packed, entries, rows, &order), Error::Shape { op: "packed_gather", .. });
     }
     let terms = Tensor::<u32>::zeros(device, &[6, 4]).unwrap();
     for (rows, first, entries) in [(0..7, 0, 60), (0..5, 0, 60), (0..6, 0, 65), (0..6, 4, 60), (0..6, 0, 15)]
     {
         let mut sums = ColumnSums::zeros_from(device, [first; 2], entries, 16).unwrap();
-        let error = packed_pairs(&packed, rows, &terms, &mut sums).unwrap_err();
-        assert!(matches!(error, Error::Shape { op: "packed_pairs", .. }), "{error}");
+        assert_err!(packed_pairs(&packed, rows, &terms, &mut sums), Error::Shape { op: "packed_pairs", .. });
     }
 }

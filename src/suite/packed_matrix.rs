@@ -2,9 +2,12 @@
 
 use faer::Mat;
 
-use super::{cpu, device_tests, packed_case::packed_words};
+use super::{
+    cpu, device_tests,
+    packed_case::{packed_words, upload},
+};
 use crate::{
-    Backend, Budget, Cancel, Device, DeviceOptions, Error, Progress, Result, Run, Status, Tensor,
+    Backend, Budget, Cancel, Device, DeviceOptions, Error, Progress, Result, Run, Status, Tensor, assert_err,
     kernel::Grid,
     kernels::packed_uniform::{self as uniform, PACKED_UNIFORM},
     linalg::{LinearMap, Matrix, Pass, SvdOptions, host, left_vectors, randomized_svd},
@@ -14,7 +17,7 @@ use crate::{
 
 device_tests! {
     entries_are_the_oracles, words_between_digits, panels_change_nothing, products_are_close, no_rows, refused_arguments,
-    refused_rows, rows_that_are_not_packed, larger_than_memory, rows_beyond_a_binding, cancelled_between_panels,
+    refused_rows, rows_have_means_and_factors, larger_than_memory, rows_beyond_a_binding, cancelled_between_panels,
     cancelled_while_made, beyond_the_budget;
     steps_and_groups_change_nothing, pushed_rows_are_the_same, the_place_changes_nothing, values_and_vectors,
 }
@@ -138,28 +141,74 @@ fn the_place_changes_nothing(device: &Device) {
     assert_eq!(products(&matrix), expected);
 }
 
-/// Panels of unpacked rows are multiplied too, and a missing entry is the mean.
-fn rows_that_are_not_packed(device: &Device) {
-    let run = Run::default();
-    let mut matrix = PackedMatrix::in_panels(device, 3, None);
-    let entries = Entries::I8(Tensor::from_slice(device, &[0i8, 2, -1, 1, 1, 1], &[2, 3]).unwrap());
-    matrix.keep(Panel { rows: 0..2, entries, missing: true }).unwrap();
-    let each = |pass: &Pass<'_>, sink: &mut PanelSink<'_>| matrix.each(pass, sink);
-    let map = |table| PanelMap {
-        device,
-        shape: matrix.shape(),
-        packed: false,
-        table: Some(table),
-        centred: true,
-        bounds: [0.0; 2],
-        at_once: 1,
-        each: &each,
-    };
-    let x = Matrix::from_vec(vec![1.0, 0.0, 0.0], 3, 1).unwrap();
-    let product = map(&[[1.0, 1.0], [1.0, 3.0]]).apply_normal(&x, &pass(&run)).unwrap();
-    assert_eq!(product.data(), [1.0, -1.0, 0.0]);
-    let error = map(&[[1.0, 1.0]]).apply_normal(&x, &pass(&run)).unwrap_err();
-    assert!(matches!(error, Error::Shape { op: "PanelMap", .. }), "{error}");
+/// Rows of several panels are multiplied by their definition in f64. A missing entry is its row's mean.
+fn rows_have_means_and_factors(device: &Device) {
+    let codes = [[0u8, 2, 3], [1, 2, 0], [2, 0, 2], [3, 2, 1], [0, 0, 1]];
+    let factors = [1.0f32, -2.0, 0.5, 3.0, -1.5];
+    let x = Matrix::from_vec(vec![1.0, 0.5, -2.0, 1.0, 0.25, 3.0], 3, 2).unwrap();
+    for (packed, missing, centred) in [
+        (true, true, true),
+        (true, true, false),
+        (true, false, true),
+        (false, true, true),
+        (false, true, false),
+    ] {
+        let (mut matrix, mut table, mut rows) = (PackedMatrix::in_panels(device, 3, None), vec![], vec![]);
+        for (codes, factor) in codes.iter().zip(factors) {
+            let known = || codes.iter().filter(|code| **code < 3 || !missing).map(|&code| f32::from(code));
+            let mean = known().sum::<f32>() / known().count() as f32;
+            let entry = |&code: &u8| {
+                let value = if missing && code == 3 { mean } else { f32::from(code) };
+                f64::from(factor * (value - if centred { mean } else { 0.0 }))
+            };
+            rows.extend(codes.iter().map(entry));
+            table.push([mean, factor]);
+        }
+        for (from, end) in [(0, 2), (2, 5)] {
+            let codes = codes[from..end].as_flattened();
+            let signed: Vec<i8> = codes.iter().map(|&code| if code == 3 { -1 } else { code as i8 }).collect();
+            let shape = [(end - from) as u64, 3];
+            let entries = match packed {
+                true => Entries::Packed(upload(device, codes, 3)),
+                false => Entries::I8(Tensor::from_slice(device, &signed, &shape).unwrap()),
+            };
+            matrix.keep(Panel { rows: from as u64..end as u64, entries, missing }).unwrap();
+        }
+        let each = |pass: &Pass<'_>, sink: &mut PanelSink<'_>| matrix.each(pass, sink);
+        let (shape, bounds, at_once) = (matrix.shape(), [40.0, 200.0], 2);
+        let map = |table| PanelMap {
+            device,
+            shape,
+            packed,
+            table: Some(table),
+            centred,
+            bounds,
+            at_once,
+            each: &each,
+        };
+        let a = Matrix::from_vec(rows, 5, 3).unwrap();
+        let expected = host::product(a.as_faer(), x.as_faer());
+        let case = format!("packed {packed}, missing {missing}, centred {centred}");
+        let (run, mut found) = (Run::default(), Vec::new());
+        let mut sink = |first: u64, part: &Matrix| {
+            assert_eq!(first, found.len() as u64 / 2, "{case}");
+            assert!(part.rows() as u64 <= if packed { at_once } else { 3 }, "{case}");
+            found.extend_from_slice(part.data());
+            Ok(())
+        };
+        map(&table).apply(&x, &pass(&run), &mut sink).unwrap();
+        let normal = map(&table).apply_normal(&x, &pass(&run)).unwrap();
+        let twice = host::product(a.as_faer().transpose(), expected.as_ref());
+        for (found, expected) in [(&found[..], &expected), (normal.data(), &twice)] {
+            for (at, found) in found.iter().enumerate() {
+                assert!((found - expected[(at / 2, at % 2)]).abs() < 5e-4, "{case}: {found:?}, {expected:?}");
+            }
+        }
+        assert_err!(map(&table[..4]).apply_normal(&x, &pass(&run)), Error::Shape { op: "PanelMap", .. });
+        run.cancel.cancel();
+        let none = &mut |_, _: &Matrix| panic!("rows after the call was cancelled");
+        assert_err!(map(&table).apply(&x, &pass(&run), none), Error::Cancelled);
+    }
 }
 
 fn pushed_rows_are_the_same(device: &Device) {
@@ -258,39 +307,47 @@ fn no_rows(device: &Device) {
         assert_eq!((matrix.shape(), matrix.bytes()), ([0, 5], 0));
         assert_eq!(matrix.apply_normal(&operand(5, 2), &pass(&run)).unwrap(), Matrix::zeros(5, 2));
         matrix.apply(&operand(5, 2), &pass(&run), &mut |_, _| panic!("there are no rows")).unwrap();
-        let error = randomized_svd(&matrix, 1, &SvdOptions::default(), &run).unwrap_err();
-        assert!(matches!(error, Error::Argument { name: "k", .. }), "{error}");
+        assert_err!(
+            randomized_svd(&matrix, 1, &SvdOptions::default(), &run),
+            Error::Argument { name: "k", .. }
+        );
     }
 }
 
 fn refused_arguments(device: &Device) {
     let run = Run::default();
-    let error = PackedMatrix::new(device, 0).unwrap_err();
-    assert!(matches!(error, Error::Argument { name: "columns", .. }), "{error}");
-    let error = random(device, 1, 1 << 23, 0).unwrap_err();
-    assert!(matches!(error, Error::Limit { requested: 8_388_608, max: 8_388_607, .. }), "{error}");
-    let error = random(device, u64::MAX, 100, 0).unwrap_err();
-    assert!(matches!(error, Error::Shape { op: "PackedMatrix::random", .. }), "{error}");
+    assert_err!(PackedMatrix::new(device, 0), Error::Argument { name: "columns", .. });
+    assert_err!(random(device, 1, 1 << 23, 0), Error::Limit { requested: 8_388_608, max: 8_388_607, .. });
+    assert_err!(random(device, u64::MAX, 100, 0), Error::Shape { op: "PackedMatrix::random", .. });
     let matrix = random(device, 4, 5, 0).unwrap();
-    let error = matrix.apply_normal(&operand(6, 1), &pass(&run)).unwrap_err();
-    assert!(matches!(error, Error::Shape { op: "PackedMatrix::apply_normal", .. }), "{error}");
-    let error = matrix.apply(&operand(4, 1), &pass(&run), &mut |_, _| Ok(())).unwrap_err();
-    assert!(matches!(error, Error::Shape { op: "PackedMatrix::apply", .. }), "{error}");
+    assert_err!(
+        matrix.apply_normal(&operand(6, 1), &pass(&run)),
+        Error::Shape { op: "PackedMatrix::apply_normal", .. }
+    );
+    assert_err!(
+        matrix.apply(&operand(4, 1), &pass(&run), &mut |_, _| Ok(())),
+        Error::Shape { op: "PackedMatrix::apply", .. }
+    );
     let bad = Matrix::from_vec(vec![0.0, 1.0, f64::NAN, 0.0, 0.0], 5, 1).unwrap();
-    let error = matrix.apply_normal(&bad, &pass(&run)).unwrap_err();
-    assert!(matches!(error, Error::Argument { name: "x", .. }), "{error}");
+    assert_err!(matrix.apply_normal(&bad, &pass(&run)), Error::Argument { name: "x", .. });
 }
 
 fn refused_rows(device: &Device) {
     let mut matrix = random(device, 4, 5, 0).unwrap();
     let before = matrix.words();
-    let error = matrix.push(&Tensor::zeros(device, &[2, 6]).unwrap()).unwrap_err();
-    assert!(matches!(error, Error::Shape { op: "PackedMatrix::push", .. }), "{error}");
-    let error = matrix.push(&Tensor::zeros(device, &[5]).unwrap()).unwrap_err();
-    assert!(matches!(error, Error::Shape { op: "PackedMatrix::push", .. }), "{error}");
+    assert_err!(
+        matrix.push(&Tensor::zeros(device, &[2, 6]).unwrap()),
+        Error::Shape { op: "PackedMatrix::push", .. }
+    );
+    assert_err!(
+        matrix.push(&Tensor::zeros(device, &[5]).unwrap()),
+        Error::Shape { op: "PackedMatrix::push", .. }
+    );
     if !device.shares_host_memory() {
-        let error = matrix.push(&Tensor::zeros(cpu(), &[2, 5]).unwrap()).unwrap_err();
-        assert!(matches!(error, Error::WrongDevice { name: "entries", .. }), "{error}");
+        assert_err!(
+            matrix.push(&Tensor::zeros(cpu(), &[2, 5]).unwrap()),
+            Error::WrongDevice { name: "entries", .. }
+        );
     }
     let mut entries = [1u8; 15];
     (entries[7], entries[9], entries[13]) = (3, 255, 200);
@@ -308,10 +365,9 @@ fn refused_rows(device: &Device) {
 fn larger_than_memory(device: &Device) {
     // The matrix would take 16 TiB; this is tested if the device reports its memory.
     if device.info().memory.is_some() || device.info().backend == Backend::Cpu {
-        let error = random(device, 1 << 36, 1000, 0).unwrap_err();
-        assert!(
-            matches!(error, Error::OutOfMemory { requested: 0x1000_0000_0000, free: Some(_) }),
-            "{error}"
+        assert_err!(
+            random(device, 1 << 36, 1000, 0),
+            Error::OutOfMemory { requested: 0x1000_0000_0000, free: Some(_) }
         );
     }
 }
@@ -322,8 +378,7 @@ fn rows_beyond_a_binding(device: &Device) {
     if device.limits().binding > 4 * row_words(columns) + device.limits().alignment + 4 {
         assert_eq!(made.unwrap().shape(), [2, columns]);
     } else {
-        let error = made.unwrap_err();
-        assert!(matches!(error, Error::Limit { what: "bytes of a packed row", .. }), "{error}");
+        assert_err!(made, Error::Limit { what: "bytes of a packed row", .. });
     }
 }
 
@@ -355,8 +410,7 @@ fn cancelled_while_made(device: &Device) {
         }
     });
     let run = Run { cancel, progress, memory: Budget::default() };
-    let made = PackedMatrix::random_in_panels(device, 100, 64, 1, 16 * 30, &run);
-    assert!(matches!(made, Err(Error::Cancelled)), "{made:?}");
+    assert_err!(PackedMatrix::random_in_panels(device, 100, 64, 1, 16 * 30, &run), Error::Cancelled);
     assert!(matches!(PackedMatrix::random(device, 1, 1, 0, &run), Err(Error::Cancelled)));
 }
 
@@ -366,6 +420,5 @@ fn beyond_the_budget(device: &Device) {
         PackedMatrix::random(device, 100, 64, 1, &Run { memory, ..Run::default() })
     };
     assert_eq!(with(1600).unwrap().bytes(), 1600);
-    let error = with(1599).unwrap_err();
-    assert!(matches!(error, Error::Budget { budget: 1599, minimum: 1600, .. }), "{error}");
+    assert_err!(with(1599), Error::Budget { budget: 1599, minimum: 1600, .. });
 }

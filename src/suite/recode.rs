@@ -6,7 +6,7 @@ use super::{
     packed_case::{codes, packed_words},
 };
 use crate::{
-    Device, Error, Tensor,
+    Device, Error, Tensor, assert_err,
     packed::{recode::recode, row_words},
 };
 
@@ -107,7 +107,6 @@ fn wrong_shapes(device: &Device) {
     let raw = Tensor::from_slice(device, &[0u8; 10], &[2, 5]).unwrap();
     let mut packed = Tensor::<u32>::zeros(device, &[2, row_words(20)]).unwrap();
     for (cols, first) in [(16, 0), (21, 0), (65, 0), (20, 1)] {
-        let error = recode(&raw, TABLES[0], cols, &mut packed, first).unwrap_err();
-        assert!(matches!(error, Error::Shape { op: "recode", .. }), "{error}");
+        assert_err!(recode(&raw, TABLES[0], cols, &mut packed, first), Error::Shape { op: "recode", .. });
     }
 }

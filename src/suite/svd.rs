@@ -6,6 +6,7 @@ use super::{device_tests, spectrum::*};
 use crate::{
     Device, Error, Real, Run, Tensor,
     linalg::{SignRule, Stop, SvdOptions, TruncatedSvd, host, svd, truncated_svd},
+    openings::assert_refused,
 };
 
 device_tests!(
@@ -271,8 +272,7 @@ fn bad_values_are_named(dev: &Device) {
     }
     if dev.limits().f64 {
         let a = Mat::from_fn(40, 9, |i, j| if (i, j) == (4, 7) { f64::NEG_INFINITY } else { 1.0 });
-        let error = svd(&upload::<f64>(dev, a.as_ref())).unwrap_err();
-        assert!(error.to_string().contains("column 7 holds 1 values"), "{error}");
+        assert_refused(svd(&upload::<f64>(dev, a.as_ref())), &["column 7 holds 1 values"]);
     } else {
         let a = Tensor::<f64>::zeros(dev, &[4, 3]).unwrap();
         let truncated = truncated_svd(&a, 1, &SvdOptions::default(), &Run::default());
@@ -331,6 +331,5 @@ fn threads_change_nothing() {
 #[test]
 fn too_long_sides_are_named() {
     let a = Tensor::<f32>::empty(&Device::cpu(), &[16_385, 16_386]).unwrap();
-    let error = svd(&a).unwrap_err().to_string();
-    assert!(error.contains("(16385, 16386)") && error.contains("randomized_svd"), "{error}");
+    assert_refused(svd(&a), &["(16385, 16386)", "randomized_svd"]);
 }

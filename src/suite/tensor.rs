@@ -10,7 +10,7 @@ use super::{
     device_tests,
 };
 use crate::{
-    Backend, Cancel, Device, DeviceOptions, Error, Run, Tensor, TensorView,
+    Backend, Cancel, Device, DeviceOptions, Error, Run, Tensor, TensorView, assert_err,
     distance::{Metric, Options, pairwise},
     filter::{GaussianOptions, gaussian},
     linalg::{self, matmul},
@@ -127,8 +127,7 @@ fn shapes(device: &Device) {
 
 fn too_large(device: &Device) {
     let max = device.limits().buffer;
-    let error = Tensor::<u8>::zeros(device, &[max + 1]);
-    assert!(matches!(error, Err(Error::Limit { requested, .. }) if requested > max));
+    assert_err!(Tensor::<u8>::zeros(device, &[max + 1]), Error::Limit { requested, .. } if requested > max);
     // The device still works.
     assert_eq!(Tensor::<u8>::zeros(device, &[1]).unwrap().read().unwrap(), [0]);
 }

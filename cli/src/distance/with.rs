@@ -66,8 +66,8 @@ impl With {
             "swapped": other.swapped,
             "alleles_unknown": other.alleles_unknown,
             "fewer_alleles": other.fewer_alleles,
-            "left_out": self.matched.left_out().into_iter().collect::<Value>(),
-            "stores_left_out": self.matched.stores_left_out("absent").into_iter().collect::<Value>(),
+            "left_out": other.named().into_iter().skip(5).collect::<Value>(),
+            "stores_left_out": self.matched.of_stores("absent").into_iter().skip(1).collect::<Value>(),
         })
     }
 

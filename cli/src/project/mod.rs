@@ -174,16 +174,6 @@ fn describe(
     let (path, scaler) = (args.loadings.display().to_string(), header.scaler.name());
     let counts = &matched.counts;
     let loadings = &counts.reference;
-    let how = [
-        ("variants", loadings.variants),
-        ("used", loadings.used),
-        ("swapped", loadings.swapped),
-        ("alleles_unknown", loadings.alleles_unknown),
-        ("fewer_alleles", loadings.fewer_alleles),
-    ];
-    let of_loadings = how.into_iter().chain(matched.left_out());
-    let left_out = matched.stores_left_out("not_in_loadings");
-    let of_stores = [("variants", counts.genotypes.variants)].into_iter().chain(left_out);
     report.put(json!({
         // Null if the table of an earlier version lacks the value. Variants are counted after the filters of the PCA.
         "reference": {
@@ -194,8 +184,8 @@ fn describe(
             "singular_values": header.singular_values,
         },
         "matched": {
-            "loadings": of_loadings.collect::<Value>(),
-            "stores": of_stores.collect::<Value>(),
+            "loadings": loadings.named().into_iter().collect::<Value>(),
+            "stores": matched.of_stores("not_in_loadings").into_iter().collect::<Value>(),
             "by": counts.by.name(),
         },
         "max_mismatch": args.max_mismatch,

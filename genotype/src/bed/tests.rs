@@ -7,7 +7,7 @@ use std::{fs, path::PathBuf};
 use rayon::prelude::*;
 use tempfile::TempDir;
 
-use teatime::{ChunkedArray, Device, Error, Run, random::philox, store::MemoryArray};
+use teatime::{ChunkedArray, Device, Error, Run, assert_err, random::philox, store::MemoryArray};
 
 use super::*;
 use crate::{
@@ -213,8 +213,7 @@ fn chunks_that_cannot_be_read() {
         let path = scratch.bed("short", [6, 6], mode, &[0; 12]);
         let bed = BedFile::open(&path).unwrap();
         for index in [&[1, 0][..], &[0, 1], &[0], &[0, 0, 0]] {
-            let error = bed.array().read_chunk(index).unwrap_err();
-            assert!(matches!(error, Error::Chunk { .. }), "{error}");
+            assert_err!(bed.array().read_chunk(index), Error::Chunk { .. });
         }
         fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(10).unwrap();
         let error = bed.array().read_chunk(&[0, 0]).unwrap_err();
@@ -265,8 +264,7 @@ fn ranges_of_variants() {
     }
     #[allow(clippy::reversed_empty_ranges, reason = "that is what is refused")]
     for range in [0..3001, 3001..3001, 2..1] {
-        let error = bed.variants(range).unwrap_err();
-        assert!(matches!(error, Error::Argument { .. }), "{error}");
+        assert_err!(bed.variants(range), Error::Argument { .. });
     }
     scratch.put("long.bim", "1 v0 0 100 A C\n");
     refused(bed.variants(0..2), &["long.bim: ends after line 1; it had 3000"]);
@@ -307,10 +305,8 @@ fn files_of_the_same_samples_are_appended() {
         (plink(&[], 4), "none given"),
         (plink(&["few4"], 0), "`samples`: 0"),
     ] {
-        let error = result.unwrap_err().to_string();
-        assert!(error.contains(words), "{error}");
+        refused(result, &[words]);
     }
     let dosages = MemoryArray::new("signed", &[0i8; 4], &[4, 1], &[4, 1]).unwrap();
-    let result = Genotypes::plink(vec![std::sync::Arc::new(dosages)], 4);
-    assert!(matches!(result, Err(Error::Shape { .. })), "{result:?}");
+    assert_err!(Genotypes::plink(vec![std::sync::Arc::new(dosages)], 4), Error::Shape { .. });
 }

@@ -255,11 +255,6 @@ impl Cohort {
         self.projection.as_ref()
     }
 
-    /// Hands over the [`projection`](Self::projection).
-    pub(super) fn into_projection(self) -> Option<Projection> {
-        self.projection
-    }
-
     /// Returns the settings by which panels are read: the settings of the first pass if genotypes stayed in memory, else `reading`.
     pub(super) fn panels(&self, reading: Reading) -> Reading {
         if self.residency() == Residency::Store { reading } else { self.reading }

@@ -117,7 +117,7 @@ impl Cohort {
                 sums.extend(projecting.into_part(&matched.words())?);
             }
             let (genotypes, samples) = (words(genotypes, &plan.reader), genotypes.samples());
-            let (bounded, counts) = (plan.reader.bounded, counts.into_by_variant());
+            let (bounded, counts) = (plan.reader.bounded, counts.by_variant);
             Ok(CohortPart { rows: rows.clone(), variants, samples, bounded, genotypes, counts, sums })
         })
     }

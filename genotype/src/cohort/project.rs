@@ -80,7 +80,7 @@ pub fn project(
     run: &Run,
 ) -> Result<Projection> {
     let wanted = Wanted::default().projection(reference, matches, method);
-    let Some(projection) = Cohort::load(genotypes, device, &wanted, run)?.into_projection() else {
+    let Some(projection) = Cohort::load(genotypes, device, &wanted, run)?.projection else {
         unreachable!("a projection that is wanted was made");
     };
     Ok(projection)

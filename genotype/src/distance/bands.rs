@@ -162,10 +162,10 @@ impl DistanceBands {
         sink: &mut dyn FnMut(DistanceBand) -> Result<()>,
     ) -> Result<()> {
         let is_done: Vec<bool> = (0..self.tiles()).map(is_done).collect();
-        let (mut done, mut pass, mut most) = (0, 1, u64::MAX);
+        let (mut done, mut pass, mut most) = (0, 1_u32, u64::MAX);
         while let Some(tiles) = self.next(&is_done, done, most) {
             let bands = iter::successors(Some(tiles.clone()), |band| self.next(&is_done, band.end, most));
-            let passes = pass + passes_of(bands.count() as u64) - 1;
+            let passes = pass.saturating_add(u32::try_from(bands.count()).unwrap_or(u32::MAX));
             let told = Pass::new(run, Status::new(pass, passes, self.cohort.reader.variants()));
             match self.band(self.samples_of(&tiles), &told) {
                 Err(Error::OutOfMemory { .. }) if tiles.end - tiles.start > 1 => {
@@ -258,9 +258,4 @@ fn needs(reader: &Reader, options: &DistanceOptions, own: Range<u64>, beside: u6
     let band = ColumnPairs::Band(reader.samples(), own);
     let sums = Accumulator::needs(from_ref(reader), options, &band);
     sums + Needs::host(beside) + Needs::host(48) * reader.samples()
-}
-
-/// Returns the number of passes: the first pass, and one for each band.
-fn passes_of(bands: u64) -> u32 {
-    u32::try_from(bands).unwrap_or(u32::MAX - 1).saturating_add(1)
 }

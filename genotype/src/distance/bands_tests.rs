@@ -1,14 +1,15 @@
 //! Tests of distances in bands, against the distances of all samples at once.
 
 use teatime::{
-    Budget, Cancel, Device, Error, Progress, Run,
+    Cancel, Device, Error, Progress, Run, assert_err,
     distance::{Metric, Missing},
+    openings::{least, within},
 };
 
 use super::*;
 use crate::{
     VariantFilter,
-    tests::{dosages, memory},
+    tests::{assert_refused, dosages, memory, pair_bits},
     to_usize,
 };
 
@@ -16,14 +17,6 @@ const SIDE: u64 = 64;
 
 fn genotypes(dosages: &[i8], samples: u64) -> Genotypes {
     memory(dosages, &[dosages.len() as u64 / samples, samples], &[100, 25])
-}
-
-pub(super) fn within(host: u64) -> Run {
-    Run::default().memory(Budget::default().host(host))
-}
-
-fn bits(matrix: &Matrix) -> Vec<u64> {
-    matrix.data().iter().map(|x| x.to_bits()).collect()
 }
 
 /// Returns the distances that bands give, and the end of each band's samples.
@@ -52,17 +45,10 @@ fn of_bands(genotypes: &Genotypes, options: &DistanceOptions, run: &Run) -> Resu
         }
         Ok(())
     })?;
-    assert!(bits(&all.matrix) == bits(&expected.matrix), "{options:?}");
-    assert_eq!(all.shared.as_ref().map(bits), expected.shared.as_ref().map(bits));
+    let [found, expected_bits] = [&all, &expected].map(|all| pair_bits(&all.matrix, &all.shared));
+    assert!(found == expected_bits, "{options:?}");
     assert_eq!(bands.facts().counts.loaded(), expected.facts.counts.loaded());
     Ok((all, ends))
-}
-
-/// Returns the minimum host memory that is enough.
-fn least(genotypes: &Genotypes, options: &DistanceOptions) -> u64 {
-    let refused = of_bands(genotypes, options, &within(1000));
-    let Err(Error::Budget { minimum, given: true, .. }) = refused else { panic!("{refused:?}") };
-    minimum
 }
 
 #[test]
@@ -80,8 +66,7 @@ fn bands_are_parts_of_the_matrix() {
             let options =
                 DistanceOptions { metric, missing: Some(missing), filter, ..DistanceOptions::default() };
             let genotypes = genotypes(dosages, 300);
-            let narrow = within(least(&genotypes, &options));
-            let (_, ends) = of_bands(&genotypes, &options, &narrow).unwrap();
+            let (_, (_, ends)) = least(|run| of_bands(&genotypes, &options, run));
             assert!(ends.len() > 2, "{options:?}: {ends:?}");
             of_bands(&genotypes, &options, &within(16 << 20)).unwrap();
         }
@@ -91,10 +76,8 @@ fn bands_are_parts_of_the_matrix() {
 #[test]
 fn bands_are_as_wide_as_memory_allows() {
     let (genotypes, options) = (genotypes(&dosages(150, 700), 700), DistanceOptions::default());
-    let minimum = least(&genotypes, &options);
-    assert!(of_bands(&genotypes, &options, &within(minimum - 1)).is_err());
+    let (minimum, (_, narrow)) = least(|run| of_bands(&genotypes, &options, run));
     let ends = |host| of_bands(&genotypes, &options, &within(host)).unwrap().1;
-    let narrow = ends(minimum);
     assert!(narrow.len() > 4 && narrow[0] == SIDE && *narrow.last().unwrap() == 700, "{narrow:?}");
     let wider = ends(minimum + 2 * 16 * 700 * 128);
     assert!(wider[0] > SIDE && wider[0].is_multiple_of(SIDE) && wider.len() < narrow.len(), "{wider:?}");
@@ -122,8 +105,7 @@ fn passes_are_told_and_cancelled() {
     assert_eq!(told, [(0, 6), (1, 4), (2, 4), (3, 4)]);
     let cancel = Cancel::default();
     cancel.cancel();
-    let stopped = bands.each(&Run::default().cancel(cancel), &|_| false, &mut |_| Ok(()));
-    assert!(matches!(stopped, Err(Error::Cancelled)));
+    assert_err!(bands.each(&Run::default().cancel(cancel), &|_| false, &mut |_| Ok(())), Error::Cancelled);
 }
 
 #[test]
@@ -180,11 +162,10 @@ mod stored {
         let path = |name: &str| scratch.path().join(name);
         let whole = write(&path("whole"), IBS, "job", &within(1 << 30)).unwrap();
         assert_eq!((whole.undefined, whole.bands, whole.squares, whole.found), (330, 1, 36, 0));
-        let Err(Error::Budget { minimum, .. }) = write(&path("x"), IBS, "job", &within(1000)) else {
-            panic!("1000 bytes should not do")
-        };
-        assert!(!path("x").exists());
-        let narrow = write(&path("narrow"), IBS, "job", &within(minimum)).unwrap();
+        let (_, narrow) = least(|run| {
+            assert!(!path("narrow").exists());
+            write(&path("narrow"), IBS, "job", run)
+        });
         assert!(narrow.bands > 2 && narrow.undefined == 330, "{narrow:?}");
         let expected = files(&path("whole"));
         assert!(files(&path("narrow")) == expected);
@@ -204,8 +185,7 @@ mod stored {
         let below: Vec<u64> = bytemuck::pod_collect_to_vec(&array.read_chunk(&[4, 1]).unwrap().bytes);
         assert!((0..64).all(|i| (0..64).all(|j| above[i * 64 + j] == below[j * 64 + i])));
         // Any other existing output is kept.
-        let error = write(&path("narrow"), IBS, "other", &Run::default()).unwrap_err();
-        assert!(error.to_string().contains("is of another job"), "{error}");
+        assert_refused(write(&path("narrow"), IBS, "other", &Run::default()), &["is of another job"]);
         let error = write(&path("narrow"), SampleMetric::Of(Metric::Hamming), "job", &Run::default());
         assert!(error.unwrap_err().to_string().contains("is of another job"));
         assert!(files(&path("narrow")) == expected);

@@ -8,11 +8,12 @@ use std::sync::{
 use teatime::{
     Device, Error, Progress, Run,
     distance::{Metric, Missing},
+    openings::{least, within},
 };
 
-use super::{bands_tests::within, *};
+use super::*;
 use crate::{
-    tests::{dosages, memory},
+    tests::{assert_refused, dosages, memory},
     to_usize,
 };
 
@@ -22,11 +23,9 @@ fn genotypes(dosages: &[i8]) -> Genotypes {
     memory(dosages, &[dosages.len() as u64 / SAMPLES, SAMPLES], &[100, 25])
 }
 
-/// Returns the minimum memory that is enough.
-fn least(genotypes: &Genotypes, options: &DistanceOptions, k: usize) -> u64 {
-    let refused = sample_neighbors(genotypes, &Device::cpu(), options, k, &within(1000));
-    let Err(Error::Budget { minimum, given: true, .. }) = refused else { panic!("{refused:?}") };
-    minimum
+/// Returns the least host memory.
+fn bytes(genotypes: &Genotypes, options: &DistanceOptions, k: usize) -> u64 {
+    least(|run| sample_neighbors(genotypes, &Device::cpu(), options, k, run)).0
 }
 
 /// Checks that the neighbors are those of a stable sort of the distances, to the last bit. Returns the number of bands they were computed in.
@@ -73,7 +72,7 @@ fn is_what_a_sort_says() {
                 genotypes(dosages),
                 DistanceOptions { metric, missing: Some(missing), ..DistanceOptions::default() },
             );
-            let narrow = within(least(&genotypes, &options, 7));
+            let narrow = within(bytes(&genotypes, &options, 7));
             let bands = check(&genotypes, &options, 7, &narrow);
             assert_eq!(bands.is_some_and(|bands| bands > 2), in_bands, "{options:?}");
             assert_eq!(check(&genotypes, &options, 7, &Run::default()), in_bands.then_some(1));
@@ -82,7 +81,7 @@ fn is_what_a_sort_says() {
     for k in [1, to_usize(SAMPLES) - 1] {
         let genotypes = genotypes(&dosages);
         let options = DistanceOptions::default();
-        check(&genotypes, &options, k, &within(least(&genotypes, &options, k)));
+        check(&genotypes, &options, k, &within(bytes(&genotypes, &options, k)));
     }
 }
 
@@ -91,7 +90,7 @@ fn what_is_found_counts_in_the_budget() {
     let genotypes = genotypes(&dosages(60, to_usize(SAMPLES)));
     for metric in [Metric::Euclidean, Metric::Canberra] {
         let options = DistanceOptions { metric: SampleMetric::Of(metric), ..DistanceOptions::default() };
-        let [few, many] = [1, 200].map(|k| least(&genotypes, &options, k));
+        let [few, many] = [1, 200].map(|k| bytes(&genotypes, &options, k));
         assert_eq!(many - few, 32 * 199 * SAMPLES, "{metric}");
         let of = |run: &Run| sample_neighbors(&genotypes, &Device::cpu(), &options, 200, run);
         let last = Arc::new(AtomicU32::new(0));
@@ -108,9 +107,7 @@ fn what_is_found_counts_in_the_budget() {
 fn bad_input_is_named() {
     let good = genotypes(&dosages(20, to_usize(SAMPLES)));
     let fails = |genotypes: &Genotypes, options: &DistanceOptions, k: usize, words: &str| {
-        let found = sample_neighbors(genotypes, &Device::cpu(), options, k, &Run::default());
-        let error = found.map(|_| ()).expect_err(words).to_string();
-        assert!(error.contains(words), "`{words}` is not in: {error}");
+        assert_refused(sample_neighbors(genotypes, &Device::cpu(), options, k, &Run::default()), &[words]);
     };
     let plain = DistanceOptions::default();
     for k in [0, 300, usize::MAX] {

@@ -67,6 +67,39 @@ pub struct GenotypeCounts {
     pub doubled_id: u64,
 }
 
+impl ReferenceCounts {
+    /// Returns each count with its name in records: those of all and of used variants, and from the sixth on those of variants without a match.
+    pub fn named(&self) -> [(&'static str, u64); 11] {
+        [
+            ("variants", self.variants),
+            ("used", self.used),
+            ("swapped", self.swapped),
+            ("alleles_unknown", self.alleles_unknown),
+            ("fewer_alleles", self.fewer_alleles),
+            ("absent", self.absent),
+            ("other_alleles", self.other_alleles),
+            ("repeated", self.repeated),
+            ("ambiguous", self.ambiguous),
+            ("nowhere", self.nowhere),
+            ("doubled_id", self.doubled_id),
+        ]
+    }
+}
+
+impl GenotypeCounts {
+    /// Returns each count with its name in records: that of all variants, and those of variants without a match.
+    pub fn named(&self) -> [(&'static str, u64); 6] {
+        [
+            ("variants", self.variants),
+            ("not_in_reference", self.not_in_reference),
+            ("repeated", self.repeated),
+            ("ambiguous", self.ambiguous),
+            ("nowhere", self.nowhere),
+            ("doubled_id", self.doubled_id),
+        ]
+    }
+}
+
 impl MatchCounts {
     /// Returns the fraction of the reference's variants that have no match.
     pub fn mismatch(&self) -> f64 {

@@ -1,5 +1,9 @@
 //! Tests of the matching of genotypes' variants with the variants of a reference.
 
+use std::sync::{Arc, Mutex};
+
+use teatime::Progress;
+
 use super::*;
 use crate::{
     PcaOptions, ProjectMethod, ReferenceLoadings,
@@ -124,6 +128,8 @@ fn known_alleles_tell_which_way_round() {
         (("A", "C,AT"), ("C", "."), SWAPPED(0)),
         (("A", "C"), ("", "C"), SAME(0)),
         (("A", "C"), ("G", "."), None),
+        // Strands are taken as they are.
+        (("A", "C"), ("T", "G"), None),
         (("A", "C"), (".", "T"), None),
         // The variant names one of several alternate alleles.
         (("A", "T,C"), ("A", "C"), SAME(0)),
@@ -164,6 +170,8 @@ fn alleles_that_nobody_carries_drop_nothing() {
         // The reference has these names for both alleles.
         (&[("A", "C,T")], ("A", "C,T"), 0b011, SAME(0)),
         (&[("A", "C,T")], ("A", "C,T,G"), 0b011, SAME(0)),
+        (&[("A", "C,T"), ("A", "C")], ("A", "C,T,G"), 0b011, SAME(1)),
+        (&[("AC", "CT")], ("AC", "C,T"), 0b001, SAME(0)),
         (&[("A", "C"), ("A", "T")], ("A", "C,T"), 0b011, SAME(0)),
         (&[("A", "C"), ("A", "T")], ("A", "C,T"), 0b101, SAME(1)),
         (&[("A", "C"), ("A", "T")], ("A", "C,T"), 0b111, None),
@@ -300,9 +308,18 @@ fn names_of_a_contig() {
             "{name}"
         );
     }
-    let (found, counts) = by_position(&rows[..1], &[("2", 5, "A", "C")]);
-    assert_eq!(found, [None]);
-    assert_eq!((counts.reference.absent, counts.contigs), (1, Some(("1".into(), "2".into()))));
+    // Either of two contigs could be the same.
+    assert_eq!(of(&[rows[0], ("chr1", 5, "A", "C")], "01"), None);
+    let on = |name| (name, 5, "A", "C");
+    for (rows, variants, used, contigs) in [
+        (&rows[..1], &[on("2")][..], 0, Some(("1".into(), "2".into()))),
+        (&[on("0"), rows[0]], &[on("2")], 0, Some(("1".into(), "2".into()))),
+        (&rows[..1], &[on("2"), on("1")], 1, None),
+        (&rows[..1], &[("1", 6, "A", "C")], 0, None),
+    ] {
+        let (_, counts) = by_position(rows, variants);
+        assert_eq!((counts.reference.used, counts.contigs), (used, contigs), "{rows:?} {variants:?}");
+    }
 }
 
 #[test]
@@ -336,7 +353,7 @@ fn by_id_and_alleles() {
     let (found, counts) = run(MatchBy::Id, &rows, &variants);
     let mut expected = vec![None; variants.len()];
     (expected[0], expected[1], expected[8]) = (SWAPPED(1), SAME(0), SAME(8));
-    assert_eq!(found, expected);
+    assert_eq!((found, counts.by), (expected, MatchBy::Id));
     let of_reference =
         "11 variants, 3 used, 1 swapped, 1 fewer_alleles, 2 absent, 1 other_alleles, 2 nowhere, 3 doubled_id";
     let of_genotypes = "11 variants, 3 not_in_reference, 2 nowhere, 3 doubled_id";
@@ -380,6 +397,49 @@ fn genotypes_are_matched_with_what_their_sources_name() {
     assert_refused(matches(&genotypes.count_allele(2).unwrap()), &["genotypes", "copies of allele 2"]);
     let one = memory(&[0i8, 1], &[2, 1], &[2, 1]);
     assert_refused(matches(&one), &["sources", "name 4 variants", "have 2"]);
+    // Dosages may count any of the alleles; nobody's calls show which.
+    let found = index.matches(&one, &[&new[..2].to_vec()], None, &device, &run).unwrap();
+    assert_eq!(found.matches, [None, None]);
+    let (x, other) = (indexed(MatchBy::Position, &[("rs", ("X", 5, "A", "C"))]), ("23", 5, "A", "C"));
+    for (karyotype, expected) in
+        [(None, SAME(0)), (Some(Karyotype::HUMAN), SAME(0)), (Some(Karyotype::UNKNOWN), None)]
+    {
+        let (haploid, source) = (memory(&[0i8], &[1, 1], &[1, 1]), vec![variant("rs", other)]);
+        let found = x.matches(&haploid, &[&source], karyotype, &device, &run).unwrap();
+        assert_eq!(found.matches, [expected], "{karyotype:?}");
+    }
+}
+
+/// Variants whose positions cannot be read.
+#[derive(Debug)]
+struct Nowhere(Vec<Variant>);
+
+impl VariantSource for Nowhere {
+    fn n_variants(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn variants(&self, range: std::ops::Range<u64>, positions: bool) -> Result<Vec<Variant>> {
+        assert!(!positions, "nobody asked for ids alone");
+        self.0.variants(range, positions)
+    }
+
+    fn contigs(&self, _: &mut dyn FnMut(&str, u64) -> Result<()>) -> Result<()> {
+        panic!("ids are on no contig")
+    }
+}
+
+#[test]
+fn ids_need_no_positions_and_progress_is_told() {
+    let source = Nowhere((0..5000).map(|id| variant(&id.to_string(), (".", 0, "A", "C"))).collect());
+    let genotypes = memory(&[0i8; 5000], &[5000, 1], &[5000, 1]);
+    let (told, device) = (Arc::new(Mutex::new(Vec::new())), Device::cpu());
+    let tell = told.clone();
+    let run = Run::default().progress(Progress::new(move |status| tell.lock().unwrap().push(status.rows)));
+    let index = VariantIndex::of_genotypes(MatchBy::Id, &genotypes, &[&source], &run).unwrap();
+    let found = index.matches(&genotypes, &[&source], None, &device, &run).unwrap();
+    assert_eq!(found.matches, (0..5000).map(SAME).collect::<Vec<_>>());
+    assert_eq!(*told.lock().unwrap(), [4096, 5000, 4096, 5000]);
 }
 
 /// plink 1.9 writes new samples without the names of alleles that none of them carries. Scores of the matched variants are another tool's,

@@ -2,7 +2,7 @@
 
 use teatime::{
     Backend, Budget, Device, Error, MemoryKind, Run, Tensor, device_tests,
-    openings::cpu,
+    openings::{cpu, least},
     packed::{Entries, Panel},
 };
 
@@ -77,21 +77,11 @@ fn relationships(device: &Device) {
 fn least_budgets(device: &Device) {
     let genotypes = genotypes(300, 40);
     let options = GrmOptions { method: GrmMethod::VanRaden1, ..GrmOptions::default() };
-    let with = |host: Option<u64>, on_device: Option<u64>| {
-        let run = Run::default().memory(Budget::default().host(host).device(on_device));
-        grm(&genotypes, device, &options, &run)
-    };
-    let least = |result| match result {
-        Err(Error::Budget { memory, minimum, .. }) => (memory, minimum),
-        other => panic!("a budget of 1000 bytes should not do: {other:?}"),
-    };
-    let (memory, host) = least(with(Some(1000), None));
-    assert_eq!(memory, MemoryKind::Host);
-    with(Some(host), None).unwrap();
-    assert!(with(Some(host - 1), None).is_err());
+    let (host, _) = least(|run| grm(&genotypes, device, &options, run));
     if device.info().backend != Backend::Cpu {
-        let (memory, on_device) = least(with(None, Some(1000)));
-        assert_eq!(memory, MemoryKind::Device);
-        with(Some(host), Some(on_device)).unwrap();
+        let with = |memory| grm(&genotypes, device, &options, &Run::default().memory(memory));
+        let error = with(Budget::default().device(1000)).unwrap_err();
+        let Error::Budget { memory: MemoryKind::Device, minimum, .. } = error else { panic!("{error}") };
+        with(Budget::default().host(host).device(minimum)).unwrap();
     }
 }

@@ -5,7 +5,7 @@
 use std::sync::{Arc, OnceLock};
 
 use teatime::{
-    Device, Error, Progress, Run, Status,
+    Device, Error, Progress, Run, Status, assert_err,
     linalg::Stop,
     openings::emulated::{device, loaded, lose, memory},
     random::philox,
@@ -59,8 +59,7 @@ fn a_pca_retries_smaller() {
     }
     // No plan fits in this memory.
     memory(9, MIB);
-    let none = pca(&genotypes, &device, &options, &Run::default());
-    assert!(matches!(none, Err(Error::OutOfMemory { .. })), "{none:?}");
+    assert_err!(pca(&genotypes, &device, &options, &Run::default()), Error::OutOfMemory { .. });
 }
 
 #[test]
@@ -69,8 +68,7 @@ fn a_lost_device_says_so_in_a_long_call() {
     let device = device(11);
     lose(11, 12, UNAVAILABLE);
     let options = PcaOptions { components: 2, method: Method::Randomized, ..Default::default() };
-    let result = pca(&genotypes(20_000, 100), &device, &options, &Run::default());
-    assert!(matches!(result, Err(Error::DeviceLost { .. })), "{result:?}");
+    assert_err!(pca(&genotypes(20_000, 100), &device, &options, &Run::default()), Error::DeviceLost { .. });
     assert!(matches!(device.synchronize(), Err(Error::DeviceLost { .. })));
 }
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use teatime::{Result, stream::digest};
+use teatime::{Result, assert_err, stream::digest};
 
 use super::*;
 use crate::{
@@ -75,11 +75,10 @@ impl Asked {
         let grm = cohort.grm(&self.relationships, &Run::default()).unwrap();
         assert_eq!((cohort.passes_over_store(), pca.digest), (passes, cohort.digest()));
         let projection = cohort.projection().unwrap();
-        let grm = grm.matrix.data().iter().chain(grm.shared.iter().flat_map(Matrix::data));
         let scores = projection.scores.data().iter().map(|x| x.to_bits());
         (
             bits(&pca),
-            grm.map(|x| x.to_bits()).collect(),
+            grm_bits(&grm),
             scores.chain(projection.called.iter().map(|called| (*called as f64).to_bits())).collect(),
             cohort.digest(),
         )
@@ -253,24 +252,14 @@ fn what_does_not_fit_is_named() {
 fn a_part_states_its_least_memory() {
     let genotypes = memory(&dosages(9000, 12), &[9000, 12], &[500, 12]);
     let asked = Asked::new(9000, GrmMethod::Gcta, MissingCalls::Pairwise, 2);
-    let part = |host| {
-        let run = Run::default().memory(Budget::default().host(host));
-        Cohort::part(&genotypes, 0..4096, &Device::cpu(), &asked.wanted(), &run)
-    };
-    let Err(Error::Budget { minimum, .. }) = part(1000) else { panic!("1000 bytes should not do") };
-    assert!(matches!(part(minimum - 1), Err(Error::Budget { .. })));
-    assert!(part(minimum).unwrap() == asked.parts(&genotypes, 3)[0]);
-    let run = Run::default().memory(Budget::default().host(1000));
-    let nothing = Cohort::part(&genotypes, 0..4096, &Device::cpu(), &Wanted::default(), &run);
-    let Err(Error::Budget { minimum: least, .. }) = nothing else { panic!("1000 bytes should not do") };
-    assert!(minimum > least + asked.parts(&genotypes, 3)[0].to_bytes().len() as u64 - 12 * 4096);
+    let part =
+        |wanted: &Wanted<'_>| least(|run| Cohort::part(&genotypes, 0..4096, &Device::cpu(), wanted, run));
+    let (first, (bytes, made)) = (asked.parts(&genotypes, 3).remove(0), part(&asked.wanted()));
+    assert!(made == first);
+    assert!(bytes > part(&Wanted::default()).0 + first.to_bytes().len() as u64 - 12 * 4096);
     // A part needs less memory than all variants do.
-    let Err(Error::Budget { minimum: whole, .. }) =
-        Cohort::load(&genotypes, &Device::cpu(), &asked.wanted(), &run)
-    else {
-        panic!("1000 bytes should not do")
-    };
-    assert!(minimum + 12 * 4000 < whole);
+    let (whole, _) = least(|run| Cohort::load(&genotypes, &Device::cpu(), &asked.wanted(), run));
+    assert!(bytes + 12 * 4000 < whole);
 }
 
 /// A damaged byte or a wrong length is an error for either kind of genotypes, and bytes with a valid digest never cause a panic.
@@ -313,8 +302,7 @@ fn counts_of_another_kind_are_refused() {
     let [part, other] = [&codes, &fractions].map(|genotypes| asked.parts(genotypes, 1).remove(0));
     let forged = CohortPart { counts: other.counts, ..part };
     let forged = CohortPart::from_bytes(&forged.to_bytes()).unwrap();
-    let error = asked.of_part(&codes, &forged).unwrap_err();
-    assert!(matches!(error, Error::Argument { name: "part", .. }), "{error}");
+    assert_err!(asked.of_part(&codes, &forged), Error::Argument { name: "part", .. });
 }
 
 /// The part holds dosages in two bits because a relationship matrix was wanted too.
@@ -366,8 +354,7 @@ fn other_readings_do_not_merge() {
         Cohort::part(genotypes, rows, &device, &wanted, &run).unwrap()
     };
     part(&triploid, 0).merge(part(&triploid, 1)).unwrap();
-    let error = part(&triploid, 0).merge(part(&genotypes, 1)).unwrap_err();
-    assert!(error.to_string().contains("others missing"), "{error}");
+    assert_refused(part(&triploid, 0).merge(part(&genotypes, 1)), &["others missing"]);
 }
 
 #[test]

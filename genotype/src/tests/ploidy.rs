@@ -72,11 +72,8 @@ fn arrays_of_several_ploidies() {
     let expected = components(&twice);
     let of_one = ploidies(&Genotypes::new(vec![Arc::clone(&three)]).unwrap());
     for arrays in [[&two, &three], [&three, &two]].map(|arrays| arrays.map(Arc::clone).to_vec()) {
-        let error = Genotypes::new(arrays.clone()).unwrap_err();
-        assert!(
-            matches!(error, Error::Shape { .. }) && error.to_string().contains("of all calls"),
-            "{error}"
-        );
+        let error = assert_err!(Genotypes::new(arrays.clone()), Error::Shape { .. });
+        assert!(error.to_string().contains("of all calls"), "{error}");
         let genotypes = Genotypes::of_any_ploidy(arrays).unwrap();
         assert_eq!(genotypes.kind(), GenotypeKind::Calls { ploidy: 3 });
         let found = ploidies(&genotypes);
@@ -126,21 +123,17 @@ fn what_has_no_other_ploidy_is_refused() {
     let (narrow, mut wide) = calls();
     let genotypes = memory(&wide, &SHAPE, &[50, 20, 3]);
     for ploidy in [0, 4] {
-        let error = genotypes.clone().with_ploidy(ploidy);
-        assert!(matches!(error, Err(Error::Argument { name: "ploidy", .. })), "{error:?}");
+        assert_err!(genotypes.clone().with_ploidy(ploidy), Error::Argument { name: "ploidy", .. });
     }
     let plain = memory(&narrow, &[600, 20], &[50, 20]);
     assert!(matches!(plain.clone().with_ploidy(2), Err(Error::Argument { name: "ploidy", .. })));
     let device = Device::cpu();
-    let error = call_ploidies(&plain, &device, &Run::default());
-    assert!(matches!(error, Err(Error::Argument { name: "genotypes", .. })), "{error:?}");
+    assert_err!(call_ploidies(&plain, &device, &Run::default()), Error::Argument { name: "genotypes", .. });
     let unsigned = memory(&vec![1u8; 18_000], &SHAPE, &[50, 20, 3]);
     assert_eq!(ploidies(&unsigned).common(), 3);
     assert!(matches!(unsigned.with_ploidy(2), Err(Error::Store { .. })));
 
-    let tiny = Run::default().memory(Budget::default().host(1000));
-    let error = call_ploidies(&genotypes, &device, &tiny);
-    assert!(matches!(error, Err(Error::Budget { .. })), "{error:?}");
+    assert_err!(call_ploidies(&genotypes, &device, &within(1000)), Error::Budget { .. });
     let stopped = Run::default();
     stopped.cancel.cancel();
     assert!(matches!(call_ploidies(&genotypes, &device, &stopped), Err(Error::Cancelled)));

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use teatime::{DecodedChunk, FetchedChunk, Result, StoredType};
+use teatime::{DecodedChunk, FetchedChunk, Result, StoredType, assert_err};
 
 use super::*;
 
@@ -12,8 +12,7 @@ fn absurd_numbers_of_chunks_are_refused() {
     let array = Arc::new(array);
     for claimed in [[1 << 33, 2], [2, 1 << 33]] {
         let genotypes = Genotypes::new(vec![Arc::new(Claims(Arc::clone(&array), claimed))]).unwrap();
-        let error = pca(&genotypes, &Device::cpu(), &options(1), &Run::default());
-        assert!(matches!(error, Err(Error::Store { .. })), "{error:?}");
+        assert_err!(pca(&genotypes, &Device::cpu(), &options(1), &Run::default()), Error::Store { .. });
     }
 }
 
@@ -105,18 +104,16 @@ fn a_store_that_changes_between_passes_is_named() {
     let after: Vec<i8> = before.chunks(60).flat_map(|row| row.iter().rev().copied()).collect();
     let array = |dosages: &[i8]| MemoryArray::new("same", dosages, &[9000, 60], &[500, 60]).unwrap();
     let options = randomized(2, Stop::PowerIterations(3));
-    let run = |host| Run::default().memory(Budget::default().host(host));
-    let with = |reads: u32, host| {
+    let with = |reads: u32, run: &Run| {
         let changing =
             Changing { arrays: [&before, &after].map(|dosages| array(dosages)), left: reads.into() };
         let genotypes = Genotypes::new(vec![Arc::new(array(&before)), Arc::new(changing)]).unwrap();
-        pca(&genotypes, &Device::cpu(), &options, &run(host))
+        pca(&genotypes, &Device::cpu(), &options, run)
     };
-    let Err(Error::Budget { minimum, .. }) = with(u32::MAX, 1000) else { panic!("1000 bytes should not do") };
-    assert_eq!(with(u32::MAX, minimum).unwrap().residency, Residency::Store);
+    let (bytes, of_store) = least(|run| with(u32::MAX, run));
+    assert_eq!(of_store.residency, Residency::Store);
     for reads in [18, 40] {
-        let Err(error) = with(reads, minimum) else { panic!("a change after {reads} chunks") };
-        assert!(matches!(error, Error::Store { .. }), "{error}");
+        let error = assert_err!(with(reads, &within(bytes)), Error::Store { .. });
         assert!(error.to_string().starts_with("changing: changed while it was read"), "{error}");
     }
 }
@@ -141,15 +138,10 @@ fn a_default_budget_that_is_too_small_says_so() {
     // The sums take 36 bytes for each pair of samples, more than any host has.
     let genotypes = Genotypes::new(vec![Arc::new(Claims(Arc::new(array), [2, 1 << 22]))]).unwrap();
     let exact = PcaOptions { method: Method::Exact, ..options(1) };
-    let with = |host| {
-        let run = Run::default().memory(Budget::default().host(host));
-        pca(&genotypes, &Device::cpu(), &exact, &run).unwrap_err()
-    };
-    let error = with(None);
-    assert!(matches!(error, Error::Budget { given: false, .. }), "{error}");
+    let with = |run: &Run| pca(&genotypes, &Device::cpu(), &exact, run);
+    let error = assert_err!(with(&Run::default()), Error::Budget { given: false, .. });
     assert!(error.to_string().starts_with("the default memory budget of"), "{error}");
-    let error = with(Some(1 << 20));
-    assert!(matches!(error, Error::Budget { given: true, budget: 0x10_0000, .. }), "{error}");
+    let error = assert_err!(with(&within(1 << 20)), Error::Budget { given: true, budget: 0x10_0000, .. });
     assert!(error.to_string().starts_with("the memory budget of"), "{error}");
 }
 
@@ -167,8 +159,7 @@ fn dosages_above_2_where_they_are_said_to_be_none() {
     assert_eq!(packed.digest, bytes.digest);
     good[30 * 80 + 7] = 3;
     assert!(of(&good, false).is_ok());
-    let error = of(&good, true);
-    assert!(matches!(error, Err(Error::Chunk { .. })), "{error:?}");
+    assert_err!(of(&good, true), Error::Chunk { .. });
 }
 
 #[test]
@@ -178,8 +169,7 @@ fn bad_input_is_named() {
     let good = dosages(60, 12);
     let genotypes = memory(&good, &[60, 12], &[20, 12]);
     let fails = |genotypes: &Genotypes, options: &PcaOptions, run: &Run, needle: &str| {
-        let error = pca(genotypes, &device, options, run).expect_err(needle).to_string();
-        assert!(error.contains(needle), "`{needle}` is not in: {error}");
+        assert_refused(pca(genotypes, &device, options, run), &[needle])
     };
     fails(&genotypes, &options(13), &run, "at most 12");
     fails(&memory(&[-1i8; 40], &[10, 4], &[4, 4]), &options(1), &run, "10 have no call");
@@ -187,16 +177,7 @@ fn bad_input_is_named() {
     let infinite: Vec<f32> =
         good.iter().map(|&x| if x == 2 { f32::INFINITY } else { f32::from(x) }).collect();
     fails(&memory(&infinite, &[60, 12], &[20, 12]), &options(1), &run, "not a finite");
-    let mut calls = vec![0i8; 60 * 12];
-    calls[(40 * 4 + 3) * 3 + 1] = -2;
-    let triploid = memory(&calls, &[60, 4, 3], &[20, 3, 3]);
-    fails(&triploid, &options(1), &run, "chunk [2, 1, 0]: variant 40, sample 3: allele -2 pads");
-    calls.fill(0);
-    calls[(40 * 6 + 5) * 2 + 1] = -7;
-    let bad = memory(&calls, &[60, 6, 2], &[20, 4, 2]);
-    fails(&bad, &options(1), &run, "chunk [2, 1, 0]: variant 40, sample 5: -7 is no allele");
-    let tiny = Run::default().memory(Budget::default().host(1000));
-    fails(&genotypes, &options(1), &tiny, "needs at least");
+    fails(&genotypes, &options(1), &within(1000), "needs at least");
     let uneven = [&[60u64, 12][..], &[60, 11]].map(|shape| {
         let len = usize::try_from(shape[0] * shape[1]).unwrap();
         Arc::new(MemoryArray::new("uneven", &good[..len], shape, &[20, 12]).unwrap()) as Arc<dyn ChunkedArray>
@@ -245,6 +226,6 @@ fn what_no_result_takes() {
         (&good, filter.max_missing(-0.1), "max_missing"),
         (&row, filter.min_maf(0.5).max_missing(0.0), "none of the 1 variants is left"),
     ] {
-        results.iter().for_each(|result| assert_refused(result(genotypes, filter), &[words]));
+        results.iter().for_each(|result| drop(assert_refused(result(genotypes, filter), &[words])));
     }
 }

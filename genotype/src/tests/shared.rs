@@ -6,8 +6,9 @@ use std::{
 };
 
 use teatime::{
-    Budget, ChunkedArray, Device, DeviceOptions, Error, Result, Run,
+    ChunkedArray, Device, DeviceOptions, Result, Run,
     linalg::Matrix,
+    openings::{self, least},
     random::philox,
     store::{MemoryArray, Storable},
 };
@@ -15,6 +16,7 @@ use teatime::{
 #[cfg(feature = "zarr")]
 use crate::GenotypeStore;
 use crate::{Genotypes, Grm, Pca, Projection};
+pub(crate) use teatime::openings::assert_refused;
 
 /// Returns dosages of three populations, one in 97 missing; some rows are constant or empty.
 pub(crate) fn dosages(variants: usize, samples: usize) -> Vec<i8> {
@@ -47,21 +49,16 @@ pub(crate) fn bits(pca: &Pca) -> Vec<u64> {
 }
 
 pub(crate) fn grm_bits(grm: &Grm) -> Vec<u64> {
-    let shared = grm.shared.iter().flat_map(Matrix::data);
-    grm.matrix.data().iter().chain(shared).map(|x| x.to_bits()).collect()
+    pair_bits(&grm.matrix, &grm.shared)
+}
+
+/// Returns the bits of values of pairs of samples, and of the numbers of variants that both have.
+pub(crate) fn pair_bits(matrix: &Matrix, shared: &Option<Matrix>) -> Vec<u64> {
+    matrix.data().iter().chain(shared.iter().flat_map(Matrix::data)).map(|x| x.to_bits()).collect()
 }
 
 pub(crate) fn score_bits(projection: &Projection) -> Vec<u64> {
     projection.scores.data().iter().map(|x| x.to_bits()).collect()
-}
-
-/// Asserts that a call failed with all of these words in its message.
-#[track_caller]
-pub(crate) fn assert_refused<T>(result: Result<T>, words: &[&str]) {
-    let error = result.map(|_| ()).unwrap_err().to_string();
-    for word in words {
-        assert!(error.contains(word), "`{word}` is not in: {error}");
-    }
 }
 
 pub(crate) fn fixture(name: &str) -> PathBuf {
@@ -83,34 +80,32 @@ pub(crate) fn stored(name: &str, array: Option<&str>) -> Genotypes {
 pub(crate) fn changes_no_bit(result: impl Fn(&Genotypes, &Device, &Run) -> Result<(Vec<u64>, u64)>) {
     let dosages = dosages(700, 33);
     let shape = [700, 33];
-    let run = |genotypes: &Genotypes, threads, host| {
+    let within = |genotypes: &Genotypes, threads, run: &Run| {
         let options = DeviceOptions::default().threads(threads);
-        let device = Device::open_with("cpu", &options).unwrap();
-        result(genotypes, &device, &Run::default().memory(Budget::default().host(host)))
+        result(genotypes, &Device::open_with("cpu", &options).unwrap(), run)
     };
-    let expected = run(&memory(&dosages, &shape, &shape), 1, None).unwrap();
-    let same = |genotypes: &Genotypes, threads, host, what: &str| {
-        assert_eq!(run(genotypes, threads, host).unwrap(), expected, "{what}");
+    let expected = within(&memory(&dosages, &shape, &shape), 1, &Run::default()).unwrap();
+    let same = |genotypes: &Genotypes, threads, what: &str| {
+        assert_eq!(within(genotypes, threads, &Run::default()).unwrap(), expected, "{what}");
     };
     let chunks = [[700, 33], [64, 33], [7, 5], [1, 33], [10_000, 100], [1, 5], [70, 20]];
     for (chunk, threads) in chunks.into_iter().zip([1, 2, 3, 4, 5, 4, 3]) {
-        same(&memory(&dosages, &shape, &chunk), threads, None, &format!("{chunk:?}"));
+        same(&memory(&dosages, &shape, &chunk), threads, &format!("{chunk:?}"));
     }
     let wide: Vec<i64> = dosages.iter().map(|&x| i64::from(x) * if x < 0 { 9 } else { 1 }).collect();
-    same(&memory(&wide, &shape, &[50, 10]), 2, None, "int64");
+    same(&memory(&wide, &shape, &[50, 10]), 2, "int64");
     let calls: Vec<i8> = dosages.iter().flat_map(|&x| [x.min(1), if x < 0 { x } else { x / 2 }]).collect();
-    same(&memory(&calls, &[700, 33, 2], &[50, 10, 2]), 2, None, "calls");
+    same(&memory(&calls, &[700, 33, 2], &[50, 10, 2]), 2, "calls");
     let split = [(0, 100), (100, 300), (300, 300), (300, 700)].map(|(from, to)| {
         let part = &dosages[from * 33..to * 33];
         let part = MemoryArray::new("part", part, &[(to - from) as u64, 33], &[40, 33]);
         Arc::new(part.unwrap()) as Arc<dyn ChunkedArray>
     });
-    same(&Genotypes::new(split.to_vec()).unwrap(), 2, None, "appended");
+    same(&Genotypes::new(split.to_vec()).unwrap(), 2, "appended");
     let chunked = memory(&dosages, &shape, &[10, 33]);
-    let Err(Error::Budget { minimum, .. }) = run(&chunked, 2, Some(1000)) else {
-        panic!("a budget of 1000 bytes should not do")
-    };
-    for host in [minimum, minimum.max(2 << 20), minimum.max(4 << 20)] {
-        same(&chunked, 2, Some(host), &format!("{host} bytes"));
+    let (bytes, tight) = least(|run| within(&chunked, 2, run));
+    assert_eq!(tight, expected, "{bytes} bytes");
+    for host in [2 << 20, 4 << 20].map(|host| bytes.max(host)) {
+        assert_eq!(within(&chunked, 2, &openings::within(host)).unwrap(), expected, "{host} bytes");
     }
 }

@@ -11,8 +11,8 @@ use std::{
 
 use bytemuck::Pod;
 use teatime::{
-    ChunkedArray, Device, Error, MissingChunk, Result, Run, StoredType,
-    openings::Map,
+    ChunkedArray, Device, MissingChunk, Result, Run, StoredType,
+    openings::{Map, assert_refused as refused},
     store::{ArraySpec, ArrayWriter, Storable, Storage},
 };
 
@@ -70,17 +70,6 @@ fn place(mut number: u64, shape: &[u64]) -> Vec<u64> {
 
 fn number_of(place: &[u64], shape: &[u64]) -> usize {
     place.iter().zip(shape).fold(0, |number, (at, n)| number * n + at) as usize
-}
-
-/// Asserts that a call failed with all of `needles` in its message; returns the error.
-#[track_caller]
-fn refused<T>(result: Result<T>, needles: &[&str]) -> Error {
-    let Err(error) = result else { panic!("not refused: {needles:?}") };
-    let said = error.to_string();
-    for needle in needles {
-        assert!(said.contains(needle), "`{needle}` is not in: {said}");
-    }
-    error
 }
 
 fn device() -> &'static Device {

@@ -7,8 +7,9 @@ use std::sync::{
 
 use half::f16;
 use teatime::{
-    Budget, Device, DeviceOptions, Error, MemoryKind, Progress, Run, StoredType,
+    Device, DeviceOptions, Progress, StoredType,
     openings::Map,
+    openings::{least, within},
     store::{ArraySpec, Compression, Shuffle, Storable, ZarrFormat},
 };
 
@@ -177,14 +178,7 @@ fn pixels_are_the_same_however_they_are_stored() {
         fill(&image.base().unwrap(), pixel).unwrap();
         (values, image)
     };
-    let with = |host: u64| Run::default().memory(Budget::default().host(host));
-    let Err(Error::Budget { memory, budget: 1, minimum, given: true, .. }) =
-        begin().1.finish(device(), &with(1))
-    else {
-        panic!("enough memory")
-    };
-    assert_eq!(memory, MemoryKind::Host);
-    assert!(matches!(begin().1.finish(device(), &with(minimum - 1)), Err(Error::Budget { .. })));
+    let (bytes, ()) = least(|run| begin().1.finish(device(), run).map(|_| ()));
     for threads in [1, 4] {
         let options = DeviceOptions::default().threads(threads);
         let device = Device::open_with("cpu", &options).unwrap();
@@ -194,7 +188,7 @@ fn pixels_are_the_same_however_they_are_stored() {
         let progress = Progress::new(move |status| {
             tell.fetch_add(usize::from(status.pass == 0), Relaxed);
         });
-        image.finish(&device, &with(minimum).progress(progress)).unwrap();
+        image.finish(&device, &within(bytes).progress(progress)).unwrap();
         assert!(levels::<u16>(&open(&values)) == expected);
         // Work goes tile by tile, since there is no memory for two tiles.
         assert_eq!(told.load(Relaxed), 3 * 2 * 3 * 4);

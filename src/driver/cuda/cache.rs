@@ -8,7 +8,7 @@ use std::{
     fmt::Write as _,
     fs,
     io::{self, Read, Write as _},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process,
     sync::atomic::{AtomicU64, Ordering},
 };
@@ -106,7 +106,7 @@ impl Cache {
         let unique = UNIQUE.fetch_add(1, Ordering::Relaxed);
         let unfinished = self.0.join(format!(".{}-{}-{unique}", key.file_name(), process::id()));
         let written = encode(key, image)
-            .and_then(|file| write_new(&unfinished, &file))
+            .and_then(|file| fs::File::create_new(&unfinished)?.write_all(&file))
             .and_then(|()| fs::rename(&unfinished, self.0.join(key.file_name())));
         if written.is_err() {
             // The first error is the one to return.
@@ -114,10 +114,6 @@ impl Cache {
         }
         written
     }
-}
-
-fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    fs::OpenOptions::new().write(true).create_new(true).open(path)?.write_all(bytes)
 }
 
 fn encode(key: &Key, image: &[u8]) -> io::Result<Vec<u8>> {

@@ -120,7 +120,7 @@ fn tables_of_earlier_versions() {
     // Without singular values, no eigenvectors are written.
     assert_eq!(names(&scratch.join("out")), ["projection.samples.tsv", "projection.tsv", "run.json"]);
     let [ours, own] = ["out/projection.tsv", "reference/scores.tsv"].map(|name| numbers(&scratch, name, 1));
-    assert_close(&ours, &own, false);
+    assert_close(&ours, &own);
     // The table does not state its ploidy, but its means do.
     plain_array(&scratch.join("haploid"), "|i1", &[20, 6, 1], &[0; 120]);
     scratch.refused("project haploid --loadings table.tsv --out new", 1, &["line 3", "ploidy 1"]);

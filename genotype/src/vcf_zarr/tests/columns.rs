@@ -33,8 +33,7 @@ fn lost_chunks_are_errors() {
         let mut spec = v2(StoredType::I32, &[3], &[3]);
         spec.fill = fill.into();
         scratch.array("variant_contig", spec);
-        let error = open(&scratch, None).unwrap().variants(0..3).unwrap_err();
-        assert!(matches!(error, Error::Chunk { .. }), "{error}");
+        assert_err!(open(&scratch, None).unwrap().variants(0..3), Error::Chunk { .. });
     }
     // One fill value cannot be the id of all variants either.
     let scratch = vcf(&["a"]);

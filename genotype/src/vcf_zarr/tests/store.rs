@@ -214,8 +214,7 @@ fn contigs_that_lost_their_genotypes() {
     }
     let lost = scratch.path().join("3R/calldata/GT/.zarray");
     let refused = |words: &str| {
-        let error = open(&scratch, None).unwrap_err().to_string();
-        assert!(error.contains("3R/calldata/GT") && error.contains(words), "{error}");
+        assert_refused(open(&scratch, None), &["3R/calldata/GT", words]);
         assert!(open(&scratch, Some("2L/calldata/GT")).is_ok());
     };
     fs::remove_file(&lost).unwrap();
@@ -287,8 +286,7 @@ fn wrong_ranks_types_and_axes() {
         (v2(T::Bool, &[4, 3], &[4, 3]), "booleans"),
     ];
     let refused = |scratch: &Scratch, why: &str| {
-        let error = open(scratch, Some("x")).unwrap_err().to_string();
-        assert!(error.contains(why), "{error}");
+        assert_refused(open(scratch, Some("x")), &[why]);
     };
     for (spec, why) in cases {
         let scratch = Scratch::new();
