@@ -1,9 +1,9 @@
-// Copies rows: out[i, j] = x[i, j], or x[indices[i], j] where this launch has that row of x.
+// Copies rows: out[i, j] = x[i, j], or x[indices[i], j] if this launch has that row of x.
 // Grid: linear, one block per WG units of 16 bytes; a segment has `units`, the first of which holds its first element.
 // Bindings: 0 x (rows, cols) read; 1 indices u32 read; 2 out, segments of `span` elements, `pitch` from each to the next, read, write; 3 count u32 of the indices past last_row, read, write; 4 params, starts in elements.
 // Constants: WG; BYTES 1, 2 or 4; BY_INDEX 1 if indices name the rows of x.
-// Hardware: a thread writes 16 bytes at once, neighbours side by side, and reads as many by one load where the row of x starts
-// at such a place too, else by words. Elements go one by one where a row starts or ends within the unit.
+// Hardware: a thread writes 16 bytes at once, next to its neighbours'. It reads 16 bytes with one load if they start at a multiple of 16
+// bytes in x too, otherwise word by word. Elements are copied one by one if a row starts or ends within the unit.
 
 #include "dev.cuh"
 
@@ -11,10 +11,10 @@ constexpr u32 WG = 256;
 constexpr u32 BYTES = 4;
 constexpr u32 BY_INDEX = 1;
 
-// Elements of a unit.
+// The number of elements of a unit.
 constexpr u32 VALUES = 16 / BYTES;
 
-// The row of this launch's part of x that becomes a row of out; x_rows or more where the part does not have it.
+// Returns the row of this launch's part of x that becomes row `row` of out, or at least x_rows if the part does not have that row.
 DEVICE u32 source_of(const u32* indices, u32 row, const Params& params) {
     if constexpr (BY_INDEX == 1) return indices[params.index0 + row] - params.first_row;
     else return row;

@@ -1,5 +1,5 @@
-// What kernels need of the hardware, each PTX instruction in one wrapper; then what they share.
-// Kernels hold no PTX and no number of threads in a warp, so that another vendor's header can take this one's place.
+// The hardware's operations that kernels use, with one wrapper for each PTX instruction; then the functions that kernels share. Kernels
+// have no PTX and no number of threads in a warp, so that another vendor's header can replace this one.
 
 #pragma once
 
@@ -22,15 +22,15 @@ typedef long long i64;
 
 DEVICE void atomic_add(u32* place, u32 value) { atomicAdd(place, value); }
 DEVICE void atomic_max(u32* place, u32 value) { atomicMax(place, value); }
-// Adds to a place of global memory that other threads add to as well.
+// Adds to a place of global memory to which other threads also add.
 DEVICE void add_atomic(u64* place, u64 value) { atomicAdd(place, value); }
 
-// A product that is rounded by itself: never a part of a fused operation.
+// Returns a product that is rounded by itself, never as a part of a fused operation.
 DEVICE float rounded_product(float a, float b) { return __fmul_rn(a, b); }
 
 DEVICE double rounded_product(double a, double b) { return __dmul_rn(a, b); }
 
-// Within two units in the last place, for divisors from 2^-126 to 2^126.
+// Returns a quotient within two units in the last place, for divisors from 2^-126 to 2^126.
 DEVICE float fast_quotient(float a, float b) { return __fdividef(a, b); }
 
 DEVICE u32 float_bits(float value) { return __float_as_uint(value); }
@@ -38,11 +38,11 @@ DEVICE float bits_float(u32 bits) { return __uint_as_float(bits); }
 DEVICE double bits_double(u64 bits) { return __longlong_as_double((i64)bits); }
 DEVICE u32 multiply_high(u32 a, u32 b) { return __umulhi(a, b); }
 DEVICE u32 popcount(u32 bits) { return __popc(bits); }
-// Byte i is the one of `high:low` that digit i of `selector` names; 8 more than a name spreads that byte's sign.
+// Returns four bytes: digit i of `selector` names byte i, one of `high:low`. A digit that is 8 larger spreads that byte's sign.
 DEVICE u32 byte_permute(u32 low, u32 high, u32 selector) { return __byte_perm(low, high, selector); }
 
 #ifdef CUDA_EMULATOR
-// The emulator's names.
+// These names are the emulator's.
 #define KERNEL EMULATOR_KERNEL
 #define SHARED EMULATOR_SHARED
 #define EXPORT EMULATOR_EXPORT
@@ -57,12 +57,12 @@ DEVICE u32 byte_permute(u32 low, u32 high, u32 selector) { return __byte_perm(lo
 #define load_matrix_x4_trans ptx_ldmatrix_x4_trans
 #define mma_s8s8 ptx_mma_s8_s8
 #else
-// An entry point of exactly `threads` threads a block: KERNEL(name, threads)(arguments) { ... }, or of so few registers that
-// a multiprocessor has `blocks` of them: KERNEL(name, threads, blocks).
+// Declares an entry point of exactly `threads` threads a block: KERNEL(name, threads)(arguments) { ... }. With KERNEL(name, threads,
+// blocks), it uses so few registers that a multiprocessor has `blocks` blocks.
 #define KERNEL(name, ...) extern "C" __global__ void __launch_bounds__(__VA_ARGS__) name
-// `count` elements that the threads of a block share; uninitialised.
+// Declares `count` uninitialised elements that the threads of a block share.
 #define SHARED(type, name, count) __shared__ __align__(16) type name[count]
-// Stands once after the last line of a kernel's file; the emulator makes its entry there.
+// Follows the last line of a kernel's file. The emulator makes its entry there.
 #define EXPORT(name)
 
 DEVICE float half_float(u32 bits) {
@@ -71,7 +71,7 @@ DEVICE float half_float(u32 bits) {
     return value;
 }
 
-// The nearest half; of two as near, the even one.
+// Returns the nearest half; of two that are equally near, the even one.
 DEVICE u32 float_half(float value) {
     u16 bits;
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
@@ -81,7 +81,7 @@ DEVICE u32 float_half(float value) {
 DEVICE u32 shared_address(const void* place) { return (u32)__cvta_generic_to_shared(place); }
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-// Turing copies at once, not in the background.
+// Turing copies at once, since it has no copies in the background.
 DEVICE void copy_async16(void* shared, const void* global, u32 bytes) {
     const u32* from = (const u32*)global;
     uint4 all = {0, 0, 0, 0};
@@ -101,7 +101,7 @@ template <int N> DEVICE void copy_wait() {}
 DEVICE void copy_async16(void* shared, const void* global, u32 bytes) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)), "l"(global), "r"(bytes));
 }
-// The same for 4 bytes.
+// Copies 4 bytes to shared memory in the background: the first `bytes` of them, then zeros. Both places are aligned.
 DEVICE void copy_async4(void* shared, const void* global, u32 bytes) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(shared)), "l"(global), "r"(bytes));
 }
@@ -111,18 +111,18 @@ DEVICE void copy_commit() { asm volatile("cp.async.commit_group;"); }
 template <int N> DEVICE void copy_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
 #endif
 
-// Brings what stands at a place into the L2 cache, in the background.
+// Loads the memory at a place into the L2 cache, in the background.
 DEVICE void fetch_ahead(const void* global) { asm volatile("prefetch.global.L2 [%0];" ::"l"(global)); }
 
-// `sum` and the products of the four signed bytes of `a` and `b`. (NVRTC before 12.3 declares __dp4a and has no body of it.)
+// Returns `sum` plus the products of the four signed bytes of `a` and `b`. (NVRTC before 12.3 declares __dp4a without a body.)
 DEVICE i32 dot4(u32 a, u32 b, i32 sum) {
     i32 result;
     asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(sum));
     return result;
 }
 
-// Four 8 x 8 matrices of 16-bit elements from shared memory, transposed; thread 8 m + r gives the (aligned) place of row r of
-// matrix m. Of each, thread 4 r + c gets elements (2 c, r) and (2 c + 1, r).
+// Loads four 8 x 8 matrices of 16-bit elements from shared memory, transposed. Thread 8 m + r gives the aligned place of row r of matrix m.
+// Thread 4 r + c gets elements (2 c, r) and (2 c + 1, r) of each matrix.
 DEVICE void load_matrix_x4_trans(u32 (&values)[4], const void* row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
@@ -134,7 +134,7 @@ DEVICE void load_matrix_x4_trans(u32 (&values)[4], const void* row) {
 // rows of 8 words): word c of row r and of row r + 8, then word c + 4 of both. Of b (8 columns of 8 words): words c and
 // c + 4 of column r. A word is four bytes along the sum, the first in the low bits.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-// Turing multiplies a quarter of that at once.
+// Turing multiplies a quarter of the matrices at once.
 DEVICE void mma_s8s8(i32 (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
     for (u32 i = 0; i < 4; i++) {
         asm("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0, %1}, {%2}, {%3}, {%0, %1};"
@@ -152,10 +152,10 @@ DEVICE void mma_s8s8(i32 (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
 
 #endif
 
-// Threads that run in step and can exchange values.
+// The number of threads that run in step and can exchange values.
 constexpr u32 WARP = 32;
 
-// f64 if it is true, else f32.
+// The type f64 if the argument is true, otherwise f32.
 template <bool> struct RealOf {
     typedef float Real;
 };
@@ -166,16 +166,16 @@ template <> struct RealOf<true> {
 // The codes of DType in src/dtype.rs.
 enum DType : u32 { F32 = 0, F16 = 1, BF16 = 2, U8 = 3, I8 = 4, U16 = 5, I16 = 6, U32 = 7, I32 = 8, F64 = 9 };
 
-// Bytes of an element of a type.
+// Returns the number of bytes of an element of a type.
 DEVICE constexpr u32 size_of(u32 type) {
     return type == F64 ? 8 : type == U8 || type == I8 ? 1 : type == F16 || type == BF16 || type == U16 || type == I16 ? 2 : 4;
 }
 template <u32 T> constexpr u32 SIZE = size_of(T);
 
-// Where element i of an array of type `T` stands.
+// Returns the place of element i of an array of type `T`.
 template <u32 T> DEVICE const void* element(const void* array, u32 i) { return (const u8*)array + (u64)i * SIZE<T>; }
 
-// The bits of an element of type `T`, extended by its sign: loads do that for nothing. Of f64 those of the nearest f32.
+// Returns the bits of an element of type `T`, extended by its sign, which loads do for free; for f64, the bits of the nearest f32.
 template <u32 T> DEVICE u32 stored(const void* place) {
     if constexpr (T == F64) return float_bits((float)*(const double*)place);
     else if constexpr (T == I8) return (u32)(i32)*(const i8*)place;
@@ -185,7 +185,7 @@ template <u32 T> DEVICE u32 stored(const void* place) {
     else return *(const u32*)place;
 }
 
-// What those bits of an element of type `T` say, exactly (32-bit integers are rounded to nearest).
+// Returns the number that the stored bits of an element of type `T` stand for, exactly, except that 32-bit integers are rounded to nearest.
 template <u32 T> DEVICE float decode(u32 bits) {
     if constexpr (T == F16) return half_float(bits);
     else if constexpr (T == BF16) return bits_float(bits << 16);
@@ -196,8 +196,8 @@ template <u32 T> DEVICE float decode(u32 bits) {
     else return bits_float(bits);
 }
 
-// Does `action`, in which T is the type as a constant, for a type that is known at run time. The threads of a block have
-// the same one, so that this is one jump; where it is known before, nothing.
+// Runs `action`, in which T is the type as a constant, for a type that is known at run time. All threads of a block have the same type, so
+// this is one jump, or none if the compiler knows the type.
 #define BY_TYPE(type, T, action) \
     switch (type) { \
         case F16: { constexpr u32 T = F16; action; break; } \
@@ -212,10 +212,10 @@ template <u32 T> DEVICE float decode(u32 bits) {
         default: { constexpr u32 T = F32; action; } \
     }
 
-// Element i of an array of type `T` as f32.
+// Returns element i of an array of type `T` as f32.
 template <u32 T> DEVICE float load(const void* array, u32 i) { return decode<T>(stored<T>(element<T>(array, i))); }
 
-// Element i of an array of type `T` as f32 or f64, exactly but for 32-bit integers and f64 as f32.
+// Returns element i of an array of type `T` as f32 or f64. It is exact, except for 32-bit integers and f64 as f32.
 template <u32 T, class REAL> DEVICE REAL load_real(const void* array, u32 i) {
     if constexpr (sizeof(REAL) == 4) return load<T>(array, i);
     else if constexpr (T == F64) return ((const double*)array)[i];
@@ -230,19 +230,19 @@ template <u32 T> constexpr double MOST = T == U8 ? 255.0 : T == I8 ? 127.0 : T =
 
 template <u32 T> constexpr bool IS_INTEGER = T != F32 && T != F16 && T != BF16 && T != F64;
 
-// Within the bounds of type `T`, if that is one of integers, of which NaN is 0.
+// Returns a number limited to the range of the integer type `T`; NaN becomes 0.
 template <u32 T, class REAL> DEVICE double bounded(REAL value) {
     if (value != value) return 0;
     return value <= LEAST<T> ? LEAST<T> : value >= MOST<T> ? MOST<T> : value;
 }
 
-// The element of type `T`, if that is one of integers, next to a number towards 0.
+// Returns a number rounded towards 0 to an element of type `T`, or unchanged if that is not an integer type.
 template <u32 T, class REAL> DEVICE REAL truncate_to(REAL value) {
     if constexpr (IS_INTEGER<T>) return (REAL)trunc(bounded<T>(value));
     else return value;
 }
 
-// Stores element i of an array of type `T`: the nearest; of two as near, the even one.
+// Stores the nearest element of type `T` as element i of an array; of two that are equally near, the even one.
 template <u32 T, class REAL> DEVICE void store_real(void* array, u32 i, REAL value) {
     if constexpr (T == F64) ((double*)array)[i] = value;
     else if constexpr (T == F32) ((float*)array)[i] = (float)value;
@@ -262,7 +262,7 @@ template <u32 T, class REAL> DEVICE void store_real(void* array, u32 i, REAL val
     }
 }
 
-// Elements i to i + 3 as f32, by one instruction (of f64 by four); i is a multiple of 4 and the array is aligned to 16 bytes.
+// Loads elements i to i + 3 as f32, by one instruction, or by four for f64. i is a multiple of 4, and the array is aligned to 16 bytes.
 template <u32 T> DEVICE void load_quad(const void* array, u32 i, float (&values)[4]) {
     if constexpr (SIZE<T> == 1) {
         u32 word = ((const u32*)array)[i / 4];
@@ -284,14 +284,14 @@ template <u32 T> DEVICE void load_quad(const void* array, u32 i, float (&values)
     }
 }
 
-// Two words as one number.
+// Returns two words as one number.
 DEVICE u64 join(u32 low, u32 high) { return low | (u64)high << 32; }
 DEVICE u32 high_word(u64 bits) { return (u32)(bits >> 32); }
-// The lowest `count` bits set, up to 64.
+// Returns a number whose lowest `count` bits are set, up to 64.
 DEVICE u64 low_bits(u32 count) { return count < 64 ? ((u64)1 << count) - 1 : ~(u64)0; }
 
-// Bytes `start` to `start + 4 W - 1` of an array, the first `count` of them (at least one), then zeros. Reads no word
-// without one of those.
+// Loads bytes `start` to `start + 4 W - 1` of an array: the first `count`, at least one, then zeros. Reads only words that hold one of the
+// first `count` bytes.
 template <u32 W> DEVICE void load_bytes(const u32* array, u32 start, u32 count, u32 (&words)[W]) {
     if constexpr (W % 4 == 0) {
         if ((start & 15) == 0 && count == 4 * W) {
@@ -319,7 +319,7 @@ template <u32 W> DEVICE void load_bytes(const u32* array, u32 start, u32 count, 
     }
 }
 
-// Stores bytes `from` to `to - 1` of an array, which stand in `bits`, its bytes from `first` on, a multiple of `COUNT`.
+// Stores bytes `from` to `to - 1` of an array. `bits` has the array's bytes from `first`, a multiple of `COUNT`, on.
 template <u32 COUNT> DEVICE void store_bytes(u32* array, u32 first, u32 from, u32 to, u64 bits) {
     if (to - from == COUNT) {
         if constexpr (COUNT == 8) ((uint2*)array)[first / 8] = {(u32)bits, high_word(bits)};
@@ -334,45 +334,45 @@ DEVICE u32 div_ceil(u32 a, u32 b) { return a / b + (a % b > 0); }
 DEVICE bool is_finite(float value) { return (float_bits(value) & 0x7f800000u) != 0x7f800000u; }
 DEVICE bool is_finite(double value) { return value - value == 0; }
 
-// The number of a block in a grid that Grid::linear folded.
+// Returns the number of a block in a grid that Grid::linear folded.
 DEVICE u32 linear_block() { return blockIdx.y * gridDim.x + blockIdx.x; }
 
-// Products of packed codes with limbs take at most this many limbs at once.
+// The maximum number of limbs that a product of packed codes and limbs takes at once.
 constexpr u32 TILE_LIMBS = 64;
 
-// Columns of one pass of such a product, whose limb t of column `first` + c is limb t `width` + c of the pass. All columns
-// where their limbs are few enough, so that limbs stand as they are stored; else passes as wide as one another.
+// The columns of one pass of a product of packed codes and limbs. Limb t of column `first` + c is limb t `width` + c of the pass. A pass
+// has all columns if their limbs are few enough, and then keeps the stored order; otherwise, passes are equally wide.
 struct LimbColumns {
     u32 first;
     u32 count;
     u32 width;
-    // Columns of all passes.
+    // The number of columns of all passes.
     u32 all;
 };
 
-// The pass from column `first` on over the columns `start` to `end` of `all`.
+// Returns the pass from column `first` on, over the columns `start` to `end` of `all`.
 template <u32 LIMBS = 3> DEVICE LimbColumns limb_columns(u32 start, u32 end, u32 all, u32 first) {
     u32 columns = end - start;
     u32 width = div_ceil(columns, div_ceil(columns, TILE_LIMBS / LIMBS));
     return {first, min(end - first, width), width, all};
 }
 
-// Tiles of 16 limbs that hold the limbs of a pass.
+// Returns the number of tiles of 16 limbs that hold the limbs of a pass.
 template <u32 LIMBS = 3> DEVICE u32 limb_tiles(const LimbColumns& columns) { return div_ceil(LIMBS * columns.width, 16); }
 
-// Words of a tile of ROWS rows of limbs, TILE_LIMBS each. There are 8 words more between SPANs of rows, so that what the
-// threads of a warp read at once, from the rows of four spans, is in all banks.
+// The number of words of a tile of ROWS rows with TILE_LIMBS limbs each. After each SPAN of rows there are 8 more words, so that the
+// threads of a warp, which read from the rows of four spans at once, use all banks.
 template <u32 ROWS, u32 SPAN> constexpr u32 LIMB_TILE = ROWS * TILE_LIMBS + ROWS / SPAN * 8;
 
-// Where row `row` of a tile of limbs stands in it.
+// Returns the place of row `row` in a tile of limbs.
 template <u32 SPAN> DEVICE u32 limb_row(u32 row) { return row * TILE_LIMBS + row / SPAN * 8; }
 
-// Starts one thread's share of the copies of `rows` rows of limbs, `stride` words apart, to a tile of at most ROWS. What
-// is not copied meets only zeros, or sums that are not stored.
+// Starts one thread's share of the copies of `rows` rows of limbs, `stride` words apart, to a tile of at most ROWS. Words that are not
+// copied meet only zeros, or sums that are not stored.
 template <u32 THREADS, u32 ROWS, u32 SPAN, u32 LIMBS = 3>
 DEVICE void fetch_limbs(u32* tile, const u32* limbs, u32 stride, u32 rows, const LimbColumns& columns) {
     bool whole = columns.width == columns.all;
-    // Four limbs stand side by side where all columns are in the pass, and where columns come in fours.
+    // Four limbs are adjacent if all columns are in the pass, or if columns come in fours.
     if (whole || (columns.width | columns.all) % 4 == 0) {
         constexpr u32 ACROSS = TILE_LIMBS / 4;
         u32 row_limb = 4 * (threadIdx.x % ACROSS);
@@ -399,8 +399,8 @@ DEVICE void fetch_limbs(u32* tile, const u32* limbs, u32 stride, u32 rows, const
     }
 }
 
-// Words of 16 limbs of two rows of their tile as the first operand of a product: thread 4 r + c has limbs 2 r and 2 r + 1 of
-// its own two rows. In that order of limbs two loads of 8 bytes give all words where they have to be.
+// Loads words of 16 limbs of two rows of their tile as the first operand of a product. Thread 4 r + c has limbs 2 r and 2 r + 1 of its own
+// two rows. In that order of limbs, two loads of 8 bytes give all words in their places.
 DEVICE void load_limbs(u32 (&limbs)[4], const u32* first, const u32* second) {
     uint2 low = *(const uint2*)first;
     uint2 high = *(const uint2*)second;
@@ -410,7 +410,7 @@ DEVICE void load_limbs(u32 (&limbs)[4], const u32* first, const u32* second) {
     limbs[3] = high.y;
 }
 
-// Leaves a warp's sums of products of such limbs with 8 columns at `place`, [8 columns][64 limbs].
+// Stores a warp's sums of products of such limbs and 8 columns at `place`, as [8 columns][64 limbs].
 DEVICE void store_sums(u32* place, const i32 (&sums)[TILE_LIMBS / 16][4]) {
     u32 lane = threadIdx.x % WARP;
     place += lane % 4 * 2 * TILE_LIMBS + lane / 4 * 2;

@@ -2,9 +2,9 @@
 // Grid: one block per TILE x TILE pairs; x = blocks of y's observations, y = blocks of x's.
 // Bindings: 0 x read; 1 y read; 2 x_table, 3 y_table (observations, 3) of shift, its rest, scale f32 read; 4 sums (pairs, 2) f32 read_write; 5 params.
 // Constants: TILE 64; TERM the term, or 0 for that in params; MASKED missing elements count nothing; WIDE the tables, the terms and the sums (pairs) are f64.
-// Hardware: 4 x 4 pairs a thread are 2 loads of 16 bytes from shared memory for 16 terms of two or more instructions each, so
-// that arithmetic takes longer than the loads; the next slice is in registers while one is added up. The choice of a term
-// that is no constant is one jump a slice, the same for all threads.
+// Hardware: a thread computes 4 x 4 pairs with 2 loads of 16 bytes from shared memory for 16 terms of two or more instructions each, so
+// that arithmetic takes longer than loads. The next slice is loaded into registers while one is added up. If the term is not a constant,
+// its choice is one jump for each slice, the same for all threads.
 
 #include "dev.cuh"
 
@@ -13,23 +13,23 @@ constexpr u32 TERM = 0;
 constexpr u32 MASKED = 0;
 constexpr u32 WIDE = 0;
 
-// Threads along each side. Each makes 4 x 4 pairs.
+// The number of threads along each side. Each thread computes 4 x 4 pairs.
 constexpr u32 SIDE = TILE / 4;
 constexpr u32 THREADS = SIDE * SIDE;
-// Features of a slice, and those whose terms are added up before they are folded into the sums.
+// The number of features of a slice, and of the features whose terms are added up before they are folded into the sums.
 constexpr u32 DEPTH = 16;
 constexpr u32 BLOCK = 256;
-// Elements from one feature of a slice to the next: rows of four more than the tile are written to all banks at once.
+// The number of elements from one feature of a slice to the next. Rows of four more than the tile are written to all banks at once.
 constexpr u32 STRIDE = TILE + 4;
-// Elements of a slice that a thread loads.
+// The number of elements of a slice that a thread loads.
 constexpr u32 LOADS = TILE * DEPTH / THREADS;
-// Blocks that a multiprocessor has the registers for.
+// The number of blocks for which a multiprocessor has the registers.
 constexpr u32 BLOCKS = WIDE == 1 ? 1 : 2;
 
-// Missing: NaN.
+// A missing element is NaN.
 constexpr u32 MISSING = 0x7fc00000u;
 
-// What terms are computed in.
+// The arithmetic in which terms are computed.
 template <bool> struct Arithmetic {
     typedef float Real;
     typedef u32 Bits;
@@ -37,13 +37,13 @@ template <bool> struct Arithmetic {
 
     DEVICE bool is_missing(float value) { return (float_bits(value) & 0x7fffffffu) > 0x7f800000u; }
 
-    // 0 of two zeros. Within two units in the last place: division to the last bit is a call, around which registers are saved.
+    // Returns the quotient within two units in the last place, or 0 for two zeros. Exact division is a call, around which registers are saved.
     DEVICE float quotient(float part, float whole) {
         float scale = whole > 0x1p64f ? 0x1p-64f : whole < 0x1p-64f ? 0x1p64f : 1.0f;
         return whole > 0.0f ? fast_quotient(part * scale, whole * scale) : 0.0f;
     }
 
-    // The divergence of a t below a half: half of `whole` times the series of t^2n / (n (2 n - 1)), in which nothing cancels.
+    // Returns the term Divergence for t below a half: half of `whole` times the series of t^2n / (n (2 n - 1)), which has no cancellation.
     DEVICE float near_divergence(float whole, float t) {
         float square = t * t;
         float sum = 0;
@@ -52,7 +52,7 @@ template <bool> struct Arithmetic {
         return 0.5f * whole * sum;
     }
 
-    // x log(x / y), of t = (x - y) / (x + y) below a half: 2 x artanh t, by its series, in which nothing cancels.
+    // Returns x log(x / y) for t = (x - y) / (x + y) below a half: 2 x artanh t, by its series, which has no cancellation.
     DEVICE float near_relative(float x, float t) {
         float square = t * t;
         float sum = 0;
@@ -61,7 +61,7 @@ template <bool> struct Arithmetic {
         return 2.0f * x * t * sum;
     }
 
-    // What is added to a pair: its sum, and what rounding left of it. Sums and products stand apart: fused ones would not be what is left of rounding.
+    // Adds a value to a pair, a sum and its rounding error, or keeps the largest. Sums are not fused with products: that would change the error.
     DEVICE void fold(const Params& p, float* sums, u64 place, float value, bool first) {
         float* pair = sums + 2 * place;
         if (first && p.accumulate == 0) {
@@ -70,7 +70,7 @@ template <bool> struct Arithmetic {
         } else if (p.term == LARGEST) {
             pair[0] = fmaxf(pair[0], value);
         } else {
-            // Knuth's two-sum; the rest stays below half a unit of the sum. An infinite sum has none.
+            // This is Knuth's two-sum. The error stays below half a unit of the sum, and is 0 for an infinite sum.
             float sum = pair[0];
             float total = sum + value;
             float part = total - sum;
@@ -82,7 +82,7 @@ template <bool> struct Arithmetic {
     }
 };
 
-// Of f64, where a sum is one number.
+// The arithmetic in f64, in which a sum is one number.
 template <> struct Arithmetic<true> {
     typedef double Real;
     typedef u64 Bits;
@@ -104,7 +104,7 @@ typedef Arithmetic<WIDE == 1> In;
 typedef In::Real real;
 typedef In::Bits Bits;
 
-// What is stored of an element of type `T`, of f64 as a number that terms are computed in; and what that says.
+// `stored_bits` returns the bits of an element of type `T`, of f64 as a number of the terms' type; `decode_bits` returns their number.
 template <u32 T> DEVICE Bits stored_bits(const void* array, u32 i) {
     if constexpr (WIDE == 1 && T == F64) return *(const u64*)element<T>(array, i);
     else return stored<T>(element<T>(array, i));
@@ -116,29 +116,29 @@ template <u32 T> DEVICE real decode_bits(Bits bits) {
     else return decode<T>((u32)bits);
 }
 
-// An operand, and its stored elements of the next slice that a thread loads.
+// An operand, and the stored elements of its next slice that a thread loads.
 struct Operand {
     const void* array;
     u32 type;
-    // Where the first element of the first slice stands, and how far apart elements and features are.
+    // The place of the thread's first element of the first slice, and the distances between its elements and between features.
     u32 start;
     u32 apart;
     u32 step;
     // A bit for each element whose observation exists.
     u32 inside;
-    // What the table has for the observations of the block.
+    // The entries of the table for the observations of the block.
     In::Four* table;
     Bits bits[LOADS];
 };
 
-// Neighbours load along the direction in which the operands are contiguous.
+// Returns the feature of element i, and sets its observation. Neighbours load along the direction in which the operands are contiguous.
 DEVICE u32 place_of(const Params& p, u32 i, u32* observation) {
     u32 at = threadIdx.x + THREADS * i;
     *observation = p.by_column == 1 ? at % TILE : at / DEPTH;
     return p.by_column == 1 ? at / TILE : at % DEPTH;
 }
 
-// Of `count` observations those from `first` on.
+// Sets up an operand for the observations from `first` on, of `count`.
 DEVICE void open(Operand& x, const Params& p, const real* table, u32 stride, u32 start, u32 first, u32 count) {
     x.step = p.by_column == 1 ? stride : 1;
     u32 observation;
@@ -157,7 +157,7 @@ DEVICE void open(Operand& x, const Params& p, const real* table, u32 stride, u32
     }
 }
 
-// Loads what is stored, all of it before any of it is needed: one switch of the size, and no computation.
+// Loads stored elements, all before any is needed: one switch over their size, and no computation.
 template <u32 T> DEVICE void fetch_as(Operand& x, const Params& p, u32 k) {
 #pragma unroll
     for (u32 i = 0; i < LOADS; i++) {
@@ -175,7 +175,7 @@ DEVICE void fetch(Operand& x, const Params& p, u32 k) {
     else fetch_as<F64>(x, p, k);
 }
 
-// Puts elements into the slice at k. Beyond the ends nothing is added: zeros add nothing, and where elements may be missing, these are.
+// Writes elements into the slice at k. Beyond the ends, elements are zeros, which add nothing, or missing if elements may be missing.
 DEVICE void put(const Operand& x, const Params& p, u32 k, real* slice) {
     real values[LOADS];
     BY_TYPE(x.type, T, for (u32 i = 0; i < LOADS; i++) values[i] = decode_bits<T>(x.bits[i]));
@@ -193,7 +193,7 @@ DEVICE void put(const Operand& x, const Params& p, u32 k, real* slice) {
 
 DEVICE real part_log(real part) { return part > 0 ? part * log(part) : 0; }
 
-// With t = (x - y) / (x + y), half of x + y times (1 + t) log(1 + t) + (1 - t) log(1 - t).
+// Returns the term Divergence: with t = (x - y) / (x + y), (x + y) / 2 times (1 + t) log(1 + t) + (1 - t) log(1 - t).
 DEVICE real divergence(real x, real y) {
     real whole = x + y;
     real t = In::quotient(x - y, whole);
@@ -228,7 +228,7 @@ template <u32 T> DEVICE real term_of(real x, real y, real power) {
     else return x * y;
 }
 
-// Of two observations at one feature.
+// Returns a sum plus the term of two observations at one feature, or for LARGEST the larger of both.
 template <u32 T> DEVICE real added(real sum, real x, real y, real power) {
     real value = term_of<T>(x, y, power);
     if (MASKED == 1 && (In::is_missing(x) || In::is_missing(y))) value = 0;
@@ -240,7 +240,7 @@ template <u32 T> DEVICE void add_slice(const real* x_slice, const real* y_slice,
     x_slice += 4 * (threadIdx.x / SIDE);
     y_slice += 4 * (threadIdx.x % SIDE);
     if constexpr (T == POWER || T == CANBERRA || T == ROOT || T == RELATIVE || T == DIVERGENCE) {
-        // One pair after the other: of 16 at once, these terms would fill the registers.
+        // Pairs are computed one after the other, since the terms of 16 at once would fill the registers.
 #pragma unroll
         for (u32 i = 0; i < 4; i++) {
 #pragma unroll

@@ -1,9 +1,9 @@
 // A function of elements: out[i] = f(a[..], b[..], c[..]) for an output of three axes, along each of which an operand has a step or repeats.
-// Grid: linear. One block per WG words of the output, which narrow elements share; of an f64, per element.
+// Grid: linear. One block per WG words of the output, which narrow elements share; for f64, per WG elements.
 // Bindings: 0 a read; 1 b read; 2 c read; 3 out written; 4 params, starts and steps in elements.
 // Constants: WG; NARROW elements are of the types in params, else f32; WIDE elements are of the types in params, and computed in f64.
-// Hardware: WG / 4 threads with four words each, a row of threads apart, so that every access is of whole lines and several loads are
-// under way at once (see scale_columns).
+// Hardware: WG / 4 threads with four words each, which are a row of threads apart, so that every access is of whole lines and several loads
+// are in flight at once (see scale_columns).
 
 #include "dev.cuh"
 
@@ -15,7 +15,7 @@ constexpr bool TYPED = NARROW == 1 || WIDE == 1;
 
 typedef RealOf<WIDE == 1>::Real real;
 
-// A number of the parameters.
+// Returns a number of the parameters, from its words.
 DEVICE real number(u32 low, u32 high) {
     if constexpr (WIDE == 1) return (real)bits_double(join(low, high));
     else return (real)bits_float(low);
@@ -56,7 +56,7 @@ DEVICE real apply(u32 function, real x, real y, real z) {
     }
 }
 
-// The value of an element of the output, where operands that are not there are numbers.
+// Returns the value of an element of the output. Operands without an array are numbers of the parameters.
 DEVICE real value_of(const void* a, const void* b, const void* c, const Params& params, u32 item) {
     u32 place = params.first + item;
     u32 row = place / params.extent2;

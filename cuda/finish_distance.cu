@@ -1,14 +1,14 @@
-// Distances of pairs of the sums of a metric's terms: out[i, j] = formula(sums[i, j]), in place or transposed, of all pairs or of a triangle.
+// Distances from the sums of a metric's terms for pairs: out[i, j] = formula(sums[i, j]), in place or transposed, for all pairs or for a triangle.
 // Grid: linear, one block per WG pairs.
 // Bindings: 0 sums of the terms, `term_step` pairs apart, of two f32 or an f64 each, read; 1 undefined (observations,) u32 read; 2 out f32, or pairs of two f32 or an f64 each, read and written; 3 params, starts and steps in pairs and elements.
-// Constants: WG; WIDE a sum is an f64. Distances are computed in f64, and rounded to f32 at last; a pair is an f64.
+// Constants: WG; WIDE a sum is an f64. Distances are computed in f64, and rounded to f32 at the end; a pair is an f64.
 
 #include "dev.cuh"
 
 constexpr u32 WG = 256;
 constexpr u32 WIDE = 0;
 
-// The share that rounding may leave of terms that cancel.
+// The relative size of rounding errors that may remain when terms cancel.
 constexpr double NOISE = WIDE == 1 ? 0x1p-47 : 0x1p-20;
 
 DEVICE double no_number() { return bits_double(join(0, 0x7ff80000u)); }
@@ -19,26 +19,26 @@ DEVICE double sum_at(const void* sums, u32 i) {
     return (double)pair.x + (double)pair.y;
 }
 
-// No number unless the whole is above 0.
+// Returns the quotient, or NaN unless `whole` is above 0.
 DEVICE double ratio(double part, double whole) { return whole > 0 ? part / whole : no_number(); }
 
-// 0 of nothing.
+// Returns the quotient, or 0 unless `whole` is above 0.
 DEVICE double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
-// From 0 to 2, beyond which rounding leads.
+// Returns 1 minus a cosine, limited to 0 to 2, which rounding may exceed.
 DEVICE double angle(double product, double squares) {
     double value = 1 - ratio(product, sqrt(squares));
     return value < 0 ? 0 : value > 2 ? 2 : value;
 }
 
-// Rounding leaves a little of elements that are all the same. Products are rounded by themselves, as on other devices.
+// Returns the variation of an observation's elements, or 0 for a mere rounding error. Products are rounded by themselves, as on other devices.
 DEVICE double spread(double both, double squares, double sum) {
     double all = rounded_product(both, squares);
     double value = all - rounded_product(sum, sum);
     return value > all * NOISE ? value : 0;
 }
 
-// The distance of the sums of up to six terms.
+// Returns the distance for the sums of up to six terms.
 DEVICE double distance(const Params& p, const double (&sums)[6]) {
     double features = (double)p.features + (double)p.features_rest;
     double both = features;

@@ -2,11 +2,11 @@
 // Grid: one block per TILE x TILE block of c; x = blocks of columns, y = blocks of rows.
 // Bindings: 0 a read; 1 b read; 2 c (rows of ldc) f32 read_write; 3 params, strides and starts in elements.
 // Constants: TILE 64 or 128; TRANS_A a is (k, m); TRANS_B b is (n, k); NARROW a and b are of the types in params, else both f32.
-// Hardware: 8 x 8 elements a thread are 4 loads of 16 bytes from shared memory for 64 products; with 4 x 4 the loads would
-// take as long as the products. Two slices of each operand (33 KiB at TILE 128), so that the next one is copied in the
-// background while one is multiplied, by one barrier a slice. At TILE 128 the 256 threads have at most 128 registers, so
-// that a multiprocessor has two blocks, and one multiplies while the other waits. Rows of a slice are 16 bytes longer than
-// the tile: what is transposed on its way is then written to all banks at once. Few columns leave half of each tile out.
+// Hardware: a thread computes 8 x 8 elements with 4 loads of 16 bytes from shared memory for 64 products; with 4 x 4 elements, loads would
+// take as long as products. There are two slices of each operand (33 KiB at TILE 128), so that the next one is copied in the background
+// while one is multiplied, with one barrier a slice. At TILE 128 the 256 threads have at most 128 registers, so that a multiprocessor has
+// two blocks, and one multiplies while the other waits. Rows of a slice are 16 bytes longer than the tile, so that elements that are
+// transposed are written to all banks at once. With few columns, half of each tile is left out.
 
 #include "dev.cuh"
 
@@ -15,34 +15,34 @@ constexpr u32 TRANS_A = 0;
 constexpr u32 TRANS_B = 0;
 constexpr u32 NARROW = 0;
 
-// Threads along each side. Each makes 8 x 8 elements of c, as four blocks of 4 x 4 that lie half a tile apart.
+// The number of threads along each side. Each thread computes 8 x 8 elements of c, as four blocks of 4 x 4 that are half a tile apart.
 constexpr u32 SIDE = TILE / 8;
 constexpr u32 THREADS = SIDE * SIDE;
-// Extent along k of what a block holds at once.
+// The extent along k of the slices that a block holds at once.
 constexpr u32 DEPTH = 16;
-// Elements from one depth of a slice to the next.
+// The number of elements from one depth of a slice to the next.
 constexpr u32 STRIDE = TILE + 4;
 constexpr u32 SLICE = DEPTH * STRIDE;
 
-// One thread's share of the slices of an operand: [k][tile] in shared memory, of an array whose rows lie along k or along
-// the tile. What lies beyond the tile's end repeats its last element, since it reaches only elements of c that are not
-// stored; what lies beyond k is zero.
+// One thread's share of the slices of an operand, as [k][tile] in shared memory. The rows of its array are along k or along the tile.
+// Beyond the tile's end, the last element is repeated, since it reaches only elements of c that are not stored; beyond k, elements are
+// zero.
 template <bool ALONG_K> struct Operand {
     static constexpr u32 COPIES = TILE * DEPTH / THREADS;
-    // Rows of the array that the thread reads from along k, and elements of each.
+    // The number of rows of the array that the thread reads along k, two elements of each; otherwise 1.
     static constexpr u32 ROWS = ALONG_K ? COPIES / 2 : 1;
     const void* array;
     u32 type;
     u32 stride;
-    // The thread's first depth and place in a slice.
+    // The thread's first depth, and its place in a slice.
     u32 depth;
     u32 place;
-    // Its first element of the array, in each row where they lie along k.
+    // The thread's first element of the array, in each row if rows are along k.
     u32 starts[ROWS];
-    // Whether rows are aligned to 16 bytes, so that it copies four elements at once, and bytes of those in the tile.
+    // True if rows along the tile are aligned to 16 bytes, so that the thread copies four f32 at once; and the bytes of these that exist.
     bool quads;
     u32 quad_bytes;
-    // Elements on their way that are to be decoded.
+    // Elements that are loaded and not yet decoded.
     u32 bits[COPIES];
 };
 
@@ -54,7 +54,7 @@ DEVICE Operand<ALONG_K> operand(const void* array, u32 type, u32 start, u32 stri
     x.stride = stride;
     x.quads = x.type == F32 && !ALONG_K && ((start | stride) & 3) == 0;
     if constexpr (ALONG_K) {
-        // 8 threads share a row, so that 32 of them write to 32 banks.
+        // 8 threads share a row, so that 32 threads write to 32 banks.
         u32 along = threadIdx.x / 8;
         x.depth = threadIdx.x % 8;
         x.place = x.depth * STRIDE + along;
@@ -78,19 +78,19 @@ DEVICE Operand<ALONG_K> operand(const void* array, u32 type, u32 start, u32 stri
     return x;
 }
 
-// Starts to load element `i` of the thread's share from `from`: f32 straight to its place.
+// Starts to load element `i` of the thread's share from `from`. f32 goes straight to its place.
 template <u32 TYPE, bool ALONG_K>
 DEVICE void fetch_one(Operand<ALONG_K>& x, u32 i, float* to, const void* from, bool inside) {
     if constexpr (TYPE == F32) copy_async4(to, inside ? from : x.array, inside ? 4 : 0);
     else x.bits[i] = inside ? stored<TYPE>(from) : 0;
 }
 
-// Where element `i` of the thread's share goes.
+// Returns the place of element `i` of the thread's share.
 template <bool ALONG_K> DEVICE constexpr u32 offset(u32 i) {
     return ALONG_K ? THREADS / 8 * (i / 2) + 8 * STRIDE * (i % 2) : THREADS / TILE * STRIDE * i;
 }
 
-// Starts to load the slice at k0, which has `left` elements along k: DEPTH or more if WHOLE. TYPE is of the elements' size.
+// Starts to load the slice at k0, which has `left` elements along k, at least DEPTH if WHOLE. TYPE has the elements' size.
 template <bool WHOLE, u32 TYPE, bool ALONG_K> DEVICE void fetch_as(Operand<ALONG_K>& x, float* slice, u32 k0, u32 left) {
     float* to = slice + x.place;
     if constexpr (ALONG_K) {
@@ -136,7 +136,7 @@ template <u32 TYPE, bool ALONG_K> DEVICE void put_as(const Operand<ALONG_K>& x, 
     }
 }
 
-// Decodes what `fetch` has on its way into the slice.
+// Decodes the elements that `fetch` has loaded, into the slice.
 template <bool ALONG_K> DEVICE void put(const Operand<ALONG_K>& x, float* slice) {
     BY_TYPE(x.type, TYPE, put_as<TYPE>(x, slice));
 }
@@ -149,8 +149,8 @@ DEVICE void load_fragment(const float* place, float* values) {
     values[3] = quad.w;
 }
 
-// Adds the products of a slice of each operand, from this thread's first row and column on. Unless WIDE, the right half of
-// the tile lies beyond n.
+// Adds the products of a slice of each operand, from this thread's first row and column on. Unless WIDE, the right half of the tile is
+// beyond n.
 template <bool WIDE> DEVICE void multiply(float (&sums)[8][8], const float* a, const float* b) {
     constexpr u32 COLS = WIDE ? 8 : 4;
 #pragma unroll 8
@@ -169,7 +169,7 @@ template <bool WIDE> DEVICE void multiply(float (&sums)[8][8], const float* a, c
     }
 }
 
-// Four elements of a row of c.
+// Stores four elements of a row of c, or adds to them.
 DEVICE void store(float* c, const Params& params, u32 row, u32 col, const float* sums) {
     if (row >= params.m || col >= params.n) return;
     float* place = c + params.c0 + row * params.ldc + col;
@@ -191,8 +191,8 @@ KERNEL(matmul, THREADS)(const void* __restrict__ a, const void* __restrict__ b, 
     u32 first_row = blockIdx.y * TILE;
     u32 first_col = blockIdx.x * TILE;
     if (params.lower == 1 && params.row0 + first_row + TILE <= params.col0 + first_col) return;
-    // Of 32 threads, 4 x 8 neighbours: bits 0 and 4 of the number are the row's, so that threads whose numbers differ in
-    // bit 0 read the same four columns, and in bit 1 the same four rows: hardware serves such pairs at once.
+    // 32 threads are 4 x 8 neighbours. Bits 0 and 4 of a thread's number are the row's: threads whose numbers differ in bit 0 read the same
+    // four columns, and in bit 1 the same four rows, and hardware serves such pairs at once.
     constexpr u32 PATCH = 4 * 8;
     u32 lane = threadIdx.x % PATCH;
     u32 patch = threadIdx.x / PATCH;
@@ -205,14 +205,14 @@ KERNEL(matmul, THREADS)(const void* __restrict__ a, const void* __restrict__ b, 
     bool wide = params.n - first_col > TILE / 2;
     u32 slices = div_ceil(params.k, DEPTH);
     for (u32 slice = 0; slice <= slices; slice++) {
-        // The slice before is in its place; the other place is free, since all have read it.
+        // The previous slice is in its place. The other place is free, since all threads have read it.
         copy_wait<0>();
         __syncthreads();
         u32 next = slice % 2 * SLICE;
         if (slice < slices) {
             u32 k0 = slice * DEPTH;
             u32 left = params.k - k0;
-            // Narrow loads stand here once: twice would cost more to compile than the tests that are saved.
+            // Narrow loads occur here once: the tests that a second copy would save are not worth its compilation.
             if (NARROW == 0 && left >= DEPTH) {
                 fetch<true>(a_operand, a_slices + next, k0, left);
                 fetch<true>(b_operand, b_slices + next, k0, left);

@@ -2,8 +2,8 @@
 // Grid: one block per TILE x TILE block of c; x = blocks of columns, y = blocks of rows.
 // Bindings: 0 a f64 read; 1 b f64 read; 2 c (rows of ldc) f64 read_write; 3 params, strides and starts in elements.
 // Constants: TILE 64; TRANS_A a is (k, m); TRANS_B b is (n, k); NARROW is not used.
-// Hardware: it serves devices without cuBLAS, and is plain. A thread makes 4 x 4 elements by 8 loads from shared memory for 16
-// products; consumer GPUs make two products of f64 a cycle on each multiprocessor, so that loads are not what holds them up.
+// Hardware: this plain kernel serves devices without cuBLAS. A thread computes 4 x 4 elements with 8 loads from shared memory for 16
+// products. Consumer GPUs compute two products of f64 a cycle on each multiprocessor, so loads do not limit them.
 
 #include "dev.cuh"
 
@@ -12,15 +12,15 @@ constexpr u32 TRANS_A = 0;
 constexpr u32 TRANS_B = 0;
 constexpr u32 NARROW = 0;
 
-// Threads along each side. Each makes 4 x 4 elements of c, which lie as far apart as there are threads.
+// The number of threads along each side. Each thread computes 4 x 4 elements of c, which are SIDE apart.
 constexpr u32 SIDE = TILE / 4;
 constexpr u32 THREADS = SIDE * SIDE;
-// Extent along k of what a block holds at once.
+// The extent along k of the slices that a block holds at once.
 constexpr u32 DEPTH = 16;
-// One more than a depth has, so that what is transposed on its way is written to many banks.
+// One more than the elements of a depth, so that elements that are transposed are written to many banks.
 constexpr u32 STRIDE = TILE + 1;
 
-// Copies a slice [k][tile] of an operand whose rows lie along k or along the tile; what lies beyond its ends is 0.
+// Copies a slice [k][tile] of an operand whose rows are along k or along the tile. Elements beyond its ends are 0.
 template <bool ALONG_K>
 DEVICE void fetch(double* slice, const double* array, u32 stride, u32 first, u32 extent, u32 k0, u32 k) {
 #pragma unroll

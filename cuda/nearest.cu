@@ -1,9 +1,9 @@
-// Keeps the k items with the least sums of each line, in order, of which a launch offers some.
+// Keeps the k items with the smallest sums of each line, in order. A launch offers some of the items.
 // Grid: linear, one block per line.
 // Bindings: 0 sums (pairs) of two words each read; 1 undefined_lines u32 read; 2 undefined_items u32 read; 3 kept_sums (lines, k) pairs read_write; 4 kept_numbers (lines, k) u32 read_write; 5 params, steps and starts in pairs and flags.
-// Constants: WG; MOST_KEPT the largest k; WIDE a sum is an f64, else an f32 and what rounding left of it.
-// Hardware: a thread has LOADS sums under way, and most steps end with one test of all of them against the last of the list. Sums are
-// compared in f64, which holds an f32 and its rest.
+// Constants: WG; MOST_KEPT the largest k; WIDE a sum is an f64, otherwise an f32 and its rounding error.
+// Hardware: a thread has LOADS sums in flight, and most steps end with one test of all of them against the last of the list. Sums are
+// compared in f64, which holds an f32 and its rounding error.
 
 #include "dev.cuh"
 
@@ -11,18 +11,18 @@ constexpr u32 WG = 64;
 constexpr u32 MOST_KEPT = 256;
 constexpr u32 WIDE = 0;
 
-// Items of a thread whose loads are under way at once.
+// The number of items of a thread whose loads are in flight at once.
 constexpr u32 LOADS = 8;
-// The bits of an f64 that is no number.
+// The bits of a NaN in f64.
 constexpr u64 NOTHING = 0x7ff8000000000000u;
-// The number of no item.
+// The index that means no item.
 constexpr u32 NOWHERE = 0xffffffffu;
 
 // A sum as stored.
 template <bool> struct Stored {
     typedef float2 Sum;
     DEVICE double value(Sum sum) { return (double)sum.x + (double)sum.y; }
-    // The f32 next to it: of two sums that are in order, so are these.
+    // Returns the nearest f32. This keeps the order of sums.
     DEVICE float near_value(Sum sum) { return sum.x + sum.y; }
     DEVICE Sum none() { return make_float2(bits_float(0x7fc00000u), 0.0f); }
 };
@@ -35,14 +35,14 @@ template <> struct Stored<true> {
 typedef Stored<WIDE == 1> In;
 typedef In::Sum Sum;
 
-// Items in shared memory: what they are compared by, which is NaN for those without a number, their sums and their numbers.
+// Items in shared memory: their keys, which are NaN for NaN sums, their sums and their indices.
 struct List {
     double* keys;
     Sum* sums;
     u32* numbers;
 };
 
-// Items that a line is offered: from `first` to `end - 1`, but not the one of number `skipped`.
+// The items that a line is offered: from `first` to `end - 1`, without the item of index `skipped`.
 struct Line {
     const Sum* sums;
     u32 first;
@@ -51,7 +51,7 @@ struct Line {
     bool is_undefined;
 };
 
-// Tells if the first of two items is nearer: one without a number is farther than others, and of equal ones that of the higher number.
+// Returns true if the first of two items is nearer. A NaN sum is the farthest. Of equal items, the one with the lower index is nearer.
 DEVICE bool precedes(double a, u32 a_number, double b, u32 b_number) {
     bool a_is_nan = a != a;
     bool b_is_nan = b != b;
@@ -85,7 +85,7 @@ DEVICE void put(const List& list, u32 i, double key, Sum sum, u32 number) {
     list.numbers[i] = number;
 }
 
-// Tells if it holds for any thread of the block. Flags of two turns stand apart, so that no thread writes what another has yet to read.
+// Returns true if `holds` is true for any thread of the block. Flags of two turns are separate, so that no thread overwrites an unread flag.
 DEVICE bool block_any(bool holds, u32* flags, u32& turn) {
     u32* own = flags + turn % 2 * (WG / WARP);
     turn++;
@@ -97,14 +97,14 @@ DEVICE bool block_any(bool holds, u32* flags, u32& turn) {
     return all != 0;
 }
 
-// The number of candidates, which are in no order, that are nearer than an item.
+// Returns the number of candidates, which are unordered, that are nearer than an item.
 DEVICE u32 candidates_before(const List& found, double key, u32 number) {
     u32 count = 0;
     for (u32 i = 0; i < WG; i++) count += precedes(found.keys[i], found.numbers[i], key, number) ? 1 : 0;
     return count;
 }
 
-// The number of items of the list, which is in order, that are nearer than an item.
+// Returns the number of items of the ordered list that are nearer than an item.
 DEVICE u32 kept_before(const List& list, u32 k, double key, u32 number) {
     u32 low = 0;
     u32 high = k;
@@ -116,7 +116,7 @@ DEVICE u32 kept_before(const List& list, u32 k, double key, u32 number) {
     return low;
 }
 
-// The first k of a list and of candidates, in another list.
+// Writes the first k of a list and the candidates to another list.
 DEVICE void merge(const List& list, const List& found, const List& next, u32 k) {
     double key = found.keys[threadIdx.x];
     u32 number = found.numbers[threadIdx.x];
@@ -131,7 +131,7 @@ DEVICE void merge(const List& list, const List& found, const List& next, u32 k) 
     __syncthreads();
 }
 
-// Leaves item `item` among the candidates where it is nearer than the last of the list, else none.
+// Writes item `item` to the candidates if it is nearer than the last of the list, and otherwise an empty place.
 DEVICE bool propose(const Line& line, const u32* undefined, u32 item, const List& list, const List& found, const Params& params) {
     u32 number = params.item0 + item;
     double key = bits_double(NOTHING);
@@ -147,13 +147,13 @@ DEVICE bool propose(const Line& line, const u32* undefined, u32 item, const List
         is_near = precedes(key, number, list.keys[params.k - 1], list.numbers[params.k - 1]);
     }
     if (is_near) put(found, threadIdx.x, key, sum, number);
-    // It precedes nothing.
+    // An empty place precedes no item.
     else put(found, threadIdx.x, bits_double(NOTHING), sum, NOWHERE);
     return is_near;
 }
 
-// Tells if an item of the step may be nearer than the last of the list. Beyond the end it is the last item again; of undefined items, and
-// of the line's own, it is what their sums say.
+// Returns true if an item of the step may be nearer than the list's last. Beyond the end, the last item is tested again. Undefined items
+// and the line's own are not excluded.
 DEVICE bool may_be_near(const Line& line, u32 start, const List& list, const Params& params) {
     Sum own[LOADS];
 #pragma unroll
@@ -165,7 +165,7 @@ DEVICE bool may_be_near(const Line& line, u32 start, const List& list, const Par
     u32 last_number = list.numbers[params.k - 1];
     bool some = false;
     if constexpr (WIDE == 0) {
-        // Where the f32 next to a sum is beyond that of the last, no arithmetic in f64 is needed, which is slow on most cards. NaN is not near.
+        // No arithmetic in f64, which is slow on most cards, is needed if the f32 next to a sum is beyond that of the last. NaN is not near.
         if (is_finite(last) && !line.is_undefined) {
             float bound = (float)last;
             float low = bits_float(params.low);

@@ -1,14 +1,13 @@
-// Adds codes times limbs, and missing times the second set of limbs, over rows: sums[entry, column] += 64-bit integers.
+// Adds codes times limbs, and the second set of limbs for missing codes, over rows: sums[entry, column] += 64-bit integers.
 // Grid: linear, one block per TILE words, PART_COLUMNS columns and depth rows; those of the same words and columns add to the same sums.
 // Bindings: 0 packed (rows, words) read; 1 weights (rows / 4, sets row limbs) read; 2 sums (entries, columns, 2) u32 read and written; 3 params.
 // Constants: TILE; MISSING whether code 3 occurs: two sets of limbs; LIMBS of a weight, at most 3.
-// Hardware: a warp makes 64 entries of 64 limbs by products of 16 x 32 x 8 bytes, limbs first, whose other operand is four
-// rows' codes of one entry: matrices of 16-bit cells are loaded transposed, a byte permutation puts four rows beside one
-// another, and a shift and a mask give each entry. 9 loads from shared memory and some 35 such operations serve 32
-// products, which take several times as long. A block of 256 entries reads as many bytes of limbs as of packed rows. Two
-// stages of 64 rows are on their way while one is multiplied. Slots of packed rows are an odd number of 16 bytes apart, so
-// that eight are in all banks. Missing codes are multiplied only where a warp meets one in 32 rows. Sums meet in shared
-// memory, and each number is one 64-bit addition in the L2 cache.
+// Hardware: a warp computes 64 entries of 64 limbs with products of 16 x 32 x 8 bytes. Limbs are the first operand; the second has four
+// rows' codes of one entry: matrices of 16-bit cells are loaded transposed, a byte permutation joins four rows, and a shift and a mask give
+// each entry. 9 loads from shared memory and some 35 such operations serve 32 products, which take several times as long. A block of 256
+// entries reads as many bytes of limbs as of packed rows. Two stages of 64 rows are in flight while one is multiplied. Slots of packed rows
+// are an odd number of 16 bytes apart, so that eight slots are in all banks. Missing codes are multiplied only if a warp meets one in 32
+// rows. Sums meet in shared memory, and each number is one 64-bit addition in the L2 cache.
 
 #include "dev.cuh"
 
@@ -16,29 +15,29 @@ constexpr u32 TILE = 4;
 constexpr u32 MISSING = 0;
 constexpr u32 LIMBS = 3;
 
-// Columns of a block.
+// The number of columns of a block.
 constexpr u32 PART_COLUMNS = 64;
-// 16 bytes of a row, 64 entries, for each warp.
+// Each warp takes 16 bytes of a row, which are 64 entries.
 constexpr u32 WARPS = TILE / 4;
 constexpr u32 THREADS = WARPS * WARP;
-// Sums take 128 registers, which leaves room for three large blocks; 0: as many as there are.
+// Sums take 128 registers, which leaves room for three large blocks. With 0, a thread may have any number of registers.
 constexpr u32 BLOCKS = TILE == 16 && MISSING == 0 ? 3 : 0;
 constexpr u32 SETS = 1 + MISSING;
-// Rows of a stage, and words from one of its slots for packed rows to the next.
+// The number of rows of a stage, and of words from one of its slots for packed rows to the next.
 constexpr u32 DEPTH = 64;
 constexpr u32 SLOT = 4 * (WARPS | 1);
-// A stage: the slots, then a tile of limbs of each set, a row for each four of packed.
+// A stage has the slots, and then a tile of limbs for each set, with a row for each four packed rows.
 constexpr u32 LIMB_WORDS = LIMB_TILE<DEPTH / 4, 1>;
 constexpr u32 STAGE = DEPTH * SLOT + SETS * LIMB_WORDS;
 constexpr u32 STAGES = 3;
-// Words of the sums of 16 entries, by which a warp hands them over.
+// The number of words of the sums of 16 entries, in which a warp hands them over.
 constexpr u32 PART = 16 * TILE_LIMBS;
 static_assert(WARPS * PART <= STAGES * STAGE, "sums take the place of stages");
 
-// Sums of eight tiles of 8 entries by four of 16 limbs.
+// The sums of eight tiles of 8 entries by four tiles of 16 limbs.
 typedef i32 Sums[8][TILE_LIMBS / 16][4];
 
-// What a block multiplies: rows from `first` on, and words of them.
+// The rows that a block multiplies, from `first` to `end - 1`, and the first of their words.
 struct Work {
     const u32* packed;
     const u32* weights;
@@ -47,7 +46,7 @@ struct Work {
     u32 word;
 };
 
-// The slot of a row: of 16 rows, first the first two of each four, then the others, as transposed loads take them.
+// Returns the slot of a row. Of 16 rows, the first two of each four come first and then the others, as transposed loads need them.
 DEVICE u32 slot(u32 row) { return row / 16 * 16 + row / 2 % 2 * 8 + row / 4 % 4 * 2 + row % 2; }
 
 // Starts one thread's share of the copies of a stage, from row `first` on.
@@ -70,8 +69,8 @@ DEVICE void fetch(u32* stage, const Work& work, u32 first, const LimbColumns& co
     }
 }
 
-// Adds the products of 32 rows; `bytes[i]` has of four rows the thread's byte i % 2 of a 16-bit cell, where i / 2 is which
-// of its two fours. `limbs`: the thread's part of the limbs.
+// Adds the products of 32 rows. `bytes[i]` has byte i % 2 of the thread's 16-bit cell in four rows; i / 2 names which of the thread's two
+// groups of four. `limbs` is the thread's part of the limbs.
 template <u32 TILES> DEVICE void multiply_rows(Sums& sums, const u32 (&bytes)[4], u32 mask, const u32* limbs) {
     u32 codes[8][2];
 #pragma unroll
@@ -116,15 +115,15 @@ template <u32 TILES> DEVICE void multiply(Sums& sums, const u32* stage) {
     }
 }
 
-// The sums of a pass over the block's rows.
+// Computes the sums of a pass over the block's rows.
 template <u32 TILES>
 DEVICE void accumulate(Sums& sums, u32* stages, const Work& work, const LimbColumns& columns, const Params& params) {
-    // Rows that are in their place follow those that are on their way.
+    // The number of rows that are loaded ahead.
     constexpr u32 AHEAD = (STAGES - 1) * DEPTH;
 #pragma unroll 1
     for (u32 row = work.first, i = 0; row < work.end + AHEAD; row += DEPTH, i = (i + 1) % STAGES) {
         bool ready = row >= work.first + AHEAD;
-        // Of the place that is filled next all have read what was there.
+        // After this barrier, all threads have read the place that is filled next.
         if (ready) {
             copy_wait<STAGES - 2>();
             __syncthreads();
@@ -135,8 +134,8 @@ DEVICE void accumulate(Sums& sums, u32* stages, const Work& work, const LimbColu
     }
 }
 
-// Adds a warp's sums to those of all blocks, from entry `entry` on: those of tiles `tile` and `tile` + 1, of which each
-// has one of eight entries that follow one another.
+// Adds a warp's sums to those of all blocks, from entry `entry` on. The sums are those of tiles `tile` and `tile` + 1, each of which has
+// one of each eight consecutive entries.
 DEVICE void add(u64* sums, const u32* part, u32 entry, u32 tile, const LimbColumns& columns, u32 entries, u32 shift) {
 #pragma unroll 1
     for (u32 i = threadIdx.x % WARP; i < 16 * columns.count; i += WARP) {
@@ -156,18 +155,18 @@ KERNEL(packed_adjoint, THREADS, BLOCKS)(const u32* __restrict__ packed, const u3
     u32 tiles = div_ceil(params.word_count, TILE);
     u32 parts = div_ceil(params.columns, PART_COLUMNS);
     u32 block = linear_block();
-    // Neighbours read on in the same rows.
+    // Blocks with adjacent numbers read adjacent words of the same rows.
     u32 part_of_split = block / tiles;
     u32 first_word = (block - part_of_split * tiles) * TILE;
     u32 split = part_of_split / parts;
     u32 first = (part_of_split - split * parts) * PART_COLUMNS;
-    // Not by the first row, which may wrap in the last blocks of a folded grid.
+    // The first row is not compared, since it may overflow in the last blocks of a folded grid.
     if (split > (params.rows - 1) / params.depth) return;
     u32 first_row = split * params.depth;
     u32 end = first_row + min(params.rows - first_row, params.depth);
     Work work = {packed, weights, first_row, end, first_word};
     u32 warp = threadIdx.x / WARP;
-    // Passes of a whole part are as wide as one another, so that the next part begins where they end.
+    // Passes of a whole part are equally wide, so that the next part begins where they end.
     do {
         u32 start = first / PART_COLUMNS * PART_COLUMNS;
         LimbColumns pass = limb_columns<LIMBS>(start, min(params.columns, start + PART_COLUMNS), params.columns, first);
@@ -182,7 +181,7 @@ KERNEL(packed_adjoint, THREADS, BLOCKS)(const u32* __restrict__ packed, const u3
 #pragma unroll 1
         for (u32 i = 0; i < 8; i += 2) {
             __syncthreads();
-            // By constant indices, which keeps sums in registers.
+            // Indices are constant, which keeps the sums in registers.
 #pragma unroll
             for (u32 j = 0; j < 8; j += 2) {
                 if (i == j) {
@@ -193,7 +192,7 @@ KERNEL(packed_adjoint, THREADS, BLOCKS)(const u32* __restrict__ packed, const u3
             __syncthreads();
             add((u64*)(sums + params.sums0), part, 16 * first_word + 64 * warp, i, pass, params.entries, params.shift);
         }
-        // The next pass's stages take the place of the sums.
+        // The stages of the next pass overwrite the sums.
         __syncthreads();
         first += pass.width;
     } while (first % PART_COLUMNS != 0 && first < params.columns);

@@ -1,14 +1,13 @@
-// Packed rows times limbs: y = s (sum g x - mean sum x) over what is not missing, or the limbs of s y and of mean s y.
+// Packed rows times limbs: y = s (sum g x - mean sum x) over the codes that are not missing, or the limbs of s y and of mean s y.
 // Grid: linear, one block per TILE rows.
 // Bindings: 0 packed (rows, words) read; 1 xs (4 words, row limbs) read; 2 table (rows, 2) of mean, s, f32 read; 3 columns (columns, 2) of total, factor, f32 read; 4 out write; 5 params.
 // Constants: TILE; MISSING whether code 3 occurs; AS_LIMBS whether out is (rows / 4, sets row limbs) limbs, else (rows, columns) f32.
-// Hardware: a warp makes 32 rows of 64 limbs by products of 16 x 32 x 8 bytes, limbs first. What a thread loads of a row, 16
-// bytes, is its own part of both operands' order, so that a shift and a mask decode it where it is needed; 16 loads of 8
-// bytes from shared memory and 14 such operations then serve 32 products, which take several times as long. A block of 256
-// rows reads as many bytes of limbs, from the L2 cache, as of packed rows; with 64 rows those would take longer than the
-// products. The next 64 quads are copied in the background, and the next words of the rows are on their way, while 64
-// quads are multiplied. Missing codes have sums of their own, and products only where a warp meets one in a word of its
-// rows.
+// Hardware: a warp computes 32 rows of 64 limbs with products of 16 x 32 x 8 bytes, limbs first. The 16 bytes that a thread loads of a row
+// are its own part of both operands' order, so that a shift and a mask decode them in place. 16 loads of 8 bytes from shared memory and 14
+// such operations then serve 32 products, which take several times as long. A block of 256 rows reads as many bytes of limbs, from the L2
+// cache, as of packed rows; with 64 rows, limbs would take longer than products. While 64 quads are multiplied, the next 64 are copied in
+// the background, and the next words of the rows are in flight. Missing codes have separate sums, and are multiplied only if a warp meets
+// one in a word of its rows.
 
 #include "dev.cuh"
 
@@ -17,24 +16,24 @@ constexpr u32 MISSING = 0;
 constexpr u32 AS_LIMBS = 0;
 
 constexpr u32 THREADS = TILE;
-// Sums take 64 registers, which leaves room for two large blocks; 0: as many as there are.
+// Sums take 64 registers, which leaves room for two large blocks. With 0, a thread may have any number of registers.
 constexpr u32 BLOCKS = TILE == 256 && MISSING == 0 ? 2 : 0;
-// Words of a row that a block holds at once: 4 of each thread of a group of four. A quad of limbs is a row of their tile.
+// The number of words of a row that a block holds at once: 4 of each thread of a group of four. A quad of limbs is a row of their tile.
 constexpr u32 CHUNK = 16;
 constexpr u32 SPAN = 4 * CHUNK / 4;
-// Words from those of a row that are multiplied to those that are fetched into the L2 cache.
+// The number of words from those of a row that are multiplied to those that are loaded into the L2 cache.
 constexpr u32 AHEAD = 3 * CHUNK;
 constexpr u32 STAGE = LIMB_TILE<4 * CHUNK, SPAN>;
 constexpr u32 SETS = 1 + MISSING;
-// Words of the sums of 8 rows, by which a warp hands them over.
+// The number of words of the sums of 8 rows, in which a warp hands them over.
 constexpr u32 PART = 8 * TILE_LIMBS;
 static_assert(THREADS / WARP * SETS * PART <= 2 * STAGE, "sums take the place of limbs");
 
-// Sums of four tiles of 8 rows by four of 16 limbs.
+// The sums of four tiles of 8 rows by four tiles of 16 limbs.
 typedef i32 Sums[4][TILE_LIMBS / 16][4];
 
-// Half of the thread's part of the chunk at `word`: of 16 bytes of `row`, and of the rows 8, 16 and 24 further on. Zeros
-// beyond the rows.
+// Loads half of the thread's part of the chunk at `word`: 16 bytes of `row`, and of the rows 8, 16 and 24 further on. Words beyond the rows
+// are zero.
 DEVICE void load_rows(uint2 (&held)[4], const u32* packed, u32 row, u32 word, u32 half, const Params& params) {
     word += 4 * (threadIdx.x % 4);
 #pragma unroll
@@ -45,7 +44,7 @@ DEVICE void load_rows(uint2 (&held)[4], const u32* packed, u32 row, u32 word, u3
     }
 }
 
-// Brings the thread's part of the chunk at `word` into the L2 cache: from memory, words would come after those before are multiplied.
+// Loads the thread's part of the chunk at `word` into the L2 cache, since loads from memory take longer than the products of a chunk.
 DEVICE void fetch_rows(const u32* packed, u32 row, u32 word, const Params& params) {
     word += 4 * (threadIdx.x % 4);
     if (word >= params.words) return;
@@ -55,7 +54,7 @@ DEVICE void fetch_rows(const u32* packed, u32 row, u32 word, const Params& param
     }
 }
 
-// The same of words without code 3; ANY: some codes are missing, as `masks` says.
+// Adds the products of words without code 3. With ANY, some codes are missing, as `masks` says.
 template <u32 TILES, bool ANY>
 DEVICE void multiply_word(Sums& sums, Sums& absent, const u32 (&words)[4], const u32 (&masks)[4], const u32* limbs) {
 #pragma unroll
@@ -84,7 +83,7 @@ DEVICE void multiply_word(Sums& sums, Sums& absent, const u32 (&words)[4], const
     }
 }
 
-// Adds the products of one word of each of the thread's rows; `limbs`: the thread's part of its stage.
+// Adds the products of one word of each of the thread's rows. `limbs` is the thread's part of its stage.
 template <u32 TILES> DEVICE void multiply(Sums& sums, Sums& absent, u32 (&words)[4], const u32* limbs) {
     u32 masks[4] = {};
     if constexpr (MISSING == 1) {
@@ -101,7 +100,7 @@ template <u32 TILES> DEVICE void multiply(Sums& sums, Sums& absent, u32 (&words)
     multiply_word<TILES, false>(sums, absent, words, masks, limbs);
 }
 
-// The sums of a pass over the rows, of which `row` is the thread's first one.
+// Computes the sums of a pass over the rows; `row` is the thread's first row.
 template <u32 TILES>
 DEVICE void accumulate(Sums& sums, Sums& absent, const u32* packed, u32 row, u32* stages, const u32* xs,
                        const LimbColumns& columns, const Params& params) {
@@ -115,7 +114,7 @@ DEVICE void accumulate(Sums& sums, Sums& absent, const u32* packed, u32 row, u32
     for (u32 ahead = CHUNK; ahead < AHEAD; ahead += CHUNK) fetch_rows(packed, row, ahead, params);
 #pragma unroll 1
     for (u32 word = 0; word < params.words; word += CHUNK) {
-        // The stage is in its place; the other one is free, since all have read it.
+        // The stage is in its place. The other one is free, since all threads have read it.
         copy_wait<0>();
         __syncthreads();
         u32* stage = stages + word / CHUNK % 2 * STAGE;
@@ -126,7 +125,7 @@ DEVICE void accumulate(Sums& sums, Sums& absent, const u32* packed, u32 row, u32
             copy_commit();
         }
         fetch_rows(packed, row, word + AHEAD, params);
-        // By halves, so that less is held at once.
+        // Words are taken in halves, so that fewer are held at once.
 #pragma unroll
         for (u32 half = 0; half < 2; half++) {
             u32 held[2][4];
@@ -143,38 +142,38 @@ DEVICE void accumulate(Sums& sums, Sums& absent, const u32* packed, u32 row, u32
     }
 }
 
-// The number that three sums of limbs stand for. Products with 256 are exact, fused or not.
+// Returns the number that three sums of limbs stand for. Products with 256 are exact, fused or not.
 DEVICE float join(const u32* sums, u32 width) {
     return ((float)(i32)sums[2 * width] * 256.0f + (float)(i32)sums[width]) * 256.0f + (float)(i32)sums[0];
 }
 
-// y before the factor of its column, from the sums of a row and what stands beside it in the table.
+// Returns y before the factor of its column, from the sums of a row and the row's entries in the table.
 DEVICE float standardized(const u32* sums, float2 row, float total, u32 width) {
     float present = MISSING == 1 ? total - join(sums + PART, width) : total;
     return (join(sums, width) - rounded_product(row.x, present)) * row.y;
 }
 
-// The limbs of the nearest whole number, in the lower three bytes. A byte of -128 to 127 differs from that of the number
-// plus 128 in each byte by its highest bit.
+// Returns the limbs of the nearest whole number, in the lower three bytes. A byte from -128 to 127 differs by its highest bit from the byte
+// of the number plus 128 in each byte.
 DEVICE u32 limbs_of(float weight) {
     float multiple = fminf(fmaxf(rintf(weight), -8355711.0f), 8355711.0f);
     return (u32)((i32)multiple + 0x808080) ^ 0x808080u;
 }
 
-// Byte `i` of each of four words.
+// Returns byte `i` of each of four words.
 DEVICE u32 byte_of_each(const u32 (&words)[4], u32 i) {
     u32 selector = i | (i + 4) << 4;
     return byte_permute(byte_permute(words[0], words[1], selector), byte_permute(words[2], words[3], selector), 0x5410);
 }
 
-// What results are made of beside sums, and where they go.
+// The data besides sums from which results are computed, and the place of the results.
 struct Results {
     const float2* table;
     const float2* terms;
     u32* out;
 };
 
-// y of a warp's 8 rows from `row` on.
+// Stores y of a warp's 8 rows from `row` on.
 DEVICE void store_numbers(const Results& results, const u32* part, u32 row, const LimbColumns& columns, u32 rows) {
 #pragma unroll 1
     for (u32 i = threadIdx.x % WARP; i < 8 * columns.count; i += WARP) {
@@ -188,7 +187,7 @@ DEVICE void store_numbers(const Results& results, const u32* part, u32 row, cons
     }
 }
 
-// The limbs of w and of mean w of a warp's 8 rows from `row` on, four to a word.
+// Stores the limbs of w and of mean w of a warp's 8 rows from `row` on, four to a word.
 DEVICE void store_limbs(const Results& results, const u32* part, u32 row, const LimbColumns& columns, const Params& params) {
 #pragma unroll 1
     for (u32 i = threadIdx.x % WARP; i < 2 * columns.count; i += WARP) {
@@ -218,7 +217,7 @@ DEVICE void store_limbs(const Results& results, const u32* part, u32 row, const 
     }
 }
 
-// Zeros in the limbs beyond those of the columns.
+// Clears the limbs beyond those of the columns, in a block's rows.
 DEVICE void clear_padding(u32* out, u32 first_row, const Params& params) {
     u32 padding = params.row_limbs - 3 * params.columns;
 #pragma unroll 1
@@ -234,14 +233,14 @@ KERNEL(packed_apply, THREADS, BLOCKS)(const u32* __restrict__ packed, const u32*
     SHARED(u32, stages, 2 * STAGE);
     SHARED(LimbColumns, pass, 1);
     u32 block = linear_block();
-    // Not by the first row, which may wrap in the last blocks of a folded grid.
+    // The first row is not compared, since it may overflow in the last blocks of a folded grid.
     if (block > (params.rows - 1) / TILE) return;
     u32 warp = threadIdx.x / WARP;
-    // A warp has as many rows as threads; a thread has those that its operands have.
+    // A warp has as many rows as threads. A thread has the rows that its operands have.
     u32 row = block * TILE + warp * WARP + threadIdx.x % WARP / 4;
     if constexpr (AS_LIMBS == 1) clear_padding(out + params.out0, block * TILE, params);
     for (u32 first = 0; first < params.columns;) {
-        // In shared memory, since registers are few.
+        // The pass is in shared memory, since registers are few.
         if (threadIdx.x == 0) *pass = limb_columns(0, params.columns, params.columns, first);
         __syncthreads();
         Sums sums = {};
@@ -256,7 +255,7 @@ KERNEL(packed_apply, THREADS, BLOCKS)(const u32* __restrict__ packed, const u32*
 #pragma unroll 1
         for (u32 i = 0; i < 4; i++) {
             __syncthreads();
-            // By constant indices, which keeps sums in registers.
+            // Indices are constant, which keeps the sums in registers.
 #pragma unroll
             for (u32 j = 0; j < 4; j++) {
                 if (i == j) {
@@ -271,7 +270,7 @@ KERNEL(packed_apply, THREADS, BLOCKS)(const u32* __restrict__ packed, const u32*
             else store_numbers(results, part, first_row, *pass, params.rows);
         }
         first = pass->first + pass->width;
-        // What is next takes the place of the sums.
+        // The next pass overwrites the sums.
         __syncthreads();
     }
 }

@@ -1,9 +1,9 @@
-// Packed codes to the limbs that a table has for them: byte r of out[i, limb] is what code 4 i + r of a column stands for.
+// Replaces packed codes by limbs from a table: byte r of out[i, limb] is the limb for code 4 i + r of a column.
 // Grid: linear, one thread per four rows of a column.
 // Bindings: 0 packed (rows, words) read; 1 table (rows, SETS LIMBS) of four limbs read; 2 out (rows / 4, SETS row limbs) write; 3 params.
 // Constants: WG; SETS of numbers and LIMBS of each, SETS LIMBS words of the table.
-// Hardware: two bits become SETS LIMBS bytes, so that writing is most of the time: neighbours write neighbouring words, and
-// read one word of each row and one table, which the L1 cache hands to all of them.
+// Hardware: two bits become SETS LIMBS bytes, so that writing takes most of the time. Neighbours write neighbouring words, and read one
+// word of each row and one table, which the L1 cache gives to all of them.
 
 #include "dev.cuh"
 
@@ -35,7 +35,7 @@ KERNEL(packed_limbs, WG)(const u32* __restrict__ packed, const u32* __restrict__
         u32* to = out + params.out0 + (four * SETS + set) * params.row_limbs;
 #pragma unroll
         for (u32 t = 0; t < LIMBS; t++) to[t * params.columns + column] = words[set * LIMBS + t];
-        // What pads a row of limbs to whole tiles.
+        // Clears the padding of a row of limbs to whole tiles.
         for (u32 pad = LIMBS * params.columns + column; pad < params.row_limbs; pad += params.columns) to[pad] = 0;
     }
 }

@@ -2,17 +2,17 @@
 // Grid: linear, one thread per word of a row.
 // Bindings: 0 packed (rows, words) read; 1 table (rows, 4) of two codes 1, a 1 and a missing code, two missing codes, and a shift read; 2 sums (entries, columns, 2) u32 read and written; 3 params.
 // Constants: WG.
-// Hardware: of rows with few such codes, where reading the rows is most of the time and atomic operations are seldom on the
-// same sum.
+// Hardware: this kernel is for rows with few such codes. Reading the rows takes most of the time, and atomic operations rarely meet at one
+// sum.
 
 #include "dev.cuh"
 
 constexpr u32 WG = 256;
 
-// Where the lowest bit of a word that is not 0 stands.
+// Returns the position of the lowest set bit of a word, which is not 0.
 DEVICE u32 lowest(u32 word) { return popcount(~word & (word - 1)); }
 
-// What two codes, neither of which is 0, come to.
+// Returns the product of two codes, neither of which is 0, from the row's terms.
 DEVICE u32 product(u32 a, u32 b, const u32* terms) {
     if (a == 3 && b == 3) return terms[2];
     if (a == 3 || b == 3) return min(a, b) * terms[1];

@@ -12,7 +12,7 @@ DEVICE u32 codes(u32 rest, u32 count) {
     u32 packed = 0;
 #pragma unroll
     for (u32 j = 0; j < 16; j++) {
-        // 2^32 / 3 and 2^33 / 3, rounded up.
+        // The constants are 2^32 / 3 and 2^33 / 3, rounded up.
         u32 digit = (rest >= 0x55555556u) + (rest >= 0xaaaaaaabu);
         if (j < count) packed |= digit << (2 * j);
         rest *= 3;

@@ -1,24 +1,24 @@
-// Philox4x32-10: word i of out is word i % 4 of the block with counter first + i / 4, under the seed as key; or f32 made of such words.
+// Philox4x32-10: word i of out is word i % 4 of the block with counter first + i / 4, under the seed as key; or an f32 made from such words.
 // Grid: linear, one thread per block of four words.
 // Bindings: 0 out (n) u32 or f32 write; 1 params { n, seed, first block, each 64-bit number as low and high word }.
-// Constants: WG; KIND 0 words, 1 uniform f32, a word each, 2 standard normal f32, two of two words.
-// Hardware: the four words are one store. Arithmetic of f32 is fused where the compiler can, which is as accurate.
+// Constants: WG; KIND 0 words, 1 uniform f32, one from each word, 2 standard normal f32, two from two words.
+// Hardware: the four words are one store. The compiler may fuse arithmetic of f32, which is as accurate.
 
 #include "dev.cuh"
 
 constexpr u32 WG = 256;
 constexpr u32 KIND = 0;
 
-// The bits of the upper 24 bits of a word as a fraction, exactly.
+// Returns the upper 24 bits of a word as a fraction, exactly, as the bits of an f32.
 DEVICE u32 uniform_bits(u32 word) { return float_bits((float)(word >> 8) * 0x1p-24f); }
 
-// The bits of two standard normal numbers by the transform of Box and Muller. src/kernels/random.rs has the reasons and the errors.
+// Returns the bits of two standard normal numbers by the transform of Box and Muller. src/kernels/random.rs has the reasons and the errors.
 DEVICE uint2 normal_bits(u32 first, u32 second) {
-    // u = (first + 1/2) / 2^32, or 1 - u where that is less.
+    // u is (first + 1/2) / 2^32; `part` is u, or 1 - u if that is smaller.
     u32 least = min(first, ~first);
     float part = (float)(2 * least + 1) * 0x1p-33f;
     bool mirrored = first != least;
-    // u = 2^exponent (1 + rest), where 1 + rest is from sqrt(1/2) to sqrt(2).
+    // u = 2^exponent (1 + rest), with 1 + rest from sqrt(1/2) to sqrt(2).
     u32 bits = float_bits(mirrored ? 1 - part : part) - 0x3f3504f3u;
     i32 exponent = (i32)bits >> 23;
     float rest = bits_float((bits & 0x7fffffu) + 0x3f3504f3u) - 1;
@@ -32,7 +32,7 @@ DEVICE uint2 normal_bits(u32 first, u32 second) {
     log_rest = log_rest * rest - 0.66667867f;
     log_rest = log_rest * rest + 0.99999964f;
     float radius = sqrtf((float)exponent * -1.3862944f + rest * (rest * log_rest - 2));
-    // The nearest quarter of a turn, and what is left of it in eighths.
+    // `quarter` is the nearest quarter of a turn, and x is the remainder in eighths.
     u32 turned = second + 0x20000000u;
     u32 quarter = turned >> 30;
     float x = (float)((i32)(turned & 0x3fffffffu) - 0x20000000) * 0x1p-29f;

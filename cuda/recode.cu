@@ -1,11 +1,10 @@
-// Codes of two bits to others by a table, with how many of each code a row then has.
+// Replaces codes of two bits by a table, and counts each new code of a row.
 // Grid: linear, one block per row.
 // Bindings: 0 raw (rows, row_bytes) bytes read; 1 packed (rows, words) write; 2 counts (rows, 4) write; 3 params, table: for code i at bit 2 i.
 // Constants: WG.
-// Hardware: a thread takes 16 bytes by one load and stores as many by one store, so that neighbours load and store
-// neighbouring places; 1,600 threads a multiprocessor then have 25 KiB in flight, which is what hides the latency of memory
-// at full bandwidth. Rows that start elsewhere than at 16 bytes take aligned words, which mostly come from the L1 cache, and
-// shift them. A table is a polynomial in the two bits of 16 codes at once.
+// Hardware: a thread loads and stores 16 bytes at once, so that neighbours access neighbouring places. 1,600 threads of a multiprocessor
+// then have 25 KiB in flight, which hides the latency of memory at full bandwidth. Rows that do not start at a multiple of 16 bytes are
+// read as aligned words, which mostly come from the L1 cache, and shifted. A table is a polynomial in the two bits of 16 codes at once.
 
 #include "dev.cuh"
 
@@ -20,7 +19,7 @@ struct Counts {
     u32 threes;
 };
 
-// One bit of what 16 codes become, of which `low` and `high` are the bits. `table`: that bit of what code i becomes, at bit 2 i.
+// Returns one bit of each of 16 new codes; `low` and `high` are the bits of the old ones. Bit 2 i of `table` is the bit of the new code for i.
 DEVICE u32 plane(u32 low, u32 high, u32 table) {
     u32 a = 0 - (table & 1);
     u32 b = 0 - (table >> 2 & 1);
@@ -43,7 +42,7 @@ DEVICE void count(Counts& counts, u32 codes) {
     counts.threes += popcount(upper & lower);
 }
 
-// The counts of all threads; the first one has them.
+// Adds the counts of all threads; the first thread has the sums.
 DEVICE Counts sum_block(Counts counts) {
     for (u32 mask = WARP / 2; mask > 0; mask /= 2) {
         counts.ones += shuffle_xor(counts.ones, mask);
@@ -84,7 +83,7 @@ KERNEL(recode, WG)(const u32* __restrict__ raw, u32* __restrict__ packed, u32* _
         ((uint4*)out)[unit] = {words[0], words[1], words[2], words[3]};
     }
     own = sum_block(own);
-    // Counts are whole quads of words, so that counts0 is a multiple of 4.
+    // Counts are whole quads of words, so counts0 is a multiple of 4.
     u32 zeros = params.cols - own.ones - own.twos - own.threes;
     if (threadIdx.x == 0) ((uint4*)(counts + params.counts0))[row] = {zeros, own.ones, own.twos, own.threes};
 }

@@ -2,9 +2,9 @@
 // Grid: linear. By row, one block per BLOCK elements; by column, one thread per column of each block of BLOCK rows.
 // Bindings: 0 x (rows, cols) read; 1 out [.., 4] words (f32 bits; i32 for i8 by row) write; 2 params, starts in elements.
 // Constants: WG; BLOCK; BY_ROW; NARROW x is of the type in params, else f32; EXACT x is i8, by row; MISSING negative is missing (and if EXACT below -1 is bad).
-// Hardware: neighbours load neighbouring elements at any alignment, 16 under way for each thread. Bytes are added four at a
-// time by dot products of words, since one at a time their arithmetic would take longer than their loads, and by one warp,
-// since with 16 bytes a thread the sum over the threads would take longer than the bytes.
+// Hardware: neighbours load neighbouring elements at any alignment, 16 in flight for each thread. Bytes are added four at a time by dot
+// products of words, since one at a time their arithmetic would take longer than their loads. One warp adds them, since with 16 bytes a
+// thread, the sum over the threads would take longer than the bytes.
 
 #include "dev.cuh"
 
@@ -12,19 +12,19 @@ constexpr u32 WG = 64;
 constexpr u32 BLOCK = 1024;
 constexpr u32 BY_ROW = 1;
 constexpr u32 NARROW = 0;
-// Bytes are added as integers: exact, and a block of them cannot overflow.
+// Bytes are added as integers. The sum is exact, and cannot overflow in one block.
 constexpr u32 EXACT = 0;
 constexpr u32 MISSING = 0;
 
 constexpr u32 THREADS = EXACT == 1 ? WARP : WG;
-// Elements of a thread whose loads are under way at once.
+// The number of elements of a thread whose loads are in flight at once.
 constexpr u32 RUN = BLOCK / WG;
 
 // `Value` is float, or i32 for exact sums.
 template <class Value> struct Sums {
     Value sum;
     Value squares;
-    // Valid elements in the low half, bad ones in the high half: a block has too few to overflow.
+    // The number of valid elements is in the low half, and of bad ones in the high half. A block has too few to overflow.
     u32 counts;
 };
 
@@ -39,7 +39,7 @@ DEVICE void add(Sums<float>& sums, float value) {
     sums.counts += valid ? 1 : finite ? 0 : BAD;
 }
 
-// Adds four bytes; `inside` is 0xff in each byte that is one of the block's.
+// Adds four bytes; `inside` is 0xff in each byte that belongs to the block.
 DEVICE void add_bytes(Sums<i32>& sums, u32 word, u32 inside) {
     // The highest bit of each byte.
     constexpr u32 HIGH = 0x80808080u;
@@ -60,7 +60,7 @@ template <class Value> DEVICE Sums<Value> operator+(Sums<Value> a, Sums<Value> b
     return {a.sum + b.sum, a.squares + b.squares, a.counts + b.counts};
 }
 
-// The sums over the block, in an order that is always the same; the first thread has them.
+// Adds the sums over the block, always in the same order; the first thread has them.
 template <class Value> DEVICE Sums<Value> sum_block(Sums<Value> sums) {
     for (u32 mask = WARP / 2; mask > 0; mask /= 2) {
         sums = sums + Sums<Value>{shuffle_xor(sums.sum, mask), shuffle_xor(sums.squares, mask), shuffle_xor(sums.counts, mask)};
@@ -85,7 +85,7 @@ DEVICE uint4 words(Sums<i32> sums) {
     return {(u32)sums.sum, (u32)sums.squares, sums.counts % BAD, sums.counts / BAD};
 }
 
-// `count` elements, at least one, `step` apart, then the last of them again: no load waits for a test.
+// Loads `count` elements, at least one, `step` apart, and then the last again, so that no load waits for a test.
 template <u32 TYPE> DEVICE void load_run(const void* x, u32 first, u32 step, u32 count, float (&values)[RUN]) {
     const void* own = element<TYPE>(x, first);
 #pragma unroll
@@ -101,10 +101,10 @@ DEVICE void add_run(Sums<float>& sums, const void* x, u32 type, u32 first, u32 s
     }
 }
 
-// Sums of `count` elements, `step` apart.
+// Returns the sums of `count` elements, `step` apart.
 DEVICE Sums<float> sum_floats(const void* x, u32 type, u32 first, u32 step, u32 count) {
     Sums<float> sums = {};
-    // Without tests.
+    // Whole runs need no tests.
     for (; NARROW == 0 && count >= RUN; count -= RUN, first += RUN * step) add_run(sums, x, type, first, step, RUN);
     while (count > 0) {
         u32 run = min(count, RUN);
@@ -115,7 +115,7 @@ DEVICE Sums<float> sum_floats(const void* x, u32 type, u32 first, u32 step, u32 
     return sums;
 }
 
-// This thread's share of bytes `first` to `end`, by aligned words: one more than BLOCK / 4 where they start in a word.
+// Returns the sums of this thread's share of bytes `first` to `end`, in aligned words: one more than BLOCK / 4 if they start within a word.
 DEVICE Sums<i32> sum_bytes(const void* x, u32 first, u32 end) {
     Sums<i32> sums = {};
     const u32* array = (const u32*)x;
@@ -125,14 +125,14 @@ DEVICE Sums<i32> sum_bytes(const void* x, u32 first, u32 end) {
         for (u32 i = 0; i < BLOCK / 4; i += THREADS) add_bytes(sums, array[place + i], 0xffffffffu);
         return sums;
     }
-    // All loads before the first use, as above.
+    // All loads come before the first use, as above.
     constexpr u32 WORDS = BLOCK / 4 / THREADS + 1;
     u32 loaded[WORDS];
-    // Words from the thread's first one on.
+    // The number of words from the thread's first one on.
     u32 count = place < div_ceil(end, 4) ? div_ceil(end, 4) - place : 0;
 #pragma unroll
     for (u32 i = 0; i < WORDS; i++) loaded[i] = i * THREADS < count ? array[place + i * THREADS] : 0;
-    // Bits of the first word before the first byte.
+    // The number of bits of the first word before the first byte.
     u32 before = threadIdx.x == 0 ? 8 * (first % 4) : 0;
 #pragma unroll
     for (u32 i = 0; i < WORDS; i++) {
@@ -162,14 +162,14 @@ KERNEL(reduce, THREADS)(const void* __restrict__ x, u32* __restrict__ out, Param
             u32 own = count > threadIdx.x ? div_ceil(count - threadIdx.x, THREADS) : 0;
             result = words(sum_block(sum_floats(x, type, first + threadIdx.x, THREADS, own)));
         }
-        // Partial sums are whole quads of words, so that out0 is a multiple of 4.
+        // Partial sums are whole quads of words, so out0 is a multiple of 4.
         if (threadIdx.x == 0) ((uint4*)(out + params.out0))[block] = result;
     } else {
         u32 across = div_ceil(params.cols, WG);
         u32 part = block / across;
         u32 col = (block - part * across) * WG + threadIdx.x;
         u32 first = part * BLOCK;
-        // Not by first, which wraps in the last blocks of a folded grid.
+        // `first` is not compared, since it overflows in the last blocks of a folded grid.
         if (part > (params.rows - 1) / BLOCK || col >= params.cols) return;
         u32 rows = min(params.rows - first, BLOCK);
         Sums<float> sums = sum_floats(x, type, params.x0 + first * params.cols + col, params.cols, rows);

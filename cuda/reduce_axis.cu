@@ -1,9 +1,9 @@
-// Sums, or extremes and where they stand, along the middle axis of an array of three: of each BLOCK elements, or of as many such totals.
+// Sums, or extremes and their indices, along the middle axis of an array of three: of each BLOCK elements, or of as many totals of an earlier launch.
 // Grid: linear. By row, one block per BLOCK elements; else one thread per column of each BLOCK elements along the axis.
 // Bindings: 0 x (outer, len, inner) read; 1 out (outer, parts, inner) totals of four words, or results, read_write; 2 params, starts of x in elements or totals and of out in words.
 // Constants: WG; BLOCK; BY_ROW inner is 1; PARTIAL x has totals of an earlier launch; NARROW x is of the type in params, else f32.
-// Hardware: neighbours load neighbouring elements, RUN under way for each thread. Sums are in f64, as extremes of what f32 does not hold
-// are; other extremes are in f32, where comparing takes less time than loading.
+// Hardware: neighbours load neighbouring elements, RUN in flight for each thread. Sums are in f64, and so are extremes of types that f32
+// does not hold. Other extremes are in f32, where comparing takes less time than loading.
 
 #include "dev.cuh"
 
@@ -13,22 +13,22 @@ constexpr u32 BY_ROW = 1;
 constexpr u32 PARTIAL = 0;
 constexpr u32 NARROW = 0;
 
-// Elements of a thread whose loads are under way at once.
+// The number of elements of a thread whose loads are in flight at once.
 constexpr u32 RUN = 8;
-// The place of no element.
+// The index that means no element.
 constexpr u32 NOWHERE = 0xffffffffu;
 // The bits of -infinity.
 constexpr u32 LOWEST = 0xff800000u;
 
-// A sum, or the greatest number and where it stands along the axis.
+// A sum, or the greatest number and its index along the axis.
 struct alignas(16) Total {
     double value;
     u32 index;
     u32 unused;
 };
 
-// Elements of one thread: the first, how far each is from the one before, how many, the place of the first along the axis, and how much
-// further each place is.
+// The elements of one thread: the first, the distance from one to the next, their number, the first index along the axis, and the distance
+// from one index to the next.
 struct Line {
     u32 first;
     u32 step;
@@ -39,7 +39,7 @@ struct Line {
 
 DEVICE bool adds(u32 op) { return op <= MEAN; }
 
-// True where the first number is the greater one: NaN is greater than others, and of equal ones the one that stands before.
+// Returns true if the first number is greater. NaN is the greatest, and of equal numbers the earlier one.
 template <class REAL> DEVICE bool precedes(REAL a, u32 a_index, REAL b, u32 b_index) {
     bool a_is_nan = a != a;
     bool b_is_nan = b != b;
@@ -52,16 +52,16 @@ DEVICE Total joined(Total a, Total b, u32 op) {
     return precedes(b.value, b.index, a.value, a.index) ? b : a;
 }
 
-// The number whose greatest is looked for.
+// Returns the number of which the kernel seeks the maximum.
 template <class REAL> DEVICE REAL mapped(REAL value, u32 op) {
     if (op == ANY) return value != 0 ? (REAL)1 : (REAL)0;
     return op == MIN ? -value : value;
 }
 
-// Tells if f32 does not hold every element of type `T`.
+// True if f32 does not hold every element of type `T`.
 template <u32 T> constexpr bool IS_WIDE = T == F64 || T == U32 || T == I32;
 
-// `count` elements, at least one, `step` apart, then the last of them again: no load waits for a test.
+// Loads `count` elements, at least one, `step` apart, and then the last again, so that no load waits for a test.
 template <u32 T, class REAL> DEVICE void load_run(const void* x, u32 first, u32 step, u32 count, REAL (&values)[RUN]) {
     const void* own = element<T>(x, first);
 #pragma unroll
@@ -123,7 +123,7 @@ DEVICE Total total_of(const void* x, Line line, const Params& params) {
     return total;
 }
 
-// The total of the block, joined in an order that is always the same; the first thread has it.
+// Joins the totals of the block, always in the same order; the first thread has the result.
 DEVICE Total join_block(Total total, u32 op) {
     for (u32 mask = WARP / 2; mask > 0; mask /= 2) {
         Total other = {shuffle_xor(total.value, mask), shuffle_xor(total.index, mask), 0};
@@ -140,7 +140,7 @@ DEVICE Total join_block(Total total, u32 op) {
 DEVICE void store(u32* out, u32 place, Total total, const Params& params) {
     out += params.out0;
     if (params.stored == TOTAL) {
-        // Totals are whole quads of words, so that out0 is a multiple of 4.
+        // Totals are whole quads of words, so out0 is a multiple of 4.
         Total* own = (Total*)out + place;
         *own = params.accumulate == 1 ? joined(*own, total, params.op) : total;
         return;

@@ -1,9 +1,9 @@
-// Rows centred and scaled: out[i, j] = (x[i, j] - shift) scale, or fill where x is NaN, or negative if that is missing, by row of the table.
+// Rows centred and scaled: out[i, j] = (x[i, j] - shift) scale, or fill if x is NaN, or if it is negative and negative is missing. The table has each row's shift, scale and fill.
 // Grid: linear, one block per WG elements.
 // Bindings: 0 x (rows, cols) read; 1 table (rows, 3) of shift, scale, fill, f32 read; 2 out f32 write; 3 params.
 // Constants: WG; NARROW x is of the type in params, else f32.
-// Hardware: WG / 4 threads with four elements each, so that there are enough bytes in flight (see scale_columns) and one
-// division for four elements; the table is read once for a thread's four elements where they lie in one row.
+// Hardware: WG / 4 threads with four elements each, so that enough bytes are in flight (see scale_columns), with one division for four
+// elements. The table is read once for a thread's four elements if they are in one row.
 
 #include "dev.cuh"
 
@@ -14,7 +14,7 @@ struct Row {
     float shift;
     float scale;
     float fill;
-    // Elements below it are missing.
+    // Elements below this number are missing.
     float least;
 };
 
@@ -22,10 +22,10 @@ DEVICE Row load_row(const float* table, u32 row, float least) {
     return {table[3 * row], table[3 * row + 1], table[3 * row + 2], least};
 }
 
-// NaN is not >= 0, and -0.0 is.
+// Returns a centred and scaled element, or the fill. NaN is not >= 0, and -0.0 is.
 DEVICE float standard(float value, Row row) { return value >= row.least ? (value - row.shift) * row.scale : row.fill; }
 
-// Elements `first` to `first + count - 1`, up to four; a whole four is aligned.
+// Loads elements `first` to `first + count - 1`, up to four. With `whole`, these are four, and aligned.
 template <u32 TYPE> DEVICE void load_values(const void* x, u32 first, u32 count, bool whole, float (&values)[4]) {
     if (whole) {
         load_quad<TYPE>(x, first, values);

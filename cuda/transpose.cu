@@ -10,7 +10,7 @@
 constexpr u32 LINES = 8;
 constexpr u32 WORDS = 1;
 constexpr u32 TILE = 4 * LINES;
-// One more than a row has, so that a column's elements are in different banks.
+// One more than the length of a row, so that the elements of a column are in different banks.
 constexpr u32 STRIDE = TILE + 1;
 
 template <u32 COUNT> struct Words {

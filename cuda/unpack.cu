@@ -2,9 +2,8 @@
 // Grid: linear, one block per WG words of the window of out.
 // Bindings: 0 packed (rows, stride) read; 1 table (16) of elements' bits read; 2 out (rows, cols) read, write; 3 params, starts in elements.
 // Constants: WG; BITS 1, 2 or 4; BYTES 1, 2 or 4.
-// Hardware: a thread writes 16 bytes at once, neighbours side by side. Bytes are looked up in registers, four by one
-// permutation whose selector is the values, one in each digit; larger elements in the table itself, which is one line of the
-// cache.
+// Hardware: a thread writes 16 bytes at once, next to its neighbours'. Bytes are looked up in registers, four by one permutation with the
+// values as digits of its selector. Larger elements are looked up in the table itself, which is one line of the cache.
 
 #include "dev.cuh"
 
@@ -14,22 +13,22 @@ constexpr u32 BYTES = 4;
 
 constexpr u32 PER = 8 / BITS;
 constexpr u32 MASK = (1 << BITS) - 1;
-// Values of a thread.
+// The number of values of a thread.
 constexpr u32 VALUES = 16 / BYTES;
 
-// `count` values from byte `at` and bit `bit` of it on, in the lowest bits; reads no word without one of those.
+// Returns `count` values from bit `bit` of byte `at` on, in the lowest bits. Reads only words that hold one of them.
 DEVICE u64 load_values(const u32* packed, u32 at, u32 bit, u32 count) {
     constexpr u32 WORD = 8 * sizeof(u32);
     u32 shift = 8 * (at & 3) + bit;
     u32 bits = shift + BITS * count;
     const u32* words = packed + at / 4;
     u64 values = join(words[0], bits > WORD ? words[1] : 0) >> shift;
-    // Then the shift is above 0.
+    // Here, the shift is above 0.
     if (bits > 2 * WORD) values |= (u64)words[2] << (2 * WORD - shift);
     return values & low_bits(BITS * count);
 }
 
-// Eight values, one in each digit of a word.
+// Returns eight values, one in each digit of a word.
 DEVICE u32 digits(u32 values) {
     if constexpr (BITS == 1) values = (values | values << 12) & 0x000f000f;
     if constexpr (BITS == 2) values = (values | values << 8) & 0x00ff00ff;
@@ -42,7 +41,7 @@ DEVICE u32 digits(u32 values) {
 
 DEVICE u32 bytes_of(uint4 entries) { return entries.x | entries.y << 8 | entries.z << 16 | entries.w << 24; }
 
-// Four bytes of a table of 16 by the lowest four digits of a word.
+// Looks up the lowest four digits of a word in a table of 16 bytes.
 DEVICE u32 look_up(const u32 (&bytes)[4], u32 digits) {
     if constexpr (BITS < 4) return byte_permute(bytes[0], 0, digits);
     // The top bit of a digit would ask for a sign.
@@ -51,11 +50,11 @@ DEVICE u32 look_up(const u32 (&bytes)[4], u32 digits) {
     return byte_permute(low, high, 0x3210 + (digits >> 1 & 0x4444));
 }
 
-// What the values become, in four words.
+// Writes the table's entries for values to four words.
 DEVICE void expand(const u32* table, u64 values, u32 (&words)[4]) {
     if constexpr (BYTES == 1) {
         u32 bytes[4] = {};
-        // Those of the values there are.
+        // Only entries of values that exist are loaded.
 #pragma unroll
         for (u32 i = 0; i < (MASK + 4) / 4; i++) bytes[i] = bytes_of(((const uint4*)table)[i]);
 #pragma unroll
@@ -94,7 +93,7 @@ KERNEL(unpack, WG / 4)(const u32* __restrict__ packed, const u32* __restrict__ t
     u32 row = (from - params.out0) / params.cols;
     u32 column = from - params.out0 - row * params.cols;
     u64 values = 0;
-    // Once, but where a row ends within the values of the thread.
+    // The loop runs once, unless a row ends within the values of the thread.
     for (u32 at = from; at < to;) {
         u32 count = min(to - at, params.cols - column);
         u32 byte = params.packed0 + row * params.stride + column / PER;

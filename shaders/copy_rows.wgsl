@@ -1,4 +1,4 @@
-// Copies rows: out[i, j] = x[i, j], or x[indices[i], j] where this launch has that row of x.
+// Copies rows: out[i, j] = x[i, j], or x[indices[i], j] if this launch has that row of x.
 // Grid: linear, one workgroup per WG units of 16 bytes; a segment has `units`, the first of which holds its first element.
 // Bindings: 0 x (rows, cols) read; 1 indices u32 read; 2 out, segments of `span` elements, `pitch` from each to the next, read, write; 3 count u32 of the indices past last_row, read, write; 4 params, starts in elements.
 // Constants: WG; BYTES 1, 2 or 4; BY_INDEX 1 if indices name the rows of x.

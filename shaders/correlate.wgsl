@@ -1,5 +1,5 @@
 // Weighted sums of neighbours along y, along x, or along y and then x: out[i] = sum of weights[t] x[i + o + t - w / 2].
-// Grid: linear. One workgroup per strip of an array and `run` rows, which it makes `rows` at a time; where neither ALONG nor ACROSS one invocation per output along y, or where a device stores words alone per word of outputs.
+// Grid: linear. One workgroup per strip of an array and `run` rows, which it computes `rows` at a time; with neither ALONG nor ACROSS, one invocation per output along y, or, on devices that store only words, per word of outputs.
 // Bindings: 0 x (outer, y, x, step) read; 1 numbers read: constants beyond the edges of z, y and x, then weights of y and x; 2 out read_write; 3 params.
 // Constants: WG; ALONG 1 for sums along y of strips, ACROSS 1 for sums along x of strips; WIDE 0, since WGSL has no f64; ROOM numbers that a workgroup has room for.
 

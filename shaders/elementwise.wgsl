@@ -1,5 +1,5 @@
 // A function of elements: out[i] = f(a[..], b[..], c[..]) for an output of three axes, along each of which an operand has a step or repeats.
-// Grid: linear. One workgroup per WG words of the output, which narrow elements share; of an f64, per element.
+// Grid: linear. One workgroup per WG words of the output, which narrow elements share; for f64, per WG elements.
 // Bindings: 0 a read; 1 b read; 2 c read; 3 out written; 4 params, starts and steps in elements.
 // Constants: WG; NARROW elements are of the types in params, else f32; WIDE 0, since WGSL has no f64.
 

@@ -1,4 +1,4 @@
-// Distances of pairs of the sums of a metric's terms: out[i, j] = formula(sums[i, j]), in place or transposed, of all pairs or of a triangle.
+// Distances from the sums of a metric's terms for pairs: out[i, j] = formula(sums[i, j]), in place or transposed, for all pairs or for a triangle.
 // Grid: linear, one workgroup per WG pairs.
 // Bindings: 0 sums of the terms, `term_step` pairs apart, of two f32 or an f64 each, read; 1 undefined (observations,) u32 read; 2 out f32, or pairs of two f32 or an f64 each, read and written; 3 params, starts and steps in pairs and elements.
 // Constants: WG; WIDE 0, since WGSL has no f64. Distances are computed in pairs of f32, of which the first is the distance as an f32.

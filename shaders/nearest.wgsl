@@ -1,7 +1,7 @@
-// Keeps the k items with the least sums of each line, in order, of which a launch offers some.
+// Keeps the k items with the smallest sums of each line, in order. A launch offers some of the items.
 // Grid: linear, one workgroup per line.
 // Bindings: 0 sums (pairs) of two words each read; 1 undefined_lines u32 read; 2 undefined_items u32 read; 3 kept_sums (lines, k) pairs read_write; 4 kept_numbers (lines, k) u32 read_write; 5 params, steps and starts in pairs and flags.
-// Constants: WG; MOST_KEPT the largest k; WIDE 0, since WGSL has no f64: a sum is an f32 and what rounding left of it.
+// Constants: WG; MOST_KEPT the largest k; WIDE 0, since WGSL has no f64: a sum is an f32 and its rounding error.
 
 @group(0) @binding(0) var<storage, read> sums: array<vec2<u32>>;
 @group(0) @binding(1) var<storage, read> undefined_lines: array<u32>;

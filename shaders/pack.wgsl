@@ -1,4 +1,4 @@
-// Bytes to values of BITS bits, the first in the lowest bits of a byte; each row begins with a byte, and is zero behind its values.
+// Bytes to values of BITS bits, the first in the lowest bits of a byte; each row begins with a byte, and is zero after its values.
 // Grid: linear, one workgroup per WG words of the window of out.
 // Bindings: 0 x (rows, cols) u8 or i8 read; 1 out (rows, stride) read, write; 2 refused [number, ~first place] read, write; 3 params.
 // Constants: WG; BITS 1, 2 or 4; RECODE 1 if values go through the table.

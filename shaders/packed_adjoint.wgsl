@@ -1,4 +1,4 @@
-// Adds codes times limbs, and missing times the second set of limbs, over rows: sums[entry, column] += 64-bit integers.
+// Adds codes times limbs, and the second set of limbs for missing codes, over rows: sums[entry, column] += 64-bit integers.
 // Grid: linear, one workgroup per TILE words, PART_COLUMNS columns and depth rows; those of the same words and columns add to the same sums.
 // Bindings: 0 packed (rows, words) read; 1 weights (rows / 4, sets row limbs) read; 2 sums (entries, columns, 2) u32 read and written; 3 params.
 // Constants: TILE; MISSING whether code 3 occurs: two sets of limbs; LIMBS of a weight, at most 3.

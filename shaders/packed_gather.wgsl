@@ -1,4 +1,4 @@
-// Packed rows in another order: row i of out, which may be wider, is row order[i] of packed, by its low 24 bits; the next eight are what codes 0 to 3 become.
+// Packed rows in another order: row i of out, which may be wider, is row order[i] of packed. The low 24 bits of order[i] are the index, and the next eight are the codes that replace 0 to 3.
 // Grid: linear, one invocation per word.
 // Bindings: 0 packed (.., words) read; 1 order (rows) read; 2 out (rows, stride) write; 3 params.
 // Constants: WG.

@@ -1,4 +1,4 @@
-// Packed codes to the limbs that a table has for them: byte r of out[i, limb] is what code 4 i + r of a column stands for.
+// Replaces packed codes by limbs from a table: byte r of out[i, limb] is the limb for code 4 i + r of a column.
 // Grid: linear, one invocation per four rows of a column.
 // Bindings: 0 packed (rows, words) read; 1 table (rows, SETS LIMBS) of four limbs read; 2 out (rows / 4, SETS row limbs) write; 3 params.
 // Constants: WG; SETS of numbers and LIMBS of each, SETS LIMBS words of the table.

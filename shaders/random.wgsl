@@ -1,7 +1,7 @@
-// Philox4x32-10: word i of out is word i % 4 of the block with counter first + i / 4, under the seed as key; or f32 made of such words.
+// Philox4x32-10: word i of out is word i % 4 of the block with counter first + i / 4, under the seed as key; or an f32 made from such words.
 // Grid: linear, one invocation per block of four words.
 // Bindings: 0 out (n) u32 or f32 write; 1 params { n, seed, first block, each 64-bit number as low and high word }.
-// Constants: WG; KIND 0 words, 1 uniform f32, a word each, 2 standard normal f32, two of two words.
+// Constants: WG; KIND 0 words, 1 uniform f32, one from each word, 2 standard normal f32, two from two words.
 
 @group(0) @binding(0) var<storage, read_write> out: array<u32>;
 @group(0) @binding(1) var<uniform> params: Params;

@@ -1,4 +1,4 @@
-// Codes of two bits to others by a table, with how many of each code a row then has.
+// Replaces codes of two bits by a table, and counts each new code of a row.
 // Grid: linear, one workgroup per row.
 // Bindings: 0 raw (rows, row_bytes) bytes read; 1 packed (rows, words) write; 2 counts (rows, 4) write; 3 params, table: for code i at bit 2 i.
 // Constants: WG.

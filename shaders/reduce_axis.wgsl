@@ -1,4 +1,4 @@
-// Sums, or extremes and where they stand, along the middle axis of an array of three: of each BLOCK elements, or of as many such totals.
+// Sums, or extremes and their indices, along the middle axis of an array of three: of each BLOCK elements, or of as many totals of an earlier launch.
 // Grid: linear. By row, one workgroup per BLOCK elements; else one invocation per column of each BLOCK elements along the axis.
 // Bindings: 0 x (outer, len, inner) read; 1 out (outer, parts, inner) totals of four words, or results, read_write; 2 params, starts of x in elements or totals and of out in words.
 // Constants: WG; BLOCK; BY_ROW inner is 1; PARTIAL x has totals of an earlier launch; NARROW x is of the type in params, else f32.

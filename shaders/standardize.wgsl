@@ -1,4 +1,4 @@
-// Rows centred and scaled: out[i, j] = (x[i, j] - shift) scale, or fill where x is NaN, or negative if that is missing, by row of the table.
+// Rows centred and scaled: out[i, j] = (x[i, j] - shift) scale, or fill if x is NaN, or if it is negative and negative is missing. The table has each row's shift, scale and fill.
 // Grid: linear, one workgroup per WG elements.
 // Bindings: 0 x (rows, cols) read; 1 table (rows, 3) of shift, scale, fill, f32 read; 2 out f32 write; 3 params.
 // Constants: WG; NARROW x is of the type in params, else f32.

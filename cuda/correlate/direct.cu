@@ -1,6 +1,6 @@
-// A thread sums along y straight from memory, where a block has no room for the elements that sums see.
+// Sums along y from memory, if a block has no room for the elements that sums need.
 
-// An axis in global memory, of which element `base` is the first at hand, and the others are `stride` apart.
+// An axis in global memory. Its elements are `stride` apart, and `base` is the first that is available.
 struct Axis {
     const void* x;
     u32 base;
@@ -18,7 +18,7 @@ DEVICE real tap_of(u32 type, const Axis& axis, i32 coordinate) {
     return value;
 }
 
-// The output of a thread.
+// Computes the output of a thread.
 DEVICE void make_directly(const Params& p, const void* x, const real* numbers, void* out) {
     u32 line = p.nx * p.step;
     u32 i = linear_block() * WG + threadIdx.x;

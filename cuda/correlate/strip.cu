@@ -1,28 +1,28 @@
-// A block sums along y, along x, or along y and then x, by way of shared memory; then comes the kernel.
+// Sums along y, along x, or along y and then x, through shared memory. The kernel is last.
 
-// A strip of an array: `width` elements of the rows `first` to `end` of its output, of which a thread has a column and every few rows.
+// A strip of an array: `width` elements of the rows `first` to `end` of the output. A thread has one column, and every few rows of it.
 struct Strip {
     u32 array;
     u32 first_x;
     u32 width;
     u32 first;
     u32 end;
-    // Elements of a row of the output, and of the part of a row of the input that is at hand; the first element of the array there.
+    // The number of elements of a row of the output, and of a row of the available input; and the index of the first available element.
     u32 out_line;
     u32 line;
     u32 base;
-    // Rows that the sums along y of `rows` rows see.
+    // The number of rows that the sums along y of `rows` rows need.
     u32 ring;
-    // A thread has MANY neighbours along y from this row of this column on, and again MANY every `next_row` rows.
+    // A thread computes MANY neighbours along y in this column, from this row on, and MANY more every `next_row` rows.
     u32 column;
     u32 row;
     u32 next_row;
-    // A thread has MANY neighbours along x from this element of this row on.
+    // A thread computes MANY neighbours along x in this row, from this element on.
     u32 row_across;
     u32 element;
 };
 
-// A number below twice `n`, less `n` where it is not below that.
+// Returns i, or i - n if i is at least n. i is below 2 n.
 DEVICE u32 around(u32 i, u32 n) { return min(i, i - n); }
 
 DEVICE Strip strip_at(const Params& p, u32 block) {
@@ -51,7 +51,7 @@ DEVICE Strip strip_at(const Params& p, u32 block) {
     return strip;
 }
 
-// These stand for the place of an element in its row: it is beyond an edge of x, or no output sees it.
+// Markers in place of an element's place in its row: BEYOND an edge of x, or UNSEEN by any output.
 constexpr u32 BEYOND = 0xfffffffe;
 constexpr u32 UNSEEN = 0xffffffff;
 
@@ -65,8 +65,8 @@ DEVICE u32 place_in_row(const Params& p, const Strip& strip, u32 column) {
     return ((u32)at - (ALONG == 1 ? 0 : p.first)) * p.step + (element - place * p.step);
 }
 
-// Loads MANY cells of a column, of which the first is row `row` of those that the strip sees, to `slot` and the slots behind it; but none
-// before row 0, and zeros after `count`.
+// Loads MANY cells of a column to `slot` and the slots behind it, from row `row` of those that the strip needs on. Skips rows before row 0,
+// and fills up with zeros after `count`.
 template <u32 TYPE>
 DEVICE void load_cells(const Params& p, const Strip& strip, const void* x, real beyond, u32 place, i32 row, u32 count, real* cells, u32 slot) {
     i32 at = (i32)(strip.first + p.oy) - (i32)(p.wy / 2) + row;
@@ -90,7 +90,7 @@ DEVICE void load_cells(const Params& p, const Strip& strip, const void* x, real 
     }
 }
 
-// Loads `count` rows, of which the first is row `row` of those that the strip sees and goes to `slot`. `place` is that of this thread's column.
+// Loads `count` rows, from row `row` of those that the strip needs on, to `slot` and those behind it. `place` is this thread's column's.
 DEVICE void load_rows(const Params& p, const Strip& strip, const void* x, const real* numbers, u32 place, i32 row, u32 count, real* cells, u32 slot) {
 #pragma unroll 1
     for (u32 column = strip.column; column < p.columns; column += WG) {
@@ -107,7 +107,7 @@ DEVICE void load_rows(const Params& p, const Strip& strip, const void* x, const 
     }
 }
 
-// Makes sums along x of cells that stand by columns; they take the place of those cells.
+// Sums along x over cells that are stored column by column. The sums overwrite the cells.
 DEVICE void sum_across(const Params& p, const Strip& strip, const real* numbers, u32 count, real* columns) {
     bool is_busy = strip.element < strip.width && strip.row_across < count;
     real* own = columns + strip.element * p.apart + strip.row_across;
@@ -133,16 +133,16 @@ DEVICE void store_sums(const Params& p, const Strip& strip, const Whole& whole, 
     });
 }
 
-// Goes through a strip, `rows` rows at a time. Blocks of rows before its first are only loaded, since its sums see some of them.
+// Computes a strip, `rows` rows at a time. Blocks of rows before its first are only loaded, since its sums need some of these rows.
 DEVICE void make_strip(const Params& p, const Strip& strip, const void* x, const real* numbers, void* out, real* cells) {
     Whole whole = whole_of(p);
     u32 reach = strip.ring - p.rows;
     u32 before = div_ceil(reach, p.rows) * p.rows;
     u32 width = min(strip.width, strip.out_line - strip.first_x);
-    // Cells stand by rows where they are summed along y. Sums along y, and cells without these, stand by columns where sums are along x.
+    // Cells are stored row by row for sums along y. These sums, or cells without them, are stored column by column for sums along x.
     real* columns = cells + (ALONG == 1 ? strip.ring * p.columns : 0);
     u32 place = place_in_row(p, strip, strip.column);
-    // Where the next rows go to in the ring.
+    // The slot of the next rows in the ring.
     u32 slot = 0;
 #pragma unroll 1
     for (u32 seen = 0; seen < before + strip.end - strip.first; seen += p.rows) {
@@ -180,7 +180,7 @@ DEVICE void make_strip(const Params& p, const Strip& strip, const void* x, const
                 store_sums(p, strip, whole, out, sums, column, y + row, count - row);
             }
         }
-        // The next rows take the place of cells that were read: before sums along x, by the same thread, or before this barrier.
+        // The next rows overwrite cells that were read before the sums along x, by the same thread, or before this barrier.
         if constexpr (ACROSS == 0) __syncthreads();
     }
 }

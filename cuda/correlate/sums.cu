@@ -1,8 +1,8 @@
-// Sums of taps along an axis, of which those that are not finite are made again.
+// Sums of taps along an axis. Sums that are not finite are computed again.
 
-// Makes a sum that is not finite again, of elements divided by a power of two: none of those is beyond the type unless the result is. Where
-// elements are infinite, their differences are no numbers, and the sum is that of elements and weights. Numbers of EVEN: on the left, sums
-// of weights; in the middle, that of all; on the right, weights.
+// Computes a sum again that is not finite, from elements divided by a power of two. Then it only overflows if the result does, or if weights
+// add up to as much. If elements are infinite, their differences are NaN, and the elements themselves are summed. The numbers of EVEN are
+// sums of weights on the left, the sum of all weights in the middle, and weights on the right.
 template <class At> DEVICE real sum_again(const real* weights, u32 count, u32 kind, At at) {
     const real scale = (real)4294967296.0;
     u32 end = count - 1, radius = count / 2;
@@ -24,7 +24,7 @@ template <class At> DEVICE real sum_again(const real* weights, u32 count, u32 ki
     return (apart && is_finite(steps) ? steps : sum) * scale;
 }
 
-// Makes those of the sums of N neighbours again that are not finite.
+// Computes the sums of N neighbours again that are not finite.
 template <u32 N, class At> DEVICE void make_finite(const real* weights, u32 count, u32 kind, At at, real (&sums)[N]) {
     u32 again = 0;
     for (u32 k = 0; k < N; k++) again |= is_finite(sums[k]) ? 0 : 1u << k;
@@ -36,16 +36,16 @@ template <u32 N, class At> DEVICE void make_finite(const real* weights, u32 coun
     }
 }
 
-// The sums of taps of N neighbours, where `at(k + t)` is tap t of neighbour k: from the centre, then from the outermost to the
-// innermost, those as far from the centre together; of weights without symmetry from the last, then from the first. APART, as EVEN wants it:
-// of each tap less that next to it towards the centre, and the centre at the end.
+// Sums the taps of N neighbours; `at(k + t)` is tap t of neighbour k. A sum starts with the centre and adds taps from the outermost to the
+// innermost, the two at the same distance together. Without symmetry, it starts with the last tap and adds from the first on. With APART,
+// for EVEN, it adds differences of each tap and its neighbour towards the centre, and then the centre.
 template <bool APART, u32 N, class At> DEVICE void sum_taps(const real* weights, u32 count, u32 kind, At at, real (&sums)[N]) {
     constexpr int UNROLL = N == 1 ? 1 : 4;
     constexpr u32 ONE = APART ? 1 : 0;
     u32 end = count - 1;
     u32 first = kind == ANY ? end : count / 2;
     auto other = [&](real value) { return kind == ODD ? -value : kind == ANY ? 0 : value; };
-    // Values of N neighbours go on by one at a time, in registers.
+    // The values of N neighbours are in registers, and move on by one at a time.
     real before[N], after[N];
     real left = at(0), right = at(end - ONE);
 #pragma unroll
@@ -75,7 +75,7 @@ template <bool APART, u32 N, class At> DEVICE void sum_taps(const real* weights,
     }
 }
 
-// The sums of taps of N neighbours of any kind; where elements and results are finite, so are all on the way.
+// Sums the taps of N neighbours of any kind. Sums that are not finite are computed again.
 template <u32 N, class At> DEVICE void sums_of(const real* weights, u32 count, u32 kind, At at, real (&sums)[N]) {
     if (kind == EVEN) sum_taps<true>(weights, count, kind, at, sums);
     else sum_taps<false>(weights, count, kind, at, sums);

@@ -1,12 +1,12 @@
-// Does one thing for as long as is asked, so that its rate is known: MODE 0 multiplies bytes, 16 products of 16 x 32 x 8 in turn by each warp;
-// 1 adds to sums of 64 bits; 2 reads 16 bytes at a time.
+// Does one operation many times, to measure its rate: MODE 0 multiplies bytes, 16 products of 16 x 32 x 8 by each warp in turn; 1 adds to
+// sums of 64 bits; 2 reads 16 bytes at a time.
 // Grid: linear. Bindings: 0 data (words) read and written; 1 params.
 
 #include "dev.cuh"
 
 struct Params {
     u32 rounds;
-    // Sums, a multiple of THREADS; or fours of words.
+    // The number of sums, a multiple of THREADS; or of groups of four words.
     u32 len;
 };
 
@@ -27,7 +27,7 @@ KERNEL(rates, THREADS)(u32* data, Params params) {
         }
         i32 all = 0;
         for (u32 i = 0; i < 16; i++) all += sums[i][0] + sums[i][1] + sums[i][2] + sums[i][3];
-        // A compiler leaves out what nobody may see.
+        // This keeps the compiler from leaving out the sums, which nobody reads.
         if (all == 0x12345678) data[0] = all;
     } else if constexpr (MODE == 1) {
         u64* sums = (u64*)data;
@@ -39,7 +39,7 @@ KERNEL(rates, THREADS)(u32* data, Params params) {
     } else {
         uint4 all = {0, 0, 0, 0};
         for (u32 round = 0; round < params.rounds; round++) {
-            // Each time others' parts, which a multiprocessor's own cache has not.
+            // Each round reads another block's part, which the multiprocessor's own cache does not have.
             u32 first = (block + round) % blocks * THREADS + threadIdx.x;
             for (u32 i = first; i < params.len; i += blocks * THREADS) {
                 uint4 four = ((const uint4*)data)[i];

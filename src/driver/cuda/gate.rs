@@ -1,13 +1,12 @@
-//! The compile gate: NVIDIA's own compilers take every kernel with every spec for every generation of devices, on a
-//! machine without a GPU. The newest compiler stands for those of users; the oldest makes the PTX that is shipped, and lacks
-//! some of what it declares.
+//! The compile gate: on a machine without a GPU, NVIDIA's own compilers compile every kernel with every spec for every generation of
+//! devices. The newest compiler stands for users' compilers. The oldest compiles the PTX that is shipped, and lacks some functions that it
+//! declares.
 //!
-//! `gate.sha256` beside this file names the kernels whose programs have passed for all architectures, with the options and by
-//! the compilers that there are now. Those are not compiled again here; any other kernel is, for all, and the test fails until
-//! `scripts/kernel-images` has written the file anew. Where the newest compiler here is not [`RECORDED`], all kernels are compiled.
+//! `gate.sha256` beside this file names the kernels whose programs have passed for all architectures, with the current options and
+//! compilers. These are not compiled again here. Any other kernel is compiled for all architectures, and the test fails until
+//! `scripts/kernel-images` has written the file anew. If the newest compiler here is not [`RECORDED`], all kernels are compiled.
 //!
-//! The compilers' folders are named by `TEATIME_CUDA_LIBRARIES`. `TEATIME_REQUIRE_DEVICES` with `nvrtc` in it makes their
-//! absence a failure.
+//! `TEATIME_CUDA_LIBRARIES` names the compilers' folders. If `TEATIME_REQUIRE_DEVICES` has `nvrtc` in it, missing compilers are a failure.
 
 use std::{
     collections::BTreeMap,
@@ -33,17 +32,17 @@ use crate::{
     openings::skip,
 };
 
-/// The version of the newest compiler that the record is of.
+/// The version of the newest compiler, for which the record is made.
 const RECORDED: (i32, i32) = (13, 0);
-/// Turing, Ampere, Hopper, and the two generations of Blackwell, by the newest compiler.
+/// The architectures for the newest compiler: Turing, Ampere, Hopper, and the two generations of Blackwell.
 const NEWEST: [&str; 5] = ["sm_75", "sm_80", "sm_90a", "sm_100", "sm_120"];
-/// The architecture whose PTX is shipped, and that for which none is, by the oldest.
+/// The architectures for the oldest compiler: PTX is shipped for the second only.
 const OLDEST: [&str; 2] = ["sm_75", "sm_80"];
 
-/// An NVRTC that knows all of [`NEWEST`]; where there is none, says so.
+/// Returns an NVRTC that knows all of [`NEWEST`], or prints that there is none.
 ///
 /// # Panics
-/// When there is none and one is required.
+/// If there is none and one is required.
 pub(super) fn nvrtc() -> Option<&'static Nvrtc> {
     static FOUND: OnceLock<Result<Nvrtc, String>> = OnceLock::new();
     let found = FOUND.get_or_init(|| {
@@ -60,7 +59,7 @@ pub(super) fn nvrtc() -> Option<&'static Nvrtc> {
     wanted(found)
 }
 
-/// The NVRTC that makes what is shipped; as [`nvrtc`].
+/// Returns the NVRTC that compiles the shipped PTX, as [`nvrtc`] does.
 pub(super) fn oldest() -> Option<&'static Nvrtc> {
     static FOUND: OnceLock<Result<Nvrtc, String>> = OnceLock::new();
     wanted(FOUND.get_or_init(|| images::shipping_nvrtc().map_err(|why| why.to_string())))
@@ -70,8 +69,8 @@ fn wanted(found: &'static Result<Nvrtc, String>) -> Option<&'static Nvrtc> {
     found.as_ref().map_err(|why| skip("nvrtc", why)).ok()
 }
 
-/// What is wrong with a program, if anything: it does not compile, keeps variables in memory, or instructions that should
-/// overlap are put one after the other.
+/// Returns the fault of a program, if it has one: it does not compile, keeps variables in memory, or runs instructions one after the other
+/// that should overlap.
 fn fault(nvrtc: &Nvrtc, name: &str, source: &str, arch: &str) -> Option<String> {
     let log = match nvrtc.compile(name, source, HEADERS, arch) {
         Ok(compiled) => compiled.log,
@@ -84,8 +83,8 @@ fn fault(nvrtc: &Nvrtc, name: &str, source: &str, arch: &str) -> Option<String> 
     log.contains("are serialized").then_some(log)
 }
 
-/// Bytes of stack frames, and of registers spilled there, by a log; none where it does not tell. What stands there is read
-/// and written through the caches, since an index that is not known, or too many registers, put it there.
+/// Returns the bytes of stack frames, and of registers spilled there, from a log, or none if the log does not tell. Such variables go
+/// through the caches, since their index is unknown or registers are too few.
 fn in_memory(log: &str) -> Option<u32> {
     let words: Vec<_> = log.split_whitespace().collect();
     let counts =
@@ -93,14 +92,13 @@ fn in_memory(log: &str) -> Option<u32> {
     counts.map(|words| words[0].parse().ok()).reduce(|a, b| Some(a? + b?))?
 }
 
-/// Where it is kept that a program has passed: beside this test program, so that only what changed is compiled again.
+/// Returns the record of programs that have passed, beside this test program, so that only changed ones are compiled again.
 fn passed_before() -> Cache {
     let program = env::current_exe().unwrap();
     Cache::new(program.ancestors().nth(2).map(PathBuf::from).unwrap().join("cuda-gate"))
 }
 
-/// What has to pass: by its name, a digest of each kernel's programs, and of what all have in common, the gate's own rules
-/// among it.
+/// Returns, by name, digests of each kernel's programs, and of everything that all have in common, such as the rules of this file.
 fn digests() -> BTreeMap<&'static str, String> {
     let digest = |parts: &[&str]| hex(&Sha256::digest(parts.join("\0")));
     let of = |kernel: &&'static KernelDef| {
@@ -114,12 +112,12 @@ fn digests() -> BTreeMap<&'static str, String> {
     KERNELS.iter().map(of).chain([("all", digest(&common))]).collect()
 }
 
-/// A record beside this file.
+/// Returns the path of a record beside this file.
 pub(super) fn beside(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/driver/cuda").join(name)
 }
 
-/// Holds a record to what it has to be; for `scripts/kernel-images`, which sets the variable, writes it.
+/// Checks that a record is as it should be, or writes it if `scripts/kernel-images` has set the variable.
 pub(super) fn hold(name: &str, record: &str) {
     if env::var_os("TEATIME_WRITE_RECORDS").is_some() {
         return fs::write(beside(name), record).unwrap();
@@ -132,7 +130,7 @@ fn recorded(digests: &BTreeMap<&'static str, String>) -> String {
     digests.iter().fold(String::new(), |text, (name, digest)| text + &format!("{digest}  {name}\n"))
 }
 
-/// Kernels that a record does not have as they are.
+/// Returns the kernels that differ from the record.
 fn changed(record: &str, digests: &BTreeMap<&'static str, String>) -> Vec<&'static str> {
     let known = |name| record.lines().any(|line| line == format!("{}  {name}", digests[name]));
     digests.keys().copied().filter(|&name| name != "all" && !(known("all") && known(name))).collect()
@@ -159,7 +157,7 @@ fn every_spec_of_every_kernel_compiles() {
     }
     let passed = passed_before();
     let check = |(name, spec, source, nvrtc, arch): &(&'static str, Vec<_>, String, &Nvrtc, &str)| {
-        // The gate itself is a part of what a program has passed.
+        // A passed program depends on this file.
         let options = format!("{} {}", nvrtc.options(), include_str!("gate.rs"));
         let key = Key::new(name, source, HEADERS, &options, arch, nvrtc.version());
         if passed.get(&key).is_some() {

@@ -1,4 +1,4 @@
-//! Kernels as what the driver loads: from the cache, from NVRTC, or from what a release carries.
+//! Compiled kernels, which the driver loads: from the cache, from NVRTC, or from a release.
 
 use std::{
     env,
@@ -18,15 +18,14 @@ use crate::{
     kernel::{KernelDef, Spec, numbered},
 };
 
-/// The version of NVRTC that PTX is shipped from: the first that knows 9.0a, so that the most drivers load it.
+/// The version of NVRTC that compiles the shipped PTX: the first that knows 9.0a, so that as many drivers as possible load its PTX.
 pub(super) const SHIPPED_NVRTC: (i32, i32) = (12, 0);
-/// The architecture that PTX is shipped for: drivers compile it for all newer ones. (No kernel has an
-/// instruction of a newer one.)
+/// The architecture of the shipped PTX. Drivers compile it for all newer ones, whose instructions no kernel uses.
 const SHIPPED_ARCH: &str = "compute_80";
-/// The least compute capability that takes that PTX.
+/// The least compute capability for the shipped PTX.
 const SHIPPED_CAPABILITY: (i32, i32) = (8, 0);
 
-/// Where one device's kernels come from.
+/// The sources of one device's kernels.
 #[derive(Debug)]
 pub(crate) struct Images {
     capability: (i32, i32),
@@ -36,8 +35,8 @@ pub(crate) struct Images {
 }
 
 impl Images {
-    /// For a device of that compute capability (7.5 or more) under a driver for CUDA `driver_version` (13000 for 13.0).
-    /// Nothing is loaded or read before the first image.
+    /// Makes the images of a device of this compute capability (7.5 or more), under a driver for CUDA `driver_version` (13000 for 13.0).
+    /// Loads and reads nothing before the first image.
     pub(crate) fn new(capability: (i32, i32), driver_version: i32) -> Self {
         let is_shipped = capability >= SHIPPED_CAPABILITY;
         let folders = if is_shipped { shipped_folders() } else { Vec::new() };
@@ -45,16 +44,15 @@ impl Images {
         Self { capability, driver_version, cache: Cache::of_user(), shipped }
     }
 
-    /// What `cuModuleLoadData` takes of a kernel and a spec: a cubin, or PTX ending in a zero.
+    /// Returns the image of a kernel and a spec for `cuModuleLoadData`: a cubin, or PTX that ends in a zero.
     ///
     /// # Errors
-    /// [`Error::Compile`] where the compiler refuses the kernel, [`Error::Driver`] where there is neither a compiler
-    /// nor an image.
+    /// [`Error::Compile`] if the compiler refuses the kernel, [`Error::Driver`] if there is neither a compiler nor an image.
     pub(crate) fn image(&self, kernel: &'static KernelDef, spec: Spec<'_>) -> Result<Vec<u8>> {
         self.image_by(Nvrtc::best(self.driver_version), kernel, spec)
     }
 
-    /// [`image`](Self::image) with that compiler, or none for that reason.
+    /// Returns an [`image`](Self::image) from this compiler, which may be missing for the given reason.
     fn image_by(
         &self,
         nvrtc: Result<&Nvrtc, String>,
@@ -74,11 +72,10 @@ impl Images {
         }
     }
 
-    /// Whether there is code for kernels, or how to make some: what this version's releases carry, for which one kernel
-    /// stands, or a compiler that fits. Compiles nothing.
+    /// Checks that this version's release has the kernels, for which `kernel` stands, or that they can be compiled. Compiles nothing.
     ///
     /// # Errors
-    /// What to install, in one line.
+    /// A line that says what to install.
     pub(crate) fn any(&self, kernel: &'static KernelDef) -> Result<(), String> {
         self.any_by(|| Nvrtc::best(self.driver_version), kernel)
     }
@@ -93,7 +90,7 @@ impl Images {
         if carried { Ok(()) } else { self.compiler(nvrtc()).map(drop).map_err(|why| self.nowhere(&why)) }
     }
 
-    /// The compiler, and the architecture that it compiles for.
+    /// Returns the compiler, and the architecture for which it compiles.
     fn compiler<'a>(&self, nvrtc: Result<&'a Nvrtc, String>) -> Result<(&'a Nvrtc, String), String> {
         let nvrtc = nvrtc?;
         let arch = nvrtc.arch(self.capability, self.driver_version);
@@ -118,7 +115,7 @@ impl Images {
         Ok(image)
     }
 
-    /// The reason that there is no code, and the other way to have some, if there is one.
+    /// Returns the reason that there is no code, and another way to get some, if there is one.
     fn nowhere(&self, why: &str) -> String {
         if self.capability < SHIPPED_CAPABILITY {
             return why.to_owned();
@@ -139,7 +136,7 @@ fn shipped_key(kernel: &'static KernelDef, source: &str) -> Key {
 /// Writes kernels as PTX into a folder, for machines without a compiler.
 ///
 /// # Errors
-/// [`Error::Driver`] without [`SHIPPED_NVRTC`], [`Error::Io`] where a file cannot be written, [`Error::Compile`].
+/// [`Error::Driver`] without [`SHIPPED_NVRTC`], [`Error::Io`] if a file cannot be written, [`Error::Compile`].
 pub(crate) fn write_kernels(kernels: &[&'static KernelDef], folder: &Path) -> Result<()> {
     let nvrtc = shipping_nvrtc()?;
     let all: Vec<_> = kernels
@@ -154,17 +151,17 @@ pub(crate) fn write_kernels(kernels: &[&'static KernelDef], folder: &Path) -> Re
         written.map_err(|source| Error::io(folder.display(), source))
     };
     let failed = |error: rayon::ThreadPoolBuildError| Error::Driver { backend: "cuda", source: error.into() };
-    // A pool of its own: the global one is the application's.
+    // This pool is separate, since the global one is the application's.
     rayon::ThreadPoolBuilder::new()
         .build()
         .map_err(failed)?
         .install(|| all.into_par_iter().try_for_each(write))
 }
 
-/// The NVRTC that PTX is shipped from.
+/// Returns the NVRTC that compiles the shipped PTX.
 ///
 /// # Errors
-/// [`Error::Driver`] where it is not here.
+/// [`Error::Driver`] if it is not installed.
 pub(super) fn shipping_nvrtc() -> Result<Nvrtc> {
     let mut found = String::new();
     for candidate in libraries::real_nvrtc_candidates(SHIPPED_NVRTC.0) {
@@ -189,8 +186,8 @@ fn compile(nvrtc: &Nvrtc, arch: &str, kernel: &KernelDef, source: &str, spec: Sp
     })
 }
 
-/// Where a release's images may lie: `TEATIME_CUDA_KERNELS`, `kernels` beside the program, `share/teatime/kernels`
-/// beside its folder.
+/// Returns the folders that may have a release's images: `TEATIME_CUDA_KERNELS`, `kernels` beside the program, and `share/teatime/kernels`
+/// beside the program's folder.
 fn shipped_folders() -> Vec<PathBuf> {
     let explicit = env::var_os("TEATIME_CUDA_KERNELS").filter(|folder| !folder.is_empty()).map(PathBuf::from);
     let program = env::current_exe().ok();
@@ -237,13 +234,13 @@ mod tests {
         let file = fs::read_dir(cache.path()).unwrap().next().unwrap().unwrap().path();
         let kept = fs::read(&file).unwrap();
         assert!(String::from_utf8_lossy(&kept).contains("\ncubin sm_90a\nnvrtc 13."));
-        // A damaged file is made again.
+        // A damaged file is written again.
         fs::write(&file, &kept[..kept.len() / 2]).unwrap();
         assert_eq!(images.image_by(Ok(nvrtc), kernel, SPEC).unwrap(), first);
         assert_eq!(fs::read(&file).unwrap(), kept);
     }
 
-    /// Bytes of a kernel's programs, in whole blocks of a file system, as on a disk. Checks that each is there and what it should be.
+    /// Returns the bytes of a kernel's programs on disk, in whole blocks of a file system. Checks that each program exists and is right.
     fn shipped_bytes(kernel: &'static KernelDef) -> u64 {
         let folder = tempdir().unwrap();
         write_kernels(&[kernel], folder.path()).unwrap();
@@ -264,16 +261,16 @@ mod tests {
         sizes.into_iter().map(|size| size.next_multiple_of(4096)).sum()
     }
 
-    /// `shipped.txt` has the sizes of the kernels that are as `gate.sha256` has them and made as here. Other ones are made.
+    /// `shipped.txt` has the sizes of the kernels that are as in `gate.sha256`, and compiled as here. Other kernels are compiled.
     #[test]
     fn what_is_shipped_is_complete_and_small() {
-        /// As much as the bundle of `scripts/gpu-bundle` has room for.
+        /// The room for kernels in the bundle of `scripts/gpu-bundle`.
         const MOST_BYTES: u64 = 3 << 20;
         let passed = fs::read_to_string(gate::beside("gate.sha256")).unwrap();
         let digest =
             |name| passed.lines().find_map(|line| line.strip_suffix(&format!("  {name}"))).unwrap_or("");
         let committed = fs::read_to_string(gate::beside("shipped.txt")).unwrap_or_default();
-        // How they are made is in this file.
+        // This file determines how they are compiled.
         let how = hex(&Sha256::digest(include_str!("images.rs")));
         let (mut all, mut record) = (0, String::new());
         for &kernel in KERNELS {
@@ -312,11 +309,11 @@ mod tests {
             assert_eq!(image, b"ptx", "{capability:?}");
         }
         assert!(images((8, 0)).image_by(no_compiler(), kernel, &[("WG", 128)]).is_err());
-        // Of older ones no PTX is shipped.
+        // No PTX is shipped for older devices.
         let turing = Images::new((7, 5), 13_000);
         assert!(turing.shipped.is_empty());
         assert_eq!(turing.any_by(no_compiler, kernel).unwrap_err(), "no NVRTC is here");
-        // Of a kernel alone, and then of the one that stands for all.
+        // The image of another kernel is not enough, and that of the kernel that stands for all is.
         assert!(images((8, 0)).any_by(no_compiler, KERNELS[0]).is_err());
         let first = KERNELS[0];
         let key = shipped_key(first, &source(first, &(first.specs)()[0]).unwrap());
