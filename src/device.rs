@@ -366,7 +366,7 @@ impl Device {
         self.info().backend == Backend::Cpu
     }
 
-    /// Returns the maximum number of bytes of freed host memory that the device keeps. For memory plans in other packages of this workspace.
+    /// Returns the number of bytes of freed host memory that are kept for the device. For memory plans in other packages of this workspace.
     #[doc(hidden)]
     pub fn kept_host_bytes(&self) -> u64 {
         if self.shares_host_memory() { FREE_BYTES } else { 0 }

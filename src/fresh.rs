@@ -38,10 +38,14 @@ pub(crate) static DEVICES: FreeList = FreeList::new();
 /// Freed chunks of stored arrays.
 pub(crate) static CHUNKS: FreeList = FreeList::new();
 
-/// Returns an empty vector with room for `bytes` bytes: a freed chunk of about this size, or new memory.
+/// Returns an empty vector with room for `bytes` bytes: a freed chunk of this size, or new memory, for which other chunks are freed if there
+/// is no room for both.
 pub(crate) fn chunk(bytes: usize) -> Result<Vec<u8>, TryReserveError> {
     let mut buffer = CHUNKS.take(bytes).unwrap_or_default();
     buffer.clear();
+    if buffer.capacity() < bytes {
+        CHUNKS.make_way(bytes);
+    }
     buffer.try_reserve_exact(bytes)?;
     ask_for_large_pages(buffer.spare_capacity_mut());
     Ok(buffer)
@@ -73,9 +77,7 @@ impl Room {
 impl Drop for Room {
     fn drop(&mut self) {
         self.set(0);
-        if let Some(buffers) = self.list.lock() {
-            self.list.trim(buffers, 0);
-        }
+        self.list.make_way(0);
     }
 }
 
@@ -97,19 +99,21 @@ impl FreeList {
         Self { buffers: Mutex::new(Vec::new()), room: AtomicUsize::new(0) }
     }
 
-    /// Takes the newest buffer of at least `bytes` bytes and at most an eighth more, with its old content. If there is none, frees buffers
-    /// until there is room for new memory.
+    /// Takes the newest buffer of `bytes` bytes, with its old content.
     pub(crate) fn take(&self, bytes: usize) -> Option<Vec<u8>> {
-        let fits = |buffer: &Vec<u8>| (bytes..=bytes.saturating_add(bytes / 8)).contains(&buffer.capacity());
         if bytes < LEAST_KEPT {
             return None;
         }
         let mut buffers = self.lock()?;
-        let taken = buffers.iter().rposition(fits).map(|at| buffers.remove(at));
-        if taken.is_none() {
+        let at = buffers.iter().rposition(|buffer| buffer.capacity() == bytes)?;
+        Some(buffers.remove(at))
+    }
+
+    /// Frees buffers until there is room for `bytes` bytes beside those that are kept.
+    fn make_way(&self, bytes: usize) {
+        if let Some(buffers) = self.lock() {
             self.trim(buffers, bytes);
         }
-        taken
     }
 
     /// Keeps a buffer for later use, if there is room for it.
@@ -176,15 +180,15 @@ mod tests {
     }
 
     #[test]
-    fn freed_buffers_serve_others_of_about_their_size() {
+    fn freed_buffers_serve_others_of_their_size() {
         let room = list(64 << 20);
         let free = room.list;
         let mut buffer = vec![0; 1_000_000];
         buffer[7] = 1;
         free.keep(buffer);
-        assert!(free.take(500_000).is_none() && free.take(1_000_001).is_none());
-        assert_eq!(free.take(900_000).unwrap()[7], 1);
-        assert!(free.take(900_000).is_none());
+        assert!(free.take(999_999).is_none() && free.take(1_000_001).is_none());
+        assert_eq!(free.take(1_000_000).unwrap()[7], 1);
+        assert!(free.take(1_000_000).is_none());
         // The oldest buffers are dropped first.
         for bytes in [20, 30, 40] {
             free.keep(Vec::with_capacity(bytes << 20));
@@ -211,10 +215,10 @@ mod tests {
         room.set(3 << 20);
         assert_eq!(keep(3), 3);
         room.set(2 << 20);
-        assert!(free.take(1).is_none());
-        assert_eq!(keep(0), 3);
-        // New memory of 512 KiB, with what is kept, is within the room.
         assert!(free.take(1 << 19).is_none());
+        assert_eq!(keep(0), 3);
+        // New memory of 512 KiB, with those that are kept, is within the room.
+        free.make_way(1 << 19);
         assert_eq!(keep(0), 1);
         drop((room, other));
         assert_eq!((keep(0), keep(2)), (0, 0));

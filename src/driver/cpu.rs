@@ -17,7 +17,7 @@ use crate::{
     waiting::install,
 };
 
-/// The maximum number of bytes of freed buffers that a device keeps.
+/// The number of bytes of freed buffers for which each device makes room.
 pub(crate) const FREE_BYTES: u64 = 64 << 20;
 
 /// The minimum alignment of an application's memory that can be lent: allocators align all but small objects so.

@@ -106,7 +106,7 @@ pub trait LinearMap {
     }
 
     /// Returns the least memory that a pass with `columns` columns of X takes besides X and the result. A decomposition leaves these bytes of
-    /// its budget to the passes, and half of those that it does not need. None by default.
+    /// its budget to the passes, and half of those that it does not need. None by default; a map that wraps another returns the other's.
     fn needs(&self, _columns: u64) -> Needs {
         Needs::default()
     }

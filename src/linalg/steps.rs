@@ -59,7 +59,8 @@ impl SvdSteps {
             return Err(Error::argument(OP, "sign", "MaxAbsU, which takes a product with the matrix"));
         }
         let (precision, names) = (f32::EPSILON.into(), ["shape", "product"]);
-        let products = Products { shape, precision, home: one_thread()?, needs: Needs::default(), names };
+        let (home, needs) = (one_thread()?, Needs::default());
+        let products = Products { shape, precision, device: home.clone(), home, needs, names };
         SvdPlan::new(OP, products, k, options, run)?.start()
     }
 
@@ -204,7 +205,7 @@ pub(crate) struct SvdPlan {
     home: Device,
     /// The maximum number of columns of the basis, which fits the budget.
     capacity: usize,
-    /// The caller's budget, in which the basis is held.
+    /// The caller's budget for the passes, in which the basis is held.
     pub(super) memory: Budget,
     seed: u64,
     sign: SignRule,
@@ -221,7 +222,7 @@ impl SvdPlan {
         options: &SvdOptions,
         run: &Run,
     ) -> Result<Self> {
-        let Products { shape: [m, n], precision, home, needs: pass, names: [matrix, source] } = of;
+        let Products { shape: [m, n], precision, home, device, needs: pass, names: [matrix, source] } = of;
         if k as u64 > m.min(n) {
             let why = format!("{k} components of a matrix of {m} x {n}, which has at most {}", m.min(n));
             return Err(Error::argument(op, "k", why));
@@ -246,12 +247,13 @@ impl SvdPlan {
         let is_default = run.memory.device.is_none() && !home.shares_host_memory();
         let held = if is_default { home.allocated_bytes() } else { 0 };
         let least = n.min(k + 2 * l);
-        let needs = |basis| Needs::device(held) + Needs::device(2 * column) * (basis + 3 * l + k) as u64;
-        let rest = run.memory.fit(&home, needs(least) + pass)?;
-        let more = to_usize(rest.left(&home).of_tensors(&home) / 2 / column);
+        let needs = Needs::device(held) + Needs::device(2 * column) * (least + 3 * l + k) as u64;
+        let least_held = run.memory.fit(&home, needs)?;
+        let rest = least_held.fit(&device, pass)?.left(&home).of_tensors(&home);
+        let more = to_usize(rest / 2 / column);
         let longest = to_usize(passes.into()).saturating_mul(l).min(n);
         let capacity = least.saturating_add(more).min(longest);
-        let memory = run.memory.fit(&home, needs(capacity))?;
+        let memory = least_held.fit(&home, Needs::device(column) * capacity.saturating_sub(least) as u64)?;
         Ok(Self {
             op,
             m,
@@ -314,7 +316,8 @@ pub(super) struct Products {
     precision: f64,
     /// The device that holds the basis.
     home: Device,
-    /// The least memory of a pass.
+    /// The map's device and the least memory of a pass.
+    device: Device,
     needs: Needs,
     /// The arguments that the shape and the products come from, in messages.
     names: [&'static str; 2],
@@ -329,8 +332,10 @@ impl Products {
             (_, Some(device)) => device.host()?,
             _ => one_thread()?,
         };
-        let (shape, precision, needs) = (map.shape(), map.precision(), map.needs(l as u64));
-        Ok(Self { shape, precision, home, needs, names: ["map", source] })
+        let shape = map.shape();
+        let device = map.device().unwrap_or(&home).clone();
+        let needs = map.needs(shape[1].min(l as u64));
+        Ok(Self { shape, precision: map.precision(), home, device, needs, names: ["map", source] })
     }
 }
 

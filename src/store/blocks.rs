@@ -1,7 +1,5 @@
 //! Blocks of larger arrays in memory, in C order.
 
-use crate::fresh;
-
 /// Returns the distance in elements between neighbours along each axis of a C-ordered array.
 pub(super) fn strides(shape: &[usize]) -> Vec<usize> {
     let mut strides = vec![1; shape.len()];
@@ -37,7 +35,7 @@ pub(crate) fn extract_block(
     size: usize,
 ) -> Vec<u8> {
     let (run, offsets) = runs(shape, origin, extent);
-    let mut block = fresh::chunk(extent.iter().product::<usize>() * size).unwrap_or_default();
+    let mut block = Vec::with_capacity(extent.iter().product::<usize>() * size);
     offsets.for_each(|offset| block.extend_from_slice(&data[offset * size..(offset + run) * size]));
     block
 }

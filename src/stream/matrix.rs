@@ -154,13 +154,14 @@ impl LinearMap for StoredMatrix {
     fn needs(&self, columns: u64) -> Needs {
         let block = self.plan.block_rows().min(self.shape[0]);
         let staged = self.plan.staged_bytes(block);
-        let kept = staged.min(self.device.kept_host_bytes());
-        // X and the rows of A X in f32, and the sum over blocks.
-        let products = Needs::device(4 + 16) * self.shape[1] + Needs::device(4 + 8) * block;
-        Needs::host(self.plan.largest_need())
-            + Needs::host(staged) * 2
-            + Needs::host(kept)
-            + products * columns
+        // A cpu device has a block in a slot and one in a tensor, and keeps freed buffers. A GPU may be a block behind, so it has two.
+        let blocks = match self.device.kept_host_bytes() {
+            0 => (Needs::host(staged) + Needs::device(staged)) * 2,
+            kept => Needs::host(staged) * 2 + Needs::host(staged.min(kept)),
+        };
+        // X and the rows of A X in f32, the sum over blocks, and the rows in f64.
+        let products = Needs::device(4 + 16) * self.shape[1] + (Needs::device(4) + Needs::host(8)) * block;
+        Needs::host(self.plan.largest_need()) + blocks + products * columns
     }
 
     fn apply_normal(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {

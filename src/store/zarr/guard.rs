@@ -117,9 +117,16 @@ impl BytesCodec {
     }
 }
 
-/// Returns an empty vector with a capacity of `bytes`, or an error if the allocation fails.
+/// Returns an empty vector for a decoded chunk of `bytes` bytes, or an error if the allocation fails.
 pub(crate) fn buffer(bytes: usize) -> Decoded<Vec<u8>> {
     fresh::chunk(bytes).map_err(|_| Fault::Memory(bytes as u64))
+}
+
+/// Returns an empty vector for `bytes` bytes that are soon freed, or an error if the allocation fails.
+fn scratch(bytes: usize) -> Decoded<Vec<u8>> {
+    let mut buffer = Vec::new();
+    buffer.try_reserve_exact(bytes).map_err(|_| Fault::Memory(bytes as u64))?;
+    Ok(buffer)
 }
 
 /// Reads the little-endian `u32` at `at`, if `data` is long enough.
@@ -142,7 +149,7 @@ fn blosc(mut data: Cow<'_, [u8]>, size: Size, block: usize) -> Decoded<Vec<u8>> 
     frame.check_streams(&data)?;
     let mut decoded = buffer(frame.nbytes)?;
     // c-blosc does not check whether its own malloc of two blocks succeeded, so this tests it beforehand.
-    drop(buffer(frame.block.saturating_mul(2).saturating_add(4096))?);
+    drop(scratch(frame.block.saturating_mul(2).saturating_add(4096))?);
     let bits = frame.flags & (BloscFrame::STORED | BloscFrame::BIT_SHUFFLE) == BloscFrame::BIT_SHUFFLE
         && frame.typesize == 1;
     if bits {
@@ -151,7 +158,7 @@ fn blosc(mut data: Cow<'_, [u8]>, size: Size, block: usize) -> Decoded<Vec<u8>> 
     }
     decompress_blosc(&data, &mut decoded, frame.nbytes)?;
     if bits {
-        bitshuffle::unshuffle_blocks(&mut decoded, frame.block, buffer(frame.block)?);
+        bitshuffle::unshuffle_blocks(&mut decoded, frame.block, scratch(frame.block)?);
     }
     Ok(decoded)
 }
