@@ -248,12 +248,12 @@ impl SvdPlan {
         let held = if is_default { home.allocated_bytes() } else { 0 };
         let least = n.min(k + 2 * l);
         let needs = Needs::device(held) + Needs::device(2 * column) * (least + 3 * l + k) as u64;
-        let least_held = run.memory.fit(&home, needs)?;
-        let rest = least_held.fit(&device, pass)?.left(&home).of_tensors(&home);
+        let rest = run.memory.fit(&device, needs.on(&home) + pass)?.left(&home).of_tensors(&home);
         let more = to_usize(rest / 2 / column);
         let longest = to_usize(passes.into()).saturating_mul(l).min(n);
         let capacity = least.saturating_add(more).min(longest);
-        let memory = least_held.fit(&home, Needs::device(column) * capacity.saturating_sub(least) as u64)?;
+        let needs = needs + Needs::device(column) * capacity.saturating_sub(least) as u64;
+        let memory = run.memory.fit(&home, needs)?;
         Ok(Self {
             op,
             m,

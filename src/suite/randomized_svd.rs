@@ -239,7 +239,10 @@ fn least_memory_of_a_stored_matrix(dev: &Device) {
     let a = StoredMatrix::new(vec![Arc::new(array)], dev).unwrap();
     let options = stop(Stop::PowerIterations(2));
     let (_, found) = least(|run| randomized_svd(&a, 3, &options, run));
-    assert_eq!(found.s, solve(&a, 3, &options).s);
+    // The basis restarts, which may change last digits.
+    for (s, expected) in found.s.iter().zip(&solve(&a, 3, &options).s) {
+        assert!((s - expected).abs() <= 1e-6 * expected, "{s} for {expected}");
+    }
 }
 
 fn signs_follow_their_rules(dev: &Device) {
