@@ -9,7 +9,7 @@ use teatime::{
 use super::*;
 use crate::{
     VariantFilter,
-    tests::{assert_refused, dosages, memory, pair_bits},
+    tests::{dosages, memory, pair_bits},
     to_usize,
 };
 
@@ -185,7 +185,10 @@ mod stored {
         let below: Vec<u64> = bytemuck::pod_collect_to_vec(&array.read_chunk(&[4, 1]).unwrap().bytes);
         assert!((0..64).all(|i| (0..64).all(|j| above[i * 64 + j] == below[j * 64 + i])));
         // Any other existing output is kept.
-        assert_refused(write(&path("narrow"), IBS, "other", &Run::default()), &["is of another job"]);
+        crate::tests::assert_refused(
+            write(&path("narrow"), IBS, "other", &Run::default()),
+            &["is of another job"],
+        );
         let error = write(&path("narrow"), SampleMetric::Of(Metric::Hamming), "job", &Run::default());
         assert!(error.unwrap_err().to_string().contains("is of another job"));
         assert!(files(&path("narrow")) == expected);
