@@ -25,7 +25,7 @@ pub(crate) struct Array {
     pub(crate) files: Files,
     /// The array for computations, with NaN in place of missing elements.
     pub(crate) array: Arc<dyn ChunkedArray>,
-    /// The same array, which counts its missing elements, if its attributes name a missing value.
+    /// The array with a count of its missing elements, if its attributes name a missing value.
     missing: Option<Arc<MissingAsNan>>,
     /// The type of the elements in the file.
     pub(crate) dtype: StoredType,

@@ -27,9 +27,9 @@ use crate::{Result, Run, Status};
 /// # Cost
 /// One pass of the map per iteration. With p passes, the basis has 2 p n l values of f64, and computing with it takes about 5 n (p l)²
 /// operations. The basis is on the device on which the map [takes vectors](LinearMap::keeps_vectors_on). Otherwise it is in the host's
-/// memory, and the threads of the map's device compute. If the basis would take more than half of that memory's share of `run.memory`, it
-/// restarts from the best k + l vectors, which costs passes. Each pass waits several times, for p l² values. The result depends on the seed
-/// and the map alone, unless the basis restarts.
+/// memory, and the threads of the map's device compute. A basis that exceeds its share of `run.memory`, the least basis and half of what that
+/// and a [pass](LinearMap::needs) leave, restarts from the best k + l vectors, which costs passes. Each pass waits several times, for p l²
+/// values. The result depends on the seed and the map alone, unless the basis restarts.
 ///
 /// # Errors
 /// [`Error::Argument`] when k is more than min(m, n), when an option is out of range, or when the products hold NaN or infinity;

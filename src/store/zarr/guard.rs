@@ -147,37 +147,34 @@ fn blosc(mut data: Cow<'_, [u8]>, size: Size, block: usize) -> Decoded<Vec<u8>> 
         return Err(why.into());
     }
     frame.check_streams(&data)?;
-    let mut decoded = buffer(frame.nbytes)?;
-    // c-blosc does not check whether its own malloc of two blocks succeeded, so this tests it beforehand.
-    drop(scratch(frame.block.saturating_mul(2).saturating_add(4096))?);
     let bits = frame.flags & (BloscFrame::STORED | BloscFrame::BIT_SHUFFLE) == BloscFrame::BIT_SHUFFLE
         && frame.typesize == 1;
     if bits {
         // The bit shuffle is undone by our own code, which is faster.
         data.to_mut()[2] &= !BloscFrame::BIT_SHUFFLE;
     }
-    decompress_blosc(&data, &mut decoded, frame.nbytes)?;
+    let mut decoded = decompress_blosc(&data, &frame)?;
     if bits {
         bitshuffle::unshuffle_blocks(&mut decoded, frame.block, scratch(frame.block)?);
     }
     Ok(decoded)
 }
 
-/// Decompresses a whole frame of `len` bytes into an empty vector.
+/// Decompresses a frame whose streams were checked.
 #[allow(unsafe_code, reason = "zarrs' safe function decompresses to new memory alone")]
-fn decompress_blosc(frame: &[u8], out: &mut Vec<u8>, len: usize) -> Decoded<()> {
-    out.clear();
-    out.reserve_exact(len);
-    // SAFETY: the frame was checked: it has as many bytes as its header says, and its streams lie within. c-blosc writes at most `len` bytes,
-    // for which there is room, and returns how many it wrote.
-    let decompressed =
-        unsafe { blosc_decompress_ctx(frame.as_ptr().cast(), out.as_mut_ptr().cast(), len, 1) };
-    if usize::try_from(decompressed) != Ok(len) {
+fn decompress_blosc(data: &[u8], frame: &BloscFrame) -> Decoded<Vec<u8>> {
+    let (mut decoded, len) = (buffer(frame.nbytes)?, frame.nbytes);
+    // c-blosc does not check whether its own malloc of two blocks succeeded, so this tests it beforehand.
+    drop(scratch(frame.block.saturating_mul(2).saturating_add(4096))?);
+    // SAFETY: the data has as many bytes as its header says, and its streams lie within. c-blosc writes at most `len` bytes, for which there
+    // is room, and returns how many it wrote.
+    let written = unsafe { blosc_decompress_ctx(data.as_ptr().cast(), decoded.as_mut_ptr().cast(), len, 1) };
+    if usize::try_from(written) != Ok(len) {
         return Err("blosc cannot decompress it: the data is damaged".to_owned().into());
     }
     // SAFETY: c-blosc wrote all of them.
-    unsafe { out.set_len(len) };
-    Ok(())
+    unsafe { decoded.set_len(len) };
+    Ok(decoded)
 }
 
 /// The header of a blosc 1 frame.
