@@ -19,10 +19,12 @@ mod grm;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod heap;
 mod interrupt;
+mod iteration;
 mod matched;
 mod output;
 mod pairwise;
 mod pca;
+mod plot;
 mod progress;
 mod project;
 mod report;
@@ -30,6 +32,7 @@ mod simulate;
 mod store;
 mod store_args;
 mod stores;
+mod svd;
 mod text;
 
 use std::{ffi::OsString, io::Write};
@@ -41,7 +44,7 @@ pub use crate::args::size;
 use crate::failure::Failure;
 
 /// GPU math for arrays bigger than memory, on any GPU or the CPU: PCA, relationships and distances of genotypes in Zarr stores or
-/// PLINK files; distances and Gaussian filters of any array.
+/// PLINK files; singular values, distances and Gaussian filters of any array.
 #[derive(Debug, Parser)]
 #[command(name = "teatime", version, max_term_width = 100, propagate_version = true)]
 #[command(after_help = "`teatime demo` shows what it does, without any data.")]
@@ -57,6 +60,7 @@ enum Command {
     Grm(Box<grm::GrmArgs>),
     Distance(Box<distance::DistanceArgs>),
     Pairwise(Box<pairwise::PairwiseArgs>),
+    Svd(Box<svd::SvdArgs>),
     Blur(Box<blur::BlurArgs>),
     Denoise(Box<denoise::DenoiseArgs>),
     Demo(demo::DemoArgs),
@@ -95,6 +99,7 @@ fn run(command: &Command, cancel: &Cancel) -> Result<(), Failure> {
         Command::Grm(args) => grm::run(args, cancel),
         Command::Distance(args) => distance::run(args, cancel),
         Command::Pairwise(args) => pairwise::run(args, cancel),
+        Command::Svd(args) => svd::run(args, cancel),
         Command::Blur(args) => blur::run(args, cancel),
         Command::Denoise(args) => denoise::run(args, cancel),
         Command::Demo(args) => demo::run(args, cancel),

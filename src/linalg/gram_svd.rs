@@ -29,6 +29,17 @@ use crate::{Device, Error, Result};
 /// [`Error::Shape`] for a matrix that is not square; [`Error::Argument`] for k above n, and if `gram` holds NaN or infinity; any error of
 /// starting threads. Symmetry is not checked.
 pub fn gram_svd(gram: &Matrix, k: usize, sign: SignRule, device: &Device) -> Result<RightSvd> {
+    gram_svd_of(gram, k, sign, device, f32::EPSILON.into())
+}
+
+/// [`gram_svd`] of a Gram matrix of this relative precision.
+pub(crate) fn gram_svd_of(
+    gram: &Matrix,
+    k: usize,
+    sign: SignRule,
+    device: &Device,
+    precision: f64,
+) -> Result<RightSvd> {
     let (op, n) = ("gram_svd", gram.rows());
     if gram.cols() != n {
         return Err(Error::shape(op, "a square matrix", format_args!("({n}, {})", gram.cols())));
@@ -40,8 +51,8 @@ pub fn gram_svd(gram: &Matrix, k: usize, sign: SignRule, device: &Device) -> Res
         return Err(Error::argument(op, "gram", "holds NaN or infinity"));
     }
     let (values, vectors) = largest(op, (gram.data(), n), k, device)?;
-    // Products in f32 cannot tell values up to this bound from zero, as in the randomized method.
-    let floor = values.first().map_or(0.0, |largest| FLOOR * f64::from(f32::EPSILON) * largest.max(0.0));
+    // Products cannot tell values up to this bound from zero, as in the randomized method.
+    let floor = values.first().map_or(0.0, |largest| FLOOR * precision * largest.max(0.0));
     let s: Vec<f64> = values.iter().map(|&value| if value <= floor { 0.0 } else { value.sqrt() }).collect();
     let image = Threads::new(device)?.product(gram.as_faer(), vectors.as_ref());
     let residual = |j: usize| {

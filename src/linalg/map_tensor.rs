@@ -49,9 +49,7 @@ impl<T: Element> LinearMap for Tensor<T> {
     }
 
     fn precision(&self) -> f64 {
-        // Sums over 1,024 rows of f64 are added one after the other.
-        let rows = if T::DTYPE.is_wide() { LinearMap::shape(self)[0] as f64 } else { 0.0 };
-        T::Real::EPSILON * (1.0 + rows / 4096.0)
+        precision::<T::Real>(LinearMap::shape(self)[0])
     }
 
     fn keeps_vectors_on(&self) -> Option<&Device> {
@@ -90,6 +88,13 @@ impl<T: Element> LinearMap for Tensor<T> {
         }
         Ok(())
     }
+}
+
+/// Returns the rounding error of products with a matrix of `m` rows.
+pub(crate) fn precision<R: Real>(m: u64) -> f64 {
+    // Sums over 1,024 rows of f64 are added one after the other.
+    let rows = if R::DTYPE.is_wide() { m as f64 } else { 0.0 };
+    R::EPSILON * (1.0 + rows / 4096.0)
 }
 
 /// Returns the maximum number of terms of one sum.

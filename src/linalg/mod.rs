@@ -41,26 +41,26 @@
 
 pub(crate) mod eigen;
 pub(crate) mod gram;
-mod gram_svd;
+pub(crate) mod gram_svd;
 pub(crate) mod host;
 mod krylov;
 pub(crate) mod map;
 pub(crate) mod map_tensor;
 pub(crate) mod matmul;
 pub(crate) mod matrix;
-mod qr;
+pub(crate) mod qr;
 pub(crate) mod reduce;
 mod right_svd;
-mod rows;
+pub(crate) mod rows;
 mod rsvd;
 pub(crate) mod scale_columns;
 mod sign;
 pub(crate) mod standardize;
-mod steps;
+pub(crate) mod steps;
 mod svd;
 pub(crate) mod threads;
 mod transpose;
-mod truncated;
+pub(crate) mod truncated;
 
 pub use gram::BlockSum;
 pub use gram_svd::{gram_svd, gram_svd_seconds};

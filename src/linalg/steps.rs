@@ -240,14 +240,12 @@ impl SvdPlan {
         let cols = usize::try_from(n).ok().filter(|n| n.checked_mul(16).is_some());
         let n = cols.ok_or_else(|| Error::argument(op, matrix, format_args!("{n} columns")))?;
         let (l, seed, sign) = (options.block(k).min(n), options.seed, options.sign);
-        // The memory is for both halves of the basis, a block, its image, two copies while these are made orthonormal or joined with others,
-        // and the vectors that a restart keeps.
         let column = 16 * n.max(1) as u64;
         // Tensors already hold a part of a device's default budget.
         let is_default = run.memory.device.is_none() && !home.shares_host_memory();
         let held = if is_default { home.allocated_bytes() } else { 0 };
         let least = n.min(k + 2 * l);
-        let needs = Needs::device(held) + Needs::device(2 * column) * (least + 3 * l + k) as u64;
+        let needs = Needs::device(held) + least_basis(n, k, l);
         let rest = run.memory.fit(&device, needs.on(&home) + pass)?.left(&home).of_tensors(&home);
         let more = to_usize(rest / 2 / column);
         let longest = to_usize(passes.into()).saturating_mul(l).min(n);
@@ -308,6 +306,12 @@ impl SvdPlan {
         );
         Err(Error::argument(self.op, self.source, why))
     }
+}
+
+/// Returns the memory of the shortest basis of vectors of n elements, for k components by blocks of l columns: both halves of the basis, a block,
+/// its image, two copies while these are made orthonormal or joined with others, and the vectors that a restart keeps.
+pub(crate) fn least_basis(n: usize, k: usize, l: usize) -> Needs {
+    Needs::device(32) * n.max(1) as u64 * (n.min(k + 2 * l) + 3 * l + k) as u64
 }
 
 /// The properties of the products with a matrix (m, n).

@@ -137,8 +137,8 @@ fn scaled<R: Real>(a: &Tensor<R>) -> Result<(Option<Tensor<R>>, f64)> {
     Ok((Some(scale_columns(a, &vec![R::of(scale.recip()); sizes.len()])?), scale))
 }
 
-/// Decomposes `a` exactly.
-fn whole<R: Real>(a: &Tensor<R>, k: usize) -> Result<TruncatedSvd<R>> {
+/// Decomposes `a` exactly, with the signs that the decomposition leaves.
+pub(crate) fn whole<R: Real>(a: &Tensor<R>, k: usize) -> Result<TruncatedSvd<R>> {
     let Exact { long, s, short } = exact(OP, a, k)?;
     let short = Matrix::from_faer(short.as_ref()).to_real(a.device())?;
     let (u, v) = if a.shape()[0] >= a.shape()[1] { (long, short) } else { (short, long) };

@@ -75,6 +75,21 @@ pub trait Convert: fmt::Debug + Send + Sync {
     /// The first element that does not fit.
     fn convert(&self, array: &dyn ChunkedArray, from: &[u8], to: &mut [u8]) -> Result<(), Misfit>;
 
+    /// Converts a run as [`convert`](Self::convert) does, which the provided method calls. `place` is the place of the run's first element in
+    /// the arrays: its row among the rows of all arrays, and its index in that row.
+    ///
+    /// # Errors
+    /// As `convert`.
+    fn convert_at(
+        &self,
+        array: &dyn ChunkedArray,
+        _place: [u64; 2],
+        from: &[u8],
+        to: &mut [u8],
+    ) -> Result<(), Misfit> {
+        self.convert(array, from, to)
+    }
+
     /// Describes the position of an element of a row in messages.
     fn place(&self, row: u64, element: u64) -> String {
         format!("row {row}, element {element}")
@@ -320,6 +335,28 @@ impl Narrow {
             Narrowed::F32 => 4,
             Narrowed::F64 => 8,
         }
+    }
+}
+
+/// Converts stored elements to the nearest f64; of integers beyond 2^53, that is another integer.
+pub(super) fn widen(dtype: StoredType, from: &[u8], to: &mut [f64]) {
+    fn each<T: Pod>(from: &[u8], to: &mut [f64], wide: impl Fn(T) -> f64) {
+        for (from, to) in stored::<T>(from).zip(to) {
+            *to = wide(from);
+        }
+    }
+    match dtype {
+        StoredType::Bool | StoredType::U8 => each::<u8>(from, to, f64::from),
+        StoredType::I8 => each::<i8>(from, to, f64::from),
+        StoredType::I16 => each::<i16>(from, to, f64::from),
+        StoredType::U16 => each::<u16>(from, to, f64::from),
+        StoredType::I32 => each::<i32>(from, to, f64::from),
+        StoredType::U32 => each::<u32>(from, to, f64::from),
+        StoredType::I64 => each(from, to, |x: i64| x as f64),
+        StoredType::U64 => each(from, to, |x: u64| x as f64),
+        StoredType::F16 => each(from, to, f16::to_f64),
+        StoredType::F32 => each::<f32>(from, to, f64::from),
+        StoredType::F64 => each(from, to, |x: f64| x),
     }
 }
 

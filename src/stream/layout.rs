@@ -89,34 +89,36 @@ impl<'a> Layout<'a> {
         Ok(())
     }
 
-    /// Converts a row of the box, in C order, from the held parts of the chunks; `room` is a buffer that is reused for the next row.
+    /// Converts a row of the box, in C order, from the held parts of the chunks. `row` is its number among the rows of all arrays, the first of
+    /// which in the chunks is `first`; `room` is a buffer that is reused for the next row.
+    ///
     /// # Errors
     /// The index in the row of the first element that does not fit, and the reason.
     pub(super) fn convert_row(
         &self,
         chunks: &[HeldChunk<'_>],
-        row: u64,
+        [row, first]: [u64; 2],
         out: &mut [u8],
         room: &mut Vec<u8>,
     ) -> Result<(), Found> {
         let size = self.array.dtype().size();
         let staged = |elements: u64| to_usize(self.convert.bytes(elements));
-        let mut done = 0;
+        let (within, mut done) = (row - first, 0);
         let mut convert = |from: &[u8]| {
             let len = (from.len() / size) as u64;
             let to = &mut out[staged(done)..][..staged(len)];
-            let converted = self.convert.convert(self.array, from, to);
+            let converted = self.convert.convert_at(self.array, [row, self.find(done).0], from, to);
             converted.map_err(|Misfit { at, why }| (done + at as u64, why))?;
             done += len;
             Ok(())
         };
         if !self.cut {
             return self
-                .each_run(row, &mut |chunk, at, len| convert(chunks[chunk].run(at, to_usize(len), size)));
+                .each_run(within, &mut |chunk, at, len| convert(chunks[chunk].run(at, to_usize(len), size)));
         }
         let most = to_usize(GATHERED.next_multiple_of(self.convert.unit())) * size;
         room.clear();
-        self.each_run(row, &mut |chunk, at, len| {
+        self.each_run(within, &mut |chunk, at, len| {
             let mut run = chunks[chunk].run(at, to_usize(len), size);
             while !run.is_empty() {
                 let (now, rest) = run.split_at(run.len().min(most - room.len()));

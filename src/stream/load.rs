@@ -4,7 +4,7 @@ use super::{Blocks, Plan, StreamStats, digest};
 use crate::{ChunkedArray, Device, Element, Result, Run, Tensor};
 
 /// The target number of bytes of a box of rows.
-const BOX: u64 = 8 << 20;
+pub(super) const BOX: u64 = 8 << 20;
 
 /// Returns the number of rows that [`load`] should read at once: whole chunks if these are small, and a multiple of 4, so that rows of
 /// any type end at a whole word.

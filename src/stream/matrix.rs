@@ -1,15 +1,22 @@
 //! Stored matrices as linear maps.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{
-    AsStored, Blocks, Narrow, Narrowed, Plan, Selection, StreamStats,
+    Along, AsStored, Blocks, Narrow, Narrowed, Plan, Selection, StreamStats,
     convert::Convert,
-    load::{load, rows_to_load},
+    load::{BOX, load, rows_to_load},
 };
 use crate::{
-    ChunkedArray, Device, Error, Needs, Result, Run, StoredType, Tensor,
-    linalg::{LinearMap, Matrix, Pass, gram::InnerSum, map_tensor, transpose},
+    ChunkedArray, Device, Error, Needs, Real, Result, Run, StoredType, Tensor,
+    extent::blocks,
+    linalg::{
+        LinearMap, Matrix, Pass,
+        gram::InnerSum,
+        map_tensor::{self, BLOCK, DEPTH},
+        rows::Rows,
+        transpose,
+    },
 };
 
 const OP: &str = "StoredMatrix";
@@ -42,6 +49,14 @@ pub struct StoredMatrix {
     plan: Plan,
     device: Device,
     shape: [u64; 2],
+    /// The number of rows of a block.
+    block: u64,
+    /// True if elements and products are in f64.
+    is_wide: bool,
+    /// True if the matrix is the transpose of the stored one, and blocks of its rows are read as columns.
+    is_transposed: bool,
+    /// The stats of all passes so far.
+    stats: Mutex<StreamStats>,
 }
 
 impl StoredMatrix {
@@ -66,17 +81,6 @@ impl StoredMatrix {
     }
 
     fn build(arrays: Vec<Arc<dyn ChunkedArray>>, device: &Device, narrow: bool) -> Result<Self> {
-        if let Some(array) = arrays.iter().find(|array| array.shape().len() != 2) {
-            return Err(Error::shape(
-                OP,
-                "a matrix",
-                format_args!("{:?} in {}", array.shape(), array.name()),
-            ));
-        }
-        let first = arrays.first().ok_or_else(|| Error::argument(OP, "arrays", "none given"))?;
-        let rows = arrays.iter().try_fold(0u64, |rows, array| rows.checked_add(array.shape()[0]));
-        let rows = rows.ok_or_else(|| Error::argument(OP, "arrays", "they have 2^64 rows or more"))?;
-        let shape = [rows, first.shape()[1]];
         if let Some(array) = arrays.iter().find(|array| array.dtype() == StoredType::F64 && !narrow) {
             let why = format_args!(
                 "{} is of f64, and products are in f32: `StoredMatrix::narrow` rounds to it",
@@ -86,13 +90,35 @@ impl StoredMatrix {
         }
         let beyond = [StoredType::I32, StoredType::U32, StoredType::I64, StoredType::U64];
         let exactly = !narrow && arrays.iter().any(|array| beyond.contains(&array.dtype()));
-        let convert: Arc<dyn Convert> = match first.dtype() {
-            StoredType::F32 => Arc::new(AsStored(StoredType::F32)),
+        let convert: Arc<dyn Convert> = match arrays.first().map(|array| array.dtype()) {
+            Some(StoredType::F32) => Arc::new(AsStored(StoredType::F32)),
             _ => Arc::new(Narrow::finite(Narrowed::F32, exactly, false)),
         };
-        let at_once = rows_to_load(&**first, shape[1].saturating_mul(4)).next_multiple_of(map_tensor::BLOCK);
-        let plan = Plan::of_rows(arrays, Arc::new(Selection::all(rows)), None, convert, at_once)?;
-        Ok(Self { plan, device: device.clone(), shape })
+        Self::converted(arrays, convert, false, false, device)
+    }
+
+    /// Makes the matrix of elements that `convert` converts to f64 if `is_wide`, else to f32. With `is_transposed`, it is the transpose, of
+    /// which blocks of rows are read as blocks of columns.
+    pub(super) fn converted(
+        arrays: Vec<Arc<dyn ChunkedArray>>,
+        convert: Arc<dyn Convert>,
+        is_wide: bool,
+        is_transposed: bool,
+        device: &Device,
+    ) -> Result<Self> {
+        let [rows, columns] = extents(&arrays)?;
+        let size = if is_wide { 8 } else { 4 };
+        let all = Arc::new(Selection::all(rows));
+        let (plan, shape, block) = if is_transposed {
+            let block = (BOX / (size * rows.max(1))).max(1).next_multiple_of(BLOCK);
+            let along = [Along::each(rows.max(1)), Along::each(block)];
+            (Plan::new(arrays, all, None, convert, &along)?, [columns, rows], block)
+        } else {
+            let block = rows_to_load(&*arrays[0], columns.saturating_mul(size)).next_multiple_of(BLOCK);
+            (Plan::of_rows(arrays, all, None, convert, block)?, [rows, columns], block)
+        };
+        let (device, stats) = (device.clone(), Mutex::default());
+        Ok(Self { plan, device, shape, block, is_wide, is_transposed, stats })
     }
 
     /// Reads the whole matrix into a tensor on the device, in one pass.
@@ -101,8 +127,24 @@ impl StoredMatrix {
     /// The errors of a pass, which [`new`](Self::new) lists; [`Error::Limit`] for a matrix larger than a buffer of the device;
     /// [`Error::OutOfMemory`]; [`Error::Cancelled`].
     pub fn to_tensor(&self, run: &Run) -> Result<Tensor<f32>> {
-        let (bytes, stats) = (self.bytes(0, run)?, &mut StreamStats::default());
-        Ok(load(&self.plan, &self.device, &self.shape, bytes, run, stats)?.0)
+        self.load(run)
+    }
+
+    /// Reads the whole matrix, which is not transposed, into a tensor of its elements' type.
+    pub(super) fn load<R: Real>(&self, run: &Run) -> Result<Tensor<R>> {
+        let (bytes, mut stats) = (self.bytes(0, run)?, StreamStats::default());
+        let loaded = load(&self.plan, &self.device, &self.shape, bytes, run, &mut stats);
+        self.count(&stats);
+        Ok(loaded?.0)
+    }
+
+    /// Returns the stats of all passes so far. Of the times of the consumer, they have those of waiting for chunks and of uploads.
+    pub fn stats(&self) -> StreamStats {
+        *self.stats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count(&self, stats: &StreamStats) {
+        self.stats.lock().unwrap_or_else(PoisonError::into_inner).add(stats);
     }
 
     /// Returns the number of bytes of chunks that a pass with `columns` columns holds.
@@ -113,11 +155,11 @@ impl StoredMatrix {
     }
 
     /// Makes a pass with `columns` columns: calls `f` with the index of the first row and the rows of each block, in order.
-    fn each(
+    fn each<R: Real>(
         &self,
         columns: u64,
         pass: &Pass<'_>,
-        f: &mut dyn FnMut(u64, &Tensor<f32>) -> Result<()>,
+        f: &mut dyn FnMut(u64, &Tensor<R>) -> Result<()>,
     ) -> Result<()> {
         let (bytes, cancel) = (self.bytes(columns, pass.run())?, &pass.run().cancel);
         let mut blocks = Blocks::new(&self.plan, &self.device, self.plan.block_rows(), bytes, cancel)?;
@@ -125,21 +167,83 @@ impl StoredMatrix {
             return Ok(());
         }
         while let Some(block) = blocks.next_block()? {
-            let rows = block.rows();
-            f(rows.start, &block.tensor(&[rows.end - rows.start, self.shape[1]])?)?;
+            let rows = block.core[usize::from(self.is_transposed)].clone();
+            let shape = [block.shape[0], block.shape[1]];
+            let stored = block.tensor(&shape)?;
+            let transposed = self.is_transposed.then(|| transpose(&stored)).transpose()?;
+            f(rows.start, transposed.as_ref().unwrap_or(&stored))?;
             pass.tell(rows.end)?;
         }
+        self.count(&blocks.stats);
         Ok(())
     }
 
     /// Makes a pass that sums the product `AᵀAX` over blocks of rows; `x` is Xᵀ.
-    fn normal(&self, x: &Tensor<f32>, pass: &Pass<'_>) -> Result<InnerSum<f32>> {
+    fn normal<R: Real>(&self, x: &Tensor<R>, pass: &Pass<'_>) -> Result<InnerSum<R>> {
         let mut sum = map_tensor::normal_sum(OP, x)?;
-        self.each(x.shape()[0], pass, &mut |_, a| {
+        self.each(x.shape()[0], pass, &mut |_, a: &Tensor<R>| {
             map_tensor::add_normal(OP, a, x, &mut sum, &mut |_| Ok(()))
         })?;
         Ok(sum)
     }
+
+    fn normal_of<R: Real>(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {
+        let x = transpose(&map_tensor::upload::<R>(OP, &self.device, x, self.shape[1])?)?;
+        Ok(self.normal(&x, pass)?.finish()?.transposed())
+    }
+
+    fn normal_rows<R: Real>(&self, x: &Tensor<f64>, pass: &Pass<'_>) -> Result<Tensor<f64>> {
+        self.normal::<R>(&*map_tensor::rows_on(OP, &self.device, x)?, pass)?.into_f64(x.device())
+    }
+
+    fn product<R: Real>(
+        &self,
+        x: &Matrix,
+        pass: &Pass<'_>,
+        sink: &mut dyn FnMut(u64, &Matrix) -> Result<()>,
+    ) -> Result<()> {
+        let x = map_tensor::upload::<R>(OP, &self.device, x, self.shape[1])?;
+        self.each::<R>(x.shape()[1], pass, &mut |first, a| {
+            sink(first, &Matrix::from_tensor(&map_tensor::product(OP, a, &x)?)?)
+        })
+    }
+
+    /// Returns the least memory of [`gram`](Self::gram), and of the two matrices on the host that its end takes.
+    pub(super) fn gram_needs(&self) -> Needs {
+        let n = self.shape[1];
+        self.needs(0) + (Needs::device(16) + Needs::host(24)) * n.saturating_mul(n)
+    }
+
+    /// Returns `AᵀA`, in one pass.
+    pub(super) fn gram(&self, pass: &Pass<'_>) -> Result<Matrix> {
+        if self.is_wide { self.gram_of::<f64>(pass) } else { self.gram_of::<f32>(pass) }
+    }
+
+    fn gram_of<R: Real>(&self, pass: &Pass<'_>) -> Result<Matrix> {
+        let n = self.shape[1];
+        let mut sum = InnerSum::<R>::new(OP, &self.device, [n, n], true, DEPTH)?;
+        self.each::<R>(0, pass, &mut |_, a| {
+            blocks(a.shape()[0], BLOCK).try_for_each(|rows| {
+                let rows = Rows::new(a, rows);
+                sum.add(rows, rows)
+            })
+        })?;
+        sum.finish()
+    }
+}
+
+/// Returns the numbers of rows and columns of matrices that are concatenated along their rows.
+///
+/// # Errors
+/// [`Error::Argument`] without an array, and for 2^64 rows or more; [`Error::Shape`] for an array that is not a matrix.
+pub(super) fn extents(arrays: &[Arc<dyn ChunkedArray>]) -> Result<[u64; 2]> {
+    if let Some(array) = arrays.iter().find(|array| array.shape().len() != 2) {
+        return Err(Error::shape(OP, "a matrix", format_args!("{:?} in {}", array.shape(), array.name())));
+    }
+    let first = arrays.first().ok_or_else(|| Error::argument(OP, "arrays", "none given"))?;
+    let rows = arrays.iter().try_fold(0u64, |rows, array| rows.checked_add(array.shape()[0]));
+    let rows = rows.ok_or_else(|| Error::argument(OP, "arrays", "they have 2^64 rows or more"))?;
+    Ok([rows, first.shape()[1]])
 }
 
 impl LinearMap for StoredMatrix {
@@ -151,22 +255,29 @@ impl LinearMap for StoredMatrix {
         Some(&self.device)
     }
 
+    fn precision(&self) -> f64 {
+        let m = self.shape[0];
+        if self.is_wide { map_tensor::precision::<f64>(m) } else { map_tensor::precision::<f32>(m) }
+    }
+
     fn needs(&self, columns: u64) -> Needs {
-        let block = self.plan.block_rows().min(self.shape[0]);
-        let staged = self.plan.staged_bytes(block);
+        let staged = self.plan.block_bytes();
         // A cpu device has a block in a slot and one in a tensor, and keeps freed buffers. A GPU may be a block behind, so it has two.
         let blocks = match self.device.kept_host_bytes() {
             0 => (Needs::host(staged) + Needs::device(staged)) * 2,
             kept => Needs::host(staged) * 2 + Needs::host(staged.min(kept)),
         };
-        // X and the rows of A X in f32, the sum over blocks, and the rows in f64.
-        let products = Needs::device(4 + 16) * self.shape[1] + (Needs::device(4) + Needs::host(8)) * block;
-        Needs::host(self.plan.largest_need()) + blocks + products * columns
+        let transposed = Needs::device(if self.is_transposed { staged } else { 0 });
+        // X and the rows of A X in the type of products, the sum over blocks, and the rows in f64.
+        let size = if self.is_wide { 8 } else { 4 };
+        let rows = self.block.min(self.shape[0]);
+        let products =
+            Needs::device(size + 16) * self.shape[1] + (Needs::device(size) + Needs::host(8)) * rows;
+        Needs::host(self.plan.largest_need()) + blocks + transposed + products * columns
     }
 
     fn apply_normal(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {
-        let x = transpose(&map_tensor::upload(OP, &self.device, x, self.shape[1])?)?;
-        Ok(self.normal(&x, pass)?.finish()?.transposed())
+        if self.is_wide { self.normal_of::<f64>(x, pass) } else { self.normal_of::<f32>(x, pass) }
     }
 
     fn keeps_vectors_on(&self) -> Option<&Device> {
@@ -174,8 +285,7 @@ impl LinearMap for StoredMatrix {
     }
 
     fn apply_normal_rows(&self, x: &Tensor<f64>, pass: &Pass<'_>) -> Result<Tensor<f64>> {
-        let home = x.device();
-        self.normal(&*map_tensor::rows_on(OP, &self.device, x)?, pass)?.into_f64(home)
+        if self.is_wide { self.normal_rows::<f64>(x, pass) } else { self.normal_rows::<f32>(x, pass) }
     }
 
     fn apply(
@@ -184,9 +294,6 @@ impl LinearMap for StoredMatrix {
         pass: &Pass<'_>,
         sink: &mut dyn FnMut(u64, &Matrix) -> Result<()>,
     ) -> Result<()> {
-        let x = map_tensor::upload(OP, &self.device, x, self.shape[1])?;
-        self.each(x.shape()[1], pass, &mut |first, a| {
-            sink(first, &Matrix::from_tensor(&map_tensor::product(OP, a, &x)?)?)
-        })
+        if self.is_wide { self.product::<f64>(x, pass, sink) } else { self.product::<f32>(x, pass, sink) }
     }
 }

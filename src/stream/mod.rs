@@ -4,7 +4,8 @@
 //! |---|---|
 //! | an operation of your own that computes an array from another, written to Zarr, .npy or memory | [`Sweep::map`] with a [`BoxOperation`] |
 //! | reductions of an array, such as sums, counts or a histogram | [`Sweep::fold`] with a [`Fold`] |
-//! | products with a stored matrix, its SVD | [`StoredMatrix`] |
+//! | products with a stored matrix | [`StoredMatrix`] |
+//! | its SVD or its principal components, by the cheapest method | [`svd_stored`] |
 //! | a pass under your own control | [`Plan`] and [`Blocks`] |
 //!
 //! A [`Sweep`] needs an array, an operation, a device and a [`Run`](crate::Run). To control a pass yourself, make a [`Plan`]: it gives
@@ -95,6 +96,7 @@ mod prefetch;
 mod schedule;
 mod selection;
 mod stages;
+mod svd;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -113,6 +115,7 @@ pub use self::{
     matrix::StoredMatrix,
     plan::{MAX_CHUNKS, Plan},
     selection::Selection,
+    svd::{Center, StoredSvd, StoredSvdOptions, SvdMethod, SvdRoute, svd_stored},
     sweep::{BoxOperation, Fold, Place, Sweep, Swept},
 };
 use self::{layout::Layout, part::HeldChunk, plan::Band, prefetch::Prefetch};
@@ -393,7 +396,7 @@ impl BlockPart<'_> {
     fn fill(&self, plan: &Plan, row: u64, out: &mut [u8], room: &mut Vec<u8>) -> Result<()> {
         // Errors give the row's index in the stored arrays.
         let row = plan.row(self.first + (row - self.rows.start));
-        let filled = self.layout.convert_row(&self.chunks, row - self.band.first, out, room);
+        let filled = self.layout.convert_row(&self.chunks, [row, self.band.first], out, room);
         filled.map_err(|(element, why)| {
             let array = plan.array(self.band.array);
             let (element, across) = self.layout.find(element);

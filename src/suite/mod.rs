@@ -49,6 +49,7 @@ mod reduce_axis;
 mod spectrum;
 mod standardize;
 mod svd;
+mod svd_stored;
 #[cfg(feature = "zarr")]
 mod sweep;
 mod tensor;

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use teatime::linalg::{Stop, SvdOptions};
 use teatime_genotype::{Method, PcaOptions, Scaler};
 
 use crate::{
     args::{FilterArgs, Named, Resources, at_least_one, by_name, default_of, local, named, with_exits},
     failure::Failure,
+    iteration::IterationArgs,
     store_args::StoreArgs,
 };
 
@@ -34,26 +34,8 @@ pub(crate) struct PcaArgs {
     /// passes. auto: exact where that fits the memory and is cheaper than the expected passes.
     #[arg(long, value_parser = named(METHODS), default_value = default_of(METHODS))]
     pub(super) method: Method,
-    /// Randomized, also with auto: this many iterations, in N + 3 passes, the first of which counts
-    #[arg(long, value_name = "N", conflicts_with = "tolerance")]
-    pub(super) power_iterations: Option<u32>,
-    /// Randomized: iterate until |AᵀA v - s² v| / (s s₁) of every component is at most T [default: 1e-4]
-    ///
-    /// With auto, the exact method where that costs less: it is within any tolerance.
-    #[arg(long, value_name = "T", value_parser = tolerance)]
-    pub(super) tolerance: Option<f64>,
-    /// Randomized: most products with the matrix, a pass over the variants each
-    #[arg(long, value_name = "N", default_value_t = SvdOptions::default().max_passes)]
-    pub(super) max_passes: u32,
-    /// Randomized: extra vectors of each block [default: 10; to a tolerance, what makes 10 vectors in all]
-    ///
-    /// With a fixed number of iterations they are what makes the result good. To a tolerance they cost more
-    /// than the passes that they save: all blocks are kept, and the components found among them all.
-    #[arg(long, value_name = "N")]
-    pub(super) oversamples: Option<usize>,
-    /// Randomized: seed of the first block
-    #[arg(long, value_name = "N", default_value_t = SvdOptions::default().seed)]
-    pub(super) seed: u64,
+    #[command(flatten)]
+    pub(super) iteration: IterationArgs,
     /// Centring and scaling of a variant's dosages
     ///
     /// For dosages x with p = mean / ploidy, patterson is (x - mean) / √(p (1 - p)), as in scikit-allel and sgkit; binom2 is
@@ -111,36 +93,10 @@ const METHODS: Named<Method> =
 pub(crate) const SCALERS: &[Scaler] =
     &[Scaler::Patterson, Scaler::Binom2, Scaler::Standard, Scaler::Center, Scaler::None];
 
-fn tolerance(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(value) if value > 0.0 && value < 1.0 => Ok(value),
-        _ => Err("not a number above 0 and below 1".into()),
-    }
-}
-
 /// Returns the options, and the reason for their method.
 pub(super) fn options(args: &PcaArgs) -> Result<(PcaOptions, Option<&'static str>), Failure> {
-    let stop = match (args.power_iterations, args.tolerance) {
-        (Some(n), _) => Some(Stop::PowerIterations(n)),
-        (None, t) => t.map(Stop::Tolerance),
-    };
-    let (method, reason) = match (args.method, stop) {
-        (Method::Exact, Some(_)) => {
-            let why = "--power-iterations and --tolerance are for --method randomized, not exact";
-            return Err(Failure::Usage(why.into()));
-        }
-        // A number of iterations asks for the randomized method; the exact method meets any tolerance.
-        (Method::Auto, Some(Stop::PowerIterations(_))) => {
-            (Method::Randomized, Some("asked for by --power-iterations"))
-        }
-        (method, _) => (method, None),
-    };
-    let svd = SvdOptions::default();
-    let svd = svd
-        .oversamples(args.oversamples)
-        .stop(stop.unwrap_or(svd.stop))
-        .max_passes(args.max_passes)
-        .seed(args.seed);
+    let method = args.iteration.method(args.method, [Method::Auto, Method::Exact, Method::Randomized])?;
+    let reason = (method != args.method).then_some("asked for by --power-iterations");
     let options = PcaOptions::default().components(args.components).method(method).scaler(args.scaler);
-    Ok((options.filter((&args.filter).into()).svd(svd), reason))
+    Ok((options.filter((&args.filter).into()).svd(args.iteration.options()), reason))
 }

@@ -1,19 +1,20 @@
 //! The plot of the first two components.
 
-use std::{error::Error, ops::Range, sync::Once};
+use std::ops::Range;
 
 use plotters::{
-    coord::{Shift, types::RangedCoordf64},
     element::DynElement,
     prelude::*,
-    style::{
-        FontStyle,
-        text_anchor::{HPos, Pos, VPos},
-    },
+    style::text_anchor::{HPos, Pos, VPos},
 };
 use teatime_genotype::Pca;
 
-use crate::{failure::Failure, output::Output, text};
+use crate::{
+    failure::Failure,
+    output::Output,
+    plot::{COLOURS, Canvas, Drawn, FONT, INK, SIZE, axes, chart, register_font},
+    text,
+};
 
 pub(super) const PLOT: &str = "pca.svg";
 
@@ -25,31 +26,11 @@ pub(crate) struct Groups {
     pub(crate) of: Vec<usize>,
 }
 
-/// Okabe and Ito's colours, which people with colour blindness can distinguish, starting with those that stand out on white.
-const COLOURS: [RGBColor; 7] = [
-    RGBColor(0, 114, 178),
-    RGBColor(230, 159, 0),
-    RGBColor(0, 158, 115),
-    RGBColor(213, 94, 0),
-    RGBColor(204, 121, 167),
-    RGBColor(86, 180, 233),
-    RGBColor(60, 60, 60),
-];
-const INK: RGBColor = RGBColor(51, 51, 51);
-const GRID: RGBColor = RGBColor(232, 232, 232);
-const FRAME: RGBColor = RGBColor(150, 150, 150);
-const FONT: &str = "sans-serif";
-
-const SIZE: (u32, u32) = (1200, 900);
 const LEGEND_ROW: i32 = 34;
 /// The maximum number of groups that the legend has room for.
 const LEGEND_ROWS: usize = 22;
 /// The maximum number of points, which a viewer draws without delay.
 const MOST_POINTS: usize = 20_000;
-
-type Canvas<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
-type Drawn<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
 /// Writes the plot of the scores.
 pub(crate) fn write(output: &Output, pca: &Pca, groups: Option<&Groups>) -> Result<(), Failure> {
@@ -115,14 +96,7 @@ fn draw(svg: &mut String, points: &Points, groups: Option<&Groups>) -> Drawn {
         }
         None => root.clone(),
     };
-    let title = (FONT, 26).into_font().color(&INK);
-    let mut chart = ChartBuilder::on(&canvas)
-        .margin(24)
-        .margin_top(18)
-        .caption(&points.title, title)
-        .x_label_area_size(72)
-        .y_label_area_size(96)
-        .build_cartesian_2d(points.range(0), points.range(1))?;
+    let mut chart = chart(&canvas, &points.title, [points.range(0), points.range(1)])?;
     axes(&mut chart, &points.axes)?;
     let radius = match points.at.len() {
         0..500 => 6,
@@ -135,24 +109,6 @@ fn draw(svg: &mut String, points: &Points, groups: Option<&Groups>) -> Drawn {
     }
     drop(chart);
     root.present()?;
-    Ok(())
-}
-
-fn axes(chart: &mut Chart<'_, '_>, names: &[String; 2]) -> Drawn {
-    chart
-        .configure_mesh()
-        .x_labels(8)
-        .y_labels(8)
-        .light_line_style(TRANSPARENT)
-        .bold_line_style(GRID)
-        .axis_style(FRAME)
-        .label_style((FONT, 20).into_font().color(&INK))
-        .axis_desc_style((FONT, 26).into_font().color(&INK))
-        .x_label_formatter(&|x| text::general(*x, 4))
-        .y_label_formatter(&|y| text::general(*y, 4))
-        .x_desc(&names[0])
-        .y_desc(&names[1])
-        .draw()?;
     Ok(())
 }
 
@@ -186,14 +142,4 @@ fn mark<'a, C: Clone + 'static>(
         1 => (EmptyElement::at(at) + Rectangle::new([(-r, -r), (r, r)], style)).into_dyn(),
         _ => (EmptyElement::at(at) + Polygon::new(vec![(-r, r), (r, r), (0, -r)], style)).into_dyn(),
     }
-}
-
-/// Registers the font that text is measured with; a viewer draws text with its own font.
-fn register_font() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        let font = include_bytes!("../../assets/DejaVuSans-ascii.ttf");
-        let registered = plotters::style::register_font(FONT, FontStyle::Normal, font);
-        assert!(registered.is_ok(), "the embedded font should be a font");
-    });
 }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use serde_json::json;
-use teatime::linalg::Stop;
 use teatime_genotype::{Method, Pca, PcaOptions, Scaler};
 
 use crate::{
+    iteration,
     report::{Report, used, variants},
     stores::Stores,
     text,
@@ -114,19 +114,5 @@ fn central<'a>(result: &Pca, samples: &'a [String]) -> Vec<&'a str> {
 
 /// Returns a warning of components that have not converged.
 pub(super) fn unconverged(result: &Pca, options: &PcaOptions) -> Option<String> {
-    let n = result.converged.iter().filter(|converged| !**converged).count() as u64;
-    let worst = result.residuals.iter().copied().fold(0.0, f64::max);
-    let (tolerance, advice) = match options.svd.stop {
-        Stop::Tolerance(t) => (t, "--max-passes"),
-        _ => (1e-4, "--power-iterations, or give --tolerance"),
-    };
-    let components = text::plural(result.converged.len() as u64, "component");
-    let passes = text::plural(result.passes.into(), "pass");
-    let (worst, tolerance) = (text::general(worst, 2), text::general(tolerance, 2));
-    (n > 0).then(|| {
-        format!(
-            "{n} of {components} did not converge in {passes}: the largest residual is {worst}, not at most {tolerance}; \
-             raise {advice}"
-        )
-    })
+    iteration::unconverged(&result.converged, &result.residuals, result.passes, &options.svd)
 }

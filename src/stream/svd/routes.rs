@@ -1,0 +1,205 @@
+//! The ways of a decomposition of a stored matrix: their choice by cost and memory, and their work.
+
+use std::sync::Arc;
+
+use super::{
+    Source, StoredSvdOptions, SvdMethod, SvdRoute, Vectors,
+    standardize::{Measure, Standardized},
+};
+use crate::{
+    ChunkedArray, Device, Needs, Real, Result, Run, Status,
+    extent::to_usize,
+    linalg::{
+        LinearMap, Pass, RightSvd, SignRule, Stop, TruncatedSvd, gram_svd::gram_svd_of, gram_svd_seconds,
+        qr::MAX_COLUMNS, randomized_svd, steps::least_basis, truncated::whole,
+    },
+    stream::{StreamStats, matrix::StoredMatrix},
+};
+
+/// The seconds of one multiplication of a product in f32 on one core, which does several at a time; and the multiplications that take as long
+/// as reading one element.
+const STEP: f64 = 1e-11;
+const READ: f64 = 100.0;
+/// The number of products that flat spectra take to reach the default tolerance.
+const FLAT_PASSES: u32 = 20;
+/// The longest shorter side for which QR is taken if an exact decomposition is asked for: its last step takes a second.
+const QR_SIDE: u64 = 1024;
+
+/// A decomposition that is to be computed.
+pub(super) struct Job<'a> {
+    pub(super) arrays: &'a [Arc<dyn ChunkedArray>],
+    pub(super) convert: Arc<Standardized>,
+    pub(super) shape: [u64; 2],
+    pub(super) k: usize,
+    pub(super) in_f64: bool,
+    pub(super) options: &'a StoredSvdOptions,
+    pub(super) device: &'a Device,
+    pub(super) run: &'a Run,
+}
+
+/// The result of a [`Job`].
+pub(super) struct Solved {
+    pub(super) vectors: Vectors,
+    /// The number of readings of the arrays, and their stats unless `vectors` has them.
+    pub(super) readings: u32,
+    pub(super) stats: StreamStats,
+}
+
+impl Job<'_> {
+    /// Computes the components.
+    pub(super) fn solve(&self, route: SvdRoute) -> Result<Solved> {
+        let (vectors, readings, stats) = match (route, self.in_f64) {
+            (SvdRoute::Gram, _) => self.by_gram()?,
+            (SvdRoute::KrylovStreamed, _) => {
+                let matrix = self.matrix(false)?;
+                let svd = randomized_svd(&matrix, self.k, &self.options.svd, self.run)?;
+                let readings = svd.passes;
+                (Vectors::of_map(svd, Source::Stored(matrix)), readings, StreamStats::default())
+            }
+            (SvdRoute::Qr, false) => self.by_qr(Vectors::F32)?,
+            (SvdRoute::Qr, true) => self.by_qr(Vectors::F64)?,
+            (SvdRoute::KrylovOnDevice, false) => self.on_device::<f32>()?,
+            (SvdRoute::KrylovOnDevice, true) => self.on_device::<f64>()?,
+        };
+        Ok(Solved { vectors, readings, stats })
+    }
+
+    /// Returns the matrix, or its transpose.
+    fn matrix(&self, is_transposed: bool) -> Result<StoredMatrix> {
+        let (arrays, convert) = (self.arrays.to_vec(), self.convert.clone());
+        StoredMatrix::converted(arrays, convert, self.in_f64, is_transposed, self.device)
+    }
+
+    /// Returns the matrix whose columns are of the shorter side.
+    fn tall(&self) -> Result<StoredMatrix> {
+        self.matrix(self.shape[0] < self.shape[1])
+    }
+
+    /// Returns the bytes of the matrix on the device.
+    fn bytes(&self) -> u64 {
+        let [m, n] = self.shape;
+        m.saturating_mul(n).saturating_mul(if self.in_f64 { 8 } else { 4 })
+    }
+
+    /// Chooses the way, and says why.
+    ///
+    /// # Errors
+    /// [`Error::Budget`](crate::Error::Budget) if neither `measure` nor a way that the options allow fits the memory.
+    pub(super) fn choose(&self, measure: &Measure<'_>) -> Result<(SvdRoute, String)> {
+        let ([m, n], short) = (self.shape, self.shape[0].min(self.shape[1]));
+        let (l, k) = ((self.options.svd.block(self.k) as u64).min(n), self.k as u64);
+        let (matrix, tall, square) = (self.matrix(false)?, self.tall()?, short.saturating_mul(short));
+        let fit =
+            |needs: Needs| self.run.memory.fit(self.device, needs.max(measure.needs()) + measure.kept());
+        let gram_fits = fit(tall.gram_needs().max(tall.needs(k)).max(Needs::host(32) * square));
+        let is_one_buffer = self.bytes() <= self.device.limits().buffer;
+        // QR holds three matrices, and one of a wide matrix's transpose.
+        let held = Needs::device(self.bytes()) * if m < n { 4 } else { 3 };
+        let has_qr = is_one_buffer
+            && short <= MAX_COLUMNS
+            && fit(held + Needs::host(80) * square + matrix.needs(0)).is_ok();
+        let home = if self.device.limits().f64 { self.device.clone() } else { self.device.host()? };
+        let iteration = least_basis(to_usize(n), self.k, to_usize(l)).on(&home) + matrix.needs(l);
+        let iteration_fits = fit(iteration);
+        let stays = is_one_buffer && fit(Needs::device(self.bytes()) + iteration).is_ok();
+        let krylov = if stays { SvdRoute::KrylovOnDevice } else { SvdRoute::KrylovStreamed };
+
+        let passes = match self.options.svd.stop {
+            Stop::PowerIterations(q) => q.saturating_add(2),
+            Stop::Tolerance(_) => self.options.svd.max_passes.min(FLAT_PASSES),
+        };
+        let (elements, side) = (m as f64 * n as f64, short as f64);
+        let read = if stays { READ / f64::from(passes.max(1)) } else { READ };
+        let iterated = STEP * elements * f64::from(passes) * (4.0 * l as f64 + read);
+        let summed = STEP * elements * (side + READ) + gram_svd_seconds(short, k);
+        // Three rounds of QR take 9 products, and the rest one second for 1,000 columns.
+        let qr = STEP * elements * (9.0 * side + READ) + side.powi(3) * 1e-9;
+
+        Ok(match self.options.method {
+            _ if k == 0 => (SvdRoute::KrylovStreamed, "no component is wanted".into()),
+            SvdMethod::Randomized => {
+                iteration_fits?;
+                (krylov, "asked for".into())
+            }
+            SvdMethod::Exact if has_qr && (short <= QR_SIDE || gram_fits.is_err()) => {
+                (SvdRoute::Qr, "exact was asked for, and the matrix fits the device".into())
+            }
+            SvdMethod::Exact => {
+                gram_fits?;
+                let why = if has_qr {
+                    "it costs less than QR"
+                } else {
+                    "QR of the matrix does not fit the memory budget"
+                };
+                (SvdRoute::Gram, format!("exact was asked for, and {why}"))
+            }
+            SvdMethod::Auto if has_qr && qr <= iterated => (
+                SvdRoute::Qr,
+                format!(
+                    "the matrix fits the device, and QR costs less than the {passes} products that are expected"
+                ),
+            ),
+            SvdMethod::Auto if gram_fits.is_err() => {
+                if let (Err(gram), Err(iteration)) = (gram_fits, iteration_fits) {
+                    return Err(iteration.or_of_less_memory(gram));
+                }
+                (krylov, format!("the {short} x {short} Gram matrix does not fit the memory budget"))
+            }
+            SvdMethod::Auto if summed <= iterated || iteration_fits.is_err() => {
+                let why = format!(
+                    "the {short} x {short} Gram matrix costs less than the {passes} products that are expected"
+                );
+                (SvdRoute::Gram, why)
+            }
+            SvdMethod::Auto => (
+                krylov,
+                format!(
+                    "the {passes} products that are expected cost less than the {short} x {short} Gram matrix"
+                ),
+            ),
+        })
+    }
+
+    fn by_qr<R: Real>(&self, of: fn(TruncatedSvd<R>) -> Vectors) -> Result<(Vectors, u32, StreamStats)> {
+        let matrix = self.matrix(false)?;
+        let mut svd = whole(&matrix.load::<R>(self.run)?, self.k)?;
+        svd.set_signs(self.options.svd.sign, false)?;
+        Ok((of(svd), 1, matrix.stats()))
+    }
+
+    fn on_device<R: Real>(&self) -> Result<(Vectors, u32, StreamStats)> {
+        let matrix = self.matrix(false)?;
+        let tensor = matrix.load::<R>(self.run)?;
+        let memory = self.run.memory.fit(self.device, Needs::device(tensor.bytes()))?;
+        let svd = randomized_svd(&tensor, self.k, &self.options.svd, &self.run.clone().memory(memory))?;
+        Ok((Vectors::of_map(svd, Source::OnDevice(Box::new(tensor))), 1, matrix.stats()))
+    }
+
+    fn by_gram(&self) -> Result<(Vectors, u32, StreamStats)> {
+        let (matrix, is_transposed) = (self.tall()?, self.shape[0] < self.shape[1]);
+        let sign = match (is_transposed, self.options.svd.sign) {
+            // The right vectors of the transpose are the left ones of the matrix.
+            (true, SignRule::MaxAbsU) => SignRule::MaxAbsV,
+            (true, SignRule::MaxAbsV) => SignRule::MaxAbsU,
+            (_, sign) => sign,
+        };
+        let gram = matrix.gram(&Pass::new(self.run, Status::new(0, 1, matrix.shape()[0])))?;
+        let mut svd = gram_svd_of(&gram, self.k, sign, self.device, matrix.precision())?;
+        drop(gram);
+        if sign == SignRule::MaxAbsU {
+            sign.apply(&matrix, &mut svd.v, &mut svd.passes, self.run)?;
+        }
+        let readings = 1 + svd.passes;
+        Ok((
+            Vectors::Map { svd, map: Source::Stored(matrix), is_transposed },
+            readings,
+            StreamStats::default(),
+        ))
+    }
+}
+
+impl Vectors {
+    fn of_map(svd: RightSvd, map: Source) -> Self {
+        Self::Map { svd, map, is_transposed: false }
+    }
+}

@@ -1,0 +1,384 @@
+//! Centring and scaling of stored matrices: the moments of rows and columns, and the conversion that applies them.
+
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use super::{Center, OP, StoredSvdOptions};
+use crate::{
+    ChunkedArray, Device, Error, Needs, Result, Run, Status,
+    extent::to_usize,
+    linalg::{Pass, map_tensor::BLOCK},
+    stream::{
+        Blocks, Convert, Misfit, Narrow, Narrowed, Plan, Selection, StreamStats, convert::widen,
+        load::rows_to_load,
+    },
+};
+
+/// The number of columns whose moments a task computes.
+const COLUMNS: usize = 256;
+/// The number of elements that are converted at a time.
+const PIECE: usize = 512;
+
+/// The moments of some values.
+#[derive(Clone, Copy, Debug, Default)]
+struct Moments {
+    /// The number of values.
+    count: f64,
+    mean: f64,
+    /// The sum of the squares of deviations from the mean.
+    squares: f64,
+}
+
+impl Moments {
+    /// Returns the moments of the values that are not NaN.
+    fn new(values: impl Iterator<Item = f64> + Clone) -> Self {
+        let mut moments = [Self::default()];
+        Self::of_columns(&mut moments, values.map(|value| [value]));
+        moments[0]
+    }
+
+    /// Computes the moments of the values of each column that are not NaN. Columns of equal values have no deviation at all.
+    fn of_columns<R: AsRef<[f64]>>(columns: &mut [Self], rows: impl Iterator<Item = R> + Clone) {
+        let mut first = vec![f64::NAN; columns.len()];
+        for row in rows.clone() {
+            for ((x, first), moments) in row.as_ref().iter().zip(&mut first).zip(&mut *columns) {
+                *first = if first.is_nan() { *x } else { *first };
+                let is_there = !x.is_nan();
+                moments.mean += if is_there { x - *first } else { 0.0 };
+                moments.count += f64::from(u8::from(is_there));
+            }
+        }
+        for (moments, first) in columns.iter_mut().zip(first).filter(|(moments, _)| moments.count > 0.0) {
+            moments.mean = first + moments.mean / moments.count;
+        }
+        // The sum of these deviations corrects the mean and the squares.
+        let mut rest = vec![0.0; columns.len()];
+        for row in rows {
+            for ((x, rest), moments) in row.as_ref().iter().zip(&mut rest).zip(&mut *columns) {
+                let deviation = if x.is_nan() { 0.0 } else { x - moments.mean };
+                *rest += deviation;
+                moments.squares += deviation * deviation;
+            }
+        }
+        for (moments, rest) in columns.iter_mut().zip(rest).filter(|(moments, _)| moments.count > 0.0) {
+            moments.mean += rest / moments.count;
+            moments.squares = (moments.squares - rest * rest / moments.count).max(0.0);
+        }
+    }
+
+    /// Adds the moments of other values.
+    fn merge(&mut self, other: &Self) {
+        let count = self.count + other.count;
+        if count > 0.0 {
+            let (difference, share) = (other.mean - self.mean, other.count / count);
+            self.mean += difference * share;
+            self.squares += other.squares + difference * difference * self.count * share;
+            self.count = count;
+        }
+    }
+
+    /// Returns the standard deviation of `count` values of which the others equal the mean, or 1 if rounding alone may explain it, as
+    /// scikit-learn's `StandardScaler` does.
+    fn scale(&self, count: f64) -> f64 {
+        let (variance, error) = (self.squares / count, count * f64::EPSILON);
+        let is_constant = variance <= error * variance + (error * self.mean) * (error * self.mean);
+        if is_constant { 1.0 } else { variance.sqrt() }
+    }
+}
+
+/// The moments of the columns of stored matrices, and of the rows if these are wanted.
+#[derive(Debug, Default)]
+struct Measured {
+    columns: Vec<Moments>,
+    rows: Vec<Moments>,
+    /// The row and the column of the first element that is NaN.
+    missing: Option<[u64; 2]>,
+}
+
+/// Passes that compute moments in f64 on the host. Each is over 1,024 rows, and these are merged in order, so that no bit depends on blocks or
+/// threads.
+#[derive(Debug)]
+pub(super) struct Measure<'a> {
+    arrays: &'a [Arc<dyn ChunkedArray>],
+    plan: Plan,
+    columns: u64,
+    options: &'a StoredSvdOptions,
+    host: Device,
+}
+
+impl<'a> Measure<'a> {
+    pub(super) fn new(
+        arrays: &'a [Arc<dyn ChunkedArray>],
+        [rows, columns]: [u64; 2],
+        options: &'a StoredSvdOptions,
+        device: &Device,
+    ) -> Result<Self> {
+        let convert = Arc::new(Narrow::finite(Narrowed::F64, false, true));
+        let block = rows_to_load(&*arrays[0], columns.saturating_mul(8)).next_multiple_of(BLOCK);
+        let plan = Plan::of_rows(arrays.to_vec(), Arc::new(Selection::all(rows)), None, convert, block)?;
+        Ok(Self { arrays, plan, columns, options, host: device.host()? })
+    }
+
+    /// True if rows are centred or scaled, each by its own moments.
+    fn is_by_row(&self) -> bool {
+        matches!(self.options.center, Center::Rows | Center::Both)
+    }
+
+    /// Returns the memory of a pass.
+    pub(super) fn needs(&self) -> Needs {
+        let groups = self.plan.block_rows().min(self.plan.rows()).div_ceil(BLOCK);
+        let rows = if self.is_by_row() { self.plan.rows() } else { 0 };
+        let moments = Needs::host(size_of::<Moments>() as u64)
+            * self.columns.saturating_mul(1 + groups).saturating_add(rows);
+        Needs::host(self.plan.largest_need()) + Needs::host(self.plan.block_bytes()) + moments
+    }
+
+    /// Returns the memory of the vectors of a [`Standard`], which stay.
+    pub(super) fn kept(&self) -> Needs {
+        Needs::host(32) * self.columns + Needs::host(16) * if self.is_by_row() { self.plan.rows() } else { 0 }
+    }
+
+    /// Makes a pass, `number` of all. With `fill`, one of its elements takes the place of each NaN in the moments of rows.
+    fn pass(&self, fill: &[f64], number: [u32; 2], stats: &mut StreamStats, run: &Run) -> Result<Measured> {
+        let Self { plan, host, .. } = self;
+        let (n, m, pool) = (to_usize(self.columns), plan.rows(), host.pool()?);
+        let mut measured = Measured { columns: vec![Moments::default(); n], ..Measured::default() };
+        let rest = run.memory.fit(host, self.needs())?;
+        if n == 0 || m == 0 {
+            return Ok(measured);
+        }
+        let ahead = plan.ahead(pool.current_num_threads() as u64).min(rest.left(host).host / 2);
+        let bytes = plan.largest_need().saturating_add(ahead);
+        let mut blocks = Blocks::new(plan, host, plan.block_rows(), bytes, &run.cancel)?;
+        let pass = Pass::new(run, Status::new(number[0], number[1], m));
+        while let Some(mut block) = blocks.next_block()? {
+            let range = block.rows();
+            let elements: &[f64] = bytemuck::cast_slice(block.bytes());
+            let mut groups: Vec<Vec<Moments>> = Vec::new();
+            pool.install(|| {
+                let groups_of = elements.par_chunks(n * to_usize(BLOCK));
+                let columns = |group: &[f64]| {
+                    let mut moments = vec![Moments::default(); n];
+                    moments.par_chunks_mut(COLUMNS).enumerate().for_each(|(at, moments)| {
+                        let first = at * COLUMNS;
+                        let end = first + moments.len();
+                        Moments::of_columns(moments, group.chunks_exact(n).map(|row| &row[first..end]));
+                    });
+                    moments
+                };
+                groups.par_extend(groups_of.map(columns));
+                if self.is_by_row() {
+                    let filled = |row: &[f64]| match fill {
+                        [] => Moments::new(row.iter().copied()),
+                        fill => Moments::new(
+                            row.iter().zip(fill).map(|(x, fill)| if x.is_nan() { *fill } else { *x }),
+                        ),
+                    };
+                    measured.rows.par_extend(elements.par_chunks_exact(n).map(filled));
+                }
+            });
+            for group in &groups {
+                measured.columns.iter_mut().zip(group).for_each(|(all, group)| all.merge(group));
+            }
+            let place = || elements.iter().position(|x| x.is_nan()).map(|at| at as u64);
+            let at = |place: u64| [range.start + place / self.columns, place % self.columns];
+            measured.missing = measured.missing.or_else(|| place().map(at));
+            pass.tell(range.end)?;
+        }
+        stats.add(&blocks.stats);
+        Ok(measured)
+    }
+}
+
+/// A conversion to centred and scaled elements, in f32 or f64, which are computed in f64.
+#[derive(Debug, Default)]
+pub(super) struct Standardized {
+    is_wide: bool,
+    /// The value of each column in place of NaN, the value that is subtracted, and the factor.
+    fill: Vec<f64>,
+    shift: Vec<f64>,
+    factor: Vec<f64>,
+    /// The value that is subtracted from each row, and the factor; empty if no row has its own.
+    rows: Vec<[f64; 2]>,
+}
+
+impl Standardized {
+    /// Returns a conversion for plans, which has no columns.
+    pub(super) fn of_type(is_wide: bool) -> Self {
+        Self { is_wide, ..Self::default() }
+    }
+}
+
+impl Convert for Standardized {
+    fn accepts(&self, _: &dyn ChunkedArray) -> Result<()> {
+        Ok(())
+    }
+
+    fn bytes(&self, elements: u64) -> u64 {
+        elements.saturating_mul(if self.is_wide { 8 } else { 4 })
+    }
+
+    fn convert(&self, array: &dyn ChunkedArray, from: &[u8], to: &mut [u8]) -> Result<(), Misfit> {
+        self.convert_at(array, [0, 0], from, to)
+    }
+
+    fn convert_at(
+        &self,
+        array: &dyn ChunkedArray,
+        [row, column]: [u64; 2],
+        from: &[u8],
+        to: &mut [u8],
+    ) -> Result<(), Misfit> {
+        let (size, width) = (array.dtype().size(), to_usize(self.bytes(1)));
+        let [row_shift, row_factor] = self.rows.get(to_usize(row)).copied().unwrap_or([0.0, 1.0]);
+        let (mut column, mut room) = (to_usize(column), [0.0; PIECE]);
+        for (from, to) in from.chunks(PIECE * size).zip(to.chunks_mut(PIECE * width)) {
+            let room = &mut room[..from.len() / size];
+            widen(array.dtype(), from, room);
+            let columns = column..column + room.len();
+            let (fill, shift) = (&self.fill[columns.clone()], &self.shift[columns.clone()]);
+            for (((x, fill), shift), factor) in
+                room.iter_mut().zip(fill).zip(shift).zip(&self.factor[columns])
+            {
+                let value = if x.is_nan() { *fill } else { *x };
+                *x = ((value - shift) - row_shift) * (factor * row_factor);
+            }
+            column += room.len();
+            if self.is_wide {
+                to.copy_from_slice(bytemuck::cast_slice(room));
+            } else {
+                let to = to.as_chunks_mut::<4>().0;
+                #[allow(clippy::cast_possible_truncation, reason = "rounds")]
+                to.iter_mut().zip(room).for_each(|(to, x)| *to = (*x as f32).to_ne_bytes());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A stored matrix's centring and scaling.
+#[derive(Debug)]
+pub(super) struct Standard {
+    pub(super) convert: Standardized,
+    /// The power of two that elements are divided by in addition, so that their squares are near 1.
+    pub(super) power: f64,
+    /// The sum of the squares of the centred and scaled elements, which are not divided by `power`.
+    pub(super) total: f64,
+    /// The mean of each column.
+    pub(super) means: Vec<f64>,
+    /// The number of elements that are NaN.
+    pub(super) missing: u64,
+    /// The number of passes that were made, and their stats.
+    pub(super) passes: u32,
+    pub(super) stats: StreamStats,
+}
+
+impl Standard {
+    /// Measures the arrays, in one pass, or in two if elements are missing and rows have their own means. `is_wide` is true for elements in
+    /// f64.
+    ///
+    /// # Errors
+    /// [`Error::Store`] for missing elements, unless these become the mean, and for a column without any other; [`Error::Argument`] for squares
+    /// beyond f64; the errors of a pass.
+    pub(super) fn new(measure: &Measure<'_>, is_wide: bool, run: &Run) -> Result<Self> {
+        let (mut stats, mut passes) = (StreamStats::default(), 1);
+        let mut measured = measure.pass(&[], [0, 1], &mut stats, run)?;
+        let means: Vec<f64> = measured.columns.iter().map(|moments| moments.mean).collect();
+        let [m, n] = [measure.plan.rows(), measure.columns];
+        let present: f64 = measured.columns.iter().map(|moments| moments.count).sum();
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number")]
+        let missing = m.saturating_mul(n) - present as u64;
+        if let Some(place) = measured.missing {
+            measure.check_missing(missing, place, &measured)?;
+            if measure.is_by_row() {
+                measured.rows = measure.pass(&means, [1, 2], &mut stats, run)?.rows;
+                passes = 2;
+            }
+        }
+        let (mut convert, total) =
+            standardized([m as f64, n as f64], is_wide, &measured, &means, measure.options);
+        if !total.is_finite() {
+            return Err(Error::argument(
+                OP,
+                "arrays",
+                "the sum of the squares of their elements is beyond f64",
+            ));
+        }
+        let mean_square = total / (m as f64 * n as f64);
+        let power = if mean_square > 0.0 { mean_square.sqrt().log2().round().exp2() } else { 1.0 };
+        convert.factor.iter_mut().for_each(|factor| *factor /= power);
+        Ok(Self { convert, power, total, means, missing, passes, stats })
+    }
+}
+
+impl Measure<'_> {
+    /// # Errors
+    /// [`Error::Store`] for missing elements, unless the mean takes their place, and for a column without any other.
+    fn check_missing(&self, missing: u64, [row, column]: [u64; 2], measured: &Measured) -> Result<()> {
+        let array = self.plan.array_of(row);
+        if !self.options.missing_mean {
+            let is_before = |other: &&Arc<dyn ChunkedArray>| !Arc::ptr_eq(other, array);
+            let before: u64 = self.arrays.iter().take_while(is_before).map(|array| array.shape()[0]).sum();
+            let (s, are) = if missing == 1 { ("", "is") } else { ("s", "are") };
+            let all = if self.arrays.len() > 1 { " of all arrays" } else { "" };
+            let place = format!("row {}, column {column}", row - before);
+            let why = format!(
+                "{missing} element{s}{all} {are} NaN or missing, first in {place}: `missing_mean` takes the column's mean"
+            );
+            return Err(Error::store(array.name(), why));
+        }
+        match measured.columns.iter().position(|moments| moments.count == 0.0) {
+            None => Ok(()),
+            Some(column) => {
+                let why = format!("all elements of column {column} are NaN or missing: it has no mean");
+                Err(Error::store(array.name(), why))
+            }
+        }
+    }
+}
+
+/// Returns the conversion, and the sum of the squares of its elements.
+fn standardized(
+    [m, n]: [f64; 2],
+    is_wide: bool,
+    measured: &Measured,
+    means: &[f64],
+    options: &StoredSvdOptions,
+) -> (Standardized, f64) {
+    let Measured { columns, rows, .. } = measured;
+    let of_rows = options.center == Center::Rows;
+    let scale_of =
+        |moments: &Moments, is_scaled: bool, count| if is_scaled { moments.scale(count) } else { 1.0 };
+    let factor: Vec<f64> =
+        columns.iter().map(|moments| scale_of(moments, options.scale && !of_rows, m).recip()).collect();
+    let grand = if options.center == Center::Both { means.iter().sum::<f64>() / n } else { 0.0 };
+    let of_row =
+        |moments: &Moments| [moments.mean - grand, scale_of(moments, options.scale && of_rows, n).recip()];
+    let row_terms: Vec<_> = rows.iter().map(of_row).collect();
+    let scaled = |(moments, factor): (&Moments, &f64)| moments.squares * factor * factor;
+    let squared = |(mean, factor): (&f64, &f64)| m * mean * mean * factor * factor;
+    let total = match options.center {
+        Center::Columns => columns.iter().zip(&factor).map(scaled).sum(),
+        Center::None => {
+            columns.iter().zip(&factor).map(scaled).chain(means.iter().zip(&factor).map(squared)).sum()
+        }
+        Center::Rows => {
+            rows.iter().zip(&row_terms).map(|(moments, [_, factor])| scaled((moments, factor))).sum()
+        }
+        Center::Both => {
+            // Either difference is the total; that of smaller numbers has more digits.
+            let rest = |lines: &[Moments], others: &[Moments], count: f64| {
+                let squares: f64 = lines.iter().map(|moments| moments.squares).sum();
+                let of_means = |moments: &Moments| count * (moments.mean - grand) * (moments.mean - grand);
+                [squares, squares - others.iter().map(of_means).sum::<f64>()]
+            };
+            let [by_rows, by_columns] = [rest(rows, columns, m), rest(columns, rows, n)];
+            let [_, rest] = if by_rows[0] < by_columns[0] { by_rows } else { by_columns };
+            rest.max(0.0)
+        }
+    };
+    let is_centred = matches!(options.center, Center::Columns | Center::Both);
+    let shift = if is_centred { means.to_vec() } else { vec![0.0; means.len()] };
+    (Standardized { is_wide, fill: means.to_vec(), shift, factor, rows: row_terms }, total)
+}
