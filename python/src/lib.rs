@@ -37,7 +37,7 @@ mod _teatime {
         distance::{DistanceBands, DistanceSums, condensed, distances, metric_name, pairwise},
         filter::{denoise_tv, gaussian},
         genotype::{Genotypes, Loaded, Part, check, grm, part_step, pca},
-        linalg::{Iteration, normal_product, svd, truncated_svd},
+        linalg::{Iteration, normal_product, stored_svd, svd, truncated_svd},
         matching::{distances_between, project},
         operand::to_cuda,
         overlap::{map_box, map_to_zarr},

@@ -3,10 +3,12 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use numpy::{IntoPyArray, PyArray1, PyArrayDyn, PyReadonlyArrayDyn};
-use pyo3::{exceptions::PyValueError, prelude::*};
+use pyo3::{exceptions::PyValueError, prelude::*, types::PyDict};
 use teatime::{
     Error, Status,
     linalg::{LinearMap, Matrix, Pass, RightSvd, SignRule, Stop, SvdOptions, SvdSteps, transpose},
+    stream::{Center, StoredSvdOptions, svd_stored},
+    to_usize,
 };
 
 use crate::{
@@ -15,6 +17,7 @@ use crate::{
     errors::exception,
     names::either,
     operand::{Floats, Given, parts, with_array},
+    stored::StoredArray,
 };
 
 /// The options of the iteration, as Python passes them.
@@ -101,6 +104,51 @@ pub(crate) fn truncated_svd<'py>(
         let (s, residuals) = (s.into_pyarray(py), residuals.into_pyarray(py));
         Ok((u.array(py)?, s, v.array(py)?, residuals, converged, passes))
     })
+}
+
+/// The results of [`stored_svd`]: U, the values, Vᵀ, and what the dict has besides.
+type StoredFound<'py> =
+    (Bound<'py, PyArrayDyn<f64>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArrayDyn<f64>>, Bound<'py, PyDict>);
+
+/// Returns U (m, k), the values, and Vᵀ (k, n) of a stored matrix, whose columns are centred if `center`; and in a dict the residuals, whether
+/// each component converged, the mean and variance of each column, and the sum of the squares of all elements. Without `narrow`, f64 is
+/// computed in f32 on devices that do not compute in f64.
+#[pyfunction]
+pub(crate) fn stored_svd<'py>(
+    py: Python<'py>,
+    a: &StoredArray,
+    k: usize,
+    options: Options,
+    center: bool,
+    narrow: Option<bool>,
+    run: RunOptions,
+) -> PyResult<StoredFound<'py>> {
+    let (device, svd) = (run.device(py)?, options.svd_options()?);
+    let options = StoredSvdOptions::default()
+        .center(if center { Center::Columns } else { Center::None })
+        .narrow(narrow.unwrap_or(!device.limits().f64))
+        .svd(svd);
+    let (svd, u, v) = call_on(py, &device, run, |device, run| {
+        let svd = svd_stored(vec![a.array.clone()], k, &options, device, run)?;
+        let (mut left, mut right) = (Vec::new(), Vec::new());
+        svd.left(run, &mut |_, rows| {
+            left.extend(rows.data());
+            Ok(())
+        })?;
+        svd.right(run, &mut |_, rows| {
+            right.extend(rows.data());
+            Ok(())
+        })?;
+        let [m, n] = svd.shape.map(to_usize);
+        Ok((svd, Matrix::from_vec(left, m, k)?, Matrix::from_vec(right, n, k)?.transposed()))
+    })?;
+    let more = PyDict::new(py);
+    more.set_item("residuals", svd.residuals.into_pyarray(py))?;
+    more.set_item("converged", svd.converged)?;
+    more.set_item("means", svd.means.into_pyarray(py))?;
+    more.set_item("variances", svd.variances.into_pyarray(py))?;
+    more.set_item("total", svd.total)?;
+    Ok((matrix(py, u)?, svd.s.into_pyarray(py), matrix(py, v)?, more))
 }
 
 /// Returns `Aᵀ (A X)`. The results of blocks of rows add up to the result of the whole matrix.

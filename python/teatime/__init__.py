@@ -7,7 +7,7 @@ names another default. They release the interpreter's lock.
 
 ========================  ====================================================================
 :func:`svd`               singular values and vectors of a matrix, as :func:`numpy.linalg.svd`
-:func:`truncated_svd`     the largest of them, as scikit-learn's ``randomized_svd``
+:func:`truncated_svd`     the largest of them, as scikit-learn's ``randomized_svd``; also of an array in a file
 :func:`pca`               principal components of observations
 :func:`pairwise_distance` distances in 17 metrics, as scipy's ``cdist`` and ``pdist``
 :func:`gaussian_filter`   as :func:`scipy.ndimage.gaussian_filter`

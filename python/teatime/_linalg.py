@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _teatime
-from ._arrays import WIDE, as_array, as_float32, either_order, float_type, host_array, scale_of, whole, widened
+from ._arrays import WIDE, as_array, as_float32, either_order, float_type, folder, host_array, scale_of, whole, widened
 from ._cuda import as_given, device_of, given_array
 from ._device import Device, narrows, run_options
 from ._teatime import CudaArray
@@ -109,15 +110,17 @@ def _beyond(x: Any, s: _Array) -> bool:
 
 
 def truncated_svd(
-    a: ArrayLike, n_components: int = 6, *, n_oversamples: int | None = None, n_iter: int | None = None, tol: float = 1e-4,
-    random_state: int = 0, signs: str = "stable", narrow: bool | None = None, device: Device | str | None = None, progress: Any = None,
+    a: ArrayLike | str | os.PathLike[str], n_components: int = 6, *, n_oversamples: int | None = None, n_iter: int | None = None,
+    tol: float = 1e-4, random_state: int = 0, signs: str = "stable", narrow: bool | None = None, device: Device | str | None = None,
+    progress: Any = None, memory: int | str | None = None,
 ) -> SVD:
     """The largest singular values and their vectors, by a randomized block Krylov iteration.
 
     Parameters
     ----------
     a : (m, n)
-        As in :func:`svd`.
+        As in :func:`svd`; or the path of a .npy file or a Zarr array, which need not fit memory: it is decomposed by the cheapest method, as
+        by the command ``teatime svd``, and only the results are in memory.
     n_components
         How many.
     n_oversamples
@@ -135,6 +138,8 @@ def truncated_svd(
         As in :func:`svd`.
     progress
         Called as ``progress(done, total)`` now and then, or a tqdm bar.
+    memory
+        Of a path: the most host memory to plan with, in bytes or as ``"2G"``. None: half of what is free.
 
     Returns
     -------
@@ -150,6 +155,11 @@ def truncated_svd(
     >>> bool(np.allclose(u * s @ vt, a, atol=1e-5))
     True
     """
+    if isinstance(a, (str, os.PathLike)):
+        options = svd_options(n_oversamples=n_oversamples, n_iter=n_iter, tol=tol, random_state=random_state, signs=signs)
+        return stored_svd(a, n_components, options, narrow=narrow, run=run_options(device, progress, memory))[0]
+    if memory is not None:
+        raise TypeError("`memory` is for the path of an array")
     x, scale, transposed, out = _matrix(a, narrow, device)
     options = svd_options(n_oversamples=n_oversamples, n_iter=n_iter, tol=tol, random_state=random_state, signs=signs)
     k = whole(n_components, "n_components")
@@ -162,6 +172,20 @@ def truncated_svd(
     if n_iter is None:
         warn_unconverged(*reached[:2], options)
     return _svd((u, s * scale, vt), transposed, out, a, x)
+
+
+def stored_svd(
+    path: str | os.PathLike[str], n_components: int | None, options: dict[str, Any], *, run: dict[str, Any], center: bool = False,
+    narrow: bool | None = None,
+) -> tuple[SVD, dict[str, Any]]:
+    """The decomposition of a stored matrix, of whose components None wants all, and what else is known of the matrix."""
+    stored = _teatime.StoredArray(folder(path, "a"), None, False)
+    k = min(stored.shape) if n_components is None else whole(n_components, "n_components")
+    u, s, vt, known = _teatime.stored_svd(stored, k, options, center, narrow, run)
+    if options["n_iter"] is None:
+        warn_unconverged(known["residuals"], known["converged"], options)
+    out = float_type(np.empty(0, stored.dtype))
+    return SVD(*(part.astype(out, copy=False) for part in (u, s, vt))), known
 
 
 def warn_unconverged(residuals: _Array, converged: Sequence[bool], svd: dict[str, Any]) -> None:

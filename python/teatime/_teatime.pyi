@@ -64,6 +64,9 @@ def svd(a: NDArray[Any], run: _RunOptions) -> tuple[NDArray[Any], NDArray[float6
 def truncated_svd(
     a: NDArray[Any], k: int, options: dict[str, Any], transposed: bool, run: _RunOptions
 ) -> tuple[NDArray[Any], NDArray[float64], NDArray[Any], NDArray[float64], list[bool], int]: ...
+def stored_svd(
+    a: StoredArray, k: int, options: dict[str, Any], center: bool, narrow: bool | None, run: _RunOptions
+) -> tuple[NDArray[float64], NDArray[float64], NDArray[float64], dict[str, Any]]: ...
 def normal_product(a: NDArray[float32], x: NDArray[float64], run: _RunOptions) -> NDArray[float64]: ...
 @final
 class Iteration:

@@ -4,10 +4,13 @@ The decomposition runs on a device, in the type of the data. Where the device ha
 finds is then improved in float64 on the host: two products of the data with the components, and a decomposition of ``n_components`` rows.
 All components have the accuracy of the type. Of some of them, singular values do, and the components have that of the iteration: ``tol``.
 Sparse matrices are refused: they would have to become dense.
+
+``fit`` and ``fit_transform`` also take the path of a .npy file or a Zarr array, which need not fit memory.
 """
 
 from __future__ import annotations
 
+import os
 from numbers import Integral, Real
 from typing import Any
 
@@ -21,8 +24,8 @@ try:
 except ImportError as error:  # pragma: no cover
     raise ImportError("teatime.sklearn needs scikit-learn 1.6 or newer: pip install 'teatime[sklearn]'") from error
 
-from ._device import opened_device
-from ._linalg import svd, truncated_svd
+from ._device import opened_device, run_options
+from ._linalg import stored_svd, svd, svd_options, truncated_svd
 
 __all__ = ["PCA", "TruncatedSVD"]
 
@@ -96,11 +99,8 @@ class _Decomposition(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         if k == min(x.shape):
             _, s, vt = svd(x, device=self.device)
         else:
-            seed = self.random_state
-            if not (isinstance(seed, Integral) and seed >= 0):
-                seed = check_random_state(seed).randint(np.iinfo(np.int32).max)
             _, s, vt = truncated_svd(
-                x, k, n_oversamples=self.n_oversamples, n_iter=self.n_iter, tol=self.tol, random_state=int(seed), device=self.device
+                x, k, n_oversamples=self.n_oversamples, n_iter=self.n_iter, tol=self.tol, random_state=self._seed(), device=self.device
             )
         if x.dtype == np.float64 and not opened_device(self.device).f64:
             # These are the best components in float64 within the span of x @ vt.T (a step of subspace iteration: Halko et al. 2011).
@@ -109,6 +109,21 @@ class _Decomposition(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         largest = np.abs(vt).argmax(axis=1)
         signs = np.where(vt[np.arange(k), largest] < 0, -1, 1).astype(x.dtype)
         self.components_, self.singular_values_ = vt * signs[:, np.newaxis], s
+
+    def _seed(self) -> int:
+        seed = self.random_state
+        if not (isinstance(seed, Integral) and seed >= 0):
+            seed = check_random_state(seed).randint(np.iinfo(np.int32).max)
+        return int(seed)
+
+    def _decompose_stored(self, path: Any, center: bool) -> tuple[_Array, dict[str, Any]]:
+        """Finds the components of a stored matrix, and returns its coordinates along them, and what else is known of it."""
+        # The shape is not known before the file is open, where too many components are refused.
+        k = None if self.n_components is None else self._checked(self.n_components, np.iinfo(np.int64).max)
+        options = svd_options(n_oversamples=self.n_oversamples, n_iter=self.n_iter, tol=self.tol, random_state=self._seed(), signs="v")
+        (u, s, vt), known = stored_svd(path, k, options, center=center, run=run_options(self.device))
+        self.components_, self.singular_values_, self.n_features_in_ = vt, s, vt.shape[1]
+        return u * s, known
 
     def _explain(self, explained: _Array, total: float, dtype: np.dtype[Any]) -> None:
         """Keeps the variances along the components, and their shares of the total."""
@@ -167,20 +182,27 @@ class PCA(_Decomposition):
 
     def fit_transform(self, X: Any, y: Any = None) -> _Array:
         """Finds the components of ``X``, and its coordinates along them (n_samples, n_components)."""
+        if isinstance(X, (str, os.PathLike)):
+            along, known = self._decompose_stored(X, True)
+            total = known["total"] / (len(along) - 1)
+            self._found(known["means"].astype(along.dtype), len(along), total)
+            return along / self._deviations() if self.whiten else along
         x = validate_data(self, X, dtype=_FLOATS, ensure_min_samples=2)
         most = min(x.shape)
         k = self._checked(most if self.n_components is None else self.n_components, most)
         mean = x.mean(axis=0, dtype=np.float64).astype(x.dtype)
         centred = x - mean
         self._decompose(centred, k)
-        self.mean_ = mean
-        self.n_components_, self.n_samples_ = len(self.components_), len(x)
-        explained = self.singular_values_.astype(np.float64) ** 2 / (len(x) - 1)
-        total = float(np.einsum("ij,ij->", centred, centred, dtype=np.float64)) / (len(x) - 1)
-        self._explain(explained, total, x.dtype)
-        left_out = most - self.n_components_
-        self.noise_variance_ = max(0.0, total - float(explained.sum())) / left_out if left_out else 0.0
+        self._found(mean, len(x), float(np.einsum("ij,ij->", centred, centred, dtype=np.float64)) / (len(x) - 1))
         return self._along(centred)
+
+    def _found(self, mean: _Array, samples: int, total: float) -> None:
+        """Keeps the means, and the variances of so many samples, which have this variance in all."""
+        self.mean_, self.n_samples_, self.n_components_ = mean, samples, len(self.components_)
+        explained = self.singular_values_.astype(np.float64) ** 2 / (samples - 1)
+        self._explain(explained, total, mean.dtype)
+        left_out = min(samples, mean.size) - self.n_components_
+        self.noise_variance_ = max(0.0, total - float(explained.sum())) / left_out if left_out else 0.0
 
     def _centred(self, x: _Array) -> _Array:
         return x - self.mean_
@@ -229,6 +251,10 @@ class TruncatedSVD(_Decomposition):
 
     def fit_transform(self, X: Any, y: Any = None) -> _Array:
         """Finds the components of ``X``, and its coordinates along them (n_samples, n_components)."""
+        if isinstance(X, (str, os.PathLike)):
+            along, known = self._decompose_stored(X, False)
+            self._explain(along.var(axis=0, dtype=np.float64), float(known["variances"].sum()), along.dtype)
+            return along
         x = validate_data(self, X, dtype=_FLOATS, ensure_min_features=2)
         self._decompose(x, self._checked(self.n_components, min(x.shape)))
         along = self._along(x)

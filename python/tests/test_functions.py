@@ -52,6 +52,24 @@ def test_truncated_svd_of_either_layout(rng, signs):
     np.testing.assert_allclose(turned.vt, vt, atol=1e-4)
 
 
+def test_truncated_svd_of_a_path(rng, tmp_path):
+    a = (rng.standard_normal((200, 4)) * [9, 5, 3, 1]) @ rng.standard_normal((4, 80)) + 0.01 * rng.standard_normal((200, 80))
+    np.save(tmp_path / "a.npy", a)
+    u, s, vt = teatime.truncated_svd(tmp_path / "a.npy", 3, device="cpu", memory="64M")
+    theirs = np.linalg.svd(a, full_matrices=False)
+    np.testing.assert_allclose(s, theirs[1][:3], rtol=1e-12)
+    np.testing.assert_allclose(np.abs(np.sum(u * theirs[0][:, :3], 0)), 1, rtol=1e-9)
+    np.testing.assert_allclose(u * s, a @ vt.T, atol=1e-9)
+    narrow = teatime.truncated_svd(str(tmp_path / "a.npy"), 3, device="cpu", narrow=True)
+    np.testing.assert_allclose(narrow.s, s, rtol=1e-6)
+    a[7, 5] = np.nan
+    np.save(tmp_path / "a.npy", a)
+    with pytest.raises(OSError, match="1 element is NaN or missing, first in row 7, column 5"):
+        teatime.truncated_svd(tmp_path / "a.npy", 3, device="cpu")
+    with pytest.raises(TypeError, match="`memory`"):
+        teatime.truncated_svd(a, 3, memory="1G")
+
+
 def test_pca(rng):
     a = rng.standard_normal((50, 8)) * np.arange(1, 9) + 100
     pca = teatime.pca(a, 8, device="cpu")

@@ -107,3 +107,23 @@ def test_random_state():
     assert not np.array_equal(values(3), values(4))
     assert np.array_equal(values(np.random.RandomState(3)), values(np.random.RandomState(3)))
     assert not np.array_equal(values(None), values(None))
+
+
+@pytest.mark.parametrize("ours", [PCA(5), PCA(5, whiten=True), TruncatedSVD(5)])
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+def test_of_a_path_as_of_the_array(tmp_path, ours, dtype):
+    x = data(dtype=dtype)
+    np.save(tmp_path / "x.npy", x)
+    ours.set_params(tol=1e-8)
+    stored = sklearn.base.clone(ours)
+    got, expected = stored.fit_transform(tmp_path / "x.npy"), ours.fit_transform(x)
+    within = 1e-6 if dtype == "f8" else 1e-3
+    assert got.dtype == x.dtype and np.abs(got - expected).max() <= within * np.abs(expected).max()
+    assert np.abs(stored.transform(x) - expected).max() <= within * np.abs(expected).max()
+    names = [name for name in vars(ours) if name.endswith("_")]
+    assert names and set(names) == {name for name in vars(stored) if name.endswith("_")}
+    for name in names:
+        one, other = getattr(stored, name), getattr(ours, name)
+        assert np.abs(one - other).max() <= within * np.abs(other).max(), name
+    with pytest.raises(ValueError, match="41 components of a matrix of 60 x 40"):
+        type(ours)(41).fit(tmp_path / "x.npy")

@@ -5,7 +5,7 @@ mod write;
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{ArgAction, Args};
 use serde_json::json;
 use teatime::{
     Cancel, Error, MissingChunk, Run,
@@ -72,7 +72,7 @@ pub(crate) struct SvdArgs {
     ///
     /// exact: by QR where the matrix fits the device and its shorter side is at most 1,024; else by the Gram matrix of that side, which
     /// loses singular values below 1.4e-3 of the largest (6e-8 in f64). randomized: block Krylov iteration, which loses them too.
-    /// auto: what is expected to cost least, but QR where it costs no more than the iteration.
+    /// auto: QR where it takes about a second or no longer than the iteration, else what is expected to cost least.
     #[arg(long, value_parser = named(METHODS), default_value = default_of(METHODS))]
     method: SvdMethod,
     #[command(flatten)]
@@ -89,7 +89,7 @@ pub(crate) struct SvdArgs {
     /// The rule for elements that are NaN, or missing by the array's attributes
     ///
     /// error: the error counts them. mean: they become the mean of their column, as by scikit-learn's `SimpleImputer`.
-    #[arg(long, value_name = "RULE", value_parser = named(MISSING), default_value = "error")]
+    #[arg(long, value_name = "RULE", value_parser = named(MISSING), default_value = "error", action = ArgAction::Set)]
     missing: bool,
     /// Compute f64 and integers of 32 and 64 bits in f32: faster, and what devices do that do not compute in f64
     ///
@@ -191,8 +191,8 @@ impl Input {
         match &error {
             Error::Argument { name: "k", why, .. } => Failure::Error(format!("-k: {why}")),
             Error::Argument { name: "arrays", why, .. } => Failure::Error(format!("{}: {why}", self.names())),
-            Error::Store { .. } => {
-                Failure::Error(error.to_string().replace("`missing_mean` takes", "--missing mean takes"))
+            Error::Store { why, .. } if why.contains("NaN or missing, first") => {
+                Failure::Error(format!("{error}; --missing mean takes the mean of the column"))
             }
             _ => self.arrays[0].with_shards(error),
         }

@@ -126,6 +126,9 @@ fn the_least_that_is_named_is_enough() {
         "pairwise x.npy --out NEW.zarr",
         "pairwise x.npy --out NEW.zarr --resume",
         "pairwise x.npy --out NEW.tsv --neighbors 4",
+        "svd x.npy --out NEW --center rows --left --right",
+        "svd x.npy --out NEW --method exact --left",
+        "svd x.npy --out NEW --method randomized --left",
         "blur x.npy NEW.npy --sigma 3",
         "blur x.npy NEW.zarr --sigma 3",
     ] {

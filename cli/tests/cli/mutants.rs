@@ -172,13 +172,17 @@ fn npy() {
         }
         let case = format!("{case}: {}", String::from_utf8_lossy(&bytes[..bytes.len().min(header)]));
         let is_same = case.contains("'<f4'") && case.contains("(24, 20)") && bytes.ends_with(&data[header..]);
-        for words in ["blur ./x.npy ./y.npy --sigma 1", "pairwise ./x.npy --out ./y.npy --neighbors 1"] {
+        for words in [
+            "blur ./x.npy ./y.npy --sigma 1",
+            "pairwise ./x.npy --out ./y.npy --neighbors 1",
+            "svd ./x.npy --out ./y -k 1 --left",
+        ] {
             if is_right(&limited(&scratch, words), &scratch, &case) {
                 succeeded += 1;
                 let is_right = !words.starts_with("blur") || !is_same || scratch.bytes("y.npy") == right;
                 assert!(is_right, "{case}: another result");
             }
-            remove(&scratch, &["y.npy", "y.run.json", "y.neighbors.npy"]);
+            remove(&scratch, &["y.npy", "y.run.json", "y.neighbors.npy", "y"]);
         }
         let names = scratch.names();
         assert!(!names.iter().any(|name| name.contains("partial")), "{case}: {names:?}");

@@ -70,6 +70,13 @@ pairwise @distance/counts.npy
     --out d.npy --negative-missing | --negative-missing is for
     --out d.npy --resume | --resume is for a .zarr alone
     --out d.zarr --resume --neighbors 2 | cannot be used with
+svd @distance/counts.npy --out x
+    -k 0 | at least 1
+    --center row | possible values: none, columns, rows, both
+    --scale --center both | --scale is not for --center both
+    --tolerance 1e-3 --power-iterations 2 | cannot be used
+    --power-iterations 2 --method exact | --power-iterations
+    --format csv | npy
 blur @filter/blur.npy
     x.npy | --sigma
     x.png --sigma 1 | ends with one of .npy, .zarr
@@ -154,6 +161,15 @@ pairwise --out new/d.npy
     line | [2]
     text.npy | no .npy file
     infinite.npy | infinite.npy: observation 1: an infinite element
+svd --out new
+    @distance/counts.npy -k 7 | -k: 7 components of a matrix of 6 x 9, which has at most 6
+    @distance/counts.npy --memory 100 | at least
+    @distance/counts.npy @distance/signed.npy | signed.npy: 7 columns, and | counts.npy has 9
+    none.npy | none.npy
+    line | line: an array of shape [2], not a matrix
+    text.npy | no .npy file
+    infinite.npy | infinite.npy
+    empty | empty: 4 rows x 0 columns, nothing to decompose
 blur @filter/blur.npy new.npy
     --sigma -1 | --sigma: -1; it is a finite number from 0 on
     --sigma 1,2 | --sigma: 2 values for 3 filtered axes

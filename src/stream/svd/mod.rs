@@ -42,7 +42,8 @@ pub enum Center {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SvdMethod {
-    /// Chooses the Gram matrix if it fits the memory budget and is expected to cost less than the iteration, else the iteration.
+    /// Chooses QR if the matrix fits the device and QR is expected to cost at most a second, or what the iteration costs; else the Gram matrix
+    /// if that fits the memory and costs no more than the iteration; else the iteration.
     #[default]
     Auto,
     /// All components at once: by QR if the matrix fits the device and its shorter side has at most 1,024 elements, else by the Gram matrix
@@ -129,6 +130,8 @@ pub struct StoredSvd {
     pub converged: Vec<bool>,
     /// The mean of each column, whether it was subtracted or not.
     pub means: Vec<f64>,
+    /// The variance of each column, with the number of rows as divisor.
+    pub variances: Vec<f64>,
     /// The sum of the squares of the elements of A, and so of all its singular values.
     pub total: f64,
     /// The number of elements that were NaN.
@@ -324,7 +327,7 @@ pub fn svd_stored(
     let (route, reason) = job.choose(&measure)?;
     let memory = run.memory.fit(device, measure.kept())?;
     let run = &run.clone().memory(memory);
-    let Standard { convert, power, total, means, missing, passes, mut stats } =
+    let Standard { convert, power, total, means, variances, missing, passes, mut stats } =
         Standard::new(&measure, in_f64, run)?;
     (job.convert, job.run) = (Arc::new(convert), run);
     let Solved { vectors, readings, stats: of_route } = job.solve(route)?;
@@ -340,6 +343,7 @@ pub fn svd_stored(
         residuals: residuals.clone(),
         converged: converged.clone(),
         means,
+        variances,
         total,
         missing,
         in_f64,

@@ -20,6 +20,8 @@ use crate::{
 /// as reading one element.
 const STEP: f64 = 1e-11;
 const READ: f64 = 100.0;
+/// The seconds up to which QR is taken whatever the iteration costs, since it is more accurate.
+const FEW: f64 = 1.0;
 /// The number of products that flat spectra take to reach the default tolerance.
 const FLAT_PASSES: u32 = 20;
 /// The longest shorter side for which QR is taken if an exact decomposition is asked for: its last step takes a second.
@@ -133,12 +135,9 @@ impl Job<'_> {
                 };
                 (SvdRoute::Gram, format!("exact was asked for, and {why}"))
             }
-            SvdMethod::Auto if has_qr && qr <= iterated => (
-                SvdRoute::Qr,
-                format!(
-                    "the matrix fits the device, and QR costs less than the {passes} products that are expected"
-                ),
-            ),
+            SvdMethod::Auto if has_qr && qr <= iterated.max(FEW) => {
+                (SvdRoute::Qr, "the matrix fits the device, and QR costs little".into())
+            }
             SvdMethod::Auto if gram_fits.is_err() => {
                 if let (Err(gram), Err(iteration)) = (gram_fits, iteration_fits) {
                     return Err(iteration.or_of_less_memory(gram));

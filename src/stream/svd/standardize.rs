@@ -136,7 +136,7 @@ impl<'a> Measure<'a> {
 
     /// Returns the memory of the vectors of a [`Standard`], which stay.
     pub(super) fn kept(&self) -> Needs {
-        Needs::host(32) * self.columns + Needs::host(16) * if self.is_by_row() { self.plan.rows() } else { 0 }
+        Needs::host(40) * self.columns + Needs::host(16) * if self.is_by_row() { self.plan.rows() } else { 0 }
     }
 
     /// Makes a pass, `number` of all. With `fill`, one of its elements takes the place of each NaN in the moments of rows.
@@ -267,6 +267,8 @@ pub(super) struct Standard {
     pub(super) total: f64,
     /// The mean of each column.
     pub(super) means: Vec<f64>,
+    /// The variance of each column.
+    pub(super) variances: Vec<f64>,
     /// The number of elements that are NaN.
     pub(super) missing: u64,
     /// The number of passes that were made, and their stats.
@@ -308,7 +310,8 @@ impl Standard {
         let mean_square = total / (m as f64 * n as f64);
         let power = if mean_square > 0.0 { mean_square.sqrt().log2().round().exp2() } else { 1.0 };
         convert.factor.iter_mut().for_each(|factor| *factor /= power);
-        Ok(Self { convert, power, total, means, missing, passes, stats })
+        let variances = measured.columns.iter().map(|moments| moments.squares / m as f64).collect();
+        Ok(Self { convert, power, total, means, variances, missing, passes, stats })
     }
 }
 
@@ -323,9 +326,7 @@ impl Measure<'_> {
             let (s, are) = if missing == 1 { ("", "is") } else { ("s", "are") };
             let all = if self.arrays.len() > 1 { " of all arrays" } else { "" };
             let place = format!("row {}, column {column}", row - before);
-            let why = format!(
-                "{missing} element{s}{all} {are} NaN or missing, first in {place}: `missing_mean` takes the column's mean"
-            );
+            let why = format!("{missing} element{s}{all} {are} NaN or missing, first in {place}");
             return Err(Error::store(array.name(), why));
         }
         match measured.columns.iter().position(|moments| moments.count == 0.0) {
