@@ -1,6 +1,9 @@
 //! Stored matrices as linear maps.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
 
 use super::{
     Along, AsStored, Blocks, Narrow, Narrowed, Plan, Selection, StreamStats,
@@ -138,7 +141,7 @@ impl StoredMatrix {
         Ok(loaded?.0)
     }
 
-    /// Returns the stats of all passes so far. Of the times of the consumer, they have those of waiting for chunks and of uploads.
+    /// Returns the stats of all passes so far.
     pub fn stats(&self) -> StreamStats {
         *self.stats.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -166,14 +169,18 @@ impl StoredMatrix {
         if self.shape.contains(&0) {
             return Ok(());
         }
+        let mut computed = Duration::ZERO;
         while let Some(block) = blocks.next_block()? {
             let rows = block.core[usize::from(self.is_transposed)].clone();
             let shape = [block.shape[0], block.shape[1]];
             let stored = block.tensor(&shape)?;
             let transposed = self.is_transposed.then(|| transpose(&stored)).transpose()?;
+            let started = Instant::now();
             f(rows.start, transposed.as_ref().unwrap_or(&stored))?;
+            computed += started.elapsed();
             pass.tell(rows.end)?;
         }
+        blocks.stats.compute += computed;
         self.count(&blocks.stats);
         Ok(())
     }

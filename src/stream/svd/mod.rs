@@ -177,7 +177,7 @@ impl std::fmt::Debug for Vectors {
 /// A matrix that is multiplied.
 enum Source {
     Stored(StoredMatrix),
-    OnDevice(Box<dyn LinearMap>),
+    OnDevice(Box<dyn LinearMap + Send + Sync>),
 }
 
 impl Source {

@@ -27,6 +27,14 @@ const FLAT_PASSES: u32 = 20;
 /// The longest shorter side for which QR is taken if an exact decomposition is asked for: its last step takes a second.
 const QR_SIDE: u64 = 1024;
 
+/// The seconds that each way is expected to take on one core, and the number of products of the iteration.
+struct Costs {
+    qr: f64,
+    gram: f64,
+    iteration: f64,
+    passes: u32,
+}
+
 /// A decomposition that is to be computed.
 pub(super) struct Job<'a> {
     pub(super) arrays: &'a [Arc<dyn ChunkedArray>],
@@ -101,23 +109,15 @@ impl Job<'_> {
             && short <= MAX_COLUMNS
             && fit(held + Needs::host(80) * square + matrix.needs(0)).is_ok();
         let home = if self.device.limits().f64 { self.device.clone() } else { self.device.host()? };
-        let iteration = least_basis(to_usize(n), self.k, to_usize(l)).on(&home) + matrix.needs(l);
-        let iteration_fits = fit(iteration);
-        let stays = is_one_buffer && fit(Needs::device(self.bytes()) + iteration).is_ok();
+        let least = least_basis(to_usize(n), self.k, to_usize(l)).on(&home) + matrix.needs(l);
+        let iteration_fits = fit(least);
+        let stays = is_one_buffer && fit(Needs::device(self.bytes()) + least).is_ok();
         let krylov = if stays { SvdRoute::KrylovOnDevice } else { SvdRoute::KrylovStreamed };
 
-        let passes = match self.options.svd.stop {
-            Stop::PowerIterations(q) => q.saturating_add(2),
-            Stop::Tolerance(_) => self.options.svd.max_passes.min(FLAT_PASSES),
-        };
-        let (elements, side) = (m as f64 * n as f64, short as f64);
-        let read = if stays { READ / f64::from(passes.max(1)) } else { READ };
-        let iterated = STEP * elements * f64::from(passes) * (4.0 * l as f64 + read);
-        let summed = STEP * elements * (side + READ) + gram_svd_seconds(short, k);
-        // Three rounds of QR take 9 products, and the rest one second for 1,000 columns.
-        let qr = STEP * elements * (9.0 * side + READ) + side.powi(3) * 1e-9;
-
-        Ok(match self.options.method {
+        let Costs { qr, gram, iteration, passes } = self.costs(stays);
+        let (square_of, products) =
+            (format!("the {short} x {short} Gram matrix"), format!("{passes} products"));
+        let (route, why) = match self.options.method {
             _ if k == 0 => (SvdRoute::KrylovStreamed, "no component is wanted".into()),
             SvdMethod::Randomized => {
                 iteration_fits?;
@@ -128,35 +128,42 @@ impl Job<'_> {
             }
             SvdMethod::Exact => {
                 gram_fits?;
-                let why = if has_qr {
-                    "it costs less than QR"
-                } else {
-                    "QR of the matrix does not fit the memory budget"
-                };
+                let why = if has_qr { "QR costs more" } else { "QR does not fit the memory budget" };
                 (SvdRoute::Gram, format!("exact was asked for, and {why}"))
             }
-            SvdMethod::Auto if has_qr && qr <= iterated.max(FEW) => {
+            SvdMethod::Auto if has_qr && qr <= iteration.max(FEW) => {
                 (SvdRoute::Qr, "the matrix fits the device, and QR costs little".into())
             }
-            SvdMethod::Auto if gram_fits.is_err() => {
-                if let (Err(gram), Err(iteration)) = (gram_fits, iteration_fits) {
-                    return Err(iteration.or_of_less_memory(gram));
+            SvdMethod::Auto => match (gram_fits, iteration_fits) {
+                (Err(gram), Err(iteration)) => return Err(iteration.or_of_less_memory(gram)),
+                (Err(_), _) => (krylov, format!("{square_of} does not fit the memory budget")),
+                (_, Err(_)) => (SvdRoute::Gram, "the iteration does not fit the memory budget".into()),
+                _ if gram <= iteration => {
+                    (SvdRoute::Gram, format!("{square_of} costs less than the {products} that are expected"))
                 }
-                (krylov, format!("the {short} x {short} Gram matrix does not fit the memory budget"))
-            }
-            SvdMethod::Auto if summed <= iterated || iteration_fits.is_err() => {
-                let why = format!(
-                    "the {short} x {short} Gram matrix costs less than the {passes} products that are expected"
-                );
-                (SvdRoute::Gram, why)
-            }
-            SvdMethod::Auto => (
-                krylov,
-                format!(
-                    "the {passes} products that are expected cost less than the {short} x {short} Gram matrix"
-                ),
-            ),
-        })
+                _ => (krylov, format!("the {products} that are expected cost less than {square_of}")),
+            },
+        };
+        Ok((route, why))
+    }
+
+    /// Returns the expected costs. The iteration reads the matrix once if it `stays` on the device.
+    fn costs(&self, stays: bool) -> Costs {
+        let ([m, n], short) = (self.shape, self.shape[0].min(self.shape[1]));
+        let passes = match self.options.svd.stop {
+            Stop::PowerIterations(q) => q.saturating_add(2),
+            Stop::Tolerance(_) => self.options.svd.max_passes.min(FLAT_PASSES),
+        };
+        let (elements, side, products) = (m as f64 * n as f64, short as f64, f64::from(passes.max(1)));
+        let readings = if stays { 1.0 } else { products };
+        let columns = self.options.svd.block(self.k) as f64;
+        Costs {
+            // Three rounds take 9 products, and the rest takes one second for 1,000 columns.
+            qr: STEP * elements * (9.0 * side + READ) + side.powi(3) * 1e-9,
+            gram: STEP * elements * (side + READ) + gram_svd_seconds(short, self.k as u64),
+            iteration: STEP * elements * (4.0 * columns * products + READ * readings),
+            passes,
+        }
     }
 
     fn by_qr<R: Real>(&self, of: fn(TruncatedSvd<R>) -> Vectors) -> Result<(Vectors, u32, StreamStats)> {

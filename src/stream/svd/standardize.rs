@@ -33,38 +33,44 @@ struct Moments {
 impl Moments {
     /// Returns the moments of the values that are not NaN.
     fn new(values: impl Iterator<Item = f64> + Clone) -> Self {
-        let mut moments = [Self::default()];
-        Self::of_columns(&mut moments, values.map(|value| [value]));
-        moments[0]
+        Self::of_columns(1, values.map(|value| [value]))[0]
     }
 
-    /// Computes the moments of the values of each column that are not NaN. Columns of equal values have no deviation at all.
-    fn of_columns<R: AsRef<[f64]>>(columns: &mut [Self], rows: impl Iterator<Item = R> + Clone) {
-        let mut first = vec![f64::NAN; columns.len()];
+    /// Returns the moments of the values of each of `n` columns that are not NaN. Columns of equal values have no deviation at all.
+    fn of_columns<R: AsRef<[f64]>>(n: usize, rows: impl Iterator<Item = R> + Clone) -> Vec<Self> {
+        // Sums are of differences from the first value.
+        let (mut first, mut sums, mut counts) = (vec![f64::NAN; n], vec![0.0; n], vec![0.0; n]);
         for row in rows.clone() {
-            for ((x, first), moments) in row.as_ref().iter().zip(&mut first).zip(&mut *columns) {
+            for (((x, first), sum), count) in
+                row.as_ref().iter().zip(&mut first).zip(&mut sums).zip(&mut counts)
+            {
                 *first = if first.is_nan() { *x } else { *first };
-                let is_there = !x.is_nan();
-                moments.mean += if is_there { x - *first } else { 0.0 };
-                moments.count += f64::from(u8::from(is_there));
+                *sum += if x.is_nan() { 0.0 } else { x - *first };
+                *count += if x.is_nan() { 0.0 } else { 1.0 };
             }
         }
-        for (moments, first) in columns.iter_mut().zip(first).filter(|(moments, _)| moments.count > 0.0) {
-            moments.mean = first + moments.mean / moments.count;
-        }
-        // The sum of these deviations corrects the mean and the squares.
-        let mut rest = vec![0.0; columns.len()];
+        let mean = |((first, sum), count): ((&f64, &f64), &f64)| {
+            if *count > 0.0 { first + sum / count } else { 0.0 }
+        };
+        let means: Vec<f64> = first.iter().zip(&sums).zip(&counts).map(mean).collect();
+        // The sum of the deviations corrects the mean and the sum of their squares.
+        let (mut rest, mut squares) = (vec![0.0; n], vec![0.0; n]);
         for row in rows {
-            for ((x, rest), moments) in row.as_ref().iter().zip(&mut rest).zip(&mut *columns) {
-                let deviation = if x.is_nan() { 0.0 } else { x - moments.mean };
+            for (((x, mean), rest), square) in
+                row.as_ref().iter().zip(&means).zip(&mut rest).zip(&mut squares)
+            {
+                let deviation = if x.is_nan() { 0.0 } else { x - mean };
                 *rest += deviation;
-                moments.squares += deviation * deviation;
+                *square += deviation * deviation;
             }
         }
-        for (moments, rest) in columns.iter_mut().zip(rest).filter(|(moments, _)| moments.count > 0.0) {
-            moments.mean += rest / moments.count;
-            moments.squares = (moments.squares - rest * rest / moments.count).max(0.0);
-        }
+        let moments = (0..n).map(|j| {
+            let (count, rest) = (counts[j], rest[j]);
+            let at_least_one = count.max(1.0);
+            let squares = (squares[j] - rest * rest / at_least_one).max(0.0);
+            Self { count, mean: means[j] + rest / at_least_one, squares }
+        });
+        moments.collect()
     }
 
     /// Adds the moments of other values.
@@ -161,9 +167,9 @@ impl<'a> Measure<'a> {
                 let columns = |group: &[f64]| {
                     let mut moments = vec![Moments::default(); n];
                     moments.par_chunks_mut(COLUMNS).enumerate().for_each(|(at, moments)| {
-                        let first = at * COLUMNS;
-                        let end = first + moments.len();
-                        Moments::of_columns(moments, group.chunks_exact(n).map(|row| &row[first..end]));
+                        let columns = at * COLUMNS..at * COLUMNS + moments.len();
+                        let rows = group.chunks_exact(n).map(|row| &row[columns.clone()]);
+                        moments.copy_from_slice(&Moments::of_columns(columns.len(), rows));
                     });
                     moments
                 };
