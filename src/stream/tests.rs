@@ -524,6 +524,56 @@ fn a_misfit_is_named_by_where_it_is_stored() {
     assert_eq!(error(5..6, 0..5, Arc::new(Narrow { nan_is_missing: true, ..narrow })), "");
 }
 
+/// A conversion that refuses an element that is not 100 times its row plus its column.
+#[derive(Debug)]
+struct Placed;
+
+impl Convert for Placed {
+    fn accepts(&self, _: &dyn ChunkedArray) -> Result<()> {
+        Ok(())
+    }
+    fn bytes(&self, elements: u64) -> u64 {
+        elements
+    }
+    fn convert(&self, _: &dyn ChunkedArray, _: &[u8], _: &mut [u8]) -> Result<(), Misfit> {
+        unreachable!("`convert_at` calls it by default")
+    }
+    fn convert_at(
+        &self,
+        _: &dyn ChunkedArray,
+        [row, column]: [u64; 2],
+        from: &[u8],
+        _: &mut [u8],
+    ) -> Result<(), Misfit> {
+        for (at, bytes) in from.as_chunks().0.iter().enumerate() {
+            let (value, expected) = (i32::from_ne_bytes(*bytes) as u64, 100 * row + column + at as u64);
+            if value != expected {
+                return Err(Misfit { at, why: format!("{value} is not {expected}") });
+            }
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_conversion_is_told_where_elements_are() {
+    let array = |first: i32, rows: i32| -> Arc<dyn ChunkedArray> {
+        let values: Vec<i32> = (0..rows * 17).map(|i| 100 * (first + i / 17) + i % 17).collect();
+        Arc::new(MemoryArray::new("a", &values, &[rows as u64, 17], &[3, 4]).unwrap())
+    };
+    let arrays = vec![array(0, 7), array(7, 8)];
+    let rows = Arc::new(Selection::new("test", "rows", [1..6, 9..15], 15).unwrap());
+    let columns = Arc::new(Selection::new("test", "columns", [1..7, 9..17], 17).unwrap());
+    for size in [[20, 20], [4, 5], [20, 3]] {
+        let (rows, columns) = (Arc::clone(&rows), Some(Arc::clone(&columns)));
+        let plan =
+            Plan::new(arrays.clone(), rows, columns, Arc::new(Placed), &size.map(Along::each)).unwrap();
+        let (device, cancel) = (Device::cpu(), Cancel::default());
+        let mut blocks = Blocks::new(&plan, &device, size[0], plan.largest_need(), &cancel).unwrap();
+        while blocks.next_block().unwrap().is_some() {}
+    }
+}
+
 /// Tests the conversion of every stored type to every staged type, and values that are out of range or missing.
 #[test]
 fn numbers_are_narrowed() {
