@@ -78,7 +78,7 @@ fn formats_hold_the_same() {
 fn several_arrays_and_missing_elements() {
     let scratch = Scratch::new();
     far(&scratch);
-    let bytes: Vec<u8> = (0..3 * COLUMNS).map(|i| if i == 9 { 255 } else { (i * 37 % 101) as u8 }).collect();
+    let bytes: Vec<u8> = (0u8..21).map(|i| if i == 9 { 255 } else { i.wrapping_mul(37) % 101 }).collect();
     plain_array(&scratch.join("marked"), "|u1", &[3, COLUMNS as u64], &bytes);
     scratch.write("marked/.zattrs", json!({ "_FillValue": 255 }).to_string());
     let said =

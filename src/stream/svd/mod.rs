@@ -176,14 +176,14 @@ impl std::fmt::Debug for Vectors {
 
 /// A matrix that is multiplied.
 enum Source {
-    Stored(StoredMatrix),
+    Stored(Box<StoredMatrix>),
     OnDevice(Box<dyn LinearMap + Send + Sync>),
 }
 
 impl Source {
     fn map(&self) -> &dyn LinearMap {
         match self {
-            Self::Stored(map) => map,
+            Self::Stored(map) => &**map,
             Self::OnDevice(map) => &**map,
         }
     }
@@ -272,7 +272,7 @@ fn blocks_of<R: Real>(vectors: &Tensor<R>, sink: &mut Sink<'_>) -> Result<()> {
 /// memory for the shorter side n (16 bytes an element on the device and 32 on the host), and the iteration one if the matrix fits the device
 /// and otherwise one for each product. [`StoredSvd::left`] and [`right`](StoredSvd::right) say when they take one more.
 ///
-/// The Gram matrix of columns that are longer than rows is added up over blocks of 1,024 columns or more, which are read from all rows.
+/// The Gram matrix of the rows of a matrix that has fewer of them than columns is added up over blocks of 1,024 columns or more.
 ///
 /// # Errors
 /// [`Error::Argument`] for more components than m or n, for `scale` with [`Center::Both`], for an option of the iteration out of range, and for

@@ -64,7 +64,7 @@ impl Job<'_> {
                 let matrix = self.matrix(false)?;
                 let svd = randomized_svd(&matrix, self.k, &self.options.svd, self.run)?;
                 let readings = svd.passes;
-                (Vectors::of_map(svd, Source::Stored(matrix)), readings, StreamStats::default())
+                (Vectors::of_map(svd, Source::Stored(Box::new(matrix))), readings, StreamStats::default())
             }
             (SvdRoute::Qr, false) => self.by_qr(Vectors::F32)?,
             (SvdRoute::Qr, true) => self.by_qr(Vectors::F64)?,
@@ -197,7 +197,7 @@ impl Job<'_> {
         }
         let readings = 1 + svd.passes;
         Ok((
-            Vectors::Map { svd, map: Source::Stored(matrix), is_transposed },
+            Vectors::Map { svd, map: Source::Stored(Box::new(matrix)), is_transposed },
             readings,
             StreamStats::default(),
         ))
