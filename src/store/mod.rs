@@ -20,6 +20,7 @@
 )]
 
 mod array;
+mod bit_planes;
 mod blocks;
 mod box_writer;
 mod files;
@@ -38,6 +39,7 @@ pub use self::zarr::{
 };
 pub use self::{
     array::{ChunkedArray, DecodedChunk, FetchedChunk, LookedFor, MissingChunk, SharedArray, StoredType},
+    bit_planes::BitPlanes,
     box_writer::BoxWriter,
     files::{read_at, write_whole},
     marked::MissingAsNan,

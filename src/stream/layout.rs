@@ -24,7 +24,7 @@ pub(super) struct Layout<'a> {
     /// The axis along which runs of consecutive elements end; along all later axes the box is exactly one whole chunk.
     axis: usize,
     /// True if elements that share a byte lie in different runs.
-    cut: bool,
+    pub(super) cut: bool,
 }
 
 impl<'a> Layout<'a> {
@@ -102,18 +102,27 @@ impl<'a> Layout<'a> {
         let size = self.array.dtype().size();
         let staged = |elements: u64| to_usize(self.convert.bytes(elements));
         let mut done = 0;
-        let mut convert = |from: &[u8]| {
-            let len = (from.len() / size) as u64;
+        let mut put = |len: u64, fill: &dyn Fn(&mut [u8]) -> Result<(), Misfit>| {
             let to = &mut out[staged(done)..][..staged(len)];
-            let converted = self.convert.convert(self.array, from, to);
-            converted.map_err(|Misfit { at, why }| (done + at as u64, why))?;
+            fill(to).map_err(|Misfit { at, why }| (done + at as u64, why))?;
             done += len;
             Ok(())
         };
         if !self.cut {
-            return self
-                .each_run(row, &mut |chunk, at, len| convert(chunks[chunk].run(at, to_usize(len), size)));
+            let bits = staged(8);
+            return self.each_run(row, &mut |chunk, at, len| {
+                let (held, elements) = (&chunks[chunk], to_usize(len));
+                put(len, &|to| {
+                    if held.is_converted {
+                        held.copy_converted(at, elements, bits, to);
+                        return Ok(());
+                    }
+                    self.convert.convert(self.array, held.run(at, elements, size), to)
+                })
+            });
         }
+        let mut convert =
+            |from: &[u8]| put((from.len() / size) as u64, &|to| self.convert.convert(self.array, from, to));
         let most = to_usize(GATHERED.next_multiple_of(self.convert.unit())) * size;
         room.clear();
         self.each_run(row, &mut |chunk, at, len| {

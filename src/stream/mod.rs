@@ -91,6 +91,7 @@ mod load;
 mod matrix;
 mod part;
 mod plan;
+mod planes;
 mod prefetch;
 mod schedule;
 mod selection;
@@ -331,7 +332,9 @@ impl<'a> Blocks<'a> {
             .pieces
             .iter()
             .enumerate()
-            .map(|(array, pieces)| Some(Layout::new(&**plan.array(array), plan.convert(), pieces.as_ref()?)))
+            .map(|(array, pieces)| {
+                Some(Layout::new(&**plan.array(array), &**plan.convert(), pieces.as_ref()?))
+            })
             .collect();
         let core = along.core(plan.rows(), place[0]);
         let (mut parts, mut height) = (Vec::new(), 0);

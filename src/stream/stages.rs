@@ -5,22 +5,34 @@ use std::{
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc},
+    time::Instant,
 };
 
 use rayon::ThreadPool;
 
 use super::{
+    convert::Convert,
     digest::digest,
     part::ChunkPart,
     plan::{AtOnce, decoded_bytes, padded},
+    planes::convert_planes,
 };
 use crate::{Cancel, ChunkedArray, DecodedChunk, Error, FetchedChunk, Result};
 
 /// The key of a chunk in a strip of boxes: the strip, and the chunk's number.
 pub(super) type Key = (u64, usize);
 
-/// A chunk's key, and the requested part of the chunk with the digest of the whole chunk.
-pub(super) type Decoded = (Key, Result<(DecodedChunk, u64)>);
+/// A chunk's key, and the requested part of the chunk.
+pub(super) type Decoded = (Key, Result<DecodedPart>);
+
+/// The requested part of a decoded chunk.
+pub(super) struct DecodedPart {
+    pub(super) chunk: DecodedChunk,
+    /// The digest of the whole chunk; 0 if none was requested.
+    pub(super) digest: u64,
+    /// True if the chunk was converted, as a whole.
+    pub(super) is_converted: bool,
+}
 
 /// A chunk that is being fetched or decoded.
 pub(super) struct Job {
@@ -30,6 +42,8 @@ pub(super) struct Job {
     /// The requested part of the chunk.
     pub(super) part: ChunkPart,
     pub(super) digested: bool,
+    /// The conversion, if it takes bit planes of the chunk.
+    pub(super) planes: Option<Arc<dyn Convert>>,
     /// Flags of which either means that the result is no longer needed.
     pub(super) stops: [Cancel; 2],
     pub(super) sender: mpsc::Sender<Decoded>,
@@ -43,21 +57,34 @@ impl Job {
         self.unwinding(|| self.array.fetch(&self.index))
     }
 
-    fn decode(&self, fetched: FetchedChunk) -> Result<(DecodedChunk, u64)> {
+    fn decode(&self, fetched: FetchedChunk) -> Result<DecodedPart> {
         if self.stops.iter().any(Cancel::is_cancelled) {
             return Err(Error::Cancelled);
         }
         self.unwinding(|| {
-            let mut chunk = self.array.decode(&self.index, fetched)?;
+            let (mut chunk, planes) = match &self.planes {
+                Some(_) => self.array.decode_planes(&self.index, fetched)?,
+                None => (self.array.decode(&self.index, fetched)?, None),
+            };
             let (len, expected) = (chunk.bytes.len(), decoded_bytes(&*self.array));
             if len as u64 != expected {
                 let why = format!("was decoded to {len} bytes, expected {expected}");
                 return Err(Error::chunk(self.array.name(), &self.index, why));
             }
             let digest = if self.digested { digest(self.key.1 as u64, &chunk.bytes) } else { 0 };
+            if let (Some(planes), Some(convert)) = (planes, &self.planes) {
+                let started = Instant::now();
+                let is_converted =
+                    convert_planes(&mut chunk.bytes, planes, &**convert).map_err(|requested| {
+                        let what = format!("{}: chunk {:?}", self.array.name(), self.index).into();
+                        Error::OutOfHostMemory { what, requested }
+                    })?;
+                chunk.decode += started.elapsed();
+                return Ok(DecodedPart { chunk, digest, is_converted });
+            }
             let whole = ChunkPart::whole(padded(self.array.chunk_shape()));
             whole.cut(&mut chunk.bytes, &self.part, self.array.dtype().size());
-            Ok((chunk, digest))
+            Ok(DecodedPart { chunk, digest, is_converted: false })
         })
     }
 
@@ -67,7 +94,7 @@ impl Job {
         catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(panicked)
     }
 
-    fn send(self, result: Result<(DecodedChunk, u64)>) {
+    fn send(self, result: Result<DecodedPart>) {
         // An error of sending is ignored: it means that the receiver is gone.
         let _ = self.sender.send((self.key, result));
     }
