@@ -1,8 +1,11 @@
 //! A resident matrix as a linear map.
 
+use std::ops::Range;
+
 use super::{
     gram::InnerSum,
-    map::{LinearMap, Pass},
+    kept::OnTheWay,
+    map::{LinearMap, Pass, RowSink},
     matmul::{Op, multiply},
     matrix::Matrix,
     rows::Rows,
@@ -62,7 +65,7 @@ impl<T: Element> LinearMap for Tensor<T> {
         let op = "Tensor::apply_normal";
         let x = transpose(&upload::<T::Real>(op, self.device(), x, self.matrix(op)?[1])?)?;
         let mut sum = normal_sum(op, &x)?;
-        add_normal(op, self, &x, &mut sum, &mut |rows| pass.tell(rows))?;
+        add_normal(op, self, &x, &mut sum, &mut |rows, _| pass.tell(rows.end))?;
         Ok(sum.finish()?.transposed())
     }
 
@@ -70,8 +73,25 @@ impl<T: Element> LinearMap for Tensor<T> {
         let (op, home) = ("Tensor::apply_normal", x.device());
         let x = rows_on::<T::Real>(op, self.device(), x)?;
         let mut sum = normal_sum(op, &x)?;
-        add_normal(op, self, &x, &mut sum, &mut |rows| pass.tell(rows))?;
+        add_normal(op, self, &x, &mut sum, &mut |rows, _| pass.tell(rows.end))?;
         sum.into_f64(home)
+    }
+
+    fn apply_both(
+        &self,
+        x: &Tensor<f64>,
+        pass: &Pass<'_>,
+        sink: &mut RowSink<'_>,
+    ) -> Result<Option<Tensor<f64>>> {
+        let (op, home) = ("Tensor::apply_both", x.device());
+        let x = rows_on::<T::Real>(op, self.device(), x)?;
+        let (mut sum, mut given) = (normal_sum(op, &x)?, OnTheWay::new(sink));
+        add_normal(op, self, &x, &mut sum, &mut |rows, y| {
+            given.add(rows.start, y)?;
+            pass.tell(rows.end)
+        })?;
+        given.finish()?;
+        Ok(Some(sum.into_f64(home)?))
     }
 
     fn apply(
@@ -103,29 +123,29 @@ pub(crate) fn normal_sum<R: Real>(op: &'static str, x: &Tensor<R>) -> Result<Inn
     InnerSum::new(op, x.device(), x.matrix(op)?, false, DEPTH)
 }
 
-/// Adds `(Aᵀ (A X))ᵀ` for some rows of A, given Xᵀ. The rows are whole canonical blocks, except for the last block. Calls `tell` after each
-/// block with the number of rows that are enqueued.
+/// Adds `(Aᵀ (A X))ᵀ` for some rows of A, given Xᵀ. The rows are whole canonical blocks, except for the last block. Calls `each` after each
+/// block is enqueued, with its rows and these rows of `A X`, whose memory the next block uses again.
 pub(crate) fn add_normal<T: Element>(
     op: &'static str,
     a: &Tensor<T>,
     x: &Tensor<T::Real>,
     sum: &mut InnerSum<T::Real>,
-    tell: &mut dyn FnMut(u64) -> Result<()>,
+    each: &mut dyn FnMut(Range<u64>, &Tensor<T::Real>) -> Result<()>,
 ) -> Result<()> {
     let ([m, _], l) = (a.matrix(op)?, x.shape()[0]);
     // All blocks share this memory, so that nothing waits between two blocks.
     let mut y = Tensor::<T::Real>::empty(a.device(), &[m.min(BLOCK), l])?;
     for rows in blocks(m, BLOCK) {
-        let end = rows.end;
         a.device().in_a_row(|| {
             if T::DTYPE.is_wide() {
-                let block = a.rows(rows)?;
+                let block = a.rows(rows.clone())?;
                 add_block(op, Rows::from_tensor(op, &*block.in_f64()?)?, x, &mut y, sum)
             } else {
-                add_block(op, Rows::new(a, rows), x, &mut y, sum)
+                add_block(op, Rows::new(a, rows.clone()), x, &mut y, sum)
             }
         })?;
-        tell(end)?;
+        let count = rows.end - rows.start;
+        each(rows, &*y.rows(0..count)?)?;
     }
     Ok(())
 }

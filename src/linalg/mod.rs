@@ -8,7 +8,7 @@
 //! | a product | [`matmul()`], [`matmul_tn`] (`aᵀ b`), [`matmul_nt`] (`a bᵀ`), [`gram_lower`] (`xᵀ x`) | sums in f32, or in f64 for f64 and 32-bit integers; by cuBLAS if it is available |
 //! | all singular values of a matrix of at most 16,384 rows or columns | [`svd()`] | exact |
 //! | the largest singular values of a resident matrix, with the vectors of both sides | [`truncated_svd`] | some passes |
-//! | the largest singular values of a matrix that is packed, streamed or your own | [`randomized_svd`], then [`left_vectors`] | takes any [`LinearMap`] |
+//! | the largest singular values of a matrix that is packed, streamed or your own | [`randomized_svd`], then [`left_vectors`] | takes any [`LinearMap`]; [`SvdOptions::left`] saves the pass of the left vectors |
 //! | the largest singular values of a matrix whose products are made elsewhere | [`SvdSteps`] | takes one product at a time |
 //! | the largest singular values, from a Gram matrix that you added up | [`BlockSum`], then [`gram_svd()`] | one pass over the matrix |
 //! | orthonormal columns | [`qr()`] | |
@@ -43,6 +43,7 @@ pub(crate) mod eigen;
 pub(crate) mod gram;
 mod gram_svd;
 pub(crate) mod host;
+pub(crate) mod kept;
 mod krylov;
 pub(crate) mod map;
 pub(crate) mod map_tensor;
@@ -64,7 +65,7 @@ mod truncated;
 
 pub use gram::BlockSum;
 pub use gram_svd::{gram_svd, gram_svd_seconds};
-pub use map::{LinearMap, Pass};
+pub use map::{LinearMap, Pass, RowSink};
 pub use matmul::{ProductOf, gram_lower, matmul, matmul_nt, matmul_tn};
 pub use matrix::Matrix;
 pub use qr::{Qr, qr};

@@ -1,6 +1,7 @@
 //! The block Krylov iteration of a matrix known only through products, which takes one product at a time.
 
 use super::{
+    kept::{Kept, ON_THE_WAY},
     krylov::{Krylov, Ritz, random},
     map::{LinearMap, Pass},
     matrix::Matrix,
@@ -39,6 +40,8 @@ pub struct SvdSteps {
     /// The vectors that are multiplied next, as rows; None if the iteration is done.
     block: Option<Tensor<f64>>,
     status: Status,
+    /// The products with the basis, if all are kept.
+    kept: Option<Kept>,
     pub(crate) found: Found,
     /// True after a product that was refused halfway: the basis and the components no longer belong together.
     is_broken: bool,
@@ -136,14 +139,28 @@ impl SvdSteps {
         }
         let v = Matrix::from_tensor(&self.krylov.vectors(&self.found.ritz)?)?.transposed();
         let Found { s, residuals, converged, .. } = self.found.clone();
-        Ok(RightSvd { s, v, residuals, converged, passes: self.status.pass })
+        Ok(RightSvd { s, v, residuals, converged, passes: self.status.pass, image: None })
+    }
+
+    /// Returns the product of the matrix with the components' vectors, if products with the whole basis were kept.
+    pub(super) fn image(&self) -> Result<Option<Matrix>> {
+        self.kept.as_ref().map(|kept| kept.times(self.found.ritz.y.as_ref(), &self.plan.home)).transpose()
     }
 
     /// Takes the products that `map` makes, until no more products are needed.
     pub(super) fn run(&mut self, map: &dyn LinearMap, run: &Run) -> Result<()> {
         while let Some(block) = self.block.take() {
             run.cancel.check()?;
-            let image = map.apply_normal_rows(&block, &Pass::new(run, self.status))?;
+            let pass = Pass::new(run, self.status);
+            let kept =
+                self.kept.as_mut().map(|kept| kept.multiply(map, &block, &pass)).transpose()?.flatten();
+            let image = match kept {
+                Some(image) => image,
+                None => {
+                    self.kept = None;
+                    map.apply_normal_rows(&block, &pass)?
+                }
+            };
             self.push(block, image)?;
         }
         Ok(())
@@ -156,7 +173,12 @@ impl SvdSteps {
             let (wanted, got) = (format!("products of {:?}", block.shape()), format!("{:?}", image.shape()));
             return Err(Error::shape(plan.op, wanted, got));
         }
+        let cols = self.krylov.cols() + to_usize(block.shape()[0]);
         self.krylov.push(block, image, plan.k + plan.l)?;
+        if self.krylov.cols() < cols {
+            // The basis restarted. Products with its old vectors would have to be rounded once more for each restart.
+            self.kept = None;
+        }
         plan.check(self.krylov.not_finite()?)?;
         self.status.pass += 1;
         self.found = plan.find(&self.krylov)?;
@@ -207,6 +229,8 @@ pub(crate) struct SvdPlan {
     capacity: usize,
     /// The caller's budget for the passes, in which the basis is held.
     pub(super) memory: Budget,
+    /// The bytes of host memory for products that are kept, if any are.
+    kept: Option<u64>,
     seed: u64,
     sign: SignRule,
     /// The argument that products come from, in messages.
@@ -254,6 +278,14 @@ impl SvdPlan {
         let capacity = least.saturating_add(more).min(longest);
         let needs = needs + Needs::device(column) * capacity.saturating_sub(least) as u64;
         let memory = run.memory.fit(&home, needs)?;
+        // The basis and the least pass come first, so that keeping products changes neither. Products more precise than f32 are not kept.
+        let room = memory.fit(&device, pass)?.left_of_host() / 2;
+        let image = Needs::host(8) * k as u64 * m + ON_THE_WAY * l as u64;
+        let kept = (options.left && k > 0 && precision >= f32::EPSILON.into())
+            .then(|| room.checked_sub(image.host))
+            .flatten()
+            .map(|room| room.min((Needs::host(4) * longest as u64 * m).host));
+        let memory = memory.fit_host(kept.map_or(0, |kept| kept.saturating_add(image.host)))?;
         Ok(Self {
             op,
             m,
@@ -267,6 +299,7 @@ impl SvdPlan {
             home,
             capacity,
             memory,
+            kept,
             seed,
             sign,
             source,
@@ -279,7 +312,8 @@ impl SvdPlan {
         let first = || krylov.first(&random(&self.home, [self.l, self.n], self.seed)?);
         let block = (self.k > 0).then(first).transpose()?;
         let status = Status::new(0, self.passes, self.m);
-        Ok(SvdSteps { krylov, block, status, found: Found::default(), is_broken: false, plan: self })
+        let kept = self.kept.map(|room| Kept::new(to_usize(self.m), room));
+        Ok(SvdSteps { krylov, block, status, kept, found: Found::default(), is_broken: false, plan: self })
     }
 
     fn find(&self, krylov: &Krylov) -> Result<Found> {

@@ -28,6 +28,7 @@ mod filter_stored;
 mod filter_stores;
 mod gather;
 mod launch;
+mod left_vectors;
 #[cfg(feature = "wgpu")]
 mod lent;
 #[cfg(feature = "cuda")]
