@@ -42,7 +42,9 @@ impl Kept {
     ) -> Result<Option<Tensor<f64>>> {
         let (rows, cols) = (self.rows, to_usize(x.shape()[0]));
         let len = rows.saturating_mul(cols);
-        let Some(room) = self.room.checked_sub(4 * len as u64) else { return Ok(None) };
+        if self.room / 4 < len as u64 {
+            return Ok(None);
+        }
         let (mut values, mut given) = (fresh::zeros::<f32>(len)?, 0);
         let image = map.apply_both(x, pass, &mut |first, part| {
             let first = to_usize(first);
@@ -59,10 +61,24 @@ impl Kept {
             return Err(wrong(rows, cols, &format!("{given} rows")));
         }
         if image.is_some() {
+            self.add(cols, values);
+        }
+        Ok(image)
+    }
+
+    /// Keeps the product of a block that another process kept. Returns false if there is no room for it.
+    pub(super) fn add(&mut self, cols: usize, values: Vec<f32>) -> bool {
+        let room = self.room.checked_sub(4 * values.len() as u64);
+        if let Some(room) = room {
             self.blocks.push((cols, values));
             self.room = room;
         }
-        Ok(image)
+        room.is_some()
+    }
+
+    /// Returns the product of the last block.
+    pub(super) fn last(&self) -> Option<&[f32]> {
+        self.blocks.last().map(|(_, values)| &values[..])
     }
 
     /// Returns the kept products times `weights` (columns of all blocks, k), which is (rows, k) in f64. The threads of `device` compute.

@@ -39,6 +39,7 @@
 //! # Ok::<(), teatime::Error>(())
 //! ```
 
+mod checkpoint;
 pub(crate) mod eigen;
 pub(crate) mod gram;
 mod gram_svd;
@@ -63,6 +64,7 @@ pub(crate) mod threads;
 mod transpose;
 mod truncated;
 
+pub use checkpoint::Checkpoint;
 pub use gram::BlockSum;
 pub use gram_svd::{gram_svd, gram_svd_seconds};
 pub use map::{LinearMap, Pass, RowSink};
@@ -71,7 +73,7 @@ pub use matrix::Matrix;
 pub use qr::{Qr, qr};
 pub use reduce::{PendingStats, Stats, column_stats, pending_column_stats, pending_row_stats, row_stats};
 pub use right_svd::{RightSvd, Stop, SvdOptions};
-pub use rsvd::{left_vectors, randomized_svd};
+pub use rsvd::{left_vectors, randomized_svd, randomized_svd_with_checkpoint};
 pub use scale_columns::scale_columns;
 pub use sign::SignRule;
 pub use standardize::standardize;

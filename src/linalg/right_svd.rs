@@ -44,7 +44,8 @@ pub struct SvdOptions {
     /// The rule that gives each pair of vectors one of two signs.
     pub sign: SignRule,
     /// True if [`left_vectors`](super::left_vectors) will be asked for. [`randomized_svd`](super::randomized_svd) then keeps the products with
-    /// the matrix that its passes make, so that the left vectors, and the signs of [`SignRule::MaxAbsU`], need no pass. [`truncated_svd`](super::truncated_svd) has them anyway.
+    /// the matrix that its passes make, so that the left vectors, and the signs of [`SignRule::MaxAbsU`], need no pass.
+    /// [`truncated_svd`](super::truncated_svd) has left vectors anyway.
     pub left: bool,
 }
 
@@ -100,6 +101,8 @@ pub struct RightSvd {
     /// The number of passes over the matrix, including that of [`SignRule::MaxAbsU`] if it made one; 0 from [`gram_svd`](super::gram_svd()), which makes
     /// none.
     pub passes: u32,
+    /// The number of these passes whose products a [`Checkpoint`](super::Checkpoint) had, so that they were not made again.
+    pub found: u32,
     /// The product of the matrix with `v`, if it was [kept](SvdOptions::left).
     pub(super) image: Option<Arc<Image>>,
 }
@@ -113,6 +116,7 @@ impl RightSvd {
             residuals: Vec::new(),
             converged: Vec::new(),
             passes: 0,
+            found: 0,
             image: None,
         }
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{
+    checkpoint::{Checkpoint, properties},
     kept::Image,
     map::{LinearMap, Pass},
     map_tensor::BLOCK,
@@ -56,11 +57,57 @@ use crate::{
 /// # Ok::<(), teatime::Error>(())
 /// ```
 pub fn randomized_svd(map: &dyn LinearMap, k: usize, options: &SvdOptions, run: &Run) -> Result<RightSvd> {
-    let products = Products::from_map(map, options.block(k), "map")?;
+    decompose(map, k, options, None, run)
+}
+
+/// Works as [`randomized_svd`], and puts the product of each pass at `checkpoint`, or takes it from there: a call that is stopped or killed at
+/// any time is continued by the same call, to the same bits.
+///
+/// The basis is made again from the products, without a pass. If memory bounds the basis, a call within another budget goes on from the last
+/// product whose vectors are the same. Products stay at the checkpoint when the call is done; a call that finds them all makes no pass.
+///
+/// # Shapes
+/// As [`randomized_svd`].
+///
+/// # Accuracy
+/// As [`randomized_svd`], to the bit.
+///
+/// # Cost
+/// In addition to that of [`randomized_svd`], each pass puts 8 n l bytes at the checkpoint, and with [`SvdOptions::left`] 4 m l more, and waits
+/// until they are there. For this the host holds twice the bytes of 8 n l, and those of 4 m l, while no pass runs. A product that is found
+/// costs the algebra between two passes.
+///
+/// # Errors
+/// As [`randomized_svd`]; [`Error::Store`] if the checkpoint is that of another job, with a property that differs; [`Error::Io`] if it cannot
+/// be read or written, for example on a full disk. Products that were put stay. A product that is damaged is made again.
+pub fn randomized_svd_with_checkpoint(
+    map: &dyn LinearMap,
+    k: usize,
+    options: &SvdOptions,
+    checkpoint: &Checkpoint,
+    run: &Run,
+) -> Result<RightSvd> {
+    decompose(map, k, options, Some(checkpoint), run)
+}
+
+fn decompose(
+    map: &dyn LinearMap,
+    k: usize,
+    options: &SvdOptions,
+    checkpoint: Option<&Checkpoint>,
+    run: &Run,
+) -> Result<RightSvd> {
+    let l = options.block(k);
+    let mut products = Products::from_map(map, l, "map")?;
+    let job = properties(map.shape(), map.precision(), products.devices(), k, options);
+    if checkpoint.is_some() {
+        products = products.saved(l);
+    }
     let plan = SvdPlan::new(OP, products, k, options, run)?;
     let run = &run.clone().memory(plan.memory);
     let mut steps = plan.start()?;
-    steps.run(map, run)?;
+    let saved = checkpoint.map(|checkpoint| checkpoint.open(job)).transpose()?;
+    steps.run(map, saved.as_ref(), run)?;
     let mut svd = steps.unsigned()?;
     match steps.image()? {
         Some(mut image) => {

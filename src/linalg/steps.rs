@@ -1,6 +1,7 @@
 //! The block Krylov iteration of a matrix known only through products, which takes one product at a time.
 
 use super::{
+    checkpoint::Saved,
     kept::{Kept, ON_THE_WAY},
     krylov::{Krylov, Ritz, random},
     map::{LinearMap, Pass},
@@ -40,6 +41,8 @@ pub struct SvdSteps {
     /// The vectors that are multiplied next, as rows; None if the iteration is done.
     block: Option<Tensor<f64>>,
     status: Status,
+    /// The number of products that were saved before.
+    resumed: u32,
     /// The products with the basis, if all are kept.
     kept: Option<Kept>,
     pub(crate) found: Found,
@@ -63,7 +66,7 @@ impl SvdSteps {
         }
         let (precision, names) = (f32::EPSILON.into(), ["shape", "product"]);
         let (home, needs) = (one_thread()?, Needs::default());
-        let products = Products { shape, precision, device: home.clone(), home, needs, names };
+        let products = Products { shape, precision, device: home.clone(), home, needs, saved: 0, names };
         SvdPlan::new(OP, products, k, options, run)?.start()
     }
 
@@ -139,7 +142,15 @@ impl SvdSteps {
         }
         let v = Matrix::from_tensor(&self.krylov.vectors(&self.found.ritz)?)?.transposed();
         let Found { s, residuals, converged, .. } = self.found.clone();
-        Ok(RightSvd { s, v, residuals, converged, passes: self.status.pass, image: None })
+        Ok(RightSvd {
+            s,
+            v,
+            residuals,
+            converged,
+            passes: self.status.pass,
+            found: self.resumed,
+            image: None,
+        })
     }
 
     /// Returns the product of the matrix with the components' vectors, if products with the whole basis were kept.
@@ -147,23 +158,48 @@ impl SvdSteps {
         self.kept.as_ref().map(|kept| kept.times(self.found.ritz.y.as_ref(), &self.plan.home)).transpose()
     }
 
-    /// Takes the products that `map` makes, until no more products are needed.
-    pub(super) fn run(&mut self, map: &dyn LinearMap, run: &Run) -> Result<()> {
+    /// Takes the products that were saved, and those that `map` makes, until no more products are needed.
+    pub(super) fn run(&mut self, map: &dyn LinearMap, saved: Option<&Saved<'_>>, run: &Run) -> Result<()> {
         while let Some(block) = self.block.take() {
             run.cancel.check()?;
-            let pass = Pass::new(run, self.status);
-            let kept =
-                self.kept.as_mut().map(|kept| kept.multiply(map, &block, &pass)).transpose()?.flatten();
-            let image = match kept {
-                Some(image) => image,
-                None => {
-                    self.kept = None;
-                    map.apply_normal_rows(&block, &pass)?
-                }
-            };
+            let image = self.product(map, &block, saved, run)?;
             self.push(block, image)?;
         }
         Ok(())
+    }
+
+    /// Returns the product with a block, which was saved, or which `map` makes.
+    fn product(
+        &mut self,
+        map: &dyn LinearMap,
+        block: &Tensor<f64>,
+        saved: Option<&Saved<'_>>,
+        run: &Run,
+    ) -> Result<Tensor<f64>> {
+        let number = self.status.pass;
+        let found = saved.map(|saved| saved.find(number, block, self.plan.m)).transpose()?.flatten();
+        if let Some((image, values)) = found {
+            let cols = to_usize(block.shape()[0]);
+            let has_room = |kept: &mut Kept| values.is_some_and(|values| kept.add(cols, values));
+            if !self.kept.as_mut().is_some_and(has_room) {
+                self.kept = None;
+            }
+            self.resumed += 1;
+            return Ok(image);
+        }
+        let pass = Pass::new(run, self.status);
+        let kept = self.kept.as_mut().map(|kept| kept.multiply(map, block, &pass)).transpose()?.flatten();
+        let image = match kept {
+            Some(image) => image,
+            None => {
+                self.kept = None;
+                map.apply_normal_rows(block, &pass)?
+            }
+        };
+        if let Some(saved) = saved {
+            saved.put(number, block, &image, self.kept.as_ref().and_then(Kept::last))?;
+        }
+        Ok(image)
     }
 
     /// Adds a block and its image, and makes the next block.
@@ -246,7 +282,8 @@ impl SvdPlan {
         options: &SvdOptions,
         run: &Run,
     ) -> Result<Self> {
-        let Products { shape: [m, n], precision, home, device, needs: pass, names: [matrix, source] } = of;
+        let Products { shape: [m, n], precision, home, device, needs: pass, saved, names: [matrix, source] } =
+            of;
         if k as u64 > m.min(n) {
             let why = format!("{k} components of a matrix of {m} x {n}, which has at most {}", m.min(n));
             return Err(Error::argument(op, "k", why));
@@ -272,6 +309,9 @@ impl SvdPlan {
         let held = if is_default { home.allocated_bytes() } else { 0 };
         let least = n.min(k + 2 * l);
         let needs = Needs::device(held) + Needs::device(2 * column) * (least + 3 * l + k) as u64;
+        // Products are saved between two passes, in the memory of a pass, and what the basis leaves to passes in addition.
+        let saving = Needs::host(saved.saturating_sub(pass.on(&device).host)) * 2;
+        run.memory.fit(&device, needs.on(&home) + pass + saving)?;
         let rest = run.memory.fit(&device, needs.on(&home) + pass)?.left(&home).of_tensors(&home);
         let more = to_usize(rest / 2 / column);
         let longest = to_usize(passes.into()).saturating_mul(l).min(n);
@@ -279,7 +319,8 @@ impl SvdPlan {
         let needs = needs + Needs::device(column) * capacity.saturating_sub(least) as u64;
         let memory = run.memory.fit(&home, needs)?;
         // The basis and the least pass come first, so that keeping products changes neither. Products more precise than f32 are not kept.
-        let room = memory.fit(&device, pass)?.left_of_host() / 2;
+        let between = pass.on(&device).max(Needs::host(saved));
+        let room = memory.fit(&device, between)?.left_of_host() / 2;
         let image = Needs::host(8) * k as u64 * m + ON_THE_WAY * l as u64;
         let kept = (options.left && k > 0 && precision >= f32::EPSILON.into())
             .then(|| room.checked_sub(image.host))
@@ -313,7 +354,8 @@ impl SvdPlan {
         let block = (self.k > 0).then(first).transpose()?;
         let status = Status::new(0, self.passes, self.m);
         let kept = self.kept.map(|room| Kept::new(to_usize(self.m), room));
-        Ok(SvdSteps { krylov, block, status, kept, found: Found::default(), is_broken: false, plan: self })
+        let found = Found::default();
+        Ok(SvdSteps { krylov, block, status, resumed: 0, kept, found, is_broken: false, plan: self })
     }
 
     fn find(&self, krylov: &Krylov) -> Result<Found> {
@@ -353,6 +395,8 @@ pub(super) struct Products {
     /// The map's device and the least memory of a pass.
     device: Device,
     needs: Needs,
+    /// The bytes of host memory that are held while a product is saved.
+    saved: u64,
     /// The arguments that the shape and the products come from, in messages.
     names: [&'static str; 2],
 }
@@ -369,7 +413,19 @@ impl Products {
         let shape = map.shape();
         let device = map.device().unwrap_or(&home).clone();
         let needs = map.needs(shape[1].min(l as u64));
-        Ok(Self { shape, precision: map.precision(), home, device, needs, names: ["map", source] })
+        let precision = map.precision();
+        Ok(Self { shape, precision, home, device, needs, saved: 0, names: ["map", source] })
+    }
+
+    /// Returns these products, which are saved between two passes.
+    pub(super) fn saved(self, l: usize) -> Self {
+        let saved = Saved::needs(self.shape, self.shape[1].min(l as u64)).host;
+        Self { saved, ..self }
+    }
+
+    /// Returns the map's device and that of the basis.
+    pub(super) fn devices(&self) -> [&Device; 2] {
+        [&self.device, &self.home]
     }
 }
 

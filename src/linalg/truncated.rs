@@ -150,7 +150,7 @@ fn projected<R: Real>(a: &Tensor<R>, k: usize, plan: SvdPlan, run: &Run) -> Resu
     let (scaled, scale) = scaled(a)?;
     let a = scaled.as_ref().unwrap_or(a);
     let (l, mut steps) = (plan.l, plan.start()?);
-    steps.run(a, run)?;
+    steps.run(a, None, run)?;
     let passes = steps.given() + 1;
     let SvdSteps { krylov, found, .. } = steps;
     let vectors = krylov.vectors(&krylov.ritz(l)?)?;

@@ -7,7 +7,7 @@ use faer::{Mat, Scale};
 
 use super::{device_tests, spectrum::*};
 use crate::{
-    Budget, Device, Error, Result, Run, Tensor, assert_err,
+    Budget, Device, Error, Needs, Result, Run, Tensor, assert_err,
     linalg::{
         LinearMap, Matrix, Pass, RightSvd, RowSink, SignRule, Stop, SvdOptions, host, left_vectors,
         randomized_svd,
@@ -36,39 +36,56 @@ const STOP: SvdOptions = SvdOptions {
     left: true,
 };
 
-/// Counts the passes of another map.
-struct Counted<'a>(&'a dyn LinearMap, Cell<u32>);
+/// Counts the passes of another map, and makes no more than some of them.
+pub(super) struct Counted<'a> {
+    map: &'a dyn LinearMap,
+    pub(super) count: Cell<u32>,
+    most: u32,
+}
 
 impl<'a> Counted<'a> {
     fn new(map: &'a dyn LinearMap) -> Self {
-        Self(map, Cell::new(0))
+        Self::most(map, u32::MAX)
+    }
+
+    pub(super) fn most(map: &'a dyn LinearMap, most: u32) -> Self {
+        Self { map, count: Cell::new(0), most }
+    }
+
+    fn pass(&self) -> Result<()> {
+        self.count.update(|count| count + 1);
+        if self.count.get() > self.most { Err(Error::Cancelled) } else { Ok(()) }
     }
 }
 
 impl LinearMap for Counted<'_> {
     fn shape(&self) -> [u64; 2] {
-        self.0.shape()
+        self.map.shape()
     }
 
     fn device(&self) -> Option<&Device> {
-        self.0.device()
+        self.map.device()
     }
 
     fn keeps_vectors_on(&self) -> Option<&Device> {
-        self.0.keeps_vectors_on()
+        self.map.keeps_vectors_on()
     }
 
     fn precision(&self) -> f64 {
-        self.0.precision()
+        self.map.precision()
+    }
+
+    fn needs(&self, columns: u64) -> Needs {
+        self.map.needs(columns)
     }
 
     fn apply_normal(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {
-        self.0.apply_normal(x, pass)
+        self.map.apply_normal(x, pass)
     }
 
     fn apply_normal_rows(&self, x: &Tensor<f64>, pass: &Pass<'_>) -> Result<Tensor<f64>> {
-        self.1.update(|count| count + 1);
-        self.0.apply_normal_rows(x, pass)
+        self.pass()?;
+        self.map.apply_normal_rows(x, pass)
     }
 
     fn apply_both(
@@ -77,14 +94,16 @@ impl LinearMap for Counted<'_> {
         pass: &Pass<'_>,
         sink: &mut RowSink<'_>,
     ) -> Result<Option<Tensor<f64>>> {
-        let product = self.0.apply_both(x, pass, sink)?;
-        self.1.update(|count| count + u32::from(product.is_some()));
+        let product = self.map.apply_both(x, pass, sink)?;
+        if product.is_some() {
+            self.pass()?;
+        }
         Ok(product)
     }
 
     fn apply(&self, x: &Matrix, pass: &Pass<'_>, sink: &mut RowSink<'_>) -> Result<()> {
-        self.1.update(|count| count + 1);
-        self.0.apply(x, pass, sink)
+        self.pass()?;
+        self.map.apply(x, pass, sink)
     }
 }
 
@@ -117,14 +136,14 @@ fn compare(name: &str, a: &Mat<f64>, map: &dyn LinearMap, k: usize, options: &Sv
     let map = Counted::new(map);
     let solve = |options: &SvdOptions| randomized_svd(&map, k, options, &Run::default()).unwrap();
     let plain = solve(&options.left(false));
-    map.1.set(0);
+    map.count.set(0);
     let kept = solve(options);
     assert!((&kept.s, &kept.v, &kept.residuals) == (&plain.s, &plain.v, &plain.residuals), "{name}");
-    assert_eq!(map.1.get(), kept.passes, "{name}");
+    assert_eq!(map.count.get(), kept.passes, "{name}");
     let u = left(&map, &kept);
-    assert_eq!(map.1.get(), kept.passes, "{name}: a pass for left vectors");
+    assert_eq!(map.count.get(), kept.passes, "{name}: a pass for left vectors");
     let by_pass = left(&map, &plain);
-    assert_eq!(map.1.get(), kept.passes + 1, "{name}");
+    assert_eq!(map.count.get(), kept.passes + 1, "{name}");
     let ([error, skew], [error_of_pass, skew_of_pass]) = (errors(a, &kept, &u), errors(a, &kept, &by_pass));
     // Both are errors of products in f32: of products with the basis, and of products with V.
     assert!(error <= 1.5 * error_of_pass + 2e-7, "{name}: {error:.1e}, and {error_of_pass:.1e} of a pass");
@@ -228,7 +247,7 @@ fn without_room_there_is_a_pass(dev: &Device) {
         let u = left(&map, &svd);
         let [error, skew] = errors(a, &svd, &u);
         assert!(error <= 1e-6 && skew <= 1e-3, "{error:.1e}, {skew:.1e}");
-        Ok(map.1.get() - svd.passes)
+        Ok(map.count.get() - svd.passes)
     };
     let within = |host: u64| Run::default().memory(Budget::default().host(host).device(1 << 30));
     assert_eq!(passes(&STOP, &Run::default()).unwrap(), 0);
@@ -262,7 +281,7 @@ fn after_a_restart_there_is_a_pass(dev: &Device) {
     let whole = randomized_svd(&x, 4, &long, &Run::default()).unwrap();
     assert!(svd.passes == whole.passes && svd.v != whole.v, "{} passes", svd.passes);
     let [error, skew] = errors(a, &svd, &left(&map, &svd));
-    assert_eq!(map.1.get(), svd.passes + 1);
+    assert_eq!(map.count.get(), svd.passes + 1);
     assert!(error <= 1e-6 && skew <= 1e-4, "{error:.1e}, {skew:.1e}");
 }
 
@@ -276,7 +295,7 @@ fn of_f64_there_is_a_pass(dev: &Device) {
             return;
         };
         let [error, skew] = errors(&a, &svd, &left(&map, &svd));
-        assert_eq!(map.1.get(), svd.passes + 1);
+        assert_eq!(map.count.get(), svd.passes + 1);
         assert!(error <= 1e-14 && skew <= 1e-6, "{scale:e}: {error:.1e}, {skew:.1e}");
     }
 }

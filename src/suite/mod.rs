@@ -2,6 +2,8 @@
 
 mod bits;
 mod block_sum;
+#[cfg(feature = "zarr")]
+mod checkpoint;
 mod data;
 mod denoise_tv;
 #[cfg(feature = "zarr")]
