@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
-use bytemuck::{cast_slice, pod_collect_to_vec};
+use bytemuck::{Pod, cast_slice, pod_collect_to_vec};
 
 use super::{
     right_svd::{Stop, SvdOptions},
     sign::SignRule,
 };
 use crate::{
-    Device, Error, Needs, Result, Tensor,
+    Device, Error, Result, Tensor,
     digest::digest,
-    extent::to_usize,
     store::{Value, WritableStorage, join},
 };
 
@@ -145,9 +144,6 @@ pub(super) fn properties(
     ]
 }
 
-/// The product of a pass: the transpose of `Aᵀ (A X)`, and `A X` if it was kept.
-pub(super) type Product = (Tensor<f64>, Option<Vec<f32>>);
-
 /// The products of a job in their storage.
 #[derive(Debug)]
 pub(super) struct Saved<'a> {
@@ -156,23 +152,18 @@ pub(super) struct Saved<'a> {
     job: u64,
 }
 
+/// A half of the product of a pass, each of which is a value.
+#[derive(Clone, Copy, Debug)]
+enum Half {
+    /// `A X`, if it is kept.
+    Left,
+    /// `Aᵀ (A X)`.
+    Normal,
+}
+
 impl Saved<'_> {
-    /// Returns the host's memory to put or find the product with `columns` columns of a matrix (m, n).
-    pub(super) fn needs([m, n]: [u64; 2], columns: u64) -> Needs {
-        (Needs::host(16) * n + Needs::host(4) * m) * columns
-    }
-
-    fn key(&self, pass: u32) -> String {
-        join(&self.checkpoint.path, &(pass + 1).to_string())
-    }
-
-    /// Returns the digest of a product's bytes, with the pass, the job and the vectors that were multiplied.
-    fn digest(&self, pass: u32, x: &Tensor<f64>, product: &[u8]) -> Result<u64> {
-        let x = digest(self.job.wrapping_add(pass.into()), cast_slice(&x.read()?));
-        Ok(digest(x, product))
-    }
-
-    /// Puts the product of X in a pass. Products that are not finite end the iteration, and are not put.
+    /// Puts the product of X in a pass: its transpose, and `A X` if that is kept. Products that are not finite end the iteration, and are not
+    /// put.
     ///
     /// # Errors
     /// [`Error::Io`]; any error that the device reports.
@@ -187,40 +178,60 @@ impl Saved<'_> {
         if image.iter().any(|value| !value.is_finite()) {
             return Ok(());
         }
-        let kept = cast_slice(kept.unwrap_or_default());
-        let mut bytes = Vec::with_capacity(8 + 8 * image.len() + kept.len());
-        bytes.extend([0; 8]);
-        bytes.extend_from_slice(cast_slice(&image));
-        drop(image);
-        bytes.extend_from_slice(kept);
-        let digest = self.digest(pass, x, &bytes[8..])?;
-        bytes[..8].copy_from_slice(&digest.to_le_bytes());
-        let (storage, key) = (&self.checkpoint.storage, self.key(pass));
-        storage.put(&key, &bytes).map_err(|source| Error::io(storage.place(&key), source))
+        // The pass is there once the second half is.
+        if let Some(kept) = kept {
+            self.put_half(pass, Half::Left, x, cast_slice(kept))?;
+        }
+        self.put_half(pass, Half::Normal, x, cast_slice(&image))
     }
 
-    /// Returns the product of X in a pass over a matrix of m rows, if it is there and whole. A product that is damaged, or of other vectors, is
-    /// not there.
+    /// Returns the transpose of the product of X in a pass, if it is there.
     ///
     /// # Errors
-    /// [`Error::Io`]; any error that the device reports.
-    pub(super) fn find(&self, pass: u32, x: &Tensor<f64>, m: u64) -> Result<Option<Product>> {
-        let (storage, key) = (&self.checkpoint.storage, self.key(pass));
-        let (image, kept) = (8 * x.len(), m.saturating_mul(4 * x.shape()[0]));
-        let most = image.saturating_add(kept).saturating_add(8);
-        let Value::Bytes(bytes) =
-            storage.get(&key, most).map_err(|source| Error::io(storage.place(&key), source))?
+    /// As [`put`](Self::put).
+    pub(super) fn find(&self, pass: u32, x: &Tensor<f64>) -> Result<Option<Tensor<f64>>> {
+        let found = self.find_half::<f64>(pass, Half::Normal, x, x.len())?;
+        found.map(|values| Tensor::from_slice(x.device(), &values, x.shape())).transpose()
+    }
+
+    /// Returns `A X` of a pass over a matrix of m rows, if it is there.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub(super) fn find_kept(&self, pass: u32, x: &Tensor<f64>, m: u64) -> Result<Option<Vec<f32>>> {
+        self.find_half(pass, Half::Left, x, m.saturating_mul(x.shape()[0]))
+    }
+
+    fn put_half(&self, pass: u32, half: Half, x: &Tensor<f64>, values: &[u8]) -> Result<()> {
+        let digest = self.digest(pass, half, x, values)?.to_le_bytes();
+        let (storage, key) = (&self.checkpoint.storage, self.key(pass, half));
+        storage
+            .put(&key, &[&digest, values].concat())
+            .map_err(|source| Error::io(storage.place(&key), source))
+    }
+
+    /// Returns `len` values. A value that is damaged, or the product of other vectors, is not there.
+    fn find_half<T: Pod>(&self, pass: u32, half: Half, x: &Tensor<f64>, len: u64) -> Result<Option<Vec<T>>> {
+        let (storage, key) = (&self.checkpoint.storage, self.key(pass, half));
+        let most = len.saturating_mul(size_of::<T>() as u64).saturating_add(8);
+        let found = storage.get(&key, most).map_err(|source| Error::io(storage.place(&key), source))?;
+        let Value::Bytes(bytes) = found else { return Ok(None) };
+        let Some((expected, values)) = bytes.split_first_chunk().filter(|_| bytes.len() as u64 == most)
         else {
             return Ok(None);
         };
-        let whole = [8 + image, most].contains(&(bytes.len() as u64));
-        let Some((expected, product)) = bytes.split_first_chunk().filter(|_| whole) else { return Ok(None) };
-        if u64::from_le_bytes(*expected) != self.digest(pass, x, product)? {
-            return Ok(None);
-        }
-        let (image, kept) = product.split_at(to_usize(image));
-        let kept = (!kept.is_empty()).then(|| pod_collect_to_vec(kept));
-        let image: Vec<f64> = pod_collect_to_vec(image);
-        Ok(Some((Tensor::from_slice(x.device(), &image, x.shape())?, kept)))
+        let is_whole = u64::from_le_bytes(*expected) == self.digest(pass, half, x, values)?;
+        Ok(is_whole.then(|| pod_collect_to_vec(values)))
+    }
+
+    fn key(&self, pass: u32, half: Half) -> String {
+        let ending = if matches!(half, Half::Left) { "-left" } else { "" };
+        join(&self.checkpoint.path, &format!("{}{ending}", pass + 1))
+    }
+
+    /// Returns the digest of a value's bytes, with the job, the pass and the vectors that were multiplied.
+    fn digest(&self, pass: u32, half: Half, x: &Tensor<f64>, values: &[u8]) -> Result<u64> {
+        let state = digest(self.job, self.key(pass, half).as_bytes());
+        Ok(digest(digest(state, cast_slice(&x.read()?)), values))
     }
 }

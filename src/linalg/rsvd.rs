@@ -74,8 +74,8 @@ pub fn randomized_svd(map: &dyn LinearMap, k: usize, options: &SvdOptions, run: 
 ///
 /// # Cost
 /// In addition to that of [`randomized_svd`], each pass puts 8 n l bytes at the checkpoint, and with [`SvdOptions::left`] 4 m l more, and waits
-/// until they are there. For this the host holds twice the bytes of 8 n l, and those of 4 m l, while no pass runs. A product that is found
-/// costs the algebra between two passes.
+/// until they are there. For this the host holds 16 n l bytes while no pass runs, and another 8 m l if there is room to keep these products.
+/// A product that is found costs the algebra between two passes.
 ///
 /// # Errors
 /// As [`randomized_svd`]; [`Error::Store`] if the checkpoint is that of another job, with a property that differs; [`Error::Io`] if it cannot
@@ -97,12 +97,9 @@ fn decompose(
     checkpoint: Option<&Checkpoint>,
     run: &Run,
 ) -> Result<RightSvd> {
-    let l = options.block(k);
-    let mut products = Products::from_map(map, l, "map")?;
+    let mut products = Products::from_map(map, options.block(k), "map")?;
     let job = properties(map.shape(), map.precision(), products.devices(), k, options);
-    if checkpoint.is_some() {
-        products = products.saved(l);
-    }
+    products.saved = checkpoint.is_some();
     let plan = SvdPlan::new(OP, products, k, options, run)?;
     let run = &run.clone().memory(plan.memory);
     let mut steps = plan.start()?;

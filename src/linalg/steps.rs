@@ -66,7 +66,7 @@ impl SvdSteps {
         }
         let (precision, names) = (f32::EPSILON.into(), ["shape", "product"]);
         let (home, needs) = (one_thread()?, Needs::default());
-        let products = Products { shape, precision, device: home.clone(), home, needs, saved: 0, names };
+        let products = Products { shape, precision, device: home.clone(), home, needs, saved: false, names };
         SvdPlan::new(OP, products, k, options, run)?.start()
     }
 
@@ -177,12 +177,14 @@ impl SvdSteps {
         run: &Run,
     ) -> Result<Tensor<f64>> {
         let number = self.status.pass;
-        let found = saved.map(|saved| saved.find(number, block, self.plan.m)).transpose()?.flatten();
-        if let Some((image, values)) = found {
-            let cols = to_usize(block.shape()[0]);
-            let has_room = |kept: &mut Kept| values.is_some_and(|values| kept.add(cols, values));
-            if !self.kept.as_mut().is_some_and(has_room) {
-                self.kept = None;
+        if let Some(saved) = saved
+            && let Some(image) = saved.find(number, block)?
+        {
+            if let Some(mut kept) = self.kept.take()
+                && let Some(values) = saved.find_kept(number, block, self.plan.m)?
+                && kept.add(to_usize(block.shape()[0]), values)
+            {
+                self.kept = Some(kept);
             }
             self.resumed += 1;
             return Ok(image);
@@ -309,8 +311,9 @@ impl SvdPlan {
         let held = if is_default { home.allocated_bytes() } else { 0 };
         let least = n.min(k + 2 * l);
         let needs = Needs::device(held) + Needs::device(2 * column) * (least + 3 * l + k) as u64;
-        // Products are saved between two passes, in the memory of a pass, and what the basis leaves to passes in addition.
-        let saving = Needs::host(saved.saturating_sub(pass.on(&device).host)) * 2;
+        // Products are saved between two passes, in what the basis leaves to these. Tensors on the host leave the room of their copies too.
+        let saved_bytes = if saved && !home.shares_host_memory() { 16 * l as u64 * n as u64 } else { 0 };
+        let saving = Needs::host(saved_bytes.saturating_sub(pass.host)) * 2;
         run.memory.fit(&device, needs.on(&home) + pass + saving)?;
         let rest = run.memory.fit(&device, needs.on(&home) + pass)?.left(&home).of_tensors(&home);
         let more = to_usize(rest / 2 / column);
@@ -319,9 +322,9 @@ impl SvdPlan {
         let needs = needs + Needs::device(column) * capacity.saturating_sub(least) as u64;
         let memory = run.memory.fit(&home, needs)?;
         // The basis and the least pass come first, so that keeping products changes neither. Products more precise than f32 are not kept.
-        let between = pass.on(&device).max(Needs::host(saved));
-        let room = memory.fit(&device, between)?.left_of_host() / 2;
-        let image = Needs::host(8) * k as u64 * m + ON_THE_WAY * l as u64;
+        let room = memory.fit(&device, pass.max(Needs::host(saved_bytes)))?.left_of_host() / 2;
+        let saved_left = Needs::host(if saved { 8 } else { 0 }) * l as u64 * m;
+        let image = Needs::host(8) * k as u64 * m + ON_THE_WAY * l as u64 + saved_left;
         let kept = (options.left && k > 0 && precision >= f32::EPSILON.into())
             .then(|| room.checked_sub(image.host))
             .flatten()
@@ -395,8 +398,8 @@ pub(super) struct Products {
     /// The map's device and the least memory of a pass.
     device: Device,
     needs: Needs,
-    /// The bytes of host memory that are held while a product is saved.
-    saved: u64,
+    /// True if products are saved between two passes.
+    pub(super) saved: bool,
     /// The arguments that the shape and the products come from, in messages.
     names: [&'static str; 2],
 }
@@ -414,13 +417,7 @@ impl Products {
         let device = map.device().unwrap_or(&home).clone();
         let needs = map.needs(shape[1].min(l as u64));
         let precision = map.precision();
-        Ok(Self { shape, precision, home, device, needs, saved: 0, names: ["map", source] })
-    }
-
-    /// Returns these products, which are saved between two passes.
-    pub(super) fn saved(self, l: usize) -> Self {
-        let saved = Saved::needs(self.shape, self.shape[1].min(l as u64)).host;
-        Self { saved, ..self }
+        Ok(Self { shape, precision, home, device, needs, saved: false, names: ["map", source] })
     }
 
     /// Returns the map's device and that of the basis.

@@ -12,12 +12,12 @@ use std::{
 
 use super::{device_tests, left_vectors::Counted, spectrum::*};
 use crate::{
-    Budget, Device, Error, Result, Run, Tensor, assert_err,
+    Budget, Device, Error, MemoryKind, Result, Run, Tensor, assert_err,
     linalg::{
         Checkpoint, LinearMap, Matrix, RightSvd, SignRule, Stop, SvdOptions, left_vectors, randomized_svd,
         randomized_svd_with_checkpoint,
     },
-    openings::{Puts, assert_refused, least},
+    openings::{Puts, assert_refused},
     store::{Folder, MemoryArray},
     stream::StoredMatrix,
 };
@@ -128,34 +128,39 @@ fn damaged_products_are_made_again(device: &Device) {
     let x = matrix(device);
     let folder = tempfile::tempdir().unwrap();
     let whole = solve(&x, &OPTIONS, folder.path(), &Run::default()).unwrap();
-    let path = folder.path().join("svd/3");
-    let bytes = fs::read(&path).unwrap();
-    assert_eq!(bytes.len(), 8 + 7 * (8 * 70 + 4 * 2100));
-    let flipped = |at: usize| {
-        let mut bytes = bytes.clone();
-        bytes[at] ^= 64;
-        bytes
-    };
-    let earlier = fs::read(folder.path().join("svd/2")).unwrap();
-    let damaged: [Vec<u8>; 8] = [
-        Vec::new(),
-        bytes[..7].to_vec(),
-        bytes[..bytes.len() - 1].to_vec(),
-        bytes[..8 + 7 * 8 * 70].to_vec(),
-        [&bytes[..], &[0]].concat(),
-        flipped(3),
-        flipped(bytes.len() - 5),
-        earlier,
-    ];
-    for bytes in damaged {
-        fs::write(&path, bytes).unwrap();
-        // A process that was killed while it put a product leaves a temporary file.
-        fs::write(folder.path().join("svd/.4.77-0.partial"), b"torn").unwrap();
-        let again = solve(&x, &OPTIONS, folder.path(), &Run::default()).unwrap();
-        // The later products are of the same vectors.
-        assert_eq!(again.found, 4);
-        assert_same(&x, &again, &whole);
-        assert!(!folder.path().join("svd/.4.77-0.partial").exists());
+    let names = ["3", "3-left"].map(|name| folder.path().join("svd").join(name));
+    let [normal, kept] = names.each_ref().map(|path| fs::read(path).unwrap());
+    assert_eq!([normal.len(), kept.len()], [8 + 8 * 7 * 70, 8 + 4 * 7 * 2100]);
+    // A process that was killed while it put a product leaves a temporary file.
+    let partial = folder.path().join("svd/.4.77-0.partial");
+    for (path, bytes) in names.iter().zip([normal, kept]) {
+        let flipped = |at: usize| {
+            let mut bytes = bytes.clone();
+            bytes[at] ^= 64;
+            bytes
+        };
+        let other = fs::read(path.to_str().unwrap().replace('3', "2")).unwrap();
+        let cut = |len: usize| bytes[..len].to_vec();
+        let longer = [&bytes[..], &[0]].concat();
+        let end = bytes.len();
+        for damaged in [cut(0), cut(7), cut(8), cut(end - 1), longer, flipped(3), flipped(end - 5), other] {
+            fs::write(path, damaged).unwrap();
+            fs::write(&partial, b"torn").unwrap();
+            let again = solve(&x, &OPTIONS, folder.path(), &Run::default()).unwrap();
+            assert!((&again.s, &again.v, &again.residuals) == (&whole.s, &whole.v, &whole.residuals));
+            assert!(!partial.exists());
+            if path == &names[0] {
+                // The later products are of the same vectors.
+                assert_eq!(again.found, 4);
+                assert_same(&x, &again, &whole);
+            } else {
+                // Left vectors take a pass, since one of their products is gone.
+                let map = Counted::most(&x, u32::MAX);
+                assert_eq!(again.found, 5);
+                left(&map, &again);
+                assert_eq!(map.count.get(), 1);
+            }
+        }
     }
 }
 
@@ -208,14 +213,23 @@ fn other_jobs_are_refused(device: &Device) {
     assert_same(&x, &again, &whole);
 }
 
-/// The least budget that an error names suffices, and holds the bytes of a product too.
+/// The least budget that an error names suffices, also where the host's memory holds products only to save them.
 fn stated_memory(device: &Device) {
-    let x = upload::<f32>(device, with_spectrum(20_000, 20, &geometric(20, 50.0), 3).as_ref());
-    let options = SvdOptions { left: false, ..OPTIONS };
+    let x = upload::<f32>(device, with_spectrum(1100, 300, &geometric(300, 50.0), 3).as_ref());
     let folder = tempfile::tempdir().unwrap();
-    let (least, found) = least(|run| solve(&x, &options, folder.path(), run));
-    assert!(least >= 4 * 7 * 20_000, "{least}");
-    assert_same(&x, &found, &solve(&x, &options, folder.path(), &Run::default()).unwrap());
+    let within = |host| Run::default().memory(Budget::default().host(host).device(1 << 30));
+    let refused = |host| {
+        let error = solve(&x, &OPTIONS, folder.path(), &within(host)).unwrap_err();
+        let Error::Budget { memory: MemoryKind::Host, minimum, .. } = error else { panic!("{error}") };
+        minimum
+    };
+    let least = refused(1);
+    assert!(least >= 16 * 7 * 300, "{least}");
+    assert_eq!(refused(least - 1), least);
+    let found = solve(&x, &OPTIONS, folder.path(), &within(least)).unwrap();
+    let plain = randomized_svd(&x, 4, &OPTIONS, &within(least)).unwrap();
+    // A checkpoint changes no bit, however little memory there is.
+    assert!((&found.s, &found.v) == (&plain.s, &plain.v));
 }
 
 /// Products that are not finite end the call, and are not put.
@@ -251,7 +265,7 @@ fn a_full_disk() {
         let found = randomized_svd_with_checkpoint(&x, 4, &OPTIONS, &checkpoint, &Run::default());
         (found, disk.count.load(Ordering::Relaxed))
     };
-    for (at, name) in [(0, "svd/job"), (2, "svd/2"), (1, "svd/3")] {
+    for (at, name) in [(0, "svd/job"), (3, "svd/2-left"), (1, "svd/2"), (2, "svd/3-left")] {
         let (stopped, puts) = solve(at);
         let Err(Error::Io { path, source }) = stopped else { panic!("{stopped:?}") };
         assert!(path.ends_with(name) && source.kind() == io::ErrorKind::StorageFull, "{path}: {source}");
@@ -259,6 +273,6 @@ fn a_full_disk() {
     }
     let (found, puts) = solve(u64::MAX);
     let found = found.unwrap();
-    assert_eq!((found.found, puts), (2, 3));
+    assert_eq!((found.found, puts), (2, 6));
     assert_same(&x, &found, &whole);
 }
