@@ -5,7 +5,7 @@ use super::{
     matrix::Matrix,
     right_svd::RightSvd,
     sign::SignRule,
-    steps::FLOOR,
+    svd_plan::FLOOR,
     threads::Threads,
 };
 use crate::{Device, Error, Result};

@@ -5,13 +5,10 @@ use faer::MatRef;
 use rayon::prelude::*;
 
 use super::{
-    map::{LinearMap, Pass, RowSink},
-    map_tensor::BLOCK,
+    map::{LinearMap, Pass},
     matrix::Matrix,
 };
-use crate::{
-    Device, Error, Needs, Real, Result, Tensor, digest::digest, extent::to_usize, fresh, tensor::Pending,
-};
+use crate::{Device, Error, Result, Tensor, digest::digest, extent::to_usize, fresh};
 
 /// The rows of `A Q` for each block Q of a basis, in f32 on the host.
 #[derive(Debug)]
@@ -120,40 +117,5 @@ impl Image {
     pub(super) fn is_of(&self, rows: u64, v: &Matrix) -> bool {
         let shape = [self.product.rows() as u64, self.product.cols() as u64];
         shape == [rows, v.cols() as u64] && self.digest == digest(0, cast_slice(v.data()))
-    }
-}
-
-/// The memory for a column of rows on their way: two blocks in f32, and one in f64.
-pub(super) const ON_THE_WAY: Needs = Needs::host(16 * BLOCK);
-
-/// Rows of `A X` on their way from the device to a sink. The device is a block ahead, so that it need not wait for the host.
-#[allow(missing_debug_implementations, reason = "a function has none")]
-pub(crate) struct OnTheWay<'a, 's, R: Real> {
-    sink: &'a mut RowSink<'s>,
-    pending: Option<(u64, [usize; 2], Pending<R>)>,
-}
-
-impl<'a, 's, R: Real> OnTheWay<'a, 's, R> {
-    pub(crate) fn new(sink: &'a mut RowSink<'s>) -> Self {
-        Self { sink, pending: None }
-    }
-
-    /// Starts the download of the rows from `first` on, and gives the rows before them to the sink.
-    pub(crate) fn add(&mut self, first: u64, y: &Tensor<R>) -> Result<()> {
-        let next = (first, y.matrix("apply_both")?.map(to_usize), y.download()?);
-        let before = self.pending.replace(next);
-        self.give(before)
-    }
-
-    /// Gives the last rows to the sink.
-    pub(crate) fn finish(mut self) -> Result<()> {
-        let last = self.pending.take();
-        self.give(last)
-    }
-
-    fn give(&mut self, rows: Option<(u64, [usize; 2], Pending<R>)>) -> Result<()> {
-        let Some((first, [count, cols], values)) = rows else { return Ok(()) };
-        let values = values.wait()?.into_iter().map(R::to_f64).collect();
-        (self.sink)(first, &Matrix::from_vec(values, count, cols)?)
     }
 }

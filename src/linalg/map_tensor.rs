@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use super::{
     gram::InnerSum,
-    kept::OnTheWay,
     map::{LinearMap, Pass, RowSink},
     matmul::{Op, multiply},
     matrix::Matrix,
@@ -12,7 +11,10 @@ use super::{
     transpose::transpose,
 };
 use crate::{
-    Device, Element, Error, Real, Result, Tensor, TensorView, array::elementwise::converted, extent::blocks,
+    Device, Element, Error, Needs, Real, Result, Tensor, TensorView,
+    array::elementwise::converted,
+    extent::{blocks, to_usize},
+    tensor::Pending,
 };
 
 /// The number of rows of one canonical block.
@@ -112,6 +114,41 @@ impl<T: Element> LinearMap for Tensor<T> {
     }
 }
 
+/// The memory for a column of rows on their way: two blocks in f32, and one in f64.
+pub(super) const ON_THE_WAY: Needs = Needs::host(16 * BLOCK);
+
+/// Rows of `A X` on their way from the device to a sink. The device is a block ahead, so that it need not wait for the host.
+#[allow(missing_debug_implementations, reason = "a function has none")]
+pub(crate) struct OnTheWay<'a, 's, R: Real> {
+    sink: &'a mut RowSink<'s>,
+    pending: Option<(u64, [usize; 2], Pending<R>)>,
+}
+
+impl<'a, 's, R: Real> OnTheWay<'a, 's, R> {
+    pub(crate) fn new(sink: &'a mut RowSink<'s>) -> Self {
+        Self { sink, pending: None }
+    }
+
+    /// Starts the download of the rows from `first` on, and gives the rows before them to the sink.
+    pub(crate) fn add(&mut self, first: u64, y: &Tensor<R>) -> Result<()> {
+        let next = (first, y.matrix("apply_both")?.map(to_usize), y.download()?);
+        let before = self.pending.replace(next);
+        self.give(before)
+    }
+
+    /// Gives the last rows to the sink.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        let last = self.pending.take();
+        self.give(last)
+    }
+
+    fn give(&mut self, rows: Option<(u64, [usize; 2], Pending<R>)>) -> Result<()> {
+        let Some((first, [count, cols], values)) = rows else { return Ok(()) };
+        let values = values.wait()?.into_iter().map(R::to_f64).collect();
+        (self.sink)(first, &Matrix::from_vec(values, count, cols)?)
+    }
+}
+
 /// Returns the maximum number of terms of one sum.
 const fn depth<R: Real>() -> u64 {
     if R::DTYPE.is_wide() { u64::MAX } else { DEPTH }
@@ -123,6 +160,9 @@ pub(crate) fn normal_sum<R: Real>(op: &'static str, x: &Tensor<R>) -> Result<Inn
     InnerSum::new(op, x.device(), x.matrix(op)?, false, DEPTH)
 }
 
+/// A function that takes the rows of a canonical block, and these rows of `A X`.
+pub(crate) type EachBlock<'a, R> = dyn FnMut(Range<u64>, &Tensor<R>) -> Result<()> + 'a;
+
 /// Adds `(Aᵀ (A X))ᵀ` for some rows of A, given Xᵀ. The rows are whole canonical blocks, except for the last block. Calls `each` after each
 /// block is enqueued, with its rows and these rows of `A X`, whose memory the next block uses again.
 pub(crate) fn add_normal<T: Element>(
@@ -130,7 +170,7 @@ pub(crate) fn add_normal<T: Element>(
     a: &Tensor<T>,
     x: &Tensor<T::Real>,
     sum: &mut InnerSum<T::Real>,
-    each: &mut dyn FnMut(Range<u64>, &Tensor<T::Real>) -> Result<()>,
+    each: &mut EachBlock<'_, T::Real>,
 ) -> Result<()> {
     let ([m, _], l) = (a.matrix(op)?, x.shape()[0]);
     // All blocks share this memory, so that nothing waits between two blocks.

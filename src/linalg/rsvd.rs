@@ -10,7 +10,8 @@ use super::{
     matrix::Matrix,
     right_svd::{OP, RightSvd, SvdOptions},
     sign::SignRule,
-    steps::{Products, SvdPlan},
+    steps::SvdSteps,
+    svd_plan::{Products, SvdPlan},
 };
 #[cfg(doc)]
 use crate::Error;
@@ -102,7 +103,7 @@ fn decompose(
     products.saved = checkpoint.is_some();
     let plan = SvdPlan::new(OP, products, k, options, run)?;
     let run = &run.clone().memory(plan.memory);
-    let mut steps = plan.start()?;
+    let mut steps = SvdSteps::start(plan)?;
     let saved = checkpoint.map(|checkpoint| checkpoint.open(job)).transpose()?;
     steps.run(map, saved.as_ref(), run)?;
     let mut svd = steps.unsigned()?;

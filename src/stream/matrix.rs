@@ -1,6 +1,6 @@
 //! Stored matrices as linear maps.
 
-use std::{ops::Range, sync::Arc};
+use std::sync::Arc;
 
 use super::{
     AsStored, Blocks, Narrow, Narrowed, Plan, Selection, StreamStats,
@@ -9,7 +9,12 @@ use super::{
 };
 use crate::{
     ChunkedArray, Device, Error, Needs, Result, Run, StoredType, Tensor,
-    linalg::{LinearMap, Matrix, Pass, RowSink, gram::InnerSum, kept::OnTheWay, map_tensor, transpose},
+    linalg::{
+        LinearMap, Matrix, Pass, RowSink,
+        gram::InnerSum,
+        map_tensor::{self, EachBlock, OnTheWay},
+        transpose,
+    },
 };
 
 const OP: &str = "StoredMatrix";
@@ -139,7 +144,7 @@ impl StoredMatrix {
         &self,
         x: &Tensor<f32>,
         pass: &Pass<'_>,
-        each: &mut dyn FnMut(Range<u64>, &Tensor<f32>) -> Result<()>,
+        each: &mut EachBlock<'_, f32>,
     ) -> Result<InnerSum<f32>> {
         let mut sum = map_tensor::normal_sum(OP, x)?;
         self.each(x.shape()[0], pass, &mut |first, a| {

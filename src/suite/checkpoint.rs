@@ -53,7 +53,11 @@ fn solve(map: &dyn LinearMap, options: &SvdOptions, folder: &Path, run: &Run) ->
 
 fn left(map: &dyn LinearMap, svd: &RightSvd) -> Matrix {
     let mut u = Vec::new();
-    left_vectors(map, svd, &Run::default(), &mut |_, rows| Ok(u.extend_from_slice(rows.data()))).unwrap();
+    left_vectors(map, svd, &Run::default(), &mut |_, rows| {
+        u.extend_from_slice(rows.data());
+        Ok(())
+    })
+    .unwrap();
     Matrix::from_vec(u, map.shape()[0] as usize, svd.s.len()).unwrap()
 }
 
