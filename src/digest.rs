@@ -1,7 +1,7 @@
 //! Digests of bytes, by which a change is detected.
 
-/// Returns a digest of bytes, such as a chunk's, seeded with their position. Each step is a bijection, so every change of a single word is detected.
-/// The digest uses no secret: it detects accidents, not attacks.
+/// Returns a digest of bytes, such as a chunk's, seeded with their position. Each step is a bijection, so every change of a single word is
+/// detected. The digest uses no secret: it detects accidents, not attacks.
 pub fn digest(place: u64, bytes: &[u8]) -> u64 {
     // The constants are those of FNV-1a, but applied to words: applied to bytes, it would take as long as decoding.
     const PRIME: u64 = 0x0100_0000_01b3;

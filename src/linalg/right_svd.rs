@@ -98,8 +98,8 @@ pub struct RightSvd {
     pub residuals: Vec<f64>,
     /// True if the residual is at most the tolerance (1e-4 if none was given), or as small as the precision of products allows.
     pub converged: Vec<bool>,
-    /// The number of passes over the matrix, including that of [`SignRule::MaxAbsU`] if it made one; 0 from [`gram_svd`](super::gram_svd()), which makes
-    /// none.
+    /// The number of passes over the matrix, including that of [`SignRule::MaxAbsU`] if it made one; 0 from
+    /// [`gram_svd`](super::gram_svd()), which makes none.
     pub passes: u32,
     /// The number of these passes whose products a [`Checkpoint`](super::Checkpoint) had, so that they were not made again.
     pub found: u32,

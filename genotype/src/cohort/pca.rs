@@ -156,8 +156,8 @@ impl Cohort {
     /// whether samples have changed places, so the caller adds what does, such as the stores' paths and the names of the samples.
     ///
     /// # Errors
-    /// Fails as [`pca`](Self::pca) does; with [`Error::Store`] for the checkpoint of another job, with what differs, and [`Error::Io`] if it cannot be
-    /// read or written.
+    /// Fails as [`pca`](Self::pca) does; with [`Error::Store`] for the checkpoint of another job, with what differs, and [`Error::Io`] if it
+    /// cannot be read or written.
     pub fn pca_with_checkpoint(
         &self,
         options: &PcaOptions,
