@@ -202,6 +202,7 @@ pub mod bits;
 mod cancel;
 mod device;
 mod device_info;
+mod digest;
 pub mod distance;
 mod driver;
 mod dtype;

@@ -109,6 +109,7 @@ pub(crate) fn run(args: &DemoArgs, cancel: &Cancel) -> Result<(), Failure> {
         options: PcaOptions::default().components(args.components),
         reason: None,
         output,
+        checkpoint: None,
         loadings: false,
         strict: false,
         json: args.json,

@@ -32,7 +32,7 @@ pub(crate) struct Krylov {
 #[derive(Clone, Debug)]
 pub(crate) struct Ritz {
     pub(crate) theta: Vec<f64>,
-    y: Mat<f64>,
+    pub(crate) y: Mat<f64>,
 }
 
 impl Default for Ritz {

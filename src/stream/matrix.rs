@@ -9,7 +9,12 @@ use super::{
 };
 use crate::{
     ChunkedArray, Device, Error, Needs, Result, Run, StoredType, Tensor,
-    linalg::{LinearMap, Matrix, Pass, gram::InnerSum, map_tensor, transpose},
+    linalg::{
+        LinearMap, Matrix, Pass, RowSink,
+        gram::InnerSum,
+        map_tensor::{self, EachBlock, OnTheWay},
+        transpose,
+    },
 };
 
 const OP: &str = "StoredMatrix";
@@ -22,7 +27,8 @@ const OP: &str = "StoredMatrix";
 /// bit, for any chunks, threads and memory.
 ///
 /// # Cost
-/// A pass reads and decodes every chunk once. It holds, within the host's budget ([`Budget::host`](crate::Budget::host) of the [`Run`]),
+/// With [`SvdOptions::left`](crate::linalg::SvdOptions::left), [`left_vectors`](crate::linalg::left_vectors) take no pass of their own. A pass
+/// reads and decodes every chunk once. It holds, within the host's budget ([`Budget::host`](crate::Budget::host) of the [`Run`]),
 /// two blocks of rows and the chunks of one, and decodes ahead within half of the rest. A block has 1,024 rows, or more up to 8 MiB.
 ///
 /// ```
@@ -132,11 +138,19 @@ impl StoredMatrix {
         Ok(())
     }
 
-    /// Makes a pass that sums the product `AᵀAX` over blocks of rows; `x` is Xᵀ.
-    fn normal(&self, x: &Tensor<f32>, pass: &Pass<'_>) -> Result<InnerSum<f32>> {
+    /// Makes a pass that sums the product `AᵀAX` over blocks of rows; `x` is Xᵀ. Calls `each` with the rows of each canonical block, and these
+    /// rows of `A X`.
+    fn normal(
+        &self,
+        x: &Tensor<f32>,
+        pass: &Pass<'_>,
+        each: &mut EachBlock<'_, f32>,
+    ) -> Result<InnerSum<f32>> {
         let mut sum = map_tensor::normal_sum(OP, x)?;
-        self.each(x.shape()[0], pass, &mut |_, a| {
-            map_tensor::add_normal(OP, a, x, &mut sum, &mut |_| Ok(()))
+        self.each(x.shape()[0], pass, &mut |first, a| {
+            map_tensor::add_normal(OP, a, x, &mut sum, &mut |rows, y| {
+                each(first + rows.start..first + rows.end, y)
+            })
         })?;
         Ok(sum)
     }
@@ -166,7 +180,7 @@ impl LinearMap for StoredMatrix {
 
     fn apply_normal(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {
         let x = transpose(&map_tensor::upload(OP, &self.device, x, self.shape[1])?)?;
-        Ok(self.normal(&x, pass)?.finish()?.transposed())
+        Ok(self.normal(&x, pass, &mut |_, _| Ok(()))?.finish()?.transposed())
     }
 
     fn keeps_vectors_on(&self) -> Option<&Device> {
@@ -175,7 +189,20 @@ impl LinearMap for StoredMatrix {
 
     fn apply_normal_rows(&self, x: &Tensor<f64>, pass: &Pass<'_>) -> Result<Tensor<f64>> {
         let home = x.device();
-        self.normal(&*map_tensor::rows_on(OP, &self.device, x)?, pass)?.into_f64(home)
+        self.normal(&*map_tensor::rows_on(OP, &self.device, x)?, pass, &mut |_, _| Ok(()))?.into_f64(home)
+    }
+
+    fn apply_both(
+        &self,
+        x: &Tensor<f64>,
+        pass: &Pass<'_>,
+        sink: &mut RowSink<'_>,
+    ) -> Result<Option<Tensor<f64>>> {
+        let (home, mut given) = (x.device(), OnTheWay::new(sink));
+        let x = map_tensor::rows_on(OP, &self.device, x)?;
+        let sum = self.normal(&x, pass, &mut |rows, y| given.add(rows.start, y))?;
+        given.finish()?;
+        Ok(Some(sum.into_f64(home)?))
     }
 
     fn apply(

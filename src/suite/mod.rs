@@ -2,6 +2,8 @@
 
 mod bits;
 mod block_sum;
+#[cfg(feature = "zarr")]
+mod checkpoint;
 mod data;
 mod denoise_tv;
 #[cfg(feature = "zarr")]
@@ -28,6 +30,7 @@ mod filter_stored;
 mod filter_stores;
 mod gather;
 mod launch;
+mod left_vectors;
 #[cfg(feature = "wgpu")]
 mod lent;
 #[cfg(feature = "cuda")]

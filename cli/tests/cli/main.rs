@@ -24,6 +24,8 @@ mod mutants;
 mod output;
 mod pairwise;
 mod pca;
+#[cfg(unix)]
+mod pca_stopped;
 mod plink;
 mod project;
 mod refused;
