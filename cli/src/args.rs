@@ -12,7 +12,7 @@ use clap::{
 use teatime::{Budget, Cancel, Device, DeviceOptions, Run};
 use teatime_genotype::{MatchBy, VariantFilter};
 
-use crate::failure::Failure;
+use crate::{failure::Failure, timeline::TimelineArgs};
 
 /// Returns a command's `help` with its last section: the exit codes, and which files a failed run leaves. `stays` names what else a failed run
 /// leaves beside a result file; without `stays`, the command writes a folder of results.
@@ -92,16 +92,19 @@ pub(crate) struct Resources {
     /// On the cpu device, --memory counts.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) device_memory: Option<u64>,
+    #[command(flatten)]
+    pub(crate) timeline: TimelineArgs,
 }
 
 impl Resources {
+    /// Opens the device, which records if a file of that is asked for.
     pub(crate) fn open(&self) -> Result<Device, Failure> {
         let options = DeviceOptions::default().threads(self.threads);
         let device = match &self.device {
             Some(name) => Device::open_with(name, &options),
             None => Device::best_with(&options),
         };
-        Ok(device?)
+        Ok(self.timeline.recorded(device?))
     }
 
     /// Returns a warning for each device that would have been chosen but could not be used.

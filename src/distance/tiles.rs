@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::{Distances, Metric, Missing, Options, job::Job, pairs::condensed_len, symmetric};
 use crate::{
     Device, Element, Error, Needs, Progress, Result, Run, Status, StoredType, Tensor, dtype::nearest_f32,
-    extent::to_usize, linalg::Matrix, store::ArrayWriter,
+    extent::to_usize, linalg::Matrix, store::ArrayWriter, timeline::Stage,
 };
 
 /// Writes the result of [`pairwise`](super::pairwise), the same to the bit, into an array of f64 or f32, and finishes the array. Waits.
@@ -158,13 +158,16 @@ fn write_tiles(
         let other: Vec<u64> = index.iter().rev().copied().collect();
         let is_copied = is_mirrored && other != index && !is_written(&other)?;
         for (writer, values) in writers.iter().zip(made) {
-            let put = || put(writer, &index, values.data());
+            let put = |index: &[u64], values: &Matrix| {
+                let _span = device.span(Stage::Write, "").bytes(8 * values.data().len() as u64);
+                put(writer, index, values.data())
+            };
             if is_copied {
-                let put_copy = || self::put(writer, &other, values.transposed().data());
-                let (one, two) = pool.install(|| rayon::join(put, put_copy));
+                let both = || rayon::join(|| put(&index, &values), || put(&other, &values.transposed()));
+                let (one, two) = pool.install(both);
                 one.and(two)?;
             } else {
-                put()?;
+                put(&index, &values)?;
             }
         }
         written += 1 + u64::from(is_copied);
@@ -172,6 +175,7 @@ fn write_tiles(
         status.rows = u64::try_from(done).unwrap_or(rows);
         run.progress.tell(status);
     }
+    let _span = device.span(Stage::Flush, "");
     writers.into_iter().try_for_each(ArrayWriter::finish)
 }
 

@@ -22,7 +22,6 @@
 mod array;
 mod blocks;
 mod box_writer;
-mod files;
 mod marked;
 mod memory;
 mod npy;
@@ -39,9 +38,9 @@ pub use self::zarr::{
 pub use self::{
     array::{ChunkedArray, DecodedChunk, FetchedChunk, LookedFor, MissingChunk, SharedArray, StoredType},
     box_writer::BoxWriter,
-    files::{read_at, write_whole},
     marked::MissingAsNan,
     memory::{MemoryArray, Storable},
     npy::{NpyArray, NpyWriter, write_npy},
     storage::{Folder, Storage, StoredBytes, Value, WritableStorage, join, key_within},
 };
+pub use crate::files::{read_at, write_whole};

@@ -52,6 +52,8 @@ mod svd;
 #[cfg(feature = "zarr")]
 mod sweep;
 mod tensor;
+#[cfg(feature = "zarr")]
+mod timeline;
 mod tolerance;
 mod transpose;
 

@@ -28,3 +28,4 @@ mod plink;
 mod project;
 mod refused;
 mod support;
+mod timeline;

@@ -1,0 +1,147 @@
+//! The options `--trace` and `--report` of all commands, and the files that they ask for.
+
+use std::{
+    fs,
+    io::{ErrorKind, Read},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use clap::Args;
+use serde_json::{Value, json};
+use teatime::{About, Device, Timeline};
+
+use crate::{args::local, failure::Failure, note};
+
+/// The options for files that show what a run waits for.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct TimelineArgs {
+    /// Write what each thread did when, for ui.perfetto.dev or chrome://tracing
+    ///
+    /// Also of a run that fails or is stopped. An existing file is replaced if it is such a trace.
+    #[arg(long, value_name = "F.json", value_parser = local())]
+    trace: Option<PathBuf>,
+    /// Write a page of what the run waited for: threads over time, stages, memory, plots, the record
+    ///
+    /// One file of HTML, which opens in any browser. Also of a run that fails or is stopped. An existing file is replaced if it is
+    /// such a page.
+    #[arg(long, value_name = "F.html", value_parser = local())]
+    report: Option<PathBuf>,
+    /// The recording, if one of the files is asked for.
+    #[arg(skip)]
+    timeline: Option<Timeline>,
+    /// What the page says in addition.
+    #[arg(skip)]
+    about: Arc<Mutex<About>>,
+}
+
+impl TimelineArgs {
+    /// Begins the recording if one of the files is asked for.
+    ///
+    /// # Errors
+    /// [`Failure`] for a file that is there and not of this program, or whose folder cannot be made.
+    pub(crate) fn begin(&mut self) -> Result<(), Failure> {
+        if self.trace.is_some() && self.trace == self.report {
+            return Err(Failure::Usage("--trace and --report name one file".into()));
+        }
+        for (path, mark) in
+            [(&self.trace, "\"program\":\"teatime"), (&self.report, "<!-- teatime timeline -->")]
+        {
+            if let Some(path) = path {
+                replaceable(path, mark)?;
+                self.timeline.get_or_insert_default();
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns a device that records, if one of the files is asked for.
+    pub(crate) fn recorded(&self, device: Device) -> Device {
+        match &self.timeline {
+            Some(timeline) => device.recorded_by(timeline),
+            None => device,
+        }
+    }
+
+    /// Adds a phase of the run that ends now.
+    pub(crate) fn phase(&self, name: &str, took: Duration) {
+        if let (Some(timeline), Some(began)) = (&self.timeline, Instant::now().checked_sub(took)) {
+            timeline.phase(name, began);
+        }
+    }
+
+    /// Returns the entry of the files in the record of a run.
+    pub(crate) fn record(&self) -> Value {
+        json!({ "trace": self.trace, "report": self.report })
+    }
+
+    /// Takes the record of a run, and the plots among its results.
+    pub(crate) fn take(&self, record: &Value, plots: Vec<String>) {
+        let mut about = self.about.lock().unwrap_or_else(PoisonError::into_inner);
+        about.plots = plots;
+        rows(&mut about.record, "", record);
+    }
+
+    /// Writes the files after the command ended.
+    ///
+    /// # Errors
+    /// The command's failure, or else that of a file that cannot be written.
+    pub(crate) fn finish(&self, ended: Result<(), Failure>) -> Result<(), Failure> {
+        let Some(timeline) = self.timeline.as_ref().filter(|_| !matches!(ended, Err(Failure::Usage(_))))
+        else {
+            return ended;
+        };
+        let mut about = self.about.lock().unwrap_or_else(PoisonError::into_inner);
+        let words: Vec<_> =
+            std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+        about.title = format!("teatime {}", words.join(" "));
+        if let Err(failure) = &ended {
+            about.record.insert(0, ("ended".into(), failure.to_string()));
+        }
+        let trace = self.trace.as_ref().map_or(Ok(()), |path| timeline.write_trace(path));
+        let report = self.report.as_ref().map_or(Ok(()), |path| timeline.write_report(path, &about));
+        match trace.and(report) {
+            Ok(()) => ended,
+            Err(error) if ended.is_ok() => Err(Failure::Error(format!("{error}; the results are complete"))),
+            Err(error) => {
+                note(&format!("warning: {error}"));
+                ended
+            }
+        }
+    }
+}
+
+/// # Errors
+/// [`Failure::Error`] for a file that is there without the mark near its start, and for a folder that cannot be made.
+fn replaceable(path: &Path, mark: &str) -> Result<(), Failure> {
+    let io = Failure::io(path);
+    match fs::metadata(path) {
+        Ok(there) if there.is_file() && there.len() > 0 => {
+            let mut head = Vec::new();
+            fs::File::open(path).and_then(|file| file.take(200).read_to_end(&mut head)).map_err(io)?;
+            if !String::from_utf8_lossy(&head).contains(mark) {
+                let why = "is there, and not a file that this option wrote; choose another name";
+                return Err(Failure::Error(format!("{}: {why}", path.display())));
+            }
+            Ok(())
+        }
+        Ok(there) if there.is_dir() => Err(Failure::Error(format!("{}: is a folder", path.display()))),
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(io(error)),
+        _ => path.parent().map_or(Ok(()), fs::create_dir_all).map_err(io),
+    }
+}
+
+/// Adds the entries of a record, with the names of those that are within others joined by dots.
+fn rows(out: &mut Vec<(String, String)>, name: &str, value: &Value) {
+    match value {
+        Value::Object(entries) => {
+            for (entry, value) in entries {
+                rows(out, &if name.is_empty() { entry.clone() } else { format!("{name}.{entry}") }, value);
+            }
+        }
+        Value::Null => {}
+        Value::String(text) => out.push((name.into(), text.clone())),
+        value => out.push((name.into(), value.to_string())),
+    }
+}
