@@ -333,6 +333,11 @@ impl Device {
         Span::new(self.timeline(), stage, name)
     }
 
+    /// Begins the span of a launch, which computes on the cpu device and enqueues on others.
+    pub(crate) fn launch_span<'a>(&'a self, name: &'a str) -> Span<'a> {
+        self.span(if self.shares_host_memory() { Stage::Kernel } else { Stage::Enqueue }, name)
+    }
+
     /// Returns the flag that cancels calls with this handle.
     pub(crate) fn cancel(&self) -> Option<&Cancel> {
         self.cancel.as_ref()

@@ -185,7 +185,7 @@ impl Device {
         }
         let args: Vec<_> = args.iter().map(|arg| ArgSlice { slice: arg.slice, access: arg.access }).collect();
         self.count_launch();
-        let span = self.span(Stage::Kernel, op).bytes(args.iter().map(|arg| arg.slice.bytes).sum());
+        let span = self.launch_span(op).bytes(args.iter().map(|arg| arg.slice.bytes).sum());
         self.driver().launch(kernel, spec, grid, &args, params, self.cancel())?;
         drop(span);
         // A driver that computes at once may have stopped halfway.

@@ -258,7 +258,7 @@ impl<T: Element> Tensor<T> {
             copy.upload_bytes(&self.download()?.bytes()?)?;
         } else if !self.is_empty() {
             device.count_between(self.bytes());
-            let _span = device.span(Stage::Kernel, "copy").bytes(self.bytes());
+            let _span = device.launch_span("copy").bytes(self.bytes());
             device.driver().copy(self.whole(), copy.whole())?;
         }
         Ok(copy)

@@ -60,7 +60,7 @@ enum Command {
     Pairwise(Box<pairwise::PairwiseArgs>),
     Blur(Box<blur::BlurArgs>),
     Denoise(Box<denoise::DenoiseArgs>),
-    Demo(demo::DemoArgs),
+    Demo(Box<demo::DemoArgs>),
     Devices(devices::DevicesArgs),
 }
 
@@ -102,9 +102,8 @@ fn recorded(command: &mut Command, cancel: &Cancel) -> Result<(), Failure> {
         Command::Demo(args) => &mut args.resources,
         Command::Devices(_) => return run(command, cancel),
     };
-    resources.timeline.begin()?;
-    let timeline = resources.timeline.clone();
-    timeline.finish(run(command, cancel))
+    let recording = resources.record()?;
+    recording.finish(run(command, cancel))
 }
 
 fn run(command: &Command, cancel: &Cancel) -> Result<(), Failure> {

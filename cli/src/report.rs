@@ -18,7 +18,7 @@ use crate::{
     output::Output,
     stores::Stores,
     text,
-    timeline::TimelineArgs,
+    timeline::Recording,
 };
 
 /// The report of a run: the times of its consecutive stages; a record, whose entries keep the order in which they were added; a page of lines.
@@ -33,7 +33,7 @@ pub(crate) struct Report {
     pub(crate) page: String,
     warnings: Vec<String>,
     stats: StreamStats,
-    timeline: TimelineArgs,
+    recording: Recording,
     /// The seconds from the start to the first entry.
     pub(crate) wall: f64,
 }
@@ -50,7 +50,7 @@ impl Report {
             page: String::new(),
             warnings: Vec::new(),
             stats: StreamStats::default(),
-            timeline: resources.timeline.clone(),
+            recording: resources.recording.clone(),
             wall: 0.0,
         };
         (report, run)
@@ -68,7 +68,7 @@ impl Report {
     pub(crate) fn took(&mut self, stage: &'static str, time: Option<Duration>) {
         self.stages.push((stage, time));
         if let Some(time) = time {
-            self.timeline.phase(stage, time);
+            self.recording.phase(stage, time);
         }
     }
 
@@ -108,7 +108,7 @@ impl Report {
             },
             "warnings": null,
             // The files that show what the run waited for, if they were asked for.
-            "timeline": self.timeline.record(),
+            "timeline": self.recording.record(),
             "out": output.target.display().to_string(),
             "files": output.files(),
         }));
@@ -235,11 +235,11 @@ impl Report {
     pub(crate) fn finish(mut self, output: Output, is_json: bool) -> Result<(), Failure> {
         self.record["warnings"] = json!(self.warnings);
         let before: Duration = self.stages.iter().filter_map(|(_, time)| *time).sum();
-        self.timeline.phase(&output.command, self.started.elapsed().saturating_sub(before));
+        self.recording.phase(&output.command, self.started.elapsed().saturating_sub(before));
         let plots = output.files().into_iter().filter(|name| name.ends_with(".svg"));
         let plots = plots.filter_map(|name| fs::read_to_string(output.path(&name)).ok()).collect();
         let record = Value::Object(self.record);
-        self.timeline.take(&record, plots);
+        self.recording.take(&record, plots);
         let wrote = format!("{}: {}", output.target.display(), output.files().join(", "));
         let page = (!is_json).then(|| format!("{}wrote     {}\n", self.page, plain(&wrote)));
         output.commit(&record, &self.warnings, page, &self.run.cancel)

@@ -1,4 +1,4 @@
-//! The options `--trace` and `--report` of all commands, and the files that they ask for.
+//! The files that `--trace` and `--report` ask for, which all commands have.
 
 use std::{
     fs,
@@ -8,52 +8,36 @@ use std::{
     time::{Duration, Instant},
 };
 
-use clap::Args;
 use serde_json::{Value, json};
 use teatime::{About, Device, Timeline};
 
-use crate::{args::local, failure::Failure, note};
+use crate::{failure::Failure, note};
 
-/// The options for files that show what a run waits for.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct TimelineArgs {
-    /// Write what each thread did when, for ui.perfetto.dev or chrome://tracing
-    ///
-    /// Also of a run that fails or is stopped. An existing file is replaced if it is such a trace.
-    #[arg(long, value_name = "F.json", value_parser = local())]
+/// The recording of a run, and the files that it goes to: one for each that is asked for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Recording {
     trace: Option<PathBuf>,
-    /// Write a page of what the run waited for: threads over time, stages, memory, plots, the record
-    ///
-    /// One file of HTML, which opens in any browser. Also of a run that fails or is stopped. An existing file is replaced if it is
-    /// such a page.
-    #[arg(long, value_name = "F.html", value_parser = local())]
     report: Option<PathBuf>,
-    /// The recording, if one of the files is asked for.
-    #[arg(skip)]
+    /// `None` if no file is asked for.
     timeline: Option<Timeline>,
     /// What the page says in addition.
-    #[arg(skip)]
     about: Arc<Mutex<About>>,
 }
 
-impl TimelineArgs {
-    /// Begins the recording if one of the files is asked for.
+impl Recording {
+    /// Begins a recording if one of the files is asked for.
     ///
     /// # Errors
     /// [`Failure`] for a file that is there and not of this program, or whose folder cannot be made.
-    pub(crate) fn begin(&mut self) -> Result<(), Failure> {
-        if self.trace.is_some() && self.trace == self.report {
+    pub(crate) fn begin(trace: Option<PathBuf>, report: Option<PathBuf>) -> Result<Self, Failure> {
+        if trace.is_some() && trace == report {
             return Err(Failure::Usage("--trace and --report name one file".into()));
         }
-        for (path, mark) in
-            [(&self.trace, "\"program\":\"teatime"), (&self.report, "<!-- teatime timeline -->")]
-        {
-            if let Some(path) = path {
-                replaceable(path, mark)?;
-                self.timeline.get_or_insert_default();
-            }
+        for (path, mark) in [(&trace, "\"program\":\"teatime"), (&report, "<!-- teatime timeline -->")] {
+            path.as_ref().map_or(Ok(()), |path| replaceable(path, mark))?;
         }
-        Ok(())
+        let timeline = (trace.is_some() || report.is_some()).then(Timeline::default);
+        Ok(Self { trace, report, timeline, about: Arc::default() })
     }
 
     /// Returns a device that records, if one of the files is asked for.

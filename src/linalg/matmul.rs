@@ -7,7 +7,6 @@ use crate::{
     extent::to_usize,
     kernel::{Grid, small},
     kernels::matmul::{LARGE_TILE, LARGE_TILE_MEMORY, MATMUL, MATMUL_F64, Params, TILE, spec},
-    timeline::Stage,
 };
 
 /// The number of elements of c from which there are enough large tiles for the largest GPUs (256 tiles).
@@ -240,7 +239,7 @@ impl<A: Element, B: Element> Product<'_, A, B> {
             if let Err(cancelled) = device.check() {
                 return Some(Err(cancelled));
             }
-            let span = device.span(Stage::Kernel, "vendor's matrix product");
+            let span = device.launch_span("vendor's matrix product");
             match device.driver().gemm(call) {
                 Some(Ok(())) => device.count_launch(),
                 // The library has no such product, and would have none for the other parts.

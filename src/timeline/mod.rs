@@ -1,5 +1,6 @@
 //! Timelines: which thread did what at which time, for a trace file and a page.
 
+mod merge;
 mod page;
 mod summary;
 #[cfg(test)]
@@ -11,7 +12,10 @@ use std::{
     fmt,
     io::Write,
     path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     thread::{self, ThreadId},
     time::{Duration, Instant, SystemTime},
 };
@@ -31,8 +35,8 @@ const NO_ITEM: u32 = u32::MAX;
 /// A device whose handle [records](crate::Device::recorded_by) adds what it and the passes with that handle do. The newest events are kept, in
 /// bounded memory; the number of older ones that were dropped is told.
 ///
-/// All times are of the host. The cpu device computes a kernel within its launch. On a GPU a launch only enqueues: its span is the time
-/// that this took, and the time of the GPU shows in the waits.
+/// All times are of the host. The cpu device computes a kernel within its launch, so the span of the kernel is its time. On a GPU a launch
+/// only enqueues: a span named so is the time that this took, and the time of the GPU shows in the waits.
 ///
 /// # Cost
 /// Less than a microsecond for an event, of which a block, a chunk or a launch makes a few. 32 bytes of memory for each that is kept.
@@ -55,6 +59,7 @@ pub struct Timeline(Arc<Inner>);
 struct Inner {
     began: Instant,
     began_at: SystemTime,
+    has_ended: AtomicBool,
     ring: Mutex<Ring>,
 }
 
@@ -72,7 +77,10 @@ pub(crate) enum Stage {
     Slot,
     Upload,
     Compile,
+    /// A kernel that is computed within its launch.
     Kernel,
+    /// A launch of a kernel that is computed later.
+    Enqueue,
     /// Waiting for the device.
     Wait,
     Download,
@@ -87,7 +95,26 @@ pub(crate) enum Stage {
 }
 
 impl Stage {
-    const COUNT: usize = Self::Bytes as usize + 1;
+    const ALL: [Self; 17] = [
+        Self::Phase,
+        Self::Fetch,
+        Self::Decode,
+        Self::Chunks,
+        Self::Convert,
+        Self::Slot,
+        Self::Upload,
+        Self::Compile,
+        Self::Kernel,
+        Self::Enqueue,
+        Self::Wait,
+        Self::Download,
+        Self::Host,
+        Self::Writers,
+        Self::Write,
+        Self::Flush,
+        Self::Bytes,
+    ];
+    const COUNT: usize = Self::ALL.len();
 
     const fn name(self) -> &'static str {
         match self {
@@ -100,6 +127,7 @@ impl Stage {
             Self::Upload => "upload",
             Self::Compile => "compile",
             Self::Kernel => "kernel",
+            Self::Enqueue => "enqueue",
             Self::Wait => "wait for device",
             Self::Download => "download",
             Self::Host => "host algebra",
@@ -176,12 +204,18 @@ impl Ring {
         if let Some(&lane) = self.threads.get(&thread.id()) {
             return lane;
         }
-        let lane = u16::try_from(self.lanes.len()).unwrap_or(u16::MAX);
-        if self.lanes.len() <= usize::from(u16::MAX) {
-            self.lanes.push(Lane { name: thread.name().unwrap_or("thread").into() });
-            self.threads.insert(thread.id(), lane);
-        }
+        let lane = self.new_lane(Lane { name: thread.name().unwrap_or("thread").into() });
+        self.threads.insert(thread.id(), lane);
         lane
+    }
+
+    /// Adds a lane, and returns its index. Lanes beyond the numbers of lanes share the last.
+    fn new_lane(&mut self, lane: Lane) -> u16 {
+        let index = u16::try_from(self.lanes.len()).unwrap_or(u16::MAX);
+        if self.lanes.len() <= usize::from(u16::MAX) {
+            self.lanes.push(lane);
+        }
+        index
     }
 
     fn push(&mut self, event: Event) {
@@ -213,13 +247,19 @@ impl Timeline {
             threads: HashMap::new(),
             grids: HashMap::new(),
         };
-        Self(Arc::new(Inner { began: Instant::now(), began_at: SystemTime::now(), ring: Mutex::new(ring) }))
+        let (began, began_at, has_ended) = (Instant::now(), SystemTime::now(), AtomicBool::new(false));
+        Self(Arc::new(Inner { began, began_at, has_ended, ring: Mutex::new(ring) }))
     }
 
     /// Returns the number of events that are kept, and the number of older ones that were dropped.
     pub fn events(&self) -> (u64, u64) {
         let ring = self.lock();
         (ring.events.len() as u64, ring.dropped)
+    }
+
+    /// Ends the recording: what devices do from now on is not added.
+    pub fn end(&self) {
+        self.0.has_ended.store(true, Ordering::Relaxed);
     }
 
     /// Adds a phase of the run from `began` until now, such as an application's own step. Phases have a lane of their own.
@@ -252,11 +292,20 @@ impl Timeline {
         write_whole(path, |file: &mut dyn Write| file.write_all(page.as_bytes()))
     }
 
+    /// Returns the microseconds from 1970 to the beginning of the timeline.
+    fn began_at_micros(&self) -> u64 {
+        let since = self.0.began_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Ring> {
         self.0.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn add(&self, stage: Stage, name: &str, began: Instant, took: Duration, (bytes, item): (u64, u32)) {
+        if self.0.has_ended.load(Ordering::Relaxed) {
+            return;
+        }
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let start = nanoseconds(began.saturating_duration_since(self.0.began));
         let took = nanoseconds(took);

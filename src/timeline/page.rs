@@ -89,7 +89,7 @@ const fn class(stage: Stage) -> &'static str {
         Stage::Decode => "decode",
         Stage::Convert => "convert",
         Stage::Upload | Stage::Download => "move",
-        Stage::Compile | Stage::Kernel => "kernel",
+        Stage::Compile | Stage::Kernel | Stage::Enqueue => "kernel",
         Stage::Host => "host",
         Stage::Write | Stage::Flush => "write",
         Stage::Chunks | Stage::Slot | Stage::Wait | Stage::Writers => "wait",
@@ -202,7 +202,7 @@ fn lanes(summary: &Summary) -> String {
         let name = match class {
             "move" => "upload, download",
             "host" => "host algebra",
-            "kernel" => "kernel, compile",
+            "kernel" => "kernel, enqueue, compile",
             "write" => "write, flush",
             class => class,
         };

@@ -16,7 +16,7 @@ pub(super) struct Summary {
     pub(super) within: Range<u64>,
     pub(super) dropped: u64,
     /// The microseconds from 1970 to the beginning of the timeline.
-    pub(super) began_at: u128,
+    pub(super) began_at: u64,
     grids: std::collections::HashMap<Box<str>, Box<[u64]>>,
 }
 
@@ -44,7 +44,6 @@ pub(super) struct Total {
 
 impl Timeline {
     pub(super) fn summary(&self) -> Summary {
-        let began_at = self.0.began_at.duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_micros();
         let (labels, events, names, dropped, grids) = {
             let Ring { labels, events, lanes, dropped, grids, .. } = &*self.lock();
             let names: Vec<_> = lanes.iter().map(|lane| lane.name.clone()).collect();
@@ -59,7 +58,7 @@ impl Timeline {
             held: Vec::new(),
             within: start.unwrap_or(0)..end.unwrap_or(0),
             dropped,
-            began_at,
+            began_at: self.began_at_micros(),
             grids,
         };
         let (mut threads, mut held) = (vec![Vec::new(); names.len()], BTreeMap::<u16, Vec<_>>::new());
@@ -103,7 +102,8 @@ fn lanes(threads: impl Iterator<Item = (Vec<Event>, Box<str>)>) -> Vec<LaneOf> {
     }
     // Threads of a pool stand together, in the order of their numbers.
     let number = |name: &str| name.rsplit('-').next().and_then(|last| last.parse::<u32>().ok());
-    lanes.sort_by_cached_key(|lane| (number(&lane.name).is_some(), number(&lane.name)));
+    let process = |name: &str| name.rsplit_once(": ").map(|(process, _)| process.to_owned());
+    lanes.sort_by_cached_key(|lane| (process(&lane.name), number(&lane.name).is_some(), number(&lane.name)));
     lanes
 }
 

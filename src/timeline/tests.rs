@@ -161,3 +161,52 @@ fn a_file_that_cannot_be_written_is_named_and_left_out() {
         refused("/dev/full".as_ref());
     }
 }
+
+#[test]
+fn processes_merge_by_their_clocks() {
+    let (timeline, mut worker) = (Timeline::default(), Timeline::new(2));
+    on(&timeline, "main", &[(Stage::Kernel, "k", [0, 10])]);
+    // The worker began a second later.
+    let later = timeline.0.began_at + Duration::from_secs(1);
+    std::sync::Arc::get_mut(&mut worker.0).unwrap().began_at = later;
+    on(
+        &worker,
+        "pool-0",
+        &[(Stage::Kernel, "l", [0, 5]), (Stage::Decode, "a", [10, 20]), (Stage::Phase, "p", [0, 30])],
+    );
+    worker.grid("a", [2, 3].into_iter());
+    let bytes = worker.to_bytes();
+    timeline.merge("w", &bytes).unwrap();
+    assert_eq!(timeline.events(), (3, 1));
+    let summary = timeline.summary();
+    let lanes: Vec<_> =
+        summary.lanes.iter().map(|lane| (&*lane.name, lane.events[0].start / 1_000_000)).collect();
+    assert_eq!(lanes, [("main", 0), ("w: pool-0", 1010)]);
+    assert_eq!(&*summary.label(summary.phases[0].label).name, "w: p");
+    let decoded = super::Event { item: 5, ..summary.lanes[1].events[0] };
+    assert_eq!(summary.index(&decoded), Some(vec![1, 2]));
+    assert_eq!(summary.wall() / 1_000_000, 1030);
+
+    let refused = |bytes: &[u8]| {
+        let merged = Timeline::default().merge("w", bytes);
+        assert!(matches!(merged, Err(Error::Argument { name: "recorded", .. })), "{merged:?}");
+    };
+    (0..bytes.len()).for_each(|len| refused(&bytes[..len]));
+    refused(&[&bytes[..], &[0]].concat());
+    // The last event's lane and label.
+    for at in [1, 3] {
+        let mut bytes = bytes.clone();
+        let place = bytes.len() - at;
+        bytes[place] = 77;
+        refused(&bytes);
+    }
+}
+
+#[test]
+fn an_ended_recording_stays_as_it_is() {
+    let timeline = Timeline::default();
+    on(&timeline, "thread", &[(Stage::Kernel, "k", [0, 10])]);
+    timeline.end();
+    on(&timeline, "thread", &[(Stage::Kernel, "k", [10, 20])]);
+    assert_eq!(timeline.events(), (1, 0));
+}

@@ -39,7 +39,7 @@ pub(super) fn write(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
     let (pid, version) = (process::id(), env!("CARGO_PKG_VERSION"));
     writeln!(
         out,
-        "{{\"otherData\":{{\"program\":\"teatime {version}\",\"clock\":\"times of the host; on a GPU a kernel's span is the time to enqueue it\",\
+        "{{\"otherData\":{{\"program\":\"teatime {version}\",\"clock\":\"times of the host: kernels on a GPU are enqueued, and their time shows as waiting for the device\",\
          \"began_unix_us\":{},\"dropped_events\":{},\"bound\":{}}},\"displayTimeUnit\":\"ms\",\"traceEvents\":[",
         summary.began_at,
         summary.dropped,
@@ -61,7 +61,7 @@ pub(super) fn write(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
         lanes.enumerate().flat_map(|(tid, events)| events.iter().map(move |event| (tid, event)))
     {
         let label = summary.label(event.label);
-        let shown = if matches!(label.stage, Stage::Kernel | Stage::Phase) {
+        let shown = if matches!(label.stage, Stage::Kernel | Stage::Enqueue | Stage::Phase) {
             &*label.name
         } else {
             label.stage.name()
