@@ -34,6 +34,8 @@ pub(crate) struct Report {
     warnings: Vec<String>,
     stats: StreamStats,
     recording: Recording,
+    /// The end of the last phase of the recording.
+    phased: Instant,
     /// The seconds from the start to the first entry.
     pub(crate) wall: f64,
 }
@@ -51,6 +53,7 @@ impl Report {
             warnings: Vec::new(),
             stats: StreamStats::default(),
             recording: resources.recording.clone(),
+            phased: Instant::now(),
             wall: 0.0,
         };
         (report, run)
@@ -68,7 +71,10 @@ impl Report {
     pub(crate) fn took(&mut self, stage: &'static str, time: Option<Duration>) {
         self.stages.push((stage, time));
         if let Some(time) = time {
-            self.recording.phase(stage, time);
+            // Time before a stage that was measured by itself counts for the stage after it.
+            let began = Instant::now().checked_sub(time).map_or(self.phased, |began| began.max(self.phased));
+            self.recording.phase(stage, began);
+            self.phased = Instant::now();
         }
     }
 
@@ -234,8 +240,7 @@ impl Report {
     /// Ends the run: writes the record, moves the results into place, and prints the page, or the record if `is_json`.
     pub(crate) fn finish(mut self, output: Output, is_json: bool) -> Result<(), Failure> {
         self.record["warnings"] = json!(self.warnings);
-        let before: Duration = self.stages.iter().filter_map(|(_, time)| *time).sum();
-        self.recording.phase(&output.command, self.started.elapsed().saturating_sub(before));
+        self.recording.phase(&output.command, self.phased);
         let plots = output.files().into_iter().filter(|name| name.ends_with(".svg"));
         let plots = plots.filter_map(|name| fs::read_to_string(output.path(&name)).ok()).collect();
         let record = Value::Object(self.record);

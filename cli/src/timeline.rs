@@ -5,7 +5,7 @@ use std::{
     io::{ErrorKind, Read},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use serde_json::{Value, json};
@@ -48,9 +48,9 @@ impl Recording {
         }
     }
 
-    /// Adds a phase of the run that ends now.
-    pub(crate) fn phase(&self, name: &str, took: Duration) {
-        if let (Some(timeline), Some(began)) = (&self.timeline, Instant::now().checked_sub(took)) {
+    /// Adds a phase of the run from `began` until now.
+    pub(crate) fn phase(&self, name: &str, began: Instant) {
+        if let Some(timeline) = &self.timeline {
             timeline.phase(name, began);
         }
     }

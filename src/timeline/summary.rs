@@ -197,38 +197,33 @@ impl Summary {
         if self.within.is_empty() {
             return "nothing was recorded".into();
         }
-        let percent = |part: u64, whole: u64| format!("{:.0} %", 100.0 * part as f64 / whole.max(1) as f64);
-        let of = |stage: Stage| self.total(|label| label.stage == stage);
-        let is_of_others = |stage| {
-            matches!(
-                stage,
-                Stage::Fetch | Stage::Decode | Stage::Write | Stage::Flush | Stage::Phase | Stage::Bytes
-            )
-        };
-        let stages =
-            self.totals().into_iter().map(|(label, _)| label.stage).filter(|stage| !is_of_others(*stage));
-        let longest = stages.map(|stage| (of(stage).covered, stage)).max();
-        let outside = self.wall() - self.total(|label| !is_of_others(label.stage)).covered.min(self.wall());
+        // The time of a device shows in launches that wait for earlier ones too.
+        let device: &[_] = &[Stage::Enqueue, Stage::Slot, Stage::Wait, Stage::Download];
+        let single = [
+            Stage::Chunks,
+            Stage::Convert,
+            Stage::Upload,
+            Stage::Compile,
+            Stage::Kernel,
+            Stage::Host,
+            Stage::Writers,
+        ];
+        let groups = single.iter().map(std::slice::from_ref).chain([device]);
+        let covered = |group: &[Stage]| self.total(|label| group.contains(&label.stage)).covered;
+        let longest = groups.map(|group| (covered(group), group[0])).max();
+        let outside = self.wall().saturating_sub(covered(&[&single[..], device].concat()));
         let Some((covered, stage)) = longest.filter(|(covered, _)| *covered > outside) else {
             return format!("bound by what no stage covers: {} of the time", percent(outside, self.wall()));
         };
-        let others = |stages: [Stage; 2]| {
-            let (busy, stage) = stages.map(|stage| (of(stage).busy, stage)).into_iter().max()?;
-            let lanes = self.total(|label| stages.contains(&label.stage)).lanes;
-            let threads = if lanes == 1 { "1 thread".to_owned() } else { format!("{lanes} threads") };
-            (busy > 0).then(|| {
-                format!("bound by {}: {} of {threads}", stage.name(), percent(busy, self.wall() * lanes))
-            })
-        };
         let share = percent(covered, self.wall());
         let producers = match stage {
-            Stage::Chunks => others([Stage::Fetch, Stage::Decode]),
-            Stage::Writers => others([Stage::Write, Stage::Flush]),
+            Stage::Chunks => self.busiest([Stage::Fetch, Stage::Decode]),
+            Stage::Writers => self.busiest([Stage::Write, Stage::Flush]),
             _ => None,
         };
         producers.unwrap_or_else(|| match stage {
-            Stage::Wait | Stage::Slot | Stage::Download => {
-                format!("bound by the device: the host waits for it {share} of the time")
+            Stage::Enqueue => {
+                format!("bound by the device: the host launches to it or waits for it {share} of the time")
             }
             Stage::Kernel => {
                 let kernels = self.totals().into_iter().filter(|(label, _)| label.stage == stage);
@@ -239,4 +234,18 @@ impl Summary {
             stage => format!("bound by {}: {share} of the time", stage.name()),
         })
     }
+
+    /// Returns the sentence on the busier of two stages of other threads; `None` if they have no time.
+    fn busiest(&self, stages: [Stage; 2]) -> Option<String> {
+        let busy = |stage: Stage| self.total(|label| label.stage == stage).busy;
+        let (busy, stage) =
+            stages.map(|stage| (busy(stage), stage)).into_iter().max().filter(|(busy, _)| *busy > 0)?;
+        let lanes = self.total(|label| stages.contains(&label.stage)).lanes;
+        let threads = if lanes == 1 { "1 thread".to_owned() } else { format!("{lanes} threads") };
+        Some(format!("bound by {}: {} of {threads}", stage.name(), percent(busy, self.wall() * lanes)))
+    }
+}
+
+fn percent(part: u64, whole: u64) -> String {
+    format!("{:.0} %", 100.0 * part as f64 / whole.max(1) as f64)
 }

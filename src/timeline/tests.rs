@@ -81,7 +81,7 @@ fn threads_of_one_name_share_a_lane_unless_they_overlap() {
 
 #[test]
 fn the_sentence_names_the_longest_stage() {
-    use Stage::{Chunks, Decode, Download, Fetch, Flush, Host, Kernel, Phase, Write, Writers};
+    use Stage::{Chunks, Decode, Download, Enqueue, Fetch, Flush, Host, Kernel, Phase, Wait, Write, Writers};
     let bound = |lanes: &[&[(Stage, &str, [u64; 2])]]| {
         let timeline = Timeline::default();
         lanes.iter().for_each(|spans| on(&timeline, "thread", spans));
@@ -99,8 +99,19 @@ fn the_sentence_names_the_longest_stage() {
     assert_eq!(bound(&[run, waits]), "bound by wait for chunks: 60 % of the time");
     let kernels: &[_] = &[(Kernel, "k", [0, 30]), (Kernel, "l", [30, 80]), (Host, "svd", [80, 100])];
     assert_eq!(bound(&[run, kernels]), "bound by kernels: 80 % of the time, most of it l");
-    let device = "bound by the device: the host waits for it 70 % of the time";
-    assert_eq!(bound(&[run, &[(Download, "", [0, 70])]]), device);
+    let device = "bound by the device: the host launches to it or waits for it 70 % of the time";
+    assert_eq!(
+        bound(&[
+            run,
+            &[
+                (Enqueue, "k", [0, 20]),
+                (Wait, "", [20, 40]),
+                (Download, "", [40, 70]),
+                (Host, "svd", [70, 100])
+            ]
+        ]),
+        device
+    );
     assert_eq!(bound(&[run, &[(Host, "svd", [0, 70])]]), "bound by host algebra: 70 % of the time");
     let writes: &[_] = &[(Write, "", [0, 10]), (Flush, "", [10, 100])];
     assert_eq!(bound(&[run, &[(Writers, "", [0, 70])], writes]), "bound by flush: 90 % of 1 thread");
