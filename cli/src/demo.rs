@@ -59,7 +59,7 @@ pub(crate) struct DemoArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    resources: Resources,
+    pub(crate) resources: Resources,
 }
 
 /// Runs `teatime demo`.

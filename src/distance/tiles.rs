@@ -7,7 +7,7 @@ use bytemuck::cast_slice;
 use super::{Distances, Metric, Missing, Options, job::Job, pairs::condensed_len, symmetric};
 use crate::{
     Device, Element, Error, Needs, Progress, Result, Run, Status, StoredType, Tensor, dtype::nearest_f32,
-    extent::to_usize, linalg::Matrix, store::BoxWriter, tensor::index_at,
+    extent::to_usize, linalg::Matrix, store::BoxWriter, tensor::index_at, timeline::Stage,
 };
 
 /// Writes the result of [`pairwise`](super::pairwise), the same to the bit, into an array of f64 or f32, and finishes the array. Waits.
@@ -165,13 +165,17 @@ fn write_tiles<W: BoxWriter>(
         let other = if is_mirrored { at % grid[0] * grid[0] + at / grid[0] } else { at };
         let is_copied = other != at && !written[to_usize(other)];
         for (writer, values) in writers.iter().zip(made) {
-            let put = || put(writer, &ranges, values.data());
+            let put = |ranges: &[Range<u64>], values: &Matrix| {
+                let _span = device.span(Stage::Write, "").bytes(8 * values.data().len() as u64);
+                put(writer, ranges, values.data())
+            };
             if is_copied {
-                let put_copy = || self::put(writer, &ranges_of(other), values.transposed().data());
-                let (one, two) = pool.install(|| rayon::join(put, put_copy));
+                let both =
+                    || rayon::join(|| put(&ranges, &values), || put(&ranges_of(other), &values.transposed()));
+                let (one, two) = pool.install(both);
                 one.and(two)?;
             } else {
-                put()?;
+                put(&ranges, &values)?;
             }
         }
         written[to_usize(other)] = true;
@@ -179,6 +183,7 @@ fn write_tiles<W: BoxWriter>(
         status.rows = u64::try_from(u128::from(rows) * u128::from(done) / u128::from(count)).unwrap_or(rows);
         run.progress.tell(status);
     }
+    let _span = device.span(Stage::Flush, "");
     writers.into_iter().try_for_each(W::finish)
 }
 

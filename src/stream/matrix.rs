@@ -1,6 +1,9 @@
 //! Stored matrices as linear maps.
 
-use std::sync::Arc;
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
 
 use super::{
     AsStored, Blocks, Narrow, Narrowed, Plan, Selection, StreamStats,
@@ -41,6 +44,8 @@ const OP: &str = "StoredMatrix";
 /// assert!((svd.s[0] - 4.0).abs() < 1e-5 && (svd.v[(1, 0)] - 1.0).abs() < 1e-5);
 /// // The whole matrix, if it fits the device.
 /// assert_eq!(a.to_tensor(&Run::default())?.read()?, [3.0, 0.0, 0.0, 4.0, 0.0, 0.0]);
+/// // Each pass decoded the chunk.
+/// assert!(a.stats().chunks > 1);
 /// # Ok::<(), teatime::Error>(())
 /// ```
 #[derive(Debug)]
@@ -48,6 +53,7 @@ pub struct StoredMatrix {
     plan: Plan,
     device: Device,
     shape: [u64; 2],
+    stats: Mutex<StreamStats>,
 }
 
 impl StoredMatrix {
@@ -98,7 +104,7 @@ impl StoredMatrix {
         };
         let at_once = rows_to_load(&**first, shape[1].saturating_mul(4)).next_multiple_of(map_tensor::BLOCK);
         let plan = Plan::of_rows(arrays, Arc::new(Selection::all(rows)), None, convert, at_once)?;
-        Ok(Self { plan, device: device.clone(), shape })
+        Ok(Self { plan, device: device.clone(), shape, stats: Mutex::default() })
     }
 
     /// Reads the whole matrix into a tensor on the device, in one pass.
@@ -107,8 +113,19 @@ impl StoredMatrix {
     /// The errors of a pass, which [`new`](Self::new) lists; [`Error::Limit`] for a matrix larger than a buffer of the device;
     /// [`Error::OutOfMemory`]; [`Error::Cancelled`].
     pub fn to_tensor(&self, run: &Run) -> Result<Tensor<f32>> {
-        let (bytes, stats) = (self.bytes(0, run)?, &mut StreamStats::default());
-        Ok(load(&self.plan, &self.device, &self.shape, bytes, run, stats)?.0)
+        let (bytes, mut stats) = (self.bytes(0, run)?, StreamStats::default());
+        let loaded = load(&self.plan, &self.device, &self.shape, bytes, run, &mut stats)?.0;
+        self.lock().add(&stats);
+        Ok(loaded)
+    }
+
+    /// Returns the times and bytes of all passes so far, such as those of a decomposition. Passes that failed do not count.
+    pub fn stats(&self) -> StreamStats {
+        *self.lock()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, StreamStats> {
+        self.stats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the number of bytes of chunks that a pass with `columns` columns holds.
@@ -131,10 +148,12 @@ impl StoredMatrix {
             return Ok(());
         }
         while let Some(block) = blocks.next_block()? {
-            let rows = block.rows();
+            let (rows, started) = (block.rows(), Instant::now());
             f(rows.start, &block.tensor(&[rows.end - rows.start, self.shape[1]])?)?;
+            blocks.computed(started);
             pass.tell(rows.end)?;
         }
+        self.lock().add(&blocks.stats);
         Ok(())
     }
 

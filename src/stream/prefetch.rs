@@ -17,7 +17,7 @@ use super::{
     stages::{Decoded, DecodedPart, Job, Key, Stages},
 };
 use crate::{
-    Cancel, Error, Result,
+    Cancel, Device, Error, Result,
     fresh::{CHUNKS, Room},
 };
 
@@ -79,15 +79,16 @@ impl<'a> Prefetch<'a> {
     /// Makes a prefetch for a pass in boxes of `rows` rows, without the boxes marked in `left_out`.
     pub(super) fn new(
         plan: &'a Plan,
-        pool: Arc<ThreadPool>,
+        device: &Device,
         rows: u64,
         bytes: u64,
         left_out: Vec<bool>,
         cancel: Cancel,
     ) -> Result<Self> {
-        let (sender, receiver) = mpsc::channel();
+        let ((sender, receiver), pool) = (mpsc::channel(), device.pool()?.clone());
         let at_once = plan.at_once(pool.current_num_threads(), rows, bytes);
-        let (stages, ahead) = Stages::new(&at_once, &pool);
+        let (stages, ahead) = Stages::new(&at_once, &pool, device.timeline());
+        (0..plan.arrays()).for_each(|array| stages.note(&**plan.array(array)));
         Ok(Self {
             plan,
             schedule: Schedule::new(plan, rows, at_once.bytes, left_out, &cancel)?,
@@ -173,6 +174,7 @@ impl<'a> Prefetch<'a> {
     fn make_room(&mut self) {
         let most = if self.all_started { self.held } else { self.bytes };
         self.room.set(most.saturating_sub(self.arrived));
+        self.stages.hold(self.arrived);
     }
 
     /// Returns the held part of a chunk that was waited for, in the strip of a step.

@@ -55,6 +55,8 @@ mod svd;
 #[cfg(feature = "zarr")]
 mod sweep;
 mod tensor;
+#[cfg(feature = "zarr")]
+mod timeline;
 mod tolerance;
 mod transpose;
 

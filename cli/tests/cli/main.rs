@@ -30,3 +30,4 @@ mod plink;
 mod project;
 mod refused;
 mod support;
+mod timeline;

@@ -12,10 +12,10 @@ use super::descr;
 use crate::{
     Error, Result, StoredType,
     extent::to_usize,
+    files::{hidden, write_at},
     store::{
         blocks::runs,
         box_writer::{BoxWriter, check_box},
-        files::{hidden, write_at},
     },
 };
 
