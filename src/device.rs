@@ -21,6 +21,7 @@ use crate::{
         Driver,
         cpu::{CpuDriver, FREE_BYTES},
     },
+    timeline::{Span, Stage, Timeline},
     waiting::install,
 };
 
@@ -39,6 +40,8 @@ pub struct Device {
     inner: Arc<Inner>,
     /// The flag that cancels calls with this handle.
     cancel: Option<Cancel>,
+    /// The timeline that records calls with this handle.
+    timeline: Option<Timeline>,
     /// The devices that were tried before this one and could not be used, with reasons.
     skipped: Arc<[(String, String)]>,
 }
@@ -196,15 +199,19 @@ impl Device {
 
     pub(crate) fn from_driver(driver: Box<dyn Driver>, options: &DeviceOptions) -> Self {
         let inner = Inner {
+            usage: Arc::new(Usage {
+                name: format!("tensors on {}", driver.info().name).into(),
+                now: Default::default(),
+                peak: Default::default(),
+            }),
             driver,
-            usage: Arc::default(),
             counts: Counts::default(),
             checked: options.checked,
             threads: options.threads,
             pool: OnceLock::new(),
             host: OnceLock::new(),
         };
-        Self { inner: Arc::new(inner), cancel: None, skipped: Arc::default() }
+        Self { inner: Arc::new(inner), cancel: None, timeline: None, skipped: Arc::default() }
     }
 
     /// Returns a device for a driver opened by name: an open device if it is the same, has the same options and is not lost, otherwise a new
@@ -216,7 +223,7 @@ impl Device {
             inner.upgrade().filter(|inner| inner.driver.info() == driver.info() && !inner.driver.is_lost())
         });
         if let Some(inner) = same {
-            return Self { inner, cancel: None, skipped: Arc::default() };
+            return Self { inner, cancel: None, timeline: None, skipped: Arc::default() };
         }
         let device = Self::from_driver(driver, options);
         opened.push((options.clone(), Arc::downgrade(&device.inner)));
@@ -269,6 +276,7 @@ impl Device {
     /// [`Error::DeviceLost`], and errors that a driver reports only now.
     pub fn synchronize(&self) -> Result<()> {
         self.count_wait();
+        let _span = self.span(Stage::Wait, "");
         self.inner.driver.synchronize()
     }
 
@@ -307,6 +315,29 @@ impl Device {
         Self { cancel: Some(cancel.clone()), ..self.clone() }
     }
 
+    /// Returns this device as a handle that records what calls with it do in `timeline`: those on tensors that were created with this handle, or
+    /// by operations on such tensors, and passes over stored arrays. Other handles of the device are unaffected. `timeline` replaces an earlier
+    /// one of this handle. [`Timeline`] has an example.
+    #[must_use]
+    pub fn recorded_by(&self, timeline: &Timeline) -> Self {
+        Self { timeline: Some(timeline.clone()), ..self.clone() }
+    }
+
+    /// Returns the timeline that records calls with this handle.
+    pub fn timeline(&self) -> Option<&Timeline> {
+        self.timeline.as_ref()
+    }
+
+    /// Begins a span of the calling thread's time.
+    pub(crate) fn span<'a>(&'a self, stage: Stage, name: &'a str) -> Span<'a> {
+        Span::new(self.timeline(), stage, name)
+    }
+
+    /// Begins the span of a launch, which computes on the cpu device and enqueues on others.
+    pub(crate) fn launch_span<'a>(&'a self, name: &'a str) -> Span<'a> {
+        self.span(if self.shares_host_memory() { Stage::Kernel } else { Stage::Enqueue }, name)
+    }
+
     /// Returns the flag that cancels calls with this handle.
     pub(crate) fn cancel(&self) -> Option<&Cancel> {
         self.cancel.as_ref()
@@ -335,7 +366,7 @@ impl Device {
         Ok(self.inner.pool.get_or_init(|| pool))
     }
 
-    /// Returns a cpu device with the threads and the cancellation flag of this handle; for a cpu device, the device itself.
+    /// Returns a cpu device with the threads, the cancellation flag and the timeline of this handle; for a cpu device, the device itself.
     ///
     /// # Errors
     /// As [`pool`](Self::pool).
@@ -352,7 +383,8 @@ impl Device {
             device.inner.pool.get_or_init(|| pool.clone());
             device.inner
         });
-        Ok(Self { inner: inner.clone(), cancel: self.cancel.clone(), skipped: Arc::default() })
+        let (cancel, timeline) = (self.cancel.clone(), self.timeline.clone());
+        Ok(Self { inner: inner.clone(), cancel, timeline, skipped: Arc::default() })
     }
 
     /// Calls `f`, which launches several consecutive kernels. The cpu device calls it on one of its threads, so that no kernel starts by waking

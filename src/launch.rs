@@ -9,6 +9,7 @@ use crate::{
     DType, Device, Error, Result,
     driver::{ArgSlice, Slice},
     kernel::{Access, Binding, Grid, Kernel, KernelDef, Key, Program, Spec},
+    timeline::Stage,
 };
 
 /// A tensor, or a part of it, as an argument of a [kernel](crate::kernel).
@@ -106,7 +107,10 @@ impl Device {
                 distinct.push((key, program));
             }
         }
-        let prepare = |(_, program): (Key, Program)| self.driver().prepare(program.kernel, &program.spec);
+        let prepare = |(_, program): (Key, Program)| {
+            let _span = (!self.shares_host_memory()).then(|| self.span(Stage::Compile, program.kernel.name));
+            self.driver().prepare(program.kernel, &program.spec)
+        };
         // A parallel bridge takes items in order, unlike a parallel iterator over a list.
         self.pool()?.install(|| distinct.into_iter().par_bridge().try_for_each(prepare))
     }
@@ -181,7 +185,9 @@ impl Device {
         }
         let args: Vec<_> = args.iter().map(|arg| ArgSlice { slice: arg.slice, access: arg.access }).collect();
         self.count_launch();
+        let span = self.launch_span(op).bytes(args.iter().map(|arg| arg.slice.bytes).sum());
         self.driver().launch(kernel, spec, grid, &args, params, self.cancel())?;
+        drop(span);
         // A driver that computes at once may have stopped halfway.
         self.check()
     }

@@ -15,6 +15,7 @@
 //! | store | [`ChunkedArray`], [`store::Storage`] | an array that is read chunk by chunk: from Zarr, from a .npy file, in memory, or your own |
 //! | stream | [`stream::Blocks`] | a pass over stored arrays in blocks of rows or boxes with halos, which are decoded in advance and uploaded, in bounded memory |
 //! | run | [`Run`] | options of a long call: a flag that stops it, a callback for progress, memory budgets |
+//! | timeline | [`Timeline`] | a recording of what each thread did when, and what a run waits for: [`Device::recorded_by`] |
 //!
 //! # A first program
 //!
@@ -167,6 +168,7 @@
 //! | `da.linalg.svd_compressed` | [`linalg::randomized_svd`]: one pass for each power iteration, where dask makes two |
 //! | `da.to_zarr` | [`store::ArrayWriter`] |
 //! | `ProgressBar()`, memory limits, cancelling | [`Run`], [`Device::cancelled_by`] |
+//! | `performance_report` | [`Timeline::write_report`] |
 //!
 
 // Without a feature, links to its items lead to the type or module that would contain them.
@@ -202,11 +204,13 @@ pub mod bits;
 mod cancel;
 mod device;
 mod device_info;
+mod digest;
 pub mod distance;
 mod driver;
 mod dtype;
 mod error;
 mod extent;
+mod files;
 pub mod filter;
 mod fresh;
 pub mod kernel;
@@ -233,6 +237,7 @@ pub mod stream;
 )]
 mod suite;
 mod tensor;
+mod timeline;
 mod untyped;
 mod waiting;
 
@@ -256,6 +261,7 @@ pub use needs::Needs;
 pub use run::{Budget, Progress, Run, Status};
 pub use store::{ChunkedArray, DecodedChunk, FetchedChunk, LookedFor, MissingChunk, SharedArray, StoredType};
 pub use tensor::{Arrival, HostValues, Pending, Tensor, TensorView};
+pub use timeline::{About, Timeline};
 
 /// The bytemuck crate whose `Pod` kernel parameters implement. Derive it with `#[bytemuck(crate = "teatime::bytemuck")]`, or depend on the same
 /// version.

@@ -19,6 +19,7 @@ use crate::{
     fresh,
     kernel::Access,
     launch::Arg,
+    timeline::Stage,
 };
 
 /// The number of bytes copied to or from the host between two checks for cancellation, in some hundredths of a second.
@@ -128,12 +129,16 @@ impl<T: Element> Tensor<T> {
 
     /// Creates a tensor with the first bytes of a staging slot, ordered before all work enqueued later.
     pub(crate) fn from_staging(device: &Device, slot: &mut Staging, shape: &[u64]) -> Result<Self> {
+        // Memory for an upload may be had only once earlier uploads have been used.
+        let mut span = device.span(Stage::Upload, "");
         let tensor = Self::uninitialised(device, shape, true)?;
         if !tensor.is_empty() {
+            span.bytes = tensor.bytes();
             device.count_to_device(tensor.bytes());
             let fence = device.driver().upload(slot, tensor.whole())?;
             device.driver().order_after(&fence)?;
         }
+        drop(span);
         Ok(tensor)
     }
 
@@ -152,6 +157,7 @@ impl<T: Element> Tensor<T> {
         let bytes = end.next_multiple_of(4).saturating_sub(offset);
         if bytes > 0 {
             self.device.count_to_device(bytes);
+            let _span = self.device.span(Stage::Upload, "").bytes(bytes);
             let fence = self.device.driver().upload(slot, self.slice(offset, bytes))?;
             self.device.driver().order_after(&fence)?;
         }
@@ -178,6 +184,7 @@ impl<T: Element> Tensor<T> {
     /// Copies whole words, then an incomplete last word with padding.
     fn upload_bytes(&self, bytes: &[u8]) -> Result<()> {
         self.device.count_to_device(bytes.len() as u64);
+        let _span = self.device.span(Stage::Upload, "").bytes(bytes.len() as u64);
         let (words, tail) = bytes.split_at(bytes.len() / 4 * 4);
         let write = |offset: usize, bytes: &[u8]| {
             self.device.driver().write(self.slice(offset as u64, bytes.len() as u64), bytes)
@@ -251,6 +258,7 @@ impl<T: Element> Tensor<T> {
             copy.upload_bytes(&self.download()?.bytes()?)?;
         } else if !self.is_empty() {
             device.count_between(self.bytes());
+            let _span = device.launch_span("copy").bytes(self.bytes());
             device.driver().copy(self.whole(), copy.whole())?;
         }
         Ok(copy)
@@ -389,6 +397,7 @@ impl<T: Element> Tensor<T> {
             return Ok(());
         }
         self.device.count_to_host(self.bytes());
+        let _span = self.device.span(Stage::Download, "").bytes(self.bytes());
         for (i, out) in out.chunks_mut(self.piece()).enumerate() {
             self.device.check()?;
             let words = out.len().next_multiple_of(4) as u64;
@@ -454,11 +463,13 @@ impl<T: Element> Tensor<T> {
             Download::Ready(Vec::new())
         } else {
             self.device.count_to_host(self.bytes());
+            let _span = self.device.span(Stage::Download, "").bytes(self.bytes());
             let (memory, offset) = (&self.buffer.memory, self.offset - before);
             self.device.driver().download(Slice { memory, offset, bytes })?
         };
         let len = self.host_len()?;
-        Ok(Pending { download, before: (self.offset % 4) as usize, len, guard, element: PhantomData })
+        let (before, timeline) = ((self.offset % 4) as usize, self.device.timeline().cloned());
+        Ok(Pending { download, before, len, guard, timeline, element: PhantomData })
     }
 
     /// [`download`](Self::download) of a tensor that the device no longer needs; elements of the cpu device are not copied.
@@ -479,6 +490,7 @@ impl<T: Element> Tensor<T> {
         let bytes = to_usize(self.bytes());
         let device = self.device.clone();
         device.count_to_host(self.bytes());
+        let _span = device.span(Stage::Download, "").bytes(self.bytes());
         device.driver().take(self.into_memory(), bytes)
     }
 

@@ -12,7 +12,7 @@ use clap::{
 use teatime::{Budget, Cancel, Device, DeviceOptions, Run};
 use teatime_genotype::{MatchBy, VariantFilter};
 
-use crate::failure::Failure;
+use crate::{failure::Failure, timeline::Recording};
 
 /// Returns a command's `help` with its last section: the exit codes, and which files a failed run leaves. `stays` names what else a failed run
 /// leaves beside a result file; without `stays`, the command writes a folder of results.
@@ -92,16 +92,36 @@ pub(crate) struct Resources {
     /// On the cpu device, --memory counts.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) device_memory: Option<u64>,
+    /// Write what each thread did when, for ui.perfetto.dev
+    ///
+    /// Also of a run that fails or is stopped. An existing file is replaced if it is such a trace.
+    #[arg(long, value_name = "F.json", value_parser = local())]
+    trace: Option<PathBuf>,
+    /// Write a page of what the run waited for: threads over time, stages, memory, plots, the record
+    ///
+    /// One file of HTML, which opens in any browser. Also of a run that fails or is stopped. An existing file is replaced if it is
+    /// such a page.
+    #[arg(long, value_name = "F.html", value_parser = local())]
+    report: Option<PathBuf>,
+    #[arg(skip)]
+    pub(crate) recording: Recording,
 }
 
 impl Resources {
+    /// Begins the recording that the options ask for.
+    pub(crate) fn record(&mut self) -> Result<Recording, Failure> {
+        self.recording = Recording::begin(self.trace.take(), self.report.take())?;
+        Ok(self.recording.clone())
+    }
+
+    /// Opens the device, which records if a file of that is asked for.
     pub(crate) fn open(&self) -> Result<Device, Failure> {
         let options = DeviceOptions::default().threads(self.threads);
         let device = match &self.device {
             Some(name) => Device::open_with(name, &options),
             None => Device::best_with(&options),
         };
-        Ok(device?)
+        Ok(self.recording.recorded(device?))
     }
 
     /// Returns a warning for each device that would have been chosen but could not be used.

@@ -59,7 +59,7 @@ pub(crate) struct DemoArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    resources: Resources,
+    pub(crate) resources: Resources,
 }
 
 /// Runs `teatime demo`.
@@ -109,6 +109,7 @@ pub(crate) fn run(args: &DemoArgs, cancel: &Cancel) -> Result<(), Failure> {
         options: PcaOptions::default().components(args.components),
         reason: None,
         output,
+        checkpoint: None,
         loadings: false,
         strict: false,
         json: args.json,

@@ -34,6 +34,7 @@ mod store_args;
 mod stores;
 mod svd;
 mod text;
+mod timeline;
 
 use std::{ffi::OsString, io::Write};
 
@@ -63,7 +64,7 @@ enum Command {
     Svd(Box<svd::SvdArgs>),
     Blur(Box<blur::BlurArgs>),
     Denoise(Box<denoise::DenoiseArgs>),
-    Demo(demo::DemoArgs),
+    Demo(Box<demo::DemoArgs>),
     Devices(devices::DevicesArgs),
 }
 
@@ -79,17 +80,35 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, is_alone: bool) -> u8
     if is_alone {
         heap::share();
     }
-    let cli = Cli::parse_from(arguments);
+    let mut cli = Cli::parse_from(arguments);
     let cancel = Cancel::default();
     let watched = interrupt::watch(&cancel);
     let watched = watched.map_err(|error| Failure::Error(format!("no handler for signals: {error}")));
-    match watched.and_then(|()| run(&cli.command, &cancel)) {
+    match watched.and_then(|()| recorded(&mut cli.command, &cancel)) {
         Ok(()) => 0,
         Err(failure) => {
             note(&failure.to_string());
             failure.code()
         }
     }
+}
+
+/// Runs a command, and writes what its `--trace` and `--report` ask for, however it ends.
+fn recorded(command: &mut Command, cancel: &Cancel) -> Result<(), Failure> {
+    let resources = match command {
+        Command::Pca(args) => &mut args.resources,
+        Command::Project(args) => &mut args.resources,
+        Command::Grm(args) => &mut args.resources,
+        Command::Distance(args) => &mut args.resources,
+        Command::Pairwise(args) => &mut args.resources,
+        Command::Svd(args) => &mut args.resources,
+        Command::Blur(args) => &mut args.result.resources,
+        Command::Denoise(args) => &mut args.result.resources,
+        Command::Demo(args) => &mut args.resources,
+        Command::Devices(_) => return run(command, cancel),
+    };
+    let recording = resources.record()?;
+    recording.finish(run(command, cancel))
 }
 
 fn run(command: &Command, cancel: &Cancel) -> Result<(), Failure> {

@@ -1,6 +1,9 @@
 //! The report of a run: its record, for run.json, and its page, for the terminal.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::{
+    fs,
+    time::{Duration, Instant, SystemTime},
+};
 
 use serde_json::{Map, Value, json};
 use teatime::{Budget, Cancel, Device, DeviceInfo, Run, plain, stream::StreamStats};
@@ -15,6 +18,7 @@ use crate::{
     output::Output,
     stores::Stores,
     text,
+    timeline::Recording,
 };
 
 /// The report of a run: the times of its consecutive stages; a record, whose entries keep the order in which they were added; a page of lines.
@@ -29,6 +33,9 @@ pub(crate) struct Report {
     pub(crate) page: String,
     warnings: Vec<String>,
     stats: StreamStats,
+    recording: Recording,
+    /// The end of the last phase of the recording.
+    phased: Instant,
     /// The seconds from the start to the first entry.
     pub(crate) wall: f64,
 }
@@ -45,6 +52,8 @@ impl Report {
             page: String::new(),
             warnings: Vec::new(),
             stats: StreamStats::default(),
+            recording: resources.recording.clone(),
+            phased: Instant::now(),
             wall: 0.0,
         };
         (report, run)
@@ -61,6 +70,12 @@ impl Report {
     /// Adds a stage with this time.
     pub(crate) fn took(&mut self, stage: &'static str, time: Option<Duration>) {
         self.stages.push((stage, time));
+        if let Some(time) = time {
+            // Time before a stage that was measured by itself counts for the stage after it.
+            let began = Instant::now().checked_sub(time).map_or(self.phased, |began| began.max(self.phased));
+            self.recording.phase(stage, began);
+            self.phased = Instant::now();
+        }
     }
 
     /// Adds the entries and warnings that all commands have, and the page's first lines; `input` names the input. `planned` are the memory budgets
@@ -98,6 +113,8 @@ impl Report {
                 "peak_device": device.peak_bytes(),
             },
             "warnings": null,
+            // The files that show what the run waited for, if they were asked for.
+            "timeline": self.recording.record(),
             "out": output.target.display().to_string(),
             "files": output.files(),
         }));
@@ -223,9 +240,14 @@ impl Report {
     /// Ends the run: writes the record, moves the results into place, and prints the page, or the record if `is_json`.
     pub(crate) fn finish(mut self, output: Output, is_json: bool) -> Result<(), Failure> {
         self.record["warnings"] = json!(self.warnings);
+        self.recording.phase(&output.command, self.phased);
+        let plots = output.files().into_iter().filter(|name| name.ends_with(".svg"));
+        let plots = plots.filter_map(|name| fs::read_to_string(output.path(&name)).ok()).collect();
+        let record = Value::Object(self.record);
+        self.recording.take(&record, plots);
         let wrote = format!("{}: {}", output.target.display(), output.files().join(", "));
         let page = (!is_json).then(|| format!("{}wrote     {}\n", self.page, plain(&wrote)));
-        output.commit(&Value::Object(self.record), &self.warnings, page, &self.run.cancel)
+        output.commit(&record, &self.warnings, page, &self.run.cancel)
     }
 }
 

@@ -35,6 +35,16 @@ impl Calls {
         if any_bad { raw.iter().position(|&byte| self.refuses(byte.cast_signed())) } else { None }
     }
 
+    /// Packs alleles from their bit planes, 8 from each byte of a plane. Returns false if an allele is not -2, -1, 0 or 1, or if samples are
+    /// dosages.
+    pub(crate) fn pack_planes(self, planes: [&[u8]; 8], out: &mut [u8]) -> bool {
+        match self {
+            Self::Haploid => pack_planes::<Haploid>(planes, out),
+            Self::Diploid => pack_planes::<Diploid>(planes, out),
+            Self::Dosages => false,
+        }
+    }
+
     fn refuses(self, value: i8) -> bool {
         match self {
             Self::Haploid | Self::Diploid => value < -2,
@@ -128,6 +138,84 @@ impl<S: Stored> NullaryFnOnce for Run<'_, S> {
     }
 }
 
+/// Samples whose alleles are all -2, -1, 0 or 1, which the lowest and the highest bit of each tell apart.
+trait StoredPlanes {
+    /// The number of bytes of the codes of 64 alleles.
+    const STEP: usize;
+
+    /// Returns the codes of 64 alleles from their lowest and their highest bits.
+    fn codes(low: u64, sign: u64) -> [u64; 2];
+}
+
+/// The lower bit of each code, or the first of two alleles.
+const FIRST: u64 = 0x5555_5555_5555_5555;
+
+impl StoredPlanes for Haploid {
+    const STEP: usize = 16;
+
+    #[inline(always)]
+    fn codes(low: u64, sign: u64) -> [u64; 2] {
+        // This moves bit i of a half to bit 2 i.
+        let spread = |half: u64| {
+            let steps = [(16, 0x0000_ffff_0000_ffff), (8, 0x00ff_00ff_00ff_00ff), (4, 0x0f0f_0f0f_0f0f_0f0f)];
+            let steps = steps.into_iter().chain([(2, 0x3333_3333_3333_3333), (1, FIRST)]);
+            steps.fold(half, |bits, (shift, mask)| (bits | bits << shift) & mask)
+        };
+        [0, 32].map(|at| {
+            let half = |bits: u64| spread(bits >> at & 0xffff_ffff);
+            half(low | sign) | half(sign) << 1
+        })
+    }
+}
+
+impl StoredPlanes for Diploid {
+    const STEP: usize = 8;
+
+    #[inline(always)]
+    fn codes(low: u64, sign: u64) -> [u64; 2] {
+        let [low_a, low_b, sign_a, sign_b] = [low, low >> 1, sign, sign >> 1].map(|bits| bits & FIRST);
+        let [a, b] = [low_a & !sign_a, low_b & !sign_b];
+        let missing = low_a & sign_a | low_b & sign_b | sign_a & sign_b;
+        // An absent allele (-2) leaves a haploid call, which counts twice.
+        let haploid = sign_a & !low_a | sign_b & !low_b;
+        let one = (a ^ b) & !haploid | missing;
+        let two = a & b | haploid & (a | b) | missing;
+        [one | two << 1, 0]
+    }
+}
+
+/// Packs samples from their bit planes; returns false if an allele is not -2, -1, 0 or 1.
+fn pack_planes<S: StoredPlanes>([low, between @ .., sign]: [&[u8]; 8], out: &mut [u8]) -> bool {
+    let fits = between.iter().all(|plane| *plane == sign);
+    if fits {
+        pulp::Arch::new().dispatch(RunPlanes::<S> { low, sign, out, stored: PhantomData });
+    }
+    fits
+}
+
+struct RunPlanes<'a, S> {
+    low: &'a [u8],
+    sign: &'a [u8],
+    out: &'a mut [u8],
+    stored: PhantomData<S>,
+}
+
+impl<S: StoredPlanes> NullaryFnOnce for RunPlanes<'_, S> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let codes =
+            |low, sign| S::codes(u64::from_le_bytes(low), u64::from_le_bytes(sign)).map(u64::to_le_bytes);
+        let ((low, last_low), (sign, last_sign)) = (self.low.as_chunks(), self.sign.as_chunks());
+        let (out, last) = self.out.split_at_mut(low.len() * S::STEP);
+        for (out, (&low, &sign)) in out.chunks_exact_mut(S::STEP).zip(low.iter().zip(sign)) {
+            out.copy_from_slice(&codes(low, sign).as_flattened()[..S::STEP]);
+        }
+        last.copy_from_slice(&codes(padded(last_low), padded(last_sign)).as_flattened()[..last.len()]);
+    }
+}
+
 #[inline(always)]
 fn bytes(raw: &[u8], code: impl Fn(i8) -> (u8, bool)) -> ([u32; 4], u8) {
     let raw = padded::<64>(raw);
@@ -215,6 +303,38 @@ mod tests {
             (Calls::Diploid, &[a, b]) if a >= 0 && b >= 0 => alternate(a) + alternate(b),
             (Calls::Diploid, &[a, -2] | &[-2, a]) if a >= 0 => 2 * alternate(a),
             _ => 3,
+        }
+    }
+
+    /// Codes from bit planes are those of the alleles themselves; other alleles are refused, wherever they stand.
+    #[test]
+    fn codes_from_planes_at_every_length() {
+        let number = |i: usize| philox([7, 8], i as u64)[0] as usize;
+        let planes_of = |raw: &[u8]| -> [Vec<u8>; 8] {
+            std::array::from_fn(|b| {
+                let bits = |eight: &[u8]| (0..8).fold(0, |byte, i| byte | (eight[i] >> b & 1) << i);
+                raw.chunks(8).map(bits).collect()
+            })
+        };
+        for calls in [Calls::Haploid, Calls::Diploid] {
+            for bytes in (0..40).chain([255, 256, 257]) {
+                let alleles = [0i8, 1, -1, -2, 0, 1, 0, 0];
+                let mut raw: Vec<u8> =
+                    (0..8 * bytes).map(|i| alleles[number(bytes * 4096 + i) % 8].cast_unsigned()).collect();
+                let mut expected = vec![0; (raw.len() / calls.bytes()).div_ceil(4)];
+                assert_eq!(calls.pack(&raw, &mut expected), None);
+                let mut out = vec![255; expected.len()];
+                let planes = planes_of(&raw);
+                assert!(calls.pack_planes(planes.each_ref().map(|plane| &plane[..]), &mut out));
+                assert_eq!(out, expected, "{calls:?} {bytes}");
+                for bad in [2i8, 3, 64, 127, -3, -128, -127, -66].iter().filter(|_| bytes > 0) {
+                    let at = number(bytes) % raw.len();
+                    let good = std::mem::replace(&mut raw[at], bad.cast_unsigned());
+                    let planes = planes_of(&raw);
+                    assert!(!calls.pack_planes(planes.each_ref().map(|plane| &plane[..]), &mut out), "{bad}");
+                    raw[at] = good;
+                }
+            }
         }
     }
 

@@ -154,6 +154,17 @@ impl Convert for Conversion {
         Ok(())
     }
 
+    fn takes_planes(&self, array: &dyn ChunkedArray) -> bool {
+        let is_alternate = self.allele.is_none_or(|allele| allele == 1);
+        let is_calls = matches!(self.target, Target::Codes(Calls::Haploid | Calls::Diploid));
+        is_calls && is_alternate && array.dtype() == StoredType::I8 && self.narrow.missing(array).is_none()
+    }
+
+    /// Refuses alleles above 1.
+    fn convert_planes(&self, planes: [&[u8]; 8], to: &mut [u8]) -> bool {
+        matches!(self.target, Target::Codes(calls) if calls.pack_planes(planes, to))
+    }
+
     fn place(&self, row: u64, element: u64) -> String {
         format!("variant {row}, sample {}", element / self.alleles() as u64)
     }

@@ -267,7 +267,7 @@ impl Reader {
                 Box::new(|| Ok(sums))
             }
         };
-        blocks.stats.compute += started.elapsed();
+        blocks.computed(started);
         Ok(Some((rows.end, sums)))
     }
 }

@@ -11,6 +11,7 @@ use teatime::{Device as Opened, DeviceOptions};
 use crate::{
     context::CurrentContext,
     errors::{exception, forked},
+    timeline::recorded,
 };
 
 /// The devices that this process has opened.
@@ -116,19 +117,24 @@ impl Default for Wanted {
 }
 
 impl Wanted {
+    /// Opens the device, which a timeline records that is entered.
+    ///
     /// # Errors
     /// `RuntimeError` if there is no device of that name, or if the process was forked after a device was opened; `TypeError` for a value of
     /// another type.
     pub(crate) fn open(&self, py: Python<'_>) -> PyResult<Opened> {
-        match self {
-            Self::Device(device) => Ok(device.get().opened.clone()),
-            Self::Name(name) => open(py, Some(name.clone()), None),
-            Self::Default(None) => open(py, None, None),
-            Self::Default(Some(other)) => Err(pyo3::exceptions::PyTypeError::new_err(format!(
-                "`device` is a teatime.Device, its name, or None, not {}",
-                other.bind(py).get_type()
-            ))),
-        }
+        let device = match self {
+            Self::Device(device) => device.get().opened.clone(),
+            Self::Name(name) => open(py, Some(name.clone()), None)?,
+            Self::Default(None) => open(py, None, None)?,
+            Self::Default(Some(other)) => {
+                return Err(pyo3::exceptions::PyTypeError::new_err(format!(
+                    "`device` is a teatime.Device, its name, or None, not {}",
+                    other.bind(py).get_type()
+                )));
+            }
+        };
+        Ok(recorded(device))
     }
 }
 

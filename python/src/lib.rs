@@ -22,6 +22,7 @@ mod operand;
 mod overlap;
 mod rows;
 mod stored;
+mod timeline;
 
 use pyo3::prelude::*;
 
@@ -43,6 +44,7 @@ mod _teatime {
         overlap::{map_box, map_to_zarr},
         panic,
         stored::StoredArray,
+        timeline::Timeline,
     };
 
     #[pymodule_export]

@@ -127,7 +127,7 @@ pub(crate) fn stored_svd<'py>(
     let options = StoredSvdOptions::default()
         .center(if center { Center::Columns } else { Center::None })
         .narrow(narrow.unwrap_or(!device.limits().f64))
-        .svd(svd);
+        .svd(svd.left(true));
     let (svd, u, v) = call_on(py, &device, run, |device, run| {
         let svd = svd_stored(vec![a.array.clone()], k, &options, device, run)?;
         let (mut left, mut right) = (Vec::new(), Vec::new());

@@ -13,6 +13,7 @@ names another default. They release the interpreter's lock.
 :func:`gaussian_filter`   as :func:`scipy.ndimage.gaussian_filter`
 :func:`denoise_tv_chambolle` as :func:`skimage.restoration.denoise_tv_chambolle`
 :func:`map_overlap`       a function of your own on an array that need not fit memory, as dask's
+:class:`Timeline`         what a computation waits for, as a page, also of dask's workers
 :func:`pack`              values of 1, 2 and 4 bits in bytes, and :func:`unpack`
 :mod:`teatime.genotype`   PCA, relationship matrices and distances of genotypes
 :mod:`teatime.dask`       the same on dask arrays and Zarr stores, on a cluster
@@ -32,6 +33,7 @@ from ._filter import denoise_tv_chambolle, gaussian_filter
 from ._linalg import PCA, SVD, pca, svd, truncated_svd
 from ._overlap import Mapped, map_overlap
 from ._teatime import __version__
+from ._timeline import Timeline
 from .genotype import grm
 
 __all__ = [
@@ -40,6 +42,7 @@ __all__ = [
     "CudaArray",
     "Device",
     "Mapped",
+    "Timeline",
     "__version__",
     "adapter",
     "devices",

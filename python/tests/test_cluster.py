@@ -1,6 +1,7 @@
 """Results on processes and on a cluster: the same bits for one to three workers, and after two of them were killed."""
 
 import contextlib
+import json
 import multiprocessing
 import os
 import re
@@ -15,6 +16,7 @@ distributed = pytest.importorskip("distributed", reason="distributed is not inst
 import dask  # noqa: E402
 from dask.utils import key_split  # noqa: E402
 
+import teatime  # noqa: E402
 import teatime.dask as td  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:teatime. rechunked")
@@ -121,6 +123,20 @@ def test_the_same_bits_on_processes(jobs, wanted):
         computed = dask.compute(*jobs.values(), scheduler="processes", num_workers=2)
     for name, results in zip(jobs, computed):
         same(results, wanted[name], name)
+
+
+def test_a_timeline_has_what_workers_do(client, jobs, tmp_path):
+    some = addresses(client)
+    with teatime.Timeline(client) as timeline:
+        # Work of this process too.
+        teatime.pairwise_distance(np.ones((3, 4), np.float32), device="cpu")
+        gathered(client.compute(jobs["distances of a store"], workers=some[:2]))
+    timeline.write_trace(tmp_path / "t.json")
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    lanes = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    kinds = {(lanes[event["tid"]].rpartition(": ")[0], event["cat"]) for event in events if event["ph"] == "X"}
+    assert {("", "kernel"), *((worker, kind) for worker in some[:2] for kind in ("decode", "kernel"))} <= kinds
+    assert some[2] not in {process for process, _ in kinds}
 
 
 def test_tasks_have_names_to_read(jobs):

@@ -10,6 +10,7 @@ use crate::{
     Error, Result,
     driver::{Memory, Slice},
     extent::to_usize,
+    timeline::Timeline,
 };
 
 /// The number of guard bytes behind each allocation of a checked device.
@@ -18,8 +19,10 @@ const GUARD_BYTES: u64 = 256;
 pub(crate) const POISON: u8 = 0xff;
 
 /// The bytes of device memory that tensors hold, now and at the peak.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Usage {
+    /// The name of these bytes in timelines.
+    pub(super) name: Box<str>,
     pub(super) now: AtomicU64,
     pub(super) peak: AtomicU64,
 }
@@ -39,6 +42,7 @@ pub(crate) struct Buffer {
 struct Counted {
     bytes: u64,
     usage: Arc<Usage>,
+    timeline: Option<Timeline>,
 }
 
 impl Buffer {
@@ -49,16 +53,26 @@ impl Buffer {
 }
 
 impl Counted {
-    fn new(bytes: u64, usage: &Arc<Usage>) -> Self {
+    fn new(bytes: u64, device: &Device) -> Self {
+        let (usage, timeline) = (device.inner.usage.clone(), device.timeline.clone());
         let now = usage.now.fetch_add(bytes, Ordering::Relaxed) + bytes;
         usage.peak.fetch_max(now, Ordering::Relaxed);
-        Self { bytes, usage: usage.clone() }
+        let counted = Self { bytes, usage, timeline };
+        counted.tell(now);
+        counted
+    }
+
+    /// Records the number of bytes that are held now.
+    fn tell(&self, now: u64) {
+        if let Some(timeline) = &self.timeline {
+            timeline.hold(&self.usage.name, now);
+        }
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.usage.now.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.tell(self.usage.now.fetch_sub(self.bytes, Ordering::Relaxed) - self.bytes);
     }
 }
 
@@ -86,6 +100,6 @@ impl Device {
             let poison = vec![POISON; to_usize(size)];
             self.inner.driver.write(Slice { memory: &memory, offset: 0, bytes: size }, &poison)?;
         }
-        Ok(Buffer { memory, guard, _counted: Some(Counted::new(size, &self.inner.usage)) })
+        Ok(Buffer { memory, guard, _counted: Some(Counted::new(size, self)) })
     }
 }

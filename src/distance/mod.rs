@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | all distances, as a matrix on the host | [`pairwise`], [`pairwise_counted`]; [`condensed`] | [`pairwise_stored`] |
 //! | all distances, as f32 that stay on the device | [`pairwise_tensor`] | |
-//! | all distances, written tile by tile into a Zarr array; with a writer that resumes, a call goes on where another was stopped | [`write_pairwise`], [`write_condensed`] | [`write_pairwise_stored`] |
+//! | all distances, written tile by tile to Zarr or .npy; with a writer that resumes, a call goes on where another was stopped | [`write_pairwise`], [`write_condensed`] | [`write_pairwise_stored`] |
 //! | the nearest neighbors of each observation, without a distance matrix | [`neighbors`](fn@neighbors) | [`neighbors_stored`] |
 //! | the nearest neighbors, as tensors that stay on the device | [`neighbor_tensors()`] | |
 //! | the nearest neighbors from distances that arrive block by block | [`NearestSoFar`] | |
@@ -101,13 +101,6 @@
 //!
 //! The first features of a [`Partial`] decide between f32 and f64 for all its sums. Later features that need f64 are refused if the sums are
 //! f32, but sums in f32 merge with sums in f64.
-//!
-#![cfg_attr(
-    not(feature = "zarr"),
-    doc = "[`write_condensed`]: self
-[`write_pairwise`]: self
-[`write_pairwise_stored`]: self"
-)]
 
 mod frame;
 mod job;
@@ -125,7 +118,6 @@ mod search;
 pub(crate) mod selection;
 mod stored;
 mod sums;
-#[cfg(feature = "zarr")]
 mod tiles;
 
 use self::{job::Job, pairs::condensed_len};
@@ -137,11 +129,10 @@ pub use self::{
     packed::{ColumnPairs, PackedDiagonal, PackedPairs},
     partial::Partial,
     partial_sums::PartialSums,
-    stored::{StoredDistances, StoredNeighbors, neighbors_stored, pairwise_stored},
-};
-#[cfg(feature = "zarr")]
-pub use self::{
-    stored::{WrittenDistances, write_pairwise_stored},
+    stored::{
+        StoredDistances, StoredNeighbors, WrittenDistances, neighbors_stored, pairwise_stored,
+        write_pairwise_stored,
+    },
     tiles::{write_condensed, write_pairwise},
 };
 pub use crate::kernels::finish_distance::Missing;

@@ -6,18 +6,16 @@ mod reading;
 use std::time::Instant;
 
 use self::{nearest::nearest, reading::StoredOperands};
-use super::{Metric, Neighbors, Options, Partial, neighbors::check_k, sums::observation_sums};
-#[cfg(feature = "zarr")]
 use super::{
-    Missing,
+    Metric, Missing, Neighbors, Options, Partial,
+    neighbors::check_k,
+    sums::observation_sums,
     tiles::{tile_needs, write_pairwise},
 };
 use crate::{
-    Budget, Device, Result, Run, SharedArray, Status, dtype::with_dtype, extent::to_usize, linalg::Matrix,
-    stream::StreamStats,
+    Budget, DType, Device, Element, Result, Run, SharedArray, Status, dtype::with_dtype, extent::to_usize,
+    linalg::Matrix, stable_text::StableText, store::BoxWriter, stream::StreamStats,
 };
-#[cfg(feature = "zarr")]
-use crate::{DType, Element, stable_text::StableText, store::ArrayWriter};
 
 /// Distances of stored matrices.
 #[derive(Clone, Debug)]
@@ -47,7 +45,6 @@ pub struct StoredNeighbors {
 }
 
 /// The memory and the times of a call that wrote distances of stored matrices.
-#[cfg(feature = "zarr")]
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct WrittenDistances {
@@ -174,10 +171,9 @@ pub fn neighbors_stored<A: SharedArray>(
     Ok(StoredNeighbors { nearest, memory: run.memory.planned(device), stats })
 }
 
-/// Writes the distances between the observations of `x`, or from those of `x` to those of `y`, into a stored array, tile by tile. Waits.
+/// Writes the distances between the observations of `x`, or from those of `x` to those of `y`, to a file or a stored array, tile by tile. Waits.
 ///
-/// Works like [`write_pairwise`] on arrays, whose elements are converted as by [`pairwise_stored`]. `begin` creates the array or resumes it
-/// ([`ArrayWriter::resume`](crate::store::ArrayWriter::resume)). The argument of `begin` is the job text, which names all that the distances
+/// Works like [`write_pairwise`] on arrays, whose elements are converted as by [`pairwise_stored`]. `begin` creates the array or resumes it. The argument of `begin` is the job text, which names all that the distances
 /// depend on. It may also return a second array, for the numbers of features. `tile` has the extents of the array's tiles, for planning memory
 /// before anything is read.
 ///
@@ -186,9 +182,8 @@ pub fn neighbors_stored<A: SharedArray>(
 ///
 /// # Cost
 /// One pass, after which the device holds all elements; then as [`write_pairwise`].
-#[cfg(feature = "zarr")]
 #[allow(clippy::too_many_arguments, reason = "those of `pairwise_stored`, and where the tiles go")]
-pub fn write_pairwise_stored<A: SharedArray>(
+pub fn write_pairwise_stored<A: SharedArray, W: BoxWriter>(
     x: &A,
     y: Option<&A>,
     metric: Metric,
@@ -196,7 +191,7 @@ pub fn write_pairwise_stored<A: SharedArray>(
     device: &Device,
     run: &Run,
     tile: [u64; 2],
-    begin: impl FnOnce(&str) -> Result<(ArrayWriter, Option<ArrayWriter>)>,
+    begin: impl FnOnce(&str) -> Result<(W, Option<W>)>,
 ) -> Result<WrittenDistances> {
     let reading = StoredOperands::new(x, y, metric, options, device)?;
     let mut stats = StreamStats::default();
@@ -216,7 +211,6 @@ pub fn write_pairwise_stored<A: SharedArray>(
 }
 
 /// Returns the job text for arrays of these shapes and digests, staged as one type.
-#[cfg(feature = "zarr")]
 fn job(
     shapes: &[&[u64]],
     staged: DType,
@@ -229,7 +223,7 @@ fn job(
     format!("{shapes:?} {staged} {digests:016x?} {metric} {options} {device}")
 }
 
-#[cfg(all(test, feature = "zarr"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -1,16 +1,19 @@
-//! Distances written into a stored array tile by tile, so that they need not fit host memory.
+//! Distances written to a file or a stored array tile by tile, so that they need not fit host memory.
 
 use std::ops::Range;
+
+use bytemuck::cast_slice;
 
 use super::{Distances, Metric, Missing, Options, job::Job, pairs::condensed_len, symmetric};
 use crate::{
     Device, Element, Error, Needs, Progress, Result, Run, Status, StoredType, Tensor, dtype::nearest_f32,
-    extent::to_usize, linalg::Matrix, store::ArrayWriter,
+    extent::to_usize, linalg::Matrix, store::BoxWriter, tensor::index_at, timeline::Stage,
 };
 
 /// Writes the result of [`pairwise`](super::pairwise), the same to the bit, into an array of f64 or f32, and finishes the array. Waits.
 ///
-/// Computes tile by tile and skips tiles that are written already: after [`ArrayWriter::resume`] it continues where another process was stopped.
+/// Computes tile by tile and skips tiles that are written already: with an `ArrayWriter` that resumes, it continues where another process was
+/// stopped.
 /// The job text of the array should name everything that the distances depend on: the data, the metric, the options and the device. Without `y`,
 /// if the metric is symmetric and tiles are squares, each tile above the diagonal is written as the transpose of the tile below. Progress is
 /// reported as a share of the rows.
@@ -19,7 +22,7 @@ use crate::{
 /// written before that of the distances.
 ///
 /// # Shapes
-/// As [`pairwise`](super::pairwise); the arrays have the shape of its result.
+/// As [`pairwise`](super::pairwise); the arrays have the shape of its result, and two axes of tiles.
 ///
 /// # Errors
 /// As [`pairwise`](super::pairwise), with [`Error::Budget`] for the memory stated below; [`Error::Argument`] for an array of another type,
@@ -52,13 +55,13 @@ use crate::{
 /// assert_eq!(distances, [1.0, 3.0, 7.0, 2.0, 6.0, 4.0]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn write_pairwise<T: Element>(
+pub fn write_pairwise<T: Element, W: BoxWriter>(
     x: &Tensor<T>,
     y: Option<&Tensor<T>>,
     metric: Metric,
     options: &Options,
     run: &Run,
-    (writer, shared): (ArrayWriter, Option<ArrayWriter>),
+    (writer, shared): (W, Option<W>),
 ) -> Result<()> {
     if let Some(shared) = &shared {
         check_shared(shared, &writer, options)?;
@@ -80,16 +83,14 @@ pub fn write_pairwise<T: Element>(
 
 /// # Errors
 /// [`Error::Argument`] if nothing is counted, or if `shared` is not an array of u64 in the tiles of the distances.
-fn check_shared(shared: &ArrayWriter, distances: &ArrayWriter, options: &Options) -> Result<()> {
+fn check_shared(shared: &impl BoxWriter, distances: &impl BoxWriter, options: &Options) -> Result<()> {
     let refuse = |name, why: &dyn std::fmt::Display| Err(Error::argument("write distances", name, why));
     if options.missing == Missing::Propagate {
         return refuse("options", &"nothing is counted where missing elements are propagated");
     }
-    let (spec, of_distances) = (shared.spec(), distances.spec());
-    if spec.dtype != Some(StoredType::U64)
-        || (&spec.shape, spec.tile_shape()) != (&of_distances.shape, of_distances.tile_shape())
-    {
-        let got = format_args!("{:?} {:?} in {:?}", spec.dtype, spec.shape, spec.tile_shape());
+    let (dtype, shape, tile) = (shared.dtype(), shared.shape(), shared.tile_shape());
+    if dtype != Some(StoredType::U64) || (shape, &tile) != (distances.shape(), &distances.tile_shape()) {
+        let got = format_args!("{dtype:?} {shape:?} in {tile:?}");
         return refuse("shared", &format_args!("{got}: u64 in the tiles of the distances"));
     }
     Ok(())
@@ -107,18 +108,18 @@ fn check_shared(shared: &ArrayWriter, distances: &ArrayWriter, options: &Options
 /// # Cost
 /// As [`condensed`](super::condensed), but host memory is up to 24 bytes for each element of a tile instead of 8 for each pair. A tile is a
 /// range of consecutive pairs. A tile of fewer than 64 m pairs still computes whole blocks of 64 x 64 pairs.
-pub fn write_condensed<T: Element>(
+pub fn write_condensed<T: Element, W: BoxWriter>(
     x: &Tensor<T>,
     metric: Metric,
     options: &Options,
     run: &Run,
-    writer: ArrayWriter,
+    writer: W,
 ) -> Result<()> {
     symmetric(metric)?;
     let job = Job::new(x, None, metric, options)?;
     let m = job.extents()[0];
     let tile = tile_shape(&writer, [condensed_len(m) as u64])?;
-    let side = job.measure.side(Needs::host(3 * 8) * tile[0].min(writer.spec().shape[0]), &run.memory)?;
+    let side = job.measure.side(Needs::host(3 * 8) * tile[0].min(writer.shape()[0]), &run.memory)?;
     write_tiles(vec![writer], false, (x.device(), m as u64), run, |pairs, run| {
         let pairs = to_usize(pairs[0].start)..to_usize(pairs[0].end);
         let count = pairs.len();
@@ -129,50 +130,61 @@ pub fn write_condensed<T: Element>(
 /// Writes the tiles that are not written yet, and finishes the arrays. All writers have the same tiles, and a tile counts as written once
 /// all writers have it. `make` computes the values of a tile, given as a range along each axis, for each writer. If `is_mirrored`, the
 /// mirrored tile is the transpose. Progress is a share of `rows`.
-fn write_tiles(
-    writers: Vec<ArrayWriter>,
+fn write_tiles<W: BoxWriter>(
+    writers: Vec<W>,
     is_mirrored: bool,
     (device, rows): (&Device, u64),
     run: &Run,
     make: impl Fn(&[Range<u64>], &Run) -> Result<Vec<Matrix>>,
 ) -> Result<()> {
     let (pool, silent) = (device.pool()?, Run { progress: Progress::default(), ..run.clone() });
-    let is_written = |index: &[u64]| {
-        writers.iter().try_fold(true, |all, writer| Ok::<_, Error>(all && writer.is_written(index)?))
+    let (shape, tile) = (writers[0].shape().to_vec(), writers[0].tile_shape());
+    let grid: Vec<u64> = shape.iter().zip(&tile).map(|(extent, tile)| extent.div_ceil(*tile)).collect();
+    let count: u64 = grid.iter().product();
+    let ranges_of = |at| -> Vec<Range<u64>> {
+        let range = |((i, tile), extent): ((u64, &u64), &u64)| i * tile..(i * tile + tile).min(*extent);
+        index_at(at, &grid).into_iter().zip(&tile).zip(&shape).map(range).collect()
     };
-    let (mut written, mut count) = (0, 0u64);
-    for index in writers[0].tiles() {
+    let mut written = vec![false; to_usize(count)];
+    for (at, written) in (0..).zip(&mut written) {
         // Checking a written tile reads it, which takes time.
         run.cancel.check()?;
-        count += 1;
-        written += u64::from(is_written(&index)?);
+        let ranges = ranges_of(at);
+        *written =
+            writers.iter().try_fold(true, |all, writer| Ok::<_, Error>(all && writer.has_box(&ranges)?))?;
     }
+    let mut done = written.iter().filter(|&&written| written).count() as u64;
     let mut status = Status::new(0, 1, rows);
-    for index in writers[0].tiles() {
-        if is_written(&index)? {
+    for at in 0..count {
+        if written[to_usize(at)] {
             continue;
         }
-        let extents = index.iter().zip(writers[0].spec().tile_shape()).zip(writers[0].extent(&index));
-        let ranges: Vec<_> = extents.map(|((i, tile), extent)| i * tile..i * tile + extent).collect();
+        let ranges = ranges_of(at);
         let made = make(&ranges, &silent)?;
-        let other: Vec<u64> = index.iter().rev().copied().collect();
-        let is_copied = is_mirrored && other != index && !is_written(&other)?;
+        // The grid of mirrored tiles is a square.
+        let other = if is_mirrored { at % grid[0] * grid[0] + at / grid[0] } else { at };
+        let is_copied = other != at && !written[to_usize(other)];
         for (writer, values) in writers.iter().zip(made) {
-            let put = || put(writer, &index, values.data());
+            let put = |ranges: &[Range<u64>], values: &Matrix| {
+                let _span = device.span(Stage::Write, "").bytes(8 * values.data().len() as u64);
+                put(writer, ranges, values.data())
+            };
             if is_copied {
-                let put_copy = || self::put(writer, &other, values.transposed().data());
-                let (one, two) = pool.install(|| rayon::join(put, put_copy));
+                let both =
+                    || rayon::join(|| put(&ranges, &values), || put(&ranges_of(other), &values.transposed()));
+                let (one, two) = pool.install(both);
                 one.and(two)?;
             } else {
-                put()?;
+                put(&ranges, &values)?;
             }
         }
-        written += 1 + u64::from(is_copied);
-        let done = u128::from(rows) * u128::from(written) / u128::from(count);
-        status.rows = u64::try_from(done).unwrap_or(rows);
+        written[to_usize(other)] = true;
+        done += 1 + u64::from(is_copied);
+        status.rows = u64::try_from(u128::from(rows) * u128::from(done) / u128::from(count)).unwrap_or(rows);
         run.progress.tell(status);
     }
-    writers.into_iter().try_for_each(ArrayWriter::finish)
+    let _span = device.span(Stage::Flush, "");
+    writers.into_iter().try_for_each(W::finish)
 }
 
 /// Returns the host memory for a tile of distances: computed, transposed and encoded. The memory doubles if the mirrored tile is written at the
@@ -183,32 +195,31 @@ pub(super) fn tile_needs(is_lower: bool, tile: [u64; 2], shape: [u64; 2], counte
 }
 
 /// Returns the extents of a whole tile, after a check of the array's type and shape.
-fn tile_shape<const N: usize>(writer: &ArrayWriter, shape: [u64; N]) -> Result<[u64; N]> {
-    let spec = writer.spec();
-    if !matches!(spec.dtype, Some(StoredType::F32 | StoredType::F64)) {
-        let why = format_args!("an array of {:?}: distances are f32 or f64", spec.dtype);
+fn tile_shape<const N: usize>(writer: &impl BoxWriter, shape: [u64; N]) -> Result<[u64; N]> {
+    if !matches!(writer.dtype(), Some(StoredType::F32 | StoredType::F64)) {
+        let why = format_args!("an array of {:?}: distances are f32 or f64", writer.dtype());
         return Err(Error::argument("write distances", "writer", why));
     }
-    <[u64; N]>::try_from(spec.tile_shape()).ok().filter(|_| spec.shape == shape).ok_or_else(|| {
+    <[u64; N]>::try_from(writer.tile_shape()).ok().filter(|_| writer.shape() == shape).ok_or_else(|| {
         Error::shape(
             "write distances",
             format_args!("an array of {shape:?}"),
-            format_args!("{:?}", spec.shape),
+            format_args!("{:?}", writer.shape()),
         )
     })
 }
 
-fn put(writer: &ArrayWriter, index: &[u64], values: &[f64]) -> Result<()> {
-    match writer.spec().dtype {
-        Some(StoredType::F64) => writer.write(index, values),
+fn put(writer: &impl BoxWriter, ranges: &[Range<u64>], values: &[f64]) -> Result<()> {
+    match writer.dtype() {
+        Some(StoredType::F64) => writer.write_box_bytes(ranges, cast_slice(values)),
         Some(StoredType::U64) => {
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts of features")]
             let counts: Vec<u64> = values.iter().map(|&count| count as u64).collect();
-            writer.write(index, &counts)
+            writer.write_box_bytes(ranges, cast_slice(&counts))
         }
         _ => {
             let rounded: Vec<f32> = values.iter().copied().map(nearest_f32).collect();
-            writer.write(index, &rounded)
+            writer.write_box_bytes(ranges, cast_slice(&rounded))
         }
     }
 }

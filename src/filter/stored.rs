@@ -18,6 +18,7 @@ use crate::{
     stream::{
         AsStored, Block, Convert, Edge, Misfit, Narrow, Narrowed, Place, Sweep, Swept, UntypedOperation,
     },
+    timeline::Stage,
     untyped::{Untyped, empty_of},
 };
 
@@ -96,6 +97,7 @@ pub fn write_gaussian<W: BoxWriter>(
     };
     let operation = StoredFilter::new(filter(to)?, [read, to], device)?;
     let swept = sweep.map_untyped(&operation, &writer)?;
+    let _span = device.span(Stage::Flush, "");
     writer.finish()?;
     Ok(swept)
 }

@@ -14,7 +14,7 @@ use super::{
     krylov::{Krylov, Ritz, inner, lengths, random},
     threads::Threads,
 };
-use crate::{Device, Result, Tensor, TensorView};
+use crate::{Device, Result, Tensor, TensorView, timeline::Stage};
 
 /// The bound on ‖A v - θ v‖ / θ, unless the rounding error is larger.
 const TOLERANCE: f64 = 1e-12;
@@ -49,6 +49,7 @@ pub(super) fn largest(
         return Err(host::not_finite(op));
     }
     let matrix = MatRef::from_row_major_slice(a, n, n);
+    let _span = device.span(Stage::Host, op);
     if is_worth(n as u64, count as u64) {
         let host = device.host()?;
         let view = TensorView::from_slice(&host, a, &[n as u64, n as u64])?;

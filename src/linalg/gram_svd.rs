@@ -5,7 +5,7 @@ use super::{
     matrix::Matrix,
     right_svd::RightSvd,
     sign::SignRule,
-    steps::FLOOR,
+    svd_plan::FLOOR,
     threads::Threads,
 };
 use crate::{Device, Error, Result};
@@ -66,7 +66,7 @@ pub(crate) fn gram_svd_of(
         v.negate_columns(&sign.negative(&v));
     }
     let converged = vec![true; s.len()];
-    Ok(RightSvd { s, v, residuals, converged, passes: 0 })
+    Ok(RightSvd { s, v, residuals, converged, passes: 0, found: 0, image: None })
 }
 
 /// Returns the seconds that [`gram_svd`] is expected to take on one CPU core. For plans of other packages of this workspace.

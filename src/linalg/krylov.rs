@@ -9,7 +9,9 @@ use super::{
     matrix::Matrix,
     rows::Rows,
 };
-use crate::{Device, Result, Tensor, TensorView, array::concat, extent::to_usize, random::gaussian};
+use crate::{
+    Device, Result, Tensor, TensorView, array::concat, extent::to_usize, random::gaussian, timeline::Stage,
+};
 
 /// Orthonormal vectors Q, their images W = A Q, and T = QᵀW. Vectors are rows of f64 tensors; the small matrices are on the host.
 #[derive(Debug)]
@@ -32,7 +34,7 @@ pub(crate) struct Krylov {
 #[derive(Clone, Debug)]
 pub(crate) struct Ritz {
     pub(crate) theta: Vec<f64>,
-    y: Mat<f64>,
+    pub(crate) y: Mat<f64>,
 }
 
 impl Default for Ritz {
@@ -189,6 +191,7 @@ impl Krylov {
 
     /// Returns the `count` largest Ritz pairs, or all pairs if there are fewer.
     pub(crate) fn ritz(&self, count: usize) -> Result<Ritz> {
+        let _span = self.device.span(Stage::Host, self.op);
         let (theta, y) = host::eigen(self.op, self.t.as_ref(), count.min(self.cols()), self.device.cancel())?;
         Ok(Ritz { theta, y })
     }
@@ -237,7 +240,9 @@ impl Krylov {
     /// J. Sci. Comput. 23, 2002). Its result is orthonormal to eps times the squared condition number of b.
     fn orthonormalize(&self, b: &Tensor<f64>, noise: f64) -> Result<Tensor<f64>> {
         let gram = Matrix::from_tensor(&inner(b, b)?)?;
+        let span = self.device.span(Stage::Host, self.op);
         let (values, mut vectors) = host::eigen(self.op, gram.as_faer(), gram.cols(), None)?;
+        drop(span);
         // Eigenvalues of the rounded Gram matrix below about eps times the largest are meaningless.
         let least = (noise * noise).max(values.first().map_or(0.0, |largest| 1e-14 * largest));
         let count = values.iter().take_while(|&&value| value > least).count();

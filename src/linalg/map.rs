@@ -40,6 +40,9 @@ impl<'a> Pass<'a> {
     }
 }
 
+/// A function that takes rows of a product: the index of the first row, and the rows.
+pub type RowSink<'a> = dyn FnMut(u64, &Matrix) -> Result<()> + 'a;
+
 /// A matrix A of m rows and n columns that is known only through products: resident, or streamed by blocks of rows.
 ///
 /// Each call is one pass over the rows. Every sum over rows is taken over blocks fixed by the shape, and the blocks
@@ -127,6 +130,23 @@ pub trait LinearMap {
         let product = self.apply_normal(&Matrix::from_tensor(&transpose(x)?)?, pass)?;
         let shape = [product.rows() as u64, product.cols() as u64];
         transpose(&*TensorView::from_slice(x.device(), product.data(), &shape)?)
+    }
+
+    /// [`apply_normal_rows`](Self::apply_normal_rows), which also calls `sink` with the index of the first row and the rows of each block of
+    /// `A X`, each row once. [`SvdOptions::left`](super::SvdOptions::left) keeps these rows in f32.
+    ///
+    /// The product is that of `apply_normal_rows` to the bit. The provided method returns `None` at once and makes no pass, as a map does that
+    /// does not form `A X` on the way to `Aᵀ (A X)`, or not as precisely as [`apply`](Self::apply) does.
+    ///
+    /// # Errors
+    /// As `apply_normal_rows`, and any error that `sink` returns.
+    fn apply_both(
+        &self,
+        _x: &Tensor<f64>,
+        _pass: &Pass<'_>,
+        _sink: &mut RowSink<'_>,
+    ) -> Result<Option<Tensor<f64>>> {
+        Ok(None)
     }
 
     /// Computes `A X` for X (n, l), and calls `sink` with the index of the first row and the rows of each block, in order.

@@ -1,15 +1,20 @@
 //! A resident matrix as a linear map.
 
+use std::ops::Range;
+
 use super::{
     gram::InnerSum,
-    map::{LinearMap, Pass},
+    map::{LinearMap, Pass, RowSink},
     matmul::{Op, multiply},
     matrix::Matrix,
     rows::Rows,
     transpose::transpose,
 };
 use crate::{
-    Device, Element, Error, Real, Result, Tensor, TensorView, array::elementwise::converted, extent::blocks,
+    Device, Element, Error, Needs, Real, Result, Tensor, TensorView,
+    array::elementwise::converted,
+    extent::{blocks, to_usize},
+    tensor::Pending,
 };
 
 /// The number of rows of one canonical block.
@@ -60,7 +65,7 @@ impl<T: Element> LinearMap for Tensor<T> {
         let op = "Tensor::apply_normal";
         let x = transpose(&upload::<T::Real>(op, self.device(), x, self.matrix(op)?[1])?)?;
         let mut sum = normal_sum(op, &x)?;
-        add_normal(op, self, &x, &mut sum, &mut |rows| pass.tell(rows))?;
+        add_normal(op, self, &x, &mut sum, &mut |rows, _| pass.tell(rows.end))?;
         Ok(sum.finish()?.transposed())
     }
 
@@ -68,8 +73,25 @@ impl<T: Element> LinearMap for Tensor<T> {
         let (op, home) = ("Tensor::apply_normal", x.device());
         let x = rows_on::<T::Real>(op, self.device(), x)?;
         let mut sum = normal_sum(op, &x)?;
-        add_normal(op, self, &x, &mut sum, &mut |rows| pass.tell(rows))?;
+        add_normal(op, self, &x, &mut sum, &mut |rows, _| pass.tell(rows.end))?;
         sum.into_f64(home)
+    }
+
+    fn apply_both(
+        &self,
+        x: &Tensor<f64>,
+        pass: &Pass<'_>,
+        sink: &mut RowSink<'_>,
+    ) -> Result<Option<Tensor<f64>>> {
+        let (op, home) = ("Tensor::apply_both", x.device());
+        let x = rows_on::<T::Real>(op, self.device(), x)?;
+        let (mut sum, mut given) = (normal_sum(op, &x)?, OnTheWay::new(sink));
+        add_normal(op, self, &x, &mut sum, &mut |rows, y| {
+            given.add(rows.start, y)?;
+            pass.tell(rows.end)
+        })?;
+        given.finish()?;
+        Ok(Some(sum.into_f64(home)?))
     }
 
     fn apply(
@@ -97,6 +119,41 @@ pub(crate) fn precision<R: Real>(m: u64) -> f64 {
     R::EPSILON * (1.0 + rows / 4096.0)
 }
 
+/// The memory for a column of rows on their way: two blocks in f32, and one in f64.
+pub(super) const ON_THE_WAY: Needs = Needs::host(16 * BLOCK);
+
+/// Rows of `A X` on their way from the device to a sink. The device is a block ahead, so that it need not wait for the host.
+#[allow(missing_debug_implementations, reason = "a function has none")]
+pub(crate) struct OnTheWay<'a, 's, R: Real> {
+    sink: &'a mut RowSink<'s>,
+    pending: Option<(u64, [usize; 2], Pending<R>)>,
+}
+
+impl<'a, 's, R: Real> OnTheWay<'a, 's, R> {
+    pub(crate) fn new(sink: &'a mut RowSink<'s>) -> Self {
+        Self { sink, pending: None }
+    }
+
+    /// Starts the download of the rows from `first` on, and gives the rows before them to the sink.
+    pub(crate) fn add(&mut self, first: u64, y: &Tensor<R>) -> Result<()> {
+        let next = (first, y.matrix("apply_both")?.map(to_usize), y.download()?);
+        let before = self.pending.replace(next);
+        self.give(before)
+    }
+
+    /// Gives the last rows to the sink.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        let last = self.pending.take();
+        self.give(last)
+    }
+
+    fn give(&mut self, rows: Option<(u64, [usize; 2], Pending<R>)>) -> Result<()> {
+        let Some((first, [count, cols], values)) = rows else { return Ok(()) };
+        let values = values.wait()?.into_iter().map(R::to_f64).collect();
+        (self.sink)(first, &Matrix::from_vec(values, count, cols)?)
+    }
+}
+
 /// Returns the maximum number of terms of one sum.
 const fn depth<R: Real>() -> u64 {
     if R::DTYPE.is_wide() { u64::MAX } else { DEPTH }
@@ -108,29 +165,32 @@ pub(crate) fn normal_sum<R: Real>(op: &'static str, x: &Tensor<R>) -> Result<Inn
     InnerSum::new(op, x.device(), x.matrix(op)?, false, DEPTH)
 }
 
-/// Adds `(Aᵀ (A X))ᵀ` for some rows of A, given Xᵀ. The rows are whole canonical blocks, except for the last block. Calls `tell` after each
-/// block with the number of rows that are enqueued.
+/// A function that takes the rows of a canonical block, and these rows of `A X`.
+pub(crate) type EachBlock<'a, R> = dyn FnMut(Range<u64>, &Tensor<R>) -> Result<()> + 'a;
+
+/// Adds `(Aᵀ (A X))ᵀ` for some rows of A, given Xᵀ. The rows are whole canonical blocks, except for the last block. Calls `each` after each
+/// block is enqueued, with its rows and these rows of `A X`, whose memory the next block uses again.
 pub(crate) fn add_normal<T: Element>(
     op: &'static str,
     a: &Tensor<T>,
     x: &Tensor<T::Real>,
     sum: &mut InnerSum<T::Real>,
-    tell: &mut dyn FnMut(u64) -> Result<()>,
+    each: &mut EachBlock<'_, T::Real>,
 ) -> Result<()> {
     let ([m, _], l) = (a.matrix(op)?, x.shape()[0]);
     // All blocks share this memory, so that nothing waits between two blocks.
     let mut y = Tensor::<T::Real>::empty(a.device(), &[m.min(BLOCK), l])?;
     for rows in blocks(m, BLOCK) {
-        let end = rows.end;
         a.device().in_a_row(|| {
             if T::DTYPE.is_wide() {
-                let block = a.rows(rows)?;
+                let block = a.rows(rows.clone())?;
                 add_block(op, Rows::from_tensor(op, &*block.in_f64()?)?, x, &mut y, sum)
             } else {
-                add_block(op, Rows::new(a, rows), x, &mut y, sum)
+                add_block(op, Rows::new(a, rows.clone()), x, &mut y, sum)
             }
         })?;
-        tell(end)?;
+        let count = rows.end - rows.start;
+        each(rows, &*y.rows(0..count)?)?;
     }
     Ok(())
 }

@@ -239,10 +239,14 @@ impl<A: Element, B: Element> Product<'_, A, B> {
             if let Err(cancelled) = device.check() {
                 return Some(Err(cancelled));
             }
+            let span = device.launch_span("vendor's matrix product");
             match device.driver().gemm(call) {
                 Some(Ok(())) => device.count_launch(),
                 // The library has no such product, and would have none for the other parts.
-                None if i == 0 => return None,
+                None if i == 0 => {
+                    span.discard();
+                    return None;
+                }
                 None => {
                     let source = format!("part {i} of the product is refused").into();
                     return Some(Err(Error::Driver { backend: "gemm", source }));

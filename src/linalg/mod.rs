@@ -8,7 +8,7 @@
 //! | a product | [`matmul()`], [`matmul_tn`] (`aᵀ b`), [`matmul_nt`] (`a bᵀ`), [`gram_lower`] (`xᵀ x`) | sums in f32, or in f64 for f64 and 32-bit integers; by cuBLAS if it is available |
 //! | all singular values of a matrix of at most 16,384 rows or columns | [`svd()`] | exact |
 //! | the largest singular values of a resident matrix, with the vectors of both sides | [`truncated_svd`] | some passes |
-//! | the largest singular values of a matrix that is packed, streamed or your own | [`randomized_svd`], then [`left_vectors`] | takes any [`LinearMap`] |
+//! | the largest singular values of a matrix that is packed, streamed or your own | [`randomized_svd`], then [`left_vectors`] | takes any [`LinearMap`]; [`SvdOptions::left`] saves the pass of the left vectors, and a [`Checkpoint`] the passes of a call that was stopped |
 //! | the largest singular values of a matrix whose products are made elsewhere | [`SvdSteps`] | takes one product at a time |
 //! | the largest singular values, from a Gram matrix that you added up | [`BlockSum`], then [`gram_svd()`] | one pass over the matrix |
 //! | orthonormal columns | [`qr()`] | |
@@ -39,10 +39,12 @@
 //! # Ok::<(), teatime::Error>(())
 //! ```
 
+mod checkpoint;
 pub(crate) mod eigen;
 pub(crate) mod gram;
 pub(crate) mod gram_svd;
 pub(crate) mod host;
+mod kept;
 mod krylov;
 pub(crate) mod map;
 pub(crate) mod map_tensor;
@@ -56,21 +58,23 @@ mod rsvd;
 pub(crate) mod scale_columns;
 mod sign;
 pub(crate) mod standardize;
-pub(crate) mod steps;
+mod steps;
 mod svd;
+pub(crate) mod svd_plan;
 pub(crate) mod threads;
 mod transpose;
 pub(crate) mod truncated;
 
+pub use checkpoint::Checkpoint;
 pub use gram::BlockSum;
 pub use gram_svd::{gram_svd, gram_svd_seconds};
-pub use map::{LinearMap, Pass};
+pub use map::{LinearMap, Pass, RowSink};
 pub use matmul::{ProductOf, gram_lower, matmul, matmul_nt, matmul_tn};
 pub use matrix::Matrix;
 pub use qr::{Qr, qr};
 pub use reduce::{PendingStats, Stats, column_stats, pending_column_stats, pending_row_stats, row_stats};
 pub use right_svd::{RightSvd, Stop, SvdOptions};
-pub use rsvd::{left_vectors, randomized_svd};
+pub use rsvd::{left_vectors, randomized_svd, randomized_svd_with_checkpoint};
 pub use scale_columns::scale_columns;
 pub use sign::SignRule;
 pub use standardize::standardize;

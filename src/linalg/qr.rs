@@ -20,6 +20,7 @@ use crate::{
     array::{elementwise::converted, max, min},
     extent::to_usize,
     random::random_words,
+    timeline::Stage,
     waiting::apart,
 };
 
@@ -142,6 +143,7 @@ pub(crate) fn factor<R: Real>(op: &'static str, x: &Tensor<R>) -> Result<Factors
     let cancel = x.device().cancel();
     for seed in 0..MAX_ROUNDS {
         let gram = gram(&basis)?;
+        let span = x.device().span(Stage::Host, op);
         let (round, so_far) = apart(cancel, n, move || {
             let round = Round::new(op, &gram, &noise, near, noise_of_one)?;
             let product = host::product(round.factor.as_ref(), product.as_ref());
@@ -154,6 +156,7 @@ pub(crate) fn factor<R: Real>(op: &'static str, x: &Tensor<R>) -> Result<Factors
             })?;
             return Ok(Factors { basis, last, r: Matrix::from_faer(r.as_ref()) });
         }
+        drop(span);
         basis = round.apply(&basis, seed)?;
         (noise, product) = (round.noise, so_far);
     }

@@ -1,6 +1,8 @@
 //! Options of the randomized decomposition, and its result.
 
-use super::{matrix::Matrix, sign::SignRule};
+use std::sync::Arc;
+
+use super::{kept::Image, matrix::Matrix, sign::SignRule};
 
 pub(super) const OP: &str = "randomized_svd";
 /// The residual at which a component counts as converged if no tolerance is given.
@@ -41,10 +43,14 @@ pub struct SvdOptions {
     pub seed: u64,
     /// The rule that gives each pair of vectors one of two signs.
     pub sign: SignRule,
+    /// True if [`left_vectors`](super::left_vectors) will be asked for. [`randomized_svd`](super::randomized_svd) then keeps the products with
+    /// the matrix that its passes make, so that the left vectors, and the signs of [`SignRule::MaxAbsU`], need no pass.
+    /// [`truncated_svd`](super::truncated_svd) has left vectors anyway.
+    pub left: bool,
 }
 
 impl Default for SvdOptions {
-    /// Returns a tolerance of 1e-4, at most 64 passes, seed 0 and stable signs.
+    /// Returns a tolerance of 1e-4, at most 64 passes, seed 0 and stable signs, without left vectors.
     fn default() -> Self {
         Self {
             oversamples: None,
@@ -52,6 +58,7 @@ impl Default for SvdOptions {
             max_passes: 64,
             seed: 0,
             sign: SignRule::Stable,
+            left: false,
         }
     }
 }
@@ -63,6 +70,7 @@ crate::setters! {
         max_passes(u32),
         seed(u64),
         sign(SignRule),
+        left(bool),
     }
 }
 
@@ -90,9 +98,13 @@ pub struct RightSvd {
     pub residuals: Vec<f64>,
     /// True if the residual is at most the tolerance (1e-4 if none was given), or as small as the precision of products allows.
     pub converged: Vec<bool>,
-    /// The number of passes over the matrix, including the pass of [`SignRule::MaxAbsU`]; 0 from [`gram_svd`](super::gram_svd()), which makes
-    /// none.
+    /// The number of passes over the matrix, including that of [`SignRule::MaxAbsU`] if it made one; 0 from
+    /// [`gram_svd`](super::gram_svd()), which makes none.
     pub passes: u32,
+    /// The number of these passes whose products a [`Checkpoint`](super::Checkpoint) had, so that they were not made again.
+    pub found: u32,
+    /// The product of the matrix with `v`, if it was [kept](SvdOptions::left).
+    pub(super) image: Option<Arc<Image>>,
 }
 
 impl RightSvd {
@@ -104,6 +116,8 @@ impl RightSvd {
             residuals: Vec::new(),
             converged: Vec::new(),
             passes: 0,
+            found: 0,
+            image: None,
         }
     }
 

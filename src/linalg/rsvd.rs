@@ -1,14 +1,24 @@
 //! Truncated singular value decomposition of a matrix known only through products.
 
+use std::sync::Arc;
+
 use super::{
+    checkpoint::{Checkpoint, properties},
+    kept::Image,
     map::{LinearMap, Pass},
+    map_tensor::BLOCK,
     matrix::Matrix,
     right_svd::{OP, RightSvd, SvdOptions},
-    steps::{Products, SvdPlan},
+    sign::SignRule,
+    steps::SvdSteps,
+    svd_plan::{Products, SvdPlan},
 };
 #[cfg(doc)]
 use crate::Error;
-use crate::{Result, Run, Status};
+use crate::{
+    Result, Run, Status,
+    extent::{blocks, to_usize},
+};
 
 /// Returns the `k` largest singular values and right singular vectors of `map`, found by randomized block Krylov iteration.
 ///
@@ -31,6 +41,9 @@ use crate::{Result, Run, Status};
 /// and a [pass](LinearMap::needs) leave, restarts from the best k + l vectors, which costs passes. Each pass waits several times, for p l²
 /// values. The result depends on the seed and the map alone, unless the basis restarts.
 ///
+/// With [`SvdOptions::left`] the host also keeps m values of f32 for each of the p l columns, and m k values of f64 for the result. They take
+/// at most half of the host memory that the basis and the least pass leave. The values and the right vectors stay the same to the bit.
+///
 /// # Errors
 /// [`Error::Argument`] when k is more than min(m, n), when an option is out of range, or when the products hold NaN or infinity;
 /// [`Error::Budget`] when not even a restarted basis fits; [`Error::Cancelled`]; any error that the map reports. Reaching the pass limit is
@@ -45,28 +58,89 @@ use crate::{Result, Run, Status};
 /// # Ok::<(), teatime::Error>(())
 /// ```
 pub fn randomized_svd(map: &dyn LinearMap, k: usize, options: &SvdOptions, run: &Run) -> Result<RightSvd> {
-    let products = Products::from_map(map, options.block(k), "map")?;
+    decompose(map, k, options, None, run)
+}
+
+/// Works as [`randomized_svd`], and puts the product of each pass at `checkpoint`, or takes it from there: a call that is stopped or killed at
+/// any time is continued by the same call, to the same bits.
+///
+/// The basis is made again from the products, without a pass. If memory bounds the basis, a call within another budget goes on from the last
+/// product whose vectors are the same. Products stay at the checkpoint when the call is done; a call that finds them all makes no pass.
+///
+/// # Shapes
+/// As [`randomized_svd`].
+///
+/// # Accuracy
+/// As [`randomized_svd`], to the bit.
+///
+/// # Cost
+/// In addition to that of [`randomized_svd`], each pass puts 8 n l bytes at the checkpoint, and with [`SvdOptions::left`] 4 m l more, and waits
+/// until they are there. For this the host holds 16 n l bytes while no pass runs, and another 8 m l if there is room to keep these products.
+/// A product that is found costs the algebra between two passes.
+///
+/// # Errors
+/// As [`randomized_svd`]; [`Error::Store`] if the checkpoint is that of another job, with a property that differs; [`Error::Io`] if it cannot
+/// be read or written, for example on a full disk. Products that were put stay. A product that is damaged is made again.
+pub fn randomized_svd_with_checkpoint(
+    map: &dyn LinearMap,
+    k: usize,
+    options: &SvdOptions,
+    checkpoint: &Checkpoint,
+    run: &Run,
+) -> Result<RightSvd> {
+    decompose(map, k, options, Some(checkpoint), run)
+}
+
+fn decompose(
+    map: &dyn LinearMap,
+    k: usize,
+    options: &SvdOptions,
+    checkpoint: Option<&Checkpoint>,
+    run: &Run,
+) -> Result<RightSvd> {
+    let mut products = Products::from_map(map, options.block(k), "map")?;
+    let job = properties(map.shape(), map.precision(), products.devices(), k, options);
+    products.saved = checkpoint.is_some();
     let plan = SvdPlan::new(OP, products, k, options, run)?;
     let run = &run.clone().memory(plan.memory);
-    let mut steps = plan.start()?;
-    steps.run(map, run)?;
+    let mut steps = SvdSteps::start(plan)?;
+    let saved = checkpoint.map(|checkpoint| checkpoint.open(job)).transpose()?;
+    steps.run(map, saved.as_ref(), run)?;
     let mut svd = steps.unsigned()?;
-    if k > 0 {
-        options.sign.apply(map, &mut svd.v, &mut svd.passes, run)?;
+    match steps.image()? {
+        Some(mut image) => {
+            let negative =
+                options.sign.negative(if options.sign == SignRule::MaxAbsU { &image } else { &svd.v });
+            svd.v.negate_columns(&negative);
+            image.negate_columns(&negative);
+            svd.image = Some(Arc::new(Image::new(image, &svd.v)));
+        }
+        None if k > 0 => options.sign.apply(map, &mut svd.v, &mut svd.passes, run)?,
+        None => {}
     }
     Ok(svd)
 }
 
-/// Calls `sink` with the index of the first row and the rows of each block of U = A V / s, in order. This takes one pass of the map.
+/// Calls `sink` with the index of the first row and the rows of each block of U = A V / s, in order.
+///
+/// This takes one pass of the map, or none if `svd` was computed [for left vectors](SvdOptions::left) and kept the products that its passes
+/// made: A V is the sum of these products, weighted as the vectors of the basis are in V. They are kept if
+///
+/// - the map gives them ([`LinearMap::apply_both`]), as a [`StoredMatrix`](crate::stream::StoredMatrix) and a resident
+///   [`Tensor`](crate::Tensor) do, with the [precision](LinearMap::precision) of f32,
+/// - the host's memory has room for them,
+/// - and the basis does not restart.
+///
+/// Otherwise, and if `svd.v` was changed, there is a pass. `map` is the matrix that was decomposed.
 ///
 /// # Shapes
 /// `map`: (m, n), `svd` of k components -> blocks of (rows, k), m rows in all. Columns of U for singular values of 0 are 0.
 ///
 /// # Accuracy
-/// Columns of converged components are orthonormal to about their residual plus 1e-7 σ₁ / σ.
+/// Columns of converged components are orthonormal to about their residual plus 1e-7 σ₁ / σ, with a pass or without. The last bits differ.
 ///
 /// # Cost
-/// One pass of the map, which keeps within `run.memory` if the map does, and memory for one block of U in f64 on the host.
+/// At most one pass of the map, which keeps within `run.memory` if the map does, and memory for one block of U in f64 on the host.
 ///
 /// # Errors
 /// Any error that the map or `sink` reports.
@@ -76,9 +150,10 @@ pub fn left_vectors(
     run: &Run,
     sink: &mut dyn FnMut(u64, &Matrix) -> Result<()>,
 ) -> Result<()> {
-    let pass = Pass::new(run, Status::new(0, 1, map.shape()[0]));
+    let m = map.shape()[0];
+    let pass = Pass::new(run, Status::new(0, 1, m));
     let mut scaled = Matrix::zeros(0, 0);
-    map.apply(&svd.v, &pass, &mut |first, rows| {
+    let mut divide = |first: u64, rows: &Matrix| {
         scaled.clone_from(rows);
         for row in scaled.data_mut().chunks_exact_mut(svd.s.len().max(1)) {
             for (value, s) in row.iter_mut().zip(&svd.s) {
@@ -86,5 +161,14 @@ pub fn left_vectors(
             }
         }
         sink(first, &scaled)
+    };
+    let Some(image) = svd.image.as_ref().filter(|image| image.is_of(m, &svd.v)) else {
+        return map.apply(&svd.v, &pass, &mut divide);
+    };
+    let (image, k) = (&image.product, svd.s.len());
+    blocks(m, BLOCK).try_for_each(|rows| {
+        let values = &image.data()[to_usize(rows.start) * k..to_usize(rows.end) * k];
+        divide(rows.start, &Matrix::from_vec(values.to_vec(), values.len() / k.max(1), k)?)?;
+        pass.tell(rows.end)
     })
 }

@@ -16,7 +16,8 @@ pub enum SignRule {
     Stable,
     /// The sum of v is not negative, as in dask's `svd_compressed`. On centred data that sum is rounding noise.
     DaskSum,
-    /// The entry of u of largest magnitude is positive, as in scikit-learn's `randomized_svd`. This rule takes another pass.
+    /// The entry of u of largest magnitude is positive, as in scikit-learn's `randomized_svd`. This rule takes another pass, unless
+    /// products were [kept](super::SvdOptions::left).
     MaxAbsU,
     /// The entry of v of largest magnitude is positive, as in scikit-learn's `PCA` and `TruncatedSVD`.
     MaxAbsV,

@@ -1,19 +1,17 @@
 //! The block Krylov iteration of a matrix known only through products, which takes one product at a time.
 
 use super::{
-    krylov::{Krylov, Ritz, random},
+    checkpoint::Saved,
+    kept::Kept,
+    krylov::{Krylov, random},
     map::{LinearMap, Pass},
     matrix::Matrix,
-    right_svd::{OP, RightSvd, Stop, SvdOptions, TOLERANCE},
+    right_svd::{OP, RightSvd, SvdOptions},
     sign::SignRule,
+    svd_plan::{Found, Products, ROUNDING, SvdPlan, one_thread},
     transpose::transpose,
 };
-use crate::{Budget, Device, DeviceOptions, Error, Needs, Result, Run, Status, Tensor, extent::to_usize};
-
-/// The fraction of the largest singular value's square that products cannot tell from zero, in units of their precision.
-const ROUNDING: f64 = 4.0;
-/// The fraction of the largest eigenvalue up to which an eigenvalue counts as zero, in units of the products' precision.
-pub(super) const FLOOR: f64 = 4.0 * ROUNDING;
+use crate::{Error, Needs, Result, Run, Status, Tensor, extent::to_usize};
 
 /// The iteration of [`randomized_svd`](super::randomized_svd) for a matrix A whose products the caller computes, for example on other
 /// machines.
@@ -39,6 +37,10 @@ pub struct SvdSteps {
     /// The vectors that are multiplied next, as rows; None if the iteration is done.
     block: Option<Tensor<f64>>,
     status: Status,
+    /// The number of products that were saved before.
+    resumed: u32,
+    /// The products with the basis, if all are kept.
+    kept: Option<Kept>,
     pub(crate) found: Found,
     /// True after a product that was refused halfway: the basis and the components no longer belong together.
     is_broken: bool,
@@ -60,8 +62,18 @@ impl SvdSteps {
         }
         let (precision, names) = (f32::EPSILON.into(), ["shape", "product"]);
         let (home, needs) = (one_thread()?, Needs::default());
-        let products = Products { shape, precision, device: home.clone(), home, needs, names };
-        SvdPlan::new(OP, products, k, options, run)?.start()
+        let products = Products { shape, precision, device: home.clone(), home, needs, saved: false, names };
+        Self::start(SvdPlan::new(OP, products, k, options, run)?)
+    }
+
+    /// Returns the iteration before its first product. Without components it needs no product.
+    pub(super) fn start(plan: SvdPlan) -> Result<Self> {
+        let krylov = Krylov::new(plan.op, &plan.home, plan.n, plan.capacity);
+        let first = || krylov.first(&random(&plan.home, [plan.l, plan.n], plan.seed)?);
+        let block = (plan.k > 0).then(first).transpose()?;
+        let status = Status::new(0, plan.passes, plan.m);
+        let kept = plan.kept.map(|room| Kept::new(to_usize(plan.m), room));
+        Ok(Self { plan, krylov, block, status, resumed: 0, kept, found: Found::default(), is_broken: false })
     }
 
     /// Returns a copy of the X (n, columns) that is multiplied next, or `None` if no more products are needed.
@@ -136,17 +148,66 @@ impl SvdSteps {
         }
         let v = Matrix::from_tensor(&self.krylov.vectors(&self.found.ritz)?)?.transposed();
         let Found { s, residuals, converged, .. } = self.found.clone();
-        Ok(RightSvd { s, v, residuals, converged, passes: self.status.pass })
+        Ok(RightSvd {
+            s,
+            v,
+            residuals,
+            converged,
+            passes: self.status.pass,
+            found: self.resumed,
+            image: None,
+        })
     }
 
-    /// Takes the products that `map` makes, until no more products are needed.
-    pub(super) fn run(&mut self, map: &dyn LinearMap, run: &Run) -> Result<()> {
+    /// Returns the product of the matrix with the components' vectors, if products with the whole basis were kept.
+    pub(super) fn image(&self) -> Result<Option<Matrix>> {
+        self.kept.as_ref().map(|kept| kept.times(self.found.ritz.y.as_ref(), &self.plan.home)).transpose()
+    }
+
+    /// Takes the products that were saved, and those that `map` makes, until no more products are needed.
+    pub(super) fn run(&mut self, map: &dyn LinearMap, saved: Option<&Saved<'_>>, run: &Run) -> Result<()> {
         while let Some(block) = self.block.take() {
             run.cancel.check()?;
-            let image = map.apply_normal_rows(&block, &Pass::new(run, self.status))?;
+            let image = self.product(map, &block, saved, run)?;
             self.push(block, image)?;
         }
         Ok(())
+    }
+
+    /// Returns the product with a block, which was saved, or which `map` makes.
+    fn product(
+        &mut self,
+        map: &dyn LinearMap,
+        block: &Tensor<f64>,
+        saved: Option<&Saved<'_>>,
+        run: &Run,
+    ) -> Result<Tensor<f64>> {
+        let number = self.status.pass;
+        if let Some(saved) = saved
+            && let Some(image) = saved.find(number, block)?
+        {
+            if let Some(mut kept) = self.kept.take()
+                && let Some(values) = saved.find_kept(number, block, self.plan.m)?
+                && kept.add(to_usize(block.shape()[0]), values)
+            {
+                self.kept = Some(kept);
+            }
+            self.resumed += 1;
+            return Ok(image);
+        }
+        let pass = Pass::new(run, self.status);
+        let kept = self.kept.as_mut().map(|kept| kept.multiply(map, block, &pass)).transpose()?.flatten();
+        let image = match kept {
+            Some(image) => image,
+            None => {
+                self.kept = None;
+                map.apply_normal_rows(block, &pass)?
+            }
+        };
+        if let Some(saved) = saved {
+            saved.put(number, block, &image, self.kept.as_ref().and_then(Kept::last))?;
+        }
+        Ok(image)
     }
 
     /// Adds a block and its image, and makes the next block.
@@ -156,7 +217,12 @@ impl SvdSteps {
             let (wanted, got) = (format!("products of {:?}", block.shape()), format!("{:?}", image.shape()));
             return Err(Error::shape(plan.op, wanted, got));
         }
+        let cols = self.krylov.cols() + to_usize(block.shape()[0]);
         self.krylov.push(block, image, plan.k + plan.l)?;
+        if self.krylov.cols() < cols {
+            // The basis restarted. Products with its old vectors would have to be rounded once more for each restart.
+            self.kept = None;
+        }
         plan.check(self.krylov.not_finite()?)?;
         self.status.pass += 1;
         self.found = plan.find(&self.krylov)?;
@@ -171,187 +237,10 @@ impl SvdSteps {
     }
 }
 
-/// The best components so far.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Found {
-    pub(crate) ritz: Ritz,
-    s: Vec<f64>,
-    pub(crate) residuals: Vec<f64>,
-    pub(crate) converged: Vec<bool>,
-}
-
-impl Found {
-    fn worst(&self) -> f64 {
-        self.residuals.iter().copied().fold(0.0, f64::max)
-    }
-}
-
-/// The arguments of the iteration, after all checks.
-#[derive(Debug)]
-pub(crate) struct SvdPlan {
-    op: &'static str,
-    m: u64,
-    pub(crate) n: usize,
-    k: usize,
-    /// The number of columns of a block.
-    pub(crate) l: usize,
-    pub(crate) passes: u32,
-    /// True if the iteration stops before the last pass once all components converged.
-    early: bool,
-    tolerance: f64,
-    /// The precision of the map's products.
-    precision: f64,
-    /// The device that holds the basis.
-    home: Device,
-    /// The maximum number of columns of the basis, which fits the budget.
-    capacity: usize,
-    /// The caller's budget for the passes, in which the basis is held.
-    pub(super) memory: Budget,
-    seed: u64,
-    sign: SignRule,
-    /// The argument that products come from, in messages.
-    source: &'static str,
-}
-
-impl SvdPlan {
-    /// Creates the plan for the products that `of` describes.
-    pub(super) fn new(
-        op: &'static str,
-        of: Products,
-        k: usize,
-        options: &SvdOptions,
-        run: &Run,
-    ) -> Result<Self> {
-        let Products { shape: [m, n], precision, home, device, needs: pass, names: [matrix, source] } = of;
-        if k as u64 > m.min(n) {
-            let why = format!("{k} components of a matrix of {m} x {n}, which has at most {}", m.min(n));
-            return Err(Error::argument(op, "k", why));
-        }
-        let (passes, early, tolerance) = match options.stop {
-            Stop::PowerIterations(q) => (q.saturating_add(2), false, TOLERANCE),
-            Stop::Tolerance(t) if t > 0.0 && t.is_finite() => (options.max_passes, true, t),
-            Stop::Tolerance(t) => {
-                return Err(Error::argument(op, "stop", format_args!("a tolerance of {t}; it is above 0")));
-            }
-        };
-        if passes == 0 {
-            return Err(Error::argument(op, "max_passes", "0; at least 1 is needed"));
-        }
-        let cols = usize::try_from(n).ok().filter(|n| n.checked_mul(16).is_some());
-        let n = cols.ok_or_else(|| Error::argument(op, matrix, format_args!("{n} columns")))?;
-        let (l, seed, sign) = (options.block(k).min(n), options.seed, options.sign);
-        let column = 16 * n.max(1) as u64;
-        // Tensors already hold a part of a device's default budget.
-        let is_default = run.memory.device.is_none() && !home.shares_host_memory();
-        let held = if is_default { home.allocated_bytes() } else { 0 };
-        let least = n.min(k + 2 * l);
-        let needs = Needs::device(held) + least_basis(n, k, l);
-        let rest = run.memory.fit(&device, needs.on(&home) + pass)?.left(&home).of_tensors(&home);
-        let more = to_usize(rest / 2 / column);
-        let longest = to_usize(passes.into()).saturating_mul(l).min(n);
-        let capacity = least.saturating_add(more).min(longest);
-        let needs = needs + Needs::device(column) * capacity.saturating_sub(least) as u64;
-        let memory = run.memory.fit(&home, needs)?;
-        Ok(Self {
-            op,
-            m,
-            n,
-            k,
-            l,
-            passes,
-            early,
-            tolerance,
-            precision,
-            home,
-            capacity,
-            memory,
-            seed,
-            sign,
-            source,
-        })
-    }
-
-    /// Returns the iteration before its first product. Without components it needs no product.
-    pub(super) fn start(self) -> Result<SvdSteps> {
-        let krylov = Krylov::new(self.op, &self.home, self.n, self.capacity);
-        let first = || krylov.first(&random(&self.home, [self.l, self.n], self.seed)?);
-        let block = (self.k > 0).then(first).transpose()?;
-        let status = Status::new(0, self.passes, self.m);
-        Ok(SvdSteps { krylov, block, status, found: Found::default(), is_broken: false, plan: self })
-    }
-
-    fn find(&self, krylov: &Krylov) -> Result<Found> {
-        let ritz = krylov.ritz(self.k)?;
-        let largest = ritz.theta[0].max(0.0);
-        let zero = |theta: f64| theta <= FLOOR * self.precision * largest;
-        let s: Vec<f64> =
-            ritz.theta.iter().map(|&theta| if zero(theta) { 0.0 } else { theta.sqrt() }).collect();
-        let norms = krylov.residuals(&ritz)?;
-        let relative = |(&s, norm): (&f64, &f64)| if s > 0.0 { norm / (s * largest.sqrt()) } else { 0.0 };
-        let residuals: Vec<f64> = s.iter().zip(&norms).map(relative).collect();
-        let small =
-            |(r, norm): (&f64, &f64)| *r <= self.tolerance || *norm <= ROUNDING * self.precision * largest;
-        let converged = residuals.iter().zip(&norms).map(small).collect();
-        Ok(Found { ritz, s, residuals, converged })
-    }
-
-    /// # Errors
-    /// [`Error::Argument`] if any product is not finite: `bad` of `all` are not.
-    fn check(&self, [bad, all]: [usize; 2]) -> Result<()> {
-        if bad == 0 {
-            return Ok(());
-        }
-        let why = format!(
-            "{bad} of the {all} products are NaN or infinite: the matrix holds such values, or its products overflow"
-        );
-        Err(Error::argument(self.op, self.source, why))
-    }
-}
-
-/// Returns the memory of the shortest basis of vectors of n elements, for k components by blocks of l columns: both halves of the basis, a block,
-/// its image, two copies while these are made orthonormal or joined with others, and the vectors that a restart keeps.
-pub(crate) fn least_basis(n: usize, k: usize, l: usize) -> Needs {
-    Needs::device(32) * n.max(1) as u64 * (n.min(k + 2 * l) + 3 * l + k) as u64
-}
-
-/// The properties of the products with a matrix (m, n).
-pub(super) struct Products {
-    shape: [u64; 2],
-    precision: f64,
-    /// The device that holds the basis.
-    home: Device,
-    /// The map's device and the least memory of a pass.
-    device: Device,
-    needs: Needs,
-    /// The arguments that the shape and the products come from, in messages.
-    names: [&'static str; 2],
-}
-
-impl Products {
-    /// Returns the products of a map, which messages call `source`, with blocks of at most `l` columns. The basis is on the map's device, or
-    /// else on the host with that device's threads.
-    pub(super) fn from_map(map: &dyn LinearMap, l: usize, source: &'static str) -> Result<Self> {
-        let home = match (map.keeps_vectors_on(), map.device()) {
-            (Some(device), _) if device.limits().f64 => device.clone(),
-            (_, Some(device)) => device.host()?,
-            _ => one_thread()?,
-        };
-        let shape = map.shape();
-        let device = map.device().unwrap_or(&home).clone();
-        let needs = map.needs(shape[1].min(l as u64));
-        Ok(Self { shape, precision: map.precision(), home, device, needs, names: ["map", source] })
-    }
-}
-
-/// Opens the host with one thread.
-fn one_thread() -> Result<Device> {
-    Device::open_with("cpu", &DeviceOptions::default().threads(1))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::linalg::randomized_svd;
+    use crate::linalg::{Stop, randomized_svd};
 
     /// A diagonal matrix.
     struct Diagonal([f64; 5]);

@@ -8,7 +8,7 @@ use super::{
     qr::{Factors, MAX_COLUMNS, factor, sizes, times},
     transpose::transpose,
 };
-use crate::{Error, Real, Result, Tensor, extent::to_usize, waiting::apart};
+use crate::{Error, Real, Result, Tensor, extent::to_usize, timeline::Stage, waiting::apart};
 
 /// The decomposition that [`svd`] returns: `a = U diag(s) Vᵀ` with r = min(m, n).
 #[derive(Debug)]
@@ -86,11 +86,13 @@ pub(crate) fn exact<R: Real>(op: &'static str, a: &Tensor<R>, k: usize) -> Resul
         Error::Argument { .. } if transposed.is_some() => sizes(op, a).and(Err(error)),
         error => Err(error),
     })?;
+    let span = a.device().span(Stage::Host, op);
     let (last, s, short) = apart(a.device().cancel(), r.rows(), move || {
         let (u, mut s, v) = host::singular(op, r.as_faer())?;
         s.truncate(k);
         let [u, short] = [u, v].map(|x| x.subcols(0, k).to_owned());
         Ok((host::product(last.as_ref(), u.as_ref()), s, short))
     })?;
+    drop(span);
     Ok(Exact { long: times(&basis, last.as_ref())?, s, short })
 }

@@ -10,8 +10,9 @@ use super::{
     rows::Rows,
     scale_columns::scale_columns,
     sign::SignRule,
-    steps::{Products, SvdPlan, SvdSteps},
+    steps::SvdSteps,
     svd::{Exact, exact},
+    svd_plan::{Products, SvdPlan},
 };
 use crate::{Real, Result, Run, Tensor, extent::blocks};
 
@@ -149,8 +150,8 @@ pub(crate) fn whole<R: Real>(a: &Tensor<R>, k: usize) -> Result<TruncatedSvd<R>>
 fn projected<R: Real>(a: &Tensor<R>, k: usize, plan: SvdPlan, run: &Run) -> Result<TruncatedSvd<R>> {
     let (scaled, scale) = scaled(a)?;
     let a = scaled.as_ref().unwrap_or(a);
-    let (l, mut steps) = (plan.l, plan.start()?);
-    steps.run(a, run)?;
+    let (l, mut steps) = (plan.l, SvdSteps::start(plan)?);
+    steps.run(a, None, run)?;
     let passes = steps.given() + 1;
     let SvdSteps { krylov, found, .. } = steps;
     let vectors = krylov.vectors(&krylov.ritz(l)?)?;

@@ -12,7 +12,9 @@ use super::{
     panel::{Entries, Panel},
     panel_map::PanelSink,
 };
-use crate::{Device, Error, Result, Tensor, driver::Staging, extent::to_usize, tensor::Pending};
+use crate::{
+    Device, Error, Result, Tensor, driver::Staging, extent::to_usize, tensor::Pending, timeline::Stage,
+};
 
 /// The number of bytes of a panel that a thread copies at a time.
 const PART: usize = 1 << 20;
@@ -115,10 +117,12 @@ impl HostPanels {
                 let slot = &mut slots[turn % 2];
                 turn += 1;
                 let staged = &mut slot.bytes_mut()[..bytes.len()];
+                let span = device.span(Stage::Convert, "panel").bytes(bytes.len() as u64);
                 pool.install(|| {
                     let parts = staged.par_chunks_mut(PART).zip(bytes.par_chunks(PART));
                     parts.for_each(|(staged, bytes)| staged.copy_from_slice(bytes));
                 });
+                drop(span);
                 let rows = first..rows.end.min(first + self.step);
                 let shape = [rows.end - rows.start, *words];
                 let entries = Entries::Packed(Tensor::from_staging(device, slot, &shape)?);

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use super::StoredBytes;
+use super::{BitPlanes, StoredBytes};
 use crate::{DType, Result, stable_text::StableText};
 
 /// The element type of a stored array. There are more of these types than a device computes with.
@@ -226,6 +226,18 @@ pub trait ChunkedArray: fmt::Debug + Send + Sync {
     /// # Errors
     /// [`Error::Chunk`](crate::Error::Chunk) when the chunk is missing, damaged, or larger than its declared size.
     fn decode(&self, index: &[u64], fetched: FetchedChunk) -> Result<DecodedChunk>;
+    /// Decodes the chunk at `index` as [`decode`](Self::decode), but may leave one-byte elements in the bit planes in which storage holds
+    /// them, which it then returns. By default it leaves none. A reader that can use planes saves the work of putting them in order.
+    ///
+    /// # Errors
+    /// See [`decode`](Self::decode).
+    fn decode_planes(
+        &self,
+        index: &[u64],
+        fetched: FetchedChunk,
+    ) -> Result<(DecodedChunk, Option<BitPlanes>)> {
+        Ok((self.decode(index, fetched)?, None))
+    }
     /// Reads and decodes the chunk at `index`.
     ///
     /// # Errors

@@ -20,9 +20,9 @@
 )]
 
 mod array;
+mod bit_planes;
 mod blocks;
 mod box_writer;
-mod files;
 mod marked;
 mod memory;
 mod npy;
@@ -38,10 +38,11 @@ pub use self::zarr::{
 };
 pub use self::{
     array::{ChunkedArray, DecodedChunk, FetchedChunk, LookedFor, MissingChunk, SharedArray, StoredType},
+    bit_planes::BitPlanes,
     box_writer::BoxWriter,
-    files::{read_at, write_whole},
     marked::MissingAsNan,
     memory::{MemoryArray, Storable},
     npy::{NpyArray, NpyWriter, write_npy},
     storage::{Folder, Storage, StoredBytes, Value, WritableStorage, join, key_within},
 };
+pub use crate::files::{read_at, write_whole};

@@ -12,14 +12,12 @@ use std::{
 };
 
 pub use self::writer::NpyWriter;
-use super::{
-    Storable,
-    array::claimed_bytes,
-    blocks::strides,
-    files::{read_at, write_whole},
-};
+use super::{Storable, array::claimed_bytes, blocks::strides};
 use crate::{
-    ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, StoredType, extent::to_usize, stream::MAX_CHUNKS,
+    ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, StoredType,
+    extent::to_usize,
+    files::{read_at, write_whole},
+    stream::MAX_CHUNKS,
 };
 
 /// The number of bytes of a chunk, if it can be this small, and of a line of a matrix within a chunk.

@@ -75,6 +75,22 @@ pub trait Convert: fmt::Debug + Send + Sync {
     /// The first element that does not fit.
     fn convert(&self, array: &dyn ChunkedArray, from: &[u8], to: &mut [u8]) -> Result<(), Misfit>;
 
+    /// True if [`convert_planes`](Self::convert_planes) converts elements of `array`, which are of one byte. By default it is false.
+    fn takes_planes(&self, array: &dyn ChunkedArray) -> bool {
+        let _ = array;
+        false
+    }
+
+    /// Converts one-byte elements from their bit planes, eight elements from each byte of a plane: bit `i % 8` of byte `i / 8` of plane `b` is
+    /// bit `b` of element `i`. Writes to `to` what [`convert`](Self::convert) would write for these elements. Returns false if it cannot;
+    /// the elements are then put in order and converted one run at a time.
+    ///
+    /// The staged elements must have the same number of bits each, and [`unit`](Self::unit) must divide 8.
+    fn convert_planes(&self, planes: [&[u8]; 8], to: &mut [u8]) -> bool {
+        let _ = (planes, to);
+        false
+    }
+
     /// Converts a run as [`convert`](Self::convert) does, which the provided method calls. `place` is the place of the run's first element in
     /// the arrays: its row among the rows of all arrays, and its index in that row.
     ///

@@ -24,7 +24,7 @@ pub(super) struct Layout<'a> {
     /// The axis along which runs of consecutive elements end; along all later axes the box is exactly one whole chunk.
     axis: usize,
     /// True if elements that share a byte lie in different runs.
-    cut: bool,
+    pub(super) cut: bool,
 }
 
 impl<'a> Layout<'a> {
@@ -104,18 +104,28 @@ impl<'a> Layout<'a> {
         let size = self.array.dtype().size();
         let staged = |elements: u64| to_usize(self.convert.bytes(elements));
         let (within, mut done) = (row - first, 0);
-        let mut convert = |from: &[u8]| {
-            let len = (from.len() / size) as u64;
+        let mut put = |len: u64, fill: &dyn Fn([u64; 2], &mut [u8]) -> Result<(), Misfit>| {
             let to = &mut out[staged(done)..][..staged(len)];
-            let converted = self.convert.convert_at(self.array, [row, self.find(done).0], from, to);
-            converted.map_err(|Misfit { at, why }| (done + at as u64, why))?;
+            fill([row, self.find(done).0], to).map_err(|Misfit { at, why }| (done + at as u64, why))?;
             done += len;
             Ok(())
         };
         if !self.cut {
-            return self
-                .each_run(within, &mut |chunk, at, len| convert(chunks[chunk].run(at, to_usize(len), size)));
+            let bits = staged(8);
+            return self.each_run(within, &mut |chunk, at, len| {
+                let (held, elements) = (&chunks[chunk], to_usize(len));
+                put(len, &|place, to| {
+                    if held.is_converted {
+                        held.copy_converted(at, elements, bits, to);
+                        return Ok(());
+                    }
+                    self.convert.convert_at(self.array, place, held.run(at, elements, size), to)
+                })
+            });
         }
+        let mut convert = |from: &[u8]| {
+            put((from.len() / size) as u64, &|place, to| self.convert.convert_at(self.array, place, from, to))
+        };
         let most = to_usize(GATHERED.next_multiple_of(self.convert.unit())) * size;
         room.clear();
         self.each_run(within, &mut |chunk, at, len| {

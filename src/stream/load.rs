@@ -34,7 +34,7 @@ pub(crate) fn load<T: Element>(
         while let Some(mut block) = blocks.next_block()? {
             digested = digested.wrapping_add(digest(block.rows().start, block.bytes()));
             let (row, rows) = (shape[1..].iter().product::<u64>(), block.rows());
-            tensor.put(block.slot, rows.start * row..rows.end * row)?;
+            block.put(&mut tensor, rows.start * row..rows.end * row)?;
         }
     }
     stats.add(&blocks.stats);

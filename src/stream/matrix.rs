@@ -1,8 +1,8 @@
 //! Stored matrices as linear maps.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
 };
 
 use super::{
@@ -14,9 +14,9 @@ use crate::{
     ChunkedArray, Device, Error, Needs, Real, Result, Run, StoredType, Tensor,
     extent::blocks,
     linalg::{
-        LinearMap, Matrix, Pass,
+        LinearMap, Matrix, Pass, RowSink,
         gram::InnerSum,
-        map_tensor::{self, BLOCK, DEPTH},
+        map_tensor::{self, BLOCK, DEPTH, EachBlock, OnTheWay},
         rows::Rows,
         transpose,
     },
@@ -32,7 +32,8 @@ const OP: &str = "StoredMatrix";
 /// bit, for any chunks, threads and memory.
 ///
 /// # Cost
-/// A pass reads and decodes every chunk once. It holds, within the host's budget ([`Budget::host`](crate::Budget::host) of the [`Run`]),
+/// With [`SvdOptions::left`](crate::linalg::SvdOptions::left), [`left_vectors`](crate::linalg::left_vectors) take no pass of their own. A pass
+/// reads and decodes every chunk once. It holds, within the host's budget ([`Budget::host`](crate::Budget::host) of the [`Run`]),
 /// two blocks of rows and the chunks of one, and decodes ahead within half of the rest. A block has 1,024 rows, or more up to 8 MiB.
 ///
 /// ```
@@ -45,6 +46,8 @@ const OP: &str = "StoredMatrix";
 /// assert!((svd.s[0] - 4.0).abs() < 1e-5 && (svd.v[(1, 0)] - 1.0).abs() < 1e-5);
 /// // The whole matrix, if it fits the device.
 /// assert_eq!(a.to_tensor(&Run::default())?.read()?, [3.0, 0.0, 0.0, 4.0, 0.0, 0.0]);
+/// // Each pass decoded the chunk.
+/// assert!(a.stats().chunks > 1);
 /// # Ok::<(), teatime::Error>(())
 /// ```
 #[derive(Debug)]
@@ -58,7 +61,6 @@ pub struct StoredMatrix {
     is_wide: bool,
     /// True if the matrix is the transpose of the stored one, and blocks of its rows are read as columns.
     is_transposed: bool,
-    /// The stats of all passes so far.
     stats: Mutex<StreamStats>,
 }
 
@@ -136,18 +138,18 @@ impl StoredMatrix {
     /// Reads the whole matrix, which is not transposed, into a tensor of its elements' type.
     pub(super) fn load<R: Real>(&self, run: &Run) -> Result<Tensor<R>> {
         let (bytes, mut stats) = (self.bytes(0, run)?, StreamStats::default());
-        let loaded = load(&self.plan, &self.device, &self.shape, bytes, run, &mut stats);
-        self.count(&stats);
-        Ok(loaded?.0)
+        let loaded = load(&self.plan, &self.device, &self.shape, bytes, run, &mut stats)?.0;
+        self.lock().add(&stats);
+        Ok(loaded)
     }
 
-    /// Returns the stats of all passes so far.
+    /// Returns the times and bytes of all passes so far, such as those of a decomposition. Passes that failed do not count.
     pub fn stats(&self) -> StreamStats {
-        *self.stats.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.lock()
     }
 
-    fn count(&self, stats: &StreamStats) {
-        self.stats.lock().unwrap_or_else(PoisonError::into_inner).add(stats);
+    fn lock(&self) -> MutexGuard<'_, StreamStats> {
+        self.stats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the number of bytes of chunks that a pass with `columns` columns holds.
@@ -169,38 +171,44 @@ impl StoredMatrix {
         if self.shape.contains(&0) {
             return Ok(());
         }
-        let mut computed = Duration::ZERO;
         while let Some(block) = blocks.next_block()? {
-            let rows = block.core[usize::from(self.is_transposed)].clone();
+            let (rows, started) = (block.core[usize::from(self.is_transposed)].clone(), Instant::now());
             let shape = [block.shape[0], block.shape[1]];
             let stored = block.tensor(&shape)?;
             let transposed = self.is_transposed.then(|| transpose(&stored)).transpose()?;
-            let started = Instant::now();
             f(rows.start, transposed.as_ref().unwrap_or(&stored))?;
-            computed += started.elapsed();
+            blocks.computed(started);
             pass.tell(rows.end)?;
         }
-        blocks.stats.compute += computed;
-        self.count(&blocks.stats);
+        self.lock().add(&blocks.stats);
         Ok(())
     }
 
-    /// Makes a pass that sums the product `AᵀAX` over blocks of rows; `x` is Xᵀ.
-    fn normal<R: Real>(&self, x: &Tensor<R>, pass: &Pass<'_>) -> Result<InnerSum<R>> {
+    /// Makes a pass that sums the product `AᵀAX` over blocks of rows; `x` is Xᵀ. Calls `each` with the rows of each canonical block, and these
+    /// rows of `A X`.
+    fn normal<R: Real>(
+        &self,
+        x: &Tensor<R>,
+        pass: &Pass<'_>,
+        each: &mut EachBlock<'_, R>,
+    ) -> Result<InnerSum<R>> {
         let mut sum = map_tensor::normal_sum(OP, x)?;
-        self.each(x.shape()[0], pass, &mut |_, a: &Tensor<R>| {
-            map_tensor::add_normal(OP, a, x, &mut sum, &mut |_| Ok(()))
+        self.each(x.shape()[0], pass, &mut |first, a: &Tensor<R>| {
+            map_tensor::add_normal(OP, a, x, &mut sum, &mut |rows, y| {
+                each(first + rows.start..first + rows.end, y)
+            })
         })?;
         Ok(sum)
     }
 
     fn normal_of<R: Real>(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {
         let x = transpose(&map_tensor::upload::<R>(OP, &self.device, x, self.shape[1])?)?;
-        Ok(self.normal(&x, pass)?.finish()?.transposed())
+        Ok(self.normal(&x, pass, &mut |_, _| Ok(()))?.finish()?.transposed())
     }
 
     fn normal_rows<R: Real>(&self, x: &Tensor<f64>, pass: &Pass<'_>) -> Result<Tensor<f64>> {
-        self.normal::<R>(&*map_tensor::rows_on(OP, &self.device, x)?, pass)?.into_f64(x.device())
+        let rows = map_tensor::rows_on(OP, &self.device, x)?;
+        self.normal::<R>(&rows, pass, &mut |_, _| Ok(()))?.into_f64(x.device())
     }
 
     fn product<R: Real>(
@@ -293,6 +301,22 @@ impl LinearMap for StoredMatrix {
 
     fn apply_normal_rows(&self, x: &Tensor<f64>, pass: &Pass<'_>) -> Result<Tensor<f64>> {
         if self.is_wide { self.normal_rows::<f64>(x, pass) } else { self.normal_rows::<f32>(x, pass) }
+    }
+
+    fn apply_both(
+        &self,
+        x: &Tensor<f64>,
+        pass: &Pass<'_>,
+        sink: &mut RowSink<'_>,
+    ) -> Result<Option<Tensor<f64>>> {
+        if self.is_wide {
+            return Ok(None);
+        }
+        let (home, mut given) = (x.device(), OnTheWay::new(sink));
+        let x = map_tensor::rows_on::<f32>(OP, &self.device, x)?;
+        let sum = self.normal(&*x, pass, &mut |rows, y| given.add(rows.start, y))?;
+        given.finish()?;
+        Ok(Some(sum.into_f64(home)?))
     }
 
     fn apply(

@@ -85,6 +85,7 @@
 
 mod boxes;
 mod chunks;
+mod clock;
 mod convert;
 mod digest;
 mod layout;
@@ -92,6 +93,7 @@ mod load;
 mod matrix;
 mod part;
 mod plan;
+mod planes;
 mod prefetch;
 mod schedule;
 mod selection;
@@ -118,13 +120,14 @@ pub use self::{
     svd::{Center, StoredSvd, StoredSvdOptions, SvdMethod, SvdRoute, svd_stored},
     sweep::{BoxOperation, Fold, Place, Sweep, Swept},
 };
-use self::{layout::Layout, part::HeldChunk, plan::Band, prefetch::Prefetch};
+use self::{clock::Clock, layout::Layout, part::HeldChunk, plan::Band, prefetch::Prefetch};
 pub(crate) use self::{
     load::{load, rows_to_load},
     sweep::UntypedOperation,
 };
 use crate::{
     Cancel, Device, Element, Error, Result, Tensor, driver::Staging, extent::to_usize, tensor::checked_len,
+    timeline::Stage,
 };
 
 /// The time that each stage of a pass took, and the bytes that the pass moved.
@@ -135,11 +138,11 @@ pub struct StreamStats {
     pub read: Duration,
     /// The time spent decoding chunks, summed over threads.
     pub decode: Duration,
-    /// The time that the consumer waited for chunks.
+    /// The time that the consumer waited for chunks, or for a thread to convert them.
     pub stalled: Duration,
     /// The time spent copying or packing rows into staging slots and passing the slots to the device.
     pub upload: Duration,
-    /// The time spent launching work and waiting for its results.
+    /// The time spent launching work and waiting for its results, without uploads.
     pub compute: Duration,
     /// The number of bytes read from storage.
     pub stored_bytes: u64,
@@ -177,6 +180,8 @@ pub struct Blocks<'a> {
     bytes: u64,
     /// The staging slots: the first is filled while the device may still read the second.
     slots: [Option<Staging>; 2],
+    /// The time that the upload of the last box took.
+    uploaded: Duration,
     /// The stats of this pass so far; the consumer adds its own times.
     pub stats: StreamStats,
 }
@@ -193,6 +198,8 @@ pub struct Block<'a> {
     device: &'a Device,
     slot: &'a mut Staging,
     bytes: usize,
+    stats: &'a mut StreamStats,
+    uploaded: &'a mut Duration,
 }
 
 impl Block<'_> {
@@ -217,7 +224,23 @@ impl Block<'_> {
             let expected = format!("a shape of the box's {} bytes", self.bytes);
             return Err(Error::shape(OP, expected, format_args!("{shape:?} of {:?}", T::DTYPE)));
         }
-        Tensor::from_staging(self.device, self.slot, shape)
+        let started = Instant::now();
+        let tensor = Tensor::from_staging(self.device, self.slot, shape);
+        self.count(started);
+        tensor
+    }
+
+    /// Copies the box's bytes to elements of a tensor, as [`tensor`](Self::tensor).
+    fn put<T: Element>(self, tensor: &mut Tensor<T>, elements: Range<u64>) -> Result<()> {
+        let started = Instant::now();
+        let put = tensor.put(self.slot, elements);
+        self.count(started);
+        put
+    }
+
+    fn count(self, started: Instant) {
+        *self.uploaded = started.elapsed();
+        self.stats.upload += *self.uploaded;
     }
 }
 
@@ -269,7 +292,7 @@ impl<'a> Blocks<'a> {
         if rows == 0 {
             return Err(Error::argument("Blocks::new", "rows", "0, expected at least 1"));
         }
-        let prefetch = Prefetch::new(plan, device.pool()?.clone(), rows, bytes, left_out, cancel.clone())?;
+        let prefetch = Prefetch::new(plan, device, rows, bytes, left_out, cancel.clone())?;
         let bytes = plan.staged_bytes(rows);
         Ok(Self {
             plan,
@@ -278,6 +301,7 @@ impl<'a> Blocks<'a> {
             next: 0,
             bytes,
             slots: [None, None],
+            uploaded: Duration::ZERO,
             stats: StreamStats::default(),
         })
     }
@@ -297,6 +321,11 @@ impl<'a> Blocks<'a> {
     /// Returns the digests of the chunks read so far, if digests were requested.
     pub fn digests(&self) -> Option<&Digests> {
         self.prefetch.digests.as_ref()
+    }
+
+    /// Adds the time since `started` to [`StreamStats::compute`], without the upload of the last box.
+    pub fn computed(&mut self, started: Instant) {
+        self.stats.compute += started.elapsed().saturating_sub(std::mem::take(&mut self.uploaded));
     }
 
     /// Returns the average number of times that a chunk is decoded in this pass: 1 if the memory suffices for the boxes.
@@ -319,7 +348,9 @@ impl<'a> Blocks<'a> {
         let along = *schedule.along();
         let needs = schedule.needs(plan, place);
         let chunks: Vec<usize> = needs.chunks(plan).collect();
+        let span = self.device.span(Stage::Chunks, "").item(step);
         self.prefetch.wait(step, &chunks, &mut self.stats)?;
+        drop(span);
         let waited = started.elapsed();
         // On the cpu device, an upload has finished before the next box is requested.
         if !self.device.shares_host_memory() {
@@ -334,7 +365,9 @@ impl<'a> Blocks<'a> {
             .pieces
             .iter()
             .enumerate()
-            .map(|(array, pieces)| Some(Layout::new(&**plan.array(array), plan.convert(), pieces.as_ref()?)))
+            .map(|(array, pieces)| {
+                Some(Layout::new(&**plan.array(array), &**plan.convert(), pieces.as_ref()?))
+            })
             .collect();
         let core = along.core(plan.rows(), place[0]);
         let (mut parts, mut height) = (Vec::new(), 0);
@@ -357,19 +390,30 @@ impl<'a> Blocks<'a> {
             let part = &parts[parts.partition_point(|part| part.rows.end <= row as u64)];
             part.fill(plan, row as u64, out, room)
         };
+        let span = self.device.span(Stage::Slot, "").item(step);
         let (out, width) = (&mut slot.bytes_mut()[..bytes], width.max(1));
+        drop(span);
+        let mut span = self.device.span(Stage::Convert, plan.array(0).name()).bytes(bytes as u64).item(step);
+        let clock = Clock::new();
+        let part = || (clock.part(), Vec::new());
+        let fill_part = |(_, room): &mut (_, Vec<u8>), row: (usize, &mut [u8])| fill(room, row);
         let filled = self
             .device
             .pool()?
-            .install(|| out.par_chunks_mut(width).enumerate().try_for_each_init(Vec::new, fill));
+            .install(|| out.par_chunks_mut(width).enumerate().try_for_each_init(part, fill_part));
+        // The threads of the pool may have been reading.
+        let (_, idle) = clock.took();
+        span.split(Stage::Chunks, "", idle, 0);
+        drop(span);
         if filled.is_err() {
             // This finds the first error in the order of rows, whichever error a thread met first.
             let mut room = Vec::new();
             out.chunks_mut(width).enumerate().try_for_each(|row| fill(&mut room, row))?;
         }
         drop(parts);
-        self.stats.stalled += waited;
-        self.stats.upload += started.elapsed().saturating_sub(waited);
+        self.stats.stalled += waited + idle;
+        self.stats.upload += started.elapsed().saturating_sub(waited + idle);
+        self.uploaded = Duration::ZERO;
         self.next = step + 1;
         self.prefetch.release(step, &chunks);
         let axes = plan.array(0).shape().len();
@@ -387,6 +431,8 @@ impl<'a> Blocks<'a> {
             device: self.device,
             slot,
             bytes,
+            stats: &mut self.stats,
+            uploaded: &mut self.uploaded,
         }))
     }
 }

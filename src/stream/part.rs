@@ -13,6 +13,8 @@ pub(super) struct ChunkPart(pub(super) [Range<u64>; AXES]);
 pub(super) struct HeldChunk<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) part: &'a ChunkPart,
+    /// True if the chunk was converted as a whole.
+    pub(super) is_converted: bool,
 }
 
 impl ChunkPart {
@@ -57,6 +59,24 @@ impl<'a> HeldChunk<'a> {
     pub(super) fn run(&self, at: &[u64; AXES], len: usize, size: usize) -> &'a [u8] {
         &self.bytes[self.part.place(at) * size..][..len * size]
     }
+
+    /// Copies consecutive elements of a chunk that was converted, starting at `at`, `len` elements of `bits` bits each; zeros fill the last
+    /// byte.
+    pub(super) fn copy_converted(&self, at: &[u64; AXES], len: usize, bits: usize, to: &mut [u8]) {
+        let first = self.part.place(at) * bits;
+        let (from, shift) = (&self.bytes[first / 8..], first % 8);
+        if shift == 0 {
+            to.copy_from_slice(&from[..to.len()]);
+        } else {
+            let next = from[1..].iter().copied().chain([0]);
+            for (to, (byte, next)) in to.iter_mut().zip(from.iter().zip(next)) {
+                *to = byte >> shift | next << (8 - shift);
+            }
+        }
+        if let (Some(last), 1..) = (to.last_mut(), len * bits % 8) {
+            *last &= (1 << (len * bits % 8)) - 1;
+        }
+    }
 }
 
 #[cfg(test)]
@@ -83,8 +103,10 @@ mod tests {
                     *at = range.start + left % (range.end - range.start);
                     left /= range.end - range.start;
                 }
-                let (here, there) =
-                    (HeldChunk { bytes, part: held }, HeldChunk { bytes: &all, part: &whole });
+                let (here, there) = (
+                    HeldChunk { bytes, part: held, is_converted: false },
+                    HeldChunk { bytes: &all, part: &whole, is_converted: false },
+                );
                 assert_eq!(here.run(&at, 1, 2), there.run(&at, 1, 2));
             }
         };

@@ -151,6 +151,10 @@ impl Plan {
         };
         plan.fetched = most(|array| array.fetched_bytes());
         plan.scratch = plan.fetched.saturating_add(most(|array| array.scratch_bytes()));
+        // A chunk in bit planes is there until it is converted.
+        let in_planes = plan.arrays.iter().filter(|array| plan.convert.takes_planes(&***array));
+        let converted = in_planes.map(|array| plan.convert.bytes(decoded_bytes(&**array))).max();
+        plan.scratch = plan.scratch.saturating_add(converted.unwrap_or(0));
         if plan.is_cut {
             // A chunk is whole until it is decoded, and one chunk at a time is cut while boxes use it.
             plan.scratch = plan.scratch.saturating_add(most(decoded_bytes));
@@ -265,8 +269,8 @@ impl Plan {
         &self.across[array]
     }
 
-    pub(super) fn convert(&self) -> &dyn Convert {
-        &*self.convert
+    pub(super) fn convert(&self) -> &Arc<dyn Convert> {
+        &self.convert
     }
 
     pub(crate) fn bands(&self) -> &[Band] {

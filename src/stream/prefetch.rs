@@ -11,12 +11,13 @@ use rayon::ThreadPool;
 use super::{
     Digests, Plan, StreamStats,
     part::HeldChunk,
-    plan::decoded_bytes,
+    plan::{TRACKING, decoded_bytes},
+    planes::takes_planes,
     schedule::{Parts, Schedule, release},
-    stages::{Decoded, Job, Key, Stages},
+    stages::{Decoded, DecodedPart, Job, Key, Stages},
 };
 use crate::{
-    Cancel, DecodedChunk, Error, Result,
+    Cancel, Device, Error, Result,
     fresh::{CHUNKS, Room},
 };
 
@@ -28,6 +29,8 @@ pub(super) struct Prefetch<'a> {
     pool: Arc<ThreadPool>,
     /// The maximum number of bytes of decoded chunks, unless a single box needs more.
     bytes: u64,
+    /// True for each array whose chunks may be converted from bit planes.
+    planes: Vec<bool>,
     stages: Arc<Stages>,
     /// True if chunks are fetched on dedicated threads.
     ahead: bool,
@@ -60,10 +63,14 @@ pub(super) struct Prefetch<'a> {
 struct Slot {
     /// The bytes of the chunk; `None` until it arrives.
     chunk: Option<Result<Vec<u8>>>,
+    /// True if the chunk was converted as a whole.
+    is_converted: bool,
     array: usize,
     /// The parts of the chunk that are held, each until a certain step.
     parts: Parts,
+    /// The number of bytes that are held, as planned, and those that have arrived: fewer if the chunk was converted.
     bytes: u64,
+    arrived: u64,
     /// True if the chunk was read before.
     again: bool,
 }
@@ -72,19 +79,21 @@ impl<'a> Prefetch<'a> {
     /// Makes a prefetch for a pass in boxes of `rows` rows, without the boxes marked in `left_out`.
     pub(super) fn new(
         plan: &'a Plan,
-        pool: Arc<ThreadPool>,
+        device: &Device,
         rows: u64,
         bytes: u64,
         left_out: Vec<bool>,
         cancel: Cancel,
     ) -> Result<Self> {
-        let (sender, receiver) = mpsc::channel();
+        let ((sender, receiver), pool) = (mpsc::channel(), device.pool()?.clone());
         let at_once = plan.at_once(pool.current_num_threads(), rows, bytes);
-        let (stages, ahead) = Stages::new(&at_once, &pool);
+        let (stages, ahead) = Stages::new(&at_once, &pool, device.timeline());
+        (0..plan.arrays()).for_each(|array| stages.note(&**plan.array(array)));
         Ok(Self {
             plan,
             schedule: Schedule::new(plan, rows, at_once.bytes, left_out, &cancel)?,
             bytes: at_once.bytes,
+            planes: (0..plan.arrays()).map(|array| takes_planes(plan, array)).collect(),
             stages,
             ahead,
             pool,
@@ -138,11 +147,15 @@ impl<'a> Prefetch<'a> {
     }
 
     /// Stores a chunk that arrived.
-    fn take(&mut self, key: Key, result: Result<(DecodedChunk, u64)>, stats: &mut StreamStats) {
+    fn take(&mut self, key: Key, result: Result<DecodedPart>, stats: &mut StreamStats) {
         self.coming -= 1;
         let Some(slot) = self.slots.get_mut(&key) else { return };
-        self.arrived += slot.bytes;
-        slot.chunk = Some(result.map(|(decoded, digest)| {
+        slot.arrived = slot.bytes;
+        slot.chunk = Some(result.map(|DecodedPart { chunk: decoded, digest, is_converted }| {
+            if is_converted {
+                slot.arrived = decoded.bytes.len() as u64 + TRACKING;
+            }
+            slot.is_converted = is_converted;
             if let Some(digests) = self.digests.as_mut().filter(|_| !slot.again) {
                 digests.add(slot.array, digest);
             }
@@ -153,6 +166,7 @@ impl<'a> Prefetch<'a> {
             stats.chunks += 1;
             decoded.bytes
         }));
+        self.arrived += slot.arrived;
         self.make_room();
     }
 
@@ -160,13 +174,15 @@ impl<'a> Prefetch<'a> {
     fn make_room(&mut self) {
         let most = if self.all_started { self.held } else { self.bytes };
         self.room.set(most.saturating_sub(self.arrived));
+        self.stages.hold(self.arrived);
     }
 
     /// Returns the held part of a chunk that was waited for, in the strip of a step.
     pub(super) fn chunk(&self, step: u64, chunk: usize) -> Option<HeldChunk<'_>> {
         let slot = self.slots.get(&(self.schedule.strip(step), chunk))?;
         let (_, part) = slot.parts.last()?;
-        Some(HeldChunk { bytes: slot.chunk.as_ref()?.as_deref().ok()?, part })
+        let bytes = slot.chunk.as_ref()?.as_deref().ok()?;
+        Some(HeldChunk { bytes, part, is_converted: slot.is_converted })
     }
 
     /// Starts the chunks of all boxes up to that of `step`, and further chunks while memory allows.
@@ -203,13 +219,15 @@ impl<'a> Prefetch<'a> {
         self.coming += 1;
         let (array, index) = self.plan.chunk(key.1);
         let again = std::mem::replace(&mut self.seen[key.1], true);
-        self.slots.insert(key, Slot { chunk: None, array, parts, bytes, again });
+        self.slots
+            .insert(key, Slot { chunk: None, is_converted: false, array, parts, bytes, arrived: 0, again });
         let job = Job {
             array: Arc::clone(self.plan.array(array)),
             index,
             key,
             part,
             digested: self.digests.is_some(),
+            planes: self.planes[array].then(|| Arc::clone(self.plan.convert())),
             stops: [self.stop.clone(), self.cancel.clone()],
             sender: self.sender.clone(),
         };
@@ -225,8 +243,8 @@ impl<'a> Prefetch<'a> {
             release(&mut slot.parts, step);
             let bytes = self.plan.bytes_of(chunk, &slot.parts);
             self.held = self.held - slot.bytes + bytes;
-            self.arrived = self.arrived - slot.bytes + bytes;
-            slot.bytes = bytes;
+            self.arrived = self.arrived - slot.arrived + bytes;
+            (slot.bytes, slot.arrived) = (bytes, bytes);
             self.make_room();
             match (slot.parts.last(), &mut slot.chunk) {
                 (Some((_, part)), Some(Ok(bytes))) => {
@@ -262,7 +280,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        ChunkedArray, Device, FetchedChunk, StoredType,
+        ChunkedArray, DecodedChunk, Device, FetchedChunk, StoredType,
         store::{MemoryArray, StoredBytes},
         stream::{AsStored, Blocks, Selection},
     };

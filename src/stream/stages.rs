@@ -5,22 +5,37 @@ use std::{
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc},
+    time::Instant,
 };
 
 use rayon::ThreadPool;
 
 use super::{
+    convert::Convert,
     digest::digest,
     part::ChunkPart,
     plan::{AtOnce, decoded_bytes, padded},
+    planes::convert_planes,
 };
-use crate::{Cancel, ChunkedArray, DecodedChunk, Error, FetchedChunk, Result};
+use crate::{
+    Cancel, ChunkedArray, DecodedChunk, Error, FetchedChunk, Result,
+    timeline::{Span, Stage, Timeline},
+};
 
 /// The key of a chunk in a strip of boxes: the strip, and the chunk's number.
 pub(super) type Key = (u64, usize);
 
-/// A chunk's key, and the requested part of the chunk with the digest of the whole chunk.
-pub(super) type Decoded = (Key, Result<(DecodedChunk, u64)>);
+/// A chunk's key, and the requested part of the chunk.
+pub(super) type Decoded = (Key, Result<DecodedPart>);
+
+/// The requested part of a decoded chunk.
+pub(super) struct DecodedPart {
+    pub(super) chunk: DecodedChunk,
+    /// The digest of the whole chunk; 0 if none was requested.
+    pub(super) digest: u64,
+    /// True if the chunk was converted, as a whole.
+    pub(super) is_converted: bool,
+}
 
 /// A chunk that is being fetched or decoded.
 pub(super) struct Job {
@@ -30,35 +45,66 @@ pub(super) struct Job {
     /// The requested part of the chunk.
     pub(super) part: ChunkPart,
     pub(super) digested: bool,
+    /// The conversion, if it takes bit planes of the chunk.
+    pub(super) planes: Option<Arc<dyn Convert>>,
     /// Flags of which either means that the result is no longer needed.
     pub(super) stops: [Cancel; 2],
     pub(super) sender: mpsc::Sender<Decoded>,
 }
 
 impl Job {
-    fn fetch(&self) -> Result<FetchedChunk> {
+    fn fetch(&self, timeline: Option<&Timeline>) -> Result<FetchedChunk> {
         if self.stops.iter().any(Cancel::is_cancelled) {
             return Err(Error::Cancelled);
         }
-        self.unwinding(|| self.array.fetch(&self.index))
+        let mut span = self.span(timeline, Stage::Fetch);
+        let fetched = self.unwinding(|| self.array.fetch(&self.index))?;
+        let bytes = |chunk: &FetchedChunk| chunk.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
+        span.bytes = bytes(&fetched) + fetched.parts.iter().map(bytes).sum::<u64>();
+        drop(span);
+        Ok(fetched)
     }
 
-    fn decode(&self, fetched: FetchedChunk) -> Result<(DecodedChunk, u64)> {
+    fn decode(&self, fetched: FetchedChunk, timeline: Option<&Timeline>) -> Result<DecodedPart> {
         if self.stops.iter().any(Cancel::is_cancelled) {
             return Err(Error::Cancelled);
         }
+        let (mut span, before) = (self.span(timeline, Stage::Decode), fetched.read);
         self.unwinding(|| {
-            let mut chunk = self.array.decode(&self.index, fetched)?;
+            let (mut chunk, planes) = match &self.planes {
+                Some(_) => self.array.decode_planes(&self.index, fetched)?,
+                None => (self.array.decode(&self.index, fetched)?, None),
+            };
             let (len, expected) = (chunk.bytes.len(), decoded_bytes(&*self.array));
             if len as u64 != expected {
                 let why = format!("was decoded to {len} bytes, expected {expected}");
                 return Err(Error::chunk(self.array.name(), &self.index, why));
             }
+            // Some formats read while they decode.
+            span.split(Stage::Fetch, self.array.name(), chunk.read.saturating_sub(before), chunk.stored);
+            span.bytes = len as u64;
             let digest = if self.digested { digest(self.key.1 as u64, &chunk.bytes) } else { 0 };
+            if let (Some(planes), Some(convert)) = (planes, &self.planes) {
+                let started = Instant::now();
+                let is_converted =
+                    convert_planes(&mut chunk.bytes, planes, &**convert).map_err(|requested| {
+                        let what = format!("{}: chunk {:?}", self.array.name(), self.index).into();
+                        Error::OutOfHostMemory { what, requested }
+                    })?;
+                chunk.decode += started.elapsed();
+                return Ok(DecodedPart { chunk, digest, is_converted });
+            }
             let whole = ChunkPart::whole(padded(self.array.chunk_shape()));
             whole.cut(&mut chunk.bytes, &self.part, self.array.dtype().size());
-            Ok((chunk, digest))
+            Ok(DecodedPart { chunk, digest, is_converted: false })
         })
+    }
+
+    /// Begins a span of the chunk, which has its number in C order.
+    fn span<'a>(&'a self, timeline: Option<&'a Timeline>, stage: Stage) -> Span<'a> {
+        let place =
+            || self.index.iter().zip(grid(&*self.array)).fold(0, |place, (at, extent)| place * extent + at);
+        Span::new(timeline, stage, self.array.name()).item(timeline.map_or(u64::MAX, |_| place()))
     }
 
     /// Catches panics, since a panic on the pool's thread would abort the process.
@@ -67,7 +113,7 @@ impl Job {
         catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(panicked)
     }
 
-    fn send(self, result: Result<(DecodedChunk, u64)>) {
+    fn send(self, result: Result<DecodedPart>) {
         // An error of sending is ignored: it means that the receiver is gone.
         let _ = self.sender.send((self.key, result));
     }
@@ -83,6 +129,7 @@ pub(super) struct Stages {
     state: Mutex<State>,
     /// Notified when a change occurs that fetching threads wait for.
     changed: Condvar,
+    timeline: Option<Timeline>,
 }
 
 #[derive(Default)]
@@ -98,10 +145,15 @@ struct State {
 
 impl Stages {
     /// Returns the stages, and true if there are threads dedicated to fetching.
-    pub(super) fn new(at_once: &AtOnce, pool: &Arc<ThreadPool>) -> (Arc<Self>, bool) {
+    pub(super) fn new(
+        at_once: &AtOnce,
+        pool: &Arc<ThreadPool>,
+        timeline: Option<&Timeline>,
+    ) -> (Arc<Self>, bool) {
         let room = at_once.fetched;
         let state = State { decoders: at_once.decoders, room, ..State::default() };
-        let stages = Arc::new(Self { state: Mutex::new(state), changed: Condvar::new() });
+        let (state, timeline) = (Mutex::new(state), timeline.cloned());
+        let stages = Arc::new(Self { state, changed: Condvar::new(), timeline });
         let start = |_: &usize| {
             let (stages, pool) = (Arc::clone(&stages), Arc::clone(pool));
             let thread = std::thread::Builder::new().name("teatime-fetch".into());
@@ -110,6 +162,20 @@ impl Stages {
         // There are fewer threads if the system cannot start more.
         let ahead = (0..at_once.fetches).take_while(start).count() > 0;
         (stages, ahead)
+    }
+
+    /// Notes an array's numbers of chunks in the timeline.
+    pub(super) fn note(&self, array: &dyn ChunkedArray) {
+        if let Some(timeline) = &self.timeline {
+            timeline.grid(array.name(), grid(array));
+        }
+    }
+
+    /// Records the number of bytes of chunks that are held now.
+    pub(super) fn hold(&self, bytes: u64) {
+        if let Some(timeline) = &self.timeline {
+            timeline.hold("decoded chunks", bytes);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -144,7 +210,7 @@ impl Stages {
                     state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 }
             };
-            let fetched = job.fetch();
+            let fetched = job.fetch(self.timeline.as_ref());
             self.decode_on(pool, (job, Some(fetched)));
         }
     }
@@ -161,8 +227,9 @@ impl Stages {
 
     /// Decodes a chunk, then starts the next waiting chunk on the pool of this thread.
     fn decode(self: Arc<Self>, (job, fetched): Ready) {
-        let ahead = fetched.is_some();
-        let result = fetched.unwrap_or_else(|| job.fetch()).and_then(|fetched| job.decode(fetched));
+        let (ahead, timeline) = (fetched.is_some(), self.timeline.as_ref());
+        let fetched = fetched.unwrap_or_else(|| job.fetch(timeline));
+        let result = fetched.and_then(|fetched| job.decode(fetched, timeline));
         job.send(result);
         let mut state = self.lock();
         if ahead {
@@ -183,6 +250,11 @@ impl Stages {
         self.lock().closed = true;
         self.changed.notify_all();
     }
+}
+
+/// Returns the number of chunks along each axis.
+fn grid(array: &dyn ChunkedArray) -> impl Iterator<Item = u64> {
+    array.shape().iter().zip(array.chunk_shape()).map(|(extent, chunk)| extent.div_ceil((*chunk).max(1)))
 }
 
 impl fmt::Debug for Stages {

@@ -644,3 +644,27 @@ fn numbers_are_narrowed() {
     assert_eq!([of_f64(0.1), of_f64(-1e300)], [Ok(0.1), Ok(-1e300)]);
     assert!(of_f64(f64::INFINITY).unwrap_err().why.contains("not a finite 64-bit number"));
 }
+
+/// Uploads count as such, and not as computing.
+#[test]
+fn uploads_are_counted() {
+    let values: Vec<u8> = (0..200).collect();
+    let array = Arc::new(MemoryArray::new("values", &values, &[50, 4], &[10, 4]).unwrap());
+    let (rows, as_stored) = (Arc::new(Selection::all(50)), Arc::new(AsStored(StoredType::U8)));
+    let plan = Plan::of_rows(vec![array], rows, None, as_stored, 10).unwrap();
+    let device = Device::cpu();
+    let mut blocks = Blocks::new(&plan, &device, 10, 1 << 20, &Cancel::default()).unwrap();
+    let (mut within, mut uploads) = (Duration::ZERO, 0);
+    loop {
+        let started = Instant::now();
+        let Some(block) = blocks.next_block().unwrap() else { break };
+        let (converted, shape, computing) = (block.stats.upload, block.shape.clone(), Instant::now());
+        drop(block.tensor::<u8>(&shape).unwrap());
+        uploads += u32::from(blocks.stats.upload > converted);
+        blocks.computed(computing);
+        within += started.elapsed();
+    }
+    let StreamStats { stalled, upload, compute, .. } = blocks.stats;
+    assert_eq!(uploads, 5);
+    assert!(compute + upload + stalled <= within, "{compute:?} {upload:?} {stalled:?} {within:?}");
+}

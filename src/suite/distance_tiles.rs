@@ -18,7 +18,10 @@ use crate::{
     openings::assert_refused,
     openings::least,
     openings::{Puts, files},
-    store::{ArraySpec, ArrayWriter, ChunkedArray, Compression, Folder, WritableStorage, ZarrArray},
+    store::{
+        ArraySpec, ArrayWriter, ChunkedArray, Compression, Folder, NpyArray, NpyWriter, WritableStorage,
+        ZarrArray,
+    },
 };
 
 device_tests! { squares, refused; runs_of_pairs, resumed }
@@ -93,6 +96,24 @@ fn squares(device: &Device) {
             let writer = start(folder.path(), spec(dtype, &shape, &tile));
             write_pairwise(&x, y, metric, &options, &run, (writer, None)).unwrap();
             assert!(read(folder.path()) == stored(all.data(), dtype), "{metric} {tile:?} {run:?}");
+            let path = folder.path().join("d.npy");
+            let writer = NpyWriter::create(&path, dtype, &shape).unwrap().tile(&tile);
+            write_pairwise(&x, y, metric, &options, &run, (writer, None)).unwrap();
+            let file = NpyArray::open(&path).unwrap();
+            let rows = (0..shape[0].div_ceil(file.chunk_shape()[0]))
+                .map(|i| file.read_chunk(&[i, 0]).unwrap().bytes);
+            let bytes = rows.collect::<Vec<_>>().concat();
+            let values: Vec<u64> = match dtype {
+                StoredType::F64 => bytemuck::pod_collect_to_vec(&bytes),
+                _ => bytemuck::pod_collect_to_vec::<u8, f32>(&bytes)
+                    .into_iter()
+                    .map(|x| f64::from(x).to_bits())
+                    .collect(),
+            };
+            assert!(
+                values[..all.data().len()] == stored(all.data(), dtype),
+                ".npy: {metric} {tile:?} {run:?}"
+            );
         }
     }
     // One observation has only NaN, and a rule for missing elements is given.

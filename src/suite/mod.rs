@@ -2,6 +2,8 @@
 
 mod bits;
 mod block_sum;
+#[cfg(feature = "zarr")]
+mod checkpoint;
 mod data;
 mod denoise_tv;
 #[cfg(feature = "zarr")]
@@ -28,6 +30,7 @@ mod filter_stored;
 mod filter_stores;
 mod gather;
 mod launch;
+mod left_vectors;
 #[cfg(feature = "wgpu")]
 mod lent;
 #[cfg(feature = "cuda")]
@@ -53,6 +56,8 @@ mod svd_stored;
 #[cfg(feature = "zarr")]
 mod sweep;
 mod tensor;
+#[cfg(feature = "zarr")]
+mod timeline;
 mod tolerance;
 mod transpose;
 

@@ -10,9 +10,7 @@ use faer::Mat;
 use super::{device_tests, spectrum::*};
 use crate::{
     Budget, Cancel, Device, Error, MemoryKind, Progress, Result, Run, Tensor, assert_err,
-    linalg::{
-        LinearMap, Matrix, Pass, RightSvd, SignRule, Stop, SvdOptions, host, left_vectors, randomized_svd,
-    },
+    linalg::{LinearMap, Matrix, Pass, RightSvd, SignRule, Stop, SvdOptions, host, randomized_svd},
     openings::assert_refused,
     openings::least,
     random::gaussian,
@@ -21,7 +19,6 @@ use crate::{
 };
 
 device_tests!(
-    left_vectors_by_blocks,
     narrow_elements,
     edge_shapes,
     bad_arguments_are_named,
@@ -115,31 +112,6 @@ fn power_iterations_count_passes(dev: &Device) {
         assert!(error < last, "q = {q}: {error} after {last}");
         last = error;
     }
-}
-
-fn left_vectors_by_blocks(dev: &Device) {
-    let spectrum = geometric(60, 20.0);
-    let a = with_spectrum(9000, 60, &spectrum, 3);
-    let x = upload::<f32>(dev, a.as_ref());
-    let found = solve(&x, 5, &SvdOptions::default());
-    let mut u = Mat::zeros(9000, 5);
-    let mut next = 0;
-    left_vectors(&x, &found, &Run::default(), &mut |first, rows| {
-        assert_eq!(first, next);
-        next += rows.rows() as u64;
-        (0..rows.rows()).for_each(|i| (0..5).for_each(|j| u[(first as usize + i, j)] = rows.row(i)[j]));
-        Ok(())
-    })
-    .unwrap();
-    assert_eq!(next, 9000);
-    assert!(distance_from_orthonormal(u.as_ref()) <= 1e-4);
-    let image = host::product(a.transpose(), u.as_ref());
-    for j in 0..5 {
-        let difference = image.col(j) - found.v.as_faer().col(j) * faer::Scale(found.s[j]);
-        assert!(difference.norm_l2() <= 2e-4 * found.s[0]);
-    }
-    let stopped = left_vectors(&x, &found, &Run::default(), &mut |_, _| Err(Error::Cancelled));
-    assert!(matches!(stopped, Err(Error::Cancelled)));
 }
 
 fn narrow_elements(dev: &Device) {

@@ -15,6 +15,7 @@ use crate::{
     Element, Error, Result,
     device::POISON,
     driver::{Download, HostLines},
+    timeline::{Span, Stage, Timeline},
 };
 
 /// A tensor's elements on the host, in C order, as [`Tensor::into_values`] returns them. Dereferences to a slice, like a [`Vec`].
@@ -82,6 +83,7 @@ pub struct Pending<T> {
     pub(super) before: usize,
     pub(super) len: usize,
     pub(super) guard: u64,
+    pub(super) timeline: Option<Timeline>,
     pub(super) element: PhantomData<T>,
 }
 
@@ -180,7 +182,9 @@ impl<T: Element> Pending<T> {
     }
 
     fn bytes_by(self, wait: fn(Download) -> Result<Vec<u8>>) -> Result<Vec<u8>> {
+        let span = Span::new(self.timeline.as_ref(), Stage::Wait, "");
         let mut bytes = wait(self.download)?;
+        drop(span);
         let used = self.len * size_of::<T>();
         if self.guard > 0 {
             let tail = &bytes[used.next_multiple_of(4)..];

@@ -20,7 +20,7 @@ use teatime::{
 
 use self::{
     input::{Input, extents},
-    write::{DISTANCE, FORMATS, Format},
+    write::{DISTANCE, FORMATS, Format, Job, not_finite},
 };
 use crate::{
     args::{Resources, by_name, default_of, local, named, refuse, with_exits},
@@ -152,8 +152,8 @@ const fn exponent(metric: Metric) -> Option<f64> {
 enum Found {
     Distances(StoredDistances),
     Neighbors(StoredNeighbors),
-    /// Distances that were written tile by tile.
-    Tiles(WrittenDistances),
+    /// Distances that were written tile by tile, and the numbers of those that are NaN and infinite, unless an earlier run wrote some.
+    Tiles(WrittenDistances, Option<[u64; 2]>),
 }
 
 /// Runs `teatime pairwise`.
@@ -194,7 +194,7 @@ pub(crate) fn run(args: &PairwiseArgs, cancel: &Cancel) -> Result<(), Failure> {
     let took = match &results {
         Found::Distances(distances) => (distances.memory, distances.stats),
         Found::Neighbors(neighbors) => (neighbors.memory, neighbors.stats),
-        Found::Tiles(written) => (written.memory, written.stats),
+        Found::Tiles(written, _) => (written.memory, written.stats),
     };
     report.head((&device, &output), took, &input.x.path, &size(&input.x, args));
     describe(&mut report, args, metric, &input, &results);
@@ -217,21 +217,42 @@ fn find(
         let neighbors = neighbors_stored(x, y, k, metric, options, device, run);
         return neighbors.map(Found::Neighbors).map_err(named);
     }
-    if args.resume {
-        let written = write::tiles(args, output, input, metric, options, device, run);
-        return written.map(Found::Tiles).map_err(named);
-    }
-    match pairwise_stored(x, y, metric, options, device, run) {
-        Err(error @ (Error::Budget { .. } | Error::OutOfMemory { .. } | Error::OutOfHostMemory { .. }))
-            if args.out.format == Format::Zarr =>
-        {
-            args.out.refuse_to_lose(args.overwrite)?;
-            match write::tiles(args, output, input, metric, options, device, run) {
-                Err(tiles @ Error::Budget { .. }) => Err(tiles.or_of_less_memory(error).into()),
-                written => written.map(Found::Tiles).map_err(named),
+    let whole = || pairwise_stored(x, y, metric, options, device, run).map(Found::Distances);
+    let job = Job { args, input, metric, options, device, run };
+    // Matrices that do not fit the device are read some features at a time, for which all distances have to fit memory. A table is
+    // written from memory, and so is a store that is not to be resumed, unless it does not fit.
+    let found = match args.out.format {
+        Format::Zarr if args.resume => job.store(output),
+        Format::Npy => or_of_less_memory(job.npy(output), whole),
+        Format::Table => whole(),
+        Format::Zarr => match whole() {
+            Err(error) if is_memory(&error) => {
+                args.out.refuse_to_lose(args.overwrite)?;
+                or_of_less_memory(Err(error), || job.store(output))
             }
-        }
-        distances => distances.map(Found::Distances).map_err(named),
+            found => found,
+        },
+    };
+    found.map_err(named)
+}
+
+/// True for an error of lacking memory.
+const fn is_memory(error: &Error) -> bool {
+    matches!(error, Error::Budget { .. } | Error::OutOfMemory { .. } | Error::OutOfHostMemory { .. })
+}
+
+/// Finds distances in another way if there was too little memory for the first. If that lacks memory too, the error is that of the way that
+/// needs less.
+fn or_of_less_memory(
+    found: Result<Found, Error>,
+    other: impl FnOnce() -> Result<Found, Error>,
+) -> Result<Found, Error> {
+    match found {
+        Err(error) if is_memory(&error) => match other() {
+            Err(tiles @ Error::Budget { .. }) => Err(tiles.or_of_less_memory(error)),
+            found => found,
+        },
+        found => found,
     }
 }
 
@@ -239,12 +260,12 @@ fn describe(report: &mut Report, args: &PairwiseArgs, metric: Metric, input: &In
     let distances = match results {
         Found::Distances(stored) => Some(stored.distances.data()),
         Found::Neighbors(stored) => Some(stored.nearest.distances.data()),
-        Found::Tiles(_) => None,
+        Found::Tiles(..) => None,
     };
-    let count = |which: fn(f64) -> bool| {
-        distances.map(|distances| distances.iter().filter(|distance| which(**distance)).count() as u64)
+    let [undefined, infinite] = match results {
+        Found::Tiles(_, counts) => counts.map_or([None; 2], |counts| counts.map(Some)),
+        _ => distances.map_or([None; 2], |distances| not_finite(distances).map(Some)),
     };
-    let [undefined, infinite] = [count(f64::is_nan), count(f64::is_infinite)];
     let warning = |count: Option<u64>, why: String| match count {
         None | Some(0) => None,
         Some(1) => Some(format!("1 distance is {why}")),
@@ -262,7 +283,7 @@ fn describe(report: &mut Report, args: &PairwiseArgs, metric: Metric, input: &In
         "missing": args.missing.name(),
         "negative_missing": args.negative_missing,
         "narrow": args.narrow,
-        // The number of distances that are NaN; null if they were written tile by tile.
+        // The number of distances that are NaN; null if an earlier run may have written some.
         "undefined": undefined,
         "neighbors": args.neighbors,
         "tiles": distances.is_none(),

@@ -1,15 +1,23 @@
 //! Results of `teatime pairwise` as files.
 
-use std::{fs, sync::Arc};
+use std::{
+    fs,
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
 
 use serde_json::Value;
 use teatime::{
     Device, Error, Run, StoredType,
+    bytemuck::cast_slice,
     distance::{Metric, Missing, Options, WrittenDistances, write_pairwise_stored},
     linalg::Matrix,
     store::{
-        ArraySpec, ArrayWriter, Attributes, Compression, Folder, NewStore, WritableStorage, ZarrFormat,
-        is_free, write_group, write_npy,
+        ArraySpec, ArrayWriter, Attributes, BoxWriter, Compression, Folder, NewStore, NpyWriter,
+        WritableStorage, ZarrFormat, is_free, write_group, write_npy,
     },
 };
 
@@ -52,7 +60,7 @@ pub(super) fn write(
     let matrix =
         |matrix: &Matrix| -> Result<(), Failure> { Ok(write_npy(&path, matrix.data(), shape(matrix))?) };
     match (found, target.format) {
-        (Found::Tiles(_), _) => {}
+        (Found::Tiles(..), _) => {}
         (Found::Distances(found), Format::Npy) => matrix(&found.distances)?,
         (Found::Distances(found), Format::Table) => {
             let numbers: String = (0..found.distances.cols()).map(|number| format!("\t{number}")).collect();
@@ -103,50 +111,112 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Writes D.zarr at its final path, or resumes it.
-pub(super) fn tiles(
-    args: &PairwiseArgs,
-    output: &mut Output,
-    input: &Input,
-    metric: Metric,
-    options: &Options,
-    device: &Device,
-    run: &Run,
-) -> Result<WrittenDistances, Error> {
-    let path = args.out.path();
-    let is_new = is_free(&path, DISTANCE)?;
-    output.written_in_place(&args.out.name);
-    let shape = [
-        extents(&input.x, args.observations)[0],
-        extents(input.y.as_ref().unwrap_or(&input.x), args.observations)[0],
-    ];
-    let tile = shape.map(|extent| SIDE.min(extent.max(1)));
-    let begin = |job: &str| {
-        let storage: Arc<dyn WritableStorage> = Arc::new(Folder::new(&path).durable());
-        let start = |name, dtype| {
-            let mut spec = ArraySpec::new(dtype, &shape, &tile).of_results(&axes(args));
-            // Frames of zstd have a checksum; those of blosc have none.
-            spec.compression = Compression::Zstd { level: 1 };
-            spec.job = Some(job.to_owned());
-            ArrayWriter::resume(storage.clone(), name, spec)
+/// Distances that are written tile by tile.
+pub(super) struct Job<'a> {
+    pub(super) args: &'a PairwiseArgs,
+    pub(super) input: &'a Input,
+    pub(super) metric: Metric,
+    pub(super) options: &'a Options,
+    pub(super) device: &'a Device,
+    pub(super) run: &'a Run,
+}
+
+impl Job<'_> {
+    /// Writes D.zarr at its final path, or resumes it.
+    pub(super) fn store(&self, output: &mut Output) -> Result<Found, Error> {
+        let Self { args, metric, .. } = *self;
+        let path = args.out.path();
+        let is_new = is_free(&path, DISTANCE)?;
+        output.written_in_place(&args.out.name);
+        let begin = |job: &str, shape: &[u64], tile: &[u64]| {
+            let storage: Arc<dyn WritableStorage> = Arc::new(Folder::new(&path).durable());
+            let start = |name, dtype| {
+                let mut spec = ArraySpec::new(dtype, shape, tile).of_results(&axes(args));
+                // Frames of zstd have a checksum; those of blosc have none.
+                spec.compression = Compression::Zstd { level: 1 };
+                spec.job = Some(job.to_owned());
+                ArrayWriter::resume(storage.clone(), name, spec)
+            };
+            let distances = start(DISTANCE, StoredType::F64)?;
+            let counted = args.missing != Missing::Propagate;
+            let shared = counted.then(|| start(SHARED, StoredType::U64)).transpose()?;
+            // The store belongs to this job. An earlier process may have been killed while it wrote the group.
+            storage.sweep("").map_err(|source| Error::io(path.display(), source))?;
+            write_group(&*storage, "", ZarrFormat::V2, &attributes(args, metric))?;
+            Ok((distances, shared))
         };
-        let distances = start(DISTANCE, StoredType::F64)?;
-        let counted = args.missing != Missing::Propagate;
-        let shared = counted.then(|| start(SHARED, StoredType::U64)).transpose()?;
-        // The store belongs to this job. An earlier process may have been killed while it wrote the group.
-        storage.sweep("").map_err(|source| Error::io(path.display(), source))?;
-        write_group(&*storage, "", ZarrFormat::V2, &attributes(args, metric))?;
-        Ok((distances, shared))
-    };
-    let y = input.y.as_ref().map(|y| &y.array);
-    write_pairwise_stored(&input.x.array, y, metric, options, device, run, tile, begin).inspect_err(|error| {
-        if is_new && matches!(error, Error::Budget { .. }) {
-            // The store is still empty. If the removal fails, a later run resumes the rest.
-            fs::remove_dir_all(&path).ok();
-        } else {
-            args.out.note_unfinished(error);
-        }
+        let written = self.write(begin).inspect_err(|error| {
+            if is_new && matches!(error, Error::Budget { .. }) {
+                // The store is still empty. If the removal fails, a later run resumes the rest.
+                fs::remove_dir_all(&path).ok();
+            } else {
+                args.out.note_unfinished(error);
+            }
+        })?;
+        Ok(Found::Tiles(written, None))
+    }
+
+    /// Writes D.npy.
+    pub(super) fn npy(&self, output: &Output) -> Result<Found, Error> {
+        let path = output.path(&self.args.out.name);
+        let counts = [AtomicU64::new(0), AtomicU64::new(0)];
+        let begin = |_: &str, shape: &[u64], tile: &[u64]| {
+            let npy = NpyWriter::create(&path, StoredType::F64, shape)?.tile(tile);
+            Ok((Counted { npy, counts: &counts }, None))
+        };
+        let written = self.write(begin)?;
+        Ok(Found::Tiles(written, Some(counts.map(AtomicU64::into_inner))))
+    }
+
+    /// Writes distances to what `begin` starts, given the job's text, the shape and the tiles.
+    fn write<W: BoxWriter>(
+        &self,
+        begin: impl FnOnce(&str, &[u64], &[u64]) -> Result<(W, Option<W>), Error>,
+    ) -> Result<WrittenDistances, Error> {
+        let Self { args, input, metric, options, device, run } = *self;
+        let y = input.y.as_ref();
+        let shape = [&input.x, y.unwrap_or(&input.x)].map(|array| extents(array, args.observations)[0]);
+        let tile = shape.map(|extent| SIDE.min(extent.max(1)));
+        let begin = |job: &str| begin(job, &shape, &tile);
+        write_pairwise_stored(&input.x.array, y.map(|y| &y.array), metric, options, device, run, tile, begin)
+    }
+}
+
+/// Returns the numbers of distances that are NaN and that are infinite.
+pub(super) fn not_finite(distances: &[f64]) -> [u64; 2] {
+    distances.iter().fold([0, 0], |[nan, infinite], x| {
+        [nan + u64::from(x.is_nan()), infinite + u64::from(x.is_infinite())]
     })
+}
+
+/// A .npy file of distances, with the numbers of those that are NaN and infinite.
+struct Counted<'a> {
+    npy: NpyWriter,
+    counts: &'a [AtomicU64; 2],
+}
+
+impl BoxWriter for Counted<'_> {
+    fn dtype(&self) -> Option<StoredType> {
+        self.npy.dtype()
+    }
+    fn shape(&self) -> &[u64] {
+        self.npy.shape()
+    }
+    fn tile_shape(&self) -> Vec<u64> {
+        self.npy.tile_shape()
+    }
+    fn has_box(&self, ranges: &[Range<u64>]) -> Result<bool, Error> {
+        self.npy.has_box(ranges)
+    }
+    fn write_box_bytes(&self, ranges: &[Range<u64>], elements: &[u8]) -> Result<(), Error> {
+        for (count, more) in self.counts.iter().zip(not_finite(cast_slice(elements))) {
+            count.fetch_add(more, Relaxed);
+        }
+        self.npy.write_box_bytes(ranges, elements)
+    }
+    fn finish(self) -> Result<(), Error> {
+        self.npy.finish()
+    }
 }
 
 const fn axes(args: &PairwiseArgs) -> [&'static str; 2] {

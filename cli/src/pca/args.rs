@@ -20,7 +20,7 @@ use crate::{
 /// number of non-reference alleles, or of copies of the --counted-allele; a call with a missing allele is missing and becomes
 /// the variant's mean; variants that do not vary contribute nothing.
 #[derive(Args, Debug)]
-#[command(after_long_help = with_exits(HELP, None))]
+#[command(after_long_help = with_exits(HELP, Some("the DIR/pca.checkpoint of --resume stays")))]
 pub(crate) struct PcaArgs {
     /// Folder for the results
     #[arg(long, value_name = "DIR", value_parser = local())]
@@ -52,6 +52,13 @@ pub(crate) struct PcaArgs {
     /// Any other file of the name of a result is an error. The earlier results stay until the new ones are there.
     #[arg(long)]
     pub(super) overwrite: bool,
+    /// Go on where a run was stopped, or begin one that can be gone on with
+    ///
+    /// Randomized: DIR/pca.checkpoint keeps the product of each pass, 8 bytes for each sample and column of a block, until the results are
+    /// there. Ends with the same bytes wherever runs were stopped. The first pass, which counts, is made again. The stores' files and
+    /// all options that the components depend on have to be the same.
+    #[arg(long)]
+    pub(super) resume: bool,
     /// Fail when a component has not converged, instead of warning
     #[arg(long)]
     pub(super) strict: bool,
@@ -85,7 +92,8 @@ Examples:
   teatime pca cohort.vcz --out close --tolerance 1e-5 --device wgpu:vulkan
   teatime pca cohort.bed --out reference --loadings --counted-allele a2
   teatime pca cohort.vcz --out autosomes --autosome
-  teatime pca dosages.zarr --array dosage --scaler standard --out imputed --loadings";
+  teatime pca dosages.zarr --array dosage --scaler standard --out imputed --loadings
+  teatime pca biobank.bed --method randomized --out biobank --resume";
 
 const METHODS: Named<Method> =
     &[("auto", Method::Auto), ("exact", Method::Exact), ("randomized", Method::Randomized)];
@@ -97,6 +105,11 @@ pub(crate) const SCALERS: &[Scaler] =
 pub(super) fn options(args: &PcaArgs) -> Result<(PcaOptions, Option<&'static str>), Failure> {
     let method = args.iteration.method(args.method, [Method::Auto, Method::Exact, Method::Randomized])?;
     let reason = (method != args.method).then_some("asked for by --power-iterations");
+    if args.resume && method == Method::Exact {
+        let why =
+            "--resume is for --method randomized; the exact method makes one pass, which is not gone on with";
+        return Err(Failure::Usage(why.into()));
+    }
     let options = PcaOptions::default().components(args.components).method(method).scaler(args.scaler);
     Ok((options.filter((&args.filter).into()).svd(args.iteration.options()), reason))
 }

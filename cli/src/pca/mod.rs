@@ -1,12 +1,13 @@
 //! `teatime pca`, and the run from stores to results that `teatime demo` shares.
 
 mod args;
+mod checkpoint;
 pub(crate) mod loadings;
 mod plot;
 mod report;
 pub(crate) mod tables;
 
-use std::fs;
+use std::{fs, path::PathBuf};
 
 use teatime::{Cancel, Device, Run};
 use teatime_genotype::{Cohort, PcaOptions, VariantSource, Wanted};
@@ -43,6 +44,7 @@ pub(crate) fn run(args: &PcaArgs, cancel: &Cancel) -> Result<(), Failure> {
     if args.loadings {
         args.stores.names_alleles("--loadings")?;
     }
+    let checkpoint = checkpoint::folder(&args.out, args.resume)?;
     let output = Output::begin(&args.out, COMMAND, &RESULTS, &[], args.overwrite)?;
     let mut stores = args.stores.open(&run)?;
     if args.loadings {
@@ -62,6 +64,7 @@ pub(crate) fn run(args: &PcaArgs, cancel: &Cancel) -> Result<(), Failure> {
         options,
         reason,
         output,
+        checkpoint,
         loadings: args.loadings,
         strict: args.strict,
         json: args.json,
@@ -82,6 +85,8 @@ pub(crate) struct Job {
     /// The reason for the method, if the options determine it.
     pub(crate) reason: Option<&'static str>,
     pub(crate) output: Output,
+    /// The folder in which a run that resumes keeps products.
+    pub(crate) checkpoint: Option<PathBuf>,
     pub(crate) loadings: bool,
     pub(crate) strict: bool,
     pub(crate) json: bool,
@@ -97,7 +102,14 @@ impl Job {
         let wanted = if self.loadings { wanted.loadings() } else { wanted };
         let cohort = Cohort::load(&self.stores.genotypes, &self.device, &wanted, &run)?;
         self.stores.check_found()?;
-        let mut result = cohort.pca(&self.options, &run)?;
+        let mut result = match &self.checkpoint {
+            Some(folder) => {
+                let checkpoint = checkpoint::at(folder, &self.stores)?;
+                let found = cohort.pca_with_checkpoint(&self.options, &checkpoint, &run);
+                found.inspect_err(|error| checkpoint::note_left(folder, error))?
+            }
+            None => cohort.pca(&self.options, &run)?,
+        };
         self.stores.count_calls(&result.counts, cohort.missing_calls());
         let pca = self.report.stage("pca");
         if let Some(reason) = self.reason {
@@ -124,10 +136,11 @@ impl Job {
             self.report.took("loadings", None);
         }
         drop(bar);
-        let Self { mut report, device, stores, options, output, json, .. } = self;
+        let Self { mut report, device, stores, options, output, checkpoint, json, .. } = self;
         // This comes last, since warnings depend on everything that was read.
         report.head_of_stores((&device, &output), (result.memory, result.stats), &stores, result.digest);
         describe(&mut report, &stores, &options, &result, pca);
-        report.finish(output, json)
+        report.finish(output, json)?;
+        checkpoint.as_deref().map_or(Ok(()), checkpoint::remove)
     }
 }

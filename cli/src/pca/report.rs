@@ -53,6 +53,8 @@ pub(super) fn describe(
         "seed": options.svd.seed,
         "oversamples": options.svd.block(options.components) - options.components,
         "passes": pca.passes,
+        // The passes that --resume did not make again.
+        "passes_found": pca.found,
         "converged": pca.converged.iter().all(|converged| *converged),
         "eigenvalue_convention": format!("{convention}; M counts the variants after --maf and --geno"),
         "components": (0..pca.singular_values.len()).map(component).collect::<Vec<_>>(),
@@ -69,7 +71,8 @@ pub(super) fn describe(
         report.line("genotypes", format!("{place}: {}", pca.residency_reason));
     }
     let passes = text::plural(pca.passes.into(), "pass");
-    report.line("", format!("{passes}, scaler {}{}", pca.scaler.name(), report.peaks(", ")));
+    let found = if pca.found > 0 { format!(" ({} before a stop)", pca.found) } else { String::new() };
+    report.line("", format!("{passes}{found}, scaler {}{}", pca.scaler.name(), report.peaks(", ")));
     report.seconds();
     // The calling thread spent the remaining time on factorisations in f64.
     let solve = time.saturating_sub(pca.stats.stalled + pca.stats.upload + pca.stats.compute);

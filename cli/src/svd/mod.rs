@@ -77,7 +77,7 @@ pub(crate) struct SvdArgs {
     method: SvdMethod,
     #[command(flatten)]
     iteration: IterationArgs,
-    /// Also write the left singular vectors, a row for each row of X; mostly takes one more pass
+    /// Also write the left singular vectors, a row for each row of X; may take one more pass
     #[arg(long)]
     left: bool,
     /// Also write the right singular vectors, a row for each column of X
@@ -217,7 +217,7 @@ pub(crate) fn run(args: &SvdArgs, cancel: &Cancel) -> Result<(), Failure> {
         .missing_mean(args.missing)
         .narrow(args.narrow)
         .method(method)
-        .svd(args.iteration.options());
+        .svd(args.iteration.options().left(args.left));
     let output = Output::begin(&args.out, COMMAND, &RESULTS, &[], args.results.overwrite)?;
     let input = Input::open(args)?;
     let device = args.resources.open()?;

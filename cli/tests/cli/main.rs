@@ -24,8 +24,11 @@ mod mutants;
 mod output;
 mod pairwise;
 mod pca;
+#[cfg(unix)]
+mod pca_stopped;
 mod plink;
 mod project;
 mod refused;
 mod support;
 mod svd;
+mod timeline;

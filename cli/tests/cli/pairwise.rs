@@ -91,6 +91,11 @@ fn tiles() {
     assert_eq!((&record["tiles"], &record["undefined"]), (&true.into(), &().into()));
     // A matrix that does not fit in memory is written in tiles without `--resume` too.
     assert_eq!(scratch.record("pairwise x.npy --out s.zarr --memory 64M")["tiles"], true);
+    let record = scratch.record("pairwise x.npy --out n.npy --memory 64M");
+    assert_eq!((&record["tiles"], &record["undefined"]), (&true.into(), &0.into()));
+    let (_, _, first) = array(&scratch, "w.zarr", "distance");
+    let written = npy(&scratch.join("n.npy"), [2100, 2100]);
+    assert!(first.into_iter().map(f64::from_le_bytes).take(1024).eq(written.into_iter().take(1024)));
     let tiles = |store: &str| files(&scratch.join(store).join("distance"));
     assert!(tiles("s.zarr") == tiles("w.zarr"));
     // A stopped run leaves the store like this.

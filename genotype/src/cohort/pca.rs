@@ -2,7 +2,11 @@
 
 use teatime::{
     Budget, Device, Error, Result, Run,
-    linalg::{LinearMap, Matrix, RightSvd, SignRule, gram_svd, randomized_svd},
+    linalg::{
+        Checkpoint, LinearMap, Matrix, RightSvd, SignRule, gram_svd, randomized_svd,
+        randomized_svd_with_checkpoint,
+    },
+    stable_text::StableText,
     stream::StreamStats,
 };
 
@@ -55,6 +59,8 @@ pub struct Pca {
     /// The number of passes over the variants: the pass that loads and counts, and the products of the randomized method.
     /// All are over the store if genotypes stay there ([`residency`](Self::residency)); otherwise only the first is.
     pub passes: u32,
+    /// The number of these passes whose products a [checkpoint](Cohort::pca_with_checkpoint) had, so that they were not made again.
+    pub found: u32,
     /// The 64-bit FNV-1a digest of every variant's sum of dosages (f64) and number of called samples (u64), little-endian.
     pub digest: u64,
     /// The memory budgets of the plan, with defaults filled in. A device that shares the host's memory has no budget of its own.
@@ -139,18 +145,47 @@ impl Cohort {
     /// Fails as [`pca`] does, and with [`Error::Argument`] if the scaler takes no dosages above the
     /// ploidy, though these were not an error for any result that the genotypes were loaded for.
     pub fn pca(&self, options: &PcaOptions, run: &Run) -> Result<Pca> {
+        self.components(options, None, run)
+    }
+
+    /// Works as [`pca`](Self::pca), and puts the product of each pass of the randomized method at `checkpoint`, or takes it from there: a call
+    /// that is stopped or killed at any time is continued by the same call, to the same bits, once the genotypes are loaded again. The exact
+    /// method makes no further pass, and leaves the checkpoint alone. The caller removes the checkpoint once the results are stored.
+    ///
+    /// The counts of alleles, the scaler and the filter are added to the checkpoint's [properties](Checkpoint::property). The counts do not tell
+    /// whether samples have changed places, so the caller adds what does, such as the stores' paths and the names of the samples.
+    ///
+    /// # Errors
+    /// Fails as [`pca`](Self::pca) does; with [`Error::Store`] for the checkpoint of another job, with what differs, and [`Error::Io`] if it
+    /// cannot be read or written.
+    pub fn pca_with_checkpoint(
+        &self,
+        options: &PcaOptions,
+        checkpoint: &Checkpoint,
+        run: &Run,
+    ) -> Result<Pca> {
+        let checkpoint = checkpoint
+            .clone()
+            .property("counts of alleles", format!("{:016x}", self.digest()))
+            .property("ploidy", self.genotypes().ploidy())
+            .property("scaler", options.scaler.name())
+            .property("filter", options.filter.stable_text());
+        self.components(options, Some(&checkpoint), run)
+    }
+
+    fn components(&self, options: &PcaOptions, checkpoint: Option<&Checkpoint>, run: &Run) -> Result<Pca> {
         options.check(self.genotypes())?;
         self.check_bounded(OP, options.scaler.needs_frequency())?;
         let rule = ScaleRule::new(&self.reader, options.scaler, options.filter);
         let Choice { method, reason, costs } = self.choice(options);
         let (svd, totals) = match method {
             Method::Exact => self.exact(rule, options, run)?,
-            _ => self.randomized(rule, options, run)?,
+            _ => self.randomized(rule, options, checkpoint, run)?,
         };
         if totals.counts.used == 0 {
             return Err(Error::argument(OP, "genotypes", no_variant(&totals.counts)));
         }
-        let RightSvd { s, v, residuals, converged, passes, .. } = svd;
+        let RightSvd { s, v, residuals, converged, passes, found, .. } = svd;
         Ok(Pca {
             singular_values: s,
             vectors: v,
@@ -165,6 +200,7 @@ impl Cohort {
             residency_reason: self.residency_reason(),
             scaler: options.scaler,
             passes: passes + 1,
+            found,
             digest: self.digest(),
             memory: self.memory(),
             stats: self.stats(),
@@ -196,6 +232,7 @@ impl Cohort {
         &self,
         rule: ScaleRule,
         options: &PcaOptions,
+        checkpoint: Option<&Checkpoint>,
         run: &Run,
     ) -> Result<(RightSvd, VariantTotals)> {
         check_samples(&self.reader)?;
@@ -205,8 +242,10 @@ impl Cohort {
             let basis = self.memory.basis(&self.reader, self.residency(), options);
             let memory = run.memory.host(basis.saturating_mul(2));
             let run = run.clone().memory(memory);
-            self.standardized(rule, reading, |map| {
-                randomized_svd(map, options.components, &options.svd, &run)
+            let (k, svd) = (options.components, &options.svd);
+            self.standardized(rule, reading, |map| match checkpoint {
+                Some(checkpoint) => randomized_svd_with_checkpoint(map, k, svd, checkpoint, &run),
+                None => randomized_svd(map, k, svd, &run),
             })
         })
     }

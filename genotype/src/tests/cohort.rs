@@ -1,6 +1,11 @@
 //! Tests of several results from one load: the same bits as each result alone, in no more passes than reported.
 
-use teatime::{Result, Status, assert_err, linalg::Pass};
+use teatime::{
+    Result, Status, assert_err,
+    linalg::{Checkpoint, Pass},
+    openings::least,
+    store::Folder,
+};
 
 use super::{refused::Changing, *};
 use crate::{
@@ -285,4 +290,38 @@ fn missing_calls_of_each_sample_are_counted() {
     assert_eq!(Cohort::load(&whole, &device, &wanted, &run).unwrap().missing_calls(), Some(&[0, 0][..]));
     let other = Cohort::load(&whole, &device, &Wanted::default(), &run).unwrap();
     assert_eq!(other.missing_calls(), None);
+}
+
+/// A call that finds some products at its checkpoint ends with the bits of one that finds none, in any memory. Other genotypes are refused.
+#[test]
+fn a_checkpoint_changes_no_bit() {
+    let (genotypes, device, run) = (genotypes(), Device::cpu(), Run::default());
+    let options = randomized(K, Stop::PowerIterations(3));
+    let wanted = Wanted::default().pca(&options);
+    let folder = tempfile::tempdir().unwrap();
+    let at = Checkpoint::new(Arc::new(Folder::new(folder.path())), "").property("store", "a");
+    let solve = |genotypes: &Genotypes, options: &PcaOptions, run: &Run| {
+        Cohort::load(genotypes, &device, &wanted, run)?.pca_with_checkpoint(options, &at, run)
+    };
+    let alone = pca(&genotypes, &device, &options, &run).unwrap();
+    let (_, little) = least(|run| pca(&genotypes, &device, &options, run).map(|_| run.clone()));
+    for run in [&run, &little] {
+        for product in 3..=5 {
+            std::fs::remove_file(folder.path().join(product.to_string())).ok();
+        }
+        let again = solve(&genotypes, &options, run).unwrap();
+        let alone = pca(&genotypes, &device, &options, run).unwrap();
+        assert_eq!((bits(&again), again.passes), (bits(&alone), alone.passes));
+    }
+    let found = solve(&genotypes, &options, &run).unwrap();
+    assert!(found.found > 1 && bits(&found) == bits(&alone), "{}", found.found);
+    let others = memory(&random_dosages(7, 0, 9000, 60), &[9000, 60], &[500, 60]).dosages_are_bounded(true);
+    for (genotypes, options, said) in [
+        (&others, options.clone(), "counts of alleles was "),
+        (&genotypes, options.clone().scaler(Scaler::Center), "scaler was patterson, and is center"),
+        (&genotypes, options.clone().filter(VariantFilter::default().min_maf(0.1)), "filter was "),
+    ] {
+        let error = assert_err!(solve(genotypes, &options, &run), Error::Store { .. }).to_string();
+        assert!(error.contains("is of another job: ") && error.contains(said), "{error}");
+    }
 }

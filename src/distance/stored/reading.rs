@@ -243,12 +243,13 @@ impl StoredOperands {
         loop {
             let blocks = streams.iter_mut().map(Blocks::next_block).collect::<Result<Vec<_>>>()?;
             let Some(blocks) = blocks.into_iter().collect::<Option<Vec<_>>>() else { break };
-            let (started, core) = (Instant::now(), blocks[0].core.clone());
+            let core = blocks[0].core.clone();
             let tensors = blocks.into_iter().map(|block| {
                 let shape = block.shape.clone();
                 block.tensor(&shape)
             });
-            sink(&core, tensors.collect::<Result<_>>()?)?;
+            let (tensors, started) = (tensors.collect::<Result<_>>()?, Instant::now());
+            sink(&core, tensors)?;
             stats.compute += started.elapsed();
         }
         streams.iter().for_each(|stream| stats.add(&stream.stats));

@@ -19,6 +19,7 @@ use crate::{
     stable_text::StableText,
     store::BoxWriter,
     stream::{Block, Edge, Narrow, Narrowed, Place, Sweep, Swept, UntypedOperation},
+    timeline::Stage,
 };
 
 /// The numbers of iterations of [`write_denoised_tv`], and the boxes, memory and time that it took.
@@ -134,6 +135,7 @@ pub fn write_denoised_tv<W: BoxWriter>(
     let (shape, count) = (shape.to_vec(), to_usize(count));
     let images = Images { axes, shape, scale, weight: options.weight, types: [read, to], count };
     let denoised = images.write(&sweep, &Rule::new(options), device, &writer)?;
+    let _span = device.span(Stage::Flush, "");
     writer.finish()?;
     Ok(denoised)
 }

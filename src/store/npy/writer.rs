@@ -12,10 +12,10 @@ use super::descr;
 use crate::{
     Error, Result, StoredType,
     extent::to_usize,
+    files::{hidden, write_at},
     store::{
         blocks::runs,
         box_writer::{BoxWriter, check_box},
-        files::{hidden, write_at},
     },
 };
 
@@ -42,6 +42,8 @@ pub struct NpyWriter {
     file: File,
     dtype: StoredType,
     shape: Vec<u64>,
+    /// The shape of a tile, if it is not a row.
+    tile: Option<Vec<u64>>,
     /// The number of bytes of the header, and the number of elements written so far.
     start: u64,
     written: AtomicU64,
@@ -75,7 +77,14 @@ impl NpyWriter {
         });
         let file = started.map_err(|source| Error::io(path.display(), source))?;
         let (shape, start) = (shape.to_vec(), header.len() as u64);
-        Ok(Self { path, scratch, file, dtype, shape, start, written: AtomicU64::new(0) })
+        Ok(Self { path, scratch, file, dtype, shape, tile: None, start, written: AtomicU64::new(0) })
+    }
+
+    /// Sets the [shape of a tile](BoxWriter::tile_shape). Any shape will do, since a file of an array has no chunks; its runs of elements
+    /// should be long enough for a call of the system each.
+    #[must_use]
+    pub fn tile(self, tile: &[u64]) -> Self {
+        Self { tile: Some(tile.to_vec()), ..self }
     }
 }
 
@@ -88,8 +97,11 @@ impl BoxWriter for NpyWriter {
         &self.shape
     }
 
-    /// Returns the shape of a row: all elements along the last axis, one along each other axis.
+    /// Returns the shape that was [set](Self::tile), or that of a row: all elements along the last axis, one along each other axis.
     fn tile_shape(&self) -> Vec<u64> {
+        if let Some(tile) = &self.tile {
+            return tile.clone();
+        }
         let last = self.shape.len().saturating_sub(1);
         self.shape.iter().enumerate().map(|(axis, &n)| if axis == last { n.max(1) } else { 1 }).collect()
     }

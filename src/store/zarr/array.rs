@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     ChunkedArray, DecodedChunk, Error, FetchedChunk, LookedFor, MissingChunk, Result, StoredType,
-    store::{Folder, Storage, StoredBytes, Value, storage::join},
+    store::{BitPlanes, Folder, Storage, StoredBytes, Value, storage::join},
 };
 
 /// An array of numbers or strings of a store.
@@ -111,13 +111,15 @@ impl StoredArray {
         }
     }
 
-    /// Decodes one fetched chunk; returns `None` if it is missing. `fill` is called for inner chunks.
+    /// Decodes one fetched chunk; returns `None` if it is missing. `fill` is called for inner chunks. If `leave` is true, bit planes of
+    /// one-byte elements stay, and are returned.
     pub(crate) fn decode(
         &self,
         index: &[u64],
         fetched: FetchedChunk,
         fill: Fill<'_, '_>,
-    ) -> Decoded<Option<DecodedChunk>> {
+        leave: bool,
+    ) -> Decoded<Option<(DecodedChunk, Option<BitPlanes>)>> {
         let start = Instant::now();
         let Some(encoded) = fetched.bytes else { return Ok(None) };
         let (stored, extent) = (encoded.len() as u64, self.metadata.extent(index));
@@ -126,8 +128,8 @@ impl StoredArray {
             StoredBytes::Shared(ref bytes) => Cow::Borrowed(&**bytes),
         };
         let Metadata { spec, chain, .. } = &self.metadata;
-        let bytes = metadata::guarded(|| chain.decode(encoded, spec, &extent, fill))?;
-        Ok(Some(DecodedChunk { bytes, stored, read: fetched.read, decode: start.elapsed() }))
+        let (bytes, planes) = metadata::guarded(|| chain.decode(encoded, spec, &extent, fill, leave))?;
+        Ok(Some((DecodedChunk { bytes, stored, read: fetched.read, decode: start.elapsed() }, planes)))
     }
 
     /// Returns the error for a chunk that could not be read or decoded.
@@ -230,6 +232,27 @@ impl ZarrArray {
         Error::chunk(&self.inner.name, index, why)
     }
 
+    /// Decodes a chunk, and leaves its bit planes if `leave` is true.
+    fn decode_leaving(
+        &self,
+        index: &[u64],
+        fetched: FetchedChunk,
+        leave: bool,
+    ) -> Result<(DecodedChunk, Option<BitPlanes>)> {
+        let fill = (self.missing == MissingChunk::Fill).then_some(self.inner.metadata.fill.as_slice());
+        let read = fetched.read;
+        let chunk = self.inner.decode(index, fetched, &mut |_| fill, leave);
+        let chunk = chunk.and_then(|chunk| match (chunk, fill) {
+            (Some(chunk), _) => Ok(chunk),
+            (None, Some(fill)) => {
+                let bytes = layout::filled(fill, self.inner.metadata.spec.count())?;
+                Ok((DecodedChunk { bytes, stored: 0, read, decode: Duration::ZERO }, None))
+            }
+            (None, None) => Err(Fault::Missing("it is missing from the store".to_owned())),
+        });
+        chunk.map_err(|fault| self.error(index, fault))
+    }
+
     /// Returns the names of the axes as the store gives them; empty if it does not.
     pub fn dimension_names(&self) -> &[String] {
         &self.inner.metadata.dimensions
@@ -283,16 +306,14 @@ impl ChunkedArray for ZarrArray {
     }
 
     fn decode(&self, index: &[u64], fetched: FetchedChunk) -> Result<DecodedChunk> {
-        let fill = (self.missing == MissingChunk::Fill).then_some(self.inner.metadata.fill.as_slice());
-        let read = fetched.read;
-        let chunk = self.inner.decode(index, fetched, &mut |_| fill).and_then(|chunk| match (chunk, fill) {
-            (Some(chunk), _) => Ok(chunk),
-            (None, Some(fill)) => {
-                let bytes = layout::filled(fill, self.inner.metadata.spec.count())?;
-                Ok(DecodedChunk { bytes, stored: 0, read, decode: Duration::ZERO })
-            }
-            (None, None) => Err(Fault::Missing("it is missing from the store".to_owned())),
-        });
-        chunk.map_err(|fault| self.error(index, fault))
+        Ok(self.decode_leaving(index, fetched, false)?.0)
+    }
+
+    fn decode_planes(
+        &self,
+        index: &[u64],
+        fetched: FetchedChunk,
+    ) -> Result<(DecodedChunk, Option<BitPlanes>)> {
+        self.decode_leaving(index, fetched, true)
     }
 }

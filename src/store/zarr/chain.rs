@@ -9,6 +9,7 @@ use super::{
     guard::{Decoded, Size, Why},
     shard::{Fill, Shard},
 };
+use crate::store::BitPlanes;
 
 /// The codecs of chunks: plain, or in shards.
 #[derive(Debug)]
@@ -68,19 +69,21 @@ impl Chain {
 
     /// Decodes one chunk. The result has exactly `spec.bytes()` bytes, or is the serialised strings.
     ///
-    /// `extent` is the part of the chunk that lies within the array; `fill` is called for its inner chunks.
+    /// `extent` is the part of the chunk that lies within the array; `fill` is called for its inner chunks. If `leave` is true, bit planes of
+    /// one-byte elements stay, and are returned.
     pub(crate) fn decode(
         &self,
         encoded: Cow<'_, [u8]>,
         spec: &ChunkSpec,
         extent: &[u64],
         fill: Fill<'_, '_>,
-    ) -> Decoded<Vec<u8>> {
+        leave: bool,
+    ) -> Decoded<(Vec<u8>, Option<BitPlanes>)> {
         match self {
-            Self::Plain(codecs) => codecs.decode(encoded, spec),
+            Self::Plain(codecs) => codecs.decode(encoded, spec, leave),
             Self::Sharded(shard, bytes) => {
                 let cap = Size::AtMost(self.encoded_cap(spec));
-                shard.decode(&bytes.decode(encoded, cap, cap)?, spec, extent, fill)
+                Ok((shard.decode(&bytes.decode(encoded, cap, cap)?, spec, extent, fill)?, None))
             }
         }
     }

@@ -6,9 +6,10 @@ use serde_json::Value;
 use zarrs::metadata::v3::MetadataV3;
 
 use super::{
-    guard::{BytesCodec, Decoded, Size, Why},
+    guard::{BytesCodec, Decoded, Size, Why, in_order},
     layout,
 };
+use crate::store::BitPlanes;
 
 /// The codecs that errors about other codecs list.
 pub(crate) const SUPPORTED: &str =
@@ -120,22 +121,31 @@ impl Codecs {
             }
     }
 
-    /// Decodes one chunk. The result has exactly `spec.bytes()` bytes, or is the serialised strings.
-    pub(crate) fn decode(&self, encoded: Cow<'_, [u8]>, spec: &ChunkSpec) -> Decoded<Vec<u8>> {
+    /// Decodes one chunk. The result has exactly `spec.bytes()` bytes, or is the serialised strings. Leaves bit planes of one-byte elements
+    /// if `leave` is true, and returns them.
+    pub(crate) fn decode(
+        &self,
+        encoded: Cow<'_, [u8]>,
+        spec: &ChunkSpec,
+        leave: bool,
+    ) -> Decoded<(Vec<u8>, Option<BitPlanes>)> {
         let cap = Size::AtMost(self.encoded_cap(spec));
-        match &self.to_bytes {
-            ToBytes::Text => self.bytes.decode(encoded, cap, cap).map(Cow::into_owned),
-            ToBytes::Plain { big_endian } => {
-                let mut data = self.bytes.decode(encoded, cap, Size::Exactly(spec.bytes()))?.into_owned();
-                if *big_endian != cfg!(target_endian = "big") {
-                    layout::swap_bytes(&mut data, spec.unit);
-                }
-                match &self.transpose {
-                    Some(order) => layout::untranspose(&data, &spec.shape, order, spec.size),
-                    None => Ok(data),
-                }
-            }
+        let ToBytes::Plain { big_endian } = &self.to_bytes else {
+            return self.bytes.decode(encoded, cap, cap).map(|text| (text.into_owned(), None));
+        };
+        let (mut data, planes) = self.bytes.decode_planes(encoded, cap, Size::Exactly(spec.bytes()))?;
+        if leave && spec.size == 1 && self.transpose.is_none() {
+            return Ok((data.into_owned(), planes));
         }
+        in_order(planes, &mut data)?;
+        let mut data = data.into_owned();
+        if *big_endian != cfg!(target_endian = "big") {
+            layout::swap_bytes(&mut data, spec.unit);
+        }
+        if let Some(order) = &self.transpose {
+            data = layout::untranspose(&data, &spec.shape, order, spec.size)?;
+        }
+        Ok((data, None))
     }
 }
 
@@ -169,12 +179,25 @@ impl BytesCodecs {
         cap: Size,
         innermost: Size,
     ) -> Decoded<Cow<'a, [u8]>> {
-        let mut data = encoded;
+        let (mut data, planes) = self.decode_planes(encoded, cap, innermost)?;
+        in_order(planes, &mut data)?;
+        Ok(data)
+    }
+
+    /// Decodes as [`decode`](Self::decode), but leaves the bit planes of the final result, which it returns.
+    fn decode_planes<'a>(
+        &self,
+        encoded: Cow<'a, [u8]>,
+        cap: Size,
+        innermost: Size,
+    ) -> Decoded<(Cow<'a, [u8]>, Option<BitPlanes>)> {
+        let (mut data, mut planes) = (encoded, None);
         for (position, codec) in self.0.iter().enumerate().rev() {
-            data = codec.decode(data, if position == 0 { innermost } else { cap })?;
+            in_order(planes, &mut data)?;
+            (data, planes) = codec.decode(data, if position == 0 { innermost } else { cap })?;
         }
         innermost.check(data.len() as u64, "it has")?;
-        Ok(data)
+        Ok((data, planes))
     }
 }
 

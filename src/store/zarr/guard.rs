@@ -6,13 +6,13 @@
 use std::{
     borrow::Cow,
     io::{ErrorKind, Read},
+    num::NonZero,
 };
 
 use blosc_src::blosc_decompress_ctx;
 use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
 
-use super::bitshuffle;
-use crate::fresh;
+use crate::{fresh, store::BitPlanes};
 
 /// A result, or a text that says what is wrong with metadata; the caller adds the name of the array.
 pub(crate) type Why<T> = Result<T, String>;
@@ -105,21 +105,33 @@ impl Size {
 }
 
 impl BytesCodec {
-    /// Decodes `data` with this codec.
-    pub(crate) fn decode(self, data: Cow<'_, [u8]>, size: Size) -> Decoded<Cow<'_, [u8]>> {
-        match self {
-            Self::Blosc { block } => blosc(data, size, block).map(Cow::Owned),
+    /// Decodes `data` with this codec, but leaves bit planes, which it returns, for the caller to undo.
+    pub(crate) fn decode(
+        self,
+        data: Cow<'_, [u8]>,
+        size: Size,
+    ) -> Decoded<(Cow<'_, [u8]>, Option<BitPlanes>)> {
+        let decoded = match self {
+            Self::Blosc { block } => {
+                return blosc(data, size, block).map(|(bytes, planes)| (Cow::Owned(bytes), planes));
+            }
             Self::Zstd => zstd(&data, size).map(Cow::Owned),
             Self::Gzip => inflate(MultiGzDecoder::new(data.as_ref()), size, "gzip data has").map(Cow::Owned),
             Self::Zlib => zlib(&data, size).map(Cow::Owned),
             Self::Crc32c => crc32c(data),
-        }
+        };
+        Ok((decoded?, None))
     }
 }
 
 /// Returns an empty vector for a decoded chunk of `bytes` bytes, or an error if the allocation fails.
 pub(crate) fn buffer(bytes: usize) -> Decoded<Vec<u8>> {
     fresh::chunk(bytes).map_err(|_| Fault::Memory(bytes as u64))
+}
+
+/// Puts the elements of a decoded chunk in order if they are in bit planes.
+pub(crate) fn in_order(planes: Option<BitPlanes>, chunk: &mut Cow<'_, [u8]>) -> Decoded<()> {
+    planes.map_or(Ok(()), |planes| planes.undo(chunk.to_mut()).map_err(Fault::Memory))
 }
 
 /// Returns an empty vector for `bytes` bytes that are soon freed, or an error if the allocation fails.
@@ -139,7 +151,7 @@ fn usize_at(data: &[u8], at: usize) -> Option<usize> {
     u32_at(data, at).and_then(|value| usize::try_from(value).ok())
 }
 
-fn blosc(mut data: Cow<'_, [u8]>, size: Size, block: usize) -> Decoded<Vec<u8>> {
+fn blosc(mut data: Cow<'_, [u8]>, size: Size, block: usize) -> Decoded<(Vec<u8>, Option<BitPlanes>)> {
     let frame = BloscFrame::parse(&data)?;
     size.check(frame.nbytes as u64, "blosc header claims")?;
     if frame.block > block {
@@ -150,14 +162,11 @@ fn blosc(mut data: Cow<'_, [u8]>, size: Size, block: usize) -> Decoded<Vec<u8>> 
     let bits = frame.flags & (BloscFrame::STORED | BloscFrame::BIT_SHUFFLE) == BloscFrame::BIT_SHUFFLE
         && frame.typesize == 1;
     if bits {
-        // The bit shuffle is undone by our own code, which is faster.
+        // The bit shuffle is undone by our own code, which is faster, if at all.
         data.to_mut()[2] &= !BloscFrame::BIT_SHUFFLE;
     }
-    let mut decoded = decompress_blosc(&data, &frame)?;
-    if bits {
-        bitshuffle::unshuffle_blocks(&mut decoded, frame.block, scratch(frame.block)?);
-    }
-    Ok(decoded)
+    let planes = NonZero::new(frame.block).filter(|_| bits).map(BitPlanes::new);
+    Ok((decompress_blosc(&data, &frame)?, planes))
 }
 
 /// Decompresses a frame whose streams were checked.

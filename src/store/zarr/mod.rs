@@ -4,7 +4,6 @@
 
 mod array;
 mod attributes;
-mod bitshuffle;
 mod chain;
 mod codec;
 mod column;

@@ -188,6 +188,6 @@ impl Shard {
         let encoded = range
             .and_then(|(offset, length)| data.get(offset..)?.get(..length))
             .ok_or("it is outside the shard")?;
-        self.codecs.decode(Cow::Borrowed(encoded), &self.inner)
+        Ok(self.codecs.decode(Cow::Borrowed(encoded), &self.inner, false)?.0)
     }
 }

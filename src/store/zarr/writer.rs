@@ -205,9 +205,9 @@ impl ArrayWriter {
         let key = self.key(index);
         let stored = self.storage.get(&key, most).map_err(|source| self.io(&key, source))?;
         let Stored::Bytes(bytes) = stored else { return Ok(false) };
-        let decode = || chain.decode(Cow::Borrowed(&bytes), spec, &self.extent(index), &mut |_| None);
+        let decode = || chain.decode(Cow::Borrowed(&bytes), spec, &self.extent(index), &mut |_| None, false);
         let is_text = |bytes: &[u8]| *element != Element::Text || column::is_text(&self.metadata, bytes);
-        Ok(metadata::guarded(decode).is_ok_and(|bytes| is_text(&bytes)))
+        Ok(metadata::guarded(decode).is_ok_and(|(bytes, _)| is_text(&bytes)))
     }
 
     /// Returns the spec of the array.

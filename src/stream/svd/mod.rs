@@ -194,7 +194,8 @@ type Sink<'a> = dyn FnMut(u64, &Matrix) -> Result<()> + 'a;
 
 impl StoredSvd {
     /// Calls `sink` with the index of the first row and the rows of each block of U (m, k), in order. Blocks start at multiples of 1,024
-    /// rows. By QR, and by the Gram matrix of a matrix with fewer rows than columns, U is there; otherwise this takes one pass.
+    /// rows. By QR, and by the Gram matrix of a matrix with fewer rows than columns, U is there; otherwise this takes one pass, unless the iteration
+    /// kept the products of its passes ([`SvdOptions::left`]).
     ///
     /// # Errors
     /// The errors of a pass; any error that `sink` returns.

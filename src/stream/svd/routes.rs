@@ -11,7 +11,7 @@ use crate::{
     extent::to_usize,
     linalg::{
         LinearMap, Pass, RightSvd, SignRule, Stop, TruncatedSvd, gram_svd::gram_svd_of, gram_svd_seconds,
-        qr::MAX_COLUMNS, randomized_svd, steps::least_basis, truncated::whole,
+        qr::MAX_COLUMNS, randomized_svd, svd_plan::least_basis, truncated::whole,
     },
     stream::{StreamStats, matrix::StoredMatrix},
 };

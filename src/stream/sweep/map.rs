@@ -154,7 +154,7 @@ impl Sweep<'_> {
         mapped: &mut Mapped,
     ) -> Result<()> {
         let Mapped { swept, covered, made, status } = mapped;
-        write_all(writer, planned.writers, self.device.pool()?, |give| {
+        write_all(writer, planned.writers, self.device, |give| {
             let run = |block: Block<'_>, place: &Place| operation.run(block, place, self.device);
             self.each_box(planned, done.to_vec(), (swept, status), run, |place, values| {
                 *covered += place.shape.iter().product::<u64>();

@@ -25,7 +25,7 @@ use self::{
 use super::{Block, Blocks, Convert, Edge, StreamStats, boxes::AXES, convert::to_elements};
 use crate::{
     Budget, ChunkedArray, DType, Device, Element, Error, Result, Run, SharedArray, Status, StoredType,
-    store::BoxWriter,
+    store::BoxWriter, timeline::Stage,
 };
 
 /// The numbers of boxes that a sweep went through, and the memory and time that it took, including any retries with smaller boxes.
@@ -168,6 +168,7 @@ impl<'a> Sweep<'a> {
             return Err(Error::argument(self.op, "within", why));
         }
         let swept = self.map_untyped(&Typed(operation), &writer)?;
+        let _span = self.device.span(Stage::Flush, "");
         writer.finish()?;
         Ok(swept)
     }
@@ -251,7 +252,7 @@ impl<'a> Sweep<'a> {
                 cancel.check()?;
                 let (started, place) = (Instant::now(), Place::new(&block, self.array.shape()));
                 let made = self.unless_it_panics(&place.core, || work(block, &place))?;
-                swept.stats.compute += started.elapsed();
+                blocks.computed(started);
                 swept.boxes += 1;
                 status.rows += elements(&place.core);
                 if !give(place, made) {

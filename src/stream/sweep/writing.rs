@@ -11,9 +11,7 @@ use std::{
     thread,
 };
 
-use rayon::ThreadPool;
-
-use crate::{Error, Result, driver::HostBytes, store::BoxWriter};
+use crate::{Device, Error, Result, driver::HostBytes, store::BoxWriter, timeline::Stage};
 
 /// The ranges of a computed box along each axis, and its output elements.
 type Made = (Vec<Range<u64>>, HostBytes);
@@ -26,7 +24,7 @@ pub(super) type Give<'a> = dyn FnMut(Vec<Range<u64>>, HostBytes) -> bool + 'a;
 pub(super) fn write_all(
     writer: &impl BoxWriter,
     threads: u64,
-    pool: &ThreadPool,
+    device: &Device,
     make: impl FnOnce(&mut Give<'_>) -> Result<()>,
 ) -> Result<()> {
     let (send, receive) = mpsc::sync_channel::<Made>(0);
@@ -37,7 +35,7 @@ pub(super) fn write_all(
         let start = |_| {
             let boxes = Arc::clone(&receive);
             let put = || {
-                let written = catch_unwind(AssertUnwindSafe(|| put_all(writer, pool, boxes)));
+                let written = catch_unwind(AssertUnwindSafe(|| put_all(writer, device, boxes)));
                 failed.fetch_or(!matches!(written, Ok(Ok(()))), Ordering::Relaxed);
                 written.unwrap_or_else(|panic| resume_unwind(panic))
             };
@@ -47,8 +45,10 @@ pub(super) fn write_all(
         drop(receive);
         let writing = writing.map_err(|source| Error::Driver { backend: "cpu", source: source.into() })?;
         // Other threads may still be working after one thread has failed.
-        let made =
-            make(&mut |core, values| send.send((core, values)).is_ok() && !failed.load(Ordering::Relaxed));
+        let made = make(&mut |core, values| {
+            let _span = device.span(Stage::Writers, "");
+            send.send((core, values)).is_ok() && !failed.load(Ordering::Relaxed)
+        });
         drop(send);
         let joined =
             writing.into_iter().map(|writing| writing.join().unwrap_or_else(|panic| resume_unwind(panic)));
@@ -57,10 +57,11 @@ pub(super) fn write_all(
 }
 
 /// Writes boxes as they arrive.
-fn put_all(writer: &impl BoxWriter, pool: &ThreadPool, boxes: Arc<Mutex<Receiver<Made>>>) -> Result<()> {
+fn put_all(writer: &impl BoxWriter, device: &Device, boxes: Arc<Mutex<Receiver<Made>>>) -> Result<()> {
     let next = || boxes.lock().unwrap_or_else(PoisonError::into_inner).recv();
     while let Ok((core, values)) = next() {
-        pool.install(|| writer.write_box_bytes(&core, values.bytes()))?;
+        let _span = device.span(Stage::Write, "").bytes(values.bytes().len() as u64);
+        device.pool()?.install(|| writer.write_box_bytes(&core, values.bytes()))?;
     }
     Ok(())
 }

@@ -200,14 +200,14 @@ impl Column {
             gaps.note(column, start..rows.min(start + inner.shape[0] as u64), inner.there);
             lacks(column).then_some(metadata.fill.as_slice())
         };
-        let chunk = array.decode(index, array.fetch(index)?, &mut fill_of)?;
+        let chunk = array.decode(index, array.fetch(index)?, &mut fill_of, false)?;
         if chunk.is_none() && !lacks(first) {
             return Err(Fault::Missing("it is missing from the store".to_owned()));
         }
         if !has_inner {
             gaps.note(first, row..rows.min(row + self.chunk[0]), chunk.is_some());
         }
-        let Some(chunk) = chunk else { return Ok((None, 0)) };
+        let Some((chunk, _)) = chunk else { return Ok((None, 0)) };
         Ok((Some(parse(metadata, &chunk.bytes)?), chunk.stored.max(chunk.bytes.len() as u64)))
     }
 

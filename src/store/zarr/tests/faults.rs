@@ -169,9 +169,9 @@ fn truncated_anywhere() {
         let array = v2_store(&meta, good.clone());
         let array = array.open("a").unwrap();
         let (chain, spec) = (&array.metadata.chain, &array.metadata.spec);
-        assert!(chain.decode(Cow::Borrowed(&good), spec, &SHAPE, &mut |_| None).unwrap() == plain);
+        assert!(chain.decode(Cow::Borrowed(&good), spec, &SHAPE, &mut |_| None, false).unwrap().0 == plain);
         for end in 0..good.len() {
-            let cut = chain.decode(Cow::Borrowed(&good[..end]), spec, &SHAPE, &mut |_| None);
+            let cut = chain.decode(Cow::Borrowed(&good[..end]), spec, &SHAPE, &mut |_| None, false);
             assert!(cut.is_err(), "{meta} cut at {end} of {}", good.len());
         }
     }
@@ -328,7 +328,10 @@ fn flipped_bytes_never_panic() {
                 let at = numbers.below(end);
                 bytes[at] = numbers.next().to_le_bytes()[0];
             }
-            if let Ok(decoded) = chain.decode(Cow::Owned(bytes), spec, &SHAPE, &mut |_| Some(&[0])) {
+            let leave = numbers.below(2) == 0;
+            let decoded = chain.decode(Cow::Owned(bytes), spec, &SHAPE, &mut |_| Some(&[0]), leave);
+            if let Ok((mut decoded, planes)) = decoded {
+                planes.map_or(Ok(()), |planes| planes.undo(&mut decoded)).unwrap();
                 assert_eq!(decoded.len(), spec.bytes(), "store {case}, round {round}");
             }
         }

@@ -38,8 +38,21 @@ fn bit_shuffle_agrees_with_blosc() {
         let plain = numbers.compressible(n);
         let encoded = blosc(&plain);
         let size = guard::Size::Exactly(n);
-        let decoded =
+        let (mut decoded, planes) =
             guard::BytesCodec::Blosc { block: 1 << 20 }.decode(encoded.as_slice().into(), size).unwrap();
+        if let Some(planes) = planes {
+            // Bit by bit, the planes are as documented.
+            let mut at = 0;
+            for block in planes.blocks(&decoded) {
+                let Some(block) = block else { break };
+                for i in 0..8 * block[0].len() {
+                    let bit = |b: usize| (block[b][i / 8] >> (i % 8) & 1) << b;
+                    assert_eq!((0..8).fold(0, |byte, b| byte | bit(b)), plain[at + i], "{n} bytes, {i}");
+                }
+                at += 8 * block[0].len();
+            }
+            planes.undo(decoded.to_mut()).unwrap();
+        }
         assert!(*decoded == *plain, "{n} bytes");
     }
 }

@@ -167,8 +167,8 @@ fn strings() {
         writer.write_text(&[1], ["b", "cc"]).unwrap();
         writer.finish().unwrap();
         let array = scratch.open(&name).unwrap();
-        let chunk = array.fetch(&[1]).and_then(|fetched| array.decode(&[1], fetched, &mut |_| None));
-        assert_eq!(chunk.unwrap().unwrap().bytes, *b"\x03\0\0\0\x01\0\0\0b\x02\0\0\0cc\0\0\0\0");
+        let chunk = array.fetch(&[1]).and_then(|fetched| array.decode(&[1], fetched, &mut |_| None, false));
+        assert_eq!(chunk.unwrap().unwrap().0.bytes, *b"\x03\0\0\0\x01\0\0\0b\x02\0\0\0cc\0\0\0\0");
     }
 }
 

@@ -1,7 +1,9 @@
-//! Undoes blosc's bit shuffle of one-byte elements, which is how arrays with few distinct values are often stored.
+//! Bit planes of one-byte elements, which is how blosc's bit shuffle leaves arrays with few distinct values.
 //!
 //! c-blosc falls back to scalar code for this size, which takes 0.34 of its 0.54 CPU seconds per decoded GB. Here eight bit planes are
 //! transposed in registers, 16 bytes of each at a time, which takes 0.15 s.
+
+use std::num::NonZero;
 
 /// Words of a bit plane that are transposed together: the number that an SSE2 register holds.
 const LANES: usize = 2;
@@ -12,15 +14,44 @@ const STEP: usize = 8 * LANES;
 /// Eight rows of words, which are to be transposed.
 type WordRows = [[u64; LANES]; 8];
 
-/// Undoes the shuffle in each block of `block` bytes of `data`; the last block may be shorter. `shuffled` has capacity for one block.
-pub(super) fn unshuffle_blocks(data: &mut [u8], block: usize, mut shuffled: Vec<u8>) {
-    for out in data.chunks_mut(block) {
-        // c-blosc does not shuffle a block whose length is not a multiple of 8.
-        if out.len().is_multiple_of(8) {
+/// The order of a chunk of one-byte elements after blosc's bit shuffle: in blocks, each of eight bit planes. Plane `b` has bit `b` of each
+/// element of its block: that of element `i` is bit `i % 8` of byte `i / 8`. Elements that do not fill a byte of a plane, as they may at the
+/// end of the last block, leave their block in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BitPlanes {
+    /// The number of bytes of a block; the last block may be shorter.
+    block: NonZero<usize>,
+}
+
+impl BitPlanes {
+    /// Creates the order with blocks of `block` bytes.
+    pub const fn new(block: NonZero<usize>) -> Self {
+        Self { block }
+    }
+
+    /// Returns the eight planes of each block of a chunk; `None` for a block whose elements are in order.
+    pub fn blocks(self, chunk: &[u8]) -> impl Iterator<Item = Option<[&[u8]; 8]>> {
+        chunk.chunks(self.block.get()).map(|block| {
+            let plane = block.len() / 8;
+            // c-blosc does not shuffle a block whose length is not a multiple of 8.
+            let is_shuffled = block.len().is_multiple_of(8);
+            is_shuffled.then(|| std::array::from_fn(|b| &block[b * plane..][..plane]))
+        })
+    }
+
+    /// Puts the elements of a chunk in order.
+    ///
+    /// # Errors
+    /// The number of bytes of a block, if there is no memory for one.
+    pub fn undo(self, chunk: &mut [u8]) -> Result<(), u64> {
+        let (block, mut shuffled) = (self.block.get(), Vec::new());
+        shuffled.try_reserve_exact(block.min(chunk.len())).map_err(|_| block as u64)?;
+        for out in chunk.chunks_mut(block).filter(|block| block.len().is_multiple_of(8)) {
             shuffled.clear();
             shuffled.extend_from_slice(out);
             unshuffle(&shuffled, out);
         }
+        Ok(())
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
 use crate::{Error, Result};
 
 /// Writes a file that appears as a whole: `fill` writes to a temporary file in the same folder, which is then renamed to `path` and
-/// replaces an existing file.
+/// replaces an existing file. What is no file, such as a pipe or a device, is written directly.
 ///
 /// # Errors
 /// [`Error::Io`]; the temporary file is then removed.
@@ -19,6 +19,10 @@ pub fn write_whole(
     fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<()> {
     let path = path.as_ref();
+    if path.metadata().is_ok_and(|there| !there.is_file() && !there.is_dir()) {
+        let written = File::options().write(true).open(path).and_then(|mut file| fill(&mut file));
+        return written.map_err(|source| Error::io(path.display(), source));
+    }
     let scratch = hidden(path);
     let written = File::create(&scratch).and_then(|file| {
         let mut file = BufWriter::new(file);
@@ -34,7 +38,7 @@ pub fn write_whole(
 }
 
 /// Returns the hidden temporary name, in the file's folder, for a file that is not complete yet.
-pub(super) fn hidden(path: &Path) -> PathBuf {
+pub(crate) fn hidden(path: &Path) -> PathBuf {
     let mut hidden = OsString::from(".");
     hidden.push(path.file_name().unwrap_or_default());
     hidden.push(format!(".partial-{}", std::process::id()));
@@ -43,13 +47,13 @@ pub(super) fn hidden(path: &Path) -> PathBuf {
 
 /// Writes all bytes to a file, starting at `offset`.
 #[cfg(unix)]
-pub(super) fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+pub(crate) fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
     std::os::unix::fs::FileExt::write_all_at(file, bytes, offset)
 }
 
 /// Writes all bytes to a file, starting at `offset`.
 #[cfg(windows)]
-pub(super) fn write_at(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+pub(crate) fn write_at(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
     while !bytes.is_empty() {
         match std::os::windows::fs::FileExt::seek_write(file, bytes, offset)? {
             0 => return Err(io::ErrorKind::WriteZero.into()),

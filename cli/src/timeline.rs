@@ -1,0 +1,131 @@
+//! The files that `--trace` and `--report` ask for, which all commands have.
+
+use std::{
+    fs,
+    io::{ErrorKind, Read},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::Instant,
+};
+
+use serde_json::{Value, json};
+use teatime::{About, Device, Timeline};
+
+use crate::{failure::Failure, note};
+
+/// The recording of a run, and the files that it goes to: one for each that is asked for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Recording {
+    trace: Option<PathBuf>,
+    report: Option<PathBuf>,
+    /// `None` if no file is asked for.
+    timeline: Option<Timeline>,
+    /// What the page says in addition.
+    about: Arc<Mutex<About>>,
+}
+
+impl Recording {
+    /// Begins a recording if one of the files is asked for.
+    ///
+    /// # Errors
+    /// [`Failure`] for a file that is there and not of this program, or whose folder cannot be made.
+    pub(crate) fn begin(trace: Option<PathBuf>, report: Option<PathBuf>) -> Result<Self, Failure> {
+        if trace.is_some() && trace == report {
+            return Err(Failure::Usage("--trace and --report name one file".into()));
+        }
+        for (path, mark) in [(&trace, "\"program\":\"teatime"), (&report, "<!-- teatime timeline -->")] {
+            path.as_ref().map_or(Ok(()), |path| replaceable(path, mark))?;
+        }
+        let timeline = (trace.is_some() || report.is_some()).then(Timeline::default);
+        Ok(Self { trace, report, timeline, about: Arc::default() })
+    }
+
+    /// Returns a device that records, if one of the files is asked for.
+    pub(crate) fn recorded(&self, device: Device) -> Device {
+        match &self.timeline {
+            Some(timeline) => device.recorded_by(timeline),
+            None => device,
+        }
+    }
+
+    /// Adds a phase of the run from `began` until now.
+    pub(crate) fn phase(&self, name: &str, began: Instant) {
+        if let Some(timeline) = &self.timeline {
+            timeline.phase(name, began);
+        }
+    }
+
+    /// Returns the entry of the files in the record of a run.
+    pub(crate) fn record(&self) -> Value {
+        json!({ "trace": self.trace, "report": self.report })
+    }
+
+    /// Takes the record of a run, and the plots among its results.
+    pub(crate) fn take(&self, record: &Value, plots: Vec<String>) {
+        let mut about = self.about.lock().unwrap_or_else(PoisonError::into_inner);
+        about.plots = plots;
+        rows(&mut about.record, "", record);
+    }
+
+    /// Writes the files after the command ended.
+    ///
+    /// # Errors
+    /// The command's failure, or else that of a file that cannot be written.
+    pub(crate) fn finish(&self, ended: Result<(), Failure>) -> Result<(), Failure> {
+        let Some(timeline) = self.timeline.as_ref().filter(|_| !matches!(ended, Err(Failure::Usage(_))))
+        else {
+            return ended;
+        };
+        let mut about = self.about.lock().unwrap_or_else(PoisonError::into_inner);
+        let words: Vec<_> =
+            std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+        about.title = format!("teatime {}", words.join(" "));
+        if let Err(failure) = &ended {
+            about.record.insert(0, ("ended".into(), failure.to_string()));
+        }
+        let trace = self.trace.as_ref().map_or(Ok(()), |path| timeline.write_trace(path));
+        let report = self.report.as_ref().map_or(Ok(()), |path| timeline.write_report(path, &about));
+        match trace.and(report) {
+            Ok(()) => ended,
+            Err(error) if ended.is_ok() => Err(Failure::Error(format!("{error}; the results are complete"))),
+            Err(error) => {
+                note(&format!("warning: {error}"));
+                ended
+            }
+        }
+    }
+}
+
+/// # Errors
+/// [`Failure::Error`] for a file that is there without the mark near its start, and for a folder that cannot be made.
+fn replaceable(path: &Path, mark: &str) -> Result<(), Failure> {
+    let io = Failure::io(path);
+    match fs::metadata(path) {
+        Ok(there) if there.is_file() && there.len() > 0 => {
+            let mut head = Vec::new();
+            fs::File::open(path).and_then(|file| file.take(200).read_to_end(&mut head)).map_err(io)?;
+            if !String::from_utf8_lossy(&head).contains(mark) {
+                let why = "is there, and not a file that this option wrote; choose another name";
+                return Err(Failure::Error(format!("{}: {why}", path.display())));
+            }
+            Ok(())
+        }
+        Ok(there) if there.is_dir() => Err(Failure::Error(format!("{}: is a folder", path.display()))),
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(io(error)),
+        _ => path.parent().map_or(Ok(()), fs::create_dir_all).map_err(io),
+    }
+}
+
+/// Adds the entries of a record, with the names of those that are within others joined by dots.
+fn rows(out: &mut Vec<(String, String)>, name: &str, value: &Value) {
+    match value {
+        Value::Object(entries) => {
+            for (entry, value) in entries {
+                rows(out, &if name.is_empty() { entry.clone() } else { format!("{name}.{entry}") }, value);
+            }
+        }
+        Value::Null => {}
+        Value::String(text) => out.push((name.into(), text.clone())),
+        value => out.push((name.into(), value.to_string())),
+    }
+}

@@ -1,0 +1,251 @@
+//! What a timeline shows: lanes of spans, the time of each stage, and what bounds the run.
+
+use std::{collections::BTreeMap, ops::Range};
+
+use super::{Event, Label, Ring, Stage, Timeline};
+
+/// A copy of a timeline's events, by lane.
+pub(super) struct Summary {
+    pub(super) labels: Vec<Label>,
+    /// The phases, and a lane for each thread; threads that ran one after another under one name share a lane.
+    pub(super) phases: Vec<Event>,
+    pub(super) lanes: Vec<LaneOf>,
+    /// For each kind of bytes, the times and the numbers of bytes held from then on.
+    pub(super) held: Vec<(String, Vec<(u64, u64)>)>,
+    /// The time from the first event to the end of the last.
+    pub(super) within: Range<u64>,
+    pub(super) dropped: u64,
+    /// The microseconds from 1970 to the beginning of the timeline.
+    pub(super) began_at: u64,
+    grids: std::collections::HashMap<Box<str>, Box<[u64]>>,
+}
+
+/// The spans of a thread in the order of their starts, each before those within it.
+pub(super) struct LaneOf {
+    pub(super) name: String,
+    pub(super) events: Vec<Event>,
+    end: u64,
+    /// The thread's time, cut where a span begins or ends: each piece with the label of the innermost span.
+    pub(super) pieces: Vec<(Range<u64>, u16)>,
+}
+
+/// The time of a stage, of one name or of all.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Total {
+    pub(super) events: u64,
+    pub(super) bytes: u64,
+    /// The time of all threads, without that of spans within.
+    pub(super) busy: u64,
+    /// The time in which at least one thread was at it.
+    pub(super) covered: u64,
+    /// The number of lanes with such a span.
+    pub(super) lanes: u64,
+}
+
+impl Timeline {
+    pub(super) fn summary(&self) -> Summary {
+        let (labels, events, names, dropped, grids) = {
+            let Ring { labels, events, lanes, dropped, grids, .. } = &*self.lock();
+            let names: Vec<_> = lanes.iter().map(|lane| lane.name.clone()).collect();
+            (labels.clone(), Vec::from_iter(events.iter().copied()), names, *dropped, grids.clone())
+        };
+        let (start, end) =
+            (events.iter().map(|e| e.start).min(), events.iter().map(|e| e.start + e.took).max());
+        let mut summary = Summary {
+            labels,
+            phases: Vec::new(),
+            lanes: Vec::new(),
+            held: Vec::new(),
+            within: start.unwrap_or(0)..end.unwrap_or(0),
+            dropped,
+            began_at: self.began_at_micros(),
+            grids,
+        };
+        let (mut threads, mut held) = (vec![Vec::new(); names.len()], BTreeMap::<u16, Vec<_>>::new());
+        for event in events {
+            match summary.labels[usize::from(event.label)].stage {
+                Stage::Phase => summary.phases.push(event),
+                Stage::Bytes => held.entry(event.label).or_default().push((event.start, event.bytes)),
+                _ => threads[usize::from(event.lane)].push(event),
+            }
+        }
+        summary.phases.sort_by_key(|phase| phase.start);
+        for (label, mut values) in held {
+            values.sort_by_key(|(time, _)| *time);
+            summary.held.push((summary.labels[usize::from(label)].name.to_string(), values));
+        }
+        summary.lanes = lanes(threads.into_iter().zip(names));
+        summary
+    }
+}
+
+/// Returns a lane for each thread with events, and one lane for threads of one name that ran one after another.
+fn lanes(threads: impl Iterator<Item = (Vec<Event>, Box<str>)>) -> Vec<LaneOf> {
+    let mut threads: Vec<_> = threads.filter(|(events, _)| !events.is_empty()).collect();
+    for (events, _) in &mut threads {
+        events.sort_by_key(|event| (event.start, std::cmp::Reverse(event.took)));
+    }
+    threads.sort_by_key(|(events, _)| events[0].start);
+    let mut lanes: Vec<LaneOf> = Vec::new();
+    for (events, name) in threads {
+        let end = events.iter().map(|event| event.start + event.took).max().unwrap_or(0);
+        match lanes.iter_mut().find(|lane| *lane.name == *name && lane.end <= events[0].start) {
+            Some(lane) => {
+                lane.events.extend(events);
+                lane.end = end;
+            }
+            None => lanes.push(LaneOf { name: name.into(), events, end, pieces: Vec::new() }),
+        }
+    }
+    for lane in &mut lanes {
+        lane.pieces = pieces(&lane.events);
+    }
+    // Threads of a pool stand together, in the order of their numbers.
+    let number = |name: &str| name.rsplit('-').next().and_then(|last| last.parse::<u32>().ok());
+    let process = |name: &str| name.rsplit_once(": ").map(|(process, _)| process.to_owned());
+    lanes.sort_by_cached_key(|lane| (process(&lane.name), number(&lane.name).is_some(), number(&lane.name)));
+    lanes
+}
+
+/// Cuts the time of nested spans.
+fn pieces(events: &[Event]) -> Vec<(Range<u64>, u16)> {
+    let (mut pieces, mut open, mut now) = (Vec::new(), Vec::<(u64, u16)>::new(), 0);
+    let mut cut = |from: &mut u64, to: u64, label: u16| {
+        if *from < to {
+            pieces.push((*from..to, label));
+            *from = to;
+        }
+    };
+    for event in events {
+        while let Some((end, label)) = open.pop_if(|(end, _)| *end <= event.start) {
+            cut(&mut now, end, label);
+        }
+        if let Some(&(_, label)) = open.last() {
+            cut(&mut now, event.start, label);
+        }
+        now = event.start;
+        open.push((event.start + event.took, event.label));
+    }
+    while let Some((end, label)) = open.pop() {
+        cut(&mut now, end, label);
+    }
+    pieces
+}
+
+impl Summary {
+    pub(super) fn label(&self, label: u16) -> &Label {
+        &self.labels[usize::from(label)]
+    }
+
+    /// Returns the duration of all, at least a nanosecond.
+    pub(super) fn wall(&self) -> u64 {
+        (self.within.end - self.within.start).max(1)
+    }
+
+    /// Returns the index of a chunk along each axis, of an array whose grid is known.
+    pub(super) fn index(&self, event: &Event) -> Option<Vec<u64>> {
+        let grid = self.grids.get(&self.label(event.label).name)?;
+        let mut left = u64::from(event.item);
+        let mut index: Vec<u64> = grid
+            .iter()
+            .rev()
+            .map(|&extent| {
+                let at = left % extent.max(1);
+                left /= extent.max(1);
+                at
+            })
+            .collect();
+        index.reverse();
+        Some(index)
+    }
+
+    /// Returns the total of the labels that `of` selects.
+    pub(super) fn total(&self, of: impl Fn(&Label) -> bool) -> Total {
+        let (mut total, mut covered) = (Total::default(), Vec::new());
+        for lane in &self.lanes {
+            let events = lane.events.iter().filter(|event| of(self.label(event.label)));
+            let (before, bytes) = (total.events, &mut total.bytes);
+            total.events += events.inspect(|event| *bytes += event.bytes).count() as u64;
+            total.lanes += u64::from(total.events > before);
+            let pieces = lane.pieces.iter().filter(|(_, label)| of(self.label(*label)));
+            covered.extend(pieces.map(|(piece, _)| piece.clone()));
+        }
+        total.busy = covered.iter().map(|piece| piece.end - piece.start).sum();
+        covered.sort_by_key(|piece| piece.start);
+        let mut end = 0;
+        for piece in covered {
+            total.covered += piece.end.saturating_sub(piece.start.max(end));
+            end = end.max(piece.end);
+        }
+        total
+    }
+
+    /// Returns the totals of each stage and name, in the order of the stages.
+    pub(super) fn totals(&self) -> Vec<(Label, Total)> {
+        let mut labels: Vec<&Label> = self.labels.iter().collect();
+        labels.retain(|label| !matches!(label.stage, Stage::Phase | Stage::Bytes));
+        labels.sort_by(|a, b| (a.stage, &a.name).cmp(&(b.stage, &b.name)));
+        let total =
+            |label: &Label| self.total(|other| (other.stage, &other.name) == (label.stage, &label.name));
+        let totals = labels.into_iter().map(|label| (label.clone(), total(label)));
+        totals.filter(|(_, total)| total.events > 0).collect()
+    }
+
+    /// Returns the sentence on what takes the time: of the stages of the threads that ask for blocks and launch kernels, the longest; if that
+    /// is waiting for other threads, what these do.
+    pub(super) fn bound(&self) -> String {
+        if self.within.is_empty() {
+            return "nothing was recorded".into();
+        }
+        // The time of a device shows in launches that wait for earlier ones too.
+        let device: &[_] = &[Stage::Enqueue, Stage::Slot, Stage::Wait, Stage::Download];
+        let single = [
+            Stage::Chunks,
+            Stage::Convert,
+            Stage::Upload,
+            Stage::Compile,
+            Stage::Kernel,
+            Stage::Host,
+            Stage::Writers,
+        ];
+        let groups = single.iter().map(std::slice::from_ref).chain([device]);
+        let covered = |group: &[Stage]| self.total(|label| group.contains(&label.stage)).covered;
+        let longest = groups.map(|group| (covered(group), group[0])).max();
+        let outside = self.wall().saturating_sub(covered(&[&single[..], device].concat()));
+        let Some((covered, stage)) = longest.filter(|(covered, _)| *covered > outside) else {
+            return format!("bound by what no stage covers: {} of the time", percent(outside, self.wall()));
+        };
+        let share = percent(covered, self.wall());
+        let producers = match stage {
+            Stage::Chunks => self.busiest([Stage::Fetch, Stage::Decode]),
+            Stage::Writers => self.busiest([Stage::Write, Stage::Flush]),
+            _ => None,
+        };
+        producers.unwrap_or_else(|| match stage {
+            Stage::Enqueue => {
+                format!("bound by the device: the host launches to it or waits for it {share} of the time")
+            }
+            Stage::Kernel => {
+                let kernels = self.totals().into_iter().filter(|(label, _)| label.stage == stage);
+                let longest = kernels.max_by_key(|(_, total)| total.busy);
+                let name = longest.map_or_else(String::new, |(label, _)| label.name.into());
+                format!("bound by kernels: {share} of the time, most of it {name}")
+            }
+            stage => format!("bound by {}: {share} of the time", stage.name()),
+        })
+    }
+
+    /// Returns the sentence on the busier of two stages of other threads; `None` if they have no time.
+    fn busiest(&self, stages: [Stage; 2]) -> Option<String> {
+        let busy = |stage: Stage| self.total(|label| label.stage == stage).busy;
+        let (busy, stage) =
+            stages.map(|stage| (busy(stage), stage)).into_iter().max().filter(|(busy, _)| *busy > 0)?;
+        let lanes = self.total(|label| stages.contains(&label.stage)).lanes;
+        let threads = if lanes == 1 { "1 thread".to_owned() } else { format!("{lanes} threads") };
+        Some(format!("bound by {}: {} of {threads}", stage.name(), percent(busy, self.wall() * lanes)))
+    }
+}
+
+fn percent(part: u64, whole: u64) -> String {
+    format!("{:.0} %", 100.0 * part as f64 / whole.max(1) as f64)
+}
