@@ -14,6 +14,9 @@ const GATHERED: u64 = 1 << 14;
 /// An element whose value the target type cannot hold: its index in the row, and the reason.
 type Found = (u64, String);
 
+/// A function that writes a run's converted elements, given the place of the first.
+type Fill<'a> = dyn Fn([u64; 2], &mut [u8]) -> Result<(), Misfit> + 'a;
+
 /// The assembly of the rows of a box from an array's chunks.
 #[derive(Debug)]
 pub(super) struct Layout<'a> {
@@ -104,7 +107,7 @@ impl<'a> Layout<'a> {
         let size = self.array.dtype().size();
         let staged = |elements: u64| to_usize(self.convert.bytes(elements));
         let (within, mut done) = (row - first, 0);
-        let mut put = |len: u64, fill: &dyn Fn([u64; 2], &mut [u8]) -> Result<(), Misfit>| {
+        let mut put = |len: u64, fill: &Fill<'_>| {
             let to = &mut out[staged(done)..][..staged(len)];
             fill([row, self.find(done).0], to).map_err(|Misfit { at, why }| (done + at as u64, why))?;
             done += len;
