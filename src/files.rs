@@ -18,9 +18,14 @@ pub fn write_whole(
     path: impl AsRef<Path>,
     fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<()> {
-    let path = path.as_ref();
+    // A link stays, such as one of /dev, and the file that it names is replaced.
+    let path = &fs::canonicalize(path.as_ref()).unwrap_or_else(|_| path.as_ref().to_path_buf());
     if path.metadata().is_ok_and(|there| !there.is_file() && !there.is_dir()) {
-        let written = File::options().write(true).open(path).and_then(|mut file| fill(&mut file));
+        let written = File::options().write(true).open(path).and_then(|file| {
+            let mut file = BufWriter::new(file);
+            fill(&mut file)?;
+            file.flush()
+        });
         return written.map_err(|source| Error::io(path.display(), source));
     }
     let scratch = hidden(path);

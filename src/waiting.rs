@@ -69,7 +69,7 @@ pub(crate) fn install<T: Send>(
 ///
 /// # Errors
 /// The error that `look` returns.
-fn awaited<T>(receive: &Receiver<T>, look: impl Fn() -> Result<()>) -> Result<Option<T>> {
+pub(crate) fn awaited<T>(receive: &Receiver<T>, look: impl Fn() -> Result<()>) -> Result<Option<T>> {
     loop {
         look()?;
         match receive.recv_timeout(BETWEEN) {

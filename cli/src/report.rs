@@ -241,10 +241,11 @@ impl Report {
     pub(crate) fn finish(mut self, output: Output, is_json: bool) -> Result<(), Failure> {
         self.record["warnings"] = json!(self.warnings);
         self.recording.phase(&output.command, self.phased);
-        let plots = output.files().into_iter().filter(|name| name.ends_with(".svg"));
-        let plots = plots.filter_map(|name| fs::read_to_string(output.path(&name)).ok()).collect();
         let record = Value::Object(self.record);
-        self.recording.take(&record, plots);
+        self.recording.take(&record, || {
+            let plots = output.files().into_iter().filter(|name| name.ends_with(".svg"));
+            plots.filter_map(|name| fs::read_to_string(output.path(&name)).ok()).collect()
+        });
         let wrote = format!("{}: {}", output.target.display(), output.files().join(", "));
         let page = (!is_json).then(|| format!("{}wrote     {}\n", self.page, plain(&wrote)));
         output.commit(&record, &self.warnings, page, &self.run.cancel)

@@ -9,9 +9,13 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use teatime::{About, Device, Timeline};
+use teatime::{About, Device, Error, Timeline};
 
 use crate::{failure::Failure, note};
+
+/// Texts near the start of the files, by which they are known.
+const TRACE: &str = "\"program\":\"teatime";
+const REPORT: &str = "<!-- teatime timeline -->";
 
 /// The recording of a run, and the files that it goes to: one for each that is asked for.
 #[derive(Clone, Debug, Default)]
@@ -20,7 +24,7 @@ pub(crate) struct Recording {
     report: Option<PathBuf>,
     /// `None` if no file is asked for.
     timeline: Option<Timeline>,
-    /// What the page says in addition.
+    /// The rest of the page.
     about: Arc<Mutex<About>>,
 }
 
@@ -33,7 +37,7 @@ impl Recording {
         if trace.is_some() && trace == report {
             return Err(Failure::Usage("--trace and --report name one file".into()));
         }
-        for (path, mark) in [(&trace, "\"program\":\"teatime"), (&report, "<!-- teatime timeline -->")] {
+        for (path, mark) in [(&trace, TRACE), (&report, REPORT)] {
             path.as_ref().map_or(Ok(()), |path| replaceable(path, mark))?;
         }
         let timeline = (trace.is_some() || report.is_some()).then(Timeline::default);
@@ -57,13 +61,18 @@ impl Recording {
 
     /// Returns the entry of the files in the record of a run.
     pub(crate) fn record(&self) -> Value {
-        json!({ "trace": self.trace, "report": self.report })
+        // A path need not be text.
+        let text = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+        json!({ "trace": text(&self.trace), "report": text(&self.report) })
     }
 
     /// Takes the record of a run, and the plots among its results.
-    pub(crate) fn take(&self, record: &Value, plots: Vec<String>) {
+    pub(crate) fn take(&self, record: &Value, plots: impl FnOnce() -> Vec<String>) {
+        if self.timeline.is_none() {
+            return;
+        }
         let mut about = self.about.lock().unwrap_or_else(PoisonError::into_inner);
-        about.plots = plots;
+        about.plots = plots();
         rows(&mut about.record, "", record);
     }
 
@@ -83,8 +92,13 @@ impl Recording {
         if let Err(failure) = &ended {
             about.record.insert(0, ("ended".into(), failure.to_string()));
         }
-        let trace = self.trace.as_ref().map_or(Ok(()), |path| timeline.write_trace(path));
-        let report = self.report.as_ref().map_or(Ok(()), |path| timeline.write_report(path, &about));
+        // A result of the run may have taken the name meanwhile.
+        let write = |path: &Option<PathBuf>, mark, write: &dyn Fn(&Path) -> Result<(), Error>| match path {
+            None => Ok(()),
+            Some(path) => replaceable(path, mark).and_then(|()| Ok(write(path)?)),
+        };
+        let trace = write(&self.trace, TRACE, &|path| timeline.write_trace(path));
+        let report = write(&self.report, REPORT, &|path| timeline.write_report(path, &about));
         match trace.and(report) {
             Ok(()) => ended,
             Err(error) if ended.is_ok() => Err(Failure::Error(format!("{error}; the results are complete"))),

@@ -42,18 +42,22 @@ class Timeline:
         self._client, self._key = client, uuid.uuid4().hex
         self._events = whole(events, "events")
         self._recording = _teatime.Timeline(self._events)
+        self._is_used = False
 
     def __enter__(self) -> Timeline:
+        if self._is_used:
+            raise RuntimeError("a Timeline records once; make another one")
+        self._is_used = True
         if self._client is not None:
             self._client.run(_begin, self._key, self._events)
         self._recording.enter()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._recording.exit()
         merged = {} if self._client is None else self._client.run(_end, self._key)
         for process, recorded in merged.items():
             self._recording.merge(process, recorded)
-        self._recording.exit()
 
     def bound(self) -> str:
         """A sentence on what took the time, such as "bound by decode: 71 % of 2 threads"."""

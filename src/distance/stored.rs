@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use self::{nearest::nearest, reading::StoredOperands};
 use super::{
-    Metric, Missing, Neighbors, Options, Partial,
+    Metric, Neighbors, Options, Partial,
     neighbors::check_k,
     sums::observation_sums,
     tiles::{tile_needs, write_pairwise},
@@ -174,7 +174,7 @@ pub fn neighbors_stored<A: SharedArray>(
 /// Writes the distances between the observations of `x`, or from those of `x` to those of `y`, to a file or a stored array, tile by tile. Waits.
 ///
 /// Works like [`write_pairwise`] on arrays, whose elements are converted as by [`pairwise_stored`]. `begin` creates the array or resumes it. The argument of `begin` is the job text, which names all that the distances
-/// depend on. It may also return a second array, for the numbers of features. `tile` has the extents of the array's tiles, for planning memory
+/// depend on. It also returns a second array, for the numbers of features, if `counted` is true. `tile` has the extents of the array's tiles, for planning memory
 /// before anything is read.
 ///
 /// # Errors
@@ -191,6 +191,7 @@ pub fn write_pairwise_stored<A: SharedArray, W: BoxWriter>(
     device: &Device,
     run: &Run,
     tile: [u64; 2],
+    counted: bool,
     begin: impl FnOnce(&str) -> Result<(W, Option<W>)>,
 ) -> Result<WrittenDistances> {
     let reading = StoredOperands::new(x, y, metric, options, device)?;
@@ -198,7 +199,6 @@ pub fn write_pairwise_stored<A: SharedArray, W: BoxWriter>(
     with_dtype!(reading.staged, T => {
         let measure = reading.measure::<T>()?;
         let shape = [reading.counts[0], *reading.counts.last().unwrap_or(&0)];
-        let counted = options.missing != Missing::Propagate;
         let later = tile_needs(measure.is_lower(), tile, shape, counted) + measure.pair_needs();
         let (tensors, rest, digests) = reading.load::<T>(run, later, &mut stats)?;
         let shapes: Vec<_> = reading.arrays.iter().map(|array| array.shape()).collect();
@@ -226,6 +226,7 @@ fn job(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::distance::Missing;
 
     /// A changed text would break the resumption of existing arrays.
     #[test]

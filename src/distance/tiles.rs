@@ -200,7 +200,12 @@ fn tile_shape<const N: usize>(writer: &impl BoxWriter, shape: [u64; N]) -> Resul
         let why = format_args!("an array of {:?}: distances are f32 or f64", writer.dtype());
         return Err(Error::argument("write distances", "writer", why));
     }
-    <[u64; N]>::try_from(writer.tile_shape()).ok().filter(|_| writer.shape() == shape).ok_or_else(|| {
+    let tile = writer.tile_shape();
+    if tile.len() != N || tile.contains(&0) {
+        let why = format_args!("has tiles of {tile:?}, expected {N} extents of at least 1");
+        return Err(Error::argument("write distances", "writer", why));
+    }
+    <[u64; N]>::try_from(tile).ok().filter(|_| writer.shape() == shape).ok_or_else(|| {
         Error::shape(
             "write distances",
             format_args!("an array of {shape:?}"),

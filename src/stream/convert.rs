@@ -91,7 +91,7 @@ pub trait Convert: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Converts a run as [`convert`](Self::convert) does, which the provided method calls. `place` is the place of the run's first element in
+    /// Converts a run as [`convert`](Self::convert) does, which the provided method calls. `place` returns the place of the run's first element in
     /// the arrays: its row among the rows of all arrays, and its index in that row.
     ///
     /// # Errors
@@ -99,7 +99,7 @@ pub trait Convert: fmt::Debug + Send + Sync {
     fn convert_at(
         &self,
         array: &dyn ChunkedArray,
-        _place: [u64; 2],
+        _place: &dyn Fn() -> [u64; 2],
         from: &[u8],
         to: &mut [u8],
     ) -> Result<(), Misfit> {

@@ -14,8 +14,8 @@ const GATHERED: u64 = 1 << 14;
 /// An element whose value the target type cannot hold: its index in the row, and the reason.
 type Found = (u64, String);
 
-/// A function that writes a run's converted elements, given the place of the first.
-type Fill<'a> = dyn Fn([u64; 2], &mut [u8]) -> Result<(), Misfit> + 'a;
+/// A function that writes a run's converted elements, given a function for the place of the first.
+type Fill<'a> = dyn Fn(&dyn Fn() -> [u64; 2], &mut [u8]) -> Result<(), Misfit> + 'a;
 
 /// The assembly of the rows of a box from an array's chunks.
 #[derive(Debug)]
@@ -109,7 +109,7 @@ impl<'a> Layout<'a> {
         let (within, mut done) = (row - first, 0);
         let mut put = |len: u64, fill: &Fill<'_>| {
             let to = &mut out[staged(done)..][..staged(len)];
-            fill([row, self.find(done).0], to).map_err(|Misfit { at, why }| (done + at as u64, why))?;
+            fill(&|| [row, self.find(done).0], to).map_err(|Misfit { at, why }| (done + at as u64, why))?;
             done += len;
             Ok(())
         };

@@ -318,7 +318,8 @@ impl<'a> Blocks<'a> {
         Ok(())
     }
 
-    /// Returns the digests of the chunks read so far, if digests were requested.
+    /// Returns the digests of the chunks read so far, if digests were requested. They compare passes of one plan: chunks that a conversion takes in
+    /// [bit planes](Convert::takes_planes) are digested in these.
     pub fn digests(&self) -> Option<&Digests> {
         self.prefetch.digests.as_ref()
     }
@@ -393,7 +394,7 @@ impl<'a> Blocks<'a> {
         let span = self.device.span(Stage::Slot, "").item(step);
         let (out, width) = (&mut slot.bytes_mut()[..bytes], width.max(1));
         drop(span);
-        let mut span = self.device.span(Stage::Convert, plan.array(0).name()).bytes(bytes as u64).item(step);
+        let mut span = self.device.span(Stage::Convert, "").bytes(bytes as u64).item(step);
         let clock = Clock::new();
         let part = || (clock.part(), Vec::new());
         let fill_part = |(_, room): &mut (_, Vec<u8>), row: (usize, &mut [u8])| fill(room, row);

@@ -19,6 +19,7 @@ use super::{
 use crate::{
     Cancel, Device, Error, Result,
     fresh::{CHUNKS, Room},
+    waiting::awaited,
 };
 
 /// Decodes the chunks of a schedule in order on a pool, and keeps the part of each chunk that later boxes need.
@@ -131,7 +132,9 @@ impl<'a> Prefetch<'a> {
             let key = (self.schedule.strip(step), chunk);
             while self.slots.get(&key).is_some_and(|slot| slot.chunk.is_none()) {
                 self.cancel.check()?;
-                let (key, result) = self.receiver.recv().expect("this end holds a sender too");
+                // A chunk may never come.
+                let chunk = awaited(&self.receiver, || self.cancel.check())?;
+                let (key, result) = chunk.expect("this end holds a sender too");
                 self.take(key, result, stats);
             }
             self.cancel.check()?;
@@ -243,8 +246,10 @@ impl<'a> Prefetch<'a> {
             release(&mut slot.parts, step);
             let bytes = self.plan.bytes_of(chunk, &slot.parts);
             self.held = self.held - slot.bytes + bytes;
-            self.arrived = self.arrived - slot.arrived + bytes;
-            (slot.bytes, slot.arrived) = (bytes, bytes);
+            // A chunk that was converted has no parts.
+            let arrived = if slot.is_converted && !slot.parts.is_empty() { slot.arrived } else { bytes };
+            self.arrived = self.arrived - slot.arrived + arrived;
+            (slot.bytes, slot.arrived) = (bytes, arrived);
             self.make_room();
             match (slot.parts.last(), &mut slot.chunk) {
                 (Some((_, part)), Some(Ok(bytes))) => {

@@ -541,10 +541,11 @@ impl Convert for Placed {
     fn convert_at(
         &self,
         _: &dyn ChunkedArray,
-        [row, column]: [u64; 2],
+        place: &dyn Fn() -> [u64; 2],
         from: &[u8],
         _: &mut [u8],
     ) -> Result<(), Misfit> {
+        let [row, column] = place();
         for (at, bytes) in from.as_chunks().0.iter().enumerate() {
             let (value, expected) = (i32::from_ne_bytes(*bytes) as u64, 100 * row + column + at as u64);
             if value != expected {

@@ -127,6 +127,8 @@ impl Timeline {
         let lanes: Vec<u16> =
             other.lanes.iter().map(|name| ring.new_lane(Lane { name: of_process(name).into() })).collect();
         ring.grids.extend(other.grids.into_iter().map(|(name, grid)| (name, grid.into())));
+        // Each process keeps its own events.
+        ring.most = ring.most.saturating_add(other.events.len());
         for event in other.events {
             let start = event.start.saturating_add_signed(later.saturating_mul(1000));
             let (label, lane) = (labels[usize::from(event.label)], lanes[usize::from(event.lane)]);

@@ -7,7 +7,7 @@ use super::{
     summary::{LaneOf, Summary, Total},
 };
 
-/// What a page says in addition to a timeline ([`Timeline::write_report`](super::Timeline::write_report)).
+/// The title, the plots and the record on the page of a timeline ([`Timeline::write_report`](super::Timeline::write_report)).
 #[derive(Clone, Debug, Default)]
 pub struct About {
     /// The title; "teatime" if it is empty.

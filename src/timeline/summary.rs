@@ -1,4 +1,4 @@
-//! What a timeline shows: lanes of spans, the time of each stage, and what bounds the run.
+//! The contents of a timeline's trace and page: lanes of spans, the time of each stage, and what bounds the run.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -207,6 +207,8 @@ impl Summary {
             Stage::Kernel,
             Stage::Host,
             Stage::Writers,
+            Stage::Write,
+            Stage::Flush,
         ];
         let groups = single.iter().map(std::slice::from_ref).chain([device]);
         let covered = |group: &[Stage]| self.total(|label| group.contains(&label.stage)).covered;
@@ -218,7 +220,7 @@ impl Summary {
         let share = percent(covered, self.wall());
         let producers = match stage {
             Stage::Chunks => self.busiest([Stage::Fetch, Stage::Decode]),
-            Stage::Writers => self.busiest([Stage::Write, Stage::Flush]),
+            Stage::Writers | Stage::Write | Stage::Flush => self.busiest([Stage::Write, Stage::Flush]),
             _ => None,
         };
         producers.unwrap_or_else(|| match stage {

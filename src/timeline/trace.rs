@@ -101,10 +101,10 @@ pub(super) fn write(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
         values.iter().try_for_each(|(time, bytes)| counter(*time, name, *bytes))?;
     }
     requests.sort_unstable();
-    let mut under_way = 0u64;
+    let mut under_way = 0i64;
     for (time, change) in requests {
-        under_way = under_way.saturating_add_signed(change);
-        counter(time, "requests under way", under_way)?;
+        under_way += change;
+        counter(time, "requests under way", under_way.max(0).unsigned_abs())?;
     }
     out.write_all(b"\n]}\n")
 }

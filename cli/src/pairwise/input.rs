@@ -4,7 +4,7 @@ use std::path::Path;
 
 use teatime::Error;
 
-use super::{Observations, PairwiseArgs};
+use super::{Observations, PairwiseArgs, write::Format};
 use crate::{array::Array, failure::Failure};
 
 /// The input matrices.
@@ -55,7 +55,8 @@ impl Input {
     /// Returns the number of steps that the progress bar counts, and the noun for them.
     pub(super) fn steps(&self, args: &PairwiseArgs) -> (u64, &'static str) {
         let [observations, features] = extents(&self.x, args.observations);
-        if args.neighbors.is_some() || args.resume { (observations, "rows") } else { (features, "features") }
+        let in_rows = args.neighbors.is_some() || args.resume || args.out.format == Format::Npy;
+        if in_rows { (observations, "rows") } else { (features, "features") }
     }
 }
 

@@ -128,6 +128,7 @@ impl Job<'_> {
         let path = args.out.path();
         let is_new = is_free(&path, DISTANCE)?;
         output.written_in_place(&args.out.name);
+        let counted = args.missing != Missing::Propagate;
         let begin = |job: &str, shape: &[u64], tile: &[u64]| {
             let storage: Arc<dyn WritableStorage> = Arc::new(Folder::new(&path).durable());
             let start = |name, dtype| {
@@ -138,14 +139,13 @@ impl Job<'_> {
                 ArrayWriter::resume(storage.clone(), name, spec)
             };
             let distances = start(DISTANCE, StoredType::F64)?;
-            let counted = args.missing != Missing::Propagate;
             let shared = counted.then(|| start(SHARED, StoredType::U64)).transpose()?;
             // The store belongs to this job. An earlier process may have been killed while it wrote the group.
             storage.sweep("").map_err(|source| Error::io(path.display(), source))?;
             write_group(&*storage, "", ZarrFormat::V2, &attributes(args, metric))?;
             Ok((distances, shared))
         };
-        let written = self.write(begin).inspect_err(|error| {
+        let written = self.write(counted, begin).inspect_err(|error| {
             if is_new && matches!(error, Error::Budget { .. }) {
                 // The store is still empty. If the removal fails, a later run resumes the rest.
                 fs::remove_dir_all(&path).ok();
@@ -164,13 +164,14 @@ impl Job<'_> {
             let npy = NpyWriter::create(&path, StoredType::F64, shape)?.tile(tile);
             Ok((Counted { npy, counts: &counts }, None))
         };
-        let written = self.write(begin)?;
+        let written = self.write(false, begin)?;
         Ok(Found::Tiles(written, Some(counts.map(AtomicU64::into_inner))))
     }
 
-    /// Writes distances to what `begin` starts, given the job's text, the shape and the tiles.
+    /// Writes distances to the arrays that `begin` starts, given the job's text, the shape and the tiles; two arrays if `counted`.
     fn write<W: BoxWriter>(
         &self,
+        counted: bool,
         begin: impl FnOnce(&str, &[u64], &[u64]) -> Result<(W, Option<W>), Error>,
     ) -> Result<WrittenDistances, Error> {
         let Self { args, input, metric, options, device, run } = *self;
@@ -178,7 +179,8 @@ impl Job<'_> {
         let shape = [&input.x, y.unwrap_or(&input.x)].map(|array| extents(array, args.observations)[0]);
         let tile = shape.map(|extent| SIDE.min(extent.max(1)));
         let begin = |job: &str| begin(job, &shape, &tile);
-        write_pairwise_stored(&input.x.array, y.map(|y| &y.array), metric, options, device, run, tile, begin)
+        let y = y.map(|y| &y.array);
+        write_pairwise_stored(&input.x.array, y, metric, options, device, run, tile, counted, begin)
     }
 }
 

@@ -22,6 +22,7 @@ fn every_command_writes_both_files() {
             "project @all_v3.vcz --loadings reference/loadings.tsv.gz --out p",
             &["open", "matching", "project", "project"],
         ),
+        ("svd @distance/counts.npy --out svd -k 2", &["open", "svd", "write", "svd"]),
         ("pairwise @distance/counts.npy --out w.npy", &["open", "distances", "write", "pairwise"]),
         ("blur @filter/blur.npy soft.npy --sigma 1", &["open", "blur"]),
         ("denoise @filter/blur.npy clean.npy", &["open", "denoise"]),

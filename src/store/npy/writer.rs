@@ -80,8 +80,8 @@ impl NpyWriter {
         Ok(Self { path, scratch, file, dtype, shape, tile: None, start, written: AtomicU64::new(0) })
     }
 
-    /// Sets the [shape of a tile](BoxWriter::tile_shape). Any shape will do, since a file of an array has no chunks; its runs of elements
-    /// should be long enough for a call of the system each.
+    /// Sets the [shape of a tile](BoxWriter::tile_shape). Any shape of at least one element will do, since a file of an array has
+    /// no chunks; each run of elements takes a call of the system.
     #[must_use]
     pub fn tile(self, tile: &[u64]) -> Self {
         Self { tile: Some(tile.to_vec()), ..self }

@@ -226,16 +226,17 @@ impl Convert for Standardized {
     }
 
     fn convert(&self, array: &dyn ChunkedArray, from: &[u8], to: &mut [u8]) -> Result<(), Misfit> {
-        self.convert_at(array, [0, 0], from, to)
+        self.convert_at(array, &|| [0, 0], from, to)
     }
 
     fn convert_at(
         &self,
         array: &dyn ChunkedArray,
-        [row, column]: [u64; 2],
+        place: &dyn Fn() -> [u64; 2],
         from: &[u8],
         to: &mut [u8],
     ) -> Result<(), Misfit> {
+        let [row, column] = place();
         let (size, width) = (array.dtype().size(), to_usize(self.bytes(1)));
         let [row_shift, row_factor] = self.rows.get(to_usize(row)).copied().unwrap_or([0.0, 1.0]);
         let (mut column, mut room) = (to_usize(column), [0.0; PIECE]);
