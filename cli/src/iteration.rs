@@ -8,7 +8,7 @@ use crate::{failure::Failure, text};
 /// The options of the randomized method.
 #[derive(Args, Debug)]
 pub(crate) struct IterationArgs {
-    /// Randomized, also with auto: this many iterations, in N + 3 passes, the first of which counts
+    /// Randomized, also with auto: this many iterations, in N + 2 products with the matrix, a pass each where the device does not hold it
     #[arg(long, value_name = "N", conflicts_with = "tolerance")]
     power_iterations: Option<u32>,
     /// Randomized: iterate until |AᵀA v - s² v| / (s s₁) of every component is at most T [default: 1e-4]

@@ -184,6 +184,8 @@ class PCA(_Decomposition):
         """Finds the components of ``X``, and its coordinates along them (n_samples, n_components)."""
         if isinstance(X, (str, os.PathLike)):
             along, known = self._decompose_stored(X, True)
+            if len(along) < 2:
+                raise ValueError(f"{X}: 1 sample, while a minimum of 2 is required")
             total = known["total"] / (len(along) - 1)
             self._found(known["means"].astype(along.dtype), len(along), total)
             return along / self._deviations() if self.whiten else along

@@ -201,7 +201,7 @@ fn tile_shape<const N: usize>(writer: &impl BoxWriter, shape: [u64; N]) -> Resul
         return Err(Error::argument("write distances", "writer", why));
     }
     let tile = writer.tile_shape();
-    if tile.len() != N || tile.contains(&0) {
+    if writer.shape() == shape && (tile.len() != N || tile.contains(&0)) {
         let why = format_args!("has tiles of {tile:?}, expected {N} extents of at least 1");
         return Err(Error::argument("write distances", "writer", why));
     }

@@ -4,10 +4,7 @@ use std::sync::Arc;
 
 use bytemuck::{Pod, cast_slice, pod_collect_to_vec};
 
-use super::{
-    right_svd::{Stop, SvdOptions},
-    sign::SignRule,
-};
+use super::right_svd::SvdOptions;
 use crate::{
     Device, Error, Result, Tensor,
     digest::digest,
@@ -105,7 +102,7 @@ fn difference(known: &str, properties: &[(String, String)]) -> Option<String> {
     ))
 }
 
-/// Returns the properties of a decomposition that its result depends on, in the order in which differences are named.
+/// Returns the properties of a decomposition that its products depend on, in the order in which differences are named.
 pub(super) fn properties(
     shape: [u64; 2],
     precision: f64,
@@ -113,19 +110,6 @@ pub(super) fn properties(
     k: usize,
     options: &SvdOptions,
 ) -> Vec<(&'static str, String)> {
-    let SvdOptions { oversamples: _, stop, max_passes, seed, sign, left } = *options;
-    // The texts do not change if a type is renamed.
-    let stop = match stop {
-        Stop::PowerIterations(q) => format!("{q} power iterations"),
-        Stop::Tolerance(tolerance) => format!("tolerance {tolerance:e}"),
-    };
-    let sign = match sign {
-        SignRule::Stable => "stable",
-        SignRule::DaskSum => "sum of v",
-        SignRule::MaxAbsU => "largest of u",
-        SignRule::MaxAbsV => "largest of v",
-        SignRule::None => "none",
-    };
     let [map, basis] = devices.map(|device| device.info().name.clone());
     vec![
         ("format", "1".into()),
@@ -136,11 +120,8 @@ pub(super) fn properties(
         ("device of the basis", basis),
         ("components", k.to_string()),
         ("columns of a block", options.block(k).to_string()),
-        ("stop", stop),
-        ("max passes", max_passes.to_string()),
-        ("seed", seed.to_string()),
-        ("signs", sign.into()),
-        ("left vectors", left.to_string()),
+        ("seed", options.seed.to_string()),
+        ("left vectors", options.left.to_string()),
     ]
 }
 

@@ -42,7 +42,8 @@ use crate::{
 /// values. The result depends on the seed and the map alone, unless the basis restarts.
 ///
 /// With [`SvdOptions::left`] the host also keeps m values of f32 for each of the p l columns, and m k values of f64 for the result. They take
-/// at most half of the host memory that the basis and the least pass leave. The values and the right vectors stay the same to the bit.
+/// at most half of the host memory that the basis and the least pass leave. The values and the right vectors stay the same to the bit, but
+/// for signs of [`SignRule::MaxAbsU`] where two entries are equal up to rounding.
 ///
 /// # Errors
 /// [`Error::Argument`] when k is more than min(m, n), when an option is out of range, or when the products hold NaN or infinity;
@@ -80,7 +81,8 @@ pub fn randomized_svd(map: &dyn LinearMap, k: usize, options: &SvdOptions, run: 
 ///
 /// # Errors
 /// As [`randomized_svd`]; [`Error::Store`] if the checkpoint is that of another job, with a property that differs; [`Error::Io`] if it cannot
-/// be read or written, for example on a full disk. Products that were put stay. A product that is damaged is made again.
+/// be read or written, for example on a full disk. Products that were put stay. A product that is damaged is made again, but
+/// for one that was kept for left vectors, which then take a pass.
 pub fn randomized_svd_with_checkpoint(
     map: &dyn LinearMap,
     k: usize,

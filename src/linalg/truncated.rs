@@ -111,6 +111,8 @@ pub fn truncated_svd<R: Real>(
 ) -> Result<TruncatedSvd<R>> {
     let [m, n] = a.matrix(OP)?;
     a.device().computes::<R>(OP)?;
+    // Left vectors come from the last pass.
+    let options = &options.left(false);
     let plan = SvdPlan::new(OP, Products::from_map(a, options.block(k), "a")?, k, options, run)?;
     if k == 0 {
         let [u, v] = [m, n].map(|rows| Tensor::zeros(a.device(), &[rows, 0]));

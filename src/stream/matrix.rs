@@ -32,7 +32,7 @@ const OP: &str = "StoredMatrix";
 /// bit, for any chunks, threads and memory.
 ///
 /// # Cost
-/// With [`SvdOptions::left`](crate::linalg::SvdOptions::left), [`left_vectors`](crate::linalg::left_vectors) take no pass of their own. A pass
+/// With [`SvdOptions::left`](crate::linalg::SvdOptions::left), [`left_vectors`](crate::linalg::left_vectors) mostly takes no pass of its own. A pass
 /// reads and decodes every chunk once. It holds, within the host's budget ([`Budget::host`](crate::Budget::host) of the [`Run`]),
 /// two blocks of rows and the chunks of one, and decodes ahead within half of the rest. A block has 1,024 rows, or more up to 8 MiB.
 ///
@@ -283,7 +283,7 @@ impl LinearMap for StoredMatrix {
             kept => Needs::host(staged) * 2 + Needs::host(staged.min(kept)),
         };
         let transposed = Needs::device(if self.is_transposed { staged } else { 0 });
-        // X and the rows of A X in the type of products, the sum over blocks, and the rows in f64.
+        // These are X and the rows of A X in the type of products, the sum over blocks, and the rows in f64.
         let size = if self.is_wide { 8 } else { 4 };
         let rows = self.block.min(self.shape[0]);
         let products =

@@ -61,6 +61,5 @@ pub(super) fn note_left(folder: &Path, error: &Error) {
 /// # Errors
 /// [`Failure::Error`].
 pub(super) fn remove(folder: &Path) -> Result<(), Failure> {
-    // The exact method leaves none.
     if folder.exists() { fs::remove_dir_all(folder).map_err(Failure::io(folder)) } else { Ok(()) }
 }

@@ -100,15 +100,16 @@ impl Job {
         self.report.stage("open");
         let wanted = Wanted::default().pca(&self.options).missing_calls();
         let wanted = if self.loadings { wanted.loadings() } else { wanted };
+        let checkpoint =
+            self.checkpoint.as_deref().map(|folder| checkpoint::at(folder, &self.stores)).transpose()?;
         let cohort = Cohort::load(&self.stores.genotypes, &self.device, &wanted, &run)?;
         self.stores.check_found()?;
-        let mut result = match &self.checkpoint {
-            Some(folder) => {
-                let checkpoint = checkpoint::at(folder, &self.stores)?;
-                let found = cohort.pca_with_checkpoint(&self.options, &checkpoint, &run);
+        let mut result = match (&self.checkpoint, &checkpoint) {
+            (Some(folder), Some(checkpoint)) => {
+                let found = cohort.pca_with_checkpoint(&self.options, checkpoint, &run);
                 found.inspect_err(|error| checkpoint::note_left(folder, error))?
             }
-            None => cohort.pca(&self.options, &run)?,
+            _ => cohort.pca(&self.options, &run)?,
         };
         self.stores.count_calls(&result.counts, cohort.missing_calls());
         let pca = self.report.stage("pca");

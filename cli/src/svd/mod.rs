@@ -229,7 +229,7 @@ pub(crate) fn run(args: &SvdArgs, cancel: &Cancel) -> Result<(), Failure> {
     let svd = svd_stored(arrays, k, &options, &device, &run).map_err(|error| input.named(error))?;
     input.check()?;
     let (time, stats) = (report.stage("svd"), svd.stats());
-    let warning = unconverged(&svd.converged, &svd.residuals, svd.readings, &options.svd);
+    let warning = unconverged(&svd.converged, &svd.residuals, svd.passes, &options.svd);
     if let (Some(why), true) = (&warning, args.strict) {
         return Err(Failure::Error(format!("{why} (--strict)")));
     }
@@ -290,7 +290,6 @@ fn describe(report: &mut Report, args: &SvdArgs, options: &StoredSvdOptions, inp
         "center": name_of(CENTERS, &args.center),
         "scale": args.scale,
         "missing": name_of(MISSING, &args.missing),
-        // The number of elements that are NaN or missing.
         "missing_elements": svd.missing,
         "computed_in": if svd.in_f64 { "f64" } else { "f32" },
         "method": method,
@@ -298,10 +297,11 @@ fn describe(report: &mut Report, args: &SvdArgs, options: &StoredSvdOptions, inp
         "route": svd.route.name(),
         "seed": options.svd.seed,
         "oversamples": options.svd.block(k) - k,
-        // The number of readings of the arrays before those for vectors.
+        // Vectors may take one more.
         "passes": svd.readings,
+        "products": svd.passes,
         "converged": svd.converged.iter().all(|converged| *converged),
-        // The sum of the squares of the centred and scaled elements, and so of all singular values.
+        // Elements are squared once they are centred and scaled.
         "sum_of_squares": svd.total,
         "components": (0..k).map(component).collect::<Vec<_>>(),
     }));

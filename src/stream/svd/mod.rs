@@ -132,7 +132,8 @@ pub struct StoredSvd {
     pub means: Vec<f64>,
     /// The variance of each column, with the number of rows as divisor.
     pub variances: Vec<f64>,
-    /// The sum of the squares of the elements of A, and so of all its singular values.
+    /// The sum of the squares of the elements of A, and so of all its singular values. With [`Center::Both`] it is a difference, to about 1e-16 of
+    /// the squared means of the rows.
     pub total: f64,
     /// The number of elements that were NaN.
     pub missing: u64,
@@ -144,6 +145,8 @@ pub struct StoredSvd {
     pub reason: String,
     /// The number of readings of the arrays: for means and sums of squares, and for the components.
     pub readings: u32,
+    /// The number of passes over the matrix for the components, as in [`RightSvd::passes`]; 1 by QR and by the Gram matrix.
+    pub passes: u32,
     /// The budget that was planned with.
     pub memory: Budget,
     center: Center,
@@ -222,10 +225,12 @@ impl StoredSvd {
         }
     }
 
-    /// Returns the variance of the rows along each component, s² / (m - 1), as scikit-learn's `PCA`; `None` unless columns were centred.
+    /// Returns the variance of the rows along each component, s² / (m - 1), as scikit-learn's `PCA`; `None` unless columns of two rows or more
+    /// were centred.
     pub fn explained_variance(&self) -> Option<Vec<f64>> {
         let is_centred = matches!(self.center, Center::Columns | Center::Both);
-        is_centred.then(|| self.s.iter().map(|s| s * s / (self.shape[0] as f64 - 1.0)).collect())
+        (is_centred && self.shape[0] > 1)
+            .then(|| self.s.iter().map(|s| s * s / (self.shape[0] as f64 - 1.0)).collect())
     }
 
     /// Returns the share of each component in the sum of the squares of all elements: s² over their sum. If columns were centred, it is the
@@ -266,7 +271,8 @@ fn blocks_of<R: Real>(vectors: &Tensor<R>, sink: &mut Sink<'_>) -> Result<()> {
 /// f64 and integers of 32 and 64 bits are computed in f64, if the device [computes in it](crate::Limits::f64), and others in f32.
 /// [`SvdRoute::Qr`] is as accurate as [`svd`](crate::linalg::svd()). The iteration is as accurate as [`randomized_svd`]. The Gram matrix
 /// squares the singular values, as the iteration does: a value below 1.4e-3 of the largest counts as 0, or 6e-8 in f64 for short matrices,
-/// and a value σ has an error of about 1e-7 σ₁² / σ (2e-16 in f64). Sums of squares of elements have to be between 1e-300 and 1e300.
+/// and a value σ has an error of about 1e-7 σ₁² / σ (2e-16 in f64). By the Gram matrix of a matrix with fewer rows than columns,
+/// [`SignRule::Stable`](crate::linalg::SignRule) and `DaskSum` read u in place of v. Sums of squares of elements have to be between 1e-300 and 1e300.
 ///
 /// # Cost
 /// One pass for means, and a second one if rows are centred and elements missing. Then QR takes one pass, the Gram matrix one and n²
@@ -285,7 +291,7 @@ fn blocks_of<R: Real>(vectors: &Tensor<R>, sink: &mut Sink<'_>) -> Result<()> {
 /// ```
 /// use std::sync::Arc;
 /// use teatime::{Device, Run, store::MemoryArray, stream::{Center, StoredSvdOptions, svd_stored}};
-/// // Two columns far from 0, one of which varies twice as much as the other.
+/// // Both columns are far from 0, and one varies twice as much as the other.
 /// let rows = [1e6f32 + 2.0, 1e6, 1e6 - 2.0, 1e6, 1e6, 1e6 + 1.0, 1e6, 1e6 - 1.0];
 /// let array = Arc::new(MemoryArray::new("a", &rows, &[4, 2], &[4, 2])?);
 /// let (device, run) = (Device::best()?, Run::default());
@@ -333,10 +339,10 @@ pub fn svd_stored(
     (job.convert, job.run) = (Arc::new(convert), run);
     let Solved { vectors, readings, stats: of_route } = job.solve(route)?;
     stats.add(&of_route);
-    let (s, residuals, converged) = match &vectors {
-        Vectors::Map { svd, .. } => (&svd.s, &svd.residuals, &svd.converged),
-        Vectors::F32(svd) => (&svd.s, &svd.residuals, &svd.converged),
-        Vectors::F64(svd) => (&svd.s, &svd.residuals, &svd.converged),
+    let (s, residuals, converged, made) = match &vectors {
+        Vectors::Map { svd, .. } => (&svd.s, &svd.residuals, &svd.converged, svd.passes.max(1)),
+        Vectors::F32(svd) => (&svd.s, &svd.residuals, &svd.converged, svd.passes),
+        Vectors::F64(svd) => (&svd.s, &svd.residuals, &svd.converged, svd.passes),
     };
     Ok(StoredSvd {
         shape,
@@ -351,6 +357,7 @@ pub fn svd_stored(
         route,
         reason,
         readings: passes + readings,
+        passes: made,
         memory: planned,
         center: options.center,
         stats,

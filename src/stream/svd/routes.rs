@@ -175,9 +175,10 @@ impl Job<'_> {
 
     fn on_device<R: Real>(&self) -> Result<(Vectors, u32, StreamStats)> {
         let matrix = self.matrix(false)?;
-        let tensor = matrix.load::<R>(self.run)?;
-        let memory = self.run.memory.fit(self.device, Needs::device(tensor.bytes()))?;
-        let svd = randomized_svd(&tensor, self.k, &self.options.svd, &self.run.clone().memory(memory))?;
+        let bytes = self.shape[0].saturating_mul(self.shape[1]).saturating_mul(size_of::<R>() as u64);
+        let run = self.run.clone().memory(self.run.memory.fit(self.device, Needs::device(bytes))?);
+        let tensor = matrix.load::<R>(&run)?;
+        let svd = randomized_svd(&tensor, self.k, &self.options.svd, &run)?;
         Ok((Vectors::of_map(svd, Source::OnDevice(Box::new(tensor))), 1, matrix.stats()))
     }
 

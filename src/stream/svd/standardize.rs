@@ -301,6 +301,7 @@ impl Standard {
         if let Some(place) = measured.missing {
             measure.check_missing(missing, place, &measured)?;
             if measure.is_by_row() {
+                measured.rows = Vec::new();
                 measured.rows = measure.pass(&means, [1, 2], &mut stats, run)?.rows;
                 passes = 2;
             }
