@@ -4,7 +4,7 @@ use std::path::Path;
 
 use teatime::Error;
 
-use super::{Observations, PairwiseArgs, write::Format};
+use super::{Observations, PairwiseArgs};
 use crate::{array::Array, failure::Failure};
 
 /// The input matrices.
@@ -52,10 +52,9 @@ impl Input {
         std::iter::once(&self.x).chain(self.y.as_ref())
     }
 
-    /// Returns the number of steps that the progress bar counts, and the noun for them.
-    pub(super) fn steps(&self, args: &PairwiseArgs) -> (u64, &'static str) {
+    /// Returns the number of steps that the progress bar counts, which are rows of the result or features, and the noun for them.
+    pub(super) fn steps(&self, args: &PairwiseArgs, in_rows: bool) -> (u64, &'static str) {
         let [observations, features] = extents(&self.x, args.observations);
-        let in_rows = args.neighbors.is_some() || args.resume || args.out.format == Format::Npy;
         if in_rows { (observations, "rows") } else { (features, "features") }
     }
 }

@@ -180,7 +180,8 @@ pub(crate) fn run(args: &PairwiseArgs, cancel: &Cancel) -> Result<(), Failure> {
         .negative(args.negative_missing)
         .columns(args.observations == Observations::Columns)
         .narrow(args.narrow);
-    let (total, noun) = input.steps(args);
+    let in_rows = args.neighbors.is_some() || args.resume || args.out.format == Format::Npy;
+    let (total, noun) = input.steps(args, in_rows);
     let (bar, run) = Bar::over(&run, "Distances", total, noun);
     report.stage("open");
     let results = find(args, &input, metric, &options, &device, &run, &mut output)?;
