@@ -7,7 +7,7 @@ use super::{
     standardize::{Measure, Standardized},
 };
 use crate::{
-    ChunkedArray, Device, Needs, Real, Result, Run, Status,
+    ChunkedArray, Device, Error, Needs, Real, Result, Run, Status,
     extent::to_usize,
     linalg::{
         LinearMap, Pass, RightSvd, SignRule, Stop, TruncatedSvd, gram_svd::gram_svd_of, gram_svd_seconds,
@@ -94,7 +94,7 @@ impl Job<'_> {
     /// Chooses the way, and says why.
     ///
     /// # Errors
-    /// [`Error::Budget`](crate::Error::Budget) if neither `measure` nor a way that the options allow fits the memory.
+    /// [`Error::Budget`] if neither `measure` nor a way that the options allow fits the memory.
     pub(super) fn choose(&self, measure: &Measure<'_>) -> Result<(SvdRoute, String)> {
         let ([m, n], short) = (self.shape, self.shape[0].min(self.shape[1]));
         let (l, k) = ((self.options.svd.block(self.k) as u64).min(n), self.k as u64);
@@ -105,9 +105,13 @@ impl Job<'_> {
         let is_one_buffer = self.bytes() <= self.device.limits().buffer;
         // QR holds three matrices, and one of a wide matrix's transpose.
         let held = Needs::device(self.bytes()) * if m < n { 4 } else { 3 };
-        let has_qr = is_one_buffer
-            && short <= MAX_COLUMNS
-            && fit(held + Needs::host(80) * square + matrix.needs(0)).is_ok();
+        let can_qr = is_one_buffer && short <= MAX_COLUMNS;
+        let qr_fits = can_qr.then(|| fit(held + Needs::host(80) * square + matrix.needs(0)));
+        let has_qr = matches!(qr_fits, Some(Ok(_)));
+        let or_of_qr = |error: Error| match qr_fits {
+            Some(Err(qr)) => error.or_of_less_memory(qr),
+            _ => error,
+        };
         let home = if self.device.limits().f64 { self.device.clone() } else { self.device.host()? };
         let least = least_basis(to_usize(n), self.k, to_usize(l)).on(&home) + matrix.needs(l);
         let iteration_fits = fit(least);
@@ -127,7 +131,7 @@ impl Job<'_> {
                 (SvdRoute::Qr, "exact was asked for, and the matrix fits the device".into())
             }
             SvdMethod::Exact => {
-                gram_fits?;
+                gram_fits.map_err(or_of_qr)?;
                 let why = if has_qr { "QR costs more" } else { "QR does not fit the memory budget" };
                 (SvdRoute::Gram, format!("exact was asked for, and {why}"))
             }
@@ -135,7 +139,8 @@ impl Job<'_> {
                 (SvdRoute::Qr, "the matrix fits the device, and QR costs little".into())
             }
             SvdMethod::Auto => match (gram_fits, iteration_fits) {
-                (Err(gram), Err(iteration)) => return Err(iteration.or_of_less_memory(gram)),
+                (Err(_), Err(_)) if has_qr => (SvdRoute::Qr, "nothing else fits the memory budget".into()),
+                (Err(gram), Err(iteration)) => return Err(or_of_qr(iteration.or_of_less_memory(gram))),
                 (Err(_), _) => (krylov, format!("{square_of} does not fit the memory budget")),
                 (_, Err(_)) => (SvdRoute::Gram, "the iteration does not fit the memory budget".into()),
                 _ if gram <= iteration => {
