@@ -32,13 +32,13 @@ impl Recording {
     /// Begins a recording if one of the files is asked for.
     ///
     /// # Errors
-    /// [`Failure`] for a file that is there and not of this program, or whose folder cannot be made.
+    /// [`Failure::Error`] for a file that is there and not of this program, or whose folder cannot be made.
     pub(crate) fn begin(trace: Option<PathBuf>, report: Option<PathBuf>) -> Result<Self, Failure> {
         if trace.is_some() && trace == report {
             return Err(Failure::Usage("--trace and --report name one file".into()));
         }
         for (path, mark) in [(&trace, TRACE), (&report, REPORT)] {
-            path.as_ref().map_or(Ok(()), |path| replaceable(path, mark))?;
+            path.as_ref().map_or(Ok(()), |path| replaceable(path, mark)).map_err(Failure::Error)?;
         }
         let timeline = (trace.is_some() || report.is_some()).then(Timeline::default);
         Ok(Self { trace, report, timeline, about: Arc::default() })
@@ -95,7 +95,9 @@ impl Recording {
         // A result of the run may have taken the name meanwhile.
         let write = |path: &Option<PathBuf>, mark, write: &dyn Fn(&Path) -> Result<(), Error>| match path {
             None => Ok(()),
-            Some(path) => replaceable(path, mark).and_then(|()| Ok(write(path)?)),
+            Some(path) => {
+                replaceable(path, mark).and_then(|()| write(path).map_err(|error| error.to_string()))
+            }
         };
         let trace = write(&self.trace, TRACE, &|path| timeline.write_trace(path));
         let report = write(&self.report, REPORT, &|path| timeline.write_report(path, &about));
@@ -111,20 +113,20 @@ impl Recording {
 }
 
 /// # Errors
-/// [`Failure::Error`] for a file that is there without the mark near its start, and for a folder that cannot be made.
-fn replaceable(path: &Path, mark: &str) -> Result<(), Failure> {
-    let io = Failure::io(path);
+/// A text for a file that is there without the mark near its start, and for a folder that cannot be made.
+fn replaceable(path: &Path, mark: &str) -> Result<(), String> {
+    let io = |error| format!("{}: {error}", path.display());
     match fs::metadata(path) {
         Ok(there) if there.is_file() && there.len() > 0 => {
             let mut head = Vec::new();
             fs::File::open(path).and_then(|file| file.take(200).read_to_end(&mut head)).map_err(io)?;
             if !String::from_utf8_lossy(&head).contains(mark) {
                 let why = "is there, and not a file that this option wrote; choose another name";
-                return Err(Failure::Error(format!("{}: {why}", path.display())));
+                return Err(format!("{}: {why}", path.display()));
             }
             Ok(())
         }
-        Ok(there) if there.is_dir() => Err(Failure::Error(format!("{}: is a folder", path.display()))),
+        Ok(there) if there.is_dir() => Err(format!("{}: is a folder", path.display())),
         Err(error) if error.kind() != ErrorKind::NotFound => Err(io(error)),
         _ => path.parent().map_or(Ok(()), fs::create_dir_all).map_err(io),
     }

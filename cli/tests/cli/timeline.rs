@@ -40,7 +40,7 @@ fn every_command_writes_both_files() {
         );
         assert_eq!(
             page.contains("<h2>Plots</h2>"),
-            ["pca", "demo"].iter().any(|name| words.starts_with(name))
+            ["pca", "svd", "demo"].iter().any(|name| words.starts_with(name))
         );
     }
     let record = scratch.record("blur @filter/blur.npy soft.npy --sigma 1 --overwrite");
