@@ -20,9 +20,9 @@ const MAX_JOB: u64 = 1 << 20;
 ///
 /// A product is a value of its own, which is put whole or not at all, with a digest of its bytes, its job and the vectors that were
 /// multiplied. Another process makes the basis again from the products that are there and whole, and then goes on with the next pass. The value
-/// `job` has the options, the shape and the precision of the matrix, the device, the version of this crate, and the properties that the
-/// caller adds: all that tells whether the matrix is the same one, such as the path and a digest of its files. Only one process may use
-/// a checkpoint at a time.
+/// `job` has the options that products depend on, the shape and the precision of the matrix, the device, the version of this crate, and the
+/// properties that the caller adds: all that tells whether the matrix is the same one, such as the path and a digest of its files. Only one
+/// process may use a checkpoint at a time.
 ///
 /// The values stay until the caller removes them, which is due once the results are stored. Until then, the same call takes no pass.
 ///

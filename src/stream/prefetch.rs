@@ -479,4 +479,48 @@ mod tests {
             std::thread::yield_now();
         }
     }
+
+    /// An array whose chunks do not come before it is told.
+    #[derive(Debug)]
+    struct Hanging(MemoryArray, std::sync::Mutex<mpsc::Receiver<()>>);
+
+    impl ChunkedArray for Hanging {
+        fn name(&self) -> &str {
+            "hanging"
+        }
+        fn shape(&self) -> &[u64] {
+            self.0.shape()
+        }
+        fn chunk_shape(&self) -> &[u64] {
+            self.0.chunk_shape()
+        }
+        fn dtype(&self) -> StoredType {
+            self.0.dtype()
+        }
+        fn decode(&self, index: &[u64], fetched: FetchedChunk) -> Result<DecodedChunk> {
+            // The sender is dropped in the end.
+            let _ = self.1.lock().unwrap().recv();
+            self.0.decode(index, fetched)
+        }
+    }
+
+    #[test]
+    fn a_chunk_that_never_comes_holds_no_cancelled_pass() {
+        let (go_on, hangs) = mpsc::channel();
+        let array = MemoryArray::new("hanging", &[1i8; 8], &[8, 1], &[8, 1]).unwrap();
+        let array: Arc<dyn ChunkedArray> = Arc::new(Hanging(array, std::sync::Mutex::new(hangs)));
+        let (rows, convert) = (Arc::new(Selection::all(8)), Arc::new(AsStored(StoredType::I8)));
+        let plan = Plan::of_rows(vec![array], rows, None, convert, 8).unwrap();
+        let (device, cancel) = (Device::cpu(), Cancel::default());
+        let mut blocks = Blocks::new(&plan, &device, 8, 1 << 20, &cancel).unwrap();
+        let flag = cancel.clone();
+        let later = std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            flag.cancel();
+        });
+        assert!(matches!(blocks.next_block(), Err(Error::Cancelled)));
+        drop(blocks);
+        drop(go_on);
+        later.join().unwrap();
+    }
 }

@@ -25,7 +25,8 @@ use crate::{
 device_tests!(
     stopped_after_each_pass,
     damaged_products_are_made_again,
-    other_jobs_are_refused;
+    other_jobs_are_refused,
+    products_outlive_the_limits;
     a_restarted_basis,
     stated_memory,
 );
@@ -166,6 +167,19 @@ fn damaged_products_are_made_again(device: &Device) {
                 assert_eq!(map.count.get(), 1);
             }
         }
+    }
+}
+
+/// Products do not depend on when the iteration stops, nor on the signs, so a job with more passes goes on.
+fn products_outlive_the_limits(device: &Device) {
+    let x = matrix(device);
+    let folder = tempfile::tempdir().unwrap();
+    let until = |passes: u32| OPTIONS.stop(Stop::Tolerance(1e-9)).max_passes(passes);
+    assert_eq!(solve(&x, &until(2), folder.path(), &Run::default()).unwrap().found, 0);
+    for (options, found) in [(until(4), 2), (OPTIONS, 4), (OPTIONS.sign(SignRule::MaxAbsV), 5)] {
+        let again = solve(&x, &options, folder.path(), &Run::default()).unwrap();
+        assert_eq!(again.found, found);
+        assert_same(&x, &again, &randomized_svd(&x, 4, &options, &Run::default()).unwrap());
     }
 }
 

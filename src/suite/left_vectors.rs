@@ -300,10 +300,10 @@ fn of_f64_there_is_a_pass(dev: &Device) {
     }
 }
 
-/// Gives blocks of a number of rows, from the last to the first.
-struct Backwards<'a>(&'a Tensor<f32>, usize);
+/// Gives the rows of `A X` as a function of the whole product does.
+struct Giving<'a, F>(&'a Tensor<f32>, F);
 
-impl LinearMap for Backwards<'_> {
+impl<F: Fn(&Matrix, &mut RowSink<'_>) -> Result<()>> LinearMap for Giving<'_, F> {
     fn shape(&self) -> [u64; 2] {
         LinearMap::shape(self.0)
     }
@@ -319,45 +319,13 @@ impl LinearMap for Backwards<'_> {
         sink: &mut RowSink<'_>,
     ) -> Result<Option<Tensor<f64>>> {
         let mut product = Matrix::zeros(self.shape()[0] as usize, x.shape()[0] as usize);
-        self.0.apply_both(x, pass, &mut |first, rows| {
+        let image = self.0.apply_both(x, pass, &mut |first, rows| {
             product.data_mut()[first as usize * rows.cols()..][..rows.data().len()]
                 .copy_from_slice(rows.data());
             Ok(())
         })?;
-        let cols = product.cols();
-        for (i, rows) in
-            product.data().chunks(self.1 * cols).enumerate().collect::<Vec<_>>().into_iter().rev()
-        {
-            sink((i * self.1) as u64, &Matrix::from_vec(rows.to_vec(), rows.len() / cols, cols)?)?;
-        }
-        Ok(Some(self.apply_normal_rows(x, pass)?))
-    }
-
-    fn apply(&self, x: &Matrix, pass: &Pass<'_>, sink: &mut RowSink<'_>) -> Result<()> {
-        self.0.apply(x, pass, sink)
-    }
-}
-
-/// Gives the rows of its function, which are wrong.
-struct Wrong<'a>(&'a Tensor<f32>, fn(&mut RowSink<'_>) -> Result<()>);
-
-impl LinearMap for Wrong<'_> {
-    fn shape(&self) -> [u64; 2] {
-        LinearMap::shape(self.0)
-    }
-
-    fn apply_normal(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {
-        self.0.apply_normal(x, pass)
-    }
-
-    fn apply_both(
-        &self,
-        x: &Tensor<f64>,
-        pass: &Pass<'_>,
-        sink: &mut RowSink<'_>,
-    ) -> Result<Option<Tensor<f64>>> {
-        self.1(sink)?;
-        Ok(Some(self.apply_normal_rows(x, pass)?))
+        self.1(&product, sink)?;
+        Ok(image)
     }
 
     fn apply(&self, x: &Matrix, pass: &Pass<'_>, sink: &mut RowSink<'_>) -> Result<()> {
@@ -368,17 +336,27 @@ impl LinearMap for Wrong<'_> {
 fn blocks_of_any_size_and_order(dev: &Device) {
     let a = with_spectrum(1030, 50, &geometric(50, 30.0), 3);
     let x = upload::<f32>(dev, a.as_ref());
-    let us =
-        [1, 7, 1024, 1030].map(|rows| compare(&format!("{rows} rows"), a, &Backwards(&x, rows), 4, &STOP));
+    let us = [1, 7, 1024, 1030].map(|count| {
+        // Blocks of so many rows come from the last to the first.
+        let backwards = |product: &Matrix, sink: &mut RowSink<'_>| {
+            let cols = product.cols();
+            let starts = (0..product.rows()).step_by(count).rev();
+            starts.into_iter().try_for_each(|first| {
+                let rows = product.data()[first * cols..].chunks(count * cols).next().unwrap();
+                sink(first as u64, &Matrix::from_vec(rows.to_vec(), rows.len() / cols, cols)?)
+            })
+        };
+        compare(&format!("{count} rows"), a, &Giving(&x, backwards), 4, &STOP)
+    });
     assert!(us.iter().all(|u| *u == us[0]));
-    let rows: [fn(&mut RowSink<'_>) -> Result<()>; 4] = [
-        |_| Ok(()),
-        |sink| sink(0, &Matrix::zeros(1029, 9)),
-        |sink| sink(1, &Matrix::zeros(1030, 9)),
-        |sink| sink(0, &Matrix::zeros(1030, 8)),
+    let rows: [fn(&Matrix, &mut RowSink<'_>) -> Result<()>; 4] = [
+        |_, _| Ok(()),
+        |_, sink| sink(0, &Matrix::zeros(1029, 9)),
+        |_, sink| sink(1, &Matrix::zeros(1030, 9)),
+        |_, sink| sink(0, &Matrix::zeros(1030, 8)),
     ];
     for give in rows {
-        let refused = randomized_svd(&Wrong(&x, give), 4, &STOP, &Run::default());
+        let refused = randomized_svd(&Giving(&x, give), 4, &STOP, &Run::default());
         let error = assert_err!(refused, Error::Shape { .. }).to_string();
         assert!(error.contains("each row of a product (1030, 9) once"), "{error}");
     }

@@ -1,6 +1,6 @@
 //! Timelines of several processes in one.
 
-use super::{Event, Label, Lane, Ring, Stage, Timeline};
+use super::{Event, Label, Ring, Stage, Timeline};
 use crate::{Error, Result};
 
 /// The start of a recording as bytes.
@@ -80,7 +80,7 @@ impl Timeline {
         put(&[self.began_at_micros(), *dropped, labels.len() as u64], None);
         labels.iter().for_each(|label| put(&[label.stage as u64], Some(&label.name)));
         put(&[lanes.len() as u64], None);
-        lanes.iter().for_each(|lane| put(&[], Some(&lane.name)));
+        lanes.iter().for_each(|name| put(&[], Some(name)));
         put(&[grids.len() as u64], None);
         for (name, grid) in grids {
             put(&[], Some(name));
@@ -124,8 +124,7 @@ impl Timeline {
             stage => ring.label(*stage, name),
         };
         let labels: Vec<u16> = other.labels.iter().map(label).collect();
-        let lanes: Vec<u16> =
-            other.lanes.iter().map(|name| ring.new_lane(Lane { name: of_process(name).into() })).collect();
+        let lanes: Vec<u16> = other.lanes.iter().map(|name| ring.new_lane(of_process(name).into())).collect();
         ring.grids.extend(other.grids.into_iter().map(|(name, grid)| (name, grid.into())));
         // Each process keeps its own events.
         ring.most = ring.most.saturating_add(other.events.len());

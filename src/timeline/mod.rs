@@ -39,7 +39,7 @@ const NO_ITEM: u32 = u32::MAX;
 /// only enqueues: a span named so is the time that this took, and the time of the GPU shows in the waits.
 ///
 /// # Cost
-/// Less than a microsecond for an event, of which a block, a chunk or a launch makes a few. 32 bytes of memory for each that is kept.
+/// About a microsecond for an event, of which a block, a chunk or a launch makes a few. 32 bytes of memory for each that is kept.
 ///
 /// ```
 /// use teatime::{Device, Tensor, Timeline, linalg};
@@ -164,12 +164,6 @@ struct Label {
     name: Box<str>,
 }
 
-/// A thread.
-#[derive(Clone, Debug)]
-struct Lane {
-    name: Box<str>,
-}
-
 struct Ring {
     most: usize,
     events: VecDeque<Event>,
@@ -177,7 +171,8 @@ struct Ring {
     labels: Vec<Label>,
     /// For each stage, the index of the label of each name.
     named: [HashMap<Box<str>, u16>; Stage::COUNT],
-    lanes: Vec<Lane>,
+    /// The name of the thread of each lane.
+    lanes: Vec<Box<str>>,
     threads: HashMap<ThreadId, u16>,
     /// The number of chunks along each axis of each array.
     grids: HashMap<Box<str>, Box<[u64]>>,
@@ -204,16 +199,16 @@ impl Ring {
         if let Some(&lane) = self.threads.get(&thread.id()) {
             return lane;
         }
-        let lane = self.new_lane(Lane { name: thread.name().unwrap_or("thread").into() });
+        let lane = self.new_lane(thread.name().unwrap_or("thread").into());
         self.threads.insert(thread.id(), lane);
         lane
     }
 
     /// Adds a lane, and returns its index. Lanes beyond the numbers of lanes share the last.
-    fn new_lane(&mut self, lane: Lane) -> u16 {
+    fn new_lane(&mut self, name: Box<str>) -> u16 {
         let index = u16::try_from(self.lanes.len()).unwrap_or(u16::MAX);
         if self.lanes.len() <= usize::from(u16::MAX) {
-            self.lanes.push(lane);
+            self.lanes.push(name);
         }
         index
     }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::{
     Stage,
-    summary::{LaneOf, Summary, Total},
+    summary::{LaneOf, Summary, Total, percent},
 };
 
 /// The title, the plots and the record on the page of a timeline ([`Timeline::write_report`](super::Timeline::write_report)).
@@ -123,10 +123,6 @@ fn short(name: &str) -> String {
     }
 }
 
-fn percent(part: u64, whole: u64) -> String {
-    format!("{:.1} %", 100.0 * part as f64 / whole.max(1) as f64)
-}
-
 /// Returns the horizontal place of a time.
 fn place(summary: &Summary, time: u64) -> f64 {
     let since = time.saturating_sub(summary.within.start) as f64 / summary.wall() as f64;
@@ -243,8 +239,7 @@ fn boxes(svg: &mut String, summary: &Summary, lane: &LaneOf, columns: usize, y: 
             let [from, to] = [first, first + run.len()].map(|column| {
                 place(summary, summary.within.start + (column as u64 * width).min(summary.wall()))
             });
-            let label = summary.labels.iter().find(|label| label.stage as usize == stage);
-            let Some(stage) = label.map(|label| label.stage) else { continue };
+            let stage = Stage::ALL[stage];
             let (class, name, opacity) = (class(stage), stage.name(), 0.25 * quarters as f64);
             _ = write!(
                 svg,
@@ -287,7 +282,7 @@ fn stages(summary: &Summary) -> String {
             lanes.to_string(),
             work,
             wait,
-            percent(covered, summary.wall()),
+            percent(covered, summary.wall(), 1),
             amount,
             rate,
         ]
@@ -304,7 +299,7 @@ fn threads(summary: &Summary) -> String {
         };
         let [busy, waiting] = [false, true].map(spent);
         let rest = summary.wall().saturating_sub(busy + waiting);
-        let shares = [busy, waiting, rest].map(|spent| percent(spent, summary.wall()));
+        let shares = [busy, waiting, rest].map(|spent| percent(spent, summary.wall(), 1));
         std::iter::once(escaped(&lane.name)).chain(shares).collect()
     });
     table("threads", &["thread", "busy", "waiting", "in no stage"], rows)

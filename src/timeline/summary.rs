@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, ops::Range};
 
 use super::{Event, Label, Ring, Stage, Timeline};
+use crate::tensor::index_at;
 
 /// A copy of a timeline's events, by lane.
 pub(super) struct Summary {
@@ -46,8 +47,7 @@ impl Timeline {
     pub(super) fn summary(&self) -> Summary {
         let (labels, events, names, dropped, grids) = {
             let Ring { labels, events, lanes, dropped, grids, .. } = &*self.lock();
-            let names: Vec<_> = lanes.iter().map(|lane| lane.name.clone()).collect();
-            (labels.clone(), Vec::from_iter(events.iter().copied()), names, *dropped, grids.clone())
+            (labels.clone(), Vec::from_iter(events.iter().copied()), lanes.clone(), *dropped, grids.clone())
         };
         let (start, end) =
             (events.iter().map(|e| e.start).min(), events.iter().map(|e| e.start + e.took).max());
@@ -144,19 +144,8 @@ impl Summary {
 
     /// Returns the index of a chunk along each axis, of an array whose grid is known.
     pub(super) fn index(&self, event: &Event) -> Option<Vec<u64>> {
-        let grid = self.grids.get(&self.label(event.label).name)?;
-        let mut left = u64::from(event.item);
-        let mut index: Vec<u64> = grid
-            .iter()
-            .rev()
-            .map(|&extent| {
-                let at = left % extent.max(1);
-                left /= extent.max(1);
-                at
-            })
-            .collect();
-        index.reverse();
-        Some(index)
+        let grid = self.grids.get(&self.label(event.label).name).filter(|grid| !grid.contains(&0))?;
+        Some(index_at(event.item.into(), grid))
     }
 
     /// Returns the total of the labels that `of` selects.
@@ -215,9 +204,12 @@ impl Summary {
         let longest = groups.map(|group| (covered(group), group[0])).max();
         let outside = self.wall().saturating_sub(covered(&[&single[..], device].concat()));
         let Some((covered, stage)) = longest.filter(|(covered, _)| *covered > outside) else {
-            return format!("bound by what no stage covers: {} of the time", percent(outside, self.wall()));
+            return format!(
+                "bound by what no stage covers: {} of the time",
+                percent(outside, self.wall(), 0)
+            );
         };
-        let share = percent(covered, self.wall());
+        let share = percent(covered, self.wall(), 0);
         let producers = match stage {
             Stage::Chunks => self.busiest([Stage::Fetch, Stage::Decode]),
             Stage::Writers | Stage::Write | Stage::Flush => self.busiest([Stage::Write, Stage::Flush]),
@@ -244,10 +236,11 @@ impl Summary {
             stages.map(|stage| (busy(stage), stage)).into_iter().max().filter(|(busy, _)| *busy > 0)?;
         let lanes = self.total(|label| stages.contains(&label.stage)).lanes;
         let threads = if lanes == 1 { "1 thread".to_owned() } else { format!("{lanes} threads") };
-        Some(format!("bound by {}: {} of {threads}", stage.name(), percent(busy, self.wall() * lanes)))
+        Some(format!("bound by {}: {} of {threads}", stage.name(), percent(busy, self.wall() * lanes, 0)))
     }
 }
 
-fn percent(part: u64, whole: u64) -> String {
-    format!("{:.0} %", 100.0 * part as f64 / whole.max(1) as f64)
+/// Formats a share in percent, with so many digits after the point.
+pub(super) fn percent(part: u64, whole: u64, digits: usize) -> String {
+    format!("{:.digits$} %", 100.0 * part as f64 / whole.max(1) as f64)
 }

@@ -175,7 +175,8 @@ fn a_file_that_cannot_be_written_is_named_and_left_out() {
 
 #[test]
 fn processes_merge_by_their_clocks() {
-    let (timeline, mut worker) = (Timeline::default(), Timeline::new(2));
+    // Each process keeps its own newest events.
+    let (timeline, mut worker) = (Timeline::new(1), Timeline::new(2));
     on(&timeline, "main", &[(Stage::Kernel, "k", [0, 10])]);
     // The worker began a second later.
     let later = timeline.0.began_at + Duration::from_secs(1);

@@ -299,7 +299,7 @@ fn describe(report: &mut Report, args: &PairwiseArgs, metric: Metric, input: &In
     if let Some(k) = args.neighbors {
         report.line("neighbors", format!("{} of each observation", text::count(k as u64)));
     }
-    if distances.is_none() {
+    if distances.is_none() && args.out.format == Format::Zarr {
         report.line("tiles", "written one after another");
     }
 }

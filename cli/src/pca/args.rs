@@ -54,9 +54,9 @@ pub(crate) struct PcaArgs {
     pub(super) overwrite: bool,
     /// Go on where a run was stopped, or begin one that can be gone on with
     ///
-    /// Randomized, also with auto: DIR/pca.checkpoint keeps the product of each pass, 8 bytes for each sample and column of a block, until the results are
-    /// there. Ends with the same bytes wherever runs were stopped. The first pass, which counts, is made again. The stores' files and
-    /// all options that the components depend on have to be the same.
+    /// Randomized, also with auto: DIR/pca.checkpoint keeps the product of each pass, 8 bytes for each sample and column of a block, until
+    /// the results are there. Ends with the same bytes wherever runs were stopped. The first pass, which counts, is made again. The
+    /// stores' files and the options have to be the same, but for those that say when to stop, and those of memory, threads and output.
     #[arg(long)]
     pub(super) resume: bool,
     /// Fail when a component has not converged, instead of warning
@@ -105,7 +105,7 @@ pub(crate) const SCALERS: &[Scaler] =
 pub(super) fn options(args: &PcaArgs) -> Result<(PcaOptions, Option<&'static str>), Failure> {
     let method = args.iteration.method(args.method, [Method::Auto, Method::Exact, Method::Randomized])?;
     let reason = (method != args.method).then_some("asked for by --power-iterations");
-    // What auto chooses depends on the memory that is free.
+    // The choice of auto depends on the memory that is free.
     let (method, reason) = match method {
         Method::Auto if args.resume => (Method::Randomized, Some("asked for by --resume")),
         method => (method, reason),

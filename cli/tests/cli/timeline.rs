@@ -75,6 +75,27 @@ fn files_of_others_stay() {
     scratch.refused(&format!("{words} --trace r.html --report r.html"), 2, &["one file"]);
     scratch.refused(&format!("{words} --trace t.json/t.json"), 1, &["t.json"]);
     scratch.refused(&format!("{words} --trace ."), 1, &[".: is a folder"]);
+    // A result that is made under the name stays too.
+    let ran = scratch.run("blur @filter/blur.npy new.npy --sigma 1 --trace new.npy");
+    assert_eq!(ran.code, 1);
+    assert_has(&ran.err, &["error: new.npy: ", why, "the results are complete"]);
+    assert!(scratch.bytes("new.npy").starts_with(b"\x93NUMPY"));
+}
+
+/// A path need not be text.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_path_that_is_no_text() {
+    use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+    let scratch = Scratch::new();
+    let name = OsStr::from_bytes(b"t\xff.json");
+    let mut command = scratch.command("blur @filter/blur.npy soft.npy --sigma 1 --trace");
+    let ran = crate::support::run({
+        command.arg(name);
+        command
+    });
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(scratch.join("").join(name).is_file());
 }
 
 /// The results stay if the disk is full when the trace is written.

@@ -180,8 +180,8 @@ impl Job<'_> {
 
     fn on_device<R: Real>(&self) -> Result<(Vectors, u32, StreamStats)> {
         let matrix = self.matrix(false)?;
-        let bytes = self.shape[0].saturating_mul(self.shape[1]).saturating_mul(size_of::<R>() as u64);
-        let run = self.run.clone().memory(self.run.memory.fit(self.device, Needs::device(bytes))?);
+        let memory = self.run.memory.fit(self.device, Needs::device(self.bytes()))?;
+        let run = self.run.clone().memory(memory);
         let tensor = matrix.load::<R>(&run)?;
         let svd = randomized_svd(&tensor, self.k, &self.options.svd, &run)?;
         Ok((Vectors::of_map(svd, Source::OnDevice(Box::new(tensor))), 1, matrix.stats()))

@@ -226,6 +226,7 @@ impl Convert for Standardized {
     }
 
     fn convert(&self, array: &dyn ChunkedArray, from: &[u8], to: &mut [u8]) -> Result<(), Misfit> {
+        // Passes call `convert_at`, which is told the place.
         self.convert_at(array, &|| [0, 0], from, to)
     }
 
