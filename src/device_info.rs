@@ -111,6 +111,8 @@ pub struct Limits {
     /// The maximum number of terms (a multiplication and an addition) of a launch if work can be divided freely: low enough that no display
     /// stalls and no watchdog ends the launch.
     pub(crate) work: u64,
+    /// The maximum number of terms that a launch of a product in f32 adds up before it begins another sum: 2^32 - 1 if it adds up all.
+    pub(crate) terms: u32,
     /// The maximum number of iterations of all loops of one invocation together. Mesa's software Vulkan ends loops at this number without an
     /// error.
     pub(crate) iterations: u32,
@@ -121,6 +123,8 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// The number of terms of a sum in f32 on the cpu device, before it is added to other sums.
+    pub(crate) const TERMS: u32 = 256;
     /// The number of terms of a launch on an unknown device: about 50 ms at 340 GFLOP/s.
     pub(crate) const SMALL_WORK: u64 = 1 << 33;
 

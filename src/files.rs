@@ -98,6 +98,20 @@ pub fn read_at(file: &File, mut out: &mut [u8], mut offset: u64) -> io::Result<(
     Ok(())
 }
 
+/// Makes the system read bytes of a file ahead, from `offset` on, if it can: what is read soon is then there.
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code, reason = "no safe call advises of a file")]
+pub(crate) fn read_ahead(file: &File, offset: u64, bytes: u64) {
+    use std::os::fd::AsRawFd;
+    if let (Ok(offset), Ok(bytes)) = (offset.try_into(), bytes.try_into()) {
+        // SAFETY: the call gets no pointers, and the file is open. If the advice is refused, bytes are read when they are asked for.
+        unsafe { libc::posix_fadvise(file.as_raw_fd(), offset, bytes, libc::POSIX_FADV_WILLNEED) };
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn read_ahead(_: &File, _: u64, _: u64) {}
+
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;

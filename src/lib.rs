@@ -259,7 +259,9 @@ pub use kernels::write_cuda_kernels;
 pub use launch::Arg;
 pub use needs::Needs;
 pub use run::{Budget, Progress, Run, Status};
-pub use store::{ChunkedArray, DecodedChunk, FetchedChunk, LookedFor, MissingChunk, SharedArray, StoredType};
+pub use store::{
+    ChunkedArray, DecodedChunk, FetchedChunk, LookedFor, MissingChunk, OpenChunk, SharedArray, StoredType,
+};
 pub use tensor::{Arrival, HostValues, Pending, Tensor, TensorView};
 pub use timeline::{About, Timeline};
 

@@ -71,6 +71,7 @@ mod tests {
             fill: 16,
             processors: 0,
             work: Limits::SMALL_WORK,
+            terms: u32::MAX,
             iterations: u32::MAX,
             f64: false,
             stores_bytes: false,

@@ -105,6 +105,7 @@ impl CpuDriver {
             fill: u32::try_from(4 * threads).unwrap_or(u32::MAX),
             processors: 0,
             work: Limits::SMALL_WORK,
+            terms: Limits::TERMS,
             iterations: u32::MAX,
             f64: true,
             stores_bytes: true,

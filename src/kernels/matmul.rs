@@ -13,9 +13,13 @@ use faer::{
 };
 use rayon::prelude::*;
 
-use super::cpu::{dots::dots, load::load};
+use super::cpu::{
+    dots::{DOT, dots},
+    load::load,
+    vectors::SimdFloat,
+};
 use crate::{
-    Cancel, DType, Real,
+    Cancel, DType, Limits, Real,
     kernel::{Access, Binding, CpuArg, CpuLaunch, Kernel, kernel, params},
 };
 
@@ -87,7 +91,7 @@ const CPU_TILE: usize = 192;
 const SMALL_CPU_TILE: usize = 96;
 /// The minimum number of elements of c for large tiles.
 const LARGE: usize = 32 * CPU_TILE * CPU_TILE;
-/// The maximum number of rows of the smaller operand of a thin product: one of f64 that is computed as dot products of long rows.
+/// The maximum number of rows of the smaller operand of a thin product, which is computed as dot products of long rows.
 const THIN: usize = 32;
 /// The number of rows of a thin product's larger operand that one task takes, and of rows of c that one task adds up.
 const COLUMNS: usize = 32;
@@ -96,10 +100,10 @@ const COLUMNS: usize = 32;
 const SPLIT: usize = 1 << 16;
 /// The minimum number of terms of a product that is split along k.
 const LONG: usize = 4096;
-/// The maximum number of parts along k, and the minimum number of terms of a part: for dot products, and for matrix products.
+/// The maximum number of parts along k.
 const MOST_PARTS: usize = 64;
-const LEAST_OF_VECTORS: usize = 1024;
-const LEAST_OF_MATRICES: usize = 256;
+/// The maximum number of terms of a sum in f32, and the minimum of a part along k.
+const TERMS: usize = Limits::TERMS as usize;
 /// The maximum extent along m and n over which narrow operands are decoded at once: at most 32 MiB of f32 each.
 const SPAN: usize = 8192;
 /// The maximum extent along k over which narrow operands are decoded at once.
@@ -138,9 +142,9 @@ impl MatrixSource<'_> {
         (Cow::Owned(block), width)
     }
 
-    /// Returns the first `count` rows of x, which has type f64, as columns.
-    fn rows(&self, count: usize, len: usize) -> MatRef<'_, f64> {
-        let values = &self.arg.read::<f64>()[self.start..][..(count - 1) * self.stride + len];
+    /// Returns the first `count` rows of x, which has type R, as columns.
+    fn rows<R: Scalar>(&self, count: usize, len: usize) -> MatRef<'_, R> {
+        let values = &self.arg.read::<R>()[self.start..][..(count - 1) * self.stride + len];
         MatRef::from_column_major_slice_with_stride(values, len, count, self.stride)
     }
 
@@ -155,8 +159,8 @@ impl MatrixSource<'_> {
 }
 
 /// The type of products and sums: f32 or f64.
-trait Scalar: Real + ComplexField {}
-impl<R: Real + ComplexField> Scalar for R {}
+trait Scalar: Real + ComplexField + SimdFloat {}
+impl<R: Real + ComplexField + SimdFloat> Scalar for R {}
 
 fn multiply<R: Scalar>(launch: CpuLaunch<'_>) {
     let p: Params = launch.params();
@@ -173,37 +177,34 @@ fn multiply<R: Scalar>(launch: CpuLaunch<'_>) {
     let c_len = (m - 1) * p.ldc as usize + n;
     let c = &mut c[..c_len];
     // This avoids `from_row_major_slice_with_stride_mut`, which in faer 0.24.4 confuses rows with columns and so writes outside of the slice.
-    if m.min(n) <= THIN && !ta && tb && [R::DTYPE, a_type, b_type] == [DType::F64; 3] {
-        let c = MatMut::from_column_major_slice_with_stride_mut(
-            bytemuck::cast_slice_mut(c),
-            n,
-            m,
-            p.ldc as usize,
-        );
-        let (a, b, c) = (a.rows(m, k), b.rows(n, k), c.transpose_mut());
+    let c = MatMut::from_column_major_slice_with_stride_mut(c, n, m, p.ldc as usize);
+    let is_real = [a_type, b_type] == [R::DTYPE; 2];
+    if m.min(n) <= THIN && !ta && tb && is_real {
+        let (a, b, c) = (a.rows::<R>(m, k), b.rows::<R>(n, k), c.transpose_mut());
         let (a, b, c) = if m < n { (b, a, c.transpose_mut()) } else { (a, b, c) };
         let part = |rows: Range<usize>, along: Range<usize>| {
             let [a, b] = [a.subcols(rows.start, rows.len()), b].map(|x| x.subrows(along.start, along.len()));
             dots(a, b)
         };
-        return add_parts(c, p.accumulate != 0, [COLUMNS, LEAST_OF_VECTORS, k], cancel, part);
+        return add_parts(c, p.accumulate != 0, [COLUMNS, DOT, k], cancel, part);
     }
-    let c = MatMut::from_column_major_slice_with_stride_mut(c, n, m, p.ldc as usize);
     let mut c = c.transpose_mut();
-    if m * n <= SPLIT && k >= LONG && [a_type, b_type] == [R::DTYPE; 2] {
+    if m * n <= SPLIT && k >= LONG && is_real {
         let ((a_block, a_stride), (b_block, b_stride)) =
             (a.block::<R>((0, m), (0, k)), b.block::<R>((0, k), (0, n)));
         let (a, b) = (a.view(&a_block, a_stride, m, k), b.view(&b_block, b_stride, k, n));
         let part = |_: Range<usize>, along: Range<usize>| {
             let (a, b) = (a.rb().subcols(along.start, along.len()), b.rb().subrows(along.start, along.len()));
             let mut part = Mat::zeros(m, n);
-            tile_matmul(&mut part, Accum::Replace, a, b, R::one_impl(), Par::Seq);
+            in_terms(a, b, Accum::Replace, |a, b, accum| {
+                tile_matmul(&mut part, accum, a, b, R::one_impl(), Par::Seq);
+            });
             part
         };
-        return add_parts(c, p.accumulate != 0, [m, LEAST_OF_MATRICES, k], cancel, part);
+        return add_parts(c, p.accumulate != 0, [m, TERMS, k], cancel, part);
     }
     // Operands of type `R` are used in place, so only other types bound the span.
-    let span = if a_type == R::DTYPE && b_type == R::DTYPE { usize::MAX } else { SPAN };
+    let span = if is_real { usize::MAX } else { SPAN };
     let depth = if span == SPAN { DEPTH } else { LONGEST };
     for rows in pieces(m, span) {
         for cols in pieces(n, span) {
@@ -254,6 +255,19 @@ fn add_parts<R: Scalar>(
     });
 }
 
+/// Calls `multiply` for as many terms of `a b` at a time as one sum may have.
+fn in_terms<R: Scalar>(
+    a: MatRef<'_, R>,
+    b: MatRef<'_, R>,
+    accum: Accum,
+    mut multiply: impl FnMut(MatRef<'_, R>, MatRef<'_, R>, Accum),
+) {
+    for (start, end) in pieces(a.ncols(), if R::DTYPE.is_wide() { usize::MAX } else { TERMS }) {
+        let accum = if start == 0 { accum } else { Accum::Add };
+        multiply(a.subcols(start, end - start), b.subrows(start, end - start), accum);
+    }
+}
+
 /// Divides `0..len` into pieces of at most `size`. If `len` is 0, returns one empty piece, so that a product with k = 0 clears c.
 fn pieces(len: usize, size: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..len.max(1))
@@ -282,7 +296,7 @@ impl<R: Scalar> TiledProduct<'_, R> {
         });
     }
 
-    fn tile(&self, row: usize, col: usize, c: MatMut<'_, R>) {
+    fn tile(&self, row: usize, col: usize, mut c: MatMut<'_, R>) {
         if Cancel::is_set(self.cancel) {
             return;
         }
@@ -292,22 +306,28 @@ impl<R: Scalar> TiledProduct<'_, R> {
             Some((row0, col0)) if row0 + row + c.nrows() <= col0 + col => {}
             Some((row0, col0)) if row0 + row == col0 + col && c.nrows() == c.ncols() => {
                 let (whole, lower) = (BlockStructure::Rectangular, BlockStructure::TriangularLower);
-                triangular::matmul(c, lower, self.accum, a, whole, b, whole, R::one_impl(), Par::Seq);
+                in_terms(a, b, self.accum, |a, b, accum| {
+                    let c = c.rb_mut();
+                    triangular::matmul(c, lower, accum, a, whole, b, whole, R::one_impl(), Par::Seq);
+                });
             }
-            _ => tile_matmul(c, self.accum, a, b, R::one_impl(), Par::Seq),
+            _ => in_terms(a, b, self.accum, |a, b, accum| {
+                tile_matmul(c.rb_mut(), accum, a, b, R::one_impl(), Par::Seq);
+            }),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{LEAST_OF_VECTORS, LONG, MOST_PARTS};
+    use super::{LONG, MOST_PARTS};
+    use crate::kernels::cpu::dots::DOT;
     use crate::{Device, Tensor, linalg};
 
     #[test]
     fn sums_go_on_where_a_part_ends() {
         let device = Device::open("cpu").unwrap();
-        for rows in [LONG - 1, LONG, MOST_PARTS * LEAST_OF_VECTORS + 3] {
+        for rows in [LONG - 1, LONG, MOST_PARTS * DOT + 3] {
             let values: Vec<u8> = (0u8..7).cycle().take(rows).flat_map(|x| [1, x]).collect();
             let x = Tensor::from_slice(&device, &values, &[rows as u64, 2]).unwrap();
             let sum = |power: u32| (0..rows).map(|i| (i % 7).pow(power)).sum::<usize>() as f32;

@@ -203,7 +203,7 @@ impl<A: Element, B: Element> Product<'_, A, B> {
         {
             return result;
         }
-        let limits = c.device().limits();
+        let limits = self.a.tensor.device().limits();
         let large = Self::of_f32() && m.min(n) >= LARGE_TILE.into() && m * n >= LARGE_PRODUCT;
         let tile = match large && limits.workgroup_memory >= LARGE_TILE_MEMORY {
             true => LARGE_TILE,
@@ -217,7 +217,7 @@ impl<A: Element, B: Element> Product<'_, A, B> {
         if k == 0 {
             return if self.accumulate { Ok(()) } else { c.device().driver().clear(c.whole()) };
         }
-        let panel = self.panel(tile, [m, n, k], R::DTYPE.size(), c.device().limits())?;
+        let panel = self.panel(tile, [m, n, k], R::DTYPE.size(), self.a.tensor.device().limits())?;
         for m0 in (0..m).step_by(to_usize(panel.m)) {
             for n0 in (0..n).step_by(to_usize(panel.n)) {
                 for k0 in (0..k).step_by(to_usize(panel.k)) {
@@ -297,7 +297,8 @@ impl<A: Element, B: Element> Product<'_, A, B> {
         // The shader takes fewer than 2 iterations per term.
         let deepest = u64::from(limits.iterations / 2) & !63;
         let (mut panel_m, mut panel_n) = (c_rows.min(axis), n.min(axis));
-        let mut panel_k = k.min(self.depth).min(deepest);
+        let keeps_depth = c_size == DType::F32.size() && u64::from(limits.terms) <= self.depth;
+        let mut panel_k = k.min(if keeps_depth { u64::MAX } else { self.depth }).min(deepest);
         match self.op {
             Op::Nn => (panel_m, panel_k) = (panel_m.min(a_rows), panel_k.min(b_rows)),
             Op::Tn => panel_k = panel_k.min(a_rows).min(b_rows),

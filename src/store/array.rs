@@ -1,9 +1,22 @@
 //! Chunked arrays, the form in which the streamer reads arrays from any storage.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    fs::File,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
 
 use super::{BitPlanes, StoredBytes};
-use crate::{DType, Result, stable_text::StableText};
+use crate::{
+    DType, Result,
+    files::{read_ahead, read_at},
+    stable_text::StableText,
+};
 
 /// The element type of a stored array. There are more of these types than a device computes with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -111,6 +124,39 @@ pub struct DecodedChunk {
     pub read: Duration,
     /// The time spent decoding.
     pub decode: Duration,
+}
+
+/// A chunk whose elements are read where they are stored: in a file that holds each row of it, along the first axis, in C order and in native
+/// byte order. The distances between rows are equal.
+#[derive(Debug)]
+pub struct OpenChunk {
+    file: Arc<File>,
+    start: u64,
+    distance: u64,
+    /// The nanoseconds that reading took.
+    read: AtomicU64,
+}
+
+impl OpenChunk {
+    /// Makes a chunk whose first row begins at byte `start` of a file, and each further row `distance` bytes later. The system may read the
+    /// `rows` rows ahead.
+    pub fn new(file: Arc<File>, start: u64, distance: u64, rows: u64) -> Self {
+        read_ahead(&file, start, distance.saturating_mul(rows));
+        Self { file, start, distance, read: AtomicU64::new(0) }
+    }
+
+    /// Reads bytes of a row from `offset` on.
+    pub(crate) fn read(&self, row: u64, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let started = Instant::now();
+        let read = read_at(&self.file, out, self.start + row * self.distance + offset);
+        self.read.fetch_add(u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX), Relaxed);
+        read
+    }
+
+    /// Returns the time that reading took since this was asked last, the sum over all threads.
+    pub(crate) fn take_read(&self) -> Duration {
+        Duration::from_nanos(self.read.swap(0, Relaxed))
+    }
 }
 
 /// The meaning of a chunk that is missing.
@@ -237,6 +283,17 @@ pub trait ChunkedArray: fmt::Debug + Send + Sync {
         fetched: FetchedChunk,
     ) -> Result<(DecodedChunk, Option<BitPlanes>)> {
         Ok((self.decode(index, fetched)?, None))
+    }
+    /// True if chunks [open](Self::open_chunk): if storage holds their elements as [`decode`](Self::decode) returns them. By default it is
+    /// false.
+    fn opens_chunks(&self) -> bool {
+        false
+    }
+    /// Opens the chunk at `index`, if chunks [open](Self::opens_chunks), so that its elements are read where they are stored. A pass in rows
+    /// then holds no chunks. `None` if this chunk does not open: it is fetched and decoded, which returns the error if there is one.
+    fn open_chunk(&self, index: &[u64]) -> Option<OpenChunk> {
+        let _ = index;
+        None
     }
     /// Reads and decodes the chunk at `index`.
     ///

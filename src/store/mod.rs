@@ -37,7 +37,9 @@ pub use self::zarr::{
     ZarrArray, ZarrFormat, is_free, read_attributes, read_json, write_group,
 };
 pub use self::{
-    array::{ChunkedArray, DecodedChunk, FetchedChunk, LookedFor, MissingChunk, SharedArray, StoredType},
+    array::{
+        ChunkedArray, DecodedChunk, FetchedChunk, LookedFor, MissingChunk, OpenChunk, SharedArray, StoredType,
+    },
     bit_planes::BitPlanes,
     box_writer::BoxWriter,
     marked::MissingAsNan,

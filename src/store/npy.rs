@@ -8,13 +8,14 @@ use std::{
     fs::File,
     io::{self, Read},
     path::Path,
+    sync::Arc,
     time::Instant,
 };
 
 pub use self::writer::NpyWriter;
 use super::{Storable, array::claimed_bytes, blocks::strides};
 use crate::{
-    ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, StoredType,
+    ChunkedArray, DecodedChunk, Error, FetchedChunk, OpenChunk, Result, StoredType,
     extent::to_usize,
     files::{read_at, write_whole},
     stream::MAX_CHUNKS,
@@ -48,7 +49,7 @@ const MAX_HEADER_BYTES: u32 = 10_000;
 #[derive(Debug)]
 pub struct NpyArray {
     name: String,
-    file: File,
+    file: Arc<File>,
     dtype: StoredType,
     shape: Vec<u64>,
     chunk_shape: Vec<u64>,
@@ -118,7 +119,7 @@ impl NpyArray {
         let fortran = shape.len() > 1 && fortran;
         let swapped = big != cfg!(target_endian = "big") && dtype.size() > 1;
         let chunk_shape = chunks(&shape, dtype.size() as u64, if fortran { shape.len() - 1 } else { 0 });
-        Ok(Self { name, file, dtype, shape, chunk_shape, start, fortran, swapped })
+        Ok(Self { name, file: Arc::new(file), dtype, shape, chunk_shape, start, fortran, swapped })
     }
 
     /// Returns the axis along which the array is cut into chunks.
@@ -212,6 +213,21 @@ impl ChunkedArray for NpyArray {
         let elements =
             self.chunk_shape.iter().fold(self.dtype.size() as u64, |product, n| product.saturating_mul(*n));
         if self.fortran { elements } else { 0 }
+    }
+
+    fn opens_chunks(&self) -> bool {
+        !self.fortran && !self.swapped
+    }
+
+    fn open_chunk(&self, index: &[u64]) -> Option<OpenChunk> {
+        let row = self.shape[1..].iter().product::<u64>();
+        // Only a matrix is divided along its second axis.
+        let column = index.get(1).map_or(0, |number| number * self.chunk_shape[1]);
+        let first = index[0] * self.chunk_shape[0];
+        let [start, distance] =
+            [first * row + column, row].map(|elements| elements * self.dtype.size() as u64);
+        let rows = self.chunk_shape[0].min(self.shape[0].checked_sub(first)?);
+        Some(OpenChunk::new(Arc::clone(&self.file), self.start + start, distance, rows))
     }
 
     fn decode(&self, index: &[u64], _: FetchedChunk) -> Result<DecodedChunk> {

@@ -69,6 +69,11 @@ pub trait Storage: fmt::Debug + Send + Sync {
         0
     }
 
+    /// Returns the folder whose files the values are: `None` by default. Parts of these files may be read without [`get`](Self::get).
+    fn folder(&self) -> Option<&Folder> {
+        None
+    }
+
     /// Returns the value of a key if it has at most `most` bytes. Allocates memory for no more than `most` bytes.
     ///
     /// # Errors
@@ -307,6 +312,12 @@ impl Folder {
             Err(_) => Ok(None),
         }
     }
+
+    /// Opens a key's file if it has `bytes` bytes.
+    pub(super) fn open(&self, key: &str, bytes: u64) -> Option<File> {
+        let (path, size) = self.file(key).ok()??;
+        (size == bytes).then(|| File::open(path).ok()).flatten()
+    }
 }
 
 impl Unnamed {
@@ -392,6 +403,10 @@ impl WritableStorage for Folder {
 impl Storage for Folder {
     fn place(&self, key: &str) -> String {
         self.path(key).display().to_string()
+    }
+
+    fn folder(&self) -> Option<&Folder> {
+        Some(self)
     }
 
     fn get(&self, key: &str, most: u64) -> io::Result<Value> {

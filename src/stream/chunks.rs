@@ -49,8 +49,11 @@ impl Plan {
     /// Returns the number of bytes that are held for a chunk, including its bookkeeping; 0 if nothing is held.
     pub(super) fn bytes_of(&self, number: usize, parts: &Parts) -> u64 {
         let Some((_, part)) = parts.last() else { return 0 };
-        let (band, _) = self.find(number);
-        let size = self.array(self.bands()[band].array).dtype().size() as u64;
+        let array = self.bands()[self.find(number).0].array;
+        if self.is_in_place(array) {
+            return TRACKING;
+        }
+        let size = self.array(array).dtype().size() as u64;
         part.elements().saturating_mul(size).saturating_add(TRACKING)
     }
 

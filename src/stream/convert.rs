@@ -75,6 +75,11 @@ pub trait Convert: fmt::Debug + Send + Sync {
     /// The first element that does not fit.
     fn convert(&self, array: &dyn ChunkedArray, from: &[u8], to: &mut [u8]) -> Result<(), Misfit>;
 
+    /// True if converting copies the bytes, so that elements may be read where they belong. By default it is false.
+    fn is_copy(&self) -> bool {
+        false
+    }
+
     /// True if [`convert_planes`](Self::convert_planes) converts elements of `array`, which are of one byte. By default it is false.
     fn takes_planes(&self, array: &dyn ChunkedArray) -> bool {
         let _ = array;
@@ -140,6 +145,10 @@ impl Convert for AsStored {
     fn convert(&self, _: &dyn ChunkedArray, from: &[u8], to: &mut [u8]) -> Result<(), Misfit> {
         to.copy_from_slice(from);
         Ok(())
+    }
+
+    fn is_copy(&self) -> bool {
+        true
     }
 }
 

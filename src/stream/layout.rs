@@ -1,5 +1,7 @@
 //! Assembles the rows of a box from an array's chunks.
 
+use std::io;
+
 use super::{
     boxes::{ACROSS, AXES, Pieces},
     convert::{Convert, Misfit},
@@ -55,6 +57,16 @@ impl<'a> Layout<'a> {
     /// Returns the number of elements of a row of the box.
     pub(super) fn elements(&self) -> u64 {
         self.pieces.iter().map(Pieces::len).product()
+    }
+
+    /// Returns the number of runs of a row.
+    pub(super) fn runs(&self) -> u64 {
+        let mut runs = 0;
+        let counted: Result<(), ()> = self.each_run(0, &mut |_, _, _| {
+            runs += 1;
+            Ok(())
+        });
+        counted.map_or(0, |()| runs)
     }
 
     /// Calls `f` for each run of a row of the chunks, in order, with the index of the chunk, the run's start in the chunk along each
@@ -117,6 +129,21 @@ impl<'a> Layout<'a> {
             let bits = staged(8);
             return self.each_run(within, &mut |chunk, at, len| {
                 let (held, elements) = (&chunks[chunk], to_usize(len));
+                if let Some(open) = held.open {
+                    let offset =
+                        at.iter().zip(self.chunk).skip(1).fold(0, |place, (at, extent)| place * extent + at);
+                    let offset = offset * size as u64;
+                    let cannot = |why: &io::Error| Misfit { at: 0, why: format!("cannot be read: {why}") };
+                    if self.convert.is_copy() {
+                        return put(len, &|_, to| open.read(at[0], offset, to).map_err(|why| cannot(&why)));
+                    }
+                    room.resize(elements * size, 0);
+                    let read = open.read(at[0], offset, room).err();
+                    return put(len, &|place, to| match &read {
+                        None => self.convert.convert_at(self.array, place, room, to),
+                        Some(why) => Err(cannot(why)),
+                    });
+                }
                 put(len, &|place, to| {
                     if held.is_converted {
                         held.copy_converted(at, elements, bits, to);

@@ -122,7 +122,7 @@ impl StoredMatrix {
             let block = rows_to_load(&*arrays[0], columns.saturating_mul(size)).next_multiple_of(BLOCK);
             (Plan::of_rows(arrays, all, None, convert, block)?, [rows, columns], block)
         };
-        let (device, stats) = (device.clone(), Mutex::default());
+        let (plan, device, stats) = (plan.reading_in_place(), device.clone(), Mutex::default());
         Ok(Self { plan, device, shape, block, is_wide, is_transposed, stats })
     }
 

@@ -88,6 +88,7 @@ mod chunks;
 mod clock;
 mod convert;
 mod digest;
+mod in_place;
 mod layout;
 mod load;
 mod matrix;
@@ -126,8 +127,8 @@ pub(crate) use self::{
     sweep::UntypedOperation,
 };
 use crate::{
-    Cancel, Device, Element, Error, Result, Tensor, driver::Staging, extent::to_usize, tensor::checked_len,
-    timeline::Stage,
+    Cancel, Device, Element, Error, OpenChunk, Result, Tensor, driver::Staging, extent::to_usize,
+    tensor::checked_len, timeline::Stage,
 };
 
 /// The time that each stage of a pass took, and the bytes that the pass moved.
@@ -405,6 +406,11 @@ impl<'a> Blocks<'a> {
         // The threads of the pool may have been reading.
         let (_, idle) = clock.took();
         span.split(Stage::Chunks, "", idle, 0);
+        let open = parts.iter().flat_map(|part| part.chunks.iter().filter_map(|chunk| chunk.open));
+        let read: Duration = open.map(OpenChunk::take_read).sum();
+        let threads = self.device.pool()?.current_num_threads().clamp(1, to_usize(height).max(1));
+        let reading = read / u32::try_from(threads).unwrap_or(u32::MAX);
+        span.split(Stage::Fetch, "", reading, 0);
         drop(span);
         if filled.is_err() {
             // This finds the first error in the order of rows, whichever error a thread met first.
@@ -412,8 +418,9 @@ impl<'a> Blocks<'a> {
             out.chunks_mut(width).enumerate().try_for_each(|row| fill(&mut room, row))?;
         }
         drop(parts);
-        self.stats.stalled += waited + idle;
-        self.stats.upload += started.elapsed().saturating_sub(waited + idle);
+        self.stats.read += read;
+        self.stats.stalled += waited + idle + reading;
+        self.stats.upload += started.elapsed().saturating_sub(waited + idle + reading);
         self.uploaded = Duration::ZERO;
         self.next = step + 1;
         self.prefetch.release(step, &chunks);

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::boxes::AXES;
-use crate::{extent::to_usize, fresh::CHUNKS, store::extract_block};
+use crate::{OpenChunk, extent::to_usize, fresh::CHUNKS, store::extract_block};
 
 /// A part of a chunk: its elements within a range along each axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub(super) struct HeldChunk<'a> {
     pub(super) part: &'a ChunkPart,
     /// True if the chunk was converted as a whole.
     pub(super) is_converted: bool,
+    /// The chunk, if its elements are read where they are stored; it has no bytes then.
+    pub(super) open: Option<&'a OpenChunk>,
 }
 
 impl ChunkPart {
@@ -104,8 +106,8 @@ mod tests {
                     left /= range.end - range.start;
                 }
                 let (here, there) = (
-                    HeldChunk { bytes, part: held, is_converted: false },
-                    HeldChunk { bytes: &all, part: &whole, is_converted: false },
+                    HeldChunk { bytes, part: held, is_converted: false, open: None },
+                    HeldChunk { bytes: &all, part: &whole, is_converted: false, open: None },
                 );
                 assert_eq!(here.run(&at, 1, 2), there.run(&at, 1, 2));
             }

@@ -38,7 +38,7 @@ pub struct Plan {
     selected: [Arc<Selection>; ACROSS],
     along: [Along; AXES],
     convert: Arc<dyn Convert>,
-    bands: Vec<Band>,
+    pub(super) bands: Vec<Band>,
     /// For each array, the indices of the chunks that are read, along each axis except the first.
     across: Vec<[Vec<u64>; ACROSS]>,
     /// The maximum number of bytes that reading one chunk takes in addition to the chunk: its fetched bytes, and scratch memory of the
@@ -49,6 +49,8 @@ pub struct Plan {
     fetches: u64,
     /// The bytes of the lists of bands, pieces and chunks, and of the copy that is made when a chunk is cut.
     lists: u64,
+    /// True for each array whose elements are read where they are stored, so that no chunks are held.
+    pub(super) in_place: Vec<bool>,
     /// True if boxes have halos. Parts of a chunk that no box needs any more are then freed before the rest of the chunk.
     is_cut: bool,
 }
@@ -67,7 +69,7 @@ pub(crate) struct Band {
     pub(crate) bytes: u64,
     /// The part of `bytes` for bookkeeping; and the maximum number of bytes of a row, if only the part of each chunk that a box needs is
     /// held.
-    tracking: u64,
+    pub(super) tracking: u64,
     row_bytes: u64,
     /// The number of the band's first chunk among all chunks that are read.
     pub(super) chunk: usize,
@@ -132,6 +134,7 @@ impl Plan {
             std::array::from_fn(|axis| if axis == 0 { rows.len() } else { selected[axis - 1].len() });
         let along = along_axes(OP, along, first.shape().len(), extents)?;
         let mut plan = Self {
+            in_place: vec![false; arrays.len()],
             is_cut: along.iter().any(|along| along.halo != [0; 2]),
             along,
             selected,
@@ -162,6 +165,11 @@ impl Plan {
         }
         plan.fetches = most(|array| array.fetches() as u64);
         Ok(plan)
+    }
+
+    /// True if boxes are whole rows, without halos.
+    pub(super) fn has_whole_rows(&self) -> bool {
+        !self.is_cut && (1..AXES).all(|axis| self.count(axis) == 1)
     }
 
     /// Finds the bands that have selected rows, and the chunks that are read along the other axes.

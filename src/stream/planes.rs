@@ -1,6 +1,6 @@
 //! Conversion of whole chunks from the bit planes of their elements.
 
-use super::{boxes::AXES, convert::Convert, layout::Layout, plan::Plan};
+use super::{convert::Convert, layout::Layout, plan::Plan};
 use crate::{
     extent::to_usize,
     fresh::{self, CHUNKS},
@@ -9,12 +9,11 @@ use crate::{
 
 /// True if an array's chunks may be converted from bit planes: if boxes are whole rows, and their runs of elements end at whole bytes.
 pub(super) fn takes_planes(plan: &Plan, array: usize) -> bool {
-    if plan.is_cut() || !plan.convert().takes_planes(&**plan.array(array)) {
+    if !plan.has_whole_rows() || !plan.convert().takes_planes(&**plan.array(array)) {
         return false;
     }
     let pieces = std::array::from_fn(|axis| plan.pieces(array, axis + 1, 0));
-    let is_whole = (1..AXES).all(|axis| plan.count(axis) == 1);
-    is_whole && !Layout::new(&**plan.array(array), &**plan.convert(), &pieces).cut
+    !Layout::new(&**plan.array(array), &**plan.convert(), &pieces).cut
 }
 
 /// Converts a chunk from its bit planes as a whole if the conversion can, and otherwise puts its elements in order. Returns true if the chunk

@@ -17,7 +17,7 @@ use super::{
     stages::{Decoded, DecodedPart, Job, Key, Stages},
 };
 use crate::{
-    Cancel, Device, Error, Result,
+    Cancel, Device, Error, OpenChunk, Result,
     fresh::{CHUNKS, Room},
     waiting::awaited,
 };
@@ -74,6 +74,8 @@ struct Slot {
     arrived: u64,
     /// True if the chunk was read before.
     again: bool,
+    /// The chunk, if it was opened.
+    open: Option<OpenChunk>,
 }
 
 impl<'a> Prefetch<'a> {
@@ -154,7 +156,8 @@ impl<'a> Prefetch<'a> {
         self.coming -= 1;
         let Some(slot) = self.slots.get_mut(&key) else { return };
         slot.arrived = slot.bytes;
-        slot.chunk = Some(result.map(|DecodedPart { chunk: decoded, digest, is_converted }| {
+        slot.chunk = Some(result.map(|DecodedPart { chunk: decoded, digest, is_converted, open }| {
+            slot.open = open;
             if is_converted {
                 slot.arrived = decoded.bytes.len() as u64 + TRACKING;
             }
@@ -185,7 +188,7 @@ impl<'a> Prefetch<'a> {
         let slot = self.slots.get(&(self.schedule.strip(step), chunk))?;
         let (_, part) = slot.parts.last()?;
         let bytes = slot.chunk.as_ref()?.as_deref().ok()?;
-        Some(HeldChunk { bytes, part, is_converted: slot.is_converted })
+        Some(HeldChunk { bytes, part, is_converted: slot.is_converted, open: slot.open.as_ref() })
     }
 
     /// Starts the chunks of all boxes up to that of `step`, and further chunks while memory allows.
@@ -206,7 +209,9 @@ impl<'a> Prefetch<'a> {
             if !self.slots.contains_key(&key) {
                 let parts = self.schedule.parts(self.plan, chunk, first);
                 let bytes = self.plan.bytes_of(chunk, &parts);
-                if first > step && self.held.saturating_add(bytes) > self.bytes {
+                // Chunks that open hold no memory, but are read ahead by the system.
+                let is_far = first > step + 1 && self.plan.is_in_place(self.plan.chunk(chunk).0);
+                if is_far || first > step && self.held.saturating_add(bytes) > self.bytes {
                     return;
                 }
                 self.load(key, parts, bytes);
@@ -222,14 +227,17 @@ impl<'a> Prefetch<'a> {
         self.coming += 1;
         let (array, index) = self.plan.chunk(key.1);
         let again = std::mem::replace(&mut self.seen[key.1], true);
-        self.slots
-            .insert(key, Slot { chunk: None, is_converted: false, array, parts, bytes, arrived: 0, again });
+        self.slots.insert(
+            key,
+            Slot { chunk: None, is_converted: false, array, parts, bytes, arrived: 0, again, open: None },
+        );
         let job = Job {
             array: Arc::clone(self.plan.array(array)),
             index,
             key,
             part,
             digested: self.digests.is_some(),
+            in_place: self.plan.is_in_place(array),
             planes: self.planes[array].then(|| Arc::clone(self.plan.convert())),
             stops: [self.stop.clone(), self.cancel.clone()],
             sender: self.sender.clone(),
@@ -252,7 +260,7 @@ impl<'a> Prefetch<'a> {
             (slot.bytes, slot.arrived) = (bytes, arrived);
             self.make_room();
             match (slot.parts.last(), &mut slot.chunk) {
-                (Some((_, part)), Some(Ok(bytes))) => {
+                (Some((_, part)), Some(Ok(bytes))) if slot.open.is_none() => {
                     before.cut(bytes, part, self.plan.array(slot.array).dtype().size());
                 }
                 (None, Some(Ok(bytes))) => CHUNKS.keep(std::mem::take(bytes)),

@@ -5,7 +5,7 @@ use std::{
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use rayon::ThreadPool;
@@ -18,7 +18,7 @@ use super::{
     planes::convert_planes,
 };
 use crate::{
-    Cancel, ChunkedArray, DecodedChunk, Error, FetchedChunk, Result,
+    Cancel, ChunkedArray, DecodedChunk, Error, FetchedChunk, OpenChunk, Result,
     timeline::{Span, Stage, Timeline},
 };
 
@@ -35,6 +35,8 @@ pub(super) struct DecodedPart {
     pub(super) digest: u64,
     /// True if the chunk was converted, as a whole.
     pub(super) is_converted: bool,
+    /// The chunk, if it was opened instead of decoded.
+    pub(super) open: Option<OpenChunk>,
 }
 
 /// A chunk that is being fetched or decoded.
@@ -45,6 +47,8 @@ pub(super) struct Job {
     /// The requested part of the chunk.
     pub(super) part: ChunkPart,
     pub(super) digested: bool,
+    /// True if the chunk is to be opened.
+    pub(super) in_place: bool,
     /// The conversion, if it takes bit planes of the chunk.
     pub(super) planes: Option<Arc<dyn Convert>>,
     /// Flags of which either means that the result is no longer needed.
@@ -63,6 +67,14 @@ impl Job {
         span.bytes = bytes(&fetched) + fetched.parts.iter().map(bytes).sum::<u64>();
         drop(span);
         Ok(fetched)
+    }
+
+    /// Opens the chunk if its elements are to be read where they are stored, and if it opens.
+    fn open(&self) -> Option<DecodedPart> {
+        let open = (self.in_place && !self.digested).then(|| self.array.open_chunk(&self.index))??;
+        let (stored, none) = (decoded_bytes(&*self.array), Duration::ZERO);
+        let chunk = DecodedChunk { bytes: Vec::new(), stored, read: none, decode: none };
+        Some(DecodedPart { chunk, digest: 0, is_converted: false, open: Some(open) })
     }
 
     fn decode(&self, fetched: FetchedChunk, timeline: Option<&Timeline>) -> Result<DecodedPart> {
@@ -92,11 +104,11 @@ impl Job {
                         Error::OutOfHostMemory { what, requested }
                     })?;
                 chunk.decode += started.elapsed();
-                return Ok(DecodedPart { chunk, digest, is_converted });
+                return Ok(DecodedPart { chunk, digest, is_converted, open: None });
             }
             let whole = ChunkPart::whole(padded(self.array.chunk_shape()));
             whole.cut(&mut chunk.bytes, &self.part, self.array.dtype().size());
-            Ok(DecodedPart { chunk, digest, is_converted: false })
+            Ok(DecodedPart { chunk, digest, is_converted: false, open: None })
         })
     }
 
@@ -228,8 +240,11 @@ impl Stages {
     /// Decodes a chunk, then starts the next waiting chunk on the pool of this thread.
     fn decode(self: Arc<Self>, (job, fetched): Ready) {
         let (ahead, timeline) = (fetched.is_some(), self.timeline.as_ref());
-        let fetched = fetched.unwrap_or_else(|| job.fetch(timeline));
-        let result = fetched.and_then(|fetched| job.decode(fetched, timeline));
+        let decode = || {
+            let fetched = fetched.unwrap_or_else(|| job.fetch(timeline));
+            fetched.and_then(|fetched| job.decode(fetched, timeline))
+        };
+        let result = job.open().map_or_else(decode, Ok);
         job.send(result);
         let mut state = self.lock();
         if ahead {

@@ -35,6 +35,7 @@ pub(super) const LEAST_LIMITS: Limits = Limits {
     fill: GROUPS,
     processors: 0,
     work: Limits::SMALL_WORK,
+    terms: u32::MAX,
     iterations: u32::MAX,
     f64: true,
     stores_bytes: true,

@@ -291,6 +291,7 @@ fn limits(granted: &wgpu::Limits) -> Limits {
         fill: 1024,
         processors: 0,
         work: Limits::SMALL_WORK,
+        terms: u32::MAX,
         // wgpu does not report which devices need this limit, and an additional launch costs other devices little.
         iterations: 65_535,
         // WGSL has neither f64 nor stores of bytes.

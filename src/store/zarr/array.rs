@@ -15,13 +15,14 @@ use std::{
 use zarrs::array::ChunkKeyEncoding;
 
 use super::{
+    chain::Chain,
     guard::{Decoded, Fault, Size},
     json, layout,
     metadata::{self, Element, Metadata},
     shard::Fill,
 };
 use crate::{
-    ChunkedArray, DecodedChunk, Error, FetchedChunk, LookedFor, MissingChunk, Result, StoredType,
+    ChunkedArray, DecodedChunk, Error, FetchedChunk, LookedFor, MissingChunk, OpenChunk, Result, StoredType,
     store::{BitPlanes, Folder, Storage, StoredBytes, Value, storage::join},
 };
 
@@ -109,6 +110,24 @@ impl StoredArray {
             Err(error) if error.kind() == ErrorKind::OutOfMemory => Err(Fault::Memory(cap as u64)),
             Err(error) => Err(format!("cannot be read: {error}").into()),
         }
+    }
+
+    /// True if chunks are files that hold their elements as they are.
+    fn opens_chunks(&self) -> bool {
+        matches!(&self.metadata.chain, Chain::Plain(codecs) if codecs.is_plain())
+            && self.storage.folder().is_some()
+    }
+
+    /// Opens a chunk's file; `None` if it is missing or has another number of bytes than its elements.
+    fn open_chunk(&self, index: &[u64]) -> Option<OpenChunk> {
+        let (folder, spec) = (self.storage.folder()?, &self.metadata.spec);
+        let bytes = spec.bytes() as u64;
+        let open =
+            |keys: &ChunkKeyEncoding| folder.open(&join(&self.path, keys.encode(index).as_str()), bytes);
+        let file = open(&self.metadata.keys).or_else(|| open(self.metadata.other_keys.as_ref()?))?;
+        self.looked.there.store(true, Relaxed);
+        let rows = self.metadata.chunk_shape.first().copied().unwrap_or(1);
+        Some(OpenChunk::new(Arc::new(file), 0, bytes / rows.max(1), rows))
     }
 
     /// Decodes one fetched chunk; returns `None` if it is missing. `fill` is called for inner chunks. If `leave` is true, bit planes of
@@ -299,6 +318,14 @@ impl ChunkedArray for ZarrArray {
 
     fn looked_for(&self) -> LookedFor {
         self.inner.looked_for()
+    }
+
+    fn opens_chunks(&self) -> bool {
+        self.missing == MissingChunk::Error && self.inner.opens_chunks()
+    }
+
+    fn open_chunk(&self, index: &[u64]) -> Option<OpenChunk> {
+        self.inner.open_chunk(index)
     }
 
     fn fetch(&self, index: &[u64]) -> Result<FetchedChunk> {

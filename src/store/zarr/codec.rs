@@ -64,6 +64,12 @@ enum ToBytes {
 }
 
 impl Codecs {
+    /// True if chunks are stored as they are decoded.
+    pub(crate) fn is_plain(&self) -> bool {
+        let native = matches!(self.to_bytes, ToBytes::Plain { big_endian } if big_endian == cfg!(target_endian = "big"));
+        native && self.bytes.0.is_empty() && self.transpose.is_none()
+    }
+
     /// Parses `codecs` for chunks of `spec`.
     pub(crate) fn parse(codecs: &[MetadataV3], spec: &ChunkSpec) -> Why<Self> {
         let mut transpose = None;
