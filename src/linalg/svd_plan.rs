@@ -94,8 +94,7 @@ impl SvdPlan {
         let least = n.min(k + 2 * l);
         let needs = Needs::device(held) + least_basis(n, k, l);
         // Products are saved between two passes, in what the basis leaves to these. Tensors on the host leave the room of their copies too.
-        let copies = if saved && !home.shares_host_memory() { 16 } else { 0 };
-        let saved_bytes = Needs::host(copies) * l as u64 * n as u64;
+        let saved_bytes = if saved { copies(&home, n, l) } else { Needs::default() };
         let saving = Needs::host(saved_bytes.host.saturating_sub(pass.host)) * 2;
         run.memory.fit(&device, needs.on(&home) + pass + saving)?;
         let rest = run.memory.fit(&device, needs.on(&home) + pass)?.left(&home).of_tensors(&home);
@@ -166,6 +165,11 @@ impl SvdPlan {
 /// its image, two copies while these are made orthonormal or joined with others, and the vectors that a restart keeps.
 pub(crate) fn least_basis(n: usize, k: usize, l: usize) -> Needs {
     Needs::device(32) * n.max(1) as u64 * (n.min(k + 2 * l) + 3 * l + k) as u64
+}
+
+/// Returns the host memory of the copies that save a product of l vectors of n elements, where tensors of `home` do not leave it to them.
+pub(crate) fn copies(home: &Device, n: usize, l: usize) -> Needs {
+    Needs::host(if home.shares_host_memory() { 0 } else { 16 }) * l as u64 * n as u64
 }
 
 /// The properties of the products with a matrix (m, n).

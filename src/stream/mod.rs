@@ -117,7 +117,7 @@ pub use self::{
     matrix::StoredMatrix,
     plan::{MAX_CHUNKS, Plan},
     selection::Selection,
-    svd::{Center, StoredSvd, StoredSvdOptions, SvdMethod, SvdRoute, svd_stored},
+    svd::{Center, StoredSvd, StoredSvdOptions, SvdMethod, SvdRoute, svd_stored, svd_stored_with_checkpoint},
     sweep::{BoxOperation, Fold, Place, Sweep, Swept},
 };
 use self::{clock::Clock, layout::Layout, part::HeldChunk, plan::Band, prefetch::Prefetch};

@@ -10,7 +10,7 @@ use crate::{
     extent::to_usize,
     linalg::{Pass, map_tensor::BLOCK},
     stream::{
-        Blocks, Convert, Misfit, Narrow, Narrowed, Plan, Selection, StreamStats, convert::widen,
+        Blocks, Convert, Misfit, Narrow, Narrowed, Plan, Selection, StreamStats, convert::widen, digest,
         load::rows_to_load,
     },
 };
@@ -213,6 +213,13 @@ impl Standardized {
     /// Returns a conversion for plans, which has no columns.
     pub(super) fn of_type(is_wide: bool) -> Self {
         Self { is_wide, ..Self::default() }
+    }
+
+    /// Returns a digest of what replaces, centres and scales elements, and so of their moments.
+    pub(super) fn digest(&self) -> u64 {
+        let of_columns = [&self.fill, &self.shift, &self.factor];
+        let digested = of_columns.iter().fold(0, |state, values| digest(state, bytemuck::cast_slice(values)));
+        digest(digested, bytemuck::cast_slice(&self.rows))
     }
 }
 
