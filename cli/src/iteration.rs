@@ -66,8 +66,7 @@ impl IterationArgs {
             return Err(Failure::Usage(why.into()));
         }
         if asked == exact && self.resume {
-            let why =
-                "--resume is for --method randomized; the exact method makes one pass, which is not gone on with";
+            let why = "--resume is for --method randomized; the exact method makes one pass, which is not gone on with";
             return Err(Failure::Usage(why.into()));
         }
         Ok(match (self.resume, self.power_iterations) {

@@ -50,7 +50,7 @@ pub(crate) struct SvdPlan {
     /// The maximum number of columns of the basis, which fits the budget.
     pub(super) capacity: usize,
     /// The caller's budget for the passes, in which the basis is held.
-    pub(super) memory: Budget,
+    pub(crate) memory: Budget,
     /// The bytes of host memory for products that are kept, if any are.
     pub(super) kept: Option<u64>,
     pub(super) seed: u64,
@@ -201,11 +201,6 @@ impl Products {
         let needs = map.needs(shape[1].min(l as u64));
         let precision = map.precision();
         Ok(Self { shape, precision, home, device, needs, saved: false, names: ["map", source] })
-    }
-
-    /// Returns the map's device and that of the basis.
-    pub(super) fn devices(&self) -> [&Device; 2] {
-        [&self.device, &self.home]
     }
 }
 

@@ -88,6 +88,7 @@ mod chunks;
 mod clock;
 mod convert;
 mod digest;
+mod kept;
 mod layout;
 mod load;
 mod matrix;
@@ -150,6 +151,8 @@ pub struct StreamStats {
     pub decoded_bytes: u64,
     /// The number of decoded chunks.
     pub chunks: u64,
+    /// The number of these chunks that were not read, since an earlier pass [kept](Plan::keep_chunks) them.
+    pub kept_chunks: u64,
     /// The maximum number of bytes of decoded chunks held at once, including their bookkeeping.
     pub peak_chunk_bytes: u64,
 }
@@ -165,6 +168,7 @@ impl StreamStats {
         self.stored_bytes += other.stored_bytes;
         self.decoded_bytes += other.decoded_bytes;
         self.chunks += other.chunks;
+        self.kept_chunks += other.kept_chunks;
         self.peak_chunk_bytes = self.peak_chunk_bytes.max(other.peak_chunk_bytes);
     }
 }

@@ -13,6 +13,7 @@ use rayon::ThreadPool;
 use super::{
     convert::Convert,
     digest::digest,
+    kept::KeptChunks,
     part::ChunkPart,
     plan::{AtOnce, decoded_bytes, padded},
     planes::convert_planes,
@@ -35,6 +36,8 @@ pub(super) struct DecodedPart {
     pub(super) digest: u64,
     /// True if the chunk was converted, as a whole.
     pub(super) is_converted: bool,
+    /// True if the chunk was not read, since an earlier pass kept it.
+    pub(super) was_kept: bool,
 }
 
 /// A chunk that is being fetched or decoded.
@@ -45,6 +48,10 @@ pub(super) struct Job {
     /// The requested part of the chunk.
     pub(super) part: ChunkPart,
     pub(super) digested: bool,
+    /// Chunks of earlier passes, if those of the array are kept.
+    pub(super) kept: Option<Arc<KeptChunks>>,
+    /// True if the chunk was among them.
+    pub(super) was_kept: bool,
     /// The conversion, if it takes bit planes of the chunk.
     pub(super) planes: Option<Arc<dyn Convert>>,
     /// Flags of which either means that the result is no longer needed.
@@ -53,22 +60,38 @@ pub(super) struct Job {
 }
 
 impl Job {
-    fn fetch(&self, timeline: Option<&Timeline>) -> Result<FetchedChunk> {
+    fn fetch(&mut self, timeline: Option<&Timeline>) -> Result<FetchedChunk> {
         if self.stops.iter().any(Cancel::is_cancelled) {
             return Err(Error::Cancelled);
         }
+        let bytes = |chunk: &FetchedChunk| chunk.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
+        let bytes = |chunk: &FetchedChunk| bytes(chunk) + chunk.parts.iter().map(bytes).sum::<u64>();
+        if let Some(chunk) = self.kept.as_ref().and_then(|kept| kept.get(self.key.1)) {
+            self.was_kept = true;
+            drop(Span::new(timeline, Stage::Fetch, "chunks kept in memory").bytes(bytes(&chunk)));
+            return Ok(chunk);
+        }
         let mut span = self.span(timeline, Stage::Fetch);
         let fetched = self.unwinding(|| self.array.fetch(&self.index))?;
-        let bytes = |chunk: &FetchedChunk| chunk.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
-        span.bytes = bytes(&fetched) + fetched.parts.iter().map(bytes).sum::<u64>();
+        span.bytes = bytes(&fetched);
         drop(span);
         Ok(fetched)
     }
 
-    fn decode(&self, fetched: FetchedChunk, timeline: Option<&Timeline>) -> Result<DecodedPart> {
+    fn decode(&self, mut fetched: FetchedChunk, timeline: Option<&Timeline>) -> Result<DecodedPart> {
         if self.stops.iter().any(Cancel::is_cancelled) {
             return Err(Error::Cancelled);
         }
+        let kept = self.kept.as_ref().filter(|_| !self.was_kept);
+        let shared = kept.and_then(|kept| Some((kept, kept.share(&mut fetched)?)));
+        let decoded = self.decode_fetched(fetched, timeline);
+        if let Some((kept, chunk)) = shared {
+            kept.settle(self.key.1, chunk, decoded.is_ok());
+        }
+        decoded
+    }
+
+    fn decode_fetched(&self, fetched: FetchedChunk, timeline: Option<&Timeline>) -> Result<DecodedPart> {
         let (mut span, before) = (self.span(timeline, Stage::Decode), fetched.read);
         self.unwinding(|| {
             let (mut chunk, planes) = match &self.planes {
@@ -83,6 +106,8 @@ impl Job {
             // Some formats read while they decode.
             span.split(Stage::Fetch, self.array.name(), chunk.read.saturating_sub(before), chunk.stored);
             span.bytes = len as u64;
+            let was_kept = self.was_kept;
+            chunk.stored = if was_kept { 0 } else { chunk.stored };
             let digest = if self.digested { digest(self.key.1 as u64, &chunk.bytes) } else { 0 };
             if let (Some(planes), Some(convert)) = (planes, &self.planes) {
                 let started = Instant::now();
@@ -92,11 +117,11 @@ impl Job {
                         Error::OutOfHostMemory { what, requested }
                     })?;
                 chunk.decode += started.elapsed();
-                return Ok(DecodedPart { chunk, digest, is_converted });
+                return Ok(DecodedPart { chunk, digest, is_converted, was_kept });
             }
             let whole = ChunkPart::whole(padded(self.array.chunk_shape()));
             whole.cut(&mut chunk.bytes, &self.part, self.array.dtype().size());
-            Ok(DecodedPart { chunk, digest, is_converted: false })
+            Ok(DecodedPart { chunk, digest, is_converted: false, was_kept })
         })
     }
 
@@ -195,7 +220,7 @@ impl Stages {
     /// Fetches chunks until no more are wanted.
     fn fetch_on(self: Arc<Self>, pool: &ThreadPool) {
         loop {
-            let job = {
+            let mut job = {
                 let mut state = self.lock();
                 loop {
                     if state.room > 0
@@ -226,7 +251,7 @@ impl Stages {
     }
 
     /// Decodes a chunk, then starts the next waiting chunk on the pool of this thread.
-    fn decode(self: Arc<Self>, (job, fetched): Ready) {
+    fn decode(self: Arc<Self>, (mut job, fetched): Ready) {
         let (ahead, timeline) = (fetched.is_some(), self.timeline.as_ref());
         let fetched = fetched.unwrap_or_else(|| job.fetch(timeline));
         let result = fetched.and_then(|fetched| job.decode(fetched, timeline));

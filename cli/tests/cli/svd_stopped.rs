@@ -31,7 +31,8 @@ fn killed() {
     assert_eq!(whole["route"], "krylov-on-device");
     // The run, which streams the matrix, is killed once the product of a pass is there.
     let killed = |pass: &str| {
-        let command = scratch.command(&format!("svd x.npy --out out {WORDS} --resume --threads 1 --memory 7M"));
+        let command =
+            scratch.command(&format!("svd x.npy --out out {WORDS} --resume --threads 1 --memory 7M"));
         let folder = scratch.join("out/svd.checkpoint");
         Busy::start(command, || folder.join(pass).exists()).is_some_and(Busy::kill)
     };
@@ -41,7 +42,11 @@ fn killed() {
     });
     assert!(stopped, "it ends before it is killed");
     assert!(!scratch.join("out/singular_values.tsv").exists());
-    scratch.refused(&format!("svd x.npy --out out {WORDS}"), 1, &["out/svd.checkpoint: is there, of a run that"]);
+    scratch.refused(
+        &format!("svd x.npy --out out {WORDS}"),
+        1,
+        &["out/svd.checkpoint: is there, of a run that"],
+    );
     matrix(&scratch, "other.npy", 2);
     for (other, said) in [
         ("x.npy -k 5 --center columns --left", "components was 4, and is 5"),
@@ -59,7 +64,10 @@ fn killed() {
     let words = format!("svd x.npy --out out {} --resume --threads 3", WORDS.replace("randomized", "auto"));
     let resumed = scratch.record(&words);
     assert!(resumed["products_found"].as_u64() >= Some(5), "{resumed}");
-    assert_eq!(["route", "products"].map(|entry| &resumed[entry]), ["route", "products"].map(|entry| &whole[entry]));
+    assert_eq!(
+        ["route", "products"].map(|entry| &resumed[entry]),
+        ["route", "products"].map(|entry| &whole[entry])
+    );
     assert_eq!(resumed["method_reason"], "asked for by --resume");
     assert!(results(&scratch, "out") == results(&scratch, "whole"));
     assert!(!scratch.join("out/svd.checkpoint").exists());

@@ -367,15 +367,14 @@ fn decompose(
     let (route, reason) = job.choose(&measure)?;
     let memory = run.memory.fit(device, measure.kept())?;
     let run = &run.clone().memory(memory);
+    let measure = measure.keeping(job.room(route, run)?);
     let Standard { convert, power, total, means, variances, missing, passes, mut stats } =
         Standard::new(&measure, in_f64, run)?;
     (job.convert, job.run) = (Arc::new(convert), run);
-    let Solved { vectors, readings, stats: of_route } = job.solve(route)?;
+    let Solved { vectors, readings, stats: of_route } = job.solve(route, &measure)?;
     stats.add(&of_route);
     let (s, residuals, converged, [made, found]) = match &vectors {
-        Vectors::Map { svd, .. } => {
-            (&svd.s, &svd.residuals, &svd.converged, [svd.passes.max(1), svd.found])
-        }
+        Vectors::Map { svd, .. } => (&svd.s, &svd.residuals, &svd.converged, [svd.passes.max(1), svd.found]),
         Vectors::F32(svd) => (&svd.s, &svd.residuals, &svd.converged, [svd.passes, 0]),
         Vectors::F64(svd) => (&svd.s, &svd.residuals, &svd.converged, [svd.passes, 0]),
     };

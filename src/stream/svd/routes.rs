@@ -14,7 +14,7 @@ use crate::{
         gram_svd::gram_svd_of,
         gram_svd_seconds,
         qr::MAX_COLUMNS,
-        randomized_svd, randomized_svd_with_checkpoint,
+        randomized_svd, randomized_svd_with_checkpoint, rsvd,
         svd_plan::{copies, least_basis},
         truncated::whole,
     },
@@ -64,13 +64,16 @@ pub(super) struct Solved {
 
 impl Job<'_> {
     /// Computes the components.
-    pub(super) fn solve(&self, route: SvdRoute) -> Result<Solved> {
+    pub(super) fn solve(&self, route: SvdRoute, measure: &Measure<'_>) -> Result<Solved> {
         let (vectors, readings, stats) = match (route, self.in_f64) {
             (SvdRoute::Gram, _) => self.by_gram()?,
             (SvdRoute::KrylovStreamed, _) => {
-                let matrix = self.matrix(false)?;
+                let matrix = self.matrix(false)?.keeping(measure.plan());
                 let svd = self.iterate(&matrix, self.run)?;
                 let readings = svd.passes - svd.found;
+                if svd.has_image() || !self.options.svd.left {
+                    matrix.drop_chunks();
+                }
                 (Vectors::of_map(svd, Source::Stored(Box::new(matrix))), readings, StreamStats::default())
             }
             (SvdRoute::Qr, false) => self.by_qr(Vectors::F32)?,
@@ -79,6 +82,17 @@ impl Job<'_> {
             (SvdRoute::KrylovOnDevice, true) => self.on_device::<f64>()?,
         };
         Ok(Solved { vectors, readings, stats })
+    }
+
+    /// Returns the host memory that the passes leave for chunks that are kept between them.
+    pub(super) fn room(&self, route: SvdRoute, run: &Run) -> Result<u64> {
+        if route != SvdRoute::KrylovStreamed || self.k == 0 {
+            return Ok(0);
+        }
+        let (matrix, svd) = (self.matrix(false)?, &self.options.svd);
+        let plan = rsvd::plan(&matrix, self.k, svd, self.checkpoint.is_some(), run)?;
+        let [_, room] = matrix.bytes(self.shape[1].min(svd.block(self.k) as u64), &plan.memory)?;
+        Ok(room)
     }
 
     /// Returns the matrix, or its transpose.

@@ -111,6 +111,8 @@ pub(super) struct Measure<'a> {
     columns: u64,
     options: &'a StoredSvdOptions,
     host: Device,
+    /// The bytes of chunks that may be kept for later passes.
+    room: u64,
 }
 
 impl<'a> Measure<'a> {
@@ -123,7 +125,17 @@ impl<'a> Measure<'a> {
         let convert = Arc::new(Narrow::finite(Narrowed::F64, false, true));
         let block = rows_to_load(&*arrays[0], columns.saturating_mul(8)).next_multiple_of(BLOCK);
         let plan = Plan::of_rows(arrays.to_vec(), Arc::new(Selection::all(rows)), None, convert, block)?;
-        Ok(Self { arrays, plan, columns, options, host: device.host()? })
+        Ok(Self { arrays, plan, columns, options, host: device.host()?, room: 0 })
+    }
+
+    /// Keeps chunks in at most `room` bytes for later passes.
+    pub(super) fn keeping(self, room: u64) -> Self {
+        Self { room, ..self }
+    }
+
+    /// Returns the plan of the passes, which has the chunks that are kept.
+    pub(super) fn plan(&self) -> &Plan {
+        &self.plan
     }
 
     /// True if rows are centred or scaled, each by its own moments.
@@ -154,7 +166,9 @@ impl<'a> Measure<'a> {
         if n == 0 || m == 0 {
             return Ok(measured);
         }
-        let ahead = plan.ahead(pool.current_num_threads() as u64).min(rest.left(host).host / 2);
+        let left = rest.left(host).host;
+        let ahead = plan.ahead(pool.current_num_threads() as u64).min(left / 2);
+        plan.keep_chunks(self.room.min(left - ahead));
         let bytes = plan.largest_need().saturating_add(ahead);
         let mut blocks = Blocks::new(plan, host, plan.block_rows(), bytes, &run.cancel)?;
         let pass = Pass::new(run, Status::new(number[0], number[1], m));
