@@ -6,7 +6,6 @@ use std::{
     time::Duration,
 };
 
-use super::Plan;
 use crate::{ChunkedArray, FetchedChunk, store::StoredBytes};
 
 /// The bytes of bookkeeping for a kept chunk, and those of pages, in which an allocator counts.
@@ -58,7 +57,8 @@ impl KeptChunks {
         }
     }
 
-    fn set_room(&self, room: u64) {
+    /// Sets the number of bytes that chunks may take, and drops those that are too many.
+    pub(super) fn set_room(&self, room: u64) {
         let mut state = self.lock();
         let State { held, chunks, .. } = &mut *state;
         if room < *held {
@@ -93,28 +93,6 @@ fn shared(chunk: &mut FetchedChunk) -> FetchedChunk {
 /// others' files in memory itself, and arrays in memory are there already.
 pub(super) fn is_worth_keeping(array: &dyn ChunkedArray) -> bool {
     array.fetched_bytes() > 0 || array.fetches() > 0
-}
-
-impl Plan {
-    /// Keeps chunks as stored, in at most `bytes` bytes of host memory, so that later passes of the plan need not read them again. Chunks beyond
-    /// that are dropped at once, and all with the plan. By default none are kept.
-    ///
-    /// Only chunks that could be decoded are kept, and only those that are compressed or come from storage with
-    /// [high latency](ChunkedArray::fetches): the operating system keeps files that are not compressed.
-    pub fn keep_chunks(&self, bytes: u64) {
-        self.kept.set_room(bytes);
-    }
-
-    /// Returns the number of bytes of memory of the chunks that are [kept](Self::keep_chunks).
-    pub fn kept_bytes(&self) -> u64 {
-        self.kept.held()
-    }
-
-    /// Shares kept chunks with a plan that reads the same elements of the same arrays.
-    pub(super) fn keeping(mut self, other: &Self) -> Self {
-        self.kept = Arc::clone(&other.kept);
-        self
-    }
 }
 
 #[cfg(test)]

@@ -318,9 +318,8 @@ pub fn svd_stored(
 /// Works as [`svd_stored`], and puts the product of each pass of the iteration at `checkpoint`, or takes it from there: a call that is stopped or
 /// killed at any time is continued by the same call, to the same bits, on any number of threads. The first pass, for means, is made again.
 ///
-/// The checkpoint is as that of [`randomized_svd_with_checkpoint`](crate::linalg::randomized_svd_with_checkpoint). Centring, scaling and a
-/// digest of the moments of columns and rows are added to its [properties](Checkpoint::property). The moments do not tell whether rows have
-/// changed places, so the caller adds what does, such as the arrays' paths and times of change. The exact methods leave the checkpoint alone.
+/// Centring, scaling and a digest of the moments of columns and rows are added to the [properties](Checkpoint::property). The moments do not tell
+/// whether rows have changed places, so the caller adds what does, such as paths and times of change. Exact methods leave the checkpoint alone.
 ///
 /// # Errors
 /// As [`svd_stored`]; [`Error::Store`] for the checkpoint of another job, with what differs; [`Error::Io`] if it cannot be read or written.
@@ -361,13 +360,13 @@ fn decompose(
     let in_f64 = is_f64 || !options.narrow && has(&integers) && device.limits().f64;
     let device = &device.cancelled_by(&run.cancel);
     let planned = run.memory.planned(device);
-    let measure = Measure::new(&arrays, shape, options, device)?;
+    let mut measure = Measure::new(&arrays, shape, options, device)?;
     let convert = Arc::new(Standardized::of_type(in_f64));
     let mut job = Job { arrays: &arrays, convert, shape, k, in_f64, options, checkpoint, device, run };
     let (route, reason) = job.choose(&measure)?;
     let memory = run.memory.fit(device, measure.kept())?;
     let run = &run.clone().memory(memory);
-    let measure = measure.keeping(job.room(route, run)?);
+    measure.room = job.room(route, run)?;
     let Standard { convert, power, total, means, variances, missing, passes, mut stats } =
         Standard::new(&measure, in_f64, run)?;
     (job.convert, job.run) = (Arc::new(convert), run);

@@ -68,7 +68,7 @@ impl Job<'_> {
         let (vectors, readings, stats) = match (route, self.in_f64) {
             (SvdRoute::Gram, _) => self.by_gram()?,
             (SvdRoute::KrylovStreamed, _) => {
-                let matrix = self.matrix(false)?.keeping(measure.plan());
+                let matrix = self.matrix(false)?.keeping(&measure.plan);
                 let svd = self.iterate(&matrix, self.run)?;
                 let readings = svd.passes - svd.found;
                 if svd.has_image() || !self.options.svd.left {

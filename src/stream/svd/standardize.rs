@@ -107,12 +107,12 @@ struct Measured {
 #[derive(Debug)]
 pub(super) struct Measure<'a> {
     arrays: &'a [Arc<dyn ChunkedArray>],
-    plan: Plan,
+    pub(super) plan: Plan,
     columns: u64,
     options: &'a StoredSvdOptions,
     host: Device,
     /// The bytes of chunks that may be kept for later passes.
-    room: u64,
+    pub(super) room: u64,
 }
 
 impl<'a> Measure<'a> {
@@ -126,16 +126,6 @@ impl<'a> Measure<'a> {
         let block = rows_to_load(&*arrays[0], columns.saturating_mul(8)).next_multiple_of(BLOCK);
         let plan = Plan::of_rows(arrays.to_vec(), Arc::new(Selection::all(rows)), None, convert, block)?;
         Ok(Self { arrays, plan, columns, options, host: device.host()?, room: 0 })
-    }
-
-    /// Keeps chunks in at most `room` bytes for later passes.
-    pub(super) fn keeping(self, room: u64) -> Self {
-        Self { room, ..self }
-    }
-
-    /// Returns the plan of the passes, which has the chunks that are kept.
-    pub(super) fn plan(&self) -> &Plan {
-        &self.plan
     }
 
     /// True if rows are centred or scaled, each by its own moments.
@@ -231,9 +221,8 @@ impl Standardized {
 
     /// Returns a digest of what replaces, centres and scales elements, and so of their moments.
     pub(super) fn digest(&self) -> u64 {
-        let of_columns = [&self.fill, &self.shift, &self.factor];
-        let digested = of_columns.iter().fold(0, |state, values| digest(state, bytemuck::cast_slice(values)));
-        digest(digested, bytemuck::cast_slice(&self.rows))
+        let all = [&self.fill[..], &self.shift, &self.factor, self.rows.as_flattened()];
+        all.iter().fold(0, |state, values| digest(state, bytemuck::cast_slice(values)))
     }
 }
 
@@ -359,13 +348,10 @@ impl Measure<'_> {
             let why = format!("{missing} element{s}{all} {are} NaN or missing, first in {place}");
             return Err(Error::store(array.name(), why));
         }
-        match measured.columns.iter().position(|moments| moments.count == 0.0) {
-            None => Ok(()),
-            Some(column) => {
-                let why = format!("all elements of column {column} are NaN or missing: it has no mean");
-                Err(Error::store(array.name(), why))
-            }
-        }
+        let empty = measured.columns.iter().position(|moments| moments.count == 0.0);
+        let Some(column) = empty else { return Ok(()) };
+        let why = format!("all elements of column {column} are NaN or missing: it has no mean");
+        Err(Error::store(array.name(), why))
     }
 }
 
