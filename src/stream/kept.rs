@@ -106,7 +106,7 @@ mod tests {
         openings::{least, within},
         store::MemoryArray,
         stream::{
-            Along, AsStored, Blocks, Selection, StoredSvdOptions, StreamStats, SvdMethod, SvdRoute,
+            Along, AsStored, Blocks, Plan, Selection, StoredSvdOptions, StreamStats, SvdMethod, SvdRoute,
             svd_stored,
         },
     };
