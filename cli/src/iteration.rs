@@ -28,6 +28,14 @@ pub(crate) struct IterationArgs {
     /// Randomized: seed of the first block
     #[arg(long, value_name = "N", default_value_t = SvdOptions::default().seed)]
     pub(crate) seed: u64,
+    /// Go on where a run was stopped, or begin one that can be gone on with
+    ///
+    /// Randomized, also with auto: DIR keeps the product of each pass in COMMAND.checkpoint, 8 bytes for each sample (of svd, column of the
+    /// matrix) and column of a block, until the results are there. Ends with the same bytes wherever runs were stopped. The first pass, of
+    /// counts or means, is made again. The input's files and the options have to be the same, but for those that say when to stop, and those
+    /// of memory, threads and output.
+    #[arg(long)]
+    pub(crate) resume: bool,
 }
 
 impl IterationArgs {
@@ -42,21 +50,31 @@ impl IterationArgs {
         options.oversamples(self.oversamples).stop(stop).max_passes(self.max_passes).seed(self.seed)
     }
 
-    /// Returns the method that `asked` and these options ask for: `randomized` if it is `auto` and a number of iterations is given, since the
-    /// exact method meets any tolerance.
+    /// Returns the method that `asked` and these options ask for, and the reason if it is not `asked`: `randomized` in place of `auto` to
+    /// resume, since the choice of auto depends on the memory that is free, and for a number of iterations, since the exact method meets any
+    /// tolerance.
     ///
     /// # Errors
-    /// [`Failure::Usage`] for the exact method and an option of when the iteration stops.
+    /// [`Failure::Usage`] for the exact method and an option of when the iteration stops, or to resume.
     pub(crate) fn method<M: Copy + PartialEq>(
         &self,
         asked: M,
         [auto, exact, randomized]: [M; 3],
-    ) -> Result<M, Failure> {
+    ) -> Result<(M, Option<&'static str>), Failure> {
         if asked == exact && self.stop().is_some() {
             let why = "--power-iterations and --tolerance are for --method randomized, not exact";
             return Err(Failure::Usage(why.into()));
         }
-        Ok(if asked == auto && self.power_iterations.is_some() { randomized } else { asked })
+        if asked == exact && self.resume {
+            let why = "--resume is for --method randomized; the exact method makes one pass, which is not gone on with";
+            return Err(Failure::Usage(why.into()));
+        }
+        Ok(match (self.resume, self.power_iterations) {
+            _ if asked != auto => (asked, None),
+            (true, _) => (randomized, Some("asked for by --resume")),
+            (_, Some(_)) => (randomized, Some("asked for by --power-iterations")),
+            _ => (asked, None),
+        })
     }
 }
 

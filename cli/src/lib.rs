@@ -6,6 +6,7 @@ mod args;
 mod array;
 mod blur;
 mod calls;
+mod checkpoint;
 mod contigs;
 mod demo;
 mod denoise;

@@ -108,6 +108,8 @@ impl Report {
                 "stored": stats.stored_bytes,
                 "decoded": stats.decoded_bytes,
                 "chunks_decoded": stats.chunks,
+                // Of these, the chunks that were not read again, since memory had them as they are stored.
+                "chunks_kept": stats.kept_chunks,
                 "peak_chunks": stats.peak_chunk_bytes,
                 "peak_host": peak_host(),
                 "peak_device": device.peak_bytes(),
@@ -221,14 +223,23 @@ impl Report {
 
     /// Adds lines to the page about how a stage spent its time; `before` and `after` surround the first line's text.
     pub(crate) fn streamed(&mut self, stage: &str, before: &str, after: &str) {
-        let StreamStats { read, decode, stalled, upload, compute, .. } = self.stats;
+        let StreamStats { read, decode, stalled, upload, compute, chunks, kept_chunks, .. } = self.stats;
         let [read, decode, stalled, upload, compute] =
             [read, decode, stalled, upload, compute].map(|time| time.as_secs_f64());
         let waits =
             format!("waiting for chunks {stalled:.2} s, upload {upload:.2} s, compute {compute:.2} s");
         self.line(label(stage), format!("{before}{waits}{after};"));
         // These times overlap the others.
-        self.line("", format!("meanwhile, summed over threads: read {read:.2} s, decode {decode:.2} s"));
+        let kept = match kept_chunks {
+            0 => String::new(),
+            _ => {
+                format!("; {} of {} were in memory", text::count(kept_chunks), text::plural(chunks, "chunk"))
+            }
+        };
+        self.line(
+            "",
+            format!("meanwhile, summed over threads: read {read:.2} s, decode {decode:.2} s{kept}"),
+        );
     }
 
     /// Adds the seconds of all stages, and how `stage` spent its time.

@@ -21,6 +21,11 @@ impl<'a> Pass<'a> {
         self.run
     }
 
+    /// True if no pass comes after this one, as far as the caller knows.
+    pub(crate) const fn is_last(&self) -> bool {
+        self.status.pass.saturating_add(1) >= self.status.passes
+    }
+
     /// Returns this pass as a part of a longer call, with `before` more passes before it, and `more` more passes in all.
     pub const fn among(self, before: u32, more: u32) -> Self {
         let Status { pass, passes, .. } = self.status;

@@ -54,7 +54,7 @@ pub(crate) mod qr;
 pub(crate) mod reduce;
 mod right_svd;
 pub(crate) mod rows;
-mod rsvd;
+pub(crate) mod rsvd;
 pub(crate) mod scale_columns;
 mod sign;
 pub(crate) mod standardize;

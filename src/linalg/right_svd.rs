@@ -121,6 +121,11 @@ impl RightSvd {
         }
     }
 
+    /// Returns true if the product of the matrix with `v` was kept, so that left vectors need no pass.
+    pub(crate) const fn has_image(&self) -> bool {
+        self.image.is_some()
+    }
+
     /// Returns true if every component converged.
     pub fn is_converged(&self) -> bool {
         self.converged.iter().all(|&converged| converged)

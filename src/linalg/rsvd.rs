@@ -93,6 +93,18 @@ pub fn randomized_svd_with_checkpoint(
     decompose(map, k, options, Some(checkpoint), run)
 }
 
+/// Plans a [`randomized_svd`], whose products are saved if `is_saved`.
+pub(crate) fn plan(
+    map: &dyn LinearMap,
+    k: usize,
+    options: &SvdOptions,
+    is_saved: bool,
+    run: &Run,
+) -> Result<SvdPlan> {
+    let products = Products { saved: is_saved, ..Products::from_map(map, options.block(k), "map")? };
+    SvdPlan::new(OP, products, k, options, run)
+}
+
 fn decompose(
     map: &dyn LinearMap,
     k: usize,
@@ -100,11 +112,10 @@ fn decompose(
     checkpoint: Option<&Checkpoint>,
     run: &Run,
 ) -> Result<RightSvd> {
-    let mut products = Products::from_map(map, options.block(k), "map")?;
-    let job = properties(map.shape(), map.precision(), products.devices(), k, options);
-    products.saved = checkpoint.is_some();
-    let plan = SvdPlan::new(OP, products, k, options, run)?;
+    let plan = plan(map, k, options, checkpoint.is_some(), run)?;
     let run = &run.clone().memory(plan.memory);
+    let devices = [map.device().unwrap_or(&plan.home), &plan.home];
+    let job = properties(map.shape(), map.precision(), devices, k, options);
     let mut steps = SvdSteps::start(plan)?;
     let saved = checkpoint.map(|checkpoint| checkpoint.open(job)).transpose()?;
     steps.run(map, saved.as_ref(), run)?;

@@ -50,7 +50,7 @@ pub(crate) struct SvdPlan {
     /// The maximum number of columns of the basis, which fits the budget.
     pub(super) capacity: usize,
     /// The caller's budget for the passes, in which the basis is held.
-    pub(super) memory: Budget,
+    pub(crate) memory: Budget,
     /// The bytes of host memory for products that are kept, if any are.
     pub(super) kept: Option<u64>,
     pub(super) seed: u64,
@@ -94,8 +94,7 @@ impl SvdPlan {
         let least = n.min(k + 2 * l);
         let needs = Needs::device(held) + least_basis(n, k, l);
         // Products are saved between two passes, in what the basis leaves to these. Tensors on the host leave the room of their copies too.
-        let copies = if saved && !home.shares_host_memory() { 16 } else { 0 };
-        let saved_bytes = Needs::host(copies) * l as u64 * n as u64;
+        let saved_bytes = if saved { copies(&home, n, l) } else { Needs::default() };
         let saving = Needs::host(saved_bytes.host.saturating_sub(pass.host)) * 2;
         run.memory.fit(&device, needs.on(&home) + pass + saving)?;
         let rest = run.memory.fit(&device, needs.on(&home) + pass)?.left(&home).of_tensors(&home);
@@ -168,6 +167,11 @@ pub(crate) fn least_basis(n: usize, k: usize, l: usize) -> Needs {
     Needs::device(32) * n.max(1) as u64 * (n.min(k + 2 * l) + 3 * l + k) as u64
 }
 
+/// Returns the host memory of the copies that save a product of l vectors of n elements, where tensors of `home` do not leave it to them.
+pub(crate) fn copies(home: &Device, n: usize, l: usize) -> Needs {
+    Needs::host(if home.shares_host_memory() { 0 } else { 16 }) * l as u64 * n as u64
+}
+
 /// The properties of the products with a matrix (m, n).
 pub(super) struct Products {
     pub(super) shape: [u64; 2],
@@ -197,11 +201,6 @@ impl Products {
         let needs = map.needs(shape[1].min(l as u64));
         let precision = map.precision();
         Ok(Self { shape, precision, home, device, needs, saved: false, names: ["map", source] })
-    }
-
-    /// Returns the map's device and that of the basis.
-    pub(super) fn devices(&self) -> [&Device; 2] {
-        [&self.device, &self.home]
     }
 }
 

@@ -103,7 +103,7 @@ impl SharedArray for Arc<dyn ChunkedArray> {
 }
 
 /// One chunk as stored: its bytes were read, but not decoded.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct FetchedChunk {
     /// The chunk's bytes. `None` if storage lacks the chunk, or if its bytes are read only when it is decoded.
     pub bytes: Option<StoredBytes>,

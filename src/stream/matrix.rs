@@ -11,7 +11,7 @@ use super::{
     load::{BOX, load, rows_to_load},
 };
 use crate::{
-    ChunkedArray, Device, Error, Needs, Real, Result, Run, StoredType, Tensor,
+    Budget, ChunkedArray, Device, Error, Needs, Real, Result, Run, StoredType, Tensor,
     extent::blocks,
     linalg::{
         LinearMap, Matrix, Pass, RowSink,
@@ -25,7 +25,7 @@ use crate::{
 const OP: &str = "StoredMatrix";
 
 /// A stored matrix as a [`LinearMap`], which need not fit memory. Each pass reads its rows again, block by block, and decodes the next
-/// blocks while the device multiplies the current one.
+/// blocks while the device multiplies the current one. Compressed chunks stay in memory, as stored, if more passes come and there is room.
 ///
 /// Elements are converted to f32. Types and values that f32 cannot represent are refused (f64, and 32-bit and 64-bit integers beyond
 /// 2^24), unless [`narrow`](Self::narrow) permits rounding to the nearest. Products equal those of a resident [`Tensor`] of f32 to the
@@ -34,7 +34,9 @@ const OP: &str = "StoredMatrix";
 /// # Cost
 /// With [`SvdOptions::left`](crate::linalg::SvdOptions::left), [`left_vectors`](crate::linalg::left_vectors) mostly takes no pass of its own. A pass
 /// reads and decodes every chunk once. It holds, within the host's budget ([`Budget::host`](crate::Budget::host) of the [`Run`]),
-/// two blocks of rows and the chunks of one, and decodes ahead within half of the rest. A block has 1,024 rows, or more up to 8 MiB.
+/// two blocks of rows and the chunks of one, and decodes ahead within half of the rest. A block has 1,024 rows, or more up to 8 MiB. What the
+/// budget then still leaves is for [compressed chunks](Plan::keep_chunks), which the next pass, if one comes, need not read. They are dropped
+/// with the matrix.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -137,7 +139,9 @@ impl StoredMatrix {
 
     /// Reads the whole matrix, which is not transposed, into a tensor of its elements' type.
     pub(super) fn load<R: Real>(&self, run: &Run) -> Result<Tensor<R>> {
-        let (bytes, mut stats) = (self.bytes(0, run)?, StreamStats::default());
+        // The budget that is left is for the tensor.
+        self.drop_chunks();
+        let ([bytes, _], mut stats) = (self.bytes(0, &run.memory)?, StreamStats::default());
         let loaded = load(&self.plan, &self.device, &self.shape, bytes, run, &mut stats)?.0;
         self.lock().add(&stats);
         Ok(loaded)
@@ -152,11 +156,22 @@ impl StoredMatrix {
         self.stats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the number of bytes of chunks that a pass with `columns` columns holds.
-    fn bytes(&self, columns: u64, run: &Run) -> Result<u64> {
-        let rest = run.memory.fit(&self.device, self.needs(columns))?;
-        let ahead = self.plan.ahead(self.device.pool()?.current_num_threads() as u64);
-        Ok(self.plan.largest_need().saturating_add(ahead.min(rest.left(&self.device).host / 2)))
+    /// Returns the number of bytes of decoded chunks that a pass with `columns` columns holds, and the host memory that is left for chunks that
+    /// are kept between passes.
+    pub(super) fn bytes(&self, columns: u64, memory: &Budget) -> Result<[u64; 2]> {
+        let left = memory.fit(&self.device, self.needs(columns))?.left(&self.device).host;
+        let ahead = self.plan.ahead(self.device.pool()?.current_num_threads() as u64).min(left / 2);
+        Ok([self.plan.largest_need().saturating_add(ahead), left - ahead])
+    }
+
+    /// Returns the matrix, which shares kept chunks with a plan of the same arrays.
+    pub(super) fn keeping(self, other: &Plan) -> Self {
+        Self { plan: self.plan.keeping(other), ..self }
+    }
+
+    /// Drops the chunks that are kept between passes.
+    pub(super) fn drop_chunks(&self) {
+        self.plan.keep_chunks(0);
     }
 
     /// Makes a pass with `columns` columns: calls `f` with the index of the first row and the rows of each block, in order.
@@ -166,7 +181,8 @@ impl StoredMatrix {
         pass: &Pass<'_>,
         f: &mut dyn FnMut(u64, &Tensor<R>) -> Result<()>,
     ) -> Result<()> {
-        let (bytes, cancel) = (self.bytes(columns, pass.run())?, &pass.run().cancel);
+        let ([bytes, left], cancel) = (self.bytes(columns, &pass.run().memory)?, &pass.run().cancel);
+        self.plan.keep_chunks(if pass.is_last() { left.min(self.plan.kept_bytes()) } else { left });
         let mut blocks = Blocks::new(&self.plan, &self.device, self.plan.block_rows(), bytes, cancel)?;
         if self.shape.contains(&0) {
             return Ok(());

@@ -89,6 +89,7 @@ mod clock;
 mod convert;
 mod digest;
 mod in_place;
+mod kept;
 mod layout;
 mod load;
 mod matrix;
@@ -118,7 +119,7 @@ pub use self::{
     matrix::StoredMatrix,
     plan::{MAX_CHUNKS, Plan},
     selection::Selection,
-    svd::{Center, StoredSvd, StoredSvdOptions, SvdMethod, SvdRoute, svd_stored},
+    svd::{Center, StoredSvd, StoredSvdOptions, SvdMethod, SvdRoute, svd_stored, svd_stored_with_checkpoint},
     sweep::{BoxOperation, Fold, Place, Sweep, Swept},
 };
 use self::{clock::Clock, layout::Layout, part::HeldChunk, plan::Band, prefetch::Prefetch};
@@ -151,6 +152,8 @@ pub struct StreamStats {
     pub decoded_bytes: u64,
     /// The number of decoded chunks.
     pub chunks: u64,
+    /// The number of these chunks that were not read, since an earlier pass [kept](Plan::keep_chunks) them.
+    pub kept_chunks: u64,
     /// The maximum number of bytes of decoded chunks held at once, including their bookkeeping.
     pub peak_chunk_bytes: u64,
 }
@@ -166,6 +169,7 @@ impl StreamStats {
         self.stored_bytes += other.stored_bytes;
         self.decoded_bytes += other.decoded_bytes;
         self.chunks += other.chunks;
+        self.kept_chunks += other.kept_chunks;
         self.peak_chunk_bytes = self.peak_chunk_bytes.max(other.peak_chunk_bytes);
     }
 }

@@ -10,6 +10,7 @@ pub(crate) use self::memory::AtOnce;
 use super::{
     boxes::{ACROSS, AXES, Along, Pieces, along_axes},
     convert::Convert,
+    kept::KeptChunks,
     selection::Selection,
 };
 use crate::{ChunkedArray, Error, Result};
@@ -38,6 +39,7 @@ pub struct Plan {
     selected: [Arc<Selection>; ACROSS],
     along: [Along; AXES],
     convert: Arc<dyn Convert>,
+    pub(super) kept: Arc<KeptChunks>,
     pub(super) bands: Vec<Band>,
     /// For each array, the indices of the chunks that are read, along each axis except the first.
     across: Vec<[Vec<u64>; ACROSS]>,
@@ -140,6 +142,7 @@ impl Plan {
             selected,
             rows,
             convert,
+            kept: Arc::default(),
             bands: Vec::new(),
             across: Vec::new(),
             scratch: 0,

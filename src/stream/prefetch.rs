@@ -10,6 +10,7 @@ use rayon::ThreadPool;
 
 use super::{
     Digests, Plan, StreamStats,
+    kept::is_worth_keeping,
     part::HeldChunk,
     plan::{TRACKING, decoded_bytes},
     planes::takes_planes,
@@ -30,8 +31,9 @@ pub(super) struct Prefetch<'a> {
     pool: Arc<ThreadPool>,
     /// The maximum number of bytes of decoded chunks, unless a single box needs more.
     bytes: u64,
-    /// True for each array whose chunks may be converted from bit planes.
+    /// True for each array whose chunks may be converted from bit planes, and for each whose chunks are kept.
     planes: Vec<bool>,
+    keeps: Vec<bool>,
     stages: Arc<Stages>,
     /// True if chunks are fetched on dedicated threads.
     ahead: bool,
@@ -97,6 +99,7 @@ impl<'a> Prefetch<'a> {
             schedule: Schedule::new(plan, rows, at_once.bytes, left_out, &cancel)?,
             bytes: at_once.bytes,
             planes: (0..plan.arrays()).map(|array| takes_planes(plan, array)).collect(),
+            keeps: (0..plan.arrays()).map(|array| is_worth_keeping(&**plan.array(array))).collect(),
             stages,
             ahead,
             pool,
@@ -156,22 +159,24 @@ impl<'a> Prefetch<'a> {
         self.coming -= 1;
         let Some(slot) = self.slots.get_mut(&key) else { return };
         slot.arrived = slot.bytes;
-        slot.chunk = Some(result.map(|DecodedPart { chunk: decoded, digest, is_converted, open }| {
-            slot.open = open;
-            if is_converted {
-                slot.arrived = decoded.bytes.len() as u64 + TRACKING;
-            }
-            slot.is_converted = is_converted;
-            if let Some(digests) = self.digests.as_mut().filter(|_| !slot.again) {
-                digests.add(slot.array, digest);
-            }
-            stats.read += decoded.read;
-            stats.decode += decoded.decode;
-            stats.stored_bytes += decoded.stored;
-            stats.decoded_bytes += decoded_bytes(&**self.plan.array(slot.array));
-            stats.chunks += 1;
-            decoded.bytes
-        }));
+        slot.chunk =
+            Some(result.map(|DecodedPart { chunk: decoded, digest, is_converted, open, was_kept }| {
+                slot.open = open;
+                if is_converted {
+                    slot.arrived = decoded.bytes.len() as u64 + TRACKING;
+                }
+                slot.is_converted = is_converted;
+                if let Some(digests) = self.digests.as_mut().filter(|_| !slot.again) {
+                    digests.add(slot.array, digest);
+                }
+                stats.read += decoded.read;
+                stats.decode += decoded.decode;
+                stats.stored_bytes += decoded.stored;
+                stats.decoded_bytes += decoded_bytes(&**self.plan.array(slot.array));
+                stats.chunks += 1;
+                stats.kept_chunks += u64::from(was_kept);
+                decoded.bytes
+            }));
         self.arrived += slot.arrived;
         self.make_room();
     }
@@ -238,6 +243,8 @@ impl<'a> Prefetch<'a> {
             part,
             digested: self.digests.is_some(),
             in_place: self.plan.is_in_place(array),
+            kept: self.keeps[array].then(|| Arc::clone(&self.plan.kept)),
+            was_kept: false,
             planes: self.planes[array].then(|| Arc::clone(self.plan.convert())),
             stops: [self.stop.clone(), self.cancel.clone()],
             sender: self.sender.clone(),

@@ -13,6 +13,7 @@ use rayon::ThreadPool;
 use super::{
     convert::Convert,
     digest::digest,
+    kept::KeptChunks,
     part::ChunkPart,
     plan::{AtOnce, decoded_bytes, padded},
     planes::convert_planes,
@@ -37,6 +38,8 @@ pub(super) struct DecodedPart {
     pub(super) is_converted: bool,
     /// The chunk, if it was opened instead of decoded.
     pub(super) open: Option<OpenChunk>,
+    /// True if the chunk was not read, since an earlier pass kept it.
+    pub(super) was_kept: bool,
 }
 
 /// A chunk that is being fetched or decoded.
@@ -49,6 +52,10 @@ pub(super) struct Job {
     pub(super) digested: bool,
     /// True if the chunk is to be opened.
     pub(super) in_place: bool,
+    /// Chunks of earlier passes, if those of the array are kept.
+    pub(super) kept: Option<Arc<KeptChunks>>,
+    /// True if the chunk was among them.
+    pub(super) was_kept: bool,
     /// The conversion, if it takes bit planes of the chunk.
     pub(super) planes: Option<Arc<dyn Convert>>,
     /// Flags of which either means that the result is no longer needed.
@@ -57,14 +64,20 @@ pub(super) struct Job {
 }
 
 impl Job {
-    fn fetch(&self, timeline: Option<&Timeline>) -> Result<FetchedChunk> {
+    fn fetch(&mut self, timeline: Option<&Timeline>) -> Result<FetchedChunk> {
         if self.stops.iter().any(Cancel::is_cancelled) {
             return Err(Error::Cancelled);
         }
+        let bytes = |chunk: &FetchedChunk| chunk.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
+        let bytes = |chunk: &FetchedChunk| bytes(chunk) + chunk.parts.iter().map(bytes).sum::<u64>();
+        if let Some(chunk) = self.kept.as_ref().and_then(|kept| kept.get(self.key.1)) {
+            self.was_kept = true;
+            drop(Span::new(timeline, Stage::Fetch, "chunks kept in memory").bytes(bytes(&chunk)));
+            return Ok(chunk);
+        }
         let mut span = self.span(timeline, Stage::Fetch);
         let fetched = self.unwinding(|| self.array.fetch(&self.index))?;
-        let bytes = |chunk: &FetchedChunk| chunk.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
-        span.bytes = bytes(&fetched) + fetched.parts.iter().map(bytes).sum::<u64>();
+        span.bytes = bytes(&fetched);
         drop(span);
         Ok(fetched)
     }
@@ -74,13 +87,23 @@ impl Job {
         let open = (self.in_place && !self.digested).then(|| self.array.open_chunk(&self.index))??;
         let (stored, none) = (decoded_bytes(&*self.array), Duration::ZERO);
         let chunk = DecodedChunk { bytes: Vec::new(), stored, read: none, decode: none };
-        Some(DecodedPart { chunk, digest: 0, is_converted: false, open: Some(open) })
+        Some(DecodedPart { chunk, digest: 0, is_converted: false, open: Some(open), was_kept: false })
     }
 
-    fn decode(&self, fetched: FetchedChunk, timeline: Option<&Timeline>) -> Result<DecodedPart> {
+    fn decode(&self, mut fetched: FetchedChunk, timeline: Option<&Timeline>) -> Result<DecodedPart> {
         if self.stops.iter().any(Cancel::is_cancelled) {
             return Err(Error::Cancelled);
         }
+        let kept = self.kept.as_ref().filter(|_| !self.was_kept);
+        let shared = kept.and_then(|kept| Some((kept, kept.share(&mut fetched)?)));
+        let decoded = self.decode_fetched(fetched, timeline);
+        if let Some((kept, chunk)) = shared {
+            kept.settle(self.key.1, chunk, decoded.is_ok());
+        }
+        decoded
+    }
+
+    fn decode_fetched(&self, fetched: FetchedChunk, timeline: Option<&Timeline>) -> Result<DecodedPart> {
         let (mut span, before) = (self.span(timeline, Stage::Decode), fetched.read);
         self.unwinding(|| {
             let (mut chunk, planes) = match &self.planes {
@@ -95,6 +118,8 @@ impl Job {
             // Some formats read while they decode.
             span.split(Stage::Fetch, self.array.name(), chunk.read.saturating_sub(before), chunk.stored);
             span.bytes = len as u64;
+            let was_kept = self.was_kept;
+            chunk.stored = if was_kept { 0 } else { chunk.stored };
             let digest = if self.digested { digest(self.key.1 as u64, &chunk.bytes) } else { 0 };
             if let (Some(planes), Some(convert)) = (planes, &self.planes) {
                 let started = Instant::now();
@@ -104,11 +129,11 @@ impl Job {
                         Error::OutOfHostMemory { what, requested }
                     })?;
                 chunk.decode += started.elapsed();
-                return Ok(DecodedPart { chunk, digest, is_converted, open: None });
+                return Ok(DecodedPart { chunk, digest, is_converted, open: None, was_kept });
             }
             let whole = ChunkPart::whole(padded(self.array.chunk_shape()));
             whole.cut(&mut chunk.bytes, &self.part, self.array.dtype().size());
-            Ok(DecodedPart { chunk, digest, is_converted: false, open: None })
+            Ok(DecodedPart { chunk, digest, is_converted: false, open: None, was_kept })
         })
     }
 
@@ -207,7 +232,7 @@ impl Stages {
     /// Fetches chunks until no more are wanted.
     fn fetch_on(self: Arc<Self>, pool: &ThreadPool) {
         loop {
-            let job = {
+            let mut job = {
                 let mut state = self.lock();
                 loop {
                     if state.room > 0
@@ -238,13 +263,15 @@ impl Stages {
     }
 
     /// Decodes a chunk, then starts the next waiting chunk on the pool of this thread.
-    fn decode(self: Arc<Self>, (job, fetched): Ready) {
+    fn decode(self: Arc<Self>, (mut job, fetched): Ready) {
         let (ahead, timeline) = (fetched.is_some(), self.timeline.as_ref());
-        let decode = || {
-            let fetched = fetched.unwrap_or_else(|| job.fetch(timeline));
-            fetched.and_then(|fetched| job.decode(fetched, timeline))
+        let result = match job.open() {
+            Some(part) => Ok(part),
+            None => {
+                let fetched = fetched.unwrap_or_else(|| job.fetch(timeline));
+                fetched.and_then(|fetched| job.decode(fetched, timeline))
+            }
         };
-        let result = job.open().map_or_else(decode, Ok);
         job.send(result);
         let mut state = self.lock();
         if ahead {

@@ -12,14 +12,17 @@ use std::{
 
 use super::{device_tests, left_vectors::Counted, spectrum::*};
 use crate::{
-    Budget, Device, Error, MemoryKind, Result, Run, Tensor, assert_err,
+    Budget, Cancel, ChunkedArray, Device, Error, MemoryKind, Progress, Result, Run, Tensor, assert_err,
     linalg::{
         Checkpoint, LinearMap, Matrix, RightSvd, SignRule, Stop, SvdOptions, left_vectors, randomized_svd,
         randomized_svd_with_checkpoint,
     },
-    openings::{Puts, assert_refused},
+    openings::{Puts, assert_refused, least, within},
     store::{Folder, MemoryArray},
-    stream::StoredMatrix,
+    stream::{
+        Center, StoredMatrix, StoredSvd, StoredSvdOptions, SvdMethod, SvdRoute, svd_stored,
+        svd_stored_with_checkpoint,
+    },
 };
 
 device_tests!(
@@ -28,6 +31,7 @@ device_tests!(
     other_jobs_are_refused,
     products_outlive_the_limits;
     a_restarted_basis,
+    stored_matrices,
     stated_memory,
 );
 
@@ -225,6 +229,62 @@ fn other_jobs_are_refused(device: &Device) {
     let again = solve(&x, &OPTIONS, folder.path(), &Run::default()).unwrap();
     assert_eq!(again.found, 5);
     assert_same(&x, &again, &whole);
+}
+
+/// A centred matrix that is stored: stopped after each pass, in little memory, its decomposition goes on in more, where it fits the device.
+fn stored_matrices(device: &Device) {
+    let values = matrix(device).read().unwrap();
+    let arrays = |values: &[f32]| -> Vec<Arc<dyn ChunkedArray>> {
+        vec![Arc::new(MemoryArray::new("a", values, &[2100, 70], &[100, 70]).unwrap())]
+    };
+    let options = StoredSvdOptions::default().center(Center::Columns).method(SvdMethod::Randomized);
+    let options = options.svd(OPTIONS.left(false));
+    let sides = |svd: &StoredSvd| {
+        let (mut all, run) = (Vec::new(), Run::default());
+        let mut take = |_, rows: &Matrix| {
+            all.extend_from_slice(rows.data());
+            Ok(())
+        };
+        svd.left(&run, &mut take).unwrap();
+        svd.right(&run, &mut take).unwrap();
+        (svd.s.clone(), all)
+    };
+    let whole = svd_stored(arrays(&values), 4, &options, device, &Run::default()).unwrap();
+    let (least, _) = least(|run| svd_stored(arrays(&values), 4, &options, device, run));
+    let little = within(least + 300_000);
+    for passes in 0..5 {
+        let folder = tempfile::tempdir().unwrap();
+        let solve = |values: &[f32], options: &StoredSvdOptions, run: &Run| {
+            svd_stored_with_checkpoint(arrays(values), 4, options, &at(folder.path()), device, run)
+        };
+        let cancel = Cancel::default();
+        let flag = cancel.clone();
+        // The first pass, for means, is a call of its own.
+        let stop = move |status: crate::Status| {
+            if status.passes == 5 && status.pass == passes {
+                flag.cancel();
+            }
+        };
+        let run = little.clone().cancel(cancel).progress(Progress::new(stop));
+        assert_err!(solve(&values, &options, &run), Error::Cancelled);
+        if passes == 3 {
+            let mut others = values.clone();
+            others.swap(0, 1);
+            for (values, options, said) in [
+                (&values, options.center(Center::Rows), "center was columns, and is rows"),
+                (&values, options.scale(true), "scale was false, and is true"),
+                (&others, options, "means and deviations was "),
+            ] {
+                assert_refused(solve(values, &options, &Run::default()), &["is of another job: ", said]);
+            }
+        }
+        let resumed = solve(&values, &options, &Run::default()).unwrap();
+        assert_eq!((resumed.found, resumed.passes), (passes, 5));
+        if resumed.route == SvdRoute::KrylovStreamed {
+            assert_eq!(resumed.readings, 1 + 5 - passes);
+        }
+        assert!(sides(&resumed) == sides(&whole));
+    }
 }
 
 /// The least budget that an error names suffices, also where the host's memory holds products only to save them.

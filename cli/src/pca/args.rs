@@ -52,13 +52,6 @@ pub(crate) struct PcaArgs {
     /// Any other file of the name of a result is an error. The earlier results stay until the new ones are there.
     #[arg(long)]
     pub(super) overwrite: bool,
-    /// Go on where a run was stopped, or begin one that can be gone on with
-    ///
-    /// Randomized, also with auto: DIR/pca.checkpoint keeps the product of each pass, 8 bytes for each sample and column of a block, until
-    /// the results are there. Ends with the same bytes wherever runs were stopped. The first pass, which counts, is made again. The
-    /// stores' files and the options have to be the same, but for those that say when to stop, and those of memory, threads and output.
-    #[arg(long)]
-    pub(super) resume: bool,
     /// Fail when a component has not converged, instead of warning
     #[arg(long)]
     pub(super) strict: bool,
@@ -103,18 +96,8 @@ pub(crate) const SCALERS: &[Scaler] =
 
 /// Returns the options, and the reason for their method.
 pub(super) fn options(args: &PcaArgs) -> Result<(PcaOptions, Option<&'static str>), Failure> {
-    let method = args.iteration.method(args.method, [Method::Auto, Method::Exact, Method::Randomized])?;
-    let reason = (method != args.method).then_some("asked for by --power-iterations");
-    // The choice of auto depends on the memory that is free.
-    let (method, reason) = match method {
-        Method::Auto if args.resume => (Method::Randomized, Some("asked for by --resume")),
-        method => (method, reason),
-    };
-    if args.resume && method == Method::Exact {
-        let why =
-            "--resume is for --method randomized; the exact method makes one pass, which is not gone on with";
-        return Err(Failure::Usage(why.into()));
-    }
+    let methods = [Method::Auto, Method::Exact, Method::Randomized];
+    let (method, reason) = args.iteration.method(args.method, methods)?;
     let options = PcaOptions::default().components(args.components).method(method).scaler(args.scaler);
     Ok((options.filter((&args.filter).into()).svd(args.iteration.options()), reason))
 }

@@ -1,15 +1,17 @@
 //! `teatime pca`, and the run from stores to results that `teatime demo` shares.
 
 mod args;
-mod checkpoint;
 pub(crate) mod loadings;
 mod plot;
 mod report;
 pub(crate) mod tables;
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
-use teatime::{Cancel, Device, Run};
+use teatime::{Cancel, Device, Error, Run, linalg::Checkpoint, stable_text::StableText, stream::digest};
 use teatime_genotype::{Cohort, PcaOptions, VariantSource, Wanted};
 
 use self::{
@@ -24,6 +26,8 @@ pub(crate) use self::{
     plot::Groups,
 };
 use crate::{
+    array::Files,
+    checkpoint,
     failure::Failure,
     output::{Output, RECORD},
     progress::Bar,
@@ -44,7 +48,7 @@ pub(crate) fn run(args: &PcaArgs, cancel: &Cancel) -> Result<(), Failure> {
     if args.loadings {
         args.stores.names_alleles("--loadings")?;
     }
-    let checkpoint = checkpoint::folder(&args.out, args.resume)?;
+    let checkpoint = checkpoint::folder(&args.out, COMMAND, args.iteration.resume)?;
     let output = Output::begin(&args.out, COMMAND, &RESULTS, &[], args.overwrite)?;
     let mut stores = args.stores.open(&run)?;
     if args.loadings {
@@ -71,6 +75,24 @@ pub(crate) fn run(args: &PcaArgs, cancel: &Cancel) -> Result<(), Failure> {
         groups: None,
     };
     job.run()
+}
+
+/// Returns the checkpoint in a folder, with everything that tells whether these stores are those of an earlier run.
+fn checkpoint_at(folder: &Path, stores: &Stores) -> Result<Checkpoint, Error> {
+    let files: Vec<Files> = stores.paths.iter().map(|path| Files::at(path)).collect::<Result<_, _>>()?;
+    let genotypes = &stores.genotypes;
+    let parts: [&dyn StableText; 6] = [
+        &stores.arrays,
+        &stores.contigs,
+        &stores.ploidy_mismatch,
+        &genotypes.counted_allele(),
+        &genotypes.kind(),
+        &genotypes.variants(),
+    ];
+    let names = stores.samples.join("\n");
+    Ok(checkpoint::at(folder, "stores", &files)?
+        .property("selection", parts.map(StableText::stable_text).join(" "))
+        .property("samples", format!("{} {:016x}", stores.samples.len(), digest(0, names.as_bytes()))))
 }
 
 /// One run of a PCA.
@@ -101,7 +123,7 @@ impl Job {
         let wanted = Wanted::default().pca(&self.options).missing_calls();
         let wanted = if self.loadings { wanted.loadings() } else { wanted };
         let checkpoint =
-            self.checkpoint.as_deref().map(|folder| checkpoint::at(folder, &self.stores)).transpose()?;
+            self.checkpoint.as_deref().map(|folder| checkpoint_at(folder, &self.stores)).transpose()?;
         let cohort = Cohort::load(&self.stores.genotypes, &self.device, &wanted, &run)?;
         self.stores.check_found()?;
         let mut result = match (&self.checkpoint, &checkpoint) {

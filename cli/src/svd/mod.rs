@@ -9,7 +9,9 @@ use clap::{ArgAction, Args};
 use serde_json::json;
 use teatime::{
     Cancel, Error, MissingChunk, Run,
-    stream::{Center, StoredSvd, StoredSvdOptions, SvdMethod, SvdRoute, svd_stored},
+    stream::{
+        Center, StoredSvd, StoredSvdOptions, SvdMethod, SvdRoute, svd_stored, svd_stored_with_checkpoint,
+    },
 };
 
 use self::{
@@ -19,6 +21,7 @@ use self::{
 use crate::{
     args::{FolderArgs, Named, Resources, at_least_one, default_of, local, named, refuse, with_exits},
     array::Array,
+    checkpoint,
     failure::Failure,
     iteration::{IterationArgs, unconverged},
     output::{Output, RECORD},
@@ -49,7 +52,7 @@ const RESULTS: [&str; 9] = [
 /// calls and PLINK's files. The first pass computes means, and counts what is missing; the method then takes one pass, or one for each
 /// product where the matrix does not fit the device.
 #[derive(Args, Debug)]
-#[command(after_long_help = with_exits(HELP, None))]
+#[command(after_long_help = with_exits(HELP, Some("the DIR/svd.checkpoint of --resume stays")))]
 pub(crate) struct SvdArgs {
     /// Matrices: .npy files or folders of Zarr arrays; several are appended along their rows, in the order given
     #[arg(value_name = "X", required = true, value_parser = local())]
@@ -127,7 +130,7 @@ devices need --narrow for f64.
 Examples:
   teatime svd matrix.npy --out svd --left --right
   teatime svd counts.zarr/X --out pca -k 50 --center columns --scale --right
-  teatime svd a.npy b.npy --out svd --tolerance 1e-6 --memory 2G";
+  teatime svd a.npy b.npy --out svd --tolerance 1e-6 --memory 2G --resume";
 
 const CENTERS: Named<Center> =
     &[("none", Center::None), ("columns", Center::Columns), ("rows", Center::Rows), ("both", Center::Both)];
@@ -209,8 +212,8 @@ impl Input {
 pub(crate) fn run(args: &SvdArgs, cancel: &Cancel) -> Result<(), Failure> {
     let (mut report, run) = Report::start(&args.resources, cancel);
     refuse(&[(args.scale && args.center == Center::Both, "--scale is not for --center both")])?;
-    let method =
-        args.iteration.method(args.method, [SvdMethod::Auto, SvdMethod::Exact, SvdMethod::Randomized])?;
+    let methods = [SvdMethod::Auto, SvdMethod::Exact, SvdMethod::Randomized];
+    let (method, reason) = args.iteration.method(args.method, methods)?;
     let options = StoredSvdOptions::default()
         .center(args.center)
         .scale(args.scale)
@@ -218,6 +221,7 @@ pub(crate) fn run(args: &SvdArgs, cancel: &Cancel) -> Result<(), Failure> {
         .narrow(args.narrow)
         .method(method)
         .svd(args.iteration.options().left(args.left));
+    let folder = checkpoint::folder(&args.out, COMMAND, args.iteration.resume)?;
     let output = Output::begin(&args.out, COMMAND, &RESULTS, &[], args.results.overwrite)?;
     let input = Input::open(args)?;
     let device = args.resources.open()?;
@@ -226,7 +230,18 @@ pub(crate) fn run(args: &SvdArgs, cancel: &Cancel) -> Result<(), Failure> {
     let (bar, run) = Bar::over(&run, "SVD", input.shape[0], "rows");
     report.stage("open");
     let arrays = input.arrays.iter().map(|array| array.array.clone()).collect();
-    let svd = svd_stored(arrays, k, &options, &device, &run).map_err(|error| input.named(error))?;
+    let svd = match &folder {
+        Some(folder) => {
+            let at = checkpoint::at(folder, "arrays", input.arrays.iter().map(|array| &array.files))?;
+            svd_stored_with_checkpoint(arrays, k, &options, &at, &device, &run)
+                .inspect_err(|error| checkpoint::note_left(folder, error))
+        }
+        None => svd_stored(arrays, k, &options, &device, &run),
+    };
+    let mut svd = svd.map_err(|error| input.named(error))?;
+    if let Some(reason) = reason {
+        svd.reason = reason.into();
+    }
     input.check()?;
     let (time, stats) = (report.stage("svd"), svd.stats());
     let warning = unconverged(&svd.converged, &svd.residuals, svd.passes, &options.svd);
@@ -254,7 +269,8 @@ pub(crate) fn run(args: &SvdArgs, cancel: &Cancel) -> Result<(), Failure> {
     report.also_seconds("solve", solve);
     report.streamed("svd", "", &format!(", solve {:.2} s", solve.as_secs_f64()));
     components(&mut report, &svd);
-    report.finish(output, args.results.json)
+    report.finish(output, args.results.json)?;
+    folder.as_deref().map_or(Ok(()), checkpoint::remove)
 }
 
 /// Returns the name of the value of an option.
@@ -266,7 +282,6 @@ fn describe(report: &mut Report, args: &SvdArgs, options: &StoredSvdOptions, inp
     let becomes = "taken as the mean of their column, by --missing mean";
     report.warn(input.arrays.iter().flat_map(|array| array.warnings(becomes)));
     let method = if matches!(svd.route, SvdRoute::Qr | SvdRoute::Gram) { "exact" } else { "randomized" };
-    let reason = if options.method == args.method { &svd.reason } else { "asked for by --power-iterations" };
     let arrays = input.arrays.iter().map(|array| {
         let mut record =
             json!({ "path": array.path, "rows": array.array.shape()[0], "dtype": array.type_name() });
@@ -293,22 +308,28 @@ fn describe(report: &mut Report, args: &SvdArgs, options: &StoredSvdOptions, inp
         "missing_elements": svd.missing,
         "computed_in": if svd.in_f64 { "f64" } else { "f32" },
         "method": method,
-        "method_reason": reason,
+        "method_reason": svd.reason,
         "route": svd.route.name(),
         "seed": options.svd.seed,
         "oversamples": options.svd.block(k) - k,
         // Vectors may take one more.
         "passes": svd.readings,
         "products": svd.passes,
+        // The products that --resume did not make again.
+        "products_found": svd.found,
         "converged": svd.converged.iter().all(|converged| *converged),
         // Elements are squared once they are centred and scaled.
         "sum_of_squares": svd.total,
         "components": (0..k).map(component).collect::<Vec<_>>(),
     }));
-    report.line("method", format!("{method} ({}): {reason}", svd.route.name()));
+    report.line("method", format!("{method} ({}): {}", svd.route.name(), svd.reason));
     let scaled = if args.scale { ", scaled" } else { "" };
     let (passes, center) = (text::plural(svd.readings.into(), "pass"), name_of(CENTERS, &args.center));
-    report.line("", format!("{passes}, center {center}{scaled}{}", report.peaks(", ")));
+    let found = match u64::from(svd.found) {
+        0 => String::new(),
+        found => format!(", {} from before a stop", text::plural(found, "product")),
+    };
+    report.line("", format!("{passes}{found}, center {center}{scaled}{}", report.peaks(", ")));
 }
 
 /// Adds the table of components to the page.

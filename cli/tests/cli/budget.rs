@@ -128,7 +128,7 @@ fn the_least_that_is_named_is_enough() {
         "pairwise x.npy --out NEW.tsv --neighbors 4",
         "svd x.npy --out NEW --center rows --left --right",
         "svd x.npy --out NEW --method exact --left",
-        "svd x.npy --out NEW --method randomized --left",
+        "svd x.npy --out NEW --method randomized --left --resume",
         "blur x.npy NEW.npy --sigma 3",
         "blur x.npy NEW.zarr --sigma 3",
     ] {

@@ -31,4 +31,6 @@ mod project;
 mod refused;
 mod support;
 mod svd;
+#[cfg(unix)]
+mod svd_stopped;
 mod timeline;

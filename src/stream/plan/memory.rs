@@ -1,6 +1,6 @@
 //! The memory that a pass takes: what is staged, the chunks of a box, and what is decoded ahead.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use super::{Band, Plan};
 use crate::stream::boxes::{AXES, Along, Edge};
@@ -105,5 +105,25 @@ impl Plan {
             fetched: count(1 + others + waiting),
             bytes: bytes.saturating_sub(taken).saturating_sub(self.lists),
         }
+    }
+
+    /// Keeps chunks as stored, in at most `bytes` bytes of host memory, so that later passes of the plan need not read them again. Chunks beyond
+    /// that are dropped at once, and all with the plan. By default none are kept.
+    ///
+    /// Only chunks that could be decoded are kept, and only those that are compressed or come from storage with
+    /// [high latency](ChunkedArray::fetches): the operating system keeps files that are not compressed.
+    pub fn keep_chunks(&self, bytes: u64) {
+        self.kept.set_room(bytes);
+    }
+
+    /// Returns the number of bytes of memory of the chunks that are [kept](Self::keep_chunks).
+    pub fn kept_bytes(&self) -> u64 {
+        self.kept.held()
+    }
+
+    /// Shares kept chunks with a plan that reads the same elements of the same arrays.
+    pub(in crate::stream) fn keeping(mut self, other: &Self) -> Self {
+        self.kept = Arc::clone(&other.kept);
+        self
     }
 }

@@ -18,7 +18,7 @@ use crate::linalg::randomized_svd;
 use crate::{
     Budget, ChunkedArray, Device, Error, Real, Result, Run, StoredType, Tensor,
     extent::blocks,
-    linalg::{LinearMap, Matrix, RightSvd, SvdOptions, TruncatedSvd, left_vectors},
+    linalg::{Checkpoint, LinearMap, Matrix, RightSvd, SvdOptions, TruncatedSvd, left_vectors},
 };
 
 const OP: &str = "svd_stored";
@@ -147,6 +147,8 @@ pub struct StoredSvd {
     pub readings: u32,
     /// The number of passes over the matrix for the components, as in [`RightSvd::passes`]; 1 by QR and by the Gram matrix.
     pub passes: u32,
+    /// The number of these passes whose products a [checkpoint](svd_stored_with_checkpoint) had, so that they were not made again.
+    pub found: u32,
     /// The budget that was planned with.
     pub memory: Budget,
     center: Center,
@@ -310,6 +312,36 @@ pub fn svd_stored(
     device: &Device,
     run: &Run,
 ) -> Result<StoredSvd> {
+    decompose(arrays, k, options, None, device, run)
+}
+
+/// Works as [`svd_stored`], and puts the product of each pass of the iteration at `checkpoint`, or takes it from there: a call that is stopped or
+/// killed at any time is continued by the same call, to the same bits, on any number of threads. The first pass, for means, is made again.
+///
+/// Centring, scaling and a digest of the moments of columns and rows are added to the [properties](Checkpoint::property). The moments do not tell
+/// whether rows have changed places, so the caller adds what does, such as paths and times of change. Exact methods leave the checkpoint alone.
+///
+/// # Errors
+/// As [`svd_stored`]; [`Error::Store`] for the checkpoint of another job, with what differs; [`Error::Io`] if it cannot be read or written.
+pub fn svd_stored_with_checkpoint(
+    arrays: Vec<Arc<dyn ChunkedArray>>,
+    k: usize,
+    options: &StoredSvdOptions,
+    checkpoint: &Checkpoint,
+    device: &Device,
+    run: &Run,
+) -> Result<StoredSvd> {
+    decompose(arrays, k, options, Some(checkpoint), device, run)
+}
+
+fn decompose(
+    arrays: Vec<Arc<dyn ChunkedArray>>,
+    k: usize,
+    options: &StoredSvdOptions,
+    checkpoint: Option<&Checkpoint>,
+    device: &Device,
+    run: &Run,
+) -> Result<StoredSvd> {
     let shape @ [m, n] = extents(&arrays)?;
     if k as u64 > m.min(n) {
         let why = format!("{k} components of a matrix of {m} x {n}, which has at most {}", m.min(n));
@@ -328,21 +360,22 @@ pub fn svd_stored(
     let in_f64 = is_f64 || !options.narrow && has(&integers) && device.limits().f64;
     let device = &device.cancelled_by(&run.cancel);
     let planned = run.memory.planned(device);
-    let measure = Measure::new(&arrays, shape, options, device)?;
+    let mut measure = Measure::new(&arrays, shape, options, device)?;
     let convert = Arc::new(Standardized::of_type(in_f64));
-    let mut job = Job { arrays: &arrays, convert, shape, k, in_f64, options, device, run };
+    let mut job = Job { arrays: &arrays, convert, shape, k, in_f64, options, checkpoint, device, run };
     let (route, reason) = job.choose(&measure)?;
     let memory = run.memory.fit(device, measure.kept())?;
     let run = &run.clone().memory(memory);
+    measure.room = job.room(route, run)?;
     let Standard { convert, power, total, means, variances, missing, passes, mut stats } =
         Standard::new(&measure, in_f64, run)?;
     (job.convert, job.run) = (Arc::new(convert), run);
-    let Solved { vectors, readings, stats: of_route } = job.solve(route)?;
+    let Solved { vectors, readings, stats: of_route } = job.solve(route, &measure)?;
     stats.add(&of_route);
-    let (s, residuals, converged, made) = match &vectors {
-        Vectors::Map { svd, .. } => (&svd.s, &svd.residuals, &svd.converged, svd.passes.max(1)),
-        Vectors::F32(svd) => (&svd.s, &svd.residuals, &svd.converged, svd.passes),
-        Vectors::F64(svd) => (&svd.s, &svd.residuals, &svd.converged, svd.passes),
+    let (s, residuals, converged, [made, found]) = match &vectors {
+        Vectors::Map { svd, .. } => (&svd.s, &svd.residuals, &svd.converged, [svd.passes.max(1), svd.found]),
+        Vectors::F32(svd) => (&svd.s, &svd.residuals, &svd.converged, [svd.passes, 0]),
+        Vectors::F64(svd) => (&svd.s, &svd.residuals, &svd.converged, [svd.passes, 0]),
     };
     Ok(StoredSvd {
         shape,
@@ -358,6 +391,7 @@ pub fn svd_stored(
         reason,
         readings: passes + readings,
         passes: made,
+        found,
         memory: planned,
         center: options.center,
         stats,

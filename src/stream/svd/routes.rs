@@ -10,8 +10,13 @@ use crate::{
     ChunkedArray, Device, Error, Needs, Real, Result, Run, Status,
     extent::to_usize,
     linalg::{
-        LinearMap, Pass, RightSvd, SignRule, Stop, TruncatedSvd, gram_svd::gram_svd_of, gram_svd_seconds,
-        qr::MAX_COLUMNS, randomized_svd, svd_plan::least_basis, truncated::whole,
+        Checkpoint, LinearMap, Pass, RightSvd, SignRule, Stop, TruncatedSvd,
+        gram_svd::gram_svd_of,
+        gram_svd_seconds,
+        qr::MAX_COLUMNS,
+        randomized_svd, randomized_svd_with_checkpoint, rsvd,
+        svd_plan::{copies, least_basis},
+        truncated::whole,
     },
     stream::{StreamStats, matrix::StoredMatrix},
 };
@@ -43,6 +48,8 @@ pub(super) struct Job<'a> {
     pub(super) k: usize,
     pub(super) in_f64: bool,
     pub(super) options: &'a StoredSvdOptions,
+    /// The place of the iteration's products, if these are saved.
+    pub(super) checkpoint: Option<&'a Checkpoint>,
     pub(super) device: &'a Device,
     pub(super) run: &'a Run,
 }
@@ -57,13 +64,16 @@ pub(super) struct Solved {
 
 impl Job<'_> {
     /// Computes the components.
-    pub(super) fn solve(&self, route: SvdRoute) -> Result<Solved> {
+    pub(super) fn solve(&self, route: SvdRoute, measure: &Measure<'_>) -> Result<Solved> {
         let (vectors, readings, stats) = match (route, self.in_f64) {
             (SvdRoute::Gram, _) => self.by_gram()?,
             (SvdRoute::KrylovStreamed, _) => {
-                let matrix = self.matrix(false)?;
-                let svd = randomized_svd(&matrix, self.k, &self.options.svd, self.run)?;
-                let readings = svd.passes;
+                let matrix = self.matrix(false)?.keeping(&measure.plan);
+                let svd = self.iterate(&matrix, self.run)?;
+                let readings = svd.passes - svd.found;
+                if svd.has_image() || !self.options.svd.left {
+                    matrix.drop_chunks();
+                }
                 (Vectors::of_map(svd, Source::Stored(Box::new(matrix))), readings, StreamStats::default())
             }
             (SvdRoute::Qr, false) => self.by_qr(Vectors::F32)?,
@@ -72,6 +82,17 @@ impl Job<'_> {
             (SvdRoute::KrylovOnDevice, true) => self.on_device::<f64>()?,
         };
         Ok(Solved { vectors, readings, stats })
+    }
+
+    /// Returns the host memory that the passes leave for chunks that are kept between them.
+    pub(super) fn room(&self, route: SvdRoute, run: &Run) -> Result<u64> {
+        if route != SvdRoute::KrylovStreamed || self.k == 0 {
+            return Ok(0);
+        }
+        let (matrix, svd) = (self.matrix(false)?, &self.options.svd);
+        let plan = rsvd::plan(&matrix, self.k, svd, self.checkpoint.is_some(), run)?;
+        let [_, room] = matrix.bytes(self.shape[1].min(svd.block(self.k) as u64), &plan.memory)?;
+        Ok(room)
     }
 
     /// Returns the matrix, or its transpose.
@@ -114,6 +135,8 @@ impl Job<'_> {
         };
         let home = if self.device.limits().f64 { self.device.clone() } else { self.device.host()? };
         let least = least_basis(to_usize(n), self.k, to_usize(l)).on(&home) + matrix.needs(l);
+        let is_saved = u64::from(self.checkpoint.is_some());
+        let least = least + copies(&home, to_usize(n), to_usize(l)) * 2 * is_saved;
         let iteration_fits = fit(least);
         let stays = is_one_buffer && fit(Needs::device(self.bytes()) + least).is_ok();
         let krylov = if stays { SvdRoute::KrylovOnDevice } else { SvdRoute::KrylovStreamed };
@@ -183,8 +206,22 @@ impl Job<'_> {
         let memory = self.run.memory.fit(self.device, Needs::device(self.bytes()))?;
         let run = self.run.clone().memory(memory);
         let tensor = matrix.load::<R>(&run)?;
-        let svd = randomized_svd(&tensor, self.k, &self.options.svd, &run)?;
+        let svd = self.iterate(&tensor, &run)?;
         Ok((Vectors::of_map(svd, Source::OnDevice(Box::new(tensor))), 1, matrix.stats()))
+    }
+
+    /// Finds the components of a map by the iteration.
+    fn iterate(&self, map: &dyn LinearMap, run: &Run) -> Result<RightSvd> {
+        let options = self.options;
+        let Some(checkpoint) = self.checkpoint else {
+            return randomized_svd(map, self.k, &options.svd, run);
+        };
+        let checkpoint = checkpoint
+            .clone()
+            .property("center", format!("{:?}", options.center).to_lowercase())
+            .property("scale", options.scale)
+            .property("means and deviations", format!("{:016x}", self.convert.digest()));
+        randomized_svd_with_checkpoint(map, self.k, &options.svd, &checkpoint, run)
     }
 
     fn by_gram(&self) -> Result<(Vectors, u32, StreamStats)> {

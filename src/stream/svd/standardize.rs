@@ -10,7 +10,7 @@ use crate::{
     extent::to_usize,
     linalg::{Pass, map_tensor::BLOCK},
     stream::{
-        Blocks, Convert, Misfit, Narrow, Narrowed, Plan, Selection, StreamStats, convert::widen,
+        Blocks, Convert, Misfit, Narrow, Narrowed, Plan, Selection, StreamStats, convert::widen, digest,
         load::rows_to_load,
     },
 };
@@ -107,10 +107,12 @@ struct Measured {
 #[derive(Debug)]
 pub(super) struct Measure<'a> {
     arrays: &'a [Arc<dyn ChunkedArray>],
-    plan: Plan,
+    pub(super) plan: Plan,
     columns: u64,
     options: &'a StoredSvdOptions,
     host: Device,
+    /// The bytes of chunks that may be kept for later passes.
+    pub(super) room: u64,
 }
 
 impl<'a> Measure<'a> {
@@ -123,7 +125,7 @@ impl<'a> Measure<'a> {
         let convert = Arc::new(Narrow::finite(Narrowed::F64, false, true));
         let block = rows_to_load(&*arrays[0], columns.saturating_mul(8)).next_multiple_of(BLOCK);
         let plan = Plan::of_rows(arrays.to_vec(), Arc::new(Selection::all(rows)), None, convert, block)?;
-        Ok(Self { arrays, plan, columns, options, host: device.host()? })
+        Ok(Self { arrays, plan, columns, options, host: device.host()?, room: 0 })
     }
 
     /// True if rows are centred or scaled, each by its own moments.
@@ -154,7 +156,9 @@ impl<'a> Measure<'a> {
         if n == 0 || m == 0 {
             return Ok(measured);
         }
-        let ahead = plan.ahead(pool.current_num_threads() as u64).min(rest.left(host).host / 2);
+        let left = rest.left(host).host;
+        let ahead = plan.ahead(pool.current_num_threads() as u64).min(left / 2);
+        plan.keep_chunks(self.room.min(left - ahead));
         let bytes = plan.largest_need().saturating_add(ahead);
         let mut blocks = Blocks::new(plan, host, plan.block_rows(), bytes, &run.cancel)?;
         let pass = Pass::new(run, Status::new(number[0], number[1], m));
@@ -213,6 +217,12 @@ impl Standardized {
     /// Returns a conversion for plans, which has no columns.
     pub(super) fn of_type(is_wide: bool) -> Self {
         Self { is_wide, ..Self::default() }
+    }
+
+    /// Returns a digest of what replaces, centres and scales elements, and so of their moments.
+    pub(super) fn digest(&self) -> u64 {
+        let all = [&self.fill[..], &self.shift, &self.factor, self.rows.as_flattened()];
+        all.iter().fold(0, |state, values| digest(state, bytemuck::cast_slice(values)))
     }
 }
 
@@ -338,13 +348,10 @@ impl Measure<'_> {
             let why = format!("{missing} element{s}{all} {are} NaN or missing, first in {place}");
             return Err(Error::store(array.name(), why));
         }
-        match measured.columns.iter().position(|moments| moments.count == 0.0) {
-            None => Ok(()),
-            Some(column) => {
-                let why = format!("all elements of column {column} are NaN or missing: it has no mean");
-                Err(Error::store(array.name(), why))
-            }
-        }
+        let empty = measured.columns.iter().position(|moments| moments.count == 0.0);
+        let Some(column) = empty else { return Ok(()) };
+        let why = format!("all elements of column {column} are NaN or missing: it has no mean");
+        Err(Error::store(array.name(), why))
     }
 }
 

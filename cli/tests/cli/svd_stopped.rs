@@ -1,0 +1,77 @@
+//! Tests of `teatime svd --resume` when it is killed, or gets another input.
+
+use std::fs;
+
+use teatime::{random::philox, store::write_npy};
+
+use crate::support::{Busy, Scratch, files};
+
+/// Writes a matrix whose spectrum is flat, so that the iteration takes many products.
+fn matrix(scratch: &Scratch, name: &str, seed: u32) {
+    let element = |i: u64| (philox([seed, 2], i)[0] % 1000) as u16;
+    let values: Vec<u16> = (0..4000 * 200).map(element).collect();
+    write_npy(scratch.join(name), &values, [4000, 200]).unwrap();
+}
+
+const WORDS: &str = "-k 4 --method randomized --tolerance 1e-6 --center columns --left --right";
+
+/// Returns the results in a folder, except the record.
+fn results(scratch: &Scratch, name: &str) -> Vec<(String, Vec<u8>)> {
+    let mut all = files(&scratch.join(name));
+    all.retain(|(name, _)| !name.ends_with("run.json"));
+    all
+}
+
+#[test]
+fn killed() {
+    let scratch = Scratch::new();
+    matrix(&scratch, "x.npy", 1);
+    let whole = scratch.record(&format!("svd x.npy --out whole {WORDS}"));
+    assert!(whole["products"].as_u64() > Some(9) && whole["products_found"] == 0, "{whole}");
+    assert_eq!(whole["route"], "krylov-on-device");
+    // The run, which streams the matrix, is killed once the product of a pass is there.
+    let killed = |pass: &str| {
+        let command =
+            scratch.command(&format!("svd x.npy --out out {WORDS} --resume --threads 1 --memory 7M"));
+        let folder = scratch.join("out/svd.checkpoint");
+        Busy::start(command, || folder.join(pass).exists()).is_some_and(Busy::kill)
+    };
+    let stopped = (0..9).any(|_| {
+        fs::remove_dir_all(scratch.join("out")).ok();
+        killed("1") && killed("2") && killed("5")
+    });
+    assert!(stopped, "it ends before it is killed");
+    assert!(!scratch.join("out/singular_values.tsv").exists());
+    scratch.refused(
+        &format!("svd x.npy --out out {WORDS}"),
+        1,
+        &["out/svd.checkpoint: is there, of a run that"],
+    );
+    matrix(&scratch, "other.npy", 2);
+    for (other, said) in [
+        ("x.npy -k 5 --center columns --left", "components was 4, and is 5"),
+        ("x.npy -k 4 --center columns --left --seed 1", "seed was 0, and is 1"),
+        ("x.npy -k 4 --center columns", "left vectors was true, and is false"),
+        ("x.npy -k 4 --left", "center was columns, and is none"),
+        ("x.npy -k 4 --center columns --scale --left", "scale was false, and is true"),
+        ("other.npy -k 4 --center columns --left", "arrays was "),
+        ("x.npy other.npy -k 4 --center columns --left", "shape was 4000 x 200, and is 8000 x 200"),
+    ] {
+        let words = format!("svd {other} --method randomized --out out --resume");
+        scratch.refused(&words, 1, &["out/svd.checkpoint: is of another job: ", said]);
+    }
+    // The matrix now fits, and the method is chosen.
+    let words = format!("svd x.npy --out out {} --resume --threads 3", WORDS.replace("randomized", "auto"));
+    let resumed = scratch.record(&words);
+    assert!(resumed["products_found"].as_u64() >= Some(5), "{resumed}");
+    assert_eq!(
+        ["route", "products"].map(|entry| &resumed[entry]),
+        ["route", "products"].map(|entry| &whole[entry])
+    );
+    assert_eq!(resumed["method_reason"], "asked for by --resume");
+    assert!(results(&scratch, "out") == results(&scratch, "whole"));
+    assert!(!scratch.join("out/svd.checkpoint").exists());
+    scratch.refused(&words, 1, &["--overwrite replaces them"]);
+    let said = "--resume is for --method randomized";
+    scratch.refused("svd x.npy --out new --method exact --resume", 2, &[said]);
+}
