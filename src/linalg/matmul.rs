@@ -240,7 +240,7 @@ impl<A: Element, B: Element> Product<'_, A, B> {
                 return Some(Err(cancelled));
             }
             let span = device.launch_span("vendor's matrix product");
-            match device.driver().gemm(call) {
+            match device.driver().gemm(call, device.timeline()) {
                 Some(Ok(())) => device.count_launch(),
                 // The library has no such product, and would have none for the other parts.
                 None if i == 0 => {
