@@ -190,6 +190,11 @@ pub(crate) struct Caller<'a> {
     pub(crate) timeline: Option<&'a Timeline>,
 }
 
+impl GemmCall<'_> {
+    /// The name of the product in timelines.
+    pub(crate) const NAME: &'static str = "vendor's matrix product";
+}
+
 /// A device. Calls enqueue work in program order and may return before it is done. Any thread may call them.
 pub(crate) trait Driver: fmt::Debug + Send + Sync {
     /// Returns the name and properties of the device.

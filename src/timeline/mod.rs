@@ -1,6 +1,8 @@
 //! Timelines: which thread and which device did what at which time, for a trace file and a page.
 
 mod merge;
+#[cfg(feature = "nvtx")]
+mod nvtx;
 mod page;
 mod stage;
 mod summary;
@@ -319,6 +321,10 @@ pub(crate) struct Span<'a> {
 impl<'a> Span<'a> {
     pub(crate) fn new(timeline: Option<&'a Timeline>, stage: Stage, name: &'a str) -> Self {
         let open = timeline.map(|timeline| (timeline, Instant::now()));
+        #[cfg(feature = "nvtx")]
+        if open.is_some() {
+            nvtx::push(stage.name(), name);
+        }
         Self { open, stage, name, bytes: 0, item: NO_ITEM }
     }
 
@@ -336,6 +342,10 @@ impl<'a> Span<'a> {
 
     /// Drops the span without adding it.
     pub(crate) fn discard(mut self) {
+        #[cfg(feature = "nvtx")]
+        if self.open.is_some() {
+            nvtx::pop();
+        }
         self.open = None;
     }
 
@@ -354,6 +364,8 @@ impl Drop for Span<'_> {
     fn drop(&mut self) {
         if let Some((timeline, began)) = self.open {
             timeline.add(self.stage, self.name, began, began.elapsed(), (self.bytes, self.item));
+            #[cfg(feature = "nvtx")]
+            nvtx::pop();
         }
     }
 }

@@ -164,7 +164,7 @@ impl Blas {
             )
         };
         let bytes = call.a.1.bytes + call.b.1.bytes + call.c.0.bytes;
-        let asked = timeline.map(|timeline| timeline.asked(Stage::Kernel, launch.name, bytes));
+        let asked = timeline.map(|timeline| timeline.asked(Stage::Kernel, GemmCall::NAME, bytes));
         let launched = gpu.launch(launch, asked, || match product() {
             Ok(()) => Ok(true),
             // The library refused a product that it does not support, before it enqueued anything.

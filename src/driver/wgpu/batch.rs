@@ -2,11 +2,9 @@
 
 use std::{collections::VecDeque, time::Instant};
 
-use super::{Gpu, times::Round};
+use super::{Gpu, LAUNCHES, times::Round};
 use crate::{DeviceInfo, DeviceKind, Result, timeline::Asked};
 
-/// The number of launches of one submission: enough to hide the cost of submitting.
-pub(super) const LAUNCHES: u32 = 32;
 /// The maximum cost of a submission: about 50 ms on a small GPU, at 340 GFLOP/s or 20 GB/s.
 const COST: u64 = 1 << 34;
 /// The maximum cost of a submission on an adapter that runs on the CPU.
@@ -105,9 +103,10 @@ impl Batch {
         self.params.extend_from_slice(params);
         let offset = u32::try_from(offset).expect("parameter blocks should be few");
         let mut timed = self.timed.take();
-        let writes = asked
-            .zip(gpu.times.as_ref())
-            .map(|(asked, times)| timed.get_or_insert_with(|| times.round(&gpu.device)).add(asked));
+        if let (Some(times), Some(_), None) = (&gpu.times, &asked, &timed) {
+            timed = times.round(gpu);
+        }
+        let writes = asked.zip(timed.as_mut()).map(|(asked, round)| round.add(asked));
         let recorded = self.record(gpu, cost, |encoder| commands(encoder, offset, writes));
         // Queries that no pass writes have no values.
         self.timed = timed.filter(|_| recorded.is_ok());

@@ -30,6 +30,8 @@ pub(crate) use self::{
 #[cfg(test)]
 pub(crate) use self::{compile::source, select::STORAGE_BUFFERS};
 
+/// The number of launches of one submission: enough to hide the cost of submitting.
+const LAUNCHES: u32 = 32;
 /// The maximum number of bytes of host data in one staging buffer.
 const PIECE: u64 = 16 << 20;
 

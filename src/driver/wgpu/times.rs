@@ -6,7 +6,7 @@ use std::{
     time::Instant,
 };
 
-use super::{Gpu, batch::LAUNCHES, scoped};
+use super::{Gpu, LAUNCHES, scoped};
 use crate::{
     driver::times::{Clock, Lane},
     timeline::Asked,
@@ -112,10 +112,10 @@ impl Times {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a round without launches.
-    pub(super) fn round(&self, device: &wgpu::Device) -> Round {
+    /// Returns a round without launches; `None` if the device has no memory for it, or is lost.
+    pub(super) fn round(&self, gpu: &Gpu) -> Option<Round> {
         let free = self.inner().free.pop();
-        free.unwrap_or_else(|| Round::new(device))
+        free.or_else(|| scoped(&gpu.device, Round::new).ok())
     }
 
     /// Requests the times of a round that was submitted after `at`.
