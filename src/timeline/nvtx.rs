@@ -27,7 +27,7 @@ fn functions() -> Option<&'static Functions> {
     let load = |name: &&str| {
         // SAFETY: loading the library runs no code but NVIDIA's, and these functions have these types in all its versions.
         unsafe {
-            let library = Library::new(name).ok()?;
+            let library = Library::new(*name).ok()?;
             let (push, pop) = (*library.get(b"nvtxRangePushA").ok()?, *library.get(b"nvtxRangePop").ok()?);
             Some(Functions { push, pop, _library: library })
         }
